@@ -1,0 +1,70 @@
+/**
+ * Who asks: from the text of an API key to the chatbot that it opens (section 5).
+ */
+import { Cache, Clock, Context, Duration, Effect, Exit, Layer, Stream } from "effect";
+import { Digest, Mac } from "effect/crypto";
+import { keyId } from "./ApiKey.ts";
+import type { Chatbot } from "./Chatbot.ts";
+import { ChatbotDirectory, type Scope } from "./ChatbotDirectory.ts";
+import { KeyRejected, type StorageUnavailable } from "./Errors.ts";
+
+/** What a valid key allows. */
+export interface Principal {
+  readonly keyId: string;
+  readonly scopes: ReadonlyArray<Scope>;
+  readonly chatbot: Chatbot;
+}
+
+export class Access extends Context.Service<
+  Access,
+  {
+    /** Judges a key. Malformed ones cost no look-up; every other failure does the same work. */
+    readonly authenticate: (
+      key: string,
+    ) => Effect.Effect<Principal, KeyRejected | StorageUnavailable>;
+  }
+>()("@parley/core/Access") {
+  static readonly layer: Layer.Layer<Access, never, ChatbotDirectory | Digest.Digest> =
+    Layer.effect(
+      Access,
+      Effect.gen(function* () {
+        const directory = yield* ChatbotDirectory;
+        const digest = yield* Digest.Digest;
+        const encoder = new TextEncoder();
+        const nobody = new Uint8Array(32);
+
+        const opened = yield* Cache.makeWith(directory.open, {
+          capacity: 10_000,
+          timeToLive: (exit) =>
+            Exit.isFailure(exit)
+              ? Duration.zero
+              : exit.value === null
+                ? Duration.seconds(1)
+                : Duration.seconds(30),
+        });
+
+        yield* directory.changed.pipe(
+          Stream.runForEach(() => Cache.invalidateAll(opened)),
+          Effect.forkScoped,
+        );
+
+        const authenticate = Effect.fnUntraced(function* (key: string) {
+          const id = keyId(key);
+          if (id === null) return yield* new KeyRejected();
+          const found = yield* Cache.get(opened, id);
+          const hash = yield* digest.digest(Digest.sha256, encoder.encode(key));
+          const genuine = Mac.timingSafeEqual(hash, found?.hash ?? nobody);
+          if (!genuine || found === null) return yield* new KeyRejected();
+          if (
+            found.expiresAt !== null &&
+            found.expiresAt.getTime() <= (yield* Clock.currentTimeMillis)
+          ) {
+            return yield* new KeyRejected();
+          }
+          return { keyId: id, scopes: found.scopes, chatbot: found.chatbot };
+        });
+
+        return Access.of({ authenticate });
+      }),
+    );
+}

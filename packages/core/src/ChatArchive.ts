@@ -1,0 +1,49 @@
+/**
+ * Port for operators: erasing, moving and accounting what a chatbot's chats hold.
+ */
+import { Context, type Effect, type Stream } from "effect";
+import type { Chat } from "./Chat.ts";
+import type { Entry, Usage } from "./Entry.ts";
+import type { ImportRefused, StorageUnavailable } from "./Errors.ts";
+
+/** Which chats to erase. A chat is always erased whole. */
+export type Erasable =
+  | { readonly _tag: "Chat"; readonly id: number }
+  | { readonly _tag: "UserRef"; readonly userRef: string }
+  /** Chats without an entry since, and made before, the limit. */
+  | { readonly _tag: "IdleSince"; readonly limit: Date };
+
+/** One chat or entry of an export: chats ascend, each followed by its entries. */
+export type ArchiveRecord =
+  | { readonly _tag: "Chat"; readonly chat: Chat }
+  | { readonly _tag: "Entry"; readonly entry: Entry; readonly usage: Usage | null };
+
+/** What the answers of one provider's model cost. */
+export interface UsageSum {
+  readonly provider: string;
+  readonly model: string;
+  readonly answers: number;
+  readonly attempts: number;
+  readonly promptTokens: number;
+  readonly completionTokens: number;
+}
+
+export class ChatArchive extends Context.Service<
+  ChatArchive,
+  {
+    /** Erases the chats with everything that refers to them; gives how many there were. */
+    readonly erase: (chatbot: number, which: Erasable) => Effect.Effect<number, StorageUnavailable>;
+    /** Every chat and entry of the chatbot, of one snapshot. */
+    readonly export: (chatbot: number) => Stream.Stream<ArchiveRecord, StorageUnavailable>;
+    /** Stores an export with its ids and times, whole or not at all; gives how many chats. */
+    readonly import: <E, R>(
+      chatbot: number,
+      records: Stream.Stream<ArchiveRecord, E, R>,
+    ) => Effect.Effect<number, E | ImportRefused | StorageUnavailable, R>;
+    /** Sums per provider and model over the entries stored since. */
+    readonly usage: (
+      chatbot: number,
+      since: Date,
+    ) => Effect.Effect<ReadonlyArray<UsageSum>, StorageUnavailable>;
+  }
+>()("@parley/core/ChatArchive") {}

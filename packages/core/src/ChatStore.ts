@@ -1,0 +1,46 @@
+/**
+ * Port: where chats are kept, created and listed.
+ */
+import { Context, type Effect } from "effect";
+import type { Chat } from "./Chat.ts";
+import type { Entry } from "./Entry.ts";
+import type { ChatNotFound, Overloaded, RetryKeyReused, StorageUnavailable } from "./Errors.ts";
+import type { ChatQuery, EntryQuery, Page } from "./ListQuery.ts";
+import type { RetryKey } from "./RetryKey.ts";
+
+/** A chat as the store gets it. */
+export interface ChatToCreate {
+  readonly name: string | null;
+  readonly userRef: string | null;
+  /** The answer of the entry to store with it, or `null` for a chat without entries. */
+  readonly helloMessage: string | null;
+}
+
+export interface Created {
+  readonly chat: Chat;
+  /** Whether an earlier request with the same retry key made it. */
+  readonly replayed: boolean;
+}
+
+export class ChatStore extends Context.Service<
+  ChatStore,
+  {
+    /** Stores a chat and its hello entry, both or none; a known retry key gives the chat it made. */
+    readonly createChat: (
+      chatbot: number,
+      chat: ChatToCreate,
+      retryKey: RetryKey | null,
+    ) => Effect.Effect<Created, RetryKeyReused | Overloaded | StorageUnavailable>;
+    /** One page of the chatbot's chats, and how many match, of one snapshot. */
+    readonly listChats: (
+      chatbot: number,
+      query: ChatQuery,
+    ) => Effect.Effect<Page<Chat>, Overloaded | StorageUnavailable>;
+    /** One page of a chat's entries, and how many match, of one snapshot. */
+    readonly listEntries: (
+      chatbot: number,
+      chat: number,
+      query: EntryQuery,
+    ) => Effect.Effect<Page<Entry>, ChatNotFound | Overloaded | StorageUnavailable>;
+  }
+>()("@parley/core/ChatStore") {}

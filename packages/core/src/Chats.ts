@@ -1,0 +1,62 @@
+/**
+ * Creating chats and reading them (sections 4.2 to 4.4).
+ */
+import { Context, Effect, Layer } from "effect";
+import { Digest } from "effect/crypto";
+import type { Chat, NewChat } from "./Chat.ts";
+import type { Chatbot } from "./Chatbot.ts";
+import { ChatStore, type Created } from "./ChatStore.ts";
+import type { Entry } from "./Entry.ts";
+import type { ChatNotFound, Overloaded, RetryKeyReused, StorageUnavailable } from "./Errors.ts";
+import type { ChatQuery, EntryQuery, Page } from "./ListQuery.ts";
+import { retryKey, type IdempotencyKey } from "./RetryKey.ts";
+
+export class Chats extends Context.Service<
+  Chats,
+  {
+    /**
+     * Creates a chat, with its hello entry when the chatbot has a hello message. Once it succeeds
+     * the chat is stored. With a key, the same request within 24 hours gives the same chat.
+     */
+    readonly create: (
+      chatbot: Chatbot,
+      chat: NewChat,
+      key?: IdempotencyKey | null,
+    ) => Effect.Effect<Created, RetryKeyReused | Overloaded | StorageUnavailable>;
+    /** One page of the chatbot's chats and how many match. */
+    readonly list: (
+      chatbot: Chatbot,
+      query: ChatQuery,
+    ) => Effect.Effect<Page<Chat>, Overloaded | StorageUnavailable>;
+    /** One page of a chat's entries and how many match. */
+    readonly history: (
+      chatbot: Chatbot,
+      chatId: number,
+      query: EntryQuery,
+    ) => Effect.Effect<Page<Entry>, ChatNotFound | Overloaded | StorageUnavailable>;
+  }
+>()("@parley/core/Chats") {
+  static readonly layer: Layer.Layer<Chats, never, ChatStore | Digest.Digest> = Layer.effect(
+    Chats,
+    Effect.gen(function* () {
+      const store = yield* ChatStore;
+      const digest = yield* Digest.Digest;
+
+      return Chats.of({
+        create: (chatbot, { name = null, userRef = null }, key = null) => {
+          const chat = { name, userRef, helloMessage: chatbot.settings.helloMessage };
+          // Uninterruptible: a client that hangs up must not cancel a write that was begun.
+          return key === null
+            ? Effect.uninterruptible(store.createChat(chatbot.id, chat, null))
+            : retryKey(key, "chats", [name, userRef]).pipe(
+                Effect.provideService(Digest.Digest, digest),
+                Effect.flatMap((known) => store.createChat(chatbot.id, chat, known)),
+                Effect.uninterruptible,
+              );
+        },
+        list: (chatbot, query) => store.listChats(chatbot.id, query),
+        history: (chatbot, chatId, query) => store.listEntries(chatbot.id, chatId, query),
+      });
+    }),
+  );
+}

@@ -1,0 +1,42 @@
+/**
+ * Everything that can go wrong and that somebody can handle. What nobody can handle is a defect.
+ */
+import { Data } from "effect";
+
+/** No chat of this chatbot has that id. A chat of another chatbot is just as missing. */
+export class ChatNotFound extends Data.TaggedError("ChatNotFound")<{
+  readonly chatId: number;
+}> {}
+
+/** The retry key was used before for another request. */
+export class RetryKeyReused extends Data.TaggedError("RetryKeyReused")<{
+  readonly key: string;
+}> {}
+
+/** The turn ran out and another took it; nothing was stored. */
+export class TurnLost extends Data.TaggedError("TurnLost") {}
+
+/** No answer came: the model failed, timed out, was cut off, or the turn was lost. Nothing is stored. */
+export class AnswerUnavailable extends Data.TaggedError("AnswerUnavailable")<{
+  /** For logs; holds no text of a user. */
+  readonly reason: string;
+  readonly cause?: unknown;
+}> {}
+
+/** The store cannot be reached or refused to work; whether a write took place is unknown. */
+export class StorageUnavailable extends Data.TaggedError("StorageUnavailable")<{
+  readonly cause: unknown;
+}> {}
+
+/** More work than there is room for; try again after the given time. */
+export class Overloaded extends Data.TaggedError("Overloaded")<{
+  readonly retryAfterSeconds: number;
+}> {}
+
+/** The API key is malformed, unknown, expired or revoked: which of them is never told. */
+export class KeyRejected extends Data.TaggedError("KeyRejected") {}
+
+/** An import that cannot be carried out; nothing was written. */
+export class ImportRefused extends Data.TaggedError("ImportRefused")<{
+  readonly reason: string;
+}> {}

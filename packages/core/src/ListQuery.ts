@@ -1,0 +1,61 @@
+/**
+ * What a list of chats or entries may be asked for (sections 4.3 and 4.4), after decoding.
+ */
+
+export const chatFields = ["id", "name", "userRef", "_createTime"] as const;
+export type ChatField = (typeof chatFields)[number];
+
+export const entryFields = [
+  "id",
+  "chat_id",
+  "question",
+  "answer",
+  "moderation",
+  "flagged",
+  "_createTime",
+] as const;
+export type EntryField = (typeof entryFields)[number];
+
+/** One field to sort by. */
+export interface OrderBy<Field extends string> {
+  readonly field: Field;
+  readonly descending: boolean;
+}
+
+/** One page of a list. Rows that tie in every field follow `id` in the direction of the last. */
+export interface ListQuery<Field extends string> {
+  /** Rows a page, 1 to 100. */
+  readonly limit: number;
+  /** From 1. */
+  readonly page: number;
+  /** At least one field, none twice. */
+  readonly orderBy: readonly [OrderBy<Field>, ...Array<OrderBy<Field>>];
+  /** Only the row with this id. */
+  readonly id: number | null;
+}
+
+export interface ChatQuery extends ListQuery<ChatField> {
+  /** A literal, case-insensitive part of the name; `null` or empty filters nothing. */
+  readonly search: string | null;
+  /** Matches exactly. */
+  readonly userRef: string | null;
+}
+
+export interface EntryQuery extends ListQuery<EntryField> {}
+
+/** Rows of one page and how many match in all, both of one snapshot. */
+export interface Page<A> {
+  readonly items: ReadonlyArray<A>;
+  readonly total: number;
+}
+
+/** The default page of every list: the newest 25. */
+export const newest = {
+  limit: 25,
+  page: 1,
+  orderBy: [{ field: "id", descending: true }],
+  id: null,
+} as const satisfies ListQuery<"id">;
+
+/** The default page of {@link ChatQuery}, to spread changes over. */
+export const newestChats: ChatQuery = { ...newest, search: null, userRef: null };

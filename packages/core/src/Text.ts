@@ -1,0 +1,51 @@
+/**
+ * Strings that a client may send. Lengths count Unicode code points; NUL and lone surrogates are
+ * refused everywhere, because no store keeps them faithfully.
+ */
+import { Schema } from "effect";
+
+/** Whether every store can keep `text` as it is: no NUL, no lone surrogate. */
+export const isStorable = (text: string): boolean => text.isWellFormed() && !text.includes("\0");
+
+const storable = Schema.makeFilter<string>(
+  (text) => isStorable(text) || "holds NUL or a lone surrogate",
+  { identifier: "storable" },
+);
+
+const notBlank = Schema.makeFilter<string>((text) => text.trim() !== "" || "is blank", {
+  identifier: "notBlank",
+});
+
+/** A string of any length that every store keeps. */
+export const Text = Schema.String.check(storable);
+
+/** The name of a chat: at most 255 code points. */
+export const ChatName = Schema.String.check(storable, Schema.isMaxCodePoints(255)).pipe(
+  Schema.brand("ChatName"),
+);
+export type ChatName = typeof ChatName.Type;
+
+/** A client's reference to its own user: at most 60 code points (section 8). */
+export const UserRef = Schema.String.check(storable, Schema.isMaxCodePoints(60)).pipe(
+  Schema.brand("UserRef"),
+);
+export type UserRef = typeof UserRef.Type;
+
+/** A question: 1 to 200 code points, not white space alone (section 8). */
+export const Question = Schema.String.check(storable, notBlank, Schema.isMaxCodePoints(200)).pipe(
+  Schema.brand("Question"),
+);
+export type Question = typeof Question.Type;
+
+/** Orders by code point, as every list does; UTF-16 order differs above U+FFFF. */
+export const compareText = (a: string, b: string): number => {
+  const length = Math.min(a.length, b.length);
+  for (let i = 0; i < length; i++) {
+    const x = a.charCodeAt(i);
+    const y = b.charCodeAt(i);
+    if (x !== y) return aboveBmp(x) === aboveBmp(y) ? x - y : aboveBmp(x) ? 1 : -1;
+  }
+  return a.length - b.length;
+};
+
+const aboveBmp = (unit: number): boolean => unit >= 0xd800 && unit <= 0xdfff;

@@ -1,0 +1,65 @@
+/**
+ * Port: the right to answer next in a chat. It never waits: who does not get a turn is told until
+ * when it is held, and waiting, fairness and renewal are the business of `Asking`.
+ */
+import { Context, type Effect, type Stream } from "effect";
+import type { Entry, NewEntry } from "./Entry.ts";
+import type { ChatNotFound, RetryKeyReused, StorageUnavailable, TurnLost } from "./Errors.ts";
+import type { RetryKey } from "./RetryKey.ts";
+
+/** How long a turn is held without being renewed, in milliseconds, by the store's clock. */
+export const turnLease = 10_000;
+
+/** How many of the newest entries a turn brings along. */
+export const turnEntries = 20;
+
+/** The right to append the next entry to a chat. */
+export interface Turn {
+  /** Names this turn, and no other ever. */
+  readonly id: string;
+  readonly chatbot: number;
+  /** `null`: the chat is made by the append. */
+  readonly chat: number | null;
+  readonly retryKey: RetryKey | null;
+  /** The chat's newest entries, newest first, at most {@link turnEntries}. */
+  readonly newest: ReadonlyArray<Entry>;
+}
+
+/** What came of asking for a turn. */
+export type Taken =
+  | { readonly _tag: "Turn"; readonly turn: Turn }
+  /** Another turn is held, of the chat or of the retry key, at the latest this many ms from now. */
+  | { readonly _tag: "Held"; readonly forMillis: number }
+  /** The retry key's request was answered before. */
+  | { readonly _tag: "Done"; readonly entry: Entry };
+
+export class TurnStore extends Context.Service<
+  TurnStore,
+  {
+    /** Takes the turn of a chat, or of one to be made, and settles the retry key. */
+    readonly take: (
+      chatbot: number,
+      chat: number | null,
+      retryKey: RetryKey | null,
+    ) => Effect.Effect<Taken, ChatNotFound | RetryKeyReused | StorageUnavailable>;
+    /** Up to {@link turnEntries} entries older than entry `before`, newest first. */
+    readonly earlier: (
+      turn: Turn,
+      before: number,
+    ) => Effect.Effect<ReadonlyArray<Entry>, StorageUnavailable>;
+    /** Holds the turn for another lease; `false` when it is not ours any more. */
+    readonly renew: (turn: Turn) => Effect.Effect<boolean, StorageUnavailable>;
+    /**
+     * Appends the entry, makes the chat if it is new, ends the turn and settles its retry key; fails
+     * without a trace when another took the turn or the chat was erased meanwhile.
+     */
+    readonly append: (
+      turn: Turn,
+      entry: NewEntry,
+    ) => Effect.Effect<Entry, TurnLost | ChatNotFound | StorageUnavailable>;
+    /** Ends the turn without an entry and forgets its retry key; harmless when it was lost. */
+    readonly release: (turn: Turn) => Effect.Effect<void, StorageUnavailable>;
+    /** Hints that a turn of the chatbot's chat may be free; may miss some and may be empty. */
+    readonly freed: Stream.Stream<{ readonly chatbot: number; readonly chat: number }>;
+  }
+>()("@parley/core/TurnStore") {}

@@ -1,0 +1,22 @@
+/**
+ * The front door of the core: the services, the ports, and what passes between them.
+ */
+export * from "./Access.ts";
+export * from "./Answerer.ts";
+export * from "./ApiKey.ts";
+export * from "./Asking.ts";
+export * from "./Chat.ts";
+export * from "./ChatArchive.ts";
+export * from "./Chatbot.ts";
+export * from "./ChatbotDirectory.ts";
+export * from "./ChatbotRegistry.ts";
+export * from "./Chats.ts";
+export * from "./ChatStore.ts";
+export * from "./Entry.ts";
+export * from "./Errors.ts";
+export * from "./Fold.ts";
+export * from "./ListQuery.ts";
+export * from "./Moderator.ts";
+export * from "./RetryKey.ts";
+export * from "./Text.ts";
+export * from "./TurnStore.ts";

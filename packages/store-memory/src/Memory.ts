@@ -1,0 +1,71 @@
+/**
+ * The state that the memory store's ports share.
+ */
+import { Clock, Effect } from "effect";
+import { emptyTenant, type StoredChat, type StoredEntry, type Tenant } from "./Tenant.ts";
+import type { NewEntry } from "@parley/core";
+import { fold } from "@parley/core";
+
+export interface Memory {
+  readonly tenant: (chatbot: number) => Tenant;
+  readonly addChat: (
+    tenant: Tenant,
+    chat: { readonly name: string | null; readonly userRef: string | null },
+    now: number,
+  ) => StoredChat;
+  readonly addEntry: (chat: StoredChat, entry: NewEntry, now: number) => StoredEntry;
+  /** A number that was not given before. */
+  readonly next: (kind: "chat" | "entry" | "turn") => number;
+  /** Moves the sequences past ids that came from elsewhere. */
+  readonly moveTo: (kind: "chat" | "entry", id: number) => void;
+}
+
+export const makeMemory = (): Memory => {
+  const tenants = new Map<number, Tenant>();
+  const last = { chat: 0, entry: 0, turn: 0 };
+  const next = (kind: "chat" | "entry" | "turn") => ++last[kind];
+  /** Never earlier than the row before, so that the order of times is the order of ids. */
+  const timeAfter = (before: { readonly createTime: Date } | undefined, now: number) =>
+    new Date(Math.max(now, before?.createTime.getTime() ?? now));
+
+  return {
+    next,
+    moveTo: (kind, id) => {
+      last[kind] = Math.max(last[kind], id);
+    },
+    tenant: (chatbot) => {
+      let tenant = tenants.get(chatbot);
+      if (tenant === undefined) tenants.set(chatbot, (tenant = emptyTenant()));
+      return tenant;
+    },
+    addChat: (tenant, { name, userRef }, now) => {
+      const chat: StoredChat = {
+        id: next("chat"),
+        name,
+        userRef,
+        createTime: timeAfter(tenant.chats.at(-1), now),
+        folded: name === null ? null : fold(name),
+        entries: [],
+        turn: null,
+      };
+      tenant.chats.push(chat);
+      tenant.byId.set(chat.id, chat);
+      return chat;
+    },
+    addEntry: (chat, entry, now) => {
+      const stored: StoredEntry = {
+        ...entry,
+        id: next("entry"),
+        chatId: chat.id,
+        createTime: timeAfter(chat.entries.at(-1), now),
+      };
+      chat.entries.push(stored);
+      return stored;
+    },
+  };
+};
+
+/** Runs `f` at the present time; what `f` does before its first effect, nothing interleaves with. */
+export const atPresent = <A, E = never>(
+  f: (now: number) => Effect.Effect<A, E>,
+): Effect.Effect<A, E> => Effect.flatMap(Clock.currentTimeMillis, f);

@@ -1,0 +1,98 @@
+import { ChatArchive, fold, ImportRefused, type ArchiveRecord, type UsageSum } from "@parley/core";
+import { Effect, Stream } from "effect";
+import { chatOf, entryOf } from "./MemoryChatStore.ts";
+import type { Memory } from "./Memory.ts";
+import type { StoredChat } from "./Tenant.ts";
+
+export const makeChatArchive = (memory: Memory): ChatArchive["Service"] => ({
+  erase: (chatbot, which) =>
+    Effect.sync(() => {
+      const tenant = memory.tenant(chatbot);
+      const lastUse = ({ createTime, entries }: StoredChat) =>
+        entries.at(-1)?.createTime ?? createTime;
+      const isMeant = (chat: StoredChat): boolean =>
+        which._tag === "Chat"
+          ? chat.id === which.id
+          : which._tag === "UserRef"
+            ? chat.userRef === which.userRef
+            : lastUse(chat) < which.limit;
+      const kept = tenant.chats.filter((chat) => !isMeant(chat));
+      const erased = tenant.chats.length - kept.length;
+      for (const chat of tenant.chats) if (isMeant(chat)) tenant.byId.delete(chat.id);
+      tenant.chats.splice(0, tenant.chats.length, ...kept);
+      for (const [key, { chat }] of tenant.requests) {
+        if (chat !== null && !tenant.byId.has(chat)) tenant.requests.delete(key);
+      }
+      return erased;
+    }),
+
+  export: (chatbot) =>
+    Stream.suspend(() =>
+      Stream.fromIterable(
+        memory.tenant(chatbot).chats.flatMap((chat): Array<ArchiveRecord> => [
+          { _tag: "Chat", chat: chatOf(chat) },
+          ...chat.entries.map((stored): ArchiveRecord => ({
+            _tag: "Entry",
+            entry: entryOf(stored),
+            usage: stored.usage,
+          })),
+        ]),
+      ),
+    ),
+
+  import: Effect.fnUntraced(function* (chatbot, records) {
+    const tenant = memory.tenant(chatbot);
+    const refuse = (reason: string) => Effect.fail(new ImportRefused({ reason }));
+    const hasChats = Effect.suspend(() =>
+      tenant.chats.length > 0 ? refuse("the chatbot has chats") : Effect.void,
+    );
+    yield* hasChats;
+    const chats: Array<StoredChat> = [];
+    yield* Stream.runForEach(records, (record) => {
+      const last = chats.at(-1);
+      if (record._tag === "Chat") {
+        if (last !== undefined && record.chat.id <= last.id) return refuse("chats do not ascend");
+        const { name } = record.chat;
+        const folded = name === null ? null : fold(name);
+        chats.push({ ...record.chat, folded, entries: [], turn: null });
+        return Effect.void;
+      }
+      if (last === undefined || record.entry.chatId !== last.id) {
+        return refuse("an entry does not follow its chat");
+      }
+      if (record.entry.id <= (last.entries.at(-1)?.id ?? 0)) return refuse("entries do not ascend");
+      last.entries.push({ ...record.entry, usage: record.usage });
+      return Effect.void;
+    });
+    yield* hasChats;
+    for (const chat of chats) {
+      tenant.chats.push(chat);
+      tenant.byId.set(chat.id, chat);
+      memory.moveTo("chat", chat.id);
+      for (const entry of chat.entries) memory.moveTo("entry", entry.id);
+    }
+    return chats.length;
+  }),
+
+  usage: (chatbot, since) =>
+    Effect.sync(() => {
+      const sums = new Map<string, UsageSum>();
+      for (const { entries } of memory.tenant(chatbot).chats) {
+        for (const { createTime, usage } of entries) {
+          if (usage === null || createTime < since) continue;
+          const { attempts, completionTokens, model, promptTokens, provider } = usage;
+          const name = JSON.stringify([provider, model]);
+          const sum = sums.get(name);
+          sums.set(name, {
+            provider,
+            model,
+            answers: (sum?.answers ?? 0) + 1,
+            attempts: (sum?.attempts ?? 0) + attempts,
+            promptTokens: (sum?.promptTokens ?? 0) + promptTokens,
+            completionTokens: (sum?.completionTokens ?? 0) + completionTokens,
+          });
+        }
+      }
+      return [...sums.values()];
+    }),
+});

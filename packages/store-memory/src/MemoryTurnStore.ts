@@ -1,0 +1,139 @@
+import {
+  ChatNotFound,
+  RetryKeyReused,
+  turnEntries,
+  turnLease,
+  TurnLost,
+  TurnStore,
+  type Entry,
+  type RetryKey,
+  type Taken,
+  type Turn,
+} from "@parley/core";
+import { Effect, PubSub, Stream } from "effect";
+import { entryOf } from "./MemoryChatStore.ts";
+import { atPresent, type Memory } from "./Memory.ts";
+import { knownRequest, rememberRequest, type Held, type StoredChat } from "./Tenant.ts";
+
+export const makeTurnStore = Effect.fnUntraced(function* (memory: Memory) {
+  const freed = yield* PubSub.sliding<{ readonly chatbot: number; readonly chat: number }>(1024);
+
+  const isHeld = (held: Held | null, now: number): held is Held =>
+    held !== null && held.until > now;
+
+  const newestOf = (chat: StoredChat, below: number) =>
+    chat.entries
+      .slice(Math.max(0, below - turnEntries), below)
+      .reverse()
+      .map(entryOf);
+
+  const take = (
+    chatbot: number,
+    chatId: number | null,
+    retryKey: RetryKey | null,
+    now: number,
+  ): Effect.Effect<Taken, ChatNotFound | RetryKeyReused> => {
+    const tenant = memory.tenant(chatbot);
+    const chat = chatId === null ? null : tenant.byId.get(chatId);
+    if (chat === undefined) return Effect.fail(new ChatNotFound({ chatId: chatId! }));
+    if (retryKey !== null) {
+      const known = knownRequest(tenant, retryKey.key, now);
+      if (known !== undefined) {
+        if (known.fingerprint !== retryKey.fingerprint) {
+          return Effect.fail(new RetryKeyReused({ key: retryKey.key }));
+        }
+        if (known.entry !== null) {
+          const made = tenant.byId.get(known.chat!)!.entries.find(({ id }) => id === known.entry)!;
+          return Effect.succeed({ _tag: "Done", entry: entryOf(made) });
+        }
+        if (isHeld(known.holder, now)) {
+          return Effect.succeed({ _tag: "Held", forMillis: known.holder.until - now });
+        }
+      }
+    }
+    if (chat !== null && isHeld(chat.turn, now)) {
+      return Effect.succeed({ _tag: "Held", forMillis: chat.turn.until - now });
+    }
+    const id = String(memory.next("turn"));
+    const holder = { turn: id, until: now + turnLease };
+    if (chat !== null) chat.turn = holder;
+    if (retryKey !== null) {
+      rememberRequest(tenant, retryKey, now, { holder, chat: chatId, entry: null });
+    }
+    const newest = chat === null ? [] : newestOf(chat, chat.entries.length);
+    return Effect.succeed({ _tag: "Turn", turn: { id, chatbot, chat: chatId, retryKey, newest } });
+  };
+
+  /** The rows that the turn holds, each only while it is the turn's own. */
+  const holdings = ({ chat, chatbot, id, retryKey }: Turn) => {
+    const tenant = memory.tenant(chatbot);
+    const stored = chat === null ? undefined : tenant.byId.get(chat);
+    const request = retryKey === null ? undefined : tenant.requests.get(retryKey.key);
+    return {
+      tenant,
+      erased: chat !== null && stored === undefined,
+      chat: stored?.turn?.turn === id ? stored : undefined,
+      request: request?.holder?.turn === id ? request : undefined,
+    };
+  };
+
+  /** Whether all that the turn took is still its own. */
+  const isOurs = (turn: Turn, { chat, request }: ReturnType<typeof holdings>): boolean =>
+    (turn.chat === null || chat !== undefined) && (turn.retryKey === null || request !== undefined);
+
+  const free = (chatbot: number, chat: StoredChat | undefined) => {
+    if (chat === undefined) return Effect.void;
+    chat.turn = null;
+    return PubSub.publish(freed, { chatbot, chat: chat.id });
+  };
+
+  return TurnStore.of({
+    take: (chatbot, chat, retryKey) => atPresent((now) => take(chatbot, chat, retryKey, now)),
+
+    earlier: ({ chat, chatbot }, before) =>
+      Effect.sync(() => {
+        const stored = chat === null ? undefined : memory.tenant(chatbot).byId.get(chat);
+        if (stored === undefined) return [];
+        const at = stored.entries.findIndex(({ id }) => id >= before);
+        return newestOf(stored, at === -1 ? stored.entries.length : at);
+      }),
+
+    renew: (turn) =>
+      atPresent((now) => {
+        const held = holdings(turn);
+        if (!isOurs(turn, held)) return Effect.succeed(false);
+        const holder = { turn: turn.id, until: now + turnLease };
+        if (held.chat !== undefined) held.chat.turn = holder;
+        if (held.request !== undefined) {
+          held.tenant.requests.set(turn.retryKey!.key, { ...held.request, holder });
+        }
+        return Effect.succeed(true);
+      }),
+
+    append: (turn, entry) =>
+      atPresent<Entry, TurnLost | ChatNotFound>((now) => {
+        const held = holdings(turn);
+        if (held.erased) return Effect.fail(new ChatNotFound({ chatId: turn.chat! }));
+        if (!isOurs(turn, held)) return Effect.fail(new TurnLost());
+        const chat = held.chat ?? memory.addChat(held.tenant, { name: null, userRef: null }, now);
+        const stored = memory.addEntry(chat, entry, now);
+        if (turn.retryKey !== null) {
+          rememberRequest(held.tenant, turn.retryKey, now, {
+            holder: null,
+            chat: chat.id,
+            entry: stored.id,
+          });
+        }
+        return Effect.as(free(turn.chatbot, held.chat), entryOf(stored));
+      }),
+
+    release: (turn) =>
+      Effect.suspend(() => {
+        const { chat, request, tenant } = holdings(turn);
+        if (request !== undefined) tenant.requests.delete(turn.retryKey!.key);
+        return free(turn.chatbot, chat);
+      }),
+
+    freed: Stream.fromPubSub(freed),
+  });
+});

@@ -1,0 +1,65 @@
+/**
+ * What the memory store keeps of one chatbot. Chats and entries sit in order of creation, which is
+ * the order of their ids.
+ */
+import { retryKeyLifetime, type Chat, type Entry, type RetryKey, type Usage } from "@parley/core";
+
+export interface StoredEntry extends Entry {
+  readonly usage: Usage | null;
+}
+
+export interface StoredChat extends Chat {
+  /** The name as search sees it. */
+  readonly folded: string | null;
+  readonly entries: Array<StoredEntry>;
+  turn: Held | null;
+}
+
+/** Who answers at the moment, and until when, in milliseconds since the epoch. */
+export interface Held {
+  readonly turn: string;
+  readonly until: number;
+}
+
+/** What became of a request with a retry key. */
+export interface KnownRequest {
+  readonly fingerprint: string;
+  readonly madeAt: number;
+  /** The turn that works on it; `null` once something was made. */
+  readonly holder: Held | null;
+  readonly chat: number | null;
+  readonly entry: number | null;
+}
+
+export interface Tenant {
+  readonly chats: Array<StoredChat>;
+  readonly byId: Map<number, StoredChat>;
+  /** Oldest first. */
+  readonly requests: Map<string, KnownRequest>;
+}
+
+export const emptyTenant = (): Tenant => ({ chats: [], byId: new Map(), requests: new Map() });
+
+/** The request that used `key` before; those past their lifetime are forgotten. */
+export const knownRequest = (
+  { requests }: Tenant,
+  key: string,
+  now: number,
+): KnownRequest | undefined => {
+  for (const [old, { madeAt }] of requests) {
+    if (now - madeAt < retryKeyLifetime) break;
+    requests.delete(old);
+  }
+  return requests.get(key);
+};
+
+export const rememberRequest = (
+  { requests }: Tenant,
+  { fingerprint, key }: RetryKey,
+  now: number,
+  made: Pick<KnownRequest, "chat" | "entry" | "holder">,
+): void => {
+  // Deleted first, so that the map stays ordered by age.
+  requests.delete(key);
+  requests.set(key, { fingerprint, madeAt: now, ...made });
+};

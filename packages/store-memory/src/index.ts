@@ -1,0 +1,25 @@
+/**
+ * The reference store: everything in this process's memory, lost when it ends. What the ports promise
+ * is easiest to read here.
+ */
+import { ChatArchive, ChatbotDirectory, ChatbotRegistry, ChatStore, TurnStore } from "@parley/core";
+import { Context, Effect, Layer } from "effect";
+import { makeMemory } from "./Memory.ts";
+import { makeChatArchive } from "./MemoryChatArchive.ts";
+import { makeChatbots } from "./MemoryChatbots.ts";
+import { makeChatStore } from "./MemoryChatStore.ts";
+import { makeTurnStore } from "./MemoryTurnStore.ts";
+
+/** All the stores of the core, sharing one memory that is empty at first. */
+export const layerMemory: Layer.Layer<
+  ChatStore | TurnStore | ChatArchive | ChatbotDirectory | ChatbotRegistry
+> = Layer.effectContext(
+  Effect.gen(function* () {
+    const memory = makeMemory();
+    return Context.make(ChatStore, makeChatStore(memory)).pipe(
+      Context.add(TurnStore, yield* makeTurnStore(memory)),
+      Context.add(ChatArchive, makeChatArchive(memory)),
+      Context.merge(yield* makeChatbots),
+    );
+  }),
+);
