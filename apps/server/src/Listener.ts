@@ -1,0 +1,115 @@
+/**
+ * A Node HTTP server whose every answer is one of the contract's, also where Node would answer by
+ * itself or not at all: malformed requests, unmet expectations, upgrades, CONNECT.
+ */
+import * as NodeHttpServer from "@effect/platform-node/NodeHttpServer";
+import { generalBody, type GeneralMessage } from "@parley/http";
+import { Data, Duration, Effect, Scope } from "effect";
+import type { HttpServerRequest, HttpServerResponse } from "effect/http";
+import { createServer, STATUS_CODES, type IncomingMessage, type ServerResponse } from "node:http";
+import type { AddressInfo } from "node:net";
+import type { Duplex } from "node:stream";
+
+export class ListenFailed extends Data.TaggedError("ListenFailed")<{
+  readonly host: string;
+  readonly port: number;
+  readonly cause: NodeJS.ErrnoException;
+}> {
+  override get message(): string {
+    const why = this.cause.code === "EADDRINUSE" ? "the port is taken" : this.cause.message;
+    return `Cannot listen on ${this.host}:${this.port}: ${why}.`;
+  }
+}
+
+export interface ListenOptions {
+  readonly host: string;
+  /** 0: any free port. */
+  readonly port: number;
+  /** How long requests under way may take once the listener closes. */
+  readonly grace: Duration.Duration;
+}
+
+/** Serves `app` until the scope closes; gives the port. New connections are refused from then on. */
+export const listen = Effect.fnUntraced(function* <R>(
+  app: Effect.Effect<HttpServerResponse.HttpServerResponse, never, R>,
+  { grace, host, port }: ListenOptions,
+) {
+  const requests = yield* Effect.acquireRelease(Scope.make("parallel"), Scope.close);
+  const handler = yield* NodeHttpServer.makeHandler(
+    app as Effect.Effect<
+      HttpServerResponse.HttpServerResponse,
+      never,
+      Exclude<R, HttpServerRequest.HttpServerRequest>
+    >,
+    { scope: requests },
+  );
+
+  const server = createServer({
+    requireHostHeader: false,
+    requestTimeout: 30_000,
+    headersTimeout: 10_000,
+    keepAliveTimeout: 65_000,
+    connectionsCheckingInterval: 5_000,
+    maxHeaderSize: 16 * 1024,
+  });
+  server.on("request", (request: IncomingMessage, response: ServerResponse) => {
+    if (request.httpVersion === "1.1" && request.headers.host === undefined) {
+      return refuse(response, "MALFORMED_REQUEST");
+    }
+    handler(request, response);
+  });
+  server.on("checkExpectation", (_: IncomingMessage, response: ServerResponse) =>
+    refuse(response, "EXPECTATION_NOT_MET"),
+  );
+  server.on("upgrade", (_: IncomingMessage, socket: Duplex) =>
+    refuseSocket(socket, "METHOD_NOT_SUPPORTED"),
+  );
+  server.on("connect", (_: IncomingMessage, socket: Duplex) =>
+    refuseSocket(socket, "METHOD_NOT_SUPPORTED"),
+  );
+  server.on("clientError", (error: NodeJS.ErrnoException, socket: Duplex) =>
+    refuseSocket(socket, clientErrors[error.code ?? ""] ?? "MALFORMED_REQUEST"),
+  );
+
+  yield* Effect.acquireRelease(
+    Effect.callback<void, ListenFailed>((resume) => {
+      server.once("error", (cause) => resume(Effect.fail(new ListenFailed({ host, port, cause }))));
+      server.listen(port, host, () => resume(Effect.void));
+    }),
+    () =>
+      Effect.callback<void>((resume) => {
+        server.close(() => resume(Effect.void));
+        server.closeIdleConnections();
+      }).pipe(
+        Effect.timeoutOption(grace),
+        Effect.andThen(Effect.sync(() => server.closeAllConnections())),
+      ),
+  );
+  return (server.address() as AddressInfo).port;
+});
+
+const clientErrors: Readonly<Record<string, GeneralMessage>> = {
+  HPE_HEADER_OVERFLOW: "HEADERS_TOO_LARGE",
+  ERR_HTTP_REQUEST_TIMEOUT: "REQUEST_TIMEOUT",
+};
+
+const contentType = "application/json; charset=utf-8";
+
+const refuse = (response: ServerResponse, message: GeneralMessage): void => {
+  const body = generalBody(message);
+  response
+    .writeHead(body.status, { "content-type": contentType, connection: "close" })
+    .end(JSON.stringify(body));
+};
+
+/** Answers where Node has handed over, or given up on, the bare connection. */
+const refuseSocket = (socket: Duplex, message: GeneralMessage): void => {
+  if (!socket.writable) return void socket.destroy();
+  const body = generalBody(message);
+  const text = JSON.stringify(body);
+  socket.end(
+    `HTTP/1.1 ${body.status} ${STATUS_CODES[body.status]}\r\n` +
+      `content-type: ${contentType}\r\ncontent-length: ${Buffer.byteLength(text)}\r\n` +
+      `connection: close\r\n\r\n${text}`,
+  );
+};

@@ -1,0 +1,60 @@
+/**
+ * The server: a store, an answerer, the core and the listeners, wired by the settings.
+ */
+import * as NodeServices from "@effect/platform-node/NodeServices";
+import { Access, Asking, Chats, Moderator } from "@parley/core";
+import { makeApp } from "@parley/http";
+import { layerMemory } from "@parley/store-memory";
+import { Console, Duration, Effect, Layer, Option, Redacted } from "effect";
+import { SecureRandom } from "effect/crypto";
+import { layerAnswerer } from "./AnswererOf.ts";
+import { firstStart } from "./FirstStart.ts";
+import { listen } from "./Listener.ts";
+import { layerNodeDigest } from "./NodeDigest.ts";
+import { provision } from "./Provision.ts";
+import { Settings } from "./Settings.ts";
+
+const grace = Duration.seconds(35);
+
+/** Listens until the scope closes. The store is ready before the first connection is accepted. */
+const listeners = Effect.gen(function* () {
+  const settings = yield* Settings;
+  const { askPort, basePaths, corsOrigins, host, port } = settings;
+  if (settings.provision !== null) yield* provision(settings.provision, process.env);
+  const firstKey = settings.provision === null ? yield* firstStart : Option.none();
+
+  const listenTo = Effect.fnUntraced(function* (
+    port: number,
+    serves: ReadonlyArray<"general" | "answers">,
+  ) {
+    const app = yield* makeApp({ basePaths, corsOrigins, serves });
+    const bound = yield* listen(app, { host, port, grace });
+    return `http://${host.includes(":") ? `[${host}]` : host}:${bound}`;
+  });
+  const origin = yield* listenTo(port, askPort === null ? ["general", "answers"] : ["general"]);
+  const askOrigin = askPort === null ? origin : yield* listenTo(askPort, ["answers"]);
+  yield* Console.log(
+    `General interface  ${origin}${basePaths.general}\n` +
+      `Answers interface  ${askOrigin}${basePaths.answers}/\n` +
+      `Documentation      ${origin}/docs`,
+  );
+  if (Option.isSome(firstKey)) {
+    const key = Redacted.value(firstKey.value);
+    yield* Console.log(
+      `\nAPI key (shown only now)  ${key}\n\nTry it:\n` +
+        `  curl -s ${askOrigin}${basePaths.answers}/ -H 'x-api-key: ${key}' \\\n` +
+        `    -H 'content-type: application/json' -d '{"query":"How do I change the port?"}'`,
+    );
+  }
+});
+
+const core = Layer.mergeAll(Access.layer, Chats.layer, Asking.layer);
+
+/** The whole server; it runs as long as its scope is open. */
+export const layerServer = Layer.effectDiscard(listeners).pipe(
+  Layer.provide(core),
+  Layer.provide([layerAnswerer, Moderator.layerOff]),
+  Layer.provide(layerMemory),
+  Layer.provide([layerNodeDigest, SecureRandom.layerWebCrypto, NodeServices.layer]),
+  Layer.provide(Settings.layer),
+);

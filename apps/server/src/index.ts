@@ -1,0 +1,1 @@
+export { layerServer } from "./Serve.ts";

@@ -1,0 +1,92 @@
+/**
+ * Both interfaces as one HTTP application: the checks in the order that the contract gives them, and
+ * an answer in one of its shapes whatever happens.
+ */
+import { Access, Asking, Chats, type StorageUnavailable } from "@parley/core";
+import { Cause, Effect } from "effect";
+import { SecureRandom } from "effect/crypto";
+import { HttpServerRequest, type HttpServerResponse } from "effect/http";
+import { defaultBasePaths, type BasePaths } from "./Api.ts";
+import { corsOf } from "./Cors.ts";
+import { makeDocs } from "./Docs.ts";
+import { endpointNotFound, generalFailure } from "./Failures.ts";
+import { failureResponse, makeHandlers, type Handler } from "./Handlers.ts";
+import { isBelow, makeRoutes, pathOf } from "./Routes.ts";
+
+export interface AppOptions {
+  readonly basePaths?: BasePaths;
+  /** Which interfaces this listener serves; both by default. */
+  readonly serves?: ReadonlyArray<keyof BasePaths>;
+  /** Origins whose pages may call the interfaces; none by default. */
+  readonly corsOrigins?: ReadonlyArray<string>;
+}
+
+type Response = HttpServerResponse.HttpServerResponse;
+
+/** The application; it never fails, and a defect becomes a response that names its log line. */
+export const makeApp: (
+  options?: AppOptions,
+) => Effect.Effect<
+  Effect.Effect<Response, never, HttpServerRequest.HttpServerRequest>,
+  never,
+  Access | Asking | Chats
+> = Effect.fnUntraced(function* ({
+  basePaths = defaultBasePaths,
+  corsOrigins = [],
+  serves = ["general", "answers"],
+}: AppOptions = {}) {
+  const access = yield* Access;
+  const handlers: Readonly<Record<string, Handler>> = yield* makeHandlers;
+  const docs = yield* makeDocs(basePaths);
+  const route = makeRoutes(basePaths);
+  const bases = serves.map((name) => basePaths[name]);
+  const cors = corsOf(corsOrigins);
+
+  const answer = (
+    request: HttpServerRequest.HttpServerRequest,
+  ): Effect.Effect<Response, StorageUnavailable> => {
+    const { headers, method } = request;
+    const path = pathOf(request.url);
+    if (!bases.some((base) => isBelow(base, path))) {
+      return docs(method, path) ?? Effect.succeed(endpointNotFound(method, path));
+    }
+    const key = headers["x-api-key"];
+    if (key === undefined) return Effect.succeed(generalFailure("API_KEY_NOT_PRESENT"));
+    return Effect.flatMap(access.authenticate(key), (principal) => {
+      const found = route(method, path);
+      if (found === undefined) return Effect.succeed(endpointNotFound(method, path));
+      const { handle, scope } = handlers[found.endpoint]!;
+      if (!principal.scopes.includes(scope)) {
+        return Effect.succeed(generalFailure("SCOPE_NOT_GRANTED"));
+      }
+      return handle({ request, principal, parameter: found.parameter });
+    }).pipe(
+      Effect.catch((error) => {
+        const response = failureResponse(error);
+        if (typeof error === "string" || !("_tag" in error)) return Effect.succeed(response);
+        return error._tag === "StorageUnavailable" || error._tag === "AnswerUnavailable"
+          ? Effect.as(Effect.logWarning(error._tag, error.cause ?? error), response)
+          : Effect.succeed(response);
+      }),
+    );
+  };
+
+  const defect = (cause: Cause.Cause<never>): Effect.Effect<Response> => {
+    const id = SecureRandom.ulidUnsafe();
+    return Effect.as(
+      Effect.annotateLogs(Effect.logError("A request met a defect", cause), "requestId", id),
+      generalFailure("INTERNAL_ERROR", { "x-request-id": id }),
+    );
+  };
+
+  return Effect.flatMap(HttpServerRequest.HttpServerRequest, (request) =>
+    cors(
+      request,
+      Effect.catchCauseIf(
+        answer(request) as Effect.Effect<Response>,
+        (cause) => !Cause.hasInterruptsOnly(cause),
+        defect,
+      ),
+    ),
+  );
+});

@@ -1,0 +1,109 @@
+/**
+ * Every code that a client can meet, once (section 7). A number keeps its meaning for ever; one that
+ * is not needed any more stays here, unused.
+ */
+
+interface General {
+  readonly status: 400 | 401 | 403 | 404 | 500;
+  readonly code: number;
+  readonly means: string;
+}
+
+/** General exceptions by their message. */
+export const generalCodes = {
+  INVALID_PATH: { status: 404, code: 400001, means: "No endpoint has this method and path." },
+  MALFORMED_REQUEST: { status: 400, code: 400002, means: "The request is no valid HTTP/1.1." },
+  CONTENT_TYPE_NOT_JSON: { status: 400, code: 400003, means: "A POST must send application/json." },
+  BODY_NOT_JSON: { status: 400, code: 400004, means: "The body is no JSON in UTF-8." },
+  BODY_TOO_LARGE: { status: 400, code: 400005, means: "The body is larger than 64 KiB." },
+  BODY_INCOMPLETE: { status: 400, code: 400006, means: "The body ended before it was complete." },
+  HEADERS_TOO_LARGE: { status: 400, code: 400007, means: "The headers are larger than 16 KiB." },
+  EXPECTATION_NOT_MET: {
+    status: 400,
+    code: 400008,
+    means: "Expect may only ask for 100-continue.",
+  },
+  REQUEST_TIMEOUT: { status: 400, code: 400009, means: "The request did not arrive in time." },
+  METHOD_NOT_SUPPORTED: {
+    status: 400,
+    code: 400010,
+    means: "CONNECT and protocol upgrades are not supported.",
+  },
+  API_KEY_NOT_PRESENT: { status: 401, code: 401001, means: "The x-api-key header is missing." },
+  API_KEY_NOT_VALID: { status: 401, code: 401002, means: "The API key is not valid." },
+  SCOPE_NOT_GRANTED: { status: 403, code: 403001, means: "The API key may not do this." },
+  CHAT_DOES_NOT_EXISTS: { status: 404, code: 404011, means: "The chatbot has no such chat." },
+  INTERNAL_ERROR: {
+    status: 500,
+    code: 500001,
+    means: "A defect; the header x-request-id names its line in the log.",
+  },
+  ANSWER_UNAVAILABLE: {
+    status: 500,
+    code: 500002,
+    means: "No answer could be made; nothing was stored.",
+  },
+  STORAGE_UNAVAILABLE: { status: 500, code: 500003, means: "The storage cannot be reached." },
+  SERVICE_OVERLOADED: {
+    status: 500,
+    code: 500004,
+    means: "Too much at once; try again after Retry-After seconds.",
+  },
+} as const satisfies Record<string, General>;
+
+export type GeneralMessage = keyof typeof generalCodes;
+
+/** Validation errors by their message, `<DTO>_<FIELD>_<PROBLEM>`. */
+export const validationCodes = {
+  CREATE_CHAT_DTO_BODY_NOT_OBJECT: 4221001,
+  CREATE_CHAT_DTO_NAME_NOT_STRING: 4221002,
+  CREATE_CHAT_DTO_NAME_TOO_LONG: 4221003,
+  CREATE_CHAT_DTO_NAME_NOT_STORABLE: 4221004,
+  CREATE_CHAT_DTO_USER_REF_NOT_STRING: 4221005,
+  CREATE_CHAT_DTO_USER_REF_TOO_LONG: 4221006,
+  CREATE_CHAT_DTO_USER_REF_NOT_STORABLE: 4221007,
+  CREATE_CHAT_DTO_IDEMPOTENCY_KEY_NOT_PRINTABLE: 4221008,
+  CREATE_CHAT_DTO_IDEMPOTENCY_KEY_REUSED: 4221009,
+
+  ASK_DTO_BODY_NOT_OBJECT: 4222050,
+  ASK_DTO_CHAT_ID_NOT_INTEGER: 4222051,
+  ASK_DTO_IDEMPOTENCY_KEY_NOT_PRINTABLE: 4222052,
+  ASK_DTO_IDEMPOTENCY_KEY_REUSED: 4222053,
+  ASK_DTO_QUERY_NOT_STRING: 4222054,
+  ASK_DTO_QUERY_NOT_PRESENT: 4222055,
+  ASK_DTO_QUERY_BLANK: 4222056,
+  ASK_DTO_QUERY_TOO_LONG: 4222057,
+  ASK_DTO_QUERY_NOT_STORABLE: 4222058,
+
+  CHATS_DTO_SEARCH_REPEATED: 4223001,
+  CHATS_DTO_SEARCH_NOT_STORABLE: 4223002,
+  CHATS_DTO_USER_REF_REPEATED: 4223003,
+  CHATS_DTO_USER_REF_NOT_STORABLE: 4223004,
+  CHATS_DTO_LIMIT_REPEATED: 4223005,
+  CHATS_DTO_LIMIT_NOT_INTEGER: 4223006,
+  CHATS_DTO_LIMIT_OUT_OF_RANGE: 4223007,
+  CHATS_DTO_PAGE_REPEATED: 4223008,
+  CHATS_DTO_PAGE_NOT_INTEGER: 4223009,
+  CHATS_DTO_PAGE_OUT_OF_RANGE: 4223010,
+  CHATS_DTO_ID_REPEATED: 4223011,
+  CHATS_DTO_ID_NOT_INTEGER: 4223012,
+  CHATS_DTO_ORDER_BY_NOT_A_FIELD: 4223013,
+  CHATS_DTO_ORDER_BY_REPEATED: 4223014,
+  CHATS_DTO_DESC_NOT_BOOLEAN: 4223015,
+  CHATS_DTO_DESC_NOT_ONE_PER_FIELD: 4223016,
+
+  HISTORY_DTO_LIMIT_REPEATED: 4224005,
+  HISTORY_DTO_LIMIT_NOT_INTEGER: 4224006,
+  HISTORY_DTO_LIMIT_OUT_OF_RANGE: 4224007,
+  HISTORY_DTO_PAGE_REPEATED: 4224008,
+  HISTORY_DTO_PAGE_NOT_INTEGER: 4224009,
+  HISTORY_DTO_PAGE_OUT_OF_RANGE: 4224010,
+  HISTORY_DTO_ID_REPEATED: 4224011,
+  HISTORY_DTO_ID_NOT_INTEGER: 4224012,
+  HISTORY_DTO_ORDER_BY_NOT_A_FIELD: 4224013,
+  HISTORY_DTO_ORDER_BY_REPEATED: 4224014,
+  HISTORY_DTO_DESC_NOT_BOOLEAN: 4224015,
+  HISTORY_DTO_DESC_NOT_ONE_PER_FIELD: 4224016,
+} as const;
+
+export type ValidationMessage = keyof typeof validationCodes;

@@ -1,0 +1,41 @@
+/**
+ * Cross-origin requests, off unless origins are listed.
+ */
+import { Effect } from "effect";
+import { HttpServerResponse, type HttpServerRequest } from "effect/http";
+import { json } from "./Failures.ts";
+
+type Response = HttpServerResponse.HttpServerResponse;
+
+/** Answers preflights of the listed origins, and lets their pages read the other answers. */
+export const corsOf =
+  (origins: ReadonlyArray<string>) =>
+  (
+    { headers, method }: HttpServerRequest.HttpServerRequest,
+    answer: Effect.Effect<Response>,
+  ): Effect.Effect<Response> => {
+    const origin = headers["origin"];
+    if (origins.length === 0 || origin === undefined || !origins.includes(origin)) return answer;
+    const allowed = { "access-control-allow-origin": origin, vary: "Origin" };
+    if (method === "OPTIONS" && headers["access-control-request-method"] !== undefined) {
+      return Effect.succeed(
+        json(
+          { status: 200, data: {} },
+          {
+            ...allowed,
+            "access-control-allow-methods": "GET, POST",
+            "access-control-allow-headers":
+              "x-api-key, content-type, accept, idempotency-key, on-disconnect, last-event-id",
+            "access-control-max-age": "600",
+          },
+        ),
+      );
+    }
+    return Effect.map(
+      answer,
+      HttpServerResponse.setHeaders({
+        ...allowed,
+        "access-control-expose-headers": "idempotent-replayed, retry-after, x-request-id",
+      }),
+    );
+  };

@@ -1,0 +1,32 @@
+/**
+ * The API description at `/openapi.json` and a page that shows it at `/docs`. The page loads nothing
+ * from elsewhere.
+ */
+import { Effect } from "effect";
+import { HttpRouter, HttpServerResponse } from "effect/http";
+import { HttpApiScalar, OpenApi } from "effect/http-api";
+import { makeApi, type BasePaths } from "./Api.ts";
+
+type Response = HttpServerResponse.HttpServerResponse;
+
+/** Answers the two documents; `undefined` for every other method and path. */
+export const makeDocs = Effect.fnUntraced(function* (paths: BasePaths) {
+  const api = makeApi(paths);
+  const description = HttpServerResponse.text(JSON.stringify(OpenApi.fromApi(api)), {
+    contentType: "application/json; charset=utf-8",
+  });
+  const page = yield* Effect.cached(
+    HttpRouter.toHttpEffect(
+      HttpApiScalar.layer(api, {
+        path: "/docs",
+        scalar: { withDefaultFonts: false, hideTestRequestButton: false },
+      }),
+    ).pipe(Effect.flatten, Effect.scoped, Effect.orDie),
+  );
+
+  return (method: string, path: string): Effect.Effect<Response> | undefined => {
+    if (method !== "GET") return undefined;
+    if (path === "/openapi.json") return Effect.succeed(description);
+    return path === "/docs" ? (page as Effect.Effect<Response>) : undefined;
+  };
+});

@@ -1,0 +1,190 @@
+/**
+ * What each endpoint does once the key is known to allow it: decode, ask the core, encode.
+ */
+import {
+  Asking,
+  ChatName,
+  Chats,
+  IdempotencyKey,
+  Question,
+  UserRef,
+  type AskError,
+  type ChatNotFound,
+  type KeyRejected,
+  type Overloaded,
+  type Principal,
+  type RetryKeyReused,
+  type Scope,
+  type StorageUnavailable,
+} from "@parley/core";
+import { Effect, Schema } from "effect";
+import type { HttpServerRequest, HttpServerResponse } from "effect/http";
+import { readBody } from "./Body.ts";
+import type { GeneralMessage } from "./Codes.ts";
+import { generalFailure, json, validationFailure } from "./Failures.ts";
+import { readChatQuery, readEntryQuery } from "./Lists.ts";
+import { field, Problems } from "./Values.ts";
+import { chatWire, detailsWire, entryWire, pageWire } from "./Wire.ts";
+
+/** One request whose key was accepted. */
+export interface Asked {
+  readonly request: HttpServerRequest.HttpServerRequest;
+  readonly principal: Principal;
+  /** The path's parameter, as received; empty where the path has none. */
+  readonly parameter: string;
+}
+
+type Response = HttpServerResponse.HttpServerResponse;
+
+export interface Handler {
+  /** What the key must allow. */
+  readonly scope: Scope;
+  readonly handle: (asked: Asked) => Effect.Effect<Response, CoreError | Problems | GeneralMessage>;
+}
+
+export type CoreError =
+  | AskError
+  | ChatNotFound
+  | KeyRejected
+  | Overloaded
+  | RetryKeyReused
+  | StorageUnavailable;
+
+const name = field(Schema.NullOr(ChatName), "NOT_STRING");
+const userRef = field(Schema.NullOr(UserRef), "NOT_STRING");
+const chatId = field(Schema.NullOr(Schema.Number.check(Schema.isInt())), "NOT_INTEGER");
+const question = field(Question, "NOT_STRING");
+const idempotencyKey = field(Schema.NullOr(IdempotencyKey), "NOT_PRINTABLE");
+
+/** The id in a path; 0, which no chat has, for what is none. */
+const pathId = (text: string): number =>
+  /^[0-9]+$/.test(text) && Number.isSafeInteger(Number(text)) ? Number(text) : 0;
+
+/** Reads a POST's retry key and its body's fields; `read` adds what is wrong with them. */
+const readPost = <A>(
+  { request }: Asked,
+  problems: Problems,
+  read: (body: Readonly<Record<string, unknown>>) => A,
+): Effect.Effect<
+  { readonly key: IdempotencyKey | null; readonly values: A },
+  Problems | GeneralMessage
+> =>
+  Effect.flatMap(readBody(request), (body) => {
+    const header = request.headers["idempotency-key"] ?? null;
+    const key = idempotencyKey(problems, ["Idempotency-Key"], header) ?? null;
+    if (typeof body !== "object" || body === null || Array.isArray(body)) {
+      problems.add([], "NOT_OBJECT");
+      return Effect.fail(problems);
+    }
+    const values = read(body as Readonly<Record<string, unknown>>);
+    return problems.found.length > 0 ? Effect.fail(problems) : Effect.succeed({ key, values });
+  });
+
+const reused = (problems: Problems) => () => {
+  problems.add(["Idempotency-Key"], "REUSED");
+  return Effect.fail(problems);
+};
+
+const created = (data: object, replayed: boolean): Response =>
+  json({ status: 201, data }, replayed ? replayedHeader : undefined);
+
+const replayedHeader = { "idempotent-replayed": "true" };
+
+/** The handlers by the identifiers of their endpoints in the declaration. */
+export const makeHandlers = Effect.gen(function* () {
+  const chats = yield* Chats;
+  const asking = yield* Asking;
+
+  return {
+    details: {
+      scope: "read",
+      handle: ({ principal }) =>
+        Effect.succeed(json({ status: 200, data: detailsWire(principal.chatbot) })),
+    },
+
+    createChat: {
+      scope: "write",
+      handle: (asked) => {
+        const problems = new Problems("CREATE_CHAT_DTO");
+        return readPost(asked, problems, (body) => ({
+          name: name(problems, ["name"], body["name"] ?? null) ?? null,
+          userRef: userRef(problems, ["userRef"], body["userRef"] ?? null) ?? null,
+        })).pipe(
+          Effect.flatMap(({ key, values }) => chats.create(asked.principal.chatbot, values, key)),
+          Effect.map(({ chat, replayed }) => created(chatWire(chat), replayed)),
+          Effect.catchTag("RetryKeyReused", reused(problems)),
+        );
+      },
+    },
+
+    listChats: {
+      scope: "read",
+      handle: ({ principal, request }) => {
+        const problems = new Problems("CHATS_DTO");
+        const query = readChatQuery(problems, request.url);
+        if (problems.found.length > 0) return Effect.fail(problems);
+        return Effect.map(chats.list(principal.chatbot, query), (page) =>
+          json(pageWire(page, chatWire)),
+        );
+      },
+    },
+
+    history: {
+      scope: "read",
+      handle: ({ parameter, principal, request }) => {
+        const problems = new Problems("HISTORY_DTO");
+        const query = readEntryQuery(problems, request.url);
+        if (problems.found.length > 0) return Effect.fail(problems);
+        return Effect.map(chats.history(principal.chatbot, pathId(parameter), query), (page) =>
+          json(pageWire(page, entryWire)),
+        );
+      },
+    },
+
+    ask: {
+      scope: "ask",
+      handle: (asked) => {
+        const problems = new Problems("ASK_DTO");
+        return readPost(asked, problems, ({ chat_id = null, query = null }) => {
+          if (query === null) problems.add(["query"], "NOT_PRESENT");
+          return {
+            chatId: chatId(problems, ["chat_id"], chat_id) ?? null,
+            question: query === null ? undefined : question(problems, ["query"], query),
+          };
+        }).pipe(
+          Effect.flatMap(({ key, values }) =>
+            asking.ask(asked.principal.chatbot, {
+              key,
+              chatId: values.chatId,
+              question: values.question!,
+            }),
+          ),
+          Effect.map(({ entry, replayed }) => created(entryWire(entry), replayed)),
+          Effect.catchTag("RetryKeyReused", reused(problems)),
+        );
+      },
+    },
+  } satisfies Record<string, Handler>;
+});
+
+/** The response to everything that the core or the decoding refuses. */
+export const failureResponse = (error: CoreError | Problems | GeneralMessage): Response => {
+  if (typeof error === "string") return generalFailure(error);
+  if (error instanceof Problems) return validationFailure(error.found);
+  switch (error._tag) {
+    case "KeyRejected":
+      return generalFailure("API_KEY_NOT_VALID");
+    case "ChatNotFound":
+      return generalFailure("CHAT_DOES_NOT_EXISTS");
+    case "AnswerUnavailable":
+      return generalFailure("ANSWER_UNAVAILABLE");
+    case "StorageUnavailable":
+      return generalFailure("STORAGE_UNAVAILABLE");
+    case "Overloaded":
+      return generalFailure("SERVICE_OVERLOADED", {
+        "retry-after": String(error.retryAfterSeconds),
+      });
+    case "RetryKeyReused":
+      return generalFailure("INTERNAL_ERROR");
+  }
+};

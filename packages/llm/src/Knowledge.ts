@@ -1,0 +1,176 @@
+/**
+ * The documents that questions can be answered from, searched by their words.
+ */
+import { Data, Effect, FileSystem, Path, type PlatformError } from "effect";
+import { type Passage, passagesOfMarkdown, passagesOfText } from "./Passage.ts";
+import { covers, documentTerms, questionTerms, wordsOf } from "./Terms.ts";
+
+/** A passage that a search found. */
+export interface Match {
+  readonly passage: Passage;
+  /** Higher is better; comparable within one search only. */
+  readonly score: number;
+  /**
+   * The share, 0 to 1, of what the question is about that this passage holds, word for word or as
+   * the beginning of a longer word. Similar words rank a passage but do not count here.
+   */
+  readonly share: number;
+  /** The same share for all documents together: below 1 when the question names something unheard of. */
+  readonly known: number;
+}
+
+export interface Knowledge {
+  readonly documents: number;
+  readonly passages: number;
+  /**
+   * The best passages for a question: the largest share first, then the highest score. The same
+   * documents and question always give the same passages in the same order.
+   */
+  readonly search: (question: string, limit: number) => ReadonlyArray<Match>;
+}
+
+/** The folder of documents is missing, is no folder, or cannot be listed. */
+export class KnowledgeUnreadable extends Data.TaggedError("KnowledgeUnreadable")<{
+  readonly folder: string;
+  readonly cause?: PlatformError.PlatformError;
+}> {
+  override get message() {
+    return `cannot read the documents in ${this.folder}`;
+  }
+}
+
+/** The size, in bytes, above which a document is skipped. */
+const largest = 5_000_000n;
+
+/**
+ * Reads every `*.md` and `*.txt` below `folder` into an index in memory. Symbolic links are followed,
+ * each file and folder is read once. Names that begin with a dot and `node_modules` are left out.
+ * A document that is over 5 MB, unreadable or no UTF-8 text is skipped with a logged warning.
+ */
+export const readKnowledge = (
+  folder: string,
+): Effect.Effect<Knowledge, KnowledgeUnreadable, FileSystem.FileSystem | Path.Path> =>
+  Effect.gen(function* () {
+    const passages: Array<Passage> = [];
+    let documents = 0;
+    for (const { source, path } of yield* findDocuments(folder)) {
+      const text = yield* readDocument(path).pipe(
+        Effect.catch((problem) =>
+          Effect.as(Effect.logWarning(`Skipped the document ${source}: ${problem}`), null),
+        ),
+      );
+      if (text === null) continue;
+      documents++;
+      const split = /\.md$/i.test(source) ? passagesOfMarkdown : passagesOfText;
+      for (const passage of split(source, text)) passages.push(passage);
+    }
+    return yield* makeKnowledge(passages, documents);
+  });
+
+interface Found {
+  readonly source: string;
+  readonly path: string;
+}
+
+const findDocuments = Effect.fnUntraced(function* (folder: string) {
+  const fs = yield* FileSystem.FileSystem;
+  const path = yield* Path.Path;
+  const found: Array<Found> = [];
+  // Real paths: without them a symbolic link to a folder above is walked for ever.
+  const seen = new Set<string>();
+
+  const walk = (at: string, under: string): Effect.Effect<void, PlatformError.PlatformError> =>
+    Effect.gen(function* () {
+      seen.add(yield* fs.realPath(at));
+      for (const name of (yield* fs.readDirectory(at)).sort()) {
+        if (name.startsWith(".") || name === "node_modules") continue;
+        const child = { source: `${under}${name}`, path: path.join(at, name) };
+        yield* visit(child).pipe(
+          Effect.catch((error) =>
+            Effect.logWarning(`Skipped ${child.source}: ${error.reason._tag}`),
+          ),
+        );
+      }
+    });
+
+  const visit = (child: Found): Effect.Effect<void, PlatformError.PlatformError> =>
+    Effect.gen(function* () {
+      const { type } = yield* fs.stat(child.path);
+      if (type !== "Directory" && !(type === "File" && /\.(md|txt)$/i.test(child.source))) return;
+      const real = yield* fs.realPath(child.path);
+      if (seen.has(real)) return;
+      if (type === "Directory") return yield* walk(child.path, `${child.source}/`);
+      seen.add(real);
+      found.push(child);
+    });
+
+  yield* walk(folder, "").pipe(
+    Effect.mapError((cause) => new KnowledgeUnreadable({ folder, cause })),
+  );
+  return found;
+});
+
+/** Fails with what is wrong, in words for the log. */
+const readDocument = Effect.fnUntraced(function* (path: string) {
+  const fs = yield* FileSystem.FileSystem;
+  const problem = (error: PlatformError.PlatformError) => error.reason._tag as string;
+  const { size } = yield* Effect.mapError(fs.stat(path), problem);
+  if (size > largest) return yield* Effect.fail("it is over 5 MB");
+  const bytes = yield* Effect.mapError(fs.readFile(path), problem);
+  const text = yield* Effect.try({
+    try: () => new TextDecoder("utf-8", { fatal: true }).decode(bytes),
+    catch: () => "it is no UTF-8 text",
+  });
+  return text.includes("\0") ? yield* Effect.fail("it is no UTF-8 text") : text;
+});
+
+/** The index over passages that are already there, `documents` telling how many they come from. */
+export const makeKnowledge = (
+  passages: ReadonlyArray<Passage>,
+  documents: number = new Set(passages.map(({ source }) => source)).size,
+): Effect.Effect<Knowledge> =>
+  Effect.gen(function* () {
+    const { default: MiniSearch } = yield* Effect.promise(() => import("minisearch"));
+    const index = new MiniSearch({
+      fields: ["title", "heading", "text"],
+      tokenize: wordsOf,
+      processTerm: documentTerms,
+    });
+    index.addAll(
+      passages.map(({ source, headings, text }, id) => ({
+        id,
+        title: source.replace(/\.[^./]*$/, ""),
+        heading: headings.join("\n"),
+        text,
+      })),
+    );
+
+    const search = (question: string, limit: number): ReadonlyArray<Match> => {
+      const { all, about } = questionTerms(question);
+      if (all.length === 0) return [];
+      const results = index.search(all.join(" "), {
+        tokenize: (terms) => terms.split(" "),
+        processTerm: (term) => term,
+        boost: { title: 1.5, heading: 3 },
+        prefix: (term) => term.length >= 4,
+        fuzzy: (term) => (term.length >= 5 ? 0.2 : false),
+      });
+      const held = new Set<string>();
+      const matches = results.map(({ id, score, terms }) => {
+        const matched = about.filter((term) => terms.some((found) => covers(term, found)));
+        for (const term of matched) held.add(term);
+        return { id: id as number, score, share: matched.length / about.length };
+      });
+      return matches
+        .sort((a, b) => b.share - a.share || b.score - a.score || a.id - b.id)
+        .slice(0, limit)
+        .map(({ id, score, share }) => ({
+          passage: passages[id]!,
+          score,
+          share,
+          known: held.size / about.length,
+        }));
+    };
+
+    return { documents, passages: passages.length, search };
+  });

@@ -1,0 +1,61 @@
+/**
+ * Answers without a language model: with the passage of the documents that fits the question best.
+ */
+import { Answerer, type AnswerPart } from "@parley/core";
+import { Clock, Effect, Layer, Stream } from "effect";
+import type { Knowledge, Match } from "./Knowledge.ts";
+
+/**
+ * An `Answerer` that quotes. It answers with one passage and where it is from, or says that the
+ * documents hold nothing about the question; it never writes a word of its own beyond that, and
+ * does not look at the chat so far. The same question always gets the same answer.
+ *
+ * @param knowledge `null` when there are no documents at all
+ */
+export const layerOffline = (knowledge: Knowledge | null): Layer.Layer<Answerer> =>
+  Layer.succeed(
+    Answerer,
+    Answerer.of({
+      answer: (_chatbot, _earlier, question) =>
+        Stream.fromIterableEffect(
+          Effect.gen(function* () {
+            const startedAt = yield* Clock.currentTimeMillis;
+            const text = answerFrom(knowledge, question);
+            const parts: ReadonlyArray<AnswerPart> = [
+              { _tag: "Delta", text },
+              {
+                _tag: "Usage",
+                usage: {
+                  provider: "offline",
+                  model: "minisearch",
+                  promptTokens: 0,
+                  completionTokens: 0,
+                  attempts: 1,
+                  latencyMillis: (yield* Clock.currentTimeMillis) - startedAt,
+                },
+              },
+            ];
+            return parts;
+          }),
+        ),
+    }),
+  );
+
+const answerFrom = (knowledge: Knowledge | null, question: string): string => {
+  if (knowledge === null || knowledge.passages === 0) {
+    return "Neither a language model nor documents to answer from are configured.";
+  }
+  const [best] = knowledge.search(question, 1);
+  if (best === undefined || !isAbout(best)) {
+    return "The documents hold nothing about that, and no language model is configured.";
+  }
+  const { text, source, headings } = best.passage;
+  const heading = headings.at(-1);
+  return `${text}\n\nSource: ${source}${heading === undefined ? "" : `, "${heading}"`}`;
+};
+
+/**
+ * At least half of what the question is about, and more than half when it names something that
+ * no document does: "the capital of France" is not answered with a passage on capital letters.
+ */
+const isAbout = ({ share, known }: Match): boolean => share > 0.5 || (share === 0.5 && known === 1);

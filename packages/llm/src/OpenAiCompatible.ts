@@ -1,0 +1,30 @@
+/**
+ * A language model behind any endpoint that speaks OpenAI's chat completions.
+ */
+import { Effect, Redacted } from "effect";
+import type { LanguageModel } from "./LanguageModelAnswerer.ts";
+
+export interface OpenAiCompatibleSettings {
+  /** The address before `/chat/completions`, for example `http://localhost:11434/v1`. */
+  readonly baseUrl: string;
+  /** Sent as a bearer token; `undefined` for an endpoint that wants none. */
+  readonly apiKey: Redacted.Redacted | undefined;
+  readonly model: string;
+  /** What the provider is called in usage records; default `openai-compatible`. */
+  readonly provider?: string;
+}
+
+/** The model that `settings` name. Nothing is sent before its first answer. */
+export const openAiCompatible = (
+  settings: OpenAiCompatibleSettings,
+): Effect.Effect<LanguageModel> =>
+  Effect.promise(() => import("@ai-sdk/openai-compatible")).pipe(
+    Effect.map(({ createOpenAICompatible }) =>
+      createOpenAICompatible({
+        name: settings.provider ?? "openai-compatible",
+        baseURL: settings.baseUrl,
+        ...(settings.apiKey === undefined ? {} : { apiKey: Redacted.value(settings.apiKey) }),
+        includeUsage: true,
+      }).chatModel(settings.model),
+    ),
+  );

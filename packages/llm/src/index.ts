@@ -1,0 +1,24 @@
+/**
+ * Answerers and knowledge for Parley. Libraries are loaded when a layer that needs them is built.
+ */
+export {
+  type LanguageModel,
+  type LanguageModelOptions,
+  layerLanguageModel,
+} from "./LanguageModelAnswerer.ts";
+export { openAiCompatible, type OpenAiCompatibleSettings } from "./OpenAiCompatible.ts";
+export {
+  type Knowledge,
+  KnowledgeUnreadable,
+  makeKnowledge,
+  type Match,
+  readKnowledge,
+} from "./Knowledge.ts";
+export type { Passage } from "./Passage.ts";
+export { layerOffline } from "./OfflineAnswerer.ts";
+export {
+  layerScripted,
+  type Script,
+  ScriptedAnswerer,
+  type ScriptedCall,
+} from "./ScriptedAnswerer.ts";

@@ -1,0 +1,156 @@
+import { createServer, type IncomingMessage, type ServerResponse } from "node:http";
+import type { AddressInfo } from "node:net";
+import { assert, describe, it } from "@effect/vitest";
+import { Deferred, Effect, Fiber, Layer, Redacted, Stream } from "effect";
+import { layerLanguageModel, openAiCompatible } from "../src/index.ts";
+import { ask, chatbotWith, collect } from "./chat.ts";
+
+interface Received {
+  readonly url: string | undefined;
+  readonly authorization: string | undefined;
+  readonly body: unknown;
+}
+
+/** An endpoint on a loopback port; `respond` gets the request when its body is there. */
+const endpoint = (respond: (response: ServerResponse) => void) =>
+  Effect.acquireRelease(
+    Effect.callback<{
+      readonly baseUrl: string;
+      readonly received: Array<Received>;
+      stop: () => void;
+    }>((resume) => {
+      const received: Array<Received> = [];
+      const server = createServer(async (request: IncomingMessage, response) => {
+        let text = "";
+        for await (const chunk of request) text += chunk;
+        const { authorization } = request.headers;
+        received.push({ url: request.url, authorization, body: JSON.parse(text) });
+        respond(response);
+      });
+      server.listen(0, "127.0.0.1", () => {
+        const { port } = server.address() as AddressInfo;
+        const stop = () => {
+          server.closeAllConnections();
+          server.close();
+        };
+        resume(Effect.succeed({ baseUrl: `http://127.0.0.1:${port}/v1`, received, stop }));
+      });
+    }),
+    ({ stop }) => Effect.sync(stop),
+  );
+
+const chunk = (value: unknown) => `data: ${JSON.stringify(value)}\n\n`;
+const delta = (content: string) => chunk({ choices: [{ index: 0, delta: { content } }] });
+
+const withEndpoint = (baseUrl: string, apiKey: string | undefined) =>
+  Effect.provide(
+    Layer.unwrap(
+      Effect.map(
+        openAiCompatible({
+          baseUrl,
+          apiKey: apiKey === undefined ? undefined : Redacted.make(apiKey),
+          model: "small",
+          provider: "house",
+        }),
+        (model) => layerLanguageModel(model),
+      ),
+    ),
+  );
+
+describe("openAiCompatible", () => {
+  it.effect("speaks chat completions, with key and usage", () =>
+    Effect.gen(function* () {
+      const { baseUrl, received } = yield* endpoint((response) => {
+        response.writeHead(200, { "content-type": "text/event-stream" });
+        response.write(delta("Hel"));
+        response.write(delta("lo"));
+        response.write(chunk({ choices: [{ index: 0, delta: {}, finish_reason: "stop" }] }));
+        response.write(
+          chunk({
+            choices: [],
+            usage: { prompt_tokens: 5, completion_tokens: 2, total_tokens: 7 },
+          }),
+        );
+        response.end("data: [DONE]\n\n");
+      });
+      const parts = yield* collect("Hi?", Stream.empty, chatbotWith("Be kind.")).pipe(
+        withEndpoint(baseUrl, "sk-1"),
+      );
+      assert.deepStrictEqual(parts.slice(0, 2), [
+        { _tag: "Delta", text: "Hel" },
+        { _tag: "Delta", text: "lo" },
+      ]);
+      const last = parts[2];
+      assert.deepStrictEqual(last?._tag === "Usage" && { ...last.usage, latencyMillis: 0 }, {
+        provider: "house.chat",
+        model: "small",
+        promptTokens: 5,
+        completionTokens: 2,
+        attempts: 1,
+        latencyMillis: 0,
+      });
+      assert.deepStrictEqual(received, [
+        {
+          url: "/v1/chat/completions",
+          authorization: "Bearer sk-1",
+          body: {
+            model: "small",
+            messages: [
+              { role: "system", content: "Be kind." },
+              { role: "user", content: "Hi?" },
+            ],
+            stream: true,
+            stream_options: { include_usage: true },
+          },
+        },
+      ]);
+    }),
+  );
+
+  it.effect("sends no key when there is none, and fails with the status", () =>
+    Effect.gen(function* () {
+      const { baseUrl, received } = yield* endpoint((response) => {
+        response.writeHead(503, { "content-type": "application/json" });
+        response.end(JSON.stringify({ error: { message: "no" } }));
+      });
+      const error = yield* Effect.flip(collect("Hi?")).pipe(withEndpoint(baseUrl, undefined));
+      assert.propertyVal(error, "reason", "the language model failed: AI_APICallError, HTTP 503");
+      assert.strictEqual(received.length, 1);
+      assert.isUndefined(received[0]?.authorization);
+    }),
+  );
+
+  it.effect("a connection that breaks off is no answer", () =>
+    Effect.gen(function* () {
+      const { baseUrl } = yield* endpoint((response) => {
+        response.writeHead(200, { "content-type": "text/event-stream" });
+        response.write(delta("Hel"));
+        setImmediate(() => response.destroy());
+      });
+      const error = yield* Effect.flip(collect("Hi?")).pipe(withEndpoint(baseUrl, undefined));
+      assert.strictEqual(error._tag, "AnswerUnavailable");
+    }),
+  );
+
+  it.effect("interruption closes the connection", () =>
+    Effect.gen(function* () {
+      const closed = yield* Deferred.make<void>();
+      const { baseUrl } = yield* endpoint((response) => {
+        response.on("close", () => Deferred.doneUnsafe(closed, Effect.void));
+        response.writeHead(200, { "content-type": "text/event-stream" });
+        response.write(delta("Hel"));
+      });
+      yield* Effect.gen(function* () {
+        const first = yield* Deferred.make<void>();
+        const fiber = yield* ask("Hi?").pipe(
+          Stream.tap(() => Deferred.succeed(first, undefined)),
+          Stream.runDrain,
+          Effect.forkChild,
+        );
+        yield* Deferred.await(first);
+        yield* Fiber.interrupt(fiber);
+        yield* Deferred.await(closed);
+      }).pipe(withEndpoint(baseUrl, undefined));
+    }),
+  );
+});

