@@ -43,7 +43,7 @@ export const layerLanguageModel = (
           model,
           ...(prompt.instructions === null ? {} : { instructions: prompt.instructions }),
           messages: [...prompt.messages],
-          
+          maxRetries: 0,
           abortSignal,
           telemetry: { isEnabled: false },
           // Left out, it prints the error, the prompt included.
