@@ -76,7 +76,7 @@ export const layerLanguageModel = (
             let said = false;
             let finish: Extract<TextStreamPart<ToolSet>, { type: "finish" }> | undefined;
 
-            const deltas = Stream.fromAsyncIterable(withoutReturn(parts), unavailable).pipe(
+            const deltas = Stream.fromAsyncIterable(parts, unavailable).pipe(
               Stream.mapEffect(
                 (part): Effect.Effect<ReadonlyArray<AnswerPart>, AnswerUnavailable> => {
                   switch (part.type) {
@@ -132,14 +132,6 @@ export const layerLanguageModel = (
     }),
   );
 
-/** Leaving is done by the abort signal alone: a provider may never settle the promise of `return`. */
-const withoutReturn = <A>(iterable: AsyncIterable<A>): AsyncIterable<A> => ({
-  [Symbol.asyncIterator]: () => {
-    const iterator = iterable[Symbol.asyncIterator]();
-    return { next: () => iterator.next() };
-  },
-});
-
 /**
  * Tells only names, statuses and error codes, and drops the error itself: its message, body and
  * request values may quote the chat or the API key.
@@ -147,7 +139,7 @@ const withoutReturn = <A>(iterable: AsyncIterable<A>): AsyncIterable<A> => ({
 const unavailable = (error: unknown): AnswerUnavailable => {
   const facts: Array<string> = [];
   for (let e = error, depth = 0; isRecord(e) && depth < 4; e = e["cause"], depth++) {
-    if (e instanceof Error) facts.push(e.name);
+    if (e instanceof Error && /^\w{1,60}$/.test(e.name)) facts.push(e.name);
     if (typeof e["statusCode"] === "number") facts.push(`HTTP ${e["statusCode"]}`);
     if (typeof e["code"] === "string" && /^[A-Z][A-Z0-9_]{2,39}$/.test(e["code"])) {
       facts.push(e["code"]);
