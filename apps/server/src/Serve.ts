@@ -4,7 +4,6 @@
 import * as NodeServices from "@effect/platform-node/NodeServices";
 import { Access, Asking, Chats, Moderator } from "@parley/core";
 import { makeApp } from "@parley/http";
-import { layerMemory } from "@parley/store-memory";
 import { Console, Duration, Effect, Layer, Option, Redacted } from "effect";
 import { SecureRandom } from "effect/crypto";
 import { layerAnswerer } from "./AnswererOf.ts";
@@ -13,6 +12,7 @@ import { listen } from "./Listener.ts";
 import { layerNodeDigest } from "./NodeDigest.ts";
 import { provision } from "./Provision.ts";
 import { Settings } from "./Settings.ts";
+import { layerStore } from "./StoreOf.ts";
 
 const grace = Duration.seconds(35);
 
@@ -54,7 +54,7 @@ const core = Layer.mergeAll(Access.layer, Chats.layer, Asking.layer);
 export const layerServer = Layer.effectDiscard(listeners).pipe(
   Layer.provide(core),
   Layer.provide([layerAnswerer, Moderator.layerOff]),
-  Layer.provide(layerMemory),
+  Layer.provide(layerStore),
   Layer.provide([layerNodeDigest, SecureRandom.layerWebCrypto, NodeServices.layer]),
   Layer.provide(Settings.layer),
 );

@@ -35,7 +35,6 @@ export const makeTurnStore = Effect.fnUntraced(function* (memory: Memory) {
   ): Effect.Effect<Taken, ChatNotFound | RetryKeyReused> => {
     const tenant = memory.tenant(chatbot);
     const chat = chatId === null ? null : tenant.byId.get(chatId);
-    if (chat === undefined) return Effect.fail(new ChatNotFound({ chatId: chatId! }));
     if (retryKey !== null) {
       const known = knownRequest(tenant, retryKey.key, now);
       if (known !== undefined) {
@@ -51,6 +50,7 @@ export const makeTurnStore = Effect.fnUntraced(function* (memory: Memory) {
         }
       }
     }
+    if (chat === undefined) return Effect.fail(new ChatNotFound({ chatId: chatId! }));
     if (chat !== null && isHeld(chat.turn, now)) {
       return Effect.succeed({ _tag: "Held", forMillis: chat.turn.until - now });
     }

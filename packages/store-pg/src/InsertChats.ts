@@ -1,0 +1,148 @@
+/**
+ * The one statement that makes chats, many of a chatbot at once, each with its first entry if it has
+ * one. Chat ids and positions follow the order of the input.
+ */
+import { PgTypes } from "@effect/sql-pg";
+import { fold, type NewEntry } from "@parley/core";
+import { Effect, Result } from "effect";
+import type { SqlClient } from "effect/sql";
+
+export interface ChatToInsert {
+  readonly name: string | null;
+  readonly userRef: string | null;
+  readonly entry: NewEntry | null;
+}
+
+export interface InsertedChat {
+  readonly id: number;
+  readonly createTime: Date;
+  /** `null` for a chat without an entry. */
+  readonly entryId: number | null;
+}
+
+// The tally's row is locked before any id is drawn, so ids ascend in the order of creation. Neither
+// nextval nor RETURNING promise an order: ids are ranked, and rows are matched by their position.
+const statement = `
+with input as (
+  select * from unnest(
+    $2::text[], $3::text[], $4::text[], $5::text[], $6::text[], $7::text[], $8::bool[],
+    $9::text[], $10::text[], $11::int8[], $12::int8[], $13::int4[], $14::int8[]
+  ) with ordinality as i(
+    name, user_ref, folded_name, question, answer, moderation, flagged,
+    provider, model, prompt_tokens, completion_tokens, attempts, latency_millis, n)
+), counter as (
+  insert into tally as t (chatbot_id, chats, positions, last_time)
+  values ($1, $15::int8, $15::int8, date_trunc('milliseconds', clock_timestamp()))
+  on conflict (chatbot_id) do update set
+    chats = t.chats + excluded.chats,
+    positions = t.positions + excluded.positions,
+    last_time = greatest(t.last_time, date_trunc('milliseconds', clock_timestamp()))
+  returning positions - $15::int8 as before, last_time
+), ranked as (
+  select id, row_number() over (order by id) as n
+  from (select nextval('chat_id') as id from counter, generate_series(1, $15::int8)) drawn
+), made as (
+  insert into chat (chatbot_id, id, position, name, user_ref, folded_name, create_time, entries, last_entry_time)
+  select $1, ranked.id, before + n, name, user_ref, folded_name, last_time,
+    case when answer is null then 0 else 1 end, case when answer is null then null else last_time end
+  from input join ranked using (n) cross join counter
+  returning id, position, create_time
+), first_entry as (
+  insert into entry (chatbot_id, chat_id, id, position, question, answer, moderation, flagged, create_time,
+    provider, model, prompt_tokens, completion_tokens, attempts, latency_millis)
+  select $1, ranked.id, nextval('entry_id'), 1, question, answer, moderation, flagged, last_time,
+    provider, model, prompt_tokens, completion_tokens, attempts, latency_millis
+  from input join ranked using (n) cross join counter
+  where answer is not null
+  returning id, chat_id
+)
+select made.id, made.create_time, first_entry.id as entry_id, (made.position - counter.before)::int4 as n
+from made cross join counter left join first_entry on first_entry.chat_id = made.id`;
+
+const list = (values: ReadonlyArray<unknown>, oid: number) =>
+  Result.getOrThrow(PgTypes.array(values, oid));
+
+const { bool, int4, int8, text } = PgTypes.OID;
+
+const big = (value: number | undefined) => (value === undefined ? null : BigInt(value));
+
+/** Stores all of the chats or none; the results are in the order of the input. */
+export const insertChats = (
+  sql: SqlClient.SqlClient,
+  chatbot: number,
+  chats: ReadonlyArray<ChatToInsert>,
+) =>
+  Effect.map(
+    sql.unsafe<{
+      readonly id: bigint;
+      readonly create_time: Date;
+      readonly entry_id: bigint | null;
+      readonly n: number;
+    }>(statement, [
+      chatbot,
+      list(
+        chats.map(({ name }) => name),
+        text,
+      ),
+      list(
+        chats.map(({ userRef }) => userRef),
+        text,
+      ),
+      list(
+        chats.map(({ name }) => (name === null ? null : fold(name))),
+        text,
+      ),
+      list(
+        chats.map(({ entry }) => entry?.question ?? null),
+        text,
+      ),
+      list(
+        chats.map(({ entry }) => entry?.answer ?? null),
+        text,
+      ),
+      list(
+        chats.map(({ entry }) => entry?.moderation ?? null),
+        text,
+      ),
+      list(
+        chats.map(({ entry }) => entry?.flagged ?? null),
+        bool,
+      ),
+      list(
+        chats.map(({ entry }) => entry?.usage?.provider ?? null),
+        text,
+      ),
+      list(
+        chats.map(({ entry }) => entry?.usage?.model ?? null),
+        text,
+      ),
+      list(
+        chats.map(({ entry }) => big(entry?.usage?.promptTokens)),
+        int8,
+      ),
+      list(
+        chats.map(({ entry }) => big(entry?.usage?.completionTokens)),
+        int8,
+      ),
+      list(
+        chats.map(({ entry }) => entry?.usage?.attempts ?? null),
+        int4,
+      ),
+      list(
+        chats.map(({ entry }) => big(entry?.usage?.latencyMillis)),
+        int8,
+      ),
+      chats.length,
+    ]),
+    (rows) => {
+      const inserted = new Array<InsertedChat>(chats.length);
+      for (const { create_time, entry_id, id, n } of rows) {
+        inserted[n - 1] = {
+          id: Number(id),
+          createTime: create_time,
+          entryId: entry_id === null ? null : Number(entry_id),
+        };
+      }
+      return inserted;
+    },
+  );

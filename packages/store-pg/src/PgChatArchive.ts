@@ -1,0 +1,293 @@
+import { PgTypes } from "@effect/sql-pg";
+import {
+  ChatArchive,
+  fold,
+  ImportRefused,
+  type ArchiveRecord,
+  type Chat,
+  type Entry,
+  type Erasable,
+  type Usage,
+  type UsageSum,
+} from "@parley/core";
+import { Effect, Result, Stream } from "effect";
+import { SqlClient } from "effect/sql";
+import { addHoles } from "./Holes.ts";
+import { chatOf, entryOf, type ChatRow, type EntryRow } from "./Rows.ts";
+import { orUnavailable } from "./Storage.ts";
+
+/** Rows that one statement of an erasure or an import takes, so that creations get in between. */
+const batch = 1000;
+
+export const makeChatArchive = Effect.gen(function* () {
+  const sql = yield* SqlClient.SqlClient;
+
+  const eraseSome = (chatbot: number, which: Erasable, after: bigint) =>
+    Effect.map(
+      sql.unsafe<{ readonly erased: number; readonly last: bigint | null }>(eraseChats, [
+        chatbot,
+        after,
+        batch,
+        which._tag === "Chat" ? which.id : null,
+        which._tag === "UserRef" ? which.userRef : null,
+        which._tag === "IdleSince" ? which.limit : null,
+      ]),
+      ([row]) => row!,
+    );
+
+  const importChats = (chatbot: number, before: bigint, chats: ReadonlyArray<ChatToImport>) =>
+    sql.unsafe(insertChats, [
+      chatbot,
+      before,
+      array(chats, "int8", ({ chat }) => BigInt(chat.id)),
+      array(chats, "text", ({ chat }) => chat.name),
+      array(chats, "text", ({ chat }) => chat.userRef),
+      array(chats, "text", ({ chat }) => (chat.name === null ? null : fold(chat.name))),
+      array(chats, "timestamptz", ({ chat }) => chat.createTime),
+    ]);
+
+  const importEntries = (chatbot: number, entries: ReadonlyArray<EntryToImport>) =>
+    sql.unsafe(insertEntries, [
+      chatbot,
+      array(entries, "int8", ({ entry }) => BigInt(entry.chatId)),
+      array(entries, "int8", ({ entry }) => BigInt(entry.id)),
+      array(entries, "int8", ({ position }) => BigInt(position)),
+      array(entries, "text", ({ entry }) => entry.question),
+      array(entries, "text", ({ entry }) => entry.answer),
+      array(entries, "text", ({ entry }) => entry.moderation),
+      array(entries, "bool", ({ entry }) => entry.flagged),
+      array(entries, "timestamptz", ({ entry }) => entry.createTime),
+      array(entries, "text", ({ usage }) => usage?.provider ?? null),
+      array(entries, "text", ({ usage }) => usage?.model ?? null),
+      array(entries, "int8", ({ usage }) => big(usage?.promptTokens)),
+      array(entries, "int8", ({ usage }) => big(usage?.completionTokens)),
+      array(entries, "int4", ({ usage }) => usage?.attempts ?? null),
+      array(entries, "int8", ({ usage }) => big(usage?.latencyMillis)),
+    ]);
+
+  return ChatArchive.of({
+    erase: (chatbot, which) =>
+      Effect.gen(function* () {
+        let total = 0;
+        let after = 0n;
+        while (true) {
+          const { erased, last } = yield* eraseSome(chatbot, which, after);
+          total += erased;
+          if (last === null) return total;
+          after = last;
+        }
+      }).pipe(orUnavailable),
+
+    export: (chatbot) =>
+      sql.unsafe<ExportRow>(everything, [chatbot]).stream.pipe(
+        Stream.mapAccum(
+          () => 0n,
+          (seen: bigint, row: ExportRow): readonly [bigint, ReadonlyArray<ArchiveRecord>] => {
+            const records: Array<ArchiveRecord> = [];
+            if (row.chat_id !== seen) {
+              const { chat_id: id, chat_time: create_time, name, user_ref } = row;
+              records.push({ _tag: "Chat", chat: chatOf({ id, name, user_ref, create_time }) });
+            }
+            if (row.id !== null) {
+              records.push({
+                _tag: "Entry",
+                entry: entryOf(row as EntryRow),
+                usage: usageOf(row),
+              });
+            }
+            return [row.chat_id, records];
+          },
+        ),
+        streamOrUnavailable,
+      ),
+
+    import: Effect.fnUntraced(function* (chatbot, records) {
+      const refuse = (reason: string) => Effect.fail(new ImportRefused({ reason }));
+      let chats = 0;
+      let lastChat = 0;
+      let lastEntry = 0;
+      let position = 0;
+      let highestEntry = 0;
+      // Read outside the transaction: the records may come from the same database.
+      const queue = yield* Stream.toQueue(Stream.rechunk(records, batch), { capacity: batch });
+      const inTransaction = Effect.gen(function* () {
+        const [tally] = yield* sql.unsafe<{ readonly chats: bigint; readonly positions: bigint }>(
+          lockTally,
+          [chatbot],
+        );
+        if (tally!.chats > 0n) return yield* refuse("the chatbot has chats");
+        yield* Stream.runForEachArray(
+          Stream.rechunk(Stream.fromQueue(queue), batch),
+          Effect.fnUntraced(function* (some) {
+            const newChats: Array<ChatToImport> = [];
+            const newEntries: Array<EntryToImport> = [];
+            for (const record of some) {
+              if (record._tag === "Chat") {
+                if (record.chat.id <= lastChat) return yield* refuse("chats do not ascend");
+                lastChat = record.chat.id;
+                lastEntry = position = 0;
+                newChats.push(record);
+              } else {
+                const { chatId, id } = record.entry;
+                if (chatId !== lastChat) return yield* refuse("an entry does not follow its chat");
+                if (id <= lastEntry) return yield* refuse("entries do not ascend");
+                lastEntry = id;
+                highestEntry = Math.max(highestEntry, id);
+                newEntries.push({ ...record, position: ++position });
+              }
+            }
+            if (newChats.length > 0) {
+              yield* importChats(chatbot, tally!.positions + BigInt(chats), newChats);
+              chats += newChats.length;
+            }
+            if (newEntries.length > 0) yield* importEntries(chatbot, newEntries);
+          }),
+        );
+        yield* sql.unsafe(settleTally, [chatbot, chats, lastChat, highestEntry]);
+        return chats;
+      });
+      return yield* orUnavailable(sql.withTransaction(inTransaction));
+    }, Effect.scoped),
+
+    usage: (chatbot, since) =>
+      sql.unsafe<UsageRow>(sumUsage, [chatbot, since]).pipe(
+        Effect.map((rows) => rows.map(usageSumOf)),
+        orUnavailable,
+      ),
+  });
+});
+
+type ChatToImport = { readonly chat: Chat };
+type EntryToImport = {
+  readonly entry: Entry;
+  readonly usage: Usage | null;
+  readonly position: number;
+};
+
+const array = <A>(
+  items: ReadonlyArray<A>,
+  type: "bool" | "int4" | "int8" | "text" | "timestamptz",
+  value: (item: A) => unknown,
+) => Result.getOrThrow(PgTypes.array(items.map(value), PgTypes.OID[type]));
+
+const big = (value: number | undefined) => (value === undefined ? null : BigInt(value));
+
+/** A chat without entries is one row of nulls beside it. */
+type ExportRow = {
+  readonly chat_id: bigint;
+  readonly chat_time: Date;
+  readonly provider: string | null;
+  readonly model: string | null;
+  readonly prompt_tokens: bigint | null;
+  readonly completion_tokens: bigint | null;
+  readonly attempts: number | null;
+  readonly latency_millis: bigint | null;
+} & Pick<ChatRow, "name" | "user_ref"> &
+  (Omit<EntryRow, "chat_id"> | { readonly id: null });
+
+const usageOf = (row: ExportRow): Usage | null =>
+  row.provider === null
+    ? null
+    : {
+        provider: row.provider,
+        model: row.model!,
+        promptTokens: Number(row.prompt_tokens),
+        completionTokens: Number(row.completion_tokens),
+        attempts: row.attempts!,
+        latencyMillis: Number(row.latency_millis),
+      };
+
+interface UsageRow {
+  readonly provider: string;
+  readonly model: string;
+  readonly answers: bigint;
+  readonly attempts: bigint;
+  readonly prompt_tokens: string;
+  readonly completion_tokens: string;
+}
+
+const usageSumOf = (row: UsageRow): UsageSum => ({
+  provider: row.provider,
+  model: row.model,
+  answers: Number(row.answers),
+  attempts: Number(row.attempts),
+  promptTokens: Number(row.prompt_tokens),
+  completionTokens: Number(row.completion_tokens),
+});
+
+// The tally's row is locked first, as creations do; entries go with their chat by the foreign key.
+const eraseChats = `
+with counter as (
+  select chatbot_id from tally where chatbot_id = $1 for update
+), doomed as (
+  select id, position from chat join counter using (chatbot_id)
+  where position > $2::int8
+    and ($4::int8 is null or id = $4::int8)
+    and ($5::text is null or user_ref = $5::text)
+    and ($6::timestamptz is null or coalesce(last_entry_time, create_time) < $6::timestamptz)
+  order by position limit $3::int8
+  for update of chat
+), gone as (
+  delete from chat using doomed
+  where chat.chatbot_id = $1 and chat.id = doomed.id
+    and ($6::timestamptz is null or coalesce(last_entry_time, create_time) < $6::timestamptz)
+  returning chat.id, chat.position
+), requests as (
+  delete from request using gone where request.chatbot_id = $1 and request.chat_id = gone.id
+), counted as (
+  update tally set chats = chats - (select count(*) from gone) where chatbot_id = $1
+), holes as (${addHoles})
+select count(*)::int4 as erased, (select max(position) from doomed) as last from gone`;
+
+const everything = `
+select chat.id as chat_id, chat.name, chat.user_ref, chat.create_time as chat_time,
+  entry.id, question, answer, moderation, flagged, entry.create_time,
+  provider, model, prompt_tokens, completion_tokens, attempts, latency_millis
+from chat left join lateral (
+  select * from entry where entry.chatbot_id = $1 and entry.chat_id = chat.id order by position
+) entry on true
+where chat.chatbot_id = $1
+order by chat.position`;
+
+const lockTally = `
+insert into tally (chatbot_id, chats, positions, last_time) values ($1, 0, 0, 'epoch')
+on conflict (chatbot_id) do update set chats = tally.chats
+returning chats, positions`;
+
+const insertChats = `
+insert into chat (chatbot_id, id, position, name, user_ref, folded_name, create_time, entries)
+select $1, i.id, $2::int8 + n, name, user_ref, folded_name, create_time, 0
+from unnest($3::int8[], $4::text[], $5::text[], $6::text[], $7::timestamptz[])
+  with ordinality as i(id, name, user_ref, folded_name, create_time, n)`;
+
+const insertEntries = `
+with made as (
+  insert into entry (chatbot_id, chat_id, id, position, question, answer, moderation, flagged, create_time,
+    provider, model, prompt_tokens, completion_tokens, attempts, latency_millis)
+  select $1, * from unnest($2::int8[], $3::int8[], $4::int8[], $5::text[], $6::text[], $7::text[], $8::bool[],
+    $9::timestamptz[], $10::text[], $11::text[], $12::int8[], $13::int8[], $14::int4[], $15::int8[])
+  returning chat_id, position, create_time
+), latest as (
+  select chat_id, max(position) as entries, max(create_time) as last_time from made group by chat_id
+)
+update chat set entries = latest.entries, last_entry_time = latest.last_time
+from latest where chat.chatbot_id = $1 and chat.id = latest.chat_id`;
+
+// A sequence cannot be locked: the margin covers what others draw between its reading and its setting.
+const settleTally = `
+with moved as (
+  select case when $3::int8 > (select last_value from chat_id) - 1000 then setval('chat_id', $3::int8 + 1000) end,
+    case when $4::int8 > (select last_value from entry_id) - 1000 then setval('entry_id', $4::int8 + 1000) end
+)
+update tally set chats = chats + $2::int8, positions = positions + $2::int8,
+  last_time = coalesce((select create_time from chat where chatbot_id = $1 order by position desc limit 1), last_time)
+from moved where chatbot_id = $1`;
+
+const sumUsage = `
+select provider, model, count(*) as answers, sum(attempts) as attempts,
+  sum(prompt_tokens)::text as prompt_tokens, sum(completion_tokens)::text as completion_tokens
+from entry where chatbot_id = $1 and create_time >= $2 and provider is not null
+group by provider, model order by provider, model`;
+
+const streamOrUnavailable = <A>(stream: Stream.Stream<A, any>) =>
+  Stream.catch(stream, (error) => Stream.fromEffect(orUnavailable(Effect.fail(error))));

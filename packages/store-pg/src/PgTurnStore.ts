@@ -1,0 +1,302 @@
+import {
+  ChatNotFound,
+  RetryKeyReused,
+  turnEntries,
+  turnLease,
+  TurnLost,
+  TurnStore,
+  type NewEntry,
+  type RetryKey,
+  type Taken,
+  type Turn,
+} from "@parley/core";
+import { Data, Effect, Stream } from "effect";
+import { SqlClient } from "effect/sql";
+import { insertChats } from "./InsertChats.ts";
+import { entryColumns, entryOf, type EntryRow } from "./Rows.ts";
+import { orUnavailable } from "./Storage.ts";
+
+/** Ends a transaction whose outcome is to change nothing. */
+class Undone extends Data.TaggedError("Undone")<{ readonly taken: Taken }> {}
+
+const held = (forMillis: number | null): Taken => ({
+  _tag: "Held",
+  forMillis: Math.max(0, Math.min(turnLease, Math.ceil(forMillis ?? turnLease))),
+});
+
+export const makeTurnStore = Effect.gen(function* () {
+  const sql = yield* SqlClient.SqlClient;
+
+  const newTurn = Effect.map(
+    sql.unsafe<{ readonly turn: string }>("select gen_random_uuid()::text as turn"),
+    ([row]) => row!.turn,
+  );
+
+  const entriesBefore = (chatbot: number, chat: number, before: number) =>
+    Effect.map(sql.unsafe<EntryRow>(olderEntries, [chatbot, chat, before, turnEntries]), (rows) =>
+      rows.map(entryOf),
+    );
+
+  const takeChat = Effect.fnUntraced(function* (
+    chatbot: number,
+    chatId: number,
+    retryKey: RetryKey | null,
+    turn: string | null,
+  ) {
+    const rows = yield* sql.unsafe<TakenRow>(takeTurn, [
+      chatbot,
+      chatId,
+      turn,
+      turnLease,
+      turnEntries,
+    ]);
+    const first = rows[0]!;
+    if (first.turn === null) {
+      if (!first.exists) return yield* new ChatNotFound({ chatId });
+      return held(first.for_millis);
+    }
+    const seen = first.position === null ? 0n : first.position;
+    // The statement's snapshot may be older than the turn: another may have appended while we waited
+    // for the chat's row. The turn is ours now, so a second look is exact.
+    const newest =
+      seen === first.entries
+        ? first.id === null
+          ? []
+          : (rows as ReadonlyArray<EntryRow>).map(entryOf)
+        : yield* entriesBefore(chatbot, chatId, Number.MAX_SAFE_INTEGER);
+    return {
+      _tag: "Turn",
+      turn: { id: first.turn, chatbot, chat: chatId, retryKey, newest },
+    } satisfies Taken;
+  });
+
+  const takeOnce = (chatbot: number, chat: number | null, retryKey: RetryKey) =>
+    sql
+      .withTransaction(
+        Effect.gen(function* () {
+          const [claimed] = yield* sql.unsafe<{ readonly turn: string }>(claimKey, [
+            chatbot,
+            retryKey.key,
+            retryKey.fingerprint,
+            turnLease,
+          ]);
+          if (claimed === undefined) return yield* known(chatbot, retryKey);
+          if (chat === null) {
+            return {
+              _tag: "Turn",
+              turn: { id: claimed.turn, chatbot, chat, retryKey, newest: [] },
+            } satisfies Taken;
+          }
+          const taken = yield* takeChat(chatbot, chat, retryKey, claimed.turn);
+          return taken._tag === "Turn" ? taken : yield* new Undone({ taken });
+        }),
+      )
+      .pipe(Effect.catchTag("Undone", ({ taken }) => Effect.succeed(taken)));
+
+  const known = Effect.fnUntraced(function* (chatbot: number, { fingerprint, key }: RetryKey) {
+    const [row] = yield* sql.unsafe<KnownRow>(knownRequest, [chatbot, key]);
+    // Gone in between: whoever held it failed, so the next try takes it.
+    if (row === undefined) return held(0);
+    if (row.fingerprint !== fingerprint) return yield* new RetryKeyReused({ key });
+    if (row.id !== null) return { _tag: "Done", entry: entryOf(row as EntryRow) } satisfies Taken;
+    return held(row.for_millis);
+  });
+
+  const appendToChat = (turn: Turn, chat: number, entry: NewEntry) =>
+    Effect.gen(function* () {
+      const [row] = yield* sql.unsafe<EntryRow>(appendEntry, [
+        turn.chatbot,
+        chat,
+        turn.id,
+        turn.retryKey?.key ?? null,
+        ...entryValues(entry),
+      ]);
+      if (row !== undefined) return entryOf(row);
+      const [found] = yield* sql.unsafe(chatExists, [turn.chatbot, chat]);
+      return yield* found === undefined ? new ChatNotFound({ chatId: chat }) : new TurnLost();
+    });
+
+  const appendToNewChat = (turn: Turn, entry: NewEntry) =>
+    Effect.gen(function* () {
+      if (turn.retryKey !== null) {
+        const [ours] = yield* sql.unsafe(lockKey, [turn.chatbot, turn.retryKey.key, turn.id]);
+        if (ours === undefined) return yield* new TurnLost();
+      }
+      const [made] = yield* insertChats(sql, turn.chatbot, [{ name: null, userRef: null, entry }]);
+      const { createTime, entryId, id } = made!;
+      if (turn.retryKey !== null) {
+        yield* sql.unsafe(settleKey, [turn.chatbot, turn.retryKey.key, id, entryId]);
+      }
+      const { usage: _, ...stored } = entry;
+      return { ...stored, id: entryId!, chatId: id, createTime };
+    });
+
+  return TurnStore.of({
+    take: (chatbot, chat, retryKey) =>
+      orUnavailable(
+        retryKey !== null
+          ? takeOnce(chatbot, chat, retryKey)
+          : chat !== null
+            ? takeChat(chatbot, chat, null, null)
+            : Effect.map(newTurn, (id): Taken => ({
+                _tag: "Turn",
+                turn: { id, chatbot, chat, retryKey, newest: [] },
+              })),
+      ),
+
+    earlier: ({ chat, chatbot }, before) =>
+      chat === null ? Effect.succeed([]) : orUnavailable(entriesBefore(chatbot, chat, before)),
+
+    renew: ({ chat, chatbot, id, retryKey }) =>
+      sql
+        .unsafe<{ readonly ours: boolean }>(renewTurn, [
+          chatbot,
+          chat,
+          id,
+          retryKey?.key ?? null,
+          turnLease,
+        ])
+        .pipe(
+          Effect.map(([row]) => row!.ours),
+          orUnavailable,
+        ),
+
+    append: (turn, entry) =>
+      orUnavailable(
+        turn.chat !== null
+          ? appendToChat(turn, turn.chat, entry)
+          : turn.retryKey === null
+            ? appendToNewChat(turn, entry)
+            : sql.withTransaction(appendToNewChat(turn, entry)),
+      ),
+
+    release: ({ chat, chatbot, id, retryKey }) =>
+      chat === null && retryKey === null
+        ? Effect.void
+        : sql
+            .unsafe(releaseTurn, [chatbot, chat, id, retryKey?.key ?? null])
+            .pipe(Effect.asVoid, orUnavailable),
+
+    freed: Stream.empty,
+  });
+});
+
+type TakenRow = {
+  readonly exists: boolean;
+  readonly turn: string | null;
+  readonly entries: bigint | null;
+  readonly for_millis: number | null;
+  readonly position: bigint | null;
+} & (EntryRow | { readonly id: null });
+
+type KnownRow = { readonly fingerprint: string; readonly for_millis: number | null } & (
+  | EntryRow
+  | { readonly id: null }
+);
+
+const entryValues = ({ answer, flagged, moderation, question, usage }: NewEntry) => [
+  question,
+  answer,
+  moderation,
+  flagged,
+  usage?.provider ?? null,
+  usage?.model ?? null,
+  usage?.promptTokens ?? null,
+  usage?.completionTokens ?? null,
+  usage?.attempts ?? null,
+  usage?.latencyMillis ?? null,
+];
+
+const takeTurn = `
+with taken as (
+  update chat set
+    turn = coalesce($3::text, gen_random_uuid()::text),
+    turn_until = clock_timestamp() + $4::int4 * interval '1 millisecond'
+  where chatbot_id = $1 and id = $2::int8 and (turn is null or turn_until <= clock_timestamp())
+  returning turn, entries
+)
+select present.id is not null as exists, taken.turn, taken.entries,
+  (extract(epoch from present.turn_until - clock_timestamp()) * 1000)::float8 as for_millis, newest.*
+from (values (1)) one
+left join taken on true
+left join chat present on present.chatbot_id = $1 and present.id = $2::int8
+left join lateral (
+  select ${entryColumns}, position from entry
+  where taken.turn is not null and chatbot_id = $1 and chat_id = $2::int8
+  order by position desc limit $5::int8
+) newest on true
+order by newest.position desc`;
+
+const olderEntries = `
+select ${entryColumns} from entry
+where chatbot_id = $1 and chat_id = $2::int8 and position < coalesce(
+  (select position from entry where chatbot_id = $1 and chat_id = $2::int8 and id = $3::int8), $3::int8)
+order by position desc limit $4::int8`;
+
+const appendEntry = `
+with ours as (
+  select 1 from request where chatbot_id = $1 and key = $4::text and turn = $3 for update
+), mine as (
+  update chat set
+    turn = null, turn_until = null, entries = entries + 1,
+    last_entry_time = greatest(last_entry_time, date_trunc('milliseconds', clock_timestamp()))
+  where chatbot_id = $1 and id = $2::int8 and turn = $3 and ($4::text is null or exists (select from ours))
+  returning entries, last_entry_time
+), made as (
+  insert into entry (chatbot_id, chat_id, id, position, question, answer, moderation, flagged, create_time,
+    provider, model, prompt_tokens, completion_tokens, attempts, latency_millis)
+  select $1, $2::int8, nextval('entry_id'), entries, $5, $6, $7, $8, last_entry_time,
+    $9, $10, $11::int8, $12::int8, $13::int4, $14::int8
+  from mine
+  returning ${entryColumns}
+), settled as (
+  update request set turn = null, turn_until = null, chat_id = made.chat_id, entry_id = made.id
+  from made where request.chatbot_id = $1 and request.key = $4::text
+)
+select * from made`;
+
+const chatExists = "select from chat where chatbot_id = $1 and id = $2::int8";
+
+const renewTurn = `
+with chats as (
+  update chat set turn_until = clock_timestamp() + $5::int4 * interval '1 millisecond'
+  where chatbot_id = $1 and id = $2::int8 and turn = $3 returning 1
+), requests as (
+  update request set turn_until = clock_timestamp() + $5::int4 * interval '1 millisecond'
+  where chatbot_id = $1 and key = $4::text and turn = $3 returning 1
+)
+select ($2::int8 is null or exists (select from chats))
+  and ($4::text is null or exists (select from requests)) as ours`;
+
+const releaseTurn = `
+with chats as (
+  update chat set turn = null, turn_until = null
+  where chatbot_id = $1 and id = $2::int8 and turn = $3
+)
+delete from request where chatbot_id = $1 and key = $4::text and turn = $3`;
+
+const claimKey = `
+insert into request as r (chatbot_id, key, fingerprint, made_at, turn, turn_until)
+values ($1, $2, $3, clock_timestamp(), gen_random_uuid()::text,
+  clock_timestamp() + $4::int4 * interval '1 millisecond')
+on conflict (chatbot_id, key) do update set
+  fingerprint = excluded.fingerprint, made_at = excluded.made_at,
+  turn = excluded.turn, turn_until = excluded.turn_until, chat_id = null, entry_id = null
+where r.made_at <= clock_timestamp() - interval '24 hours'
+  or (r.fingerprint = excluded.fingerprint and r.turn_until <= clock_timestamp())
+returning turn`;
+
+const lockKey =
+  "select 1 as ours from request where chatbot_id = $1 and key = $2 and turn = $3 for update";
+
+const settleKey = `
+update request set turn = null, turn_until = null, chat_id = $3::int8, entry_id = $4::int8
+where chatbot_id = $1 and key = $2`;
+
+const knownRequest = `
+select r.fingerprint, e.*,
+  (extract(epoch from r.turn_until - clock_timestamp()) * 1000)::float8 as for_millis
+from request r left join lateral (
+  select ${entryColumns} from entry e where e.chatbot_id = r.chatbot_id and e.id = r.entry_id
+) e on true
+where r.chatbot_id = $1 and r.key = $2`;

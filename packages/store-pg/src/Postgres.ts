@@ -1,0 +1,114 @@
+import * as PgClient from "@effect/sql-pg/PgClient";
+import {
+  ChatArchive,
+  ChatStore,
+  TurnStore,
+  type ChatbotDirectory,
+  type ChatbotRegistry,
+} from "@parley/core";
+import { Context, Data, Effect, Layer, type Redacted } from "effect";
+import { Reactivity } from "effect/reactivity";
+import { SqlClient } from "effect/sql";
+import { makeHints } from "./Hints.ts";
+import { migrate } from "./Migrations.ts";
+import { makeChatArchive } from "./PgChatArchive.ts";
+import { makeChatbots } from "./PgChatbots.ts";
+import { makeChatStore } from "./PgChatStore.ts";
+import { makeTurnStore } from "./PgTurnStore.ts";
+
+export interface PostgresOptions {
+  readonly url: Redacted.Redacted;
+  /** Where the tables are; `parley` by default. It is made when it does not exist. */
+  readonly schema?: string | undefined;
+  /** Connections for statements, 10 by default; one more listens. */
+  readonly maxConnections?: number | undefined;
+}
+
+/** The database cannot be used; the message says why, in one line. */
+export class PostgresUnusable extends Data.TaggedError("PostgresUnusable")<{
+  readonly message: string;
+  readonly cause?: unknown;
+}> {}
+
+/** All the stores of the core in one PostgreSQL database, 15 or later, brought up to date first. */
+export const layerPostgres = ({
+  maxConnections = 10,
+  schema = "parley",
+  url,
+}: PostgresOptions): Layer.Layer<
+  ChatStore | TurnStore | ChatArchive | ChatbotDirectory | ChatbotRegistry,
+  PostgresUnusable
+> =>
+  Layer.effectContext(
+    Effect.gen(function* () {
+      const config = {
+        url,
+        applicationName: "parley",
+        connectTimeout: "5 seconds",
+        startupParameters: {
+          search_path: `"${schema.replaceAll('"', '""')}"`,
+          statement_timeout: "30s",
+          // A client that vanished in the middle of a transaction must not keep its locks.
+          idle_in_transaction_session_timeout: "30s",
+        },
+      } as const;
+      const sql = yield* PgClient.make({ ...config, maxConnections, multiplex: true });
+      const listener = yield* PgClient.make({ ...config, maxConnections: 1 });
+      const asSqlClient = Effect.provideService(SqlClient.SqlClient, sql);
+
+      yield* asSqlClient(Effect.andThen(check, migrate));
+
+      const hints = yield* Effect.provideService(makeHints, PgClient.PgClient, listener);
+      const stores = Effect.gen(function* () {
+        return Context.make(ChatStore, yield* makeChatStore).pipe(
+          Context.add(TurnStore, yield* makeTurnStore),
+          Context.add(ChatArchive, yield* makeChatArchive),
+          Context.merge(yield* makeChatbots(hints)),
+        );
+      });
+      return yield* asSqlClient(stores);
+    }).pipe(
+      Effect.mapError((error) =>
+        error._tag === "PostgresUnusable"
+          ? error
+          : new PostgresUnusable({
+              message: `The database cannot be used: ${reasonOf(error)}.`,
+              cause: error,
+            }),
+      ),
+    ),
+  ).pipe(Layer.provide(Reactivity.layer));
+
+/** Texts of any language must fit, and the statements need what PostgreSQL 15 brought. */
+const check = Effect.gen(function* () {
+  const sql = yield* SqlClient.SqlClient;
+  const [server] = yield* sql.unsafe<{ readonly encoding: string; readonly version: number }>(
+    `select current_setting('server_encoding') as encoding,
+      current_setting('server_version_num')::int as version`,
+  );
+  const { encoding, version } = server!;
+  if (encoding !== "UTF8") {
+    return yield* new PostgresUnusable({
+      message: `The database's encoding is ${encoding}, but Parley needs one with UTF8.`,
+    });
+  }
+  if (version < 150_000) {
+    return yield* new PostgresUnusable({
+      message: `The database is PostgreSQL ${Math.floor(version / 10_000)}, but Parley needs 15 or later.`,
+    });
+  }
+});
+
+/** The innermost reason, on one line, without the statement. */
+const reasonOf = (error: { readonly cause?: unknown }): string => {
+  let inner: unknown = error;
+  while (
+    typeof inner === "object" &&
+    inner !== null &&
+    "cause" in inner &&
+    inner.cause instanceof Object
+  ) {
+    inner = inner.cause;
+  }
+  return (inner instanceof Error ? inner.message : String(inner)).replace(/\s+/g, " ");
+};
