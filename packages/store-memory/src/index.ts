@@ -4,22 +4,29 @@
  */
 import { ChatArchive, ChatbotDirectory, ChatbotRegistry, ChatStore, TurnStore } from "@parley/core";
 import { Context, Effect, Layer } from "effect";
-import { makeMemory } from "./Memory.ts";
+import { makeMemory, type Memory } from "./Memory.ts";
 import { makeChatArchive } from "./MemoryChatArchive.ts";
 import { makeChatbots } from "./MemoryChatbots.ts";
 import { makeChatStore } from "./MemoryChatStore.ts";
 import { makeTurnStore } from "./MemoryTurnStore.ts";
 
+export { makeMemory, type Memory } from "./Memory.ts";
+
+type Stores = ChatStore | TurnStore | ChatArchive | ChatbotDirectory | ChatbotRegistry;
+
+/** All the stores of the core over the given memory. */
+export const layerMemoryOf = (memory: Memory): Layer.Layer<Stores> =>
+  Layer.effectContext(
+    Effect.gen(function* () {
+      return Context.make(ChatStore, makeChatStore(memory)).pipe(
+        Context.add(TurnStore, yield* makeTurnStore(memory)),
+        Context.add(ChatArchive, makeChatArchive(memory)),
+        Context.merge(yield* makeChatbots),
+      );
+    }),
+  );
+
 /** All the stores of the core, sharing one memory that is empty at first. */
-export const layerMemory: Layer.Layer<
-  ChatStore | TurnStore | ChatArchive | ChatbotDirectory | ChatbotRegistry
-> = Layer.effectContext(
-  Effect.gen(function* () {
-    const memory = makeMemory();
-    return Context.make(ChatStore, makeChatStore(memory)).pipe(
-      Context.add(TurnStore, yield* makeTurnStore(memory)),
-      Context.add(ChatArchive, makeChatArchive(memory)),
-      Context.merge(yield* makeChatbots),
-    );
-  }),
+export const layerMemory: Layer.Layer<Stores> = Layer.unwrap(
+  Effect.sync(() => layerMemoryOf(makeMemory())),
 );

@@ -135,7 +135,7 @@ export const insertChats = (
       chats.length,
     ]),
     (rows) => {
-      const inserted = new Array<InsertedChat>(chats.length);
+      const inserted = Array.from<InsertedChat>({ length: chats.length });
       for (const { create_time, entry_id, id, n } of rows) {
         inserted[n - 1] = {
           id: Number(id),

@@ -1,0 +1,365 @@
+/**
+ * What `TurnStore` promises.
+ */
+import { Effect } from "effect";
+import { ChatStore } from "../ChatStore.ts";
+import type { Entry } from "../Entry.ts";
+import { newest, newestChats } from "../ListQuery.ts";
+import { retryKeyLifetime } from "../RetryKey.ts";
+import { TurnStore, turnEntries, turnLease } from "../TurnStore.ts";
+import { check, failsWith, same, type Check } from "./Check.ts";
+import { append, ask, conversation, create, entry, taken } from "./Fixtures.ts";
+import { StoreUnderTest } from "./StoreUnderTest.ts";
+
+const newChatbot = StoreUnderTest.use((store) => store.newChatbot);
+const peek = (chatbot: number) => StoreUnderTest.use((store) => store.peek(chatbot));
+const pass = (millis: number) => StoreUnderTest.use((store) => store.pass(millis));
+
+const usage = {
+  provider: "provider",
+  model: "model",
+  promptTokens: 12,
+  completionTokens: 34,
+  attempts: 2,
+  latencyMillis: 567,
+};
+
+const key = { key: "key", fingerprint: "f" };
+
+export const turnStoreChecks: ReadonlyArray<Check<ChatStore | TurnStore | StoreUnderTest>> = [
+  check(
+    "an entry is listed and stored as it was returned",
+    Effect.fnUntraced(function* () {
+      const chatbot = yield* newChatbot;
+      const { chat, entries } = yield* conversation(chatbot, [
+        entry("plain"),
+        entry("with usage", { usage }),
+        entry("flagged", { flagged: true, moderation: "hate" }),
+        entry("'; --", { answer: "\\ \n 😀 ".repeat(1000) }),
+      ]);
+      const { items, total } = yield* ChatStore.use((store) =>
+        store.listEntries(chatbot, chat.id, newest),
+      );
+      yield* same("the history", { items, total }, { items: entries.toReversed(), total: 4 });
+      const [stored] = yield* peek(chatbot);
+      yield* same(
+        "what lies in the storage",
+        stored!.entries.map(({ usage: _, ...rest }) => ({ ...rest, chatId: chat.id })),
+        entries,
+      );
+      yield* same(
+        "the usage in the storage",
+        stored!.entries.map((one) => one.usage),
+        [null, usage, null, null],
+      );
+    }),
+  ),
+
+  check(
+    "a turn brings the newest entries, and the older ones on demand",
+    Effect.fnUntraced(function* () {
+      const chatbot = yield* newChatbot;
+      const questions = Array.from({ length: 2 * turnEntries + 3 }, (_, n) => entry(`q${n}`));
+      const { chat, entries } = yield* conversation(chatbot, questions);
+      yield* conversation(chatbot, [entry("in another chat")]);
+      const store = yield* TurnStore;
+      const turn = yield* taken(chatbot, chat.id);
+      const seen: Array<Entry> = [...turn.newest];
+      yield* same("how many it brings", seen.length, turnEntries);
+      while (true) {
+        const older = yield* store.earlier(turn, seen.at(-1)!.id);
+        if (older.length === 0) break;
+        yield* same("at most so many", older.length <= turnEntries, true);
+        seen.push(...older);
+      }
+      yield* same("all entries, newest first", seen, entries.toReversed());
+    }),
+  ),
+
+  check(
+    "a turn is held by one at a time",
+    Effect.fnUntraced(function* () {
+      const chatbot = yield* newChatbot;
+      const { id } = yield* create(chatbot);
+      const { second } = yield* StoreUnderTest;
+      const store = yield* TurnStore;
+      const turn = yield* taken(chatbot, id);
+      for (const other of [store, second.turns]) {
+        const held = yield* other.take(chatbot, id, null);
+        yield* same("what another gets", held._tag, "Held");
+        if (held._tag !== "Held") return;
+        const within = held.forMillis > 0 && held.forMillis <= turnLease;
+        yield* same("for a lease at most", within, true);
+      }
+      yield* store.release(turn);
+      const next = yield* taken(chatbot, id);
+      yield* same("another turn's name", next.id === turn.id, false);
+      yield* store.release(turn);
+      yield* same("still held", (yield* store.take(chatbot, id, null))._tag, "Held");
+      yield* append(next, entry("q"));
+      yield* taken(chatbot, id);
+    }),
+  ),
+
+  check(
+    "turns of different chats do not meet",
+    Effect.fnUntraced(function* () {
+      const chatbot = yield* newChatbot;
+      const [a, b] = [yield* create(chatbot), yield* create(chatbot)];
+      const turns = [
+        yield* taken(chatbot, a.id),
+        yield* taken(chatbot, b.id),
+        yield* taken(chatbot, null),
+        yield* taken(chatbot, null),
+      ];
+      const entries = yield* Effect.forEach(turns, (turn, n) => append(turn, entry(`q${n}`)));
+      yield* same("their chats", new Set(entries.map(({ chatId }) => chatId)).size, 4);
+    }),
+  ),
+
+  check(
+    "a turn of an unknown or foreign chat is not found",
+    Effect.fnUntraced(function* () {
+      const chatbot = yield* newChatbot;
+      const { id } = yield* create(yield* newChatbot);
+      const store = yield* TurnStore;
+      for (const chat of [id, 0, Number.MAX_SAFE_INTEGER]) {
+        yield* failsWith("without a key", "ChatNotFound", store.take(chatbot, chat, null));
+        yield* failsWith("with a key", "ChatNotFound", store.take(chatbot, chat, key));
+      }
+      // The failures left no trace of the key.
+      yield* taken(chatbot, null, { ...key, fingerprint: "another" });
+    }),
+  ),
+
+  check(
+    "a turn without a chat makes one with the first entry alone",
+    Effect.fnUntraced(function* () {
+      const chatbot = yield* newChatbot;
+      const store = yield* ChatStore;
+      const turn = yield* taken(chatbot, null);
+      yield* same("nothing before", turn.newest, []);
+      yield* same("no chat yet", (yield* store.listChats(chatbot, newestChats)).total, 0);
+      const made = yield* append(turn, entry("q", { usage }));
+      const { items, total } = yield* store.listChats(chatbot, newestChats);
+      const [chat] = items;
+      yield* same(
+        "the chat",
+        [total, chat!.id, chat!.name, chat!.userRef],
+        [1, made.chatId, null, null],
+      );
+      yield* same("its history", yield* store.listEntries(chatbot, made.chatId, newest), {
+        items: [made],
+        total: 1,
+      });
+      const [stored] = yield* peek(chatbot);
+      yield* same("the usage in the storage", stored!.entries[0]!.usage, usage);
+      const later = yield* create(chatbot);
+      yield* same("ids still ascend", later.id > made.chatId, true);
+    }),
+  ),
+
+  check(
+    "a turn that is released makes nothing",
+    Effect.fnUntraced(function* () {
+      const chatbot = yield* newChatbot;
+      const store = yield* TurnStore;
+      yield* store.release(yield* taken(chatbot, null));
+      yield* store.release(yield* taken(chatbot, null, key));
+      yield* same("what lies in the storage", yield* peek(chatbot), []);
+      yield* taken(chatbot, null, { ...key, fingerprint: "another" });
+    }),
+  ),
+
+  check(
+    "a lease that ran out is taken over, and the late one stores nothing",
+    Effect.fnUntraced(function* () {
+      const chatbot = yield* newChatbot;
+      const { id } = yield* create(chatbot);
+      const store = yield* TurnStore;
+      const late = yield* taken(chatbot, id);
+      yield* pass(turnLease - 2_000);
+      yield* same("before", (yield* store.take(chatbot, id, null))._tag, "Held");
+      yield* pass(2_001);
+      const next = yield* taken(chatbot, id);
+      yield* same("the late one's renewal", yield* store.renew(late), false);
+      yield* failsWith("the late one's append", "TurnLost", append(late, entry("late")));
+      yield* store.release(late);
+      yield* same("still held", (yield* store.take(chatbot, id, null))._tag, "Held");
+      const made = yield* append(next, entry("q"));
+      const [stored] = yield* peek(chatbot);
+      yield* same(
+        "what lies in the storage",
+        stored!.entries.map((one) => one.id),
+        [made.id],
+      );
+      yield* failsWith("an append again", "TurnLost", append(next, entry("twice")));
+    }),
+  ),
+
+  check(
+    "a renewed turn is held for another lease",
+    Effect.fnUntraced(function* () {
+      const chatbot = yield* newChatbot;
+      const { id } = yield* create(chatbot);
+      const store = yield* TurnStore;
+      for (const [chat, retryKey] of [
+        [id, null],
+        [id, key],
+        [null, { key: "another key", fingerprint: "f" }],
+      ] as const) {
+        const turn = yield* taken(chatbot, chat, retryKey);
+        for (let n = 0; n < 3; n++) {
+          yield* pass(turnLease - 2_000);
+          yield* same("ours", yield* store.renew(turn), true);
+        }
+        yield* pass(turnLease - 2_000);
+        yield* same("held", (yield* store.take(chatbot, chat, retryKey))._tag, "Held");
+        yield* append(turn, entry("q"));
+        yield* same("after its end", yield* store.renew(turn), false);
+      }
+    }),
+  ),
+
+  check(
+    "64 appends at once to one chat are kept one after the other, each seeing all before it",
+    Effect.fnUntraced(function* () {
+      const chatbot = yield* newChatbot;
+      const { second } = yield* StoreUnderTest;
+      const store = yield* TurnStore;
+      const { id } = yield* create(chatbot);
+      const one = (n: number) =>
+        Effect.gen(function* () {
+          const turns = n % 2 === 0 ? store : second.turns;
+          while (true) {
+            const outcome = yield* turns.take(chatbot, id, null);
+            if (outcome._tag === "Held") {
+              yield* Effect.yieldNow;
+              continue;
+            }
+            if (outcome._tag !== "Turn") return yield* same("a turn", outcome._tag, "Turn");
+            const before: Array<Entry> = [...outcome.turn.newest];
+            while (before.length > 0 && before.length % turnEntries === 0) {
+              const older = yield* turns.earlier(outcome.turn, before.at(-1)!.id);
+              if (older.length === 0) break;
+              before.push(...older);
+            }
+            // Each stores what it saw, so that the order can be judged afterwards.
+            const answer = before.map((other) => other.id).join();
+            yield* turns.append(outcome.turn, entry(`q${n}`, { answer }));
+            return;
+          }
+        });
+      yield* Effect.forEach(
+        Array.from({ length: 64 }, (_, n) => n),
+        one,
+        { concurrency: "unbounded", discard: true },
+      );
+      const [stored] = yield* peek(chatbot);
+      const ids = stored!.entries.map((made) => made.id);
+      yield* same("how many", ids.length, 64);
+      yield* same(
+        "ids in order of position",
+        ids,
+        ids.toSorted((a, b) => a - b),
+      );
+      for (const [at, made] of stored!.entries.entries()) {
+        yield* same("what it saw", made.answer, ids.slice(0, at).toReversed().join());
+      }
+      const { items, total } = yield* ChatStore.use((chats) =>
+        chats.listEntries(chatbot, id, { ...newest, limit: 100 }),
+      );
+      yield* same("the history", [total, items.map((made) => made.id)], [64, ids.toReversed()]);
+    }),
+  ),
+
+  check(
+    "a retry key is held while its turn lasts and then gives the entry that it made",
+    Effect.fnUntraced(function* () {
+      const chatbot = yield* newChatbot;
+      const store = yield* TurnStore;
+      const { id } = yield* create(chatbot);
+      const { second } = yield* StoreUnderTest;
+      for (const [chat, retryKey] of [
+        [id, key],
+        [null, { key: "another key", fingerprint: "f" }],
+      ] as const) {
+        const turn = yield* taken(chatbot, chat, retryKey);
+        for (const other of [store, second.turns]) {
+          yield* same("meanwhile", (yield* other.take(chatbot, chat, retryKey))._tag, "Held");
+          yield* failsWith(
+            "another request with it",
+            "RetryKeyReused",
+            other.take(chatbot, chat, { ...retryKey, fingerprint: "another" }),
+          );
+        }
+        const made = yield* append(turn, entry("q", { usage }));
+        const done = { _tag: "Done" as const, entry: made };
+        yield* same("afterwards", yield* store.take(chatbot, chat, retryKey), done);
+        yield* failsWith(
+          "another request with it",
+          "RetryKeyReused",
+          store.take(chatbot, chat, { ...retryKey, fingerprint: "another" }),
+        );
+        yield* taken(yield* newChatbot, null, retryKey);
+      }
+    }),
+  ),
+
+  check(
+    "a retry key whose turn was released or lost can be used again",
+    Effect.fnUntraced(function* () {
+      const chatbot = yield* newChatbot;
+      const store = yield* TurnStore;
+      const { id } = yield* create(chatbot);
+      for (const chat of [id, null]) {
+        yield* store.release(yield* taken(chatbot, chat, key));
+        const late = yield* taken(chatbot, chat, key);
+        yield* pass(turnLease + 1);
+        const next = yield* taken(chatbot, chat, key);
+        yield* failsWith("the late one's append", "TurnLost", append(late, entry("late")));
+        yield* store.release(late);
+        yield* same("still held", (yield* store.take(chatbot, chat, key))._tag, "Held");
+        const made = yield* append(next, entry("q"));
+        yield* same("the entry", yield* store.take(chatbot, chat, key), {
+          _tag: "Done",
+          entry: made,
+        });
+        yield* failsWith("late again", "TurnLost", append(late, entry("late")));
+        yield* pass(retryKeyLifetime + 1);
+      }
+      const questions = (yield* peek(chatbot)).flatMap((chat) =>
+        chat.entries.map(({ question }) => question),
+      );
+      yield* same("the questions in the storage", questions, ["q", "q"]);
+    }),
+  ),
+
+  check(
+    "a retry key that waits for a held chat is not taken",
+    Effect.fnUntraced(function* () {
+      const chatbot = yield* newChatbot;
+      const store = yield* TurnStore;
+      const { id } = yield* create(chatbot);
+      const turn = yield* taken(chatbot, id);
+      yield* same("meanwhile", (yield* store.take(chatbot, id, key))._tag, "Held");
+      yield* store.release(turn);
+      const next = yield* taken(chatbot, id, { ...key, fingerprint: "another" });
+      yield* append(next, entry("q"));
+    }),
+  ),
+
+  check(
+    "one chatbot never waits for another's turns or keys",
+    Effect.fnUntraced(function* () {
+      const [ours, theirs] = [yield* newChatbot, yield* newChatbot];
+      yield* taken(theirs, (yield* create(theirs)).id, key);
+      const { id } = yield* create(ours);
+      const made = yield* append(yield* taken(ours, id, key), entry("q"));
+      const store = yield* TurnStore;
+      yield* same("ours", yield* store.take(ours, id, key), { _tag: "Done", entry: made });
+      yield* same("theirs", (yield* peek(theirs))[0]!.entries, []);
+      yield* ask(ours, id, entry("again"));
+    }),
+  ),
+];

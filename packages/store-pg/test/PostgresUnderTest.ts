@@ -1,0 +1,99 @@
+/**
+ * The PostgreSQL store in a schema of its own, and a second path to its rows.
+ */
+import * as PgClient from "@effect/sql-pg/PgClient";
+import { ChatbotRegistry, ChatStore, TurnStore } from "@parley/core";
+import { registerChatbot, StoreUnderTest, type StoredChat } from "@parley/core/testing";
+import { layerPostgres, type PostgresOptions } from "@parley/store-pg";
+import { Effect, Layer, Redacted } from "effect";
+import { Reactivity } from "effect/reactivity";
+import { inject } from "vitest";
+
+declare module "vitest" {
+  interface ProvidedContext {
+    postgresUrl: string;
+  }
+}
+
+let schemas = 0;
+
+/** Names a schema that no other test uses. */
+export const freshSchema = (): string => `test_${process.pid}_${Date.now()}_${++schemas}`;
+
+export const optionsOf = (schema: string): PostgresOptions => ({
+  url: Redacted.make(inject("postgresUrl")),
+  schema,
+  maxConnections: 4,
+});
+
+/** A plain client whose search path is the schema. */
+export const clientOf = (schema: string) =>
+  PgClient.make({
+    url: Redacted.make(inject("postgresUrl")),
+    maxConnections: 2,
+    startupParameters: { search_path: schema },
+  }).pipe(Effect.provide(Reactivity.layer));
+
+const schema = freshSchema();
+
+const underTest = Layer.effect(
+  StoreUnderTest,
+  Effect.gen(function* () {
+    const registry = yield* ChatbotRegistry;
+    const sql = yield* clientOf(schema);
+    const second = yield* Layer.build(Layer.fresh(layerPostgres(optionsOf(schema))));
+    return StoreUnderTest.of({
+      newChatbot: Effect.provideService(registerChatbot, ChatbotRegistry, registry),
+      peek: (chatbot) =>
+        sql.unsafe<{ readonly chat: any }>(everything, [chatbot]).pipe(
+          Effect.map((rows) => rows.map(({ chat }): StoredChat => withDates(chat))),
+          Effect.orDie,
+        ),
+      pass: (millis) =>
+        Effect.forEach(earlier, (statement) => sql.unsafe(statement, [millis]), {
+          discard: true,
+        }).pipe(Effect.orDie),
+      second: {
+        chats: yield* Effect.provideContext(ChatStore, second),
+        turns: yield* Effect.provideContext(TurnStore, second),
+      },
+    });
+  }),
+);
+
+export const layerPostgresUnderTest = Layer.provideMerge(
+  underTest,
+  Layer.suspend(() => layerPostgres(optionsOf(schema))),
+);
+
+const withDates = (chat: any): StoredChat => ({
+  ...chat,
+  createTime: new Date(chat.createTime),
+  entries: chat.entries.map((entry: any) => ({
+    ...entry,
+    createTime: new Date(entry.createTime),
+  })),
+});
+
+const everything = `
+select json_build_object(
+  'id', id, 'name', name, 'userRef', user_ref, 'createTime', create_time,
+  'entries', (
+    select coalesce(json_agg(json_build_object(
+      'id', id, 'question', question, 'answer', answer, 'moderation', moderation, 'flagged', flagged,
+      'createTime', create_time,
+      'usage', case when provider is not null then json_build_object(
+        'provider', provider, 'model', model, 'promptTokens', prompt_tokens,
+        'completionTokens', completion_tokens, 'attempts', attempts, 'latencyMillis', latency_millis
+      ) end
+    ) order by position), '[]')
+    from entry where entry.chatbot_id = chat.chatbot_id and entry.chat_id = chat.id
+  )
+) as chat
+from chat where chatbot_id = $1 order by position`;
+
+const interval = "$1::int8 * interval '1 millisecond'";
+const earlier = [
+  `update chat set turn_until = turn_until - ${interval} where turn_until is not null`,
+  `update request set made_at = made_at - ${interval}, turn_until = turn_until - ${interval}`,
+];
