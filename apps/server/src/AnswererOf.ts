@@ -7,7 +7,7 @@ import { fileURLToPath } from "node:url";
 import { Settings } from "./Settings.ts";
 
 /** This project's own documentation, which answers when no other documents are named. */
-const ownDocuments = fileURLToPath(new URL("../../..", import.meta.url));
+const ownDocuments = fileURLToPath(new URL("../../../docs", import.meta.url));
 
 export const layerAnswerer = Layer.unwrap(
   Effect.gen(function* () {

@@ -4,11 +4,13 @@
 import * as NodeServices from "@effect/platform-node/NodeServices";
 import { Access, Asking, Chats, Moderator } from "@parley/core";
 import { makeApp } from "@parley/http";
-import { Console, Duration, Effect, Layer, Option, Redacted } from "effect";
+import { Console, Duration, Effect, Layer, Option, Redacted, type Scope } from "effect";
 import { SecureRandom } from "effect/crypto";
+import type { HttpServerRequest, HttpServerResponse } from "effect/http";
 import { layerAnswerer } from "./AnswererOf.ts";
 import { firstStart } from "./FirstStart.ts";
 import { listen } from "./Listener.ts";
+import { makeManagement } from "./Management.ts";
 import { layerNodeDigest } from "./NodeDigest.ts";
 import { provision } from "./Provision.ts";
 import { Settings } from "./Settings.ts";
@@ -19,20 +21,31 @@ const grace = Duration.seconds(35);
 /** Listens until the scope closes. The store is ready before the first connection is accepted. */
 const listeners = Effect.gen(function* () {
   const settings = yield* Settings;
-  const { askPort, basePaths, corsOrigins, host, port } = settings;
+  const { askPort, basePaths, corsOrigins, host, managementPort, onDisconnect, port } = settings;
   if (settings.provision !== null) yield* provision(settings.provision, process.env);
   const firstKey = settings.provision === null ? yield* firstStart : Option.none();
 
   const listenTo = Effect.fnUntraced(function* (
     port: number,
-    serves: ReadonlyArray<"general" | "answers">,
+    app: Effect.Effect<
+      HttpServerResponse.HttpServerResponse,
+      never,
+      HttpServerRequest.HttpServerRequest | Scope.Scope
+    >,
   ) {
-    const app = yield* makeApp({ basePaths, corsOrigins, serves });
     const bound = yield* listen(app, { host, port, grace });
     return `http://${host.includes(":") ? `[${host}]` : host}:${bound}`;
   });
-  const origin = yield* listenTo(port, askPort === null ? ["general", "answers"] : ["general"]);
-  const askOrigin = askPort === null ? origin : yield* listenTo(askPort, ["answers"]);
+  const interfaces = (serves: ReadonlyArray<"general" | "answers">) =>
+    makeApp({ basePaths, corsOrigins, onDisconnect, serves });
+
+  if (managementPort !== null) yield* listenTo(managementPort, yield* makeManagement);
+  const origin = yield* listenTo(
+    port,
+    yield* interfaces(askPort === null ? ["general", "answers"] : ["general"]),
+  );
+  const askOrigin =
+    askPort === null ? origin : yield* listenTo(askPort, yield* interfaces(["answers"]));
   yield* Console.log(
     `General interface  ${origin}${basePaths.general}\n` +
       `Answers interface  ${askOrigin}${basePaths.answers}/\n` +

@@ -16,7 +16,11 @@ export interface SettingsShape {
   readonly basePaths: { readonly general: BasePath; readonly answers: BasePath };
   /** A port of its own for the answers interface. */
   readonly askPort: number | null;
+  /** Where health and metrics are; `null`: nowhere. */
+  readonly managementPort: number | null;
   readonly corsOrigins: ReadonlyArray<string>;
+  /** What a client's hang-up does to its ask. */
+  readonly onDisconnect: "finish" | "cancel";
   readonly store: "embedded" | "postgres" | "memory";
   readonly dataDir: string;
   readonly databaseUrl: Redacted.Redacted | null;
@@ -47,7 +51,13 @@ const read = Effect.gen(function* () {
   const general = yield* basePath("PARLEY_BASE_PATH", "/api");
   const answers = yield* basePath("PARLEY_ASK_PATH", "/ask");
   const askPort = yield* optional(Config.Port("PARLEY_ASK_PORT"));
+  const managementPort = yield* Config.Port("PARLEY_MANAGEMENT_PORT").pipe(
+    Config.withDefault(3001),
+  );
   const corsOrigins = yield* Config.String("PARLEY_CORS_ORIGINS").pipe(Config.withDefault(""));
+  const onDisconnect = yield* Config.Literals(["finish", "cancel"], "PARLEY_ON_DISCONNECT").pipe(
+    Config.withDefault("finish"),
+  );
   const dataDir = yield* Config.String("PARLEY_DATA_DIR").pipe(Config.withDefault("./.parley"));
   const databaseUrl = yield* optional(Config.Redacted("DATABASE_URL"));
   const store = yield* Config.Literals(["embedded", "postgres", "memory"], "PARLEY_STORE").pipe(
@@ -89,10 +99,12 @@ const read = Effect.gen(function* () {
     port,
     basePaths: { general: general.path as BasePath, answers: answers.path as BasePath },
     askPort: Option.getOrNull(askPort),
+    managementPort: managementPort === 0 ? null : managementPort,
     corsOrigins: corsOrigins
       .split(",")
       .map((origin) => origin.trim())
       .filter((origin) => origin !== ""),
+    onDisconnect,
     store,
     dataDir,
     databaseUrl: Option.getOrNull(databaseUrl),

@@ -5,15 +5,15 @@
 import {
   Clock,
   Context,
+  Deferred,
   Duration,
   Effect,
-  Fiber,
   FiberSet,
   Layer,
-  RcMap,
   Semaphore,
   Stream,
 } from "effect";
+import type { Fiber } from "effect";
 import { Digest } from "effect/crypto";
 import { Answerer } from "./Answerer.ts";
 import type { Chatbot } from "./Chatbot.ts";
@@ -21,34 +21,39 @@ import type { Entry, NewEntry, Usage } from "./Entry.ts";
 import {
   AnswerUnavailable,
   Overloaded,
-  type ChatNotFound,
-  type RetryKeyReused,
+  RetryKeyReused,
+  type AskError,
   type StorageUnavailable,
 } from "./Errors.ts";
+import {
+  begin,
+  end,
+  ended,
+  follow,
+  grow,
+  makeLive,
+  type AnswerEvent,
+  type Asked,
+  type Live,
+  type Progress,
+} from "./Live.ts";
 import { Moderator } from "./Moderator.ts";
 import { retryKey, type IdempotencyKey, type RetryKey } from "./RetryKey.ts";
 import type { Question } from "./Text.ts";
-import { TurnStore, turnEntries, type Turn } from "./TurnStore.ts";
+import { TurnStore, turnEntries, type Taken, type Turn } from "./TurnStore.ts";
 
 export interface Ask {
   /** `null`: a new chat is made, without a hello entry, if the answer comes. */
   readonly chatId: number | null;
   readonly question: Question;
   readonly key: IdempotencyKey | null;
+  /**
+   * What becomes of the answer when the fiber that waits for it is interrupted. `finish`, the default:
+   * it is finished and stored. `cancel`: it ends at once and nothing is stored, unless another request
+   * with the same key wants it.
+   */
+  readonly onHangUp?: "finish" | "cancel";
 }
-
-export interface Asked {
-  readonly entry: Entry;
-  /** Whether an earlier request with the same key made it. */
-  readonly replayed: boolean;
-}
-
-export type AskError =
-  | ChatNotFound
-  | RetryKeyReused
-  | AnswerUnavailable
-  | StorageUnavailable
-  | Overloaded;
 
 /** The bounds of asking. */
 export const AskLimits = Context.Reference("@parley/core/AskLimits", {
@@ -59,22 +64,56 @@ export const AskLimits = Context.Reference("@parley/core/AskLimits", {
     patience: Duration.seconds(60),
     /** How many asks wait in one chat. */
     waiting: 256,
+    /** How many asks there are at once in this process, waiting ones included. */
+    asks: 10_000,
     /** How often a held turn is renewed. */
     renewal: Duration.seconds(3),
-    /** How often a turn that another process holds is asked for again. */
-    poll: Duration.millis(100),
+    /** How often a turn that another process holds is asked for again when no hint comes. */
+    poll: Duration.seconds(1),
+    /** How often the answer to a key that another process works on is asked for. */
+    keyPoll: Duration.millis(100),
+    /** Code units of an answer; what goes beyond is cut off. */
+    length: 100_000,
+    /** How often a plain ask's answer is begun when it breaks off and can be tried again. */
+    tries: 5,
   }),
 });
+
+/** The asks of one chat in this process, in order of arrival. */
+interface Room {
+  readonly turn: Semaphore.Semaphore;
+  inside: number;
+  /** Completed by a hint that the chat's turn may be free. */
+  freed: Deferred.Deferred<void>;
+}
+
+/** An ask under way in this process. */
+interface Running {
+  readonly live: Live;
+  readonly fiber: Fiber.Fiber<unknown, unknown>;
+  readonly fingerprint: string | null;
+  readers: number;
+  /** Whether somebody wants the answer even if he does not wait for it. */
+  finish: boolean;
+}
 
 export class Asking extends Context.Service<
   Asking,
   {
     /**
      * Asks and waits for the stored entry. The asks of one chat are answered in turn, each seeing
-     * the entries before it. An ask that was begun is finished and stored even when the fiber that
-     * waits for it is interrupted; one that fails stores nothing.
+     * the entries before it. An ask that fails stores nothing.
      */
     readonly ask: (chatbot: Chatbot, ask: Ask) => Effect.Effect<Asked, AskError>;
+    /**
+     * The same, giving the answer as it comes and then the stored entry. `after` is how far a reader
+     * got before its connection broke; it begins at the start if that was another turn.
+     */
+    readonly stream: (
+      chatbot: Chatbot,
+      ask: Ask,
+      after?: Progress | null,
+    ) => Stream.Stream<AnswerEvent, AskError>;
   }
 >()("@parley/core/Asking") {
   static readonly layer: Layer.Layer<
@@ -90,12 +129,25 @@ export class Asking extends Context.Service<
       const digest = yield* Digest.Digest;
       const limits = yield* AskLimits;
 
-      const rooms = yield* RcMap.make({
-        lookup: (_: string) => Effect.map(Semaphore.make(1), (turn) => ({ turn, waiting: 0 })),
-      });
-      const running = yield* FiberSet.make<Asked, AskError>();
+      const rooms = new Map<string, Room>();
+      const byKey = new Map<string, Running>();
+      let asks = 0;
+      const fibers = yield* FiberSet.make<Asked, AskError>();
       yield* Effect.addFinalizer(() =>
-        Effect.timeoutOption(FiberSet.awaitEmpty(running), limits.deadline),
+        Effect.timeoutOption(FiberSet.awaitEmpty(fibers), limits.deadline),
+      );
+
+      const hint = (room: Room | undefined) => {
+        if (room !== undefined) Deferred.doneUnsafe(room.freed, Effect.void);
+      };
+      yield* store.freed.pipe(
+        Stream.runForEach((freed) =>
+          Effect.sync(() => {
+            if (freed === null) for (const room of rooms.values()) hint(room);
+            else hint(rooms.get(`${freed.chatbot}/${freed.chat}`));
+          }),
+        ),
+        Effect.forkScoped,
       );
 
       const busy = new Overloaded({ retryAfterSeconds: 1 });
@@ -103,40 +155,51 @@ export class Asking extends Context.Service<
       /** Runs one ask of a room after the other, in order of arrival. */
       const inRoom = <A, E>(
         name: string,
-        ask: Effect.Effect<A, E>,
+        ask: (room: Room) => Effect.Effect<A, E>,
       ): Effect.Effect<A, E | Overloaded> =>
-        Effect.scoped(
-          Effect.uninterruptibleMask(
-            Effect.fnUntraced(function* (restore) {
-              const room = yield* RcMap.get(rooms, name);
-              if (room.waiting >= limits.waiting) return yield* busy;
-              room.waiting++;
-              yield* room.turn.take(1).pipe(
-                Effect.timeoutOrElse({
-                  duration: limits.patience,
-                  orElse: () => Effect.fail(busy),
-                }),
-                restore,
-                Effect.ensuring(Effect.sync(() => room.waiting--)),
-              );
-              return yield* Effect.ensuring(restore(ask), room.turn.release(1));
+        Effect.uninterruptibleMask((restore) => {
+          let room = rooms.get(name);
+          if (room === undefined) {
+            room = { turn: Semaphore.makeUnsafe(1), inside: 0, freed: Deferred.makeUnsafe() };
+            rooms.set(name, room);
+          }
+          const { turn } = room;
+          if (room.inside > limits.waiting) return Effect.fail(busy);
+          room.inside++;
+          return turn.take(1).pipe(
+            Effect.timeoutOrElse({
+              duration: limits.patience,
+              orElse: () => Effect.fail(busy),
             }),
-          ),
-        );
+            restore,
+            Effect.andThen(Effect.ensuring(restore(ask(room)), turn.release(1))),
+            Effect.ensuring(
+              Effect.sync(() => {
+                if (--room.inside === 0) rooms.delete(name);
+              }),
+            ),
+          );
+        });
 
       /** The turn, or the entry that the retry key made before; only the waiting is interruptible. */
       const take = Effect.fnUntraced(function* (
         chatbot: number,
         chat: number | null,
         key: RetryKey | null,
-      ) {
-        const until = (yield* Clock.currentTimeMillis) + Duration.toMillis(limits.patience);
+        until: number,
+        room: Room | null,
+      ): Effect.fn.Return<Exclude<Taken, { _tag: "Held" }>, AskError> {
         while (true) {
+          // Made before the question: a hint that comes in between must count.
+          const freed = Deferred.makeUnsafe<void>();
+          if (room !== null) room.freed = freed;
           const taken = yield* store.take(chatbot, chat, key);
           if (taken._tag !== "Held") return taken;
           if ((yield* Clock.currentTimeMillis) >= until) return yield* busy;
-          yield* Effect.interruptible(
-            Effect.sleep(Duration.min(limits.poll, Duration.millis(Math.max(1, taken.forMillis)))),
+          const poll = room === null ? limits.keyPoll : limits.poll;
+          yield* Deferred.await(freed).pipe(
+            Effect.timeoutOption(Duration.min(poll, Duration.millis(taken.forMillis + 1))),
+            Effect.interruptible,
           );
         }
       });
@@ -155,76 +218,156 @@ export class Asking extends Context.Service<
         return Stream.filter(older(turn.newest), (entry) => !entry.flagged);
       };
 
-      const answer = Effect.fnUntraced(function* (chatbot: Chatbot, turn: Turn, question: string) {
+      /** One try to answer; the text grows where readers see it. */
+      const tryAnswer = (live: Live, chatbot: Chatbot, turn: Turn, question: string) =>
+        Effect.suspend(() => {
+          begin(live, turn.id);
+          let usage: Usage | null = null;
+          return answerer.answer(chatbot, earlier(turn), question).pipe(
+            Stream.takeUntil((part) => {
+              if (part._tag === "Usage") usage = part.usage;
+              else grow(live, part.text.slice(0, limits.length - live.text.length));
+              return live.text.length >= limits.length;
+            }),
+            Stream.runDrain,
+            Effect.flatMap(() =>
+              live.text.trim() === ""
+                ? Effect.fail(
+                    new AnswerUnavailable({ reason: "the answer is empty", passing: true }),
+                  )
+                : Effect.succeed({ answer: live.text, usage }),
+            ),
+          );
+        });
+
+      const answer = Effect.fnUntraced(function* (
+        live: Live,
+        chatbot: Chatbot,
+        turn: Turn,
+        question: string,
+      ) {
         const { category: moderation, flagged } = yield* moderator.check(chatbot, question);
         if (flagged) {
           const text = chatbot.settings.moderationErrorMessage;
           return { question, answer: text, moderation, flagged, usage: null };
         }
-        let text = "";
-        let usage: Usage | null = null;
-        yield* Stream.runForEach(answerer.answer(chatbot, earlier(turn), question), (part) =>
-          Effect.sync(() => {
-            if (part._tag === "Delta") text += part.text;
-            else usage = part.usage;
-          }),
-        );
-        if (text === "") return yield* new AnswerUnavailable({ reason: "the answer is empty" });
-        return { question, answer: text, moderation, flagged, usage } satisfies NewEntry;
+        const answered = yield* Effect.retry(tryAnswer(live, chatbot, turn, question), {
+          // What a reader has seen cannot be taken back.
+          while: (error) => error._tag === "AnswerUnavailable" && error.passing && !live.seen,
+          times: limits.tries - 1,
+        });
+        return { question, ...answered, moderation, flagged } satisfies NewEntry;
       });
 
-      const lost = new AnswerUnavailable({ reason: "the turn was lost" });
+      const lost = new AnswerUnavailable({ reason: "the turn was lost", passing: false });
 
       /** Never succeeds: fails once the turn is not ours any more. */
-      const renewing = (turn: Turn): Effect.Effect<never, AnswerUnavailable | StorageUnavailable> =>
+      const renewing = (turn: Turn): Effect.Effect<never, AnswerUnavailable> =>
         store.renew(turn).pipe(
+          // The storage may be back before the lease ends; if it is not, the append tells.
+          Effect.catchTag("StorageUnavailable", () => Effect.succeed(true)),
           Effect.flatMap((ours) => (ours ? Effect.void : Effect.fail(lost))),
           Effect.delay(limits.renewal),
           Effect.forever,
         );
 
       /** Answers in a turn that was taken; it ends with the entry stored or the turn released. */
-      const inTurn = (chatbot: Chatbot, turn: Turn, question: string) =>
-        answer(chatbot, turn, question).pipe(
+      const inTurn = (live: Live, chatbot: Chatbot, turn: Turn, question: string) =>
+        answer(live, chatbot, turn, question).pipe(
           Effect.raceFirst(renewing(turn)),
           Effect.timeoutOrElse({
             duration: limits.deadline,
-            orElse: () => Effect.fail(new AnswerUnavailable({ reason: "the deadline passed" })),
+            orElse: () =>
+              Effect.fail(new AnswerUnavailable({ reason: "the deadline passed", passing: false })),
           }),
           Effect.interruptible,
           Effect.flatMap((entry) => store.append(turn, entry)),
           Effect.catchTag("TurnLost", () => Effect.fail(lost)),
           Effect.onError(() => Effect.ignore(store.release(turn))),
+          Effect.map((entry) => ({ entry, replayed: false, turn: turn.id })),
         );
 
-      const run = (
-        chatbot: Chatbot,
-        { chatId, question }: Ask,
-        key: RetryKey | null,
-      ): Effect.Effect<Asked, AskError> => {
-        // Between taking a turn and holding it nothing may interrupt: it would stay taken.
-        const ask = Effect.uninterruptible(
-          Effect.flatMap(take(chatbot.id, chatId, key), (taken): Effect.Effect<Asked, AskError> =>
-            taken._tag === "Done"
-              ? Effect.succeed({ entry: taken.entry, replayed: true })
-              : Effect.map(inTurn(chatbot, taken.turn, question), (entry) => ({
-                  entry,
-                  replayed: false,
-                })),
-          ),
+      const run = (live: Live, chatbot: Chatbot, { chatId, question }: Ask, key: RetryKey | null) =>
+        Effect.flatMap(Clock.currentTimeMillis, (now) => {
+          const until = now + Duration.toMillis(limits.patience);
+          // Between taking a turn and holding it nothing may interrupt: it would stay taken.
+          const ask = (room: Room | null) =>
+            Effect.uninterruptible(
+              Effect.flatMap(take(chatbot.id, chatId, key, until, room), (taken) =>
+                taken._tag === "Done"
+                  ? Effect.succeed({ entry: taken.entry, replayed: true, turn: taken.turn })
+                  : inTurn(live, chatbot, taken.turn, question),
+              ),
+            );
+          return chatId === null ? ask(null) : inRoom(`${chatbot.id}/${chatId}`, ask);
+        });
+
+      /** Begins an ask, or joins the one that works on the same key. */
+      const begun = Effect.fnUntraced(function* (chatbot: Chatbot, ask: Ask) {
+        const key =
+          ask.key === null
+            ? null
+            : yield* Effect.provideService(
+                retryKey(ask.key, "ask", [ask.chatId, ask.question]),
+                Digest.Digest,
+                digest,
+              );
+        const name = `${chatbot.id}/${ask.key}`;
+        const running = key === null ? undefined : byKey.get(name);
+        if (running !== undefined) {
+          if (running.fingerprint === key!.fingerprint) return { running, name, joined: true };
+          return yield* new RetryKeyReused({ key: key!.key });
+        }
+        if (asks >= limits.asks) return yield* busy;
+        const live = makeLive();
+        const fiber = yield* FiberSet.run(fibers, run(live, chatbot, ask, key));
+        const begins: Running = {
+          live,
+          fiber,
+          fingerprint: key?.fingerprint ?? null,
+          readers: 0,
+          finish: false,
+        };
+        asks++;
+        if (key !== null) byKey.set(name, begins);
+        fiber.addObserver((exit) => {
+          asks--;
+          if (byKey.get(name) === begins) byKey.delete(name);
+          end(live, exit as NonNullable<Live["exit"]>);
+        });
+        return { running: begins, name, joined: false };
+      }, Effect.uninterruptible);
+
+      /** What is under way, watched until the scope closes. */
+      const watched = (chatbot: Chatbot, ask: Ask) =>
+        Effect.acquireRelease(
+          Effect.map(begun(chatbot, ask), ({ joined, name, running }) => {
+            running.readers++;
+            running.finish ||= ask.onHangUp !== "cancel";
+            return { joined, live: running.live, name, running };
+          }),
+          ({ live, name, running }) =>
+            Effect.sync(() => {
+              if (--running.readers > 0 || running.finish || live.exit !== null) return;
+              // Who comes with the same key from now on begins anew.
+              if (byKey.get(name) === running) byKey.delete(name);
+              running.fiber.interruptUnsafe();
+            }),
         );
-        return chatId === null ? ask : inRoom(`${chatbot.id}/${chatId}`, ask);
-      };
 
       return Asking.of({
         ask: (chatbot, ask) =>
-          (ask.key === null
-            ? Effect.succeed(null)
-            : retryKey(ask.key, "ask", [ask.chatId, ask.question])
-          ).pipe(
-            Effect.provideService(Digest.Digest, digest),
-            Effect.flatMap((key) => FiberSet.run(running, run(chatbot, ask, key))),
-            Effect.flatMap(Fiber.join),
+          Effect.scoped(
+            Effect.flatMap(watched(chatbot, ask), ({ joined, live }) =>
+              Effect.map(ended(live), ({ entry, replayed }) => ({
+                entry,
+                replayed: replayed || joined,
+              })),
+            ),
+          ),
+        stream: (chatbot, ask, after = null) =>
+          Stream.unwrap(
+            Effect.map(watched(chatbot, ask), ({ joined, live }) => follow(live, after, joined)),
           ),
       });
     }),

@@ -20,6 +20,8 @@ export class TurnLost extends Data.TaggedError("TurnLost") {}
 export class AnswerUnavailable extends Data.TaggedError("AnswerUnavailable")<{
   /** For logs; holds no text of a user. */
   readonly reason: string;
+  /** Whether the same question may well be answered when it is tried again. */
+  readonly passing: boolean;
   readonly cause?: unknown;
 }> {}
 
@@ -40,3 +42,11 @@ export class KeyRejected extends Data.TaggedError("KeyRejected") {}
 export class ImportRefused extends Data.TaggedError("ImportRefused")<{
   readonly reason: string;
 }> {}
+
+/** What can come of an ask instead of an entry. */
+export type AskError =
+  | ChatNotFound
+  | RetryKeyReused
+  | AnswerUnavailable
+  | StorageUnavailable
+  | Overloaded;

@@ -30,8 +30,8 @@ export type Taken =
   | { readonly _tag: "Turn"; readonly turn: Turn }
   /** Another turn is held, of the chat or of the retry key, at the latest this many ms from now. */
   | { readonly _tag: "Held"; readonly forMillis: number }
-  /** The retry key's request was answered before. */
-  | { readonly _tag: "Done"; readonly entry: Entry };
+  /** The retry key's request was answered before, in the turn of that name. */
+  | { readonly _tag: "Done"; readonly entry: Entry; readonly turn: string };
 
 export class TurnStore extends Context.Service<
   TurnStore,
@@ -59,7 +59,7 @@ export class TurnStore extends Context.Service<
     ) => Effect.Effect<Entry, TurnLost | ChatNotFound | StorageUnavailable>;
     /** Ends the turn without an entry and forgets its retry key; harmless when it was lost. */
     readonly release: (turn: Turn) => Effect.Effect<void, StorageUnavailable>;
-    /** Hints that a turn of the chatbot's chat may be free; may miss some and may be empty. */
-    readonly freed: Stream.Stream<{ readonly chatbot: number; readonly chat: number }>;
+    /** Hints that the turn of a chat (`null`: of any) may be free; may miss some and may be empty. */
+    readonly freed: Stream.Stream<{ readonly chatbot: number; readonly chat: number } | null>;
   }
 >()("@parley/core/TurnStore") {}

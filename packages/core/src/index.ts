@@ -16,6 +16,7 @@ export * from "./Entry.ts";
 export * from "./Errors.ts";
 export * from "./Fold.ts";
 export * from "./ListQuery.ts";
+export type { AnswerEvent, Asked, Progress } from "./Live.ts";
 export * from "./Moderator.ts";
 export * from "./RetryKey.ts";
 export * from "./Text.ts";

@@ -3,14 +3,15 @@
  * an answer in one of its shapes whatever happens.
  */
 import { Access, Asking, Chats, type StorageUnavailable } from "@parley/core";
-import { Cause, Effect } from "effect";
+import { Cause, Effect, type Scope } from "effect";
 import { SecureRandom } from "effect/crypto";
 import { HttpServerRequest, type HttpServerResponse } from "effect/http";
 import { defaultBasePaths, type BasePaths } from "./Api.ts";
+import { failureOf } from "./CoreFailures.ts";
 import { corsOf } from "./Cors.ts";
 import { makeDocs } from "./Docs.ts";
-import { endpointNotFound, generalFailure } from "./Failures.ts";
-import { failureResponse, makeHandlers, type Handler } from "./Handlers.ts";
+import { endpointNotFound, generalFailure, json } from "./Failures.ts";
+import { makeHandlers, type Handler } from "./Handlers.ts";
 import { isBelow, makeRoutes, pathOf } from "./Routes.ts";
 
 export interface AppOptions {
@@ -19,6 +20,8 @@ export interface AppOptions {
   readonly serves?: ReadonlyArray<keyof BasePaths>;
   /** Origins whose pages may call the interfaces; none by default. */
   readonly corsOrigins?: ReadonlyArray<string>;
+  /** What a hang-up does to an ask that does not say so itself; `finish` by default. */
+  readonly onDisconnect?: "finish" | "cancel";
 }
 
 type Response = HttpServerResponse.HttpServerResponse;
@@ -27,16 +30,17 @@ type Response = HttpServerResponse.HttpServerResponse;
 export const makeApp: (
   options?: AppOptions,
 ) => Effect.Effect<
-  Effect.Effect<Response, never, HttpServerRequest.HttpServerRequest>,
+  Effect.Effect<Response, never, HttpServerRequest.HttpServerRequest | Scope.Scope>,
   never,
   Access | Asking | Chats
 > = Effect.fnUntraced(function* ({
   basePaths = defaultBasePaths,
   corsOrigins = [],
+  onDisconnect = "finish",
   serves = ["general", "answers"],
 }: AppOptions = {}) {
   const access = yield* Access;
-  const handlers: Readonly<Record<string, Handler>> = yield* makeHandlers;
+  const handlers: Readonly<Record<string, Handler>> = yield* makeHandlers(onDisconnect);
   const docs = yield* makeDocs(basePaths);
   const route = makeRoutes(basePaths);
   const bases = serves.map((name) => basePaths[name]);
@@ -44,7 +48,7 @@ export const makeApp: (
 
   const answer = (
     request: HttpServerRequest.HttpServerRequest,
-  ): Effect.Effect<Response, StorageUnavailable> => {
+  ): Effect.Effect<Response, StorageUnavailable, Scope.Scope> => {
     const { headers, method } = request;
     const path = pathOf(request.url);
     if (!bases.some((base) => isBelow(base, path))) {
@@ -62,7 +66,8 @@ export const makeApp: (
       return handle({ request, principal, parameter: found.parameter });
     }).pipe(
       Effect.catch((error) => {
-        const response = failureResponse(error);
+        const { body, headers } = failureOf(error);
+        const response = json(body, headers);
         if (typeof error === "string" || !("_tag" in error)) return Effect.succeed(response);
         return error._tag === "StorageUnavailable" || error._tag === "AnswerUnavailable"
           ? Effect.as(Effect.logWarning(error._tag, error.cause ?? error), response)
@@ -79,13 +84,16 @@ export const makeApp: (
     );
   };
 
-  return Effect.flatMap(HttpServerRequest.HttpServerRequest, (request) =>
-    cors(
-      request,
-      Effect.catchCauseIf(
-        answer(request) as Effect.Effect<Response>,
-        (cause) => !Cause.hasInterruptsOnly(cause),
-        defect,
+  // Interruptible, whatever runs it: a client that hangs up must be able to end its request.
+  return Effect.interruptible(
+    Effect.flatMap(HttpServerRequest.HttpServerRequest, (request) =>
+      cors(
+        request,
+        Effect.catchCauseIf(
+          answer(request) as Effect.Effect<Response, never, Scope.Scope>,
+          (cause) => !Cause.hasInterruptsOnly(cause),
+          defect,
+        ),
       ),
     ),
   );

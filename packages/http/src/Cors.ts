@@ -10,10 +10,10 @@ type Response = HttpServerResponse.HttpServerResponse;
 /** Answers preflights of the listed origins, and lets their pages read the other answers. */
 export const corsOf =
   (origins: ReadonlyArray<string>) =>
-  (
+  <R>(
     { headers, method }: HttpServerRequest.HttpServerRequest,
-    answer: Effect.Effect<Response>,
-  ): Effect.Effect<Response> => {
+    answer: Effect.Effect<Response, never, R>,
+  ): Effect.Effect<Response, never, R> => {
     const origin = headers["origin"];
     if (origins.length === 0 || origin === undefined || !origins.includes(origin)) return answer;
     const allowed = { "access-control-allow-origin": origin, vary: "Origin" };

@@ -80,17 +80,11 @@ export const generalFailure = (
   headers?: Readonly<Record<string, string>>,
 ): HttpServerResponse.HttpServerResponse => json(generalBody(message), headers);
 
-export const validationFailure = (
-  problems: ReadonlyArray<Problem>,
-): HttpServerResponse.HttpServerResponse =>
-  json({
-    status: 422,
-    errors: problems.map(({ message, path }) => ({
-      code: validationCodes[message],
-      message,
-      path,
-    })),
-  });
+/** The body of a validation exception. */
+export const validationBody = (problems: ReadonlyArray<Problem>) => ({
+  status: 422,
+  errors: problems.map(({ message, path }) => ({ code: validationCodes[message], message, path })),
+});
 
 /** `path` is the request's target as received, without its query. */
 export const endpointNotFound = (

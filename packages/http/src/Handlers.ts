@@ -8,20 +8,16 @@ import {
   IdempotencyKey,
   Question,
   UserRef,
-  type AskError,
-  type ChatNotFound,
-  type KeyRejected,
-  type Overloaded,
   type Principal,
-  type RetryKeyReused,
   type Scope,
-  type StorageUnavailable,
 } from "@parley/core";
-import { Effect, Schema } from "effect";
+import { Effect, Schema, type Scope as Scopes } from "effect";
 import type { HttpServerRequest, HttpServerResponse } from "effect/http";
 import { readBody } from "./Body.ts";
+import { eventStream, progressOf, wantsEvents } from "./EventStream.ts";
 import type { GeneralMessage } from "./Codes.ts";
-import { generalFailure, json, validationFailure } from "./Failures.ts";
+import type { CoreError } from "./CoreFailures.ts";
+import { json } from "./Failures.ts";
 import { readChatQuery, readEntryQuery } from "./Lists.ts";
 import { field, Problems } from "./Values.ts";
 import { chatWire, detailsWire, entryWire, pageWire } from "./Wire.ts";
@@ -39,16 +35,10 @@ type Response = HttpServerResponse.HttpServerResponse;
 export interface Handler {
   /** What the key must allow. */
   readonly scope: Scope;
-  readonly handle: (asked: Asked) => Effect.Effect<Response, CoreError | Problems | GeneralMessage>;
+  readonly handle: (
+    asked: Asked,
+  ) => Effect.Effect<Response, CoreError | Problems | GeneralMessage, Scopes.Scope>;
 }
-
-export type CoreError =
-  | AskError
-  | ChatNotFound
-  | KeyRejected
-  | Overloaded
-  | RetryKeyReused
-  | StorageUnavailable;
 
 const name = field(Schema.NullOr(ChatName), "NOT_STRING");
 const userRef = field(Schema.NullOr(UserRef), "NOT_STRING");
@@ -91,7 +81,7 @@ const created = (data: object, replayed: boolean): Response =>
 const replayedHeader = { "idempotent-replayed": "true" };
 
 /** The handlers by the identifiers of their endpoints in the declaration. */
-export const makeHandlers = Effect.gen(function* () {
+export const makeHandlers = Effect.fnUntraced(function* (onDisconnect: "finish" | "cancel") {
   const chats = yield* Chats;
   const asking = yield* Asking;
 
@@ -152,39 +142,20 @@ export const makeHandlers = Effect.gen(function* () {
             question: query === null ? undefined : question(problems, ["query"], query),
           };
         }).pipe(
-          Effect.flatMap(({ key, values }) =>
-            asking.ask(asked.principal.chatbot, {
-              key,
-              chatId: values.chatId,
-              question: values.question!,
-            }),
-          ),
-          Effect.map(({ entry, replayed }) => created(entryWire(entry), replayed)),
+          Effect.flatMap(({ key, values }) => {
+            const { chatbot } = asked.principal;
+            const { headers } = asked.request;
+            const onHangUp = headers["on-disconnect"] === "cancel" ? "cancel" : onDisconnect;
+            const ask = { key, chatId: values.chatId, question: values.question!, onHangUp };
+            return wantsEvents(headers["accept"])
+              ? eventStream(asking.stream(chatbot, ask, progressOf(headers["last-event-id"])))
+              : Effect.map(asking.ask(chatbot, ask), ({ entry, replayed }) =>
+                  created(entryWire(entry), replayed),
+                );
+          }),
           Effect.catchTag("RetryKeyReused", reused(problems)),
         );
       },
     },
   } satisfies Record<string, Handler>;
 });
-
-/** The response to everything that the core or the decoding refuses. */
-export const failureResponse = (error: CoreError | Problems | GeneralMessage): Response => {
-  if (typeof error === "string") return generalFailure(error);
-  if (error instanceof Problems) return validationFailure(error.found);
-  switch (error._tag) {
-    case "KeyRejected":
-      return generalFailure("API_KEY_NOT_VALID");
-    case "ChatNotFound":
-      return generalFailure("CHAT_DOES_NOT_EXISTS");
-    case "AnswerUnavailable":
-      return generalFailure("ANSWER_UNAVAILABLE");
-    case "StorageUnavailable":
-      return generalFailure("STORAGE_UNAVAILABLE");
-    case "Overloaded":
-      return generalFailure("SERVICE_OVERLOADED", {
-        "retry-after": String(error.retryAfterSeconds),
-      });
-    case "RetryKeyReused":
-      return generalFailure("INTERNAL_ERROR");
-  }
-};

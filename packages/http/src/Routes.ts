@@ -35,7 +35,7 @@ export const makeRoutes = (paths: BasePaths) => {
     }
   }
   // The answers interface has one address with two spellings.
-  exact.set(`POST ${paths.answers}`, exact.get(`POST ${paths.answers}/`)!);
+  exact.set(`POST ${paths.answers}/`, exact.get(`POST ${paths.answers}`)!);
 
   return (method: string, path: string): Route | undefined => {
     const endpoint = exact.get(`${method} ${path}`);

@@ -3,5 +3,8 @@
  */
 export { makeApi, defaultBasePaths, type BasePaths } from "./Api.ts";
 export { makeApp, type AppOptions } from "./App.ts";
+export { makeClient, type ClientOptions } from "./Client.ts";
 export { generalCodes, validationCodes, type GeneralMessage } from "./Codes.ts";
-export { generalBody } from "./Failures.ts";
+export { endpointNotFound, generalBody, generalFailure, json } from "./Failures.ts";
+export { pathOf } from "./Routes.ts";
+export { makeWebHandler, type WebHandler } from "./WebHandler.ts";

@@ -88,7 +88,10 @@ export const layerLanguageModel = (
                       return Effect.fail(unavailable(part.error));
                     case "abort":
                       return Effect.fail(
-                        new AnswerUnavailable({ reason: "the request was aborted" }),
+                        new AnswerUnavailable({
+                          reason: "the request was aborted",
+                          passing: false,
+                        }),
                       );
                     case "finish":
                       finish = part;
@@ -102,14 +105,22 @@ export const layerLanguageModel = (
 
             const usage = Effect.gen(function* () {
               if (finish === undefined) {
-                return yield* new AnswerUnavailable({ reason: "the answer broke off" });
+                return yield* new AnswerUnavailable({
+                  reason: "the answer broke off",
+                  passing: true,
+                });
               }
               if (finish.finishReason !== "stop") {
                 return yield* new AnswerUnavailable({
                   reason: `the answer ended abnormally: ${finish.finishReason}`,
+                  passing: false,
                 });
               }
-              if (!said) return yield* new AnswerUnavailable({ reason: "the answer is empty" });
+              if (!said)
+                return yield* new AnswerUnavailable({
+                  reason: "the answer is empty",
+                  passing: true,
+                });
               const part: AnswerPart = {
                 _tag: "Usage",
                 usage: {
@@ -138,15 +149,21 @@ export const layerLanguageModel = (
  */
 const unavailable = (error: unknown): AnswerUnavailable => {
   const facts: Array<string> = [];
+  let status: number | undefined;
   for (let e = error, depth = 0; isRecord(e) && depth < 4; e = e["cause"], depth++) {
     if (e instanceof Error && /^\w{1,60}$/.test(e.name)) facts.push(e.name);
-    if (typeof e["statusCode"] === "number") facts.push(`HTTP ${e["statusCode"]}`);
+    if (typeof e["statusCode"] === "number") {
+      status ??= e["statusCode"];
+      facts.push(`HTTP ${e["statusCode"]}`);
+    }
     if (typeof e["code"] === "string" && /^[A-Z][A-Z0-9_]{2,39}$/.test(e["code"])) {
       facts.push(e["code"]);
     }
   }
   return new AnswerUnavailable({
     reason: `the language model failed: ${facts.join(", ") || "an error of unknown kind"}`,
+    // Without a status the network failed.
+    passing: status === undefined || status === 408 || status === 429 || status >= 500,
   });
 };
 

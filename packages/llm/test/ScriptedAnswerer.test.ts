@@ -42,7 +42,10 @@ describe("layerScripted", () => {
     }).pipe(
       Effect.provide(
         layerScripted(() =>
-          Stream.concat(Stream.make("a"), Stream.fail(new AnswerUnavailable({ reason: "test" }))),
+          Stream.concat(
+            Stream.make("a"),
+            Stream.fail(new AnswerUnavailable({ reason: "test", passing: false })),
+          ),
         ),
       ),
     ),

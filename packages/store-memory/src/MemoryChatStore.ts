@@ -31,7 +31,12 @@ export const makeChatStore = (memory: Memory): ChatStore["Service"] => ({
       const stored = memory.addChat(tenant, chat, now);
       if (helloMessage !== null) memory.addEntry(stored, helloEntry(helloMessage), now);
       if (retryKey !== null) {
-        rememberRequest(tenant, retryKey, now, { holder: null, chat: stored.id, entry: null });
+        rememberRequest(tenant, retryKey, now, {
+          turn: null,
+          holder: null,
+          chat: stored.id,
+          entry: null,
+        });
       }
       return Effect.succeed({ chat: chatOf(stored), replayed: false });
     }),

@@ -43,7 +43,7 @@ export const makeTurnStore = Effect.fnUntraced(function* (memory: Memory) {
         }
         if (known.entry !== null) {
           const made = tenant.byId.get(known.chat!)!.entries.find(({ id }) => id === known.entry)!;
-          return Effect.succeed({ _tag: "Done", entry: entryOf(made) });
+          return Effect.succeed({ _tag: "Done", entry: entryOf(made), turn: known.turn! });
         }
         if (isHeld(known.holder, now)) {
           return Effect.succeed({ _tag: "Held", forMillis: known.holder.until - now });
@@ -58,7 +58,7 @@ export const makeTurnStore = Effect.fnUntraced(function* (memory: Memory) {
     const holder = { turn: id, until: now + turnLease };
     if (chat !== null) chat.turn = holder;
     if (retryKey !== null) {
-      rememberRequest(tenant, retryKey, now, { holder, chat: chatId, entry: null });
+      rememberRequest(tenant, retryKey, now, { turn: id, holder, chat: chatId, entry: null });
     }
     const newest = chat === null ? [] : newestOf(chat, chat.entries.length);
     return Effect.succeed({ _tag: "Turn", turn: { id, chatbot, chat: chatId, retryKey, newest } });
@@ -119,6 +119,7 @@ export const makeTurnStore = Effect.fnUntraced(function* (memory: Memory) {
         const stored = memory.addEntry(chat, entry, now);
         if (turn.retryKey !== null) {
           rememberRequest(held.tenant, turn.retryKey, now, {
+            turn: turn.id,
             holder: null,
             chat: chat.id,
             entry: stored.id,

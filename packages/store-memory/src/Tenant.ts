@@ -25,6 +25,8 @@ export interface Held {
 export interface KnownRequest {
   readonly fingerprint: string;
   readonly madeAt: number;
+  /** The turn that answers or answered it; `null` for a creation. */
+  readonly turn: string | null;
   /** The turn that works on it; `null` once something was made. */
   readonly holder: Held | null;
   readonly chat: number | null;
@@ -57,7 +59,7 @@ export const rememberRequest = (
   { requests }: Tenant,
   { fingerprint, key }: RetryKey,
   now: number,
-  made: Pick<KnownRequest, "chat" | "entry" | "holder">,
+  made: Pick<KnownRequest, "chat" | "entry" | "holder" | "turn">,
 ): void => {
   // Deleted first, so that the map stays ordered by age.
   requests.delete(key);

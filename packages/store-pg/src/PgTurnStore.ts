@@ -98,7 +98,9 @@ export const makeTurnStore = Effect.gen(function* () {
     // Gone in between: whoever held it failed, so the next try takes it.
     if (row === undefined) return held(0);
     if (row.fingerprint !== fingerprint) return yield* new RetryKeyReused({ key });
-    if (row.id !== null) return { _tag: "Done", entry: entryOf(row as EntryRow) } satisfies Taken;
+    if (row.id !== null) {
+      return { _tag: "Done", entry: entryOf(row as EntryRow), turn: row.turn! } satisfies Taken;
+    }
     return held(row.for_millis);
   });
 
@@ -189,10 +191,11 @@ type TakenRow = {
   readonly position: bigint | null;
 } & (EntryRow | { readonly id: null });
 
-type KnownRow = { readonly fingerprint: string; readonly for_millis: number | null } & (
-  | EntryRow
-  | { readonly id: null }
-);
+type KnownRow = {
+  readonly fingerprint: string;
+  readonly turn: string | null;
+  readonly for_millis: number | null;
+} & (EntryRow | { readonly id: null });
 
 const entryValues = ({ answer, flagged, moderation, question, usage }: NewEntry) => [
   question,
@@ -235,7 +238,8 @@ order by position desc limit $4::int8`;
 
 const appendEntry = `
 with ours as (
-  select 1 from request where chatbot_id = $1 and key = $4::text and turn = $3 for update
+  select from request where chatbot_id = $1 and key = $4::text and turn = $3 and entry_id is null
+  for update
 ), mine as (
   update chat set
     turn = null, turn_until = null, entries = entries + 1,
@@ -250,7 +254,7 @@ with ours as (
   from mine
   returning ${entryColumns}
 ), settled as (
-  update request set turn = null, turn_until = null, chat_id = made.chat_id, entry_id = made.id
+  update request set turn_until = null, chat_id = made.chat_id, entry_id = made.id
   from made where request.chatbot_id = $1 and request.key = $4::text
 )
 select * from made`;
@@ -263,7 +267,7 @@ with chats as (
   where chatbot_id = $1 and id = $2::int8 and turn = $3 returning 1
 ), requests as (
   update request set turn_until = clock_timestamp() + $5::int4 * interval '1 millisecond'
-  where chatbot_id = $1 and key = $4::text and turn = $3 returning 1
+  where chatbot_id = $1 and key = $4::text and turn = $3 and entry_id is null returning 1
 )
 select ($2::int8 is null or exists (select from chats))
   and ($4::text is null or exists (select from requests)) as ours`;
@@ -273,7 +277,8 @@ with chats as (
   update chat set turn = null, turn_until = null
   where chatbot_id = $1 and id = $2::int8 and turn = $3
 )
-delete from request where chatbot_id = $1 and key = $4::text and turn = $3`;
+delete from request
+where chatbot_id = $1 and key = $4::text and turn = $3 and entry_id is null`;
 
 const claimKey = `
 insert into request as r (chatbot_id, key, fingerprint, made_at, turn, turn_until)
@@ -286,15 +291,15 @@ where r.made_at <= clock_timestamp() - interval '24 hours'
   or (r.fingerprint = excluded.fingerprint and r.turn_until <= clock_timestamp())
 returning turn`;
 
-const lockKey =
-  "select 1 as ours from request where chatbot_id = $1 and key = $2 and turn = $3 for update";
+const lockKey = `
+select from request where chatbot_id = $1 and key = $2 and turn = $3 and entry_id is null for update`;
 
 const settleKey = `
-update request set turn = null, turn_until = null, chat_id = $3::int8, entry_id = $4::int8
+update request set turn_until = null, chat_id = $3::int8, entry_id = $4::int8
 where chatbot_id = $1 and key = $2`;
 
 const knownRequest = `
-select r.fingerprint, e.*,
+select r.fingerprint, r.turn, e.*,
   (extract(epoch from r.turn_until - clock_timestamp()) * 1000)::float8 as for_millis
 from request r left join lateral (
   select ${entryColumns} from entry e where e.chatbot_id = r.chatbot_id and e.id = r.entry_id

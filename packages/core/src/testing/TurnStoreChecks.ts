@@ -294,7 +294,7 @@ export const turnStoreChecks: ReadonlyArray<Check<ChatStore | TurnStore | StoreU
           );
         }
         const made = yield* append(turn, entry("q", { usage }));
-        const done = { _tag: "Done" as const, entry: made };
+        const done = { _tag: "Done" as const, entry: made, turn: turn.id };
         yield* same("afterwards", yield* store.take(chatbot, chat, retryKey), done);
         yield* failsWith(
           "another request with it",
@@ -324,6 +324,7 @@ export const turnStoreChecks: ReadonlyArray<Check<ChatStore | TurnStore | StoreU
         yield* same("the entry", yield* store.take(chatbot, chat, key), {
           _tag: "Done",
           entry: made,
+          turn: next.id,
         });
         yield* failsWith("late again", "TurnLost", append(late, entry("late")));
         yield* pass(retryKeyLifetime + 1);
@@ -355,9 +356,14 @@ export const turnStoreChecks: ReadonlyArray<Check<ChatStore | TurnStore | StoreU
       const [ours, theirs] = [yield* newChatbot, yield* newChatbot];
       yield* taken(theirs, (yield* create(theirs)).id, key);
       const { id } = yield* create(ours);
-      const made = yield* append(yield* taken(ours, id, key), entry("q"));
+      const turn = yield* taken(ours, id, key);
+      const made = yield* append(turn, entry("q"));
       const store = yield* TurnStore;
-      yield* same("ours", yield* store.take(ours, id, key), { _tag: "Done", entry: made });
+      yield* same("ours", yield* store.take(ours, id, key), {
+        _tag: "Done",
+        entry: made,
+        turn: turn.id,
+      });
       yield* same("theirs", (yield* peek(theirs))[0]!.entries, []);
       yield* ask(ours, id, entry("again"));
     }),

@@ -1,0 +1,75 @@
+/**
+ * The core's services for code that does not use Effect: promises that reject with the core's errors.
+ */
+import { ManagedRuntime, Schema, type Layer } from "effect";
+import { Access, type Principal } from "./Access.ts";
+import { Asking } from "./Asking.ts";
+import { NewChat, type Chat } from "./Chat.ts";
+import type { Chatbot } from "./Chatbot.ts";
+import { Chats } from "./Chats.ts";
+import type { Created } from "./ChatStore.ts";
+import type { Entry } from "./Entry.ts";
+import type { Asked } from "./Live.ts";
+import { newest, newestChats, type ChatQuery, type EntryQuery, type Page } from "./ListQuery.ts";
+import { IdempotencyKey } from "./RetryKey.ts";
+import { Question } from "./Text.ts";
+
+/**
+ * Every promise rejects with one of the core's errors, told apart by `_tag`, or with a `SchemaError`
+ * when a value breaks a rule of the contract.
+ */
+export interface Parley {
+  /** Judges an API key; rejects with `KeyRejected` or `StorageUnavailable`. */
+  readonly authenticate: (key: string) => Promise<Principal>;
+  /** Creates a chat; a repeated `idempotencyKey` gives the chat that it made before. */
+  readonly createChat: (
+    chatbot: Chatbot,
+    chat?: { readonly name?: string | null; readonly userRef?: string | null },
+    options?: { readonly idempotencyKey?: string },
+  ) => Promise<Created>;
+  /** One page of chats and how many match; the newest 25 by default. */
+  readonly listChats: (chatbot: Chatbot, query?: Partial<ChatQuery>) => Promise<Page<Chat>>;
+  /** One page of a chat's entries and how many match; the newest 25 by default. */
+  readonly history: (
+    chatbot: Chatbot,
+    chatId: number,
+    query?: Partial<EntryQuery>,
+  ) => Promise<Page<Entry>>;
+  /** Asks in a chat, or in a new one, and waits for the stored entry. */
+  readonly ask: (
+    chatbot: Chatbot,
+    ask: { readonly chatId?: number | null; readonly question: string },
+    options?: { readonly idempotencyKey?: string },
+  ) => Promise<Asked>;
+  /** Finishes what is under way and releases what the layer acquired. */
+  readonly dispose: () => Promise<void>;
+}
+
+/** Builds the services by `layer`, at the first call. */
+export const makeParley = <E>(layer: Layer.Layer<Access | Chats | Asking, E>): Parley => {
+  const runtime = ManagedRuntime.make(layer);
+  const keyOf = (key: string | undefined) =>
+    key === undefined ? null : Schema.decodeUnknownSync(IdempotencyKey)(key);
+  return {
+    authenticate: (key) => runtime.runPromise(Access.use((access) => access.authenticate(key))),
+    createChat: async (chatbot, chat = {}, { idempotencyKey } = {}) => {
+      const wanted = Schema.decodeUnknownSync(NewChat)(chat);
+      const key = keyOf(idempotencyKey);
+      return runtime.runPromise(Chats.use((chats) => chats.create(chatbot, wanted, key)));
+    },
+    listChats: (chatbot, query) =>
+      runtime.runPromise(Chats.use((chats) => chats.list(chatbot, { ...newestChats, ...query }))),
+    history: (chatbot, chatId, query) =>
+      runtime.runPromise(
+        Chats.use((chats) => chats.history(chatbot, chatId, { ...newest, ...query })),
+      ),
+    ask: async (chatbot, { chatId = null, question }, { idempotencyKey } = {}) => {
+      const wanted = Schema.decodeUnknownSync(Question)(question);
+      const key = keyOf(idempotencyKey);
+      return runtime.runPromise(
+        Asking.use((asking) => asking.ask(chatbot, { chatId, question: wanted, key })),
+      );
+    },
+    dispose: () => runtime.dispose(),
+  };
+};

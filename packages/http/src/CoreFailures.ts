@@ -1,0 +1,49 @@
+/**
+ * What a client is told of everything that the core or the decoding refuses.
+ */
+import type {
+  AskError,
+  ChatNotFound,
+  KeyRejected,
+  Overloaded,
+  RetryKeyReused,
+  StorageUnavailable,
+} from "@parley/core";
+import type { GeneralMessage } from "./Codes.ts";
+import { generalBody, validationBody } from "./Failures.ts";
+import { Problems } from "./Values.ts";
+
+export type CoreError =
+  | AskError
+  | ChatNotFound
+  | KeyRejected
+  | Overloaded
+  | RetryKeyReused
+  | StorageUnavailable;
+
+export interface Failure {
+  readonly body: { readonly status: number };
+  readonly headers?: Readonly<Record<string, string>>;
+}
+
+export const failureOf = (error: CoreError | Problems | GeneralMessage): Failure => {
+  if (typeof error === "string") return { body: generalBody(error) };
+  if (error instanceof Problems) return { body: validationBody(error.found) };
+  switch (error._tag) {
+    case "KeyRejected":
+      return { body: generalBody("API_KEY_NOT_VALID") };
+    case "ChatNotFound":
+      return { body: generalBody("CHAT_DOES_NOT_EXISTS") };
+    case "AnswerUnavailable":
+      return { body: generalBody("ANSWER_UNAVAILABLE") };
+    case "StorageUnavailable":
+      return { body: generalBody("STORAGE_UNAVAILABLE") };
+    case "Overloaded":
+      return {
+        body: generalBody("SERVICE_OVERLOADED"),
+        headers: { "retry-after": String(error.retryAfterSeconds) },
+      };
+    case "RetryKeyReused":
+      return { body: generalBody("INTERNAL_ERROR") };
+  }
+};

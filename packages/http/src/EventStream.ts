@@ -1,0 +1,67 @@
+/**
+ * An answer as server-sent events: `delta` for each piece, then one `entry` with the envelope that a
+ * plain ask returns, or one `error` with a failure's. What fails before the first piece is no stream.
+ */
+import type { AnswerEvent, AskError, Progress } from "@parley/core";
+import { Cause, Duration, Effect, Pull, Schedule, Stream } from "effect";
+import { HttpServerResponse } from "effect/http";
+import { failureOf } from "./CoreFailures.ts";
+import { entryWire } from "./Wire.ts";
+
+/** How often a comment tells proxies that the connection is alive. */
+const heartbeat = Duration.seconds(15);
+
+/** Whether `Accept` names the type of event streams. */
+export const wantsEvents = (accept: string | undefined): boolean =>
+  accept !== undefined && /(^|,)\s*text\/event-stream\s*(;|,|$)/i.test(accept);
+
+/** How far a client got, by the id of the last event that it saw; `null` for none or another's id. */
+export const progressOf = (lastEventId: string | undefined): Progress | null => {
+  const match = /^([^.]+)\.(\d{1,9})$/.exec(lastEventId ?? "");
+  return match === null ? null : { turn: match[1]!, points: Number(match[2]) };
+};
+
+/** The response; fails with what failed before the first event. */
+export const eventStream = Effect.fnUntraced(function* (
+  events: Stream.Stream<AnswerEvent, AskError>,
+) {
+  const pull = yield* Stream.toPull(events);
+  // An answer is never without an event.
+  const first = yield* Pull.catchDone(pull, () => Effect.die("an answer without events"));
+  const rest = Stream.fromPull(Effect.succeed(pull));
+  const told = Stream.concat(Stream.fromIterable(first), rest).pipe(
+    Stream.map(eventText),
+    Stream.catchCause((cause) => {
+      if (Cause.hasInterruptsOnly(cause)) return Stream.failCause(cause);
+      const error = Cause.findErrorOption(cause);
+      const body =
+        error._tag === "Some" ? failureOf(error.value).body : failureOf("INTERNAL_ERROR").body;
+      return Stream.make(text("error", JSON.stringify(body)));
+    }),
+  );
+  const beats = Stream.fromSchedule(Schedule.spaced(heartbeat)).pipe(Stream.map(() => ": \n\n"));
+  return HttpServerResponse.stream(
+    Stream.encodeText(Stream.merge(told, beats, { haltStrategy: "left" })),
+    {
+      status: 200,
+      contentType: "text/event-stream; charset=utf-8",
+      headers: {
+        "cache-control": "no-store",
+        // Some proxies hold a response back until it is complete.
+        "x-accel-buffering": "no",
+        ...(first[0].replayed && { "idempotent-replayed": "true" }),
+      },
+    },
+  );
+});
+
+const eventText = (event: AnswerEvent): string => {
+  const id = `${event.reached.turn}.${event.reached.points}`;
+  return event._tag === "Delta"
+    ? text("delta", JSON.stringify({ text: event.text }), id)
+    : text("entry", JSON.stringify({ status: 201, data: entryWire(event.entry) }), id);
+};
+
+/** One event; JSON holds no line break. */
+const text = (name: string, data: string, id?: string): string =>
+  `event: ${name}\n${id === undefined ? "" : `id: ${id}\n`}data: ${data}\n\n`;

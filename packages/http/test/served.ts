@@ -1,0 +1,79 @@
+/**
+ * Both interfaces over the memory store, with an answerer that a test holds in its hand.
+ */
+import {
+  Access,
+  Answerer,
+  Asking,
+  ChatbotRegistry,
+  Chats,
+  generateKey,
+  hashKey,
+  keyId,
+  Moderator,
+  scopes,
+  type AnswerPart,
+  type AnswerUnavailable,
+} from "@parley/core";
+import { makeWebHandler, type AppOptions } from "@parley/http";
+import { layerMemory } from "@parley/store-memory";
+import { Effect, Layer, Redacted, type Stream } from "effect";
+import { Digest, SecureRandom } from "effect/crypto";
+
+export const usage = {
+  provider: "test",
+  model: "test",
+  promptTokens: 1,
+  completionTokens: 1,
+  attempts: 1,
+  latencyMillis: 1,
+};
+
+/** A handler, and a key that allows everything. */
+export const served = Effect.fnUntraced(function* (
+  answer: (question: string) => Stream.Stream<AnswerPart, AnswerUnavailable>,
+  options?: AppOptions,
+) {
+  const key = yield* Effect.provide(generateKey, SecureRandom.layerWebCrypto);
+  const text = Redacted.value(key);
+  const register = Layer.effectDiscard(
+    Effect.gen(function* () {
+      const registry = yield* ChatbotRegistry;
+      yield* registry.save(
+        {
+          workspaceName: "Workspace",
+          name: "Bot",
+          description: "Description",
+          settings: { helloMessage: "Hello", moderationErrorMessage: "No", instructions: null },
+          keys: [
+            { id: keyId(text)!, hash: yield* hashKey(text), name: null, scopes, expiresAt: null },
+          ],
+        },
+        "test",
+      );
+    }),
+  );
+  const layer = Layer.mergeAll(Access.layer, Chats.layer, Asking.layer, register).pipe(
+    Layer.provide([
+      layerMemory,
+      Digest.layerWebCrypto,
+      Moderator.layerOff,
+      Layer.succeed(Answerer, Answerer.of({ answer: (_, __, question) => answer(question) })),
+    ]),
+  );
+  const { handler } = yield* Effect.acquireRelease(
+    Effect.sync(() => makeWebHandler(layer, options)),
+    ({ dispose }) => Effect.promise(dispose),
+  );
+  const send = (path: string, init: RequestInit = {}) =>
+    Effect.promise((signal) =>
+      handler(
+        new Request(`http://parley.test${path}`, {
+          signal,
+          ...init,
+          headers: { "x-api-key": text, "content-type": "application/json", ...init.headers },
+        }),
+      ),
+    );
+  return { handler, key, send };
+});
