@@ -36,7 +36,11 @@ export type Taken =
 export class TurnStore extends Context.Service<
   TurnStore,
   {
-    /** Takes the turn of a chat, or of one to be made, and settles the retry key. */
+    /**
+     * Takes the turn of a chat, or of one to be made, and settles the retry key. Of several instances
+     * over the same data that were told to wait, the one that waited longest goes first, as long as it
+     * asks again within two seconds of the turn's end.
+     */
     readonly take: (
       chatbot: number,
       chat: number | null,

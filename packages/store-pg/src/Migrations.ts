@@ -73,8 +73,10 @@ export const migrations = {
       create_time timestamptz(3) not null,
       entries bigint not null,
       last_entry_time timestamptz(3),
+      -- Who answers, until when, or since when nobody does; and the processes that wait, in order.
       turn text,
       turn_until timestamptz,
+      waiting text[] not null default '{}',
       primary key (chatbot_id, id)
     ) with (fillfactor = 85);
     create unique index chat_position on chat (chatbot_id, position);
@@ -127,9 +129,10 @@ const run = (text: string) =>
     Effect.forEach(statementsOf(text), (statement) => sql.unsafe(statement), { discard: true }),
   );
 
-/** No statement of ours holds a semicolon inside. */
+/** No statement of ours holds a semicolon inside; comments may. */
 const statementsOf = (text: string): ReadonlyArray<string> =>
   text
+    .replace(/^ *--.*$/gm, "")
     .split(";")
     .map((statement) => statement.trim())
     .filter((statement) => statement !== "");

@@ -12,6 +12,7 @@ import {
 } from "@parley/core";
 import { Data, Effect, Stream } from "effect";
 import { SqlClient } from "effect/sql";
+import { channel } from "./Hints.ts";
 import { insertChats } from "./InsertChats.ts";
 import { entryColumns, entryOf, type EntryRow } from "./Rows.ts";
 import { orUnavailable } from "./Storage.ts";
@@ -24,8 +25,28 @@ const held = (forMillis: number | null): Taken => ({
   forMillis: Math.max(0, Math.min(turnLease, Math.ceil(forMillis ?? turnLease))),
 });
 
-export const makeTurnStore = Effect.gen(function* () {
+/**
+ * How long a free turn is kept for the process that waited longest, in milliseconds. It must be longer
+ * than that process takes to ask again when no hint reaches it.
+ */
+const precedence = 2_000;
+
+export const makeTurnStore = Effect.fnUntraced(function* (
+  hints: (kind: string) => Stream.Stream<string | null>,
+) {
   const sql = yield* SqlClient.SqlClient;
+  const scope = yield* Effect.scope;
+  /** Names this process among those that wait. */
+  const waiter = yield* Effect.map(
+    sql.unsafe<{ readonly id: string }>("select gen_random_uuid()::text as id"),
+    ([row]) => row!.id,
+  );
+
+  /** Tells the processes that wait. Nobody waits for the telling, and a lost one is made up for. */
+  const tell = (chatbot: number, chat: number) =>
+    sql
+      .unsafe("select pg_notify($1, $2)", [channel, `freed:${chatbot}:${chat}`])
+      .pipe(Effect.ignore, Effect.forkIn(scope));
 
   const newTurn = Effect.map(
     sql.unsafe<{ readonly turn: string }>("select gen_random_uuid()::text as turn"),
@@ -49,6 +70,8 @@ export const makeTurnStore = Effect.gen(function* () {
       turn,
       turnLease,
       turnEntries,
+      waiter,
+      precedence,
     ]);
     const first = rows[0]!;
     if (first.turn === null) {
@@ -106,13 +129,14 @@ export const makeTurnStore = Effect.gen(function* () {
 
   const appendToChat = (turn: Turn, chat: number, entry: NewEntry) =>
     Effect.gen(function* () {
-      const [row] = yield* sql.unsafe<EntryRow>(appendEntry, [
+      const [row] = yield* sql.unsafe<EntryRow & { readonly awaited: boolean }>(appendEntry, [
         turn.chatbot,
         chat,
         turn.id,
         turn.retryKey?.key ?? null,
         ...entryValues(entry),
       ]);
+      if (row?.awaited === true) yield* tell(turn.chatbot, chat);
       if (row !== undefined) return entryOf(row);
       const [found] = yield* sql.unsafe(chatExists, [turn.chatbot, chat]);
       return yield* found === undefined ? new ChatNotFound({ chatId: chat }) : new TurnLost();
@@ -176,10 +200,25 @@ export const makeTurnStore = Effect.gen(function* () {
       chat === null && retryKey === null
         ? Effect.void
         : sql
-            .unsafe(releaseTurn, [chatbot, chat, id, retryKey?.key ?? null])
-            .pipe(Effect.asVoid, orUnavailable),
+            .unsafe<{ readonly awaited: boolean }>(releaseTurn, [
+              chatbot,
+              chat,
+              id,
+              retryKey?.key ?? null,
+            ])
+            .pipe(
+              Effect.flatMap(([row]) =>
+                row?.awaited === true && chat !== null ? tell(chatbot, chat) : Effect.void,
+              ),
+              Effect.asVoid,
+              orUnavailable,
+            ),
 
-    freed: Stream.empty,
+    freed: Stream.map(hints("freed"), (hint) => {
+      if (hint === null) return null;
+      const [chatbot, chat] = hint.split(":");
+      return { chatbot: Number(chatbot), chat: Number(chat) };
+    }),
   });
 });
 
@@ -210,16 +249,26 @@ const entryValues = ({ answer, flagged, moderation, question, usage }: NewEntry)
   usage?.latencyMillis ?? null,
 ];
 
+// Whoever takes the turn is the first that waits or comes after one that did not come in time: either
+// way the first is dropped.
 const takeTurn = `
 with taken as (
   update chat set
     turn = coalesce($3::text, gen_random_uuid()::text),
-    turn_until = clock_timestamp() + $4::int4 * interval '1 millisecond'
-  where chatbot_id = $1 and id = $2::int8 and (turn is null or turn_until <= clock_timestamp())
+    turn_until = clock_timestamp() + $4::int4 * interval '1 millisecond',
+    waiting = array_remove(waiting[2:], $6)
+  where chatbot_id = $1 and id = $2::int8 and (turn is null or turn_until <= clock_timestamp()) and (
+    cardinality(waiting) = 0 or waiting[1] = $6
+    or turn_until <= clock_timestamp() - $7::int4 * interval '1 millisecond')
   returning turn, entries
+), queued as (
+  update chat set waiting = waiting || $6::text
+  where chatbot_id = $1 and id = $2::int8 and $6 <> all (waiting) and not exists (select from taken)
 )
 select present.id is not null as exists, taken.turn, taken.entries,
-  (extract(epoch from present.turn_until - clock_timestamp()) * 1000)::float8 as for_millis, newest.*
+  (extract(epoch from present.turn_until - clock_timestamp()) * 1000
+    + case when present.turn is null or present.turn_until <= clock_timestamp() then $7::int4 else 0 end
+  )::float8 as for_millis, newest.*
 from (values (1)) one
 left join taken on true
 left join chat present on present.chatbot_id = $1 and present.id = $2::int8
@@ -242,10 +291,10 @@ with ours as (
   for update
 ), mine as (
   update chat set
-    turn = null, turn_until = null, entries = entries + 1,
+    turn = null, turn_until = clock_timestamp(), entries = entries + 1,
     last_entry_time = greatest(last_entry_time, date_trunc('milliseconds', clock_timestamp()))
   where chatbot_id = $1 and id = $2::int8 and turn = $3 and ($4::text is null or exists (select from ours))
-  returning entries, last_entry_time
+  returning entries, last_entry_time, cardinality(waiting) > 0 as awaited
 ), made as (
   insert into entry (chatbot_id, chat_id, id, position, question, answer, moderation, flagged, create_time,
     provider, model, prompt_tokens, completion_tokens, attempts, latency_millis)
@@ -257,7 +306,7 @@ with ours as (
   update request set turn_until = null, chat_id = made.chat_id, entry_id = made.id
   from made where request.chatbot_id = $1 and request.key = $4::text
 )
-select * from made`;
+select made.*, awaited from made cross join mine`;
 
 const chatExists = "select from chat where chatbot_id = $1 and id = $2::int8";
 
@@ -273,12 +322,12 @@ select ($2::int8 is null or exists (select from chats))
   and ($4::text is null or exists (select from requests)) as ours`;
 
 const releaseTurn = `
-with chats as (
-  update chat set turn = null, turn_until = null
-  where chatbot_id = $1 and id = $2::int8 and turn = $3
+with requests as (
+  delete from request where chatbot_id = $1 and key = $4::text and turn = $3 and entry_id is null
 )
-delete from request
-where chatbot_id = $1 and key = $4::text and turn = $3 and entry_id is null`;
+update chat set turn = null, turn_until = clock_timestamp()
+where chatbot_id = $1 and id = $2::int8 and turn = $3
+returning cardinality(waiting) > 0 as awaited`;
 
 const claimKey = `
 insert into request as r (chatbot_id, key, fingerprint, made_at, turn, turn_until)

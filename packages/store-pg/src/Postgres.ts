@@ -61,7 +61,7 @@ export const layerPostgres = ({
       const hints = yield* Effect.provideService(makeHints, PgClient.PgClient, listener);
       const stores = Effect.gen(function* () {
         return Context.make(ChatStore, yield* makeChatStore).pipe(
-          Context.add(TurnStore, yield* makeTurnStore),
+          Context.add(TurnStore, yield* makeTurnStore(hints)),
           Context.add(ChatArchive, yield* makeChatArchive),
           Context.merge(yield* makeChatbots(hints)),
         );

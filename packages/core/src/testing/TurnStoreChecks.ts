@@ -97,7 +97,8 @@ export const turnStoreChecks: ReadonlyArray<Check<ChatStore | TurnStore | StoreU
       yield* store.release(turn);
       yield* same("still held", (yield* store.take(chatbot, id, null))._tag, "Held");
       yield* append(next, entry("q"));
-      yield* taken(chatbot, id);
+      // It waited longer than the first instance, which had its turn meanwhile.
+      yield* same("the second's", (yield* second.turns.take(chatbot, id, null))._tag, "Turn");
     }),
   ),
 
