@@ -2,7 +2,13 @@ import { defineConfig } from "vitest/config";
 
 export default defineConfig({
   test: {
-    include: ["packages/*/test/**/*.test.ts", "apps/*/test/**/*.test.ts", "test/**/*.test.ts"],
+    include: [
+      "packages/*/test/**/*.test.ts",
+      "apps/*/test/**/*.test.ts",
+      "test/**/*.test.ts",
+      "faults/**/*.test.ts",
+    ],
+    globalSetup: ["test/postgres.ts"],
     testTimeout: 30_000,
     hookTimeout: 60_000,
   },

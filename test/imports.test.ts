@@ -9,7 +9,12 @@ const mayImport: Readonly<Record<string, ReadonlyArray<RegExp>>> = {
   "packages/core": [/^effect$/, /^effect\/crypto$/],
   "packages/http": [/^@parley\/core$/, /^effect$/, /^effect\//],
   "packages/store-memory": [/^@parley\/core$/, /^effect$/],
-  "packages/store-pg": [/^@parley\/core$/, /^effect$/, /^effect\/sql$/, /^@effect\/sql-pg/],
+  "packages/store-pg": [
+    /^@parley\/core$/,
+    /^effect$/,
+    /^effect\/(sql|encoding|reactivity)$/,
+    /^@effect\/sql-pg/,
+  ],
   "packages/llm": [
     /^@parley\/core$/,
     /^effect$/,

@@ -52,7 +52,10 @@ export const listen = Effect.fnUntraced(function* <R>(
     connectionsCheckingInterval: 5_000,
     maxHeaderSize: 16 * 1024,
   });
+  let closing = false;
   server.on("request", (request: IncomingMessage, response: ServerResponse) => {
+    // A client that keeps its connection busy would keep the server from closing.
+    if (closing) response.shouldKeepAlive = false;
     if (request.httpVersion === "1.1" && request.headers.host === undefined) {
       return refuse(response, "MALFORMED_REQUEST");
     }
@@ -78,6 +81,7 @@ export const listen = Effect.fnUntraced(function* <R>(
     }),
     () =>
       Effect.callback<void>((resume) => {
+        closing = true;
         server.close(() => resume(Effect.void));
         server.closeIdleConnections();
       }).pipe(

@@ -2,7 +2,7 @@
  * What the environment decides, read once at the start. A bad value stops the start with one line
  * that names it.
  */
-import { Config, Context, Data, Effect, Layer, Option, type Redacted } from "effect";
+import { Config, Context, Data, Effect, Layer, Option, Schema, type Redacted } from "effect";
 
 export class SettingsInvalid extends Data.TaggedError("SettingsInvalid")<{
   readonly message: string;
@@ -39,6 +39,13 @@ export interface SettingsShape {
 /** A setting that is set to white space alone is not set. */
 const optional = <A>(config: Config.Config<A>) => Config.option(config);
 
+/** A port; 0 for any free one, or for none, as the setting says. */
+const port = (name: string) =>
+  Config.schema(
+    Schema.FiniteFromString.check(Schema.isInt(), Schema.isBetween({ minimum: 0, maximum: 65535 })),
+    name,
+  );
+
 const basePath = (name: string, fallback: BasePath) =>
   Config.String(name).pipe(
     Config.withDefault(fallback),
@@ -47,13 +54,11 @@ const basePath = (name: string, fallback: BasePath) =>
 
 const read = Effect.gen(function* () {
   const host = yield* Config.String("PARLEY_HOST").pipe(Config.withDefault("127.0.0.1"));
-  const port = yield* Config.Port("PARLEY_PORT").pipe(Config.withDefault(3000));
+  const mainPort = yield* port("PARLEY_PORT").pipe(Config.withDefault(3000));
   const general = yield* basePath("PARLEY_BASE_PATH", "/api");
   const answers = yield* basePath("PARLEY_ASK_PATH", "/ask");
-  const askPort = yield* optional(Config.Port("PARLEY_ASK_PORT"));
-  const managementPort = yield* Config.Port("PARLEY_MANAGEMENT_PORT").pipe(
-    Config.withDefault(3001),
-  );
+  const askPort = yield* optional(port("PARLEY_ASK_PORT"));
+  const managementPort = yield* port("PARLEY_MANAGEMENT_PORT").pipe(Config.withDefault(3001));
   const corsOrigins = yield* Config.String("PARLEY_CORS_ORIGINS").pipe(Config.withDefault(""));
   const onDisconnect = yield* Config.Literals(["finish", "cancel"], "PARLEY_ON_DISCONNECT").pipe(
     Config.withDefault("finish"),
@@ -96,7 +101,7 @@ const read = Effect.gen(function* () {
   }
   return {
     host,
-    port,
+    port: mainPort,
     basePaths: { general: general.path as BasePath, answers: answers.path as BasePath },
     askPort: Option.getOrNull(askPort),
     managementPort: managementPort === 0 ? null : managementPort,

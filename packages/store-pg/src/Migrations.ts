@@ -100,8 +100,7 @@ export const migrations = {
       completion_tokens bigint,
       attempts int,
       latency_millis bigint,
-      primary key (chatbot_id, id),
-      foreign key (chatbot_id, chat_id) references chat on delete cascade
+      primary key (chatbot_id, id)
     );
     create unique index entry_position on entry (chatbot_id, chat_id, position);
 

@@ -22,17 +22,26 @@ const batch = 1000;
 export const makeChatArchive = Effect.gen(function* () {
   const sql = yield* SqlClient.SqlClient;
 
+  /** Two statements: only the second sees what was appended while the first waited for its locks. */
   const eraseSome = (chatbot: number, which: Erasable, after: bigint) =>
-    Effect.map(
-      sql.unsafe<{ readonly erased: number; readonly last: bigint | null }>(eraseChats, [
-        chatbot,
-        after,
-        batch,
-        which._tag === "Chat" ? which.id : null,
-        which._tag === "UserRef" ? which.userRef : null,
-        which._tag === "IdleSince" ? which.limit : null,
-      ]),
-      ([row]) => row!,
+    sql.withTransaction(
+      Effect.gen(function* () {
+        const doomed = yield* sql.unsafe<{ readonly id: bigint; readonly position: bigint }>(
+          lockChats,
+          [
+            chatbot,
+            after,
+            batch,
+            which._tag === "Chat" ? which.id : null,
+            which._tag === "UserRef" ? which.userRef : null,
+            which._tag === "IdleSince" ? which.limit : null,
+          ],
+        );
+        if (doomed.length > 0) {
+          yield* sql.unsafe(eraseChats, [chatbot, array(doomed, "int8", ({ id }) => id)]);
+        }
+        return doomed;
+      }),
     );
 
   const importChats = (chatbot: number, before: bigint, chats: ReadonlyArray<ChatToImport>) =>
@@ -71,10 +80,10 @@ export const makeChatArchive = Effect.gen(function* () {
         let total = 0;
         let after = 0n;
         while (true) {
-          const { erased, last } = yield* eraseSome(chatbot, which, after);
-          total += erased;
-          if (last === null) return total;
-          after = last;
+          const erased = yield* eraseSome(chatbot, which, after);
+          total += erased.length;
+          if (erased.length < batch) return total;
+          after = erased.at(-1)!.position;
         }
       }).pipe(orUnavailable),
 
@@ -215,29 +224,30 @@ const usageSumOf = (row: UsageRow): UsageSum => ({
   completionTokens: Number(row.completion_tokens),
 });
 
-// The tally's row is locked first, as creations do; entries go with their chat by the foreign key.
-const eraseChats = `
+// The tally's row is locked first, as creations do, and then the chats, as appends do.
+const lockChats = `
 with counter as (
   select chatbot_id from tally where chatbot_id = $1 for update
-), doomed as (
-  select id, position from chat join counter using (chatbot_id)
-  where position > $2::int8
-    and ($4::int8 is null or id = $4::int8)
-    and ($5::text is null or user_ref = $5::text)
-    and ($6::timestamptz is null or coalesce(last_entry_time, create_time) < $6::timestamptz)
-  order by position limit $3::int8
-  for update of chat
-), gone as (
-  delete from chat using doomed
-  where chat.chatbot_id = $1 and chat.id = doomed.id
-    and ($6::timestamptz is null or coalesce(last_entry_time, create_time) < $6::timestamptz)
-  returning chat.id, chat.position
+)
+select id, position from chat join counter using (chatbot_id)
+where position > $2::int8
+  and ($4::int8 is null or id = $4::int8)
+  and ($5::text is null or user_ref = $5::text)
+  and ($6::timestamptz is null or coalesce(last_entry_time, create_time) < $6::timestamptz)
+order by position limit $3::int8
+for update of chat`;
+
+const eraseChats = `
+with gone as (
+  delete from chat where chatbot_id = $1 and id = any ($2::int8[]) returning id, position
+), entries as (
+  delete from entry where chatbot_id = $1 and chat_id = any ($2::int8[])
 ), requests as (
-  delete from request using gone where request.chatbot_id = $1 and request.chat_id = gone.id
+  delete from request where chatbot_id = $1 and chat_id = any ($2::int8[])
 ), counted as (
   update tally set chats = chats - (select count(*) from gone) where chatbot_id = $1
-), holes as (${addHoles})
-select count(*)::int4 as erased, (select max(position) from doomed) as last from gone`;
+)
+${addHoles}`;
 
 const everything = `
 select chat.id as chat_id, chat.name, chat.user_ref, chat.create_time as chat_time,

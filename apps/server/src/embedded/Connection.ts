@@ -1,0 +1,54 @@
+/**
+ * How to connect to the embedded PostgreSQL: `connection.json` beside it, for tools on this machine.
+ */
+import { Effect, Option, Redacted, Schema } from "effect";
+import { readFile, realpath, rename, rm, writeFile } from "node:fs/promises";
+import { join } from "node:path";
+import { failedTo } from "./EmbeddedFailed.ts";
+import { isLocked } from "./Lock.ts";
+
+export const Connection = Schema.Struct({
+  host: Schema.String,
+  port: Schema.Int,
+  database: Schema.String,
+  user: Schema.String,
+  password: Schema.String,
+});
+export type Connection = typeof Connection.Type;
+
+const file = (dataDir: string) => join(dataDir, "connection.json");
+
+export const urlOf = ({ database, host, password, port, user }: Connection) =>
+  Redacted.make(
+    `postgres://${encodeURIComponent(user)}:${encodeURIComponent(password)}@${host}:${port}/${database}`,
+  );
+
+export const forgetConnection = (dataDir: string) =>
+  Effect.tryPromise({
+    try: () => rm(file(dataDir), { force: true }),
+    catch: failedTo(`PARLEY_DATA_DIR ${dataDir} cannot be written`),
+  });
+
+/** Readable by its owner alone, and never half written. */
+export const writeConnection = (dataDir: string, connection: Connection) =>
+  Effect.tryPromise({
+    try: async () => {
+      const next = `${file(dataDir)}.new`;
+      await rm(next, { force: true });
+      await writeFile(next, `${JSON.stringify(connection, null, 2)}\n`, { mode: 0o600 });
+      await rename(next, file(dataDir));
+    },
+    catch: failedTo(`PARLEY_DATA_DIR ${dataDir} cannot be written`),
+  });
+
+/** The url of the database of a server that runs on this directory now; none if no server does. */
+export const runningPostgres = Effect.fnUntraced(
+  function* (dataDir: string) {
+    const dir = yield* Effect.tryPromise(() => realpath(dataDir));
+    if (!(yield* isLocked(dir))) return Option.none<Redacted.Redacted>();
+    const text = yield* Effect.tryPromise(() => readFile(file(dir), "utf8"));
+    const connection = yield* Schema.decodeUnknownEffect(Schema.fromJsonString(Connection))(text);
+    return Option.some(urlOf(connection));
+  },
+  Effect.orElseSucceed(() => Option.none<Redacted.Redacted>()),
+);

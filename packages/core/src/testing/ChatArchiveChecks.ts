@@ -1,0 +1,276 @@
+/**
+ * What `ChatArchive` promises.
+ */
+import { Effect, Stream } from "effect";
+import { ChatArchive, type ArchiveRecord, type Erasable } from "../ChatArchive.ts";
+import { ChatStore } from "../ChatStore.ts";
+import { newest, newestChats } from "../ListQuery.ts";
+import { TurnStore } from "../TurnStore.ts";
+import { check, failsWith, same, type Check } from "./Check.ts";
+import { append, ask, conversation, create, createAll, entry, taken } from "./Fixtures.ts";
+import { chatPage } from "./Model.ts";
+import { StoreUnderTest } from "./StoreUnderTest.ts";
+
+const newChatbot = StoreUnderTest.use((store) => store.newChatbot);
+const peek = (chatbot: number) => StoreUnderTest.use((store) => store.peek(chatbot));
+const erase = (chatbot: number, which: Erasable) =>
+  ChatArchive.use((archive) => archive.erase(chatbot, which));
+const exported = (chatbot: number) =>
+  ChatArchive.use((archive) => Stream.runCollect(archive.export(chatbot)));
+
+const usage = {
+  provider: "provider",
+  model: "model",
+  promptTokens: 3,
+  completionTokens: 5,
+  attempts: 2,
+  latencyMillis: 7,
+};
+
+/** Chats of two users and of none, some with entries. */
+const filled = Effect.fnUntraced(function* (chatbot: number) {
+  const chats = yield* createAll(
+    chatbot,
+    Array.from({ length: 30 }, (_, n) => ({
+      name: `chat ${n % 4}`,
+      userRef: [null, "x", "y"][n % 3]!,
+      helloMessage: n % 2 === 0 ? "Hello" : null,
+    })),
+  );
+  for (const chat of chats.slice(0, 6)) yield* ask(chatbot, chat.id, entry("q", { usage }));
+  return chats;
+});
+
+/** Every list of the chatbot is exact over these chats. */
+const listsAre = Effect.fnUntraced(function* (
+  chatbot: number,
+  chats: Parameters<typeof chatPage>[0],
+) {
+  const store = yield* ChatStore;
+  for (const field of ["id", "_createTime", "name"] as const) {
+    for (const descending of [true, false]) {
+      for (let page = 1; page <= 6; page++) {
+        for (const more of [{}, { userRef: "y" }, { search: "chat 1" }]) {
+          const query = {
+            ...newestChats,
+            ...more,
+            limit: 7,
+            page,
+            orderBy: [{ field, descending }] as const,
+          };
+          yield* same(
+            `the page of ${JSON.stringify(query)}`,
+            yield* store.listChats(chatbot, query),
+            chatPage(chats, query),
+          );
+        }
+      }
+    }
+  }
+});
+
+export const chatArchiveChecks: ReadonlyArray<
+  Check<ChatStore | TurnStore | ChatArchive | StoreUnderTest>
+> = [
+  check(
+    "erased chats are gone with all that belonged to them, and the lists stay exact",
+    Effect.fnUntraced(function* () {
+      const chatbot = yield* newChatbot;
+      const others = yield* newChatbot;
+      const foreign = yield* filled(others);
+      let chats: Parameters<typeof chatPage>[0] = yield* filled(chatbot);
+      yield* listsAre(chatbot, chats);
+      const [second, last] = [chats[1]!.id, chats.at(-1)!.id];
+      for (const { kept, which } of [
+        {
+          which: { _tag: "Chat", id: second },
+          kept: (id: number) => id !== second,
+        },
+        {
+          which: { _tag: "Chat", id: last },
+          kept: (id: number) => id !== last,
+        },
+        {
+          which: { _tag: "UserRef", userRef: "x" },
+          kept: (id: number) => chats.find((chat) => chat.id === id)!.userRef !== "x",
+        },
+        { which: { _tag: "UserRef", userRef: "nobody" }, kept: () => true },
+        { which: { _tag: "Chat", id: foreign[0]!.id }, kept: () => true },
+      ] as ReadonlyArray<{ which: Erasable; kept: (id: number) => boolean }>) {
+        const left = chats.filter(({ id }) => kept(id));
+        yield* same("how many", yield* erase(chatbot, which), chats.length - left.length);
+        chats = left;
+        yield* listsAre(chatbot, chats);
+        const later = yield* create(chatbot, { name: "chat 1", userRef: "y" });
+        chats = [...chats, later];
+        yield* listsAre(chatbot, chats);
+        const stored = (yield* peek(chatbot)).map(({ entries: _, ...chat }) => chat);
+        yield* same("what lies in the storage", stored, chats);
+      }
+      yield* listsAre(others, foreign);
+    }),
+  ),
+
+  check(
+    "chats idle since a limit are erased, by their last entry or else their creation",
+    Effect.fnUntraced(function* () {
+      const chatbot = yield* newChatbot;
+      const { pass } = yield* StoreUnderTest;
+      const [idle, used] = yield* createAll(chatbot, [{ helloMessage: "Hello" }, {}]);
+      yield* pass(10);
+      let limit = idle!.createTime;
+      while (limit.getTime() === idle!.createTime.getTime()) {
+        limit = (yield* ask(chatbot, used!.id, entry("q"))).createTime;
+      }
+      yield* same("how many", yield* erase(chatbot, { _tag: "IdleSince", limit }), 1);
+      yield* same(
+        "which is left",
+        (yield* peek(chatbot)).map(({ id }) => id),
+        [used!.id],
+      );
+      const later = new Date(limit.getTime() + 1);
+      yield* same("the other", yield* erase(chatbot, { _tag: "IdleSince", limit: later }), 1);
+      yield* same("none is left", yield* peek(chatbot), []);
+    }),
+  ),
+
+  check(
+    "an ask in flight in a chat that is erased stores nothing",
+    Effect.fnUntraced(function* () {
+      const chatbot = yield* newChatbot;
+      const store = yield* TurnStore;
+      const { id } = yield* create(chatbot);
+      const key = { key: "key", fingerprint: "f" };
+      for (const retryKey of [null, key]) {
+        const chat = retryKey === null ? id : (yield* create(chatbot)).id;
+        const turn = yield* taken(chatbot, chat, retryKey);
+        yield* same("how many", yield* erase(chatbot, { _tag: "Chat", id: chat }), 1);
+        yield* same("still ours", yield* store.renew(turn), false);
+        yield* failsWith("its append", "ChatNotFound", append(turn, entry("q")));
+        yield* store.release(turn);
+        yield* failsWith("another take", "ChatNotFound", store.take(chatbot, chat, retryKey));
+      }
+      yield* same("what lies in the storage", yield* peek(chatbot), []);
+    }),
+  ),
+
+  check(
+    "the retry keys of an erased chat are forgotten",
+    Effect.fnUntraced(function* () {
+      const chatbot = yield* newChatbot;
+      const key = { key: "key", fingerprint: "f" };
+      const made = yield* append(yield* taken(chatbot, null, key), entry("q"));
+      yield* erase(chatbot, { _tag: "Chat", id: made.chatId });
+      yield* taken(chatbot, null, { ...key, fingerprint: "another" });
+    }),
+  ),
+
+  check(
+    "an export holds every chat and entry in order, and imports as it was",
+    Effect.fnUntraced(function* () {
+      const archive = yield* ChatArchive;
+      const from = yield* newChatbot;
+      const chats = yield* filled(from);
+      yield* erase(from, { _tag: "UserRef", userRef: "x" });
+      const records = yield* exported(from);
+      const stored = yield* peek(from);
+      yield* same(
+        "the records",
+        records,
+        stored.flatMap(({ entries, ...chat }): Array<ArchiveRecord> => [
+          { _tag: "Chat", chat },
+          ...entries.map(({ usage, ...rest }): ArchiveRecord => ({
+            _tag: "Entry",
+            entry: { ...rest, chatId: chat.id },
+            usage,
+          })),
+        ]),
+      );
+      const to = yield* newChatbot;
+      yield* same("how many", yield* archive.import(to, archive.export(from)), stored.length);
+      yield* same("what lies in the storage", yield* peek(to), stored);
+      yield* listsAre(
+        to,
+        stored.map(({ entries: _, ...chat }) => chat),
+      );
+      const later = yield* create(to);
+      yield* same("a later id", later.id > chats.at(-1)!.id, true);
+      const asked = yield* ask(to, stored[0]!.id, entry("later"));
+      const history = yield* ChatStore.use((store) =>
+        store.listEntries(to, stored[0]!.id, { ...newest, limit: 1 }),
+      );
+      yield* same("the history", history, {
+        items: [asked],
+        total: stored[0]!.entries.length + 1,
+      });
+    }),
+  ),
+
+  check(
+    "an import into a chatbot that has chats writes nothing, and neither does one that is out of order or breaks off",
+    Effect.fnUntraced(function* () {
+      const archive = yield* ChatArchive;
+      const from = yield* newChatbot;
+      yield* conversation(from, [entry("a"), entry("b")]);
+      yield* create(from, { helloMessage: "Hello" });
+      const records = yield* exported(from);
+      const before = yield* peek(from);
+      yield* failsWith(
+        "one that has chats",
+        "ImportRefused",
+        archive.import(from, Stream.fromIterable(records)),
+      );
+      yield* same("what lies in the storage", yield* peek(from), before);
+      const to = yield* newChatbot;
+      for (const wrong of [
+        records.toReversed(),
+        [...records, records[0]!],
+        [...records, records[1]!],
+        records.slice(1),
+      ]) {
+        yield* failsWith(
+          "out of order",
+          "ImportRefused",
+          archive.import(to, Stream.fromIterable(wrong)),
+        );
+      }
+      yield* failsWith(
+        "one that breaks off",
+        "Broken",
+        archive.import(
+          to,
+          Stream.concat(Stream.fromIterable(records), Stream.fail({ _tag: "Broken" as const })),
+        ),
+      );
+      yield* same("what lies in the storage", yield* peek(to), []);
+      yield* same("a whole one", yield* archive.import(to, Stream.fromIterable(records)), 2);
+    }),
+  ),
+
+  check(
+    "usage is summed by provider and model since a time",
+    Effect.fnUntraced(function* () {
+      const archive = yield* ChatArchive;
+      const chatbot = yield* newChatbot;
+      yield* conversation(chatbot, [
+        entry("a", { usage }),
+        entry("b", { usage: { ...usage, model: "another" } }),
+        entry("c", { usage }),
+        entry("d"),
+      ]);
+      yield* conversation(yield* newChatbot, [entry("a", { usage })]);
+      const { latencyMillis: _, ...one } = usage;
+      const sums = yield* archive.usage(chatbot, new Date(0));
+      yield* same(
+        "the sums",
+        sums.toSorted((a, b) => a.answers - b.answers),
+        [
+          { ...one, model: "another", answers: 1 },
+          { ...one, answers: 2, attempts: 4, promptTokens: 6, completionTokens: 10 },
+        ],
+      );
+      const never = new Date(8_000_000_000_000);
+      yield* same("since never", yield* archive.usage(chatbot, never), []);
+    }),
+  ),
+];

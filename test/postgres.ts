@@ -1,0 +1,55 @@
+/**
+ * One PostgreSQL for the whole run. A test gets its address by `inject("postgresUrl")`; its role may
+ * create databases, so that each test file can have one of its own.
+ */
+import { Effect, Exit, Redacted, Scope } from "effect";
+import { spawn } from "node:child_process";
+import { chmod, mkdtemp, realpath, rm } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import type { TestProject } from "vitest/node";
+import { embeddedPostgres } from "../apps/server/src/embedded/EmbeddedPostgres.ts";
+
+declare module "vitest" {
+  interface ProvidedContext {
+    postgresUrl: string;
+  }
+}
+
+/**
+ * Waits for the end of its input, which comes when this process ends, however it ends. What is there
+ * then was not stopped by the teardown.
+ */
+const janitor = `
+cat > /dev/null
+home=$(cd "$1/data/postgres" && pwd -P) || home=$1
+pid=$(head -n 1 "$home/data/postmaster.pid") && kill -INT "$pid"
+i=0
+while [ $i -lt 100 ] && [ -e "$home/data/postmaster.pid" ]; do sleep 0.1; i=$((i + 1)); done
+rm -rf "$home" "$1"
+`;
+
+export default async (project: TestProject) => {
+  const directory = await mkdtemp(join(tmpdir(), "parley-test-"));
+  // As root, PostgreSQL runs as another user.
+  await chmod(directory, 0o711);
+  const watching = spawn("/bin/sh", ["-c", janitor, "sh", directory], {
+    cwd: "/",
+    detached: true,
+    stdio: ["pipe", "ignore", "ignore"],
+  });
+  watching.unref();
+  const scope = Scope.makeUnsafe();
+  const { url } = await embeddedPostgres(join(directory, "data"), { createDatabases: true }).pipe(
+    Scope.provide(scope),
+    Effect.runPromise,
+  );
+  // Elsewhere, if that other user cannot reach the directory for temporary files.
+  const home = await realpath(join(directory, "data", "postgres"));
+  project.provide("postgresUrl", Redacted.value(url));
+  return async () => {
+    await Effect.runPromise(Scope.close(scope, Exit.void));
+    for (const path of [home, directory]) await rm(path, { recursive: true, force: true });
+    watching.stdin.end();
+  };
+};
