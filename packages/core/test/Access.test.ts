@@ -1,0 +1,134 @@
+import { assert, describe, it } from "@effect/vitest";
+import { Access, ChatbotDirectory, generateKey, hashKey, keyId, type Opened } from "@parley/core";
+import { Effect, Exit, Layer, PubSub, Redacted, Stream } from "effect";
+import { Digest, SecureRandom } from "effect/crypto";
+import { TestClock } from "effect/testing";
+import { chatbot } from "./asked.ts";
+
+const newKey = Effect.map(Effect.provide(generateKey, SecureRandom.layerWebCrypto), Redacted.value);
+
+/** A directory of one key, which counts how often it is asked. */
+const directory = Effect.fnUntraced(function* (key: string, more: Partial<Opened> = {}) {
+  const hash = yield* Effect.provide(hashKey(key), Digest.layerWebCrypto);
+  const changed = yield* PubSub.unbounded<number | null>();
+  const state = { asked: 0, revoked: false, changed };
+  const layer = Access.layer.pipe(
+    Layer.provide([
+      Digest.layerWebCrypto,
+      Layer.succeed(
+        ChatbotDirectory,
+        ChatbotDirectory.of({
+          open: (id) =>
+            Effect.sync(() => {
+              state.asked++;
+              return id === keyId(key) && !state.revoked
+                ? { hash, scopes: ["read"], expiresAt: null, chatbot, ...more }
+                : null;
+            }),
+          changed: Stream.fromPubSub(changed),
+        }),
+      ),
+    ]),
+  );
+  return { state, layer };
+});
+
+const authenticate = (key: string) => Access.use((access) => access.authenticate(key));
+
+describe("access", () => {
+  it.effect("opens the chatbot of a valid key, asking for it once", () =>
+    Effect.gen(function* () {
+      const key = yield* newKey;
+      const { layer, state } = yield* directory(key);
+      yield* Effect.gen(function* () {
+        for (let n = 0; n < 10; n++) {
+          const principal = yield* authenticate(key);
+          assert.deepStrictEqual(principal, { keyId: keyId(key)!, scopes: ["read"], chatbot });
+        }
+        assert.strictEqual(state.asked, 1);
+      }).pipe(Effect.provide(layer));
+    }),
+  );
+
+  it.effect("rejects malformed keys without asking for them", () =>
+    Effect.gen(function* () {
+      const key = yield* newKey;
+      const { layer, state } = yield* directory(key);
+      yield* Effect.gen(function* () {
+        const other = key.at(-1) === "0" ? "1" : "0";
+        for (const wrong of [
+          "",
+          "prl_",
+          key.slice(1),
+          key.slice(0, -1),
+          `${key} `,
+          key.slice(0, -1) + other,
+          key.slice(0, 20) + (key[20] === "a" ? "b" : "a") + key.slice(21),
+          key.toLowerCase() === key ? "x" : key.toLowerCase(),
+        ]) {
+          assert.isTrue(Exit.isFailure(yield* Effect.exit(authenticate(wrong))), wrong);
+        }
+        assert.strictEqual(state.asked, 0);
+      }).pipe(Effect.provide(layer));
+    }),
+  );
+
+  it.effect("rejects a key of a known id with another secret, and one of an unknown id", () =>
+    Effect.gen(function* () {
+      const [key, unknown] = [yield* newKey, yield* newKey];
+      const { layer } = yield* directory(key, { hash: new Uint8Array(32) });
+      yield* Effect.gen(function* () {
+        assert.isTrue(Exit.isFailure(yield* Effect.exit(authenticate(key))));
+        assert.isTrue(Exit.isFailure(yield* Effect.exit(authenticate(unknown))));
+      }).pipe(Effect.provide(layer));
+    }),
+  );
+
+  it.effect("rejects a key from its expiry on", () =>
+    Effect.gen(function* () {
+      const key = yield* newKey;
+      const { layer } = yield* directory(key, { expiresAt: new Date(10_000) });
+      yield* Effect.gen(function* () {
+        yield* TestClock.adjust(9_999);
+        yield* authenticate(key);
+        yield* TestClock.adjust(1);
+        assert.isTrue(Exit.isFailure(yield* Effect.exit(authenticate(key))));
+      }).pipe(Effect.provide(layer));
+    }),
+  );
+
+  it.effect("forgets what it knows at a hint, and without one after 30 seconds", () =>
+    Effect.gen(function* () {
+      const key = yield* newKey;
+      for (const hint of [true, false]) {
+        const { layer, state } = yield* directory(key);
+        yield* Effect.gen(function* () {
+          yield* Effect.repeat(Effect.yieldNow, { times: 20 });
+          yield* authenticate(key);
+          state.revoked = true;
+          yield* authenticate(key);
+          if (hint) {
+            yield* PubSub.publish(state.changed, null);
+            yield* Effect.repeat(Effect.yieldNow, { times: 20 });
+          } else {
+            yield* TestClock.adjust("30 seconds");
+          }
+          assert.isTrue(Exit.isFailure(yield* Effect.exit(authenticate(key))));
+        }).pipe(Effect.provide(layer));
+      }
+    }),
+  );
+});
+
+describe("keys", () => {
+  it.effect("are all different and well-formed", () =>
+    Effect.gen(function* () {
+      const keys = yield* Effect.all(Array.from({ length: 200 }, () => newKey));
+      assert.strictEqual(new Set(keys).size, 200);
+      for (const key of keys) {
+        assert.match(key, /^prl_[0-9A-Za-z]{12}_[0-9A-Za-z]{32}_[0-9A-Za-z]{6}$/);
+        assert.strictEqual(keyId(key), key.slice(4, 16));
+      }
+    }),
+  );
+});

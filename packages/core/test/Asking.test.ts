@@ -1,0 +1,369 @@
+import { assert, describe, it } from "@effect/vitest";
+import {
+  AnswerUnavailable,
+  Asking,
+  AskLimits,
+  ChatStore,
+  Moderator,
+  newestChats,
+  turnLease,
+  TurnStore,
+  type AnswerPart,
+  type Entry,
+} from "@parley/core";
+import { Deferred, Duration, Effect, Exit, Fiber, Layer, Stream } from "effect";
+import { TestClock } from "effect/testing";
+import {
+  ask,
+  asking,
+  chatbot,
+  layerAsking,
+  newChat,
+  questionsOf,
+  says,
+  type Answers,
+} from "./asked.ts";
+
+const broken = (passing: boolean) => new AnswerUnavailable({ reason: "test", passing });
+
+/** An answer that a test ends. */
+const held = (gate: Deferred.Deferred<void>): Stream.Stream<AnswerPart> =>
+  Stream.unwrap(Effect.as(Deferred.await(gate), says("done")));
+
+const tagOf = (exit: Exit.Exit<unknown, { readonly _tag: string }>) =>
+  Exit.isFailure(exit)
+    ? exit.cause.reasons.map((reason) => (reason._tag === "Fail" ? reason.error._tag : reason._tag))
+    : "success";
+
+const total = ChatStore.use((store) =>
+  Effect.map(store.listChats(chatbot.id, newestChats), (page) => page.total),
+);
+
+/** Lets every fiber do what it can without the time passing. */
+const settle = Effect.repeat(Effect.yieldNow, { times: 50 });
+
+describe("asking", () => {
+  it.effect("stores the question with its answer, in a new chat if none is named", () =>
+    Effect.gen(function* () {
+      const { entry, replayed } = yield* asking(ask("q"));
+      assert.deepInclude(entry, {
+        question: "q",
+        answer: "Hello",
+        moderation: "none",
+        flagged: false,
+      });
+      assert.isFalse(replayed);
+      assert.deepStrictEqual(yield* questionsOf(entry.chatId), ["q"]);
+      const again = yield* asking(ask("r", { chatId: entry.chatId }));
+      assert.strictEqual(again.entry.chatId, entry.chatId);
+    }).pipe(Effect.provide(layerAsking(() => says("Hel", "lo")))),
+  );
+
+  it.effect("gives the answerer the unflagged entries before, newest first", () => {
+    const seen: Array<ReadonlyArray<string>> = [];
+    const answers: Answers = (question, earlier) =>
+      Stream.unwrap(
+        Effect.map(Stream.runCollect(earlier), (entries) => {
+          seen.push(entries.map((entry) => entry.question));
+          return says(question);
+        }),
+      );
+    const moderator = Layer.succeed(
+      Moderator,
+      Moderator.of({
+        check: (_, question) =>
+          Effect.succeed(
+            question === "bad"
+              ? { category: "hate", flagged: true }
+              : { category: "none", flagged: false },
+          ),
+      }),
+    );
+    return Effect.gen(function* () {
+      const chatId = yield* newChat;
+      const questions = ["bad", ...Array.from({ length: 45 }, (_, n) => `q${n}`), "bad", "last"];
+      for (const question of questions) {
+        const { entry } = yield* asking(ask(question, { chatId }));
+        if (question !== "bad") continue;
+        assert.deepInclude(entry, {
+          answer: chatbot.settings.moderationErrorMessage,
+          moderation: "hate",
+          flagged: true,
+        });
+      }
+      assert.deepStrictEqual(yield* questionsOf(chatId), questions);
+      const asked = questions.filter((question) => question !== "bad");
+      assert.deepStrictEqual(
+        seen,
+        asked.map((_, n) => asked.slice(0, n).toReversed()),
+      );
+    }).pipe(Effect.provide(layerAsking(answers, moderator)));
+  });
+
+  it.effect(
+    "answers the asks of one chat in order of arrival, and those of another meanwhile",
+    () =>
+      Effect.gen(function* () {
+        const gates = new Map<string, Deferred.Deferred<void>>();
+        const layer = layerAsking((question) => {
+          const gate = Deferred.makeUnsafe<void>();
+          gates.set(question, gate);
+          return held(gate);
+        });
+        yield* Effect.gen(function* () {
+          const [chatId, other] = [yield* newChat, yield* newChat];
+          const questions = Array.from({ length: 20 }, (_, n) => `q${n}`);
+          const fibers = yield* Effect.forEach(questions, (question) =>
+            Effect.tap(Effect.forkChild(asking(ask(question, { chatId }))), () => settle),
+          );
+          const elsewhere = yield* Effect.forkChild(asking(ask("elsewhere", { chatId: other })));
+          yield* settle;
+          assert.deepStrictEqual([...gates.keys()], ["q0", "elsewhere"]);
+          yield* Deferred.succeed(gates.get("elsewhere")!, undefined);
+          yield* Fiber.join(elsewhere);
+          for (const [n, question] of questions.entries()) {
+            assert.strictEqual(gates.size, n + 2);
+            yield* Deferred.succeed(gates.get(question)!, undefined);
+            yield* Fiber.join(fibers[n]!);
+            yield* settle;
+          }
+          assert.deepStrictEqual(yield* questionsOf(chatId), questions);
+        }).pipe(Effect.provide(layer));
+      }),
+  );
+
+  it.effect("refuses more than 256 that wait in a chat", () =>
+    Effect.gen(function* () {
+      const chatId = yield* newChat;
+      const store = yield* TurnStore;
+      yield* store.take(chatbot.id, chatId, null);
+      const fibers = yield* Effect.forEach(Array.from({ length: 258 }), (_, n) =>
+        Effect.forkChild(Effect.exit(asking(ask(`q${n}`, { chatId })))),
+      );
+      yield* settle;
+      const refused = fibers.filter((fiber) => fiber.pollUnsafe() !== undefined);
+      assert.strictEqual(refused.length, 1);
+      assert.deepStrictEqual(tagOf(yield* Fiber.join(refused[0]!)), ["Overloaded"]);
+      // The others get their turns once the one who held it is given up.
+      yield* TestClock.adjust(turnLease + 1);
+      const waited = yield* Fiber.joinAll(fibers);
+      assert.strictEqual(waited.filter(Exit.isSuccess).length, 257);
+    }).pipe(Effect.provide(layerAsking(() => says("done")))),
+  );
+
+  it.effect("waits for a turn that another process holds at most a minute", () =>
+    Effect.gen(function* () {
+      const chatId = yield* newChat;
+      const store = yield* TurnStore;
+      const taken = yield* store.take(chatbot.id, chatId, null);
+      if (taken._tag !== "Turn") return assert.fail("the turn is free");
+      const waiting = yield* Effect.forkChild(Effect.exit(asking(ask("q", { chatId }))));
+      for (let seconds = 0; seconds < 62; seconds += 3) {
+        yield* TestClock.adjust("3 seconds");
+        yield* store.renew(taken.turn);
+      }
+      assert.deepStrictEqual(tagOf(yield* Fiber.join(waiting)), ["Overloaded"]);
+      assert.deepStrictEqual(yield* questionsOf(chatId), []);
+    }).pipe(Effect.provide(layerAsking(() => says("done")))),
+  );
+
+  it.effect("is woken when another's turn ends", () =>
+    Effect.gen(function* () {
+      const chatId = yield* newChat;
+      const store = yield* TurnStore;
+      yield* settle;
+      const taken = yield* store.take(chatbot.id, chatId, null);
+      if (taken._tag !== "Turn") return assert.fail("the turn is free");
+      const waiting = yield* Effect.forkChild(asking(ask("q", { chatId })));
+      yield* settle;
+      assert.isUndefined(waiting.pollUnsafe());
+      yield* store.release(taken.turn);
+      yield* settle;
+      assert.isDefined(waiting.pollUnsafe());
+    }).pipe(Effect.provide(layerAsking(() => says("done")))),
+  );
+
+  it.effect("takes over the turn of a process that was killed, within its lease", () =>
+    Effect.gen(function* () {
+      const chatId = yield* newChat;
+      yield* TurnStore.use((store) => store.take(chatbot.id, chatId, null));
+      const waiting = yield* Effect.forkChild(asking(ask("q", { chatId })));
+      yield* TestClock.adjust(turnLease - 1);
+      assert.isUndefined(waiting.pollUnsafe());
+      yield* TestClock.adjust(2);
+      assert.isDefined(waiting.pollUnsafe());
+    }).pipe(Effect.provide(layerAsking(() => says("done")))),
+  );
+
+  it.effect("holds its turn while a slow answer comes, and frees it at the deadline", () =>
+    Effect.gen(function* () {
+      const chatId = yield* newChat;
+      const slow = yield* Effect.forkChild(Effect.exit(asking(ask("q", { chatId }))));
+      for (let seconds = 0; seconds < 29; seconds++) {
+        yield* TestClock.adjust("1 second");
+        const other = yield* TurnStore.use((store) => store.take(chatbot.id, chatId, null));
+        assert.strictEqual(other._tag, "Held");
+      }
+      yield* TestClock.adjust("1 second");
+      assert.deepStrictEqual(tagOf(yield* Fiber.join(slow)), ["AnswerUnavailable"]);
+      const other = yield* TurnStore.use((store) => store.take(chatbot.id, chatId, null));
+      assert.strictEqual(other._tag, "Turn");
+      assert.deepStrictEqual(yield* questionsOf(chatId), []);
+    }).pipe(Effect.provide(layerAsking(() => Stream.never))),
+  );
+
+  it.effect("stores nothing when its turn was lost meanwhile", () =>
+    Effect.gen(function* () {
+      const gate = yield* Deferred.make<void>();
+      yield* Effect.gen(function* () {
+        const chatId = yield* newChat;
+        const late = yield* Effect.forkChild(Effect.exit(asking(ask("late", { chatId }))));
+        yield* settle;
+        // The process stood still for longer than its lease.
+        yield* TestClock.adjust(turnLease + 1);
+        const taken = yield* TurnStore.use((store) => store.take(chatbot.id, chatId, null));
+        assert.strictEqual(taken._tag, "Turn");
+        yield* Deferred.succeed(gate, undefined);
+        assert.deepStrictEqual(tagOf(yield* Fiber.join(late)), ["AnswerUnavailable"]);
+        assert.deepStrictEqual(yield* questionsOf(chatId), []);
+      }).pipe(
+        Effect.provide(layerAsking(() => held(gate))),
+        Effect.provideService(AskLimits, {
+          ...AskLimits.defaultValue(),
+          renewal: Duration.hours(1),
+        }),
+      );
+    }),
+  );
+
+  it.effect("is finished and stored when the one who asked is gone", () =>
+    Effect.gen(function* () {
+      const gate = yield* Deferred.make<void>();
+      yield* Effect.gen(function* () {
+        const chatId = yield* newChat;
+        const fiber = yield* Effect.forkChild(asking(ask("q", { chatId })));
+        yield* settle;
+        yield* Fiber.interrupt(fiber);
+        yield* Deferred.succeed(gate, undefined);
+        yield* settle;
+        assert.deepStrictEqual(yield* questionsOf(chatId), ["q"]);
+      }).pipe(Effect.provide(layerAsking(() => held(gate))));
+    }),
+  );
+
+  it.effect("ends with the one who asked if he wants that, and stores nothing", () =>
+    Effect.gen(function* () {
+      const closed = yield* Deferred.make<void>();
+      const layer = layerAsking(() =>
+        Stream.ensuring(Stream.never, Deferred.succeed(closed, undefined)),
+      );
+      yield* Effect.gen(function* () {
+        const chatId = yield* newChat;
+        const fiber = yield* Effect.forkChild(asking(ask("q", { chatId, onHangUp: "cancel" })));
+        yield* settle;
+        yield* Fiber.interrupt(fiber);
+        yield* settle;
+        assert.isTrue(yield* Deferred.isDone(closed));
+        assert.deepStrictEqual(yield* questionsOf(chatId), []);
+        const other = yield* TurnStore.use((store) => store.take(chatbot.id, chatId, null));
+        assert.strictEqual(other._tag, "Turn");
+      }).pipe(Effect.provide(layer));
+    }),
+  );
+
+  it.effect("is cancelled only when nobody waits for its key any more", () =>
+    Effect.gen(function* () {
+      const gate = yield* Deferred.make<void>();
+      let calls = 0;
+      const layer = layerAsking(() => {
+        calls++;
+        return held(gate);
+      });
+      yield* Effect.gen(function* () {
+        const keyed = ask("q", { key: "key" as any, onHangUp: "cancel" });
+        const fibers = yield* Effect.forEach(Array.from({ length: 100 }), () =>
+          Effect.forkChild(asking(keyed)),
+        );
+        yield* settle;
+        yield* Fiber.interruptAll(fibers.slice(0, 99));
+        yield* Deferred.succeed(gate, undefined);
+        const { entry, replayed } = yield* Fiber.join(fibers[99]!);
+        assert.isTrue(replayed);
+        assert.strictEqual(calls, 1);
+        assert.deepStrictEqual(yield* asking(keyed), { entry, replayed: true });
+        assert.strictEqual(yield* total, 1);
+      }).pipe(Effect.provide(layer));
+    }),
+  );
+
+  it.effect(
+    "tries again what broke off in a way that passes, unless somebody saw a part of it",
+    () =>
+      Effect.gen(function* () {
+        let calls = 0;
+        const layer = layerAsking(() =>
+          ++calls % 3 === 0
+            ? says("whole")
+            : Stream.concat(
+                Stream.make({ _tag: "Delta" as const, text: "half" }),
+                Stream.fromEffect(Effect.delay(Effect.fail(broken(true)), 10)),
+              ),
+        );
+        yield* Effect.gen(function* () {
+          const plain = yield* Effect.forkChild(asking(ask("q")));
+          yield* TestClock.adjust(100);
+          assert.strictEqual((yield* Fiber.join(plain)).entry.answer, "whole");
+          assert.strictEqual(calls, 3);
+          const streamed = yield* Effect.forkChild(
+            Asking.use((service) =>
+              Effect.exit(Stream.runDrain(service.stream(chatbot, ask("r")))),
+            ),
+          );
+          yield* TestClock.adjust(100);
+          assert.deepStrictEqual(tagOf(yield* Fiber.join(streamed)), ["AnswerUnavailable"]);
+          assert.strictEqual(calls, 4);
+          assert.strictEqual(yield* total, 1);
+        }).pipe(Effect.provide(layer));
+      }),
+  );
+
+  it.effect("stores nothing, and makes no chat, when no answer comes", () =>
+    Effect.gen(function* () {
+      for (const answers of [
+        () => Stream.fail(broken(false)),
+        () => says(),
+        () => says("", " \n"),
+        () => Stream.concat(says("half"), Stream.fail(broken(false))),
+        () => Stream.die("a defect"),
+      ]) {
+        yield* Effect.gen(function* () {
+          const chatId = yield* newChat;
+          const exits = [
+            yield* Effect.exit(asking(ask("q"))),
+            yield* Effect.exit(asking(ask("q", { chatId }))),
+            yield* Effect.exit(asking(ask("q", { chatId, key: "key" as any }))),
+          ];
+          assert.isTrue(exits.every(Exit.isFailure));
+          assert.strictEqual(yield* total, 1);
+          assert.deepStrictEqual(yield* questionsOf(chatId), []);
+          const turns = yield* TurnStore;
+          const key = { key: "key", fingerprint: "another" };
+          assert.strictEqual((yield* turns.take(chatbot.id, chatId, key))._tag, "Turn");
+        }).pipe(Effect.provide(layerAsking(answers)));
+      }
+    }),
+  );
+
+  it.effect("keeps of an answer what every store can keep, cut off at its length", () => {
+    const entries: Array<Entry> = [];
+    return Effect.gen(function* () {
+      const { entry } = yield* asking(ask("q"));
+      entries.push(entry);
+      assert.strictEqual(entry.answer, "a😀\ufffdb" + "x".repeat(100_000 - 5));
+    }).pipe(
+      Effect.provide(
+        layerAsking(() => says("a\0\ud83d", "\ude00", "\ud83d", "b", "x".repeat(200_000))),
+      ),
+    );
+  });
+});

@@ -1,0 +1,66 @@
+import { assert, describe, it } from "@effect/vitest";
+import { compareText, fold, isStorable } from "@parley/core";
+import { Schema } from "effect";
+
+const points = (text: string) => Array.from(text, (point) => point.codePointAt(0)!);
+
+/** The order of the contract, in the plainest way. */
+const compared = (a: string, b: string): number => {
+  const [left, right] = [points(a), points(b)];
+  for (let at = 0; at < Math.min(left.length, right.length); at++) {
+    if (left[at] !== right[at]) return Math.sign(left[at]! - right[at]!);
+  }
+  return Math.sign(left.length - right.length);
+};
+
+/** Texts in which surrogates meet what lies above and below them. */
+const Awkward = Schema.Array(
+  Schema.Literals([
+    "a",
+    "B",
+    "\ud7ff",
+    "\ue000",
+    "\uffff",
+    "\u{10000}",
+    "\u{10ffff}",
+    "é",
+    "ﬁ",
+    "İ",
+  ]),
+);
+
+describe("text", () => {
+  it.prop("is ordered by code point", [Awkward, Awkward], ([left, right]) => {
+    const [a, b] = [left.join(""), right.join("")];
+    return Math.sign(compareText(a, b)) === compared(a, b);
+  });
+
+  it.prop("is ordered by code point, any text", [Schema.String, Schema.String], ([a, b]) =>
+    a.isWellFormed() && b.isWellFormed() ? Math.sign(compareText(a, b)) === compared(a, b) : true,
+  );
+
+  it.prop("folds to the same when it is folded again", [Schema.String], ([text]) => {
+    const folded = fold(text);
+    return fold(folded) === folded;
+  });
+
+  it("folds what differs only in case or compatibility to the same", () => {
+    for (const [a, b] of [
+      ["ÉCOLE", "e\u0301cole"],
+      ["ﬁn", "FIN"],
+      ["Ｆｕｌｌ", "full"],
+      ["ΣΊΣΥΦΟΣ", "σίσυφοσ"],
+      ["K", "k"],
+    ] as const) {
+      assert.strictEqual(fold(a), fold(b));
+    }
+    assert.notStrictEqual(fold("ß"), fold("ss"));
+  });
+
+  it("is storable without NUL and lone surrogates", () => {
+    for (const text of ["", "a", "😀", "\ufffd"]) assert.isTrue(isStorable(text));
+    for (const text of ["\0", "a\0b", "\ud83d", "\ude00x", "a\udfff"]) {
+      assert.isFalse(isStorable(text));
+    }
+  });
+});

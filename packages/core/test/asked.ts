@@ -1,0 +1,90 @@
+/**
+ * Asking over the memory store, with an answerer that a test holds in its hand.
+ */
+import {
+  Answerer,
+  Asking,
+  ChatStore,
+  newest,
+  type AnswerPart,
+  type AnswerUnavailable,
+  type Ask,
+  type Chatbot,
+  type Entry,
+  type StorageUnavailable,
+} from "@parley/core";
+import { layerMemory } from "@parley/store-memory";
+import { Effect, Layer, Stream } from "effect";
+import { Digest } from "effect/crypto";
+import { Moderator } from "../src/Moderator.ts";
+
+export const chatbot: Chatbot = {
+  id: 1,
+  name: "Bot",
+  description: "",
+  workspaceName: "Workspace",
+  settings: {
+    helloMessage: null,
+    moderationErrorMessage: "That is not allowed.",
+    instructions: null,
+  },
+};
+
+export const usage = {
+  provider: "test",
+  model: "test",
+  promptTokens: 1,
+  completionTokens: 1,
+  attempts: 1,
+  latencyMillis: 1,
+};
+
+export type Answers = (
+  question: string,
+  earlier: Stream.Stream<Entry, StorageUnavailable>,
+) => Stream.Stream<AnswerPart, AnswerUnavailable | StorageUnavailable>;
+
+/** An answer in pieces. */
+export const says = (...texts: ReadonlyArray<string>): Stream.Stream<AnswerPart> =>
+  Stream.fromIterable([
+    ...texts.map((text) => ({ _tag: "Delta" as const, text })),
+    { _tag: "Usage" as const, usage },
+  ]);
+
+export const layerAsking = (answers: Answers, moderator = Moderator.layerOff) =>
+  Asking.layer.pipe(
+    Layer.provide([
+      moderator,
+      Digest.layerWebCrypto,
+      Layer.succeed(
+        Answerer,
+        Answerer.of({ answer: (_, earlier, question) => answers(question, earlier) }),
+      ),
+    ]),
+    Layer.provideMerge(layerMemory),
+  );
+
+export const ask = (question: string, more: Partial<Ask> = {}): Ask => ({
+  chatId: null,
+  key: null,
+  ...more,
+  question: question as Ask["question"],
+});
+
+export const asking = (one: Ask) => Asking.use((service) => service.ask(chatbot, one));
+
+/** A chat without entries. */
+export const newChat = ChatStore.use((store) =>
+  Effect.map(
+    store.createChat(chatbot.id, { name: null, userRef: null, helloMessage: null }, null),
+    ({ chat }) => chat.id,
+  ),
+);
+
+/** The questions of a chat, oldest first. */
+export const questionsOf = (chat: number) =>
+  ChatStore.use((store) =>
+    Effect.map(store.listEntries(chatbot.id, chat, { ...newest, limit: 100 }), ({ items }) =>
+      items.map(({ question }) => question).toReversed(),
+    ),
+  );
