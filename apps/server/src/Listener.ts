@@ -6,7 +6,13 @@ import * as NodeHttpServer from "@effect/platform-node/NodeHttpServer";
 import { generalBody, type GeneralMessage } from "@parley/http";
 import { Data, Duration, Effect, Scope } from "effect";
 import type { HttpServerRequest, HttpServerResponse } from "effect/http";
-import { createServer, STATUS_CODES, type IncomingMessage, type ServerResponse } from "node:http";
+import {
+  createServer,
+  STATUS_CODES,
+  type IncomingMessage,
+  type ServerOptions,
+  type ServerResponse,
+} from "node:http";
 import type { AddressInfo } from "node:net";
 import type { Duplex } from "node:stream";
 
@@ -51,7 +57,10 @@ export const listen = Effect.fnUntraced(function* <R>(
     keepAliveTimeout: 65_000,
     connectionsCheckingInterval: 5_000,
     maxHeaderSize: 16 * 1024,
-  });
+    // Some clients offer h2c on every plain connection, and are content with HTTP/1.1.
+    shouldUpgradeCallback: ({ headers }: IncomingMessage) =>
+      headers.upgrade?.toLowerCase() !== "h2c",
+  } as ServerOptions);
   let closing = false;
   server.on("request", (request: IncomingMessage, response: ServerResponse) => {
     // A client that keeps its connection busy would keep the server from closing.

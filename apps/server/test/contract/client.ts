@@ -1,0 +1,546 @@
+/**
+ * What the contract suite knows of HTTP: one exchange over `node:http`, raw bytes over a socket, and
+ * the shapes of section 7 and 2.4. Every answer that goes through `send` or `raw` is checked against
+ * them, so that a test only states what is special about its case.
+ */
+import { request as httpRequest } from "node:http";
+import { connect } from "node:net";
+import { expect } from "vitest";
+
+/** A running server under test. Keys named after a scope carry that scope alone. */
+export interface Target {
+  /** Base address of the general interface, `http://127.0.0.1:PORT/api`. */
+  readonly baseUrl: string;
+  /** Base address of the answers interface, `http://127.0.0.1:PORT/ask`. */
+  readonly askUrl: string;
+  /** Origin of the listener that also serves what lies outside the base addresses. */
+  readonly origin: string;
+  readonly key: string;
+  readonly readKey: string;
+  readonly writeKey: string;
+  readonly askKey: string;
+  /** All scopes, of another chatbot of the same server. */
+  readonly otherKey: string;
+  /** All scopes, of a chatbot whose hello message is off. */
+  readonly noHelloKey: string;
+  readonly scopelessKey: string;
+  readonly expiredKey: string;
+  /** Well-formed, and of no chatbot. */
+  readonly unknownKey: string;
+  readonly chatBot: {
+    readonly name: string;
+    readonly description: string;
+    readonly workspaceName: string;
+    readonly helloMessage: string;
+    readonly moderationErrorMessage: string;
+  };
+}
+
+export type Server = () => Target;
+
+export type RequestHeaders = Readonly<Record<string, string | ReadonlyArray<string>>>;
+
+/** `path` is the request target as it goes over the wire. */
+export interface PlainRequest {
+  readonly method: string;
+  readonly path: string;
+  readonly headers: RequestHeaders;
+  readonly body?: string | Uint8Array;
+}
+
+export interface Answer {
+  readonly method: string;
+  readonly status: number;
+  /** Names in lower case; a repeated header is joined by a comma and a space. */
+  readonly headers: Readonly<Record<string, string>>;
+  readonly text: string;
+  /** The parsed text when the content type is JSON, else undefined. */
+  readonly body: any;
+}
+
+export interface Chat {
+  readonly id: number;
+  readonly name: string | null;
+  readonly userRef: string | null;
+  readonly _createTime: string;
+}
+
+export interface Entry {
+  readonly id: number;
+  readonly chat_id: number;
+  readonly question: string;
+  readonly answer: string;
+  readonly moderation: string;
+  readonly flagged: boolean;
+  readonly _createTime: string;
+}
+
+export interface Page<A> {
+  readonly data: ReadonlyArray<A>;
+  readonly total: number;
+}
+
+export const basePath = (target: Target): string => new URL(target.baseUrl).pathname;
+export const askPath = (target: Target): string => new URL(target.askUrl).pathname;
+
+const makeAnswer = (
+  method: string,
+  status: number,
+  headers: Record<string, string>,
+  bytes: Uint8Array,
+): Answer => {
+  const text = new TextDecoder("utf-8", { fatal: true, ignoreBOM: true }).decode(bytes);
+  const isJson = (headers["content-type"] ?? "").startsWith("application/json");
+  return {
+    method,
+    status,
+    headers,
+    text,
+    body: isJson && text !== "" ? JSON.parse(text) : undefined,
+  };
+};
+
+/** One request on a connection of its own, unchecked. Rejects when no answer comes. */
+export const exchange = (origin: string, request: PlainRequest): Promise<Answer> =>
+  new Promise((resolve, reject) => {
+    const { hostname, port } = new URL(origin);
+    const body = request.body === undefined ? undefined : Buffer.from(request.body as string);
+    const outgoing = httpRequest(
+      {
+        agent: false,
+        hostname,
+        port,
+        method: request.method,
+        path: request.path,
+        headers: {
+          ...(request.headers as Record<string, string | Array<string>>),
+          ...(body === undefined || "transfer-encoding" in request.headers
+            ? {}
+            : { "content-length": String(body.length) }),
+        },
+      },
+      (incoming) => {
+        const chunks: Array<Buffer> = [];
+        incoming.on("data", (chunk: Buffer) => chunks.push(chunk));
+        incoming.on("error", reject);
+        incoming.on("end", () => {
+          const headers: Record<string, string> = {};
+          for (const [name, values] of Object.entries(incoming.headersDistinct))
+            headers[name] = (values ?? []).join(", ");
+          try {
+            resolve(
+              makeAnswer(request.method, incoming.statusCode ?? 0, headers, Buffer.concat(chunks)),
+            );
+          } catch (error) {
+            reject(error);
+          }
+        });
+      },
+    );
+    outgoing.on("error", reject);
+    outgoing.end(body);
+  });
+
+const parseAnswer = (
+  bytes: Buffer,
+  method: string,
+  closed: boolean,
+): { readonly answer: Answer; readonly rest: Buffer } | undefined => {
+  const headEnd = bytes.indexOf("\r\n\r\n");
+  if (headEnd < 0) return undefined;
+  const [statusLine = "", ...lines] = bytes.subarray(0, headEnd).toString("latin1").split("\r\n");
+  const status = Number(/^HTTP\/1\.[01] (\d{3})(?: |$)/.exec(statusLine)?.[1]);
+  expect(status, `status line ${JSON.stringify(statusLine)}`).toBeGreaterThanOrEqual(100);
+  const headers: Record<string, string> = {};
+  for (const line of lines) {
+    const colon = line.indexOf(":");
+    const name = line.slice(0, colon).toLowerCase();
+    const value = line.slice(colon + 1).trim();
+    headers[name] = headers[name] === undefined ? value : `${headers[name]}, ${value}`;
+  }
+  const after = bytes.subarray(headEnd + 4);
+  const done = (body: Buffer, rest: Buffer) => ({
+    answer: makeAnswer(method, status, headers, body),
+    rest,
+  });
+  if (method === "HEAD" || status < 200 || status === 204) return done(Buffer.alloc(0), after);
+  if (headers["transfer-encoding"] === "chunked") {
+    const parts: Array<Buffer> = [];
+    let offset = 0;
+    for (;;) {
+      const lineEnd = after.indexOf("\r\n", offset);
+      if (lineEnd < 0) return undefined;
+      const size = Number.parseInt(after.subarray(offset, lineEnd).toString("latin1"), 16);
+      const next = lineEnd + 2 + size + 2;
+      if (after.length < next) return undefined;
+      if (size === 0) return done(Buffer.concat(parts), after.subarray(next));
+      parts.push(after.subarray(lineEnd + 2, lineEnd + 2 + size));
+      offset = next;
+    }
+  }
+  if (headers["content-length"] !== undefined) {
+    const length = Number(headers["content-length"]);
+    return after.length < length
+      ? undefined
+      : done(after.subarray(0, length), after.subarray(length));
+  }
+  return closed ? done(after, Buffer.alloc(0)) : undefined;
+};
+
+export interface RawResult {
+  /** Final answers in order, interim ones (1xx) left out. */
+  readonly answers: ReadonlyArray<Answer>;
+  readonly interim: ReadonlyArray<number>;
+}
+
+/**
+ * Bytes as they are over one connection, and as many answers as there are `methods`, each checked
+ * against the shapes, or fewer when the server closes first. `end` half-closes after the last piece.
+ * Rejects when the server neither answers nor closes within `patience`, four seconds by default.
+ */
+export const raw = (
+  origin: string,
+  pieces: ReadonlyArray<string | Uint8Array>,
+  options: {
+    readonly methods?: ReadonlyArray<string>;
+    readonly end?: boolean;
+    /** Milliseconds. */
+    readonly patience?: number;
+  } = {},
+): Promise<RawResult> =>
+  new Promise((resolve, reject) => {
+    const methods = options.methods ?? ["GET"];
+    const answers: Array<Answer> = [];
+    const interim: Array<number> = [];
+    const { hostname, port } = new URL(origin);
+    const socket = connect({ host: hostname, port: Number(port), allowHalfOpen: true });
+    let received: Buffer = Buffer.alloc(0);
+    let settled = false;
+    const settle = (action: () => void) => {
+      if (settled) return;
+      settled = true;
+      clearTimeout(timer);
+      socket.destroy();
+      action();
+    };
+    const timer = setTimeout(
+      () =>
+        settle(() =>
+          reject(new Error(`no answer in time; received ${JSON.stringify(received.toString())}`)),
+        ),
+      options.patience ?? 4000,
+    );
+    const parse = (closed: boolean) => {
+      try {
+        for (;;) {
+          const parsed = parseAnswer(received, methods[answers.length] ?? "GET", closed);
+          if (parsed === undefined) break;
+          received = parsed.rest;
+          if (parsed.answer.status < 200 && parsed.answer.status !== 101) {
+            interim.push(parsed.answer.status);
+            continue;
+          }
+          expectShape(parsed.answer);
+          answers.push(parsed.answer);
+          if (answers.length === methods.length) break;
+        }
+        if (closed) expect(received.toString("latin1"), "half an answer").toBe("");
+        if (closed || answers.length === methods.length)
+          settle(() => resolve({ answers, interim }));
+      } catch (error) {
+        settle(() => reject(error));
+      }
+    };
+    socket.on("data", (chunk: Buffer) => {
+      received = Buffer.concat([received, chunk]);
+      parse(false);
+    });
+    socket.on("end", () => parse(true));
+    // A server may close while bytes are still on their way to it: what it said before counts.
+    socket.on("error", () => parse(true));
+    socket.on("close", () => parse(true));
+    for (const piece of pieces) socket.write(piece);
+    if (options.end === true) socket.end();
+  });
+
+/** The text of a request: its line, its header lines, an empty line, its body. */
+export const requestText = (line: string, headers: ReadonlyArray<string>, body = ""): string =>
+  [line, ...headers, "", body].join("\r\n");
+
+const statuses = [200, 201, 400, 401, 403, 404, 422, 500];
+const identifier = /^[A-Z][A-Z0-9_]*$/;
+const messageOfCode = new Map<number, string>();
+
+/** Every code has one meaning: the message that came with it the first time. */
+const expectCode = (code: unknown, message: unknown, pattern: RegExp): void => {
+  expect(Number.isSafeInteger(code), `code ${String(code)}`).toBe(true);
+  expect(String(code)).toMatch(pattern);
+  expect(message).toMatch(identifier);
+  const known = messageOfCode.get(code as number);
+  if (known === undefined) messageOfCode.set(code as number, message as string);
+  else expect(message, `message of code ${String(code)}`).toBe(known);
+};
+messageOfCode.set(404011, "CHAT_DOES_NOT_EXISTS");
+messageOfCode.set(4222055, "ASK_DTO_QUERY_NOT_PRESENT");
+messageOfCode.set(400001, "INVALID_PATH");
+
+const expectKeys = (value: unknown, keys: ReadonlyArray<string>): void =>
+  expect(Object.keys(value as object).toSorted()).toEqual(keys.toSorted());
+
+const expectId = (id: unknown): void => {
+  expect(Number.isSafeInteger(id) && (id as number) > 0, `id ${String(id)}`).toBe(true);
+};
+
+const expectTime = (time: unknown): void => {
+  expect(time).toMatch(/^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z$/);
+  expect(new Date(time as string).toISOString()).toBe(time);
+};
+
+const expectText = (text: unknown): void => {
+  expect(text).toBeTypeOf("string");
+  expect((text as string).isWellFormed()).toBe(true);
+};
+
+export const expectChat = (chat: Chat): void => {
+  expectKeys(chat, ["id", "name", "userRef", "_createTime"]);
+  expectId(chat.id);
+  if (chat.name !== null) expectText(chat.name);
+  if (chat.userRef !== null) expectText(chat.userRef);
+  expectTime(chat._createTime);
+};
+
+export const expectEntry = (entry: Entry): void => {
+  expectKeys(entry, [
+    "id",
+    "chat_id",
+    "question",
+    "answer",
+    "moderation",
+    "flagged",
+    "_createTime",
+  ]);
+  expectId(entry.id);
+  expectId(entry.chat_id);
+  expectText(entry.question);
+  expectText(entry.answer);
+  expect(entry.answer).not.toBe("");
+  expectText(entry.moderation);
+  expect(entry.flagged).toBeTypeOf("boolean");
+  expectTime(entry._createTime);
+};
+
+const expectDatum = (datum: any): void => {
+  if ("chat_id" in datum) expectEntry(datum);
+  else if ("id" in datum) expectChat(datum);
+  else {
+    expectKeys(datum, ["chatBotName", "chatBotDescription", "workspaceName"]);
+    for (const text of Object.values(datum)) expectText(text);
+  }
+};
+
+/** The answer is in one of the shapes of the specification, and its two statuses agree. */
+export const expectShape = (answer: Answer): void => {
+  const { body, status } = answer;
+  expect(statuses, answer.text).toContain(status);
+  expect(answer.headers["content-type"]).toBe("application/json; charset=utf-8");
+  if (answer.method === "HEAD") {
+    expect(answer.text).toBe("");
+    return;
+  }
+  expect(body, answer.text).toBeTypeOf("object");
+  expect(body.status).toBe(status);
+  if (status === 200 || status === 201) {
+    expect(status).toBe(answer.method === "POST" ? 201 : 200);
+    if (Array.isArray(body.data)) {
+      expectKeys(body, ["status", "data", "meta"]);
+      expectKeys(body.meta, ["total"]);
+      expect(Number.isSafeInteger(body.meta.total) && body.meta.total >= 0).toBe(true);
+      expect(body.meta.total).toBeGreaterThanOrEqual(body.data.length);
+      for (const datum of body.data) expectDatum(datum);
+    } else {
+      expectKeys(body, ["status", "data"]);
+      expectDatum(body.data);
+    }
+  } else if (status === 422) {
+    expectKeys(body, ["status", "errors"]);
+    expect(Array.isArray(body.errors) && body.errors.length > 0, answer.text).toBe(true);
+    for (const error of body.errors) {
+      expectKeys(error, ["code", "message", "path"]);
+      expectCode(error.code, error.message, /^422\d{4}$/);
+      expect(Array.isArray(error.path)).toBe(true);
+      for (const step of error.path)
+        expect(typeof step === "string" || Number.isSafeInteger(step), answer.text).toBe(true);
+    }
+  } else if (body.code === 400001) {
+    expectKeys(body, ["status", "code", "message", "method", "path"]);
+    expect(status).toBe(404);
+    expect(body.message).toBe("INVALID_PATH");
+    expect(body.method).toBe(answer.method);
+    expect(body.path).toBeTypeOf("string");
+  } else {
+    // Only a defect's answer may say more: the request id that the log carries too.
+    if (body.message !== "INTERNAL_ERROR") expectKeys(body, ["status", "code", "message"]);
+    expectCode(body.code, body.message, new RegExp(`^${status}\\d{3}$`));
+  }
+};
+
+/** `exchange`, with the answer's shape checked. */
+export const send = async (origin: string, request: PlainRequest): Promise<Answer> => {
+  const answer = await exchange(origin, request);
+  expectShape(answer);
+  return answer;
+};
+
+export interface Call {
+  /** GET, or POST when there is a body. */
+  readonly method?: string;
+  /** The server's `key` when absent; null sends none. */
+  readonly key?: string | null;
+  readonly headers?: RequestHeaders;
+  /** Sent as JSON with the recommended content type. */
+  readonly json?: unknown;
+  /** Sent as it is, without a content type unless `headers` names one. */
+  readonly body?: string | Uint8Array;
+}
+
+const toRequest = (target: Target, path: string, call: Call): PlainRequest => {
+  const body = "json" in call ? JSON.stringify(call.json) : call.body;
+  const key = call.key === undefined ? target.key : call.key;
+  return {
+    method: call.method ?? (body === undefined ? "GET" : "POST"),
+    path,
+    headers: {
+      ...(key === null ? {} : { "x-api-key": key }),
+      ...("json" in call ? { "content-type": "application/json; charset=utf-8" } : {}),
+      ...call.headers,
+    },
+    ...(body === undefined ? {} : { body }),
+  };
+};
+
+/** A call below the general interface's base address; `path` starts with a slash. */
+export const api = (target: Target, path: string, call: Call = {}): Promise<Answer> =>
+  send(target.baseUrl, toRequest(target, `${basePath(target)}${path}`, call));
+
+/** A call below the answers interface's base address, to its endpoint by default. */
+export const askApi = (target: Target, call: Call = {}, path = "/"): Promise<Answer> =>
+  send(target.askUrl, toRequest(target, `${askPath(target)}${path}`, call));
+
+/** A call to an ask that may stream, unchecked. */
+export const askStream = (target: Target, call: Call): Promise<Answer> =>
+  exchange(
+    target.askUrl,
+    toRequest(target, `${askPath(target)}/`, {
+      ...call,
+      headers: { accept: "text/event-stream", ...call.headers },
+    }),
+  );
+
+export interface StreamEvent {
+  readonly id: string;
+  readonly event: string;
+  readonly data: any;
+}
+
+/** The events in the text of an event stream, comments left out. */
+export const parseEvents = (text: string): ReadonlyArray<StreamEvent> =>
+  text
+    .split("\n\n")
+    .slice(0, -1)
+    .map((block) => {
+      const lines = block.split("\n");
+      const field = (name: string) =>
+        lines
+          .filter((line) => line.startsWith(`${name}:`))
+          .map((line) => line.slice(name.length + 1).replace(/^ /, ""))
+          .join("\n");
+      return { id: field("id"), event: field("event"), data: field("data") };
+    })
+    .filter(({ data }) => data !== "")
+    .map((event) => ({ ...event, data: JSON.parse(event.data) }));
+
+/** What the `delta` events among these say together. */
+export const deltaText = (events: ReadonlyArray<StreamEvent>): string =>
+  events
+    .filter(({ event }) => event === "delta")
+    .map(({ data }) => data.text)
+    .join("");
+
+/** A call anywhere on the main listener, without a key unless `call` names one. */
+export const anywhere = (target: Target, path: string, call: Call = {}): Promise<Answer> =>
+  send(target.origin, toRequest(target, path, { key: null, ...call }));
+
+export const createChat = async (
+  target: Target,
+  fields: Readonly<Record<string, unknown>> = {},
+  key?: string,
+): Promise<Chat> => {
+  const answer = await api(target, "/chats", {
+    json: fields,
+    ...(key === undefined ? {} : { key }),
+  });
+  expect(answer.status, answer.text).toBe(201);
+  expectChat(answer.body.data);
+  return answer.body.data;
+};
+
+export const askQuestion = async (
+  target: Target,
+  fields: Readonly<Record<string, unknown>>,
+  key?: string,
+): Promise<Entry> => {
+  const answer = await askApi(target, { json: fields, ...(key === undefined ? {} : { key }) });
+  expect(answer.status, answer.text).toBe(201);
+  expectEntry(answer.body.data);
+  return answer.body.data;
+};
+
+const page = async <A>(target: Target, path: string, key?: string): Promise<Page<A>> => {
+  const answer = await api(target, path, key === undefined ? {} : { key });
+  expect(answer.status, answer.text).toBe(200);
+  expect(Array.isArray(answer.body.data)).toBe(true);
+  return { data: answer.body.data, total: answer.body.meta.total };
+};
+
+/** `query` is the query string as sent, without the question mark. */
+export const listChats = (target: Target, query: string, key?: string): Promise<Page<Chat>> =>
+  page<Chat>(target, `/chats?${query}`, key);
+
+export const listEntries = (
+  target: Target,
+  chat: number,
+  query = "",
+  key?: string,
+): Promise<Page<Entry>> => page<Entry>(target, `/chats/${chat}/history?${query}`, key);
+
+/** A token that no other test, run or server has used. */
+export const unique = (): string => crypto.randomUUID().replaceAll("-", "");
+
+/** 422, one error or more at each of the fields and none elsewhere; the first step of a path names its field. */
+export const expectInvalid = (answer: Answer, ...fields: ReadonlyArray<string>): void => {
+  expect(answer.status, answer.text).toBe(422);
+  const told = answer.body.errors.map((error: { path: Array<unknown> }) => error.path[0]);
+  expect([...new Set(told)].toSorted()).toEqual([...fields].toSorted());
+};
+
+/** A general exception of this status. */
+export const expectGeneral = (answer: Answer, status: 400 | 401 | 403 | 404 | 500): void => {
+  expect(answer.status, answer.text).toBe(status);
+  expectKeys(answer.body, ["status", "code", "message"]);
+};
+
+export const expectNoChat = (answer: Answer): void =>
+  expect(answer.body, answer.text).toEqual({
+    status: 404,
+    code: 404011,
+    message: "CHAT_DOES_NOT_EXISTS",
+  });
+
+export const expectNoEndpoint = (answer: Answer, method: string, path: string): void =>
+  expect(answer.body, answer.text).toEqual({
+    status: 404,
+    code: 400001,
+    message: "INVALID_PATH",
+    method,
+    path,
+  });

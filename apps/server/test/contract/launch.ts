@@ -1,0 +1,175 @@
+/**
+ * The real server as a process of its own: provisioned, over an empty store, on ports of its own.
+ */
+import { generateKey } from "@parley/core";
+import { Effect, Redacted } from "effect";
+import { SecureRandom } from "effect/crypto";
+import { spawn } from "node:child_process";
+import { once } from "node:events";
+import { chmod, mkdir, mkdtemp, rm, writeFile } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { fileURLToPath } from "node:url";
+import type { Target } from "./client.ts";
+
+export interface Running {
+  readonly target: Target;
+  /** What the server wrote so far, for the message of a failure. */
+  readonly log: () => string;
+  /** Ends the process and removes its files. Rejects when it does not end in time. */
+  readonly stop: () => Promise<void>;
+}
+
+const main = fileURLToPath(new URL("../../src/main.ts", import.meta.url));
+
+const chatBot = {
+  name: "Contract bot",
+  description: "Answers the contract suite — 日本語 😀",
+  workspaceName: 'Workspace "A" \\ <&>',
+  helloMessage: "Hello! 👋 What would you like to know?",
+  moderationErrorMessage: "This question cannot be answered.",
+};
+
+const freshKey = (): Promise<string> =>
+  generateKey.pipe(
+    Effect.map(Redacted.value),
+    Effect.provide(SecureRandom.layerWebCrypto),
+    Effect.runPromise,
+  );
+
+/** Settings of whoever runs the tests must not reach the server. */
+const cleanEnvironment = (): NodeJS.ProcessEnv =>
+  Object.fromEntries(
+    Object.entries(process.env).filter(
+      ([name]) => !/^(PARLEY_|DATABASE_URL$|NODE_OPTIONS$|VITEST|PG)/.test(name),
+    ),
+  );
+
+/** Resolves when the server answers. `extra` are further settings. */
+export const launch = async (
+  store: "memory" | "embedded",
+  extra: Readonly<Record<string, string>> = {},
+): Promise<Running> => {
+  const directory = await mkdtemp(join(tmpdir(), "parley-contract-"));
+  // As root, PostgreSQL runs as another user, who must get through to its data.
+  await chmod(directory, 0o711);
+  const knowledge = join(directory, "knowledge");
+  await mkdir(knowledge);
+  await writeFile(
+    join(knowledge, "ports.md"),
+    "# Ports\n\nThe server listens on port 3000. Set PARLEY_PORT to change the port.\n\n" +
+      "# Keys\n\nA key is sent in the header x-api-key.\n",
+  );
+
+  const keyNames = ["all", "read", "write", "ask", "none", "expired", "other", "noHello"] as const;
+  const keys = Object.fromEntries(
+    await Promise.all(keyNames.map(async (name) => [name, await freshKey()] as const)),
+  ) as Record<(typeof keyNames)[number], string>;
+  const everything = ["read", "write", "ask"];
+  const provision = join(directory, "provision.json");
+  await writeFile(
+    provision,
+    JSON.stringify({
+      chatbots: [
+        {
+          workspace: chatBot.workspaceName,
+          name: chatBot.name,
+          description: chatBot.description,
+          helloMessage: chatBot.helloMessage,
+          moderationErrorMessage: chatBot.moderationErrorMessage,
+          keys: [
+            { key: keys.all, scopes: everything, expiresAt: "2999-01-01T00:00:00.000Z" },
+            { key: keys.read, scopes: ["read"] },
+            { key: keys.write, scopes: ["write"] },
+            { key: keys.ask, scopes: ["ask"] },
+            { key: keys.none, scopes: [] },
+            { key: keys.expired, scopes: everything, expiresAt: "2001-01-01T00:00:00.000Z" },
+          ],
+        },
+        {
+          workspace: "Workspace B",
+          name: "Other bot",
+          description: "Belongs to somebody else",
+          helloMessage: "Welcome",
+          keys: [{ key: keys.other, scopes: everything }],
+        },
+        {
+          workspace: "Workspace B",
+          name: "Silent bot",
+          keys: [{ key: keys.noHello, scopes: everything }],
+        },
+      ],
+    }),
+  );
+
+  const child = spawn(process.execPath, [main, "serve"], {
+    cwd: directory,
+    stdio: ["ignore", "pipe", "pipe"],
+    env: {
+      ...cleanEnvironment(),
+      PARLEY_STORE: store,
+      PARLEY_DATA_DIR: join(directory, "data"),
+      PARLEY_PORT: "0",
+      PARLEY_MANAGEMENT_PORT: "0",
+      PARLEY_PROVISION: provision,
+      PARLEY_KNOWLEDGE_DIR: knowledge,
+      ...extra,
+    },
+  });
+  const exited = once(child, "exit");
+  // A run that is broken off must not leave a server behind.
+  const end = () => child.kill("SIGTERM");
+  process.once("exit", end);
+  let output = "";
+  let baseUrl: string | undefined;
+  let askUrl: string | undefined;
+  const ready = new Promise<void>((resolve) => {
+    const read = (chunk: Buffer) => {
+      output += chunk.toString();
+      baseUrl = /^General interface\s+(http\S+?)\/?\s*$/m.exec(output)?.[1];
+      askUrl = /^Answers interface\s+(http\S+?)\/?\s*$/m.exec(output)?.[1];
+      if (baseUrl !== undefined && askUrl !== undefined) resolve();
+    };
+    child.stdout.on("data", read);
+    child.stderr.on("data", read);
+  });
+
+  const stop = async () => {
+    const deadline = setTimeout(() => child.kill("SIGKILL"), 20_000);
+    child.kill("SIGTERM");
+    await exited;
+    process.off("exit", end);
+    clearTimeout(deadline);
+    await rm(directory, { recursive: true, force: true });
+    if (child.signalCode === "SIGKILL") throw new Error(`the server did not stop:\n${output}`);
+  };
+
+  const deadline = new Promise<string>((resolve) => {
+    setTimeout(() => resolve("was not ready in time"), 50_000).unref();
+  });
+  const ended = exited.then(() => "ended");
+  const reason = await Promise.race([ready, ended, deadline]);
+  if (reason !== undefined || baseUrl === undefined || askUrl === undefined) {
+    await stop().catch(() => undefined);
+    throw new Error(`the server ${reason}:\n${output}`);
+  }
+  return {
+    target: {
+      baseUrl,
+      askUrl,
+      origin: new URL(baseUrl).origin,
+      key: keys.all,
+      readKey: keys.read,
+      writeKey: keys.write,
+      askKey: keys.ask,
+      scopelessKey: keys.none,
+      expiredKey: keys.expired,
+      unknownKey: await freshKey(),
+      otherKey: keys.other,
+      noHelloKey: keys.noHello,
+      chatBot,
+    },
+    log: () => output,
+    stop,
+  };
+};

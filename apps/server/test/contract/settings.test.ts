@@ -1,0 +1,160 @@
+/** What the decisions promise of a server whose settings differ from the defaults. */
+import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import {
+  anywhere,
+  api,
+  askApi,
+  askPath,
+  askQuestion,
+  basePath,
+  createChat,
+  exchange,
+  expectGeneral,
+  expectNoEndpoint,
+  listEntries,
+  raw,
+} from "./client.ts";
+import { launch, type Running } from "./launch.ts";
+
+describe("other base addresses, a listener of its own for asking, and CORS", () => {
+  let running: Running;
+  beforeAll(async () => {
+    running = await launch("memory", {
+      PARLEY_BASE_PATH: "/v1/bot",
+      PARLEY_ASK_PATH: "/question",
+      PARLEY_ASK_PORT: "0",
+      PARLEY_CORS_ORIGINS: "https://one.test, https://two.test",
+    });
+  });
+  afterAll(() => running?.stop());
+  const server = () => running.target;
+  const askOrigin = () => new URL(server().askUrl).origin;
+
+  it("serves both interfaces there", async () => {
+    expect(basePath(server())).toBe("/v1/bot");
+    expect(askPath(server())).toBe("/question");
+    expect(askOrigin()).not.toBe(server().origin);
+    const chat = await createChat(server());
+    const entry = await askQuestion(server(), { chat_id: chat.id, query: "port" });
+    expect((await listEntries(server(), chat.id)).data[0]).toEqual(entry);
+    for (const path of ["", "/"])
+      expect((await askApi(server(), { json: { query: "port" } }, path)).status).toBe(201);
+  });
+
+  it("serves neither interface on the other's listener, nor at the default addresses", async () => {
+    for (const [origin, method, path] of [
+      [server().origin, "POST", "/question/"],
+      [server().origin, "GET", "/api/details"],
+      [server().origin, "POST", "/ask/"],
+      [askOrigin(), "GET", "/v1/bot/details"],
+      [askOrigin(), "POST", "/ask"],
+    ] as const) {
+      const target = { ...server(), origin };
+      expectNoEndpoint(await anywhere(target, path, { method }), method, path);
+    }
+  });
+
+  it("tells paths with their base path, as received", async () => {
+    expectNoEndpoint(await api(server(), "/nope?x=1"), "GET", "/v1/bot/nope");
+    expectNoEndpoint(await askApi(server(), { method: "GET" }, "/x"), "GET", "/question/x");
+  });
+
+  it("describes the endpoints at their addresses", async () => {
+    const request = { method: "GET", path: "/openapi.json", headers: {} };
+    const { body } = await exchange(server().origin, request);
+    expect(Object.keys(body.paths)).toContain("/v1/bot/details");
+    expect(Object.keys(body.paths)).not.toContain("/api/details");
+  });
+
+  const preflight = {
+    method: "OPTIONS",
+    headers: {
+      origin: "https://two.test",
+      "access-control-request-method": "POST",
+      "access-control-request-headers": "x-api-key,content-type,idempotency-key",
+    },
+  };
+
+  it("answers a listed origin's preflight 200, before the key is asked for", async () => {
+    for (const [origin, path] of [
+      [server().origin, "/v1/bot/chats"],
+      [server().origin, "/v1/bot/details"],
+      [askOrigin(), "/question/"],
+    ] as const) {
+      const answer = await exchange(origin, { ...preflight, path });
+      expect(answer.status, answer.text).toBe(200);
+      expect(answer.headers["access-control-allow-origin"]).toBe("https://two.test");
+      expect(answer.headers["access-control-allow-methods"]).toMatch(/POST/);
+      const allowed = (answer.headers["access-control-allow-headers"] ?? "").toLowerCase();
+      for (const header of ["x-api-key", "content-type", "idempotency-key"])
+        expect(allowed).toContain(header);
+      expect(answer.headers["vary"]?.toLowerCase() ?? "").toContain("origin");
+    }
+  });
+
+  it("lets a listed origin read every answer, failures included", async () => {
+    const headers = { origin: "https://one.test" };
+    for (const answer of [
+      await api(server(), "/details", { headers }),
+      await api(server(), "/chats", { json: {}, headers }),
+      await api(server(), "/chats?limit=0", { headers }),
+      await api(server(), "/details", { key: null, headers }),
+      await api(server(), "/nope", { headers }),
+      await askApi(server(), { json: { query: "port" }, headers }),
+    ]) {
+      expect(answer.headers["access-control-allow-origin"]).toBe("https://one.test");
+      expect(answer.headers["vary"]?.toLowerCase() ?? "").toContain("origin");
+    }
+  });
+
+  it("says nothing to an origin that is not listed", async () => {
+    for (const origin of [
+      "https://three.test",
+      "http://one.test",
+      "https://one.test.evil",
+      "null",
+    ]) {
+      const headers = { ...preflight.headers, origin };
+      const asked = await api(server(), "/chats", { method: "OPTIONS", key: null, headers });
+      expectGeneral(asked, 401);
+      expect(asked.headers["access-control-allow-origin"]).toBeUndefined();
+      const answer = await api(server(), "/details", { headers: { origin } });
+      expect(answer.status).toBe(200);
+      expect(answer.headers["access-control-allow-origin"]).toBeUndefined();
+    }
+  });
+
+  it("an OPTIONS that is no preflight is a request like any other", async () => {
+    const headers = { origin: "https://one.test" };
+    const answer = await api(server(), "/chats", { method: "OPTIONS", headers });
+    expectNoEndpoint(answer, "OPTIONS", "/v1/bot/chats");
+  });
+
+  for (const [what, text] of [
+    ["a head", "GET / HTTP/1.1\r\nHost: example.test\r\n"],
+    ["the first byte", ""],
+  ] as const)
+    it.concurrent(`${what} that never comes is 400 in the end`, async () => {
+      const { answers } = await raw(server().origin, [text], { patience: 25_000 });
+      expect(answers).toHaveLength(1);
+      expectGeneral(answers[0]!, 400);
+    });
+});
+
+describe("base addresses that cannot be told apart stop the start with a clear error", () => {
+  for (const [general, answers] of [
+    ["/api", "/api"],
+    ["/api", "/api/ask"],
+    ["/api/v1", "/api"],
+    ["/", "/ask"],
+    ["/api", "/"],
+    ["/api/", "/ask"],
+    ["api", "/ask"],
+  ] as const)
+    it.concurrent(`${general} and ${answers}`, async () => {
+      const start = launch("memory", { PARLEY_BASE_PATH: general, PARLEY_ASK_PATH: answers });
+      await expect(start.then(({ stop }) => stop())).rejects.toThrow(
+        /ended[^]*(PARLEY_BASE_PATH|PARLEY_ASK_PATH)/,
+      );
+    });
+});
