@@ -62,9 +62,16 @@ export const listen = Effect.fnUntraced(function* <R>(
       headers.upgrade?.toLowerCase() !== "h2c",
   } as ServerOptions);
   let closing = false;
+  const open = new Set<ServerResponse>();
   server.on("request", (request: IncomingMessage, response: ServerResponse) => {
     // A client that keeps its connection busy would keep the server from closing.
     if (closing) response.shouldKeepAlive = false;
+    open.add(response);
+    response.once("close", () => {
+      open.delete(response);
+      // One whose head was sent before the closing had promised to keep its connection.
+      if (closing) setImmediate(() => server.closeIdleConnections());
+    });
     if (request.httpVersion === "1.1" && request.headers.host === undefined) {
       return refuse(response, "MALFORMED_REQUEST");
     }
@@ -91,6 +98,7 @@ export const listen = Effect.fnUntraced(function* <R>(
     () =>
       Effect.callback<void>((resume) => {
         closing = true;
+        for (const response of open) response.shouldKeepAlive = false;
         server.close(() => resume(Effect.void));
         server.closeIdleConnections();
       }).pipe(

@@ -2,8 +2,14 @@
  * Both interfaces as one HTTP application: the checks in the order that the contract gives them, and
  * an answer in one of its shapes whatever happens.
  */
-import { Access, Asking, Chats, type StorageUnavailable } from "@parley/core";
-import { Cause, Effect, type Scope } from "effect";
+import {
+  Access,
+  Asking,
+  Chats,
+  type AnswerUnavailable,
+  type StorageUnavailable,
+} from "@parley/core";
+import { Cause, Clock, Effect, type Scope } from "effect";
 import { SecureRandom } from "effect/crypto";
 import { HttpServerRequest, type HttpServerResponse } from "effect/http";
 import { defaultBasePaths, type BasePaths } from "./Api.ts";
@@ -46,6 +52,15 @@ export const makeApp: (
   const bases = serves.map((name) => basePaths[name]);
   const cors = corsOf(corsOrigins);
 
+  let warned = 0;
+  /** At most one line a second: while the storage is away, every request would write one. */
+  const warn = (error: StorageUnavailable | AnswerUnavailable) =>
+    Effect.flatMap(Clock.currentTimeMillis, (now) => {
+      if (now - warned < 1000) return Effect.void;
+      warned = now;
+      return Effect.logWarning(error._tag, reasonOf(error));
+    });
+
   const answer = (
     request: HttpServerRequest.HttpServerRequest,
   ): Effect.Effect<Response, StorageUnavailable, Scope.Scope> => {
@@ -68,9 +83,10 @@ export const makeApp: (
       Effect.catch((error) => {
         const { body, headers } = failureOf(error);
         const response = json(body, headers);
-        if (typeof error === "string" || !("_tag" in error)) return Effect.succeed(response);
-        return error._tag === "StorageUnavailable" || error._tag === "AnswerUnavailable"
-          ? Effect.as(Effect.logWarning(error._tag, error.cause ?? error), response)
+        return typeof error === "object" &&
+          "_tag" in error &&
+          (error._tag === "StorageUnavailable" || error._tag === "AnswerUnavailable")
+          ? Effect.as(warn(error), response)
           : Effect.succeed(response);
       }),
     );
@@ -98,3 +114,10 @@ export const makeApp: (
     ),
   );
 });
+
+/** On one line, without a stack. */
+const reasonOf = (error: StorageUnavailable | AnswerUnavailable): string => {
+  if (error._tag === "AnswerUnavailable") return error.reason;
+  const { cause } = error;
+  return cause instanceof Error ? cause.message : "the storage failed";
+};

@@ -7,6 +7,14 @@ import { HttpRouter, HttpServerResponse } from "effect/http";
 import { HttpApiScalar, OpenApi } from "effect/http-api";
 import { makeApi, type BasePaths } from "./Api.ts";
 
+/** The page's tools that would send the description, or the server's address, elsewhere are off. */
+const scalar = {
+  withDefaultFonts: false,
+  hideTestRequestButton: false,
+  hideClientButton: true,
+  showDeveloperTools: "never",
+};
+
 type Response = HttpServerResponse.HttpServerResponse;
 
 /** Answers the two documents; `undefined` for every other method and path. */
@@ -16,12 +24,11 @@ export const makeDocs = Effect.fnUntraced(function* (paths: BasePaths) {
     contentType: "application/json; charset=utf-8",
   });
   const page = yield* Effect.cached(
-    HttpRouter.toHttpEffect(
-      HttpApiScalar.layer(api, {
-        path: "/docs",
-        scalar: { withDefaultFonts: false, hideTestRequestButton: false },
-      }),
-    ).pipe(Effect.flatten, Effect.scoped, Effect.orDie),
+    HttpRouter.toHttpEffect(HttpApiScalar.layer(api, { path: "/docs", scalar })).pipe(
+      Effect.flatten,
+      Effect.scoped,
+      Effect.orDie,
+    ),
   );
 
   return (method: string, path: string): Effect.Effect<Response> | undefined => {

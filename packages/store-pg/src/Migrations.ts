@@ -45,13 +45,14 @@ export const migrations = {
     create sequence chat_id;
     create sequence entry_id;
 
-    -- How many chats a chatbot has, the highest position given, and when the last chat was made. Its
-    -- row is the lock that puts the creation of a chatbot's chats in order.
+    -- How many chats a chatbot has, the highest position given, when the last chat was made, and how
+    -- often chats were erased. Its row is the lock that puts the creation of its chats in order.
     create table tally (
       chatbot_id int primary key references chatbot,
       chats bigint not null,
       positions bigint not null,
-      last_time timestamptz(3) not null
+      last_time timestamptz(3) not null,
+      erasures bigint not null default 0
     ) with (fillfactor = 50);
 
     -- How many of a block of positions were erased. Block n holds the positions above n * 4096.
@@ -80,8 +81,8 @@ export const migrations = {
       primary key (chatbot_id, id)
     ) with (fillfactor = 85);
     create unique index chat_position on chat (chatbot_id, position);
-    create index chat_name on chat (chatbot_id, name, id);
-    create index chat_user_ref on chat (chatbot_id, user_ref, id);
+    create index chat_name on chat (chatbot_id, name, position);
+    create index chat_user_ref on chat (chatbot_id, user_ref, position);
     create index chat_folded_name on chat using gin (chatbot_id, folded_name gin_trgm_ops);
 
     create table entry (

@@ -245,7 +245,8 @@ with gone as (
 ), requests as (
   delete from request where chatbot_id = $1 and chat_id = any ($2::int8[])
 ), counted as (
-  update tally set chats = chats - (select count(*) from gone) where chatbot_id = $1
+  update tally set chats = chats - (select count(*) from gone), erasures = erasures + 1
+  where chatbot_id = $1
 )
 ${addHoles}`;
 

@@ -1,26 +1,37 @@
 import {
   ChatNotFound,
   ChatStore,
-  fold,
   helloEntry,
   RetryKeyReused,
   type Chat,
-  type ChatField,
+  type ChatQuery,
   type ChatToCreate,
   type Created,
-  type EntryField,
-  type ListQuery,
   type RetryKey,
 } from "@parley/core";
 import { Effect } from "effect";
 import { SqlClient } from "effect/sql";
+import {
+  byPosition,
+  byText,
+  filtered,
+  indexed,
+  offsetOf,
+  seek,
+  type Statement,
+} from "./ChatPages.ts";
+import { makeCounts } from "./Counts.ts";
+import { anyEntries, seekEntries } from "./EntryPages.ts";
 import { gather } from "./Gather.ts";
 import { insertChats, type InsertedChat } from "./InsertChats.ts";
-import { positionOf } from "./Holes.ts";
-import { chatColumns, chatOf, entryColumns, entryOf, type ChatRow, type EntryRow } from "./Rows.ts";
+import type { Passes } from "./Passes.ts";
+import { chatOf, entryOf, type ChatRow, type EntryRow } from "./Rows.ts";
 import { orUnavailable } from "./Storage.ts";
 
-export const makeChatStore = Effect.gen(function* () {
+/** Rows that a list may read on the way without being thought dear. */
+const nearby = 10_000;
+
+export const makeChatStore = Effect.fnUntraced(function* ({ pass, search }: Passes) {
   const sql = yield* SqlClient.SqlClient;
 
   const insert = yield* gather(
@@ -51,6 +62,42 @@ export const makeChatStore = Effect.gen(function* () {
     return { chat: chatOf(row), replayed: true };
   });
 
+  const runSeek = ({ text, values }: Statement) => sql.unsafe<EntryPageRow>(text, values);
+  const light = ({ text, values }: Statement) =>
+    orUnavailable(Effect.map(sql.unsafe<ChatPageRow>(text, values), chatPage));
+
+  const counts = makeCounts(10_000);
+
+  /** The chats of a user, or found by a search, or both; their count is remembered. */
+  const matching = Effect.fnUntraced(function* (
+    chatbot: number,
+    query: ChatQuery,
+    inOrder: boolean,
+  ) {
+    const name = JSON.stringify([chatbot, query.search, query.userRef]);
+    const known = counts.get(name);
+    const mayBeDear = query.search !== null && query.search !== "";
+    let rows: ReadonlyArray<ChatPageRow>;
+    if (!inOrder || (mayBeDear && known === undefined)) {
+      rows = yield* pass<ChatPageRow>(filtered(chatbot, query, known));
+    } else if (mayBeDear || offsetOf(query) > nearby) {
+      rows = yield* search<ChatPageRow>(filtered(chatbot, query, known));
+    } else {
+      const { text, values } = filtered(chatbot, query, known, nearby);
+      rows = yield* orUnavailable(sql.unsafe<ChatPageRow>(text, values));
+      if (Number(rows[0]!.total) > nearby && known === undefined) {
+        rows = yield* pass<ChatPageRow>(filtered(chatbot, query, known));
+      }
+    }
+    const page = chatPage(rows);
+    const { erasures, reached } = rows[0]!;
+    if (reached != null) {
+      const count = { matching: page.total, reached: Number(reached), erasures: Number(erasures) };
+      counts.set(name, count);
+    }
+    return page;
+  });
+
   return ChatStore.of({
     createChat: (chatbot, chat, retryKey) =>
       retryKey === null
@@ -61,62 +108,35 @@ export const makeChatStore = Effect.gen(function* () {
         : orUnavailable(createOnce(chatbot, chat, retryKey)),
 
     listChats: (chatbot, query) => {
-      const { id, limit, search, userRef } = query;
-      const seek = seekable(query);
-      if (seek !== undefined && id === null && userRef === null && search === null) {
-        return sql
-          .unsafe<ChatPageRow>(seek ? newestChatsPage : oldestChatsPage, [
-            chatbot,
-            offsetOf(query),
-            limit,
-          ])
-          .pipe(Effect.map(chatPage), orUnavailable);
+      if (query.id !== null) return light(filtered(chatbot, query, undefined));
+      const all = query.userRef === null && (query.search === null || query.search === "");
+      const positions = byPosition(query.orderBy);
+      if (all && positions !== undefined) return light(seek(chatbot, query, positions));
+      const text = byText(query.orderBy);
+      if (all && text !== undefined) {
+        return Effect.map(pass<ChatPageRow>(indexed(chatbot, query, text)), chatPage);
       }
-      const values: Array<unknown> = [chatbot];
-      const where = ["chatbot_id = $1"];
-      const filter = (condition: (parameter: string) => string, value: unknown) => {
-        values.push(value);
-        where.push(condition(`$${values.length}`));
-      };
-      if (id !== null) filter((p) => `id = ${p}::int8`, id);
-      if (userRef !== null) filter((p) => `user_ref = ${p}`, userRef);
-      if (search !== null && search !== "") {
-        filter((p) => `folded_name like ${p}`, `%${fold(search).replace(/[\\%_]/g, "\\$&")}%`);
-      }
-      const page = sorted("chat", chatColumns, where, values.length, orderOf(query, chatColumn));
-      return sql
-        .unsafe<ChatPageRow>(page, [...values, limit, offsetOf(query)])
-        .pipe(Effect.map(chatPage), orUnavailable);
+      if (all) return Effect.map(pass<ChatPageRow>(filtered(chatbot, query, undefined)), chatPage);
+      return matching(chatbot, query, positions !== undefined);
     },
 
     listEntries: (chatbot, chatId, query) => {
-      const { id, limit } = query;
-      const seek = seekable(query);
+      const positions = byPosition(query.orderBy);
+      const { text, values } = anyEntries(chatbot, chatId, query);
       const rows =
-        seek !== undefined && id === null
-          ? sql.unsafe<EntryPageRow>(seek ? newestEntriesPage : oldestEntriesPage, [
-              chatbot,
-              chatId,
-              offsetOf(query),
-              limit,
-            ])
-          : sql.unsafe<EntryPageRow>(
-              sortedEntries(id !== null, orderOf(query, entryColumn)),
-              id === null
-                ? [chatbot, chatId, limit, offsetOf(query)]
-                : [chatbot, chatId, id, limit, offsetOf(query)],
-            );
-      return rows.pipe(
-        Effect.flatMap((found) => {
-          const [first] = found;
-          if (first === undefined) return Effect.fail(new ChatNotFound({ chatId }));
-          return Effect.succeed({
-            total: Number(first.total),
-            items: first.id === null ? [] : (found as ReadonlyArray<EntryRow>).map(entryOf),
-          });
-        }),
-        orUnavailable,
-      );
+        query.id !== null
+          ? orUnavailable(sql.unsafe<EntryPageRow>(text, values))
+          : positions === undefined
+            ? pass<EntryPageRow>({ text, values })
+            : orUnavailable(runSeek(seekEntries(chatbot, chatId, query, positions)));
+      return Effect.flatMap(rows, (found) => {
+        const [first] = found;
+        if (first === undefined) return Effect.fail(new ChatNotFound({ chatId }));
+        return Effect.succeed({
+          total: Number(first.total),
+          items: first.id === null ? [] : (found as ReadonlyArray<EntryRow>).map(entryOf),
+        });
+      });
     },
   });
 });
@@ -135,107 +155,17 @@ const created = ({ name, userRef }: ChatToCreate, { createTime, id }: InsertedCh
 });
 
 /** Rows of a page; a page without rows is one row of nulls, because the total must survive it. */
-type ChatPageRow = { readonly total: bigint | null } & (ChatRow | { readonly id: null });
+type ChatPageRow = {
+  readonly total: bigint | null;
+  readonly reached?: bigint | null;
+  readonly erasures?: bigint;
+} & (ChatRow | { readonly id: null });
 type EntryPageRow = { readonly total: bigint } & (EntryRow | { readonly id: null });
 
 const chatPage = (rows: ReadonlyArray<ChatPageRow>) => ({
   total: Number(rows[0]!.total ?? 0),
   items: rows[0]!.id === null ? [] : (rows as ReadonlyArray<ChatRow>).map(chatOf),
 });
-
-/** Rows to skip; past what int8 holds there is nothing in any case. */
-const offsetOf = ({ limit, page }: ListQuery<string>): number =>
-  Math.min((page - 1) * limit, Number.MAX_SAFE_INTEGER);
-
-/**
- * Whether the order is that of positions, `true` for descending; `undefined` for any other order.
- * Ids and creation times both follow positions.
- */
-const seekable = ({ orderBy }: ListQuery<string>): boolean | undefined => {
-  const [{ descending, field }] = orderBy;
-  return field === "id" || (field === "_createTime" && orderBy.length === 1)
-    ? descending
-    : undefined;
-};
-
-/** Pages of all chats, by position: the rank of the page's first row is turned into its position. */
-const chatPageOf = (rank: string, from: string) => `
-select tally.chats as total, page.*
-from (values (1)) one
-left join tally on tally.chatbot_id = $1
-left join lateral (
-  select case when chats = positions then ${rank} else (${positionOf(rank)}) end as position
-) first on true
-left join lateral (
-  select ${chatColumns}, position from chat
-  where chatbot_id = $1 and position ${from} limit $3::int8
-) page on true
-order by page.position`;
-const newestChatsPage = `${chatPageOf("chats - $2::int8", "<= first.position order by position desc")} desc`;
-const oldestChatsPage = chatPageOf("$2::int8 + 1", ">= first.position order by position");
-
-const entryPageOf = (seek: string) => `
-select chat.entries as total, page.*
-from chat left join lateral (
-  select ${entryColumns}, position from entry
-  where chatbot_id = $1 and chat_id = $2::int8 and ${seek} limit $4::int8
-) page on true
-where chat.chatbot_id = $1 and chat.id = $2::int8
-order by page.position`;
-const newestEntriesPage = `${entryPageOf("position <= chat.entries - $3::int8 order by position desc")} desc`;
-const oldestEntriesPage = entryPageOf("position > $3::int8 order by position");
-
-/** A page in any order; its total counts the same rows in the same snapshot. */
-const sorted = (
-  table: "chat" | "entry",
-  columns: string,
-  where: ReadonlyArray<string>,
-  parameters: number,
-  order: string,
-) => `
-select matching.total, page.*
-from (select count(*) as total from ${table} where ${where.join(" and ")}) matching
-left join lateral (
-  select ${columns}, row_number() over (order by ${order}) as place
-  from ${table} where ${where.join(" and ")}
-  order by ${order} limit $${parameters + 1}::int8 offset $${parameters + 2}::int8
-) page on true
-order by page.place`;
-
-const sortedEntries = (byId: boolean, order: string) => {
-  const where = ["chatbot_id = $1", "chat_id = $2::int8", ...(byId ? ["id = $3::int8"] : [])];
-  return `select found.* from chat cross join lateral (${sorted("entry", entryColumns, where, byId ? 3 : 2, order)}) found
-where chat.chatbot_id = $1 and chat.id = $2::int8 order by found.place`;
-};
-
-const chatColumn: Readonly<Record<ChatField, string>> = {
-  id: "id",
-  name: "name",
-  userRef: "user_ref",
-  _createTime: "create_time",
-};
-
-const entryColumn: Readonly<Record<EntryField, string>> = {
-  id: "id",
-  chat_id: "chat_id",
-  question: "question",
-  answer: "answer",
-  moderation: "moderation",
-  flagged: "flagged",
-  _createTime: "create_time",
-};
-
-/** PostgreSQL's default puts nulls last ascending and first descending, as the contract does. */
-const orderOf = <Field extends string>(
-  { orderBy }: ListQuery<Field>,
-  columns: Readonly<Record<Field, string>>,
-): string =>
-  [...orderBy, { field: "id", descending: orderBy.at(-1)!.descending }]
-    .map(({ descending, field }) => {
-      const column = field === "id" ? "id" : columns[field as Field];
-      return `${column} ${descending ? "desc" : "asc"}`;
-    })
-    .join(", ");
 
 const claimKey = `
 insert into request as r (chatbot_id, key, fingerprint, made_at) values ($1, $2, $3, clock_timestamp())

@@ -11,6 +11,7 @@ import { Reactivity } from "effect/reactivity";
 import { SqlClient } from "effect/sql";
 import { makeHints } from "./Hints.ts";
 import { migrate } from "./Migrations.ts";
+import { makePasses, passConnections } from "./Passes.ts";
 import { makeChatArchive } from "./PgChatArchive.ts";
 import { makeChatbots } from "./PgChatbots.ts";
 import { makeChatStore } from "./PgChatStore.ts";
@@ -20,7 +21,7 @@ export interface PostgresOptions {
   readonly url: Redacted.Redacted;
   /** Where the tables are; `parley` by default. It is made when it does not exist. */
   readonly schema?: string | undefined;
-  /** Connections for statements, 10 by default; one more listens. */
+  /** Connections for statements, 10 by default; up to six more read long lists, and one listens. */
   readonly maxConnections?: number | undefined;
 }
 
@@ -53,6 +54,16 @@ export const layerPostgres = ({
         },
       } as const;
       const sql = yield* PgClient.make({ ...config, maxConnections, multiplex: true });
+      const passes = yield* PgClient.make({
+        ...config,
+        maxConnections: passConnections,
+        startupParameters: {
+          ...config.startupParameters,
+          statement_timeout: "10s",
+          // What a search finds decides how it is best done.
+          plan_cache_mode: "force_custom_plan",
+        },
+      });
       const listener = yield* PgClient.make({ ...config, maxConnections: 1 });
       const asSqlClient = Effect.provideService(SqlClient.SqlClient, sql);
 
@@ -60,7 +71,7 @@ export const layerPostgres = ({
 
       const hints = yield* Effect.provideService(makeHints, PgClient.PgClient, listener);
       const stores = Effect.gen(function* () {
-        return Context.make(ChatStore, yield* makeChatStore).pipe(
+        return Context.make(ChatStore, yield* makeChatStore(makePasses(passes))).pipe(
           Context.add(TurnStore, yield* makeTurnStore(hints)),
           Context.add(ChatArchive, yield* makeChatArchive),
           Context.merge(yield* makeChatbots(hints)),

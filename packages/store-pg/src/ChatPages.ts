@@ -1,0 +1,151 @@
+/**
+ * The statements that read one page of chats and its total, both of one snapshot. Every text is put
+ * together from fixed pieces; what a client sent is always a parameter.
+ */
+import { fold, type ChatField, type ChatQuery, type OrderBy } from "@parley/core";
+import type { Count } from "./Counts.ts";
+import { positionOf } from "./Holes.ts";
+import { chatColumns } from "./Rows.ts";
+
+export interface Statement {
+  readonly text: string;
+  readonly values: ReadonlyArray<unknown>;
+}
+
+/** Rows to skip; past what int8 holds there is nothing in any case. */
+export const offsetOf = ({ limit, page }: { readonly limit: number; readonly page: number }) =>
+  Math.min((page - 1) * limit, Number.MAX_SAFE_INTEGER);
+
+/**
+ * Whether the order is that of positions, `true` for descending; `undefined` for any other order.
+ * Ids and creation times both follow positions.
+ */
+export const byPosition = (orderBy: ReadonlyArray<OrderBy<string>>): boolean | undefined => {
+  const { descending, field } = orderBy[0]!;
+  return field === "id" || (field === "_createTime" && orderBy.length === 1)
+    ? descending
+    : undefined;
+};
+
+/** The field whose index gives the order, if one does: a text alone, or followed by `id` alike. */
+export const byText = (
+  orderBy: ReadonlyArray<OrderBy<ChatField>>,
+): { readonly field: "name" | "userRef"; readonly descending: boolean } | undefined => {
+  const [{ descending, field }, second, ...rest] = orderBy as [
+    OrderBy<ChatField>,
+    ...Array<OrderBy<ChatField>>,
+  ];
+  if ((field !== "name" && field !== "userRef") || rest.length > 0) return undefined;
+  return second === undefined || (second.field === "id" && second.descending === descending)
+    ? { field, descending }
+    : undefined;
+};
+
+/** A page of all chats by position: the rank of its first row is turned into a position. */
+const seekPage = (rank: string, from: string) => `
+select tally.chats as total, page.*
+from (values (1)) one
+left join tally on tally.chatbot_id = $1
+left join lateral (
+  select case when chats = positions then ${rank} else (${positionOf(rank)}) end as position
+) first on true
+left join lateral (
+  select ${chatColumns}, position from chat
+  where chatbot_id = $1 and position ${from} limit $3::int8
+) page on true
+order by page.position`;
+const newestPage = `${seekPage("chats - $2::int8", "<= first.position order by position desc")} desc`;
+const oldestPage = seekPage("$2::int8 + 1", ">= first.position order by position");
+
+/** Any page of all chats in the order of ids or times, by a seek. */
+export const seek = (chatbot: number, query: ChatQuery, descending: boolean): Statement => ({
+  text: descending ? newestPage : oldestPage,
+  values: [chatbot, offsetOf(query), query.limit],
+});
+
+const columns = { id: "position", name: "name", userRef: "user_ref", _createTime: "create_time" };
+
+/** PostgreSQL's default puts nulls last ascending and first descending, as the contract does. */
+const orderOf = (orderBy: ReadonlyArray<OrderBy<ChatField>>): string =>
+  [...orderBy, { field: "id" as const, descending: orderBy.at(-1)!.descending }]
+    .map(({ descending, field }) => `${columns[field]} ${descending ? "desc" : "asc"}`)
+    .join(", ");
+
+/** Any page of all chats in the order of one text: read from its index, from the nearer end. */
+export const indexed = (
+  chatbot: number,
+  query: ChatQuery,
+  { descending, field }: NonNullable<ReturnType<typeof byText>>,
+): Statement => {
+  const order = orderOf([{ field, descending }]);
+  const reverse = orderOf([{ field, descending: !descending }]);
+  return {
+    text: `
+select tally.chats as total, chat.*
+from (values (1)) one
+left join tally on tally.chatbot_id = $1
+left join lateral (
+  (select position from chat where chatbot_id = $1 and $2::int8 <= tally.chats / 2
+    order by ${order} offset $2::int8 limit $3::int8)
+  union all
+  (select position from chat where chatbot_id = $1 and $2::int8 > tally.chats / 2
+    order by ${reverse} offset greatest(tally.chats - $2::int8 - $3::int8, 0)
+    limit greatest(least($3::int8, tally.chats - $2::int8), 0))
+) picked on true
+left join lateral (
+  select ${chatColumns}, position from chat where chatbot_id = $1 and position = picked.position
+) chat on true
+order by ${order}`,
+    values: [chatbot, offsetOf(query), query.limit],
+  };
+};
+
+/**
+ * A page of the chats that match the filters, in any order. A remembered count is counted on from;
+ * `atMost` ends a count that gets dear: the total is then one more than it.
+ */
+export const filtered = (
+  chatbot: number,
+  query: ChatQuery,
+  known: Count | undefined,
+  atMost: number | null = null,
+): Statement => {
+  const values: Array<unknown> = [chatbot, query.limit, offsetOf(query)];
+  const parameter = (value: unknown) => `$${values.push(value)}`;
+  const where = ["chatbot_id = $1"];
+  if (query.id !== null) where.push(`id = ${parameter(query.id)}::int8`);
+  if (query.userRef !== null) where.push(`user_ref = ${parameter(query.userRef)}`);
+  if (query.search !== null && query.search !== "") {
+    const pattern = `%${fold(query.search).replace(/[\\%_]/g, "\\$&")}%`;
+    where.push(`folded_name like ${parameter(pattern)}`);
+  }
+  const matching = where.join(" and ");
+  const count =
+    atMost === null
+      ? `select count(*) from chat where ${matching}`
+      : `select count(*) from (
+    select from chat where ${matching} limit ${parameter(atMost + 1)}::int8
+  ) counted`;
+  const total =
+    known === undefined
+      ? `(${count})`
+      : `case when tally.erasures = ${parameter(known.erasures)}::int8
+    then ${parameter(known.matching)}::int8 + (
+      select count(*) from chat where ${matching} and position > ${parameter(known.reached)}::int8
+    ) else (${count}) end`;
+  const order = orderOf(query.orderBy);
+  return {
+    text: `
+select tally.positions as reached, tally.erasures, matching.total, page.*
+from (values (1)) one
+left join tally on tally.chatbot_id = $1
+cross join lateral (select ${total} as total) matching
+left join lateral (
+  select ${chatColumns}, row_number() over (order by ${order}) as place
+  from chat where ${matching}
+  order by ${order} limit $2::int8 offset $3::int8
+) page on true
+order by page.place`,
+    values,
+  };
+};

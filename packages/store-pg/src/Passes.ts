@@ -1,0 +1,55 @@
+/**
+ * Lists that must read much: they have connections of their own, so that no other statement queues
+ * behind them, and of those that read a whole tenant only a few run at once.
+ */
+import { Overloaded } from "@parley/core";
+import { Duration, Effect, Semaphore } from "effect";
+import type { SqlClient, SqlError } from "effect/sql";
+import type { Statement } from "./ChatPages.ts";
+import { orUnavailable } from "./Storage.ts";
+
+/** How many lists of either kind run at once; together, as many as there are connections. */
+const searches = 4;
+const passes = 2;
+export const passConnections = searches + passes;
+
+/** How long one waits for another to end. */
+const patience = Duration.seconds(1);
+
+export const makePasses = (sql: SqlClient.SqlClient) => {
+  const busy = new Overloaded({ retryAfterSeconds: 2 });
+
+  /** Runs at most so many at once; who cannot begin soon is told to come again. */
+  const lane = (most: number) => {
+    const room = Semaphore.makeUnsafe(most);
+    return <Row extends object>({ text, values }: Statement) =>
+      Effect.uninterruptibleMask((restore) =>
+        room
+          .take(1)
+          .pipe(
+            Effect.timeoutOrElse({ duration: patience, orElse: () => Effect.fail(busy) }),
+            restore,
+            Effect.andThen(
+              Effect.ensuring(
+                restore(
+                  Effect.catchIf(sql.unsafe<Row>(text, values), isTimeout, () => Effect.fail(busy)),
+                ),
+                room.release(1),
+              ),
+            ),
+          ),
+      ).pipe(orUnavailable);
+  };
+
+  return {
+    /** What may be slow, but reads no more than it must. */
+    search: lane(searches),
+    /** What reads all of a tenant's chats, or of a chat's entries. */
+    pass: lane(passes),
+  };
+};
+
+const isTimeout = (error: SqlError.SqlError): boolean =>
+  error.reason._tag === "StatementTimeoutError";
+
+export type Passes = ReturnType<typeof makePasses>;
