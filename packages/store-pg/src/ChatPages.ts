@@ -85,12 +85,15 @@ select tally.chats as total, chat.*
 from (values (1)) one
 left join tally on tally.chatbot_id = $1
 left join lateral (
-  (select position from chat where chatbot_id = $1 and $2::int8 <= tally.chats / 2
-    order by ${order} offset $2::int8 limit $3::int8)
-  union all
-  (select position from chat where chatbot_id = $1 and $2::int8 > tally.chats / 2
-    order by ${reverse} offset greatest(tally.chats - $2::int8 - $3::int8, 0)
-    limit greatest(least($3::int8, tally.chats - $2::int8), 0))
+  select position from (
+    (select position from chat where chatbot_id = $1 and $2::int8 <= tally.chats / 2
+      order by ${order} offset $2::int8 limit $3::int8)
+    union all
+    (select position from chat where chatbot_id = $1 and $2::int8 > tally.chats / 2
+      order by ${reverse} offset greatest(tally.chats - $2::int8 - $3::int8, 0)
+      limit greatest(least($3::int8, tally.chats - $2::int8), 0))
+  -- Tells the planner that few rows come of it.
+  ) nearer limit $3::int8
 ) picked on true
 left join lateral (
   select ${chatColumns}, position from chat where chatbot_id = $1 and position = picked.position

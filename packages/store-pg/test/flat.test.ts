@@ -1,0 +1,119 @@
+import { assert, layer } from "@effect/vitest";
+import { ChatArchive, newest, newestChats, type ChatQuery, type EntryQuery } from "@parley/core";
+import { layerPostgres } from "@parley/store-pg";
+import { Context, Effect, Layer } from "effect";
+import type { SqlClient } from "effect/sql";
+import { byText, filtered, indexed, seek, type Statement } from "../src/ChatPages.ts";
+import { anyEntries, seekEntries } from "../src/EntryPages.ts";
+import { fillChats, fillEntries, settle } from "./fill.ts";
+import { clientOf, freshSchema, optionsOf } from "./PostgresUnderTest.ts";
+
+const chatbot = 1_000_001;
+const chats = 100_000;
+const most = 200;
+
+/** Buffers that one execution touches. */
+const buffers = (sql: SqlClient.SqlClient, { text, values }: Statement) =>
+  Effect.map(
+    sql.unsafe<{ readonly "QUERY PLAN": any }>(
+      `explain (analyze, buffers, format json) ${text}`,
+      values,
+    ),
+    ([row]) => {
+      const plan = row!["QUERY PLAN"][0].Plan;
+      return plan["Shared Hit Blocks"] + plan["Shared Read Blocks"];
+    },
+  );
+
+class Filled extends Context.Service<Filled, { readonly sql: SqlClient.SqlClient }>()("Filled") {}
+
+const schema = freshSchema();
+
+const filled = Layer.effect(
+  Filled,
+  Effect.gen(function* () {
+    const sql = yield* clientOf(schema);
+    yield* fillChats(sql, chatbot, chats);
+    yield* fillEntries(sql, chatbot, chats);
+    yield* settle(sql);
+    return { sql };
+  }),
+).pipe(Layer.provideMerge(Layer.suspend(() => layerPostgres(optionsOf(schema)))));
+
+const query = (more: Partial<ChatQuery> = {}): ChatQuery => ({ ...newestChats, ...more });
+const entries = (more: Partial<EntryQuery> = {}): EntryQuery => ({ ...newest, ...more });
+
+const pages = [1, 2, chats / 50, chats / 25, chats / 25 + 1, Number.MAX_SAFE_INTEGER];
+const byId = (descending: boolean) => [{ field: "id", descending }] as const;
+
+/** The lists whose cost must not grow, by name. */
+const flat: ReadonlyArray<readonly [string, Statement]> = [
+  ...pages.flatMap((page) =>
+    [true, false].flatMap((descending) => [
+      [
+        `page ${page}${descending ? ", newest first" : ""}`,
+        seek(chatbot, query({ page }), descending),
+      ] as const,
+      [
+        `history page ${page}${descending ? ", newest first" : ""}`,
+        seekEntries(chatbot, 1, entries({ page }), descending),
+      ] as const,
+    ]),
+  ),
+  ...[1, 2, 100].flatMap((page) =>
+    [true, false].map(
+      (descending) =>
+        [
+          `page ${page} of a user${descending ? ", newest first" : ""}`,
+          filtered(
+            chatbot,
+            query({ userRef: "user 500", page, orderBy: byId(descending) }),
+            undefined,
+            10_000,
+          ),
+        ] as const,
+    ),
+  ),
+  ["one chat by its id", filtered(chatbot, query({ id: 77_777 }), undefined)],
+  ["no chat by its id", filtered(chatbot, query({ id: 777_777 }), undefined)],
+  ["one entry by its id", anyEntries(chatbot, 1, entries({ id: 77_777 }))],
+  ...(["name", "userRef"] as const).flatMap((field) =>
+    [true, false].flatMap((descending) =>
+      [1, chats / 25].map((page) => {
+        const wanted = query({ page, orderBy: [{ field, descending }] });
+        return [
+          `page ${page} by ${field}${descending ? ", descending" : ""}`,
+          indexed(chatbot, wanted, byText(wanted.orderBy)!),
+        ] as const;
+      }),
+    ),
+  ),
+];
+
+layer(filled, { timeout: "2 minutes" })("lists of 100,000 rows touch at most 200 buffers", (it) => {
+  for (const [name, statement] of flat) {
+    it.effect(name, () =>
+      Effect.gen(function* () {
+        const { sql } = yield* Filled;
+        assert.isAtMost(yield* buffers(sql, statement), most);
+      }),
+    );
+  }
+
+  it.effect("pages stay flat after an erasure", () =>
+    Effect.gen(function* () {
+      const { sql } = yield* Filled;
+      const archive = yield* ChatArchive;
+      for (const user of [3, 77, 500, 501, 999]) {
+        yield* archive.erase(chatbot, { _tag: "UserRef", userRef: `user ${user}` });
+      }
+      yield* settle(sql);
+      for (const page of pages) {
+        for (const descending of [true, false]) {
+          const statement = seek(chatbot, query({ page }), descending);
+          assert.isAtMost(yield* buffers(sql, statement), most);
+        }
+      }
+    }),
+  );
+});
