@@ -19,6 +19,14 @@ export interface Match {
   readonly known: number;
 }
 
+/**
+ * Whether a passage is about the question: it holds at least half of what the question is about, and
+ * more than half when that names something that no document does: "the capital of France" is not
+ * answered with a passage on capital letters.
+ */
+export const isAbout = ({ share, known }: Match): boolean =>
+  share > 0.5 || (share === 0.5 && known === 1);
+
 export interface Knowledge {
   readonly documents: number;
   readonly passages: number;

@@ -3,16 +3,19 @@
  */
 import { Answerer, type AnswerPart } from "@parley/core";
 import { Clock, Effect, Layer, Stream } from "effect";
-import type { Knowledge, Match } from "./Knowledge.ts";
+import { isAbout, type Knowledge } from "./Knowledge.ts";
 
 /**
  * An `Answerer` that quotes. It answers with one passage and where it is from, or says that the
  * documents hold nothing about the question; it never writes a word of its own beyond that, and
  * does not look at the chat so far. The same question always gets the same answer.
  *
- * @param knowledge `null` when there are no documents at all
+ * @param knowledge `null` when there are no documents at all; an effect is run at each question, so
+ *   that documents can be read anew while the server runs
  */
-export const layerOffline = (knowledge: Knowledge | null): Layer.Layer<Answerer> =>
+export const layerOffline = (
+  knowledge: Knowledge | null | Effect.Effect<Knowledge | null>,
+): Layer.Layer<Answerer> =>
   Layer.succeed(
     Answerer,
     Answerer.of({
@@ -20,7 +23,10 @@ export const layerOffline = (knowledge: Knowledge | null): Layer.Layer<Answerer>
         Stream.fromIterableEffect(
           Effect.gen(function* () {
             const startedAt = yield* Clock.currentTimeMillis;
-            const text = answerFrom(knowledge, question);
+            const text = answerFrom(
+              Effect.isEffect(knowledge) ? yield* knowledge : knowledge,
+              question,
+            );
             const parts: ReadonlyArray<AnswerPart> = [
               { _tag: "Delta", text },
               {
@@ -53,9 +59,3 @@ const answerFrom = (knowledge: Knowledge | null, question: string): string => {
   const heading = headings.at(-1);
   return `${text}\n\nSource: ${source}${heading === undefined ? "" : `, "${heading}"`}`;
 };
-
-/**
- * At least half of what the question is about, and more than half when it names something that
- * no document does: "the capital of France" is not answered with a passage on capital letters.
- */
-const isAbout = ({ share, known }: Match): boolean => share > 0.5 || (share === 0.5 && known === 1);

@@ -2,7 +2,7 @@
  * A language model behind any endpoint that speaks OpenAI's chat completions.
  */
 import { Effect, Redacted } from "effect";
-import type { LanguageModel } from "./LanguageModelAnswerer.ts";
+import type { LanguageModel } from "./ModelCall.ts";
 
 export interface OpenAiCompatibleSettings {
   /** The address before `/chat/completions`, for example `http://localhost:11434/v1`. */

@@ -1,11 +1,8 @@
 /**
- * Answerers and knowledge for Parley. Libraries are loaded when a layer that needs them is built.
+ * Answerers, moderators and knowledge for Parley. Libraries are loaded when a layer that needs them is built.
  */
-export {
-  type LanguageModel,
-  type LanguageModelOptions,
-  layerLanguageModel,
-} from "./LanguageModelAnswerer.ts";
+export { type LanguageModelOptions, layerLanguageModel } from "./LanguageModelAnswerer.ts";
+export type { LanguageModel } from "./ModelCall.ts";
 export { openAiCompatible, type OpenAiCompatibleSettings } from "./OpenAiCompatible.ts";
 export {
   type Knowledge,
@@ -22,3 +19,5 @@ export {
   ScriptedAnswerer,
   type ScriptedCall,
 } from "./ScriptedAnswerer.ts";
+export { layerModerationEndpoint, type ModerationEndpointSettings } from "./ModerationEndpoint.ts";
+export { layerWordList, type WordListOptions } from "./WordList.ts";

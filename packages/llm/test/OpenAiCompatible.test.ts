@@ -52,7 +52,7 @@ const withEndpoint = (baseUrl: string, apiKey: string | undefined) =>
           model: "small",
           provider: "house",
         }),
-        (model) => layerLanguageModel(model),
+        (model) => layerLanguageModel(model, { retries: 0, maxOutputTokens: 500 }),
       ),
     ),
   );
@@ -99,6 +99,7 @@ describe("openAiCompatible", () => {
               { role: "system", content: "Be kind." },
               { role: "user", content: "Hi?" },
             ],
+            max_tokens: 500,
             stream: true,
             stream_options: { include_usage: true },
           },

@@ -1,8 +1,14 @@
 /**
  * Fills a schema with many chats, past the store, as the store would have made them.
  */
+import * as PgClient from "@effect/sql-pg/PgClient";
+import { layerPostgres, type PostgresOptions } from "@parley/store-pg";
 import { Effect } from "effect";
+import { Reactivity } from "effect/reactivity";
 import type { SqlClient } from "effect/sql";
+
+/** The chatbot that is filled. */
+export const filledChatbot = 1_000_001;
 
 const words =
   "harbour lantern meadow copper violet thunder orchard whisper granite falcon ember willow saffron glacier pebble";
@@ -57,3 +63,42 @@ export const settle = (sql: SqlClient.SqlClient) =>
   Effect.forEach(["chat", "entry", "tally", "hole"], (table) =>
     sql.unsafe(`vacuum analyze ${table}`),
   );
+
+/** Makes a schema with that many rows, unless it is there already; indexes come last. */
+export const fillSchema = ({
+  chats,
+  entries,
+  schema,
+  url,
+}: PostgresOptions & {
+  readonly schema: string;
+  readonly chats: number;
+  readonly entries: number;
+}) =>
+  Effect.gen(function* () {
+    const sql = yield* Effect.provide(
+      PgClient.make({
+        url,
+        maxConnections: 1,
+        startupParameters: {
+          search_path: `${schema}, public`,
+          maintenance_work_mem: "1GB",
+          statement_timeout: "0",
+        },
+      }),
+      Reactivity.layer,
+    );
+    yield* Effect.provide(Effect.void, layerPostgres({ url, schema }));
+    const [tally] = yield* sql.unsafe("select from tally where chatbot_id = $1", [filledChatbot]);
+    if (tally !== undefined) return;
+    const indexes = yield* sql.unsafe<{ readonly name: string; readonly definition: string }>(
+      `select indexname as name, indexdef as definition from pg_indexes
+      where schemaname = $1 and tablename in ('chat', 'entry') and indexname not like '%pkey'`,
+      [schema],
+    );
+    for (const { name } of indexes) yield* sql.unsafe(`drop index ${name}`);
+    yield* fillChats(sql, filledChatbot, chats);
+    yield* fillEntries(sql, filledChatbot, entries);
+    for (const { definition } of indexes) yield* sql.unsafe(definition);
+    yield* settle(sql);
+  }).pipe(Effect.scoped);

@@ -5,10 +5,9 @@ import { Context, Effect, Layer } from "effect";
 import type { SqlClient } from "effect/sql";
 import { byText, filtered, indexed, seek, type Statement } from "../src/ChatPages.ts";
 import { anyEntries, seekEntries } from "../src/EntryPages.ts";
-import { fillChats, fillEntries, settle } from "./fill.ts";
+import { fillChats, fillEntries, filledChatbot as chatbot, settle } from "./fill.ts";
 import { clientOf, freshSchema, optionsOf } from "./PostgresUnderTest.ts";
 
-const chatbot = 1_000_001;
 const chats = 100_000;
 const most = 200;
 

@@ -1,0 +1,154 @@
+/**
+ * How the cost of each list grows with the rows: the same lists over a small and a large chatbot of one
+ * database, alternating. Needs DATABASE_URL of a database that it may fill and keep.
+ *
+ *   DATABASE_URL=postgres://… ../node_modules/.bin/node lists.ts [--small 10000] [--large 10000000] [--runs 300]
+ */
+import {
+  ChatStore,
+  newest,
+  newestChats,
+  type ChatQuery,
+  type EntryQuery,
+} from "../packages/core/src/index.ts";
+import { layerPostgres } from "../packages/store-pg/src/index.ts";
+import { fillSchema, filledChatbot } from "../packages/store-pg/test/fill.ts";
+import { Effect, Layer, Redacted } from "effect";
+import { parseArgs } from "node:util";
+
+const { values: options } = parseArgs({
+  options: {
+    small: { type: "string", default: "10000" },
+    large: { type: "string", default: "10000000" },
+    runs: { type: "string", default: "300" },
+  },
+});
+const url = Redacted.make(process.env["DATABASE_URL"]!);
+const runs = Number(options.runs);
+
+type List = readonly [
+  name: string,
+  read: (store: ChatStore["Service"], chats: number, n: number) => Effect.Effect<unknown, unknown>,
+];
+
+const chats = (name: string, query: (chats: number, n: number) => Partial<ChatQuery>): List => [
+  name,
+  (store, size, n) => store.listChats(filledChatbot, { ...newestChats, ...query(size, n) }),
+];
+const entries = (name: string, query: (entries: number) => Partial<EntryQuery>): List => [
+  name,
+  (store, size) =>
+    store.listEntries(filledChatbot, 1, { ...newest, ...query(Math.min(size, 1_000_000)) }),
+];
+const by = (field: "name" | "userRef", descending = false) => ({
+  orderBy: [{ field, descending }] as const,
+});
+const oldest = { orderBy: [{ field: "_createTime", descending: false }] } as const;
+
+const lists: ReadonlyArray<List> = [
+  chats("default page", () => ({})),
+  chats("middle page", (size) => ({ page: Math.floor(size / 50) })),
+  chats("last page", (size) => ({ page: size / 25 })),
+  chats("oldest first, by time", () => oldest),
+  chats("oldest first, middle page", (size) => ({ ...oldest, page: Math.floor(size / 50) })),
+  chats("one user's page", (size, n) => ({ userRef: `user ${(n * 7919) % (size / 100)}` })),
+  chats("one id", (size, n) => ({ id: 1 + ((n * 7919) % size) })),
+  entries("history page", () => ({})),
+  entries("history, middle page", (size) => ({ page: Math.floor(size / 50) })),
+  chats("by name, first page", () => by("name")),
+  chats("by name, 100,000 rows in", (size) => ({
+    ...by("name"),
+    page: Math.min(size, 100_000) / 25,
+  })),
+  chats("by userRef, first page", () => by("userRef")),
+  chats("by userRef, 100,000 rows in", (size) => ({
+    ...by("userRef", true),
+    page: Math.min(size, 100_000) / 25,
+  })),
+  chats("search, common word, counted", () => ({ search: "harbour" })),
+  chats("search, rare, counted", () => ({ search: "pebble 77" })),
+];
+const dear: ReadonlyArray<List> = [
+  chats("by name, middle", (size) => ({ ...by("name"), page: Math.floor(size / 50) })),
+  chats("search, common word, first count", () => ({ search: "antern" })),
+  chats("search, two characters, first count", () => ({ search: "nt" })),
+  chats("search, rare, first count", (_, n) => ({ search: `low 12${n}` })),
+];
+
+const quantile = (sorted: ReadonlyArray<number>, q: number) =>
+  sorted[Math.min(sorted.length - 1, Math.floor(sorted.length * q))]!;
+
+const millis = (n: number) => n.toFixed(2).padStart(9);
+
+const measured = Effect.fnUntraced(function* (
+  [, read]: List,
+  sizes: ReadonlyArray<{ readonly size: number; readonly store: ChatStore["Service"] }>,
+  times: number,
+) {
+  const taken = sizes.map((): Array<number> => []);
+  for (let n = 0; n < times; n++) {
+    for (const [at, { size, store }] of sizes.entries()) {
+      const start = performance.now();
+      yield* read(store, size, n);
+      taken[at]!.push(performance.now() - start);
+    }
+  }
+  return taken.map((one) => one.toSorted((a, b) => a - b));
+});
+
+const program = Effect.gen(function* () {
+  const sizes = yield* Effect.forEach(
+    [Number(options.small), Number(options.large)],
+    Effect.fnUntraced(function* (size) {
+      const schema = `flat_${size}`;
+      yield* fillSchema({ url, schema, chats: size, entries: Math.min(size, 1_000_000) });
+      const services = yield* Layer.build(layerPostgres({ url, schema }));
+      return { size, store: yield* Effect.provideContext(ChatStore, services) };
+    }),
+  );
+  console.log(`milliseconds; ${sizes.map(({ size }) => size).join(" and ")} chats\n`);
+  console.log(`${"".padEnd(38)}      p50      p50      p99      p99   ratio of p99`);
+  for (const list of lists) {
+    yield* measured(list, sizes, 20);
+    const [small, large] = yield* measured(list, sizes, runs);
+    const ratio = quantile(large!, 0.99) / quantile(small!, 0.99);
+    console.log(
+      list[0].padEnd(38) +
+        [0.5, 0.99]
+          .flatMap((q) => [small!, large!].map((one) => millis(quantile(one, q))))
+          .join("") +
+        millis(ratio),
+    );
+  }
+  console.log("\nonce each, over the large one");
+  for (const list of dear) {
+    const [taken] = yield* measured(list, sizes.slice(1), 1);
+    console.log(list[0].padEnd(38) + millis(taken![0]!));
+  }
+
+  const large = sizes[1]!;
+  const pages = Effect.map(measured(lists[0]!, [large], 1000), ([taken]) => quantile(taken!, 0.99));
+  const alone = yield* pages;
+  let refused = 0;
+  const searching = yield* Effect.forkChild(
+    Effect.forEach(
+      Array.from({ length: 20 }, (_, n) => n),
+      (n) =>
+        large.store
+          .listChats(filledChatbot, { ...newestChats, search: `${"abcdefghijklmnopqrst"[n]}o` })
+          .pipe(
+            Effect.catchTag("Overloaded", () => Effect.sync(() => refused++)),
+            Effect.forever,
+          ),
+      { concurrency: 20, discard: true },
+    ),
+  );
+  yield* Effect.sleep("500 millis");
+  const beside = yield* pages;
+  yield* Effect.sync(() => searching.interruptUnsafe());
+  console.log(
+    `\np99 of default pages: ${millis(alone)} alone, ${millis(beside)} beside 20 searches (${refused} refused)`,
+  );
+});
+
+await Effect.runPromise(Effect.scoped(program));

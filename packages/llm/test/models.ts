@@ -1,0 +1,74 @@
+/** Language models that do what a test says, call by call. */
+import { APICallError, simulateReadableStream } from "ai";
+import { MockLanguageModelV4 } from "ai/test";
+
+export type Call = MockLanguageModelV4["doStreamCalls"][number];
+export type Part =
+  Awaited<ReturnType<MockLanguageModelV4["doStream"]>>["stream"] extends ReadableStream<infer A>
+    ? A
+    : never;
+
+export const usage = {
+  inputTokens: { total: 11, noCache: 11, cacheRead: undefined, cacheWrite: undefined },
+  outputTokens: { total: 7, text: 7, reasoning: undefined },
+};
+
+export const finish = (
+  unified: "stop" | "length" | "content-filter" | "other" | "error",
+): Part => ({ type: "finish", usage, finishReason: { unified, raw: unified } });
+
+export const said = (...deltas: ReadonlyArray<string>): Array<Part> => [
+  { type: "stream-start", warnings: [{ type: "other", message: "not supported" }] },
+  { type: "text-start", id: "1" },
+  ...deltas.map((delta): Part => ({ type: "text-delta", id: "1", delta })),
+  { type: "text-end", id: "1" },
+];
+
+/** What one call does: the parts that come, an error that is thrown, or nothing for ever. */
+export type Reply = ReadonlyArray<Part> | Error | "silence";
+
+export const says = (...deltas: ReadonlyArray<string>): Reply => [...said(...deltas), finish("stop")];
+
+export const httpError = (
+  statusCode: number,
+  more: { readonly headers?: Record<string, string>; readonly body?: string } = {},
+): Error =>
+  new APICallError({
+    message: "no",
+    url: "http://localhost",
+    requestBodyValues: {},
+    statusCode,
+    responseHeaders: more.headers ?? {},
+    responseBody: more.body ?? "",
+  });
+
+/** A model whose n-th call, from 0 on, does what `reply` says. */
+export const modelThat = (reply: (n: number, call: Call) => Reply, provider = "mock") => {
+  let calls = 0;
+  return new MockLanguageModelV4({
+    provider,
+    modelId: `${provider}-1`,
+    doStream: (call) => {
+      const replied = reply(calls++, call);
+      if (replied === "silence") return new Promise(() => {});
+      if (replied instanceof Error) return Promise.reject(replied);
+      return Promise.resolve({
+        stream: simulateReadableStream({
+          chunks: [...replied],
+          initialDelayInMs: null,
+          chunkDelayInMs: null,
+        }),
+      });
+    },
+  });
+};
+
+/** What the model was told at its n-th call. */
+export const promptOf = (model: MockLanguageModelV4, n = 0) =>
+  (model.doStreamCalls[n] as Call).prompt.map(({ role, content }) => ({
+    role,
+    content:
+      typeof content === "string"
+        ? content
+        : content.map((part) => (part.type === "text" ? part.text : "?")).join("|"),
+  }));
