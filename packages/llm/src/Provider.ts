@@ -111,7 +111,7 @@ export const makeProvider = (
         if (failure.retry !== true || retries >= options.retries) return yield* failure;
         const backoff = 100 * 2 ** retries * (0.5 + (yield* Random.next));
         const wait = Math.max(failure.retryAfterMillis ?? 0, backoff);
-        if (wait > longestWait) return yield* failure;
+        if (wait > longestWait || (yield* isOpen("begin"))) return yield* failure;
         yield* Effect.sleep(wait);
         retries++;
       }

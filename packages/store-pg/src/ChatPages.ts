@@ -2,8 +2,10 @@
  * The statements that read one page of chats and its total, both of one snapshot. Every text is put
  * together from fixed pieces; what a client sent is always a parameter.
  */
+import { PgTypes } from "@effect/sql-pg";
 import { fold, type ChatField, type ChatQuery, type OrderBy } from "@parley/core";
-import type { Count } from "./Counts.ts";
+import { Result } from "effect";
+import { newestRemembered, type Count } from "./Counts.ts";
 import { positionOf } from "./Holes.ts";
 import { chatColumns } from "./Rows.ts";
 
@@ -103,9 +105,23 @@ order by ${order}`,
   };
 };
 
+/** The filters' condition; their values are added to `values`. */
+const conditionOf = (query: ChatQuery, values: Array<unknown>): string => {
+  const parameter = (value: unknown) => `$${values.push(value)}`;
+  const where = ["chatbot_id = $1"];
+  if (query.id !== null) where.push(`id = ${parameter(query.id)}::int8`);
+  if (query.userRef !== null) where.push(`user_ref = ${parameter(query.userRef)}`);
+  if (query.search !== null && query.search !== "") {
+    const pattern = `%${fold(query.search).replace(/[\\%_]/g, "\\$&")}%`;
+    where.push(`folded_name like ${parameter(pattern)}`);
+  }
+  return where.join(" and ");
+};
+
 /**
- * A page of the chats that match the filters, in any order. A remembered count is counted on from;
- * `atMost` ends a count that gets dear: the total is then one more than it.
+ * A page of the chats that match the filters, in any order. A remembered count is counted on from; the
+ * total is null when an erasure made it void. `atMost` ends a count that gets dear: the total is then
+ * one more than it.
  */
 export const filtered = (
   chatbot: number,
@@ -115,31 +131,22 @@ export const filtered = (
 ): Statement => {
   const values: Array<unknown> = [chatbot, query.limit, offsetOf(query)];
   const parameter = (value: unknown) => `$${values.push(value)}`;
-  const where = ["chatbot_id = $1"];
-  if (query.id !== null) where.push(`id = ${parameter(query.id)}::int8`);
-  if (query.userRef !== null) where.push(`user_ref = ${parameter(query.userRef)}`);
-  if (query.search !== null && query.search !== "") {
-    const pattern = `%${fold(query.search).replace(/[\\%_]/g, "\\$&")}%`;
-    where.push(`folded_name like ${parameter(pattern)}`);
-  }
-  const matching = where.join(" and ");
-  const count =
-    atMost === null
-      ? `select count(*) from chat where ${matching}`
-      : `select count(*) from (
-    select from chat where ${matching} limit ${parameter(atMost + 1)}::int8
-  ) counted`;
+  const matching = conditionOf(query, values);
   const total =
-    known === undefined
-      ? `(${count})`
-      : `case when tally.erasures = ${parameter(known.erasures)}::int8
+    known !== undefined
+      ? `case when tally.erasures = ${parameter(known.erasures)}::int8
     then ${parameter(known.matching)}::int8 + (
       select count(*) from chat where ${matching} and position > ${parameter(known.reached)}::int8
-    ) else (${count}) end`;
+    ) end`
+      : atMost === null
+        ? `(select count(*) from chat where ${matching})`
+        : `(select count(*) from (
+    select from chat where ${matching} limit ${parameter(atMost + 1)}::int8
+  ) counted)`;
   const order = orderOf(query.orderBy);
   return {
     text: `
-select tally.positions as reached, tally.erasures, matching.total, page.*
+select coalesce(tally.positions, 0) as reached, coalesce(tally.erasures, 0) as erasures, matching.total, page.*
 from (values (1)) one
 left join tally on tally.chatbot_id = $1
 cross join lateral (select ${total} as total) matching
@@ -149,6 +156,75 @@ left join lateral (
   order by ${order} limit $2::int8 offset $3::int8
 ) page on true
 order by page.place`,
+    values,
+  };
+};
+
+/** The same in the order of positions by one pass, which also finds the newest that match. */
+export const found = (chatbot: number, query: ChatQuery, descending: boolean): Statement => {
+  const values: Array<unknown> = [chatbot, query.limit, offsetOf(query), newestRemembered];
+  const matching = conditionOf(query, values);
+  const direction = descending ? "desc" : "asc";
+  return {
+    text: `
+with matching as materialized (select position from chat where ${matching})
+select coalesce(tally.positions, 0) as reached, coalesce(tally.erasures, 0) as erasures, matched.*, page.*
+from (values (1)) one
+left join tally on tally.chatbot_id = $1
+cross join lateral (
+  select (select count(*) from matching) as total,
+    array(select position from matching order by position desc limit $4::int8) as newest
+) matched
+left join lateral (
+  select ${chatColumns}, position
+  from (
+    select position from matching order by position ${direction} limit $2::int8 offset $3::int8
+  ) picked join lateral (
+    select ${chatColumns} from chat where chatbot_id = $1 and chat.position = picked.position
+  ) chat on true
+) page on true
+order by page.position ${direction}`,
+    values,
+  };
+};
+
+/** Whether {@link remembered} can give the page. */
+export const isRemembered = (query: ChatQuery, { matching, newest }: Count): boolean =>
+  newest !== null && (newest.length === matching || offsetOf(query) + query.limit <= newest.length);
+
+/** A page of the newest that match, from the remembered ones and those that came after them. */
+export const remembered = (chatbot: number, query: ChatQuery, known: Count): Statement => {
+  const values: Array<unknown> = [
+    chatbot,
+    query.limit,
+    offsetOf(query),
+    newestRemembered,
+    known.erasures,
+    known.matching,
+    known.reached,
+    Result.getOrThrow(PgTypes.array(known.newest!, PgTypes.OID.int8)),
+  ];
+  const matching = `${conditionOf(query, values)} and position > $7::int8`;
+  return {
+    text: `
+select tally.positions as reached, tally.erasures,
+  case when tally.erasures = $5::int8 then $6::int8 + fresh.total end as total, fresh.later, page.*
+from tally
+cross join lateral (
+  select (select count(*) from chat where ${matching}) as total,
+    array(select position from chat where ${matching} order by position desc limit $4::int8) as later
+) fresh
+left join lateral (
+  select ${chatColumns}, position
+  from (
+    select position from unnest(fresh.later || $8::int8[]) position
+    order by position desc limit $2::int8 offset $3::int8
+  ) picked join lateral (
+    select ${chatColumns} from chat where chatbot_id = $1 and chat.position = picked.position
+  ) chat on true
+) page on true
+where tally.chatbot_id = $1
+order by page.position desc`,
     values,
   };
 };

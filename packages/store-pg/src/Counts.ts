@@ -9,7 +9,12 @@ export interface Count {
   readonly reached: number;
   /** How often chats of the chatbot were erased before. */
   readonly erasures: number;
+  /** The positions of the newest that match, descending; `null` when they were not looked for. */
+  readonly newest: ReadonlyArray<bigint> | null;
 }
+
+/** How many of the newest positions are remembered. */
+export const newestRemembered = 200;
 
 /** Counts by what was counted, at most so many; the oldest go first. */
 export const makeCounts = (most: number) => {

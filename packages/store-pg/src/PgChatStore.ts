@@ -7,7 +7,9 @@ import {
   type ChatQuery,
   type ChatToCreate,
   type Created,
+  type Overloaded,
   type RetryKey,
+  type StorageUnavailable,
 } from "@parley/core";
 import { Effect } from "effect";
 import { SqlClient } from "effect/sql";
@@ -15,12 +17,15 @@ import {
   byPosition,
   byText,
   filtered,
+  found,
   indexed,
+  isRemembered,
   offsetOf,
+  remembered,
   seek,
   type Statement,
 } from "./ChatPages.ts";
-import { makeCounts } from "./Counts.ts";
+import { makeCounts, newestRemembered, type Count } from "./Counts.ts";
 import { anyEntries, seekEntries } from "./EntryPages.ts";
 import { gather } from "./Gather.ts";
 import { insertChats, type InsertedChat } from "./InsertChats.ts";
@@ -30,6 +35,9 @@ import { orUnavailable } from "./Storage.ts";
 
 /** Rows that a list may read on the way without being thought dear. */
 const nearby = 10_000;
+
+/** Rows that a search may look at one after the other before another way is quicker. */
+const walk = 100_000;
 
 export const makeChatStore = Effect.fnUntraced(function* ({ pass, search }: Passes) {
   const sql = yield* SqlClient.SqlClient;
@@ -66,35 +74,52 @@ export const makeChatStore = Effect.fnUntraced(function* ({ pass, search }: Pass
   const light = ({ text, values }: Statement) =>
     orUnavailable(Effect.map(sql.unsafe<ChatPageRow>(text, values), chatPage));
 
-  const counts = makeCounts(10_000);
+  const counts = makeCounts(2_000);
 
-  /** The chats of a user, or found by a search, or both; their count is remembered. */
-  const matching = Effect.fnUntraced(function* (
+  /** How the chats that match are read; the count of searches and of long lists is remembered. */
+  const readMatching = (
     chatbot: number,
     query: ChatQuery,
-    inOrder: boolean,
-  ) {
+    known: Count | undefined,
+  ): Effect.Effect<ReadonlyArray<ChatPageRow>, Overloaded | StorageUnavailable> => {
+    const descending = byPosition(query.orderBy);
+    if (descending === undefined) return pass(filtered(chatbot, query, known));
+    if (query.search === null || query.search === "") {
+      if (offsetOf(query) > nearby) return pass(filtered(chatbot, query, known));
+      const { text, values } = filtered(chatbot, query, known, nearby);
+      return Effect.flatMap(orUnavailable(sql.unsafe<ChatPageRow>(text, values)), (rows) =>
+        known === undefined && Number(rows[0]!.total) > nearby
+          ? pass<ChatPageRow>(filtered(chatbot, query, undefined))
+          : Effect.succeed(rows),
+      );
+    }
+    if (known === undefined) return pass(found(chatbot, query, descending));
+    if (descending && isRemembered(query, known)) return search(remembered(chatbot, query, known));
+    const expected = ((offsetOf(query) + query.limit) * known.reached) / (known.matching + 1);
+    return expected > walk
+      ? pass(found(chatbot, query, descending))
+      : search(filtered(chatbot, query, known));
+  };
+
+  const matching = Effect.fnUntraced(function* (chatbot: number, query: ChatQuery) {
     const name = JSON.stringify([chatbot, query.search, query.userRef]);
     const known = counts.get(name);
-    const mayBeDear = query.search !== null && query.search !== "";
-    let rows: ReadonlyArray<ChatPageRow>;
-    if (!inOrder || (mayBeDear && known === undefined)) {
-      rows = yield* pass<ChatPageRow>(filtered(chatbot, query, known));
-    } else if (mayBeDear || offsetOf(query) > nearby) {
-      rows = yield* search<ChatPageRow>(filtered(chatbot, query, known));
-    } else {
-      const { text, values } = filtered(chatbot, query, known, nearby);
-      rows = yield* orUnavailable(sql.unsafe<ChatPageRow>(text, values));
-      if (Number(rows[0]!.total) > nearby && known === undefined) {
-        rows = yield* pass<ChatPageRow>(filtered(chatbot, query, known));
-      }
-    }
+    let rows = yield* readMatching(chatbot, query, known);
+    // An erasure made void what was remembered.
+    const isVoid = known !== undefined && (rows[0]?.total ?? null) === null;
+    if (isVoid) rows = yield* readMatching(chatbot, query, undefined);
     const page = chatPage(rows);
-    const { erasures, reached } = rows[0]!;
-    if (reached != null) {
-      const count = { matching: page.total, reached: Number(reached), erasures: Number(erasures) };
-      counts.set(name, count);
-    }
+    const { erasures, later, newest, reached } = rows[0]!;
+    const before = isVoid ? null : (known?.newest ?? null);
+    // A read that told nothing of the newest must not move the count on without them.
+    if (newest === undefined && later === undefined && before !== null) return page;
+    counts.set(name, {
+      matching: page.total,
+      reached: Number(reached),
+      erasures: Number(erasures),
+      newest:
+        newest ?? (later && before && [...later, ...before].slice(0, newestRemembered)) ?? null,
+    });
     return page;
   });
 
@@ -117,7 +142,7 @@ export const makeChatStore = Effect.fnUntraced(function* ({ pass, search }: Pass
         return Effect.map(pass<ChatPageRow>(indexed(chatbot, query, text)), chatPage);
       }
       if (all) return Effect.map(pass<ChatPageRow>(filtered(chatbot, query, undefined)), chatPage);
-      return matching(chatbot, query, positions !== undefined);
+      return matching(chatbot, query);
     },
 
     listEntries: (chatbot, chatId, query) => {
@@ -157,8 +182,12 @@ const created = ({ name, userRef }: ChatToCreate, { createTime, id }: InsertedCh
 /** Rows of a page; a page without rows is one row of nulls, because the total must survive it. */
 type ChatPageRow = {
   readonly total: bigint | null;
-  readonly reached?: bigint | null;
+  readonly reached?: bigint;
   readonly erasures?: bigint;
+  /** Positions of the newest that match, descending. */
+  readonly newest?: ReadonlyArray<bigint>;
+  /** The same, but only of those after the remembered ones. */
+  readonly later?: ReadonlyArray<bigint>;
 } & (ChatRow | { readonly id: null });
 type EntryPageRow = { readonly total: bigint } & (EntryRow | { readonly id: null });
 

@@ -1,0 +1,127 @@
+/** Asking with models of which three calls in ten fail. */
+import { type Ask, Asking, type Chatbot, Moderator } from "@parley/core";
+import { layerMemory } from "@parley/store-memory";
+import { assert, describe, it } from "@effect/vitest";
+import { Clock, Effect, Exit, Layer, Stream } from "effect";
+import { Digest } from "effect/crypto";
+import { type LanguageModel, layerLanguageModel } from "../src/index.ts";
+import { chatbotWith } from "./chat.ts";
+import { driven } from "./driven.ts";
+import { finish, httpError, modelThat, type Reply, said, says } from "./models.ts";
+
+/** Reproducible: a linear congruential generator. */
+const randomFrom = (seed: number) => {
+  let state = seed;
+  return () => (state = (state * 1_664_525 + 1_013_904_223) % 2 ** 32) / 2 ** 32;
+};
+
+const refused = Object.assign(new TypeError("fetch failed"), {
+  cause: Object.assign(new Error(), { code: "ECONNREFUSED" }),
+});
+const beforeText: ReadonlyArray<Reply> = [
+  refused,
+  httpError(408),
+  httpError(429),
+  httpError(429, { headers: { "retry-after": "1" } }),
+  httpError(429, { headers: { "retry-after": "60" } }),
+  httpError(500),
+  httpError(503),
+  [{ type: "error", error: "overloaded" }],
+  said(),
+  says(" "),
+  "silence",
+];
+const withinText: ReadonlyArray<Reply> = [
+  said("Hel"),
+  [...said("Hel"), { type: "error", error: "overloaded" }, finish("error")],
+];
+
+const chatbot: Chatbot = chatbotWith(null);
+const asks = 1000;
+const perSecond = 50;
+const deadline = 30_000;
+
+const layerOver = (models: readonly [LanguageModel, ...Array<LanguageModel>]) =>
+  Asking.layer.pipe(
+    Layer.provide([Moderator.layerOff, Digest.layerWebCrypto, layerLanguageModel(models)]),
+    Layer.provideMerge(layerMemory),
+  );
+
+const layerWith = (faults: ReadonlyArray<Reply>, seed: number) => {
+  const random = randomFrom(seed);
+  const failed = { calls: 0, of: 0 };
+  const model = (provider: string) =>
+    modelThat(() => {
+      failed.of++;
+      if (random() >= 0.3) return says("Hel", "lo");
+      failed.calls++;
+      return faults[Math.floor(random() * faults.length)]!;
+    }, provider);
+  return { failed, layer: layerOver([model("one"), model("two")]) };
+};
+
+const ask = (n: number): Ask => ({
+  chatId: null,
+  key: null,
+  question: `Question ${n}?` as Ask["question"],
+});
+
+/** Runs `one` for every ask, so many a second, and tells how many succeeded and the longest. */
+const load = <E, R>(one: (n: number) => Effect.Effect<unknown, E, R>) =>
+  Effect.gen(function* () {
+    let longest = 0;
+    let succeeded = 0;
+    yield* driven(
+      Effect.forEach(
+        Array.from({ length: asks }, (_, n) => n),
+        (n) =>
+          Effect.gen(function* () {
+            yield* Effect.sleep((n * 1000) / perSecond);
+            const startedAt = yield* Clock.currentTimeMillis;
+            const exit = yield* Effect.exit(one(n));
+            longest = Math.max(longest, (yield* Clock.currentTimeMillis) - startedAt);
+            if (Exit.isSuccess(exit)) succeeded++;
+          }),
+        { concurrency: "unbounded", discard: true },
+      ),
+      100,
+    );
+    return { longest, succeeded };
+  });
+
+describe("two providers, each failing three calls in ten", () => {
+  it.effect("plain asks succeed, whatever the fault", () => {
+    const { failed, layer } = layerWith([...beforeText, ...withinText], 1);
+    return Effect.gen(function* () {
+      const asking = yield* Asking;
+      const { longest, succeeded } = yield* load((n) => asking.ask(chatbot, ask(n)));
+      assert.isAbove(failed.calls / failed.of, 0.25);
+      assert.isAtLeast(succeeded, asks * 0.995);
+      assert.isAtMost(longest, deadline + 250);
+    }).pipe(Effect.provide(layer));
+  });
+
+  it.effect("streams succeed when the fault comes before the first piece", () => {
+    const { failed, layer } = layerWith(beforeText, 2);
+    return Effect.gen(function* () {
+      const asking = yield* Asking;
+      const { longest, succeeded } = yield* load((n) =>
+        Stream.runDrain(asking.stream(chatbot, ask(n))),
+      );
+      assert.isAbove(failed.calls / failed.of, 0.25);
+      assert.isAtLeast(succeeded, asks * 0.995);
+      assert.isAtMost(longest, deadline + 250);
+    }).pipe(Effect.provide(layer));
+  });
+
+  it.effect("an ask ends with the deadline when no model ever answers", () => {
+    const silent = [modelThat(() => "silence", "one"), modelThat(() => "silence", "two")] as const;
+    return Effect.gen(function* () {
+      const asking = yield* Asking;
+      const startedAt = yield* Clock.currentTimeMillis;
+      const exit = yield* driven(Effect.exit(asking.ask(chatbot, ask(1))), 125);
+      assert.isTrue(Exit.isFailure(exit));
+      assert.isAtMost((yield* Clock.currentTimeMillis) - startedAt, deadline + 250);
+    }).pipe(Effect.provide(layerOver(silent)));
+  });
+});
