@@ -18,6 +18,7 @@ const mayImport: Readonly<Record<string, ReadonlyArray<RegExp>>> = {
   "packages/llm": [
     /^@parley\/core$/,
     /^effect$/,
+    /^effect\/persistence\/CircuitBreaker$/,
     /^ai$/,
     /^@ai-sdk\//,
     /^minisearch$/,

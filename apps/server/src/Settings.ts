@@ -129,8 +129,15 @@ export class Settings extends Context.Service<Settings, SettingsShape>()(
     Settings,
     read.pipe(
       Effect.catchTag("ConfigError", (error) =>
-        Effect.fail(new SettingsInvalid({ message: String(error.message).replaceAll("\n", " ") })),
+        Effect.fail(new SettingsInvalid({ message: lineOf(error.message) })),
       ),
     ),
   );
 }
+
+/** A configuration error on one line that begins with the setting's name. */
+const lineOf = (message: string): string => {
+  const line = message.replace(/\s*\n\s*/g, " ");
+  const parts = /^SchemaError\((.*?) *at \["([^"]+)"\]\)$/.exec(line);
+  return parts === null ? line : `${parts[2]}: ${parts[1]}.`;
+};

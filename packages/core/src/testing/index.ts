@@ -5,6 +5,7 @@
 import { chatArchiveChecks } from "./ChatArchiveChecks.ts";
 import { chatbotRegistryChecks } from "./ChatbotRegistryChecks.ts";
 import { chatStoreChecks } from "./ChatStoreChecks.ts";
+import { modelCheck } from "./ModelChecks.ts";
 import { turnStoreChecks } from "./TurnStoreChecks.ts";
 
 export * from "./ChatArchiveChecks.ts";
@@ -12,6 +13,7 @@ export * from "./ChatbotRegistryChecks.ts";
 export * from "./ChatStoreChecks.ts";
 export * from "./Check.ts";
 export * from "./Model.ts";
+export * from "./ModelChecks.ts";
 export * from "./StoreUnderTest.ts";
 export * from "./TurnStoreChecks.ts";
 
@@ -21,4 +23,5 @@ export const storeChecks = [
   ...turnStoreChecks,
   ...chatArchiveChecks,
   ...chatbotRegistryChecks,
+  modelCheck(),
 ];

@@ -1,0 +1,31 @@
+import { Access, ChatbotDirectory, keyId, type Chatbot } from "@parley/core";
+import { Effect, Layer, Stream } from "effect";
+import { Digest } from "effect/crypto";
+import { createHash } from "node:crypto";
+
+const chatbot: Chatbot = {
+  id: 1,
+  name: "Helpdesk",
+  description: "",
+  workspaceName: "Acme",
+  settings: { helloMessage: null, moderationErrorMessage: "No.", instructions: null },
+};
+
+const key = process.env["API_KEY"]!;
+const hash = createHash("sha256").update(key).digest();
+
+const ownDirectory = Layer.succeed(
+  ChatbotDirectory,
+  ChatbotDirectory.of({
+    open: (id) =>
+      Effect.succeed(
+        id === keyId(key) ? { hash, scopes: ["read", "ask"], expiresAt: null, chatbot } : null,
+      ),
+    changed: Stream.empty,
+  }),
+);
+
+const principal = Access.use((access) => access.authenticate(key)).pipe(
+  Effect.provide(Access.layer.pipe(Layer.provide([ownDirectory, Digest.layerWebCrypto]))),
+);
+console.log((await Effect.runPromise(principal)).scopes);

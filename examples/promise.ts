@@ -1,0 +1,43 @@
+import { Access, Asking, Chats, Moderator, type Chatbot } from "@parley/core";
+import { makeParley } from "@parley/core/promise";
+import { layerOffline, makeKnowledge } from "@parley/llm";
+import { layerMemory } from "@parley/store-memory";
+import { Effect, Layer } from "effect";
+import { Digest } from "effect/crypto";
+
+const passages = [
+  {
+    source: "opening-hours.md",
+    headings: ["Opening hours"],
+    text: "The shop is open from 9 to 17.",
+  },
+];
+
+const parley = makeParley(
+  Layer.mergeAll(Access.layer, Chats.layer, Asking.layer).pipe(
+    Layer.provide([
+      layerMemory,
+      Layer.unwrap(Effect.map(makeKnowledge(passages), layerOffline)),
+      Moderator.layerOff,
+      Digest.layerWebCrypto,
+    ]),
+  ),
+);
+
+const chatbot: Chatbot = {
+  id: 1,
+  name: "Helpdesk",
+  description: "",
+  workspaceName: "Acme",
+  settings: { helloMessage: null, moderationErrorMessage: "No.", instructions: null },
+};
+
+try {
+  const { entry } = await parley.ask(chatbot, { question: "What are the opening hours?" });
+  console.log(entry.answer);
+  await parley.history(chatbot, 99);
+} catch (error) {
+  console.log((error as { readonly _tag: string })._tag); // ChatNotFound
+} finally {
+  await parley.dispose();
+}
