@@ -145,7 +145,8 @@ export const makeHandlers = Effect.fnUntraced(function* (onDisconnect: "finish" 
           Effect.flatMap(({ key, values }) => {
             const { chatbot } = asked.principal;
             const { headers } = asked.request;
-            const onHangUp = headers["on-disconnect"] === "cancel" ? "cancel" : onDisconnect;
+            const wish = headers["on-disconnect"];
+            const onHangUp = wish === "cancel" || wish === "finish" ? wish : onDisconnect;
             const ask = { key, chatId: values.chatId, question: values.question!, onHangUp };
             return wantsEvents(headers["accept"])
               ? eventStream(asking.stream(chatbot, ask, progressOf(headers["last-event-id"])))
