@@ -42,8 +42,9 @@ export const migrations = {
     -- Another tenant of the database may have installed it elsewhere.
     select set_config('search_path', concat_ws(', ', quote_ident(current_schema()), quote_ident(nspname)), true)
     from pg_extension join pg_namespace on pg_namespace.oid = extnamespace where extname = 'pg_trgm';
-    create sequence chat_id;
-    create sequence entry_id;
+    -- What a client reads as a JSON number must be exact.
+    create sequence chat_id maxvalue 9007199254740991;
+    create sequence entry_id maxvalue 9007199254740991;
 
     -- How many chats a chatbot has, the highest position given, when the last chat was made, and how
     -- often chats were erased. Its row is the lock that puts the creation of its chats in order.
@@ -141,7 +142,22 @@ const statementsOf = (text: string): ReadonlyArray<string> =>
 const migrationLock = 7_275_395_391;
 
 const table = "parley_migration";
-const latest = Object.keys(migrations).length;
+
+/** The names of the steps that the schema lacks. */
+export const pending: Effect.Effect<
+  ReadonlyArray<keyof typeof migrations>,
+  SqlError.SqlError,
+  SqlClient.SqlClient
+> = Effect.gen(function* () {
+  const sql = yield* SqlClient.SqlClient;
+  const names = Object.keys(migrations) as Array<keyof typeof migrations>;
+  const [found] = yield* sql.unsafe("select where to_regclass($1) is not null", [table]);
+  if (found === undefined) return names;
+  const [newest] = yield* sql.unsafe<{ readonly id: number }>(
+    `select coalesce(max(migration_id), 0) as id from ${table}`,
+  );
+  return names.filter((name) => Number.parseInt(name, 10) > newest!.id);
+});
 
 /** Brings the schema up to date. Servers that start together wait for each other. */
 export const migrate: Effect.Effect<
@@ -151,7 +167,7 @@ export const migrate: Effect.Effect<
 > = Effect.gen(function* () {
   const sql = yield* SqlClient.SqlClient;
   // A role that may not create anything can serve a schema that is up to date.
-  if (yield* isUpToDate(sql)) return;
+  if ((yield* pending).length === 0) return;
   yield* sql.withTransaction(
     Effect.gen(function* () {
       yield* sql.unsafe("set local statement_timeout = 0");
@@ -166,13 +182,4 @@ export const migrate: Effect.Effect<
       });
     }),
   );
-});
-
-const isUpToDate = Effect.fnUntraced(function* (sql: SqlClient.SqlClient) {
-  const [found] = yield* sql.unsafe("select where to_regclass($1) is not null", [table]);
-  if (found === undefined) return false;
-  const [newest] = yield* sql.unsafe<{ readonly id: number }>(
-    `select coalesce(max(migration_id), 0) as id from ${table}`,
-  );
-  return newest!.id >= latest;
 });

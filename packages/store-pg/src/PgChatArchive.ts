@@ -82,9 +82,14 @@ export const makeChatArchive = Effect.gen(function* () {
         while (true) {
           const erased = yield* eraseSome(chatbot, which, after);
           total += erased.length;
-          if (erased.length < batch) return total;
+          if (erased.length < batch) break;
           after = erased.at(-1)!.position;
         }
+        // What is deleted stays in the pages until then.
+        if (total > 0) {
+          for (const table of ["chat", "entry", "request"]) yield* sql.unsafe(`vacuum ${table}`);
+        }
+        return total;
       }).pipe(orUnavailable),
 
     export: (chatbot) =>

@@ -6,11 +6,11 @@ import {
   type ChatbotDirectory,
   type ChatbotRegistry,
 } from "@parley/core";
-import { Context, Data, Effect, Layer, type Redacted } from "effect";
+import { Context, Data, Effect, Layer, Stream, type Redacted } from "effect";
 import { Reactivity } from "effect/reactivity";
 import { SqlClient } from "effect/sql";
 import { makeHints } from "./Hints.ts";
-import { migrate } from "./Migrations.ts";
+import { migrate, migrations, pending } from "./Migrations.ts";
 import { makePasses, passConnections } from "./Passes.ts";
 import { makeChatArchive } from "./PgChatArchive.ts";
 import { makeChatbots } from "./PgChatbots.ts";
@@ -23,6 +23,11 @@ export interface PostgresOptions {
   readonly schema?: string | undefined;
   /** Connections for statements, 10 by default; up to six more read long lists, and one listens. */
   readonly maxConnections?: number | undefined;
+  /**
+   * Whether to listen for what other processes tell, `true` by default. Behind a pooler that cannot
+   * listen it must be `false`: then keys and turns of other processes are seen by asking again.
+   */
+  readonly listen?: boolean | undefined;
 }
 
 /** The database cannot be used; the message says why, in one line. */
@@ -31,29 +36,57 @@ export class PostgresUnusable extends Data.TaggedError("PostgresUnusable")<{
   readonly cause?: unknown;
 }> {}
 
-/** All the stores of the core in one PostgreSQL database, 15 or later, brought up to date first. */
-export const layerPostgres = ({
-  maxConnections = 10,
-  schema = "parley",
+const configOf = ({ schema = "parley", url }: PostgresOptions) => ({
   url,
-}: PostgresOptions): Layer.Layer<
+  applicationName: "parley",
+  connectTimeout: "5 seconds" as const,
+  startupParameters: {
+    search_path: `"${schema.replaceAll('"', '""')}"`,
+    statement_timeout: "30s",
+    // A client that vanished in the middle of a transaction must not keep its locks.
+    idle_in_transaction_session_timeout: "30s",
+  },
+});
+
+/** A client for what takes its time: migrations, erasures, exports and imports. */
+const makePatient = (options: PostgresOptions) => {
+  const config = configOf(options);
+  return PgClient.make({
+    ...config,
+    maxConnections: 2,
+    startupParameters: {
+      ...config.startupParameters,
+      statement_timeout: "0",
+      idle_in_transaction_session_timeout: "0",
+    },
+  });
+};
+
+/** The SQL that {@link layerPostgres} would run to bring the schema up to date; empty when it is. */
+export const pendingSql = (options: PostgresOptions): Effect.Effect<string, PostgresUnusable> =>
+  Effect.gen(function* () {
+    const sql = yield* makePatient(options);
+    const names = yield* Effect.provideService(
+      Effect.andThen(check, pending),
+      SqlClient.SqlClient,
+      sql,
+    );
+    return names.map((name) => `-- ${name}${migrations[name]}\n`).join("\n");
+  }).pipe(Effect.scoped, Effect.provide(Reactivity.layer), unusable);
+
+/** All the stores of the core in one PostgreSQL database, 15 or later, brought up to date first. */
+export const layerPostgres = (
+  options: PostgresOptions,
+): Layer.Layer<
   ChatStore | TurnStore | ChatArchive | ChatbotDirectory | ChatbotRegistry,
   PostgresUnusable
 > =>
   Layer.effectContext(
     Effect.gen(function* () {
-      const config = {
-        url,
-        applicationName: "parley",
-        connectTimeout: "5 seconds",
-        startupParameters: {
-          search_path: `"${schema.replaceAll('"', '""')}"`,
-          statement_timeout: "30s",
-          // A client that vanished in the middle of a transaction must not keep its locks.
-          idle_in_transaction_session_timeout: "30s",
-        },
-      } as const;
+      const config = configOf(options);
+      const { listen = true, maxConnections = 10 } = options;
       const sql = yield* PgClient.make({ ...config, maxConnections, multiplex: true });
+      const patient = yield* makePatient(options);
       const passes = yield* PgClient.make({
         ...config,
         maxConnections: passConnections,
@@ -64,30 +97,22 @@ export const layerPostgres = ({
           plan_cache_mode: "force_custom_plan",
         },
       });
+      yield* Effect.provideService(Effect.andThen(check, migrate), SqlClient.SqlClient, patient);
+
       const listener = yield* PgClient.make({ ...config, maxConnections: 1 });
-      const asSqlClient = Effect.provideService(SqlClient.SqlClient, sql);
-
-      yield* asSqlClient(Effect.andThen(check, migrate));
-
-      const hints = yield* Effect.provideService(makeHints, PgClient.PgClient, listener);
+      const hints = listen
+        ? yield* Effect.provideService(makeHints, PgClient.PgClient, listener)
+        : () => Stream.empty;
+      const archive = yield* Effect.provideService(makeChatArchive, SqlClient.SqlClient, patient);
       const stores = Effect.gen(function* () {
         return Context.make(ChatStore, yield* makeChatStore(makePasses(passes))).pipe(
           Context.add(TurnStore, yield* makeTurnStore(hints)),
-          Context.add(ChatArchive, yield* makeChatArchive),
+          Context.add(ChatArchive, archive),
           Context.merge(yield* makeChatbots(hints)),
         );
       });
-      return yield* asSqlClient(stores);
-    }).pipe(
-      Effect.mapError((error) =>
-        error._tag === "PostgresUnusable"
-          ? error
-          : new PostgresUnusable({
-              message: `The database cannot be used: ${reasonOf(error)}.`,
-              cause: error,
-            }),
-      ),
-    ),
+      return yield* Effect.provideService(stores, SqlClient.SqlClient, sql);
+    }).pipe(unusable),
   ).pipe(Layer.provide(Reactivity.layer));
 
 /** Texts of any language must fit, and the statements need what PostgreSQL 15 brought. */
@@ -109,6 +134,18 @@ const check = Effect.gen(function* () {
     });
   }
 });
+
+const unusable = <A, E extends { readonly cause?: unknown }, R>(
+  effect: Effect.Effect<A, E | PostgresUnusable, R>,
+): Effect.Effect<A, PostgresUnusable, R> =>
+  Effect.mapError(effect, (error) =>
+    error instanceof PostgresUnusable
+      ? error
+      : new PostgresUnusable({
+          message: `The database cannot be used: ${reasonOf(error)}.`,
+          cause: error,
+        }),
+  );
 
 /** The innermost reason, on one line, without the statement. */
 const reasonOf = (error: { readonly cause?: unknown }): string => {
