@@ -78,7 +78,8 @@ export const failureOf = (error: unknown): ModelFailure => {
   }
   const detail = `the language model failed: ${facts.join(", ") || "an error of unknown kind"}`;
   const wait = retryAfterMillis === undefined ? {} : { retryAfterMillis };
-  if ((status === undefined || [400, 413, 422].includes(status)) && tooLong.test(said)) {
+  const ofQuestion = status === undefined || [400, 422].includes(status);
+  if (status === 413 || (ofQuestion && tooLong.test(said))) {
     return new ModelFailure({ reason: "client_error", detail, ill: false, tooLong: true });
   }
   if (status === 429) {
@@ -93,8 +94,7 @@ export const failureOf = (error: unknown): ModelFailure => {
   }
   if (status !== undefined && status >= 400) {
     // What is wrong with one question is no illness; a refused key or an unknown model is.
-    const ill = ![400, 413, 422].includes(status);
-    return new ModelFailure({ reason: "client_error", detail, ill });
+    return new ModelFailure({ reason: "client_error", detail, ill: !ofQuestion });
   }
   if (local) return new ModelFailure({ reason: "client_error", detail, ill: true });
   // An error within a response has no status, and may be a bare string.

@@ -22,8 +22,9 @@ export interface LanguageModelOptions {
   /** How many calls may follow a failed one at the same provider (default 2). */
   readonly retries?: number;
   /**
-   * How long a model may show no sign of life before and while it answers; then its call has failed
-   * (default 8 seconds). More for models that think long without streaming it.
+   * How long a model may show no sign of life before and while it answers; then its call has failed.
+   * Default 8 seconds, and 20 for the last or only model: where nobody else can answer, a model that
+   * is being loaded, or thinks without streaming it, is waited for as long as the deadline allows.
    */
   readonly silence?: Duration.Input;
 }
@@ -57,13 +58,15 @@ export const layerLanguageModel = (
       const { contextTokens = 32_000, maxOutputTokens = 4096 } = options;
       const knowledge = options.knowledge ?? Effect.succeed(null);
       const list = "length" in models ? models : [models];
-      const providers = yield* Effect.forEach(list, (model) =>
+      const providers = yield* Effect.forEach(list, (model, n) =>
         Effect.all({
           provider: makeProvider({
             streamText,
             model,
             maxOutputTokens,
-            silence: Duration.fromInputUnsafe(options.silence ?? "8 seconds"),
+            silence: Duration.fromInputUnsafe(
+              options.silence ?? (n === list.length - 1 ? "20 seconds" : "8 seconds"),
+            ),
             retries: options.retries ?? 2,
           }),
           // Tables of some megabytes: loaded when a prompt first needs them.

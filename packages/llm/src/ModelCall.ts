@@ -99,8 +99,9 @@ const piecesOf = (
       Stream.mapEffect((part): Effect.Effect<ReadonlyArray<CallPart>, ModelFailure> => {
         switch (part.type) {
           case "text-delta": {
-            if (part.text === "") break;
-            const text: string = (held ?? "") + part.text;
+            // No store keeps NUL.
+            const text: string = (held ?? "") + part.text.replaceAll("\0", "");
+            if (text === "") break;
             if (held !== null && text.trim() === "") {
               held = text;
               break;

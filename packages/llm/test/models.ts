@@ -27,7 +27,10 @@ export const said = (...deltas: ReadonlyArray<string>): Array<Part> => [
 /** What one call does: the parts that come, an error that is thrown, or nothing for ever. */
 export type Reply = ReadonlyArray<Part> | Error | "silence";
 
-export const says = (...deltas: ReadonlyArray<string>): Reply => [...said(...deltas), finish("stop")];
+export const says = (...deltas: ReadonlyArray<string>): Reply => [
+  ...said(...deltas),
+  finish("stop"),
+];
 
 export const httpError = (
   statusCode: number,
