@@ -24,6 +24,8 @@ export interface SettingsShape {
   readonly store: "embedded" | "postgres" | "memory";
   readonly dataDir: string;
   readonly databaseUrl: Redacted.Redacted | null;
+  /** Where in the database the tables are. */
+  readonly schema: string;
   /** A file of chatbots and keys to apply at the start. */
   readonly provision: string | null;
   /** Where answers come from; `null`: the documents alone. */
@@ -65,6 +67,7 @@ const read = Effect.gen(function* () {
   );
   const dataDir = yield* Config.String("PARLEY_DATA_DIR").pipe(Config.withDefault("./.parley"));
   const databaseUrl = yield* optional(Config.Redacted("DATABASE_URL"));
+  const schema = yield* Config.NonEmptyString("PARLEY_SCHEMA").pipe(Config.withDefault("parley"));
   const store = yield* Config.Literals(["embedded", "postgres", "memory"], "PARLEY_STORE").pipe(
     Config.withDefault(Option.isSome(databaseUrl) ? "postgres" : "embedded"),
   );
@@ -113,6 +116,7 @@ const read = Effect.gen(function* () {
     store,
     dataDir,
     databaseUrl: Option.getOrNull(databaseUrl),
+    schema,
     provision: Option.getOrNull(provision),
     llm:
       Option.isSome(baseUrl) && Option.isSome(model)

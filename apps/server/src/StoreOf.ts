@@ -9,14 +9,14 @@ import { Settings } from "./Settings.ts";
 
 export const layerStore = Layer.unwrap(
   Effect.gen(function* () {
-    const { dataDir, databaseUrl, store } = yield* Settings;
+    const { dataDir, databaseUrl, schema, store } = yield* Settings;
     switch (store) {
       case "memory":
         return layerMemory;
       case "postgres":
-        return layerPostgres({ url: databaseUrl! });
+        return layerPostgres({ url: databaseUrl!, schema });
       case "embedded":
-        return layerPostgres(yield* embeddedPostgres(dataDir));
+        return layerPostgres({ ...(yield* embeddedPostgres(dataDir)), schema });
     }
   }),
 );

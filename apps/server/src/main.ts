@@ -1,7 +1,7 @@
 import * as NodeRuntime from "@effect/platform-node/NodeRuntime";
 import * as NodeServices from "@effect/platform-node/NodeServices";
 import { Effect } from "effect";
-import { parley } from "./Commands.ts";
+import { parley } from "./commands/Parley.ts";
 import { reported } from "./Report.ts";
 import { teardown } from "./Teardown.ts";
 

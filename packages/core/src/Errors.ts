@@ -41,7 +41,11 @@ export class KeyRejected extends Data.TaggedError("KeyRejected") {}
 /** An import that cannot be carried out; nothing was written. */
 export class ImportRefused extends Data.TaggedError("ImportRefused")<{
   readonly reason: string;
-}> {}
+}> {
+  override get message(): string {
+    return `The import was refused, and nothing was written: ${this.reason}.`;
+  }
+}
 
 /** What can come of an ask instead of an entry. */
 export type AskError =

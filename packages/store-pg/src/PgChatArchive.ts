@@ -259,11 +259,9 @@ const everything = `
 select chat.id as chat_id, chat.name, chat.user_ref, chat.create_time as chat_time,
   entry.id, question, answer, moderation, flagged, entry.create_time,
   provider, model, prompt_tokens, completion_tokens, attempts, latency_millis
-from chat left join lateral (
-  select * from entry where entry.chatbot_id = $1 and entry.chat_id = chat.id order by position
-) entry on true
+from chat left join entry on entry.chatbot_id = $1 and entry.chat_id = chat.id
 where chat.chatbot_id = $1
-order by chat.position`;
+order by chat.position, entry.position`;
 
 const lockTally = `
 insert into tally (chatbot_id, chats, positions, last_time) values ($1, 0, 0, 'epoch')

@@ -131,6 +131,11 @@ export const chatArchiveChecks: ReadonlyArray<
       const later = new Date(limit.getTime() + 1);
       yield* same("the other", yield* erase(chatbot, { _tag: "IdleSince", limit: later }), 1);
       yield* same("none is left", yield* peek(chatbot), []);
+      const empty = yield* create(chatbot);
+      const soon = { _tag: "IdleSince", limit: empty.createTime } as const;
+      yield* same("one without entries", yield* erase(chatbot, soon), 0);
+      const after = new Date(empty.createTime.getTime() + 1);
+      yield* same("a bit later", yield* erase(chatbot, { _tag: "IdleSince", limit: after }), 1);
     }),
   ),
 
@@ -207,6 +212,53 @@ export const chatArchiveChecks: ReadonlyArray<
   ),
 
   check(
+    "an export is of one moment, whatever is written while it is read",
+    Effect.fnUntraced(function* () {
+      const archive = yield* ChatArchive;
+      const chatbot = yield* newChatbot;
+      const chats = yield* filled(chatbot);
+      const before = yield* exported(chatbot);
+      let written = false;
+      const read = yield* archive.export(chatbot).pipe(
+        Stream.tap(() => {
+          if (written) return Effect.void;
+          written = true;
+          return Effect.andThen(
+            ask(chatbot, chats.at(-1)!.id, entry("meanwhile")),
+            create(chatbot, { name: "meanwhile" }),
+          );
+        }),
+        Stream.runCollect,
+      );
+      yield* same("the records", read, before);
+    }),
+  ),
+
+  check(
+    "after an import, ids go on past the imported ones",
+    Effect.fnUntraced(function* () {
+      const archive = yield* ChatArchive;
+      const from = yield* newChatbot;
+      yield* conversation(from, [entry("a"), entry("b")]);
+      const far = 1_000_000_000;
+      const records = (yield* exported(from)).map((record): ArchiveRecord => {
+        if (record._tag === "Chat") {
+          return { _tag: "Chat", chat: { ...record.chat, id: record.chat.id + far } };
+        }
+        const { chatId, id, ...rest } = record.entry;
+        return { ...record, entry: { ...rest, id: id + far, chatId: chatId + far } };
+      });
+      const to = yield* newChatbot;
+      yield* archive.import(to, Stream.fromIterable(records));
+      const [chat] = yield* peek(to);
+      const made = yield* ask(to, chat!.id, entry("c"));
+      yield* same("a later entry's id", made.id > chat!.entries.at(-1)!.id, true);
+      const later = yield* create(to, { helloMessage: "Hello" });
+      yield* same("a later chat's id", later.id > chat!.id, true);
+    }),
+  ),
+
+  check(
     "an import into a chatbot that has chats writes nothing, and neither does one that is out of order or breaks off",
     Effect.fnUntraced(function* () {
       const archive = yield* ChatArchive;
@@ -257,6 +309,9 @@ export const chatArchiveChecks: ReadonlyArray<
         entry("b", { usage: { ...usage, model: "another" } }),
         entry("c", { usage }),
         entry("d"),
+        ...["e", "f", "g"].map((question) =>
+          entry(question, { usage: { ...usage, provider: "another" } }),
+        ),
       ]);
       yield* conversation(yield* newChatbot, [entry("a", { usage })]);
       const { latencyMillis: _, ...one } = usage;
@@ -267,6 +322,14 @@ export const chatArchiveChecks: ReadonlyArray<
         [
           { ...one, model: "another", answers: 1 },
           { ...one, answers: 2, attempts: 4, promptTokens: 6, completionTokens: 10 },
+          {
+            ...one,
+            provider: "another",
+            answers: 3,
+            attempts: 6,
+            promptTokens: 9,
+            completionTokens: 15,
+          },
         ],
       );
       const never = new Date(8_000_000_000_000);

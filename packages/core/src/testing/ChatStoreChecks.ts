@@ -14,7 +14,16 @@ import {
 import { retryKeyLifetime } from "../RetryKey.ts";
 import type { TurnStore } from "../TurnStore.ts";
 import { check, failsWith, same, type Check } from "./Check.ts";
-import { ask, awkwardTexts, bare, conversation, create, createAll, entry } from "./Fixtures.ts";
+import {
+  ask,
+  atOnce,
+  awkwardTexts,
+  bare,
+  conversation,
+  create,
+  createAll,
+  entry,
+} from "./Fixtures.ts";
 import { chatPage, entryPage } from "./Model.ts";
 import { StoreUnderTest } from "./StoreUnderTest.ts";
 
@@ -54,13 +63,19 @@ export const chatStoreChecks: ReadonlyArray<Check<ChatStore | TurnStore | StoreU
     "a chat is listed and stored as it was returned",
     Effect.fnUntraced(function* () {
       const chatbot = yield* newChatbot;
-      const chats = yield* createAll(
-        chatbot,
-        awkwardTexts.flatMap((text) => [
+      const wanted: ReadonlyArray<Partial<ChatToCreate>> = [
+        { name: "😀".repeat(255), userRef: "😀".repeat(60) },
+        ...awkwardTexts.flatMap((text) => [
           { name: text, userRef: text },
           { name: text },
           { userRef: text, helloMessage: text },
         ]),
+      ];
+      const chats = yield* createAll(chatbot, wanted);
+      yield* same(
+        "what was asked for",
+        chats.map(({ name, userRef }) => [name, userRef]),
+        wanted.map(({ name = null, userRef = null }) => [name, userRef]),
       );
       const stored = yield* StoreUnderTest.use(({ peek }) => peek(chatbot));
       yield* same(
@@ -82,10 +97,8 @@ export const chatStoreChecks: ReadonlyArray<Check<ChatStore | TurnStore | StoreU
     "a chat and its hello entry are stored together",
     Effect.fnUntraced(function* () {
       const chatbot = yield* newChatbot;
-      const chats = yield* Effect.forEach(
-        awkwardTexts,
-        (helloMessage) => create(chatbot, { helloMessage }),
-        { concurrency: 8 },
+      const chats = yield* atOnce(awkwardTexts.length, (at) =>
+        create(chatbot, { helloMessage: awkwardTexts[at]! }),
       );
       const stored = yield* StoreUnderTest.use(({ peek }) => peek(chatbot));
       for (const [at, chat] of chats.entries()) {
@@ -141,18 +154,15 @@ export const chatStoreChecks: ReadonlyArray<Check<ChatStore | TurnStore | StoreU
       const chatbot = yield* newChatbot;
       const { second } = yield* StoreUnderTest;
       const store = yield* ChatStore;
-      const chats = yield* Effect.forEach(
-        Array.from({ length: 64 }, (_, n) => n),
-        (n) =>
-          Effect.map(
-            (n % 2 === 0 ? store : second.chats).createChat(
-              chatbot,
-              { name: `chat ${n}`, userRef: null, helloMessage: n % 3 === 0 ? "Hello" : null },
-              null,
-            ),
-            ({ chat }) => chat,
+      const chats = yield* atOnce(64, (n) =>
+        Effect.map(
+          (n % 2 === 0 ? store : second.chats).createChat(
+            chatbot,
+            { name: `chat ${n}`, userRef: null, helloMessage: n % 3 === 0 ? "Hello" : null },
+            null,
           ),
-        { concurrency: "unbounded" },
+          ({ chat }) => chat,
+        ),
       );
       yield* same(
         "every chat as it was asked for",
@@ -455,15 +465,12 @@ export const chatStoreChecks: ReadonlyArray<Check<ChatStore | TurnStore | StoreU
       const chatbot = yield* newChatbot;
       const { second } = yield* StoreUnderTest;
       const store = yield* ChatStore;
-      const created = yield* Effect.forEach(
-        Array.from({ length: 20 }, (_, n) => n),
-        (n) =>
-          (n % 2 === 0 ? store : second.chats).createChat(
-            chatbot,
-            { ...bare, helloMessage: "Hello" },
-            { key: "key", fingerprint: "f" },
-          ),
-        { concurrency: "unbounded" },
+      const created = yield* atOnce(20, (n) =>
+        (n % 2 === 0 ? store : second.chats).createChat(
+          chatbot,
+          { ...bare, helloMessage: "Hello" },
+          { key: "key", fingerprint: "f" },
+        ),
       );
       yield* same("new ones", created.filter(({ replayed }) => !replayed).length, 1);
       yield* same("different ones", new Set(created.map(({ chat }) => chat.id)).size, 1);

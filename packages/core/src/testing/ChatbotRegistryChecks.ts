@@ -28,6 +28,8 @@ const declaration = (more: Partial<ChatbotDeclaration> = {}): ChatbotDeclaration
   ...more,
 });
 
+const byId = (a: KeyRecord, b: KeyRecord) => (a.id < b.id ? -1 : 1);
+
 const found = (id: number) =>
   ChatbotRegistry.use((registry) =>
     Effect.map(registry.list, (all) => all.find(({ chatbot }) => chatbot.id === id)),
@@ -51,8 +53,8 @@ export const chatbotRegistryChecks: ReadonlyArray<Check<ChatbotRegistry | Chatbo
       yield* same("as it is listed", listed?.chatbot, chatbot);
       yield* same(
         "its keys",
-        listed?.keys.toSorted((a, b) => (a.id < b.id ? -1 : 1)),
-        keys.map((one) => ({ ...one, revokedAt: null })),
+        listed?.keys.toSorted(byId),
+        keys.map((one) => ({ ...one, revokedAt: null })).toSorted(byId),
       );
       for (const { expiresAt, hash, id, scopes } of keys) {
         const opened = yield* directory.open(id);

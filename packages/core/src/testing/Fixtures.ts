@@ -1,7 +1,7 @@
 /**
  * Chats and entries to check with.
  */
-import { Effect } from "effect";
+import { Effect, Fiber, Latch } from "effect";
 import type { Chat } from "../Chat.ts";
 import { ChatStore, type ChatToCreate } from "../ChatStore.ts";
 import type { Entry, NewEntry } from "../Entry.ts";
@@ -117,3 +117,18 @@ export const awkwardTexts: ReadonlyArray<string> = [
   "{}",
   "$1",
 ];
+
+/** Runs `n` effects at once: each stands at a gate, which opens when all are there. */
+export const atOnce = <A, E, R>(
+  n: number,
+  effect: (at: number) => Effect.Effect<A, E, R>,
+): Effect.Effect<ReadonlyArray<A>, E, R> =>
+  Effect.gen(function* () {
+    const gate = yield* Latch.make();
+    const fibers = yield* Effect.forEach(
+      Array.from({ length: n }, (_, at) => at),
+      (at) => Effect.forkChild(Effect.andThen(gate.await, effect(at)), { startImmediately: true }),
+    );
+    yield* gate.open;
+    return yield* Fiber.joinAll(fibers);
+  });

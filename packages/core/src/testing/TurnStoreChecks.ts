@@ -8,7 +8,7 @@ import { newest, newestChats } from "../ListQuery.ts";
 import { retryKeyLifetime } from "../RetryKey.ts";
 import { TurnStore, turnEntries, turnLease } from "../TurnStore.ts";
 import { check, failsWith, same, type Check } from "./Check.ts";
-import { append, ask, conversation, create, entry, taken } from "./Fixtures.ts";
+import { append, ask, atOnce, conversation, create, entry, taken } from "./Fixtures.ts";
 import { StoreUnderTest } from "./StoreUnderTest.ts";
 
 const newChatbot = StoreUnderTest.use((store) => store.newChatbot);
@@ -31,12 +31,18 @@ export const turnStoreChecks: ReadonlyArray<Check<ChatStore | TurnStore | StoreU
     "an entry is listed and stored as it was returned",
     Effect.fnUntraced(function* () {
       const chatbot = yield* newChatbot;
-      const { chat, entries } = yield* conversation(chatbot, [
+      const wanted = [
         entry("plain"),
         entry("with usage", { usage }),
         entry("flagged", { flagged: true, moderation: "hate" }),
         entry("'; --", { answer: "\\ \n 😀 ".repeat(1000) }),
-      ]);
+      ];
+      const { chat, entries } = yield* conversation(chatbot, wanted);
+      yield* same(
+        "what was appended",
+        entries.map(({ chatId: _, createTime: __, id: ___, ...rest }) => rest),
+        wanted.map(({ usage: _, ...rest }) => rest),
+      );
       const { items, total } = yield* ChatStore.use((store) =>
         store.listEntries(chatbot, chat.id, newest),
       );
@@ -251,11 +257,7 @@ export const turnStoreChecks: ReadonlyArray<Check<ChatStore | TurnStore | StoreU
             return;
           }
         });
-      yield* Effect.forEach(
-        Array.from({ length: 64 }, (_, n) => n),
-        one,
-        { concurrency: "unbounded", discard: true },
-      );
+      yield* atOnce(64, one);
       const [stored] = yield* peek(chatbot);
       const ids = stored!.entries.map((made) => made.id);
       yield* same("how many", ids.length, 64);

@@ -1,0 +1,159 @@
+/**
+ * Erasing chats, and moving them between stores.
+ */
+import {
+  ChatArchive,
+  ChatStore,
+  lineOf,
+  newestChats,
+  recordsOf,
+  type Erasable,
+} from "@parley/core";
+import { Console, Data, Effect, FileSystem, Option, Stdio, Stream } from "effect";
+import { Command, Flag } from "effect/cli";
+import { layerDatabase } from "../Database.ts";
+import { Settings } from "../Settings.ts";
+import { withProgress } from "./Progress.ts";
+import { chatbotFlag, chatbotOf } from "./Subject.ts";
+
+class WrongFlags extends Data.TaggedError("WrongFlags")<{ readonly message: string }> {}
+
+const erase = Command.make(
+  "erase",
+  {
+    chatbot: chatbotFlag,
+    id: Flag.Int("id").pipe(Flag.optional, Flag.withDescription("The chat with this id")),
+    userRef: Flag.String("user-ref").pipe(
+      Flag.optional,
+      Flag.withDescription("Every chat with this userRef"),
+    ),
+    idleSince: Flag.Date("idle-since").pipe(
+      Flag.optional,
+      Flag.withDescription("Every chat with no entry since this time"),
+    ),
+  },
+  ({ chatbot: wanted, id, idleSince, userRef }) =>
+    Effect.gen(function* () {
+      const named: ReadonlyArray<Erasable> = [
+        ...Option.toArray(Option.map(id, (id): Erasable => ({ _tag: "Chat", id }))),
+        ...Option.toArray(
+          Option.map(userRef, (userRef): Erasable => ({ _tag: "UserRef", userRef })),
+        ),
+        ...Option.toArray(
+          Option.map(idleSince, (limit): Erasable => ({ _tag: "IdleSince", limit })),
+        ),
+      ];
+      const [which] = named;
+      if (which === undefined || named.length > 1) {
+        return yield* new WrongFlags({
+          message: "Say which chats by one of --id, --user-ref and --idle-since.",
+        });
+      }
+      yield* Effect.gen(function* () {
+        const chatbot = yield* chatbotOf(wanted);
+        const archive = yield* ChatArchive;
+        const store = yield* ChatStore;
+        const left = Effect.map(
+          store.listChats(chatbot.id, { ...newestChats, limit: 1 }),
+          ({ total }) => `${total} chats left`,
+        );
+        const erased = yield* withProgress(archive.erase(chatbot.id, which), left);
+        yield* Console.log(`Erased ${erased} ${erased === 1 ? "chat" : "chats"}.`);
+      }).pipe(Effect.provide(layerDatabase));
+    }).pipe(Effect.scoped, Effect.provide(Settings.layer)),
+).pipe(
+  Command.withDescription("Erase chats with everything that belongs to them, for ever"),
+  Command.withExamples([
+    { command: "parley chats erase --id 17", description: "One chat" },
+    { command: "parley chats erase --user-ref user-7", description: "All chats of a user" },
+    {
+      command: "parley chats erase --idle-since 2026-01-01",
+      description: "What nobody used since then",
+    },
+  ]),
+);
+
+const exporting = Command.make(
+  "export",
+  {
+    chatbot: chatbotFlag,
+    output: Flag.String("output").pipe(
+      Flag.optional,
+      Flag.withDescription("A file to write; standard output without it"),
+    ),
+  },
+  ({ chatbot: wanted, output }) =>
+    Effect.gen(function* () {
+      const chatbot = yield* chatbotOf(wanted);
+      const archive = yield* ChatArchive;
+      const files = yield* FileSystem.FileSystem;
+      const stdio = yield* Stdio.Stdio;
+      let records = 0;
+      const text = archive.export(chatbot.id).pipe(
+        Stream.map((record) => {
+          records++;
+          return lineOf(record);
+        }),
+        // One write for many lines.
+        Stream.rechunk(1000),
+        Stream.mapArray((lines) => [lines.join("")] as const),
+      );
+      const written = Option.match(output, {
+        onNone: () => Stream.run(text, stdio.stdout({ endOnDone: false })),
+        onSome: (path) => Stream.run(Stream.encodeText(text), files.sink(path)),
+      });
+      yield* withProgress(
+        written,
+        Effect.sync(() => `${records} chats and entries`),
+      );
+      yield* Console.error(`Exported ${records} chats and entries.`);
+    }).pipe(Effect.provide(layerDatabase), Effect.scoped, Effect.provide(Settings.layer)),
+).pipe(
+  Command.withDescription("Write every chat and entry of a chatbot as newline-delimited JSON"),
+  Command.withExamples([
+    { command: "parley chats export --output chats.ndjson", description: "Into a file" },
+  ]),
+);
+
+const importing = Command.make(
+  "import",
+  {
+    chatbot: chatbotFlag,
+    input: Flag.String("input").pipe(
+      Flag.optional,
+      Flag.withDescription("A file to read; standard input without it"),
+    ),
+  },
+  ({ chatbot: wanted, input }) =>
+    Effect.gen(function* () {
+      const chatbot = yield* chatbotOf(wanted);
+      const archive = yield* ChatArchive;
+      const files = yield* FileSystem.FileSystem;
+      const stdio = yield* Stdio.Stdio;
+      let records = 0;
+      const bytes = Option.match(input, {
+        onNone: () => stdio.stdin,
+        onSome: (path) => files.stream(path),
+      });
+      const read = recordsOf(Stream.decodeText(bytes)).pipe(
+        Stream.tap(() => Effect.sync(() => records++)),
+      );
+      const chats = yield* withProgress(
+        archive.import(chatbot.id, read),
+        Effect.sync(() => `${records} chats and entries`),
+      );
+      yield* Console.log(`Imported ${chats} ${chats === 1 ? "chat" : "chats"}.`);
+    }).pipe(Effect.provide(layerDatabase), Effect.scoped, Effect.provide(Settings.layer)),
+).pipe(
+  Command.withDescription(
+    "Read an export into a chatbot that has no chats, with its ids and times",
+  ),
+  Command.withExamples([
+    { command: "parley chats import --chatbot 2 --input chats.ndjson", description: "From a file" },
+  ]),
+);
+
+export const chats = Command.make("chats").pipe(
+  Command.withDescription("The chats of a chatbot"),
+  Command.withSubcommands([erase, exporting, importing]),
+);

@@ -1,0 +1,30 @@
+import { layerPostgres, pendingSql } from "@parley/store-pg";
+import { Console, Effect } from "effect";
+import { Command, Flag } from "effect/cli";
+import { databaseOptions } from "../Database.ts";
+import { Settings } from "../Settings.ts";
+
+export const migrate = Command.make(
+  "migrate",
+  {
+    dryRun: Flag.Boolean("dry-run").pipe(
+      Flag.withDefault(false),
+      Flag.withDescription("Print the SQL and change nothing"),
+    ),
+  },
+  ({ dryRun }) =>
+    Effect.gen(function* () {
+      const options = yield* databaseOptions;
+      const sql = yield* pendingSql(options);
+      if (dryRun) return yield* Console.log(sql === "" ? "-- The schema is up to date." : sql);
+      yield* Effect.provide(Effect.void, layerPostgres(options));
+      yield* Console.log(
+        sql === "" ? "The schema is up to date." : "The schema was brought up to date.",
+      );
+    }).pipe(Effect.scoped, Effect.provide(Settings.layer)),
+).pipe(
+  Command.withDescription("Bring the database's schema up to date, as every start does"),
+  Command.withExamples([
+    { command: "parley migrate --dry-run", description: "See what would be done" },
+  ]),
+);

@@ -1,0 +1,33 @@
+/**
+ * Which chatbot a command is about.
+ */
+import { ChatbotRegistry } from "@parley/core";
+import { Data, Effect, Option } from "effect";
+import { Flag } from "effect/cli";
+
+export class NoSuchChatbot extends Data.TaggedError("NoSuchChatbot")<{
+  readonly message: string;
+}> {}
+
+export const chatbotFlag = Flag.String("chatbot").pipe(
+  Flag.optional,
+  Flag.withDescription("The chatbot's id or name; not needed when there is only one"),
+);
+
+/** The chatbot that the flag names. */
+export const chatbotOf = Effect.fnUntraced(function* (wanted: Option.Option<string>) {
+  const registry = yield* ChatbotRegistry;
+  const all = (yield* registry.list).map(({ chatbot }) => chatbot);
+  const named = Option.match(wanted, {
+    onNone: () => all,
+    onSome: (text) => all.filter(({ id, name }) => String(id) === text || name === text),
+  });
+  if (named.length === 1) return named[0]!;
+  const known = all.map(({ id, name }) => `${id} "${name}"`).join(", ") || "none";
+  const what = Option.match(wanted, {
+    onNone: () => "Name the chatbot with --chatbot",
+    onSome: (text) =>
+      named.length === 0 ? `There is no chatbot "${text}"` : `Several chatbots are named "${text}"`,
+  });
+  return yield* new NoSuchChatbot({ message: `${what}; there are: ${known}.` });
+});
