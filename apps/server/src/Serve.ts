@@ -2,7 +2,7 @@
  * The server: a store, an answerer, the core and the listeners, wired by the settings.
  */
 import * as NodeServices from "@effect/platform-node/NodeServices";
-import { Access, Asking, Chats, Moderator } from "@parley/core";
+import { Access, Asking, Chats } from "@parley/core";
 import { makeApp } from "@parley/http";
 import { Console, Duration, Effect, Layer, Option, Redacted, type Scope } from "effect";
 import { SecureRandom } from "effect/crypto";
@@ -11,6 +11,7 @@ import { layerAnswerer } from "./AnswererOf.ts";
 import { firstStart } from "./FirstStart.ts";
 import { listen } from "./Listener.ts";
 import { makeManagement } from "./Management.ts";
+import { layerModerator } from "./ModeratorOf.ts";
 import { layerNodeDigest } from "./NodeDigest.ts";
 import { provision } from "./Provision.ts";
 import { Settings } from "./Settings.ts";
@@ -66,7 +67,7 @@ const core = Layer.mergeAll(Access.layer, Chats.layer, Asking.layer);
 /** The whole server; it runs as long as its scope is open. */
 export const layerServer = Layer.effectDiscard(listeners).pipe(
   Layer.provide(core),
-  Layer.provide([layerAnswerer, Moderator.layerOff]),
+  Layer.provide([layerAnswerer, layerModerator]),
   Layer.provide(layerStore),
   Layer.provide([layerNodeDigest, SecureRandom.layerWebCrypto, NodeServices.layer]),
   Layer.provide(Settings.layer),

@@ -10,6 +10,23 @@ export class SettingsInvalid extends Data.TaggedError("SettingsInvalid")<{
 
 type BasePath = `/${string}`;
 
+export interface LlmSettings {
+  readonly baseUrl: string;
+  readonly apiKey: Redacted.Redacted | undefined;
+  readonly model: string;
+  /** Its name in usage and metrics: the host of its address. */
+  readonly provider: string;
+}
+
+export type ModerationSettings =
+  | { readonly _tag: "Off" }
+  | { readonly _tag: "Words" }
+  | ({
+      readonly _tag: "Endpoint";
+      /** Whether a question passes that could not be judged. */
+      readonly failOpen: boolean;
+    } & Omit<LlmSettings, "provider">);
+
 export interface SettingsShape {
   readonly host: string;
   readonly port: number;
@@ -28,12 +45,11 @@ export interface SettingsShape {
   readonly schema: string;
   /** A file of chatbots and keys to apply at the start. */
   readonly provision: string | null;
-  /** Where answers come from; `null`: the documents alone. */
-  readonly llm: {
-    readonly baseUrl: string;
-    readonly apiKey: Redacted.Redacted | undefined;
-    readonly model: string;
-  } | null;
+  /** Where answers come from, in the order in which they are tried; none: the documents alone. */
+  readonly llms: ReadonlyArray<LlmSettings>;
+  /** The models' window in tokens; `null`: the default. */
+  readonly contextTokens: number | null;
+  readonly moderation: ModerationSettings;
   /** `null`: this project's own documentation. */
   readonly knowledgeDir: string | null;
 }
@@ -47,6 +63,29 @@ const port = (name: string) =>
     Schema.FiniteFromString.check(Schema.isInt(), Schema.isBetween({ minimum: 0, maximum: 65535 })),
     name,
   );
+
+/** An OpenAI-compatible endpoint and one of its models; `null` when it is not set. */
+const modelAt = Effect.fnUntraced(function* (names: {
+  readonly baseUrl: string;
+  readonly model: string;
+  readonly apiKey: string;
+}) {
+  const baseUrl = yield* optional(Config.URL(names.baseUrl));
+  const model = yield* optional(Config.NonEmptyString(names.model));
+  const apiKey = yield* optional(Config.Redacted(names.apiKey));
+  if (Option.isSome(baseUrl) !== Option.isSome(model)) {
+    return yield* new SettingsInvalid({
+      message: `${names.baseUrl} and ${names.model} must be set together.`,
+    });
+  }
+  if (Option.isNone(baseUrl) || Option.isNone(model)) return null;
+  return {
+    baseUrl: baseUrl.value.href.replace(/\/$/, ""),
+    model: model.value,
+    apiKey: Option.getOrUndefined(apiKey),
+    provider: baseUrl.value.host,
+  };
+});
 
 const basePath = (name: string, fallback: BasePath) =>
   Config.String(name).pipe(
@@ -72,9 +111,33 @@ const read = Effect.gen(function* () {
     Config.withDefault(Option.isSome(databaseUrl) ? "postgres" : "embedded"),
   );
   const provision = yield* optional(Config.String("PARLEY_PROVISION"));
-  const baseUrl = yield* optional(Config.String("PARLEY_LLM_BASE_URL"));
-  const apiKey = yield* optional(Config.Redacted("PARLEY_LLM_API_KEY"));
-  const model = yield* optional(Config.String("PARLEY_LLM_MODEL"));
+  const llm = yield* modelAt({
+    baseUrl: "PARLEY_LLM_BASE_URL",
+    model: "PARLEY_LLM_MODEL",
+    apiKey: "PARLEY_LLM_API_KEY",
+  });
+  const fallback = yield* modelAt({
+    baseUrl: "PARLEY_LLM_FALLBACK_BASE_URL",
+    model: "PARLEY_LLM_FALLBACK_MODEL",
+    apiKey: "PARLEY_LLM_FALLBACK_API_KEY",
+  });
+  const contextTokens = yield* optional(
+    Config.schema(
+      Schema.FiniteFromString.check(Schema.isInt(), Schema.isGreaterThanOrEqualTo(1000)),
+      "PARLEY_LLM_CONTEXT_TOKENS",
+    ),
+  );
+  const moderation = yield* Config.Literals(["off", "words", "endpoint"], "PARLEY_MODERATION").pipe(
+    Config.withDefault("off"),
+  );
+  const judge = yield* modelAt({
+    baseUrl: "PARLEY_MODERATION_BASE_URL",
+    model: "PARLEY_MODERATION_MODEL",
+    apiKey: "PARLEY_MODERATION_API_KEY",
+  });
+  const failOpen = yield* Config.Boolean("PARLEY_MODERATION_FAIL_OPEN").pipe(
+    Config.withDefault(false),
+  );
   const knowledgeDir = yield* optional(Config.String("PARLEY_KNOWLEDGE_DIR"));
 
   for (const { name, path } of [general, answers]) {
@@ -97,9 +160,14 @@ const read = Effect.gen(function* () {
       message: "PARLEY_STORE is postgres, but DATABASE_URL is not set.",
     });
   }
-  if (Option.isSome(baseUrl) !== Option.isSome(model)) {
+  if (fallback !== null && llm === null) {
     return yield* new SettingsInvalid({
-      message: "PARLEY_LLM_BASE_URL and PARLEY_LLM_MODEL must be set together.",
+      message: "PARLEY_LLM_FALLBACK_BASE_URL is set, but PARLEY_LLM_BASE_URL is not.",
+    });
+  }
+  if ((moderation === "endpoint") !== (judge !== null)) {
+    return yield* new SettingsInvalid({
+      message: "PARLEY_MODERATION=endpoint and PARLEY_MODERATION_BASE_URL must be set together.",
     });
   }
   return {
@@ -118,10 +186,12 @@ const read = Effect.gen(function* () {
     databaseUrl: Option.getOrNull(databaseUrl),
     schema,
     provision: Option.getOrNull(provision),
-    llm:
-      Option.isSome(baseUrl) && Option.isSome(model)
-        ? { baseUrl: baseUrl.value, model: model.value, apiKey: Option.getOrUndefined(apiKey) }
-        : null,
+    llms: [llm, fallback].filter((one) => one !== null),
+    contextTokens: Option.getOrNull(contextTokens),
+    moderation:
+      judge !== null
+        ? { _tag: "Endpoint", ...judge, failOpen }
+        : { _tag: moderation === "words" ? "Words" : "Off" },
     knowledgeDir: Option.getOrNull(knowledgeDir),
   } satisfies SettingsShape;
 });
