@@ -1,0 +1,234 @@
+import { ChatbotRegistry, ChatStore, newestChats, TurnStore } from "@parley/core";
+import { layerPostgres } from "@parley/store-pg";
+import { Effect, Redacted } from "effect";
+import { mkdtemp, readFile, rm, writeFile } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { afterAll, beforeAll, describe, expect, inject, it } from "vitest";
+import { run } from "./run.ts";
+
+declare module "vitest" {
+  interface ProvidedContext {
+    postgresUrl: string;
+  }
+}
+
+const schema = `commands_${process.pid}`;
+const settings = () => ({ DATABASE_URL: inject("postgresUrl"), PARLEY_SCHEMA: schema });
+const parley = (...args: ReadonlyArray<string>) => run(args, settings());
+
+type Stores = ChatStore | TurnStore | ChatbotRegistry;
+const withStores = <A, E>(effect: Effect.Effect<A, E, Stores>): Promise<A> =>
+  effect.pipe(
+    Effect.provide(layerPostgres({ url: Redacted.make(inject("postgresUrl")), schema })),
+    Effect.runPromise,
+  );
+
+const chatbot = (name: string) => ({
+  workspaceName: "Workspace",
+  name,
+  description: "",
+  settings: { helloMessage: null, moderationErrorMessage: "", instructions: null },
+  keys: [],
+});
+
+const totalOf = (id: number) =>
+  withStores(
+    ChatStore.use((store) => Effect.map(store.listChats(id, newestChats), ({ total }) => total)),
+  );
+
+let directory: string;
+let full: number;
+let empty: number;
+
+beforeAll(async () => {
+  directory = await mkdtemp(join(tmpdir(), "parley-commands-"));
+  const ids = await withStores(
+    Effect.gen(function* () {
+      const registry = yield* ChatbotRegistry;
+      const full = (yield* registry.save(chatbot("Full"), "test")).id;
+      const empty = (yield* registry.save(chatbot("Empty"), "test")).id;
+      const store = yield* ChatStore;
+      const turns = yield* TurnStore;
+      for (let n = 0; n < 12; n++) {
+        const { chat } = yield* store.createChat(
+          full,
+          { name: `Chat ${n} 😀`, userRef: n % 2 === 0 ? "even" : "odd", helloMessage: "Hello" },
+          null,
+        );
+        const taken = yield* turns.take(full, chat.id, null);
+        if (taken._tag !== "Turn") continue;
+        yield* turns.append(taken.turn, {
+          question: "q",
+          answer: 'a\n"b"',
+          moderation: "none",
+          flagged: false,
+          usage: {
+            provider: "p",
+            model: "m",
+            promptTokens: 3,
+            completionTokens: 4,
+            attempts: 1,
+            latencyMillis: 5,
+          },
+        });
+      }
+      return { full, empty };
+    }),
+  );
+  full = ids.full;
+  empty = ids.empty;
+}, 60_000);
+
+afterAll(() => rm(directory, { recursive: true, force: true }));
+
+describe("parley chats", () => {
+  it("exports and imports with the same ids and times, through files and pipes", async () => {
+    const file = join(directory, "chats.ndjson");
+    const exported = await parley("chats", "export", "--chatbot", "Full", "--output", file);
+    expect(exported).toMatchObject({ code: 0, stdout: "" });
+    const text = await readFile(file, "utf8");
+    expect(text.trimEnd().split("\n")).toHaveLength(36);
+    const imported = await run(["chats", "import", "--chatbot", String(empty)], settings(), text);
+    expect(imported).toMatchObject({ code: 0, stdout: "Imported 12 chats.\n" });
+    const again = await parley("chats", "export", "--chatbot", "Empty");
+    expect(again.stdout).toBe(text);
+
+    const refused = await parley("chats", "import", "--chatbot", "Empty", "--input", file);
+    expect(refused.code).toBe(1);
+    expect(refused.stderr).toBe(
+      "parley: The import was refused, and nothing was written: the chatbot has chats.\n",
+    );
+  });
+
+  it("names the line of an import that is none, and writes nothing", async () => {
+    const erased = await parley(
+      "chats",
+      "erase",
+      "--chatbot",
+      "Empty",
+      "--idle-since",
+      "2100-01-01",
+    );
+    expect(erased).toMatchObject({ code: 0, stdout: "Erased 12 chats.\n" });
+    const good =
+      '{"chat":{"id":1,"name":null,"userRef":null,"_createTime":"2026-01-01T00:00:00.000Z"}}';
+    for (const bad of [
+      "no JSON",
+      "{}",
+      '{"chat":{"id":0,"name":null,"userRef":null,"_createTime":"2026-01-01T00:00:00.000Z"}}',
+      '{"chat":{"id":2,"name":null,"userRef":null,"_createTime":"yesterday"}}',
+      '{"chat":{"id":2,"name":"\\u0000","userRef":null,"_createTime":"2026-01-01T00:00:00.000Z"}}',
+    ]) {
+      const file = join(directory, "bad.ndjson");
+      await writeFile(file, `${good}\n${bad}\n`);
+      const refused = await parley("chats", "import", "--chatbot", "Empty", "--input", file);
+      expect(refused.code).toBe(1);
+      expect(refused.stderr).toContain("line 2 is no chat and no entry");
+      expect(await totalOf(empty)).toBe(0);
+    }
+  });
+
+  it("erases one chat, and all of a user", async () => {
+    const all = await withStores(ChatStore.use((store) => store.listChats(full, newestChats)));
+    const one = await parley(
+      "chats",
+      "erase",
+      "--chatbot",
+      "Full",
+      "--id",
+      String(all.items[0]!.id),
+    );
+    expect(one).toMatchObject({ code: 0, stdout: "Erased 1 chat.\n", stderr: "" });
+    const none = await parley(
+      "chats",
+      "erase",
+      "--chatbot",
+      "Full",
+      "--id",
+      String(all.items[0]!.id),
+    );
+    expect(none).toMatchObject({ code: 0, stdout: "Erased 0 chats.\n" });
+    const user = await parley("chats", "erase", "--chatbot", "Full", "--user-ref", "even");
+    expect(user).toMatchObject({ code: 0, stdout: "Erased 6 chats.\n" });
+    expect(await totalOf(full)).toBe(5);
+  });
+
+  it("wants to know exactly which chats to erase, and of which chatbot", async () => {
+    for (const args of [
+      ["chats", "erase", "--chatbot", "Full"],
+      ["chats", "erase", "--chatbot", "Full", "--id", "1", "--user-ref", "u"],
+      ["chats", "erase", "--id", "1"],
+      ["chats", "erase", "--chatbot", "Nobody", "--id", "1"],
+    ]) {
+      const refused = await parley(...args);
+      expect(refused.code).toBe(1);
+      expect(refused.stderr).toMatch(/^parley: [^\n]+\.\n$/);
+    }
+    expect(await totalOf(full)).toBe(5);
+  });
+});
+
+describe("parley usage", () => {
+  it("sums what answers cost", async () => {
+    const { code, stdout } = await parley("usage", "--chatbot", "Full", "--json");
+    expect(code).toBe(0);
+    expect(JSON.parse(stdout)).toEqual([
+      {
+        provider: "p",
+        model: "m",
+        answers: 5,
+        attempts: 5,
+        promptTokens: 15,
+        completionTokens: 20,
+      },
+    ]);
+    const since = await parley("usage", "--chatbot", "Full", "--json", "--since", "2100-01-01");
+    expect(JSON.parse(since.stdout)).toEqual([]);
+  });
+});
+
+describe("parley migrate", () => {
+  it("prints the SQL first, and then does it", async () => {
+    const fresh = { ...settings(), PARLEY_SCHEMA: `${schema}_fresh` };
+    const plan = await run(["migrate", "--dry-run"], fresh);
+    expect(plan.code).toBe(0);
+    expect(plan.stdout).toContain("create table chat (");
+    expect((await run(["migrate", "--dry-run"], fresh)).stdout).toBe(plan.stdout);
+    expect((await run(["migrate"], fresh)).stdout).toBe("The schema was brought up to date.\n");
+    expect((await run(["migrate"], fresh)).stdout).toBe("The schema is up to date.\n");
+  });
+});
+
+describe("every command", () => {
+  it("says in one line why it cannot work", async () => {
+    const memory = { PARLEY_STORE: "memory" };
+    for (const { args, wrong } of [
+      ...[["migrate"], ["chats", "erase", "--id", "1"], ["chats", "export"], ["usage"]].map(
+        (args) => ({ args, wrong: memory }),
+      ),
+      ...[
+        { DATABASE_URL: "postgres://parley:secret@127.0.0.1:1/parley" },
+        { PARLEY_STORE: "nonsense" },
+        { PARLEY_DATA_DIR: "/proc/nowhere" },
+      ].map((wrong) => ({ args: ["chats", "import"], wrong })),
+    ]) {
+      const { code, stderr, stdout } = await run(args, wrong);
+      expect({ args, code, stdout }).toEqual({ args, code: 1, stdout: "" });
+      expect(stderr).toMatch(/^parley: [^\n]+\.\n$/);
+      expect(stderr).not.toContain("secret");
+    }
+  }, 60_000);
+
+  it("fails with another exit code than 0 for wrong arguments", async () => {
+    for (const args of [
+      ["nonsense"],
+      ["chats", "erase", "--id", "x"],
+      ["key", "generate", "--x"],
+    ]) {
+      const { code, stderr } = await run(args, settings());
+      expect(code).toBe(1);
+      expect(stderr).toContain("ERROR");
+    }
+  });
+});

@@ -1,0 +1,35 @@
+/**
+ * Runs a command as an operator does, as a process of its own.
+ */
+import { spawn } from "node:child_process";
+import { once } from "node:events";
+import { fileURLToPath } from "node:url";
+
+const main = fileURLToPath(new URL("../../src/main.ts", import.meta.url));
+
+export interface Ran {
+  readonly code: number | null;
+  readonly stdout: string;
+  readonly stderr: string;
+}
+
+export const run = async (
+  args: ReadonlyArray<string>,
+  settings: Readonly<Record<string, string>>,
+  input = "",
+): Promise<Ran> => {
+  const environment = Object.entries(process.env).filter(
+    ([name]) => !/^(PARLEY_|DATABASE_URL$|NODE_OPTIONS$|VITEST)/.test(name),
+  );
+  const child = spawn(process.execPath, [main, ...args], {
+    env: { ...Object.fromEntries(environment), ...settings },
+    stdio: "pipe",
+  });
+  let stdout = "";
+  let stderr = "";
+  child.stdout.on("data", (data) => (stdout += data));
+  child.stderr.on("data", (data) => (stderr += data));
+  child.stdin.end(input);
+  const [code] = await once(child, "close");
+  return { code, stdout, stderr };
+};
