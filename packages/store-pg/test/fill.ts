@@ -102,3 +102,15 @@ export const fillSchema = ({
     for (const { definition } of indexes) yield* sql.unsafe(definition);
     yield* settle(sql);
   }).pipe(Effect.scoped);
+
+/** A client set up as the store's own for single statements. */
+export const makeBenchClient = ({ schema, url }: PostgresOptions & { readonly schema: string }) =>
+  Effect.provide(
+    PgClient.make({
+      url,
+      maxConnections: 10,
+      multiplex: true,
+      startupParameters: { search_path: schema },
+    }),
+    Reactivity.layer,
+  );

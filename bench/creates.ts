@@ -1,0 +1,68 @@
+/**
+ * What gathering creates brings: 64 at a time for one chatbot, gathered as the store does it, and one
+ * statement each, in alternating rounds.
+ *
+ *   DATABASE_URL=postgres://… ../node_modules/.bin/node creates.ts [--rounds 5] [--seconds 3]
+ */
+import { ChatbotRegistry, ChatStore } from "../packages/core/src/index.ts";
+import { registerChatbot } from "../packages/core/src/testing/index.ts";
+import { layerPostgres } from "../packages/store-pg/src/index.ts";
+import { insertChats } from "../packages/store-pg/src/InsertChats.ts";
+import { makeBenchClient } from "../packages/store-pg/test/fill.ts";
+import { Effect, Layer, Redacted } from "effect";
+import { parseArgs } from "node:util";
+
+const { values: options } = parseArgs({
+  options: { rounds: { type: "string", default: "5" }, seconds: { type: "string", default: "3" } },
+});
+const url = Redacted.make(process.env["DATABASE_URL"]!);
+const schema = `creates_${Date.now()}`;
+const atOnce = 64;
+
+/** Creates a second. */
+const rate = Effect.fnUntraced(function* (create: Effect.Effect<unknown, unknown>, seconds: number) {
+  const start = performance.now();
+  let made = 0;
+  yield* Effect.forEach(
+    Array.from({ length: atOnce }),
+    () =>
+      Effect.whileLoop({
+        while: () => performance.now() - start < seconds * 1000,
+        body: () => create,
+        step: () => made++,
+      }),
+    { concurrency: atOnce, discard: true },
+  );
+  return made / ((performance.now() - start) / 1000);
+});
+
+const median = (values: ReadonlyArray<number>) =>
+  values.toSorted((a, b) => a - b)[Math.floor(values.length / 2)]!;
+
+await Effect.runPromise(
+  Effect.gen(function* () {
+    const services = yield* Layer.build(layerPostgres({ url, schema }));
+    const store = yield* Effect.provideContext(ChatStore, services);
+    const registry = yield* Effect.provideContext(ChatbotRegistry, services);
+    const chatbot = yield* Effect.provideService(registerChatbot, ChatbotRegistry, registry);
+    const sql = yield* makeBenchClient({ url, schema });
+
+    const chat = { name: "A name of usual length", userRef: "user-1", helloMessage: "Hello!" };
+    const gathered = store.createChat(chatbot, chat, null);
+    const hello = { question: "", answer: "Hello!", moderation: "none", flagged: false, usage: null };
+    const single = insertChats(sql, chatbot, [{ name: chat.name, userRef: chat.userRef, entry: hello }]);
+
+    yield* rate(gathered, 1);
+    yield* rate(single, 1);
+    const rounds = yield* Effect.forEach(Array.from({ length: Number(options.rounds) }), () =>
+      Effect.all([rate(single, Number(options.seconds)), rate(gathered, Number(options.seconds))]),
+    );
+    const ratios = rounds.map(([one, many]) => many / one);
+    console.log(`one statement each  ${median(rounds.map(([one]) => one)).toFixed(0)} creates/s`);
+    console.log(`gathered            ${median(rounds.map(([, many]) => many)).toFixed(0)} creates/s`);
+    console.log(
+      `ratio               ${median(ratios).toFixed(2)}  (rounds ${Math.min(...ratios).toFixed(2)} to ${Math.max(...ratios).toFixed(2)})`,
+    );
+    yield* sql.unsafe(`drop schema ${schema} cascade`);
+  }).pipe(Effect.scoped),
+);
