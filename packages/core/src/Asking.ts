@@ -10,6 +10,7 @@ import {
   Effect,
   FiberSet,
   Layer,
+  Schedule,
   Semaphore,
   Stream,
 } from "effect";
@@ -74,8 +75,10 @@ export const AskLimits = Context.Reference("@parley/core/AskLimits", {
     keyPoll: Duration.millis(100),
     /** Code units of an answer; what goes beyond is cut off. */
     length: 100_000,
-    /** How often a plain ask's answer is begun when it breaks off and can be tried again. */
-    tries: 5,
+    /** How often an answer is begun, as long as nobody saw a piece of it and it may come yet. */
+    tries: 3,
+    /** How long to wait before the second time; it doubles, and is jittered. */
+    pause: Duration.millis(200),
   }),
 });
 
@@ -255,6 +258,7 @@ export class Asking extends Context.Service<
           // What a reader has seen cannot be taken back.
           while: (error) => error._tag === "AnswerUnavailable" && error.passing && !live.seen,
           times: limits.tries - 1,
+          schedule: Schedule.jittered(Schedule.exponential(limits.pause)),
         });
         return { question, ...answered, moderation, flagged } satisfies NewEntry;
       });

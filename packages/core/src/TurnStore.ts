@@ -4,7 +4,13 @@
  */
 import { Context, type Effect, type Stream } from "effect";
 import type { Entry, NewEntry } from "./Entry.ts";
-import type { ChatNotFound, RetryKeyReused, StorageUnavailable, TurnLost } from "./Errors.ts";
+import type {
+  ChatNotFound,
+  Overloaded,
+  RetryKeyReused,
+  StorageUnavailable,
+  TurnLost,
+} from "./Errors.ts";
 import type { RetryKey } from "./RetryKey.ts";
 
 /** How long a turn is held without being renewed, in milliseconds, by the store's clock. */
@@ -45,7 +51,7 @@ export class TurnStore extends Context.Service<
       chatbot: number,
       chat: number | null,
       retryKey: RetryKey | null,
-    ) => Effect.Effect<Taken, ChatNotFound | RetryKeyReused | StorageUnavailable>;
+    ) => Effect.Effect<Taken, ChatNotFound | RetryKeyReused | Overloaded | StorageUnavailable>;
     /** Up to {@link turnEntries} entries older than entry `before`, newest first. */
     readonly earlier: (
       turn: Turn,
@@ -60,7 +66,7 @@ export class TurnStore extends Context.Service<
     readonly append: (
       turn: Turn,
       entry: NewEntry,
-    ) => Effect.Effect<Entry, TurnLost | ChatNotFound | StorageUnavailable>;
+    ) => Effect.Effect<Entry, TurnLost | ChatNotFound | Overloaded | StorageUnavailable>;
     /** Ends the turn without an entry and forgets its retry key; harmless when it was lost. */
     readonly release: (turn: Turn) => Effect.Effect<void, StorageUnavailable>;
     /** Hints that the turn of a chat (`null`: of any) may be free; may miss some and may be empty. */

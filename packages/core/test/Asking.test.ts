@@ -338,11 +338,12 @@ describe("asking", () => {
       ]) {
         yield* Effect.gen(function* () {
           const chatId = yield* newChat;
-          const exits = [
-            yield* Effect.exit(asking(ask("q"))),
-            yield* Effect.exit(asking(ask("q", { chatId }))),
-            yield* Effect.exit(asking(ask("q", { chatId, key: "key" as any }))),
-          ];
+          const fibers = yield* Effect.forEach(
+            [ask("q"), ask("q", { chatId }), ask("q", { chatId, key: "key" as any })],
+            (one) => Effect.forkChild(Effect.exit(asking(one))),
+          );
+          yield* TestClock.adjust("20 seconds");
+          const exits = yield* Fiber.joinAll(fibers);
           assert.isTrue(exits.every(Exit.isFailure));
           assert.strictEqual(yield* total, 1);
           assert.deepStrictEqual(yield* questionsOf(chatId), []);

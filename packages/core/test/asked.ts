@@ -16,6 +16,7 @@ import {
 import { layerMemory } from "@parley/store-memory";
 import { Effect, Layer, Stream } from "effect";
 import { Digest } from "effect/crypto";
+import { createHash } from "node:crypto";
 import { Moderator } from "../src/Moderator.ts";
 
 export const chatbot: Chatbot = {
@@ -44,6 +45,12 @@ export type Answers = (
   earlier: Stream.Stream<Entry, StorageUnavailable>,
 ) => Stream.Stream<AnswerPart, AnswerUnavailable | StorageUnavailable>;
 
+/** Digests in the same turn of the event loop, so that a test decides what happens when. */
+const layerDigest = Layer.succeed(Digest.Digest, {
+  digest: (_, data) => Effect.sync(() => createHash("sha256").update(data).digest()),
+  digestHex: (_, data) => Effect.sync(() => createHash("sha256").update(data).digest("hex")),
+});
+
 /** An answer in pieces. */
 export const says = (...texts: ReadonlyArray<string>): Stream.Stream<AnswerPart> =>
   Stream.fromIterable([
@@ -55,7 +62,7 @@ export const layerAsking = (answers: Answers, moderator = Moderator.layerOff) =>
   Asking.layer.pipe(
     Layer.provide([
       moderator,
-      Digest.layerWebCrypto,
+      layerDigest,
       Layer.succeed(
         Answerer,
         Answerer.of({ answer: (_, earlier, question) => answers(question, earlier) }),

@@ -42,7 +42,6 @@ const passing: ReadonlySet<FailureReason> = new Set<FailureReason>([
   "server_error",
   "empty",
   "cut_off",
-  "circuit_open",
 ]);
 
 /** What comes of the failures of all providers that were tried, at least one. */

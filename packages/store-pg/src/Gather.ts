@@ -9,11 +9,14 @@ interface Lane<A, B, E> {
   writers: number;
 }
 
-export interface GatherOptions {
+export interface GatherOptions<E> {
   /** Statements of one lane under way at once. */
   readonly writers: number;
   /** Items of one statement. */
   readonly most: number;
+  /** Items that wait in one lane; more are refused with `full`. */
+  readonly waiting: number;
+  readonly full: E;
 }
 
 /**
@@ -24,7 +27,7 @@ export interface GatherOptions {
  */
 export const gather = Effect.fnUntraced(function* <A, B, E>(
   write: (lane: number, items: ReadonlyArray<A>) => Effect.Effect<ReadonlyArray<B>, E>,
-  { most, writers }: GatherOptions,
+  { full, most, waiting, writers }: GatherOptions<E>,
 ) {
   const scope = yield* Effect.scope;
   const lanes = new Map<number, Lane<A, B, E>>();
@@ -76,6 +79,7 @@ export const gather = Effect.fnUntraced(function* <A, B, E>(
     Effect.suspend(() => {
       let lane = lanes.get(name);
       if (lane === undefined) lanes.set(name, (lane = { waiting: [], writers: 0 }));
+      if (lane.waiting.length >= waiting) return Effect.fail(full);
       const done = Deferred.makeUnsafe<B, E>();
       lane.waiting.push({ item, done });
       if (lane.writers >= writers) return Deferred.await(done);

@@ -51,5 +51,3 @@ export const makePasses = (sql: SqlClient.SqlClient) => {
 
 const isTimeout = (error: SqlError.SqlError): boolean =>
   error.reason._tag === "StatementTimeoutError";
-
-export type Passes = ReturnType<typeof makePasses>;

@@ -11,17 +11,15 @@ import {
   type UsageSum,
 } from "@parley/core";
 import { Effect, Result, Stream } from "effect";
-import { SqlClient } from "effect/sql";
+import type { Clients } from "./Clients.ts";
 import { addHoles } from "./Holes.ts";
 import { chatOf, entryOf, type ChatRow, type EntryRow } from "./Rows.ts";
-import { orUnavailable } from "./Storage.ts";
+import { againAfterDeadlock, withoutDeadline } from "./Storage.ts";
 
 /** Rows that one statement of an erasure or an import takes, so that creations get in between. */
 const batch = 1000;
 
-export const makeChatArchive = Effect.gen(function* () {
-  const sql = yield* SqlClient.SqlClient;
-
+export const makeChatArchive = ({ patient: sql }: Clients): ChatArchive["Service"] => {
   /** Two statements: only the second sees what was appended while the first waited for its locks. */
   const eraseSome = (chatbot: number, which: Erasable, after: bigint) =>
     sql.withTransaction(
@@ -80,7 +78,7 @@ export const makeChatArchive = Effect.gen(function* () {
         let total = 0;
         let after = 0n;
         while (true) {
-          const erased = yield* eraseSome(chatbot, which, after);
+          const erased = yield* againAfterDeadlock(eraseSome(chatbot, which, after));
           total += erased.length;
           if (erased.length < batch) break;
           after = erased.at(-1)!.position;
@@ -90,7 +88,7 @@ export const makeChatArchive = Effect.gen(function* () {
           for (const table of ["chat", "entry", "request"]) yield* sql.unsafe(`vacuum ${table}`);
         }
         return total;
-      }).pipe(orUnavailable),
+      }).pipe(withoutDeadline),
 
     export: (chatbot) =>
       sql.unsafe<ExportRow>(everything, [chatbot]).stream.pipe(
@@ -160,16 +158,16 @@ export const makeChatArchive = Effect.gen(function* () {
         yield* sql.unsafe(settleTally, [chatbot, chats, lastChat, highestEntry]);
         return chats;
       });
-      return yield* orUnavailable(sql.withTransaction(inTransaction));
+      return yield* withoutDeadline(sql.withTransaction(inTransaction));
     }, Effect.scoped),
 
     usage: (chatbot, since) =>
       sql.unsafe<UsageRow>(sumUsage, [chatbot, since]).pipe(
         Effect.map((rows) => rows.map(usageSumOf)),
-        orUnavailable,
+        withoutDeadline,
       ),
   });
-});
+};
 
 type ChatToImport = { readonly chat: Chat };
 type EntryToImport = {
@@ -304,4 +302,4 @@ from entry where chatbot_id = $1 and create_time >= $2 and provider is not null
 group by provider, model order by provider, model`;
 
 const streamOrUnavailable = <A>(stream: Stream.Stream<A, any>) =>
-  Stream.catch(stream, (error) => Stream.fromEffect(orUnavailable(Effect.fail(error))));
+  Stream.catch(stream, (error) => Stream.fromEffect(withoutDeadline(Effect.fail(error))));

@@ -2,17 +2,16 @@ import {
   ChatNotFound,
   ChatStore,
   helloEntry,
+  Overloaded,
   RetryKeyReused,
   type Chat,
   type ChatQuery,
   type ChatToCreate,
   type Created,
-  type Overloaded,
   type RetryKey,
   type StorageUnavailable,
 } from "@parley/core";
 import { Effect } from "effect";
-import { SqlClient } from "effect/sql";
 import {
   byPosition,
   byText,
@@ -29,9 +28,11 @@ import { makeCounts, newestRemembered, type Count } from "./Counts.ts";
 import { anyEntries, seekEntries } from "./EntryPages.ts";
 import { gather } from "./Gather.ts";
 import { insertChats, type InsertedChat } from "./InsertChats.ts";
-import type { Passes } from "./Passes.ts";
+import type { Clients } from "./Clients.ts";
+import { makePasses } from "./Passes.ts";
+import { forgetOldKeys, tooOld } from "./RequestKeys.ts";
 import { chatOf, entryOf, type ChatRow, type EntryRow } from "./Rows.ts";
-import { orUnavailable } from "./Storage.ts";
+import { againAfterDeadlock, orBusy, orUnavailable } from "./Storage.ts";
 
 /** Rows that a list may read on the way without being thought dear. */
 const nearby = 10_000;
@@ -39,28 +40,32 @@ const nearby = 10_000;
 /** Rows that a search may look at one after the other before another way is quicker. */
 const walk = 100_000;
 
-export const makeChatStore = Effect.fnUntraced(function* ({ pass, search }: Passes) {
-  const sql = yield* SqlClient.SqlClient;
+export const makeChatStore = Effect.fnUntraced(function* ({ passes, reads, writes }: Clients) {
+  const { pass, search } = makePasses(passes);
 
   const insert = yield* gather(
     (chatbot, chats: ReadonlyArray<ChatToCreate>) =>
-      orUnavailable(insertChats(sql, chatbot, chats.map(toInsert))),
-    { writers: 2, most: 500 },
+      orBusy(insertChats(writes, chatbot, chats.map(toInsert))),
+    { writers: 2, most: 500, waiting: 10_000, full: new Overloaded({ retryAfterSeconds: 2 }) },
   );
 
   const createOnce = (chatbot: number, chat: ChatToCreate, retryKey: RetryKey) =>
-    sql.withTransaction(
+    writes.withTransaction(
       Effect.gen(function* () {
-        const claimed = yield* sql.unsafe(claimKey, [chatbot, retryKey.key, retryKey.fingerprint]);
+        const claimed = yield* writes.unsafe(claimKey, [
+          chatbot,
+          retryKey.key,
+          retryKey.fingerprint,
+        ]);
         if (claimed.length === 0) return yield* replay(chatbot, retryKey);
-        const [made] = yield* insertChats(sql, chatbot, [toInsert(chat)]);
-        yield* sql.unsafe(settleKey, [chatbot, retryKey.key, made!.id]);
+        const [made] = yield* insertChats(writes, chatbot, [toInsert(chat)]);
+        yield* writes.unsafe(settleKey, [chatbot, retryKey.key, made!.id]);
         return { chat: created(chat, made!), replayed: false };
       }),
     );
 
   const replay = Effect.fnUntraced(function* (chatbot: number, { fingerprint, key }: RetryKey) {
-    const [row] = yield* sql.unsafe<ChatRow & { readonly fingerprint: string }>(knownChat, [
+    const [row] = yield* writes.unsafe<ChatRow & { readonly fingerprint: string }>(knownChat, [
       chatbot,
       key,
     ]);
@@ -70,9 +75,9 @@ export const makeChatStore = Effect.fnUntraced(function* ({ pass, search }: Pass
     return { chat: chatOf(row), replayed: true };
   });
 
-  const runSeek = ({ text, values }: Statement) => sql.unsafe<EntryPageRow>(text, values);
+  const runSeek = ({ text, values }: Statement) => reads.unsafe<EntryPageRow>(text, values);
   const light = ({ text, values }: Statement) =>
-    orUnavailable(Effect.map(sql.unsafe<ChatPageRow>(text, values), chatPage));
+    orUnavailable(Effect.map(reads.unsafe<ChatPageRow>(text, values), chatPage));
 
   const counts = makeCounts(2_000);
 
@@ -87,7 +92,7 @@ export const makeChatStore = Effect.fnUntraced(function* ({ pass, search }: Pass
     if (query.search === null || query.search === "") {
       if (offsetOf(query) > nearby) return pass(filtered(chatbot, query, known));
       const { text, values } = filtered(chatbot, query, known, nearby);
-      return Effect.flatMap(orUnavailable(sql.unsafe<ChatPageRow>(text, values)), (rows) =>
+      return Effect.flatMap(orUnavailable(reads.unsafe<ChatPageRow>(text, values)), (rows) =>
         known === undefined && Number(rows[0]!.total) > nearby
           ? pass<ChatPageRow>(filtered(chatbot, query, undefined))
           : Effect.succeed(rows),
@@ -130,7 +135,7 @@ export const makeChatStore = Effect.fnUntraced(function* ({ pass, search }: Pass
             chat: created(chat, made),
             replayed: false,
           }))
-        : orUnavailable(createOnce(chatbot, chat, retryKey)),
+        : orBusy(againAfterDeadlock(createOnce(chatbot, chat, retryKey))),
 
     listChats: (chatbot, query) => {
       if (query.id !== null) return light(filtered(chatbot, query, undefined));
@@ -150,7 +155,7 @@ export const makeChatStore = Effect.fnUntraced(function* ({ pass, search }: Pass
       const { text, values } = anyEntries(chatbot, chatId, query);
       const rows =
         query.id !== null
-          ? orUnavailable(sql.unsafe<EntryPageRow>(text, values))
+          ? orUnavailable(reads.unsafe<EntryPageRow>(text, values))
           : positions === undefined
             ? pass<EntryPageRow>({ text, values })
             : orUnavailable(runSeek(seekEntries(chatbot, chatId, query, positions)));
@@ -197,11 +202,13 @@ const chatPage = (rows: ReadonlyArray<ChatPageRow>) => ({
 });
 
 const claimKey = `
+with forgotten as (${forgetOldKeys})
 insert into request as r (chatbot_id, key, fingerprint, made_at) values ($1, $2, $3, clock_timestamp())
 on conflict (chatbot_id, key) do update set
   fingerprint = excluded.fingerprint, made_at = excluded.made_at,
   turn = null, turn_until = null, chat_id = null, entry_id = null
-where r.made_at <= clock_timestamp() - interval '24 hours'
+where r.made_at <= ${tooOld}
+  or (r.chat_id is null and r.entry_id is null and r.turn_until <= clock_timestamp())
 returning key`;
 
 const settleKey = "update request set chat_id = $3::int8 where chatbot_id = $1 and key = $2";

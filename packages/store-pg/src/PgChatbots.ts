@@ -10,20 +10,19 @@ import {
 } from "@parley/core";
 import { Context, Effect, Result, Stream } from "effect";
 import { Hex } from "effect/encoding";
-import { SqlClient } from "effect/sql";
+import type { Clients } from "./Clients.ts";
 import { channel } from "./Hints.ts";
 import { orUnavailable } from "./Storage.ts";
 
 /** The directory and the registry, which are two sides of the same tables. */
-export const makeChatbots = Effect.fnUntraced(function* (
+export const makeChatbots = (
+  { reads, writes }: Clients,
   hints: (kind: string) => Stream.Stream<string | null>,
-) {
-  const sql = yield* SqlClient.SqlClient;
-
+) => {
   const registry = ChatbotRegistry.of({
     list: Effect.all([
-      sql.unsafe<ChatbotRow>(everyChatbot),
-      sql.unsafe<KeyRow & { readonly chatbot_id: number }>(everyKey),
+      reads.unsafe<ChatbotRow>(everyChatbot),
+      reads.unsafe<KeyRow & { readonly chatbot_id: number }>(everyKey),
     ]).pipe(
       Effect.map(([chatbots, keys]) =>
         chatbots.map((row) => ({
@@ -35,7 +34,7 @@ export const makeChatbots = Effect.fnUntraced(function* (
     ),
 
     save: ({ description, keys, name, settings, workspaceName }, actor) =>
-      sql
+      writes
         .unsafe<{ readonly id: number | null }>(saveChatbot, [
           workspaceName,
           name,
@@ -63,13 +62,13 @@ export const makeChatbots = Effect.fnUntraced(function* (
         ),
 
     revoke: (chatbot, keyId, actor) =>
-      sql.unsafe(revokeKey, [chatbot, keyId, actor, channel]).pipe(
+      writes.unsafe(revokeKey, [chatbot, keyId, actor, channel]).pipe(
         Effect.map((rows) => rows.length > 0),
         orUnavailable,
       ),
 
     audit: (limit) =>
-      sql.unsafe<AuditRecord>(newestAudit, [limit]).pipe(
+      reads.unsafe<AuditRecord>(newestAudit, [limit]).pipe(
         Effect.map((rows) => rows.map((row) => ({ ...row }))),
         orUnavailable,
       ),
@@ -77,7 +76,7 @@ export const makeChatbots = Effect.fnUntraced(function* (
 
   const directory = ChatbotDirectory.of({
     open: (keyId) =>
-      sql.unsafe<ChatbotRow & KeyRow>(openKey, [keyId]).pipe(
+      reads.unsafe<ChatbotRow & KeyRow>(openKey, [keyId]).pipe(
         Effect.map(([row]) => {
           if (row === undefined) return null;
           const { expiresAt, hash, scopes } = keyOf(row);
@@ -89,7 +88,7 @@ export const makeChatbots = Effect.fnUntraced(function* (
   });
 
   return Context.make(ChatbotRegistry, registry).pipe(Context.add(ChatbotDirectory, directory));
-});
+};
 
 const texts = (values: ReadonlyArray<string | null>) =>
   Result.getOrThrow(PgTypes.array(values, PgTypes.OID.text));

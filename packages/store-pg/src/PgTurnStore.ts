@@ -10,15 +10,13 @@ import {
   type Taken,
   type Turn,
 } from "@parley/core";
-import { Data, Effect, Stream } from "effect";
-import { SqlClient } from "effect/sql";
+import { Effect, Stream } from "effect";
 import { channel } from "./Hints.ts";
 import { insertChats } from "./InsertChats.ts";
 import { entryColumns, entryOf, type EntryRow } from "./Rows.ts";
-import { orUnavailable } from "./Storage.ts";
-
-/** Ends a transaction whose outcome is to change nothing. */
-class Undone extends Data.TaggedError("Undone")<{ readonly taken: Taken }> {}
+import type { Clients } from "./Clients.ts";
+import { forgetOldKeys, tooOld } from "./RequestKeys.ts";
+import { againAfterDeadlock, orBusy, orUnavailable } from "./Storage.ts";
 
 const held = (forMillis: number | null): Taken => ({
   _tag: "Held",
@@ -32,29 +30,21 @@ const held = (forMillis: number | null): Taken => ({
 const precedence = 2_000;
 
 export const makeTurnStore = Effect.fnUntraced(function* (
+  { reads, writes: sql }: Clients,
   hints: (kind: string) => Stream.Stream<string | null>,
 ) {
-  const sql = yield* SqlClient.SqlClient;
   const scope = yield* Effect.scope;
   /** Names this process among those that wait. */
-  const waiter = yield* Effect.map(
-    sql.unsafe<{ readonly id: string }>("select gen_random_uuid()::text as id"),
-    ([row]) => row!.id,
-  );
+  const waiter = crypto.randomUUID();
 
   /** Tells the processes that wait. Nobody waits for the telling, and a lost one is made up for. */
   const tell = (chatbot: number, chat: number) =>
-    sql
+    reads
       .unsafe("select pg_notify($1, $2)", [channel, `freed:${chatbot}:${chat}`])
       .pipe(Effect.ignore, Effect.forkIn(scope));
 
-  const newTurn = Effect.map(
-    sql.unsafe<{ readonly turn: string }>("select gen_random_uuid()::text as turn"),
-    ([row]) => row!.turn,
-  );
-
   const entriesBefore = (chatbot: number, chat: number, before: number) =>
-    Effect.map(sql.unsafe<EntryRow>(olderEntries, [chatbot, chat, before, turnEntries]), (rows) =>
+    Effect.map(reads.unsafe<EntryRow>(olderEntries, [chatbot, chat, before, turnEntries]), (rows) =>
       rows.map(entryOf),
     );
 
@@ -94,27 +84,24 @@ export const makeTurnStore = Effect.fnUntraced(function* (
   });
 
   const takeOnce = (chatbot: number, chat: number | null, retryKey: RetryKey) =>
-    sql
-      .withTransaction(
-        Effect.gen(function* () {
-          const [claimed] = yield* sql.unsafe<{ readonly turn: string }>(claimKey, [
-            chatbot,
-            retryKey.key,
-            retryKey.fingerprint,
-            turnLease,
-          ]);
-          if (claimed === undefined) return yield* known(chatbot, retryKey);
-          if (chat === null) {
-            return {
-              _tag: "Turn",
-              turn: { id: claimed.turn, chatbot, chat, retryKey, newest: [] },
-            } satisfies Taken;
-          }
-          const taken = yield* takeChat(chatbot, chat, retryKey, claimed.turn);
-          return taken._tag === "Turn" ? taken : yield* new Undone({ taken });
-        }),
-      )
-      .pipe(Effect.catchTag("Undone", ({ taken }) => Effect.succeed(taken)));
+    sql.withTransaction(
+      Effect.gen(function* () {
+        const { fingerprint, key } = retryKey;
+        const [claimed] = yield* sql.unsafe<{ readonly turn: string }>(claimKey, [
+          chatbot,
+          key,
+          fingerprint,
+          turnLease,
+        ]);
+        if (claimed === undefined) return yield* known(chatbot, retryKey);
+        const turn = { id: claimed.turn, chatbot, chat, retryKey, newest: [] };
+        if (chat === null) return { _tag: "Turn", turn } satisfies Taken;
+        const taken = yield* takeChat(chatbot, chat, retryKey, claimed.turn);
+        // The place in the line is kept, the key is not.
+        if (taken._tag === "Held") yield* sql.unsafe(forgetKey, [chatbot, key, claimed.turn]);
+        return taken;
+      }),
+    );
 
   const known = Effect.fnUntraced(function* (chatbot: number, { fingerprint, key }: RetryKey) {
     const [row] = yield* sql.unsafe<KnownRow>(knownRequest, [chatbot, key]);
@@ -159,16 +146,18 @@ export const makeTurnStore = Effect.fnUntraced(function* (
 
   return TurnStore.of({
     take: (chatbot, chat, retryKey) =>
-      orUnavailable(
-        retryKey !== null
-          ? takeOnce(chatbot, chat, retryKey)
-          : chat !== null
-            ? takeChat(chatbot, chat, null, null)
-            : Effect.map(newTurn, (id): Taken => ({
-                _tag: "Turn",
-                turn: { id, chatbot, chat, retryKey, newest: [] },
-              })),
-      ),
+      retryKey === null && chat === null
+        ? Effect.sync(() => ({
+            _tag: "Turn",
+            turn: { id: crypto.randomUUID(), chatbot, chat, retryKey, newest: [] },
+          }))
+        : orBusy(
+            againAfterDeadlock(
+              retryKey !== null
+                ? takeOnce(chatbot, chat, retryKey)
+                : takeChat(chatbot, chat!, null, null),
+            ),
+          ),
 
     earlier: ({ chat, chatbot }, before) =>
       chat === null ? Effect.succeed([]) : orUnavailable(entriesBefore(chatbot, chat, before)),
@@ -188,12 +177,14 @@ export const makeTurnStore = Effect.fnUntraced(function* (
         ),
 
     append: (turn, entry) =>
-      orUnavailable(
-        turn.chat !== null
-          ? appendToChat(turn, turn.chat, entry)
-          : turn.retryKey === null
-            ? appendToNewChat(turn, entry)
-            : sql.withTransaction(appendToNewChat(turn, entry)),
+      orBusy(
+        againAfterDeadlock(
+          turn.chat !== null
+            ? appendToChat(turn, turn.chat, entry)
+            : turn.retryKey === null
+              ? appendToNewChat(turn, entry)
+              : sql.withTransaction(appendToNewChat(turn, entry)),
+        ),
       ),
 
     release: ({ chat, chatbot, id, retryKey }) =>
@@ -207,6 +198,7 @@ export const makeTurnStore = Effect.fnUntraced(function* (
               retryKey?.key ?? null,
             ])
             .pipe(
+              againAfterDeadlock,
               Effect.flatMap(([row]) =>
                 row?.awaited === true && chat !== null ? tell(chatbot, chat) : Effect.void,
               ),
@@ -329,16 +321,21 @@ update chat set turn = null, turn_until = clock_timestamp()
 where chatbot_id = $1 and id = $2::int8 and turn = $3
 returning cardinality(waiting) > 0 as awaited`;
 
+// A key whose request ended without a trace, because its process was killed, is anybody's. Some keys that
+// are too old go with each new one.
 const claimKey = `
+with forgotten as (${forgetOldKeys})
 insert into request as r (chatbot_id, key, fingerprint, made_at, turn, turn_until)
 values ($1, $2, $3, clock_timestamp(), gen_random_uuid()::text,
   clock_timestamp() + $4::int4 * interval '1 millisecond')
 on conflict (chatbot_id, key) do update set
   fingerprint = excluded.fingerprint, made_at = excluded.made_at,
   turn = excluded.turn, turn_until = excluded.turn_until, chat_id = null, entry_id = null
-where r.made_at <= clock_timestamp() - interval '24 hours'
-  or (r.fingerprint = excluded.fingerprint and r.turn_until <= clock_timestamp())
+where r.made_at <= ${tooOld}
+  or (r.chat_id is null and r.entry_id is null and r.turn_until <= clock_timestamp())
 returning turn`;
+
+const forgetKey = "delete from request where chatbot_id = $1 and key = $2 and turn = $3";
 
 const lockKey = `
 select from request where chatbot_id = $1 and key = $2 and turn = $3 and entry_id is null for update`;

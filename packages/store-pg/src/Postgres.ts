@@ -9,9 +9,9 @@ import {
 import { Context, Data, Effect, Layer, Stream, type Redacted } from "effect";
 import { Reactivity } from "effect/reactivity";
 import { SqlClient } from "effect/sql";
+import { makeClients } from "./Clients.ts";
 import { makeHints } from "./Hints.ts";
 import { migrate, migrations, pending } from "./Migrations.ts";
-import { makePasses, passConnections } from "./Passes.ts";
 import { makeChatArchive } from "./PgChatArchive.ts";
 import { makeChatbots } from "./PgChatbots.ts";
 import { makeChatStore } from "./PgChatStore.ts";
@@ -21,7 +21,10 @@ export interface PostgresOptions {
   readonly url: Redacted.Redacted;
   /** Where the tables are; `parley` by default. It is made when it does not exist. */
   readonly schema?: string | undefined;
-  /** Connections for statements, 10 by default; up to six more read long lists, and one listens. */
+  /**
+   * Connections for reads, and as many for writes; 10 by default. Up to six more read long lists, two
+   * erase, export and import, and one listens.
+   */
   readonly maxConnections?: number | undefined;
   /**
    * Whether to listen for what other processes tell, `true` by default. Behind a pooler that cannot
@@ -36,40 +39,17 @@ export class PostgresUnusable extends Data.TaggedError("PostgresUnusable")<{
   readonly cause?: unknown;
 }> {}
 
-const configOf = ({ schema = "parley", url }: PostgresOptions) => ({
-  url,
-  applicationName: "parley",
-  connectTimeout: "5 seconds" as const,
-  startupParameters: {
-    search_path: `"${schema.replaceAll('"', '""')}"`,
-    statement_timeout: "30s",
-    // A client that vanished in the middle of a transaction must not keep its locks.
-    idle_in_transaction_session_timeout: "30s",
-  },
-});
-
-/** A client for what takes its time: migrations, erasures, exports and imports. */
-const makePatient = (options: PostgresOptions) => {
-  const config = configOf(options);
-  return PgClient.make({
-    ...config,
-    maxConnections: 2,
-    startupParameters: {
-      ...config.startupParameters,
-      statement_timeout: "0",
-      idle_in_transaction_session_timeout: "0",
-    },
-  });
-};
+const clientsOf = ({ maxConnections = 10, schema = "parley", url }: PostgresOptions) =>
+  makeClients({ maxConnections, schema, url });
 
 /** The SQL that {@link layerPostgres} would run to bring the schema up to date; empty when it is. */
 export const pendingSql = (options: PostgresOptions): Effect.Effect<string, PostgresUnusable> =>
   Effect.gen(function* () {
-    const sql = yield* makePatient(options);
+    const { patient } = yield* clientsOf(options);
     const names = yield* Effect.provideService(
       Effect.andThen(check, pending),
       SqlClient.SqlClient,
-      sql,
+      patient,
     );
     return names.map((name) => `-- ${name}${migrations[name]}\n`).join("\n");
   }).pipe(Effect.scoped, Effect.provide(Reactivity.layer), unusable);
@@ -83,35 +63,21 @@ export const layerPostgres = (
 > =>
   Layer.effectContext(
     Effect.gen(function* () {
-      const config = configOf(options);
-      const { listen = true, maxConnections = 10 } = options;
-      const sql = yield* PgClient.make({ ...config, maxConnections, multiplex: true });
-      const patient = yield* makePatient(options);
-      const passes = yield* PgClient.make({
-        ...config,
-        maxConnections: passConnections,
-        startupParameters: {
-          ...config.startupParameters,
-          statement_timeout: "10s",
-          // What a search finds decides how it is best done.
-          plan_cache_mode: "force_custom_plan",
-        },
-      });
-      yield* Effect.provideService(Effect.andThen(check, migrate), SqlClient.SqlClient, patient);
-
-      const listener = yield* PgClient.make({ ...config, maxConnections: 1 });
-      const hints = listen
-        ? yield* Effect.provideService(makeHints, PgClient.PgClient, listener)
-        : () => Stream.empty;
-      const archive = yield* Effect.provideService(makeChatArchive, SqlClient.SqlClient, patient);
-      const stores = Effect.gen(function* () {
-        return Context.make(ChatStore, yield* makeChatStore(makePasses(passes))).pipe(
-          Context.add(TurnStore, yield* makeTurnStore(hints)),
-          Context.add(ChatArchive, archive),
-          Context.merge(yield* makeChatbots(hints)),
-        );
-      });
-      return yield* Effect.provideService(stores, SqlClient.SqlClient, sql);
+      const clients = yield* clientsOf(options);
+      yield* Effect.provideService(
+        Effect.andThen(check, migrate),
+        SqlClient.SqlClient,
+        clients.patient,
+      );
+      const hints =
+        options.listen === false
+          ? () => Stream.empty
+          : yield* Effect.provideService(makeHints, PgClient.PgClient, clients.listener);
+      return Context.make(ChatStore, yield* makeChatStore(clients)).pipe(
+        Context.add(TurnStore, yield* makeTurnStore(clients, hints)),
+        Context.add(ChatArchive, makeChatArchive(clients)),
+        Context.merge(makeChatbots(clients, hints)),
+      );
     }).pipe(unusable),
   ).pipe(Layer.provide(Reactivity.layer));
 

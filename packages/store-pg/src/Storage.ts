@@ -1,8 +1,8 @@
 /**
  * Which failures of the database an operator must mend, and which are our own mistakes.
  */
-import { StorageUnavailable } from "@parley/core";
-import { Effect } from "effect";
+import { Overloaded, StorageUnavailable } from "@parley/core";
+import { Effect, Fiber, Schedule, type Context } from "effect";
 import type { SqlError } from "effect/sql";
 
 /** SQLSTATE classes: connection, resources, operator intervention, system, read-only, rollback. */
@@ -18,8 +18,45 @@ const unreachable: ReadonlySet<string> = new Set([
   "StatementTimeoutError",
 ]);
 
-/** Turns a failing database into {@link StorageUnavailable}; a statement that is wrong is a defect. */
+/** Longer than the server lets any statement run: who answers later does not answer at all. */
+const deadline = 35_000;
+
+/**
+ * Ends the waiting for a database that does not answer. The work is a fiber of its own, so that this
+ * holds in uninterruptible regions, too; an interruption of the waiting interrupts it.
+ */
+const inTime = <A, E, R>(
+  effect: Effect.Effect<A, E, R>,
+): Effect.Effect<A, E | StorageUnavailable, R> =>
+  Effect.contextWith((context: Context.Context<R>) =>
+    Effect.callback<A, E | StorageUnavailable>((resume) => {
+      const fiber = Effect.runForkWith(context)(effect);
+      const timer = setTimeout(() => {
+        resume(Effect.fail(new StorageUnavailable({ cause: new Error("no answer in 35 s") })));
+        fiber.interruptUnsafe();
+      }, deadline);
+      fiber.addObserver((exit) => {
+        clearTimeout(timer);
+        resume(exit);
+      });
+      return Effect.suspend(() => {
+        clearTimeout(timer);
+        return Fiber.interrupt(fiber);
+      });
+    }),
+  );
+
+/**
+ * Turns a failing database into {@link StorageUnavailable}, and a lock that others hold for too long
+ * into {@link Overloaded}; a statement that is wrong is a defect.
+ */
 export const orUnavailable = <A, E, R>(
+  effect: Effect.Effect<A, E | SqlError.SqlError, R>,
+): Effect.Effect<A, Exclude<E, SqlError.SqlError> | StorageUnavailable, R> =>
+  withoutDeadline(inTime(effect));
+
+/** The same for what may take as long as it needs. */
+export const withoutDeadline = <A, E, R>(
   effect: Effect.Effect<A, E | SqlError.SqlError, R>,
 ): Effect.Effect<A, Exclude<E, SqlError.SqlError> | StorageUnavailable, R> =>
   Effect.catchCause(effect, (cause): Effect.Effect<never, any> => {
@@ -33,6 +70,31 @@ export const orUnavailable = <A, E, R>(
     return failed !== undefined && isSqlError(failed.error)
       ? Effect.die(failed.error)
       : Effect.failCause(cause);
+  });
+
+/** The same for what waits for locks: one that is held for too long is {@link Overloaded}. */
+export const orBusy = <A, E, R>(
+  effect: Effect.Effect<A, E | SqlError.SqlError, R>,
+): Effect.Effect<A, Exclude<E, SqlError.SqlError> | StorageUnavailable | Overloaded, R> =>
+  orUnavailable(
+    Effect.catch(effect, (error): Effect.Effect<never, E | SqlError.SqlError | Overloaded> =>
+      isSqlError(error) && error.reason._tag === "LockTimeoutError"
+        ? Effect.fail(new Overloaded({ retryAfterSeconds: 2 }))
+        : Effect.fail(error),
+    ),
+  ) as Effect.Effect<A, Exclude<E, SqlError.SqlError> | StorageUnavailable | Overloaded, R>;
+
+/**
+ * A transaction that is begun again when it met another in a deadlock: the database has undone it
+ * whole.
+ */
+export const againAfterDeadlock = <A, E, R>(
+  transaction: Effect.Effect<A, E | SqlError.SqlError, R>,
+): Effect.Effect<A, E | SqlError.SqlError, R> =>
+  Effect.retry(transaction, {
+    while: (error) => isSqlError(error) && error.reason._tag === "DeadlockError",
+    times: 5,
+    schedule: Schedule.jittered(Schedule.exponential("20 millis")),
   });
 
 const isOutside = ({ reason }: SqlError.SqlError): boolean => {

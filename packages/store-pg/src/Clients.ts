@@ -1,0 +1,70 @@
+/**
+ * The clients of one database. Statements that share a pipelined connection queue behind one another, so
+ * what may wait for a lock, or must read much, has connections of its own.
+ */
+import * as PgClient from "@effect/sql-pg/PgClient";
+import { Effect, type Redacted } from "effect";
+import type { SqlClient } from "effect/sql";
+import { passConnections } from "./Passes.ts";
+
+export interface Clients {
+  /** Pipelined: for reads that are quick and wait for nobody. */
+  readonly reads: SqlClient.SqlClient;
+  /** For what takes locks; gives up on one that is held for long. */
+  readonly writes: SqlClient.SqlClient;
+  /** For lists that read much; see `Passes.ts`. */
+  readonly passes: SqlClient.SqlClient;
+  /** For migrations, erasures, exports and imports: nothing ends them. */
+  readonly patient: SqlClient.SqlClient;
+  readonly listener: PgClient.PgClient;
+}
+
+export interface ClientOptions {
+  readonly url: Redacted.Redacted;
+  readonly schema: string;
+  /** Connections for reads, and as many for writes. */
+  readonly maxConnections: number;
+}
+
+/** Nothing is connected before the first statement. */
+export const makeClients = Effect.fnUntraced(function* ({
+  maxConnections,
+  schema,
+  url,
+}: ClientOptions) {
+  const client = (
+    options: Pick<PgClient.PgPoolConfig, "maxConnections" | "multiplex">,
+    settings: Readonly<Record<string, string>>,
+  ) =>
+    PgClient.make({
+      ...options,
+      url,
+      applicationName: "parley",
+      connectTimeout: "5 seconds",
+      keepAlive: "10 seconds",
+      startupParameters: {
+        search_path: `"${schema.replaceAll('"', '""')}"`,
+        ...settings,
+      },
+    });
+  // A client that vanished in the middle of a transaction must not keep its locks.
+  const idle = { idle_in_transaction_session_timeout: "30s" };
+  const clients: Clients = {
+    reads: yield* client(
+      { maxConnections, multiplex: true },
+      { statement_timeout: "30s", ...idle },
+    ),
+    writes: yield* client(
+      { maxConnections },
+      { statement_timeout: "30s", lock_timeout: "2s", ...idle },
+    ),
+    passes: yield* client(
+      { maxConnections: passConnections },
+      // What a search finds decides how it is best done.
+      { statement_timeout: "10s", plan_cache_mode: "force_custom_plan", ...idle },
+    ),
+    patient: yield* client({ maxConnections: 2 }, { statement_timeout: "0" }),
+    listener: yield* client({ maxConnections: 1 }, {}),
+  };
+  return clients;
+});
