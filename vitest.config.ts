@@ -7,6 +7,7 @@ export default defineConfig({
       "apps/*/test/**/*.test.ts",
       "test/**/*.test.ts",
       "faults/**/*.test.ts",
+      "examples/*/*.test.ts",
     ],
     globalSetup: ["test/postgres.ts"],
     testTimeout: 30_000,

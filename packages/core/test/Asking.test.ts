@@ -311,7 +311,7 @@ describe("asking", () => {
         );
         yield* Effect.gen(function* () {
           const plain = yield* Effect.forkChild(asking(ask("q")));
-          yield* TestClock.adjust(100);
+          yield* TestClock.adjust("5 seconds");
           assert.strictEqual((yield* Fiber.join(plain)).entry.answer, "whole");
           assert.strictEqual(calls, 3);
           const streamed = yield* Effect.forkChild(
