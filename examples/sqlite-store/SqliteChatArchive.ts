@@ -1,0 +1,107 @@
+import {
+  type ArchiveRecord,
+  ChatArchive,
+  type Erasable,
+  ImportRefused,
+  type UsageSum,
+} from "@parley/core";
+import { Effect, Stream } from "effect";
+import type { Database } from "./SqliteDatabase.ts";
+import * as Rows from "./SqliteRows.ts";
+
+const erasable: Record<Erasable["_tag"], string> = {
+  Chat: "id = :id",
+  UserRef: "userRef = :userRef",
+  IdleSince: `createTime < :limit AND NOT EXISTS (SELECT 1 FROM entries
+    WHERE entries.chatbot = chats.chatbot AND chatId = chats.id AND createTime >= :limit)`,
+};
+
+/** Why the records are no export, or `undefined`. */
+const flaw = (records: ReadonlyArray<ArchiveRecord>): string | undefined => {
+  const entryIds = new Set<number>();
+  let [chatId, entryId] = [0, 0];
+  for (const record of records) {
+    const row = record._tag === "Chat" ? record.chat : record.entry;
+    if (!Number.isSafeInteger(row.id)) return "an id is no safe integer";
+    if (record._tag === "Chat") {
+      if (row.id <= chatId) return "chat ids do not ascend";
+      [chatId, entryId] = [row.id, 0];
+    } else {
+      if (record.entry.chatId !== chatId) return "an entry does not follow its chat";
+      if (row.id <= entryId || entryIds.has(row.id)) return "entry ids do not ascend";
+      entryIds.add((entryId = row.id));
+    }
+  }
+  return undefined;
+};
+
+export const makeChatArchive = (database: Database): ChatArchive["Service"] => {
+  const { all, get, read, run, write } = database;
+
+  return ChatArchive.of({
+    // Foreign keys take along whatever refers to a chat.
+    erase: (chatbot, which) =>
+      write(() => {
+        const value = which._tag === "IdleSince" ? { limit: which.limit.getTime() } : which;
+        return run(`DELETE FROM chats WHERE chatbot = :chatbot AND ${erasable[which._tag]}`, {
+          chatbot,
+          ...value,
+        });
+      }),
+
+    // Read at once: a transaction that stays open would hold up every other fiber.
+    export: (chatbot) =>
+      Stream.fromIterableEffect(
+        read(() =>
+          all<Rows.ChatRow>(
+            `SELECT ${Rows.chatColumns} FROM chats WHERE chatbot = :chatbot ORDER BY id`,
+            { chatbot },
+          ).flatMap((chat): Array<ArchiveRecord> => [
+            { _tag: "Chat", chat: Rows.toChat(chat) },
+            ...all<Rows.EntryRow & { readonly usage: string | null }>(
+              `SELECT ${Rows.entryColumns}, usage FROM entries
+               WHERE chatbot = :chatbot AND chatId = :chat ORDER BY id`,
+              { chatbot, chat: chat.id },
+            ).map(({ usage, ...row }) => ({
+              _tag: "Entry" as const,
+              entry: Rows.toEntry(row),
+              usage: usage === null ? null : JSON.parse(usage),
+            })),
+          ]),
+        ),
+      ),
+
+    // Taken whole before the transaction for the same reason.
+    import: (chatbot, stream) =>
+      Effect.flatMap(Stream.runCollect(stream), (records) =>
+        write((): number | ImportRefused => {
+          const full = get("SELECT 1 FROM chats WHERE chatbot = :chatbot", { chatbot });
+          const reason = full ? "the chatbot has chats" : flaw(records);
+          if (reason !== undefined) return new ImportRefused({ reason });
+          for (const record of records)
+            if (record._tag === "Chat") Rows.insertChat(database, chatbot, record.chat);
+            else Rows.insertEntry(database, chatbot, record.entry, record.usage);
+          run(
+            `UPDATE sequences SET last = max(last, coalesce(CASE kind
+               WHEN 'chat' THEN (SELECT max(id) FROM chats WHERE chatbot = :chatbot)
+               ELSE (SELECT max(id) FROM entries WHERE chatbot = :chatbot) END, 0))`,
+            { chatbot },
+          );
+          return records.filter(({ _tag }) => _tag === "Chat").length;
+        }),
+      ),
+
+    usage: (chatbot, since) =>
+      read(() =>
+        all<UsageSum>(
+          `SELECT usage ->> 'provider' AS provider, usage ->> 'model' AS model,
+             count(*) AS answers, sum(usage ->> 'attempts') AS attempts,
+             sum(usage ->> 'promptTokens') AS promptTokens,
+             sum(usage ->> 'completionTokens') AS completionTokens
+           FROM entries WHERE chatbot = :chatbot AND usage IS NOT NULL AND createTime >= :since
+           GROUP BY 1, 2 ORDER BY 1, 2`,
+          { chatbot, since: since.getTime() },
+        ).map((row) => ({ ...row })),
+      ),
+  });
+};

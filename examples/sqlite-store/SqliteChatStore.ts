@@ -1,0 +1,124 @@
+import {
+  type ChatField,
+  ChatNotFound,
+  ChatStore,
+  type Created,
+  type EntryField,
+  fold,
+  helloEntry,
+  type ListQuery,
+  RetryKeyReused,
+  retryKeyLifetime,
+} from "@parley/core";
+import type { Database, Values } from "./SqliteDatabase.ts";
+import * as Rows from "./SqliteRows.ts";
+
+type Query = ListQuery<ChatField | EntryField>;
+
+/** SQLite compares text by the bytes of its UTF-8, which is by code point. */
+const orderBy = (order: Query["orderBy"]): string =>
+  [...order, { field: "id", descending: order.at(-1)!.descending }]
+    .map(({ descending, field }) => {
+      const column = { _createTime: "createTime", chat_id: "chatId" }[field] ?? field;
+      return `${column} ${descending ? "DESC NULLS FIRST" : "NULLS LAST"}`;
+    })
+    .join(", ");
+
+export const makeChatStore = (database: Database): ChatStore["Service"] => {
+  const { all, get, read, run, write } = database;
+
+  const page = <Row>(
+    columns: string,
+    query: Query,
+    [from, ...conditions]: [string, ...Array<string>],
+    values: Values,
+  ) => {
+    if (query.id !== null) conditions.push("id = :id");
+    const matching = `FROM ${from} WHERE ${conditions.join(" AND ")}`;
+    const bound = {
+      ...values,
+      id: query.id,
+      limit: query.limit,
+      offset: Math.min((query.page - 1) * query.limit, Number.MAX_SAFE_INTEGER),
+    };
+    return {
+      rows: all<Row>(
+        `SELECT ${columns} ${matching} ORDER BY ${orderBy(query.orderBy)}
+         LIMIT :limit OFFSET :offset`,
+        bound,
+      ),
+      total: get<{ total: number }>(`SELECT count(*) AS total ${matching}`, bound)!.total,
+    };
+  };
+
+  return ChatStore.of({
+    createChat: (chatbot, { helloMessage, name, userRef }, retryKey) =>
+      write((now): Created | RetryKeyReused => {
+        if (retryKey !== null) {
+          const values = { chatbot, ...retryKey, now };
+          const made = get<{ fingerprint: string; chat: number }>(
+            `SELECT fingerprint, chat FROM made
+             WHERE chatbot = :chatbot AND retryKey = :key AND knownUntil > :now`,
+            values,
+          );
+          const asking = get(
+            "SELECT 1 FROM turns WHERE chatbot = :chatbot AND retryKey = :key AND heldUntil > :now",
+            values,
+          );
+          if (asking || (made && made.fingerprint !== retryKey.fingerprint))
+            return new RetryKeyReused({ key: retryKey.key });
+          if (made) {
+            const row = get<Rows.ChatRow>(
+              `SELECT ${Rows.chatColumns} FROM chats WHERE chatbot = :chatbot AND id = :chat`,
+              { chatbot, chat: made.chat },
+            );
+            return { chat: Rows.toChat(row!), replayed: true };
+          }
+          run("DELETE FROM turns WHERE chatbot = :chatbot AND retryKey = :key", values);
+        }
+        const createTime = new Date(now);
+        const id = Rows.nextId(database, "chat");
+        const chat = Rows.insertChat(database, chatbot, { id, name, userRef, createTime });
+        if (helloMessage !== null) {
+          const { usage, ...hello } = helloEntry(helloMessage);
+          const entry = { id: Rows.nextId(database, "entry"), chatId: id, ...hello, createTime };
+          Rows.insertEntry(database, chatbot, entry, usage);
+        }
+        if (retryKey !== null)
+          run(
+            `INSERT OR REPLACE INTO made (chatbot, retryKey, fingerprint, knownUntil, chat)
+             VALUES (:chatbot, :key, :fingerprint, :until, :id)`,
+            { chatbot, ...retryKey, until: now + retryKeyLifetime, id },
+          );
+        return { chat, replayed: false };
+      }),
+
+    listChats: (chatbot, query) =>
+      read(() => {
+        const search = fold(query.search ?? "");
+        const conditions = ["chatbot = :chatbot"];
+        if (query.userRef !== null) conditions.push("userRef = :userRef");
+        if (search !== "") conditions.push("instr(fold(name), :search) > 0");
+        const values = { chatbot, userRef: query.userRef, search };
+        const { rows, total } = page<Rows.ChatRow>(
+          Rows.chatColumns,
+          query,
+          ["chats", ...conditions],
+          values,
+        );
+        return { items: rows.map(Rows.toChat), total };
+      }),
+
+    listEntries: (chatbot, chat, query) =>
+      read(() => {
+        if (!Rows.chatExists(database, chatbot, chat)) return new ChatNotFound({ chatId: chat });
+        const { rows, total } = page<Rows.EntryRow>(
+          Rows.entryColumns,
+          query,
+          ["entries", "chatbot = :chatbot", "chatId = :chat"],
+          { chatbot, chat },
+        );
+        return { items: rows.map(Rows.toEntry), total };
+      }),
+  });
+};

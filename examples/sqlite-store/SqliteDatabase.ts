@@ -1,0 +1,119 @@
+/**
+ * The file, its tables, and the transactions and statements that the ports are made of.
+ */
+import { fold, StorageUnavailable } from "@parley/core";
+import { Clock, Effect } from "effect";
+import { DatabaseSync, type SQLInputValue } from "node:sqlite";
+
+const tables = `
+  PRAGMA journal_mode = WAL;
+
+  CREATE TABLE IF NOT EXISTS sequences (kind TEXT PRIMARY KEY, last INTEGER NOT NULL) STRICT;
+  INSERT OR IGNORE INTO sequences VALUES ('chat', 0), ('entry', 0);
+
+  CREATE TABLE IF NOT EXISTS chatbots (
+    id INTEGER PRIMARY KEY AUTOINCREMENT, workspaceName TEXT NOT NULL, name TEXT NOT NULL,
+    description TEXT NOT NULL, settings TEXT NOT NULL, UNIQUE (workspaceName, name)
+  ) STRICT;
+  CREATE TABLE IF NOT EXISTS keys (
+    id TEXT PRIMARY KEY, chatbot INTEGER NOT NULL REFERENCES chatbots, hash BLOB NOT NULL,
+    name TEXT, scopes TEXT NOT NULL, expiresAt INTEGER, revokedAt INTEGER
+  ) STRICT;
+  CREATE TABLE IF NOT EXISTS audit (
+    id INTEGER PRIMARY KEY, time INTEGER NOT NULL, actor TEXT NOT NULL, chatbot INTEGER NOT NULL,
+    action TEXT NOT NULL, detail TEXT NOT NULL
+  ) STRICT;
+
+  CREATE TABLE IF NOT EXISTS chats (
+    chatbot INTEGER NOT NULL, id INTEGER NOT NULL, name TEXT, userRef TEXT,
+    createTime INTEGER NOT NULL, turnEnded INTEGER NOT NULL DEFAULT 0, PRIMARY KEY (chatbot, id)
+  ) STRICT;
+  CREATE INDEX IF NOT EXISTS chatsOfUser ON chats (chatbot, userRef, id);
+  CREATE TABLE IF NOT EXISTS entries (
+    chatbot INTEGER NOT NULL, chatId INTEGER NOT NULL, id INTEGER NOT NULL,
+    question TEXT NOT NULL, answer TEXT NOT NULL, moderation TEXT NOT NULL,
+    flagged INTEGER NOT NULL, createTime INTEGER NOT NULL, usage TEXT,
+    PRIMARY KEY (chatbot, id),
+    FOREIGN KEY (chatbot, chatId) REFERENCES chats ON DELETE CASCADE
+  ) STRICT;
+  CREATE INDEX IF NOT EXISTS entriesOfChat ON entries (chatbot, chatId, id);
+
+  -- A turn that somebody holds, or held until it ran out.
+  CREATE TABLE IF NOT EXISTS turns (
+    id TEXT PRIMARY KEY, chatbot INTEGER NOT NULL, chat INTEGER, retryKey TEXT, fingerprint TEXT,
+    heldUntil INTEGER NOT NULL, UNIQUE (chatbot, chat), UNIQUE (chatbot, retryKey),
+    FOREIGN KEY (chatbot, chat) REFERENCES chats ON DELETE CASCADE
+  ) STRICT;
+  -- Instances that were told to wait; ids are in the order in which they came.
+  CREATE TABLE IF NOT EXISTS waiting (
+    id INTEGER PRIMARY KEY, chatbot INTEGER NOT NULL, chat INTEGER NOT NULL,
+    instance TEXT NOT NULL, UNIQUE (chatbot, chat, instance),
+    FOREIGN KEY (chatbot, chat) REFERENCES chats ON DELETE CASCADE
+  ) STRICT;
+  -- What a retry key's request made: a chat, or an entry in a turn.
+  CREATE TABLE IF NOT EXISTS made (
+    chatbot INTEGER NOT NULL, retryKey TEXT NOT NULL, fingerprint TEXT NOT NULL,
+    knownUntil INTEGER NOT NULL, chat INTEGER NOT NULL, entry INTEGER, turn TEXT,
+    PRIMARY KEY (chatbot, retryKey),
+    FOREIGN KEY (chatbot, chat) REFERENCES chats ON DELETE CASCADE
+  ) STRICT;
+  CREATE INDEX IF NOT EXISTS madeOfChat ON made (chatbot, chat);
+  CREATE INDEX IF NOT EXISTS madeUntil ON made (knownUntil);
+`;
+
+/** Values of `:names` in a statement; more than it names are fine. */
+export type Values = Record<string, SQLInputValue>;
+
+const unavailable = (cause: unknown) => new StorageUnavailable({ cause });
+
+/** Opens a file, or `:memory:`, until the scope closes. */
+export const openDatabase = (path: string) =>
+  Effect.acquireRelease(
+    Effect.try({
+      try: () => {
+        const db = new DatabaseSync(path, { timeout: 5000, allowUnknownNamedParameters: true });
+        db.function("fold", (text) => (typeof text === "string" ? fold(text) : null));
+        db.exec(tables);
+        return db;
+      },
+      catch: unavailable,
+    }),
+    (db) => Effect.sync(() => db.close()),
+  ).pipe(Effect.map(make));
+
+const make = (db: DatabaseSync) => {
+  /**
+   * Runs `body`, which gets the time, in a transaction. An error that it returns rolls back and fails
+   * the effect. It must not wait for anything: all fibers share the connection.
+   */
+  const transaction =
+    (begin: string) =>
+    <A>(body: (now: number) => A) =>
+      Effect.flatMap(
+        Clock.currentTimeMillis,
+        (now): Effect.Effect<Exclude<A, Error>, Extract<A, Error> | StorageUnavailable> => {
+          try {
+            db.exec(begin);
+            const result = body(now);
+            db.exec(result instanceof Error ? "ROLLBACK" : "COMMIT");
+            return result instanceof Error
+              ? Effect.fail(result as Extract<A, Error>)
+              : Effect.succeed(result as Exclude<A, Error>);
+          } catch (cause) {
+            if (db.isOpen && db.isTransaction) db.exec("ROLLBACK");
+            return Effect.fail(unavailable(cause));
+          }
+        },
+      );
+  return {
+    read: transaction("BEGIN"),
+    write: transaction("BEGIN IMMEDIATE"),
+    get: <Row>(sql: string, values: Values) => db.prepare(sql).get(values) as Row | undefined,
+    all: <Row>(sql: string, values: Values = {}) =>
+      db.prepare(sql).all(values) as Array<unknown> as Array<Row>,
+    /** How many rows it changed. */
+    run: (sql: string, values: Values) => Number(db.prepare(sql).run(values).changes),
+  };
+};
+
+export type Database = ReturnType<typeof make>;

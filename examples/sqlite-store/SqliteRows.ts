@@ -1,0 +1,64 @@
+/**
+ * Chats and entries as rows.
+ */
+import type { Chat, Entry, Usage } from "@parley/core";
+import type { Database } from "./SqliteDatabase.ts";
+
+export const chatColumns = "id, name, userRef, createTime";
+export type ChatRow = Omit<Chat, "createTime"> & { readonly createTime: number };
+export const toChat = (row: ChatRow): Chat => ({ ...row, createTime: new Date(row.createTime) });
+
+export const entryColumns = "id, chatId, question, answer, moderation, flagged, createTime";
+export type EntryRow = Omit<Entry, "createTime" | "flagged"> & {
+  readonly createTime: number;
+  readonly flagged: number;
+};
+export const toEntry = (row: EntryRow): Entry => ({
+  ...row,
+  flagged: row.flagged === 1,
+  createTime: new Date(row.createTime),
+});
+
+/** Ids are never used again, also when the newest chat was erased, so `max(id) + 1` would not do. */
+export const nextId = ({ get }: Database, kind: "chat" | "entry"): number =>
+  get<{ last: number }>("UPDATE sequences SET last = last + 1 WHERE kind = :kind RETURNING last", {
+    kind,
+  })!.last;
+
+export const insertChat = ({ run }: Database, chatbot: number, chat: Chat): Chat => {
+  run(
+    `INSERT INTO chats (chatbot, ${chatColumns}) VALUES (:chatbot, :id, :name, :userRef, :time)`,
+    {
+      chatbot,
+      id: chat.id,
+      name: chat.name,
+      userRef: chat.userRef,
+      time: chat.createTime.getTime(),
+    },
+  );
+  return chat;
+};
+
+export const insertEntry = (
+  { run }: Database,
+  chatbot: number,
+  { createTime, flagged, ...row }: Entry,
+  usage: Usage | null,
+): Entry => {
+  run(
+    `INSERT INTO entries (chatbot, ${entryColumns}, usage)
+     VALUES (:chatbot, :id, :chatId, :question, :answer, :moderation, :flagged, :time, :usage)`,
+    {
+      chatbot,
+      ...row,
+      flagged: flagged ? 1 : 0,
+      time: createTime.getTime(),
+      usage: usage && JSON.stringify(usage),
+    },
+  );
+  return { ...row, flagged, createTime };
+};
+
+export const chatExists = ({ get }: Database, chatbot: number, chat: number): boolean =>
+  get("SELECT 1 FROM chats WHERE chatbot = :chatbot AND id = :chat", { chatbot, chat }) !==
+  undefined;

@@ -1,0 +1,165 @@
+import {
+  ChatNotFound,
+  type Entry,
+  RetryKeyReused,
+  retryKeyLifetime,
+  type Taken,
+  turnEntries,
+  turnLease,
+  TurnLost,
+  TurnStore,
+} from "@parley/core";
+import { Stream } from "effect";
+import type { Database } from "./SqliteDatabase.ts";
+import * as Rows from "./SqliteRows.ts";
+
+/** How long after a turn's end, in milliseconds, the one that waited longest goes first. */
+const precedence = 2000;
+
+interface TurnRow {
+  readonly id: string;
+  readonly chat: number | null;
+  readonly retryKey: string | null;
+  readonly fingerprint: string | null;
+  readonly heldUntil: number;
+}
+
+export const makeTurnStore = (database: Database): TurnStore["Service"] => {
+  const { all, get, read, run, write } = database;
+  const instance = crypto.randomUUID();
+
+  const entriesBefore = (chatbot: number, chat: number | null, before: number) =>
+    all<Rows.EntryRow>(
+      `SELECT ${Rows.entryColumns} FROM entries
+       WHERE chatbot = :chatbot AND chatId = :chat AND id < :before
+       ORDER BY id DESC LIMIT :limit`,
+      { chatbot, chat, before, limit: turnEntries },
+    ).map(Rows.toEntry);
+
+  return TurnStore.of({
+    take: (chatbot, chat, retryKey) =>
+      write((now): Taken | ChatNotFound | RetryKeyReused => {
+        const key = retryKey?.key ?? null;
+        const fingerprint = retryKey?.fingerprint ?? null;
+        const values = { chatbot, chat, key, fingerprint, instance, now };
+        const stopWaiting = (which: string) =>
+          run(`DELETE FROM waiting WHERE chatbot = :chatbot AND chat = :chat AND ${which}`, values);
+
+        run("DELETE FROM made WHERE knownUntil <= :now", values);
+        // Turns of processes that died, where nobody will ever take the chat or the key again.
+        run("DELETE FROM turns WHERE heldUntil <= :before", { before: now - retryKeyLifetime });
+        const made = get<{ fingerprint: string; entry: number | null; turn: string }>(
+          "SELECT fingerprint, entry, turn FROM made WHERE chatbot = :chatbot AND retryKey = :key",
+          values,
+        );
+        // At most two: the turn of the chat and that of the retry key.
+        const turns = all<TurnRow>(
+          "SELECT * FROM turns WHERE chatbot = :chatbot AND (chat = :chat OR retryKey = :key)",
+          values,
+        );
+        const held = turns.filter(({ heldUntil }) => heldUntil > now);
+        if (key !== null) {
+          const first = made ?? held.find((turn) => turn.retryKey === key);
+          if ((first && first.fingerprint !== fingerprint) || made?.entry === null)
+            return new RetryKeyReused({ key });
+        }
+        if (made) {
+          stopWaiting("instance = :instance");
+          const row = get<Rows.EntryRow>(
+            `SELECT ${Rows.entryColumns} FROM entries WHERE chatbot = :chatbot AND id = :entry`,
+            { chatbot, entry: made.entry },
+          );
+          return { _tag: "Done", entry: Rows.toEntry(row!), turn: made.turn };
+        }
+        if (chat !== null && !Rows.chatExists(database, chatbot, chat))
+          return new ChatNotFound({ chatId: chat });
+
+        const others = get<{ until: number }>(
+          `SELECT coalesce((SELECT heldUntil FROM turns WHERE chatbot = :chatbot AND chat = :chat),
+             turnEnded) + ${precedence} AS until FROM chats
+           WHERE chatbot = :chatbot AND id = :chat AND :instance <>
+             (SELECT instance FROM waiting WHERE chatbot = :chatbot AND chat = :chat
+              ORDER BY id LIMIT 1)`,
+          values,
+        );
+        const until =
+          held.length > 0 ? Math.max(...held.map(({ heldUntil }) => heldUntil)) : others?.until;
+        if (until !== undefined && until > now) {
+          if (chat !== null)
+            run(
+              `INSERT OR IGNORE INTO waiting (chatbot, chat, instance)
+               VALUES (:chatbot, :chat, :instance)`,
+              values,
+            );
+          return { _tag: "Held", forMillis: until - now };
+        }
+
+        // Who waited longer than this instance did not come in time, and has lost its place.
+        stopWaiting(
+          `id <= coalesce((SELECT id FROM waiting WHERE chatbot = :chatbot AND chat = :chat
+             AND instance = :instance), id)`,
+        );
+        for (const { id } of turns) run("DELETE FROM turns WHERE id = :id", { id });
+        const id = crypto.randomUUID();
+        run(
+          `INSERT INTO turns (id, chatbot, chat, retryKey, fingerprint, heldUntil)
+           VALUES (:id, :chatbot, :chat, :key, :fingerprint, :until)`,
+          { ...values, id, until: now + turnLease },
+        );
+        const newest = entriesBefore(chatbot, chat, Infinity);
+        return { _tag: "Turn", turn: { id, chatbot, chat, retryKey, newest } };
+      }),
+
+    earlier: (turn, before) => read(() => entriesBefore(turn.chatbot, turn.chat, before)),
+
+    // A turn that ran out is ours as long as nobody took it.
+    renew: ({ id }) =>
+      write(
+        (now) =>
+          run("UPDATE turns SET heldUntil = :until WHERE id = :id", {
+            id,
+            until: now + turnLease,
+          }) > 0,
+      ),
+
+    append: ({ chat, chatbot, id: turn, retryKey }, { usage, ...entry }) =>
+      write((now): Entry | TurnLost | ChatNotFound => {
+        if (chat !== null && !Rows.chatExists(database, chatbot, chat))
+          return new ChatNotFound({ chatId: chat });
+        if (run("DELETE FROM turns WHERE id = :turn", { turn }) === 0) return new TurnLost();
+        const createTime = new Date(now);
+        const chatId = chat ?? Rows.nextId(database, "chat");
+        if (chat === null)
+          Rows.insertChat(database, chatbot, { id: chatId, name: null, userRef: null, createTime });
+        const id = Rows.nextId(database, "entry");
+        const appended = { id, chatId, ...entry, createTime };
+        Rows.insertEntry(database, chatbot, appended, usage);
+        const values = {
+          chatbot,
+          chatId,
+          id,
+          turn,
+          now,
+          until: now + retryKeyLifetime,
+          ...retryKey,
+        };
+        run("UPDATE chats SET turnEnded = :now WHERE chatbot = :chatbot AND id = :chatId", values);
+        if (retryKey !== null)
+          run(
+            `INSERT INTO made (chatbot, retryKey, fingerprint, knownUntil, chat, entry, turn)
+             VALUES (:chatbot, :key, :fingerprint, :until, :chatId, :id, :turn)`,
+            values,
+          );
+        return appended;
+      }),
+
+    release: ({ chat, chatbot, id }) =>
+      write((now) => {
+        const values = { chat, chatbot, id, now };
+        if (run("DELETE FROM turns WHERE id = :id", values) > 0)
+          run("UPDATE chats SET turnEnded = :now WHERE chatbot = :chatbot AND id = :chat", values);
+      }),
+
+    freed: Stream.empty,
+  });
+};
