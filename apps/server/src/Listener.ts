@@ -63,16 +63,18 @@ export const listen = Effect.fnUntraced(function* <R>(
   } as ServerOptions);
   let closing = false;
   const open = new Set<ServerResponse>();
+  const latest = new WeakMap<Duplex, ServerResponse>();
   server.on("request", (request: IncomingMessage, response: ServerResponse) => {
     // A client that keeps its connection busy would keep the server from closing.
     if (closing) response.shouldKeepAlive = false;
     open.add(response);
+    latest.set(request.socket, response);
     response.once("close", () => {
       open.delete(response);
       // One whose head was sent before the closing had promised to keep its connection.
       if (closing) setImmediate(() => server.closeIdleConnections());
     });
-    if (request.httpVersion === "1.1" && request.headers.host === undefined) {
+    if (hostLines(request) !== 1 && request.httpVersion === "1.1") {
       return refuse(response, "MALFORMED_REQUEST");
     }
     handler(request, response);
@@ -86,9 +88,14 @@ export const listen = Effect.fnUntraced(function* <R>(
   server.on("connect", (_: IncomingMessage, socket: Duplex) =>
     refuseSocket(socket, "METHOD_NOT_SUPPORTED"),
   );
-  server.on("clientError", (error: NodeJS.ErrnoException, socket: Duplex) =>
-    refuseSocket(socket, clientErrors[error.code ?? ""] ?? "MALFORMED_REQUEST"),
-  );
+  server.on("clientError", (error: NodeJS.ErrnoException, socket: Duplex) => {
+    const message = clientErrors[error.code ?? ""] ?? "MALFORMED_REQUEST";
+    const response = latest.get(socket);
+    if (response === undefined || response.closed) return refuseSocket(socket, message);
+    // The answer to an earlier request on the connection is under way: it must not be written into.
+    if (response.headersSent && !response.writableEnded) return void socket.destroy();
+    response.once("close", () => refuseSocket(socket, message));
+  });
 
   yield* Effect.acquireRelease(
     Effect.callback<void, ListenFailed>((resume) => {
@@ -108,6 +115,16 @@ export const listen = Effect.fnUntraced(function* <R>(
   );
   return (server.address() as AddressInfo).port;
 });
+
+/** How many Host lines a request has: HTTP/1.1 wants exactly one. */
+const hostLines = ({ rawHeaders }: IncomingMessage): number => {
+  let lines = 0;
+  for (let at = 0; at < rawHeaders.length; at += 2) {
+    const name = rawHeaders[at]!;
+    if (name.length === 4 && name.toLowerCase() === "host") lines++;
+  }
+  return lines;
+};
 
 const clientErrors: Readonly<Record<string, GeneralMessage>> = {
   HPE_HEADER_OVERFLOW: "HEADERS_TOO_LARGE",

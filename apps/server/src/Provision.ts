@@ -29,9 +29,11 @@ const Key = Schema.Struct({
 export const defaultModerationErrorMessage =
   "This question cannot be answered, because it violates the usage policy.";
 
+const Name = Text.check(Schema.isNonEmpty(), Schema.isMaxCodePoints(255));
+
 const ChatbotFile = Schema.Struct({
-  workspace: Text,
-  name: Text,
+  workspace: Name,
+  name: Name,
   description: Schema.optionalKey(Text),
   helloMessage: Schema.optionalKey(Schema.NullOr(Text)),
   moderationErrorMessage: Schema.optionalKey(Text),
@@ -94,8 +96,21 @@ export const provision = Effect.fnUntraced(function* (
     }),
   );
   // Everything is checked before anything is written.
+  const names = declarations.map(({ name, workspaceName }) =>
+    JSON.stringify([workspaceName, name]),
+  );
+  const twice = names.find((name, at) => names.indexOf(name) !== at);
+  if (twice !== undefined) return yield* invalid(`the chatbot ${twice} is declared twice.`);
+  const keys = declarations.flatMap((declaration) => declaration.keys.map(({ id }) => id));
+  const repeated = keys.find((id, at) => keys.indexOf(id) !== at);
+  if (repeated !== undefined) return yield* invalid(`the key prl_${repeated}_… is named twice.`);
   const registry = yield* ChatbotRegistry;
-  yield* Effect.forEach(declarations, (declaration) => registry.save(declaration, "provisioning"), {
-    discard: true,
-  });
+  yield* Effect.forEach(
+    declarations,
+    (declaration) =>
+      Effect.catchTag(registry.save(declaration, "provisioning"), "KeyTaken", ({ keyId }) =>
+        Effect.fail(invalid(`the key prl_${keyId}_… belongs to another chatbot.`)),
+      ),
+    { discard: true },
+  );
 });

@@ -24,7 +24,6 @@ const listeners = Effect.gen(function* () {
   const settings = yield* Settings;
   const { askPort, basePaths, corsOrigins, host, managementPort, onDisconnect, port } = settings;
   if (settings.provision !== null) yield* provision(settings.provision, process.env);
-  const firstKey = settings.provision === null ? yield* firstStart : Option.none();
 
   const listenTo = Effect.fnUntraced(function* (
     port: number,
@@ -47,6 +46,8 @@ const listeners = Effect.gen(function* () {
   );
   const askOrigin =
     askPort === null ? origin : yield* listenTo(askPort, yield* interfaces(["answers"]));
+  // After listening: a key that was made for a start that failed, nobody would ever see.
+  const firstKey = settings.provision === null ? yield* firstStart : Option.none();
   yield* Console.log(
     `General interface  ${origin}${basePaths.general}\n` +
       `Answers interface  ${askOrigin}${basePaths.answers}/\n` +

@@ -2,7 +2,17 @@
  * What the environment decides, read once at the start. A bad value stops the start with one line
  * that names it.
  */
-import { Config, Context, Data, Effect, Layer, Option, Schema, type Redacted } from "effect";
+import {
+  Config,
+  ConfigProvider,
+  Context,
+  Data,
+  Effect,
+  Layer,
+  Option,
+  Schema,
+  type Redacted,
+} from "effect";
 
 export class SettingsInvalid extends Data.TaggedError("SettingsInvalid")<{
   readonly message: string;
@@ -54,7 +64,17 @@ export interface SettingsShape {
   readonly knowledgeDir: string | null;
 }
 
-/** A setting that is set to white space alone is not set. */
+/** The environment, without what is set to white space alone: that is not set. */
+const environment = Layer.unwrap(
+  Effect.sync(() => {
+    const set = Object.entries(process.env).flatMap(([name, value]) => {
+      const trimmed = value?.trim() ?? "";
+      return trimmed === "" ? [] : [[name, trimmed] as const];
+    });
+    return ConfigProvider.layer(ConfigProvider.fromEnvRecord(Object.fromEntries(set)));
+  }),
+);
+
 const optional = <A>(config: Config.Config<A>) => Config.option(config);
 
 /** A port; 0 for any free one, or for none, as the setting says. */
@@ -79,6 +99,11 @@ const modelAt = Effect.fnUntraced(function* (names: {
     });
   }
   if (Option.isNone(baseUrl) || Option.isNone(model)) return null;
+  if (!/^https?:$/.test(baseUrl.value.protocol)) {
+    return yield* new SettingsInvalid({
+      message: `${names.baseUrl} must begin with http:// or https://.`,
+    });
+  }
   return {
     baseUrl: baseUrl.value.href.replace(/\/$/, ""),
     model: model.value,
@@ -101,6 +126,10 @@ const read = Effect.gen(function* () {
   const askPort = yield* optional(port("PARLEY_ASK_PORT"));
   const managementPort = yield* port("PARLEY_MANAGEMENT_PORT").pipe(Config.withDefault(3001));
   const corsOrigins = yield* Config.String("PARLEY_CORS_ORIGINS").pipe(Config.withDefault(""));
+  const origins = corsOrigins
+    .split(",")
+    .map((origin) => origin.trim())
+    .filter((origin) => origin !== "");
   const onDisconnect = yield* Config.Literals(["finish", "cancel"], "PARLEY_ON_DISCONNECT").pipe(
     Config.withDefault("finish"),
   );
@@ -141,9 +170,23 @@ const read = Effect.gen(function* () {
   const knowledgeDir = yield* optional(Config.String("PARLEY_KNOWLEDGE_DIR"));
 
   for (const { name, path } of [general, answers]) {
-    if (!/^(\/[A-Za-z0-9._~-]+)+$/.test(path)) {
+    if (!/^(\/(?!\.\.?(\/|$))[A-Za-z0-9._~-]+)+$/.test(path)) {
       return yield* new SettingsInvalid({
         message: `${name} must be a path such as /api, without a slash at its end, not "${path}".`,
+      });
+    }
+  }
+  for (const { name, path } of [general, answers]) {
+    if (path === "/docs" || path === "/openapi.json") {
+      return yield* new SettingsInvalid({
+        message: `${name} must not be ${path}: the documentation is there.`,
+      });
+    }
+  }
+  for (const origin of origins) {
+    if (!URL.canParse(origin) || new URL(origin).origin !== origin) {
+      return yield* new SettingsInvalid({
+        message: `PARLEY_CORS_ORIGINS must list origins such as https://app.example, not "${origin}".`,
       });
     }
   }
@@ -176,10 +219,7 @@ const read = Effect.gen(function* () {
     basePaths: { general: general.path as BasePath, answers: answers.path as BasePath },
     askPort: Option.getOrNull(askPort),
     managementPort: managementPort === 0 ? null : managementPort,
-    corsOrigins: corsOrigins
-      .split(",")
-      .map((origin) => origin.trim())
-      .filter((origin) => origin !== ""),
+    corsOrigins: origins,
     onDisconnect,
     store,
     dataDir,
@@ -206,7 +246,7 @@ export class Settings extends Context.Service<Settings, SettingsShape>()(
         Effect.fail(new SettingsInvalid({ message: lineOf(error.message) })),
       ),
     ),
-  );
+  ).pipe(Layer.provide(environment));
 }
 
 /** A configuration error on one line that begins with the setting's name. */

@@ -5,7 +5,7 @@
 import { Context, type Effect } from "effect";
 import type { Chatbot, ChatbotSettings } from "./Chatbot.ts";
 import type { Scope } from "./ChatbotDirectory.ts";
-import type { StorageUnavailable } from "./Errors.ts";
+import type { KeyTaken, StorageUnavailable } from "./Errors.ts";
 
 /** A key as it is kept: never its text. */
 export interface KeyRecord {
@@ -23,7 +23,7 @@ export interface ChatbotDeclaration {
   readonly name: string;
   readonly description: string;
   readonly settings: ChatbotSettings;
-  /** Keys to add or to change; keys that are not named stay as they are. */
+  /** Keys to add or to change, none twice; keys that are not named stay as they are. */
   readonly keys: ReadonlyArray<KeyRecord>;
 }
 
@@ -47,11 +47,14 @@ export class ChatbotRegistry extends Context.Service<
   {
     /** Every chatbot with its keys, ascending by id. */
     readonly list: Effect.Effect<ReadonlyArray<RegisteredChatbot>, StorageUnavailable>;
-    /** Makes the chatbot what the declaration says; nothing is written when it is so already. */
+    /**
+     * Makes the chatbot what the declaration says; nothing is written when it is so already, or when one
+     * of the keys belongs to another chatbot. A revoked key stays revoked.
+     */
     readonly save: (
       declaration: ChatbotDeclaration,
       actor: string,
-    ) => Effect.Effect<Chatbot, StorageUnavailable>;
+    ) => Effect.Effect<Chatbot, KeyTaken | StorageUnavailable>;
     /** Ends a key at once; `false` when there is no such live key. */
     readonly revoke: (
       chatbot: number,

@@ -38,6 +38,11 @@ export class Overloaded extends Data.TaggedError("Overloaded")<{
 /** The API key is malformed, unknown, expired or revoked: which of them is never told. */
 export class KeyRejected extends Data.TaggedError("KeyRejected") {}
 
+/** A key of a declaration belongs to another chatbot; nothing was written. */
+export class KeyTaken extends Data.TaggedError("KeyTaken")<{
+  readonly keyId: string;
+}> {}
+
 /** An import that cannot be carried out; nothing was written. */
 export class ImportRefused extends Data.TaggedError("ImportRefused")<{
   readonly reason: string;

@@ -1,6 +1,7 @@
 import {
   ChatbotDirectory,
   ChatbotRegistry,
+  KeyTaken,
   type AuditRecord,
   type Chatbot,
   type KeyRecord,
@@ -27,10 +28,13 @@ export const makeChatbots = Effect.gen(function* () {
     ),
 
     save: ({ description, keys, name, settings, workspaceName }, actor) =>
-      atPresent((now) => {
+      atPresent<Chatbot, KeyTaken>((now) => {
         const found = registered.find(
           ({ chatbot }) => chatbot.workspaceName === workspaceName && chatbot.name === name,
         );
+        const others = registered.filter((one) => one !== found);
+        const taken = keys.find((key) => others.some((other) => other.keys.has(key.id)));
+        if (taken !== undefined) return Effect.fail(new KeyTaken({ keyId: taken.id }));
         const id = found?.chatbot.id ?? registered.length + 1;
         const chatbot: Chatbot = { id, name, description, workspaceName, settings };
         const entry = found ?? { chatbot, keys: new Map() };

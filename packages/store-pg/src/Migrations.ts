@@ -122,7 +122,7 @@ export const migrations = {
     create index request_chat on request (chatbot_id, chat_id);
 
     create table fold (version int not null);
-    insert into fold values (${foldVersion});`,
+    insert into fold values (1);`,
 } as const;
 
 const run = (text: string) =>
@@ -158,6 +158,22 @@ export const pending: Effect.Effect<
   );
   return names.filter((name) => Number.parseInt(name, 10) > newest!.id);
 });
+
+/** Why this software cannot serve the schema, which is up to date; `null` when it can. */
+export const misfit: Effect.Effect<string | null, SqlError.SqlError, SqlClient.SqlClient> =
+  Effect.gen(function* () {
+    const sql = yield* SqlClient.SqlClient;
+    const [found] = yield* sql.unsafe<{ readonly newest: number; readonly fold: number }>(
+      `select (select max(migration_id) from ${table}) as newest, (select version from fold) as fold`,
+    );
+    const { fold, newest } = found!;
+    if (newest > Object.keys(migrations).length) {
+      return `its schema has step ${newest}, which this version of Parley does not know`;
+    }
+    return fold === foldVersion
+      ? null
+      : `its names are folded by version ${fold}, and this Parley folds by version ${foldVersion}`;
+  });
 
 /** Brings the schema up to date. Servers that start together wait for each other. */
 export const migrate: Effect.Effect<

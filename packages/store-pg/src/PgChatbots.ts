@@ -2,6 +2,7 @@ import { PgTypes } from "@effect/sql-pg";
 import {
   ChatbotDirectory,
   ChatbotRegistry,
+  KeyTaken,
   type AuditRecord,
   type Chatbot,
   type ChatbotSettings,
@@ -35,7 +36,7 @@ export const makeChatbots = (
 
     save: ({ description, keys, name, settings, workspaceName }, actor) =>
       writes
-        .unsafe<{ readonly id: number | null }>(saveChatbot, [
+        .unsafe<{ readonly id: number | null; readonly taken: string | null }>(saveChatbot, [
           workspaceName,
           name,
           description,
@@ -51,13 +52,12 @@ export const makeChatbots = (
         .pipe(
           // No row: another process made the chatbot meanwhile, and the next look sees it.
           Effect.repeat({ until: ([row]) => row !== undefined }),
-          Effect.map(([row]): Chatbot => ({
-            id: row!.id!,
-            name,
-            description,
-            workspaceName,
-            settings,
-          })),
+          Effect.flatMap(([row]): Effect.Effect<Chatbot, KeyTaken> => {
+            const { id, taken } = row!;
+            return taken === null
+              ? Effect.succeed({ id: id!, name, description, workspaceName, settings })
+              : Effect.fail(new KeyTaken({ keyId: taken }));
+          }),
           orUnavailable,
         ),
 
@@ -145,8 +145,12 @@ select time, actor, chatbot_id as chatbot, action, detail from audit order by id
 const saveChatbot = `
 with known as (
   select id from chatbot where workspace_name = $1 and name = $2
+), taken as (
+  select id from api_key where id = any ($6::text[]) and chatbot_id is distinct from (select id from known)
+  limit 1
 ), saved as (
-  insert into chatbot (workspace_name, name, description, settings) values ($1, $2, $3, $4)
+  insert into chatbot (workspace_name, name, description, settings)
+  select $1, $2, $3, $4::jsonb where not exists (select from taken)
   on conflict (workspace_name, name) do update set
     description = excluded.description, settings = excluded.settings
   where (chatbot.description, chatbot.settings) is distinct from (excluded.description, excluded.settings)
@@ -157,7 +161,7 @@ with known as (
   insert into api_key as k (id, chatbot_id, hash, name, scopes, expires_at)
   select i.id, subject.id, decode(i.hash, 'hex'), i.name, string_to_array(i.scopes, ','), i.expires_at::timestamptz
   from unnest($6::text[], $7::text[], $8::text[], $9::text[], $10::text[]) as i(id, hash, name, scopes, expires_at)
-  cross join subject
+  cross join subject where not exists (select from taken)
   on conflict (id) do update set
     hash = excluded.hash, name = excluded.name, scopes = excluded.scopes, expires_at = excluded.expires_at
   where k.chatbot_id = excluded.chatbot_id and k.revoked_at is null
@@ -170,7 +174,8 @@ with known as (
   from subject where exists (select from saved) or exists (select from keys)
   returning chatbot_id
 )
-select subject.id, (select pg_notify($11, 'changed:' || chatbot_id)::text from noted) as told from subject`;
+select subject.id, taken.id as taken, (select pg_notify($11, 'changed:' || chatbot_id)::text from noted) as told
+from subject full join taken on true`;
 
 const revokeKey = `
 with revoked as (

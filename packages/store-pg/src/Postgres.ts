@@ -11,7 +11,7 @@ import { Reactivity } from "effect/reactivity";
 import { SqlClient } from "effect/sql";
 import { makeClients } from "./Clients.ts";
 import { makeHints } from "./Hints.ts";
-import { migrate, migrations, pending } from "./Migrations.ts";
+import { migrate, migrations, misfit, pending } from "./Migrations.ts";
 import { makeChatArchive } from "./PgChatArchive.ts";
 import { makeChatbots } from "./PgChatbots.ts";
 import { makeChatStore } from "./PgChatStore.ts";
@@ -64,11 +64,14 @@ export const layerPostgres = (
   Layer.effectContext(
     Effect.gen(function* () {
       const clients = yield* clientsOf(options);
-      yield* Effect.provideService(
-        Effect.andThen(check, migrate),
+      const wrong = yield* Effect.provideService(
+        check.pipe(Effect.andThen(migrate), Effect.andThen(misfit)),
         SqlClient.SqlClient,
         clients.patient,
       );
+      if (wrong !== null) {
+        return yield* new PostgresUnusable({ message: `The database cannot be used: ${wrong}.` });
+      }
       const hints =
         options.listen === false
           ? () => Stream.empty

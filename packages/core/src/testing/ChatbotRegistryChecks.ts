@@ -4,7 +4,7 @@
 import { Effect } from "effect";
 import { ChatbotDirectory } from "../ChatbotDirectory.ts";
 import { ChatbotRegistry, type ChatbotDeclaration, type KeyRecord } from "../ChatbotRegistry.ts";
-import { check, same, type Check } from "./Check.ts";
+import { check, failsWith, same, type Check } from "./Check.ts";
 
 let names = 0;
 /** A name that was not used before in this run; keys take their ids from it. */
@@ -105,6 +105,25 @@ export const chatbotRegistryChecks: ReadonlyArray<Check<ChatbotRegistry | Chatbo
       yield* same("the other", (yield* directory.open(kept.id)) === null, false);
       const [note] = yield* registry.audit(1);
       yield* same("the note", [note?.action, note?.chatbot], ["revoke", id]);
+    }),
+  ),
+
+  check(
+    "a key of another chatbot is refused, and nothing is written",
+    Effect.fnUntraced(function* () {
+      const registry = yield* ChatbotRegistry;
+      const directory = yield* ChatbotDirectory;
+      const theirs = key();
+      const owner = yield* registry.save(declaration({ keys: [theirs] }), "somebody");
+      const before = (yield* registry.audit(1000)).length;
+      const ours = declaration({ keys: [key(), theirs] });
+      yield* failsWith("a new chatbot", "KeyTaken", registry.save(ours, "somebody"));
+      const known = yield* registry.save({ ...ours, keys: [] }, "somebody");
+      const changed = { ...ours, description: "changed" };
+      yield* failsWith("a known one", "KeyTaken", registry.save(changed, "somebody"));
+      yield* same("as it is listed", (yield* found(known.id))?.chatbot, known);
+      yield* same("the notes", (yield* registry.audit(1000)).length, before + 1);
+      yield* same("what it opens", (yield* directory.open(theirs.id))?.chatbot, owner);
     }),
   ),
 
