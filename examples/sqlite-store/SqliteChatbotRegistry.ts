@@ -7,6 +7,7 @@ import {
   ChatbotDirectory,
   ChatbotRegistry,
   type KeyRecord,
+  KeyTaken,
 } from "@parley/core";
 import { Stream } from "effect";
 import type { Database } from "./SqliteDatabase.ts";
@@ -97,8 +98,7 @@ export const makeChatbotRegistry = (database: Database): ChatbotRegistry["Servic
         for (const key of keys) {
           const { hash, id, name } = key;
           const known = get<KeyRow>("SELECT * FROM keys WHERE id = :id", { id });
-          if (known && known.chatbot !== chatbot.id)
-            throw new Error(`key ${id} is another chatbot's`);
+          if (known && known.chatbot !== chatbot.id) return new KeyTaken({ keyId: id });
           // A revoked key stays as it was: a declaration that is saved again must not revive it.
           const savedKey = run(
             `INSERT INTO keys (id, chatbot, hash, name, scopes, expiresAt)

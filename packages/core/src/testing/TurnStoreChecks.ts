@@ -109,6 +109,39 @@ export const turnStoreChecks: ReadonlyArray<Check<ChatStore | TurnStore | StoreU
   ),
 
   check(
+    "of several instances the one that waited longest goes next, with a retry key or without",
+    Effect.fnUntraced(function* () {
+      const chatbot = yield* newChatbot;
+      const { second } = yield* StoreUnderTest;
+      const store = yield* TurnStore;
+      // One instance cannot wait for itself.
+      if (second.turns === store) return;
+      for (const retryKey of [null, key]) {
+        const { id } = yield* create(chatbot);
+        const turn = yield* taken(chatbot, id);
+        yield* same("it waits", (yield* second.turns.take(chatbot, id, retryKey))._tag, "Held");
+        yield* append(turn, entry("q"));
+        const held = yield* store.take(chatbot, id, null);
+        yield* same("who comes later", held._tag, "Held");
+        const next = yield* second.turns.take(chatbot, id, retryKey);
+        yield* same("who waited", next._tag, "Turn");
+        if (next._tag !== "Turn") return;
+        yield* second.turns.append(next.turn, entry("r"));
+        const last = yield* store.take(chatbot, id, null);
+        yield* same("and then the other", last._tag, "Turn");
+        if (last._tag === "Turn") yield* store.release(last.turn);
+        // Who does not come again does not hold the others up for long.
+        const again = yield* taken(chatbot, id);
+        yield* second.turns.take(chatbot, id, null);
+        yield* store.release(again);
+        yield* same("within the time", (yield* store.take(chatbot, id, null))._tag, "Held");
+        yield* pass(2_001);
+        yield* same("after it", (yield* store.take(chatbot, id, null))._tag, "Turn");
+      }
+    }),
+  ),
+
+  check(
     "turns of different chats do not meet",
     Effect.fnUntraced(function* () {
       const chatbot = yield* newChatbot;
