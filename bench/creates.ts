@@ -20,7 +20,10 @@ const schema = `creates_${Date.now()}`;
 const atOnce = 64;
 
 /** Creates a second. */
-const rate = Effect.fnUntraced(function* (create: Effect.Effect<unknown, unknown>, seconds: number) {
+const rate = Effect.fnUntraced(function* (
+  create: Effect.Effect<unknown, unknown>,
+  seconds: number,
+) {
   const start = performance.now();
   let made = 0;
   yield* Effect.forEach(
@@ -49,8 +52,16 @@ await Effect.runPromise(
 
     const chat = { name: "A name of usual length", userRef: "user-1", helloMessage: "Hello!" };
     const gathered = store.createChat(chatbot, chat, null);
-    const hello = { question: "", answer: "Hello!", moderation: "none", flagged: false, usage: null };
-    const single = insertChats(sql, chatbot, [{ name: chat.name, userRef: chat.userRef, entry: hello }]);
+    const hello = {
+      question: "",
+      answer: "Hello!",
+      moderation: "none",
+      flagged: false,
+      usage: null,
+    };
+    const single = insertChats(sql, chatbot, [
+      { name: chat.name, userRef: chat.userRef, entry: hello },
+    ]);
 
     yield* rate(gathered, 1);
     yield* rate(single, 1);
@@ -59,7 +70,9 @@ await Effect.runPromise(
     );
     const ratios = rounds.map(([one, many]) => many / one);
     console.log(`one statement each  ${median(rounds.map(([one]) => one)).toFixed(0)} creates/s`);
-    console.log(`gathered            ${median(rounds.map(([, many]) => many)).toFixed(0)} creates/s`);
+    console.log(
+      `gathered            ${median(rounds.map(([, many]) => many)).toFixed(0)} creates/s`,
+    );
     console.log(
       `ratio               ${median(ratios).toFixed(2)}  (rounds ${Math.min(...ratios).toFixed(2)} to ${Math.max(...ratios).toFixed(2)})`,
     );
