@@ -91,7 +91,8 @@ export const makeTurnStore = (database: Database): TurnStore["Service"] => {
                VALUES (:chatbot, :chat, :instance)`,
               values,
             );
-          return { _tag: "Held", forMillis: until - now };
+          const by = retryKey === null ? "chat" : "key";
+          return { _tag: "Held", forMillis: until - now, by };
         }
 
         // Who waited longer than this instance did not come in time, and has lost its place.

@@ -199,7 +199,7 @@ export class Asking extends Context.Service<
           const taken = yield* store.take(chatbot, chat, key);
           if (taken._tag !== "Held") return taken;
           if ((yield* Clock.currentTimeMillis) >= until) return yield* busy;
-          const poll = room === null ? limits.keyPoll : limits.poll;
+          const poll = taken.by === "key" ? limits.keyPoll : limits.poll;
           yield* Deferred.await(freed).pipe(
             Effect.timeoutOption(Duration.min(poll, Duration.millis(taken.forMillis + 1))),
             Effect.interruptible,

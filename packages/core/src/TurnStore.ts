@@ -34,8 +34,11 @@ export interface Turn {
 /** What came of asking for a turn. */
 export type Taken =
   | { readonly _tag: "Turn"; readonly turn: Turn }
-  /** Another turn is held, of the chat or of the retry key, at the latest this many ms from now. */
-  | { readonly _tag: "Held"; readonly forMillis: number }
+  /**
+   * Another turn is held, of the chat or of the retry key, at the latest this many ms from now; or it
+   * is another instance's time to go. `freed` hints at the end of a chat's turn only.
+   */
+  | { readonly _tag: "Held"; readonly forMillis: number; readonly by: "chat" | "key" }
   /** The retry key's request was answered before, in the turn of that name. */
   | { readonly _tag: "Done"; readonly entry: Entry; readonly turn: string };
 

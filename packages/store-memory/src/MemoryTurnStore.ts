@@ -46,13 +46,13 @@ export const makeTurnStore = Effect.fnUntraced(function* (memory: Memory) {
           return Effect.succeed({ _tag: "Done", entry: entryOf(made), turn: known.turn! });
         }
         if (isHeld(known.holder, now)) {
-          return Effect.succeed({ _tag: "Held", forMillis: known.holder.until - now });
+          return Effect.succeed({ _tag: "Held", forMillis: known.holder.until - now, by: "key" });
         }
       }
     }
     if (chat === undefined) return Effect.fail(new ChatNotFound({ chatId: chatId! }));
     if (chat !== null && isHeld(chat.turn, now)) {
-      return Effect.succeed({ _tag: "Held", forMillis: chat.turn.until - now });
+      return Effect.succeed({ _tag: "Held", forMillis: chat.turn.until - now, by: "chat" });
     }
     const id = String(memory.next("turn"));
     const holder = { turn: id, until: now + turnLease };

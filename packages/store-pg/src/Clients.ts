@@ -56,7 +56,8 @@ export const makeClients = Effect.fnUntraced(function* ({
     ),
     writes: yield* client(
       { maxConnections },
-      { statement_timeout: "30s", lock_timeout: "2s", ...idle },
+      // A process that stands still in the middle of a transaction must not outlast a turn's lease.
+      { statement_timeout: "30s", lock_timeout: "2s", idle_in_transaction_session_timeout: "5s" },
     ),
     passes: yield* client(
       { maxConnections: passConnections },

@@ -18,8 +18,9 @@ import type { Clients } from "./Clients.ts";
 import { forgetOldKeys, tooOld } from "./RequestKeys.ts";
 import { againAfterDeadlock, orBusy, orUnavailable } from "./Storage.ts";
 
-const held = (forMillis: number | null): Taken => ({
+const held = (by: "chat" | "key", forMillis: number | null): Taken => ({
   _tag: "Held",
+  by,
   forMillis: Math.max(0, Math.min(turnLease, Math.ceil(forMillis ?? turnLease))),
 });
 
@@ -66,7 +67,7 @@ export const makeTurnStore = Effect.fnUntraced(function* (
     const first = rows[0]!;
     if (first.turn === null) {
       if (!first.exists) return yield* new ChatNotFound({ chatId });
-      return held(first.for_millis);
+      return held("chat", first.for_millis);
     }
     const seen = first.position === null ? 0n : first.position;
     // The statement's snapshot may be older than the turn: another may have appended while we waited
@@ -106,12 +107,12 @@ export const makeTurnStore = Effect.fnUntraced(function* (
   const known = Effect.fnUntraced(function* (chatbot: number, { fingerprint, key }: RetryKey) {
     const [row] = yield* sql.unsafe<KnownRow>(knownRequest, [chatbot, key]);
     // Gone in between: whoever held it failed, so the next try takes it.
-    if (row === undefined) return held(0);
+    if (row === undefined) return held("key", 0);
     if (row.fingerprint !== fingerprint) return yield* new RetryKeyReused({ key });
     if (row.id !== null) {
       return { _tag: "Done", entry: entryOf(row as EntryRow), turn: row.turn! } satisfies Taken;
     }
-    return held(row.for_millis);
+    return held("key", row.for_millis);
   });
 
   const appendToChat = (turn: Turn, chat: number, entry: NewEntry) =>

@@ -423,7 +423,7 @@ export const faults: ReadonlyArray<Fault> = [
           atPresent((now) => {
             const forMillis = (storedChat(memory, chatbot, chat)?.turn?.until ?? now) - now;
             return forMillis > 0
-              ? Effect.succeed({ _tag: "Held" as const, forMillis })
+              ? Effect.succeed({ _tag: "Held" as const, forMillis, by: "chat" as const })
               : turns.take(chatbot, chat, retryKey);
           }),
       },
