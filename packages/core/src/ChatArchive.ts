@@ -10,7 +10,7 @@ import type { ImportRefused, StorageUnavailable } from "./Errors.ts";
 export type Erasable =
   | { readonly _tag: "Chat"; readonly id: number }
   | { readonly _tag: "UserRef"; readonly userRef: string }
-  /** Chats without an entry since, and made before, the limit. */
+  /** Chats that were made before the limit and have no entry since. */
   | { readonly _tag: "IdleSince"; readonly limit: Date };
 
 /** One chat or entry of an export: chats ascend, each followed by its entries. */
@@ -35,12 +35,17 @@ export class ChatArchive extends Context.Service<
     readonly erase: (chatbot: number, which: Erasable) => Effect.Effect<number, StorageUnavailable>;
     /** Every chat and entry of the chatbot, of one snapshot. */
     readonly export: (chatbot: number) => Stream.Stream<ArchiveRecord, StorageUnavailable>;
-    /** Stores an export with its ids and times, whole or not at all; gives how many chats. */
+    /**
+     * Stores an export with its ids and times, whole or not at all; gives how many chats. Later ids go on
+     * past the imported ones. Refused are a chatbot that has chats, chats that do not ascend by id, entries
+     * that do not follow their chat or do not ascend in it, and ids that are twice or no positive safe
+     * integers. Texts and times are taken as they are: whoever reads them from outside decodes them.
+     */
     readonly import: <E, R>(
       chatbot: number,
       records: Stream.Stream<ArchiveRecord, E, R>,
     ) => Effect.Effect<number, E | ImportRefused | StorageUnavailable, R>;
-    /** Sums per provider and model over the entries stored since. */
+    /** Sums per provider and model, in any order, over the entries stored at that time or later. */
     readonly usage: (
       chatbot: number,
       since: Date,

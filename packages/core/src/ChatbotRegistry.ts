@@ -45,7 +45,7 @@ export interface AuditRecord {
 export class ChatbotRegistry extends Context.Service<
   ChatbotRegistry,
   {
-    /** Every chatbot with its keys, ascending by id. */
+    /** Every chatbot with its keys, revoked and expired ones too, ascending by id. */
     readonly list: Effect.Effect<ReadonlyArray<RegisteredChatbot>, StorageUnavailable>;
     /**
      * Makes the chatbot what the declaration says; nothing is written when it is so already, or when one
@@ -55,7 +55,7 @@ export class ChatbotRegistry extends Context.Service<
       declaration: ChatbotDeclaration,
       actor: string,
     ) => Effect.Effect<Chatbot, KeyTaken | StorageUnavailable>;
-    /** Ends a key at once; `false` when there is no such live key. */
+    /** Ends a key at once; `false` when the chatbot has no such key or it was revoked before. */
     readonly revoke: (
       chatbot: number,
       keyId: string,

@@ -46,9 +46,14 @@ export class TurnStore extends Context.Service<
   TurnStore,
   {
     /**
-     * Takes the turn of a chat, or of one to be made, and settles the retry key. Of several instances
-     * over the same data that were told to wait, the one that waited longest goes first, as long as it
-     * asks again within two seconds of the turn's end.
+     * Takes the turn of a chat, or of one to be made, and settles the retry key. What is looked at first:
+     * the key used for another request (also while that one runs), the key's entry, the chat, and then
+     * whether a turn is held. A key whose request ended without a trace is free again.
+     *
+     * A turn whose lease ran out stays its owner's until another takes it; whoever takes it by the chat
+     * or by the key takes both. An instance is one layer built over the data. Of several instances that
+     * were told `Held` by a chat, the one that waited longest goes first, if it asks again within two
+     * seconds of the turn's end (of its lease, if it just ran out); after that it has lost its place.
      */
     readonly take: (
       chatbot: number,
@@ -64,7 +69,7 @@ export class TurnStore extends Context.Service<
     readonly renew: (turn: Turn) => Effect.Effect<boolean, StorageUnavailable>;
     /**
      * Appends the entry, makes the chat if it is new, ends the turn and settles its retry key; fails
-     * without a trace when another took the turn or the chat was erased meanwhile.
+     * without a trace when another took the turn or, which is looked at first, the chat was erased.
      */
     readonly append: (
       turn: Turn,
@@ -72,7 +77,10 @@ export class TurnStore extends Context.Service<
     ) => Effect.Effect<Entry, TurnLost | ChatNotFound | Overloaded | StorageUnavailable>;
     /** Ends the turn without an entry and forgets its retry key; harmless when it was lost. */
     readonly release: (turn: Turn) => Effect.Effect<void, StorageUnavailable>;
-    /** Hints that the turn of a chat (`null`: of any) may be free; may miss some and may be empty. */
+    /**
+     * Hints that the turn of a chat (`null`: of any) may be free; may miss some and may end. Without hints
+     * who waits asks again once a second.
+     */
     readonly freed: Stream.Stream<{ readonly chatbot: number; readonly chat: number } | null>;
   }
 >()("@parley/core/TurnStore") {}

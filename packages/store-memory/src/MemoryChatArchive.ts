@@ -9,13 +9,13 @@ export const makeChatArchive = (memory: Memory): ChatArchive["Service"] => ({
     Effect.sync(() => {
       const tenant = memory.tenant(chatbot);
       const lastUse = ({ createTime, entries }: StoredChat) =>
-        entries.at(-1)?.createTime ?? createTime;
+        Math.max(createTime.getTime(), entries.at(-1)?.createTime.getTime() ?? 0);
       const isMeant = (chat: StoredChat): boolean =>
         which._tag === "Chat"
           ? chat.id === which.id
           : which._tag === "UserRef"
             ? chat.userRef === which.userRef
-            : lastUse(chat) < which.limit;
+            : lastUse(chat) < which.limit.getTime();
       const kept = tenant.chats.filter((chat) => !isMeant(chat));
       const erased = tenant.chats.length - kept.length;
       for (const chat of tenant.chats) if (isMeant(chat)) tenant.byId.delete(chat.id);
@@ -48,8 +48,11 @@ export const makeChatArchive = (memory: Memory): ChatArchive["Service"] => ({
     );
     yield* hasChats;
     const chats: Array<StoredChat> = [];
+    const entryIds = new Set<number>();
     yield* Stream.runForEach(records, (record) => {
       const last = chats.at(-1);
+      const { id } = record._tag === "Chat" ? record.chat : record.entry;
+      if (!Number.isSafeInteger(id) || id < 1) return refuse("an id is no positive safe integer");
       if (record._tag === "Chat") {
         if (last !== undefined && record.chat.id <= last.id) return refuse("chats do not ascend");
         const { name } = record.chat;
@@ -61,6 +64,8 @@ export const makeChatArchive = (memory: Memory): ChatArchive["Service"] => ({
         return refuse("an entry does not follow its chat");
       }
       if (record.entry.id <= (last.entries.at(-1)?.id ?? 0)) return refuse("entries do not ascend");
+      if (entryIds.has(id)) return refuse("two entries have one id");
+      entryIds.add(id);
       last.entries.push({ ...record.entry, usage: record.usage });
       return Effect.void;
     });

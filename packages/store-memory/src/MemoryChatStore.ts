@@ -21,7 +21,9 @@ export const makeChatStore = (memory: Memory): ChatStore["Service"] => ({
       const tenant = memory.tenant(chatbot);
       if (retryKey !== null) {
         const known = knownRequest(tenant, retryKey.key, now);
-        if (known !== undefined) {
+        const isAbandoned =
+          known?.holder != null && known.holder.until <= now && known.chat === null;
+        if (known !== undefined && !isAbandoned) {
           const made = known.chat === null ? undefined : tenant.byId.get(known.chat);
           return known.fingerprint === retryKey.fingerprint && made !== undefined
             ? Effect.succeed({ chat: chatOf(made), replayed: true })

@@ -37,7 +37,9 @@ export const makeTurnStore = Effect.fnUntraced(function* (memory: Memory) {
     const chat = chatId === null ? null : tenant.byId.get(chatId);
     if (retryKey !== null) {
       const known = knownRequest(tenant, retryKey.key, now);
-      if (known !== undefined) {
+      const isAbandoned =
+        known?.chat === null && known.entry === null && !isHeld(known.holder, now);
+      if (known !== undefined && !isAbandoned) {
         if (known.fingerprint !== retryKey.fingerprint) {
           return Effect.fail(new RetryKeyReused({ key: retryKey.key }));
         }
@@ -58,7 +60,7 @@ export const makeTurnStore = Effect.fnUntraced(function* (memory: Memory) {
     const holder = { turn: id, until: now + turnLease };
     if (chat !== null) chat.turn = holder;
     if (retryKey !== null) {
-      rememberRequest(tenant, retryKey, now, { turn: id, holder, chat: chatId, entry: null });
+      rememberRequest(tenant, retryKey, now, { turn: id, holder, chat: null, entry: null });
     }
     const newest = chat === null ? [] : newestOf(chat, chat.entries.length);
     return Effect.succeed({ _tag: "Turn", turn: { id, chatbot, chat: chatId, retryKey, newest } });

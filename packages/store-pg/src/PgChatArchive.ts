@@ -11,6 +11,7 @@ import {
   type UsageSum,
 } from "@parley/core";
 import { Effect, Result, Stream } from "effect";
+import type { SqlError } from "effect/sql";
 import type { Clients } from "./Clients.ts";
 import { addHoles } from "./Holes.ts";
 import { chatOf, entryOf, type ChatRow, type EntryRow } from "./Rows.ts";
@@ -134,13 +135,17 @@ export const makeChatArchive = ({ patient: sql }: Clients): ChatArchive["Service
             const newChats: Array<ChatToImport> = [];
             const newEntries: Array<EntryToImport> = [];
             for (const record of some) {
+              const { id } = record._tag === "Chat" ? record.chat : record.entry;
+              if (!Number.isSafeInteger(id) || id < 1) {
+                return yield* refuse("an id is no positive safe integer");
+              }
               if (record._tag === "Chat") {
                 if (record.chat.id <= lastChat) return yield* refuse("chats do not ascend");
                 lastChat = record.chat.id;
                 lastEntry = position = 0;
                 newChats.push(record);
               } else {
-                const { chatId, id } = record.entry;
+                const { chatId } = record.entry;
                 if (chatId !== lastChat) return yield* refuse("an entry does not follow its chat");
                 if (id <= lastEntry) return yield* refuse("entries do not ascend");
                 lastEntry = id;
@@ -158,7 +163,10 @@ export const makeChatArchive = ({ patient: sql }: Clients): ChatArchive["Service
         yield* sql.unsafe(settleTally, [chatbot, chats, lastChat, highestEntry]);
         return chats;
       });
-      return yield* withoutDeadline(sql.withTransaction(inTransaction));
+      return yield* sql.withTransaction(inTransaction).pipe(
+        Effect.catchIf(isUniqueViolation, () => refuse("two entries have one id")),
+        withoutDeadline,
+      );
     }, Effect.scoped),
 
     usage: (chatbot, since) =>
@@ -168,6 +176,9 @@ export const makeChatArchive = ({ patient: sql }: Clients): ChatArchive["Service
       ),
   });
 };
+
+const isUniqueViolation = (error: unknown): error is SqlError.SqlError =>
+  (error as Partial<SqlError.SqlError> | null)?.reason?._tag === "UniqueViolation";
 
 type ChatToImport = { readonly chat: Chat };
 type EntryToImport = {
@@ -236,7 +247,7 @@ select id, position from chat join counter using (chatbot_id)
 where position > $2::int8
   and ($4::int8 is null or id = $4::int8)
   and ($5::text is null or user_ref = $5::text)
-  and ($6::timestamptz is null or coalesce(last_entry_time, create_time) < $6::timestamptz)
+  and ($6::timestamptz is null or greatest(last_entry_time, create_time) < $6::timestamptz)
 order by position limit $3::int8
 for update of chat`;
 

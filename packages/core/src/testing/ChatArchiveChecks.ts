@@ -69,6 +69,15 @@ const listsAre = Effect.fnUntraced(function* (
   }
 });
 
+/** The record with another id; entries keep following their chat. */
+const withId = (record: ArchiveRecord, id: number): ArchiveRecord =>
+  record._tag === "Chat" ? { ...record, chat: { ...record.chat, id } } : record;
+
+const entryOf = (record: ArchiveRecord) => (record._tag === "Entry" ? record.entry : undefined);
+
+const lastChat = (records: ReadonlyArray<ArchiveRecord>) =>
+  records.findLast((record) => record._tag === "Chat")!.chat.id;
+
 export const chatArchiveChecks: ReadonlyArray<
   Check<ChatStore | TurnStore | ChatArchive | StoreUnderTest>
 > = [
@@ -279,7 +288,12 @@ export const chatArchiveChecks: ReadonlyArray<
         [...records, records[0]!],
         [...records, records[1]!],
         records.slice(1),
-      ]) {
+        ...[0, -1, 1.5, 2 ** 53].map((id) => records.map((record) => withId(record, id))),
+        [
+          ...records,
+          { ...records[1]!, entry: { ...entryOf(records[1]!), chatId: lastChat(records) } },
+        ],
+      ] as ReadonlyArray<ReadonlyArray<ArchiveRecord>>) {
         yield* failsWith(
           "out of order",
           "ImportRefused",

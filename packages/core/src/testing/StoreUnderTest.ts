@@ -14,7 +14,7 @@ export interface StoredChat {
   readonly name: string | null;
   readonly userRef: string | null;
   readonly createTime: Date;
-  /** In order of their positions. */
+  /** In order of creation. */
   readonly entries: ReadonlyArray<NewEntry & { readonly id: number; readonly createTime: Date }>;
 }
 
@@ -23,11 +23,17 @@ export class StoreUnderTest extends Context.Service<
   {
     /** Makes a chatbot without chats and gives its id. */
     readonly newChatbot: Effect.Effect<number>;
-    /** All chats of a chatbot, in order of their positions, read past the store's own code. */
+    /** All chats of a chatbot in order of creation, read past the store's own code. */
     readonly peek: (chatbot: number) => Effect.Effect<ReadonlyArray<StoredChat>>;
-    /** Lets leases and retry keys grow older by so many milliseconds. */
+    /**
+     * Lets leases and retry keys grow older by so many milliseconds: by the test clock where the store
+     * reads Effect's `Clock`, by changing the rows where it reads the database's.
+     */
     readonly pass: (millis: number) => Effect.Effect<void>;
-    /** A second instance over the same data, as another process would have; or the same again. */
+    /**
+     * A second instance over the same data, as another process would have: `Layer.build(Layer.fresh(…))`
+     * of the store's layer; or the same again, where there cannot be one.
+     */
     readonly second: {
       readonly chats: ChatStore["Service"];
       readonly turns: TurnStore["Service"];
