@@ -63,12 +63,16 @@ export const listen = Effect.fnUntraced(function* <R>(
   } as ServerOptions);
   let closing = false;
   const open = new Set<ServerResponse>();
-  const latest = new WeakMap<Duplex, ServerResponse>();
+  /** The latest exchange of each connection. */
+  const latest = new WeakMap<
+    Duplex,
+    { readonly request: IncomingMessage; readonly response: ServerResponse }
+  >();
   server.on("request", (request: IncomingMessage, response: ServerResponse) => {
     // A client that keeps its connection busy would keep the server from closing.
     if (closing) response.shouldKeepAlive = false;
     open.add(response);
-    latest.set(request.socket, response);
+    latest.set(request.socket, { request, response });
     response.once("close", () => {
       open.delete(response);
       // One whose head was sent before the closing had promised to keep its connection.
@@ -90,10 +94,12 @@ export const listen = Effect.fnUntraced(function* <R>(
   );
   server.on("clientError", (error: NodeJS.ErrnoException, socket: Duplex) => {
     const message = clientErrors[error.code ?? ""] ?? "MALFORMED_REQUEST";
-    const response = latest.get(socket);
+    const { request, response } = latest.get(socket) ?? {};
     if (response === undefined || response.closed) return refuseSocket(socket, message);
-    // The answer to an earlier request on the connection is under way: it must not be written into.
+    // The answer that is under way must not be written into.
     if (response.headersSent && !response.writableEnded) return void socket.destroy();
+    // What is malformed is the request itself, or one that came after it on the same connection.
+    if (!request!.complete) return refuseSocket(socket, message);
     response.once("close", () => refuseSocket(socket, message));
   });
 
