@@ -1,6 +1,8 @@
 import { assert, describe, it } from "@effect/vitest";
-import { AnswerUnavailable, type AnswerPart } from "@parley/core";
+import { AnswerUnavailable, type AnswerEvent, type AnswerPart } from "@parley/core";
 import { Deferred, Effect, Fiber, Stream } from "effect";
+import { TestClock } from "effect/testing";
+import { eventStream } from "../src/EventStream.ts";
 import { served, usage } from "./served.ts";
 
 interface Event {
@@ -207,6 +209,24 @@ describe("an answer as events", () => {
       yield* Effect.promise(() => reader.read());
       yield* Effect.promise(() => reader.cancel());
       yield* Effect.timeout(Deferred.await(cancelled), "1 second");
+    }).pipe(Effect.scoped),
+  );
+
+  it.effect("are kept alive by a comment every 15 seconds", () =>
+    Effect.gen(function* () {
+      const reached = { turn: "turn", points: 5 };
+      const first: AnswerEvent = { _tag: "Delta", text: "first", reached, replayed: false };
+      const response = yield* eventStream(Stream.concat(Stream.make(first), Stream.never));
+      if (response.body._tag !== "Stream") return assert.fail("a stream");
+      const reading = yield* Stream.decodeText(response.body.stream).pipe(
+        Stream.take(3),
+        Stream.runCollect,
+        Effect.forkChild,
+      );
+      yield* TestClock.adjust("31 seconds");
+      const [event, ...comments] = yield* Fiber.join(reading);
+      assert.include(event!, "event: delta");
+      assert.deepStrictEqual(comments, [": \n\n", ": \n\n"]);
     }).pipe(Effect.scoped),
   );
 });

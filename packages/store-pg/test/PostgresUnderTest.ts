@@ -34,37 +34,40 @@ export const clientOf = (schema: string) =>
     startupParameters: { search_path: schema },
   }).pipe(Effect.provide(Reactivity.layer));
 
-const schema = freshSchema();
+/** What the checks need of a PostgreSQL store. */
+const underTest = (schema: string, options: PostgresOptions) =>
+  Layer.effect(
+    StoreUnderTest,
+    Effect.gen(function* () {
+      const registry = yield* ChatbotRegistry;
+      const sql = yield* clientOf(schema);
+      const second = yield* Layer.build(Layer.fresh(layerPostgres(options)));
+      return StoreUnderTest.of({
+        newChatbot: Effect.provideService(registerChatbot, ChatbotRegistry, registry),
+        peek: (chatbot) =>
+          sql.unsafe<{ readonly chat: any }>(everything, [chatbot]).pipe(
+            Effect.map((rows) => rows.map(({ chat }): StoredChat => withDates(chat))),
+            Effect.orDie,
+          ),
+        pass: (millis) =>
+          Effect.forEach(earlier, (statement) => sql.unsafe(statement, [millis]), {
+            discard: true,
+          }).pipe(Effect.orDie),
+        second: {
+          chats: yield* Effect.provideContext(ChatStore, second),
+          turns: yield* Effect.provideContext(TurnStore, second),
+        },
+      });
+    }),
+  );
 
-const underTest = Layer.effect(
-  StoreUnderTest,
-  Effect.gen(function* () {
-    const registry = yield* ChatbotRegistry;
-    const sql = yield* clientOf(schema);
-    const second = yield* Layer.build(Layer.fresh(layerPostgres(optionsOf(schema))));
-    return StoreUnderTest.of({
-      newChatbot: Effect.provideService(registerChatbot, ChatbotRegistry, registry),
-      peek: (chatbot) =>
-        sql.unsafe<{ readonly chat: any }>(everything, [chatbot]).pipe(
-          Effect.map((rows) => rows.map(({ chat }): StoredChat => withDates(chat))),
-          Effect.orDie,
-        ),
-      pass: (millis) =>
-        Effect.forEach(earlier, (statement) => sql.unsafe(statement, [millis]), {
-          discard: true,
-        }).pipe(Effect.orDie),
-      second: {
-        chats: yield* Effect.provideContext(ChatStore, second),
-        turns: yield* Effect.provideContext(TurnStore, second),
-      },
-    });
-  }),
-);
-
-export const layerPostgresUnderTest = Layer.provideMerge(
-  underTest,
-  Layer.suspend(() => layerPostgres(optionsOf(schema))),
-);
+/** The store and what the checks need of it, in a schema of its own. */
+export const layerPostgresUnderTest = (more: Partial<PostgresOptions> = {}) =>
+  Layer.suspend(() => {
+    const schema = freshSchema();
+    const options = { ...optionsOf(schema), ...more };
+    return Layer.provideMerge(underTest(schema, options), layerPostgres(options));
+  });
 
 const withDates = (chat: any): StoredChat => ({
   ...chat,

@@ -1,7 +1,11 @@
 import { layer } from "@effect/vitest";
-import { storeChecks } from "@parley/core/testing";
+import { storeChecks, turnStoreChecks } from "@parley/core/testing";
 import { layerPostgresUnderTest } from "./PostgresUnderTest.ts";
 
-layer(layerPostgresUnderTest)("PostgreSQL store", (it) => {
+layer(layerPostgresUnderTest())("PostgreSQL store", (it) => {
   for (const { name, run } of storeChecks) it.effect(name, () => run);
+});
+
+layer(layerPostgresUnderTest({ listen: false }))("PostgreSQL store without LISTEN", (it) => {
+  for (const { name, run } of turnStoreChecks) it.effect(name, () => run);
 });

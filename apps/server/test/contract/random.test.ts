@@ -19,7 +19,7 @@ import {
 import { makeRandom, randomRequest, type RandomRequest } from "./generator.ts";
 import { launch, type Running } from "./launch.ts";
 
-const count = Number(process.env["PARLEY_RANDOM_REQUESTS"] ?? 3000);
+const count = Number(process.env["PARLEY_RANDOM_REQUESTS"] ?? 10_000);
 const seed = Number(process.env["PARLEY_RANDOM_SEED"] ?? Date.now() % 2 ** 32);
 
 const running: Array<Running> = [];
