@@ -9,9 +9,9 @@ import type { HttpServerRequest, HttpServerResponse } from "effect/http";
 import {
   createServer,
   STATUS_CODES,
+  ServerResponse,
   type IncomingMessage,
   type ServerOptions,
-  type ServerResponse,
 } from "node:http";
 import type { AddressInfo } from "node:net";
 import type { Duplex } from "node:stream";
@@ -51,6 +51,7 @@ export const listen = Effect.fnUntraced(function* <R>(
   );
 
   const server = createServer({
+    ServerResponse: WholeResponse,
     requireHostHeader: false,
     requestTimeout: 30_000,
     headersTimeout: 10_000,
@@ -61,23 +62,17 @@ export const listen = Effect.fnUntraced(function* <R>(
     shouldUpgradeCallback: ({ headers }: IncomingMessage) =>
       headers.upgrade?.toLowerCase() !== "h2c",
   } as ServerOptions);
+  /** The latest response of each connection. */
+  const latest = new Map<Duplex, ServerResponse | null>();
+  server.on("connection", (socket) => {
+    latest.set(socket, null);
+    socket.once("close", () => latest.delete(socket));
+  });
   let closing = false;
-  const open = new Set<ServerResponse>();
-  /** The latest exchange of each connection. */
-  const latest = new WeakMap<
-    Duplex,
-    { readonly request: IncomingMessage; readonly response: ServerResponse }
-  >();
   server.on("request", (request: IncomingMessage, response: ServerResponse) => {
     // A client that keeps its connection busy would keep the server from closing.
     if (closing) response.shouldKeepAlive = false;
-    open.add(response);
-    latest.set(request.socket, { request, response });
-    response.once("close", () => {
-      open.delete(response);
-      // One whose head was sent before the closing had promised to keep its connection.
-      if (closing) setImmediate(() => server.closeIdleConnections());
-    });
+    latest.set(request.socket, response);
     if (hostLines(request) !== 1 && request.httpVersion === "1.1") {
       return refuse(response, "MALFORMED_REQUEST");
     }
@@ -94,12 +89,12 @@ export const listen = Effect.fnUntraced(function* <R>(
   );
   server.on("clientError", (error: NodeJS.ErrnoException, socket: Duplex) => {
     const message = clientErrors[error.code ?? ""] ?? "MALFORMED_REQUEST";
-    const { request, response } = latest.get(socket) ?? {};
-    if (response === undefined || response.closed) return refuseSocket(socket, message);
+    const response = latest.get(socket);
+    if (response == null || response.closed) return refuseSocket(socket, message);
     // The answer that is under way must not be written into.
     if (response.headersSent && !response.writableEnded) return void socket.destroy();
     // What is malformed is the request itself, or one that came after it on the same connection.
-    if (!request!.complete) return refuseSocket(socket, message);
+    if (!response.req.complete) return refuseSocket(socket, message);
     response.once("close", () => refuseSocket(socket, message));
   });
 
@@ -111,7 +106,12 @@ export const listen = Effect.fnUntraced(function* <R>(
     () =>
       Effect.callback<void>((resume) => {
         closing = true;
-        for (const response of open) response.shouldKeepAlive = false;
+        for (const response of latest.values()) {
+          if (response === null || response.closed) continue;
+          response.shouldKeepAlive = false;
+          // One whose head was sent before had promised to keep its connection.
+          response.once("close", () => setImmediate(() => server.closeIdleConnections()));
+        }
         server.close(() => resume(Effect.void));
         server.closeIdleConnections();
       }).pipe(
@@ -120,6 +120,16 @@ export const listen = Effect.fnUntraced(function* <R>(
       ),
   );
   return (server.address() as AddressInfo).port;
+});
+
+/**
+ * A response whose head and body go out in one write. Effect sets `strictContentLength`, for which Node
+ * writes an empty piece after the body; our bodies are whole texts, and their length is always right.
+ */
+class WholeResponse extends ServerResponse {}
+Object.defineProperty(WholeResponse.prototype, "strictContentLength", {
+  get: () => false,
+  set: () => {},
 });
 
 /** How many Host lines a request has: HTTP/1.1 wants exactly one. */
