@@ -51,8 +51,15 @@ const lists: ReadonlyArray<List> = [
   chats("last page", (size) => ({ page: size / 25 })),
   chats("oldest first, by time", () => oldest),
   chats("oldest first, middle page", (size) => ({ ...oldest, page: Math.floor(size / 50) })),
-  chats("one user's page", (size, n) => ({ userRef: `user ${(n * 7919) % (size / 100)}` })),
-  chats("one id", (size, n) => ({ id: 1 + ((n * 7919) % size) })),
+  // As many different users and ids at both sizes, spread over all: what is read is equally warm.
+  chats("one user's page, of 100 users", (size, n) => ({
+    userRef: `user ${Math.floor(((n % 100) * size) / 10_000)}`,
+  })),
+  chats("one id, of 100", (size, n) => ({ id: 1 + Math.floor(((n % 100) * size) / 100) })),
+  chats("one user's page, of all users", (size, n) => ({
+    userRef: `user ${(n * 7919) % (size / 100)}`,
+  })),
+  chats("one id, of all", (size, n) => ({ id: 1 + ((n * 7919) % size) })),
   entries("history page", () => ({})),
   entries("history, middle page", (size) => ({ page: Math.floor(size / 50) })),
   chats("by name, first page", () => by("name")),
