@@ -8,7 +8,10 @@ import type { SqlClient } from "effect/sql";
 import { passConnections } from "./Passes.ts";
 
 export interface Clients {
-  /** Pipelined: for reads that are quick and wait for nobody. */
+  /**
+   * Pipelined: for reads that are quick and wait for nobody. Each has one good plan, whatever its
+   * parameters; to plan it anew would take longer than to run it.
+   */
   readonly reads: SqlClient.SqlClient;
   /** For what takes locks; gives up on one that is held for long. */
   readonly writes: SqlClient.SqlClient;
@@ -52,7 +55,14 @@ export const makeClients = Effect.fnUntraced(function* ({
   const clients: Clients = {
     reads: yield* client(
       { maxConnections, multiplex: true },
-      { statement_timeout: "30s", ...idle },
+      {
+        statement_timeout: "30s",
+        plan_cache_mode: "force_generic_plan",
+        // A plan that was made when the tables were small must be right when they are large.
+        enable_seqscan: "off",
+        enable_bitmapscan: "off",
+        ...idle,
+      },
     ),
     writes: yield* client(
       { maxConnections },

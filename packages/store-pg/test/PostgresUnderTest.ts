@@ -27,10 +27,10 @@ export const optionsOf = (schema: string): PostgresOptions => ({
 });
 
 /** A plain client whose search path is the schema. */
-export const clientOf = (schema: string) =>
+export const clientOf = (schema: string, maxConnections = 2) =>
   PgClient.make({
     url: Redacted.make(inject("postgresUrl")),
-    maxConnections: 2,
+    maxConnections,
     startupParameters: { search_path: schema },
   }).pipe(Effect.provide(Reactivity.layer));
 
