@@ -198,10 +198,13 @@ export class Asking extends Context.Service<
           if (room !== null) room.freed = freed;
           const taken = yield* store.take(chatbot, chat, key);
           if (taken._tag !== "Held") return taken;
-          if ((yield* Clock.currentTimeMillis) >= until) return yield* busy;
+          const left = until - (yield* Clock.currentTimeMillis);
+          if (left <= 0) return yield* busy;
           const poll = taken.by === "key" ? limits.keyPoll : limits.poll;
           yield* Deferred.await(freed).pipe(
-            Effect.timeoutOption(Duration.min(poll, Duration.millis(taken.forMillis + 1))),
+            Effect.timeoutOption(
+              Duration.min(poll, Duration.millis(Math.min(taken.forMillis + 1, left))),
+            ),
             Effect.interruptible,
           );
         }
@@ -226,11 +229,16 @@ export class Asking extends Context.Service<
         Effect.suspend(() => {
           begin(live, turn.id);
           let usage: Usage | null = null;
+          let full = false;
           return answerer.answer(chatbot, earlier(turn), question).pipe(
             Stream.takeUntil((part) => {
               if (part._tag === "Usage") usage = part.usage;
-              else grow(live, part.text.slice(0, limits.length - live.text.length));
-              return live.text.length >= limits.length;
+              else {
+                const room = limits.length - live.text.length - live.half.length;
+                full = part.text.length > room;
+                grow(live, part.text.slice(0, room));
+              }
+              return full;
             }),
             Stream.runDrain,
             Effect.flatMap(() =>

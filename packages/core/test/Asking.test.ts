@@ -367,4 +367,22 @@ describe("asking", () => {
       ),
     );
   });
+
+  it.effect("is cut off between code points, and not before it must be", () => {
+    const long = "x".repeat(99_999);
+    return Effect.gen(function* () {
+      for (const [pieces, kept] of [
+        [[`${long}😀`, "tail"], long],
+        [[long, "\ud83d", "\ude00", "tail"], long],
+        [[long, "y"], `${long}y`],
+        [[`${long}y`, "", "z"], `${long}y`],
+      ] as const) {
+        const { entry } = yield* asking(ask("q")).pipe(
+          Effect.provide(layerAsking(() => says(...pieces))),
+        );
+        assert.strictEqual(entry.answer.length, kept.length);
+        assert.isTrue(entry.answer === kept);
+      }
+    });
+  });
 });

@@ -95,7 +95,12 @@ export const makeApp: (
   const defect = (cause: Cause.Cause<never>): Effect.Effect<Response> => {
     const id = SecureRandom.ulidUnsafe();
     return Effect.as(
-      Effect.annotateLogs(Effect.logError("A request met a defect", cause), "requestId", id),
+      // Its text alone: an error's other properties may quote rows.
+      Effect.annotateLogs(
+        Effect.logError("A request met a defect", Cause.pretty(cause)),
+        "requestId",
+        id,
+      ),
       generalFailure("INTERNAL_ERROR", { "x-request-id": id }),
     );
   };
