@@ -188,9 +188,15 @@ order by page.position ${direction}`,
   };
 };
 
-/** Whether {@link remembered} can give the page. */
-export const isRemembered = (query: ChatQuery, { matching, newest }: Count): boolean =>
-  newest !== null && (newest.length === matching || offsetOf(query) + query.limit <= newest.length);
+/** Whether {@link remembered} can give the page: of those that came later it sees only so many, too. */
+export const isRemembered = (query: ChatQuery, { matching, newest }: Count): boolean => {
+  const end = offsetOf(query) + query.limit;
+  return (
+    newest !== null &&
+    end <= newestRemembered &&
+    (newest.length === matching || end <= newest.length)
+  );
+};
 
 /** A page of the newest that match, from the remembered ones and those that came after them. */
 export const remembered = (chatbot: number, query: ChatQuery, known: Count): Statement => {

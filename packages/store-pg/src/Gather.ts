@@ -41,6 +41,19 @@ export const gather = Effect.fnUntraced(function* <A, B, E>(
     );
 
   const drain = (name: number, lane: Lane<A, B, E>) =>
+    Effect.suspend(() => {
+      let left = false;
+      const leave = () => {
+        if (left) return;
+        left = true;
+        lane.writers--;
+        if (lane.writers === 0 && lane.waiting.length === 0) lanes.delete(name);
+      };
+      return Effect.ensuring(work(name, lane, leave), Effect.sync(leave));
+    }).pipe(Effect.uninterruptible);
+
+  /** Writes until nothing waits; `leave` is called in the same moment that this is seen. */
+  const work = (name: number, lane: Lane<A, B, E>, leave: () => void) =>
     Effect.gen(function* () {
       while (lane.waiting.length > 0) {
         const batch = lane.waiting.splice(0, most);
@@ -65,15 +78,8 @@ export const gather = Effect.fnUntraced(function* <A, B, E>(
           );
         }
       }
-    }).pipe(
-      Effect.ensuring(
-        Effect.sync(() => {
-          lane.writers--;
-          if (lane.writers === 0 && lane.waiting.length === 0) lanes.delete(name);
-        }),
-      ),
-      Effect.uninterruptible,
-    );
+      leave();
+    });
 
   return (name: number, item: A): Effect.Effect<B, E> =>
     Effect.suspend(() => {

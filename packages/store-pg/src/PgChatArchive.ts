@@ -20,6 +20,9 @@ import { againAfterDeadlock, withoutDeadline } from "./Storage.ts";
 /** Rows that one statement of an erasure or an import takes, so that creations get in between. */
 const batch = 1000;
 
+/** Every chatbot draws its ids from the same sequences, which end at 2^53 - 1. */
+const highestId = Number.MAX_SAFE_INTEGER / 2;
+
 export const makeChatArchive = ({ patient: sql }: Clients): ChatArchive["Service"] => {
   /** Two statements: only the second sees what was appended while the first waited for its locks. */
   const eraseSome = (chatbot: number, which: Erasable, after: bigint) =>
@@ -84,9 +87,10 @@ export const makeChatArchive = ({ patient: sql }: Clients): ChatArchive["Service
           if (erased.length < batch) break;
           after = erased.at(-1)!.position;
         }
-        // What is deleted stays in the pages until then.
+        // What is deleted stays in the pages until then, and in the statistics.
         if (total > 0) {
-          for (const table of ["chat", "entry", "request"]) yield* sql.unsafe(`vacuum ${table}`);
+          for (const table of ["chat", "entry", "request"])
+            yield* sql.unsafe(`vacuum (analyze) ${table}`);
         }
         return total;
       }).pipe(withoutDeadline),
@@ -139,6 +143,7 @@ export const makeChatArchive = ({ patient: sql }: Clients): ChatArchive["Service
               if (!Number.isSafeInteger(id) || id < 1) {
                 return yield* refuse("an id is no positive safe integer");
               }
+              if (id > highestId) return yield* refuse("an id leaves no room for later ones");
               if (record._tag === "Chat") {
                 if (record.chat.id <= lastChat) return yield* refuse("chats do not ascend");
                 lastChat = record.chat.id;
@@ -299,8 +304,8 @@ from latest where chat.chatbot_id = $1 and chat.id = latest.chat_id`;
 // A sequence cannot be locked: the margin covers what others draw between its reading and its setting.
 const settleTally = `
 with moved as (
-  select case when $3::int8 > (select last_value from chat_id) - 1000 then setval('chat_id', $3::int8 + 1000) end,
-    case when $4::int8 > (select last_value from entry_id) - 1000 then setval('entry_id', $4::int8 + 1000) end
+  select case when $3::int8 > (select last_value from chat_id) then setval('chat_id', $3::int8 + 1000) end,
+    case when $4::int8 > (select last_value from entry_id) then setval('entry_id', $4::int8 + 1000) end
 )
 update tally set chats = chats + $2::int8, positions = positions + $2::int8,
   last_time = coalesce((select create_time from chat where chatbot_id = $1 order by position desc limit 1), last_time)
