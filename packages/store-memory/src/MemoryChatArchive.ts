@@ -55,6 +55,9 @@ export const makeChatArchive = (memory: Memory): ChatArchive["Service"] => ({
       if (!Number.isSafeInteger(id) || id < 1) return refuse("an id is no positive safe integer");
       if (record._tag === "Chat") {
         if (last !== undefined && record.chat.id <= last.id) return refuse("chats do not ascend");
+        if (last !== undefined && record.chat.createTime < last.createTime) {
+          return refuse("times go back");
+        }
         const { name } = record.chat;
         const folded = name === null ? null : fold(name);
         chats.push({ ...record.chat, folded, entries: [], turn: null });
@@ -64,6 +67,10 @@ export const makeChatArchive = (memory: Memory): ChatArchive["Service"] => ({
         return refuse("an entry does not follow its chat");
       }
       if (record.entry.id <= (last.entries.at(-1)?.id ?? 0)) return refuse("entries do not ascend");
+      const before = last.entries.at(-1);
+      if (before !== undefined && record.entry.createTime < before.createTime) {
+        return refuse("times go back");
+      }
       if (entryIds.has(id)) return refuse("two entries have one id");
       entryIds.add(id);
       last.entries.push({ ...record.entry, usage: record.usage });

@@ -125,6 +125,7 @@ export const makeChatArchive = ({ patient: sql }: Clients): ChatArchive["Service
       let lastEntry = 0;
       let position = 0;
       let highestEntry = 0;
+      const lastTime = { chat: new Date(0), entry: new Date(0) };
       // Read outside the transaction: the records may come from the same database.
       const queue = yield* Stream.toQueue(Stream.rechunk(records, batch), { capacity: batch });
       const inTransaction = Effect.gen(function* () {
@@ -146,6 +147,9 @@ export const makeChatArchive = ({ patient: sql }: Clients): ChatArchive["Service
               if (id > highestId) return yield* refuse("an id leaves no room for later ones");
               if (record._tag === "Chat") {
                 if (record.chat.id <= lastChat) return yield* refuse("chats do not ascend");
+                if (record.chat.createTime < lastTime.chat) return yield* refuse("times go back");
+                lastTime.chat = record.chat.createTime;
+                lastTime.entry = new Date(0);
                 lastChat = record.chat.id;
                 lastEntry = position = 0;
                 newChats.push(record);
@@ -153,6 +157,8 @@ export const makeChatArchive = ({ patient: sql }: Clients): ChatArchive["Service
                 const { chatId } = record.entry;
                 if (chatId !== lastChat) return yield* refuse("an entry does not follow its chat");
                 if (id <= lastEntry) return yield* refuse("entries do not ascend");
+                if (record.entry.createTime < lastTime.entry) return yield* refuse("times go back");
+                lastTime.entry = record.entry.createTime;
                 lastEntry = id;
                 highestEntry = Math.max(highestEntry, id);
                 newEntries.push({ ...record, position: ++position });
