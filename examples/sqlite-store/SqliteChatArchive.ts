@@ -3,6 +3,7 @@ import {
   ChatArchive,
   type Erasable,
   ImportRefused,
+  inOrder,
   type UsageSum,
 } from "@parley/core";
 import { Effect, Stream } from "effect";
@@ -16,23 +17,10 @@ const erasable: Record<Erasable["_tag"], string> = {
     WHERE entries.chatbot = chats.chatbot AND chatId = chats.id AND createTime >= :limit)`,
 };
 
-/** Why the records are no export, or `undefined`. */
-const flaw = (records: ReadonlyArray<ArchiveRecord>): string | undefined => {
-  const entryIds = new Set<number>();
-  let [chatId, entryId] = [0, 0];
-  for (const record of records) {
-    const row = record._tag === "Chat" ? record.chat : record.entry;
-    if (!Number.isSafeInteger(row.id)) return "an id is no safe integer";
-    if (record._tag === "Chat") {
-      if (row.id <= chatId) return "chat ids do not ascend";
-      [chatId, entryId] = [row.id, 0];
-    } else {
-      if (record.entry.chatId !== chatId) return "an entry does not follow its chat";
-      if (row.id <= entryId || entryIds.has(row.id)) return "entry ids do not ascend";
-      entryIds.add((entryId = row.id));
-    }
-  }
-  return undefined;
+/** Whether two of the records are entries of one id, which are of different chats then. */
+const sharesEntryId = (records: ReadonlyArray<ArchiveRecord>): boolean => {
+  const ids = records.flatMap((record) => (record._tag === "Entry" ? [record.entry.id] : []));
+  return new Set(ids).size < ids.length;
 };
 
 export const makeChatArchive = (database: Database): ChatArchive["Service"] => {
@@ -73,11 +61,13 @@ export const makeChatArchive = (database: Database): ChatArchive["Service"] => {
 
     // Taken whole before the transaction for the same reason.
     import: (chatbot, stream) =>
-      Effect.flatMap(Stream.runCollect(stream), (records) =>
+      Effect.flatMap(Stream.runCollect(inOrder(stream)), (records) =>
         write((): number | ImportRefused => {
           const full = get("SELECT 1 FROM chats WHERE chatbot = :chatbot", { chatbot });
-          const reason = full ? "the chatbot has chats" : flaw(records);
-          if (reason !== undefined) return new ImportRefused({ reason });
+          if (full) return new ImportRefused({ reason: "the chatbot has chats" });
+          if (sharesEntryId(records)) {
+            return new ImportRefused({ reason: "two entries have one id" });
+          }
           for (const record of records)
             if (record._tag === "Chat") Rows.insertChat(database, chatbot, record.chat);
             else Rows.insertEntry(database, chatbot, record.entry, record.usage);

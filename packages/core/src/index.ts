@@ -5,6 +5,7 @@ export * from "./Access.ts";
 export * from "./Answerer.ts";
 export * from "./ApiKey.ts";
 export * from "./ArchiveLines.ts";
+export * from "./ArchiveOrder.ts";
 export * from "./Asking.ts";
 export * from "./Chat.ts";
 export * from "./ChatArchive.ts";

@@ -1,4 +1,11 @@
-import { ChatArchive, fold, ImportRefused, type ArchiveRecord, type UsageSum } from "@parley/core";
+import {
+  ChatArchive,
+  fold,
+  ImportRefused,
+  inOrder,
+  type ArchiveRecord,
+  type UsageSum,
+} from "@parley/core";
 import { Effect, Stream } from "effect";
 import { chatOf, entryOf } from "./MemoryChatStore.ts";
 import type { Memory } from "./Memory.ts";
@@ -49,31 +56,16 @@ export const makeChatArchive = (memory: Memory): ChatArchive["Service"] => ({
     yield* hasChats;
     const chats: Array<StoredChat> = [];
     const entryIds = new Set<number>();
-    yield* Stream.runForEach(records, (record) => {
-      const last = chats.at(-1);
-      const { id } = record._tag === "Chat" ? record.chat : record.entry;
-      if (!Number.isSafeInteger(id) || id < 1) return refuse("an id is no positive safe integer");
+    yield* Stream.runForEach(inOrder(records), (record) => {
       if (record._tag === "Chat") {
-        if (last !== undefined && record.chat.id <= last.id) return refuse("chats do not ascend");
-        if (last !== undefined && record.chat.createTime < last.createTime) {
-          return refuse("times go back");
-        }
         const { name } = record.chat;
         const folded = name === null ? null : fold(name);
         chats.push({ ...record.chat, folded, entries: [], turn: null });
         return Effect.void;
       }
-      if (last === undefined || record.entry.chatId !== last.id) {
-        return refuse("an entry does not follow its chat");
-      }
-      if (record.entry.id <= (last.entries.at(-1)?.id ?? 0)) return refuse("entries do not ascend");
-      const before = last.entries.at(-1);
-      if (before !== undefined && record.entry.createTime < before.createTime) {
-        return refuse("times go back");
-      }
-      if (entryIds.has(id)) return refuse("two entries have one id");
-      entryIds.add(id);
-      last.entries.push({ ...record.entry, usage: record.usage });
+      if (entryIds.has(record.entry.id)) return refuse("two entries have one id");
+      entryIds.add(record.entry.id);
+      chats.at(-1)!.entries.push({ ...record.entry, usage: record.usage });
       return Effect.void;
     });
     yield* hasChats;

@@ -21,9 +21,7 @@ export const makeChatStore = (memory: Memory): ChatStore["Service"] => ({
       const tenant = memory.tenant(chatbot);
       if (retryKey !== null) {
         const known = knownRequest(tenant, retryKey.key, now);
-        const isAbandoned =
-          known?.holder != null && known.holder.until <= now && known.chat === null;
-        if (known !== undefined && !isAbandoned) {
+        if (known !== undefined) {
           const made = known.chat === null ? undefined : tenant.byId.get(known.chat);
           return known.fingerprint === retryKey.fingerprint && made !== undefined
             ? Effect.succeed({ chat: chatOf(made), replayed: true })

@@ -13,13 +13,10 @@ import {
 import { Effect, PubSub, Stream } from "effect";
 import { entryOf } from "./MemoryChatStore.ts";
 import { atPresent, type Memory } from "./Memory.ts";
-import { knownRequest, rememberRequest, type Held, type StoredChat } from "./Tenant.ts";
+import { isHeld, knownRequest, rememberRequest, type StoredChat } from "./Tenant.ts";
 
 export const makeTurnStore = Effect.fnUntraced(function* (memory: Memory) {
   const freed = yield* PubSub.sliding<{ readonly chatbot: number; readonly chat: number }>(1024);
-
-  const isHeld = (held: Held | null, now: number): held is Held =>
-    held !== null && held.until > now;
 
   const newestOf = (chat: StoredChat, below: number) =>
     chat.entries
@@ -37,9 +34,7 @@ export const makeTurnStore = Effect.fnUntraced(function* (memory: Memory) {
     const chat = chatId === null ? null : tenant.byId.get(chatId);
     if (retryKey !== null) {
       const known = knownRequest(tenant, retryKey.key, now);
-      const isAbandoned =
-        known?.chat === null && known.entry === null && !isHeld(known.holder, now);
-      if (known !== undefined && !isAbandoned) {
+      if (known !== undefined) {
         if (known.fingerprint !== retryKey.fingerprint) {
           return Effect.fail(new RetryKeyReused({ key: retryKey.key }));
         }

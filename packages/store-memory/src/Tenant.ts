@@ -42,7 +42,13 @@ export interface Tenant {
 
 export const emptyTenant = (): Tenant => ({ chats: [], byId: new Map(), requests: new Map() });
 
-/** The request that used `key` before; those past their lifetime are forgotten. */
+export const isHeld = (held: Held | null, now: number): held is Held =>
+  held !== null && held.until > now;
+
+/**
+ * The request that used `key` before; those past their lifetime are forgotten, and so is one that ended
+ * without a trace.
+ */
 export const knownRequest = (
   { requests }: Tenant,
   key: string,
@@ -52,7 +58,9 @@ export const knownRequest = (
     if (now - madeAt < retryKeyLifetime) break;
     requests.delete(old);
   }
-  return requests.get(key);
+  const known = requests.get(key);
+  const isAbandoned = known?.chat === null && known.entry === null && !isHeld(known.holder, now);
+  return isAbandoned ? undefined : known;
 };
 
 export const rememberRequest = (

@@ -2,32 +2,12 @@
  * The statements that read one page of chats and its total, both of one snapshot. Every text is put
  * together from fixed pieces; what a client sent is always a parameter.
  */
-import { PgTypes } from "@effect/sql-pg";
 import { fold, type ChatField, type ChatQuery, type OrderBy } from "@parley/core";
-import { Result } from "effect";
 import { newestRemembered, type Count } from "./Counts.ts";
 import { positionOf } from "./Holes.ts";
+import { offsetOf, orderOf, type Statement } from "./Pages.ts";
+import { array } from "./Parameters.ts";
 import { chatColumns } from "./Rows.ts";
-
-export interface Statement {
-  readonly text: string;
-  readonly values: ReadonlyArray<unknown>;
-}
-
-/** Rows to skip; past what int8 holds there is nothing in any case. */
-export const offsetOf = ({ limit, page }: { readonly limit: number; readonly page: number }) =>
-  Math.min((page - 1) * limit, Number.MAX_SAFE_INTEGER);
-
-/**
- * Whether the order is that of positions, `true` for descending; `undefined` for any other order.
- * Ids and creation times both follow positions.
- */
-export const byPosition = (orderBy: ReadonlyArray<OrderBy<string>>): boolean | undefined => {
-  const { descending, field } = orderBy[0]!;
-  return field === "id" || (field === "_createTime" && orderBy.length === 1)
-    ? descending
-    : undefined;
-};
 
 /** The field whose index gives the order, if one does: a text alone, or followed by `id` alike. */
 export const byText = (
@@ -67,20 +47,14 @@ export const seek = (chatbot: number, query: ChatQuery, descending: boolean): St
 
 const columns = { id: "position", name: "name", userRef: "user_ref", _createTime: "create_time" };
 
-/** PostgreSQL's default puts nulls last ascending and first descending, as the contract does. */
-const orderOf = (orderBy: ReadonlyArray<OrderBy<ChatField>>): string =>
-  [...orderBy, { field: "id" as const, descending: orderBy.at(-1)!.descending }]
-    .map(({ descending, field }) => `${columns[field]} ${descending ? "desc" : "asc"}`)
-    .join(", ");
-
 /** Any page of all chats in the order of one text: read from its index, from the nearer end. */
 export const indexed = (
   chatbot: number,
   query: ChatQuery,
   { descending, field }: NonNullable<ReturnType<typeof byText>>,
 ): Statement => {
-  const order = orderOf([{ field, descending }]);
-  const reverse = orderOf([{ field, descending: !descending }]);
+  const order = orderOf([{ field, descending }], columns);
+  const reverse = orderOf([{ field, descending: !descending }], columns);
   return {
     text: `
 select tally.chats as total, chat.*
@@ -143,7 +117,7 @@ export const filtered = (
         : `(select count(*) from (
     select from chat where ${matching} limit ${parameter(atMost + 1)}::int8
   ) counted)`;
-  const order = orderOf(query.orderBy);
+  const order = orderOf(query.orderBy, columns);
   return {
     text: `
 select coalesce(tally.positions, 0) as reached, coalesce(tally.erasures, 0) as erasures, matching.total, page.*
@@ -208,7 +182,7 @@ export const remembered = (chatbot: number, query: ChatQuery, known: Count): Sta
     known.erasures,
     known.matching,
     known.reached,
-    Result.getOrThrow(PgTypes.array(known.newest!, PgTypes.OID.int8)),
+    array(known.newest!, "int8", (position) => position),
   ];
   const matching = `${conditionOf(query, values)} and position > $7::int8`;
   return {

@@ -2,8 +2,8 @@
  * The statements that read one page of a chat's entries and its total, both of one snapshot. A chat
  * that does not exist gives no row.
  */
-import type { EntryField, EntryQuery, OrderBy } from "@parley/core";
-import { offsetOf, type Statement } from "./ChatPages.ts";
+import type { EntryField, EntryQuery } from "@parley/core";
+import { offsetOf, orderOf, type Statement } from "./Pages.ts";
 import { entryColumns } from "./Rows.ts";
 
 const seekPage = (from: string) => `
@@ -38,14 +38,9 @@ const columns: Readonly<Record<EntryField, string>> = {
   _createTime: "create_time",
 };
 
-const orderOf = (orderBy: ReadonlyArray<OrderBy<EntryField>>): string =>
-  [...orderBy, { field: "id" as const, descending: orderBy.at(-1)!.descending }]
-    .map(({ descending, field }) => `${columns[field]} ${descending ? "desc" : "asc"}`)
-    .join(", ");
-
 /** A page in any order, of all entries or of the one with the query's id. */
 export const anyEntries = (chatbot: number, chat: number, query: EntryQuery): Statement => {
-  const order = orderOf(query.orderBy);
+  const order = orderOf(query.orderBy, columns);
   const values: Array<unknown> = [chatbot, chat, query.limit, offsetOf(query)];
   const matching = "chatbot_id = $1 and chat_id = $2::int8";
   const filter = query.id === null ? "" : ` and id = $${values.push(query.id)}::int8`;

@@ -2,10 +2,10 @@
  * The one statement that makes chats, many of a chatbot at once, each with its first entry if it has
  * one. Chat ids and positions follow the order of the input.
  */
-import { PgTypes } from "@effect/sql-pg";
 import { fold, type NewEntry } from "@parley/core";
-import { Effect, Result } from "effect";
+import { Effect } from "effect";
 import type { SqlClient } from "effect/sql";
+import { array, big } from "./Parameters.ts";
 
 export interface ChatToInsert {
   readonly name: string | null;
@@ -59,13 +59,6 @@ with input as (
 select made.id, made.create_time, first_entry.id as entry_id, (made.position - counter.before)::int4 as n
 from made cross join counter left join first_entry on first_entry.chat_id = made.id`;
 
-const list = (values: ReadonlyArray<unknown>, oid: number) =>
-  Result.getOrThrow(PgTypes.array(values, oid));
-
-const { bool, int4, int8, text } = PgTypes.OID;
-
-const big = (value: number | undefined) => (value === undefined ? null : BigInt(value));
-
 /** Stores all of the chats or none; the results are in the order of the input. */
 export const insertChats = (
   sql: SqlClient.SqlClient,
@@ -80,58 +73,19 @@ export const insertChats = (
       readonly n: number;
     }>(statement, [
       chatbot,
-      list(
-        chats.map(({ name }) => name),
-        text,
-      ),
-      list(
-        chats.map(({ userRef }) => userRef),
-        text,
-      ),
-      list(
-        chats.map(({ name }) => (name === null ? null : fold(name))),
-        text,
-      ),
-      list(
-        chats.map(({ entry }) => entry?.question ?? null),
-        text,
-      ),
-      list(
-        chats.map(({ entry }) => entry?.answer ?? null),
-        text,
-      ),
-      list(
-        chats.map(({ entry }) => entry?.moderation ?? null),
-        text,
-      ),
-      list(
-        chats.map(({ entry }) => entry?.flagged ?? null),
-        bool,
-      ),
-      list(
-        chats.map(({ entry }) => entry?.usage?.provider ?? null),
-        text,
-      ),
-      list(
-        chats.map(({ entry }) => entry?.usage?.model ?? null),
-        text,
-      ),
-      list(
-        chats.map(({ entry }) => big(entry?.usage?.promptTokens)),
-        int8,
-      ),
-      list(
-        chats.map(({ entry }) => big(entry?.usage?.completionTokens)),
-        int8,
-      ),
-      list(
-        chats.map(({ entry }) => entry?.usage?.attempts ?? null),
-        int4,
-      ),
-      list(
-        chats.map(({ entry }) => big(entry?.usage?.latencyMillis)),
-        int8,
-      ),
+      array(chats, "text", ({ name }) => name),
+      array(chats, "text", ({ userRef }) => userRef),
+      array(chats, "text", ({ name }) => (name === null ? null : fold(name))),
+      array(chats, "text", ({ entry }) => entry?.question ?? null),
+      array(chats, "text", ({ entry }) => entry?.answer ?? null),
+      array(chats, "text", ({ entry }) => entry?.moderation ?? null),
+      array(chats, "bool", ({ entry }) => entry?.flagged ?? null),
+      array(chats, "text", ({ entry }) => entry?.usage?.provider ?? null),
+      array(chats, "text", ({ entry }) => entry?.usage?.model ?? null),
+      array(chats, "int8", ({ entry }) => big(entry?.usage?.promptTokens)),
+      array(chats, "int8", ({ entry }) => big(entry?.usage?.completionTokens)),
+      array(chats, "int4", ({ entry }) => entry?.usage?.attempts ?? null),
+      array(chats, "int8", ({ entry }) => big(entry?.usage?.latencyMillis)),
       chats.length,
     ]),
     (rows) => {

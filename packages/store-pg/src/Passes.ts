@@ -5,7 +5,7 @@
 import { Overloaded } from "@parley/core";
 import { Duration, Effect, Semaphore } from "effect";
 import type { SqlClient, SqlError } from "effect/sql";
-import type { Statement } from "./ChatPages.ts";
+import type { Statement } from "./Pages.ts";
 import { orUnavailable } from "./Storage.ts";
 
 /** How many lists of either kind run at once; together, as many as there are connections. */

@@ -1,8 +1,8 @@
-import { PgTypes } from "@effect/sql-pg";
 import {
   ChatArchive,
   fold,
   ImportRefused,
+  inOrder,
   type ArchiveRecord,
   type Chat,
   type Entry,
@@ -10,10 +10,11 @@ import {
   type Usage,
   type UsageSum,
 } from "@parley/core";
-import { Effect, Result, Stream } from "effect";
+import { Effect, Stream } from "effect";
 import type { SqlError } from "effect/sql";
 import type { Clients } from "./Clients.ts";
 import { addHoles } from "./Holes.ts";
+import { array, big } from "./Parameters.ts";
 import { chatOf, entryOf, type ChatRow, type EntryRow } from "./Rows.ts";
 import { againAfterDeadlock, withoutDeadline } from "./Storage.ts";
 
@@ -122,12 +123,12 @@ export const makeChatArchive = ({ patient: sql }: Clients): ChatArchive["Service
       const refuse = (reason: string) => Effect.fail(new ImportRefused({ reason }));
       let chats = 0;
       let lastChat = 0;
-      let lastEntry = 0;
-      let position = 0;
       let highestEntry = 0;
-      const lastTime = { chat: new Date(0), entry: new Date(0) };
+      let position = 0;
       // Read outside the transaction: the records may come from the same database.
-      const queue = yield* Stream.toQueue(Stream.rechunk(records, batch), { capacity: batch });
+      const queue = yield* Stream.toQueue(Stream.rechunk(inOrder(records), batch), {
+        capacity: batch,
+      });
       const inTransaction = Effect.gen(function* () {
         const [tally] = yield* sql.unsafe<{ readonly chats: bigint; readonly positions: bigint }>(
           lockTally,
@@ -140,29 +141,17 @@ export const makeChatArchive = ({ patient: sql }: Clients): ChatArchive["Service
             const newChats: Array<ChatToImport> = [];
             const newEntries: Array<EntryToImport> = [];
             for (const record of some) {
-              const { id } = record._tag === "Chat" ? record.chat : record.entry;
-              if (!Number.isSafeInteger(id) || id < 1) {
-                return yield* refuse("an id is no positive safe integer");
-              }
-              if (id > highestId) return yield* refuse("an id leaves no room for later ones");
               if (record._tag === "Chat") {
-                if (record.chat.id <= lastChat) return yield* refuse("chats do not ascend");
-                if (record.chat.createTime < lastTime.chat) return yield* refuse("times go back");
-                lastTime.chat = record.chat.createTime;
-                lastTime.entry = new Date(0);
                 lastChat = record.chat.id;
-                lastEntry = position = 0;
+                position = 0;
                 newChats.push(record);
               } else {
-                const { chatId } = record.entry;
-                if (chatId !== lastChat) return yield* refuse("an entry does not follow its chat");
-                if (id <= lastEntry) return yield* refuse("entries do not ascend");
-                if (record.entry.createTime < lastTime.entry) return yield* refuse("times go back");
-                lastTime.entry = record.entry.createTime;
-                lastEntry = id;
-                highestEntry = Math.max(highestEntry, id);
+                highestEntry = Math.max(highestEntry, record.entry.id);
                 newEntries.push({ ...record, position: ++position });
               }
+            }
+            if (Math.max(lastChat, highestEntry) > highestId) {
+              return yield* refuse("an id leaves no room for later ones");
             }
             if (newChats.length > 0) {
               yield* importChats(chatbot, tally!.positions + BigInt(chats), newChats);
@@ -197,14 +186,6 @@ type EntryToImport = {
   readonly usage: Usage | null;
   readonly position: number;
 };
-
-const array = <A>(
-  items: ReadonlyArray<A>,
-  type: "bool" | "int4" | "int8" | "text" | "timestamptz",
-  value: (item: A) => unknown,
-) => Result.getOrThrow(PgTypes.array(items.map(value), PgTypes.OID[type]));
-
-const big = (value: number | undefined) => (value === undefined ? null : BigInt(value));
 
 /** A chat without entries is one row of nulls beside it. */
 type ExportRow = {

@@ -12,25 +12,15 @@ import {
   type StorageUnavailable,
 } from "@parley/core";
 import { Effect } from "effect";
-import {
-  byPosition,
-  byText,
-  filtered,
-  found,
-  indexed,
-  isRemembered,
-  offsetOf,
-  remembered,
-  seek,
-  type Statement,
-} from "./ChatPages.ts";
+import { byText, filtered, found, indexed, isRemembered, remembered, seek } from "./ChatPages.ts";
 import { makeCounts, newestRemembered, type Count } from "./Counts.ts";
 import { anyEntries, seekEntries } from "./EntryPages.ts";
 import { gather } from "./Gather.ts";
 import { insertChats, type InsertedChat } from "./InsertChats.ts";
 import type { Clients } from "./Clients.ts";
+import { byPosition, offsetOf, type Statement } from "./Pages.ts";
 import { makePasses } from "./Passes.ts";
-import { forgetOldKeys, tooOld } from "./RequestKeys.ts";
+import { claimKey, settleKey } from "./RequestKeys.ts";
 import { chatOf, entryOf, type ChatRow, type EntryRow } from "./Rows.ts";
 import { againAfterDeadlock, orBusy, orUnavailable } from "./Storage.ts";
 
@@ -52,14 +42,14 @@ export const makeChatStore = Effect.fnUntraced(function* ({ passes, reads, write
   const createOnce = (chatbot: number, chat: ChatToCreate, retryKey: RetryKey) =>
     writes.withTransaction(
       Effect.gen(function* () {
-        const claimed = yield* writes.unsafe(claimKey, [
+        const claimed = yield* writes.unsafe(claimKeyAlone, [
           chatbot,
           retryKey.key,
           retryKey.fingerprint,
         ]);
         if (claimed.length === 0) return yield* replay(chatbot, retryKey);
         const [made] = yield* insertChats(writes, chatbot, [toInsert(chat)]);
-        yield* writes.unsafe(settleKey, [chatbot, retryKey.key, made!.id]);
+        yield* writes.unsafe(settleKey, [chatbot, retryKey.key, made!.id, null]);
         return { chat: created(chat, made!), replayed: false };
       }),
     );
@@ -75,9 +65,9 @@ export const makeChatStore = Effect.fnUntraced(function* ({ passes, reads, write
     return { chat: chatOf(row), replayed: true };
   });
 
-  const runSeek = ({ text, values }: Statement) => reads.unsafe<EntryPageRow>(text, values);
-  const light = ({ text, values }: Statement) =>
-    orUnavailable(Effect.map(reads.unsafe<ChatPageRow>(text, values), chatPage));
+  /** For what reads little, wherever it looks. */
+  const light = <Row extends object>({ text, values }: Statement) =>
+    orUnavailable(reads.unsafe<Row>(text, values));
 
   const counts = makeCounts(2_000);
 
@@ -91,8 +81,7 @@ export const makeChatStore = Effect.fnUntraced(function* ({ passes, reads, write
     if (descending === undefined) return pass(filtered(chatbot, query, known));
     if (query.search === null || query.search === "") {
       if (offsetOf(query) > nearby) return pass(filtered(chatbot, query, known));
-      const { text, values } = filtered(chatbot, query, known, nearby);
-      return Effect.flatMap(orUnavailable(reads.unsafe<ChatPageRow>(text, values)), (rows) =>
+      return Effect.flatMap(light<ChatPageRow>(filtered(chatbot, query, known, nearby)), (rows) =>
         known === undefined && Number(rows[0]!.total) > nearby
           ? pass<ChatPageRow>(filtered(chatbot, query, undefined))
           : Effect.succeed(rows),
@@ -138,27 +127,30 @@ export const makeChatStore = Effect.fnUntraced(function* ({ passes, reads, write
         : orBusy(againAfterDeadlock(createOnce(chatbot, chat, retryKey))),
 
     listChats: (chatbot, query) => {
-      if (query.id !== null) return light(filtered(chatbot, query, undefined));
-      const all = query.userRef === null && (query.search === null || query.search === "");
-      const positions = byPosition(query.orderBy);
-      if (all && positions !== undefined) return light(seek(chatbot, query, positions));
-      const text = byText(query.orderBy);
-      if (all && text !== undefined) {
-        return Effect.map(pass<ChatPageRow>(indexed(chatbot, query, text)), chatPage);
+      if (query.id !== null) {
+        return Effect.map(light<ChatPageRow>(filtered(chatbot, query, undefined)), chatPage);
       }
-      if (all) return Effect.map(pass<ChatPageRow>(filtered(chatbot, query, undefined)), chatPage);
-      return matching(chatbot, query);
+      if (query.userRef !== null || (query.search !== null && query.search !== "")) {
+        return matching(chatbot, query);
+      }
+      const positions = byPosition(query.orderBy);
+      if (positions !== undefined) {
+        return Effect.map(light<ChatPageRow>(seek(chatbot, query, positions)), chatPage);
+      }
+      const text = byText(query.orderBy);
+      const statement =
+        text === undefined ? filtered(chatbot, query, undefined) : indexed(chatbot, query, text);
+      return Effect.map(pass<ChatPageRow>(statement), chatPage);
     },
 
     listEntries: (chatbot, chatId, query) => {
       const positions = byPosition(query.orderBy);
-      const { text, values } = anyEntries(chatbot, chatId, query);
       const rows =
         query.id !== null
-          ? orUnavailable(reads.unsafe<EntryPageRow>(text, values))
-          : positions === undefined
-            ? pass<EntryPageRow>({ text, values })
-            : orUnavailable(runSeek(seekEntries(chatbot, chatId, query, positions)));
+          ? light<EntryPageRow>(anyEntries(chatbot, chatId, query))
+          : positions !== undefined
+            ? light<EntryPageRow>(seekEntries(chatbot, chatId, query, positions))
+            : pass<EntryPageRow>(anyEntries(chatbot, chatId, query));
       return Effect.flatMap(rows, (found) => {
         const [first] = found;
         if (first === undefined) return Effect.fail(new ChatNotFound({ chatId }));
@@ -201,17 +193,7 @@ const chatPage = (rows: ReadonlyArray<ChatPageRow>) => ({
   items: rows[0]!.id === null ? [] : (rows as ReadonlyArray<ChatRow>).map(chatOf),
 });
 
-const claimKey = `
-with forgotten as (${forgetOldKeys})
-insert into request as r (chatbot_id, key, fingerprint, made_at) values ($1, $2, $3, clock_timestamp())
-on conflict (chatbot_id, key) do update set
-  fingerprint = excluded.fingerprint, made_at = excluded.made_at,
-  turn = null, turn_until = null, chat_id = null, entry_id = null
-where r.made_at <= ${tooOld}
-  or (r.chat_id is null and r.entry_id is null and r.turn_until <= clock_timestamp())
-returning key`;
-
-const settleKey = "update request set chat_id = $3::int8 where chatbot_id = $1 and key = $2";
+const claimKeyAlone = claimKey("null", "null");
 
 const knownChat = `
 select r.fingerprint, c.id, c.name, c.user_ref, c.create_time

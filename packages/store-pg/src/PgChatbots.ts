@@ -9,10 +9,11 @@ import {
   type KeyRecord,
   type Scope,
 } from "@parley/core";
-import { Context, Effect, Result, Stream } from "effect";
+import { Context, Effect, Stream } from "effect";
 import { Hex } from "effect/encoding";
 import type { Clients } from "./Clients.ts";
 import { channel } from "./Hints.ts";
+import { array } from "./Parameters.ts";
 import { orUnavailable } from "./Storage.ts";
 
 /** The directory and the registry, which are two sides of the same tables. */
@@ -42,11 +43,11 @@ export const makeChatbots = (
           description,
           PgTypes.jsonb(settings),
           actor,
-          texts(keys.map(({ id }) => id)),
-          texts(keys.map(({ hash }) => Hex.encode(hash))),
-          texts(keys.map((key) => key.name)),
-          texts(keys.map(({ scopes }) => scopes.join(","))),
-          texts(keys.map(({ expiresAt }) => expiresAt?.toISOString() ?? null)),
+          array(keys, "text", ({ id }) => id),
+          array(keys, "text", ({ hash }) => Hex.encode(hash)),
+          array(keys, "text", (key) => key.name),
+          array(keys, "text", ({ scopes }) => scopes.join(",")),
+          array(keys, "text", ({ expiresAt }) => expiresAt?.toISOString() ?? null),
           channel,
         ])
         .pipe(
@@ -89,9 +90,6 @@ export const makeChatbots = (
 
   return Context.make(ChatbotRegistry, registry).pipe(Context.add(ChatbotDirectory, directory));
 };
-
-const texts = (values: ReadonlyArray<string | null>) =>
-  Result.getOrThrow(PgTypes.array(values, PgTypes.OID.text));
 
 interface ChatbotRow {
   readonly chatbot_id: number;

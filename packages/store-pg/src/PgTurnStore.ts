@@ -15,7 +15,7 @@ import { channel } from "./Hints.ts";
 import { insertChats } from "./InsertChats.ts";
 import { entryColumns, entryOf, type EntryRow } from "./Rows.ts";
 import type { Clients } from "./Clients.ts";
-import { forgetOldKeys, tooOld } from "./RequestKeys.ts";
+import { claimKey, settleKey } from "./RequestKeys.ts";
 import { againAfterDeadlock, orBusy, orUnavailable } from "./Storage.ts";
 
 const held = (by: "chat" | "key", forMillis: number | null): Taken => ({
@@ -88,7 +88,7 @@ export const makeTurnStore = Effect.fnUntraced(function* (
     sql.withTransaction(
       Effect.gen(function* () {
         const { fingerprint, key } = retryKey;
-        const [claimed] = yield* sql.unsafe<{ readonly turn: string }>(claimKey, [
+        const [claimed] = yield* sql.unsafe<{ readonly turn: string }>(claimKeyForTurn, [
           chatbot,
           key,
           fingerprint,
@@ -322,28 +322,15 @@ update chat set turn = null, turn_until = clock_timestamp()
 where chatbot_id = $1 and id = $2::int8 and turn = $3
 returning cardinality(waiting) > 0 as awaited`;
 
-// A key whose request ended without a trace, because its process was killed, is anybody's. Some keys that
-// are too old go with each new one.
-const claimKey = `
-with forgotten as (${forgetOldKeys})
-insert into request as r (chatbot_id, key, fingerprint, made_at, turn, turn_until)
-values ($1, $2, $3, clock_timestamp(), gen_random_uuid()::text,
-  clock_timestamp() + $4::int4 * interval '1 millisecond')
-on conflict (chatbot_id, key) do update set
-  fingerprint = excluded.fingerprint, made_at = excluded.made_at,
-  turn = excluded.turn, turn_until = excluded.turn_until, chat_id = null, entry_id = null
-where r.made_at <= ${tooOld}
-  or (r.chat_id is null and r.entry_id is null and r.turn_until <= clock_timestamp())
-returning turn`;
+const claimKeyForTurn = claimKey(
+  "gen_random_uuid()::text",
+  "clock_timestamp() + $4::int4 * interval '1 millisecond'",
+);
 
 const forgetKey = "delete from request where chatbot_id = $1 and key = $2 and turn = $3";
 
 const lockKey = `
 select from request where chatbot_id = $1 and key = $2 and turn = $3 and entry_id is null for update`;
-
-const settleKey = `
-update request set turn_until = null, chat_id = $3::int8, entry_id = $4::int8
-where chatbot_id = $1 and key = $2`;
 
 const knownRequest = `
 select r.fingerprint, r.turn, e.*,

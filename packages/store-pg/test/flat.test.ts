@@ -3,8 +3,9 @@ import { ChatArchive, newest, newestChats, type ChatQuery, type EntryQuery } fro
 import { layerPostgres } from "@parley/store-pg";
 import { Context, Effect, Layer } from "effect";
 import type { SqlClient } from "effect/sql";
-import { byText, filtered, indexed, seek, type Statement } from "../src/ChatPages.ts";
+import { byText, filtered, indexed, seek } from "../src/ChatPages.ts";
 import { anyEntries, seekEntries } from "../src/EntryPages.ts";
+import type { Statement } from "../src/Pages.ts";
 import { fillChats, fillEntries, filledChatbot as chatbot, settle } from "./fill.ts";
 import { clientOf, freshSchema, optionsOf } from "./PostgresUnderTest.ts";
 

@@ -1,0 +1,39 @@
+/**
+ * The order of an export, which every store checks the same way before it imports one.
+ */
+import { Effect, Stream } from "effect";
+import type { ArchiveRecord } from "./ChatArchive.ts";
+import { ImportRefused } from "./Errors.ts";
+
+/**
+ * The same records; fails at the first that is out of order: chats that do not ascend by id, entries that
+ * do not follow their chat or do not ascend in it, times that go back, ids that are no positive safe
+ * integers. That no two chats share an entry's id, a store sees by its key.
+ */
+export const inOrder = <E, R>(
+  records: Stream.Stream<ArchiveRecord, E, R>,
+): Stream.Stream<ArchiveRecord, E | ImportRefused, R> =>
+  Stream.suspend(() => {
+    const none = { id: 0, createTime: new Date(0) };
+    let chat = none;
+    let entry = none;
+    const flawOf = (record: ArchiveRecord): string | null => {
+      const [row, before] =
+        record._tag === "Chat" ? [record.chat, chat] : ([record.entry, entry] as const);
+      if (!Number.isSafeInteger(row.id) || row.id < 1) return "an id is no positive safe integer";
+      if (record._tag === "Entry" && record.entry.chatId !== chat.id) {
+        return "an entry does not follow its chat";
+      }
+      if (row.id <= before.id) {
+        return record._tag === "Chat" ? "chats do not ascend" : "entries do not ascend";
+      }
+      if (row.createTime < before.createTime) return "times go back";
+      if (record._tag === "Chat") [chat, entry] = [row, none];
+      else entry = row;
+      return null;
+    };
+    return Stream.tap(records, (record) => {
+      const reason = flawOf(record);
+      return reason === null ? Effect.void : Effect.fail(new ImportRefused({ reason }));
+    });
+  });
