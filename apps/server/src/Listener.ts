@@ -6,13 +6,7 @@ import * as NodeHttpServer from "@effect/platform-node/NodeHttpServer";
 import { generalBody, type GeneralMessage } from "@parley/http";
 import { Data, Duration, Effect, Scope } from "effect";
 import type { HttpServerRequest, HttpServerResponse } from "effect/http";
-import {
-  createServer,
-  STATUS_CODES,
-  ServerResponse,
-  type IncomingMessage,
-  type ServerOptions,
-} from "node:http";
+import { createServer, STATUS_CODES, ServerResponse, type IncomingMessage } from "node:http";
 import type { AddressInfo } from "node:net";
 import type { Duplex } from "node:stream";
 
@@ -58,10 +52,7 @@ export const listen = Effect.fnUntraced(function* <R>(
     keepAliveTimeout: 65_000,
     connectionsCheckingInterval: 5_000,
     maxHeaderSize: 16 * 1024,
-    // Some clients offer h2c on every plain connection, and are content with HTTP/1.1.
-    shouldUpgradeCallback: ({ headers }: IncomingMessage) =>
-      headers.upgrade?.toLowerCase() !== "h2c",
-  } as ServerOptions);
+  });
   /** The latest response of each connection. */
   const latest = new Map<Duplex, ServerResponse | null>();
   server.on("connection", (socket) => {

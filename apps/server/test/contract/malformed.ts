@@ -437,20 +437,11 @@ export const malformed = (server: Server): void => {
       expect(answers.map(({ status }) => status)).toEqual([200, 200]);
     });
 
-    for (const protocol of ["websocket", "TLS/1.0", "nonsense"])
+    for (const protocol of ["websocket", "h2c", "TLS/1.0", "nonsense"])
       it(`an upgrade to ${protocol} is refused`, async () => {
         const headers = [host, key(), "Connection: Upgrade", `Upgrade: ${protocol}`];
         expectGeneral(await one([requestText(details(), [...headers, ""])]), 400);
       });
-
-    // Some clients offer it on every plain connection, and are content with HTTP/1.1.
-    it("an offer of h2c is ignored", async () => {
-      const headers = [host, "Connection: Upgrade, HTTP2-Settings", "Upgrade: h2c"];
-      const settings = "HTTP2-Settings: AAMAAABkAAQBAAAAAAIAAAAA";
-      const keyed = await one([requestText(details(), [...headers, settings, key(), ""])]);
-      expect(keyed.status, keyed.text).toBe(200);
-      expect((await one([requestText(details(), [...headers, settings, ""])])).status).toBe(401);
-    });
 
     it("a client that goes away leaves the server as it was", async () => {
       const { hostname, port } = new URL(server().origin);
