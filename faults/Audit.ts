@@ -7,7 +7,7 @@ import { readEverything } from "./Everything.ts";
 import { dataBytes, type Entry, type Ledger } from "./Ledger.ts";
 import type { Server } from "./Server.ts";
 import { helloMessage, type Site } from "./Site.ts";
-import { questionOf } from "./Traffic.ts";
+import { questionOf, send } from "./Traffic.ts";
 
 export interface Audited {
   readonly chats: number;
@@ -31,18 +31,7 @@ const repeat = async (site: Site, server: Server, ledger: Ledger) => {
     ({ acknowledged, idempotencyKey }) => acknowledged !== null && idempotencyKey !== undefined,
   );
   for (const request of keyed.slice(-repeated)) {
-    const answer =
-      request.kind === "create"
-        ? await client.post(
-            `${server.baseUrl}/chats`,
-            { name: request.token, userRef: request.userRef },
-            request.idempotencyKey,
-          )
-        : await client.post(
-            server.askUrl,
-            { chat_id: request.chatId, query: questionOf(request.token) },
-            request.idempotencyKey,
-          );
+    const answer = await send(client, server, request);
     if (answer?.status !== 201 || !answer.replayed) {
       violations.push(`${request.kind} ${request.token}: its key used again: ${answer?.text}`);
     } else if (dataBytes(answer.text) !== request.acknowledged) {

@@ -3,7 +3,7 @@ import { afterAll, beforeAll, expect, inject, test } from "vitest";
 import type { Answer } from "./Client.ts";
 import { askForStream } from "./EventClient.ts";
 import type { Call } from "./HeldModel.ts";
-import { dataBytes, type Entry } from "./Ledger.ts";
+import { entryOf } from "./EntryOf.ts";
 import { startTogether, type Together } from "./Together.ts";
 
 let together: Together;
@@ -20,11 +20,6 @@ beforeAll(async () => {
 }, 120_000);
 
 afterAll(() => together.stop());
-
-const entryOf = (got: Answer | null): Entry => {
-  expect(got?.status, got?.text).toBe(201);
-  return JSON.parse(dataBytes(got!.text)) as Entry;
-};
 
 test("who waits at one server is served in order of arrival", async () => {
   const { client, model, servers } = together;

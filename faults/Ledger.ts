@@ -2,22 +2,7 @@
  * What was asked of the service, and what it acknowledged.
  */
 
-export interface Chat {
-  readonly id: number;
-  readonly name: string | null;
-  readonly userRef: string | null;
-  readonly _createTime: string;
-}
-
-export interface Entry {
-  readonly id: number;
-  readonly chat_id: number;
-  readonly question: string;
-  readonly answer: string;
-  readonly moderation: string;
-  readonly flagged: boolean;
-  readonly _createTime: string;
-}
+export type { Chat, Entry } from "../apps/server/test/contract/client.ts";
 
 interface Wanted {
   /** In the chat's name or the entry's question, and nowhere else. */

@@ -1,9 +1,9 @@
 import { setTimeout as sleep } from "node:timers/promises";
 import { afterAll, beforeAll, describe, expect, inject, test } from "vitest";
 import { retries } from "./Amount.ts";
-import { makeClient, type Answer } from "./Client.ts";
+import { makeClient } from "./Client.ts";
 import { startDeafProxy } from "./DeafProxy.ts";
-import { dataBytes, type Entry } from "./Ledger.ts";
+import { entryOf } from "./EntryOf.ts";
 import { startTogether, type Together } from "./Together.ts";
 import type { Call } from "./HeldModel.ts";
 
@@ -22,11 +22,6 @@ beforeAll(async () => {
 }, 120_000);
 
 afterAll(() => together.stop());
-
-const entryOf = (got: Answer | null): Entry => {
-  expect(got?.status, got?.text).toBe(201);
-  return JSON.parse(dataBytes(got!.text)) as Entry;
-};
 
 /** The stored entries with this question, and all chats that have none. */
 const stored = async (question: string) => {

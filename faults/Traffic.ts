@@ -3,7 +3,7 @@
  */
 import { randomUUID } from "node:crypto";
 import { setTimeout as sleep } from "node:timers/promises";
-import { makeClient } from "./Client.ts";
+import { makeClient, type Answer, type Client } from "./Client.ts";
 import { dataBytes, type Chat, type Ledger, type Request } from "./Ledger.ts";
 import type { Random } from "./Random.ts";
 import type { Server } from "./Server.ts";
@@ -57,6 +57,20 @@ const choose = (random: Random, chats: ReadonlyArray<number>): Request => {
 
 export const questionOf = (token: string) => `On which port does the server listen? ${token}`;
 
+/** Sends the request, with its key if it has one; `null` when no complete answer came. */
+export const send = (client: Client, server: Server, request: Request): Promise<Answer | null> =>
+  request.kind === "create"
+    ? client.post(
+        `${server.baseUrl}/chats`,
+        { name: request.token, userRef: request.userRef },
+        request.idempotencyKey,
+      )
+    : client.post(
+        server.askUrl,
+        { chat_id: request.chatId, query: questionOf(request.token) },
+        request.idempotencyKey,
+      );
+
 /** Makes so many requests, all noted in the ledger; resolves when each is answered or given up. */
 export const runTraffic = async (
   site: Site,
@@ -77,18 +91,7 @@ export const runTraffic = async (
       const deaths = service.deaths;
       const began = Date.now();
       request.attempts++;
-      const answer =
-        request.kind === "create"
-          ? await client.post(
-              `${server.baseUrl}/chats`,
-              { name: request.token, userRef: request.userRef },
-              request.idempotencyKey,
-            )
-          : await client.post(
-              server.askUrl,
-              { chat_id: request.chatId, query: questionOf(request.token) },
-              request.idempotencyKey,
-            );
+      const answer = await send(client, server, request);
       if (answer === null) {
         progress.unanswered++;
         if (service.deaths === deaths) {

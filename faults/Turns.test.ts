@@ -1,9 +1,10 @@
 import { setTimeout as sleep } from "node:timers/promises";
 import { afterAll, beforeAll, describe, expect, inject, test } from "vitest";
-import { makeClient, type Answer } from "./Client.ts";
+import { makeClient } from "./Client.ts";
 import { askForStream } from "./EventClient.ts";
 import { asks, stopped } from "./Amount.ts";
-import { dataBytes, type Entry } from "./Ledger.ts";
+import { entryOf } from "./EntryOf.ts";
+import type { Entry } from "./Ledger.ts";
 import { helloMessage } from "./Site.ts";
 import { startTogether, type Together } from "./Together.ts";
 import type { Call } from "./HeldModel.ts";
@@ -33,11 +34,6 @@ beforeAll(async () => {
 }, 120_000);
 
 afterAll(() => together.stop());
-
-const entryOf = (got: Answer | null): Entry => {
-  expect(got?.status, got?.text).toBe(201);
-  return JSON.parse(dataBytes(got!.text)) as Entry;
-};
 
 /** What a model was told, but for its instructions. */
 const conversationOf = ({ messages }: Call) => messages.filter(({ role }) => role !== "system");

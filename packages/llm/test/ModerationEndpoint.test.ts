@@ -1,5 +1,4 @@
-import { createServer, type ServerResponse } from "node:http";
-import type { AddressInfo } from "node:net";
+import type { ServerResponse } from "node:http";
 import { LLMock } from "@copilotkit/aimock";
 import { AnswerUnavailable, Moderator } from "@parley/core";
 import { assert, describe, it } from "@effect/vitest";
@@ -8,6 +7,7 @@ import { TestClock } from "effect/testing";
 import { layerModerationEndpoint, type ModerationEndpointSettings } from "../src/index.ts";
 import { chatbotWith } from "./chat.ts";
 import { driven } from "./driven.ts";
+import { endpoint } from "./endpoint.ts";
 
 const check = (question: string) =>
   Moderator.use((moderator) => moderator.check(chatbotWith("instructions"), question));
@@ -26,38 +26,6 @@ const mock = Effect.acquireRelease(
   Effect.promise(() => LLMock.create({ port: 0, logLevel: "silent" })),
   (server) => Effect.promise(() => server.stop()),
 );
-
-/** An endpoint that answers everything in one way. */
-const endpoint = (respond: (response: ServerResponse) => void) =>
-  Effect.acquireRelease(
-    Effect.callback<{
-      readonly baseUrl: string;
-      readonly received: Array<unknown>;
-      readonly stop: () => void;
-    }>((resume) => {
-      const received: Array<unknown> = [];
-      const server = createServer((request, response) => {
-        let text = "";
-        request
-          .setEncoding("utf8")
-          .on("data", (chunk: string) => (text += chunk))
-          .on("end", () => {
-            const { authorization } = request.headers;
-            received.push({ url: request.url, authorization, body: JSON.parse(text) });
-            respond(response);
-          });
-      });
-      server.listen(0, "127.0.0.1", () => {
-        const { port } = server.address() as AddressInfo;
-        const stop = () => {
-          server.closeAllConnections();
-          server.close();
-        };
-        resume(Effect.succeed({ baseUrl: `http://127.0.0.1:${port}/v1`, received, stop }));
-      });
-    }),
-    ({ stop }) => Effect.sync(stop),
-  );
 
 const json =
   (value: unknown, status = 200) =>

@@ -101,6 +101,22 @@ describe("migrations", () => {
     );
   }
 
+  for (const [what, statement] of [
+    ["a newer schema", "insert into parley_migration (migration_id, name) values (99, 'later')"],
+    ["names folded otherwise", "update fold set version = 99"],
+  ] as const) {
+    it.live(`${what} is not served`, () =>
+      Effect.gen(function* () {
+        const options = optionsOf(freshSchema());
+        yield* Effect.provide(Effect.void, layerPostgres(options));
+        const sql = yield* clientOf(options.schema!);
+        yield* sql.unsafe(statement);
+        const error = yield* Effect.flip(Effect.provide(Effect.void, layerPostgres(options)));
+        assert.match(error.message, /^The database cannot be used: its .*99/);
+      }).pipe(Effect.scoped),
+    );
+  }
+
   it.live("a database of another encoding is refused", () =>
     Effect.gen(function* () {
       const sql = yield* clientOf("public");

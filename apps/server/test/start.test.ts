@@ -1,0 +1,139 @@
+/**
+ * Starts that must not succeed, as an operator meets them, and what they leave behind.
+ */
+import { spawn } from "node:child_process";
+import { once } from "node:events";
+import { chmod, mkdtemp, rm, writeFile } from "node:fs/promises";
+import { createServer, type AddressInfo } from "node:net";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { fileURLToPath } from "node:url";
+import { afterAll, beforeAll, describe, expect, inject, it } from "vitest";
+import { run } from "./commands/run.ts";
+
+let directory: string;
+beforeAll(async () => {
+  directory = await mkdtemp(join(tmpdir(), "parley-start-"));
+  await chmod(directory, 0o711);
+});
+afterAll(() => rm(directory, { recursive: true, force: true }));
+
+const quiet = { PARLEY_STORE: "memory", PARLEY_PORT: "0", PARLEY_MANAGEMENT_PORT: "0" };
+
+const refusal = async (settings: Readonly<Record<string, string>>): Promise<string> => {
+  const { code, stderr, stdout } = await run(["serve"], { ...quiet, ...settings });
+  expect({ code, stdout }).toEqual({ code: 1, stdout: "" });
+  expect(stderr).toMatch(/^parley: [^\n]+\n$/);
+  return stderr;
+};
+
+/** What the server prints until it listens; it is stopped then. */
+const started = async (settings: Readonly<Record<string, string>>): Promise<string> => {
+  const main = fileURLToPath(new URL("../src/main.ts", import.meta.url));
+  const environment = Object.entries(process.env).filter(
+    ([name]) => !/^(PARLEY_|DATABASE_URL$|NODE_OPTIONS$|VITEST)/.test(name),
+  );
+  const child = spawn(process.execPath, [main, "serve"], {
+    env: { ...Object.fromEntries(environment), ...quiet, ...settings },
+    stdio: ["ignore", "pipe", "inherit"],
+  });
+  const ended = once(child, "exit");
+  let printed = "";
+  for await (const data of child.stdout) {
+    printed += data;
+    if (printed.includes("/docs\n")) child.kill("SIGTERM");
+  }
+  expect((await ended)[0]).toBe(0);
+  return printed;
+};
+
+describe("the first start", () => {
+  it("prints its key when an earlier one could not listen", async () => {
+    const taken = createServer().listen(0, "127.0.0.1");
+    await once(taken, "listening");
+    const { port } = taken.address() as AddressInfo;
+    const settings = {
+      PARLEY_STORE: "postgres",
+      DATABASE_URL: inject("postgresUrl"),
+      PARLEY_SCHEMA: `start_${process.pid}`,
+      PARLEY_PORT: String(port),
+    };
+    expect(await refusal(settings)).toContain("the port is taken");
+    taken.close();
+    await once(taken, "close");
+    expect(await started(settings)).toMatch(/API key \(shown only now\) {2}prl_/);
+    expect(await started(settings)).not.toContain("prl_");
+  }, 60_000);
+});
+
+describe("a provisioning file", () => {
+  const declare = async (chatbots: ReadonlyArray<object>): Promise<string> => {
+    const file = join(directory, "provision.json");
+    await writeFile(file, JSON.stringify({ chatbots }));
+    return refusal({ PARLEY_PROVISION: file });
+  };
+  const freshKey = async (): Promise<string> =>
+    JSON.parse((await run(["key", "generate"], {})).stdout).key;
+
+  it("that contradicts itself is refused, and the mistake named", async () => {
+    const key = await freshKey();
+    const keys = [{ key, scopes: ["read"] }];
+    const bot = { workspace: "W", name: "B" };
+    expect(await declare([bot, bot])).toContain('["W","B"] is declared twice');
+    for (const chatbots of [
+      [{ ...bot, keys: [...keys, ...keys] }],
+      [
+        { ...bot, keys },
+        { ...bot, name: "C", keys },
+      ],
+    ]) {
+      const message = await declare(chatbots);
+      expect(message).toContain(`the key prl_${key.slice(4, 16)}_… is named twice`);
+      expect(message).not.toContain(key);
+    }
+  }, 60_000);
+
+  it("whose names are empty or too long is refused", async () => {
+    for (const name of ["", "n".repeat(256)]) await declare([{ workspace: "W", name }]);
+  });
+
+  it("that names a key of another chatbot is refused, applied again it is not", async () => {
+    const file = join(directory, "taken.json");
+    const bot = { workspace: "W", keys: [{ key: await freshKey(), scopes: ["read"] }] };
+    const settings = {
+      PARLEY_STORE: "postgres",
+      DATABASE_URL: inject("postgresUrl"),
+      PARLEY_SCHEMA: `taken_${process.pid}`,
+      PARLEY_PROVISION: file,
+    };
+    await writeFile(file, JSON.stringify({ chatbots: [{ ...bot, name: "B" }] }));
+    await started(settings);
+    await started(settings);
+    await writeFile(file, JSON.stringify({ chatbots: [{ ...bot, name: "C" }] }));
+    expect(await refusal(settings)).toContain("belongs to another chatbot");
+  }, 60_000);
+});
+
+describe("a setting", () => {
+  it.each([
+    ["PARLEY_PORT", "x"],
+    ["PARLEY_PORT", "65536"],
+    ["PARLEY_BASE_PATH", "/docs"],
+    ["PARLEY_BASE_PATH", "/a/../b"],
+    ["PARLEY_STORE", "nonsense"],
+    ["PARLEY_CORS_ORIGINS", "foo"],
+    ["PARLEY_CORS_ORIGINS", "https://a.example/"],
+    ["PARLEY_LLM_BASE_URL", "nonsense"],
+    ["PARLEY_LLM_MODEL", "alone"],
+    ["PARLEY_MODERATION", "endpoint"],
+  ])("%s=%s is refused by its name", async (name, value) => {
+    expect(await refusal({ [name]: value })).toContain(name);
+  });
+
+  it("of white space alone is not set", async () => {
+    const blank = { PARLEY_ASK_PORT: " ", PARLEY_PROVISION: " ", PARLEY_KNOWLEDGE_DIR: " " };
+    const printed = await started({ ...blank, DATABASE_URL: " " });
+    const [, general, answers] = /(http:\S+)\/api\n.* {2}(http:\S+)\/ask\//.exec(printed)!;
+    expect(answers).toBe(general);
+  });
+});
