@@ -34,5 +34,8 @@ export const databaseOptions: Effect.Effect<
   }
 });
 
-/** The stores over it. */
-export const layerDatabase = Layer.unwrap(Effect.map(databaseOptions, layerPostgres));
+const layerDatabase = Layer.unwrap(Effect.map(databaseOptions, layerPostgres));
+
+/** Runs a command's work over the stores of that database. */
+export const onDatabase = <A, E, R>(work: Effect.Effect<A, E, R>) =>
+  work.pipe(Effect.provide(layerDatabase), Effect.scoped, Effect.provide(Settings.layer));

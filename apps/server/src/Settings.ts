@@ -75,8 +75,6 @@ const environment = Layer.unwrap(
   }),
 );
 
-const optional = <A>(config: Config.Config<A>) => Config.option(config);
-
 /** A port; 0 for any free one, or for none, as the setting says. */
 const port = (name: string) =>
   Config.schema(
@@ -90,9 +88,9 @@ const modelAt = Effect.fnUntraced(function* (names: {
   readonly model: string;
   readonly apiKey: string;
 }) {
-  const baseUrl = yield* optional(Config.URL(names.baseUrl));
-  const model = yield* optional(Config.NonEmptyString(names.model));
-  const apiKey = yield* optional(Config.Redacted(names.apiKey));
+  const baseUrl = yield* Config.option(Config.URL(names.baseUrl));
+  const model = yield* Config.option(Config.NonEmptyString(names.model));
+  const apiKey = yield* Config.option(Config.Redacted(names.apiKey));
   if (Option.isSome(baseUrl) !== Option.isSome(model)) {
     return yield* new SettingsInvalid({
       message: `${names.baseUrl} and ${names.model} must be set together.`,
@@ -123,7 +121,7 @@ const read = Effect.gen(function* () {
   const mainPort = yield* port("PARLEY_PORT").pipe(Config.withDefault(3000));
   const general = yield* basePath("PARLEY_BASE_PATH", "/api");
   const answers = yield* basePath("PARLEY_ASK_PATH", "/ask");
-  const askPort = yield* optional(port("PARLEY_ASK_PORT"));
+  const askPort = yield* Config.option(port("PARLEY_ASK_PORT"));
   const managementPort = yield* port("PARLEY_MANAGEMENT_PORT").pipe(Config.withDefault(3001));
   const corsOrigins = yield* Config.String("PARLEY_CORS_ORIGINS").pipe(Config.withDefault(""));
   const origins = corsOrigins
@@ -134,12 +132,12 @@ const read = Effect.gen(function* () {
     Config.withDefault("finish"),
   );
   const dataDir = yield* Config.String("PARLEY_DATA_DIR").pipe(Config.withDefault("./.parley"));
-  const databaseUrl = yield* optional(Config.Redacted("DATABASE_URL"));
+  const databaseUrl = yield* Config.option(Config.Redacted("DATABASE_URL"));
   const schema = yield* Config.NonEmptyString("PARLEY_SCHEMA").pipe(Config.withDefault("parley"));
   const store = yield* Config.Literals(["embedded", "postgres", "memory"], "PARLEY_STORE").pipe(
     Config.withDefault(Option.isSome(databaseUrl) ? "postgres" : "embedded"),
   );
-  const provision = yield* optional(Config.String("PARLEY_PROVISION"));
+  const provision = yield* Config.option(Config.String("PARLEY_PROVISION"));
   const llm = yield* modelAt({
     baseUrl: "PARLEY_LLM_BASE_URL",
     model: "PARLEY_LLM_MODEL",
@@ -150,7 +148,7 @@ const read = Effect.gen(function* () {
     model: "PARLEY_LLM_FALLBACK_MODEL",
     apiKey: "PARLEY_LLM_FALLBACK_API_KEY",
   });
-  const contextTokens = yield* optional(
+  const contextTokens = yield* Config.option(
     Config.schema(
       Schema.FiniteFromString.check(Schema.isInt(), Schema.isGreaterThanOrEqualTo(1000)),
       "PARLEY_LLM_CONTEXT_TOKENS",
@@ -167,7 +165,7 @@ const read = Effect.gen(function* () {
   const failOpen = yield* Config.Boolean("PARLEY_MODERATION_FAIL_OPEN").pipe(
     Config.withDefault(false),
   );
-  const knowledgeDir = yield* optional(Config.String("PARLEY_KNOWLEDGE_DIR"));
+  const knowledgeDir = yield* Config.option(Config.String("PARLEY_KNOWLEDGE_DIR"));
 
   for (const { name, path } of [general, answers]) {
     if (!/^(\/(?!\.\.?(\/|$))[A-Za-z0-9._~-]+)+$/.test(path)) {
@@ -175,8 +173,6 @@ const read = Effect.gen(function* () {
         message: `${name} must be a path such as /api, without a slash at its end, not "${path}".`,
       });
     }
-  }
-  for (const { name, path } of [general, answers]) {
     if (path === "/docs" || path === "/openapi.json") {
       return yield* new SettingsInvalid({
         message: `${name} must not be ${path}: the documentation is there.`,

@@ -13,8 +13,8 @@ import {
   Schedule,
   Semaphore,
   Stream,
+  type Fiber,
 } from "effect";
-import type { Fiber } from "effect";
 import { Digest } from "effect/crypto";
 import { Answerer } from "./Answerer.ts";
 import type { Chatbot } from "./Chatbot.ts";

@@ -85,9 +85,7 @@ export const end = (live: Live, exit: NonNullable<Live["exit"]>): void => {
 /** Waits for the end. */
 export const ended = (live: Live): Effect.Effect<Asked, AskError> =>
   Effect.suspend(() =>
-    live.exit === null
-      ? Effect.andThen(Deferred.await(live.changed), ended(live))
-      : Effect.flatten(Effect.succeed(live.exit)),
+    live.exit === null ? Effect.andThen(Deferred.await(live.changed), ended(live)) : live.exit,
   );
 
 /**

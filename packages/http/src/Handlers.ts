@@ -23,7 +23,7 @@ import { field, Problems } from "./Values.ts";
 import { chatWire, detailsWire, entryWire, pageWire } from "./Wire.ts";
 
 /** One request whose key was accepted. */
-export interface Asked {
+export interface AcceptedRequest {
   readonly request: HttpServerRequest.HttpServerRequest;
   readonly principal: Principal;
   /** The path's parameter, as received; empty where the path has none. */
@@ -36,7 +36,7 @@ export interface Handler {
   /** What the key must allow. */
   readonly scope: Scope;
   readonly handle: (
-    asked: Asked,
+    accepted: AcceptedRequest,
   ) => Effect.Effect<Response, CoreError | Problems | GeneralMessage, Scopes.Scope>;
 }
 
@@ -52,7 +52,7 @@ const pathId = (text: string): number =>
 
 /** Reads a POST's retry key and its body's fields; `read` adds what is wrong with them. */
 const readPost = <A>(
-  { request }: Asked,
+  { request }: AcceptedRequest,
   problems: Problems,
   read: (body: Readonly<Record<string, unknown>>) => A,
 ): Effect.Effect<
@@ -94,13 +94,15 @@ export const makeHandlers = Effect.fnUntraced(function* (onDisconnect: "finish" 
 
     createChat: {
       scope: "write",
-      handle: (asked) => {
+      handle: (accepted) => {
         const problems = new Problems("CREATE_CHAT_DTO");
-        return readPost(asked, problems, (body) => ({
+        return readPost(accepted, problems, (body) => ({
           name: name(problems, ["name"], body["name"] ?? null) ?? null,
           userRef: userRef(problems, ["userRef"], body["userRef"] ?? null) ?? null,
         })).pipe(
-          Effect.flatMap(({ key, values }) => chats.create(asked.principal.chatbot, values, key)),
+          Effect.flatMap(({ key, values }) =>
+            chats.create(accepted.principal.chatbot, values, key),
+          ),
           Effect.map(({ chat, replayed }) => created(chatWire(chat), replayed)),
           Effect.catchTag("RetryKeyReused", reused(problems)),
         );
@@ -133,9 +135,9 @@ export const makeHandlers = Effect.fnUntraced(function* (onDisconnect: "finish" 
 
     ask: {
       scope: "ask",
-      handle: (asked) => {
+      handle: (accepted) => {
         const problems = new Problems("ASK_DTO");
-        return readPost(asked, problems, ({ chat_id = null, query = null }) => {
+        return readPost(accepted, problems, ({ chat_id = null, query = null }) => {
           if (query === null) problems.add(["query"], "NOT_PRESENT");
           return {
             chatId: chatId(problems, ["chat_id"], chat_id) ?? null,
@@ -143,8 +145,8 @@ export const makeHandlers = Effect.fnUntraced(function* (onDisconnect: "finish" 
           };
         }).pipe(
           Effect.flatMap(({ key, values }) => {
-            const { chatbot } = asked.principal;
-            const { headers } = asked.request;
+            const { chatbot } = accepted.principal;
+            const { headers } = accepted.request;
             const wish = headers["on-disconnect"];
             const onHangUp = wish === "cancel" || wish === "finish" ? wish : onDisconnect;
             const ask = { key, chatId: values.chatId, question: values.question!, onHangUp };

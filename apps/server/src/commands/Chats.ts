@@ -11,8 +11,7 @@ import {
 } from "@parley/core";
 import { Console, Data, Effect, FileSystem, Option, Stdio, Stream } from "effect";
 import { Command, Flag } from "effect/cli";
-import { layerDatabase } from "../Database.ts";
-import { Settings } from "../Settings.ts";
+import { onDatabase } from "../Database.ts";
 import { withProgress } from "./Progress.ts";
 import { chatbotFlag, chatbotOf } from "./Subject.ts";
 
@@ -59,8 +58,8 @@ const erase = Command.make(
         );
         const erased = yield* withProgress(archive.erase(chatbot.id, which), left);
         yield* Console.log(`Erased ${erased} ${erased === 1 ? "chat" : "chats"}.`);
-      }).pipe(Effect.provide(layerDatabase));
-    }).pipe(Effect.scoped, Effect.provide(Settings.layer)),
+      }).pipe(onDatabase);
+    }),
 ).pipe(
   Command.withDescription("Erase chats with everything that belongs to them, for ever"),
   Command.withExamples([
@@ -107,7 +106,7 @@ const exporting = Command.make(
         Effect.sync(() => `${records} chats and entries`),
       );
       yield* Console.error(`Exported ${records} chats and entries.`);
-    }).pipe(Effect.provide(layerDatabase), Effect.scoped, Effect.provide(Settings.layer)),
+    }).pipe(onDatabase),
 ).pipe(
   Command.withDescription("Write every chat and entry of a chatbot as newline-delimited JSON"),
   Command.withExamples([
@@ -143,7 +142,7 @@ const importing = Command.make(
         Effect.sync(() => `${records} chats and entries`),
       );
       yield* Console.log(`Imported ${chats} ${chats === 1 ? "chat" : "chats"}.`);
-    }).pipe(Effect.provide(layerDatabase), Effect.scoped, Effect.provide(Settings.layer)),
+    }).pipe(onDatabase),
 ).pipe(
   Command.withDescription(
     "Read an export into a chatbot that has no chats, with its ids and times",

@@ -1,7 +1,7 @@
 /**
  * How far a long command is, told on a terminal.
  */
-import { Console, Duration, Effect, Schedule, Stdio } from "effect";
+import { Console, Duration, Effect, Stdio } from "effect";
 
 const interval = Duration.millis(500);
 
@@ -13,12 +13,6 @@ export const withProgress = <A, E, R, E2, R2>(
   Effect.gen(function* () {
     const { stderrIsTerminal } = yield* Stdio.Stdio;
     if (!(yield* stderrIsTerminal)) return yield* effect;
-    const tell = Effect.flatMap(progress, (text) => Console.error(text));
-    return yield* Effect.raceFirst(
-      effect,
-      Effect.andThen(
-        Effect.repeat(Effect.delay(Effect.ignore(tell), interval), Schedule.forever),
-        Effect.never,
-      ),
-    );
+    const tell = Effect.ignore(Effect.flatMap(progress, (text) => Console.error(text)));
+    return yield* Effect.raceFirst(effect, Effect.forever(Effect.delay(tell, interval)));
   });

@@ -1,8 +1,7 @@
 import { ChatArchive } from "@parley/core";
 import { Console, Effect, Option } from "effect";
 import { Command, Flag } from "effect/cli";
-import { layerDatabase } from "../Database.ts";
-import { Settings } from "../Settings.ts";
+import { onDatabase } from "../Database.ts";
 import { chatbotFlag, chatbotOf } from "./Subject.ts";
 
 export const usage = Command.make(
@@ -27,7 +26,7 @@ export const usage = Command.make(
         Option.getOrElse(since, () => new Date(0)),
       );
       yield* json ? Console.log(JSON.stringify(sums)) : Console.table(sums);
-    }).pipe(Effect.provide(layerDatabase), Effect.scoped, Effect.provide(Settings.layer)),
+    }).pipe(onDatabase),
 ).pipe(
   Command.withDescription("Sum what the answers of a chatbot cost, by provider and model"),
   Command.withExamples([
