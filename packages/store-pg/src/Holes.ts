@@ -27,8 +27,8 @@ from (values (1)) one left join (
 ) holes on block * ${blockSize} - before < ${rank}
 order by block desc nulls last limit 1`;
 
-/** SQL that adds the holes of the erased positions in `gone`. */
+/** SQL that adds the holes of the erased positions in `gone`, each of a chatbot. */
 export const addHoles = `
 insert into hole (chatbot_id, block, missing)
-select $1, (position - 1) / ${blockSize}, count(*) from gone group by 2
+select chatbot_id, (position - 1) / ${blockSize}, count(*) from gone group by 1, 2
 on conflict (chatbot_id, block) do update set missing = hole.missing + excluded.missing`;

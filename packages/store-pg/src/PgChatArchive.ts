@@ -18,32 +18,44 @@ import { array, big } from "./Parameters.ts";
 import { chatOf, entryOf, type ChatRow, type EntryRow } from "./Rows.ts";
 import { againAfterDeadlock, withoutDeadline } from "./Storage.ts";
 
-/** Rows that one statement of an erasure or an import takes, so that creations get in between. */
+/** Chats that an erasure looks at and erases at a time, and rows that one statement of an import takes. */
 const batch = 1000;
 
 /** Every chatbot draws its ids from the same sequences, which end at 2^53 - 1. */
 const highestId = Number.MAX_SAFE_INTEGER / 2;
 
 export const makeChatArchive = ({ patient: sql }: Clients): ChatArchive["Service"] => {
-  /** Two statements: only the second sees what was appended while the first waited for its locks. */
-  const eraseSome = (chatbot: number, which: Erasable, after: bigint) =>
+  /** The next chats that may have to be erased; they are looked for without a lock. */
+  const find = Effect.fnUntraced(function* (chatbot: number, which: Erasable, after: bigint) {
+    if (which._tag === "Chat") return { ids: [BigInt(which.id)], reached: null };
+    const [found] = yield* sql.unsafe<Found>(which._tag === "UserRef" ? findUser : findIdle, [
+      chatbot,
+      after,
+      batch,
+      which._tag === "UserRef" ? which.userRef : which.limit,
+    ]);
+    return found!;
+  });
+
+  /**
+   * Erases those that are still to be erased. Only a statement that comes after the locks sees what was
+   * appended while they were waited for. Creations wait for the last statement alone.
+   */
+  const eraseSome = (chatbot: number, ids: ReadonlyArray<bigint>, limit: Date | null) =>
     sql.withTransaction(
       Effect.gen(function* () {
         const doomed = yield* sql.unsafe<{ readonly id: bigint; readonly position: bigint }>(
           lockChats,
-          [
-            chatbot,
-            after,
-            batch,
-            which._tag === "Chat" ? which.id : null,
-            which._tag === "UserRef" ? which.userRef : null,
-            which._tag === "IdleSince" ? which.limit : null,
-          ],
+          [chatbot, array(ids, "int8", (id) => id), limit],
         );
         if (doomed.length > 0) {
           yield* sql.unsafe(eraseChats, [chatbot, array(doomed, "int8", ({ id }) => id)]);
+          yield* sql.unsafe(countErased, [
+            chatbot,
+            array(doomed, "int8", ({ position }) => position),
+          ]);
         }
-        return doomed;
+        return doomed.length;
       }),
     );
 
@@ -80,13 +92,13 @@ export const makeChatArchive = ({ patient: sql }: Clients): ChatArchive["Service
   return ChatArchive.of({
     erase: (chatbot, which) =>
       Effect.gen(function* () {
+        const limit = which._tag === "IdleSince" ? which.limit : null;
         let total = 0;
-        let after = 0n;
-        while (true) {
-          const erased = yield* againAfterDeadlock(eraseSome(chatbot, which, after));
-          total += erased.length;
-          if (erased.length < batch) break;
-          after = erased.at(-1)!.position;
+        let after: bigint | null = 0n;
+        while (after !== null) {
+          const { ids, reached }: Found = yield* find(chatbot, which, after);
+          if (ids !== null) total += yield* againAfterDeadlock(eraseSome(chatbot, ids, limit));
+          after = reached;
         }
         // What is deleted stays in the pages until then, and in the statistics.
         if (total > 0) {
@@ -230,29 +242,50 @@ const usageSumOf = (row: UsageRow): UsageSum => ({
   completionTokens: Number(row.completion_tokens),
 });
 
-// The tally's row is locked first, as creations do, and then the chats, as appends do.
+/** Chats that were looked at: those that may have to be erased, and how far it went if there may be more. */
+interface Found {
+  readonly ids: ReadonlyArray<bigint> | null;
+  readonly reached: bigint | null;
+}
+
+const findUser = `
+select array_agg(id) as ids, max(position) as reached from (
+  select id, position from chat
+  where chatbot_id = $1 and position > $2::int8 and user_ref = $4 order by position limit $3::int8
+) looked`;
+
+// Times of creation follow positions: after the first chat that is too young there is none to erase.
+const findIdle = `
+select array_agg(id) filter (where greatest(last_entry_time, create_time) < $4::timestamptz) as ids,
+  case when max(create_time) < $4::timestamptz then max(position) end as reached
+from (
+  select id, position, create_time, last_entry_time from chat
+  where chatbot_id = $1 and position > $2::int8 order by position limit $3::int8
+) looked`;
+
 const lockChats = `
-with counter as (
-  select chatbot_id from tally where chatbot_id = $1 for update
-)
-select id, position from chat join counter using (chatbot_id)
-where position > $2::int8
-  and ($4::int8 is null or id = $4::int8)
-  and ($5::text is null or user_ref = $5::text)
-  and ($6::timestamptz is null or greatest(last_entry_time, create_time) < $6::timestamptz)
-order by position limit $3::int8
-for update of chat`;
+select id, position from chat
+where chatbot_id = $1 and id = any ($2::int8[])
+  and ($3::timestamptz is null or greatest(last_entry_time, create_time) < $3::timestamptz)
+order by position
+for update`;
 
 const eraseChats = `
-with gone as (
-  delete from chat where chatbot_id = $1 and id = any ($2::int8[]) returning id, position
-), entries as (
+with entries as (
   delete from entry where chatbot_id = $1 and chat_id = any ($2::int8[])
 ), requests as (
   delete from request where chatbot_id = $1 and chat_id = any ($2::int8[])
-), counted as (
-  update tally set chats = chats - (select count(*) from gone), erasures = erasures + 1
-  where chatbot_id = $1
+)
+delete from chat where chatbot_id = $1 and id = any ($2::int8[])`;
+
+// The tally's row is locked last, because creations wait for it, and before the holes, because other
+// erasures add some, too.
+const countErased = `
+with counted as (
+  update tally set chats = chats - cardinality($2::int8[]), erasures = erasures + 1
+  where chatbot_id = $1 returning chatbot_id
+), gone as (
+  select chatbot_id, position from counted cross join unnest($2::int8[]) position
 )
 ${addHoles}`;
 

@@ -1,11 +1,13 @@
 import { assert, describe, it } from "@effect/vitest";
-import { ChatArchive, ChatStore, newestChats } from "@parley/core";
+import { ChatArchive, ChatStore, newestChats, TurnStore } from "@parley/core";
 import { registerChatbot } from "@parley/core/testing";
 import { layerPostgres } from "@parley/store-pg";
 import { Deferred, Effect, Fiber, Stream } from "effect";
+import type { SqlClient } from "effect/sql";
 import { clientOf, freshSchema, optionsOf } from "./PostgresUnderTest.ts";
 
 const chat = { name: "n", userRef: "u", helloMessage: "Hello" };
+const entry = { question: "q", answer: "a", moderation: "none", flagged: false, usage: null };
 const list = (chatbot: number) => ChatStore.use((store) => store.listChats(chatbot, newestChats));
 
 describe("locks", () => {
@@ -17,17 +19,7 @@ describe("locks", () => {
       yield* store.createChat(ours, chat, null);
       yield* store.createChat(theirs, chat, null);
       const sql = yield* clientOf(schema);
-      const [locked, done] = [yield* Deferred.make<void>(), yield* Deferred.make<void>()];
-      const holder = yield* Effect.forkChild(
-        sql.withTransaction(
-          Effect.gen(function* () {
-            yield* sql.unsafe("select from tally where chatbot_id = $1 for update", [theirs]);
-            yield* Deferred.succeed(locked, undefined);
-            yield* Deferred.await(done);
-          }),
-        ),
-      );
-      yield* Deferred.await(locked);
+      const lock = yield* hold(sql, "select from tally where chatbot_id = $1 for update", [theirs]);
       const waiting = yield* Effect.forkChild(Effect.exit(store.createChat(theirs, chat, null)));
       const keyed = yield* Effect.forkChild(
         Effect.exit(store.createChat(theirs, chat, { key: "key", fingerprint: "f" })),
@@ -45,8 +37,7 @@ describe("locks", () => {
           assert.strictEqual(reason?._tag === "Fail" && reason.error._tag, "Overloaded");
         }
       }
-      yield* Deferred.succeed(done, undefined);
-      yield* Fiber.join(holder);
+      yield* lock.release;
       yield* store.createChat(theirs, chat, null);
       assert.strictEqual((yield* list(theirs)).total, 2);
     }).pipe(Effect.provide(layerPostgres(optionsOf(schema))), Effect.scoped);
@@ -74,4 +65,71 @@ describe("locks", () => {
       assert.isAtMost(total, 150);
     }).pipe(Effect.provide(layerPostgres(optionsOf(freshSchema())))),
   );
+
+  it.live("of an erasure hold up no creation, and what is used meanwhile is not idle", () => {
+    const schema = freshSchema();
+    return Effect.gen(function* () {
+      const chatbot = yield* registerChatbot;
+      const [store, turns] = [yield* ChatStore, yield* TurnStore];
+      const archive = yield* ChatArchive;
+      const sql = yield* clientOf(schema);
+      const create = Effect.map(store.createChat(chatbot, chat, null), ({ chat }) => chat);
+      // Some that are looked at before, in batches of their own.
+      yield* sql.unsafe(
+        `insert into chat (chatbot_id, id, position, create_time, entries)
+        select $1, nextval('chat_id'), n, 'epoch', 0 from generate_series(1, 2500) n`,
+        [chatbot],
+      );
+      yield* sql.unsafe(
+        "insert into tally (chatbot_id, chats, positions, last_time) values ($1, 2500, 2500, 'epoch')",
+        [chatbot],
+      );
+      const [held, used] = [yield* create, yield* create];
+      const limit = new Date(used.createTime.getTime() + 1);
+      const lock = yield* hold(
+        sql,
+        "select from chat where chatbot_id = $1 and id = $2::int8 for update",
+        [chatbot, held.id],
+      );
+      const erasing = yield* Effect.forkChild(archive.erase(chatbot, { _tag: "IdleSince", limit }));
+      yield* lock.awaited;
+      yield* sql
+        .unsafe("select where clock_timestamp() >= $1::timestamptz", [limit])
+        .pipe(Effect.repeat({ until: (passed) => passed.length > 0 }));
+      // The erasure has found both chats, and stands at the lock of the first.
+      const created = yield* create;
+      const taken = yield* turns.take(chatbot, used.id, null);
+      if (taken._tag !== "Turn") return assert.fail("the turn is free");
+      yield* turns.append(taken.turn, entry);
+      yield* lock.release;
+      assert.strictEqual(yield* Fiber.join(erasing), 2501);
+      assert.deepStrictEqual(yield* list(chatbot), { total: 2, items: [created, used] });
+    }).pipe(Effect.provide(layerPostgres(optionsOf(schema))), Effect.scoped);
+  });
+});
+
+/** Holds a lock, until it is released; `awaited` ends when somebody waits for it. */
+const hold = Effect.fnUntraced(function* (
+  sql: SqlClient.SqlClient,
+  statement: string,
+  values: ReadonlyArray<unknown>,
+) {
+  const [locked, done] = [yield* Deferred.make<number>(), yield* Deferred.make<void>()];
+  const holder = yield* Effect.forkChild(
+    sql.withTransaction(
+      Effect.gen(function* () {
+        yield* sql.unsafe(statement, values);
+        const [own] = yield* sql.unsafe<{ readonly pid: number }>("select pg_backend_pid() as pid");
+        yield* Deferred.succeed(locked, own!.pid);
+        yield* Deferred.await(done);
+      }),
+    ),
+  );
+  const pid = yield* Deferred.await(locked);
+  return {
+    awaited: sql
+      .unsafe("select from pg_stat_activity where $1::int4 = any (pg_blocking_pids(pid))", [pid])
+      .pipe(Effect.repeat({ until: (waiting) => waiting.length > 0 })),
+    release: Effect.andThen(Deferred.succeed(done, undefined), Fiber.join(holder)),
+  };
 });
