@@ -8,7 +8,7 @@ import { ChatbotRegistry, ChatStore } from "../packages/core/src/index.ts";
 import { registerChatbot } from "../packages/core/src/testing/index.ts";
 import { layerPostgres } from "../packages/store-pg/src/index.ts";
 import { insertChats } from "../packages/store-pg/src/InsertChats.ts";
-import { makeBenchClient } from "../packages/store-pg/test/fill.ts";
+import { makeBenchSession } from "../packages/store-pg/test/fill.ts";
 import { Effect, Layer, Redacted } from "effect";
 import { parseArgs } from "node:util";
 
@@ -48,7 +48,7 @@ await Effect.runPromise(
     const store = yield* Effect.provideContext(ChatStore, services);
     const registry = yield* Effect.provideContext(ChatbotRegistry, services);
     const chatbot = yield* Effect.provideService(registerChatbot, ChatbotRegistry, registry);
-    const sql = yield* makeBenchClient({ url, schema });
+    const session = yield* makeBenchSession({ url, schema });
 
     const chat = { name: "A name of usual length", userRef: "user-1", helloMessage: "Hello!" };
     const gathered = store.createChat(chatbot, chat, null);
@@ -59,7 +59,7 @@ await Effect.runPromise(
       flagged: false,
       usage: null,
     };
-    const single = insertChats(sql, chatbot, [
+    const single = insertChats(session, chatbot, [
       { name: chat.name, userRef: chat.userRef, entry: hello },
     ]);
 
@@ -76,6 +76,6 @@ await Effect.runPromise(
     console.log(
       `ratio               ${median(ratios).toFixed(2)}  (rounds ${Math.min(...ratios).toFixed(2)} to ${Math.max(...ratios).toFixed(2)})`,
     );
-    yield* sql.unsafe(`drop schema ${schema} cascade`);
+    yield* session.command(`drop schema ${schema} cascade`);
   }).pipe(Effect.scoped),
 );

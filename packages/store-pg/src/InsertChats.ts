@@ -4,8 +4,8 @@
  */
 import { fold, type NewEntry } from "@parley/core";
 import { Effect } from "effect";
-import type { SqlClient } from "effect/sql";
 import { array, big } from "./Parameters.ts";
+import type { Session } from "./Session.ts";
 
 export interface ChatToInsert {
   readonly name: string | null;
@@ -61,17 +61,17 @@ from made cross join counter left join first_entry on first_entry.chat_id = made
 
 /** Stores all of the chats or none; the results are in the order of the input. */
 export const insertChats = (
-  sql: SqlClient.SqlClient,
+  session: Session,
   chatbot: number,
   chats: ReadonlyArray<ChatToInsert>,
 ) =>
   Effect.map(
-    sql.unsafe<{
+    session.query<{
       readonly id: bigint;
       readonly create_time: Date;
       readonly entry_id: bigint | null;
       readonly n: number;
-    }>(statement, [
+    }>(chatbot, statement, [
       chatbot,
       array(chats, "text", ({ name }) => name),
       array(chats, "text", ({ userRef }) => userRef),

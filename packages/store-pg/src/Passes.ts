@@ -4,8 +4,9 @@
  */
 import { Overloaded } from "@parley/core";
 import { Duration, Effect, Semaphore } from "effect";
-import type { SqlClient, SqlError } from "effect/sql";
+import type { SqlError } from "effect/sql";
 import type { Statement } from "./Pages.ts";
+import type { Session } from "./Session.ts";
 import { orUnavailable } from "./Storage.ts";
 
 /** How many lists of either kind run at once; together, as many as there are connections. */
@@ -16,13 +17,13 @@ export const passConnections = searches + passes;
 /** How long one waits for another to end. */
 const patience = Duration.seconds(1);
 
-export const makePasses = (sql: SqlClient.SqlClient) => {
+export const makePasses = (session: Session) => {
   const busy = new Overloaded({ retryAfterSeconds: 2 });
 
   /** Runs at most so many at once; who cannot begin soon is told to come again. */
   const lane = (most: number) => {
     const room = Semaphore.makeUnsafe(most);
-    return <Row extends object>({ text, values }: Statement) =>
+    return <Row extends object>(chatbot: number, { text, values }: Statement) =>
       Effect.uninterruptibleMask((restore) =>
         room
           .take(1)
@@ -32,7 +33,9 @@ export const makePasses = (sql: SqlClient.SqlClient) => {
             Effect.andThen(
               Effect.ensuring(
                 restore(
-                  Effect.catchIf(sql.unsafe<Row>(text, values), isTimeout, () => Effect.fail(busy)),
+                  Effect.catchIf(session.query<Row>(chatbot, text, values), isTimeout, () =>
+                    Effect.fail(busy),
+                  ),
                 ),
                 room.release(1),
               ),

@@ -24,16 +24,15 @@ const batch = 1000;
 /** Every chatbot draws its ids from the same sequences, which end at 2^53 - 1. */
 const highestId = Number.MAX_SAFE_INTEGER / 2;
 
-export const makeChatArchive = ({ patient: sql }: Clients): ChatArchive["Service"] => {
+export const makeChatArchive = ({ patient }: Clients): ChatArchive["Service"] => {
   /** The next chats that may have to be erased; they are looked for without a lock. */
   const find = Effect.fnUntraced(function* (chatbot: number, which: Erasable, after: bigint) {
     if (which._tag === "Chat") return { ids: [BigInt(which.id)], reached: null };
-    const [found] = yield* sql.unsafe<Found>(which._tag === "UserRef" ? findUser : findIdle, [
+    const [found] = yield* patient.query<Found>(
       chatbot,
-      after,
-      batch,
-      which._tag === "UserRef" ? which.userRef : which.limit,
-    ]);
+      which._tag === "UserRef" ? findUser : findIdle,
+      [chatbot, after, batch, which._tag === "UserRef" ? which.userRef : which.limit],
+    );
     return found!;
   });
 
@@ -42,15 +41,20 @@ export const makeChatArchive = ({ patient: sql }: Clients): ChatArchive["Service
    * appended while they were waited for. Creations wait for the last statement alone.
    */
   const eraseSome = (chatbot: number, ids: ReadonlyArray<bigint>, limit: Date | null) =>
-    sql.withTransaction(
+    patient.transaction(
+      chatbot,
       Effect.gen(function* () {
-        const doomed = yield* sql.unsafe<{ readonly id: bigint; readonly position: bigint }>(
+        const doomed = yield* patient.query<{ readonly id: bigint; readonly position: bigint }>(
+          chatbot,
           lockChats,
           [chatbot, array(ids, "int8", (id) => id), limit],
         );
         if (doomed.length > 0) {
-          yield* sql.unsafe(eraseChats, [chatbot, array(doomed, "int8", ({ id }) => id)]);
-          yield* sql.unsafe(countErased, [
+          yield* patient.query(chatbot, eraseChats, [
+            chatbot,
+            array(doomed, "int8", ({ id }) => id),
+          ]);
+          yield* patient.query(chatbot, countErased, [
             chatbot,
             array(doomed, "int8", ({ position }) => position),
           ]);
@@ -60,7 +64,7 @@ export const makeChatArchive = ({ patient: sql }: Clients): ChatArchive["Service
     );
 
   const importChats = (chatbot: number, before: bigint, chats: ReadonlyArray<ChatToImport>) =>
-    sql.unsafe(insertChats, [
+    patient.query(chatbot, insertChats, [
       chatbot,
       before,
       array(chats, "int8", ({ chat }) => BigInt(chat.id)),
@@ -71,7 +75,7 @@ export const makeChatArchive = ({ patient: sql }: Clients): ChatArchive["Service
     ]);
 
   const importEntries = (chatbot: number, entries: ReadonlyArray<EntryToImport>) =>
-    sql.unsafe(insertEntries, [
+    patient.query(chatbot, insertEntries, [
       chatbot,
       array(entries, "int8", ({ entry }) => BigInt(entry.chatId)),
       array(entries, "int8", ({ entry }) => BigInt(entry.id)),
@@ -103,13 +107,13 @@ export const makeChatArchive = ({ patient: sql }: Clients): ChatArchive["Service
         // What is deleted stays in the pages until then, and in the statistics.
         if (total > 0) {
           for (const table of ["chat", "entry", "request"])
-            yield* sql.unsafe(`vacuum (analyze) ${table}`);
+            yield* patient.command(`vacuum (analyze) ${table}`);
         }
         return total;
       }).pipe(withoutDeadline),
 
     export: (chatbot) =>
-      sql.unsafe<ExportRow>(everything, [chatbot]).stream.pipe(
+      patient.stream<ExportRow>(chatbot, everything, [chatbot]).pipe(
         Stream.mapAccum(
           () => 0n,
           (seen: bigint, row: ExportRow): readonly [bigint, ReadonlyArray<ArchiveRecord>] => {
@@ -142,10 +146,10 @@ export const makeChatArchive = ({ patient: sql }: Clients): ChatArchive["Service
         capacity: batch,
       });
       const inTransaction = Effect.gen(function* () {
-        const [tally] = yield* sql.unsafe<{ readonly chats: bigint; readonly positions: bigint }>(
-          lockTally,
-          [chatbot],
-        );
+        const [tally] = yield* patient.query<{
+          readonly chats: bigint;
+          readonly positions: bigint;
+        }>(chatbot, lockTally, [chatbot]);
         if (tally!.chats > 0n) return yield* refuse("the chatbot has chats");
         yield* Stream.runForEachArray(
           Stream.rechunk(Stream.fromQueue(queue), batch),
@@ -172,17 +176,17 @@ export const makeChatArchive = ({ patient: sql }: Clients): ChatArchive["Service
             if (newEntries.length > 0) yield* importEntries(chatbot, newEntries);
           }),
         );
-        yield* sql.unsafe(settleTally, [chatbot, chats, lastChat, highestEntry]);
+        yield* patient.query(chatbot, settleTally, [chatbot, chats, lastChat, highestEntry]);
         return chats;
       });
-      return yield* sql.withTransaction(inTransaction).pipe(
+      return yield* patient.transaction(chatbot, inTransaction).pipe(
         Effect.catchIf(isUniqueViolation, () => refuse("two entries have one id")),
         withoutDeadline,
       );
     }, Effect.scoped),
 
     usage: (chatbot, since) =>
-      sql.unsafe<UsageRow>(sumUsage, [chatbot, since]).pipe(
+      patient.query<UsageRow>(chatbot, sumUsage, [chatbot, since]).pipe(
         Effect.map((rows) => rows.map(usageSumOf)),
         withoutDeadline,
       ),

@@ -40,25 +40,27 @@ export const makeChatStore = Effect.fnUntraced(function* ({ passes, reads, write
   );
 
   const createOnce = (chatbot: number, chat: ChatToCreate, retryKey: RetryKey) =>
-    writes.withTransaction(
+    writes.transaction(
+      chatbot,
       Effect.gen(function* () {
-        const claimed = yield* writes.unsafe(claimKeyAlone, [
+        const claimed = yield* writes.query(chatbot, claimKeyAlone, [
           chatbot,
           retryKey.key,
           retryKey.fingerprint,
         ]);
         if (claimed.length === 0) return yield* replay(chatbot, retryKey);
         const [made] = yield* insertChats(writes, chatbot, [toInsert(chat)]);
-        yield* writes.unsafe(settleKey, [chatbot, retryKey.key, made!.id, null]);
+        yield* writes.query(chatbot, settleKey, [chatbot, retryKey.key, made!.id, null]);
         return { chat: created(chat, made!), replayed: false };
       }),
     );
 
   const replay = Effect.fnUntraced(function* (chatbot: number, { fingerprint, key }: RetryKey) {
-    const [row] = yield* writes.unsafe<ChatRow & { readonly fingerprint: string }>(knownChat, [
+    const [row] = yield* writes.query<ChatRow & { readonly fingerprint: string }>(
       chatbot,
-      key,
-    ]);
+      knownChat,
+      [chatbot, key],
+    );
     if (row === undefined || row.fingerprint !== fingerprint || row.id === null) {
       return yield* new RetryKeyReused({ key });
     }
@@ -66,8 +68,8 @@ export const makeChatStore = Effect.fnUntraced(function* ({ passes, reads, write
   });
 
   /** For what reads little, wherever it looks. */
-  const light = <Row extends object>({ text, values }: Statement) =>
-    orUnavailable(reads.unsafe<Row>(text, values));
+  const light = <Row extends object>(chatbot: number, { text, values }: Statement) =>
+    orUnavailable(reads.query<Row>(chatbot, text, values));
 
   const counts = makeCounts(2_000);
 
@@ -78,21 +80,24 @@ export const makeChatStore = Effect.fnUntraced(function* ({ passes, reads, write
     known: Count | undefined,
   ): Effect.Effect<ReadonlyArray<ChatPageRow>, Overloaded | StorageUnavailable> => {
     const descending = byPosition(query.orderBy);
-    if (descending === undefined) return pass(filtered(chatbot, query, known));
+    if (descending === undefined) return pass(chatbot, filtered(chatbot, query, known));
     if (query.search === null || query.search === "") {
-      if (offsetOf(query) > nearby) return pass(filtered(chatbot, query, known));
-      return Effect.flatMap(light<ChatPageRow>(filtered(chatbot, query, known, nearby)), (rows) =>
-        known === undefined && Number(rows[0]!.total) > nearby
-          ? pass<ChatPageRow>(filtered(chatbot, query, undefined))
-          : Effect.succeed(rows),
+      if (offsetOf(query) > nearby) return pass(chatbot, filtered(chatbot, query, known));
+      return Effect.flatMap(
+        light<ChatPageRow>(chatbot, filtered(chatbot, query, known, nearby)),
+        (rows) =>
+          known === undefined && Number(rows[0]!.total) > nearby
+            ? pass<ChatPageRow>(chatbot, filtered(chatbot, query, undefined))
+            : Effect.succeed(rows),
       );
     }
-    if (known === undefined) return pass(found(chatbot, query, descending));
-    if (descending && isRemembered(query, known)) return search(remembered(chatbot, query, known));
+    if (known === undefined) return pass(chatbot, found(chatbot, query, descending));
+    if (descending && isRemembered(query, known))
+      return search(chatbot, remembered(chatbot, query, known));
     const expected = ((offsetOf(query) + query.limit) * known.reached) / (known.matching + 1);
     return expected > walk
-      ? pass(found(chatbot, query, descending))
-      : search(filtered(chatbot, query, known));
+      ? pass(chatbot, found(chatbot, query, descending))
+      : search(chatbot, filtered(chatbot, query, known));
   };
 
   const matching = Effect.fnUntraced(function* (chatbot: number, query: ChatQuery) {
@@ -128,29 +133,32 @@ export const makeChatStore = Effect.fnUntraced(function* ({ passes, reads, write
 
     listChats: (chatbot, query) => {
       if (query.id !== null) {
-        return Effect.map(light<ChatPageRow>(filtered(chatbot, query, undefined)), chatPage);
+        return Effect.map(
+          light<ChatPageRow>(chatbot, filtered(chatbot, query, undefined)),
+          chatPage,
+        );
       }
       if (query.userRef !== null || (query.search !== null && query.search !== "")) {
         return matching(chatbot, query);
       }
       const positions = byPosition(query.orderBy);
       if (positions !== undefined) {
-        return Effect.map(light<ChatPageRow>(seek(chatbot, query, positions)), chatPage);
+        return Effect.map(light<ChatPageRow>(chatbot, seek(chatbot, query, positions)), chatPage);
       }
       const text = byText(query.orderBy);
       const statement =
         text === undefined ? filtered(chatbot, query, undefined) : indexed(chatbot, query, text);
-      return Effect.map(pass<ChatPageRow>(statement), chatPage);
+      return Effect.map(pass<ChatPageRow>(chatbot, statement), chatPage);
     },
 
     listEntries: (chatbot, chatId, query) => {
       const positions = byPosition(query.orderBy);
       const rows =
         query.id !== null
-          ? light<EntryPageRow>(anyEntries(chatbot, chatId, query))
+          ? light<EntryPageRow>(chatbot, anyEntries(chatbot, chatId, query))
           : positions !== undefined
-            ? light<EntryPageRow>(seekEntries(chatbot, chatId, query, positions))
-            : pass<EntryPageRow>(anyEntries(chatbot, chatId, query));
+            ? light<EntryPageRow>(chatbot, seekEntries(chatbot, chatId, query, positions))
+            : pass<EntryPageRow>(chatbot, anyEntries(chatbot, chatId, query));
       return Effect.flatMap(rows, (found) => {
         const [first] = found;
         if (first === undefined) return Effect.fail(new ChatNotFound({ chatId }));

@@ -23,8 +23,8 @@ export const makeChatbots = (
 ) => {
   const registry = ChatbotRegistry.of({
     list: Effect.all([
-      reads.unsafe<ChatbotRow>(everyChatbot),
-      reads.unsafe<KeyRow & { readonly chatbot_id: number }>(everyKey),
+      reads.query<ChatbotRow>("operator", everyChatbot),
+      reads.query<KeyRow & { readonly chatbot_id: number }>("operator", everyKey),
     ]).pipe(
       Effect.map(([chatbots, keys]) =>
         chatbots.map((row) => ({
@@ -37,19 +37,23 @@ export const makeChatbots = (
 
     save: ({ description, keys, name, settings, workspaceName }, actor) =>
       writes
-        .unsafe<{ readonly id: number | null; readonly taken: string | null }>(saveChatbot, [
-          workspaceName,
-          name,
-          description,
-          PgTypes.jsonb(settings),
-          actor,
-          array(keys, "text", ({ id }) => id),
-          array(keys, "text", ({ hash }) => Hex.encode(hash)),
-          array(keys, "text", (key) => key.name),
-          array(keys, "text", ({ scopes }) => scopes.join(",")),
-          array(keys, "text", ({ expiresAt }) => expiresAt?.toISOString() ?? null),
-          channel,
-        ])
+        .query<{ readonly id: number | null; readonly taken: string | null }>(
+          "operator",
+          saveChatbot,
+          [
+            workspaceName,
+            name,
+            description,
+            PgTypes.jsonb(settings),
+            actor,
+            array(keys, "text", ({ id }) => id),
+            array(keys, "text", ({ hash }) => Hex.encode(hash)),
+            array(keys, "text", (key) => key.name),
+            array(keys, "text", ({ scopes }) => scopes.join(",")),
+            array(keys, "text", ({ expiresAt }) => expiresAt?.toISOString() ?? null),
+            channel,
+          ],
+        )
         .pipe(
           // No row: another process made the chatbot meanwhile, and the next look sees it.
           Effect.repeat({ until: ([row]) => row !== undefined }),
@@ -63,13 +67,13 @@ export const makeChatbots = (
         ),
 
     revoke: (chatbot, keyId, actor) =>
-      writes.unsafe(revokeKey, [chatbot, keyId, actor, channel]).pipe(
+      writes.query("operator", revokeKey, [chatbot, keyId, actor, channel]).pipe(
         Effect.map((rows) => rows.length > 0),
         orUnavailable,
       ),
 
     audit: (limit) =>
-      reads.unsafe<AuditRecord>(newestAudit, [limit]).pipe(
+      reads.query<AuditRecord>("operator", newestAudit, [limit]).pipe(
         Effect.map((rows) => rows.map((row) => ({ ...row }))),
         orUnavailable,
       ),
@@ -77,7 +81,7 @@ export const makeChatbots = (
 
   const directory = ChatbotDirectory.of({
     open: (keyId) =>
-      reads.unsafe<ChatbotRow & KeyRow>(openKey, [keyId]).pipe(
+      reads.query<ChatbotRow & KeyRow>({ key: keyId }, openKey, [keyId]).pipe(
         Effect.map(([row]) => {
           if (row === undefined) return null;
           const { expiresAt, hash, scopes } = keyOf(row);

@@ -31,7 +31,7 @@ const held = (by: "chat" | "key", forMillis: number | null): Taken => ({
 const precedence = 2_000;
 
 export const makeTurnStore = Effect.fnUntraced(function* (
-  { reads, writes: sql }: Clients,
+  { reads, writes }: Clients,
   hints: (kind: string) => Stream.Stream<string | null>,
 ) {
   const scope = yield* Effect.scope;
@@ -41,12 +41,13 @@ export const makeTurnStore = Effect.fnUntraced(function* (
   /** Tells the processes that wait. Nobody waits for the telling, and a lost one is made up for. */
   const tell = (chatbot: number, chat: number) =>
     reads
-      .unsafe("select pg_notify($1, $2)", [channel, `freed:${chatbot}:${chat}`])
+      .command("select pg_notify($1, $2)", [channel, `freed:${chatbot}:${chat}`])
       .pipe(Effect.ignore, Effect.forkIn(scope));
 
   const entriesBefore = (chatbot: number, chat: number, before: number) =>
-    Effect.map(reads.unsafe<EntryRow>(olderEntries, [chatbot, chat, before, turnEntries]), (rows) =>
-      rows.map(entryOf),
+    Effect.map(
+      reads.query<EntryRow>(chatbot, olderEntries, [chatbot, chat, before, turnEntries]),
+      (rows) => rows.map(entryOf),
     );
 
   const takeChat = Effect.fnUntraced(function* (
@@ -55,7 +56,7 @@ export const makeTurnStore = Effect.fnUntraced(function* (
     retryKey: RetryKey | null,
     turn: string | null,
   ) {
-    const rows = yield* sql.unsafe<TakenRow>(takeTurn, [
+    const rows = yield* writes.query<TakenRow>(chatbot, takeTurn, [
       chatbot,
       chatId,
       turn,
@@ -85,10 +86,11 @@ export const makeTurnStore = Effect.fnUntraced(function* (
   });
 
   const takeOnce = (chatbot: number, chat: number | null, retryKey: RetryKey) =>
-    sql.withTransaction(
+    writes.transaction(
+      chatbot,
       Effect.gen(function* () {
         const { fingerprint, key } = retryKey;
-        const [claimed] = yield* sql.unsafe<{ readonly turn: string }>(claimKeyForTurn, [
+        const [claimed] = yield* writes.query<{ readonly turn: string }>(chatbot, claimKeyForTurn, [
           chatbot,
           key,
           fingerprint,
@@ -99,13 +101,14 @@ export const makeTurnStore = Effect.fnUntraced(function* (
         if (chat === null) return { _tag: "Turn", turn } satisfies Taken;
         const taken = yield* takeChat(chatbot, chat, retryKey, claimed.turn);
         // The place in the line is kept, the key is not.
-        if (taken._tag === "Held") yield* sql.unsafe(forgetKey, [chatbot, key, claimed.turn]);
+        if (taken._tag === "Held")
+          yield* writes.query(chatbot, forgetKey, [chatbot, key, claimed.turn]);
         return taken;
       }),
     );
 
   const known = Effect.fnUntraced(function* (chatbot: number, { fingerprint, key }: RetryKey) {
-    const [row] = yield* sql.unsafe<KnownRow>(knownRequest, [chatbot, key]);
+    const [row] = yield* writes.query<KnownRow>(chatbot, knownRequest, [chatbot, key]);
     // Gone in between: whoever held it failed, so the next try takes it.
     if (row === undefined) return held("key", 0);
     if (row.fingerprint !== fingerprint) return yield* new RetryKeyReused({ key });
@@ -117,29 +120,38 @@ export const makeTurnStore = Effect.fnUntraced(function* (
 
   const appendToChat = (turn: Turn, chat: number, entry: NewEntry) =>
     Effect.gen(function* () {
-      const [row] = yield* sql.unsafe<EntryRow & { readonly awaited: boolean }>(appendEntry, [
+      const [row] = yield* writes.query<EntryRow & { readonly awaited: boolean }>(
         turn.chatbot,
-        chat,
-        turn.id,
-        turn.retryKey?.key ?? null,
-        ...entryValues(entry),
-      ]);
+        appendEntry,
+        [turn.chatbot, chat, turn.id, turn.retryKey?.key ?? null, ...entryValues(entry)],
+      );
       if (row?.awaited === true) yield* tell(turn.chatbot, chat);
       if (row !== undefined) return entryOf(row);
-      const [found] = yield* sql.unsafe(chatExists, [turn.chatbot, chat]);
+      const [found] = yield* writes.query(turn.chatbot, chatExists, [turn.chatbot, chat]);
       return yield* found === undefined ? new ChatNotFound({ chatId: chat }) : new TurnLost();
     });
 
   const appendToNewChat = (turn: Turn, entry: NewEntry) =>
     Effect.gen(function* () {
       if (turn.retryKey !== null) {
-        const [ours] = yield* sql.unsafe(lockKey, [turn.chatbot, turn.retryKey.key, turn.id]);
+        const [ours] = yield* writes.query(turn.chatbot, lockKey, [
+          turn.chatbot,
+          turn.retryKey.key,
+          turn.id,
+        ]);
         if (ours === undefined) return yield* new TurnLost();
       }
-      const [made] = yield* insertChats(sql, turn.chatbot, [{ name: null, userRef: null, entry }]);
+      const [made] = yield* insertChats(writes, turn.chatbot, [
+        { name: null, userRef: null, entry },
+      ]);
       const { createTime, entryId, id } = made!;
       if (turn.retryKey !== null) {
-        yield* sql.unsafe(settleKey, [turn.chatbot, turn.retryKey.key, id, entryId]);
+        yield* writes.query(turn.chatbot, settleKey, [
+          turn.chatbot,
+          turn.retryKey.key,
+          id,
+          entryId,
+        ]);
       }
       const { usage: _, ...stored } = entry;
       return { ...stored, id: entryId!, chatId: id, createTime };
@@ -164,8 +176,8 @@ export const makeTurnStore = Effect.fnUntraced(function* (
       chat === null ? Effect.succeed([]) : orUnavailable(entriesBefore(chatbot, chat, before)),
 
     renew: ({ chat, chatbot, id, retryKey }) =>
-      sql
-        .unsafe<{ readonly ours: boolean }>(renewTurn, [
+      writes
+        .query<{ readonly ours: boolean }>(chatbot, renewTurn, [
           chatbot,
           chat,
           id,
@@ -184,15 +196,15 @@ export const makeTurnStore = Effect.fnUntraced(function* (
             ? appendToChat(turn, turn.chat, entry)
             : turn.retryKey === null
               ? appendToNewChat(turn, entry)
-              : sql.withTransaction(appendToNewChat(turn, entry)),
+              : writes.transaction(turn.chatbot, appendToNewChat(turn, entry)),
         ),
       ),
 
     release: ({ chat, chatbot, id, retryKey }) =>
       chat === null && retryKey === null
         ? Effect.void
-        : sql
-            .unsafe<{ readonly awaited: boolean }>(releaseTurn, [
+        : writes
+            .query<{ readonly awaited: boolean }>(chatbot, releaseTurn, [
               chatbot,
               chat,
               id,

@@ -45,11 +45,11 @@ const clientsOf = ({ maxConnections = 10, schema = "parley", url }: PostgresOpti
 /** The SQL that {@link layerPostgres} would run to bring the schema up to date; empty when it is. */
 export const pendingSql = (options: PostgresOptions): Effect.Effect<string, PostgresUnusable> =>
   Effect.gen(function* () {
-    const { patient } = yield* clientsOf(options);
+    const { migrator } = yield* clientsOf(options);
     const names = yield* Effect.provideService(
       Effect.andThen(check, pending),
       SqlClient.SqlClient,
-      patient,
+      migrator,
     );
     return names.map((name) => `-- ${name}${migrations[name]}\n`).join("\n");
   }).pipe(Effect.scoped, Effect.provide(Reactivity.layer), unusable);
@@ -67,7 +67,7 @@ export const layerPostgres = (
       const wrong = yield* Effect.provideService(
         check.pipe(Effect.andThen(migrate), Effect.andThen(misfit)),
         SqlClient.SqlClient,
-        clients.patient,
+        clients.migrator,
       );
       if (wrong !== null) {
         return yield* new PostgresUnusable({ message: `The database cannot be used: ${wrong}.` });

@@ -6,6 +6,7 @@ import { layerPostgres, type PostgresOptions } from "@parley/store-pg";
 import { Effect } from "effect";
 import { Reactivity } from "effect/reactivity";
 import type { SqlClient } from "effect/sql";
+import { sessionOf } from "../src/Session.ts";
 
 /** The chatbot that is filled. */
 export const filledChatbot = 1_000_001;
@@ -103,14 +104,17 @@ export const fillSchema = ({
     yield* settle(sql);
   }).pipe(Effect.scoped);
 
-/** A client set up as the store's own for single statements. */
-export const makeBenchClient = ({ schema, url }: PostgresOptions & { readonly schema: string }) =>
+/** A session set up as the store's own for single statements. */
+export const makeBenchSession = ({ schema, url }: PostgresOptions & { readonly schema: string }) =>
   Effect.provide(
-    PgClient.make({
-      url,
-      maxConnections: 10,
-      multiplex: true,
-      startupParameters: { search_path: schema },
-    }),
+    Effect.map(
+      PgClient.make({
+        url,
+        maxConnections: 10,
+        multiplex: true,
+        startupParameters: { search_path: schema },
+      }),
+      sessionOf,
+    ),
     Reactivity.layer,
   );

@@ -1,0 +1,45 @@
+/**
+ * Statements, each with the chatbot whose rows it is about.
+ */
+import type { Effect, Stream } from "effect";
+import type { SqlClient, SqlError } from "effect/sql";
+
+/**
+ * Whose rows a statement is about: a chatbot's; those that the key with an id leads to; or, for
+ * operators, everybody's.
+ */
+export type Subject = number | { readonly key: string } | "operator";
+
+export interface Session {
+  /** One statement; inside a transaction of the same session it is part of that. */
+  readonly query: <Row extends object>(
+    subject: Subject,
+    text: string,
+    values?: ReadonlyArray<unknown>,
+  ) => Effect.Effect<ReadonlyArray<Row>, SqlError.SqlError>;
+  /** All of the effect's statements or none; all of them are about the one subject. */
+  readonly transaction: <A, E, R>(
+    subject: Subject,
+    effect: Effect.Effect<A, E, R>,
+  ) => Effect.Effect<A, E | SqlError.SqlError, R>;
+  /** The rows of one statement as they come. */
+  readonly stream: <Row extends object>(
+    subject: Subject,
+    text: string,
+    values: ReadonlyArray<unknown>,
+  ) => Stream.Stream<Row, SqlError.SqlError>;
+  /** A statement that reads and writes no row, such as VACUUM or NOTIFY, in no transaction. */
+  readonly command: (
+    text: string,
+    values?: ReadonlyArray<unknown>,
+  ) => Effect.Effect<void, SqlError.SqlError>;
+}
+
+export const sessionOf = (sql: SqlClient.SqlClient): Session => ({
+  query: <Row extends object>(_: Subject, text: string, values?: ReadonlyArray<unknown>) =>
+    sql.unsafe<Row>(text, values),
+  transaction: (_, effect) => sql.withTransaction(effect),
+  stream: <Row extends object>(_: Subject, text: string, values: ReadonlyArray<unknown>) =>
+    sql.unsafe<Row>(text, values).stream,
+  command: (text, values) => sql.unsafe(text, values),
+});
