@@ -1,4 +1,4 @@
-import { Access, Asking, Chats, Moderator, type Chatbot } from "@parley/core";
+import { Access, Asking, Chats, defaultSettings, Moderator, type Chatbot } from "@parley/core";
 import { makeParley } from "@parley/core/promise";
 import { layerScripted } from "@parley/llm";
 import { layerMemory } from "@parley/store-memory";
@@ -23,7 +23,7 @@ const chatbot: Chatbot = {
   name: "Helpdesk",
   description: "",
   workspaceName: "Acme",
-  settings: { helloMessage: "Hello!", moderationErrorMessage: "No.", instructions: null },
+  settings: { ...defaultSettings, helloMessage: "Hello!" },
 };
 
 it("keeps a question with its answer", async () => {

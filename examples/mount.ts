@@ -3,6 +3,7 @@ import {
   Asking,
   ChatbotRegistry,
   Chats,
+  defaultSettings,
   hashKey,
   keyId,
   Moderator,
@@ -26,12 +27,12 @@ const register = Layer.effectDiscard(
   Effect.gen(function* () {
     const registry = yield* ChatbotRegistry;
     const hash = yield* hashKey(apiKey);
-    yield* registry.save(
+    yield* registry.create(
       {
         workspaceName: "Acme",
         name: "Helpdesk",
         description: "",
-        settings: { helloMessage: "Hello!", moderationErrorMessage: "No.", instructions: null },
+        settings: { ...defaultSettings, helloMessage: "Hello!" },
         keys: [{ id: keyId(apiKey)!, hash, name: null, scopes, expiresAt: null }],
       },
       "my service",

@@ -1,4 +1,4 @@
-import { Access, ChatbotDirectory, keyId, type Chatbot } from "@parley/core";
+import { Access, ChatbotDirectory, defaultSettings, keyId, type Chatbot } from "@parley/core";
 import { Effect, Layer, Stream } from "effect";
 import { Digest } from "effect/crypto";
 import { createHash } from "node:crypto";
@@ -8,7 +8,7 @@ const chatbot: Chatbot = {
   name: "Helpdesk",
   description: "",
   workspaceName: "Acme",
-  settings: { helloMessage: null, moderationErrorMessage: "No.", instructions: null },
+  settings: defaultSettings,
 };
 
 const key = process.env["API_KEY"]!;
@@ -21,6 +21,7 @@ const ownDirectory = Layer.succeed(
       Effect.succeed(
         id === keyId(key) ? { hash, scopes: ["read", "ask"], expiresAt: null, chatbot } : null,
       ),
+    used: () => Effect.void,
     changed: Stream.empty,
   }),
 );

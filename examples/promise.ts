@@ -1,4 +1,4 @@
-import { Access, Asking, Chats, Moderator, type Chatbot } from "@parley/core";
+import { Access, Asking, Chats, defaultSettings, Moderator, type Chatbot } from "@parley/core";
 import { makeParley } from "@parley/core/promise";
 import { layerOffline, makeKnowledge } from "@parley/llm";
 import { layerMemory } from "@parley/store-memory";
@@ -29,7 +29,7 @@ const chatbot: Chatbot = {
   name: "Helpdesk",
   description: "",
   workspaceName: "Acme",
-  settings: { helloMessage: null, moderationErrorMessage: "No.", instructions: null },
+  settings: defaultSettings,
 };
 
 try {

@@ -7,6 +7,7 @@ import {
   type Ask,
   type Chatbot,
   type Entry,
+  defaultSettings,
 } from "@parley/core";
 import { layerPostgres } from "@parley/store-pg";
 import { Context, Effect, Exit, Layer, Redacted, Scope, Stream } from "effect";
@@ -84,16 +85,12 @@ beforeAll(async () => {
   other = context;
   for (const statement of slow.split(/;\n(?=create)/)) await database.rows(statement);
   chatbot = await Effect.runPromise(
-    Context.get(context, ChatbotRegistry).save(
+    Context.get(context, ChatbotRegistry).create(
       {
         workspaceName: "Faults",
         name: "Faults bot",
         description: "",
-        settings: {
-          helloMessage: null,
-          moderationErrorMessage: notAllowed,
-          instructions: null,
-        },
+        settings: { ...defaultSettings, moderationErrorMessage: notAllowed },
         keys: [],
       },
       "test",

@@ -3,11 +3,18 @@
  */
 import {
   type AuditRecord,
+  changedFields,
   type Chatbot,
   ChatbotDirectory,
+  ChatbotNotFound,
   ChatbotRegistry,
+  ChatbotTaken,
+  defaultSettings,
+  KeyNotFound,
   type KeyRecord,
   KeyTaken,
+  type RegisteredKey,
+  WorkspaceNotFound,
 } from "@parley/core";
 import { Stream } from "effect";
 import type { Database } from "./SqliteDatabase.ts";
@@ -18,22 +25,35 @@ type KeyRow = Pick<KeyRecord, "hash" | "id" | "name"> & {
   readonly chatbot: number;
   readonly scopes: string;
   readonly expiresAt: number | null;
+  readonly createdAt: number;
   readonly revokedAt: number | null;
+  readonly lastUsedAt: number | null;
 };
 
-const toChatbot = (row: ChatbotRow): Chatbot => ({ ...row, settings: JSON.parse(row.settings) });
+const toChatbot = (row: ChatbotRow): Chatbot => ({
+  ...row,
+  settings: { ...defaultSettings, ...JSON.parse(row.settings) },
+});
 
 const toDate = (millis: number | null) => (millis === null ? null : new Date(millis));
 
-const toKey = ({ hash, id, name, ...row }: KeyRow): KeyRecord => ({
+const toKey = ({ hash, id, name, ...row }: KeyRow): RegisteredKey => ({
   id,
   hash,
   name,
   scopes: JSON.parse(row.scopes),
   expiresAt: toDate(row.expiresAt),
+  createdAt: new Date(row.createdAt),
+  revokedAt: toDate(row.revokedAt),
+  lastUsedAt: toDate(row.lastUsedAt),
 });
 
-export const makeChatbotDirectory = ({ get, read }: Database): ChatbotDirectory["Service"] =>
+export const makeChatbotDirectory = ({
+  get,
+  read,
+  run,
+  write,
+}: Database): ChatbotDirectory["Service"] =>
   ChatbotDirectory.of({
     open: (keyId) =>
       read(() => {
@@ -46,6 +66,11 @@ export const makeChatbotDirectory = ({ get, read }: Database): ChatbotDirectory[
           chatbot: row.chatbot,
         });
         return { hash, scopes, expiresAt, chatbot: toChatbot(chatbot!) };
+      }),
+    used: (keyIds) =>
+      write((now) => {
+        for (const id of keyIds)
+          run("UPDATE keys SET lastUsedAt = :now WHERE id = :id", { id, now });
       }),
     changed: Stream.empty,
   });
@@ -60,78 +85,143 @@ export const makeChatbotRegistry = (database: Database): ChatbotRegistry["Servic
       { ...line, time },
     );
 
+  const find = (id: number) => {
+    const row = get<ChatbotRow>("SELECT * FROM chatbots WHERE id = :id", { id });
+    return row && toChatbot(row);
+  };
+
+  const isTaken = (workspaceName: string, name: string) =>
+    get("SELECT 1 FROM chatbots WHERE workspaceName = :workspaceName AND name = :name", {
+      workspaceName,
+      name,
+    }) !== undefined;
+
+  const findKey = (chatbot: number, keyId: string) => {
+    const row = get<KeyRow>(
+      "SELECT * FROM keys WHERE chatbot = :chatbot AND id = :keyId AND revokedAt IS NULL",
+      { chatbot, keyId },
+    );
+    return row && toKey(row);
+  };
+
+  /** Gives the error if the id is another key's. */
+  const insertKey = (chatbot: number, key: KeyRecord, actor: string, now: number) => {
+    const { expiresAt, hash, id, name, scopes } = key;
+    if (get("SELECT 1 FROM keys WHERE id = :id", { id })) return new KeyTaken({ keyId: id });
+    run(
+      `INSERT INTO keys (id, chatbot, hash, name, scopes, expiresAt, createdAt)
+       VALUES (:id, :chatbot, :hash, :name, :scopes, :expiresAt, :now)`,
+      {
+        id,
+        chatbot,
+        hash,
+        name,
+        scopes: JSON.stringify(scopes),
+        expiresAt: expiresAt?.getTime() ?? null,
+        now,
+      },
+    );
+    note({ actor, chatbot, action: "add-key", detail: id }, now);
+    return undefined;
+  };
+
+  const change = (before: Chatbot, after: Chatbot, fields: string, actor: string, now: number) => {
+    const { description, id, name, settings, workspaceName } = after;
+    const isMoved = name !== before.name || workspaceName !== before.workspaceName;
+    if (isMoved && isTaken(workspaceName, name)) return new ChatbotTaken({ workspaceName, name });
+    if (fields === "") return after;
+    run(
+      `UPDATE chatbots SET workspaceName = :workspaceName, name = :name,
+         description = :description, settings = :settings
+       WHERE id = :id`,
+      { id, workspaceName, name, description, settings: JSON.stringify(settings) },
+    );
+    note({ actor, chatbot: id, action: "change", detail: fields }, now);
+    return after;
+  };
+
   return ChatbotRegistry.of({
     list: read(() =>
       all<ChatbotRow>("SELECT * FROM chatbots ORDER BY id").map((row) => ({
         chatbot: toChatbot(row),
-        keys: all<KeyRow>("SELECT * FROM keys WHERE chatbot = :id ORDER BY id", { id: row.id }).map(
-          (key) => ({ ...toKey(key), revokedAt: toDate(key.revokedAt) }),
-        ),
+        keys: all<KeyRow>("SELECT * FROM keys WHERE chatbot = :id ORDER BY createdAt, rowid", {
+          id: row.id,
+        }).map(toKey),
       })),
     ),
 
-    save: ({ description, keys, name, settings, workspaceName }, actor) =>
-      write((now) => {
-        const { helloMessage, instructions, moderationErrorMessage } = settings;
-        const values = {
-          workspaceName,
-          name,
-          description,
-          settings: JSON.stringify({ helloMessage, moderationErrorMessage, instructions }),
-        };
-        const find = () =>
-          get<ChatbotRow>(
-            "SELECT * FROM chatbots WHERE workspaceName = :workspaceName AND name = :name",
-            values,
-          );
-        const action = find() === undefined ? "create" : "change";
-        const changed: Array<string> = [];
-        const saved = run(
+    create: ({ keys, ...declared }, actor) =>
+      write((now): Chatbot | ChatbotTaken | KeyTaken => {
+        const { description, name, settings, workspaceName } = declared;
+        if (isTaken(workspaceName, name)) return new ChatbotTaken({ workspaceName, name });
+        const made = get<{ readonly id: number }>(
           `INSERT INTO chatbots (workspaceName, name, description, settings)
-           VALUES (:workspaceName, :name, :description, :settings)
-           ON CONFLICT DO UPDATE SET description = :description, settings = :settings
-           WHERE (description, settings) IS NOT (:description, :settings)`,
-          values,
+           VALUES (:workspaceName, :name, :description, :settings) RETURNING id`,
+          { workspaceName, name, description, settings: JSON.stringify(settings) },
         );
-        if (saved > 0) changed.push("description or settings");
-        const chatbot = find()!;
+        const { id } = made!;
+        note({ actor, chatbot: id, action: "create", detail: name }, now);
         for (const key of keys) {
-          const { hash, id, name } = key;
-          const known = get<KeyRow>("SELECT * FROM keys WHERE id = :id", { id });
-          if (known && known.chatbot !== chatbot.id) return new KeyTaken({ keyId: id });
-          // A revoked key stays as it was: a declaration that is saved again must not revive it.
-          const savedKey = run(
-            `INSERT INTO keys (id, chatbot, hash, name, scopes, expiresAt)
-             VALUES (:id, :chatbot, :hash, :name, :scopes, :expiresAt)
-             ON CONFLICT DO UPDATE
-             SET hash = :hash, name = :name, scopes = :scopes, expiresAt = :expiresAt
-             WHERE revokedAt IS NULL
-               AND (hash, name, scopes, expiresAt) IS NOT (:hash, :name, :scopes, :expiresAt)`,
-            {
-              id,
-              chatbot: chatbot.id,
-              hash,
-              name,
-              scopes: JSON.stringify(key.scopes),
-              expiresAt: key.expiresAt?.getTime() ?? null,
-            },
-          );
-          if (savedKey > 0) changed.push(`key ${id}`);
+          const taken = insertKey(id, key, actor, now);
+          if (taken) return taken;
         }
-        if (changed.length > 0)
-          note({ actor, chatbot: chatbot.id, action, detail: changed.join(", ") }, now);
-        return toChatbot(chatbot);
+        return { id, ...declared };
       }),
 
-    revoke: (chatbot, keyId, actor) =>
-      write((now) => {
-        const revoked = run(
-          `UPDATE keys SET revokedAt = :now
-           WHERE chatbot = :chatbot AND id = :keyId AND revokedAt IS NULL`,
-          { chatbot, keyId, now },
+    change: (id, wanted, actor) =>
+      write((now): Chatbot | ChatbotNotFound | ChatbotTaken => {
+        const before = find(id);
+        if (before === undefined) return new ChatbotNotFound({ chatbot: id });
+        const settings = { ...before.settings, ...wanted.settings };
+        const fields = changedFields(before, wanted).join(", ");
+        return change(before, { ...before, ...wanted, settings }, fields, actor, now);
+      }),
+
+    renameWorkspace: (from, to, actor) =>
+      write((now): void | WorkspaceNotFound | ChatbotTaken => {
+        const moved = all<ChatbotRow>("SELECT * FROM chatbots WHERE workspaceName = :from", {
+          from,
+        }).map(toChatbot);
+        if (moved.length === 0) return new WorkspaceNotFound({ workspaceName: from });
+        if (from === to) return;
+        for (const before of moved) {
+          const after = { ...before, workspaceName: to };
+          const result = change(before, after, "workspaceName", actor, now);
+          if (result instanceof ChatbotTaken) return result;
+        }
+      }),
+
+    addKey: (chatbot, key, actor) =>
+      write((now) =>
+        find(chatbot) === undefined
+          ? new ChatbotNotFound({ chatbot })
+          : insertKey(chatbot, key, actor, now),
+      ),
+
+    changeKey: (chatbot, keyId, wanted, actor) =>
+      write((now): void | KeyNotFound => {
+        const before = findKey(chatbot, keyId);
+        if (before === undefined) return new KeyNotFound({ keyId });
+        const fields = changedFields(before, wanted).join(", ");
+        if (fields === "") return;
+        const { expiresAt, name, scopes } = { ...before, ...wanted };
+        run(
+          "UPDATE keys SET name = :name, scopes = :scopes, expiresAt = :expires WHERE id = :keyId",
+          {
+            keyId,
+            name,
+            scopes: JSON.stringify(scopes),
+            expires: expiresAt?.getTime() ?? null,
+          },
         );
-        if (revoked > 0) note({ actor, chatbot, action: "revoke", detail: `key ${keyId}` }, now);
-        return revoked > 0;
+        note({ actor, chatbot, action: "change-key", detail: `${keyId}: ${fields}` }, now);
+      }),
+
+    revokeKey: (chatbot, keyId, actor) =>
+      write((now): void | KeyNotFound => {
+        if (findKey(chatbot, keyId) === undefined) return new KeyNotFound({ keyId });
+        run("UPDATE keys SET revokedAt = :now WHERE id = :keyId", { keyId, now });
+        note({ actor, chatbot, action: "revoke-key", detail: keyId }, now);
       }),
 
     audit: (limit) =>

@@ -17,7 +17,8 @@ const tables = `
   ) STRICT;
   CREATE TABLE IF NOT EXISTS keys (
     id TEXT PRIMARY KEY, chatbot INTEGER NOT NULL REFERENCES chatbots, hash BLOB NOT NULL,
-    name TEXT, scopes TEXT NOT NULL, expiresAt INTEGER, revokedAt INTEGER
+    name TEXT, scopes TEXT NOT NULL, expiresAt INTEGER, createdAt INTEGER NOT NULL,
+    revokedAt INTEGER, lastUsedAt INTEGER
   ) STRICT;
   CREATE TABLE IF NOT EXISTS audit (
     id INTEGER PRIMARY KEY, time INTEGER NOT NULL, actor TEXT NOT NULL, chatbot INTEGER NOT NULL,

@@ -1,9 +1,15 @@
 /**
  * What an empty store gets, so that a newcomer can talk to a chatbot at once.
  */
-import { ChatbotRegistry, generateKey, hashKey, keyId, scopes } from "@parley/core";
+import {
+  ChatbotRegistry,
+  defaultSettings,
+  generateKey,
+  hashKey,
+  keyId,
+  scopes,
+} from "@parley/core";
 import { Effect, Option, Redacted } from "effect";
-import { defaultModerationErrorMessage } from "./Provision.ts";
 
 /** The key of the first chatbot, or none when there are chatbots already. It is never shown again. */
 export const firstStart = Effect.gen(function* () {
@@ -11,27 +17,27 @@ export const firstStart = Effect.gen(function* () {
   if ((yield* registry.list).length > 0) return Option.none<Redacted.Redacted>();
   const key = yield* generateKey;
   const text = Redacted.value(key);
-  yield* registry.save(
-    {
-      workspaceName: "Default workspace",
-      name: "Parley",
-      description: "Answers questions from its documents.",
-      settings: {
-        helloMessage: "Hello! What would you like to know?",
-        moderationErrorMessage: defaultModerationErrorMessage,
-        instructions: null,
+  const first = {
+    id: keyId(text)!,
+    hash: yield* hashKey(text),
+    name: "first key",
+    scopes,
+    expiresAt: null,
+  };
+  return yield* registry
+    .create(
+      {
+        workspaceName: "Default workspace",
+        name: "Parley",
+        description: "Answers questions from its documents.",
+        settings: { ...defaultSettings, helloMessage: "Hello! What would you like to know?" },
+        keys: [first],
       },
-      keys: [
-        {
-          id: keyId(text)!,
-          hash: yield* hashKey(text),
-          name: "first key",
-          scopes,
-          expiresAt: null,
-        },
-      ],
-    },
-    "first start",
-  );
-  return Option.some(key);
+      "first start",
+    )
+    .pipe(
+      Effect.as(Option.some(key)),
+      // Another process had the same first start.
+      Effect.catchTag("ChatbotTaken", () => Effect.succeed(Option.none<Redacted.Redacted>())),
+    );
 });

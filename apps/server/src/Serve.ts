@@ -13,7 +13,7 @@ import { listen } from "./Listener.ts";
 import { makeManagement } from "./Management.ts";
 import { layerModerator } from "./ModeratorOf.ts";
 import { layerNodeDigest } from "./NodeDigest.ts";
-import { provision } from "./Provision.ts";
+import { provision } from "./provision/Provision.ts";
 import { Settings } from "./Settings.ts";
 import { layerStore } from "./StoreOf.ts";
 
@@ -23,7 +23,8 @@ const grace = Duration.seconds(35);
 const listeners = Effect.gen(function* () {
   const settings = yield* Settings;
   const { askPort, basePaths, corsOrigins, host, managementPort, onDisconnect, port } = settings;
-  if (settings.provision !== null) yield* provision(settings.provision, process.env);
+  if (settings.provision !== null)
+    yield* provision(settings.provision, process.env, "provisioning");
 
   const listenTo = Effect.fnUntraced(function* (
     port: number,

@@ -1,7 +1,7 @@
 /**
  * Who asks: from the text of an API key to the chatbot that it opens (section 5).
  */
-import { Cache, Clock, Context, Duration, Effect, Exit, Layer, Stream } from "effect";
+import { Cache, Clock, Context, Duration, Effect, Exit, Layer, Schedule, Stream } from "effect";
 import { Digest, Mac } from "effect/crypto";
 import { keyId } from "./ApiKey.ts";
 import type { Chatbot } from "./Chatbot.ts";
@@ -14,6 +14,12 @@ export interface Principal {
   readonly scopes: ReadonlyArray<Scope>;
   readonly chatbot: Chatbot;
 }
+
+/** How many keys are remembered. */
+const capacity = 10_000;
+
+/** How often the use of a key is noted at most, in milliseconds. */
+const useInterval = 60_000;
 
 export class Access extends Context.Service<
   Access,
@@ -34,7 +40,7 @@ export class Access extends Context.Service<
         const nobody = new Uint8Array(32);
 
         const opened = yield* Cache.makeWith(directory.open, {
-          capacity: 10_000,
+          capacity,
           timeToLive: (exit) =>
             Exit.isFailure(exit)
               ? Duration.zero
@@ -48,6 +54,22 @@ export class Access extends Context.Service<
           Effect.forkScoped,
         );
 
+        /** When the use of a key was noted last. */
+        const noted = new Map<string, number>();
+        let used: Array<string> = [];
+        const noteUse = (id: string, now: number) => {
+          if (now - (noted.get(id) ?? -Infinity) < useInterval) return;
+          if (noted.size >= capacity) noted.clear();
+          noted.set(id, now);
+          used.push(id);
+        };
+        yield* Effect.suspend(() => {
+          if (used.length === 0) return Effect.void;
+          const ids = used;
+          used = [];
+          return directory.used(ids);
+        }).pipe(Effect.ignore, Effect.repeat(Schedule.spaced("3 seconds")), Effect.forkScoped);
+
         const authenticate = Effect.fnUntraced(function* (key: string) {
           const id = keyId(key);
           if (id === null) return yield* new KeyRejected();
@@ -55,12 +77,11 @@ export class Access extends Context.Service<
           const hash = yield* digest.digest(Digest.sha256, encoder.encode(key));
           const genuine = Mac.timingSafeEqual(hash, found?.hash ?? nobody);
           if (!genuine || found === null) return yield* new KeyRejected();
-          if (
-            found.expiresAt !== null &&
-            found.expiresAt.getTime() <= (yield* Clock.currentTimeMillis)
-          ) {
+          const now = yield* Clock.currentTimeMillis;
+          if (found.expiresAt !== null && found.expiresAt.getTime() <= now) {
             return yield* new KeyRejected();
           }
+          noteUse(id, now);
           return { keyId: id, scopes: found.scopes, chatbot: found.chatbot };
         });
 

@@ -1,16 +1,47 @@
 /**
  * A chatbot: what a client reads of it (section 2.1) and what its operator configured.
  */
+import { Schema } from "effect";
+import { Text } from "./Text.ts";
+
+/** The name of a chatbot or a workspace: 1 to 255 code points. */
+export const Name = Text.check(Schema.isNonEmpty(), Schema.isMaxCodePoints(255));
+
+/** One folder, never a path that leads elsewhere. */
+const folderName = Schema.makeFilter<string>(
+  (name) => /^[^/\\.][^/\\]*$/.test(name) || "is no name of a folder",
+  { identifier: "folderName" },
+);
 
 /** What an operator decides about one chatbot. */
-export interface ChatbotSettings {
+export const ChatbotSettings = Schema.Struct({
   /** The text of the entry that a chat of section 4.2 starts with; `null` turns it off. */
-  readonly helloMessage: string | null;
+  helloMessage: Schema.NullOr(Text),
   /** The answer that a flagged question gets (section 2.3). */
-  readonly moderationErrorMessage: string;
+  moderationErrorMessage: Text,
   /** What the language model is told before the conversation; `null` for nothing. */
-  readonly instructions: string | null;
-}
+  instructions: Schema.NullOr(Text),
+  /** The language model to ask, by the name that its provider knows; `null` for the usual one. */
+  model: Schema.NullOr(Name),
+  /** Who judges questions; `null` for the usual judge. */
+  moderation: Schema.NullOr(Schema.Literals(["off", "words", "endpoint"])),
+  /** The folder of documents to answer from, by its name below the usual one; `null` for that. */
+  knowledge: Schema.NullOr(Name.check(folderName)),
+  /** After how many days without an entry a chat is erased; `null` for never. */
+  retentionDays: Schema.NullOr(Schema.Int.check(Schema.isBetween({ minimum: 1, maximum: 36_500 }))),
+});
+export interface ChatbotSettings extends Schema.Schema.Type<typeof ChatbotSettings> {}
+
+/** What a chatbot does as long as nobody decided otherwise. */
+export const defaultSettings: ChatbotSettings = {
+  helloMessage: null,
+  moderationErrorMessage: "This question cannot be answered, because it violates the usage policy.",
+  instructions: null,
+  model: null,
+  moderation: null,
+  knowledge: null,
+  retentionDays: null,
+};
 
 /** One chatbot of one workspace: the tenant that every row belongs to. */
 export interface Chatbot {

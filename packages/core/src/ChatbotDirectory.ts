@@ -24,6 +24,8 @@ export class ChatbotDirectory extends Context.Service<
   {
     /** What the key with this id opens; `null` when it is unknown or revoked. */
     readonly open: (keyId: string) => Effect.Effect<Opened | null, StorageUnavailable>;
+    /** Notes that keys were used just now; asked at most once a minute for each. */
+    readonly used: (keyIds: ReadonlyArray<string>) => Effect.Effect<void, StorageUnavailable>;
     /** Hints that keys or settings of a chatbot changed (`null`: any of them); may miss some. */
     readonly changed: Stream.Stream<number | null>;
   }

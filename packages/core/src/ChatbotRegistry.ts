@@ -1,13 +1,20 @@
 /**
  * Port for operators: which chatbots and keys there are. Every change is written together with its
- * line in the audit.
+ * lines in the audit, and what is so already is neither written nor noted.
  */
 import { Context, type Effect } from "effect";
 import type { Chatbot, ChatbotSettings } from "./Chatbot.ts";
 import type { Scope } from "./ChatbotDirectory.ts";
-import type { KeyTaken, StorageUnavailable } from "./Errors.ts";
+import type {
+  ChatbotNotFound,
+  ChatbotTaken,
+  KeyNotFound,
+  KeyTaken,
+  StorageUnavailable,
+  WorkspaceNotFound,
+} from "./Errors.ts";
 
-/** A key as it is kept: never its text. */
+/** A key as it is made: never its text. */
 export interface KeyRecord {
   readonly id: string;
   /** SHA-256 of the whole key's text. */
@@ -17,19 +24,38 @@ export interface KeyRecord {
   readonly expiresAt: Date | null;
 }
 
-/** What a chatbot should be. Workspace and name identify it. */
-export interface ChatbotDeclaration {
+/** A key as it is kept. */
+export interface RegisteredKey extends KeyRecord {
+  readonly createdAt: Date;
+  readonly revokedAt: Date | null;
+  /** To the minute. */
+  readonly lastUsedAt: Date | null;
+}
+
+/** A chatbot to be. Workspace and name identify it. */
+export interface NewChatbot {
   readonly workspaceName: string;
   readonly name: string;
   readonly description: string;
   readonly settings: ChatbotSettings;
-  /** Keys to add or to change, none twice; keys that are not named stay as they are. */
   readonly keys: ReadonlyArray<KeyRecord>;
 }
 
+/** What is not named stays as it is. */
+export interface ChatbotChange {
+  readonly workspaceName?: string;
+  readonly name?: string;
+  readonly description?: string;
+  readonly settings?: Partial<ChatbotSettings>;
+}
+
+/** What is not named stays as it is. */
+export type KeyChange = Partial<Pick<KeyRecord, "name" | "scopes" | "expiresAt">>;
+
 export interface RegisteredChatbot {
   readonly chatbot: Chatbot;
-  readonly keys: ReadonlyArray<KeyRecord & { readonly revokedAt: Date | null }>;
+  /** Revoked and expired ones too, oldest first. */
+  readonly keys: ReadonlyArray<RegisteredKey>;
 }
 
 /** One line of the append-only audit. */
@@ -37,33 +63,74 @@ export interface AuditRecord {
   readonly time: Date;
   readonly actor: string;
   readonly chatbot: number;
-  readonly action: "create" | "change" | "revoke";
-  /** What changed, without secrets. */
+  readonly action: "create" | "change" | "add-key" | "change-key" | "revoke-key";
+  /**
+   * The name of a chatbot that was created, the {@link changedFields} of one that was changed; the id of
+   * a key, and after a colon its changed fields.
+   */
   readonly detail: string;
 }
 
 export class ChatbotRegistry extends Context.Service<
   ChatbotRegistry,
   {
-    /** Every chatbot with its keys, revoked and expired ones too, ascending by id. */
+    /** Every chatbot with its keys, ascending by id. */
     readonly list: Effect.Effect<ReadonlyArray<RegisteredChatbot>, StorageUnavailable>;
-    /**
-     * Makes the chatbot what the declaration says; nothing is written when it is so already, or when one
-     * of the keys belongs to another chatbot. A revoked key stays revoked.
-     */
-    readonly save: (
-      declaration: ChatbotDeclaration,
+    /** Makes a chatbot with its keys. */
+    readonly create: (
+      chatbot: NewChatbot,
       actor: string,
-    ) => Effect.Effect<Chatbot, KeyTaken | StorageUnavailable>;
-    /** Ends a key at once; `false` when the chatbot has no such key or it was revoked before. */
-    readonly revoke: (
+    ) => Effect.Effect<Chatbot, ChatbotTaken | KeyTaken | StorageUnavailable>;
+    /** Changes a chatbot; changes of different fields that come together all count. */
+    readonly change: (
+      chatbot: number,
+      change: ChatbotChange,
+      actor: string,
+    ) => Effect.Effect<Chatbot, ChatbotNotFound | ChatbotTaken | StorageUnavailable>;
+    /** Moves every chatbot of a workspace to a workspace of another name, or none of them. */
+    readonly renameWorkspace: (
+      from: string,
+      to: string,
+      actor: string,
+    ) => Effect.Effect<void, WorkspaceNotFound | ChatbotTaken | StorageUnavailable>;
+    readonly addKey: (
+      chatbot: number,
+      key: KeyRecord,
+      actor: string,
+    ) => Effect.Effect<void, ChatbotNotFound | KeyTaken | StorageUnavailable>;
+    /** Changes a key that was not revoked. */
+    readonly changeKey: (
+      chatbot: number,
+      keyId: string,
+      change: KeyChange,
+      actor: string,
+    ) => Effect.Effect<void, KeyNotFound | StorageUnavailable>;
+    /** Ends a key for ever. */
+    readonly revokeKey: (
       chatbot: number,
       keyId: string,
       actor: string,
-    ) => Effect.Effect<boolean, StorageUnavailable>;
-    /** Every change, newest first, at most `limit`. */
+    ) => Effect.Effect<void, KeyNotFound | StorageUnavailable>;
+    /** What was changed, newest first, at most `limit` lines. */
     readonly audit: (
       limit: number,
     ) => Effect.Effect<ReadonlyArray<AuditRecord>, StorageUnavailable>;
   }
 >()("@parley/core/ChatbotRegistry") {}
+
+/**
+ * The names of the fields that a change changes, in their order; those of a chatbot's settings stand
+ * beside its own.
+ */
+export const changedFields = (before: Chatbot | KeyRecord, change: ChatbotChange | KeyChange) => {
+  const known: Readonly<Record<string, unknown>> = flat(before);
+  return Object.entries(flat(change))
+    .filter(([field, value]) => JSON.stringify(value) !== JSON.stringify(known[field]))
+    .map(([field]) => field)
+    .toSorted();
+};
+
+const flat = (from: object) => {
+  const { settings, ...rest } = from as { readonly settings?: object };
+  return { ...rest, ...settings };
+};

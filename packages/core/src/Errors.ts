@@ -38,10 +38,56 @@ export class Overloaded extends Data.TaggedError("Overloaded")<{
 /** The API key is malformed, unknown, expired or revoked: which of them is never told. */
 export class KeyRejected extends Data.TaggedError("KeyRejected") {}
 
-/** A key of a declaration belongs to another chatbot; nothing was written. */
+/** There is a key with that id already; nothing was written. */
 export class KeyTaken extends Data.TaggedError("KeyTaken")<{
   readonly keyId: string;
+}> {
+  override get message(): string {
+    return `There is a key prl_${this.keyId}_… already.`;
+  }
+}
+
+/** No live key of the chatbot has that id. */
+export class KeyNotFound extends Data.TaggedError("KeyNotFound")<{
+  readonly keyId: string;
+}> {
+  override get message(): string {
+    return `The chatbot has no live key prl_${this.keyId}_….`;
+  }
+}
+
+/** No chatbot has that id. */
+export class ChatbotNotFound extends Data.TaggedError("ChatbotNotFound")<{
+  readonly chatbot: number;
+}> {
+  override get message(): string {
+    return `There is no chatbot ${this.chatbot}.`;
+  }
+}
+
+/** The workspace has another chatbot of that name; nothing was written. */
+export class ChatbotTaken extends Data.TaggedError("ChatbotTaken")<{
+  readonly workspaceName: string;
+  readonly name: string;
+}> {
+  override get message(): string {
+    return `The workspace "${this.workspaceName}" has a chatbot "${this.name}" already.`;
+  }
+}
+
+/** A name, a setting or a key breaks a rule; nothing was written. */
+export class DeclarationInvalid extends Data.TaggedError("DeclarationInvalid")<{
+  readonly message: string;
 }> {}
+
+/** No chatbot is in a workspace of that name. */
+export class WorkspaceNotFound extends Data.TaggedError("WorkspaceNotFound")<{
+  readonly workspaceName: string;
+}> {
+  override get message(): string {
+    return `There is no workspace "${this.workspaceName}".`;
+  }
+}
 
 /** An import that cannot be carried out; nothing was written. */
 export class ImportRefused extends Data.TaggedError("ImportRefused")<{

@@ -2,6 +2,7 @@
  * The front door of the core: the services, the ports, and what passes between them.
  */
 export * from "./Access.ts";
+export * from "./Administration.ts";
 export * from "./Answerer.ts";
 export * from "./ApiKey.ts";
 export * from "./ArchiveLines.ts";

@@ -11,7 +11,7 @@ const newKey = Effect.map(Effect.provide(generateKey, SecureRandom.layerWebCrypt
 const directory = Effect.fnUntraced(function* (key: string, more: Partial<Opened> = {}) {
   const hash = yield* Effect.provide(hashKey(key), Digest.layerWebCrypto);
   const changed = yield* PubSub.unbounded<number | null>();
-  const state = { asked: 0, revoked: false, changed };
+  const state = { asked: 0, revoked: false, changed, used: [] as Array<ReadonlyArray<string>> };
   const layer = Access.layer.pipe(
     Layer.provide([
       Digest.layerWebCrypto,
@@ -25,6 +25,7 @@ const directory = Effect.fnUntraced(function* (key: string, more: Partial<Opened
                 ? { hash, scopes: ["read"], expiresAt: null, chatbot, ...more }
                 : null;
             }),
+          used: (ids) => Effect.sync(() => void state.used.push([...ids])),
           changed: Stream.fromPubSub(changed),
         }),
       ),
@@ -116,6 +117,26 @@ describe("access", () => {
           assert.isTrue(Exit.isFailure(yield* Effect.exit(authenticate(key))));
         }).pipe(Effect.provide(layer));
       }
+    }),
+  );
+});
+
+describe("the use of keys", () => {
+  it.effect("is noted at most once a minute, and not of keys that are rejected", () =>
+    Effect.gen(function* () {
+      const [key, wrong] = [yield* newKey, yield* newKey];
+      const { layer, state } = yield* directory(key);
+      yield* Effect.gen(function* () {
+        for (let n = 0; n < 20; n++) {
+          yield* authenticate(key);
+          yield* Effect.exit(authenticate(wrong));
+          yield* TestClock.adjust("3 seconds");
+        }
+        assert.deepStrictEqual(state.used, [[keyId(key)!]]);
+        yield* authenticate(key);
+        yield* TestClock.adjust("3 seconds");
+        assert.deepStrictEqual(state.used, [[keyId(key)!], [keyId(key)!]]);
+      }).pipe(Effect.provide(layer));
     }),
   );
 });

@@ -12,6 +12,7 @@ import {
   type Chatbot,
   type Entry,
   type StorageUnavailable,
+  defaultSettings,
 } from "@parley/core";
 import { layerMemory } from "@parley/store-memory";
 import { Effect, Layer, Stream } from "effect";
@@ -24,11 +25,7 @@ export const chatbot: Chatbot = {
   name: "Bot",
   description: "",
   workspaceName: "Workspace",
-  settings: {
-    helloMessage: null,
-    moderationErrorMessage: "That is not allowed.",
-    instructions: null,
-  },
+  settings: { ...defaultSettings, moderationErrorMessage: "That is not allowed." },
 };
 
 export const usage = {

@@ -7,6 +7,7 @@ import {
   Asking,
   ChatbotRegistry,
   Chats,
+  defaultSettings,
   generateKey,
   hashKey,
   keyId,
@@ -39,12 +40,12 @@ export const served = Effect.fnUntraced(function* (
   const register = Layer.effectDiscard(
     Effect.gen(function* () {
       const registry = yield* ChatbotRegistry;
-      yield* registry.save(
+      yield* registry.create(
         {
           workspaceName: "Workspace",
           name: "Bot",
           description: "Description",
-          settings: { helloMessage: "Hello", moderationErrorMessage: "No", instructions: null },
+          settings: { ...defaultSettings, helloMessage: "Hello" },
           keys: [
             { id: keyId(text)!, hash: yield* hashKey(text), name: null, scopes, expiresAt: null },
           ],

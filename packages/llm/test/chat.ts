@@ -1,5 +1,5 @@
 import type { AnswerPart, Chatbot, Entry } from "@parley/core";
-import { Answerer } from "@parley/core";
+import { Answerer, defaultSettings } from "@parley/core";
 import { Effect, Stream } from "effect";
 
 export const chatbotWith = (instructions: string | null): Chatbot => ({
@@ -7,7 +7,7 @@ export const chatbotWith = (instructions: string | null): Chatbot => ({
   name: "Helper",
   description: "",
   workspaceName: "Workspace",
-  settings: { helloMessage: null, moderationErrorMessage: "No.", instructions },
+  settings: { ...defaultSettings, instructions },
 });
 
 export const entry = (id: number, question: string, answer: string): Entry => ({

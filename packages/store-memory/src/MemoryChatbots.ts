@@ -1,17 +1,22 @@
 import {
+  changedFields,
   ChatbotDirectory,
+  ChatbotNotFound,
   ChatbotRegistry,
+  ChatbotTaken,
+  KeyNotFound,
   KeyTaken,
+  WorkspaceNotFound,
   type AuditRecord,
   type Chatbot,
-  type KeyRecord,
+  type RegisteredKey,
 } from "@parley/core";
 import { Context, Effect, PubSub, Stream } from "effect";
 import { atPresent } from "./Memory.ts";
 
 interface Registered {
   chatbot: Chatbot;
-  readonly keys: Map<string, KeyRecord & { readonly revokedAt: Date | null }>;
+  readonly keys: Map<string, RegisteredKey>;
 }
 
 /** The directory and the registry, which are two sides of one table. */
@@ -20,53 +25,123 @@ export const makeChatbots = Effect.gen(function* () {
   const audit: Array<AuditRecord> = [];
   const changed = yield* PubSub.sliding<number | null>(1024);
 
-  const equal = (a: unknown, b: unknown) => JSON.stringify(a) === JSON.stringify(b);
+  const note = (line: AuditRecord) => {
+    audit.push(line);
+    return PubSub.publish(changed, line.chatbot);
+  };
+  const named = (workspaceName: string, name: string) =>
+    registered.find(
+      (one) => one.chatbot.workspaceName === workspaceName && one.chatbot.name === name,
+    );
+  const isTaken = (keyId: string) => registered.some(({ keys }) => keys.has(keyId));
+  const liveKey = (chatbot: number, keyId: string) => {
+    const keys = registered.find((one) => one.chatbot.id === chatbot)?.keys;
+    const key = keys?.get(keyId);
+    return keys === undefined || key === undefined || key.revokedAt !== null
+      ? undefined
+      : { key, keys };
+  };
+  const fresh = { revokedAt: null, lastUsedAt: null };
 
   const registry = ChatbotRegistry.of({
     list: Effect.sync(() =>
       registered.map(({ chatbot, keys }) => ({ chatbot, keys: [...keys.values()] })),
     ),
 
-    save: ({ description, keys, name, settings, workspaceName }, actor) =>
-      atPresent<Chatbot, KeyTaken>((now) => {
-        const found = registered.find(
-          ({ chatbot }) => chatbot.workspaceName === workspaceName && chatbot.name === name,
-        );
-        const others = registered.filter((one) => one !== found);
-        const taken = keys.find((key) => others.some((other) => other.keys.has(key.id)));
+    create: ({ keys, name, workspaceName, ...rest }, actor) =>
+      atPresent<Chatbot, ChatbotTaken | KeyTaken>((now) => {
+        if (named(workspaceName, name) !== undefined) {
+          return Effect.fail(new ChatbotTaken({ workspaceName, name }));
+        }
+        const taken = keys.find(({ id }) => isTaken(id));
         if (taken !== undefined) return Effect.fail(new KeyTaken({ keyId: taken.id }));
-        const id = found?.chatbot.id ?? registered.length + 1;
-        const chatbot: Chatbot = { id, name, description, workspaceName, settings };
-        const entry = found ?? { chatbot, keys: new Map() };
-        const before = JSON.stringify([found?.chatbot, [...entry.keys]]);
-        entry.chatbot = chatbot;
-        for (const key of keys) {
-          const known = entry.keys.get(key.id);
-          // A revoked key stays revoked: a declaration that still names it must not revive it.
-          if (known?.revokedAt == null && !equal(known, { ...key, revokedAt: null })) {
-            entry.keys.set(key.id, { ...key, revokedAt: null });
-          }
-        }
-        if (found === undefined) registered.push(entry);
-        if (before === JSON.stringify([chatbot, [...entry.keys]])) return Effect.succeed(chatbot);
-        const action = found === undefined ? "create" : "change";
-        audit.push({ time: new Date(now), actor, chatbot: id, action, detail: name });
-        return Effect.as(PubSub.publish(changed, id), chatbot);
+        const time = new Date(now);
+        const chatbot = { id: registered.length + 1, name, workspaceName, ...rest };
+        const made = keys.map((key) => [key.id, { ...key, ...fresh, createdAt: time }] as const);
+        registered.push({ chatbot, keys: new Map(made) });
+        const line = { time, actor, chatbot: chatbot.id };
+        const noted = note({ ...line, action: "create", detail: name });
+        for (const { id } of keys) audit.push({ ...line, action: "add-key", detail: id });
+        return Effect.as(noted, chatbot);
       }),
 
-    revoke: (id, keyId, actor) =>
-      atPresent((now) => {
-        const keys = registered.find(({ chatbot }) => chatbot.id === id)?.keys;
-        const key = keys?.get(keyId);
-        if (keys === undefined || key === undefined || key.revokedAt !== null) {
-          return Effect.succeed(false);
+    change: (id, change, actor) =>
+      atPresent<Chatbot, ChatbotNotFound | ChatbotTaken>((now) => {
+        const found = registered.find(({ chatbot }) => chatbot.id === id);
+        if (found === undefined) return Effect.fail(new ChatbotNotFound({ chatbot: id }));
+        const before = found.chatbot;
+        const settings = { ...before.settings, ...change.settings };
+        const chatbot = { ...before, ...change, settings };
+        const { name, workspaceName } = chatbot;
+        const other = named(workspaceName, name);
+        if (other !== undefined && other !== found) {
+          return Effect.fail(new ChatbotTaken({ workspaceName, name }));
         }
-        keys.set(keyId, { ...key, revokedAt: new Date(now) });
-        audit.push({ time: new Date(now), actor, chatbot: id, action: "revoke", detail: keyId });
-        return Effect.as(PubSub.publish(changed, id), true);
+        const fields = changedFields(before, change);
+        if (fields.length === 0) return Effect.succeed(before);
+        found.chatbot = chatbot;
+        const detail = fields.join(", ");
+        return Effect.as(
+          note({ time: new Date(now), actor, chatbot: id, action: "change", detail }),
+          chatbot,
+        );
       }),
 
-    audit: (limit) => Effect.sync(() => audit.slice(-limit).reverse()),
+    renameWorkspace: (from, to, actor) =>
+      atPresent<void, WorkspaceNotFound | ChatbotTaken>((now) => {
+        const moved = registered.filter(({ chatbot }) => chatbot.workspaceName === from);
+        if (moved.length === 0) return Effect.fail(new WorkspaceNotFound({ workspaceName: from }));
+        if (from === to) return Effect.void;
+        const taken = moved.find(({ chatbot }) => named(to, chatbot.name) !== undefined)?.chatbot;
+        if (taken !== undefined) {
+          return Effect.fail(new ChatbotTaken({ workspaceName: to, name: taken.name }));
+        }
+        return Effect.forEach(
+          moved,
+          (one) => {
+            one.chatbot = { ...one.chatbot, workspaceName: to };
+            const line = { time: new Date(now), actor, chatbot: one.chatbot.id };
+            return note({ ...line, action: "change", detail: "workspaceName" });
+          },
+          { discard: true },
+        );
+      }),
+
+    addKey: (id, key, actor) =>
+      atPresent<void, ChatbotNotFound | KeyTaken>((now) => {
+        const found = registered.find(({ chatbot }) => chatbot.id === id);
+        if (found === undefined) return Effect.fail(new ChatbotNotFound({ chatbot: id }));
+        if (isTaken(key.id)) return Effect.fail(new KeyTaken({ keyId: key.id }));
+        const time = new Date(now);
+        found.keys.set(key.id, { ...key, ...fresh, createdAt: time });
+        return Effect.asVoid(note({ time, actor, chatbot: id, action: "add-key", detail: key.id }));
+      }),
+
+    changeKey: (id, keyId, change, actor) =>
+      atPresent<void, KeyNotFound>((now) => {
+        const found = liveKey(id, keyId);
+        if (found === undefined) return Effect.fail(new KeyNotFound({ keyId }));
+        const fields = changedFields(found.key, change);
+        if (fields.length === 0) return Effect.void;
+        found.keys.set(keyId, { ...found.key, ...change });
+        const detail = `${keyId}: ${fields.join(", ")}`;
+        return Effect.asVoid(
+          note({ time: new Date(now), actor, chatbot: id, action: "change-key", detail }),
+        );
+      }),
+
+    revokeKey: (id, keyId, actor) =>
+      atPresent<void, KeyNotFound>((now) => {
+        const found = liveKey(id, keyId);
+        if (found === undefined) return Effect.fail(new KeyNotFound({ keyId }));
+        const time = new Date(now);
+        found.keys.set(keyId, { ...found.key, revokedAt: time });
+        return Effect.asVoid(
+          note({ time, actor, chatbot: id, action: "revoke-key", detail: keyId }),
+        );
+      }),
+
+    audit: (limit) => Effect.sync(() => audit.toReversed().slice(0, limit)),
   });
 
   const directory = ChatbotDirectory.of({
@@ -79,6 +154,17 @@ export const makeChatbots = Effect.gen(function* () {
         }
         return null;
       }),
+    used: (keyIds) =>
+      atPresent((now) =>
+        Effect.sync(() => {
+          for (const { keys } of registered) {
+            for (const id of keyIds) {
+              const key = keys.get(id);
+              if (key !== undefined) keys.set(id, { ...key, lastUsedAt: new Date(now) });
+            }
+          }
+        }),
+      ),
     changed: Stream.fromPubSub(changed),
   });
 

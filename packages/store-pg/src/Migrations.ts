@@ -123,6 +123,12 @@ export const migrations = {
 
     create table fold (version int not null);
     insert into fold values (1);`,
+
+  "0003_administration": `
+    alter table api_key add column last_used_at timestamptz(3);
+    update audit set action = 'revoke-key' where action = 'revoke';
+    -- Append-only, also for the role that owns it.
+    revoke update, delete, truncate on audit from current_user;`,
 } as const;
 
 const run = (text: string) =>

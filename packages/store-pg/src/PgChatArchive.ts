@@ -11,12 +11,11 @@ import {
   type UsageSum,
 } from "@parley/core";
 import { Effect, Stream } from "effect";
-import type { SqlError } from "effect/sql";
 import type { Clients } from "./Clients.ts";
 import { addHoles } from "./Holes.ts";
 import { array, big } from "./Parameters.ts";
 import { chatOf, entryOf, type ChatRow, type EntryRow } from "./Rows.ts";
-import { againAfterDeadlock, withoutDeadline } from "./Storage.ts";
+import { againAfterDeadlock, isUniqueViolation, withoutDeadline } from "./Storage.ts";
 
 /** Chats that an erasure looks at and erases at a time, and rows that one statement of an import takes. */
 const batch = 1000;
@@ -192,9 +191,6 @@ export const makeChatArchive = ({ patient }: Clients): ChatArchive["Service"] =>
       ),
   });
 };
-
-const isUniqueViolation = (error: unknown): error is SqlError.SqlError =>
-  (error as Partial<SqlError.SqlError> | null)?.reason?._tag === "UniqueViolation";
 
 type ChatToImport = { readonly chat: Chat };
 type EntryToImport = {

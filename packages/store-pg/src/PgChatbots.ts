@@ -1,20 +1,28 @@
 import { PgTypes } from "@effect/sql-pg";
 import {
   ChatbotDirectory,
+  ChatbotNotFound,
   ChatbotRegistry,
+  ChatbotTaken,
+  defaultSettings,
+  KeyNotFound,
   KeyTaken,
+  WorkspaceNotFound,
   type AuditRecord,
   type Chatbot,
   type ChatbotSettings,
   type KeyRecord,
+  type RegisteredKey,
   type Scope,
+  type StorageUnavailable,
 } from "@parley/core";
 import { Context, Effect, Stream } from "effect";
 import { Hex } from "effect/encoding";
+import type { SqlError } from "effect/sql";
 import type { Clients } from "./Clients.ts";
 import { channel } from "./Hints.ts";
 import { array } from "./Parameters.ts";
-import { orUnavailable } from "./Storage.ts";
+import { againAfterUniqueViolation, orUnavailable } from "./Storage.ts";
 
 /** The directory and the registry, which are two sides of the same tables. */
 export const makeChatbots = (
@@ -35,42 +43,104 @@ export const makeChatbots = (
       orUnavailable,
     ),
 
-    save: ({ description, keys, name, settings, workspaceName }, actor) =>
+    create: ({ description, keys, name, settings, workspaceName }, actor) =>
       writes
         .query<{ readonly id: number | null; readonly taken: string | null }>(
           "operator",
-          saveChatbot,
+          createChatbot,
           [
             workspaceName,
             name,
             description,
             PgTypes.jsonb(settings),
             actor,
-            array(keys, "text", ({ id }) => id),
-            array(keys, "text", ({ hash }) => Hex.encode(hash)),
-            array(keys, "text", (key) => key.name),
-            array(keys, "text", ({ scopes }) => scopes.join(",")),
-            array(keys, "text", ({ expiresAt }) => expiresAt?.toISOString() ?? null),
             channel,
+            ...keyArrays(keys),
           ],
         )
         .pipe(
-          // No row: another process made the chatbot meanwhile, and the next look sees it.
-          Effect.repeat({ until: ([row]) => row !== undefined }),
-          Effect.flatMap(([row]): Effect.Effect<Chatbot, KeyTaken> => {
+          Effect.flatMap(([row]): Effect.Effect<Chatbot, ChatbotTaken | KeyTaken> => {
             const { id, taken } = row!;
-            return taken === null
-              ? Effect.succeed({ id: id!, name, description, workspaceName, settings })
-              : Effect.fail(new KeyTaken({ keyId: taken }));
+            if (taken !== null) return Effect.fail(new KeyTaken({ keyId: taken }));
+            if (id === null) return Effect.fail(new ChatbotTaken({ workspaceName, name }));
+            return Effect.succeed({ id, name, description, workspaceName, settings });
+          }),
+          // Another made the chatbot or a key meanwhile: the next look tells which.
+          againAfterUniqueViolation,
+          orUnavailable,
+        ),
+
+    change: (id, { description, name, settings = {}, workspaceName }, actor) =>
+      writes
+        .query<ChatbotRow & Taken>("operator", changeChatbot, [
+          id,
+          workspaceName ?? null,
+          name ?? null,
+          description ?? null,
+          PgTypes.jsonb(settings),
+          actor,
+          channel,
+        ])
+        .pipe(
+          Effect.flatMap(([row]): Effect.Effect<Chatbot, ChatbotNotFound | ChatbotTaken> => {
+            if (row === undefined) return Effect.fail(new ChatbotNotFound({ chatbot: id }));
+            return row.taken === null ? Effect.succeed(chatbotOf(row)) : chatbotTaken(row);
+          }),
+          againAfterUniqueViolation,
+          orUnavailable,
+        ),
+
+    renameWorkspace: (from, to, actor) =>
+      writes
+        .query<{ readonly found: boolean } & Taken>("operator", moveChatbots, [
+          from,
+          to,
+          actor,
+          channel,
+        ])
+        .pipe(
+          Effect.flatMap(([row]): Effect.Effect<void, WorkspaceNotFound | ChatbotTaken> => {
+            if (!row!.found) return Effect.fail(new WorkspaceNotFound({ workspaceName: from }));
+            return row!.taken === null ? Effect.void : chatbotTaken(row!);
+          }),
+          againAfterUniqueViolation,
+          orUnavailable,
+        ),
+
+    addKey: (id, key, actor) =>
+      writes
+        .query<{ readonly found: boolean; readonly made: boolean }>("operator", addKey, [
+          id,
+          actor,
+          channel,
+          ...keyArrays([key]),
+        ])
+        .pipe(
+          Effect.flatMap(([row]): Effect.Effect<void, ChatbotNotFound | KeyTaken> => {
+            const { found, made } = row!;
+            if (!found) return Effect.fail(new ChatbotNotFound({ chatbot: id }));
+            return made ? Effect.void : Effect.fail(new KeyTaken({ keyId: key.id }));
           }),
           orUnavailable,
         ),
 
-    revoke: (chatbot, keyId, actor) =>
-      writes.query("operator", revokeKey, [chatbot, keyId, actor, channel]).pipe(
-        Effect.map((rows) => rows.length > 0),
-        orUnavailable,
-      ),
+    changeKey: (id, keyId, change, actor) =>
+      writes
+        .query("operator", changeKey, [
+          id,
+          keyId,
+          actor,
+          channel,
+          "name" in change,
+          change.name ?? null,
+          change.scopes?.join(",") ?? null,
+          "expiresAt" in change,
+          change.expiresAt ?? null,
+        ])
+        .pipe(orKeyNotFound(keyId)),
+
+    revokeKey: (id, keyId, actor) =>
+      writes.query("operator", revokeKey, [id, keyId, actor, channel]).pipe(orKeyNotFound(keyId)),
 
     audit: (limit) =>
       reads.query<AuditRecord>("operator", newestAudit, [limit]).pipe(
@@ -89,6 +159,10 @@ export const makeChatbots = (
         }),
         orUnavailable,
       ),
+    used: (keyIds) =>
+      writes
+        .query("operator", noteUse, [array(keyIds, "text", (id) => id)])
+        .pipe(Effect.asVoid, orUnavailable),
     changed: Stream.map(hints("changed"), (id) => (id === null ? null : Number(id))),
   });
 
@@ -110,6 +184,8 @@ interface KeyRow {
   readonly scopes: ReadonlyArray<Scope>;
   readonly expires_at: Date | null;
   readonly revoked_at: Date | null;
+  readonly created_at: Date;
+  readonly last_used_at: Date | null;
 }
 
 const chatbotOf = (row: ChatbotRow): Chatbot => ({
@@ -117,22 +193,56 @@ const chatbotOf = (row: ChatbotRow): Chatbot => ({
   name: row.chatbot_name,
   description: row.description,
   workspaceName: row.workspace_name,
-  settings: row.settings,
+  // Rows may be older than a setting.
+  settings: { ...defaultSettings, ...row.settings },
 });
 
-const keyOf = (row: KeyRow): KeyRecord & { readonly revokedAt: Date | null } => ({
+const keyOf = (row: KeyRow): RegisteredKey => ({
   id: row.id,
   hash: row.hash,
   name: row.name,
   scopes: row.scopes,
   expiresAt: row.expires_at,
+  createdAt: row.created_at,
   revokedAt: row.revoked_at,
+  lastUsedAt: row.last_used_at,
 });
+
+/** Another chatbot that has the name already. */
+interface Taken {
+  readonly taken: string | null;
+  readonly taken_in: string | null;
+}
+
+const chatbotTaken = ({ taken, taken_in }: Taken) =>
+  Effect.fail(new ChatbotTaken({ workspaceName: taken_in!, name: taken! }));
+
+/** The columns of new keys. */
+const keyArrays = (keys: ReadonlyArray<KeyRecord>) => [
+  array(keys, "text", ({ id }) => id),
+  array(keys, "text", ({ hash }) => Hex.encode(hash)),
+  array(keys, "text", ({ name }) => name),
+  array(keys, "text", ({ scopes }) => scopes.join(",")),
+  array(keys, "timestamptz", ({ expiresAt }) => expiresAt),
+];
+
+/** No row: there is no such key, or it was revoked. */
+const orKeyNotFound =
+  (keyId: string) =>
+  (
+    changed: Effect.Effect<ReadonlyArray<object>, SqlError.SqlError>,
+  ): Effect.Effect<void, KeyNotFound | StorageUnavailable> =>
+    changed.pipe(
+      Effect.flatMap((rows) =>
+        rows.length > 0 ? Effect.void : Effect.fail(new KeyNotFound({ keyId })),
+      ),
+      orUnavailable,
+    );
 
 const chatbotColumns =
   "chatbot.id as chatbot_id, chatbot.name as chatbot_name, description, workspace_name, settings";
-const keyColumns =
-  "api_key.id, api_key.hash, api_key.name, api_key.scopes, api_key.expires_at, api_key.revoked_at";
+const keyColumns = `api_key.id, api_key.hash, api_key.name, api_key.scopes, api_key.expires_at,
+  api_key.created_at, api_key.revoked_at, api_key.last_used_at`;
 
 const everyChatbot = `select ${chatbotColumns} from chatbot order by id`;
 const everyKey = `select chatbot_id, ${keyColumns} from api_key order by created_at, id`;
@@ -140,44 +250,133 @@ const openKey = `
 select ${chatbotColumns}, ${keyColumns}
 from api_key join chatbot on chatbot.id = api_key.chatbot_id
 where api_key.id = $1 and revoked_at is null`;
+const noteUse = `
+update api_key set last_used_at = clock_timestamp()
+where id = any ($1::text[])
+  and (last_used_at is null or last_used_at < clock_timestamp() - interval '59 seconds')`;
 const newestAudit = `
 select time, actor, chatbot_id as chatbot, action, detail from audit order by id desc limit $1::int8`;
 
-// A revoked key stays revoked: a declaration that still names it must not revive it.
-const saveChatbot = `
-with known as (
-  select id from chatbot where workspace_name = $1 and name = $2
+/** SQL that tells other processes of the change that was noted, which runs only if it is read. */
+const told = (channel: string) => `pg_notify(${channel}, 'changed:' || chatbot_id)::text`;
+
+/** SQL for the new keys in five parameters from `$first` on. */
+const newKeys = (first: number) => `
+  select i.id, decode(i.hash, 'hex') as hash, i.name, string_to_array(i.scopes, ',') as scopes, i.expires_at, i.n
+  from unnest($${first}::text[], $${first + 1}::text[], $${first + 2}::text[], $${first + 3}::text[],
+    $${first + 4}::timestamptz[]) with ordinality as i(id, hash, name, scopes, expires_at, n)`;
+
+const createChatbot = `
+with input as (${newKeys(7)}
 ), taken as (
-  select id from api_key where id = any ($6::text[]) and chatbot_id is distinct from (select id from known)
-  limit 1
-), saved as (
+  select id from api_key where id in (select id from input) limit 1
+), made as (
   insert into chatbot (workspace_name, name, description, settings)
   select $1, $2, $3, $4::jsonb where not exists (select from taken)
-  on conflict (workspace_name, name) do update set
-    description = excluded.description, settings = excluded.settings
-  where (chatbot.description, chatbot.settings) is distinct from (excluded.description, excluded.settings)
+    and not exists (select from chatbot where workspace_name = $1 and name = $2)
   returning id
-), subject as (
-  select id from saved union select id from known
 ), keys as (
-  insert into api_key as k (id, chatbot_id, hash, name, scopes, expires_at)
-  select i.id, subject.id, decode(i.hash, 'hex'), i.name, string_to_array(i.scopes, ','), i.expires_at::timestamptz
-  from unnest($6::text[], $7::text[], $8::text[], $9::text[], $10::text[]) as i(id, hash, name, scopes, expires_at)
-  cross join subject where not exists (select from taken)
-  on conflict (id) do update set
-    hash = excluded.hash, name = excluded.name, scopes = excluded.scopes, expires_at = excluded.expires_at
-  where k.chatbot_id = excluded.chatbot_id and k.revoked_at is null
-    and (k.hash, k.name, k.scopes, k.expires_at)
-      is distinct from (excluded.hash, excluded.name, excluded.scopes, excluded.expires_at)
-  returning k.id
+  insert into api_key (id, chatbot_id, hash, name, scopes, expires_at)
+  select input.id, made.id, hash, name, scopes, expires_at from made cross join input order by n
 ), noted as (
   insert into audit (actor, chatbot_id, action, detail)
-  select $5, subject.id, case when exists (select from known) then 'change' else 'create' end, $2
-  from subject where exists (select from saved) or exists (select from keys)
+  select $5, made.id, action, detail from made cross join (
+    select 0 as n, 'create' as action, $2 as detail union all select n, 'add-key', id from input
+  ) line order by n
   returning chatbot_id
 )
-select subject.id, taken.id as taken, (select pg_notify($11, 'changed:' || chatbot_id)::text from noted) as told
-from subject full join taken on true`;
+select (select id from made) as id, (select id from taken) as taken,
+  (select ${told("$6")} from noted limit 1) as told`;
+
+const changeChatbot = `
+with known as (
+  select * from chatbot where id = $1 for update
+), taken as (
+  select other.name as taken, other.workspace_name as taken_in from chatbot other join known
+    on (other.workspace_name, other.name) = (coalesce($2, known.workspace_name), coalesce($3, known.name))
+    and other.id <> known.id
+), fields as (
+  select string_agg(name, ', ' order by name collate "C") as names from (
+    select field.name from known, lateral (values ('workspaceName', workspace_name, $2),
+      ('name', known.name, $3), ('description', description, $4)) as field(name, before, after)
+    where after <> before
+    union all
+    select key from known, jsonb_each($5::jsonb) where value is distinct from settings -> key
+  ) changed
+  where not exists (select from taken)
+), saved as (
+  update chatbot set workspace_name = coalesce($2, chatbot.workspace_name), name = coalesce($3, chatbot.name),
+    description = coalesce($4, chatbot.description), settings = chatbot.settings || $5::jsonb
+  from fields where chatbot.id = $1 and names is not null
+  returning chatbot.*
+), noted as (
+  insert into audit (actor, chatbot_id, action, detail)
+  select $6, $1, 'change', names from fields where names is not null
+  returning chatbot_id
+), chatbot as (
+  select * from saved union all select * from known where not exists (select from saved)
+)
+select ${chatbotColumns}, taken, taken_in,
+  (select ${told("$7")} from noted) as told
+from chatbot left join taken on true`;
+
+const moveChatbots = `
+with known as (
+  select id, name from chatbot where workspace_name = $1 order by id for update
+), taken as (
+  select other.name as taken, other.workspace_name as taken_in from chatbot other join known using (name)
+  where other.workspace_name = $2 and $1 <> $2 limit 1
+), moved as (
+  update chatbot set workspace_name = $2 from known
+  where chatbot.id = known.id and $1 <> $2 and not exists (select from taken)
+  returning chatbot.id
+), noted as (
+  insert into audit (actor, chatbot_id, action, detail)
+  select $3, id, 'change', 'workspaceName' from moved order by id
+  returning chatbot_id
+)
+select exists (select from known) as found, taken, taken_in,
+  (select count(${told("$4")}) from noted) as told
+from (values (1)) one left join taken on true`;
+
+const addKey = `
+with input as (${newKeys(4)}
+), subject as (
+  select id from chatbot where id = $1
+), made as (
+  insert into api_key (id, chatbot_id, hash, name, scopes, expires_at)
+  select input.id, subject.id, hash, name, scopes, expires_at from input cross join subject
+  on conflict (id) do nothing
+  returning id, chatbot_id
+), noted as (
+  insert into audit (actor, chatbot_id, action, detail)
+  select $2, chatbot_id, 'add-key', id from made
+  returning chatbot_id
+)
+select exists (select from subject) as found, exists (select from made) as made,
+  (select ${told("$3")} from noted) as told`;
+
+const changeKey = `
+with known as (
+  select * from api_key where chatbot_id = $1 and id = $2 and revoked_at is null for update
+), fields as (
+  select string_agg(field.name, ', ' order by field.name) as names from known, lateral (values
+    ('expiresAt', $8::bool and expires_at is distinct from $9::timestamptz),
+    ('name', $5::bool and known.name is distinct from $6::text),
+    ('scopes', scopes <> string_to_array($7, ','))
+  ) field(name, changes) where changes
+), saved as (
+  update api_key set name = case when $5::bool then $6::text else api_key.name end,
+    scopes = coalesce(string_to_array($7, ','), api_key.scopes),
+    expires_at = case when $8::bool then $9::timestamptz else api_key.expires_at end
+  from known where api_key.id = known.id
+  returning api_key.id
+), noted as (
+  insert into audit (actor, chatbot_id, action, detail)
+  select $3, $1, 'change-key', $2 || ': ' || names from fields where names is not null
+  returning chatbot_id
+)
+select id, (select ${told("$4")} from noted) as told from saved`;
 
 const revokeKey = `
 with revoked as (
@@ -186,7 +385,7 @@ with revoked as (
   returning chatbot_id, id
 ), noted as (
   insert into audit (actor, chatbot_id, action, detail)
-  select $3, chatbot_id, 'revoke', id from revoked
+  select $3, chatbot_id, 'revoke-key', id from revoked
   returning chatbot_id
 )
-select pg_notify($4, 'changed:' || chatbot_id)::text as told from noted`;
+select ${told("$4")} as told from noted`;

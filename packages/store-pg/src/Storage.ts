@@ -97,6 +97,15 @@ export const againAfterDeadlock = <A, E, R>(
     schedule: Schedule.jittered(Schedule.exponential("20 millis")),
   });
 
+export const isUniqueViolation = (error: unknown): error is SqlError.SqlError =>
+  isSqlError(error) && error.reason._tag === "UniqueViolation";
+
+/** A statement that looks first whether a name is taken, when another took it in between. */
+export const againAfterUniqueViolation = <A, E, R>(
+  statement: Effect.Effect<A, E | SqlError.SqlError, R>,
+): Effect.Effect<A, E | SqlError.SqlError, R> =>
+  Effect.retry(statement, { while: isUniqueViolation, times: 5 });
+
 const isOutside = ({ reason }: SqlError.SqlError): boolean => {
   const state = (reason.cause as { readonly code?: unknown } | undefined)?.code;
   return unreachable.has(reason._tag) || outside.test(String(state ?? ""));

@@ -1,4 +1,4 @@
-import { ChatbotRegistry, ChatStore, newestChats, TurnStore } from "@parley/core";
+import { ChatbotRegistry, ChatStore, defaultSettings, newestChats, TurnStore } from "@parley/core";
 import { layerPostgres } from "@parley/store-pg";
 import { Effect, Redacted } from "effect";
 import { mkdtemp, readFile, rm, writeFile } from "node:fs/promises";
@@ -28,7 +28,7 @@ const chatbot = (name: string) => ({
   workspaceName: "Workspace",
   name,
   description: "",
-  settings: { helloMessage: null, moderationErrorMessage: "", instructions: null },
+  settings: defaultSettings,
   keys: [],
 });
 
@@ -46,8 +46,8 @@ beforeAll(async () => {
   const ids = await withStores(
     Effect.gen(function* () {
       const registry = yield* ChatbotRegistry;
-      const full = (yield* registry.save(chatbot("Full"), "test")).id;
-      const empty = (yield* registry.save(chatbot("Empty"), "test")).id;
+      const full = (yield* registry.create(chatbot("Full"), "test")).id;
+      const empty = (yield* registry.create(chatbot("Empty"), "test")).id;
       const store = yield* ChatStore;
       const turns = yield* TurnStore;
       for (let n = 0; n < 12; n++) {

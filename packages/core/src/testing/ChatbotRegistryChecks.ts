@@ -2,15 +2,16 @@
  * What `ChatbotRegistry` and `ChatbotDirectory` promise, over the same data.
  */
 import { Effect } from "effect";
+import { defaultSettings } from "../Chatbot.ts";
 import { ChatbotDirectory } from "../ChatbotDirectory.ts";
-import { ChatbotRegistry, type ChatbotDeclaration, type KeyRecord } from "../ChatbotRegistry.ts";
+import { ChatbotRegistry, type KeyRecord, type NewChatbot } from "../ChatbotRegistry.ts";
 import { check, failsWith, same, type Check } from "./Check.ts";
 
 let names = 0;
 /** A name that was not used before in this run; keys take their ids from it. */
 const fresh = (kind: string) => `${kind} ${Date.now()} ${++names}`;
 
-const key = (more: Partial<KeyRecord> = {}): KeyRecord => ({
+const newKey = (more: Partial<KeyRecord> = {}): KeyRecord => ({
   id: fresh("key"),
   hash: Uint8Array.from({ length: 32 }, (_, n) => (n * 7) % 256),
   name: null,
@@ -19,11 +20,11 @@ const key = (more: Partial<KeyRecord> = {}): KeyRecord => ({
   ...more,
 });
 
-const declaration = (more: Partial<ChatbotDeclaration> = {}): ChatbotDeclaration => ({
+const newChatbot = (more: Partial<NewChatbot> = {}): NewChatbot => ({
   workspaceName: "Workspace",
   name: fresh("chatbot"),
   description: "Description — '; 😀",
-  settings: { helloMessage: "Hello", moderationErrorMessage: "No", instructions: null },
+  settings: { ...defaultSettings, helloMessage: "Hello" },
   keys: [],
   ...more,
 });
@@ -35,6 +36,20 @@ const found = (id: number) =>
     Effect.map(registry.list, (all) => all.find(({ chatbot }) => chatbot.id === id)),
   );
 
+const keyOf = (chatbot: number, keyId: string) =>
+  Effect.map(found(chatbot), (one) => one?.keys.find(({ id }) => id === keyId));
+
+/** The newest lines of a chatbot's audit, oldest first. */
+const notesOf = (chatbot: number) =>
+  ChatbotRegistry.use((registry) =>
+    Effect.map(registry.audit(1000), (lines) =>
+      lines
+        .filter((line) => line.chatbot === chatbot)
+        .map(({ action, actor, detail }) => `${actor} ${action} ${detail}`)
+        .toReversed(),
+    ),
+  );
+
 export const chatbotRegistryChecks: ReadonlyArray<Check<ChatbotRegistry | ChatbotDirectory>> = [
   check(
     "a chatbot is what was declared, and its keys open it",
@@ -42,19 +57,30 @@ export const chatbotRegistryChecks: ReadonlyArray<Check<ChatbotRegistry | Chatbo
       const registry = yield* ChatbotRegistry;
       const directory = yield* ChatbotDirectory;
       const keys = [
-        key(),
-        key({ name: "named", scopes: [], expiresAt: new Date("2030-01-02T03:04:05.678Z") }),
+        newKey(),
+        newKey({ name: "named", scopes: [], expiresAt: new Date("2030-01-02T03:04:05.678Z") }),
       ];
-      const declared = declaration({ keys });
-      const chatbot = yield* registry.save(declared, "somebody");
+      const declared = newChatbot({
+        keys,
+        settings: {
+          helloMessage: "Hello",
+          moderationErrorMessage: "No",
+          instructions: 'Be "brief"\n',
+          model: "a model",
+          moderation: "words",
+          knowledge: "folder",
+          retentionDays: 30,
+        },
+      });
+      const chatbot = yield* registry.create(declared, "somebody");
       const { keys: _, ...rest } = declared;
       yield* same("the chatbot", chatbot, { id: chatbot.id, ...rest });
       const listed = yield* found(chatbot.id);
       yield* same("as it is listed", listed?.chatbot, chatbot);
       yield* same(
         "its keys",
-        listed?.keys.toSorted(byId),
-        keys.map((one) => ({ ...one, revokedAt: null })).toSorted(byId),
+        listed?.keys.map(({ createdAt: _, ...key }) => key).toSorted(byId),
+        keys.map((one) => ({ ...one, revokedAt: null, lastUsedAt: null })).toSorted(byId),
       );
       for (const { expiresAt, hash, id, scopes } of keys) {
         const opened = yield* directory.open(id);
@@ -62,49 +88,158 @@ export const chatbotRegistryChecks: ReadonlyArray<Check<ChatbotRegistry | Chatbo
       }
       yield* same("an unknown key", yield* directory.open(fresh("key")), null);
       yield* same("no key", yield* directory.open(""), null);
+      yield* same("the notes", yield* notesOf(chatbot.id), [
+        `somebody create ${declared.name}`,
+        ...keys.map(({ id }) => `somebody add-key ${id}`),
+      ]);
     }),
   ),
 
   check(
-    "saving the same again changes nothing and is not noted",
+    "a name is one chatbot's in a workspace, also when two are made at once",
     Effect.fnUntraced(function* () {
       const registry = yield* ChatbotRegistry;
-      const declared = declaration({ keys: [key()] });
-      const first = yield* registry.save(declared, "somebody");
-      yield* same("the first note", (yield* registry.audit(1))[0]?.chatbot, first.id);
-      const before = (yield* registry.audit(1000)).length;
-      yield* same("again", yield* registry.save(declared, "somebody"), first);
-      yield* same("the notes", (yield* registry.audit(1000)).length, before);
-      const changed = { ...declared, description: "another", keys: [key()] };
-      const second = yield* registry.save(changed, "somebody else");
-      yield* same("the same chatbot", second.id, first.id);
-      const [note] = yield* registry.audit(1);
-      yield* same(
-        "the note",
-        [note?.actor, note?.action, note?.chatbot],
-        ["somebody else", "change", first.id],
+      const declared = newChatbot({ workspaceName: fresh("A") });
+      const made = yield* Effect.all(
+        [1, 2, 3].map(() => Effect.result(registry.create(declared, "somebody"))),
+        { concurrency: "unbounded" },
       );
-      yield* same("both keys", (yield* found(first.id))?.keys.length, 2);
+      yield* same(
+        "what came of it",
+        made.map((one) => (one._tag === "Success" ? "made" : one.failure._tag)).toSorted(),
+        ["ChatbotTaken", "ChatbotTaken", "made"],
+      );
+      const elsewhere = yield* registry.create(
+        { ...declared, workspaceName: fresh("B") },
+        "somebody",
+      );
+      const other = yield* registry.create({ ...declared, name: fresh("chatbot") }, "somebody");
+      const { name } = declared;
+      yield* failsWith("its name", "ChatbotTaken", registry.change(other.id, { name }, "somebody"));
+      const { workspaceName } = declared;
+      const moving = registry.change(elsewhere.id, { workspaceName }, "somebody");
+      yield* failsWith("its workspace", "ChatbotTaken", moving);
+      yield* same("the other", (yield* found(other.id))?.chatbot, other);
+      yield* same("the one elsewhere", (yield* found(elsewhere.id))?.chatbot, elsewhere);
     }),
   ),
 
   check(
-    "a revoked key opens nothing, for ever",
+    "a change changes what it names, and what its keys open",
     Effect.fnUntraced(function* () {
       const registry = yield* ChatbotRegistry;
       const directory = yield* ChatbotDirectory;
-      const [gone, kept] = [key(), key()];
-      const declared = declaration({ keys: [gone, kept] });
-      const { id } = yield* registry.save(declared, "somebody");
-      const other = yield* registry.save(declaration(), "somebody");
-      yield* same("another's", yield* registry.revoke(other.id, gone.id, "somebody"), false);
-      yield* same("ours", yield* registry.revoke(id, gone.id, "somebody"), true);
-      yield* same("again", yield* registry.revoke(id, gone.id, "somebody"), false);
-      yield* registry.save(declared, "somebody");
-      yield* same("the revoked key", yield* directory.open(gone.id), null);
+      const key = newKey();
+      const { id, ...before } = yield* registry.create(newChatbot({ keys: [key] }), "somebody");
+      const change = {
+        description: "another",
+        settings: { helloMessage: null, instructions: "Be kind", moderationErrorMessage: "No" },
+      };
+      const after = {
+        id,
+        ...before,
+        ...change,
+        settings: { ...before.settings, ...change.settings },
+      };
+      yield* same("the chatbot", yield* registry.change(id, change, "another"), after);
+      yield* same("as it is listed", (yield* found(id))?.chatbot, after);
+      yield* same("as the key opens it", (yield* directory.open(key.id))?.chatbot, after);
+      yield* registry.change(id, change, "a third");
+      yield* registry.change(id, {}, "a third");
+      const renamed = { name: fresh("chatbot"), workspaceName: fresh("W") };
+      yield* registry.change(id, renamed, "a fourth");
+      yield* same("renamed", (yield* found(id))?.chatbot, { ...after, ...renamed });
+      yield* same("the notes", (yield* notesOf(id)).slice(2), [
+        "another change description, helloMessage, instructions, moderationErrorMessage",
+        "a fourth change name, workspaceName",
+      ]);
+      const missing = registry.change(id + 1_000_000, change, "somebody");
+      yield* failsWith("a chatbot that is not", "ChatbotNotFound", missing);
+    }),
+  ),
+
+  check(
+    "changes of different fields that come together all count",
+    Effect.fnUntraced(function* () {
+      const registry = yield* ChatbotRegistry;
+      const { id, settings } = yield* registry.create(newChatbot(), "somebody");
+      const wanted = { helloMessage: "Hi", instructions: "Be kind", model: "m", retentionDays: 7 };
+      yield* Effect.forEach(
+        Object.entries(wanted),
+        ([field, value]) => registry.change(id, { settings: { [field]: value } }, "somebody"),
+        { concurrency: "unbounded" },
+      );
+      yield* same("the settings", (yield* found(id))?.chatbot.settings, { ...settings, ...wanted });
+    }),
+  ),
+
+  check(
+    "a workspace is renamed whole or not at all",
+    Effect.fnUntraced(function* () {
+      const registry = yield* ChatbotRegistry;
+      const [from, to] = [fresh("from"), fresh("to")];
+      const a = yield* registry.create(newChatbot({ workspaceName: from }), "somebody");
+      const b = yield* registry.create(newChatbot({ workspaceName: from }), "somebody");
+      const same_ = yield* registry.create(
+        newChatbot({ workspaceName: to, name: b.name }),
+        "somebody",
+      );
+      const rename = registry.renameWorkspace(from, to, "another");
+      yield* failsWith("a name is taken", "ChatbotTaken", rename);
+      yield* same("the first", (yield* found(a.id))?.chatbot, a);
+      yield* registry.change(same_.id, { name: fresh("chatbot") }, "somebody");
+      yield* rename;
+      yield* same("moved", (yield* found(a.id))?.chatbot, { ...a, workspaceName: to });
+      yield* same("moved too", (yield* found(b.id))?.chatbot, { ...b, workspaceName: to });
+      yield* same("the note", (yield* notesOf(b.id)).slice(1), ["another change workspaceName"]);
+      yield* failsWith("an empty workspace", "WorkspaceNotFound", rename);
+    }),
+  ),
+
+  check(
+    "a key is added, changed and, for ever, revoked",
+    Effect.fnUntraced(function* () {
+      const registry = yield* ChatbotRegistry;
+      const directory = yield* ChatbotDirectory;
+      const [key, kept] = [newKey(), newKey()];
+      const { id } = yield* registry.create(newChatbot({ keys: [kept] }), "somebody");
+      const other = yield* registry.create(newChatbot(), "somebody");
+      yield* registry.addKey(id, key, "somebody");
+      yield* same("what it opens", (yield* directory.open(key.id))?.chatbot.id, id);
+
+      const expiresAt = new Date("2031-02-03T04:05:06.789Z");
+      yield* registry.changeKey(id, key.id, { scopes: ["write"], expiresAt }, "another");
+      yield* registry.changeKey(id, key.id, { scopes: ["write"] }, "a third");
+      yield* registry.changeKey(id, key.id, { name: "named" }, "another");
+      const changed = yield* keyOf(id, key.id);
+      yield* same(
+        "what it is now",
+        [changed?.name, changed?.scopes, changed?.expiresAt],
+        ["named", ["write"], expiresAt],
+      );
+      yield* registry.changeKey(id, key.id, { expiresAt: null, name: null }, "another");
+      yield* same("without an end", (yield* directory.open(key.id))?.expiresAt, null);
+
+      const theirs = registry.revokeKey(other.id, key.id, "somebody");
+      yield* failsWith("as another's", "KeyNotFound", theirs);
+      const change = (chatbot: number) => registry.changeKey(chatbot, key.id, { name: "x" }, "x");
+      yield* failsWith("changed as another's", "KeyNotFound", change(other.id));
+      yield* registry.revokeKey(id, key.id, "another");
+      yield* failsWith("again", "KeyNotFound", registry.revokeKey(id, key.id, "somebody"));
+      yield* failsWith("changed when it is over", "KeyNotFound", change(id));
+      yield* failsWith("brought back", "KeyTaken", registry.addKey(id, key, "somebody"));
+      yield* same("the revoked key", yield* directory.open(key.id), null);
+      yield* same("when", (yield* keyOf(id, key.id))?.revokedAt === null, false);
       yield* same("the other", (yield* directory.open(kept.id)) === null, false);
-      const [note] = yield* registry.audit(1);
-      yield* same("the note", [note?.action, note?.chatbot], ["revoke", id]);
+      yield* same("the notes", (yield* notesOf(id)).slice(2), [
+        `somebody add-key ${key.id}`,
+        `another change-key ${key.id}: expiresAt, scopes`,
+        `another change-key ${key.id}: name`,
+        `another change-key ${key.id}: expiresAt, name`,
+        `another revoke-key ${key.id}`,
+      ]);
+      const missing = registry.addKey(id + 1_000_000, newKey(), "somebody");
+      yield* failsWith("a chatbot that is not", "ChatbotNotFound", missing);
     }),
   ),
 
@@ -113,28 +248,35 @@ export const chatbotRegistryChecks: ReadonlyArray<Check<ChatbotRegistry | Chatbo
     Effect.fnUntraced(function* () {
       const registry = yield* ChatbotRegistry;
       const directory = yield* ChatbotDirectory;
-      const theirs = key();
-      const owner = yield* registry.save(declaration({ keys: [theirs] }), "somebody");
-      const before = (yield* registry.audit(1000)).length;
-      const ours = declaration({ keys: [key(), theirs] });
-      yield* failsWith("a new chatbot", "KeyTaken", registry.save(ours, "somebody"));
-      const known = yield* registry.save({ ...ours, keys: [] }, "somebody");
-      const changed = { ...ours, description: "changed" };
-      yield* failsWith("a known one", "KeyTaken", registry.save(changed, "somebody"));
-      yield* same("as it is listed", (yield* found(known.id))?.chatbot, known);
-      yield* same("the notes", (yield* registry.audit(1000)).length, before + 1);
+      const theirs = newKey();
+      const owner = yield* registry.create(newChatbot({ keys: [theirs] }), "somebody");
+      const before = (yield* registry.list).length;
+      const ours = newChatbot({ keys: [newKey(), theirs] });
+      yield* failsWith("a new chatbot", "KeyTaken", registry.create(ours, "somebody"));
+      yield* same("the chatbots", (yield* registry.list).length, before);
+      const known = yield* registry.create({ ...ours, keys: [] }, "somebody");
+      yield* failsWith("a known one", "KeyTaken", registry.addKey(known.id, theirs, "somebody"));
+      yield* same("its keys", (yield* found(known.id))?.keys, []);
+      yield* same("the notes", yield* notesOf(known.id), [`somebody create ${ours.name}`]);
       yield* same("what it opens", (yield* directory.open(theirs.id))?.chatbot, owner);
     }),
   ),
 
   check(
-    "chatbots of one name in two workspaces are two",
+    "the use of keys is noted with them, and nowhere else",
     Effect.fnUntraced(function* () {
       const registry = yield* ChatbotRegistry;
-      const name = fresh("chatbot");
-      const a = yield* registry.save(declaration({ name, workspaceName: "A" }), "somebody");
-      const b = yield* registry.save(declaration({ name, workspaceName: "B" }), "somebody");
-      yield* same("their ids differ", a.id === b.id, false);
+      const directory = yield* ChatbotDirectory;
+      const [used, idle] = [newKey(), newKey()];
+      const { id } = yield* registry.create(newChatbot({ keys: [used, idle] }), "somebody");
+      const notes = yield* notesOf(id);
+      yield* directory.used([used.id, fresh("key")]);
+      const lastUsedAt = (yield* keyOf(id, used.id))?.lastUsedAt;
+      yield* same("the one that was used", lastUsedAt instanceof Date, true);
+      yield* directory.used([used.id]);
+      yield* same("the other", (yield* keyOf(id, idle.id))?.lastUsedAt, null);
+      yield* directory.used([]);
+      yield* same("the notes", yield* notesOf(id), notes);
     }),
   ),
 ];

@@ -3,6 +3,7 @@
  * to let time pass.
  */
 import { Context, Effect } from "effect";
+import { defaultSettings } from "../Chatbot.ts";
 import { ChatbotRegistry } from "../ChatbotRegistry.ts";
 import type { ChatStore } from "../ChatStore.ts";
 import type { NewEntry } from "../Entry.ts";
@@ -46,12 +47,12 @@ let chatbots = 0;
 /** Registers a chatbot of a new name, for stores that have a registry. */
 export const registerChatbot = ChatbotRegistry.use((registry) =>
   Effect.suspend(() =>
-    registry.save(
+    registry.create(
       {
         workspaceName: "Conformance",
-        name: `Chatbot ${++chatbots}`,
+        name: `Chatbot ${Date.now()} ${++chatbots}`,
         description: "",
-        settings: { helloMessage: null, moderationErrorMessage: "", instructions: null },
+        settings: defaultSettings,
         keys: [],
       },
       "conformance",

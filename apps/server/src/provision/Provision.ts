@@ -1,0 +1,144 @@
+/**
+ * Makes the store's chatbots what a file declares. Applying it again changes nothing.
+ */
+import {
+  changedFields,
+  ChatbotRegistry,
+  type ChatbotChange,
+  type KeyChange,
+  type KeyRecord,
+  type NewChatbot,
+  type RegisteredChatbot,
+} from "@parley/core";
+import { Effect } from "effect";
+import { Hex } from "effect/encoding";
+import { ProvisionInvalid, readProvisionFile } from "./ProvisionFile.ts";
+
+/** One change of the store. */
+export type Step =
+  | { readonly _tag: "Create"; readonly chatbot: NewChatbot }
+  | { readonly _tag: "Change"; readonly id: number; readonly change: ChatbotChange }
+  | { readonly _tag: "AddKey"; readonly id: number; readonly key: KeyRecord }
+  | {
+      readonly _tag: "ChangeKey";
+      readonly id: number;
+      readonly keyId: string;
+      readonly change: KeyChange;
+    };
+
+/** A change, and what it is called. */
+export interface Planned {
+  readonly title: string;
+  readonly step: Step;
+}
+
+/** What must be changed so that the store is what the file says; everything is checked first. */
+export const planned = Effect.fnUntraced(function* (
+  path: string,
+  environment: Readonly<Record<string, string | undefined>>,
+) {
+  const declared = yield* readProvisionFile(path, environment);
+  const registry = yield* ChatbotRegistry;
+  const registered = yield* registry.list;
+  const plan: Array<Planned> = [];
+  for (const chatbot of declared) {
+    const known = registered.find(
+      (one) =>
+        one.chatbot.workspaceName === chatbot.workspaceName && one.chatbot.name === chatbot.name,
+    );
+    for (const key of chatbot.keys) {
+      const wrong = conflict(key, known, registered);
+      if (wrong !== null) return yield* new ProvisionInvalid({ message: `${path}: ${wrong}` });
+    }
+    plan.push(...stepsTo(chatbot, known));
+  }
+  return plan;
+});
+
+/** Plans and carries out; servers that start together with one file do it once. */
+export const provision = Effect.fnUntraced(function* (
+  path: string,
+  environment: Readonly<Record<string, string | undefined>>,
+  actor: string,
+) {
+  const registry = yield* ChatbotRegistry;
+  const carryOut = Effect.fnUntraced(function* (step: Step) {
+    switch (step._tag) {
+      case "Create":
+        return yield* Effect.asVoid(registry.create(step.chatbot, actor));
+      case "Change":
+        return yield* Effect.asVoid(registry.change(step.id, step.change, actor));
+      case "AddKey":
+        return yield* registry.addKey(step.id, step.key, actor);
+      case "ChangeKey":
+        return yield* registry.changeKey(step.id, step.keyId, step.change, actor);
+    }
+  });
+  return yield* planned(path, environment).pipe(
+    Effect.tap((plan) => Effect.forEach(plan, ({ step }) => carryOut(step), { discard: true })),
+    // Another process changed what the plan was made from.
+    Effect.retry({
+      while: ({ _tag }) => _tag !== "ProvisionInvalid" && _tag !== "StorageUnavailable",
+      times: 10,
+    }),
+  );
+});
+
+/** Why a declared key cannot be the chatbot's; `null` when it can. */
+const conflict = (
+  { hash, id }: KeyRecord,
+  chatbot: RegisteredChatbot | undefined,
+  all: ReadonlyArray<RegisteredChatbot>,
+): string | null => {
+  const owner = all.find(({ keys }) => keys.some((key) => key.id === id));
+  if (owner === undefined) return null;
+  if (owner !== chatbot) return `the key prl_${id}_… belongs to another chatbot.`;
+  const known = owner.keys.find((key) => key.id === id)!;
+  return Hex.encode(known.hash) === Hex.encode(hash)
+    ? null
+    : `the key prl_${id}_… is known with another secret.`;
+};
+
+const stepsTo = (
+  wanted: NewChatbot,
+  known: RegisteredChatbot | undefined,
+): ReadonlyArray<Planned> => {
+  const { keys, ...declared } = wanted;
+  const title = `chatbot "${wanted.name}" of workspace "${wanted.workspaceName}"`;
+  if (known === undefined) {
+    const named = keys.map(({ id }) => `prl_${id}_…`).join(", ");
+    return [
+      {
+        title: `create ${title}${named === "" ? "" : ` with the keys ${named}`}`,
+        step: { _tag: "Create", chatbot: wanted },
+      },
+    ];
+  }
+  const { id } = known.chatbot;
+  const steps: Array<Planned> = [];
+  const fields = changedFields(known.chatbot, declared);
+  if (fields.length > 0) {
+    steps.push({
+      title: `change ${title}: ${fields.join(", ")}`,
+      step: { _tag: "Change", id, change: declared },
+    });
+  }
+  for (const key of keys) {
+    const { expiresAt, name, scopes } = key;
+    const change = { expiresAt, name, scopes };
+    const kept = known.keys.find((one) => one.id === key.id);
+    const called = `key prl_${key.id}_… of ${title}`;
+    if (kept === undefined) {
+      steps.push({ title: `add ${called}`, step: { _tag: "AddKey", id, key } });
+      continue;
+    }
+    // A revoked key stays revoked: a declaration that still names it must not revive it.
+    const fields = kept.revokedAt === null ? changedFields(kept, change) : [];
+    if (fields.length === 0) continue;
+    steps.push({
+      title: `change ${called}: ${fields.join(", ")}`,
+      step: { _tag: "ChangeKey", id, keyId: key.id, change },
+    });
+  }
+  return steps;
+};

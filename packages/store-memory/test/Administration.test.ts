@@ -1,0 +1,185 @@
+import { assert, describe, it } from "@effect/vitest";
+import {
+  Access,
+  Administration,
+  defaultSettings,
+  keyId,
+  scopes,
+  type ChatbotSettings,
+} from "@parley/core";
+import { layerMemory } from "@parley/store-memory";
+import { Duration, Effect, Layer, Redacted, Result } from "effect";
+import { Digest, SecureRandom } from "effect/crypto";
+import { TestClock } from "effect/testing";
+
+const administered = Effect.provide(
+  Layer.mergeAll(Administration.layer, Access.layer).pipe(
+    Layer.provide([layerMemory, Digest.layerWebCrypto, SecureRandom.layerWebCrypto]),
+  ),
+);
+
+const helpdesk = { workspaceName: "Acme", name: "Helpdesk" };
+
+/** Lets what runs beside the test go on. */
+const settle = Effect.repeat(Effect.yieldNow, { times: 20 });
+
+describe("administration", () => {
+  it.effect("makes chatbots with the usual settings and changes some of them", () =>
+    Effect.gen(function* () {
+      const administration = yield* Administration;
+      const chatbot = yield* administration.createChatbot(
+        { ...helpdesk, settings: { model: "large" } },
+        "ann",
+      );
+      const settings = { ...defaultSettings, model: "large" };
+      assert.deepStrictEqual(chatbot, { id: chatbot.id, ...helpdesk, description: "", settings });
+      yield* administration.changeChatbot(
+        chatbot.id,
+        { description: "Helps", settings: { retentionDays: 30 } },
+        "bob",
+      );
+      const { chatbot: changed } = yield* administration.chatbot(chatbot.id);
+      assert.deepStrictEqual(changed, {
+        ...chatbot,
+        description: "Helps",
+        settings: { ...settings, retentionDays: 30 },
+      });
+      const [line] = yield* administration.audit(1);
+      assert.strictEqual(line?.actor, "bob");
+      assert.strictEqual(line?.detail, "description, retentionDays");
+      const again = yield* Effect.flip(administration.createChatbot(helpdesk, "ann"));
+      assert.strictEqual(again.message, 'The workspace "Acme" has a chatbot "Helpdesk" already.');
+      const missing = yield* Effect.flip(administration.chatbot(99));
+      assert.strictEqual(missing.message, "There is no chatbot 99.");
+    }).pipe(administered),
+  );
+
+  it.effect("refuses what breaks a rule, and writes nothing", () =>
+    Effect.gen(function* () {
+      const administration = yield* Administration;
+      const { id } = yield* administration.createChatbot(helpdesk, "ann");
+      const lines = yield* administration.audit(100);
+      const wrong: ReadonlyArray<Partial<ChatbotSettings>> = [
+        { helloMessage: "\0" },
+        { instructions: "\ud800" },
+        { model: "" },
+        { knowledge: "../secrets" },
+        { knowledge: "a/b" },
+        { knowledge: "." },
+        { retentionDays: 0 },
+        { retentionDays: 1.5 },
+        { moderation: "sometimes" as "off" },
+        { unknown: 1 } as object,
+      ];
+      for (const settings of wrong) {
+        const change = yield* Effect.result(administration.changeChatbot(id, { settings }, "ann"));
+        assert.isTrue(Result.isFailure(change), JSON.stringify(settings));
+        assert.strictEqual(
+          Result.isFailure(change) && change.failure._tag,
+          "DeclarationInvalid",
+          JSON.stringify(settings),
+        );
+      }
+      for (const name of ["", "x".repeat(256), "\0"]) {
+        const create = Effect.flip(administration.createChatbot({ ...helpdesk, name }, "ann"));
+        assert.strictEqual((yield* create)._tag, "DeclarationInvalid");
+      }
+      for (const key of [
+        { scopes: ["admin" as "read"] },
+        { scopes, expiresAt: new Date(Number.NaN) },
+        { scopes: ["read", "read"] as const },
+      ]) {
+        const create = Effect.flip(administration.createKey(id, key, "ann"));
+        assert.strictEqual((yield* create)._tag, "DeclarationInvalid");
+      }
+      assert.deepStrictEqual(yield* administration.audit(100), lines);
+    }).pipe(administered),
+  );
+
+  it.effect("renames workspaces, which are there as long as a chatbot is in them", () =>
+    Effect.gen(function* () {
+      const administration = yield* Administration;
+      yield* administration.createChatbot(helpdesk, "ann");
+      yield* administration.createChatbot({ ...helpdesk, name: "Sales" }, "ann");
+      yield* administration.createChatbot({ ...helpdesk, workspaceName: "Beta" }, "ann");
+      assert.deepStrictEqual(yield* administration.workspaces, [
+        { name: "Acme", chatbots: 2 },
+        { name: "Beta", chatbots: 1 },
+      ]);
+      const taken = yield* Effect.flip(administration.renameWorkspace("Acme", "Beta", "ann"));
+      assert.strictEqual(taken._tag, "ChatbotTaken");
+      yield* administration.renameWorkspace("Acme", "Zeta", "ann");
+      assert.deepStrictEqual(
+        (yield* administration.workspaces).map(({ name }) => name),
+        ["Beta", "Zeta"],
+      );
+      const gone = yield* Effect.flip(administration.renameWorkspace("Acme", "Acme", "ann"));
+      assert.strictEqual(gone.message, 'There is no workspace "Acme".');
+    }).pipe(administered),
+  );
+
+  it.effect("rotates a key: both open the chatbot until the old one's time is over", () =>
+    Effect.gen(function* () {
+      const administration = yield* Administration;
+      const access = yield* Access;
+      const { id } = yield* administration.createChatbot(helpdesk, "ann");
+      const old = yield* administration.createKey(id, { name: "app", scopes: ["ask"] }, "ann");
+      assert.strictEqual(old.id, keyId(Redacted.value(old.key)));
+      const fresh = yield* administration.rotateKey(id, old.id, Duration.minutes(10), "ann");
+      const opens = (key: Redacted.Redacted) =>
+        Effect.andThen(settle, Effect.result(access.authenticate(Redacted.value(key))));
+      for (const { key } of [old, fresh]) {
+        const principal = yield* Effect.fromResult(yield* opens(key));
+        assert.deepStrictEqual(principal.scopes, ["ask"]);
+        assert.strictEqual(principal.chatbot.id, id);
+      }
+      yield* TestClock.adjust("10 minutes");
+      assert.isTrue(Result.isFailure(yield* opens(old.key)));
+      assert.isTrue(Result.isSuccess(yield* opens(fresh.key)));
+      const { keys } = yield* administration.chatbot(id);
+      assert.deepStrictEqual(
+        keys.map(({ name, revokedAt }) => [name, revokedAt]),
+        [
+          ["app", null],
+          ["app", null],
+        ],
+      );
+      yield* administration.revokeKey(id, fresh.id, "ann");
+      assert.isTrue(Result.isFailure(yield* opens(fresh.key)));
+      const revoked = administration.rotateKey(id, fresh.id, Duration.zero, "ann");
+      assert.strictEqual((yield* Effect.flip(revoked))._tag, "KeyNotFound");
+    }).pipe(administered),
+  );
+
+  it.effect("a rotation never makes the old key live longer", () =>
+    Effect.gen(function* () {
+      const administration = yield* Administration;
+      const { id } = yield* administration.createChatbot(helpdesk, "ann");
+      const expiresAt = new Date(60_000);
+      const old = yield* administration.createKey(id, { scopes, expiresAt }, "ann");
+      yield* administration.rotateKey(id, old.id, Duration.days(1), "ann");
+      const { keys } = yield* administration.chatbot(id);
+      assert.deepStrictEqual(
+        keys.map((key) => key.expiresAt),
+        [expiresAt, null],
+      );
+    }).pipe(administered),
+  );
+
+  it.effect("changes of settings and keys hold from the next request on", () =>
+    Effect.gen(function* () {
+      const administration = yield* Administration;
+      const access = yield* Access;
+      const { id } = yield* administration.createChatbot(helpdesk, "ann");
+      const { id: key, key: text } = yield* administration.createKey(id, { scopes }, "ann");
+      const open = Effect.andThen(settle, access.authenticate(Redacted.value(text)));
+      assert.strictEqual((yield* open).chatbot.settings.helloMessage, null);
+      yield* administration.changeChatbot(id, { settings: { helloMessage: "Hi" } }, "ann");
+      assert.strictEqual((yield* open).chatbot.settings.helloMessage, "Hi");
+      yield* administration.changeKey(id, key, { scopes: ["read"] }, "ann");
+      assert.deepStrictEqual((yield* open).scopes, ["read"]);
+      yield* administration.changeKey(id, key, { expiresAt: new Date(0) }, "ann");
+      assert.strictEqual((yield* Effect.flip(open))._tag, "KeyRejected");
+    }).pipe(administered),
+  );
+});
