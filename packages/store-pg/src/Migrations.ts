@@ -3,7 +3,7 @@
  */
 import { foldVersion } from "@parley/core";
 import { Effect } from "effect";
-import { Migrator, SqlClient, type SqlError } from "effect/sql";
+import { SqlClient, type SqlError } from "effect/sql";
 
 /** The statements of every step, in order; they name no schema, the connection's search path does. */
 export const migrations = {
@@ -131,16 +131,13 @@ export const migrations = {
     revoke update, delete, truncate on audit from current_user;`,
 } as const;
 
-const run = (text: string) =>
-  Effect.flatMap(SqlClient.SqlClient, (sql) =>
-    Effect.forEach(statementsOf(text), (statement) => sql.unsafe(statement), { discard: true }),
-  );
+type Step = keyof typeof migrations;
 
-/** No statement of ours holds a semicolon inside; comments may. */
+/** Every statement of ours ends a line, and nothing else ends one with a semicolon. */
 const statementsOf = (text: string): ReadonlyArray<string> =>
   text
-    .replace(/^ *--.*$/gm, "")
-    .split(";")
+    .replace(/^ {4}/gm, "")
+    .split(/;$/m)
     .map((statement) => statement.trim())
     .filter((statement) => statement !== "");
 
@@ -149,21 +146,80 @@ const migrationLock = 7_275_395_391;
 
 const table = "parley_migration";
 
-/** The names of the steps that the schema lacks. */
-export const pending: Effect.Effect<
-  ReadonlyArray<keyof typeof migrations>,
+/** Number and name of a step, as its row holds them. */
+const rowOf = (step: Step) => {
+  const [, id, name] = /^(\d+)_(.*)$/.exec(step)!;
+  return { id: Number(id), name: name! };
+};
+
+/** The steps that the schema lacks, in order. */
+const pending: Effect.Effect<
+  ReadonlyArray<Step>,
   SqlError.SqlError,
   SqlClient.SqlClient
 > = Effect.gen(function* () {
   const sql = yield* SqlClient.SqlClient;
-  const names = Object.keys(migrations) as Array<keyof typeof migrations>;
-  const [found] = yield* sql.unsafe("select where to_regclass($1) is not null", [table]);
-  if (found === undefined) return names;
+  const steps = Object.keys(migrations) as Array<Step>;
+  // A name that was looked up before another server made the table would stay unknown: to_regclass reads
+  // no table, and only that brings news in the middle of a transaction.
+  const [found] = yield* sql.unsafe(
+    "select from pg_tables where schemaname = current_schema() and tablename = $1",
+    [table],
+  );
+  if (found === undefined) return steps;
   const [newest] = yield* sql.unsafe<{ readonly id: number }>(
     `select coalesce(max(migration_id), 0) as id from ${table}`,
   );
-  return names.filter((name) => Number.parseInt(name, 10) > newest!.id);
+  return steps.filter((step) => rowOf(step).id > newest!.id);
 });
+
+/** What comes before anything else: servers that start together wait for each other. */
+const preamble = [
+  "set local statement_timeout = 0",
+  `select pg_advisory_xact_lock(${migrationLock})`,
+];
+
+/** The statements that bring the schema up to date, after {@link preamble}; none when it is. */
+const plan: Effect.Effect<
+  ReadonlyArray<string>,
+  SqlError.SqlError,
+  SqlClient.SqlClient
+> = Effect.gen(function* () {
+  const sql = yield* SqlClient.SqlClient;
+  const steps = yield* pending;
+  if (steps.length === 0) return [];
+  const [schema] = yield* sql.unsafe<{ readonly name: string; readonly found: boolean }>(
+    "select current_setting('search_path') as name, current_schema() is not null as found",
+  );
+  const { found, name } = schema!;
+  return [
+    `set local search_path = ${name}`,
+    ...(found ? [] : [`create schema ${name}`]),
+    `create table if not exists ${table} (
+  migration_id integer primary key,
+  created_at timestamp with time zone not null default now(),
+  name text not null
+)`,
+    ...steps.flatMap((step) => {
+      const { id, name } = rowOf(step);
+      return [
+        ...statementsOf(`-- ${step}\n${migrations[step]}`),
+        `insert into ${table} (migration_id, name) values (${id}, '${name}')`,
+      ];
+    }),
+  ];
+});
+
+/** The SQL that {@link migrate} would run; empty when the schema is up to date. */
+export const pendingSql: Effect.Effect<string, SqlError.SqlError, SqlClient.SqlClient> = Effect.map(
+  plan,
+  (statements) =>
+    statements.length === 0
+      ? ""
+      : ["begin", ...preamble, ...statements, "commit"]
+          .map((statement) => `${statement};\n`)
+          .join("\n"),
+);
 
 /** Why this software cannot serve the schema, which is up to date; `null` when it can. */
 export const misfit: Effect.Effect<string | null, SqlError.SqlError, SqlClient.SqlClient> =
@@ -182,26 +238,14 @@ export const misfit: Effect.Effect<string | null, SqlError.SqlError, SqlClient.S
   });
 
 /** Brings the schema up to date. Servers that start together wait for each other. */
-export const migrate: Effect.Effect<
-  void,
-  SqlError.SqlError | Migrator.MigrationError,
-  SqlClient.SqlClient
-> = Effect.gen(function* () {
-  const sql = yield* SqlClient.SqlClient;
-  // A role that may not create anything can serve a schema that is up to date.
-  if ((yield* pending).length === 0) return;
-  yield* sql.withTransaction(
-    Effect.gen(function* () {
-      yield* sql.unsafe("set local statement_timeout = 0");
-      yield* sql.unsafe("select pg_advisory_xact_lock($1::int8)", [migrationLock]);
-      const [setting] = yield* sql.unsafe<{ readonly search_path: string }>("show search_path");
-      yield* sql.unsafe(`create schema if not exists ${setting!.search_path}`);
-      yield* Migrator.make({})({
-        loader: Migrator.fromRecord(
-          Object.fromEntries(Object.entries(migrations).map(([name, text]) => [name, run(text)])),
-        ),
-        table,
-      });
-    }),
-  );
-});
+export const migrate: Effect.Effect<void, SqlError.SqlError, SqlClient.SqlClient> = Effect.gen(
+  function* () {
+    const sql = yield* SqlClient.SqlClient;
+    const run = (statements: ReadonlyArray<string>) =>
+      Effect.forEach(statements, (statement) => sql.unsafe(statement), { discard: true });
+    // A role that may not create anything can serve a schema that is up to date.
+    if ((yield* pending).length === 0) return;
+    // What is lacking is looked up again, because another server may have done it meanwhile.
+    yield* sql.withTransaction(Effect.andThen(run(preamble), Effect.flatMap(plan, run)));
+  },
+);

@@ -11,7 +11,7 @@ import { Reactivity } from "effect/reactivity";
 import { SqlClient } from "effect/sql";
 import { makeClients } from "./Clients.ts";
 import { makeHints } from "./Hints.ts";
-import { migrate, migrations, misfit, pending } from "./Migrations.ts";
+import * as Migrations from "./Migrations.ts";
 import { makeChatArchive } from "./PgChatArchive.ts";
 import { makeChatbots } from "./PgChatbots.ts";
 import { makeChatStore } from "./PgChatStore.ts";
@@ -42,16 +42,15 @@ export class PostgresUnusable extends Data.TaggedError("PostgresUnusable")<{
 const clientsOf = ({ maxConnections = 10, schema = "parley", url }: PostgresOptions) =>
   makeClients({ maxConnections, schema, url });
 
-/** The SQL that {@link layerPostgres} would run to bring the schema up to date; empty when it is. */
+/** All the SQL that {@link layerPostgres} would run to bring the schema up to date; empty when it is. */
 export const pendingSql = (options: PostgresOptions): Effect.Effect<string, PostgresUnusable> =>
   Effect.gen(function* () {
     const { migrator } = yield* clientsOf(options);
-    const names = yield* Effect.provideService(
-      Effect.andThen(check, pending),
+    return yield* Effect.provideService(
+      Effect.andThen(check, Migrations.pendingSql),
       SqlClient.SqlClient,
       migrator,
     );
-    return names.map((name) => `-- ${name}${migrations[name]}\n`).join("\n");
   }).pipe(Effect.scoped, Effect.provide(Reactivity.layer), unusable);
 
 /** All the stores of the core in one PostgreSQL database, 15 or later, brought up to date first. */
@@ -65,7 +64,7 @@ export const layerPostgres = (
     Effect.gen(function* () {
       const clients = yield* clientsOf(options);
       const wrong = yield* Effect.provideService(
-        check.pipe(Effect.andThen(migrate), Effect.andThen(misfit)),
+        check.pipe(Effect.andThen(Migrations.migrate), Effect.andThen(Migrations.misfit)),
         SqlClient.SqlClient,
         clients.migrator,
       );

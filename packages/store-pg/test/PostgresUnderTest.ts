@@ -20,27 +20,29 @@ let schemas = 0;
 /** Names a schema that no other test uses. */
 export const freshSchema = (): string => `test_${process.pid}_${Date.now()}_${++schemas}`;
 
-export const optionsOf = (schema: string): PostgresOptions => ({
+type TestOptions = PostgresOptions & { readonly schema: string };
+
+export const optionsOf = (schema: string): TestOptions => ({
   url: Redacted.make(inject("postgresUrl")),
   schema,
   maxConnections: 4,
 });
 
 /** A plain client whose search path is the schema. */
-export const clientOf = (schema: string, maxConnections = 2) =>
+export const clientOf = (schema: string, maxConnections = 2, url = optionsOf(schema).url) =>
   PgClient.make({
-    url: Redacted.make(inject("postgresUrl")),
+    url,
     maxConnections,
     startupParameters: { search_path: schema },
   }).pipe(Effect.provide(Reactivity.layer));
 
 /** What the checks need of a PostgreSQL store. */
-const underTest = (schema: string, options: PostgresOptions) =>
+const underTest = (options: TestOptions) =>
   Layer.effect(
     StoreUnderTest,
     Effect.gen(function* () {
       const registry = yield* ChatbotRegistry;
-      const sql = yield* clientOf(schema);
+      const sql = yield* clientOf(options.schema);
       const second = yield* Layer.build(Layer.fresh(layerPostgres(options)));
       return StoreUnderTest.of({
         newChatbot: Effect.provideService(registerChatbot, ChatbotRegistry, registry),
@@ -61,12 +63,11 @@ const underTest = (schema: string, options: PostgresOptions) =>
     }),
   );
 
-/** The store and what the checks need of it, in a schema of its own. */
-export const layerPostgresUnderTest = (more: Partial<PostgresOptions> = {}) =>
+/** The store and what the checks need of it, in a schema of its own unless one is given. */
+export const layerPostgresUnderTest = (more: Partial<TestOptions> = {}) =>
   Layer.suspend(() => {
-    const schema = freshSchema();
-    const options = { ...optionsOf(schema), ...more };
-    return Layer.provideMerge(underTest(schema, options), layerPostgres(options));
+    const options = { ...optionsOf(freshSchema()), ...more };
+    return Layer.provideMerge(underTest(options), layerPostgres(options));
   });
 
 const withDates = (chat: any): StoredChat => ({

@@ -1,11 +1,193 @@
 import { assert, describe, it } from "@effect/vitest";
-import { ChatbotRegistry, ChatStore, newestChats } from "@parley/core";
-import { registerChatbot } from "@parley/core/testing";
+import {
+  ChatArchive,
+  ChatbotDirectory,
+  ChatbotRegistry,
+  ChatStore,
+  newest,
+  newestChats,
+  TurnStore,
+  type ChatQuery,
+} from "@parley/core";
+import {
+  chatArchiveChecks,
+  chatStoreChecks,
+  registerChatbot,
+  turnStoreChecks,
+} from "@parley/core/testing";
 import { layerPostgres, pendingSql } from "@parley/store-pg";
 import { Effect, Layer, Redacted } from "effect";
 import { Migrator, SqlClient } from "effect/sql";
 import { migrations } from "../src/Migrations.ts";
-import { clientOf, freshSchema, optionsOf } from "./PostgresUnderTest.ts";
+import { clientOf, freshSchema, layerPostgresUnderTest, optionsOf } from "./PostgresUnderTest.ts";
+
+const steps = Object.keys(migrations) as ReadonlyArray<keyof typeof migrations>;
+
+/** What the version that a step came with would have left behind. */
+const data: { readonly [Step in keyof typeof migrations]?: ReadonlyArray<string> } = {
+  "0001_chatbots": [
+    `insert into chatbot (workspace_name, name, description, settings) values
+      ('Old', 'Bot', 'kept', '{"helloMessage":null,"moderationErrorMessage":"","instructions":null}')`,
+    `insert into api_key (id, chatbot_id, hash, name, scopes, expires_at, revoked_at) values
+      ('open', 1, '\\x0102', 'web', '{read,ask}', '2100-01-01T00:00:00Z', null),
+      ('revoked', 1, '\\x03', null, '{write}', null, '2026-01-01T00:00:00Z')`,
+    "insert into audit (actor, chatbot_id, action, detail) values ('operator', 1, 'create', 'Bot')",
+  ],
+  "0002_chats": [
+    // Five are left of 300,000 chats, in two groups of blocks.
+    `insert into chat (chatbot_id, id, position, name, user_ref, folded_name, create_time, entries, last_entry_time)
+    values
+      (1, 10, 1, 'Älpha', 'u', 'älpha', '2026-01-01T00:00:00.001Z', 2, '2026-01-03T00:00:00.003Z'),
+      (1, 20, 4096, 'beta', null, 'beta', '2026-01-01T00:00:00.002Z', 0, null),
+      (1, 30, 5000, null, 'u', null, '2026-01-01T00:00:00.003Z', 0, null),
+      (1, 40, 270000, 'ALPHA', 'v', 'alpha', '2026-01-01T00:00:00.004Z', 0, null),
+      (1, 50, 300000, 'beta', 'v', 'beta', '2026-01-01T00:00:00.004Z', 0, null)`,
+    `insert into hole (chatbot_id, block, missing)
+    select 1, (position - 1) / 4096, count(*) from generate_series(1, 300000) position
+    where position not in (1, 4096, 5000, 270000, 300000) group by 2`,
+    "insert into tally values (1, 5, 300000, '2026-01-01T00:00:00.004Z', 7)",
+    `insert into entry (chatbot_id, id, chat_id, position, question, answer, moderation, flagged, create_time,
+      provider, model, prompt_tokens, completion_tokens, attempts, latency_millis)
+    values
+      (1, 5, 10, 1, '', 'Hello', 'none', false, '2026-01-01T00:00:00.001Z', null, null, null, null, null, null),
+      (1, 7, 10, 2, 'q', 'a', 'hate', true, '2026-01-03T00:00:00.003Z', 'p', 'm', 3, 4, 1, 5)`,
+    `insert into request (chatbot_id, key, fingerprint, made_at, turn, turn_until, chat_id, entry_id) values
+      (1, 'create', 'f', now(), null, null, 20, null),
+      (1, 'ask', 'f', now(), 'turn', null, 10, 7)`,
+    "select setval('chat_id', 50), setval('entry_id', 7)",
+  ],
+};
+
+/** Makes the first so many steps as the versions did that brought them, with their data. */
+const release = (sql: SqlClient.SqlClient, count: number) =>
+  Migrator.make({})({
+    loader: Migrator.fromRecord(
+      Object.fromEntries(
+        steps.slice(0, count).map((step) => [
+          step,
+          Effect.forEach(
+            [
+              ...migrations[step]
+                .replace(/^ *--.*$/gm, "")
+                .split(";")
+                .filter((part) => part.trim() !== ""),
+              ...(data[step] ?? []),
+            ],
+            (statement) => sql.unsafe(statement),
+          ),
+        ]),
+      ),
+    ),
+    table: "parley_migration",
+  }).pipe(Effect.provideService(SqlClient.SqlClient, sql), Effect.when(Effect.succeed(count > 0)));
+
+const registryIsKept = Effect.gen(function* () {
+  const registry = yield* ChatbotRegistry;
+  const [kept] = yield* registry.list;
+  if (kept === undefined) return assert.fail("the chatbot is there");
+  assert.strictEqual(kept.chatbot.description, "kept");
+  assert.deepStrictEqual(
+    kept.keys.map(({ hash, id, name, scopes }) => ({ hash: [...hash], id, name, scopes })),
+    [
+      { hash: [1, 2], id: "open", name: "web", scopes: ["read", "ask"] },
+      { hash: [3], id: "revoked", name: null, scopes: ["write"] },
+    ],
+  );
+  const [noted] = yield* registry.audit(1);
+  assert.strictEqual(noted?.actor, "operator");
+  const directory = yield* ChatbotDirectory;
+  assert.strictEqual((yield* directory.open("open"))?.chatbot.id, 1);
+  assert.strictEqual(yield* directory.open("revoked"), null);
+});
+
+const chatsAreKept = Effect.gen(function* () {
+  const [store, turns, archive] = [yield* ChatStore, yield* TurnStore, yield* ChatArchive];
+  const ids = (query: Partial<ChatQuery>) =>
+    Effect.map(store.listChats(1, { ...newestChats, ...query }), ({ items, total }) => [
+      total,
+      ...items.map(({ id }) => id),
+    ]);
+  const oldest = [{ field: "id", descending: false }] as const;
+  const byName = [{ field: "name", descending: false }] as const;
+  assert.deepStrictEqual(yield* ids({}), [5, 50, 40, 30, 20, 10]);
+  assert.deepStrictEqual(yield* ids({ limit: 2, page: 2 }), [5, 30, 20]);
+  assert.deepStrictEqual(yield* ids({ limit: 1, page: 4, orderBy: oldest }), [5, 40]);
+  assert.deepStrictEqual(yield* ids({ orderBy: byName }), [5, 40, 20, 50, 10, 30]);
+  assert.deepStrictEqual(yield* ids({ search: "LPHA" }), [2, 40, 10]);
+  assert.deepStrictEqual(yield* ids({ userRef: "u" }), [2, 30, 10]);
+  const { items } = yield* store.listEntries(1, 10, newest);
+  assert.deepStrictEqual(items[0], {
+    id: 7,
+    chatId: 10,
+    question: "q",
+    answer: "a",
+    moderation: "hate",
+    flagged: true,
+    createTime: new Date("2026-01-03T00:00:00.003Z"),
+  });
+  assert.strictEqual(items[1]?.answer, "Hello");
+  const [usage] = yield* archive.usage(1, new Date(0));
+  assert.strictEqual(usage?.completionTokens, 4);
+  const again = yield* store.createChat(
+    1,
+    { name: "beta", userRef: null, helloMessage: null },
+    { key: "create", fingerprint: "f" },
+  );
+  assert.deepStrictEqual([again.replayed, again.chat.id], [true, 20]);
+  const done = yield* turns.take(1, 10, { key: "ask", fingerprint: "f" });
+  assert.deepStrictEqual(done, { _tag: "Done", entry: items[0]!, turn: "turn" });
+  const taken = yield* turns.take(1, 10, null);
+  if (taken._tag !== "Turn") return assert.fail("the turn is free");
+  assert.deepStrictEqual(taken.turn.newest, items);
+  const entry = { question: "q", answer: "a", moderation: "none", flagged: false, usage: null };
+  assert.isAbove((yield* turns.append(taken.turn, entry)).id, 7);
+  assert.strictEqual(yield* archive.erase(1, { _tag: "Chat", id: 30 }), 1);
+  const { chat } = yield* createOne(1);
+  assert.isAbove(chat.id, 50);
+  assert.deepStrictEqual(yield* ids({}), [5, chat.id, 50, 40, 20, 10]);
+  assert.deepStrictEqual(yield* ids({ limit: 2, page: 2 }), [5, 40, 20]);
+  assert.deepStrictEqual(yield* ids({ limit: 1, page: 3, orderBy: oldest }), [5, 40]);
+});
+
+/** A database of its own, and a plain client of it. */
+const freshDatabase = Effect.gen(function* () {
+  const sql = yield* clientOf("public");
+  const name = freshSchema();
+  yield* Effect.acquireRelease(sql.unsafe(`create database ${name} template template0`), () =>
+    Effect.orDie(sql.unsafe(`drop database ${name} with (force)`)),
+  );
+  const url = new URL(Redacted.value(optionsOf("parley").url));
+  url.pathname = `/${name}`;
+  const options = { url: Redacted.make(url.href) };
+  return { ...options, sql: yield* clientOf("parley", 1, options.url) };
+});
+
+/** Everything that the schema is made of, a text each. */
+const catalogOf = (sql: SqlClient.SqlClient) =>
+  Effect.map(
+    sql.unsafe<{ readonly what: string }>(
+      `with ours as (
+        select * from pg_class where relnamespace = 'parley'::regnamespace
+      ), described as (
+        select jsonb_build_array(relname, relkind, reloptions, relrowsecurity, relforcerowsecurity) as what from ours
+        union all select to_jsonb(c) from information_schema.columns c where table_schema = 'parley'
+        union all select to_jsonb(i) from pg_indexes i where schemaname = 'parley'
+        union all select jsonb_build_array(conrelid::regclass, conname, pg_get_constraintdef(oid))
+          from pg_constraint where connamespace = 'parley'::regnamespace
+        union all select to_jsonb(s) from pg_sequences s where schemaname = 'parley'
+        union all select to_jsonb(p) from pg_policies p where schemaname = 'parley'
+        union all select jsonb_build_array(tgrelid::regclass, pg_get_triggerdef(t.oid))
+          from pg_trigger t join ours on ours.oid = tgrelid where not tgisinternal
+        union all select jsonb_build_array(oid::regprocedure, pg_get_functiondef(oid))
+          from pg_proc where pronamespace = 'parley'::regnamespace
+        union all select jsonb_build_array(extname, extnamespace::regnamespace) from pg_extension
+        union all select to_jsonb(m) - 'created_at' from parley.parley_migration m
+        union all select to_jsonb(f) from parley.fold f
+      )
+      select replace(what::text, current_database(), '') as what from described order by 1`,
+    ),
+    (rows) => rows.map(({ what }) => what),
+  );
 
 const createOne = (chatbot: number) =>
   ChatStore.use((store) =>
@@ -55,48 +237,44 @@ describe("migrations", () => {
     }),
   );
 
-  it.live("what would be done can be seen beforehand, and changes nothing", () =>
-    Effect.gen(function* () {
-      const options = optionsOf(freshSchema());
-      const before = yield* pendingSql(options);
-      for (const name of Object.keys(migrations)) assert.include(before, `-- ${name}`);
-      assert.strictEqual(yield* pendingSql(options), before);
-      yield* Effect.provide(Effect.void, layerPostgres(options));
-      assert.strictEqual(yield* pendingSql(options), "");
-    }),
-  );
+  for (const [at, step] of ["nothing", ...steps.slice(0, -1)].entries()) {
+    it.live(`what brings ${step} up to date can be seen beforehand, and run by hand`, () =>
+      Effect.gen(function* () {
+        const [byHand, byItself] = [yield* freshDatabase, yield* freshDatabase];
+        for (const { sql } of [byHand, byItself]) {
+          if (at > 0) yield* sql.unsafe("create schema parley");
+          yield* release(sql, at);
+        }
+        const text = yield* pendingSql(byHand);
+        assert.strictEqual(yield* pendingSql(byHand), text);
+        assert.strictEqual(yield* pendingSql(byItself), text);
+        for (const statement of text.split(/;$/m)) {
+          if (statement.trim() !== "") yield* byHand.sql.unsafe(statement);
+        }
+        assert.strictEqual(yield* pendingSql(byHand), "");
+        yield* Effect.provide(Effect.void, layerPostgres(byItself));
+        const [ours, theirs] = [yield* catalogOf(byHand.sql), yield* catalogOf(byItself.sql)];
+        assert.isAbove(ours.length, 100);
+        assert.deepStrictEqual(ours, theirs);
+        yield* Effect.provide(Effect.flatMap(registerChatbot, createOne), layerPostgres(byHand));
+      }).pipe(Effect.scoped),
+    );
+  }
 
-  const names = Object.keys(migrations) as ReadonlyArray<keyof typeof migrations>;
-  for (const [at, name] of names.slice(0, -1).entries()) {
-    it.live(`a schema of ${name} with data in it is brought up to date`, () =>
+  for (const [at, step] of steps.entries()) {
+    it.live(`a schema of ${step} with data in it is brought up to date, and loses nothing`, () =>
       Effect.gen(function* () {
         const schema = freshSchema();
-        const sql = yield* clientOf(schema);
+        const sql = yield* clientOf(schema, 1);
         yield* sql.unsafe(`create schema ${schema}`);
-        const steps = names.slice(0, at + 1).map((step) => [
-          step,
-          Effect.forEach(
-            migrations[step]
-              .replace(/^ *--.*$/gm, "")
-              .split(";")
-              .filter((part) => part.trim() !== ""),
-            (part) => sql.unsafe(part),
-          ),
-        ]);
-        yield* Migrator.make({})({
-          loader: Migrator.fromRecord(Object.fromEntries(steps)),
-          table: "parley_migration",
-        }).pipe(Effect.provideService(SqlClient.SqlClient, sql));
-        yield* sql.unsafe(
-          `insert into chatbot (workspace_name, name, description, settings)
-          values ('Old', 'Bot', 'kept', '{"helloMessage":null,"moderationErrorMessage":"","instructions":null}')`,
-        );
+        yield* release(sql, at + 1);
         yield* Effect.gen(function* () {
-          const registry = yield* ChatbotRegistry;
-          const [kept] = yield* registry.list;
-          assert.strictEqual(kept?.chatbot.description, "kept");
-          yield* createOne(kept!.chatbot.id);
-        }).pipe(Effect.provide(layerPostgres(optionsOf(schema))));
+          yield* registryIsKept;
+          if (at > 0) yield* chatsAreKept;
+          for (const { run } of [...chatStoreChecks, ...turnStoreChecks, ...chatArchiveChecks]) {
+            yield* run;
+          }
+        }).pipe(Effect.provide(layerPostgresUnderTest({ schema })));
       }).pipe(Effect.scoped),
     );
   }
@@ -149,10 +327,10 @@ describe("the schema can be distributed by chatbot", () => {
         ) as has
         from pg_index i join pg_class c on c.oid = i.indexrelid join pg_class t on t.oid = i.indrelid
         where t.relnamespace = $1::regnamespace and i.indisunique
-          and t.relname in ('chat', 'entry', 'request', 'tally', 'hole')`,
+          and t.relname not in ('chatbot', 'api_key', 'audit', 'fold', 'parley_migration')`,
         [schema],
       );
-      assert.isAtLeast(keys.length, 7);
+      assert.isAtLeast(keys.length, 8);
       assert.deepStrictEqual(
         keys.filter(({ has }) => !has),
         [],
