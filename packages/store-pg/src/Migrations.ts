@@ -129,6 +129,21 @@ export const migrations = {
     update audit set action = 'revoke-key' where action = 'revoke';
     -- Append-only, also for the role that owns it.
     revoke update, delete, truncate on audit from current_user;`,
+
+  "0004_hole_groups": `
+    -- The same per 64 blocks: group n holds the blocks from n * 64 on.
+    create table hole_group (
+      chatbot_id int not null,
+      block_group bigint not null,
+      missing int not null,
+      primary key (chatbot_id, block_group)
+    );
+    -- Not null without a default: an erasure that knows of no groups must fail.
+    alter table hole add column block_group bigint;
+    update hole set block_group = block / 64;
+    alter table hole alter column block_group set not null;
+    insert into hole_group (chatbot_id, block_group, missing)
+    select chatbot_id, block_group, sum(missing) from hole group by chatbot_id, block_group;`,
 } as const;
 
 type Step = keyof typeof migrations;

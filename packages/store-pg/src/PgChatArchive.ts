@@ -286,8 +286,7 @@ with counted as (
   where chatbot_id = $1 returning chatbot_id
 ), gone as (
   select chatbot_id, position from counted cross join unnest($2::int8[]) position
-)
-${addHoles}`;
+)${addHoles}`;
 
 const everything = `
 select chat.id as chat_id, chat.name, chat.user_ref, chat.create_time as chat_time,

@@ -14,14 +14,17 @@ export const filledChatbot = 1_000_001;
 const words =
   "harbour lantern meadow copper violet thunder orchard whisper granite falcon ember willow saffron glacier pebble";
 
+const insertChatbot = (sql: SqlClient.SqlClient, chatbot: number) =>
+  sql.unsafe(
+    `insert into chatbot (id, workspace_name, name, description, settings)
+    overriding system value values ($1, 'Filled', $2, '', '{}')`,
+    [chatbot, `Chatbot ${chatbot}`],
+  );
+
 /** Chats of one chatbot: names of three words and a number, a user each hundred, some absent. */
 export const fillChats = (sql: SqlClient.SqlClient, chatbot: number, chats: number) =>
   Effect.gen(function* () {
-    yield* sql.unsafe(
-      `insert into chatbot (id, workspace_name, name, description, settings)
-      overriding system value values ($1, 'Filled', $2, '', '{}')`,
-      [chatbot, `Chatbot ${chatbot}`],
-    );
+    yield* insertChatbot(sql, chatbot);
     yield* sql.unsafe(
       `with word as (select string_to_array($3, ' ') as list)
       insert into chat (chatbot_id, id, position, name, user_ref, folded_name, create_time, entries)
@@ -43,6 +46,37 @@ export const fillChats = (sql: SqlClient.SqlClient, chatbot: number, chats: numb
     );
   });
 
+/** One chat in every hundred positions of so many blocks; erasures all over took the others. */
+export const fillThinned = (sql: SqlClient.SqlClient, chatbot: number, blocks: number) =>
+  Effect.gen(function* () {
+    const positions = blocks * 4096;
+    yield* insertChatbot(sql, chatbot);
+    yield* sql.unsafe(
+      `insert into chat (chatbot_id, id, position, create_time, entries)
+      select $1, n, n, timestamptz '2026-01-01' + n * interval '1 millisecond', 0
+      from generate_series(1, $2::int8, 100) n`,
+      [chatbot, positions],
+    );
+    // In no order, as erasures come.
+    yield* sql.unsafe(
+      `insert into hole (chatbot_id, block_group, block, missing)
+      select $1, block / 64, block, 4096 - count(*)
+      from (select (position - 1) / 4096 as block from chat where chatbot_id = $1) taken
+      group by block order by hashint8(block)`,
+      [chatbot],
+    );
+    yield* sql.unsafe(
+      `insert into hole_group (chatbot_id, block_group, missing)
+      select $1, block_group, sum(missing) from hole where chatbot_id = $1 group by block_group`,
+      [chatbot],
+    );
+    yield* sql.unsafe(
+      `insert into tally (chatbot_id, chats, positions, last_time, erasures)
+      select $1, count(*), $2::int8, now(), 1 from chat where chatbot_id = $1`,
+      [chatbot, positions],
+    );
+  });
+
 /** Entries of the chatbot's first chat. */
 export const fillEntries = (sql: SqlClient.SqlClient, chatbot: number, entries: number) =>
   Effect.gen(function* () {
@@ -61,7 +95,7 @@ export const fillEntries = (sql: SqlClient.SqlClient, chatbot: number, entries: 
 
 /** Brings the planner's statistics and the visibility map up to date, as autovacuum would. */
 export const settle = (sql: SqlClient.SqlClient) =>
-  Effect.forEach(["chat", "entry", "tally", "hole"], (table) =>
+  Effect.forEach(["chat", "entry", "tally", "hole", "hole_group"], (table) =>
     sql.unsafe(`vacuum analyze ${table}`),
   );
 

@@ -6,7 +6,7 @@ import type { SqlClient } from "effect/sql";
 import { byText, filtered, indexed, seek } from "../src/ChatPages.ts";
 import { anyEntries, seekEntries } from "../src/EntryPages.ts";
 import type { Statement } from "../src/Pages.ts";
-import { fillChats, fillEntries, filledChatbot as chatbot, settle } from "./fill.ts";
+import { fillChats, fillEntries, filledChatbot as chatbot, fillThinned, settle } from "./fill.ts";
 import { clientOf, freshSchema, optionsOf } from "./PostgresUnderTest.ts";
 
 const chats = 100_000;
@@ -120,6 +120,21 @@ layer(filled, { timeout: "2 minutes" })("lists of 100,000 rows touch at most 200
       for (const page of pages) {
         for (const descending of [true, false]) {
           const statement = seek(chatbot, query({ page }), descending);
+          assert.isAtMost(yield* buffers(sql, statement), most);
+        }
+      }
+    }),
+  );
+
+  it.effect("pages stay flat when nearly all of ten million chats were erased", () =>
+    Effect.gen(function* () {
+      const { sql } = yield* Filled;
+      const thinned = chatbot + 1;
+      yield* fillThinned(sql, thinned, 2_441);
+      yield* settle(sql);
+      for (const page of pages) {
+        for (const descending of [true, false]) {
+          const statement = seek(thinned, query({ page }), descending);
           assert.isAtMost(yield* buffers(sql, statement), most);
         }
       }

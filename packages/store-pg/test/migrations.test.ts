@@ -169,7 +169,7 @@ const catalogOf = (sql: SqlClient.SqlClient) =>
       `with ours as (
         select * from pg_class where relnamespace = 'parley'::regnamespace
       ), described as (
-        select jsonb_build_array(relname, relkind, reloptions, relrowsecurity, relforcerowsecurity) as what from ours
+        select jsonb_build_array(relname, relkind, relacl, reloptions, relrowsecurity, relforcerowsecurity) as what from ours
         union all select to_jsonb(c) from information_schema.columns c where table_schema = 'parley'
         union all select to_jsonb(i) from pg_indexes i where schemaname = 'parley'
         union all select jsonb_build_array(conrelid::regclass, conname, pg_get_constraintdef(oid))
