@@ -2,7 +2,7 @@
  * The server: a store, an answerer, the core and the listeners, wired by the settings.
  */
 import * as NodeServices from "@effect/platform-node/NodeServices";
-import { Access, Asking, Chats } from "@parley/core";
+import { Access, Asking, Chats, layerRetention } from "@parley/core";
 import { makeApp } from "@parley/http";
 import { Console, Duration, Effect, Layer, Option, Redacted, type Scope } from "effect";
 import { SecureRandom } from "effect/crypto";
@@ -67,7 +67,7 @@ const listeners = Effect.gen(function* () {
 const core = Layer.mergeAll(Access.layer, Chats.layer, Asking.layer);
 
 /** The whole server; it runs as long as its scope is open. */
-export const layerServer = Layer.effectDiscard(listeners).pipe(
+export const layerServer = Layer.merge(Layer.effectDiscard(listeners), layerRetention).pipe(
   Layer.provide(core),
   Layer.provide([layerAnswerer, layerModerator]),
   Layer.provide(layerStore),

@@ -28,14 +28,13 @@ export interface LlmSettings {
   readonly provider: string;
 }
 
-export type ModerationSettings =
-  | { readonly _tag: "Off" }
-  | { readonly _tag: "Words" }
-  | ({
-      readonly _tag: "Endpoint";
-      /** Whether a question passes that could not be judged. */
-      readonly failOpen: boolean;
-    } & Omit<LlmSettings, "provider">);
+export interface ModerationSettings {
+  /** Who judges the questions of chatbots whose settings name nobody. */
+  readonly usual: "off" | "words" | "endpoint";
+  readonly endpoint: Omit<LlmSettings, "provider"> | null;
+  /** Whether a question passes that the endpoint could not judge. */
+  readonly failOpen: boolean;
+}
 
 export interface SettingsShape {
   readonly host: string;
@@ -62,6 +61,8 @@ export interface SettingsShape {
   readonly moderation: ModerationSettings;
   /** `null`: this project's own documentation. */
   readonly knowledgeDir: string | null;
+  /** Where the folders of documents are that chatbots' settings name. */
+  readonly knowledgeRoot: string | null;
 }
 
 /** The environment, without what is set to white space alone: that is not set. */
@@ -166,6 +167,7 @@ const read = Effect.gen(function* () {
     Config.withDefault(false),
   );
   const knowledgeDir = yield* Config.option(Config.String("PARLEY_KNOWLEDGE_DIR"));
+  const knowledgeRoot = yield* Config.option(Config.String("PARLEY_KNOWLEDGE_ROOT"));
 
   for (const { name, path } of [general, answers]) {
     if (!/^(\/(?!\.\.?(\/|$))[A-Za-z0-9._~-]+)+$/.test(path)) {
@@ -204,9 +206,9 @@ const read = Effect.gen(function* () {
       message: "PARLEY_LLM_FALLBACK_BASE_URL is set, but PARLEY_LLM_BASE_URL is not.",
     });
   }
-  if ((moderation === "endpoint") !== (judge !== null)) {
+  if (moderation === "endpoint" && judge === null) {
     return yield* new SettingsInvalid({
-      message: "PARLEY_MODERATION=endpoint and PARLEY_MODERATION_BASE_URL must be set together.",
+      message: "PARLEY_MODERATION is endpoint, but PARLEY_MODERATION_BASE_URL is not set.",
     });
   }
   return {
@@ -224,11 +226,9 @@ const read = Effect.gen(function* () {
     provision: Option.getOrNull(provision),
     llms: [llm, fallback].filter((one) => one !== null),
     contextTokens: Option.getOrNull(contextTokens),
-    moderation:
-      judge !== null
-        ? { _tag: "Endpoint", ...judge, failOpen }
-        : { _tag: moderation === "words" ? "Words" : "Off" },
+    moderation: { usual: moderation, endpoint: judge, failOpen },
     knowledgeDir: Option.getOrNull(knowledgeDir),
+    knowledgeRoot: Option.getOrNull(knowledgeRoot),
   } satisfies SettingsShape;
 });
 

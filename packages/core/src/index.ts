@@ -21,6 +21,7 @@ export * from "./Fold.ts";
 export * from "./ListQuery.ts";
 export type { AnswerEvent, Asked, Progress } from "./Live.ts";
 export * from "./Moderator.ts";
+export * from "./Retention.ts";
 export * from "./RetryKey.ts";
 export * from "./Text.ts";
 export * from "./TurnStore.ts";

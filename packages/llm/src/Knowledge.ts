@@ -1,6 +1,7 @@
 /**
  * The documents that questions can be answered from, searched by their words.
  */
+import type { AnswerUnavailable, Chatbot } from "@parley/core";
 import { Data, Effect, FileSystem, Path, type PlatformError } from "effect";
 import { type Passage, passagesOfMarkdown, passagesOfText } from "./Passage.ts";
 import { covers, documentTerms, questionTerms, wordsOf } from "./Terms.ts";
@@ -36,6 +37,18 @@ export interface Knowledge {
    */
   readonly search: (question: string, limit: number) => ReadonlyArray<Match>;
 }
+
+/** The documents that a chatbot answers from: everybody's, or looked up at each question. */
+export type KnowledgeSource =
+  | Knowledge
+  | null
+  | ((chatbot: Chatbot) => Effect.Effect<Knowledge | null, AnswerUnavailable>);
+
+export const knowledgeFor = (
+  source: KnowledgeSource,
+  chatbot: Chatbot,
+): Effect.Effect<Knowledge | null, AnswerUnavailable> =>
+  typeof source === "function" ? source(chatbot) : Effect.succeed(source);
 
 /** The folder of documents is missing, is no folder, or cannot be listed. */
 export class KnowledgeUnreadable extends Data.TaggedError("KnowledgeUnreadable")<{

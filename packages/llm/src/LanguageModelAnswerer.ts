@@ -1,11 +1,11 @@
 /**
  * Answers with language models of the AI SDK.
  */
-import { Answerer } from "@parley/core";
-import { Duration, Effect, Layer, Stream } from "effect";
+import { Answerer, AnswerUnavailable } from "@parley/core";
+import { Cache, Duration, Effect, Layer, Scope, Stream } from "effect";
 import { answerFromFirst } from "./Fallback.ts";
 import { makeHistory } from "./History.ts";
-import { isAbout, type Knowledge } from "./Knowledge.ts";
+import { isAbout, knowledgeFor, type Knowledge, type KnowledgeSource } from "./Knowledge.ts";
 import type { LanguageModel } from "./ModelCall.ts";
 import type { Passage } from "./Passage.ts";
 import { makePrompt } from "./Prompt.ts";
@@ -17,8 +17,13 @@ export interface LanguageModelOptions {
   readonly contextTokens?: number;
   /** The most tokens of an answer, asked of the provider (default 4096). */
   readonly maxOutputTokens?: number;
-  /** The documents to answer from, asked for at each question; `null` (the default) for none. */
-  readonly knowledge?: Effect.Effect<Knowledge | null>;
+  /** The documents to answer from; `null` (the default) for none. */
+  readonly knowledge?: KnowledgeSource;
+  /**
+   * The model that a chatbot's settings name. It is asked in the place of the first; without this, such
+   * a chatbot cannot answer.
+   */
+  readonly modelNamed?: (name: string) => Effect.Effect<LanguageModel>;
   /** How many calls may follow a failed one at the same provider (default 2). */
   readonly retries?: number;
   /**
@@ -55,10 +60,14 @@ export const layerLanguageModel = (
       // Its warnings go to stderr past our logger; an embedder that set a logger keeps it.
       globalThis.AI_SDK_LOG_WARNINGS ??= false;
 
-      const { contextTokens = 32_000, maxOutputTokens = 4096 } = options;
-      const knowledge = options.knowledge ?? Effect.succeed(null);
+      const {
+        contextTokens = 32_000,
+        knowledge = null,
+        maxOutputTokens = 4096,
+        modelNamed,
+      } = options;
       const list = "length" in models ? models : [models];
-      const providers = yield* Effect.forEach(list, (model, n) =>
+      const candidate = (model: LanguageModel, n: number) =>
         Effect.all({
           provider: makeProvider({
             streamText,
@@ -71,15 +80,34 @@ export const layerLanguageModel = (
           }),
           // Tables of some megabytes: loaded when a prompt first needs them.
           counter: Effect.cached(tokenCountFor(model.modelId)),
-        }),
-      );
+        });
+      const usual = yield* Effect.forEach(list, candidate);
+      const scope = yield* Effect.scope;
+      const named = yield* Cache.make({
+        // Operators name them, so they are few.
+        capacity: 1000,
+        lookup: (name: string) =>
+          modelNamed === undefined
+            ? Effect.fail(
+                new AnswerUnavailable({
+                  reason: "a chatbot names a model, but none can be chosen",
+                  passing: false,
+                }),
+              )
+            : Effect.flatMap(modelNamed(name), (model) =>
+                Scope.provide(candidate(model, 0), scope),
+              ),
+      });
 
       return Answerer.of({
         answer: (chatbot, earlier, question) =>
           Stream.unwrap(
             Effect.gen(function* () {
               const history = yield* makeHistory(earlier);
-              const passages = passagesFor(yield* knowledge, question);
+              const passages = passagesFor(yield* knowledgeFor(knowledge, chatbot), question);
+              const { model } = chatbot.settings;
+              const providers =
+                model === null ? usual : [yield* Cache.get(named, model), ...usual.slice(1)];
               const parts = { chatbot, history, question, passages };
               return answerFromFirst(
                 providers.map(({ counter, provider }) => ({

@@ -3,30 +3,24 @@
  */
 import { Answerer, type AnswerPart } from "@parley/core";
 import { Clock, Effect, Layer, Stream } from "effect";
-import { isAbout, type Knowledge } from "./Knowledge.ts";
+import { isAbout, knowledgeFor, type Knowledge, type KnowledgeSource } from "./Knowledge.ts";
 
 /**
  * An `Answerer` that quotes. It answers with one passage and where it is from, or says that the
  * documents hold nothing about the question; it never writes a word of its own beyond that, and
  * does not look at the chat so far. The same question always gets the same answer.
  *
- * @param knowledge `null` when there are no documents at all; an effect is run at each question, so
- *   that documents can be read anew while the server runs
+ * @param knowledge `null` when there are no documents at all
  */
-export const layerOffline = (
-  knowledge: Knowledge | null | Effect.Effect<Knowledge | null>,
-): Layer.Layer<Answerer> =>
+export const layerOffline = (knowledge: KnowledgeSource): Layer.Layer<Answerer> =>
   Layer.succeed(
     Answerer,
     Answerer.of({
-      answer: (_chatbot, _earlier, question) =>
+      answer: (chatbot, _earlier, question) =>
         Stream.fromIterableEffect(
           Effect.gen(function* () {
             const startedAt = yield* Clock.currentTimeMillis;
-            const text = answerFrom(
-              Effect.isEffect(knowledge) ? yield* knowledge : knowledge,
-              question,
-            );
+            const text = answerFrom(yield* knowledgeFor(knowledge, chatbot), question);
             const parts: ReadonlyArray<AnswerPart> = [
               { _tag: "Delta", text },
               {

@@ -6,6 +6,7 @@ export type { LanguageModel } from "./ModelCall.ts";
 export { openAiCompatible, type OpenAiCompatibleSettings } from "./OpenAiCompatible.ts";
 export {
   type Knowledge,
+  type KnowledgeSource,
   KnowledgeUnreadable,
   makeKnowledge,
   type Match,

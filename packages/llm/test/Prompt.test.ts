@@ -151,7 +151,7 @@ describe("documents for a model", () => {
   it.effect("go into the system's message with their source, the question does not", () => {
     const model = modelCalled("unknown");
     return Effect.gen(function* () {
-      const knowledge = Effect.succeed(yield* documents);
+      const knowledge = yield* documents;
       yield* collect("Shipping time to Austria?", Stream.empty, chatbotWith("Be kind.")).pipe(
         Effect.provide(layerLanguageModel(model, { knowledge })),
       );
@@ -172,7 +172,7 @@ describe("documents for a model", () => {
   it.effect("that do not cover the question are said to", () => {
     const model = modelCalled("unknown");
     return Effect.gen(function* () {
-      const knowledge = Effect.succeed(yield* documents);
+      const knowledge = yield* documents;
       yield* collect("Who won the world cup?").pipe(
         Effect.provide(layerLanguageModel(model, { knowledge })),
       );
@@ -187,9 +187,7 @@ describe("documents for a model", () => {
     const model = modelCalled("unknown");
     return Effect.gen(function* () {
       for (const knowledge of [null, yield* makeKnowledge([])]) {
-        yield* collect("Hi?").pipe(
-          Effect.provide(layerLanguageModel(model, { knowledge: Effect.succeed(knowledge) })),
-        );
+        yield* collect("Hi?").pipe(Effect.provide(layerLanguageModel(model, { knowledge })));
       }
       assert.deepStrictEqual(promptOf(model, 0), [{ role: "user", content: "Hi?" }]);
       assert.deepStrictEqual(promptOf(model, 1), [{ role: "user", content: "Hi?" }]);
@@ -206,7 +204,7 @@ describe("documents for a model", () => {
       yield* collect("backup?", Stream.make(entry(1, "One?", "1"))).pipe(
         Effect.provide(
           layerLanguageModel(model, {
-            knowledge: Effect.succeed(knowledge),
+            knowledge,
             contextTokens: 6000,
             maxOutputTokens: 500,
           }),
@@ -222,7 +220,7 @@ describe("documents for a model", () => {
     const model = modelCalled("unknown");
     return Effect.gen(function* () {
       const held = yield* Ref.make<Knowledge | null>(null);
-      const knowledge = Ref.get(held);
+      const knowledge = () => Ref.get(held);
       yield* Effect.gen(function* () {
         yield* collect("Which backups?");
         yield* Ref.set(held, yield* documents);
