@@ -1,11 +1,5 @@
 import * as PgClient from "@effect/sql-pg/PgClient";
-import {
-  ChatArchive,
-  ChatStore,
-  TurnStore,
-  type ChatbotDirectory,
-  type ChatbotRegistry,
-} from "@parley/core";
+import { ChatArchive, ChatStore, TurnStore, ChatbotDirectory, ChatbotRegistry } from "@parley/core";
 import { Context, Data, Effect, Layer, Stream, type Redacted } from "effect";
 import { Reactivity } from "effect/reactivity";
 import { SqlClient } from "effect/sql";
@@ -13,7 +7,8 @@ import { makeClients } from "./Clients.ts";
 import { makeHints } from "./Hints.ts";
 import * as Migrations from "./Migrations.ts";
 import { makeChatArchive } from "./PgChatArchive.ts";
-import { makeChatbots } from "./PgChatbots.ts";
+import { makeChatbotDirectory } from "./PgChatbotDirectory.ts";
+import { makeChatbotRegistry } from "./PgChatbotRegistry.ts";
 import { makeChatStore } from "./PgChatStore.ts";
 import { makeTurnStore } from "./PgTurnStore.ts";
 
@@ -78,7 +73,8 @@ export const layerPostgres = (
       return Context.make(ChatStore, yield* makeChatStore(clients)).pipe(
         Context.add(TurnStore, yield* makeTurnStore(clients, hints)),
         Context.add(ChatArchive, makeChatArchive(clients)),
-        Context.merge(makeChatbots(clients, hints)),
+        Context.add(ChatbotDirectory, makeChatbotDirectory(clients, hints)),
+        Context.add(ChatbotRegistry, makeChatbotRegistry(clients)),
       );
     }).pipe(unusable),
   ).pipe(Layer.provide(Reactivity.layer));

@@ -1,45 +1,45 @@
 import { PgTypes } from "@effect/sql-pg";
 import {
-  ChatbotDirectory,
   ChatbotNotFound,
   ChatbotRegistry,
   ChatbotTaken,
-  defaultSettings,
   KeyNotFound,
   KeyTaken,
   WorkspaceNotFound,
   type AuditRecord,
   type Chatbot,
-  type ChatbotSettings,
   type KeyRecord,
-  type RegisteredKey,
-  type Scope,
   type StorageUnavailable,
 } from "@parley/core";
-import { Context, Effect, Stream } from "effect";
+import { Effect } from "effect";
 import { Hex } from "effect/encoding";
 import type { SqlError } from "effect/sql";
+import {
+  chatbotColumns,
+  chatbotOf,
+  keyColumns,
+  keyOf,
+  type ChatbotRow,
+  type KeyRow,
+} from "./ChatbotRows.ts";
 import type { Clients } from "./Clients.ts";
 import { channel } from "./Hints.ts";
 import { array } from "./Parameters.ts";
 import { againAfterUniqueViolation, orUnavailable } from "./Storage.ts";
 
-/** The directory and the registry, which are two sides of the same tables. */
-export const makeChatbots = (
-  { reads, writes }: Clients,
-  hints: (kind: string) => Stream.Stream<string | null>,
-) => {
-  const registry = ChatbotRegistry.of({
+export const makeChatbotRegistry = ({ reads, writes }: Clients) =>
+  ChatbotRegistry.of({
     list: Effect.all([
       reads.query<ChatbotRow>("operator", everyChatbot),
       reads.query<KeyRow & { readonly chatbot_id: number }>("operator", everyKey),
     ]).pipe(
-      Effect.map(([chatbots, keys]) =>
-        chatbots.map((row) => ({
+      Effect.map(([chatbots, keys]) => {
+        const keysOf = Map.groupBy(keys, ({ chatbot_id }) => chatbot_id);
+        return chatbots.map((row) => ({
           chatbot: chatbotOf(row),
-          keys: keys.filter(({ chatbot_id }) => chatbot_id === row.chatbot_id).map(keyOf),
-        })),
-      ),
+          keys: (keysOf.get(row.chatbot_id) ?? []).map(keyOf),
+        }));
+      }),
       orUnavailable,
     ),
 
@@ -149,65 +149,6 @@ export const makeChatbots = (
       ),
   });
 
-  const directory = ChatbotDirectory.of({
-    open: (keyId) =>
-      reads.query<ChatbotRow & KeyRow>({ key: keyId }, openKey, [keyId]).pipe(
-        Effect.map(([row]) => {
-          if (row === undefined) return null;
-          const { expiresAt, hash, scopes } = keyOf(row);
-          return { hash, scopes, expiresAt, chatbot: chatbotOf(row) };
-        }),
-        orUnavailable,
-      ),
-    used: (keyIds) =>
-      writes
-        .query("operator", noteUse, [array(keyIds, "text", (id) => id)])
-        .pipe(Effect.asVoid, orUnavailable),
-    changed: Stream.map(hints("changed"), (id) => (id === null ? null : Number(id))),
-  });
-
-  return Context.make(ChatbotRegistry, registry).pipe(Context.add(ChatbotDirectory, directory));
-};
-
-interface ChatbotRow {
-  readonly chatbot_id: number;
-  readonly chatbot_name: string;
-  readonly description: string;
-  readonly workspace_name: string;
-  readonly settings: ChatbotSettings;
-}
-
-interface KeyRow {
-  readonly id: string;
-  readonly hash: Uint8Array;
-  readonly name: string | null;
-  readonly scopes: ReadonlyArray<Scope>;
-  readonly expires_at: Date | null;
-  readonly revoked_at: Date | null;
-  readonly created_at: Date;
-  readonly last_used_at: Date | null;
-}
-
-const chatbotOf = (row: ChatbotRow): Chatbot => ({
-  id: row.chatbot_id,
-  name: row.chatbot_name,
-  description: row.description,
-  workspaceName: row.workspace_name,
-  // Rows may be older than a setting.
-  settings: { ...defaultSettings, ...row.settings },
-});
-
-const keyOf = (row: KeyRow): RegisteredKey => ({
-  id: row.id,
-  hash: row.hash,
-  name: row.name,
-  scopes: row.scopes,
-  expiresAt: row.expires_at,
-  createdAt: row.created_at,
-  revokedAt: row.revoked_at,
-  lastUsedAt: row.last_used_at,
-});
-
 /** Another chatbot that has the name already. */
 interface Taken {
   readonly taken: string | null;
@@ -239,21 +180,8 @@ const orKeyNotFound =
       orUnavailable,
     );
 
-const chatbotColumns =
-  "chatbot.id as chatbot_id, chatbot.name as chatbot_name, description, workspace_name, settings";
-const keyColumns = `api_key.id, api_key.hash, api_key.name, api_key.scopes, api_key.expires_at,
-  api_key.created_at, api_key.revoked_at, api_key.last_used_at`;
-
 const everyChatbot = `select ${chatbotColumns} from chatbot order by id`;
 const everyKey = `select chatbot_id, ${keyColumns} from api_key order by created_at, id`;
-const openKey = `
-select ${chatbotColumns}, ${keyColumns}
-from api_key join chatbot on chatbot.id = api_key.chatbot_id
-where api_key.id = $1 and revoked_at is null`;
-const noteUse = `
-update api_key set last_used_at = clock_timestamp()
-where id = any ($1::text[])
-  and (last_used_at is null or last_used_at < clock_timestamp() - interval '59 seconds')`;
 const newestAudit = `
 select time, actor, chatbot_id as chatbot, action, detail from audit order by id desc limit $1::int8`;
 

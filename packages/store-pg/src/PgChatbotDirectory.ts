@@ -1,0 +1,43 @@
+import { ChatbotDirectory } from "@parley/core";
+import { Effect, Stream } from "effect";
+import {
+  chatbotColumns,
+  chatbotOf,
+  keyColumns,
+  keyOf,
+  type ChatbotRow,
+  type KeyRow,
+} from "./ChatbotRows.ts";
+import type { Clients } from "./Clients.ts";
+import { array } from "./Parameters.ts";
+import { orUnavailable } from "./Storage.ts";
+
+export const makeChatbotDirectory = (
+  { reads, writes }: Clients,
+  hints: (kind: string) => Stream.Stream<string | null>,
+) =>
+  ChatbotDirectory.of({
+    open: (keyId) =>
+      reads.query<ChatbotRow & KeyRow>({ key: keyId }, openKey, [keyId]).pipe(
+        Effect.map(([row]) => {
+          if (row === undefined) return null;
+          const { expiresAt, hash, scopes } = keyOf(row);
+          return { hash, scopes, expiresAt, chatbot: chatbotOf(row) };
+        }),
+        orUnavailable,
+      ),
+    used: (keyIds) =>
+      writes
+        .query("operator", noteUse, [array(keyIds, "text", (id) => id)])
+        .pipe(Effect.asVoid, orUnavailable),
+    changed: Stream.map(hints("changed"), (id) => (id === null ? null : Number(id))),
+  });
+
+const openKey = `
+select ${chatbotColumns}, ${keyColumns}
+from api_key join chatbot on chatbot.id = api_key.chatbot_id
+where api_key.id = $1 and revoked_at is null`;
+const noteUse = `
+update api_key set last_used_at = clock_timestamp()
+where id = any ($1::text[])
+  and (last_used_at is null or last_used_at < clock_timestamp() - interval '59 seconds')`;
