@@ -108,7 +108,7 @@ export const filtered = (
   const matching = conditionOf(query, values);
   const total =
     known !== undefined
-      ? `case when tally.erasures = ${parameter(known.erasures)}::int8
+      ? `case when coalesce(tally.erasures, 0) = ${parameter(known.erasures)}::int8
     then ${parameter(known.matching)}::int8 + (
       select count(*) from chat where ${matching} and position > ${parameter(known.reached)}::int8
     ) end`
@@ -187,9 +187,10 @@ export const remembered = (chatbot: number, query: ChatQuery, known: Count): Sta
   const matching = `${conditionOf(query, values)} and position > $7::int8`;
   return {
     text: `
-select tally.positions as reached, tally.erasures,
-  case when tally.erasures = $5::int8 then $6::int8 + fresh.total end as total, fresh.later, page.*
-from tally
+select coalesce(tally.positions, 0) as reached, coalesce(tally.erasures, 0) as erasures,
+  case when coalesce(tally.erasures, 0) = $5::int8 then $6::int8 + fresh.total end as total, fresh.later, page.*
+from (values (1)) one
+left join tally on tally.chatbot_id = $1
 cross join lateral (
   select (select count(*) from chat where ${matching}) as total,
     array(select position from chat where ${matching} order by position desc limit $4::int8) as later
@@ -203,7 +204,6 @@ left join lateral (
     select ${chatColumns} from chat where chatbot_id = $1 and chat.position = picked.position
   ) chat on true
 ) page on true
-where tally.chatbot_id = $1
 order by page.position desc`,
     values,
   };

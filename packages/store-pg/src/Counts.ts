@@ -2,6 +2,8 @@
  * What is remembered of counts that are dear to make. Chats are only added, so a count up to a position
  * stays true, and only the chats after it need to be counted; an erasure makes it void.
  */
+import { Cache, Duration, Effect, Option } from "effect";
+import { getShared, makeShared } from "./Shared.ts";
 
 export interface Count {
   readonly matching: number;
@@ -16,15 +18,24 @@ export interface Count {
 /** How many of the newest positions are remembered. */
 export const newestRemembered = 200;
 
-/** Counts by what was counted, at most so many; the oldest go first. */
-export const makeCounts = (most: number) => {
-  const counts = new Map<string, Count>();
-  return {
-    get: (name: string): Count | undefined => counts.get(name),
-    set: (name: string, count: Count): void => {
-      counts.delete(name);
-      counts.set(name, count);
-      if (counts.size > most) counts.delete(counts.keys().next().value!);
-    },
-  };
-};
+/** What was counted. */
+export interface Filters {
+  readonly chatbot: number;
+  readonly search: string | null;
+  readonly userRef: string | null;
+}
+
+/** Counts that are made when they are first wanted, once for all who want them at the same time. */
+export const makeCounts = <E>(
+  count: (filters: Filters) => Effect.Effect<Count, E>,
+  { most }: { readonly most: number },
+) =>
+  Effect.map(makeShared(count, { most, keep: Duration.infinity }), (counts) => ({
+    get: (filters: Filters) => getShared(counts, filters),
+    /** Only if it is remembered. */
+    known: (filters: Filters) =>
+      Effect.map(Cache.getSuccess(counts, filters), Option.getOrUndefined),
+    remember: (filters: Filters, count: Count) => Cache.set(counts, filters, count),
+    forget: (filters: Filters, count: Count) =>
+      Cache.invalidateWhen(counts, filters, (remembered) => remembered === count),
+  }));

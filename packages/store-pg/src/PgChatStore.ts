@@ -2,6 +2,7 @@ import {
   ChatNotFound,
   ChatStore,
   helloEntry,
+  newestChats,
   Overloaded,
   RetryKeyReused,
   type Chat,
@@ -13,7 +14,7 @@ import {
 } from "@parley/core";
 import { Effect } from "effect";
 import { byText, filtered, found, indexed, isRemembered, remembered, seek } from "./ChatPages.ts";
-import { makeCounts, newestRemembered, type Count } from "./Counts.ts";
+import { makeCounts, newestRemembered, type Count, type Filters } from "./Counts.ts";
 import { anyEntries, seekEntries } from "./EntryPages.ts";
 import { gather } from "./Gather.ts";
 import { insertChats, type InsertedChat } from "./InsertChats.ts";
@@ -27,11 +28,14 @@ import { againAfterDeadlock, orBusy, orUnavailable } from "./Storage.ts";
 /** Rows that a list may read on the way without being thought dear. */
 const nearby = 10_000;
 
+/** Rows that are counted in no time. */
+const quick = 500;
+
 /** Rows that a search may look at one after the other before another way is quicker. */
 const walk = 100_000;
 
 export const makeChatStore = Effect.fnUntraced(function* ({ passes, reads, writes }: Clients) {
-  const { pass, search } = makePasses(passes);
+  const { pass, search } = yield* makePasses(passes);
 
   const insert = yield* gather(
     (chatbot, chats: ReadonlyArray<ChatToCreate>) =>
@@ -71,55 +75,72 @@ export const makeChatStore = Effect.fnUntraced(function* ({ passes, reads, write
   const light = <Row extends object>(chatbot: number, { text, values }: Statement) =>
     orUnavailable(reads.query<Row>(chatbot, text, values));
 
-  const counts = makeCounts(2_000);
+  const counts = yield* makeCounts(
+    ({ chatbot, ...filters }: Filters) =>
+      Effect.map(
+        pass<ChatPageRow>(chatbot, found(chatbot, { ...newestChats, ...filters, limit: 0 }, true)),
+        ([row]) => countOf(row!, filters.search === null ? null : row!.newest!),
+      ),
+    { most: 2_000 },
+  );
 
-  /** How the chats that match are read; the count of searches and of long lists is remembered. */
+  /** How the chats that match are read, when their count is known up to a position. */
   const readMatching = (
     chatbot: number,
     query: ChatQuery,
-    known: Count | undefined,
+    known: Count,
   ): Effect.Effect<ReadonlyArray<ChatPageRow>, Overloaded | StorageUnavailable> => {
     const descending = byPosition(query.orderBy);
     if (descending === undefined) return pass(chatbot, filtered(chatbot, query, known));
-    if (query.search === null || query.search === "") {
-      if (offsetOf(query) > nearby) return pass(chatbot, filtered(chatbot, query, known));
-      return Effect.flatMap(
-        light<ChatPageRow>(chatbot, filtered(chatbot, query, known, nearby)),
-        (rows) =>
-          known === undefined && Number(rows[0]!.total) > nearby
-            ? pass<ChatPageRow>(chatbot, filtered(chatbot, query, undefined))
-            : Effect.succeed(rows),
-      );
+    if (!isSearch(query)) {
+      const read = offsetOf(query) > nearby ? pass : light;
+      return read(chatbot, filtered(chatbot, query, known));
     }
-    if (known === undefined) return pass(chatbot, found(chatbot, query, descending));
-    if (descending && isRemembered(query, known))
+    if (descending && isRemembered(query, known)) {
       return search(chatbot, remembered(chatbot, query, known));
+    }
     const expected = ((offsetOf(query) + query.limit) * known.reached) / (known.matching + 1);
     return expected > walk
       ? pass(chatbot, found(chatbot, query, descending))
       : search(chatbot, filtered(chatbot, query, known));
   };
 
+  /** The chats that match the filters; the count of searches and of long lists is remembered. */
   const matching = Effect.fnUntraced(function* (chatbot: number, query: ChatQuery) {
-    const name = JSON.stringify([chatbot, query.search, query.userRef]);
-    const known = counts.get(name);
-    let rows = yield* readMatching(chatbot, query, known);
-    // An erasure made void what was remembered.
-    const isVoid = known !== undefined && (rows[0]?.total ?? null) === null;
-    if (isVoid) rows = yield* readMatching(chatbot, query, undefined);
-    const page = chatPage(rows);
-    const { erasures, later, newest, reached } = rows[0]!;
-    const before = isVoid ? null : (known?.newest ?? null);
-    // A read that told nothing of the newest must not move the count on without them.
-    if (newest === undefined && later === undefined && before !== null) return page;
-    counts.set(name, {
-      matching: page.total,
-      reached: Number(reached),
-      erasures: Number(erasures),
-      newest:
-        newest ?? (later && before && [...later, ...before].slice(0, newestRemembered)) ?? null,
-    });
-    return page;
+    const filters = { chatbot, search: query.search || null, userRef: query.userRef };
+    if (
+      filters.search === null &&
+      byPosition(query.orderBy) !== undefined &&
+      offsetOf(query) <= nearby &&
+      (yield* counts.known(filters)) === undefined
+    ) {
+      const rows = yield* light<ChatPageRow>(chatbot, filtered(chatbot, query, undefined, nearby));
+      const total = Number(rows[0]!.total);
+      if (total <= nearby) {
+        if (total > quick) yield* counts.remember(filters, countOf(rows[0]!, null));
+        return chatPage(rows);
+      }
+    }
+    // What is remembered may be void, and while an erasure goes on, so may be what was just counted.
+    for (let attempt = 0; attempt < 2; attempt++) {
+      const known = yield* counts.get(filters);
+      const rows = yield* readMatching(chatbot, query, known);
+      const [row] = rows;
+      if (row!.total === null) {
+        yield* counts.forget(filters, known);
+        continue;
+      }
+      const newest =
+        row!.newest ??
+        (row!.later && [...row!.later, ...known.newest!].slice(0, newestRemembered)) ??
+        null;
+      // A read that told nothing of the newest must not move the count on without them.
+      if (newest !== null || known.newest === null) {
+        yield* counts.remember(filters, countOf(row!, newest));
+      }
+      return chatPage(rows);
+    }
+    return chatPage(yield* pass<ChatPageRow>(chatbot, filtered(chatbot, query, undefined)));
   });
 
   return ChatStore.of({
@@ -138,9 +159,7 @@ export const makeChatStore = Effect.fnUntraced(function* ({ passes, reads, write
           chatPage,
         );
       }
-      if (query.userRef !== null || (query.search !== null && query.search !== "")) {
-        return matching(chatbot, query);
-      }
+      if (query.userRef !== null || isSearch(query)) return matching(chatbot, query);
       const positions = byPosition(query.orderBy);
       if (positions !== undefined) {
         return Effect.map(light<ChatPageRow>(chatbot, seek(chatbot, query, positions)), chatPage);
@@ -195,6 +214,18 @@ type ChatPageRow = {
   readonly later?: ReadonlyArray<bigint>;
 } & (ChatRow | { readonly id: null });
 type EntryPageRow = { readonly total: bigint } & (EntryRow | { readonly id: null });
+
+const isSearch = ({ search }: ChatQuery) => search !== null && search !== "";
+
+const countOf = (
+  { erasures, reached, total }: ChatPageRow,
+  newest: ReadonlyArray<bigint> | null,
+): Count => ({
+  matching: Number(total),
+  reached: Number(reached),
+  erasures: Number(erasures),
+  newest,
+});
 
 const chatPage = (rows: ReadonlyArray<ChatPageRow>) => ({
   total: Number(rows[0]!.total ?? 0),

@@ -1,0 +1,162 @@
+import { assert, describe, it } from "@effect/vitest";
+import { newest, newestChats, type Chat, type ChatQuery, type Page } from "@parley/core";
+import { registerChatbot } from "@parley/core/testing";
+import { layerPostgres } from "@parley/store-pg";
+import { Effect, Fiber, Latch, Layer } from "effect";
+import { Reactivity } from "effect/reactivity";
+import { SqlError } from "effect/sql";
+import { TestClock } from "effect/testing";
+import { makeClients } from "../src/Clients.ts";
+import { makeChatStore } from "../src/PgChatStore.ts";
+import type { Session } from "../src/Session.ts";
+import { freshSchema, optionsOf } from "./PostgresUnderTest.ts";
+
+/**
+ * A store whose statements that read much stand at a gate and are noted; the first `failing` of them
+ * fail as if the connection was lost.
+ */
+const makeGated = Effect.fnUntraced(function* (failing = 0) {
+  const options = optionsOf(freshSchema());
+  const layer = yield* Layer.build(layerPostgres(options));
+  const clients = yield* makeClients({ ...options, maxConnections: 4 }).pipe(
+    Effect.provide(Reactivity.layer),
+  );
+  const gate = yield* Latch.make();
+  const seen = { statements: 0, passes: 0, running: 0, most: 0 };
+  const query: Session["query"] = (subject, text, values) =>
+    Effect.suspend(() => {
+      seen.most = Math.max(seen.most, ++seen.running);
+      if (text.includes("count(*) from matching")) seen.passes++;
+      const fails = ++seen.statements <= failing;
+      return Effect.andThen(
+        gate.await,
+        fails ? Effect.fail(lost) : clients.passes.query<any>(subject, text, values),
+      );
+    }).pipe(Effect.ensuring(Effect.sync(() => seen.running--)));
+  const store = yield* makeChatStore({ ...clients, passes: { ...clients.passes, query } });
+  const chatbot = yield* Effect.provideContext(registerChatbot, layer);
+  const chats = yield* Effect.forEach(Array.from({ length: 60 }), (_, n) =>
+    Effect.map(
+      store.createChat(chatbot, { name: `needle ${n}`, userRef: "u", helloMessage: "Hi" }, null),
+      ({ chat }) => chat,
+    ),
+  );
+  const list = (query: Partial<ChatQuery>) =>
+    store.listChats(chatbot, { ...newestChats, ...query });
+  const empty = yield* Effect.provideContext(registerChatbot, layer);
+  const without = (query: Partial<ChatQuery>) =>
+    store.listChats(empty, { ...newestChats, ...query });
+  const history = store.listEntries(chatbot, chats[0]!.id, newest);
+  return { gate, history, list, seen, without };
+});
+
+const lost = new SqlError.SqlError({
+  reason: new SqlError.ConnectionError({ cause: new Error("lost") }),
+});
+
+/** Begins them all, each up to where it waits. */
+const begun = <A, E, R>(
+  n: number,
+  effect: (at: number) => Effect.Effect<A, E, R>,
+): Effect.Effect<ReadonlyArray<Fiber.Fiber<A, E>>, never, R> =>
+  Effect.forEach(
+    Array.from({ length: n }, (_, at) => at),
+    (at) => Effect.forkChild(effect(at), { startImmediately: true }),
+  );
+
+const totals = (pages: ReadonlyArray<Page<Chat>>) => new Set(pages.map(({ total }) => total));
+
+const byName = [{ field: "name", descending: false }] as const;
+
+describe("searches that arrive together", () => {
+  it.effect("share one pass when they are equal, whatever their pages", () =>
+    Effect.gen(function* () {
+      const { gate, list, seen } = yield* makeGated();
+      const fibers = yield* begun(20, (n) => list({ search: "needle", page: 1 + (n % 3) }));
+      assert.strictEqual(seen.statements, 1);
+      yield* gate.open;
+      const pages = yield* Fiber.joinAll(fibers);
+      assert.deepStrictEqual(totals(pages), new Set([60]));
+      assert.strictEqual(pages[2]!.items.at(-1)!.name, "needle 0");
+      // What follows is read from what the pass found.
+      assert.strictEqual(seen.statements, 21);
+    }),
+  );
+
+  it.effect("share one pass for the count and one for the page in another order", () =>
+    Effect.gen(function* () {
+      const { gate, list, seen } = yield* makeGated();
+      yield* gate.open;
+      const fibers = yield* begun(20, () => list({ search: "needle", orderBy: byName }));
+      const pages = yield* Fiber.joinAll(fibers);
+      assert.deepStrictEqual(totals(pages), new Set([60]));
+      assert.strictEqual(seen.statements, 2);
+    }),
+  );
+
+  it.effect("do not depend on the one that came first", () =>
+    Effect.gen(function* () {
+      const { gate, list, seen } = yield* makeGated();
+      const [first, ...others] = yield* begun(20, () => list({ search: "needle" }));
+      yield* Fiber.interrupt(first!);
+      yield* gate.open;
+      assert.deepStrictEqual(totals(yield* Fiber.joinAll(others)), new Set([60]));
+      assert.strictEqual(seen.statements, 1 + others.length);
+    }),
+  );
+
+  it.effect("end their pass when none of them waits any more", () =>
+    Effect.gen(function* () {
+      const { list, seen } = yield* makeGated();
+      const fibers = yield* begun(3, () => list({ search: "needle" }));
+      assert.strictEqual(seen.running, 1);
+      yield* Fiber.interruptAll(fibers);
+      assert.strictEqual(seen.running, 0);
+    }),
+  );
+
+  it.effect("try again when the pass of the first failed", () =>
+    Effect.gen(function* () {
+      const { gate, list } = yield* makeGated(1);
+      const [first, ...others] = yield* begun(20, () => list({ search: "needle" }));
+      yield* gate.open;
+      assert.strictEqual((yield* Effect.flip(Fiber.join(first!)))._tag, "StorageUnavailable");
+      assert.deepStrictEqual(totals(yield* Fiber.joinAll(others)), new Set([60]));
+    }),
+  );
+
+  it.effect("and differ run two at a time, and no other list waits for them", () =>
+    Effect.gen(function* () {
+      const { gate, history, list, seen } = yield* makeGated();
+      const fibers = yield* begun(20, (n) => list({ search: `needle ${n}` }));
+      assert.strictEqual(seen.running, 2);
+      for (const query of [{}, { page: 3 }, { userRef: "u" }, { id: 1 }, { userRef: "nobody" }]) {
+        yield* list(query);
+      }
+      assert.strictEqual((yield* history).total, 1);
+      yield* TestClock.adjust("1 second");
+      const refused = yield* Effect.forEach(fibers.slice(2), (fiber) =>
+        Effect.flip(Fiber.join(fiber)),
+      );
+      assert.deepStrictEqual(new Set(refused.map(({ _tag }) => _tag)), new Set(["Overloaded"]));
+      yield* gate.open;
+      const answered = yield* Fiber.joinAll(fibers.slice(0, 2));
+      assert.deepStrictEqual(
+        answered.map(({ total }) => total),
+        [1, 11],
+      );
+      assert.strictEqual(seen.most, 2);
+    }),
+  );
+
+  it.effect("of a chatbot without chats make one pass, and none later", () =>
+    Effect.gen(function* () {
+      const { gate, seen, without } = yield* makeGated();
+      yield* gate.open;
+      for (let n = 0; n < 3; n++) {
+        assert.deepStrictEqual(yield* without({ search: "needle" }), { total: 0, items: [] });
+      }
+      assert.strictEqual(seen.passes, 1);
+    }),
+  );
+});
