@@ -14,7 +14,10 @@ export type AnswerPart =
 export class Answerer extends Context.Service<
   Answerer,
   {
-    /** The answer as it comes; `earlier` gives the chat's unflagged entries, newest first, on demand. */
+    /**
+     * The answer as it comes; `earlier` gives the chat's unflagged entries, newest first, on demand. To run
+     * the stream again is to try again: its usage then tells the calls and the time of all tries.
+     */
     readonly answer: (
       chatbot: Chatbot,
       earlier: Stream.Stream<Entry, StorageUnavailable>,

@@ -10,13 +10,14 @@ import {
   Effect,
   FiberSet,
   Layer,
-  Schedule,
+  Random,
+  Result,
   Semaphore,
   Stream,
   type Fiber,
 } from "effect";
 import { Digest } from "effect/crypto";
-import { Answerer } from "./Answerer.ts";
+import { Answerer, type AnswerPart } from "./Answerer.ts";
 import type { Chatbot } from "./Chatbot.ts";
 import type { Entry, NewEntry, Usage } from "./Entry.ts";
 import {
@@ -76,9 +77,11 @@ export const AskLimits = Context.Reference("@parley/core/AskLimits", {
     /** Code units of an answer; what goes beyond is cut off. */
     length: 100_000,
     /** How often an answer is begun, as long as nobody saw a piece of it and it may come yet. */
-    tries: 3,
+    tries: 5,
     /** How long to wait before the second time; it doubles, and is jittered. */
     pause: Duration.millis(200),
+    /** How long an answer that was cut off is read on, for its usage alone. */
+    rest: Duration.seconds(5),
   }),
 });
 
@@ -135,11 +138,6 @@ export class Asking extends Context.Service<
       const rooms = new Map<string, Room>();
       const byKey = new Map<string, Running>();
       let asks = 0;
-      const fibers = yield* FiberSet.make<Asked, AskError>();
-      yield* Effect.addFinalizer(() =>
-        Effect.timeoutOption(FiberSet.awaitEmpty(fibers), limits.deadline),
-      );
-
       const hint = (room: Room | undefined) => {
         if (room !== undefined) Deferred.doneUnsafe(room.freed, Effect.void);
       };
@@ -151,6 +149,11 @@ export class Asking extends Context.Service<
           }),
         ),
         Effect.forkScoped,
+      );
+      // After the listening, which so goes on while the asks under way are waited for.
+      const fibers = yield* FiberSet.make<Asked, AskError>();
+      yield* Effect.addFinalizer(() =>
+        Effect.timeoutOption(FiberSet.awaitEmpty(fibers), limits.deadline),
       );
 
       const busy = new Overloaded({ retryAfterSeconds: 1 });
@@ -224,23 +227,38 @@ export class Asking extends Context.Service<
         return Stream.filter(older(turn.newest), (entry) => !entry.flagged);
       };
 
-      /** One try to answer; the text grows where readers see it. */
-      const tryAnswer = (live: Live, chatbot: Chatbot, turn: Turn, question: string) =>
+      /** One try to answer, before `until`; the text grows where readers see it. */
+      const tryAnswer = (
+        live: Live,
+        turn: Turn,
+        parts: Stream.Stream<AnswerPart, AnswerUnavailable | StorageUnavailable>,
+        until: number,
+      ) =>
         Effect.suspend(() => {
           begin(live, turn.id);
           let usage: Usage | null = null;
-          let full = false;
-          return answerer.answer(chatbot, earlier(turn), question).pipe(
-            Stream.takeUntil((part) => {
+          const cut = Deferred.makeUnsafe<void>();
+          const read = Stream.runForEach(parts, (part) =>
+            Effect.sync(() => {
               if (part._tag === "Usage") usage = part.usage;
-              else {
+              else if (!Deferred.isDoneUnsafe(cut)) {
                 const room = limits.length - live.text.length - live.half.length;
-                full = part.text.length > room;
                 grow(live, part.text.slice(0, room));
+                if (part.text.length > room) Deferred.doneUnsafe(cut, Effect.void);
               }
-              return full;
             }),
-            Stream.runDrain,
+          );
+          const rest = Effect.flatMap(Clock.currentTimeMillis, (now) =>
+            // Its deadline must not take an answer that is complete.
+            Effect.sleep(
+              Duration.min(limits.rest, Duration.millis(Math.max(0, until - now - 100))),
+            ),
+          );
+          return read.pipe(
+            Effect.catch((error) =>
+              Deferred.isDoneUnsafe(cut) ? Effect.void : Effect.fail(error),
+            ),
+            Effect.raceFirst(Effect.andThen(Deferred.await(cut), rest)),
             Effect.flatMap(() =>
               live.text.trim() === ""
                 ? Effect.fail(
@@ -251,23 +269,43 @@ export class Asking extends Context.Service<
           );
         });
 
+      /** Tries until there is an answer, as long as that may help before `until`. */
+      const tryToAnswer = Effect.fnUntraced(function* (
+        live: Live,
+        turn: Turn,
+        parts: Stream.Stream<AnswerPart, AnswerUnavailable | StorageUnavailable>,
+        until: number,
+      ) {
+        for (let tries = 1; ; tries++) {
+          const result = yield* Effect.result(tryAnswer(live, turn, parts, until));
+          if (Result.isSuccess(result)) return result.success;
+          const { failure } = result;
+          // What a reader has seen cannot be taken back.
+          const again = failure._tag === "AnswerUnavailable" && failure.passing && !live.seen;
+          if (!again || tries === limits.tries) return yield* failure;
+          const pause = Duration.toMillis(limits.pause) * 2 ** (tries - 1);
+          const wait = (failure.retryAfterMillis ?? 0) + pause * (0.8 + 0.4 * (yield* Random.next));
+          if ((yield* Clock.currentTimeMillis) + wait >= until) return yield* failure;
+          // Who comes during the pause must not see what is taken back.
+          begin(live, turn.id);
+          yield* Effect.sleep(wait);
+        }
+      });
+
       const answer = Effect.fnUntraced(function* (
         live: Live,
         chatbot: Chatbot,
         turn: Turn,
         question: string,
       ) {
+        const until = (yield* Clock.currentTimeMillis) + Duration.toMillis(limits.deadline);
         const { category: moderation, flagged } = yield* moderator.check(chatbot, question);
         if (flagged) {
           const text = chatbot.settings.moderationErrorMessage;
           return { question, answer: text, moderation, flagged, usage: null };
         }
-        const answered = yield* Effect.retry(tryAnswer(live, chatbot, turn, question), {
-          // What a reader has seen cannot be taken back.
-          while: (error) => error._tag === "AnswerUnavailable" && error.passing && !live.seen,
-          times: limits.tries - 1,
-          schedule: Schedule.jittered(Schedule.exponential(limits.pause)),
-        });
+        const parts = answerer.answer(chatbot, earlier(turn), question);
+        const answered = yield* tryToAnswer(live, turn, parts, until);
         return { question, ...answered, moderation, flagged } satisfies NewEntry;
       });
 

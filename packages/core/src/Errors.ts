@@ -22,6 +22,8 @@ export class AnswerUnavailable extends Data.TaggedError("AnswerUnavailable")<{
   readonly reason: string;
   /** Whether the same question may well be answered when it is tried again. */
   readonly passing: boolean;
+  /** In how many milliseconds that is so; absent: at once. */
+  readonly retryAfterMillis?: number;
   readonly cause?: unknown;
 }> {}
 

@@ -3,6 +3,7 @@ import {
   AnswerUnavailable,
   Asking,
   AskLimits,
+  ChatArchive,
   ChatStore,
   Moderator,
   newestChats,
@@ -11,7 +12,7 @@ import {
   type AnswerPart,
   type Entry,
 } from "@parley/core";
-import { Deferred, Duration, Effect, Exit, Fiber, Layer, Stream } from "effect";
+import { Deferred, Duration, Effect, Exit, Fiber, Layer, Scope, Stream } from "effect";
 import { TestClock } from "effect/testing";
 import {
   ask,
@@ -327,6 +328,67 @@ describe("asking", () => {
       }),
   );
 
+  it.effect("waits as long as it is told before it tries again", () =>
+    Effect.gen(function* () {
+      let calls = 0;
+      const retryAfterMillis = 20_000;
+      const failing = new AnswerUnavailable({ reason: "test", passing: true, retryAfterMillis });
+      const layer = layerAsking(() => (++calls % 2 === 1 ? Stream.fail(failing) : says("back")));
+      yield* Effect.gen(function* () {
+        const asked = yield* Effect.forkChild(asking(ask("q")));
+        yield* TestClock.adjust(retryAfterMillis - 1);
+        assert.strictEqual(calls, 1);
+        yield* TestClock.adjust(300);
+        assert.strictEqual((yield* Fiber.join(asked)).entry.answer, "back");
+      }).pipe(Effect.provide(layer));
+    }),
+  );
+
+  it.effect("fails at once when a try can help only after its deadline", () =>
+    Effect.gen(function* () {
+      let calls = 0;
+      const told = { reason: "test", passing: true, retryAfterMillis: 10_000 };
+      const layer = layerAsking(() => {
+        calls++;
+        return Stream.fail(new AnswerUnavailable(told));
+      });
+      yield* Effect.gen(function* () {
+        const asked = yield* Effect.forkChild(Effect.exit(asking(ask("q"))));
+        // The third wait would end after half a minute.
+        yield* TestClock.adjust("21 seconds");
+        assert.deepStrictEqual(tagOf(yield* Fiber.join(asked)), ["AnswerUnavailable"]);
+        assert.strictEqual(calls, 3);
+      }).pipe(Effect.provide(layer));
+    }),
+  );
+
+  it.effect("shows nobody a piece of what is tried again", () =>
+    Effect.gen(function* () {
+      let calls = 0;
+      const layer = layerAsking(() =>
+        ++calls === 1
+          ? Stream.concat(says("a longer half"), Stream.fail(broken(true)))
+          : Stream.concat(says("whole"), Stream.fromEffectDrain(Effect.sleep("1 second"))),
+      );
+      yield* Effect.gen(function* () {
+        const keyed = ask("q", { key: "key" as any });
+        const plain = yield* Effect.forkChild(asking(keyed));
+        yield* settle;
+        // Comes in the pause between the tries.
+        const reader = yield* Effect.forkChild(
+          Asking.use((service) => Stream.runCollect(service.stream(chatbot, keyed))),
+        );
+        yield* TestClock.adjust("2 seconds");
+        const events = yield* Fiber.join(reader);
+        assert.deepStrictEqual(
+          events.map((event) => (event._tag === "Delta" ? event.text : event.entry.answer)),
+          ["whole", "whole"],
+        );
+        assert.strictEqual((yield* Fiber.join(plain)).entry.answer, "whole");
+      }).pipe(Effect.provide(layer));
+    }),
+  );
+
   it.effect("stores nothing, and makes no chat, when no answer comes", () =>
     Effect.gen(function* () {
       for (const answers of [
@@ -385,4 +447,78 @@ describe("asking", () => {
       }
     });
   });
+
+  describe("that is cut off", () => {
+    const long = says("x".repeat(200_000));
+    const longText = Stream.take(long, 1);
+    const usageStored = ChatArchive.use((archive) => archive.usage(chatbot.id, new Date(0)));
+
+    it.effect("is stored with what it cost, and shows no reader more than is stored", () => {
+      const answers = () =>
+        Stream.concat(longText, Stream.fromEffectDrain(Effect.sleep("4 seconds"))).pipe(
+          Stream.concat(says("y", "z")),
+        );
+      return Effect.gen(function* () {
+        const reader = yield* Effect.forkChild(
+          Asking.use((service) => Stream.runCollect(service.stream(chatbot, ask("q")))),
+        );
+        yield* TestClock.adjust("4 seconds");
+        const [delta, entry, ...more] = yield* Fiber.join(reader);
+        assert.strictEqual(delta?._tag === "Delta" && delta.text.length, 100_000);
+        assert.strictEqual(entry?._tag === "Entry" && entry.entry.answer.length, 100_000);
+        assert.deepStrictEqual(more, []);
+        assert.containsSubset(yield* usageStored, [{ answers: 1, promptTokens: 1 }]);
+      }).pipe(Effect.provide(layerAsking(answers)));
+    });
+
+    for (const [name, rest, seconds] of [
+      ["does not end", Stream.never, 5],
+      ["breaks off later", Stream.fail(broken(true)), 0],
+    ] as const) {
+      it.effect(`and ${name} is stored without`, () =>
+        Effect.gen(function* () {
+          const asked = yield* Effect.forkChild(asking(ask("q")));
+          yield* TestClock.adjust(`${seconds} seconds`);
+          yield* settle;
+          assert.strictEqual((yield* Fiber.join(asked)).entry.answer.length, 100_000);
+          assert.deepStrictEqual(yield* usageStored, []);
+        }).pipe(Effect.provide(layerAsking(() => Stream.concat(longText, rest)))),
+      );
+    }
+
+    it.effect("just before its deadline is stored all the same", () => {
+      const late = Stream.concat(Stream.fromEffectDrain(Effect.sleep("29 seconds")), longText);
+      return Effect.gen(function* () {
+        const asked = yield* Effect.forkChild(asking(ask("q")));
+        yield* TestClock.adjust("30 seconds");
+        yield* settle;
+        assert.strictEqual((yield* Fiber.join(asked)).entry.answer.length, 100_000);
+      }).pipe(Effect.provide(layerAsking(() => Stream.concat(late, Stream.never))));
+    });
+  });
+
+  it.effect("is woken by the end of another's turn also while the service stops", () =>
+    Effect.gen(function* () {
+      const scope = yield* Scope.make();
+      const context = yield* Layer.build(layerAsking(() => says("done"))).pipe(
+        Scope.provide(scope),
+      );
+      yield* Effect.gen(function* () {
+        const chatId = yield* newChat;
+        const store = yield* TurnStore;
+        const taken = yield* store.take(chatbot.id, chatId, null);
+        if (taken._tag !== "Turn") return assert.fail("the turn is free");
+        const waiting = yield* Effect.forkChild(asking(ask("q", { chatId })));
+        yield* settle;
+        const stopped = yield* Effect.forkChild(Scope.close(scope, Exit.void));
+        yield* settle;
+        assert.isUndefined(stopped.pollUnsafe());
+        yield* store.release(taken.turn);
+        yield* settle;
+        // No time has passed.
+        assert.strictEqual((yield* Fiber.join(waiting)).entry.question, "q");
+        yield* Fiber.join(stopped);
+      }).pipe(Effect.provide(context));
+    }),
+  );
 });

@@ -62,7 +62,9 @@ export const layerAsking = (answers: Answers, moderator = Moderator.layerOff) =>
       layerDigest,
       Layer.succeed(
         Answerer,
-        Answerer.of({ answer: (_, earlier, question) => answers(question, earlier) }),
+        Answerer.of({
+          answer: (_, earlier, question) => Stream.suspend(() => answers(question, earlier)),
+        }),
       ),
     ]),
     Layer.provideMerge(layerMemory),

@@ -20,7 +20,9 @@ export type FailureReason =
   /** The model finished for a reason that makes no answer. */
   | "abnormal_end"
   /** Not called: it failed too often just before. */
-  | "circuit_open";
+  | "circuit_open"
+  /** Not called: it told this question to wait. */
+  | "asked_to_wait";
 
 export class ModelFailure extends Data.TaggedError("ModelFailure")<{
   readonly reason: FailureReason;
@@ -28,6 +30,7 @@ export class ModelFailure extends Data.TaggedError("ModelFailure")<{
   readonly detail: string;
   /** Whether the same call at the same provider may soon succeed. */
   readonly retry?: boolean;
+  /** How long the provider is not to be called. */
   readonly retryAfterMillis?: number;
   /** Whether it speaks against the provider's health, and not against this one question. */
   readonly ill: boolean;
@@ -42,14 +45,29 @@ const passing: ReadonlySet<FailureReason> = new Set<FailureReason>([
   "server_error",
   "empty",
   "cut_off",
+  "asked_to_wait",
 ]);
 
-/** What comes of the failures of all providers that were tried, at least one. */
-export const unavailable = (failures: ReadonlyArray<ModelFailure>): AnswerUnavailable =>
-  new AnswerUnavailable({
-    reason: failures.map(({ detail }) => detail).join("; "),
-    passing: failures.some(({ reason }) => passing.has(reason)),
+/** What comes of a provider that is not called, for it told this question to wait so long. */
+export const askedToWait = (provider: string, retryAfterMillis: number): ModelFailure =>
+  new ModelFailure({
+    reason: "asked_to_wait",
+    detail: `${provider} asked not to be called for another ${Math.ceil(retryAfterMillis)} ms`,
+    retryAfterMillis,
+    ill: false,
   });
+
+/** What comes of the failures of all providers that were tried, at least one. */
+export const unavailable = (failures: ReadonlyArray<ModelFailure>): AnswerUnavailable => {
+  const waits = failures.flatMap(({ reason, retryAfterMillis = 0 }) =>
+    passing.has(reason) ? [retryAfterMillis] : [],
+  );
+  return new AnswerUnavailable({
+    reason: failures.map(({ detail }) => detail).join("; "),
+    passing: waits.length > 0,
+    ...(waits.length > 0 && { retryAfterMillis: Math.min(...waits) }),
+  });
+};
 
 /** The failure that an error thrown or told by the AI SDK amounts to. */
 export const failureOf = (error: unknown): ModelFailure => {

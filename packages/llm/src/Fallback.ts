@@ -3,7 +3,7 @@
  */
 import type { AnswerPart, AnswerUnavailable, StorageUnavailable } from "@parley/core";
 import { Clock, Effect, Stream } from "effect";
-import { type ModelFailure, unavailable } from "./Failure.ts";
+import { askedToWait, type ModelFailure, unavailable } from "./Failure.ts";
 import type { Prompt } from "./Prompt.ts";
 import type { Provider } from "./Provider.ts";
 
@@ -13,26 +13,49 @@ export interface Candidate {
   readonly promptOf: (share: number) => Effect.Effect<Prompt, StorageUnavailable>;
 }
 
+/** What the tries to answer one question have in common. */
+export interface Tries {
+  /** When the first one began. */
+  startedAt: number | null;
+  calls: number;
+  /** When those may be called again that told this question to wait. */
+  readonly notBefore: Map<Provider, number>;
+}
+
+export const makeTries = (): Tries => ({ startedAt: null, calls: 0, notBefore: new Map() });
+
 /**
- * Asks one provider after the other until an answer begins. From then on nothing is taken back: an
- * answer that breaks off fails. What a model withholds, no other is asked for.
+ * Asks one provider after the other until an answer begins; last come those that asked anybody to wait.
+ * From then on nothing is taken back: an answer that breaks off fails. What a model withholds, no
+ * other is asked for.
  */
 export const answerFromFirst = (
   candidates: ReadonlyArray<Candidate>,
+  tries: Tries,
 ): Stream.Stream<AnswerPart, AnswerUnavailable | StorageUnavailable> =>
   Stream.unwrap(
     Effect.gen(function* () {
-      const startedAt = yield* Clock.currentTimeMillis;
-      let attempts = 0;
+      const startedAt = (tries.startedAt ??= yield* Clock.currentTimeMillis);
       const failures: Array<ModelFailure> = [];
-      for (const { promptOf, provider } of candidates) {
+      const inOrder = yield* Effect.forEach(candidates, (candidate) =>
+        Effect.map(candidate.provider.asksToWait, (wait) => ({ ...candidate, wait })),
+      );
+      for (const { promptOf, provider } of inOrder.toSorted((a, b) => a.wait - b.wait)) {
+        const wait = (tries.notBefore.get(provider) ?? 0) - (yield* Clock.currentTimeMillis);
+        if (wait > 0) {
+          failures.push(askedToWait(provider.name, wait));
+          continue;
+        }
         const begun = yield* provider
-          .begin(promptOf, () => attempts++)
+          .begin(promptOf, () => tries.calls++)
           .pipe(
-            Effect.catchTag("ModelFailure", (failure) => {
-              failures.push(failure);
-              return Effect.succeed(null);
-            }),
+            Effect.catchTag("ModelFailure", (failure) =>
+              Effect.map(Clock.currentTimeMillis, (now) => {
+                failures.push(failure);
+                tries.notBefore.set(provider, now + (failure.retryAfterMillis ?? 0));
+                return null;
+              }),
+            ),
           );
         if (begun !== null) {
           return begun.parts.pipe(
@@ -48,7 +71,7 @@ export const answerFromFirst = (
                         model: begun.model,
                         promptTokens: part.prompt,
                         completionTokens: part.completion,
-                        attempts,
+                        attempts: tries.calls,
                         latencyMillis: now - startedAt,
                       },
                     },

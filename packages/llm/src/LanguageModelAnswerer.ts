@@ -3,7 +3,7 @@
  */
 import { Answerer, AnswerUnavailable } from "@parley/core";
 import { Cache, Duration, Effect, Layer, Scope, Stream } from "effect";
-import { answerFromFirst } from "./Fallback.ts";
+import { answerFromFirst, makeTries } from "./Fallback.ts";
 import { makeHistory } from "./History.ts";
 import { isAbout, knowledgeFor, type Knowledge, type KnowledgeSource } from "./Knowledge.ts";
 import type { LanguageModel } from "./ModelCall.ts";
@@ -41,10 +41,14 @@ const mostPassages = 5;
  * An `Answerer` over one model or several, tried in the order given.
  *
  * Before the first piece of an answer, calls are retried with a growing, jittered delay where that can
- * help (network, 408, 429, 5xx; a `Retry-After` of up to 10 s is waited for), then the next model is
- * tried. A model whose calls fail ten times in a row is left alone for 2 to 30 s. What cannot be
- * answered, is empty, withheld or breaks off fails with `AnswerUnavailable`, after whatever deltas came
- * before that was known. An answer that the bound of output ends is a complete answer.
+ * help (network, 408, 429, 5xx), then the next model is tried. A model that asks for more time by
+ * `Retry-After` is not asked this question again before, and other questions only if no other model can.
+ *
+ * A model whose calls fail ten times in a row is left alone for 2 to 30 s, or as long as it asks for, up to
+ * an hour; then a call with a text of our own finds out whether it answers. Questions never wait for that.
+ *
+ * What cannot be answered, is empty, withheld or breaks off fails with `AnswerUnavailable`, after whatever
+ * deltas came before that was known. An answer that the bound of output ends is a complete answer.
  *
  * The provider's request is aborted when the stream is interrupted or left. The AI SDK is loaded when
  * the layer is built. Errors, logs and metrics tell names, statuses and codes, never a text or a key.
@@ -100,8 +104,9 @@ export const layerLanguageModel = (
       });
 
       return Answerer.of({
-        answer: (chatbot, earlier, question) =>
-          Stream.unwrap(
+        answer: (chatbot, earlier, question) => {
+          const tries = makeTries();
+          return Stream.unwrap(
             Effect.gen(function* () {
               const history = yield* makeHistory(earlier);
               const passages = passagesFor(yield* knowledgeFor(knowledge, chatbot), question);
@@ -115,9 +120,11 @@ export const layerLanguageModel = (
                   promptOf: (share) =>
                     makePrompt(parts, (contextTokens - maxOutputTokens) * share, counter),
                 })),
+                tries,
               );
             }),
-          ),
+          );
+        },
       });
     }),
   );

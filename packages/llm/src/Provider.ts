@@ -2,7 +2,7 @@
  * One language model with its retries and its circuit breakers.
  */
 import type { StorageUnavailable } from "@parley/core";
-import { Duration, Effect, Exit, Random, Result, Schedule, Scope, Stream } from "effect";
+import { Clock, Duration, Effect, Exit, Random, Result, Schedule, Scope, Stream } from "effect";
 import * as CircuitBreaker from "effect/persistence/CircuitBreaker";
 import { ModelFailure } from "./Failure.ts";
 import { countAnswer, countFailure } from "./Metrics.ts";
@@ -17,9 +17,10 @@ export interface Begun {
 }
 
 export interface Provider {
+  readonly name: string;
   /**
    * The answer, from its first piece on, which comes after as many calls as that takes. Each call is
-   * told to `called` before it is made.
+   * told to `called` before it is made. Fails without any while a circuit is open.
    *
    * @param promptOf the prompt for the given share, 0 to 1, of the model's window
    */
@@ -27,6 +28,8 @@ export interface Provider {
     promptOf: (share: number) => Effect.Effect<Prompt, StorageUnavailable>,
     called: () => void,
   ) => Effect.Effect<Begun, ModelFailure | StorageUnavailable, Scope.Scope>;
+  /** For how many more milliseconds it asked not to be called. */
+  readonly asksToWait: Effect.Effect<number>;
 }
 
 export interface ProviderOptions extends CallOptions {
@@ -34,8 +37,8 @@ export interface ProviderOptions extends CallOptions {
   readonly retries: number;
 }
 
-/** A longer wait than this is left to the next provider. */
-const longestWait = 10_000;
+/** However long a provider asks to be left alone, in milliseconds. */
+const longestWait = 3_600_000;
 
 /**
  * Chance alone must not trip it: three calls in ten failing are ten in a row once in 170 000.
@@ -44,6 +47,7 @@ const longestWait = 10_000;
 const makeBreaker = CircuitBreaker.make({
   tripPolicy: CircuitBreaker.consecutive(10),
   openDuration: Schedule.min([Schedule.exponential("2 seconds"), Schedule.spaced("30 seconds")]),
+  maxOpenDuration: longestWait,
 }).pipe(Effect.provide(CircuitBreaker.layerStoreMemory()));
 
 export const makeProvider = (
@@ -52,20 +56,31 @@ export const makeProvider = (
   Effect.gen(function* () {
     const breaker = yield* makeBreaker;
     const { modelId: model, provider } = options.model;
+    /** When the provider may be called again, by its own word. */
+    let askedToWaitUntil = 0;
 
-    const isOpen = (circuit: Circuit) =>
-      Effect.match(breaker.state(circuit), {
-        onFailure: () => false,
-        onSuccess: (state) => state._tag === "Open" && Duration.toMillis(state.retryAfter) > 0,
-      });
+    const asksToWait = Effect.map(Clock.currentTimeMillis, (now) =>
+      Math.max(0, askedToWaitUntil - now),
+    );
 
-    const failed = (failure: ModelFailure) =>
-      Effect.andThen(
-        countFailure(provider, failure.reason),
-        Effect.logWarning(failure.detail).pipe(
-          Effect.annotateLogs({ provider, model, reason: failure.reason }),
-        ),
+    const failIfOpen = Effect.gen(function* () {
+      for (const circuit of circuits) {
+        const { _tag } = yield* Effect.orDie(breaker.state(circuit));
+        if (_tag !== "Closed") return yield* circuitOpen(provider);
+      }
+    });
+
+    const failed = Effect.fnUntraced(function* (failure: ModelFailure) {
+      const { retryAfterMillis: wait } = failure;
+      if (wait !== undefined) {
+        const until = (yield* Clock.currentTimeMillis) + Math.min(wait, longestWait);
+        askedToWaitUntil = Math.max(askedToWaitUntil, until);
+      }
+      yield* countFailure(provider, failure.reason);
+      yield* Effect.logWarning(failure.detail).pipe(
+        Effect.annotateLogs({ provider, model, reason: failure.reason }),
       );
+    });
 
     /** One call, up to the first piece of the answer. */
     const once = (prompt: Prompt, called: () => void) =>
@@ -84,11 +99,12 @@ export const makeProvider = (
       Effect.ignore(breaker.execute(end, { key: "end" satisfies Circuit, classify }));
 
     const begin: Provider["begin"] = Effect.fnUntraced(function* (promptOf, called) {
-      if ((yield* isOpen("begin")) || (yield* isOpen("end"))) return yield* circuitOpen(provider);
+      yield* failIfOpen;
       let share = 1;
       let prompt = yield* promptOf(share);
       for (let retries = 0; ;) {
-        const result = yield* Effect.result(once(prompt, called));
+        // Looked at just before the call, too, so that no ask is the one that probes.
+        const result = yield* Effect.result(Effect.andThen(failIfOpen, once(prompt, called)));
         if (Result.isSuccess(result)) {
           const parts = result.success.pipe(
             Stream.tap((part) =>
@@ -109,22 +125,57 @@ export const makeProvider = (
           continue;
         }
         if (failure.retry !== true || retries >= options.retries) return yield* failure;
-        const backoff = 100 * 2 ** retries * (0.5 + (yield* Random.next));
-        const wait = Math.max(failure.retryAfterMillis ?? 0, backoff);
-        if (wait > longestWait || (yield* isOpen("begin"))) return yield* failure;
+        const wait = 100 * 2 ** retries * (0.5 + (yield* Random.next));
+        // Others may be ready sooner.
+        if ((yield* asksToWait) > wait) return yield* failure;
         yield* Effect.sleep(wait);
         retries++;
       }
     });
 
-    return { begin };
+    /** A small call from its begin to its end, with a text of our own. */
+    const ping = Effect.scoped(
+      Effect.flatMap(callModel({ ...options, maxOutputTokens: 1 }, pingPrompt), Stream.runDrain),
+    ).pipe(
+      Effect.timeoutOrElse({
+        duration: probeTime,
+        orElse: () => Effect.fail(probeTimedOut),
+      }),
+      // Who complains of this one call, or has no text in so few tokens, answers.
+      Effect.catchIf(
+        ({ ill, reason }) => !ill || reason === "empty",
+        () => Effect.void,
+      ),
+      Effect.tapError(failed),
+    );
+
+    // An open circuit is probed beside the asks, which never wait for it.
+    yield* breaker.transitions.pipe(
+      Stream.runForEach(
+        Effect.fnUntraced(function* ({ key, to }) {
+          if (to === "Closed") return yield* Effect.logInfo(`${provider} is asked again`);
+          if (to !== "Open") return;
+          const state = yield* Effect.orDie(breaker.state(key));
+          const millis = state._tag === "Open" ? Duration.toMillis(state.retryAfter) : 0;
+          yield* Effect.logWarning(
+            `${provider} failed too often, and is left alone for ${millis} ms`,
+          );
+          yield* Effect.sleep(millis);
+          yield* Effect.exit(breaker.execute(ping, { key, classify }));
+        }),
+      ),
+      Effect.forkScoped({ startImmediately: true }),
+    );
+
+    return { begin, asksToWait, name: provider };
   });
 
 /**
- * `begin` judges calls up to the first piece, so that a probe does not have to wait for a long answer.
+ * `begin` judges calls up to the first piece, so that long answers do not hide that no other begins.
  * `end` judges the rest, or a provider that breaks off every answer would never be left.
  */
-type Circuit = "begin" | "end";
+const circuits = ["begin", "end"] as const;
+type Circuit = (typeof circuits)[number];
 
 const classify = (exit: Exit.Exit<unknown, ModelFailure>): CircuitBreaker.Outcome => {
   if (Exit.isSuccess(exit)) return CircuitBreaker.success;
@@ -140,6 +191,16 @@ const circuitOpen = (provider: string) =>
     detail: `${provider} failed too often just before`,
     ill: false,
   });
+
+const pingPrompt: Prompt = { system: null, messages: [{ role: "user", content: "ping" }] };
+
+const probeTime = Duration.seconds(30);
+
+const probeTimedOut = new ModelFailure({
+  reason: "timeout",
+  detail: "the language model did not finish a probe in time",
+  ill: true,
+});
 
 /** What is acquired is released at once if the effect fails, else with the surrounding scope. */
 const inOwnScope = <A, E>(

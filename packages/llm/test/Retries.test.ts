@@ -1,6 +1,7 @@
-import { AnswerUnavailable, type AnswerPart, type Usage } from "@parley/core";
+import { Answerer, AnswerUnavailable, type AnswerPart, type Usage } from "@parley/core";
 import { assert, describe, it } from "@effect/vitest";
 import { Clock, Effect, Logger, Metric, Stream } from "effect";
+import { TestClock } from "effect/testing";
 import { type LanguageModel, layerLanguageModel, type LanguageModelOptions } from "../src/index.ts";
 import { ask, chatbotWith, collect, textOf } from "./chat.ts";
 import { driven } from "./driven.ts";
@@ -65,7 +66,7 @@ describe("a failing model", () => {
     "HTTP 401": httpError(401),
     "HTTP 404": httpError(404),
     "an account without money": httpError(429, { body: '{"code":"insufficient_quota"}' }),
-    "a Retry-After that is too long": httpError(429, { headers: { "retry-after": "11" } }),
+    "a Retry-After": httpError(429, { headers: { "retry-after": "1" } }),
     silence: "silence",
     "an answer of nothing": says(),
     "an answer of white space": says(" ", "\n"),
@@ -104,20 +105,63 @@ describe("a failing model", () => {
     }).pipe(withModels([one, two]));
   });
 
-  for (const [header, millis] of [
+  it.effect("whose Retry-After makes no sense is asked again after a pause", () =>
+    Effect.gen(function* () {
+      const { attempts, latencyMillis } = usageOf(yield* driven(collect("Hi?")));
+      assert.strictEqual(attempts, 2);
+      assert.isAtMost(latencyMillis, 200);
+    }).pipe(withModels([first(httpError(429, { headers: { "retry-after": "soon" } })), other()])),
+  );
+
+  for (const [headers, millis] of [
     [{ "retry-after": "5" }, 5000],
     [{ "retry-after-ms": "1500" }, 1500],
-    [{ "retry-after": "soon" }, 150],
   ] as const) {
-    it.effect(`is waited for as it asks: ${JSON.stringify(header)}`, () =>
-      Effect.gen(function* () {
-        const { latencyMillis } = usageOf(yield* driven(collect("Hi?")));
-        assert.isAtLeast(latencyMillis, Math.min(millis, 50));
-        assert.isAtMost(latencyMillis, millis + 50);
-        if (millis > 1000) assert.isAtLeast(latencyMillis, millis);
-      }).pipe(withModels([first(httpError(429, { headers: header })), other()])),
-    );
+    it.effect(`is not asked this question before it wants: ${JSON.stringify(headers)}`, () => {
+      const [one, two] = [first(httpError(429, { headers })), always(httpError(400), "two")];
+      return Effect.gen(function* () {
+        const answerer = yield* Answerer;
+        const question = answerer.answer(chatbotWith(null), Stream.empty, "Hi?");
+        const error = yield* Effect.flip(Stream.runDrain(question));
+        assert.strictEqual(yield* Clock.currentTimeMillis, 0);
+        assert.deepInclude(error, { passing: true, retryAfterMillis: millis });
+        yield* TestClock.adjust(millis - 1);
+        const again = yield* Effect.flip(Stream.runDrain(question));
+        assert.deepInclude(again, { passing: true, retryAfterMillis: 1 });
+        assert.strictEqual(one.doStreamCalls.length, 1);
+        yield* TestClock.adjust(1);
+        const parts = yield* Stream.runCollect(question);
+        assert.strictEqual(textOf(parts), "Hello");
+        // All calls and all the time that the question took.
+        assert.deepInclude(usageOf(parts), {
+          provider: "one",
+          attempts: 4,
+          latencyMillis: millis,
+        });
+      }).pipe(withModels([one, two]));
+    });
   }
+
+  it.effect("that wants to be left alone is asked other questions last", () => {
+    const headers = { "retry-after": "60" };
+    const replies: Array<Reply> = [says("other"), says("other"), httpError(400)];
+    const [one, two] = [
+      first(httpError(503, { headers })),
+      modelThat((n) => replies[n] ?? says("other"), "two"),
+    ];
+    const answeredBy = Effect.map(driven(collect("Hi?")), (parts) => usageOf(parts).provider);
+    return Effect.gen(function* () {
+      assert.strictEqual(yield* answeredBy, "two");
+      assert.strictEqual(yield* answeredBy, "two");
+      assert.strictEqual(one.doStreamCalls.length, 1);
+      // Only who never heard of it asks all the same, where nobody else can answer.
+      assert.strictEqual(yield* answeredBy, "one");
+      yield* TestClock.adjust("59 seconds");
+      assert.strictEqual(yield* answeredBy, "two");
+      yield* TestClock.adjust("1 second");
+      assert.strictEqual(yield* answeredBy, "one");
+    }).pipe(withModels([one, two]));
+  });
 
   it.effect("is never asked again once a piece of the answer came", () => {
     const [one, two] = [always(cutAfterText), other()];
