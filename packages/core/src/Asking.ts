@@ -237,16 +237,22 @@ export class Asking extends Context.Service<
         Effect.suspend(() => {
           begin(live, turn.id);
           let usage: Usage | null = null;
+          let dropped = 0;
           const cut = Deferred.makeUnsafe<void>();
-          const read = Stream.runForEach(parts, (part) =>
-            Effect.sync(() => {
+          const read = parts.pipe(
+            Stream.takeUntil((part) => {
               if (part._tag === "Usage") usage = part.usage;
-              else if (!Deferred.isDoneUnsafe(cut)) {
+              else {
                 const room = limits.length - live.text.length - live.half.length;
-                grow(live, part.text.slice(0, room));
-                if (part.text.length > room) Deferred.doneUnsafe(cut, Effect.void);
+                const kept = dropped > 0 ? "" : part.text.slice(0, room);
+                grow(live, kept);
+                dropped += part.text.length - kept.length;
+                if (dropped > 0) Deferred.doneUnsafe(cut, Effect.void);
               }
+              // Who says so much more does not come to an end.
+              return dropped > limits.length;
             }),
+            Stream.runDrain,
           );
           const rest = Effect.flatMap(Clock.currentTimeMillis, (now) =>
             // Its deadline must not take an answer that is complete.

@@ -449,7 +449,7 @@ describe("asking", () => {
   });
 
   describe("that is cut off", () => {
-    const long = says("x".repeat(200_000));
+    const long = says("x".repeat(150_000));
     const longText = Stream.take(long, 1);
     const usageStored = ChatArchive.use((archive) => archive.usage(chatbot.id, new Date(0)));
 
@@ -473,6 +473,7 @@ describe("asking", () => {
 
     for (const [name, rest, seconds] of [
       ["does not end", Stream.never, 5],
+      ["says as much again", Stream.concat(long, Stream.die("read on")), 0],
       ["breaks off later", Stream.fail(broken(true)), 0],
     ] as const) {
       it.effect(`and ${name} is stored without`, () =>
