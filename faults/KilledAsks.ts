@@ -40,8 +40,11 @@ export interface AskToKill {
   readonly question: string;
   /** The question itself, or none; at most one ask has neither key nor chat. */
   readonly key: string | null;
-  /** What the question meets: an answer, a moderator that flags it, or a model that fails for good. */
-  readonly fate: "answered" | "flagged" | "failed";
+  /**
+   * What the question meets: an answer, a moderator that flags it, a model that fails for good, or a chat
+   * whose turn another holds for longer than an ask has patience.
+   */
+  readonly fate: "answered" | "flagged" | "failed" | "crowded";
 }
 
 export interface KilledAsks {
@@ -128,6 +131,12 @@ const turns = Layer.effect(
       append: (turn, entry) =>
         wrapped(turnOf(turn.chat, turn.retryKey), "append", store.append(turn, entry)),
       release: (turn) => wrapped(turnOf(turn.chat, turn.retryKey), "release", store.release(turn)),
+      leave: (chatbot, chat) =>
+        wrapped(
+          asks.find(({ chatId }) => chatId === chat)!,
+          "leave",
+          store.leave(chatbot, chat),
+        ),
       freed: store.freed,
     }),
   ),
@@ -201,7 +210,11 @@ const all = Asking.use((service) =>
   ),
 ).pipe(
   Effect.provide(layer),
-  Effect.updateService(AskLimits, (limits) => ({ ...limits, renewal: Duration.millis(20) })),
+  Effect.updateService(AskLimits, (limits) => ({
+    ...limits,
+    renewal: Duration.millis(20),
+    patience: Duration.millis(300),
+  })),
 );
 
 for (const [at, exit] of (await Effect.runPromise(all)).entries()) {

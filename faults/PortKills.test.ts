@@ -219,14 +219,24 @@ const kinds: ReadonlyArray<Kind> = [
   { where: "existing", keyed: true, fate: "failed" },
   { where: "existing", keyed: false, fate: "failed" },
   { where: "new", keyed: true, fate: "failed" },
+  { where: "existing", keyed: true, fate: "crowded" },
+  { where: "existing", keyed: false, fate: "crowded" },
 ];
 
 let asked = 0;
 
 const newAsk = async ({ fate, keyed, where }: Kind): Promise<AskToKill> => {
   const question = `${fate} ${++asked}`;
+  const chatId = where === "new" ? null : await newChat();
+  if (fate === "crowded") {
+    await database.rows(
+      `update chat set turn = 'another', turn_until = clock_timestamp() + interval '10 s'
+      where id = $1::int8`,
+      [chatId],
+    );
+  }
   return {
-    chatId: where === "new" ? null : await newChat(),
+    chatId,
     question,
     key: keyed ? question : null,
     fate,
@@ -243,7 +253,7 @@ const askOther = (chatId: number | null, question: string, key: string | null) =
 
 /** How many entries an ask may have left behind. */
 const possible = ({ fate }: AskToKill, { call, side }: Moment): ReadonlyArray<number> => {
-  if (fate === "failed") return [0];
+  if (fate === "failed" || fate === "crowded") return [0];
   // The kill may come late, when there is much else to do.
   if (side === "during") return [0, 1];
   return call === "append" && side === "after" ? [1] : [0];
@@ -362,11 +372,12 @@ test("which port calls an ask makes", async () => {
     if (!call!.startsWith("ended: ")) {
       callers.set(call!, [...(callers.get(call!) ?? []), kind]);
     } else if (kind.fate === "failed") expect(call).toContain("AnswerUnavailable");
+    else if (kind.fate === "crowded") expect(call).toContain("Overloaded");
     else expect(call).toBe("ended: stored");
   }
   const number = Object.fromEntries([...callers].map(([call, { length }]) => [call, length]));
   expect(number).toEqual({
-    take: 9,
+    take: 11,
     check: 9,
     answer: 7,
     earlier: 4,
@@ -377,6 +388,7 @@ test("which port calls an ask makes", async () => {
     "end of the answer": 7,
     append: 6,
     release: 3,
+    leave: 2,
   });
 });
 
@@ -384,7 +396,8 @@ test.concurrent.for(["before", "during", "after"] as const)(
   "kill -9 %s each port call of an ask leaves a whole entry or none, and the next ask works",
   { timeout: 600_000 },
   async (side) => {
-    const calls = side === "during" ? ["take", "renew", "append", "release"] : [...callers.keys()];
+    const calls =
+      side === "during" ? ["take", "renew", "append", "release", "leave"] : [...callers.keys()];
     const queue = calls.flatMap((call) => {
       const repeats = side !== "during" ? 1 : call === "append" ? 3 * during : during;
       return Array.from({ length: repeats }, (_, n): Moment => {
@@ -412,6 +425,8 @@ test.concurrent.for(["before", "during", "after"] as const)(
 /** What becomes of an ask that was stopped while another server took its turn and its key. */
 const outcomeOf = (ask: AskToKill, { call, side }: Moment): RegExp => {
   const begins = call === "take" && side === "before";
+  // It may have come back while it still had patience, and found the chat free.
+  if (ask.fate === "crowded") return call === "take" ? /^stored$|Overloaded/ : /Overloaded/;
   if (ask.fate === "failed" && (ask.key === null || !begins)) return /AnswerUnavailable/;
   // Its turn began later, nobody else could take it, or it was over.
   const holds = begins || (ask.chatId === null && ask.key === null);
@@ -423,7 +438,7 @@ test.concurrent.for(["before", "after"] as const)(
   "SIGSTOP %s each call of an ask's store: another answers, and the late one stores nothing",
   { timeout: 600_000 },
   async (side) => {
-    for (const call of ["take", "renew", "append", "release"]) {
+    for (const call of ["take", "renew", "append", "release", "leave"]) {
       const moment: Moment = { call, side, millis: 0, signal: "SIGSTOP" };
       const asks = await Promise.all(callers.get(call)!.map(newAsk));
       const { child, ended } = start(asks, moment);

@@ -161,6 +161,14 @@ export const makeTurnStore = (database: Database): TurnStore["Service"] => {
           run("UPDATE chats SET turnEnded = :now WHERE chatbot = :chatbot AND id = :chat", values);
       }),
 
+    leave: (chatbot, chat) =>
+      write(() => {
+        run(
+          "DELETE FROM waiting WHERE chatbot = :chatbot AND chat = :chat AND instance = :instance",
+          { chatbot, chat, instance },
+        );
+      }),
+
     freed: Stream.empty,
   });
 };

@@ -89,6 +89,8 @@ export const AskLimits = Context.Reference("@parley/core/AskLimits", {
 interface Room {
   readonly turn: Semaphore.Semaphore;
   inside: number;
+  /** Whether this process may have a place among those that wait for the chat. */
+  inLine: boolean;
   /** Completed by a hint that the chat's turn may be free. */
   freed: Deferred.Deferred<void>;
 }
@@ -160,15 +162,19 @@ export class Asking extends Context.Service<
 
       /** Runs one ask of a room after the other, in order of arrival. */
       const inRoom = <A, E>(
-        name: string,
+        chatbot: number,
+        chat: number,
         ask: (room: Room) => Effect.Effect<A, E>,
       ): Effect.Effect<A, E | Overloaded> =>
         Effect.uninterruptibleMask((restore) => {
-          let room = rooms.get(name);
-          if (room === undefined) {
-            room = { turn: Semaphore.makeUnsafe(1), inside: 0, freed: Deferred.makeUnsafe() };
-            rooms.set(name, room);
-          }
+          const name = `${chatbot}/${chat}`;
+          const room: Room = rooms.get(name) ?? {
+            turn: Semaphore.makeUnsafe(1),
+            inside: 0,
+            inLine: false,
+            freed: Deferred.makeUnsafe(),
+          };
+          rooms.set(name, room);
           const { turn } = room;
           if (room.inside > limits.waiting) return Effect.fail(busy);
           room.inside++;
@@ -179,6 +185,14 @@ export class Asking extends Context.Service<
             }),
             restore,
             Effect.andThen(Effect.ensuring(restore(ask(room)), turn.release(1))),
+            Effect.ensuring(
+              Effect.suspend(() => {
+                // Whoever else is here goes on with the place.
+                if (room.inside > 1 || !room.inLine) return Effect.void;
+                room.inLine = false;
+                return Effect.ignore(store.leave(chatbot, chat));
+              }),
+            ),
             Effect.ensuring(
               Effect.sync(() => {
                 if (--room.inside === 0) rooms.delete(name);
@@ -200,6 +214,7 @@ export class Asking extends Context.Service<
           const freed = Deferred.makeUnsafe<void>();
           if (room !== null) room.freed = freed;
           const taken = yield* store.take(chatbot, chat, key);
+          if (room !== null && taken._tag !== "Done") room.inLine = taken._tag === "Held";
           if (taken._tag !== "Held") return taken;
           const left = until - (yield* Clock.currentTimeMillis);
           if (left <= 0) return yield* busy;
@@ -355,7 +370,7 @@ export class Asking extends Context.Service<
                   : inTurn(live, chatbot, taken.turn, question),
               ),
             );
-          return chatId === null ? ask(null) : inRoom(`${chatbot.id}/${chatId}`, ask);
+          return chatId === null ? ask(null) : inRoom(chatbot.id, chatId, ask);
         });
 
       /** Begins an ask, or joins the one that works on the same key. */

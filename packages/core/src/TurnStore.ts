@@ -75,6 +75,11 @@ export class TurnStore extends Context.Service<
       turn: Turn,
       entry: NewEntry,
     ) => Effect.Effect<Entry, TurnLost | ChatNotFound | Overloaded | StorageUnavailable>;
+    /**
+     * Gives up this instance's place among those that wait for the chat's turn, so that whoever waits
+     * behind it goes next at once; harmless without a place.
+     */
+    readonly leave: (chatbot: number, chat: number) => Effect.Effect<void, StorageUnavailable>;
     /** Ends the turn without an entry and forgets its retry key; harmless when it was lost. */
     readonly release: (turn: Turn) => Effect.Effect<void, StorageUnavailable>;
     /**

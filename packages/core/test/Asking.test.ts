@@ -12,6 +12,7 @@ import {
   type AnswerPart,
   type Entry,
 } from "@parley/core";
+import { layerMemory } from "@parley/store-memory";
 import { Deferred, Duration, Effect, Exit, Fiber, Layer, Scope, Stream } from "effect";
 import { TestClock } from "effect/testing";
 import {
@@ -495,6 +496,77 @@ describe("asking", () => {
         yield* settle;
         assert.strictEqual((yield* Fiber.join(asked)).entry.answer.length, 100_000);
       }).pipe(Effect.provide(layerAsking(() => Stream.concat(late, Stream.never))));
+    });
+  });
+
+  describe("that leaves the line of a chat", () => {
+    /** A store whose chats are all held by another, unless `free`. */
+    const crowded = () => {
+      const left: Array<readonly [number, number]> = [];
+      const now = { free: false };
+      const stores = Layer.effect(
+        TurnStore,
+        Effect.map(TurnStore, (store) =>
+          TurnStore.of({
+            ...store,
+            take: (...request) =>
+              now.free
+                ? store.take(...request)
+                : Effect.succeed({ _tag: "Held", forMillis: 10_000, by: "chat" }),
+            leave: (...place) => Effect.sync(() => void left.push(place)),
+          }),
+        ),
+      ).pipe(Layer.provideMerge(layerMemory));
+      return { left, now, layer: layerAsking(() => says("done"), Moderator.layerOff, stores) };
+    };
+
+    it.effect("gives up the place when nobody else of this process wants it", () => {
+      const { layer, left } = crowded();
+      return Effect.gen(function* () {
+        const chatId = yield* newChat;
+        const cancelled = yield* Effect.forEach([1, 2], (n) =>
+          Effect.forkChild(asking(ask(`q${n}`, { chatId, onHangUp: "cancel" }))),
+        );
+        yield* settle;
+        const patient = yield* Effect.forkChild(Effect.exit(asking(ask("q", { chatId }))));
+        yield* settle;
+        yield* Fiber.interruptAll(cancelled);
+        yield* settle;
+        assert.deepStrictEqual(left, []);
+        yield* TestClock.adjust("61 seconds");
+        assert.deepStrictEqual(tagOf(yield* Fiber.join(patient)), ["Overloaded"]);
+        assert.deepStrictEqual(left, [[chatbot.id, chatId]]);
+      }).pipe(Effect.provide(layer));
+    });
+
+    it.effect("has none to give up after its turn", () => {
+      const { layer, left, now } = crowded();
+      return Effect.gen(function* () {
+        const chatId = yield* newChat;
+        const asked = yield* Effect.forkChild(asking(ask("q", { chatId })));
+        yield* settle;
+        now.free = true;
+        yield* TestClock.adjust("1 second");
+        yield* Fiber.join(asked);
+        assert.deepStrictEqual(left, []);
+      }).pipe(Effect.provide(layer));
+    });
+
+    it.effect("does so when it is given what its key made before", () => {
+      const { layer, left, now } = crowded();
+      return Effect.gen(function* () {
+        const chatId = yield* newChat;
+        const keyed = ask("q", { chatId, key: "key" as any });
+        now.free = true;
+        const { entry } = yield* asking(keyed);
+        now.free = false;
+        const again = yield* Effect.forkChild(asking(keyed));
+        yield* settle;
+        now.free = true;
+        yield* TestClock.adjust("1 second");
+        assert.strictEqual((yield* Fiber.join(again)).entry.id, entry.id);
+        assert.deepStrictEqual(left, [[chatbot.id, chatId]]);
+      }).pipe(Effect.provide(layer));
     });
   });
 

@@ -55,7 +55,11 @@ export const says = (...texts: ReadonlyArray<string>): Stream.Stream<AnswerPart>
     { _tag: "Usage" as const, usage },
   ]);
 
-export const layerAsking = (answers: Answers, moderator = Moderator.layerOff) =>
+export const layerAsking = (
+  answers: Answers,
+  moderator = Moderator.layerOff,
+  stores: typeof layerMemory = layerMemory,
+) =>
   Asking.layer.pipe(
     Layer.provide([
       moderator,
@@ -67,7 +71,7 @@ export const layerAsking = (answers: Answers, moderator = Moderator.layerOff) =>
         }),
       ),
     ]),
-    Layer.provideMerge(layerMemory),
+    Layer.provideMerge(stores),
   );
 
 export const ask = (question: string, more: Partial<Ask> = {}): Ask => ({

@@ -132,6 +132,9 @@ export const makeTurnStore = Effect.fnUntraced(function* (memory: Memory) {
         return free(turn.chatbot, chat);
       }),
 
+    // There is no other instance that could be let go first.
+    leave: () => Effect.void,
+
     freed: Stream.fromPubSub(freed),
   });
 });

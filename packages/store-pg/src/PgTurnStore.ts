@@ -219,6 +219,14 @@ export const makeTurnStore = Effect.fnUntraced(function* (
               orUnavailable,
             ),
 
+    leave: (chatbot, chat) =>
+      writes.query<{ readonly awaited: boolean }>(chatbot, leaveLine, [chatbot, chat, waiter]).pipe(
+        againAfterDeadlock,
+        Effect.flatMap(([row]) => (row?.awaited === true ? tell(chatbot, chat) : Effect.void)),
+        Effect.asVoid,
+        orUnavailable,
+      ),
+
     freed: Stream.map(hints("freed"), (hint) => {
       if (hint === null) return null;
       const [chatbot, chat] = hint.split(":");
@@ -333,6 +341,12 @@ with requests as (
 update chat set turn = null, turn_until = clock_timestamp()
 where chatbot_id = $1 and id = $2::int8 and turn = $3
 returning cardinality(waiting) > 0 as awaited`;
+
+// Who comes next learns it from the turn's end, unless that was before.
+const leaveLine = `
+update chat set waiting = array_remove(waiting, $3)
+where chatbot_id = $1 and id = $2::int8 and $3 = any (waiting)
+returning cardinality(waiting) > 0 and (turn is null or turn_until <= clock_timestamp()) as awaited`;
 
 const claimKeyForTurn = claimKey(
   "gen_random_uuid()::text",

@@ -142,6 +142,34 @@ export const turnStoreChecks: ReadonlyArray<Check<ChatStore | TurnStore | StoreU
   ),
 
   check(
+    "who leaves the line holds nobody up, and does no harm without a place",
+    Effect.fnUntraced(function* () {
+      const chatbot = yield* newChatbot;
+      const { second } = yield* StoreUnderTest;
+      const store = yield* TurnStore;
+      const { id } = yield* create(chatbot);
+      for (const chat of [id, 0, Number.MAX_SAFE_INTEGER]) {
+        yield* store.leave(chatbot, chat);
+        yield* store.leave(yield* newChatbot, chat);
+      }
+      const turn = yield* taken(chatbot, id);
+      yield* store.leave(chatbot, id);
+      yield* same("still held", yield* store.renew(turn), true);
+      // One instance cannot wait for itself.
+      if (second.turns === store) return;
+      yield* same("it waits", (yield* second.turns.take(chatbot, id, null))._tag, "Held");
+      yield* store.leave(chatbot, id);
+      yield* store.release(turn);
+      const held = yield* store.take(chatbot, id, null);
+      yield* same("another's place is left alone", held._tag, "Held");
+      yield* second.turns.leave(chatbot, id);
+      const next = yield* store.take(chatbot, id, null);
+      yield* same("nobody is waited for", next._tag, "Turn");
+      if (next._tag === "Turn") yield* store.release(next.turn);
+    }),
+  ),
+
+  check(
     "turns of different chats do not meet",
     Effect.fnUntraced(function* () {
       const chatbot = yield* newChatbot;
