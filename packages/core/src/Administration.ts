@@ -23,6 +23,7 @@ import {
   type StorageUnavailable,
   type WorkspaceNotFound,
 } from "./Errors.ts";
+import { problemsOf } from "./Problems.ts";
 import { compareText, Text } from "./Text.ts";
 
 /** What is not named is what `defaultSettings` say. */
@@ -97,7 +98,7 @@ export class Administration extends Context.Service<
     ) => Effect.Effect<void, DeclarationInvalid | KeyNotFound | StorageUnavailable>;
     /**
      * Makes a key with the name and scopes of another, which then expires after `keepFor`, so that its
-     * users can change over.
+     * users can change over. If that fails, so does the new key.
      */
     readonly rotateKey: (
       chatbot: number,
@@ -188,7 +189,10 @@ export class Administration extends Context.Service<
           const made = yield* addKey(id, { ...old, expiresAt: null }, actor);
           const until = (yield* Clock.currentTimeMillis) + Duration.toMillis(keepFor);
           const expiresAt = new Date(Math.min(until, old.expiresAt?.getTime() ?? Infinity));
-          yield* registry.changeKey(id, oldId, { expiresAt }, actor);
+          yield* registry.changeKey(id, oldId, { expiresAt }, actor).pipe(
+            // Nobody will ever know the text of the new key.
+            Effect.onError(() => Effect.ignore(registry.revokeKey(id, made.id, actor))),
+          );
           return made;
         }),
         revokeKey: registry.revokeKey,
@@ -224,5 +228,5 @@ const Change = Declaration.mapFields(({ settings, ...rest }) => ({
 const valid = <S extends Schema.Top>(schema: S, value: S["Type"]) =>
   Effect.mapError(
     Schema.decodeEffect(Schema.toType(schema))(value, { onExcessProperty: "error", errors: "all" }),
-    ({ message }) => new DeclarationInvalid({ message }),
+    (error) => new DeclarationInvalid({ message: `${problemsOf(error)}.` }),
   );

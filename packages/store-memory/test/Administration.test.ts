@@ -2,9 +2,12 @@ import { assert, describe, it } from "@effect/vitest";
 import {
   Access,
   Administration,
+  ChatbotRegistry,
   defaultSettings,
   keyId,
+  keyState,
   scopes,
+  StorageUnavailable,
   type ChatbotSettings,
 } from "@parley/core";
 import { layerMemory } from "@parley/store-memory";
@@ -80,6 +83,14 @@ describe("administration", () => {
           JSON.stringify(settings),
         );
       }
+      const told = { retentionDays: 0, knowledge: ".." };
+      const { message } = yield* Effect.flip(
+        administration.changeChatbot(id, { settings: told }, "ann"),
+      );
+      assert.strictEqual(
+        message,
+        "settings.knowledge: is no name of a folder; settings.retentionDays: Expected a value between 1 and 36500.",
+      );
       for (const name of ["", "x".repeat(256), "\0"]) {
         const create = Effect.flip(administration.createChatbot({ ...helpdesk, name }, "ann"));
         assert.strictEqual((yield* create)._tag, "DeclarationInvalid");
@@ -165,6 +176,39 @@ describe("administration", () => {
       );
     }).pipe(administered),
   );
+
+  it.effect("a rotation that fails leaves no key behind", () =>
+    Effect.gen(function* () {
+      const registry = yield* ChatbotRegistry;
+      const broken = ChatbotRegistry.of({
+        ...registry,
+        changeKey: () => Effect.fail(new StorageUnavailable({ cause: "gone" })),
+      });
+      const administration = yield* Administration.use(Effect.succeed).pipe(
+        Effect.provide(Administration.layer),
+        Effect.provideService(ChatbotRegistry, broken),
+      );
+      const { id } = yield* administration.createChatbot(helpdesk, "ann");
+      const old = yield* administration.createKey(id, { scopes }, "ann");
+      yield* Effect.flip(administration.rotateKey(id, old.id, Duration.hours(1), "ann"));
+      const { keys } = yield* administration.chatbot(id);
+      assert.deepStrictEqual(
+        keys.map((key) => [key.id === old.id, keyState(key, 0)]),
+        [
+          [true, "live"],
+          [false, "revoked"],
+        ],
+      );
+    }).pipe(Effect.provide([layerMemory, Digest.layerWebCrypto, SecureRandom.layerWebCrypto])),
+  );
+
+  it("tells live keys from those that ended", () => {
+    const time = new Date(1000);
+    assert.strictEqual(keyState({ expiresAt: null, revokedAt: null }, 1000), "live");
+    assert.strictEqual(keyState({ expiresAt: time, revokedAt: null }, 999), "live");
+    assert.strictEqual(keyState({ expiresAt: time, revokedAt: null }, 1000), "expired");
+    assert.strictEqual(keyState({ expiresAt: null, revokedAt: time }, 0), "revoked");
+  });
 
   it.effect("changes of settings and keys hold from the next request on", () =>
     Effect.gen(function* () {
