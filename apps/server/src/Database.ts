@@ -1,11 +1,15 @@
 /**
  * The database that a command works on: beside a running server it is that server's.
  */
+import { Administration } from "@parley/core";
 import { layerPostgres, type PostgresOptions } from "@parley/store-pg";
 import { Data, Effect, Layer, Option, type Scope } from "effect";
+import { SecureRandom } from "effect/crypto";
 import { runningPostgres } from "./embedded/Connection.ts";
 import { EmbeddedFailed } from "./embedded/EmbeddedFailed.ts";
 import { embeddedPostgres } from "./embedded/EmbeddedPostgres.ts";
+import { findHome } from "./embedded/Home.ts";
+import { layerNodeDigest } from "./NodeDigest.ts";
 import { Settings } from "./Settings.ts";
 
 /** The store has nothing that another process could work on. */
@@ -34,8 +38,24 @@ export const databaseOptions: Effect.Effect<
   }
 });
 
-const layerDatabase = Layer.unwrap(Effect.map(databaseOptions, layerPostgres));
+/** In another directory than the server's a command would make a database, and find it empty. */
+const isMade = Effect.gen(function* () {
+  const { dataDir, store } = yield* Settings;
+  if (store !== "embedded" || (yield* findHome(dataDir)) !== null) return;
+  return yield* new NoDatabase({
+    message: `There is no database in PARLEY_DATA_DIR ${dataDir}: name the server's, or make one with "parley migrate".`,
+  });
+});
+
+const layerDatabase = Layer.unwrap(
+  Effect.map(Effect.andThen(isMade, databaseOptions), layerPostgres),
+);
+
+const layerAdministration = Administration.layer.pipe(
+  Layer.provideMerge(layerDatabase),
+  Layer.provide([layerNodeDigest, SecureRandom.layerWebCrypto]),
+);
 
 /** Runs a command's work over the stores of that database. */
 export const onDatabase = <A, E, R>(work: Effect.Effect<A, E, R>) =>
-  work.pipe(Effect.provide(layerDatabase), Effect.scoped, Effect.provide(Settings.layer));
+  work.pipe(Effect.provide(layerAdministration), Effect.scoped, Effect.provide(Settings.layer));

@@ -1,10 +1,16 @@
 /**
- * What the process says when it fails: one line for what an operator can mend, everything for a defect.
+ * What the process says when it fails: one line for what somebody can mend and one with a hint,
+ * everything for a defect.
  */
 import { Cause, Console, Effect } from "effect";
 import { CliError } from "effect/cli";
+import { told, type Told } from "./Told.ts";
 
-/** Tells why the effect failed, on standard error. */
+/** Tells it on standard error. */
+export const report = ({ hint, message }: Told): Effect.Effect<void> =>
+  Console.error(`parley: ${message}${hint === null ? "" : `\nhint: ${hint}`}`);
+
+/** Tells why the effect failed. */
 export const reported = <A, E, R>(effect: Effect.Effect<A, E, R>): Effect.Effect<A, E, R> =>
   Effect.tapCause(effect, (cause) => {
     if (Cause.hasInterruptsOnly(cause)) return Effect.void;
@@ -13,5 +19,5 @@ export const reported = <A, E, R>(effect: Effect.Effect<A, E, R>): Effect.Effect
     if (CliError.isCliError(error)) return Effect.void;
     return Cause.hasDies(cause) || !(error instanceof Error)
       ? Effect.logError(cause)
-      : Console.error(`parley: ${error.message.replace(/\s*\n\s*/g, " ")}`);
+      : report(told(error));
   });

@@ -8,5 +8,8 @@ import { teardown } from "./Teardown.ts";
 parley.pipe(
   reported,
   Effect.provide(NodeServices.layer),
-  NodeRuntime.runMain({ disableErrorReporting: true, teardown }),
+  NodeRuntime.runMain({
+    disableErrorReporting: true,
+    teardown: teardown(process.argv.includes("serve")),
+  }),
 );

@@ -9,6 +9,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { afterAll, beforeAll, describe, expect, inject, it } from "vitest";
+import { oneLineAndHint } from "./commands/here.ts";
 import { run } from "./commands/run.ts";
 
 let directory: string;
@@ -23,7 +24,7 @@ const quiet = { PARLEY_STORE: "memory", PARLEY_PORT: "0", PARLEY_MANAGEMENT_PORT
 const refusal = async (settings: Readonly<Record<string, string>>): Promise<string> => {
   const { code, stderr, stdout } = await run(["serve"], { ...quiet, ...settings });
   expect({ code, stdout }).toEqual({ code: 1, stdout: "" });
-  expect(stderr).toMatch(/^parley: [^\n]+\n$/);
+  expect(stderr).toMatch(oneLineAndHint);
   return stderr;
 };
 

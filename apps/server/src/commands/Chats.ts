@@ -9,13 +9,12 @@ import {
   recordsOf,
   type Erasable,
 } from "@parley/core";
-import { Console, Data, Effect, FileSystem, Option, Stdio, Stream } from "effect";
+import { Console, Effect, FileSystem, Option, Stdio, Stream } from "effect";
 import { Command, Flag } from "effect/cli";
 import { onDatabase } from "../Database.ts";
 import { withProgress } from "./Progress.ts";
 import { chatbotFlag, chatbotOf } from "./Subject.ts";
-
-class WrongFlags extends Data.TaggedError("WrongFlags")<{ readonly message: string }> {}
+import { wrongUsage } from "./WrongUsage.ts";
 
 const erase = Command.make(
   "erase",
@@ -44,9 +43,10 @@ const erase = Command.make(
       ];
       const [which] = named;
       if (which === undefined || named.length > 1) {
-        return yield* new WrongFlags({
-          message: "Say which chats by one of --id, --user-ref and --idle-since.",
-        });
+        return yield* wrongUsage(
+          ["chats", "erase"],
+          "Say which chats by one of --id, --user-ref and --idle-since.",
+        );
       }
       yield* Effect.gen(function* () {
         const chatbot = yield* chatbotOf(wanted);

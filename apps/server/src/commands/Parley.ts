@@ -1,18 +1,40 @@
 /**
  * The command line.
  */
-import type { Effect } from "effect";
-import { Command } from "effect/cli";
+import { Effect, Stdio } from "effect";
+import { CliOutput, Command } from "effect/cli";
+import { report } from "../Report.ts";
+import { withoutKeys } from "../WithoutKeys.ts";
+import { chatbot } from "./Chatbot.ts";
 import { chats } from "./Chats.ts";
 import { key } from "./Key.ts";
 import { migrate } from "./Migrate.ts";
 import { serve } from "./Serve.ts";
 import { usage } from "./Usage.ts";
+import { workspace } from "./Workspace.ts";
+import { presenter, wrongUsage } from "./WrongUsage.ts";
 
-export const parley: Effect.Effect<void, unknown, Command.Environment> = Command.make(
-  "parley",
-).pipe(
+const command = Command.make("parley").pipe(
   Command.withDescription("A chatbot conversation service"),
-  Command.withSubcommands([serve, migrate, chats, usage, key]),
-  Command.run({ version: "0.1.0" }),
+  Command.withSubcommands([serve, migrate, workspace, chatbot, key, chats, usage]),
+);
+
+/** Other users of the machine can read the arguments, and the shell keeps them. */
+const exposesKey = (args: ReadonlyArray<string>) => args.some((arg) => withoutKeys(arg) !== arg);
+
+export const parley: Effect.Effect<void, unknown, Command.Environment> = Stdio.Stdio.use(
+  ({ args }) => args,
+).pipe(
+  Effect.flatMap((args) =>
+    exposesKey(args)
+      ? Effect.andThen(
+          report({
+            message: "An argument holds an API key, which others can see there: nothing was done.",
+            hint: 'name a key by its id, prl_<id>, or write it to standard input; "parley key revoke" ends one that was seen.',
+          }),
+          Effect.fail(wrongUsage([], "An argument holds an API key.")),
+        )
+      : Command.runWith(command, { version: "0.1.0" })(args),
+  ),
+  Effect.provideService(CliOutput.Presenter, presenter),
 );

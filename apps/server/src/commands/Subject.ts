@@ -23,7 +23,8 @@ export const chatbotOf = Effect.fnUntraced(function* (wanted: Option.Option<stri
     onSome: (text) => all.filter(({ id, name }) => String(id) === text || name === text),
   });
   if (named.length === 1) return named[0]!;
-  const known = all.map(({ id, name }) => `${id} "${name}"`).join(", ") || "none";
+  const few = all.slice(0, 10).map(({ id, name }) => `${id} "${name}"`);
+  const known = few.length === 0 ? "none" : few.join(", ") + (all.length > 10 ? ", …" : "");
   const what = Option.match(wanted, {
     onNone: () => "Name the chatbot with --chatbot",
     onSome: (text) =>

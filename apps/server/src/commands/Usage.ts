@@ -1,7 +1,8 @@
 import { ChatArchive } from "@parley/core";
-import { Console, Effect, Option } from "effect";
+import { Effect, Option } from "effect";
 import { Command, Flag } from "effect/cli";
 import { onDatabase } from "../Database.ts";
+import { jsonFlag, print, table } from "./Output.ts";
 import { chatbotFlag, chatbotOf } from "./Subject.ts";
 
 export const usage = Command.make(
@@ -12,10 +13,7 @@ export const usage = Command.make(
       Flag.optional,
       Flag.withDescription("From when on; from the beginning without it"),
     ),
-    json: Flag.Boolean("json").pipe(
-      Flag.withDefault(false),
-      Flag.withDescription("Print JSON instead of a table"),
-    ),
+    json: jsonFlag,
   },
   ({ chatbot: wanted, json, since }) =>
     Effect.gen(function* () {
@@ -25,7 +23,19 @@ export const usage = Command.make(
         chatbot.id,
         Option.getOrElse(since, () => new Date(0)),
       );
-      yield* json ? Console.log(JSON.stringify(sums)) : Console.table(sums);
+      yield* print(json, sums, () =>
+        table(
+          ["PROVIDER", "MODEL", "ANSWERS", "ATTEMPTS", "PROMPT TOKENS", "COMPLETION TOKENS"],
+          sums.map((sum) => [
+            sum.provider,
+            sum.model,
+            sum.answers,
+            sum.attempts,
+            sum.promptTokens,
+            sum.completionTokens,
+          ]),
+        ),
+      );
     }).pipe(onDatabase),
 ).pipe(
   Command.withDescription("Sum what the answers of a chatbot cost, by provider and model"),

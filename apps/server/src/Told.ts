@@ -1,0 +1,60 @@
+/**
+ * What people are told of an error: one line that says what is wrong, and one with what can be done.
+ */
+import { withoutKeys } from "./WithoutKeys.ts";
+
+export interface Told {
+  readonly message: string;
+  readonly hint: string | null;
+}
+
+const hints: Readonly<Record<string, string>> = {
+  AnswerUnavailable: '"parley doctor" tries the language model and the moderation endpoint.',
+  ChatbotNotFound: '"parley chatbot list" shows the chatbots.',
+  ChatbotTaken: '"parley chatbot set" changes that one; with another name there can be another.',
+  ChatNotFound: "without --chat a new chat begins.",
+  DeclarationInvalid: "nothing was changed; docs/operations.md says what each setting may be.",
+  EmbeddedFailed: '"parley doctor" checks the data directory; its postgres.log may tell more.',
+  ImportRefused: '"parley chats import --help" says what can be imported.',
+  KeyNotFound: '"parley key list" shows the keys, revoked ones too.',
+  KnowledgeUnreadable: "PARLEY_KNOWLEDGE_DIR names a folder of Markdown and text files.",
+  ListenFailed: "PARLEY_PORT, PARLEY_ASK_PORT and PARLEY_MANAGEMENT_PORT say where to listen.",
+  NoDatabase: "commands need the settings of the server; docs/settings.md explains them.",
+  NoSuchChatbot: '"parley chatbot list" shows the chatbots.',
+  NoSuchKey: '"parley key list" shows the keys, revoked ones too.',
+  Overloaded: "try again in a moment.",
+  PlatformError: "check the path, and who may read and write there.",
+  PostgresUnusable: 'check DATABASE_URL and that the database runs; "parley doctor" tells more.',
+  ProvisionInvalid: "nothing was changed; docs/provisioning.schema.json describes the file.",
+  SettingsInvalid: 'docs/settings.md explains every setting; "parley doctor" checks them all.',
+  StorageUnavailable: 'check that the database runs; "parley doctor" tells more.',
+  WorkspaceNotFound: '"parley workspace list" shows the workspaces.',
+};
+
+/** Of errors that programs tell apart by what they hold, and that have no words of their own. */
+const sentences: Readonly<Record<string, (error: any) => string>> = {
+  AnswerUnavailable: ({ reason }) => `No answer came: ${reason}`,
+  ChatNotFound: ({ chatId }) => `The chatbot has no chat ${chatId}`,
+  Overloaded: () => "There is too much to do",
+  PlatformError: ({ reason }) =>
+    `${reason.pathOrDescriptor ?? "A file"} cannot be used (${reason._tag})`,
+  StorageUnavailable: ({ cause }) => `The database does not do its work: ${innermost(cause)}`,
+};
+
+export const told = (error: Error): Told => {
+  const tag = String((error as { readonly _tag?: unknown })._tag);
+  const message = line(sentences[tag]?.(error) ?? innermost(error));
+  return {
+    message: /[.!?]$/.test(message) ? message : `${message}.`,
+    hint: hints[tag] ?? null,
+  };
+};
+
+/** On one line, with nothing of an API key but its id. */
+export const line = (text: string): string => withoutKeys(text.trim().replace(/\s*\n\s*/g, " "));
+
+/** What the error says, or else what caused it. */
+const innermost = (error: unknown): string =>
+  error instanceof Error
+    ? error.message || (error.cause === undefined ? error.name : innermost(error.cause))
+    : String(error);

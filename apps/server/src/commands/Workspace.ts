@@ -1,0 +1,54 @@
+/**
+ * Workspaces, which are there as long as a chatbot is in them.
+ */
+import { Administration } from "@parley/core";
+import { Effect } from "effect";
+import { Argument, Command } from "effect/cli";
+import { onDatabase } from "../Database.ts";
+import { actor } from "./Actor.ts";
+import { jsonFlag, print, table } from "./Output.ts";
+
+const list = Command.make("list", { json: jsonFlag }, ({ json }) =>
+  Effect.gen(function* () {
+    const workspaces = yield* Administration.use((administration) => administration.workspaces);
+    yield* print(json, workspaces, () =>
+      table(
+        ["WORKSPACE", "CHATBOTS"],
+        workspaces.map(({ chatbots, name }) => [name, chatbots]),
+      ),
+    );
+  }).pipe(onDatabase),
+).pipe(
+  Command.withDescription("List the workspaces and how many chatbots each has"),
+  Command.withExamples([
+    { command: "parley workspace list", description: "A table" },
+    { command: "parley workspace list --json", description: "For a program" },
+  ]),
+);
+
+const rename = Command.make(
+  "rename",
+  {
+    from: Argument.String("from").pipe(Argument.withDescription("The workspace's name")),
+    to: Argument.String("to").pipe(
+      Argument.withDescription("Its new name, which may be another workspace's"),
+    ),
+    json: jsonFlag,
+  },
+  ({ from, json, to }) =>
+    Effect.gen(function* () {
+      const administration = yield* Administration;
+      yield* administration.renameWorkspace(from, to, yield* actor);
+      yield* print(json, { from, to }, () => `Renamed the workspace "${from}" to "${to}".`);
+    }).pipe(onDatabase),
+).pipe(
+  Command.withDescription("Move all chatbots of a workspace to another name"),
+  Command.withExamples([
+    { command: "parley workspace rename Acme 'Acme Ltd'", description: "A new name" },
+  ]),
+);
+
+export const workspace = Command.make("workspace").pipe(
+  Command.withDescription("Workspaces"),
+  Command.withSubcommands([list, rename]),
+);

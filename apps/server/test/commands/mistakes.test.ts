@@ -1,0 +1,170 @@
+/**
+ * Every command, used wrongly or where it cannot work: one line of error, a hint, an exit code that is
+ * not 0, and nothing done.
+ */
+import { ChatbotRegistry } from "@parley/core";
+import { layerPostgres } from "@parley/store-pg";
+import { Effect, Redacted } from "effect";
+import { access } from "node:fs/promises";
+import { beforeAll, describe, expect, inject, it } from "vitest";
+import { here, oneLineAndHint } from "./here.ts";
+import { run } from "./run.ts";
+
+const schema = `mistakes_${process.pid}`;
+const settings = () => ({ DATABASE_URL: inject("postgresUrl"), PARLEY_SCHEMA: schema });
+
+/** All that commands can change. */
+const kept = () =>
+  ChatbotRegistry.use((registry) =>
+    Effect.all({ chatbots: registry.list, audit: registry.audit(1000) }),
+  ).pipe(
+    Effect.provide(layerPostgres({ url: Redacted.make(inject("postgresUrl")), schema })),
+    Effect.runPromise,
+  );
+
+beforeAll(async () => {
+  for (const name of ["One", "Two"]) {
+    const made = await here(
+      ["chatbot", "create", "--workspace", "Acme", "--name", name],
+      settings(),
+    );
+    expect(made.code).toBe(0);
+  }
+});
+
+const id = "0123456789AB";
+
+/** Of every command one use that would work, were it not for the database. */
+const uses: ReadonlyArray<ReadonlyArray<string>> = [
+  ["migrate"],
+  ["workspace", "list"],
+  ["workspace", "rename", "Acme", "Beta"],
+  ["chatbot", "create", "--workspace", "Acme", "--name", "Three"],
+  ["chatbot", "list"],
+  ["chatbot", "show", "--chatbot", "One"],
+  ["chatbot", "set", "--chatbot", "One", "--name", "Three"],
+  ["key", "create", "--chatbot", "One"],
+  ["key", "list"],
+  ["key", "change", id, "--name", "n"],
+  ["key", "rotate", id],
+  ["key", "revoke", id],
+  ["chats", "erase", "--chatbot", "One", "--id", "1"],
+  ["chats", "export", "--chatbot", "One"],
+  ["chats", "import", "--chatbot", "One"],
+  ["usage", "--chatbot", "One"],
+];
+
+const titled = (all: typeof uses) => all.map((args) => [args.join(" "), args] as const);
+
+describe("a command that is used wrongly says so", () => {
+  const wrong: ReadonlyArray<ReadonlyArray<string>> = [
+    ...uses.flatMap((use) => [
+      [...use, "--nonsense"],
+      [...use, "surplus"],
+    ]),
+    ["nonsense"],
+    ["key", "nonsense"],
+    ["workspace", "rename", "Acme"],
+    ["chatbot", "create", "--workspace", "Acme"],
+    ["chatbot", "set", "--chatbot", "One"],
+    ["chatbot", "set", "--chatbot", "One", "--moderation", "sometimes"],
+    ["chatbot", "set", "--chatbot", "One", "--retention-days", "soon"],
+    ["chatbot", "set", "--chatbot", "One", "--unset", "name"],
+    ["chatbot", "set", "--chatbot", "One", "--model", "m", "--unset", "model"],
+    ["chatbot", "set", "--chatbot", "One", "--instructions", "i", "--instructions-file", "-"],
+    ["key", "create", "--chatbot", "One", "--scopes", "admin"],
+    ["key", "create", "--chatbot", "One", "--scopes", "read,read"],
+    ["key", "create", "--chatbot", "One", "--expires", "tomorrow"],
+    ["key", "create", "--chatbot", "One", "--expires", "2020-01-01"],
+    ["key", "change", id],
+    ["key", "change", id, "--name", "n", "--unset", "name"],
+    ["key", "change", "short", "--name", "n"],
+    ["key", "rotate", id, "--keep-for", "long"],
+    ["key", "revoke"],
+    ["key", "generate", "--nonsense"],
+    ["chats", "erase", "--id", "x"],
+    ["chats", "erase"],
+    ["usage", "--since", "yesterday"],
+  ];
+
+  it.each(titled(wrong))("parley %s", async (_, args) => {
+    const before = await kept();
+    const { code, stderr, stdout } = await here(args, settings());
+    expect({ code, stdout }).toEqual({ code: 2, stdout: "" });
+    expect(stderr).toMatch(oneLineAndHint);
+    expect(await kept()).toEqual(before);
+  });
+});
+
+describe("a command that does not find what it is about says so", () => {
+  const misses: ReadonlyArray<ReadonlyArray<string>> = [
+    ["workspace", "rename", "Nobody", "Beta"],
+    ["workspace", "rename", "Acme", ""],
+    ["chatbot", "create", "--workspace", "Acme", "--name", "One"],
+    ["chatbot", "create", "--name", ""],
+    ["chatbot", "show"],
+    ["chatbot", "show", "--chatbot", "Nobody"],
+    ["chatbot", "set", "--chatbot", "One", "--name", "Two"],
+    ["chatbot", "set", "--chatbot", "One", "--retention-days", "0"],
+    ["chatbot", "set", "--chatbot", "One", "--knowledge", "../elsewhere"],
+    ["chatbot", "set", "--chatbot", "One", "--instructions-file", "/nowhere"],
+    ["key", "create"],
+    ["key", "list", "--chatbot", "Nobody"],
+    ["key", "change", id, "--name", "n"],
+    ["key", "rotate", id],
+    ["key", "revoke", id],
+    ["chats", "export", "--chatbot", "One", "--output", "/nowhere/chats.ndjson"],
+    ["chats", "import", "--chatbot", "One", "--input", "/nowhere/chats.ndjson"],
+  ];
+
+  it.each(titled(misses))("parley %s", async (_, args) => {
+    const before = await kept();
+    const { code, stderr, stdout } = await here(args, settings());
+    expect({ code, stdout }).toEqual({ code: 1, stdout: "" });
+    expect(stderr).toMatch(oneLineAndHint);
+    expect(await kept()).toEqual(before);
+  });
+});
+
+describe("a command without its database says so", () => {
+  it.each(titled(uses))("parley %s", async (_, args) => {
+    for (const wrong of [
+      { PARLEY_STORE: "memory" },
+      { DATABASE_URL: "postgres://parley:secret@127.0.0.1:1/parley" },
+      { PARLEY_DATA_DIR: "/proc/nowhere" },
+      { PARLEY_STORE: "nonsense" },
+    ]) {
+      const { code, stderr, stdout } = await here(args, wrong);
+      expect({ code, stdout }).toEqual({ code: 1, stdout: "" });
+      expect(stderr).toMatch(oneLineAndHint);
+      expect(stderr).not.toContain("secret");
+    }
+  });
+
+  it("and makes none where there is none", async () => {
+    const dataDir = `/tmp/parley-nowhere-${process.pid}`;
+    for (const args of uses.slice(1)) {
+      const { code, stderr } = await here(args, { PARLEY_DATA_DIR: dataDir });
+      expect(code).toBe(1);
+      expect(stderr).toContain(`There is no database in PARLEY_DATA_DIR ${dataDir}: `);
+    }
+    await expect(access(dataDir)).rejects.toMatchObject({ code: "ENOENT" });
+  });
+});
+
+it("the process ends with the exit code, and standard output stays empty", async () => {
+  const dead = { DATABASE_URL: "postgres://parley:secret@127.0.0.1:1/parley" };
+  for (const [code, ...args] of [
+    [2, "key", "revoke"],
+    [1, "key", "list"],
+  ] as const) {
+    const ran = await run(args, dead);
+    expect(ran).toMatchObject({ code, stdout: "" });
+    expect(ran.stderr).toMatch(oneLineAndHint);
+  }
+  for (const args of [["--help"], ["key", "--help"], ["key"], ["--version"]]) {
+    const ran = await run(args, dead);
+    expect(ran).toMatchObject({ code: 0, stderr: "" });
+    expect(ran.stdout).toContain(args.length === 2 ? "revoke" : "parley");
+  }
+});
