@@ -2,7 +2,7 @@
  * The server: a store, an answerer, the core and the listeners, wired by the settings.
  */
 import * as NodeServices from "@effect/platform-node/NodeServices";
-import { Access, Asking, Chats, layerRetention } from "@parley/core";
+import { Access, Asking, AskLimits, Chats, layerRetention } from "@parley/core";
 import { makeApp } from "@parley/http";
 import { Console, Duration, Effect, Layer, Option, Redacted, type Scope } from "effect";
 import { SecureRandom } from "effect/crypto";
@@ -17,12 +17,13 @@ import { provision } from "./provision/Provision.ts";
 import { Settings } from "./Settings.ts";
 import { layerStore } from "./StoreOf.ts";
 
-const grace = Duration.seconds(35);
-
 /** Listens until the scope closes. The store is ready before the first connection is accepted. */
 const listeners = Effect.gen(function* () {
   const settings = yield* Settings;
-  const { askPort, basePaths, corsOrigins, host, managementPort, onDisconnect, port } = settings;
+  const { asks, askPort, basePaths, corsOrigins, host, managementPort, onDisconnect, port } =
+    settings;
+  // Time for an ask whose turn begins now, and for its last words.
+  const grace = Duration.sum(asks.deadline, Duration.seconds(5));
   if (settings.provision !== null)
     yield* provision(settings.provision, process.env, "provisioning");
 
@@ -64,12 +65,22 @@ const listeners = Effect.gen(function* () {
   }
 });
 
+const layerLimits = Layer.effect(
+  AskLimits,
+  Effect.map(Settings, ({ asks: { atOnce, ...asks } }) => ({
+    ...AskLimits.defaultValue(),
+    ...asks,
+    asks: atOnce,
+  })),
+);
+
 const core = Layer.mergeAll(Access.layer, Chats.layer, Asking.layer);
 
 /** The whole server; it runs as long as its scope is open. */
 export const layerServer = Layer.merge(Layer.effectDiscard(listeners), layerRetention).pipe(
   Layer.provide(core),
   Layer.provide([layerAnswerer, layerModerator]),
+  Layer.provide(layerLimits),
   Layer.provide(layerStore),
   Layer.provide([layerNodeDigest, SecureRandom.layerWebCrypto, NodeServices.layer]),
   Layer.provide(Settings.layer),

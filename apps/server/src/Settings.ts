@@ -7,6 +7,7 @@ import {
   ConfigProvider,
   Context,
   Data,
+  Duration,
   Effect,
   Layer,
   Option,
@@ -47,6 +48,15 @@ export interface SettingsShape {
   readonly corsOrigins: ReadonlyArray<string>;
   /** What a client's hang-up does to its ask. */
   readonly onDisconnect: "finish" | "cancel";
+  readonly asks: {
+    /** From the start of its turn to the last piece of its answer. */
+    readonly deadline: Duration.Duration;
+    /** How long one waits for its turn. */
+    readonly patience: Duration.Duration;
+    /** How many wait in one chat. */
+    readonly waiting: number;
+    readonly atOnce: number;
+  };
   readonly store: "embedded" | "postgres" | "memory";
   readonly dataDir: string;
   readonly databaseUrl: Redacted.Redacted | null;
@@ -82,6 +92,28 @@ const port = (name: string) =>
     Schema.FiniteFromString.check(Schema.isInt(), Schema.isBetween({ minimum: 0, maximum: 65535 })),
     name,
   );
+
+const wholeNumber = (name: string, minimum: number) =>
+  Config.schema(
+    Schema.FiniteFromString.check(Schema.isInt(), Schema.isGreaterThanOrEqualTo(minimum)),
+    name,
+  );
+
+/** A time such as `30 seconds`, of a second to an hour. */
+const time = Effect.fnUntraced(function* (name: string, fallback: Duration.Input) {
+  const text = yield* Config.option(Config.String(name));
+  if (Option.isNone(text)) return Duration.fromInputUnsafe(fallback);
+  const found = Duration.fromInput(text.value as Duration.Input);
+  if (
+    Option.isNone(found) ||
+    !Duration.between(found.value, { minimum: Duration.seconds(1), maximum: Duration.hours(1) })
+  ) {
+    return yield* new SettingsInvalid({
+      message: `${name} must be a time from "1 second" to "1 hour", such as "45 seconds", not "${text.value}".`,
+    });
+  }
+  return found.value;
+});
 
 /** An OpenAI-compatible endpoint and one of its models; `null` when it is not set. */
 const modelAt = Effect.fnUntraced(function* (names: {
@@ -132,6 +164,12 @@ const read = Effect.gen(function* () {
   const onDisconnect = yield* Config.Literals(["finish", "cancel"], "PARLEY_ON_DISCONNECT").pipe(
     Config.withDefault("finish"),
   );
+  const asks = {
+    deadline: yield* time("PARLEY_ASK_DEADLINE", "30 seconds"),
+    patience: yield* time("PARLEY_ASK_PATIENCE", "60 seconds"),
+    waiting: yield* wholeNumber("PARLEY_ASK_WAITING", 0).pipe(Config.withDefault(256)),
+    atOnce: yield* wholeNumber("PARLEY_ASKS_AT_ONCE", 1).pipe(Config.withDefault(10_000)),
+  };
   const dataDir = yield* Config.String("PARLEY_DATA_DIR").pipe(Config.withDefault("./.parley"));
   const databaseUrl = yield* Config.option(Config.Redacted("DATABASE_URL"));
   const schema = yield* Config.NonEmptyString("PARLEY_SCHEMA").pipe(Config.withDefault("parley"));
@@ -144,17 +182,18 @@ const read = Effect.gen(function* () {
     model: "PARLEY_LLM_MODEL",
     apiKey: "PARLEY_LLM_API_KEY",
   });
-  const fallback = yield* modelAt({
-    baseUrl: "PARLEY_LLM_FALLBACK_BASE_URL",
-    model: "PARLEY_LLM_FALLBACK_MODEL",
-    apiKey: "PARLEY_LLM_FALLBACK_API_KEY",
-  });
-  const contextTokens = yield* Config.option(
-    Config.schema(
-      Schema.FiniteFromString.check(Schema.isInt(), Schema.isGreaterThanOrEqualTo(1000)),
-      "PARLEY_LLM_CONTEXT_TOKENS",
-    ),
+  const fallbacks = yield* Effect.forEach(
+    Array.from({ length: 9 }, (_, n) => n + 1),
+    (n) => {
+      const nth = (name: string) => (n === 1 ? name : name.replace("FALLBACK", `FALLBACK_${n}`));
+      return modelAt({
+        baseUrl: nth("PARLEY_LLM_FALLBACK_BASE_URL"),
+        model: nth("PARLEY_LLM_FALLBACK_MODEL"),
+        apiKey: nth("PARLEY_LLM_FALLBACK_API_KEY"),
+      });
+    },
   );
+  const contextTokens = yield* Config.option(wholeNumber("PARLEY_LLM_CONTEXT_TOKENS", 1000));
   const moderation = yield* Config.Literals(["off", "words", "endpoint"], "PARLEY_MODERATION").pipe(
     Config.withDefault("off"),
   );
@@ -201,9 +240,10 @@ const read = Effect.gen(function* () {
       message: "PARLEY_STORE is postgres, but DATABASE_URL is not set.",
     });
   }
-  if (fallback !== null && llm === null) {
+  if (llm === null && fallbacks.some((fallback) => fallback !== null)) {
     return yield* new SettingsInvalid({
-      message: "PARLEY_LLM_FALLBACK_BASE_URL is set, but PARLEY_LLM_BASE_URL is not.",
+      message:
+        "PARLEY_LLM_FALLBACK_BASE_URL or another of its kind is set, but PARLEY_LLM_BASE_URL is not.",
     });
   }
   if (moderation === "endpoint" && judge === null) {
@@ -219,12 +259,13 @@ const read = Effect.gen(function* () {
     managementPort: managementPort === 0 ? null : managementPort,
     corsOrigins: origins,
     onDisconnect,
+    asks,
     store,
     dataDir,
     databaseUrl: Option.getOrNull(databaseUrl),
     schema,
     provision: Option.getOrNull(provision),
-    llms: [llm, fallback].filter((one) => one !== null),
+    llms: [llm, ...fallbacks].filter((one) => one !== null),
     contextTokens: Option.getOrNull(contextTokens),
     moderation: { usual: moderation, endpoint: judge, failOpen },
     knowledgeDir: Option.getOrNull(knowledgeDir),

@@ -126,6 +126,11 @@ describe("a setting", () => {
     ["PARLEY_CORS_ORIGINS", "https://a.example/"],
     ["PARLEY_LLM_BASE_URL", "nonsense"],
     ["PARLEY_LLM_MODEL", "alone"],
+    ["PARLEY_LLM_FALLBACK_9_MODEL", "alone"],
+    ["PARLEY_ASK_DEADLINE", "30 parsecs"],
+    ["PARLEY_ASK_DEADLINE", "2 hours"],
+    ["PARLEY_ASK_WAITING", "-1"],
+    ["PARLEY_ASKS_AT_ONCE", "0"],
     ["PARLEY_MODERATION", "endpoint"],
   ])("%s=%s is refused by its name", async (name, value) => {
     expect(await refusal({ [name]: value })).toContain(name);

@@ -1,7 +1,7 @@
 /**
  * Answers with language models of the AI SDK.
  */
-import { Answerer, AnswerUnavailable } from "@parley/core";
+import { Answerer, AnswerUnavailable, AskLimits } from "@parley/core";
 import { Cache, Duration, Effect, Layer, Scope, Stream } from "effect";
 import { answerFromFirst, makeTries } from "./Fallback.ts";
 import { makeHistory } from "./History.ts";
@@ -28,11 +28,16 @@ export interface LanguageModelOptions {
   readonly retries?: number;
   /**
    * How long a model may show no sign of life before and while it answers; then its call has failed.
-   * Default 8 seconds, and 20 for the last or only model: where nobody else can answer, a model that
-   * is being loaded, or thinks without streaming it, is waited for as long as the deadline allows.
+   * By default it depends on the deadline of `AskLimits`: 8 seconds of 30, and 20 for the last or only model.
+   * Where nobody else can answer, a model that is being loaded, or thinks without streaming it, is waited
+   * for as long as the deadline allows.
    */
   readonly silence?: Duration.Input;
 }
+
+/** The silence that is borne, as shares of an ask's deadline: two models and a pause fit in. */
+const silenceOfOthers = 8 / 30;
+const silenceOfLast = 20 / 30;
 
 /** How many passages of the documents a prompt holds at most. */
 const mostPassages = 5;
@@ -64,6 +69,7 @@ export const layerLanguageModel = (
       // Its warnings go to stderr past our logger; an embedder that set a logger keeps it.
       globalThis.AI_SDK_LOG_WARNINGS ??= false;
 
+      const { deadline } = yield* AskLimits;
       const {
         contextTokens = 32_000,
         knowledge = null,
@@ -78,7 +84,8 @@ export const layerLanguageModel = (
             model,
             maxOutputTokens,
             silence: Duration.fromInputUnsafe(
-              options.silence ?? (n === list.length - 1 ? "20 seconds" : "8 seconds"),
+              options.silence ??
+                Duration.times(deadline, n === list.length - 1 ? silenceOfLast : silenceOfOthers),
             ),
             retries: options.retries ?? 2,
           }),
