@@ -32,6 +32,6 @@ export const makeDocuments = Effect.gen(function* () {
       Effect.flatMap((folders) => Effect.forEach(folders, readAgain, { discard: true })),
       Effect.andThen(Effect.logInfo("The documents were read again")),
     ),
-  ).pipe(Effect.forkScoped);
+  ).pipe(Effect.forkScoped({ startImmediately: true }));
   return (folder: string) => Cache.get(read, folder);
 });

@@ -1,15 +1,3 @@
-import * as NodeRuntime from "@effect/platform-node/NodeRuntime";
-import * as NodeServices from "@effect/platform-node/NodeServices";
-import { Effect } from "effect";
-import { parley } from "./commands/Parley.ts";
-import { reported } from "./Report.ts";
-import { teardown } from "./Teardown.ts";
-
-parley.pipe(
-  reported,
-  Effect.provide(NodeServices.layer),
-  NodeRuntime.runMain({
-    disableErrorReporting: true,
-    teardown: teardown(process.argv.includes("serve")),
-  }),
-);
+// Before all that takes time to load: a SIGHUP asks for the documents, and must not end a server that starts.
+if (process.argv.includes("serve")) process.on("SIGHUP", () => {});
+await import("./Run.ts");

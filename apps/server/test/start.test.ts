@@ -4,7 +4,7 @@
 import { spawn } from "node:child_process";
 import { once } from "node:events";
 import { chmod, mkdtemp, rm, writeFile } from "node:fs/promises";
-import { createServer, type AddressInfo } from "node:net";
+import { createServer, type AddressInfo, type Socket } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
@@ -28,8 +28,7 @@ const refusal = async (settings: Readonly<Record<string, string>>): Promise<stri
   return stderr;
 };
 
-/** What the server prints until it listens; it is stopped then. */
-const started = async (settings: Readonly<Record<string, string>>): Promise<string> => {
+const serve = (settings: Readonly<Record<string, string>>) => {
   const main = fileURLToPath(new URL("../src/main.ts", import.meta.url));
   const environment = Object.entries(process.env).filter(
     ([name]) => !/^(PARLEY_|DATABASE_URL$|NODE_OPTIONS$|VITEST)/.test(name),
@@ -38,7 +37,12 @@ const started = async (settings: Readonly<Record<string, string>>): Promise<stri
     env: { ...Object.fromEntries(environment), ...quiet, ...settings },
     stdio: ["ignore", "pipe", "inherit"],
   });
-  const ended = once(child, "exit");
+  return { child, ended: once(child, "exit") };
+};
+
+/** What the server prints until it listens; it is stopped then. */
+const started = async (settings: Readonly<Record<string, string>>): Promise<string> => {
+  const { child, ended } = serve(settings);
   let printed = "";
   for await (const data of child.stdout) {
     printed += data;
@@ -65,6 +69,25 @@ describe("the first start", () => {
     expect(await started(settings)).toMatch(/API key \(shown only now\) {2}prl_/);
     expect(await started(settings)).not.toContain("prl_");
   }, 60_000);
+});
+
+describe("a start that is not over", () => {
+  it("outlives a SIGHUP, which asks only for the documents", async () => {
+    const database = createServer().listen(0, "127.0.0.1");
+    await once(database, "listening");
+    const { port } = database.address() as AddressInfo;
+    const connected = once(database, "connection");
+    const { child, ended } = serve({
+      PARLEY_STORE: "postgres",
+      DATABASE_URL: `postgres://nobody@127.0.0.1:${port}/none`,
+    });
+    const [socket] = (await connected) as [Socket];
+    child.kill("SIGHUP");
+    socket.destroy();
+    database.close();
+    // It ends because of the database.
+    expect(await ended).toEqual([1, null]);
+  });
 });
 
 describe("a provisioning file", () => {

@@ -1,0 +1,18 @@
+/**
+ * The program.
+ */
+import * as NodeRuntime from "@effect/platform-node/NodeRuntime";
+import * as NodeServices from "@effect/platform-node/NodeServices";
+import { Effect } from "effect";
+import { parley } from "./commands/Parley.ts";
+import { reported } from "./Report.ts";
+import { teardown } from "./Teardown.ts";
+
+parley.pipe(
+  reported,
+  Effect.provide(NodeServices.layer),
+  NodeRuntime.runMain({
+    disableErrorReporting: true,
+    teardown: teardown(process.argv.includes("serve")),
+  }),
+);
