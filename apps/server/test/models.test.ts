@@ -1,0 +1,171 @@
+/**
+ * The server and its language models: the order of fallbacks, models that are all dead and come back, and
+ * the bounds of asks.
+ */
+import { createServer, type IncomingMessage, type Server, type ServerResponse } from "node:http";
+import type { AddressInfo } from "node:net";
+import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { askApi, createChat, listChats } from "./contract/client.ts";
+import { launch, type Running } from "./contract/launch.ts";
+
+interface Provider {
+  readonly url: string;
+  /** The texts that it was asked, in order. */
+  readonly asked: Array<string>;
+  answer: (text: string, response: ServerResponse, request: IncomingMessage) => void;
+  readonly server: Server;
+}
+
+const startProvider = async (answer: Provider["answer"]): Promise<Provider> => {
+  const asked: Array<string> = [];
+  const server = createServer(async (request, response) => {
+    let body = "";
+    for await (const chunk of request.setEncoding("utf8")) body += chunk;
+    const { content } = JSON.parse(body).messages.at(-1);
+    const text = typeof content === "string" ? content : content[0].text;
+    asked.push(text);
+    provider.answer(text, response, request);
+  });
+  await new Promise<void>((resolve) => server.listen(0, "127.0.0.1", resolve));
+  const { port } = server.address() as AddressInfo;
+  const provider: Provider = { url: `http://127.0.0.1:${port}/v1`, asked, answer, server };
+  return provider;
+};
+
+const says =
+  (answer: string): Provider["answer"] =>
+  (_, response) => {
+    const chunk = (choice: object) =>
+      `data: ${JSON.stringify({ id: "c", object: "chat.completion.chunk", created: 1, model: "m", choices: [{ index: 0, ...choice }] })}\n\n`;
+    response.writeHead(200, { "content-type": "text/event-stream" });
+    response.write(chunk({ delta: { role: "assistant", content: answer }, finish_reason: null }));
+    response.end(`${chunk({ delta: {}, finish_reason: "stop" })}data: [DONE]\n\n`);
+  };
+const fails: Provider["answer"] = (_, response) => response.writeHead(503).end("{}");
+const resets: Provider["answer"] = (_, response) => response.socket!.destroy();
+const silent: Provider["answer"] = () => {};
+
+const settingsOf = (providers: ReadonlyArray<readonly [kind: string, url: string]>) =>
+  Object.fromEntries(
+    providers.flatMap(([kind, url]) => [
+      [`PARLEY_LLM_${kind}BASE_URL`, url],
+      [`PARLEY_LLM_${kind}MODEL`, "m"],
+    ]),
+  );
+
+const providers: Array<Provider> = [];
+const start = async (answer: Provider["answer"]) => {
+  const provider = await startProvider(answer);
+  providers.push(provider);
+  return provider;
+};
+afterAll(() => {
+  for (const { server } of providers) {
+    server.close();
+    server.closeAllConnections();
+  }
+});
+
+describe("language models that are all dead", () => {
+  let running: Running;
+  let dead: ReadonlyArray<Provider>;
+  beforeAll(async () => {
+    dead = [await start(fails), await start(resets), await start(fails)];
+    // Nobody listens there any more.
+    const gone = await startProvider(fails);
+    await new Promise((resolve) => gone.server.close(resolve));
+    running = await launch(
+      "memory",
+      settingsOf([
+        ["", dead[0]!.url],
+        ["FALLBACK_", gone.url],
+        ["FALLBACK_2_", dead[1]!.url],
+        ["FALLBACK_4_", dead[2]!.url],
+      ]),
+    );
+  }, 60_000);
+  afterAll(() => running?.stop());
+
+  it("fail the asks at once after ten seconds, and answer them soon after one comes back", async () => {
+    const { target } = running;
+    const begun = performance.now();
+    while (performance.now() - begun < 10_000) {
+      const { status } = await askApi(target, { json: { query: "Are you there?" } });
+      expect(status).toBe(500);
+      await new Promise((resolve) => setTimeout(resolve, 100));
+    }
+    const before = dead.map(({ asked }) => asked.length);
+    const times: Array<number> = [];
+    for (let n = 0; n < 200; n++) {
+      const at = performance.now();
+      const { body, status } = await askApi(target, { json: { query: "Are you there?" } });
+      times.push(performance.now() - at);
+      expect([status, body]).toEqual([500, expect.objectContaining({ code: 500002 })]);
+      expect((await listChats(target, "")).total).toBe(0);
+      await new Promise((resolve) => setTimeout(resolve, 20));
+    }
+    times.sort((a, b) => a - b);
+    console.log(`median ${times[100]!.toFixed(1)} ms, longest ${times[199]!.toFixed(1)} ms`);
+    // Fifty milliseconds on an idle machine; an ask that waited for a provider would take longer than this.
+    expect(times[199]).toBeLessThan(1_000);
+    for (const [n, { asked }] of dead.entries()) {
+      for (const text of asked.slice(before[n])) expect(text).toBe("ping");
+    }
+
+    dead[2]!.answer = says("Here I am.");
+    const back = performance.now();
+    let answer: unknown;
+    while (answer === undefined && performance.now() - back < 40_000) {
+      await new Promise((resolve) => setTimeout(resolve, 200));
+      answer = (await askApi(target, { json: { query: "Are you there?" } })).body?.data?.answer;
+    }
+    expect(answer).toBe("Here I am.");
+  }, 120_000);
+});
+
+describe("the bounds of asks", () => {
+  let running: Running;
+  let provider: Provider;
+  beforeAll(async () => {
+    provider = await start(silent);
+    running = await launch("memory", {
+      ...settingsOf([["", provider.url]]),
+      PARLEY_ASK_DEADLINE: "2 seconds",
+      PARLEY_ASK_PATIENCE: "1 second",
+      PARLEY_ASK_WAITING: "1",
+      PARLEY_ASKS_AT_ONCE: "3",
+    });
+  }, 60_000);
+  afterAll(() => running?.stop());
+
+  it("are those that are set", async () => {
+    const { target } = running;
+    const { id } = await createChat(target);
+    const ask = async (chat_id?: number) => {
+      const begun = performance.now();
+      const { body } = await askApi(target, { json: { query: "Are you there?", chat_id } });
+      return { code: body.code, millis: performance.now() - begun };
+    };
+    /** The answer to an ask that waits, which is under way when this resolves. */
+    const underWay = async (chat_id?: number) => {
+      const asked = ask(chat_id);
+      await new Promise((resolve) => setTimeout(resolve, 100));
+      return { asked };
+    };
+    const first = await underWay(id);
+    const second = await underWay(id);
+    expect((await ask(id)).code).toBe(500004);
+    const elsewhere = await underWay();
+    expect((await ask()).code).toBe(500004);
+    for (const [{ asked }, code, least] of [
+      [second, 500004, 1000],
+      [first, 500002, 2000],
+      [elsewhere, 500002, 2000],
+    ] as const) {
+      const answer = await asked;
+      expect(answer.code).toBe(code);
+      expect(answer.millis).toBeGreaterThan(least - 10);
+      expect(answer.millis).toBeLessThan(15_000);
+    }
+  }, 60_000);
+});
