@@ -31,7 +31,7 @@ export const postmasterOf = (site: Site): number | null => {
 export const backendsOf = (postmaster: number): ReadonlyArray<number> =>
   execFileSync("ps", ["-A", "-o", "pid=,ppid=,command="], { encoding: "utf8" })
     .split("\n")
-    .map((line) => /^\s*(\d+)\s+(\d+)\s+postgres: parley parley/.exec(line))
+    .map((line) => /^\s*(\d+)\s+(\d+)\s+postgres: parley\w* parley/.exec(line))
     .filter((found) => found !== null && Number(found[2]) === postmaster)
     .map((found) => Number(found![1]));
 

@@ -9,10 +9,14 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import type { TestProject } from "vitest/node";
 import { embeddedPostgres } from "../apps/server/src/embedded/EmbeddedPostgres.ts";
+import { boundRole, ownerRole, serverRole } from "../apps/server/src/embedded/Roles.ts";
 
 declare module "vitest" {
   interface ProvidedContext {
+    /** Of the owner of the tables. */
     postgresUrl: string;
+    /** Of a server's roles, of which row security binds the second, and of such as it cannot bind. */
+    roleUrls: Readonly<Record<"server" | "bound" | "superuser" | "bypassing", string>>;
   }
 }
 
@@ -40,13 +44,25 @@ export default async (project: TestProject) => {
   });
   watching.unref();
   const scope = Scope.makeUnsafe();
-  const { url } = await embeddedPostgres(join(directory, "data"), { createDatabases: true }).pipe(
-    Scope.provide(scope),
-    Effect.runPromise,
-  );
+  const urlOf = await embeddedPostgres(join(directory, "data"), {
+    createDatabases: true,
+    roles: { parley_super: "SUPERUSER", parley_bypass: "BYPASSRLS" },
+  }).pipe(Scope.provide(scope), Effect.runPromise);
   // Elsewhere, if that other user cannot reach the directory for temporary files.
   const home = await realpath(join(directory, "data", "postgres"));
-  project.provide("postgresUrl", Redacted.value(url));
+  project.provide("postgresUrl", Redacted.value(urlOf(ownerRole)));
+  const roles = {
+    server: serverRole,
+    bound: boundRole,
+    superuser: "parley_super",
+    bypassing: "parley_bypass",
+  };
+  project.provide(
+    "roleUrls",
+    Object.fromEntries(
+      Object.entries(roles).map(([name, role]) => [name, Redacted.value(urlOf(role))]),
+    ) as Record<keyof typeof roles, string>,
+  );
   return async () => {
     await Effect.runPromise(Scope.close(scope, Exit.void));
     for (const path of [home, directory]) await rm(path, { recursive: true, force: true });

@@ -10,6 +10,7 @@ import { EmbeddedFailed } from "./embedded/EmbeddedFailed.ts";
 import { embeddedPostgres } from "./embedded/EmbeddedPostgres.ts";
 import { findHome } from "./embedded/Home.ts";
 import { layerNodeDigest } from "./NodeDigest.ts";
+import { postgresOf } from "./PostgresOf.ts";
 import { Settings } from "./Settings.ts";
 
 /** The store has nothing that another process could work on. */
@@ -20,8 +21,9 @@ export const databaseOptions: Effect.Effect<
   NoDatabase | EmbeddedFailed,
   Settings | Scope.Scope
 > = Effect.gen(function* () {
-  const { dataDir, databaseUrl, schema, store } = yield* Settings;
-  switch (store) {
+  const settings = yield* Settings;
+  const { dataDir } = settings;
+  switch (settings.store) {
     case "memory":
       return yield* new NoDatabase({
         message:
@@ -29,11 +31,11 @@ export const databaseOptions: Effect.Effect<
           "choose another store to work on them.",
       });
     case "postgres":
-      return { url: databaseUrl!, schema, listen: false };
+      return { ...postgresOf(settings, null), listen: false };
     case "embedded": {
       const running = yield* runningPostgres(dataDir);
-      const url = Option.isSome(running) ? running.value : (yield* embeddedPostgres(dataDir)).url;
-      return { url, schema, listen: false };
+      const urlOf = Option.isSome(running) ? running.value : yield* embeddedPostgres(dataDir);
+      return { ...postgresOf(settings, urlOf), listen: false };
     }
   }
 });

@@ -60,6 +60,10 @@ export interface SettingsShape {
   readonly store: "embedded" | "postgres" | "memory";
   readonly dataDir: string;
   readonly databaseUrl: Redacted.Redacted | null;
+  /** How the role that owns the tables connects; `null`: as the server does. */
+  readonly migrationUrl: Redacted.Redacted | null;
+  /** Whether row-level security keeps the tenants apart, too. */
+  readonly rowSecurity: boolean;
   /** Where in the database the tables are. */
   readonly schema: string;
   /** A file of chatbots and keys to apply at the start. */
@@ -172,6 +176,8 @@ const read = Effect.gen(function* () {
   };
   const dataDir = yield* Config.String("PARLEY_DATA_DIR").pipe(Config.withDefault("./.parley"));
   const databaseUrl = yield* Config.option(Config.Redacted("DATABASE_URL"));
+  const migrationUrl = yield* Config.option(Config.Redacted("PARLEY_MIGRATION_URL"));
+  const rowSecurity = yield* Config.Boolean("PARLEY_ROW_SECURITY").pipe(Config.withDefault(false));
   const schema = yield* Config.NonEmptyString("PARLEY_SCHEMA").pipe(Config.withDefault("parley"));
   const store = yield* Config.Literals(["embedded", "postgres", "memory"], "PARLEY_STORE").pipe(
     Config.withDefault(Option.isSome(databaseUrl) ? "postgres" : "embedded"),
@@ -240,6 +246,11 @@ const read = Effect.gen(function* () {
       message: "PARLEY_STORE is postgres, but DATABASE_URL is not set.",
     });
   }
+  if (rowSecurity && store === "memory") {
+    return yield* new SettingsInvalid({
+      message: "PARLEY_ROW_SECURITY is on, but PARLEY_STORE is memory, which has no row security.",
+    });
+  }
   if (llm === null && fallbacks.some((fallback) => fallback !== null)) {
     return yield* new SettingsInvalid({
       message:
@@ -263,6 +274,8 @@ const read = Effect.gen(function* () {
     store,
     dataDir,
     databaseUrl: Option.getOrNull(databaseUrl),
+    migrationUrl: Option.getOrNull(migrationUrl),
+    rowSecurity,
     schema,
     provision: Option.getOrNull(provision),
     llms: [llm, ...fallbacks].filter((one) => one !== null),

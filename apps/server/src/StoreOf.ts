@@ -5,18 +5,19 @@ import { layerMemory } from "@parley/store-memory";
 import { layerPostgres } from "@parley/store-pg";
 import { Effect, Layer } from "effect";
 import { embeddedPostgres } from "./embedded/EmbeddedPostgres.ts";
+import { postgresOf } from "./PostgresOf.ts";
 import { Settings } from "./Settings.ts";
 
 export const layerStore = Layer.unwrap(
   Effect.gen(function* () {
-    const { dataDir, databaseUrl, schema, store } = yield* Settings;
-    switch (store) {
+    const settings = yield* Settings;
+    switch (settings.store) {
       case "memory":
         return layerMemory;
       case "postgres":
-        return layerPostgres({ url: databaseUrl!, schema });
+        return layerPostgres(postgresOf(settings, null));
       case "embedded":
-        return layerPostgres({ ...(yield* embeddedPostgres(dataDir)), schema });
+        return layerPostgres(postgresOf(settings, yield* embeddedPostgres(settings.dataDir)));
     }
   }),
 );

@@ -79,6 +79,12 @@ order by ${order}`,
   };
 };
 
+/**
+ * Where the chats that match are looked for. Below a policy no index serves a search, because LIKE may
+ * not look at rows that the policy hides; `own_chat` are the chats of the transaction's subject, without.
+ */
+export type Searched = "chat" | "own_chat";
+
 /** The filters' condition; their values are added to `values`. */
 const conditionOf = (query: ChatQuery, values: Array<unknown>): string => {
   const parameter = (value: unknown) => `$${values.push(value)}`;
@@ -101,7 +107,10 @@ export const filtered = (
   chatbot: number,
   query: ChatQuery,
   known: Count | undefined,
-  atMost: number | null = null,
+  {
+    atMost = null,
+    from = "chat",
+  }: { readonly atMost?: number | null; readonly from?: Searched } = {},
 ): Statement => {
   const values: Array<unknown> = [chatbot, query.limit, offsetOf(query)];
   const parameter = (value: unknown) => `$${values.push(value)}`;
@@ -110,12 +119,12 @@ export const filtered = (
     known !== undefined
       ? `case when coalesce(tally.erasures, 0) = ${parameter(known.erasures)}::int8
     then ${parameter(known.matching)}::int8 + (
-      select count(*) from chat where ${matching} and position > ${parameter(known.reached)}::int8
+      select count(*) from ${from} where ${matching} and position > ${parameter(known.reached)}::int8
     ) end`
       : atMost === null
-        ? `(select count(*) from chat where ${matching})`
+        ? `(select count(*) from ${from} where ${matching})`
         : `(select count(*) from (
-    select from chat where ${matching} limit ${parameter(atMost + 1)}::int8
+    select from ${from} where ${matching} limit ${parameter(atMost + 1)}::int8
   ) counted)`;
   const order = orderOf(query.orderBy, columns);
   return {
@@ -126,7 +135,7 @@ left join tally on tally.chatbot_id = $1
 cross join lateral (select ${total} as total) matching
 left join lateral (
   select ${chatColumns}, row_number() over (order by ${order}) as place
-  from chat where ${matching}
+  from ${from} where ${matching}
   order by ${order} limit $2::int8 offset $3::int8
 ) page on true
 order by page.place`,
@@ -135,13 +144,18 @@ order by page.place`,
 };
 
 /** The same in the order of positions by one pass, which also finds the newest that match. */
-export const found = (chatbot: number, query: ChatQuery, descending: boolean): Statement => {
+export const found = (
+  chatbot: number,
+  query: ChatQuery,
+  descending: boolean,
+  from: Searched = "chat",
+): Statement => {
   const values: Array<unknown> = [chatbot, query.limit, offsetOf(query), newestRemembered];
   const matching = conditionOf(query, values);
   const direction = descending ? "desc" : "asc";
   return {
     text: `
-with matching as materialized (select position from chat where ${matching})
+with matching as materialized (select position from ${from} where ${matching})
 select coalesce(tally.positions, 0) as reached, coalesce(tally.erasures, 0) as erasures, matched.*, page.*
 from (values (1)) one
 left join tally on tally.chatbot_id = $1
@@ -173,7 +187,12 @@ export const isRemembered = (query: ChatQuery, { matching, newest }: Count): boo
 };
 
 /** A page of the newest that match, from the remembered ones and those that came after them. */
-export const remembered = (chatbot: number, query: ChatQuery, known: Count): Statement => {
+export const remembered = (
+  chatbot: number,
+  query: ChatQuery,
+  known: Count,
+  from: Searched = "chat",
+): Statement => {
   const values: Array<unknown> = [
     chatbot,
     query.limit,
@@ -192,8 +211,8 @@ select coalesce(tally.positions, 0) as reached, coalesce(tally.erasures, 0) as e
 from (values (1)) one
 left join tally on tally.chatbot_id = $1
 cross join lateral (
-  select (select count(*) from chat where ${matching}) as total,
-    array(select position from chat where ${matching} order by position desc limit $4::int8) as later
+  select (select count(*) from ${from} where ${matching}) as total,
+    array(select position from ${from} where ${matching} order by position desc limit $4::int8) as later
 ) fresh
 left join lateral (
   select ${chatColumns}, position

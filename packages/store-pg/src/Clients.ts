@@ -4,9 +4,10 @@
  */
 import * as PgClient from "@effect/sql-pg/PgClient";
 import { Effect, type Redacted } from "effect";
-import type { SqlClient } from "effect/sql";
+import { makeBoundSession } from "./BoundSession.ts";
+import type { Searched } from "./ChatPages.ts";
 import { passConnections } from "./Passes.ts";
-import { sessionOf, type Session } from "./Session.ts";
+import { plainSession, type Session } from "./Session.ts";
 
 export interface Clients {
   /**
@@ -20,9 +21,9 @@ export interface Clients {
   readonly passes: Session;
   /** For erasures, exports and imports: nothing ends them. */
   readonly patient: Session;
-  /** The same connections, for migrations. */
-  readonly migrator: SqlClient.SqlClient;
   readonly listener: PgClient.PgClient;
+  /** Where searches look. */
+  readonly searched: Searched;
 }
 
 export interface ClientOptions {
@@ -30,60 +31,77 @@ export interface ClientOptions {
   readonly schema: string;
   /** Connections for reads, and as many for writes. */
   readonly maxConnections: number;
+  /** Whether each statement must tell the database whose rows it is about. */
+  readonly rowSecurity?: boolean | undefined;
+}
+
+const configOf = (
+  { schema, url }: Pick<ClientOptions, "schema" | "url">,
+  maxConnections: number,
+  settings: Readonly<Record<string, string>>,
+): PgClient.PgPoolConfig => ({
+  url,
+  maxConnections,
+  applicationName: "parley",
+  connectTimeout: "5 seconds",
+  keepAlive: "10 seconds",
+  startupParameters: { search_path: `"${schema.replaceAll('"', '""')}"`, ...settings },
+});
+
+/** One connection for migrations and what else only the owner of the tables can do. */
+export const makeMigrator = (options: Pick<ClientOptions, "schema" | "url">) =>
+  PgClient.make(
+    // A server's role, if it is one, sees nothing without the second.
+    configOf(options, 1, { statement_timeout: "0", "parley.operator": "on" }),
+  );
+
+interface Lanes {
+  readonly most: number;
+  /** Whether statements share connections. */
+  readonly multiplex?: boolean;
+  /** Whether a statement may take long: it is cancelled when nobody waits for it any more. */
+  readonly long?: boolean;
 }
 
 /** Nothing is connected before the first statement. */
-export const makeClients = Effect.fnUntraced(function* ({
-  maxConnections,
-  schema,
-  url,
-}: ClientOptions) {
-  const client = (
-    options: Pick<PgClient.PgPoolConfig, "maxConnections" | "multiplex">,
+export const makeClients = Effect.fnUntraced(function* (options: ClientOptions) {
+  const { maxConnections, rowSecurity = false } = options;
+  const session = (
+    { long = false, most, multiplex = false }: Lanes,
     settings: Readonly<Record<string, string>>,
-  ) =>
-    PgClient.make({
-      ...options,
-      url,
-      applicationName: "parley",
-      connectTimeout: "5 seconds",
-      keepAlive: "10 seconds",
-      startupParameters: {
-        search_path: `"${schema.replaceAll('"', '""')}"`,
-        ...settings,
-      },
-    });
+  ) => {
+    const config = configOf(options, most, settings);
+    return rowSecurity
+      ? makeBoundSession(config, !long)
+      : Effect.map(PgClient.make({ ...config, multiplex }), plainSession);
+  };
   // A client that vanished in the middle of a transaction must not keep its locks.
   const idle = { idle_in_transaction_session_timeout: "30s" };
-  const reads = yield* client(
-    { maxConnections, multiplex: true },
-    {
-      statement_timeout: "30s",
-      plan_cache_mode: "force_generic_plan",
-      // A plan that was made when the tables were small must be right when they are large.
-      enable_seqscan: "off",
-      enable_bitmapscan: "off",
-      ...idle,
-    },
-  );
-  const writes = yield* client(
-    { maxConnections },
-    // A process that stands still in the middle of a transaction must not outlast a turn's lease.
-    { statement_timeout: "30s", lock_timeout: "2s", idle_in_transaction_session_timeout: "5s" },
-  );
-  const passes = yield* client(
-    { maxConnections: passConnections },
-    // What a search finds decides how it is best done.
-    { statement_timeout: "10s", plan_cache_mode: "force_custom_plan", ...idle },
-  );
-  const migrator = yield* client({ maxConnections: 2 }, { statement_timeout: "0" });
   const clients: Clients = {
-    reads: sessionOf(reads),
-    writes: sessionOf(writes),
-    passes: sessionOf(passes),
-    patient: sessionOf(migrator),
-    migrator,
-    listener: yield* client({ maxConnections: 1 }, {}),
+    searched: rowSecurity ? "own_chat" : "chat",
+    reads: yield* session(
+      { most: maxConnections, multiplex: true },
+      {
+        statement_timeout: "30s",
+        plan_cache_mode: "force_generic_plan",
+        // A plan that was made when the tables were small must be right when they are large.
+        enable_seqscan: "off",
+        enable_bitmapscan: "off",
+        ...idle,
+      },
+    ),
+    writes: yield* session(
+      { most: maxConnections },
+      // A process that stands still in the middle of a transaction must not outlast a turn's lease.
+      { statement_timeout: "30s", lock_timeout: "2s", idle_in_transaction_session_timeout: "5s" },
+    ),
+    passes: yield* session(
+      { most: passConnections, long: true },
+      // What a search finds decides how it is best done.
+      { statement_timeout: "10s", plan_cache_mode: "force_custom_plan", ...idle },
+    ),
+    patient: yield* session({ most: 2, long: true }, { statement_timeout: "0" }),
+    listener: yield* PgClient.make(configOf(options, 1, {})),
   };
   return clients;
 });

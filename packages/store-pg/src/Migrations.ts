@@ -144,6 +144,34 @@ export const migrations = {
     alter table hole alter column block_group set not null;
     insert into hole_group (chatbot_id, block_group, missing)
     select chatbot_id, block_group, sum(missing) from hole group by chatbot_id, block_group;`,
+
+  "0005_row_security": `
+    -- Settings of a transaction tell whose rows it is about; after one that had a setting, it is ''.
+    -- The policies bind nobody until row security is turned on.
+    create policy tenant on tally using (chatbot_id = nullif(current_setting('parley.chatbot', true), '')::int);
+    create policy tenant on hole using (chatbot_id = nullif(current_setting('parley.chatbot', true), '')::int);
+    create policy tenant on hole_group using (chatbot_id = nullif(current_setting('parley.chatbot', true), '')::int);
+    create policy tenant on chat using (chatbot_id = nullif(current_setting('parley.chatbot', true), '')::int);
+    create policy tenant on entry using (chatbot_id = nullif(current_setting('parley.chatbot', true), '')::int);
+    create policy tenant on request using (chatbot_id = nullif(current_setting('parley.chatbot', true), '')::int);
+
+    create policy tenant on chatbot using (id = nullif(current_setting('parley.chatbot', true), '')::int);
+    create policy operator on chatbot using (current_setting('parley.operator', true) = 'on');
+    create policy key on chatbot for select using (exists (
+      select from api_key where chatbot_id = chatbot.id and api_key.id = current_setting('parley.key', true)));
+    create policy tenant on api_key using (chatbot_id = nullif(current_setting('parley.chatbot', true), '')::int);
+    create policy operator on api_key using (current_setting('parley.operator', true) = 'on');
+    create policy key on api_key for select using (id = current_setting('parley.key', true));
+    create policy tenant on audit using (chatbot_id = nullif(current_setting('parley.chatbot', true), '')::int);
+    create policy operator on audit using (current_setting('parley.operator', true) = 'on');
+
+    create policy operator on fold using (current_setting('parley.operator', true) = 'on');
+    create policy operator on parley_migration using (current_setting('parley.operator', true) = 'on');
+
+    -- What searches look at. It is read as its owner, whom no policy binds, so that their index serves.
+    create view own_chat as
+    select chatbot_id, id, position, name, user_ref, folded_name, create_time from chat
+    where chatbot_id = nullif(current_setting('parley.chatbot', true), '')::int;`,
 } as const;
 
 type Step = keyof typeof migrations;
@@ -157,7 +185,7 @@ const statementsOf = (text: string): ReadonlyArray<string> =>
     .filter((statement) => statement !== "");
 
 /** A number that nothing else in a database is likely to lock. */
-const migrationLock = 7_275_395_391;
+export const migrationLock = 7_275_395_391;
 
 const table = "parley_migration";
 

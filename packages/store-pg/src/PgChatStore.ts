@@ -34,7 +34,12 @@ const quick = 500;
 /** Rows that a search may look at one after the other before another way is quicker. */
 const walk = 100_000;
 
-export const makeChatStore = Effect.fnUntraced(function* ({ passes, reads, writes }: Clients) {
+export const makeChatStore = Effect.fnUntraced(function* ({
+  passes,
+  reads,
+  searched: from,
+  writes,
+}: Clients) {
   const { pass, search } = yield* makePasses(passes);
 
   const insert = yield* gather(
@@ -78,7 +83,10 @@ export const makeChatStore = Effect.fnUntraced(function* ({ passes, reads, write
   const counts = yield* makeCounts(
     ({ chatbot, ...filters }: Filters) =>
       Effect.map(
-        pass<ChatPageRow>(chatbot, found(chatbot, { ...newestChats, ...filters, limit: 0 }, true)),
+        pass<ChatPageRow>(
+          chatbot,
+          found(chatbot, { ...newestChats, ...filters, limit: 0 }, true, from),
+        ),
         ([row]) => countOf(row!, filters.search === null ? null : row!.newest!),
       ),
     { most: 2_000 },
@@ -91,18 +99,18 @@ export const makeChatStore = Effect.fnUntraced(function* ({ passes, reads, write
     known: Count,
   ): Effect.Effect<ReadonlyArray<ChatPageRow>, Overloaded | StorageUnavailable> => {
     const descending = byPosition(query.orderBy);
-    if (descending === undefined) return pass(chatbot, filtered(chatbot, query, known));
+    if (descending === undefined) return pass(chatbot, filtered(chatbot, query, known, { from }));
     if (!isSearch(query)) {
       const read = offsetOf(query) > nearby ? pass : light;
       return read(chatbot, filtered(chatbot, query, known));
     }
     if (descending && isRemembered(query, known)) {
-      return search(chatbot, remembered(chatbot, query, known));
+      return search(chatbot, remembered(chatbot, query, known, from));
     }
     const expected = ((offsetOf(query) + query.limit) * known.reached) / (known.matching + 1);
     return expected > walk
-      ? pass(chatbot, found(chatbot, query, descending))
-      : search(chatbot, filtered(chatbot, query, known));
+      ? pass(chatbot, found(chatbot, query, descending, from))
+      : search(chatbot, filtered(chatbot, query, known, { from }));
   };
 
   /** The chats that match the filters; the count of searches and of long lists is remembered. */
@@ -114,7 +122,10 @@ export const makeChatStore = Effect.fnUntraced(function* ({ passes, reads, write
       offsetOf(query) <= nearby &&
       (yield* counts.known(filters)) === undefined
     ) {
-      const rows = yield* light<ChatPageRow>(chatbot, filtered(chatbot, query, undefined, nearby));
+      const rows = yield* light<ChatPageRow>(
+        chatbot,
+        filtered(chatbot, query, undefined, { atMost: nearby }),
+      );
       const total = Number(rows[0]!.total);
       if (total <= nearby) {
         if (total > quick) yield* counts.remember(filters, countOf(rows[0]!, null));
@@ -140,7 +151,9 @@ export const makeChatStore = Effect.fnUntraced(function* ({ passes, reads, write
       }
       return chatPage(rows);
     }
-    return chatPage(yield* pass<ChatPageRow>(chatbot, filtered(chatbot, query, undefined)));
+    return chatPage(
+      yield* pass<ChatPageRow>(chatbot, filtered(chatbot, query, undefined, { from })),
+    );
   });
 
   return ChatStore.of({

@@ -3,8 +3,9 @@ import { ChatArchive, ChatStore, TurnStore, ChatbotDirectory, ChatbotRegistry } 
 import { Context, Data, Effect, Layer, Stream, type Redacted } from "effect";
 import { Reactivity } from "effect/reactivity";
 import { SqlClient } from "effect/sql";
-import { makeClients } from "./Clients.ts";
+import { makeClients, makeMigrator, type Clients } from "./Clients.ts";
 import { makeHints } from "./Hints.ts";
+import { letIn, misplaced, shutOut } from "./LetIn.ts";
 import * as Migrations from "./Migrations.ts";
 import { makeChatArchive } from "./PgChatArchive.ts";
 import { makeChatbotDirectory } from "./PgChatbotDirectory.ts";
@@ -14,6 +15,17 @@ import { makeTurnStore } from "./PgTurnStore.ts";
 
 export interface PostgresOptions {
   readonly url: Redacted.Redacted;
+  /**
+   * The connection of the role that owns the tables, if another serves: it migrates, and lets the role of
+   * `url` in.
+   */
+  readonly migrationUrl?: Redacted.Redacted | undefined;
+  /**
+   * Whether PostgreSQL's row-level security keeps the chatbots apart, too, `false` by default: each
+   * statement is then a transaction that says whose rows it is about. The role of `url` must be neither
+   * superuser nor owner of the tables nor one that bypasses row security.
+   */
+  readonly rowSecurity?: boolean | undefined;
   /** Where the tables are; `parley` by default. It is made when it does not exist. */
   readonly schema?: string | undefined;
   /**
@@ -34,17 +46,19 @@ export class PostgresUnusable extends Data.TaggedError("PostgresUnusable")<{
   readonly cause?: unknown;
 }> {}
 
-const clientsOf = ({ maxConnections = 10, schema = "parley", url }: PostgresOptions) =>
-  makeClients({ maxConnections, schema, url });
+const defaultSchema = "parley";
+
+/** A connection of whoever migrates. */
+const migratorOf = ({ migrationUrl, schema = defaultSchema, url }: PostgresOptions) =>
+  makeMigrator({ schema, url: migrationUrl ?? url });
 
 /** All the SQL that {@link layerPostgres} would run to bring the schema up to date; empty when it is. */
 export const pendingSql = (options: PostgresOptions): Effect.Effect<string, PostgresUnusable> =>
   Effect.gen(function* () {
-    const { migrator } = yield* clientsOf(options);
-    return yield* Effect.provideService(
+    return yield* Effect.provideServiceEffect(
       Effect.andThen(check, Migrations.pendingSql),
       SqlClient.SqlClient,
-      migrator,
+      migratorOf(options),
     );
   }).pipe(Effect.scoped, Effect.provide(Reactivity.layer), unusable);
 
@@ -57,12 +71,10 @@ export const layerPostgres = (
 > =>
   Layer.effectContext(
     Effect.gen(function* () {
-      const clients = yield* clientsOf(options);
-      const wrong = yield* Effect.provideService(
-        check.pipe(Effect.andThen(Migrations.migrate), Effect.andThen(Migrations.misfit)),
-        SqlClient.SqlClient,
-        clients.migrator,
-      );
+      const { maxConnections = 10, rowSecurity = false, schema = defaultSchema, url } = options;
+      const clients = yield* makeClients({ maxConnections, rowSecurity, schema, url });
+      const wrong =
+        (yield* prepare(options, clients)) ?? (yield* misplaced(clients.patient, rowSecurity));
       if (wrong !== null) {
         return yield* new PostgresUnusable({ message: `The database cannot be used: ${wrong}.` });
       }
@@ -78,6 +90,25 @@ export const layerPostgres = (
       );
     }).pipe(unusable),
   ).pipe(Layer.provide(Reactivity.layer));
+
+/**
+ * Brings the schema up to date and lets the server's role in, if it is another than the owner's. Gives the
+ * reason why this software cannot serve the schema, or `null`.
+ */
+const prepare = (options: PostgresOptions, { patient }: Clients) =>
+  Effect.gen(function* () {
+    yield* check;
+    const closed = yield* shutOut;
+    if (closed !== null) return closed;
+    yield* Migrations.migrate;
+    if (options.migrationUrl !== undefined) {
+      const [role] = yield* patient.query<{ readonly name: string }>("operator", currentUser);
+      yield* letIn(role!.name, options.rowSecurity ?? false);
+    }
+    return yield* Migrations.misfit;
+  }).pipe(Effect.provideServiceEffect(SqlClient.SqlClient, migratorOf(options)), Effect.scoped);
+
+const currentUser = "select current_user as name";
 
 /** Texts of any language must fit, and the statements need what PostgreSQL 15 brought. */
 const check = Effect.gen(function* () {

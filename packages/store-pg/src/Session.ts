@@ -6,7 +6,7 @@ import type { SqlClient, SqlError } from "effect/sql";
 
 /**
  * Whose rows a statement is about: a chatbot's; those that the key with an id leads to; or, for
- * operators, everybody's.
+ * operators, what belongs to no chatbot alone, which chats and entries never do.
  */
 export type Subject = number | { readonly key: string } | "operator";
 
@@ -35,7 +35,8 @@ export interface Session {
   ) => Effect.Effect<void, SqlError.SqlError>;
 }
 
-export const sessionOf = (sql: SqlClient.SqlClient): Session => ({
+/** The statements as they are; their conditions alone keep chatbots apart. */
+export const plainSession = (sql: SqlClient.SqlClient): Session => ({
   query: <Row extends object>(_: Subject, text: string, values?: ReadonlyArray<unknown>) =>
     sql.unsafe<Row>(text, values),
   transaction: (_, effect) => sql.withTransaction(effect),

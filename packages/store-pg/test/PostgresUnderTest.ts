@@ -12,6 +12,7 @@ import { inject } from "vitest";
 declare module "vitest" {
   interface ProvidedContext {
     postgresUrl: string;
+    roleUrls: Readonly<Record<"server" | "bound" | "superuser" | "bypassing", string>>;
   }
 }
 
@@ -26,6 +27,13 @@ export const optionsOf = (schema: string): TestOptions => ({
   url: Redacted.make(inject("postgresUrl")),
   schema,
   maxConnections: 4,
+});
+
+/** How a server connects that row security binds. */
+export const bound = () => ({
+  url: Redacted.make(inject("roleUrls").bound),
+  migrationUrl: Redacted.make(inject("postgresUrl")),
+  rowSecurity: true,
 });
 
 /** A plain client whose search path is the schema. */

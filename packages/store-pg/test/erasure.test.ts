@@ -3,9 +3,15 @@ import { ChatArchive, ChatStore, newestChats, TurnStore } from "@parley/core";
 import { registerChatbot } from "@parley/core/testing";
 import { layerPostgres } from "@parley/store-pg";
 import { Effect } from "effect";
-import { clientOf, freshSchema, optionsOf } from "./PostgresUnderTest.ts";
+import { bound, clientOf, freshSchema, optionsOf } from "./PostgresUnderTest.ts";
 
-describe("an erasure", () => {
+describe.each([
+  ["", optionsOf],
+  [
+    " of a server that row security binds",
+    (schema: string) => ({ ...optionsOf(schema), ...bound() }),
+  ],
+] as const)("an erasure%s", (_, options) => {
   it.live("leaves nothing of the erased text in any table or index", () => {
     const schema = freshSchema();
     const secret = "Zugspitzpanorama";
@@ -53,7 +59,7 @@ describe("an erasure", () => {
         [schema],
       );
       assert.strictEqual(vacuumed.length, 3);
-    }).pipe(Effect.provide(layerPostgres(optionsOf(schema))), Effect.scoped);
+    }).pipe(Effect.provide(layerPostgres(options(schema))), Effect.scoped);
   });
 });
 

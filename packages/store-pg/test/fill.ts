@@ -6,7 +6,7 @@ import { layerPostgres, type PostgresOptions } from "@parley/store-pg";
 import { Effect } from "effect";
 import { Reactivity } from "effect/reactivity";
 import type { SqlClient } from "effect/sql";
-import { sessionOf } from "../src/Session.ts";
+import { plainSession } from "../src/Session.ts";
 
 /** The chatbot that is filled. */
 export const filledChatbot = 1_000_001;
@@ -148,7 +148,7 @@ export const makeBenchSession = ({ schema, url }: PostgresOptions & { readonly s
         multiplex: true,
         startupParameters: { search_path: schema },
       }),
-      sessionOf,
+      plainSession,
     ),
     Reactivity.layer,
   );

@@ -2,12 +2,12 @@ import { assert, layer } from "@effect/vitest";
 import { ChatArchive, newest, newestChats, type ChatQuery, type EntryQuery } from "@parley/core";
 import { layerPostgres } from "@parley/store-pg";
 import { Context, Effect, Layer } from "effect";
-import type { SqlClient } from "effect/sql";
-import { byText, filtered, indexed, seek } from "../src/ChatPages.ts";
+import type { SqlClient, SqlError } from "effect/sql";
+import { byText, filtered, found, indexed, seek, type Searched } from "../src/ChatPages.ts";
 import { anyEntries, seekEntries } from "../src/EntryPages.ts";
 import type { Statement } from "../src/Pages.ts";
 import { fillChats, fillEntries, filledChatbot as chatbot, fillThinned, settle } from "./fill.ts";
-import { clientOf, freshSchema, optionsOf } from "./PostgresUnderTest.ts";
+import { bound, clientOf, freshSchema, optionsOf } from "./PostgresUnderTest.ts";
 
 const chats = 100_000;
 const most = 200;
@@ -33,7 +33,14 @@ const buffers = Effect.fnUntraced(function* (
   return plan["Shared Hit Blocks"] + plan["Shared Read Blocks"];
 });
 
-class Filled extends Context.Service<Filled, { readonly sql: SqlClient.SqlClient }>()("Filled") {}
+class Filled extends Context.Service<
+  Filled,
+  {
+    readonly sql: SqlClient.SqlClient;
+    /** Bound by row security to a chatbot. */
+    readonly boundTo: (chatbot: number) => Effect.Effect<SqlClient.SqlClient, SqlError.SqlError>;
+  }
+>()("Filled") {}
 
 const schema = freshSchema();
 
@@ -44,7 +51,12 @@ const filled = Layer.effect(
     yield* fillChats(sql, chatbot, chats);
     yield* fillEntries(sql, chatbot, chats);
     yield* settle(sql);
-    return { sql };
+    const options = { ...optionsOf(schema), ...bound() };
+    yield* Effect.provide(Effect.void, layerPostgres(options));
+    const role = yield* clientOf(schema, 1, options.url);
+    const boundTo = (to: number) =>
+      Effect.as(role.unsafe("select set_config('parley.chatbot', $1, false)", [String(to)]), role);
+    return { sql, boundTo };
   }),
 ).pipe(Layer.provideMerge(Layer.suspend(() => layerPostgres(optionsOf(schema)))));
 
@@ -77,7 +89,7 @@ const flat: ReadonlyArray<readonly [string, Statement, "force_custom_plan"?]> = 
             chatbot,
             query({ userRef: "user 500", page, orderBy: byId(descending) }),
             undefined,
-            10_000,
+            { atMost: 10_000 },
           ),
         ] as const,
     ),
@@ -103,15 +115,34 @@ layer(filled, { timeout: "2 minutes" })("lists of 100,000 rows touch at most 200
   for (const [name, statement, mode] of flat) {
     it.effect(name, () =>
       Effect.gen(function* () {
-        const { sql } = yield* Filled;
+        const { boundTo, sql } = yield* Filled;
         assert.isAtMost(yield* buffers(sql, statement, mode), most);
+        assert.isAtMost(yield* buffers(yield* boundTo(chatbot), statement, mode), most);
       }),
     );
   }
 
+  it.effect("a search reads as little when row security binds it", () =>
+    Effect.gen(function* () {
+      const { boundTo, sql } = yield* Filled;
+      const role = yield* boundTo(chatbot);
+      const known = { matching: chats / 7, reached: chats, erasures: 0, newest: null };
+      for (const statement of [
+        (from: Searched) => found(chatbot, query({ search: "falcon 77777" }), true, from),
+        (from: Searched) =>
+          filtered(chatbot, query({ search: "lantern", page: 50 }), known, { from }),
+      ]) {
+        const free = yield* buffers(sql, statement("chat"), "force_custom_plan");
+        assert.isBelow(free, 500);
+        const read = yield* buffers(role, statement("own_chat"), "force_custom_plan");
+        assert.isAtMost(read, free + 10);
+      }
+    }),
+  );
+
   it.effect("pages stay flat after an erasure", () =>
     Effect.gen(function* () {
-      const { sql } = yield* Filled;
+      const { boundTo, sql } = yield* Filled;
       const archive = yield* ChatArchive;
       for (const user of [3, 77, 500, 501, 999]) {
         yield* archive.erase(chatbot, { _tag: "UserRef", userRef: `user ${user}` });
@@ -121,6 +152,7 @@ layer(filled, { timeout: "2 minutes" })("lists of 100,000 rows touch at most 200
         for (const descending of [true, false]) {
           const statement = seek(chatbot, query({ page }), descending);
           assert.isAtMost(yield* buffers(sql, statement), most);
+          assert.isAtMost(yield* buffers(yield* boundTo(chatbot), statement), most);
         }
       }
     }),
@@ -128,7 +160,7 @@ layer(filled, { timeout: "2 minutes" })("lists of 100,000 rows touch at most 200
 
   it.effect("pages stay flat when nearly all of ten million chats were erased", () =>
     Effect.gen(function* () {
-      const { sql } = yield* Filled;
+      const { boundTo, sql } = yield* Filled;
       const thinned = chatbot + 1;
       yield* fillThinned(sql, thinned, 2_441);
       yield* settle(sql);
@@ -136,6 +168,7 @@ layer(filled, { timeout: "2 minutes" })("lists of 100,000 rows touch at most 200
         for (const descending of [true, false]) {
           const statement = seek(thinned, query({ page }), descending);
           assert.isAtMost(yield* buffers(sql, statement), most);
+          assert.isAtMost(yield* buffers(yield* boundTo(thinned), statement), most);
         }
       }
     }),

@@ -4,13 +4,19 @@ import { registerChatbot } from "@parley/core/testing";
 import { layerPostgres } from "@parley/store-pg";
 import { Deferred, Effect, Fiber, Stream } from "effect";
 import type { SqlClient } from "effect/sql";
-import { clientOf, freshSchema, optionsOf } from "./PostgresUnderTest.ts";
+import { bound, clientOf, freshSchema, optionsOf } from "./PostgresUnderTest.ts";
 
 const chat = { name: "n", userRef: "u", helloMessage: "Hello" };
 const entry = { question: "q", answer: "a", moderation: "none", flagged: false, usage: null };
 const list = (chatbot: number) => ChatStore.use((store) => store.listChats(chatbot, newestChats));
 
-describe("locks", () => {
+describe.each([
+  ["", optionsOf],
+  [
+    " of a server that row security binds",
+    (schema: string) => ({ ...optionsOf(schema), ...bound() }),
+  ],
+] as const)("locks%s", (_, options) => {
   it.live("of one chatbot make nobody else wait, and are not waited for long", () => {
     const schema = freshSchema();
     return Effect.gen(function* () {
@@ -40,7 +46,7 @@ describe("locks", () => {
       yield* lock.release;
       yield* store.createChat(theirs, chat, null);
       assert.strictEqual((yield* list(theirs)).total, 2);
-    }).pipe(Effect.provide(layerPostgres(optionsOf(schema))), Effect.scoped);
+    }).pipe(Effect.provide(layerPostgres(options(schema))), Effect.scoped);
   });
 
   it.live("of an erasure and of requests with keys that meet are sorted out", () =>
@@ -63,7 +69,7 @@ describe("locks", () => {
       const records = yield* Stream.runCollect(archive.export(chatbot));
       assert.strictEqual(records.filter(({ _tag }) => _tag === "Chat").length, total);
       assert.isAtMost(total, 150);
-    }).pipe(Effect.provide(layerPostgres(optionsOf(freshSchema())))),
+    }).pipe(Effect.provide(layerPostgres(options(freshSchema())))),
   );
 
   it.live("of an erasure hold up no creation, and what is used meanwhile is not idle", () => {
@@ -104,7 +110,7 @@ describe("locks", () => {
       yield* lock.release;
       assert.strictEqual(yield* Fiber.join(erasing), 2501);
       assert.deepStrictEqual(yield* list(chatbot), { total: 2, items: [created, used] });
-    }).pipe(Effect.provide(layerPostgres(optionsOf(schema))), Effect.scoped);
+    }).pipe(Effect.provide(layerPostgres(options(schema))), Effect.scoped);
   });
 });
 

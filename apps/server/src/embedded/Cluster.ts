@@ -1,42 +1,24 @@
 /**
- * A new cluster: UTF8, no locale, and a role `parley` that owns the database `parley`.
- *
- * Its superuser cannot log in at all; what needs one is done in single-user mode, with no server
- * running.
+ * A new cluster: UTF8, no locale, its roles, and a database `parley`. Its superuser cannot log in at all.
  */
 import { Effect } from "effect";
 import { randomBytes } from "node:crypto";
 import { chmod, chown, mkdir, readFile, rm, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import type { Binaries } from "./Binaries.ts";
-import { EmbeddedFailed, failedTo, oneLine } from "./EmbeddedFailed.ts";
+import { EmbeddedFailed, failedTo } from "./EmbeddedFailed.ts";
 import { accessOf, dataOf, type NewHome, newHome, passwordOf } from "./Home.ts";
 import type { RunAs } from "./OsUser.ts";
+import { accessFor, ownerRole, roleStatements, type RoleOptions } from "./Roles.ts";
 import { run } from "./Run.ts";
-
-export interface ClusterOptions {
-  /** Lets the role create further databases, as tests do. */
-  readonly createDatabases?: boolean;
-}
-
-const must = Effect.fnUntraced(function* (
-  what: string,
-  command: string,
-  args: ReadonlyArray<string>,
-  options: { readonly runAs: RunAs; readonly input?: string },
-) {
-  const { code, output } = yield* run(command, args, options);
-  if (code === 0) return;
-  const last = oneLine(output.trim().split("\n").slice(-4).join("\n"));
-  return yield* new EmbeddedFailed({ message: `${what} (exit code ${code}): ${last}` });
-});
+import { must, singleUser } from "./SingleUser.ts";
 
 /** Makes the cluster and gives its home. Interrupted, it leaves nothing that a later start uses. */
 export const createCluster = Effect.fnUntraced(function* (
   dataDir: string,
   binaries: Binaries,
   runAs: RunAs,
-  options: ClusterOptions,
+  options: RoleOptions,
 ) {
   const home = yield* newHome(dataDir, runAs);
   return yield* fill(home, binaries, runAs, options).pipe(
@@ -51,7 +33,7 @@ const fill = Effect.fnUntraced(function* (
   { dir }: NewHome,
   binaries: Binaries,
   runAs: RunAs,
-  options: ClusterOptions,
+  options: RoleOptions,
 ) {
   const data = dataOf(dir);
   const password = randomBytes(24).toString("base64url");
@@ -60,7 +42,7 @@ const fill = Effect.fnUntraced(function* (
       await mkdir(data, { mode: 0o700 });
       if (runAs !== null) await chown(data, runAs.uid, runAs.gid);
       await writeFile(passwordOf(dir), password, { mode: 0o600 });
-      await writeFile(accessOf(dir), "host all parley 127.0.0.1/32 scram-sha-256\n");
+      await writeFile(accessOf(dir), accessFor(options));
       await chmod(accessOf(dir), 0o644);
     },
     catch: failedTo(`A new database cannot be made in ${dir}`),
@@ -71,20 +53,10 @@ const fill = Effect.fnUntraced(function* (
     [`--pgdata=${data}`, "--encoding=UTF8", "--locale=C", "--username=postgres", "--auth=reject"],
     { runAs },
   );
-  yield* must(
-    "The database parley could not be created",
-    binaries.postgres,
-    ["--single", "-D", data, "-c", "exit_on_error=on", "-c", "log_checkpoints=off", "postgres"],
-    {
-      runAs,
-      // In single-user mode a statement ends with its line.
-      input: [
-        `CREATE ROLE parley LOGIN ${options.createDatabases === true ? "CREATEDB" : ""} PASSWORD '${password}'`,
-        "CREATE DATABASE parley OWNER parley",
-        "",
-      ].join("\n"),
-    },
-  );
+  yield* singleUser("The database parley could not be created", { binaries, data, runAs }, [
+    ...roleStatements(password, options),
+    `CREATE DATABASE parley OWNER ${ownerRole}`,
+  ]);
 });
 
 export const readPassword = (home: string) =>

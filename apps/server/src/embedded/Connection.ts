@@ -6,7 +6,9 @@ import { readFile, realpath, rename, rm, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { failedTo } from "./EmbeddedFailed.ts";
 import { isLocked } from "./Lock.ts";
+import { passwordOfRole } from "./Roles.ts";
 
+/** The owner's: what row-level security binds cannot back the tables up. */
 export const Connection = Schema.Struct({
   host: Schema.String,
   port: Schema.Int,
@@ -18,10 +20,15 @@ export type Connection = typeof Connection.Type;
 
 const file = (dataDir: string) => join(dataDir, "connection.json");
 
-export const urlOf = ({ database, host, password, port, user }: Connection) =>
-  Redacted.make(
-    `postgres://${encodeURIComponent(user)}:${encodeURIComponent(password)}@${host}:${port}/${database}`,
-  );
+/** The url by which a role connects. */
+export type UrlOf = (role: string) => Redacted.Redacted;
+
+export const urlsOf =
+  ({ database, host, password, port }: Connection): UrlOf =>
+  (role) =>
+    Redacted.make(
+      `postgres://${role}:${encodeURIComponent(passwordOfRole(role, password))}@${host}:${port}/${database}`,
+    );
 
 export const forgetConnection = (dataDir: string) =>
   Effect.tryPromise({
@@ -41,14 +48,14 @@ export const writeConnection = (dataDir: string, connection: Connection) =>
     catch: failedTo(`PARLEY_DATA_DIR ${dataDir} cannot be written`),
   });
 
-/** The url of the database of a server that runs on this directory now; none if no server does. */
+/** The urls of the database of a server that runs on this directory now; none if no server does. */
 export const runningPostgres = Effect.fnUntraced(
   function* (dataDir: string) {
     const dir = yield* Effect.tryPromise(() => realpath(dataDir));
-    if (!(yield* isLocked(dir))) return Option.none<Redacted.Redacted>();
+    if (!(yield* isLocked(dir))) return Option.none<UrlOf>();
     const text = yield* Effect.tryPromise(() => readFile(file(dir), "utf8"));
     const connection = yield* Schema.decodeUnknownEffect(Schema.fromJsonString(Connection))(text);
-    return Option.some(urlOf(connection));
+    return Option.some(urlsOf(connection));
   },
-  Effect.orElseSucceed(() => Option.none<Redacted.Redacted>()),
+  Effect.orElseSucceed(() => Option.none<UrlOf>()),
 );

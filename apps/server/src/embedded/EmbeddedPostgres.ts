@@ -4,12 +4,18 @@
  * It is reachable from this machine only, runs for as long as the scope is open, and is started
  * again if it ends before that.
  */
-import { Clock, Duration, Effect, type Redacted, Schedule, type Scope } from "effect";
+import { Clock, Duration, Effect, Schedule, type Scope } from "effect";
 import { access, chmod, constants, realpath } from "node:fs/promises";
 import { dirname } from "node:path";
 import { binariesFor } from "./Binaries.ts";
-import { checkVersion, type ClusterOptions, createCluster, readPassword } from "./Cluster.ts";
-import { forgetConnection, urlOf, writeConnection, type Connection } from "./Connection.ts";
+import { checkVersion, createCluster, readPassword } from "./Cluster.ts";
+import {
+  forgetConnection,
+  urlsOf,
+  writeConnection,
+  type Connection,
+  type UrlOf,
+} from "./Connection.ts";
 import { EmbeddedFailed, failedTo } from "./EmbeddedFailed.ts";
 import { freePort } from "./FreePort.ts";
 import { canReach, dataOf, findHome } from "./Home.ts";
@@ -19,6 +25,7 @@ import { stopOrphans } from "./Orphans.ts";
 import { isRoot, newOwner, ownerOf } from "./OsUser.ts";
 import { makeDirectory } from "./MakeDirectory.ts";
 import { type Postmaster, startPostmaster, type Where } from "./Postmaster.ts";
+import { makeMissingRoles, ownerRole, type RoleOptions } from "./Roles.ts";
 
 /** As root others may pass through, because PostgreSQL, which is not root, must. */
 const openDataDir = (dataDir: string) =>
@@ -35,7 +42,7 @@ const openDataDir = (dataDir: string) =>
   });
 
 /** Finds the cluster, or makes it, and all that is needed to run it. */
-const prepare = Effect.fnUntraced(function* (dataDir: string, options: ClusterOptions) {
+const prepare = Effect.fnUntraced(function* (dataDir: string, options: RoleOptions) {
   const found = yield* findHome(dataDir);
   const runAs = found === null ? yield* newOwner : yield* ownerOf(dataOf(found));
   const binaries = yield* binariesFor(runAs);
@@ -56,18 +63,18 @@ const passing = /Address already in use|pre-existing shared memory/;
 
 /**
  * Starts PostgreSQL in `dataDir`, which is made if need be, and keeps it running until the scope
- * closes. `url` is that of the role `parley`, which owns the database of the same name and is no
- * superuser.
+ * closes. Gives the urls by which its roles connect; none of them is a superuser.
  */
 export const embeddedPostgres = Effect.fnUntraced(function* (
   dataDir: string,
-  options: ClusterOptions = {},
-): Effect.fn.Return<{ readonly url: Redacted.Redacted }, EmbeddedFailed, Scope.Scope> {
+  options: RoleOptions = {},
+): Effect.fn.Return<UrlOf, EmbeddedFailed, Scope.Scope> {
   const dir = yield* openDataDir(dataDir);
   yield* holdLock(dir);
   yield* forgetConnection(dir);
   const where = yield* prepare(dir, options);
   const password = yield* readPassword(where.home);
+  yield* makeMissingRoles(where, password, options);
   const log = logFile(dir);
   yield* Effect.forkScoped(keepLogSmall(log));
 
@@ -109,13 +116,13 @@ export const embeddedPostgres = Effect.fnUntraced(function* (
     host: "127.0.0.1",
     port,
     database: "parley",
-    user: "parley",
+    user: ownerRole,
     password,
   };
   yield* Effect.addFinalizer(() => Effect.ignore(forgetConnection(dir)));
   yield* writeConnection(dir, connection);
   yield* Effect.forkScoped(keepRunning(started, start(port), log));
-  return { url: urlOf(connection) };
+  return urlsOf(connection);
 });
 
 /** Nobody needs to act on the first failures. */

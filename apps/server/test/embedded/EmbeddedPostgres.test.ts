@@ -2,10 +2,14 @@ import { assert, describe, it } from "@effect/vitest";
 import { Effect, Logger, Option, Redacted, Schedule } from "effect";
 import { mkdir, readFile, rename, stat, writeFile } from "node:fs/promises";
 import { join } from "node:path";
+import { binariesFor } from "../../src/embedded/Binaries.ts";
 import { runningPostgres } from "../../src/embedded/Connection.ts";
 import { embeddedPostgres } from "../../src/embedded/EmbeddedPostgres.ts";
+import { ownerOf } from "../../src/embedded/OsUser.ts";
+import { singleUser } from "../../src/embedded/SingleUser.ts";
 import { isAlive, newDataDir, postmasterPid } from "./DataDir.ts";
 import { query } from "./Query.ts";
+import { startServer } from "./Servers.ts";
 
 /** Asks until there is an answer. */
 const answering = (url: Redacted.Redacted) =>
@@ -17,7 +21,8 @@ describe("embeddedPostgres", () => {
   it.live("makes a database of its own", () =>
     Effect.gen(function* () {
       const dataDir = yield* newDataDir;
-      const { url } = yield* embeddedPostgres(dataDir);
+      const urlOf = yield* embeddedPostgres(dataDir);
+      const url = urlOf("parley");
       yield* query(url, (sql) =>
         Effect.gen(function* () {
           const [database] = yield* sql`
@@ -63,7 +68,7 @@ describe("embeddedPostgres", () => {
         }),
       );
 
-      // Its role alone can connect, and by its password alone.
+      // Its roles alone can connect, each by its own password alone.
       const as = (user: string, password: string) => {
         const changed = new URL(Redacted.value(url));
         changed.username = user;
@@ -74,7 +79,61 @@ describe("embeddedPostgres", () => {
       assert.strictEqual((yield* as("parley", password))._tag, "Success");
       assert.strictEqual((yield* as("parley", "wrong"))._tag, "Failure");
       assert.strictEqual((yield* as("postgres", password))._tag, "Failure");
+      for (const role of ["parley_server", "parley_bound"]) {
+        assert.strictEqual((yield* as(role, password))._tag, "Failure");
+        const [attributes] = yield* query(
+          urlOf(role),
+          (sql) => sql`
+            SELECT rolname, rolsuper, rolbypassrls, rolcreaterole, rolcreatedb, rolreplication,
+              pg_has_role(datdba, 'usage') AS owns
+            FROM pg_roles, pg_database WHERE rolname = current_user AND datname = current_database()`,
+        );
+        assert.deepStrictEqual(attributes, {
+          rolname: role,
+          rolsuper: false,
+          rolbypassrls: false,
+          rolcreaterole: false,
+          rolcreatedb: false,
+          rolreplication: false,
+          owns: false,
+        });
+        const made = yield* Effect.exit(query(urlOf(role), (sql) => sql`CREATE TABLE t (n int)`));
+        assert.strictEqual(made._tag, "Failure");
+      }
     }),
+  );
+
+  it.live("gives a database of an earlier version its roles, also one that was left running", () =>
+    Effect.gen(function* () {
+      const dataDir = yield* newDataDir;
+      yield* Effect.scoped(
+        Effect.gen(function* () {
+          const urlOf = yield* embeddedPostgres(dataDir);
+          yield* query(urlOf("parley"), (sql) => sql`CREATE TABLE kept AS SELECT 42 AS answer`);
+        }),
+      );
+      const home = join(dataDir, "postgres");
+      const runAs = yield* ownerOf(join(home, "data"));
+      const binaries = yield* binariesFor(runAs);
+      yield* singleUser("failed", { binaries, data: join(home, "data"), runAs }, [
+        "DROP ROLE parley_server",
+        "DROP ROLE parley_bound",
+      ]);
+      const earlier = "host all parley 127.0.0.1/32 scram-sha-256\n";
+      yield* Effect.promise(() => writeFile(join(home, "pg_hba.conf"), earlier));
+      const killed = yield* startServer(dataDir);
+      yield* killed.first;
+      yield* Effect.promise(() => writeFile(join(home, "pg_hba.conf"), earlier));
+      process.kill(killed.pid, "SIGKILL");
+      yield* killed.exited;
+      const urlOf = yield* embeddedPostgres(dataDir);
+      assert.deepStrictEqual(yield* answering(urlOf("parley")), [{ answer: 42 }]);
+      for (const role of ["parley_server", "parley_bound"]) {
+        assert.deepStrictEqual(yield* query(urlOf(role), (sql) => sql`SELECT 1 AS one`), [
+          { one: 1 },
+        ]);
+      }
+    }).pipe(Effect.provide(Logger.layer([]))),
   );
 
   it.live("refuses a second server, and tells tools how to connect to the first", () =>
@@ -83,12 +142,12 @@ describe("embeddedPostgres", () => {
       assert.deepStrictEqual(yield* runningPostgres(dataDir), Option.none());
       yield* Effect.scoped(
         Effect.gen(function* () {
-          const { url } = yield* embeddedPostgres(dataDir);
+          const url = (yield* embeddedPostgres(dataDir))("parley");
           for (let time = 0; time < 2; time += 1) {
             const { message } = yield* Effect.flip(Effect.scoped(embeddedPostgres(dataDir)));
             assert.match(message, new RegExp(`^${dataDir} is in use by process ${process.pid}:`));
           }
-          const running = Option.getOrThrow(yield* runningPostgres(dataDir));
+          const running = Option.getOrThrow(yield* runningPostgres(dataDir))("parley");
           assert.strictEqual(Redacted.value(running), Redacted.value(url));
           const file = join(dataDir, "connection.json");
           assert.strictEqual((yield* Effect.promise(() => stat(file))).mode & 0o777, 0o600);
@@ -104,7 +163,7 @@ describe("embeddedPostgres", () => {
       const dataDir = yield* newDataDir;
       const pid = yield* Effect.scoped(
         Effect.gen(function* () {
-          const { url } = yield* embeddedPostgres(dataDir);
+          const url = (yield* embeddedPostgres(dataDir))("parley");
           yield* query(url, (sql) => sql`CREATE TABLE kept AS SELECT 42 AS answer`);
           return yield* postmasterPid(dataDir);
         }),
@@ -112,7 +171,7 @@ describe("embeddedPostgres", () => {
       assert.isFalse(isAlive(pid));
       const moved = `${dataDir} moved`;
       yield* Effect.promise(() => rename(dataDir, moved));
-      const { url } = yield* embeddedPostgres(moved);
+      const url = (yield* embeddedPostgres(moved))("parley");
       assert.deepStrictEqual(yield* query(url, (sql) => sql`SELECT answer FROM kept`), [
         { answer: 42 },
       ]);
@@ -122,7 +181,7 @@ describe("embeddedPostgres", () => {
   it.live("comes back when it is killed, even with a child that goes on working", () =>
     Effect.gen(function* () {
       const dataDir = yield* newDataDir;
-      const { url } = yield* embeddedPostgres(dataDir);
+      const url = (yield* embeddedPostgres(dataDir))("parley");
       yield* query(url, (sql) => sql`CREATE TABLE kept AS SELECT 42 AS answer`);
       yield* Effect.forkScoped(
         Effect.exit(query(url, (sql) => sql`SELECT count(*) FROM generate_series(1, 1000000000)`)),

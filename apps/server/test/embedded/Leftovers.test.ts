@@ -28,8 +28,8 @@ describe("what former starts left behind", () => {
       const dataDir = yield* newDataDir;
       const data = join(dataDir, "postgres", "data");
       const start = Effect.scoped(
-        Effect.flatMap(embeddedPostgres(dataDir), ({ url }) =>
-          query(url, (sql) => sql`SELECT 1 AS one`),
+        Effect.flatMap(embeddedPostgres(dataDir), (urlOf) =>
+          query(urlOf("parley"), (sql) => sql`SELECT 1 AS one`),
         ),
       );
       const works = Effect.map(start, (rows) => assert.deepStrictEqual(rows, [{ one: 1 }]));
@@ -76,7 +76,7 @@ describe("what former starts left behind", () => {
         await mkdir(dataDir, { mode: 0o711 });
         await appendFile(log, Buffer.alloc(9 * 1024 * 1024, "x\n"));
       });
-      const { url } = yield* embeddedPostgres(dataDir);
+      const url = (yield* embeddedPostgres(dataDir))("parley");
       yield* Effect.exit(query(url, (sql) => sql`SELECT nonsense`));
       const text = yield* Effect.promise(() => readFile(log, "utf8"));
       assert.isBelow(text.length, 100_000);

@@ -11,7 +11,7 @@ import { embeddedPostgres } from "../../src/embedded/EmbeddedPostgres.ts";
 const [, , dataDir = "", drained = "/"] = process.argv;
 
 Effect.gen(function* () {
-  const { url } = yield* embeddedPostgres(dataDir);
+  const url = (yield* embeddedPostgres(dataDir))("parley");
   // Closed before the database is, as a server that drains.
   yield* Effect.addFinalizer(() =>
     Effect.andThen(

@@ -112,7 +112,7 @@ describe("a server with its own PostgreSQL", () => {
       yield* killed.exited;
       assert.deepStrictEqual(killed.lines, []);
 
-      const { url } = yield* embeddedPostgres(dataDir);
+      const url = (yield* embeddedPostgres(dataDir))("parley");
       yield* keep(Redacted.value(url));
       const left = yield* Effect.promise(() => readdir(dataDir));
       assert.deepStrictEqual(
@@ -147,7 +147,9 @@ describe.skipIf(!isRoot())("as root", () => {
 
       // Root runs it as its owner; another user cannot.
       const kept = yield* Effect.scoped(
-        Effect.flatMap(embeddedPostgres(dataDir), ({ url }) => answer(Redacted.value(url))),
+        Effect.flatMap(embeddedPostgres(dataDir), (urlOf) =>
+          answer(Redacted.value(urlOf("parley"))),
+        ),
       );
       assert.deepStrictEqual(kept, [{ answer: 42 }]);
       const other = yield* startServer(dataDir, { uid: 65533, gid: 65533 });
@@ -167,13 +169,13 @@ describe.skipIf(!isRoot())("as root", () => {
             await rm(home, { recursive: true, force: true });
           }),
         );
-        const { url } = yield* embeddedPostgres(dataDir);
+        const url = (yield* embeddedPostgres(dataDir))("parley");
         const home = yield* Effect.promise(() => realpath(join(dataDir, "postgres")));
         return { home, url: Redacted.value(url) };
       });
       const one = join(closed, "one");
       yield* Effect.scoped(
-        Effect.flatMap(embeddedPostgres(one), ({ url }) => keep(Redacted.value(url))),
+        Effect.flatMap(embeddedPostgres(one), (urlOf) => keep(Redacted.value(urlOf("parley")))),
       );
       const first = yield* start(one);
       assert.isFalse(first.home.startsWith(closed));

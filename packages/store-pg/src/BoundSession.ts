@@ -1,0 +1,170 @@
+/**
+ * Statements that row-level security binds to their subject: each runs in a transaction that says whose
+ * rows it is about. Without a subject a connection sees nothing, whatever ran on it before.
+ */
+import type { PgConnection } from "@effect/sql-pg/PgConnection";
+import * as PgPool from "@effect/sql-pg/PgPool";
+import { Context, Effect, Exit, Option, Stream, type Scope } from "effect";
+import { SqlClient, SqlError } from "effect/sql";
+import type { Session, Subject } from "./Session.ts";
+
+/** A setting that the policies look at, and its value. */
+type Setting = readonly [name: string, value: string];
+
+const settingOf = (subject: Subject): Setting => {
+  if (subject === "operator") return ["parley.operator", "on"];
+  return typeof subject === "number"
+    ? ["parley.chatbot", String(subject)]
+    : ["parley.key", subject.key];
+};
+
+const bind = (connection: PgConnection, setting: Setting) =>
+  connection.query("select set_config($1, $2, true)", setting);
+
+/** A connection that a transaction holds, and what it is bound to once that is said. */
+interface Held {
+  readonly connection: PgConnection;
+  setting: Setting | null;
+}
+
+const aboutAnother = Effect.die(
+  new Error("a statement is about another subject than the transaction that it is part of"),
+);
+
+let sessions = 0;
+
+/**
+ * A single statement is sent with its transaction `inOneGo`, which saves three round trips; whoever is
+ * interrupted meanwhile then waits for its end. Otherwise an interruption cancels it.
+ */
+export const makeBoundSession = (
+  config: PgPool.Config,
+  inOneGo: boolean,
+): Effect.Effect<Session, SqlError.SqlError, Scope.Scope> =>
+  Effect.map(
+    // Each connection is lent to one at a time; for that one it pipelines.
+    PgPool.make({ ...config, multiplex: true, multiplexConcurrency: 1 }),
+    (pool) => boundSession(pool, inOneGo),
+  );
+
+const boundSession = (pool: PgPool.PgPool, inOneGo: boolean): Session => {
+  const transactions = Context.Service<readonly [held: Held, depth: number]>(
+    `@parley/store-pg/BoundSession/${++sessions}`,
+  );
+
+  const inTransaction = SqlClient.makeWithTransaction({
+    transactionService: transactions,
+    spanAttributes: [["db.system.name", "postgresql"]],
+    acquireConnection: (restore) =>
+      Effect.map(restore(pool.reserve), (connection): Held => ({ connection, setting: null })),
+    begin: ({ connection }) => connection.query("BEGIN"),
+    savepoint: ({ connection }, id) => connection.query(`SAVEPOINT parley_${id}`),
+    releaseSavepoint: ({ connection }, id) => connection.query(`RELEASE SAVEPOINT parley_${id}`),
+    commit: ({ connection }) => commit(connection),
+    rollback: ({ connection }) => connection.query("ROLLBACK"),
+    rollbackSavepoint: ({ connection }, id) =>
+      connection.query(`ROLLBACK TO SAVEPOINT parley_${id}`),
+  });
+
+  const current = Effect.map(Effect.serviceOption(transactions), Option.getOrNull);
+
+  const transactionOf: Session["transaction"] = (subject, effect) =>
+    inTransaction(
+      Effect.flatMap(current, (transaction) => {
+        const [held] = transaction!;
+        const setting = settingOf(subject);
+        if (held.setting !== null) return isSame(held.setting, setting) ? effect : aboutAnother;
+        held.setting = setting;
+        return Effect.andThen(bind(held.connection, setting), effect);
+      }),
+    );
+
+  /** A statement of the transaction that the fiber is in. */
+  const part = (
+    { connection, setting }: Held,
+    subject: Subject,
+    text: string,
+    values: ReadonlyArray<unknown> | undefined,
+  ) =>
+    setting !== null && isSame(setting, settingOf(subject))
+      ? Effect.map(connection.query(text, values), ({ rows }) => rows)
+      : aboutAnother;
+
+  return {
+    query: <Row extends object>(
+      subject: Subject,
+      text: string,
+      values?: ReadonlyArray<unknown>,
+    ): Effect.Effect<ReadonlyArray<Row>, SqlError.SqlError> =>
+      Effect.flatMap(current, (transaction) => {
+        if (transaction !== null) return part(transaction[0], subject, text, values);
+        return inOneGo
+          ? pool.use((connection) => wholeTransaction(connection, settingOf(subject), text, values))
+          : transactionOf(
+              subject,
+              Effect.flatMap(current, (own) => part(own![0], subject, text, values)),
+            );
+      }) as Effect.Effect<ReadonlyArray<Row>, SqlError.SqlError>,
+
+    transaction: transactionOf,
+
+    stream: <Row extends object>(subject: Subject, text: string, values: ReadonlyArray<unknown>) =>
+      Stream.unwrap(
+        Effect.gen(function* () {
+          const connection = yield* pool.reserve;
+          // It only reads, so that there is nothing to commit.
+          yield* Effect.acquireRelease(connection.query("BEGIN"), () =>
+            Effect.ignore(connection.query("ROLLBACK")),
+          );
+          yield* bind(connection, settingOf(subject));
+          return connection.stream(text, values) as Stream.Stream<unknown, SqlError.SqlError>;
+        }),
+      ) as Stream.Stream<Row, SqlError.SqlError>,
+
+    command: (text, values) => pool.use((connection) => connection.query(text, values)),
+  };
+};
+
+/**
+ * The order in which these begin is that in which they are sent. A statement that fails turns the COMMIT
+ * after it into a ROLLBACK; were one of the four given up on its own, the transaction would stay open.
+ */
+const wholeTransaction = (
+  connection: PgConnection,
+  setting: Setting,
+  text: string,
+  values: ReadonlyArray<unknown> | undefined,
+) =>
+  Effect.all(
+    [
+      Effect.exit(connection.query("BEGIN")),
+      Effect.exit(bind(connection, setting)),
+      Effect.exit(connection.query(text, values)),
+      Effect.exit(commit(connection)),
+    ],
+    { concurrency: "unbounded" },
+  ).pipe(
+    Effect.flatMap(([begun, bound, done, committed]) => {
+      for (const exit of [begun, bound, done]) if (Exit.isFailure(exit)) return exit;
+      return Exit.isFailure(committed) ? committed : Exit.map(done, ({ rows }) => rows);
+    }),
+    Effect.uninterruptible,
+  );
+
+/** PostgreSQL answers the COMMIT of a transaction in which something failed with ROLLBACK. */
+const commit = (connection: PgConnection) =>
+  Effect.flatMap(connection.query("COMMIT"), ({ command }) =>
+    command === "COMMIT"
+      ? Effect.void
+      : Effect.fail(
+          new SqlError.SqlError({
+            reason: new SqlError.UnknownError({
+              cause: new Error("the transaction was rolled back"),
+              operation: "commit",
+            }),
+          }),
+        ),
+  );
+
+const isSame = ([name, value]: Setting, [otherName, otherValue]: Setting) =>
+  name === otherName && value === otherValue;

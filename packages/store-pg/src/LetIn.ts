@@ -1,0 +1,142 @@
+/**
+ * A server may connect as another role than the owner of the tables, who lets it in: either row-level
+ * security binds it to one chatbot at a time, or it is let into all of them. Row security is turned on with
+ * the first role that is bound. From then on a role stays what it was when it was let in, so that one
+ * server cannot change under another what both rely on.
+ */
+import { Effect } from "effect";
+import { SqlClient, type SqlError } from "effect/sql";
+import { migrationLock } from "./Migrations.ts";
+import type { Session } from "./Session.ts";
+
+/** The statements by which role `$1` gets what it lacks; it is bound if `$2`. */
+const lacking = `
+with unbound as (
+  select polrelid, polroles from pg_policy where polname = 'unbound'
+), role as (
+  select pg_roles.oid, rolname, relrowsecurity as turned_on,
+    not (rolsuper or rolbypassrls or pg_has_role(pg_roles.oid, relowner, 'usage')) as bindable,
+    has_table_privilege(pg_roles.oid, pg_class.oid, 'select') as known,
+    exists (select from unbound where polrelid = pg_class.oid and pg_roles.oid = any (polroles)) as is_unbound
+  from pg_roles, pg_class where rolname = $1 and pg_class.oid = 'chat'::regclass
+), object as (
+  select oid, relname, relkind, relrowsecurity, case
+    when relkind = 'S' then array['usage', 'select', 'update']
+    when relkind = 'v' or relname in ('fold', 'parley_migration') then array['select']
+    when relname = 'audit' then array['select', 'insert']
+    -- VACUUM after an erasure needs it; before version 17 only the owner could.
+    when current_setting('server_version_num')::int < 170000 then array['select', 'insert', 'update', 'delete']
+    else array['select', 'insert', 'update', 'delete', 'maintain'] end as privileges
+  from pg_class where relkind in ('r', 'v', 'S')
+    and relnamespace = (select oid from pg_namespace where nspname = current_schema())
+)
+select format('grant usage on schema %I to %I', current_schema(), rolname) as statement from role
+where not has_schema_privilege(oid, current_schema(), 'usage')
+union all
+select format('grant %s on %s %I to %I', string_agg(privilege, ', '),
+  case relkind when 'S' then 'sequence' else 'table' end, relname, rolname)
+from role cross join object cross join unnest(privileges) privilege
+where not case relkind when 'S' then has_sequence_privilege(role.oid, object.oid, privilege)
+  else has_table_privilege(role.oid, object.oid, privilege) end
+group by relkind, relname, rolname
+union all
+select case when polroles is null
+  then format('create policy unbound on %I to %I using (true) with check (true)', relname, rolname)
+  else format('alter policy unbound on %I to %s, %I', relname,
+    (select string_agg(quote_ident(rolname), ', ') from pg_roles where oid = any (polroles)), rolname) end
+from role cross join object left join unbound on polrelid = object.oid
+where not $2::bool and bindable and (is_unbound or not known or not turned_on)
+  and relkind = 'r' and role.oid <> all (coalesce(polroles, '{}'))
+union all
+select format('alter table %I enable row level security', relname)
+from role cross join object
+where $2::bool and bindable and not is_unbound and relkind = 'r' and not relrowsecurity`;
+
+/** Lets a role in, on a connection of the owner; does nothing when it is. */
+export const letIn = (
+  role: string,
+  bound: boolean,
+): Effect.Effect<void, SqlError.SqlError, SqlClient.SqlClient> =>
+  Effect.gen(function* () {
+    const sql = yield* SqlClient.SqlClient;
+    const statements = sql.unsafe<{ readonly statement: string }>(lacking, [role, bound]);
+    if ((yield* statements).length === 0) return;
+    yield* sql.withTransaction(
+      Effect.gen(function* () {
+        yield* sql.unsafe("select pg_advisory_xact_lock($1::int8)", [migrationLock]);
+        for (const { statement } of yield* statements) yield* sql.unsafe(statement);
+      }),
+    );
+  });
+
+/** Why the connection's role cannot even look at the schema; `null` when it can, or when there is none. */
+export const shutOut: Effect.Effect<string | null, SqlError.SqlError, SqlClient.SqlClient> =
+  Effect.gen(function* () {
+    const sql = yield* SqlClient.SqlClient;
+    const [schema] = yield* sql.unsafe<{ readonly role: string; readonly open: boolean }>(
+      `select current_user as role, has_schema_privilege(oid, 'usage') as open from pg_namespace
+      where format('"%s"', replace(nspname, '"', '""')) = current_setting('search_path')`,
+    );
+    return schema === undefined || schema.open
+      ? null
+      : `the role "${schema.role}" may not use the schema: give the server the owner's connection for migrations, by which it is let in`;
+  });
+
+interface Standing {
+  readonly name: string;
+  readonly super: boolean;
+  readonly bypasses: boolean;
+  readonly owns: boolean;
+  /** A table in which row security does not bind the role, if there is one. */
+  readonly free: string | null;
+  /** A table of which a policy lets the role see every row, if there is one. */
+  readonly unbound: string | null;
+  /** A table of which the role sees the rows of a statement's subject alone, if there is one. */
+  readonly bound: string | null;
+}
+
+const standing = `
+select rolname as name, rolsuper as super, rolbypassrls as bypasses, owns, free, unbound, bound
+from pg_roles cross join (
+  select bool_or(pg_has_role(relowner, 'usage')) as owns,
+    min(relname) filter (where not active) as free,
+    min(relname) filter (where let_in) as unbound,
+    min(relname) filter (where active and not let_in) as bound
+  from pg_class cross join lateral (
+    select row_security_active(pg_class.oid) as active, exists (
+      select from pg_policy cross join unnest(polroles) role
+      where polrelid = pg_class.oid and polname = 'unbound' and pg_has_role(role, 'usage')
+    ) as let_in
+  ) seen
+  where relnamespace = (select oid from pg_namespace where nspname = current_schema()) and relkind in ('r', 'p')
+) tables
+where rolname = current_user`;
+
+/** Why a server must not serve as the session's role; `null` when it may. */
+export const misplaced = (
+  session: Session,
+  rowSecurity: boolean,
+): Effect.Effect<string | null, SqlError.SqlError> =>
+  Effect.map(session.query<Standing>("operator", standing), ([role]) => {
+    const { bound, bypasses, free, name, owns, unbound } = role!;
+    if (!rowSecurity) {
+      return bound === null
+        ? null
+        : `row security binds the role "${name}" in the table "${bound}": turn row security on for this server, too, or let it connect as another role`;
+    }
+    const why = role!.super
+      ? "is a superuser"
+      : bypasses
+        ? "bypasses it"
+        : owns
+          ? "owns the tables"
+          : unbound !== null
+            ? "was let into all chatbots by a server without it"
+            : null;
+    if (why !== null) {
+      return `row security does not bind the role "${name}", which ${why}: let the server connect as another role, and give it the owner's connection for migrations`;
+    }
+    return free === null
+      ? null
+      : `row security is off in the table "${free}": give the server the owner's connection for migrations, which turns it on`;
+  });
