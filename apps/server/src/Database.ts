@@ -2,7 +2,7 @@
  * The database that a command works on: beside a running server it is that server's.
  */
 import { Administration } from "@parley/core";
-import { layerPostgres, type PostgresOptions } from "@parley/store-pg";
+import { layerPostgres, pendingSql, type PostgresOptions } from "@parley/store-pg";
 import { Data, Effect, Layer, Option, type Scope } from "effect";
 import { SecureRandom } from "effect/crypto";
 import { runningPostgres } from "./embedded/Connection.ts";
@@ -49,8 +49,19 @@ const isMade = Effect.gen(function* () {
   });
 });
 
-const layerDatabase = Layer.unwrap(
-  Effect.map(Effect.andThen(isMade, databaseOptions), layerPostgres),
+/** Servers of an older version may run on the schema as it is. */
+const isCurrent = Effect.fnUntraced(function* (options: PostgresOptions) {
+  if ((yield* pendingSql(options)) === "") return;
+  return yield* new NoDatabase({
+    message: 'The schema of the database is not up to date: run "parley migrate" first.',
+  });
+});
+
+const layerDatabase = isMade.pipe(
+  Effect.andThen(databaseOptions),
+  Effect.tap(isCurrent),
+  Effect.map(layerPostgres),
+  Layer.unwrap,
 );
 
 const layerAdministration = Administration.layer.pipe(
@@ -58,6 +69,6 @@ const layerAdministration = Administration.layer.pipe(
   Layer.provide([layerNodeDigest, SecureRandom.layerWebCrypto]),
 );
 
-/** Runs a command's work over the stores of that database. */
+/** Runs a command's work over the stores of that database, which it neither makes nor migrates. */
 export const onDatabase = <A, E, R>(work: Effect.Effect<A, E, R>) =>
   work.pipe(Effect.provide(layerAdministration), Effect.scoped, Effect.provide(Settings.layer));

@@ -19,7 +19,7 @@ const hints: Readonly<Record<string, string>> = {
   KeyNotFound: '"parley key list" shows the keys, revoked ones too.',
   KnowledgeUnreadable: "PARLEY_KNOWLEDGE_DIR names a folder of Markdown and text files.",
   ListenFailed: "PARLEY_PORT, PARLEY_ASK_PORT and PARLEY_MANAGEMENT_PORT say where to listen.",
-  NoDatabase: "commands need the settings of the server; docs/settings.md explains them.",
+  NoDatabase: 'commands work with the settings of the server; "parley doctor" checks them.',
   NoSuchChatbot: '"parley chatbot list" shows the chatbots.',
   NoSuchKey: '"parley key list" shows the keys, revoked ones too.',
   Overloaded: "try again in a moment.",

@@ -8,9 +8,8 @@ import { Text } from "./Text.ts";
 export const Name = Text.check(Schema.isNonEmpty(), Schema.isMaxCodePoints(255));
 
 /** One folder, never a path that leads elsewhere. */
-const folderName = Schema.makeFilter<string>(
-  (name) => /^[^/\\.][^/\\]*$/.test(name) || "is no name of a folder",
-  { identifier: "folderName" },
+const FolderName = Name.check(
+  Schema.isPattern(/^[^/\\.][^/\\]*$/u, { message: "is no name of a folder" }),
 );
 
 /** What an operator decides about one chatbot. */
@@ -26,7 +25,7 @@ export const ChatbotSettings = Schema.Struct({
   /** Who judges questions; `null` for the usual judge. */
   moderation: Schema.NullOr(Schema.Literals(["off", "words", "endpoint"])),
   /** The folder of documents to answer from, by its name below the usual one; `null` for that. */
-  knowledge: Schema.NullOr(Name.check(folderName)),
+  knowledge: Schema.NullOr(FolderName),
   /** After how many days without an entry a chat is erased; `null` for never. */
   retentionDays: Schema.NullOr(Schema.Int.check(Schema.isBetween({ minimum: 1, maximum: 36_500 }))),
 });

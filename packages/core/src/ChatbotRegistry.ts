@@ -118,17 +118,31 @@ export class ChatbotRegistry extends Context.Service<
   }
 >()("@parley/core/ChatbotRegistry") {}
 
+/** A field that a change changes. */
+export interface FieldChange {
+  readonly field: string;
+  readonly before: unknown;
+  readonly after: unknown;
+}
+
 /**
- * The names of the fields that a change changes, in their order; those of a chatbot's settings stand
- * beside its own.
+ * What a change changes, in the order of the fields' names; those of a chatbot's settings stand beside its
+ * own.
  */
-export const changedFields = (before: Chatbot | KeyRecord, change: ChatbotChange | KeyChange) => {
+export const fieldChanges = (
+  before: Chatbot | KeyRecord,
+  change: ChatbotChange | KeyChange,
+): ReadonlyArray<FieldChange> => {
   const known: Readonly<Record<string, unknown>> = flat(before);
   return Object.entries(flat(change))
     .filter(([field, value]) => JSON.stringify(value) !== JSON.stringify(known[field]))
-    .map(([field]) => field)
-    .toSorted();
+    .map(([field, after]) => ({ field, before: known[field], after }))
+    .toSorted((a, b) => (a.field < b.field ? -1 : 1));
 };
+
+/** The names of the fields that a change changes, in their order. */
+export const changedFields = (before: Chatbot | KeyRecord, change: ChatbotChange | KeyChange) =>
+  fieldChanges(before, change).map(({ field }) => field);
 
 const flat = (from: object) => {
   const { settings, ...rest } = from as { readonly settings?: object };

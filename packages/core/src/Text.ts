@@ -9,7 +9,8 @@ export const isStorable = (text: string): boolean => text.isWellFormed() && !tex
 
 const storable = Schema.makeFilter<string>(
   (text) => isStorable(text) || "holds NUL or a lone surrogate",
-  { identifier: "storable" },
+  // JSON Schema has no words for it; told nothing, it drops the descriptions of such strings, too.
+  { identifier: "storable", toJsonSchema: () => [{}, true] },
 );
 
 const notBlank = Schema.makeFilter<string>((text) => text.trim() !== "" || "is blank", {

@@ -5,10 +5,12 @@ import { Effect, Stdio } from "effect";
 import { CliOutput, Command } from "effect/cli";
 import { report } from "../Report.ts";
 import { withoutKeys } from "../WithoutKeys.ts";
+import { audit } from "./Audit.ts";
 import { chatbot } from "./Chatbot.ts";
 import { chats } from "./Chats.ts";
 import { key } from "./Key.ts";
 import { migrate } from "./Migrate.ts";
+import { provision } from "./Provision.ts";
 import { serve } from "./Serve.ts";
 import { usage } from "./Usage.ts";
 import { workspace } from "./Workspace.ts";
@@ -16,7 +18,17 @@ import { presenter, wrongUsage } from "./WrongUsage.ts";
 
 const command = Command.make("parley").pipe(
   Command.withDescription("A chatbot conversation service"),
-  Command.withSubcommands([serve, migrate, workspace, chatbot, key, chats, usage]),
+  Command.withSubcommands([
+    serve,
+    migrate,
+    workspace,
+    chatbot,
+    key,
+    provision,
+    audit,
+    chats,
+    usage,
+  ]),
 );
 
 /** Other users of the machine can read the arguments, and the shell keeps them. */

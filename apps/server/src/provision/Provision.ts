@@ -2,9 +2,10 @@
  * Makes the store's chatbots what a file declares. Applying it again changes nothing.
  */
 import {
-  changedFields,
   ChatbotRegistry,
+  fieldChanges,
   type ChatbotChange,
+  type FieldChange,
   type KeyChange,
   type KeyRecord,
   type NewChatbot,
@@ -29,6 +30,8 @@ export type Step =
 /** A change, and what it is called. */
 export interface Planned {
   readonly title: string;
+  /** What changes of a chatbot or key that is there. */
+  readonly fields: ReadonlyArray<FieldChange>;
   readonly step: Step;
 }
 
@@ -110,16 +113,18 @@ const stepsTo = (
     return [
       {
         title: `create ${title}${named === "" ? "" : ` with the keys ${named}`}`,
+        fields: [],
         step: { _tag: "Create", chatbot: wanted },
       },
     ];
   }
   const { id } = known.chatbot;
   const steps: Array<Planned> = [];
-  const fields = changedFields(known.chatbot, declared);
+  const fields = fieldChanges(known.chatbot, declared);
   if (fields.length > 0) {
     steps.push({
-      title: `change ${title}: ${fields.join(", ")}`,
+      title: `change ${title}`,
+      fields,
       step: { _tag: "Change", id, change: declared },
     });
   }
@@ -129,14 +134,15 @@ const stepsTo = (
     const kept = known.keys.find((one) => one.id === key.id);
     const called = `key prl_${key.id}_… of ${title}`;
     if (kept === undefined) {
-      steps.push({ title: `add ${called}`, step: { _tag: "AddKey", id, key } });
+      steps.push({ title: `add ${called}`, fields: [], step: { _tag: "AddKey", id, key } });
       continue;
     }
     // A revoked key stays revoked: a declaration that still names it must not revive it.
-    const fields = kept.revokedAt === null ? changedFields(kept, change) : [];
+    const fields = kept.revokedAt === null ? fieldChanges(kept, change) : [];
     if (fields.length === 0) continue;
     steps.push({
-      title: `change ${called}: ${fields.join(", ")}`,
+      title: `change ${called}`,
+      fields,
       step: { _tag: "ChangeKey", id, keyId: key.id, change },
     });
   }

@@ -1,6 +1,6 @@
 import { keyId } from "@parley/core";
 import { mkdtemp, rm, writeFile } from "node:fs/promises";
-import { tmpdir } from "node:os";
+import { tmpdir, userInfo } from "node:os";
 import { join } from "node:path";
 import { afterAll, beforeAll, describe, expect, inject, it } from "vitest";
 import { here, oneLineAndHint } from "./here.ts";
@@ -39,6 +39,7 @@ const defaults = {
 
 describe("parley chatbot and workspace", () => {
   it("make, show and change chatbots", async () => {
+    expect((await parley("migrate")).code).toBe(0);
     expect((await parley("chatbot", "create", "--name", "Helpdesk")).code).toBe(2);
     const made = await parley(
       "chatbot",
@@ -153,6 +154,20 @@ describe("parley chatbot and workspace", () => {
     const renamed = await parley("workspace", "rename", "Beta", "Acme");
     expect(renamed.stdout).toBe('Renamed the workspace "Beta" to "Acme".\n');
     expect((await parley("workspace", "list")).stdout).toBe("WORKSPACE  CHATBOTS\nAcme       2\n");
+  });
+});
+
+describe("parley audit", () => {
+  it("says who changed what, newest first", async () => {
+    const user = `cli:${userInfo().username}`;
+    const [newest, before, ...none] = await json("audit", "--limit", "2");
+    expect(none).toEqual([]);
+    const renamed = { time, actor: user, chatbot: 1, chatbotName: "Desk", action: "change" };
+    expect(newest).toEqual({ ...renamed, detail: "workspaceName" });
+    expect(before).toEqual({ ...renamed, detail: "instructions" });
+    const [headings, first] = (await parley("audit")).stdout.split("\n");
+    expect(headings).toMatch(/^TIME +ACTOR +CHATBOT +ACTION +DETAIL$/);
+    expect(first).toMatch(new RegExp(`^\\S+Z  ${user} +1 Desk +change +workspaceName$`));
   });
 });
 

@@ -23,6 +23,7 @@ const kept = () =>
   );
 
 beforeAll(async () => {
+  expect((await here(["migrate"], settings())).code).toBe(0);
   for (const name of ["One", "Two"]) {
     const made = await here(
       ["chatbot", "create", "--workspace", "Acme", "--name", name],
@@ -48,6 +49,8 @@ const uses: ReadonlyArray<ReadonlyArray<string>> = [
   ["key", "change", id, "--name", "n"],
   ["key", "rotate", id],
   ["key", "revoke", id],
+  ["provision", "/nowhere"],
+  ["audit"],
   ["chats", "erase", "--chatbot", "One", "--id", "1"],
   ["chats", "export", "--chatbot", "One"],
   ["chats", "import", "--chatbot", "One"],
@@ -82,6 +85,9 @@ describe("a command that is used wrongly says so", () => {
     ["key", "rotate", id, "--keep-for", "long"],
     ["key", "revoke"],
     ["key", "generate", "--nonsense"],
+    ["provision"],
+    ["audit", "--limit", "0"],
+    ["audit", "--limit", "all"],
     ["chats", "erase", "--id", "x"],
     ["chats", "erase"],
     ["usage", "--since", "yesterday"],
@@ -113,6 +119,8 @@ describe("a command that does not find what it is about says so", () => {
     ["key", "change", id, "--name", "n"],
     ["key", "rotate", id],
     ["key", "revoke", id],
+    ["provision", "/nowhere"],
+    ["provision", "/nowhere", "--dry-run"],
     ["chats", "export", "--chatbot", "One", "--output", "/nowhere/chats.ndjson"],
     ["chats", "import", "--chatbot", "One", "--input", "/nowhere/chats.ndjson"],
   ];
@@ -138,6 +146,17 @@ describe("a command without its database says so", () => {
       expect({ code, stdout }).toEqual({ code: 1, stdout: "" });
       expect(stderr).toMatch(oneLineAndHint);
       expect(stderr).not.toContain("secret");
+    }
+  });
+
+  it("and brings none up to date", async () => {
+    const fresh = { ...settings(), PARLEY_SCHEMA: `${schema}_fresh` };
+    for (const args of uses.slice(1)) {
+      const { code, stderr, stdout } = await here(args, fresh);
+      expect({ code, stdout }).toEqual({ code: 1, stdout: "" });
+      expect(stderr).toContain(
+        'The schema of the database is not up to date: run "parley migrate"',
+      );
     }
   });
 
