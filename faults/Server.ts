@@ -24,12 +24,13 @@ export interface Server {
   readonly stop: () => Promise<Ended>;
 }
 
-/** Starts a server on the site; resolves when it serves. `extra` are further settings. */
+/** Starts a server on the site; resolves when it serves. `extra` are further settings, `flags` of `serve`. */
 export const startServer = async (
   site: Site,
   extra: Readonly<Record<string, string>> = {},
+  flags: ReadonlyArray<string> = [],
 ): Promise<Server> => {
-  const child = spawn(process.execPath, [main, "serve"], {
+  const child = spawn(process.execPath, [main, "serve", ...flags], {
     cwd: site.directory,
     env: { ...site.environment, ...extra },
     stdio: ["ignore", "pipe", "pipe"],

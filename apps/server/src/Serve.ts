@@ -3,7 +3,7 @@
  */
 import * as NodeServices from "@effect/platform-node/NodeServices";
 import { Access, Asking, AskLimits, Chats, layerRetention } from "@parley/core";
-import { makeApp } from "@parley/http";
+import { layerRedaction, makeApp } from "@parley/http";
 import { Console, Duration, Effect, Layer, Option, Redacted, type Scope } from "effect";
 import { SecureRandom } from "effect/crypto";
 import type { HttpServerRequest, HttpServerResponse } from "effect/http";
@@ -82,6 +82,6 @@ export const layerServer = Layer.merge(Layer.effectDiscard(listeners), layerRete
   Layer.provide([layerAnswerer, layerModerator]),
   Layer.provide(layerLimits),
   Layer.provide(layerStore),
-  Layer.provide([layerNodeDigest, SecureRandom.layerWebCrypto, NodeServices.layer]),
+  Layer.provide([layerNodeDigest, SecureRandom.layerWebCrypto, NodeServices.layer, layerRedaction]),
   Layer.provide(Settings.layer),
 );

@@ -6,6 +6,7 @@ import type { Access, Asking, Chats } from "@parley/core";
 import { Effect, Layer } from "effect";
 import { HttpEffect } from "effect/http";
 import { makeApp, type AppOptions } from "./App.ts";
+import { layerRedaction } from "./Redaction.ts";
 
 export interface WebHandler {
   /** Answers every request, also those outside the base paths; rejects only if `layer` fails. */
@@ -19,6 +20,6 @@ export const makeWebHandler = <E>(
   layer: Layer.Layer<Access | Asking | Chats, E>,
   options?: AppOptions,
 ): WebHandler =>
-  HttpEffect.toWebHandlerLayerWith(layer, {
+  HttpEffect.toWebHandlerLayerWith(Layer.merge(layer, layerRedaction), {
     toHandler: (context) => Effect.provideContext(makeApp(options), context),
   });
