@@ -66,47 +66,41 @@ const boundSession = (pool: PgPool.PgPool, inOneGo: boolean): Session => {
       connection.query(`ROLLBACK TO SAVEPOINT parley_${id}`),
   });
 
-  const current = Effect.map(Effect.serviceOption(transactions), Option.getOrNull);
+  /** Of the transaction that the fiber is in. */
+  const current = Effect.map(
+    Effect.serviceOption(transactions),
+    Option.match({ onNone: () => null, onSome: ([held]) => held }),
+  );
 
-  const transactionOf: Session["transaction"] = (subject, effect) =>
+  const transaction: Session["transaction"] = (subject, effect) =>
     inTransaction(
-      Effect.flatMap(current, (transaction) => {
-        const [held] = transaction!;
+      Effect.flatMap(current, (held) => {
         const setting = settingOf(subject);
-        if (held.setting !== null) return isSame(held.setting, setting) ? effect : aboutAnother;
-        held.setting = setting;
-        return Effect.andThen(bind(held.connection, setting), effect);
+        if (held!.setting !== null) return isSame(held!.setting, setting) ? effect : aboutAnother;
+        held!.setting = setting;
+        return Effect.andThen(bind(held!.connection, setting), effect);
       }),
     );
 
-  /** A statement of the transaction that the fiber is in. */
-  const part = (
-    { connection, setting }: Held,
+  const query: Session["query"] = <Row extends object>(
     subject: Subject,
     text: string,
-    values: ReadonlyArray<unknown> | undefined,
+    values?: ReadonlyArray<unknown>,
   ) =>
-    setting !== null && isSame(setting, settingOf(subject))
-      ? Effect.map(connection.query(text, values), ({ rows }) => rows)
-      : aboutAnother;
-
-  return {
-    query: <Row extends object>(
-      subject: Subject,
-      text: string,
-      values?: ReadonlyArray<unknown>,
-    ): Effect.Effect<ReadonlyArray<Row>, SqlError.SqlError> =>
-      Effect.flatMap(current, (transaction) => {
-        if (transaction !== null) return part(transaction[0], subject, text, values);
+    Effect.flatMap(current, (held): Effect.Effect<ReadonlyArray<unknown>, SqlError.SqlError> => {
+      if (held === null) {
         return inOneGo
           ? pool.use((connection) => wholeTransaction(connection, settingOf(subject), text, values))
-          : transactionOf(
-              subject,
-              Effect.flatMap(current, (own) => part(own![0], subject, text, values)),
-            );
-      }) as Effect.Effect<ReadonlyArray<Row>, SqlError.SqlError>,
+          : transaction(subject, query<object>(subject, text, values));
+      }
+      return held.setting !== null && isSame(held.setting, settingOf(subject))
+        ? Effect.map(held.connection.query(text, values), ({ rows }) => rows)
+        : aboutAnother;
+    }) as Effect.Effect<ReadonlyArray<Row>, SqlError.SqlError>;
 
-    transaction: transactionOf,
+  return {
+    query,
+    transaction,
 
     stream: <Row extends object>(subject: Subject, text: string, values: ReadonlyArray<unknown>) =>
       Stream.unwrap(
@@ -145,8 +139,12 @@ const wholeTransaction = (
     { concurrency: "unbounded" },
   ).pipe(
     Effect.flatMap(([begun, bound, done, committed]) => {
-      for (const exit of [begun, bound, done]) if (Exit.isFailure(exit)) return exit;
-      return Exit.isFailure(committed) ? committed : Exit.map(done, ({ rows }) => rows);
+      const failed = [begun, bound, done, committed]
+        .map(Exit.asVoid)
+        // The first tells why.
+        .find(Exit.isFailure);
+      if (failed !== undefined) return Effect.failCause(failed.cause);
+      return Exit.map(done, ({ rows }) => rows);
     }),
     Effect.uninterruptible,
   );
