@@ -138,30 +138,23 @@ const wholeTransaction = (
     ],
     { concurrency: "unbounded" },
   ).pipe(
-    Effect.flatMap(([begun, bound, done, committed]) => {
-      const failed = [begun, bound, done, committed]
-        .map(Exit.asVoid)
-        // The first tells why.
-        .find(Exit.isFailure);
-      if (failed !== undefined) return Effect.failCause(failed.cause);
-      return Exit.map(done, ({ rows }) => rows);
-    }),
+    // The first failure tells why.
+    Effect.flatMap((exits) => Exit.map(exits.find(Exit.isFailure) ?? exits[2], ({ rows }) => rows)),
     Effect.uninterruptible,
   );
 
 /** PostgreSQL answers the COMMIT of a transaction in which something failed with ROLLBACK. */
 const commit = (connection: PgConnection) =>
-  Effect.flatMap(connection.query("COMMIT"), ({ command }) =>
-    command === "COMMIT"
-      ? Effect.void
-      : Effect.fail(
-          new SqlError.SqlError({
-            reason: new SqlError.UnknownError({
-              cause: new Error("the transaction was rolled back"),
-              operation: "commit",
-            }),
-          }),
-        ),
+  Effect.filterOrFail(
+    connection.query("COMMIT"),
+    ({ command }) => command === "COMMIT",
+    () =>
+      new SqlError.SqlError({
+        reason: new SqlError.UnknownError({
+          cause: new Error("the transaction was rolled back"),
+          operation: "commit",
+        }),
+      }),
   );
 
 const isSame = ([name, value]: Setting, [otherName, otherValue]: Setting) =>
