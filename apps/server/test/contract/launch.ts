@@ -47,7 +47,7 @@ const cleanEnvironment = (): NodeJS.ProcessEnv =>
 
 /** Resolves when the server answers. `extra` are further settings. */
 export const launch = async (
-  store: "memory" | "embedded",
+  store: "memory" | "embedded" | "postgres",
   extra: Readonly<Record<string, string>> = {},
 ): Promise<Running> => {
   const directory = await mkdtemp(join(tmpdir(), "parley-contract-"));

@@ -1,0 +1,218 @@
+/**
+ * What belongs to another chatbot is answered as what does not exist: the same bytes, by the same
+ * statements. With row security and without.
+ */
+import { afterAll, beforeAll, describe, expect, inject, it } from "vitest";
+import {
+  api,
+  askApi,
+  askQuestion,
+  askStream,
+  createChat,
+  listChats,
+  parseEvents,
+  unique,
+  type Answer,
+  type Call,
+  type Chat,
+  type Entry,
+} from "./contract/client.ts";
+import { launch, type Running } from "./contract/launch.ts";
+import { startWireTap, type WireTap } from "./WireTap.ts";
+
+const missing = {
+  chat: 9007199254740990,
+  entry: 9007199254740989,
+};
+
+/** Bytes and headers, the time aside. */
+const told = ({ headers: { date: _, ...headers }, status, text }: Answer) => ({
+  status,
+  text,
+  headers,
+});
+
+/** The same of what is made: ids and times differ in any case. */
+const made = (answer: Answer) => {
+  const { headers, status, text } = told(answer);
+  const plain = text
+    .replace(/"(id|chat_id)":\d+/g, '"$1":0')
+    .replace(/"_createTime":"[^"]+"/g, '"_createTime":""')
+    .replace(/^id: \S+\./gm, "id: ");
+  return { status, text: plain, headers };
+};
+
+declare module "vitest" {
+  interface ProvidedContext {
+    roleUrls: Readonly<Record<"server" | "bound" | "superuser" | "bypassing", string>>;
+  }
+}
+
+describe.each(["as it is", "bound by row security"] as const)("a server %s", (mode) => {
+  let tap: WireTap;
+  let running: Running;
+  /** Of the other chatbot, and of ours. */
+  let theirs: Entry;
+  let ours: Chat;
+  const target = () => running.target;
+
+  beforeAll(async () => {
+    const bound = mode !== "as it is";
+    const { bound: boundUrl, server } = inject("roleUrls");
+    tap = await startWireTap(bound ? boundUrl : server);
+    running = await launch("postgres", {
+      DATABASE_URL: tap.url,
+      PARLEY_MIGRATION_URL: inject("postgresUrl"),
+      PARLEY_SCHEMA: `tenants_${unique()}`,
+      PARLEY_ROW_SECURITY: String(bound),
+    });
+    theirs = await askQuestion(target(), { query: "port" }, target().otherKey);
+    ours = await createChat(target());
+    // What is done once, such as noting that a key was used, is done now.
+    await listChats(target(), "limit=1");
+  });
+  afterAll(async () => {
+    await running?.stop();
+    tap?.close();
+  });
+
+  /** The answers to a request about what is theirs and to one about nothing, and by which statements. */
+  const both = async <A>(request: (theirs: boolean) => Promise<Answer>, tell: (a: Answer) => A) => {
+    const results = [];
+    for (const foreign of [true, false]) {
+      tap.take();
+      const answer = await request(foreign);
+      // What is told after the answer is sent soon.
+      await listChats(target(), "id=1");
+      results.push({ answer: tell(answer), statements: tap.take() });
+    }
+    const [foreign, nothing] = results;
+    expect(foreign!.answer).toEqual(nothing!.answer);
+    expect(foreign!.statements).toEqual(nothing!.statements);
+    expect(foreign!.statements.length).toBeGreaterThan(mode === "as it is" ? 1 : 7);
+    return foreign!;
+  };
+
+  for (const query of ["", "?limit=3", "?id=ENTRY", "?orderBy=question", "?page=7&orderBy=id"]) {
+    it(`the history of their chat${query}`, async () => {
+      const { answer } = await both(
+        (foreign) =>
+          api(
+            target(),
+            `/chats/${foreign ? theirs.chat_id : missing.chat}/history${query.replace("ENTRY", String(theirs.id))}`,
+          ),
+        told,
+      );
+      expect(answer.status).toBe(404);
+    });
+  }
+
+  it("their entry in our own chat", async () => {
+    const { answer } = await both(
+      (foreign) =>
+        api(target(), `/chats/${ours.id}/history?id=${foreign ? theirs.id : missing.entry}`),
+      told,
+    );
+    expect(answer.text).toBe('{"status":200,"data":[],"meta":{"total":0}}');
+  });
+
+  for (const query of [
+    "id=ID",
+    "userRef=TEXT",
+    "search=TEXT",
+    "search=PART",
+    "id=ID&userRef=TEXT",
+    "userRef=TEXT&search=PART",
+    "userRef=TEXT&orderBy=name",
+    "search=TEXT&orderBy=userRef&desc=true",
+    "search=TEXT&page=2&limit=1",
+  ]) {
+    it(`their chats by ${query}`, async () => {
+      const { answer } = await both(async (foreign) => {
+        // Searches are remembered, so that each must be a new one.
+        const text = unique();
+        const { id } = foreign
+          ? await createChat(target(), { name: text, userRef: text }, target().otherKey)
+          : { id: missing.chat };
+        tap.take();
+        const filled = query
+          .replace("ID", String(id))
+          .replaceAll("TEXT", text)
+          .replaceAll("PART", text.slice(3, 20));
+        return api(target(), `/chats?${filled}`);
+      }, told);
+      expect(answer.text).toBe('{"status":200,"data":[],"meta":{"total":0}}');
+    });
+  }
+
+  const asked: ReadonlyArray<readonly [string, () => Call]> = [
+    ["asking", () => ({})],
+    ["asking with a key of one's own", () => ({ headers: { "idempotency-key": unique() } })],
+    ["a stream", () => ({ headers: { accept: "text/event-stream" } })],
+    [
+      "a stream that goes on",
+      () => ({
+        headers: {
+          accept: "text/event-stream",
+          "idempotency-key": unique(),
+          "last-event-id": `${crypto.randomUUID()}.1`,
+        },
+      }),
+    ],
+  ];
+  for (const [what, call] of asked) {
+    it(`${what} in their chat`, async () => {
+      const { answer } = await both(
+        (foreign) =>
+          askApi(target(), {
+            ...call(),
+            json: { chat_id: foreign ? theirs.chat_id : missing.chat, query: "port" },
+          }),
+        told,
+      );
+      expect(answer.status).toBe(404);
+    });
+  }
+
+  it("creating a chat with their key for repeating", async () => {
+    const { answer } = await both(async (foreign) => {
+      const call = { json: { name: "n" }, headers: { "idempotency-key": unique() } };
+      if (foreign) await api(target(), "/chats", { ...call, key: target().otherKey });
+      tap.take();
+      return api(target(), "/chats", call);
+    }, made);
+    expect(answer.status).toBe(201);
+    expect(answer.headers).not.toHaveProperty("idempotent-replayed");
+  });
+
+  for (const accept of ["application/json", "text/event-stream"]) {
+    it(`asking with their key for repeating and their event, for ${accept}`, async () => {
+      const { answer } = await both(async (foreign) => {
+        const headers = { accept: "text/event-stream", "idempotency-key": unique() };
+        const json = { query: "port" };
+        let eventId = `${crypto.randomUUID()}.1`;
+        if (foreign) {
+          const answered = await askStream(target(), { json, headers, key: target().otherKey });
+          eventId = parseEvents(answered.text)[0]!.id;
+        }
+        tap.take();
+        return askStream(target(), {
+          json,
+          headers: { ...headers, accept, "last-event-id": eventId },
+        });
+      }, made);
+      expect(answer.status).toBe(accept === "application/json" ? 201 : 200);
+      expect(answer.headers).not.toHaveProperty("idempotent-replayed");
+    });
+  }
+
+  it("totals", async () => {
+    const before = (await api(target(), "/chats?limit=1")).body.meta.total;
+    const { answer } = await both(async (foreign) => {
+      if (foreign) await createChat(target(), {}, target().otherKey);
+      tap.take();
+      return api(target(), "/chats?limit=1&page=100000");
+    }, told);
+    expect(answer.text).toBe(`{"status":200,"data":[],"meta":{"total":${before}}}`);
+  });
+});
