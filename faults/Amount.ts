@@ -33,7 +33,7 @@ export const idlers = Math.max(1, read("PARLEY_FAULTS_IDLERS", 30));
 export const during = read("PARLEY_FAULTS_DURING", 2);
 
 /** Asks, plain and streamed each, of models that fail at random. */
-export const modelAsks = Math.max(200, read("PARLEY_FAULTS_MODEL_ASKS", 400));
+export const modelAsks = Math.max(200, read("PARLEY_FAULTS_MODEL_ASKS", 300));
 
 /** How long a server that holds a turn is stopped, in milliseconds; longer than the turn's lease. */
 export const stopped = Math.max(12_000, read("PARLEY_FAULTS_STOPPED", 12_500));

@@ -260,7 +260,7 @@ test("no span holds a text of a user", { timeout: 180_000 }, async () => {
       layerModerationEndpoint({ ...settings, failOpen: true }),
     ]),
     Layer.provide(
-      Layer.succeed(AskLimits, { ...AskLimits.defaultValue(), deadline: Duration.seconds(1) }),
+      Layer.succeed(AskLimits, { ...AskLimits.defaultValue(), deadline: Duration.millis(500) }),
     ),
     Layer.provide([
       layerPostgres({ url: Redacted.make(database.url), schema: "spans" }),

@@ -25,6 +25,17 @@ export const openAiCompatible = (
         baseURL: settings.baseUrl,
         ...(settings.apiKey === undefined ? {} : { apiKey: Redacted.value(settings.apiKey) }),
         includeUsage: true,
+        ...(refusesMaxTokens(settings) && {
+          transformRequestBody: ({ max_tokens, ...body }) => ({
+            ...body,
+            max_completion_tokens: max_tokens,
+          }),
+        }),
       }).chatModel(settings.model),
     ),
   );
+
+/** OpenAI's newer models refuse the bound of output by its old name, which is all that other servers know. */
+const refusesMaxTokens = ({ baseUrl, model }: OpenAiCompatibleSettings): boolean =>
+  /^https:\/\/(api\.openai\.com|[\w-]+\.openai\.azure\.com)(\/|$)/.test(baseUrl) ||
+  /^([\w-]+\/)?(o\d|gpt-[5-9])/.test(model);

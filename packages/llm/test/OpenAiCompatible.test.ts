@@ -7,14 +7,14 @@ import { endpoint } from "./endpoint.ts";
 const chunk = (value: unknown) => `data: ${JSON.stringify(value)}\n\n`;
 const delta = (content: string) => chunk({ choices: [{ index: 0, delta: { content } }] });
 
-const withEndpoint = (baseUrl: string, apiKey: string | undefined) =>
+const withEndpoint = (baseUrl: string, apiKey: string | undefined, model = "small") =>
   Effect.provide(
     Layer.unwrap(
       Effect.map(
         openAiCompatible({
           baseUrl,
           apiKey: apiKey === undefined ? undefined : Redacted.make(apiKey),
-          model: "small",
+          model,
           provider: "house",
         }),
         (model) => layerLanguageModel(model, { retries: 0, maxOutputTokens: 500 }),
@@ -70,6 +70,26 @@ describe("openAiCompatible", () => {
           },
         },
       ]);
+    }),
+  );
+
+  it.effect("bounds the output of newer models of OpenAI by the name that they know", () =>
+    Effect.gen(function* () {
+      const { baseUrl, received } = yield* endpoint((response) =>
+        response.writeHead(400).end("{}"),
+      );
+      for (const model of ["gpt-5.4-mini", "o3", "openai/gpt-5", "gpt-oss:20b", "gpt-4o"]) {
+        yield* Effect.flip(collect("Hi?")).pipe(withEndpoint(baseUrl, undefined, model));
+      }
+      const bounds = received.map(({ body }) => {
+        const { max_completion_tokens, max_tokens } = body as Record<string, number>;
+        return [max_tokens, max_completion_tokens];
+      });
+      const [newer, older] = [
+        [undefined, 500],
+        [500, undefined],
+      ];
+      assert.deepStrictEqual(bounds, [newer, newer, newer, older, older]);
     }),
   );
 
