@@ -153,17 +153,19 @@ export const makeProvider = (
     yield* breaker.transitions.pipe(
       Stream.runForEach(
         Effect.fnUntraced(function* ({ key, to }) {
-          if (to === "Closed") return yield* Effect.logInfo(`${provider} is asked again`);
+          if (to === "Closed") return yield* Effect.logInfo("A language model is asked again");
           if (to !== "Open") return;
           const state = yield* Effect.orDie(breaker.state(key));
           const millis = state._tag === "Open" ? Duration.toMillis(state.retryAfter) : 0;
+          const seconds = Math.round(millis / 1000);
           yield* Effect.logWarning(
-            `${provider} failed too often, and is left alone for ${millis} ms`,
+            `A language model failed too often, and is left alone for ${seconds} s`,
           );
           yield* Effect.sleep(millis);
           yield* Effect.exit(breaker.execute(ping, { key, classify }));
         }),
       ),
+      Effect.annotateLogs({ provider, model }),
       Effect.forkScoped({ startImmediately: true }),
     );
 
