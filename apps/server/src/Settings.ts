@@ -27,12 +27,20 @@ export interface LlmSettings {
   readonly model: string;
   /** Its name in usage and metrics: the host of its address. */
   readonly provider: string;
+  /** What the settings are called that say so. */
+  readonly names: EndpointNames;
+}
+
+interface EndpointNames {
+  readonly baseUrl: string;
+  readonly model: string;
+  readonly apiKey: string;
 }
 
 export interface ModerationSettings {
   /** Who judges the questions of chatbots whose settings name nobody. */
   readonly usual: "off" | "words" | "endpoint";
-  readonly endpoint: Omit<LlmSettings, "provider"> | null;
+  readonly endpoint: LlmSettings | null;
   /** Whether a question passes that the endpoint could not judge. */
   readonly failOpen: boolean;
 }
@@ -79,17 +87,6 @@ export interface SettingsShape {
   readonly knowledgeRoot: string | null;
 }
 
-/** The environment, without what is set to white space alone: that is not set. */
-const environment = Layer.unwrap(
-  Effect.sync(() => {
-    const set = Object.entries(process.env).flatMap(([name, value]) => {
-      const trimmed = value?.trim() ?? "";
-      return trimmed === "" ? [] : [[name, trimmed] as const];
-    });
-    return ConfigProvider.layer(ConfigProvider.fromEnvRecord(Object.fromEntries(set)));
-  }),
-);
-
 /** A port; 0 for any free one, or for none, as the setting says. */
 const port = (name: string) =>
   Config.schema(
@@ -120,11 +117,7 @@ const time = Effect.fnUntraced(function* (name: string, fallback: Duration.Input
 });
 
 /** An OpenAI-compatible endpoint and one of its models; `null` when it is not set. */
-const modelAt = Effect.fnUntraced(function* (names: {
-  readonly baseUrl: string;
-  readonly model: string;
-  readonly apiKey: string;
-}) {
+const modelAt = Effect.fnUntraced(function* (names: EndpointNames) {
   const baseUrl = yield* Config.option(Config.URL(names.baseUrl));
   const model = yield* Config.option(Config.NonEmptyString(names.model));
   const apiKey = yield* Config.option(Config.Redacted(names.apiKey));
@@ -144,6 +137,7 @@ const modelAt = Effect.fnUntraced(function* (names: {
     model: model.value,
     apiKey: Option.getOrUndefined(apiKey),
     provider: baseUrl.value.host,
+    names,
   };
 });
 
@@ -286,17 +280,38 @@ const read = Effect.gen(function* () {
   } satisfies SettingsShape;
 });
 
+export type Variables = Readonly<Record<string, string | undefined>>;
+
+/** What the variables decide; those set to white space alone are not set. `asked` hears each name. */
+export const settingsOf = (
+  variables: Variables,
+  asked: (name: string) => void = () => {},
+): Effect.Effect<SettingsShape, SettingsInvalid> => {
+  const set = Object.entries(variables).flatMap(([name, value]) => {
+    const trimmed = value?.trim() ?? "";
+    return trimmed === "" ? [] : [[name, trimmed] as const];
+  });
+  const provider = ConfigProvider.fromEnvRecord(Object.fromEntries(set)).pipe(
+    ConfigProvider.mapInput((path) => {
+      asked(path.join("_"));
+      return path;
+    }),
+  );
+  return read.pipe(
+    Effect.provideService(ConfigProvider.ConfigProvider, provider),
+    Effect.catchTag("ConfigError", (error) =>
+      Effect.fail(new SettingsInvalid({ message: lineOf(error.message) })),
+    ),
+  );
+};
+
 export class Settings extends Context.Service<Settings, SettingsShape>()(
   "@parley/server/Settings",
 ) {
   static readonly layer = Layer.effect(
     Settings,
-    read.pipe(
-      Effect.catchTag("ConfigError", (error) =>
-        Effect.fail(new SettingsInvalid({ message: lineOf(error.message) })),
-      ),
-    ),
-  ).pipe(Layer.provide(environment));
+    Effect.suspend(() => settingsOf(process.env)),
+  );
 }
 
 /** A configuration error on one line that begins with the setting's name. */

@@ -14,6 +14,7 @@ const hints: Readonly<Record<string, string>> = {
   ChatbotTaken: '"parley chatbot set" changes that one; with another name there can be another.',
   ChatNotFound: "without --chat a new chat begins.",
   DeclarationInvalid: "nothing was changed; docs/operations.md says what each setting may be.",
+  DoctorFailed: "what was found says what to do.",
   EmbeddedFailed: '"parley doctor" checks the data directory; its postgres.log may tell more.',
   ImportRefused: '"parley chats import --help" says what can be imported.',
   KeyNotFound: '"parley key list" shows the keys, revoked ones too.',

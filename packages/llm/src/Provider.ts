@@ -7,6 +7,7 @@ import * as CircuitBreaker from "effect/persistence/CircuitBreaker";
 import { ModelFailure } from "./Failure.ts";
 import { countAnswer, countFailure } from "./Metrics.ts";
 import { callModel, type CallOptions, type CallPart } from "./ModelCall.ts";
+import { ping } from "./Ping.ts";
 import type { Prompt } from "./Prompt.ts";
 
 /** An answer that has begun. */
@@ -133,14 +134,7 @@ export const makeProvider = (
       }
     });
 
-    /** A small call from its begin to its end, with a text of our own. */
-    const ping = Effect.scoped(
-      Effect.flatMap(callModel({ ...options, maxOutputTokens: 1 }, pingPrompt), Stream.runDrain),
-    ).pipe(
-      Effect.timeoutOrElse({
-        duration: probeTime,
-        orElse: () => Effect.fail(probeTimedOut),
-      }),
+    const probe = ping(options).pipe(
       // Who complains of this one call, or has no text in so few tokens, answers.
       Effect.catchIf(
         ({ ill, reason }) => !ill || reason === "empty",
@@ -162,7 +156,7 @@ export const makeProvider = (
             `A language model failed too often, and is left alone for ${seconds} s`,
           );
           yield* Effect.sleep(millis);
-          yield* Effect.exit(breaker.execute(ping, { key, classify }));
+          yield* Effect.exit(breaker.execute(probe, { key, classify }));
         }),
       ),
       Effect.annotateLogs({ provider, model }),
@@ -193,16 +187,6 @@ const circuitOpen = (provider: string) =>
     detail: `${provider} failed too often just before`,
     ill: false,
   });
-
-const pingPrompt: Prompt = { system: null, messages: [{ role: "user", content: "ping" }] };
-
-const probeTime = Duration.seconds(30);
-
-const probeTimedOut = new ModelFailure({
-  reason: "timeout",
-  detail: "the language model did not finish a probe in time",
-  ill: true,
-});
 
 /** What is acquired is released at once if the effect fails, else with the surrounding scope. */
 const inOwnScope = <A, E>(

@@ -3,6 +3,8 @@
  */
 export { type LanguageModelOptions, layerLanguageModel } from "./LanguageModelAnswerer.ts";
 export type { LanguageModel } from "./ModelCall.ts";
+export { tryModel } from "./Ping.ts";
+export { ModelFailure, type FailureReason } from "./Failure.ts";
 export { openAiCompatible, type OpenAiCompatibleSettings } from "./OpenAiCompatible.ts";
 export {
   type Knowledge,

@@ -62,6 +62,40 @@ export const pendingSql = (options: PostgresOptions): Effect.Effect<string, Post
     );
   }).pipe(Effect.scoped, Effect.provide(Reactivity.layer), unusable);
 
+/** What a server would find in the database. */
+export interface Inspection {
+  /** Of PostgreSQL, such as `18.4`. */
+  readonly version: string;
+  readonly encoding: string;
+  /** Whether the schema is up to date. */
+  readonly current: boolean;
+  /** Why a server would refuse it nevertheless, or `null`. */
+  readonly wrong: string | null;
+}
+
+/** Looks at the database as {@link layerPostgres} does, and writes nothing. */
+export const inspectPostgres = (
+  options: PostgresOptions,
+): Effect.Effect<Inspection, PostgresUnusable> =>
+  Effect.gen(function* () {
+    const { rowSecurity = false, schema = defaultSchema, url } = options;
+    const { patient } = yield* makeClients({ maxConnections: 1, rowSecurity, schema, url });
+    const look = Effect.gen(function* () {
+      const server = yield* check;
+      const closed = yield* shutOut;
+      if (closed !== null) return { ...server, current: false, wrong: closed };
+      const current = (yield* Migrations.pendingSql) === "";
+      return { ...server, current, wrong: current ? yield* Migrations.misfit : null };
+    });
+    const found = yield* Effect.provideServiceEffect(
+      look,
+      SqlClient.SqlClient,
+      migratorOf(options),
+    );
+    const wrong = found.current ? yield* misplaced(patient, rowSecurity) : null;
+    return { ...found, wrong: found.wrong ?? wrong };
+  }).pipe(Effect.scoped, Effect.provide(Reactivity.layer), unusable);
+
 /** All the stores of the core in one PostgreSQL database, 15 or later, brought up to date first. */
 export const layerPostgres = (
   options: PostgresOptions,
@@ -113,21 +147,26 @@ const currentUser = "select current_user as name";
 /** Texts of any language must fit, and the statements need what PostgreSQL 15 brought. */
 const check = Effect.gen(function* () {
   const sql = yield* SqlClient.SqlClient;
-  const [server] = yield* sql.unsafe<{ readonly encoding: string; readonly version: number }>(
-    `select current_setting('server_encoding') as encoding,
-      current_setting('server_version_num')::int as version`,
+  const [server] = yield* sql.unsafe<{
+    readonly encoding: string;
+    readonly version: string;
+    readonly number: number;
+  }>(
+    `select current_setting('server_encoding') as encoding, current_setting('server_version') as version,
+      current_setting('server_version_num')::int as number`,
   );
-  const { encoding, version } = server!;
+  const { encoding, number, version } = server!;
   if (encoding !== "UTF8") {
     return yield* new PostgresUnusable({
       message: `The database's encoding is ${encoding}, but Parley needs one with UTF8.`,
     });
   }
-  if (version < 150_000) {
+  if (number < 150_000) {
     return yield* new PostgresUnusable({
-      message: `The database is PostgreSQL ${Math.floor(version / 10_000)}, but Parley needs 15 or later.`,
+      message: `The database is PostgreSQL ${Math.floor(number / 10_000)}, but Parley needs 15 or later.`,
     });
   }
+  return { encoding, version };
 });
 
 const unusable = <A, E extends { readonly cause?: unknown }, R>(

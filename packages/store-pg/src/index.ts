@@ -2,4 +2,11 @@
  * The PostgreSQL store: every port of the core that keeps something, over one pool of pipelined
  * connections and one that listens.
  */
-export { layerPostgres, pendingSql, PostgresUnusable, type PostgresOptions } from "./Postgres.ts";
+export {
+  inspectPostgres,
+  layerPostgres,
+  pendingSql,
+  PostgresUnusable,
+  type Inspection,
+  type PostgresOptions,
+} from "./Postgres.ts";

@@ -1,13 +1,14 @@
 /**
  * The command line.
  */
-import { Effect, Stdio } from "effect";
+import { Effect, Logger, Stdio } from "effect";
 import { CliOutput, Command } from "effect/cli";
 import { report } from "../Report.ts";
 import { withoutKeys } from "../WithoutKeys.ts";
 import { audit } from "./Audit.ts";
 import { chatbot } from "./Chatbot.ts";
 import { chats } from "./Chats.ts";
+import { doctor } from "./Doctor.ts";
 import { key } from "./Key.ts";
 import { migrate } from "./Migrate.ts";
 import { provision } from "./Provision.ts";
@@ -21,6 +22,7 @@ const command = Command.make("parley").pipe(
   Command.withSubcommands([
     serve,
     migrate,
+    doctor,
     workspace,
     chatbot,
     key,
@@ -49,4 +51,6 @@ export const parley: Effect.Effect<void, unknown, Command.Environment> = Stdio.S
       : Command.runWith(command, { version: "0.1.0" })(args),
   ),
   Effect.provideService(CliOutput.Presenter, presenter),
+  // Standard output is for what was asked for.
+  Effect.provideService(Logger.LogToStderr, true),
 );

@@ -1,4 +1,4 @@
-import { Effect, Layer } from "effect";
+import { Effect, Layer, Logger } from "effect";
 import { Command } from "effect/cli";
 
 /** Loaded only now: the other commands need neither HTTP nor language models. */
@@ -9,7 +9,9 @@ const layerServer = Layer.unwrap(
   ),
 );
 
-export const serve = Command.make("serve", {}, () => Layer.launch(layerServer)).pipe(
+export const serve = Command.make("serve", {}, () =>
+  Effect.provideService(Layer.launch(layerServer), Logger.LogToStderr, false),
+).pipe(
   Command.withDescription("Serve both interfaces until stopped"),
   Command.withExamples([
     { command: "parley serve", description: "Serve with the settings of the environment" },
