@@ -38,5 +38,8 @@ export const modelAsks = Math.max(200, read("PARLEY_FAULTS_MODEL_ASKS", 300));
 /** How long a server that holds a turn is stopped, in milliseconds; longer than the turn's lease. */
 export const stopped = Math.max(12_000, read("PARLEY_FAULTS_STOPPED", 12_500));
 
+/** Requests of one chatbot with the ids of another, with row security and as many without. */
+export const probes = Math.max(100, read("PARLEY_FAULTS_PROBES", 1_000));
+
 /** How long a test may take, in milliseconds. */
 export const patience = 60_000 + creates * 200 + kills * 20_000;

@@ -7,8 +7,11 @@ import { connect, createServer, type AddressInfo, type Socket } from "node:net";
 export interface WireTap {
   /** The address of the database, by this way. */
   readonly url: string;
-  /** The statements since the last look, in the order in which they were sent. */
-  readonly take: () => ReadonlyArray<string>;
+  /**
+   * The statements since the last look, in the order in which they were sent; those of a transaction
+   * together.
+   */
+  readonly take: () => ReadonlyArray<ReadonlyArray<string>>;
   readonly close: () => void;
 }
 
@@ -46,14 +49,22 @@ const makeReader = (note: (statement: string) => void) => {
 
 export const startWireTap = async (url: string): Promise<WireTap> => {
   const target = new URL(url);
-  let statements: Array<string> = [];
+  let units: Array<Array<string>> = [];
   const sockets = new Set<Socket>();
   const server = createServer((near) => {
     const far = connect(Number(target.port), target.hostname);
-    near.on(
-      "data",
-      makeReader((statement) => statements.push(statement)),
-    );
+    let transaction: Array<string> | null = null;
+    const read = makeReader((statement) => {
+      if (transaction === null) {
+        transaction = [statement];
+        units.push(transaction);
+        if (statement !== "BEGIN") transaction = null;
+        return;
+      }
+      transaction.push(statement);
+      if (statement === "COMMIT" || statement === "ROLLBACK") transaction = null;
+    });
+    near.on("data", read);
     near.pipe(far).pipe(near);
     for (const [socket, other] of [
       [near, far],
@@ -74,8 +85,8 @@ export const startWireTap = async (url: string): Promise<WireTap> => {
   return {
     url: near.href,
     take: () => {
-      const taken = statements;
-      statements = [];
+      const taken = units;
+      units = [];
       return taken;
     },
     close: () => {

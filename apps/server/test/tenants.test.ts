@@ -25,6 +25,10 @@ const missing = {
   entry: 9007199254740989,
 };
 
+/** Without those about keys, which are looked up and noted from time to time. */
+const withoutKeys = (units: ReadonlyArray<ReadonlyArray<string>>) =>
+  units.filter((unit) => !unit.some((statement) => statement.includes("api_key"))).flat();
+
 /** Bytes and headers, the time aside. */
 const told = ({ headers: { date: _, ...headers }, status, text }: Answer) => ({
   status,
@@ -68,8 +72,6 @@ describe.each(["as it is", "bound by row security"] as const)("a server %s", (mo
     });
     theirs = await askQuestion(target(), { query: "port" }, target().otherKey);
     ours = await createChat(target());
-    // What is done once, such as noting that a key was used, is done now.
-    await listChats(target(), "limit=1");
   });
   afterAll(async () => {
     await running?.stop();
@@ -84,7 +86,7 @@ describe.each(["as it is", "bound by row security"] as const)("a server %s", (mo
       const answer = await request(foreign);
       // What is told after the answer is sent soon.
       await listChats(target(), "id=1");
-      results.push({ answer: tell(answer), statements: tap.take() });
+      results.push({ answer: tell(answer), statements: withoutKeys(tap.take()) });
     }
     const [foreign, nothing] = results;
     expect(foreign!.answer).toEqual(nothing!.answer);
