@@ -2,7 +2,7 @@
 import { type Ask, Asking, type Chatbot, Moderator } from "@parley/core";
 import { layerMemory } from "@parley/store-memory";
 import { assert, describe, it } from "@effect/vitest";
-import { Clock, Effect, Exit, Layer, Stream } from "effect";
+import { Clock, Effect, Exit, Layer, Random, Stream } from "effect";
 import { Digest } from "effect/crypto";
 import { type LanguageModel, layerLanguageModel } from "../src/index.ts";
 import { chatbotWith } from "./chat.ts";
@@ -87,7 +87,7 @@ const load = <E, R>(one: (n: number) => Effect.Effect<unknown, E, R>) =>
       100,
     );
     return { longest, succeeded };
-  });
+  }).pipe(Random.withSeed("faults"));
 
 describe("two providers, each failing three calls in ten", () => {
   it.effect("plain asks succeed, whatever the fault", () => {

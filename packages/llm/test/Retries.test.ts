@@ -1,6 +1,6 @@
-import { Answerer, AnswerUnavailable, type AnswerPart, type Usage } from "@parley/core";
+import { Answerer, AnswerUnavailable, AskLimits, type AnswerPart, type Usage } from "@parley/core";
 import { assert, describe, it } from "@effect/vitest";
-import { Clock, Effect, Logger, Metric, Stream } from "effect";
+import { Clock, Duration, Effect, Logger, Metric, Stream } from "effect";
 import { TestClock } from "effect/testing";
 import { type LanguageModel, layerLanguageModel, type LanguageModelOptions } from "../src/index.ts";
 import { ask, chatbotWith, collect, textOf } from "./chat.ts";
@@ -95,6 +95,17 @@ describe("a failing model", () => {
       yield* driven(Effect.flip(collect("Hi?")), 1000);
       assert.strictEqual((yield* Clock.currentTimeMillis) - startedAt, 28_000);
     }).pipe(withModels(models));
+  });
+
+  it.effect("is waited for in proportion to the deadline of asks", () => {
+    const limits = { ...AskLimits.defaultValue(), deadline: Duration.minutes(2) };
+    return Effect.gen(function* () {
+      yield* driven(Effect.flip(collect("Hi?")), 1000);
+      assert.strictEqual(yield* Clock.currentTimeMillis, 4 * 28_000);
+    }).pipe(
+      withModels([always("silence"), always("silence", "two")]),
+      Effect.provideService(AskLimits, limits),
+    );
   });
 
   it.effect("is left for the next when it keeps failing", () => {
