@@ -100,7 +100,11 @@ export const makeClients = Effect.fnUntraced(function* (options: ClientOptions) 
       // What a search finds decides how it is best done.
       { statement_timeout: "10s", plan_cache_mode: "force_custom_plan", ...idle },
     ),
-    patient: yield* session({ most: 2, long: true }, { statement_timeout: "0" }),
+    patient: yield* session(
+      { most: 2, long: true },
+      // Through indexes, and so in order, whatever was known of the tables when the plan was made.
+      { statement_timeout: "0", enable_seqscan: "off", enable_bitmapscan: "off" },
+    ),
     listener: yield* PgClient.make(configOf(options, 1, {})),
   };
   return clients;

@@ -17,8 +17,11 @@ import { array, big } from "./Parameters.ts";
 import { chatOf, entryOf, type ChatRow, type EntryRow } from "./Rows.ts";
 import { againAfterDeadlock, isUniqueViolation, withoutDeadline } from "./Storage.ts";
 
-/** Chats that an erasure looks at and erases at a time, and rows that one statement of an import takes. */
+/** Chats that an erasure looks at and erases at a time. */
 const batch = 1000;
+
+/** Records that one statement of an import takes. */
+const importBatch = 200;
 
 /** Every chatbot draws its ids from the same sequences, which end at 2^53 - 1. */
 const highestId = Number.MAX_SAFE_INTEGER / 2;
@@ -71,6 +74,8 @@ export const makeChatArchive = ({ patient }: Clients): ChatArchive["Service"] =>
       array(chats, "text", ({ chat }) => chat.userRef),
       array(chats, "text", ({ chat }) => (chat.name === null ? null : fold(chat.name))),
       array(chats, "timestamptz", ({ chat }) => chat.createTime),
+      array(chats, "int8", ({ entries }) => BigInt(entries)),
+      array(chats, "timestamptz", ({ lastEntryTime }) => lastEntryTime),
     ]);
 
   const importEntries = (chatbot: number, entries: ReadonlyArray<EntryToImport>) =>
@@ -137,12 +142,12 @@ export const makeChatArchive = ({ patient }: Clients): ChatArchive["Service"] =>
     import: Effect.fnUntraced(function* (chatbot, records) {
       const refuse = (reason: string) => Effect.fail(new ImportRefused({ reason }));
       let chats = 0;
-      let lastChat = 0;
       let highestEntry = 0;
-      let position = 0;
+      /** The chat whose entries come; it is stored when they are counted. */
+      let open: ChatToImport | null = null;
       // Read outside the transaction: the records may come from the same database.
-      const queue = yield* Stream.toQueue(Stream.rechunk(inOrder(records), batch), {
-        capacity: batch,
+      const queue = yield* Stream.toQueue(Stream.rechunk(inOrder(records), importBatch), {
+        capacity: importBatch,
       });
       const inTransaction = Effect.gen(function* () {
         const [tally] = yield* patient.query<{
@@ -150,38 +155,55 @@ export const makeChatArchive = ({ patient }: Clients): ChatArchive["Service"] =>
           readonly positions: bigint;
         }>(chatbot, lockTally, [chatbot]);
         if (tally!.chats > 0n) return yield* refuse("the chatbot has chats");
+        const store = Effect.fnUntraced(function* (
+          newChats: ReadonlyArray<ChatToImport>,
+          newEntries: ReadonlyArray<EntryToImport>,
+        ) {
+          if (Math.max(newChats.at(-1)?.chat.id ?? 0, highestEntry) > highestId) {
+            return yield* refuse("an id leaves no room for later ones");
+          }
+          if (newChats.length > 0) {
+            yield* importChats(chatbot, tally!.positions + BigInt(chats), newChats);
+            chats += newChats.length;
+          }
+          if (newEntries.length > 0) yield* importEntries(chatbot, newEntries);
+        });
         yield* Stream.runForEachArray(
-          Stream.rechunk(Stream.fromQueue(queue), batch),
-          Effect.fnUntraced(function* (some) {
+          Stream.rechunk(Stream.fromQueue(queue), importBatch),
+          (some) => {
             const newChats: Array<ChatToImport> = [];
             const newEntries: Array<EntryToImport> = [];
             for (const record of some) {
               if (record._tag === "Chat") {
-                lastChat = record.chat.id;
-                position = 0;
-                newChats.push(record);
+                if (open !== null) newChats.push(open);
+                open = { chat: record.chat, entries: 0, lastEntryTime: null };
               } else {
+                open!.entries++;
+                open!.lastEntryTime = record.entry.createTime;
                 highestEntry = Math.max(highestEntry, record.entry.id);
-                newEntries.push({ ...record, position: ++position });
+                newEntries.push({ ...record, position: open!.entries });
               }
             }
-            if (Math.max(lastChat, highestEntry) > highestId) {
-              return yield* refuse("an id leaves no room for later ones");
-            }
-            if (newChats.length > 0) {
-              yield* importChats(chatbot, tally!.positions + BigInt(chats), newChats);
-              chats += newChats.length;
-            }
-            if (newEntries.length > 0) yield* importEntries(chatbot, newEntries);
-          }),
+            return store(newChats, newEntries);
+          },
         );
-        yield* patient.query(chatbot, settleTally, [chatbot, chats, lastChat, highestEntry]);
+        if (open !== null) yield* store([open], []);
+        yield* patient.query(chatbot, settleTally, [
+          chatbot,
+          chats,
+          open?.chat.id ?? 0,
+          highestEntry,
+        ]);
         return chats;
       });
-      return yield* patient.transaction(chatbot, inTransaction).pipe(
+      const imported = yield* patient.transaction(chatbot, inTransaction).pipe(
         Effect.catchIf(isUniqueViolation, () => refuse("two entries have one id")),
         withoutDeadline,
       );
+      // Searches are planned by what is known of the tables.
+      for (const table of ["chat", "entry"])
+        yield* Effect.ignore(patient.command(`analyze ${table}`));
+      return imported;
     }, Effect.scoped),
 
     usage: (chatbot, since) =>
@@ -192,7 +214,7 @@ export const makeChatArchive = ({ patient }: Clients): ChatArchive["Service"] =>
   });
 };
 
-type ChatToImport = { readonly chat: Chat };
+type ChatToImport = { readonly chat: Chat; entries: number; lastEntryTime: Date | null };
 type EntryToImport = {
   readonly entry: Entry;
   readonly usage: Usage | null;
@@ -288,11 +310,14 @@ with counted as (
   select chatbot_id, position from counted cross join unnest($2::int8[]) position
 )${addHoles}`;
 
+// Lateral: whatever the planner thinks of the tables, it goes through the chats and seeks their entries.
 const everything = `
-select chat.id as chat_id, chat.name, chat.user_ref, chat.create_time as chat_time,
-  entry.id, question, answer, moderation, flagged, entry.create_time,
-  provider, model, prompt_tokens, completion_tokens, attempts, latency_millis
-from chat left join entry on entry.chatbot_id = $1 and entry.chat_id = chat.id
+select chat.id as chat_id, chat.name, chat.user_ref, chat.create_time as chat_time, entry.*
+from chat left join lateral (
+  select id, question, answer, moderation, flagged, create_time,
+    provider, model, prompt_tokens, completion_tokens, attempts, latency_millis, position
+  from entry where chatbot_id = $1 and chat_id = chat.id order by position
+) entry on true
 where chat.chatbot_id = $1
 order by chat.position, entry.position`;
 
@@ -302,23 +327,16 @@ on conflict (chatbot_id) do update set chats = tally.chats
 returning chats, positions`;
 
 const insertChats = `
-insert into chat (chatbot_id, id, position, name, user_ref, folded_name, create_time, entries)
-select $1, i.id, $2::int8 + n, name, user_ref, folded_name, create_time, 0
-from unnest($3::int8[], $4::text[], $5::text[], $6::text[], $7::timestamptz[])
-  with ordinality as i(id, name, user_ref, folded_name, create_time, n)`;
+insert into chat (chatbot_id, id, position, name, user_ref, folded_name, create_time, entries, last_entry_time)
+select $1, i.id, $2::int8 + n, name, user_ref, folded_name, create_time, entries, last_entry_time
+from unnest($3::int8[], $4::text[], $5::text[], $6::text[], $7::timestamptz[], $8::int8[], $9::timestamptz[])
+  with ordinality as i(id, name, user_ref, folded_name, create_time, entries, last_entry_time, n)`;
 
 const insertEntries = `
-with made as (
-  insert into entry (chatbot_id, chat_id, id, position, question, answer, moderation, flagged, create_time,
-    provider, model, prompt_tokens, completion_tokens, attempts, latency_millis)
-  select $1, * from unnest($2::int8[], $3::int8[], $4::int8[], $5::text[], $6::text[], $7::text[], $8::bool[],
-    $9::timestamptz[], $10::text[], $11::text[], $12::int8[], $13::int8[], $14::int4[], $15::int8[])
-  returning chat_id, position, create_time
-), latest as (
-  select chat_id, max(position) as entries, max(create_time) as last_time from made group by chat_id
-)
-update chat set entries = latest.entries, last_entry_time = latest.last_time
-from latest where chat.chatbot_id = $1 and chat.id = latest.chat_id`;
+insert into entry (chatbot_id, chat_id, id, position, question, answer, moderation, flagged, create_time,
+  provider, model, prompt_tokens, completion_tokens, attempts, latency_millis)
+select $1, * from unnest($2::int8[], $3::int8[], $4::int8[], $5::text[], $6::text[], $7::text[], $8::bool[],
+  $9::timestamptz[], $10::text[], $11::text[], $12::int8[], $13::int8[], $14::int4[], $15::int8[])`;
 
 // A sequence cannot be locked: the margin covers what others draw between its reading and its setting.
 const settleTally = `

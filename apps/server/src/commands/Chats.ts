@@ -94,7 +94,7 @@ const exporting = Command.make(
           return lineOf(record);
         }),
         // One write for many lines.
-        Stream.rechunk(1000),
+        Stream.rechunk(100),
         Stream.mapArray((lines) => [lines.join("")] as const),
       );
       const written = Option.match(output, {

@@ -159,6 +159,28 @@ describe("parley chats", () => {
     expect(await totalOf(full)).toBe(5);
   });
 
+  it("erases what nobody used since a time", async () => {
+    const time = (day: number) => `2026-01-0${day}T00:00:00.000Z`;
+    const chat = (id: number, day: number) =>
+      JSON.stringify({ chat: { id, name: null, userRef: null, _createTime: time(day) } });
+    const entry = { question: "q", answer: "a", moderation: "none", flagged: false };
+    const lines = [
+      chat(1, 1),
+      chat(2, 2),
+      JSON.stringify({ entry: { id: 1, chat_id: 2, ...entry, _createTime: time(4), usage: null } }),
+      chat(3, 3),
+    ];
+    const text = `${lines.join("\n")}\n`;
+    expect(await here(["chats", "import", "--chatbot", "Empty"], settings(), text)).toMatchObject({
+      code: 0,
+    });
+    const erase = () => parley("chats", "erase", "--chatbot", "Empty", "--idle-since", time(3));
+    expect(await erase()).toEqual({ code: 0, stdout: "Erased 1 chat.\n", stderr: "" });
+    expect(await erase()).toMatchObject({ code: 0, stdout: "Erased 0 chats.\n" });
+    const left = await parley("chats", "export", "--chatbot", "Empty");
+    expect(left.stdout).toBe(`${lines.slice(1).join("\n")}\n`);
+  });
+
   it("wants to know exactly which chats to erase, and of which chatbot", async () => {
     for (const [code, ...args] of [
       [2, "chats", "erase", "--chatbot", "Full"],

@@ -1,0 +1,24 @@
+import { spawn } from "node:child_process";
+import { once } from "node:events";
+import { fileURLToPath } from "node:url";
+import { expect, inject, it } from "vitest";
+
+declare module "vitest" {
+  interface ProvidedContext {
+    postgresUrl: string;
+  }
+}
+
+const archive = fileURLToPath(new URL("../../../../bench/archive.ts", import.meta.url));
+
+it("imports and exports what does not fit into the memory that it takes", async () => {
+  const child = spawn(process.execPath, [archive, "--entries", "100000"], {
+    env: { ...process.env, DATABASE_URL: inject("postgresUrl") },
+    stdio: "pipe",
+  });
+  let said = "";
+  for (const stream of [child.stdout, child.stderr]) stream.on("data", (data) => (said += data));
+  const [code] = await once(child, "close");
+  expect(said).toMatch(/^import +\d+ MB .*\nexport +\d+ MB .*\n$/);
+  expect(code).toBe(0);
+}, 120_000);

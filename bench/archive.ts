@@ -1,0 +1,124 @@
+/**
+ * What memory the commands take that move chats: imports so many entries from a pipe and exports them
+ * again, each by a process of its own. Needs DATABASE_URL of a database, where it makes a schema and
+ * drops it again. Ends with exit code 1 when a command took more than `most` MB, or when what came out
+ * is not what went in.
+ *
+ *   DATABASE_URL=postgres://… ../node_modules/.bin/node archive.ts [--entries 1000000] [--bytes 1000] [--most 200]
+ */
+import { lineOf } from "../packages/core/src/index.ts";
+import { registerChatbot } from "../packages/core/src/testing/index.ts";
+import { layerPostgres } from "../packages/store-pg/src/index.ts";
+import { makeBenchSession } from "../packages/store-pg/test/fill.ts";
+import { Effect, Redacted } from "effect";
+import { spawn, type ChildProcess } from "node:child_process";
+import { createHash } from "node:crypto";
+import { once } from "node:events";
+import { readFileSync } from "node:fs";
+import { fileURLToPath } from "node:url";
+import { parseArgs } from "node:util";
+
+const { values: options } = parseArgs({
+  options: {
+    entries: { type: "string", default: "1000000" },
+    bytes: { type: "string", default: "1000" },
+    most: { type: "string", default: "200" },
+  },
+});
+const [entries, bytes, most] = [options.entries, options.bytes, options.most].map(Number) as [
+  number,
+  number,
+  number,
+];
+const url = Redacted.make(process.env["DATABASE_URL"]!);
+const schema = `archive_${Date.now()}`;
+
+const root = new URL("..", import.meta.url);
+const scripts = JSON.parse(readFileSync(new URL("package.json", root), "utf8")).scripts;
+/** What `npx pnpm parley` runs, and then tells its peak. */
+const command: ReadonlyArray<string> = scripts.parley.split(" ").slice(1);
+const tellPeak = "process.on('exit',()=>console.error('peak '+process.resourceUsage().maxRSS))";
+
+const parley = (...args: ReadonlyArray<string>): ChildProcess =>
+  spawn(
+    process.execPath,
+    ["--import", `data:text/javascript,${encodeURIComponent(tellPeak)}`, ...command, ...args],
+    { cwd: fileURLToPath(root), env: { ...process.env, PARLEY_SCHEMA: schema }, stdio: "pipe" },
+  );
+
+/** Waits for its end and tells what it took; gives its peak in MB. */
+const ended = async (name: string, child: ChildProcess): Promise<number> => {
+  const start = performance.now();
+  let said = "";
+  child.stderr!.on("data", (data) => (said += data));
+  const [code] = await once(child, "close");
+  if (code !== 0) throw new Error(`${name} ended with ${code}: ${said}`);
+  const peak = (Number(/^peak (\d+)$/m.exec(said)![1]) * 1024) / 1e6;
+  const seconds = (performance.now() - start) / 1000;
+  console.log(`${name}  ${peak.toFixed(0).padStart(4)} MB  ${seconds.toFixed(1).padStart(5)} s`);
+  return peak;
+};
+
+/** Half of the entries in one chat, the rest in chats of a hundred. */
+function* lines() {
+  const time = (n: number) => new Date(Date.UTC(2026, 0, 1) + n);
+  for (let n = 0, chat = 0; n < entries; n++) {
+    const opens = n === 0 || (n >= entries / 2 && n % 100 === 0);
+    if (opens) {
+      chat++;
+      yield lineOf({
+        _tag: "Chat",
+        chat: { id: chat, name: `Chat ${chat}`, userRef: null, createTime: time(chat) },
+      });
+    }
+    yield lineOf({
+      _tag: "Entry",
+      entry: {
+        id: n + 1,
+        chatId: chat,
+        question: `Question ${n}`,
+        answer: `${n} `.repeat(bytes).slice(0, bytes),
+        moderation: "none",
+        flagged: false,
+        createTime: time(n),
+      },
+      usage: null,
+    });
+  }
+}
+
+const chatbot = await Effect.runPromise(
+  Effect.provide(registerChatbot, layerPostgres({ url, schema, listen: false })),
+);
+try {
+  const [sent, came] = [createHash("sha256"), createHash("sha256")];
+  const importing = parley("chats", "import", "--chatbot", String(chatbot));
+  const imported = ended("import", importing);
+  let text = "";
+  for (const line of lines()) {
+    text += line;
+    if (text.length < 65_536) continue;
+    sent.update(text);
+    if (!importing.stdin!.write(text)) await once(importing.stdin!, "drain");
+    text = "";
+  }
+  sent.update(text);
+  importing.stdin!.end(text);
+  const peaks = [await imported];
+
+  const exporting = parley("chats", "export", "--chatbot", String(chatbot));
+  exporting.stdout!.on("data", (data) => came.update(data));
+  peaks.push(await ended("export", exporting));
+  if (sent.digest("hex") !== came.digest("hex")) {
+    throw new Error("What was exported is not what was imported.");
+  }
+  if (Math.max(...peaks) > most) throw new Error(`A command took more than ${most} MB.`);
+} finally {
+  await Effect.runPromise(
+    Effect.scoped(
+      Effect.flatMap(makeBenchSession({ url, schema }), ({ command }) =>
+        command(`drop schema ${schema} cascade`),
+      ),
+    ),
+  );
+}
