@@ -18,6 +18,8 @@ export interface Postgres {
   readonly version: string;
   /** Makes a database; gives its URL. */
   readonly createDatabase: (name: string) => Promise<string>;
+  /** Makes a role that may log in; gives a database's URL as that role's. */
+  readonly createRole: (name: string) => Promise<(databaseUrl: string) => string>;
   /** Writes all dirty pages out, so that one round's do not burden the next. */
   readonly checkpoint: () => Promise<void>;
   /** Does now what autovacuum would do at a moment of its own. */
@@ -109,6 +111,10 @@ export const startPostgres = async (): Promise<Postgres> => {
     createDatabase: async (name) => {
       await admin.query(`CREATE DATABASE ${pg.escapeIdentifier(name)}`);
       return url(name);
+    },
+    createRole: async (name) => {
+      await admin.query(`CREATE ROLE ${pg.escapeIdentifier(name)} LOGIN PASSWORD '${password}'`);
+      return (databaseUrl) => databaseUrl.replace("//postgres:", `//${name}:`);
     },
     checkpoint: async () => void (await admin.query("CHECKPOINT")),
     settle: async (databaseUrls) => {

@@ -6,17 +6,21 @@ import type { Load } from "./Load.ts";
 import type { Running } from "./Servers.ts";
 
 export interface Scenario {
-  readonly name: "details" | "history" | "create";
+  readonly name: string;
   readonly method: "GET" | "POST";
   readonly path: (server: Running) => string;
   readonly body?: object;
   readonly match: Load["expected"]["match"];
+}
+
+export interface Compared extends Scenario {
+  readonly name: "details" | "history" | "create";
   /** The least ratio of Parley's requests a second to the peer's. */
   readonly target: number;
 }
 
 // `create` comes last: it leaves work behind for PostgreSQL.
-export const scenarios: ReadonlyArray<Scenario> = [
+export const scenarios: ReadonlyArray<Compared> = [
   {
     name: "details",
     method: "GET",

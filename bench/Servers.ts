@@ -86,12 +86,15 @@ export interface ParleyOptions {
   readonly databaseUrl: string;
   /** The file to write a CPU profile to when the server stops. */
   readonly profile: string | null;
+  /** Further settings. */
+  readonly settings?: Readonly<Record<string, string>>;
 }
 
 /** Its long chat is made as any is: by asking. */
 export const startParley = async ({
   databaseUrl,
   profile,
+  settings = {},
   store,
 }: ParleyOptions): Promise<Running> => {
   const main = pathOf("../apps/server/src/main.ts");
@@ -126,6 +129,7 @@ export const startParley = async ({
     PARLEY_MANAGEMENT_PORT: "0",
     PARLEY_PROVISION: provision,
     PARLEY_KNOWLEDGE_DIR: knowledge,
+    ...settings,
   });
   await ready("Parley", port, key);
   const longChat = await createChats(port, key);

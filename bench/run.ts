@@ -10,6 +10,7 @@ import { abort, stopAll } from "./Children.ts";
 import { startGenerator, type Measured } from "./Load.ts";
 import { startPostgres } from "./Postgres.ts";
 import { profileClock, topFunctions } from "./Profile.ts";
+import { line, median } from "./Report.ts";
 import { assertSame, loadOf, scenarios, type Scenario } from "./Scenarios.ts";
 import { startParley, startPeer, type Running } from "./Servers.ts";
 
@@ -43,20 +44,6 @@ const readOptions = () => {
     throw new Error(usage);
   }
   return { rounds, seconds, chosen, profile, store } as const;
-};
-
-const median = (values: ReadonlyArray<number>): number => {
-  const sorted = values.toSorted((a, b) => a - b);
-  const middle = sorted.length >> 1;
-  return sorted.length % 2 === 1 ? sorted[middle]! : (sorted[middle - 1]! + sorted[middle]!) / 2;
-};
-
-const line = (name: string, rounds: ReadonlyArray<Measured>): string => {
-  const of = (figure: keyof Measured) => median(rounds.map((round) => round[figure]));
-  return (
-    `  ${name.padEnd(8)}${of("requestsPerSecond").toFixed(0).padStart(7)} req/s` +
-    `   p50 ${of("p50Millis").toFixed(2).padStart(6)} ms   p99 ${of("p99Millis").toFixed(2).padStart(6)} ms`
-  );
 };
 
 const main = async (): Promise<boolean> => {
