@@ -15,7 +15,13 @@ declare module "vitest" {
 }
 
 const schema = `commands_${process.pid}`;
-const settings = () => ({ DATABASE_URL: inject("postgresUrl"), PARLEY_SCHEMA: schema });
+/** Of a server that row security binds: commands must work with its settings. */
+const settings = () => ({
+  DATABASE_URL: inject("roleUrls").bound,
+  PARLEY_MIGRATION_URL: inject("postgresUrl"),
+  PARLEY_ROW_SECURITY: "true",
+  PARLEY_SCHEMA: schema,
+});
 const parley = (...args: ReadonlyArray<string>) => here(args, settings());
 
 type Stores = ChatStore | TurnStore | ChatbotRegistry;
