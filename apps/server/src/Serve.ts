@@ -2,13 +2,14 @@
  * The server: a store, an answerer, the core and the listeners, wired by the settings.
  */
 import * as NodeServices from "@effect/platform-node/NodeServices";
-import { Access, Asking, AskLimits, Chats, layerRetention } from "@parley/core";
+import { Access, Asking, Chats, layerRetention } from "@parley/core";
 import { layerRedaction, makeApp } from "@parley/http";
 import { Console, Duration, Effect, Layer, Option, Redacted, type Scope } from "effect";
 import { SecureRandom } from "effect/crypto";
 import type { HttpServerRequest, HttpServerResponse } from "effect/http";
 import { layerAnswerer } from "./AnswererOf.ts";
 import { firstStart } from "./FirstStart.ts";
+import { layerLimits } from "./Limits.ts";
 import { listen } from "./Listener.ts";
 import { makeManagement } from "./Management.ts";
 import { layerModerator } from "./ModeratorOf.ts";
@@ -64,15 +65,6 @@ const listeners = Effect.gen(function* () {
     );
   }
 });
-
-const layerLimits = Layer.effect(
-  AskLimits,
-  Effect.map(Settings, ({ asks: { atOnce, ...asks } }) => ({
-    ...AskLimits.defaultValue(),
-    ...asks,
-    asks: atOnce,
-  })),
-);
 
 const core = Layer.mergeAll(Access.layer, Chats.layer, Asking.layer);
 

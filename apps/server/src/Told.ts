@@ -23,6 +23,7 @@ const hints: Readonly<Record<string, string>> = {
   NoDatabase: 'commands work with the settings of the server; "parley doctor" checks them.',
   NoSuchChatbot: '"parley chatbot list" shows the chatbots.',
   NoSuchKey: '"parley key list" shows the keys, revoked ones too.',
+  NotAnswered: "what went wrong was told where the answer would have been.",
   Overloaded: "try again in a moment.",
   PlatformError: "check the path, and who may read and write there.",
   PostgresUnusable: 'check DATABASE_URL and that the database runs; "parley doctor" tells more.',

@@ -76,7 +76,7 @@ const exporting = Command.make(
   "export",
   {
     chatbot: chatbotFlag,
-    output: Flag.String("output").pipe(
+    output: Flag.Path("output").pipe(
       Flag.optional,
       Flag.withDescription("A file to write; standard output without it"),
     ),
@@ -118,7 +118,7 @@ const importing = Command.make(
   "import",
   {
     chatbot: chatbotFlag,
-    input: Flag.String("input").pipe(
+    input: Flag.Path("input").pipe(
       Flag.optional,
       Flag.withDescription("A file to read; standard input without it"),
     ),

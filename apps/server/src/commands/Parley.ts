@@ -6,6 +6,7 @@ import { CliOutput, Command } from "effect/cli";
 import { report } from "../Report.ts";
 import { withoutKeys } from "../WithoutKeys.ts";
 import { audit } from "./Audit.ts";
+import { chat } from "./Chat.ts";
 import { chatbot } from "./Chatbot.ts";
 import { chats } from "./Chats.ts";
 import { doctor } from "./Doctor.ts";
@@ -28,6 +29,7 @@ const command = Command.make("parley").pipe(
     key,
     provision,
     audit,
+    chat,
     chats,
     usage,
   ]),

@@ -23,7 +23,7 @@ const fileOf = Effect.fnUntraced(function* (named: Option.Option<string>) {
 export const provision = Command.make(
   "provision",
   {
-    file: Argument.String("file").pipe(
+    file: Argument.Path("file").pipe(
       Argument.optional,
       Argument.withDescription("The provisioning file; that of PARLEY_PROVISION without it"),
     ),

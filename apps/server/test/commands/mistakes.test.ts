@@ -22,6 +22,8 @@ const kept = () =>
     Effect.runPromise,
   );
 
+let before: Awaited<ReturnType<typeof kept>>;
+
 beforeAll(async () => {
   expect((await here(["migrate"], settings())).code).toBe(0);
   for (const name of ["One", "Two"]) {
@@ -31,6 +33,8 @@ beforeAll(async () => {
     );
     expect(made.code).toBe(0);
   }
+  before = await kept();
+  expect(before.audit).toHaveLength(2);
 });
 
 const id = "0123456789AB";
@@ -51,6 +55,7 @@ const uses: ReadonlyArray<ReadonlyArray<string>> = [
   ["key", "revoke", id],
   ["provision", "/nowhere"],
   ["audit"],
+  ["chat", "--chatbot", "One"],
   ["chats", "erase", "--chatbot", "One", "--id", "1"],
   ["chats", "export", "--chatbot", "One"],
   ["chats", "import", "--chatbot", "One"],
@@ -85,6 +90,8 @@ describe("a command that is used wrongly says so", () => {
     ["key", "rotate", id, "--keep-for", "long"],
     ["key", "revoke"],
     ["key", "generate", "--nonsense"],
+    ["chat", "--chat", "first"],
+    ["doctor", "--nonsense"],
     ["provision"],
     ["audit", "--limit", "0"],
     ["audit", "--limit", "all"],
@@ -94,12 +101,12 @@ describe("a command that is used wrongly says so", () => {
   ];
 
   it.each(titled(wrong))("parley %s", async (_, args) => {
-    const before = await kept();
     const { code, stderr, stdout } = await here(args, settings());
     expect({ code, stdout }).toEqual({ code: 2, stdout: "" });
     expect(stderr).toMatch(oneLineAndHint);
-    expect(await kept()).toEqual(before);
   });
+
+  it("and does nothing", async () => expect(await kept()).toEqual(before));
 });
 
 describe("a command that does not find what it is about says so", () => {
@@ -119,6 +126,8 @@ describe("a command that does not find what it is about says so", () => {
     ["key", "change", id, "--name", "n"],
     ["key", "rotate", id],
     ["key", "revoke", id],
+    ["chat"],
+    ["chat", "--chatbot", "One", "--chat", "999"],
     ["provision", "/nowhere"],
     ["provision", "/nowhere", "--dry-run"],
     ["chats", "export", "--chatbot", "One", "--output", "/nowhere/chats.ndjson"],
@@ -126,12 +135,12 @@ describe("a command that does not find what it is about says so", () => {
   ];
 
   it.each(titled(misses))("parley %s", async (_, args) => {
-    const before = await kept();
     const { code, stderr, stdout } = await here(args, settings());
     expect({ code, stdout }).toEqual({ code: 1, stdout: "" });
     expect(stderr).toMatch(oneLineAndHint);
-    expect(await kept()).toEqual(before);
   });
+
+  it("and does nothing", async () => expect(await kept()).toEqual(before));
 });
 
 describe("a command without its database says so", () => {
@@ -181,9 +190,6 @@ it("the process ends with the exit code, and standard output stays empty", async
     expect(ran).toMatchObject({ code, stdout: "" });
     expect(ran.stderr).toMatch(oneLineAndHint);
   }
-  for (const args of [["--help"], ["key", "--help"], ["key"], ["--version"]]) {
-    const ran = await run(args, dead);
-    expect(ran).toMatchObject({ code: 0, stderr: "" });
-    expect(ran.stdout).toContain(args.length === 2 ? "revoke" : "parley");
-  }
+  const help = await run(["key", "--help"], dead);
+  expect(help).toMatchObject({ code: 0, stderr: "", stdout: expect.stringContaining("revoke") });
 });

@@ -1,0 +1,15 @@
+/**
+ * The bounds of asking, as the settings say.
+ */
+import { AskLimits } from "@parley/core";
+import { Effect, Layer } from "effect";
+import { Settings } from "./Settings.ts";
+
+export const layerLimits = Layer.effect(
+  AskLimits,
+  Effect.map(Settings, ({ asks: { atOnce, ...asks } }) => ({
+    ...AskLimits.defaultValue(),
+    ...asks,
+    asks: atOnce,
+  })),
+);
