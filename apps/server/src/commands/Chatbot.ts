@@ -175,5 +175,9 @@ const set = Command.make(
 
 export const chatbot = Command.make("chatbot").pipe(
   Command.withDescription("Chatbots and their settings"),
+  Command.withExamples([
+    { command: "parley chatbot list", description: "All of them" },
+    { command: "parley chatbot set --help", description: "How to change one" },
+  ]),
   Command.withSubcommands([create, list, show, set]),
 );

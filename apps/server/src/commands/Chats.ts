@@ -12,6 +12,7 @@ import {
 import { Console, Effect, FileSystem, Option, Stdio, Stream } from "effect";
 import { Command, Flag } from "effect/cli";
 import { onDatabase } from "../Database.ts";
+import { jsonFlag, print } from "./Output.ts";
 import { withProgress } from "./Progress.ts";
 import { chatbotFlag, chatbotOf } from "./Subject.ts";
 import { wrongUsage } from "./WrongUsage.ts";
@@ -29,8 +30,9 @@ const erase = Command.make(
       Flag.optional,
       Flag.withDescription("Every chat with no entry since this time"),
     ),
+    json: jsonFlag,
   },
-  ({ chatbot: wanted, id, idleSince, userRef }) =>
+  ({ chatbot: wanted, id, idleSince, json, userRef }) =>
     Effect.gen(function* () {
       const named: ReadonlyArray<Erasable> = [
         ...Option.toArray(Option.map(id, (id): Erasable => ({ _tag: "Chat", id }))),
@@ -57,7 +59,11 @@ const erase = Command.make(
           ({ total }) => `${total} chats left`,
         );
         const erased = yield* withProgress(archive.erase(chatbot.id, which), left);
-        yield* Console.log(`Erased ${erased} ${erased === 1 ? "chat" : "chats"}.`);
+        yield* print(
+          json,
+          { chatbot: chatbot.id, erased },
+          () => `Erased ${erased} ${erased === 1 ? "chat" : "chats"}.`,
+        );
       }).pipe(onDatabase);
     }),
 ).pipe(
@@ -122,8 +128,9 @@ const importing = Command.make(
       Flag.optional,
       Flag.withDescription("A file to read; standard input without it"),
     ),
+    json: jsonFlag,
   },
-  ({ chatbot: wanted, input }) =>
+  ({ chatbot: wanted, input, json }) =>
     Effect.gen(function* () {
       const chatbot = yield* chatbotOf(wanted);
       const archive = yield* ChatArchive;
@@ -141,7 +148,11 @@ const importing = Command.make(
         archive.import(chatbot.id, read),
         Effect.sync(() => `${records} chats and entries`),
       );
-      yield* Console.log(`Imported ${chats} ${chats === 1 ? "chat" : "chats"}.`);
+      yield* print(
+        json,
+        { chatbot: chatbot.id, imported: chats },
+        () => `Imported ${chats} ${chats === 1 ? "chat" : "chats"}.`,
+      );
     }).pipe(onDatabase),
 ).pipe(
   Command.withDescription(
@@ -154,5 +165,9 @@ const importing = Command.make(
 
 export const chats = Command.make("chats").pipe(
   Command.withDescription("The chats of a chatbot"),
+  Command.withExamples([
+    { command: "parley chats export --output chats.ndjson", description: "Back them up" },
+    { command: "parley chats erase --help", description: "Which can be erased" },
+  ]),
   Command.withSubcommands([erase, exporting, importing]),
 );

@@ -301,5 +301,9 @@ const generate = Command.make("generate", { json: jsonFlag }, () =>
 
 export const key = Command.make("key").pipe(
   Command.withDescription("API keys"),
+  Command.withExamples([
+    { command: "parley key list", description: "All of them, with their states" },
+    { command: "parley key rotate --help", description: "How to replace one" },
+  ]),
   Command.withSubcommands([create, list, change, revoke, rotate, generate]),
 );

@@ -18,8 +18,18 @@ import { usage } from "./Usage.ts";
 import { workspace } from "./Workspace.ts";
 import { presenter, wrongUsage } from "./WrongUsage.ts";
 
-const command = Command.make("parley").pipe(
+/** Every command there is. */
+export const command = Command.make("parley").pipe(
   Command.withDescription("A chatbot conversation service"),
+  Command.withExamples([
+    { command: "parley serve", description: "Serve with the settings of the environment" },
+    { command: "parley key create --name web", description: "Make a key for the only chatbot" },
+    { command: "parley doctor", description: "See whether everything is in order" },
+    {
+      command: "parley --completions bash >> ~/.bashrc",
+      description: "Complete commands in the shell",
+    },
+  ]),
   Command.withSubcommands([
     serve,
     migrate,

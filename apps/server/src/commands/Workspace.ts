@@ -50,5 +50,6 @@ const rename = Command.make(
 
 export const workspace = Command.make("workspace").pipe(
   Command.withDescription("Workspaces"),
+  Command.withExamples([{ command: "parley workspace list", description: "All of them" }]),
   Command.withSubcommands([list, rename]),
 );

@@ -4,9 +4,10 @@
  */
 import { ChatbotRegistry } from "@parley/core";
 import { layerPostgres } from "@parley/store-pg";
-import { Effect, Redacted } from "effect";
+import { Effect, Exit, Redacted } from "effect";
 import { access } from "node:fs/promises";
 import { beforeAll, describe, expect, inject, it } from "vitest";
+import { teardown } from "../../src/Teardown.ts";
 import { here, oneLineAndHint } from "./here.ts";
 import { run } from "./run.ts";
 
@@ -192,4 +193,11 @@ it("the process ends with the exit code, and standard output stays empty", async
   }
   const help = await run(["key", "--help"], dead);
   expect(help).toMatchObject({ code: 0, stderr: "", stdout: expect.stringContaining("revoke") });
+});
+
+it("to be stopped is a failure of every command but serve", () => {
+  const codes: Array<number> = [];
+  for (const serves of [false, true])
+    teardown(serves)(Exit.interrupt(), (code) => codes.push(code));
+  expect(codes).toEqual([130, 0]);
 });

@@ -5,7 +5,15 @@ import { spawn } from "node:child_process";
 import { once } from "node:events";
 import { fileURLToPath } from "node:url";
 
-const main = fileURLToPath(new URL("../../src/main.ts", import.meta.url));
+export const main = fileURLToPath(new URL("../../src/main.ts", import.meta.url));
+
+/** This process's environment; settings of whoever runs the tests must not reach a command. */
+export const withoutSettings = (): NodeJS.ProcessEnv =>
+  Object.fromEntries(
+    Object.entries(process.env).filter(
+      ([name]) => !/^(PARLEY_|DATABASE_URL$|NODE_OPTIONS$|VITEST)/.test(name),
+    ),
+  );
 
 export interface Ran {
   readonly code: number | null;
@@ -18,11 +26,8 @@ export const run = async (
   settings: Readonly<Record<string, string>>,
   input = "",
 ): Promise<Ran> => {
-  const environment = Object.entries(process.env).filter(
-    ([name]) => !/^(PARLEY_|DATABASE_URL$|NODE_OPTIONS$|VITEST)/.test(name),
-  );
   const child = spawn(process.execPath, [main, ...args], {
-    env: { ...Object.fromEntries(environment), ...settings },
+    env: { ...withoutSettings(), ...settings },
     stdio: "pipe",
   });
   let stdout = "";

@@ -1,0 +1,198 @@
+/**
+ * Commands beside a running server with its embedded database, all of them as talkative as can be: what
+ * they change holds in the server, and no key gets anywhere but where it is printed once.
+ */
+import { keyId } from "@parley/core";
+import { spawn } from "node:child_process";
+import { once } from "node:events";
+import { existsSync } from "node:fs";
+import { chmod, mkdtemp, readdir, readFile, rm, writeFile } from "node:fs/promises";
+import { createServer, type AddressInfo } from "node:net";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { afterAll, beforeAll, expect, it } from "vitest";
+import { here } from "./here.ts";
+import { main, type Ran, withoutSettings } from "./run.ts";
+
+let directory: string;
+let settings: Readonly<Record<string, string>>;
+let server: ReturnType<typeof spawn>;
+let ended: Promise<unknown>;
+let management: string;
+let api: string;
+/** All that was printed by anybody, the prints of new keys aside. */
+let told = "";
+const keys: Array<string> = [];
+
+const freePort = async () => {
+  const socket = createServer().listen(0, "127.0.0.1");
+  await once(socket, "listening");
+  const { port } = socket.address() as AddressInfo;
+  socket.close();
+  await once(socket, "close");
+  return String(port);
+};
+
+beforeAll(async () => {
+  directory = await mkdtemp(join(tmpdir(), "parley-beside-"));
+  // As root, PostgreSQL runs as another user.
+  await chmod(directory, 0o711);
+  const port = await freePort();
+  management = `http://127.0.0.1:${port}`;
+  settings = {
+    PARLEY_DATA_DIR: join(directory, "data"),
+    PARLEY_PORT: "0",
+    PARLEY_MANAGEMENT_PORT: port,
+  };
+  server = spawn(process.execPath, [main, "serve", "--log-level", "all"], {
+    env: { ...withoutSettings(), ...settings },
+    stdio: ["ignore", "pipe", "pipe"],
+  });
+  ended = once(server, "exit");
+  let printed = "";
+  server.stderr!.on("data", (data) => (told += data));
+  await new Promise<void>((resolve, reject) => {
+    server.stdout!.on("data", (data) => {
+      printed += data;
+      told += data;
+      if (/"query":.*\n/.test(printed)) resolve();
+    });
+    void ended.then(() => reject(new Error(`the server ended:\n${printed}`)));
+  });
+  api = /http:\S+\/api/.exec(printed)![0];
+  const first = /prl_\w+/.exec(printed)![0];
+  keys.push(first);
+  // A first start shows it twice: by itself, and in a command to try.
+  expect(told.split(first)).toHaveLength(3);
+  told = told.replaceAll(first, "");
+}, 60_000);
+
+afterAll(async () => {
+  // Its PostgreSQL ends with it.
+  server?.kill("SIGTERM");
+  await ended;
+  await rm(directory, { recursive: true, force: true });
+});
+
+/** Runs a command; what it prints on standard output is its one print of a key, if it makes one. */
+const parley = async (args: ReadonlyArray<string>, input = "", more = {}): Promise<Ran> => {
+  const ran = await here([...args, "--log-level", "all"], { ...settings, ...more }, input);
+  expect({ args, ...ran }).toMatchObject({ code: 0 });
+  told += ran.stderr;
+  const made = /prl_[0-9A-Za-z]{12}_[0-9A-Za-z]{32}_[0-9A-Za-z]{6}/.exec(ran.stdout)?.[0];
+  if (made === undefined) told += ran.stdout;
+  else {
+    keys.push(made);
+    told += ran.stdout.replace(made, "");
+  }
+  return ran;
+};
+
+const statusWith = async (key: string) =>
+  (await fetch(`${api}/details`, { headers: { "x-api-key": key } })).status;
+
+/** Waits for the server to hear of a change. */
+const becomes = (key: string, status: number) =>
+  expect.poll(() => statusWith(key), { timeout: 10_000, interval: 20 }).toBe(status);
+
+/** The command lines of this machine's processes, where the system shows them. */
+const processes = async () => {
+  if (!existsSync("/proc/self/cmdline")) return "";
+  const pids = (await readdir("/proc")).filter((name) => /^\d+$/.test(name));
+  const lines = pids.map((pid) => readFile(`/proc/${pid}/cmdline`, "utf8").catch(() => ""));
+  return (await Promise.all(lines)).join("\n");
+};
+
+it("changes hold in the server, and keys stay where they belong", async () => {
+  const first = keys[0]!;
+  expect(await statusWith(first)).toBe(200);
+
+  const { stdout: created } = await parley(["key", "create", "--name", "web", "--json"]);
+  const { key } = JSON.parse(created);
+  await becomes(key, 200);
+  const { stdout: rotated } = await parley(["key", "rotate", keyId(key)!, "--keep-for", "0s"]);
+  const fresh = rotated.trim();
+  await becomes(fresh, 200);
+  await becomes(key, 401);
+  await parley(["key", "change", keyId(fresh)!, "--scopes", "write"]);
+  await becomes(fresh, 403);
+  await parley(["key", "revoke", "-"], fresh);
+  await becomes(fresh, 401);
+  await parley(["key", "list"]);
+  await parley(["key", "list", "--json"]);
+
+  const generated = JSON.parse((await parley(["key", "generate"])).stdout).key;
+  const file = join(directory, "chatbots.json");
+  const declared = [{ key: "${GIVEN_KEY}", scopes: ["read"] }];
+  const bot = { workspace: "Default workspace", name: "Parley", helloMessage: "Provisioned" };
+  await writeFile(file, JSON.stringify({ chatbots: [{ ...bot, keys: declared }] }));
+  await parley(["provision", file, "--dry-run"], "", { GIVEN_KEY: generated });
+  await parley(["provision", file], "", { GIVEN_KEY: generated });
+  await becomes(generated, 200);
+
+  await parley(["chatbot", "set", "--description", "Changed"]);
+  const details = async () =>
+    (await fetch(`${api}/details`, { headers: { "x-api-key": first } })).json();
+  await expect
+    .poll(details, { timeout: 10_000, interval: 20 })
+    .toMatchObject({ data: { chatBotDescription: "Changed" } });
+
+  // The provisioned chatbot has a hello message.
+  const asked = await parley(["chat"], "How do I change the port?");
+  expect(asked.stdout).toContain("The port is `PARLEY_PORT`");
+  const id = /^Chat (\d+)\.$/m.exec(asked.stderr)![1];
+  const history = await fetch(`${api}/chats/${id}/history`, { headers: { "x-api-key": first } });
+  expect(await history.json()).toMatchObject({
+    data: [{ question: "How do I change the port?" }, { question: "", answer: "Provisioned" }],
+  });
+  await parley(["chat", "--chat", id!], "And the host?");
+  await parley(["audit"]);
+  await parley(["usage", "--json"]);
+  expect((await parley(["doctor"])).stdout).toMatch(
+    /^ok {7}database .* of a running server\.$[^]*^ok {7}ports .* served by a running server\.$/m,
+  );
+
+  // What the server may meet of keys that are none.
+  for (const wrong of [`${first}x`, first.slice(0, -1), first.replace(/.$/, "_"), key]) {
+    expect(await statusWith(wrong)).toBe(401);
+    await fetch(`${api}/details?key=${wrong}`);
+    await fetch(`${api}/${wrong}`, { headers: { authorization: `Bearer ${wrong}` } });
+  }
+  for (const args of [
+    ["key", "revoke", first],
+    ["key", "change", first, "--name", "n"],
+    ["chats", "erase", `--id=${first}`],
+  ]) {
+    const { code, stderr, stdout } = await here(args, settings);
+    expect(code).toBe(2);
+    told += stdout + stderr;
+  }
+  told += await (await fetch(`${management}/metrics`)).text();
+
+  // A process of its own, for what others see of it while it runs.
+  const child = spawn(process.execPath, [main, "key", "revoke", "-", "--log-level", "all"], {
+    env: { ...withoutSettings(), ...settings },
+    stdio: ["pipe", "pipe", "pipe"],
+  });
+  child.stdout.on("data", (data) => (told += data));
+  child.stderr.on("data", (data) => (told += data));
+  const over = once(child, "close");
+  const seen = await processes();
+  if (seen !== "") expect(seen).toContain("revoke");
+  told += seen;
+  child.stdin.end(`${generated}\n`);
+  expect((await over)[0]).toBe(0);
+  await becomes(generated, 401);
+
+  server.kill("SIGTERM");
+  await ended;
+  told += await readFile(join(directory, "data", "postgres.log"), "utf8");
+
+  expect(keys).toHaveLength(4);
+  expect(told).toContain("of a running server");
+  for (const one of keys) {
+    expect(told).toContain(keyId(one)!);
+    const secret = one.slice("prl_".length + 12 + 1);
+    expect(told.split("\n").filter((text) => text.includes(secret.slice(0, 20)))).toEqual([]);
+  }
+}, 60_000);
