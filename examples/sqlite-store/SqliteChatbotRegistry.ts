@@ -14,6 +14,7 @@ import {
   type KeyRecord,
   KeyTaken,
   type RegisteredKey,
+  type Replaced,
   WorkspaceNotFound,
 } from "@parley/core";
 import { Stream } from "effect";
@@ -215,6 +216,21 @@ export const makeChatbotRegistry = (database: Database): ChatbotRegistry["Servic
           },
         );
         note({ actor, chatbot, action: "change-key", detail: `${keyId}: ${fields}` }, now);
+      }),
+
+    replaceKey: (chatbot, keyId, replacement, end, actor) =>
+      write((now): Replaced | KeyNotFound | KeyTaken => {
+        const before = findKey(chatbot, keyId);
+        if (before === undefined) return new KeyNotFound({ keyId });
+        const { name, scopes } = before;
+        const taken = insertKey(chatbot, { ...replacement, name, scopes }, actor, now);
+        if (taken) return taken;
+        if (before.expiresAt !== null && before.expiresAt <= end) {
+          return { name, scopes, expiresAt: before.expiresAt };
+        }
+        run("UPDATE keys SET expiresAt = :end WHERE id = :keyId", { keyId, end: end.getTime() });
+        note({ actor, chatbot, action: "change-key", detail: `${keyId}: expiresAt` }, now);
+        return { name, scopes, expiresAt: end };
       }),
 
     revokeKey: (chatbot, keyId, actor) =>

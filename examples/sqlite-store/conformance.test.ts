@@ -50,7 +50,11 @@ const underTest = Layer.effect(
       newChatbot: Effect.provideService(registerChatbot, ChatbotRegistry, registry),
       peek: (chatbot) => Effect.sync(() => peek(chatbot)),
       pass: (millis) => TestClock.adjust(millis),
-      second: { chats: Context.get(other, ChatStore), turns: Context.get(other, TurnStore) },
+      second: {
+        chats: Context.get(other, ChatStore),
+        turns: Context.get(other, TurnStore),
+        registry: Context.get(other, ChatbotRegistry),
+      },
     });
   }),
 );

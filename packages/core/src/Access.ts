@@ -56,19 +56,30 @@ export class Access extends Context.Service<
 
         /** When the use of a key was noted last. */
         const noted = new Map<string, number>();
-        let used: Array<string> = [];
+        /** Whose use the directory has not been told of. */
+        let used = new Set<string>();
         const noteUse = (id: string, now: number) => {
           if (now - (noted.get(id) ?? -Infinity) < useInterval) return;
-          if (noted.size >= capacity) noted.clear();
+          // A use in the past minute must be remembered; the first in the map are the oldest.
+          for (const [old, time] of noted) {
+            if (now - time < useInterval) break;
+            noted.delete(old);
+          }
+          noted.delete(id);
           noted.set(id, now);
-          used.push(id);
+          used.add(id);
         };
-        yield* Effect.suspend(() => {
-          if (used.length === 0) return Effect.void;
+        const tellUse = Effect.suspend(() => {
+          if (used.size === 0) return Effect.void;
           const ids = used;
-          used = [];
-          return directory.used(ids);
-        }).pipe(Effect.ignore, Effect.repeat(Schedule.spaced("3 seconds")), Effect.forkScoped);
+          used = new Set();
+          return Effect.catchCause(directory.used([...ids]), (cause) => {
+            for (const id of ids) used.add(id);
+            return Effect.logDebug("The use of keys could not be noted", cause);
+          });
+        });
+        yield* Effect.addFinalizer(() => Effect.timeoutOption(tellUse, "2 seconds"));
+        yield* tellUse.pipe(Effect.repeat(Schedule.spaced("3 seconds")), Effect.forkScoped);
 
         const authenticate = Effect.fnUntraced(function* (key: string) {
           const id = keyId(key);

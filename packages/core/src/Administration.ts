@@ -2,7 +2,17 @@
  * What operators do: workspaces, chatbots, their settings and their keys. Every change is audited under
  * the name of its actor, and holds in every process within a second (where hints are lost, within 30).
  */
-import { Clock, Context, Duration, Effect, Layer, Redacted, Schema, Struct } from "effect";
+import {
+  Clock,
+  Context,
+  Duration,
+  Effect,
+  Layer,
+  Predicate,
+  Redacted,
+  Schema,
+  Struct,
+} from "effect";
 import { Digest, SecureRandom } from "effect/crypto";
 import { generateKey, hashKey, keyId } from "./ApiKey.ts";
 import { ChatbotSettings, defaultSettings, Name, type Chatbot } from "./Chatbot.ts";
@@ -14,17 +24,19 @@ import {
   type KeyChange,
   type KeyRecord,
   type RegisteredChatbot,
+  type Replaced,
 } from "./ChatbotRegistry.ts";
 import {
   ChatbotNotFound,
   DeclarationInvalid,
   KeyNotFound,
+  WorkspaceNotFound,
   type ChatbotTaken,
+  type KeyTaken,
   type StorageUnavailable,
-  type WorkspaceNotFound,
 } from "./Errors.ts";
 import { problemsOf } from "./Problems.ts";
-import { compareText, Text } from "./Text.ts";
+import { compareText, isStorable, Text } from "./Text.ts";
 
 /** What is not named is what `defaultSettings` say. */
 export interface ChatbotToCreate {
@@ -40,10 +52,23 @@ export interface KeyToCreate {
   readonly expiresAt?: Date | null;
 }
 
+export interface KeyRotation {
+  /** How long the old key still opens its chatbot. */
+  readonly keepFor: Duration.Duration;
+  /** When the new key ends; `null`, the default: never. */
+  readonly expiresAt?: Date | null;
+}
+
 /** A key that was just made. Its text is in no store: whoever loses it makes another. */
 export interface CreatedKey {
   readonly id: string;
   readonly key: Redacted.Redacted;
+}
+
+/** A key that replaces another. */
+export interface RotatedKey extends CreatedKey {
+  /** What both are called and may do, and when the old one ends. */
+  readonly replaced: Replaced;
 }
 
 export interface Workspace {
@@ -97,25 +122,25 @@ export class Administration extends Context.Service<
       actor: string,
     ) => Effect.Effect<void, DeclarationInvalid | KeyNotFound | StorageUnavailable>;
     /**
-     * Makes a key with the name and scopes of another, which then expires after `keepFor`, so that its
-     * users can change over. If that fails, so does the new key.
+     * Makes a key with the name and scopes of another, which then ends after `keepFor`, or sooner if it
+     * would have, so that its users can change over. Both or neither.
      */
     readonly rotateKey: (
       chatbot: number,
       keyId: string,
-      keepFor: Duration.Duration,
+      rotation: KeyRotation,
       actor: string,
-    ) => Effect.Effect<CreatedKey, ChatbotNotFound | KeyNotFound | StorageUnavailable>;
+    ) => Effect.Effect<RotatedKey, DeclarationInvalid | KeyNotFound | StorageUnavailable>;
     /** Ends a key for ever. */
     readonly revokeKey: (
       chatbot: number,
       keyId: string,
       actor: string,
-    ) => Effect.Effect<void, KeyNotFound | StorageUnavailable>;
+    ) => Effect.Effect<void, DeclarationInvalid | KeyNotFound | StorageUnavailable>;
     /** What was changed, newest first, at most `limit` lines. */
     readonly audit: (
       limit: number,
-    ) => Effect.Effect<ReadonlyArray<AuditRecord>, StorageUnavailable>;
+    ) => Effect.Effect<ReadonlyArray<AuditRecord>, DeclarationInvalid | StorageUnavailable>;
   }
 >()("@parley/core/Administration") {
   static readonly layer: Layer.Layer<
@@ -137,20 +162,28 @@ export class Administration extends Context.Service<
             : Effect.succeed(found);
         });
 
-      /** Stores a key that was never used before: ids are random, and a collision is tried again. */
-      const addKey = (id: number, key: Omit<KeyRecord, "id" | "hash">, actor: string) =>
+      /** A fresh key, stored by `store`: ids are random, and a collision is tried again. */
+      const withFreshKey = <A, E>(
+        store: (key: Pick<KeyRecord, "id" | "hash">) => Effect.Effect<A, E | KeyTaken>,
+      ) =>
         Effect.gen(function* () {
-          const text = yield* generateKey;
-          const hash = yield* hashKey(Redacted.value(text));
-          const made = { id: keyId(Redacted.value(text))!, key: text };
-          yield* registry.addKey(id, { ...key, id: made.id, hash }, actor);
-          return made;
+          const key = yield* generateKey;
+          const hash = yield* hashKey(Redacted.value(key));
+          const id = keyId(Redacted.value(key))!;
+          return { id, key, stored: yield* store({ id, hash }) };
         }).pipe(
           Effect.provideService(SecureRandom.SecureRandom, random),
           Effect.provideService(Digest.Digest, digest),
-          Effect.retry({ while: (error) => error._tag === "KeyTaken", times: 3 }),
-          Effect.catchTag("KeyTaken", Effect.die),
+          Effect.retry({ while: Predicate.isTagged("KeyTaken"), times: 3 }),
+          Effect.catchIf(isKeyTaken, Effect.die),
         );
+
+      const known = (id: number) =>
+        isChatbotId(id) ? Effect.void : Effect.fail(new ChatbotNotFound({ chatbot: id }));
+      const knownKey = (id: number, key: string) =>
+        isChatbotId(id) && isStorable(key)
+          ? Effect.void
+          : Effect.fail(new KeyNotFound({ keyId: key }));
 
       return Administration.of({
         workspaces: Effect.map(registry.list, (all) =>
@@ -158,58 +191,97 @@ export class Administration extends Context.Service<
             .map(([name, chatbots]) => ({ name, chatbots: chatbots.length }))
             .toSorted((a, b) => compareText(a.name, b.name)),
         ),
-        renameWorkspace: (from, to, actor) =>
-          Effect.andThen(valid(Name, to), registry.renameWorkspace(from, to, actor)),
+        renameWorkspace: Effect.fnUntraced(function* (from, to, actor) {
+          yield* valid(Actor, actor);
+          yield* valid(Name, to);
+          if (!isStorable(from)) return yield* new WorkspaceNotFound({ workspaceName: from });
+          yield* registry.renameWorkspace(from, to, actor);
+        }),
 
         chatbots: registry.list,
         chatbot,
-        createChatbot: ({ description = "", name, settings, workspaceName }, actor) =>
-          valid(Declaration, {
+        createChatbot: Effect.fnUntraced(function* (
+          { description = "", name, settings, workspaceName },
+          actor,
+        ) {
+          yield* valid(Actor, actor);
+          const declared = yield* valid(Declaration, {
             workspaceName,
             name,
             description,
             settings: { ...defaultSettings, ...settings },
-          }).pipe(
-            Effect.flatMap((declared) => registry.create({ ...declared, keys: [] }, actor)),
-            Effect.catchTag("KeyTaken", Effect.die),
-          ),
-        changeChatbot: (id, change, actor) =>
-          Effect.flatMap(valid(Change, change), (valid) => registry.change(id, valid, actor)),
-
-        createKey: (id, { expiresAt = null, name = null, scopes }, actor) =>
-          Effect.flatMap(valid(Key, { name, scopes, expiresAt }), (key) => addKey(id, key, actor)),
-        changeKey: (id, key, change, actor) =>
-          Effect.flatMap(valid(ChangedKey, change), (valid) =>
-            registry.changeKey(id, key, valid, actor),
-          ),
-        rotateKey: Effect.fnUntraced(function* (id, oldId, keepFor, actor) {
-          const { keys } = yield* chatbot(id);
-          const old = keys.find((key) => key.id === oldId && key.revokedAt === null);
-          if (old === undefined) return yield* new KeyNotFound({ keyId: oldId });
-          const made = yield* addKey(id, { ...old, expiresAt: null }, actor);
-          const until = (yield* Clock.currentTimeMillis) + Duration.toMillis(keepFor);
-          const expiresAt = new Date(Math.min(until, old.expiresAt?.getTime() ?? Infinity));
-          yield* registry.changeKey(id, oldId, { expiresAt }, actor).pipe(
-            // Nobody will ever know the text of the new key.
-            Effect.onError(() => Effect.ignore(registry.revokeKey(id, made.id, actor))),
-          );
-          return made;
+          });
+          return yield* registry
+            .create({ ...declared, keys: [] }, actor)
+            .pipe(Effect.catchTag("KeyTaken", Effect.die));
         }),
-        revokeKey: registry.revokeKey,
-        audit: registry.audit,
+        changeChatbot: Effect.fnUntraced(function* (id, change, actor) {
+          yield* valid(Actor, actor);
+          yield* known(id);
+          return yield* registry.change(id, yield* valid(Change, change), actor);
+        }),
+
+        createKey: Effect.fnUntraced(function* (
+          id,
+          { expiresAt = null, name = null, scopes },
+          actor,
+        ) {
+          yield* valid(Actor, actor);
+          yield* known(id);
+          const key = yield* valid(Key, { name, scopes, expiresAt });
+          const made = yield* withFreshKey((fresh) =>
+            registry.addKey(id, { ...key, ...fresh }, actor),
+          );
+          return { id: made.id, key: made.key };
+        }),
+        changeKey: Effect.fnUntraced(function* (id, key, change, actor) {
+          yield* valid(Actor, actor);
+          yield* knownKey(id, key);
+          yield* registry.changeKey(id, key, yield* valid(ChangedKey, change), actor);
+        }),
+        rotateKey: Effect.fnUntraced(function* (id, key, { expiresAt = null, keepFor }, actor) {
+          yield* valid(Actor, actor);
+          yield* knownKey(id, key);
+          const now = yield* Clock.currentTimeMillis;
+          const end = yield* valid(PointInTime, new Date(now + Duration.toMillis(keepFor)));
+          yield* valid(Key.fields.expiresAt, expiresAt);
+          const made = yield* withFreshKey((fresh) =>
+            registry.replaceKey(id, key, { ...fresh, expiresAt }, end, actor),
+          );
+          return { id: made.id, key: made.key, replaced: made.stored };
+        }),
+        revokeKey: Effect.fnUntraced(function* (id, key, actor) {
+          yield* valid(Actor, actor);
+          yield* knownKey(id, key);
+          yield* registry.revokeKey(id, key, actor);
+        }),
+        audit: (limit) => Effect.flatMap(valid(Limit, limit), registry.audit),
       });
     }),
   );
 }
 
-const isPointInTime = Schema.makeFilter<Date>(
-  (date) => Number.isFinite(date.getTime()) || "is no point in time",
+const isKeyTaken = (error: unknown): error is KeyTaken => Predicate.isTagged(error, "KeyTaken");
+
+const isChatbotId = (id: number) => Number.isInteger(id) && id > 0 && id < 2 ** 31;
+
+const Actor = Text.check(Schema.isNonEmpty(), Schema.isMaxCodePoints(255));
+
+const Limit = Schema.Int.check(Schema.isBetween({ minimum: 1, maximum: 2 ** 31 - 1 }));
+
+/** Every store keeps those, and ISO 8601 writes them with four digits for the year. */
+const PointInTime = Schema.Date.check(
+  Schema.makeFilter<Date>(
+    (date) =>
+      (date.getTime() >= Date.UTC(1970) && date.getTime() < Date.UTC(10_000)) ||
+      "is no point in time between 1970 and 9999",
+  ),
 );
 
 const Key = Schema.Struct({
   name: Schema.NullOr(Text),
   scopes: Schema.Array(Schema.Literals(scopes)).check(Schema.isUnique()),
-  expiresAt: Schema.NullOr(Schema.Date.check(isPointInTime)),
+  expiresAt: Schema.NullOr(PointInTime),
 });
 const ChangedKey = Key.mapFields(Struct.map(Schema.optionalKey));
 

@@ -52,11 +52,17 @@ export interface ChatbotChange {
 /** What is not named stays as it is. */
 export type KeyChange = Partial<Pick<KeyRecord, "name" | "scopes" | "expiresAt">>;
 
+/** The key that replaces another, of which it has the name and the scopes. */
+export type Replacement = Pick<KeyRecord, "id" | "hash" | "expiresAt">;
+
 export interface RegisteredChatbot {
   readonly chatbot: Chatbot;
   /** Revoked and expired ones too, oldest first. */
   readonly keys: ReadonlyArray<RegisteredKey>;
 }
+
+/** What was so far of a key that was replaced, and when it ends. */
+export type Replaced = Pick<KeyRecord, "name" | "scopes"> & { readonly expiresAt: Date };
 
 /** One line of the append-only audit. */
 export interface AuditRecord {
@@ -76,7 +82,7 @@ export class ChatbotRegistry extends Context.Service<
   {
     /** Every chatbot with its keys, ascending by id. */
     readonly list: Effect.Effect<ReadonlyArray<RegisteredChatbot>, StorageUnavailable>;
-    /** Makes a chatbot with its keys. */
+    /** Makes a chatbot with its keys. That its name is taken is told before that a key is. */
     readonly create: (
       chatbot: NewChatbot,
       actor: string,
@@ -105,6 +111,14 @@ export class ChatbotRegistry extends Context.Service<
       change: KeyChange,
       actor: string,
     ) => Effect.Effect<void, KeyNotFound | StorageUnavailable>;
+    /** Adds the replacement of a key that was not revoked, and gives that an end, or keeps an earlier one. */
+    readonly replaceKey: (
+      chatbot: number,
+      keyId: string,
+      replacement: Replacement,
+      end: Date,
+      actor: string,
+    ) => Effect.Effect<Replaced, KeyNotFound | KeyTaken | StorageUnavailable>;
     /** Ends a key for ever. */
     readonly revokeKey: (
       chatbot: number,

@@ -1,5 +1,13 @@
 import { assert, describe, it } from "@effect/vitest";
-import { Access, ChatbotDirectory, generateKey, hashKey, keyId, type Opened } from "@parley/core";
+import {
+  Access,
+  ChatbotDirectory,
+  generateKey,
+  hashKey,
+  keyId,
+  StorageUnavailable,
+  type Opened,
+} from "@parley/core";
 import { Effect, Exit, Layer, PubSub, Redacted, Stream } from "effect";
 import { Digest, SecureRandom } from "effect/crypto";
 import { TestClock } from "effect/testing";
@@ -11,7 +19,13 @@ const newKey = Effect.map(Effect.provide(generateKey, SecureRandom.layerWebCrypt
 const directory = Effect.fnUntraced(function* (key: string, more: Partial<Opened> = {}) {
   const hash = yield* Effect.provide(hashKey(key), Digest.layerWebCrypto);
   const changed = yield* PubSub.unbounded<number | null>();
-  const state = { asked: 0, revoked: false, changed, used: [] as Array<ReadonlyArray<string>> };
+  const state = {
+    asked: 0,
+    revoked: false,
+    changed,
+    used: [] as Array<ReadonlyArray<string>>,
+    broken: Effect.void as Effect.Effect<void, StorageUnavailable>,
+  };
   const layer = Access.layer.pipe(
     Layer.provide([
       Digest.layerWebCrypto,
@@ -25,7 +39,11 @@ const directory = Effect.fnUntraced(function* (key: string, more: Partial<Opened
                 ? { hash, scopes: ["read"], expiresAt: null, chatbot, ...more }
                 : null;
             }),
-          used: (ids) => Effect.sync(() => void state.used.push([...ids])),
+          used: (ids) =>
+            Effect.andThen(
+              state.broken,
+              Effect.sync(() => void state.used.push([...ids])),
+            ),
           changed: Stream.fromPubSub(changed),
         }),
       ),
@@ -137,6 +155,29 @@ describe("the use of keys", () => {
         yield* TestClock.adjust("3 seconds");
         assert.deepStrictEqual(state.used, [[keyId(key)!], [keyId(key)!]]);
       }).pipe(Effect.provide(layer));
+    }),
+  );
+});
+
+describe("the use of keys that cannot be noted", () => {
+  it.effect("is noted when that is possible again, and at the end", () =>
+    Effect.gen(function* () {
+      const key = yield* newKey;
+      const { layer, state } = yield* directory(key);
+      yield* Effect.gen(function* () {
+        state.broken = Effect.fail(new StorageUnavailable({ cause: "gone" }));
+        yield* authenticate(key);
+        yield* TestClock.adjust("9 seconds");
+        state.broken = Effect.die("a defect");
+        yield* TestClock.adjust("9 seconds");
+        assert.deepStrictEqual(state.used, []);
+        state.broken = Effect.void;
+        yield* TestClock.adjust("3 seconds");
+        assert.deepStrictEqual(state.used, [[keyId(key)!]]);
+        yield* TestClock.adjust("1 minute");
+        yield* authenticate(key);
+      }).pipe(Effect.provide(layer));
+      assert.deepStrictEqual(state.used, [[keyId(key)!], [keyId(key)!]]);
     }),
   );
 });

@@ -10,6 +10,7 @@ import {
   type AuditRecord,
   type Chatbot,
   type RegisteredKey,
+  type Replaced,
 } from "@parley/core";
 import { Context, Effect, PubSub, Stream } from "effect";
 import { atPresent } from "./Memory.ts";
@@ -53,7 +54,9 @@ export const makeChatbots = Effect.gen(function* () {
         if (named(workspaceName, name) !== undefined) {
           return Effect.fail(new ChatbotTaken({ workspaceName, name }));
         }
-        const taken = keys.find(({ id }) => isTaken(id));
+        const taken = keys.find(
+          ({ id }, at) => isTaken(id) || keys.findIndex((key) => key.id === id) < at,
+        );
         if (taken !== undefined) return Effect.fail(new KeyTaken({ keyId: taken.id }));
         const time = new Date(now);
         const chatbot = { id: registered.length + 1, name, workspaceName, ...rest };
@@ -128,6 +131,25 @@ export const makeChatbots = Effect.gen(function* () {
         return Effect.asVoid(
           note({ time: new Date(now), actor, chatbot: id, action: "change-key", detail }),
         );
+      }),
+
+    replaceKey: (id, keyId, replacement, end, actor) =>
+      atPresent<Replaced, KeyNotFound | KeyTaken>((now) => {
+        const found = liveKey(id, keyId);
+        if (found === undefined) return Effect.fail(new KeyNotFound({ keyId }));
+        if (isTaken(replacement.id)) return Effect.fail(new KeyTaken({ keyId: replacement.id }));
+        const time = new Date(now);
+        const { key, keys } = found;
+        const { name, scopes } = key;
+        const isEarlier = key.expiresAt !== null && key.expiresAt <= end;
+        const expiresAt = isEarlier ? key.expiresAt : end;
+        keys.set(replacement.id, { ...replacement, name, scopes, ...fresh, createdAt: time });
+        keys.set(keyId, { ...key, expiresAt });
+        const line = { time, actor, chatbot: id };
+        const noted = note({ ...line, action: "add-key", detail: replacement.id });
+        if (!isEarlier)
+          audit.push({ ...line, action: "change-key", detail: `${keyId}: expiresAt` });
+        return Effect.as(noted, { name, scopes, expiresAt });
       }),
 
     revokeKey: (id, keyId, actor) =>

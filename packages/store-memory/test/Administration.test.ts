@@ -2,12 +2,10 @@ import { assert, describe, it } from "@effect/vitest";
 import {
   Access,
   Administration,
-  ChatbotRegistry,
   defaultSettings,
   keyId,
   keyState,
   scopes,
-  StorageUnavailable,
   type ChatbotSettings,
 } from "@parley/core";
 import { layerMemory } from "@parley/store-memory";
@@ -136,7 +134,12 @@ describe("administration", () => {
       const { id } = yield* administration.createChatbot(helpdesk, "ann");
       const old = yield* administration.createKey(id, { name: "app", scopes: ["ask"] }, "ann");
       assert.strictEqual(old.id, keyId(Redacted.value(old.key)));
-      const fresh = yield* administration.rotateKey(id, old.id, Duration.minutes(10), "ann");
+      const fresh = yield* administration.rotateKey(
+        id,
+        old.id,
+        { keepFor: Duration.minutes(10) },
+        "ann",
+      );
       const opens = (key: Redacted.Redacted) =>
         Effect.andThen(settle, Effect.result(access.authenticate(Redacted.value(key))));
       for (const { key } of [old, fresh]) {
@@ -157,7 +160,7 @@ describe("administration", () => {
       );
       yield* administration.revokeKey(id, fresh.id, "ann");
       assert.isTrue(Result.isFailure(yield* opens(fresh.key)));
-      const revoked = administration.rotateKey(id, fresh.id, Duration.zero, "ann");
+      const revoked = administration.rotateKey(id, fresh.id, { keepFor: Duration.zero }, "ann");
       assert.strictEqual((yield* Effect.flip(revoked))._tag, "KeyNotFound");
     }).pipe(administered),
   );
@@ -168,38 +171,53 @@ describe("administration", () => {
       const { id } = yield* administration.createChatbot(helpdesk, "ann");
       const expiresAt = new Date(60_000);
       const old = yield* administration.createKey(id, { scopes, expiresAt }, "ann");
-      yield* administration.rotateKey(id, old.id, Duration.days(1), "ann");
+      const rotation = { keepFor: Duration.days(1), expiresAt: new Date(90_000) };
+      const { replaced } = yield* administration.rotateKey(id, old.id, rotation, "ann");
+      assert.deepStrictEqual(replaced, { name: null, scopes, expiresAt });
       const { keys } = yield* administration.chatbot(id);
       assert.deepStrictEqual(
         keys.map((key) => key.expiresAt),
-        [expiresAt, null],
+        [expiresAt, rotation.expiresAt],
       );
     }).pipe(administered),
   );
 
-  it.effect("a rotation that fails leaves no key behind", () =>
+  it.effect("refuses what no store could keep, of operators, ids and times, too", () =>
     Effect.gen(function* () {
-      const registry = yield* ChatbotRegistry;
-      const broken = ChatbotRegistry.of({
-        ...registry,
-        changeKey: () => Effect.fail(new StorageUnavailable({ cause: "gone" })),
-      });
-      const administration = yield* Administration.use(Effect.succeed).pipe(
-        Effect.provide(Administration.layer),
-        Effect.provideService(ChatbotRegistry, broken),
-      );
+      const administration = yield* Administration;
       const { id } = yield* administration.createChatbot(helpdesk, "ann");
-      const old = yield* administration.createKey(id, { scopes }, "ann");
-      yield* Effect.flip(administration.rotateKey(id, old.id, Duration.hours(1), "ann"));
-      const { keys } = yield* administration.chatbot(id);
-      assert.deepStrictEqual(
-        keys.map((key) => [key.id === old.id, keyState(key, 0)]),
+      const { id: key } = yield* administration.createKey(id, { scopes }, "ann");
+      const lines = yield* administration.audit(100);
+      const settings = { helloMessage: "Hi" };
+      const keepFor = Duration.hours(1);
+      const longAgo = new Date(Date.UTC(-5000));
+      const refused: ReadonlyArray<readonly [string, Effect.Effect<unknown, { _tag: string }>]> = [
+        ["DeclarationInvalid", administration.changeChatbot(id, { settings }, "a\0")],
+        ["DeclarationInvalid", administration.changeChatbot(id, { settings }, "\ud800")],
+        ["DeclarationInvalid", administration.createChatbot({ ...helpdesk, name: "b" }, "")],
+        ["DeclarationInvalid", administration.changeKey(id, key, { expiresAt: longAgo }, "ann")],
         [
-          [true, "live"],
-          [false, "revoked"],
+          "DeclarationInvalid",
+          administration.rotateKey(id, key, { keepFor: Duration.infinity }, "ann"),
         ],
-      );
-    }).pipe(Effect.provide([layerMemory, Digest.layerWebCrypto, SecureRandom.layerWebCrypto])),
+        [
+          "DeclarationInvalid",
+          administration.rotateKey(id, key, { keepFor, expiresAt: longAgo }, "ann"),
+        ],
+        ["DeclarationInvalid", administration.audit(-1)],
+        ["DeclarationInvalid", administration.audit(Number.NaN)],
+        ["ChatbotNotFound", administration.changeChatbot(1e12, { settings }, "ann")],
+        ["ChatbotNotFound", administration.changeChatbot(Number.NaN, { settings }, "ann")],
+        ["ChatbotNotFound", administration.createKey(0.5, { scopes }, "ann")],
+        ["KeyNotFound", administration.revokeKey(id, "\0", "ann")],
+        ["KeyNotFound", administration.changeKey(1e12, key, { name: "x" }, "ann")],
+        ["WorkspaceNotFound", administration.renameWorkspace("\0", "Beta", "ann")],
+      ];
+      for (const [at, [tag, effect]] of refused.entries()) {
+        assert.strictEqual((yield* Effect.flip(effect))._tag, tag, String(at));
+      }
+      assert.deepStrictEqual(yield* administration.audit(100), lines);
+    }).pipe(administered),
   );
 
   it("tells live keys from those that ended", () => {

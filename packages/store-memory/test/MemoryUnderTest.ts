@@ -23,7 +23,7 @@ export const underTest = (memory: Memory) =>
             })),
           ),
         pass: (millis) => TestClock.adjust(millis),
-        second: { chats: yield* ChatStore, turns: yield* TurnStore },
+        second: { chats: yield* ChatStore, turns: yield* TurnStore, registry },
       });
     }),
   );

@@ -149,6 +149,8 @@ export const makeChatArchive = ({ patient }: Clients): ChatArchive["Service"] =>
       const queue = yield* Stream.toQueue(Stream.rechunk(inOrder(records), importBatch), {
         capacity: importBatch,
       });
+      // By itself: a row that refers to the chatbot keeps it from being renamed until it is committed.
+      yield* withoutDeadline(patient.query(chatbot, makeTally, [chatbot]));
       const inTransaction = Effect.gen(function* () {
         const [tally] = yield* patient.query<{
           readonly chats: bigint;
@@ -321,10 +323,10 @@ from chat left join lateral (
 where chat.chatbot_id = $1
 order by chat.position, entry.position`;
 
-const lockTally = `
+const makeTally = `
 insert into tally (chatbot_id, chats, positions, last_time) values ($1, 0, 0, 'epoch')
-on conflict (chatbot_id) do update set chats = tally.chats
-returning chats, positions`;
+on conflict (chatbot_id) do nothing`;
+const lockTally = `select chats, positions from tally where chatbot_id = $1 for update`;
 
 const insertChats = `
 insert into chat (chatbot_id, id, position, name, user_ref, folded_name, create_time, entries, last_entry_time)

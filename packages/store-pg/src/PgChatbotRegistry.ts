@@ -3,12 +3,15 @@ import {
   ChatbotNotFound,
   ChatbotRegistry,
   ChatbotTaken,
+  defaultSettings,
   KeyNotFound,
   KeyTaken,
   WorkspaceNotFound,
   type AuditRecord,
   type Chatbot,
   type KeyRecord,
+  type Replaced,
+  type Scope,
   type StorageUnavailable,
 } from "@parley/core";
 import { Effect } from "effect";
@@ -25,7 +28,7 @@ import {
 import type { Clients } from "./Clients.ts";
 import { channel } from "./Hints.ts";
 import { array } from "./Parameters.ts";
-import { againAfterUniqueViolation, orUnavailable } from "./Storage.ts";
+import { againAfterDeadlock, againAfterUniqueViolation, orUnavailable } from "./Storage.ts";
 
 export const makeChatbotRegistry = ({ reads, writes }: Clients) =>
   ChatbotRegistry.of({
@@ -67,6 +70,7 @@ export const makeChatbotRegistry = ({ reads, writes }: Clients) =>
           }),
           // Another made the chatbot or a key meanwhile: the next look tells which.
           againAfterUniqueViolation,
+          againAfterDeadlock,
           orUnavailable,
         ),
 
@@ -80,6 +84,7 @@ export const makeChatbotRegistry = ({ reads, writes }: Clients) =>
           PgTypes.jsonb(settings),
           actor,
           channel,
+          PgTypes.jsonb(defaultSettings),
         ])
         .pipe(
           Effect.flatMap(([row]): Effect.Effect<Chatbot, ChatbotNotFound | ChatbotTaken> => {
@@ -104,6 +109,7 @@ export const makeChatbotRegistry = ({ reads, writes }: Clients) =>
             return row!.taken === null ? Effect.void : chatbotTaken(row!);
           }),
           againAfterUniqueViolation,
+          againAfterDeadlock,
           orUnavailable,
         ),
 
@@ -138,6 +144,34 @@ export const makeChatbotRegistry = ({ reads, writes }: Clients) =>
           change.expiresAt ?? null,
         ])
         .pipe(orKeyNotFound(keyId)),
+
+    replaceKey: (id, keyId, { expiresAt, hash, id: newId }, end, actor) =>
+      writes
+        .query<{
+          readonly name: string | null;
+          readonly scopes: ReadonlyArray<Scope>;
+          readonly expires_at: Date;
+          readonly taken: boolean;
+        }>("operator", replaceKey, [
+          id,
+          keyId,
+          actor,
+          channel,
+          newId,
+          Hex.encode(hash),
+          expiresAt,
+          end,
+        ])
+        .pipe(
+          Effect.flatMap(([row]): Effect.Effect<Replaced, KeyNotFound | KeyTaken> => {
+            if (row === undefined) return Effect.fail(new KeyNotFound({ keyId }));
+            if (row.taken) return Effect.fail(new KeyTaken({ keyId: newId }));
+            const { expires_at, name, scopes } = row;
+            return Effect.succeed({ name, scopes, expiresAt: expires_at });
+          }),
+          againAfterUniqueViolation,
+          orUnavailable,
+        ),
 
     revokeKey: (id, keyId, actor) =>
       writes.query("operator", revokeKey, [id, keyId, actor, channel]).pipe(orKeyNotFound(keyId)),
@@ -196,16 +230,20 @@ const newKeys = (first: number) => `
 
 const createChatbot = `
 with input as (${newKeys(7)}
+), named as (
+  select from chatbot where workspace_name = $1 and name = $2
 ), taken as (
-  select id from api_key where id in (select id from input) limit 1
+  select id from (
+    select id from api_key where id in (select id from input)
+    union all select id from input group by id having count(*) > 1
+  ) used where not exists (select from named) limit 1
 ), made as (
   insert into chatbot (workspace_name, name, description, settings)
-  select $1, $2, $3, $4::jsonb where not exists (select from taken)
-    and not exists (select from chatbot where workspace_name = $1 and name = $2)
+  select $1, $2, $3, $4::jsonb where not exists (select from taken) and not exists (select from named)
   returning id
 ), keys as (
   insert into api_key (id, chatbot_id, hash, name, scopes, expires_at)
-  select input.id, made.id, hash, name, scopes, expires_at from made cross join input order by n
+  select input.id, made.id, hash, name, scopes, expires_at from made cross join input order by input.id
 ), noted as (
   insert into audit (actor, chatbot_id, action, detail)
   select $5, made.id, action, detail from made cross join (
@@ -216,20 +254,21 @@ with input as (${newKeys(7)}
 select (select id from made) as id, (select id from taken) as taken,
   (select ${told("$6")} from noted limit 1) as told`;
 
+// A key share lock, which rows that refer to a chatbot take, does not keep these waiting.
 const changeChatbot = `
 with known as (
-  select * from chatbot where id = $1 for update
+  select * from chatbot where id = $1 for no key update
 ), taken as (
   select other.name as taken, other.workspace_name as taken_in from chatbot other join known
     on (other.workspace_name, other.name) = (coalesce($2, known.workspace_name), coalesce($3, known.name))
-    and other.id <> known.id
+    and other.id <> known.id and coalesce($2, $3) is not null
 ), fields as (
   select string_agg(name, ', ' order by name collate "C") as names from (
     select field.name from known, lateral (values ('workspaceName', workspace_name, $2),
       ('name', known.name, $3), ('description', description, $4)) as field(name, before, after)
     where after <> before
     union all
-    select key from known, jsonb_each($5::jsonb) where value is distinct from settings -> key
+    select key from known, jsonb_each($5::jsonb) where value is distinct from ($8::jsonb || settings) -> key
   ) changed
   where not exists (select from taken)
 ), saved as (
@@ -250,7 +289,7 @@ from chatbot left join taken on true`;
 
 const moveChatbots = `
 with known as (
-  select id, name from chatbot where workspace_name = $1 order by id for update
+  select id, name from chatbot where workspace_name = $1 order by id for no key update
 ), taken as (
   select other.name as taken, other.workspace_name as taken_in from chatbot other join known using (name)
   where other.workspace_name = $2 and $1 <> $2 limit 1
@@ -297,14 +336,39 @@ with known as (
   update api_key set name = case when $5::bool then $6::text else api_key.name end,
     scopes = coalesce(string_to_array($7, ','), api_key.scopes),
     expires_at = case when $8::bool then $9::timestamptz else api_key.expires_at end
-  from known where api_key.id = known.id
-  returning api_key.id
+  from fields where api_key.id = $2 and names is not null
 ), noted as (
   insert into audit (actor, chatbot_id, action, detail)
   select $3, $1, 'change-key', $2 || ': ' || names from fields where names is not null
   returning chatbot_id
 )
-select id, (select ${told("$4")} from noted) as told from saved`;
+select id, (select ${told("$4")} from noted) as told from known`;
+
+const replaceKey = `
+with old as (
+  select * from api_key where chatbot_id = $1 and id = $2 and revoked_at is null for update
+), taken as (
+  select from api_key where id = $5
+), made as (
+  insert into api_key (id, chatbot_id, hash, name, scopes, expires_at)
+  select $5, chatbot_id, decode($6, 'hex'), name, scopes, $7::timestamptz
+  from old where not exists (select from taken)
+  returning id, chatbot_id
+), ended as (
+  update api_key set expires_at = $8::timestamptz from old cross join made
+  where api_key.id = old.id and (old.expires_at is null or old.expires_at > $8::timestamptz)
+  returning api_key.id, api_key.chatbot_id
+), noted as (
+  insert into audit (actor, chatbot_id, action, detail)
+  select $3, chatbot_id, action, detail from (
+    select 1 as n, chatbot_id, 'add-key' as action, id as detail from made
+    union all select 2, chatbot_id, 'change-key', id || ': expiresAt' from ended
+  ) line order by n
+  returning chatbot_id
+)
+select name, scopes, least(expires_at, $8::timestamptz) as expires_at, exists (select from taken) as taken,
+  (select ${told("$4")} from noted limit 1) as told
+from old`;
 
 const revokeKey = `
 with revoked as (

@@ -66,6 +66,7 @@ const underTest = (options: TestOptions) =>
         second: {
           chats: yield* Effect.provideContext(ChatStore, second),
           turns: yield* Effect.provideContext(TurnStore, second),
+          registry: yield* Effect.provideContext(ChatbotRegistry, second),
         },
       });
     }),

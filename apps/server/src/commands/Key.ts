@@ -20,7 +20,7 @@ import { actor } from "./Actor.ts";
 import { idOf, keyArgument, keyWithId } from "./KeyArgument.ts";
 import { jsonFlag, print, table } from "./Output.ts";
 import { chatbotFlag, chatbotOf } from "./Subject.ts";
-import { durationOf, expiryOf } from "./Times.ts";
+import { durationOf, expiryOf, type Expiry } from "./Times.ts";
 import { wrongUsage } from "./WrongUsage.ts";
 
 const nameFlag = Flag.String("name").pipe(
@@ -49,7 +49,19 @@ const expiresFlag = Flag.String("expires").pipe(
   Flag.withMetavar("date|30d|never"),
 );
 
+/** When a new key ends. */
+const futureOf = Effect.fnUntraced(function* (command: ReadonlyArray<string>, expires: Expiry) {
+  const now = yield* Clock.currentTimeMillis;
+  const expiresAt = expires(now);
+  return expiresAt !== null && expiresAt.getTime() <= now
+    ? yield* wrongUsage(command, "The time of --expires is over already.")
+    : expiresAt;
+});
+
 const called = ({ id, name }: Chatbot) => `chatbot ${id} "${name}"`;
+
+const untilOf = (expiresAt: Date | null) =>
+  expiresAt === null ? "for ever" : `until ${expiresAt.toISOString()}`;
 
 /** Prints a key that was just made: by itself, so that a shell can keep it in a variable. */
 const printKey = Effect.fnUntraced(function* (
@@ -81,23 +93,18 @@ const create = Command.make(
   },
   ({ chatbot: wanted, expires, json, name, scopes }) =>
     Effect.gen(function* () {
-      const now = yield* Clock.currentTimeMillis;
-      const expiresAt = expires(now);
-      if (expiresAt !== null && expiresAt.getTime() <= now) {
-        return yield* wrongUsage(["key", "create"], "The time of --expires is over already.");
-      }
+      const expiresAt = yield* futureOf(["key", "create"], expires);
       yield* Effect.gen(function* () {
         const chatbot = yield* chatbotOf(wanted);
         const administration = yield* Administration;
         const key = { name: Option.getOrNull(name), scopes, expiresAt };
         const made = yield* administration.createKey(chatbot.id, key, yield* actor);
-        const until = expiresAt === null ? "for ever" : `until ${expiresAt.toISOString()}`;
         yield* printKey(
           json,
           chatbot,
           made,
           key,
-          `The key prl_${made.id}_… opens ${called(chatbot)} ${until}, to ${scopes.join(", ")}.`,
+          `The key prl_${made.id}_… opens ${called(chatbot)} ${untilOf(expiresAt)}, to ${scopes.join(", ")}.`,
         );
       }).pipe(onDatabase);
     }),
@@ -252,27 +259,32 @@ const rotate = Command.make(
       Flag.withDefault(3_600_000),
       Flag.withDescription("How long the old key still works; an hour by default"),
     ),
+    expires: expiresFlag.pipe(
+      Flag.withDefault(() => null),
+      Flag.withDescription("From when on the new key is refused; never by default"),
+    ),
     json: jsonFlag,
   },
-  ({ json, keepFor, key: argument }) =>
+  ({ expires, json, keepFor, key: argument }) =>
     Effect.gen(function* () {
       const id = yield* idOf(["key", "rotate"], argument);
+      const expiresAt = yield* futureOf(["key", "rotate"], expires);
       yield* Effect.gen(function* () {
-        const { chatbot, key } = yield* keyWithId(id);
+        const { chatbot } = yield* keyWithId(id);
         const administration = yield* Administration;
         const made = yield* administration.rotateKey(
           chatbot.id,
           id,
-          Duration.millis(keepFor),
+          { keepFor: Duration.millis(keepFor), expiresAt },
           yield* actor,
         );
-        const { expiresAt } = (yield* keyWithId(id)).key;
+        const { expiresAt: end, name, scopes } = made.replaced;
         yield* printKey(
           json,
           chatbot,
           made,
-          { name: key.name, scopes: key.scopes, expiresAt: null, replaces: { id, expiresAt } },
-          `The key prl_${made.id}_… opens ${called(chatbot)}; the old one, prl_${id}_…, ends at ${expiresAt?.toISOString()}.`,
+          { name, scopes, expiresAt, replaces: { id, expiresAt: end } },
+          `The key prl_${made.id}_… opens ${called(chatbot)} ${untilOf(expiresAt)}; the old one, prl_${id}_…, ends at ${end.toISOString()}.`,
         );
       }).pipe(onDatabase);
     }),

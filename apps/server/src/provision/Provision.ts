@@ -13,7 +13,12 @@ import {
 } from "@parley/core";
 import { Effect } from "effect";
 import { Hex } from "effect/encoding";
-import { ProvisionInvalid, readProvisionFile } from "./ProvisionFile.ts";
+import {
+  ProvisionInvalid,
+  readProvisionFile,
+  type DeclaredChatbot,
+  type DeclaredKey,
+} from "./ProvisionFile.ts";
 
 /** One change of the store. */
 export type Step =
@@ -58,7 +63,7 @@ export const planned = Effect.fnUntraced(function* (
   return plan;
 });
 
-/** Plans and carries out; servers that start together with one file do it once. */
+/** Plans and carries out, and gives what it did; servers that start together with one file do it once. */
 export const provision = Effect.fnUntraced(function* (
   path: string,
   environment: Readonly<Record<string, string | undefined>>,
@@ -77,8 +82,14 @@ export const provision = Effect.fnUntraced(function* (
         return yield* registry.changeKey(step.id, step.keyId, step.change, actor);
     }
   });
+  const done: Array<Planned> = [];
   return yield* planned(path, environment).pipe(
-    Effect.tap((plan) => Effect.forEach(plan, ({ step }) => carryOut(step), { discard: true })),
+    Effect.flatMap((plan) =>
+      Effect.forEach(plan, (one) => Effect.map(carryOut(one.step), () => done.push(one)), {
+        discard: true,
+      }),
+    ),
+    Effect.as(done),
     // Another process changed what the plan was made from.
     Effect.retry({
       while: ({ _tag }) => _tag !== "ProvisionInvalid" && _tag !== "StorageUnavailable",
@@ -89,21 +100,26 @@ export const provision = Effect.fnUntraced(function* (
 
 /** Why a declared key cannot be the chatbot's; `null` when it can. */
 const conflict = (
-  { hash, id }: KeyRecord,
+  { hash, id }: DeclaredKey,
   chatbot: RegisteredChatbot | undefined,
   all: ReadonlyArray<RegisteredChatbot>,
 ): string | null => {
   const owner = all.find(({ keys }) => keys.some((key) => key.id === id));
   if (owner === undefined) return null;
-  if (owner !== chatbot) return `the key prl_${id}_… belongs to another chatbot.`;
+  if (owner !== chatbot) {
+    const { name, workspaceName } = owner.chatbot;
+    return `the key prl_${id}_… belongs to another chatbot, "${name}" of workspace "${workspaceName}".`;
+  }
   const known = owner.keys.find((key) => key.id === id)!;
   return Hex.encode(known.hash) === Hex.encode(hash)
     ? null
     : `the key prl_${id}_… is known with another secret.`;
 };
 
+const newKey = (key: DeclaredKey): KeyRecord => ({ expiresAt: null, ...key });
+
 const stepsTo = (
-  wanted: NewChatbot,
+  wanted: DeclaredChatbot,
   known: RegisteredChatbot | undefined,
 ): ReadonlyArray<Planned> => {
   const { keys, ...declared } = wanted;
@@ -114,7 +130,7 @@ const stepsTo = (
       {
         title: `create ${title}${named === "" ? "" : ` with the keys ${named}`}`,
         fields: [],
-        step: { _tag: "Create", chatbot: wanted },
+        step: { _tag: "Create", chatbot: { ...declared, keys: keys.map(newKey) } },
       },
     ];
   }
@@ -129,12 +145,15 @@ const stepsTo = (
     });
   }
   for (const key of keys) {
-    const { expiresAt, name, scopes } = key;
-    const change = { expiresAt, name, scopes };
+    const { hash: _, id: __, ...change } = key;
     const kept = known.keys.find((one) => one.id === key.id);
     const called = `key prl_${key.id}_… of ${title}`;
     if (kept === undefined) {
-      steps.push({ title: `add ${called}`, fields: [], step: { _tag: "AddKey", id, key } });
+      steps.push({
+        title: `add ${called}`,
+        fields: [],
+        step: { _tag: "AddKey", id, key: newKey(key) },
+      });
       continue;
     }
     // A revoked key stays revoked: a declaration that still names it must not revive it.

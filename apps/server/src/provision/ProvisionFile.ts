@@ -31,15 +31,22 @@ const Key = Schema.Struct({
   ).annotate({
     description: "The key's text, or ${NAME} for the value of an environment variable",
   }),
-  scopes: Schema.Array(Schema.Literals(scopes)).annotate({
+  scopes: Schema.Array(Schema.Literals(scopes)).check(Schema.isUnique()).annotate({
     description: "read: details and lists; write: create chats; ask: ask questions",
   }),
   name: optional(Text, "A name for your own overview"),
   expiresAt: Schema.optionalKey(
-    Schema.String.annotate({
-      description: "Time in ISO 8601 from which on the key is refused; never by default",
-      examples: ["2030-01-01T00:00:00Z"],
-    }).pipe(Schema.decodeTo(Schema.DateTimeUtcFromString)),
+    Schema.String.check(
+      Schema.isPattern(/^\d{4}-\d\d-\d\d(T\d\d:\d\d(:\d\d(\.\d+)?)?(Z|[+-]\d\d:\d\d))?$/u, {
+        message: "is no time in ISO 8601 with a zone, such as 2030-01-01T00:00:00Z",
+      }),
+    )
+      .annotate({
+        description:
+          "Time in ISO 8601 from which on the key is refused; absent: never, or as it was changed elsewhere",
+        examples: ["2030-01-01T00:00:00Z"],
+      })
+      .pipe(Schema.decodeTo(Schema.DateTimeUtcFromString)),
   ),
 });
 
@@ -109,6 +116,15 @@ export const provisionSchema = () => {
   };
 };
 
+/** Without an expiry it ends when the store says, which is never for a new one. */
+export interface DeclaredKey extends Omit<KeyRecord, "expiresAt"> {
+  readonly expiresAt?: Date;
+}
+
+export interface DeclaredChatbot extends Omit<NewChatbot, "keys"> {
+  readonly keys: ReadonlyArray<DeclaredKey>;
+}
+
 /** A misspelt field must not go unnoticed. */
 const options = { onExcessProperty: "error", errors: "all" } as const;
 
@@ -135,20 +151,20 @@ export const readProvisionFile = Effect.fnUntraced(function* (
       const which = variable === undefined ? "a key" : `\${${variable}}`;
       return yield* invalid(`${which} is not a valid key; "parley key generate" makes one.`);
     }
-    const record: KeyRecord = {
+    const declared: DeclaredKey = {
       id,
       hash: yield* hashKey(value),
       name: key.name ?? null,
       scopes: key.scopes,
-      expiresAt: key.expiresAt === undefined ? null : DateTime.toDateUtc(key.expiresAt),
+      ...(key.expiresAt !== undefined && { expiresAt: DateTime.toDateUtc(key.expiresAt) }),
     };
-    return record;
+    return declared;
   });
 
   const declared = yield* Effect.forEach(
     chatbots,
     Effect.fnUntraced(function* ({ description = "", keys = [], name, workspace, ...settings }) {
-      const chatbot: NewChatbot = {
+      const chatbot: DeclaredChatbot = {
         workspaceName: workspace,
         name,
         description,

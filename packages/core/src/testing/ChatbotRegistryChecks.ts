@@ -6,6 +6,7 @@ import { defaultSettings } from "../Chatbot.ts";
 import { ChatbotDirectory } from "../ChatbotDirectory.ts";
 import { ChatbotRegistry, type KeyRecord, type NewChatbot } from "../ChatbotRegistry.ts";
 import { check, failsWith, same, type Check } from "./Check.ts";
+import { StoreUnderTest } from "./StoreUnderTest.ts";
 
 let names = 0;
 /** A name that was not used before in this run; keys take their ids from it. */
@@ -50,7 +51,9 @@ const notesOf = (chatbot: number) =>
     ),
   );
 
-export const chatbotRegistryChecks: ReadonlyArray<Check<ChatbotRegistry | ChatbotDirectory>> = [
+export const chatbotRegistryChecks: ReadonlyArray<
+  Check<ChatbotRegistry | ChatbotDirectory | StoreUnderTest>
+> = [
   check(
     "a chatbot is what was declared, and its keys open it",
     Effect.fnUntraced(function* () {
@@ -240,6 +243,131 @@ export const chatbotRegistryChecks: ReadonlyArray<Check<ChatbotRegistry | Chatbo
       ]);
       const missing = registry.addKey(id + 1_000_000, newKey(), "somebody");
       yield* failsWith("a chatbot that is not", "ChatbotNotFound", missing);
+    }),
+  ),
+
+  check(
+    "a key is replaced by one with its name and scopes, and ends no later than it would have",
+    Effect.fnUntraced(function* () {
+      const registry = yield* ChatbotRegistry;
+      const directory = yield* ChatbotDirectory;
+      const end = new Date("2032-01-01T00:00:00.000Z");
+      const sooner = new Date("2031-01-01T00:00:00.000Z");
+      const old = newKey({ name: "named", scopes: ["ask"] });
+      const ending = newKey({ expiresAt: sooner });
+      const { id } = yield* registry.create(newChatbot({ keys: [old, ending] }), "somebody");
+      const other = yield* registry.create(newChatbot(), "somebody");
+      const fresh = () => {
+        const { hash, id } = newKey();
+        return { id, hash, expiresAt: null };
+      };
+      const [a, b] = [fresh(), { ...fresh(), expiresAt: end }];
+      const replaced = yield* registry.replaceKey(id, old.id, a, end, "another");
+      yield* same("what was replaced", replaced, {
+        name: "named",
+        scopes: ["ask"],
+        expiresAt: end,
+      });
+      const again = yield* registry.replaceKey(id, ending.id, b, end, "another");
+      yield* same("what ended sooner", again.expiresAt, sooner);
+      const listed = yield* Effect.forEach([old, ending, a, b], (key) => keyOf(id, key.id));
+      yield* same(
+        "the keys",
+        listed.map((key) => [key?.name, key?.scopes, key?.expiresAt]),
+        [
+          ["named", ["ask"], end],
+          [null, ending.scopes, sooner],
+          ["named", ["ask"], null],
+          [null, ending.scopes, end],
+        ],
+      );
+      yield* same("what the new one opens", (yield* directory.open(a.id))?.chatbot.id, id);
+      yield* same("the notes", (yield* notesOf(id)).slice(3), [
+        `another add-key ${a.id}`,
+        `another change-key ${old.id}: expiresAt`,
+        `another add-key ${b.id}`,
+      ]);
+      const notes = yield* notesOf(id);
+      const replace = (chatbot: number, keyId: string, by: string) =>
+        registry.replaceKey(chatbot, keyId, { ...fresh(), id: by }, end, "somebody");
+      yield* failsWith("by a known one", "KeyTaken", replace(id, a.id, b.id));
+      yield* failsWith("as another's", "KeyNotFound", replace(other.id, a.id, fresh().id));
+      yield* registry.revokeKey(id, a.id, "somebody");
+      yield* failsWith("when it is over", "KeyNotFound", replace(id, a.id, fresh().id));
+      yield* same("nothing noted", (yield* notesOf(id)).slice(0, -1), notes);
+    }),
+  ),
+
+  check(
+    "changes of two instances that meet are all made and noted once, and none after a revocation",
+    Effect.fnUntraced(function* () {
+      const registry = yield* ChatbotRegistry;
+      const { second } = yield* StoreUnderTest;
+      const keys = [newKey(), newKey(), newKey()];
+      const { id } = yield* registry.create(newChatbot({ keys }), "somebody");
+      const made = yield* Effect.forEach(
+        Array.from({ length: 120 }, (_, n) => n),
+        (n) => {
+          const { changeKey, change, replaceKey, revokeKey } =
+            n % 2 === 0 ? registry : second.registry;
+          const keyId = keys[n % 3]!.id;
+          const name = `value ${n}`;
+          // Each of the kinds below comes to each of the keys, from each of the instances.
+          const kind = Math.floor(n / 6) % 10;
+          const one: Effect.Effect<readonly [string, number], unknown> =
+            kind < 5
+              ? Effect.as(changeKey(id, keyId, { name }, "racer"), [`change-key ${keyId}: name`, 1])
+              : kind < 8
+                ? Effect.as(change(id, { settings: { model: name } }, "racer"), ["change model", 1])
+                : kind === 8 || n < 60
+                  ? Effect.as(
+                      replaceKey(
+                        id,
+                        keyId,
+                        { ...newKey(), expiresAt: null },
+                        new Date("2040-01-01"),
+                        "racer",
+                      ),
+                      ["add-key", 1],
+                    )
+                  : Effect.as(revokeKey(id, keyId, "racer"), [`revoke-key ${keyId}`, 1]);
+          return Effect.result(one);
+        },
+        { concurrency: "unbounded" },
+      );
+      const counts = new Map<string, number>();
+      for (const one of made) {
+        if (one._tag === "Failure") continue;
+        counts.set(one.success[0], (counts.get(one.success[0]) ?? 0) + one.success[1]);
+      }
+      const notes = (yield* notesOf(id)).slice(1 + keys.length).map((note) => note.slice(6));
+      for (const [what, times] of counts) {
+        const noted = notes.filter((note) => note.startsWith(what)).length;
+        yield* same(`times "${what}" was noted`, noted, times);
+      }
+      for (const { id: keyId } of keys) {
+        const about = notes.filter((note) => note.includes(keyId));
+        const end = about.indexOf(`revoke-key ${keyId}`);
+        yield* same("what came after a revocation", end < 0 ? [] : about.slice(end + 1), []);
+        const isRevoked = (yield* keyOf(id, keyId))?.revokedAt !== null;
+        yield* same("whether it was revoked", isRevoked, end >= 0);
+      }
+    }),
+  ),
+
+  check(
+    "what is taken is told alike: a name before a key, and a key that is named twice",
+    Effect.fnUntraced(function* () {
+      const registry = yield* ChatbotRegistry;
+      const key = newKey();
+      const known = newChatbot({ keys: [key] });
+      yield* registry.create(known, "somebody");
+      yield* failsWith("both", "ChatbotTaken", registry.create(known, "somebody"));
+      const [a, b] = [newKey(), newKey()];
+      const twice = newChatbot({ keys: [a, b, { ...a, name: "again" }] });
+      yield* failsWith("a key twice", "KeyTaken", registry.create(twice, "somebody"));
+      const once = yield* registry.create({ ...twice, keys: [a] }, "somebody");
+      yield* same("its keys", (yield* found(once.id))?.keys.length, 1);
     }),
   ),
 

@@ -38,6 +38,7 @@ export class StoreUnderTest extends Context.Service<
     readonly second: {
       readonly chats: ChatStore["Service"];
       readonly turns: TurnStore["Service"];
+      readonly registry: ChatbotRegistry["Service"];
     };
   }
 >()("@parley/core/testing/StoreUnderTest") {}

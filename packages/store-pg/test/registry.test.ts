@@ -1,0 +1,176 @@
+import { assert, layer } from "@effect/vitest";
+import {
+  ChatArchive,
+  ChatbotDirectory,
+  ChatbotRegistry,
+  ChatStore,
+  defaultSettings,
+  newestChats,
+  type ArchiveRecord,
+} from "@parley/core";
+import { Deferred, Effect, Fiber, Latch, Queue, Stream } from "effect";
+import { layerPostgresUnderTest } from "./PostgresUnderTest.ts";
+
+let chatbots = 0;
+
+const newChatbot = ChatbotRegistry.use((registry) =>
+  registry.create(
+    {
+      workspaceName: "Registry",
+      name: `Chatbot ${++chatbots}`,
+      description: "",
+      settings: defaultSettings,
+      keys: [keyRecord()],
+    },
+    "test",
+  ),
+);
+
+let keys = 0;
+const keyRecord = () => ({
+  id: `key ${++keys}`,
+  hash: new Uint8Array(32),
+  name: null,
+  scopes: ["read"] as const,
+  expiresAt: null,
+});
+
+layer(layerPostgresUnderTest(), { excludeTestServices: true })("registry on PostgreSQL", (it) => {
+  it.effect("every change is hinted once, and what changes nothing is not", () =>
+    Effect.gen(function* () {
+      const registry = yield* ChatbotRegistry;
+      const directory = yield* ChatbotDirectory;
+      const hints = yield* Queue.unbounded<number | null>();
+      const listening = yield* Stream.runForEach(directory.changed, (hint) =>
+        Queue.offer(hints, hint),
+      ).pipe(Effect.forkChild);
+      // Listening begins at some time, and what was before is not hinted.
+      const first = yield* newChatbot;
+      let hint: number | null = null;
+      for (let n = 0; hint !== first.id; n++) {
+        yield* registry.change(first.id, { description: String(n) }, "test");
+        hint = (yield* Effect.timeoutOption(Queue.take(hints), "500 millis")).pipe((found) =>
+          found._tag === "Some" ? found.value : null,
+        );
+      }
+      const { id } = yield* newChatbot;
+      const registered = (yield* registry.list).find(({ chatbot }) => chatbot.id === id)!;
+      const keyId = registered.keys[0]!.id;
+      /** How often the chatbot is hinted by the change, before a creation that comes after it. */
+      const hintsOf = Effect.fnUntraced(function* (change: Effect.Effect<unknown, unknown>) {
+        yield* Effect.exit(change);
+        const after = yield* newChatbot;
+        for (let count = 0; ;) {
+          const hint = yield* Queue.take(hints);
+          if (hint === after.id) return count;
+          if (hint === id) count++;
+        }
+      });
+      // Of what came before.
+      yield* hintsOf(Effect.void);
+      const added = keyRecord();
+      const changes: ReadonlyArray<readonly [Effect.Effect<unknown, unknown>, number]> = [
+        [registry.change(id, { settings: { model: "large" } }, "test"), 1],
+        [registry.change(id, { settings: { model: "large" } }, "test"), 0],
+        [registry.change(id, { settings: { retentionDays: null } }, "test"), 0],
+        [registry.change(id, { workspaceName: "Moving" }, "test"), 1],
+        [registry.renameWorkspace("Moving", "Moved", "test"), 1],
+        [registry.renameWorkspace("Moved", "Moved", "test"), 0],
+        [registry.addKey(id, added, "test"), 1],
+        [registry.addKey(id, added, "test"), 0],
+        [registry.changeKey(id, keyId, { name: "named" }, "test"), 1],
+        [registry.changeKey(id, keyId, { name: "named" }, "test"), 0],
+        [registry.replaceKey(id, keyId, keyRecord(), new Date("2040-01-01"), "test"), 1],
+        [registry.revokeKey(id, keyId, "test"), 1],
+        [registry.revokeKey(id, keyId, "test"), 0],
+        [directory.used([added.id]), 0],
+      ];
+      for (const [at, [change, expected]] of changes.entries()) {
+        assert.strictEqual(yield* hintsOf(change), expected, `change ${at}`);
+      }
+      yield* Fiber.interrupt(listening);
+    }),
+  );
+
+  it.effect("the last use of a key is written once a minute, whoever tells of it", () =>
+    Effect.gen(function* () {
+      const registry = yield* ChatbotRegistry;
+      const directory = yield* ChatbotDirectory;
+      const { id } = yield* newChatbot;
+      const key = Effect.map(
+        registry.list,
+        (all) => all.find(({ chatbot }) => chatbot.id === id)!.keys[0]!,
+      );
+      const { id: keyId } = yield* key;
+      yield* directory.used([keyId]);
+      const { lastUsedAt } = yield* key;
+      yield* directory.used([keyId]);
+      assert.isNotNull(lastUsedAt);
+      assert.deepStrictEqual((yield* key).lastUsedAt, lastUsedAt);
+    }),
+  );
+
+  it.effect("settings are changed while an import runs", () =>
+    Effect.gen(function* () {
+      const registry = yield* ChatbotRegistry;
+      const archive = yield* ChatArchive;
+      const store = yield* ChatStore;
+      const { id } = yield* newChatbot;
+      const begun = yield* Deferred.make<void>();
+      const gate = yield* Latch.make(false);
+      const chat = (id: number): ArchiveRecord => ({
+        _tag: "Chat",
+        chat: { id, name: null, userRef: null, createTime: new Date(id) },
+      });
+      const records = Stream.concat(
+        Stream.fromIterable(Array.from({ length: 3000 }, (_, n) => chat(n + 1))),
+        Stream.fromEffect(
+          Effect.as(Effect.andThen(Deferred.succeed(begun, undefined), gate.await), chat(3001)),
+        ),
+      );
+      const importing = yield* Effect.forkChild(archive.import(id, records));
+      yield* Deferred.await(begun);
+      const changed = yield* registry.change(id, { settings: { helloMessage: "Hi" } }, "test");
+      assert.strictEqual(changed.settings.helloMessage, "Hi");
+      yield* registry.change(id, { name: `Renamed ${id}` }, "test");
+      yield* registry.addKey(id, keyRecord(), "test");
+      yield* gate.open;
+      assert.strictEqual(yield* Fiber.join(importing), 3001);
+      assert.strictEqual((yield* store.listChats(id, newestChats)).total, 3001);
+    }),
+  );
+
+  it.effect("creations and renamings that cross each other are sorted out", () =>
+    Effect.gen(function* () {
+      const registry = yield* ChatbotRegistry;
+      const shared = Array.from({ length: 100 }, keyRecord);
+      for (let round = 0; round < 10; round++) {
+        const names = [1, 2].map(() => `Crossing ${++chatbots}`);
+        const created = yield* Effect.all(
+          names.map((name, n) =>
+            Effect.result(
+              registry.create(
+                {
+                  workspaceName: "Crossing",
+                  name,
+                  description: "",
+                  settings: defaultSettings,
+                  keys: (n === 0 ? shared : shared.toReversed()).map((key) => ({
+                    ...key,
+                    id: `${key.id} ${round}`,
+                  })),
+                },
+                "test",
+              ),
+            ),
+          ),
+          { concurrency: "unbounded" },
+        );
+        assert.deepStrictEqual(
+          created.map((one) => (one._tag === "Success" ? "made" : one.failure._tag)).toSorted(),
+          ["KeyTaken", "made"],
+        );
+      }
+    }),
+  );
+});
