@@ -23,8 +23,13 @@ export const chatbotOf = Effect.fnUntraced(function* (wanted: Option.Option<stri
     onSome: (text) => all.filter(({ id, name }) => String(id) === text || name === text),
   });
   if (named.length === 1) return named[0]!;
+  if (all.length === 0) {
+    return yield* new NoSuchChatbot({
+      message: 'There is no chatbot yet: "parley chatbot create" makes one.',
+    });
+  }
   const few = all.slice(0, 10).map(({ id, name }) => `${id} "${name}"`);
-  const known = few.length === 0 ? "none" : few.join(", ") + (all.length > 10 ? ", …" : "");
+  const known = few.join(", ") + (all.length > few.length ? ", …" : "");
   const what = Option.match(wanted, {
     onNone: () => "Name the chatbot with --chatbot",
     onSome: (text) =>

@@ -3,6 +3,7 @@ import { mkdtemp, rm, writeFile } from "node:fs/promises";
 import { tmpdir, userInfo } from "node:os";
 import { join } from "node:path";
 import { afterAll, beforeAll, describe, expect, inject, it } from "vitest";
+import { withoutKeys } from "../../src/WithoutKeys.ts";
 import { here, oneLineAndHint } from "./here.ts";
 
 let directory: string;
@@ -43,6 +44,7 @@ const defaults = {
 describe("parley chatbot and workspace", () => {
   it("make, show and change chatbots", async () => {
     expect((await parley("migrate")).code).toBe(0);
+    expect((await parley("chatbot", "show")).stderr).toContain("There is no chatbot yet: ");
     expect((await parley("chatbot", "create", "--name", "Helpdesk")).code).toBe(2);
     const made = await parley(
       "chatbot",
@@ -158,6 +160,12 @@ describe("parley chatbot and workspace", () => {
     expect(renamed.stdout).toBe('Renamed the workspace "Beta" to "Acme".\n');
     expect((await parley("workspace", "list")).stdout).toBe("WORKSPACE  CHATBOTS\nAcme       2\n");
   });
+});
+
+it("takes no name for a key", () => {
+  for (const text of ["prl_QSCmEIhoudPA", "prl_QSCmEIhoudPA_…", "prl_backup_secrets.json"]) {
+    expect(withoutKeys(text)).toBe(text);
+  }
 });
 
 describe("parley audit", () => {
@@ -289,6 +297,7 @@ describe("parley key", () => {
       ["chatbot", "set", "--instructions", `The key is ${key}.`],
       ["nonsense", `--key=${key}`],
       ["key", "revoke", key.slice(4)],
+      ["key", "list", key.slice(4)],
       ["key", "revoke", key.slice(0, 10)],
     ]) {
       const { code, stderr, stdout } = await parley(...args);
