@@ -50,10 +50,7 @@ const configOf = (
 
 /** One connection for migrations and what else only the owner of the tables can do. */
 export const makeMigrator = (options: Pick<ClientOptions, "schema" | "url">) =>
-  PgClient.make(
-    // A server's role, if it is one, sees nothing without the second.
-    configOf(options, 1, { statement_timeout: "0", "parley.operator": "on" }),
-  );
+  PgClient.make(configOf(options, 1, { statement_timeout: "0" }));
 
 interface Lanes {
   readonly most: number;

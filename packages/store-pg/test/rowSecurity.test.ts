@@ -207,6 +207,28 @@ describe("a server that asks for row security", () => {
     }),
   );
 
+  it.live("serves beside one without, which sees as much as before", () =>
+    Effect.gen(function* () {
+      const options = boundOptions();
+      const server = Redacted.make(inject("roleUrls").server);
+      const list = (more: Partial<PostgresOptions>, chatbot: number) =>
+        ChatStore.use((store) => store.listChats(chatbot, newestChats)).pipe(
+          Effect.provide(Layer.fresh(layerPostgres({ ...options, ...more }))),
+        );
+      const without = { url: server, rowSecurity: false };
+      const chatbot = yield* Effect.provide(
+        inhabited,
+        Layer.fresh(layerPostgres({ ...options, ...without })),
+      );
+      const before = yield* list(without, chatbot);
+      assert.strictEqual(before.total, 3);
+      assert.deepStrictEqual(yield* list({}, chatbot), before);
+      for (const more of [without, { ...without, migrationUrl: undefined }]) {
+        assert.deepStrictEqual(yield* list(more, chatbot), before);
+      }
+    }),
+  );
+
   it.live("is refused when one table is free of it", () =>
     Effect.gen(function* () {
       const options = boundOptions();
@@ -359,7 +381,7 @@ describe("a statement of one chatbot", () => {
       assert.strictEqual(yield* count("operator", "chatbot"), 2);
       assert.isAbove(yield* count("operator", "audit"), 1);
       // Only what the owner of the tables says lets anything be seen.
-      for (const table of [...tables, "own_chat"]) {
+      for (const table of [...Object.keys(ownerOf), "own_chat"]) {
         const counted = `do $$ begin if exists (select from ${table}) then raise 'seen'; end if; end $$`;
         for (const session of [bound.reads, bound.writes]) yield* session.command(counted);
       }
