@@ -6,7 +6,7 @@
  */
 import { Effect } from "effect";
 import { SqlClient, type SqlError } from "effect/sql";
-import { migrationLock } from "./Migrations.ts";
+import { migrationLock, scriptOf } from "./Migrations.ts";
 import type { Session } from "./Session.ts";
 
 /** The statements by which role `$1` gets what it lacks; it is bound if `$2`. */
@@ -52,6 +52,15 @@ select format('alter table %I enable row level security', relname)
 from role cross join object
 where $2::bool and bindable and not is_unbound and relkind = 'r' and not relrowsecurity`;
 
+/** One at a time, as migrations. */
+const preamble = `select pg_advisory_xact_lock(${migrationLock})`;
+
+const lettingIn = Effect.fnUntraced(function* (role: string, bound: boolean) {
+  const sql = yield* SqlClient.SqlClient;
+  const rows = yield* sql.unsafe<{ readonly statement: string }>(lacking, [role, bound]);
+  return rows.map(({ statement }) => statement);
+});
+
 /** Lets a role in, on a connection of the owner; does nothing when it is. */
 export const letIn = (
   role: string,
@@ -59,14 +68,26 @@ export const letIn = (
 ): Effect.Effect<void, SqlError.SqlError, SqlClient.SqlClient> =>
   Effect.gen(function* () {
     const sql = yield* SqlClient.SqlClient;
-    const statements = sql.unsafe<{ readonly statement: string }>(lacking, [role, bound]);
-    if ((yield* statements).length === 0) return;
+    if ((yield* lettingIn(role, bound)).length === 0) return;
     yield* sql.withTransaction(
       Effect.gen(function* () {
-        yield* sql.unsafe("select pg_advisory_xact_lock($1::int8)", [migrationLock]);
-        for (const { statement } of yield* statements) yield* sql.unsafe(statement);
+        yield* sql.unsafe(preamble);
+        for (const statement of yield* lettingIn(role, bound)) yield* sql.unsafe(statement);
       }),
     );
+  });
+
+/** The SQL that {@link letIn} would run; empty when the role is in. */
+export const lettingInSql = (
+  role: string,
+  bound: boolean,
+): Effect.Effect<string, SqlError.SqlError, SqlClient.SqlClient> =>
+  Effect.gen(function* () {
+    const sql = yield* SqlClient.SqlClient;
+    const statements = yield* lettingIn(role, bound);
+    if (statements.length === 0) return "";
+    const [setting] = yield* sql.unsafe<{ readonly search_path: string }>("show search_path");
+    return scriptOf([preamble, `set local search_path = ${setting!.search_path}`, ...statements]);
   });
 
 /** Why the connection's role cannot even look at the schema; `null` when it can, or when there is none. */

@@ -254,15 +254,14 @@ const plan: Effect.Effect<
   ];
 });
 
+/** One transaction of the statements, as a text. */
+export const scriptOf = (statements: ReadonlyArray<string>): string =>
+  ["begin", ...statements, "commit"].map((statement) => `${statement};\n`).join("\n");
+
 /** The SQL that {@link migrate} would run; empty when the schema is up to date. */
 export const pendingSql: Effect.Effect<string, SqlError.SqlError, SqlClient.SqlClient> = Effect.map(
   plan,
-  (statements) =>
-    statements.length === 0
-      ? ""
-      : ["begin", ...preamble, ...statements, "commit"]
-          .map((statement) => `${statement};\n`)
-          .join("\n"),
+  (statements) => (statements.length === 0 ? "" : scriptOf([...preamble, ...statements])),
 );
 
 /** Why this software cannot serve the schema, which is up to date; `null` when it can. */

@@ -5,7 +5,7 @@ import { Reactivity } from "effect/reactivity";
 import { SqlClient } from "effect/sql";
 import { makeClients, makeMigrator, type Clients } from "./Clients.ts";
 import { makeHints } from "./Hints.ts";
-import { letIn, misplaced, shutOut } from "./LetIn.ts";
+import { letIn, lettingInSql as lettingInText, misplaced, shutOut } from "./LetIn.ts";
 import * as Migrations from "./Migrations.ts";
 import { makeChatArchive } from "./PgChatArchive.ts";
 import { makeChatbotDirectory } from "./PgChatbotDirectory.ts";
@@ -94,6 +94,23 @@ export const inspectPostgres = (
     );
     const wrong = found.current ? yield* misplaced(patient, rowSecurity) : null;
     return { ...found, wrong: found.wrong ?? wrong };
+  }).pipe(Effect.scoped, Effect.provide(Reactivity.layer), unusable);
+
+/**
+ * The SQL by which {@link layerPostgres} would let the server's role in, once the schema is up to date; empty
+ * when it is in or is the one that migrates.
+ */
+export const lettingInSql = (options: PostgresOptions): Effect.Effect<string, PostgresUnusable> =>
+  Effect.gen(function* () {
+    if (options.migrationUrl === undefined) return "";
+    const { rowSecurity = false, schema = defaultSchema, url } = options;
+    const server = yield* makeMigrator({ schema, url });
+    const [role] = yield* server.unsafe<{ readonly name: string }>(currentUser);
+    return yield* Effect.provideServiceEffect(
+      lettingInText(role!.name, rowSecurity),
+      SqlClient.SqlClient,
+      migratorOf(options),
+    );
   }).pipe(Effect.scoped, Effect.provide(Reactivity.layer), unusable);
 
 /** All the stores of the core in one PostgreSQL database, 15 or later, brought up to date first. */

@@ -5,6 +5,7 @@
 export {
   inspectPostgres,
   layerPostgres,
+  lettingInSql,
   pendingSql,
   PostgresUnusable,
   type Inspection,

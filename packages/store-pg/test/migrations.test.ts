@@ -11,13 +11,14 @@ import {
 } from "@parley/core";
 import {
   chatArchiveChecks,
-  chatStoreChecks,
+  chatbotRegistryChecks,
   registerChatbot,
   turnStoreChecks,
 } from "@parley/core/testing";
-import { layerPostgres, pendingSql } from "@parley/store-pg";
+import { layerPostgres, lettingInSql, pendingSql } from "@parley/store-pg";
 import { Effect, Layer, Redacted } from "effect";
 import { Migrator, SqlClient } from "effect/sql";
+import { inject } from "vitest";
 import { migrations } from "../src/Migrations.ts";
 import { clientOf, freshSchema, layerPostgresUnderTest, optionsOf } from "./PostgresUnderTest.ts";
 
@@ -80,6 +81,14 @@ const release = (sql: SqlClient.SqlClient, count: number) =>
     ),
     table: "parley_migration",
   }).pipe(Effect.provideService(SqlClient.SqlClient, sql), Effect.when(Effect.succeed(count > 0)));
+
+/** Runs a script as psql does: statement by statement. */
+const runScript = (sql: SqlClient.SqlClient, text: string) =>
+  Effect.forEach(
+    text.split(/;$/m).filter((statement) => statement.trim() !== ""),
+    (statement) => sql.unsafe(statement),
+    { discard: true },
+  );
 
 const registryIsKept = Effect.gen(function* () {
   const registry = yield* ChatbotRegistry;
@@ -212,19 +221,44 @@ describe("migrations", () => {
     }).pipe(Effect.scoped),
   );
 
-  it.live("a role that may not create anything serves a schema that is up to date", () =>
-    Effect.gen(function* () {
-      const schema = freshSchema();
-      yield* Effect.provide(Effect.void, layerPostgres(optionsOf(schema)));
-      const sql = yield* clientOf(schema);
-      yield* sql.unsafe(`revoke create on schema ${schema} from current_user`);
-      const refused = yield* Effect.exit(sql.unsafe("create table t (n int)"));
-      assert.strictEqual(refused._tag, "Failure");
-      yield* Effect.provide(
-        Effect.flatMap(registerChatbot, createOne),
-        layerPostgres(optionsOf(schema)),
-      );
-    }).pipe(Effect.scoped),
+  it.live(
+    "a role that owns nothing and may create nothing serves a schema that is up to date",
+    () =>
+      Effect.gen(function* () {
+        const schema = freshSchema();
+        const url = Redacted.make(inject("roleUrls").server);
+        const owner = optionsOf(schema);
+        const migrated = { ...owner, url, migrationUrl: owner.url };
+        yield* Effect.provide(Effect.void, layerPostgres(owner));
+        const shutOut = yield* Effect.flip(
+          Effect.provide(Effect.void, layerPostgres({ ...owner, url })),
+        );
+        assert.include(shutOut.message, "may not use the schema");
+
+        // The owner lets it in by hand, as it is told.
+        const sql = yield* clientOf(schema, 1);
+        const text = yield* lettingInSql(migrated);
+        assert.include(text, "grant ");
+        yield* runScript(sql, text);
+        assert.strictEqual(yield* lettingInSql(migrated), "");
+
+        const server = yield* clientOf(schema, 1, url);
+        const [role] = yield* server.unsafe<{ readonly owns: boolean; readonly creates: boolean }>(
+          `select has_schema_privilege(current_schema(), 'create') as creates,
+          exists (select from pg_class where relnamespace = current_schema()::regnamespace
+            and pg_has_role(relowner, 'usage')) as owns`,
+        );
+        assert.deepStrictEqual({ ...role }, { creates: false, owns: false });
+        yield* Effect.gen(function* () {
+          for (const { run } of [
+            ...turnStoreChecks,
+            ...chatArchiveChecks,
+            ...chatbotRegistryChecks,
+          ]) {
+            yield* run;
+          }
+        }).pipe(Effect.provide(layerPostgresUnderTest({ schema, url })));
+      }).pipe(Effect.scoped),
   );
 
   it.live("a schema's name may be any", () =>
@@ -248,9 +282,7 @@ describe("migrations", () => {
         const text = yield* pendingSql(byHand);
         assert.strictEqual(yield* pendingSql(byHand), text);
         assert.strictEqual(yield* pendingSql(byItself), text);
-        for (const statement of text.split(/;$/m)) {
-          if (statement.trim() !== "") yield* byHand.sql.unsafe(statement);
-        }
+        yield* runScript(byHand.sql, text);
         assert.strictEqual(yield* pendingSql(byHand), "");
         yield* Effect.provide(Effect.void, layerPostgres(byItself));
         const [ours, theirs] = [yield* catalogOf(byHand.sql), yield* catalogOf(byItself.sql)];
@@ -271,7 +303,7 @@ describe("migrations", () => {
         yield* Effect.gen(function* () {
           yield* registryIsKept;
           if (at > 0) yield* chatsAreKept;
-          for (const { run } of [...chatStoreChecks, ...turnStoreChecks, ...chatArchiveChecks]) {
+          for (const { run } of [...turnStoreChecks, ...chatArchiveChecks]) {
             yield* run;
           }
         }).pipe(Effect.provide(layerPostgresUnderTest({ schema })));
