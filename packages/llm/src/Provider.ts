@@ -144,23 +144,33 @@ export const makeProvider = (
     );
 
     // An open circuit is probed beside the asks, which never wait for it.
-    yield* breaker.transitions.pipe(
-      Stream.runForEach(
-        Effect.fnUntraced(function* ({ key, to }) {
-          if (to === "Closed") return yield* Effect.logInfo("A language model is asked again");
-          if (to !== "Open") return;
-          const state = yield* Effect.orDie(breaker.state(key));
-          const millis = state._tag === "Open" ? Duration.toMillis(state.retryAfter) : 0;
+    const bringBack = Effect.fnUntraced(function* (circuit: Circuit) {
+      for (let probes = 0; ; probes++) {
+        const state = yield* Effect.orDie(breaker.state(circuit));
+        if (state._tag === "Closed") {
+          if (probes > 0) yield* Effect.logInfo("A language model is asked again");
+          return;
+        }
+        const millis = state._tag === "Open" ? Duration.toMillis(state.retryAfter) : 0;
+        if (millis >= 1000) {
           const seconds = Math.round(millis / 1000);
           yield* Effect.logWarning(
             `A language model failed too often, and is left alone for ${seconds} s`,
           );
-          yield* Effect.sleep(millis);
-          yield* Effect.exit(breaker.execute(probe, { key, classify }));
-        }),
+        }
+        // A timer may be early, and then the probe is refused.
+        yield* Effect.sleep(Math.max(millis, 10));
+        yield* Effect.exit(breaker.execute(probe, { key: circuit, classify }));
+      }
+    });
+    yield* Effect.forEach(circuits, (circuit) =>
+      breaker.transitions.pipe(
+        Stream.filter(({ key, to }) => key === circuit && to === "Open"),
+        // Of what came while it was brought back, nothing is left to do.
+        Stream.runForEach(() => bringBack(circuit)),
+        Effect.annotateLogs({ provider, model }),
+        Effect.forkScoped({ startImmediately: true }),
       ),
-      Effect.annotateLogs({ provider, model }),
-      Effect.forkScoped({ startImmediately: true }),
     );
 
     return { begin, asksToWait, name: provider };

@@ -1,6 +1,6 @@
 import { AnswerUnavailable, type AnswerPart } from "@parley/core";
 import { assert, describe, it } from "@effect/vitest";
-import { Clock, Effect, Exit } from "effect";
+import { Clock, Duration, Effect, Exit } from "effect";
 import { TestClock } from "effect/testing";
 import { layerLanguageModel } from "../src/index.ts";
 import { collect, textOf } from "./chat.ts";
@@ -115,6 +115,32 @@ describe("the circuit of a provider", () => {
         [],
       );
     }).pipe(Effect.provide(layerLanguageModel(silent, { silence: "4 seconds" })));
+  });
+
+  it.effect("is probed again when a timer was early", () => {
+    const one = changing("one", httpError(503));
+    return Effect.gen(function* () {
+      const clock = yield* Clock.Clock;
+      const early: Clock.Clock = Object.create(clock, {
+        sleep: {
+          value: (duration: Duration.Duration) =>
+            clock.sleep(Duration.millis(Math.max(0, Duration.toMillis(duration) - 2))),
+        },
+      });
+      yield* Effect.gen(function* () {
+        for (let n = 0; n < 4; n++) yield* driven(Effect.exit(collect("Hi?")), 10);
+        assert.strictEqual(one.calls(), 10);
+        one.now.reply = says("back");
+        yield* TestClock.adjust("2 seconds");
+        yield* settle;
+        yield* TestClock.adjust("1 second");
+        yield* settle;
+        assert.strictEqual(textOf(yield* collect("Hi?")), "back");
+      }).pipe(
+        Effect.provide(layerLanguageModel(one.model)),
+        Effect.provideService(Clock.Clock, early),
+      );
+    });
   });
 
   it.effect("is probed beside the asks, with a text of our own, and lets all through then", () => {

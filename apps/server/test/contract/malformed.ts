@@ -344,8 +344,8 @@ export const malformed = (server: Server): void => {
         const bytes = Buffer.from(
           requestText(
             chats(),
-            [host, key(), json, "Content-Length: 15", "Connection: close"],
-            '{"name":"é😀"}'.slice(0, 15),
+            [host, key(), json, "Content-Length: 17", "Connection: close"],
+            '{"name":"é😀"}',
           ),
         );
         let text = "";
@@ -360,7 +360,7 @@ export const malformed = (server: Server): void => {
           }
         })();
       });
-      expect(answer).toMatch(/^HTTP\/1\.1 (201|400) /);
+      expect(answer).toMatch(/^HTTP\/1\.1 201 /);
     });
 
     it("100-continue is answered, and then the request", async () => {
