@@ -21,11 +21,12 @@ export interface Together {
   readonly stop: () => Promise<void>;
 }
 
-/** Starts so many servers; `answer` is told of every call of the model. */
+/** Starts so many servers; `answer` is told of every call of the model. `extra` are further settings. */
 export const startTogether = async (
   postgresUrl: string,
   amount: number,
   answer: (call: Call) => void,
+  extra: Readonly<Record<string, string>> = {},
 ): Promise<Together> => {
   const site = await makeSite();
   const database = await makeDatabase(postgresUrl);
@@ -40,7 +41,7 @@ export const startTogether = async (
     await site.remove();
   };
   try {
-    const settings = { ...database.environment, ...model.environment };
+    const settings = { ...database.environment, ...model.environment, ...extra };
     // The first makes the tables; that all may start together is tested elsewhere.
     servers.push(await startServer(site, settings));
     const others = Array.from({ length: amount - 1 }, () => startServer(site, settings));

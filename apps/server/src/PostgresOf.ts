@@ -5,11 +5,12 @@ import type { SettingsShape } from "./Settings.ts";
 
 /** How a server connects to the operator's database, or to an embedded one by its urls. */
 export const postgresOf = (
-  { databaseUrl, migrationUrl, rowSecurity, schema }: SettingsShape,
+  { databaseUrl, listen, migrationUrl, rowSecurity, schema }: SettingsShape,
   embedded: UrlOf | null,
 ): PostgresOptions => ({
   url: embedded?.(rowSecurity ? boundRole : serverRole) ?? databaseUrl!,
   migrationUrl: embedded?.(ownerRole) ?? migrationUrl ?? undefined,
   rowSecurity,
+  listen,
   schema,
 });

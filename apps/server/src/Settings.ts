@@ -72,6 +72,8 @@ export interface SettingsShape {
   readonly migrationUrl: Redacted.Redacted | null;
   /** Whether row-level security keeps the tenants apart, too. */
   readonly rowSecurity: boolean;
+  /** Whether the server hears of what others do by LISTEN. */
+  readonly listen: boolean;
   /** Where in the database the tables are. */
   readonly schema: string;
   /** A file of chatbots and keys to apply at the start. */
@@ -172,6 +174,7 @@ const read = Effect.gen(function* () {
   const databaseUrl = yield* Config.option(Config.Redacted("DATABASE_URL"));
   const migrationUrl = yield* Config.option(Config.Redacted("PARLEY_MIGRATION_URL"));
   const rowSecurity = yield* Config.Boolean("PARLEY_ROW_SECURITY").pipe(Config.withDefault(false));
+  const listen = yield* Config.Boolean("PARLEY_LISTEN").pipe(Config.withDefault(true));
   const schema = yield* Config.NonEmptyString("PARLEY_SCHEMA").pipe(Config.withDefault("parley"));
   const store = yield* Config.Literals(["embedded", "postgres", "memory"], "PARLEY_STORE").pipe(
     Config.withDefault(Option.isSome(databaseUrl) ? "postgres" : "embedded"),
@@ -270,6 +273,7 @@ const read = Effect.gen(function* () {
     databaseUrl: Option.getOrNull(databaseUrl),
     migrationUrl: Option.getOrNull(migrationUrl),
     rowSecurity,
+    listen,
     schema,
     provision: Option.getOrNull(provision),
     llms: [llm, ...fallbacks].filter((one) => one !== null),
