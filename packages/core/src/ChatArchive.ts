@@ -31,8 +31,16 @@ export interface UsageSum {
 export class ChatArchive extends Context.Service<
   ChatArchive,
   {
-    /** Erases the chats with everything that refers to them; gives how many there were. */
+    /**
+     * Erases the chats with everything that refers to them; gives how many there were. `compact` is to
+     * follow, once after several.
+     */
     readonly erase: (chatbot: number, which: Erasable) => Effect.Effect<number, StorageUnavailable>;
+    /**
+     * Ends erasures, of any chatbots: afterwards the space of what they erased can be used again, and
+     * nothing of it is left in what the storage keeps beside the rows. May take as long as reading everything.
+     */
+    readonly compact: Effect.Effect<void, StorageUnavailable>;
     /** Every chat and entry of the chatbot, of one snapshot. */
     readonly export: (chatbot: number) => Stream.Stream<ArchiveRecord, StorageUnavailable>;
     /**

@@ -1,28 +1,52 @@
 /**
  * Erasing the chats that a chatbot's settings keep for so many days only.
  */
-import { Clock, Effect, Layer, Schedule } from "effect";
+import { Cause, Clock, Effect, Layer, Schedule } from "effect";
 import { ChatArchive } from "./ChatArchive.ts";
 import { ChatbotRegistry } from "./ChatbotRegistry.ts";
 
 const day = 86_400_000;
 
-/** Erases, of every chatbot with a retention, the chats without an entry since then; gives how many. */
+/**
+ * Erases, of every chatbot with a retention, the chats without an entry since then; gives how many. What
+ * fails for one chatbot is logged, and does not keep the others' chats.
+ */
 export const eraseOutdated = Effect.gen(function* () {
   const registry = yield* ChatbotRegistry;
   const archive = yield* ChatArchive;
-  const now = yield* Clock.currentTimeMillis;
+
+  const eraseOf = Effect.fnUntraced(function* (id: number) {
+    // Read again, for the erasures before may have taken long: what was decided meanwhile holds.
+    const all = yield* registry.list;
+    const days = all.find(({ chatbot }) => chatbot.id === id)?.chatbot.settings.retentionDays;
+    if (days === undefined || days === null) return 0;
+    const now = yield* Clock.currentTimeMillis;
+    return yield* archive.erase(id, { _tag: "IdleSince", limit: new Date(now - days * day) });
+  });
+
   let erased = 0;
   for (const { chatbot } of yield* registry.list) {
-    const { retentionDays } = chatbot.settings;
-    if (retentionDays === null) continue;
-    const limit = new Date(now - retentionDays * day);
-    erased += yield* archive.erase(chatbot.id, { _tag: "IdleSince", limit });
+    if (chatbot.settings.retentionDays === null) continue;
+    erased += yield* eraseOf(chatbot.id).pipe(
+      logged(`Outdated chats of the chatbot ${chatbot.id} could not be erased`, 0),
+    );
   }
-  if (erased > 0)
+  if (erased > 0) {
     yield* Effect.logInfo(`${erased} chats were erased, as their chatbots' settings say`);
+    yield* archive.compact;
+  }
   return erased;
 });
+
+/** Whatever goes wrong is logged, defects too; `instead` takes the place of the result. */
+const logged =
+  <B>(message: string, instead: B) =>
+  <A, E, R>(effect: Effect.Effect<A, E, R>): Effect.Effect<A | B, never, R> =>
+    Effect.catchCause(effect, (cause) =>
+      Cause.hasInterruptsOnly(cause)
+        ? Effect.interrupt
+        : Effect.as(Effect.logError(message, cause), instead),
+    );
 
 /**
  * Does so once an hour, for the first time after a minute. Several processes may; a failure is logged,
@@ -31,8 +55,8 @@ export const eraseOutdated = Effect.gen(function* () {
 export const layerRetention: Layer.Layer<never, never, ChatArchive | ChatbotRegistry> =
   Layer.effectDiscard(
     eraseOutdated.pipe(
-      Effect.catch((error) => Effect.logError("Outdated chats could not be erased", error)),
-      Effect.schedule(Schedule.jittered(Schedule.spaced("1 hour"))),
+      logged("The erasure of outdated chats failed", 0),
+      Effect.repeat(Schedule.jittered(Schedule.spaced("1 hour"))),
       Effect.delay("1 minute"),
       Effect.forkScoped,
     ),

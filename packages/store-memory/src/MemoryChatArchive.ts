@@ -33,6 +33,8 @@ export const makeChatArchive = (memory: Memory): ChatArchive["Service"] => ({
       return erased;
     }),
 
+  compact: Effect.void,
+
   export: (chatbot) =>
     Stream.suspend(() =>
       Stream.fromIterable(

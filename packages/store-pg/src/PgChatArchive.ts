@@ -108,13 +108,15 @@ export const makeChatArchive = ({ patient }: Clients): ChatArchive["Service"] =>
           if (ids !== null) total += yield* againAfterDeadlock(eraseSome(chatbot, ids, limit));
           after = reached;
         }
-        // What is deleted stays in the pages until then, and in the statistics.
-        if (total > 0) {
-          for (const table of ["chat", "entry", "request"])
-            yield* patient.command(`vacuum (analyze) ${table}`);
-        }
         return total;
       }).pipe(withoutDeadline),
+
+    // What is deleted stays in the pages until then, and in the statistics.
+    compact: Effect.forEach(
+      ["chat", "entry", "request"],
+      (table) => patient.command(`vacuum (analyze) ${table}`),
+      { discard: true },
+    ).pipe(withoutDeadline),
 
     export: (chatbot) =>
       patient.stream<ExportRow>(chatbot, everything, [chatbot]).pipe(

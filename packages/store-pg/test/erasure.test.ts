@@ -52,6 +52,7 @@ describe.each([
         archive.erase(chatbot, { _tag: "UserRef", userRef: secret }),
       );
       assert.strictEqual(erased, 20);
+      yield* ChatArchive.use((archive) => archive.compact);
       assert.strictEqual(yield* occurrences(sql, schema, secret), 0);
       const vacuumed = yield* sql.unsafe(
         `select from pg_stat_user_tables

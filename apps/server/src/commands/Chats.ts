@@ -58,7 +58,12 @@ const erase = Command.make(
           store.listChats(chatbot.id, { ...newestChats, limit: 1 }),
           ({ total }) => `${total} chats left`,
         );
-        const erased = yield* withProgress(archive.erase(chatbot.id, which), left);
+        const erased = yield* withProgress(
+          Effect.tap(archive.erase(chatbot.id, which), (erased) =>
+            erased > 0 ? archive.compact : Effect.void,
+          ),
+          left,
+        );
         yield* print(
           json,
           { chatbot: chatbot.id, erased },

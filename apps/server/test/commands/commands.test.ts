@@ -1,6 +1,8 @@
+import * as PgClient from "@effect/sql-pg/PgClient";
 import { ChatbotRegistry, ChatStore, defaultSettings, newestChats, TurnStore } from "@parley/core";
 import { layerPostgres } from "@parley/store-pg";
 import { Effect, Redacted } from "effect";
+import { Reactivity } from "effect/reactivity";
 import { mkdtemp, readFile, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -42,6 +44,22 @@ const chatbot = (name: string) => ({
 const totalOf = (id: number) =>
   withStores(
     ChatStore.use((store) => Effect.map(store.listChats(id, newestChats), ({ total }) => total)),
+  );
+
+/** The tables that were vacuumed by a command. */
+const vacuumed = (): Promise<ReadonlyArray<string>> =>
+  PgClient.make({ url: Redacted.make(inject("postgresUrl")) }).pipe(
+    Effect.flatMap((sql) =>
+      sql.unsafe<{ readonly relname: string }>(
+        `select relname from pg_stat_user_tables
+        where schemaname = $1 and last_vacuum is not null order by relname`,
+        [schema],
+      ),
+    ),
+    Effect.map((rows) => rows.map(({ relname }) => relname)),
+    Effect.provide(Reactivity.layer),
+    Effect.scoped,
+    Effect.runPromise,
   );
 
 let directory: string;
@@ -163,6 +181,7 @@ describe("parley chats", () => {
     const user = await parley("chats", "erase", "--chatbot", "Full", "--user-ref", "even");
     expect(user).toMatchObject({ code: 0, stdout: "Erased 6 chats.\n" });
     expect(await totalOf(full)).toBe(5);
+    expect(await vacuumed()).toEqual(["chat", "entry", "request"]);
   });
 
   it("erases what nobody used since a time", async () => {

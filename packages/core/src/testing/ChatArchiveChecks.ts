@@ -108,6 +108,7 @@ export const chatArchiveChecks: ReadonlyArray<
       ] as ReadonlyArray<{ which: Erasable; kept: (id: number) => boolean }>) {
         const left = chats.filter(({ id }) => kept(id));
         yield* same("how many", yield* erase(chatbot, which), chats.length - left.length);
+        yield* ChatArchive.use((archive) => archive.compact);
         chats = left;
         yield* listsAre(chatbot, chats);
         const later = yield* create(chatbot, { name: "chat 1", userRef: "y" });
