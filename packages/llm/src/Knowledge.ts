@@ -84,6 +84,8 @@ export const readKnowledge = (
       documents++;
       const split = /\.md$/i.test(source) ? passagesOfMarkdown : passagesOfText;
       for (const passage of split(source, text)) passages.push(passage);
+      // Folders are read while others are answered.
+      yield* Effect.yieldNow;
     }
     return yield* makeKnowledge(passages, documents);
   });
@@ -145,6 +147,9 @@ const readDocument = Effect.fnUntraced(function* (path: string) {
   return text.includes("\0") ? yield* Effect.fail("it is no UTF-8 text") : text;
 });
 
+/** After so many passages others have their turn: these take some milliseconds, and all may take seconds. */
+const indexedAtOnce = 10;
+
 /** The index over passages that are already there, `documents` telling how many they come from. */
 export const makeKnowledge = (
   passages: ReadonlyArray<Passage>,
@@ -157,14 +162,15 @@ export const makeKnowledge = (
       tokenize: wordsOf,
       processTerm: documentTerms,
     });
-    index.addAll(
-      passages.map(({ source, headings, text }, id) => ({
+    for (const [id, { headings, source, text }] of passages.entries()) {
+      if (id % indexedAtOnce === 0) yield* Effect.yieldNow;
+      index.add({
         id,
         title: source.replace(/\.[^./]*$/, ""),
         heading: headings.join("\n"),
         text,
-      })),
-    );
+      });
+    }
 
     const search = (question: string, limit: number): ReadonlyArray<Match> => {
       const { all, about } = questionTerms(question);

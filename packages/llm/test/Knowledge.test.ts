@@ -125,6 +125,43 @@ describe("readKnowledge", () => {
     }),
   );
 
+  it.effect("lets others have their turn after each document and each few passages", () =>
+    Effect.gen(function* () {
+      const section = `# Heading\n${"Some words of a text. ".repeat(40)}\n`;
+      const document = new TextEncoder().encode(section.repeat(100));
+      let turns = 0;
+      const turnsAtReads: Array<number> = [];
+      // Real files would give turns of their own.
+      const inMemory = Layer.effect(
+        FileSystem.FileSystem,
+        Effect.gen(function* () {
+          const fs = yield* FileSystem.FileSystem;
+          const folder = yield* folderOf({ "a.md": "a" });
+          const [directory, file] = [yield* fs.stat(folder), yield* fs.stat(join(folder, "a.md"))];
+          return FileSystem.makeNoop({
+            realPath: Effect.succeed,
+            readDirectory: () => Effect.succeed(Array.from({ length: 20 }, (_, n) => `${n}.md`)),
+            stat: (path) => Effect.succeed(path.endsWith(".md") ? file : directory),
+            readFile: () =>
+              Effect.sync(() => {
+                turnsAtReads.push(turns);
+                return document;
+              }),
+          });
+        }),
+      ).pipe(Layer.provideMerge(layerFiles));
+      let ticking = setImmediate(function tick() {
+        turns++;
+        ticking = setImmediate(tick);
+      });
+      yield* Effect.addFinalizer(() => Effect.sync(() => clearImmediate(ticking)));
+      const knowledge = yield* Effect.provide(readKnowledge("folder"), inMemory);
+      assert.strictEqual(knowledge.passages, 2000);
+      assert.strictEqual(new Set(turnsAtReads).size, 20);
+      assert.isAtLeast(turns - turnsAtReads.at(-1)!, 2000 / 10);
+    }),
+  );
+
   it.effect("an empty folder knows nothing", () =>
     Effect.gen(function* () {
       const knowledge = yield* read(yield* folderOf({}));
