@@ -1,9 +1,10 @@
 /**
- * Random sequences of commands against a store and against plain arrays, which must agree at every
+ * Random sequences of commands against two instances of a store and against plain arrays, which must agree at every
  * step. A disagreement is shrunk to a short sequence.
  */
-import { Arbitrary, Effect, Schema } from "effect";
+import { Arbitrary, Effect, Schema, Stream } from "effect";
 import type { Chat } from "../Chat.ts";
+import { ChatArchive, type ArchiveRecord, type Erasable } from "../ChatArchive.ts";
 import { ChatStore } from "../ChatStore.ts";
 import type { Entry } from "../Entry.ts";
 import { chatFields, entryFields, type ChatQuery, type EntryQuery } from "../ListQuery.ts";
@@ -25,19 +26,39 @@ const Order = Schema.Array(Schema.Struct({ field: Small, descending: Schema.Bool
 
 const page = { order: Order, limit: Small, page: Small, id: Schema.NullOr(Small) };
 
+/** Whether another instance over the same data is told. */
+const second = Schema.Boolean;
+
 const Command = Schema.Union([
-  Schema.Struct({ _tag: Schema.Literal("Create"), name: Text, userRef: Text, hello: Text }),
-  Schema.Struct({ _tag: Schema.Literal("CreateWithKey"), name: Text, key: Small }),
-  Schema.Struct({ _tag: Schema.Literal("Ask"), chat: Schema.NullOr(Small), question: Text }),
-  Schema.Struct({ _tag: Schema.Literal("List"), ...page, search: Text, userRef: Text }),
-  Schema.Struct({ _tag: Schema.Literal("History"), ...page, chat: Small }),
+  Schema.Struct({ _tag: Schema.Literal("Create"), second, name: Text, userRef: Text, hello: Text }),
+  Schema.Struct({ _tag: Schema.Literal("CreateWithKey"), second, name: Text, key: Small }),
+  Schema.Struct({
+    _tag: Schema.Literal("Ask"),
+    second,
+    chat: Schema.NullOr(Small),
+    question: Text,
+  }),
+  Schema.Struct({ _tag: Schema.Literal("List"), second, ...page, search: Text, userRef: Text }),
+  Schema.Struct({ _tag: Schema.Literal("History"), second, ...page, chat: Small }),
+  Schema.Struct({
+    _tag: Schema.Literal("Erase"),
+    which: Schema.Literals(["chat", "userRef", "idle"]),
+    chat: Small,
+  }),
+  Schema.Struct({ _tag: Schema.Literal("Move") }),
+  Schema.Struct({ _tag: Schema.Literal("Pass") }),
 ]);
 type Command = typeof Command.Type;
 
+/** What one chatbot should hold. */
 interface Model {
-  readonly chats: Array<Chat>;
-  readonly entries: Map<number, Array<Entry>>;
-  readonly keys: Map<number, Chat>;
+  chatbot: number;
+  /** In order of creation. */
+  chats: ReadonlyArray<Chat>;
+  entries: Map<number, Array<Entry>>;
+  keys: Map<number, Chat>;
+  /** The highest id that a chat was given, or was imported with. */
+  newestId: number;
 }
 
 /** One of the rows, or one that is not there. */
@@ -61,14 +82,27 @@ const orderOf = <Field extends string>(
 
 const absent = 9_007_199_254_740_991;
 
-const step = Effect.fnUntraced(function* (chatbot: number, model: Model, command: Command) {
+/** A chat that was just created. */
+const add = Effect.fnUntraced(function* (model: Model, chat: Chat, entries: ReadonlyArray<Entry>) {
+  yield* same("whether its id is greater than all before", chat.id > model.newestId, true);
+  model.newestId = chat.id;
+  model.chats = [...model.chats, chat];
+  model.entries.set(chat.id, [...entries]);
+});
+
+/** When the chat was last used. */
+const usedAt = (model: Model, chat: Chat): Date =>
+  model.entries.get(chat.id)!.at(-1)?.createTime ?? chat.createTime;
+
+const step = Effect.fnUntraced(function* (model: Model, command: Command) {
   const store = yield* ChatStore;
+  const archive = yield* ChatArchive;
+  const { chatbot } = model;
   switch (command._tag) {
     case "Create": {
       const { hello: helloMessage, name, userRef } = command;
       const { chat } = yield* store.createChat(chatbot, { name, userRef, helloMessage }, null);
       yield* same("the chat", [chat.name, chat.userRef], [name, userRef]);
-      model.chats.push(chat);
       const { items } = yield* store.listEntries(chatbot, chat.id, {
         limit: 100,
         page: 1,
@@ -81,8 +115,7 @@ const step = Effect.fnUntraced(function* (chatbot: number, model: Model, command
         items.map(({ answer }) => answer),
         answers,
       );
-      model.entries.set(chat.id, [...items]);
-      return;
+      return yield* add(model, chat, items);
     }
     case "CreateWithKey": {
       const { key, name } = command;
@@ -96,10 +129,8 @@ const step = Effect.fnUntraced(function* (chatbot: number, model: Model, command
       const { chat, replayed } = yield* store.createChat(chatbot, wanted, retryKey);
       yield* same("whether it is replayed", replayed, before !== undefined);
       if (before !== undefined) return yield* same("the chat", chat, before);
-      model.chats.push(chat);
-      model.entries.set(chat.id, []);
       model.keys.set(key, chat);
-      return;
+      return yield* add(model, chat, []);
     }
     case "Ask": {
       const chat = command.chat === null ? null : pick(model.chats, command.chat)?.id;
@@ -115,17 +146,62 @@ const step = Effect.fnUntraced(function* (chatbot: number, model: Model, command
         const query = { ...all, id: made.chatId, search: null, userRef: null };
         const { items } = yield* store.listChats(chatbot, query);
         yield* same("the new chat", [items[0]?.name, items[0]?.userRef], [null, null]);
-        model.chats.push(items[0]!);
-        model.entries.set(made.chatId, []);
+        yield* add(model, items[0]!, []);
       }
-      model.entries.get(made.chatId)!.push(made);
+      const entries = model.entries.get(made.chatId)!;
+      const ascends = made.id > (entries.at(-1)?.id ?? 0);
+      yield* same("whether its id is greater than those before", ascends, true);
+      entries.push(made);
+      return;
+    }
+    case "Erase": {
+      const chat = pick(model.chats, command.chat);
+      const limit = chat === undefined ? new Date(0) : usedAt(model, chat);
+      const userRef = chat?.userRef ?? "nobody";
+      const [which, gone]: readonly [Erasable, (chat: Chat) => boolean] = {
+        chat: [
+          { _tag: "Chat", id: chat?.id ?? absent },
+          ({ id }: Chat) => id === chat?.id,
+        ] as const,
+        userRef: [{ _tag: "UserRef", userRef }, (chat: Chat) => chat.userRef === userRef] as const,
+        idle: [{ _tag: "IdleSince", limit }, (chat: Chat) => usedAt(model, chat) < limit] as const,
+      }[command.which];
+      const erased = model.chats.filter(gone);
+      yield* same("how many are erased", yield* archive.erase(chatbot, which), erased.length);
+      model.chats = model.chats.filter((chat) => !erased.includes(chat));
+      for (const { id } of erased) {
+        model.entries.delete(id);
+        for (const [key, made] of model.keys) if (made.id === id) model.keys.delete(key);
+      }
+      return;
+    }
+    case "Pass":
+      return yield* StoreUnderTest.use(({ pass }) => pass(1));
+    case "Move": {
+      const { newChatbot } = yield* StoreUnderTest;
+      const records = yield* Stream.runCollect(archive.export(chatbot));
+      yield* same(
+        "the export",
+        records,
+        model.chats.flatMap((chat): Array<ArchiveRecord> => [
+          { _tag: "Chat", chat },
+          ...model.entries
+            .get(chat.id)!
+            .map((entry) => ({ _tag: "Entry", entry, usage: null }) as const),
+        ]),
+      );
+      model.chatbot = yield* newChatbot;
+      const imported = yield* archive.import(model.chatbot, Stream.fromIterable(records));
+      yield* same("how many are imported", imported, model.chats.length);
+      model.keys.clear();
+      model.newestId = model.chats.at(-1)?.id ?? 0;
       return;
     }
     case "List": {
       const id = command.id === null ? null : (pick(model.chats, command.id)?.id ?? absent);
       const query: ChatQuery = {
         limit: command.limit + 1,
-        page: command.page + 1,
+        page: (command.page % 3) + 1,
         orderBy: orderOf(chatFields, command.order),
         id,
         search: command.search,
@@ -139,7 +215,7 @@ const step = Effect.fnUntraced(function* (chatbot: number, model: Model, command
       const entries = chat === undefined ? [] : model.entries.get(chat.id)!;
       const query: EntryQuery = {
         limit: command.limit + 1,
-        page: command.page + 1,
+        page: (command.page % 3) + 1,
         orderBy: orderOf(entryFields, command.order),
         id: command.id === null ? null : (pick(entries, command.id)?.id ?? absent),
       };
@@ -163,22 +239,36 @@ export interface ModelCheckOptions {
 
 /** The store agrees with plain arrays over random sequences of commands. */
 export const modelCheck = ({ commands = 40, runs = 40, seed }: ModelCheckOptions = {}): Check<
-  ChatStore | TurnStore | StoreUnderTest
+  ChatStore | TurnStore | ChatArchive | StoreUnderTest
 > =>
   check(
     "the store agrees with plain arrays over random sequences of commands",
     Effect.fnUntraced(function* () {
-      const { newChatbot } = yield* StoreUnderTest;
+      const { newChatbot, second } = yield* StoreUnderTest;
+      /** Tells another instance, if the command says so. */
+      const stepOf = (model: Model, command: Command) =>
+        "second" in command && command.second
+          ? step(model, command).pipe(
+              Effect.provideService(ChatStore, second.chats),
+              Effect.provideService(TurnStore, second.turns),
+            )
+          : step(model, command);
       const sequences = Arbitrary.array(Arbitrary.schema(Command), { maxLength: commands });
       const result = yield* Arbitrary.checkEffect(
         sequences,
         Effect.fnUntraced(function* (sequence) {
-          const chatbot = yield* newChatbot;
-          const model: Model = { chats: [], entries: new Map(), keys: new Map() };
-          for (const command of sequence) yield* step(chatbot, model, command);
+          const model: Model = {
+            chatbot: yield* newChatbot,
+            chats: [],
+            entries: new Map(),
+            keys: new Map(),
+            newestId: 0,
+          };
+          for (const command of sequence) yield* stepOf(model, command);
           return true;
         }),
-        { runs, ...(seed !== undefined && { seed }) },
+        // By default no sequence would be longer than ten commands.
+        { runs, size: commands, ...(seed !== undefined && { seed }) },
       );
       const failure = Arbitrary.formatCheckFailure(result);
       if (failure !== undefined) {
