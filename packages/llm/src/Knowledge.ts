@@ -147,9 +147,6 @@ const readDocument = Effect.fnUntraced(function* (path: string) {
   return text.includes("\0") ? yield* Effect.fail("it is no UTF-8 text") : text;
 });
 
-/** After so many passages others have their turn: these take some milliseconds, and all may take seconds. */
-const indexedAtOnce = 10;
-
 /** The index over passages that are already there, `documents` telling how many they come from. */
 export const makeKnowledge = (
   passages: ReadonlyArray<Passage>,
@@ -163,7 +160,8 @@ export const makeKnowledge = (
       processTerm: documentTerms,
     });
     for (const [id, { headings, source, text }] of passages.entries()) {
-      if (id % indexedAtOnce === 0) yield* Effect.yieldNow;
+      // Each takes about a millisecond, and all may take seconds.
+      yield* Effect.yieldNow;
       index.add({
         id,
         title: source.replace(/\.[^./]*$/, ""),

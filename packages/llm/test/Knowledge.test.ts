@@ -125,7 +125,7 @@ describe("readKnowledge", () => {
     }),
   );
 
-  it.effect("lets others have their turn after each document and each few passages", () =>
+  it.effect("lets others have their turn after each document and each passage", () =>
     Effect.gen(function* () {
       const section = `# Heading\n${"Some words of a text. ".repeat(40)}\n`;
       const document = new TextEncoder().encode(section.repeat(100));
@@ -158,7 +158,7 @@ describe("readKnowledge", () => {
       const knowledge = yield* Effect.provide(readKnowledge("folder"), inMemory);
       assert.strictEqual(knowledge.passages, 2000);
       assert.strictEqual(new Set(turnsAtReads).size, 20);
-      assert.isAtLeast(turns - turnsAtReads.at(-1)!, 2000 / 10);
+      assert.isAtLeast(turns - turnsAtReads.at(-1)!, 2000);
     }),
   );
 
