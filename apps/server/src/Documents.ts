@@ -4,15 +4,18 @@
 import { readKnowledge } from "@parley/llm";
 import { Cache, Duration, Effect, Exit, Queue, Stream } from "effect";
 
-const hangups = Stream.callback<void>((queue) =>
-  Effect.acquireRelease(
-    Effect.sync(() => {
-      const tell = () => Queue.offerUnsafe(queue, undefined);
-      process.on("SIGHUP", tell);
-      return tell;
-    }),
-    (tell) => Effect.sync(() => process.off("SIGHUP", tell)),
-  ),
+/** However many come while the documents are read, they are read once more. */
+const hangups = Stream.callback<void>(
+  (queue) =>
+    Effect.acquireRelease(
+      Effect.sync(() => {
+        const tell = () => Queue.offerUnsafe(queue, undefined);
+        process.on("SIGHUP", tell);
+        return tell;
+      }),
+      (tell) => Effect.sync(() => process.off("SIGHUP", tell)),
+    ),
+  { bufferSize: 1, strategy: "sliding" },
 );
 
 /** Gives what was read of a folder last. */
@@ -21,17 +24,26 @@ export const makeDocuments = Effect.gen(function* () {
     capacity: 10_000,
     timeToLive: (exit) => (Exit.isSuccess(exit) ? Duration.infinity : Duration.zero),
   });
+  /** Whether it could be read. If not, what was read before stays in use. */
   const readAgain = (folder: string) =>
     readKnowledge(folder).pipe(
       Effect.flatMap((knowledge) => Cache.set(read, folder, knowledge)),
-      // What was read before stays in use.
-      Effect.catch((error) => Effect.logError(error.message)),
+      Effect.as(true),
+      Effect.catch((error) => Effect.as(Effect.logError(error.message), false)),
+      Effect.catchCause((cause) =>
+        Effect.as(Effect.logError(`The documents in ${folder} met a defect`, cause), false),
+      ),
     );
-  yield* Stream.runForEach(hangups, () =>
-    Cache.keys(read).pipe(
-      Effect.flatMap((folders) => Effect.forEach(folders, readAgain, { discard: true })),
-      Effect.andThen(Effect.logInfo("The documents were read again")),
-    ),
-  ).pipe(Effect.forkScoped({ startImmediately: true }));
+  const readAllAgain = Effect.gen(function* () {
+    const results = yield* Effect.forEach(yield* Cache.keys(read), readAgain);
+    const failed = results.filter((succeeded) => !succeeded).length;
+    if (failed === 0) return yield* Effect.logInfo("The documents were read again");
+    yield* Effect.logWarning(
+      `Of ${results.length} folders of documents ${failed} could not be read again; what was read of them before stays in use`,
+    );
+  });
+  yield* Stream.runForEach(hangups, () => readAllAgain).pipe(
+    Effect.forkScoped({ startImmediately: true }),
+  );
   return (folder: string) => Cache.get(read, folder);
 });

@@ -11,6 +11,7 @@ import { layerAnswerer } from "./AnswererOf.ts";
 import { firstStart } from "./FirstStart.ts";
 import { layerLimits } from "./Limits.ts";
 import { listen } from "./Listener.ts";
+import { lookAhead } from "./LookAhead.ts";
 import { makeManagement } from "./Management.ts";
 import { layerModerator } from "./ModeratorOf.ts";
 import { layerNodeDigest } from "./NodeDigest.ts";
@@ -27,6 +28,7 @@ const listeners = Effect.gen(function* () {
   const grace = Duration.sum(asks.deadline, Duration.seconds(5));
   if (settings.provision !== null)
     yield* provision(settings.provision, process.env, "provisioning");
+  yield* lookAhead;
 
   const listenTo = Effect.fnUntraced(function* (
     port: number,

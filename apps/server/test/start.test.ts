@@ -136,6 +136,30 @@ describe("a provisioning file", () => {
     await writeFile(file, JSON.stringify({ chatbots: [{ ...bot, name: "C" }] }));
     expect(await refusal(settings)).toContain("belongs to another chatbot");
   }, 60_000);
+
+  it("declares chatbots whose documents are read at this start, and whose models are missed", async () => {
+    const file = join(directory, "first.json");
+    const bot = { workspace: "W", name: "B", knowledge: "nowhere", model: "large" };
+    await writeFile(file, JSON.stringify({ chatbots: [bot] }));
+    const printed = await started({ PARLEY_PROVISION: file, PARLEY_KNOWLEDGE_ROOT: directory });
+    const [before] = printed.split("General interface");
+    expect(before).toContain(`cannot read the documents in ${join(directory, "nowhere")}`);
+    expect(before).toMatch(/name a model answer with passages of documents alone: 1\n/);
+  });
+
+  it("declares nothing when a setting is wrong", async () => {
+    const file = join(directory, "wrong.json");
+    await writeFile(file, JSON.stringify({ chatbots: [{ workspace: "W", name: "B" }] }));
+    const settings = {
+      PARLEY_STORE: "postgres",
+      DATABASE_URL: inject("postgresUrl"),
+      PARLEY_SCHEMA: `wrong_${process.pid}`,
+    };
+    const wrong = { PARLEY_PROVISION: file, PARLEY_KNOWLEDGE_DIR: join(directory, "nowhere") };
+    expect(await refusal({ ...settings, ...wrong })).toContain("cannot read the documents");
+    // The first start of an empty store.
+    expect(await started(settings)).toContain("prl_");
+  }, 60_000);
 });
 
 describe("a server with row security", () => {

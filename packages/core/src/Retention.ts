@@ -1,7 +1,7 @@
 /**
  * Erasing the chats that a chatbot's settings keep for so many days only.
  */
-import { Cause, Clock, Effect, Layer, Schedule } from "effect";
+import { Clock, Effect, Layer, Schedule } from "effect";
 import { ChatArchive } from "./ChatArchive.ts";
 import { ChatbotRegistry } from "./ChatbotRegistry.ts";
 
@@ -42,11 +42,7 @@ export const eraseOutdated = Effect.gen(function* () {
 const logged =
   <B>(message: string, instead: B) =>
   <A, E, R>(effect: Effect.Effect<A, E, R>): Effect.Effect<A | B, never, R> =>
-    Effect.catchCause(effect, (cause) =>
-      Cause.hasInterruptsOnly(cause)
-        ? Effect.interrupt
-        : Effect.as(Effect.logError(message, cause), instead),
-    );
+    Effect.catchCause(effect, (cause) => Effect.as(Effect.logError(message, cause), instead));
 
 /**
  * Does so once an hour, for the first time after a minute. Several processes may; a failure is logged,
