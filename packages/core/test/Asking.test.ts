@@ -238,6 +238,27 @@ describe("asking", () => {
     }),
   );
 
+  it.effect("stores nothing in a chat that was erased meanwhile, and says that there is none", () =>
+    Effect.gen(function* () {
+      let gate = yield* Deferred.make<void>();
+      yield* Effect.gen(function* () {
+        const archive = yield* ChatArchive;
+        for (const more of [{}, { key: "key" as any }]) {
+          gate = yield* Deferred.make<void>();
+          const chatId = yield* newChat;
+          const late = yield* Effect.forkChild(
+            Effect.exit(asking(ask("late", { chatId, ...more }))),
+          );
+          yield* settle;
+          assert.strictEqual(yield* archive.erase(chatbot.id, { _tag: "Chat", id: chatId }), 1);
+          yield* Deferred.succeed(gate, undefined);
+          assert.deepStrictEqual(tagOf(yield* Fiber.join(late)), ["ChatNotFound"]);
+        }
+        assert.strictEqual(yield* total, 0);
+      }).pipe(Effect.provide(layerAsking(() => Stream.suspend(() => held(gate)))));
+    }),
+  );
+
   it.effect("is finished and stored when the one who asked is gone", () =>
     Effect.gen(function* () {
       const gate = yield* Deferred.make<void>();

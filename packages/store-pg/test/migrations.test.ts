@@ -204,12 +204,12 @@ const createOne = (chatbot: number) =>
   );
 
 describe("migrations", () => {
-  it.live("five servers that start at once on an empty schema all serve it", () =>
+  it.live("five servers that start at once on an empty database all serve it", () =>
     Effect.gen(function* () {
-      const schema = freshSchema();
+      const { url } = yield* freshDatabase;
       const servers = yield* Effect.forEach(
         Array.from({ length: 5 }),
-        () => Layer.build(Layer.fresh(layerPostgres(optionsOf(schema)))),
+        () => Layer.build(Layer.fresh(layerPostgres({ url, maxConnections: 2 }))),
         { concurrency: 5 },
       );
       const chatbot = yield* Effect.provideContext(registerChatbot, servers[0]!);
