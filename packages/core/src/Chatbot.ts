@@ -4,12 +4,15 @@
 import { Schema } from "effect";
 import { Text } from "./Text.ts";
 
-/** The name of a chatbot or a workspace: 1 to 255 code points. */
-export const Name = Text.check(Schema.isNonEmpty(), Schema.isMaxCodePoints(255));
+/** The name of a chatbot or a workspace: 1 to 255 code points, not white space alone. */
+export const Name = Text.check(
+  Schema.isPattern(/\S/u, { message: "is blank" }),
+  Schema.isMaxCodePoints(255),
+);
 
-/** One folder, never a path that leads elsewhere. */
+/** One folder, never a path that leads elsewhere, on one line of a log. */
 const FolderName = Name.check(
-  Schema.isPattern(/^[^/\\.][^/\\]*$/u, { message: "is no name of a folder" }),
+  Schema.isPattern(/^(?!\.)[^/\\\p{Cc}\p{Zl}\p{Zp}]*$/u, { message: "is no name of a folder" }),
 );
 
 /** What an operator decides about one chatbot. */

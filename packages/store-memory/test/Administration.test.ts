@@ -67,6 +67,13 @@ describe("administration", () => {
         { knowledge: "../secrets" },
         { knowledge: "a/b" },
         { knowledge: "." },
+        ...["\n", "\r", "\t", "\u001b", "\u007f", "\u0085", "\u2028", "\u2029"].map(
+          (character) => ({
+            knowledge: `a${character}b`,
+          }),
+        ),
+        { knowledge: " " },
+        { model: " " },
         { retentionDays: 0 },
         { retentionDays: 1.5 },
         { moderation: "sometimes" as "off" },
@@ -89,9 +96,11 @@ describe("administration", () => {
         message,
         "settings.knowledge: is no name of a folder; settings.retentionDays: Expected a value between 1 and 36500.",
       );
-      for (const name of ["", "x".repeat(256), "\0"]) {
+      for (const name of ["", " ", "\t\n\u00a0\u3000", "x".repeat(256), "\0"]) {
         const create = Effect.flip(administration.createChatbot({ ...helpdesk, name }, "ann"));
         assert.strictEqual((yield* create)._tag, "DeclarationInvalid");
+        const rename = Effect.flip(administration.renameWorkspace("Acme", name, "ann"));
+        assert.strictEqual((yield* rename)._tag, "DeclarationInvalid");
       }
       for (const key of [
         { scopes: ["admin" as "read"] },
