@@ -15,7 +15,7 @@ import {
 } from "effect";
 import { Digest, SecureRandom } from "effect/crypto";
 import { generateKey, hashKey, keyId } from "./ApiKey.ts";
-import { ChatbotSettings, defaultSettings, Name, type Chatbot } from "./Chatbot.ts";
+import { ChatbotSettings, defaultSettings, LongText, Name, type Chatbot } from "./Chatbot.ts";
 import { scopes, type Scope } from "./ChatbotDirectory.ts";
 import {
   ChatbotRegistry,
@@ -288,7 +288,7 @@ const ChangedKey = Key.mapFields(Struct.map(Schema.optionalKey));
 const Declaration = Schema.Struct({
   workspaceName: Name,
   name: Name,
-  description: Text,
+  description: LongText,
   settings: ChatbotSettings,
 });
 const Change = Declaration.mapFields(({ settings, ...rest }) => ({

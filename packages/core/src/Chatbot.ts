@@ -15,14 +15,17 @@ const FolderName = Name.check(
   Schema.isPattern(/^(?!\.)[^/\\\p{Cc}\p{Zl}\p{Zp}]*$/u, { message: "is no name of a folder" }),
 );
 
+/** What a chatbot says or is told: up to 100,000 code points, as long as an answer may be. */
+export const LongText = Text.check(Schema.isMaxCodePoints(100_000));
+
 /** What an operator decides about one chatbot. */
 export const ChatbotSettings = Schema.Struct({
   /** The text of the entry that a chat of section 4.2 starts with; `null` turns it off. */
-  helloMessage: Schema.NullOr(Text),
+  helloMessage: Schema.NullOr(LongText),
   /** The answer that a flagged question gets (section 2.3). */
-  moderationErrorMessage: Text,
+  moderationErrorMessage: LongText,
   /** What the language model is told before the conversation; `null` for nothing. */
-  instructions: Schema.NullOr(Text),
+  instructions: Schema.NullOr(LongText),
   /** The language model to ask, by the name that its provider knows; `null` for the usual one. */
   model: Schema.NullOr(Name),
   /** Who judges questions; `null` for the usual judge. */

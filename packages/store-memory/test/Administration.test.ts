@@ -63,6 +63,7 @@ describe("administration", () => {
       const wrong: ReadonlyArray<Partial<ChatbotSettings>> = [
         { helloMessage: "\0" },
         { instructions: "\ud800" },
+        { instructions: "x".repeat(100_001) },
         { model: "" },
         { knowledge: "../secrets" },
         { knowledge: "a/b" },

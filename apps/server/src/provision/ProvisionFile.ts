@@ -6,6 +6,7 @@ import {
   defaultSettings,
   hashKey,
   keyId,
+  LongText,
   Name,
   problemsOf,
   scopes,
@@ -88,7 +89,7 @@ const ChatbotFile = Schema.Struct({
   name: Name.annotate({
     description: "Name of the chatbot; workspace and name together identify it",
   }),
-  description: optional(Text, "Shown by the details endpoint; empty by default"),
+  description: optional(LongText, "Shown by the details endpoint; empty by default"),
   ...settings,
   keys: optional(Schema.Array(Key), "The API keys that open this chatbot"),
 });
