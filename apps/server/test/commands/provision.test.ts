@@ -73,7 +73,7 @@ it("refuses a file with mistakes, names them all, and writes nothing", async () 
   const wrong = await declare({ ...bot, model: "" }, { workspace: "W", keys: [{ key: "x" }] });
   const { code, stderr } = await parley("provision", wrong);
   expect(code).toBe(1);
-  expect(stderr).toContain("chatbots.0.model: Expected a value with a length of at least 1; ");
+  expect(stderr).toContain("chatbots.0.model: is blank; ");
   expect(stderr).toContain("chatbots.1.name: Missing key; ");
   expect(stderr).toContain("chatbots.1.keys.0.scopes: Missing key");
   const unset = await declare({ ...bot, keys: [{ key: "${NOT_SET}", scopes: ["read"] }] });
