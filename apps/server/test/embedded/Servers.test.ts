@@ -111,6 +111,11 @@ describe("a server with its own PostgreSQL", () => {
       process.kill(killed.pid, "SIGKILL");
       yield* killed.exited;
       assert.deepStrictEqual(killed.lines, []);
+      // initdb goes on for a while, and what it still writes to cannot be removed.
+      yield* Effect.repeat(run("ps", ["-A", "-o", "command="], { runAs: null }), {
+        until: ({ output }) => !output.includes(`--pgdata=${dataDir}`),
+        schedule: Schedule.spaced("50 millis"),
+      });
 
       const url = (yield* embeddedPostgres(dataDir))("parley");
       yield* keep(Redacted.value(url));
