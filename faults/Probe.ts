@@ -78,7 +78,7 @@ const populate = async (server: Server, key: string): Promise<Theirs> => {
     }
     for (const [, id] of text.matchAll(/^id: (.*)$/gm)) eventIds.push(id!);
   };
-  for (let n = 0; n < 30; n++) {
+  const some = async (n: number) => {
     const retryKey = `key-${n}`;
     retryKeys.push(retryKey);
     for (const call of [
@@ -93,7 +93,8 @@ const populate = async (server: Server, key: string): Promise<Theirs> => {
     ]) {
       note((await send(server, key, call)).text);
     }
-  }
+  };
+  await Promise.all(Array.from({ length: 30 }, (_, n) => some(n)));
   return { key, mark, chats, entries, retryKeys, eventIds };
 };
 
@@ -250,30 +251,33 @@ const probeServer = async (
   return { requests: amount, statuses, violations: [...violations, ...after.violations] };
 };
 
-export interface ProbeOptions {
-  readonly rowSecurity?: boolean;
-  /** Whether the two chatbots are one: then all that is looked for is to be found. */
-  readonly one?: boolean;
-}
+/** Makes a key as an operator does. */
+const freshKey = (): string => {
+  const printed = execFileSync(process.execPath, [main, "key", "generate"], { encoding: "utf8" });
+  return (JSON.parse(printed) as { readonly key: string }).key;
+};
 
-/** Probes a server of its own. */
+/**
+ * Probes a server of its own. `found` is what the same requests find with a key of the other chatbot: then
+ * all that is looked for is there.
+ */
 export const probe = async (
   amount: number,
   seed: number,
-  { one = false, rowSecurity = false }: ProbeOptions = {},
-): Promise<Probed> => {
+  { rowSecurity }: { readonly rowSecurity: boolean },
+): Promise<Probed & { readonly found: ReadonlyArray<string> }> => {
   const site = await makeSite();
-  const printed = execFileSync(process.execPath, [main, "key", "generate"], { encoding: "utf8" });
-  const { key } = JSON.parse(printed) as { readonly key: string };
+  const [key, insider] = [freshKey(), freshKey()];
   const provision = join(site.directory, "both.json");
-  const ours = { key: site.key, scopes };
-  const theirs = { key, scopes };
-  const chatbots = one
-    ? [{ workspace: "Theirs", name: "Theirs", helloMessage: "Hello", keys: [ours, theirs] }]
-    : [
-        { workspace: "Ours", name: "Ours", keys: [ours] },
-        { workspace: "Theirs", name: "Theirs", helloMessage: "Hello", keys: [theirs] },
-      ];
+  const chatbots = [
+    { workspace: "Ours", name: "Ours", keys: [{ key: site.key, scopes }] },
+    {
+      workspace: "Theirs",
+      name: "Theirs",
+      helloMessage: "Hello",
+      keys: [key, insider].map((one) => ({ key: one, scopes })),
+    },
+  ];
   await writeFile(provision, JSON.stringify({ chatbots }), { mode: 0o600 });
   let server: Server | null = null;
   try {
@@ -281,7 +285,10 @@ export const probe = async (
       PARLEY_PROVISION: provision,
       PARLEY_ROW_SECURITY: String(rowSecurity),
     });
-    return await probeServer(site, server, await populate(server, key), amount, seed);
+    const theirs = await populate(server, key);
+    const probed = await probeServer(site, server, theirs, amount, seed);
+    const inside = await probeServer({ ...site, key: insider }, server, theirs, 100, seed);
+    return { ...probed, found: inside.violations };
   } finally {
     await server?.stop();
     const left = postmasterOf(site);
