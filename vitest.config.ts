@@ -10,6 +10,8 @@ export default defineConfig({
       "examples/*/*.test.ts",
     ],
     globalSetup: ["test/postgres.ts"],
+    // Much of the time of the tests is waiting for processes.
+    maxWorkers: 2,
     testTimeout: 30_000,
     hookTimeout: 60_000,
   },
