@@ -94,8 +94,15 @@ export const makeClients = Effect.fnUntraced(function* (options: ClientOptions) 
     ),
     passes: yield* session(
       { most: passConnections, long: true },
-      // What a search finds decides how it is best done.
-      { statement_timeout: "10s", plan_cache_mode: "force_custom_plan", ...idle },
+      {
+        statement_timeout: "10s",
+        // What a search finds decides how it is best done.
+        plan_cache_mode: "force_custom_plan",
+        jit: "off",
+        // With less, what a common word finds among ten million is noted by whole pages and searched twice.
+        work_mem: "32MB",
+        ...idle,
+      },
     ),
     patient: yield* session(
       { most: 2, long: true },
