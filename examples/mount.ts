@@ -4,10 +4,8 @@ import {
   ChatbotRegistry,
   Chats,
   defaultSettings,
-  hashKey,
-  keyId,
+  keyRecord,
   Moderator,
-  scopes,
 } from "@parley/core";
 import { makeWebHandler } from "@parley/http";
 import { layerScripted } from "@parley/llm";
@@ -26,14 +24,13 @@ const apiKey = process.env["API_KEY"]!; // of `pnpm --silent parley key generate
 const register = Layer.effectDiscard(
   Effect.gen(function* () {
     const registry = yield* ChatbotRegistry;
-    const hash = yield* hashKey(apiKey);
     yield* registry.create(
       {
         workspaceName: "Acme",
         name: "Helpdesk",
         description: "",
         settings: { ...defaultSettings, helloMessage: "Hello!" },
-        keys: [{ id: keyId(apiKey)!, hash, name: null, scopes, expiresAt: null }],
+        keys: [yield* keyRecord(apiKey)],
       },
       "my service",
     );

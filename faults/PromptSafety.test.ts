@@ -9,8 +9,7 @@ import {
   Chats,
   defaultSettings,
   generateKey,
-  hashKey,
-  keyId,
+  keyRecord,
   scopes,
 } from "@parley/core";
 import { makeWebHandler } from "@parley/http";
@@ -239,15 +238,7 @@ test("no span holds a text of a user", { timeout: 180_000 }, async () => {
           name: "Spans",
           description: "",
           settings: { ...defaultSettings, instructions: `${marker}instructions` },
-          keys: [
-            {
-              id: keyId(site.key)!,
-              hash: yield* hashKey(site.key),
-              name: null,
-              scopes,
-              expiresAt: null,
-            },
-          ],
+          keys: [yield* keyRecord(site.key)],
         },
         "test",
       );

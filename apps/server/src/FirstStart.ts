@@ -1,14 +1,7 @@
 /**
  * What an empty store gets, so that a newcomer can talk to a chatbot at once.
  */
-import {
-  ChatbotRegistry,
-  defaultSettings,
-  generateKey,
-  hashKey,
-  keyId,
-  scopes,
-} from "@parley/core";
+import { ChatbotRegistry, defaultSettings, generateKey, keyRecord } from "@parley/core";
 import { Effect, Option, Redacted } from "effect";
 
 /** The key of the first chatbot, or none when there are chatbots already. It is never shown again. */
@@ -16,14 +9,7 @@ export const firstStart = Effect.gen(function* () {
   const registry = yield* ChatbotRegistry;
   if ((yield* registry.list).length > 0) return Option.none<Redacted.Redacted>();
   const key = yield* generateKey;
-  const text = Redacted.value(key);
-  const first = {
-    id: keyId(text)!,
-    hash: yield* hashKey(text),
-    name: "first key",
-    scopes,
-    expiresAt: null,
-  };
+  const first = yield* keyRecord(Redacted.value(key), { name: "first key" });
   return yield* registry
     .create(
       {

@@ -1,18 +1,14 @@
 /**
  * A way to a PostgreSQL on which every statement that is run is noted.
  */
-import { once } from "node:events";
-import { connect, createServer, type AddressInfo, type Socket } from "node:net";
+import { startRelay, type Relay } from "./Relay.ts";
 
-export interface WireTap {
-  /** The address of the database, by this way. */
-  readonly url: string;
+export interface WireTap extends Relay {
   /**
    * The statements since the last look, in the order in which they were sent; those of a transaction
    * together.
    */
   readonly take: () => ReadonlyArray<ReadonlyArray<string>>;
-  readonly close: () => void;
 }
 
 /** Understands what a client sends, as far as it says which statement is run. */
@@ -48,11 +44,8 @@ const makeReader = (note: (statement: string) => void) => {
 };
 
 export const startWireTap = async (url: string): Promise<WireTap> => {
-  const target = new URL(url);
   let units: Array<Array<string>> = [];
-  const sockets = new Set<Socket>();
-  const server = createServer((near) => {
-    const far = connect(Number(target.port), target.hostname);
+  const relay = await startRelay(url, (near, far) => {
     let transaction: Array<string> | null = null;
     const read = makeReader((statement) => {
       if (transaction === null) {
@@ -66,32 +59,13 @@ export const startWireTap = async (url: string): Promise<WireTap> => {
     });
     near.on("data", read);
     near.pipe(far).pipe(near);
-    for (const [socket, other] of [
-      [near, far],
-      [far, near],
-    ] as const) {
-      sockets.add(socket);
-      socket.setNoDelay();
-      socket.on("error", () => undefined);
-      socket.on("close", () => {
-        sockets.delete(socket);
-        other.destroy();
-      });
-    }
   });
-  await once(server.listen(0, "127.0.0.1"), "listening");
-  const near = new URL(url);
-  near.port = String((server.address() as AddressInfo).port);
   return {
-    url: near.href,
+    ...relay,
     take: () => {
       const taken = units;
       units = [];
       return taken;
-    },
-    close: () => {
-      server.close();
-      for (const socket of sockets) socket.destroy();
     },
   };
 };

@@ -14,7 +14,7 @@ import {
   Struct,
 } from "effect";
 import { Digest, SecureRandom } from "effect/crypto";
-import { generateKey, hashKey, keyId } from "./ApiKey.ts";
+import { generateKey, keyRecord } from "./ApiKey.ts";
 import { ChatbotSettings, defaultSettings, LongText, Name, type Chatbot } from "./Chatbot.ts";
 import { scopes, type Scope } from "./ChatbotDirectory.ts";
 import {
@@ -168,8 +168,7 @@ export class Administration extends Context.Service<
       ) =>
         Effect.gen(function* () {
           const key = yield* generateKey;
-          const hash = yield* hashKey(Redacted.value(key));
-          const id = keyId(Redacted.value(key))!;
+          const { hash, id } = yield* keyRecord(Redacted.value(key));
           return { id, key, stored: yield* store({ id, hash }) };
         }).pipe(
           Effect.provideService(SecureRandom.SecureRandom, random),

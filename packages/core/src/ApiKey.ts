@@ -4,6 +4,8 @@
  */
 import { Effect, Redacted } from "effect";
 import { Digest, SecureRandom } from "effect/crypto";
+import { scopes } from "./ChatbotDirectory.ts";
+import type { KeyRecord } from "./ChatbotRegistry.ts";
 
 const alphabet = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
 const idLength = 12;
@@ -34,6 +36,18 @@ export const generateKey: Effect.Effect<Redacted.Redacted, never, SecureRandom.S
 /** What is kept of a key. */
 export const hashKey = (key: string): Effect.Effect<Uint8Array, never, Digest.Digest> =>
   Digest.Digest.use((digest) => digest.digest(Digest.sha256, new TextEncoder().encode(key)));
+
+/** What a registry keeps of a well-formed key, which opens everything for ever unless it is said. */
+export const keyRecord = (
+  key: string,
+  more: Partial<Pick<KeyRecord, "name" | "scopes" | "expiresAt">> = {},
+): Effect.Effect<KeyRecord, never, Digest.Digest> =>
+  Effect.flatMap(hashKey(key), (hash) => {
+    const id = keyId(key);
+    return id === null
+      ? Effect.die(new Error("the key is not well-formed"))
+      : Effect.succeed({ id, hash, name: null, scopes, expiresAt: null, ...more });
+  });
 
 const crcTable = Uint32Array.from({ length: 256 }, (_, n) => {
   let c = n;

@@ -9,10 +9,8 @@ import {
   Chats,
   defaultSettings,
   generateKey,
-  hashKey,
-  keyId,
+  keyRecord,
   Moderator,
-  scopes,
   type AnswerPart,
   type AnswerUnavailable,
 } from "@parley/core";
@@ -46,9 +44,7 @@ export const served = Effect.fnUntraced(function* (
           name: "Bot",
           description: "Description",
           settings: { ...defaultSettings, helloMessage: "Hello" },
-          keys: [
-            { id: keyId(text)!, hash: yield* hashKey(text), name: null, scopes, expiresAt: null },
-          ],
+          keys: [yield* keyRecord(text)],
         },
         "test",
       );

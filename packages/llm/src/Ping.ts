@@ -16,20 +16,25 @@ const tooLate = new ModelFailure({
   ill: true,
 });
 
-/** A small call from its begin to its end, with a text of our own. */
+/**
+ * A small call from its begin to its end, with a text of our own. A model that has no text in so few tokens
+ * answers, too.
+ */
 export const ping = (options: CallOptions): Effect.Effect<void, ModelFailure> =>
   Effect.scoped(
     Effect.flatMap(callModel({ ...options, maxOutputTokens: 1 }, prompt), Stream.runDrain),
-  ).pipe(Effect.timeoutOrElse({ duration: patience, orElse: () => Effect.fail(tooLate) }));
+  ).pipe(
+    Effect.timeoutOrElse({ duration: patience, orElse: () => Effect.fail(tooLate) }),
+    Effect.catchIf(
+      ({ reason }) => reason === "empty",
+      () => Effect.void,
+    ),
+  );
 
-/** The same with a model that nothing else is known of; one without text in so few tokens answers, too. */
+/** The same with a model that nothing else is known of. */
 export const tryModel = (model: LanguageModel): Effect.Effect<void, ModelFailure> =>
   Effect.promise(() => import("ai")).pipe(
     Effect.flatMap(({ streamText }) =>
       ping({ streamText, model, maxOutputTokens: 1, silence: patience }),
-    ),
-    Effect.catchIf(
-      ({ reason }) => reason === "empty",
-      () => Effect.void,
     ),
   );

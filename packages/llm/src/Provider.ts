@@ -135,9 +135,9 @@ export const makeProvider = (
     });
 
     const probe = ping(options).pipe(
-      // Who complains of this one call, or has no text in so few tokens, answers.
+      // Who complains of this one call answers.
       Effect.catchIf(
-        ({ ill, reason }) => !ill || reason === "empty",
+        ({ ill }) => !ill,
         () => Effect.void,
       ),
       Effect.tapError(failed),

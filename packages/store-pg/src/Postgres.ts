@@ -1,6 +1,6 @@
 import * as PgClient from "@effect/sql-pg/PgClient";
 import { ChatArchive, ChatStore, TurnStore, ChatbotDirectory, ChatbotRegistry } from "@parley/core";
-import { Context, Data, Effect, Layer, Stream, type Redacted } from "effect";
+import { Context, Data, Effect, Layer, Stream, type Redacted, type Scope } from "effect";
 import { Reactivity } from "effect/reactivity";
 import { SqlClient } from "effect/sql";
 import { makeClients, makeMigrator, type Clients } from "./Clients.ts";
@@ -48,19 +48,20 @@ export class PostgresUnusable extends Data.TaggedError("PostgresUnusable")<{
 
 const defaultSchema = "parley";
 
-/** A connection of whoever migrates. */
-const migratorOf = ({ migrationUrl, schema = defaultSchema, url }: PostgresOptions) =>
-  makeMigrator({ schema, url: migrationUrl ?? url });
+/** Runs statements on a connection of whoever migrates. */
+const asMigrator = <A, E, R>(
+  { migrationUrl, schema = defaultSchema, url }: PostgresOptions,
+  statements: Effect.Effect<A, E, R>,
+) =>
+  Effect.provideServiceEffect(
+    statements,
+    SqlClient.SqlClient,
+    makeMigrator({ schema, url: migrationUrl ?? url }),
+  );
 
 /** All the SQL that {@link layerPostgres} would run to bring the schema up to date; empty when it is. */
 export const pendingSql = (options: PostgresOptions): Effect.Effect<string, PostgresUnusable> =>
-  Effect.gen(function* () {
-    return yield* Effect.provideServiceEffect(
-      Effect.andThen(check, Migrations.pendingSql),
-      SqlClient.SqlClient,
-      migratorOf(options),
-    );
-  }).pipe(Effect.scoped, Effect.provide(Reactivity.layer), unusable);
+  asMigrator(options, Effect.andThen(check, Migrations.pendingSql)).pipe(onceUsable);
 
 /** What a server would find in the database. */
 export interface Inspection {
@@ -87,14 +88,10 @@ export const inspectPostgres = (
       const current = (yield* Migrations.pendingSql) === "";
       return { ...server, current, wrong: current ? yield* Migrations.misfit : null };
     });
-    const found = yield* Effect.provideServiceEffect(
-      look,
-      SqlClient.SqlClient,
-      migratorOf(options),
-    );
+    const found = yield* asMigrator(options, look);
     const wrong = found.current ? yield* misplaced(patient, rowSecurity) : null;
     return { ...found, wrong: found.wrong ?? wrong };
-  }).pipe(Effect.scoped, Effect.provide(Reactivity.layer), unusable);
+  }).pipe(onceUsable);
 
 /**
  * The SQL by which {@link layerPostgres} would let the server's role in, once the schema is up to date; empty
@@ -106,12 +103,8 @@ export const lettingInSql = (options: PostgresOptions): Effect.Effect<string, Po
     const { rowSecurity = false, schema = defaultSchema, url } = options;
     const server = yield* makeMigrator({ schema, url });
     const [role] = yield* server.unsafe<{ readonly name: string }>(currentUser);
-    return yield* Effect.provideServiceEffect(
-      lettingInText(role!.name, rowSecurity),
-      SqlClient.SqlClient,
-      migratorOf(options),
-    );
-  }).pipe(Effect.scoped, Effect.provide(Reactivity.layer), unusable);
+    return yield* asMigrator(options, lettingInText(role!.name, rowSecurity));
+  }).pipe(onceUsable);
 
 /** All the stores of the core in one PostgreSQL database, 15 or later, brought up to date first. */
 export const layerPostgres = (
@@ -147,17 +140,20 @@ export const layerPostgres = (
  * reason why this software cannot serve the schema, or `null`.
  */
 const prepare = (options: PostgresOptions, { patient }: Clients) =>
-  Effect.gen(function* () {
-    yield* check;
-    const closed = yield* shutOut;
-    if (closed !== null) return closed;
-    yield* Migrations.migrate;
-    if (options.migrationUrl !== undefined) {
-      const [role] = yield* patient.query<{ readonly name: string }>("operator", currentUser);
-      yield* letIn(role!.name, options.rowSecurity ?? false);
-    }
-    return yield* Migrations.misfit;
-  }).pipe(Effect.provideServiceEffect(SqlClient.SqlClient, migratorOf(options)), Effect.scoped);
+  asMigrator(
+    options,
+    Effect.gen(function* () {
+      yield* check;
+      const closed = yield* shutOut;
+      if (closed !== null) return closed;
+      yield* Migrations.migrate;
+      if (options.migrationUrl !== undefined) {
+        const [role] = yield* patient.query<{ readonly name: string }>("operator", currentUser);
+        yield* letIn(role!.name, options.rowSecurity ?? false);
+      }
+      return yield* Migrations.misfit;
+    }),
+  ).pipe(Effect.scoped);
 
 const currentUser = "select current_user as name";
 
@@ -197,6 +193,12 @@ const unusable = <A, E extends { readonly cause?: unknown }, R>(
           cause: error,
         }),
   );
+
+/** The same for what needs the database only until it is done. */
+const onceUsable = <A, E extends { readonly cause?: unknown }>(
+  effect: Effect.Effect<A, E | PostgresUnusable, Scope.Scope | Reactivity.Reactivity>,
+): Effect.Effect<A, PostgresUnusable> =>
+  effect.pipe(Effect.scoped, Effect.provide(Reactivity.layer), unusable);
 
 /** The innermost reason, on one line, without the statement. */
 const reasonOf = (error: { readonly cause?: unknown }): string => {
