@@ -85,18 +85,22 @@ order by ${order}`,
  */
 export type Searched = "chat" | "own_chat";
 
-/** The filters' condition; their values are added to `values`. */
-const conditionOf = (query: ChatQuery, values: Array<unknown>): string => {
+/** What the filters ask for, the search apart from the others; their values are added to `values`. */
+const conditionsOf = (
+  { id, search, userRef }: Pick<ChatQuery, "id" | "search" | "userRef">,
+  values: Array<unknown>,
+): readonly [others: string, search: string] => {
   const parameter = (value: unknown) => `$${values.push(value)}`;
-  const where = ["chatbot_id = $1"];
-  if (query.id !== null) where.push(`id = ${parameter(query.id)}::int8`);
-  if (query.userRef !== null) where.push(`user_ref = ${parameter(query.userRef)}`);
-  if (query.search !== null && query.search !== "") {
-    const pattern = `%${fold(query.search).replace(/[\\%_]/g, "\\$&")}%`;
-    where.push(`folded_name like ${parameter(pattern)}`);
-  }
-  return where.join(" and ");
+  const others = ["chatbot_id = $1"];
+  if (id !== null) others.push(`id = ${parameter(id)}::int8`);
+  if (userRef !== null) others.push(`user_ref = ${parameter(userRef)}`);
+  if (search === null || search === "") return [others.join(" and "), "true"];
+  const pattern = `%${fold(search).replace(/[\\%_]/g, "\\$&")}%`;
+  return [others.join(" and "), `folded_name like ${parameter(pattern)}`];
 };
+
+const conditionOf = (query: ChatQuery, values: Array<unknown>): string =>
+  conditionsOf(query, values).join(" and ");
 
 /**
  * A page of the chats that match the filters, in any order. A remembered count is counted on from; the
@@ -143,26 +147,23 @@ order by page.place`,
   };
 };
 
-/** The same in the order of positions by one pass, which also finds the newest that match. */
+/** The same in the order of positions, at any depth, by one pass. */
 export const found = (
   chatbot: number,
   query: ChatQuery,
   descending: boolean,
   from: Searched = "chat",
 ): Statement => {
-  const values: Array<unknown> = [chatbot, query.limit, offsetOf(query), newestRemembered];
+  const values: Array<unknown> = [chatbot, query.limit, offsetOf(query)];
   const matching = conditionOf(query, values);
   const direction = descending ? "desc" : "asc";
   return {
     text: `
 with matching as materialized (select position from ${from} where ${matching})
-select coalesce(tally.positions, 0) as reached, coalesce(tally.erasures, 0) as erasures, matched.*, page.*
+select coalesce(tally.positions, 0) as reached, coalesce(tally.erasures, 0) as erasures,
+  (select count(*) from matching) as total, page.*
 from (values (1)) one
 left join tally on tally.chatbot_id = $1
-cross join lateral (
-  select (select count(*) from matching) as total,
-    array(select position from matching order by position desc limit $4::int8) as newest
-) matched
 left join lateral (
   select ${chatColumns}, position
   from (
@@ -172,6 +173,41 @@ left join lateral (
   ) chat on true
 ) page on true
 order by page.position ${direction}`,
+    values,
+  };
+};
+
+/** How many of the newest chats are looked through for the newest that match. */
+const walked = 20_000;
+
+/**
+ * How many chats match a search, and the newest of them. A common word's newest are among the newest chats, so
+ * that its pass need but count; of any other word's matches all are gathered.
+ */
+export const counted = (
+  chatbot: number,
+  { search, userRef }: Pick<ChatQuery, "search" | "userRef">,
+  from: Searched = "chat",
+): Statement => {
+  const values: Array<unknown> = [chatbot, newestRemembered, walked];
+  const [others, matches] = conditionsOf({ id: null, search, userRef }, values);
+  return {
+    text: `
+with recent as materialized (
+  select position from (
+    select position, folded_name from ${from} where ${others} order by position desc limit $3::int8
+  ) newest where ${matches} limit $2::int8
+), enough as materialized (
+  select count(*) = $2::int8 as enough from recent
+), matching as materialized (
+  select position from ${from} where ${others} and ${matches} and not (select enough from enough)
+)
+select coalesce(tally.positions, 0) as reached, coalesce(tally.erasures, 0) as erasures,
+  case when enough then (select count(*) from ${from} where ${others} and ${matches})
+    else (select count(*) from matching) end as total,
+  case when enough then array(select position from recent order by position desc)
+    else array(select position from matching order by position desc limit $2::int8) end as newest
+from enough left join tally on tally.chatbot_id = $1`,
     values,
   };
 };

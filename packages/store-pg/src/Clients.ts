@@ -99,6 +99,7 @@ export const makeClients = Effect.fnUntraced(function* (options: ClientOptions) 
         // What a search finds decides how it is best done.
         plan_cache_mode: "force_custom_plan",
         jit: "off",
+        max_parallel_workers_per_gather: "0",
         // With less, what a common word finds among ten million is noted by whole pages and searched twice.
         work_mem: "32MB",
         ...idle,

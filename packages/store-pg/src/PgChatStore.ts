@@ -13,7 +13,16 @@ import {
   type StorageUnavailable,
 } from "@parley/core";
 import { Effect } from "effect";
-import { byText, filtered, found, indexed, isRemembered, remembered, seek } from "./ChatPages.ts";
+import {
+  byText,
+  counted,
+  filtered,
+  found,
+  indexed,
+  isRemembered,
+  remembered,
+  seek,
+} from "./ChatPages.ts";
 import { makeCounts, newestRemembered, type Count, type Filters } from "./Counts.ts";
 import { anyEntries, seekEntries } from "./EntryPages.ts";
 import { gather } from "./Gather.ts";
@@ -83,11 +92,13 @@ export const makeChatStore = Effect.fnUntraced(function* ({
   const counts = yield* makeCounts(
     ({ chatbot, ...filters }: Filters) =>
       Effect.map(
-        pass<ChatPageRow>(
+        pass<CountRow>(
           chatbot,
-          found(chatbot, { ...newestChats, ...filters, limit: 0 }, true, from),
+          filters.search === null
+            ? filtered(chatbot, { ...newestChats, ...filters, limit: 0 }, undefined)
+            : counted(chatbot, filters, from),
         ),
-        ([row]) => countOf(row!, filters.search === null ? null : row!.newest!),
+        ([row]) => countOf(row!, row!.newest ?? null),
       ),
     { most: 2_000 },
   );
@@ -142,9 +153,7 @@ export const makeChatStore = Effect.fnUntraced(function* ({
         continue;
       }
       const newest =
-        row!.newest ??
-        (row!.later && [...row!.later, ...known.newest!].slice(0, newestRemembered)) ??
-        null;
+        (row!.later && [...row!.later, ...known.newest!].slice(0, newestRemembered)) ?? null;
       // A read that told nothing of the newest must not move the count on without them.
       if (newest !== null || known.newest === null) {
         yield* counts.remember(filters, countOf(row!, newest));
@@ -216,14 +225,17 @@ const created = ({ name, userRef }: ChatToCreate, { createTime, id }: InsertedCh
   createTime,
 });
 
-/** Rows of a page; a page without rows is one row of nulls, because the total must survive it. */
-type ChatPageRow = {
+interface CountRow {
   readonly total: bigint | null;
   readonly reached?: bigint;
   readonly erasures?: bigint;
   /** Positions of the newest that match, descending. */
   readonly newest?: ReadonlyArray<bigint>;
-  /** The same, but only of those after the remembered ones. */
+}
+
+/** Rows of a page; a page without rows is one row of nulls, because the total must survive it. */
+type ChatPageRow = CountRow & {
+  /** As `newest`, but only of those after the remembered ones. */
   readonly later?: ReadonlyArray<bigint>;
 } & (ChatRow | { readonly id: null });
 type EntryPageRow = { readonly total: bigint } & (EntryRow | { readonly id: null });
@@ -231,7 +243,7 @@ type EntryPageRow = { readonly total: bigint } & (EntryRow | { readonly id: null
 const isSearch = ({ search }: ChatQuery) => search !== null && search !== "";
 
 const countOf = (
-  { erasures, reached, total }: ChatPageRow,
+  { erasures, reached, total }: CountRow,
   newest: ReadonlyArray<bigint> | null,
 ): Count => ({
   matching: Number(total),

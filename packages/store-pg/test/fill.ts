@@ -6,6 +6,7 @@ import { layerPostgres, type PostgresOptions } from "@parley/store-pg";
 import { Effect } from "effect";
 import { Reactivity } from "effect/reactivity";
 import type { SqlClient } from "effect/sql";
+import { addHoles } from "../src/Holes.ts";
 import { plainSession } from "../src/Session.ts";
 
 /** The chatbot that is filled. */
@@ -43,6 +44,24 @@ export const fillChats = (sql: SqlClient.SqlClient, chatbot: number, chats: numb
     );
     yield* sql.unsafe(
       "select setval('chat_id', greatest((select max(id) from chat), (select last_value from chat_id)))",
+    );
+  });
+
+/** Erases one chat in so many, all over. */
+export const eraseEvery = (sql: SqlClient.SqlClient, chatbot: number, many: number) =>
+  Effect.gen(function* () {
+    yield* sql.unsafe(
+      `with gone as (
+        delete from chat where chatbot_id = $1 and position % $2::int8 = 0
+        returning chatbot_id, position
+      )${addHoles}`,
+      [chatbot, many],
+    );
+    yield* sql.unsafe(
+      `update tally set erasures = erasures + 1,
+        chats = positions - (select sum(missing) from hole_group where chatbot_id = $1)
+      where chatbot_id = $1`,
+      [chatbot],
     );
   });
 
@@ -99,16 +118,21 @@ export const settle = (sql: SqlClient.SqlClient) =>
     sql.unsafe(`vacuum analyze ${table}`),
   );
 
-/** Makes a schema with that many rows, unless it is there already; indexes come last. */
+/**
+ * Makes a schema with that many rows, unless it is there already; indexes come last, and then one chat in
+ * so many is erased.
+ */
 export const fillSchema = ({
   chats,
   entries,
+  erased,
   schema,
   url,
 }: PostgresOptions & {
   readonly schema: string;
   readonly chats: number;
   readonly entries: number;
+  readonly erased?: number | undefined;
 }) =>
   Effect.gen(function* () {
     const sql = yield* Effect.provide(
@@ -135,6 +159,7 @@ export const fillSchema = ({
     yield* fillChats(sql, filledChatbot, chats);
     yield* fillEntries(sql, filledChatbot, entries);
     for (const { definition } of indexes) yield* sql.unsafe(definition);
+    if (erased !== undefined) yield* eraseEvery(sql, filledChatbot, erased);
     yield* settle(sql);
   }).pipe(Effect.scoped);
 

@@ -6,7 +6,14 @@ import type { SqlClient, SqlError } from "effect/sql";
 import { byText, filtered, found, indexed, seek, type Searched } from "../src/ChatPages.ts";
 import { anyEntries, seekEntries } from "../src/EntryPages.ts";
 import type { Statement } from "../src/Pages.ts";
-import { fillChats, fillEntries, filledChatbot as chatbot, fillThinned, settle } from "./fill.ts";
+import {
+  eraseEvery,
+  fillChats,
+  fillEntries,
+  filledChatbot as chatbot,
+  fillThinned,
+  settle,
+} from "./fill.ts";
 import { bound, clientOf, freshSchema, optionsOf } from "./PostgresUnderTest.ts";
 
 const chats = 100_000;
@@ -140,23 +147,35 @@ layer(filled, { timeout: "2 minutes" })("lists of 100,000 rows touch at most 200
     }),
   );
 
-  it.effect("pages stay flat after an erasure", () =>
-    Effect.gen(function* () {
-      const { boundTo, sql } = yield* Filled;
-      const archive = yield* ChatArchive;
-      for (const user of [3, 77, 500, 501, 999]) {
-        yield* archive.erase(chatbot, { _tag: "UserRef", userRef: `user ${user}` });
-      }
-      yield* settle(sql);
-      for (const page of pages) {
-        for (const descending of [true, false]) {
-          const statement = seek(chatbot, query({ page }), descending);
-          assert.isAtMost(yield* buffers(sql, statement), most);
-          assert.isAtMost(yield* buffers(yield* boundTo(chatbot), statement), most);
+  for (const [what, erase] of [
+    [
+      "users were erased",
+      () =>
+        ChatArchive.use((archive) =>
+          Effect.forEach([3, 77, 500, 501, 999], (user) =>
+            archive.erase(chatbot, { _tag: "UserRef", userRef: `user ${user}` }),
+          ),
+        ),
+    ],
+    ["one chat in 97 was erased, too", (sql) => eraseEvery(sql, chatbot, 97)],
+  ] satisfies ReadonlyArray<
+    readonly [string, (sql: SqlClient.SqlClient) => Effect.Effect<unknown, unknown, ChatArchive>]
+  >) {
+    it.effect(`pages stay flat after ${what}`, () =>
+      Effect.gen(function* () {
+        const { boundTo, sql } = yield* Filled;
+        yield* erase(sql);
+        yield* settle(sql);
+        for (const page of pages) {
+          for (const descending of [true, false]) {
+            const statement = seek(chatbot, query({ page }), descending);
+            assert.isAtMost(yield* buffers(sql, statement), most);
+            assert.isAtMost(yield* buffers(yield* boundTo(chatbot), statement), most);
+          }
         }
-      }
-    }),
-  );
+      }),
+    );
+  }
 
   it.effect("pages stay flat when nearly all of ten million chats were erased", () =>
     Effect.gen(function* () {

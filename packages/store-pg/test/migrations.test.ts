@@ -12,6 +12,7 @@ import {
 import {
   chatArchiveChecks,
   chatbotRegistryChecks,
+  chatStoreChecks,
   registerChatbot,
   turnStoreChecks,
 } from "@parley/core/testing";
@@ -303,7 +304,7 @@ describe("migrations", () => {
         yield* Effect.gen(function* () {
           yield* registryIsKept;
           if (at > 0) yield* chatsAreKept;
-          for (const { run } of [...turnStoreChecks, ...chatArchiveChecks]) {
+          for (const { run } of [...chatStoreChecks, ...turnStoreChecks, ...chatArchiveChecks]) {
             yield* run;
           }
         }).pipe(Effect.provide(layerPostgresUnderTest({ schema })));

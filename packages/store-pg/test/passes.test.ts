@@ -26,7 +26,7 @@ const makeGated = Effect.fnUntraced(function* (failing = 0) {
   const query: Session["query"] = (subject, text, values) =>
     Effect.suspend(() => {
       seen.most = Math.max(seen.most, ++seen.running);
-      if (text.includes("count(*) from matching")) seen.passes++;
+      if (text.includes("with recent as")) seen.passes++;
       const fails = ++seen.statements <= failing;
       return Effect.andThen(
         gate.await,
