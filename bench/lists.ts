@@ -84,6 +84,10 @@ const dear: ReadonlyArray<List> = [
   chats("search, common word, first count", () => ({ search: "antern" })),
   chats("search, two characters, first count", () => ({ search: "nt" })),
   chats("search, one character, first count", () => ({ search: "e" })),
+  chats("search, in no index, first count", () => ({ search: "zq" })),
+  chats("search, among the oldest, page 9", () => ({ search: " 1", page: 9 })),
+  chats("the same once more", () => ({ search: " 1", page: 9 })),
+  chats("search, among the newest, oldest first", () => ({ search: " 99", ...oldest })),
   chats("search, rare, first count", (_, n) => ({ search: `low 12${n}` })),
 ];
 

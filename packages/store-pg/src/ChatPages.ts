@@ -79,33 +79,80 @@ order by ${order}`,
   };
 };
 
-/**
- * Where the chats that match are looked for. Below a policy no index serves a search, because LIKE may
- * not look at rows that the policy hides; `own_chat` are the chats of the transaction's subject, without.
- */
-export type Searched = "chat" | "own_chat";
+/** Where and how chats are searched. */
+export interface Searching {
+  /**
+   * Below a policy no index serves a search, because LIKE may not look at rows that the policy hides;
+   * `own_chat` are the chats of the transaction's subject, without.
+   */
+  readonly from: "chat" | "own_chat";
+  /** What the index knows part of. For anything else it would go through all it has, which takes longest. */
+  readonly indexed: RegExp;
+}
+
+/** An index in a database whose character type is C knows letters and digits of ASCII only. */
+export const indexedIn = (characterType: string): RegExp =>
+  characterType === "C" || characterType === "POSIX" ? /[a-z0-9]{3}/ : /[\p{L}0-9]{3}/u;
 
 /** What the filters ask for, the search apart from the others; their values are added to `values`. */
 const conditionsOf = (
   { id, search, userRef }: Pick<ChatQuery, "id" | "search" | "userRef">,
   values: Array<unknown>,
+  { indexed }: Pick<Searching, "indexed">,
 ): readonly [others: string, search: string] => {
   const parameter = (value: unknown) => `$${values.push(value)}`;
   const others = ["chatbot_id = $1"];
   if (id !== null) others.push(`id = ${parameter(id)}::int8`);
   if (userRef !== null) others.push(`user_ref = ${parameter(userRef)}`);
-  if (search === null || search === "") return [others.join(" and "), "true"];
-  const pattern = `%${fold(search).replace(/[\\%_]/g, "\\$&")}%`;
-  return [others.join(" and "), `folded_name like ${parameter(pattern)}`];
+  const folded = fold(search ?? "");
+  const matches =
+    search === null || search === ""
+      ? "true"
+      : indexed.test(folded)
+        ? `folded_name like ${parameter(`%${folded.replace(/[\\%_]/g, "\\$&")}%`)}`
+        : `strpos(folded_name, ${parameter(folded)}) > 0`;
+  return [others.join(" and "), matches];
 };
 
-const conditionOf = (query: ChatQuery, values: Array<unknown>): string =>
-  conditionsOf(query, values).join(" and ");
+const conditionOf = (query: ChatQuery, values: Array<unknown>, searching: Searching): string =>
+  conditionsOf(query, values, searching).join(" and ");
 
 /**
- * A page of the chats that match the filters, in any order. A remembered count is counted on from; the
- * total is null when an erasure made it void. `atMost` ends a count that gets dear: the total is then
- * one more than it.
+ * The count, from a remembered one on; null when an erasure made that void. With the newest that match and
+ * came after it, if it knows the newest.
+ */
+const countedOn = (
+  { erasures, matching: before, newest, reached }: Count,
+  matching: string,
+  values: Array<unknown>,
+  from: Searching["from"],
+): string => {
+  const parameter = (value: unknown) => `$${values.push(value)}::int8`;
+  const later = `from ${from} where ${matching} and position > ${parameter(reached)}`;
+  return `
+select case when coalesce(tally.erasures, 0) = ${parameter(erasures)}
+    then ${parameter(before)} + (select count(*) ${later}) end as total,
+  ${
+    newest === null
+      ? "null::int8[]"
+      : `array(select position ${later} order by position desc limit ${parameter(newestRemembered)})`
+  } as later`;
+};
+
+/** A page of the chats that match, by their positions. */
+const pageOf = (positions: string, direction: "desc" | "asc"): string => `
+select ${chatColumns}, position
+from (
+  select position from ${positions} order by position ${direction} limit $2::int8 offset $3::int8
+) picked join lateral (
+  select ${chatColumns} from chat where chatbot_id = $1 and chat.position = picked.position
+) chat on true`;
+
+const whole: Searching = { from: "chat", indexed: /[a-z0-9]{3}/ };
+
+/**
+ * A page of the chats that match the filters, in any order. A remembered count is counted on from. `atMost`
+ * ends a count that gets dear: the total is then one more than it.
  */
 export const filtered = (
   chatbot: number,
@@ -113,30 +160,28 @@ export const filtered = (
   known: Count | undefined,
   {
     atMost = null,
-    from = "chat",
-  }: { readonly atMost?: number | null; readonly from?: Searched } = {},
+    searching = whole,
+  }: { readonly atMost?: number | null; readonly searching?: Searching } = {},
 ): Statement => {
+  const { from } = searching;
   const values: Array<unknown> = [chatbot, query.limit, offsetOf(query)];
   const parameter = (value: unknown) => `$${values.push(value)}`;
-  const matching = conditionOf(query, values);
-  const total =
+  const matching = conditionOf(query, values, searching);
+  const counted =
     known !== undefined
-      ? `case when coalesce(tally.erasures, 0) = ${parameter(known.erasures)}::int8
-    then ${parameter(known.matching)}::int8 + (
-      select count(*) from ${from} where ${matching} and position > ${parameter(known.reached)}::int8
-    ) end`
+      ? countedOn(known, matching, values, from)
       : atMost === null
-        ? `(select count(*) from ${from} where ${matching})`
-        : `(select count(*) from (
+        ? `select count(*) as total from ${from} where ${matching}`
+        : `select count(*) as total from (
     select from ${from} where ${matching} limit ${parameter(atMost + 1)}::int8
-  ) counted)`;
+  ) counted`;
   const order = orderOf(query.orderBy, columns);
   return {
     text: `
-select coalesce(tally.positions, 0) as reached, coalesce(tally.erasures, 0) as erasures, matching.total, page.*
+select coalesce(tally.positions, 0) as reached, coalesce(tally.erasures, 0) as erasures, counted.*, page.*
 from (values (1)) one
 left join tally on tally.chatbot_id = $1
-cross join lateral (select ${total} as total) matching
+cross join lateral (${counted}) counted
 left join lateral (
   select ${chatColumns}, row_number() over (order by ${order}) as place
   from ${from} where ${matching}
@@ -147,38 +192,8 @@ order by page.place`,
   };
 };
 
-/** The same in the order of positions, at any depth, by one pass. */
-export const found = (
-  chatbot: number,
-  query: ChatQuery,
-  descending: boolean,
-  from: Searched = "chat",
-): Statement => {
-  const values: Array<unknown> = [chatbot, query.limit, offsetOf(query)];
-  const matching = conditionOf(query, values);
-  const direction = descending ? "desc" : "asc";
-  return {
-    text: `
-with matching as materialized (select position from ${from} where ${matching})
-select coalesce(tally.positions, 0) as reached, coalesce(tally.erasures, 0) as erasures,
-  (select count(*) from matching) as total, page.*
-from (values (1)) one
-left join tally on tally.chatbot_id = $1
-left join lateral (
-  select ${chatColumns}, position
-  from (
-    select position from matching order by position ${direction} limit $2::int8 offset $3::int8
-  ) picked join lateral (
-    select ${chatColumns} from chat where chatbot_id = $1 and chat.position = picked.position
-  ) chat on true
-) page on true
-order by page.position ${direction}`,
-    values,
-  };
-};
-
 /** How many of the newest chats are looked through for the newest that match. */
-const walked = 20_000;
+const recent = 20_000;
 
 /**
  * How many chats match a search, and the newest of them. A common word's newest are among the newest chats, so
@@ -187,10 +202,11 @@ const walked = 20_000;
 export const counted = (
   chatbot: number,
   { search, userRef }: Pick<ChatQuery, "search" | "userRef">,
-  from: Searched = "chat",
+  searching: Searching = whole,
 ): Statement => {
-  const values: Array<unknown> = [chatbot, newestRemembered, walked];
-  const [others, matches] = conditionsOf({ id: null, search, userRef }, values);
+  const { from } = searching;
+  const values: Array<unknown> = [chatbot, newestRemembered, recent];
+  const [others, matches] = conditionsOf({ id: null, search, userRef }, values, searching);
   return {
     text: `
 with recent as materialized (
@@ -212,6 +228,65 @@ from enough left join tally on tally.chatbot_id = $1`,
   };
 };
 
+/** A page of the chats that match a search, in the order of positions and at any depth, by one pass. */
+export const found = (
+  chatbot: number,
+  query: ChatQuery,
+  descending: boolean,
+  searching: Searching = whole,
+): Statement => {
+  const values: Array<unknown> = [chatbot, query.limit, offsetOf(query), newestRemembered];
+  const matching = conditionOf(query, values, searching);
+  const direction = descending ? "desc" : "asc";
+  return {
+    text: `
+with matching as materialized (select position from ${searching.from} where ${matching})
+select coalesce(tally.positions, 0) as reached, coalesce(tally.erasures, 0) as erasures, counted.*, page.*
+from (values (1)) one
+left join tally on tally.chatbot_id = $1
+cross join lateral (
+  select (select count(*) from matching) as total,
+    array(select position from matching order by position desc limit $4::int8) as newest
+) counted
+left join lateral (${pageOf("matching", direction)}) page on true
+order by page.position ${direction}`,
+    values,
+  };
+};
+
+/** How many chats are looked through, one after the other, before a pass is quicker. */
+export const walk = 100_000;
+
+/** The same from the nearest chats only: there may be too few that match among them. */
+export const walked = (
+  chatbot: number,
+  query: ChatQuery,
+  known: Count,
+  descending: boolean,
+  searching: Searching = whole,
+): Statement => {
+  const { from } = searching;
+  const values: Array<unknown> = [chatbot, query.limit, offsetOf(query), walk];
+  const [others, matches] = conditionsOf(query, values, searching);
+  const counted = countedOn(known, `${others} and ${matches}`, values, from);
+  const direction = descending ? "desc" : "asc";
+  return {
+    text: `
+with met as materialized (
+  select position from (
+    select position, folded_name from ${from} where ${others} order by position ${direction} limit $4::int8
+  ) nearest where ${matches} limit $2::int8 + $3::int8
+)
+select coalesce(tally.positions, 0) as reached, coalesce(tally.erasures, 0) as erasures, counted.*, page.*
+from (values (1)) one
+left join tally on tally.chatbot_id = $1
+cross join lateral (${counted}) counted
+left join lateral (${pageOf("met", direction)}) page on true
+order by page.position ${direction}`,
+    values,
+  };
+};
+
 /** Whether {@link remembered} can give the page: of those that came later it sees only so many, too. */
 export const isRemembered = (query: ChatQuery, { matching, newest }: Count): boolean => {
   const end = offsetOf(query) + query.limit;
@@ -227,38 +302,22 @@ export const remembered = (
   chatbot: number,
   query: ChatQuery,
   known: Count,
-  from: Searched = "chat",
+  searching: Searching = whole,
 ): Statement => {
   const values: Array<unknown> = [
     chatbot,
     query.limit,
     offsetOf(query),
-    newestRemembered,
-    known.erasures,
-    known.matching,
-    known.reached,
     array(known.newest!, "int8", (position) => position),
   ];
-  const matching = `${conditionOf(query, values)} and position > $7::int8`;
+  const counted = countedOn(known, conditionOf(query, values, searching), values, searching.from);
   return {
     text: `
-select coalesce(tally.positions, 0) as reached, coalesce(tally.erasures, 0) as erasures,
-  case when coalesce(tally.erasures, 0) = $5::int8 then $6::int8 + fresh.total end as total, fresh.later, page.*
+select coalesce(tally.positions, 0) as reached, coalesce(tally.erasures, 0) as erasures, counted.*, page.*
 from (values (1)) one
 left join tally on tally.chatbot_id = $1
-cross join lateral (
-  select (select count(*) from ${from} where ${matching}) as total,
-    array(select position from ${from} where ${matching} order by position desc limit $4::int8) as later
-) fresh
-left join lateral (
-  select ${chatColumns}, position
-  from (
-    select position from unnest(fresh.later || $8::int8[]) position
-    order by position desc limit $2::int8 offset $3::int8
-  ) picked join lateral (
-    select ${chatColumns} from chat where chatbot_id = $1 and chat.position = picked.position
-  ) chat on true
-) page on true
+cross join lateral (${counted}) counted
+left join lateral (${pageOf("unnest(counted.later || $4::int8[]) position", "desc")}) page on true
 order by page.position desc`,
     values,
   };

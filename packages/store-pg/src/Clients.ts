@@ -5,7 +5,7 @@
 import * as PgClient from "@effect/sql-pg/PgClient";
 import { Effect, type Redacted } from "effect";
 import { makeBoundSession } from "./BoundSession.ts";
-import type { Searched } from "./ChatPages.ts";
+import type { Searching } from "./ChatPages.ts";
 import { passConnections } from "./Passes.ts";
 import { plainSession, type Session } from "./Session.ts";
 
@@ -23,7 +23,7 @@ export interface Clients {
   readonly patient: Session;
   readonly listener: PgClient.PgClient;
   /** Where searches look. */
-  readonly searched: Searched;
+  readonly searched: Searching["from"];
 }
 
 export interface ClientOptions {

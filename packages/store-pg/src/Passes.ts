@@ -3,7 +3,7 @@
  * behind them, and of those that read a whole tenant only a few run at once.
  */
 import { Overloaded, type StorageUnavailable } from "@parley/core";
-import { Duration, Effect, Semaphore } from "effect";
+import { Cache, Duration, Effect, Semaphore } from "effect";
 import type { SqlError } from "effect/sql";
 import type { Statement } from "./Pages.ts";
 import type { Session } from "./Session.ts";
@@ -18,46 +18,59 @@ export const passConnections = searches + passes;
 /** How long one waits for another to end. */
 const patience = Duration.seconds(1);
 
+type Wanted = Statement & { readonly chatbot: number };
+
 export const makePasses = Effect.fnUntraced(function* (session: Session) {
   const busy = new Overloaded({ retryAfterSeconds: 2 });
 
-  /** Runs at most so many at once; who cannot begin soon is told to come again. */
+  /** Runs at most so many at once; who cannot begin soon is told to come again. `begins` is run before. */
   const lane = (most: number) => {
     const room = Semaphore.makeUnsafe(most);
-    return <Row extends object>(chatbot: number, { text, values }: Statement) =>
+    return <Row extends object>(
+      chatbot: number,
+      { text, values }: Statement,
+      begins: Effect.Effect<void> = Effect.void,
+    ) =>
       Effect.uninterruptibleMask((restore) =>
-        room
-          .take(1)
-          .pipe(
-            Effect.timeoutOrElse({ duration: patience, orElse: () => Effect.fail(busy) }),
-            restore,
-            Effect.andThen(
-              Effect.ensuring(
-                restore(
-                  Effect.catchIf(session.query<Row>(chatbot, text, values), isTimeout, () =>
-                    Effect.fail(busy),
-                  ),
-                ),
-                room.release(1),
+        room.take(1).pipe(
+          Effect.timeoutOrElse({ duration: patience, orElse: () => Effect.fail(busy) }),
+          restore,
+          Effect.andThen(
+            Effect.ensuring(
+              begins.pipe(
+                Effect.andThen(session.query<Row>(chatbot, text, values)),
+                Effect.catchIf(isTimeout, () => Effect.fail(busy)),
+                restore,
               ),
+              room.release(1),
             ),
           ),
+        ),
       ).pipe(orUnavailable);
   };
 
   const run = lane(passes);
-  const running = yield* makeShared(
-    ({ chatbot, ...statement }: Statement & { readonly chatbot: number }) =>
-      run<object>(chatbot, statement),
+  // Only until it begins: who comes later must see what was written meanwhile.
+  const waiting: Cache.Cache<
+    Wanted,
+    ReadonlyArray<object>,
+    Overloaded | StorageUnavailable
+  > = yield* makeShared(
+    (wanted: Wanted) =>
+      // What begins at once has to be in the cache before it can leave it.
+      Effect.andThen(
+        Effect.yieldNow,
+        run<object>(wanted.chatbot, wanted, Cache.invalidate(waiting, wanted)),
+      ),
     { most: Number.POSITIVE_INFINITY, keep: Duration.zero },
   );
 
   return {
     /** What may be slow, but reads no more than it must. */
     search: lane(searches),
-    /** What reads all of a tenant's chats, or of a chat's entries; once for all who want the same. */
+    /** What reads all of a tenant's chats, or of a chat's entries; once for all who wait for the same. */
     pass: <Row extends object>(chatbot: number, statement: Statement) =>
-      getShared(running, { chatbot, ...statement }) as Effect.Effect<
+      getShared(waiting, { chatbot, ...statement }) as Effect.Effect<
         ReadonlyArray<Row>,
         Overloaded | StorageUnavailable
       >,

@@ -19,9 +19,13 @@ import {
   filtered,
   found,
   indexed,
+  indexedIn,
   isRemembered,
   remembered,
   seek,
+  walk,
+  walked,
+  type Searching,
 } from "./ChatPages.ts";
 import { makeCounts, newestRemembered, type Count, type Filters } from "./Counts.ts";
 import { anyEntries, seekEntries } from "./EntryPages.ts";
@@ -40,16 +44,19 @@ const nearby = 10_000;
 /** Rows that are counted in no time. */
 const quick = 500;
 
-/** Rows that a search may look at one after the other before another way is quicker. */
-const walk = 100_000;
-
 export const makeChatStore = Effect.fnUntraced(function* ({
   passes,
   reads,
-  searched: from,
+  searched,
   writes,
 }: Clients) {
   const { pass, search } = yield* makePasses(passes);
+  const [database] = yield* reads.query<{ readonly datctype: string }>(
+    "operator",
+    thisDatabase,
+    [],
+  );
+  const searching: Searching = { from: searched, indexed: indexedIn(database!.datctype) };
 
   const insert = yield* gather(
     (chatbot, chats: ReadonlyArray<ChatToCreate>) =>
@@ -96,7 +103,7 @@ export const makeChatStore = Effect.fnUntraced(function* ({
           chatbot,
           filters.search === null
             ? filtered(chatbot, { ...newestChats, ...filters, limit: 0 }, undefined)
-            : counted(chatbot, filters, from),
+            : counted(chatbot, filters, searching),
         ),
         ([row]) => countOf(row!, row!.newest ?? null),
       ),
@@ -110,18 +117,23 @@ export const makeChatStore = Effect.fnUntraced(function* ({
     known: Count,
   ): Effect.Effect<ReadonlyArray<ChatPageRow>, Overloaded | StorageUnavailable> => {
     const descending = byPosition(query.orderBy);
-    if (descending === undefined) return pass(chatbot, filtered(chatbot, query, known, { from }));
+    if (descending === undefined) {
+      return pass(chatbot, filtered(chatbot, query, known, { searching }));
+    }
     if (!isSearch(query)) {
       const read = offsetOf(query) > nearby ? pass : light;
       return read(chatbot, filtered(chatbot, query, known));
     }
     if (descending && isRemembered(query, known)) {
-      return search(chatbot, remembered(chatbot, query, known, from));
+      return search(chatbot, remembered(chatbot, query, known, searching));
     }
+    const gathered = pass<ChatPageRow>(chatbot, found(chatbot, query, descending, searching));
     const expected = ((offsetOf(query) + query.limit) * known.reached) / (known.matching + 1);
-    return expected > walk
-      ? pass(chatbot, found(chatbot, query, descending, from))
-      : search(chatbot, filtered(chatbot, query, known, { from }));
+    if (expected > walk) return gathered;
+    return Effect.flatMap(
+      search<ChatPageRow>(chatbot, walked(chatbot, query, known, descending, searching)),
+      (rows) => (isWhole(query, rows) ? Effect.succeed(rows) : gathered),
+    );
   };
 
   /** The chats that match the filters; the count of searches and of long lists is remembered. */
@@ -153,15 +165,20 @@ export const makeChatStore = Effect.fnUntraced(function* ({
         continue;
       }
       const newest =
-        (row!.later && [...row!.later, ...known.newest!].slice(0, newestRemembered)) ?? null;
-      // A read that told nothing of the newest must not move the count on without them.
-      if (newest !== null || known.newest === null) {
-        yield* counts.remember(filters, countOf(row!, newest));
-      }
+        row!.newest ??
+        (row!.later && [...row!.later, ...known.newest!].slice(0, newestRemembered)) ??
+        null;
+      yield* counts.remember(filters, countOf(row!, newest));
       return chatPage(rows);
     }
+    const descending = isSearch(query) ? byPosition(query.orderBy) : undefined;
     return chatPage(
-      yield* pass<ChatPageRow>(chatbot, filtered(chatbot, query, undefined, { from })),
+      yield* pass<ChatPageRow>(
+        chatbot,
+        descending === undefined
+          ? filtered(chatbot, query, undefined, { searching })
+          : found(chatbot, query, descending, searching),
+      ),
     );
   });
 
@@ -235,8 +252,8 @@ interface CountRow {
 
 /** Rows of a page; a page without rows is one row of nulls, because the total must survive it. */
 type ChatPageRow = CountRow & {
-  /** As `newest`, but only of those after the remembered ones. */
-  readonly later?: ReadonlyArray<bigint>;
+  /** As `newest`, but only of those after the remembered ones; null when those are not known. */
+  readonly later?: ReadonlyArray<bigint> | null;
 } & (ChatRow | { readonly id: null });
 type EntryPageRow = { readonly total: bigint } & (EntryRow | { readonly id: null });
 
@@ -252,10 +269,21 @@ const countOf = (
   newest,
 });
 
+/** Whether a page has as many rows as it must, or its total is void in any case. */
+const isWhole = (query: ChatQuery, rows: ReadonlyArray<ChatPageRow>): boolean => {
+  const { items, total } = chatPage(rows);
+  return (
+    rows[0]!.total === null ||
+    items.length === Math.max(0, Math.min(query.limit, total - offsetOf(query)))
+  );
+};
+
 const chatPage = (rows: ReadonlyArray<ChatPageRow>) => ({
   total: Number(rows[0]!.total ?? 0),
   items: rows[0]!.id === null ? [] : (rows as ReadonlyArray<ChatRow>).map(chatOf),
 });
+
+const thisDatabase = "select datctype from pg_database where datname = current_database()";
 
 const claimKeyAlone = claimKey("null", "null");
 

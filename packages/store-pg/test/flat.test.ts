@@ -9,8 +9,10 @@ import {
   filtered,
   found,
   indexed,
+  indexedIn,
   seek,
-  type Searched,
+  walked,
+  type Searching,
 } from "../src/ChatPages.ts";
 import { anyEntries, seekEntries } from "../src/EntryPages.ts";
 import type { Statement } from "../src/Pages.ts";
@@ -142,16 +144,26 @@ layer(filled, { timeout: "2 minutes" })("lists of 100,000 rows touch at most 200
       const { boundTo, sql } = yield* Filled;
       const role = yield* boundTo(chatbot);
       const known = { matching: chats / 7, reached: chats, erasures: 0, newest: null };
-      for (const statement of [
-        (from: Searched) => found(chatbot, query({ search: "falcon 77777" }), true, from),
-        (from: Searched) =>
-          filtered(chatbot, query({ search: "lantern", page: 50 }), known, { from }),
+      const statements: ReadonlyArray<(searching: Searching) => Statement> = [
+        (searching) => found(chatbot, query({ search: "falcon 77777" }), true, searching),
+        (searching) =>
+          walked(chatbot, query({ search: "lantern", page: 50 }), known, true, searching),
         // Looks through the newest for what is nowhere.
-        (from: Searched) => counted(chatbot, { search: "falcon 77777", userRef: null }, from),
-      ]) {
-        const free = yield* buffers(sql, statement("chat"), "force_custom_plan");
+        (searching) => counted(chatbot, { search: "falcon 77777", userRef: null }, searching),
+      ];
+      const inAscii = indexedIn("C");
+      for (const statement of statements) {
+        const free = yield* buffers(
+          sql,
+          statement({ from: "chat", indexed: inAscii }),
+          "force_custom_plan",
+        );
         assert.isBelow(free, 1_000);
-        const read = yield* buffers(role, statement("own_chat"), "force_custom_plan");
+        const read = yield* buffers(
+          role,
+          statement({ from: "own_chat", indexed: inAscii }),
+          "force_custom_plan",
+        );
         assert.isAtMost(read, free + 10);
       }
     }),

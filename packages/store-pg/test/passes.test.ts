@@ -22,11 +22,13 @@ const makeGated = Effect.fnUntraced(function* (failing = 0) {
     Effect.provide(Reactivity.layer),
   );
   const gate = yield* Latch.make();
-  const seen = { statements: 0, passes: 0, running: 0, most: 0 };
+  const seen = { statements: 0, passes: 0, running: 0, most: 0, countedFrom: 0n };
   const query: Session["query"] = (subject, text, values) =>
     Effect.suspend(() => {
       seen.most = Math.max(seen.most, ++seen.running);
       if (text.includes("with recent as")) seen.passes++;
+      const from = /position > \$(\d+)/.exec(text);
+      if (from !== null) seen.countedFrom = BigInt(values![Number(from[1]) - 1] as number);
       const fails = ++seen.statements <= failing;
       return Effect.andThen(
         gate.await,
@@ -35,19 +37,21 @@ const makeGated = Effect.fnUntraced(function* (failing = 0) {
     }).pipe(Effect.ensuring(Effect.sync(() => seen.running--)));
   const store = yield* makeChatStore({ ...clients, passes: { ...clients.passes, query } });
   const chatbot = yield* Effect.provideContext(registerChatbot, layer);
-  const chats = yield* Effect.forEach(Array.from({ length: 60 }), (_, n) =>
-    Effect.map(
-      store.createChat(chatbot, { name: `needle ${n}`, userRef: "u", helloMessage: "Hi" }, null),
-      ({ chat }) => chat,
-    ),
-  );
+  const create = (count: number) =>
+    Effect.forEach(Array.from({ length: count }), (_, n) =>
+      Effect.map(
+        store.createChat(chatbot, { name: `needle ${n}`, userRef: "u", helloMessage: "Hi" }, null),
+        ({ chat }) => chat,
+      ),
+    );
+  const chats = yield* create(60);
   const list = (query: Partial<ChatQuery>) =>
     store.listChats(chatbot, { ...newestChats, ...query });
   const empty = yield* Effect.provideContext(registerChatbot, layer);
   const without = (query: Partial<ChatQuery>) =>
     store.listChats(empty, { ...newestChats, ...query });
   const history = store.listEntries(chatbot, chats[0]!.id, newest);
-  return { gate, history, list, seen, without };
+  return { create, gate, history, list, seen, without };
 });
 
 const lost = new SqlError.SqlError({
@@ -62,7 +66,7 @@ const begun = <A, E, R>(
   Effect.forEach(
     Array.from({ length: n }, (_, at) => at),
     (at) => Effect.forkChild(effect(at), { startImmediately: true }),
-  );
+  ).pipe(Effect.tap(Effect.yieldNow));
 
 const totals = (pages: ReadonlyArray<Page<Chat>>) => new Set(pages.map(({ total }) => total));
 
@@ -91,6 +95,20 @@ describe("searches that arrive together", () => {
       const pages = yield* Fiber.joinAll(fibers);
       assert.deepStrictEqual(totals(pages), new Set([60]));
       assert.strictEqual(seen.statements, 2);
+    }),
+  );
+
+  it.effect("join no pass that has begun, which knows nothing of what was written since", () =>
+    Effect.gen(function* () {
+      const { gate, list, seen } = yield* makeGated();
+      const fibers = yield* begun(1, () => list({ orderBy: byName }));
+      assert.strictEqual(seen.statements, 1);
+      const later = yield* begun(1, () => list({ orderBy: byName }));
+      assert.strictEqual(seen.statements, 2);
+      const waiting = yield* begun(5, () => list({ orderBy: byName }));
+      yield* gate.open;
+      yield* Fiber.joinAll([...fibers, ...later, ...waiting]);
+      assert.strictEqual(seen.statements, 3);
     }),
   );
 
@@ -148,6 +166,33 @@ describe("searches that arrive together", () => {
       assert.strictEqual(seen.most, 2);
     }),
   );
+
+  for (const [what, query] of [
+    ["pages of the newest", {}],
+    ["pages of the oldest", { orderBy: [{ field: "id", descending: false }] }],
+    ["deep pages", { page: 40, limit: 1 }],
+    ["pages in another order", { orderBy: byName }],
+  ] as const) {
+    it.effect(`count on from where the last stopped: ${what}`, () =>
+      Effect.gen(function* () {
+        const { create, gate, list, seen } = yield* makeGated();
+        yield* gate.open;
+        const search = { search: "needle", ...query };
+        yield* list(search);
+        yield* create(1);
+        assert.strictEqual((yield* list(search)).total, 61);
+        yield* create(2);
+        assert.strictEqual((yield* list(search)).total, 63);
+        assert.strictEqual(seen.countedFrom, 61n);
+        // What came since is among the newest, too.
+        const newest = yield* list({ search: "needle", limit: 5 });
+        assert.deepStrictEqual(
+          newest.items.map(({ name }) => name),
+          ["needle 1", "needle 0", "needle 0", "needle 59", "needle 58"],
+        );
+      }),
+    );
+  }
 
   it.effect("of a chatbot without chats make one pass, and none later", () =>
     Effect.gen(function* () {
