@@ -6,11 +6,11 @@
  *
  *   DATABASE_URL=postgres://… ../node_modules/.bin/node archive.ts [--entries 1000000] [--bytes 1000] [--most 200]
  */
-import { lineOf } from "../packages/core/src/index.ts";
+import { linesOf, type ArchiveRecord } from "../packages/core/src/index.ts";
 import { registerChatbot } from "../packages/core/src/testing/index.ts";
 import { layerPostgres } from "../packages/store-pg/src/index.ts";
 import { makeBenchSession } from "../packages/store-pg/test/fill.ts";
-import { Effect, Redacted } from "effect";
+import { Effect, Redacted, Stream } from "effect";
 import { spawn, type ChildProcess } from "node:child_process";
 import { createHash } from "node:crypto";
 import { once } from "node:events";
@@ -60,18 +60,18 @@ const ended = async (name: string, child: ChildProcess): Promise<number> => {
 };
 
 /** Half of the entries in one chat, the rest in chats of a hundred. */
-function* lines() {
+function* records(): Generator<ArchiveRecord> {
   const time = (n: number) => new Date(Date.UTC(2026, 0, 1) + n);
   for (let n = 0, chat = 0; n < entries; n++) {
     const opens = n === 0 || (n >= entries / 2 && n % 100 === 0);
     if (opens) {
       chat++;
-      yield lineOf({
+      yield {
         _tag: "Chat",
         chat: { id: chat, name: `Chat ${chat}`, userRef: null, createTime: time(chat) },
-      });
+      };
     }
-    yield lineOf({
+    yield {
       _tag: "Entry",
       entry: {
         id: n + 1,
@@ -83,7 +83,7 @@ function* lines() {
         createTime: time(n),
       },
       usage: null,
-    });
+    };
   }
 }
 
@@ -95,7 +95,7 @@ try {
   const importing = parley("chats", "import", "--chatbot", String(chatbot));
   const imported = ended("import", importing);
   let text = "";
-  for (const line of lines()) {
+  for await (const line of Stream.toAsyncIterable(linesOf(Stream.fromIterable(records())))) {
     text += line;
     if (text.length < 65_536) continue;
     sent.update(text);

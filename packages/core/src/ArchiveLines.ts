@@ -1,6 +1,7 @@
 /**
  * Exports as text: newline-delimited JSON, a line for each chat, followed by a line for each of its
- * entries. Fields are named as on the wire, with the usage beside them.
+ * entries. Fields are named as on the wire, with the usage beside them. The last line tells how many there
+ * are, so that an export that was cut off is not taken for a whole one.
  */
 import { Effect, Schema, Stream } from "effect";
 import type { ArchiveRecord } from "./ChatArchive.ts";
@@ -8,10 +9,18 @@ import { ImportRefused } from "./Errors.ts";
 import { ChatName, Text, UserRef } from "./Text.ts";
 
 const Id = Schema.Int.check(Schema.isBetween({ minimum: 1, maximum: Number.MAX_SAFE_INTEGER }));
-const Count = Schema.Int.check(Schema.isBetween({ minimum: 0, maximum: Number.MAX_SAFE_INTEGER }));
+const countUpTo = (maximum: number) => Schema.Int.check(Schema.isBetween({ minimum: 0, maximum }));
+const Count = countUpTo(Number.MAX_SAFE_INTEGER);
 const Time = Schema.String.check(
   Schema.isPattern(/^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z$/),
-  Schema.makeFilter((text: string) => !Number.isNaN(Date.parse(text)), { identifier: "time" }),
+  Schema.makeFilter(
+    (text: string) => {
+      const time = new Date(text);
+      // No 30th of February.
+      return !Number.isNaN(time.getTime()) && time.toISOString() === text;
+    },
+    { identifier: "time" },
+  ),
 );
 
 const Line = Schema.Union([
@@ -38,18 +47,20 @@ const Line = Schema.Union([
           model: Text,
           promptTokens: Count,
           completionTokens: Count,
-          attempts: Count,
+          attempts: countUpTo(2 ** 31 - 1),
           latencyMillis: Count,
         }),
       ),
     }),
   }),
+  Schema.Struct({ end: Schema.Struct({ chats: Count, entries: Count }) }),
 ]);
 
-const decodeLine = Schema.decodeUnknownEffect(Schema.fromJsonString(Line));
+const decodeLine = Schema.decodeUnknownEffect(Schema.fromJsonString(Line), {
+  onExcessProperty: "error",
+});
 
-/** The line of one record, with its line break. */
-export const lineOf = (record: ArchiveRecord): string => {
+const lineOf = (record: ArchiveRecord): string => {
   if (record._tag === "Chat") {
     const { createTime, id, name, userRef } = record.chat;
     return `${JSON.stringify({ chat: { id, name, userRef, _createTime: createTime } })}\n`;
@@ -68,31 +79,69 @@ export const lineOf = (record: ArchiveRecord): string => {
   return `${JSON.stringify({ entry })}\n`;
 };
 
-/** The records of a text; fails at the first line that is none, and names it. */
+/** The lines of an export, each with its line break. */
+export const linesOf = <E, R>(
+  records: Stream.Stream<ArchiveRecord, E, R>,
+): Stream.Stream<string, E, R> =>
+  Stream.suspend(() => {
+    const end = { chats: 0, entries: 0 };
+    return records.pipe(
+      Stream.map((record) => {
+        end[record._tag === "Chat" ? "chats" : "entries"]++;
+        return lineOf(record);
+      }),
+      Stream.concat(Stream.fromEffect(Effect.sync(() => `${JSON.stringify({ end })}\n`))),
+    );
+  });
+
+/** The records of an export; fails at the first line that is none, and names it, or if it was cut off. */
 export const recordsOf = <E, R>(
   text: Stream.Stream<string, E, R>,
 ): Stream.Stream<ArchiveRecord, E | ImportRefused, R> =>
-  Stream.splitLines(text).pipe(
-    Stream.zipWithIndex,
-    Stream.filter(([line]) => line.trim() !== ""),
-    Stream.mapEffect(([line, at]) =>
-      decodeLine(line).pipe(
-        Effect.map((decoded): ArchiveRecord => {
-          if ("chat" in decoded) {
-            const { _createTime, ...chat } = decoded.chat;
-            return { _tag: "Chat", chat: { ...chat, createTime: new Date(_createTime) } };
-          }
-          const { _createTime, chat_id: chatId, usage, ...entry } = decoded.entry;
-          return {
-            _tag: "Entry",
-            entry: { ...entry, chatId, createTime: new Date(_createTime) },
-            usage,
-          };
-        }),
-        // What is wrong with it may quote it; where it is, is enough.
-        Effect.mapError(
-          () => new ImportRefused({ reason: `line ${at + 1} is no chat and no entry` }),
+  Stream.suspend(() => {
+    const refuse = (reason: string) => Effect.fail(new ImportRefused({ reason }));
+    const none: ReadonlyArray<ArchiveRecord> = [];
+    const one = (record: ArchiveRecord): ReadonlyArray<ArchiveRecord> => [record];
+    const read = { chats: 0, entries: 0 };
+    let ended = false;
+
+    const recordOf = Effect.fnUntraced(function* (line: string, at: number) {
+      // What is wrong with it may quote it; where it is, is enough.
+      const decoded = yield* Effect.catch(decodeLine(line), () =>
+        refuse(`line ${at} is no chat and no entry`),
+      );
+      if (ended) return yield* refuse(`line ${at} comes after the end`);
+      if ("end" in decoded) {
+        const { chats, entries } = decoded.end;
+        ended = true;
+        return chats === read.chats && entries === read.entries
+          ? none
+          : yield* refuse(
+              `its end tells of ${chats} chats and ${entries} entries, but there are ${read.chats} and ${read.entries}`,
+            );
+      }
+      if ("chat" in decoded) {
+        read.chats++;
+        const { _createTime, ...chat } = decoded.chat;
+        return one({ _tag: "Chat", chat: { ...chat, createTime: new Date(_createTime) } });
+      }
+      read.entries++;
+      const { _createTime, chat_id: chatId, usage, ...entry } = decoded.entry;
+      const createTime = new Date(_createTime);
+      return one({ _tag: "Entry", entry: { ...entry, chatId, createTime }, usage });
+    });
+
+    return Stream.splitLines(text).pipe(
+      Stream.zipWithIndex,
+      Stream.filter(([line]) => line.trim() !== ""),
+      Stream.mapEffect(([line, at]) => recordOf(line, at + 1)),
+      Stream.flattenIterable,
+      Stream.concat(
+        Stream.fromEffectDrain(
+          Effect.suspend(() =>
+            ended ? Effect.void : refuse("it has no end, so that some of it may be missing"),
+          ),
         ),
       ),
-    ),
-  );
+    );
+  });

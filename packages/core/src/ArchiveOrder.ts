@@ -5,10 +5,13 @@ import { Effect, Stream } from "effect";
 import type { ArchiveRecord } from "./ChatArchive.ts";
 import { ImportRefused } from "./Errors.ts";
 
+/** Later ids go on past the imported ones, and all of them are exact in JSON. */
+const highestId = 2 ** 52;
+
 /**
  * The same records; fails at the first that is out of order: chats that do not ascend by id, entries that
- * do not follow their chat or do not ascend in it, times that go back, ids that are no positive safe
- * integers. That no two chats share an entry's id, a store sees by its key.
+ * do not follow their chat or do not ascend in it, times that go back, ids that are no positive
+ * integers or leave no room for later ones. That no two chats share an entry's id, a store sees by its key.
  */
 export const inOrder = <E, R>(
   records: Stream.Stream<ArchiveRecord, E, R>,
@@ -20,7 +23,8 @@ export const inOrder = <E, R>(
     const flawOf = (record: ArchiveRecord): string | null => {
       const [row, before] =
         record._tag === "Chat" ? [record.chat, chat] : ([record.entry, entry] as const);
-      if (!Number.isSafeInteger(row.id) || row.id < 1) return "an id is no positive safe integer";
+      if (!Number.isInteger(row.id) || row.id < 1) return "an id is no positive integer";
+      if (row.id > highestId) return "an id leaves no room for later ones";
       if (record._tag === "Entry" && record.entry.chatId !== chat.id) {
         return "an entry does not follow its chat";
       }

@@ -46,8 +46,8 @@ export class ChatArchive extends Context.Service<
     /**
      * Stores an export with its ids and times, whole or not at all; gives how many chats. Later ids go on
      * past the imported ones. Refused are a chatbot that has chats, chats that do not ascend by id, entries
-     * that do not follow their chat or do not ascend in it, times that go back, and ids that are twice or
-     * no positive safe integers. Texts are taken as they are: whoever reads them from outside decodes them.
+     * that do not follow their chat or do not ascend in it, times that go back, and ids that are twice, no
+     * positive integers, or greater than 2^52. Texts are taken as they are: whoever reads them from outside decodes them.
      */
     readonly import: <E, R>(
       chatbot: number,

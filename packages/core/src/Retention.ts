@@ -8,12 +8,14 @@ import { ChatbotRegistry } from "./ChatbotRegistry.ts";
 const day = 86_400_000;
 
 /**
- * Erases, of every chatbot with a retention, the chats without an entry since then; gives how many. What
+ * Makes what erases, of every chatbot with a retention, the chats without an entry since then. What
  * fails for one chatbot is logged, and does not keep the others' chats.
  */
-export const eraseOutdated = Effect.gen(function* () {
+const makeEraseOutdated = Effect.gen(function* () {
   const registry = yield* ChatbotRegistry;
   const archive = yield* ChatArchive;
+  /** Whether erasures may have to be ended: another process may have been killed before it did. */
+  let unended = true;
 
   const eraseOf = Effect.fnUntraced(function* (id: number) {
     // Read again, for the erasures before may have taken long: what was decided meanwhile holds.
@@ -24,18 +26,24 @@ export const eraseOutdated = Effect.gen(function* () {
     return yield* archive.erase(id, { _tag: "IdleSince", limit: new Date(now - days * day) });
   });
 
-  let erased = 0;
-  for (const { chatbot } of yield* registry.list) {
-    if (chatbot.settings.retentionDays === null) continue;
-    erased += yield* eraseOf(chatbot.id).pipe(
-      logged(`Outdated chats of the chatbot ${chatbot.id} could not be erased`, 0),
-    );
-  }
-  if (erased > 0) {
-    yield* Effect.logInfo(`${erased} chats were erased, as their chatbots' settings say`);
-    yield* archive.compact;
-  }
-  return erased;
+  return Effect.gen(function* () {
+    const all = yield* registry.list;
+    const retaining = all.filter(({ chatbot }) => chatbot.settings.retentionDays !== null);
+    let erased = 0;
+    for (const { chatbot } of retaining) {
+      erased += yield* eraseOf(chatbot.id).pipe(
+        logged(`Outdated chats of the chatbot ${chatbot.id} could not be erased`, 0),
+      );
+    }
+    if (erased > 0) {
+      unended = true;
+      yield* Effect.logInfo(`${erased} chats were erased, as their chatbots' settings say`);
+    }
+    if (unended && retaining.length > 0) {
+      yield* archive.compact;
+      unended = false;
+    }
+  });
 });
 
 /** Whatever goes wrong is logged, defects too; `instead` takes the place of the result. */
@@ -50,10 +58,12 @@ const logged =
  */
 export const layerRetention: Layer.Layer<never, never, ChatArchive | ChatbotRegistry> =
   Layer.effectDiscard(
-    eraseOutdated.pipe(
-      logged("The erasure of outdated chats failed", 0),
-      Effect.repeat(Schedule.jittered(Schedule.spaced("1 hour"))),
-      Effect.delay("1 minute"),
-      Effect.forkScoped,
+    Effect.flatMap(makeEraseOutdated, (eraseOutdated) =>
+      eraseOutdated.pipe(
+        logged("The erasure of outdated chats failed", undefined),
+        Effect.repeat(Schedule.jittered(Schedule.spaced("1 hour"))),
+        Effect.delay("1 minute"),
+        Effect.forkScoped,
+      ),
     ),
   );

@@ -152,6 +152,32 @@ it.effect("chatbots whose chats cannot be erased are logged, and the others' are
   }).pipe(Effect.scoped, Effect.provide(layerMemory)),
 );
 
+it.effect(
+  "erasures are ended, also those of a process that was killed, and once more after a failure",
+  () =>
+    Effect.gen(function* () {
+      yield* make("short", 2);
+      let compacted = 0;
+      yield* retained({
+        archive: {
+          compact: Effect.suspend(() =>
+            ++compacted === 1
+              ? Effect.fail(new StorageUnavailable({ cause: "gone" }))
+              : Effect.void,
+          ),
+        },
+      });
+      yield* TestClock.adjust("61 seconds");
+      assert.strictEqual(compacted, 1);
+      yield* anHour;
+      assert.strictEqual(compacted, 2);
+      yield* TestClock.adjust("12 hours");
+      assert.strictEqual(compacted, 2);
+      yield* TestClock.adjust("36 hours");
+      assert.strictEqual(compacted, 3);
+    }).pipe(Effect.scoped, Effect.provide(layerMemory)),
+);
+
 it.effect("a defect is logged, and the next time makes up for it", () =>
   Effect.gen(function* () {
     const { list } = yield* ChatbotRegistry;

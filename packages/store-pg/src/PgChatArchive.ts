@@ -23,9 +23,6 @@ const batch = 1000;
 /** Records that one statement of an import takes. */
 const importBatch = 200;
 
-/** Every chatbot draws its ids from the same sequences, which end at 2^53 - 1. */
-const highestId = Number.MAX_SAFE_INTEGER / 2;
-
 export const makeChatArchive = ({ patient }: Clients): ChatArchive["Service"] => {
   /** The next chats that may have to be erased; they are looked for without a lock. */
   const find = Effect.fnUntraced(function* (chatbot: number, which: Erasable, after: bigint) {
@@ -111,12 +108,15 @@ export const makeChatArchive = ({ patient }: Clients): ChatArchive["Service"] =>
         return total;
       }).pipe(withoutDeadline),
 
-    // What is deleted stays in the pages until then, and in the statistics.
-    compact: Effect.forEach(
-      ["chat", "entry", "request"],
-      (table) => patient.command(`vacuum (analyze) ${table}`),
-      { discard: true },
-    ).pipe(withoutDeadline),
+    // What is deleted stays in the pages until then, in the indexes, and in the statistics.
+    compact: Effect.gen(function* () {
+      for (const table of erasedFrom) {
+        yield* patient.command(`vacuum (analyze, index_cleanup on) ${table}`);
+      }
+      const [server] = yield* patient.query<{ readonly version: number }>("operator", versionOf);
+      if (server!.version >= 180_000)
+        yield* patient.query("operator", clearStatistics, [erasedFrom]);
+    }).pipe(withoutDeadline),
 
     export: (chatbot) =>
       patient.stream<ExportRow>(chatbot, everything, [chatbot]).pipe(
@@ -163,9 +163,6 @@ export const makeChatArchive = ({ patient }: Clients): ChatArchive["Service"] =>
           newChats: ReadonlyArray<ChatToImport>,
           newEntries: ReadonlyArray<EntryToImport>,
         ) {
-          if (Math.max(newChats.at(-1)?.chat.id ?? 0, highestEntry) > highestId) {
-            return yield* refuse("an id leaves no room for later ones");
-          }
           if (newChats.length > 0) {
             yield* importChats(chatbot, tally!.positions + BigInt(chats), newChats);
             chats += newChats.length;
@@ -273,6 +270,18 @@ interface Found {
   readonly ids: ReadonlyArray<bigint> | null;
   readonly reached: bigint | null;
 }
+
+const versionOf = "select current_setting('server_version_num')::int4 as version";
+
+/** Where anything of a chat is. */
+const erasedFrom = ["chat", "entry", "request"];
+
+// ANALYZE leaves those of an empty table as they were.
+const clearStatistics = `
+select pg_clear_attribute_stats(current_schema()::text, relname::text, attname::text, false)
+from pg_class join pg_attribute on attrelid = pg_class.oid
+where relnamespace = current_schema()::regnamespace and relname = any ($1::text[]) and reltuples = 0
+  and attnum > 0 and not attisdropped`;
 
 const findUser = `
 select array_agg(id) as ids, max(position) as reached from (

@@ -44,6 +44,20 @@ export const clientOf = (schema: string, maxConnections = 2, url = optionsOf(sch
     startupParameters: { search_path: schema },
   }).pipe(Effect.provide(Reactivity.layer));
 
+/** A database of its own, made with options, and a plain client of it. */
+export const freshDatabase = Effect.fnUntraced(function* (more = "") {
+  const sql = yield* clientOf("public");
+  const name = freshSchema();
+  yield* Effect.acquireRelease(
+    sql.unsafe(`create database ${name} template template0 ${more}`),
+    () => Effect.orDie(sql.unsafe(`drop database ${name} with (force)`)),
+  );
+  const url = new URL(Redacted.value(optionsOf("parley").url));
+  url.pathname = `/${name}`;
+  const options = { url: Redacted.make(url.href) };
+  return { ...options, sql: yield* clientOf("parley", 1, options.url) };
+});
+
 /** What the checks need of a PostgreSQL store. */
 const underTest = (options: TestOptions) =>
   Layer.effect(

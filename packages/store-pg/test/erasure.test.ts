@@ -2,8 +2,12 @@ import { assert, describe, it } from "@effect/vitest";
 import { ChatArchive, ChatStore, newestChats, TurnStore } from "@parley/core";
 import { registerChatbot } from "@parley/core/testing";
 import { layerPostgres } from "@parley/store-pg";
-import { Effect } from "effect";
+import { Effect, Redacted } from "effect";
+import { inject } from "vitest";
+import { fillChats, filledChatbot, settle } from "./fill.ts";
 import { bound, clientOf, freshSchema, optionsOf } from "./PostgresUnderTest.ts";
+
+const secret = "Zugspitzpanorama";
 
 describe.each([
   ["", optionsOf],
@@ -14,7 +18,6 @@ describe.each([
 ] as const)("an erasure%s", (_, options) => {
   it.live("leaves nothing of the erased text in any table or index", () => {
     const schema = freshSchema();
-    const secret = "Zugspitzpanorama";
     return Effect.gen(function* () {
       const sql = yield* clientOf(schema);
       const chatbot = yield* registerChatbot;
@@ -61,6 +64,72 @@ describe.each([
       );
       assert.strictEqual(vacuumed.length, 3);
     }).pipe(Effect.provide(layerPostgres(options(schema))), Effect.scoped);
+  });
+
+  it.live("leaves nothing in the statistics", () => {
+    const schema = freshSchema();
+    return Effect.gen(function* () {
+      const sql = yield* clientOf(schema);
+      const chatbot = yield* registerChatbot;
+      const store = yield* ChatStore;
+      const archive = yield* ChatArchive;
+      for (let n = 0; n < 50; n++) {
+        yield* store.createChat(
+          chatbot,
+          { name: `${secret} ${n % 5}`, userRef: secret, helloMessage: secret },
+          { key: `${secret} ${n}`, fingerprint: "f" },
+        );
+      }
+      const statistics = Effect.map(
+        sql.unsafe(
+          `select from pg_stats where schemaname = $1
+          and (most_common_vals::text ilike $2 or histogram_bounds::text ilike $2)`,
+          [schema, `%${secret}%`],
+        ),
+        ({ length }) => length,
+      );
+      yield* archive.compact;
+      assert.isAtLeast(yield* statistics, 5);
+      yield* archive.erase(chatbot, { _tag: "UserRef", userRef: secret });
+      yield* archive.compact;
+      assert.strictEqual(yield* statistics, 0);
+    }).pipe(Effect.provide(layerPostgres(options(schema))), Effect.scoped);
+  });
+});
+
+describe("an erasure", () => {
+  it.live("of a few chats among many leaves nothing of them in the indexes", () => {
+    const schema = freshSchema();
+    return Effect.gen(function* () {
+      const sql = yield* clientOf(schema, 1);
+      const inspector = yield* clientOf(schema, 1, Redacted.make(inject("roleUrls").superuser));
+      yield* inspector.unsafe("create extension if not exists pageinspect with schema public");
+      yield* fillChats(sql, filledChatbot, 30_000);
+      yield* settle(sql);
+      const store = yield* ChatStore;
+      for (let n = 0; n < 5; n++) {
+        const chat = { name: `${secret} ${n}`, userRef: secret, helloMessage: null };
+        yield* store.createChat(filledChatbot, chat, null);
+      }
+      /** Items of a B-tree whose key holds the secret, dead or not. */
+      const held = (index: string) =>
+        Effect.map(
+          inspector.unsafe<{ readonly n: number }>(
+            `select count(*)::int4 as n
+            from generate_series(1, (pg_relation_size('${index}') / 8192 - 1)::int8) page,
+              lateral public.bt_page_items('${schema}.${index}', page) item
+            where position($1 in replace(item.data, ' ', '')) > 0`,
+            [Buffer.from(secret).toString("hex")],
+          ),
+          ([row]) => row!.n,
+        );
+      const inIndexes = Effect.all([held("chat_name"), held("chat_user_ref")]);
+      assert.deepStrictEqual(yield* inIndexes, [5, 5]);
+      const archive = yield* ChatArchive;
+      yield* archive.erase(filledChatbot, { _tag: "UserRef", userRef: secret });
+      yield* archive.compact;
+      assert.deepStrictEqual(yield* inIndexes, [0, 0]);
+    }).pipe(Effect.provide(layerPostgres(optionsOf(schema))), Effect.scoped);
   });
 });
 

@@ -148,6 +148,11 @@ layer(filled, { timeout: "2 minutes" })("lists of 100,000 rows touch at most 200
         (searching) => found(chatbot, query({ search: "falcon 77777" }), true, searching),
         (searching) =>
           walked(chatbot, query({ search: "lantern", page: 50 }), known, true, searching),
+        (searching) =>
+          found(chatbot, query({ search: "привет" }), true, {
+            ...searching,
+            indexed: indexedIn("C.UTF-8"),
+          }),
         // Looks through the newest for what is nowhere.
         (searching) => counted(chatbot, { search: "falcon 77777", userRef: null }, searching),
       ];

@@ -21,7 +21,13 @@ import { Effect, Layer, Redacted } from "effect";
 import { Migrator, SqlClient } from "effect/sql";
 import { inject } from "vitest";
 import { migrations } from "../src/Migrations.ts";
-import { clientOf, freshSchema, layerPostgresUnderTest, optionsOf } from "./PostgresUnderTest.ts";
+import {
+  clientOf,
+  freshDatabase,
+  freshSchema,
+  layerPostgresUnderTest,
+  optionsOf,
+} from "./PostgresUnderTest.ts";
 
 const steps = Object.keys(migrations) as ReadonlyArray<keyof typeof migrations>;
 
@@ -159,19 +165,6 @@ const chatsAreKept = Effect.gen(function* () {
   assert.deepStrictEqual(yield* ids({ limit: 1, page: 3, orderBy: oldest }), [5, 40]);
 });
 
-/** A database of its own, and a plain client of it. */
-const freshDatabase = Effect.gen(function* () {
-  const sql = yield* clientOf("public");
-  const name = freshSchema();
-  yield* Effect.acquireRelease(sql.unsafe(`create database ${name} template template0`), () =>
-    Effect.orDie(sql.unsafe(`drop database ${name} with (force)`)),
-  );
-  const url = new URL(Redacted.value(optionsOf("parley").url));
-  url.pathname = `/${name}`;
-  const options = { url: Redacted.make(url.href) };
-  return { ...options, sql: yield* clientOf("parley", 1, options.url) };
-});
-
 /** Everything that the schema is made of, a text each. */
 const catalogOf = (sql: SqlClient.SqlClient) =>
   Effect.map(
@@ -207,7 +200,7 @@ const createOne = (chatbot: number) =>
 describe("migrations", () => {
   it.live("five servers that start at once on an empty database all serve it", () =>
     Effect.gen(function* () {
-      const { url } = yield* freshDatabase;
+      const { url } = yield* freshDatabase();
       const servers = yield* Effect.forEach(
         Array.from({ length: 5 }),
         () => Layer.build(Layer.fresh(layerPostgres({ url, maxConnections: 2 }))),
@@ -275,7 +268,7 @@ describe("migrations", () => {
   for (const [at, step] of ["nothing", ...steps.slice(0, -1)].entries()) {
     it.live(`what brings ${step} up to date can be seen beforehand, and run by hand`, () =>
       Effect.gen(function* () {
-        const [byHand, byItself] = [yield* freshDatabase, yield* freshDatabase];
+        const [byHand, byItself] = [yield* freshDatabase(), yield* freshDatabase()];
         for (const { sql } of [byHand, byItself]) {
           if (at > 0) yield* sql.unsafe("create schema parley");
           yield* release(sql, at);
@@ -330,19 +323,9 @@ describe("migrations", () => {
 
   it.live("a database of another encoding is refused", () =>
     Effect.gen(function* () {
-      const sql = yield* clientOf("public");
-      const name = freshSchema();
-      yield* sql.unsafe(
-        `create database ${name} encoding 'SQL_ASCII' locale 'C' template template0`,
-      );
-      const { url } = optionsOf("parley");
-      const other = new URL(Redacted.value(url));
-      other.pathname = `/${name}`;
-      const error = yield* Effect.flip(
-        Effect.provide(Effect.void, layerPostgres({ url: Redacted.make(other.href) })),
-      );
+      const database = yield* freshDatabase("encoding 'SQL_ASCII' locale 'C'");
+      const error = yield* Effect.flip(Effect.provide(Effect.void, layerPostgres(database)));
       assert.include(error.message, "SQL_ASCII");
-      yield* sql.unsafe(`drop database ${name} with (force)`);
     }).pipe(Effect.scoped),
   );
 });

@@ -4,7 +4,7 @@
 import {
   ChatArchive,
   ChatStore,
-  lineOf,
+  linesOf,
   newestChats,
   recordsOf,
   type Erasable,
@@ -59,9 +59,8 @@ const erase = Command.make(
           ({ total }) => `${total} chats left`,
         );
         const erased = yield* withProgress(
-          Effect.tap(archive.erase(chatbot.id, which), (erased) =>
-            erased > 0 ? archive.compact : Effect.void,
-          ),
+          // Also if nothing is left to erase: one before may have been killed before it was ended.
+          Effect.tap(archive.erase(chatbot.id, which), archive.compact),
           left,
         );
         yield* print(
@@ -99,11 +98,9 @@ const exporting = Command.make(
       const files = yield* FileSystem.FileSystem;
       const stdio = yield* Stdio.Stdio;
       let records = 0;
-      const text = archive.export(chatbot.id).pipe(
-        Stream.map((record) => {
-          records++;
-          return lineOf(record);
-        }),
+      const text = linesOf(
+        Stream.tap(archive.export(chatbot.id), () => Effect.sync(() => records++)),
+      ).pipe(
         // One write for many lines.
         Stream.rechunk(100),
         Stream.mapArray((lines) => [lines.join("")] as const),

@@ -1,5 +1,5 @@
 /**
- * A new cluster: UTF8, no locale, its roles, and a database `parley`. Its superuser cannot log in at all.
+ * A new cluster: UTF8, sorted by code point, its roles, and a database `parley`. Its superuser cannot log in at all.
  */
 import { Effect } from "effect";
 import { randomBytes } from "node:crypto";
@@ -47,11 +47,24 @@ const fill = Effect.fnUntraced(function* (
     },
     catch: failedTo(`A new database cannot be made in ${dir}`),
   });
-  yield* must(
-    "initdb failed",
-    binaries.initdb,
-    [`--pgdata=${data}`, "--encoding=UTF8", "--locale=C", "--username=postgres", "--auth=reject"],
-    { runAs },
+  // What a letter is decides what searches find in their index; without such a locale, ASCII's alone are.
+  const initdb = (characterType: string) =>
+    must(
+      "initdb failed",
+      binaries.initdb,
+      [
+        `--pgdata=${data}`,
+        "--encoding=UTF8",
+        "--locale=C",
+        `--lc-ctype=${characterType}`,
+        "--username=postgres",
+        "--auth=reject",
+      ],
+      { runAs },
+    );
+  yield* initdb("C.UTF-8").pipe(
+    Effect.catch(() => initdb("en_US.UTF-8")),
+    Effect.catch(() => initdb("C")),
   );
   yield* singleUser("The database parley could not be created", { binaries, data, runAs }, [
     ...roleStatements(password, options),

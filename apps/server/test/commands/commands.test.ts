@@ -116,7 +116,8 @@ describe("parley chats", () => {
     );
     expect(exported).toMatchObject({ code: 0, stdout: "" });
     const text = await readFile(file, "utf8");
-    expect(text.trimEnd().split("\n")).toHaveLength(36);
+    expect(text.trimEnd().split("\n")).toHaveLength(37);
+    expect(text).toMatch(/\n\{"end":\{"chats":12,"entries":24\}\}\n$/);
     const imported = await run(["chats", "import", "--chatbot", String(empty)], settings(), text);
     expect(imported).toMatchObject({ code: 0, stdout: "Imported 12 chats.\n" });
     const again = await run(["chats", "export", "--chatbot", "Empty"], settings());
@@ -142,18 +143,47 @@ describe("parley chats", () => {
     expect(erased).toMatchObject({ code: 0, stdout: "Erased 12 chats.\n" });
     const good =
       '{"chat":{"id":1,"name":null,"userRef":null,"_createTime":"2026-01-01T00:00:00.000Z"}}';
+    const _createTime = "2026-01-01T00:00:00.000Z";
+    const texts = { question: "q", answer: "a", moderation: "none", flagged: false };
+    const entry = { id: 1, chat_id: 1, ...texts, _createTime };
+    const counts = { promptTokens: 1, completionTokens: 1, latencyMillis: 1 };
+    const usage = { provider: "p", model: "m", ...counts };
     for (const bad of [
       "no JSON",
       "{}",
       '{"chat":{"id":0,"name":null,"userRef":null,"_createTime":"2026-01-01T00:00:00.000Z"}}',
       '{"chat":{"id":2,"name":null,"userRef":null,"_createTime":"yesterday"}}',
+      '{"chat":{"id":2,"name":null,"userRef":null,"_createTime":"2026-02-30T00:00:00.000Z"}}',
+      `${good.slice(0, -1)},"entry":null}`,
+      `{"entry":${JSON.stringify({ ...entry, usage: { ...usage, attempts: 2 ** 31 } })}}`,
       '{"chat":{"id":2,"name":"\\u0000","userRef":null,"_createTime":"2026-01-01T00:00:00.000Z"}}',
     ]) {
       const file = join(directory, "bad.ndjson");
-      await writeFile(file, `${good}\n${bad}\n`);
+      await writeFile(file, `${good}\n${bad}\n{"end":{"chats":1,"entries":1}}\n`);
       const refused = await parley("chats", "import", "--chatbot", "Empty", "--input", file);
       expect(refused.code).toBe(1);
       expect(refused.stderr).toContain("line 2 is no chat and no entry");
+      expect(await totalOf(empty)).toBe(0);
+    }
+  });
+
+  it("imports no export that was cut off", async () => {
+    const file = join(directory, "cut.ndjson");
+    const { stdout } = await parley("chats", "export", "--chatbot", "Full");
+    const lines = stdout.trimEnd().split("\n");
+    for (const [text, reason] of [
+      ["", "it has no end"],
+      [lines.slice(0, -1).join("\n"), "it has no end"],
+      [
+        lines.toSpliced(-2, 1).join("\n"),
+        "its end tells of 12 chats and 24 entries, but there are",
+      ],
+      [[...lines, lines.at(-1)].join("\n"), "line 38 comes after the end"],
+    ] as const) {
+      await writeFile(file, text);
+      const refused = await parley("chats", "import", "--chatbot", "Empty", "--input", file);
+      expect(refused.code).toBe(1);
+      expect(refused.stderr).toContain(`nothing was written: ${reason}`);
       expect(await totalOf(empty)).toBe(0);
     }
   });
@@ -195,7 +225,8 @@ describe("parley chats", () => {
       JSON.stringify({ entry: { id: 1, chat_id: 2, ...entry, _createTime: time(4), usage: null } }),
       chat(3, 3),
     ];
-    const text = `${lines.join("\n")}\n`;
+    const end = (chats: number) => JSON.stringify({ end: { chats, entries: 1 } });
+    const text = `${[...lines, end(3)].join("\n")}\n`;
     expect(await here(["chats", "import", "--chatbot", "Empty"], settings(), text)).toMatchObject({
       code: 0,
     });
@@ -203,7 +234,7 @@ describe("parley chats", () => {
     expect(await erase()).toEqual({ code: 0, stdout: "Erased 1 chat.\n", stderr: "" });
     expect(await erase()).toMatchObject({ code: 0, stdout: "Erased 0 chats.\n" });
     const left = await parley("chats", "export", "--chatbot", "Empty");
-    expect(left.stdout).toBe(`${lines.slice(1).join("\n")}\n`);
+    expect(left.stdout).toBe(`${[...lines.slice(1), end(2)].join("\n")}\n`);
   });
 
   it("wants to know exactly which chats to erase, and of which chatbot", async () => {

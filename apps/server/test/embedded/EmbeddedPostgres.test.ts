@@ -34,7 +34,7 @@ describe("embeddedPostgres", () => {
             version: 18,
             encoding: "UTF8",
             datcollate: "C",
-            datctype: "C",
+            datctype: "C.UTF-8",
             datlocprovider: "c",
             owner: "parley",
           });

@@ -289,6 +289,7 @@ export const chatArchiveChecks: ReadonlyArray<
         [...records, records[0]!],
         [...records, records[1]!],
         records.slice(1),
+        [withId(records[0]!, Number.MAX_SAFE_INTEGER)],
         ...[0, -1, 1.5, 2 ** 53].map((id) => records.map((record) => withId(record, id))),
         [
           ...records,
