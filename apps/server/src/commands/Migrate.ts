@@ -19,7 +19,7 @@ export const migrate = Command.make(
   {
     dryRun: Flag.Boolean("dry-run").pipe(
       Flag.withDefault(false),
-      Flag.withDescription("Print the SQL and change nothing"),
+      Flag.withDescription("Print the SQL and run none of it"),
     ),
   },
   ({ dryRun }) =>

@@ -1,0 +1,89 @@
+/**
+ * Lists over more chats than any of the store's ways to read them looks at by itself, against plain arrays.
+ */
+import { assert, it } from "@effect/vitest";
+import { ChatArchive, ChatStore, type Chat, type ChatQuery } from "@parley/core";
+import { chatPage } from "@parley/core/testing";
+import { layerPostgres } from "@parley/store-pg";
+import { Context, Effect, Layer, Random, Stream } from "effect";
+import { walk } from "../src/ChatPages.ts";
+import { filledChatbot as chatbot, fillChats, settle } from "./fill.ts";
+import { clientOf, freshSchema, optionsOf } from "./PostgresUnderTest.ts";
+
+const size = walk + 5_000;
+
+/** Of some hundred chats, of all, of the oldest, of the newest, of none; with and without an index. */
+const searches = ["falcon Glacier", "r", " 1", " 1049", "nowhere", "_", "%", "3%", "9", "ern"];
+const users = ["user 7", "user 1049", "nobody"];
+const deep = [1, 2, 3, 8, 30, 101, 400, 3_000, Number.MAX_SAFE_INTEGER];
+
+const oneOf = <A>(all: ReadonlyArray<A>) =>
+  Effect.map(Random.nextIntBetween(0, all.length - 1), (at) => all[at]!);
+
+const randomQuery = Effect.gen(function* () {
+  const kind = yield* Random.nextIntBetween(0, 9);
+  // Sorting texts takes the arrays long.
+  const few = kind === 0;
+  const search = few ? searches[0]! : kind < 8 ? yield* oneOf(searches) : null;
+  const userRef = kind === 1 || kind === 8 ? yield* oneOf(users) : null;
+  const field = yield* oneOf(
+    few || kind === 8 ? (["name", "userRef"] as const) : (["id", "_createTime"] as const),
+  );
+  const descending = yield* Random.nextBoolean;
+  return {
+    limit: yield* oneOf([1, 7, 25, 100]),
+    page: yield* oneOf(deep),
+    orderBy: [{ field, descending }],
+    id: null,
+    search,
+    userRef,
+  } satisfies ChatQuery;
+});
+
+const seed = Date.now();
+it.live(
+  `random lists over ${size} chats, while chats are created and erased (seed ${seed})`,
+  () => {
+    const schema = freshSchema();
+    return Effect.gen(function* () {
+      const sql = yield* clientOf(schema, 1);
+      yield* fillChats(sql, chatbot, size);
+      yield* settle(sql);
+      const archive = yield* ChatArchive;
+      const another = yield* Layer.build(Layer.fresh(layerPostgres(optionsOf(schema))));
+      const stores = [yield* ChatStore, Context.get(another, ChatStore)];
+      const all = Effect.map(Stream.runCollect(archive.export(chatbot)), (records) =>
+        records.flatMap((record): Array<Chat> => (record._tag === "Chat" ? [record.chat] : [])),
+      );
+      let model = yield* all;
+      for (let round = 0; round < 5; round++) {
+        for (let n = 0; n < 12; n++) {
+          const [query, store] = [yield* randomQuery, yield* oneOf(stores)];
+          assert.deepStrictEqual(
+            yield* store.listChats(chatbot, query),
+            chatPage(model, query),
+            JSON.stringify(query),
+          );
+        }
+        for (let n = 0; n < 3; n++) {
+          const name = `falcon Glacier ${yield* oneOf(searches)}`;
+          const store = yield* oneOf(stores);
+          const { chat } = yield* store.createChat(
+            chatbot,
+            { name, userRef: yield* oneOf(users), helloMessage: null },
+            null,
+          );
+          model = [...model, chat];
+        }
+        if (round % 2 === 1) {
+          const { id } = yield* oneOf(model);
+          const userRef = `user ${yield* Random.nextIntBetween(0, size / 100)}`;
+          yield* archive.erase(chatbot, { _tag: "Chat", id });
+          yield* archive.erase(chatbot, { _tag: "UserRef", userRef });
+          model = model.filter((chat) => chat.id !== id && chat.userRef !== userRef);
+        }
+      }
+    }).pipe(Random.withSeed(seed), Effect.provide(layerPostgres(optionsOf(schema))), Effect.scoped);
+  },
+  120_000,
+);
