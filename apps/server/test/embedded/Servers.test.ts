@@ -88,7 +88,7 @@ describe("a server with its own PostgreSQL", () => {
       );
       assert.deepStrictEqual(locale, {
         datcollate: "C",
-        datctype: "C",
+        datctype: "C.UTF-8",
         encoding: "UTF8",
         zone: "UTC",
       });
