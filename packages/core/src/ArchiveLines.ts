@@ -3,7 +3,7 @@
  * entries. Fields are named as on the wire, with the usage beside them. The last line tells how many there
  * are, so that an export that was cut off is not taken for a whole one.
  */
-import { Effect, Schema, Stream } from "effect";
+import { Effect, Result, Schema, Stream } from "effect";
 import type { ArchiveRecord } from "./ChatArchive.ts";
 import { ImportRefused } from "./Errors.ts";
 import { ChatName, Text, UserRef } from "./Text.ts";
@@ -56,7 +56,7 @@ const Line = Schema.Union([
   Schema.Struct({ end: Schema.Struct({ chats: Count, entries: Count }) }),
 ]);
 
-const decodeLine = Schema.decodeUnknownEffect(Schema.fromJsonString(Line), {
+const decodeLine = Schema.decodeUnknownResult(Schema.fromJsonString(Line), {
   onExcessProperty: "error",
 });
 
@@ -100,41 +100,53 @@ export const recordsOf = <E, R>(
 ): Stream.Stream<ArchiveRecord, E | ImportRefused, R> =>
   Stream.suspend(() => {
     const refuse = (reason: string) => Effect.fail(new ImportRefused({ reason }));
-    const none: ReadonlyArray<ArchiveRecord> = [];
-    const one = (record: ArchiveRecord): ReadonlyArray<ArchiveRecord> => [record];
     const read = { chats: 0, entries: 0 };
     let ended = false;
+    let at = 0;
 
-    const recordOf = Effect.fnUntraced(function* (line: string, at: number) {
+    /** The record of a line, if it has one, or why it is refused. */
+    const recordOf = (line: string): ArchiveRecord | string | null => {
+      at++;
+      if (line.trim() === "") return null;
+      const result = decodeLine(line);
       // What is wrong with it may quote it; where it is, is enough.
-      const decoded = yield* Effect.catch(decodeLine(line), () =>
-        refuse(`line ${at} is no chat and no entry`),
-      );
-      if (ended) return yield* refuse(`line ${at} comes after the end`);
+      if (Result.isFailure(result)) return `line ${at} is no chat and no entry`;
+      if (ended) return `line ${at} comes after the end`;
+      const decoded = result.success;
       if ("end" in decoded) {
         const { chats, entries } = decoded.end;
         ended = true;
         return chats === read.chats && entries === read.entries
-          ? none
-          : yield* refuse(
-              `its end tells of ${chats} chats and ${entries} entries, but there are ${read.chats} and ${read.entries}`,
-            );
+          ? null
+          : `its end tells of ${chats} chats and ${entries} entries, but there are ${read.chats} and ${read.entries}`;
       }
       if ("chat" in decoded) {
         read.chats++;
         const { _createTime, ...chat } = decoded.chat;
-        return one({ _tag: "Chat", chat: { ...chat, createTime: new Date(_createTime) } });
+        return { _tag: "Chat", chat: { ...chat, createTime: new Date(_createTime) } };
       }
       read.entries++;
       const { _createTime, chat_id: chatId, usage, ...entry } = decoded.entry;
-      const createTime = new Date(_createTime);
-      return one({ _tag: "Entry", entry: { ...entry, chatId, createTime }, usage });
-    });
+      return {
+        _tag: "Entry",
+        entry: { ...entry, chatId, createTime: new Date(_createTime) },
+        usage,
+      };
+    };
+
+    const recordsOfSome = (lines: ReadonlyArray<string>) => {
+      const records: Array<ArchiveRecord> = [];
+      for (const line of lines) {
+        const record = recordOf(line);
+        if (typeof record === "string") return refuse(record);
+        if (record !== null) records.push(record);
+      }
+      return Effect.succeed(records);
+    };
 
     return Stream.splitLines(text).pipe(
-      Stream.zipWithIndex,
-      Stream.filter(([line]) => line.trim() !== ""),
-      Stream.mapEffect(([line, at]) => recordOf(line, at + 1)),
+      Stream.chunks,
+      Stream.mapEffect(recordsOfSome),
       Stream.flattenIterable,
       Stream.concat(
         Stream.fromEffectDrain(

@@ -31,12 +31,14 @@ const makeEraseOutdated = Effect.gen(function* () {
     const retaining = all.filter(({ chatbot }) => chatbot.settings.retentionDays !== null);
     let erased = 0;
     for (const { chatbot } of retaining) {
-      erased += yield* eraseOf(chatbot.id).pipe(
-        logged(`Outdated chats of the chatbot ${chatbot.id} could not be erased`, 0),
+      const some = yield* eraseOf(chatbot.id).pipe(
+        logged(`Outdated chats of the chatbot ${chatbot.id} could not be erased`, null),
       );
+      // What failed may have erased some before.
+      if (some !== 0) unended = true;
+      erased += some ?? 0;
     }
     if (erased > 0) {
-      unended = true;
       yield* Effect.logInfo(`${erased} chats were erased, as their chatbots' settings say`);
     }
     if (unended && retaining.length > 0) {

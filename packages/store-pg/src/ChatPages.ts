@@ -90,9 +90,17 @@ export interface Searching {
   readonly indexed: RegExp;
 }
 
-/** An index in a database whose character type is C knows letters and digits of ASCII only. */
-export const indexedIn = (characterType: string): RegExp =>
-  characterType === "C" || characterType === "POSIX" ? /[a-z0-9]{3}/ : /[\p{L}0-9]{3}/u;
+/**
+ * The index holds three characters each of a word with two spaces before it and one behind. A term may begin and
+ * end in the middle of a word, so it needs three letters or digits in a row, or one behind what ends a word, or
+ * two before that. In a database whose character type is C only those of ASCII are any.
+ */
+export const indexedIn = (characterType: string): RegExp => {
+  const letters =
+    characterType === "C" || characterType === "POSIX" ? "a-z0-9" : "\\p{Alphabetic}\\p{Nd}";
+  const [inWord, between] = [`[${letters}]`, `[^${letters}]`];
+  return new RegExp(`${inWord}{3}|${between}${inWord}|${inWord}{2}${between}`, "u");
+};
 
 /** What the filters ask for, the search apart from the others; their values are added to `values`. */
 const conditionsOf = (
@@ -148,7 +156,7 @@ from (
   select ${chatColumns} from chat where chatbot_id = $1 and chat.position = picked.position
 ) chat on true`;
 
-const whole: Searching = { from: "chat", indexed: /[a-z0-9]{3}/ };
+const whole: Searching = { from: "chat", indexed: indexedIn("C") };
 
 /**
  * A page of the chats that match the filters, in any order. A remembered count is counted on from. `atMost`

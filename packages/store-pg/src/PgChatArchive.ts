@@ -276,12 +276,12 @@ const versionOf = "select current_setting('server_version_num')::int4 as version
 /** Where anything of a chat is. */
 const erasedFrom = ["chat", "entry", "request"];
 
-// ANALYZE leaves those of an empty table as they were.
+// ANALYZE leaves those of an empty table as they were. Who may not maintain it may not VACUUM it, either.
 const clearStatistics = `
 select pg_clear_attribute_stats(current_schema()::text, relname::text, attname::text, false)
 from pg_class join pg_attribute on attrelid = pg_class.oid
 where relnamespace = current_schema()::regnamespace and relname = any ($1::text[]) and reltuples = 0
-  and attnum > 0 and not attisdropped`;
+  and attnum > 0 and not attisdropped and has_table_privilege(pg_class.oid, 'maintain')`;
 
 const findUser = `
 select array_agg(id) as ids, max(position) as reached from (

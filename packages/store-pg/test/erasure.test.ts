@@ -98,6 +98,22 @@ describe.each([
 });
 
 describe("an erasure", () => {
+  it.live("is ended as well as can be by a server that may not maintain its tables", () => {
+    const schema = freshSchema();
+    const owner = optionsOf(schema);
+    const options = {
+      ...owner,
+      url: Redacted.make(inject("roleUrls").server),
+      migrationUrl: owner.url,
+    };
+    return Effect.gen(function* () {
+      const sql = yield* clientOf(schema);
+      yield* sql.unsafe(`revoke maintain on all tables in schema ${schema} from parley_server`);
+      yield* sql.unsafe("vacuum (analyze) chat, entry, request");
+      yield* ChatArchive.use((archive) => archive.compact);
+    }).pipe(Effect.provide(layerPostgres(options)), Effect.scoped);
+  });
+
   it.live("of a few chats among many leaves nothing of them in the indexes", () => {
     const schema = freshSchema();
     return Effect.gen(function* () {

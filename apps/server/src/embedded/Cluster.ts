@@ -62,9 +62,17 @@ const fill = Effect.fnUntraced(function* (
       ],
       { runAs },
     );
+  const isUnknown = ({ message }: EmbeddedFailed) => message.includes("invalid locale name");
   yield* initdb("C.UTF-8").pipe(
-    Effect.catch(() => initdb("en_US.UTF-8")),
-    Effect.catch(() => initdb("C")),
+    Effect.catchIf(isUnknown, () => initdb("en_US.UTF-8")),
+    Effect.catchIf(isUnknown, () =>
+      Effect.andThen(
+        Effect.logWarning(
+          "This system has neither C.UTF-8 nor en_US.UTF-8: searches for words that are not of ASCII letters will read all names",
+        ),
+        initdb("C"),
+      ),
+    ),
   );
   yield* singleUser("The database parley could not be created", { binaries, data, runAs }, [
     ...roleStatements(password, options),
