@@ -23,21 +23,32 @@ export const byText = (
     : undefined;
 };
 
+/** Ranks from either end that are counted off, although there are holes: this is quicker than looking them up. */
+const near = 128;
+
 /** A page of all chats by position: the rank of its first row is turned into a position. */
-const seekPage = (rank: string, from: string) => `
+const seekPage = (rank: string, compare: "<=" | ">=", direction: "desc" | "asc") => `
 select tally.chats as total, page.*
 from (values (1)) one
 left join tally on tally.chatbot_id = $1
 left join lateral (
-  select case when chats = positions then ${rank} else (${positionOf(rank)}) end as position
+  select case
+    when chats = positions then ${rank}
+    when $2::int8 < ${near} then (
+      select position from chat where chatbot_id = $1
+      order by position ${direction} offset $2::int8 limit 1
+    )
+    else (${positionOf(rank)})
+  end as position
 ) first on true
 left join lateral (
   select ${chatColumns}, position from chat
-  where chatbot_id = $1 and position ${from} limit $3::int8
+  where chatbot_id = $1 and position ${compare} first.position
+  order by position ${direction} limit $3::int8
 ) page on true
-order by page.position`;
-const newestPage = `${seekPage("chats - $2::int8", "<= first.position order by position desc")} desc`;
-const oldestPage = seekPage("$2::int8 + 1", ">= first.position order by position");
+order by page.position ${direction}`;
+const newestPage = seekPage("chats - $2::int8", "<=", "desc");
+const oldestPage = seekPage("$2::int8 + 1", ">=", "asc");
 
 /** Any page of all chats in the order of ids or times, by a seek. */
 export const seek = (chatbot: number, query: ChatQuery, descending: boolean): Statement => ({

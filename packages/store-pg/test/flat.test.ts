@@ -80,7 +80,7 @@ const filled = Layer.effect(
 const query = (more: Partial<ChatQuery> = {}): ChatQuery => ({ ...newestChats, ...more });
 const entries = (more: Partial<EntryQuery> = {}): EntryQuery => ({ ...newest, ...more });
 
-const pages = [1, 2, chats / 50, chats / 25, chats / 25 + 1, Number.MAX_SAFE_INTEGER];
+const pages = [1, 2, 5, 6, 7, chats / 50, chats / 25, chats / 25 + 1, Number.MAX_SAFE_INTEGER];
 const byId = (descending: boolean) => [{ field: "id", descending }] as const;
 
 /** The lists whose cost must not grow, by name. */
