@@ -1,12 +1,10 @@
 /**
- * The statements that read one page of chats and its total, both of one snapshot. Every text is put
+ * The statements that read one page of all chats and its total, both of one snapshot. Every text is put
  * together from fixed pieces; what a client sent is always a parameter.
  */
-import { fold, type ChatField, type ChatQuery, type OrderBy } from "@parley/core";
-import { newestRemembered, type Count } from "./Counts.ts";
+import type { ChatField, ChatQuery, OrderBy } from "@parley/core";
 import { positionOf } from "./Holes.ts";
 import { offsetOf, orderOf, type Statement } from "./Pages.ts";
-import { array } from "./Parameters.ts";
 import { chatColumns } from "./Rows.ts";
 
 /** The field whose index gives the order, if one does: a text alone, or followed by `id` alike. */
@@ -56,7 +54,13 @@ export const seek = (chatbot: number, query: ChatQuery, descending: boolean): St
   values: [chatbot, offsetOf(query), query.limit],
 });
 
-const columns = { id: "position", name: "name", userRef: "user_ref", _createTime: "create_time" };
+/** The columns that chats are sorted by. */
+export const sortColumns = {
+  id: "position",
+  name: "name",
+  userRef: "user_ref",
+  _createTime: "create_time",
+};
 
 /** Any page of all chats in the order of one text: read from its index, from the nearer end. */
 export const indexed = (
@@ -64,8 +68,8 @@ export const indexed = (
   query: ChatQuery,
   { descending, field }: NonNullable<ReturnType<typeof byText>>,
 ): Statement => {
-  const order = orderOf([{ field, descending }], columns);
-  const reverse = orderOf([{ field, descending: !descending }], columns);
+  const order = orderOf([{ field, descending }], sortColumns);
+  const reverse = orderOf([{ field, descending: !descending }], sortColumns);
   return {
     text: `
 select tally.chats as total, chat.*
@@ -87,257 +91,5 @@ left join lateral (
 ) chat on true
 order by ${order}`,
     values: [chatbot, offsetOf(query), query.limit],
-  };
-};
-
-/** Where and how chats are searched. */
-export interface Searching {
-  /**
-   * Below a policy no index serves a search, because LIKE may not look at rows that the policy hides;
-   * `own_chat` are the chats of the transaction's subject, without.
-   */
-  readonly from: "chat" | "own_chat";
-  /** What the index knows part of. For anything else it would go through all it has, which takes longest. */
-  readonly indexed: RegExp;
-}
-
-/**
- * The index holds three characters each of a word with two spaces before it and one behind. A term may begin and
- * end in the middle of a word, so it needs three letters or digits in a row, or one behind what ends a word, or
- * two before that. In a database whose character type is C only those of ASCII are any.
- */
-export const indexedIn = (characterType: string): RegExp => {
-  const letters =
-    characterType === "C" || characterType === "POSIX" ? "a-z0-9" : "\\p{Alphabetic}\\p{Nd}";
-  const [inWord, between] = [`[${letters}]`, `[^${letters}]`];
-  return new RegExp(`${inWord}{3}|${between}${inWord}|${inWord}{2}${between}`, "u");
-};
-
-/** What the filters ask for, the search apart from the others; their values are added to `values`. */
-const conditionsOf = (
-  { id, search, userRef }: Pick<ChatQuery, "id" | "search" | "userRef">,
-  values: Array<unknown>,
-  { indexed }: Pick<Searching, "indexed">,
-): readonly [others: string, search: string] => {
-  const parameter = (value: unknown) => `$${values.push(value)}`;
-  const others = ["chatbot_id = $1"];
-  if (id !== null) others.push(`id = ${parameter(id)}::int8`);
-  if (userRef !== null) others.push(`user_ref = ${parameter(userRef)}`);
-  const folded = fold(search ?? "");
-  const matches =
-    search === null || search === ""
-      ? "true"
-      : indexed.test(folded)
-        ? `folded_name like ${parameter(`%${folded.replace(/[\\%_]/g, "\\$&")}%`)}`
-        : `strpos(folded_name, ${parameter(folded)}) > 0`;
-  return [others.join(" and "), matches];
-};
-
-const conditionOf = (query: ChatQuery, values: Array<unknown>, searching: Searching): string =>
-  conditionsOf(query, values, searching).join(" and ");
-
-/**
- * The count, from a remembered one on; null when an erasure made that void. With the newest that match and
- * came after it, if it knows the newest.
- */
-const countedOn = (
-  { erasures, matching: before, newest, reached }: Count,
-  matching: string,
-  values: Array<unknown>,
-  from: Searching["from"],
-): string => {
-  const parameter = (value: unknown) => `$${values.push(value)}::int8`;
-  const later = `from ${from} where ${matching} and position > ${parameter(reached)}`;
-  return `
-select case when coalesce(tally.erasures, 0) = ${parameter(erasures)}
-    then ${parameter(before)} + (select count(*) ${later}) end as total,
-  ${
-    newest === null
-      ? "null::int8[]"
-      : `array(select position ${later} order by position desc limit ${parameter(newestRemembered)})`
-  } as later`;
-};
-
-/** A page of the chats that match, by their positions. */
-const pageOf = (positions: string, direction: "desc" | "asc"): string => `
-select ${chatColumns}, position
-from (
-  select position from ${positions} order by position ${direction} limit $2::int8 offset $3::int8
-) picked join lateral (
-  select ${chatColumns} from chat where chatbot_id = $1 and chat.position = picked.position
-) chat on true`;
-
-const whole: Searching = { from: "chat", indexed: indexedIn("C") };
-
-/**
- * A page of the chats that match the filters, in any order. A remembered count is counted on from. `atMost`
- * ends a count that gets dear: the total is then one more than it.
- */
-export const filtered = (
-  chatbot: number,
-  query: ChatQuery,
-  known: Count | undefined,
-  {
-    atMost = null,
-    searching = whole,
-  }: { readonly atMost?: number | null; readonly searching?: Searching } = {},
-): Statement => {
-  const { from } = searching;
-  const values: Array<unknown> = [chatbot, query.limit, offsetOf(query)];
-  const parameter = (value: unknown) => `$${values.push(value)}`;
-  const matching = conditionOf(query, values, searching);
-  const counted =
-    known !== undefined
-      ? countedOn(known, matching, values, from)
-      : atMost === null
-        ? `select count(*) as total from ${from} where ${matching}`
-        : `select count(*) as total from (
-    select from ${from} where ${matching} limit ${parameter(atMost + 1)}::int8
-  ) counted`;
-  const order = orderOf(query.orderBy, columns);
-  return {
-    text: `
-select coalesce(tally.positions, 0) as reached, coalesce(tally.erasures, 0) as erasures, counted.*, page.*
-from (values (1)) one
-left join tally on tally.chatbot_id = $1
-cross join lateral (${counted}) counted
-left join lateral (
-  select ${chatColumns}, row_number() over (order by ${order}) as place
-  from ${from} where ${matching}
-  order by ${order} limit $2::int8 offset $3::int8
-) page on true
-order by page.place`,
-    values,
-  };
-};
-
-/** How many of the newest chats are looked through for the newest that match. */
-const recent = 20_000;
-
-/**
- * How many chats match a search, and the newest of them. A common word's newest are among the newest chats, so
- * that its pass need but count; of any other word's matches all are gathered.
- */
-export const counted = (
-  chatbot: number,
-  { search, userRef }: Pick<ChatQuery, "search" | "userRef">,
-  searching: Searching = whole,
-): Statement => {
-  const { from } = searching;
-  const values: Array<unknown> = [chatbot, newestRemembered, recent];
-  const [others, matches] = conditionsOf({ id: null, search, userRef }, values, searching);
-  return {
-    text: `
-with recent as materialized (
-  select position from (
-    select position, folded_name from ${from} where ${others} order by position desc limit $3::int8
-  ) newest where ${matches} limit $2::int8
-), enough as materialized (
-  select count(*) = $2::int8 as enough from recent
-), matching as materialized (
-  select position from ${from} where ${others} and ${matches} and not (select enough from enough)
-)
-select coalesce(tally.positions, 0) as reached, coalesce(tally.erasures, 0) as erasures,
-  case when enough then (select count(*) from ${from} where ${others} and ${matches})
-    else (select count(*) from matching) end as total,
-  case when enough then array(select position from recent order by position desc)
-    else array(select position from matching order by position desc limit $2::int8) end as newest
-from enough left join tally on tally.chatbot_id = $1`,
-    values,
-  };
-};
-
-/** A page of the chats that match a search, in the order of positions and at any depth, by one pass. */
-export const found = (
-  chatbot: number,
-  query: ChatQuery,
-  descending: boolean,
-  searching: Searching = whole,
-): Statement => {
-  const values: Array<unknown> = [chatbot, query.limit, offsetOf(query), newestRemembered];
-  const matching = conditionOf(query, values, searching);
-  const direction = descending ? "desc" : "asc";
-  return {
-    text: `
-with matching as materialized (select position from ${searching.from} where ${matching})
-select coalesce(tally.positions, 0) as reached, coalesce(tally.erasures, 0) as erasures, counted.*, page.*
-from (values (1)) one
-left join tally on tally.chatbot_id = $1
-cross join lateral (
-  select (select count(*) from matching) as total,
-    array(select position from matching order by position desc limit $4::int8) as newest
-) counted
-left join lateral (${pageOf("matching", direction)}) page on true
-order by page.position ${direction}`,
-    values,
-  };
-};
-
-/** How many chats are looked through, one after the other, before a pass is quicker. */
-export const walk = 100_000;
-
-/** The same from the nearest chats only: there may be too few that match among them. */
-export const walked = (
-  chatbot: number,
-  query: ChatQuery,
-  known: Count,
-  descending: boolean,
-  searching: Searching = whole,
-): Statement => {
-  const { from } = searching;
-  const values: Array<unknown> = [chatbot, query.limit, offsetOf(query), walk];
-  const [others, matches] = conditionsOf(query, values, searching);
-  const counted = countedOn(known, `${others} and ${matches}`, values, from);
-  const direction = descending ? "desc" : "asc";
-  return {
-    text: `
-with met as materialized (
-  select position from (
-    select position, folded_name from ${from} where ${others} order by position ${direction} limit $4::int8
-  ) nearest where ${matches} limit $2::int8 + $3::int8
-)
-select coalesce(tally.positions, 0) as reached, coalesce(tally.erasures, 0) as erasures, counted.*, page.*
-from (values (1)) one
-left join tally on tally.chatbot_id = $1
-cross join lateral (${counted}) counted
-left join lateral (${pageOf("met", direction)}) page on true
-order by page.position ${direction}`,
-    values,
-  };
-};
-
-/** Whether {@link remembered} can give the page: of those that came later it sees only so many, too. */
-export const isRemembered = (query: ChatQuery, { matching, newest }: Count): boolean => {
-  const end = offsetOf(query) + query.limit;
-  return (
-    newest !== null &&
-    end <= newestRemembered &&
-    (newest.length === matching || end <= newest.length)
-  );
-};
-
-/** A page of the newest that match, from the remembered ones and those that came after them. */
-export const remembered = (
-  chatbot: number,
-  query: ChatQuery,
-  known: Count,
-  searching: Searching = whole,
-): Statement => {
-  const values: Array<unknown> = [
-    chatbot,
-    query.limit,
-    offsetOf(query),
-    array(known.newest!, "int8", (position) => position),
-  ];
-  const counted = countedOn(known, conditionOf(query, values, searching), values, searching.from);
-  return {
-    text: `
-select coalesce(tally.positions, 0) as reached, coalesce(tally.erasures, 0) as erasures, counted.*, page.*
-from (values (1)) one
-left join tally on tally.chatbot_id = $1
-cross join lateral (${counted}) counted
-left join lateral (${pageOf("unnest(counted.later || $4::int8[]) position", "desc")}) page on true
-order by page.position desc`,
-    values,
   };
 };

@@ -5,7 +5,7 @@
 import * as PgClient from "@effect/sql-pg/PgClient";
 import { Effect, type Redacted } from "effect";
 import { makeBoundSession } from "./BoundSession.ts";
-import type { Searching } from "./ChatPages.ts";
+import type { Searching } from "./Searching.ts";
 import { passConnections } from "./Passes.ts";
 import { plainSession, type Session } from "./Session.ts";
 

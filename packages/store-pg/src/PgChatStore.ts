@@ -13,20 +13,17 @@ import {
   type StorageUnavailable,
 } from "@parley/core";
 import { Effect } from "effect";
+import { byText, indexed, seek } from "./ChatPages.ts";
 import {
-  byText,
   counted,
   filtered,
   found,
-  indexed,
-  indexedIn,
   isRemembered,
   remembered,
-  seek,
   walk,
   walked,
-  type Searching,
-} from "./ChatPages.ts";
+} from "./MatchingPages.ts";
+import { indexedIn, type Searching } from "./Searching.ts";
 import { makeCounts, newestRemembered, type Count, type Filters } from "./Counts.ts";
 import { anyEntries, seekEntries } from "./EntryPages.ts";
 import { gather } from "./Gather.ts";

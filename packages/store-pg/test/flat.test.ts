@@ -3,17 +3,9 @@ import { ChatArchive, newest, newestChats, type ChatQuery, type EntryQuery } fro
 import { layerPostgres } from "@parley/store-pg";
 import { Context, Effect, Layer } from "effect";
 import type { SqlClient, SqlError } from "effect/sql";
-import {
-  byText,
-  counted,
-  filtered,
-  found,
-  indexed,
-  indexedIn,
-  seek,
-  walked,
-  type Searching,
-} from "../src/ChatPages.ts";
+import { byText, indexed, seek } from "../src/ChatPages.ts";
+import { counted, filtered, found, walked } from "../src/MatchingPages.ts";
+import { indexedIn, type Searching } from "../src/Searching.ts";
 import { anyEntries, seekEntries } from "../src/EntryPages.ts";
 import type { Statement } from "../src/Pages.ts";
 import {

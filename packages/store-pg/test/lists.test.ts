@@ -6,7 +6,7 @@ import { ChatArchive, ChatStore, type Chat, type ChatQuery } from "@parley/core"
 import { chatPage } from "@parley/core/testing";
 import { layerPostgres } from "@parley/store-pg";
 import { Context, Effect, Layer, Random, Stream } from "effect";
-import { walk } from "../src/ChatPages.ts";
+import { walk } from "../src/MatchingPages.ts";
 import { filledChatbot as chatbot, fillChats, settle } from "./fill.ts";
 import { clientOf, freshSchema, optionsOf } from "./PostgresUnderTest.ts";
 
