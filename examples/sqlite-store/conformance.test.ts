@@ -2,7 +2,7 @@
  * The whole conformance kit over the SQLite store.
  */
 import { layer } from "@effect/vitest";
-import { ChatbotRegistry, ChatStore, TurnStore } from "@parley/core";
+import { ChatArchive, ChatbotRegistry, ChatStore, TurnStore } from "@parley/core";
 import { registerChatbot, storeChecks, StoreUnderTest } from "@parley/core/testing";
 import { Context, Effect, Layer } from "effect";
 import { TestClock } from "effect/testing";
@@ -53,6 +53,7 @@ const underTest = Layer.effect(
       second: {
         chats: Context.get(other, ChatStore),
         turns: Context.get(other, TurnStore),
+        archive: Context.get(other, ChatArchive),
         registry: Context.get(other, ChatbotRegistry),
       },
     });

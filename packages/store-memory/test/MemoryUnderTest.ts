@@ -1,4 +1,4 @@
-import { ChatbotRegistry, ChatStore, TurnStore } from "@parley/core";
+import { ChatArchive, ChatbotRegistry, ChatStore, TurnStore } from "@parley/core";
 import { registerChatbot, StoreUnderTest } from "@parley/core/testing";
 import type { Memory } from "@parley/store-memory";
 import { Effect, Layer } from "effect";
@@ -23,7 +23,12 @@ export const underTest = (memory: Memory) =>
             })),
           ),
         pass: (millis) => TestClock.adjust(millis),
-        second: { chats: yield* ChatStore, turns: yield* TurnStore, registry },
+        second: {
+          chats: yield* ChatStore,
+          turns: yield* TurnStore,
+          archive: yield* ChatArchive,
+          registry,
+        },
       });
     }),
   );

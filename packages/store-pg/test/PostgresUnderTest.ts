@@ -2,7 +2,7 @@
  * The PostgreSQL store in a schema of its own, and a second path to its rows.
  */
 import * as PgClient from "@effect/sql-pg/PgClient";
-import { ChatbotRegistry, ChatStore, TurnStore } from "@parley/core";
+import { ChatArchive, ChatbotRegistry, ChatStore, TurnStore } from "@parley/core";
 import { registerChatbot, StoreUnderTest, type StoredChat } from "@parley/core/testing";
 import { layerPostgres, type PostgresOptions } from "@parley/store-pg";
 import { Effect, Layer, Redacted } from "effect";
@@ -80,6 +80,7 @@ const underTest = (options: TestOptions) =>
         second: {
           chats: yield* Effect.provideContext(ChatStore, second),
           turns: yield* Effect.provideContext(TurnStore, second),
+          archive: yield* Effect.provideContext(ChatArchive, second),
           registry: yield* Effect.provideContext(ChatbotRegistry, second),
         },
       });

@@ -122,6 +122,52 @@ export const chatArchiveChecks: ReadonlyArray<
   ),
 
   check(
+    "an erasure takes a userRef as it is",
+    Effect.fnUntraced(function* () {
+      const chatbot = yield* newChatbot;
+      let references = ["u_1", "uX1", "U_1", "u_1 ", "%", "", "\\", null];
+      yield* createAll(
+        chatbot,
+        references.map((userRef) => ({ userRef })),
+      );
+      for (const gone of ["u_1", "%", "", "\\"]) {
+        const which: Erasable = { _tag: "UserRef", userRef: gone };
+        yield* same("how many", yield* erase(chatbot, which), 1);
+        references = references.filter((userRef) => userRef !== gone);
+        const left = (yield* peek(chatbot)).map(({ userRef }) => userRef);
+        yield* same("which are left", left, references);
+      }
+    }),
+  ),
+
+  check(
+    "what one instance erased is gone at another that had read it",
+    Effect.fnUntraced(function* () {
+      const { second } = yield* StoreUnderTest;
+      const [chats, archive] = [yield* ChatStore, yield* ChatArchive];
+      const query = { ...newestChats, search: "secret" };
+      for (const [here, there] of [
+        [{ chats, archive }, second],
+        [second, { chats, archive }],
+      ] as const) {
+        const chatbot = yield* newChatbot;
+        const { id } = yield* create(chatbot, { name: "secret", helloMessage: "secret" });
+        const read = here.chats.listEntries(chatbot, id, newest);
+        yield* same("its entries", (yield* read).total, 1);
+        for (const list of [newestChats, query]) {
+          yield* same("the chats", (yield* here.chats.listChats(chatbot, list)).total, 1);
+        }
+        yield* there.archive.erase(chatbot, { _tag: "Chat", id });
+        yield* failsWith("its entries", "ChatNotFound", read);
+        for (const list of [newestChats, query]) {
+          const none = yield* here.chats.listChats(chatbot, list);
+          yield* same("the chats", none, { total: 0, items: [] });
+        }
+      }
+    }),
+  ),
+
+  check(
     "chats idle since a limit are erased, by their last entry or else their creation",
     Effect.fnUntraced(function* () {
       const chatbot = yield* newChatbot;
@@ -170,12 +216,20 @@ export const chatArchiveChecks: ReadonlyArray<
   ),
 
   check(
-    "the retry keys of an erased chat are forgotten",
+    "the retry keys of an erased chat are forgotten, and no others",
     Effect.fnUntraced(function* () {
       const chatbot = yield* newChatbot;
       const key = { key: "key", fingerprint: "f" };
-      const made = yield* append(yield* taken(chatbot, null, key), entry("q"));
-      yield* erase(chatbot, { _tag: "Chat", id: made.chatId });
+      const turn = yield* taken(chatbot, null, key);
+      const made = yield* append(turn, entry("q"));
+      // Chats of different chatbots may have one id.
+      const another = yield* newChatbot;
+      yield* ChatArchive.use((archive) => archive.import(another, archive.export(chatbot)));
+      const which: Erasable = { _tag: "Chat", id: made.chatId };
+      yield* same("how many", yield* erase(another, which), 1);
+      const done = yield* TurnStore.use((store) => store.take(chatbot, null, key));
+      yield* same("the key", done, { _tag: "Done", entry: made, turn: turn.id });
+      yield* erase(chatbot, which);
       yield* taken(chatbot, null, { ...key, fingerprint: "another" });
     }),
   ),
@@ -265,6 +319,24 @@ export const chatArchiveChecks: ReadonlyArray<
       yield* same("a later entry's id", made.id > chat!.entries.at(-1)!.id, true);
       const later = yield* create(to, { helloMessage: "Hello" });
       yield* same("a later chat's id", later.id > chat!.id, true);
+
+      // The highest entry need not be in the last chat.
+      const [createTime, farther] = [made.createTime, 2 * far];
+      const third = yield* newChatbot;
+      const chatOf = (id: number): ArchiveRecord => ({
+        _tag: "Chat",
+        chat: { id: farther + id, name: null, userRef: null, createTime },
+      });
+      const { usage: none, ...texts } = entry("q");
+      const entryIn = (chat: number, id: number): ArchiveRecord => ({
+        _tag: "Entry",
+        entry: { ...texts, id: farther + id, chatId: farther + chat, createTime },
+        usage: none,
+      });
+      const mixed = [chatOf(1), entryIn(1, 90_000), chatOf(2), entryIn(2, 7)];
+      yield* archive.import(third, Stream.fromIterable(mixed));
+      const appended = yield* ask(third, farther + 1, entry("d"));
+      yield* same("an entry's id after the highest", appended.id > farther + 90_000, true);
     }),
   ),
 
@@ -331,6 +403,18 @@ export const chatArchiveChecks: ReadonlyArray<
       ]);
       yield* conversation(yield* newChatbot, [entry("a", { usage })]);
       const { latencyMillis: _, ...one } = usage;
+      // Pairs that are the same when they are put together.
+      const mixed = yield* newChatbot;
+      const pairs = ["/", ":", " ", ",", "-"].flatMap((sign) => [
+        { provider: "a", model: `b${sign}c` },
+        { provider: `a${sign}b`, model: "c" },
+      ]);
+      yield* conversation(
+        mixed,
+        pairs.map((pair) => entry("q", { usage: { ...usage, ...pair } })),
+      );
+      const apart = yield* archive.usage(mixed, new Date(0));
+      yield* same("how many sums", apart.length, pairs.length);
       const sums = yield* archive.usage(chatbot, new Date(0));
       yield* same(
         "the sums",

@@ -42,6 +42,7 @@ const Command = Schema.Union([
   Schema.Struct({ _tag: Schema.Literal("History"), second, ...page, chat: Small }),
   Schema.Struct({
     _tag: Schema.Literal("Erase"),
+    second,
     which: Schema.Literals(["chat", "userRef", "idle"]),
     chat: Small,
   }),
@@ -251,6 +252,7 @@ export const modelCheck = ({ commands = 40, runs = 40, seed }: ModelCheckOptions
           ? step(model, command).pipe(
               Effect.provideService(ChatStore, second.chats),
               Effect.provideService(TurnStore, second.turns),
+              Effect.provideService(ChatArchive, second.archive),
             )
           : step(model, command);
       const sequences = Arbitrary.array(Arbitrary.schema(Command), { maxLength: commands });

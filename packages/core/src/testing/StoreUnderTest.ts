@@ -3,6 +3,7 @@
  * to let time pass.
  */
 import { Context, Effect } from "effect";
+import type { ChatArchive } from "../ChatArchive.ts";
 import { defaultSettings } from "../Chatbot.ts";
 import { ChatbotRegistry } from "../ChatbotRegistry.ts";
 import type { ChatStore } from "../ChatStore.ts";
@@ -38,6 +39,7 @@ export class StoreUnderTest extends Context.Service<
     readonly second: {
       readonly chats: ChatStore["Service"];
       readonly turns: TurnStore["Service"];
+      readonly archive: ChatArchive["Service"];
       readonly registry: ChatbotRegistry["Service"];
     };
   }

@@ -8,7 +8,7 @@ import { newest, newestChats } from "../ListQuery.ts";
 import { retryKeyLifetime } from "../RetryKey.ts";
 import { TurnStore, turnEntries, turnLease } from "../TurnStore.ts";
 import { check, failsWith, same, type Check } from "./Check.ts";
-import { append, ask, atOnce, conversation, create, entry, taken } from "./Fixtures.ts";
+import { append, ask, atOnce, conversation, create, createAll, entry, taken } from "./Fixtures.ts";
 import { StoreUnderTest } from "./StoreUnderTest.ts";
 
 const newChatbot = StoreUnderTest.use((store) => store.newChatbot);
@@ -65,11 +65,16 @@ export const turnStoreChecks: ReadonlyArray<Check<ChatStore | TurnStore | StoreU
     "a turn brings the newest entries, and the older ones on demand",
     Effect.fnUntraced(function* () {
       const chatbot = yield* newChatbot;
-      const questions = Array.from({ length: 2 * turnEntries + 3 }, (_, n) => entry(`q${n}`));
-      const { chat, entries } = yield* conversation(chatbot, questions);
-      yield* conversation(chatbot, [entry("in another chat")]);
+      const [chat, another] = yield* createAll(chatbot, [{}, {}]);
+      const entries: Array<Entry> = [];
+      // Between their ids are those of another chat's, once very many.
+      for (let n = 0; n < 2 * turnEntries + 3; n++) {
+        for (let m = 0; m < (n === 5 ? 2 * turnEntries : n % 2); m++)
+          yield* ask(chatbot, another!.id, entry("in another chat"));
+        entries.push(yield* ask(chatbot, chat!.id, entry(`q${n}`)));
+      }
       const store = yield* TurnStore;
-      const turn = yield* taken(chatbot, chat.id);
+      const turn = yield* taken(chatbot, chat!.id);
       const seen: Array<Entry> = [...turn.newest];
       yield* same("how many it brings", seen.length, turnEntries);
       while (true) {
@@ -393,10 +398,10 @@ export const turnStoreChecks: ReadonlyArray<Check<ChatStore | TurnStore | StoreU
         yield* failsWith("late again", "TurnLost", append(late, entry("late")));
         yield* pass(retryKeyLifetime + 1);
       }
-      const questions = (yield* peek(chatbot)).flatMap((chat) =>
+      const questions = (yield* peek(chatbot)).map((chat) =>
         chat.entries.map(({ question }) => question),
       );
-      yield* same("the questions in the storage", questions, ["q", "q"]);
+      yield* same("the questions in each chat of the storage", questions, [["q"], ["q"]]);
     }),
   ),
 
