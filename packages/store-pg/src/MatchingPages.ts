@@ -41,6 +41,15 @@ from (
   select ${chatColumns} from chat where chatbot_id = $1 and chat.position = picked.position
 ) chat on true`;
 
+/** The page beside its count, and how far the chatbot's chats went when they were counted. */
+const beside = (counted: string, page: string, order: string): string => `
+select coalesce(tally.positions, 0) as reached, coalesce(tally.erasures, 0) as erasures, counted.*, page.*
+from (values (1)) one
+left join tally on tally.chatbot_id = $1
+cross join lateral (${counted}) counted
+left join lateral (${page}) page on true
+order by page.${order}`;
+
 /**
  * A page of the chats that match the filters, in any order. A remembered count is counted on from. `atMost`
  * ends a count that gets dear: the total is then one more than it.
@@ -67,20 +76,11 @@ export const filtered = (
     select from ${from} where ${matching} limit ${parameter(atMost + 1)}::int8
   ) counted`;
   const order = orderOf(query.orderBy, sortColumns);
-  return {
-    text: `
-select coalesce(tally.positions, 0) as reached, coalesce(tally.erasures, 0) as erasures, counted.*, page.*
-from (values (1)) one
-left join tally on tally.chatbot_id = $1
-cross join lateral (${counted}) counted
-left join lateral (
-  select ${chatColumns}, row_number() over (order by ${order}) as place
-  from ${from} where ${matching}
-  order by ${order} limit $2::int8 offset $3::int8
-) page on true
-order by page.place`,
-    values,
-  };
+  const page = `
+select ${chatColumns}, row_number() over (order by ${order}) as place
+from ${from} where ${matching}
+order by ${order} limit $2::int8 offset $3::int8`;
+  return { text: beside(counted, page, "place"), values };
 };
 
 /** How many of the newest chats are looked through for the newest that match. */
@@ -93,7 +93,7 @@ const recent = 20_000;
 export const counted = (
   chatbot: number,
   { search, userRef }: Pick<ChatQuery, "search" | "userRef">,
-  searching: Searching = plainly,
+  searching: Searching,
 ): Statement => {
   const { from } = searching;
   const values: Array<unknown> = [chatbot, newestRemembered, recent];
@@ -124,23 +124,18 @@ export const found = (
   chatbot: number,
   query: ChatQuery,
   descending: boolean,
-  searching: Searching = plainly,
+  searching: Searching,
 ): Statement => {
   const values: Array<unknown> = [chatbot, query.limit, offsetOf(query), newestRemembered];
   const matching = conditionOf(query, values, searching);
   const direction = descending ? "desc" : "asc";
+  const counted = `
+select (select count(*) from matching) as total,
+  array(select position from matching order by position desc limit $4::int8) as newest`;
   return {
     text: `
 with matching as materialized (select position from ${searching.from} where ${matching})
-select coalesce(tally.positions, 0) as reached, coalesce(tally.erasures, 0) as erasures, counted.*, page.*
-from (values (1)) one
-left join tally on tally.chatbot_id = $1
-cross join lateral (
-  select (select count(*) from matching) as total,
-    array(select position from matching order by position desc limit $4::int8) as newest
-) counted
-left join lateral (${pageOf("matching", direction)}) page on true
-order by page.position ${direction}`,
+${beside(counted, pageOf("matching", direction), `position ${direction}`)}`,
     values,
   };
 };
@@ -154,7 +149,7 @@ export const walked = (
   query: ChatQuery,
   known: Count,
   descending: boolean,
-  searching: Searching = plainly,
+  searching: Searching,
 ): Statement => {
   const { from } = searching;
   const values: Array<unknown> = [chatbot, query.limit, offsetOf(query), walk];
@@ -168,12 +163,7 @@ with met as materialized (
     select position, folded_name from ${from} where ${others} order by position ${direction} limit $4::int8
   ) nearest where ${matches} limit $2::int8 + $3::int8
 )
-select coalesce(tally.positions, 0) as reached, coalesce(tally.erasures, 0) as erasures, counted.*, page.*
-from (values (1)) one
-left join tally on tally.chatbot_id = $1
-cross join lateral (${counted}) counted
-left join lateral (${pageOf("met", direction)}) page on true
-order by page.position ${direction}`,
+${beside(counted, pageOf("met", direction), `position ${direction}`)}`,
     values,
   };
 };
@@ -193,7 +183,7 @@ export const remembered = (
   chatbot: number,
   query: ChatQuery,
   known: Count,
-  searching: Searching = plainly,
+  searching: Searching,
 ): Statement => {
   const values: Array<unknown> = [
     chatbot,
@@ -203,13 +193,11 @@ export const remembered = (
   ];
   const counted = countedOn(known, conditionOf(query, values, searching), values, searching.from);
   return {
-    text: `
-select coalesce(tally.positions, 0) as reached, coalesce(tally.erasures, 0) as erasures, counted.*, page.*
-from (values (1)) one
-left join tally on tally.chatbot_id = $1
-cross join lateral (${counted}) counted
-left join lateral (${pageOf("unnest(counted.later || $4::int8[]) position", "desc")}) page on true
-order by page.position desc`,
+    text: beside(
+      counted,
+      pageOf("unnest(counted.later || $4::int8[]) position", "desc"),
+      "position desc",
+    ),
     values,
   };
 };

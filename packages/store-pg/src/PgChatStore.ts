@@ -23,7 +23,6 @@ import {
   walk,
   walked,
 } from "./MatchingPages.ts";
-import { indexedIn, type Searching } from "./Searching.ts";
 import { makeCounts, newestRemembered, type Count, type Filters } from "./Counts.ts";
 import { anyEntries, seekEntries } from "./EntryPages.ts";
 import { gather } from "./Gather.ts";
@@ -33,6 +32,7 @@ import { byPosition, offsetOf, type Statement } from "./Pages.ts";
 import { makePasses } from "./Passes.ts";
 import { claimKey, settleKey } from "./RequestKeys.ts";
 import { chatOf, entryOf, type ChatRow, type EntryRow } from "./Rows.ts";
+import { indexedIn, type Searching } from "./Searching.ts";
 import { againAfterDeadlock, orBusy, orUnavailable } from "./Storage.ts";
 
 /** Rows that a list may read on the way without being thought dear. */
@@ -268,11 +268,9 @@ const countOf = (
 
 /** Whether a page has as many rows as it must, or its total is void in any case. */
 const isWhole = (query: ChatQuery, rows: ReadonlyArray<ChatPageRow>): boolean => {
-  const { items, total } = chatPage(rows);
-  return (
-    rows[0]!.total === null ||
-    items.length === Math.max(0, Math.min(query.limit, total - offsetOf(query)))
-  );
+  const { id, total } = rows[0]!;
+  const most = Math.min(query.limit, Number(total) - offsetOf(query));
+  return total === null || (id === null ? 0 : rows.length) === Math.max(0, most);
 };
 
 const chatPage = (rows: ReadonlyArray<ChatPageRow>) => ({

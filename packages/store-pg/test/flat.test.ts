@@ -120,6 +120,23 @@ const flat: ReadonlyArray<readonly [string, Statement, "force_custom_plan"?]> = 
   ),
 ];
 
+/** Any page of the chatbot's chats touches few buffers, also below row security. */
+const pagesAreFlat = Effect.fnUntraced(function* (chatbot: number) {
+  const { boundTo, sql } = yield* Filled;
+  yield* settle(sql);
+  for (const page of pages) {
+    for (const descending of [true, false]) {
+      const statement = seek(chatbot, query({ page }), descending);
+      assert.isAtMost(yield* buffers(sql, statement), most);
+      assert.isAtMost(yield* buffers(yield* boundTo(chatbot), statement), most);
+    }
+  }
+});
+
+/** The pass of a search. */
+const foundFor = (search: string): Statement =>
+  found(chatbot, query({ search }), true, { from: "chat", indexed: indexedIn("C.UTF-8") });
+
 layer(filled, { timeout: "2 minutes" })("lists of 100,000 rows touch at most 200 buffers", (it) => {
   for (const [name, statement, mode] of flat) {
     it.effect(name, () =>
@@ -135,11 +152,7 @@ layer(filled, { timeout: "2 minutes" })("lists of 100,000 rows touch at most 200
     it.effect(`a search for ${search} is one in the index`, () =>
       Effect.gen(function* () {
         const { sql } = yield* Filled;
-        const statement = found(chatbot, query({ search }), true, {
-          from: "chat",
-          indexed: indexedIn("C.UTF-8"),
-        });
-        assert.isAtMost(yield* buffers(sql, statement, "force_custom_plan"), most);
+        assert.isAtMost(yield* buffers(sql, foundFor(search), "force_custom_plan"), most);
       }),
     );
   }
@@ -208,33 +221,19 @@ layer(filled, { timeout: "2 minutes" })("lists of 100,000 rows touch at most 200
   >) {
     it.effect(`pages stay flat after ${what}`, () =>
       Effect.gen(function* () {
-        const { boundTo, sql } = yield* Filled;
+        const { sql } = yield* Filled;
         yield* erase(sql);
-        yield* settle(sql);
-        for (const page of pages) {
-          for (const descending of [true, false]) {
-            const statement = seek(chatbot, query({ page }), descending);
-            assert.isAtMost(yield* buffers(sql, statement), most);
-            assert.isAtMost(yield* buffers(yield* boundTo(chatbot), statement), most);
-          }
-        }
+        yield* pagesAreFlat(chatbot);
       }),
     );
   }
 
   it.effect("pages stay flat when nearly all of ten million chats were erased", () =>
     Effect.gen(function* () {
-      const { boundTo, sql } = yield* Filled;
+      const { sql } = yield* Filled;
       const thinned = chatbot + 1;
       yield* fillThinned(sql, thinned, 2_441);
-      yield* settle(sql);
-      for (const page of pages) {
-        for (const descending of [true, false]) {
-          const statement = seek(thinned, query({ page }), descending);
-          assert.isAtMost(yield* buffers(sql, statement), most);
-          assert.isAtMost(yield* buffers(yield* boundTo(thinned), statement), most);
-        }
-      }
+      yield* pagesAreFlat(thinned);
     }),
   );
 });

@@ -1,21 +1,20 @@
 /**
- * More stores that break one promise each, written from the
- * ports and the specification alone, by someone who had not seen the checks.
+ * More stores that break one promise each, written from the ports and the specification alone, by someone
+ * who had not seen the checks.
  */
 import {
-  fold,
-  ImportRefused,
-  inOrder,
   turnEntries,
   type ArchiveRecord,
+  type Erasable,
   type ListQuery,
   type UsageSum,
 } from "@parley/core";
 import { Clock, Effect, Stream } from "effect";
+import { makeChatArchive } from "../../src/MemoryChatArchive.ts";
 import { chatOf, entryOf } from "../../src/MemoryChatStore.ts";
 import type { Memory } from "../../src/Memory.ts";
 import type { StoredChat } from "../../src/Tenant.ts";
-import type { Fault, Stores } from "./Faults.ts";
+import { withArchive, withChats, withTurns, type Fault, type Stores } from "./Faults.ts";
 
 /** State that all instances over one memory share, as they would share a table. */
 const shared = <A>(make: () => A): ((memory: Memory) => A) => {
@@ -26,19 +25,6 @@ const shared = <A>(make: () => A): ((memory: Memory) => A) => {
     return state;
   };
 };
-
-const withChats = (stores: Stores, chats: Partial<Stores["chats"]>): Stores => ({
-  ...stores,
-  chats: { ...stores.chats, ...chats },
-});
-const withTurns = (stores: Stores, turns: Partial<Stores["turns"]>): Stores => ({
-  ...stores,
-  turns: { ...stores.turns, ...turns },
-});
-const withArchive = (stores: Stores, archive: Partial<Stores["archive"]>): Stores => ({
-  ...stores,
-  archive: { ...stores.archive, ...archive },
-});
 
 type Order<Field extends string> = ListQuery<Field>["orderBy"];
 
@@ -52,6 +38,25 @@ const withOrder = (
       stores.chats.listChats(chatbot, { ...query, orderBy: change(query.orderBy) }),
     listEntries: (chatbot, chat, query) =>
       stores.chats.listEntries(chatbot, chat, { ...query, orderBy: change(query.orderBy) }),
+  });
+
+/** An erasure that takes other chats, too. */
+const erasingAlso = (
+  stores: Stores,
+  memory: Memory,
+  others: (which: Erasable) => ((chat: StoredChat) => boolean) | null,
+): Stores =>
+  withArchive(stores, {
+    erase: (chatbot, which) =>
+      Effect.gen(function* () {
+        let erased = yield* stores.archive.erase(chatbot, which);
+        const isMeant = others(which);
+        if (isMeant === null) return erased;
+        for (const { id } of memory.tenant(chatbot).chats.filter(isMeant)) {
+          erased += yield* stores.archive.erase(chatbot, { _tag: "Chat", id });
+        }
+        return erased;
+      }),
   });
 
 /** Erased chats that the counter of the chatbot's chats still holds. */
@@ -304,84 +309,40 @@ export const blindFaults: ReadonlyArray<Fault> = [
   {
     name: "Erasing idle chats erases also those whose last entry was stored exactly at the limit",
     break: (stores, memory) =>
-      withArchive(stores, {
-        erase: (chatbot, which) =>
-          Effect.gen(function* () {
-            let erased = yield* stores.archive.erase(chatbot, which);
-            if (which._tag !== "IdleSince") return erased;
-            const limit = which.limit.getTime();
-            const atLimit = memory
-              .tenant(chatbot)
-              .chats.filter(
-                ({ createTime, entries }) =>
-                  createTime.getTime() < limit && entries.at(-1)?.createTime.getTime() === limit,
-              );
-            for (const { id } of atLimit) {
-              erased += yield* stores.archive.erase(chatbot, { _tag: "Chat", id });
-            }
-            return erased;
-          }),
+      erasingAlso(stores, memory, (which) => {
+        if (which._tag !== "IdleSince") return null;
+        const limit = which.limit.getTime();
+        return ({ createTime, entries }) =>
+          createTime.getTime() < limit && entries.at(-1)?.createTime.getTime() === limit;
       }),
   },
   {
     name: "Erasing by userRef takes it for a LIKE pattern, in which _ stands for any character and % for any text",
     break: (stores, memory) =>
-      withArchive(stores, {
-        erase: (chatbot, which) =>
-          Effect.gen(function* () {
-            let erased = yield* stores.archive.erase(chatbot, which);
-            if (which._tag !== "UserRef") return erased;
-            const pattern = which.userRef
-              .replaceAll(/[\\^$.*+?()[\]{}|/]/gu, String.raw`\$&`)
-              .replaceAll("_", ".")
-              .replaceAll("%", ".*");
-            const like = new RegExp(`^${pattern}$`, "su");
-            const alike = memory
-              .tenant(chatbot)
-              .chats.filter(({ userRef }) => userRef !== null && like.test(userRef));
-            for (const { id } of alike) {
-              erased += yield* stores.archive.erase(chatbot, { _tag: "Chat", id });
-            }
-            return erased;
-          }),
+      erasingAlso(stores, memory, (which) => {
+        if (which._tag !== "UserRef") return null;
+        const pattern = which.userRef
+          .replaceAll(/[\\^$.*+?()[\]{}|/]/gu, String.raw`\$&`)
+          .replaceAll("_", ".")
+          .replaceAll("%", ".*");
+        const like = new RegExp(`^${pattern}$`, "su");
+        return ({ userRef }) => userRef !== null && like.test(userRef);
       }),
   },
   {
     name: "An import moves the sequence of entries past its last entry, not past its highest, which an older chat may hold",
     break: (stores, memory) =>
       withArchive(stores, {
-        import: Effect.fnUntraced(function* (chatbot, records) {
-          const tenant = memory.tenant(chatbot);
-          const refuse = (reason: string) => Effect.fail(new ImportRefused({ reason }));
-          const hasChats = Effect.suspend(() =>
-            tenant.chats.length > 0 ? refuse("the chatbot has chats") : Effect.void,
-          );
-          yield* hasChats;
-          const chats: Array<StoredChat> = [];
-          const entryIds = new Set<number>();
+        import: (chatbot, records) => {
           let lastEntry = 0;
-          yield* Stream.runForEach(inOrder(records), (record) => {
-            if (record._tag === "Chat") {
-              const { name } = record.chat;
-              const folded = name === null ? null : fold(name);
-              chats.push({ ...record.chat, folded, entries: [], turn: null });
-              return Effect.void;
-            }
-            if (entryIds.has(record.entry.id)) return refuse("two entries have one id");
-            entryIds.add(record.entry.id);
-            lastEntry = record.entry.id;
-            chats.at(-1)!.entries.push({ ...record.entry, usage: record.usage });
-            return Effect.void;
-          });
-          yield* hasChats;
-          for (const chat of chats) {
-            tenant.chats.push(chat);
-            tenant.byId.set(chat.id, chat);
-            memory.moveTo("chat", chat.id);
-          }
-          memory.moveTo("entry", lastEntry);
-          return chats.length;
-        }),
+          const moveTo: Memory["moveTo"] = (kind, id) => {
+            if (kind === "entry") lastEntry = id;
+            else memory.moveTo(kind, id);
+          };
+          return Effect.tap(makeChatArchive({ ...memory, moveTo }).import(chatbot, records), () =>
+            Effect.sync(() => memory.moveTo("entry", lastEntry)),
+          );
+        },
       }),
   },
   {

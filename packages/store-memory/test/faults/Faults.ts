@@ -40,6 +40,20 @@ export interface Fault {
   readonly break: (stores: Stores, memory: Memory) => Stores;
 }
 
+/** The same stores, but for what is given of one port. */
+export const withChats = (stores: Stores, chats: Partial<Stores["chats"]>): Stores => ({
+  ...stores,
+  chats: { ...stores.chats, ...chats },
+});
+export const withTurns = (stores: Stores, turns: Partial<Stores["turns"]>): Stores => ({
+  ...stores,
+  turns: { ...stores.turns, ...turns },
+});
+export const withArchive = (stores: Stores, archive: Partial<Stores["archive"]>): Stores => ({
+  ...stores,
+  archive: { ...stores.archive, ...archive },
+});
+
 /** Any list query, asking for all its rows at once. */
 const whole = { limit: Number.MAX_SAFE_INTEGER, page: 1 } as const;
 

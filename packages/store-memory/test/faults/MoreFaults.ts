@@ -3,14 +3,14 @@
  */
 import { ChatNotFound, turnLease, type Page, type Turn } from "@parley/core";
 import { Effect, Stream } from "effect";
-import type { Fault, Stores } from "./Faults.ts";
+import { withArchive, withChats, withTurns, type Fault, type Stores } from "./Faults.ts";
 
 const chats = (
   name: string,
   change: (chats: Stores["chats"]) => Partial<Stores["chats"]>,
 ): Fault => ({
   name,
-  break: (stores) => ({ ...stores, chats: { ...stores.chats, ...change(stores.chats) } }),
+  break: (stores) => withChats(stores, change(stores.chats)),
 });
 
 const turns = (
@@ -18,7 +18,7 @@ const turns = (
   change: (turns: Stores["turns"]) => Partial<Stores["turns"]>,
 ): Fault => ({
   name,
-  break: (stores) => ({ ...stores, turns: { ...stores.turns, ...change(stores.turns) } }),
+  break: (stores) => withTurns(stores, change(stores.turns)),
 });
 
 const archive = (
@@ -26,7 +26,7 @@ const archive = (
   change: (archive: Stores["archive"]) => Partial<Stores["archive"]>,
 ): Fault => ({
   name,
-  break: (stores) => ({ ...stores, archive: { ...stores.archive, ...change(stores.archive) } }),
+  break: (stores) => withArchive(stores, change(stores.archive)),
 });
 
 const mapPage = <A>(page: Page<A>, change: (item: A) => A): Page<A> => ({
