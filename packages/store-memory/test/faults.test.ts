@@ -2,47 +2,19 @@
  * How strong the conformance kit is: it must find the faults of stores that break one promise each.
  */
 import { afterAll, assert, describe, it } from "@effect/vitest";
-import {
+import type {
   ChatArchive,
+  ChatbotDirectory,
+  ChatbotRegistry,
   ChatStore,
   TurnStore,
-  type ChatbotDirectory,
-  type ChatbotRegistry,
 } from "@parley/core";
-import { modelCheck, storeChecks, StoreUnderTest, type Check } from "@parley/core/testing";
-import { layerMemoryOf, makeMemory, type Memory } from "@parley/store-memory";
-import { Cause, Context, Effect, Exit, Layer } from "effect";
-import { underTest } from "./MemoryUnderTest.ts";
+import { modelCheck, storeChecks, type Check, type StoreUnderTest } from "@parley/core/testing";
+import { Cause, Effect, Exit } from "effect";
+import { layerFaulty } from "./FaultyStore.ts";
 import { blindFaults } from "./faults/BlindFaults.ts";
 import { faults, type Fault } from "./faults/Faults.ts";
 import { moreFaults } from "./faults/MoreFaults.ts";
-
-/** The memory store with the fault in it. */
-const layerFaulty = (fault: Fault, memory: Memory) =>
-  Layer.effectContext(
-    Effect.gen(function* () {
-      const broken = fault.break(
-        { chats: yield* ChatStore, turns: yield* TurnStore, archive: yield* ChatArchive },
-        memory,
-      );
-      return Context.make(ChatStore, broken.chats).pipe(
-        Context.add(TurnStore, broken.turns),
-        Context.add(ChatArchive, broken.archive),
-      );
-    }),
-  ).pipe(Layer.provideMerge(layerMemoryOf(memory)));
-
-/** Another instance over the same memory, with the same fault, reads and erases for the checks. */
-const layerSecond = (fault: Fault, memory: Memory) =>
-  Layer.effect(
-    StoreUnderTest,
-    Effect.gen(function* () {
-      const { second, ...rest } = yield* StoreUnderTest;
-      const other = yield* Layer.build(Layer.fresh(layerFaulty(fault, memory)));
-      const [chats, archive] = [Context.get(other, ChatStore), Context.get(other, ChatArchive)];
-      return { ...rest, second: { ...second, chats, archive } };
-    }),
-  ).pipe(Layer.provideMerge(Layer.provideMerge(underTest(memory), layerFaulty(fault, memory))));
 
 type Services =
   | ChatStore
@@ -53,16 +25,14 @@ type Services =
   | StoreUnderTest;
 
 /** The first check that fails, with its failure; `null` when all succeed. */
-const found = (fault: Fault, checks: ReadonlyArray<unknown> = storeChecks) => {
-  const memory = makeMemory();
-  return Effect.gen(function* () {
+const found = (fault: Fault, checks: ReadonlyArray<unknown> = storeChecks) =>
+  Effect.gen(function* () {
     for (const { name, run } of checks as ReadonlyArray<Check<Services>>) {
       const exit = yield* Effect.exit(run);
       if (Exit.isFailure(exit)) return { name, failure: Cause.pretty(exit.cause) };
     }
     return null;
-  }).pipe(Effect.provide(layerSecond(fault, memory)));
-};
+  }).pipe(Effect.provide(layerFaulty(fault)));
 
 /** Some of those that random sequences find alone, and shrink. */
 const foundBySequences = [

@@ -29,7 +29,8 @@ const page = { order: Order, limit: Small, page: Small, id: Schema.NullOr(Small)
 /** Whether another instance over the same data is told. */
 const second = Schema.Boolean;
 
-const Command = Schema.Union([
+/** What can be done to a store; numbers stand for rows, keys, fields and pages, whichever there are. */
+export const ModelCommand = Schema.Union([
   Schema.Struct({ _tag: Schema.Literal("Create"), second, name: Text, userRef: Text, hello: Text }),
   Schema.Struct({ _tag: Schema.Literal("CreateWithKey"), second, name: Text, key: Small }),
   Schema.Struct({
@@ -49,7 +50,7 @@ const Command = Schema.Union([
   Schema.Struct({ _tag: Schema.Literal("Move") }),
   Schema.Struct({ _tag: Schema.Literal("Pass") }),
 ]);
-type Command = typeof Command.Type;
+export type ModelCommand = typeof ModelCommand.Type;
 
 /** What one chatbot should hold. */
 interface Model {
@@ -95,7 +96,7 @@ const add = Effect.fnUntraced(function* (model: Model, chat: Chat, entries: Read
 const usedAt = (model: Model, chat: Chat): Date =>
   model.entries.get(chat.id)!.at(-1)?.createTime ?? chat.createTime;
 
-const step = Effect.fnUntraced(function* (model: Model, command: Command) {
+const step = Effect.fnUntraced(function* (model: Model, command: ModelCommand) {
   const store = yield* ChatStore;
   const archive = yield* ChatArchive;
   const { chatbot } = model;
@@ -229,6 +230,33 @@ const step = Effect.fnUntraced(function* (model: Model, command: Command) {
   }
 });
 
+/** What a store needs for {@link followsModel}. */
+export type ModelServices = ChatStore | TurnStore | ChatArchive | StoreUnderTest;
+
+/**
+ * Runs the commands over a new chatbot, and fails where the store and plain arrays disagree. For those who draw
+ * and shrink the commands by a library of their own.
+ */
+export const followsModel = Effect.fnUntraced(function* (commands: ReadonlyArray<ModelCommand>) {
+  const { newChatbot, second } = yield* StoreUnderTest;
+  const model: Model = {
+    chatbot: yield* newChatbot,
+    chats: [],
+    entries: new Map(),
+    keys: new Map(),
+    newestId: 0,
+  };
+  for (const command of commands) {
+    yield* "second" in command && command.second
+      ? step(model, command).pipe(
+          Effect.provideService(ChatStore, second.chats),
+          Effect.provideService(TurnStore, second.turns),
+          Effect.provideService(ChatArchive, second.archive),
+        )
+      : step(model, command);
+  }
+});
+
 export interface ModelCheckOptions {
   /** How many sequences. */
   readonly runs?: number;
@@ -239,36 +267,17 @@ export interface ModelCheckOptions {
 }
 
 /** The store agrees with plain arrays over random sequences of commands. */
-export const modelCheck = ({ commands = 40, runs = 40, seed }: ModelCheckOptions = {}): Check<
-  ChatStore | TurnStore | ChatArchive | StoreUnderTest
-> =>
+export const modelCheck = ({
+  commands = 40,
+  runs = 40,
+  seed,
+}: ModelCheckOptions = {}): Check<ModelServices> =>
   check(
     "the store agrees with plain arrays over random sequences of commands",
     Effect.fnUntraced(function* () {
-      const { newChatbot, second } = yield* StoreUnderTest;
-      /** Tells another instance, if the command says so. */
-      const stepOf = (model: Model, command: Command) =>
-        "second" in command && command.second
-          ? step(model, command).pipe(
-              Effect.provideService(ChatStore, second.chats),
-              Effect.provideService(TurnStore, second.turns),
-              Effect.provideService(ChatArchive, second.archive),
-            )
-          : step(model, command);
-      const sequences = Arbitrary.array(Arbitrary.schema(Command), { maxLength: commands });
       const result = yield* Arbitrary.checkEffect(
-        sequences,
-        Effect.fnUntraced(function* (sequence) {
-          const model: Model = {
-            chatbot: yield* newChatbot,
-            chats: [],
-            entries: new Map(),
-            keys: new Map(),
-            newestId: 0,
-          };
-          for (const command of sequence) yield* stepOf(model, command);
-          return true;
-        }),
+        Arbitrary.array(Arbitrary.schema(ModelCommand), { maxLength: commands }),
+        (sequence) => Effect.as(followsModel(sequence), true),
         // By default no sequence would be longer than ten commands.
         { runs, size: commands, ...(seed !== undefined && { seed }) },
       );

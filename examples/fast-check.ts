@@ -1,0 +1,40 @@
+import { followsModel, type ModelCommand, type ModelServices } from "@parley/core/testing";
+import { Effect } from "effect";
+import fc from "fast-check";
+
+const maybe = <A>(one: fc.Arbitrary<A>) => fc.option(one, { freq: 2 });
+const text = maybe(fc.constantFrom("", "a", "B", "b", "ab", "Äb", "%", "a_", "\uffee", "😀"));
+const small = fc.integer({ min: 0, max: 9 });
+const second = fc.boolean();
+const order = fc.record({ field: small, descending: fc.boolean() });
+const page = {
+  order: fc.array(order, { minLength: 1, maxLength: 3 }),
+  limit: small,
+  page: small,
+  id: maybe(small),
+};
+const erasable = fc.constantFrom("chat", "userRef", "idle");
+const tag = <Tag extends ModelCommand["_tag"]>(tag: Tag) => fc.constant(tag);
+
+const command: fc.Arbitrary<ModelCommand> = fc.oneof(
+  fc.record({ _tag: tag("Create"), second, name: text, userRef: text, hello: text }),
+  fc.record({ _tag: tag("CreateWithKey"), second, name: text, key: small }),
+  fc.record({ _tag: tag("Ask"), second, chat: maybe(small), question: text }),
+  fc.record({ _tag: tag("List"), second, ...page, search: text, userRef: text }),
+  fc.record({ _tag: tag("History"), second, ...page, chat: small }),
+  fc.record({ _tag: tag("Erase"), second, which: erasable, chat: small }),
+  fc.record({ _tag: tag("Move") }),
+  fc.record({ _tag: tag("Pass") }),
+);
+
+/** The shortest sequence found over which the store and plain arrays disagree; `null` when there is none. */
+export const disagreement = Effect.fnUntraced(function* (
+  options: Pick<fc.Parameters, "seed" | "numRuns"> = {},
+) {
+  const run = Effect.runPromiseWith(yield* Effect.context<ModelServices>());
+  const follows = fc.asyncProperty(fc.array(command, { maxLength: 40, size: "max" }), (commands) =>
+    run(followsModel(commands)),
+  );
+  const { counterexample } = yield* Effect.promise(() => fc.check(follows, options));
+  return counterexample === null ? null : counterexample[0];
+});
