@@ -11,17 +11,22 @@ const groupSize = 64;
 
 /**
  * SQL for the position of the chat with the given rank among chatbot `$1`'s chats, from 1 for the
- * oldest; a rank that no chat has gives a position that none has. Reads one row per group with holes,
- * one per block of one group, and at most one block of chats.
+ * oldest; a rank that no chat has gives a position that none has. `positions` is the highest given. Reads one
+ * row per group with holes, one per block of one group, and at most half a block of chats.
  */
-export const positionOf = (rank: string): string => `
+export const positionOf = (rank: string, positions: string): string => `
 select case
   when block is null then ${rank} + coalesce(before_group, 0)
-  when ${rank} > chats_before + ${blockSize} - missing then ${rank} + before + missing
-  else (
+  when ${rank} > chats_before + size then ${rank} + before + missing
+  when (${rank} - chats_before) * 2 <= size then (
     select position from chat
     where chatbot_id = $1 and position > block * ${blockSize}
     order by position offset ${rank} - chats_before - 1 limit 1
+  )
+  else (
+    select position from chat
+    where chatbot_id = $1 and position <= (block + 1) * ${blockSize}
+    order by position desc offset chats_before + size - (${rank}) limit 1
   )
 end
 from (values (1)) one left join lateral (
@@ -32,7 +37,9 @@ from (values (1)) one left join lateral (
   where block_group * ${groupSize * blockSize} - before_group < ${rank}
   order by block_group desc limit 1
 ) groups on true left join lateral (
-  select *, block * ${blockSize} - before as chats_before from (
+  select *, block * ${blockSize} - before as chats_before,
+    least(${positions} - block * ${blockSize}, ${blockSize}) - missing as size
+  from (
     select block, missing, before_group + (sum(missing) over (order by block))::int8 - missing as before
     from hole
     where chatbot_id = $1 and block between groups.block_group * ${groupSize}
