@@ -45,7 +45,12 @@ const configOf = (
   applicationName: "parley",
   connectTimeout: "5 seconds",
   keepAlive: "10 seconds",
-  startupParameters: { search_path: `"${schema.replaceAll('"', '""')}"`, ...settings },
+  startupParameters: {
+    search_path: `"${schema.replaceAll('"', '""')}"`,
+    // Pages of many chats are expected to be dear and are not: to compile one would take longer than all else.
+    jit: "off",
+    ...settings,
+  },
 });
 
 /** One connection for migrations and what else only the owner of the tables can do. */
@@ -98,7 +103,6 @@ export const makeClients = Effect.fnUntraced(function* (options: ClientOptions) 
         statement_timeout: "10s",
         // What a search finds decides how it is best done.
         plan_cache_mode: "force_custom_plan",
-        jit: "off",
         max_parallel_workers_per_gather: "0",
         // With less, what a common word finds among ten million is noted by whole pages and searched twice.
         work_mem: "32MB",
