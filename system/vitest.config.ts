@@ -3,6 +3,7 @@ import { defineConfig } from "vitest/config";
 export default defineConfig({
   test: {
     include: ["system/**/*.test.ts"],
+    globalSetup: ["test/postgres.ts"],
     testTimeout: 60_000,
     hookTimeout: 60_000,
   },

@@ -5,12 +5,13 @@ import type { SettingsShape } from "./Settings.ts";
 
 /** How a server connects to the operator's database, or to an embedded one by its urls. */
 export const postgresOf = (
-  { databaseUrl, listen, migrationUrl, rowSecurity, schema }: SettingsShape,
+  { databaseUrl, listen, migrationUrl, prepare, rowSecurity, schema }: SettingsShape,
   embedded: UrlOf | null,
 ): PostgresOptions => ({
   url: embedded?.(rowSecurity ? boundRole : serverRole) ?? databaseUrl!,
   migrationUrl: embedded?.(ownerRole) ?? migrationUrl ?? undefined,
   rowSecurity,
   listen,
+  prepare,
   schema,
 });

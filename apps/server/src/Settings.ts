@@ -74,6 +74,8 @@ export interface SettingsShape {
   readonly rowSecurity: boolean;
   /** Whether the server hears of what others do by LISTEN. */
   readonly listen: boolean;
+  /** Whether its connections keep the plans of statements. */
+  readonly prepare: boolean;
   /** Where in the database the tables are. */
   readonly schema: string;
   /** A file of chatbots and keys to apply at the start. */
@@ -175,6 +177,7 @@ const read = Effect.gen(function* () {
   const migrationUrl = yield* Config.option(Config.Redacted("PARLEY_MIGRATION_URL"));
   const rowSecurity = yield* Config.Boolean("PARLEY_ROW_SECURITY").pipe(Config.withDefault(false));
   const listen = yield* Config.Boolean("PARLEY_LISTEN").pipe(Config.withDefault(true));
+  const prepare = yield* Config.Boolean("PARLEY_PREPARE").pipe(Config.withDefault(true));
   const schema = yield* Config.NonEmptyString("PARLEY_SCHEMA").pipe(Config.withDefault("parley"));
   const store = yield* Config.Literals(["embedded", "postgres", "memory"], "PARLEY_STORE").pipe(
     Config.withDefault(Option.isSome(databaseUrl) ? "postgres" : "embedded"),
@@ -274,6 +277,7 @@ const read = Effect.gen(function* () {
     migrationUrl: Option.getOrNull(migrationUrl),
     rowSecurity,
     listen,
+    prepare,
     schema,
     provision: Option.getOrNull(provision),
     llms: [llm, ...fallbacks].filter((one) => one !== null),

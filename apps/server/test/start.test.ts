@@ -210,6 +210,7 @@ describe("a setting", () => {
     ["PARLEY_ASKS_AT_ONCE", "0"],
     ["PARLEY_ROW_SECURITY", "maybe"],
     ["PARLEY_LISTEN", "sometimes"],
+    ["PARLEY_PREPARE", "sometimes"],
     ["PARLEY_MODERATION", "endpoint"],
   ])("%s=%s is refused by its name", async (name, value) => {
     expect(await refusal({ [name]: value })).toContain(name);

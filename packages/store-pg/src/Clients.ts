@@ -26,9 +26,14 @@ export interface Clients {
   readonly searched: Searching["from"];
 }
 
-export interface ClientOptions {
+export interface ConnectionOptions {
   readonly url: Redacted.Redacted;
   readonly schema: string;
+  /** Whether a connection keeps the plans of its statements, `true` by default. */
+  readonly prepare?: boolean | undefined;
+}
+
+export interface ClientOptions extends ConnectionOptions {
   /** Connections for reads, and as many for writes. */
   readonly maxConnections: number;
   /** Whether each statement must tell the database whose rows it is about. */
@@ -36,11 +41,12 @@ export interface ClientOptions {
 }
 
 const configOf = (
-  { schema, url }: Pick<ClientOptions, "schema" | "url">,
+  { prepare, schema, url }: ConnectionOptions,
   maxConnections: number,
   settings: Readonly<Record<string, string>>,
 ): PgClient.PgPoolConfig => ({
   url,
+  prepare,
   maxConnections,
   applicationName: "parley",
   connectTimeout: "5 seconds",
@@ -54,7 +60,7 @@ const configOf = (
 });
 
 /** One connection for migrations and what else only the owner of the tables can do. */
-export const makeMigrator = (options: Pick<ClientOptions, "schema" | "url">) =>
+export const makeMigrator = (options: ConnectionOptions) =>
   PgClient.make(configOf(options, 1, { statement_timeout: "0" }));
 
 interface Lanes {

@@ -7,6 +7,7 @@
 import { Effect } from "effect";
 import { SqlClient, type SqlError } from "effect/sql";
 import { migrationLock, scriptOf } from "./Migrations.ts";
+import { misled, searched } from "./SearchPath.ts";
 import type { Session } from "./Session.ts";
 
 /** The statements by which role `$1` gets what it lacks; it is bound if `$2`. */
@@ -105,6 +106,7 @@ export const shutOut: Effect.Effect<string | null, SqlError.SqlError, SqlClient.
 
 interface Standing {
   readonly name: string;
+  readonly schema: string;
   readonly super: boolean;
   readonly bypasses: boolean;
   readonly owns: boolean;
@@ -117,7 +119,7 @@ interface Standing {
 }
 
 const standing = `
-select rolname as name, rolsuper as super, rolbypassrls as bypasses, owns, free, unbound, bound
+select rolname as name, ${searched} as schema, rolsuper as super, rolbypassrls as bypasses, owns, free, unbound, bound
 from pg_roles cross join (
   select bool_or(pg_has_role(relowner, 'usage')) as owns,
     min(relname) filter (where not active) as free,
@@ -136,11 +138,13 @@ where rolname = current_user`;
 /** Why a server must not serve as the session's role; `null` when it may. */
 export const misplaced = (
   session: Session,
-  rowSecurity: boolean,
+  wanted: { readonly schema: string; readonly rowSecurity: boolean },
 ): Effect.Effect<string | null, SqlError.SqlError> =>
   Effect.map(session.query<Standing>("operator", standing), ([role]) => {
-    const { bound, bypasses, free, name, owns, unbound } = role!;
-    if (!rowSecurity) {
+    const { bound, bypasses, free, name, owns, schema, unbound } = role!;
+    const elsewhere = misled(schema, wanted.schema);
+    if (elsewhere !== null) return elsewhere;
+    if (!wanted.rowSecurity) {
       return bound === null
         ? null
         : `row security binds the role "${name}" in the table "${bound}": turn row security on for this server, too, or let it connect as another role`;

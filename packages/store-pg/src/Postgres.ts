@@ -12,6 +12,7 @@ import { makeChatbotDirectory } from "./PgChatbotDirectory.ts";
 import { makeChatbotRegistry } from "./PgChatbotRegistry.ts";
 import { makeChatStore } from "./PgChatStore.ts";
 import { makeTurnStore } from "./PgTurnStore.ts";
+import { misled, searched } from "./SearchPath.ts";
 
 export interface PostgresOptions {
   readonly url: Redacted.Redacted;
@@ -38,6 +39,11 @@ export interface PostgresOptions {
    * listen it must be `false`: then keys and turns of other processes are seen by asking again.
    */
   readonly listen?: boolean | undefined;
+  /**
+   * Whether connections keep the plans of their statements, `true` by default. Behind a pooler that lends a
+   * connection for one transaction and knows nothing of prepared statements it must be `false`.
+   */
+  readonly prepare?: boolean | undefined;
 }
 
 /** The database cannot be used; the message says why, in one line. */
@@ -46,22 +52,24 @@ export class PostgresUnusable extends Data.TaggedError("PostgresUnusable")<{
   readonly cause?: unknown;
 }> {}
 
-const defaultSchema = "parley";
+const withDefaults = (options: PostgresOptions) => ({
+  ...options,
+  schema: options.schema ?? "parley",
+  rowSecurity: options.rowSecurity ?? false,
+  maxConnections: options.maxConnections ?? 10,
+});
 
 /** Runs statements on a connection of whoever migrates. */
-const asMigrator = <A, E, R>(
-  { migrationUrl, schema = defaultSchema, url }: PostgresOptions,
-  statements: Effect.Effect<A, E, R>,
-) =>
+const asMigrator = <A, E, R>(options: PostgresOptions, statements: Effect.Effect<A, E, R>) =>
   Effect.provideServiceEffect(
     statements,
     SqlClient.SqlClient,
-    makeMigrator({ schema, url: migrationUrl ?? url }),
+    makeMigrator({ ...withDefaults(options), url: options.migrationUrl ?? options.url }),
   );
 
 /** All the SQL that {@link layerPostgres} would run to bring the schema up to date; empty when it is. */
 export const pendingSql = (options: PostgresOptions): Effect.Effect<string, PostgresUnusable> =>
-  asMigrator(options, Effect.andThen(check, Migrations.pendingSql)).pipe(onceUsable);
+  asMigrator(options, Effect.andThen(check(options), Migrations.pendingSql)).pipe(onceUsable);
 
 /** What a server would find in the database. */
 export interface Inspection {
@@ -79,17 +87,17 @@ export const inspectPostgres = (
   options: PostgresOptions,
 ): Effect.Effect<Inspection, PostgresUnusable> =>
   Effect.gen(function* () {
-    const { rowSecurity = false, schema = defaultSchema, url } = options;
-    const { patient } = yield* makeClients({ maxConnections: 1, rowSecurity, schema, url });
+    const settings = withDefaults(options);
+    const { patient } = yield* makeClients({ ...settings, maxConnections: 1 });
     const look = Effect.gen(function* () {
-      const server = yield* check;
+      const server = yield* check(options);
       const closed = yield* shutOut;
       if (closed !== null) return { ...server, current: false, wrong: closed };
       const current = (yield* Migrations.pendingSql) === "";
       return { ...server, current, wrong: current ? yield* Migrations.misfit : null };
     });
     const found = yield* asMigrator(options, look);
-    const wrong = found.current ? yield* misplaced(patient, rowSecurity) : null;
+    const wrong = found.current ? yield* misplaced(patient, settings) : null;
     return { ...found, wrong: found.wrong ?? wrong };
   }).pipe(onceUsable);
 
@@ -100,10 +108,10 @@ export const inspectPostgres = (
 export const lettingInSql = (options: PostgresOptions): Effect.Effect<string, PostgresUnusable> =>
   Effect.gen(function* () {
     if (options.migrationUrl === undefined) return "";
-    const { rowSecurity = false, schema = defaultSchema, url } = options;
-    const server = yield* makeMigrator({ schema, url });
+    const settings = withDefaults(options);
+    const server = yield* makeMigrator(settings);
     const [role] = yield* server.unsafe<{ readonly name: string }>(currentUser);
-    return yield* asMigrator(options, lettingInText(role!.name, rowSecurity));
+    return yield* asMigrator(options, lettingInText(role!.name, settings.rowSecurity));
   }).pipe(onceUsable);
 
 /** All the stores of the core in one PostgreSQL database, 15 or later, brought up to date first. */
@@ -115,10 +123,10 @@ export const layerPostgres = (
 > =>
   Layer.effectContext(
     Effect.gen(function* () {
-      const { maxConnections = 10, rowSecurity = false, schema = defaultSchema, url } = options;
-      const clients = yield* makeClients({ maxConnections, rowSecurity, schema, url });
+      const settings = withDefaults(options);
+      const clients = yield* makeClients(settings);
       const wrong =
-        (yield* prepare(options, clients)) ?? (yield* misplaced(clients.patient, rowSecurity));
+        (yield* bringUpToDate(options, clients)) ?? (yield* misplaced(clients.patient, settings));
       if (wrong !== null) {
         return yield* new PostgresUnusable({ message: `The database cannot be used: ${wrong}.` });
       }
@@ -139,11 +147,11 @@ export const layerPostgres = (
  * Brings the schema up to date and lets the server's role in, if it is another than the owner's. Gives the
  * reason why this software cannot serve the schema, or `null`.
  */
-const prepare = (options: PostgresOptions, { patient }: Clients) =>
+const bringUpToDate = (options: PostgresOptions, { patient }: Clients) =>
   asMigrator(
     options,
     Effect.gen(function* () {
-      yield* check;
+      yield* check(options);
       const closed = yield* shutOut;
       if (closed !== null) return closed;
       yield* Migrations.migrate;
@@ -157,18 +165,26 @@ const prepare = (options: PostgresOptions, { patient }: Clients) =>
 
 const currentUser = "select current_user as name";
 
-/** Texts of any language must fit, and the statements need what PostgreSQL 15 brought. */
-const check = Effect.gen(function* () {
+/**
+ * The schema must be the one that was asked for, texts of any language must fit, and the statements need what
+ * PostgreSQL 15 brought.
+ */
+const check = Effect.fnUntraced(function* (options: PostgresOptions) {
   const sql = yield* SqlClient.SqlClient;
   const [server] = yield* sql.unsafe<{
     readonly encoding: string;
     readonly version: string;
     readonly number: number;
+    readonly found: string;
   }>(
     `select current_setting('server_encoding') as encoding, current_setting('server_version') as version,
-      current_setting('server_version_num')::int as number`,
+      current_setting('server_version_num')::int as number, ${searched} as found`,
   );
-  const { encoding, number, version } = server!;
+  const { encoding, found, number, version } = server!;
+  const elsewhere = misled(found, withDefaults(options).schema);
+  if (elsewhere !== null) {
+    return yield* new PostgresUnusable({ message: `The database cannot be used: ${elsewhere}.` });
+  }
   if (encoding !== "UTF8") {
     return yield* new PostgresUnusable({
       message: `The database's encoding is ${encoding}, but Parley needs one with UTF8.`,

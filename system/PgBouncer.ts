@@ -1,0 +1,79 @@
+/**
+ * Debian's PgBouncer before a PostgreSQL: it lends a connection for one transaction, and drops what the client
+ * asks for when it connects.
+ */
+import { spawn } from "node:child_process";
+import { once } from "node:events";
+import { existsSync } from "node:fs";
+import { chmod, mkdtemp, rm, writeFile } from "node:fs/promises";
+import { createServer, type AddressInfo } from "node:net";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+
+const program = "/usr/sbin/pgbouncer";
+
+/** Debian's user without rights: PgBouncer does not run as root. */
+const nobody = 65534;
+
+export interface PgBouncer {
+  /** The database's address, by this way. */
+  readonly url: string;
+  readonly close: () => Promise<void>;
+}
+
+const freePort = async (): Promise<number> => {
+  const server = createServer();
+  await once(server.listen(0, "127.0.0.1"), "listening");
+  const { port } = server.address() as AddressInfo;
+  server.close();
+  return port;
+};
+
+export const startPgBouncer = async (url: string): Promise<PgBouncer> => {
+  if (!existsSync(program)) throw new Error(`${program} is missing: install Debian's pgbouncer`);
+  const { hostname, password, pathname, port, username } = new URL(url);
+  const near = new URL(url);
+  near.port = String(await freePort());
+  const directory = await mkdtemp(join(tmpdir(), "parley-pgbouncer-"));
+  await chmod(directory, 0o711);
+  const file = join(directory, "pgbouncer.ini");
+  await writeFile(
+    file,
+    `[databases]
+${pathname.slice(1)} = host=${hostname} port=${port} user=${username} password=${decodeURIComponent(password)}
+[pgbouncer]
+listen_addr = 127.0.0.1
+listen_port = ${near.port}
+unix_socket_dir =
+auth_type = any
+pool_mode = transaction
+default_pool_size = 20
+ignore_startup_parameters = search_path, jit, statement_timeout, lock_timeout, idle_in_transaction_session_timeout, plan_cache_mode, enable_seqscan, enable_bitmapscan, work_mem, max_parallel_workers_per_gather
+`,
+  );
+  const asNobody = process.getuid?.() === 0 ? { uid: nobody, gid: nobody } : {};
+  const bouncer = spawn(program, [file], {
+    ...asNobody,
+    cwd: directory,
+    stdio: ["ignore", "ignore", "pipe"],
+  });
+  const exited = once(bouncer, "exit");
+  let said = "";
+  const up = new Promise<boolean>((resolve) => {
+    bouncer.stderr.setEncoding("utf8").on("data", (text: string) => {
+      said += text;
+      if (said.includes("process up")) resolve(true);
+    });
+    void exited.then(() => resolve(false));
+  });
+  const close = async () => {
+    bouncer.kill();
+    await exited;
+    await rm(directory, { recursive: true, force: true });
+  };
+  if (!(await up)) {
+    await close();
+    throw new Error(`PgBouncer did not start: ${said}`);
+  }
+  return { url: near.href, close };
+};
