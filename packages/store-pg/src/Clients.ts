@@ -55,6 +55,8 @@ const configOf = (
     search_path: `"${schema.replaceAll('"', '""')}"`,
     // Pages of many chats are expected to be dear and are not: to compile one would take longer than all else.
     jit: "off",
+    // What waited for a lock must see what its holder wrote.
+    default_transaction_isolation: "read committed",
     ...settings,
   },
 });

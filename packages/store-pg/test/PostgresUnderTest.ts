@@ -55,7 +55,7 @@ export const freshDatabase = Effect.fnUntraced(function* (more = "") {
   const url = new URL(Redacted.value(optionsOf("parley").url));
   url.pathname = `/${name}`;
   const options = { url: Redacted.make(url.href) };
-  return { ...options, sql: yield* clientOf("parley", 1, options.url) };
+  return { ...options, name, sql: yield* clientOf("parley", 1, options.url) };
 });
 
 /** What the checks need of a PostgreSQL store. */
