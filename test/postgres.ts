@@ -43,6 +43,8 @@ export default async (project: TestProject) => {
     stdio: ["pipe", "ignore", "ignore"],
   });
   watching.unref();
+  // The tests start servers by the hundred; only the first has to compile what all load.
+  process.env["NODE_COMPILE_CACHE"] = join(directory, "compiled");
   const scope = Scope.makeUnsafe();
   const urlOf = await embeddedPostgres(join(directory, "data"), {
     createDatabases: true,
@@ -65,7 +67,9 @@ export default async (project: TestProject) => {
   );
   return async () => {
     await Effect.runPromise(Scope.close(scope, Exit.void));
-    for (const path of [home, directory]) await rm(path, { recursive: true, force: true });
+    // A process may still be writing down what it compiled.
+    const gone = { recursive: true, force: true, maxRetries: 10 };
+    for (const path of [home, directory]) await rm(path, gone);
     watching.stdin.end();
   };
 };

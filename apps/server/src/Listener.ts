@@ -72,21 +72,27 @@ export const listen = Effect.fnUntraced(function* <R>(
   server.on("checkExpectation", (_: IncomingMessage, response: ServerResponse) =>
     refuse(response, "EXPECTATION_NOT_MET"),
   );
-  server.on("upgrade", (_: IncomingMessage, socket: Duplex) =>
-    refuseSocket(socket, "METHOD_NOT_SUPPORTED"),
+  server.on("upgrade", ({ method }: IncomingMessage, socket: Duplex) =>
+    refuseSocket(socket, method, "METHOD_NOT_SUPPORTED"),
   );
-  server.on("connect", (_: IncomingMessage, socket: Duplex) =>
-    refuseSocket(socket, "METHOD_NOT_SUPPORTED"),
+  server.on("connect", ({ method }: IncomingMessage, socket: Duplex) =>
+    refuseSocket(socket, method, "METHOD_NOT_SUPPORTED"),
   );
-  server.on("clientError", (error: NodeJS.ErrnoException, socket: Duplex) => {
+  server.on("clientError", (error: ClientError, socket: Duplex) => {
     const message = clientErrors[error.code ?? ""] ?? "MALFORMED_REQUEST";
     const response = latest.get(socket);
-    if (response == null || response.closed) return refuseSocket(socket, message);
+    if (response == null) return refuseSocket(socket, unreadMethod(error), message);
     // The answer that is under way must not be written into.
     if (response.headersSent && !response.writableEnded) return void socket.destroy();
     // What is malformed is the request itself, or one that came after it on the same connection.
-    if (!response.req.complete) return refuseSocket(socket, message);
-    response.once("close", () => refuseSocket(socket, message));
+    if (!response.req.complete) {
+      // Nobody asked for a second answer.
+      if (response.headersSent) return void socket.end();
+      return refuseSocket(socket, response.req.method, message);
+    }
+    const refuseNext = () => refuseSocket(socket, unreadMethod(error), message);
+    if (response.closed) return refuseNext();
+    response.once("close", refuseNext);
   });
 
   yield* Effect.acquireRelease(
@@ -133,6 +139,22 @@ const hostLines = ({ rawHeaders }: IncomingMessage): number => {
   return lines;
 };
 
+/** What Node tells of bytes that are no request. */
+interface ClientError extends NodeJS.ErrnoException {
+  /** What came last. */
+  readonly rawPacket?: Buffer;
+  /** How far that was understood. */
+  readonly bytesParsed?: number;
+}
+
+/** The method of a request that is malformed in its head, as far as one can tell. */
+const unreadMethod = ({ bytesParsed = 0, rawPacket }: ClientError): string | undefined => {
+  const understood = rawPacket?.toString("latin1", 0, bytesParsed) ?? "";
+  return /^\w+(?= )/.exec(
+    understood.slice(understood.lastIndexOf("\r\n\r\n") + 1).trimStart(),
+  )?.[0];
+};
+
 const clientErrors: Readonly<Record<string, GeneralMessage>> = {
   HPE_HEADER_OVERFLOW: "HEADERS_TOO_LARGE",
   ERR_HTTP_REQUEST_TIMEOUT: "REQUEST_TIMEOUT",
@@ -148,13 +170,17 @@ const refuse = (response: ServerResponse, message: GeneralMessage): void => {
 };
 
 /** Answers where Node has handed over, or given up on, the bare connection. */
-const refuseSocket = (socket: Duplex, message: GeneralMessage): void => {
+const refuseSocket = (
+  socket: Duplex,
+  method: string | undefined,
+  message: GeneralMessage,
+): void => {
   if (!socket.writable) return void socket.destroy();
   const body = generalBody(message);
   const text = JSON.stringify(body);
   socket.end(
     `HTTP/1.1 ${body.status} ${STATUS_CODES[body.status]}\r\n` +
       `content-type: ${contentType}\r\ncontent-length: ${Buffer.byteLength(text)}\r\n` +
-      `connection: close\r\n\r\n${text}`,
+      `connection: close\r\n\r\n${method === "HEAD" ? "" : text}`,
   );
 };
