@@ -2,32 +2,17 @@
  * How strong the conformance kit is: it must find the faults of stores that break one promise each.
  */
 import { afterAll, assert, describe, it } from "@effect/vitest";
-import type {
-  ChatArchive,
-  ChatbotDirectory,
-  ChatbotRegistry,
-  ChatStore,
-  TurnStore,
-} from "@parley/core";
-import { modelCheck, storeChecks, type Check, type StoreUnderTest } from "@parley/core/testing";
+import { modelCheck, storeChecks, type Check, type StoreServices } from "@parley/core/testing";
 import { Cause, Effect, Exit } from "effect";
 import { layerFaulty } from "./FaultyStore.ts";
 import { blindFaults } from "./faults/BlindFaults.ts";
 import { faults, type Fault } from "./faults/Faults.ts";
 import { moreFaults } from "./faults/MoreFaults.ts";
 
-type Services =
-  | ChatStore
-  | TurnStore
-  | ChatArchive
-  | ChatbotDirectory
-  | ChatbotRegistry
-  | StoreUnderTest;
-
 /** The first check that fails, with its failure; `null` when all succeed. */
-const found = (fault: Fault, checks: ReadonlyArray<unknown> = storeChecks) =>
+const found = (fault: Fault, checks: ReadonlyArray<Check<StoreServices>> = storeChecks) =>
   Effect.gen(function* () {
-    for (const { name, run } of checks as ReadonlyArray<Check<Services>>) {
+    for (const { name, run } of checks) {
       const exit = yield* Effect.exit(run);
       if (Exit.isFailure(exit)) return { name, failure: Cause.pretty(exit.cause) };
     }

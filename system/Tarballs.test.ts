@@ -1,0 +1,86 @@
+/**
+ * The packages as tarballs, in a project that knows nothing of this workspace.
+ */
+import { execFile } from "node:child_process";
+import { cp, mkdir, mkdtemp, readdir, rm, writeFile } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { promisify } from "node:util";
+import { afterAll, beforeAll, expect, it } from "vitest";
+import { fencesOf, read, root, sectionOf } from "../test/Fences.ts";
+
+const run = promisify(execFile);
+
+/** The kit, run by nothing but Effect. */
+const kit = `
+import { storeChecks } from "@parley/core/testing";
+import { layerMemoryOf, makeMemory } from "@parley/store-memory";
+import { Effect, Layer } from "effect";
+import { TestClock } from "effect/testing";
+import { underTest } from "./MemoryUnderTest.ts";
+
+const memory = makeMemory();
+const services = Layer.provideMerge(underTest(memory), layerMemoryOf(memory));
+const kept = Effect.forEach(storeChecks, ({ name, run }) => Effect.as(run, name)).pipe(
+  Effect.provide(services),
+  Effect.provide(TestClock.layer()),
+);
+console.log((await Effect.runPromise(kept)).length);
+`;
+
+const settings = {
+  compilerOptions: {
+    target: "ES2022",
+    lib: ["ES2024", "DOM", "DOM.Iterable", "DOM.AsyncIterable"],
+    types: ["node"],
+    module: "NodeNext",
+    strict: true,
+    outDir: "out",
+    rewriteRelativeImportExtensions: true,
+  },
+};
+
+let project: string;
+beforeAll(async () => {
+  project = await mkdtemp(join(tmpdir(), "parley-tarballs-"));
+  const tarballs = join(project, "tarballs");
+  await mkdir(tarballs);
+  const pnpm = ["--yes", "pnpm@12", "-r", "--filter", "./packages/*", "pack"];
+  await run(join(root, "node_modules/.bin/tsc"), ["-b"], { cwd: root });
+  await run("npx", [...pnpm, "--pack-destination", tarballs], { cwd: root });
+  await writeFile(join(project, "package.json"), '{ "private": true, "type": "module" }');
+  await writeFile(join(project, "tsconfig.json"), JSON.stringify(settings));
+  await writeFile(join(project, "kit.ts"), kit);
+  const copied = [
+    "packages/store-memory/test/MemoryUnderTest.ts",
+    ...["promise", "own-keys", "client", "mount"].map((name) => `examples/${name}.ts`),
+  ];
+  for (const file of copied) await cp(join(root, file), join(project, file.split("/").at(-1)!));
+  const packed = await readdir(tarballs);
+  expect(packed).toHaveLength(5);
+  const catalog = read("pnpm-workspace.yaml");
+  const wanted = ["effect", "typescript", '"@types/node"'].map((name) => {
+    const version = new RegExp(`^  ${name}: (\\S+)$`, "m").exec(catalog)![1];
+    return `${name.replaceAll('"', "")}@${version}`;
+  });
+  const files = packed.map((name) => join(tarballs, name));
+  await run("npm", ["install", "--no-audit", "--no-fund", ...files, ...wanted], { cwd: project });
+  const compiler = join(project, "node_modules/.bin/tsc");
+  const { stdout } = await run(compiler, ["-p", "."], { cwd: project }).catch((failed) => failed);
+  // A package of others may lack a type of its own.
+  const ours = /^(?!\s|node_modules\/(?!@parley\/))/;
+  expect(stdout.split("\n").filter((line: string) => line !== "" && ours.test(line))).toEqual([]);
+}, 300_000);
+afterAll(() => rm(project, { recursive: true, force: true }));
+
+const output = async (name: string) =>
+  (await run("node", [join(project, "out", `${name}.js`)], { cwd: project })).stdout.trim();
+
+it("are compiled, and their types are right", async () => {
+  const section = fencesOf(sectionOf(read("docs/embedding.md"), "## Without Effect"));
+  expect(await output("promise")).toBe(section.find(({ info }) => info === "text")!.text);
+});
+
+it("bring the conformance kit", async () => {
+  expect(Number(await output("kit"))).toBeGreaterThan(50);
+});
