@@ -27,14 +27,13 @@ const command: fc.Arbitrary<ModelCommand> = fc.oneof(
   fc.record({ _tag: tag("Pass") }),
 );
 
-/** The shortest sequence found over which the store and plain arrays disagree; `null` when there is none. */
-export const disagreement = Effect.fnUntraced(function* (
-  options: Pick<fc.Parameters, "seed" | "numRuns"> = {},
+/** What fast-check finds: `fc.defaultReportMessage` tells the commands that it shrank to, why, and the seed. */
+export const drawn = Effect.fnUntraced(function* (
+  parameters: fc.Parameters<[ReadonlyArray<ModelCommand>]> = {},
 ) {
   const run = Effect.runPromiseWith(yield* Effect.context<ModelServices>());
   const follows = fc.asyncProperty(fc.array(command, { maxLength: 40, size: "max" }), (commands) =>
     run(followsModel(commands)),
   );
-  const { counterexample } = yield* Effect.promise(() => fc.check(follows, options));
-  return counterexample === null ? null : counterexample[0];
+  return yield* Effect.promise(() => fc.check(follows, parameters));
 });

@@ -4,9 +4,10 @@
 import { assert, it, layer } from "@effect/vitest";
 import { storeChecks } from "@parley/core/testing";
 import { layerPostgres } from "@parley/store-pg";
-import { Effect, Layer, Redacted } from "effect";
+import { Effect, Layer, Redacted, Result } from "effect";
 import {
   clientOf,
+  freshDatabase,
   freshSchema,
   layerPostgresUnderTest,
   optionsOf,
@@ -14,8 +15,7 @@ import {
 import { startPgBouncer } from "./PgBouncer.ts";
 
 /** A server's settings by way of PgBouncer. */
-const pooled = Effect.fnUntraced(function* (schema: string) {
-  const { url } = optionsOf(schema);
+const pooled = Effect.fnUntraced(function* (schema: string, url = optionsOf(schema).url) {
   const { url: near } = yield* Effect.acquireRelease(
     Effect.promise(() => startPgBouncer(Redacted.value(url))),
     ({ close }) => Effect.promise(close),
@@ -23,21 +23,40 @@ const pooled = Effect.fnUntraced(function* (schema: string) {
   return { schema, url: Redacted.make(near), listen: false, prepare: false };
 });
 
-it.live("a server is refused that would look for its tables elsewhere", () =>
-  Effect.gen(function* () {
-    const schema = freshSchema();
-    const refused = yield* Effect.flip(Layer.build(layerPostgres(yield* pooled(schema))));
-    assert.include(refused.message, `asks for the schema "${schema}" gets "$user"`);
-    const sql = yield* clientOf(schema);
-    assert.isEmpty(yield* sql.unsafe("select from pg_tables where tablename = 'chat'"));
-  }).pipe(Effect.scoped),
-);
+for (const { setting, got } of [
+  { setting: "search_path = ''", got: 'search_path "SCHEMA" gets ""' },
+  { setting: "search_path = other, SCHEMA", got: 'search_path "SCHEMA" gets other, SCHEMA' },
+  { setting: "search_path = SCHEMA", got: "" },
+  {
+    setting: "default_transaction_isolation = 'repeatable read'",
+    got: 'default_transaction_isolation "read committed" gets repeatable read',
+  },
+]) {
+  const what = got === "" ? "serves" : "is refused";
+  it.live(`a server whose role has ${setting} ${what}`, () =>
+    Effect.gen(function* () {
+      const schema = freshSchema();
+      const { name, sql, url } = yield* freshDatabase();
+      const set = `alter database ${name} set`;
+      yield* sql.unsafe(`${set} search_path = ${schema}`);
+      yield* sql.unsafe(`${set} ${setting.replace("SCHEMA", schema)}`);
+      const started = yield* Effect.result(Layer.build(layerPostgres(yield* pooled(schema, url))));
+      const told = Result.isFailure(started) ? started.failure.message : "";
+      assert.include(told, got.replaceAll("SCHEMA", schema));
+      const tables = yield* sql.unsafe("select from pg_tables where tablename = 'chat'");
+      assert.lengthOf(tables, got === "" ? 1 : 0);
+    }).pipe(Effect.scoped),
+  );
+}
 
 const withRole = Layer.unwrap(
   Effect.gen(function* () {
     const schema = freshSchema();
     const sql = yield* clientOf(schema);
     yield* sql.unsafe(`alter role current_user set search_path = ${schema}`);
+    yield* sql.unsafe(
+      "alter role current_user set default_transaction_isolation = 'read committed'",
+    );
     yield* sql.unsafe("alter role current_user set jit = off");
     return layerPostgresUnderTest(yield* pooled(schema));
   }),

@@ -68,6 +68,7 @@ describe("TypeScript in the documentation", () => {
   it.each(quotes)("$document quotes $info as it is", ({ info, text }) => {
     const file = /^ts file=(\S+)$/.exec(info)?.[1];
     expect(file, "every block names its file").toBeDefined();
+    expect(text.trim()).not.toBe("");
     expect(`\n${read(file!)}`).toContain(`\n${text}\n`);
   });
 });

@@ -7,7 +7,8 @@
 import { Effect } from "effect";
 import { SqlClient, type SqlError } from "effect/sql";
 import { migrationLock, scriptOf } from "./Migrations.ts";
-import { misled, searched } from "./SearchPath.ts";
+
+import { deprived, granted, type Granted } from "./Granted.ts";
 import type { Session } from "./Session.ts";
 
 /** The statements by which role `$1` gets what it lacks; it is bound if `$2`. */
@@ -104,9 +105,8 @@ export const shutOut: Effect.Effect<string | null, SqlError.SqlError, SqlClient.
       : `the role "${schema.role}" may not use the schema: give the server the owner's connection for migrations, by which it is let in`;
   });
 
-interface Standing {
+interface Standing extends Granted {
   readonly name: string;
-  readonly schema: string;
   readonly super: boolean;
   readonly bypasses: boolean;
   readonly owns: boolean;
@@ -119,7 +119,7 @@ interface Standing {
 }
 
 const standing = `
-select rolname as name, ${searched} as schema, rolsuper as super, rolbypassrls as bypasses, owns, free, unbound, bound
+select rolname as name, ${granted}, rolsuper as super, rolbypassrls as bypasses, owns, free, unbound, bound
 from pg_roles cross join (
   select bool_or(pg_has_role(relowner, 'usage')) as owns,
     min(relname) filter (where not active) as free,
@@ -141,9 +141,9 @@ export const misplaced = (
   wanted: { readonly schema: string; readonly rowSecurity: boolean },
 ): Effect.Effect<string | null, SqlError.SqlError> =>
   Effect.map(session.query<Standing>("operator", standing), ([role]) => {
-    const { bound, bypasses, free, name, owns, schema, unbound } = role!;
-    const elsewhere = misled(schema, wanted.schema);
-    if (elsewhere !== null) return elsewhere;
+    const { bound, bypasses, free, name, owns, unbound } = role!;
+    const missing = deprived(role!, wanted.schema);
+    if (missing !== null) return missing;
     if (!wanted.rowSecurity) {
       return bound === null
         ? null

@@ -4,6 +4,7 @@ import { Context, Data, Effect, Layer, Stream, type Redacted, type Scope } from 
 import { Reactivity } from "effect/reactivity";
 import { SqlClient } from "effect/sql";
 import { makeClients, makeMigrator, type Clients } from "./Clients.ts";
+import { deprived, granted, type Granted } from "./Granted.ts";
 import { makeHints } from "./Hints.ts";
 import { letIn, lettingInSql as lettingInText, misplaced, shutOut } from "./LetIn.ts";
 import * as Migrations from "./Migrations.ts";
@@ -12,7 +13,6 @@ import { makeChatbotDirectory } from "./PgChatbotDirectory.ts";
 import { makeChatbotRegistry } from "./PgChatbotRegistry.ts";
 import { makeChatStore } from "./PgChatStore.ts";
 import { makeTurnStore } from "./PgTurnStore.ts";
-import { misled, searched } from "./SearchPath.ts";
 
 export interface PostgresOptions {
   readonly url: Redacted.Redacted;
@@ -166,24 +166,25 @@ const bringUpToDate = (options: PostgresOptions, { patient }: Clients) =>
 const currentUser = "select current_user as name";
 
 /**
- * The schema must be the one that was asked for, texts of any language must fit, and the statements need what
+ * The connection must have got what it asked for, texts of any language must fit, and the statements need what
  * PostgreSQL 15 brought.
  */
 const check = Effect.fnUntraced(function* (options: PostgresOptions) {
   const sql = yield* SqlClient.SqlClient;
-  const [server] = yield* sql.unsafe<{
-    readonly encoding: string;
-    readonly version: string;
-    readonly number: number;
-    readonly found: string;
-  }>(
+  const [server] = yield* sql.unsafe<
+    Granted & {
+      readonly encoding: string;
+      readonly version: string;
+      readonly number: number;
+    }
+  >(
     `select current_setting('server_encoding') as encoding, current_setting('server_version') as version,
-      current_setting('server_version_num')::int as number, ${searched} as found`,
+      current_setting('server_version_num')::int as number, ${granted}`,
   );
-  const { encoding, found, number, version } = server!;
-  const elsewhere = misled(found, withDefaults(options).schema);
-  if (elsewhere !== null) {
-    return yield* new PostgresUnusable({ message: `The database cannot be used: ${elsewhere}.` });
+  const { encoding, number, version } = server!;
+  const missing = deprived(server!, withDefaults(options).schema);
+  if (missing !== null) {
+    return yield* new PostgresUnusable({ message: `The database cannot be used: ${missing}.` });
   }
   if (encoding !== "UTF8") {
     return yield* new PostgresUnusable({

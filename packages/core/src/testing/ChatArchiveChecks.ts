@@ -86,7 +86,15 @@ export const chatArchiveChecks: ReadonlyArray<
     Effect.fnUntraced(function* () {
       const chatbot = yield* newChatbot;
       const others = yield* newChatbot;
-      const foreign = yield* filled(others);
+      const first = yield* filled(others);
+      // Ids are a chatbot's own: the last of these is one that the chatbot never has.
+      const foreign = [
+        ...first,
+        ...(yield* createAll(
+          others,
+          Array.from({ length: 20 }, () => ({})),
+        )),
+      ];
       let chats: Parameters<typeof chatPage>[0] = yield* filled(chatbot);
       yield* listsAre(chatbot, chats);
       const [second, last] = [chats[1]!.id, chats.at(-1)!.id];
@@ -104,7 +112,7 @@ export const chatArchiveChecks: ReadonlyArray<
           kept: (id: number) => chats.find((chat) => chat.id === id)!.userRef !== "x",
         },
         { which: { _tag: "UserRef", userRef: "nobody" }, kept: () => true },
-        { which: { _tag: "Chat", id: foreign[0]!.id }, kept: () => true },
+        { which: { _tag: "Chat", id: foreign.at(-1)!.id }, kept: () => true },
       ] as ReadonlyArray<{ which: Erasable; kept: (id: number) => boolean }>) {
         const left = chats.filter(({ id }) => kept(id));
         yield* same("how many", yield* erase(chatbot, which), chats.length - left.length);

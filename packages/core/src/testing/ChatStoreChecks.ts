@@ -316,12 +316,12 @@ export const chatStoreChecks: ReadonlyArray<Check<ChatStore | TurnStore | StoreU
     Effect.fnUntraced(function* () {
       const ours = yield* newChatbot;
       const theirs = yield* newChatbot;
-      const [chat] = yield* createAll(theirs, [
-        { name: "shared", userRef: "shared", helloMessage: "Hello" },
-        { name: "shared", userRef: "shared" },
-      ]);
+      const shared = { name: "shared", userRef: "shared", helloMessage: "Hello" };
+      const chats = yield* createAll(theirs, [shared, shared]);
       yield* same("the chats", yield* list(ours), { items: [], total: 0 });
       const mine = yield* create(ours, { name: "shared", userRef: "shared" });
+      // Ids are a chatbot's own: one of theirs may be the same as mine.
+      const foreign = chats.find(({ id }) => id !== mine.id)!.id;
       const one = { items: [mine], total: 1 };
       yield* same("the chats", yield* list(ours), one);
       yield* same(
@@ -331,12 +331,12 @@ export const chatStoreChecks: ReadonlyArray<Check<ChatStore | TurnStore | StoreU
       );
       yield* same("found", yield* list(ours, { search: "share" }), one);
       yield* same("of a user", yield* list(ours, { userRef: "shared" }), one);
-      yield* same("a foreign id", yield* list(ours, { id: chat!.id }), { items: [], total: 0 });
-      yield* failsWith("a foreign history", "ChatNotFound", history(ours, chat!.id));
+      yield* same("a foreign id", yield* list(ours, { id: foreign }), { items: [], total: 0 });
+      yield* failsWith("a foreign history", "ChatNotFound", history(ours, foreign));
       yield* failsWith(
         "a foreign history by entry",
         "ChatNotFound",
-        history(ours, chat!.id, { id: 1 }),
+        history(ours, foreign, { id: 1 }),
       );
     }),
   ),

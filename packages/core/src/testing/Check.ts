@@ -18,11 +18,37 @@ export class CheckFailed extends Data.TaggedError("CheckFailed")<{
   readonly actual: unknown;
 }> {
   override get message(): string {
-    return `${this.what}: expected ${show(this.expected)}, but got ${show(this.actual)}`;
+    const { actual, expected, path } = firstDifference(this.actual, this.expected);
+    const where = path === "" ? this.what : `${this.what}, at ${path}`;
+    return `${where}: expected ${show(expected)}, but got ${show(actual)}`;
+  }
+
+  /** What Node prints: the values as a whole would hide the difference. */
+  [Symbol.for("nodejs.util.inspect.custom")](): string {
+    return `CheckFailed: ${this.message}`;
   }
 }
 
-const show = (value: unknown): string => JSON.stringify(value)?.slice(0, 2000) ?? String(value);
+/** The innermost place where two values that are not equal differ. */
+const firstDifference = (
+  actual: unknown,
+  expected: unknown,
+  path = "",
+): { readonly actual: unknown; readonly expected: unknown; readonly path: string } => {
+  if (isTree(actual) && isTree(expected) && Array.isArray(actual) === Array.isArray(expected)) {
+    for (const key of Object.keys({ ...expected, ...actual })) {
+      if (Equal.equals(actual[key], expected[key])) continue;
+      const step = Array.isArray(actual) ? `[${key}]` : path === "" ? key : `.${key}`;
+      return firstDifference(actual[key], expected[key], path + step);
+    }
+  }
+  return { actual, expected, path };
+};
+
+const isTree = (value: unknown): value is Readonly<Record<string, unknown>> =>
+  typeof value === "object" && value !== null && !(value instanceof Date);
+
+const show = (value: unknown): string => JSON.stringify(value)?.slice(0, 2000) ?? "nothing";
 
 export const check = <E, R>(name: string, run: () => Effect.Effect<void, E, R>): Check<R> => ({
   name,

@@ -1,0 +1,28 @@
+import { assert, it } from "@effect/vitest";
+import { same } from "@parley/core/testing";
+import { Effect } from "effect";
+import { inspect } from "node:util";
+
+const page = (name: string, time: number) => ({
+  total: 2,
+  items: [{ name: "a" }, { name, createTime: new Date(time) }],
+});
+
+it.effect.each([
+  [page("b", 0), page("B", 0), 'the list, at items[1].name: expected "B", but got "b"'],
+  [
+    page("b", 0),
+    page("b", 1),
+    'the list, at items[1].createTime: expected "1970-01-01T00:00:00.001Z", but got "1970-01-01T00:00:00.000Z"',
+  ],
+  [[1], [1, 2], "the list, at [1]: expected 2, but got nothing"],
+  [{ total: 0 }, [], 'the list: expected [], but got {"total":0}'],
+  [null, { total: 0 }, 'the list: expected {"total":0}, but got null'],
+  [1, 2, "the list: expected 2, but got 1"],
+] as const)("tells where %j and %j differ first", ([actual, expected, told]) =>
+  Effect.gen(function* () {
+    const failed = yield* Effect.flip(same("the list", actual, expected));
+    assert.strictEqual(failed.message, told);
+    assert.strictEqual(inspect(failed), `CheckFailed: ${told}`);
+  }),
+);

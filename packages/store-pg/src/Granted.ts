@@ -1,0 +1,31 @@
+/**
+ * What every connection asks for when it connects, and must have got: a connection pooler may keep it to itself.
+ */
+
+/** SQL for what a connection got, as columns. */
+export const granted = `current_setting('search_path') as "searchPath",
+  current_setting('default_transaction_isolation') as isolation`;
+
+export interface Granted {
+  readonly searchPath: string;
+  readonly isolation: string;
+}
+
+/** The schema that a search path names first. */
+const firstOf = (searchPath: string): string | undefined => {
+  const [, quoted, plain] = /^\s*(?:"((?:[^"]|"")*)"|([^",\s]+))/.exec(searchPath) ?? [];
+  return quoted?.replaceAll('""', '"') ?? plain?.toLowerCase();
+};
+
+/** Why a connection that got this cannot serve the schema; `null` when it can. */
+export const deprived = ({ isolation, searchPath }: Granted, schema: string): string | null => {
+  const missing =
+    firstOf(searchPath) !== schema
+      ? `the search_path "${schema}" gets ${searchPath === "" ? "none" : searchPath}`
+      : isolation !== "read committed"
+        ? `the default_transaction_isolation "read committed" gets ${isolation}`
+        : null;
+  return missing === null
+    ? null
+    : `a connection that asks for ${missing}: behind a connection pooler it must be set for the role`;
+};
