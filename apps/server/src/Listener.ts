@@ -3,12 +3,13 @@
  * itself or not at all: malformed requests, unmet expectations, upgrades, CONNECT.
  */
 import * as NodeHttpServer from "@effect/platform-node/NodeHttpServer";
-import { generalBody, type GeneralMessage } from "@parley/http";
+import type { GeneralMessage } from "@parley/http";
 import { Data, Duration, Effect, Scope } from "effect";
 import type { HttpServerRequest, HttpServerResponse } from "effect/http";
-import { createServer, STATUS_CODES, ServerResponse, type IncomingMessage } from "node:http";
+import { createServer, ServerResponse, type IncomingMessage } from "node:http";
 import type { AddressInfo } from "node:net";
 import type { Duplex } from "node:stream";
+import { Connection } from "./Connection.ts";
 
 export class ListenFailed extends Data.TaggedError("ListenFailed")<{
   readonly host: string;
@@ -53,47 +54,37 @@ export const listen = Effect.fnUntraced(function* <R>(
     connectionsCheckingInterval: 5_000,
     maxHeaderSize: 16 * 1024,
   });
-  /** The latest response of each connection. */
-  const latest = new Map<Duplex, ServerResponse | null>();
+  const connections = new Map<Duplex, Connection>();
   server.on("connection", (socket) => {
-    latest.set(socket, null);
-    socket.once("close", () => latest.delete(socket));
+    connections.set(socket, new Connection(socket));
+    socket.once("close", () => connections.delete(socket));
   });
   let closing = false;
-  server.on("request", (request: IncomingMessage, response: ServerResponse) => {
+  /** The connection of a request that is to be answered. */
+  const begin = ({ socket }: IncomingMessage, response: ServerResponse) => {
     // A client that keeps its connection busy would keep the server from closing.
     if (closing) response.shouldKeepAlive = false;
-    latest.set(request.socket, response);
-    if (hostLines(request) !== 1 && request.httpVersion === "1.1") {
-      return refuse(response, "MALFORMED_REQUEST");
-    }
+    const connection = connections.get(socket);
+    return connection?.begin(response) ? connection : undefined;
+  };
+  server.on("request", (request: IncomingMessage, response: ServerResponse) => {
+    const connection = begin(request, response);
+    if (connection === undefined) return;
+    if (isMalformed(request)) return connection.refuseRequest("MALFORMED_REQUEST", response);
     handler(request, response);
   });
-  server.on("checkExpectation", (_: IncomingMessage, response: ServerResponse) =>
-    refuse(response, "EXPECTATION_NOT_MET"),
+  server.on("checkExpectation", (request: IncomingMessage, response: ServerResponse) =>
+    begin(request, response)?.refuseRequest("EXPECTATION_NOT_MET", response),
   );
-  server.on("upgrade", ({ method }: IncomingMessage, socket: Duplex) =>
-    refuseSocket(socket, method, "METHOD_NOT_SUPPORTED"),
+  const refuseUpgrade = ({ method }: IncomingMessage, socket: Duplex) =>
+    connections.get(socket)?.refuseUpgrade("METHOD_NOT_SUPPORTED", method);
+  server.on("upgrade", refuseUpgrade);
+  server.on("connect", refuseUpgrade);
+  server.on("clientError", (error: ClientError, socket: Duplex) =>
+    connections
+      .get(socket)
+      ?.refuseBytes(clientErrors[error.code ?? ""] ?? "MALFORMED_REQUEST", unreadMethod(error)),
   );
-  server.on("connect", ({ method }: IncomingMessage, socket: Duplex) =>
-    refuseSocket(socket, method, "METHOD_NOT_SUPPORTED"),
-  );
-  server.on("clientError", (error: ClientError, socket: Duplex) => {
-    const message = clientErrors[error.code ?? ""] ?? "MALFORMED_REQUEST";
-    const response = latest.get(socket);
-    if (response == null) return refuseSocket(socket, unreadMethod(error), message);
-    // The answer that is under way must not be written into.
-    if (response.headersSent && !response.writableEnded) return void socket.destroy();
-    // What is malformed is the request itself, or one that came after it on the same connection.
-    if (!response.req.complete) {
-      // Nobody asked for a second answer.
-      if (response.headersSent) return void socket.end();
-      return refuseSocket(socket, response.req.method, message);
-    }
-    const refuseNext = () => refuseSocket(socket, unreadMethod(error), message);
-    if (response.closed) return refuseNext();
-    response.once("close", refuseNext);
-  });
 
   yield* Effect.acquireRelease(
     Effect.callback<void, ListenFailed>((resume) => {
@@ -103,17 +94,19 @@ export const listen = Effect.fnUntraced(function* <R>(
     () =>
       Effect.callback<void>((resume) => {
         closing = true;
-        for (const response of latest.values()) {
-          if (response === null || response.closed) continue;
-          response.shouldKeepAlive = false;
+        for (const connection of connections.values()) {
           // One whose head was sent before had promised to keep its connection.
-          response.once("close", () => setImmediate(() => server.closeIdleConnections()));
+          connection.close(() => setImmediate(() => server.closeIdleConnections()));
         }
         server.close(() => resume(Effect.void));
         server.closeIdleConnections();
       }).pipe(
         Effect.timeoutOption(grace),
-        Effect.andThen(Effect.sync(() => server.closeAllConnections())),
+        Effect.andThen(
+          Effect.sync(() => {
+            for (const socket of connections.keys()) socket.destroy();
+          }),
+        ),
       ),
   );
   return (server.address() as AddressInfo).port;
@@ -129,15 +122,21 @@ Object.defineProperty(WholeResponse.prototype, "strictContentLength", {
   set: () => {},
 });
 
-/** How many Host lines a request has: HTTP/1.1 wants exactly one. */
-const hostLines = ({ rawHeaders }: IncomingMessage): number => {
-  let lines = 0;
+/** What Node lets pass and RFC 9112 does not (sections 3.2, 6.1 and 6.3). */
+const isMalformed = ({ headers, httpVersion, rawHeaders }: IncomingMessage): boolean => {
+  const coding = headers["transfer-encoding"];
+  if (coding !== undefined && (coding.toLowerCase() !== "chunked" || httpVersion === "1.0")) {
+    return true;
+  }
+  let hosts = 0;
   for (let at = 0; at < rawHeaders.length; at += 2) {
     const name = rawHeaders[at]!;
-    if (name.length === 4 && name.toLowerCase() === "host") lines++;
+    if (name.length === 4 && name.toLowerCase() === "host") hosts++;
   }
-  return lines;
+  return httpVersion === "1.1" ? hosts !== 1 || !host.test(headers.host!) : hosts > 1;
 };
+
+const host = /^[^\s,/?#@\\]*$/;
 
 /** What Node tells of bytes that are no request. */
 interface ClientError extends NodeJS.ErrnoException {
@@ -147,7 +146,7 @@ interface ClientError extends NodeJS.ErrnoException {
   readonly bytesParsed?: number;
 }
 
-/** The method of a request that is malformed in its head, as far as one can tell. */
+/** The method of a request that is malformed in its head, if all of that came together. */
 const unreadMethod = ({ bytesParsed = 0, rawPacket }: ClientError): string | undefined => {
   const understood = rawPacket?.toString("latin1", 0, bytesParsed) ?? "";
   return /^\w+(?= )/.exec(
@@ -158,29 +157,4 @@ const unreadMethod = ({ bytesParsed = 0, rawPacket }: ClientError): string | und
 const clientErrors: Readonly<Record<string, GeneralMessage>> = {
   HPE_HEADER_OVERFLOW: "HEADERS_TOO_LARGE",
   ERR_HTTP_REQUEST_TIMEOUT: "REQUEST_TIMEOUT",
-};
-
-const contentType = "application/json; charset=utf-8";
-
-const refuse = (response: ServerResponse, message: GeneralMessage): void => {
-  const body = generalBody(message);
-  response
-    .writeHead(body.status, { "content-type": contentType, connection: "close" })
-    .end(JSON.stringify(body));
-};
-
-/** Answers where Node has handed over, or given up on, the bare connection. */
-const refuseSocket = (
-  socket: Duplex,
-  method: string | undefined,
-  message: GeneralMessage,
-): void => {
-  if (!socket.writable) return void socket.destroy();
-  const body = generalBody(message);
-  const text = JSON.stringify(body);
-  socket.end(
-    `HTTP/1.1 ${body.status} ${STATUS_CODES[body.status]}\r\n` +
-      `content-type: ${contentType}\r\ncontent-length: ${Buffer.byteLength(text)}\r\n` +
-      `connection: close\r\n\r\n${method === "HEAD" ? "" : text}`,
-  );
 };

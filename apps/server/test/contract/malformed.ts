@@ -345,7 +345,7 @@ export const malformed = (server: Server): void => {
       expectGeneral(answer, 400);
     });
 
-    it("is not asked for when 100-continue is expected", async () => {
+    it("is told although 100-continue is expected", async () => {
       const { answers } = await raw(
         server().origin,
         [

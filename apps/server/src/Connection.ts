@@ -1,0 +1,108 @@
+/**
+ * One connection of a client. Its requests may come faster than they are answered, but the answers go out in their
+ * order; what cannot be answered by a handler is refused in its turn, and is the last that is answered.
+ */
+import { generalBody, type GeneralMessage } from "@parley/http";
+import { STATUS_CODES, type ServerResponse } from "node:http";
+import type { Socket } from "node:net";
+
+/** How long what a refused client still sends is read, in milliseconds. */
+const lingering = 2_000;
+
+export class Connection {
+  readonly #socket: Socket;
+  /** Whose answers have not left, in order. */
+  readonly #underWay = new Set<ServerResponse>();
+  #latest: ServerResponse | null = null;
+  /** Whether the latest request is the last that is answered. */
+  #isLast = false;
+  #isRefused = false;
+  #isClosing = false;
+
+  constructor(socket: Socket) {
+    this.#socket = socket;
+  }
+
+  /** Whether the request is to be answered: one that comes after the last is not even to be handled. */
+  begin(response: ServerResponse): boolean {
+    if (this.#isLast) return false;
+    this.#latest = response;
+    this.#isLast = !response.shouldKeepAlive;
+    this.#underWay.add(response);
+    response.once("close", () => this.#underWay.delete(response));
+    return true;
+  }
+
+  /** Lets no further request be answered; `ended` is called when none is under way. */
+  close(ended: () => void): void {
+    this.#isClosing = true;
+    const last = [...this.#underWay].at(-1);
+    if (last === undefined) return this.#isRefused ? this.#socket.destroySoon() : undefined;
+    if (!last.headersSent) {
+      last.shouldKeepAlive = false;
+      this.#isLast = true;
+    }
+    last.once("close", ended);
+  }
+
+  /** Refuses bytes that are no request, or in the middle of the latest request's body are not what they should be. */
+  refuseBytes(message: GeneralMessage, method: string | undefined): void {
+    const broken = this.#latest?.req.complete === false ? this.#latest : null;
+    if (broken === null && this.#isLast) return;
+    this.#refuse(message, broken?.req.method ?? method, broken);
+  }
+
+  /** Refuses a request that nobody handles. */
+  refuseRequest(message: GeneralMessage, response: ServerResponse): void {
+    response.req.resume();
+    this.#refuse(message, response.req.method, response);
+  }
+
+  /** Refuses a request whose connection Node has handed over. */
+  refuseUpgrade(message: GeneralMessage, method: string | undefined): void {
+    this.#socket.resume();
+    this.#refuse(message, method, null);
+  }
+
+  #refuse(
+    message: GeneralMessage,
+    method: string | undefined,
+    refused: ServerResponse | null,
+  ): void {
+    if (this.#isRefused) return;
+    this.#isRefused = true;
+    this.#isLast = true;
+    // Nobody else listens for it once Node has handed the connection over.
+    this.#socket.on("error", () => {});
+    const inTurn = () => {
+      // An answer that is under way must not be written into.
+      const before = [...this.#underWay].find((one) => one !== refused || one.headersSent);
+      if (before !== undefined) return void before.once("close", inTurn);
+      if (refused !== null) this.#underWay.delete(refused);
+      this.#end(refused?.headersSent ? "" : textOf(message, method));
+    };
+    inTurn();
+  }
+
+  /** Sends the text and no more. A connection that is closed while bytes lie unread takes the answer with it. */
+  #end(text: string): void {
+    const socket = this.#socket;
+    if (!socket.writable) return void socket.destroy();
+    socket.end(text);
+    if (this.#isClosing) return socket.destroySoon();
+    const timer = setTimeout(() => socket.destroy(), lingering);
+    socket.once("close", () => clearTimeout(timer));
+  }
+}
+
+/** A refusal as it goes over the wire. */
+const textOf = (message: GeneralMessage, method: string | undefined): string => {
+  const body = generalBody(message);
+  const text = JSON.stringify(body);
+  return (
+    `HTTP/1.1 ${body.status} ${STATUS_CODES[body.status]}\r\n` +
+    "content-type: application/json; charset=utf-8\r\n" +
+    `content-length: ${Buffer.byteLength(text)}\r\n` +
+    `connection: close\r\n\r\n${method === "HEAD" ? "" : text}`
+  );
+};
