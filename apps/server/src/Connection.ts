@@ -101,7 +101,7 @@ const textOf = (message: GeneralMessage, method: string | undefined): string => 
   const text = JSON.stringify(body);
   return (
     `HTTP/1.1 ${body.status} ${STATUS_CODES[body.status]}\r\n` +
-    "content-type: application/json; charset=utf-8\r\n" +
+    "content-type: application/json; charset=utf-8\r\ncache-control: no-store\r\n" +
     `content-length: ${Buffer.byteLength(text)}\r\n` +
     `connection: close\r\n\r\n${method === "HEAD" ? "" : text}`
   );

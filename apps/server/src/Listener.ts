@@ -70,7 +70,11 @@ export const listen = Effect.fnUntraced(function* <R>(
   server.on("request", (request: IncomingMessage, response: ServerResponse) => {
     const connection = begin(request, response);
     if (connection === undefined) return;
-    if (isMalformed(request)) return connection.refuseRequest("MALFORMED_REQUEST", response);
+    const target = originForm(request.url!);
+    if (target === undefined || isMalformed(request)) {
+      return connection.refuseRequest("MALFORMED_REQUEST", response);
+    }
+    request.url = target;
     handler(request, response);
   });
   server.on("checkExpectation", (request: IncomingMessage, response: ServerResponse) =>
@@ -121,6 +125,14 @@ Object.defineProperty(WholeResponse.prototype, "strictContentLength", {
   get: () => false,
   set: () => {},
 });
+
+/** The target without its authority, if it has one, else as received; `undefined` if that is empty. */
+const originForm = (target: string): string | undefined => {
+  const [, authority, rest = ""] = /^https?:\/\/([^/?#]*)(.*)$/is.exec(target) ?? [];
+  if (authority === undefined) return target;
+  if (authority === "") return undefined;
+  return rest.startsWith("/") ? rest : `/${rest}`;
+};
 
 /** What Node lets pass and RFC 9112 does not (sections 3.2, 6.1 and 6.3). */
 const isMalformed = ({ headers, httpVersion, rawHeaders }: IncomingMessage): boolean => {

@@ -93,14 +93,28 @@ export interface BasePaths {
 
 export const defaultBasePaths: BasePaths = { general: "/api", answers: "/ask" };
 
+const annotations = OpenApi.annotations({
+  title: "Parley",
+  version: "1",
+  description: "Create chats, ask a chatbot in them, and read their history.",
+});
+
 /** The declaration of both interfaces below the given base paths. */
 export const makeApi = (paths: BasePaths) =>
   HttpApi.make("parley")
     .add(GeneralInterface.prefix(paths.general), AnswersInterface.prefix(paths.answers))
-    .annotateMerge(
-      OpenApi.annotations({
-        title: "Parley",
-        version: "1",
-        description: "Create chats, ask a chatbot in them, and read their history.",
-      }),
-    );
+    .annotateMerge(annotations);
+
+/** The same of what one listener serves; documents are made of it, to which its exact type is nothing. */
+export const makeServedApi = (
+  paths: BasePaths,
+  serves: ReadonlyArray<keyof BasePaths>,
+): ReturnType<typeof makeApi> => {
+  if (serves.length > 1) return makeApi(paths);
+  const api = HttpApi.make("parley").annotateMerge(annotations);
+  const served =
+    serves[0] === "general"
+      ? api.add(GeneralInterface.prefix(paths.general))
+      : api.add(AnswersInterface.prefix(paths.answers));
+  return served as any;
+};

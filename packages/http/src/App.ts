@@ -47,7 +47,7 @@ export const makeApp: (
 }: AppOptions = {}) {
   const access = yield* Access;
   const handlers: Readonly<Record<string, Handler>> = yield* makeHandlers(onDisconnect);
-  const docs = yield* makeDocs(basePaths);
+  const docs = yield* makeDocs(basePaths, serves);
   const route = makeRoutes(basePaths);
   const bases = serves.map((name) => basePaths[name]);
   const cors = corsOf(corsOrigins);

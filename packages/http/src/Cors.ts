@@ -14,9 +14,14 @@ export const corsOf =
     { headers, method }: HttpServerRequest.HttpServerRequest,
     answer: Effect.Effect<Response, never, R>,
   ): Effect.Effect<Response, never, R> => {
+    if (origins.length === 0) return answer;
     const origin = headers["origin"];
-    if (origins.length === 0 || origin === undefined || !origins.includes(origin)) return answer;
-    const allowed = { "access-control-allow-origin": origin, vary: "Origin" };
+    // Also where there is none: another origin's answer would be another.
+    const vary = { vary: "Origin" };
+    if (origin === undefined || !origins.includes(origin)) {
+      return Effect.map(answer, HttpServerResponse.setHeaders(vary));
+    }
+    const allowed = { "access-control-allow-origin": origin, ...vary };
     if (method === "OPTIONS" && headers["access-control-request-method"] !== undefined) {
       return Effect.succeed(
         json(

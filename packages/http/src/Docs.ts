@@ -5,7 +5,7 @@
 import { Effect } from "effect";
 import { HttpRouter, HttpServerResponse } from "effect/http";
 import { HttpApiScalar, OpenApi } from "effect/http-api";
-import { makeApi, type BasePaths } from "./Api.ts";
+import { makeServedApi, type BasePaths } from "./Api.ts";
 
 /** The page's tools that would send the description, or the server's address, elsewhere are off. */
 const scalar = {
@@ -18,8 +18,11 @@ const scalar = {
 type Response = HttpServerResponse.HttpServerResponse;
 
 /** Answers the two documents; `undefined` for every other method and path. */
-export const makeDocs = Effect.fnUntraced(function* (paths: BasePaths) {
-  const api = makeApi(paths);
+export const makeDocs = Effect.fnUntraced(function* (
+  paths: BasePaths,
+  serves: ReadonlyArray<keyof BasePaths>,
+) {
+  const api = makeServedApi(paths, serves);
   const description = HttpServerResponse.text(JSON.stringify(OpenApi.fromApi(api)), {
     contentType: "application/json; charset=utf-8",
   });

@@ -12,8 +12,13 @@ import { entryWire } from "./Wire.ts";
 const heartbeat = Duration.seconds(15);
 
 /** Whether `Accept` names the type of event streams. */
-export const wantsEvents = (accept: string | undefined): boolean =>
-  accept !== undefined && /(^|,)\s*text\/event-stream\s*(;|,|$)/i.test(accept);
+export const wantsEvents = (accept = ""): boolean =>
+  accept
+    .split(",")
+    .some(
+      (range) =>
+        /^\s*text\/event-stream\s*(;|$)/i.test(range) && !/;\s*q=0(\.0*)?\s*(;|$)/i.test(range),
+    );
 
 /** How far a client got, by the id of the last event that it saw; `null` for none or another's id. */
 export const progressOf = (lastEventId: string | undefined): Progress | null => {

@@ -58,7 +58,7 @@ export interface Problem {
 
 const contentType = "application/json; charset=utf-8";
 
-/** Any body of the spec, with the status that it names itself. */
+/** Any body of the spec, with the status that it names itself; what a key opens is no cache's to keep. */
 export const json = <Body extends { readonly status: number }>(
   body: Body,
   headers?: Readonly<Record<string, string>>,
@@ -66,7 +66,7 @@ export const json = <Body extends { readonly status: number }>(
   HttpServerResponse.text(JSON.stringify(body), {
     status: body.status,
     contentType,
-    ...(headers && { headers }),
+    headers: { "cache-control": "no-store", ...headers },
   });
 
 /** The body of a general exception. */

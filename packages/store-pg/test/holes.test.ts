@@ -3,6 +3,7 @@ import { registerChatbot } from "@parley/core/testing";
 import { layerPostgres } from "@parley/store-pg";
 import { Effect, Random } from "effect";
 import { addHoles, positionOf } from "../src/Holes.ts";
+import { settle } from "./fill.ts";
 import { clientOf, freshSchema, optionsOf } from "./PostgresUnderTest.ts";
 
 const block = 4096;
@@ -58,6 +59,27 @@ describe("holes", () => {
           )${addHoles}`,
           [chatbot],
         );
+        // Of the block that is full but for its last chat, from whichever end is nearer.
+        yield* sql.unsafe("delete from chat where chatbot_id = $1 and position = $2", [
+          chatbot,
+          78 * block,
+        ]);
+        yield* sql.unsafe(
+          `with gone as (select $1::int4 as chatbot_id, $2::int8 as position)${addHoles}`,
+          [chatbot, 78 * block],
+        );
+        left = left.filter((position) => position !== 78 * block);
+        yield* settle(sql);
+        for (const part of [0.1, 0.5, 0.9]) {
+          const rank = 1 + left.indexOf(77 * block + Math.floor(part * block));
+          const [plan] = yield* sql.unsafe<{ readonly "QUERY PLAN": unknown }>(
+            `explain (analyze, format json) ${positionOf(String(rank), String(highest)).replaceAll("$1", String(chatbot))}`,
+          );
+          const rows = [...JSON.stringify(plan).matchAll(/"Actual Rows":([\d.]+)/g)];
+          const most = Math.max(...rows.map(([, n]) => Number(n)));
+          assert.isAtMost(most, block / 2);
+          assert.isAtLeast(most, block / 16);
+        }
         for (let round = 0; round < 4; round++) {
           const ranks = yield* sql.unsafe<{ readonly rank: bigint; readonly position: bigint }>(
             `select rank, (${positionOf("rank", String(highest))}) as position

@@ -343,6 +343,7 @@ export const expectShape = (answer: Answer): void => {
   const { body, status } = answer;
   expect(statuses, answer.text).toContain(status);
   expect(answer.headers["content-type"]).toBe("application/json; charset=utf-8");
+  expect(answer.headers["cache-control"]).toBe("no-store");
   if (answer.method === "HEAD") {
     expect(answer.text).toBe("");
     return;

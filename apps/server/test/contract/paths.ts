@@ -210,6 +210,16 @@ export const paths = (server: Server): void => {
       expectNoEndpoint(below, "GET", path);
     });
 
+    it("an absolute form's path is as received", async () => {
+      const path = `${basePath(server())}/../nope`;
+      expectGeneral(await rawTarget("GET", `http://example.test${path}`), 401);
+      for (const unknown of [path, `/x/%2e%2e${basePath(server())}/details`, '/a"<>']) {
+        const answer = await rawTarget("GET", `http://example.test${unknown}`, server().key);
+        expectNoEndpoint(answer, "GET", unknown);
+      }
+      expectGeneral(await rawTarget("GET", `http://${basePath(server())}/details`), 400);
+    });
+
     for (const target of ["http://example.test", "http://example.test/", "HTTP://EXAMPLE.TEST/"])
       it(`${target} is the root`, async () => {
         expectNoEndpoint(await rawTarget("GET", target), "GET", "/");

@@ -61,9 +61,14 @@ describe("other base addresses, a listener of its own for asking, and CORS", () 
 
   it("describes the endpoints at their addresses", async () => {
     const request = { method: "GET", path: "/openapi.json", headers: {} };
-    const { body } = await exchange(server().origin, request);
-    expect(Object.keys(body.paths)).toContain("/v1/bot/details");
-    expect(Object.keys(body.paths)).not.toContain("/api/details");
+    const general = await exchange(server().origin, request);
+    const answers = await exchange(askOrigin(), request);
+    expect(Object.keys(general.body.paths)).toEqual([
+      "/v1/bot/details",
+      "/v1/bot/chats",
+      "/v1/bot/chats/{chat_id}/history",
+    ]);
+    expect(Object.keys(answers.body.paths)).toEqual(["/question"]);
   });
 
   const preflight = {
@@ -118,6 +123,8 @@ describe("other base addresses, a listener of its own for asking, and CORS", () 
       const asked = await api(server(), "/chats", { method: "OPTIONS", key: null, headers });
       expectGeneral(asked, 401);
       expect(asked.headers["access-control-allow-origin"]).toBeUndefined();
+      // A cache must not give it to a listed one.
+      expect(asked.headers["vary"]?.toLowerCase()).toBe("origin");
       const answer = await api(server(), "/details", { headers: { origin } });
       expect(answer.status).toBe(200);
       expect(answer.headers["access-control-allow-origin"]).toBeUndefined();

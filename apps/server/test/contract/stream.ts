@@ -86,6 +86,19 @@ export const stream = (server: Server): void => {
       expect(again.at(-1)?.data).toEqual(streamed.at(-1)?.data);
     });
 
+    for (const [accept, streams] of [
+      ["application/json, text/event-stream;q=0", false],
+      ["text/event-stream; q=0.000, */*", false],
+      ["text/event-streams", false],
+      ["application/json;q=0, TEXT/EVENT-STREAM ; q=0.1", true],
+      ["text/event-stream;charset=utf-8", true],
+    ] as const)
+      it(`${streams ? "streams" : "does not stream"} for Accept: ${accept}`, async () => {
+        const answer = await askStream(server(), { json: { query: "port" }, headers: { accept } });
+        const type = answer.headers["content-type"];
+        expect(type?.startsWith("text/event-stream")).toBe(streams);
+      });
+
     it("answers what is wrong before the first delta in plain JSON", async () => {
       const headers = { accept: "text/event-stream" };
       expectInvalid(await askApi(server(), { json: {}, headers }), "query");
