@@ -20,24 +20,26 @@ import type { ReadableStream } from "node:stream/web";
 
 const apiKey = process.env["API_KEY"]!; // of `pnpm --silent parley key generate`
 
-/** Puts one chatbot and its key into the store. */
+/** Puts one chatbot and its key into the store, unless an earlier start did. */
 const register = Layer.effectDiscard(
   Effect.gen(function* () {
     const registry = yield* ChatbotRegistry;
-    yield* registry.create(
-      {
-        workspaceName: "Acme",
-        name: "Helpdesk",
-        description: "",
-        settings: { ...defaultSettings, helloMessage: "Hello!" },
-        keys: [yield* keyRecord(apiKey)],
-      },
-      "my service",
+    const helpdesk = {
+      workspaceName: "Acme",
+      name: "Helpdesk",
+      description: "",
+      settings: { ...defaultSettings, helloMessage: "Hello!" },
+      keys: [yield* keyRecord(apiKey)],
+    };
+    yield* Effect.catchTag(
+      registry.create(helpdesk, "my service"),
+      "ChatbotTaken",
+      () => Effect.void,
     );
   }),
 );
 
-const { handler } = makeWebHandler(
+const { handler, ready } = makeWebHandler(
   Layer.mergeAll(Access.layer, Chats.layer, Asking.layer, register).pipe(
     Layer.provide([
       layerMemory,
@@ -67,11 +69,13 @@ const listener = async (request: IncomingMessage, response: ServerResponse) => {
     response.writeHead(answer.status, Object.fromEntries(answer.headers));
     if (answer.body === null) response.end();
     else await pipeline(Readable.fromWeb(answer.body as ReadableStream), response);
-  } catch {
+  } catch (error) {
+    if (!hangUp.signal.aborted) console.error(error);
     response.destroy();
   }
 };
 
+await ready; // or the process ends with what the layer failed with
 const server = createServer(listener).listen(Number(process.env["PORT"] ?? 8080), () => {
   console.log(`http://localhost:${(server.address() as AddressInfo).port}/chatbot`);
 });

@@ -9,7 +9,9 @@ import { makeApp, type AppOptions } from "./App.ts";
 import { layerRedaction } from "./Redaction.ts";
 
 export interface WebHandler {
-  /** Answers every request, also those outside the base paths; rejects only if `layer` fails. */
+  /** Fulfilled when `layer` is built; rejects with what it failed with, and then so does every request. */
+  readonly ready: Promise<void>;
+  /** Answers every request, also those outside the base paths; rejects only if `layer` failed. */
   readonly handler: (request: Request) => Promise<Response>;
   /** Releases what `layer` acquired, after the requests under way. */
   readonly dispose: () => Promise<void>;
@@ -19,7 +21,13 @@ export interface WebHandler {
 export const makeWebHandler = <E>(
   layer: Layer.Layer<Access | Asking | Chats, E>,
   options?: AppOptions,
-): WebHandler =>
-  HttpEffect.toWebHandlerLayerWith(Layer.merge(layer, layerRedaction), {
-    toHandler: (context) => Effect.provideContext(makeApp(options), context),
-  });
+): WebHandler => {
+  const { dispose, handler } = HttpEffect.toWebHandlerLayerWith(
+    Layer.merge(layer, layerRedaction),
+    { toHandler: (context) => Effect.provideContext(makeApp(options), context) },
+  );
+  const ready = handler(new Request("http://localhost")).then(() => undefined);
+  // Who does not wait for it learns it from the first request.
+  ready.catch(() => undefined);
+  return { ready, handler, dispose };
+};
