@@ -48,7 +48,7 @@ unix_socket_dir =
 auth_type = any
 pool_mode = transaction
 default_pool_size = 20
-ignore_startup_parameters = search_path, jit, statement_timeout, lock_timeout, idle_in_transaction_session_timeout, default_transaction_isolation, plan_cache_mode, enable_seqscan, enable_bitmapscan, work_mem, max_parallel_workers_per_gather
+ignore_startup_parameters = search_path, jit, statement_timeout, lock_timeout, idle_in_transaction_session_timeout, default_transaction_isolation, row_security, idle_session_timeout, plan_cache_mode, enable_seqscan, enable_bitmapscan, work_mem, max_parallel_workers_per_gather
 `,
   );
   const asNobody = process.getuid?.() === 0 ? { uid: nobody, gid: nobody } : {};

@@ -12,7 +12,7 @@ import {
   Layer,
   Option,
   Schema,
-  type Redacted,
+  Redacted,
 } from "effect";
 
 export class SettingsInvalid extends Data.TaggedError("SettingsInvalid")<{
@@ -245,6 +245,17 @@ const read = Effect.gen(function* () {
     return yield* new SettingsInvalid({
       message: "PARLEY_STORE is postgres, but DATABASE_URL is not set.",
     });
+  }
+  for (const [name, url] of [
+    ["DATABASE_URL", databaseUrl],
+    ["PARLEY_MIGRATION_URL", migrationUrl],
+  ] as const) {
+    // Some clients know it, ours would pass over it, and connect without TLS.
+    if (Option.isSome(url) && /[?&]ssl=/i.test(Redacted.value(url.value))) {
+      return yield* new SettingsInvalid({
+        message: `${name} says ssl=, which is not known: write sslmode=require, or sslmode=disable.`,
+      });
+    }
   }
   if (rowSecurity && store === "memory") {
     return yield* new SettingsInvalid({

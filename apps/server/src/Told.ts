@@ -40,7 +40,7 @@ const sentences: Readonly<Record<string, (error: any) => string>> = {
   Overloaded: () => "There is too much to do",
   PlatformError: ({ reason }) =>
     `${reason.pathOrDescriptor ?? "A file"} cannot be used (${reason._tag})`,
-  StorageUnavailable: ({ cause }) => `The database does not do its work: ${innermost(cause)}`,
+  StorageUnavailable: ({ message }) => `The database does not do its work: ${message}`,
 };
 
 export const told = (error: Error): Told => {

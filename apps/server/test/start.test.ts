@@ -211,6 +211,8 @@ describe("a setting", () => {
     ["PARLEY_ROW_SECURITY", "maybe"],
     ["PARLEY_LISTEN", "sometimes"],
     ["PARLEY_PREPARE", "sometimes"],
+    ["DATABASE_URL", "postgres://a:b@127.0.0.1:1/c?ssl=true"],
+    ["PARLEY_MIGRATION_URL", "postgres://a:b@127.0.0.1:1/c?application_name=d&ssl=true"],
     ["PARLEY_MODERATION", "endpoint"],
   ])("%s=%s is refused by its name", async (name, value) => {
     expect(await refusal({ [name]: value })).toContain(name);

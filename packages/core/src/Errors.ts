@@ -30,7 +30,15 @@ export class AnswerUnavailable extends Data.TaggedError("AnswerUnavailable")<{
 /** The store cannot be reached or refused to work; whether a write took place is unknown. */
 export class StorageUnavailable extends Data.TaggedError("StorageUnavailable")<{
   readonly cause: unknown;
-}> {}
+}> {
+  /** What the innermost cause says, on one line. */
+  override get message(): string {
+    let inner = this.cause;
+    while (inner instanceof Error && inner.cause instanceof Error) inner = inner.cause;
+    const text = inner instanceof Error ? inner.message || inner.name : String(inner);
+    return text.replace(/\s+/g, " ");
+  }
+}
 
 /** More work than there is room for; try again after the given time. */
 export class Overloaded extends Data.TaggedError("Overloaded")<{

@@ -58,7 +58,10 @@ export const makeApp: (
     Effect.flatMap(Clock.currentTimeMillis, (now) => {
       if (now - warned < 1000) return Effect.void;
       warned = now;
-      return Effect.logWarning(error._tag, reasonOf(error));
+      return Effect.logWarning(
+        error._tag,
+        error._tag === "AnswerUnavailable" ? error.reason : error.message,
+      );
     });
 
   const answer = (
@@ -119,10 +122,3 @@ export const makeApp: (
     ),
   );
 });
-
-/** On one line, without a stack. */
-const reasonOf = (error: StorageUnavailable | AnswerUnavailable): string => {
-  if (error._tag === "AnswerUnavailable") return error.reason;
-  const { cause } = error;
-  return cause instanceof Error ? cause.message : "the storage failed";
-};

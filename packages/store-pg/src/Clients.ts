@@ -51,19 +51,31 @@ const configOf = (
   applicationName: "parley",
   connectTimeout: "5 seconds",
   keepAlive: "10 seconds",
+  // Whatever a connection ran into (a dead path, a server that has become read-only), it is soon over.
+  connectionTTL: "30 seconds",
   startupParameters: {
     search_path: `"${schema.replaceAll('"', '""')}"`,
     // Pages of many chats are expected to be dear and are not: to compile one would take longer than all else.
     jit: "off",
     // What waited for a lock must see what its holder wrote.
     default_transaction_isolation: "read committed",
+    row_security: "on",
+    // The pool ends what is idle.
+    idle_session_timeout: "0",
     ...settings,
   },
 });
 
 /** One connection for migrations and what else only the owner of the tables can do. */
 export const makeMigrator = (options: ConnectionOptions) =>
-  PgClient.make(configOf(options, 1, { statement_timeout: "0" }));
+  PgClient.make(configOf(options, 1, unhurried));
+
+/** For what may take, and wait, as long as it needs. */
+const unhurried = {
+  statement_timeout: "0",
+  lock_timeout: "0",
+  idle_in_transaction_session_timeout: "0",
+};
 
 interface Lanes {
   readonly most: number;
@@ -120,7 +132,7 @@ export const makeClients = Effect.fnUntraced(function* (options: ClientOptions) 
     patient: yield* session(
       { most: 2, long: true },
       // Through indexes, and so in order, whatever was known of the tables when the plan was made.
-      { statement_timeout: "0", enable_seqscan: "off", enable_bitmapscan: "off" },
+      { ...unhurried, enable_seqscan: "off", enable_bitmapscan: "off" },
     ),
     listener: yield* PgClient.make(configOf(options, 1, {})),
   };

@@ -6,10 +6,14 @@
  */
 import { Effect } from "effect";
 import { SqlClient, type SqlError } from "effect/sql";
-import { migrationLock, scriptOf } from "./Migrations.ts";
-
 import { deprived, granted, type Granted } from "./Granted.ts";
+import { migrationLock, relations, scriptOf } from "./Migrations.ts";
 import type { Session } from "./Session.ts";
+import { againAfterDeadlock } from "./Storage.ts";
+
+/** SQL that is true for what is Parley's: others may have tables in the same schema. */
+const isOurs = `relnamespace = (select oid from pg_namespace where nspname = current_schema())
+    and relname in (${relations.map((name) => `'${name}'`).join(", ")})`;
 
 /** The statements by which role `$1` gets what it lacks; it is bound if `$2`. */
 const lacking = `
@@ -29,8 +33,7 @@ with unbound as (
     -- VACUUM after an erasure needs it; before version 17 only the owner could.
     when current_setting('server_version_num')::int < 170000 then array['select', 'insert', 'update', 'delete']
     else array['select', 'insert', 'update', 'delete', 'maintain'] end as privileges
-  from pg_class where relkind in ('r', 'v', 'S')
-    and relnamespace = (select oid from pg_namespace where nspname = current_schema())
+  from pg_class where relkind in ('r', 'v', 'S') and ${isOurs}
 )
 select format('grant usage on schema %I to %I', current_schema(), rolname) as statement from role
 where not has_schema_privilege(oid, current_schema(), 'usage')
@@ -71,11 +74,14 @@ export const letIn = (
   Effect.gen(function* () {
     const sql = yield* SqlClient.SqlClient;
     if ((yield* lettingIn(role, bound)).length === 0) return;
-    yield* sql.withTransaction(
-      Effect.gen(function* () {
-        yield* sql.unsafe(preamble);
-        for (const statement of yield* lettingIn(role, bound)) yield* sql.unsafe(statement);
-      }),
+    // What serves meanwhile locks the tables in another order.
+    yield* againAfterDeadlock(
+      sql.withTransaction(
+        Effect.gen(function* () {
+          yield* sql.unsafe(preamble);
+          for (const statement of yield* lettingIn(role, bound)) yield* sql.unsafe(statement);
+        }),
+      ),
     );
   });
 
@@ -131,7 +137,7 @@ from pg_roles cross join (
       where polrelid = pg_class.oid and polname = 'unbound' and pg_has_role(role, 'usage')
     ) as let_in
   ) seen
-  where relnamespace = (select oid from pg_namespace where nspname = current_schema()) and relkind in ('r', 'p')
+  where relkind in ('r', 'p') and ${isOurs}
 ) tables
 where rolname = current_user`;
 

@@ -190,6 +190,14 @@ export const migrationLock = 7_275_395_391;
 
 const table = "parley_migration";
 
+/** The tables, views and sequences that the steps make. */
+export const relations: ReadonlyArray<string> = [
+  table,
+  ...Object.values(migrations).flatMap((step) =>
+    [...step.matchAll(/^ *create (?:table|view|sequence) (\w+)/gm)].map(([, name]) => name!),
+  ),
+];
+
 /** Number and name of a step, as its row holds them. */
 const rowOf = (step: Step) => {
   const [, id, name] = /^(\d+)_(.*)$/.exec(step)!;

@@ -5,8 +5,8 @@ import { Overloaded, StorageUnavailable } from "@parley/core";
 import { Effect, Fiber, Schedule, type Context } from "effect";
 import type { SqlError } from "effect/sql";
 
-/** SQLSTATE classes: connection, resources, operator intervention, system, read-only, rollback. */
-const outside = /^(08|25006|40|53|55P03|57|58)/;
+/** SQLSTATE classes: connection, resources, operator intervention, system, read-only, ended by a limit, rollback. */
+const outside = /^(08|25006|25P0[34]|40|53|55P03|57|58)/;
 
 const unreachable: ReadonlySet<string> = new Set([
   "ConnectionError",

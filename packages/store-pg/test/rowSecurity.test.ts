@@ -243,6 +243,31 @@ describe("a server that asks for row security", () => {
     }).pipe(Effect.scoped),
   );
 
+  it.live("leaves alone what others have in the schema", () =>
+    Effect.gen(function* () {
+      const options = boundOptions();
+      const sql = yield* clientOf(options.schema);
+      yield* sql.unsafe(`create schema ${options.schema}`);
+      yield* sql.unsafe("create table invoice (id int)");
+      yield* sql.unsafe("create sequence invoice_number");
+      yield* start(options);
+      yield* start({
+        ...options,
+        url: Redacted.make(inject("roleUrls").server),
+        rowSecurity: false,
+      });
+      const [invoice] = yield* sql.unsafe(
+        `select relrowsecurity, relacl, (select count(*) from pg_policy where polrelid = oid) as policies
+        from pg_class where oid = 'invoice'::regclass`,
+      );
+      assert.deepStrictEqual(invoice, { relrowsecurity: false, relacl: null, policies: 0n });
+      const [number] = yield* sql.unsafe(
+        "select relacl from pg_class where oid = 'invoice_number'::regclass",
+      );
+      assert.deepStrictEqual(number, { relacl: null });
+    }),
+  );
+
   it.live("starts five at once on an empty schema", () =>
     Effect.gen(function* () {
       const options = boundOptions();
