@@ -11,8 +11,8 @@ const lingering = 2_000;
 
 export class Connection {
   readonly #socket: Socket;
-  /** Whose answers have not left, in order. */
-  readonly #underWay = new Set<ServerResponse>();
+  /** In order, and some that have left; a listener for each to leave would cost more than to look. */
+  #responses: Array<ServerResponse> = [];
   #latest: ServerResponse | null = null;
   /** Whether the latest request is the last that is answered. */
   #isLast = false;
@@ -26,17 +26,18 @@ export class Connection {
   /** Whether the request is to be answered: one that comes after the last is not even to be handled. */
   begin(response: ServerResponse): boolean {
     if (this.#isLast) return false;
+    if (this.#latest?.closed) this.#responses.length = 0;
+    else if (this.#responses.length > 32) this.#responses = this.#responses.filter(isUnderWay);
+    this.#responses.push(response);
     this.#latest = response;
     this.#isLast = !response.shouldKeepAlive;
-    this.#underWay.add(response);
-    response.once("close", () => this.#underWay.delete(response));
     return true;
   }
 
   /** Lets no further request be answered; `ended` is called when none is under way. */
   close(ended: () => void): void {
     this.#isClosing = true;
-    const last = [...this.#underWay].at(-1);
+    const last = this.#responses.findLast(isUnderWay);
     if (last === undefined) return this.#isRefused ? this.#socket.destroySoon() : undefined;
     if (!last.headersSent) {
       last.shouldKeepAlive = false;
@@ -76,9 +77,11 @@ export class Connection {
     this.#socket.on("error", () => {});
     const inTurn = () => {
       // An answer that is under way must not be written into.
-      const before = [...this.#underWay].find((one) => one !== refused || one.headersSent);
+      const before = this.#responses.find(
+        (one) => isUnderWay(one) && (one !== refused || one.headersSent),
+      );
       if (before !== undefined) return void before.once("close", inTurn);
-      if (refused !== null) this.#underWay.delete(refused);
+      this.#responses.length = 0;
       this.#end(refused?.headersSent ? "" : textOf(message, method));
     };
     inTurn();
@@ -94,6 +97,9 @@ export class Connection {
     socket.once("close", () => clearTimeout(timer));
   }
 }
+
+/** Whether the answer has not left yet. */
+const isUnderWay = ({ closed }: ServerResponse): boolean => !closed;
 
 /** A refusal as it goes over the wire. */
 const textOf = (message: GeneralMessage, method: string | undefined): string => {

@@ -128,6 +128,7 @@ Object.defineProperty(WholeResponse.prototype, "strictContentLength", {
 
 /** The target without its authority, if it has one, else as received; `undefined` if that is empty. */
 const originForm = (target: string): string | undefined => {
+  if (target.startsWith("/")) return target;
   const [, authority, rest = ""] = /^https?:\/\/([^/?#]*)(.*)$/is.exec(target) ?? [];
   if (authority === undefined) return target;
   if (authority === "") return undefined;
