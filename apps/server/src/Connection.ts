@@ -25,7 +25,11 @@ export class Connection {
 
   /** Whether the request is to be answered: one that comes after the last is not even to be handled. */
   begin(response: ServerResponse): boolean {
-    if (this.#isLast) return false;
+    if (this.#isLast) {
+      // Node would keep each that still comes until the connection ends, and reads on after the present one.
+      process.nextTick(() => this.#socket.pause());
+      return false;
+    }
     if (this.#latest?.closed) this.#responses.length = 0;
     else if (this.#responses.length > 32) this.#responses = this.#responses.filter(isUnderWay);
     this.#responses.push(response);
@@ -38,7 +42,7 @@ export class Connection {
   close(ended: () => void): void {
     this.#isClosing = true;
     const last = this.#responses.findLast(isUnderWay);
-    if (last === undefined) return this.#isRefused ? this.#socket.destroySoon() : undefined;
+    if (last === undefined) return this.#socket.destroySoon();
     if (!last.headersSent) {
       last.shouldKeepAlive = false;
       this.#isLast = true;
@@ -61,7 +65,11 @@ export class Connection {
 
   /** Refuses a request whose connection Node has handed over. */
   refuseUpgrade(message: GeneralMessage, method: string | undefined): void {
-    this.#socket.resume();
+    // Node does not listen for any of it any more, and answers that came before may need it.
+    this.#socket
+      .on("drain", () => this.#responses.find(isUnderWay)?.emit("drain"))
+      .once("end", () => this.#socket.destroy())
+      .resume();
     this.#refuse(message, method, null);
   }
 

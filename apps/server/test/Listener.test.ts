@@ -21,6 +21,11 @@ const makeApp = (made: Array<string>) =>
       );
       return HttpServerResponse.stream(pieces);
     }
+    if (request.url === "/big") {
+      return HttpServerResponse.stream(
+        Stream.map(Stream.range(1, 20), () => new Uint8Array(65_536)),
+      );
+    }
     if (request.method !== "POST") return HttpServerResponse.text(request.url);
     if (request.url === "/early") return HttpServerResponse.text("early", { status: 403 });
     const body = yield* request.text;
@@ -129,6 +134,33 @@ describe("what RFC 9112 does not allow is 400", () => {
     );
 });
 
+describe("the server's end", () => {
+  for (const [what, bytes] of [
+    ["says nothing", ""],
+    ["is in the middle of a head", "GET / HT"],
+    ["is in the middle of its second head", `${get("/")}GET /`],
+    [
+      "was answered before its body came",
+      `POST /early HTTP/1.1\r\n${host}Content-Length: 9\r\n\r\na`,
+    ],
+  ] as const)
+    it.live(`does not wait for a client that ${what}`, () =>
+      Effect.gen(function* () {
+        const { port, stop } = yield* started;
+        const socket = connect(port, "127.0.0.1")
+          .on("error", () => {})
+          .resume();
+        const closed = new Promise((resolve) => socket.once("close", resolve));
+        socket.write(bytes);
+        yield* Effect.sleep("100 millis");
+        const before = performance.now();
+        yield* stop;
+        assert.isBelow(performance.now() - before, 10_000, "the grace is twenty seconds");
+        yield* Effect.promise(() => closed);
+      }).pipe(Effect.scoped),
+    );
+});
+
 describe("a client that was refused", () => {
   for (const [what, request] of [
     ["an upgrade", upgrade],
@@ -167,6 +199,35 @@ describe("a client that was refused", () => {
       }).pipe(Effect.scoped),
     );
   }
+
+  for (const [what, request] of [
+    ["no Host", "GET / HTTP/1.1\r\n\r\n"],
+    ["an expectation", get("/", "Expect: a\r\n")],
+  ] as const)
+    it.live(`${what}: cannot keep the others waiting by requests that nobody answers`, () =>
+      Effect.gen(function* () {
+        const { port } = yield* started;
+        const socket = connect(port, "127.0.0.1").on("error", () => {});
+        socket.resume().write(request + get("/").repeat(400_000));
+        yield* Effect.sleep("300 millis");
+        assert.deepStrictEqual(statusesOf(yield* said(port, last)), [200]);
+        assert.isAbove(socket.writableLength, 0, "not all of it is read");
+        socket.destroy();
+      }).pipe(Effect.scoped),
+    );
+
+  for (const [what, request] of [
+    ["an upgrade", upgrade],
+    ["a tunnel", tunnel],
+  ] as const)
+    it.live(`${what}: cuts no great answer that came before`, () =>
+      Effect.gen(function* () {
+        const { port } = yield* started;
+        const text = yield* said(port, get("/big") + request);
+        assert.deepStrictEqual(statusesOf(text), [200, 400]);
+        assert.isAbove(text.length, 20 * 65_536);
+      }).pipe(Effect.scoped),
+    );
 
   it.live("gets its answer however much it still sends", () =>
     Effect.gen(function* () {
