@@ -6,9 +6,9 @@ import { spawn } from "node:child_process";
 import { once } from "node:events";
 import { existsSync } from "node:fs";
 import { chmod, mkdtemp, rm, writeFile } from "node:fs/promises";
-import { createServer, type AddressInfo } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { freePort } from "../bench/FreePort.ts";
 
 const program = "/usr/sbin/pgbouncer";
 
@@ -20,14 +20,6 @@ export interface PgBouncer {
   readonly url: string;
   readonly close: () => Promise<void>;
 }
-
-const freePort = async (): Promise<number> => {
-  const server = createServer();
-  await once(server.listen(0, "127.0.0.1"), "listening");
-  const { port } = server.address() as AddressInfo;
-  server.close();
-  return port;
-};
 
 export const startPgBouncer = async (url: string): Promise<PgBouncer> => {
   if (!existsSync(program)) throw new Error(`${program} is missing: install Debian's pgbouncer`);

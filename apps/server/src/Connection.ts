@@ -34,12 +34,14 @@ export class Connection {
     else if (this.#responses.length > 32) this.#responses = this.#responses.filter(isUnderWay);
     this.#responses.push(response);
     this.#latest = response;
+    // A client that keeps its connection busy would keep the server from closing.
+    if (this.#isClosing) response.shouldKeepAlive = false;
     this.#isLast = !response.shouldKeepAlive;
     return true;
   }
 
-  /** Lets no further request be answered; `ended` is called when none is under way. */
-  close(ended: () => void): void {
+  /** Ends the connection when nothing is under way any more. */
+  close(): void {
     this.#isClosing = true;
     const last = this.#responses.findLast(isUnderWay);
     if (last === undefined) return this.#socket.destroySoon();
@@ -47,7 +49,8 @@ export class Connection {
       last.shouldKeepAlive = false;
       this.#isLast = true;
     }
-    last.once("close", ended);
+    // One whose head was sent before had promised to keep its connection.
+    last.once("close", () => setImmediate(() => this.close()));
   }
 
   /** Refuses bytes that are no request, or in the middle of the latest request's body are not what they should be. */

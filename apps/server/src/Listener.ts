@@ -59,11 +59,8 @@ export const listen = Effect.fnUntraced(function* <R>(
     connections.set(socket, new Connection(socket));
     socket.once("close", () => connections.delete(socket));
   });
-  let closing = false;
   /** The connection of a request that is to be answered. */
   const begin = ({ socket }: IncomingMessage, response: ServerResponse) => {
-    // A client that keeps its connection busy would keep the server from closing.
-    if (closing) response.shouldKeepAlive = false;
     const connection = connections.get(socket);
     return connection?.begin(response) ? connection : undefined;
   };
@@ -97,13 +94,8 @@ export const listen = Effect.fnUntraced(function* <R>(
     }),
     () =>
       Effect.callback<void>((resume) => {
-        closing = true;
-        for (const connection of connections.values()) {
-          // One whose head was sent before had promised to keep its connection.
-          connection.close(() => setImmediate(() => server.closeIdleConnections()));
-        }
         server.close(() => resume(Effect.void));
-        server.closeIdleConnections();
+        for (const connection of connections.values()) connection.close();
       }).pipe(
         Effect.timeoutOption(grace),
         Effect.andThen(

@@ -52,6 +52,9 @@ export class PostgresUnusable extends Data.TaggedError("PostgresUnusable")<{
   readonly cause?: unknown;
 }> {}
 
+const cannotBeUsed = (why: string, cause?: unknown) =>
+  new PostgresUnusable({ message: `The database cannot be used: ${why}.`, cause });
+
 const withDefaults = (options: PostgresOptions) => ({
   ...options,
   schema: options.schema ?? "parley",
@@ -128,7 +131,7 @@ export const layerPostgres = (
       const wrong =
         (yield* bringUpToDate(options, clients)) ?? (yield* misplaced(clients.patient, settings));
       if (wrong !== null) {
-        return yield* new PostgresUnusable({ message: `The database cannot be used: ${wrong}.` });
+        return yield* cannotBeUsed(wrong);
       }
       const hints =
         options.listen === false
@@ -184,7 +187,7 @@ const check = Effect.fnUntraced(function* (options: PostgresOptions) {
   const { encoding, number, version } = server!;
   const missing = deprived(server!, withDefaults(options).schema);
   if (missing !== null) {
-    return yield* new PostgresUnusable({ message: `The database cannot be used: ${missing}.` });
+    return yield* cannotBeUsed(missing);
   }
   if (encoding !== "UTF8") {
     return yield* new PostgresUnusable({
@@ -203,12 +206,7 @@ const unusable = <A, E extends { readonly cause?: unknown }, R>(
   effect: Effect.Effect<A, E | PostgresUnusable, R>,
 ): Effect.Effect<A, PostgresUnusable, R> =>
   Effect.mapError(effect, (error) =>
-    error instanceof PostgresUnusable
-      ? error
-      : new PostgresUnusable({
-          message: `The database cannot be used: ${reasonOf(error)}.`,
-          cause: error,
-        }),
+    error instanceof PostgresUnusable ? error : cannotBeUsed(reasonOf(error), error),
   );
 
 /** The same for what needs the database only until it is done. */
