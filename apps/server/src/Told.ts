@@ -1,6 +1,7 @@
 /**
  * What people are told of an error: one line that says what is wrong, and one with what can be done.
  */
+import { reasonOf } from "@parley/core";
 import { withoutKeys } from "./WithoutKeys.ts";
 
 export interface Told {
@@ -45,7 +46,7 @@ const sentences: Readonly<Record<string, (error: any) => string>> = {
 
 export const told = (error: Error): Told => {
   const tag = String((error as { readonly _tag?: unknown })._tag);
-  const message = line(sentences[tag]?.(error) ?? innermost(error));
+  const message = line(sentences[tag]?.(error) ?? (error.message || reasonOf(error)));
   return {
     message: /[.!?]$/.test(message) ? message : `${message}.`,
     hint: hints[tag] ?? null,
@@ -54,9 +55,3 @@ export const told = (error: Error): Told => {
 
 /** On one line, with nothing of an API key but its id. */
 export const line = (text: string): string => withoutKeys(text.trim().replace(/\s*\n\s*/g, " "));
-
-/** What the error says, or else what caused it. */
-const innermost = (error: unknown): string =>
-  error instanceof Error
-    ? error.message || (error.cause === undefined ? error.name : innermost(error.cause))
-    : String(error);

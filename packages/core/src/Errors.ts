@@ -2,6 +2,7 @@
  * Everything that can go wrong and that somebody can handle. What nobody can handle is a defect.
  */
 import { Data } from "effect";
+import { reasonOf } from "./Reason.ts";
 
 /** No chat of this chatbot has that id. A chat of another chatbot is just as missing. */
 export class ChatNotFound extends Data.TaggedError("ChatNotFound")<{
@@ -33,10 +34,7 @@ export class StorageUnavailable extends Data.TaggedError("StorageUnavailable")<{
 }> {
   /** What the innermost cause says, on one line. */
   override get message(): string {
-    let inner = this.cause;
-    while (inner instanceof Error && inner.cause instanceof Error) inner = inner.cause;
-    const text = inner instanceof Error ? inner.message || inner.name : String(inner);
-    return text.replace(/\s+/g, " ");
+    return reasonOf(this.cause);
   }
 }
 

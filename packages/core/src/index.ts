@@ -24,6 +24,7 @@ export type { AnswerEvent, Asked, Progress } from "./Live.ts";
 export * from "./Moderator.ts";
 export * from "./Retention.ts";
 export * from "./Problems.ts";
+export * from "./Reason.ts";
 export * from "./RetryKey.ts";
 export * from "./Text.ts";
 export * from "./TurnStore.ts";

@@ -1,5 +1,12 @@
 import * as PgClient from "@effect/sql-pg/PgClient";
-import { ChatArchive, ChatStore, TurnStore, ChatbotDirectory, ChatbotRegistry } from "@parley/core";
+import {
+  ChatArchive,
+  ChatbotDirectory,
+  ChatbotRegistry,
+  ChatStore,
+  reasonOf,
+  TurnStore,
+} from "@parley/core";
 import { Context, Data, Effect, Layer, Stream, type Redacted, type Scope } from "effect";
 import { Reactivity } from "effect/reactivity";
 import { SqlClient } from "effect/sql";
@@ -214,17 +221,3 @@ const onceUsable = <A, E extends { readonly cause?: unknown }>(
   effect: Effect.Effect<A, E | PostgresUnusable, Scope.Scope | Reactivity.Reactivity>,
 ): Effect.Effect<A, PostgresUnusable> =>
   effect.pipe(Effect.scoped, Effect.provide(Reactivity.layer), unusable);
-
-/** The innermost reason, on one line, without the statement. */
-const reasonOf = (error: { readonly cause?: unknown }): string => {
-  let inner: unknown = error;
-  while (
-    typeof inner === "object" &&
-    inner !== null &&
-    "cause" in inner &&
-    inner.cause instanceof Object
-  ) {
-    inner = inner.cause;
-  }
-  return (inner instanceof Error ? inner.message : String(inner)).replace(/\s+/g, " ");
-};
