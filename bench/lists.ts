@@ -104,6 +104,8 @@ const dear: ReadonlyArray<readonly [List, most: number]> = [
   [chats("search, among the newest, oldest first", () => ({ search: " 99", ...oldest })), 2000],
   [chats("search, rare, first count", (_, n) => ({ search: `low 12${n}` })), 2000],
 ];
+/** The p99 of default pages while searches run without end, in milliseconds at most. */
+const mostBeside = 10;
 
 const quantile = (sorted: ReadonlyArray<number>, q: number) =>
   sorted[Math.min(sorted.length - 1, Math.floor(sorted.length * q))]!;
@@ -169,7 +171,6 @@ const program = Effect.gen(function* () {
     console.log(list[0].padEnd(38) + millis(taken![0]!));
     if (taken![0]! > most) missed.push(list[0]);
   }
-  console.log(missed.length === 0 ? "\nno target missed" : `\nmissed: ${missed.join("; ")}`);
 
   const large = sizes[1]!;
   const pages = Effect.map(measured(flat[0]!, [large], 1000), ([taken]) => quantile(taken!, 0.99));
@@ -194,6 +195,9 @@ const program = Effect.gen(function* () {
   console.log(
     `\np99 of default pages: ${millis(alone)} alone, ${millis(beside)} beside 20 searches (${refused} refused)`,
   );
+  if (beside > mostBeside) missed.push("default pages beside 20 searches");
+  console.log(missed.length === 0 ? "\nno target missed" : `\nmissed: ${missed.join("; ")}`);
+  process.exitCode = missed.length === 0 ? 0 : 1;
 });
 
 await Effect.runPromise(Effect.scoped(program));
