@@ -76,7 +76,7 @@ export const makeChatStore = (database: Database): ChatStore["Service"] => {
           }
           run("DELETE FROM turns WHERE chatbot = :chatbot AND retryKey = :key", values);
         }
-        const createTime = new Date(now);
+        const createTime = Rows.nextTime(database, chatbot, null, now);
         const id = Rows.nextId(database, "chat");
         const chat = Rows.insertChat(database, chatbot, { id, name, userRef, createTime });
         if (helloMessage !== null) {

@@ -25,6 +25,23 @@ export const nextId = ({ get }: Database, kind: "chat" | "entry"): number =>
     kind,
   })!.last;
 
+/** The present, unless the newest chat, or entry of the chat, is later: the clock went back, or it was imported. */
+export const nextTime = (
+  { get }: Database,
+  chatbot: number,
+  chat: number | null,
+  now: number,
+): Date => {
+  const newest = get<{ createTime: number }>(
+    chat === null
+      ? "SELECT createTime FROM chats WHERE chatbot = :chatbot ORDER BY id DESC LIMIT 1"
+      : `SELECT createTime FROM entries WHERE chatbot = :chatbot AND chatId = :chat
+         ORDER BY id DESC LIMIT 1`,
+    { chatbot, chat },
+  );
+  return new Date(Math.max(now, newest?.createTime ?? now));
+};
+
 export const insertChat = ({ run }: Database, chatbot: number, chat: Chat): Chat => {
   run(
     `INSERT INTO chats (chatbot, ${chatColumns}) VALUES (:chatbot, :id, :name, :userRef, :time)`,

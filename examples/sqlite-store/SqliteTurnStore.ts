@@ -128,7 +128,7 @@ export const makeTurnStore = (database: Database): TurnStore["Service"] => {
         if (chat !== null && !Rows.chatExists(database, chatbot, chat))
           return new ChatNotFound({ chatId: chat });
         if (run("DELETE FROM turns WHERE id = :turn", { turn }) === 0) return new TurnLost();
-        const createTime = new Date(now);
+        const createTime = Rows.nextTime(database, chatbot, chat, now);
         const chatId = chat ?? Rows.nextId(database, "chat");
         if (chat === null)
           Rows.insertChat(database, chatbot, { id: chatId, name: null, userRef: null, createTime });

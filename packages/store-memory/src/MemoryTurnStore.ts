@@ -32,22 +32,20 @@ export const makeTurnStore = Effect.fnUntraced(function* (memory: Memory) {
   ): Effect.Effect<Taken, ChatNotFound | RetryKeyReused> => {
     const tenant = memory.tenant(chatbot);
     const chat = chatId === null ? null : tenant.byId.get(chatId);
-    if (retryKey !== null) {
-      const known = knownRequest(tenant, retryKey.key, now);
-      if (known !== undefined) {
-        if (known.fingerprint !== retryKey.fingerprint) {
-          return Effect.fail(new RetryKeyReused({ key: retryKey.key }));
-        }
-        if (known.entry !== null) {
-          const made = tenant.byId.get(known.chat!)!.entries.find(({ id }) => id === known.entry)!;
-          return Effect.succeed({ _tag: "Done", entry: entryOf(made), turn: known.turn! });
-        }
-        if (isHeld(known.holder, now)) {
-          return Effect.succeed({ _tag: "Held", forMillis: known.holder.until - now, by: "key" });
-        }
+    const known = retryKey === null ? undefined : knownRequest(tenant, retryKey.key, now);
+    if (known !== undefined) {
+      if (known.fingerprint !== retryKey!.fingerprint) {
+        return Effect.fail(new RetryKeyReused({ key: retryKey!.key }));
+      }
+      if (known.entry !== null) {
+        const made = tenant.byId.get(known.chat!)!.entries.find(({ id }) => id === known.entry)!;
+        return Effect.succeed({ _tag: "Done", entry: entryOf(made), turn: known.turn! });
       }
     }
     if (chat === undefined) return Effect.fail(new ChatNotFound({ chatId: chatId! }));
+    if (known !== undefined && isHeld(known.holder, now)) {
+      return Effect.succeed({ _tag: "Held", forMillis: known.holder.until - now, by: "key" });
+    }
     if (chat !== null && isHeld(chat.turn, now)) {
       return Effect.succeed({ _tag: "Held", forMillis: chat.turn.until - now, by: "chat" });
     }

@@ -2,15 +2,17 @@
  * How strong the conformance kit is: it must find the faults of stores that break one promise each.
  */
 import { afterAll, assert, describe, it } from "@effect/vitest";
-import { modelCheck, storeChecks, type Check, type StoreServices } from "@parley/core/testing";
+import { modelCheck, type Check, type StoreServices } from "@parley/core/testing";
 import { Cause, Effect, Exit } from "effect";
-import { layerFaulty } from "./FaultyStore.ts";
+import { checksOfFaulty, layerFaulty } from "./FaultyStore.ts";
 import { blindFaults } from "./faults/BlindFaults.ts";
 import { faults, type Fault } from "./faults/Faults.ts";
 import { moreFaults } from "./faults/MoreFaults.ts";
+import { promiseFaults } from "./faults/PromiseFaults.ts";
+import { technologyFaults } from "./faults/TechnologyFaults.ts";
 
 /** The first check that fails, with its failure; `null` when all succeed. */
-const found = (fault: Fault, checks: ReadonlyArray<Check<StoreServices>> = storeChecks) =>
+const found = (fault: Fault, checks: ReadonlyArray<Check<StoreServices>> = checksOfFaulty) =>
   Effect.gen(function* () {
     for (const { name, run } of checks) {
       const exit = yield* Effect.exit(run);
@@ -36,7 +38,7 @@ describe("the conformance kit", () => {
   );
 
   const missed: Array<string> = [];
-  const all = [...faults, ...blindFaults, ...moreFaults];
+  const all = [...faults, ...blindFaults, ...moreFaults, ...promiseFaults, ...technologyFaults];
   for (const fault of all) {
     it.effect(`finds: ${fault.name}`, (context) =>
       Effect.gen(function* () {
@@ -59,7 +61,7 @@ describe("the conformance kit", () => {
   }
 
   afterAll(() => {
-    assert.strictEqual(all.length, 60);
+    assert.strictEqual(all.length, 100);
     assert.isAtMost(missed.length, 2, missed.join("; "));
   });
 });

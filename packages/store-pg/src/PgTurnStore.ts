@@ -96,7 +96,7 @@ export const makeTurnStore = Effect.fnUntraced(function* (
           fingerprint,
           turnLease,
         ]);
-        if (claimed === undefined) return yield* known(chatbot, retryKey);
+        if (claimed === undefined) return yield* known(chatbot, chat, retryKey);
         const turn = { id: claimed.turn, chatbot, chat, retryKey, newest: [] };
         if (chat === null) return { _tag: "Turn", turn } satisfies Taken;
         const taken = yield* takeChat(chatbot, chat, retryKey, claimed.turn);
@@ -107,14 +107,19 @@ export const makeTurnStore = Effect.fnUntraced(function* (
       }),
     );
 
-  const known = Effect.fnUntraced(function* (chatbot: number, { fingerprint, key }: RetryKey) {
-    const [row] = yield* writes.query<KnownRow>(chatbot, knownRequest, [chatbot, key]);
+  const known = Effect.fnUntraced(function* (
+    chatbot: number,
+    chat: number | null,
+    { fingerprint, key }: RetryKey,
+  ) {
+    const [row] = yield* writes.query<KnownRow>(chatbot, knownRequest, [chatbot, key, chat]);
     // Gone in between: whoever held it failed, so the next try takes it.
     if (row === undefined) return held("key", 0);
     if (row.fingerprint !== fingerprint) return yield* new RetryKeyReused({ key });
     if (row.id !== null) {
       return { _tag: "Done", entry: entryOf(row as EntryRow), turn: row.turn! } satisfies Taken;
     }
+    if (!row.exists) return yield* new ChatNotFound({ chatId: chat! });
     return held("key", row.for_millis);
   });
 
@@ -244,6 +249,7 @@ type TakenRow = {
 } & (EntryRow | { readonly id: null });
 
 type KnownRow = {
+  readonly exists: boolean;
   readonly fingerprint: string;
   readonly turn: string | null;
   readonly for_millis: number | null;
@@ -316,7 +322,7 @@ with ours as (
   from mine
   returning ${entryColumns}
 ), settled as (
-  update request set turn_until = null, chat_id = made.chat_id, entry_id = made.id
+  update request set made_at = clock_timestamp(), turn_until = null, chat_id = made.chat_id, entry_id = made.id
   from made where request.chatbot_id = $1 and request.key = $4::text
 )
 select made.*, awaited from made cross join mine`;
@@ -360,6 +366,7 @@ select from request where chatbot_id = $1 and key = $2 and turn = $3 and entry_i
 
 const knownRequest = `
 select r.fingerprint, r.turn, e.*,
+  $3::int8 is null or exists (select from chat where chatbot_id = $1 and id = $3::int8) as exists,
   (extract(epoch from r.turn_until - clock_timestamp()) * 1000)::float8 as for_millis
 from request r left join lateral (
   select ${entryColumns} from entry e where e.chatbot_id = r.chatbot_id and e.id = r.entry_id

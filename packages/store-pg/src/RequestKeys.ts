@@ -26,7 +26,7 @@ where r.made_at <= ${tooOld}
   or (r.chat_id is null and r.entry_id is null and r.turn_until <= clock_timestamp())
 returning turn`;
 
-/** SQL that notes what came of key `$2`: chat `$3`, and entry `$4` if an ask made one. */
+/** SQL that notes what came of key `$2`, known from now on: chat `$3`, and entry `$4` if an ask made one. */
 export const settleKey = `
-update request set turn_until = null, chat_id = $3::int8, entry_id = $4::int8
+update request set made_at = clock_timestamp(), turn_until = null, chat_id = $3::int8, entry_id = $4::int8
 where chatbot_id = $1 and key = $2`;

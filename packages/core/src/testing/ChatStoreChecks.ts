@@ -15,19 +15,21 @@ import { retryKeyLifetime } from "../RetryKey.ts";
 import type { TurnStore } from "../TurnStore.ts";
 import { check, failsWith, same, type Check } from "./Check.ts";
 import {
+  alikeUpTo,
   ask,
   atOnce,
+  awkwardKeys,
   awkwardTexts,
   bare,
   conversation,
   create,
   createAll,
   entry,
+  newChatbot,
+  pass,
 } from "./Fixtures.ts";
 import { chatPage, entryPage } from "./Model.ts";
 import { StoreUnderTest } from "./StoreUnderTest.ts";
-
-const newChatbot = StoreUnderTest.use((store) => store.newChatbot);
 
 const list = (chatbot: number, query: Partial<ChatQuery> = {}) =>
   ChatStore.use((store) => store.listChats(chatbot, { ...newestChats, ...query }));
@@ -225,6 +227,34 @@ export const chatStoreChecks: ReadonlyArray<Check<ChatStore | TurnStore | StoreU
             yield* list(chatbot, query),
             chatPage(chats, query),
           );
+        }
+      }
+    }),
+  ),
+
+  check(
+    "long texts sort by all of their code points",
+    Effect.fnUntraced(function* () {
+      const chatbot = yield* newChatbot;
+      const references = alikeUpTo(59);
+      const chats = yield* createAll(
+        chatbot,
+        alikeUpTo(254).map((name, n) => ({ name, userRef: references[n]! })),
+      );
+      const { chat, entries } = yield* conversation(
+        chatbot,
+        alikeUpTo(20_000).map((text) => entry(text, { answer: text })),
+      );
+      for (const descending of [false, true]) {
+        for (const field of ["name", "userRef"] as const) {
+          const query = { ...newestChats, orderBy: [{ field, descending }] as const, id: null };
+          const all = [...chats, { ...chat, name: null, userRef: null }];
+          yield* same(`by ${field}`, yield* list(chatbot, query), chatPage(all, query));
+        }
+        for (const field of ["question", "answer"] as const) {
+          const query = { ...newest, orderBy: [{ field, descending }] as const };
+          const read = yield* history(chatbot, chat.id, query);
+          yield* same(`by ${field}`, read, entryPage(entries, query));
         }
       }
     }),
@@ -460,6 +490,19 @@ export const chatStoreChecks: ReadonlyArray<Check<ChatStore | TurnStore | StoreU
   ),
 
   check(
+    "retry keys that differ at all are different keys",
+    Effect.fnUntraced(function* () {
+      const chatbot = yield* newChatbot;
+      const made = yield* Effect.forEach(awkwardKeys, (key) => createWith(chatbot, {}, key));
+      for (const [n, { chat, replayed }] of made.entries()) {
+        yield* same("the first time", replayed, false);
+        const again = yield* createWith(chatbot, {}, awkwardKeys[n]!);
+        yield* same("again", again, { chat, replayed: true });
+      }
+    }),
+  ),
+
+  check(
     "a retry key used at once by many makes one chat",
     Effect.fnUntraced(function* () {
       const chatbot = yield* newChatbot;
@@ -482,7 +525,6 @@ export const chatStoreChecks: ReadonlyArray<Check<ChatStore | TurnStore | StoreU
     "a retry key is forgotten after 24 hours",
     Effect.fnUntraced(function* () {
       const chatbot = yield* newChatbot;
-      const { pass } = yield* StoreUnderTest;
       const first = yield* createWith(chatbot, {}, "key");
       yield* pass(retryKeyLifetime - 60_000);
       yield* same("before", (yield* createWith(chatbot, {}, "key")).replayed, true);

@@ -1,13 +1,21 @@
 /**
  * Chats and entries to check with.
  */
-import { Effect, Fiber, Latch } from "effect";
+import { Effect, Fiber, Latch, Stream } from "effect";
 import type { Chat } from "../Chat.ts";
+import { ChatArchive, type ArchiveRecord, type Erasable } from "../ChatArchive.ts";
 import { ChatStore, type ChatToCreate } from "../ChatStore.ts";
 import type { Entry, NewEntry } from "../Entry.ts";
+import { newestChats } from "../ListQuery.ts";
 import type { RetryKey } from "../RetryKey.ts";
 import { TurnStore, type Turn } from "../TurnStore.ts";
-import { CheckFailed } from "./Check.ts";
+import { CheckFailed, same } from "./Check.ts";
+import { chatPage } from "./Model.ts";
+import { StoreUnderTest } from "./StoreUnderTest.ts";
+
+export const newChatbot = StoreUnderTest.use((store) => store.newChatbot);
+export const peek = (chatbot: number) => StoreUnderTest.use((store) => store.peek(chatbot));
+export const pass = (millis: number) => StoreUnderTest.use((store) => store.pass(millis));
 
 export const bare: ChatToCreate = { name: null, userRef: null, helloMessage: null };
 
@@ -59,6 +67,117 @@ export const conversation = Effect.fnUntraced(function* (
   );
   return { chat, entries: stored };
 });
+
+export const usage = {
+  provider: "provider",
+  model: "model",
+  promptTokens: 3,
+  completionTokens: 5,
+  attempts: 2,
+  latencyMillis: 7,
+};
+
+/** Asks until an entry is later than the given time. */
+export const askLater = Effect.fnUntraced(function* (
+  chatbot: number,
+  chat: number,
+  than: Date,
+  answered: NewEntry = entry("later"),
+) {
+  yield* pass(10);
+  while (true) {
+    const made = yield* ask(chatbot, chat, answered);
+    if (made.createTime > than) return made;
+  }
+});
+
+/** Chats of two users and of none, some with entries. */
+export const filled = Effect.fnUntraced(function* (chatbot: number) {
+  const chats = yield* createAll(
+    chatbot,
+    Array.from({ length: 30 }, (_, n) => ({
+      name: `chat ${n % 4}`,
+      userRef: [null, "x", "y"][n % 3]!,
+      helloMessage: n % 2 === 0 ? "Hello" : null,
+    })),
+  );
+  for (const chat of chats.slice(0, 6)) yield* ask(chatbot, chat.id, entry("q", { usage }));
+  return chats;
+});
+
+/** Every list of the chatbot is exact over these chats. */
+export const listsAre = Effect.fnUntraced(function* (chatbot: number, chats: ReadonlyArray<Chat>) {
+  const store = yield* ChatStore;
+  for (const field of ["id", "_createTime", "name"] as const) {
+    for (const descending of [true, false]) {
+      for (let page = 1; page <= 6; page++) {
+        for (const more of [{}, { userRef: "y" }, { search: "chat 1" }]) {
+          const query = {
+            ...newestChats,
+            ...more,
+            limit: 7,
+            page,
+            orderBy: [{ field, descending }] as const,
+          };
+          yield* same(
+            `the page of ${JSON.stringify(query)}`,
+            yield* store.listChats(chatbot, query),
+            chatPage(chats, query),
+          );
+        }
+      }
+    }
+  }
+});
+
+export const erase = (chatbot: number, which: Erasable) =>
+  ChatArchive.use((archive) => archive.erase(chatbot, which));
+
+export const exported = (chatbot: number) =>
+  ChatArchive.use((archive) => Stream.runCollect(archive.export(chatbot)));
+
+export const imported = (chatbot: number, records: Iterable<ArchiveRecord>) =>
+  ChatArchive.use((archive) => archive.import(chatbot, Stream.fromIterable(records)));
+
+/** What an export holds of a chat. */
+export const chatRecord = (
+  id: number,
+  createTime: Date,
+  more: Partial<Chat> = {},
+): ArchiveRecord => ({
+  _tag: "Chat",
+  chat: { id, name: null, userRef: null, createTime, ...more },
+});
+
+/** What an export holds of an entry without usage. */
+export const entryRecord = (
+  chatId: number,
+  id: number,
+  createTime: Date,
+  question = `question ${id}`,
+): ArchiveRecord => {
+  const { usage: none, ...texts } = entry(question);
+  return { _tag: "Entry", entry: { ...texts, id, chatId, createTime }, usage: none };
+};
+
+/** Keys that differ, if only a little. */
+export const awkwardKeys: ReadonlyArray<string> = [
+  "key",
+  "Key",
+  "KEY",
+  " key",
+  "key ",
+  "key_",
+  "keyX",
+  "key%",
+  "key\\",
+  "'; --",
+  "1",
+  "01",
+  "1e0",
+  "null",
+  ...["a", "b"].map((end) => "k".repeat(254) + end),
+];
 
 /** Texts whose order, folding or storing goes wrong easily; all of at most 60 code points. */
 export const awkwardTexts: ReadonlyArray<string> = [
@@ -117,6 +236,10 @@ export const awkwardTexts: ReadonlyArray<string> = [
   "{}",
   "$1",
 ];
+
+/** Texts that differ, in each case or not, after this many code points. */
+export const alikeUpTo = (length: number): ReadonlyArray<string> =>
+  ["b", "a", "", "B", "😀"].map((end) => "x".repeat(length) + end);
 
 /** Runs `n` effects at once: each stands at a gate, which opens when all are there. */
 export const atOnce = <A, E, R>(

@@ -8,21 +8,22 @@ import { newest, newestChats } from "../ListQuery.ts";
 import { retryKeyLifetime } from "../RetryKey.ts";
 import { TurnStore, turnEntries, turnLease } from "../TurnStore.ts";
 import { check, failsWith, same, type Check } from "./Check.ts";
-import { append, ask, atOnce, conversation, create, createAll, entry, taken } from "./Fixtures.ts";
+import {
+  append,
+  ask,
+  atOnce,
+  awkwardKeys,
+  conversation,
+  create,
+  createAll,
+  entry,
+  newChatbot,
+  pass,
+  peek,
+  taken,
+  usage,
+} from "./Fixtures.ts";
 import { StoreUnderTest } from "./StoreUnderTest.ts";
-
-const newChatbot = StoreUnderTest.use((store) => store.newChatbot);
-const peek = (chatbot: number) => StoreUnderTest.use((store) => store.peek(chatbot));
-const pass = (millis: number) => StoreUnderTest.use((store) => store.pass(millis));
-
-const usage = {
-  provider: "provider",
-  model: "model",
-  promptTokens: 12,
-  completionTokens: 34,
-  attempts: 2,
-  latencyMillis: 567,
-};
 
 const key = { key: "key", fingerprint: "f" };
 
@@ -110,6 +111,34 @@ export const turnStoreChecks: ReadonlyArray<Check<ChatStore | TurnStore | StoreU
       yield* append(next, entry("q"));
       // It waited longer than the first instance, which had its turn meanwhile.
       yield* same("the second's", (yield* second.turns.take(chatbot, id, null))._tag, "Turn");
+    }),
+  ),
+
+  check(
+    "a turn is held for a whole lease, to the millisecond",
+    Effect.fnUntraced(function* () {
+      const chatbot = yield* newChatbot;
+      const store = yield* TurnStore;
+      const { id } = yield* create(chatbot);
+      for (const chat of [id, null]) {
+        // Three times, or it may be right by accident.
+        for (let n = 0; n < 3; n++) {
+          yield* pass(337);
+          const began = Date.now();
+          const turn = yield* taken(chatbot, chat, key);
+          for (const renewed of [false, true]) {
+            if (renewed) yield* store.renew(turn);
+            const outcomes = [yield* store.take(chatbot, chat, key)];
+            if (chat !== null) outcomes.push(yield* store.take(chatbot, chat, null));
+            for (const held of outcomes) {
+              const lasts = held._tag === "Held" ? held.forMillis : 0;
+              const enough = lasts + (Date.now() - began) > turnLease - 100;
+              yield* same("for a lease", enough && lasts <= turnLease, true);
+            }
+          }
+          yield* store.release(turn);
+        }
+      }
     }),
   ),
 
@@ -288,8 +317,15 @@ export const turnStoreChecks: ReadonlyArray<Check<ChatStore | TurnStore | StoreU
         }
         yield* pass(turnLease - 2_000);
         yield* same("held", (yield* store.take(chatbot, chat, retryKey))._tag, "Held");
+        // The chat and the key, each by itself.
+        if (chat !== null)
+          yield* same("the chat", (yield* store.take(chatbot, chat, null))._tag, "Held");
+        if (retryKey !== null)
+          yield* same("the key", (yield* store.take(chatbot, null, retryKey))._tag, "Held");
         yield* append(turn, entry("q"));
         yield* same("after its end", yield* store.renew(turn), false);
+        yield* same("ended once and for all", (yield* store.take(chatbot, id, null))._tag, "Turn");
+        yield* pass(turnLease + 1);
       }
     }),
   ),
@@ -397,11 +433,81 @@ export const turnStoreChecks: ReadonlyArray<Check<ChatStore | TurnStore | StoreU
         });
         yield* failsWith("late again", "TurnLost", append(late, entry("late")));
         yield* pass(retryKeyLifetime + 1);
+        // Of a turn that just ran out, another request can take the key.
+        yield* taken(chatbot, chat, key);
+        yield* pass(turnLease + 1);
+        const another = { ...key, fingerprint: "another" };
+        yield* store.release(yield* taken(chatbot, chat, another));
       }
       const questions = (yield* peek(chatbot)).map((chat) =>
         chat.entries.map(({ question }) => question),
       );
       yield* same("the questions in each chat of the storage", questions, [["q"], ["q"]]);
+    }),
+  ),
+
+  check(
+    "each retry key gives its own entry, however little it differs from others",
+    Effect.fnUntraced(function* () {
+      const chatbot = yield* newChatbot;
+      const store = yield* TurnStore;
+      const { id } = yield* create(chatbot);
+      const made = yield* Effect.forEach(awkwardKeys, (name, n) =>
+        Effect.gen(function* () {
+          const retryKey = { key: name, fingerprint: "f" };
+          const turn = yield* taken(chatbot, n % 3 === 0 ? null : id, retryKey);
+          const answered = yield* append(turn, entry(`q${n}`));
+          return { retryKey, turn, answered };
+        }),
+      );
+      for (const { answered, retryKey, turn } of made) {
+        const done = yield* store.take(chatbot, turn.chat, retryKey);
+        yield* same("again", done, { _tag: "Done", entry: answered, turn: turn.id });
+      }
+    }),
+  ),
+
+  check(
+    "a retry key is known for 24 hours after its entry was made, and no longer",
+    Effect.fnUntraced(function* () {
+      const chatbot = yield* newChatbot;
+      const store = yield* TurnStore;
+      const { id } = yield* create(chatbot);
+      for (const chat of [id, null]) {
+        const turn = yield* taken(chatbot, chat, key);
+        for (let n = 0; n < 20; n++) {
+          yield* pass(turnLease - 2_000);
+          yield* same("ours", yield* store.renew(turn), true);
+        }
+        const made = yield* append(turn, entry("q"));
+        yield* pass(retryKeyLifetime - 60_000);
+        const done = { _tag: "Done" as const, entry: made, turn: turn.id };
+        yield* same("before", yield* store.take(chatbot, chat, key), done);
+        yield* pass(60_001);
+        yield* store.release(yield* taken(chatbot, chat, { ...key, fingerprint: "another" }));
+      }
+    }),
+  ),
+
+  check(
+    "what is wrong is told in one order: the key's other request, its entry, the chat, who holds it",
+    Effect.fnUntraced(function* () {
+      const chatbot = yield* newChatbot;
+      const store = yield* TurnStore;
+      const { id } = yield* create(chatbot);
+      const unknown = Number.MAX_SAFE_INTEGER;
+      const turn = yield* taken(chatbot, id, key);
+      const reused = store.take(chatbot, unknown, { ...key, fingerprint: "another" });
+      yield* failsWith("while it runs, another request", "RetryKeyReused", reused);
+      const gone = store.take(chatbot, unknown, key);
+      yield* failsWith("while it runs, an unknown chat", "ChatNotFound", gone);
+      const made = yield* append(turn, entry("q"));
+      yield* failsWith("afterwards, another request", "RetryKeyReused", reused);
+      const done = { _tag: "Done" as const, entry: made, turn: turn.id };
+      yield* same("afterwards, an unknown chat", yield* gone, done);
+      const held = yield* taken(chatbot, id);
+      yield* same("although it is held", yield* store.take(chatbot, id, key), done);
+      yield* store.release(held);
     }),
   ),
 

@@ -1,0 +1,222 @@
+/**
+ * What `ChatArchive` promises of erasures.
+ */
+import { Effect } from "effect";
+import type { Chat } from "../Chat.ts";
+import { ChatArchive, type Erasable } from "../ChatArchive.ts";
+import { ChatStore } from "../ChatStore.ts";
+import { newest, newestChats } from "../ListQuery.ts";
+import { turnLease, TurnStore } from "../TurnStore.ts";
+import { check, failsWith, same, type Check } from "./Check.ts";
+import {
+  append,
+  askLater,
+  bare,
+  create,
+  createAll,
+  entry,
+  erase,
+  exported,
+  filled,
+  imported,
+  listsAre,
+  newChatbot,
+  pass,
+  peek,
+  taken,
+} from "./Fixtures.ts";
+import { StoreUnderTest } from "./StoreUnderTest.ts";
+
+export const erasureChecks: ReadonlyArray<
+  Check<ChatStore | TurnStore | ChatArchive | StoreUnderTest>
+> = [
+  check(
+    "erased chats are gone with all that belonged to them, and the lists stay exact",
+    Effect.fnUntraced(function* () {
+      const chatbot = yield* newChatbot;
+      const others = yield* newChatbot;
+      const first = yield* filled(others);
+      // Ids are a chatbot's own: the last of these is one that the chatbot never has.
+      const foreign = [
+        ...first,
+        ...(yield* createAll(
+          others,
+          Array.from({ length: 20 }, () => ({})),
+        )),
+      ];
+      let chats: ReadonlyArray<Chat> = yield* filled(chatbot);
+      yield* listsAre(chatbot, chats);
+      const [second, last] = [chats[1]!.id, chats.at(-1)!.id];
+      for (const { kept, which } of [
+        {
+          which: { _tag: "Chat", id: second },
+          kept: (id: number) => id !== second,
+        },
+        {
+          which: { _tag: "Chat", id: last },
+          kept: (id: number) => id !== last,
+        },
+        {
+          which: { _tag: "UserRef", userRef: "x" },
+          kept: (id: number) => chats.find((chat) => chat.id === id)!.userRef !== "x",
+        },
+        { which: { _tag: "UserRef", userRef: "nobody" }, kept: () => true },
+        { which: { _tag: "Chat", id: foreign.at(-1)!.id }, kept: () => true },
+      ] as ReadonlyArray<{ which: Erasable; kept: (id: number) => boolean }>) {
+        const left = chats.filter(({ id }) => kept(id));
+        yield* same("how many", yield* erase(chatbot, which), chats.length - left.length);
+        yield* ChatArchive.use((archive) => archive.compact);
+        chats = left;
+        yield* listsAre(chatbot, chats);
+        const later = yield* create(chatbot, { name: "chat 1", userRef: "y" });
+        chats = [...chats, later];
+        yield* listsAre(chatbot, chats);
+        const stored = (yield* peek(chatbot)).map(({ entries: _, ...chat }) => chat);
+        yield* same("what lies in the storage", stored, chats);
+      }
+      yield* listsAre(others, foreign);
+    }),
+  ),
+
+  check(
+    "an erasure takes a userRef as it is",
+    Effect.fnUntraced(function* () {
+      const chatbot = yield* newChatbot;
+      let references = ["u_1", "uX1", "U_1", "u_1 ", "%", "", "\\", null];
+      yield* createAll(
+        chatbot,
+        references.map((userRef) => ({ userRef })),
+      );
+      for (const gone of ["u_1", "%", "", "\\"]) {
+        const which: Erasable = { _tag: "UserRef", userRef: gone };
+        yield* same("how many", yield* erase(chatbot, which), 1);
+        references = references.filter((userRef) => userRef !== gone);
+        const left = (yield* peek(chatbot)).map(({ userRef }) => userRef);
+        yield* same("which are left", left, references);
+      }
+    }),
+  ),
+
+  check(
+    "what one instance erased is gone at another that had read it",
+    Effect.fnUntraced(function* () {
+      const { second } = yield* StoreUnderTest;
+      const [chats, archive] = [yield* ChatStore, yield* ChatArchive];
+      const query = { ...newestChats, search: "secret" };
+      for (const [here, there] of [
+        [{ chats, archive }, second],
+        [second, { chats, archive }],
+      ] as const) {
+        const chatbot = yield* newChatbot;
+        const { id } = yield* create(chatbot, { name: "secret", helloMessage: "secret" });
+        const read = here.chats.listEntries(chatbot, id, newest);
+        yield* same("its entries", (yield* read).total, 1);
+        for (const list of [newestChats, query]) {
+          yield* same("the chats", (yield* here.chats.listChats(chatbot, list)).total, 1);
+        }
+        yield* there.archive.erase(chatbot, { _tag: "Chat", id });
+        yield* failsWith("its entries", "ChatNotFound", read);
+        for (const list of [newestChats, query]) {
+          const none = yield* here.chats.listChats(chatbot, list);
+          yield* same("the chats", none, { total: 0, items: [] });
+        }
+      }
+    }),
+  ),
+
+  check(
+    "chats idle since a limit are erased, by their last entry or else their creation",
+    Effect.fnUntraced(function* () {
+      const chatbot = yield* newChatbot;
+      const [idle, used] = yield* createAll(chatbot, [{ helloMessage: "Hello" }, {}]);
+      const { createTime: limit } = yield* askLater(chatbot, used!.id, idle!.createTime);
+      // To be read or to have a turn without an entry is no use.
+      yield* TurnStore.use((turns) => Effect.flatMap(taken(chatbot, idle!.id), turns.release));
+      const late = yield* taken(chatbot, idle!.id);
+      yield* pass(turnLease + 1);
+      yield* TurnStore.use((turns) => turns.renew(late));
+      yield* ChatStore.use((store) => store.listEntries(chatbot, idle!.id, newest));
+      yield* same("how many", yield* erase(chatbot, { _tag: "IdleSince", limit }), 1);
+      yield* same(
+        "which is left",
+        (yield* peek(chatbot)).map(({ id }) => id),
+        [used!.id],
+      );
+      const later = new Date(limit.getTime() + 1);
+      yield* same("the other", yield* erase(chatbot, { _tag: "IdleSince", limit: later }), 1);
+      yield* same("none is left", yield* peek(chatbot), []);
+      const empty = yield* create(chatbot);
+      const soon = { _tag: "IdleSince", limit: empty.createTime } as const;
+      yield* same("one without entries", yield* erase(chatbot, soon), 0);
+      const after = new Date(empty.createTime.getTime() + 1);
+      yield* same("a bit later", yield* erase(chatbot, { _tag: "IdleSince", limit: after }), 1);
+    }),
+  ),
+
+  check(
+    "an ask in flight in a chat that is erased stores nothing",
+    Effect.fnUntraced(function* () {
+      const chatbot = yield* newChatbot;
+      const store = yield* TurnStore;
+      const { id } = yield* create(chatbot);
+      const key = { key: "key", fingerprint: "f" };
+      for (const retryKey of [null, key]) {
+        const chat = retryKey === null ? id : (yield* create(chatbot)).id;
+        const turn = yield* taken(chatbot, chat, retryKey);
+        yield* same("how many", yield* erase(chatbot, { _tag: "Chat", id: chat }), 1);
+        yield* failsWith("meanwhile", "ChatNotFound", store.take(chatbot, chat, retryKey));
+        yield* same("still ours", yield* store.renew(turn), false);
+        yield* failsWith("its append", "ChatNotFound", append(turn, entry("q")));
+        yield* store.release(turn);
+        yield* failsWith("another take", "ChatNotFound", store.take(chatbot, chat, retryKey));
+      }
+      yield* same("what lies in the storage", yield* peek(chatbot), []);
+    }),
+  ),
+
+  check(
+    "the retry keys of an erased chat are forgotten, and no others",
+    Effect.fnUntraced(function* () {
+      const chatbot = yield* newChatbot;
+      const [chats, turns] = [yield* ChatStore, yield* TurnStore];
+      const keyOf = (name: string) => ({ key: name, fingerprint: "f" });
+      const createWith = (name: string, fingerprint = "f") =>
+        chats.createChat(chatbot, { ...bare, userRef: "u" }, { key: name, fingerprint });
+      for (const kind of ["Chat", "UserRef", "IdleSince"] as const) {
+        const before = yield* taken(chatbot, null, keyOf("kept"));
+        const kept = yield* append(before, entry("kept"));
+        const { chat } = yield* createWith("created");
+        const asked = yield* append(yield* taken(chatbot, chat.id, keyOf("asked")), entry("q"));
+        // The first is used later than the other.
+        const { createTime: limit } = yield* askLater(chatbot, kept.chatId, asked.createTime);
+        const which: Erasable = {
+          Chat: { _tag: "Chat", id: chat.id } as const,
+          UserRef: { _tag: "UserRef", userRef: "u" } as const,
+          IdleSince: { _tag: "IdleSince", limit } as const,
+        }[kind];
+        // Chats of different chatbots may have one id, and their keys one name.
+        const another = yield* newChatbot;
+        yield* imported(another, yield* exported(chatbot));
+        const theirs = { ...keyOf("created"), fingerprint: "theirs" };
+        const known = yield* chats.createChat(another, bare, theirs);
+        yield* same("how many", yield* erase(another, which), 1);
+        yield* same("another's", yield* chats.createChat(another, bare, theirs), {
+          ...known,
+          replayed: true,
+        });
+        const repeated = yield* createWith("created");
+        yield* same("still known", repeated, { chat, replayed: true });
+        yield* same("how many", yield* erase(chatbot, which), 1);
+        const done = yield* turns.take(chatbot, null, keyOf("kept"));
+        yield* same("a kept key", done, { _tag: "Done", entry: kept, turn: before.id });
+        const again = yield* createWith("created", "another");
+        yield* same("whether it is replayed", again.replayed, false);
+        yield* turns.release(
+          yield* taken(chatbot, null, { ...keyOf("asked"), fingerprint: "another" }),
+        );
+        yield* erase(chatbot, { _tag: "Chat", id: again.chat.id });
+        yield* erase(chatbot, { _tag: "Chat", id: kept.chatId });
+      }
+    }),
+  ),
+];

@@ -1,0 +1,337 @@
+/**
+ * What `ChatArchive` promises of exports and imports.
+ */
+import { Effect, Stream } from "effect";
+import { ChatArchive, type ArchiveRecord } from "../ChatArchive.ts";
+import { ChatStore } from "../ChatStore.ts";
+import { newest, newestChats } from "../ListQuery.ts";
+import { TurnStore } from "../TurnStore.ts";
+import { check, failsWith, same, type Check } from "./Check.ts";
+import {
+  append,
+  ask,
+  awkwardTexts,
+  bare,
+  chatRecord,
+  conversation,
+  create,
+  createAll,
+  entry,
+  entryRecord,
+  erase,
+  exported,
+  filled,
+  imported,
+  listsAre,
+  newChatbot,
+  peek,
+  taken,
+  usage,
+} from "./Fixtures.ts";
+import { chatPage } from "./Model.ts";
+import { StoreUnderTest } from "./StoreUnderTest.ts";
+
+/** The record with another id; entries keep following their chat. */
+const withId = (record: ArchiveRecord, id: number): ArchiveRecord =>
+  record._tag === "Chat" ? { ...record, chat: { ...record.chat, id } } : record;
+
+const entryOf = (record: ArchiveRecord) => (record._tag === "Entry" ? record.entry : undefined);
+
+const lastChat = (records: ReadonlyArray<ArchiveRecord>) =>
+  records.findLast((record) => record._tag === "Chat")!.chat.id;
+
+export const exportChecks: ReadonlyArray<
+  Check<ChatStore | TurnStore | ChatArchive | StoreUnderTest>
+> = [
+  check(
+    "an export holds every chat and entry in order, and imports as it was",
+    Effect.fnUntraced(function* () {
+      const archive = yield* ChatArchive;
+      const from = yield* newChatbot;
+      const chats = yield* filled(from);
+      yield* erase(from, { _tag: "UserRef", userRef: "x" });
+      const records = yield* exported(from);
+      const stored = yield* peek(from);
+      yield* same(
+        "the records",
+        records,
+        stored.flatMap(({ entries, ...chat }): Array<ArchiveRecord> => [
+          { _tag: "Chat", chat },
+          ...entries.map(({ usage, ...rest }): ArchiveRecord => ({
+            _tag: "Entry",
+            entry: { ...rest, chatId: chat.id },
+            usage,
+          })),
+        ]),
+      );
+      const to = yield* newChatbot;
+      yield* same("how many", yield* archive.import(to, archive.export(from)), stored.length);
+      yield* same("what lies in the storage", yield* peek(to), stored);
+      yield* listsAre(
+        to,
+        stored.map(({ entries: _, ...chat }) => chat),
+      );
+      const later = yield* create(to);
+      yield* same("a later id", later.id > chats.at(-1)!.id, true);
+      const asked = yield* ask(to, stored[0]!.id, entry("later"));
+      const history = yield* ChatStore.use((store) =>
+        store.listEntries(to, stored[0]!.id, { ...newest, limit: 1 }),
+      );
+      yield* same("the history", history, {
+        items: [asked],
+        total: stored[0]!.entries.length + 1,
+      });
+    }),
+  ),
+
+  check(
+    "an export is of one moment, whatever is written while it is read",
+    Effect.fnUntraced(function* () {
+      const archive = yield* ChatArchive;
+      const chatbot = yield* newChatbot;
+      const chats = yield* filled(chatbot);
+      const before = yield* exported(chatbot);
+      let written = false;
+      const read = yield* archive.export(chatbot).pipe(
+        Stream.tap(() => {
+          if (written) return Effect.void;
+          written = true;
+          return Effect.andThen(
+            ask(chatbot, chats.at(-1)!.id, entry("meanwhile")),
+            create(chatbot, { name: "meanwhile" }),
+          );
+        }),
+        Stream.runCollect,
+      );
+      yield* same("the records", read, before);
+    }),
+  ),
+
+  check(
+    "a long chat and many chats are exported whole, and imported as they were",
+    Effect.fnUntraced(function* () {
+      const time = new Date(1_700_000_000_000);
+      const records = [
+        chatRecord(1, time),
+        ...Array.from({ length: 1_205 }, (_, n) => entryRecord(1, n + 1, time)),
+        ...Array.from({ length: 605 }, (_, n) => chatRecord(n + 2, time, { name: `${n}` })),
+        entryRecord(606, 2_000, time),
+      ];
+      const chatbot = yield* newChatbot;
+      yield* same("how many", yield* imported(chatbot, records), 606);
+      yield* same("the export", yield* exported(chatbot), records);
+      const stored = yield* peek(chatbot);
+      yield* same(
+        "what lies in the storage",
+        stored.map(({ entries, id }) => [id, entries.length]),
+        stored.map((_, n) => [n + 1, n === 0 ? 1_205 : n === 605 ? 1 : 0]),
+      );
+      const store = yield* ChatStore;
+      yield* same("the chats", (yield* store.listChats(chatbot, newestChats)).total, 606);
+      const oldest = { ...newest, orderBy: [{ field: "id", descending: false }] } as const;
+      const { items, total } = yield* store.listEntries(chatbot, 1, { ...oldest, page: 49 });
+      yield* same(
+        "the last page",
+        [total, items.map(({ id }) => id)],
+        [1_205, [1_201, 1_202, 1_203, 1_204, 1_205]],
+      );
+    }),
+  ),
+
+  check(
+    "after an import, ids go on past the imported ones",
+    Effect.fnUntraced(function* () {
+      const from = yield* newChatbot;
+      yield* conversation(from, [entry("a"), entry("b")]);
+      const far = 1_000_000_000;
+      const records = (yield* exported(from)).map((record): ArchiveRecord => {
+        if (record._tag === "Chat") {
+          return { _tag: "Chat", chat: { ...record.chat, id: record.chat.id + far } };
+        }
+        const { chatId, id, ...rest } = record.entry;
+        return { ...record, entry: { ...rest, id: id + far, chatId: chatId + far } };
+      });
+      const to = yield* newChatbot;
+      yield* imported(to, records);
+      const [chat] = yield* peek(to);
+      const made = yield* ask(to, chat!.id, entry("c"));
+      yield* same("a later entry's id", made.id > chat!.entries.at(-1)!.id, true);
+      const later = yield* create(to, { helloMessage: "Hello" });
+      yield* same("a later chat's id", later.id > chat!.id, true);
+
+      // The highest entry need not be in the last chat.
+      const { createTime } = made;
+      const third = yield* newChatbot;
+      yield* imported(third, [
+        chatRecord(2 * far + 1, createTime),
+        entryRecord(2 * far + 1, 2 * far + 90_000, createTime),
+        chatRecord(2 * far + 2, createTime),
+        entryRecord(2 * far + 2, 2 * far + 7, createTime),
+      ]);
+      const appended = yield* ask(third, 2 * far + 1, entry("d"));
+      yield* same("an entry's id after the highest", appended.id > 2 * far + 90_000, true);
+    }),
+  ),
+
+  check(
+    "after an import, times go on from the imported ones, even from the future",
+    Effect.fnUntraced(function* () {
+      const { second } = yield* StoreUnderTest;
+      const now = (yield* create(yield* newChatbot)).createTime;
+      const future = new Date(now.getTime() + 3_600_000);
+      for (const chats of [yield* ChatStore, second.chats]) {
+        const chatbot = yield* newChatbot;
+        const records = [chatRecord(1, now), chatRecord(2, future), entryRecord(2, 1, future)];
+        yield* imported(chatbot, records);
+        const { chat } = yield* chats.createChat(chatbot, bare, null);
+        yield* same("a chat's time not before", chat.createTime >= future, true);
+        const made = yield* ask(chatbot, 2, entry("later"));
+        yield* same("an entry's time not before", made.createTime >= future, true);
+        const oldest = [{ field: "_createTime", descending: false }] as const;
+        const { items } = yield* chats.listChats(chatbot, { ...newestChats, orderBy: oldest });
+        yield* same(
+          "by time",
+          items.map(({ id }) => id),
+          [1, 2, chat.id],
+        );
+      }
+    }),
+  ),
+
+  check(
+    "imported chats are found, filtered and sorted as those that were created",
+    Effect.fnUntraced(function* () {
+      const store = yield* ChatStore;
+      const from = yield* newChatbot;
+      const chats = yield* createAll(from, [
+        {},
+        ...awkwardTexts.map((text) => ({ name: text, userRef: text })),
+        ...awkwardTexts.map((text) => ({ name: `before ${text} after` })),
+      ]);
+      const to = yield* newChatbot;
+      yield* imported(to, yield* exported(from));
+      for (const text of awkwardTexts) {
+        for (const more of [
+          { search: text },
+          { search: text.toUpperCase() },
+          { userRef: text },
+          { orderBy: [{ field: "name", descending: text === "" }] as const },
+        ]) {
+          const query = { ...newestChats, limit: 100, ...more };
+          yield* same(
+            `the page of ${JSON.stringify(query)}`,
+            yield* store.listChats(to, query),
+            chatPage(chats, query),
+          );
+        }
+      }
+    }),
+  ),
+
+  check(
+    "chats that were erased can be imported again",
+    Effect.fnUntraced(function* () {
+      const chatbot = yield* newChatbot;
+      const chats = yield* filled(chatbot);
+      const [records, stored] = [yield* exported(chatbot), yield* peek(chatbot)];
+      const limit = new Date(8_000_000_000_000);
+      yield* same("how many", yield* erase(chatbot, { _tag: "IdleSince", limit }), chats.length);
+      yield* listsAre(chatbot, []);
+      yield* same("how many", yield* imported(chatbot, records), chats.length);
+      yield* same("what lies in the storage", yield* peek(chatbot), stored);
+      yield* same("the export", yield* exported(chatbot), records);
+      yield* listsAre(chatbot, chats);
+      const later = yield* create(chatbot, { name: "chat 1" });
+      yield* listsAre(chatbot, [...chats, later]);
+      yield* ask(chatbot, chats[0]!.id, entry("again"));
+    }),
+  ),
+
+  check(
+    "chatbots whose chats and entries have the same ids never meet",
+    Effect.fnUntraced(function* () {
+      const [store, turns] = [yield* ChatStore, yield* TurnStore];
+      const from = yield* newChatbot;
+      const { chat, entries } = yield* conversation(from, [entry("a"), entry("b")]);
+      const twins = [from, yield* newChatbot, yield* newChatbot];
+      for (const twin of twins.slice(1)) yield* imported(twin, yield* exported(from));
+      const held = yield* Effect.forEach(twins, (twin) =>
+        taken(twin, chat.id, { key: "key", fingerprint: `${twin}` }),
+      );
+      for (const turn of held) {
+        yield* same("what it brings", turn.newest, entries.toReversed());
+        yield* same("still ours", yield* turns.renew(turn), true);
+        const older = yield* turns.earlier(turn, entries[1]!.id);
+        yield* same("what was before", older, [entries[0]]);
+      }
+      yield* turns.release(held[2]!);
+      const [first, second] = [
+        yield* append(held[0]!, entry("first", { usage })),
+        yield* append(held[1]!, entry("second")),
+      ];
+      for (const [n, made] of [[first], [second], []].entries()) {
+        const kept = [...entries, ...made];
+        const history = yield* store.listEntries(twins[n]!, chat.id, newest);
+        yield* same("its history", history, { items: kept.toReversed(), total: kept.length });
+        const sums = yield* ChatArchive.use((archive) => archive.usage(twins[n]!, new Date(0)));
+        yield* same("its usage", sums.length, n === 0 ? 1 : 0);
+      }
+      yield* erase(twins[1]!, { _tag: "Chat", id: chat.id });
+      for (const [n, total] of [3, null, 2].entries()) {
+        const query = { ...newestChats, id: chat.id };
+        const page = yield* store.listChats(twins[n]!, query);
+        yield* same("the chat", page.total, total === null ? 0 : 1);
+        const read = store.listEntries(twins[n]!, chat.id, newest);
+        if (total === null) yield* failsWith("its history", "ChatNotFound", read);
+        else yield* same("its history", (yield* read).total, total);
+      }
+    }),
+  ),
+
+  check(
+    "an import into a chatbot that has chats writes nothing, and neither does one that is out of order or breaks off",
+    Effect.fnUntraced(function* () {
+      const archive = yield* ChatArchive;
+      const from = yield* newChatbot;
+      yield* conversation(from, [entry("a"), entry("b")]);
+      yield* create(from, { helloMessage: "Hello" });
+      const records = yield* exported(from);
+      const before = yield* peek(from);
+      yield* failsWith("one that has chats", "ImportRefused", imported(from, records));
+      yield* same("what lies in the storage", yield* peek(from), before);
+      const to = yield* newChatbot;
+      // So many that they do not go in at once.
+      const time = new Date(1_700_000_000_000);
+      const many = Array.from({ length: 1_050 }, (_, n) => [
+        chatRecord(n + 1, time),
+        entryRecord(n + 1, n + 1, time),
+      ]).flat();
+      for (const wrong of [
+        [...many, chatRecord(1_000, time)],
+        [...many, ...many.slice(-1)],
+        records.toReversed(),
+        [...records, records[0]!],
+        [...records, records[1]!],
+        records.slice(1),
+        [withId(records[0]!, Number.MAX_SAFE_INTEGER)],
+        ...[0, -1, 1.5, 2 ** 53].map((id) => records.map((record) => withId(record, id))),
+        [
+          ...records,
+          { ...records[1]!, entry: { ...entryOf(records[1]!), chatId: lastChat(records) } },
+        ],
+      ] as ReadonlyArray<ReadonlyArray<ArchiveRecord>>) {
+        yield* failsWith("out of order", "ImportRefused", imported(to, wrong));
+      }
+      for (const some of [records, many]) {
+        const broken = Stream.fail({ _tag: "Broken" as const });
+        yield* failsWith(
+          "one that breaks off",
+          "Broken",
+          archive.import(to, Stream.concat(Stream.fromIterable(some), broken)),
+        );
+      }
+      yield* same("what lies in the storage", yield* peek(to), []);
+      yield* same("a whole one", yield* imported(to, records), 2);
+    }),
+  ),
+];
