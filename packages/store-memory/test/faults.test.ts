@@ -4,15 +4,17 @@
 import { afterAll, assert, describe, it } from "@effect/vitest";
 import { modelCheck, type Check, type StoreServices } from "@parley/core/testing";
 import { Cause, Effect, Exit } from "effect";
-import { checksOfFaulty, layerFaulty } from "./FaultyStore.ts";
+import { checksOf, layerFaulty } from "./FaultyStore.ts";
 import { blindFaults } from "./faults/BlindFaults.ts";
+import { draftFaults } from "./faults/DraftFaults.ts";
 import { faults, type Fault } from "./faults/Faults.ts";
 import { moreFaults } from "./faults/MoreFaults.ts";
 import { promiseFaults } from "./faults/PromiseFaults.ts";
+import { readingFaults } from "./faults/ReadingFaults.ts";
 import { technologyFaults } from "./faults/TechnologyFaults.ts";
 
 /** The first check that fails, with its failure; `null` when all succeed. */
-const found = (fault: Fault, checks: ReadonlyArray<Check<StoreServices>> = checksOfFaulty) =>
+const found = (fault: Fault, checks: ReadonlyArray<Check<StoreServices>> = checksOf(fault)) =>
   Effect.gen(function* () {
     for (const { name, run } of checks) {
       const exit = yield* Effect.exit(run);
@@ -38,7 +40,15 @@ describe("the conformance kit", () => {
   );
 
   const missed: Array<string> = [];
-  const all = [...faults, ...blindFaults, ...moreFaults, ...promiseFaults, ...technologyFaults];
+  const all = [
+    ...faults,
+    ...moreFaults,
+    ...blindFaults,
+    ...promiseFaults,
+    ...technologyFaults,
+    ...draftFaults,
+    ...readingFaults,
+  ];
   for (const fault of all) {
     it.effect(`finds: ${fault.name}`, (context) =>
       Effect.gen(function* () {
@@ -61,7 +71,7 @@ describe("the conformance kit", () => {
   }
 
   afterAll(() => {
-    assert.strictEqual(all.length, 100);
+    assert.strictEqual(all.length, 121);
     assert.isAtMost(missed.length, 2, missed.join("; "));
   });
 });

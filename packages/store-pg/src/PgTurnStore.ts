@@ -329,13 +329,20 @@ select made.*, awaited from made cross join mine`;
 
 const chatExists = "select from chat where chatbot_id = $1 and id = $2::int8";
 
+// Both or none: whoever took one of them over is not to wait for the other.
 const renewTurn = `
-with chats as (
+with mine as (
+  select ($2::int8 is null
+      or exists (select from chat where chatbot_id = $1 and id = $2::int8 and turn = $3))
+    and ($4::text is null or exists (
+      select from request where chatbot_id = $1 and key = $4::text and turn = $3 and entry_id is null)) as all
+), chats as (
   update chat set turn_until = clock_timestamp() + $5::int4 * interval '1 millisecond'
-  where chatbot_id = $1 and id = $2::int8 and turn = $3 returning 1
+  where chatbot_id = $1 and id = $2::int8 and turn = $3 and (select mine.all from mine) returning 1
 ), requests as (
   update request set turn_until = clock_timestamp() + $5::int4 * interval '1 millisecond'
-  where chatbot_id = $1 and key = $4::text and turn = $3 and entry_id is null returning 1
+  where chatbot_id = $1 and key = $4::text and turn = $3 and entry_id is null and (select mine.all from mine)
+  returning 1
 )
 select ($2::int8 is null or exists (select from chats))
   and ($4::text is null or exists (select from requests)) as ours`;

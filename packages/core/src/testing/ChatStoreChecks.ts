@@ -54,6 +54,16 @@ const orders = <const Field extends string>(fields: ReadonlyArray<Field>) => {
   return [...single, ...double];
 };
 
+/** Orders with the id between two other fields: what follows it decides nothing. */
+const ordersAroundId = <const Field extends string>(fields: ReadonlyArray<Field>) =>
+  orders(fields.filter((field) => field !== "id")).flatMap(([first, last]) =>
+    last === undefined
+      ? []
+      : [true, false].map(
+          (descending) => [first, { field: "id" as const, descending }, last] as const,
+        ),
+  );
+
 /** Chats with many ties and gaps: names and references of a few values, some absent. */
 const tied: ReadonlyArray<Partial<ChatToCreate>> = Array.from({ length: 23 }, (_, n) => ({
   name: [null, "b", "a", "B", ""][n % 5]!,
@@ -206,6 +216,14 @@ export const chatStoreChecks: ReadonlyArray<Check<ChatStore | TurnStore | StoreU
             if (limit === 1 && page > 3) break;
           }
         }
+      }
+      for (const orderBy of ordersAroundId(chatFields)) {
+        const query = { ...newestChats, orderBy, limit: 7, page: 2 };
+        yield* same(
+          `the page of ${JSON.stringify(query)}`,
+          yield* list(chatbot, query),
+          chatPage(chats, query),
+        );
       }
     }),
   ),
@@ -402,7 +420,7 @@ export const chatStoreChecks: ReadonlyArray<Check<ChatStore | TurnStore | StoreU
         ),
       );
       yield* conversation(chatbot, [entry("in another chat")]);
-      for (const orderBy of orders(entryFields)) {
+      for (const orderBy of [...orders(entryFields), ...ordersAroundId(entryFields)]) {
         for (const { limit, page } of [
           { limit: 4, page: 1 },
           { limit: 4, page: 3 },

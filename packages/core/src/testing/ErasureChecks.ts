@@ -175,6 +175,28 @@ export const erasureChecks: ReadonlyArray<
   ),
 
   check(
+    "an erasure and its compaction leave alone what runs in other chats",
+    Effect.fnUntraced(function* () {
+      const chatbot = yield* newChatbot;
+      const [gone, other] = yield* createAll(chatbot, [{}, {}]);
+      const turns = yield* Effect.forEach([other!.id, null], (chat) =>
+        taken(chatbot, chat, { key: `key of ${chat}`, fingerprint: "f" }),
+      );
+      yield* erase(chatbot, { _tag: "Chat", id: gone!.id });
+      yield* ChatArchive.use((archive) => archive.compact);
+      const store = yield* TurnStore;
+      for (const turn of turns) {
+        yield* same("still ours", yield* store.renew(turn), true);
+        const again = store.take(chatbot, turn.chat, turn.retryKey);
+        yield* same("still held", (yield* again)._tag, "Held");
+        const made = yield* append(turn, entry("q"));
+        yield* ChatArchive.use((archive) => archive.compact);
+        yield* same("afterwards", yield* again, { _tag: "Done", entry: made, turn: turn.id });
+      }
+    }),
+  ),
+
+  check(
     "the retry keys of an erased chat are forgotten, and no others",
     Effect.fnUntraced(function* () {
       const chatbot = yield* newChatbot;

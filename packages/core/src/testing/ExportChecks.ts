@@ -88,22 +88,32 @@ export const exportChecks: ReadonlyArray<
     "an export is of one moment, whatever is written while it is read",
     Effect.fnUntraced(function* () {
       const archive = yield* ChatArchive;
-      const chatbot = yield* newChatbot;
-      const chats = yield* filled(chatbot);
-      const before = yield* exported(chatbot);
-      let written = false;
-      const read = yield* archive.export(chatbot).pipe(
-        Stream.tap(() => {
-          if (written) return Effect.void;
-          written = true;
-          return Effect.andThen(
-            ask(chatbot, chats.at(-1)!.id, entry("meanwhile")),
-            create(chatbot, { name: "meanwhile" }),
-          );
-        }),
-        Stream.runCollect,
+      const few = yield* newChatbot;
+      yield* filled(few);
+      // So many that they are not read at once.
+      const many = yield* newChatbot;
+      const time = new Date(1_700_000_000_000);
+      yield* imported(
+        many,
+        Array.from({ length: 1_300 }, (_, n) => chatRecord(n + 1, time)),
       );
-      yield* same("the records", read, before);
+      for (const chatbot of [few, many]) {
+        const before = yield* exported(chatbot);
+        const chats = yield* peek(chatbot);
+        let seen = 0;
+        const read = yield* archive.export(chatbot).pipe(
+          Stream.tap(() => {
+            if (seen++ % 150 > 0) return Effect.void;
+            return Effect.gen(function* () {
+              yield* ask(chatbot, chats.at(-1)!.id, entry("meanwhile"));
+              yield* erase(chatbot, { _tag: "Chat", id: chats.at(-2)!.id });
+              yield* create(chatbot, { name: "meanwhile" });
+            });
+          }),
+          Stream.runCollect,
+        );
+        yield* same("the records", read, before);
+      }
     }),
   ),
 
@@ -234,6 +244,7 @@ export const exportChecks: ReadonlyArray<
       const chatbot = yield* newChatbot;
       const chats = yield* filled(chatbot);
       const [records, stored] = [yield* exported(chatbot), yield* peek(chatbot)];
+      const late = yield* taken(chatbot, chats[0]!.id, { key: "key", fingerprint: "f" });
       const limit = new Date(8_000_000_000_000);
       yield* same("how many", yield* erase(chatbot, { _tag: "IdleSince", limit }), chats.length);
       yield* listsAre(chatbot, []);
@@ -243,6 +254,8 @@ export const exportChecks: ReadonlyArray<
       yield* listsAre(chatbot, chats);
       const later = yield* create(chatbot, { name: "chat 1" });
       yield* listsAre(chatbot, [...chats, later]);
+      // A turn of the erased chat is none of the imported one.
+      yield* failsWith("a late append", "TurnLost", append(late, entry("late")));
       yield* ask(chatbot, chats[0]!.id, entry("again"));
     }),
   ),

@@ -1,16 +1,17 @@
 /**
  * What `TurnStore` promises.
  */
-import { Effect } from "effect";
+import { Effect, Fiber, Stream } from "effect";
 import { ChatStore } from "../ChatStore.ts";
 import type { Entry } from "../Entry.ts";
 import { newest, newestChats } from "../ListQuery.ts";
-import { retryKeyLifetime } from "../RetryKey.ts";
+import { retryKeyLifetime, type RetryKey } from "../RetryKey.ts";
 import { TurnStore, turnEntries, turnLease } from "../TurnStore.ts";
 import { check, failsWith, same, type Check } from "./Check.ts";
 import {
   append,
   ask,
+  askLater,
   atOnce,
   awkwardKeys,
   conversation,
@@ -204,6 +205,30 @@ export const turnStoreChecks: ReadonlyArray<Check<ChatStore | TurnStore | StoreU
   ),
 
   check(
+    "hints that nobody reads hold nobody up",
+    Effect.fnUntraced(function* () {
+      const chatbot = yield* newChatbot;
+      const { second } = yield* StoreUnderTest;
+      const { id } = yield* create(chatbot);
+      const readers = yield* Effect.forEach([yield* TurnStore, second.turns], ({ freed }) =>
+        Effect.forkChild(
+          Stream.runForEach(freed, () => Effect.never),
+          { startImmediately: true },
+        ),
+      );
+      // By no test clock: what stands still would wait for it, too.
+      const late = Effect.callback<string>((resume) => {
+        const timer = setTimeout(() => resume(Effect.succeed("too late")), 20_000);
+        return Effect.sync(() => clearTimeout(timer));
+      });
+      const asks = Effect.forEach(Array.from({ length: 300 }), () => ask(chatbot, id, entry("q")));
+      const first = yield* Effect.raceFirst(Effect.as(asks, "in time"), late);
+      yield* Fiber.interruptAll(readers);
+      yield* same("300 asks", first, "in time");
+    }),
+  ),
+
+  check(
     "turns of different chats do not meet",
     Effect.fnUntraced(function* () {
       const chatbot = yield* newChatbot;
@@ -296,6 +321,74 @@ export const turnStoreChecks: ReadonlyArray<Check<ChatStore | TurnStore | StoreU
         [made.id],
       );
       yield* failsWith("an append again", "TurnLost", append(next, entry("twice")));
+    }),
+  ),
+
+  check(
+    "who takes over the chat or the key alone takes both",
+    Effect.fnUntraced(function* () {
+      const chatbot = yield* newChatbot;
+      const { second } = yield* StoreUnderTest;
+      const store = yield* TurnStore;
+      const { id } = yield* create(chatbot);
+      const over: ReadonlyArray<readonly [number | null, RetryKey | null]> = [
+        [id, null],
+        [null, key],
+        [id, key],
+        [id, { ...key, key: "another" }],
+        [null, { ...key, fingerprint: "another" }],
+      ];
+      for (const [chat, retryKey] of over) {
+        const late = yield* taken(chatbot, id, key);
+        yield* pass(turnLease + 1);
+        const outcome = yield* second.turns.take(chatbot, chat, retryKey);
+        yield* same("another instance's", outcome._tag, "Turn");
+        if (outcome._tag !== "Turn") return;
+        yield* same("the late one's renewal", yield* store.renew(late), false);
+        yield* failsWith("the late one's append", "TurnLost", append(late, entry("late")));
+        // Nobody holds what it held, unless the other does.
+        if (chat === null) yield* store.release(yield* taken(chatbot, id));
+        yield* store.release(late);
+        yield* same("still held", yield* second.turns.renew(outcome.turn), true);
+        yield* second.turns.release(outcome.turn);
+      }
+      yield* same("what lies in the storage", (yield* peek(chatbot))[0]!.entries, []);
+    }),
+  ),
+
+  check(
+    "no two turns have one name, whichever instances gave them",
+    Effect.fnUntraced(function* () {
+      const chatbot = yield* newChatbot;
+      const { second } = yield* StoreUnderTest;
+      const store = yield* TurnStore;
+      const turns = yield* Effect.forEach(Array.from({ length: 2_000 }), (_, n) =>
+        (n % 2 === 0 ? store : second.turns).take(chatbot, null, null),
+      );
+      const names = turns.map((taken) => taken._tag === "Turn" && taken.turn.id);
+      yield* same("how many names", new Set(names).size, turns.length);
+    }),
+  ),
+
+  check(
+    "a chat made by an append comes after those made while its turn lasted",
+    Effect.fnUntraced(function* () {
+      const chatbot = yield* newChatbot;
+      const first = yield* create(chatbot);
+      for (const retryKey of [null, key]) {
+        const turn = yield* taken(chatbot, null, retryKey);
+        yield* pass(10);
+        const { createTime } = yield* askLater(chatbot, first.id, first.createTime);
+        const between = yield* create(chatbot);
+        const made = yield* append(turn, entry("q"));
+        const query = { ...newestChats, id: made.chatId };
+        const { items } = yield* ChatStore.use((store) => store.listChats(chatbot, query));
+        const [chat] = items;
+        yield* same("its id is greater", chat!.id > between.id, true);
+        yield* same("its time is not before", chat!.createTime >= between.createTime, true);
+        yield* same("nor before the asking", chat!.createTime >= createTime, true);
+        yield* same("nor after its entry", chat!.createTime <= made.createTime, true);
+      }
     }),
   ),
 
@@ -401,6 +494,8 @@ export const turnStoreChecks: ReadonlyArray<Check<ChatStore | TurnStore | StoreU
         const made = yield* append(turn, entry("q", { usage }));
         const done = { _tag: "Done" as const, entry: made, turn: turn.id };
         yield* same("afterwards", yield* store.take(chatbot, chat, retryKey), done);
+        yield* store.release(turn);
+        yield* same("released too late", yield* store.take(chatbot, chat, retryKey), done);
         yield* failsWith(
           "another request with it",
           "RetryKeyReused",

@@ -14,17 +14,7 @@ import { makeChatArchive } from "../../src/MemoryChatArchive.ts";
 import { chatOf, entryOf } from "../../src/MemoryChatStore.ts";
 import type { Memory } from "../../src/Memory.ts";
 import type { StoredChat } from "../../src/Tenant.ts";
-import { withArchive, withChats, withTurns, type Fault, type Stores } from "./Faults.ts";
-
-/** State that all instances over one memory share, as they would share a table. */
-const shared = <A>(make: () => A): ((memory: Memory) => A) => {
-  const states = new WeakMap<Memory, A>();
-  return (memory) => {
-    let state = states.get(memory);
-    if (state === undefined) states.set(memory, (state = make()));
-    return state;
-  };
-};
+import { shared, withArchive, withChats, withTurns, type Fault, type Stores } from "./Faults.ts";
 
 type Order<Field extends string> = ListQuery<Field>["orderBy"];
 

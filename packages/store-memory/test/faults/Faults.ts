@@ -38,6 +38,8 @@ export interface Fault {
    * each store instance is to be wrapped once.
    */
   readonly break: (stores: Stores, memory: Memory) => Stores;
+  /** Whether it lets instances wait for each other in turn, which memory has no need to. */
+  readonly fair?: boolean;
 }
 
 /** The same stores, but for what is given of one port. */
@@ -53,6 +55,16 @@ export const withArchive = (stores: Stores, archive: Partial<Stores["archive"]>)
   ...stores,
   archive: { ...stores.archive, ...archive },
 });
+
+/** State that all instances over one memory share, as they would share a table. */
+export const shared = <A>(make: () => A): ((memory: Memory) => A) => {
+  const states = new WeakMap<Memory, A>();
+  return (memory) => {
+    let state = states.get(memory);
+    if (state === undefined) states.set(memory, (state = make()));
+    return state;
+  };
+};
 
 /** Any list query, asking for all its rows at once. */
 const whole = { limit: Number.MAX_SAFE_INTEGER, page: 1 } as const;

@@ -1,5 +1,5 @@
 /**
- * Twenty seeded faults, each a store that breaks one promise of the ports: first the plain ones, then
+ * Seeded faults, each a store that breaks one promise of the ports: first the plain ones, then
  * boundaries and combinations of two features, then what needs two instances, a race, or state over time.
  */
 import {
@@ -15,11 +15,9 @@ import { atPresent, type Memory } from "../../src/Memory.ts";
 import { makeChatArchive } from "../../src/MemoryChatArchive.ts";
 import { chatOf, entryOf, makeChatStore } from "../../src/MemoryChatStore.ts";
 import { makeTurnStore } from "../../src/MemoryTurnStore.ts";
-import { isHeld, knownRequest, rememberRequest, type StoredChat } from "../../src/Tenant.ts";
+import { rememberRequest, type StoredChat } from "../../src/Tenant.ts";
 
 export const promiseFaults: ReadonlyArray<Fault> = [
-  // ---- Plain
-
   // ListQuery.id: "Only the row with this id", of a page of "a chat's entries" (`where id = ?` alone).
   {
     name: "The history with an id finds an entry of another chat of the chatbot",
@@ -118,8 +116,6 @@ export const promiseFaults: ReadonlyArray<Fault> = [
       };
     },
   },
-
-  // ---- Subtle: boundaries, and two features that meet
 
   // ListQuery: "Rows that tie in every field follow `id` in the direction of the last."
   {
@@ -242,8 +238,6 @@ export const promiseFaults: ReadonlyArray<Fault> = [
       }),
   },
 
-  // ---- Hard: two instances, races, state over time
-
   // ChatStore.createChat: "Ids of chats ascend in order of creation within a chatbot" (a cached sequence).
   {
     name: "Each instance gives chats ids from a block of ten of its own",
@@ -321,29 +315,6 @@ export const promiseFaults: ReadonlyArray<Fault> = [
             }),
           ),
       }),
-  },
-
-  // "The key of a row is (chatbot, id)"; "An ask never waits for another chat's answer" (a lock by the id alone).
-  {
-    name: "A turn also holds the chat that has the same id, by an import, in another chatbot",
-    break: (stores, memory) => {
-      const chatbots = new Set<number>();
-      return withTurns(stores, {
-        take: (chatbot, chat, retryKey) =>
-          atPresent((now) => {
-            chatbots.add(chatbot);
-            const tenant = memory.tenant(chatbot);
-            const known = retryKey !== null && knownRequest(tenant, retryKey.key, now);
-            for (const other of chatbots) {
-              if (chat === null || !tenant.byId.has(chat) || known) break;
-              const turn = memory.tenant(other).byId.get(chat)?.turn ?? null;
-              if (other === chatbot || !isHeld(turn, now)) continue;
-              return Effect.succeed({ _tag: "Held", forMillis: turn.until - now, by: "chat" });
-            }
-            return stores.turns.take(chatbot, chat, retryKey);
-          }),
-      });
-    },
   },
 
   // ChatArchive.export: "Every chat and entry of the chatbot, of one snapshot."

@@ -1,33 +1,22 @@
 /**
- * Twenty stores, each over another technology and each with the bug that this technology invites. The
+ * Stores, each over another technology and each with the bug that this technology invites. The
  * comment above each quotes the promise that it breaks.
  */
 import {
   RetryKeyReused,
   retryKeyLifetime,
-  type ArchiveRecord,
   type ChatQuery,
-  type Entry,
   type Taken,
   type UsageSum,
 } from "@parley/core";
 import { Effect, Stream } from "effect";
-import { withArchive, withChats, withTurns, type Fault } from "./Faults.ts";
+import { shared, withArchive, withChats, withTurns, type Fault } from "./Faults.ts";
 import { pageOf } from "../../src/Listing.ts";
 import { atPresent, type Memory } from "../../src/Memory.ts";
 import { makeChatArchive } from "../../src/MemoryChatArchive.ts";
 import { entryOf, makeChatStore } from "../../src/MemoryChatStore.ts";
 import { makeTurnStore } from "../../src/MemoryTurnStore.ts";
 import { isHeld, type Held } from "../../src/Tenant.ts";
-
-/** What all instances over one memory share, as if it were in the database. */
-const shared = <A>(make: () => A): ((memory: Memory) => A) => {
-  const all = new WeakMap<Memory, A>();
-  return (memory) => {
-    if (!all.has(memory)) all.set(memory, make());
-    return all.get(memory)!;
-  };
-};
 
 const lockOwners = shared(() => new Map<number, number>());
 const touchedAt = shared(() => new Map<string, number>());
@@ -163,18 +152,6 @@ export const technologyFaults: ReadonlyArray<Fault> = [
     }),
   },
   {
-    // LIKE, with % and _ escaped. ListQuery: "A literal, case-insensitive part of the name".
-    name: "a backslash in a search escapes what follows instead of standing for itself",
-    break: (stores) =>
-      withChats(stores, {
-        listChats: (chatbot, query) =>
-          stores.chats.listChats(chatbot, {
-            ...query,
-            search: query.search?.replace(/\\(.?)/gsu, "$1") ?? null,
-          }),
-      }),
-  },
-  {
     // Sharded SQL, hi/lo ids. ChatStore: ids "of entries [ascend] within a chat".
     name: "each instance gives entries ids of a block of its own, so that they do not ascend when instances alternate",
     break: (_, memory) => {
@@ -199,30 +176,6 @@ export const technologyFaults: ReadonlyArray<Fault> = [
     },
   },
   {
-    // A cache in front of the database. TurnStore: `newest` is "The chat's newest entries"; asks see the entries before them.
-    name: "an instance remembers a chat's newest entries, and a later turn lacks what another instance appended",
-    break: (stores) => {
-      const cache = new Map<string, ReadonlyArray<Entry>>();
-      return withTurns(stores, {
-        take: (chatbot, chat, retryKey) =>
-          Effect.map(stores.turns.take(chatbot, chat, retryKey), (taken) => {
-            if (taken._tag !== "Turn" || chat === null) return taken;
-            const name = `${chatbot}/${chat}`;
-            const newest = cache.get(name) ?? taken.turn.newest;
-            cache.set(name, newest);
-            return { ...taken, turn: { ...taken.turn, newest } };
-          }),
-        append: (turn, entry) =>
-          Effect.tap(stores.turns.append(turn, entry), (stored) =>
-            Effect.sync(() => {
-              const name = `${turn.chatbot}/${stored.chatId}`;
-              cache.set(name, [stored, ...(cache.get(name) ?? [])].slice(0, 20));
-            }),
-          ),
-      });
-    },
-  },
-  {
     // MongoDB, a cursor's first batch. ChatArchive: the export is "Every chat and entry of the chatbot".
     name: "an export has the first 101 entries of each chat only",
     break: (stores) =>
@@ -234,25 +187,6 @@ export const technologyFaults: ReadonlyArray<Fault> = [
               entries = _tag === "Chat" ? 0 : entries + 1;
               return entries <= 101;
             });
-          }),
-      }),
-  },
-  {
-    // Batched inserts. ChatArchive: "Stores an export with its ids and times, whole or not at all".
-    name: "an import commits every 100 records, and a refusal later leaves those behind",
-    break: (stores) =>
-      withArchive(stores, {
-        import: (chatbot, records) =>
-          Effect.suspend(() => {
-            const seen: Array<ArchiveRecord> = [];
-            const counted = Stream.tap(records, (record) => Effect.sync(() => seen.push(record)));
-            const committed = Effect.suspend(() => {
-              const batches = seen.slice(0, seen.length - (seen.length % 100));
-              return stores.archive.import(chatbot, Stream.fromIterable(batches));
-            });
-            return Effect.tapError(stores.archive.import(chatbot, counted), () =>
-              Effect.ignore(committed),
-            );
           }),
       }),
   },
@@ -436,17 +370,5 @@ export const technologyFaults: ReadonlyArray<Fault> = [
             }),
         },
       ),
-  },
-  {
-    // An event log whose writer keeps its last time in the process. ChatStore: times are "never earlier than the one before".
-    name: "a chat's time is compared with those that this instance gave only, so that it may be before an imported chat's",
-    break: (stores, memory) => {
-      let last = 0;
-      const addChat: Memory["addChat"] = (tenant, chat, now) => {
-        last = Math.max(last, now);
-        return Object.assign(memory.addChat(tenant, chat, now), { createTime: new Date(last) });
-      };
-      return withChats(stores, { createChat: makeChatStore({ ...memory, addChat }).createChat });
-    },
   },
 ];
