@@ -1,10 +1,16 @@
-import { followsModel, type ModelCommand, type ModelServices } from "@parley/core/testing";
+import {
+  followsModel,
+  modelTexts,
+  type ModelCommand,
+  type ModelServices,
+} from "@parley/core/testing";
 import { Effect } from "effect";
 import fc from "fast-check";
 
 const maybe = <A>(one: fc.Arbitrary<A>) => fc.option(one, { freq: 2 });
-const text = maybe(fc.constantFrom("", "a", "B", "b", "ab", "Äb", "%", "a_", "\uffee", "😀"));
+const text = maybe(fc.constantFrom(...modelTexts));
 const small = fc.integer({ min: 0, max: 9 });
+const key = fc.integer({ min: 0, max: 3 });
 const second = fc.boolean();
 const order = fc.record({ field: small, descending: fc.boolean() });
 const page = {
@@ -18,13 +24,27 @@ const tag = <Tag extends ModelCommand["_tag"]>(tag: Tag) => fc.constant(tag);
 
 const command: fc.Arbitrary<ModelCommand> = fc.oneof(
   fc.record({ _tag: tag("Create"), second, name: text, userRef: text, hello: text }),
-  fc.record({ _tag: tag("CreateWithKey"), second, name: text, key: small }),
-  fc.record({ _tag: tag("Ask"), second, chat: maybe(small), question: text }),
+  fc.record({ _tag: tag("CreateWithKey"), second, name: text, key }),
+  fc.record({
+    _tag: tag("Ask"),
+    second,
+    chat: maybe(small),
+    key: maybe(key),
+    question: text,
+    way: small,
+  }),
+  fc.record({ _tag: tag("Take"), second, chat: maybe(small), key: maybe(key) }),
+  fc.record({ _tag: tag("Append"), second, turn: small, question: text }),
+  fc.record({ _tag: tag("Renew"), second, turn: small }),
+  fc.record({ _tag: tag("Release"), second, turn: small }),
+  fc.record({ _tag: tag("Earlier"), second, turn: small, entry: small }),
   fc.record({ _tag: tag("List"), second, ...page, search: text, userRef: text }),
   fc.record({ _tag: tag("History"), second, ...page, chat: small }),
   fc.record({ _tag: tag("Erase"), second, which: erasable, chat: small }),
-  fc.record({ _tag: tag("Move") }),
-  fc.record({ _tag: tag("Pass") }),
+  fc.record({ _tag: tag("Usage"), second, chat: small }),
+  fc.record({ _tag: tag("Export"), second, to: small }),
+  fc.record({ _tag: tag("Switch"), chatbot: small }),
+  fc.record({ _tag: tag("Pass"), long: small }),
 );
 
 /** What fast-check finds: `fc.defaultReportMessage` tells the commands that it shrank to, why, and the seed. */
@@ -32,7 +52,7 @@ export const drawn = Effect.fnUntraced(function* (
   parameters: fc.Parameters<[ReadonlyArray<ModelCommand>]> = {},
 ) {
   const run = Effect.runPromiseWith(yield* Effect.context<ModelServices>());
-  const follows = fc.asyncProperty(fc.array(command, { maxLength: 40, size: "max" }), (commands) =>
+  const follows = fc.asyncProperty(fc.array(command, { maxLength: 60, size: "max" }), (commands) =>
     run(followsModel(commands)),
   );
   return yield* Effect.promise(() => fc.check(follows, parameters));

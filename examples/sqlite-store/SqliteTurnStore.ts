@@ -91,8 +91,8 @@ export const makeTurnStore = (database: Database): TurnStore["Service"] => {
                VALUES (:chatbot, :chat, :instance)`,
               values,
             );
-          const by = retryKey === null ? "chat" : "key";
-          return { _tag: "Held", forMillis: until - now, by };
+          const byKey = key !== null && held.some((turn) => turn.retryKey === key);
+          return { _tag: "Held", forMillis: until - now, by: byKey ? "key" : "chat" };
         }
 
         // Who waited longer than this instance did not come in time, and has lost its place.

@@ -47,11 +47,11 @@ export class TurnStore extends Context.Service<
   {
     /**
      * Takes the turn of a chat, or of one to be made, and settles the retry key. What is looked at first:
-     * the key used for another request (also while that one runs), the key's entry, the chat, and then
-     * whether a turn is held. A key whose request ended without a trace is free again.
+     * the key used for another request (also while that one runs), the key's entry, whether there is the
+     * chat, and then whether the key or the chat is held. A key whose request ended without a trace is free again.
      *
-     * A turn whose lease ran out stays its owner's until another takes it; whoever takes it by the chat
-     * or by the key takes both. An instance is one layer built over the data. Of several instances that
+     * A turn whose lease ran out stays its owner's until another takes it (with a key, for a day at most); whoever
+     * takes it by the chat or by the key takes both. An instance is one layer built over the data. Of several instances that
      * were told `Held` by a chat, the one that waited longest goes first, if it asks again within two
      * seconds of the turn's end (of its lease, if it just ran out); after that it has lost its place.
      */

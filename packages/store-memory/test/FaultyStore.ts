@@ -44,7 +44,7 @@ export const layerFaulty = (fault: Fault) => {
 /** Nobody else has two instances over one memory, so these do not wait for each other in turn. */
 const ofFairInstances = [
   "of several instances the one that waited longest goes next, with a retry key or without",
-  "who leaves the line holds nobody up, and does no harm without a place",
+  "who leaves the line holds nobody up",
 ];
 
 /** What a store with the fault is held to. */

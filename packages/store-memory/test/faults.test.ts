@@ -8,6 +8,7 @@ import { checksOf, layerFaulty } from "./FaultyStore.ts";
 import { blindFaults } from "./faults/BlindFaults.ts";
 import { draftFaults } from "./faults/DraftFaults.ts";
 import { faults, type Fault } from "./faults/Faults.ts";
+import { missedFaults } from "./faults/MissedFaults.ts";
 import { moreFaults } from "./faults/MoreFaults.ts";
 import { promiseFaults } from "./faults/PromiseFaults.ts";
 import { readingFaults } from "./faults/ReadingFaults.ts";
@@ -48,6 +49,7 @@ describe("the conformance kit", () => {
     ...technologyFaults,
     ...draftFaults,
     ...readingFaults,
+    ...missedFaults,
   ];
   for (const fault of all) {
     it.effect(`finds: ${fault.name}`, (context) =>
@@ -71,7 +73,7 @@ describe("the conformance kit", () => {
   }
 
   afterAll(() => {
-    assert.strictEqual(all.length, 121);
+    assert.strictEqual(all.length, 131);
     assert.isAtMost(missed.length, 2, missed.join("; "));
   });
 });

@@ -62,6 +62,19 @@ export const chatArchiveChecks: ReadonlyArray<
           },
         ],
       );
+      // Exact, also where there are very many.
+      const dear = yield* newChatbot;
+      const tokens = { promptTokens: 3_000_000_001, completionTokens: 2 ** 40 + 1 };
+      yield* conversation(
+        dear,
+        ["a", "b", "c"].map((question) => entry(question, { usage: { ...usage, ...tokens } })),
+      );
+      const [sum] = yield* archive.usage(dear, new Date(0));
+      yield* same(
+        "very many tokens",
+        [sum?.promptTokens, sum?.completionTokens],
+        [3 * tokens.promptTokens, 3 * tokens.completionTokens],
+      );
       // By the time of the entry, not of its chat; the entry of that very time counts, too.
       const old = yield* newChatbot;
       const before = yield* conversation(old, [entry("old", { usage })]);

@@ -12,9 +12,11 @@ import {
   append,
   askLater,
   bare,
+  chatRecord,
   create,
   createAll,
   entry,
+  entryRecord,
   erase,
   exported,
   filled,
@@ -25,6 +27,7 @@ import {
   peek,
   taken,
 } from "./Fixtures.ts";
+import { chatPage } from "./Model.ts";
 import { StoreUnderTest } from "./StoreUnderTest.ts";
 
 export const erasureChecks: ReadonlyArray<
@@ -101,25 +104,93 @@ export const erasureChecks: ReadonlyArray<
     "what one instance erased is gone at another that had read it",
     Effect.fnUntraced(function* () {
       const { second } = yield* StoreUnderTest;
-      const [chats, archive] = [yield* ChatStore, yield* ChatArchive];
+      const first = {
+        chats: yield* ChatStore,
+        turns: yield* TurnStore,
+        archive: yield* ChatArchive,
+      };
       const query = { ...newestChats, search: "secret" };
       for (const [here, there] of [
-        [{ chats, archive }, second],
-        [second, { chats, archive }],
+        [first, second],
+        [second, first],
       ] as const) {
         const chatbot = yield* newChatbot;
-        const { id } = yield* create(chatbot, { name: "secret", helloMessage: "secret" });
-        const read = here.chats.listEntries(chatbot, id, newest);
-        yield* same("its entries", (yield* read).total, 1);
+        const wanted = { name: "secret", userRef: null, helloMessage: "secret" };
+        const makes = { key: "makes", fingerprint: "f" };
+        const asks = { key: "asks", fingerprint: "f" };
+        const { chat } = yield* here.chats.createChat(chatbot, wanted, makes);
+        const outcome = yield* here.turns.take(chatbot, chat.id, asks);
+        if (outcome._tag !== "Turn") return yield* same("a turn", outcome._tag, "Turn");
+        const made = yield* here.turns.append(outcome.turn, entry("secret"));
+        const read = here.chats.listEntries(chatbot, chat.id, newest);
+        yield* same("its entries", (yield* read).total, 2);
         for (const list of [newestChats, query]) {
           yield* same("the chats", (yield* here.chats.listChats(chatbot, list)).total, 1);
         }
-        yield* there.archive.erase(chatbot, { _tag: "Chat", id });
+        const again = here.chats.createChat(chatbot, wanted, makes);
+        yield* same("created again", yield* again, { chat, replayed: true });
+        const done = { _tag: "Done" as const, entry: made, turn: outcome.turn.id };
+        yield* same("asked again", yield* here.turns.take(chatbot, chat.id, asks), done);
+        yield* there.archive.erase(chatbot, { _tag: "Chat", id: chat.id });
         yield* failsWith("its entries", "ChatNotFound", read);
         for (const list of [newestChats, query]) {
           const none = yield* here.chats.listChats(chatbot, list);
           yield* same("the chats", none, { total: 0, items: [] });
         }
+        const gone = here.turns.take(chatbot, chat.id, asks);
+        yield* failsWith("asked again", "ChatNotFound", gone);
+        yield* same("created again", (yield* again).replayed, false);
+      }
+    }),
+  ),
+
+  check(
+    "lists of many chats are exact, and erasures take as many as there are",
+    Effect.fnUntraced(function* () {
+      const store = yield* ChatStore;
+      const chatbot = yield* newChatbot;
+      const started = 1_700_000_000_000;
+      let chats: ReadonlyArray<Chat> = Array.from({ length: 1_300 }, (_, n) => ({
+        id: n + 1,
+        name: n % 11 === 0 ? null : `chat ${n % 7}`,
+        userRef: n % 5 === 0 ? "y" : "x",
+        createTime: new Date(started + Math.floor(n / 3)),
+      }));
+      yield* imported(
+        chatbot,
+        chats.flatMap(({ createTime, id, ...rest }) => [
+          chatRecord(id, createTime, rest),
+          ...(id % 2 === 0 ? [entryRecord(id, id, createTime)] : []),
+        ]),
+      );
+      const erasures: ReadonlyArray<readonly [Erasable, (chat: Chat) => boolean]> = [
+        [{ _tag: "UserRef", userRef: "nobody" }, () => true],
+        [{ _tag: "Chat", id: 650 }, ({ id }) => id !== 650],
+        [
+          { _tag: "IdleSince", limit: new Date(started + 120) },
+          ({ createTime }) => createTime >= new Date(started + 120),
+        ],
+        [{ _tag: "UserRef", userRef: "x" }, ({ userRef }) => userRef !== "x"],
+      ];
+      for (const [which, kept] of erasures) {
+        const left = chats.filter(kept);
+        yield* same("how many", yield* erase(chatbot, which), chats.length - left.length);
+        chats = left;
+        for (const more of [{}, { userRef: "x" }, { search: "CHAT 3" }]) {
+          for (const field of ["id", "_createTime", "name", "userRef"] as const) {
+            for (const page of [2, Math.ceil(chats.length / 100)]) {
+              const orderBy = [{ field, descending: page % 2 === 1 }] as const;
+              const query = { ...newestChats, ...more, orderBy, limit: 100, page };
+              yield* same(
+                `the page of ${JSON.stringify(query)}`,
+                yield* store.listChats(chatbot, query),
+                chatPage(chats, query),
+              );
+            }
+          }
+        }
+        const stored = (yield* peek(chatbot)).map(({ entries: _, ...chat }) => chat);
+        yield* same("what lies in the storage", stored, chats);
       }
     }),
   ),

@@ -28,7 +28,7 @@ import {
   taken,
   usage,
 } from "./Fixtures.ts";
-import { chatPage } from "./Model.ts";
+import { chatPage, entryPage } from "./Model.ts";
 import { StoreUnderTest } from "./StoreUnderTest.ts";
 
 /** The record with another id; entries keep following their chat. */
@@ -138,13 +138,19 @@ export const exportChecks: ReadonlyArray<
       );
       const store = yield* ChatStore;
       yield* same("the chats", (yield* store.listChats(chatbot, newestChats)).total, 606);
-      const oldest = { ...newest, orderBy: [{ field: "id", descending: false }] } as const;
-      const { items, total } = yield* store.listEntries(chatbot, 1, { ...oldest, page: 49 });
-      yield* same(
-        "the last page",
-        [total, items.map(({ id }) => id)],
-        [1_205, [1_201, 1_202, 1_203, 1_204, 1_205]],
-      );
+      const entries = records.flatMap((record) => entryOf(record) ?? []).slice(0, 1_205);
+      for (const field of ["id", "_createTime", "question"] as const) {
+        for (const descending of [true, false]) {
+          for (const page of [1, 2, 25, 49, 50]) {
+            const query = { ...newest, orderBy: [{ field, descending }] as const, page };
+            yield* same(
+              `the page of ${JSON.stringify(query)}`,
+              yield* store.listEntries(chatbot, 1, query),
+              entryPage(entries, query),
+            );
+          }
+        }
+      }
     }),
   ),
 
@@ -221,12 +227,7 @@ export const exportChecks: ReadonlyArray<
       const to = yield* newChatbot;
       yield* imported(to, yield* exported(from));
       for (const text of awkwardTexts) {
-        for (const more of [
-          { search: text },
-          { search: text.toUpperCase() },
-          { userRef: text },
-          { orderBy: [{ field: "name", descending: text === "" }] as const },
-        ]) {
+        for (const more of [{ search: text }, { search: text.toUpperCase() }, { userRef: text }]) {
           const query = { ...newestChats, limit: 100, ...more };
           yield* same(
             `the page of ${JSON.stringify(query)}`,
@@ -234,6 +235,12 @@ export const exportChecks: ReadonlyArray<
             chatPage(chats, query),
           );
         }
+      }
+      for (const descending of [true, false]) {
+        const orderBy = [{ field: "name", descending }] as const;
+        const query = { ...newestChats, limit: 100, orderBy };
+        const page = yield* store.listChats(to, query);
+        yield* same("in the order of names", page, chatPage(chats, query));
       }
     }),
   ),

@@ -1,7 +1,7 @@
 /**
  * What `TurnStore` promises.
  */
-import { Effect, Fiber, Stream } from "effect";
+import { Effect, Exit, Fiber, Stream } from "effect";
 import { ChatStore } from "../ChatStore.ts";
 import type { Entry } from "../Entry.ts";
 import { newest, newestChats } from "../ListQuery.ts";
@@ -28,6 +28,13 @@ import { StoreUnderTest } from "./StoreUnderTest.ts";
 
 const key = { key: "key", fingerprint: "f" };
 
+/** By no test clock, which stands still meanwhile. */
+const after = (millis: number) =>
+  Effect.callback<string>((resume) => {
+    const timer = setTimeout(() => resume(Effect.succeed(`after ${millis} ms`)), millis);
+    return Effect.sync(() => clearTimeout(timer));
+  });
+
 export const turnStoreChecks: ReadonlyArray<Check<ChatStore | TurnStore | StoreUnderTest>> = [
   check(
     "an entry is listed and stored as it was returned",
@@ -38,6 +45,7 @@ export const turnStoreChecks: ReadonlyArray<Check<ChatStore | TurnStore | StoreU
         entry("with usage", { usage }),
         entry("flagged", { flagged: true, moderation: "hate" }),
         entry("'; --", { answer: "\\ \n 😀 ".repeat(1000) }),
+        entry("😀".repeat(10_000), { answer: "😀".repeat(100_000) }),
       ];
       const { chat, entries } = yield* conversation(chatbot, wanted);
       yield* same(
@@ -48,7 +56,7 @@ export const turnStoreChecks: ReadonlyArray<Check<ChatStore | TurnStore | StoreU
       const { items, total } = yield* ChatStore.use((store) =>
         store.listEntries(chatbot, chat.id, newest),
       );
-      yield* same("the history", { items, total }, { items: entries.toReversed(), total: 4 });
+      yield* same("the history", { items, total }, { items: entries.toReversed(), total: 5 });
       const [stored] = yield* peek(chatbot);
       yield* same(
         "what lies in the storage",
@@ -58,7 +66,7 @@ export const turnStoreChecks: ReadonlyArray<Check<ChatStore | TurnStore | StoreU
       yield* same(
         "the usage in the storage",
         stored!.entries.map((one) => one.usage),
-        [null, usage, null, null],
+        [null, usage, null, null, null],
       );
     }),
   ),
@@ -73,7 +81,8 @@ export const turnStoreChecks: ReadonlyArray<Check<ChatStore | TurnStore | StoreU
       for (let n = 0; n < 2 * turnEntries + 3; n++) {
         for (let m = 0; m < (n === 5 ? 2 * turnEntries : n % 2); m++)
           yield* ask(chatbot, another!.id, entry("in another chat"));
-        entries.push(yield* ask(chatbot, chat!.id, entry(`q${n}`)));
+        const way = n % 3 === 0 ? { flagged: true, moderation: "hate", answer: "" } : {};
+        entries.push(yield* ask(chatbot, chat!.id, entry(`q${n}`, way)));
       }
       const store = yield* TurnStore;
       const turn = yield* taken(chatbot, chat!.id);
@@ -177,19 +186,34 @@ export const turnStoreChecks: ReadonlyArray<Check<ChatStore | TurnStore | StoreU
   ),
 
   check(
-    "who leaves the line holds nobody up, and does no harm without a place",
+    "who leaves the line without a place does no harm",
     Effect.fnUntraced(function* () {
       const chatbot = yield* newChatbot;
       const { second } = yield* StoreUnderTest;
       const store = yield* TurnStore;
       const { id } = yield* create(chatbot);
-      for (const chat of [id, 0, Number.MAX_SAFE_INTEGER]) {
-        yield* store.leave(chatbot, chat);
-        yield* store.leave(yield* newChatbot, chat);
+      const turn = yield* taken(chatbot, id, key);
+      for (const turns of [store, second.turns]) {
+        for (const chat of [id, 0, Number.MAX_SAFE_INTEGER]) {
+          yield* turns.leave(chatbot, chat);
+          yield* turns.leave(yield* newChatbot, chat);
+        }
+        yield* same("still held", (yield* turns.take(chatbot, id, null))._tag, "Held");
+        yield* turns.leave(chatbot, id);
       }
+      yield* same("still ours", yield* store.renew(turn), true);
+      yield* append(turn, entry("q"));
+    }),
+  ),
+
+  check(
+    "who leaves the line holds nobody up",
+    Effect.fnUntraced(function* () {
+      const chatbot = yield* newChatbot;
+      const { second } = yield* StoreUnderTest;
+      const store = yield* TurnStore;
+      const { id } = yield* create(chatbot);
       const turn = yield* taken(chatbot, id);
-      yield* store.leave(chatbot, id);
-      yield* same("still held", yield* store.renew(turn), true);
       // One instance cannot wait for itself.
       if (second.turns === store) return;
       yield* same("it waits", (yield* second.turns.take(chatbot, id, null))._tag, "Held");
@@ -205,26 +229,33 @@ export const turnStoreChecks: ReadonlyArray<Check<ChatStore | TurnStore | StoreU
   ),
 
   check(
-    "hints that nobody reads hold nobody up",
+    "hints hold nobody up where nobody reads them, and do not fail where somebody does",
     Effect.fnUntraced(function* () {
       const chatbot = yield* newChatbot;
       const { second } = yield* StoreUnderTest;
       const { id } = yield* create(chatbot);
-      const readers = yield* Effect.forEach([yield* TurnStore, second.turns], ({ freed }) =>
-        Effect.forkChild(
-          Stream.runForEach(freed, () => Effect.never),
-          { startImmediately: true },
-        ),
-      );
-      // By no test clock: what stands still would wait for it, too.
-      const late = Effect.callback<string>((resume) => {
-        const timer = setTimeout(() => resume(Effect.succeed("too late")), 20_000);
-        return Effect.sync(() => clearTimeout(timer));
+      const store = yield* TurnStore;
+      const reading = (read: Effect.Effect<void>) =>
+        Effect.forEach([store, second.turns], ({ freed }) =>
+          Effect.forkChild(
+            Stream.runForEach(freed, () => read),
+            { startImmediately: true },
+          ),
+        );
+      const [stalled, awake] = [yield* reading(Effect.never), yield* reading(Effect.void)];
+      const asks = Effect.gen(function* () {
+        yield* store.release(yield* taken(chatbot, null, key));
+        yield* ask(chatbot, null, entry("q"));
+        for (let n = 0; n < 100; n++) yield* ask(chatbot, id, entry("q"));
+        return "in time";
       });
-      const asks = Effect.forEach(Array.from({ length: 300 }), () => ask(chatbot, id, entry("q")));
-      const first = yield* Effect.raceFirst(Effect.as(asks, "in time"), late);
-      yield* Fiber.interruptAll(readers);
-      yield* same("300 asks", first, "in time");
+      yield* same("100 asks", yield* Effect.raceFirst(asks, after(10_000)), "in time");
+      yield* after(50);
+      for (const reader of awake) {
+        const exit = reader.pollUnsafe();
+        yield* same("whether a reader failed", exit !== undefined && Exit.isFailure(exit), false);
+      }
+      yield* Fiber.interruptAll([...stalled, ...awake]);
     }),
   ),
 
@@ -350,9 +381,17 @@ export const turnStoreChecks: ReadonlyArray<Check<ChatStore | TurnStore | StoreU
         if (chat === null) yield* store.release(yield* taken(chatbot, id));
         yield* store.release(late);
         yield* same("still held", yield* second.turns.renew(outcome.turn), true);
-        yield* second.turns.release(outcome.turn);
+        const made = yield* second.turns.append(outcome.turn, entry("q"));
+        yield* store.release(late);
+        if (retryKey !== null) {
+          const done = { _tag: "Done" as const, entry: made, turn: outcome.turn.id };
+          yield* same("afterwards", yield* store.take(chatbot, chat, retryKey), done);
+          yield* pass(retryKeyLifetime + 1);
+        }
       }
-      yield* same("what lies in the storage", (yield* peek(chatbot))[0]!.entries, []);
+      const [stored] = yield* peek(chatbot);
+      const late = stored!.entries.filter(({ question }) => question === "late");
+      yield* same("what the late ones stored", late, []);
     }),
   ),
 

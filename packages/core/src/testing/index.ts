@@ -21,6 +21,7 @@ export * from "./ChatStoreChecks.ts";
 export * from "./Check.ts";
 export * from "./Model.ts";
 export * from "./ModelChecks.ts";
+export * from "./ModelCommand.ts";
 export * from "./StoreUnderTest.ts";
 export * from "./TurnStoreChecks.ts";
 

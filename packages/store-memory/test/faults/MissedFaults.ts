@@ -1,0 +1,204 @@
+/**
+ * Faults of strangers that the kit once missed, or found by luck alone.
+ */
+import { retryKeyLifetime, type Taken } from "@parley/core";
+import { Clock, Deferred, Effect, Stream } from "effect";
+import { atPresent, type Memory } from "../../src/Memory.ts";
+import { entryOf, makeChatStore } from "../../src/MemoryChatStore.ts";
+import type { StoredChat, Tenant } from "../../src/Tenant.ts";
+import { withArchive, withChats, withTurns, type Fault } from "./Faults.ts";
+
+/** The same memory, where a chatbot is seen as `see` shows it. */
+const seen = (memory: Memory, see: (tenant: Tenant) => Partial<Tenant>): Memory => ({
+  ...memory,
+  tenant: (chatbot) => {
+    const tenant = memory.tenant(chatbot);
+    return { ...tenant, ...see(tenant) };
+  },
+});
+
+export const missedFaults: ReadonlyArray<Fault> = [
+  // ChatArchive.erase: "Erases the chats with everything that refers to them".
+  {
+    name: "an instance replays a key's answer from its own cache, also after another instance erased it",
+    break: (stores) => {
+      const cache = new Map<string, { fingerprint: string; until: number; done: Taken }>();
+      const { append, take } = stores.turns;
+      const caching = withTurns(stores, {
+        append: (turn, entry) =>
+          Effect.tap(append(turn, entry), (made) =>
+            Effect.map(Clock.currentTimeMillis, (now) => {
+              if (turn.retryKey === null) return;
+              const { fingerprint, key } = turn.retryKey;
+              const done: Taken = { _tag: "Done", entry: made, turn: turn.id };
+              const until = now + retryKeyLifetime;
+              cache.set(`${turn.chatbot}/${key}`, { fingerprint, until, done });
+            }),
+          ),
+        take: (chatbot, chat, key) =>
+          atPresent((now) => {
+            const known = key === null ? undefined : cache.get(`${chatbot}/${key.key}`);
+            return known?.fingerprint === key?.fingerprint &&
+              known !== undefined &&
+              known.until > now
+              ? Effect.succeed(known.done)
+              : take(chatbot, chat, key);
+          }),
+      });
+      return withArchive(caching, {
+        erase: (chatbot, which) =>
+          Effect.tap(stores.archive.erase(chatbot, which), () => Effect.sync(() => cache.clear())),
+      });
+    },
+  },
+
+  // TurnStore.earlier: "entries older than entry `before`, newest first" (none is excepted; fewer than 20 are the last).
+  {
+    name: "earlier drops flagged entries after the limit, so that a page seems to be the last and the prompt ends there",
+    break: (stores) =>
+      withTurns(stores, {
+        earlier: (turn, before) =>
+          Effect.map(stores.turns.earlier(turn, before), (entries) =>
+            entries.filter(({ flagged }) => !flagged),
+          ),
+      }),
+  },
+
+  // Erasable: "Which chats to erase"; ChatArchive.erase: "Erases the chats … gives how many there were."
+  {
+    name: "an erasure of a user's chats ends after its first batch of 100",
+    break: (stores, memory) =>
+      withArchive(stores, {
+        erase: Effect.fnUntraced(function* (chatbot, which) {
+          if (which._tag !== "UserRef") return yield* stores.archive.erase(chatbot, which);
+          const { chats } = memory.tenant(chatbot);
+          const batch = chats.filter(({ userRef }) => userRef === which.userRef).slice(0, 100);
+          for (const { id } of batch) yield* stores.archive.erase(chatbot, { _tag: "Chat", id });
+          return batch.length;
+        }),
+      }),
+  },
+
+  // ChatArchive.usage: "Sums per provider and model … over the entries stored at that time or later."
+  {
+    name: "tokens are summed in single precision, so that sums beyond 16.7 million are only about right",
+    break: (stores) =>
+      withArchive(stores, {
+        usage: (chatbot, since) =>
+          Effect.map(stores.archive.usage(chatbot, since), (sums) =>
+            sums.map((sum) => ({
+              ...sum,
+              promptTokens: Math.fround(sum.promptTokens),
+              completionTokens: Math.fround(sum.completionTokens),
+            })),
+          ),
+      }),
+  },
+
+  // TurnStore.append: "Appends the entry"; AskLimits.length: answers have up to 100,000 code units.
+  {
+    name: "an answer is cut off at 65,535 bytes, the size of its column",
+    break: (stores) =>
+      withTurns(stores, {
+        append: (turn, entry) => {
+          const bytes = new TextEncoder().encode(entry.answer);
+          if (bytes.length <= 65_535) return stores.turns.append(turn, entry);
+          const decoder = new TextDecoder("utf-8", { ignoreBOM: true });
+          // Streaming, so that half a character at the end is left out.
+          const answer = decoder.decode(bytes.subarray(0, 65_535), { stream: true });
+          return stores.turns.append(turn, { ...entry, answer });
+        },
+      }),
+  },
+
+  // ListQuery.orderBy: "At least one field, none twice"; interface 4.3: "applied in the given order".
+  {
+    name: "a list is sorted by its first two fields only",
+    break: (stores) =>
+      withChats(stores, {
+        listChats: (chatbot, query) => {
+          const [first, second] = query.orderBy;
+          const orderBy = second === undefined ? ([first] as const) : ([first, second] as const);
+          return stores.chats.listChats(chatbot, { ...query, orderBy });
+        },
+        listEntries: (chatbot, chat, query) => {
+          const [first, second] = query.orderBy;
+          const orderBy = second === undefined ? ([first] as const) : ([first, second] as const);
+          return stores.chats.listEntries(chatbot, chat, { ...query, orderBy });
+        },
+      }),
+  },
+
+  // decisions, Lists: "Text sorts by code point", and so the whole of it.
+  {
+    name: "entries are sorted by the first 8000 characters of their answers",
+    break: (stores, memory) =>
+      withChats(stores, {
+        listEntries: (chatbot, chat, query) =>
+          Effect.suspend(() => {
+            const stored = memory.tenant(chatbot).byId.get(chat);
+            if (stored === undefined) return stores.chats.listEntries(chatbot, chat, query);
+            const cut = stored.entries.map((e) => ({ ...e, answer: e.answer.slice(0, 8000) }));
+            const byId = new Map<number, StoredChat>([[chat, { ...stored, entries: cut }]]);
+            const whole = new Map(stored.entries.map((entry) => [entry.id, entryOf(entry)]));
+            return Effect.map(
+              makeChatStore(seen(memory, () => ({ byId }))).listEntries(chatbot, chat, query),
+              ({ items, total }) => ({ total, items: items.map(({ id }) => whole.get(id)!) }),
+            );
+          }),
+      }),
+  },
+
+  // TurnStore.release: "harmless when it was lost".
+  {
+    name: "the release of a lost turn forgets the key that another answered meanwhile",
+    break: (stores, memory) =>
+      withTurns(stores, {
+        release: (turn) =>
+          Effect.andThen(
+            stores.turns.release(turn),
+            Effect.sync(() => {
+              if (turn.retryKey === null) return;
+              const { requests } = memory.tenant(turn.chatbot);
+              const known = requests.get(turn.retryKey.key);
+              const isAnswered = known !== undefined && known.entry !== null;
+              if (isAnswered && known.turn !== turn.id) requests.delete(turn.retryKey.key);
+            }),
+          ),
+      }),
+  },
+
+  // TurnStore.leave: "Gives up this instance's place among those that wait ...; harmless without a place".
+  {
+    name: "leaving the line of a chat frees the turn that is held",
+    break: (stores, memory) =>
+      withTurns(stores, {
+        leave: (chatbot, chat) =>
+          Effect.andThen(
+            stores.turns.leave(chatbot, chat),
+            Effect.sync(() => {
+              const stored = memory.tenant(chatbot).byId.get(chat);
+              if (stored !== undefined) stored.turn = null;
+            }),
+          ),
+      }),
+  },
+
+  // TurnStore.freed: "may miss some and may end", and has no error: it does not die.
+  {
+    name: "the hints die of the end of a turn that had no chat yet",
+    break: (stores) => {
+      const broken = Deferred.makeUnsafe<never>();
+      const told = (chat: number | null) =>
+        Effect.sync(() => {
+          const die = Effect.die(new Error("cannot parse the notification"));
+          if (chat === null) Deferred.doneUnsafe(broken, die);
+        });
+      return withTurns(stores, {
+        append: (turn, entry) => Effect.tap(stores.turns.append(turn, entry), told(turn.chat)),
+        release: (turn) => Effect.tap(stores.turns.release(turn), told(turn.chat)),
+        freed: Stream.merge(stores.turns.freed, Stream.fromEffect(Deferred.await(broken))),
+      });
+    },
+  },
+];
