@@ -14,11 +14,17 @@ import { promiseFaults } from "./faults/PromiseFaults.ts";
 import { readingFaults } from "./faults/ReadingFaults.ts";
 import { technologyFaults } from "./faults/TechnologyFaults.ts";
 
+/** How long each check took, so that the quick ones come first. */
+const took = new Map<string, number>();
+const tookOf = ({ name }: Check<StoreServices>) => took.get(name) ?? 0;
+
 /** The first check that fails, with its failure; `null` when all succeed. */
 const found = (fault: Fault, checks: ReadonlyArray<Check<StoreServices>> = checksOf(fault)) =>
   Effect.gen(function* () {
-    for (const { name, run } of checks) {
+    for (const { name, run } of checks.toSorted((a, b) => tookOf(a) - tookOf(b))) {
+      const began = performance.now();
       const exit = yield* Effect.exit(run);
+      took.set(name, performance.now() - began);
       if (Exit.isFailure(exit)) return { name, failure: Cause.pretty(exit.cause) };
     }
     return null;

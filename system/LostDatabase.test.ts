@@ -1,0 +1,90 @@
+/**
+ * What a server's connections ran into must not outlast it by more than half a minute.
+ */
+import type { Socket } from "node:net";
+import { inject, test } from "vitest";
+import { startRelay } from "../apps/server/test/Relay.ts";
+import { makeClient } from "../faults/Client.ts";
+import { makeDatabase } from "../faults/Database.ts";
+import { startServer } from "../faults/Server.ts";
+import { makeSite } from "../faults/Site.ts";
+
+/** The time after which a connection is replaced, one statement's deadline, and some. */
+const most = 75_000;
+
+/** A server whose way to its database can be made silent: nothing arrives any more, and nothing is closed. */
+const start = async () => {
+  const site = await makeSite();
+  const database = await makeDatabase(inject("postgresUrl"));
+  const sockets = new Set<Socket>();
+  const relay = await startRelay(database.url, (near, far) => {
+    near.pipe(far);
+    far.pipe(near);
+    sockets.add(near).add(far);
+  });
+  const server = await startServer(site, { ...database.environment, DATABASE_URL: relay.url });
+  const client = makeClient(site.key);
+  const status = async (answer: ReturnType<typeof client.get>) => (await answer)?.status;
+  return {
+    database,
+    create: () => status(client.post(`${server.baseUrl}/chats`, {})),
+    list: () => status(client.get(`${server.baseUrl}/chats`)),
+    silence: () => {
+      for (const socket of sockets) socket.unpipe().pause();
+    },
+    stop: async () => {
+      client.close();
+      await server.kill();
+      relay.close();
+      await database.remove();
+      await site.remove();
+    },
+  };
+};
+
+test.concurrent(
+  "a server leaves connections on which nothing arrives any more",
+  { timeout: 2 * most },
+  async ({ expect }) => {
+    const { create, list, silence, stop } = await start();
+    try {
+      expect([await create(), await list()]).toEqual([201, 200]);
+      silence();
+      const waited = list();
+      await expect.poll(list, { timeout: most, interval: 500 }).toBe(200);
+      await expect.poll(create, { timeout: most, interval: 500 }).toBe(201);
+      expect(await waited).toBe(500);
+    } finally {
+      await stop();
+    }
+  },
+);
+
+test.concurrent(
+  "a server creates chats again when its database can be written again",
+  { timeout: 2 * most },
+  async ({ expect }) => {
+    const { create, database, list, stop } = await start();
+    const [row] = await database.rows<{ readonly name: string }>(
+      "select current_database()::text as name",
+    );
+    const readOnly = async (value: string) => {
+      await database.rows(
+        `alter database ${row!.name} set default_transaction_read_only = ${value}`,
+      );
+      await database.rows(
+        "select pg_terminate_backend(pid) from pg_stat_activity where datname = current_database() and application_name = 'parley'",
+      );
+    };
+    try {
+      expect(await create()).toBe(201);
+      await readOnly("on");
+      await expect.poll(create, { timeout: most, interval: 500 }).toBe(500);
+      expect(await list()).toBe(200);
+      await database.rows(`alter database ${row!.name} reset default_transaction_read_only`);
+      await expect.poll(create, { timeout: most, interval: 500 }).toBe(201);
+    } finally {
+      await stop();
+    }
+  },
+);
