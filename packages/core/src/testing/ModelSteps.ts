@@ -1,9 +1,9 @@
 /**
- * What a chatbot's chats, turns and keys should be after each command, over plain arrays and maps.
+ * What each command should do to a store, and does to the plain arrays that it must agree with.
  */
 import { Effect, Exit, Stream } from "effect";
 import type { Chat } from "../Chat.ts";
-import { ChatArchive, type ArchiveRecord, type Erasable, type UsageSum } from "../ChatArchive.ts";
+import { ChatArchive, type Erasable, type UsageSum } from "../ChatArchive.ts";
 import { ChatStore } from "../ChatStore.ts";
 import type { Entry, NewEntry, Usage } from "../Entry.ts";
 import { chatFields, entryFields, type ChatQuery, type EntryQuery } from "../ListQuery.ts";
@@ -13,54 +13,21 @@ import { same } from "./Check.ts";
 import { awkwardKeys, bare, entry, newChatbot, pass, usage } from "./Fixtures.ts";
 import { chatPage, entryPage } from "./Model.ts";
 import type { ModelCommand, ModelOrder } from "./ModelCommand.ts";
-
-/** Who holds a chat or a key, and until when. */
-interface Held {
-  readonly turn: string;
-  readonly until: number;
-}
-
-/** What is known of a retry key: what it made, or who works on it. */
-type Request = { readonly fingerprint: string } & (
-  | {
-      readonly made: {
-        readonly chat: Chat;
-        readonly entry: Entry | null;
-        readonly turn: string | null;
-      };
-      readonly until: number;
-    }
-  | { readonly made: null; readonly held: Held }
-);
-
-/** What one chatbot should hold. */
-interface Tenant {
-  readonly chatbot: number;
-  /** In milliseconds, as far as the commands let it pass; one for all. */
-  readonly time: { now: number };
-  /** In order of creation. */
-  chats: ReadonlyArray<Chat>;
-  /** By chat. */
-  entries: Map<number, Array<{ readonly entry: Entry; readonly usage: Usage | null }>>;
-  /** By chat. */
-  readonly held: Map<number, Held>;
-  readonly requests: Map<string, Request>;
-  /** All that were given, those that ended, too. */
-  turns: Array<Turn>;
-  /** The highest id that a chat was given, or was imported with. */
-  newestId: number;
-}
-
-const makeTenant = (chatbot: number, time: { now: number }): Tenant => ({
-  chatbot,
-  time,
-  chats: [],
-  entries: new Map(),
-  held: new Map(),
-  requests: new Map(),
-  turns: [],
-  newestId: 0,
-});
+import {
+  entriesOf,
+  forget,
+  forgetKeys,
+  hold,
+  holderOf,
+  isKnown,
+  isOurs,
+  makeTenant,
+  recordsOf,
+  requestOf,
+  sumsOf,
+  usedAt,
+  type Tenant,
+} from "./ModelTenant.ts";
 
 /** What all chatbots of a sequence should hold. */
 export interface ModelState {
@@ -115,13 +82,6 @@ const usages: ReadonlyArray<Usage | null> = [
   { ...usage, model: "c", provider: "a/b" },
 ];
 
-const entriesOf = (tenant: Tenant, chat: number): ReadonlyArray<Entry> =>
-  (tenant.entries.get(chat) ?? []).map(({ entry }) => entry);
-
-/** When the chat was last used. */
-const usedAt = (tenant: Tenant, chat: Chat): Date =>
-  entriesOf(tenant, chat.id).at(-1)?.createTime ?? chat.createTime;
-
 /** A chat that was just created. */
 const addChat = Effect.fnUntraced(function* (tenant: Tenant, chat: Chat) {
   yield* same("whether its id is greater than all before", chat.id > tenant.newestId, true);
@@ -144,42 +104,6 @@ const addEntry = Effect.fnUntraced(function* (
   entries.push({ entry: made, usage: spent });
 });
 
-/** What a retry key is known for. */
-const requestOf = (tenant: Tenant, key: string): Request | undefined => {
-  const known = tenant.requests.get(key);
-  if (known === undefined) return undefined;
-  return tenant.time.now < (known.made === null ? known.held.until : known.until)
-    ? known
-    : undefined;
-};
-
-const holderOf = (tenant: Tenant, key: string | undefined): string | undefined => {
-  const known = key === undefined ? undefined : tenant.requests.get(key);
-  return known?.made === null ? known.held.turn : undefined;
-};
-
-/** Whether a turn's chat and key are both still its own, if only because nobody took them. */
-const isOurs = (tenant: Tenant, { chat, id, retryKey }: Turn): boolean =>
-  (chat === null || tenant.held.get(chat)?.turn === id) &&
-  (retryKey === null || holderOf(tenant, retryKey.key) === id);
-
-const hold = (tenant: Tenant, { chat, id, retryKey }: Turn) => {
-  const held = { turn: id, until: tenant.time.now + turnLease };
-  if (chat !== null) tenant.held.set(chat, held);
-  if (retryKey !== null) {
-    tenant.requests.set(retryKey.key, { fingerprint: retryKey.fingerprint, made: null, held });
-  }
-};
-
-const isKnown = (tenant: Tenant, chat: number): boolean => tenant.entries.has(chat);
-
-/** A turn with neither chat nor key holds nothing that could end. */
-const forget = (tenant: Tenant, turn: Turn) => {
-  if (turn.chat === null && turn.retryKey === null) {
-    tenant.turns = tenant.turns.filter((other) => other !== turn);
-  }
-};
-
 /** In milliseconds: hardly any, half a lease, half of what a key is known for, all of it. */
 const passes: ReadonlyArray<number> = [
   1,
@@ -189,12 +113,6 @@ const passes: ReadonlyArray<number> = [
 ].flatMap((millis, n) =>
   Array.from({ length: [4, 3, 2, 1][n]! }, () => millis + (n === 0 ? 0 : 1)),
 );
-
-/** After so long nobody works on a key any more, and the store may have forgotten whose it was. */
-const forgetKeys = (tenant: Tenant) => {
-  tenant.turns = tenant.turns.filter(({ retryKey }) => retryKey === null);
-  for (const [key, { made }] of tenant.requests) if (made === null) tenant.requests.delete(key);
-};
 
 /** The tag of a failure, or what came of it. */
 const outcome = <A, E extends { readonly _tag: string }, R>(effect: Effect.Effect<A, E, R>) =>
@@ -305,33 +223,6 @@ const remove = Effect.fnUntraced(function* (tenant: Tenant, gone: ReadonlyArray<
     tenant.requests.delete(turn.retryKey.key);
   }
 });
-
-const recordsOf = (tenant: Tenant): ReadonlyArray<ArchiveRecord> =>
-  tenant.chats.flatMap((chat): Array<ArchiveRecord> => [
-    { _tag: "Chat", chat },
-    ...tenant.entries.get(chat.id)!.map((stored) => ({ _tag: "Entry" as const, ...stored })),
-  ]);
-
-const sumsOf = (tenant: Tenant, since: Date): ReadonlyArray<UsageSum> => {
-  const sums: Array<UsageSum> = [];
-  for (const { entry, usage } of [...tenant.entries.values()].flat()) {
-    if (usage === null || entry.createTime < since) continue;
-    const { attempts, completionTokens, model, promptTokens, provider } = usage;
-    const at = sums.findIndex((sum) => sum.provider === provider && sum.model === model);
-    const before = sums[at];
-    const sum = {
-      provider,
-      model,
-      answers: (before?.answers ?? 0) + 1,
-      attempts: (before?.attempts ?? 0) + attempts,
-      promptTokens: (before?.promptTokens ?? 0) + promptTokens,
-      completionTokens: (before?.completionTokens ?? 0) + completionTokens,
-    };
-    if (before === undefined) sums.push(sum);
-    else sums[at] = sum;
-  }
-  return sums;
-};
 
 const byModel = (sums: ReadonlyArray<UsageSum>) =>
   sums.toSorted((a, b) => (`${a.provider} ${a.model}` < `${b.provider} ${b.model}` ? -1 : 1));
