@@ -335,13 +335,13 @@ with mine as (
   select ($2::int8 is null
       or exists (select from chat where chatbot_id = $1 and id = $2::int8 and turn = $3))
     and ($4::text is null or exists (
-      select from request where chatbot_id = $1 and key = $4::text and turn = $3 and entry_id is null)) as all
+      select from request where chatbot_id = $1 and key = $4::text and turn = $3 and entry_id is null)) as whole
 ), chats as (
   update chat set turn_until = clock_timestamp() + $5::int4 * interval '1 millisecond'
-  where chatbot_id = $1 and id = $2::int8 and turn = $3 and (select mine.all from mine) returning 1
+  where chatbot_id = $1 and id = $2::int8 and turn = $3 and (select whole from mine) returning 1
 ), requests as (
   update request set turn_until = clock_timestamp() + $5::int4 * interval '1 millisecond'
-  where chatbot_id = $1 and key = $4::text and turn = $3 and entry_id is null and (select mine.all from mine)
+  where chatbot_id = $1 and key = $4::text and turn = $3 and entry_id is null and (select whole from mine)
   returning 1
 )
 select ($2::int8 is null or exists (select from chats))

@@ -9,7 +9,7 @@ import {
   TurnStore,
 } from "@parley/core";
 import { registerChatbot } from "@parley/core/testing";
-import { layerPostgres, type PostgresOptions } from "@parley/store-pg";
+import { layerPostgres, lettingInSql, type PostgresOptions } from "@parley/store-pg";
 import { Cause, Effect, Exit, Fiber, Layer, Redacted, Stream } from "effect";
 import { Reactivity } from "effect/reactivity";
 import type { SqlClient } from "effect/sql";
@@ -276,6 +276,35 @@ describe("a server that asks for row security", () => {
         { concurrency: 5 },
       );
     }),
+  );
+
+  it.live("is let in although others lock the tables in another order", () =>
+    Effect.gen(function* () {
+      const options = boundOptions();
+      yield* start(optionsOf(options.schema));
+      const statements = yield* lettingInSql(options);
+      const order = [...statements.matchAll(/alter table (\w+) enable/g)].map(([, name]) => name);
+      const [sql, watching] = [yield* clientOf(options.schema), yield* clientOf(options.schema)];
+      const lock = (name = "") => sql.unsafe(`lock table ${name} in access share mode`);
+      const starting = yield* sql.withTransaction(
+        Effect.gen(function* () {
+          yield* lock(order.at(-1));
+          const [own] = yield* sql.unsafe<{ readonly pid: number }>(
+            "select pg_backend_pid() as pid",
+          );
+          const fiber = yield* Effect.forkChild(start(options));
+          yield* watching
+            .unsafe("select from pg_stat_activity where $1::int4 = any (pg_blocking_pids(pid))", [
+              own!.pid,
+            ])
+            .pipe(Effect.repeat({ until: (waiting) => waiting.length > 0 }));
+          yield* lock(order[0]);
+          return fiber;
+        }),
+      );
+      yield* Fiber.join(starting);
+      assert.strictEqual(yield* lettingInSql(options), "");
+    }).pipe(Effect.scoped),
   );
 
   it.live("has policies in every table, and no more rights than it needs", () =>
