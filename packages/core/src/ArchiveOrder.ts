@@ -17,7 +17,7 @@ export const inOrder = <E, R>(
   records: Stream.Stream<ArchiveRecord, E, R>,
 ): Stream.Stream<ArchiveRecord, E | ImportRefused, R> =>
   Stream.suspend(() => {
-    const none = { id: 0, createTime: new Date(0) };
+    const none = { id: 0, createTime: new Date(-8_640_000_000_000_000) };
     let chat = none;
     let entry = none;
     const flawOf = (record: ArchiveRecord): string | null => {
@@ -25,12 +25,13 @@ export const inOrder = <E, R>(
         record._tag === "Chat" ? [record.chat, chat] : ([record.entry, entry] as const);
       if (!Number.isInteger(row.id) || row.id < 1) return "an id is no positive integer";
       if (row.id > highestId) return "an id leaves no room for later ones";
-      if (record._tag === "Entry" && record.entry.chatId !== chat.id) {
+      if (record._tag === "Entry" && (chat === none || record.entry.chatId !== chat.id)) {
         return "an entry does not follow its chat";
       }
       if (row.id <= before.id) {
         return record._tag === "Chat" ? "chats do not ascend" : "entries do not ascend";
       }
+      if (Number.isNaN(row.createTime.getTime())) return "a time is invalid";
       if (row.createTime < before.createTime) return "times go back";
       if (record._tag === "Chat") [chat, entry] = [row, none];
       else entry = row;

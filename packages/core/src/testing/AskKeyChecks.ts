@@ -2,13 +2,14 @@
  * What `TurnStore` promises of the retry keys of asks.
  */
 import { Effect } from "effect";
-import type { ChatStore } from "../ChatStore.ts";
+import { ChatStore } from "../ChatStore.ts";
 import { retryKeyLifetime } from "../RetryKey.ts";
 import { turnLease, TurnStore } from "../TurnStore.ts";
 import { check, failsWith, same, type Check } from "./Check.ts";
 import {
   append,
   awkwardKeys,
+  bare,
   create,
   entry,
   newChatbot,
@@ -154,6 +155,31 @@ export const askKeyChecks: ReadonlyArray<Check<ChatStore | TurnStore | StoreUnde
       const held = yield* taken(chatbot, id);
       yield* same("although it is held", yield* store.take(chatbot, id, key), done);
       yield* store.release(held);
+    }),
+  ),
+
+  check(
+    "a key of an ask is another request's for a creation, and the other way round",
+    Effect.fnUntraced(function* () {
+      const chatbot = yield* newChatbot;
+      const [chats, turns] = [yield* ChatStore, yield* TurnStore];
+      const creation = chats.createChat(chatbot, bare, { ...key, fingerprint: "creation" });
+      const { id } = yield* create(chatbot);
+      for (const chat of [id, null]) {
+        const late = yield* taken(chatbot, chat, key);
+        yield* failsWith("while the ask runs", "RetryKeyReused", creation);
+        yield* pass(turnLease + 1);
+        const made = yield* creation;
+        yield* same("when it ran out", made.replayed, false);
+        yield* failsWith("the late append", "TurnLost", append(late, entry("late")));
+        yield* turns.release(late);
+        yield* same("again", yield* creation, { ...made, replayed: true });
+        yield* failsWith("an ask", "RetryKeyReused", turns.take(chatbot, chat, key));
+        yield* pass(retryKeyLifetime + 1);
+        yield* append(yield* taken(chatbot, chat, key), entry("q"));
+        yield* failsWith("after the ask", "RetryKeyReused", creation);
+        yield* pass(retryKeyLifetime + 1);
+      }
     }),
   ),
 

@@ -493,6 +493,29 @@ export const chatStoreChecks: ReadonlyArray<Check<ChatStore | TurnStore | StoreU
   ),
 
   check(
+    "a page of a history and its total are of one snapshot",
+    Effect.fnUntraced(function* () {
+      const chatbot = yield* newChatbot;
+      const { id } = yield* create(chatbot);
+      const { second } = yield* StoreUnderTest;
+      const store = yield* ChatStore;
+      const writing = yield* Effect.forkChild(
+        Effect.forEach(Array.from({ length: 60 }), () => ask(chatbot, id, entry("q"))),
+      );
+      while (writing.pollUnsafe() === undefined) {
+        for (const { listEntries } of [store, second.chats]) {
+          for (const field of ["id", "_createTime", "question"] as const) {
+            const query = { limit: 100, orderBy: [{ field, descending: true }] as const };
+            const read = yield* listEntries(chatbot, id, { ...newest, ...query });
+            yield* same("as many rows as the total says", read.items.length, read.total);
+          }
+        }
+        yield* Effect.yieldNow;
+      }
+    }),
+  ),
+
+  check(
     "a retry key gives the chat that it made before",
     Effect.fnUntraced(function* () {
       const chatbot = yield* newChatbot;

@@ -10,6 +10,7 @@ import { turnLease, TurnStore } from "../TurnStore.ts";
 import { check, failsWith, same, type Check } from "./Check.ts";
 import {
   append,
+  ask,
   askLater,
   bare,
   chatRecord,
@@ -78,6 +79,26 @@ export const erasureChecks: ReadonlyArray<
         yield* same("what lies in the storage", stored, chats);
       }
       yield* listsAre(others, foreign);
+    }),
+  ),
+
+  check(
+    "no id is used again after an erasure, of a chat or of an entry",
+    Effect.fnUntraced(function* () {
+      const chatbot = yield* newChatbot;
+      const kept = yield* create(chatbot);
+      let before = { chat: kept.id, entry: 0 };
+      for (let n = 0; n < 3; n++) {
+        const hello = yield* create(chatbot, { helloMessage: "Hello" });
+        const made = yield* ask(chatbot, hello.id, entry("q"));
+        yield* same("a chat's id", hello.id > before.chat, true);
+        yield* same("an entry's id", made.id > before.entry, true);
+        before = { chat: hello.id, entry: made.id };
+        yield* erase(chatbot, { _tag: "Chat", id: hello.id });
+        const asked = yield* ask(chatbot, kept.id, entry("q"));
+        yield* same("an entry's id", asked.id > before.entry, true);
+        before = { ...before, entry: asked.id };
+      }
     }),
   ),
 

@@ -190,26 +190,30 @@ export const exportChecks: ReadonlyArray<
   ),
 
   check(
-    "after an import, times go on from the imported ones, even from the future",
+    "after an import, times go on from the imported ones, whether of long ago or of the future",
     Effect.fnUntraced(function* () {
       const { second } = yield* StoreUnderTest;
       const now = (yield* create(yield* newChatbot)).createTime;
       const future = new Date(now.getTime() + 3_600_000);
       for (const chats of [yield* ChatStore, second.chats]) {
         const chatbot = yield* newChatbot;
-        const records = [chatRecord(1, now), chatRecord(2, future), entryRecord(2, 1, future)];
+        const old = new Date(-1_000);
+        const records = [chatRecord(1, old), chatRecord(2, future), entryRecord(2, 1, future)];
         yield* imported(chatbot, records);
         const { chat } = yield* chats.createChat(chatbot, bare, null);
         yield* same("a chat's time not before", chat.createTime >= future, true);
         const made = yield* ask(chatbot, 2, entry("later"));
         yield* same("an entry's time not before", made.createTime >= future, true);
+        const { chatId } = yield* ask(chatbot, null, entry("in a new chat"));
         const oldest = [{ field: "_createTime", descending: false }] as const;
         const { items } = yield* chats.listChats(chatbot, { ...newestChats, orderBy: oldest });
         yield* same(
           "by time",
           items.map(({ id }) => id),
-          [1, 2, chat.id],
+          [1, 2, chat.id, chatId],
         );
+        const [, ...later] = items.slice(1).map(({ createTime }) => createTime >= future);
+        yield* same("whether their times are not before", later, [true, true]);
       }
     }),
   ),
@@ -333,6 +337,8 @@ export const exportChecks: ReadonlyArray<
         [...records, records[0]!],
         [...records, records[1]!],
         records.slice(1),
+        [entryRecord(0, 1, time)],
+        [chatRecord(1, new Date(Number.NaN))],
         [withId(records[0]!, Number.MAX_SAFE_INTEGER)],
         ...[0, -1, 1.5, 2 ** 53].map((id) => records.map((record) => withId(record, id))),
         [

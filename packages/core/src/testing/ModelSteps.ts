@@ -101,6 +101,8 @@ const addEntry = Effect.fnUntraced(function* (
   const last = entries.at(-1)?.entry;
   const ascends = last === undefined || (made.id > last.id && made.createTime >= last.createTime);
   yield* same("whether its id and time ascend", ascends, true);
+  yield* same("whether its id was used before", tenant.entryIds.has(made.id), false);
+  tenant.entryIds.add(made.id);
   entries.push({ entry: made, usage: spent });
 });
 
@@ -377,6 +379,7 @@ export const step = Effect.fnUntraced(function* (model: ModelState, command: Mod
       const imported = yield* archive.import(to.chatbot, Stream.fromIterable(records));
       yield* same("how many are imported", imported, chats.length);
       to.chats = chats;
+      for (const { entry } of [...entries.values()].flat()) to.entryIds.add(entry.id);
       to.entries = new Map([...entries].map(([chat, stored]) => [chat, [...stored]]));
       return;
     }

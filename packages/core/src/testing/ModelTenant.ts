@@ -41,6 +41,8 @@ export interface Tenant {
   turns: Array<Turn>;
   /** The highest id that a chat was given, or was imported with. */
   newestId: number;
+  /** All ids that entries ever had. */
+  readonly entryIds: Set<number>;
 }
 
 export const makeTenant = (chatbot: number, time: { now: number }): Tenant => ({
@@ -52,6 +54,7 @@ export const makeTenant = (chatbot: number, time: { now: number }): Tenant => ({
   requests: new Map(),
   turns: [],
   newestId: 0,
+  entryIds: new Set(),
 });
 
 export const entriesOf = (tenant: Tenant, chat: number): ReadonlyArray<Entry> =>

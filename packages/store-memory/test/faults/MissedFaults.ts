@@ -1,11 +1,12 @@
 /**
  * Faults of strangers that the kit once missed, or found by luck alone.
  */
-import { retryKeyLifetime, type Taken } from "@parley/core";
+import { RetryKeyReused, retryKeyLifetime, type Taken } from "@parley/core";
 import { Clock, Deferred, Effect, Stream } from "effect";
 import { atPresent, type Memory } from "../../src/Memory.ts";
 import { entryOf, makeChatStore } from "../../src/MemoryChatStore.ts";
-import type { StoredChat, Tenant } from "../../src/Tenant.ts";
+import { makeTurnStore } from "../../src/MemoryTurnStore.ts";
+import { knownRequest, type StoredChat, type Tenant } from "../../src/Tenant.ts";
 import { withArchive, withChats, withTurns, type Fault } from "./Faults.ts";
 
 /** The same memory, where a chatbot is seen as `see` shows it. */
@@ -16,6 +17,8 @@ const seen = (memory: Memory, see: (tenant: Tenant) => Partial<Tenant>): Memory 
     return { ...tenant, ...see(tenant) };
   },
 });
+
+const turnsOver = (memory: Memory) => Effect.runSync(makeTurnStore(memory));
 
 export const missedFaults: ReadonlyArray<Fault> = [
   // ChatArchive.erase: "Erases the chats with everything that refers to them".
@@ -200,5 +203,75 @@ export const missedFaults: ReadonlyArray<Fault> = [
         freed: Stream.merge(stores.turns.freed, Stream.fromEffect(Deferred.await(broken))),
       });
     },
+  },
+
+  // ChatStore.createChat: "those of entries within a chat, and none is used again after an erasure"
+  {
+    name: "the ids of erased entries are given again, for the next id is one more than the highest row's",
+    break: (stores, memory) => {
+      const tenants = new Set<Tenant>();
+      const highestRow: Memory = {
+        ...memory,
+        tenant: (chatbot) => {
+          const tenant = memory.tenant(chatbot);
+          tenants.add(tenant);
+          return tenant;
+        },
+        addEntry: (chat, entry, now) => {
+          const entries = [...tenants].flatMap(({ chats }) => chats.flatMap((one) => one.entries));
+          const id = 1 + entries.reduce((highest, row) => Math.max(highest, row.id), 0);
+          const stored = { ...memory.addEntry(chat, entry, now), id };
+          chat.entries.splice(-1, 1, stored);
+          return stored;
+        },
+      };
+      return { ...stores, chats: makeChatStore(highestRow), turns: turnsOver(highestRow) };
+    },
+  },
+
+  // ChatStore.createChat: times are "never earlier than the one before"
+  {
+    name: "a chat that an append makes gets the clock's time though the chat before is later",
+    break: (stores, memory) =>
+      withTurns(
+        stores,
+        turnsOver({
+          ...memory,
+          addChat: (tenant, chat, now) =>
+            Object.assign(memory.addChat(tenant, chat, now), { createTime: new Date(now) }),
+        }),
+      ),
+  },
+
+  // Page: "Rows of one page and how many match in all, both of one snapshot."
+  {
+    name: "a chat's entries are counted first and read afterwards, with room for an append between",
+    break: (stores) =>
+      withChats(stores, {
+        listEntries: Effect.fnUntraced(function* (chatbot, chat, query) {
+          const { total } = yield* stores.chats.listEntries(chatbot, chat, query);
+          yield* Effect.yieldNow;
+          const { items } = yield* stores.chats.listEntries(chatbot, chat, query);
+          return { items, total };
+        }),
+      }),
+  },
+
+  // TurnStore.take: "A key whose request ended without a trace is free again", for a creation, too.
+  {
+    name: "no chat can be created with the key of an ask whose lease ran out",
+    break: (stores, memory) =>
+      withChats(stores, {
+        createChat: (chatbot, chat, key) =>
+          atPresent((now) => {
+            const tenant = memory.tenant(chatbot);
+            // Forgets those that are a day old.
+            knownRequest(tenant, "", now);
+            const known = tenant.requests.get(key?.key ?? "");
+            return key !== null && known !== undefined && known.fingerprint !== key.fingerprint
+              ? Effect.fail(new RetryKeyReused({ key: key.key }))
+              : stores.chats.createChat(chatbot, chat, key);
+          }),
+      }),
   },
 ];
