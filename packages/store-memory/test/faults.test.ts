@@ -8,6 +8,7 @@ import { checksOf, layerFaulty } from "./FaultyStore.ts";
 import { blindFaults } from "./faults/BlindFaults.ts";
 import { draftFaults } from "./faults/DraftFaults.ts";
 import { faults, type Fault } from "./faults/Faults.ts";
+import { hardFaults } from "./faults/HardFaults.ts";
 import { missedFaults } from "./faults/MissedFaults.ts";
 import { moreFaults } from "./faults/MoreFaults.ts";
 import { promiseFaults } from "./faults/PromiseFaults.ts";
@@ -56,6 +57,7 @@ describe("the conformance kit", () => {
     ...draftFaults,
     ...readingFaults,
     ...missedFaults,
+    ...hardFaults,
   ];
   for (const fault of all) {
     it.effect(`finds: ${fault.name}`, (context) =>
@@ -79,7 +81,7 @@ describe("the conformance kit", () => {
   }
 
   afterAll(() => {
-    assert.strictEqual(all.length, 135);
+    assert.strictEqual(all.length, 155);
     assert.isAtMost(missed.length, 2, missed.join("; "));
   });
 });

@@ -12,6 +12,7 @@ import {
 import {
   chatArchiveChecks,
   chatbotRegistryChecks,
+  modelCheck,
   registerChatbot,
   storeChecks,
   turnStoreChecks,
@@ -297,7 +298,9 @@ describe("migrations", () => {
         yield* Effect.gen(function* () {
           yield* registryIsKept;
           if (at > 0) yield* chatsAreKept;
-          for (const { run } of at === 1 ? storeChecks : [...turnStoreChecks, ...chatArchiveChecks])
+          for (const { run } of at === 1
+            ? storeChecks
+            : [...turnStoreChecks, modelCheck({ runs: 20 })])
             yield* run;
         }).pipe(Effect.provide(layerPostgresUnderTest({ schema })));
       }).pipe(Effect.scoped),

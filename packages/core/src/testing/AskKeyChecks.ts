@@ -8,6 +8,7 @@ import { turnLease, TurnStore } from "../TurnStore.ts";
 import { check, failsWith, same, type Check } from "./Check.ts";
 import {
   append,
+  ask,
   awkwardKeys,
   bare,
   create,
@@ -107,6 +108,8 @@ export const askKeyChecks: ReadonlyArray<Check<ChatStore | TurnStore | StoreUnde
           return { retryKey, turn, answered };
         }),
       );
+      // So that none of them is among the newest.
+      for (let n = 0; n < 25; n++) yield* ask(chatbot, id, entry("later"));
       for (const { answered, retryKey, turn } of made) {
         const done = yield* store.take(chatbot, turn.chat, retryKey);
         yield* same("again", done, { _tag: "Done", entry: answered, turn: turn.id });

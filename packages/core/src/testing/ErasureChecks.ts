@@ -106,12 +106,12 @@ export const erasureChecks: ReadonlyArray<
     "an erasure takes a userRef as it is",
     Effect.fnUntraced(function* () {
       const chatbot = yield* newChatbot;
-      let references = ["u_1", "uX1", "U_1", "u_1 ", "%", "", "\\", null];
+      let references = ["u_1", "uX1", "U_1", "u_1 ", "%", "", "\\", "42", "042", "42.0", null];
       yield* createAll(
         chatbot,
         references.map((userRef) => ({ userRef })),
       );
-      for (const gone of ["u_1", "%", "", "\\"]) {
+      for (const gone of ["u_1", "%", "", "\\", "42"]) {
         const which: Erasable = { _tag: "UserRef", userRef: gone };
         yield* same("how many", yield* erase(chatbot, which), 1);
         references = references.filter((userRef) => userRef !== gone);
@@ -331,6 +331,23 @@ export const erasureChecks: ReadonlyArray<
         yield* erase(chatbot, { _tag: "Chat", id: again.chat.id });
         yield* erase(chatbot, { _tag: "Chat", id: kept.chatId });
       }
+    }),
+  ),
+
+  check(
+    "the retry keys of very many erased chats are all forgotten",
+    Effect.fnUntraced(function* () {
+      const chatbot = yield* newChatbot;
+      const store = yield* ChatStore;
+      const createWith = (n: number, fingerprint: string) =>
+        store.createChat(chatbot, { ...bare, userRef: "u" }, { key: `key ${n}`, fingerprint });
+      const numbers = Array.from({ length: 220 }, (_, n) => n);
+      yield* Effect.forEach(numbers, (n) => createWith(n, "f"), { concurrency: 20 });
+      yield* same("how many", yield* erase(chatbot, { _tag: "UserRef", userRef: "u" }), 220);
+      const again = yield* Effect.forEach(numbers, (n) => createWith(n, "another"), {
+        concurrency: 20,
+      });
+      yield* same("replayed", again.filter(({ replayed }) => replayed).length, 0);
     }),
   ),
 ];

@@ -114,13 +114,28 @@ export const exportChecks: ReadonlyArray<
         );
         yield* same("the records", read, before);
       }
+      // Two of one instance do not disturb each other.
+      const both = yield* Effect.all([exported(many), exported(few), exported(many)], {
+        concurrency: 3,
+      });
+      for (const [n, chatbot] of [many, few, many].entries()) {
+        yield* same("one of several at once", both[n], yield* exported(chatbot));
+      }
+      const all = yield* exported(many);
+      const zipped = Stream.zip(archive.export(many), archive.export(many));
+      yield* same(
+        "two in step",
+        yield* Stream.runCollect(zipped),
+        all.map((one) => [one, one]),
+      );
     }),
   ),
 
   check(
     "a long chat and many chats are exported whole, and imported as they were",
     Effect.fnUntraced(function* () {
-      const time = new Date(1_700_000_000_000);
+      // Before any time that a store may have now.
+      const time = new Date(-1_000_000_000);
       const records = [
         chatRecord(1, time),
         ...Array.from({ length: 1_205 }, (_, n) => entryRecord(1, n + 1, time)),
@@ -137,7 +152,8 @@ export const exportChecks: ReadonlyArray<
         stored.map((_, n) => [n + 1, n === 0 ? 1_205 : n === 605 ? 1 : 0]),
       );
       const store = yield* ChatStore;
-      yield* same("the chats", (yield* store.listChats(chatbot, newestChats)).total, 606);
+      const chats = Effect.map(store.listChats(chatbot, newestChats), ({ total }) => total);
+      yield* same("the chats", yield* chats, 606);
       const entries = records.flatMap((record) => entryOf(record) ?? []).slice(0, 1_205);
       for (const field of ["id", "_createTime", "question"] as const) {
         for (const descending of [true, false]) {
@@ -151,6 +167,50 @@ export const exportChecks: ReadonlyArray<
           }
         }
       }
+      // Nothing is remembered for longer than it holds, and none of the entries is left out.
+      const later = entry("later", { usage });
+      const { createTime } = yield* ask(chatbot, 1, later);
+      yield* ask(chatbot, 1, later);
+      yield* create(chatbot);
+      const { total } = yield* store.listEntries(chatbot, 1, newest);
+      yield* same("one chat and two entries more", [yield* chats, total], [607, 1_207]);
+      const archive = yield* ChatArchive;
+      const [sum] = yield* archive.usage(chatbot, time);
+      yield* same("their usage", sum?.answers, 2);
+      yield* same(
+        "how many are idle",
+        yield* erase(chatbot, { _tag: "IdleSince", limit: createTime }),
+        605,
+      );
+      yield* same("what is left of the long one", (yield* peek(chatbot))[0]!.entries.length, 1_207);
+    }),
+  ),
+
+  check(
+    "long texts and many answers are kept whole",
+    Effect.fnUntraced(function* () {
+      const time = new Date(1_700_000_000_000);
+      const chatbot = yield* newChatbot;
+      const records = [
+        chatRecord(1, time),
+        ...Array.from({ length: 250 }, (_, n) => ({
+          ...entryRecord(1, n + 1, time, `${n} ${"😀".repeat(5_000)}`),
+          usage,
+        })),
+      ];
+      yield* imported(chatbot, records);
+      const { items } = yield* ChatStore.use((store) =>
+        store.listEntries(chatbot, 1, { ...newest, limit: 100 }),
+      );
+      const newestOf = records.slice(-100).map((record) => entryOf(record)!);
+      yield* same("the longest page", items, newestOf.toReversed());
+      const [sum] = yield* ChatArchive.use((archive) => archive.usage(chatbot, time));
+      yield* same(
+        "the answers",
+        [sum?.answers, sum?.promptTokens],
+        [250, 250 * usage.promptTokens],
+      );
+      yield* same("the export", yield* exported(chatbot), records);
     }),
   ),
 
@@ -265,6 +325,28 @@ export const exportChecks: ReadonlyArray<
       yield* listsAre(chatbot, chats);
       const later = yield* create(chatbot, { name: "chat 1" });
       yield* listsAre(chatbot, [...chats, later]);
+      // Of the erased chat's texts nothing comes back.
+      const { second } = yield* StoreUnderTest;
+      const turns = yield* TurnStore;
+      const other = yield* newChatbot;
+      const first = [
+        chatRecord(1, chats[0]!.createTime),
+        entryRecord(1, 1, chats[0]!.createTime, "old"),
+      ];
+      yield* imported(other, first);
+      for (const { release, take } of [turns, second.turns]) {
+        const outcome = yield* take(other, 1, null);
+        if (outcome._tag === "Turn") yield* release(outcome.turn);
+      }
+      yield* erase(other, { _tag: "Chat", id: 1 });
+      yield* imported(other, [first[0]!, entryRecord(1, 1, chats[0]!.createTime, "new")]);
+      for (const { release, take } of [turns, second.turns]) {
+        const outcome = yield* take(other, 1, null);
+        if (outcome._tag !== "Turn") return yield* same("a turn", outcome._tag, "Turn");
+        const questions = outcome.turn.newest.map(({ question }) => question);
+        yield* same("what a turn brings", questions, ["new"]);
+        yield* release(outcome.turn);
+      }
       // A turn of the erased chat is none of the imported one.
       yield* failsWith("a late append", "TurnLost", append(late, entry("late")));
       yield* ask(chatbot, chats[0]!.id, entry("again"));
@@ -333,6 +415,8 @@ export const exportChecks: ReadonlyArray<
       for (const wrong of [
         [...many, chatRecord(1_000, time)],
         [...many, ...many.slice(-1)],
+        // An entry's id that came long before.
+        [...many, chatRecord(2_000, time), entryRecord(2_000, 1, time)],
         records.toReversed(),
         [...records, records[0]!],
         [...records, records[1]!],
@@ -348,16 +432,35 @@ export const exportChecks: ReadonlyArray<
       ] as ReadonlyArray<ReadonlyArray<ArchiveRecord>>) {
         yield* failsWith("out of order", "ImportRefused", imported(to, wrong));
       }
+      // It takes along nothing that others do meanwhile.
+      const key = { key: "key", fingerprint: "f" };
+      const turn = yield* taken(to, null, key);
       for (const some of [records, many]) {
-        const broken = Stream.fail({ _tag: "Broken" as const });
+        const broken = Stream.unwrap(
+          Effect.as(
+            ask(from, before[0]!.id, entry("meanwhile")),
+            Stream.fail({ _tag: "Broken" as const }),
+          ),
+        );
         yield* failsWith(
           "one that breaks off",
           "Broken",
           archive.import(to, Stream.concat(Stream.fromIterable(some), broken)),
         );
       }
+      const [asked] = yield* peek(from);
+      yield* same("entries meanwhile", asked!.entries.length, before[0]!.entries.length + 2);
+      yield* same("a turn meanwhile", yield* TurnStore.use((turns) => turns.renew(turn)), true);
+      yield* TurnStore.use((turns) => turns.release(turn));
       yield* same("what lies in the storage", yield* peek(to), []);
       yield* same("a whole one", yield* imported(to, records), 2);
+      // Others may have the same ids, and be imported at once.
+      const others = [yield* newChatbot, yield* newChatbot, yield* newChatbot];
+      const counts = yield* Effect.forEach(others, (other) => imported(other, many), {
+        concurrency: 3,
+      });
+      yield* same("several at once", counts, [1_050, 1_050, 1_050]);
+      for (const other of others) yield* same("an export", yield* exported(other), many);
     }),
   ),
 ];

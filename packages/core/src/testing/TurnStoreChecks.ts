@@ -43,7 +43,7 @@ export const turnStoreChecks: ReadonlyArray<Check<ChatStore | TurnStore | StoreU
       const wanted = [
         entry("plain"),
         entry("with usage", { usage }),
-        entry("flagged", { flagged: true, moderation: "hate" }),
+        entry("flagged", { flagged: true, moderation: "self-harm/instructions, and others" }),
         entry("'; --", { answer: "\\ \n 😀 ".repeat(1000) }),
         entry("😀".repeat(10_000), { answer: "😀".repeat(100_000) }),
       ];
@@ -272,6 +272,22 @@ export const turnStoreChecks: ReadonlyArray<Check<ChatStore | TurnStore | StoreU
       ];
       const entries = yield* Effect.forEach(turns, (turn, n) => append(turn, entry(`q${n}`)));
       yield* same("their chats", new Set(entries.map(({ chatId }) => chatId)).size, 4);
+    }),
+  ),
+
+  check(
+    "very many turns can be held at once",
+    Effect.fnUntraced(function* () {
+      const chatbot = yield* newChatbot;
+      const store = yield* TurnStore;
+      const chats = yield* Effect.forEach(Array.from({ length: 220 }), () => create(chatbot), {
+        concurrency: 20,
+      });
+      const turns = yield* Effect.forEach(chats, ({ id }) => taken(chatbot, id), {
+        concurrency: 20,
+      });
+      const ours = yield* Effect.forEach(turns, store.renew, { concurrency: 20 });
+      yield* same("how many are ours", ours.filter((one) => one).length, turns.length);
     }),
   ),
 
