@@ -44,7 +44,7 @@ export interface ModelCheckOptions {
 /** The store agrees with plain arrays over random sequences of commands. */
 export const modelCheck = ({
   commands = 60,
-  runs = 100,
+  runs = 60,
   seed,
 }: ModelCheckOptions = {}): Check<ModelServices> =>
   check(
