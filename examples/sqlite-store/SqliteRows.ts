@@ -25,21 +25,22 @@ export const nextId = ({ get }: Database, kind: "chat" | "entry"): number =>
     kind,
   })!.last;
 
-/** The present, unless the newest chat, or entry of the chat, is later: the clock went back, or it was imported. */
+/** The present, unless what comes before is later: the clock went back, or it was imported. */
 export const nextTime = (
   { get }: Database,
   chatbot: number,
   chat: number | null,
   now: number,
 ): Date => {
-  const newest = get<{ createTime: number }>(
+  const before = get<{ time: number | null }>(
     chat === null
-      ? "SELECT createTime FROM chats WHERE chatbot = :chatbot ORDER BY id DESC LIMIT 1"
-      : `SELECT createTime FROM entries WHERE chatbot = :chatbot AND chatId = :chat
-         ORDER BY id DESC LIMIT 1`,
+      ? `SELECT createTime AS time FROM chats WHERE chatbot = :chatbot ORDER BY id DESC LIMIT 1`
+      : `SELECT max(createTime, coalesce((SELECT createTime FROM entries
+           WHERE chatbot = :chatbot AND chatId = :chat ORDER BY id DESC LIMIT 1), createTime)) AS time
+         FROM chats WHERE chatbot = :chatbot AND id = :chat`,
     { chatbot, chat },
   );
-  return new Date(Math.max(now, newest?.createTime ?? now));
+  return new Date(Math.max(now, before?.time ?? now));
 };
 
 export const insertChat = ({ run }: Database, chatbot: number, chat: Chat): Chat => {

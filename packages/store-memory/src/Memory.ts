@@ -57,7 +57,7 @@ export const makeMemory = (): Memory => {
         ...entry,
         id: next("entry"),
         chatId: chat.id,
-        createTime: timeAfter(chat.entries.at(-1), now),
+        createTime: timeAfter(chat.entries.at(-1) ?? chat, now),
       };
       chat.entries.push(stored);
       return stored;

@@ -311,7 +311,7 @@ with ours as (
 ), mine as (
   update chat set
     turn = null, turn_until = clock_timestamp(), entries = entries + 1,
-    last_entry_time = greatest(last_entry_time, date_trunc('milliseconds', clock_timestamp()))
+    last_entry_time = greatest(last_entry_time, create_time, date_trunc('milliseconds', clock_timestamp()))
   where chatbot_id = $1 and id = $2::int8 and turn = $3 and ($4::text is null or exists (select from ours))
   returning entries, last_entry_time, cardinality(waiting) > 0 as awaited
 ), made as (

@@ -259,20 +259,26 @@ export const exportChecks: ReadonlyArray<
         const chatbot = yield* newChatbot;
         const old = new Date(-1_000);
         const records = [chatRecord(1, old), chatRecord(2, future), entryRecord(2, 1, future)];
-        yield* imported(chatbot, records);
-        const { chat } = yield* chats.createChat(chatbot, bare, null);
+        yield* imported(chatbot, [...records, chatRecord(3, future)]);
+        const wanted = { ...bare, helloMessage: "Hello" };
+        const { chat } = yield* chats.createChat(chatbot, wanted, null);
         yield* same("a chat's time not before", chat.createTime >= future, true);
-        const made = yield* ask(chatbot, 2, entry("later"));
-        yield* same("an entry's time not before", made.createTime >= future, true);
+        const hello = yield* chats.listEntries(chatbot, chat.id, newest);
+        const itsTime = hello.items[0]?.createTime ?? old;
+        yield* same("its entry's time not before", itsTime >= chat.createTime, true);
+        for (const id of [2, 3]) {
+          const made = yield* ask(chatbot, id, entry("later"));
+          yield* same("an entry's time not before", made.createTime >= future, true);
+        }
         const { chatId } = yield* ask(chatbot, null, entry("in a new chat"));
         const oldest = [{ field: "_createTime", descending: false }] as const;
         const { items } = yield* chats.listChats(chatbot, { ...newestChats, orderBy: oldest });
         yield* same(
           "by time",
           items.map(({ id }) => id),
-          [1, 2, chat.id, chatId],
+          [1, 2, 3, chat.id, chatId],
         );
-        const [, ...later] = items.slice(1).map(({ createTime }) => createTime >= future);
+        const later = items.slice(3).map(({ createTime }) => createTime >= future);
         yield* same("whether their times are not before", later, [true, true]);
       }
     }),
