@@ -1,5 +1,5 @@
 /**
- * What a server's connections ran into must not outlast it by more than half a minute.
+ * What a server's connections ran into does not outlast them, half a minute, and the deadline of a statement.
  */
 import type { Socket } from "node:net";
 import { inject, test } from "vitest";

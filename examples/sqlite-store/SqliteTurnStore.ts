@@ -1,6 +1,7 @@
 import {
   ChatNotFound,
   type Entry,
+  type RetryKey,
   RetryKeyReused,
   retryKeyLifetime,
   type Taken,
@@ -15,6 +16,10 @@ import * as Rows from "./SqliteRows.ts";
 
 /** How long after a turn's end, in milliseconds, the one that waited longest goes first. */
 const precedence = 2000;
+
+/** There is no row for such a turn. */
+const holdsNothing = (chat: number | null, retryKey: RetryKey | null): boolean =>
+  chat === null && retryKey === null;
 
 interface TurnRow {
   readonly id: string;
@@ -47,7 +52,9 @@ export const makeTurnStore = (database: Database): TurnStore["Service"] => {
 
         run("DELETE FROM made WHERE knownUntil <= :now", values);
         // Turns of processes that died, where nobody will ever take the chat or the key again.
-        run("DELETE FROM turns WHERE heldUntil <= :before", { before: now - retryKeyLifetime });
+        run("DELETE FROM turns WHERE heldUntil <= :before AND retryKey IS NOT NULL", {
+          before: now - retryKeyLifetime,
+        });
         const made = get<{ fingerprint: string; entry: number | null; turn: string }>(
           "SELECT fingerprint, entry, turn FROM made WHERE chatbot = :chatbot AND retryKey = :key",
           values,
@@ -102,6 +109,8 @@ export const makeTurnStore = (database: Database): TurnStore["Service"] => {
         );
         for (const { id } of turns) run("DELETE FROM turns WHERE id = :id", { id });
         const id = crypto.randomUUID();
+        if (holdsNothing(chat, retryKey))
+          return { _tag: "Turn", turn: { id, chatbot, chat, retryKey, newest: [] } };
         run(
           `INSERT INTO turns (id, chatbot, chat, retryKey, fingerprint, heldUntil)
            VALUES (:id, :chatbot, :chat, :key, :fingerprint, :until)`,
@@ -114,9 +123,10 @@ export const makeTurnStore = (database: Database): TurnStore["Service"] => {
     earlier: (turn, before) => read(() => entriesBefore(turn.chatbot, turn.chat, before)),
 
     // A turn that ran out is ours as long as nobody took it.
-    renew: ({ id }) =>
+    renew: ({ chat, id, retryKey }) =>
       write(
         (now) =>
+          holdsNothing(chat, retryKey) ||
           run("UPDATE turns SET heldUntil = :until WHERE id = :id", {
             id,
             until: now + turnLease,
@@ -127,7 +137,11 @@ export const makeTurnStore = (database: Database): TurnStore["Service"] => {
       write((now): Entry | TurnLost | ChatNotFound => {
         if (chat !== null && !Rows.chatExists(database, chatbot, chat))
           return new ChatNotFound({ chatId: chat });
-        if (run("DELETE FROM turns WHERE id = :turn", { turn }) === 0) return new TurnLost();
+        if (
+          run("DELETE FROM turns WHERE id = :turn", { turn }) === 0 &&
+          !holdsNothing(chat, retryKey)
+        )
+          return new TurnLost();
         const createTime = Rows.nextTime(database, chatbot, chat, now);
         const chatId = chat ?? Rows.nextId(database, "chat");
         if (chat === null)

@@ -8,16 +8,20 @@ import { ImportRefused } from "./Errors.ts";
 /** Later ids go on past the imported ones, and all of them are exact in JSON. */
 const highestId = 2 ** 52;
 
+/** What every database can hold. */
+const earliest = new Date("0001-01-01T00:00:00Z");
+const latest = new Date("9999-12-31T23:59:59.999Z");
+
 /**
  * The same records; fails at the first that is out of order: chats that do not ascend by id, entries that
- * do not follow their chat or do not ascend in it, times that go back, ids that are no positive
+ * do not follow their chat or do not ascend in it, times that go back or that not every database can hold, ids that are no positive
  * integers or leave no room for later ones. That no two chats share an entry's id, a store sees by its key.
  */
 export const inOrder = <E, R>(
   records: Stream.Stream<ArchiveRecord, E, R>,
 ): Stream.Stream<ArchiveRecord, E | ImportRefused, R> =>
   Stream.suspend(() => {
-    const none = { id: 0, createTime: new Date(-8_640_000_000_000_000) };
+    const none = { id: 0, createTime: earliest };
     let chat = none;
     let entry = none;
     const flawOf = (record: ArchiveRecord): string | null => {
@@ -31,7 +35,9 @@ export const inOrder = <E, R>(
       if (row.id <= before.id) {
         return record._tag === "Chat" ? "chats do not ascend" : "entries do not ascend";
       }
-      if (Number.isNaN(row.createTime.getTime())) return "a time is invalid";
+      if (!(row.createTime >= earliest && row.createTime <= latest)) {
+        return "a time is not within the years 1 to 9999";
+      }
       if (row.createTime < before.createTime) return "times go back";
       if (record._tag === "Chat") [chat, entry] = [row, none];
       else entry = row;

@@ -1,5 +1,11 @@
 import { ChatArchive, ChatStore, TurnStore } from "@parley/core";
-import { storeChecks, StoreUnderTest } from "@parley/core/testing";
+import {
+  chatArchiveChecks,
+  chatStoreChecks,
+  modelCheck,
+  StoreUnderTest,
+  turnStoreChecks,
+} from "@parley/core/testing";
 import { layerMemoryOf, makeMemory, type Memory } from "@parley/store-memory";
 import { Context, Effect, Layer } from "effect";
 import type { Fault } from "./faults/Faults.ts";
@@ -47,6 +53,14 @@ const ofFairInstances = [
   "who leaves the line holds nobody up",
 ];
 
+/** The model's sequences are always the same, so that what is found once is found again. */
+const checks = [
+  ...chatStoreChecks,
+  ...turnStoreChecks,
+  ...chatArchiveChecks,
+  modelCheck({ seed: 1, runs: 300 }),
+];
+
 /** What a store with the fault is held to. */
 export const checksOf = ({ fair = false }: Fault) =>
-  storeChecks.filter(({ name }) => fair || !ofFairInstances.includes(name));
+  checks.filter(({ name }) => fair || !ofFairInstances.includes(name));

@@ -190,6 +190,7 @@ export const makeTurnStore = Effect.fnUntraced(function* (
           turnLease,
         ])
         .pipe(
+          againAfterDeadlock,
           Effect.map(([row]) => row!.ours),
           orUnavailable,
         ),
@@ -329,19 +330,19 @@ select made.*, awaited from made cross join mine`;
 
 const chatExists = "select from chat where chatbot_id = $1 and id = $2::int8";
 
-// Both or none: whoever took one of them over is not to wait for the other.
+// Both or none: whoever took one of them over is not to wait for the other. The key is locked first, as by a take.
 const renewTurn = `
-with mine as (
-  select ($2::int8 is null
-      or exists (select from chat where chatbot_id = $1 and id = $2::int8 and turn = $3))
-    and ($4::text is null or exists (
-      select from request where chatbot_id = $1 and key = $4::text and turn = $3 and entry_id is null)) as whole
+with ours as (
+  select from request where chatbot_id = $1 and key = $4::text and turn = $3 and entry_id is null
+  for update
 ), chats as (
   update chat set turn_until = clock_timestamp() + $5::int4 * interval '1 millisecond'
-  where chatbot_id = $1 and id = $2::int8 and turn = $3 and (select whole from mine) returning 1
+  where chatbot_id = $1 and id = $2::int8 and turn = $3 and ($4::text is null or exists (select from ours))
+  returning 1
 ), requests as (
   update request set turn_until = clock_timestamp() + $5::int4 * interval '1 millisecond'
-  where chatbot_id = $1 and key = $4::text and turn = $3 and entry_id is null and (select whole from mine)
+  where chatbot_id = $1 and key = $4::text and turn = $3 and entry_id is null
+    and ($2::int8 is null or exists (select from chats))
   returning 1
 )
 select ($2::int8 is null or exists (select from chats))

@@ -284,10 +284,14 @@ describe("a server that asks for row security", () => {
       yield* start(optionsOf(options.schema));
       const statements = yield* lettingInSql(options);
       const order = [...statements.matchAll(/alter table (\w+) enable/g)].map(([, name]) => name);
-      const [sql, watching] = [yield* clientOf(options.schema), yield* clientOf(options.schema)];
+      const superuser = Redacted.make(inject("roleUrls").superuser);
+      const sql = yield* clientOf(options.schema, 1, superuser);
+      const watching = yield* clientOf(options.schema);
       const lock = (name = "") => sql.unsafe(`lock table ${name} in access share mode`);
       const starting = yield* sql.withTransaction(
         Effect.gen(function* () {
+          // So that it is the other that gives way.
+          yield* sql.unsafe("set local deadlock_timeout = '30s'");
           yield* lock(order.at(-1));
           const [own] = yield* sql.unsafe<{ readonly pid: number }>(
             "select pg_backend_pid() as pid",

@@ -502,12 +502,16 @@ export const chatStoreChecks: ReadonlyArray<Check<ChatStore | TurnStore | StoreU
       const writing = yield* Effect.forkChild(
         Effect.forEach(Array.from({ length: 60 }), () => ask(chatbot, id, entry("q"))),
       );
-      while (writing.pollUnsafe() === undefined) {
+      let written = false;
+      while (!written) {
+        // Once more when all is written.
+        written = writing.pollUnsafe() !== undefined;
         for (const { listEntries } of [store, second.chats]) {
           for (const field of ["id", "_createTime", "question"] as const) {
             const query = { limit: 100, orderBy: [{ field, descending: true }] as const };
             const read = yield* listEntries(chatbot, id, { ...newest, ...query });
             yield* same("as many rows as the total says", read.items.length, read.total);
+            if (written) yield* same("all that were written", read.total, 60);
           }
         }
         yield* Effect.yieldNow;

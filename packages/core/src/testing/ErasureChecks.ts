@@ -87,17 +87,19 @@ export const erasureChecks: ReadonlyArray<
     Effect.fnUntraced(function* () {
       const chatbot = yield* newChatbot;
       const kept = yield* create(chatbot);
-      let before = { chat: kept.id, entry: 0 };
+      let newestChat = kept.id;
+      const used = new Set<number>();
       for (let n = 0; n < 3; n++) {
-        const hello = yield* create(chatbot, { helloMessage: "Hello" });
-        const made = yield* ask(chatbot, hello.id, entry("q"));
-        yield* same("a chat's id", hello.id > before.chat, true);
-        yield* same("an entry's id", made.id > before.entry, true);
-        before = { chat: hello.id, entry: made.id };
-        yield* erase(chatbot, { _tag: "Chat", id: hello.id });
-        const asked = yield* ask(chatbot, kept.id, entry("q"));
-        yield* same("an entry's id", asked.id > before.entry, true);
-        before = { ...before, entry: asked.id };
+        const { id } = yield* create(chatbot);
+        yield* same("whether a chat's id is greater", id > newestChat, true);
+        newestChat = id;
+        const asked = [yield* ask(chatbot, id, entry("q"))];
+        yield* erase(chatbot, { _tag: "Chat", id });
+        asked.push(yield* ask(chatbot, kept.id, entry("q")));
+        for (const made of asked) {
+          yield* same("whether an entry's id was used before", used.has(made.id), false);
+          used.add(made.id);
+        }
       }
     }),
   ),
@@ -257,7 +259,7 @@ export const erasureChecks: ReadonlyArray<
         const turn = yield* taken(chatbot, chat, retryKey);
         yield* same("how many", yield* erase(chatbot, { _tag: "Chat", id: chat }), 1);
         yield* failsWith("meanwhile", "ChatNotFound", store.take(chatbot, chat, retryKey));
-        yield* same("still ours", yield* store.renew(turn), false);
+        yield* same("whether it is still ours", yield* store.renew(turn), false);
         yield* failsWith("its append", "ChatNotFound", append(turn, entry("q")));
         yield* store.release(turn);
         yield* failsWith("another take", "ChatNotFound", store.take(chatbot, chat, retryKey));

@@ -428,7 +428,9 @@ export const exportChecks: ReadonlyArray<
         [...records, records[1]!],
         records.slice(1),
         [entryRecord(0, 1, time)],
-        [chatRecord(1, new Date(Number.NaN))],
+        ...[Number.NaN, -8_000_000_000_000_000, 8_000_000_000_000_000].map((millis) => [
+          chatRecord(1, new Date(millis)),
+        ]),
         [withId(records[0]!, Number.MAX_SAFE_INTEGER)],
         ...[0, -1, 1.5, 2 ** 53].map((id) => records.map((record) => withId(record, id))),
         [

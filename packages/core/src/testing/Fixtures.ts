@@ -85,9 +85,11 @@ export const askLater = Effect.fnUntraced(function* (
   answered: NewEntry = entry("later"),
 ) {
   yield* pass(10);
+  const began = Date.now();
   while (true) {
     const made = yield* ask(chatbot, chat, answered);
     if (made.createTime > than) return made;
+    yield* same("whether time goes on, at least by `pass`", Date.now() - began < 1_000, true);
   }
 });
 

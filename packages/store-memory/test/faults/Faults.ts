@@ -422,24 +422,6 @@ export const faults: ReadonlyArray<Fault> = [
     },
   },
   {
-    name: "a released turn frees its retry key but does not forget the request",
-    break: ({ turns, ...others }, memory) => ({
-      ...others,
-      turns: {
-        ...turns,
-        release: (turn) =>
-          Effect.suspend(() => {
-            const { requests } = memory.tenant(turn.chatbot);
-            const known = turn.retryKey === null ? undefined : requests.get(turn.retryKey.key);
-            if (turn.retryKey !== null && known?.holder?.turn === turn.id) {
-              requests.set(turn.retryKey.key, { ...known, holder: null });
-            }
-            return turns.release({ ...turn, retryKey: null });
-          }),
-      },
-    }),
-  },
-  {
     name: "a request that was answered before waits for the chat's present turn",
     break: ({ turns, ...others }, memory) => ({
       ...others,
