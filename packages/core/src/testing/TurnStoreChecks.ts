@@ -243,7 +243,7 @@ export const turnStoreChecks: ReadonlyArray<Check<ChatStore | TurnStore | StoreU
       });
       const began = Date.now();
       yield* asks;
-      const enough = 10_000 + 5 * (Date.now() - began);
+      const enough = 2_000 + 20 * (Date.now() - began);
       const reading = (read: Effect.Effect<void>) =>
         Effect.forEach([store, second.turns], ({ freed }) =>
           Effect.forkChild(
