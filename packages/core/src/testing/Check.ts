@@ -2,7 +2,7 @@
  * A check is a named effect: it needs no test runner, only somebody who runs it and looks whether it
  * failed.
  */
-import { Data, Effect, Equal, Exit } from "effect";
+import { type Cause, Data, Effect, Equal, Exit } from "effect";
 
 /** One promise of a port. It succeeds when the store keeps it. */
 export interface Check<R> {
@@ -65,6 +65,10 @@ export const same = (
     ? Effect.void
     : Effect.fail(new CheckFailed({ what, expected, actual }));
 
+/** The tags of what failed; of defects and interruptions, which they are. */
+export const tagsOf = (cause: Cause.Cause<{ readonly _tag: string }>): ReadonlyArray<string> =>
+  cause.reasons.map((reason) => (reason._tag === "Fail" ? reason.error._tag : reason._tag));
+
 /** Fails unless the effect fails with the tag. */
 export const failsWith = <A, E extends { readonly _tag: string }, R>(
   what: string,
@@ -72,10 +76,6 @@ export const failsWith = <A, E extends { readonly _tag: string }, R>(
   effect: Effect.Effect<A, E, R>,
 ): Effect.Effect<void, CheckFailed, R> =>
   Effect.flatMap(Effect.exit(effect), (exit) => {
-    const actual = Exit.isFailure(exit)
-      ? exit.cause.reasons.map((reason) =>
-          reason._tag === "Fail" ? reason.error._tag : reason._tag,
-        )
-      : "success";
+    const actual = Exit.isFailure(exit) ? tagsOf(exit.cause) : "success";
     return same(what, actual, [tag]);
   });

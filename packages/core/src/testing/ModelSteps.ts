@@ -9,7 +9,7 @@ import type { Entry, NewEntry, Usage } from "../Entry.ts";
 import { chatFields, entryFields, type ChatQuery, type EntryQuery } from "../ListQuery.ts";
 import { retryKeyLifetime, type RetryKey } from "../RetryKey.ts";
 import { turnEntries, turnLease, TurnStore, type Taken, type Turn } from "../TurnStore.ts";
-import { same } from "./Check.ts";
+import { same, tagsOf } from "./Check.ts";
 import { awkwardKeys, bare, entry, newChatbot, pass, usage } from "./Fixtures.ts";
 import { chatPage, entryPage } from "./Model.ts";
 import type { ModelCommand, ModelOrder } from "./ModelCommand.ts";
@@ -119,11 +119,7 @@ const passes: ReadonlyArray<number> = [
 /** The tag of a failure, or what came of it. */
 const outcome = <A, E extends { readonly _tag: string }, R>(effect: Effect.Effect<A, E, R>) =>
   Effect.map(Effect.exit(effect), (exit): A | string =>
-    Exit.isSuccess(exit)
-      ? exit.value
-      : exit.cause.reasons
-          .map((reason) => (reason._tag === "Fail" ? reason.error._tag : reason._tag))
-          .join(),
+    Exit.isSuccess(exit) ? exit.value : tagsOf(exit.cause).join(),
   );
 
 const take = Effect.fnUntraced(function* (
