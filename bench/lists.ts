@@ -50,15 +50,17 @@ const entries = (name: string, query: (entries: number) => Partial<EntryQuery>):
 const by = (field: "name" | "userRef", descending = false) => ({
   orderBy: [{ field, descending }] as const,
 });
+/** How many of so many chats are left. */
+const left = (size: number) => size - (erased === undefined ? 0 : Math.floor(size / erased));
 const oldest = { orderBy: [{ field: "_createTime", descending: false }] } as const;
 
 /** Lists whose p99 is at most one and a half times as high among many. */
 const flat: ReadonlyArray<List> = [
   chats("default page", () => ({})),
-  chats("middle page", (size) => ({ page: Math.floor(size / 50) })),
-  chats("last page", (size) => ({ page: size / 25 })),
+  chats("middle page", (size) => ({ page: Math.floor(left(size) / 50) })),
+  chats("last page", (size) => ({ page: Math.ceil(left(size) / 25) })),
   chats("oldest first, by time", () => oldest),
-  chats("oldest first, middle page", (size) => ({ ...oldest, page: Math.floor(size / 50) })),
+  chats("oldest first, middle page", (size) => ({ ...oldest, page: Math.floor(left(size) / 50) })),
   // As many different users and ids at both sizes, spread over all: what is read is equally warm.
   chats("one user's page, of 100 users", (size, n) => ({
     userRef: `user ${Math.floor(((n % 100) * size) / 10_000)}`,

@@ -36,7 +36,7 @@ left join lateral (
       select position from chat where chatbot_id = $1
       order by position ${direction} offset $2::int8 limit 1
     )
-    else (${positionOf(rank, "positions")})
+    else (${positionOf(rank)})
   end as position
 ) first on true
 left join lateral (

@@ -4,6 +4,7 @@
 import { foldVersion } from "@parley/core";
 import { Effect } from "effect";
 import { SqlClient, type SqlError } from "effect/sql";
+import { againAfterDeadlock } from "./Storage.ts";
 
 /** The statements of every step, in order; they name no schema, the connection's search path does. */
 export const migrations = {
@@ -173,6 +174,68 @@ export const migrations = {
     create view own_chat as
     select chatbot_id, id, position, name, user_ref, folded_name, create_time from chat
     where chatbot_id = nullif(current_setting('parley.chatbot', true), '')::int;`,
+
+  "0006_spans": `
+    -- For a span of 256 parts of so many positions: how many of its chats come before each part, and before
+    -- its end. Span n holds the positions above n * 256 * part_size.
+    create table span (
+      chatbot_id int not null,
+      part_size bigint not null,
+      number bigint not null,
+      chats_before bigint[] not null,
+      primary key (chatbot_id, part_size, number),
+      -- No level is above the third.
+      check (part_size < 33554432 or number = 0)
+    );
+    alter table span alter column chats_before set storage plain;
+    create policy tenant on span using (chatbot_id = nullif(current_setting('parley.chatbot', true), '')::int);
+
+    -- Erasures that ended before are counted; those that wait here fail when their tables are gone.
+    lock table hole_group, hole in share mode;
+    insert into span (chatbot_id, part_size, number, chats_before)
+    select tally.chatbot_id, 512, number, array(
+      select coalesce(sum(512 - greatest(least(512, positions - first), 0) + taken)
+        over (order by first rows between unbounded preceding and 1 preceding), 0)::bigint
+      from generate_series(number * 131072, number * 131072 + 131072, 512) first, lateral (
+        select count(*) as taken from chat
+        where chatbot_id = tally.chatbot_id and position > first and position <= first + 512
+      ) counted
+      order by first
+    )
+    from tally cross join generate_series(0, (positions - 1) / 131072) number
+    where chats < positions;
+    insert into span (chatbot_id, part_size, number, chats_before)
+    select tally.chatbot_id, 131072, above.number, array(
+      select coalesce(sum(coalesce(chats_before[257], 131072))
+        over (order by part rows between unbounded preceding and 1 preceding), 0)::bigint
+      from generate_series(above.number * 256, above.number * 256 + 256) part
+      left join span on span.chatbot_id = tally.chatbot_id and part_size = 512 and span.number = part
+      order by part
+    )
+    from tally cross join generate_series(0, (positions - 1) / 33554432) above (number)
+    where chats < positions;
+    insert into span (chatbot_id, part_size, number, chats_before)
+    select tally.chatbot_id, 33554432, 0, array(
+      select coalesce(sum(coalesce(chats_before[257], 33554432))
+        over (order by part rows between unbounded preceding and 1 preceding), 0)::bigint
+      from generate_series(0, 256) part
+      left join span on span.chatbot_id = tally.chatbot_id and part_size = 131072 and span.number = part
+      order by part
+    )
+    from tally
+    where chats < positions;
+
+    -- For servers of the version before that still run: their lists go on, their erasures fail.
+    drop table hole_group;
+    drop table hole;
+    create view hole with (security_invoker = true) as
+    select chatbot_id, number * 32 + n as block, (number * 32 + n) / 64 as block_group,
+      (4096 - chats_before[n * 8 + 9] + chats_before[n * 8 + 1])::int as missing
+    from span cross join generate_series(0, 31) n where part_size = 512;
+    create view hole_group with (security_invoker = true) as
+    select chatbot_id, number * 128 + n as block_group,
+      (262144 - chats_before[n * 2 + 3] + chats_before[n * 2 + 1])::int as missing
+    from span cross join generate_series(0, 127) n where part_size = 131072;`,
 } as const;
 
 type Step = keyof typeof migrations;
@@ -264,7 +327,9 @@ const plan: Effect.Effect<
 
 /** One transaction of the statements, as a text. */
 export const scriptOf = (statements: ReadonlyArray<string>): string =>
-  ["begin", ...statements, "commit"].map((statement) => `${statement};\n`).join("\n");
+  ["begin isolation level read committed", ...statements, "commit"]
+    .map((statement) => `${statement};\n`)
+    .join("\n");
 
 /** The SQL that {@link migrate} would run; empty when the schema is up to date. */
 export const pendingSql: Effect.Effect<string, SqlError.SqlError, SqlClient.SqlClient> = Effect.map(
@@ -297,6 +362,9 @@ export const migrate: Effect.Effect<void, SqlError.SqlError, SqlClient.SqlClient
     // A role that may not create anything can serve a schema that is up to date.
     if ((yield* pending).length === 0) return;
     // What is lacking is looked up again, because another server may have done it meanwhile.
-    yield* sql.withTransaction(Effect.andThen(run(preamble), Effect.flatMap(plan, run)));
+    // What serves meanwhile locks the tables in another order.
+    yield* againAfterDeadlock(
+      sql.withTransaction(Effect.andThen(run(preamble), Effect.flatMap(plan, run))),
+    );
   },
 );

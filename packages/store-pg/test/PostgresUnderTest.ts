@@ -46,13 +46,14 @@ export const clientOf = (schema: string, maxConnections = 2, url = optionsOf(sch
 
 /** A database of its own, made with options, and a plain client of it. */
 export const freshDatabase = Effect.fnUntraced(function* (more = "") {
-  const sql = yield* clientOf("public");
+  // Who drops it ends its connections, whosesoever they are.
+  const superuser = yield* clientOf("public", 1, Redacted.make(inject("roleUrls").superuser));
   const name = freshSchema();
-  yield* Effect.acquireRelease(
-    sql.unsafe(`create database ${name} template template0 ${more}`),
-    () => Effect.orDie(sql.unsafe(`drop database ${name} with (force)`)),
-  );
   const url = new URL(Redacted.value(optionsOf("parley").url));
+  yield* Effect.acquireRelease(
+    superuser.unsafe(`create database ${name} owner ${url.username} template template0 ${more}`),
+    () => Effect.orDie(superuser.unsafe(`drop database ${name} with (force)`)),
+  );
   url.pathname = `/${name}`;
   const options = { url: Redacted.make(url.href) };
   return { ...options, name, sql: yield* clientOf("parley", 1, options.url) };

@@ -2,10 +2,10 @@ import { assert, describe, it } from "@effect/vitest";
 import { ChatArchive, ChatStore, newestChats, TurnStore } from "@parley/core";
 import { registerChatbot } from "@parley/core/testing";
 import { layerPostgres } from "@parley/store-pg";
-import { Effect, Redacted } from "effect";
+import { Effect, Layer, Redacted } from "effect";
 import { inject } from "vitest";
 import { fillChats, filledChatbot, settle } from "./fill.ts";
-import { bound, clientOf, freshSchema, optionsOf } from "./PostgresUnderTest.ts";
+import { bound, clientOf, freshDatabase, freshSchema, optionsOf } from "./PostgresUnderTest.ts";
 
 const secret = "Zugspitzpanorama";
 
@@ -114,15 +114,21 @@ describe("an erasure", () => {
     }).pipe(Effect.provide(layerPostgres(options)), Effect.scoped);
   });
 
-  it.live("of a few chats among many leaves nothing of them in the indexes", () => {
-    const schema = freshSchema();
-    return Effect.gen(function* () {
-      const sql = yield* clientOf(schema, 1);
-      const inspector = yield* clientOf(schema, 1, Redacted.make(inject("roleUrls").superuser));
-      yield* inspector.unsafe("create extension if not exists pageinspect with schema public");
+  it.live("of a few chats among many leaves nothing of them in the indexes", () =>
+    Effect.gen(function* () {
+      // VACUUM leaves what others in the same database may still read.
+      const { name, sql, url } = yield* freshDatabase();
+      const superuser = new URL(inject("roleUrls").superuser);
+      superuser.pathname = `/${name}`;
+      const inspector = yield* clientOf("parley", 1, Redacted.make(superuser.href));
+      yield* inspector.unsafe("create extension pageinspect with schema public");
+      const services = yield* Layer.build(layerPostgres({ url }));
       yield* fillChats(sql, filledChatbot, 30_000);
       yield* settle(sql);
-      const store = yield* ChatStore;
+      const [store, archive] = yield* Effect.provideContext(
+        Effect.all([ChatStore, ChatArchive]),
+        services,
+      );
       for (let n = 0; n < 5; n++) {
         const chat = { name: `${secret} ${n}`, userRef: secret, helloMessage: null };
         yield* store.createChat(filledChatbot, chat, null);
@@ -133,7 +139,7 @@ describe("an erasure", () => {
           inspector.unsafe<{ readonly n: number }>(
             `select count(*)::int4 as n
             from generate_series(1, (pg_relation_size('${index}') / 8192 - 1)::int8) page,
-              lateral public.bt_page_items('${schema}.${index}', page) item
+              lateral public.bt_page_items('parley.${index}', page) item
             where position($1 in replace(item.data, ' ', '')) > 0`,
             [Buffer.from(secret).toString("hex")],
           ),
@@ -141,12 +147,11 @@ describe("an erasure", () => {
         );
       const inIndexes = Effect.all([held("chat_name"), held("chat_user_ref")]);
       assert.deepStrictEqual(yield* inIndexes, [5, 5]);
-      const archive = yield* ChatArchive;
       yield* archive.erase(filledChatbot, { _tag: "UserRef", userRef: secret });
       yield* archive.compact;
       assert.deepStrictEqual(yield* inIndexes, [0, 0]);
-    }).pipe(Effect.provide(layerPostgres(optionsOf(schema))), Effect.scoped);
-  });
+    }).pipe(Effect.scoped),
+  );
 });
 
 /** How many rows of all tables hold the text. */

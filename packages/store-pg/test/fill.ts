@@ -6,7 +6,7 @@ import { layerPostgres, type PostgresOptions } from "@parley/store-pg";
 import { Effect } from "effect";
 import { Reactivity } from "effect/reactivity";
 import type { SqlClient } from "effect/sql";
-import { addHoles } from "../src/Holes.ts";
+import { addHoles, partSizes } from "../src/Holes.ts";
 import { plainSession } from "../src/Session.ts";
 
 /** The chatbot that is filled. */
@@ -59,16 +59,15 @@ export const eraseEvery = (sql: SqlClient.SqlClient, chatbot: number, many: numb
     );
     yield* sql.unsafe(
       `update tally set erasures = erasures + 1,
-        chats = positions - (select sum(missing) from hole_group where chatbot_id = $1)
+        chats = (select count(*) from chat where chatbot_id = $1)
       where chatbot_id = $1`,
       [chatbot],
     );
   });
 
-/** One chat in every hundred positions of so many blocks; erasures all over took the others. */
-export const fillThinned = (sql: SqlClient.SqlClient, chatbot: number, blocks: number) =>
+/** The first chat of every hundred positions, of so many; erasures all over took the others. */
+export const fillThinned = (sql: SqlClient.SqlClient, chatbot: number, positions: number) =>
   Effect.gen(function* () {
-    const positions = blocks * 4096;
     yield* insertChatbot(sql, chatbot);
     yield* sql.unsafe(
       `insert into chat (chatbot_id, id, position, create_time, entries)
@@ -78,16 +77,16 @@ export const fillThinned = (sql: SqlClient.SqlClient, chatbot: number, blocks: n
     );
     // In no order, as erasures come.
     yield* sql.unsafe(
-      `insert into hole (chatbot_id, block_group, block, missing)
-      select $1, block / 64, block, 4096 - count(*)
-      from (select (position - 1) / 4096 as block from chat where chatbot_id = $1) taken
-      group by block order by hashint8(block)`,
-      [chatbot],
-    );
-    yield* sql.unsafe(
-      `insert into hole_group (chatbot_id, block_group, missing)
-      select $1, block_group, sum(missing) from hole where chatbot_id = $1 group by block_group`,
-      [chatbot],
+      `insert into span (chatbot_id, part_size, number, chats_before)
+      select $1, part_size, number, array(
+        select (first + n * part_size + 99) / 100 - (first + 99) / 100
+        from generate_series(0, 256) n order by n
+      )
+      from unnest($3::int8[]) part_size
+      cross join generate_series(0, ($2::int8 - 1) / (part_size * 256)) number
+      cross join lateral (select number * part_size * 256 as first) span
+      order by hashint8(number)`,
+      [chatbot, positions, `{${partSizes.join()}}`],
     );
     yield* sql.unsafe(
       `insert into tally (chatbot_id, chats, positions, last_time, erasures)
@@ -114,7 +113,7 @@ export const fillEntries = (sql: SqlClient.SqlClient, chatbot: number, entries: 
 
 /** Brings the planner's statistics and the visibility map up to date, as autovacuum would. */
 export const settle = (sql: SqlClient.SqlClient) =>
-  Effect.forEach(["chat", "entry", "tally", "hole", "hole_group"], (table) =>
+  Effect.forEach(["chat", "entry", "tally", "span"], (table) =>
     sql.unsafe(`vacuum analyze ${table}`),
   );
 

@@ -232,7 +232,7 @@ layer(filled, { timeout: "2 minutes" })("lists of 100,000 rows touch at most 200
     Effect.gen(function* () {
       const { sql } = yield* Filled;
       const thinned = chatbot + 1;
-      yield* fillThinned(sql, thinned, 2_441);
+      yield* fillThinned(sql, thinned, 10_000_000);
       yield* pagesAreFlat(thinned);
     }),
   );

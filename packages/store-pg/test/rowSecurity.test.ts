@@ -20,6 +20,7 @@ import { makeChatStore } from "../src/PgChatStore.ts";
 import { makeTurnStore } from "../src/PgTurnStore.ts";
 import type { Session, Subject } from "../src/Session.ts";
 import { bound, clientOf, freshSchema, optionsOf } from "./PostgresUnderTest.ts";
+import { meetingDeadlock } from "./Blocked.ts";
 
 const boundOptions = (schema = freshSchema()) => ({ ...optionsOf(schema), ...bound() });
 
@@ -45,10 +46,9 @@ const tables = [
   "chatbot",
   "entry",
   "fold",
-  "hole",
-  "hole_group",
   "parley_migration",
   "request",
+  "span",
   "tally",
 ] as const;
 /** Those whose rows are of one chatbot each, and by which column. */
@@ -58,11 +58,12 @@ const ownerOf = {
   chat: "chatbot_id",
   chatbot: "id",
   entry: "chatbot_id",
-  hole: "chatbot_id",
-  hole_group: "chatbot_id",
   request: "chatbot_id",
+  span: "chatbot_id",
   tally: "chatbot_id",
 } as const;
+
+const views = ["own_chat", "hole", "hole_group"] as const;
 
 const chat = { name: "Alpha", userRef: "u", helloMessage: "Hello" };
 const entry = {
@@ -234,9 +235,9 @@ describe("a server that asks for row security", () => {
       const options = boundOptions();
       yield* start(options);
       const sql = yield* clientOf(options.schema);
-      yield* sql.unsafe("alter table hole disable row level security");
+      yield* sql.unsafe("alter table span disable row level security");
       const message = yield* refusal({ ...options, migrationUrl: undefined });
-      assert.include(message, 'row security is off in the table "hole"');
+      assert.include(message, 'row security is off in the table "span"');
       // The owner of the tables turns it on again.
       yield* start(options);
       yield* start({ ...options, migrationUrl: undefined });
@@ -284,29 +285,8 @@ describe("a server that asks for row security", () => {
       yield* start(optionsOf(options.schema));
       const statements = yield* lettingInSql(options);
       const order = [...statements.matchAll(/alter table (\w+) enable/g)].map(([, name]) => name);
-      const superuser = Redacted.make(inject("roleUrls").superuser);
-      const sql = yield* clientOf(options.schema, 1, superuser);
-      const watching = yield* clientOf(options.schema);
-      const lock = (name = "") => sql.unsafe(`lock table ${name} in access share mode`);
-      const starting = yield* sql.withTransaction(
-        Effect.gen(function* () {
-          // So that it is the other that gives way.
-          yield* sql.unsafe("set local deadlock_timeout = '30s'");
-          yield* lock(order.at(-1));
-          const [own] = yield* sql.unsafe<{ readonly pid: number }>(
-            "select pg_backend_pid() as pid",
-          );
-          const fiber = yield* Effect.forkChild(start(options));
-          yield* watching
-            .unsafe("select from pg_stat_activity where $1::int4 = any (pg_blocking_pids(pid))", [
-              own!.pid,
-            ])
-            .pipe(Effect.repeat({ until: (waiting) => waiting.length > 0 }));
-          yield* lock(order[0]);
-          return fiber;
-        }),
-      );
-      yield* Fiber.join(starting);
+      const [earlier = "", later = ""] = [order[0], order.at(-1)];
+      yield* meetingDeadlock(options.schema, { earlier, later }, start(options));
       assert.strictEqual(yield* lettingInSql(options), "");
     }).pipe(Effect.scoped),
   );
@@ -394,8 +374,7 @@ describe("a statement of one chatbot", () => {
       for (const statement of [
         `insert into tally (chatbot_id, chats, positions, last_time) values (${theirs}, 9, 9, now())
           on conflict (chatbot_id) do update set chats = 9`,
-        `insert into hole (chatbot_id, block, missing, block_group) values (${theirs}, 9, 9, 9)`,
-        `insert into hole_group (chatbot_id, block_group, missing) values (${theirs}, 9, 9)`,
+        `insert into span (chatbot_id, part_size, number, chats_before) values (${theirs}, 9, 9, '{}')`,
         `insert into chat (chatbot_id, id, position, create_time, entries) values (${theirs}, 9, 9, now(), 0)`,
         `insert into entry (chatbot_id, id, chat_id, position, question, answer, moderation, flagged, create_time)
           values (${theirs}, 9, 9, 9, 'q', 'a', 'none', false, now())`,
@@ -426,7 +405,7 @@ describe("a statement of one chatbot", () => {
           ),
           ([row]) => row!.n,
         );
-      for (const table of ["chat", "entry", "request", "tally", "hole", "hole_group", "own_chat"]) {
+      for (const table of ["chat", "entry", "request", "tally", "span", ...views]) {
         for (const subject of ["operator", { key }, { key: "unknown" }, -1] as const) {
           assert.strictEqual(yield* count(subject, table), 0, table);
         }
@@ -439,7 +418,7 @@ describe("a statement of one chatbot", () => {
       assert.strictEqual(yield* count("operator", "chatbot"), 2);
       assert.isAbove(yield* count("operator", "audit"), 1);
       // Only what the owner of the tables says lets anything be seen.
-      for (const table of [...Object.keys(ownerOf), "own_chat"]) {
+      for (const table of [...Object.keys(ownerOf), ...views]) {
         const counted = `do $$ begin if exists (select from ${table}) then raise 'seen'; end if; end $$`;
         for (const session of [bound.reads, bound.writes]) yield* session.command(counted);
       }
