@@ -8,7 +8,7 @@ import { settle } from "./fill.ts";
 import { clientOf, freshSchema, optionsOf } from "./PostgresUnderTest.ts";
 
 const block = 4096;
-const blocks = 300;
+const blocks = 100;
 /** The highest position given: the last block is not full. */
 const highest = blocks * block - 1234;
 
@@ -86,7 +86,7 @@ describe("holes", () => {
           const most = Math.max(...rows.map(([, n]) => Number(n)));
           assert.isAtMost(most, 512);
         }
-        for (let round = 0; round < 4; round++) {
+        for (let round = 0; round < 3; round++) {
           const ranks = Array.from({ length: left.length + 1000 }, (_, n) => n - 1);
           const taken = new Set(left);
           for (const [n, position] of (yield* positionsOf(sql, chatbot, ranks)).entries()) {

@@ -31,7 +31,12 @@ import {
 import { blocked, meetingDeadlock } from "./Blocked.ts";
 
 /** A schema that was brought up to date is like a new one, but for its data: these touch every table. */
-const migratedChecks = [...turnStoreChecks, ...chatbotRegistryChecks, modelCheck({ runs: 20 })];
+const migratedChecks = [
+  ...turnStoreChecks,
+  ...chatbotRegistryChecks,
+  ...chatArchiveChecks,
+  modelCheck({ runs: 5 }),
+];
 
 const steps = Object.keys(migrations) as ReadonlyArray<keyof typeof migrations>;
 
@@ -209,7 +214,7 @@ const catalogOf = (sql: SqlClient.SqlClient) =>
         union all select to_jsonb(i) from pg_indexes i where schemaname = 'parley'
         union all select jsonb_build_array(conrelid::regclass, conname, pg_get_constraintdef(oid))
           from pg_constraint where connamespace = 'parley'::regnamespace
-        union all select to_jsonb(s) from pg_sequences s where schemaname = 'parley'
+        union all select to_jsonb(s) - 'last_value' from pg_sequences s where schemaname = 'parley'
         union all select to_jsonb(p) from pg_policies p where schemaname = 'parley'
         union all select jsonb_build_array(tgrelid::regclass, pg_get_triggerdef(t.oid))
           from pg_trigger t join ours on ours.oid = tgrelid where not tgisinternal
@@ -223,6 +228,11 @@ const catalogOf = (sql: SqlClient.SqlClient) =>
     ),
     (rows) => rows.map(({ what }) => what),
   );
+
+/** Of a schema that no earlier version made. */
+const newCatalog = Effect.flatMap(freshDatabase(), (fresh) =>
+  Effect.andThen(Effect.provide(Effect.void, layerPostgres(fresh)), catalogOf(fresh.sql)),
+);
 
 const createOne = (chatbot: number) =>
   ChatStore.use((store) =>
@@ -279,7 +289,7 @@ describe("migrations", () => {
           for (const { run } of [
             ...chatArchiveChecks,
             ...chatbotRegistryChecks,
-            modelCheck({ runs: 20 }),
+            modelCheck({ runs: 5 }),
           ]) {
             yield* run;
           }
@@ -311,9 +321,10 @@ describe("migrations", () => {
         yield* runScript(byHand.sql, text);
         assert.strictEqual(yield* pendingSql(byHand), "");
         yield* Effect.provide(Effect.void, layerPostgres(byItself));
-        const [ours, theirs] = [yield* catalogOf(byHand.sql), yield* catalogOf(byItself.sql)];
+        const ours = yield* catalogOf(byHand.sql);
         assert.isAbove(ours.length, 100);
-        assert.deepStrictEqual(ours, theirs);
+        assert.deepStrictEqual(ours, yield* catalogOf(byItself.sql));
+        if (at > 0) assert.deepStrictEqual(ours, yield* newCatalog);
         yield* Effect.provide(Effect.flatMap(registerChatbot, createOne), layerPostgres(byHand));
       }).pipe(Effect.scoped),
     );
@@ -332,8 +343,7 @@ describe("migrations", () => {
             assert.deepStrictEqual(yield* sql.unsafe(wrongSpans), []);
             yield* chatsAreKept;
           }
-          for (const { run } of migratedChecks) yield* run;
-          if (at === 1) for (const { run } of chatArchiveChecks) yield* run;
+          if (step === "0002_chats") for (const { run } of migratedChecks) yield* run;
         }).pipe(Effect.provide(layerPostgresUnderTest({ schema })));
       }).pipe(Effect.scoped),
     );

@@ -2,13 +2,7 @@
  * Stores, each over another technology and each with the bug that this technology invites. The
  * comment above each quotes the promise that it breaks.
  */
-import {
-  RetryKeyReused,
-  retryKeyLifetime,
-  type ChatQuery,
-  type Taken,
-  type UsageSum,
-} from "@parley/core";
+import { RetryKeyReused, retryKeyLifetime, type ChatQuery, type Taken } from "@parley/core";
 import { Effect, Stream } from "effect";
 import { shared, withArchive, withChats, withTurns, type Fault } from "./Faults.ts";
 import { pageOf } from "../../src/Listing.ts";
@@ -191,24 +185,6 @@ export const technologyFaults: ReadonlyArray<Fault> = [
       }),
   },
   {
-    // PostgreSQL's setval. ChatArchive: "Later ids go on past the imported ones".
-    name: "after an import entries' ids go on past the last imported one, not past the greatest",
-    break: (stores, memory) =>
-      withArchive(stores, {
-        import: (chatbot, records) =>
-          Effect.suspend(() => {
-            let last = 0;
-            const moveTo: Memory["moveTo"] = (kind, id) => {
-              if (kind === "entry") last = id;
-              else memory.moveTo(kind, id);
-            };
-            return Effect.tap(makeChatArchive({ ...memory, moveTo }).import(chatbot, records), () =>
-              Effect.sync(() => memory.moveTo("entry", last)),
-            );
-          }),
-      }),
-  },
-  {
     // SQLite's lower(), which knows ASCII only. decisions.md: "both sides folded by one function in the core".
     name: "an import fills the column for searches by a function that lower-cases ASCII letters only",
     break: (stores, memory) =>
@@ -250,29 +226,6 @@ export const technologyFaults: ReadonlyArray<Fault> = [
                 if (!chats.some((chat) => chat.id === id)) byId.delete(id);
             }),
           ),
-      }),
-  },
-  {
-    // A column store's roll-up. ChatArchive: "Sums per provider and model".
-    name: "usage is summed under provider/model, so that a/b with c is one with a and b/c",
-    break: (stores) =>
-      withArchive(stores, {
-        usage: (chatbot, since) =>
-          Effect.map(stores.archive.usage(chatbot, since), (sums) => {
-            const merged = new Map<string, UsageSum>();
-            for (const sum of sums) {
-              const name = `${sum.provider}/${sum.model}`;
-              const other = merged.get(name);
-              merged.set(name, {
-                ...(other ?? sum),
-                answers: sum.answers + (other?.answers ?? 0),
-                attempts: sum.attempts + (other?.attempts ?? 0),
-                promptTokens: sum.promptTokens + (other?.promptTokens ?? 0),
-                completionTokens: sum.completionTokens + (other?.completionTokens ?? 0),
-              });
-            }
-            return [...merged.values()];
-          }),
       }),
   },
   {
