@@ -116,6 +116,8 @@ interface Standing extends Granted {
   readonly super: boolean;
   readonly bypasses: boolean;
   readonly owns: boolean;
+  /** A table or view that the role may not read, if there is one. */
+  readonly closed: string | null;
   /** A table in which row security does not bind the role, if there is one. */
   readonly free: string | null;
   /** A table of which a policy lets the role see every row, if there is one. */
@@ -125,7 +127,10 @@ interface Standing extends Granted {
 }
 
 const standing = `
-select rolname as name, ${granted}, rolsuper as super, rolbypassrls as bypasses, owns, free, unbound, bound
+select rolname as name, ${granted}, rolsuper as super, rolbypassrls as bypasses, owns, free, unbound, bound, (
+    select min(relname) from pg_class
+    where relkind in ('r', 'p', 'v') and ${isOurs} and not has_table_privilege(pg_class.oid, 'select')
+  ) as closed
 from pg_roles cross join (
   select bool_or(pg_has_role(relowner, 'usage')) as owns,
     min(relname) filter (where not active) as free,
@@ -147,9 +152,12 @@ export const misplaced = (
   wanted: { readonly schema: string; readonly rowSecurity: boolean },
 ): Effect.Effect<string | null, SqlError.SqlError> =>
   Effect.map(session.query<Standing>("operator", standing), ([role]) => {
-    const { bound, bypasses, free, name, owns, unbound } = role!;
+    const { bound, bypasses, closed, free, name, owns, unbound } = role!;
     const missing = deprived(role!, wanted.schema);
     if (missing !== null) return missing;
+    if (closed !== null) {
+      return `the role "${name}" may not read the table "${closed}": give the server the owner's connection for migrations, by which it is let in`;
+    }
     if (!wanted.rowSecurity) {
       return bound === null
         ? null

@@ -186,19 +186,20 @@ export const migrations = {
       primary key (chatbot_id, part_size, number),
       -- No level is above the third.
       check (part_size < 33554432 or number = 0)
-    );
+      -- Rows of 2 kB: with less room an update would move its row to another page.
+    ) with (fillfactor = 70);
     alter table span alter column chats_before set storage plain;
     create policy tenant on span using (chatbot_id = nullif(current_setting('parley.chatbot', true), '')::int);
 
-    -- Erasures that ended before are counted; those that wait here fail when their tables are gone.
-    lock table hole_group, hole in share mode;
+    -- In the order of erasures. Those that ended before are counted; those that wait fail when their tables are gone.
+    lock table hole, hole_group in share mode;
     insert into span (chatbot_id, part_size, number, chats_before)
     select tally.chatbot_id, 512, number, array(
       select coalesce(sum(512 - greatest(least(512, positions - first), 0) + taken)
         over (order by first rows between unbounded preceding and 1 preceding), 0)::bigint
       from generate_series(number * 131072, number * 131072 + 131072, 512) first, lateral (
         select count(*) as taken from chat
-        where chatbot_id = tally.chatbot_id and position > first and position <= first + 512
+        where first < positions and chatbot_id = tally.chatbot_id and position > first and position <= first + 512
       ) counted
       order by first
     )
@@ -226,8 +227,8 @@ export const migrations = {
     where chats < positions;
 
     -- For servers of the version before that still run: their lists go on, their erasures fail.
-    drop table hole_group;
-    drop table hole;
+    alter table hole_group rename to former_hole_group;
+    alter table hole rename to former_hole;
     create view hole with (security_invoker = true) as
     select chatbot_id, number * 32 + n as block, (number * 32 + n) / 64 as block_group,
       (4096 - chats_before[n * 8 + 9] + chats_before[n * 8 + 1])::int as missing
@@ -235,7 +236,25 @@ export const migrations = {
     create view hole_group with (security_invoker = true) as
     select chatbot_id, number * 128 + n as block_group,
       (262144 - chats_before[n * 2 + 3] + chats_before[n * 2 + 1])::int as missing
-    from span cross join generate_series(0, 127) n where part_size = 131072;`,
+    from span cross join generate_series(0, 127) n where part_size = 131072;
+    -- Whoever was let in stays so.
+    do $$ declare statement text; begin for statement in
+      select format('grant %s on span to %s', string_agg(privilege_type, ', '), name)
+        || format('; grant select on hole, hole_group to %s', name)
+      from pg_class cross join aclexplode(relacl) cross join lateral (
+        select case grantee when 0 then 'public' else quote_ident(pg_get_userbyid(grantee)) end as name
+      ) named
+      where pg_class.oid = 'former_hole'::regclass and grantee <> relowner group by name
+      union all
+      select format('create policy unbound on span to %s using (true) with check (true)',
+        string_agg(quote_ident(rolname), ', '))
+      from pg_policy join pg_roles on pg_roles.oid = any (polroles)
+      where polrelid = 'former_hole'::regclass and polname = 'unbound' group by polname
+      union all
+      select 'alter table span enable row level security' from pg_class
+      where pg_class.oid = 'former_hole'::regclass and relrowsecurity
+    loop execute statement; end loop; end $$;
+    drop table former_hole, former_hole_group;`,
 } as const;
 
 type Step = keyof typeof migrations;
@@ -325,7 +344,7 @@ const plan: Effect.Effect<
   ];
 });
 
-/** One transaction of the statements, as a text. */
+/** One transaction of the statements, as a text. Each sees what others did before, whatever the default is. */
 export const scriptOf = (statements: ReadonlyArray<string>): string =>
   ["begin isolation level read committed", ...statements, "commit"]
     .map((statement) => `${statement};\n`)

@@ -7,10 +7,11 @@ import { addHoles, partSizes, positionOf } from "../src/Holes.ts";
 import { settle } from "./fill.ts";
 import { clientOf, freshSchema, optionsOf } from "./PostgresUnderTest.ts";
 
-const block = 4096;
-const blocks = 100;
-/** The highest position given: the last block is not full. */
-const highest = blocks * block - 1234;
+/** Positions that are erased alike: eight of the smallest parts. */
+const stretch = 8 * partSizes[2];
+const stretches = 100;
+/** The highest position given: the last part is not full. */
+const highest = stretches * stretch - 1234;
 
 /** Chats with nothing but positions. */
 const insertChats = (sql: SqlClient.SqlClient, chatbot: number, positions: Iterable<number>) =>
@@ -31,30 +32,30 @@ const positionsOf = (sql: SqlClient.SqlClient, chatbot: number, ranks: Iterable<
     (rows) => rows.map(({ position }) => Number(position)),
   );
 
-/** Positions that are still taken after years of erasures: of most blocks few are left, of some all. */
+/** Positions that are still taken after years of erasures: of most stretches few are left, of some all. */
 const someLeft = Effect.gen(function* () {
   const left = new Set<number>();
-  for (let at = 0; at < blocks; at++) {
+  for (let at = 0; at < stretches; at++) {
     const many = yield* Random.nextIntBetween(0, 12);
-    const full = at === 77 || at === blocks - 1;
-    for (let n = 1; full && n <= block; n++) left.add(at * block + n);
+    const full = at === 77 || at === stretches - 1;
+    for (let n = 1; full && n <= stretch; n++) left.add(at * stretch + n);
     for (let n = 0; n < many; n++) {
-      left.add(at * block + (yield* Random.nextIntBetween(1, block)));
+      left.add(at * stretch + (yield* Random.nextIntBetween(1, stretch)));
     }
   }
   return [...left].filter((position) => position <= highest).toSorted((a, b) => a - b);
 });
 
-/** What another erasure takes: here and there, a stretch, or from a block everything. */
+/** What another erasure takes: here and there, a stretch, or all of a stretch. */
 const someOf = Effect.fnUntraced(function* (left: ReadonlyArray<number>) {
   const any = Random.nextIntBetween(0, left.length - 1);
   const gone = new Set<number>();
   for (let n = 0; n < 100; n++) gone.add(left[yield* any]!);
   const from = yield* any;
   for (const position of left.slice(from, from + 300)) gone.add(position);
-  const blockOf = (position: number) => Math.floor((position - 1) / block);
-  const whole = blockOf(left[yield* any]!);
-  for (const position of left) if (blockOf(position) === whole) gone.add(position);
+  const stretchOf = (position: number) => Math.floor((position - 1) / stretch);
+  const whole = stretchOf(left[yield* any]!);
+  for (const position of left) if (stretchOf(position) === whole) gone.add(position);
   return gone;
 });
 
@@ -78,13 +79,14 @@ describe("holes", () => {
         );
         yield* settle(sql);
         for (const place of [1, 300, 512, 4000]) {
-          const rank = 1 + left.indexOf(77 * block + place);
+          const rank = 1 + left.indexOf(77 * stretch + place);
           const [plan] = yield* sql.unsafe<{ readonly "QUERY PLAN": unknown }>(
             `explain (analyze, format json) ${positionOf(String(rank)).replaceAll("$1", String(chatbot))}`,
           );
           const rows = [...JSON.stringify(plan).matchAll(/"Actual Rows":([\d.]+)/g)];
           const most = Math.max(...rows.map(([, n]) => Number(n)));
-          assert.isAtMost(most, 512);
+          assert.isAtMost(most, partSizes[2]);
+          assert.isAtLeast(most, place === 1 ? 1 : 64);
         }
         for (let round = 0; round < 3; round++) {
           const ranks = Array.from({ length: left.length + 1000 }, (_, n) => n - 1);

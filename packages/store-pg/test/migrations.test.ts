@@ -63,6 +63,16 @@ const data: { readonly [Step in keyof typeof migrations]?: ReadonlyArray<string>
     select 1, (position - 1) / 4096, count(*) from generate_series(1, 300000) position
     where position not in (1, 4096, 5000, 270000, 300000) group by 2`,
     "insert into tally values (1, 5, 300000, '2026-01-01T00:00:00.004Z', 7)",
+    // No chat was made, none is left, none was erased, and one is left, at the beginning of a span.
+    `insert into chatbot (workspace_name, name, description, settings)
+    select 'Old', 'Bot ' || n, '', '{"helloMessage":null,"moderationErrorMessage":"","instructions":null}'
+    from generate_series(2, 5) n`,
+    `insert into tally values (2, 0, 0, '2026-01-01', 0), (3, 0, 512, '2026-01-01', 1), (4, 1, 1, '2026-01-01', 0),
+      (5, 1, 131073, '2026-01-01', 1)`,
+    `insert into chat (chatbot_id, id, position, create_time, entries) values
+      (4, 11, 1, '2026-01-01', 0), (5, 12, 131073, '2026-01-01', 0)`,
+    `insert into hole (chatbot_id, block, missing)
+    select 3, 0, 512 union all select 5, n, 4096 from generate_series(0, 31) n`,
     `insert into entry (chatbot_id, id, chat_id, position, question, answer, moderation, flagged, create_time,
       provider, model, prompt_tokens, completion_tokens, attempts, latency_millis)
     values
@@ -86,7 +96,7 @@ const release = (sql: SqlClient.SqlClient, count: number) =>
             [
               ...migrations[step]
                 .replace(/^ *--.*$/gm, "")
-                .split(";")
+                .split(/;$/m)
                 .filter((part) => part.trim() !== ""),
               ...(data[step] ?? []),
             ],
@@ -180,12 +190,12 @@ const chatsAreKept = Effect.gen(function* () {
   assert.deepStrictEqual(yield* ids({ limit: 1, page: 3, orderBy: oldest }), [5, 40]);
 });
 
-/** Parts of spans that are counted wrongly, and spans with holes that are not counted. */
+/** Spans that are counted wrongly, or not although their chatbot has holes. */
 const wrongSpans = `
 select part_size, number from tally cross join unnest('{512,131072,33554432}'::int8[]) part_size
 cross join generate_series(0, (positions - 1) / (part_size * 256)) number
 left join span using (chatbot_id, part_size, number)
-where chats_before is distinct from array(
+where chats < positions and chats_before is distinct from array(
   select n * part_size - (least(first + n * part_size, positions) - least(first, positions) - (
     select count(*) from chat
     where chatbot_id = tally.chatbot_id and position > first and position <= first + n * part_size
@@ -354,8 +364,8 @@ describe("migrations", () => {
       const { options, sql } = yield* beforeSpans;
       const holes = Effect.all(
         [
-          "select block_group, block, missing from hole where missing > 0 order by block",
-          "select block_group, missing from hole_group where missing > 0 order by block_group",
+          "select block_group, block, missing from hole where chatbot_id = 1 and missing > 0 order by block",
+          "select block_group, missing from hole_group where chatbot_id = 1 and missing > 0 order by block_group",
         ].map((statement) => sql.unsafe<{ missing: number }>(statement)),
       );
       const [blocks, groups] = yield* holes;
@@ -386,22 +396,54 @@ describe("migrations", () => {
     }).pipe(Effect.scoped),
   );
 
-  it.live("counts the holes of an erasure that ends meanwhile", () =>
-    Effect.gen(function* () {
-      const { options, sql } = yield* beforeSpans;
-      yield* blocked(
-        sql,
-        [
-          "delete from chat where chatbot_id = 1 and position = 5000",
-          "update tally set chats = chats - 1 where chatbot_id = 1",
-          "update hole_group set missing = missing + 1 where chatbot_id = 1 and block_group = 0",
-          "update hole set missing = missing + 1 where chatbot_id = 1 and block = 1",
-        ],
-        Effect.provide(Effect.void, layerPostgres(options)),
-      );
-      assert.deepStrictEqual(yield* sql.unsafe(wrongSpans), []);
-    }).pipe(Effect.scoped),
-  );
+  for (const byHand of [false, true]) {
+    it.live(`counts the holes of an erasure that ends meanwhile${byHand ? ", by hand" : ""}`, () =>
+      Effect.gen(function* () {
+        const { options, schema, sql } = yield* beforeSpans;
+        const operator = yield* clientOf(schema, 1);
+        yield* operator.unsafe("set default_transaction_isolation = 'repeatable read'");
+        const text = yield* pendingSql(options);
+        yield* blocked(
+          sql,
+          [
+            "delete from chat where chatbot_id = 1 and position = 5000",
+            "update tally set chats = chats - 1 where chatbot_id = 1",
+            "update hole_group set missing = missing + 1 where chatbot_id = 1 and block_group = 0",
+            "update hole set missing = missing + 1 where chatbot_id = 1 and block = 1",
+          ],
+          byHand
+            ? Effect.orDie(runScript(operator, text))
+            : Effect.orDie(Effect.provide(Effect.void, layerPostgres(options))),
+        );
+        assert.deepStrictEqual(yield* sql.unsafe(wrongSpans), []);
+      }).pipe(Effect.scoped),
+    );
+  }
+
+  for (const rowSecurity of [false, true]) {
+    it.live(
+      `keeps a role let in that row security ${rowSecurity ? "binds" : "does not bind"}`,
+      () =>
+        Effect.gen(function* () {
+          const { options, schema, sql } = yield* beforeSpans;
+          const url = Redacted.make(inject("roleUrls")[rowSecurity ? "bound" : "server"]);
+          const served = { ...options, url, migrationUrl: options.url, rowSecurity };
+          yield* runScript(sql, yield* lettingInSql(served));
+          const server = yield* clientOf(schema, 1, url);
+          yield* server.unsafe("select set_config('parley.chatbot', '1', false)");
+          const seen = Effect.all(
+            ["hole", "hole_group"].map((table) =>
+              server.unsafe(`select count(*) from ${table} where chatbot_id = 1 and missing > 0`),
+            ),
+          );
+          const before = yield* seen;
+          yield* runScript(sql, yield* pendingSql(options));
+          assert.deepStrictEqual(yield* seen, before);
+          assert.strictEqual(yield* lettingInSql(served), "");
+          yield* Effect.provide(Effect.void, layerPostgres({ ...served, migrationUrl: undefined }));
+        }).pipe(Effect.scoped),
+    );
+  }
 
   for (const [what, statement] of [
     ["a newer schema", "insert into parley_migration (migration_id, name) values (99, 'later')"],

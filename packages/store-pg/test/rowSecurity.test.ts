@@ -269,6 +269,22 @@ describe("a server that asks for row security", () => {
     }),
   );
 
+  it.live("is refused when one table is shut to it", () =>
+    Effect.gen(function* () {
+      for (const rowSecurity of [true, false]) {
+        const options = boundOptions();
+        const url = rowSecurity ? options.url : Redacted.make(inject("roleUrls").server);
+        const alone = { ...options, url, rowSecurity, migrationUrl: undefined };
+        yield* start({ ...options, url, rowSecurity });
+        yield* start(alone);
+        const sql = yield* clientOf(options.schema, 1);
+        const role = rowSecurity ? "parley_bound" : "parley_server";
+        yield* sql.unsafe(`revoke select on span from ${role}`);
+        assert.include(yield* refusal(alone), `the role "${role}" may not read the table "span"`);
+      }
+    }).pipe(Effect.scoped),
+  );
+
   it.live("starts five at once on an empty schema", () =>
     Effect.gen(function* () {
       const options = boundOptions();
