@@ -5,8 +5,8 @@
 import { createServer, type IncomingMessage, type Server, type ServerResponse } from "node:http";
 import type { AddressInfo } from "node:net";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
-import { askApi, createChat, listChats } from "./contract/client.ts";
-import { launch, type Running } from "./contract/launch.ts";
+import { askApi, createChat, listChats } from "../apps/server/test/contract/client.ts";
+import { launch, type Running } from "../apps/server/test/contract/launch.ts";
 
 interface Provider {
   readonly url: string;
