@@ -14,7 +14,16 @@ import { makeChatArchive } from "../../src/MemoryChatArchive.ts";
 import { chatOf, entryOf } from "../../src/MemoryChatStore.ts";
 import type { Memory } from "../../src/Memory.ts";
 import type { StoredChat } from "../../src/Tenant.ts";
-import { shared, withArchive, withChats, withTurns, type Fault, type Stores } from "./Faults.ts";
+import {
+  forgetKeys,
+  shared,
+  withArchive,
+  withChats,
+  withErasures,
+  withTurns,
+  type Fault,
+  type Stores,
+} from "./Faults.ts";
 
 type Order<Field extends string> = ListQuery<Field>["orderBy"];
 
@@ -260,41 +269,26 @@ export const blindFaults: ReadonlyArray<Fault> = [
   },
   {
     name: "An erasure forgets the retry keys of every chatbot whose chat has the id of an erased one",
-    break: (stores, memory) => ({
-      chats: {
-        ...stores.chats,
-        createChat: (chatbot, chat, retryKey) => {
-          if (retryKey !== null) keyed(memory).add(chatbot);
-          return stores.chats.createChat(chatbot, chat, retryKey);
+    break: (stores, memory) => {
+      const noted = (chatbot: number, retryKey: unknown) => {
+        if (retryKey !== null) keyed(memory).add(chatbot);
+      };
+      const noting = withTurns(
+        withChats(stores, {
+          createChat: (chatbot, chat, retryKey) => {
+            noted(chatbot, retryKey);
+            return stores.chats.createChat(chatbot, chat, retryKey);
+          },
+        }),
+        {
+          take: (chatbot, chat, retryKey) => {
+            noted(chatbot, retryKey);
+            return stores.turns.take(chatbot, chat, retryKey);
+          },
         },
-      },
-      turns: {
-        ...stores.turns,
-        take: (chatbot, chat, retryKey) => {
-          if (retryKey !== null) keyed(memory).add(chatbot);
-          return stores.turns.take(chatbot, chat, retryKey);
-        },
-      },
-      archive: {
-        ...stores.archive,
-        erase: (chatbot, which) =>
-          Effect.suspend(() => {
-            const { byId } = memory.tenant(chatbot);
-            const before = [...byId.keys()];
-            return Effect.tap(stores.archive.erase(chatbot, which), () =>
-              Effect.sync(() => {
-                const erased = new Set(before.filter((id) => !byId.has(id)));
-                for (const other of keyed(memory)) {
-                  const { requests } = memory.tenant(other);
-                  for (const [key, { chat }] of requests) {
-                    if (chat !== null && erased.has(chat)) requests.delete(key);
-                  }
-                }
-              }),
-            );
-          }),
-      },
-    }),
+      );
+      return withErasures(noting, memory, (_, erased) => forgetKeys(memory, keyed(memory), erased));
+    },
   },
   {
     name: "Erasing idle chats erases also those whose last entry was stored exactly at the limit",

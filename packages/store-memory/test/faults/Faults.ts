@@ -56,6 +56,37 @@ export const withArchive = (stores: Stores, archive: Partial<Stores["archive"]>)
   archive: { ...stores.archive, ...archive },
 });
 
+/** Erasures, after each of which something happens with the ids of the chats that are gone. */
+export const withErasures = (
+  stores: Stores,
+  memory: Memory,
+  after: (chatbot: number, erased: ReadonlySet<number>) => void,
+): Stores =>
+  withArchive(stores, {
+    erase: (chatbot, which) =>
+      Effect.suspend(() => {
+        const { byId } = memory.tenant(chatbot);
+        const before = [...byId.keys()];
+        return Effect.tap(stores.archive.erase(chatbot, which), () =>
+          Effect.sync(() => after(chatbot, new Set(before.filter((id) => !byId.has(id))))),
+        );
+      }),
+  });
+
+/** Forgets the retry keys of some chats, in every one of these chatbots. */
+export const forgetKeys = (
+  memory: Memory,
+  chatbots: Iterable<number>,
+  chats: ReadonlySet<number>,
+): void => {
+  for (const chatbot of chatbots) {
+    const { requests } = memory.tenant(chatbot);
+    for (const [key, { chat }] of requests) {
+      if (chat !== null && chats.has(chat)) requests.delete(key);
+    }
+  }
+};
+
 /** State that all instances over one memory share, as they would share a table. */
 export const shared = <A>(make: () => A): ((memory: Memory) => A) => {
   const states = new WeakMap<Memory, A>();

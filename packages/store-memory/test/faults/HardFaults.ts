@@ -12,7 +12,14 @@ import {
   type Turn,
 } from "@parley/core";
 import { Effect, Stream } from "effect";
-import { withArchive, withChats, withTurns, type Fault } from "./Faults.ts";
+import {
+  forgetKeys,
+  withArchive,
+  withChats,
+  withErasures,
+  withTurns,
+  type Fault,
+} from "./Faults.ts";
 import { makeChatArchive } from "../../src/MemoryChatArchive.ts";
 import { makeChatStore } from "../../src/MemoryChatStore.ts";
 import { atPresent, type Memory } from "../../src/Memory.ts";
@@ -301,24 +308,7 @@ export const hardFaults: ReadonlyArray<Fault> = [
           return stores.turns.take(chatbot, chat, key);
         },
       });
-      return withArchive(turns, {
-        erase: (chatbot, which) =>
-          Effect.suspend(() => {
-            const { byId } = memory.tenant(chatbot);
-            const before = [...byId.keys()];
-            return Effect.tap(stores.archive.erase(chatbot, which), () =>
-              Effect.sync(() => {
-                const erased = new Set(before.filter((id) => !byId.has(id)));
-                for (const other of chatbots) {
-                  const { requests } = memory.tenant(other);
-                  for (const [key, { chat }] of requests) {
-                    if (chat !== null && erased.has(chat)) requests.delete(key);
-                  }
-                }
-              }),
-            );
-          }),
-      });
+      return withErasures(turns, memory, (_, erased) => forgetKeys(memory, chatbots, erased));
     },
   },
 

@@ -4,7 +4,7 @@
  */
 import { RetryKeyReused, retryKeyLifetime, type ChatQuery, type Taken } from "@parley/core";
 import { Effect, Stream } from "effect";
-import { shared, withArchive, withChats, withTurns, type Fault } from "./Faults.ts";
+import { shared, withArchive, withErasures, withChats, withTurns, type Fault } from "./Faults.ts";
 import { pageOf } from "../../src/Listing.ts";
 import { atPresent, type Memory } from "../../src/Memory.ts";
 import { makeChatArchive } from "../../src/MemoryChatArchive.ts";
@@ -204,29 +204,23 @@ export const technologyFaults: ReadonlyArray<Fault> = [
     // Cassandra's tombstones, newer than rows that keep their times. ChatArchive: "Stores an export with its ids and times, whole".
     name: "chats that were erased and are imported again stay erased",
     break: (stores, memory) =>
-      withArchive(stores, {
-        erase: (chatbot, which) =>
-          Effect.suspend(() => {
-            const { byId } = memory.tenant(chatbot);
-            const before = [...byId.keys()];
-            return Effect.tap(stores.archive.erase(chatbot, which), () =>
+      withArchive(
+        withErasures(stores, memory, (chatbot, erased) => {
+          for (const id of erased) tombstones(memory).add(`${chatbot}/${id}`);
+        }),
+        {
+          import: (chatbot, records) =>
+            Effect.tap(stores.archive.import(chatbot, records), () =>
               Effect.sync(() => {
-                for (const id of before)
-                  if (!byId.has(id)) tombstones(memory).add(`${chatbot}/${id}`);
+                const { byId, chats } = memory.tenant(chatbot);
+                const kept = chats.filter(({ id }) => !tombstones(memory).has(`${chatbot}/${id}`));
+                chats.splice(0, chats.length, ...kept);
+                for (const id of byId.keys())
+                  if (!chats.some((chat) => chat.id === id)) byId.delete(id);
               }),
-            );
-          }),
-        import: (chatbot, records) =>
-          Effect.tap(stores.archive.import(chatbot, records), () =>
-            Effect.sync(() => {
-              const { byId, chats } = memory.tenant(chatbot);
-              const kept = chats.filter(({ id }) => !tombstones(memory).has(`${chatbot}/${id}`));
-              chats.splice(0, chats.length, ...kept);
-              for (const id of byId.keys())
-                if (!chats.some((chat) => chat.id === id)) byId.delete(id);
-            }),
-          ),
-      }),
+            ),
+        },
+      ),
   },
   {
     // READ COMMITTED. ChatStore: "One page of the chatbot's chats, and how many match, of one snapshot".
