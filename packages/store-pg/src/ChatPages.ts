@@ -4,6 +4,7 @@
  */
 import type { ChatField, ChatQuery, OrderBy } from "@parley/core";
 import { positionOf } from "./Holes.ts";
+import { milestoneBefore } from "./Milestones.ts";
 import { offsetOf, orderOf, type Statement } from "./Pages.ts";
 import { chatColumns } from "./Rows.ts";
 
@@ -60,36 +61,60 @@ export const sortColumns = {
   name: "name",
   userRef: "user_ref",
   _createTime: "create_time",
-};
+} as const;
 
-/** Any page of all chats in the order of one text: read from its index, from the nearer end. */
+/**
+ * Any page of all chats in the order of one text: its index is walked from the nearer end, or from a milestone
+ * in between. There those without the text, which come last, are looked for by themselves.
+ */
 export const indexed = (
   chatbot: number,
   query: ChatQuery,
   { descending, field }: NonNullable<ReturnType<typeof byText>>,
 ): Statement => {
-  const order = orderOf([{ field, descending }], sortColumns);
-  const reverse = orderOf([{ field, descending: !descending }], sortColumns);
+  const column = sortColumns[field];
+  const order = (descending: boolean) => orderOf([{ field, descending }], sortColumns);
   return {
     text: `
 select tally.chats as total, chat.*
 from (values (1)) one
 left join tally on tally.chatbot_id = $1
+cross join lateral (
+  select ${
+    descending
+      ? "greatest(chats - $2::int8 - $3::int8, 0) as first, greatest(chats - $2::int8, 0) as until"
+      : "least($2::int8, chats) as first, least($2::int8 + $3::int8, chats) as until"
+  }
+) page
+left join lateral (${milestoneBefore(column, "page.first")}) milestone on true
 left join lateral (
   select position from (
-    (select position from chat where chatbot_id = $1 and $2::int8 <= tally.chats / 2
-      order by ${order} offset $2::int8 limit $3::int8)
+    (select position from chat
+      where chatbot_id = $1 and milestone.rank is null and page.first <= tally.chats / 2
+      order by ${order(false)} offset page.first limit page.until - page.first)
     union all
-    (select position from chat where chatbot_id = $1 and $2::int8 > tally.chats / 2
-      order by ${reverse} offset greatest(tally.chats - $2::int8 - $3::int8, 0)
-      limit greatest(least($3::int8, tally.chats - $2::int8), 0))
+    (select position from chat
+      where chatbot_id = $1 and milestone.rank is null and page.first > tally.chats / 2
+      order by ${order(true)} offset tally.chats - page.until limit page.until - page.first)
+    union all
+    (select position from chat
+      where chatbot_id = $1 and (${column}, position) >= (milestone.text, milestone.position)
+      order by ${order(false)} offset page.first - milestone.rank limit page.until - page.first)
+    union all
+    (select position from chat
+      where chatbot_id = $1 and ${column} is null and page.until > milestone.texts
+        and position >= case when milestone.text is null then milestone.position else 0 end
+      order by ${order(false)}
+      offset greatest(page.first, milestone.texts)
+        - case when milestone.text is null then milestone.rank else milestone.texts end
+      limit greatest(page.until - greatest(page.first, milestone.texts), 0))
   -- Tells the planner that few rows come of it.
-  ) nearer limit $3::int8
+  ) nearest limit $3::int8
 ) picked on true
 left join lateral (
   select ${chatColumns}, position from chat where chatbot_id = $1 and position = picked.position
 ) chat on true
-order by ${order}`,
+order by ${order(descending)}`,
     values: [chatbot, offsetOf(query), query.limit],
   };
 };

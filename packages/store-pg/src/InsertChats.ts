@@ -15,6 +15,7 @@ export interface ChatToInsert {
 
 export interface InsertedChat {
   readonly id: number;
+  readonly position: number;
   readonly createTime: Date;
   /** `null` for a chat without an entry. */
   readonly entryId: number | null;
@@ -56,7 +57,7 @@ with input as (
   where answer is not null
   returning id, chat_id
 )
-select made.id, made.create_time, first_entry.id as entry_id, (made.position - counter.before)::int4 as n
+select made.id, made.position, made.create_time, first_entry.id as entry_id, (made.position - counter.before)::int4 as n
 from made cross join counter left join first_entry on first_entry.chat_id = made.id`;
 
 /** Stores all of the chats or none; the results are in the order of the input. */
@@ -68,6 +69,7 @@ export const insertChats = (
   Effect.map(
     session.query<{
       readonly id: bigint;
+      readonly position: bigint;
       readonly create_time: Date;
       readonly entry_id: bigint | null;
       readonly n: number;
@@ -90,9 +92,10 @@ export const insertChats = (
     ]),
     (rows) => {
       const inserted = Array.from<InsertedChat>({ length: chats.length });
-      for (const { create_time, entry_id, id, n } of rows) {
+      for (const { create_time, entry_id, id, n, position } of rows) {
         inserted[n - 1] = {
           id: Number(id),
+          position: Number(position),
           createTime: create_time,
           entryId: entry_id === null ? null : Number(entry_id),
         };

@@ -255,6 +255,36 @@ export const migrations = {
       where pg_class.oid = 'former_hole'::regclass and relrowsecurity
     loop execute statement; end loop; end $$;
     drop table former_hole, former_hole_group;`,
+
+  "0007_milestones": `
+    -- Positions of every so manyth chat in the order of a column of texts, from the first on; and how many of
+    -- the chats have a text. True for those up to the position that was reached, after so many erasures.
+    create table milestone (
+      chatbot_id int not null,
+      column_name text not null,
+      spacing bigint not null,
+      reached bigint not null,
+      erasures bigint not null,
+      texts bigint not null,
+      positions bigint[] not null,
+      primary key (chatbot_id, column_name)
+    );
+    create policy tenant on milestone using (chatbot_id = nullif(current_setting('parley.chatbot', true), '')::int);
+    -- Whoever was let in stays so.
+    do $$ declare statement text; begin for statement in
+      select format('grant %s on milestone to %s', string_agg(privilege_type, ', '),
+        case grantee when 0 then 'public' else quote_ident(pg_get_userbyid(grantee)) end)
+      from pg_class cross join aclexplode(relacl)
+      where pg_class.oid = 'span'::regclass and grantee <> relowner group by grantee
+      union all
+      select format('create policy unbound on milestone to %s using (true) with check (true)',
+        string_agg(quote_ident(rolname), ', '))
+      from pg_policy join pg_roles on pg_roles.oid = any (polroles)
+      where polrelid = 'span'::regclass and polname = 'unbound' group by polname
+      union all
+      select 'alter table milestone enable row level security' from pg_class
+      where pg_class.oid = 'span'::regclass and relrowsecurity
+    loop execute statement; end loop; end $$;`,
 } as const;
 
 type Step = keyof typeof migrations;

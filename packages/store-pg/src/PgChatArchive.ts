@@ -13,6 +13,7 @@ import {
 import { Effect, Stream } from "effect";
 import type { Clients } from "./Clients.ts";
 import { addHoles } from "./Holes.ts";
+import { setMilestones } from "./Milestones.ts";
 import { array, big } from "./Parameters.ts";
 import { chatOf, entryOf, type ChatRow, type EntryRow } from "./Rows.ts";
 import { againAfterDeadlock, isUniqueViolation, withoutDeadline } from "./Storage.ts";
@@ -105,6 +106,7 @@ export const makeChatArchive = ({ patient }: Clients): ChatArchive["Service"] =>
           if (ids !== null) total += yield* againAfterDeadlock(eraseSome(chatbot, ids, limit));
           after = reached;
         }
+        if (total > 0) yield* setMilestones(patient, chatbot);
         return total;
       }).pipe(withoutDeadline),
 
@@ -204,6 +206,7 @@ export const makeChatArchive = ({ patient }: Clients): ChatArchive["Service"] =>
       // Searches are planned by what is known of the tables.
       for (const table of ["chat", "entry"])
         yield* Effect.ignore(patient.command(`analyze ${table}`));
+      yield* setMilestones(patient, chatbot);
       return imported;
     }, Effect.scoped),
 

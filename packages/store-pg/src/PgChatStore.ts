@@ -28,6 +28,7 @@ import { anyEntries, seekEntries } from "./EntryPages.ts";
 import { gather } from "./Gather.ts";
 import { insertChats, type InsertedChat } from "./InsertChats.ts";
 import type { Clients } from "./Clients.ts";
+import { makeMilestones, spacing } from "./Milestones.ts";
 import { byPosition, offsetOf, type Statement } from "./Pages.ts";
 import { makePasses } from "./Passes.ts";
 import { claimKey, settleKey } from "./RequestKeys.ts";
@@ -43,6 +44,7 @@ const quick = 500;
 
 export const makeChatStore = Effect.fnUntraced(function* ({
   passes,
+  patient,
   reads,
   searched,
   writes,
@@ -55,9 +57,17 @@ export const makeChatStore = Effect.fnUntraced(function* ({
   );
   const searching: Searching = { from: searched, indexed: indexedIn(database!.datctype) };
 
+  const setMilestonesSoon = yield* makeMilestones(patient);
+
   const insert = yield* gather(
     (chatbot, chats: ReadonlyArray<ChatToCreate>) =>
-      orBusy(insertChats(writes, chatbot, chats.map(toInsert))),
+      orBusy(insertChats(writes, chatbot, chats.map(toInsert))).pipe(
+        Effect.tap((made) =>
+          made.some(({ position }) => position % spacing === 0)
+            ? setMilestonesSoon(chatbot)
+            : Effect.void,
+        ),
+      ),
     { writers: 2, most: 500, waiting: 10_000, full: new Overloaded({ retryAfterSeconds: 2 }) },
   );
 
@@ -203,7 +213,11 @@ export const makeChatStore = Effect.fnUntraced(function* ({
       const text = byText(query.orderBy);
       const statement =
         text === undefined ? filtered(chatbot, query, undefined) : indexed(chatbot, query, text);
-      return Effect.map(pass<ChatPageRow>(chatbot, statement), chatPage);
+      const page = Effect.map(pass<ChatPageRow>(chatbot, statement), chatPage);
+      // Those of an earlier version, or that could not be set when it was time.
+      return text !== undefined && offsetOf(query) > spacing
+        ? Effect.andThen(setMilestonesSoon(chatbot), page)
+        : page;
     },
 
     listEntries: (chatbot, chatId, query) => {

@@ -7,6 +7,7 @@ import { Effect } from "effect";
 import { Reactivity } from "effect/reactivity";
 import type { SqlClient } from "effect/sql";
 import { addHoles, partSizes } from "../src/Holes.ts";
+import { setMilestones } from "../src/Milestones.ts";
 import { plainSession } from "../src/Session.ts";
 
 /** The chatbot that is filled. */
@@ -111,9 +112,13 @@ export const fillEntries = (sql: SqlClient.SqlClient, chatbot: number, entries: 
     );
   });
 
+/** Sets the milestones that the store would have set. */
+export const passMilestones = (sql: SqlClient.SqlClient, chatbot: number) =>
+  setMilestones(plainSession(sql), chatbot);
+
 /** Brings the planner's statistics and the visibility map up to date, as autovacuum would. */
 export const settle = (sql: SqlClient.SqlClient) =>
-  Effect.forEach(["chat", "entry", "tally", "span"], (table) =>
+  Effect.forEach(["chat", "entry", "tally", "span", "milestone"], (table) =>
     sql.unsafe(`vacuum analyze ${table}`),
   );
 
@@ -160,6 +165,7 @@ export const fillSchema = ({
     for (const { definition } of indexes) yield* sql.unsafe(definition);
     if (erased !== undefined) yield* eraseEvery(sql, filledChatbot, erased);
     yield* settle(sql);
+    yield* passMilestones(sql, filledChatbot);
   }).pipe(Effect.scoped);
 
 /** A session set up as the store's own for single statements. */

@@ -14,6 +14,7 @@ import {
   fillEntries,
   filledChatbot as chatbot,
   fillThinned,
+  passMilestones,
   settle,
 } from "./fill.ts";
 import { bound, clientOf, freshSchema, optionsOf } from "./PostgresUnderTest.ts";
@@ -59,6 +60,7 @@ const filled = Layer.effect(
     const sql = yield* clientOf(schema, 1);
     yield* fillChats(sql, chatbot, chats);
     yield* fillEntries(sql, chatbot, chats);
+    yield* passMilestones(sql, chatbot);
     yield* settle(sql);
     const options = { ...optionsOf(schema), ...bound() };
     yield* Effect.provide(Effect.void, layerPostgres(options));
@@ -108,10 +110,10 @@ const flat: ReadonlyArray<readonly [string, Statement, "force_custom_plan"?]> = 
   ["one entry by its id", anyEntries(chatbot, 1, entries({ id: 77_777 }))],
   ...(["name", "userRef"] as const).flatMap((field) =>
     [true, false].flatMap((descending) =>
-      [1, chats / 25].map((page) => {
-        const wanted = query({ page, orderBy: [{ field, descending }] });
+      [1, chats / 75, chats / 50, chats / 25].map((page) => {
+        const wanted = query({ page: Math.floor(page), orderBy: [{ field, descending }] });
         return [
-          `page ${page} by ${field}${descending ? ", descending" : ""}`,
+          `page ${wanted.page} by ${field}${descending ? ", descending" : ""}`,
           indexed(chatbot, wanted, byText(wanted.orderBy)!),
           "force_custom_plan",
         ] as const;

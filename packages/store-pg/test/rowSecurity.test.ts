@@ -46,6 +46,7 @@ const tables = [
   "chatbot",
   "entry",
   "fold",
+  "milestone",
   "parley_migration",
   "request",
   "span",
@@ -58,6 +59,7 @@ const ownerOf = {
   chat: "chatbot_id",
   chatbot: "id",
   entry: "chatbot_id",
+  milestone: "chatbot_id",
   request: "chatbot_id",
   span: "chatbot_id",
   tally: "chatbot_id",
@@ -154,13 +156,17 @@ const twoTenants = Effect.gen(function* () {
   const options = boundOptions();
   const stores = yield* Layer.build(layerPostgres(options));
   const [ours, theirs] = yield* Effect.provideContext(Effect.all([inhabited, inhabited]), stores);
+  const sql = yield* clientOf(options.schema);
+  yield* sql.unsafe(
+    "insert into milestone select chatbot_id, 'name', 1, 1, erasures, 1, '{1}' from tally",
+  );
   return {
     ours: ours!,
     theirs: theirs!,
     stores,
     bound: yield* clientsOf(options, true),
     plain: yield* clientsOf(optionsOf(options.schema), false),
-    sql: yield* clientOf(options.schema),
+    sql,
   };
 });
 
@@ -391,6 +397,7 @@ describe("a statement of one chatbot", () => {
         `insert into tally (chatbot_id, chats, positions, last_time) values (${theirs}, 9, 9, now())
           on conflict (chatbot_id) do update set chats = 9`,
         `insert into span (chatbot_id, part_size, number, chats_before) values (${theirs}, 9, 9, '{}')`,
+        `insert into milestone values (${theirs}, 'name', 9, 9, 9, 9, '{}')`,
         `insert into chat (chatbot_id, id, position, create_time, entries) values (${theirs}, 9, 9, now(), 0)`,
         `insert into entry (chatbot_id, id, chat_id, position, question, answer, moderation, flagged, create_time)
           values (${theirs}, 9, 9, 9, 'q', 'a', 'none', false, now())`,
@@ -421,7 +428,7 @@ describe("a statement of one chatbot", () => {
           ),
           ([row]) => row!.n,
         );
-      for (const table of ["chat", "entry", "request", "tally", "span", ...views]) {
+      for (const table of ["chat", "entry", "request", "tally", "span", "milestone", ...views]) {
         for (const subject of ["operator", { key }, { key: "unknown" }, -1] as const) {
           assert.strictEqual(yield* count(subject, table), 0, table);
         }

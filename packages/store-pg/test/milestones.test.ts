@@ -1,0 +1,192 @@
+import { assert, describe, it } from "@effect/vitest";
+import { ChatArchive, ChatStore, newestChats } from "@parley/core";
+import { registerChatbot } from "@parley/core/testing";
+import { layerPostgres } from "@parley/store-pg";
+import { Effect, Random, Schedule } from "effect";
+import type { SqlClient } from "effect/sql";
+import { indexed, sortColumns } from "../src/ChatPages.ts";
+import { milestoneBefore, setMilestonesBy, spacing } from "../src/Milestones.ts";
+import { filledChatbot, fillChats } from "./fill.ts";
+import { bound, clientOf, freshSchema, optionsOf } from "./PostgresUnderTest.ts";
+
+const fields = ["name", "userRef"] as const;
+type Field = (typeof fields)[number];
+
+const set = (sql: SqlClient.SqlClient, chatbot: number, apart: number) =>
+  Effect.forEach(fields, (field) =>
+    sql.unsafe(setMilestonesBy(sortColumns[field]), [chatbot, apart]),
+  );
+
+/** Of all first chats of a page, those that are read from a milestone, and whether that is where it says. */
+const milestones = (sql: SqlClient.SqlClient, chatbot: number, field: Field) =>
+  sql.unsafe<{ readonly walked: number; readonly right: boolean }>(
+    `with ordered as (
+      select position, ${sortColumns[field]} as text,
+        row_number() over (order by ${sortColumns[field]}, position) - 1 as rank
+      from chat where chatbot_id = $1
+    )
+    select (first - milestone.rank)::int4 as walked,
+      milestone.texts = (select count(text) from ordered) and exists (
+        select from ordered where ordered.rank = milestone.rank and position = milestone.position
+          and text is not distinct from milestone.text
+      ) as right
+    from tally cross join generate_series(0, chats) first
+    cross join lateral (${milestoneBefore(sortColumns[field], "first")}) milestone
+    where tally.chatbot_id = $1`,
+    [chatbot],
+  );
+
+/** The positions of a page, as the store reads it, and by skipping chats one by one. */
+const bothWays = Effect.fnUntraced(function* (
+  sql: SqlClient.SqlClient,
+  chatbot: number,
+  field: Field,
+  page: { readonly descending: boolean; readonly limit: number; readonly page: number },
+) {
+  const { descending } = page;
+  const { text, values } = indexed(chatbot, { ...newestChats, ...page }, { field, descending });
+  const direction = descending ? "desc" : "asc";
+  const plainly = `select position from chat where chatbot_id = $1
+    order by ${sortColumns[field]} ${direction}, position ${direction} offset $2 limit $3`;
+  const [chatbotId, offset, limit] = values;
+  return yield* Effect.all([
+    Effect.map(sql.unsafe<{ readonly position: bigint | null }>(text, values), (rows) =>
+      rows.filter(({ position }) => position !== null).map(({ position }) => position),
+    ),
+    Effect.map(
+      sql.unsafe<{ readonly position: bigint }>(plainly, [chatbotId, offset, limit]),
+      (rows) => rows.map(({ position }) => position),
+    ),
+  ]);
+});
+
+/** Up to which positions a chatbot's orders are known, as they are now. */
+const known = (sql: SqlClient.SqlClient, chatbot: number) =>
+  Effect.map(
+    sql.unsafe<{ readonly reached: bigint }>(
+      `select reached from milestone join tally using (chatbot_id, erasures)
+      where chatbot_id = $1 and spacing = ${spacing}`,
+      [chatbot],
+    ),
+    (rows) => rows.map(({ reached }) => Number(reached)),
+  );
+
+const seeds = [1, Date.now()] as const;
+
+describe("milestones", () => {
+  for (const seed of seeds) {
+    it.live(`lead to the pages that skipping chats one by one leads to (seed ${seed})`, () => {
+      const schema = freshSchema();
+      return Effect.gen(function* () {
+        const sql = yield* clientOf(schema, 1);
+        const chatbot = yield* registerChatbot;
+        const [store, archive] = [yield* ChatStore, yield* ChatArchive];
+        // Few, so that many are alike; in some only the tie-breaker tells which is where.
+        const textOrNone = Effect.map(Random.nextIntBetween(0, 20), (n) =>
+          n < 5 ? null : `${"ab".repeat(n % 3)} ${Math.min(n, 15)}`,
+        );
+        const create = (many: number) =>
+          Effect.forEach(
+            Array.from({ length: many }),
+            () =>
+              Effect.flatMap(Effect.all({ name: textOrNone, userRef: textOrNone }), (texts) =>
+                store.createChat(chatbot, { ...texts, helloMessage: null }, null),
+              ),
+            { concurrency: 50, discard: true },
+          );
+        let chats = 300;
+        const check = (round: string, farthest: number) =>
+          Effect.gen(function* () {
+            for (const field of fields) {
+              const found = yield* milestones(sql, chatbot, field);
+              if (farthest === 0) assert.deepStrictEqual(found, []);
+              else assert.isAbove(found.length, 100);
+              for (const { right, walked } of found) {
+                assert.isTrue(right, round);
+                assert.isAtLeast(walked, 0);
+                assert.isBelow(walked, farthest);
+              }
+            }
+            for (let n = 0; n < 150; n++) {
+              const limit = [1, 2, 9, 100][yield* Random.nextIntBetween(0, 3)]!;
+              const page = yield* Random.nextIntBetween(1, Math.ceil(chats / limit) + 1);
+              const field = fields[yield* Random.nextIntBetween(0, 1)]!;
+              const wanted = { limit, page, descending: yield* Random.nextBoolean };
+              const [read, plainly] = yield* bothWays(sql, chatbot, field, wanted);
+              assert.deepStrictEqual(read, plainly, JSON.stringify({ round, field, ...wanted }));
+            }
+          });
+        yield* create(chats);
+        yield* check("none", 0);
+        yield* set(sql, chatbot, 7);
+        yield* check("new", 7);
+        yield* create(40);
+        chats += 40;
+        yield* check("before 40", 7 + 40);
+        const { items } = yield* store.listChats(chatbot, { ...newestChats, limit: 100 });
+        for (const at of [3, 50, 77]) {
+          chats -= yield* archive.erase(chatbot, { _tag: "Chat", id: items[at]!.id });
+        }
+        chats -= yield* archive.erase(chatbot, { _tag: "UserRef", userRef: "abab 5" });
+        yield* check("void", 0);
+        yield* set(sql, chatbot, 3);
+        yield* check("new after erasures", 3);
+        yield* create(6);
+        yield* set(sql, chatbot, 3);
+        yield* check("not yet anew", 3 + 6);
+        yield* create(1);
+        yield* set(sql, chatbot, 3);
+        yield* check("anew", 3);
+      }).pipe(
+        Random.withSeed(seed),
+        Effect.provide(layerPostgres(optionsOf(schema))),
+        Effect.scoped,
+      );
+    });
+  }
+
+  for (const rowSecurity of [false, true]) {
+    it.live(
+      `are set when so many chats were created, imported or erased, or are passed${rowSecurity ? ", also below row security" : ""}`,
+      () => {
+        const options = { ...optionsOf(freshSchema()), ...(rowSecurity ? bound() : {}) };
+        return Effect.gen(function* () {
+          const sql = yield* clientOf(options.schema, 1);
+          const [store, archive] = [yield* ChatStore, yield* ChatArchive];
+          const chats = 3 * spacing;
+          const soon = known(sql, filledChatbot).pipe(
+            Effect.repeat({
+              until: (reached) => reached.length === 2,
+              schedule: Schedule.spaced(20),
+            }),
+            Effect.timeout("20 seconds"),
+          );
+          yield* fillChats(sql, filledChatbot, chats - 1);
+          assert.deepStrictEqual(yield* known(sql, filledChatbot), []);
+          const unnamed = { name: null, userRef: null, helloMessage: null };
+          const { chat } = yield* store.createChat(filledChatbot, unnamed, null);
+          assert.deepStrictEqual(yield* soon, [chats, chats]);
+
+          yield* archive.erase(filledChatbot, { _tag: "Chat", id: chat.id });
+          assert.deepStrictEqual(yield* known(sql, filledChatbot), [chats, chats]);
+
+          yield* sql.unsafe("delete from milestone");
+          const byName = (page: number) =>
+            store.listChats(filledChatbot, {
+              ...newestChats,
+              page,
+              orderBy: [{ field: "name", descending: false }],
+            });
+          yield* byName(1);
+          assert.deepStrictEqual(yield* known(sql, filledChatbot), []);
+          yield* byName(chats / 50);
+          assert.deepStrictEqual(yield* soon, [chats, chats]);
+
+          const another = yield* registerChatbot;
+          yield* archive.import(another, archive.export(filledChatbot));
+          assert.deepStrictEqual(yield* known(sql, another), [chats - 1, chats - 1]);
+        }).pipe(Effect.provide(layerPostgres(options)), Effect.scoped);
+      },
+    );
+  }
+});
