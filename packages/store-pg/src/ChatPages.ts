@@ -63,22 +63,44 @@ export const sortColumns = {
   _createTime: "create_time",
 } as const;
 
+/** A page of all chats in the order of one text, by the positions that are picked after some joins. */
+const pageByText = (order: string, joins: string, picked: string): string => `
+select tally.chats as total, chat.*
+from (values (1)) one
+left join tally on tally.chatbot_id = $1${joins}
+left join lateral (${picked}) picked on true
+left join lateral (
+  select ${chatColumns}, position from chat where chatbot_id = $1 and position = picked.position
+) chat on true
+order by ${order}`;
+
+type ByText = NonNullable<ReturnType<typeof byText>>;
+
+/** One of the first pages of all chats in the order of one text: its index is walked from the beginning. */
+export const firstByText = (
+  chatbot: number,
+  query: ChatQuery,
+  { descending, field }: ByText,
+): Statement => {
+  const order = orderOf([{ field, descending }], sortColumns);
+  const picked = `
+  select position from chat where chatbot_id = $1 order by ${order} offset $2::int8 limit $3::int8`;
+  return { text: pageByText(order, "", picked), values: [chatbot, offsetOf(query), query.limit] };
+};
+
 /**
  * Any page of all chats in the order of one text: its index is walked from the nearer end, or from a milestone
  * in between. There those without the text, which come last, are looked for by themselves.
  */
-export const indexed = (
+export const anyByText = (
   chatbot: number,
   query: ChatQuery,
-  { descending, field }: NonNullable<ReturnType<typeof byText>>,
+  { descending, field }: ByText,
 ): Statement => {
   const column = sortColumns[field];
-  const order = (descending: boolean) => orderOf([{ field, descending }], sortColumns);
-  return {
-    text: `
-select tally.chats as total, chat.*
-from (values (1)) one
-left join tally on tally.chatbot_id = $1
+  const ascending = orderOf([{ field, descending: false }], sortColumns);
+  const reverse = orderOf([{ field, descending: true }], sortColumns);
+  const joins = `
 cross join lateral (
   select ${
     descending
@@ -86,35 +108,32 @@ cross join lateral (
       : "least($2::int8, chats) as first, least($2::int8 + $3::int8, chats) as until"
   }
 ) page
-left join lateral (${milestoneBefore(column, "page.first")}) milestone on true
-left join lateral (
+left join lateral (${milestoneBefore(column, "page.first")}) milestone on true`;
+  const picked = `
   select position from (
     (select position from chat
       where chatbot_id = $1 and milestone.rank is null and page.first <= tally.chats / 2
-      order by ${order(false)} offset page.first limit page.until - page.first)
+      order by ${ascending} offset page.first limit page.until - page.first)
     union all
     (select position from chat
       where chatbot_id = $1 and milestone.rank is null and page.first > tally.chats / 2
-      order by ${order(true)} offset tally.chats - page.until limit page.until - page.first)
+      order by ${reverse} offset tally.chats - page.until limit page.until - page.first)
     union all
     (select position from chat
       where chatbot_id = $1 and (${column}, position) >= (milestone.text, milestone.position)
-      order by ${order(false)} offset page.first - milestone.rank limit page.until - page.first)
+      order by ${ascending} offset page.first - milestone.rank limit page.until - page.first)
     union all
     (select position from chat
       where chatbot_id = $1 and ${column} is null and page.until > milestone.texts
         and position >= case when milestone.text is null then milestone.position else 0 end
-      order by ${order(false)}
+      order by ${ascending}
       offset greatest(page.first, milestone.texts)
         - case when milestone.text is null then milestone.rank else milestone.texts end
       limit greatest(page.until - greatest(page.first, milestone.texts), 0))
   -- Tells the planner that few rows come of it.
-  ) nearest limit $3::int8
-) picked on true
-left join lateral (
-  select ${chatColumns}, position from chat where chatbot_id = $1 and position = picked.position
-) chat on true
-order by ${order(descending)}`,
+  ) nearest limit $3::int8`;
+  return {
+    text: pageByText(descending ? reverse : ascending, joins, picked),
     values: [chatbot, offsetOf(query), query.limit],
   };
 };

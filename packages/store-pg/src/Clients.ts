@@ -19,7 +19,7 @@ export interface Clients {
   readonly writes: Session;
   /** For lists that read much; see `Passes.ts`. */
   readonly passes: Session;
-  /** For erasures, exports and imports: nothing ends them. */
+  /** For erasures, exports and imports, and to set milestones: nothing ends them. */
   readonly patient: Session;
   readonly listener: PgClient.PgClient;
   /** Where searches look. */

@@ -13,7 +13,7 @@ import {
   type StorageUnavailable,
 } from "@parley/core";
 import { Effect } from "effect";
-import { byText, indexed, seek } from "./ChatPages.ts";
+import { anyByText, byText, firstByText, seek } from "./ChatPages.ts";
 import {
   counted,
   filtered,
@@ -59,15 +59,15 @@ export const makeChatStore = Effect.fnUntraced(function* ({
 
   const setMilestonesSoon = yield* makeMilestones(patient);
 
+  const insertAll = (chatbot: number, chats: ReadonlyArray<ChatToCreate>) =>
+    Effect.tap(insertChats(writes, chatbot, chats.map(toInsert)), (made) =>
+      made.some(({ position }) => position % spacing === 0)
+        ? setMilestonesSoon(chatbot)
+        : Effect.void,
+    );
+
   const insert = yield* gather(
-    (chatbot, chats: ReadonlyArray<ChatToCreate>) =>
-      orBusy(insertChats(writes, chatbot, chats.map(toInsert))).pipe(
-        Effect.tap((made) =>
-          made.some(({ position }) => position % spacing === 0)
-            ? setMilestonesSoon(chatbot)
-            : Effect.void,
-        ),
-      ),
+    (chatbot, chats: ReadonlyArray<ChatToCreate>) => orBusy(insertAll(chatbot, chats)),
     { writers: 2, most: 500, waiting: 10_000, full: new Overloaded({ retryAfterSeconds: 2 }) },
   );
 
@@ -81,7 +81,7 @@ export const makeChatStore = Effect.fnUntraced(function* ({
           retryKey.fingerprint,
         ]);
         if (claimed.length === 0) return yield* replay(chatbot, retryKey);
-        const [made] = yield* insertChats(writes, chatbot, [toInsert(chat)]);
+        const [made] = yield* insertAll(chatbot, [chat]);
         yield* writes.query(chatbot, settleKey, [chatbot, retryKey.key, made!.id, null]);
         return { chat: created(chat, made!), replayed: false };
       }),
@@ -211,13 +211,13 @@ export const makeChatStore = Effect.fnUntraced(function* ({
         return Effect.map(light<ChatPageRow>(chatbot, seek(chatbot, query, positions)), chatPage);
       }
       const text = byText(query.orderBy);
-      const statement =
-        text === undefined ? filtered(chatbot, query, undefined) : indexed(chatbot, query, text);
-      const page = Effect.map(pass<ChatPageRow>(chatbot, statement), chatPage);
-      // Those of an earlier version, or that could not be set when it was time.
-      return text !== undefined && offsetOf(query) > spacing
-        ? Effect.andThen(setMilestonesSoon(chatbot), page)
-        : page;
+      const page = (statement: Statement) =>
+        Effect.map(pass<ChatPageRow>(chatbot, statement), chatPage);
+      if (text === undefined) return page(filtered(chatbot, query, undefined));
+      return offsetOf(query) <= spacing
+        ? page(firstByText(chatbot, query, text))
+        : // An earlier version set none, and when it was time they could not be set.
+          Effect.andThen(setMilestonesSoon(chatbot), page(anyByText(chatbot, query, text)));
     },
 
     listEntries: (chatbot, chatId, query) => {

@@ -2,7 +2,7 @@
  * Lists over more chats than any of the store's ways to read them looks at by itself, against plain arrays.
  */
 import { assert, it } from "@effect/vitest";
-import { ChatArchive, ChatStore, type Chat, type ChatQuery } from "@parley/core";
+import { ChatArchive, ChatStore, newestChats, type Chat, type ChatQuery } from "@parley/core";
 import { chatPage } from "@parley/core/testing";
 import { layerPostgres } from "@parley/store-pg";
 import { Context, Effect, Layer, Random, Stream } from "effect";
@@ -40,6 +40,16 @@ const randomQuery = Effect.gen(function* () {
   } satisfies ChatQuery;
 });
 
+/** Far from either end in the order of a text; all chats must be sorted for the arrays, too. */
+const deepByText = Effect.gen(function* () {
+  const field = yield* oneOf(["name", "userRef"] as const);
+  return {
+    ...newestChats,
+    page: yield* Random.nextIntBetween(800, 3_400),
+    orderBy: [{ field, descending: yield* Random.nextBoolean }],
+  } satisfies ChatQuery;
+});
+
 const seed = Date.now();
 it.live(
   `random lists over ${size} chats, while chats are created and erased (seed ${seed})`,
@@ -57,8 +67,9 @@ it.live(
       );
       let model = yield* all;
       for (let round = 0; round < 5; round++) {
-        for (let n = 0; n < 12; n++) {
-          const [query, store] = [yield* randomQuery, yield* oneOf(stores)];
+        for (let n = 0; n < 13; n++) {
+          const query = yield* n < 12 ? randomQuery : deepByText;
+          const store = yield* oneOf(stores);
           assert.deepStrictEqual(
             yield* store.listChats(chatbot, query),
             chatPage(model, query),

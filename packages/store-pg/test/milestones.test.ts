@@ -4,7 +4,7 @@ import { registerChatbot } from "@parley/core/testing";
 import { layerPostgres } from "@parley/store-pg";
 import { Effect, Random, Schedule } from "effect";
 import type { SqlClient } from "effect/sql";
-import { indexed, sortColumns } from "../src/ChatPages.ts";
+import { anyByText, sortColumns } from "../src/ChatPages.ts";
 import { milestoneBefore, setMilestonesBy, spacing } from "../src/Milestones.ts";
 import { filledChatbot, fillChats } from "./fill.ts";
 import { bound, clientOf, freshSchema, optionsOf } from "./PostgresUnderTest.ts";
@@ -44,7 +44,7 @@ const bothWays = Effect.fnUntraced(function* (
   page: { readonly descending: boolean; readonly limit: number; readonly page: number },
 ) {
   const { descending } = page;
-  const { text, values } = indexed(chatbot, { ...newestChats, ...page }, { field, descending });
+  const { text, values } = anyByText(chatbot, { ...newestChats, ...page }, { field, descending });
   const direction = descending ? "desc" : "asc";
   const plainly = `select position from chat where chatbot_id = $1
     order by ${sortColumns[field]} ${direction}, position ${direction} offset $2 limit $3`;
