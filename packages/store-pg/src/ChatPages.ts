@@ -63,14 +63,18 @@ export const sortColumns = {
   _createTime: "create_time",
 } as const;
 
-/** A page of all chats in the order of one text, by the positions that are picked after some joins. */
+/**
+ * A page of all chats in the order of one text, by the positions that are picked after some joins. Of a chatbot
+ * that it was not told of yet the planner would think that it has one chat: it is taken from its `tally`.
+ */
 const pageByText = (order: string, joins: string, picked: string): string => `
 select tally.chats as total, chat.*
 from (values (1)) one
 left join tally on tally.chatbot_id = $1${joins}
 left join lateral (${picked}) picked on true
 left join lateral (
-  select ${chatColumns}, position from chat where chatbot_id = $1 and position = picked.position
+  select ${chatColumns}, position from chat
+  where chatbot_id = tally.chatbot_id and position = picked.position limit 1
 ) chat on true
 order by ${order}`;
 
@@ -84,7 +88,8 @@ export const firstByText = (
 ): Statement => {
   const order = orderOf([{ field, descending }], sortColumns);
   const picked = `
-  select position from chat where chatbot_id = $1 order by ${order} offset $2::int8 limit $3::int8`;
+  select position from chat where chatbot_id = tally.chatbot_id
+  order by ${order} offset $2::int8 limit $3::int8`;
   return { text: pageByText(order, "", picked), values: [chatbot, offsetOf(query), query.limit] };
 };
 
@@ -112,19 +117,19 @@ left join lateral (${milestoneBefore(column, "page.first")}) milestone on true`;
   const picked = `
   select position from (
     (select position from chat
-      where chatbot_id = $1 and milestone.rank is null and page.first <= tally.chats / 2
+      where chatbot_id = tally.chatbot_id and milestone.rank is null and page.first <= tally.chats / 2
       order by ${ascending} offset page.first limit page.until - page.first)
     union all
     (select position from chat
-      where chatbot_id = $1 and milestone.rank is null and page.first > tally.chats / 2
+      where chatbot_id = tally.chatbot_id and milestone.rank is null and page.first > tally.chats / 2
       order by ${reverse} offset tally.chats - page.until limit page.until - page.first)
     union all
     (select position from chat
-      where chatbot_id = $1 and (${column}, position) >= (milestone.text, milestone.position)
+      where chatbot_id = tally.chatbot_id and (${column}, position) >= (milestone.text, milestone.position)
       order by ${ascending} offset page.first - milestone.rank limit page.until - page.first)
     union all
     (select position from chat
-      where chatbot_id = $1 and ${column} is null and page.until > milestone.texts
+      where chatbot_id = tally.chatbot_id and ${column} is null and page.until > milestone.texts
         and position >= case when milestone.text is null then milestone.position else 0 end
       order by ${ascending}
       offset greatest(page.first, milestone.texts)

@@ -257,8 +257,8 @@ export const migrations = {
     drop table former_hole, former_hole_group;`,
 
   "0007_milestones": `
-    -- Positions of every so manyth chat in the order of a column of texts, from the first on; and how many of
-    -- the chats have a text. True for those up to the position that was reached, after so many erasures.
+    -- In the order of a column of texts: positions of some chats and how many come before each; how many of the
+    -- chats have a text. True for those up to the position that was reached, after so many erasures.
     create table milestone (
       chatbot_id int not null,
       column_name text not null,
@@ -267,23 +267,29 @@ export const migrations = {
       erasures bigint not null,
       texts bigint not null,
       positions bigint[] not null,
+      ranks bigint[] not null,
       primary key (chatbot_id, column_name)
     );
     create policy tenant on milestone using (chatbot_id = nullif(current_setting('parley.chatbot', true), '')::int);
-    -- Whoever was let in stays so.
+    -- Whoever owns the tables or was let in stays so, whoever runs this.
     do $$ declare statement text; begin for statement in
+      select format('alter table %I owner to %I', made.relname, pg_get_userbyid(chat.relowner))
+      from pg_class chat join pg_class made on made.relnamespace = chat.relnamespace
+      where chat.oid = 'chat'::regclass and made.relname in ('span', 'hole', 'hole_group', 'milestone')
+        and made.relowner <> chat.relowner
+      union all
       select format('grant %s on milestone to %s', string_agg(privilege_type, ', '),
         case grantee when 0 then 'public' else quote_ident(pg_get_userbyid(grantee)) end)
       from pg_class cross join aclexplode(relacl)
-      where pg_class.oid = 'span'::regclass and grantee <> relowner group by grantee
+      where pg_class.oid = 'chat'::regclass and grantee <> relowner group by grantee
       union all
       select format('create policy unbound on milestone to %s using (true) with check (true)',
         string_agg(quote_ident(rolname), ', '))
       from pg_policy join pg_roles on pg_roles.oid = any (polroles)
-      where polrelid = 'span'::regclass and polname = 'unbound' group by polname
+      where polrelid = 'chat'::regclass and polname = 'unbound' group by polname
       union all
       select 'alter table milestone enable row level security' from pg_class
-      where pg_class.oid = 'span'::regclass and relrowsecurity
+      where pg_class.oid = 'chat'::regclass and relrowsecurity
     loop execute statement; end loop; end $$;`,
 } as const;
 

@@ -1,10 +1,10 @@
 /**
  * To skip chats in the order of a text, their index must be walked. So that no page is far from where a walk
- * begins, milestones are set: which chat every so manyth one in that order is. What was written down stays true
- * until an erasure. Chats that came later are counted when a page is read, and new milestones are set before
- * they are many.
+ * begins, milestones are set: which chat every so manyth one in that order is. Chats that came later are counted
+ * when a page is read, and new milestones are set before they are many; erasures take theirs off.
  */
 import { Effect, FiberMap, Semaphore } from "effect";
+import { array } from "./Parameters.ts";
 import type { Session } from "./Session.ts";
 
 /** Chats from one milestone to the next. */
@@ -18,31 +18,30 @@ type TextColumn = (typeof columns)[number];
 const mostLater = 1_000_000;
 
 /**
- * SQL for the last milestone before so many of chatbot `$1`'s chats, in the order of a column and their tally's
- * snapshot: its chat's position and text, its rank from 0, and how many chats have a text, as the others come
+ * SQL for the last milestone before so many of a chatbot's chats, in the order of a column and the snapshot of
+ * its `tally`: its chat's position and text, its rank from 0, and how many chats have a text, as the others come
  * after them. No row when either end is nearer, or nothing is known.
  */
 export const milestoneBefore = (column: TextColumn, first: string): string => `
 select held.position, chat.text, held.rank + later.before as rank, held.texts + later.texts as texts
 from (
-  select positions[passed + 1] as position, passed * spacing as rank, texts, reached
+  select positions[passed] as position, ranks[passed] as rank, texts, reached
   from milestone
   cross join lateral (select tally.positions - reached as later) since
-  cross join lateral (select (${first} - later) / spacing as passed) walked
-  where chatbot_id = $1 and column_name = '${column}' and milestone.erasures = tally.erasures
+  cross join lateral (select width_bucket(${first} - later, ranks) as passed) walked
+  where chatbot_id = tally.chatbot_id and column_name = '${column}' and milestone.erasures = tally.erasures
     and later < ${mostLater} and least(${first}, tally.chats - ${first}) > spacing + 2 * later
   -- Where row security binds, only what was calculated before is looked up in an index.
   offset 0
 ) held cross join lateral (
-  select ${column} as text from chat where chatbot_id = $1 and position = held.position
+  select ${column} as text from chat
+  where chatbot_id = tally.chatbot_id and position = held.position limit 1
 ) chat cross join lateral (
-  select count(text) as texts,
-    count(*) filter (where case when chat.text is null then text is not null else text < chat.text end) as before
-  from (
-    select ${column} as text from chat where chatbot_id = $1 and position > held.reached
-    -- Lets the planner read no other chats.
-    order by position limit ${mostLater}
-  ) newest
+  select count(${column}) as texts, count(*) filter (
+    where case when chat.text is null then ${column} is not null else ${column} < chat.text end
+  ) as before
+  from chat later
+  where chatbot_id = tally.chatbot_id and position > held.reached and position <= tally.positions
 ) later`;
 
 /**
@@ -50,31 +49,73 @@ from (
  * are true or a fiftieth more chats have come since.
  */
 export const setMilestonesBy = (column: TextColumn): string => `
-insert into milestone (chatbot_id, column_name, spacing, reached, erasures, texts, positions)
+insert into milestone (chatbot_id, column_name, spacing, reached, erasures, texts, positions, ranks)
 select $1, '${column}', $2::int8, tally.positions, tally.erasures,
-  tally.chats - (select count(*) from chat where chatbot_id = $1 and ${column} is null),
-  array(
-    select position from (
-      select position, row_number() over (order by ${column}, position) - 1 as rank
-      from chat where chatbot_id = $1
-    ) ranked
-    where rank % $2::int8 = 0 order by rank
-  )
+  tally.chats - (select count(*) from chat where chatbot_id = tally.chatbot_id and ${column} is null),
+  every.positions, every.ranks
 from tally left join milestone held
   on held.chatbot_id = $1 and column_name = '${column}' and held.erasures = tally.erasures
-where tally.chatbot_id = $1
-  and tally.positions - coalesce(reached, 0) > greatest(2 * $2::int8, coalesce(reached, 0) / 50)
+cross join lateral (
+  select coalesce(array_agg(position order by rank), '{}') as positions,
+    coalesce(array_agg(rank order by rank), '{}') as ranks
+  from (
+    select position, row_number() over (order by ${column}, position) - 1 as rank
+    from chat where chatbot_id = tally.chatbot_id
+  ) ranked
+  where rank % $2::int8 = 0
+) every
+where tally.chatbot_id = $1 and tally.positions - coalesce(held.reached, 0)
+  > greatest(2 * $2::int8, least(coalesce(held.reached, 0) / 50, ${mostLater / 2}))
 on conflict (chatbot_id, column_name) do update set spacing = excluded.spacing, reached = excluded.reached,
-  erasures = excluded.erasures, texts = excluded.texts, positions = excluded.positions
+  erasures = excluded.erasures, texts = excluded.texts, positions = excluded.positions, ranks = excluded.ranks
 where (excluded.erasures, excluded.reached) > (milestone.erasures, milestone.reached)`;
+
+/** Takes chats off that were erased, in the transaction that erases them: their positions and texts. */
+const takeOff = (column: TextColumn): string => `
+update milestone set erasures = erasures + 1, (texts, positions, ranks) = (
+  select milestone.texts - count(text) filter (where n is null),
+    coalesce(array_agg(position order by n) filter (where n is not null), '{}'),
+    coalesce(array_agg(rank - gone order by n) filter (where n is not null), '{}')
+  from (
+    select *, count(*) filter (where n is null) over (order by text, position) as gone
+    from (
+      select n, mark.position, rank, ${column} as text
+      from unnest(milestone.positions, milestone.ranks) with ordinality mark (position, rank, n)
+      join chat on chatbot_id = $1 and chat.position = mark.position
+      union all
+      select null, position, null, text collate "C" from unnest($2::int8[], $3::text[]) gone (position, text)
+      where position <= milestone.reached
+    ) merged
+  ) counted
+)
+where chatbot_id = $1 and column_name = '${column}'`;
+
+/** Chats that were erased. */
+export type Erased = { readonly position: bigint } & Readonly<Record<TextColumn, string | null>>;
+
+/** The milestones without those chats. It comes in the transaction that erases, and after the chats are gone. */
+export const takeOffErased = (session: Session, chatbot: number, erased: ReadonlyArray<Erased>) =>
+  Effect.forEach(
+    columns,
+    (column) =>
+      session.query(chatbot, takeOff(column), [
+        chatbot,
+        array(erased, "int8", ({ position }) => position),
+        array(erased, "text", (chat) => chat[column]),
+      ]),
+    { discard: true },
+  );
 
 /** Sets a chatbot's milestones when it is time; if it cannot be done, lists are right without them. */
 export const setMilestones = (session: Session, chatbot: number): Effect.Effect<void> =>
   Effect.forEach(
     columns,
-    (column) => session.query(chatbot, setMilestonesBy(column), [chatbot, spacing]),
+    (column) =>
+      Effect.ignore(session.query(chatbot, setMilestonesBy(column), [chatbot, spacing]), {
+        log: "Warn",
+      }),
     { discard: true },
-  ).pipe(Effect.ignore({ log: "Debug" }));
+  );
 
 /** The same beside all else, for one chatbot after the other. */
 export const makeMilestones = (session: Session) =>

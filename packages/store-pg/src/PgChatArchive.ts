@@ -13,7 +13,7 @@ import {
 import { Effect, Stream } from "effect";
 import type { Clients } from "./Clients.ts";
 import { addHoles } from "./Holes.ts";
-import { setMilestones } from "./Milestones.ts";
+import { setMilestones, takeOffErased, type Erased } from "./Milestones.ts";
 import { array, big } from "./Parameters.ts";
 import { chatOf, entryOf, type ChatRow, type EntryRow } from "./Rows.ts";
 import { againAfterDeadlock, isUniqueViolation, withoutDeadline } from "./Storage.ts";
@@ -44,16 +44,17 @@ export const makeChatArchive = ({ patient }: Clients): ChatArchive["Service"] =>
     patient.transaction(
       chatbot,
       Effect.gen(function* () {
-        const doomed = yield* patient.query<{ readonly id: bigint; readonly position: bigint }>(
+        const doomed = yield* patient.query<Erased & { readonly id: bigint }>(chatbot, lockChats, [
           chatbot,
-          lockChats,
-          [chatbot, array(ids, "int8", (id) => id), limit],
-        );
+          array(ids, "int8", (id) => id),
+          limit,
+        ]);
         if (doomed.length > 0) {
           yield* patient.query(chatbot, eraseChats, [
             chatbot,
             array(doomed, "int8", ({ id }) => id),
           ]);
+          yield* takeOffErased(patient, chatbot, doomed);
           yield* patient.query(chatbot, countErased, [
             chatbot,
             array(doomed, "int8", ({ position }) => position),
@@ -106,7 +107,6 @@ export const makeChatArchive = ({ patient }: Clients): ChatArchive["Service"] =>
           if (ids !== null) total += yield* againAfterDeadlock(eraseSome(chatbot, ids, limit));
           after = reached;
         }
-        if (total > 0) yield* setMilestones(patient, chatbot);
         return total;
       }).pipe(withoutDeadline),
 
@@ -302,7 +302,7 @@ from (
 ) looked`;
 
 const lockChats = `
-select id, position from chat
+select id, position, name, user_ref from chat
 where chatbot_id = $1 and id = any ($2::int8[])
   and ($3::timestamptz is null or greatest(last_entry_time, create_time) < $3::timestamptz)
 order by position

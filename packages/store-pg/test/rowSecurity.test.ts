@@ -135,7 +135,7 @@ const contents = (sql: SqlClient.SqlClient, chatbot: number | null = null) =>
 /** What would be if every statement forgot whose rows it is about. */
 const withoutConditions = (clients: Clients): Clients => {
   const cut = (text: string) =>
-    text.replace(/\b(\w+\.)?chatbot_id = \$1\b/g, "$$1::int is not null");
+    text.replace(/\b(\w+\.)?chatbot_id = (\$1|tally\.chatbot_id)\b/g, "$$1::int is not null");
   const forgetful = (session: Session): Session => ({
     ...session,
     query: (subject, text, values) => session.query(subject, cut(text), values),
@@ -158,7 +158,7 @@ const twoTenants = Effect.gen(function* () {
   const [ours, theirs] = yield* Effect.provideContext(Effect.all([inhabited, inhabited]), stores);
   const sql = yield* clientOf(options.schema);
   yield* sql.unsafe(
-    "insert into milestone select chatbot_id, 'name', 1, 1, erasures, 1, '{1}' from tally",
+    "insert into milestone select chatbot_id, 'name', 1, 1, erasures, 1, '{1}', '{0}' from tally",
   );
   return {
     ours: ours!,
@@ -397,7 +397,7 @@ describe("a statement of one chatbot", () => {
         `insert into tally (chatbot_id, chats, positions, last_time) values (${theirs}, 9, 9, now())
           on conflict (chatbot_id) do update set chats = 9`,
         `insert into span (chatbot_id, part_size, number, chats_before) values (${theirs}, 9, 9, '{}')`,
-        `insert into milestone values (${theirs}, 'name', 9, 9, 9, 9, '{}')`,
+        `insert into milestone values (${theirs}, 'name', 9, 9, 9, 9, '{}', '{}')`,
         `insert into chat (chatbot_id, id, position, create_time, entries) values (${theirs}, 9, 9, now(), 0)`,
         `insert into entry (chatbot_id, id, chat_id, position, question, answer, moderation, flagged, create_time)
           values (${theirs}, 9, 9, 9, 'q', 'a', 'none', false, now())`,
