@@ -91,13 +91,16 @@ const bounded: ReadonlyArray<readonly [List, most: number]> = [
     })),
     50,
   ],
-  [
-    chats("by name, anywhere", (size, n) => ({
-      ...by("name"),
-      page: 1 + ((n * 7919) % (size / 25)),
-    })),
-    1000,
-  ],
+  ...(["name", "userRef"] as const).map(
+    (field) =>
+      [
+        chats(`by ${field}, anywhere`, (size, n) => ({
+          ...by(field),
+          page: 1 + ((n * 7919) % (size / 25)),
+        })),
+        1000,
+      ] as const,
+  ),
   [chats("search, common word, counted", () => ({ search: "harbour" })), 10],
   [chats("search, rare, counted", () => ({ search: "pebble 77" })), 10],
 ];

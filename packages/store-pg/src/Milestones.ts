@@ -42,6 +42,8 @@ from (
   ) as before
   from chat later
   where chatbot_id = tally.chatbot_id and position > held.reached and position <= tally.positions
+    -- Always so, but in no index of texts, in which the planner would look at all chats.
+    and entries >= 0
 ) later`;
 
 /**
