@@ -416,6 +416,22 @@ describe("migrations", () => {
     );
   }
 
+  it.live("leaves the tables to whoever owns them when another role runs it by hand", () =>
+    Effect.gen(function* () {
+      const { options, schema, sql } = yield* beforeSpans;
+      const url = Redacted.make(inject("roleUrls").superuser);
+      const superuser = yield* clientOf(schema, 1, url);
+      yield* runScript(superuser, yield* pendingSql(options));
+      const foreign = yield* sql.unsafe(
+        `select relname from pg_class where relnamespace = $1::regnamespace
+          and relowner <> (select relowner from pg_class where oid = 'chat'::regclass)`,
+        [schema],
+      );
+      assert.deepStrictEqual(foreign, []);
+      yield* Effect.provide(createOne(1), layerPostgres(options));
+    }).pipe(Effect.scoped),
+  );
+
   for (const rowSecurity of [false, true]) {
     it.live(
       `keeps a role let in that row security ${rowSecurity ? "binds" : "does not bind"}`,
