@@ -167,9 +167,13 @@ describe("milestones", () => {
         for (const { id } of items) yield* archive.erase(chatbot, { _tag: "Chat", id });
       });
       yield* set(sql, chatbot, 3);
+      const setAnew = set(another, chatbot, 3);
       const writers: ReadonlyArray<Effect.Effect<unknown, unknown>> = [
-        ...[create, erase, erase],
-        ...[set(another, chatbot, 3), set(another, chatbot, 3)],
+        create,
+        erase,
+        erase,
+        setAnew,
+        setAnew,
       ];
       for (const one of writers) {
         yield* Effect.forkScoped(Effect.forever(Effect.delay(one, 10)));
