@@ -115,6 +115,7 @@ export const setMilestones = (session: Session, chatbot: number): Effect.Effect<
     (column) =>
       Effect.ignore(session.query(chatbot, setMilestonesBy(column), [chatbot, spacing]), {
         log: "Warn",
+        message: "Milestones could not be set",
       }),
     { discard: true },
   );
