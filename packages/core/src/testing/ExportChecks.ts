@@ -49,6 +49,10 @@ export const exportChecks: ReadonlyArray<
       const archive = yield* ChatArchive;
       const from = yield* newChatbot;
       const chats = yield* filled(from);
+      // Nothing is no usage but none at all.
+      for (const none of ["promptTokens", "completionTokens", "latencyMillis"] as const) {
+        yield* ask(from, chats.at(-1)!.id, entry(none, { usage: { ...usage, [none]: 0 } }));
+      }
       yield* erase(from, { _tag: "UserRef", userRef: "x" });
       const records = yield* exported(from);
       const stored = yield* peek(from);

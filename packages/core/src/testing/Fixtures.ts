@@ -203,6 +203,10 @@ export const awkwardTexts: ReadonlyArray<string> = [
   "\\",
   "\\%",
   "a\\b",
+  // Wide signs, which folding makes those above.
+  "％",
+  "＿",
+  "＼",
   "'; drop table chat; --",
   '"quoted"',
   "line\nbreak",

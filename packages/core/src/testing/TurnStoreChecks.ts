@@ -180,7 +180,11 @@ export const turnStoreChecks: ReadonlyArray<Check<ChatStore | TurnStore | StoreU
         yield* store.release(again);
         yield* same("within the time", (yield* store.take(chatbot, id, null))._tag, "Held");
         yield* pass(2_001);
-        yield* same("after it", (yield* store.take(chatbot, id, null))._tag, "Turn");
+        const after = yield* store.take(chatbot, id, null);
+        yield* same("after it", after._tag, "Turn");
+        if (after._tag === "Turn") yield* store.release(after.turn);
+        const lost = yield* store.take(chatbot, id, null);
+        yield* same("and its place is lost", lost._tag, "Turn");
       }
     }),
   ),

@@ -1,11 +1,11 @@
 /**
  * First drafts of a store, each with one bug.
  */
-import { type Taken, type Turn } from "@parley/core";
+import type { Turn } from "@parley/core";
 import { Effect, PubSub, Stream } from "effect";
+import { inLine } from "./Line.ts";
 import { shared, withArchive, withChats, withTurns, type Fault } from "./Faults.ts";
 import { atPresent, type Memory } from "../../src/Memory.ts";
-import { isHeld, knownRequest } from "../../src/Tenant.ts";
 
 /** The stored chat that a turn is of, if it is of one and that is there. */
 const chatOfTurn = (memory: Memory, { chat, chatbot }: Pick<Turn, "chat" | "chatbot">) =>
@@ -135,52 +135,16 @@ const releasesForeignKey: Fault = {
 // TurnStore.leave: "so that whoever waits behind it goes next at once".
 const leaveStays: Fault = {
   name: "leave keeps the instance's place, so that who waits behind it is held up for two seconds",
-  break: (stores, memory) => {
-    const me = {};
-    const lines = linesOf(memory);
-    const lineOf = (chatbot: number, chat: number | null) => {
-      const line = lines.get(`${chatbot}/${chat}`) ?? { places: [], freedAt: 0 };
-      lines.set(`${chatbot}/${chat}`, line);
-      return line;
-    };
-    const noteEnd = (turn: Turn) =>
-      atPresent((now) => {
-        if (chatOfTurn(memory, turn)?.turn?.turn === turn.id) {
-          lineOf(turn.chatbot, turn.chat).freedAt = now;
-        }
-        return Effect.void;
-      });
-    return withTurns(stores, {
-      take: (chatbot, chat, retryKey) =>
-        atPresent((now) => {
-          const tenant = memory.tenant(chatbot);
-          const stored = chatOfTurn(memory, { chatbot, chat });
-          if (stored === undefined) return stores.turns.take(chatbot, chat, retryKey);
-          const line = lineOf(chatbot, chat);
-          const known = retryKey === null ? undefined : knownRequest(tenant, retryKey.key, now);
-          const until = (stored.turn?.until ?? line.freedAt) + 2000;
-          if (known === undefined && !isHeld(stored.turn, now)) {
-            if (now >= until) line.places = [];
-            if (line.places.some((place) => place !== me) && line.places[0] !== me) {
-              if (!line.places.includes(me)) line.places.push(me);
-              return Effect.succeed<Taken>({ _tag: "Held", forMillis: until - now, by: "chat" });
-            }
-          }
-          return Effect.tap(stores.turns.take(chatbot, chat, retryKey), (taken) => {
-            if (taken._tag === "Turn") line.places = line.places.filter((place) => place !== me);
-            const waits = taken._tag === "Held" && taken.by === "chat";
-            if (waits && !line.places.includes(me)) line.places.push(me);
-            return Effect.void;
-          });
-        }),
-      append: (turn, entry) => Effect.andThen(noteEnd(turn), stores.turns.append(turn, entry)),
-      release: (turn) => Effect.andThen(noteEnd(turn), stores.turns.release(turn)),
-    });
-  },
+  break: (stores, memory) => withTurns(inLine(stores, memory), { leave: stores.turns.leave }),
   fair: true,
 };
-/** Who waits for a chat, longest first, and when a turn of it ended. */
-const linesOf = shared(() => new Map<string, { places: Array<object>; freedAt: number }>());
+
+// TurnStore.take: "after that it has lost its place".
+const lateKeepPlaces: Fault = {
+  name: "an instance that did not come in time keeps its place for the turn after",
+  break: (stores, memory) => inLine(stores, memory, true),
+  fair: true,
+};
 
 // TurnStore: "It never waits"; `freed`: "may miss some".
 const hintsBlock: Fault = {
@@ -266,6 +230,7 @@ export const draftFaults: ReadonlyArray<Fault> = [
   takenAndEnded,
   releasesForeignKey,
   leaveStays,
+  lateKeepPlaces,
   hintsBlock,
   wholeSeconds,
   keysOfAsksStay,

@@ -1,7 +1,13 @@
 /**
  * Faults of strangers that the kit once missed, or found by luck alone.
  */
-import { RetryKeyReused, retryKeyLifetime, type Taken } from "@parley/core";
+import {
+  fold,
+  RetryKeyReused,
+  retryKeyLifetime,
+  type ArchiveRecord,
+  type Taken,
+} from "@parley/core";
 import { Clock, Deferred, Effect, Stream } from "effect";
 import { atPresent, type Memory } from "../../src/Memory.ts";
 import { entryOf, makeChatStore } from "../../src/MemoryChatStore.ts";
@@ -19,6 +25,22 @@ const seen = (memory: Memory, see: (tenant: Tenant) => Partial<Tenant>): Memory 
 });
 
 const turnsOver = (memory: Memory) => Effect.runSync(makeTurnStore(memory));
+
+/** Whether a pattern of SQL's LIKE, with `\` as its escape, covers a text. */
+const isLike = (text: string, pattern: string): boolean => {
+  let source = "";
+  const points = [...pattern];
+  for (let i = 0; i < points.length; i++) {
+    let point = points[i]!;
+    if (point === "%") source += "[^]*";
+    else if (point === "_") source += "[^]";
+    else {
+      if (point === "\\" && i + 1 < points.length) point = points[++i]!;
+      source += point.replace(/[\\^$.*+?()[\]{}|]/, "\\$&");
+    }
+  }
+  return new RegExp(`^${source}$`, "u").test(text);
+};
 
 export const missedFaults: ReadonlyArray<Fault> = [
   // ChatArchive.erase: "Erases the chats with everything that refers to them".
@@ -272,6 +294,40 @@ export const missedFaults: ReadonlyArray<Fault> = [
               ? Effect.fail(new RetryKeyReused({ key: key.key }))
               : stores.chats.createChat(chatbot, chat, key);
           }),
+      }),
+  },
+
+  // ChatQuery.search: "A literal, case-insensitive part of the name".
+  {
+    name: "a search is escaped before it is folded, so that wide wildcards stay wildcards",
+    break: (stores) =>
+      withChats(stores, {
+        listChats: (chatbot, query) => {
+          if (query.search === null || query.search === "") {
+            return stores.chats.listChats(chatbot, query);
+          }
+          const pattern = `%${fold(query.search.replace(/[\\%_]/g, "\\$&"))}%`;
+          const all = { ...query, search: null, page: 1, limit: Number.MAX_SAFE_INTEGER };
+          return Effect.map(stores.chats.listChats(chatbot, all), ({ items }) => {
+            const found = items.filter(({ name }) => name !== null && isLike(fold(name), pattern));
+            const first = (query.page - 1) * query.limit;
+            return { items: found.slice(first, first + query.limit), total: found.length };
+          });
+        },
+      }),
+  },
+
+  // ChatArchive.export: "Every chat and entry".
+  {
+    name: "an export takes a usage without prompt tokens for none",
+    break: (stores) =>
+      withArchive(stores, {
+        export: (chatbot) =>
+          Stream.map(stores.archive.export(chatbot), (record): ArchiveRecord =>
+            record._tag === "Entry" && !record.usage?.promptTokens
+              ? { ...record, usage: null }
+              : record,
+          ),
       }),
   },
 ];
