@@ -48,7 +48,7 @@ from (
 
 /**
  * Sets chatbot `$1`'s milestones in the order of a column, so many (`$2`) chats apart, when there are none that
- * are true or a fiftieth more chats have come since.
+ * are true or many chats have come since: as many as before, in large chatbots a twentieth.
  */
 export const setMilestonesBy = (column: TextColumn): string => `
 insert into milestone (chatbot_id, column_name, spacing, reached, erasures, texts, positions, ranks)
@@ -66,8 +66,9 @@ cross join lateral (
   ) ranked
   where rank % $2::int8 = 0
 ) every
-where tally.chatbot_id = $1 and tally.positions - coalesce(held.reached, 0)
-  > greatest(2 * $2::int8, least(coalesce(held.reached, 0) / 50, ${mostLater / 2}))
+cross join lateral (select coalesce(held.reached, 0) as reached) known
+where tally.chatbot_id = $1 and tally.positions - known.reached
+  > greatest(2 * $2::int8, least(known.reached, 20 * $2::int8), least(known.reached / 20, ${mostLater / 2}))
 on conflict (chatbot_id, column_name) do update set spacing = excluded.spacing, reached = excluded.reached,
   erasures = excluded.erasures, texts = excluded.texts, positions = excluded.positions, ranks = excluded.ranks
 where (excluded.erasures, excluded.reached) > (milestone.erasures, milestone.reached)`;
