@@ -112,10 +112,6 @@ export const fillEntries = (sql: SqlClient.SqlClient, chatbot: number, entries: 
     );
   });
 
-/** Sets the milestones that the store would have set. */
-export const passMilestones = (sql: SqlClient.SqlClient, chatbot: number) =>
-  setMilestones(plainSession(sql), chatbot);
-
 /** Brings the planner's statistics and the visibility map up to date, as autovacuum would. */
 export const settle = (sql: SqlClient.SqlClient) =>
   Effect.forEach(["chat", "entry", "tally", "span", "milestone"], (table) =>
@@ -165,7 +161,7 @@ export const fillSchema = ({
     for (const { definition } of indexes) yield* sql.unsafe(definition);
     if (erased !== undefined) yield* eraseEvery(sql, filledChatbot, erased);
     yield* settle(sql);
-    yield* passMilestones(sql, filledChatbot);
+    yield* setMilestones(plainSession(sql), filledChatbot);
   }).pipe(Effect.scoped);
 
 /** A session set up as the store's own for single statements. */

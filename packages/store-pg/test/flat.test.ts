@@ -7,15 +7,15 @@ import { anyByText, byText, firstByText, seek } from "../src/ChatPages.ts";
 import { counted, filtered, found, walked } from "../src/MatchingPages.ts";
 import { indexedIn, type Searching } from "../src/Searching.ts";
 import { anyEntries, seekEntries } from "../src/EntryPages.ts";
-import { spacing } from "../src/Milestones.ts";
+import { setMilestones, spacing } from "../src/Milestones.ts";
 import { offsetOf, type Statement } from "../src/Pages.ts";
+import { plainSession } from "../src/Session.ts";
 import {
   eraseEvery,
   fillChats,
   fillEntries,
   filledChatbot as chatbot,
   fillThinned,
-  passMilestones,
   settle,
 } from "./fill.ts";
 import { bound, clientOf, freshSchema, optionsOf } from "./PostgresUnderTest.ts";
@@ -61,7 +61,7 @@ const filled = Layer.effect(
     const sql = yield* clientOf(schema, 1);
     yield* fillChats(sql, chatbot, chats);
     yield* fillEntries(sql, chatbot, chats);
-    yield* passMilestones(sql, chatbot);
+    yield* setMilestones(plainSession(sql), chatbot);
     yield* settle(sql);
     const options = { ...optionsOf(schema), ...bound() };
     yield* Effect.provide(Effect.void, layerPostgres(options));
@@ -191,7 +191,7 @@ layer(filled, { timeout: "2 minutes" })("lists of 100,000 rows touch at most 200
         const { boundTo, sql } = yield* Filled;
         const [another, size] = [chatbot + 2, 50_000];
         yield* fillChats(sql, another, size);
-        yield* passMilestones(sql, another);
+        yield* setMilestones(plainSession(sql), another);
         // Without the visibility map each row that is walked past is looked at.
         for (const most of [2 * spacing, 200]) {
           for (const [what, statement, mode] of byTexts(another, [1, 200, size / 50])) {
