@@ -3,6 +3,7 @@
  */
 import { Effect } from "effect";
 import { ChatStore } from "../ChatStore.ts";
+import { ChatNotFound, RetryKeyReused, TurnLost } from "../Errors.ts";
 import { retryKeyLifetime } from "../RetryKey.ts";
 import { turnLease, TurnStore } from "../TurnStore.ts";
 import { check, failsWith, same, type Check } from "./Check.ts";
@@ -22,6 +23,7 @@ import {
 import { StoreUnderTest } from "./StoreUnderTest.ts";
 
 const key = { key: "key", fingerprint: "f" };
+const keyReused = new RetryKeyReused({ key: "key" });
 
 export const askKeyChecks: ReadonlyArray<Check<ChatStore | TurnStore | StoreUnderTest>> = [
   check(
@@ -40,7 +42,7 @@ export const askKeyChecks: ReadonlyArray<Check<ChatStore | TurnStore | StoreUnde
           yield* same("meanwhile", (yield* other.take(chatbot, chat, retryKey))._tag, "Held");
           yield* failsWith(
             "another request with it",
-            "RetryKeyReused",
+            new RetryKeyReused({ key: retryKey.key }),
             other.take(chatbot, chat, { ...retryKey, fingerprint: "another" }),
           );
         }
@@ -51,7 +53,7 @@ export const askKeyChecks: ReadonlyArray<Check<ChatStore | TurnStore | StoreUnde
         yield* same("released too late", yield* store.take(chatbot, chat, retryKey), done);
         yield* failsWith(
           "another request with it",
-          "RetryKeyReused",
+          new RetryKeyReused({ key: retryKey.key }),
           store.take(chatbot, chat, { ...retryKey, fingerprint: "another" }),
         );
         yield* taken(yield* newChatbot, null, retryKey);
@@ -70,7 +72,7 @@ export const askKeyChecks: ReadonlyArray<Check<ChatStore | TurnStore | StoreUnde
         const late = yield* taken(chatbot, chat, key);
         yield* pass(turnLease + 1);
         const next = yield* taken(chatbot, chat, key);
-        yield* failsWith("the late one's append", "TurnLost", append(late, entry("late")));
+        yield* failsWith("the late one's append", new TurnLost(), append(late, entry("late")));
         yield* store.release(late);
         yield* same("still held", (yield* store.take(chatbot, chat, key))._tag, "Held");
         const made = yield* append(next, entry("q"));
@@ -79,7 +81,7 @@ export const askKeyChecks: ReadonlyArray<Check<ChatStore | TurnStore | StoreUnde
           entry: made,
           turn: next.id,
         });
-        yield* failsWith("late again", "TurnLost", append(late, entry("late")));
+        yield* failsWith("late again", new TurnLost(), append(late, entry("late")));
         yield* pass(retryKeyLifetime + 1);
         // Of a turn that just ran out, another request can take the key.
         yield* taken(chatbot, chat, key);
@@ -148,11 +150,15 @@ export const askKeyChecks: ReadonlyArray<Check<ChatStore | TurnStore | StoreUnde
       const unknown = Number.MAX_SAFE_INTEGER;
       const turn = yield* taken(chatbot, id, key);
       const reused = store.take(chatbot, unknown, { ...key, fingerprint: "another" });
-      yield* failsWith("while it runs, another request", "RetryKeyReused", reused);
+      yield* failsWith("while it runs, another request", keyReused, reused);
       const gone = store.take(chatbot, unknown, key);
-      yield* failsWith("while it runs, an unknown chat", "ChatNotFound", gone);
+      yield* failsWith(
+        "while it runs, an unknown chat",
+        new ChatNotFound({ chatId: unknown }),
+        gone,
+      );
       const made = yield* append(turn, entry("q"));
-      yield* failsWith("afterwards, another request", "RetryKeyReused", reused);
+      yield* failsWith("afterwards, another request", keyReused, reused);
       const done = { _tag: "Done" as const, entry: made, turn: turn.id };
       yield* same("afterwards, an unknown chat", yield* gone, done);
       const held = yield* taken(chatbot, id);
@@ -170,17 +176,17 @@ export const askKeyChecks: ReadonlyArray<Check<ChatStore | TurnStore | StoreUnde
       const { id } = yield* create(chatbot);
       for (const chat of [id, null]) {
         const late = yield* taken(chatbot, chat, key);
-        yield* failsWith("while the ask runs", "RetryKeyReused", creation);
+        yield* failsWith("while the ask runs", keyReused, creation);
         yield* pass(turnLease + 1);
         const made = yield* creation;
         yield* same("when it ran out", made.replayed, false);
-        yield* failsWith("the late append", "TurnLost", append(late, entry("late")));
+        yield* failsWith("the late append", new TurnLost(), append(late, entry("late")));
         yield* turns.release(late);
         yield* same("again", yield* creation, { ...made, replayed: true });
-        yield* failsWith("an ask", "RetryKeyReused", turns.take(chatbot, chat, key));
+        yield* failsWith("an ask", keyReused, turns.take(chatbot, chat, key));
         yield* pass(retryKeyLifetime + 1);
         yield* append(yield* taken(chatbot, chat, key), entry("q"));
-        yield* failsWith("after the ask", "RetryKeyReused", creation);
+        yield* failsWith("after the ask", keyReused, creation);
         yield* pass(retryKeyLifetime + 1);
       }
     }),

@@ -3,6 +3,7 @@
  */
 import { Effect } from "effect";
 import { ChatStore, type ChatToCreate } from "../ChatStore.ts";
+import { ChatNotFound, RetryKeyReused } from "../Errors.ts";
 import {
   chatFields,
   entryFields,
@@ -385,10 +386,14 @@ export const chatStoreChecks: ReadonlyArray<Check<ChatStore | TurnStore | StoreU
       yield* same("found", yield* list(ours, { search: "share" }), one);
       yield* same("of a user", yield* list(ours, { userRef: "shared" }), one);
       yield* same("a foreign id", yield* list(ours, { id: foreign }), { items: [], total: 0 });
-      yield* failsWith("a foreign history", "ChatNotFound", history(ours, foreign));
+      yield* failsWith(
+        "a foreign history",
+        new ChatNotFound({ chatId: foreign }),
+        history(ours, foreign),
+      );
       yield* failsWith(
         "a foreign history by entry",
-        "ChatNotFound",
+        new ChatNotFound({ chatId: foreign }),
         history(ours, foreign, { id: 1 }),
       );
     }),
@@ -400,10 +405,11 @@ export const chatStoreChecks: ReadonlyArray<Check<ChatStore | TurnStore | StoreU
       const chatbot = yield* newChatbot;
       const { id } = yield* create(chatbot);
       for (const unknown of [0, id + 1_000_000, Number.MAX_SAFE_INTEGER]) {
-        yield* failsWith(`chat ${unknown}`, "ChatNotFound", history(chatbot, unknown));
+        const notFound = new ChatNotFound({ chatId: unknown });
+        yield* failsWith(`chat ${unknown}`, notFound, history(chatbot, unknown));
         yield* failsWith(
           `chat ${unknown}, by question`,
-          "ChatNotFound",
+          notFound,
           history(chatbot, unknown, { orderBy: [{ field: "question", descending: false }] }),
         );
       }
@@ -534,7 +540,7 @@ export const chatStoreChecks: ReadonlyArray<Check<ChatStore | TurnStore | StoreU
       yield* same("another key", [other.replayed, other.chat.id === first.chat.id], [false, false]);
       yield* failsWith(
         "the key of another request",
-        "RetryKeyReused",
+        new RetryKeyReused({ key: "key" }),
         createWith(chatbot, wanted, "key", "another fingerprint"),
       );
       const foreign = yield* createWith(yield* newChatbot, wanted, "key");

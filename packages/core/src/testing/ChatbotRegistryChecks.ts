@@ -5,6 +5,13 @@ import { Effect } from "effect";
 import { defaultSettings } from "../Chatbot.ts";
 import { ChatbotDirectory } from "../ChatbotDirectory.ts";
 import { ChatbotRegistry, type KeyRecord, type NewChatbot } from "../ChatbotRegistry.ts";
+import {
+  ChatbotNotFound,
+  ChatbotTaken,
+  KeyNotFound,
+  KeyTaken,
+  WorkspaceNotFound,
+} from "../Errors.ts";
 import { check, failsWith, same, type Check } from "./Check.ts";
 import { StoreUnderTest } from "./StoreUnderTest.ts";
 
@@ -78,6 +85,7 @@ export const chatbotRegistryChecks: ReadonlyArray<
       const chatbot = yield* registry.create(declared, "somebody");
       const { keys: _, ...rest } = declared;
       yield* same("the chatbot", chatbot, { id: chatbot.id, ...rest });
+      yield* same("a positive id", Number.isSafeInteger(chatbot.id) && chatbot.id > 0, true);
       const listed = yield* found(chatbot.id);
       yield* same("as it is listed", listed?.chatbot, chatbot);
       yield* same(
@@ -118,10 +126,11 @@ export const chatbotRegistryChecks: ReadonlyArray<
       );
       const other = yield* registry.create({ ...declared, name: fresh("chatbot") }, "somebody");
       const { name } = declared;
-      yield* failsWith("its name", "ChatbotTaken", registry.change(other.id, { name }, "somebody"));
       const { workspaceName } = declared;
+      const chatbotTaken = new ChatbotTaken({ workspaceName, name });
+      yield* failsWith("its name", chatbotTaken, registry.change(other.id, { name }, "somebody"));
       const moving = registry.change(elsewhere.id, { workspaceName }, "somebody");
-      yield* failsWith("its workspace", "ChatbotTaken", moving);
+      yield* failsWith("its workspace", chatbotTaken, moving);
       yield* same("the other", (yield* found(other.id))?.chatbot, other);
       yield* same("the one elsewhere", (yield* found(elsewhere.id))?.chatbot, elsewhere);
     }),
@@ -156,8 +165,9 @@ export const chatbotRegistryChecks: ReadonlyArray<
         "another change description, helloMessage, instructions, moderationErrorMessage",
         "a fourth change name, workspaceName",
       ]);
-      const missing = registry.change(id + 1_000_000, change, "somebody");
-      yield* failsWith("a chatbot that is not", "ChatbotNotFound", missing);
+      const unknown = id + 1_000_000;
+      const missing = registry.change(unknown, change, "somebody");
+      yield* failsWith("a chatbot that is not", new ChatbotNotFound({ chatbot: unknown }), missing);
     }),
   ),
 
@@ -188,14 +198,21 @@ export const chatbotRegistryChecks: ReadonlyArray<
         "somebody",
       );
       const rename = registry.renameWorkspace(from, to, "another");
-      yield* failsWith("a name is taken", "ChatbotTaken", rename);
+      const taken = new ChatbotTaken({ workspaceName: to, name: b.name });
+      yield* failsWith("a name is taken", taken, rename);
       yield* same("the first", (yield* found(a.id))?.chatbot, a);
       yield* registry.change(same_.id, { name: fresh("chatbot") }, "somebody");
       yield* rename;
       yield* same("moved", (yield* found(a.id))?.chatbot, { ...a, workspaceName: to });
       yield* same("moved too", (yield* found(b.id))?.chatbot, { ...b, workspaceName: to });
       yield* same("the note", (yield* notesOf(b.id)).slice(1), ["another change workspaceName"]);
-      yield* failsWith("an empty workspace", "WorkspaceNotFound", rename);
+      const empty = new WorkspaceNotFound({ workspaceName: from });
+      yield* failsWith("an empty workspace", empty, rename);
+      yield* registry.renameWorkspace(to, to, "another");
+      yield* same("as it is", (yield* found(a.id))?.chatbot, { ...a, workspaceName: to });
+      yield* same("nothing noted", (yield* notesOf(a.id)).slice(1), [
+        "another change workspaceName",
+      ]);
     }),
   ),
 
@@ -224,15 +241,25 @@ export const chatbotRegistryChecks: ReadonlyArray<
       yield* same("without an end", (yield* directory.open(key.id))?.expiresAt, null);
 
       const theirs = registry.revokeKey(other.id, key.id, "somebody");
-      yield* failsWith("as another's", "KeyNotFound", theirs);
+      const notFound = new KeyNotFound({ keyId: key.id });
+      yield* failsWith("as another's", notFound, theirs);
       const change = (chatbot: number) => registry.changeKey(chatbot, key.id, { name: "x" }, "x");
-      yield* failsWith("changed as another's", "KeyNotFound", change(other.id));
+      yield* failsWith("changed as another's", notFound, change(other.id));
       yield* registry.revokeKey(id, key.id, "another");
-      yield* failsWith("again", "KeyNotFound", registry.revokeKey(id, key.id, "somebody"));
-      yield* failsWith("changed when it is over", "KeyNotFound", change(id));
-      yield* failsWith("brought back", "KeyTaken", registry.addKey(id, key, "somebody"));
+      yield* failsWith("again", notFound, registry.revokeKey(id, key.id, "somebody"));
+      yield* failsWith("changed when it is over", notFound, change(id));
+      const taken = new KeyTaken({ keyId: key.id });
+      yield* failsWith("brought back", taken, registry.addKey(id, key, "somebody"));
       yield* same("the revoked key", yield* directory.open(key.id), null);
-      yield* same("when", (yield* keyOf(id, key.id))?.revokedAt === null, false);
+      const revoked = yield* keyOf(id, key.id);
+      yield* same("when", revoked?.revokedAt instanceof Date, true);
+      yield* same("and what it was", revoked, {
+        ...key,
+        scopes: ["write"],
+        createdAt: changed?.createdAt,
+        revokedAt: revoked?.revokedAt,
+        lastUsedAt: null,
+      });
       yield* same("the other", (yield* directory.open(kept.id)) === null, false);
       yield* same("the notes", (yield* notesOf(id)).slice(2), [
         `somebody add-key ${key.id}`,
@@ -241,8 +268,9 @@ export const chatbotRegistryChecks: ReadonlyArray<
         `another change-key ${key.id}: expiresAt, name`,
         `another revoke-key ${key.id}`,
       ]);
-      const missing = registry.addKey(id + 1_000_000, newKey(), "somebody");
-      yield* failsWith("a chatbot that is not", "ChatbotNotFound", missing);
+      const unknown = id + 1_000_000;
+      const missing = registry.addKey(unknown, newKey(), "somebody");
+      yield* failsWith("a chatbot that is not", new ChatbotNotFound({ chatbot: unknown }), missing);
     }),
   ),
 
@@ -253,15 +281,18 @@ export const chatbotRegistryChecks: ReadonlyArray<
       const directory = yield* ChatbotDirectory;
       const end = new Date("2032-01-01T00:00:00.000Z");
       const sooner = new Date("2031-01-01T00:00:00.000Z");
-      const old = newKey({ name: "named", scopes: ["ask"] });
+      const later = new Date("2033-01-01T00:00:00.000Z");
+      const old = newKey({ name: "named", scopes: ["ask"], expiresAt: later });
       const ending = newKey({ expiresAt: sooner });
-      const { id } = yield* registry.create(newChatbot({ keys: [old, ending] }), "somebody");
+      const sameEnd = newKey({ expiresAt: end });
+      const keys = [old, ending, sameEnd];
+      const { id } = yield* registry.create(newChatbot({ keys }), "somebody");
       const other = yield* registry.create(newChatbot(), "somebody");
       const fresh = () => {
         const { hash, id } = newKey();
         return { id, hash, expiresAt: null };
       };
-      const [a, b] = [fresh(), { ...fresh(), expiresAt: end }];
+      const [a, b, c] = [fresh(), { ...fresh(), expiresAt: end }, fresh()];
       const replaced = yield* registry.replaceKey(id, old.id, a, end, "another");
       yield* same("what was replaced", replaced, {
         name: "named",
@@ -270,6 +301,8 @@ export const chatbotRegistryChecks: ReadonlyArray<
       });
       const again = yield* registry.replaceKey(id, ending.id, b, end, "another");
       yield* same("what ended sooner", again.expiresAt, sooner);
+      const third = yield* registry.replaceKey(id, sameEnd.id, c, end, "another");
+      yield* same("what ended then", third.expiresAt, end);
       const listed = yield* Effect.forEach([old, ending, a, b], (key) => keyOf(id, key.id));
       yield* same(
         "the keys",
@@ -282,19 +315,55 @@ export const chatbotRegistryChecks: ReadonlyArray<
         ],
       );
       yield* same("what the new one opens", (yield* directory.open(a.id))?.chatbot.id, id);
-      yield* same("the notes", (yield* notesOf(id)).slice(3), [
+      yield* same("the notes", (yield* notesOf(id)).slice(1 + keys.length), [
         `another add-key ${a.id}`,
         `another change-key ${old.id}: expiresAt`,
         `another add-key ${b.id}`,
+        `another add-key ${c.id}`,
       ]);
       const notes = yield* notesOf(id);
       const replace = (chatbot: number, keyId: string, by: string) =>
         registry.replaceKey(chatbot, keyId, { ...fresh(), id: by }, end, "somebody");
-      yield* failsWith("by a known one", "KeyTaken", replace(id, a.id, b.id));
-      yield* failsWith("as another's", "KeyNotFound", replace(other.id, a.id, fresh().id));
+      const notFound = new KeyNotFound({ keyId: a.id });
+      yield* failsWith("by a known one", new KeyTaken({ keyId: b.id }), replace(id, a.id, b.id));
+      yield* failsWith("as another's", notFound, replace(other.id, a.id, fresh().id));
       yield* registry.revokeKey(id, a.id, "somebody");
-      yield* failsWith("when it is over", "KeyNotFound", replace(id, a.id, fresh().id));
+      yield* failsWith("when it is over", notFound, replace(id, a.id, fresh().id));
       yield* same("nothing noted", (yield* notesOf(id)).slice(0, -1), notes);
+    }),
+  ),
+
+  check(
+    "the list ascends, its keys in order of creation, and the audit gives the newest lines first",
+    Effect.fnUntraced(function* () {
+      const registry = yield* ChatbotRegistry;
+      const keys = [newKey(), newKey()];
+      const first = yield* registry.create(newChatbot(), "somebody");
+      const { id } = yield* registry.create(newChatbot({ keys: keys.slice(0, 1) }), "somebody");
+      yield* registry.addKey(id, keys[1]!, "somebody");
+      yield* registry.change(first.id, { description: "another" }, "somebody");
+      yield* registry.changeKey(id, keys[0]!.id, { name: "named" }, "somebody");
+      const ids = (yield* registry.list).map(({ chatbot }) => chatbot.id);
+      yield* same(
+        "the chatbots",
+        ids,
+        ids.toSorted((a, b) => a - b),
+      );
+      yield* same(
+        "the keys",
+        (yield* found(id))?.keys.map((key) => key.id),
+        keys.map((key) => key.id),
+      );
+      for (const limit of [1, 3]) {
+        const lines = yield* registry.audit(limit);
+        yield* same("how many lines", lines.length, limit);
+      }
+      const times = (yield* registry.audit(1_000)).map(({ time }) => time.getTime());
+      yield* same(
+        "their times",
+        times,
+        times.toSorted((a, b) => b - a),
+      );
     }),
   ),
 
@@ -362,10 +431,13 @@ export const chatbotRegistryChecks: ReadonlyArray<
       const key = newKey();
       const known = newChatbot({ keys: [key] });
       yield* registry.create(known, "somebody");
-      yield* failsWith("both", "ChatbotTaken", registry.create(known, "somebody"));
+      const { name, workspaceName } = known;
+      const taken = new ChatbotTaken({ workspaceName, name });
+      yield* failsWith("both", taken, registry.create(known, "somebody"));
       const [a, b] = [newKey(), newKey()];
       const twice = newChatbot({ keys: [a, b, { ...a, name: "again" }] });
-      yield* failsWith("a key twice", "KeyTaken", registry.create(twice, "somebody"));
+      const keyTaken = new KeyTaken({ keyId: a.id });
+      yield* failsWith("a key twice", keyTaken, registry.create(twice, "somebody"));
       const once = yield* registry.create({ ...twice, keys: [a] }, "somebody");
       yield* same("its keys", (yield* found(once.id))?.keys.length, 1);
     }),
@@ -380,10 +452,11 @@ export const chatbotRegistryChecks: ReadonlyArray<
       const owner = yield* registry.create(newChatbot({ keys: [theirs] }), "somebody");
       const before = (yield* registry.list).length;
       const ours = newChatbot({ keys: [newKey(), theirs] });
-      yield* failsWith("a new chatbot", "KeyTaken", registry.create(ours, "somebody"));
+      const taken = new KeyTaken({ keyId: theirs.id });
+      yield* failsWith("a new chatbot", taken, registry.create(ours, "somebody"));
       yield* same("the chatbots", (yield* registry.list).length, before);
       const known = yield* registry.create({ ...ours, keys: [] }, "somebody");
-      yield* failsWith("a known one", "KeyTaken", registry.addKey(known.id, theirs, "somebody"));
+      yield* failsWith("a known one", taken, registry.addKey(known.id, theirs, "somebody"));
       yield* same("its keys", (yield* found(known.id))?.keys, []);
       yield* same("the notes", yield* notesOf(known.id), [`somebody create ${ours.name}`]);
       yield* same("what it opens", (yield* directory.open(theirs.id))?.chatbot, owner);
@@ -404,6 +477,7 @@ export const chatbotRegistryChecks: ReadonlyArray<
       yield* directory.used([used.id]);
       yield* same("the other", (yield* keyOf(id, idle.id))?.lastUsedAt, null);
       yield* directory.used([]);
+      yield* same("how many keys", (yield* found(id))?.keys.length, 2);
       yield* same("the notes", yield* notesOf(id), notes);
     }),
   ),

@@ -65,17 +65,23 @@ export const same = (
     ? Effect.void
     : Effect.fail(new CheckFailed({ what, expected, actual }));
 
-/** The tags of what failed; of defects and interruptions, which they are. */
-export const tagsOf = (cause: Cause.Cause<{ readonly _tag: string }>): ReadonlyArray<string> =>
-  cause.reasons.map((reason) => (reason._tag === "Fail" ? reason.error._tag : reason._tag));
+/** The errors that it failed with; of defects and interruptions, which they are. */
+export const failuresOf = <E>(cause: Cause.Cause<E>): ReadonlyArray<E | "Die" | "Interrupt"> =>
+  cause.reasons.map((reason) => (reason._tag === "Fail" ? reason.error : reason._tag));
 
-/** Fails unless the effect fails with the tag. */
+/** The tags of the same. */
+const tagsOf = (cause: Cause.Cause<{ readonly _tag: string }>): ReadonlyArray<string> =>
+  failuresOf(cause).map((failure) => (typeof failure === "string" ? failure : failure._tag));
+
+/** Fails unless the effect fails with that error, or with any of that tag. */
 export const failsWith = <A, E extends { readonly _tag: string }, R>(
   what: string,
-  tag: E["_tag"],
+  expected: E | E["_tag"],
   effect: Effect.Effect<A, E, R>,
 ): Effect.Effect<void, CheckFailed, R> =>
   Effect.flatMap(Effect.exit(effect), (exit) => {
-    const actual = Exit.isFailure(exit) ? tagsOf(exit.cause) : "success";
-    return same(what, actual, [tag]);
+    if (Exit.isSuccess(exit)) return same(what, "success", expected);
+    const failures =
+      typeof expected === "string" ? tagsOf(exit.cause) : failuresOf<unknown>(exit.cause);
+    return same(what, failures, [expected]);
   });

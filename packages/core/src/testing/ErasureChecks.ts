@@ -5,6 +5,7 @@ import { Effect } from "effect";
 import type { Chat } from "../Chat.ts";
 import { ChatArchive, type Erasable } from "../ChatArchive.ts";
 import { ChatStore } from "../ChatStore.ts";
+import { ChatNotFound } from "../Errors.ts";
 import { newest, newestChats } from "../ListQuery.ts";
 import { turnLease, TurnStore } from "../TurnStore.ts";
 import { check, failsWith, same, type Check } from "./Check.ts";
@@ -155,13 +156,14 @@ export const erasureChecks: ReadonlyArray<
         const done = { _tag: "Done" as const, entry: made, turn: outcome.turn.id };
         yield* same("asked again", yield* here.turns.take(chatbot, chat.id, asks), done);
         yield* there.archive.erase(chatbot, { _tag: "Chat", id: chat.id });
-        yield* failsWith("its entries", "ChatNotFound", read);
+        const notFound = new ChatNotFound({ chatId: chat.id });
+        yield* failsWith("its entries", notFound, read);
         for (const list of [newestChats, query]) {
           const none = yield* here.chats.listChats(chatbot, list);
           yield* same("the chats", none, { total: 0, items: [] });
         }
         const gone = here.turns.take(chatbot, chat.id, asks);
-        yield* failsWith("asked again", "ChatNotFound", gone);
+        yield* failsWith("asked again", notFound, gone);
         yield* same("created again", (yield* again).replayed, false);
       }
     }),
@@ -258,11 +260,13 @@ export const erasureChecks: ReadonlyArray<
         const chat = retryKey === null ? id : (yield* create(chatbot)).id;
         const turn = yield* taken(chatbot, chat, retryKey);
         yield* same("how many", yield* erase(chatbot, { _tag: "Chat", id: chat }), 1);
-        yield* failsWith("meanwhile", "ChatNotFound", store.take(chatbot, chat, retryKey));
+        const notFound = new ChatNotFound({ chatId: chat });
+        yield* failsWith("meanwhile", notFound, store.take(chatbot, chat, retryKey));
         yield* same("whether it is still ours", yield* store.renew(turn), false);
-        yield* failsWith("its append", "ChatNotFound", append(turn, entry("q")));
+        yield* failsWith("its append", notFound, append(turn, entry("q")));
+        yield* same("what was before", yield* store.earlier(turn, Number.MAX_SAFE_INTEGER), []);
         yield* store.release(turn);
-        yield* failsWith("another take", "ChatNotFound", store.take(chatbot, chat, retryKey));
+        yield* failsWith("another take", notFound, store.take(chatbot, chat, retryKey));
       }
       yield* same("what lies in the storage", yield* peek(chatbot), []);
     }),

@@ -4,6 +4,7 @@
 import { Effect, Stream } from "effect";
 import { ChatArchive, type ArchiveRecord } from "../ChatArchive.ts";
 import { ChatStore } from "../ChatStore.ts";
+import { ChatNotFound, TurnLost } from "../Errors.ts";
 import { newest, newestChats } from "../ListQuery.ts";
 import { TurnStore } from "../TurnStore.ts";
 import { check, failsWith, same, type Check } from "./Check.ts";
@@ -262,17 +263,24 @@ export const exportChecks: ReadonlyArray<
       for (const chats of [yield* ChatStore, second.chats]) {
         const chatbot = yield* newChatbot;
         const old = new Date(-1_000);
-        const records = [chatRecord(1, old), chatRecord(2, future), entryRecord(2, 1, future)];
-        yield* imported(chatbot, [...records, chatRecord(3, future)]);
+        const last = new Date(future.getTime() + 5_000);
+        yield* imported(chatbot, [
+          chatRecord(1, old),
+          chatRecord(2, future),
+          entryRecord(2, 1, future),
+          entryRecord(2, 2, future),
+          entryRecord(2, 3, last),
+          chatRecord(3, last),
+        ]);
         const wanted = { ...bare, helloMessage: "Hello" };
         const { chat } = yield* chats.createChat(chatbot, wanted, null);
-        yield* same("a chat's time not before", chat.createTime >= future, true);
+        yield* same("a chat's time not before", chat.createTime >= last, true);
         const hello = yield* chats.listEntries(chatbot, chat.id, newest);
         const itsTime = hello.items[0]?.createTime ?? old;
         yield* same("its entry's time not before", itsTime >= chat.createTime, true);
         for (const id of [2, 3]) {
           const made = yield* ask(chatbot, id, entry("later"));
-          yield* same("an entry's time not before", made.createTime >= future, true);
+          yield* same("an entry's time not before", made.createTime >= last, true);
         }
         const { chatId } = yield* ask(chatbot, null, entry("in a new chat"));
         const oldest = [{ field: "_createTime", descending: false }] as const;
@@ -282,7 +290,7 @@ export const exportChecks: ReadonlyArray<
           items.map(({ id }) => id),
           [1, 2, 3, chat.id, chatId],
         );
-        const later = items.slice(3).map(({ createTime }) => createTime >= future);
+        const later = items.slice(3).map(({ createTime }) => createTime >= last);
         yield* same("whether their times are not before", later, [true, true]);
       }
     }),
@@ -358,7 +366,7 @@ export const exportChecks: ReadonlyArray<
         yield* release(outcome.turn);
       }
       // A turn of the erased chat is none of the imported one.
-      yield* failsWith("a late append", "TurnLost", append(late, entry("late")));
+      yield* failsWith("a late append", new TurnLost(), append(late, entry("late")));
       yield* ask(chatbot, chats[0]!.id, entry("again"));
     }),
   ),
@@ -398,7 +406,8 @@ export const exportChecks: ReadonlyArray<
         const page = yield* store.listChats(twins[n]!, query);
         yield* same("the chat", page.total, total === null ? 0 : 1);
         const read = store.listEntries(twins[n]!, chat.id, newest);
-        if (total === null) yield* failsWith("its history", "ChatNotFound", read);
+        if (total === null)
+          yield* failsWith("its history", new ChatNotFound({ chatId: chat.id }), read);
         else yield* same("its history", (yield* read).total, total);
       }
     }),

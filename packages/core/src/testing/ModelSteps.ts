@@ -6,10 +6,11 @@ import type { Chat } from "../Chat.ts";
 import { ChatArchive, type Erasable, type UsageSum } from "../ChatArchive.ts";
 import { ChatStore } from "../ChatStore.ts";
 import type { Entry, NewEntry, Usage } from "../Entry.ts";
+import { ChatNotFound, RetryKeyReused, TurnLost } from "../Errors.ts";
 import { chatFields, entryFields, type ChatQuery, type EntryQuery } from "../ListQuery.ts";
 import { retryKeyLifetime, type RetryKey } from "../RetryKey.ts";
-import { turnEntries, turnLease, TurnStore, type Taken, type Turn } from "../TurnStore.ts";
-import { same, tagsOf } from "./Check.ts";
+import { turnEntries, turnLease, TurnStore, type Turn } from "../TurnStore.ts";
+import { failuresOf, same } from "./Check.ts";
 import { awkwardKeys, bare, entry, newChatbot, pass, usage } from "./Fixtures.ts";
 import { chatPage, entryPage } from "./Model.ts";
 import type { ModelCommand, ModelOrder } from "./ModelCommand.ts";
@@ -116,10 +117,10 @@ const passes: ReadonlyArray<number> = [
   Array.from({ length: [4, 3, 2, 1][n]! }, () => millis + (n === 0 ? 0 : 1)),
 );
 
-/** The tag of a failure, or what came of it. */
-const outcome = <A, E extends { readonly _tag: string }, R>(effect: Effect.Effect<A, E, R>) =>
-  Effect.map(Effect.exit(effect), (exit): A | string =>
-    Exit.isSuccess(exit) ? exit.value : tagsOf(exit.cause).join(),
+/** What came of it, or with what it failed. */
+const outcome = <A, E, R>(effect: Effect.Effect<A, E, R>) =>
+  Effect.map(Effect.exit(effect), (exit) =>
+    Exit.isSuccess(exit) ? exit.value : failuresOf(exit.cause)[0]!,
   );
 
 const take = Effect.fnUntraced(function* (
@@ -128,18 +129,20 @@ const take = Effect.fnUntraced(function* (
   retryKey: RetryKey | null,
 ) {
   const turns = yield* TurnStore;
-  const taken: Taken | string = yield* outcome(turns.take(tenant.chatbot, chat, retryKey));
+  const taken = yield* outcome(turns.take(tenant.chatbot, chat, retryKey));
   const known = retryKey === null ? undefined : requestOf(tenant, retryKey.key);
   const held = chat === null ? undefined : tenant.held.get(chat);
   const what = "what comes of asking for a turn";
   if (known !== undefined && known.fingerprint !== retryKey!.fingerprint) {
-    return yield* same(what, taken, "RetryKeyReused");
+    return yield* same(what, taken, new RetryKeyReused({ key: retryKey!.key }));
   }
   if (known !== undefined && known.made !== null) {
     const { entry, turn } = known.made;
     return yield* same(what, taken, { _tag: "Done", entry, turn });
   }
-  if (chat !== null && !isKnown(tenant, chat)) return yield* same(what, taken, "ChatNotFound");
+  if (chat !== null && !isKnown(tenant, chat)) {
+    return yield* same(what, taken, new ChatNotFound({ chatId: chat }));
+  }
   const until = known?.held.until ?? held?.until ?? 0;
   if (until > tenant.time.now) {
     const { by, forMillis } =
@@ -174,10 +177,12 @@ const append = Effect.fnUntraced(function* (
   const turns = yield* TurnStore;
   const made = yield* outcome(turns.append(turn, { ...texts, usage: spent }));
   if (chat !== null && !isKnown(tenant, chat)) {
-    return yield* same("an append to no chat", made, "ChatNotFound");
+    return yield* same("an append to no chat", made, new ChatNotFound({ chatId: chat }));
   }
-  if (!isOurs(tenant, turn)) return yield* same("an append without the turn", made, "TurnLost");
-  if (typeof made === "string") return yield* same("an append", made, "an entry");
+  if (!isOurs(tenant, turn)) return yield* same("an append without the turn", made, new TurnLost());
+  if (typeof made === "string" || "_tag" in made) {
+    return yield* same("an append", made, "an entry");
+  }
   const { chatId, createTime, id: entryId } = made;
   yield* same("the entry", made, { ...texts, id: entryId, chatId, createTime });
   if (chat === null) {
@@ -261,11 +266,13 @@ export const step = Effect.fnUntraced(function* (model: ModelState, command: Mod
       if (known !== undefined) {
         const expected =
           known.made === null || known.fingerprint !== fingerprint
-            ? "RetryKeyReused"
+            ? new RetryKeyReused({ key })
             : { chat: known.made.chat, replayed: true };
         return yield* same("what a known key gives", made, expected);
       }
-      if (typeof made === "string") return yield* same("a creation", made, "a chat");
+      if (typeof made === "string" || "_tag" in made) {
+        return yield* same("a creation", made, "a chat");
+      }
       yield* same("the chat", [made.replayed, made.chat.name], [false, command.name]);
       yield* addChat(tenant, made.chat);
       tenant.requests.set(key, {
@@ -401,8 +408,10 @@ export const step = Effect.fnUntraced(function* (model: ModelState, command: Mod
         orderBy: orderOf(entryFields, command.order),
         id: command.id === null ? null : (pick(entries, command.id)?.id ?? absent),
       };
-      const read = yield* outcome(store.listEntries(chatbot, chat?.id ?? absent, query));
-      const expected = chat === undefined ? "ChatNotFound" : entryPage(entries, query);
+      const chatId = chat?.id ?? absent;
+      const read = yield* outcome(store.listEntries(chatbot, chatId, query));
+      const expected =
+        chat === undefined ? new ChatNotFound({ chatId }) : entryPage(entries, query);
       return yield* same("the history", read, expected);
     }
   }

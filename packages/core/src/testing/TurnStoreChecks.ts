@@ -4,6 +4,7 @@
 import { Effect, Exit, Fiber, Stream } from "effect";
 import { ChatStore } from "../ChatStore.ts";
 import type { Entry } from "../Entry.ts";
+import { ChatNotFound, TurnLost } from "../Errors.ts";
 import { newest, newestChats } from "../ListQuery.ts";
 import { retryKeyLifetime, type RetryKey } from "../RetryKey.ts";
 import { TurnStore, turnEntries, turnLease } from "../TurnStore.ts";
@@ -248,10 +249,14 @@ export const turnStoreChecks: ReadonlyArray<Check<ChatStore | TurnStore | StoreU
       const began = Date.now();
       yield* asks;
       const enough = 2_000 + 20 * (Date.now() - began);
+      const hinted: Array<{ readonly chatbot: number; readonly chat: number }> = [];
       const reading = (read: Effect.Effect<void>) =>
         Effect.forEach([store, second.turns], ({ freed }) =>
           Effect.forkChild(
-            Stream.runForEach(freed, () => read),
+            Stream.runForEach(freed, (hint) => {
+              if (hint !== null && hint.chatbot === chatbot) hinted.push(hint);
+              return read;
+            }),
             { startImmediately: true },
           ),
         );
@@ -263,6 +268,8 @@ export const turnStoreChecks: ReadonlyArray<Check<ChatStore | TurnStore | StoreU
         yield* same("whether a reader failed", exit !== undefined && Exit.isFailure(exit), false);
       }
       yield* Fiber.interruptAll([...stalled, ...awake]);
+      const others = hinted.filter(({ chat }) => chat !== id);
+      yield* same("hints of turns that nobody had", others, []);
     }),
   ),
 
@@ -305,8 +312,9 @@ export const turnStoreChecks: ReadonlyArray<Check<ChatStore | TurnStore | StoreU
       const { id } = yield* create(yield* newChatbot);
       const store = yield* TurnStore;
       for (const chat of [id, 0, Number.MAX_SAFE_INTEGER]) {
-        yield* failsWith("without a key", "ChatNotFound", store.take(chatbot, chat, null));
-        yield* failsWith("with a key", "ChatNotFound", store.take(chatbot, chat, key));
+        const notFound = new ChatNotFound({ chatId: chat });
+        yield* failsWith("without a key", notFound, store.take(chatbot, chat, null));
+        yield* failsWith("with a key", notFound, store.take(chatbot, chat, key));
       }
       // The failures left no trace of the key.
       yield* taken(chatbot, null, { ...key, fingerprint: "another" });
@@ -320,6 +328,8 @@ export const turnStoreChecks: ReadonlyArray<Check<ChatStore | TurnStore | StoreU
       const store = yield* ChatStore;
       const turn = yield* taken(chatbot, null);
       yield* same("nothing before", turn.newest, []);
+      const earlier = TurnStore.use((turns) => turns.earlier(turn, Number.MAX_SAFE_INTEGER));
+      yield* same("nor earlier", yield* earlier, []);
       yield* same("no chat yet", (yield* store.listChats(chatbot, newestChats)).total, 0);
       const made = yield* append(turn, entry("q", { usage }));
       const { items, total } = yield* store.listChats(chatbot, newestChats);
@@ -364,7 +374,7 @@ export const turnStoreChecks: ReadonlyArray<Check<ChatStore | TurnStore | StoreU
       yield* pass(2_001);
       const next = yield* taken(chatbot, id);
       yield* same("the late one's renewal", yield* store.renew(late), false);
-      yield* failsWith("the late one's append", "TurnLost", append(late, entry("late")));
+      yield* failsWith("the late one's append", new TurnLost(), append(late, entry("late")));
       yield* store.release(late);
       yield* same("still held", (yield* store.take(chatbot, id, null))._tag, "Held");
       const made = yield* append(next, entry("q"));
@@ -374,7 +384,7 @@ export const turnStoreChecks: ReadonlyArray<Check<ChatStore | TurnStore | StoreU
         stored!.entries.map((one) => one.id),
         [made.id],
       );
-      yield* failsWith("an append again", "TurnLost", append(next, entry("twice")));
+      yield* failsWith("an append again", new TurnLost(), append(next, entry("twice")));
     }),
   ),
 
@@ -417,7 +427,7 @@ export const turnStoreChecks: ReadonlyArray<Check<ChatStore | TurnStore | StoreU
         yield* same("another instance's", outcome._tag, "Turn");
         if (outcome._tag !== "Turn") return;
         yield* same("the late one's renewal", yield* store.renew(late), false);
-        yield* failsWith("the late one's append", "TurnLost", append(late, entry("late")));
+        yield* failsWith("the late one's append", new TurnLost(), append(late, entry("late")));
         // Nobody holds what it held, unless the other does.
         if (chat === null) yield* store.release(yield* taken(chatbot, id));
         yield* store.release(late);
