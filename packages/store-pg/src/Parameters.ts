@@ -7,9 +7,25 @@ import { Result } from "effect";
 /** One value of each item, as an array of the type; also when all are null. */
 export const array = <A>(
   items: ReadonlyArray<A>,
-  type: "bool" | "int4" | "int8" | "text" | "timestamptz",
+  type: "bool" | "int4" | "int8" | "text",
   value: (item: A) => unknown,
 ) => Result.getOrThrow(PgTypes.array(items.map(value), PgTypes.OID[type]));
+
+/**
+ * A `timestamptz`, as text: the driver counts microseconds in floating point, which some centuries away are not
+ * exact. The year 0 is 1 BC.
+ */
+export const time = (at: Date | null): string | null => {
+  if (at === null) return null;
+  const [, year, rest] = /^([+-]?\d+)(.+)$/.exec(at.toISOString())!;
+  const isBefore = Number(year) < 1;
+  const name = `${isBefore ? 1 - Number(year) : Number(year)}`.padStart(4, "0");
+  return name + rest + (isBefore ? " BC" : "");
+};
+
+/** One time of each item, to be cast to `timestamptz[]`. */
+export const times = <A>(items: ReadonlyArray<A>, at: (item: A) => Date | null) =>
+  array(items, "text", (item) => time(at(item)));
 
 /** An int8 from a count that may not be known. */
 export const big = (value: number | undefined): bigint | null =>

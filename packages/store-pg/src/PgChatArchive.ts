@@ -14,7 +14,7 @@ import { Effect, Stream } from "effect";
 import type { Clients } from "./Clients.ts";
 import { addHoles } from "./Holes.ts";
 import { setMilestones, takeOffErased, type Erased } from "./Milestones.ts";
-import { array, big } from "./Parameters.ts";
+import { array, big, time, times } from "./Parameters.ts";
 import { chatOf, entryOf, type ChatRow, type EntryRow } from "./Rows.ts";
 import { againAfterDeadlock, isUniqueViolation, withoutDeadline } from "./Storage.ts";
 
@@ -31,7 +31,7 @@ export const makeChatArchive = ({ patient }: Clients): ChatArchive["Service"] =>
     const [found] = yield* patient.query<Found>(
       chatbot,
       which._tag === "UserRef" ? findUser : findIdle,
-      [chatbot, after, batch, which._tag === "UserRef" ? which.userRef : which.limit],
+      [chatbot, after, batch, which._tag === "UserRef" ? which.userRef : time(which.limit)],
     );
     return found!;
   });
@@ -47,7 +47,7 @@ export const makeChatArchive = ({ patient }: Clients): ChatArchive["Service"] =>
         const doomed = yield* patient.query<Erased & { readonly id: bigint }>(chatbot, lockChats, [
           chatbot,
           array(ids, "int8", (id) => id),
-          limit,
+          time(limit),
         ]);
         if (doomed.length > 0) {
           yield* patient.query(chatbot, eraseChats, [
@@ -72,9 +72,9 @@ export const makeChatArchive = ({ patient }: Clients): ChatArchive["Service"] =>
       array(chats, "text", ({ chat }) => chat.name),
       array(chats, "text", ({ chat }) => chat.userRef),
       array(chats, "text", ({ chat }) => (chat.name === null ? null : fold(chat.name))),
-      array(chats, "timestamptz", ({ chat }) => chat.createTime),
+      times(chats, ({ chat }) => chat.createTime),
       array(chats, "int8", ({ entries }) => BigInt(entries)),
-      array(chats, "timestamptz", ({ lastEntryTime }) => lastEntryTime),
+      times(chats, ({ lastEntryTime }) => lastEntryTime),
     ]);
 
   const importEntries = (chatbot: number, entries: ReadonlyArray<EntryToImport>) =>
@@ -87,7 +87,7 @@ export const makeChatArchive = ({ patient }: Clients): ChatArchive["Service"] =>
       array(entries, "text", ({ entry }) => entry.answer),
       array(entries, "text", ({ entry }) => entry.moderation),
       array(entries, "bool", ({ entry }) => entry.flagged),
-      array(entries, "timestamptz", ({ entry }) => entry.createTime),
+      times(entries, ({ entry }) => entry.createTime),
       array(entries, "text", ({ usage }) => usage?.provider ?? null),
       array(entries, "text", ({ usage }) => usage?.model ?? null),
       array(entries, "int8", ({ usage }) => big(usage?.promptTokens)),
@@ -211,7 +211,7 @@ export const makeChatArchive = ({ patient }: Clients): ChatArchive["Service"] =>
     }, Effect.scoped),
 
     usage: (chatbot, since) =>
-      patient.query<UsageRow>(chatbot, sumUsage, [chatbot, since]).pipe(
+      patient.query<UsageRow>(chatbot, sumUsage, [chatbot, time(since)]).pipe(
         Effect.map((rows) => rows.map(usageSumOf)),
         withoutDeadline,
       ),

@@ -27,7 +27,7 @@ import {
 } from "./ChatbotRows.ts";
 import type { Clients } from "./Clients.ts";
 import { channel } from "./Hints.ts";
-import { array } from "./Parameters.ts";
+import { array, time, times } from "./Parameters.ts";
 import { againAfterDeadlock, againAfterUniqueViolation, orUnavailable } from "./Storage.ts";
 
 export const makeChatbotRegistry = ({ reads, writes }: Clients) =>
@@ -141,7 +141,7 @@ export const makeChatbotRegistry = ({ reads, writes }: Clients) =>
           change.name ?? null,
           change.scopes?.join(",") ?? null,
           "expiresAt" in change,
-          change.expiresAt ?? null,
+          time(change.expiresAt ?? null),
         ])
         .pipe(orKeyNotFound(keyId)),
 
@@ -159,8 +159,8 @@ export const makeChatbotRegistry = ({ reads, writes }: Clients) =>
           channel,
           newId,
           Hex.encode(hash),
-          expiresAt,
-          end,
+          time(expiresAt),
+          time(end),
         ])
         .pipe(
           Effect.flatMap(([row]): Effect.Effect<Replaced, KeyNotFound | KeyTaken> => {
@@ -198,7 +198,7 @@ const keyArrays = (keys: ReadonlyArray<KeyRecord>) => [
   array(keys, "text", ({ hash }) => Hex.encode(hash)),
   array(keys, "text", ({ name }) => name),
   array(keys, "text", ({ scopes }) => scopes.join(",")),
-  array(keys, "timestamptz", ({ expiresAt }) => expiresAt),
+  times(keys, ({ expiresAt }) => expiresAt),
 ];
 
 /** No row: there is no such key, or it was revoked. */
