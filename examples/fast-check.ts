@@ -40,7 +40,7 @@ const command: fc.Arbitrary<ModelCommand> = fc.oneof(
   fc.record({ _tag: tag("Earlier"), second, turn: small, entry: small }),
   fc.record({ _tag: tag("List"), second, ...page, search: text, userRef: text }),
   fc.record({ _tag: tag("History"), second, ...page, chat: small }),
-  fc.record({ _tag: tag("Erase"), second, which: erasable, chat: small }),
+  fc.record({ _tag: tag("Erase"), second, which: erasable, chat: small, compact: small }),
   fc.record({ _tag: tag("Usage"), second, chat: small }),
   fc.record({ _tag: tag("Export"), second, to: small }),
   fc.record({ _tag: tag("Switch"), chatbot: small }),

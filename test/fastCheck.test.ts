@@ -51,7 +51,7 @@ it.effect.each(shown)("finds by a few commands: %s", (name) =>
     // Always the same sequences: from a few of all it would shrink to no more than eight commands.
     const details = yield* Effect.provide(drawn({ seed: 1, numRuns: 500 }), layerFaulty(fault));
     const commands = details.counterexample?.[0] ?? [];
-    assert.isAtLeast(commands.length, 2, fc.defaultReportMessage(details));
+    assert.isAtLeast(commands.length, 1, fc.defaultReportMessage(details));
     assert.isAtMost(commands.length, 4, fc.defaultReportMessage(details));
   }),
 );

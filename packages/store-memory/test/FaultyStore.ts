@@ -3,6 +3,7 @@ import {
   chatArchiveChecks,
   chatStoreChecks,
   modelCheck,
+  raceChecks,
   StoreUnderTest,
   turnStoreChecks,
 } from "@parley/core/testing";
@@ -58,6 +59,7 @@ const checks = [
   ...chatStoreChecks,
   ...turnStoreChecks,
   ...chatArchiveChecks,
+  ...raceChecks,
   modelCheck({ seed: 1, runs: 300 }),
 ];
 

@@ -22,7 +22,10 @@ import {
 } from "./Fixtures.ts";
 import { StoreUnderTest } from "./StoreUnderTest.ts";
 
-const key = { key: "key", fingerprint: "f" };
+/** As long as a SHA-256 in hexadecimal digits, and different in the last. */
+const fingerprint = "f".repeat(64);
+const another = `${"f".repeat(63)}0`;
+const key = { key: "key", fingerprint };
 const keyReused = new RetryKeyReused({ key: "key" });
 
 export const askKeyChecks: ReadonlyArray<Check<ChatStore | TurnStore | StoreUnderTest>> = [
@@ -35,7 +38,7 @@ export const askKeyChecks: ReadonlyArray<Check<ChatStore | TurnStore | StoreUnde
       const { second } = yield* StoreUnderTest;
       for (const [chat, retryKey] of [
         [id, key],
-        [null, { key: "another key", fingerprint: "f" }],
+        [null, { key: "another key", fingerprint }],
       ] as const) {
         const turn = yield* taken(chatbot, chat, retryKey);
         for (const other of [store, second.turns]) {
@@ -43,7 +46,7 @@ export const askKeyChecks: ReadonlyArray<Check<ChatStore | TurnStore | StoreUnde
           yield* failsWith(
             "another request with it",
             new RetryKeyReused({ key: retryKey.key }),
-            other.take(chatbot, chat, { ...retryKey, fingerprint: "another" }),
+            other.take(chatbot, chat, { ...retryKey, fingerprint: another }),
           );
         }
         const made = yield* append(turn, entry("q", { usage }));
@@ -54,7 +57,7 @@ export const askKeyChecks: ReadonlyArray<Check<ChatStore | TurnStore | StoreUnde
         yield* failsWith(
           "another request with it",
           new RetryKeyReused({ key: retryKey.key }),
-          store.take(chatbot, chat, { ...retryKey, fingerprint: "another" }),
+          store.take(chatbot, chat, { ...retryKey, fingerprint: another }),
         );
         yield* taken(yield* newChatbot, null, retryKey);
       }
@@ -86,8 +89,8 @@ export const askKeyChecks: ReadonlyArray<Check<ChatStore | TurnStore | StoreUnde
         // Of a turn that just ran out, another request can take the key.
         yield* taken(chatbot, chat, key);
         yield* pass(turnLease + 1);
-        const another = { ...key, fingerprint: "another" };
-        yield* store.release(yield* taken(chatbot, chat, another));
+        const other = { ...key, fingerprint: another };
+        yield* store.release(yield* taken(chatbot, chat, other));
       }
       const questions = (yield* peek(chatbot)).map((chat) =>
         chat.entries.map(({ question }) => question),
@@ -136,7 +139,7 @@ export const askKeyChecks: ReadonlyArray<Check<ChatStore | TurnStore | StoreUnde
         const done = { _tag: "Done" as const, entry: made, turn: turn.id };
         yield* same("before", yield* store.take(chatbot, chat, key), done);
         yield* pass(60_001);
-        yield* store.release(yield* taken(chatbot, chat, { ...key, fingerprint: "another" }));
+        yield* store.release(yield* taken(chatbot, chat, { ...key, fingerprint: another }));
       }
     }),
   ),
@@ -149,7 +152,7 @@ export const askKeyChecks: ReadonlyArray<Check<ChatStore | TurnStore | StoreUnde
       const { id } = yield* create(chatbot);
       const unknown = Number.MAX_SAFE_INTEGER;
       const turn = yield* taken(chatbot, id, key);
-      const reused = store.take(chatbot, unknown, { ...key, fingerprint: "another" });
+      const reused = store.take(chatbot, unknown, { ...key, fingerprint: another });
       yield* failsWith("while it runs, another request", keyReused, reused);
       const gone = store.take(chatbot, unknown, key);
       yield* failsWith(
@@ -201,7 +204,7 @@ export const askKeyChecks: ReadonlyArray<Check<ChatStore | TurnStore | StoreUnde
       const turn = yield* taken(chatbot, id);
       yield* same("meanwhile", (yield* store.take(chatbot, id, key))._tag, "Held");
       yield* store.release(turn);
-      const next = yield* taken(chatbot, id, { ...key, fingerprint: "another" });
+      const next = yield* taken(chatbot, id, { ...key, fingerprint: another });
       yield* append(next, entry("q"));
     }),
   ),

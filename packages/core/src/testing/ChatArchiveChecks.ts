@@ -10,6 +10,7 @@ import { erasureChecks } from "./ErasureChecks.ts";
 import { exportChecks } from "./ExportChecks.ts";
 import { askLater, conversation, entry, newChatbot, usage } from "./Fixtures.ts";
 import type { StoreUnderTest } from "./StoreUnderTest.ts";
+import { watchedCheck } from "./Watched.ts";
 
 export const chatArchiveChecks: ReadonlyArray<
   Check<ChatStore | TurnStore | ChatArchive | StoreUnderTest>
@@ -95,4 +96,4 @@ export const chatArchiveChecks: ReadonlyArray<
       yield* same("since never", yield* archive.usage(chatbot, never), []);
     }),
   ),
-];
+].map(watchedCheck);

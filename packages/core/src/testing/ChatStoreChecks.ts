@@ -31,6 +31,7 @@ import {
 } from "./Fixtures.ts";
 import { chatPage, entryPage } from "./Model.ts";
 import { StoreUnderTest } from "./StoreUnderTest.ts";
+import { watchedCheck } from "./Watched.ts";
 
 const list = (chatbot: number, query: Partial<ChatQuery> = {}) =>
   ChatStore.use((store) => store.listChats(chatbot, { ...newestChats, ...query }));
@@ -38,7 +39,12 @@ const list = (chatbot: number, query: Partial<ChatQuery> = {}) =>
 const history = (chatbot: number, chat: number, query: Partial<EntryQuery> = {}) =>
   ChatStore.use((store) => store.listEntries(chatbot, chat, { ...newest, ...query }));
 
-const createWith = (chatbot: number, chat: Partial<ChatToCreate>, key: string, fingerprint = "f") =>
+const createWith = (
+  chatbot: number,
+  chat: Partial<ChatToCreate>,
+  key: string,
+  fingerprint = "f".repeat(64),
+) =>
   ChatStore.use((store) => store.createChat(chatbot, { ...bare, ...chat }, { key, fingerprint }));
 
 /** Every order of one field and of two, either way. */
@@ -308,8 +314,11 @@ export const chatStoreChecks: ReadonlyArray<Check<ChatStore | TurnStore | StoreU
         {},
         ...awkwardTexts.map((name) => ({ name })),
         ...awkwardTexts.map((text) => ({ name: `before ${text} after` })),
+        // Folding makes them longer.
+        ...["ﬃ", "ﷺ", "İ"].map((sign) => ({ name: `${sign.repeat(254)}!` })),
       ]);
-      for (const search of [...awkwardTexts, "before ", "r a", "%a", "nothing like it"]) {
+      const parts = ["before ", "r a", "%a", "i!", "م!", "ffi".repeat(254)];
+      for (const search of [...awkwardTexts, ...parts, "nothing like it"]) {
         const query = { ...newestChats, search, limit: 100 };
         yield* same(
           `the chats found by ${JSON.stringify(search)}`,
@@ -541,7 +550,7 @@ export const chatStoreChecks: ReadonlyArray<Check<ChatStore | TurnStore | StoreU
       yield* failsWith(
         "the key of another request",
         new RetryKeyReused({ key: "key" }),
-        createWith(chatbot, wanted, "key", "another fingerprint"),
+        createWith(chatbot, wanted, "key", `${"f".repeat(63)}0`),
       );
       const foreign = yield* createWith(yield* newChatbot, wanted, "key");
       yield* same("another chatbot's key", foreign.replayed, false);
@@ -594,4 +603,4 @@ export const chatStoreChecks: ReadonlyArray<Check<ChatStore | TurnStore | StoreU
       yield* same("after", [again.replayed, again.chat.id === first.chat.id], [false, false]);
     }),
   ),
-];
+].map(watchedCheck);

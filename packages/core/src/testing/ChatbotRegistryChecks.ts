@@ -68,7 +68,7 @@ export const chatbotRegistryChecks: ReadonlyArray<
       const directory = yield* ChatbotDirectory;
       const keys = [
         newKey(),
-        newKey({ name: "named", scopes: [], expiresAt: new Date("2030-01-02T03:04:05.678Z") }),
+        newKey({ name: "named", scopes: [], expiresAt: new Date("9999-12-31T23:59:59.997Z") }),
       ];
       const declared = newChatbot({
         keys,
@@ -227,7 +227,7 @@ export const chatbotRegistryChecks: ReadonlyArray<
       yield* registry.addKey(id, key, "somebody");
       yield* same("what it opens", (yield* directory.open(key.id))?.chatbot.id, id);
 
-      const expiresAt = new Date("2031-02-03T04:05:06.789Z");
+      const expiresAt = new Date("9999-12-31T23:59:59.997Z");
       yield* registry.changeKey(id, key.id, { scopes: ["write"], expiresAt }, "another");
       yield* registry.changeKey(id, key.id, { scopes: ["write"] }, "a third");
       yield* registry.changeKey(id, key.id, { name: "named" }, "another");

@@ -2,7 +2,7 @@
  * A check is a named effect: it needs no test runner, only somebody who runs it and looks whether it
  * failed.
  */
-import { type Cause, Data, Effect, Equal, Exit } from "effect";
+import { Data, Effect, Equal, Result } from "effect";
 
 /** One promise of a port. It succeeds when the store keeps it. */
 export interface Check<R> {
@@ -65,23 +65,14 @@ export const same = (
     ? Effect.void
     : Effect.fail(new CheckFailed({ what, expected, actual }));
 
-/** The errors that it failed with; of defects and interruptions, which they are. */
-export const failuresOf = <E>(cause: Cause.Cause<E>): ReadonlyArray<E | "Die" | "Interrupt"> =>
-  cause.reasons.map((reason) => (reason._tag === "Fail" ? reason.error : reason._tag));
-
-/** The tags of the same. */
-const tagsOf = (cause: Cause.Cause<{ readonly _tag: string }>): ReadonlyArray<string> =>
-  failuresOf(cause).map((failure) => (typeof failure === "string" ? failure : failure._tag));
-
 /** Fails unless the effect fails with that error, or with any of that tag. */
 export const failsWith = <A, E extends { readonly _tag: string }, R>(
   what: string,
   expected: E | E["_tag"],
   effect: Effect.Effect<A, E, R>,
 ): Effect.Effect<void, CheckFailed, R> =>
-  Effect.flatMap(Effect.exit(effect), (exit) => {
-    if (Exit.isSuccess(exit)) return same(what, "success", expected);
-    const failures =
-      typeof expected === "string" ? tagsOf(exit.cause) : failuresOf<unknown>(exit.cause);
-    return same(what, failures, [expected]);
-  });
+  Effect.flatMap(Effect.result(effect), (result) =>
+    Result.isSuccess(result)
+      ? same(what, "success", expected)
+      : same(what, typeof expected === "string" ? result.failure._tag : result.failure, expected),
+  );

@@ -96,6 +96,7 @@ export const erasureChecks: ReadonlyArray<
         newestChat = id;
         const asked = [yield* ask(chatbot, id, entry("q"))];
         yield* erase(chatbot, { _tag: "Chat", id });
+        if (n === 1) yield* ChatArchive.use((archive) => archive.compact);
         asked.push(yield* ask(chatbot, kept.id, entry("q")));
         for (const made of asked) {
           yield* same("whether an entry's id was used before", used.has(made.id), false);

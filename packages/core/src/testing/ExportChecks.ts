@@ -12,6 +12,7 @@ import {
   append,
   ask,
   awkwardTexts,
+  awkwardTimes,
   bare,
   chatRecord,
   conversation,
@@ -216,6 +217,35 @@ export const exportChecks: ReadonlyArray<
         [250, 250 * usage.promptTokens],
       );
       yield* same("the export", yield* exported(chatbot), records);
+    }),
+  ),
+
+  check(
+    "times are kept to the millisecond, and compared as what they are",
+    Effect.fnUntraced(function* () {
+      const [archive, store] = [yield* ChatArchive, yield* ChatStore];
+      const chatbot = yield* newChatbot;
+      const records = awkwardTimes.flatMap((time, n) => [
+        chatRecord(n + 1, time),
+        { ...entryRecord(n + 1, n + 1, time), usage },
+      ]);
+      yield* imported(chatbot, records);
+      yield* same("the export", yield* exported(chatbot), records);
+      const chats = records.flatMap((record) => (record._tag === "Chat" ? [record.chat] : []));
+      for (const descending of [true, false]) {
+        const orderBy = [{ field: "_createTime", descending }] as const;
+        const query = { ...newestChats, orderBy };
+        const page = yield* store.listChats(chatbot, query);
+        yield* same("in the order of times", page, chatPage(chats, query));
+      }
+      for (const [n, time] of awkwardTimes.entries()) {
+        const [sum] = yield* archive.usage(chatbot, time);
+        yield* same("how many since", sum?.answers, awkwardTimes.length - n);
+      }
+      for (const [n, limit] of awkwardTimes.entries()) {
+        const idle = yield* erase(chatbot, { _tag: "IdleSince", limit });
+        yield* same("how many before", idle, n === 0 ? 0 : 1);
+      }
     }),
   ),
 

@@ -196,6 +196,16 @@ export const awkwardTexts: ReadonlyArray<string> = [
   "a-b",
   "a_b",
   "aXb",
+  "[ab]",
+  "[^b]",
+  "a.b",
+  "a*",
+  "?",
+  "^a$",
+  "(a|b)",
+  "a+b",
+  "&amp;",
+  "a%20b",
   "100%",
   "100",
   "%",
@@ -247,6 +257,29 @@ export const awkwardTexts: ReadonlyArray<string> = [
   "{}",
   "$1",
 ];
+
+/** Times that are easily lost or mixed up: of other calendars, around a zone's change of the clock, and so on. */
+export const awkwardTimes: ReadonlyArray<Date> = [
+  "0001-01-01T00:00:00.000Z",
+  "1582-10-10T12:00:00.000Z",
+  "1899-12-31T23:59:59.999Z",
+  "1969-12-31T23:59:59.999Z",
+  "1970-01-01T00:00:00.001Z",
+  "2000-02-29T12:00:00.500Z",
+  "2016-12-31T23:59:59.999Z",
+  "2023-03-12T09:30:00.000Z",
+  "2023-03-26T01:30:00.001Z",
+  "2023-10-29T00:30:00.000Z",
+  "2023-10-29T01:30:00.000Z",
+  "2023-11-05T05:30:00.000Z",
+  "2023-11-05T06:30:00.000Z",
+  "2023-11-05T08:30:00.000Z",
+  "2023-11-05T09:30:00.000Z",
+  "2038-01-19T03:14:08.000Z",
+  "2106-02-07T06:28:16.000Z",
+  "9999-12-31T23:59:59.997Z",
+  "9999-12-31T23:59:59.999Z",
+].map((text) => new Date(text));
 
 /** Texts that differ, in each case or not, after this many code points. */
 export const alikeUpTo = (length: number): ReadonlyArray<string> =>

@@ -10,6 +10,7 @@ import { check, CheckFailed, type Check } from "./Check.ts";
 import { ModelCommand } from "./ModelCommand.ts";
 import { emptyState, step } from "./ModelSteps.ts";
 import { StoreUnderTest } from "./StoreUnderTest.ts";
+import { watched } from "./Watched.ts";
 
 /** What a store needs for {@link followsModel}. */
 export type ModelServices = ChatStore | TurnStore | ChatArchive | StoreUnderTest;
@@ -30,7 +31,7 @@ export const followsModel = Effect.fnUntraced(function* (commands: ReadonlyArray
         )
       : step(state, command);
   }
-});
+}, watched);
 
 export interface ModelCheckOptions {
   /** How many sequences. */

@@ -15,6 +15,7 @@ export const modelTexts = [
   "äB",
   "%",
   "_",
+  "[a]",
   "a_",
   "\\",
   "ß",
@@ -63,6 +64,8 @@ export const ModelCommand = Schema.Union([
     second,
     which: Schema.Literals(["chat", "userRef", "idle"]),
     chat: Small,
+    /** Seldom it ends with a compaction. */
+    compact: Small,
   }),
   Schema.Struct({ _tag: Schema.Literal("Usage"), second, chat: Small }),
   /** Seldom it goes into another chatbot, or back into this one. */

@@ -26,6 +26,7 @@ import {
   usage,
 } from "./Fixtures.ts";
 import { StoreUnderTest } from "./StoreUnderTest.ts";
+import { watchedCheck } from "./Watched.ts";
 
 const key = { key: "key", fingerprint: "f" };
 
@@ -96,6 +97,12 @@ export const turnStoreChecks: ReadonlyArray<Check<ChatStore | TurnStore | StoreU
         seen.push(...older);
       }
       yield* same("all entries, newest first", seen, entries.toReversed());
+      // Also before what is no entry of the chat's.
+      const newestOnes = entries.slice(-turnEntries).toReversed();
+      const all = yield* store.earlier(turn, Number.MAX_SAFE_INTEGER);
+      yield* same("before none of them", all, newestOnes);
+      yield* same("before the newest and more", yield* store.earlier(turn, seen[0]!.id + 1), all);
+      yield* same("before all of them", yield* store.earlier(turn, 1), []);
     }),
   ),
 
@@ -165,6 +172,9 @@ export const turnStoreChecks: ReadonlyArray<Check<ChatStore | TurnStore | StoreU
         const { id } = yield* create(chatbot);
         const turn = yield* taken(chatbot, id);
         yield* same("it waits", (yield* second.turns.take(chatbot, id, retryKey))._tag, "Held");
+        // Who waited first is first, however often it asks.
+        yield* same("another, too", (yield* store.take(chatbot, id, null))._tag, "Held");
+        yield* same("it still waits", (yield* second.turns.take(chatbot, id, null))._tag, "Held");
         yield* append(turn, entry("q"));
         const held = yield* store.take(chatbot, id, null);
         yield* same("who comes later", held._tag, "Held");
@@ -270,6 +280,36 @@ export const turnStoreChecks: ReadonlyArray<Check<ChatStore | TurnStore | StoreU
       yield* Fiber.interruptAll([...stalled, ...awake]);
       const others = hinted.filter(({ chat }) => chat !== id);
       yield* same("hints of turns that nobody had", others, []);
+    }),
+  ),
+
+  check(
+    "hints tell of the end of turns only",
+    Effect.fnUntraced(function* () {
+      const chatbot = yield* newChatbot;
+      const { second } = yield* StoreUnderTest;
+      const store = yield* TurnStore;
+      const { id } = yield* create(chatbot);
+      const hinted: Array<number> = [];
+      const readers = yield* Effect.forEach([store, second.turns], ({ freed }) =>
+        Effect.forkChild(
+          Stream.runForEach(freed, (hint) =>
+            Effect.sync(() => {
+              if (hint?.chatbot === chatbot) hinted.push(hint.chat);
+            }),
+          ),
+          { startImmediately: true },
+        ),
+      );
+      const turn = yield* taken(chatbot, id, key);
+      yield* store.renew(turn);
+      yield* second.turns.take(chatbot, id, null);
+      yield* second.turns.leave(chatbot, id);
+      yield* create(chatbot);
+      yield* after(50);
+      yield* same("hints while it is held", hinted, []);
+      yield* append(turn, entry("q"));
+      yield* Fiber.interruptAll(readers);
     }),
   ),
 
@@ -581,4 +621,4 @@ export const turnStoreChecks: ReadonlyArray<Check<ChatStore | TurnStore | StoreU
   ),
 
   ...askKeyChecks,
-];
+].map(watchedCheck);

@@ -12,6 +12,7 @@ import { chatbotRegistryChecks } from "./ChatbotRegistryChecks.ts";
 import { chatStoreChecks } from "./ChatStoreChecks.ts";
 import type { Check } from "./Check.ts";
 import { modelCheck } from "./ModelChecks.ts";
+import { raceChecks } from "./RaceChecks.ts";
 import type { StoreUnderTest } from "./StoreUnderTest.ts";
 import { turnStoreChecks } from "./TurnStoreChecks.ts";
 
@@ -22,6 +23,7 @@ export * from "./Check.ts";
 export * from "./Model.ts";
 export * from "./ModelChecks.ts";
 export * from "./ModelCommand.ts";
+export * from "./RaceChecks.ts";
 export * from "./StoreUnderTest.ts";
 export * from "./TurnStoreChecks.ts";
 
@@ -39,6 +41,7 @@ export const storeChecks: ReadonlyArray<Check<StoreServices>> = [
   ...chatStoreChecks,
   ...turnStoreChecks,
   ...chatArchiveChecks,
+  ...raceChecks,
   ...chatbotRegistryChecks,
   modelCheck(),
 ];

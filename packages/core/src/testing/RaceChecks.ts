@@ -1,0 +1,147 @@
+/**
+ * What a store promises of everything that two instances do at once.
+ */
+import { Effect, Fiber } from "effect";
+import type { Chat } from "../Chat.ts";
+import { ChatArchive } from "../ChatArchive.ts";
+import { ChatStore } from "../ChatStore.ts";
+import { newest, newestChats, type ChatQuery } from "../ListQuery.ts";
+import { TurnStore } from "../TurnStore.ts";
+import { check, same, type Check } from "./Check.ts";
+import { atOnce, bare, create, entry, newChatbot, peek } from "./Fixtures.ts";
+import { chatPage } from "./Model.ts";
+import { StoreUnderTest } from "./StoreUnderTest.ts";
+import { watchedCheck } from "./Watched.ts";
+
+/** The ports of both instances. */
+const instances = Effect.gen(function* () {
+  const { second } = yield* StoreUnderTest;
+  const first = {
+    chats: yield* ChatStore,
+    turns: yield* TurnStore,
+    archive: yield* ChatArchive,
+  };
+  return [first, second] as const;
+});
+
+/** Lists of few chats at once: all of them are on one page. */
+const wholeLists: ReadonlyArray<ChatQuery> = [
+  {},
+  { userRef: "gone" },
+  { search: "GO" },
+  { search: "n", userRef: "kept" },
+  { orderBy: [{ field: "name", descending: false }] as const },
+  { orderBy: [{ field: "userRef", descending: true }] as const },
+  { orderBy: [{ field: "_createTime", descending: false }] as const },
+].map((more) => ({ ...newestChats, limit: 100, ...more }));
+
+export const raceChecks: ReadonlyArray<
+  Check<ChatStore | TurnStore | ChatArchive | StoreUnderTest>
+> = [
+  check(
+    "what two instances create, ask and erase at once is there or gone, and every page is of one snapshot",
+    Effect.fnUntraced(function* () {
+      const chatbot = yield* newChatbot;
+      const both = yield* instances;
+      const kept = new Map<number, Array<string>>();
+      let [goneMade, goneErased] = [0, 0];
+      const writer = (n: number) =>
+        Effect.gen(function* () {
+          const { archive, chats, turns } = both[n % 2]!;
+          for (let round = 0; round < 4; round++) {
+            for (const userRef of ["kept", "gone"]) {
+              const wanted = { ...bare, name: `${userRef} ${n}`, userRef };
+              const { chat } = yield* chats.createChat(chatbot, wanted, null);
+              if (userRef === "kept") kept.set(chat.id, []);
+              else goneMade++;
+              const question = `question ${n} ${round}`;
+              const taken = yield* turns.take(chatbot, chat.id, null).pipe(
+                // An erasure may come between.
+                Effect.catchTag("ChatNotFound", () => Effect.succeed(null)),
+              );
+              if (taken?._tag !== "Turn") continue;
+              yield* turns.append(taken.turn, entry(question)).pipe(
+                Effect.tap(() => Effect.sync(() => kept.get(chat.id)?.push(question))),
+                Effect.catchTag("ChatNotFound", () => Effect.void),
+              );
+            }
+            if (n < 2) {
+              const count = yield* archive.erase(chatbot, { _tag: "UserRef", userRef: "gone" });
+              goneErased += count;
+            }
+          }
+        });
+      const writing = yield* Effect.forkChild(atOnce(6, writer), { startImmediately: true });
+      while (writing.pollUnsafe() === undefined) {
+        for (const { chats } of both) {
+          for (const query of wholeLists) {
+            const { items, total } = yield* chats.listChats(chatbot, query);
+            const what = `the page of ${JSON.stringify(query)}`;
+            yield* same(`as many rows as the total says on ${what}`, items.length, total);
+            yield* same(what, items, chatPage(items, query).items);
+          }
+        }
+        yield* Effect.yieldNow;
+      }
+      yield* Fiber.join(writing);
+      const stored = yield* peek(chatbot);
+      const left = stored.filter(({ userRef }) => userRef === "gone").length;
+      yield* same("how many are gone", goneErased, goneMade - left);
+      yield* same(
+        "the questions of the others",
+        new Map(
+          stored
+            .filter(({ userRef }) => userRef === "kept")
+            .map(({ entries, id }) => [id, entries.map(({ question }) => question)]),
+        ),
+        kept,
+      );
+      const all = stored.map(({ entries: _, ...chat }): Chat => chat);
+      for (const { chats } of both) {
+        for (const query of wholeLists) {
+          const what = `at last, the page of ${JSON.stringify(query)}`;
+          yield* same(what, yield* chats.listChats(chatbot, query), chatPage(all, query));
+        }
+        for (const { entries, id } of stored) {
+          const { total } = yield* chats.listEntries(chatbot, id, newest);
+          yield* same("the total of a history", total, entries.length);
+        }
+      }
+    }),
+  ),
+
+  check(
+    "a retry key that comes at once with several requests makes something for one of them",
+    Effect.fnUntraced(function* () {
+      const both = yield* instances;
+      for (let round = 0; round < 4; round++) {
+        const chatbot = yield* newChatbot;
+        const { id } = yield* create(chatbot);
+        const outcomes = yield* atOnce(18, (n) =>
+          Effect.gen(function* () {
+            const { chats, turns } = both[n % 2]!;
+            const kind = (n + round) % 3;
+            const retryKey = { key: "key", fingerprint: `request ${kind}` };
+            if (kind === 0) {
+              const { replayed } = yield* chats.createChat(chatbot, bare, retryKey);
+              return replayed ? "again by 0" : "made by 0";
+            }
+            const taken = yield* turns.take(chatbot, kind === 1 ? null : id, retryKey);
+            // Of one chat there may also be another's turn to wait for.
+            if (taken._tag === "Held") return taken.by === "key" ? `again by ${kind}` : "nothing";
+            if (taken._tag === "Done") return `again by ${kind}`;
+            yield* turns.append(taken.turn, entry("q"));
+            return `made by ${kind}`;
+          }).pipe(Effect.catchTag("RetryKeyReused", () => Effect.succeed("nothing"))),
+        );
+        const made = outcomes.filter((one) => one.startsWith("made"));
+        yield* same("how many made something", made.length, 1);
+        const kinds = outcomes.filter((one) => one !== "nothing").map((one) => one.slice(-1));
+        yield* same("how many requests had a part in it", new Set(kinds).size, 1);
+        const stored = yield* peek(chatbot);
+        const rows = stored.length + stored.flatMap(({ entries }) => entries).length;
+        yield* same("chats and entries in the storage", rows, made[0] === "made by 1" ? 3 : 2);
+      }
+    }),
+  ),
+].map(watchedCheck);
