@@ -271,6 +271,13 @@ export const chatbotRegistryChecks: ReadonlyArray<
       const unknown = id + 1_000_000;
       const missing = registry.addKey(unknown, newKey(), "somebody");
       yield* failsWith("a chatbot that is not", new ChatbotNotFound({ chatbot: unknown }), missing);
+      const keyMissing = new KeyNotFound({ keyId: kept.id });
+      yield* failsWith(
+        "a key of none",
+        keyMissing,
+        registry.changeKey(unknown, kept.id, { name: "x" }, "x"),
+      );
+      yield* failsWith("of none", keyMissing, registry.revokeKey(unknown, kept.id, "x"));
     }),
   ),
 
@@ -353,6 +360,11 @@ export const chatbotRegistryChecks: ReadonlyArray<
         "the keys",
         (yield* found(id))?.keys.map((key) => key.id),
         keys.map((key) => key.id),
+      );
+      yield* same(
+        "an id that is not positive",
+        ids.find((one) => one < 1),
+        undefined,
       );
       for (const limit of [1, 3]) {
         const lines = yield* registry.audit(limit);

@@ -23,7 +23,7 @@ import {
   requestOf,
   type Tenant,
 } from "./ModelTenant.ts";
-import { Ledger } from "./Watched.ts";
+import { Ledger } from "./Ledger.ts";
 import { chatOf, entriesOf, isKnown, meantBy, usedAt } from "./Written.ts";
 
 /** What all chatbots of a sequence should hold. */
@@ -33,7 +33,7 @@ export interface ModelState {
   tenant: Tenant;
 }
 
-const writtenTo = ({ chatbot }: Tenant) => Ledger.useSync(({ written }) => written(chatbot));
+const writtenTo = ({ chatbot }: Tenant) => Ledger.useSync((ledger) => ledger.of(chatbot).written);
 
 export const emptyState = (chatbot: number): ModelState => {
   const tenant = makeTenant(chatbot, { now: 0 });

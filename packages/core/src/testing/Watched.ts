@@ -3,7 +3,7 @@
  * history, export, sum and turn of a chatbot that nobody writes to meanwhile, and at the end what lies in the
  * storage.
  */
-import { Context, Effect, Exit, Option, Stream } from "effect";
+import { Context, Effect, Option, Stream } from "effect";
 import type { Chat } from "../Chat.ts";
 import { ChatArchive, type ArchiveRecord, type UsageSum } from "../ChatArchive.ts";
 import { ChatStore } from "../ChatStore.ts";
@@ -11,6 +11,7 @@ import { helloEntry, type Entry } from "../Entry.ts";
 import { newest, newestChats, type ChatQuery } from "../ListQuery.ts";
 import { turnEntries, turnLease, TurnStore } from "../TurnStore.ts";
 import { CheckFailed, same, type Check } from "./Check.ts";
+import { judging, Ledger, makeLedger, reading, writing, type Book } from "./Ledger.ts";
 import { chatPage, entryPage } from "./Model.ts";
 import { StoreUnderTest } from "./StoreUnderTest.ts";
 import {
@@ -20,75 +21,12 @@ import {
   chatOf,
   entriesOf,
   isKnown,
-  makeWritten,
   meantBy,
   recordsOf,
   remove,
   sumsOf,
   type Written,
 } from "./Written.ts";
-
-/** What was written to one chatbot, and whether that is all. */
-interface Book {
-  readonly written: Written;
-  /** Writes that began, and those of them that run. */
-  begun: number;
-  running: number;
-  /** `false` once a write may or may not have taken place. */
-  isSure: boolean;
-}
-
-/** What was written through the ports, by chatbot. */
-export class Ledger extends Context.Service<
-  Ledger,
-  { readonly written: (chatbot: number) => Written }
->()("@parley/core/testing/Ledger") {}
-
-/** Since `begun` nobody wrote or writes, but for `others`. */
-const isQuiet = (book: Book, begun: number, others = 0) =>
-  book.isSure && book.begun === begun && book.running === others;
-
-/** A write; `note` learns what came of it and whether nobody else wrote meanwhile. */
-const writing = <A, E extends { readonly _tag: string }, R>(
-  book: Book,
-  write: Effect.Effect<A, E, R>,
-  note: (made: A, isAlone: boolean) => Effect.Effect<void, unknown>,
-): Effect.Effect<A, E, R> =>
-  Effect.suspend(() => {
-    const isFirst = book.running === 0;
-    const begun = ++book.begun;
-    book.running++;
-    return Effect.onExit(write, (exit) =>
-      Effect.gen(function* () {
-        if (Exit.isSuccess(exit)) {
-          yield* Effect.orDie(note(exit.value, isFirst && isQuiet(book, begun, 1)));
-        } else if (exit.cause.reasons.some((reason) => !isRefusal(reason))) {
-          book.isSure = false;
-        }
-        book.running--;
-      }),
-    );
-  });
-
-/** Whether it is certain that nothing was written. */
-const isRefusal = (reason: { readonly _tag: string; readonly error?: { readonly _tag: string } }) =>
-  reason._tag === "Fail" && reason.error?._tag !== "StorageUnavailable";
-
-/** A reading; where nobody wrote meanwhile, `compare` judges what it gave or that it found no chat. */
-const reading = <A, E extends { readonly _tag: string }, R>(
-  book: Book,
-  read: Effect.Effect<A, E, R>,
-  compare: (given: A | "ChatNotFound") => Effect.Effect<void, CheckFailed>,
-): Effect.Effect<A, E, R> =>
-  Effect.suspend(() => {
-    const { begun, running } = book;
-    const judge = (given: A | "ChatNotFound") =>
-      running === 0 && isQuiet(book, begun) ? Effect.orDie(compare(given)) : Effect.void;
-    return read.pipe(
-      Effect.tap(judge),
-      Effect.tapError(({ _tag }) => (_tag === "ChatNotFound" ? judge(_tag) : Effect.void)),
-    );
-  });
 
 const byModel = (sums: ReadonlyArray<UsageSum>) =>
   sums.toSorted((a, b) => {
@@ -119,12 +57,12 @@ const isNextEntry = (
   });
 
 const watchedChats = (
-  bookOf: (chatbot: number) => Book,
+  ledger: Ledger["Service"],
   chats: ChatStore["Service"],
 ): ChatStore["Service"] => ({
   createChat: (chatbot, wanted, retryKey) =>
     Effect.suspend(() => {
-      const book = bookOf(chatbot);
+      const book = ledger.of(chatbot);
       const { written } = book;
       const { chats: before, newestId } = written;
       return writing(book, chats.createChat(chatbot, wanted, retryKey), (made, isAlone) =>
@@ -158,7 +96,7 @@ const watchedChats = (
 
   listChats: (chatbot, query) =>
     Effect.suspend(() => {
-      const book = bookOf(chatbot);
+      const book = ledger.of(chatbot);
       return reading(book, chats.listChats(chatbot, query), (page) =>
         same(`the chats of ${JSON.stringify(query)}`, page, chatPage(book.written.chats, query)),
       );
@@ -166,7 +104,7 @@ const watchedChats = (
 
   listEntries: (chatbot, chat, query) =>
     Effect.suspend(() => {
-      const book = bookOf(chatbot);
+      const book = ledger.of(chatbot);
       const { written } = book;
       return reading(book, chats.listEntries(chatbot, chat, query), (page) =>
         same(
@@ -179,16 +117,15 @@ const watchedChats = (
 });
 
 const watchedTurns = (
-  bookOf: (chatbot: number) => Book,
+  ledger: Ledger["Service"],
   turns: TurnStore["Service"],
   chats: ChatStore["Service"],
-  names: Set<string>,
 ): TurnStore["Service"] => ({
   ...turns,
 
   take: (chatbot, chat, retryKey) =>
     Effect.suspend(() => {
-      const book = bookOf(chatbot);
+      const book = ledger.of(chatbot);
       const { written } = book;
       return turns.take(chatbot, chat, retryKey).pipe(
         Effect.tap((taken) =>
@@ -199,8 +136,8 @@ const watchedTurns = (
             }
             if (taken._tag === "Done") return Effect.void;
             const { id, newest: _, ...turn } = taken.turn;
-            const isNew = !names.has(id);
-            names.add(id);
+            const isNew = !ledger.turns.has(id);
+            ledger.turns.add(id);
             return Effect.andThen(
               same("whether a turn has a name of its own", isNew, true),
               same("what the turn is of", turn, { chatbot, chat, retryKey }),
@@ -227,7 +164,7 @@ const watchedTurns = (
 
   earlier: (turn, before) =>
     Effect.suspend(() => {
-      const book = bookOf(turn.chatbot);
+      const book = ledger.of(turn.chatbot);
       return reading(book, turns.earlier(turn, before), (entries) => {
         const all = turn.chat === null ? [] : entriesOf(book.written, turn.chat);
         const older = all.filter(({ id }) => id < before).slice(-turnEntries);
@@ -238,7 +175,7 @@ const watchedTurns = (
   append: (turn, { usage, ...texts }) =>
     Effect.suspend(() => {
       const { chatbot } = turn;
-      const book = bookOf(chatbot);
+      const book = ledger.of(chatbot);
       const { written } = book;
       const { chats: before, newestId } = written;
       const last = turn.chat === null ? undefined : entriesOf(written, turn.chat).at(-1);
@@ -271,14 +208,14 @@ const watchedTurns = (
 });
 
 const watchedArchive = (
-  bookOf: (chatbot: number) => Book,
+  ledger: Ledger["Service"],
   archive: ChatArchive["Service"],
 ): ChatArchive["Service"] => ({
   ...archive,
 
   erase: (chatbot, which) =>
     Effect.suspend(() => {
-      const book = bookOf(chatbot);
+      const book = ledger.of(chatbot);
       const { written } = book;
       return writing(book, archive.erase(chatbot, which), (count, isAlone) =>
         Effect.gen(function* () {
@@ -293,7 +230,7 @@ const watchedArchive = (
 
   import: (chatbot, records) =>
     Effect.suspend(() => {
-      const book = bookOf(chatbot);
+      const book = ledger.of(chatbot);
       let read: Array<ArchiveRecord> = [];
       const noted = Stream.suspend(() => {
         read = [];
@@ -302,41 +239,34 @@ const watchedArchive = (
           return record;
         });
       });
-      return writing(
-        book,
-        archive.import(chatbot, noted) as Effect.Effect<number, any, any>,
-        (count) =>
-          Effect.suspend(() => {
-            addRecords(book.written, read);
-            const chats = read.filter(({ _tag }) => _tag === "Chat");
-            return same("how many are imported", count, chats.length);
-          }),
+      return writing(book, archive.import(chatbot, noted), (count) =>
+        Effect.suspend(() => {
+          addRecords(book.written, read);
+          const chats = read.filter(({ _tag }) => _tag === "Chat");
+          return same("how many are imported", count, chats.length);
+        }),
       );
     }),
 
   export: (chatbot) =>
     Stream.suspend(() => {
-      const book = bookOf(chatbot);
-      const { begun, running } = book;
+      const book = ledger.of(chatbot);
       const read: Array<ArchiveRecord> = [];
+      const judge = judging(book, (given: typeof read) =>
+        same("the export", given, recordsOf(book.written)),
+      );
       return archive.export(chatbot).pipe(
         Stream.map((record) => {
           read.push(record);
           return record;
         }),
-        Stream.onEnd(
-          Effect.suspend(() =>
-            running === 0 && isQuiet(book, begun)
-              ? Effect.orDie(same("the export", read, recordsOf(book.written)))
-              : Effect.void,
-          ),
-        ),
+        Stream.onEnd(Effect.suspend(() => judge(read))),
       );
     }),
 
   usage: (chatbot, since) =>
     Effect.suspend(() => {
-      const book = bookOf(chatbot);
+      const book = ledger.of(chatbot);
       return reading(book, archive.usage(chatbot, since), (sums) =>
         same(
           `the usage since ${since.toISOString()}`,
@@ -353,74 +283,76 @@ const finalQueries: ReadonlyArray<ChatQuery> = [
   { ...newestChats, orderBy: [{ field: "name", descending: false }] },
 ];
 
-/** The check, over ports that compare. */
-export const watchedCheck = <R>({ name, run }: Check<R>): Check<R | StoreUnderTest> => ({
-  name,
-  run: watched(run),
+/** The ports of an instance, which compare. */
+const watchedPorts = (
+  ledger: Ledger["Service"],
+  { archive, chats, turns }: Omit<StoreUnderTest["Service"]["second"], "registry">,
+) => ({
+  chats: watchedChats(ledger, chats),
+  turns: watchedTurns(ledger, turns, chats),
+  archive: watchedArchive(ledger, archive),
 });
 
-/** Runs a check's effect over ports that compare; what they find wrong it fails with. */
+/** Everything that lies in the storage is what was written, and the lists are of that. */
+const settle = Effect.fnUntraced(function* (
+  chats: ChatStore["Service"],
+  chatbot: number,
+  { isSure, running, written }: Book,
+) {
+  if (running > 0) return;
+  const stored = yield* StoreUnderTest.use(({ peek }) => peek(chatbot));
+  const all = stored.map(({ entries: _, ...chat }): Chat => chat);
+  for (const query of finalQueries) {
+    const page = yield* chats.listChats(chatbot, query);
+    yield* same("at last, the chats", page, chatPage(all, query));
+  }
+  if (!isSure) return;
+  const expected = written.chats.map((chat) => ({
+    ...chat,
+    entries: written.entries.get(chat.id)!.map(({ entry, usage }) => {
+      const { chatId: _, ...rest } = entry;
+      return { ...rest, usage };
+    }),
+  }));
+  yield* same("what lies in the storage", stored, expected);
+});
+
+/** Runs an effect over ports that compare; what they find wrong it fails with. */
 export const watched = <A, E, R>(
   effect: Effect.Effect<A, E, R>,
 ): Effect.Effect<A, E | CheckFailed, Exclude<R, Ledger> | StoreUnderTest> =>
   Effect.gen(function* () {
-    const books = new Map<number, Book>();
-    const bookOf = (chatbot: number) => {
-      let book = books.get(chatbot);
-      if (book === undefined) {
-        books.set(chatbot, (book = { written: makeWritten(), begun: 0, running: 0, isSure: true }));
-      }
-      return book;
-    };
-    const names = new Set<string>();
+    const ledger = makeLedger();
     const context = yield* Effect.context<StoreUnderTest>();
-    const { peek, second, ...rest } = yield* StoreUnderTest;
-    const chats = Option.getOrElse(Context.getOption(context, ChatStore), () => second.chats);
-    const turns = Option.getOrElse(Context.getOption(context, TurnStore), () => second.turns);
-    const archive = Option.getOrElse(Context.getOption(context, ChatArchive), () => second.archive);
-    const ours = {
-      chats: watchedChats(bookOf, chats),
-      turns: watchedTurns(bookOf, turns, chats, names),
-      archive: watchedArchive(bookOf, archive),
+    const { second, ...rest } = yield* StoreUnderTest;
+    const first = {
+      chats: Option.getOrElse(Context.getOption(context, ChatStore), () => second.chats),
+      turns: Option.getOrElse(Context.getOption(context, TurnStore), () => second.turns),
+      archive: Option.getOrElse(Context.getOption(context, ChatArchive), () => second.archive),
     };
-    // The same again, where there is no other.
-    const theirs = {
-      ...second,
-      chats: second.chats === chats ? ours.chats : watchedChats(bookOf, second.chats),
-      turns:
-        second.turns === turns
-          ? ours.turns
-          : watchedTurns(bookOf, second.turns, second.chats, names),
-      archive: second.archive === archive ? ours.archive : watchedArchive(bookOf, second.archive),
-    };
-    const result = yield* (effect as Effect.Effect<A, E, R | Ledger>).pipe(
-      Effect.provideService(ChatStore, ours.chats),
-      Effect.provideService(TurnStore, ours.turns),
-      Effect.provideService(ChatArchive, ours.archive),
-      Effect.provideService(StoreUnderTest, { ...rest, peek, second: theirs }),
-      Effect.provideService(Ledger, { written: (chatbot) => bookOf(chatbot).written }),
+    const [ours, theirs] = [watchedPorts(ledger, first), watchedPorts(ledger, second)];
+    // Where there is no other instance, it must stay the same.
+    const turns = second.turns === first.turns ? ours.turns : theirs.turns;
+    const ports = Context.make(ChatStore, ours.chats).pipe(
+      Context.add(TurnStore, ours.turns),
+      Context.add(ChatArchive, ours.archive),
+      Context.add(StoreUnderTest, { ...rest, second: { ...second, ...theirs, turns } }),
+      Context.add(Ledger, ledger),
     );
-    for (const [chatbot, book] of books) {
-      if (book.running > 0) continue;
-      const stored = yield* peek(chatbot);
-      const all = stored.map(({ entries: _, ...chat }): Chat => chat);
-      for (const query of finalQueries) {
-        const page = yield* chats.listChats(chatbot, query);
-        yield* same("at last, the chats", page, chatPage(all, query));
-      }
-      if (!book.isSure) continue;
-      const expected = book.written.chats.map((chat) => ({
-        ...chat,
-        entries: book.written.entries.get(chat.id)!.map(({ entry, usage }) => {
-          const { chatId: _, ...stored } = entry;
-          return { ...stored, usage };
-        }),
-      }));
-      yield* same("what lies in the storage", stored, expected);
-    }
+    const result = yield* Effect.provideContext(effect, ports);
+    for (const [chatbot, book] of ledger.books) yield* settle(first.chats, chatbot, book);
     return result;
   }).pipe(
     Effect.catchDefect((defect) =>
       defect instanceof CheckFailed ? Effect.fail(defect) : Effect.die(defect),
     ),
-  ) as any;
+  ) as Effect.Effect<A, E | CheckFailed, Exclude<R, Ledger> | StoreUnderTest>;
+
+/** The check, over ports that compare. */
+export const watchedCheck = <R>({
+  name,
+  run,
+}: Check<R>): Check<Exclude<R, Ledger> | StoreUnderTest> => ({
+  name,
+  run: watched(run),
+});
