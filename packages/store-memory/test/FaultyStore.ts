@@ -52,6 +52,7 @@ export const layerFaulty = (fault: Fault) => {
 const ofFairInstances = [
   "of several instances the one that waited longest goes next, with a retry key or without",
   "who leaves the line holds nobody up",
+  "two instances stand in the lines of two chats as in plain arrays",
 ];
 
 /** The model's sequences are always the same, so that what is found once is found again. */

@@ -2,7 +2,7 @@
  * Random sequences of commands against two instances of a store and against plain arrays, which must agree at every
  * step. A disagreement is shrunk to a short sequence.
  */
-import { Arbitrary, Effect } from "effect";
+import { Arbitrary, Effect, type Schema } from "effect";
 import { ChatArchive } from "../ChatArchive.ts";
 import { ChatStore } from "../ChatStore.ts";
 import { TurnStore } from "../TurnStore.ts";
@@ -42,28 +42,26 @@ export interface ModelCheckOptions {
   readonly seed?: number;
 }
 
+/** Fails, with a short sequence, unless the store follows whatever sequences of commands are drawn. */
+export const agrees = Effect.fnUntraced(function* <Command, E, R>(
+  command: Schema.Codec<Command>,
+  follows: (commands: ReadonlyArray<Command>) => Effect.Effect<void, E, R>,
+  { commands = 60, runs = 60, seed }: ModelCheckOptions,
+) {
+  const result = yield* Arbitrary.checkEffect(
+    Arbitrary.array(Arbitrary.schema(command), { maxLength: commands }),
+    (sequence) => Effect.as(follows(sequence), true),
+    // The size grows from nothing on, and only as many commands are drawn: most should be long.
+    { runs, size: 8 * commands, maxShrinks: 1_000, ...(seed !== undefined && { seed }) },
+  );
+  const failure = Arbitrary.formatCheckFailure(result);
+  if (failure !== undefined) {
+    return yield* new CheckFailed({ what: failure, expected: "agreement", actual: result._tag });
+  }
+});
+
 /** The store agrees with plain arrays over random sequences of commands. */
-export const modelCheck = ({
-  commands = 60,
-  runs = 60,
-  seed,
-}: ModelCheckOptions = {}): Check<ModelServices> =>
-  check(
-    "the store agrees with plain arrays over random sequences of commands",
-    Effect.fnUntraced(function* () {
-      const result = yield* Arbitrary.checkEffect(
-        Arbitrary.array(Arbitrary.schema(ModelCommand), { maxLength: commands }),
-        (sequence) => Effect.as(followsModel(sequence), true),
-        // The size grows from nothing on, and only as many commands are drawn: most should be long.
-        { runs, size: 8 * commands, maxShrinks: 1_000, ...(seed !== undefined && { seed }) },
-      );
-      const failure = Arbitrary.formatCheckFailure(result);
-      if (failure !== undefined) {
-        return yield* new CheckFailed({
-          what: failure,
-          expected: "agreement",
-          actual: result._tag,
-        });
-      }
-    }),
+export const modelCheck = (options: ModelCheckOptions = {}): Check<ModelServices> =>
+  check("the store agrees with plain arrays over random sequences of commands", () =>
+    agrees(ModelCommand, followsModel, options),
   );

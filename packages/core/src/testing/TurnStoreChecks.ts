@@ -25,6 +25,7 @@ import {
   taken,
   usage,
 } from "./Fixtures.ts";
+import { lineChecks } from "./LineChecks.ts";
 import { StoreUnderTest } from "./StoreUnderTest.ts";
 import { watchedCheck } from "./Watched.ts";
 
@@ -621,4 +622,5 @@ export const turnStoreChecks: ReadonlyArray<Check<ChatStore | TurnStore | StoreU
   ),
 
   ...askKeyChecks,
+  ...lineChecks,
 ].map(watchedCheck);
