@@ -68,7 +68,7 @@ function* records(): Generator<ArchiveRecord> {
       chat++;
       yield {
         _tag: "Chat",
-        chat: { id: chat, name: `Chat ${chat}`, userRef: null, createTime: time(chat) },
+        chat: { id: chat, name: `Chat ${chat}`, userRef: null, createTime: time(n) },
       };
     }
     yield {

@@ -13,9 +13,10 @@ const earliest = new Date("0001-01-01T00:00:00Z");
 const latest = new Date("9999-12-31T23:59:59.999Z");
 
 /**
- * The same records; fails at the first that is out of order: chats that do not ascend by id, entries that
- * do not follow their chat or do not ascend in it, times that go back or that not every database can hold, ids that are no positive
- * integers or leave no room for later ones. That no two chats share an entry's id, a store sees by its key.
+ * The same records; fails at the first that is out of order: chats that do not ascend by id, entries that do not
+ * follow their chat or do not ascend in it, times that go back, in the chats or from a chat to its entries, or that
+ * not every database can hold, ids that are no positive integers or leave no room for later ones. That no two chats
+ * share an entry's id, a store sees by its key.
  */
 export const inOrder = <E, R>(
   records: Stream.Stream<ArchiveRecord, E, R>,
@@ -39,7 +40,7 @@ export const inOrder = <E, R>(
         return "a time is not within the years 1 to 9999";
       }
       if (row.createTime < before.createTime) return "times go back";
-      if (record._tag === "Chat") [chat, entry] = [row, none];
+      if (record._tag === "Chat") [chat, entry] = [row, { ...row, id: 0 }];
       else entry = row;
       return null;
     };

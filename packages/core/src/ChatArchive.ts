@@ -47,9 +47,11 @@ export class ChatArchive extends Context.Service<
     readonly export: (chatbot: number) => Stream.Stream<ArchiveRecord, StorageUnavailable>;
     /**
      * Stores an export with its ids and times, whole or not at all; gives how many chats. Later ids and times go
-     * on from the imported ones. Others may write meanwhile, and so may the stream itself, to other chatbots. Refused are a chatbot that has chats, chats that do not ascend by id, entries
-     * that do not follow their chat or do not ascend in it, times that go back or are not within the years 1 to 9999, and ids that are twice, no
-     * positive integers, or greater than 2^52. Texts are taken as they are: whoever reads them from outside decodes them.
+     * on from the imported ones. Others may write meanwhile, and so may the stream itself, to other chatbots.
+     * Refused are a chatbot that has chats, chats that do not ascend by id, entries that do not follow their chat or
+     * do not ascend in it, times that go back, in the chats or from a chat to its entries, or are not within the
+     * years 1 to 9999, and ids that are twice, no positive integers, or greater than 2^52. Texts are taken as they
+     * are: whoever reads them from outside decodes them.
      */
     readonly import: <E, R>(
       chatbot: number,

@@ -1,14 +1,23 @@
 /**
  * What a store promises of everything that two instances do at once.
  */
-import { Effect, Fiber } from "effect";
+import { Effect, Fiber, Result, Stream } from "effect";
 import type { Chat } from "../Chat.ts";
 import { ChatArchive } from "../ChatArchive.ts";
 import { ChatStore } from "../ChatStore.ts";
 import { newest, newestChats, type ChatQuery } from "../ListQuery.ts";
 import { TurnStore } from "../TurnStore.ts";
 import { check, same, type Check } from "./Check.ts";
-import { atOnce, bare, create, entry, newChatbot, peek } from "./Fixtures.ts";
+import {
+  atOnce,
+  bare,
+  chatRecord,
+  create,
+  entry,
+  entryRecord,
+  newChatbot,
+  peek,
+} from "./Fixtures.ts";
 import { chatPage } from "./Model.ts";
 import { StoreUnderTest } from "./StoreUnderTest.ts";
 import { watchedCheck } from "./Watched.ts";
@@ -142,6 +151,105 @@ export const raceChecks: ReadonlyArray<
         const rows = stored.length + stored.flatMap(({ entries }) => entries).length;
         yield* same("chats and entries in the storage", rows, made[0] === "made by 1" ? 3 : 2);
       }
+    }),
+  ),
+
+  check(
+    "what can be done once is done once, whoever else tries at the same time",
+    Effect.fnUntraced(function* () {
+      const both = yield* instances;
+      const chatbot = yield* newChatbot;
+      const { id } = yield* create(chatbot);
+      const tags = (outcomes: ReadonlyArray<{ readonly _tag: string }>) =>
+        outcomes.map(({ _tag }) => _tag).toSorted();
+      const taken = yield* atOnce(8, (n) => both[n % 2]!.turns.take(chatbot, id, null));
+      const turns = taken.flatMap((one) => (one._tag === "Turn" ? [one.turn] : []));
+      yield* same("how many have the turn", turns.length, 1);
+      for (const retryKey of [null, { key: "key", fingerprint: "f" }]) {
+        let turn = turns[0]!;
+        if (retryKey !== null) {
+          const again = yield* both[0].turns.take(chatbot, null, retryKey);
+          if (again._tag !== "Turn") return yield* same("a turn", again._tag, "Turn");
+          turn = again.turn;
+        }
+        const appended = yield* atOnce(4, (n) =>
+          Effect.map(
+            Effect.result(both[n % 2]!.turns.append(turn, entry(`q${n}`))),
+            Result.match({ onFailure: (error) => error, onSuccess: () => ({ _tag: "stored" }) }),
+          ),
+        );
+        const expected = ["TurnLost", "TurnLost", "TurnLost", "stored"];
+        yield* same("what came of the appends", tags(appended), expected);
+      }
+      const stored = yield* peek(chatbot);
+      yield* same(
+        "the entries of each chat",
+        stored.map(({ entries }) => entries.length),
+        [1, 1],
+      );
+      const erased = yield* atOnce(4, (n) =>
+        both[n % 2]!.archive.erase(chatbot, { _tag: "Chat", id }),
+      );
+      yield* same("how often it was erased", erased.toSorted(), [0, 0, 0, 1]);
+      const to = yield* newChatbot;
+      const time = new Date(1_700_000_000_000);
+      const imports = yield* atOnce(4, (n) =>
+        Effect.map(
+          Effect.result(
+            both[n % 2]!.archive.import(
+              to,
+              Stream.make(chatRecord(1, time, { name: `${n}` }), entryRecord(1, 1, time, `${n}`)),
+            ),
+          ),
+          Result.match({ onFailure: (error) => error, onSuccess: () => ({ _tag: "stored" }) }),
+        ),
+      );
+      const refused = ["ImportRefused", "ImportRefused", "ImportRefused", "stored"];
+      yield* same("what came of the imports", tags(imports), refused);
+      const [chat, ...more] = yield* peek(to);
+      yield* same("other chats", more, []);
+      yield* same(
+        "its entries",
+        chat!.entries.map(({ question }) => question),
+        [chat!.name],
+      );
+    }),
+  ),
+
+  check(
+    "who is interrupted leaves nothing half done, and nothing that others would wait for",
+    Effect.fnUntraced(function* () {
+      const chatbot = yield* newChatbot;
+      const both = yield* instances;
+      const [{ archive }] = both;
+      const time = new Date(1_700_000_000_000);
+      const to = yield* newChatbot;
+      const many = Array.from({ length: 500 }, (_, n) => chatRecord(n + 1, time));
+      yield* archive.import(to, Stream.fromIterable(many));
+      for (let n = 0; n < 30; n++) {
+        const { chats, turns } = both[n % 2]!;
+        const wanted = { ...bare, name: "n", helloMessage: "Hello" };
+        const { id } = yield* create(chatbot);
+        const begun = [
+          yield* Effect.forkChild(chats.createChat(chatbot, wanted, null)),
+          yield* Effect.forkChild(
+            Effect.flatMap(turns.take(chatbot, id, null), (taken) =>
+              taken._tag === "Turn" ? turns.append(taken.turn, entry("q")) : Effect.void,
+            ),
+          ),
+          yield* Effect.forkChild(archive.erase(chatbot, { _tag: "UserRef", userRef: "nobody" })),
+        ];
+        for (let step = 0; step < n % 5; step++) yield* Effect.yieldNow;
+        yield* Fiber.interruptAll(begun);
+        yield* Stream.runDrain(Stream.take(archive.export(to), 1));
+      }
+      for (const chat of yield* peek(chatbot)) {
+        const { total } = yield* both[1].chats.listEntries(chatbot, chat.id, newest);
+        yield* same("the total of a history", total, chat.entries.length);
+        if (chat.name === null) continue;
+        yield* same("the hello entries", chat.entries.length, 1);
+      }
+      yield* create(chatbot);
     }),
   ),
 ].map(watchedCheck);
