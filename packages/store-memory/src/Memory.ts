@@ -24,10 +24,6 @@ export const makeMemory = (): Memory => {
   const tenants = new Map<number, Tenant>();
   const last = { chat: 0, entry: 0, turn: 0 };
   const next = (kind: "chat" | "entry" | "turn") => ++last[kind];
-  /** Never earlier than the row before, so that the order of times is the order of ids. */
-  const timeAfter = (before: { readonly createTime: Date } | undefined, now: number) =>
-    new Date(Math.max(now, before?.createTime.getTime() ?? now));
-
   return {
     next,
     moveTo: (kind, id) => {
@@ -38,12 +34,14 @@ export const makeMemory = (): Memory => {
       if (tenant === undefined) tenants.set(chatbot, (tenant = emptyTenant()));
       return tenant;
     },
+    // Times are never earlier than the row's before, so that their order is that of ids.
     addChat: (tenant, { name, userRef }, now) => {
+      tenant.lastTime = Math.max(now, tenant.lastTime);
       const chat: StoredChat = {
         id: next("chat"),
         name,
         userRef,
-        createTime: timeAfter(tenant.chats.at(-1), now),
+        createTime: new Date(tenant.lastTime),
         folded: name === null ? null : fold(name),
         entries: [],
         turn: null,
@@ -53,11 +51,12 @@ export const makeMemory = (): Memory => {
       return chat;
     },
     addEntry: (chat, entry, now) => {
+      const before = chat.entries.at(-1) ?? chat;
       const stored: StoredEntry = {
         ...entry,
         id: next("entry"),
         chatId: chat.id,
-        createTime: timeAfter(chat.entries.at(-1) ?? chat, now),
+        createTime: new Date(Math.max(now, before.createTime.getTime())),
       };
       chat.entries.push(stored);
       return stored;

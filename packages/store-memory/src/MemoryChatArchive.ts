@@ -75,6 +75,7 @@ export const makeChatArchive = (memory: Memory): ChatArchive["Service"] => ({
       tenant.chats.push(chat);
       tenant.byId.set(chat.id, chat);
       memory.moveTo("chat", chat.id);
+      tenant.lastTime = Math.max(tenant.lastTime, chat.createTime.getTime());
       for (const entry of chat.entries) memory.moveTo("entry", entry.id);
     }
     return chats.length;

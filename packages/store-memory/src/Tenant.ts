@@ -38,9 +38,16 @@ export interface Tenant {
   readonly byId: Map<number, StoredChat>;
   /** Oldest first. */
   readonly requests: Map<string, KnownRequest>;
+  /** When the newest chat was made, even if it was erased, in milliseconds since the epoch. */
+  lastTime: number;
 }
 
-export const emptyTenant = (): Tenant => ({ chats: [], byId: new Map(), requests: new Map() });
+export const emptyTenant = (): Tenant => ({
+  chats: [],
+  byId: new Map(),
+  requests: new Map(),
+  lastTime: -Infinity,
+});
 
 export const isHeld = (held: Held | null, now: number): held is Held =>
   held !== null && held.until > now;

@@ -142,7 +142,7 @@ const leaveStays: Fault = {
 // TurnStore.take: "after that it has lost its place".
 const lateKeepPlaces: Fault = {
   name: "an instance that did not come in time keeps its place for the turn after",
-  break: (stores, memory) => inLine(stores, memory, true),
+  break: (stores, memory) => inLine(stores, memory, "keeps late"),
   fair: true,
 };
 

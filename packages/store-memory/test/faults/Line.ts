@@ -9,27 +9,39 @@ import { shared, withTurns, type Stores } from "./Faults.ts";
 
 interface Line {
   waiting: Array<object>;
+  /** When each of them asked last. */
+  readonly asked: Map<object, number>;
   endedAt: number;
 }
 const lines = shared(() => new Map<string, Line>());
 
-/** The same stores, whose instances wait for each other in turn; who does not come in time may keep its place. */
-export const inLine = (stores: Stores, memory: Memory, lateKeepPlaces = false): Stores => {
+/**
+ * The same stores, whose instances wait for each other in turn. What can be wrong with it: who does not come in time
+ * keeps its place, who asks again goes to the end, who does not ask every two seconds loses its place, or who leaves
+ * one chat's line leaves all of them.
+ */
+export const inLine = (
+  stores: Stores,
+  memory: Memory,
+  wrong?: "keeps late" | "goes back" | "must ask" | "leaves all",
+): Stores => {
   const { turns } = stores;
   const me = {};
   const lineOf = (chatbot: number, chat: number): Line => {
     const name = `${chatbot}/${chat}`;
     let line = lines(memory).get(name);
     if (line === undefined) {
-      lines(memory).set(name, (line = { waiting: [], endedAt: Number.NEGATIVE_INFINITY }));
+      lines(memory).set(name, (line = { waiting: [], asked: new Map(), endedAt: -Infinity }));
     }
     return line;
   };
   const leave = (line: Line) => {
     line.waiting = line.waiting.filter((one) => one !== me);
   };
-  const wait = (line: Line) => {
+  const wait = (line: Line, now: number) => {
+    if (wrong === "goes back") leave(line);
     if (!line.waiting.includes(me)) line.waiting.push(me);
+    line.asked.set(me, now);
   };
   /** Notes when a turn ends. */
   const ending = <A, E>(
@@ -63,12 +75,15 @@ export const inLine = (stores: Stores, memory: Memory, lateKeepPlaces = false): 
         }
         const line = lineOf(chatbot, stored.id);
         const ended = stored.turn?.until ?? line.endedAt;
+        if (wrong === "must ask") {
+          line.waiting = line.waiting.filter((one) => now - line.asked.get(one)! <= 2000);
+        }
         if (!isHeld(stored.turn, now)) {
           const isLate = now - ended > 2000;
-          if (isLate && !lateKeepPlaces) line.waiting = [];
+          if (isLate && wrong !== "keeps late") line.waiting = [];
           const [first] = line.waiting;
           if (!isLate && first !== undefined && first !== me) {
-            wait(line);
+            wait(line, now);
             const forMillis = Math.max(1, ended + 2000 - now);
             return Effect.succeed<Taken>({ _tag: "Held", forMillis, by: "chat" });
           }
@@ -76,12 +91,16 @@ export const inLine = (stores: Stores, memory: Memory, lateKeepPlaces = false): 
         return Effect.tap(turns.take(chatbot, chat, retryKey), (taken) =>
           Effect.sync(() => {
             if (taken._tag === "Turn") leave(line);
-            else if (taken._tag === "Held" && taken.by === "chat") wait(line);
+            else if (taken._tag === "Held" && taken.by === "chat") wait(line, now);
           }),
         );
       }),
     append: (turn, entry) => ending(turn, turns.append(turn, entry)),
     release: (turn) => ending(turn, turns.release(turn)),
-    leave: (chatbot, chat) => Effect.sync(() => leave(lineOf(chatbot, chat))),
+    leave: (chatbot, chat) =>
+      Effect.sync(() => {
+        if (wrong === "leaves all") lines(memory).forEach(leave);
+        else leave(lineOf(chatbot, chat));
+      }),
   });
 };

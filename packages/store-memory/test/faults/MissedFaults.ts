@@ -6,14 +6,17 @@ import {
   RetryKeyReused,
   retryKeyLifetime,
   type ArchiveRecord,
+  type Chat,
   type Taken,
+  type Turn,
 } from "@parley/core";
-import { Clock, Deferred, Effect, Stream } from "effect";
+import { Clock, Deferred, Effect, PubSub, Stream } from "effect";
 import { atPresent, type Memory } from "../../src/Memory.ts";
 import { entryOf, makeChatStore } from "../../src/MemoryChatStore.ts";
 import { makeTurnStore } from "../../src/MemoryTurnStore.ts";
 import { knownRequest, type StoredChat, type Tenant } from "../../src/Tenant.ts";
 import { withArchive, withChats, withTurns, type Fault } from "./Faults.ts";
+import { inLine } from "./Line.ts";
 
 /** The same memory, where a chatbot is seen as `see` shows it. */
 const seen = (memory: Memory, see: (tenant: Tenant) => Partial<Tenant>): Memory => ({
@@ -329,5 +332,147 @@ export const missedFaults: ReadonlyArray<Fault> = [
               : record,
           ),
       }),
+  },
+
+  // Fold: "so that every store finds the same chats".
+  {
+    name: "the folded name has room for as many characters as the name, though folding can make it longer",
+    break: (stores, memory) =>
+      withChats(stores, {
+        listChats: (chatbot, query) =>
+          Effect.suspend(() => {
+            for (const chat of memory.tenant(chatbot).chats) {
+              const folded = [...(chat.folded ?? "")].slice(0, 255).join("");
+              if (chat.folded !== null) Object.assign(chat, { folded });
+            }
+            return stores.chats.listChats(chatbot, query);
+          }),
+      }),
+  },
+
+  // ChatQuery.search: "A literal, case-insensitive part of the name".
+  {
+    name: "a search for brackets finds what is one of the characters between them",
+    break: (stores) =>
+      withChats(stores, {
+        listChats: (chatbot, query) => {
+          const [before, among, after] = fold(query.search ?? "").split(/[[\]]/);
+          if (before === undefined || !among || after === undefined) {
+            return stores.chats.listChats(chatbot, query);
+          }
+          const all = { ...query, search: null, page: 1, limit: Number.MAX_SAFE_INTEGER };
+          const isFound = ({ name }: Chat) =>
+            name !== null && [...among].some((one) => fold(name).includes(before + one + after));
+          return Effect.map(stores.chats.listChats(chatbot, all), ({ items }) => {
+            const found = items.filter(isFound);
+            const first = (query.page - 1) * query.limit;
+            return { items: found.slice(first, first + query.limit), total: found.length };
+          });
+        },
+      }),
+  },
+
+  // Held: "`freed` hints at the end of a chat's turn only".
+  {
+    name: "whatever happens to a chat's turn is told as its end",
+    break: (stores) => {
+      const hints = Effect.runSync(PubSub.sliding<{ chatbot: number; chat: number }>(100));
+      const telling = ({ chat, chatbot }: Turn) =>
+        chat === null ? Effect.void : PubSub.publish(hints, { chatbot, chat });
+      return withTurns(stores, {
+        take: (chatbot, chat, key) =>
+          Effect.tap(stores.turns.take(chatbot, chat, key), (taken) =>
+            taken._tag === "Turn" ? telling(taken.turn) : Effect.void,
+          ),
+        renew: (turn) => Effect.tap(stores.turns.renew(turn), () => telling(turn)),
+        append: (turn, entry) => Effect.tap(stores.turns.append(turn, entry), () => telling(turn)),
+        release: (turn) => Effect.tap(stores.turns.release(turn), () => telling(turn)),
+        freed: Stream.fromPubSub(hints),
+      });
+    },
+  },
+
+  // TurnStore.take: "the one that waited longest goes first".
+  {
+    name: "an instance that asks again while it waits goes to the end of the line",
+    fair: true,
+    break: (stores, memory) => inLine(stores, memory, "goes back"),
+  },
+  {
+    name: "an instance that waits must ask every two seconds, or it loses its place",
+    fair: true,
+    break: (stores, memory) => inLine(stores, memory, "must ask"),
+  },
+
+  // TurnStore.leave: "Gives up this instance's place among those that wait for the chat's turn".
+  {
+    name: "an instance that leaves one chat's line loses its places in all of them",
+    fair: true,
+    break: (stores, memory) => inLine(stores, memory, "leaves all"),
+  },
+
+  // ChatStore.createChat: "no two of a chatbot are equal, even after an erasure".
+  {
+    name: "compacting sets the sequence of the chats back to the highest id that is left",
+    break: (stores, memory) => {
+      const chatbots = new Set<number>();
+      const compacted = new Set<number>();
+      return withArchive(
+        withChats(stores, {
+          createChat: (chatbot, chat, key) =>
+            Effect.map(stores.chats.createChat(chatbot, chat, key), (made) => {
+              const { byId, chats } = memory.tenant(chatbot);
+              chatbots.add(chatbot);
+              if (made.replayed || key !== null || !compacted.has(chatbot)) return made;
+              const stored = byId.get(made.chat.id)!;
+              const id =
+                Math.max(0, ...chats.filter((one) => one !== stored).map((one) => one.id)) + 1;
+              byId.delete(stored.id);
+              byId.set(id, Object.assign(stored, { id }));
+              for (const entry of stored.entries) Object.assign(entry, { chatId: id });
+              return { ...made, chat: { ...made.chat, id } };
+            }),
+        }),
+        {
+          compact: Effect.andThen(
+            stores.archive.compact,
+            Effect.sync(() => chatbots.forEach((chatbot) => compacted.add(chatbot))),
+          ),
+        },
+      );
+    },
+  },
+
+  // ChatArchive.import: "Stores an export with its ids and times".
+  {
+    name: "times are imported as a zone's local ones, of which the hour when summer time ends comes twice",
+    break: (stores) => {
+      const zone = new Intl.DateTimeFormat("en", {
+        timeZone: "Europe/Berlin",
+        dateStyle: "short",
+        timeStyle: "medium",
+      });
+      const throughZone = (time: Date) => {
+        const later = new Date(time.getTime() + 3_600_000);
+        return zone.format(time) === zone.format(later) ? later : time;
+      };
+      return withArchive(stores, {
+        import: (chatbot, records) =>
+          stores.archive.import(
+            chatbot,
+            Stream.map(records, (record): ArchiveRecord =>
+              record._tag === "Chat"
+                ? {
+                    ...record,
+                    chat: { ...record.chat, createTime: throughZone(record.chat.createTime) },
+                  }
+                : {
+                    ...record,
+                    entry: { ...record.entry, createTime: throughZone(record.entry.createTime) },
+                  },
+            ),
+          ),
+      });
+    },
   },
 ];
