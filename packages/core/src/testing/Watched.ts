@@ -77,19 +77,19 @@ const watchedChats = (
           yield* isNextChat(chat, newestId, before.at(-1));
           addChat(written, chat);
           if (helloMessage === null) return;
-          const [hello, ...more] = yield* chats.listEntries(chatbot, chat.id, newest).pipe(
-            Effect.map(({ items }) => items.toReversed()),
+          const entries = yield* chats.listEntries(chatbot, chat.id, newest).pipe(
+            Effect.map(({ items }) => items),
             Effect.catchTag("ChatNotFound", () => Effect.succeed([])),
           );
-          if (hello === undefined && !isAlone) book.isSure = false;
-          if (hello === undefined || more.length > 0) {
-            return yield* same("how many entries it has", isAlone && more.length, false);
-          }
-          const { createTime, id } = hello;
+          const [hello] = entries;
+          // Somebody erased or used it at once.
+          if (entries.length !== 1 && !isAlone) return void (book.isSure = false);
+          yield* same("how many entries it has", entries.length, 1);
+          const { createTime, id } = hello!;
           const { usage, ...texts } = helloEntry(helloMessage);
           yield* same("its entry", hello, { ...texts, id, chatId: chat.id, createTime });
-          yield* isNextEntry(written, hello, chat, undefined);
-          addEntry(written, { entry: hello, usage });
+          yield* isNextEntry(written, hello!, chat, undefined);
+          addEntry(written, { entry: hello!, usage });
         }),
       );
     }),
