@@ -239,6 +239,8 @@ export const exportChecks: ReadonlyArray<
         yield* same("in the order of times", page, chatPage(chats, query));
       }
       for (const [n, time] of awkwardTimes.entries()) {
+        const { items } = yield* store.listEntries(chatbot, n + 1, newest);
+        yield* same("an entry's time", items[0]?.createTime, time);
         const [sum] = yield* archive.usage(chatbot, time);
         yield* same("how many since", sum?.answers, awkwardTimes.length - n);
       }

@@ -269,7 +269,7 @@ export const step = Effect.fnUntraced(function* (model: ModelState, command: Mod
     case "Pass": {
       const millis = passes[command.long]!;
       tenant.time.now += millis;
-      if (millis > turnLease) for (const other of model.tenants) forgetKeys(other);
+      model.tenants.forEach(forgetKeys);
       return yield* pass(millis);
     }
     case "Switch":

@@ -3,6 +3,7 @@
  */
 import type { Chat } from "../Chat.ts";
 import type { Entry } from "../Entry.ts";
+import { retryKeyLifetime } from "../RetryKey.ts";
 import { turnLease, type Turn } from "../TurnStore.ts";
 
 /** Who holds a chat or a key, and until when. */
@@ -21,7 +22,8 @@ type Request = { readonly fingerprint: string } & (
       };
       readonly until: number;
     }
-  | { readonly made: null; readonly held: Held }
+  /** `since`: when the turn was taken. */
+  | { readonly made: null; readonly held: Held; readonly since: number }
 );
 
 /** What one chatbot should hold besides what was written. */
@@ -68,9 +70,12 @@ export const isOurs = (tenant: Tenant, { chat, id, retryKey }: Turn): boolean =>
 export const hold = (tenant: Tenant, { chat, id, retryKey }: Turn) => {
   const held = { turn: id, until: tenant.time.now + turnLease };
   if (chat !== null) tenant.held.set(chat, held);
-  if (retryKey !== null) {
-    tenant.requests.set(retryKey.key, { fingerprint: retryKey.fingerprint, made: null, held });
-  }
+  if (retryKey === null) return;
+  const { fingerprint, key } = retryKey;
+  const known = tenant.requests.get(key);
+  const isRenewed = known?.made === null && known.held.turn === id;
+  const since = isRenewed ? known.since : tenant.time.now;
+  tenant.requests.set(key, { fingerprint, made: null, held, since });
 };
 
 /** A turn with neither chat nor key holds nothing that could end. */
@@ -80,8 +85,11 @@ export const forget = (tenant: Tenant, turn: Turn) => {
   }
 };
 
-/** After so long nobody works on a key any more, and the store may have forgotten whose it was. */
+/** After a day the store may have forgotten the key of a turn, and the turn with it. */
 export const forgetKeys = (tenant: Tenant) => {
-  tenant.turns = tenant.turns.filter(({ retryKey }) => retryKey === null);
-  for (const [key, { made }] of tenant.requests) if (made === null) tenant.requests.delete(key);
+  for (const [key, known] of tenant.requests) {
+    if (known.made !== null || tenant.time.now - known.since < retryKeyLifetime) continue;
+    tenant.requests.delete(key);
+    tenant.turns = tenant.turns.filter(({ id }) => id !== known.held.turn);
+  }
 };

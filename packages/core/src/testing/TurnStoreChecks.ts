@@ -15,6 +15,7 @@ import {
   ask,
   askLater,
   atOnce,
+  bare,
   conversation,
   create,
   createAll,
@@ -444,6 +445,27 @@ export const turnStoreChecks: ReadonlyArray<Check<ChatStore | TurnStore | StoreU
         yield* same("still ours", yield* store.renew(turn), true);
         yield* append(turn, entry("late"));
       }
+    }),
+  ),
+
+  check(
+    "a turn with a key stays its owner's for a day, whatever others take meanwhile",
+    Effect.fnUntraced(function* () {
+      const chatbot = yield* newChatbot;
+      const [chats, store] = [yield* ChatStore, yield* TurnStore];
+      const { id } = yield* create(chatbot);
+      const turns = [
+        yield* taken(chatbot, id, key),
+        yield* taken(chatbot, null, { ...key, key: "another" }),
+      ];
+      for (const millis of [turnLease + 1, retryKeyLifetime / 2, retryKeyLifetime / 2 - 60_000]) {
+        yield* pass(millis);
+        const other = { ...key, key: `other ${millis}` };
+        yield* chats.createChat(chatbot, bare, { ...other, key: `${other.key} chat` });
+        yield* append(yield* taken(chatbot, null, other), entry("q"));
+        yield* store.release(yield* taken(chatbot, null, { ...other, key: `${other.key} again` }));
+      }
+      for (const turn of turns) yield* append(turn, entry("late"));
     }),
   ),
 

@@ -14,7 +14,7 @@ import { Clock, Deferred, Effect, PubSub, Stream } from "effect";
 import { atPresent, type Memory } from "../../src/Memory.ts";
 import { entryOf, makeChatStore } from "../../src/MemoryChatStore.ts";
 import { makeTurnStore } from "../../src/MemoryTurnStore.ts";
-import { knownRequest, type StoredChat, type Tenant } from "../../src/Tenant.ts";
+import { isHeld, knownRequest, type StoredChat, type Tenant } from "../../src/Tenant.ts";
 import { withArchive, withChats, withTurns, type Fault } from "./Faults.ts";
 import { inLine } from "./Line.ts";
 
@@ -472,6 +472,43 @@ export const missedFaults: ReadonlyArray<Fault> = [
                   },
             ),
           ),
+      });
+    },
+  },
+
+  // TurnStore.take: "A turn whose lease ran out stays its owner's until another takes it".
+  {
+    name: "a take sweeps away all retry keys of turns whose lease ran out",
+    break: (stores, memory) =>
+      withTurns(stores, {
+        take: (chatbot, chat, key) =>
+          atPresent((now) => {
+            const { requests } = memory.tenant(chatbot);
+            for (const [name, { holder }] of requests) {
+              if (holder !== null && !isHeld(holder, now)) requests.delete(name);
+            }
+            return stores.turns.take(chatbot, chat, key);
+          }),
+      }),
+  },
+
+  // ChatArchive.import: "Stores an export with its ids and times".
+  {
+    name: "a history shows times before 1970 that are no whole second a second later",
+    break: (stores) => {
+      const throughSeconds = (time: Date) => {
+        const millis = time.getTime();
+        return new Date(Math.trunc(millis / 1000) * 1000 + (((millis % 1000) + 1000) % 1000));
+      };
+      return withChats(stores, {
+        listEntries: (chatbot, chat, query) =>
+          Effect.map(stores.chats.listEntries(chatbot, chat, query), ({ items, total }) => ({
+            items: items.map((entry) => ({
+              ...entry,
+              createTime: throughSeconds(entry.createTime),
+            })),
+            total,
+          })),
       });
     },
   },
