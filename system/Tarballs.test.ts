@@ -1,13 +1,16 @@
 /**
- * The packages as tarballs, in a project that knows nothing of this workspace.
+ * The packages as tarballs, in a project that knows nothing of this workspace; and published to a registry, from
+ * where another installs them by their names.
  */
 import { storeChecks } from "@parley/core/testing";
-import { execFile } from "node:child_process";
-import { mkdir, mkdtemp, readdir, rm, writeFile } from "node:fs/promises";
+import { execFile, spawn } from "node:child_process";
+import { once } from "node:events";
+import { copyFile, mkdir, mkdtemp, readdir, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { basename, join } from "node:path";
 import { promisify } from "node:util";
-import { afterAll, beforeAll, expect, it } from "vitest";
+import { afterAll, beforeAll, expect, it, vi } from "vitest";
+import { freePort } from "../bench/FreePort.ts";
 import { fencesOf, read, root, sectionOf } from "../test/Fences.ts";
 
 const run = promisify(execFile);
@@ -25,6 +28,8 @@ const settings = {
 };
 
 let project: string;
+let files: ReadonlyArray<string>;
+let wanted: ReadonlyArray<string>;
 beforeAll(async () => {
   project = await mkdtemp(join(tmpdir(), "parley-tarballs-"));
   const tarballs = join(project, "tarballs");
@@ -44,11 +49,11 @@ beforeAll(async () => {
   const packed = await readdir(tarballs);
   expect(packed).toHaveLength(5);
   const catalog = read("pnpm-workspace.yaml");
-  const wanted = ["effect", "typescript", '"@types/node"'].map((name) => {
+  wanted = ["effect", "typescript", '"@types/node"'].map((name) => {
     const version = new RegExp(`^  ${name}: (\\S+)$`, "m").exec(catalog)![1];
     return `${name.replaceAll('"', "")}@${version}`;
   });
-  const files = packed.map((name) => join(tarballs, name));
+  files = packed.map((name) => join(tarballs, name));
   await run("npm", ["install", "--no-audit", "--no-fund", ...files, ...wanted], { cwd: project });
   const compiler = join(project, "node_modules/.bin/tsc");
   const { stdout } = await run(compiler, ["-p", "."], { cwd: project }).catch((failed) => failed);
@@ -58,8 +63,36 @@ beforeAll(async () => {
 }, 300_000);
 afterAll(() => rm(project, { recursive: true, force: true }));
 
-const output = async (name: string) =>
-  (await run("node", [join(project, "out", `${name}.js`)], { cwd: project })).stdout.trim();
+const output = async (name: string, from = join(project, "out")) =>
+  (await run("node", [join(from, `${name}.js`)])).stdout.trim();
+
+/** What the kit prints when every check succeeds; of one that fails, more. */
+const checks = storeChecks.map(({ name }) => name);
+
+const registryConfig = `
+storage: ./storage
+auth: { htpasswd: { file: ./htpasswd } }
+packages: { "@parley/*": { access: $all, publish: $all } }
+log: { type: stdout, level: warn }
+`;
+
+/** Runs a registry that has nothing but what is published to it, and gives what npm is to know of it. */
+const startRegistry = async (home: string) => {
+  const program = join(root, "system/registry");
+  await run("npm", ["ci", "--no-audit", "--no-fund"], { cwd: program });
+  const address = `127.0.0.1:${await freePort()}`;
+  await writeFile(join(home, "config.yaml"), registryConfig);
+  const verdaccio = join(program, "node_modules/verdaccio/bin/verdaccio");
+  const child = spawn(
+    process.execPath,
+    [verdaccio, "--config", "config.yaml", "--listen", address],
+    { cwd: home, stdio: "ignore" },
+  );
+  const npmrc = join(home, "npmrc");
+  await writeFile(npmrc, `@parley:registry=http://${address}/\n//${address}/:_authToken=anybody\n`);
+  await vi.waitFor(() => fetch(`http://${address}/-/ping`), { timeout: 30_000, interval: 200 });
+  return { child, npmrc };
+};
 
 it("are compiled, and their types are right", async () => {
   const section = fencesOf(sectionOf(read("docs/embedding.md"), "## Without Effect"));
@@ -67,6 +100,26 @@ it("are compiled, and their types are right", async () => {
 });
 
 it("bring the conformance kit", async () => {
-  // A line for each, which tells more of what failed.
-  expect((await output("kit")).split("\n")).toEqual(storeChecks.map(({ name }) => name));
+  expect((await output("kit")).split("\n")).toEqual(checks);
 });
+
+it("can be published, and the kit runs where they are installed by their names", async () => {
+  const home = await mkdtemp(join(tmpdir(), "parley-registry-"));
+  const { child, npmrc } = await startRegistry(home);
+  try {
+    const npm = (...args: ReadonlyArray<string>) =>
+      run("npm", [...args, "--userconfig", npmrc], { cwd: home });
+    for (const file of files) await npm("publish", file, "--access", "public");
+    await writeFile(join(home, "package.json"), '{ "private": true, "type": "module" }');
+    const names = ["@parley/core", "@parley/store-memory"];
+    await npm("install", "--no-audit", "--no-fund", ...names, wanted[0]!);
+    for (const name of ["kit.js", "MemoryUnderTest.js"]) {
+      await copyFile(join(project, "out", name), join(home, name));
+    }
+    expect((await output("kit", home)).split("\n")).toEqual(checks);
+  } finally {
+    child.kill();
+    await once(child, "exit");
+    await rm(home, { recursive: true, force: true });
+  }
+}, 180_000);
