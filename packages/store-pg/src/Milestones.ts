@@ -48,27 +48,30 @@ from (
 
 /**
  * Sets chatbot `$1`'s milestones in the order of a column, so many (`$2`) chats apart, when there are none that
- * are true or many chats have come since: as many as before, in large chatbots a twentieth.
+ * are true and many chats have come since: twenty times as many, in large chatbots a twentieth.
  */
 export const setMilestonesBy = (column: TextColumn): string => `
 insert into milestone (chatbot_id, column_name, spacing, reached, erasures, texts, positions, ranks)
-select $1, '${column}', $2::int8, tally.positions, tally.erasures,
-  tally.chats - (select count(*) from chat where chatbot_id = tally.chatbot_id and ${column} is null),
+select $1, '${column}', $2::int8, due.positions, due.erasures,
+  due.chats - (select count(*) from chat where chatbot_id = due.chatbot_id and ${column} is null),
   every.positions, every.ranks
-from tally left join milestone held
-  on held.chatbot_id = $1 and column_name = '${column}' and held.erasures = tally.erasures
-cross join lateral (
+from (
+  select tally.* from tally left join milestone held
+    on held.chatbot_id = $1 and column_name = '${column}' and held.erasures = tally.erasures
+  cross join lateral (select coalesce(held.reached, 0) as reached) known
+  where tally.chatbot_id = $1 and tally.positions - known.reached
+    >= greatest(20 * $2::int8, least(known.reached / 20, ${mostLater / 2}))
+  -- All chats are walked only when it is time.
+  offset 0
+) due cross join lateral (
   select coalesce(array_agg(position order by rank), '{}') as positions,
     coalesce(array_agg(rank order by rank), '{}') as ranks
   from (
     select position, row_number() over (order by ${column}, position) - 1 as rank
-    from chat where chatbot_id = tally.chatbot_id
+    from chat where chatbot_id = due.chatbot_id
   ) ranked
   where rank % $2::int8 = 0
 ) every
-cross join lateral (select coalesce(held.reached, 0) as reached) known
-where tally.chatbot_id = $1 and tally.positions - known.reached
-  > greatest(2 * $2::int8, least(known.reached, 20 * $2::int8), least(known.reached / 20, ${mostLater / 2}))
 on conflict (chatbot_id, column_name) do update set spacing = excluded.spacing, reached = excluded.reached,
   erasures = excluded.erasures, texts = excluded.texts, positions = excluded.positions, ranks = excluded.ranks
 where (excluded.erasures, excluded.reached) > (milestone.erasures, milestone.reached)`;
