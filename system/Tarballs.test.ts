@@ -3,7 +3,7 @@
  * where another installs them by their names.
  */
 import { storeChecks } from "@parley/core/testing";
-import { execFile, spawn } from "node:child_process";
+import { execFile, spawn, type ChildProcess } from "node:child_process";
 import { once } from "node:events";
 import { copyFile, mkdir, mkdtemp, readdir, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
@@ -76,8 +76,8 @@ packages: { "@parley/*": { access: $all, publish: $all } }
 log: { type: stdout, level: warn }
 `;
 
-/** Runs a registry that has nothing but what is published to it, and gives what npm is to know of it. */
-const startRegistry = async (home: string) => {
+/** Runs a registry that has nothing but what is published to it; npm knows it in that directory. */
+const startRegistry = async (home: string): Promise<ChildProcess> => {
   const program = join(root, "system/registry");
   await run("npm", ["ci", "--no-audit", "--no-fund"], { cwd: program });
   const address = `127.0.0.1:${await freePort()}`;
@@ -86,12 +86,16 @@ const startRegistry = async (home: string) => {
   const child = spawn(
     process.execPath,
     [verdaccio, "--config", "config.yaml", "--listen", address],
-    { cwd: home, stdio: "ignore" },
+    { cwd: home, stdio: ["ignore", "ignore", "inherit"] },
   );
-  const npmrc = join(home, "npmrc");
-  await writeFile(npmrc, `@parley:registry=http://${address}/\n//${address}/:_authToken=anybody\n`);
-  await vi.waitFor(() => fetch(`http://${address}/-/ping`), { timeout: 30_000, interval: 200 });
-  return { child, npmrc };
+  const npmrc = `@parley:registry=http://${address}/\n//${address}/:_authToken=anybody\n`;
+  await writeFile(join(home, ".npmrc"), npmrc);
+  const isUp = () => fetch(`http://${address}/-/ping`);
+  await vi.waitFor(isUp, { timeout: 30_000, interval: 200 }).catch((cause) => {
+    child.kill();
+    throw cause;
+  });
+  return child;
 };
 
 it("are compiled, and their types are right", async () => {
@@ -105,12 +109,12 @@ it("bring the conformance kit", async () => {
 
 it("can be published, and the kit runs where they are installed by their names", async () => {
   const home = await mkdtemp(join(tmpdir(), "parley-registry-"));
-  const { child, npmrc } = await startRegistry(home);
+  let registry: ChildProcess | undefined;
   try {
-    const npm = (...args: ReadonlyArray<string>) =>
-      run("npm", [...args, "--userconfig", npmrc], { cwd: home });
-    for (const file of files) await npm("publish", file, "--access", "public");
     await writeFile(join(home, "package.json"), '{ "private": true, "type": "module" }');
+    registry = await startRegistry(home);
+    const npm = (...args: ReadonlyArray<string>) => run("npm", args, { cwd: home });
+    for (const file of files) await npm("publish", file, "--access", "public");
     const names = ["@parley/core", "@parley/store-memory"];
     await npm("install", "--no-audit", "--no-fund", ...names, wanted[0]!);
     for (const name of ["kit.js", "MemoryUnderTest.js"]) {
@@ -118,8 +122,7 @@ it("can be published, and the kit runs where they are installed by their names",
     }
     expect((await output("kit", home)).split("\n")).toEqual(checks);
   } finally {
-    child.kill();
-    await once(child, "exit");
+    if (registry?.exitCode === null && registry.kill()) await once(registry, "exit");
     await rm(home, { recursive: true, force: true });
   }
 }, 180_000);

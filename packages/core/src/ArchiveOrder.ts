@@ -39,7 +39,9 @@ export const inOrder = <E, R>(
       if (!(row.createTime >= earliest && row.createTime <= latest)) {
         return "a time is not within the years 1 to 9999";
       }
-      if (row.createTime < before.createTime) return "times go back";
+      if (row.createTime < before.createTime) {
+        return before.id === 0 ? "an entry is older than its chat" : "times go back";
+      }
       if (record._tag === "Chat") [chat, entry] = [row, { ...row, id: 0 }];
       else entry = row;
       return null;

@@ -35,7 +35,7 @@ export interface Turn {
 export type Taken =
   | { readonly _tag: "Turn"; readonly turn: Turn }
   /**
-   * Another turn is held, of the chat or of the retry key, at the latest this many ms from now; or it
+   * Another turn is held, of the chat or of the retry key, at the latest this many ms (above 0) from now; or it
    * is another instance's time to go. `freed` hints at the end of a chat's turn only.
    */
   | { readonly _tag: "Held"; readonly forMillis: number; readonly by: "chat" | "key" }
@@ -60,7 +60,7 @@ export class TurnStore extends Context.Service<
       chat: number | null,
       retryKey: RetryKey | null,
     ) => Effect.Effect<Taken, ChatNotFound | RetryKeyReused | Overloaded | StorageUnavailable>;
-    /** Up to {@link turnEntries} entries older than entry `before`, newest first. */
+    /** Up to {@link turnEntries} entries with ids below `before`, newest first; none of a chat that is gone. */
     readonly earlier: (
       turn: Turn,
       before: number,
@@ -83,8 +83,8 @@ export class TurnStore extends Context.Service<
     /** Ends the turn without an entry and forgets its retry key; harmless when it was lost. */
     readonly release: (turn: Turn) => Effect.Effect<void, StorageUnavailable>;
     /**
-     * Hints that the turn of a chat (`null`: of any) may be free; may miss some and may end. Without hints
-     * who waits asks again once a second.
+     * Hints that the turn of a chat (`null`: of any) may be free; may miss some and may end, but takes no taking
+     * or renewal for one. Without hints who waits asks again once a second.
      */
     readonly freed: Stream.Stream<{ readonly chatbot: number; readonly chat: number } | null>;
   }

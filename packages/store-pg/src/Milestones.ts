@@ -47,8 +47,8 @@ from (
 ) later`;
 
 /**
- * Sets chatbot `$1`'s milestones in the order of a column, so many (`$2`) chats apart, when there are none that
- * are true and many chats have come since: twenty times as many, in large chatbots a twentieth.
+ * Sets chatbot `$1`'s milestones in the order of a column, so many (`$2`) chats apart, when since the last that are
+ * true, or since the beginning, twenty times `$2` chats were made, in large chatbots a twentieth of those before.
  */
 export const setMilestonesBy = (column: TextColumn): string => `
 insert into milestone (chatbot_id, column_name, spacing, reached, erasures, texts, positions, ranks)

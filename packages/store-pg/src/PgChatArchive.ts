@@ -367,7 +367,7 @@ from moved where chatbot_id = $1`;
 const sumUsage = `
 select provider, model, count(*) as answers, sum(attempts) as attempts,
   sum(prompt_tokens)::text as prompt_tokens, sum(completion_tokens)::text as completion_tokens
-from entry where chatbot_id = $1 and create_time >= $2 and provider is not null
+from entry where chatbot_id = $1 and create_time >= $2::timestamptz and provider is not null
 group by provider, model order by provider, model`;
 
 const streamOrUnavailable = <A>(stream: Stream.Stream<A, any>) =>

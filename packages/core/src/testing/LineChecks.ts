@@ -100,6 +100,8 @@ const followsLine = Effect.fnUntraced(function* (
     );
     if (taken._tag !== "Turn") {
       if (!line.places.includes(me)) line.places = [...line.places, me];
+      // Nobody comes at the same moment.
+      yield* go(1);
       continue;
     }
     line.turn = taken.turn;

@@ -10,7 +10,7 @@ import { ChatNotFound, RetryKeyReused, TurnLost } from "../Errors.ts";
 import { chatFields, entryFields, type ChatQuery, type EntryQuery } from "../ListQuery.ts";
 import { retryKeyLifetime, type RetryKey } from "../RetryKey.ts";
 import { turnLease, TurnStore, type Turn } from "../TurnStore.ts";
-import { same } from "./Check.ts";
+import { failsWith, same } from "./Check.ts";
 import { awkwardKeys, bare, entry, newChatbot, pass, usage } from "./Fixtures.ts";
 import type { ModelCommand, ModelOrder } from "./ModelCommand.ts";
 import {
@@ -318,9 +318,9 @@ export const step = Effect.fnUntraced(function* (model: ModelState, command: Mod
         id: command.id === null ? null : (pick(entries, command.id)?.id ?? absent),
       };
       const chatId = chat?.id ?? absent;
-      const read = yield* outcome(store.listEntries(chatbot, chatId, query));
-      if (chat !== undefined) return;
-      return yield* same("the history", read, new ChatNotFound({ chatId }));
+      const read = store.listEntries(chatbot, chatId, query);
+      if (chat !== undefined) return void (yield* read);
+      return yield* failsWith("the history", new ChatNotFound({ chatId }), read);
     }
   }
 });

@@ -1,12 +1,12 @@
 /**
  * What a store promises of everything that two instances do at once.
  */
-import { Effect, Fiber, Result, Stream } from "effect";
+import { Cause, Effect, Exit, Fiber, Result, Stream } from "effect";
 import type { Chat } from "../Chat.ts";
 import { ChatArchive } from "../ChatArchive.ts";
 import { ChatStore } from "../ChatStore.ts";
 import { newest, newestChats, type ChatQuery } from "../ListQuery.ts";
-import { TurnStore } from "../TurnStore.ts";
+import { turnLease, TurnStore } from "../TurnStore.ts";
 import { check, same, type Check } from "./Check.ts";
 import {
   atOnce,
@@ -230,7 +230,7 @@ export const raceChecks: ReadonlyArray<
         const { chats, turns } = both[n % 2]!;
         const wanted = { ...bare, name: "n", helloMessage: "Hello" };
         const { id } = yield* create(chatbot);
-        const begun = [
+        const begun: ReadonlyArray<Fiber.Fiber<unknown, unknown>> = [
           yield* Effect.forkChild(chats.createChat(chatbot, wanted, null)),
           yield* Effect.forkChild(
             Effect.flatMap(turns.take(chatbot, id, null), (taken) =>
@@ -241,6 +241,10 @@ export const raceChecks: ReadonlyArray<
         ];
         for (let step = 0; step < n % 5; step++) yield* Effect.yieldNow;
         yield* Fiber.interruptAll(begun);
+        for (const fiber of begun) {
+          const exit = yield* Fiber.await(fiber);
+          if (Exit.isFailure(exit) && !Cause.hasInterruptsOnly(exit.cause)) yield* exit;
+        }
         yield* Stream.runDrain(Stream.take(archive.export(to), 1));
       }
       for (const chat of yield* peek(chatbot)) {
@@ -248,6 +252,11 @@ export const raceChecks: ReadonlyArray<
         yield* same("the total of a history", total, chat.entries.length);
         if (chat.name === null) continue;
         yield* same("the hello entries", chat.entries.length, 1);
+      }
+      yield* StoreUnderTest.use(({ pass }) => pass(turnLease + 1));
+      for (const { id } of yield* peek(chatbot)) {
+        const taken = yield* both[1].turns.take(chatbot, id, null);
+        yield* same("its turn afterwards", taken._tag, "Turn");
       }
       yield* create(chatbot);
     }),

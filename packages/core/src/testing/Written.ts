@@ -70,7 +70,7 @@ export const addRecords = (written: Written, records: ReadonlyArray<ArchiveRecor
       written.newestId = Math.max(written.newestId, record.chat.id);
     } else {
       const { entry, usage } = record;
-      entries.get(entry.chatId)!.push({ entry, usage });
+      entries.get(entry.chatId)?.push({ entry, usage });
       written.entryIds.add(entry.id);
     }
   }
