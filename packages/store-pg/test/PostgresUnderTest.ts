@@ -44,18 +44,25 @@ export const clientOf = (schema: string, maxConnections = 2, url = optionsOf(sch
     startupParameters: { search_path: schema },
   }).pipe(Effect.provide(Reactivity.layer));
 
+/** The same server and role, and another database. */
+export const inDatabase = (name: string, url: Redacted.Redacted) => {
+  const changed = new URL(Redacted.value(url));
+  changed.pathname = `/${name}`;
+  return Redacted.make(changed.href);
+};
+
 /** A database of its own, made with options, and a plain client of it. */
 export const freshDatabase = Effect.fnUntraced(function* (more = "") {
   // Who drops it ends its connections, whosesoever they are.
   const superuser = yield* clientOf("public", 1, Redacted.make(inject("roleUrls").superuser));
   const name = freshSchema();
-  const url = new URL(Redacted.value(optionsOf("parley").url));
+  const { url } = optionsOf("parley");
+  const owner = new URL(Redacted.value(url)).username;
   yield* Effect.acquireRelease(
-    superuser.unsafe(`create database ${name} owner ${url.username} template template0 ${more}`),
+    superuser.unsafe(`create database ${name} owner ${owner} template template0 ${more}`),
     () => Effect.orDie(superuser.unsafe(`drop database ${name} with (force)`)),
   );
-  url.pathname = `/${name}`;
-  const options = { url: Redacted.make(url.href) };
+  const options = { url: inDatabase(name, url) };
   return { ...options, name, sql: yield* clientOf("parley", 1, options.url) };
 });
 

@@ -5,7 +5,14 @@ import { layerPostgres } from "@parley/store-pg";
 import { Effect, Layer, Redacted } from "effect";
 import { inject } from "vitest";
 import { fillChats, filledChatbot, settle } from "./fill.ts";
-import { bound, clientOf, freshDatabase, freshSchema, optionsOf } from "./PostgresUnderTest.ts";
+import {
+  bound,
+  clientOf,
+  freshDatabase,
+  freshSchema,
+  inDatabase,
+  optionsOf,
+} from "./PostgresUnderTest.ts";
 
 const secret = "Zugspitzpanorama";
 
@@ -118,9 +125,8 @@ describe("an erasure", () => {
     Effect.gen(function* () {
       // VACUUM leaves what others in the same database may still read.
       const { name, sql, url } = yield* freshDatabase();
-      const superuser = new URL(inject("roleUrls").superuser);
-      superuser.pathname = `/${name}`;
-      const inspector = yield* clientOf("parley", 1, Redacted.make(superuser.href));
+      const superuser = Redacted.make(inject("roleUrls").superuser);
+      const inspector = yield* clientOf("parley", 1, inDatabase(name, superuser));
       yield* inspector.unsafe("create extension pageinspect with schema public");
       const services = yield* Layer.build(layerPostgres({ url }));
       yield* fillChats(sql, filledChatbot, 30_000);

@@ -1,7 +1,7 @@
 import { assert, layer } from "@effect/vitest";
 import { ChatArchive, newest, newestChats, type ChatQuery, type EntryQuery } from "@parley/core";
 import { layerPostgres } from "@parley/store-pg";
-import { Context, Effect, Layer, Redacted } from "effect";
+import { Context, Effect, Layer } from "effect";
 import type { SqlClient, SqlError } from "effect/sql";
 import { anyByText, byText, firstByText, seek } from "../src/ChatPages.ts";
 import { counted, filtered, found, walked } from "../src/MatchingPages.ts";
@@ -18,31 +18,11 @@ import {
   fillThinned,
   settle,
 } from "./fill.ts";
-import { bound, clientOf, freshDatabase } from "./PostgresUnderTest.ts";
+import { buffers } from "./buffers.ts";
+import { bound, clientOf, freshDatabase, inDatabase } from "./PostgresUnderTest.ts";
 
 const chats = 100_000;
 const most = 200;
-
-let statements = 0;
-
-const literal = (value: unknown): string =>
-  typeof value === "string" ? `'${value.replaceAll("'", "''")}'` : String(value);
-
-/** Buffers that one execution touches, by the kind of plan that the store has for it. */
-const buffers = Effect.fnUntraced(function* (
-  sql: SqlClient.SqlClient,
-  { text, values }: Statement,
-  mode: "force_generic_plan" | "force_custom_plan" = "force_generic_plan",
-) {
-  yield* sql.unsafe(`set plan_cache_mode = ${mode}`);
-  const name = `statement_${++statements}`;
-  yield* sql.unsafe(`prepare ${name} as ${text}`);
-  const [row] = yield* sql.unsafe<{ readonly "QUERY PLAN": any }>(
-    `explain (analyze, buffers, format json) execute ${name}(${values.map(literal).join(", ")})`,
-  );
-  const plan = row!["QUERY PLAN"][0].Plan;
-  return plan["Shared Hit Blocks"] + plan["Shared Read Blocks"];
-});
 
 class Filled extends Context.Service<
   Filled,
@@ -52,13 +32,6 @@ class Filled extends Context.Service<
     readonly boundTo: (chatbot: number) => Effect.Effect<SqlClient.SqlClient, SqlError.SqlError>;
   }
 >()("Filled") {}
-
-/** The same server and role, and another database. */
-const inDatabase = (name: string, url: Redacted.Redacted) => {
-  const changed = new URL(Redacted.value(url));
-  changed.pathname = `/${name}`;
-  return Redacted.make(changed.href);
-};
 
 const fill = ({ name, sql, url }: Effect.Success<ReturnType<typeof freshDatabase>>) =>
   Effect.gen(function* () {

@@ -8,12 +8,14 @@ import { retryKeyLifetime } from "../RetryKey.ts";
 import { turnLease, TurnStore } from "../TurnStore.ts";
 import { check, failsWith, same, type Check } from "./Check.ts";
 import {
+  anotherFingerprint as another,
   append,
   ask,
   awkwardKeys,
   bare,
   create,
   entry,
+  fingerprint,
   newChatbot,
   pass,
   peek,
@@ -22,9 +24,6 @@ import {
 } from "./Fixtures.ts";
 import { StoreUnderTest } from "./StoreUnderTest.ts";
 
-/** As long as a SHA-256 in hexadecimal digits, and different in the last. */
-const fingerprint = "f".repeat(64);
-const another = `${"f".repeat(63)}0`;
 const key = { key: "key", fingerprint };
 const keyReused = new RetryKeyReused({ key: "key" });
 

@@ -17,6 +17,7 @@ import type { TurnStore } from "../TurnStore.ts";
 import { check, failsWith, same, type Check } from "./Check.ts";
 import {
   alikeUpTo,
+  anotherFingerprint,
   ask,
   atOnce,
   awkwardKeys,
@@ -26,6 +27,7 @@ import {
   create,
   createAll,
   entry,
+  fingerprint,
   newChatbot,
   pass,
 } from "./Fixtures.ts";
@@ -39,13 +41,10 @@ const list = (chatbot: number, query: Partial<ChatQuery> = {}) =>
 const history = (chatbot: number, chat: number, query: Partial<EntryQuery> = {}) =>
   ChatStore.use((store) => store.listEntries(chatbot, chat, { ...newest, ...query }));
 
-const createWith = (
-  chatbot: number,
-  chat: Partial<ChatToCreate>,
-  key: string,
-  fingerprint = "f".repeat(64),
-) =>
-  ChatStore.use((store) => store.createChat(chatbot, { ...bare, ...chat }, { key, fingerprint }));
+const createWith = (chatbot: number, chat: Partial<ChatToCreate>, key: string, of = fingerprint) =>
+  ChatStore.use((store) =>
+    store.createChat(chatbot, { ...bare, ...chat }, { key, fingerprint: of }),
+  );
 
 /** Every order of one field and of two, either way. */
 const orders = <const Field extends string>(fields: ReadonlyArray<Field>) => {
@@ -550,7 +549,7 @@ export const chatStoreChecks: ReadonlyArray<Check<ChatStore | TurnStore | StoreU
       yield* failsWith(
         "the key of another request",
         new RetryKeyReused({ key: "key" }),
-        createWith(chatbot, wanted, "key", `${"f".repeat(63)}0`),
+        createWith(chatbot, wanted, "key", anotherFingerprint),
       );
       const foreign = yield* createWith(yield* newChatbot, wanted, "key");
       yield* same("another chatbot's key", foreign.replayed, false);

@@ -23,6 +23,7 @@ import {
   exported,
   filled,
   imported,
+  instances,
   listsAre,
   newChatbot,
   pass,
@@ -128,12 +129,7 @@ export const erasureChecks: ReadonlyArray<
   check(
     "what one instance erased is gone at another that had read it",
     Effect.fnUntraced(function* () {
-      const { second } = yield* StoreUnderTest;
-      const first = {
-        chats: yield* ChatStore,
-        turns: yield* TurnStore,
-        archive: yield* ChatArchive,
-      };
+      const [first, second] = yield* instances;
       const query = { ...newestChats, search: "secret" };
       for (const [here, there] of [
         [first, second],

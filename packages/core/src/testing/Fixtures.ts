@@ -17,6 +17,21 @@ export const newChatbot = StoreUnderTest.use((store) => store.newChatbot);
 export const peek = (chatbot: number) => StoreUnderTest.use((store) => store.peek(chatbot));
 export const pass = (millis: number) => StoreUnderTest.use((store) => store.pass(millis));
 
+/** The ports of both instances. */
+export const instances = Effect.gen(function* () {
+  const { second } = yield* StoreUnderTest;
+  const first = {
+    chats: yield* ChatStore,
+    turns: yield* TurnStore,
+    archive: yield* ChatArchive,
+  };
+  return [first, second] as const;
+});
+
+/** Two that are as long as a SHA-256 in hexadecimal digits, and differ in the last. */
+export const fingerprint = "f".repeat(64);
+export const anotherFingerprint = `${"f".repeat(63)}0`;
+
 export const bare: ChatToCreate = { name: null, userRef: null, helloMessage: null };
 
 export const create = (chatbot: number, chat: Partial<ChatToCreate> = {}) =>

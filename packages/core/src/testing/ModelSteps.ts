@@ -12,6 +12,7 @@ import { retryKeyLifetime, type RetryKey } from "../RetryKey.ts";
 import { turnLease, TurnStore, type Turn } from "../TurnStore.ts";
 import { failsWith, same } from "./Check.ts";
 import { awkwardKeys, bare, entry, newChatbot, pass, usage } from "./Fixtures.ts";
+import { Ledger } from "./Ledger.ts";
 import type { ModelCommand, ModelOrder } from "./ModelCommand.ts";
 import {
   forget,
@@ -23,7 +24,6 @@ import {
   requestOf,
   type Tenant,
 } from "./ModelTenant.ts";
-import { Ledger } from "./Ledger.ts";
 import { chatOf, entriesOf, isKnown, meantBy, usedAt } from "./Written.ts";
 
 /** What all chatbots of a sequence should hold. */

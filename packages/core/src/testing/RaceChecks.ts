@@ -15,6 +15,7 @@ import {
   create,
   entry,
   entryRecord,
+  instances,
   newChatbot,
   peek,
 } from "./Fixtures.ts";
@@ -22,16 +23,18 @@ import { chatPage } from "./Model.ts";
 import { StoreUnderTest } from "./StoreUnderTest.ts";
 import { watchedCheck } from "./Watched.ts";
 
-/** The ports of both instances. */
-const instances = Effect.gen(function* () {
-  const { second } = yield* StoreUnderTest;
-  const first = {
-    chats: yield* ChatStore,
-    turns: yield* TurnStore,
-    archive: yield* ChatArchive,
-  };
-  return [first, second] as const;
-});
+/** What became of several at once: `stored`, or why not. */
+const tagsOf = <A, E extends { readonly _tag: string }, R>(
+  n: number,
+  effect: (at: number) => Effect.Effect<A, E, R>,
+) =>
+  Effect.map(
+    atOnce(n, (at) => Effect.result(effect(at))),
+    (results) =>
+      results
+        .map((result) => (Result.isSuccess(result) ? "stored" : result.failure._tag))
+        .toSorted(),
+  );
 
 /** Lists of few chats at once: all of them are on one page. */
 const wholeLists: ReadonlyArray<ChatQuery> = [
@@ -160,8 +163,6 @@ export const raceChecks: ReadonlyArray<
       const both = yield* instances;
       const chatbot = yield* newChatbot;
       const { id } = yield* create(chatbot);
-      const tags = (outcomes: ReadonlyArray<{ readonly _tag: string }>) =>
-        outcomes.map(({ _tag }) => _tag).toSorted();
       const taken = yield* atOnce(8, (n) => both[n % 2]!.turns.take(chatbot, id, null));
       const turns = taken.flatMap((one) => (one._tag === "Turn" ? [one.turn] : []));
       yield* same("how many have the turn", turns.length, 1);
@@ -172,14 +173,9 @@ export const raceChecks: ReadonlyArray<
           if (again._tag !== "Turn") return yield* same("a turn", again._tag, "Turn");
           turn = again.turn;
         }
-        const appended = yield* atOnce(4, (n) =>
-          Effect.map(
-            Effect.result(both[n % 2]!.turns.append(turn, entry(`q${n}`))),
-            Result.match({ onFailure: (error) => error, onSuccess: () => ({ _tag: "stored" }) }),
-          ),
-        );
+        const appended = yield* tagsOf(4, (n) => both[n % 2]!.turns.append(turn, entry(`q${n}`)));
         const expected = ["TurnLost", "TurnLost", "TurnLost", "stored"];
-        yield* same("what came of the appends", tags(appended), expected);
+        yield* same("what came of the appends", appended, expected);
       }
       const stored = yield* peek(chatbot);
       yield* same(
@@ -193,19 +189,14 @@ export const raceChecks: ReadonlyArray<
       yield* same("how often it was erased", erased.toSorted(), [0, 0, 0, 1]);
       const to = yield* newChatbot;
       const time = new Date(1_700_000_000_000);
-      const imports = yield* atOnce(4, (n) =>
-        Effect.map(
-          Effect.result(
-            both[n % 2]!.archive.import(
-              to,
-              Stream.make(chatRecord(1, time, { name: `${n}` }), entryRecord(1, 1, time, `${n}`)),
-            ),
-          ),
-          Result.match({ onFailure: (error) => error, onSuccess: () => ({ _tag: "stored" }) }),
+      const imports = yield* tagsOf(4, (n) =>
+        both[n % 2]!.archive.import(
+          to,
+          Stream.make(chatRecord(1, time, { name: `${n}` }), entryRecord(1, 1, time, `${n}`)),
         ),
       );
       const refused = ["ImportRefused", "ImportRefused", "ImportRefused", "stored"];
-      yield* same("what came of the imports", tags(imports), refused);
+      yield* same("what came of the imports", imports, refused);
       const [chat, ...more] = yield* peek(to);
       yield* same("other chats", more, []);
       yield* same(

@@ -39,6 +39,16 @@ const after = (millis: number) =>
     return Effect.sync(() => clearTimeout(timer));
   });
 
+/** Reads the hints of both instances in fibers of their own. */
+const readHints = Effect.fnUntraced(function* (
+  read: (hint: { readonly chatbot: number; readonly chat: number } | null) => Effect.Effect<void>,
+) {
+  const { second } = yield* StoreUnderTest;
+  return yield* Effect.forEach([yield* TurnStore, second.turns], ({ freed }) =>
+    Effect.forkChild(Stream.runForEach(freed, read), { startImmediately: true }),
+  );
+});
+
 export const turnStoreChecks: ReadonlyArray<Check<ChatStore | TurnStore | StoreUnderTest>> = [
   check(
     "an entry is listed and stored as it was returned",
@@ -250,7 +260,6 @@ export const turnStoreChecks: ReadonlyArray<Check<ChatStore | TurnStore | StoreU
     "hints hold nobody up where nobody reads them, and do not fail where somebody does",
     Effect.fnUntraced(function* () {
       const chatbot = yield* newChatbot;
-      const { second } = yield* StoreUnderTest;
       const { id } = yield* create(chatbot);
       const store = yield* TurnStore;
       const asks = Effect.gen(function* () {
@@ -262,14 +271,8 @@ export const turnStoreChecks: ReadonlyArray<Check<ChatStore | TurnStore | StoreU
       const began = Date.now();
       yield* asks;
       const enough = 2_000 + 20 * (Date.now() - began);
-      const reading = (read: Effect.Effect<void>) =>
-        Effect.forEach([store, second.turns], ({ freed }) =>
-          Effect.forkChild(
-            Stream.runForEach(freed, () => read),
-            { startImmediately: true },
-          ),
-        );
-      const [stalled, awake] = [yield* reading(Effect.never), yield* reading(Effect.void)];
+      const stalled = yield* readHints(() => Effect.never);
+      const awake = yield* readHints(() => Effect.void);
       yield* same("100 asks", yield* Effect.raceFirst(asks, after(enough)), "in time");
       yield* after(50);
       for (const reader of awake) {
@@ -288,15 +291,10 @@ export const turnStoreChecks: ReadonlyArray<Check<ChatStore | TurnStore | StoreU
       const store = yield* TurnStore;
       const { id } = yield* create(chatbot);
       const hinted: Array<number> = [];
-      const readers = yield* Effect.forEach([store, second.turns], ({ freed }) =>
-        Effect.forkChild(
-          Stream.runForEach(freed, (hint) =>
-            Effect.sync(() => {
-              if (hint?.chatbot === chatbot) hinted.push(hint.chat);
-            }),
-          ),
-          { startImmediately: true },
-        ),
+      const readers = yield* readHints((hint) =>
+        Effect.sync(() => {
+          if (hint?.chatbot === chatbot) hinted.push(hint.chat);
+        }),
       );
       const turn = yield* taken(chatbot, id, key);
       yield* store.renew(turn);

@@ -106,7 +106,7 @@ const cut = <Row>(
 ): Page<Row> => ({ items: rows.slice((page - 1) * limit, page * limit), total: rows.length });
 
 /** A page of the chats that `keeps` lets through, which stands for the search. */
-const searched = (
+export const searched = (
   chats: ChatStore["Service"],
   chatbot: number,
   query: ChatQuery,

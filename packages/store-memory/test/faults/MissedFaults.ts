@@ -6,7 +6,6 @@ import {
   RetryKeyReused,
   retryKeyLifetime,
   type ArchiveRecord,
-  type Chat,
   type Taken,
   type Turn,
 } from "@parley/core";
@@ -15,7 +14,7 @@ import { atPresent, type Memory } from "../../src/Memory.ts";
 import { entryOf, makeChatStore } from "../../src/MemoryChatStore.ts";
 import { makeTurnStore } from "../../src/MemoryTurnStore.ts";
 import { isHeld, knownRequest, type StoredChat, type Tenant } from "../../src/Tenant.ts";
-import { withArchive, withChats, withTurns, type Fault } from "./Faults.ts";
+import { searched, withArchive, withChats, withTurns, type Fault } from "./Faults.ts";
 import { inLine } from "./Line.ts";
 
 /** The same memory, where a chatbot is seen as `see` shows it. */
@@ -310,12 +309,12 @@ export const missedFaults: ReadonlyArray<Fault> = [
             return stores.chats.listChats(chatbot, query);
           }
           const pattern = `%${fold(query.search.replace(/[\\%_]/g, "\\$&"))}%`;
-          const all = { ...query, search: null, page: 1, limit: Number.MAX_SAFE_INTEGER };
-          return Effect.map(stores.chats.listChats(chatbot, all), ({ items }) => {
-            const found = items.filter(({ name }) => name !== null && isLike(fold(name), pattern));
-            const first = (query.page - 1) * query.limit;
-            return { items: found.slice(first, first + query.limit), total: found.length };
-          });
+          return searched(
+            stores.chats,
+            chatbot,
+            query,
+            ({ name }) => name !== null && isLike(fold(name), pattern),
+          );
         },
       }),
   },
@@ -360,14 +359,13 @@ export const missedFaults: ReadonlyArray<Fault> = [
           if (before === undefined || !among || after === undefined) {
             return stores.chats.listChats(chatbot, query);
           }
-          const all = { ...query, search: null, page: 1, limit: Number.MAX_SAFE_INTEGER };
-          const isFound = ({ name }: Chat) =>
-            name !== null && [...among].some((one) => fold(name).includes(before + one + after));
-          return Effect.map(stores.chats.listChats(chatbot, all), ({ items }) => {
-            const found = items.filter(isFound);
-            const first = (query.page - 1) * query.limit;
-            return { items: found.slice(first, first + query.limit), total: found.length };
-          });
+          return searched(
+            stores.chats,
+            chatbot,
+            query,
+            ({ name }) =>
+              name !== null && [...among].some((one) => fold(name).includes(before + one + after)),
+          );
         },
       }),
   },

@@ -1,0 +1,27 @@
+/**
+ * What a statement touches, which is the same on every machine.
+ */
+import { Effect } from "effect";
+import type { SqlClient } from "effect/sql";
+import type { Statement } from "../src/Pages.ts";
+
+let statements = 0;
+
+const literal = (value: unknown): string =>
+  typeof value === "string" ? `'${value.replaceAll("'", "''")}'` : String(value);
+
+/** Buffers that one execution touches, by the kind of plan that the store has for it. */
+export const buffers = Effect.fnUntraced(function* (
+  sql: SqlClient.SqlClient,
+  { text, values }: Statement,
+  mode: "force_generic_plan" | "force_custom_plan" = "force_generic_plan",
+) {
+  yield* sql.unsafe(`set plan_cache_mode = ${mode}`);
+  const name = `statement_${++statements}`;
+  yield* sql.unsafe(`prepare ${name} as ${text}`);
+  const [row] = yield* sql.unsafe<{ readonly "QUERY PLAN": any }>(
+    `explain (analyze, buffers, format json) execute ${name}(${values.map(literal).join(", ")})`,
+  );
+  const plan = row!["QUERY PLAN"][0].Plan;
+  return plan["Shared Hit Blocks"] + plan["Shared Read Blocks"];
+});
