@@ -1,7 +1,7 @@
 /**
  * Erasing the chats that a chatbot's settings keep for so many days only.
  */
-import { Clock, Effect, Layer, Schedule } from "effect";
+import { Clock, Effect, Exit, Layer, Schedule } from "effect";
 import { ChatArchive } from "./ChatArchive.ts";
 import { ChatbotRegistry } from "./ChatbotRegistry.ts";
 
@@ -17,9 +17,8 @@ const makeEraseOutdated = Effect.gen(function* () {
   /** Whether erasures may have to be ended: another process may have been killed before it did. */
   let unended = true;
 
-  const eraseOf = Effect.fnUntraced(function* (id: number) {
-    // Read again, for the erasures before may have taken long: what was decided meanwhile holds.
-    const all = yield* registry.list;
+  const eraseOf = Effect.fnUntraced(function* (id: number, list: typeof registry.list) {
+    const all = yield* list;
     const days = all.find(({ chatbot }) => chatbot.id === id)?.chatbot.settings.retentionDays;
     if (days === undefined || days === null) return 0;
     const now = yield* Clock.currentTimeMillis;
@@ -27,11 +26,16 @@ const makeEraseOutdated = Effect.gen(function* () {
   });
 
   return Effect.gen(function* () {
-    const all = yield* registry.list;
-    const retaining = all.filter(({ chatbot }) => chatbot.settings.retentionDays !== null);
+    // Read again after erasures that took long: what was decided meanwhile holds.
+    const list = yield* Effect.cachedWithTTL(registry.list, (exit) =>
+      Exit.isSuccess(exit) ? "1 second" : 0,
+    );
+    const retaining = (yield* list).filter(
+      ({ chatbot }) => chatbot.settings.retentionDays !== null,
+    );
     let erased = 0;
     for (const { chatbot } of retaining) {
-      const some = yield* eraseOf(chatbot.id).pipe(
+      const some = yield* eraseOf(chatbot.id, list).pipe(
         logged(`Outdated chats of the chatbot ${chatbot.id} could not be erased`, null),
       );
       // What failed may have erased some before.

@@ -104,7 +104,7 @@ it.effect("the first time is a minute after the start, the next an hour later", 
   }).pipe(Effect.scoped, Effect.provide(layerMemory)),
 );
 
-it.effect("a retention that is ended while another chatbot's chats are erased is ended", () =>
+it.effect("a retention that is ended while another chatbot's chats are long erased is ended", () =>
   Effect.gen(function* () {
     const registry = yield* ChatbotRegistry;
     const { erase } = yield* ChatArchive;
@@ -116,12 +116,57 @@ it.effect("a retention that is ended while another chatbot's chats are erased is
         erase: (chatbot, which) =>
           registry
             .change(second.id, { settings: { retentionDays: null } }, "test")
-            .pipe(Effect.orDie, Effect.andThen(erase(chatbot, which))),
+            .pipe(Effect.orDie, Effect.delay("2 seconds"), Effect.andThen(erase(chatbot, which))),
       },
     });
-    yield* TestClock.adjust("61 seconds");
+    yield* TestClock.adjust("2 minutes");
     assert.deepStrictEqual(yield* left(first), []);
     assert.deepStrictEqual(yield* left(second), [second.used, second.idle]);
+  }).pipe(Effect.scoped, Effect.provide(layerMemory)),
+);
+
+it.effect("chatbots are not listed for each of many that retain", () =>
+  Effect.gen(function* () {
+    const { list } = yield* ChatbotRegistry;
+    const chatbots = yield* Effect.forEach(Array.from({ length: 50 }).keys(), (at) =>
+      make(`chatbot ${at}`, 2),
+    );
+    yield* TestClock.adjust("3 days");
+    let lists = 0;
+    const counted = Effect.suspend(() => {
+      lists += 1;
+      return list;
+    });
+    yield* retained({ registry: { list: counted } });
+    yield* TestClock.adjust("61 seconds");
+    assert.strictEqual(lists, 1);
+    assert.deepStrictEqual((yield* Effect.forEach(chatbots, left)).flat(), []);
+    yield* anHour;
+    assert.strictEqual(lists, 2);
+  }).pipe(Effect.scoped, Effect.provide(layerMemory)),
+);
+
+it.effect("chatbots that cannot be listed in between are listed again for the next", () =>
+  Effect.gen(function* () {
+    const { list } = yield* ChatbotRegistry;
+    const { erase } = yield* ChatArchive;
+    const chatbots = yield* Effect.forEach(["first", "second", "third"], (name) => make(name, 2));
+    yield* TestClock.adjust("3 days");
+    let lists = 0;
+    const logs = yield* retained({
+      archive: {
+        erase: (chatbot, which) => Effect.delay(erase(chatbot, which), "2 seconds"),
+      },
+      registry: {
+        list: Effect.suspend(() =>
+          ++lists === 2 ? Effect.fail(new StorageUnavailable({ cause: "gone" })) : list,
+        ),
+      },
+    });
+    yield* TestClock.adjust("2 minutes");
+    const [first, second, third] = yield* Effect.forEach(chatbots, left);
+    assert.deepStrictEqual([first, second?.length, third], [[], 2, []]);
+    assert.strictEqual(logs.filter((line) => line.startsWith("Error")).length, 1);
   }).pipe(Effect.scoped, Effect.provide(layerMemory)),
 );
 
