@@ -33,6 +33,7 @@ const precedence = 2_000;
 export const makeTurnStore = Effect.fnUntraced(function* (
   { reads, writes }: Clients,
   hints: (kind: string) => Stream.Stream<string | null>,
+  schema: string,
 ) {
   const scope = yield* Effect.scope;
   /** Names this process among those that wait. */
@@ -41,8 +42,14 @@ export const makeTurnStore = Effect.fnUntraced(function* (
   /** Tells the processes that wait. Nobody waits for the telling, and a lost one is made up for. */
   const tell = (chatbot: number, chat: number) =>
     reads
-      .command("select pg_notify($1, $2)", [channel, `freed:${chatbot}:${chat}`])
+      .command("select pg_notify($1, $2)", [channel, `freed:${chatbot}:${chat}:${schema}`])
       .pipe(Effect.ignore, Effect.forkIn(scope));
+
+  /** Servers of earlier versions name no schema. */
+  const isOurs = (hint: string) => {
+    const [, , ...from] = hint.split(":");
+    return from.length === 0 || from.join(":") === schema;
+  };
 
   const entriesBefore = (chatbot: number, chat: number, before: number) =>
     Effect.map(
@@ -233,11 +240,14 @@ export const makeTurnStore = Effect.fnUntraced(function* (
         orUnavailable,
       ),
 
-    freed: Stream.map(hints("freed"), (hint) => {
-      if (hint === null) return null;
-      const [chatbot, chat] = hint.split(":");
-      return { chatbot: Number(chatbot), chat: Number(chat) };
-    }),
+    freed: hints("freed").pipe(
+      Stream.filter((hint) => hint === null || isOurs(hint)),
+      Stream.map((hint) => {
+        if (hint === null) return null;
+        const [chatbot, chat] = hint.split(":");
+        return { chatbot: Number(chatbot), chat: Number(chat) };
+      }),
+    ),
   });
 });
 

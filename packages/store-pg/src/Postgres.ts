@@ -145,7 +145,7 @@ export const layerPostgres = (
           ? () => Stream.empty
           : yield* Effect.provideService(makeHints, PgClient.PgClient, clients.listener);
       return Context.make(ChatStore, yield* makeChatStore(clients)).pipe(
-        Context.add(TurnStore, yield* makeTurnStore(clients, hints)),
+        Context.add(TurnStore, yield* makeTurnStore(clients, hints, settings.schema)),
         Context.add(ChatArchive, makeChatArchive(clients)),
         Context.add(ChatbotDirectory, makeChatbotDirectory(clients, hints)),
         Context.add(ChatbotRegistry, makeChatbotRegistry(clients)),

@@ -3,7 +3,7 @@ import { ChatStore, TurnStore } from "@parley/core";
 import { registerChatbot } from "@parley/core/testing";
 import { layerPostgres } from "@parley/store-pg";
 import { Context, Effect, Fiber, Layer, Stream } from "effect";
-import { freshSchema, optionsOf } from "./PostgresUnderTest.ts";
+import { clientOf, freshSchema, optionsOf } from "./PostgresUnderTest.ts";
 
 describe("the line of a chat", () => {
   it.live("hints to the next when who came before leaves it", () => {
@@ -38,4 +38,66 @@ describe("the line of a chat", () => {
       assert.strictEqual((yield* third.take(chatbot, chat.id, null))._tag, "Turn");
     }).pipe(Effect.provide(layerPostgres(optionsOf(schema))), Effect.scoped);
   });
+
+  it.live(
+    "takes no hint of another schema for its own, and any of a server that names none",
+    () => {
+      /** Two servers over a schema of its own, with a chatbot and a chat; the ids are the same in each. */
+      const pair = Effect.gen(function* () {
+        const options = optionsOf(freshSchema());
+        const servers = [
+          yield* Layer.build(Layer.fresh(layerPostgres(options))),
+          yield* Layer.build(Layer.fresh(layerPostgres(options))),
+        ] as const;
+        const chatbot = yield* Effect.provideContext(registerChatbot, servers[0]);
+        const { chat } = yield* Context.get(servers[0], ChatStore).createChat(
+          chatbot,
+          { name: null, userRef: null, helloMessage: null },
+          null,
+        );
+        const [first, second] = servers.map((server) => Context.get(server, TurnStore));
+        /** The end of a turn that another server waits for. */
+        const end = Effect.gen(function* () {
+          const taken = yield* first!.take(chatbot, chat.id, null);
+          if (taken._tag !== "Turn") return assert.fail("the turn is free");
+          yield* second!.take(chatbot, chat.id, null);
+          yield* first!.release(taken.turn);
+          yield* second!.leave(chatbot, chat.id);
+        });
+        const hints: Array<{ readonly chatbot: number; readonly chat: number } | null> = [];
+        const read = (hint: (typeof hints)[number]) => Effect.sync(() => hints.push(hint));
+        yield* Effect.forkScoped(Stream.runForEach(second!.freed, read), {
+          startImmediately: true,
+        });
+        return { here: { chatbot, chat: chat.id }, end, hints };
+      });
+      return Effect.gen(function* () {
+        const [one, another] = [yield* pair, yield* pair];
+        const { here } = one;
+        assert.deepStrictEqual(another.here, here);
+        const sql = yield* clientOf("public", 1);
+        const tell = (chat: number) =>
+          sql.unsafe("select pg_notify('parley', $1)", [`freed:7:${chat}`]);
+        const heard = ({ hints }: typeof one, chat: number) =>
+          Effect.sync(() => hints.some((hint) => hint?.chat === chat));
+        const both = [one, another];
+        yield* Effect.repeat(Effect.delay(tell(7), "20 millis"), {
+          until: () =>
+            Effect.forEach(both, (each) => heard(each, 7)).pipe(
+              Effect.map((all) => all.every(Boolean)),
+            ),
+        });
+        for (const { hints } of both) hints.length = 0;
+        // Hints come in the order of their commits.
+        for (const each of [another, one]) {
+          yield* each.end;
+          yield* Effect.repeat(Effect.sleep("5 millis"), { until: () => heard(each, here.chat) });
+        }
+        yield* tell(9);
+        yield* Effect.repeat(Effect.sleep("5 millis"), { until: () => heard(one, 9) });
+        const after = one.hints.filter((hint) => hint?.chat !== 7);
+        assert.deepStrictEqual(after, [here, { chatbot: 7, chat: 9 }]);
+      }).pipe(Effect.scoped);
+    },
+  );
 });

@@ -460,7 +460,7 @@ describe("the store with the condition on the chatbot cut out of every statement
           const { ours, sql, stores, theirs } = tenants;
           const clients = withoutConditions(mode === "as it is" ? tenants.plain : tenants.bound);
           const store = yield* makeChatStore(clients);
-          const turns = yield* makeTurnStore(clients, () => Stream.empty);
+          const turns = yield* makeTurnStore(clients, () => Stream.empty, "parley");
           const archive = makeChatArchive(clients);
           const theirChats = (yield* Effect.provideContext(
             ChatStore.use((intact) => intact.listChats(theirs, newestChats)),
