@@ -17,6 +17,13 @@ export const newChatbot = StoreUnderTest.use((store) => store.newChatbot);
 export const peek = (chatbot: number) => StoreUnderTest.use((store) => store.peek(chatbot));
 export const pass = (millis: number) => StoreUnderTest.use((store) => store.pass(millis));
 
+/** By no test clock, which stands still meanwhile. */
+export const after = (millis: number) =>
+  Effect.callback<string>((resume) => {
+    const timer = setTimeout(() => resume(Effect.succeed(`after ${millis} ms`)), millis);
+    return Effect.sync(() => clearTimeout(timer));
+  });
+
 /** The ports of both instances. */
 export const instances = Effect.gen(function* () {
   const { second } = yield* StoreUnderTest;

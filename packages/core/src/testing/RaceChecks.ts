@@ -9,6 +9,7 @@ import { newest, newestChats, type ChatQuery } from "../ListQuery.ts";
 import { turnLease, TurnStore } from "../TurnStore.ts";
 import { check, same, type Check } from "./Check.ts";
 import {
+  after,
   atOnce,
   bare,
   chatRecord,
@@ -18,6 +19,7 @@ import {
   instances,
   newChatbot,
   peek,
+  taken,
 } from "./Fixtures.ts";
 import { chatPage } from "./Model.ts";
 import { StoreUnderTest } from "./StoreUnderTest.ts";
@@ -204,6 +206,59 @@ export const raceChecks: ReadonlyArray<
         chat!.entries.map(({ question }) => question),
         [chat!.name],
       );
+    }),
+  ),
+
+  check(
+    "a chat that is made while another instance imports comes after the imported ones, or these are refused",
+    Effect.fnUntraced(function* () {
+      const both = yield* instances;
+      const [{ archive, turns }, second] = both;
+      for (const asked of [false, true]) {
+        const to = yield* newChatbot;
+        const turn = yield* taken(to, null);
+        const making = yield* Effect.cached(
+          Effect.gen(function* () {
+            if (asked) return (yield* second.turns.append(turn, entry("q"))).chatId;
+            return (yield* second.chats.createChat(to, bare, null)).chat.id;
+          }),
+        );
+        const meanwhile = Effect.gen(function* () {
+          yield* Effect.forkDetach(making, { startImmediately: true });
+          // It may have to wait for the import.
+          yield* Effect.raceFirst(Effect.exit(making), after(100));
+        });
+        // Their ids are greater than that of a chat that is made before them.
+        const { id } = yield* create(yield* newChatbot);
+        const time = new Date(1_700_000_000_000);
+        const ids = Array.from({ length: 1_050 }, (_, n) => id + 1_000 + n);
+        const [last, ...others] = ids.map((one) => chatRecord(one, time)).toReversed();
+        const records = Stream.concat(
+          Stream.fromIterable(others.toReversed()),
+          Stream.unwrap(Effect.as(meanwhile, Stream.make(last!))),
+        );
+        const imported = yield* Effect.result(archive.import(to, records));
+        const made = yield* making;
+        if (Result.isFailure(imported)) {
+          yield* same("why not", imported.failure._tag, "ImportRefused");
+        }
+        const kept = Result.isSuccess(imported) ? [...ids, made] : [made];
+        const stored = yield* peek(to);
+        yield* same(
+          "the chats in the storage",
+          stored.map((chat) => chat.id),
+          kept,
+        );
+        const all = stored.map(({ entries: _, ...chat }): Chat => chat);
+        for (const { chats } of both) {
+          yield* same(
+            "the newest",
+            yield* chats.listChats(to, newestChats),
+            chatPage(all, newestChats),
+          );
+        }
+        yield* turns.release(turn);
+      }
     }),
   ),
 

@@ -11,6 +11,7 @@ import { TurnStore, turnEntries, turnLease } from "../TurnStore.ts";
 import { askKeyChecks } from "./AskKeyChecks.ts";
 import { check, failsWith, same, type Check } from "./Check.ts";
 import {
+  after,
   append,
   ask,
   askLater,
@@ -31,13 +32,6 @@ import { StoreUnderTest } from "./StoreUnderTest.ts";
 import { watchedCheck } from "./Watched.ts";
 
 const key = { key: "key", fingerprint: "f" };
-
-/** By no test clock, which stands still meanwhile. */
-const after = (millis: number) =>
-  Effect.callback<string>((resume) => {
-    const timer = setTimeout(() => resume(Effect.succeed(`after ${millis} ms`)), millis);
-    return Effect.sync(() => clearTimeout(timer));
-  });
 
 /** Reads the hints of both instances in fibers of their own. */
 const readHints = Effect.fnUntraced(function* (
@@ -296,6 +290,8 @@ export const turnStoreChecks: ReadonlyArray<Check<ChatStore | TurnStore | StoreU
           if (hint?.chatbot === chatbot) hinted.push(hint.chat);
         }),
       );
+      // A reader may need a while until it hears anything.
+      yield* after(50);
       const turn = yield* taken(chatbot, id, key);
       yield* store.renew(turn);
       yield* second.turns.take(chatbot, id, null);

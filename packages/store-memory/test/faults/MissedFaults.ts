@@ -10,7 +10,8 @@ import {
   type Turn,
 } from "@parley/core";
 import { Clock, Deferred, Effect, PubSub, Stream } from "effect";
-import { atPresent, type Memory } from "../../src/Memory.ts";
+import { atPresent, makeMemory, type Memory } from "../../src/Memory.ts";
+import { makeChatArchive } from "../../src/MemoryChatArchive.ts";
 import { entryOf, makeChatStore } from "../../src/MemoryChatStore.ts";
 import { makeTurnStore } from "../../src/MemoryTurnStore.ts";
 import { isHeld, knownRequest, type StoredChat, type Tenant } from "../../src/Tenant.ts";
@@ -509,5 +510,50 @@ export const missedFaults: ReadonlyArray<Fault> = [
           })),
       });
     },
+  },
+
+  // TurnStore.freed: "takes no taking or renewal for one".
+  {
+    name: "a renewal of a chat's turn is hinted at as if the turn had ended",
+    break: (stores) => {
+      const renewals = Effect.runSync(
+        PubSub.unbounded<{ readonly chatbot: number; readonly chat: number }>(),
+      );
+      return withTurns(stores, {
+        renew: (turn) =>
+          Effect.tap(stores.turns.renew(turn), (ours) =>
+            ours && turn.chat !== null
+              ? PubSub.publish(renewals, { chatbot: turn.chatbot, chat: turn.chat })
+              : Effect.void,
+          ),
+        freed: Stream.merge(stores.turns.freed, Stream.fromPubSub(renewals)),
+      });
+    },
+  },
+
+  // ChatArchive.import: "Refused are a chatbot that has chats".
+  {
+    name: "an import looks whether there are chats before it reads the records, and not when it stores them",
+    break: (stores, memory) =>
+      withArchive(stores, {
+        import: (chatbot, records) =>
+          Effect.suspend(() => {
+            const tenant = memory.tenant(chatbot);
+            if (tenant.chats.length > 0) return stores.archive.import(chatbot, records);
+            const apart = makeMemory();
+            return Effect.tap(makeChatArchive(apart).import(chatbot, records), () =>
+              Effect.sync(() => {
+                for (const chat of apart.tenant(chatbot).chats) {
+                  tenant.chats.push(chat);
+                  tenant.byId.set(chat.id, chat);
+                  memory.moveTo("chat", chat.id);
+                  for (const { id } of chat.entries) memory.moveTo("entry", id);
+                  tenant.lastTime = Math.max(tenant.lastTime, chat.createTime.getTime());
+                }
+                tenant.chats.sort((a, b) => a.id - b.id);
+              }),
+            );
+          }),
+      }),
   },
 ];
