@@ -29,6 +29,8 @@ const tables = `
     chatbot INTEGER NOT NULL, id INTEGER NOT NULL, name TEXT, userRef TEXT,
     createTime INTEGER NOT NULL, turnEnded INTEGER NOT NULL DEFAULT 0, PRIMARY KEY (chatbot, id)
   ) STRICT;
+  -- When the newest chat of a chatbot was made, were it erased.
+  CREATE TABLE IF NOT EXISTS newest (chatbot INTEGER PRIMARY KEY, time INTEGER NOT NULL) STRICT;
   CREATE INDEX IF NOT EXISTS chatsOfUser ON chats (chatbot, userRef, id);
   CREATE TABLE IF NOT EXISTS entries (
     chatbot INTEGER NOT NULL, chatId INTEGER NOT NULL, id INTEGER NOT NULL,

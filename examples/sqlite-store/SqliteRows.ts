@@ -34,7 +34,7 @@ export const nextTime = (
 ): Date => {
   const before = get<{ time: number | null }>(
     chat === null
-      ? `SELECT createTime AS time FROM chats WHERE chatbot = :chatbot ORDER BY id DESC LIMIT 1`
+      ? `SELECT time FROM newest WHERE chatbot = :chatbot`
       : `SELECT max(createTime, coalesce((SELECT createTime FROM entries
            WHERE chatbot = :chatbot AND chatId = :chat ORDER BY id DESC LIMIT 1), createTime)) AS time
          FROM chats WHERE chatbot = :chatbot AND id = :chat`,
@@ -44,16 +44,13 @@ export const nextTime = (
 };
 
 export const insertChat = ({ run }: Database, chatbot: number, chat: Chat): Chat => {
+  const { createTime, ...row } = chat;
+  const values = { chatbot, ...row, time: createTime.getTime() };
   run(
     `INSERT INTO chats (chatbot, ${chatColumns}) VALUES (:chatbot, :id, :name, :userRef, :time)`,
-    {
-      chatbot,
-      id: chat.id,
-      name: chat.name,
-      userRef: chat.userRef,
-      time: chat.createTime.getTime(),
-    },
+    values,
   );
+  run("INSERT OR REPLACE INTO newest (chatbot, time) VALUES (:chatbot, :time)", values);
   return chat;
 };
 

@@ -32,8 +32,8 @@ export class ChatArchive extends Context.Service<
   ChatArchive,
   {
     /**
-     * Erases the chats with everything that refers to them; gives how many there were. `compact` is to
-     * follow, once after several.
+     * Erases the chats with everything that refers to them, the retry keys of asks under way, too; gives how many
+     * there were. `compact` is to follow, once after several.
      */
     readonly erase: (chatbot: number, which: Erasable) => Effect.Effect<number, StorageUnavailable>;
     /**

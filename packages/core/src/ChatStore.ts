@@ -29,7 +29,7 @@ export class ChatStore extends Context.Service<
      * Stores a chat and its hello entry, both or none; a known retry key gives the chat it made, for 24
      * hours from then on. Ids of chats ascend in order of creation within a chatbot, those of entries
      * within a chat; no two of a chatbot are equal, even after an erasure. Times are the store's clock's, whole
-     * milliseconds, and never earlier than the one before, nor an entry's than its chat's.
+     * milliseconds, and never earlier than the one before, were it erased, nor an entry's than its chat's.
      */
     readonly createChat: (
       chatbot: number,

@@ -51,8 +51,9 @@ export class TurnStore extends Context.Service<
      * chat, and then whether the key or the chat is held. A key whose request ended without a trace is free again.
      *
      * A turn whose lease ran out stays its owner's until another takes it, or it is forgotten with its key after
-     * a day; whoever takes it by the chat or by the key takes both. A turn without chat and key holds nothing: it can always be renewed and appended. An instance is one layer built over the data. Of several instances that
-     * were told `Held` by a chat, the one that waited longest goes first, if it asks again within two
+     * a day; whoever takes it by the chat or by the key takes both, for ever. A turn without chat and key holds
+     * nothing: it can always be renewed and appended. An instance is one layer built over the data. Of several
+     * instances that were told `Held` by a chat, the one that waited longest goes first, if it asks again within two
      * seconds of the turn's end (of its lease, if it just ran out); after that it has lost its place.
      */
     readonly take: (

@@ -25,10 +25,15 @@ export const makeChatArchive = (memory: Memory): ChatArchive["Service"] => ({
             : lastUse(chat) < which.limit.getTime();
       const kept = tenant.chats.filter((chat) => !isMeant(chat));
       const erased = tenant.chats.length - kept.length;
-      for (const chat of tenant.chats) if (isMeant(chat)) tenant.byId.delete(chat.id);
+      const turns = new Set<string>();
+      for (const { id, turn } of tenant.chats.filter(isMeant)) {
+        tenant.byId.delete(id);
+        if (turn !== null) turns.add(turn.turn);
+      }
       tenant.chats.splice(0, tenant.chats.length, ...kept);
-      for (const [key, { chat }] of tenant.requests) {
-        if (chat !== null && !tenant.byId.has(chat)) tenant.requests.delete(key);
+      for (const [key, { chat, holder }] of tenant.requests) {
+        const isGone = chat === null ? turns.has(holder?.turn ?? "") : !tenant.byId.has(chat);
+        if (isGone) tenant.requests.delete(key);
       }
       return erased;
     }),

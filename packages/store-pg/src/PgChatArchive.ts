@@ -44,11 +44,18 @@ export const makeChatArchive = ({ patient }: Clients): ChatArchive["Service"] =>
     patient.transaction(
       chatbot,
       Effect.gen(function* () {
-        const doomed = yield* patient.query<Erased & { readonly id: bigint }>(chatbot, lockChats, [
+        const doomed = yield* patient.query<Doomed>(chatbot, lockChats, [
           chatbot,
           array(ids, "int8", (id) => id),
           time(limit),
         ]);
+        const turns = doomed.flatMap(({ turn }) => turn ?? []);
+        if (turns.length > 0) {
+          yield* patient.query(chatbot, forgetAsks, [
+            chatbot,
+            array(turns, "text", (turn) => turn),
+          ]);
+        }
         if (doomed.length > 0) {
           yield* patient.query(chatbot, eraseChats, [
             chatbot,
@@ -191,6 +198,7 @@ export const makeChatArchive = ({ patient }: Clients): ChatArchive["Service"] =>
           },
         );
         if (open !== null) yield* store([open], []);
+        yield* patient.query(chatbot, lockSequences);
         yield* patient.query(chatbot, settleTally, [
           chatbot,
           chats,
@@ -268,6 +276,9 @@ const usageSumOf = (row: UsageRow): UsageSum => ({
   completionTokens: Number(row.completion_tokens),
 });
 
+/** A chat to erase; its turn is of an ask under way, or of one that was never ended. */
+type Doomed = Erased & { readonly id: bigint; readonly turn: string | null };
+
 /** Chats that were looked at: those that may have to be erased, and how far it went if there may be more. */
 interface Found {
   readonly ids: ReadonlyArray<bigint> | null;
@@ -302,11 +313,17 @@ from (
 ) looked`;
 
 const lockChats = `
-select id, position, name, user_ref from chat
+select id, position, name, user_ref, turn from chat
 where chatbot_id = $1 and id = any ($2::int8[])
   and ($3::timestamptz is null or greatest(last_entry_time, create_time) < $3::timestamptz)
 order by position
 for update`;
+
+// The key of an ask under way is known by the turn alone. One that is locked is being appended, and forgets it itself.
+const forgetAsks = `
+delete from request where chatbot_id = $1 and key in (
+  select key from request where chatbot_id = $1 and turn = any ($2::text[]) and entry_id is null
+  for update skip locked)`;
 
 const eraseChats = `
 with entries as (
@@ -354,11 +371,16 @@ insert into entry (chatbot_id, chat_id, id, position, question, answer, moderati
 select $1, * from unnest($2::int8[], $3::int8[], $4::int8[], $5::text[], $6::text[], $7::text[], $8::bool[],
   $9::timestamptz[], $10::text[], $11::text[], $12::int8[], $13::int8[], $14::int4[], $15::int8[])`;
 
-// A sequence cannot be locked: the margin covers what others draw between its reading and its setting.
+// Imports set the sequences one after the other, or one would set them back.
+const lockSequences =
+  "select pg_advisory_xact_lock(hashtextextended('parley.sequences.' || current_schema(), 0))";
+
+// A sequence cannot be locked: the margin covers what others draw between its reading and its setting. One that
+// nothing was drawn from says 1, which is still to come.
 const settleTally = `
 with moved as (
-  select case when $3::int8 > (select last_value from chat_id) then setval('chat_id', $3::int8 + 1000) end,
-    case when $4::int8 > (select last_value from entry_id) then setval('entry_id', $4::int8 + 1000) end
+  select case when $3::int8 >= (select last_value from chat_id) then setval('chat_id', $3::int8 + 1000) end,
+    case when $4::int8 >= (select last_value from entry_id) then setval('entry_id', $4::int8 + 1000) end
 )
 update tally set chats = chats + $2::int8, positions = positions + $2::int8,
   last_time = coalesce((select create_time from chat where chatbot_id = $1 order by position desc limit 1), last_time)

@@ -311,7 +311,7 @@ order by newest.position desc`;
 
 const olderEntries = `
 select ${entryColumns} from entry
-where chatbot_id = $1 and chat_id = $2::int8 and position < coalesce(
+where chatbot_id = $1 and chat_id = $2::int8 and id < $3::int8 and position < coalesce(
   (select position from entry where chatbot_id = $1 and chat_id = $2::int8 and id = $3::int8), $3::int8)
 order by position desc limit $4::int8`;
 

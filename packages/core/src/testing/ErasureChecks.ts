@@ -266,6 +266,11 @@ export const erasureChecks: ReadonlyArray<
         yield* failsWith("another take", notFound, store.take(chatbot, chat, retryKey));
       }
       yield* same("what lies in the storage", yield* peek(chatbot), []);
+      // Its key is forgotten with it, whether it ends or not.
+      const gone = yield* create(chatbot, { userRef: "u" });
+      yield* taken(chatbot, gone.id, key);
+      yield* erase(chatbot, { _tag: "UserRef", userRef: "u" });
+      yield* store.release(yield* taken(chatbot, null, { ...key, fingerprint: "another" }));
     }),
   ),
 

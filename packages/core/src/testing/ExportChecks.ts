@@ -119,6 +119,12 @@ export const exportChecks: ReadonlyArray<
           Stream.runCollect,
         );
         yield* same("the records", read, before);
+        // Who does not read one to its end is in nobody's way.
+        yield* Stream.runDrain(Stream.take(archive.export(chatbot), 1));
+        yield* create(chatbot, { name: "afterwards" });
+        const { length } = yield* peek(chatbot);
+        const whole = (yield* exported(chatbot)).filter(({ _tag }) => _tag === "Chat");
+        yield* same("how many chats the next one has", whole.length, length);
       }
       // Two of one instance do not disturb each other.
       const both = yield* Effect.all([exported(many), exported(few), exported(many)], {
@@ -324,6 +330,10 @@ export const exportChecks: ReadonlyArray<
         );
         const later = items.slice(3).map(({ createTime }) => createTime >= last);
         yield* same("whether their times are not before", later, [true, true]);
+        // Also when nothing is left that is of the future.
+        for (const { id } of items) yield* erase(chatbot, { _tag: "Chat", id });
+        const next = yield* create(chatbot);
+        yield* same("a time not before an erased one's", next.createTime >= last, true);
       }
     }),
   ),

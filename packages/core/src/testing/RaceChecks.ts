@@ -13,6 +13,7 @@ import {
   atOnce,
   bare,
   chatRecord,
+  conversation,
   create,
   entry,
   entryRecord,
@@ -21,6 +22,7 @@ import {
   peek,
   taken,
 } from "./Fixtures.ts";
+import type { RetryKey } from "../RetryKey.ts";
 import { chatPage } from "./Model.ts";
 import { StoreUnderTest } from "./StoreUnderTest.ts";
 import { watchedCheck } from "./Watched.ts";
@@ -263,6 +265,35 @@ export const raceChecks: ReadonlyArray<
   ),
 
   check(
+    "what is read of a chat while it is erased is whole, or not found",
+    Effect.fnUntraced(function* () {
+      const both = yield* instances;
+      const chatbot = yield* newChatbot;
+      for (let round = 0; round < 10; round++) {
+        const { chat, entries } = yield* conversation(chatbot, [entry("a"), entry("b")]);
+        const newestFirst = entries.toReversed();
+        const reader = (n: number) =>
+          Effect.gen(function* () {
+            const { chats, turns } = both[n % 2]!;
+            while (true) {
+              const page = yield* chats.listEntries(chatbot, chat.id, newest);
+              yield* same("its history", page, { items: newestFirst, total: 2 });
+              const outcome = yield* turns.take(chatbot, chat.id, null);
+              yield* Effect.yieldNow;
+              if (outcome._tag !== "Turn") continue;
+              yield* same("what a turn brings", outcome.turn.newest, newestFirst);
+              yield* turns.release(outcome.turn);
+            }
+          }).pipe(Effect.catchTag("ChatNotFound", () => Effect.void));
+        const reading = yield* Effect.forkChild(atOnce(4, reader), { startImmediately: true });
+        yield* after(round % 5);
+        yield* both[1].archive.erase(chatbot, { _tag: "Chat", id: chat.id });
+        yield* Fiber.join(reading);
+      }
+    }),
+  ),
+
+  check(
     "who is interrupted leaves nothing half done, and nothing that others would wait for",
     Effect.fnUntraced(function* () {
       const chatbot = yield* newChatbot;
@@ -272,20 +303,24 @@ export const raceChecks: ReadonlyArray<
       const to = yield* newChatbot;
       const many = Array.from({ length: 500 }, (_, n) => chatRecord(n + 1, time));
       yield* archive.import(to, Stream.fromIterable(many));
+      const asked: Array<readonly [chat: number, retryKey: RetryKey]> = [];
       for (let n = 0; n < 30; n++) {
         const { chats, turns } = both[n % 2]!;
         const wanted = { ...bare, name: "n", helloMessage: "Hello" };
         const { id } = yield* create(chatbot);
+        const retryKey = { key: `key ${n}`, fingerprint: "f" };
+        asked.push([id, retryKey]);
         const begun: ReadonlyArray<Fiber.Fiber<unknown, unknown>> = [
           yield* Effect.forkChild(chats.createChat(chatbot, wanted, null)),
           yield* Effect.forkChild(
-            Effect.flatMap(turns.take(chatbot, id, null), (taken) =>
+            Effect.flatMap(turns.take(chatbot, id, retryKey), (taken) =>
               taken._tag === "Turn" ? turns.append(taken.turn, entry("q")) : Effect.void,
             ),
           ),
           yield* Effect.forkChild(archive.erase(chatbot, { _tag: "UserRef", userRef: "nobody" })),
         ];
         for (let step = 0; step < n % 5; step++) yield* Effect.yieldNow;
+        if (n % 2 === 1) yield* after(n % 8);
         yield* Fiber.interruptAll(begun);
         for (const fiber of begun) {
           const exit = yield* Fiber.await(fiber);
@@ -300,9 +335,15 @@ export const raceChecks: ReadonlyArray<
         yield* same("the hello entries", chat.entries.length, 1);
       }
       yield* StoreUnderTest.use(({ pass }) => pass(turnLease + 1));
-      for (const { id } of yield* peek(chatbot)) {
-        const taken = yield* both[1].turns.take(chatbot, id, null);
-        yield* same("its turn afterwards", taken._tag, "Turn");
+      for (const [id, retryKey] of asked) {
+        const { turns } = both[1];
+        const outcome = yield* turns.take(chatbot, id, retryKey);
+        const { items } = yield* both[1].chats.listEntries(chatbot, id, newest);
+        const made = outcome._tag === "Done" ? [outcome.entry] : [];
+        yield* same("what the ask stored", items, made);
+        if (outcome._tag === "Turn") yield* turns.release(outcome.turn);
+        const next = yield* turns.take(chatbot, id, null);
+        yield* same("its turn afterwards", next._tag, "Turn");
       }
       yield* create(chatbot);
     }),

@@ -109,6 +109,11 @@ export const turnStoreChecks: ReadonlyArray<Check<ChatStore | TurnStore | StoreU
       yield* same("before none of them", all, newestOnes);
       yield* same("before the newest and more", yield* store.earlier(turn, seen[0]!.id + 1), all);
       yield* same("before all of them", yield* store.earlier(turn, 1), []);
+      // Of an id that is another chat's.
+      const between = entries.findIndex(({ id }, n) => n > 0 && id > entries[n - 1]!.id + 1);
+      const few = yield* store.earlier(turn, entries[between]!.id - 1);
+      const older = entries.slice(0, between).toReversed().slice(0, turnEntries);
+      yield* same("before an entry of another chat", few, older);
     }),
   ),
 
@@ -416,6 +421,38 @@ export const turnStoreChecks: ReadonlyArray<Check<ChatStore | TurnStore | StoreU
         [made.id],
       );
       yield* failsWith("an append again", new TurnLost(), append(next, entry("twice")));
+    }),
+  ),
+
+  check(
+    "a turn that another took is lost for ever, also when the other has ended",
+    Effect.fnUntraced(function* () {
+      const chatbot = yield* newChatbot;
+      const { second } = yield* StoreUnderTest;
+      const store = yield* TurnStore;
+      const { id } = yield* create(chatbot);
+      let keys = 0;
+      for (const chat of [id, null]) {
+        for (const isKeyed of chat === null ? [true] : [false, true]) {
+          for (const end of ["append", "release", "lease"]) {
+            const retryKey = isKeyed ? { ...key, key: `key ${++keys}` } : null;
+            const lost = yield* taken(chatbot, chat, retryKey);
+            yield* pass(turnLease + 1);
+            const outcome = yield* second.turns.take(chatbot, chat, retryKey);
+            if (outcome._tag !== "Turn") return yield* same("a turn", outcome._tag, "Turn");
+            if (end === "append") yield* second.turns.append(outcome.turn, entry("q"));
+            else if (end === "release") yield* second.turns.release(outcome.turn);
+            else yield* pass(turnLease + 1);
+            yield* same("whether it is ours again", yield* store.renew(lost), false);
+            yield* failsWith("its append", new TurnLost(), append(lost, entry("late")));
+            yield* store.release(lost);
+            if (end === "lease") yield* second.turns.append(outcome.turn, entry("q"));
+          }
+        }
+      }
+      const stored = yield* peek(chatbot);
+      const questions = stored.flatMap(({ entries }) => entries.map(({ question }) => question));
+      yield* same("what was stored", questions, ["q", "q", "q", "q", "q", "q"]);
     }),
   ),
 

@@ -34,11 +34,11 @@ const byModel = (sums: ReadonlyArray<UsageSum>) =>
     return left! < right! ? -1 : 1;
   });
 
-/** A chat that did not exist when these had been written. */
-const isNextChat = (chat: Chat, newestId: number, newest: Chat | undefined) =>
+/** A chat that did not exist when `newest` was the newest that there ever had been. */
+const isNextChat = (chat: Chat, newest: Written["newest"]) =>
   Effect.gen(function* () {
-    yield* same("whether a chat's id is greater than all before", chat.id > newestId, true);
-    const isLater = newest === undefined || chat.createTime >= newest.createTime;
+    yield* same("whether a chat's id is greater than all before", chat.id > newest.id, true);
+    const isLater = chat.createTime >= newest.createTime;
     yield* same("whether a chat's time is not before the last", isLater, true);
   });
 
@@ -64,7 +64,7 @@ const watchedChats = (
     Effect.suspend(() => {
       const book = ledger.of(chatbot);
       const { written } = book;
-      const { chats: before, newestId } = written;
+      const before = written.newest;
       return writing(book, chats.createChat(chatbot, wanted, retryKey), (made, isAlone) =>
         Effect.gen(function* () {
           const { chat, replayed } = made;
@@ -74,7 +74,7 @@ const watchedChats = (
           }
           const { helloMessage, name, userRef } = wanted;
           yield* same("a new chat", [chat.name, chat.userRef], [name, userRef]);
-          yield* isNextChat(chat, newestId, before.at(-1));
+          yield* isNextChat(chat, before);
           addChat(written, chat);
           if (helloMessage === null) return;
           const entries = yield* chats.listEntries(chatbot, chat.id, newest).pipe(
@@ -181,7 +181,7 @@ const watchedTurns = (
       const { chatbot } = turn;
       const book = ledger.of(chatbot);
       const { written } = book;
-      const { chats: before, newestId } = written;
+      const before = written.newest;
       const last = turn.chat === null ? undefined : entriesOf(written, turn.chat).at(-1);
       return writing(book, turns.append(turn, { ...texts, usage }), (entry, isAlone) =>
         Effect.gen(function* () {
@@ -198,7 +198,7 @@ const watchedTurns = (
               userRef: null,
               createTime: chat?.createTime,
             });
-            yield* isNextChat(chat!, newestId, before.at(-1));
+            yield* isNextChat(chat!, before);
             addChat(written, chat!);
           } else yield* same("whose it is", chatId, turn.chat);
           const chat = chatOf(written, chatId);

@@ -15,8 +15,8 @@ export interface Written {
   chats: ReadonlyArray<Chat>;
   /** By chat, ascending by id. */
   readonly entries: Map<number, ReadonlyArray<WrittenEntry>>;
-  /** The highest id that a chat ever had, erased ones included. */
-  newestId: number;
+  /** The newest chat that there ever was, erased ones included. */
+  newest: Pick<Chat, "id" | "createTime">;
   /** All ids that entries ever had. */
   readonly entryIds: Set<number>;
 }
@@ -24,7 +24,7 @@ export interface Written {
 export const makeWritten = (): Written => ({
   chats: [],
   entries: new Map(),
-  newestId: 0,
+  newest: { id: 0, createTime: new Date(-8_640_000_000_000_000) },
   entryIds: new Set(),
 });
 
@@ -40,9 +40,12 @@ export const entriesOf = ({ entries }: Written, chat: number): ReadonlyArray<Ent
 export const usedAt = (written: Written, chat: Chat): Date =>
   entriesOf(written, chat.id).at(-1)?.createTime ?? chat.createTime;
 
+const newer = (newest: Written["newest"], chat: Chat): Written["newest"] =>
+  chat.id > newest.id ? chat : newest;
+
 export const addChat = (written: Written, chat: Chat): void => {
   written.chats = inOrder(written.chats, chat, ({ id }) => id);
-  written.newestId = Math.max(written.newestId, chat.id);
+  written.newest = newer(written.newest, chat);
   written.entries.set(chat.id, []);
 };
 
@@ -67,7 +70,7 @@ export const addRecords = (written: Written, records: ReadonlyArray<ArchiveRecor
   for (const record of records) {
     if (record._tag === "Chat") {
       entries.set(record.chat.id, []);
-      written.newestId = Math.max(written.newestId, record.chat.id);
+      written.newest = newer(written.newest, record.chat);
     } else {
       const { entry, usage } = record;
       entries.get(entry.chatId)?.push({ entry, usage });

@@ -1,0 +1,59 @@
+import { assert, describe, it } from "@effect/vitest";
+import { ChatArchive, ChatStore, TurnStore, type ArchiveRecord } from "@parley/core";
+import { registerChatbot } from "@parley/core/testing";
+import { layerPostgres } from "@parley/store-pg";
+import { Effect, Stream } from "effect";
+import { blocked } from "./Blocked.ts";
+import { clientOf, freshSchema, optionsOf } from "./PostgresUnderTest.ts";
+
+const createTime = new Date("2020-01-01T00:00:00Z");
+const bare = { name: null, userRef: null, helloMessage: "Hello" };
+const texts = { question: "q", answer: "a", moderation: "none", flagged: false };
+
+/** A chat with one entry, of the same id. */
+const conversation = (id: number): ReadonlyArray<ArchiveRecord> => [
+  { _tag: "Chat", chat: { id, name: null, userRef: null, createTime } },
+  { _tag: "Entry", entry: { ...texts, id, chatId: id, createTime }, usage: null },
+];
+
+const imported = (chatbot: number, id: number) =>
+  ChatArchive.use((archive) => archive.import(chatbot, Stream.fromIterable(conversation(id))));
+
+describe("an import", () => {
+  for (const id of [1, 2]) {
+    it.live(`of the id ${id} into a new database is gone on from`, () =>
+      Effect.gen(function* () {
+        const [chats, turns] = [yield* ChatStore, yield* TurnStore];
+        const chatbot = yield* registerChatbot;
+        yield* imported(chatbot, id);
+        const taken = yield* turns.take(chatbot, id, null);
+        if (taken._tag !== "Turn") return assert.fail("the turn is free");
+        const entry = yield* turns.append(taken.turn, { ...texts, usage: null });
+        assert.isAbove(entry.id, id);
+        const { chat } = yield* chats.createChat(chatbot, bare, null);
+        assert.isAbove(chat.id, id);
+      }).pipe(Effect.provide(layerPostgres(optionsOf(freshSchema())))),
+    );
+  }
+
+  it.live("moves the sequences when another that moves them has ended, and never back", () => {
+    const schema = freshSchema();
+    return Effect.gen(function* () {
+      const [first, second] = [yield* registerChatbot, yield* registerChatbot];
+      const sql = yield* clientOf(schema, 1);
+      const chats = yield* ChatStore;
+      yield* imported(first, 5_000);
+      // Another import, at its end.
+      yield* blocked(
+        sql,
+        [
+          "select pg_advisory_xact_lock(hashtextextended('parley.sequences.' || current_schema(), 0))",
+        ],
+        imported(second, 7_000),
+        ["select setval('chat_id', 9000), setval('entry_id', 9000)"],
+      );
+      const { chat } = yield* chats.createChat(second, bare, null);
+      assert.strictEqual(chat.id, 9_001);
+    }).pipe(Effect.provide(layerPostgres(optionsOf(schema))), Effect.scoped);
+  });
+});
