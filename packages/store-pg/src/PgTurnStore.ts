@@ -97,19 +97,22 @@ export const makeTurnStore = Effect.fnUntraced(function* (
       chatbot,
       Effect.gen(function* () {
         const { fingerprint, key } = retryKey;
-        const [claimed] = yield* writes.query<{ readonly turn: string }>(chatbot, claimKeyForTurn, [
-          chatbot,
-          key,
-          fingerprint,
-          turnLease,
-        ]);
+        const [claimed] = yield* writes.query<{
+          readonly turn: string;
+          readonly before: string | null;
+        }>(chatbot, claimKeyForTurn, [chatbot, key, fingerprint, turnLease]);
         if (claimed === undefined) return yield* known(chatbot, chat, retryKey);
         const turn = { id: claimed.turn, chatbot, chat, retryKey, newest: [] };
         if (chat === null) return { _tag: "Turn", turn } satisfies Taken;
         const taken = yield* takeChat(chatbot, chat, retryKey, claimed.turn);
-        // The place in the line is kept, the key is not.
-        if (taken._tag === "Held")
-          yield* writes.query(chatbot, forgetKey, [chatbot, key, claimed.turn]);
+        // The place in the line is kept, the key is not: it stays that of a turn that ran out, if there is one.
+        if (taken._tag === "Held") {
+          const { before } = claimed;
+          const values = [chatbot, key, claimed.turn];
+          yield* before === null
+            ? writes.query(chatbot, forgetKey, values)
+            : writes.query(chatbot, giveKeyBack, [...values, before]);
+        }
         return taken;
       }),
     );
@@ -372,10 +375,20 @@ update chat set waiting = array_remove(waiting, $3)
 where chatbot_id = $1 and id = $2::int8 and $3 = any (waiting)
 returning cardinality(waiting) > 0 and (turn is null or turn_until <= clock_timestamp()) as awaited`;
 
-const claimKeyForTurn = claimKey(
+// What is looked up in RETURNING is as it was before the statement.
+const claimKeyForTurn = `${claimKey(
   "gen_random_uuid()::text",
   "clock_timestamp() + $4::int4 * interval '1 millisecond'",
-);
+)}, (
+  select to_json(b)::text from request b
+  where b.chatbot_id = $1 and b.key = $2 and b.chat_id is null and b.entry_id is null
+) as before`;
+
+const giveKeyBack = `
+update request set
+  fingerprint = b.fingerprint, made_at = b.made_at, turn = b.turn, turn_until = b.turn_until
+from json_populate_record(null::request, $4::json) b
+where request.chatbot_id = $1 and request.key = $2 and request.turn = $3`;
 
 const forgetKey = "delete from request where chatbot_id = $1 and key = $2 and turn = $3";
 

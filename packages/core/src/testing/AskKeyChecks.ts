@@ -205,6 +205,20 @@ export const askKeyChecks: ReadonlyArray<Check<ChatStore | TurnStore | StoreUnde
       yield* store.release(turn);
       const next = yield* taken(chatbot, id, { ...key, fingerprint: another });
       yield* append(next, entry("q"));
+      // Nor from a turn that ran out.
+      for (const fingerprint of [key.fingerprint, another]) {
+        const late = { key: `late ${fingerprint}`, fingerprint: key.fingerprint };
+        const old = yield* taken(chatbot, null, late);
+        yield* pass(turnLease + 1);
+        const holder = yield* taken(chatbot, id);
+        const outcome = yield* store.take(chatbot, id, { ...late, fingerprint });
+        yield* same("although it ran out", outcome._tag, "Held");
+        yield* same("whether it is still its owner's", yield* store.renew(old), true);
+        const made = yield* append(old, entry("late"));
+        yield* store.release(holder);
+        const done = { _tag: "Done" as const, entry: made, turn: old.id };
+        yield* same("its answer", yield* store.take(chatbot, null, late), done);
+      }
     }),
   ),
 ];
