@@ -1,6 +1,7 @@
 /**
  * What is remembered of counts that are dear to make. Chats are only added, so a count up to a position
- * stays true, and only the chats after it need to be counted; an erasure makes it void.
+ * stays true, and only the chats after it need to be counted; an erasure makes it void, and so does
+ * the loss of the newest.
  */
 import { Cache, Duration, Effect, Option } from "effect";
 import { getShared, makeShared } from "./Shared.ts";
@@ -9,8 +10,11 @@ export interface Count {
   readonly matching: number;
   /** The position up to which was counted. */
   readonly reached: number;
-  /** How often chats of the chatbot were erased before. */
-  readonly erasures: number;
+  /**
+   * How often chats of the chatbot were erased before, and which one is the newest of those that were counted: a
+   * database that another took over from may lack some, and has others in their places.
+   */
+  readonly edition: string;
   /** The positions of the newest that match, descending; `null` when they were not looked for. */
   readonly newest: ReadonlyArray<bigint> | null;
 }

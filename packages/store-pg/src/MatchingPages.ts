@@ -10,20 +10,28 @@ import { array } from "./Parameters.ts";
 import { chatColumns } from "./Rows.ts";
 import { conditionOf, conditionsOf, plainly, type Searching } from "./Searching.ts";
 
+/** By what the chats up to a position are known to be the same ones. */
+const editionAt = (position: string): string => `
+concat(coalesce(tally.erasures, 0), (
+  select concat(' ', id, ' ', extract(epoch from create_time)) from chat
+  where chatbot_id = $1 and position = ${position}
+))`;
+
 /**
- * The count, from a remembered one on; null when an erasure made that void. With the newest that match and
- * came after it, if it knows the newest.
+ * The count, from a remembered one on; null when its chats are not the same any more. With the newest that match
+ * and came after it, if it knows the newest.
  */
 const countedOn = (
-  { erasures, matching: before, newest, reached }: Count,
+  { edition, matching: before, newest, reached }: Count,
   matching: string,
   values: Array<unknown>,
   from: Searching["from"],
 ): string => {
   const parameter = (value: unknown) => `$${values.push(value)}::int8`;
-  const later = `from ${from} where ${matching} and position > ${parameter(reached)}`;
+  const upTo = parameter(reached);
+  const later = `from ${from} where ${matching} and position > ${upTo}`;
   return `
-select case when coalesce(tally.erasures, 0) = ${parameter(erasures)}
+select case when ${editionAt(upTo)} = $${values.push(edition)}
     then ${parameter(before)} + (select count(*) ${later}) end as total,
   ${
     newest === null
@@ -43,7 +51,7 @@ from (
 
 /** The page beside its count, and how far the chatbot's chats went when they were counted. */
 const beside = (counted: string, page: string, order: string): string => `
-select coalesce(tally.positions, 0) as reached, coalesce(tally.erasures, 0) as erasures, counted.*, page.*
+select coalesce(tally.positions, 0) as reached, ${editionAt("tally.positions")} as edition, counted.*, page.*
 from (values (1)) one
 left join tally on tally.chatbot_id = $1
 cross join lateral (${counted}) counted
@@ -109,7 +117,7 @@ with recent as materialized (
 ), matching as materialized (
   select position from ${from} where ${others} and ${matches} and not (select enough from enough)
 )
-select coalesce(tally.positions, 0) as reached, coalesce(tally.erasures, 0) as erasures,
+select coalesce(tally.positions, 0) as reached, ${editionAt("tally.positions")} as edition,
   case when enough then (select count(*) from ${from} where ${others} and ${matches})
     else (select count(*) from matching) end as total,
   case when enough then array(select position from recent order by position desc)

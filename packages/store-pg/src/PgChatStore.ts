@@ -256,7 +256,7 @@ const created = ({ name, userRef }: ChatToCreate, { createTime, id }: InsertedCh
 interface CountRow {
   readonly total: bigint | null;
   readonly reached?: bigint;
-  readonly erasures?: bigint;
+  readonly edition?: string;
   /** Positions of the newest that match, descending. */
   readonly newest?: ReadonlyArray<bigint>;
 }
@@ -271,12 +271,12 @@ type EntryPageRow = { readonly total: bigint } & (EntryRow | { readonly id: null
 const isSearch = ({ search }: ChatQuery) => search !== null && search !== "";
 
 const countOf = (
-  { erasures, reached, total }: CountRow,
+  { edition, reached, total }: CountRow,
   newest: ReadonlyArray<bigint> | null,
 ): Count => ({
   matching: Number(total),
   reached: Number(reached),
-  erasures: Number(erasures),
+  edition: edition!,
   newest,
 });
 

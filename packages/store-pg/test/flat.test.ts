@@ -195,7 +195,19 @@ layer(filled, { timeout: "2 minutes" })("lists of 100,000 rows touch at most 200
     Effect.gen(function* () {
       const { boundTo, sql } = yield* Filled;
       const role = yield* boundTo(chatbot);
-      const known = { matching: chats / 7, reached: chats, erasures: 0, newest: null };
+      const inAscii = indexedIn("C");
+      const all = counted(
+        chatbot,
+        { search: "lantern", userRef: null },
+        { from: "chat", indexed: inAscii },
+      );
+      const [first] = yield* sql.unsafe<{ readonly edition: string }>(all.text, all.values);
+      const known = {
+        matching: chats / 7,
+        reached: chats,
+        edition: first!.edition,
+        newest: null,
+      };
       const statements: ReadonlyArray<(searching: Searching) => Statement> = [
         (searching) => found(chatbot, query({ search: "falcon 77777" }), true, searching),
         (searching) =>
@@ -203,7 +215,6 @@ layer(filled, { timeout: "2 minutes" })("lists of 100,000 rows touch at most 200
         // Looks through the newest for what is nowhere.
         (searching) => counted(chatbot, { search: "falcon 77777", userRef: null }, searching),
       ];
-      const inAscii = indexedIn("C");
       for (const statement of statements) {
         const free = yield* buffers(
           sql,

@@ -4,7 +4,7 @@ import { registerChatbot } from "@parley/core/testing";
 import { layerPostgres } from "@parley/store-pg";
 import { Effect } from "effect";
 import { fillChats, filledChatbot } from "./fill.ts";
-import { freshDatabase, freshSchema, optionsOf } from "./PostgresUnderTest.ts";
+import { clientOf, freshDatabase, freshSchema, optionsOf } from "./PostgresUnderTest.ts";
 
 describe.each(["C", "C.UTF-8"])("a first search where letters are those of %s", (characterType) => {
   it.live("counts all that match and finds the newest, wherever they are", () =>
@@ -85,4 +85,34 @@ describe("a remembered search", () => {
       }
     }).pipe(Effect.provide(layerPostgres(optionsOf(freshSchema())))),
   );
+
+  it.live("counts anew when a database takes over that lacks the newest chats", () => {
+    const schema = freshSchema();
+    return Effect.gen(function* () {
+      const sql = yield* clientOf(schema, 1);
+      const chatbot = yield* registerChatbot;
+      const store = yield* ChatStore;
+      const create = (name: string) =>
+        store.createChat(chatbot, { name, userRef: null, helloMessage: null }, null);
+      const listed = Effect.map(
+        store.listChats(chatbot, { ...newestChats, search: "alpha" }),
+        ({ items, total }) => ({ total, names: items.map(({ name }) => name) }),
+      );
+      for (let n = 1; n <= 4; n++) yield* create(`alpha ${n}`);
+      const names = ["alpha 4", "alpha 3", "alpha 2", "alpha 1"];
+      assert.deepStrictEqual(yield* listed, { total: 4, names });
+      // As a replica has it that the last two never reached.
+      yield* sql.unsafe("delete from chat where position > 2");
+      yield* sql.unsafe("update tally set chats = 2, positions = 2");
+      const fewer = { total: 2, names: names.slice(2) };
+      assert.deepStrictEqual(yield* listed, fewer);
+      for (const name of ["beta 1", "beta 2", "alpha 5"]) yield* create(name);
+      assert.deepStrictEqual(yield* listed, { total: 3, names: ["alpha 5", ...fewer.names] });
+      // The same again, but nobody looks before others are in their places.
+      yield* sql.unsafe("delete from chat where position > 2");
+      yield* sql.unsafe("update tally set chats = 2, positions = 2");
+      for (const name of ["beta 3", "beta 4", "beta 5"]) yield* create(name);
+      assert.deepStrictEqual(yield* listed, fewer);
+    }).pipe(Effect.provide(layerPostgres(optionsOf(schema))), Effect.scoped);
+  });
 });
