@@ -19,8 +19,13 @@ export interface Clients {
   readonly writes: Session;
   /** For lists that read much; see `Passes.ts`. */
   readonly passes: Session;
-  /** For erasures, exports and imports, and to set milestones: nothing ends them. */
+  /** For erasures and sums, and to set milestones: nothing ends them. */
   readonly patient: Session;
+  /**
+   * For exports and imports, each on a connection for as long as whoever reads the records, or gives them, likes; so
+   * there are as many as it takes, or one could wait for another for ever.
+   */
+  readonly archives: Session;
   readonly listener: PgClient.PgClient;
   /** Where searches look. */
   readonly searched: Searching["from"];
@@ -99,6 +104,8 @@ export const makeClients = Effect.fnUntraced(function* (options: ClientOptions) 
   };
   // A client that vanished in the middle of a transaction must not keep its locks.
   const idle = { idle_in_transaction_session_timeout: "30s" };
+  // Through indexes, and so in order, whatever was known of the tables when the plan was made.
+  const inOrder = { ...unhurried, enable_seqscan: "off", enable_bitmapscan: "off" };
   const clients: Clients = {
     searched: rowSecurity ? "own_chat" : "chat",
     reads: yield* session(
@@ -129,11 +136,8 @@ export const makeClients = Effect.fnUntraced(function* (options: ClientOptions) 
         ...idle,
       },
     ),
-    patient: yield* session(
-      { most: 2, long: true },
-      // Through indexes, and so in order, whatever was known of the tables when the plan was made.
-      { ...unhurried, enable_seqscan: "off", enable_bitmapscan: "off" },
-    ),
+    patient: yield* session({ most: 2, long: true }, inOrder),
+    archives: yield* session({ most: 1_000, long: true }, inOrder),
     listener: yield* PgClient.make(configOf(options, 1, {})),
   };
   return clients;

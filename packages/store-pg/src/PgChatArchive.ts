@@ -24,7 +24,7 @@ const batch = 1000;
 /** Records that one statement of an import takes. */
 const importBatch = 200;
 
-export const makeChatArchive = ({ patient }: Clients): ChatArchive["Service"] => {
+export const makeChatArchive = ({ archives, patient }: Clients): ChatArchive["Service"] => {
   /** The next chats that may have to be erased; they are looked for without a lock. */
   const find = Effect.fnUntraced(function* (chatbot: number, which: Erasable, after: bigint) {
     if (which._tag === "Chat") return { ids: [BigInt(which.id)], reached: null };
@@ -72,7 +72,7 @@ export const makeChatArchive = ({ patient }: Clients): ChatArchive["Service"] =>
     );
 
   const importChats = (chatbot: number, before: bigint, chats: ReadonlyArray<ChatToImport>) =>
-    patient.query(chatbot, insertChats, [
+    archives.query(chatbot, insertChats, [
       chatbot,
       before,
       array(chats, "int8", ({ chat }) => BigInt(chat.id)),
@@ -85,7 +85,7 @@ export const makeChatArchive = ({ patient }: Clients): ChatArchive["Service"] =>
     ]);
 
   const importEntries = (chatbot: number, entries: ReadonlyArray<EntryToImport>) =>
-    patient.query(chatbot, insertEntries, [
+    archives.query(chatbot, insertEntries, [
       chatbot,
       array(entries, "int8", ({ entry }) => BigInt(entry.chatId)),
       array(entries, "int8", ({ entry }) => BigInt(entry.id)),
@@ -128,7 +128,7 @@ export const makeChatArchive = ({ patient }: Clients): ChatArchive["Service"] =>
     }).pipe(withoutDeadline),
 
     export: (chatbot) =>
-      patient.stream<ExportRow>(chatbot, everything, [chatbot]).pipe(
+      archives.stream<ExportRow>(chatbot, everything, [chatbot]).pipe(
         Stream.mapAccum(
           () => 0n,
           (seen: bigint, row: ExportRow): readonly [bigint, ReadonlyArray<ArchiveRecord>] => {
@@ -161,9 +161,9 @@ export const makeChatArchive = ({ patient }: Clients): ChatArchive["Service"] =>
         capacity: importBatch,
       });
       // By itself: a row that refers to the chatbot keeps it from being renamed until it is committed.
-      yield* withoutDeadline(patient.query(chatbot, makeTally, [chatbot]));
+      yield* withoutDeadline(archives.query(chatbot, makeTally, [chatbot]));
       const inTransaction = Effect.gen(function* () {
-        const [tally] = yield* patient.query<{
+        const [tally] = yield* archives.query<{
           readonly chats: bigint;
           readonly positions: bigint;
         }>(chatbot, lockTally, [chatbot]);
@@ -198,8 +198,8 @@ export const makeChatArchive = ({ patient }: Clients): ChatArchive["Service"] =>
           },
         );
         if (open !== null) yield* store([open], []);
-        yield* patient.query(chatbot, lockSequences);
-        yield* patient.query(chatbot, settleTally, [
+        yield* archives.query(chatbot, lockSequences);
+        yield* archives.query(chatbot, settleTally, [
           chatbot,
           chats,
           open?.chat.id ?? 0,
@@ -207,7 +207,7 @@ export const makeChatArchive = ({ patient }: Clients): ChatArchive["Service"] =>
         ]);
         return chats;
       });
-      const imported = yield* patient.transaction(chatbot, inTransaction).pipe(
+      const imported = yield* archives.transaction(chatbot, inTransaction).pipe(
         Effect.catchIf(isUniqueViolation, () => refuse("two entries have one id")),
         withoutDeadline,
       );

@@ -13,8 +13,8 @@ for (const rowSecurity of [false, true]) {
       yield* sql.unsafe(`alter database ${name} set jit = on`);
       yield* sql.unsafe(`alter database ${name} set default_transaction_isolation = serializable`);
       const options = { url, schema: "parley", maxConnections: 1, rowSecurity };
-      const { patient, passes, reads, writes } = yield* makeClients(options);
-      for (const [name, session] of Object.entries({ patient, passes, reads, writes })) {
+      const { archives, patient, passes, reads, writes } = yield* makeClients(options);
+      for (const [name, session] of Object.entries({ archives, patient, passes, reads, writes })) {
         const shown = yield* session.query(
           "operator",
           "select current_setting('jit') as jit, current_setting('transaction_isolation') as isolation",

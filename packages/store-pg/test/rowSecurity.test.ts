@@ -141,13 +141,14 @@ const withoutConditions = (clients: Clients): Clients => {
     query: (subject, text, values) => session.query(subject, cut(text), values),
     stream: (subject, text, values) => session.stream(subject, cut(text), values),
   });
-  const { passes, patient, reads, writes } = clients;
+  const { archives, passes, patient, reads, writes } = clients;
   return {
     ...clients,
     reads: forgetful(reads),
     writes: forgetful(writes),
     passes: forgetful(passes),
     patient: forgetful(patient),
+    archives: forgetful(archives),
   };
 };
 
@@ -355,7 +356,13 @@ describe("a statement of one chatbot", () => {
         const own = everybody.filter(({ chatbot }) => chatbot === ours);
         assert.isAbove(own.length, 0, table);
         assert.isAbove(everybody.length, own.length, table);
-        for (const session of [bound.reads, bound.writes, bound.passes, bound.patient]) {
+        for (const session of [
+          bound.reads,
+          bound.writes,
+          bound.passes,
+          bound.patient,
+          bound.archives,
+        ]) {
           assert.deepStrictEqual(yield* session.query(ours, all), own, table);
           assert.deepStrictEqual(
             yield* session.transaction(ours, session.query(ours, all)),

@@ -9,8 +9,10 @@ import { newest, newestChats } from "../ListQuery.ts";
 import { TurnStore } from "../TurnStore.ts";
 import { check, failsWith, same, type Check } from "./Check.ts";
 import {
+  after,
   append,
   ask,
+  atOnce,
   awkwardTexts,
   awkwardTimes,
   bare,
@@ -140,6 +142,38 @@ export const exportChecks: ReadonlyArray<
         yield* Stream.runCollect(zipped),
         all.map((one) => [one, one]),
       );
+    }),
+  ),
+
+  check(
+    "exports are imported while others are, and while they are written to",
+    Effect.fnUntraced(function* () {
+      const archive = yield* ChatArchive;
+      const { second } = yield* StoreUnderTest;
+      const [from, other] = [yield* newChatbot, yield* newChatbot];
+      const time = new Date(1_700_000_000_000);
+      const many = Array.from({ length: 1_300 }, (_, n) => chatRecord(n + 1, time));
+      yield* imported(from, many);
+      const { id } = yield* create(other);
+      const copy = (n: number) =>
+        Effect.gen(function* () {
+          const to = yield* newChatbot;
+          // Each reads two at once, and erases something else between their records.
+          const zipped = Stream.zip(archive.export(from), second.archive.export(from)).pipe(
+            Stream.map(([record]) => record),
+            Stream.tap((record) =>
+              record._tag === "Chat" && record.chat.id === 1_200
+                ? archive.erase(other, { _tag: "Chat", id: id + n })
+                : Effect.void,
+            ),
+          );
+          yield* archive.import(to, zipped);
+          yield* same("a copy", yield* exported(to), many);
+        });
+      for (const n of [1, 6]) {
+        const copies = Effect.as(atOnce(n, copy), "in time");
+        yield* same(`${n} copies`, yield* Effect.raceFirst(copies, after(20_000)), "in time");
+      }
     }),
   ),
 
