@@ -2,12 +2,17 @@
  * What a server's connections ran into does not outlast them, half a minute, and the deadline of a statement.
  */
 import type { Socket } from "node:net";
-import { inject, test } from "vitest";
+import { ChatStore, newestChats, TurnStore } from "@parley/core";
+import { registerChatbot } from "@parley/core/testing";
+import { layerPostgres } from "@parley/store-pg";
+import { Context, Effect, Exit, Layer, Redacted, Scope } from "effect";
+import { describe, inject, test } from "vitest";
 import { startRelay } from "../apps/server/test/Relay.ts";
 import { makeClient } from "../faults/Client.ts";
 import { makeDatabase } from "../faults/Database.ts";
 import { startServer } from "../faults/Server.ts";
 import { makeSite } from "../faults/Site.ts";
+import { bound, freshSchema, optionsOf } from "../packages/store-pg/test/PostgresUnderTest.ts";
 
 /** The time after which a connection is replaced, one statement's deadline, and some. */
 const most = 75_000;
@@ -88,3 +93,70 @@ test.concurrent(
     }
   },
 );
+
+describe.each([
+  ["", () => ({})],
+  [" that row security binds", bound],
+] as const)("a store%s", (_, more) => {
+  test.concurrent(
+    "leaves connections on which nothing arrives any more, whatever it sent on them, and can be closed",
+    { timeout: 2 * most },
+    async ({ expect }) => {
+      const options = { ...optionsOf(freshSchema()), ...more(), maxConnections: 2 };
+      const sockets = new Set<Socket>();
+      const relay = await startRelay(Redacted.value(options.url), (near, far) => {
+        near.pipe(far);
+        far.pipe(near);
+        sockets.add(near).add(far);
+      });
+      const silence = () => {
+        for (const socket of sockets) socket.unpipe().pause();
+      };
+      const run = Effect.gen(function* () {
+        const scope = yield* Scope.make();
+        const stores = yield* Layer.buildWithScope(
+          layerPostgres({ ...options, url: Redacted.make(relay.url) }),
+          scope,
+        );
+        const chatbot = yield* Effect.provideContext(registerChatbot, stores);
+        const [chats, turns] = [Context.get(stores, ChatStore), Context.get(stores, TurnStore)];
+        let keys = 0;
+        const keyOf = () => ({ key: `key ${++keys}`, fingerprint: "f" });
+        const chat = { name: "n", userRef: null, helloMessage: null };
+        const byName = [{ field: "name", descending: false }] as const;
+        const whatever: ReadonlyArray<() => Effect.Effect<unknown, unknown>> = [
+          () => chats.createChat(chatbot, chat, null),
+          () => chats.createChat(chatbot, chat, keyOf()),
+          () => turns.take(chatbot, null, keyOf()),
+          () => chats.listChats(chatbot, newestChats),
+          () => chats.listChats(chatbot, { ...newestChats, orderBy: byName }),
+        ];
+        const all = () =>
+          Effect.all(
+            whatever.map((one) => Effect.exit(one())),
+            { concurrency: "unbounded" },
+          );
+        const succeeded = (exits: ReadonlyArray<Exit.Exit<unknown, unknown>>) =>
+          exits.map(Exit.isSuccess);
+        expect(succeeded(yield* all())).not.toContain(false);
+        silence();
+        const began = Date.now();
+        yield* Effect.forkChild(Effect.forEach([1, 2, 3], all, { concurrency: "unbounded" }));
+        // One that only listens may have its answer before.
+        yield* Effect.repeat(Effect.delay(all(), "500 millis"), {
+          until: (exits) => !succeeded(exits).includes(false) || Date.now() - began > most,
+        });
+        expect(Date.now() - began).toBeLessThan(most);
+        silence();
+        const closing = Date.now();
+        yield* Scope.close(scope, Exit.void);
+        expect(Date.now() - closing).toBeLessThan(5_000);
+      });
+      try {
+        await Effect.runPromise(run);
+      } finally {
+        relay.close();
+      }
+    },
+  );
+});

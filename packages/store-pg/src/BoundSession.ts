@@ -5,8 +5,9 @@
 import type { PgConnection } from "@effect/sql-pg/PgConnection";
 import * as PgPool from "@effect/sql-pg/PgPool";
 import { Context, Effect, Exit, Option, Stream, type Scope } from "effect";
-import { SqlClient, SqlError } from "effect/sql";
-import type { Session, Subject } from "./Session.ts";
+import { SqlClient, type SqlError } from "effect/sql";
+import { committed, controls, type Session, type Subject } from "./Session.ts";
+import { answered } from "./Storage.ts";
 
 /** A setting that the policies look at, and its value. */
 type Setting = readonly [name: string, value: string];
@@ -33,21 +34,27 @@ const aboutAnother = Effect.die(
 
 let sessions = 0;
 
-/**
- * A single statement is sent with its transaction `inOneGo`, which saves three round trips; whoever is
- * interrupted meanwhile then waits for its end. Otherwise an interruption cancels it.
- */
+interface Manner {
+  /**
+   * A single statement is sent with its transaction, which saves three round trips; whoever is interrupted meanwhile
+   * then waits for its end. Otherwise an interruption cancels it.
+   */
+  readonly inOneGo: boolean;
+  /** Whether a commit may take as long as it needs. */
+  readonly isPatient: boolean;
+}
+
 export const makeBoundSession = (
   config: PgPool.Config,
-  inOneGo: boolean,
+  manner: Manner,
 ): Effect.Effect<Session, SqlError.SqlError, Scope.Scope> =>
   Effect.map(
     // Each connection is lent to one at a time; for that one it pipelines.
     PgPool.make({ ...config, multiplex: true, multiplexConcurrency: 1 }),
-    (pool) => boundSession(pool, inOneGo),
+    (pool) => boundSession(pool, manner),
   );
 
-const boundSession = (pool: PgPool.PgPool, inOneGo: boolean): Session => {
+const boundSession = (pool: PgPool.PgPool, { inOneGo, isPatient }: Manner): Session => {
   const transactions = Context.Service<readonly [held: Held, depth: number]>(
     `@parley/store-pg/BoundSession/${++sessions}`,
   );
@@ -57,13 +64,7 @@ const boundSession = (pool: PgPool.PgPool, inOneGo: boolean): Session => {
     spanAttributes: [["db.system.name", "postgresql"]],
     acquireConnection: (restore) =>
       Effect.map(restore(pool.reserve), (connection): Held => ({ connection, setting: null })),
-    begin: ({ connection }) => connection.query("BEGIN"),
-    savepoint: ({ connection }, id) => connection.query(`SAVEPOINT parley_${id}`),
-    releaseSavepoint: ({ connection }, id) => connection.query(`RELEASE SAVEPOINT parley_${id}`),
-    commit: ({ connection }) => commit(connection),
-    rollback: ({ connection }) => connection.query("ROLLBACK"),
-    rollbackSavepoint: ({ connection }, id) =>
-      connection.query(`ROLLBACK TO SAVEPOINT parley_${id}`),
+    ...controls<Held>(({ connection }, text) => connection.query(text), isPatient),
   });
 
   /** Of the transaction that the fiber is in. */
@@ -107,8 +108,8 @@ const boundSession = (pool: PgPool.PgPool, inOneGo: boolean): Session => {
         Effect.gen(function* () {
           const connection = yield* pool.reserve;
           // It only reads, so that there is nothing to commit.
-          yield* Effect.acquireRelease(connection.query("BEGIN"), () =>
-            Effect.ignore(connection.query("ROLLBACK")),
+          yield* Effect.acquireRelease(answered(connection.query("BEGIN")), () =>
+            Effect.ignore(answered(connection.query("ROLLBACK"))),
           );
           yield* bind(connection, settingOf(subject));
           return connection.stream(text, values) as Stream.Stream<unknown, SqlError.SqlError>;
@@ -134,27 +135,14 @@ const wholeTransaction = (
       Effect.exit(connection.query("BEGIN")),
       Effect.exit(bind(connection, setting)),
       Effect.exit(connection.query(text, values)),
-      Effect.exit(commit(connection)),
+      Effect.exit(committed(connection.query("COMMIT"))),
     ],
     { concurrency: "unbounded" },
   ).pipe(
     // The first failure tells why.
     Effect.flatMap((exits) => Exit.map(exits.find(Exit.isFailure) ?? exits[2], ({ rows }) => rows)),
+    answered,
     Effect.uninterruptible,
-  );
-
-/** PostgreSQL answers the COMMIT of a transaction in which something failed with ROLLBACK. */
-const commit = (connection: PgConnection) =>
-  Effect.filterOrFail(
-    connection.query("COMMIT"),
-    ({ command }) => command === "COMMIT",
-    () =>
-      new SqlError.SqlError({
-        reason: new SqlError.UnknownError({
-          cause: new Error("the transaction was rolled back"),
-          operation: "commit",
-        }),
-      }),
   );
 
 const isSame = ([name, value]: Setting, [otherName, otherValue]: Setting) =>

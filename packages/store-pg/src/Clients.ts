@@ -3,7 +3,9 @@
  * what may wait for a lock, or must read much, has connections of its own.
  */
 import * as PgClient from "@effect/sql-pg/PgClient";
-import { Effect, type Redacted } from "effect";
+import * as PgConnection from "@effect/sql-pg/PgConnection";
+import { Effect, type Redacted, type Scope } from "effect";
+import type { SqlError } from "effect/sql";
 import { makeBoundSession } from "./BoundSession.ts";
 import type { Searching } from "./Searching.ts";
 import { passConnections } from "./Passes.ts";
@@ -26,7 +28,8 @@ export interface Clients {
    * there are as many as it takes, or one could wait for another for ever.
    */
   readonly archives: Session;
-  readonly listener: PgClient.PgClient;
+  /** A connection to listen on. */
+  readonly listener: Effect.Effect<PgConnection.PgConnection, SqlError.SqlError, Scope.Scope>;
   /** Where searches look. */
   readonly searched: Searching["from"];
 }
@@ -88,19 +91,23 @@ interface Lanes {
   readonly multiplex?: boolean;
   /** Whether a statement may take long: it is cancelled when nobody waits for it any more. */
   readonly long?: boolean;
+  /** Whether nothing but that ends it. */
+  readonly isPatient?: boolean;
 }
 
 /** Nothing is connected before the first statement. */
 export const makeClients = Effect.fnUntraced(function* (options: ClientOptions) {
   const { maxConnections, rowSecurity = false } = options;
   const session = (
-    { long = false, most, multiplex = false }: Lanes,
+    { isPatient = false, long = false, most, multiplex = false }: Lanes,
     settings: Readonly<Record<string, string>>,
   ) => {
     const config = configOf(options, most, settings);
     return rowSecurity
-      ? makeBoundSession(config, !long)
-      : Effect.map(PgClient.make({ ...config, multiplex }), plainSession);
+      ? makeBoundSession(config, { inOneGo: !long, isPatient })
+      : Effect.map(PgClient.make({ ...config, multiplex }), (sql) =>
+          plainSession(sql, { isPatient }),
+        );
   };
   // A client that vanished in the middle of a transaction must not keep its locks.
   const idle = { idle_in_transaction_session_timeout: "30s" };
@@ -136,9 +143,9 @@ export const makeClients = Effect.fnUntraced(function* (options: ClientOptions) 
         ...idle,
       },
     ),
-    patient: yield* session({ most: 2, long: true }, inOrder),
-    archives: yield* session({ most: 1_000, long: true }, inOrder),
-    listener: yield* PgClient.make(configOf(options, 1, {})),
+    patient: yield* session({ most: 2, long: true, isPatient: true }, inOrder),
+    archives: yield* session({ most: 1_000, long: true, isPatient: true }, inOrder),
+    listener: PgConnection.make(configOf(options, 1, {})),
   };
   return clients;
 });

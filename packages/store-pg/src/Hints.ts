@@ -2,26 +2,34 @@
  * Hints that other processes send by NOTIFY. A hint may be lost, and after a lost connection some were:
  * then everything is hinted at once.
  */
-import * as PgClient from "@effect/sql-pg/PgClient";
-import { Effect, PubSub, Schedule, Stream } from "effect";
+import type { PgConnection } from "@effect/sql-pg/PgConnection";
+import { Effect, PubSub, Schedule, Scope, Stream } from "effect";
+import type { SqlError } from "effect/sql";
 
 /** The database-wide channel; hints of other schemas on it do no harm. */
 export const channel = "parley";
 
 /** Listens on a connection of its own for as long as the scope is open. */
-export const makeHints = Effect.gen(function* () {
-  const listener = yield* PgClient.PgClient;
+export const makeHints = Effect.fnUntraced(function* (
+  connect: Effect.Effect<PgConnection, SqlError.SqlError, Scope.Scope>,
+) {
   const hints = yield* PubSub.sliding<string | null>(4096);
 
-  yield* Effect.scoped(
-    Effect.gen(function* () {
-      const notifications = yield* listener.listen(channel);
+  const listening = Effect.acquireUseRelease(
+    Effect.all({ connected: Scope.make(), heard: Scope.make() }),
+    Effect.fnUntraced(function* ({ connected, heard }) {
+      const connection = yield* Scope.provide(connect, connected);
+      const notifications = yield* Scope.provide(connection.listen(channel), heard);
       yield* PubSub.publish(hints, null);
       yield* Stream.runForEach(Stream.fromQueue(notifications), ({ payload }) =>
         PubSub.publish(hints, payload),
       );
     }),
-  ).pipe(
+    // The other way round it would tell the database, which may not be reached any more.
+    ({ connected, heard }, exit) =>
+      Effect.andThen(Scope.close(connected, exit), Scope.close(heard, exit)),
+  );
+  yield* listening.pipe(
     Effect.sandbox,
     Effect.ignore,
     Effect.repeat(Schedule.spaced("1 second")),

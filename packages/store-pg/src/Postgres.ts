@@ -1,4 +1,3 @@
-import * as PgClient from "@effect/sql-pg/PgClient";
 import {
   ChatArchive,
   ChatbotDirectory,
@@ -141,9 +140,7 @@ export const layerPostgres = (
         return yield* cannotBeUsed(wrong);
       }
       const hints =
-        options.listen === false
-          ? () => Stream.empty
-          : yield* Effect.provideService(makeHints, PgClient.PgClient, clients.listener);
+        options.listen === false ? () => Stream.empty : yield* makeHints(clients.listener);
       return Context.make(ChatStore, yield* makeChatStore(clients)).pipe(
         Context.add(TurnStore, yield* makeTurnStore(clients, hints, settings.schema)),
         Context.add(ChatArchive, makeChatArchive(clients)),

@@ -3,7 +3,7 @@
  */
 import { Overloaded, StorageUnavailable } from "@parley/core";
 import { Effect, Fiber, Schedule, type Context } from "effect";
-import type { SqlError } from "effect/sql";
+import { SqlError } from "effect/sql";
 
 /** SQLSTATE classes: connection, resources, operator intervention, system, read-only, ended by a limit, rollback. */
 const outside = /^(08|25006|25P0[34]|40|53|55P03|57|58)/;
@@ -25,14 +25,15 @@ const deadline = 35_000;
  * Ends the waiting for a database that does not answer. The work is a fiber of its own, so that this
  * holds in uninterruptible regions, too; an interruption of the waiting interrupts it.
  */
-const inTime = <A, E, R>(
+const inTime = <A, E, R, E2>(
   effect: Effect.Effect<A, E, R>,
-): Effect.Effect<A, E | StorageUnavailable, R> =>
+  late: (cause: Error) => E2,
+): Effect.Effect<A, E | E2, R> =>
   Effect.contextWith((context: Context.Context<R>) =>
-    Effect.callback<A, E | StorageUnavailable>((resume) => {
+    Effect.callback<A, E | E2>((resume) => {
       const fiber = Effect.runForkWith(context)(effect);
       const timer = setTimeout(() => {
-        resume(Effect.fail(new StorageUnavailable({ cause: new Error("no answer in 35 s") })));
+        resume(Effect.fail(late(new Error("no answer in 35 s"))));
         fiber.interruptUnsafe();
       }, deadline);
       fiber.addObserver((exit) => {
@@ -47,13 +48,25 @@ const inTime = <A, E, R>(
   );
 
 /**
+ * The answer to a statement where nothing else would end the waiting for it, as that which begins or ends a
+ * transaction. Its connection is not used again then.
+ */
+export const answered = <A>(
+  statement: Effect.Effect<A, SqlError.SqlError>,
+): Effect.Effect<A, SqlError.SqlError> =>
+  inTime(
+    statement,
+    (cause) => new SqlError.SqlError({ reason: new SqlError.ConnectionError({ cause }) }),
+  );
+
+/**
  * Turns a failing database into {@link StorageUnavailable}, and a lock that others hold for too long
  * into {@link Overloaded}; a statement that is wrong is a defect.
  */
 export const orUnavailable = <A, E, R>(
   effect: Effect.Effect<A, E | SqlError.SqlError, R>,
 ): Effect.Effect<A, Exclude<E, SqlError.SqlError> | StorageUnavailable, R> =>
-  withoutDeadline(inTime(effect));
+  withoutDeadline(inTime(effect, (cause) => new StorageUnavailable({ cause })));
 
 /** The same for what may take as long as it needs. */
 export const withoutDeadline = <A, E, R>(
