@@ -19,7 +19,7 @@ import {
 import { Digest } from "effect/crypto";
 import { Answerer, type AnswerPart } from "./Answerer.ts";
 import type { Chatbot } from "./Chatbot.ts";
-import type { Entry, NewEntry, Usage } from "./Entry.ts";
+import { storableUsage, type Entry, type NewEntry, type Usage } from "./Entry.ts";
 import {
   AnswerUnavailable,
   Overloaded,
@@ -256,7 +256,7 @@ export class Asking extends Context.Service<
           const cut = Deferred.makeUnsafe<void>();
           const read = parts.pipe(
             Stream.takeUntil((part) => {
-              if (part._tag === "Usage") usage = part.usage;
+              if (part._tag === "Usage") usage = storableUsage(part.usage);
               else {
                 const room = limits.length - live.text.length - live.half.length;
                 const kept = dropped > 0 ? "" : part.text.slice(0, room);

@@ -2,6 +2,8 @@
  * One question with its answer: an entry of a chat's history (section 2.3).
  */
 
+import { storableText } from "./Text.ts";
+
 /** What an answer cost; stored with its entry, never on the wire. */
 export interface Usage {
   readonly provider: string;
@@ -12,6 +14,19 @@ export interface Usage {
   readonly attempts: number;
   readonly latencyMillis: number;
 }
+
+/** The same as every store can keep it: whoever answers may count and name as it likes. */
+export const storableUsage = (usage: Usage): Usage => ({
+  provider: storableText(usage.provider),
+  model: storableText(usage.model),
+  promptTokens: wholeCount(usage.promptTokens),
+  completionTokens: wholeCount(usage.completionTokens),
+  attempts: wholeCount(usage.attempts, 2 ** 31 - 1),
+  latencyMillis: wholeCount(usage.latencyMillis),
+});
+
+const wholeCount = (count: number, most: number = Number.MAX_SAFE_INTEGER): number =>
+  Number.isNaN(count) ? 0 : Math.min(Math.max(0, Math.round(count)), most);
 
 /** What a turn appends. */
 export interface NewEntry {

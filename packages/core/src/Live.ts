@@ -4,6 +4,7 @@
 import { Deferred, Effect, Exit, Stream } from "effect";
 import type { Entry } from "./Entry.ts";
 import type { AskError } from "./Errors.ts";
+import { storableText } from "./Text.ts";
 
 /** What came of an ask. */
 export interface Asked {
@@ -67,7 +68,7 @@ export const grow = (live: Live, text: string): void => {
   const all = live.half + text;
   const splits = /[\ud800-\udbff]$/.test(all);
   live.half = splits ? all.slice(-1) : "";
-  const whole = (splits ? all.slice(0, -1) : all).replaceAll("\0", "").toWellFormed();
+  const whole = storableText(splits ? all.slice(0, -1) : all);
   if (whole === "") return;
   live.text += whole;
   tell(live);

@@ -7,6 +7,9 @@ import { Schema } from "effect";
 /** Whether every store can keep `text` as it is: no NUL, no lone surrogate. */
 export const isStorable = (text: string): boolean => text.isWellFormed() && !text.includes("\0");
 
+/** The text without what no store keeps. */
+export const storableText = (text: string): string => text.replaceAll("\0", "").toWellFormed();
+
 const storable = Schema.makeFilter<string>(
   (text) => isStorable(text) || "holds NUL or a lone surrogate",
   // JSON Schema has no words for it; told nothing, it drops the descriptions of such strings, too.

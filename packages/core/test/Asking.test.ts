@@ -470,6 +470,42 @@ describe("asking", () => {
     });
   });
 
+  it.effect("is stored with a cost that every store can keep, however it was counted", () => {
+    const counted = (n: number): AnswerPart => ({
+      _tag: "Usage",
+      usage: {
+        provider: "p\0",
+        model: "m\ud800",
+        promptTokens: n,
+        completionTokens: n,
+        attempts: n,
+        latencyMillis: n,
+      },
+    });
+    const counts = [12.5, 1e30, -3, Number.NaN, Infinity];
+    const answers = (question: string) =>
+      Stream.concat(
+        Stream.make({ _tag: "Delta", text: "a" } as const),
+        Stream.make(counted(counts[Number(question)]!)),
+      );
+    return Effect.gen(function* () {
+      for (const n of counts.keys()) yield* asking(ask(`${n}`));
+      const sums = yield* ChatArchive.use((archive) => archive.usage(chatbot.id, new Date(0)));
+      const most = Number.MAX_SAFE_INTEGER;
+      const all = 13 + most + 0 + 0 + most;
+      assert.deepStrictEqual(sums, [
+        {
+          provider: "p",
+          model: "m\ufffd",
+          answers: 5,
+          attempts: 13 + 2 * (2 ** 31 - 1),
+          promptTokens: all,
+          completionTokens: all,
+        },
+      ]);
+    }).pipe(Effect.provide(layerAsking(answers)));
+  });
+
   describe("that is cut off", () => {
     const long = says("x".repeat(150_000));
     const longText = Stream.take(long, 1);
