@@ -10,6 +10,9 @@ import { array } from "./Parameters.ts";
 import { chatColumns } from "./Rows.ts";
 import { conditionOf, conditionsOf, plainly, type Searching } from "./Searching.ts";
 
+/** How many chats are looked through, one after the other, before a pass is quicker. */
+export const walk = 100_000;
+
 /** By what the chats up to a position are known to be the same ones. */
 const editionAt = (position: string): string => `
 concat(coalesce(tally.erasures, 0), (
@@ -18,8 +21,8 @@ concat(coalesce(tally.erasures, 0), (
 ))`;
 
 /**
- * The count, from a remembered one on; null when its chats are not the same any more. With the newest that match
- * and came after it, if it knows the newest.
+ * The count, from a remembered one on; null when its chats are not the same any more, or so many came after them
+ * that it takes a pass. With the newest that match and came after it, if it knows the newest.
  */
 const countedOn = (
   { edition, matching: before, newest, reached }: Count,
@@ -30,13 +33,15 @@ const countedOn = (
   const parameter = (value: unknown) => `$${values.push(value)}::int8`;
   const upTo = parameter(reached);
   const later = `from ${from} where ${matching} and position > ${upTo}`;
+  const few = `coalesce(tally.positions, 0) - ${upTo} <= ${walk}`;
   return `
-select case when ${editionAt(upTo)} = $${values.push(edition)}
+select case when ${few} and ${editionAt(upTo)} = $${values.push(edition)}
     then ${parameter(before)} + (select count(*) ${later}) end as total,
   ${
     newest === null
       ? "null::int8[]"
-      : `array(select position ${later} order by position desc limit ${parameter(newestRemembered)})`
+      : `case when ${few} then
+    array(select position ${later} order by position desc limit ${parameter(newestRemembered)}) end`
   } as later`;
 };
 
@@ -147,9 +152,6 @@ ${beside(counted, pageOf("matching", direction), `position ${direction}`)}`,
     values,
   };
 };
-
-/** How many chats are looked through, one after the other, before a pass is quicker. */
-export const walk = 100_000;
 
 /** The same from the nearest chats only: there may be too few that match among them. */
 export const walked = (

@@ -7,9 +7,10 @@ import { Reactivity } from "effect/reactivity";
 import { SqlError } from "effect/sql";
 import { TestClock } from "effect/testing";
 import { makeClients } from "../src/Clients.ts";
+import { walk } from "../src/MatchingPages.ts";
 import { makeChatStore } from "../src/PgChatStore.ts";
 import type { Session } from "../src/Session.ts";
-import { freshSchema, optionsOf } from "./PostgresUnderTest.ts";
+import { clientOf, freshSchema, optionsOf } from "./PostgresUnderTest.ts";
 
 /**
  * A store whose statements that read much stand at a gate and are noted; the first `failing` of them
@@ -51,7 +52,7 @@ const makeGated = Effect.fnUntraced(function* (failing = 0) {
   const without = (query: Partial<ChatQuery>) =>
     store.listChats(empty, { ...newestChats, ...query });
   const history = store.listEntries(chatbot, chats[0]!.id, newest);
-  return { create, gate, history, list, seen, without };
+  return { create, gate, history, list, schema: options.schema, seen, without };
 });
 
 const lost = new SqlError.SqlError({
@@ -202,6 +203,24 @@ describe("searches that arrive together", () => {
         assert.deepStrictEqual(yield* without({ search: "needle" }), { total: 0, items: [] });
       }
       assert.strictEqual(seen.passes, 1);
+    }),
+  );
+
+  it.effect("make another pass when very many chats came since", () =>
+    Effect.gen(function* () {
+      const { gate, list, schema, seen } = yield* makeGated();
+      const sql = yield* clientOf(schema, 1);
+      yield* gate.open;
+      for (const [later, passes] of [
+        [0, 1],
+        [walk, 1],
+        [walk + 1, 2],
+        [walk + 1, 3],
+      ] as const) {
+        yield* sql.unsafe("update tally set positions = positions + $1::int8", [later]);
+        assert.strictEqual((yield* list({ search: "needle" })).total, 60);
+        assert.strictEqual(seen.passes, passes);
+      }
     }),
   );
 });
