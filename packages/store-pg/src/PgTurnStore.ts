@@ -21,7 +21,7 @@ import { againAfterDeadlock, orBusy, orUnavailable } from "./Storage.ts";
 const held = (by: "chat" | "key", forMillis: number | null): Taken => ({
   _tag: "Held",
   by,
-  forMillis: Math.max(0, Math.min(turnLease, Math.ceil(forMillis ?? turnLease))),
+  forMillis: Math.max(1, Math.min(turnLease, Math.ceil(forMillis ?? turnLease))),
 });
 
 /**

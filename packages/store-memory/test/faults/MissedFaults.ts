@@ -15,7 +15,7 @@ import { makeChatArchive } from "../../src/MemoryChatArchive.ts";
 import { entryOf, makeChatStore } from "../../src/MemoryChatStore.ts";
 import { makeTurnStore } from "../../src/MemoryTurnStore.ts";
 import { isHeld, knownRequest, type StoredChat, type Tenant } from "../../src/Tenant.ts";
-import { searched, withArchive, withChats, withTurns, type Fault } from "./Faults.ts";
+import { searched, withArchive, withChats, withErasures, withTurns, type Fault } from "./Faults.ts";
 import { inLine } from "./Line.ts";
 
 /** The same memory, where a chatbot is seen as `see` shows it. */
@@ -44,6 +44,9 @@ const isLike = (text: string, pattern: string): boolean => {
   }
   return new RegExp(`^${source}$`, "u").test(text);
 };
+
+/** As long as a statement takes, by no test clock. */
+const roundTrip = Effect.promise(() => new Promise((resolve) => setTimeout(resolve, 2)));
 
 export const missedFaults: ReadonlyArray<Fault> = [
   // ChatArchive.erase: "Erases the chats with everything that refers to them".
@@ -551,6 +554,139 @@ export const missedFaults: ReadonlyArray<Fault> = [
                   tenant.lastTime = Math.max(tenant.lastTime, chat.createTime.getTime());
                 }
                 tenant.chats.sort((a, b) => a.id - b.id);
+              }),
+            );
+          }),
+      }),
+  },
+
+  // ChatStore.listEntries: "One page of a chat's entries, and how many match, of one snapshot".
+  {
+    name: "a history looks whether there is the chat, and then reads entries that are erased meanwhile",
+    break: (stores, memory) =>
+      withChats(stores, {
+        listEntries: (chatbot, chat, query) =>
+          Effect.gen(function* () {
+            yield* stores.chats.listEntries(chatbot, chat, query);
+            yield* roundTrip;
+            if (!memory.tenant(chatbot).byId.has(chat)) return { items: [], total: 0 };
+            return yield* stores.chats.listEntries(chatbot, chat, query);
+          }),
+      }),
+  },
+
+  // ChatStore.createChat: "Times are … never earlier than the one before, were it erased".
+  {
+    name: "the time of a chat is not before that of the newest chat that is left",
+    break: (stores, memory) =>
+      withErasures(stores, memory, (chatbot) => {
+        const tenant = memory.tenant(chatbot);
+        tenant.lastTime = tenant.chats.at(-1)?.createTime.getTime() ?? -Infinity;
+      }),
+  },
+
+  // TurnStore.take: "whoever takes it by the chat or by the key takes both, for ever".
+  {
+    name: "a turn that another took is its first owner's again when the other has ended",
+    break: (stores, memory) => {
+      const taken = new Map<string, StoredChat>();
+      const comesBack = (turn: Turn) =>
+        Effect.map(Clock.currentTimeMillis, (now) => {
+          const chat = memory.tenant(turn.chatbot).byId.get(turn.chat ?? 0);
+          if (chat === undefined || chat !== taken.get(turn.id) || chat.turn !== null) return;
+          chat.turn = { turn: turn.id, until: now };
+        });
+      const { append, release, renew, take } = stores.turns;
+      return withTurns(stores, {
+        take: (chatbot, chat, key) =>
+          Effect.tap(take(chatbot, chat, key), (outcome) =>
+            Effect.sync(() => {
+              const stored = memory.tenant(chatbot).byId.get(chat ?? 0);
+              if (outcome._tag === "Turn" && stored !== undefined) {
+                taken.set(outcome.turn.id, stored);
+              }
+            }),
+          ),
+        renew: (turn) => Effect.andThen(comesBack(turn), renew(turn)),
+        append: (turn, entry) =>
+          Effect.andThen(
+            comesBack(turn),
+            Effect.tap(append(turn, entry), () => Effect.sync(() => taken.delete(turn.id))),
+          ),
+        release: (turn) =>
+          Effect.andThen(
+            Effect.sync(() => taken.delete(turn.id)),
+            release(turn),
+          ),
+      });
+    },
+  },
+
+  // TurnStore.append: "Appends the entry, …, ends the turn and settles its retry key".
+  {
+    name: "an append whose caller is interrupted stores the entry and does not end the turn",
+    break: (stores, memory) =>
+      withTurns(stores, {
+        append: (turn, entry) =>
+          roundTrip.pipe(
+            Effect.onInterrupt(() =>
+              Effect.map(Clock.currentTimeMillis, (now) => {
+                const chat = memory.tenant(turn.chatbot).byId.get(turn.chat ?? 0);
+                if (chat?.turn?.turn === turn.id) memory.addEntry(chat, entry, now);
+              }),
+            ),
+            Effect.andThen(stores.turns.append(turn, entry)),
+          ),
+      }),
+  },
+
+  // ChatArchive.export: "Every chat and entry of the chatbot, of one snapshot".
+  {
+    name: "the export after one that was not read to its end shows what that began with",
+    break: (stores) => {
+      const begun = new Map<number, ReadonlyArray<ArchiveRecord>>();
+      return withArchive(stores, {
+        export: (chatbot) =>
+          Stream.unwrap(
+            Effect.gen(function* () {
+              const records =
+                begun.get(chatbot) ?? (yield* Stream.runCollect(stores.archive.export(chatbot)));
+              begun.set(chatbot, records);
+              return Stream.onEnd(
+                Stream.rechunk(Stream.fromIterable(records), 1),
+                Effect.sync(() => begun.delete(chatbot)),
+              );
+            }),
+          ),
+      });
+    },
+  },
+
+  // TurnStore.earlier: "entries with ids below `before`".
+  {
+    name: "the entries before an id that is another chat's are counted from the newest",
+    break: (stores, memory) =>
+      withTurns(stores, {
+        earlier: (turn, before) => {
+          const chat = memory.tenant(turn.chatbot).byId.get(turn.chat ?? 0);
+          const isOurs = chat?.entries.some(({ id }) => id === before) ?? false;
+          return stores.turns.earlier(turn, isOurs ? before : Number.MAX_SAFE_INTEGER);
+        },
+      }),
+  },
+
+  // ChatArchive.erase: "with everything that refers to them, the retry keys of asks under way, too".
+  {
+    name: "an erasure leaves the retry keys of asks under way",
+    break: (stores, memory) =>
+      withArchive(stores, {
+        erase: (chatbot, which) =>
+          Effect.suspend(() => {
+            const { requests } = memory.tenant(chatbot);
+            const asking = [...requests].filter(([, { holder }]) => holder !== null);
+            return Effect.tap(stores.archive.erase(chatbot, which), () =>
+              Effect.sync(() => {
+                for (const [key, request] of asking) requests.set(key, request);
               }),
             );
           }),
