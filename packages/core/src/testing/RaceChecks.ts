@@ -328,6 +328,15 @@ export const raceChecks: ReadonlyArray<
         }
         yield* Stream.runDrain(Stream.take(archive.export(to), 1));
       }
+      const empty = yield* newChatbot;
+      for (const { archive } of both) {
+        const endless = Stream.concat(Stream.fromIterable(many), Stream.never);
+        const importing = yield* Effect.forkChild(archive.import(empty, endless));
+        yield* after(20);
+        yield* Fiber.interrupt(importing);
+        yield* same("what an import that was interrupted stored", yield* peek(empty), []);
+      }
+      yield* archive.import(empty, Stream.fromIterable(many));
       for (const chat of yield* peek(chatbot)) {
         const { total } = yield* both[1].chats.listEntries(chatbot, chat.id, newest);
         yield* same("the total of a history", total, chat.entries.length);

@@ -6,6 +6,7 @@ import {
   RetryKeyReused,
   retryKeyLifetime,
   type ArchiveRecord,
+  type Chat,
   type Taken,
   type Turn,
 } from "@parley/core";
@@ -687,6 +688,31 @@ export const missedFaults: ReadonlyArray<Fault> = [
             return Effect.tap(stores.archive.erase(chatbot, which), () =>
               Effect.sync(() => {
                 for (const [key, request] of asking) requests.set(key, request);
+              }),
+            );
+          }),
+      }),
+  },
+
+  // ChatArchive.import: "Stores an export with its ids and times, whole or not at all".
+  {
+    name: "an import that is interrupted leaves the chats that it had read",
+    break: (stores, memory) =>
+      withArchive(stores, {
+        import: (chatbot, records) =>
+          Effect.suspend(() => {
+            const tenant = memory.tenant(chatbot);
+            const read: Array<Chat> = [];
+            const noted = Stream.tap(records, (record) =>
+              Effect.sync(() => record._tag === "Chat" && read.push(record.chat)),
+            );
+            return Effect.onInterrupt(stores.archive.import(chatbot, noted), () =>
+              Effect.sync(() => {
+                for (const chat of read) {
+                  const stored = { ...chat, folded: null, entries: [], turn: null };
+                  tenant.chats.push(stored);
+                  tenant.byId.set(chat.id, stored);
+                }
               }),
             );
           }),
