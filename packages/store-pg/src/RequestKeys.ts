@@ -3,7 +3,7 @@
  */
 import { retryKeyLifetime } from "@parley/core";
 
-const tooOld = `clock_timestamp() - interval '${retryKeyLifetime} milliseconds'`;
+const tooOld = `statement_timestamp() - interval '${retryKeyLifetime} milliseconds'`;
 
 /**
  * SQL that claims key `$2` of chatbot `$1` for the request with fingerprint `$3`, and for a turn if one

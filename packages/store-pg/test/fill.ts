@@ -110,11 +110,14 @@ export const fillEntries = (sql: SqlClient.SqlClient, chatbot: number, entries: 
       `update chat set entries = $2::int8, last_entry_time = now() where chatbot_id = $1 and id = 1`,
       [chatbot, entries],
     );
+    yield* sql.unsafe(
+      "select setval('entry_id', greatest((select max(id) from entry), (select last_value from entry_id)))",
+    );
   });
 
 /** Brings the planner's statistics and the visibility map up to date, as autovacuum would. */
 export const settle = (sql: SqlClient.SqlClient) =>
-  Effect.forEach(["chat", "entry", "tally", "span", "milestone"], (table) =>
+  Effect.forEach(["chat", "entry", "request", "tally", "span", "milestone"], (table) =>
     sql.unsafe(`vacuum analyze ${table}`),
   );
 

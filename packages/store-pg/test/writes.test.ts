@@ -1,0 +1,104 @@
+import { assert, it } from "@effect/vitest";
+import { layerPostgres } from "@parley/store-pg";
+import { Effect, Stream } from "effect";
+import { Reactivity } from "effect/reactivity";
+import { makeClients } from "../src/Clients.ts";
+import { makeChatStore } from "../src/PgChatStore.ts";
+import { makeTurnStore } from "../src/PgTurnStore.ts";
+import type { Session } from "../src/Session.ts";
+import { fillChats, filledChatbot as chatbot, fillEntries, settle } from "./fill.ts";
+import { freshDatabase } from "./PostgresUnderTest.ts";
+
+const rows = 50_000;
+const most = 100;
+
+/** Of the node that touched most: what a part writes that nothing refers to is not in the whole. */
+const mostOf = (plan: any): number =>
+  Math.max(
+    plan["Shared Hit Blocks"] + plan["Shared Read Blocks"],
+    ...(plan.Plans ?? []).map(mostOf),
+  );
+
+/** Each statement is run twice, and what the first one touched is noted and undone. */
+const measured = (session: Session, note: (text: string, buffers: number) => void): Session => ({
+  ...session,
+  query: (subject, text, values) =>
+    session
+      .transaction(
+        subject,
+        Effect.gen(function* () {
+          const [row] = yield* session.query<{ readonly "QUERY PLAN": any }>(
+            subject,
+            `explain (analyze, buffers, format json) ${text}`,
+            values,
+          );
+          note(text, mostOf(row!["QUERY PLAN"][0].Plan));
+          return yield* Effect.fail("undone" as const);
+        }),
+      )
+      .pipe(
+        Effect.catchIf(
+          (error) => error === "undone",
+          () => Effect.void,
+        ),
+        Effect.andThen(session.query<any>(subject, text, values)),
+      ) as any,
+});
+
+it.live(
+  "no statement of a creation or an ask touches more for the rows and retry keys that there are",
+  () =>
+    Effect.gen(function* () {
+      const { sql, url } = yield* freshDatabase();
+      yield* Effect.provide(Effect.void, layerPostgres({ url }));
+      yield* fillChats(sql, chatbot, rows);
+      yield* fillEntries(sql, chatbot, rows);
+      yield* sql.unsafe(
+        `insert into request (chatbot_id, key, fingerprint, made_at, chat_id)
+        select $1, 'known ' || n, 'f', now() - n * interval '1 second', n from generate_series(1, $2::int8) n`,
+        [chatbot, rows],
+      );
+      yield* settle(sql);
+      const clients = yield* makeClients({ url, schema: "parley", maxConnections: 2 });
+      const touched = new Map<string, Array<number>>();
+      const note = (text: string, buffers: number) =>
+        void touched.set(text, [...(touched.get(text) ?? []), buffers]);
+      const noted = {
+        ...clients,
+        reads: measured(clients.reads, note),
+        writes: measured(clients.writes, note),
+      };
+      const chats = yield* makeChatStore(noted);
+      const turns = yield* makeTurnStore(noted, () => Stream.empty, "parley");
+      const entry = { question: "q", answer: "a", moderation: "none", flagged: false, usage: null };
+      const wanted = { name: "name", userRef: "user", helloMessage: "Hello" };
+      for (let n = 0; n < 10; n++) {
+        for (const key of [null, { key: `key ${n}`, fingerprint: "f" }]) {
+          const created = { key: `chat ${n}`, fingerprint: "f" };
+          yield* chats.createChat(chatbot, wanted, key && created);
+          yield* chats.createChat(chatbot, wanted, key && created);
+          for (const chat of [1, null]) {
+            const retryKey = key && { ...key, key: `${key.key} of ${chat}` };
+            for (const end of ["release", "append"]) {
+              const taken = yield* turns.take(chatbot, chat, retryKey);
+              if (taken._tag !== "Turn") return assert.fail("the turn is free");
+              const { turn } = taken;
+              yield* turns.take(chatbot, chat, retryKey);
+              yield* turns.earlier(turn, rows / 2);
+              yield* turns.renew(turn);
+              yield* end === "append" ? turns.append(turn, entry) : turns.release(turn);
+              if (chat !== null) yield* turns.leave(chatbot, chat);
+            }
+            yield* turns.release({ id: "none", chatbot, chat, retryKey, newest: [] });
+          }
+        }
+      }
+      // Now and then a statement does for the index of searches what others have put off.
+      for (const [text, counts] of touched) {
+        const usual = counts.toSorted((a, b) => a - b)[Math.floor(counts.length / 2)]!;
+        assert.isAtMost(usual, most, text);
+        assert.isAtMost(Math.max(...counts), 10 * most, text);
+      }
+      assert.isAbove([...touched.values()].flat().length, 500);
+    }).pipe(Effect.provide(Reactivity.layer), Effect.scoped),
+);
