@@ -50,7 +50,11 @@ export const insertChat = ({ run }: Database, chatbot: number, chat: Chat): Chat
     `INSERT INTO chats (chatbot, ${chatColumns}) VALUES (:chatbot, :id, :name, :userRef, :time)`,
     values,
   );
-  run("INSERT OR REPLACE INTO newest (chatbot, time) VALUES (:chatbot, :time)", values);
+  run(
+    `INSERT INTO newest (chatbot, time) VALUES (:chatbot, :time)
+     ON CONFLICT DO UPDATE SET time = max(time, excluded.time)`,
+    values,
+  );
   return chat;
 };
 

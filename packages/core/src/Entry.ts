@@ -25,8 +25,10 @@ export const storableUsage = (usage: Usage): Usage => ({
   latencyMillis: wholeCount(usage.latencyMillis),
 });
 
-const wholeCount = (count: number, most: number = Number.MAX_SAFE_INTEGER): number =>
-  Number.isNaN(count) ? 0 : Math.min(Math.max(0, Math.round(count)), most);
+const wholeCount = (count: number, most: number = Number.MAX_SAFE_INTEGER): number => {
+  const whole = Math.round(Number(count));
+  return Number.isNaN(whole) ? 0 : Math.min(Math.max(0, whole), most);
+};
 
 /** What a turn appends. */
 export interface NewEntry {

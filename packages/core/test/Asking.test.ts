@@ -482,7 +482,7 @@ describe("asking", () => {
         latencyMillis: n,
       },
     });
-    const counts = [12.5, 1e30, -3, Number.NaN, Infinity];
+    const counts = [12.5, 1e30, -3, Number.NaN, Infinity, undefined as never];
     const answers = (question: string) =>
       Stream.concat(
         Stream.make({ _tag: "Delta", text: "a" } as const),
@@ -497,7 +497,7 @@ describe("asking", () => {
         {
           provider: "p",
           model: "m\ufffd",
-          answers: 5,
+          answers: 6,
           attempts: 13 + 2 * (2 ** 31 - 1),
           promptTokens: all,
           completionTokens: all,

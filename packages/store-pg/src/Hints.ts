@@ -6,7 +6,7 @@ import type { PgConnection } from "@effect/sql-pg/PgConnection";
 import { Effect, PubSub, Schedule, Scope, Stream } from "effect";
 import type { SqlError } from "effect/sql";
 
-/** The database-wide channel; hints of other schemas on it do no harm. */
+/** The database-wide channel. Hints of free chats name their schema; of keys those of another one do no harm. */
 export const channel = "parley";
 
 /** Listens on a connection of its own for as long as the scope is open. */
@@ -19,7 +19,9 @@ export const makeHints = Effect.fnUntraced(function* (
     Effect.all({ connected: Scope.make(), heard: Scope.make() }),
     Effect.fnUntraced(function* ({ connected, heard }) {
       const connection = yield* Scope.provide(connect, connected);
-      const notifications = yield* Scope.provide(connection.listen(channel), heard);
+      const notifications = yield* Scope.provide(connection.listen(channel), heard).pipe(
+        Effect.timeout("10 seconds"),
+      );
       yield* PubSub.publish(hints, null);
       yield* Stream.runForEach(Stream.fromQueue(notifications), ({ payload }) =>
         PubSub.publish(hints, payload),

@@ -319,10 +319,10 @@ where chatbot_id = $1 and id = any ($2::int8[])
 order by position
 for update`;
 
-// The key of an ask under way is known by the turn alone. One that is locked is being appended, and forgets it itself.
+// The key of an ask under way is known by the turn alone. Who has locked one finds the chat gone, and forgets it.
 const forgetAsks = `
 delete from request where chatbot_id = $1 and key in (
-  select key from request where chatbot_id = $1 and turn = any ($2::text[]) and entry_id is null
+  select key from request where chatbot_id = $1 and turn = any ($2::text[]) and chat_id is null and entry_id is null
   for update skip locked)`;
 
 const eraseChats = `
@@ -383,7 +383,8 @@ with moved as (
     case when $4::int8 >= (select last_value from entry_id) then setval('entry_id', $4::int8 + 1000) end
 )
 update tally set chats = chats + $2::int8, positions = positions + $2::int8,
-  last_time = coalesce((select create_time from chat where chatbot_id = $1 order by position desc limit 1), last_time)
+  last_time = greatest(
+    last_time, (select create_time from chat where chatbot_id = $1 order by position desc limit 1))
 from moved where chatbot_id = $1`;
 
 const sumUsage = `

@@ -143,7 +143,12 @@ export const makeTurnStore = Effect.fnUntraced(function* (
       if (row?.awaited === true) yield* tell(turn.chatbot, chat);
       if (row !== undefined) return entryOf(row);
       const [found] = yield* writes.query(turn.chatbot, chatExists, [turn.chatbot, chat]);
-      return yield* found === undefined ? new ChatNotFound({ chatId: chat }) : new TurnLost();
+      if (found !== undefined) return yield* new TurnLost();
+      // The erasure passes over keys that are locked.
+      if (turn.retryKey !== null) {
+        yield* writes.query(turn.chatbot, forgetKey, [turn.chatbot, turn.retryKey.key, turn.id]);
+      }
+      return yield* new ChatNotFound({ chatId: chat });
     });
 
   const appendToNewChat = (turn: Turn, entry: NewEntry) =>
@@ -375,13 +380,14 @@ update chat set waiting = array_remove(waiting, $3)
 where chatbot_id = $1 and id = $2::int8 and $3 = any (waiting)
 returning cardinality(waiting) > 0 and (turn is null or turn_until <= clock_timestamp()) as awaited`;
 
-// What is looked up in RETURNING is as it was before the statement.
+// What is looked up in RETURNING is as it was before the statement, and may be gone since, unless its lease ran out.
 const claimKeyForTurn = `${claimKey(
   "gen_random_uuid()::text",
   "clock_timestamp() + $4::int4 * interval '1 millisecond'",
 )}, (
   select to_json(b)::text from request b
   where b.chatbot_id = $1 and b.key = $2 and b.chat_id is null and b.entry_id is null
+    and b.turn_until <= clock_timestamp()
 ) as before`;
 
 const giveKeyBack = `

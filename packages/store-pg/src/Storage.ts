@@ -49,7 +49,7 @@ const inTime = <A, E, R, E2>(
 
 /**
  * The answer to a statement where nothing else would end the waiting for it, as that which begins or ends a
- * transaction. Its connection is not used again then.
+ * transaction. Its connection is not used again then: it is closed, or is older than any that is lent.
  */
 export const answered = <A>(
   statement: Effect.Effect<A, SqlError.SqlError>,

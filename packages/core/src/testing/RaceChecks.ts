@@ -6,6 +6,7 @@ import type { Chat } from "../Chat.ts";
 import { ChatArchive } from "../ChatArchive.ts";
 import { ChatStore } from "../ChatStore.ts";
 import { newest, newestChats, type ChatQuery } from "../ListQuery.ts";
+import type { RetryKey } from "../RetryKey.ts";
 import { turnLease, TurnStore } from "../TurnStore.ts";
 import { check, same, type Check } from "./Check.ts";
 import {
@@ -22,7 +23,6 @@ import {
   peek,
   taken,
 } from "./Fixtures.ts";
-import type { RetryKey } from "../RetryKey.ts";
 import { chatPage } from "./Model.ts";
 import { StoreUnderTest } from "./StoreUnderTest.ts";
 import { watchedCheck } from "./Watched.ts";
@@ -162,6 +162,32 @@ export const raceChecks: ReadonlyArray<
   ),
 
   check(
+    "a turn that is released while its request comes again leaves nothing that others would wait for",
+    Effect.fnUntraced(function* () {
+      const [{ turns: first }, { turns: second }] = yield* instances;
+      const chatbot = yield* newChatbot;
+      for (let n = 0; n < 40; n++) {
+        const { id } = yield* create(chatbot);
+        const retryKey = { key: `key ${n}`, fingerprint: "f" };
+        const turn = yield* taken(chatbot, id, retryKey);
+        // Who comes again is not the next.
+        yield* second.take(chatbot, id, null);
+        const [again] = yield* Effect.all(
+          [
+            Effect.andThen(after(n % 4), first.take(chatbot, id, retryKey)),
+            Effect.andThen(after(1), first.release(turn)),
+          ],
+          { concurrency: 2 },
+        );
+        if (again._tag === "Turn") yield* first.release(again.turn);
+        for (const turns of [first, second]) yield* turns.leave(chatbot, id);
+        const next = yield* first.take(chatbot, id, retryKey);
+        yield* same("the next take", next._tag, "Turn");
+      }
+    }),
+  ),
+
+  check(
     "what can be done once is done once, whoever else tries at the same time",
     Effect.fnUntraced(function* () {
       const both = yield* instances;
@@ -240,11 +266,14 @@ export const raceChecks: ReadonlyArray<
           Stream.unwrap(Effect.as(meanwhile, Stream.make(last!))),
         );
         const imported = yield* Effect.result(archive.import(to, records));
-        const made = yield* making;
+        const made = yield* Effect.result(making);
+        // It may also be told that it would wait for long.
+        if (Result.isFailure(made)) yield* same("why not", made.failure._tag, "Overloaded");
+        const later = Result.isSuccess(made) ? [made.success] : [];
         if (Result.isFailure(imported)) {
           yield* same("why not", imported.failure._tag, "ImportRefused");
         }
-        const kept = Result.isSuccess(imported) ? [...ids, made] : [made];
+        const kept = Result.isSuccess(imported) ? [...ids, ...later] : later;
         const stored = yield* peek(to);
         yield* same(
           "the chats in the storage",

@@ -111,9 +111,11 @@ export const turnStoreChecks: ReadonlyArray<Check<ChatStore | TurnStore | StoreU
       yield* same("before all of them", yield* store.earlier(turn, 1), []);
       // Of an id that is another chat's.
       const between = entries.findIndex(({ id }, n) => n > 0 && id > entries[n - 1]!.id + 1);
-      const few = yield* store.earlier(turn, entries[between]!.id - 1);
-      const older = entries.slice(0, between).toReversed().slice(0, turnEntries);
-      yield* same("before an entry of another chat", few, older);
+      if (between > 0) {
+        const few = yield* store.earlier(turn, entries[between]!.id - 1);
+        const older = entries.slice(0, between).toReversed().slice(0, turnEntries);
+        yield* same("before an entry of another chat", few, older);
+      }
     }),
   ),
 
