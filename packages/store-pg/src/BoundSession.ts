@@ -6,7 +6,8 @@ import type { PgConnection } from "@effect/sql-pg/PgConnection";
 import * as PgPool from "@effect/sql-pg/PgPool";
 import { Context, Effect, Exit, Option, Stream, type Scope } from "effect";
 import { SqlClient, type SqlError } from "effect/sql";
-import { committed, controls, type Session, type Subject } from "./Session.ts";
+import { committed, controls } from "./Controls.ts";
+import type { Session, Subject } from "./Session.ts";
 import { answered } from "./Storage.ts";
 
 /** A setting that the policies look at, and its value. */

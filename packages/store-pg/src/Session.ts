@@ -2,9 +2,9 @@
  * Statements, each with the chatbot whose rows it is about.
  */
 import type * as PgConnection from "@effect/sql-pg/PgConnection";
-import { Effect, type Stream } from "effect";
-import { SqlClient, SqlError, type SqlConnection as Connection } from "effect/sql";
-import { answered } from "./Storage.ts";
+import type { Effect, Stream } from "effect";
+import { SqlClient, type SqlConnection as Connection, type SqlError } from "effect/sql";
+import { controls } from "./Controls.ts";
 
 /**
  * Whose rows a statement is about: a chatbot's; those that the key with an id leads to; or, for
@@ -61,39 +61,3 @@ export const plainSession = (
     command: (text, values) => sql.unsafe(text, values),
   };
 };
-
-/**
- * What begins and ends transactions. No interruption reaches these statements, so that each is given up on by itself;
- * only a commit may take as long as it needs where one is patient.
- */
-export const controls = <C>(
-  run: (connection: C, text: string) => Effect.Effect<PgConnection.Result, SqlError.SqlError>,
-  isPatient: boolean,
-) => {
-  const control = (connection: C, text: string) => answered(run(connection, text));
-  return {
-    begin: (connection: C) => control(connection, "BEGIN"),
-    savepoint: (connection: C, id: number) => control(connection, `SAVEPOINT parley_${id}`),
-    releaseSavepoint: (connection: C, id: number) =>
-      control(connection, `RELEASE SAVEPOINT parley_${id}`),
-    commit: (connection: C) =>
-      committed(isPatient ? run(connection, "COMMIT") : control(connection, "COMMIT")),
-    rollback: (connection: C) => control(connection, "ROLLBACK"),
-    rollbackSavepoint: (connection: C, id: number) =>
-      control(connection, `ROLLBACK TO SAVEPOINT parley_${id}`),
-  };
-};
-
-/** PostgreSQL answers the COMMIT of a transaction in which something failed with ROLLBACK. */
-export const committed = (commit: Effect.Effect<PgConnection.Result, SqlError.SqlError>) =>
-  Effect.filterOrFail(
-    commit,
-    ({ command }) => command === "COMMIT",
-    () =>
-      new SqlError.SqlError({
-        reason: new SqlError.UnknownError({
-          cause: new Error("the transaction was rolled back"),
-          operation: "commit",
-        }),
-      }),
-  );
