@@ -17,30 +17,37 @@ import { bound, freshSchema, optionsOf } from "../packages/store-pg/test/Postgre
 /** The time after which a connection is replaced, one statement's deadline, and some. */
 const most = 75_000;
 
-/** A server whose way to its database can be made silent: nothing arrives any more, and nothing is closed. */
-const start = async () => {
-  const site = await makeSite();
-  const database = await makeDatabase(inject("postgresUrl"));
+/** A way to a database that can be made silent: nothing arrives any more, and nothing is closed. */
+const startWay = async (url: string) => {
   const sockets = new Set<Socket>();
-  const relay = await startRelay(database.url, (near, far) => {
+  const relay = await startRelay(url, (near, far) => {
     near.pipe(far);
     far.pipe(near);
     sockets.add(near).add(far);
   });
-  const server = await startServer(site, { ...database.environment, DATABASE_URL: relay.url });
+  const silence = () => {
+    for (const socket of sockets) socket.unpipe().pause();
+  };
+  return { ...relay, silence };
+};
+
+/** A server whose way to its database can be made silent. */
+const start = async () => {
+  const site = await makeSite();
+  const database = await makeDatabase(inject("postgresUrl"));
+  const way = await startWay(database.url);
+  const server = await startServer(site, { ...database.environment, DATABASE_URL: way.url });
   const client = makeClient(site.key);
   const status = async (answer: ReturnType<typeof client.get>) => (await answer)?.status;
   return {
     database,
     create: () => status(client.post(`${server.baseUrl}/chats`, {})),
     list: () => status(client.get(`${server.baseUrl}/chats`)),
-    silence: () => {
-      for (const socket of sockets) socket.unpipe().pause();
-    },
+    silence: way.silence,
     stop: async () => {
       client.close();
       await server.kill();
-      relay.close();
+      way.close();
       await database.remove();
       await site.remove();
     },
@@ -103,19 +110,11 @@ for (const [what, more] of [
     { timeout: 2 * most },
     async ({ expect }) => {
       const options = { ...optionsOf(freshSchema()), ...more(), maxConnections: 2 };
-      const sockets = new Set<Socket>();
-      const relay = await startRelay(Redacted.value(options.url), (near, far) => {
-        near.pipe(far);
-        far.pipe(near);
-        sockets.add(near).add(far);
-      });
-      const silence = () => {
-        for (const socket of sockets) socket.unpipe().pause();
-      };
+      const way = await startWay(Redacted.value(options.url));
       const run = Effect.gen(function* () {
         const scope = yield* Scope.make();
         const stores = yield* Layer.buildWithScope(
-          layerPostgres({ ...options, url: Redacted.make(relay.url) }),
+          layerPostgres({ ...options, url: Redacted.make(way.url) }),
           scope,
         );
         const chatbot = yield* Effect.provideContext(registerChatbot, stores);
@@ -139,7 +138,7 @@ for (const [what, more] of [
         const succeeded = (exits: ReadonlyArray<Exit.Exit<unknown, unknown>>) =>
           exits.map(Exit.isSuccess);
         expect(succeeded(yield* all())).not.toContain(false);
-        silence();
+        way.silence();
         const began = Date.now();
         yield* Effect.forkChild(Effect.forEach([1, 2, 3], all, { concurrency: "unbounded" }));
         // One that only listens may have its answer before.
@@ -147,7 +146,7 @@ for (const [what, more] of [
           until: (exits) => !succeeded(exits).includes(false) || Date.now() - began > most,
         });
         expect(Date.now() - began).toBeLessThan(most);
-        silence();
+        way.silence();
         const closing = Date.now();
         yield* Scope.close(scope, Exit.void);
         expect(Date.now() - closing).toBeLessThan(5_000);
@@ -155,7 +154,7 @@ for (const [what, more] of [
       try {
         await Effect.runPromise(run);
       } finally {
-        relay.close();
+        way.close();
       }
     },
   );

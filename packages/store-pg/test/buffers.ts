@@ -10,6 +10,10 @@ let statements = 0;
 const literal = (value: unknown): string =>
   typeof value === "string" ? `'${value.replaceAll("'", "''")}'` : String(value);
 
+/** Buffers that a node of an executed plan touched, with those below it. */
+export const touchedBy = (node: any): number =>
+  node["Shared Hit Blocks"] + node["Shared Read Blocks"];
+
 /** Buffers that one execution touches, by the kind of plan that the store has for it. */
 export const buffers = Effect.fnUntraced(function* (
   sql: SqlClient.SqlClient,
@@ -22,6 +26,5 @@ export const buffers = Effect.fnUntraced(function* (
   const [row] = yield* sql.unsafe<{ readonly "QUERY PLAN": any }>(
     `explain (analyze, buffers, format json) execute ${name}(${values.map(literal).join(", ")})`,
   );
-  const plan = row!["QUERY PLAN"][0].Plan;
-  return plan["Shared Hit Blocks"] + plan["Shared Read Blocks"];
+  return touchedBy(row!["QUERY PLAN"][0].Plan);
 });

@@ -6,6 +6,7 @@ import { makeClients } from "../src/Clients.ts";
 import { makeChatStore } from "../src/PgChatStore.ts";
 import { makeTurnStore } from "../src/PgTurnStore.ts";
 import type { Session } from "../src/Session.ts";
+import { touchedBy } from "./buffers.ts";
 import { fillChats, filledChatbot as chatbot, fillEntries, settle } from "./fill.ts";
 import { freshDatabase } from "./PostgresUnderTest.ts";
 
@@ -13,11 +14,7 @@ const rows = 50_000;
 const most = 100;
 
 /** Of the node that touched most: what a part writes that nothing refers to is not in the whole. */
-const mostOf = (plan: any): number =>
-  Math.max(
-    plan["Shared Hit Blocks"] + plan["Shared Read Blocks"],
-    ...(plan.Plans ?? []).map(mostOf),
-  );
+const mostOf = (plan: any): number => Math.max(touchedBy(plan), ...(plan.Plans ?? []).map(mostOf));
 
 /** Each statement is run twice, and what the first one touched is noted and undone. */
 const measured = (session: Session, note: (text: string, buffers: number) => void): Session => ({

@@ -20,11 +20,12 @@ import {
   entryRecord,
   instances,
   newChatbot,
+  pass,
   peek,
   taken,
 } from "./Fixtures.ts";
 import { chatPage } from "./Model.ts";
-import { StoreUnderTest } from "./StoreUnderTest.ts";
+import type { StoreUnderTest } from "./StoreUnderTest.ts";
 import { watchedCheck } from "./Watched.ts";
 
 /** What became of several at once: `stored`, or why not. */
@@ -372,7 +373,7 @@ export const raceChecks: ReadonlyArray<
         if (chat.name === null) continue;
         yield* same("the hello entries", chat.entries.length, 1);
       }
-      yield* StoreUnderTest.use(({ pass }) => pass(turnLease + 1));
+      yield* pass(turnLease + 1);
       for (const [id, retryKey] of asked) {
         const { turns } = both[1];
         const outcome = yield* turns.take(chatbot, id, retryKey);
