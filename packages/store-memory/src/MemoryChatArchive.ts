@@ -16,13 +16,13 @@ export const makeChatArchive = (memory: Memory): ChatArchive["Service"] => ({
     Effect.sync(() => {
       const tenant = memory.tenant(chatbot);
       const lastUse = ({ createTime, entries }: StoredChat) =>
-        Math.max(createTime.getTime(), entries.at(-1)?.createTime.getTime() ?? 0);
+        entries.at(-1)?.createTime ?? createTime;
       const isMeant = (chat: StoredChat): boolean =>
         which._tag === "Chat"
           ? chat.id === which.id
           : which._tag === "UserRef"
             ? chat.userRef === which.userRef
-            : lastUse(chat) < which.limit.getTime();
+            : lastUse(chat) < which.limit;
       const kept = tenant.chats.filter((chat) => !isMeant(chat));
       const erased = tenant.chats.length - kept.length;
       const turns = new Set<string>();

@@ -65,16 +65,20 @@ export const chatArchiveChecks: ReadonlyArray<
       );
       // Exact, also where there are very many.
       const dear = yield* newChatbot;
-      const tokens = { promptTokens: 3_000_000_001, completionTokens: 2 ** 40 + 1 };
+      const many = {
+        promptTokens: 3_000_000_001,
+        completionTokens: 2 ** 40 + 1,
+        attempts: 2 ** 31 - 1,
+      };
       yield* conversation(
         dear,
-        ["a", "b", "c"].map((question) => entry(question, { usage: { ...usage, ...tokens } })),
+        ["a", "b", "c"].map((question) => entry(question, { usage: { ...usage, ...many } })),
       );
       const [sum] = yield* archive.usage(dear, new Date(0));
       yield* same(
-        "very many tokens",
-        [sum?.promptTokens, sum?.completionTokens],
-        [3 * tokens.promptTokens, 3 * tokens.completionTokens],
+        "very many",
+        [sum?.promptTokens, sum?.completionTokens, sum?.attempts],
+        [3 * many.promptTokens, 3 * many.completionTokens, 3 * many.attempts],
       );
       // By the time of the entry, not of its chat; the entry of that very time counts, too.
       const old = yield* newChatbot;

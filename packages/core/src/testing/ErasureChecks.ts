@@ -243,6 +243,19 @@ export const erasureChecks: ReadonlyArray<
       yield* same("one without entries", yield* erase(chatbot, soon), 0);
       const after = new Date(empty.createTime.getTime() + 1);
       yield* same("a bit later", yield* erase(chatbot, { _tag: "IdleSince", limit: after }), 1);
+      // Imported times are whatever they were elsewhere.
+      const old = new Date("1960-01-01T00:00:00Z");
+      const asked = new Date("1965-01-01T00:00:00Z");
+      yield* imported(chatbot, [chatRecord(1, old), chatRecord(2, old), entryRecord(2, 1, asked)]);
+      for (const [limit, expected] of [
+        [old, 0],
+        [new Date(old.getTime() + 1), 1],
+        [asked, 0],
+        [new Date(asked.getTime() + 1), 1],
+      ] as const) {
+        const which = { _tag: "IdleSince", limit } as const;
+        yield* same(`before ${limit.toISOString()}`, yield* erase(chatbot, which), expected);
+      }
     }),
   ),
 
@@ -266,11 +279,14 @@ export const erasureChecks: ReadonlyArray<
         yield* failsWith("another take", notFound, store.take(chatbot, chat, retryKey));
       }
       yield* same("what lies in the storage", yield* peek(chatbot), []);
-      // Its key is forgotten with it, whether it ends or not.
-      const gone = yield* create(chatbot, { userRef: "u" });
-      yield* taken(chatbot, gone.id, key);
-      yield* erase(chatbot, { _tag: "UserRef", userRef: "u" });
-      yield* store.release(yield* taken(chatbot, null, { ...key, fingerprint: "another" }));
+      // Its key is forgotten with it, whether it ends or not, and however long it goes on.
+      for (const renewals of [0, 1, 2]) {
+        const gone = yield* create(chatbot, { userRef: "u" });
+        const turn = yield* taken(chatbot, gone.id, key);
+        for (let n = 0; n < renewals; n++) yield* store.renew(turn);
+        yield* erase(chatbot, { _tag: "UserRef", userRef: "u" });
+        yield* store.release(yield* taken(chatbot, null, { ...key, fingerprint: "another" }));
+      }
     }),
   ),
 

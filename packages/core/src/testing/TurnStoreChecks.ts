@@ -521,6 +521,7 @@ export const turnStoreChecks: ReadonlyArray<Check<ChatStore | TurnStore | StoreU
         yield* failsWith("the late one's append", new TurnLost(), append(late, entry("late")));
         // Nobody holds what it held, unless the other does.
         if (chat === null) yield* store.release(yield* taken(chatbot, id));
+        if (retryKey === null) yield* store.release(yield* taken(chatbot, null, key));
         yield* store.release(late);
         yield* same("still held", yield* second.turns.renew(outcome.turn), true);
         const made = yield* second.turns.append(outcome.turn, entry("q"));

@@ -5,6 +5,7 @@ import {
   fold,
   RetryKeyReused,
   retryKeyLifetime,
+  turnLease,
   type ArchiveRecord,
   type Chat,
   type Taken,
@@ -715,6 +716,90 @@ export const missedFaults: ReadonlyArray<Fault> = [
                 }
               }),
             );
+          }),
+      }),
+  },
+
+  // ChatArchive.erase: "with everything that refers to them, the retry keys of asks under way, too".
+  {
+    name: "an erasure leaves the retry keys of asks under way that were renewed",
+    break: (stores, memory) => {
+      const renewed = new Set<string>();
+      return withArchive(
+        withTurns(stores, {
+          renew: (turn) =>
+            Effect.tap(stores.turns.renew(turn), (ours) =>
+              Effect.sync(() => ours && renewed.add(turn.id)),
+            ),
+        }),
+        {
+          erase: (chatbot, which) =>
+            Effect.suspend(() => {
+              const { requests } = memory.tenant(chatbot);
+              const left = [...requests].filter(([, { holder }]) =>
+                renewed.has(holder?.turn ?? ""),
+              );
+              return Effect.tap(stores.archive.erase(chatbot, which), () =>
+                Effect.sync(() => {
+                  for (const [key, request] of left) requests.set(key, request);
+                }),
+              );
+            }),
+        },
+      );
+    },
+  },
+
+  // TurnStore.take: "whoever takes it by the chat or by the key takes both, for ever".
+  {
+    name: "a renewal that finds the chat taken holds the retry key for another lease",
+    break: (stores, memory) =>
+      withTurns(stores, {
+        renew: (turn) =>
+          Effect.tap(stores.turns.renew(turn), (ours) =>
+            Effect.map(Clock.currentTimeMillis, (now) => {
+              if (ours || turn.retryKey === null) return;
+              const { requests } = memory.tenant(turn.chatbot);
+              const request = requests.get(turn.retryKey.key);
+              if (request?.holder?.turn !== turn.id) return;
+              const holder = { ...request.holder, until: now + turnLease };
+              requests.set(turn.retryKey.key, { ...request, holder });
+            }),
+          ),
+      }),
+  },
+
+  // ChatArchive.usage: "Sums per provider and model".
+  {
+    name: "the sum of attempts is of 32 bits",
+    break: (stores) =>
+      withArchive(stores, {
+        usage: (chatbot, since) =>
+          Effect.map(stores.archive.usage(chatbot, since), (sums) =>
+            sums.map((sum) => ({ ...sum, attempts: sum.attempts | 0 })),
+          ),
+      }),
+  },
+
+  // Erasable: "Chats that were made before the limit and have no entry since".
+  {
+    name: "a chat without entries counts as used in 1970",
+    break: (stores, memory) =>
+      withArchive(stores, {
+        erase: (chatbot, which) =>
+          Effect.suspend(() => {
+            const tenant = memory.tenant(chatbot);
+            const spared = tenant.chats.filter(
+              ({ entries }) =>
+                entries.length === 0 && which._tag === "IdleSince" && which.limit.getTime() <= 0,
+            );
+            return Effect.map(stores.archive.erase(chatbot, which), (erased) => {
+              const back = spared.filter(({ id }) => !tenant.byId.has(id));
+              for (const chat of back) tenant.byId.set(chat.id, chat);
+              tenant.chats.push(...back);
+              tenant.chats.sort((a, b) => a.id - b.id);
+              return erased - back.length;
+            });
           }),
       }),
   },
