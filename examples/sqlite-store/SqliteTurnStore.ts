@@ -123,15 +123,16 @@ export const makeTurnStore = (database: Database): TurnStore["Service"] => {
     earlier: (turn, before) => read(() => entriesBefore(turn.chatbot, turn.chat, before)),
 
     // A turn that ran out is ours as long as nobody took it.
-    renew: ({ chat, id, retryKey }) =>
-      write(
-        (now) =>
+    renew: ({ chat, chatbot, id, retryKey }) =>
+      write((now): boolean | ChatNotFound => {
+        if (chat !== null && !Rows.chatExists(database, chatbot, chat))
+          return new ChatNotFound({ chatId: chat });
+        const until = now + turnLease;
+        return (
           holdsNothing(chat, retryKey) ||
-          run("UPDATE turns SET heldUntil = :until WHERE id = :id", {
-            id,
-            until: now + turnLease,
-          }) > 0,
-      ),
+          run("UPDATE turns SET heldUntil = :until WHERE id = :id", { id, until }) > 0
+        );
+      }),
 
     append: ({ chat, chatbot, id: turn, retryKey }, { usage, ...entry }) =>
       write((now): Entry | TurnLost | ChatNotFound => {

@@ -25,6 +25,7 @@ import {
   Overloaded,
   RetryKeyReused,
   type AskError,
+  type ChatNotFound,
   type StorageUnavailable,
 } from "./Errors.ts";
 import {
@@ -332,8 +333,8 @@ export class Asking extends Context.Service<
 
       const lost = new AnswerUnavailable({ reason: "the turn was lost", passing: false });
 
-      /** Never succeeds: fails once the turn is not ours any more. */
-      const renewing = (turn: Turn): Effect.Effect<never, AnswerUnavailable> =>
+      /** Never succeeds: fails once the turn is not ours any more, or its chat is gone. */
+      const renewing = (turn: Turn): Effect.Effect<never, AnswerUnavailable | ChatNotFound> =>
         store.renew(turn).pipe(
           // The storage may be back before the lease ends; if it is not, the append tells.
           Effect.catchTag("StorageUnavailable", () => Effect.succeed(true)),

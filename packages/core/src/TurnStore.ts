@@ -66,8 +66,11 @@ export class TurnStore extends Context.Service<
       turn: Turn,
       before: number,
     ) => Effect.Effect<ReadonlyArray<Entry>, StorageUnavailable>;
-    /** Holds the turn for another lease; `false` when it is not ours any more. */
-    readonly renew: (turn: Turn) => Effect.Effect<boolean, StorageUnavailable>;
+    /**
+     * Holds the turn for another lease; `false` when it is not ours any more. Fails when, which is looked at first,
+     * the chat was erased.
+     */
+    readonly renew: (turn: Turn) => Effect.Effect<boolean, ChatNotFound | StorageUnavailable>;
     /**
      * Appends the entry, makes the chat if it is new, ends the turn and settles its retry key; fails
      * without a trace when another took the turn or, which is looked at first, the chat was erased.

@@ -243,7 +243,12 @@ describe("asking", () => {
       let gate = yield* Deferred.make<void>();
       yield* Effect.gen(function* () {
         const archive = yield* ChatArchive;
-        for (const more of [{}, { key: "key" as any }]) {
+        for (const [more, millis] of [
+          [{}, 0],
+          [{ key: "key" as any }, 0],
+          [{}, turnLease],
+          [{ key: "key" as any }, turnLease],
+        ] as const) {
           gate = yield* Deferred.make<void>();
           const chatId = yield* newChat;
           const late = yield* Effect.forkChild(
@@ -251,6 +256,8 @@ describe("asking", () => {
           );
           yield* settle;
           assert.strictEqual(yield* archive.erase(chatbot.id, { _tag: "Chat", id: chatId }), 1);
+          // It learns of it when it renews its turn, or when it is through.
+          yield* TestClock.adjust(millis);
           yield* Deferred.succeed(gate, undefined);
           assert.deepStrictEqual(tagOf(yield* Fiber.join(late)), ["ChatNotFound"]);
         }

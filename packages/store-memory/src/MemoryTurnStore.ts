@@ -94,8 +94,9 @@ export const makeTurnStore = Effect.fnUntraced(function* (memory: Memory) {
       }),
 
     renew: (turn) =>
-      atPresent((now) => {
+      atPresent<boolean, ChatNotFound>((now) => {
         const held = holdings(turn);
+        if (held.erased) return Effect.fail(new ChatNotFound({ chatId: turn.chat! }));
         if (!isOurs(turn, held)) return Effect.succeed(false);
         const holder = { turn: turn.id, until: now + turnLease };
         if (held.chat !== undefined) held.chat.turn = holder;

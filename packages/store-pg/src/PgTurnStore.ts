@@ -133,6 +133,11 @@ export const makeTurnStore = Effect.fnUntraced(function* (
     return held("key", row.for_millis);
   });
 
+  const mustExist = Effect.fnUntraced(function* (chatbot: number, chat: number) {
+    const [found] = yield* writes.query(chatbot, chatExists, [chatbot, chat]);
+    if (found === undefined) return yield* new ChatNotFound({ chatId: chat });
+  });
+
   const appendToChat = (turn: Turn, chat: number, entry: NewEntry) =>
     Effect.gen(function* () {
       const [row] = yield* writes.query<EntryRow & { readonly awaited: boolean }>(
@@ -142,13 +147,13 @@ export const makeTurnStore = Effect.fnUntraced(function* (
       );
       if (row?.awaited === true) yield* tell(turn.chatbot, chat);
       if (row !== undefined) return entryOf(row);
-      const [found] = yield* writes.query(turn.chatbot, chatExists, [turn.chatbot, chat]);
-      if (found !== undefined) return yield* new TurnLost();
       // The erasure passes over keys that are locked.
-      if (turn.retryKey !== null) {
-        yield* writes.query(turn.chatbot, forgetKey, [turn.chatbot, turn.retryKey.key, turn.id]);
-      }
-      return yield* new ChatNotFound({ chatId: chat });
+      const forget =
+        turn.retryKey === null
+          ? Effect.void
+          : writes.query(turn.chatbot, forgetKey, [turn.chatbot, turn.retryKey.key, turn.id]);
+      yield* Effect.tapError(mustExist(turn.chatbot, chat), () => forget);
+      return yield* new TurnLost();
     });
 
   const appendToNewChat = (turn: Turn, entry: NewEntry) =>
@@ -196,19 +201,19 @@ export const makeTurnStore = Effect.fnUntraced(function* (
       chat === null ? Effect.succeed([]) : orUnavailable(entriesBefore(chatbot, chat, before)),
 
     renew: ({ chat, chatbot, id, retryKey }) =>
-      writes
-        .query<{ readonly ours: boolean }>(chatbot, renewTurn, [
-          chatbot,
-          chat,
-          id,
-          retryKey?.key ?? null,
-          turnLease,
-        ])
-        .pipe(
-          againAfterDeadlock,
-          Effect.map(([row]) => row!.ours),
-          orUnavailable,
-        ),
+      Effect.gen(function* () {
+        const [row] = yield* againAfterDeadlock(
+          writes.query<{ readonly ours: boolean }>(chatbot, renewTurn, [
+            chatbot,
+            chat,
+            id,
+            retryKey?.key ?? null,
+            turnLease,
+          ]),
+        );
+        if (!row!.ours && chat !== null) yield* mustExist(chatbot, chat);
+        return row!.ours;
+      }).pipe(orUnavailable),
 
     append: (turn, entry) =>
       orBusy(

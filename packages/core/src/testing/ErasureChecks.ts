@@ -272,7 +272,7 @@ export const erasureChecks: ReadonlyArray<
         yield* same("how many", yield* erase(chatbot, { _tag: "Chat", id: chat }), 1);
         const notFound = new ChatNotFound({ chatId: chat });
         yield* failsWith("meanwhile", notFound, store.take(chatbot, chat, retryKey));
-        yield* same("whether it is still ours", yield* store.renew(turn), false);
+        yield* failsWith("its renewal", notFound, store.renew(turn));
         yield* failsWith("its append", notFound, append(turn, entry("q")));
         yield* same("what was before", yield* store.earlier(turn, Number.MAX_SAFE_INTEGER), []);
         yield* store.release(turn);

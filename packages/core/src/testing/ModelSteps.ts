@@ -229,7 +229,12 @@ export const step = Effect.fnUntraced(function* (model: ModelState, command: Mod
       const turn = pick(tenant.turns, command.turn);
       if (turn === undefined) return;
       const ours = isOurs(tenant, turn);
-      yield* same("whether the turn is renewed", yield* turns.renew(turn), ours);
+      const erased = turn.chat !== null && !isKnown(written, turn.chat);
+      yield* same(
+        "whether the turn is renewed",
+        yield* outcome(turns.renew(turn)),
+        erased ? new ChatNotFound({ chatId: turn.chat! }) : ours,
+      );
       if (ours) hold(tenant, turn);
       return;
     }
