@@ -9,12 +9,13 @@ import {
   recordsOf,
   type Erasable,
 } from "@parley/core";
-import { Console, Effect, FileSystem, Option, Stdio, Stream } from "effect";
+import { Clock, Console, Effect, FileSystem, Option, Stdio, Stream } from "effect";
 import { Command, Flag } from "effect/cli";
 import { onDatabase } from "../Database.ts";
 import { jsonFlag, print } from "./Output.ts";
 import { withProgress } from "./Progress.ts";
 import { chatbotFlag, chatbotOf } from "./Subject.ts";
+import { sinceFlag } from "./Times.ts";
 import { wrongUsage } from "./WrongUsage.ts";
 
 const erase = Command.make(
@@ -26,7 +27,7 @@ const erase = Command.make(
       Flag.optional,
       Flag.withDescription("Every chat with this userRef"),
     ),
-    idleSince: Flag.Date("idle-since").pipe(
+    idleSince: sinceFlag("idle-since").pipe(
       Flag.optional,
       Flag.withDescription("Every chat with no entry since this time"),
     ),
@@ -34,13 +35,14 @@ const erase = Command.make(
   },
   ({ chatbot: wanted, id, idleSince, json, userRef }) =>
     Effect.gen(function* () {
+      const now = yield* Clock.currentTimeMillis;
       const named: ReadonlyArray<Erasable> = [
         ...Option.toArray(Option.map(id, (id): Erasable => ({ _tag: "Chat", id }))),
         ...Option.toArray(
           Option.map(userRef, (userRef): Erasable => ({ _tag: "UserRef", userRef })),
         ),
         ...Option.toArray(
-          Option.map(idleSince, (limit): Erasable => ({ _tag: "IdleSince", limit })),
+          Option.map(idleSince, (since): Erasable => ({ _tag: "IdleSince", limit: since(now) })),
         ),
       ];
       const [which] = named;
@@ -49,6 +51,9 @@ const erase = Command.make(
           ["chats", "erase"],
           "Say which chats by one of --id, --user-ref and --idle-since.",
         );
+      }
+      if (which._tag === "IdleSince" && which.limit.getTime() > now) {
+        return yield* wrongUsage(["chats", "erase"], "The time of --idle-since is still to come.");
       }
       yield* Effect.gen(function* () {
         const chatbot = yield* chatbotOf(wanted);

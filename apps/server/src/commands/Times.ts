@@ -2,26 +2,52 @@
  * Times and durations as people write them.
  */
 import { Option } from "effect";
+import { Flag } from "effect/cli";
 
 const units = { s: 1000, m: 60_000, h: 3_600_000, d: 86_400_000, w: 604_800_000 } as const;
 
+/** Of a thousand years: so far from now every time is one that databases hold. */
+const longest = 365_250 * units.d;
+
 /** A duration such as `30d`, in milliseconds. */
 export const durationOf = (text: string): Option.Option<number> => {
-  const parts = /^(\d{1,9})([smhdw])$/.exec(text);
-  return parts === null
-    ? Option.none()
-    : Option.some(Number(parts[1]) * units[parts[2] as keyof typeof units]);
+  const [, count, unit] = /^(\d{1,11})([smhdw])$/.exec(text) ?? [];
+  const millis = Number(count) * units[unit as keyof typeof units];
+  return millis <= longest ? Option.some(millis) : Option.none();
 };
+
+const iso = /^(\d{4}-\d\d-\d\d)(T\d\d:\d\d(:\d\d(\.\d+)?)?(Z|[+-]\d\d:\d\d))?$/;
+
+/** A date (its beginning in UTC) or a time with its zone. */
+const timeOf = (text: string): Option.Option<Date> => {
+  const [, date] = iso.exec(text) ?? [];
+  const [time, day] = [new Date(text), new Date(date ?? Number.NaN)];
+  if (Number.isNaN(time.getTime()) || Number.isNaN(day.getTime())) return Option.none();
+  // No 31st of February, which would be taken for the 3rd of March.
+  return day.toISOString().startsWith(date!) ? Option.some(time) : Option.none();
+};
+
+/** A time, or how long after the present one in milliseconds; before it, if `sign` is negative. */
+const timeFrom = (text: string, sign: 1 | -1): Option.Option<(now: number) => Date> =>
+  Option.orElse(
+    Option.map(timeOf(text), (time) => () => time),
+    () => Option.map(durationOf(text), (millis) => (now: number) => new Date(now + sign * millis)),
+  );
 
 /** What a time is, told the present one in milliseconds; `null` is never. */
 export type Expiry = (now: number) => Date | null;
 
-const iso = /^\d{4}-\d\d-\d\d(T\d\d:\d\d(:\d\d(\.\d+)?)?(Z|[+-]\d\d:\d\d))?$/;
+/** A time, how long from now on, or `never`. */
+export const expiryOf = (text: string): Option.Option<Expiry> =>
+  text === "never" ? Option.some(() => null) : timeFrom(text, 1);
 
-/** A date (its beginning in UTC), a time with its zone, how long from now on, or `never`. */
-export const expiryOf = (text: string): Option.Option<Expiry> => {
-  if (text === "never") return Option.some(() => null);
-  const date = new Date(iso.test(text) ? text : Number.NaN);
-  if (!Number.isNaN(date.getTime())) return Option.some(() => date);
-  return Option.map(durationOf(text), (millis) => (now) => new Date(now + millis));
-};
+/** A flag that says from when on: a time, or how long ago. */
+export const sinceFlag = (name: string) =>
+  Flag.String(name).pipe(
+    Flag.filterMap(
+      (text) => timeFrom(text, -1),
+      () =>
+        "Expected a date such as 2026-01-31, a time with its zone in ISO 8601, or 30d for that long ago",
+    ),
+    Flag.withMetavar("date|30d"),
+  );

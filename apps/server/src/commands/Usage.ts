@@ -1,15 +1,19 @@
 import { ChatArchive } from "@parley/core";
-import { Effect, Option } from "effect";
+import { Clock, Effect, Option } from "effect";
 import { Command, Flag } from "effect/cli";
 import { onDatabase } from "../Database.ts";
 import { jsonFlag, print, table } from "./Output.ts";
 import { chatbotFlag, chatbotOf } from "./Subject.ts";
+import { sinceFlag } from "./Times.ts";
+
+/** No entry is older, not even an imported one. */
+const beginning = new Date("0001-01-01T00:00:00Z");
 
 export const usage = Command.make(
   "usage",
   {
     chatbot: chatbotFlag,
-    since: Flag.Date("since").pipe(
+    since: sinceFlag("since").pipe(
       Flag.optional,
       Flag.withDescription("From when on; from the beginning without it"),
     ),
@@ -19,10 +23,9 @@ export const usage = Command.make(
     Effect.gen(function* () {
       const chatbot = yield* chatbotOf(wanted);
       const archive = yield* ChatArchive;
-      const sums = yield* archive.usage(
-        chatbot.id,
-        Option.getOrElse(since, () => new Date(0)),
-      );
+      const now = yield* Clock.currentTimeMillis;
+      const from = Option.match(since, { onNone: () => beginning, onSome: (since) => since(now) });
+      const sums = yield* archive.usage(chatbot.id, from);
       yield* print(json, sums, () =>
         table(
           ["PROVIDER", "MODEL", "ANSWERS", "ATTEMPTS", "PROMPT TOKENS", "COMPLETION TOKENS"],

@@ -98,7 +98,20 @@ describe("a command that is used wrongly says so", () => {
     ["audit", "--limit", "all"],
     ["chats", "erase", "--id", "x"],
     ["chats", "erase"],
+    ...[
+      "foo 1",
+      "5",
+      "01/02/2026",
+      "2026-1-1",
+      "2026-02-31",
+      "2026-03-02 09:00",
+      "-200000-01-01",
+    ].map((time) => ["chats", "erase", "--chatbot", "One", `--idle-since=${time}`]),
+    ["chats", "erase", "--chatbot", "One", "--idle-since", "2999-01-01"],
     ["usage", "--since", "yesterday"],
+    ["usage", "--since", "2026-02-31"],
+    ["key", "create", "--chatbot", "One", "--expires", "2999-02-31"],
+    ["key", "create", "--chatbot", "One", "--expires", "99999999999w"],
   ];
 
   it.each(titled(wrong))("parley %s", async (_, args) => {
