@@ -94,12 +94,40 @@ export const linesOf = <E, R>(
     );
   });
 
-/** The records of an export; fails at the first line that is none, and names it, or if it was cut off. */
+const refuse = (reason: string) => Effect.fail(new ImportRefused({ reason }));
+
+/** In UTF-16 code units: far more than an answer of any length that is stored takes. */
+const longestLine = 2 ** 24;
+
+/** The lines of UTF-8; fails where it is none, and before a line without an end fills the memory. */
+const textLines = <E, R>(
+  bytes: Stream.Stream<Uint8Array, E, R>,
+): Stream.Stream<string, E | ImportRefused, R> =>
+  Stream.suspend(() => {
+    const decoder = new TextDecoder("utf-8", { fatal: true });
+    const decode = (some?: Uint8Array) =>
+      Effect.try({
+        try: () => decoder.decode(some, { stream: some !== undefined }),
+        catch: () => new ImportRefused({ reason: "it is not UTF-8" }),
+      });
+    let open = 0;
+    return bytes.pipe(
+      Stream.mapEffect(decode),
+      Stream.concat(Stream.fromEffect(Effect.suspend(() => decode()))),
+      Stream.tap((text) => {
+        const end = Math.max(text.lastIndexOf("\n"), text.lastIndexOf("\r"));
+        open = end === -1 ? open + text.length : text.length - end;
+        return open > longestLine ? refuse("a line is too long") : Effect.void;
+      }),
+      Stream.splitLines,
+    );
+  });
+
+/** The records of an export in UTF-8; fails at the first line that is none, and names it, or if it was cut off. */
 export const recordsOf = <E, R>(
-  text: Stream.Stream<string, E, R>,
+  bytes: Stream.Stream<Uint8Array, E, R>,
 ): Stream.Stream<ArchiveRecord, E | ImportRefused, R> =>
   Stream.suspend(() => {
-    const refuse = (reason: string) => Effect.fail(new ImportRefused({ reason }));
     const read = { chats: 0, entries: 0 };
     let ended = false;
     let at = 0;
@@ -144,7 +172,7 @@ export const recordsOf = <E, R>(
       return Effect.succeed(records);
     };
 
-    return Stream.splitLines(text).pipe(
+    return textLines(bytes).pipe(
       Stream.chunks,
       Stream.mapEffect(recordsOfSome),
       Stream.flattenIterable,

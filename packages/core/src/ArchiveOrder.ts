@@ -28,19 +28,17 @@ export const inOrder = <E, R>(
     const flawOf = (record: ArchiveRecord): string | null => {
       const [row, before] =
         record._tag === "Chat" ? [record.chat, chat] : ([record.entry, entry] as const);
-      if (!Number.isInteger(row.id) || row.id < 1) return "an id is no positive integer";
-      if (row.id > highestId) return "an id leaves no room for later ones";
+      if (!Number.isInteger(row.id) || row.id < 1) return "its id is no positive integer";
+      if (row.id > highestId) return "its id leaves no room for later ones";
       if (record._tag === "Entry" && (chat === none || record.entry.chatId !== chat.id)) {
-        return "an entry does not follow its chat";
+        return "it does not follow its chat";
       }
-      if (row.id <= before.id) {
-        return record._tag === "Chat" ? "chats do not ascend" : "entries do not ascend";
-      }
+      if (row.id <= before.id) return `it comes after ${before.id}`;
       if (!(row.createTime >= earliest && row.createTime <= latest)) {
-        return "a time is not within the years 1 to 9999";
+        return "its time is not within the years 1 to 9999";
       }
       if (row.createTime < before.createTime) {
-        return before.id === 0 ? "an entry is older than its chat" : "times go back";
+        return before.id === 0 ? "it is older than its chat" : `it is older than ${before.id}`;
       }
       if (record._tag === "Chat") [chat, entry] = [row, { ...row, id: 0 }];
       else entry = row;
@@ -48,6 +46,8 @@ export const inOrder = <E, R>(
     };
     return Stream.tap(records, (record) => {
       const reason = flawOf(record);
-      return reason === null ? Effect.void : Effect.fail(new ImportRefused({ reason }));
+      if (reason === null) return Effect.void;
+      const name = record._tag === "Chat" ? `chat ${record.chat.id}` : `entry ${record.entry.id}`;
+      return Effect.fail(new ImportRefused({ reason: `${name}: ${reason}` }));
     });
   });

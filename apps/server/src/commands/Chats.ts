@@ -148,9 +148,7 @@ const importing = Command.make(
         onNone: () => stdio.stdin,
         onSome: (path) => files.stream(path),
       });
-      const read = recordsOf(Stream.decodeText(bytes)).pipe(
-        Stream.tap(() => Effect.sync(() => records++)),
-      );
+      const read = recordsOf(bytes).pipe(Stream.tap(() => Effect.sync(() => records++)));
       const chats = yield* withProgress(
         archive.import(chatbot.id, read),
         Effect.sync(() => `${records} chats and entries`),

@@ -132,14 +132,7 @@ describe("parley chats", () => {
   });
 
   it("names the line of an import that is none, and writes nothing", async () => {
-    const erased = await parley(
-      "chats",
-      "erase",
-      "--chatbot",
-      "Empty",
-      "--idle-since",
-      "2100-01-01",
-    );
+    const erased = await parley("chats", "erase", "--chatbot", "Empty", "--idle-since", "0s");
     expect(erased).toMatchObject({ code: 0, stdout: "Erased 12 chats.\n" });
     const good =
       '{"chat":{"id":1,"name":null,"userRef":null,"_createTime":"2026-01-01T00:00:00.000Z"}}';
@@ -163,6 +156,26 @@ describe("parley chats", () => {
       const refused = await parley("chats", "import", "--chatbot", "Empty", "--input", file);
       expect(refused.code).toBe(1);
       expect(refused.stderr).toContain("line 2 is no chat and no entry");
+      expect(await totalOf(empty)).toBe(0);
+    }
+  });
+
+  it("imports nothing that is not UTF-8, has no lines or no order, and says what", async () => {
+    const file = join(directory, "bad.ndjson");
+    const chat = (id: number) =>
+      `{"chat":{"id":${id},"name":"Zürich","userRef":null,"_createTime":"2026-01-01T00:00:00.000Z"}}\n`;
+    const end = '{"end":{"chats":2,"entries":0}}\n';
+    for (const [bytes, reason] of [
+      [Buffer.from(chat(1) + chat(2) + end, "latin1"), "it is not UTF-8"],
+      [Buffer.from(chat(1)).subarray(0, -60), "line 1 is no chat and no entry"],
+      [Buffer.from("ü").subarray(0, 1), "it is not UTF-8"],
+      [Buffer.alloc(2 ** 25, "x"), "a line is too long"],
+      [Buffer.from(chat(2) + chat(1) + end), "chat 1: it comes after 2"],
+    ] as const) {
+      await writeFile(file, bytes);
+      const refused = await parley("chats", "import", "--chatbot", "Empty", "--input", file);
+      expect(refused.stderr).toContain(`nothing was written: ${reason}.`);
+      expect(refused.code).toBe(1);
       expect(await totalOf(empty)).toBe(0);
     }
   });
