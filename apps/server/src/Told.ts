@@ -39,8 +39,11 @@ const sentences: Readonly<Record<string, (error: any) => string>> = {
   AnswerUnavailable: ({ reason }) => `No answer came: ${reason}`,
   ChatNotFound: ({ chatId }) => `The chatbot has no chat ${chatId}`,
   Overloaded: () => "There is too much to do",
-  PlatformError: ({ reason }) =>
-    `${reason.pathOrDescriptor ?? "A file"} cannot be used (${reason._tag})`,
+  PlatformError: (error) => {
+    const { pathOrDescriptor: name } = error.reason;
+    // The number of an open file says nothing to anybody.
+    return `${typeof name === "string" ? name : "A file"} cannot be used: ${reasonOf(error)}`;
+  },
   StorageUnavailable: ({ message }) => `The database does not do its work: ${message}`,
 };
 

@@ -16,6 +16,7 @@ import { jsonFlag, print } from "./Output.ts";
 import { withProgress } from "./Progress.ts";
 import { chatbotFlag, chatbotOf } from "./Subject.ts";
 import { sinceFlag } from "./Times.ts";
+import { writeWhole } from "./WholeFile.ts";
 import { wrongUsage } from "./WrongUsage.ts";
 
 const erase = Command.make(
@@ -87,6 +88,10 @@ const erase = Command.make(
   ]),
 );
 
+/** `-`, of which a flag makes a whole path, means standard input or output, as it is usual. */
+const fileOf = (path: Option.Option<string>) =>
+  Option.filter(path, (name) => !/[/\\]-$/.test(name));
+
 const exporting = Command.make(
   "export",
   {
@@ -100,7 +105,6 @@ const exporting = Command.make(
     Effect.gen(function* () {
       const chatbot = yield* chatbotOf(wanted);
       const archive = yield* ChatArchive;
-      const files = yield* FileSystem.FileSystem;
       const stdio = yield* Stdio.Stdio;
       let records = 0;
       const text = linesOf(
@@ -110,9 +114,9 @@ const exporting = Command.make(
         Stream.rechunk(100),
         Stream.mapArray((lines) => [lines.join("")] as const),
       );
-      const written = Option.match(output, {
+      const written = Option.match(fileOf(output), {
         onNone: () => Stream.run(text, stdio.stdout({ endOnDone: false })),
-        onSome: (path) => Stream.run(Stream.encodeText(text), files.sink(path)),
+        onSome: (path) => writeWhole(path, Stream.encodeText(text)),
       });
       yield* withProgress(
         written,
@@ -144,7 +148,7 @@ const importing = Command.make(
       const files = yield* FileSystem.FileSystem;
       const stdio = yield* Stdio.Stdio;
       let records = 0;
-      const bytes = Option.match(input, {
+      const bytes = Option.match(fileOf(input), {
         onNone: () => stdio.stdin,
         onSome: (path) => files.stream(path),
       });

@@ -1,12 +1,24 @@
+import * as NodeServices from "@effect/platform-node/NodeServices";
 import * as PgClient from "@effect/sql-pg/PgClient";
 import { ChatbotRegistry, ChatStore, defaultSettings, newestChats, TurnStore } from "@parley/core";
 import { layerPostgres } from "@parley/store-pg";
-import { Effect, Redacted } from "effect";
+import { Effect, Redacted, Stream } from "effect";
 import { Reactivity } from "effect/reactivity";
-import { mkdtemp, readFile, rm, writeFile } from "node:fs/promises";
+import {
+  chmod,
+  lstat,
+  mkdtemp,
+  readdir,
+  readFile,
+  rm,
+  stat,
+  symlink,
+  writeFile,
+} from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterAll, beforeAll, describe, expect, inject, it } from "vitest";
+import { writeWhole } from "../../src/commands/WholeFile.ts";
 import { here, oneLineAndHint } from "./here.ts";
 import { run } from "./run.ts";
 
@@ -131,9 +143,42 @@ describe("parley chats", () => {
     );
   });
 
-  it("names the line of an import that is none, and writes nothing", async () => {
+  it("takes - for the standard streams, and says why a file cannot be used", async () => {
+    const { stdout } = await parley("chats", "export", "--chatbot", "Full", "--output", "-");
+    expect(stdout).toMatch(/\{"end":\{"chats":12,"entries":24\}\}\n$/);
+    const args = ["chats", "import", "--chatbot", "Full", "--input", "-"];
+    const refused = await here(args, settings(), stdout);
+    expect(refused.stderr).toContain("the chatbot has chats.");
     const erased = await parley("chats", "erase", "--chatbot", "Empty", "--idle-since", "0s");
     expect(erased).toMatchObject({ code: 0, stdout: "Erased 12 chats.\n" });
+    for (const [way, name, flag, path, reason] of [
+      ["export", "Full", "--output", "/dev/full", "ENOSPC: no space left on device, write"],
+      ["import", "Empty", "--input", directory, "EISDIR: illegal operation on a directory, read"],
+    ] as const) {
+      const { code, stderr } = await parley("chats", way, "--chatbot", name, flag, path);
+      expect({ code, stderr }).toEqual({ code: 1, stderr: expect.stringContaining(reason) });
+    }
+  });
+
+  it("leaves an export as it was until another is whole", async () => {
+    const file = join(directory, "whole.ndjson");
+    const link = join(directory, "link.ndjson");
+    await writeFile(file, "before");
+    await chmod(file, 0o600);
+    await symlink(file, link);
+    const bytes = Stream.encodeText(Stream.make("so far"));
+    const write = (some: Stream.Stream<Uint8Array, string>) =>
+      writeWhole(link, some).pipe(Effect.provide(NodeServices.layer), Effect.runPromiseExit);
+    expect((await write(Stream.concat(bytes, Stream.fail("lost"))))._tag).toBe("Failure");
+    expect(await readFile(file, "utf8")).toBe("before");
+    expect(await readdir(directory)).not.toContain("whole.ndjson.part");
+    expect((await write(bytes))._tag).toBe("Success");
+    expect(await readFile(file, "utf8")).toBe("so far");
+    expect((await stat(file)).mode & 0o777).toBe(0o600);
+    expect((await lstat(link)).isSymbolicLink()).toBe(true);
+  });
+
+  it("names the line of an import that is none, and writes nothing", async () => {
     const good =
       '{"chat":{"id":1,"name":null,"userRef":null,"_createTime":"2026-01-01T00:00:00.000Z"}}';
     const _createTime = "2026-01-01T00:00:00.000Z";
