@@ -1,6 +1,8 @@
 /**
  * What a list of chats or entries may be asked for (sections 4.3 and 4.4), after decoding.
  */
+import { Schema } from "effect";
+import { Text } from "./Text.ts";
 
 export const chatFields = ["id", "name", "userRef", "_createTime"] as const;
 export type ChatField = (typeof chatFields)[number];
@@ -42,6 +44,28 @@ export interface ChatQuery extends ListQuery<ChatField> {
 }
 
 export interface EntryQuery extends ListQuery<EntryField> {}
+
+const rules = <const Fields extends ReadonlyArray<string>>(fields: Fields) => ({
+  limit: Schema.Int.check(Schema.isBetween({ minimum: 1, maximum: 100 })),
+  page: Schema.Int.check(Schema.isBetween({ minimum: 1, maximum: Number.MAX_SAFE_INTEGER })),
+  orderBy: Schema.NonEmptyArray(
+    Schema.Struct({ field: Schema.Literals(fields), descending: Schema.Boolean }),
+  ).check(
+    Schema.makeFilter(
+      (order) =>
+        new Set(order.map(({ field }) => field)).size === order.length || "repeats a field",
+    ),
+  ),
+  id: Schema.NullOr(Schema.Int),
+});
+
+/** The rules of queries from outside. */
+export const ChatQuery: Schema.ConstraintDecoder<ChatQuery> = Schema.Struct({
+  ...rules(chatFields),
+  search: Schema.NullOr(Text),
+  userRef: Schema.NullOr(Text),
+});
+export const EntryQuery: Schema.ConstraintDecoder<EntryQuery> = Schema.Struct(rules(entryFields));
 
 /** Rows of one page and how many match in all, both of one snapshot. */
 export interface Page<A> {

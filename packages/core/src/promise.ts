@@ -10,7 +10,7 @@ import { Chats } from "./Chats.ts";
 import type { Created } from "./ChatStore.ts";
 import type { Entry } from "./Entry.ts";
 import type { Asked } from "./Live.ts";
-import { newest, newestChats, type ChatQuery, type EntryQuery, type Page } from "./ListQuery.ts";
+import { ChatQuery, EntryQuery, newest, newestChats, type Page } from "./ListQuery.ts";
 import { IdempotencyKey } from "./RetryKey.ts";
 import { Question } from "./Text.ts";
 
@@ -57,13 +57,17 @@ export const makeParley = <E>(layer: Layer.Layer<Access | Chats | Asking, E>): P
       const key = keyOf(idempotencyKey);
       return runtime.runPromise(Chats.use((chats) => chats.create(chatbot, wanted, key)));
     },
-    listChats: (chatbot, query) =>
-      runtime.runPromise(Chats.use((chats) => chats.list(chatbot, { ...newestChats, ...query }))),
-    history: (chatbot, chatId, query) =>
-      runtime.runPromise(
-        Chats.use((chats) => chats.history(chatbot, chatId, { ...newest, ...query })),
-      ),
-    ask: async (chatbot, { chatId = null, question }, { idempotencyKey } = {}) => {
+    listChats: async (chatbot, query) => {
+      const wanted = Schema.decodeUnknownSync(ChatQuery)({ ...newestChats, ...query });
+      return runtime.runPromise(Chats.use((chats) => chats.list(chatbot, wanted)));
+    },
+    history: async (chatbot, chatId, query) => {
+      const id = Schema.decodeUnknownSync(Schema.Int)(chatId);
+      const wanted = Schema.decodeUnknownSync(EntryQuery)({ ...newest, ...query });
+      return runtime.runPromise(Chats.use((chats) => chats.history(chatbot, id, wanted)));
+    },
+    ask: async (chatbot, { chatId: id = null, question }, { idempotencyKey } = {}) => {
+      const chatId = Schema.decodeUnknownSync(Schema.NullOr(Schema.Int))(id);
       const wanted = Schema.decodeUnknownSync(Question)(question);
       const key = keyOf(idempotencyKey);
       return runtime.runPromise(
