@@ -15,6 +15,7 @@ import type { Clients } from "./Clients.ts";
 import { addHoles } from "./Holes.ts";
 import { setMilestones, takeOffErased, type Erased } from "./Milestones.ts";
 import { array, big, time, times } from "./Parameters.ts";
+import { forgetAsks } from "./RequestKeys.ts";
 import { chatOf, entryOf, type ChatRow, type EntryRow } from "./Rows.ts";
 import { againAfterDeadlock, isUniqueViolation, withoutDeadline } from "./Storage.ts";
 
@@ -318,12 +319,6 @@ where chatbot_id = $1 and id = any ($2::int8[])
   and ($3::timestamptz is null or greatest(last_entry_time, create_time) < $3::timestamptz)
 order by position
 for update`;
-
-// The key of an ask under way is known by the turn alone. Who has locked one finds the chat gone, and forgets it.
-const forgetAsks = `
-delete from request where chatbot_id = $1 and key in (
-  select key from request where chatbot_id = $1 and turn = any ($2::text[]) and chat_id is null and entry_id is null
-  for update skip locked)`;
 
 const eraseChats = `
 with entries as (

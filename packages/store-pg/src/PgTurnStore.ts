@@ -15,7 +15,8 @@ import { channel } from "./Hints.ts";
 import { insertChats } from "./InsertChats.ts";
 import { entryColumns, entryOf, type EntryRow } from "./Rows.ts";
 import type { Clients } from "./Clients.ts";
-import { claimKey, settleKey } from "./RequestKeys.ts";
+import { array } from "./Parameters.ts";
+import { claimKey, forgetAsks, settleKey } from "./RequestKeys.ts";
 import { againAfterDeadlock, orBusy, orUnavailable } from "./Storage.ts";
 
 const held = (by: "chat" | "key", forMillis: number | null): Taken => ({
@@ -76,6 +77,13 @@ export const makeTurnStore = Effect.fnUntraced(function* (
     if (first.turn === null) {
       if (!first.exists) return yield* new ChatNotFound({ chatId });
       return held("chat", first.for_millis);
+    }
+    // Whoever had a turn that ran out loses its key, too, and may be no more.
+    if (first.before !== null) {
+      yield* writes.query(chatbot, forgetAsks, [
+        chatbot,
+        array([first.before], "text", (id) => id),
+      ]);
     }
     const seen = first.position === null ? 0n : first.position;
     // The statement's snapshot may be older than the turn: another may have appended while we waited
@@ -267,6 +275,8 @@ export const makeTurnStore = Effect.fnUntraced(function* (
 type TakenRow = {
   readonly exists: boolean;
   readonly turn: string | null;
+  /** The turn that was not ended before. */
+  readonly before: string | null;
   readonly entries: bigint | null;
   readonly for_millis: number | null;
   readonly position: bigint | null;
@@ -308,7 +318,7 @@ with taken as (
   update chat set waiting = waiting || $6::text
   where chatbot_id = $1 and id = $2::int8 and $6 <> all (waiting) and not exists (select from taken)
 )
-select present.id is not null as exists, taken.turn, taken.entries,
+select present.id is not null as exists, present.turn as before, taken.turn, taken.entries,
   (extract(epoch from present.turn_until - clock_timestamp()) * 1000
     + case when present.turn is null or present.turn_until <= clock_timestamp() then $7::int4 else 0 end
   )::float8 as for_millis, newest.*

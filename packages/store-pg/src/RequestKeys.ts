@@ -26,6 +26,15 @@ where r.made_at <= ${tooOld}
   or (r.chat_id is null and r.entry_id is null and r.turn_until <= clock_timestamp())
 returning turn`;
 
+/**
+ * SQL that forgets the keys of asks, in turns `$2`, that nothing will come of: a key of an ask knows no chat. Who has
+ * locked one finds its turn or chat gone, and forgets it.
+ */
+export const forgetAsks = `
+delete from request where chatbot_id = $1 and key in (
+  select key from request where chatbot_id = $1 and turn = any ($2::text[]) and chat_id is null and entry_id is null
+  for update skip locked)`;
+
 /** SQL that notes what came of key `$2`, known from now on: chat `$3`, and entry `$4` if an ask made one. */
 export const settleKey = `
 update request set made_at = clock_timestamp(), turn_until = null, chat_id = $3::int8, entry_id = $4::int8

@@ -55,6 +55,17 @@ describe.each([
             latencyMillis: 1,
           },
         });
+        // One whose process was killed, and whose turn another took.
+        yield* turns.take(chatbot, chat.id, { key: `${secret} killed ${n}`, fingerprint: "f" });
+        for (const table of ["chat", "request"])
+          yield* sql.unsafe(`update ${table} set turn_until = now()`);
+        const over = yield* turns.take(
+          chatbot,
+          chat.id,
+          n % 2 === 0 ? null : { key: `${n}`, fingerprint: "f" },
+        );
+        if (over._tag !== "Turn") return assert.fail("the turn ran out");
+        yield* turns.release(over.turn);
       }
       yield* store.listChats(chatbot, { ...newestChats, search: secret });
       assert.isAbove(yield* occurrences(sql, schema, secret), 0);
