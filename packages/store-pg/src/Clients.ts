@@ -112,7 +112,12 @@ export const makeClients = Effect.fnUntraced(function* (options: ClientOptions) 
   // A client that vanished in the middle of a transaction must not keep its locks.
   const idle = { idle_in_transaction_session_timeout: "30s" };
   // Through indexes, and so in order, whatever was known of the tables when the plan was made.
-  const inOrder = { ...unhurried, enable_seqscan: "off", enable_bitmapscan: "off" };
+  const inOrder = {
+    ...unhurried,
+    plan_cache_mode: "force_generic_plan",
+    enable_seqscan: "off",
+    enable_bitmapscan: "off",
+  };
   const clients: Clients = {
     searched: rowSecurity ? "own_chat" : "chat",
     reads: yield* session(

@@ -42,20 +42,23 @@ const columns: Readonly<Record<EntryField, string>> = {
 export const anyEntries = (chatbot: number, chat: number, query: EntryQuery): Statement => {
   const order = orderOf(query.orderBy, columns);
   const values: Array<unknown> = [chatbot, chat, query.limit, offsetOf(query)];
+  const from =
+    query.id === null
+      ? "entry"
+      : `(select * from entry where chatbot_id = $1 and id = $${values.push(query.id)}::int8 offset 0) entry`;
   const matching = "chatbot_id = $1 and chat_id = $2::int8";
-  const filter = query.id === null ? "" : ` and id = $${values.push(query.id)}::int8`;
   const total =
-    query.id === null ? "chat.entries" : `(select count(*) from entry where ${matching}${filter})`;
+    query.id === null ? "chat.entries" : `(select count(*) from ${from} where ${matching})`;
   return {
     text: `
 select ${total} as total, page.*
 from chat left join lateral (
-  select ${entryColumns}, row_number() over (order by ${order}) as place
-  from entry where ${matching}${filter}
+  select ${entryColumns}, position
+  from ${from} where ${matching}
   order by ${order} limit $3::int8 offset $4::int8
 ) page on true
 where chat.chatbot_id = $1 and chat.id = $2::int8
-order by page.place`,
+order by ${order}`,
     values,
   };
 };

@@ -8,16 +8,19 @@ import { newestRemembered, type Count } from "./Counts.ts";
 import { offsetOf, orderOf, type Statement } from "./Pages.ts";
 import { array } from "./Parameters.ts";
 import { chatColumns } from "./Rows.ts";
-import { conditionOf, conditionsOf, plainly, type Searching } from "./Searching.ts";
+import { conditionsOf, plainly, type Searching } from "./Searching.ts";
 
 /** How many chats are looked through, one after the other, before a pass is quicker. */
 export const walk = 100_000;
+
+// Of a chatbot that the planner was not told of yet it would think that it has one chat, and that all its indexes are
+// as good: what is looked up by position is taken from the tally's chatbot, or calculated first (`offset 0`).
 
 /** By what the chats up to a position are known to be the same ones. */
 const editionAt = (position: string): string => `
 concat(coalesce(tally.erasures, 0), (
   select concat(' ', id, ' ', extract(epoch from create_time)) from chat
-  where chatbot_id = $1 and position = ${position}
+  where chatbot_id = tally.chatbot_id and position = ${position} limit 1
 ))`;
 
 /**
@@ -26,13 +29,15 @@ concat(coalesce(tally.erasures, 0), (
  */
 const countedOn = (
   { edition, matching: before, newest, reached }: Count,
-  matching: string,
+  [others, matches]: ReturnType<typeof conditionsOf>,
   values: Array<unknown>,
   from: Searching["from"],
 ): string => {
   const parameter = (value: unknown) => `$${values.push(value)}::int8`;
   const upTo = parameter(reached);
-  const later = `from ${from} where ${matching} and position > ${upTo}`;
+  const later = `from (
+      select position, folded_name from ${from} where ${others} and position > ${upTo} order by position limit ${walk}
+    ) later where ${matches}`;
   const few = `coalesce(tally.positions, 0) - ${upTo} <= ${walk}`;
   return `
 select case when ${few} and ${editionAt(upTo)} = $${values.push(edition)}
@@ -51,17 +56,20 @@ select ${chatColumns}, position
 from (
   select position from ${positions} order by position ${direction} limit $2::int8 offset $3::int8
 ) picked join lateral (
-  select ${chatColumns} from chat where chatbot_id = $1 and chat.position = picked.position
+  select ${chatColumns} from chat where chatbot_id = tally.chatbot_id and chat.position = picked.position limit 1
 ) chat on true`;
 
 /** The page beside its count, and how far the chatbot's chats went when they were counted. */
 const beside = (counted: string, page: string, order: string): string => `
-select coalesce(tally.positions, 0) as reached, ${editionAt("tally.positions")} as edition, counted.*, page.*
+select known.*, counted.*, page.*
 from (values (1)) one
 left join tally on tally.chatbot_id = $1
-cross join lateral (${counted}) counted
+cross join lateral (
+  select coalesce(tally.positions, 0) as reached, ${editionAt("tally.positions")} as edition offset 0
+) known
+cross join lateral (${counted} offset 0) counted
 left join lateral (${page}) page on true
-order by page.${order}`;
+order by ${order}`;
 
 /**
  * A page of the chats that match the filters, in any order. A remembered count is counted on from. `atMost`
@@ -76,13 +84,17 @@ export const filtered = (
     searching = plainly,
   }: { readonly atMost?: number | null; readonly searching?: Searching } = {},
 ): Statement => {
-  const { from } = searching;
   const values: Array<unknown> = [chatbot, query.limit, offsetOf(query)];
   const parameter = (value: unknown) => `$${values.push(value)}`;
-  const matching = conditionOf(query, values, searching);
+  const from =
+    query.id === null
+      ? searching.from
+      : `(select * from chat where chatbot_id = $1 and id = ${parameter(query.id)}::int8 offset 0) found`;
+  const conditions = conditionsOf(query, values, searching);
+  const matching = conditions.join(" and ");
   const counted =
     known !== undefined
-      ? countedOn(known, matching, values, from)
+      ? countedOn(known, conditions, values, searching.from)
       : atMost === null
         ? `select count(*) as total from ${from} where ${matching}`
         : `select count(*) as total from (
@@ -90,10 +102,10 @@ export const filtered = (
   ) counted`;
   const order = orderOf(query.orderBy, sortColumns);
   const page = `
-select ${chatColumns}, row_number() over (order by ${order}) as place
+select ${chatColumns}, position
 from ${from} where ${matching}
 order by ${order} limit $2::int8 offset $3::int8`;
-  return { text: beside(counted, page, "place"), values };
+  return { text: beside(counted, page, order), values };
 };
 
 /** How many of the newest chats are looked through for the newest that match. */
@@ -110,7 +122,7 @@ export const counted = (
 ): Statement => {
   const { from } = searching;
   const values: Array<unknown> = [chatbot, newestRemembered, recent];
-  const [others, matches] = conditionsOf({ id: null, search, userRef }, values, searching);
+  const [others, matches] = conditionsOf({ search, userRef }, values, searching);
   return {
     text: `
 with recent as materialized (
@@ -140,7 +152,7 @@ export const found = (
   searching: Searching,
 ): Statement => {
   const values: Array<unknown> = [chatbot, query.limit, offsetOf(query), newestRemembered];
-  const matching = conditionOf(query, values, searching);
+  const matching = conditionsOf(query, values, searching).join(" and ");
   const direction = descending ? "desc" : "asc";
   const counted = `
 select (select count(*) from matching) as total,
@@ -163,8 +175,9 @@ export const walked = (
 ): Statement => {
   const { from } = searching;
   const values: Array<unknown> = [chatbot, query.limit, offsetOf(query), walk];
-  const [others, matches] = conditionsOf(query, values, searching);
-  const counted = countedOn(known, `${others} and ${matches}`, values, from);
+  const conditions = conditionsOf(query, values, searching);
+  const [others, matches] = conditions;
+  const counted = countedOn(known, conditions, values, from);
   const direction = descending ? "desc" : "asc";
   return {
     text: `
@@ -201,7 +214,7 @@ export const remembered = (
     offsetOf(query),
     array(known.newest!, "int8", (position) => position),
   ];
-  const counted = countedOn(known, conditionOf(query, values, searching), values, searching.from);
+  const counted = countedOn(known, conditionsOf(query, values, searching), values, searching.from);
   return {
     text: beside(
       counted,

@@ -146,24 +146,24 @@ export const makeChatStore = Effect.fnUntraced(function* ({
   /** The chats that match the filters; the count of searches and of long lists is remembered. */
   const matching = Effect.fnUntraced(function* (chatbot: number, query: ChatQuery) {
     const filters = { chatbot, search: query.search || null, userRef: query.userRef };
-    if (
-      filters.search === null &&
-      byPosition(query.orderBy) !== undefined &&
-      offsetOf(query) <= nearby &&
-      (yield* counts.known(filters)) === undefined
-    ) {
-      const rows = yield* light<ChatPageRow>(
-        chatbot,
-        filtered(chatbot, query, undefined, { atMost: nearby }),
-      );
-      const total = Number(rows[0]!.total);
-      if (total <= nearby) {
-        if (total > quick) yield* counts.remember(filters, countOf(rows[0]!, null));
-        return chatPage(rows);
-      }
-    }
     // What is remembered may be void, and while an erasure goes on, so may be what was just counted.
     for (let attempt = 0; attempt < 2; attempt++) {
+      if (
+        filters.search === null &&
+        byPosition(query.orderBy) !== undefined &&
+        offsetOf(query) <= nearby &&
+        (yield* counts.known(filters)) === undefined
+      ) {
+        const rows = yield* light<ChatPageRow>(
+          chatbot,
+          filtered(chatbot, query, undefined, { atMost: nearby }),
+        );
+        const total = Number(rows[0]!.total);
+        if (total <= nearby) {
+          if (total > quick) yield* counts.remember(filters, countOf(rows[0]!, null));
+          return chatPage(rows);
+        }
+      }
       const known = yield* counts.get(filters);
       const rows = yield* readMatching(chatbot, query, known);
       const [row] = rows;

@@ -29,15 +29,14 @@ export const indexedIn = (characterType: string): RegExp => {
 /** In the table itself, and by what is indexed in any database. */
 export const plainly: Searching = { from: "chat", indexed: indexedIn("C") };
 
-/** What the filters ask for, the search apart from the others; their values are added to `values`. */
+/** What the filters but the one for an id ask for, the search apart from the others; their values are added to `values`. */
 export const conditionsOf = (
-  { id, search, userRef }: Pick<ChatQuery, "id" | "search" | "userRef">,
+  { search, userRef }: Pick<ChatQuery, "search" | "userRef">,
   values: Array<unknown>,
   { indexed }: Pick<Searching, "indexed">,
 ): readonly [others: string, search: string] => {
   const parameter = (value: unknown) => `$${values.push(value)}`;
   const others = ["chatbot_id = $1"];
-  if (id !== null) others.push(`id = ${parameter(id)}::int8`);
   if (userRef !== null) others.push(`user_ref = ${parameter(userRef)}`);
   const folded = fold(search ?? "");
   const matches =
@@ -48,9 +47,3 @@ export const conditionsOf = (
         : `strpos(folded_name, ${parameter(folded)}) > 0`;
   return [others.join(" and "), matches];
 };
-
-export const conditionOf = (
-  query: ChatQuery,
-  values: Array<unknown>,
-  searching: Searching,
-): string => conditionsOf(query, values, searching).join(" and ");

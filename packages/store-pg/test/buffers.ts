@@ -1,21 +1,24 @@
 /**
  * What a statement touches, which is the same on every machine.
  */
+import { PgTypes } from "@effect/sql-pg";
 import { Effect } from "effect";
 import type { SqlClient } from "effect/sql";
 import type { Statement } from "../src/Pages.ts";
 
 let statements = 0;
 
-const literal = (value: unknown): string =>
-  typeof value === "string" ? `'${value.replaceAll("'", "''")}'` : String(value);
+const literal = (value: unknown): string => {
+  if (PgTypes.isParameter(value)) return `'{${(value.value as ReadonlyArray<unknown>).join()}}'`;
+  return typeof value === "string" ? `'${value.replaceAll("'", "''")}'` : String(value);
+};
 
 /** Buffers that a node of an executed plan touched, with those below it. */
 export const touchedBy = (node: any): number =>
   node["Shared Hit Blocks"] + node["Shared Read Blocks"];
 
-/** Buffers that one execution touches, by the kind of plan that the store has for it. */
-export const buffers = Effect.fnUntraced(function* (
+/** What one execution did, by the kind of plan that the store has for it. */
+export const executed = Effect.fnUntraced(function* (
   sql: SqlClient.SqlClient,
   { text, values }: Statement,
   mode: "force_generic_plan" | "force_custom_plan" = "force_generic_plan",
@@ -26,5 +29,9 @@ export const buffers = Effect.fnUntraced(function* (
   const [row] = yield* sql.unsafe<{ readonly "QUERY PLAN": any }>(
     `explain (analyze, buffers, format json) execute ${name}(${values.map(literal).join(", ")})`,
   );
-  return touchedBy(row!["QUERY PLAN"][0].Plan);
+  return row!["QUERY PLAN"][0].Plan;
 });
+
+/** Buffers that one execution touches. */
+export const buffers = (...args: Parameters<typeof executed>) =>
+  Effect.map(executed(...args), touchedBy);

@@ -4,7 +4,7 @@ import { layerPostgres } from "@parley/store-pg";
 import { Context, Effect, Layer } from "effect";
 import type { SqlClient, SqlError } from "effect/sql";
 import { anyByText, byText, firstByText, seek } from "../src/ChatPages.ts";
-import { counted, filtered, found, walked } from "../src/MatchingPages.ts";
+import { counted, filtered, found, remembered, walked } from "../src/MatchingPages.ts";
 import { indexedIn, type Searching } from "../src/Searching.ts";
 import { anyEntries, seekEntries } from "../src/EntryPages.ts";
 import { setMilestones, spacing } from "../src/Milestones.ts";
@@ -18,7 +18,7 @@ import {
   fillThinned,
   settle,
 } from "./fill.ts";
-import { buffers } from "./buffers.ts";
+import { buffers, executed } from "./buffers.ts";
 import { bound, clientOf, freshDatabase, inDatabase } from "./PostgresUnderTest.ts";
 
 const chats = 100_000;
@@ -263,4 +263,85 @@ layer(filled, { timeout: "2 minutes" })("lists of 100,000 rows touch at most 200
       yield* pagesAreFlat(thinned);
     }),
   );
+
+  it.effect(
+    "lists with filters stay flat in a chatbot of which nobody told the planner, and when what matches is scattered",
+    () =>
+      Effect.gen(function* () {
+        const { boundTo, sql } = yield* Filled;
+        const grown = chatbot + 3;
+        yield* fillChats(sql, grown, chats);
+        yield* sql.unsafe(
+          "update chat set user_ref = 'scattered' where chatbot_id = $1 and position % 300 = 0",
+          [grown],
+        );
+        const indexed = indexedIn("C.UTF-8");
+        const first = counted(
+          grown,
+          { search: "lantern", userRef: null },
+          { from: "chat", indexed },
+        );
+        const [row] = yield* sql.unsafe<any>(first.text, first.values);
+        const known = { ...row, matching: Number(row.total), reached: Number(row.reached) };
+        const search = (more: Partial<ChatQuery>) => query({ search: "lantern", ...more });
+        const passing = (from: Searching["from"]): ReadonlyArray<Statement> => [
+          remembered(grown, search({}), known, { from, indexed }),
+          remembered(grown, search({ limit: 100 }), known, { from, indexed }),
+          walked(grown, search({}), known, true, { from, indexed }),
+        ];
+        const reading = [25, 100].flatMap((limit) => [
+          filtered(grown, query({ userRef: "scattered", limit }), undefined, { atMost: 10_000 }),
+          filtered(grown, query({ userRef: "user 7", limit }), undefined, { atMost: 10_000 }),
+          filtered(grown, query({ id: 77_777, userRef: "user 777", limit }), undefined),
+        ]);
+        // Without the visibility map each row that is counted is looked at.
+        for (const limit of [3 * most, most]) {
+          const role = yield* boundTo(grown);
+          for (const [connection, from] of [
+            [sql, "chat"],
+            [role, "own_chat"],
+          ] as const) {
+            for (const statement of passing(from)) {
+              const touched = yield* buffers(connection, statement, "force_custom_plan");
+              // A row that is looked up takes a few.
+              assert.isAtMost(touched, 3 * most, statement.text);
+            }
+            for (const statement of reading) {
+              assert.isAtMost(yield* buffers(connection, statement), limit, statement.text);
+            }
+          }
+          yield* settle(sql);
+        }
+      }),
+  );
+
+  it.effect("an entry is found by its id in a chat that grew since the planner was told", () =>
+    Effect.gen(function* () {
+      const { sql } = yield* Filled;
+      const small = chatbot + 4;
+      yield* fillChats(sql, small, 2);
+      yield* sql.unsafe(
+        `insert into entry (chatbot_id, chat_id, id, position, question, answer, moderation, flagged, create_time)
+        select $1, 1, 1000000 + n, n, '', '', 'none', false, now() from generate_series(1, 50000) n`,
+        [small],
+      );
+      const statement = anyEntries(small, 1, entries({ id: 1_049_000 }));
+      assert.isAtMost(yield* buffers(sql, statement), most);
+    }),
+  );
+
+  for (const field of ["answer", "flagged"] as const) {
+    it.effect(`a history by ${field} sorts no more rows than it gives`, () =>
+      Effect.gen(function* () {
+        const { sql } = yield* Filled;
+        const statement = anyEntries(
+          chatbot,
+          1,
+          entries({ orderBy: [{ field, descending: true }] }),
+        );
+        const plan = yield* executed(sql, statement, "force_custom_plan");
+        assert.strictEqual(plan["Temp Written Blocks"], 0);
+      }),
+    );
+  }
 });

@@ -1,8 +1,15 @@
 import { assert, describe, it } from "@effect/vitest";
-import { newest, newestChats, type Chat, type ChatQuery, type Page } from "@parley/core";
+import {
+  ChatArchive,
+  newest,
+  newestChats,
+  type Chat,
+  type ChatQuery,
+  type Page,
+} from "@parley/core";
 import { registerChatbot } from "@parley/core/testing";
 import { layerPostgres } from "@parley/store-pg";
-import { Effect, Fiber, Latch, Layer } from "effect";
+import { Context, Effect, Fiber, Latch, Layer } from "effect";
 import { Reactivity } from "effect/reactivity";
 import { SqlError } from "effect/sql";
 import { TestClock } from "effect/testing";
@@ -52,7 +59,9 @@ const makeGated = Effect.fnUntraced(function* (failing = 0) {
   const without = (query: Partial<ChatQuery>) =>
     store.listChats(empty, { ...newestChats, ...query });
   const history = store.listEntries(chatbot, chats[0]!.id, newest);
-  return { create, gate, history, list, schema: options.schema, seen, without };
+  const archive = Context.get(layer, ChatArchive);
+  const erase = archive.erase(chatbot, { _tag: "Chat", id: chats[0]!.id });
+  return { create, erase, gate, history, list, schema: options.schema, seen, without };
 });
 
 const lost = new SqlError.SqlError({
@@ -165,6 +174,20 @@ describe("searches that arrive together", () => {
         [1, 11],
       );
       assert.strictEqual(seen.most, 2);
+    }),
+  );
+
+  it.effect("are not waited for by a user's list that an erasure made void", () =>
+    Effect.gen(function* () {
+      const { create, erase, list, seen } = yield* makeGated();
+      // So many that their count is remembered.
+      yield* create(500);
+      assert.strictEqual((yield* list({ userRef: "u" })).total, 560);
+      yield* begun(2, (n) => list({ search: `needle ${n}` }));
+      assert.strictEqual(seen.running, 2);
+      yield* erase;
+      assert.strictEqual((yield* list({ userRef: "u" })).total, 559);
+      assert.strictEqual(seen.statements, 2);
     }),
   );
 
