@@ -57,10 +57,11 @@ export const makeChatArchive = (memory: Memory): ChatArchive["Service"] => ({
   import: Effect.fnUntraced(function* (chatbot, records) {
     const tenant = memory.tenant(chatbot);
     const refuse = (reason: string) => Effect.fail(new ImportRefused({ reason }));
-    const hasChats = Effect.suspend(() =>
-      tenant.chats.length > 0 ? refuse("the chatbot has chats") : Effect.void,
-    );
-    yield* hasChats;
+    const whenEmpty = <A>(f: () => A) =>
+      Effect.suspend(() =>
+        tenant.chats.length > 0 ? refuse("the chatbot has chats") : Effect.succeed(f()),
+      );
+    yield* whenEmpty(() => {});
     const chats: Array<StoredChat> = [];
     const entryIds = new Set<number>();
     yield* Stream.runForEach(inOrder(records), (record) => {
@@ -75,15 +76,17 @@ export const makeChatArchive = (memory: Memory): ChatArchive["Service"] => ({
       chats.at(-1)!.entries.push({ ...record.entry, usage: record.usage });
       return Effect.void;
     });
-    yield* hasChats;
-    for (const chat of chats) {
-      tenant.chats.push(chat);
-      tenant.byId.set(chat.id, chat);
-      memory.moveTo("chat", chat.id);
-      tenant.lastTime = Math.max(tenant.lastTime, chat.createTime.getTime());
-      for (const entry of chat.entries) memory.moveTo("entry", entry.id);
-    }
-    return chats.length;
+    // At once: nobody makes a chat in between.
+    return yield* whenEmpty(() => {
+      for (const chat of chats) {
+        tenant.chats.push(chat);
+        tenant.byId.set(chat.id, chat);
+        memory.moveTo("chat", chat.id);
+        tenant.lastTime = Math.max(tenant.lastTime, chat.createTime.getTime());
+        for (const entry of chat.entries) memory.moveTo("entry", entry.id);
+      }
+      return chats.length;
+    });
   }),
 
   usage: (chatbot, since) =>

@@ -61,12 +61,15 @@ export const knownRequest = (
   key: string,
   now: number,
 ): KnownRequest | undefined => {
-  for (const [old, { madeAt }] of requests) {
-    if (now - madeAt < retryKeyLifetime) break;
+  const isOver = ({ madeAt }: KnownRequest) => now - madeAt >= retryKeyLifetime;
+  for (const [old, request] of requests) {
+    if (!isOver(request)) break;
     requests.delete(old);
   }
   const known = requests.get(key);
-  const isAbandoned = known?.chat === null && known.entry === null && !isHeld(known.holder, now);
+  // The clock may have gone back since an older one.
+  if (known === undefined || isOver(known)) return undefined;
+  const isAbandoned = known.chat === null && known.entry === null && !isHeld(known.holder, now);
   return isAbandoned ? undefined : known;
 };
 

@@ -1,7 +1,7 @@
 import { assert, it } from "@effect/vitest";
-import { ChatArchive, ChatStore } from "@parley/core";
+import { ChatArchive, ChatStore, newestChats, type ArchiveRecord } from "@parley/core";
 import { layerMemory } from "@parley/store-memory";
-import { Effect } from "effect";
+import { Effect, Exit, Scheduler, Stream } from "effect";
 import { TestClock } from "effect/testing";
 
 it.effect("times do not go back with the clock, even when the newest chat was erased", () =>
@@ -18,5 +18,47 @@ it.effect("times do not go back with the clock, even when the newest chat was er
     yield* TestClock.setTime(500);
     const { createTime } = yield* create;
     assert.strictEqual(createTime.getTime(), 1_000);
+  }).pipe(Effect.provide(layerMemory)),
+);
+
+it.effect("a retry key is forgotten after 24 hours, even when the clock went back meanwhile", () =>
+  Effect.gen(function* () {
+    const { createChat } = yield* ChatStore;
+    const create = (key: string) =>
+      createChat(1, { name: null, userRef: null, helloMessage: null }, { key, fingerprint: "f" });
+    const hour = 3_600_000;
+    yield* TestClock.setTime(100 * hour);
+    yield* create("later");
+    yield* TestClock.setTime(50 * hour);
+    yield* create("earlier");
+    yield* TestClock.setTime(75 * hour);
+    assert.isFalse((yield* create("earlier")).replayed);
+  }).pipe(Effect.provide(layerMemory)),
+);
+
+it.effect("no chat is made in the middle of an import, whenever it is another fiber's time", () =>
+  Effect.gen(function* () {
+    const chats = yield* ChatStore;
+    const archive = yield* ChatArchive;
+    for (let chatbot = 1; chatbot <= 300; chatbot++) {
+      const createTime = new Date(0);
+      const record: ArchiveRecord = {
+        _tag: "Chat",
+        chat: { id: chatbot, name: null, userRef: null, createTime },
+      };
+      const [imported] = yield* Effect.all(
+        [
+          Effect.exit(archive.import(chatbot, Stream.make(record))),
+          chats.createChat(chatbot, { name: null, userRef: null, helloMessage: null }, null),
+        ],
+        { concurrency: 2 },
+      ).pipe(Effect.provideService(Scheduler.MaxOpsBeforeYield, 3 + (chatbot % 100)));
+      const { items } = yield* chats.listChats(chatbot, newestChats);
+      const ids = new Set(items.map(({ id }) => id));
+      assert.strictEqual(ids.size, Exit.isSuccess(imported) ? 2 : 1);
+      assert.strictEqual(items.length, ids.size);
+      // The imported one was there first.
+      if (ids.size === 2) assert.isTrue(ids.has(chatbot) && items[1]!.id === chatbot);
+    }
   }).pipe(Effect.provide(layerMemory)),
 );

@@ -7,6 +7,7 @@ import { Cause, Effect, Exit } from "effect";
 import { checksOf, layerFaulty } from "./FaultyStore.ts";
 import { blindFaults } from "./faults/BlindFaults.ts";
 import { draftFaults } from "./faults/DraftFaults.ts";
+import { farFaults } from "./faults/FarFaults.ts";
 import { faults, type Fault } from "./faults/Faults.ts";
 import { hardFaults } from "./faults/HardFaults.ts";
 import { missedFaults } from "./faults/MissedFaults.ts";
@@ -57,6 +58,7 @@ describe("the conformance kit", () => {
     ...readingFaults,
     ...missedFaults,
     ...hardFaults,
+    ...farFaults,
   ];
   for (const fault of all) {
     it.effect(`finds: ${fault.name}`, () =>

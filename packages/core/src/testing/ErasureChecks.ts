@@ -256,6 +256,11 @@ export const erasureChecks: ReadonlyArray<
         const which = { _tag: "IdleSince", limit } as const;
         yield* same(`before ${limit.toISOString()}`, yield* erase(chatbot, which), expected);
       }
+      const ahead = new Date("2900-01-01T00:00:00Z");
+      yield* imported(chatbot, [chatRecord(1, old), entryRecord(1, 1, ahead)]);
+      yield* ask(chatbot, 1, entry("q"));
+      const between = { _tag: "IdleSince", limit: new Date("2500-01-01T00:00:00Z") } as const;
+      yield* same("one ahead of the clock", yield* erase(chatbot, between), 0);
     }),
   ),
 
@@ -325,6 +330,11 @@ export const erasureChecks: ReadonlyArray<
         const kept = yield* append(before, entry("kept"));
         const { chat } = yield* createWith("created");
         const asked = yield* append(yield* taken(chatbot, chat.id, keyOf("asked")), entry("q"));
+        // A key may go to another chat when its turn is released.
+        const moved = keyOf("moved");
+        yield* turns.release(yield* taken(chatbot, chat.id, moved));
+        const turn = yield* taken(chatbot, kept.chatId, moved);
+        const answered = yield* append(turn, entry("moved"));
         // The first is used later than the other.
         const { createTime: limit } = yield* askLater(chatbot, kept.chatId, asked.createTime);
         const which: Erasable = {
@@ -347,6 +357,8 @@ export const erasureChecks: ReadonlyArray<
         yield* same("how many", yield* erase(chatbot, which), 1);
         const done = yield* turns.take(chatbot, null, keyOf("kept"));
         yield* same("a kept key", done, { _tag: "Done", entry: kept, turn: before.id });
+        const gone = yield* turns.take(chatbot, kept.chatId, moved);
+        yield* same("one that moved", gone, { _tag: "Done", entry: answered, turn: turn.id });
         const again = yield* createWith("created", "another");
         yield* same("whether it is replayed", again.replayed, false);
         yield* turns.release(

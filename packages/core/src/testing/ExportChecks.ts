@@ -54,7 +54,12 @@ export const exportChecks: ReadonlyArray<
       const from = yield* newChatbot;
       const chats = yield* filled(from);
       // Nothing is no usage but none at all.
-      for (const none of ["promptTokens", "completionTokens", "latencyMillis"] as const) {
+      for (const none of [
+        "promptTokens",
+        "completionTokens",
+        "latencyMillis",
+        "attempts",
+      ] as const) {
         yield* ask(from, chats.at(-1)!.id, entry(none, { usage: { ...usage, [none]: 0 } }));
       }
       yield* erase(from, { _tag: "UserRef", userRef: "x" });
@@ -508,6 +513,7 @@ export const exportChecks: ReadonlyArray<
         chatRecord(n + 1, time),
         entryRecord(n + 1, n + 1, time),
       ]).flat();
+      const future = new Date("2900-01-01T00:00:00Z");
       for (const wrong of [
         [...many, chatRecord(1_000, time)],
         [...many, ...many.slice(-1)],
@@ -531,6 +537,7 @@ export const exportChecks: ReadonlyArray<
           entryRecord(1, 2, time),
         ],
         ...[0, -1, 1.5, 2 ** 53].map((id) => records.map((record) => withId(record, id))),
+        [chatRecord(1, future), chatRecord(1, future)],
         [
           ...records,
           { ...records[1]!, entry: { ...entryOf(records[1]!), chatId: lastChat(records) } },
@@ -538,6 +545,9 @@ export const exportChecks: ReadonlyArray<
       ] as ReadonlyArray<ReadonlyArray<ArchiveRecord>>) {
         yield* failsWith("out of order", "ImportRefused", imported(to, wrong));
       }
+      const later = yield* create(to);
+      yield* same("whether the time is as it was", later.createTime < future, true);
+      yield* erase(to, { _tag: "Chat", id: later.id });
       // It takes along nothing that others do meanwhile.
       const key = { key: "key", fingerprint: "f" };
       const turn = yield* taken(to, null, key);
@@ -559,7 +569,9 @@ export const exportChecks: ReadonlyArray<
       yield* same("a turn meanwhile", yield* TurnStore.use((turns) => turns.renew(turn)), true);
       yield* TurnStore.use((turns) => turns.release(turn));
       yield* same("what lies in the storage", yield* peek(to), []);
+      const asking = yield* taken(to, null, key);
       yield* same("a whole one", yield* imported(to, records), 2);
+      yield* append(asking, entry("an ask under way"));
       // Others may have the same ids, and be imported at once.
       const others = [yield* newChatbot, yield* newChatbot, yield* newChatbot];
       const counts = yield* Effect.forEach(others, (other) => imported(other, many), {

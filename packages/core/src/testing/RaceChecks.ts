@@ -239,6 +239,31 @@ export const raceChecks: ReadonlyArray<
   ),
 
   check(
+    "of an append in a turn that ran out and a take of it at once the later sees the earlier",
+    Effect.fnUntraced(function* () {
+      const both = yield* instances;
+      const chatbot = yield* newChatbot;
+      for (let n = 0; n < 4; n++) {
+        const { id } = yield* create(chatbot);
+        const turn = yield* taken(chatbot, id);
+        yield* pass(turnLease + 1);
+        const append = both[0].turns.append(turn, entry("late"));
+        const take = both[n < 2 ? 0 : 1].turns.take(chatbot, id, null);
+        const came = yield* atOnce(2, (at) =>
+          at === n % 2
+            ? Effect.map(Effect.result(append), (made) => (Result.isSuccess(made) ? 1 : 0))
+            : Effect.map(take, (taken) =>
+                taken._tag === "Turn" ? taken.turn.newest.length : null,
+              ),
+        );
+        yield* same("entries made, and seen by the taker", came[0], came[1]);
+        const stored = (yield* peek(chatbot)).find((chat) => chat.id === id);
+        yield* same("what lies in the storage", stored!.entries.length, came[0]);
+      }
+    }),
+  ),
+
+  check(
     "a chat that is made while another instance imports comes after the imported ones, or these are refused",
     Effect.fnUntraced(function* () {
       const both = yield* instances;
