@@ -1,4 +1,4 @@
-import { ChatArchive, ChatStore, TurnStore } from "@parley/core";
+import { ChatArchive, ChatbotDirectory, ChatbotRegistry, ChatStore, TurnStore } from "@parley/core";
 import {
   chatArchiveChecks,
   chatStoreChecks,
@@ -10,6 +10,7 @@ import {
 import { layerMemoryOf, makeMemory, type Memory } from "@parley/store-memory";
 import { Context, Effect, Layer } from "effect";
 import type { Fault } from "./faults/Faults.ts";
+import type { ChatbotsFault } from "./faults/RegistryFaults.ts";
 import { underTest } from "./MemoryUnderTest.ts";
 
 /** An instance over the memory, with the fault in it. */
@@ -46,6 +47,21 @@ export const layerFaulty = (fault: Fault) => {
       return { ...rest, second: { ...second, ...ports } };
     }),
   ).pipe(Layer.provideMerge(Layer.provideMerge(underTest(memory), instance(fault, memory))));
+};
+
+/** The memory store with the fault in its registry or directory. */
+export const layerFaultyChatbots = (fault: ChatbotsFault) => {
+  const memory = makeMemory();
+  const broken = Layer.effectContext(
+    Effect.gen(function* () {
+      const { directory, registry } = fault.break({
+        registry: yield* ChatbotRegistry,
+        directory: yield* ChatbotDirectory,
+      });
+      return Context.make(ChatbotRegistry, registry).pipe(Context.add(ChatbotDirectory, directory));
+    }),
+  ).pipe(Layer.provideMerge(layerMemoryOf(memory)));
+  return Layer.provideMerge(underTest(memory), broken);
 };
 
 /** Nobody else has two instances over one memory, so these do not wait for each other in turn. */

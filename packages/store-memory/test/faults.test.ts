@@ -2,9 +2,14 @@
  * How strong the conformance kit is: it must find the faults of stores that break one promise each.
  */
 import { assert, describe, it } from "@effect/vitest";
-import { modelCheck, type Check, type StoreServices } from "@parley/core/testing";
+import {
+  chatbotRegistryChecks,
+  modelCheck,
+  type Check,
+  type StoreServices,
+} from "@parley/core/testing";
 import { Cause, Effect, Exit } from "effect";
-import { checksOf, layerFaulty } from "./FaultyStore.ts";
+import { checksOf, layerFaulty, layerFaultyChatbots } from "./FaultyStore.ts";
 import { blindFaults } from "./faults/BlindFaults.ts";
 import { draftFaults } from "./faults/DraftFaults.ts";
 import { farFaults } from "./faults/FarFaults.ts";
@@ -14,23 +19,26 @@ import { missedFaults } from "./faults/MissedFaults.ts";
 import { moreFaults } from "./faults/MoreFaults.ts";
 import { promiseFaults } from "./faults/PromiseFaults.ts";
 import { readingFaults } from "./faults/ReadingFaults.ts";
+import { registryFaults } from "./faults/RegistryFaults.ts";
 import { technologyFaults } from "./faults/TechnologyFaults.ts";
 
 /** How long each check took, so that the quick ones come first. */
 const took = new Map<string, number>();
-const tookOf = ({ name }: Check<StoreServices>) => took.get(name) ?? 0;
+const tookOf = ({ name }: { readonly name: string }) => took.get(name) ?? 0;
 
 /** The first check that fails, with its failure; `null` when all succeed. */
+const failing = Effect.fnUntraced(function* <R>(checks: ReadonlyArray<Check<R>>) {
+  for (const { name, run } of checks.toSorted((a, b) => tookOf(a) - tookOf(b))) {
+    const began = performance.now();
+    const exit = yield* Effect.exit(run);
+    took.set(name, performance.now() - began);
+    if (Exit.isFailure(exit)) return { name, failure: Cause.pretty(exit.cause) };
+  }
+  return null;
+});
+
 const found = (fault: Fault, checks: ReadonlyArray<Check<StoreServices>> = checksOf(fault)) =>
-  Effect.gen(function* () {
-    for (const { name, run } of checks.toSorted((a, b) => tookOf(a) - tookOf(b))) {
-      const began = performance.now();
-      const exit = yield* Effect.exit(run);
-      took.set(name, performance.now() - began);
-      if (Exit.isFailure(exit)) return { name, failure: Cause.pretty(exit.cause) };
-    }
-    return null;
-  }).pipe(Effect.provide(layerFaulty(fault)));
+  Effect.provide(failing(checks), layerFaulty(fault));
 
 /** Some of those that random sequences find alone, and shrink. */
 const foundBySequences = [
@@ -63,6 +71,14 @@ describe("the conformance kit", () => {
   for (const fault of all) {
     it.effect(`finds: ${fault.name}`, () =>
       Effect.map(found(fault), (broken) => assert.isNotNull(broken)),
+    );
+  }
+  for (const fault of registryFaults) {
+    it.effect(`finds in a registry: ${fault.name}`, () =>
+      failing(chatbotRegistryChecks).pipe(
+        Effect.provide(layerFaultyChatbots(fault)),
+        Effect.map((broken) => assert.isNotNull(broken)),
+      ),
     );
   }
   for (const name of foundBySequences) {

@@ -4,7 +4,12 @@
 import { Effect } from "effect";
 import { defaultSettings } from "../Chatbot.ts";
 import { ChatbotDirectory } from "../ChatbotDirectory.ts";
-import { ChatbotRegistry, type KeyRecord, type NewChatbot } from "../ChatbotRegistry.ts";
+import {
+  ChatbotRegistry,
+  type KeyChange,
+  type KeyRecord,
+  type NewChatbot,
+} from "../ChatbotRegistry.ts";
 import {
   ChatbotNotFound,
   ChatbotTaken,
@@ -69,6 +74,8 @@ export const chatbotRegistryChecks: ReadonlyArray<
       const keys = [
         newKey(),
         newKey({ name: "named", scopes: [], expiresAt: new Date("9999-12-31T23:59:59.997Z") }),
+        // A hash may be part of more bytes, and an end long ago.
+        newKey({ hash: new Uint8Array(64).fill(7).subarray(8, 40), expiresAt: new Date(0) }),
       ];
       const declared = newChatbot({
         keys,
@@ -79,7 +86,7 @@ export const chatbotRegistryChecks: ReadonlyArray<
           model: "a model",
           moderation: "words",
           knowledge: "folder",
-          retentionDays: 30,
+          retentionDays: 36_500,
         },
       });
       const chatbot = yield* registry.create(declared, "somebody");
@@ -133,6 +140,39 @@ export const chatbotRegistryChecks: ReadonlyArray<
       yield* failsWith("its workspace", chatbotTaken, moving);
       yield* same("the other", (yield* found(other.id))?.chatbot, other);
       yield* same("the one elsewhere", (yield* found(elsewhere.id))?.chatbot, elsewhere);
+      const noted = yield* notesOf(other.id);
+      yield* same("what was noted of it", noted, [`somebody create ${other.name}`]);
+      const away = { workspaceName: fresh("C"), name };
+      yield* same("both at once", yield* registry.change(other.id, away, "somebody"), {
+        ...other,
+        ...away,
+      });
+    }),
+  ),
+
+  check(
+    "names are told apart however little they differ",
+    Effect.fnUntraced(function* () {
+      const registry = yield* ChatbotRegistry;
+      const [workspace, bot] = [fresh("é"), "name"];
+      const pairs = [
+        [workspace, bot],
+        [`${workspace}n`, "ame"],
+        [workspace, "Name"],
+        [workspace, "name "],
+        [`${workspace} `, bot],
+        [workspace.toUpperCase(), bot],
+        [workspace.normalize("NFD"), bot],
+      ] as const;
+      const made = yield* Effect.forEach(pairs, ([workspaceName, name]) =>
+        registry.create(newChatbot({ workspaceName, name }), "somebody"),
+      );
+      const to = fresh("to");
+      yield* registry.renameWorkspace(workspace, to, "somebody");
+      for (const { id, workspaceName } of made) {
+        const now = (yield* found(id))?.chatbot.workspaceName;
+        yield* same("its workspace", now, workspaceName === workspace ? to : workspaceName);
+      }
     }),
   ),
 
@@ -183,6 +223,23 @@ export const chatbotRegistryChecks: ReadonlyArray<
         { concurrency: "unbounded" },
       );
       yield* same("the settings", (yield* found(id))?.chatbot.settings, { ...settings, ...wanted });
+      const { second } = yield* StoreUnderTest;
+      const key = newKey();
+      yield* registry.addKey(id, key, "somebody");
+      const changes: ReadonlyArray<KeyChange> = [
+        { name: "named" },
+        { scopes: ["write"] },
+        { expiresAt: new Date("2032-01-01T00:00:00.000Z") },
+      ];
+      yield* Effect.forEach(
+        changes,
+        (change, n) =>
+          (n % 2 === 0 ? registry : second.registry).changeKey(id, key.id, change, "somebody"),
+        { concurrency: "unbounded" },
+      );
+      const { createdAt: _, ...changed } = (yield* keyOf(id, key.id))!;
+      const after = { ...key, revokedAt: null, lastUsedAt: null };
+      yield* same("the key", changed, Object.assign(after, ...changes));
     }),
   ),
 
@@ -190,8 +247,12 @@ export const chatbotRegistryChecks: ReadonlyArray<
     "a workspace is renamed whole or not at all",
     Effect.fnUntraced(function* () {
       const registry = yield* ChatbotRegistry;
+      const directory = yield* ChatbotDirectory;
       const [from, to] = [fresh("from"), fresh("to")];
-      const a = yield* registry.create(newChatbot({ workspaceName: from }), "somebody");
+      const key = newKey();
+      const declared = newChatbot({ workspaceName: from, keys: [key] });
+      const a = yield* registry.create(declared, "somebody");
+      yield* same("as it is opened", (yield* directory.open(key.id))?.chatbot, a);
       const b = yield* registry.create(newChatbot({ workspaceName: from }), "somebody");
       const same_ = yield* registry.create(
         newChatbot({ workspaceName: to, name: b.name }),
@@ -204,13 +265,17 @@ export const chatbotRegistryChecks: ReadonlyArray<
       yield* registry.change(same_.id, { name: fresh("chatbot") }, "somebody");
       yield* rename;
       yield* same("moved", (yield* found(a.id))?.chatbot, { ...a, workspaceName: to });
+      const opened = (yield* directory.open(key.id))?.chatbot;
+      yield* same("as it is opened", opened, { ...a, workspaceName: to });
       yield* same("moved too", (yield* found(b.id))?.chatbot, { ...b, workspaceName: to });
       yield* same("the note", (yield* notesOf(b.id)).slice(1), ["another change workspaceName"]);
       const empty = new WorkspaceNotFound({ workspaceName: from });
       yield* failsWith("an empty workspace", empty, rename);
+      const itself = registry.renameWorkspace(from, from, "another");
+      yield* failsWith("an empty one to itself", empty, itself);
       yield* registry.renameWorkspace(to, to, "another");
       yield* same("as it is", (yield* found(a.id))?.chatbot, { ...a, workspaceName: to });
-      yield* same("nothing noted", (yield* notesOf(a.id)).slice(1), [
+      yield* same("nothing noted", (yield* notesOf(a.id)).slice(2), [
         "another change workspaceName",
       ]);
     }),
@@ -292,14 +357,16 @@ export const chatbotRegistryChecks: ReadonlyArray<
       const old = newKey({ name: "named", scopes: ["ask"], expiresAt: later });
       const ending = newKey({ expiresAt: sooner });
       const sameEnd = newKey({ expiresAt: end });
-      const keys = [old, ending, sameEnd];
+      const over = newKey({ expiresAt: new Date(0) });
+      const keys = [old, ending, sameEnd, over];
       const { id } = yield* registry.create(newChatbot({ keys }), "somebody");
       const other = yield* registry.create(newChatbot(), "somebody");
       const fresh = () => {
         const { hash, id } = newKey();
         return { id, hash, expiresAt: null };
       };
-      const [a, b, c] = [fresh(), { ...fresh(), expiresAt: end }, fresh()];
+      const [a, b, c, d] = [fresh(), { ...fresh(), expiresAt: end }, fresh(), fresh()];
+      yield* directory.used([old.id]);
       const replaced = yield* registry.replaceKey(id, old.id, a, end, "another");
       yield* same("what was replaced", replaced, {
         name: "named",
@@ -310,6 +377,15 @@ export const chatbotRegistryChecks: ReadonlyArray<
       yield* same("what ended sooner", again.expiresAt, sooner);
       const third = yield* registry.replaceKey(id, sameEnd.id, c, end, "another");
       yield* same("what ended then", third.expiresAt, end);
+      const fourth = yield* registry.replaceKey(id, over.id, d, end, "another");
+      yield* same("what was over", fourth.expiresAt, over.expiresAt);
+      yield* same("as it is opened", (yield* directory.open(over.id))?.expiresAt, over.expiresAt);
+      const uses = yield* Effect.forEach([old, a], ({ id: keyId }) => keyOf(id, keyId));
+      yield* same(
+        "which were used",
+        uses.map((key) => key?.lastUsedAt !== null),
+        [true, false],
+      );
       const listed = yield* Effect.forEach([old, ending, a, b], (key) => keyOf(id, key.id));
       yield* same(
         "the keys",
@@ -327,6 +403,7 @@ export const chatbotRegistryChecks: ReadonlyArray<
         `another change-key ${old.id}: expiresAt`,
         `another add-key ${b.id}`,
         `another add-key ${c.id}`,
+        `another add-key ${d.id}`,
       ]);
       const notes = yield* notesOf(id);
       const replace = (chatbot: number, keyId: string, by: string) =>
@@ -366,9 +443,12 @@ export const chatbotRegistryChecks: ReadonlyArray<
         ids.find((one) => one < 1),
         undefined,
       );
-      for (const limit of [1, 3]) {
-        const lines = yield* registry.audit(limit);
-        yield* same("how many lines", lines.length, limit);
+      for (const keys of [[], [newKey(), newKey()]]) {
+        if (keys.length > 0) yield* registry.create(newChatbot({ keys }), "somebody");
+        for (const limit of [1, 2, 3]) {
+          const lines = yield* registry.audit(limit);
+          yield* same("how many lines", lines.length, limit);
+        }
       }
       const times = (yield* registry.audit(1_000)).map(({ time }) => time.getTime());
       yield* same(
@@ -450,6 +530,8 @@ export const chatbotRegistryChecks: ReadonlyArray<
       const twice = newChatbot({ keys: [a, b, { ...a, name: "again" }] });
       const keyTaken = new KeyTaken({ keyId: a.id });
       yield* failsWith("a key twice", keyTaken, registry.create(twice, "somebody"));
+      const all = registry.create({ ...known, keys: twice.keys }, "somebody");
+      yield* failsWith("a name and a key twice", taken, all);
       const once = yield* registry.create({ ...twice, keys: [a] }, "somebody");
       yield* same("its keys", (yield* found(once.id))?.keys.length, 1);
     }),
