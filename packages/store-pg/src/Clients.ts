@@ -68,8 +68,6 @@ const configOf = (
     // What waited for a lock must see what its holder wrote.
     default_transaction_isolation: "read committed",
     row_security: "on",
-    // The pool ends what is idle.
-    idle_session_timeout: "0",
     ...settings,
   },
 });
@@ -102,7 +100,8 @@ export const makeClients = Effect.fnUntraced(function* (options: ClientOptions) 
     { isPatient = false, long = false, most, multiplex = false }: Lanes,
     settings: Readonly<Record<string, string>>,
   ) => {
-    const config = configOf(options, most, settings);
+    // The pool ends what is idle. Before version 14 nobody knows the setting: who migrates looks at the version.
+    const config = configOf(options, most, { idle_session_timeout: "0", ...settings });
     return rowSecurity
       ? makeBoundSession(config, { inOneGo: !long, isPatient })
       : Effect.map(PgClient.make({ ...config, multiplex }), (sql) =>
@@ -150,7 +149,7 @@ export const makeClients = Effect.fnUntraced(function* (options: ClientOptions) 
     ),
     patient: yield* session({ most: 2, long: true, isPatient: true }, inOrder),
     archives: yield* session({ most: 1_000, long: true, isPatient: true }, inOrder),
-    listener: PgConnection.make(configOf(options, 1, {})),
+    listener: PgConnection.make(configOf(options, 1, { idle_session_timeout: "0" })),
   };
   return clients;
 });

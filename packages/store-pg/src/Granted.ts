@@ -4,10 +4,13 @@
 
 /** SQL for what a connection got, as columns. */
 export const granted = `current_setting('search_path') as "searchPath",
+  current_schema() as "currentSchema",
   current_setting('default_transaction_isolation') as isolation`;
 
 export interface Granted {
   readonly searchPath: string;
+  /** Where unqualified names lead; `null` when that is nowhere yet. */
+  readonly currentSchema: string | null;
   readonly isolation: string;
 }
 
@@ -18,9 +21,12 @@ const firstOf = (searchPath: string): string | undefined => {
 };
 
 /** Why a connection that got this cannot serve the schema; `null` when it can. */
-export const deprived = ({ isolation, searchPath }: Granted, schema: string): string | null => {
+export const deprived = (
+  { currentSchema, isolation, searchPath }: Granted,
+  schema: string,
+): string | null => {
   const missing =
-    firstOf(searchPath) !== schema
+    firstOf(searchPath) !== schema || (currentSchema !== null && currentSchema !== schema)
       ? `the search_path "${schema}" gets ${searchPath === "" ? "none" : searchPath}`
       : isolation !== "read committed"
         ? `the default_transaction_isolation "read committed" gets ${isolation}`

@@ -99,12 +99,15 @@ export const lettingInSql = (
   });
 
 /** Why the connection's role cannot even look at the schema; `null` when it can, or when there is none. */
-export const shutOut: Effect.Effect<string | null, SqlError.SqlError, SqlClient.SqlClient> =
+export const shutOut = (
+  name: string,
+): Effect.Effect<string | null, SqlError.SqlError, SqlClient.SqlClient> =>
   Effect.gen(function* () {
     const sql = yield* SqlClient.SqlClient;
     const [schema] = yield* sql.unsafe<{ readonly role: string; readonly open: boolean }>(
       `select current_user as role, has_schema_privilege(oid, 'usage') as open from pg_namespace
-      where format('"%s"', replace(nspname, '"', '""')) = current_setting('search_path')`,
+      where nspname = $1`,
+      [name],
     );
     return schema === undefined || schema.open
       ? null
@@ -113,6 +116,8 @@ export const shutOut: Effect.Effect<string | null, SqlError.SqlError, SqlClient.
 
 interface Standing extends Granted {
   readonly name: string;
+  /** How many rows an index of words gives at most, `0` for all. */
+  readonly fuzzy: string;
   readonly super: boolean;
   readonly bypasses: boolean;
   readonly owns: boolean;
@@ -127,7 +132,7 @@ interface Standing extends Granted {
 }
 
 const standing = `
-select rolname as name, ${granted}, rolsuper as super, rolbypassrls as bypasses, owns, free, unbound, bound, (
+select rolname as name, ${granted}, current_setting('gin_fuzzy_search_limit') as fuzzy, rolsuper as super, rolbypassrls as bypasses, owns, free, unbound, bound, (
     select min(relname) from pg_class
     where relkind in ('r', 'p', 'v') and ${isOurs} and not has_table_privilege(pg_class.oid, 'select')
   ) as closed
@@ -152,9 +157,15 @@ export const misplaced = (
   wanted: { readonly schema: string; readonly rowSecurity: boolean },
 ): Effect.Effect<string | null, SqlError.SqlError> =>
   Effect.map(session.query<Standing>("operator", standing), ([role]) => {
-    const { bound, bypasses, closed, free, name, owns, unbound } = role!;
+    const { bound, bypasses, closed, free, fuzzy, name, owns, unbound } = role!;
     const missing = deprived(role!, wanted.schema);
     if (missing !== null) return missing;
+    if (role!.currentSchema === null) {
+      return `there is no schema "${wanted.schema}" in the server's database, or the role "${name}" may not use it: both addresses must name one database`;
+    }
+    if (fuzzy !== "0") {
+      return `searches would leave chats out, because gin_fuzzy_search_limit is ${fuzzy} for the role "${name}"`;
+    }
     if (closed !== null) {
       return `the role "${name}" may not read the table "${closed}": give the server the owner's connection for migrations, by which it is let in`;
     }

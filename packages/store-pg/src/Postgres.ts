@@ -8,7 +8,7 @@ import {
 } from "@parley/core";
 import { Context, Data, Effect, Layer, Stream, type Redacted, type Scope } from "effect";
 import { Reactivity } from "effect/reactivity";
-import { SqlClient } from "effect/sql";
+import { SqlClient, SqlError } from "effect/sql";
 import { makeClients, makeMigrator, type Clients } from "./Clients.ts";
 import { deprived, granted, type Granted } from "./Granted.ts";
 import { makeHints } from "./Hints.ts";
@@ -78,7 +78,17 @@ const asMigrator = <A, E, R>(options: PostgresOptions, statements: Effect.Effect
 
 /** All the SQL that {@link layerPostgres} would run to bring the schema up to date; empty when it is. */
 export const pendingSql = (options: PostgresOptions): Effect.Effect<string, PostgresUnusable> =>
-  asMigrator(options, Effect.andThen(check(options), Migrations.pendingSql)).pipe(onceUsable);
+  asMigrator(
+    options,
+    Effect.gen(function* () {
+      yield* check(options);
+      const closed = yield* shutOut(withDefaults(options).schema);
+      if (closed !== null) return yield* cannotBeUsed(closed);
+      const text = yield* Migrations.pendingSql;
+      const unfit = text === "" ? yield* Migrations.misfit : null;
+      return unfit === null ? text : yield* cannotBeUsed(unfit);
+    }),
+  ).pipe(onceUsable);
 
 /** What a server would find in the database. */
 export interface Inspection {
@@ -100,7 +110,7 @@ export const inspectPostgres = (
     const { patient } = yield* makeClients({ ...settings, maxConnections: 1 });
     const look = Effect.gen(function* () {
       const server = yield* check(options);
-      const closed = yield* shutOut;
+      const closed = yield* shutOut(settings.schema);
       if (closed !== null) return { ...server, current: false, wrong: closed };
       const current = (yield* Migrations.pendingSql) === "";
       return { ...server, current, wrong: current ? yield* Migrations.misfit : null };
@@ -159,14 +169,16 @@ const bringUpToDate = (options: PostgresOptions, { patient }: Clients) =>
     options,
     Effect.gen(function* () {
       yield* check(options);
-      const closed = yield* shutOut;
+      const closed = yield* shutOut(withDefaults(options).schema);
       if (closed !== null) return closed;
       yield* Migrations.migrate;
+      const unfit = yield* Migrations.misfit;
+      if (unfit !== null) return unfit;
       if (options.migrationUrl !== undefined) {
         const [role] = yield* patient.query<{ readonly name: string }>("operator", currentUser);
         yield* letIn(role!.name, options.rowSecurity ?? false);
       }
-      return yield* Migrations.misfit;
+      return null;
     }),
   ).pipe(Effect.scoped);
 
@@ -177,6 +189,11 @@ const currentUser = "select current_user as name";
  * PostgreSQL 15 brought.
  */
 const check = Effect.fnUntraced(function* (options: PostgresOptions) {
+  const { schema } = withDefaults(options);
+  // PostgreSQL cuts it off, without a word.
+  if (new TextEncoder().encode(schema).length > 63) {
+    return yield* cannotBeUsed(`the name of the schema "${schema}" is longer than 63 bytes`);
+  }
   const sql = yield* SqlClient.SqlClient;
   const [server] = yield* sql.unsafe<
     Granted & {
@@ -189,7 +206,7 @@ const check = Effect.fnUntraced(function* (options: PostgresOptions) {
       current_setting('server_version_num')::int as number, ${granted}`,
   );
   const { encoding, number, version } = server!;
-  const missing = deprived(server!, withDefaults(options).schema);
+  const missing = deprived(server!, schema);
   if (missing !== null) {
     return yield* cannotBeUsed(missing);
   }
@@ -209,8 +226,14 @@ const check = Effect.fnUntraced(function* (options: PostgresOptions) {
 const unusable = <A, E extends { readonly cause?: unknown }, R>(
   effect: Effect.Effect<A, E | PostgresUnusable, R>,
 ): Effect.Effect<A, PostgresUnusable, R> =>
-  Effect.mapError(effect, (error) =>
-    error instanceof PostgresUnusable ? error : cannotBeUsed(reasonOf(error), error),
+  effect.pipe(
+    // So ends a transaction whose ROLLBACK fails, because the connection is lost.
+    Effect.catchDefect((defect) =>
+      SqlError.isSqlError(defect) ? cannotBeUsed(reasonOf(defect), defect) : Effect.die(defect),
+    ),
+    Effect.mapError((error) =>
+      error instanceof PostgresUnusable ? error : cannotBeUsed(reasonOf(error), error),
+    ),
   );
 
 /** The same for what needs the database only until it is done. */

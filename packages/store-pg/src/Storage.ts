@@ -77,10 +77,10 @@ export const withoutDeadline = <A, E, R>(
     const errors = cause.reasons.map((reason) =>
       reason._tag === "Fail" ? reason.error : reason._tag === "Die" ? reason.defect : undefined,
     );
-    const lost = errors.find((error) => isSqlError(error) && isOutside(error));
+    const lost = errors.find((error) => SqlError.isSqlError(error) && isOutside(error));
     if (lost !== undefined) return Effect.fail(new StorageUnavailable({ cause: lost }));
     const failed = cause.reasons.find((reason) => reason._tag === "Fail");
-    return failed !== undefined && isSqlError(failed.error)
+    return failed !== undefined && SqlError.isSqlError(failed.error)
       ? Effect.die(failed.error)
       : Effect.failCause(cause);
   });
@@ -91,7 +91,7 @@ export const orBusy = <A, E, R>(
 ): Effect.Effect<A, Exclude<E, SqlError.SqlError> | StorageUnavailable | Overloaded, R> =>
   orUnavailable(
     Effect.catch(effect, (error): Effect.Effect<never, E | SqlError.SqlError | Overloaded> =>
-      isSqlError(error) && error.reason._tag === "LockTimeoutError"
+      SqlError.isSqlError(error) && error.reason._tag === "LockTimeoutError"
         ? Effect.fail(new Overloaded({ retryAfterSeconds: 2 }))
         : Effect.fail(error),
     ),
@@ -105,13 +105,13 @@ export const againAfterDeadlock = <A, E, R>(
   transaction: Effect.Effect<A, E | SqlError.SqlError, R>,
 ): Effect.Effect<A, E | SqlError.SqlError, R> =>
   Effect.retry(transaction, {
-    while: (error) => isSqlError(error) && error.reason._tag === "DeadlockError",
+    while: (error) => SqlError.isSqlError(error) && error.reason._tag === "DeadlockError",
     times: 5,
     schedule: Schedule.jittered(Schedule.exponential("20 millis")),
   });
 
 export const isUniqueViolation = (error: unknown): error is SqlError.SqlError =>
-  isSqlError(error) && error.reason._tag === "UniqueViolation";
+  SqlError.isSqlError(error) && error.reason._tag === "UniqueViolation";
 
 /** A statement that looks first whether a name is taken, when another took it in between. */
 export const againAfterUniqueViolation = <A, E, R>(
@@ -123,6 +123,3 @@ const isOutside = ({ reason }: SqlError.SqlError): boolean => {
   const state = (reason.cause as { readonly code?: unknown } | undefined)?.code;
   return unreachable.has(reason._tag) || outside.test(String(state ?? ""));
 };
-
-const isSqlError = (error: unknown): error is SqlError.SqlError =>
-  typeof error === "object" && error !== null && "_tag" in error && error._tag === "SqlError";

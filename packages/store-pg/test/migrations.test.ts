@@ -17,14 +17,16 @@ import {
   turnStoreChecks,
 } from "@parley/core/testing";
 import { layerPostgres, lettingInSql, pendingSql } from "@parley/store-pg";
-import { Effect, Layer, Redacted } from "effect";
+import { Effect, Fiber, Layer, Redacted, Schedule } from "effect";
 import { Migrator, SqlClient } from "effect/sql";
 import { inject } from "vitest";
 import { migrationLock, migrations } from "../src/Migrations.ts";
 import {
+  bound,
   clientOf,
   freshDatabase,
   freshSchema,
+  inDatabase,
   layerPostgresUnderTest,
   optionsOf,
 } from "./PostgresUnderTest.ts";
@@ -283,6 +285,8 @@ describe("migrations", () => {
           Effect.provide(Effect.void, layerPostgres({ ...owner, url })),
         );
         assert.include(shutOut.message, "may not use the schema");
+        const dry = yield* Effect.flip(pendingSql({ ...owner, url }));
+        assert.strictEqual(dry.message, shutOut.message);
 
         // The owner lets it in by hand, as it is told.
         const sql = yield* clientOf(schema, 1);
@@ -476,9 +480,83 @@ describe("migrations", () => {
         yield* sql.unsafe(statement);
         const error = yield* Effect.flip(Effect.provide(Effect.void, layerPostgres(options)));
         assert.match(error.message, /^The database cannot be used: its .*99/);
+        assert.strictEqual((yield* Effect.flip(pendingSql(options))).message, error.message);
+        // Nor is anybody let in.
+        const { server } = inject("roleUrls");
+        const served = { ...options, url: Redacted.make(server), migrationUrl: options.url };
+        const again = yield* Effect.flip(Effect.provide(Effect.void, layerPostgres(served)));
+        assert.strictEqual(again.message, error.message);
+        assert.notStrictEqual(yield* lettingInSql(served), "");
       }).pipe(Effect.scoped),
     );
   }
+
+  for (const [what, schema, reason] of [
+    ["with a name that PostgreSQL cuts off", "s".repeat(64), "longer than 63 bytes"],
+    ["of one connection alone", "pg_temp", 'the search_path "pg_temp" gets "pg_temp"'],
+    ["that is another's for each role", "$user", 'the search_path "$user" gets "$user"'],
+  ] as const) {
+    it.live(`a schema ${what} is refused, and nothing made`, () =>
+      Effect.gen(function* () {
+        const { sql, url } = yield* freshDatabase();
+        yield* sql.unsafe("create schema authorization current_user");
+        const options = { url, schema };
+        const error = yield* Effect.flip(Effect.provide(Effect.void, layerPostgres(options)));
+        assert.include(error.message, reason);
+        assert.include((yield* Effect.flip(pendingSql(options))).message, reason);
+        const made = yield* sql.unsafe(
+          `select from pg_class where relname = 'chat'
+          union all select from pg_namespace where nspname like 'sss%'`,
+        );
+        assert.strictEqual(made.length, 0);
+      }).pipe(Effect.scoped),
+    );
+  }
+
+  it.live("both addresses must lead to one database", () =>
+    Effect.gen(function* () {
+      const [owner, other] = [yield* freshDatabase(), yield* freshDatabase()];
+      for (const more of [{ url: other.url }, bound()]) {
+        const url = inDatabase(other.name, more.url);
+        const options = { ...more, url, migrationUrl: owner.url };
+        const error = yield* Effect.flip(Effect.provide(Effect.void, layerPostgres(options)));
+        assert.include(error.message, "both addresses must name one database");
+      }
+    }).pipe(Effect.scoped),
+  );
+
+  it.live("a database whose indexes give but some of what they find is refused", () =>
+    Effect.gen(function* () {
+      const { name, sql, url } = yield* freshDatabase();
+      yield* sql.unsafe(`alter database ${name} set gin_fuzzy_search_limit = 50`);
+      const error = yield* Effect.flip(Effect.provide(Effect.void, layerPostgres({ url })));
+      assert.include(error.message, "gin_fuzzy_search_limit is 50");
+    }).pipe(Effect.scoped),
+  );
+
+  it.live("a connection that is lost in the middle is told in one line", () =>
+    Effect.gen(function* () {
+      const { sql, url } = yield* freshDatabase();
+      const error = yield* sql.withTransaction(
+        Effect.gen(function* () {
+          yield* sql.unsafe(`select pg_advisory_xact_lock(${migrationLock})`);
+          const migrating = yield* Effect.forkChild(
+            Effect.flip(Effect.provide(Effect.void, layerPostgres({ url }))),
+          );
+          yield* sql
+            .unsafe("select pg_terminate_backend(pid) from pg_locks where not granted")
+            .pipe(
+              Effect.repeat({
+                until: (ended) => ended.length > 0,
+                schedule: Schedule.spaced("10 millis"),
+              }),
+            );
+          return yield* Fiber.join(migrating);
+        }),
+      );
+      assert.match(error.message, /^The database cannot be used: .+\.$/);
+    }).pipe(Effect.scoped),
+  );
 
   it.live("a database of another encoding is refused", () =>
     Effect.gen(function* () {

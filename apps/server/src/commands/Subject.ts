@@ -20,7 +20,11 @@ export const chatbotOf = Effect.fnUntraced(function* (wanted: Option.Option<stri
   const all = (yield* registry.list).map(({ chatbot }) => chatbot);
   const named = Option.match(wanted, {
     onNone: () => all,
-    onSome: (text) => all.filter(({ id, name }) => String(id) === text || name === text),
+    onSome: (text) => {
+      // Others may have ids for names.
+      const [byId] = all.filter(({ id }) => String(id) === text);
+      return byId === undefined ? all.filter(({ name }) => name === text) : [byId];
+    },
   });
   if (named.length === 1) return named[0]!;
   if (all.length === 0) {
