@@ -19,8 +19,9 @@ import { forgetAsks } from "./RequestKeys.ts";
 import { chatOf, entryOf, type ChatRow, type EntryRow } from "./Rows.ts";
 import { againAfterDeadlock, isUniqueViolation, withoutDeadline } from "./Storage.ts";
 
-/** Chats that an erasure looks at and erases at a time. */
-const batch = 1000;
+/** Chats that an erasure looks at and erases at a time; fewer if they have more than so many entries. */
+const batch = 1_000;
+const batchEntries = 100_000;
 
 /** Records that one statement of an import takes. */
 const importBatch = 200;
@@ -298,20 +299,24 @@ from pg_class join pg_attribute on attrelid = pg_class.oid
 where relnamespace = current_schema()::regnamespace and relname = any ($1::text[]) and reltuples = 0
   and attnum > 0 and not attisdropped and has_table_privilege(pg_class.oid, 'maintain')`;
 
-const findUser = `
-select array_agg(id) as ids, max(position) as reached from (
-  select id, position from chat
-  where chatbot_id = $1 and position > $2::int8 and user_ref = $4 order by position limit $3::int8
+/** The next chats, and at least one, whose entries do not become too many. */
+const next = (filter: string) => `(
+  select * from (
+    select *, sum(entries) over (order by position) - entries as entries_before from (
+      select id, position, create_time, last_entry_time, entries from chat
+      where chatbot_id = $1 and position > $2::int8 ${filter} order by position limit $3::int8
+    ) nearest
+  ) counted where entries_before < ${batchEntries}
 ) looked`;
+
+const findUser = `
+select array_agg(id) as ids, max(position) as reached from ${next("and user_ref = $4")}`;
 
 // Times of creation follow positions: after the first chat that is too young there is none to erase.
 const findIdle = `
 select array_agg(id) filter (where greatest(last_entry_time, create_time) < $4::timestamptz) as ids,
   case when max(create_time) < $4::timestamptz then max(position) end as reached
-from (
-  select id, position, create_time, last_entry_time from chat
-  where chatbot_id = $1 and position > $2::int8 order by position limit $3::int8
-) looked`;
+from ${next("")}`;
 
 const lockChats = `
 select id, position, name, user_ref, turn from chat

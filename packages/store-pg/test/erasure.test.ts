@@ -3,7 +3,11 @@ import { ChatArchive, ChatStore, newestChats, TurnStore } from "@parley/core";
 import { registerChatbot } from "@parley/core/testing";
 import { layerPostgres } from "@parley/store-pg";
 import { Effect, Layer, Redacted } from "effect";
+import { Reactivity } from "effect/reactivity";
 import { inject } from "vitest";
+import { makeClients } from "../src/Clients.ts";
+import { makeChatArchive } from "../src/PgChatArchive.ts";
+import type { Session } from "../src/Session.ts";
 import { fillChats, filledChatbot, settle } from "./fill.ts";
 import {
   bound,
@@ -116,6 +120,41 @@ describe.each([
 });
 
 describe("an erasure", () => {
+  it.live("takes fewer chats at a time when they are long, so that asks do not wait for it", () => {
+    const options = optionsOf(freshSchema());
+    return Effect.gen(function* () {
+      const sql = yield* clientOf(options.schema);
+      const chatbot = yield* registerChatbot;
+      const clients = yield* makeClients({ ...options, maxConnections: 1 });
+      let transactions = 0;
+      const transaction: Session["transaction"] = (subject, effect) => {
+        transactions++;
+        return clients.patient.transaction(subject, effect);
+      };
+      const archive = makeChatArchive({ ...clients, patient: { ...clients.patient, transaction } });
+      for (const which of [
+        { _tag: "UserRef", userRef: "u" },
+        { _tag: "IdleSince", limit: new Date("2100-01-01") },
+      ] as const) {
+        const chat = { name: null, userRef: "u", helloMessage: null };
+        const store = yield* ChatStore;
+        yield* Effect.forEach(Array.from({ length: 7 }), () =>
+          store.createChat(chatbot, chat, null),
+        );
+        yield* sql.unsafe("update chat set entries = 40000 where position % 7 > 0");
+        yield* sql.unsafe("update chat set entries = 1000000 where position % 7 = 0");
+        transactions = 0;
+        assert.strictEqual(yield* archive.erase(chatbot, which), 7);
+        // Three and three, and the longest by itself.
+        assert.strictEqual(transactions, 3);
+      }
+    }).pipe(
+      Effect.provide(layerPostgres(options)),
+      Effect.provide(Reactivity.layer),
+      Effect.scoped,
+    );
+  });
+
   it.live("is ended as well as can be by a server that may not maintain its tables", () => {
     const schema = freshSchema();
     const owner = optionsOf(schema);
