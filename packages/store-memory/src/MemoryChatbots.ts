@@ -99,15 +99,18 @@ export const makeChatbots = Effect.gen(function* () {
         if (taken !== undefined) {
           return Effect.fail(new ChatbotTaken({ workspaceName: to, name: taken.name }));
         }
-        return Effect.forEach(
-          moved,
-          (one) => {
-            one.chatbot = { ...one.chatbot, workspaceName: to };
-            const line = { time: new Date(now), actor, chatbot: one.chatbot.id };
-            return note({ ...line, action: "change", detail: "workspaceName" });
-          },
-          { discard: true },
-        );
+        const line = {
+          time: new Date(now),
+          actor,
+          action: "change",
+          detail: "workspaceName",
+        } as const;
+        // All are noted before the first is told of.
+        const noted = moved.map((one) => {
+          one.chatbot = { ...one.chatbot, workspaceName: to };
+          return note({ ...line, chatbot: one.chatbot.id });
+        });
+        return Effect.all(noted, { discard: true });
       }),
 
     addKey: (id, key, actor) =>

@@ -49,19 +49,27 @@ export const layerFaulty = (fault: Fault) => {
   ).pipe(Layer.provideMerge(Layer.provideMerge(underTest(memory), instance(fault, memory))));
 };
 
-/** The memory store with the fault in its registry or directory. */
+/** The memory store with the fault in its registry or directory, and another instance over the same data. */
 export const layerFaultyChatbots = (fault: ChatbotsFault) => {
   const memory = makeMemory();
   const broken = Layer.effectContext(
     Effect.gen(function* () {
-      const { directory, registry } = fault.break({
-        registry: yield* ChatbotRegistry,
-        directory: yield* ChatbotDirectory,
-      });
-      return Context.make(ChatbotRegistry, registry).pipe(Context.add(ChatbotDirectory, directory));
+      const sound = { registry: yield* ChatbotRegistry, directory: yield* ChatbotDirectory };
+      const { directory, registry } = fault.break(sound);
+      const { second, ...rest } = yield* StoreUnderTest;
+      return Context.make(ChatbotRegistry, registry).pipe(
+        Context.add(ChatbotDirectory, directory),
+        Context.add(StoreUnderTest, {
+          ...rest,
+          second: { ...second, registry: fault.break(sound).registry },
+        }),
+      );
     }),
-  ).pipe(Layer.provideMerge(layerMemoryOf(memory)));
-  return Layer.provideMerge(underTest(memory), broken);
+  );
+  return broken.pipe(
+    Layer.provideMerge(underTest(memory)),
+    Layer.provideMerge(layerMemoryOf(memory)),
+  );
 };
 
 /** Nobody else has two instances over one memory, so these do not wait for each other in turn. */

@@ -18,6 +18,7 @@ import {
   WorkspaceNotFound,
 } from "../Errors.ts";
 import { check, failsWith, same, type Check } from "./Check.ts";
+import { pass } from "./Fixtures.ts";
 import { StoreUnderTest } from "./StoreUnderTest.ts";
 
 let names = 0;
@@ -79,6 +80,8 @@ export const chatbotRegistryChecks: ReadonlyArray<
       ];
       const declared = newChatbot({
         keys,
+        // As long as one may be, and more bytes than that.
+        description: "é".repeat(100_000),
         settings: {
           helloMessage: "Hello",
           moderationErrorMessage: "No",
@@ -201,9 +204,16 @@ export const chatbotRegistryChecks: ReadonlyArray<
       const renamed = { name: fresh("chatbot"), workspaceName: fresh("W") };
       yield* registry.change(id, renamed, "a fourth");
       yield* same("renamed", (yield* found(id))?.chatbot, { ...after, ...renamed });
-      yield* same("the notes", (yield* notesOf(id)).slice(2), [
+      const { second } = yield* StoreUnderTest;
+      const last = { name: fresh("chatbot"), settings: { model: "m" } };
+      const changed = yield* second.registry.change(id, last, "a fifth");
+      yield* same("as the key opens it", (yield* directory.open(key.id))?.chatbot, changed);
+      yield* same("the notes", yield* notesOf(id), [
+        `somebody create ${before.name}`,
+        `somebody add-key ${key.id}`,
         "another change description, helloMessage, instructions, moderationErrorMessage",
         "a fourth change name, workspaceName",
+        "a fifth change model, name",
       ]);
       const unknown = id + 1_000_000;
       const missing = registry.change(unknown, change, "somebody");
@@ -291,6 +301,8 @@ export const chatbotRegistryChecks: ReadonlyArray<
       const other = yield* registry.create(newChatbot(), "somebody");
       yield* registry.addKey(id, key, "somebody");
       yield* same("what it opens", (yield* directory.open(key.id))?.chatbot.id, id);
+      const added = yield* keyOf(id, key.id);
+      yield* pass(10);
 
       const expiresAt = new Date("9999-12-31T23:59:59.997Z");
       yield* registry.changeKey(id, key.id, { scopes: ["write"], expiresAt }, "another");
@@ -299,8 +311,8 @@ export const chatbotRegistryChecks: ReadonlyArray<
       const changed = yield* keyOf(id, key.id);
       yield* same(
         "what it is now",
-        [changed?.name, changed?.scopes, changed?.expiresAt],
-        ["named", ["write"], expiresAt],
+        [changed?.name, changed?.scopes, changed?.expiresAt, changed?.createdAt],
+        ["named", ["write"], expiresAt, added?.createdAt],
       );
       yield* registry.changeKey(id, key.id, { expiresAt: null, name: null }, "another");
       yield* same("without an end", (yield* directory.open(key.id))?.expiresAt, null);
@@ -421,9 +433,10 @@ export const chatbotRegistryChecks: ReadonlyArray<
     "the list ascends, its keys in order of creation, and the audit gives the newest lines first",
     Effect.fnUntraced(function* () {
       const registry = yield* ChatbotRegistry;
-      const keys = [newKey(), newKey()];
+      const keys = ["z", "a"].map((letter) => newKey({ id: fresh(letter) }));
       const first = yield* registry.create(newChatbot(), "somebody");
       const { id } = yield* registry.create(newChatbot({ keys: keys.slice(0, 1) }), "somebody");
+      yield* pass(10);
       yield* registry.addKey(id, keys[1]!, "somebody");
       yield* registry.change(first.id, { description: "another" }, "somebody");
       yield* registry.changeKey(id, keys[0]!.id, { name: "named" }, "somebody");
@@ -562,16 +575,17 @@ export const chatbotRegistryChecks: ReadonlyArray<
     Effect.fnUntraced(function* () {
       const registry = yield* ChatbotRegistry;
       const directory = yield* ChatbotDirectory;
-      const [used, idle] = [newKey(), newKey()];
-      const { id } = yield* registry.create(newChatbot({ keys: [used, idle] }), "somebody");
+      const [used, idle, over] = [newKey(), newKey(), newKey()];
+      const { id } = yield* registry.create(newChatbot({ keys: [used, idle, over] }), "somebody");
+      yield* registry.revokeKey(id, over.id, "somebody");
       const notes = yield* notesOf(id);
-      yield* directory.used([used.id, fresh("key")]);
+      yield* directory.used([over.id, used.id, fresh("key")]);
       const lastUsedAt = (yield* keyOf(id, used.id))?.lastUsedAt;
       yield* same("the one that was used", lastUsedAt instanceof Date, true);
       yield* directory.used([used.id]);
       yield* same("the other", (yield* keyOf(id, idle.id))?.lastUsedAt, null);
       yield* directory.used([]);
-      yield* same("how many keys", (yield* found(id))?.keys.length, 2);
+      yield* same("how many keys", (yield* found(id))?.keys.length, 3);
       yield* same("the notes", yield* notesOf(id), notes);
     }),
   ),
