@@ -204,6 +204,8 @@ export const chatbotRegistryChecks: ReadonlyArray<
       const renamed = { name: fresh("chatbot"), workspaceName: fresh("W") };
       yield* registry.change(id, renamed, "a fourth");
       yield* same("renamed", (yield* found(id))?.chatbot, { ...after, ...renamed });
+      const opened = (yield* directory.open(key.id))?.chatbot;
+      yield* same("renamed, as the key opens it", opened, { ...after, ...renamed });
       const { second } = yield* StoreUnderTest;
       const last = { name: fresh("chatbot"), settings: { model: "m" } };
       const changed = yield* second.registry.change(id, last, "a fifth");

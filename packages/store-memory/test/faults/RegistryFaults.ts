@@ -579,4 +579,155 @@ export const registryFaults: ReadonlyArray<ChatbotsFault> = [
       };
     },
   },
+
+  // RegisteredChatbot.keys: "oldest first". A column of times to the second, and then the primary key.
+  {
+    name: "list sorts keys that were made within the same second by their ids",
+    break: ({ directory, registry }) => {
+      const second = ({ createdAt }: RegisteredKey) => Math.floor(createdAt.getTime() / 1000);
+      return {
+        directory,
+        registry: {
+          ...registry,
+          list: Effect.map(registry.list, (all) =>
+            all.map(({ chatbot, keys }) => ({
+              chatbot,
+              keys: keys.toSorted((a, b) => second(a) - second(b) || (a.id < b.id ? -1 : 1)),
+            })),
+          ),
+        },
+      };
+    },
+  },
+
+  // NewChatbot: a description is as long as a text may be. MySQL's TEXT holds 65,535 bytes.
+  {
+    name: "create keeps the first 65,535 bytes of a description",
+    break: ({ directory, registry }) => ({
+      directory,
+      registry: {
+        ...registry,
+        create: ({ description, ...rest }, actor) => {
+          const bytes = new TextEncoder().encode(description).subarray(0, 65_535);
+          const kept = new TextDecoder().decode(bytes).replace(/\ufffd$/, "");
+          return Effect.map(registry.create({ ...rest, description: kept }, actor), (made) => ({
+            ...made,
+            description,
+          }));
+        },
+      },
+    }),
+  },
+
+  // RegisteredKey.createdAt. `ON UPDATE CURRENT_TIMESTAMP`, which MySQL's first TIMESTAMP column used to have.
+  {
+    name: "changeKey moves the time at which the key was made",
+    break: ({ directory, registry }) => {
+      const moved = new Map<string, Date>();
+      return {
+        directory,
+        registry: {
+          ...registry,
+          list: withKeys(registry.list, (key) => ({
+            ...key,
+            createdAt: moved.get(key.id) ?? key.createdAt,
+          })),
+          changeKey: (chatbot, keyId, change, actor) =>
+            Effect.gen(function* () {
+              yield* registry.changeKey(chatbot, keyId, change, actor);
+              moved.set(keyId, new Date(yield* Clock.currentTimeMillis));
+            }),
+        },
+      };
+    },
+  },
+
+  // AuditRecord.detail: "The name of a chatbot that was created". The audit is joined with the chatbots.
+  {
+    name: "the audit of a creation tells the chatbot's present name",
+    break: ({ directory, registry }) => ({
+      directory,
+      registry: {
+        ...registry,
+        audit: (limit) =>
+          Effect.gen(function* () {
+            const [lines, all] = [yield* registry.audit(limit), yield* registry.list];
+            return lines.map((line) =>
+              line.action === "create"
+                ? { ...line, detail: chatbotOf(all, line.chatbot)?.name ?? line.detail }
+                : line,
+            );
+          }),
+      },
+    }),
+  },
+
+  // fieldChanges: "in the order of the fields' names; those of a chatbot's settings stand beside its own". Columns
+  // and the JSON of the settings are compared one after the other.
+  {
+    name: "the audit tells a chatbot's own changed fields before those of its settings",
+    break: ({ directory, registry }) => {
+      const isOwn = (field: string) => ["description", "name", "workspaceName"].includes(field);
+      return {
+        directory,
+        registry: {
+          ...registry,
+          audit: (limit) =>
+            Effect.map(registry.audit(limit), (lines) =>
+              lines.map((line) => {
+                if (line.action !== "change") return line;
+                const fields = line.detail.split(", ");
+                const sorted = fields.toSorted((a, b) => Number(isOwn(b)) - Number(isOwn(a)));
+                return { ...line, detail: sorted.join(", ") };
+              }),
+            ),
+        },
+      };
+    },
+  },
+
+  // ChatbotDirectory.open: "What the key with this id opens". What is remembered is forgotten by one's own changes.
+  {
+    name: "open tells a chatbot as it was when it was first opened, whatever another instance changed since",
+    break: ({ directory, registry }) => {
+      const remembered = new Map<number, Chatbot>();
+      const forget = Effect.sync(() => remembered.clear());
+      return {
+        registry: {
+          ...registry,
+          change: (...args) => Effect.ensuring(registry.change(...args), forget),
+          renameWorkspace: (...args) => Effect.ensuring(registry.renameWorkspace(...args), forget),
+        },
+        directory: {
+          ...directory,
+          open: (keyId) =>
+            Effect.map(directory.open(keyId), (opened) => {
+              if (opened === null) return null;
+              const chatbot = remembered.get(opened.chatbot.id) ?? opened.chatbot;
+              remembered.set(chatbot.id, chatbot);
+              return { ...opened, chatbot };
+            }),
+        },
+      };
+    },
+  },
+
+  // ChatbotDirectory.used: "Notes that keys were used just now". One transaction, each part of which has the condition
+  // that the key was not revoked.
+  {
+    name: "used notes the use of no key when one of them was revoked meanwhile",
+    break: ({ directory, registry }) => ({
+      registry,
+      directory: {
+        ...directory,
+        used: (keyIds) =>
+          Effect.flatMap(registry.list, (all) => {
+            const isRevoked = all.some(({ keys }) =>
+              keys.some(({ id, revokedAt }) => revokedAt !== null && keyIds.includes(id)),
+            );
+            return isRevoked ? Effect.void : directory.used(keyIds);
+          }),
+      },
+    }),
+  },
 ];
