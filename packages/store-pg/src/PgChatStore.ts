@@ -143,27 +143,32 @@ export const makeChatStore = Effect.fnUntraced(function* ({
     );
   };
 
+  /** A user's list, if it is short and nothing is remembered of it. */
+  const fewMatching = Effect.fnUntraced(function* (
+    chatbot: number,
+    query: ChatQuery,
+    filters: Filters,
+  ) {
+    const isNear = byPosition(query.orderBy) !== undefined && offsetOf(query) <= nearby;
+    if (filters.search !== null || !isNear) return undefined;
+    if ((yield* counts.known(filters)) !== undefined) return undefined;
+    const rows = yield* light<ChatPageRow>(
+      chatbot,
+      filtered(chatbot, query, undefined, { atMost: nearby }),
+    );
+    const total = Number(rows[0]!.total);
+    if (total > nearby) return undefined;
+    if (total > quick) yield* counts.remember(filters, countOf(rows[0]!, null));
+    return chatPage(rows);
+  });
+
   /** The chats that match the filters; the count of searches and of long lists is remembered. */
   const matching = Effect.fnUntraced(function* (chatbot: number, query: ChatQuery) {
     const filters = { chatbot, search: query.search || null, userRef: query.userRef };
     // What is remembered may be void, and while an erasure goes on, so may be what was just counted.
     for (let attempt = 0; attempt < 2; attempt++) {
-      if (
-        filters.search === null &&
-        byPosition(query.orderBy) !== undefined &&
-        offsetOf(query) <= nearby &&
-        (yield* counts.known(filters)) === undefined
-      ) {
-        const rows = yield* light<ChatPageRow>(
-          chatbot,
-          filtered(chatbot, query, undefined, { atMost: nearby }),
-        );
-        const total = Number(rows[0]!.total);
-        if (total <= nearby) {
-          if (total > quick) yield* counts.remember(filters, countOf(rows[0]!, null));
-          return chatPage(rows);
-        }
-      }
+      const few = yield* fewMatching(chatbot, query, filters);
+      if (few !== undefined) return few;
       const known = yield* counts.get(filters);
       const rows = yield* readMatching(chatbot, query, known);
       const [row] = rows;

@@ -138,7 +138,9 @@ export const chatbotRegistryChecks: ReadonlyArray<
       const { name } = declared;
       const { workspaceName } = declared;
       const chatbotTaken = new ChatbotTaken({ workspaceName, name });
-      yield* failsWith("its name", chatbotTaken, registry.change(other.id, { name }, "somebody"));
+      const more = { description: "another", settings: { model: "m" } };
+      const renaming = registry.change(other.id, { name, ...more }, "somebody");
+      yield* failsWith("its name", chatbotTaken, renaming);
       const moving = registry.change(elsewhere.id, { workspaceName }, "somebody");
       yield* failsWith("its workspace", chatbotTaken, moving);
       yield* same("the other", (yield* found(other.id))?.chatbot, other);
@@ -210,12 +212,17 @@ export const chatbotRegistryChecks: ReadonlyArray<
       const last = { name: fresh("chatbot"), settings: { model: "m" } };
       const changed = yield* second.registry.change(id, last, "a fifth");
       yield* same("as the key opens it", (yield* directory.open(key.id))?.chatbot, changed);
+      const silent = { settings: { helloMessage: "" } };
+      const final = { ...changed, settings: { ...changed.settings, ...silent.settings } };
+      yield* same("by both", yield* registry.change(id, silent, "a sixth"), final);
+      yield* same("as it is listed", (yield* found(id))?.chatbot, final);
       yield* same("the notes", yield* notesOf(id), [
         `somebody create ${before.name}`,
         `somebody add-key ${key.id}`,
         "another change description, helloMessage, instructions, moderationErrorMessage",
         "a fourth change name, workspaceName",
         "a fifth change model, name",
+        "a sixth change helloMessage",
       ]);
       const unknown = id + 1_000_000;
       const missing = registry.change(unknown, change, "somebody");
@@ -252,6 +259,46 @@ export const chatbotRegistryChecks: ReadonlyArray<
       const { createdAt: _, ...changed } = (yield* keyOf(id, key.id))!;
       const after = { ...key, revokedAt: null, lastUsedAt: null };
       yield* same("the key", changed, Object.assign(after, ...changes));
+    }),
+  ),
+
+  check(
+    "workspaces that are renamed while others are, and while their chatbots are changed, move whole or not at all",
+    Effect.fnUntraced(function* () {
+      const registry = yield* ChatbotRegistry;
+      const { second } = yield* StoreUnderTest;
+      for (let round = 0; round < 3; round++) {
+        const [a, b, to, name] = [fresh("a"), fresh("b"), fresh("to"), fresh("chatbot")];
+        const [ofA, ofB] = yield* Effect.forEach([a, b], (workspaceName) =>
+          Effect.forEach(
+            [newChatbot({ name, workspaceName }), newChatbot({ workspaceName })],
+            (one) => registry.create(one, "somebody"),
+          ),
+        );
+        const renames = [
+          registry.renameWorkspace(a, to, "somebody"),
+          second.registry.renameWorkspace(b, to, "somebody"),
+        ];
+        const changed = ofA![1]!.id;
+        const [came] = yield* Effect.all(
+          [
+            Effect.forEach(renames, Effect.result, { concurrency: 2 }),
+            second.registry.change(changed, { description: "another" }, "somebody"),
+            registry.change(changed, { settings: { model: "m" } }, "somebody"),
+          ],
+          { concurrency: "unbounded" },
+        );
+        const tags = came.map((one) => (one._tag === "Success" ? to : one.failure._tag));
+        yield* same("what came of it", tags.toSorted(), ["ChatbotTaken", to].toSorted());
+        for (const [n, chatbots] of [ofA!, ofB!].entries()) {
+          for (const { id, workspaceName } of chatbots) {
+            const now = (yield* found(id))?.chatbot.workspaceName;
+            yield* same("its workspace", now, tags[n] === to ? to : workspaceName);
+          }
+        }
+        const { description, settings } = (yield* found(changed))!.chatbot;
+        yield* same("what was changed", [description, settings.model], ["another", "m"]);
+      }
     }),
   ),
 
@@ -304,6 +351,14 @@ export const chatbotRegistryChecks: ReadonlyArray<
       yield* registry.addKey(id, key, "somebody");
       yield* same("what it opens", (yield* directory.open(key.id))?.chatbot.id, id);
       const added = yield* keyOf(id, key.id);
+      const { second } = yield* StoreUnderTest;
+      const [later, over] = [newKey(), newKey({ expiresAt: new Date(0) })];
+      yield* same("what is not there yet", yield* directory.open(later.id), null);
+      yield* second.registry.addKey(id, later, "somebody");
+      yield* same("what is there now", (yield* directory.open(later.id))?.chatbot.id, id);
+      yield* second.registry.addKey(id, over, "somebody");
+      yield* registry.revokeKey(id, over.id, "somebody");
+      yield* same("one that was over", yield* directory.open(over.id), null);
       yield* pass(10);
 
       const expiresAt = new Date("9999-12-31T23:59:59.997Z");
@@ -342,6 +397,8 @@ export const chatbotRegistryChecks: ReadonlyArray<
       yield* same("the other", (yield* directory.open(kept.id)) === null, false);
       yield* same("the notes", (yield* notesOf(id)).slice(2), [
         `somebody add-key ${key.id}`,
+        ...[later, over].map((one) => `somebody add-key ${one.id}`),
+        `somebody revoke-key ${over.id}`,
         `another change-key ${key.id}: expiresAt, scopes`,
         `another change-key ${key.id}: name`,
         `another change-key ${key.id}: expiresAt, name`,
@@ -442,6 +499,7 @@ export const chatbotRegistryChecks: ReadonlyArray<
       yield* registry.addKey(id, keys[1]!, "somebody");
       yield* registry.change(first.id, { description: "another" }, "somebody");
       yield* registry.changeKey(id, keys[0]!.id, { name: "named" }, "somebody");
+      yield* registry.revokeKey(id, keys[0]!.id, "somebody");
       const ids = (yield* registry.list).map(({ chatbot }) => chatbot.id);
       yield* same(
         "the chatbots",
