@@ -26,7 +26,7 @@ const pooled = Effect.fnUntraced(function* (schema: string, url = optionsOf(sche
 for (const { setting, got } of [
   { setting: "search_path = ''", got: 'search_path "SCHEMA" gets ""' },
   { setting: "search_path = other, SCHEMA", got: 'search_path "SCHEMA" gets other, SCHEMA' },
-  { setting: "search_path = SCHEMA, public", got: 'search_path "SCHEMA" gets SCHEMA, public' },
+  { setting: "search_path = SCHEMA, public", got: 'tables would be made in "public"' },
   { setting: "search_path = SCHEMA", got: "" },
   {
     setting: "default_transaction_isolation = 'repeatable read'",

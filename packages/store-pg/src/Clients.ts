@@ -110,10 +110,11 @@ export const makeClients = Effect.fnUntraced(function* (options: ClientOptions) 
   };
   // A client that vanished in the middle of a transaction must not keep its locks.
   const idle = { idle_in_transaction_session_timeout: "30s" };
-  // Through indexes, and so in order, whatever was known of the tables when the plan was made.
+  // Through indexes, and so in order, whatever is known of the tables.
   const inOrder = {
     ...unhurried,
-    plan_cache_mode: "force_generic_plan",
+    // What a plan for the average chatbot costs in a large one among many small ones depends on its size.
+    plan_cache_mode: "force_custom_plan",
     enable_seqscan: "off",
     enable_bitmapscan: "off",
   };

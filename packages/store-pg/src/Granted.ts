@@ -21,12 +21,9 @@ const firstOf = (searchPath: string): string | undefined => {
 };
 
 /** Why a connection that got this cannot serve the schema; `null` when it can. */
-export const deprived = (
-  { currentSchema, isolation, searchPath }: Granted,
-  schema: string,
-): string | null => {
+export const deprived = ({ isolation, searchPath }: Granted, schema: string): string | null => {
   const missing =
-    firstOf(searchPath) !== schema || (currentSchema !== null && currentSchema !== schema)
+    firstOf(searchPath) !== schema
       ? `the search_path "${schema}" gets ${searchPath === "" ? "none" : searchPath}`
       : isolation !== "read committed"
         ? `the default_transaction_isolation "read committed" gets ${isolation}`

@@ -160,8 +160,8 @@ export const misplaced = (
     const { bound, bypasses, closed, free, fuzzy, name, owns, unbound } = role!;
     const missing = deprived(role!, wanted.schema);
     if (missing !== null) return missing;
-    if (role!.currentSchema === null) {
-      return `there is no schema "${wanted.schema}" in the server's database, or the role "${name}" may not use it: both addresses must name one database`;
+    if (role!.currentSchema !== wanted.schema) {
+      return `the role "${name}" may not use the schema "${wanted.schema}": give the server the owner's connection for migrations, by which it is let in`;
     }
     if (fuzzy !== "0") {
       return `searches would leave chats out, because gin_fuzzy_search_limit is ${fuzzy} for the role "${name}"`;

@@ -87,7 +87,9 @@ update milestone set erasures = erasures + 1, (texts, positions, ranks) = (
     from (
       select n, mark.position, rank, ${column} as text
       from unnest(milestone.positions, milestone.ranks) with ordinality mark (position, rank, n)
-      join chat on chatbot_id = $1 and chat.position = mark.position
+      cross join lateral (
+        select ${column} from chat where chatbot_id = $1 and position = mark.position offset 0
+      ) chat
       union all
       select null, position, null, text collate "C" from unnest($2::int8[], $3::text[]) gone (position, text)
       where position <= milestone.reached

@@ -310,20 +310,23 @@ const next = (filter: string) => `(
 ) looked`;
 
 const findUser = `
-select array_agg(id) as ids, max(position) as reached from ${next("and user_ref = $4")}`;
+select array_agg(id order by position) as ids, max(position) as reached from ${next("and user_ref = $4")}`;
 
 // Times of creation follow positions: after the first chat that is too young there is none to erase.
 const findIdle = `
-select array_agg(id) filter (where greatest(last_entry_time, create_time) < $4::timestamptz) as ids,
+select array_agg(id order by position) filter (where greatest(last_entry_time, create_time) < $4::timestamptz) as ids,
   case when max(create_time) < $4::timestamptz then max(position) end as reached
 from ${next("")}`;
 
+// In the order of the ids, which is that of positions. Each is looked up by itself (`offset 0`), whatever the planner
+// thinks of the chatbot: it knows that of the average one.
 const lockChats = `
-select id, position, name, user_ref, turn from chat
-where chatbot_id = $1 and id = any ($2::int8[])
-  and ($3::timestamptz is null or greatest(last_entry_time, create_time) < $3::timestamptz)
-order by position
-for update`;
+select chat.* from unnest($2::int8[]) wanted cross join lateral (
+  select id, position, name, user_ref, turn from chat
+  where chatbot_id = $1 and id = wanted
+    and ($3::timestamptz is null or greatest(last_entry_time, create_time) < $3::timestamptz)
+  offset 0 for update
+) chat`;
 
 const eraseChats = `
 with entries as (

@@ -80,10 +80,10 @@ export const makeTurnStore = Effect.fnUntraced(function* (
     }
     // Whoever had a turn that ran out loses its key, too, and may be no more.
     if (first.before !== null) {
-      yield* writes.query(chatbot, forgetAsks, [
-        chatbot,
-        array([first.before], "text", (id) => id),
-      ]);
+      const before = array([first.before], "text", (id) => id);
+      const forget = writes.query(chatbot, forgetAsks, [chatbot, before]);
+      // Outside a transaction the turn is taken in any case.
+      yield* retryKey === null ? Effect.ignore(forget) : forget;
     }
     const seen = first.position === null ? 0n : first.position;
     // The statement's snapshot may be older than the turn: another may have appended while we waited
@@ -275,7 +275,7 @@ export const makeTurnStore = Effect.fnUntraced(function* (
 type TakenRow = {
   readonly exists: boolean;
   readonly turn: string | null;
-  /** The turn that was not ended before. */
+  /** The chat's turn when it was looked at: one that ran out, or was ended since. */
   readonly before: string | null;
   readonly entries: bigint | null;
   readonly for_millis: number | null;

@@ -82,8 +82,6 @@ export const pendingSql = (options: PostgresOptions): Effect.Effect<string, Post
     options,
     Effect.gen(function* () {
       yield* check(options);
-      const closed = yield* shutOut(withDefaults(options).schema);
-      if (closed !== null) return yield* cannotBeUsed(closed);
       const text = yield* Migrations.pendingSql;
       const unfit = text === "" ? yield* Migrations.misfit : null;
       return unfit === null ? text : yield* cannotBeUsed(unfit);
@@ -110,8 +108,6 @@ export const inspectPostgres = (
     const { patient } = yield* makeClients({ ...settings, maxConnections: 1 });
     const look = Effect.gen(function* () {
       const server = yield* check(options);
-      const closed = yield* shutOut(settings.schema);
-      if (closed !== null) return { ...server, current: false, wrong: closed };
       const current = (yield* Migrations.pendingSql) === "";
       return { ...server, current, wrong: current ? yield* Migrations.misfit : null };
     });
@@ -129,8 +125,8 @@ export const lettingInSql = (options: PostgresOptions): Effect.Effect<string, Po
     if (options.migrationUrl === undefined) return "";
     const settings = withDefaults(options);
     const server = yield* makeMigrator(settings);
-    const [role] = yield* server.unsafe<{ readonly name: string }>(currentUser);
-    return yield* asMigrator(options, lettingInText(role!.name, settings.rowSecurity));
+    const [at] = yield* server.unsafe<Place>(place);
+    return yield* asMigrator(options, lettingInText(at!.role, settings.rowSecurity));
   }).pipe(onceUsable);
 
 /** All the stores of the core in one PostgreSQL database, 15 or later, brought up to date first. */
@@ -169,20 +165,29 @@ const bringUpToDate = (options: PostgresOptions, { patient }: Clients) =>
     options,
     Effect.gen(function* () {
       yield* check(options);
-      const closed = yield* shutOut(withDefaults(options).schema);
-      if (closed !== null) return closed;
+      const sql = yield* SqlClient.SqlClient;
+      const [owner] = yield* sql.unsafe<Place>(place);
+      const [server] = yield* patient.query<Place>("operator", place);
+      if (server!.database !== owner!.database) {
+        return "its two addresses lead to different databases, and both must name one";
+      }
       yield* Migrations.migrate;
       const unfit = yield* Migrations.misfit;
-      if (unfit !== null) return unfit;
-      if (options.migrationUrl !== undefined) {
-        const [role] = yield* patient.query<{ readonly name: string }>("operator", currentUser);
-        yield* letIn(role!.name, options.rowSecurity ?? false);
-      }
+      if (unfit !== null || options.migrationUrl === undefined) return unfit;
+      yield* letIn(server!.role, options.rowSecurity ?? false);
       return null;
     }),
   ).pipe(Effect.scoped);
 
-const currentUser = "select current_user as name";
+/** As whom a connection is where; a name alone may be that of a database elsewhere. */
+interface Place {
+  readonly role: string;
+  readonly database: string;
+}
+
+const place = `
+select current_user as role, concat(oid, ' ', extract(epoch from pg_postmaster_start_time())) as database
+from pg_database where datname = current_database()`;
 
 /**
  * The connection must have got what it asked for, texts of any language must fit, and the statements need what
@@ -190,9 +195,11 @@ const currentUser = "select current_user as name";
  */
 const check = Effect.fnUntraced(function* (options: PostgresOptions) {
   const { schema } = withDefaults(options);
-  // PostgreSQL cuts it off, without a word.
-  if (new TextEncoder().encode(schema).length > 63) {
-    return yield* cannotBeUsed(`the name of the schema "${schema}" is longer than 63 bytes`);
+  // PostgreSQL cuts off what is longer, without a word, and these are names of its own.
+  if (new TextEncoder().encode(schema).length > 63 || /^(pg_|\$user$)/.test(schema)) {
+    return yield* cannotBeUsed(
+      `no schema can be named "${schema}": at most 63 bytes, not "$user", and not "pg_" and more`,
+    );
   }
   const sql = yield* SqlClient.SqlClient;
   const [server] = yield* sql.unsafe<
@@ -209,6 +216,14 @@ const check = Effect.fnUntraced(function* (options: PostgresOptions) {
   const missing = deprived(server!, schema);
   if (missing !== null) {
     return yield* cannotBeUsed(missing);
+  }
+  const closed = yield* shutOut(schema);
+  if (closed !== null) return yield* cannotBeUsed(closed);
+  const { currentSchema } = server!;
+  if (currentSchema !== null && currentSchema !== schema) {
+    return yield* cannotBeUsed(
+      `there is no schema "${schema}", and tables would be made in "${currentSchema}", which the search_path names next: make the schema first`,
+    );
   }
   if (encoding !== "UTF8") {
     return yield* new PostgresUnusable({

@@ -27,8 +27,8 @@ where r.made_at <= ${tooOld}
 returning turn`;
 
 /**
- * SQL that forgets the keys of asks, in turns `$2`, that nothing will come of: a key of an ask knows no chat. Who has
- * locked one finds its turn or chat gone, and forgets it.
+ * SQL that forgets the keys of asks, in turns `$2`, that nothing will come of: a key of an ask knows no chat. One that
+ * is locked is passed over: whoever appends, or is through, forgets it.
  */
 export const forgetAsks = `
 delete from request where chatbot_id = $1 and key in (

@@ -6,8 +6,9 @@ import { Effect, Layer, Redacted } from "effect";
 import { Reactivity } from "effect/reactivity";
 import { inject } from "vitest";
 import { makeClients } from "../src/Clients.ts";
+import { setMilestones } from "../src/Milestones.ts";
 import { makeChatArchive } from "../src/PgChatArchive.ts";
-import type { Session } from "../src/Session.ts";
+import { plainSession, type Session } from "../src/Session.ts";
 import { fillChats, filledChatbot, settle } from "./fill.ts";
 import {
   bound,
@@ -120,6 +121,44 @@ describe.each([
 });
 
 describe("an erasure", () => {
+  it.live("reads no more of a large chatbot among many small ones than it erases", () =>
+    Effect.gen(function* () {
+      const { sql, url } = yield* freshDatabase();
+      yield* Effect.provide(Effect.void, layerPostgres({ url }));
+      const [large, small] = [40_000, 20_000];
+      yield* fillChats(sql, filledChatbot, large);
+      yield* sql.unsafe(
+        `insert into chat (chatbot_id, id, position, create_time, entries)
+        select n, $1::int8 + n, 1, now(), 0 from generate_series(1, $2::int4) n`,
+        [large, small],
+      );
+      yield* settle(sql);
+      yield* setMilestones(plainSession(sql), filledChatbot);
+      /** Entries of indexes that others read; they tell it at the latest when they are closed. */
+      const read = Effect.map(
+        sql.unsafe<{ readonly read: bigint }>(
+          "select sum(idx_tup_read)::int8 as read from pg_stat_user_indexes where relname = 'chat'",
+        ),
+        ([row]) => Number(row!.read),
+      );
+      yield* sql.unsafe("select pg_stat_force_next_flush()");
+      const before = yield* read;
+      yield* Effect.gen(function* () {
+        const archive = yield* ChatArchive;
+        for (let id = 1; id <= 20; id++) {
+          assert.strictEqual(
+            yield* archive.erase(filledChatbot, { _tag: "Chat", id: id * 100 }),
+            1,
+          );
+        }
+        const which = { _tag: "UserRef", userRef: "user 7" } as const;
+        assert.strictEqual(yield* archive.erase(filledChatbot, which), 90);
+      }).pipe(Effect.provide(layerPostgres({ url })));
+      yield* Effect.sleep("200 millis");
+      assert.isBelow((yield* read) - before, large / 3);
+    }).pipe(Effect.scoped),
+  );
+
   it.live("takes fewer chats at a time when they are long, so that asks do not wait for it", () => {
     const options = optionsOf(freshSchema());
     return Effect.gen(function* () {

@@ -11,6 +11,7 @@ import {
 } from "@parley/core";
 import { Clock, Console, Effect, FileSystem, Option, Stdio, Stream } from "effect";
 import { Command, Flag } from "effect/cli";
+import { resolve } from "node:path";
 import { onDatabase } from "../Database.ts";
 import { jsonFlag, print } from "./Output.ts";
 import { withProgress } from "./Progress.ts";
@@ -90,7 +91,7 @@ const erase = Command.make(
 
 /** `-`, of which a flag makes a whole path, means standard input or output, as it is usual. */
 const fileOf = (path: Option.Option<string>) =>
-  Option.filter(path, (name) => !/[/\\]-$/.test(name));
+  Option.filter(path, (name) => name !== resolve("-"));
 
 const exporting = Command.make(
   "export",

@@ -13,11 +13,13 @@ export const writeWhole = Effect.fnUntraced(function* <E, R>(
   if (before !== undefined && before.type !== "File") {
     return yield* Stream.run(bytes, files.sink(path));
   }
-  // Of a link the file that it leads to.
+  // Of a link the file that it leads to, if there is one.
   const target = before === undefined ? path : yield* files.realPath(path);
-  const part = `${target}.part`;
-  yield* Stream.run(bytes, files.sink(part)).pipe(
-    Effect.andThen(before === undefined ? Effect.void : files.chmod(part, before.mode & 0o777)),
+  // Of this process alone, and never one that is there.
+  const part = `${target}.${process.pid}.part`;
+  const mode = before === undefined ? 0o666 : before.mode & 0o777;
+  yield* files.writeFile(part, new Uint8Array(), { flag: "wx", mode });
+  yield* Stream.run(bytes, files.sink(part, { flag: "a" })).pipe(
     Effect.andThen(files.rename(part, target)),
     Effect.onError(() => Effect.ignore(files.remove(part))),
   );
