@@ -22,7 +22,7 @@ export interface Opened {
 export class ChatbotDirectory extends Context.Service<
   ChatbotDirectory,
   {
-    /** What the key with this id opens; `null` when it is unknown or revoked. */
+    /** What the key with this id opens at present, whoever changed it; `null` when it is unknown or revoked. */
     readonly open: (keyId: string) => Effect.Effect<Opened | null, StorageUnavailable>;
     /** Notes that keys were used just now; asked at most once a minute for each. */
     readonly used: (keyIds: ReadonlyArray<string>) => Effect.Effect<void, StorageUnavailable>;

@@ -32,7 +32,7 @@ export interface RegisteredKey extends KeyRecord {
   readonly lastUsedAt: Date | null;
 }
 
-/** A chatbot to be. Workspace and name identify it. */
+/** A chatbot to be. Workspace and name, compared code point by code point, identify it. */
 export interface NewChatbot {
   readonly workspaceName: string;
   readonly name: string;

@@ -16,6 +16,7 @@ import { farFaults } from "./faults/FarFaults.ts";
 import { faults, type Fault } from "./faults/Faults.ts";
 import { hardFaults } from "./faults/HardFaults.ts";
 import { missedFaults } from "./faults/MissedFaults.ts";
+import { missedRegistryFaults } from "./faults/MissedRegistryFaults.ts";
 import { moreFaults } from "./faults/MoreFaults.ts";
 import { promiseFaults } from "./faults/PromiseFaults.ts";
 import { readingFaults } from "./faults/ReadingFaults.ts";
@@ -56,6 +57,13 @@ describe("the conformance kit", () => {
     }),
   );
 
+  it.effect("finds nothing wrong with a sound registry", () =>
+    failing(chatbotRegistryChecks).pipe(
+      Effect.provide(layerFaultyChatbots({ name: "none", break: (sound) => sound })),
+      Effect.map((broken) => assert.isNull(broken)),
+    ),
+  );
+
   const all = [
     ...faults,
     ...moreFaults,
@@ -73,7 +81,7 @@ describe("the conformance kit", () => {
       Effect.map(found(fault), (broken) => assert.isNotNull(broken)),
     );
   }
-  for (const fault of registryFaults) {
+  for (const fault of [...registryFaults, ...missedRegistryFaults]) {
     it.effect(`finds in a registry: ${fault.name}`, () =>
       failing(chatbotRegistryChecks).pipe(
         Effect.provide(layerFaultyChatbots(fault)),

@@ -299,7 +299,7 @@ from pg_class join pg_attribute on attrelid = pg_class.oid
 where relnamespace = current_schema()::regnamespace and relname = any ($1::text[]) and reltuples = 0
   and attnum > 0 and not attisdropped and has_table_privilege(pg_class.oid, 'maintain')`;
 
-/** The next chats, and at least one, whose entries do not become too many. */
+/** The next chats, until they have so many entries. */
 const next = (filter: string) => `(
   select * from (
     select *, sum(entries) over (order by position) - entries as entries_before from (

@@ -74,7 +74,11 @@ export const chatbotRegistryChecks: ReadonlyArray<
       const directory = yield* ChatbotDirectory;
       const keys = [
         newKey(),
-        newKey({ name: "named", scopes: [], expiresAt: new Date("9999-12-31T23:59:59.997Z") }),
+        newKey({
+          name: "n".repeat(300),
+          scopes: [],
+          expiresAt: new Date("9999-12-31T23:59:59.997Z"),
+        }),
         // A hash may be part of more bytes, and an end long ago.
         newKey({ hash: new Uint8Array(64).fill(7).subarray(8, 40), expiresAt: new Date(0) }),
       ];
@@ -280,11 +284,11 @@ export const chatbotRegistryChecks: ReadonlyArray<
           second.registry.renameWorkspace(b, to, "somebody"),
         ];
         const changed = ofA![1]!.id;
-        const [came] = yield* Effect.all(
+        const [, , came] = yield* Effect.all(
           [
-            Effect.forEach(renames, Effect.result, { concurrency: 2 }),
             second.registry.change(changed, { description: "another" }, "somebody"),
             registry.change(changed, { settings: { model: "m" } }, "somebody"),
+            Effect.forEach(renames, Effect.result, { concurrency: 2 }),
           ],
           { concurrency: "unbounded" },
         );

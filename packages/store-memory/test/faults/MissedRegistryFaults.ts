@@ -1,0 +1,276 @@
+/**
+ * Registries and directories with one fault each, of what is left behind and what happens at once, that the kit once
+ * missed.
+ */
+import { ChatbotTaken, KeyNotFound, keyState, type Chatbot } from "@parley/core";
+import { Clock, Effect } from "effect";
+import type { ChatbotsFault } from "./RegistryFaults.ts";
+
+/** The way to a database and back, in which others come between; no test clock stops it. */
+const roundTrip = Effect.promise(
+  () =>
+    new Promise<void>((resolve) => {
+      setTimeout(resolve, 5);
+    }),
+);
+
+/** What VARCHAR(255) keeps where longer texts are cut. */
+const cut = (text: string) => [...text].slice(0, 255).join("");
+
+export const missedRegistryFaults: ReadonlyArray<ChatbotsFault> = [
+  // RegisteredChatbot.keys: "Revoked and expired ones too, oldest first." Two queries put together.
+  {
+    name: "list tells the keys that were revoked after those that were not, not oldest first",
+    break: ({ directory, registry }) => ({
+      directory,
+      registry: {
+        ...registry,
+        list: Effect.map(registry.list, (all) =>
+          all.map(({ chatbot, keys }) => ({
+            chatbot,
+            keys: [
+              ...keys.filter(({ revokedAt }) => revokedAt === null),
+              ...keys.filter(({ revokedAt }) => revokedAt !== null),
+            ],
+          })),
+        ),
+      },
+    }),
+  },
+
+  // ChatbotTaken: "nothing was written." The settings are another table, written first and outside of
+  // the transaction.
+  {
+    name: "a change that was refused for a taken name leaves its settings written",
+    break: ({ directory, registry }) => ({
+      directory,
+      registry: {
+        ...registry,
+        change: (id, change, actor) =>
+          registry.change(id, change, actor).pipe(
+            Effect.catchTag("ChatbotTaken", (taken) =>
+              Effect.gen(function* () {
+                const { settings } = change;
+                if (settings !== undefined) yield* registry.change(id, { settings }, actor);
+                return yield* Effect.fail(taken);
+              }),
+            ),
+          ),
+      },
+    }),
+  },
+
+  // ChatbotRegistry.change gives the chatbot as it is then; ChatbotChange: "What is not named stays as it
+  // is." The identity map of an ORM, which knows nothing of other processes.
+  {
+    name: "change gives a chatbot without what another instance changed meanwhile",
+    break: ({ directory, registry }) => {
+      const known = new Map<number, Chatbot>();
+      return {
+        directory,
+        registry: {
+          ...registry,
+          create: (chatbot, actor) =>
+            Effect.map(registry.create(chatbot, actor), (made) => {
+              known.set(made.id, made);
+              return made;
+            }),
+          change: (id, change, actor) =>
+            Effect.map(registry.change(id, change, actor), (kept) => {
+              const before = known.get(id) ?? kept;
+              const settings = { ...before.settings, ...change.settings };
+              const after: Chatbot = { ...before, ...change, settings };
+              known.set(id, after);
+              return after;
+            }),
+          renameWorkspace: (from, to, actor) =>
+            Effect.map(registry.renameWorkspace(from, to, actor), () => {
+              known.clear();
+            }),
+        },
+      };
+    },
+  },
+
+  // ChatbotRegistry.change: "changes of different fields that come together all count." The workspace is
+  // half of what is unique, so it is read and written with every change.
+  {
+    name: "a change moves its chatbot back where it was moved to another workspace at the same time",
+    break: ({ directory, registry }) => ({
+      directory,
+      registry: {
+        ...registry,
+        change: (id, change, actor) =>
+          Effect.gen(function* () {
+            if (change.workspaceName !== undefined) {
+              return yield* registry.change(id, change, actor);
+            }
+            const before = (yield* registry.list).find(({ chatbot }) => chatbot.id === id);
+            yield* roundTrip;
+            if (before === undefined) return yield* registry.change(id, change, actor);
+            const { workspaceName } = before.chatbot;
+            return yield* registry.change(id, { ...change, workspaceName }, actor);
+          }),
+      },
+    }),
+  },
+
+  // ChatbotRegistry.renameWorkspace: "Moves every chatbot of a workspace to a workspace of another name,
+  // or none of them." All is checked before, then each is moved on its own (MongoDB without a
+  // transaction).
+  {
+    name: "a rename that loses a race for a name moves the other chatbots of its workspace",
+    break: ({ directory, registry }) => ({
+      directory,
+      registry: {
+        ...registry,
+        renameWorkspace: (from, to, actor) =>
+          Effect.gen(function* () {
+            const all = yield* registry.list;
+            const moved = all.filter(({ chatbot }) => chatbot.workspaceName === from);
+            const there = new Set(
+              all
+                .filter(({ chatbot }) => chatbot.workspaceName === to)
+                .map(({ chatbot }) => chatbot.name),
+            );
+            const isRefused = moved.some(({ chatbot }) => there.has(chatbot.name));
+            if (moved.length === 0 || isRefused) {
+              return yield* registry.renameWorkspace(from, to, actor);
+            }
+            yield* roundTrip;
+            const refusals: Array<ChatbotTaken> = [];
+            for (const { chatbot } of moved) {
+              yield* registry.change(chatbot.id, { workspaceName: to }, actor).pipe(
+                Effect.asVoid,
+                Effect.catchTag("ChatbotNotFound", Effect.die),
+                Effect.catchTag("ChatbotTaken", (taken) =>
+                  Effect.sync(() => {
+                    refusals.push(taken);
+                  }),
+                ),
+              );
+            }
+            const refusal = refusals[0];
+            if (refusal !== undefined) return yield* Effect.fail(refusal);
+          }),
+      },
+    }),
+  },
+
+  // Administration's Key: `name: Schema.NullOr(Text)`, and Text: "A string of any length that every store
+  // keeps." VARCHAR(255), as for the names of chatbots, without the strict mode.
+  {
+    name: "the name of a key is cut after 255 code points",
+    break: ({ directory, registry }) => ({
+      directory,
+      registry: {
+        ...registry,
+        create: (chatbot, actor) => {
+          const keys = chatbot.keys.map((key) => ({
+            ...key,
+            name: key.name === null ? null : cut(key.name),
+          }));
+          return registry.create({ ...chatbot, keys }, actor);
+        },
+        addKey: (id, key, actor) =>
+          registry.addKey(id, { ...key, name: key.name === null ? null : cut(key.name) }, actor),
+        changeKey: (id, keyId, change, actor) =>
+          registry.changeKey(
+            id,
+            keyId,
+            typeof change.name === "string" ? { ...change, name: cut(change.name) } : change,
+            actor,
+          ),
+      },
+    }),
+  },
+
+  // ChatbotRegistry.revokeKey: "Ends a key for ever"; an expired one is not revoked (changeKey could give
+  // it another end). "No live key" read literally.
+  {
+    name: "revokeKey does not find a key that has expired",
+    break: ({ directory, registry }) => ({
+      directory,
+      registry: {
+        ...registry,
+        revokeKey: (id, keyId, actor) =>
+          Effect.gen(function* () {
+            const now = yield* Clock.currentTimeMillis;
+            const key = (yield* registry.list)
+              .find(({ chatbot }) => chatbot.id === id)
+              ?.keys.find((one) => one.id === keyId);
+            if (key !== undefined && keyState(key, now) === "expired") {
+              return yield* Effect.fail(new KeyNotFound({ keyId }));
+            }
+            yield* registry.revokeKey(id, keyId, actor);
+          }),
+      },
+    }),
+  },
+
+  // ChatbotSettings.helloMessage: "The text of the entry that a chat of section 4.2 starts with; `null`
+  // turns it off", NullOr(LongText): an empty text is one. `helloMessage || null`.
+  {
+    name: "an empty hello message is kept as none",
+    break: ({ directory, registry }) => ({
+      directory,
+      registry: {
+        ...registry,
+        create: (chatbot, actor) => {
+          const helloMessage = chatbot.settings.helloMessage || null;
+          return registry.create(
+            { ...chatbot, settings: { ...chatbot.settings, helloMessage } },
+            actor,
+          );
+        },
+        change: (id, change, actor) =>
+          registry.change(
+            id,
+            change.settings?.helloMessage === ""
+              ? { ...change, settings: { ...change.settings, helloMessage: null } }
+              : change,
+            actor,
+          ),
+      },
+    }),
+  },
+
+  // ChatbotDirectory.open: "`null` when it is unknown or revoked"; Administration: a change "holds in
+  // every process within a second (where hints are lost, within 30)". Unknown ids are remembered, so that
+  // guessing costs no query, and forgotten only by what this process writes.
+  {
+    name: "open does not find a key that another instance added after it was asked for in vain",
+    break: ({ directory, registry }) => {
+      const unknown = new Set<string>();
+      return {
+        directory: {
+          ...directory,
+          open: (keyId) =>
+            Effect.gen(function* () {
+              if (unknown.has(keyId)) return null;
+              const opened = yield* directory.open(keyId);
+              if (opened === null) unknown.add(keyId);
+              return opened;
+            }),
+        },
+        registry: {
+          ...registry,
+          create: (chatbot, actor) =>
+            Effect.map(registry.create(chatbot, actor), (made) => {
+              for (const { id } of chatbot.keys) unknown.delete(id);
+              return made;
+            }),
+          addKey: (id, key, actor) =>
+            Effect.map(registry.addKey(id, key, actor), () => {
+              unknown.delete(key.id);
+            }),
+          replaceKey: (id, keyId, replacement, end, actor) =>
+            Effect.map(registry.replaceKey(id, keyId, replacement, end, actor), (replaced) => {
+              unknown.delete(replacement.id);
+              return replaced;
+            }),
+        },
+      };
+    },
+  },
+];
