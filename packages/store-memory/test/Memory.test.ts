@@ -1,5 +1,12 @@
 import { assert, it } from "@effect/vitest";
-import { ChatArchive, ChatStore, newestChats, type ArchiveRecord } from "@parley/core";
+import {
+  ChatArchive,
+  ChatbotRegistry,
+  ChatStore,
+  defaultSettings,
+  newestChats,
+  type ArchiveRecord,
+} from "@parley/core";
 import { layerMemory } from "@parley/store-memory";
 import { Effect, Exit, Scheduler, Stream } from "effect";
 import { TestClock } from "effect/testing";
@@ -59,6 +66,30 @@ it.effect("no chat is made in the middle of an import, whenever it is another fi
       assert.strictEqual(items.length, ids.size);
       // The imported one was there first.
       if (ids.size === 2) assert.isTrue(ids.has(chatbot) && items[1]!.id === chatbot);
+    }
+  }).pipe(Effect.provide(layerMemory)),
+);
+
+it.effect("a workspace is renamed in one step, whenever it is another fiber's time", () =>
+  Effect.gen(function* () {
+    const registry = yield* ChatbotRegistry;
+    const chatbots = 50;
+    for (let n = 0; n < chatbots; n++) {
+      const rest = { description: "", settings: defaultSettings, keys: [] };
+      yield* registry.create({ workspaceName: "w0", name: `${n}`, ...rest }, "somebody");
+    }
+    for (let n = 0; n < 30; n++) {
+      const look = Effect.map(registry.list, (all) =>
+        all.filter(({ chatbot }) => chatbot.workspaceName === `w${n}`),
+      );
+      const looking = Effect.forEach(Array.from({ length: chatbots }), () =>
+        Effect.andThen(Effect.yieldNow, look),
+      );
+      const [, seen] = yield* Effect.all(
+        [registry.renameWorkspace(`w${n}`, `w${n + 1}`, "somebody"), looking],
+        { concurrency: 2 },
+      ).pipe(Effect.provideService(Scheduler.MaxOpsBeforeYield, 3 + n));
+      for (const { length } of seen) assert.include([0, chatbots], length);
     }
   }).pipe(Effect.provide(layerMemory)),
 );
