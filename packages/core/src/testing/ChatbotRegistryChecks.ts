@@ -64,6 +64,10 @@ const notesOf = (chatbot: number) =>
     ),
   );
 
+/** Both at once; in every other round the second begins first. */
+const inTurn = <A>(round: number, both: ReadonlyArray<Effect.Effect<A>>) =>
+  Effect.all(round % 2 === 0 ? both : both.toReversed(), { concurrency: 2 });
+
 export const chatbotRegistryChecks: ReadonlyArray<
   Check<ChatbotRegistry | ChatbotDirectory | StoreUnderTest>
 > = [
@@ -302,6 +306,24 @@ export const chatbotRegistryChecks: ReadonlyArray<
         }
         const { description, settings } = (yield* found(changed))!.chatbot;
         yield* same("what was changed", [description, settings.model], ["another", "m"]);
+
+        // Or a chatbot is made where they are to go.
+        const [from, into] = [fresh("from"), fresh("into")];
+        const moving = yield* Effect.forEach([0, 1], () =>
+          registry.create(newChatbot({ workspaceName: from }), "somebody"),
+        );
+        const taking = newChatbot({ workspaceName: into, name: moving[1]!.name });
+        const both = [
+          Effect.isSuccess(second.registry.create(taking, "somebody")),
+          Effect.isSuccess(registry.renameWorkspace(from, into, "somebody")),
+        ];
+        const done = yield* inTurn(round, both);
+        const [made, moved] = round % 2 === 0 ? done : done.toReversed();
+        yield* same("whether one of both is done", made, !moved);
+        for (const { id } of moving) {
+          const now = (yield* found(id))?.chatbot.workspaceName;
+          yield* same("its workspace", now, moved ? into : from);
+        }
       }
     }),
   ),
@@ -361,6 +383,7 @@ export const chatbotRegistryChecks: ReadonlyArray<
       yield* second.registry.addKey(id, later, "somebody");
       yield* same("what is there now", (yield* directory.open(later.id))?.chatbot.id, id);
       yield* second.registry.addKey(id, over, "somebody");
+      yield* registry.changeKey(id, over.id, { name: "over" }, "somebody");
       yield* registry.revokeKey(id, over.id, "somebody");
       yield* same("one that was over", yield* directory.open(over.id), null);
       yield* pass(10);
@@ -402,6 +425,7 @@ export const chatbotRegistryChecks: ReadonlyArray<
       yield* same("the notes", (yield* notesOf(id)).slice(2), [
         `somebody add-key ${key.id}`,
         ...[later, over].map((one) => `somebody add-key ${one.id}`),
+        `somebody change-key ${over.id}: name`,
         `somebody revoke-key ${over.id}`,
         `another change-key ${key.id}: expiresAt, scopes`,
         `another change-key ${key.id}: name`,
@@ -533,6 +557,40 @@ export const chatbotRegistryChecks: ReadonlyArray<
         times,
         times.toSorted((a, b) => b - a),
       );
+    }),
+  ),
+
+  check(
+    "what is written counts, whatever another instance wrote in between or writes at the same time",
+    Effect.fnUntraced(function* () {
+      const registry = yield* ChatbotRegistry;
+      const { second } = yield* StoreUnderTest;
+      const { id } = yield* registry.create(newChatbot(), "somebody");
+      for (const [by, description] of [
+        [registry, "A"],
+        [second.registry, "B"],
+        [registry, "A"],
+      ] as const) {
+        yield* by.change(id, { description }, "somebody");
+        yield* same("as it is listed", (yield* found(id))?.chatbot.description, description);
+      }
+      for (let round = 0; round < 4; round++) {
+        const [old, by] = [newKey(), newKey()];
+        yield* registry.addKey(id, old, "somebody");
+        const end = new Date("2032-01-01T00:00:00.000Z");
+        yield* inTurn(round, [
+          Effect.isSuccess(registry.replaceKey(id, old.id, { ...by, expiresAt: null }, end, "x")),
+          Effect.isSuccess(second.registry.revokeKey(id, old.id, "x")),
+        ]);
+        const notes = yield* notesOf(id);
+        const [revoked, added] = [`x revoke-key ${old.id}`, `x add-key ${by.id}`].map((note) =>
+          notes.indexOf(note),
+        );
+        yield* same("whether it is revoked", revoked! >= 0, true);
+        yield* same("whether it is replaced afterwards", added! > revoked!, false);
+        const isThere = (yield* keyOf(id, by.id)) !== undefined;
+        yield* same("whether the replacement is there", isThere, added! >= 0);
+      }
     }),
   ),
 

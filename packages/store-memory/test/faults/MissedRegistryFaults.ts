@@ -2,9 +2,16 @@
  * Registries and directories with one fault each, of what is left behind and what happens at once, that the kit once
  * missed.
  */
-import { ChatbotTaken, KeyNotFound, keyState, type Chatbot } from "@parley/core";
+import {
+  changedFields,
+  ChatbotTaken,
+  KeyNotFound,
+  keyState,
+  WorkspaceNotFound,
+  type Chatbot,
+} from "@parley/core";
 import { Clock, Effect } from "effect";
-import type { ChatbotsFault } from "./RegistryFaults.ts";
+import { keyOf, type ChatbotsFault } from "./RegistryFaults.ts";
 
 /** The way to a database and back, in which others come between; no test clock stops it. */
 const roundTrip = Effect.promise(
@@ -272,5 +279,126 @@ export const missedRegistryFaults: ReadonlyArray<ChatbotsFault> = [
         },
       };
     },
+  },
+
+  // ChatbotRegistry: "what is so already is neither written nor noted", and nothing else; `change`: "Changes a
+  // chatbot". What is so already is judged by what this instance wrote last, not by what is stored.
+  {
+    name: "a change back to what this instance wrote last is dropped, though another changed it meanwhile",
+    break: ({ directory, registry }) => {
+      const written = new Map<number, Chatbot>();
+      const remember = (chatbot: Chatbot) =>
+        Effect.sync(() => {
+          written.set(chatbot.id, chatbot);
+        });
+      return {
+        directory,
+        registry: {
+          ...registry,
+          create: (chatbot, actor) => Effect.tap(registry.create(chatbot, actor), remember),
+          change: (id, change, actor) => {
+            const last = written.get(id);
+            return last !== undefined && changedFields(last, change).length === 0
+              ? Effect.succeed(last)
+              : Effect.tap(registry.change(id, change, actor), remember);
+          },
+          renameWorkspace: (from, to, actor) =>
+            Effect.tap(registry.renameWorkspace(from, to, actor), () =>
+              Effect.sync(() => {
+                written.clear();
+              }),
+            ),
+        },
+      };
+    },
+  },
+
+  // ChatbotRegistry.renameWorkspace: "Moves every chatbot of a workspace to a workspace of another name, or none of
+  // them." All are checked first and then moved one by one, as over MongoDB without a transaction.
+  {
+    name: "renameWorkspace moves only some when a name in the other workspace is taken meanwhile",
+    break: ({ directory, registry }) => ({
+      directory,
+      registry: {
+        ...registry,
+        renameWorkspace: (from, to, actor) =>
+          Effect.gen(function* () {
+            const all = yield* registry.list;
+            const moved = all.filter(({ chatbot }) => chatbot.workspaceName === from);
+            if (moved.length === 0) {
+              return yield* Effect.fail(new WorkspaceNotFound({ workspaceName: from }));
+            }
+            if (from === to) return yield* Effect.void;
+            const names = new Set(
+              all
+                .filter(({ chatbot }) => chatbot.workspaceName === to)
+                .map(({ chatbot }) => chatbot.name),
+            );
+            const taken = moved.find(({ chatbot }) => names.has(chatbot.name))?.chatbot;
+            if (taken !== undefined) {
+              return yield* Effect.fail(new ChatbotTaken({ workspaceName: to, name: taken.name }));
+            }
+            yield* roundTrip;
+            for (const { chatbot } of moved) {
+              yield* registry
+                .change(chatbot.id, { workspaceName: to }, actor)
+                .pipe(Effect.catchTag("ChatbotNotFound", Effect.die));
+            }
+          }),
+      },
+    }),
+  },
+
+  // ChatbotRegistry.changeKey: "Changes a key that was not revoked"; an expired one was not.
+  // The state of the key is asked of `keyState`, and only "live" will do.
+  {
+    name: "changeKey does not find a key that has expired",
+    break: ({ directory, registry }) => ({
+      directory,
+      registry: {
+        ...registry,
+        changeKey: (id, keyId, change, actor) =>
+          Effect.gen(function* () {
+            const now = yield* Clock.currentTimeMillis;
+            const key = keyOf(yield* registry.list, id, keyId);
+            if (key !== undefined && keyState(key, now) !== "live") {
+              return yield* Effect.fail(new KeyNotFound({ keyId }));
+            }
+            yield* registry.changeKey(id, keyId, change, actor);
+          }),
+      },
+    }),
+  },
+
+  // ChatbotRegistry.replaceKey: "Adds the replacement of a key that was not revoked, and gives that an end".
+  // The key is read, and what is then written does not depend on that it is still not revoked.
+  {
+    name: "replaceKey adds the replacement of a key that is revoked at the same time",
+    break: ({ directory, registry }) => ({
+      directory,
+      registry: {
+        ...registry,
+        replaceKey: (id, keyId, replacement, end, actor) =>
+          Effect.gen(function* () {
+            const key = keyOf(yield* registry.list, id, keyId);
+            if (key === undefined || key.revokedAt !== null) {
+              return yield* Effect.fail(new KeyNotFound({ keyId }));
+            }
+            yield* roundTrip;
+            const { name, scopes } = key;
+            yield* registry
+              .addKey(id, { ...replacement, name, scopes }, actor)
+              .pipe(Effect.catchTag("ChatbotNotFound", Effect.die));
+            const earlier =
+              key.expiresAt !== null && key.expiresAt <= end ? key.expiresAt : undefined;
+            if (earlier === undefined) {
+              yield* registry
+                .changeKey(id, keyId, { expiresAt: end }, actor)
+                .pipe(Effect.catchTag("KeyNotFound", () => Effect.void));
+            }
+            return { name, scopes, expiresAt: earlier ?? end };
+          }),
+      },
+    }),
   },
 ];

@@ -41,7 +41,7 @@ const chatbotOf = (all: ReadonlyArray<RegisteredChatbot>, id: number): Chatbot |
 const keysOf = (all: ReadonlyArray<RegisteredChatbot>, id: number): ReadonlyArray<RegisteredKey> =>
   all.find(({ chatbot }) => chatbot.id === id)?.keys ?? [];
 
-const keyOf = (
+export const keyOf = (
   all: ReadonlyArray<RegisteredChatbot>,
   id: number,
   keyId: string,
