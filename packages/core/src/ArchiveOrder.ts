@@ -8,8 +8,8 @@ import { ImportRefused } from "./Errors.ts";
 /** Later ids go on past the imported ones, and all of them are exact in JSON. */
 const highestId = 2 ** 52;
 
-/** What every database can hold. */
-const earliest = new Date("0001-01-01T00:00:00Z");
+/** What every database can hold. No imported chat or entry is older. */
+export const earliestTime = new Date("0001-01-01T00:00:00Z");
 const latest = new Date("9999-12-31T23:59:59.999Z");
 
 /**
@@ -22,7 +22,7 @@ export const inOrder = <E, R>(
   records: Stream.Stream<ArchiveRecord, E, R>,
 ): Stream.Stream<ArchiveRecord, E | ImportRefused, R> =>
   Stream.suspend(() => {
-    const none = { id: 0, createTime: earliest };
+    const none = { id: 0, createTime: earliestTime };
     let chat = none;
     let entry = none;
     const flawOf = (record: ArchiveRecord): string | null => {
@@ -34,7 +34,7 @@ export const inOrder = <E, R>(
         return "it does not follow its chat";
       }
       if (row.id <= before.id) return `it comes after ${before.id}`;
-      if (!(row.createTime >= earliest && row.createTime <= latest)) {
+      if (!(row.createTime >= earliestTime && row.createTime <= latest)) {
         return "its time is not within the years 1 to 9999";
       }
       if (row.createTime < before.createTime) {

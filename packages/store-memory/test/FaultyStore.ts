@@ -55,13 +55,20 @@ export const layerFaultyChatbots = (fault: ChatbotsFault) => {
   const broken = Layer.effectContext(
     Effect.gen(function* () {
       const sound = { registry: yield* ChatbotRegistry, directory: yield* ChatbotDirectory };
-      const { directory, registry } = fault.break(sound);
+      const chatbots = () => {
+        const { directory, registry } = fault.break(sound);
+        return {
+          registry: { ...sound.registry, ...registry },
+          directory: { ...sound.directory, ...directory },
+        };
+      };
+      const { directory, registry } = chatbots();
       const { second, ...rest } = yield* StoreUnderTest;
       return Context.make(ChatbotRegistry, registry).pipe(
         Context.add(ChatbotDirectory, directory),
         Context.add(StoreUnderTest, {
           ...rest,
-          second: { ...second, registry: fault.break(sound).registry },
+          second: { ...second, registry: chatbots().registry },
         }),
       );
     }),

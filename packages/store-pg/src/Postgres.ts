@@ -165,6 +165,10 @@ const bringUpToDate = (options: PostgresOptions, { patient }: Clients) =>
     options,
     Effect.gen(function* () {
       yield* check(options);
+      if (options.migrationUrl === undefined) {
+        yield* Migrations.migrate;
+        return yield* Migrations.misfit;
+      }
       const sql = yield* SqlClient.SqlClient;
       const [owner] = yield* sql.unsafe<Place>(place);
       const [server] = yield* patient.query<Place>("operator", place);
@@ -173,9 +177,8 @@ const bringUpToDate = (options: PostgresOptions, { patient }: Clients) =>
       }
       yield* Migrations.migrate;
       const unfit = yield* Migrations.misfit;
-      if (unfit !== null || options.migrationUrl === undefined) return unfit;
-      yield* letIn(server!.role, options.rowSecurity ?? false);
-      return null;
+      if (unfit === null) yield* letIn(server!.role, options.rowSecurity ?? false);
+      return unfit;
     }),
   ).pipe(Effect.scoped);
 

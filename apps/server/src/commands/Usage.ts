@@ -1,13 +1,10 @@
-import { ChatArchive } from "@parley/core";
+import { ChatArchive, earliestTime } from "@parley/core";
 import { Clock, Effect, Option } from "effect";
 import { Command, Flag } from "effect/cli";
 import { onDatabase } from "../Database.ts";
 import { jsonFlag, print, table } from "./Output.ts";
 import { chatbotFlag, chatbotOf } from "./Subject.ts";
 import { sinceFlag } from "./Times.ts";
-
-/** No entry is older, not even an imported one. */
-const beginning = new Date("0001-01-01T00:00:00Z");
 
 export const usage = Command.make(
   "usage",
@@ -24,7 +21,10 @@ export const usage = Command.make(
       const chatbot = yield* chatbotOf(wanted);
       const archive = yield* ChatArchive;
       const now = yield* Clock.currentTimeMillis;
-      const from = Option.match(since, { onNone: () => beginning, onSome: (since) => since(now) });
+      const from = Option.match(since, {
+        onNone: () => earliestTime,
+        onSome: (since) => since(now),
+      });
       const sums = yield* archive.usage(chatbot.id, from);
       yield* print(json, sums, () =>
         table(

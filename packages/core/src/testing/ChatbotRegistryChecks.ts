@@ -64,9 +64,11 @@ const notesOf = (chatbot: number) =>
     ),
   );
 
-/** Both at once; in every other round the second begins first. */
+/** Both at once, and what came of each; in every other round the second begins first. */
 const inTurn = <A>(round: number, both: ReadonlyArray<Effect.Effect<A>>) =>
-  Effect.all(round % 2 === 0 ? both : both.toReversed(), { concurrency: 2 });
+  round % 2 === 0
+    ? Effect.all(both, { concurrency: 2 })
+    : Effect.map(Effect.all(both.toReversed(), { concurrency: 2 }), (came) => came.toReversed());
 
 export const chatbotRegistryChecks: ReadonlyArray<
   Check<ChatbotRegistry | ChatbotDirectory | StoreUnderTest>
@@ -313,12 +315,10 @@ export const chatbotRegistryChecks: ReadonlyArray<
           registry.create(newChatbot({ workspaceName: from }), "somebody"),
         );
         const taking = newChatbot({ workspaceName: into, name: moving[1]!.name });
-        const both = [
+        const [made, moved] = yield* inTurn(round, [
           Effect.isSuccess(second.registry.create(taking, "somebody")),
           Effect.isSuccess(registry.renameWorkspace(from, into, "somebody")),
-        ];
-        const done = yield* inTurn(round, both);
-        const [made, moved] = round % 2 === 0 ? done : done.toReversed();
+        ]);
         yield* same("whether one of both is done", made, !moved);
         for (const { id } of moving) {
           const now = (yield* found(id))?.chatbot.workspaceName;

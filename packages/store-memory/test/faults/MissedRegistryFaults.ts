@@ -28,10 +28,8 @@ export const missedRegistryFaults: ReadonlyArray<ChatbotsFault> = [
   // RegisteredChatbot.keys: "Revoked and expired ones too, oldest first." Two queries put together.
   {
     name: "list tells the keys that were revoked after those that were not, not oldest first",
-    break: ({ directory, registry }) => ({
-      directory,
+    break: ({ registry }) => ({
       registry: {
-        ...registry,
         list: Effect.map(registry.list, (all) =>
           all.map(({ chatbot, keys }) => ({
             chatbot,
@@ -49,10 +47,8 @@ export const missedRegistryFaults: ReadonlyArray<ChatbotsFault> = [
   // the transaction.
   {
     name: "a change that was refused for a taken name leaves its settings written",
-    break: ({ directory, registry }) => ({
-      directory,
+    break: ({ registry }) => ({
       registry: {
-        ...registry,
         change: (id, change, actor) =>
           registry.change(id, change, actor).pipe(
             Effect.catchTag("ChatbotTaken", (taken) =>
@@ -71,12 +67,10 @@ export const missedRegistryFaults: ReadonlyArray<ChatbotsFault> = [
   // is." The identity map of an ORM, which knows nothing of other processes.
   {
     name: "change gives a chatbot without what another instance changed meanwhile",
-    break: ({ directory, registry }) => {
+    break: ({ registry }) => {
       const known = new Map<number, Chatbot>();
       return {
-        directory,
         registry: {
-          ...registry,
           create: (chatbot, actor) =>
             Effect.map(registry.create(chatbot, actor), (made) => {
               known.set(made.id, made);
@@ -103,10 +97,8 @@ export const missedRegistryFaults: ReadonlyArray<ChatbotsFault> = [
   // half of what is unique, so it is read and written with every change.
   {
     name: "a change moves its chatbot back where it was moved to another workspace at the same time",
-    break: ({ directory, registry }) => ({
-      directory,
+    break: ({ registry }) => ({
       registry: {
-        ...registry,
         change: (id, change, actor) =>
           Effect.gen(function* () {
             if (change.workspaceName !== undefined) {
@@ -127,10 +119,8 @@ export const missedRegistryFaults: ReadonlyArray<ChatbotsFault> = [
   // transaction).
   {
     name: "a rename that loses a race for a name moves the other chatbots of its workspace",
-    break: ({ directory, registry }) => ({
-      directory,
+    break: ({ registry }) => ({
       registry: {
-        ...registry,
         renameWorkspace: (from, to, actor) =>
           Effect.gen(function* () {
             const all = yield* registry.list;
@@ -168,10 +158,8 @@ export const missedRegistryFaults: ReadonlyArray<ChatbotsFault> = [
   // keeps." VARCHAR(255), as for the names of chatbots, without the strict mode.
   {
     name: "the name of a key is cut after 255 code points",
-    break: ({ directory, registry }) => ({
-      directory,
+    break: ({ registry }) => ({
       registry: {
-        ...registry,
         create: (chatbot, actor) => {
           const keys = chatbot.keys.map((key) => ({
             ...key,
@@ -196,10 +184,8 @@ export const missedRegistryFaults: ReadonlyArray<ChatbotsFault> = [
   // it another end). "No live key" read literally.
   {
     name: "revokeKey does not find a key that has expired",
-    break: ({ directory, registry }) => ({
-      directory,
+    break: ({ registry }) => ({
       registry: {
-        ...registry,
         revokeKey: (id, keyId, actor) =>
           Effect.gen(function* () {
             const now = yield* Clock.currentTimeMillis;
@@ -219,10 +205,8 @@ export const missedRegistryFaults: ReadonlyArray<ChatbotsFault> = [
   // turns it off", NullOr(LongText): an empty text is one. `helloMessage || null`.
   {
     name: "an empty hello message is kept as none",
-    break: ({ directory, registry }) => ({
-      directory,
+    break: ({ registry }) => ({
       registry: {
-        ...registry,
         create: (chatbot, actor) => {
           const helloMessage = chatbot.settings.helloMessage || null;
           return registry.create(
@@ -251,7 +235,6 @@ export const missedRegistryFaults: ReadonlyArray<ChatbotsFault> = [
       const unknown = new Set<string>();
       return {
         directory: {
-          ...directory,
           open: (keyId) =>
             Effect.gen(function* () {
               if (unknown.has(keyId)) return null;
@@ -261,7 +244,6 @@ export const missedRegistryFaults: ReadonlyArray<ChatbotsFault> = [
             }),
         },
         registry: {
-          ...registry,
           create: (chatbot, actor) =>
             Effect.map(registry.create(chatbot, actor), (made) => {
               for (const { id } of chatbot.keys) unknown.delete(id);
@@ -285,16 +267,14 @@ export const missedRegistryFaults: ReadonlyArray<ChatbotsFault> = [
   // chatbot". What is so already is judged by what this instance wrote last, not by what is stored.
   {
     name: "a change back to what this instance wrote last is dropped, though another changed it meanwhile",
-    break: ({ directory, registry }) => {
+    break: ({ registry }) => {
       const written = new Map<number, Chatbot>();
       const remember = (chatbot: Chatbot) =>
         Effect.sync(() => {
           written.set(chatbot.id, chatbot);
         });
       return {
-        directory,
         registry: {
-          ...registry,
           create: (chatbot, actor) => Effect.tap(registry.create(chatbot, actor), remember),
           change: (id, change, actor) => {
             const last = written.get(id);
@@ -317,10 +297,8 @@ export const missedRegistryFaults: ReadonlyArray<ChatbotsFault> = [
   // them." All are checked first and then moved one by one, as over MongoDB without a transaction.
   {
     name: "renameWorkspace moves only some when a name in the other workspace is taken meanwhile",
-    break: ({ directory, registry }) => ({
-      directory,
+    break: ({ registry }) => ({
       registry: {
-        ...registry,
         renameWorkspace: (from, to, actor) =>
           Effect.gen(function* () {
             const all = yield* registry.list;
@@ -353,10 +331,8 @@ export const missedRegistryFaults: ReadonlyArray<ChatbotsFault> = [
   // The state of the key is asked of `keyState`, and only "live" will do.
   {
     name: "changeKey does not find a key that has expired",
-    break: ({ directory, registry }) => ({
-      directory,
+    break: ({ registry }) => ({
       registry: {
-        ...registry,
         changeKey: (id, keyId, change, actor) =>
           Effect.gen(function* () {
             const now = yield* Clock.currentTimeMillis;
@@ -374,10 +350,8 @@ export const missedRegistryFaults: ReadonlyArray<ChatbotsFault> = [
   // The key is read, and what is then written does not depend on that it is still not revoked.
   {
     name: "replaceKey adds the replacement of a key that is revoked at the same time",
-    break: ({ directory, registry }) => ({
-      directory,
+    break: ({ registry }) => ({
       registry: {
-        ...registry,
         replaceKey: (id, keyId, replacement, end, actor) =>
           Effect.gen(function* () {
             const key = keyOf(yield* registry.list, id, keyId);

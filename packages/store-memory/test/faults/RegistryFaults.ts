@@ -25,7 +25,10 @@ export interface Chatbots {
 
 export interface ChatbotsFault {
   readonly name: string;
-  readonly break: (chatbots: Chatbots) => Chatbots;
+  /** What is other than in the sound ones. */
+  readonly break: (sound: Chatbots) => {
+    readonly [Port in keyof Chatbots]?: Partial<Chatbots[Port]>;
+  };
 }
 
 /** The largest limit that an audit can be asked for. */
@@ -59,10 +62,8 @@ export const registryFaults: ReadonlyArray<ChatbotsFault> = [
   // The keys of a declaration are compared with one another before the transaction begins.
   {
     name: "create tells that a declaration holds a key twice before it tells that the name is taken",
-    break: ({ directory, registry }) => ({
-      directory,
+    break: ({ registry }) => ({
       registry: {
-        ...registry,
         create: (chatbot, actor) => {
           const { keys } = chatbot;
           const twice = keys.find(({ id }, at) => keys.findIndex((key) => key.id === id) < at);
@@ -79,10 +80,8 @@ export const registryFaults: ReadonlyArray<ChatbotsFault> = [
   // nothing stands between the two.
   {
     name: "create finds a namesake by workspace and name written one after the other without a separator",
-    break: ({ directory, registry }) => ({
-      directory,
+    break: ({ registry }) => ({
       registry: {
-        ...registry,
         create: (chatbot, actor) =>
           Effect.flatMap(registry.list, (all) => {
             const { name, workspaceName } = chatbot;
@@ -101,10 +100,8 @@ export const registryFaults: ReadonlyArray<ChatbotsFault> = [
   // it." The check before the UPDATE takes the workspace of the row that was read, not the one of the change.
   {
     name: "change that moves and renames at once refuses a name that is taken in the workspace it leaves",
-    break: ({ directory, registry }) => ({
-      directory,
+    break: ({ registry }) => ({
       registry: {
-        ...registry,
         change: (id, change, actor) =>
           Effect.flatMap(registry.list, (all) => {
             const before = chatbotOf(all, id);
@@ -131,13 +128,11 @@ export const registryFaults: ReadonlyArray<ChatbotsFault> = [
   // the audit". The audit is inserted first, outside of the transaction that the unique index ends.
   {
     name: "change that is refused because the name is taken leaves its line in the audit",
-    break: ({ directory, registry }) => {
+    break: ({ registry }) => {
       /** Lines of no change, and how many others are older. */
       const strays: Array<{ readonly older: number; readonly line: AuditRecord }> = [];
       return {
-        directory,
         registry: {
-          ...registry,
           change: (id, change, actor) =>
             registry.change(id, change, actor).pipe(
               Effect.tapError((error) =>
@@ -189,14 +184,12 @@ export const registryFaults: ReadonlyArray<ChatbotsFault> = [
       };
       return {
         directory: {
-          ...directory,
           open: (keyId) =>
             Effect.map(directory.open(keyId), (opened) =>
               opened === null ? null : { ...opened, chatbot: kept(opened.chatbot) },
             ),
         },
         registry: {
-          ...registry,
           list: Effect.map(registry.list, (all) =>
             all.map((one) => ({ ...one, chatbot: kept(one.chatbot) })),
           ),
@@ -224,12 +217,10 @@ export const registryFaults: ReadonlyArray<ChatbotsFault> = [
   // what `list` tells). The column is a SMALLINT, and a database that is not strict stores its largest number.
   {
     name: "a retention of more than 32,767 days is kept as 32,767 days",
-    break: ({ directory, registry }) => {
+    break: ({ registry }) => {
       const largest = 32_767;
       return {
-        directory,
         registry: {
-          ...registry,
           create: (chatbot, actor) => {
             const { settings } = chatbot;
             const { retentionDays } = settings;
@@ -259,12 +250,10 @@ export const registryFaults: ReadonlyArray<ChatbotsFault> = [
   // that every store keeps as they are. MySQL's older collations (PAD SPACE) compare without spaces at the end.
   {
     name: "renameWorkspace also moves the chatbots of workspaces that differ only by spaces at the end",
-    break: ({ directory, registry }) => {
+    break: ({ registry }) => {
       const bare = (text: string) => text.replace(/ +$/, "");
       return {
-        directory,
         registry: {
-          ...registry,
           renameWorkspace: (from, to, actor) =>
             Effect.gen(function* () {
               if (from === to) return yield* registry.renameWorkspace(from, to, actor);
@@ -296,10 +285,8 @@ export const registryFaults: ReadonlyArray<ChatbotsFault> = [
   // anything is read.
   {
     name: "renameWorkspace of an unknown workspace to its own name succeeds",
-    break: ({ directory, registry }) => ({
-      directory,
+    break: ({ registry }) => ({
       registry: {
-        ...registry,
         renameWorkspace: (from, to, actor) =>
           from === to ? Effect.void : registry.renameWorkspace(from, to, actor),
       },
@@ -310,10 +297,8 @@ export const registryFaults: ReadonlyArray<ChatbotsFault> = [
   // lock and without a version.
   {
     name: "of two changes of different fields of a key that come together, one is undone",
-    break: ({ directory, registry }) => ({
-      directory,
+    break: ({ registry }) => ({
       registry: {
-        ...registry,
         changeKey: (id, keyId, change, actor) =>
           Effect.gen(function* () {
             const key = keyOf(yield* registry.list, id, keyId);
@@ -332,10 +317,8 @@ export const registryFaults: ReadonlyArray<ChatbotsFault> = [
   // counts as an earlier one: `CASE WHEN expires_at > now() AND expires_at < :end THEN expires_at ELSE :end END`.
   {
     name: "replaceKey gives a key that has expired its end, so that it opens its chatbot again",
-    break: ({ directory, registry }) => ({
-      directory,
+    break: ({ registry }) => ({
       registry: {
-        ...registry,
         replaceKey: (id, keyId, replacement, end, actor) =>
           Effect.gen(function* () {
             const before = keyOf(yield* registry.list, id, keyId)?.expiresAt ?? null;
@@ -353,12 +336,10 @@ export const registryFaults: ReadonlyArray<ChatbotsFault> = [
   // was never used. `INSERT INTO api_key SELECT …` copies the rest of the row along.
   {
     name: "the replacement of a key was last used when the key that it replaces was",
-    break: ({ directory, registry }) => {
+    break: ({ registry }) => {
       const copied = new Map<string, Date>();
       return {
-        directory,
         registry: {
-          ...registry,
           list: withKeys(registry.list, (key) => ({
             ...key,
             lastUsedAt: key.lastUsedAt ?? copied.get(key.id) ?? null,
@@ -380,14 +361,12 @@ export const registryFaults: ReadonlyArray<ChatbotsFault> = [
   // `INSERT OR REPLACE`, by which changeKey writes, gives the row a new one.
   {
     name: "a key that was changed stands behind the keys that are younger",
-    break: ({ directory, registry }) => {
+    break: ({ registry }) => {
       /** Between the places of the keys that were there at the time and of those that came later. */
       const places = new Map<string, number>();
       let changes = 0;
       return {
-        directory,
         registry: {
-          ...registry,
           list: Effect.map(registry.list, (all) =>
             all.map((one) => ({
               ...one,
@@ -414,10 +393,8 @@ export const registryFaults: ReadonlyArray<ChatbotsFault> = [
   // Redis hashes (or of a sort key of DynamoDB), and are sorted as such.
   {
     name: "list sorts the ids of chatbots as texts, so that 10 stands before 2",
-    break: ({ directory, registry }) => ({
-      directory,
+    break: ({ registry }) => ({
       registry: {
-        ...registry,
         list: Effect.map(registry.list, (all) =>
           all.toSorted((a, b) => (String(a.chatbot.id) < String(b.chatbot.id) ? -1 : 1)),
         ),
@@ -429,12 +406,10 @@ export const registryFaults: ReadonlyArray<ChatbotsFault> = [
   // they are written at once; the limit is one of documents, whose lines are unwound after it.
   {
     name: "audit counts the creation of a chatbot with its keys as one line of the limit",
-    break: ({ directory, registry }) => {
+    break: ({ registry }) => {
       const madeWith = new Map<string, number>();
       return {
-        directory,
         registry: {
-          ...registry,
           create: (chatbot, actor) =>
             Effect.tap(registry.create(chatbot, actor), ({ id }) =>
               Effect.sync(() => {
@@ -469,14 +444,12 @@ export const registryFaults: ReadonlyArray<ChatbotsFault> = [
         expiresAt?.getTime() ? expiresAt : null;
       return {
         directory: {
-          ...directory,
           open: (keyId) =>
             Effect.map(directory.open(keyId), (opened) =>
               opened === null ? null : { ...opened, expiresAt: read(opened.expiresAt) },
             ),
         },
         registry: {
-          ...registry,
           list: withKeys(registry.list, (key) => ({ ...key, expiresAt: read(key.expiresAt) })),
         },
       };
@@ -487,15 +460,13 @@ export const registryFaults: ReadonlyArray<ChatbotsFault> = [
   // `Buffer.from(hash.buffer)`: all of the memory that the hash may be only a part of, such as Node's pool.
   {
     name: "a hash that is a view of a part of a larger buffer is kept as that buffer",
-    break: ({ directory, registry }) => {
+    break: ({ registry }) => {
       const bound = <K extends Pick<KeyRecord, "hash">>(key: K): K => ({
         ...key,
         hash: new Uint8Array(key.hash.buffer).slice(),
       });
       return {
-        directory,
         registry: {
-          ...registry,
           create: (chatbot, actor) =>
             registry.create({ ...chatbot, keys: chatbot.keys.map(bound) }, actor),
           addKey: (id, key, actor) => registry.addKey(id, bound(key), actor),
@@ -511,9 +482,7 @@ export const registryFaults: ReadonlyArray<ChatbotsFault> = [
   {
     name: "used notes the use of no key when one of them is unknown",
     break: ({ directory, registry }) => ({
-      registry,
       directory: {
-        ...directory,
         used: (keyIds) =>
           Effect.flatMap(registry.list, (all) => {
             const known = new Set(all.flatMap(({ keys }) => keys.map(({ id }) => id)));
@@ -531,7 +500,6 @@ export const registryFaults: ReadonlyArray<ChatbotsFault> = [
       const workspaces = new Map<number, string>();
       return {
         directory: {
-          ...directory,
           open: (keyId) =>
             Effect.map(directory.open(keyId), (opened) => {
               if (opened === null) return null;
@@ -542,7 +510,6 @@ export const registryFaults: ReadonlyArray<ChatbotsFault> = [
             }),
         },
         registry: {
-          ...registry,
           change: (id, change, actor) =>
             Effect.tap(registry.change(id, change, actor), () =>
               Effect.sync(() => workspaces.delete(id)),
@@ -561,14 +528,12 @@ export const registryFaults: ReadonlyArray<ChatbotsFault> = [
         scopes.join(",").split(",") as unknown as ReadonlyArray<Scope>;
       return {
         directory: {
-          ...directory,
           open: (keyId) =>
             Effect.map(directory.open(keyId), (opened) =>
               opened === null ? null : { ...opened, scopes: read(opened.scopes) },
             ),
         },
         registry: {
-          ...registry,
           list: withKeys(registry.list, (key) => ({ ...key, scopes: read(key.scopes) })),
           replaceKey: (id, keyId, replacement, end, actor) =>
             Effect.map(registry.replaceKey(id, keyId, replacement, end, actor), (replaced) => ({
@@ -583,12 +548,10 @@ export const registryFaults: ReadonlyArray<ChatbotsFault> = [
   // RegisteredChatbot.keys: "oldest first". A column of times to the second, and then the primary key.
   {
     name: "list sorts keys that were made within the same second by their ids",
-    break: ({ directory, registry }) => {
+    break: ({ registry }) => {
       const second = ({ createdAt }: RegisteredKey) => Math.floor(createdAt.getTime() / 1000);
       return {
-        directory,
         registry: {
-          ...registry,
           list: Effect.map(registry.list, (all) =>
             all.map(({ chatbot, keys }) => ({
               chatbot,
@@ -603,10 +566,8 @@ export const registryFaults: ReadonlyArray<ChatbotsFault> = [
   // NewChatbot: a description is as long as a text may be. MySQL's TEXT holds 65,535 bytes.
   {
     name: "create keeps the first 65,535 bytes of a description",
-    break: ({ directory, registry }) => ({
-      directory,
+    break: ({ registry }) => ({
       registry: {
-        ...registry,
         create: ({ description, ...rest }, actor) => {
           const bytes = new TextEncoder().encode(description).subarray(0, 65_535);
           const kept = new TextDecoder().decode(bytes).replace(/\ufffd$/, "");
@@ -622,12 +583,10 @@ export const registryFaults: ReadonlyArray<ChatbotsFault> = [
   // RegisteredKey.createdAt. `ON UPDATE CURRENT_TIMESTAMP`, which MySQL's first TIMESTAMP column used to have.
   {
     name: "changeKey moves the time at which the key was made",
-    break: ({ directory, registry }) => {
+    break: ({ registry }) => {
       const moved = new Map<string, Date>();
       return {
-        directory,
         registry: {
-          ...registry,
           list: withKeys(registry.list, (key) => ({
             ...key,
             createdAt: moved.get(key.id) ?? key.createdAt,
@@ -645,10 +604,8 @@ export const registryFaults: ReadonlyArray<ChatbotsFault> = [
   // AuditRecord.detail: "The name of a chatbot that was created". The audit is joined with the chatbots.
   {
     name: "the audit of a creation tells the chatbot's present name",
-    break: ({ directory, registry }) => ({
-      directory,
+    break: ({ registry }) => ({
       registry: {
-        ...registry,
         audit: (limit) =>
           Effect.gen(function* () {
             const [lines, all] = [yield* registry.audit(limit), yield* registry.list];
@@ -666,12 +623,10 @@ export const registryFaults: ReadonlyArray<ChatbotsFault> = [
   // and the JSON of the settings are compared one after the other.
   {
     name: "the audit tells a chatbot's own changed fields before those of its settings",
-    break: ({ directory, registry }) => {
+    break: ({ registry }) => {
       const isOwn = (field: string) => ["description", "name", "workspaceName"].includes(field);
       return {
-        directory,
         registry: {
-          ...registry,
           audit: (limit) =>
             Effect.map(registry.audit(limit), (lines) =>
               lines.map((line) => {
@@ -694,12 +649,10 @@ export const registryFaults: ReadonlyArray<ChatbotsFault> = [
       const forget = Effect.sync(() => remembered.clear());
       return {
         registry: {
-          ...registry,
           change: (...args) => Effect.ensuring(registry.change(...args), forget),
           renameWorkspace: (...args) => Effect.ensuring(registry.renameWorkspace(...args), forget),
         },
         directory: {
-          ...directory,
           open: (keyId) =>
             Effect.map(directory.open(keyId), (opened) => {
               if (opened === null) return null;
@@ -717,9 +670,7 @@ export const registryFaults: ReadonlyArray<ChatbotsFault> = [
   {
     name: "used notes the use of no key when one of them was revoked meanwhile",
     break: ({ directory, registry }) => ({
-      registry,
       directory: {
-        ...directory,
         used: (keyIds) =>
           Effect.flatMap(registry.list, (all) => {
             const isRevoked = all.some(({ keys }) =>
