@@ -63,6 +63,6 @@ const withRole = Layer.unwrap(
   }),
 );
 
-layer(withRole)("PostgreSQL store behind PgBouncer", (it) => {
+layer(withRole, { excludeTestServices: true })("PostgreSQL store behind PgBouncer", (it) => {
   for (const { name, run } of storeChecks) it.effect(name, () => run);
 });

@@ -185,11 +185,16 @@ export class Administration extends Context.Service<
           : Effect.fail(new KeyNotFound({ keyId: key }));
 
       return Administration.of({
-        workspaces: Effect.map(registry.list, (all) =>
-          [...Map.groupBy(all, ({ chatbot }) => chatbot.workspaceName)]
-            .map(([name, chatbots]) => ({ name, chatbots: chatbots.length }))
-            .toSorted((a, b) => compareText(a.name, b.name)),
-        ),
+        workspaces: Effect.map(registry.list, (all) => {
+          const chatbots = new Map<string, number>();
+          for (const { chatbot } of all) {
+            const { workspaceName: name } = chatbot;
+            chatbots.set(name, (chatbots.get(name) ?? 0) + 1);
+          }
+          return Array.from(chatbots, ([name, chatbots]) => ({ name, chatbots })).toSorted((a, b) =>
+            compareText(a.name, b.name),
+          );
+        }),
         renameWorkspace: Effect.fnUntraced(function* (from, to, actor) {
           yield* valid(Actor, actor);
           yield* valid(Name, to);

@@ -5,6 +5,7 @@ import { assert, describe, it } from "@effect/vitest";
 import {
   chatbotRegistryChecks,
   modelCheck,
+  registryModelCheck,
   type Check,
   type StoreServices,
 } from "@parley/core/testing";
@@ -20,7 +21,8 @@ import { missedRegistryFaults } from "./faults/MissedRegistryFaults.ts";
 import { moreFaults } from "./faults/MoreFaults.ts";
 import { promiseFaults } from "./faults/PromiseFaults.ts";
 import { readingFaults } from "./faults/ReadingFaults.ts";
-import { registryFaults } from "./faults/RegistryFaults.ts";
+import { registryFaults, type ChatbotsFault } from "./faults/RegistryFaults.ts";
+import { sequenceFaults } from "./faults/SequenceFaults.ts";
 import { technologyFaults } from "./faults/TechnologyFaults.ts";
 
 /** How long each check took, so that the quick ones come first. */
@@ -41,6 +43,12 @@ const failing = Effect.fnUntraced(function* <R>(checks: ReadonlyArray<Check<R>>)
 const found = (fault: Fault, checks: ReadonlyArray<Check<StoreServices>> = checksOf(fault)) =>
   Effect.provide(failing(checks), layerFaulty(fault));
 
+/** The sequences are always the same, so that what is found once is found again. */
+const registryChecks = [...chatbotRegistryChecks, registryModelCheck({ seed: 1, runs: 200 })];
+
+const foundInRegistry = (fault: ChatbotsFault) =>
+  Effect.provide(failing(registryChecks), layerFaultyChatbots(fault));
+
 /** Some of those that random sequences find alone, and shrink. */
 const foundBySequences = [
   "the total of all chats still counts those that were erased",
@@ -58,9 +66,8 @@ describe("the conformance kit", () => {
   );
 
   it.effect("finds nothing wrong with a sound registry", () =>
-    failing(chatbotRegistryChecks).pipe(
-      Effect.provide(layerFaultyChatbots({ name: "none", break: () => ({}) })),
-      Effect.map((broken) => assert.isNull(broken)),
+    Effect.map(foundInRegistry({ name: "none", break: () => ({}) }), (broken) =>
+      assert.isNull(broken),
     ),
   );
 
@@ -81,12 +88,9 @@ describe("the conformance kit", () => {
       Effect.map(found(fault), (broken) => assert.isNotNull(broken)),
     );
   }
-  for (const fault of [...registryFaults, ...missedRegistryFaults]) {
+  for (const fault of [...registryFaults, ...missedRegistryFaults, ...sequenceFaults]) {
     it.effect(`finds in a registry: ${fault.name}`, () =>
-      failing(chatbotRegistryChecks).pipe(
-        Effect.provide(layerFaultyChatbots(fault)),
-        Effect.map((broken) => assert.isNotNull(broken)),
-      ),
+      Effect.map(foundInRegistry(fault), (broken) => assert.isNotNull(broken)),
     );
   }
   for (const name of foundBySequences) {

@@ -10,6 +10,7 @@ import {
   type AuditRecord,
   type Chatbot,
   type KeyRecord,
+  type RegisteredKey,
   type Replaced,
   type Scope,
   type StorageUnavailable,
@@ -30,18 +31,39 @@ import { channel } from "./Hints.ts";
 import { array, time, times } from "./Parameters.ts";
 import { againAfterDeadlock, againAfterUniqueViolation, orUnavailable } from "./Storage.ts";
 
-export const makeChatbotRegistry = ({ reads, writes }: Clients) =>
-  ChatbotRegistry.of({
+export const makeChatbotRegistry = ({ reads, writes }: Clients) => {
+  /**
+   * A statement about rows that another locks before it. One statement that did both would change them from what it
+   * saw first, and could meet others that do the same in a deadlock.
+   */
+  const locked = <Row extends object>(
+    lock: string,
+    rows: ReadonlyArray<unknown>,
+    text: string,
+    values: ReadonlyArray<unknown>,
+  ) =>
+    writes.transaction(
+      "operator",
+      Effect.andThen(
+        writes.query("operator", lock, rows),
+        writes.query<Row>("operator", text, values),
+      ),
+    );
+
+  return ChatbotRegistry.of({
     list: Effect.all([
       reads.query<ChatbotRow>("operator", everyChatbot),
       reads.query<KeyRow & { readonly chatbot_id: number }>("operator", everyKey),
     ]).pipe(
       Effect.map(([chatbots, keys]) => {
-        const keysOf = Map.groupBy(keys, ({ chatbot_id }) => chatbot_id);
-        return chatbots.map((row) => ({
+        const listed = chatbots.map((row) => ({
           chatbot: chatbotOf(row),
-          keys: (keysOf.get(row.chatbot_id) ?? []).map(keyOf),
+          keys: [] as Array<RegisteredKey>,
         }));
+        const keysOf = new Map(listed.map(({ chatbot, keys }) => [chatbot.id, keys]));
+        // One that was made between the two statements is not listed yet.
+        for (const row of keys) keysOf.get(row.chatbot_id)?.push(keyOf(row));
+        return listed;
       }),
       orUnavailable,
     ),
@@ -75,43 +97,40 @@ export const makeChatbotRegistry = ({ reads, writes }: Clients) =>
         ),
 
     change: (id, { description, name, settings = {}, workspaceName }, actor) =>
-      writes
-        .query<ChatbotRow & Taken>("operator", changeChatbot, [
-          id,
-          workspaceName ?? null,
-          name ?? null,
-          description ?? null,
-          PgTypes.jsonb(settings),
-          actor,
-          channel,
-          PgTypes.jsonb(defaultSettings),
-        ])
-        .pipe(
-          Effect.flatMap(([row]): Effect.Effect<Chatbot, ChatbotNotFound | ChatbotTaken> => {
-            if (row === undefined) return Effect.fail(new ChatbotNotFound({ chatbot: id }));
-            return row.taken === null ? Effect.succeed(chatbotOf(row)) : chatbotTaken(row);
-          }),
-          againAfterUniqueViolation,
-          orUnavailable,
-        ),
+      locked<ChatbotRow & Taken>(lockChatbot, [id], changeChatbot, [
+        id,
+        workspaceName ?? null,
+        name ?? null,
+        description ?? null,
+        PgTypes.jsonb(settings),
+        actor,
+        channel,
+        PgTypes.jsonb(defaultSettings),
+      ]).pipe(
+        Effect.flatMap(([row]): Effect.Effect<Chatbot, ChatbotNotFound | ChatbotTaken> => {
+          if (row === undefined) return Effect.fail(new ChatbotNotFound({ chatbot: id }));
+          return row.taken === null ? Effect.succeed(chatbotOf(row)) : chatbotTaken(row);
+        }),
+        againAfterUniqueViolation,
+        againAfterDeadlock,
+        orUnavailable,
+      ),
 
     renameWorkspace: (from, to, actor) =>
-      writes
-        .query<{ readonly found: boolean } & Taken>("operator", moveChatbots, [
-          from,
-          to,
-          actor,
-          channel,
-        ])
-        .pipe(
-          Effect.flatMap(([row]): Effect.Effect<void, WorkspaceNotFound | ChatbotTaken> => {
-            if (!row!.found) return Effect.fail(new WorkspaceNotFound({ workspaceName: from }));
-            return row!.taken === null ? Effect.void : chatbotTaken(row!);
-          }),
-          againAfterUniqueViolation,
-          againAfterDeadlock,
-          orUnavailable,
-        ),
+      locked<{ readonly found: boolean } & Taken>(lockWorkspaces, [from, to], moveChatbots, [
+        from,
+        to,
+        actor,
+        channel,
+      ]).pipe(
+        Effect.flatMap(([row]): Effect.Effect<void, WorkspaceNotFound | ChatbotTaken> => {
+          if (!row!.found) return Effect.fail(new WorkspaceNotFound({ workspaceName: from }));
+          return row!.taken === null ? Effect.void : chatbotTaken(row!);
+        }),
+        againAfterUniqueViolation,
+        againAfterDeadlock,
+        orUnavailable,
+      ),
 
     addKey: (id, key, actor) =>
       writes
@@ -131,47 +150,43 @@ export const makeChatbotRegistry = ({ reads, writes }: Clients) =>
         ),
 
     changeKey: (id, keyId, change, actor) =>
-      writes
-        .query("operator", changeKey, [
-          id,
-          keyId,
-          actor,
-          channel,
-          "name" in change,
-          change.name ?? null,
-          change.scopes?.join(",") ?? null,
-          "expiresAt" in change,
-          time(change.expiresAt ?? null),
-        ])
-        .pipe(orKeyNotFound(keyId)),
+      locked(lockKey, [id, keyId], changeKey, [
+        id,
+        keyId,
+        actor,
+        channel,
+        "name" in change,
+        change.name ?? null,
+        change.scopes?.join(",") ?? null,
+        "expiresAt" in change,
+        time(change.expiresAt ?? null),
+      ]).pipe(orKeyNotFound(keyId)),
 
     replaceKey: (id, keyId, { expiresAt, hash, id: newId }, end, actor) =>
-      writes
-        .query<{
-          readonly name: string | null;
-          readonly scopes: ReadonlyArray<Scope>;
-          readonly expires_at: Date;
-          readonly taken: boolean;
-        }>("operator", replaceKey, [
-          id,
-          keyId,
-          actor,
-          channel,
-          newId,
-          Hex.encode(hash),
-          time(expiresAt),
-          time(end),
-        ])
-        .pipe(
-          Effect.flatMap(([row]): Effect.Effect<Replaced, KeyNotFound | KeyTaken> => {
-            if (row === undefined) return Effect.fail(new KeyNotFound({ keyId }));
-            if (row.taken) return Effect.fail(new KeyTaken({ keyId: newId }));
-            const { expires_at, name, scopes } = row;
-            return Effect.succeed({ name, scopes, expiresAt: expires_at });
-          }),
-          againAfterUniqueViolation,
-          orUnavailable,
-        ),
+      locked<{
+        readonly name: string | null;
+        readonly scopes: ReadonlyArray<Scope>;
+        readonly expires_at: Date;
+        readonly taken: boolean;
+      }>(lockKey, [id, keyId], replaceKey, [
+        id,
+        keyId,
+        actor,
+        channel,
+        newId,
+        Hex.encode(hash),
+        time(expiresAt),
+        time(end),
+      ]).pipe(
+        Effect.flatMap(([row]): Effect.Effect<Replaced, KeyNotFound | KeyTaken> => {
+          if (row === undefined) return Effect.fail(new KeyNotFound({ keyId }));
+          if (row.taken) return Effect.fail(new KeyTaken({ keyId: newId }));
+          const { expires_at, name, scopes } = row;
+          return Effect.succeed({ name, scopes, expiresAt: expires_at });
+        }),
+        againAfterUniqueViolation,
+        orUnavailable,
+      ),
 
     revokeKey: (id, keyId, actor) =>
       writes.query("operator", revokeKey, [id, keyId, actor, channel]).pipe(orKeyNotFound(keyId)),
@@ -182,6 +197,7 @@ export const makeChatbotRegistry = ({ reads, writes }: Clients) =>
         orUnavailable,
       ),
   });
+};
 
 /** Another chatbot that has the name already. */
 interface Taken {
@@ -255,9 +271,15 @@ select (select id from made) as id, (select id from taken) as taken,
   (select ${told("$6")} from noted limit 1) as told`;
 
 // A key share lock, which rows that refer to a chatbot take, does not keep these waiting.
+const lockChatbot = "select from chatbot where id = $1 for no key update";
+// Those of both names, so that of two renames that meet the second finds what the first left.
+const lockWorkspaces =
+  "select from chatbot where workspace_name in ($1, $2) order by id for no key update";
+const lockKey = "select from api_key where chatbot_id = $1 and id = $2 for update";
+
 const changeChatbot = `
 with known as (
-  select * from chatbot where id = $1 for no key update
+  select * from chatbot where id = $1
 ), taken as (
   select other.name as taken, other.workspace_name as taken_in from chatbot other join known
     on (other.workspace_name, other.name) = (coalesce($2, known.workspace_name), coalesce($3, known.name))
@@ -289,20 +311,22 @@ from chatbot left join taken on true`;
 
 const moveChatbots = `
 with known as (
-  select id, name from chatbot where workspace_name = $1 order by id for no key update
+  select id, name, workspace_name from chatbot where workspace_name in ($1, $2)
+), found as (
+  select * from known where workspace_name = $1
 ), taken as (
-  select other.name as taken, other.workspace_name as taken_in from chatbot other join known using (name)
+  select other.name as taken, other.workspace_name as taken_in from known other join found using (name)
   where other.workspace_name = $2 and $1 <> $2 limit 1
 ), moved as (
-  update chatbot set workspace_name = $2 from known
-  where chatbot.id = known.id and $1 <> $2 and not exists (select from taken)
+  update chatbot set workspace_name = $2 from found
+  where chatbot.id = found.id and $1 <> $2 and not exists (select from taken)
   returning chatbot.id
 ), noted as (
   insert into audit (actor, chatbot_id, action, detail)
   select $3, id, 'change', 'workspaceName' from moved order by id
   returning chatbot_id
 )
-select exists (select from known) as found, taken, taken_in,
+select exists (select from found) as found, taken, taken_in,
   (select count(${told("$4")}) from noted) as told
 from (values (1)) one left join taken on true`;
 
@@ -325,7 +349,7 @@ select exists (select from subject) as found, exists (select from made) as made,
 
 const changeKey = `
 with known as (
-  select * from api_key where chatbot_id = $1 and id = $2 and revoked_at is null for update
+  select * from api_key where chatbot_id = $1 and id = $2 and revoked_at is null
 ), fields as (
   select string_agg(field.name, ', ' order by field.name) as names from known, lateral (values
     ('expiresAt', $8::bool and expires_at is distinct from $9::timestamptz),
@@ -346,7 +370,7 @@ select id, (select ${told("$4")} from noted) as told from known`;
 
 const replaceKey = `
 with old as (
-  select * from api_key where chatbot_id = $1 and id = $2 and revoked_at is null for update
+  select * from api_key where chatbot_id = $1 and id = $2 and revoked_at is null
 ), taken as (
   select from api_key where id = $5
 ), made as (

@@ -2,6 +2,9 @@ import { layer } from "@effect/vitest";
 import { storeChecks } from "@parley/core/testing";
 import { bound, layerPostgresUnderTest } from "./PostgresUnderTest.ts";
 
-layer(layerPostgresUnderTest(bound()))("PostgreSQL store bound by row security", (it) => {
-  for (const { name, run } of storeChecks) it.effect(name, () => run);
-});
+layer(layerPostgresUnderTest(bound()), { excludeTestServices: true })(
+  "PostgreSQL store bound by row security",
+  (it) => {
+    for (const { name, run } of storeChecks) it.effect(name, () => run);
+  },
+);

@@ -2,10 +2,13 @@ import { layer } from "@effect/vitest";
 import { storeChecks, turnStoreChecks } from "@parley/core/testing";
 import { layerPostgresUnderTest } from "./PostgresUnderTest.ts";
 
-layer(layerPostgresUnderTest())("PostgreSQL store", (it) => {
+layer(layerPostgresUnderTest(), { excludeTestServices: true })("PostgreSQL store", (it) => {
   for (const { name, run } of storeChecks) it.effect(name, () => run);
 });
 
-layer(layerPostgresUnderTest({ listen: false }))("PostgreSQL store without LISTEN", (it) => {
-  for (const { name, run } of turnStoreChecks) it.effect(name, () => run);
-});
+layer(layerPostgresUnderTest({ listen: false }), { excludeTestServices: true })(
+  "PostgreSQL store without LISTEN",
+  (it) => {
+    for (const { name, run } of turnStoreChecks) it.effect(name, () => run);
+  },
+);

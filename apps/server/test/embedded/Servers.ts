@@ -28,15 +28,16 @@ export const startServer = (dataDir: string, options: ServerOptions = {}) =>
           stdio: ["ignore", "pipe", "inherit"],
         });
         const lines: Array<string> = [];
-        const first = Promise.withResolvers<string>();
-        createInterface(child.stdout)
-          .on("line", (line) => {
-            lines.push(line);
-            first.resolve(line);
-          })
-          .on("close", () => first.resolve("ended without a word"));
+        const first = new Promise<string>((resolve) =>
+          createInterface(child.stdout)
+            .on("line", (line) => {
+              lines.push(line);
+              resolve(line);
+            })
+            .on("close", () => resolve("ended without a word")),
+        );
         const exited = new Promise<void>((resolve) => child.once("exit", () => resolve()));
-        return { child, lines, first: first.promise, exited };
+        return { child, lines, first, exited };
       }),
       ({ child, exited }) =>
         Effect.promise(() => {

@@ -10,13 +10,7 @@ import {
   type KeyRecord,
   type NewChatbot,
 } from "../ChatbotRegistry.ts";
-import {
-  ChatbotNotFound,
-  ChatbotTaken,
-  KeyNotFound,
-  KeyTaken,
-  WorkspaceNotFound,
-} from "../Errors.ts";
+import { ChatbotNotFound, ChatbotTaken, KeyNotFound, KeyTaken } from "../Errors.ts";
 import { check, failsWith, same, type Check } from "./Check.ts";
 import { pass } from "./Fixtures.ts";
 import { StoreUnderTest } from "./StoreUnderTest.ts";
@@ -169,16 +163,21 @@ export const chatbotRegistryChecks: ReadonlyArray<
     "names are told apart however little they differ",
     Effect.fnUntraced(function* () {
       const registry = yield* ChatbotRegistry;
-      const [workspace, bot] = [fresh("é"), "name"];
-      const pairs = [
-        [workspace, bot],
-        [`${workspace}n`, "ame"],
+      const workspace = fresh("é");
+      const pairs: ReadonlyArray<readonly [workspaceName: string, name: string]> = [
         [workspace, "Name"],
         [workspace, "name "],
-        [`${workspace} `, bot],
-        [workspace.toUpperCase(), bot],
-        [workspace.normalize("NFD"), bot],
-      ] as const;
+        [workspace, "name 🍣"],
+        [workspace, "name 🍺"],
+        [`${workspace} `, "name"],
+        [workspace.toUpperCase(), "name"],
+        [workspace.normalize("NFD"), "name"],
+        // Written one after the other, with whatever between them, they are alike.
+        ...["", " ", "/", ":", "|", ".", "-", "\t", '","'].flatMap((between) => [
+          [workspace, `n${between}ame`] as const,
+          [`${workspace}${between}n`, "ame"] as const,
+        ]),
+      ];
       const made = yield* Effect.forEach(pairs, ([workspaceName, name]) =>
         registry.create(newChatbot({ workspaceName, name }), "somebody"),
       );
@@ -329,40 +328,43 @@ export const chatbotRegistryChecks: ReadonlyArray<
   ),
 
   check(
-    "a workspace is renamed whole or not at all",
+    "of two renames that meet one comes after the other, and no change is lost between them",
     Effect.fnUntraced(function* () {
       const registry = yield* ChatbotRegistry;
-      const directory = yield* ChatbotDirectory;
-      const [from, to] = [fresh("from"), fresh("to")];
-      const key = newKey();
-      const declared = newChatbot({ workspaceName: from, keys: [key] });
-      const a = yield* registry.create(declared, "somebody");
-      yield* same("as it is opened", (yield* directory.open(key.id))?.chatbot, a);
-      const b = yield* registry.create(newChatbot({ workspaceName: from }), "somebody");
-      const same_ = yield* registry.create(
-        newChatbot({ workspaceName: to, name: b.name }),
-        "somebody",
-      );
-      const rename = registry.renameWorkspace(from, to, "another");
-      const taken = new ChatbotTaken({ workspaceName: to, name: b.name });
-      yield* failsWith("a name is taken", taken, rename);
-      yield* same("the first", (yield* found(a.id))?.chatbot, a);
-      yield* registry.change(same_.id, { name: fresh("chatbot") }, "somebody");
-      yield* rename;
-      yield* same("moved", (yield* found(a.id))?.chatbot, { ...a, workspaceName: to });
-      const opened = (yield* directory.open(key.id))?.chatbot;
-      yield* same("as it is opened", opened, { ...a, workspaceName: to });
-      yield* same("moved too", (yield* found(b.id))?.chatbot, { ...b, workspaceName: to });
-      yield* same("the note", (yield* notesOf(b.id)).slice(1), ["another change workspaceName"]);
-      const empty = new WorkspaceNotFound({ workspaceName: from });
-      yield* failsWith("an empty workspace", empty, rename);
-      const itself = registry.renameWorkspace(from, from, "another");
-      yield* failsWith("an empty one to itself", empty, itself);
-      yield* registry.renameWorkspace(to, to, "another");
-      yield* same("as it is", (yield* found(a.id))?.chatbot, { ...a, workspaceName: to });
-      yield* same("nothing noted", (yield* notesOf(a.id)).slice(2), [
-        "another change workspaceName",
-      ]);
+      const { second } = yield* StoreUnderTest;
+      for (let round = 0; round < 10; round++) {
+        const [here, there] = [fresh("here"), fresh("there")];
+        const meeting = yield* Effect.forEach([here, there], (workspaceName) =>
+          registry.create(newChatbot({ workspaceName }), "somebody"),
+        );
+        const done = yield* inTurn(round, [
+          Effect.isSuccess(registry.renameWorkspace(here, there, "somebody")),
+          Effect.isSuccess(second.registry.renameWorkspace(there, here, "somebody")),
+        ]);
+        yield* same("whether both are done", done, [true, true]);
+        const [one, other] = yield* Effect.forEach(meeting, ({ id }) => found(id));
+        const { workspaceName } = one!.chatbot;
+        yield* same("where both are", other?.chatbot.workspaceName, workspaceName);
+
+        // Two chatbots take names of each other where all are to go.
+        const [full, next] = [fresh("full"), fresh("next")];
+        const all = yield* Effect.forEach(["a", "b", "c"], (name) =>
+          registry.create(newChatbot({ workspaceName: full, name }), "somebody"),
+        );
+        const move = (at: number, name: string) =>
+          second.registry.change(all[at]!.id, { workspaceName: next, name }, "somebody");
+        const outcomes = yield* Effect.all(
+          [
+            Effect.result(registry.renameWorkspace(full, next, "somebody")),
+            Effect.result(move(2, "a")),
+            Effect.result(move(0, "c")),
+          ],
+          { concurrency: "unbounded" },
+        );
+        for (const one of outcomes) {
+          if (one._tag === "Failure") yield* same("a refusal", one.failure._tag, "ChatbotTaken");
+        }
+      }
     }),
   ),
 
@@ -517,50 +519,6 @@ export const chatbotRegistryChecks: ReadonlyArray<
   ),
 
   check(
-    "the list ascends, its keys in order of creation, and the audit gives the newest lines first",
-    Effect.fnUntraced(function* () {
-      const registry = yield* ChatbotRegistry;
-      const keys = ["z", "a"].map((letter) => newKey({ id: fresh(letter) }));
-      const first = yield* registry.create(newChatbot(), "somebody");
-      const { id } = yield* registry.create(newChatbot({ keys: keys.slice(0, 1) }), "somebody");
-      yield* pass(10);
-      yield* registry.addKey(id, keys[1]!, "somebody");
-      yield* registry.change(first.id, { description: "another" }, "somebody");
-      yield* registry.changeKey(id, keys[0]!.id, { name: "named" }, "somebody");
-      yield* registry.revokeKey(id, keys[0]!.id, "somebody");
-      const ids = (yield* registry.list).map(({ chatbot }) => chatbot.id);
-      yield* same(
-        "the chatbots",
-        ids,
-        ids.toSorted((a, b) => a - b),
-      );
-      yield* same(
-        "the keys",
-        (yield* found(id))?.keys.map((key) => key.id),
-        keys.map((key) => key.id),
-      );
-      yield* same(
-        "an id that is not positive",
-        ids.find((one) => one < 1),
-        undefined,
-      );
-      for (const keys of [[], [newKey(), newKey()]]) {
-        if (keys.length > 0) yield* registry.create(newChatbot({ keys }), "somebody");
-        for (const limit of [1, 2, 3]) {
-          const lines = yield* registry.audit(limit);
-          yield* same("how many lines", lines.length, limit);
-        }
-      }
-      const times = (yield* registry.audit(1_000)).map(({ time }) => time.getTime());
-      yield* same(
-        "their times",
-        times,
-        times.toSorted((a, b) => b - a),
-      );
-    }),
-  ),
-
-  check(
     "what is written counts, whatever another instance wrote in between or writes at the same time",
     Effect.fnUntraced(function* () {
       const registry = yield* ChatbotRegistry;
@@ -633,7 +591,10 @@ export const chatbotRegistryChecks: ReadonlyArray<
       );
       const counts = new Map<string, number>();
       for (const one of made) {
-        if (one._tag === "Failure") continue;
+        if (one._tag === "Failure") {
+          yield* same("a refusal", one.failure instanceof KeyNotFound ? null : one.failure, null);
+          continue;
+        }
         counts.set(one.success[0], (counts.get(one.success[0]) ?? 0) + one.success[1]);
       }
       const notes = (yield* notesOf(id)).slice(1 + keys.length).map((note) => note.slice(6));
@@ -673,26 +634,6 @@ export const chatbotRegistryChecks: ReadonlyArray<
   ),
 
   check(
-    "a key of another chatbot is refused, and nothing is written",
-    Effect.fnUntraced(function* () {
-      const registry = yield* ChatbotRegistry;
-      const directory = yield* ChatbotDirectory;
-      const theirs = newKey();
-      const owner = yield* registry.create(newChatbot({ keys: [theirs] }), "somebody");
-      const before = (yield* registry.list).length;
-      const ours = newChatbot({ keys: [newKey(), theirs] });
-      const taken = new KeyTaken({ keyId: theirs.id });
-      yield* failsWith("a new chatbot", taken, registry.create(ours, "somebody"));
-      yield* same("the chatbots", (yield* registry.list).length, before);
-      const known = yield* registry.create({ ...ours, keys: [] }, "somebody");
-      yield* failsWith("a known one", taken, registry.addKey(known.id, theirs, "somebody"));
-      yield* same("its keys", (yield* found(known.id))?.keys, []);
-      yield* same("the notes", yield* notesOf(known.id), [`somebody create ${ours.name}`]);
-      yield* same("what it opens", (yield* directory.open(theirs.id))?.chatbot, owner);
-    }),
-  ),
-
-  check(
     "the use of keys is noted with them, and nowhere else",
     Effect.fnUntraced(function* () {
       const registry = yield* ChatbotRegistry;
@@ -709,6 +650,11 @@ export const chatbotRegistryChecks: ReadonlyArray<
       yield* directory.used([]);
       yield* same("how many keys", (yield* found(id))?.keys.length, 3);
       yield* same("the notes", yield* notesOf(id), notes);
+      const keys = Array.from({ length: 1_001 }, () => newKey());
+      const busy = yield* registry.create(newChatbot({ keys }), "somebody");
+      yield* directory.used(keys.map((key) => key.id));
+      const unused = (yield* found(busy.id))?.keys.filter((key) => key.lastUsedAt === null);
+      yield* same("which of very many were not used", unused, []);
     }),
   ),
 ];

@@ -13,6 +13,7 @@ import { chatStoreChecks } from "./ChatStoreChecks.ts";
 import type { Check } from "./Check.ts";
 import { modelCheck } from "./ModelChecks.ts";
 import { raceChecks } from "./RaceChecks.ts";
+import { registryModelCheck } from "./RegistryModelChecks.ts";
 import type { StoreUnderTest } from "./StoreUnderTest.ts";
 import { turnStoreChecks } from "./TurnStoreChecks.ts";
 
@@ -24,6 +25,7 @@ export * from "./Model.ts";
 export * from "./ModelChecks.ts";
 export * from "./ModelCommand.ts";
 export * from "./RaceChecks.ts";
+export * from "./RegistryModelChecks.ts";
 export * from "./StoreUnderTest.ts";
 export * from "./TurnStoreChecks.ts";
 
@@ -44,4 +46,5 @@ export const storeChecks: ReadonlyArray<Check<StoreServices>> = [
   ...raceChecks,
   ...chatbotRegistryChecks,
   modelCheck(),
+  registryModelCheck(),
 ];

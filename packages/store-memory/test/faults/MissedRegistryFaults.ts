@@ -11,15 +11,7 @@ import {
   type Chatbot,
 } from "@parley/core";
 import { Clock, Effect } from "effect";
-import { keyOf, type ChatbotsFault } from "./RegistryFaults.ts";
-
-/** The way to a database and back, in which others come between; no test clock stops it. */
-const roundTrip = Effect.promise(
-  () =>
-    new Promise<void>((resolve) => {
-      setTimeout(resolve, 5);
-    }),
-);
+import { keyOf, roundTrip, type ChatbotsFault } from "./RegistryFaults.ts";
 
 /** What VARCHAR(255) keeps where longer texts are cut. */
 const cut = (text: string) => [...text].slice(0, 255).join("");
@@ -105,7 +97,7 @@ export const missedRegistryFaults: ReadonlyArray<ChatbotsFault> = [
               return yield* registry.change(id, change, actor);
             }
             const before = (yield* registry.list).find(({ chatbot }) => chatbot.id === id);
-            yield* roundTrip;
+            yield* roundTrip(5);
             if (before === undefined) return yield* registry.change(id, change, actor);
             const { workspaceName } = before.chatbot;
             return yield* registry.change(id, { ...change, workspaceName }, actor);
@@ -134,7 +126,7 @@ export const missedRegistryFaults: ReadonlyArray<ChatbotsFault> = [
             if (moved.length === 0 || isRefused) {
               return yield* registry.renameWorkspace(from, to, actor);
             }
-            yield* roundTrip;
+            yield* roundTrip(5);
             const refusals: Array<ChatbotTaken> = [];
             for (const { chatbot } of moved) {
               yield* registry.change(chatbot.id, { workspaceName: to }, actor).pipe(
@@ -316,7 +308,7 @@ export const missedRegistryFaults: ReadonlyArray<ChatbotsFault> = [
             if (taken !== undefined) {
               return yield* Effect.fail(new ChatbotTaken({ workspaceName: to, name: taken.name }));
             }
-            yield* roundTrip;
+            yield* roundTrip(5);
             for (const { chatbot } of moved) {
               yield* registry
                 .change(chatbot.id, { workspaceName: to }, actor)
@@ -358,7 +350,7 @@ export const missedRegistryFaults: ReadonlyArray<ChatbotsFault> = [
             if (key === undefined || key.revokedAt !== null) {
               return yield* Effect.fail(new KeyNotFound({ keyId }));
             }
-            yield* roundTrip;
+            yield* roundTrip(5);
             const { name, scopes } = key;
             yield* registry
               .addKey(id, { ...replacement, name, scopes }, actor)

@@ -32,13 +32,13 @@ export interface ChatbotsFault {
 }
 
 /** The largest limit that an audit can be asked for. */
-const everything = 2 ** 31 - 1;
+export const everything = 2 ** 31 - 1;
 
 /** A round trip to a database; real time, whatever the clock of a test says. */
-const roundTrip = (millis: number): Effect.Effect<void> =>
+export const roundTrip = (millis: number): Effect.Effect<void> =>
   Effect.promise(() => new Promise<void>((resolve) => setTimeout(resolve, millis)));
 
-const chatbotOf = (all: ReadonlyArray<RegisteredChatbot>, id: number): Chatbot | undefined =>
+export const chatbotOf = (all: ReadonlyArray<RegisteredChatbot>, id: number): Chatbot | undefined =>
   all.find(({ chatbot }) => chatbot.id === id)?.chatbot;
 
 const keysOf = (all: ReadonlyArray<RegisteredChatbot>, id: number): ReadonlyArray<RegisteredKey> =>

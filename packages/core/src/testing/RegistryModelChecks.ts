@@ -1,0 +1,409 @@
+/**
+ * Random sequences of writes against two instances of a registry and against plain arrays: whoever writes, also at
+ * the same time or until it is interrupted, what is there is what one after the other would have made.
+ */
+import { Effect, Equal, Exit, Fiber, Result } from "effect";
+import { defaultSettings } from "../Chatbot.ts";
+import { ChatbotDirectory, type Scope } from "../ChatbotDirectory.ts";
+import { ChatbotRegistry, type KeyRecord, type RegisteredKey } from "../ChatbotRegistry.ts";
+import { check, same, type Check } from "./Check.ts";
+import { pass } from "./Fixtures.ts";
+import { agrees, type ModelCheckOptions } from "./ModelChecks.ts";
+import { keyIds, RegistryCommand, type RegistryWrite } from "./RegistryCommand.ts";
+import { write, type Call, type RegistryModel } from "./RegistryModel.ts";
+import { StoreUnderTest } from "./StoreUnderTest.ts";
+
+type Registry = ChatbotRegistry["Service"];
+
+let sequences = 0;
+
+/** What is known of a sequence's chatbots, of which the names of workspaces, keys and actors begin alike. */
+interface State {
+  readonly prefix: string;
+  model: RegistryModel;
+  /** How many commands there were. */
+  step: number;
+  /** The latest time that was read, in milliseconds. */
+  latest: number;
+  /** What was the latest time when a key was used. */
+  readonly usedAfter: Map<string, number>;
+  /** When keys were made and revoked, as it was read first. */
+  readonly times: Map<string, Date>;
+}
+
+const absent = 1_999_999_999;
+
+/** The write as the ports get it. */
+const callOf = ({ model, prefix, step }: State, command: RegistryWrite): Call => {
+  const textKey = (suffix: string) => prefix + suffix;
+  const chatbot = (n: number) => (n === 9 ? undefined : model[n % Math.max(1, model.length)]);
+  const keyOf = (n: number, of: number) => {
+    const one = chatbot(of);
+    const theirs = model.filter((other) => other !== one).flatMap(({ keys }) => keys);
+    const keys = n === 9 ? theirs : (one?.keys ?? []);
+    return keys[n % Math.max(1, keys.length)]?.id ?? textKey("?");
+  };
+  const idOf = (n: number) => chatbot(n)?.chatbot.id ?? absent;
+  const time = <End extends string | null>(end: End) =>
+    (end === null ? null : new Date(end)) as End extends null ? null : Date;
+  const scopesOf = (scopes: string) => scopes.split(",").filter(Boolean) as Array<Scope>;
+  // A hash may be part of more bytes.
+  const hashOf = (id: string) =>
+    Uint8Array.from({ length: 64 }, (_, n) => (n * step + id.charCodeAt(0)) % 256).subarray(16, 48);
+  const record = (key: {
+    readonly id: string;
+    readonly name: string | null;
+    readonly scopes: string;
+    readonly expiresAt: string | null;
+  }): KeyRecord => ({
+    id: textKey(key.id),
+    hash: hashOf(key.id),
+    name: key.name,
+    scopes: scopesOf(key.scopes),
+    expiresAt: time(key.expiresAt),
+  });
+  switch (command._tag) {
+    case "Create": {
+      const { description, keys, name, settings, workspace } = command;
+      return {
+        _tag: "Create",
+        chatbot: {
+          workspaceName: textKey(workspace),
+          name,
+          description,
+          settings: { ...defaultSettings, ...settings },
+          keys: keys.map(record),
+        },
+      };
+    }
+    case "Change": {
+      const { _tag, chatbot: of, workspace, ...rest } = command;
+      const change =
+        workspace === undefined ? rest : { ...rest, workspaceName: textKey(workspace) };
+      return { _tag, id: idOf(of), change };
+    }
+    case "RenameWorkspace":
+      return { _tag: "RenameWorkspace", from: textKey(command.from), to: textKey(command.to) };
+    case "AddKey":
+      return { _tag: "AddKey", id: idOf(command.chatbot), key: record(command) };
+    case "ChangeKey": {
+      const { _tag, chatbot: of, expiresAt, key, name, scopes } = command;
+      const change = {
+        ...(name === undefined ? {} : { name }),
+        ...(scopes === undefined ? {} : { scopes: scopesOf(scopes) }),
+        ...(expiresAt === undefined ? {} : { expiresAt: time(expiresAt) }),
+      };
+      return { _tag, id: idOf(of), keyId: keyOf(key, of), change };
+    }
+    case "ReplaceKey": {
+      const { _tag, by, chatbot: of, end, expiresAt, key } = command;
+      return {
+        _tag,
+        id: idOf(of),
+        keyId: keyOf(key, of),
+        by: { id: textKey(by), hash: hashOf(by), expiresAt: time(expiresAt) },
+        end: time(end),
+      };
+    }
+    case "RevokeKey":
+      return {
+        _tag: "RevokeKey",
+        id: idOf(command.chatbot),
+        keyId: keyOf(command.key, command.chatbot),
+      };
+    case "Use":
+      return { _tag: "Use", keyIds: command.keys.map(textKey) };
+  }
+};
+
+/** Does it, and tells what came of it or with what it failed. */
+const perform = (
+  registry: Registry,
+  call: Call,
+  actor: string,
+): Effect.Effect<unknown, never, ChatbotDirectory> => {
+  const outcome = <A, E>(done: Effect.Effect<A, E>) =>
+    Effect.map(Effect.result(done), Result.merge);
+  switch (call._tag) {
+    case "Create":
+      return outcome(registry.create(call.chatbot, actor));
+    case "Change":
+      return outcome(registry.change(call.id, call.change, actor));
+    case "RenameWorkspace":
+      return outcome(registry.renameWorkspace(call.from, call.to, actor));
+    case "AddKey":
+      return outcome(registry.addKey(call.id, call.key, actor));
+    case "ChangeKey":
+      return outcome(registry.changeKey(call.id, call.keyId, call.change, actor));
+    case "ReplaceKey":
+      return outcome(registry.replaceKey(call.id, call.keyId, call.by, call.end, actor));
+    case "RevokeKey":
+      return outcome(registry.revokeKey(call.id, call.keyId, actor));
+    case "Use":
+      return ChatbotDirectory.use((directory) => outcome(directory.used(call.keyIds)));
+  }
+};
+
+/** The id of the chatbot that was made, if one was. */
+const idOf = (outcome: unknown) => (outcome as { readonly id?: number } | undefined)?.id ?? 0;
+
+/** What is there after the writes one after the other, if what came of them can come of that. */
+const after = (
+  { model, step }: State,
+  writes: ReadonlyArray<{ readonly call: Call; readonly actor: string; readonly outcome: unknown }>,
+) => {
+  let so = { model, expected: [] as ReadonlyArray<unknown>, fits: true };
+  for (const { actor, call, outcome } of writes) {
+    const { model, outcomes } = write(so.model, call, { actor, id: idOf(outcome), step });
+    const agreed = outcomes.findIndex((one) => Equal.equals(one, outcome));
+    const expected = [...so.expected, outcomes[Math.max(0, agreed)]];
+    so = { model, expected, fits: so.fits && agreed >= 0 };
+  }
+  return so;
+};
+
+const keyById = (a: { readonly id: string }, b: { readonly id: string }) => (a.id < b.id ? -1 : 1);
+
+/** Reads all that is there, which must be one of the `candidates`. */
+const look = Effect.fnUntraced(function* (
+  state: State,
+  registry: Registry,
+  candidates: ReadonlyArray<RegistryModel>,
+  limit: number,
+) {
+  const directory = yield* ChatbotDirectory;
+  const [listed, lines, newest] = yield* Effect.all(
+    [registry.list, registry.audit(1_000), registry.audit(limit)],
+    { concurrency: "unbounded" },
+  );
+  yield* same("the newest lines", newest, lines.slice(0, limit));
+  const ids = listed.map(({ chatbot }) => chatbot.id);
+  yield* same(
+    "the order of the chatbots",
+    ids,
+    ids.toSorted((a, b) => a - b),
+  );
+  const ours = listed.filter(({ chatbot }) => chatbot.workspaceName.startsWith(state.prefix));
+  const noted = lines.filter(({ actor }) => actor.startsWith(state.prefix)).toReversed();
+  const opened = yield* Effect.forEach(
+    keyIds,
+    (suffix) => {
+      const id = state.prefix + suffix;
+      return Effect.map(directory.open(id), (opens) => [id, opens] as const);
+    },
+    { concurrency: "unbounded" },
+  );
+  const actual = {
+    chatbots: ours.map(({ chatbot, keys }) => ({
+      chatbot,
+      keys: keys
+        .map(({ createdAt: _, lastUsedAt, revokedAt, ...key }) => ({
+          ...key,
+          isRevoked: revokedAt !== null,
+          isUsed: lastUsedAt !== null,
+        }))
+        .toSorted(keyById),
+    })),
+    notes: Object.fromEntries(
+      noted.map(({ chatbot }): [number, ReadonlyArray<string>] => [
+        chatbot,
+        noted
+          .filter((line) => line.chatbot === chatbot)
+          .map(({ action, actor, detail }) => `${actor} ${action} ${detail}`),
+      ]),
+    ),
+    opened: Object.fromEntries(opened),
+  };
+  const isUsedNow = new Map(
+    actual.chatbots.flatMap(({ keys }) => keys.map(({ id, isUsed }) => [id, isUsed] as const)),
+  );
+  const expectedOf = (model: RegistryModel): typeof actual => ({
+    chatbots: model
+      .map(({ chatbot, keys }) => ({
+        chatbot,
+        keys: keys
+          .map(({ step: _, ...key }) => ({
+            ...key,
+            isUsed: key.isUsed ?? isUsedNow.get(key.id) ?? false,
+          }))
+          .toSorted(keyById),
+      }))
+      .toSorted((a, b) => a.chatbot.id - b.chatbot.id),
+    notes: Object.fromEntries(model.map(({ chatbot, notes }) => [chatbot.id, notes])),
+    opened: Object.fromEntries(
+      opened.map(([id]) => {
+        const of = model.find(({ keys }) => keys.some((key) => key.id === id));
+        const key = of?.keys.find((one) => one.id === id);
+        if (key === undefined || key.isRevoked) return [id, null];
+        const { expiresAt, hash, scopes } = key;
+        return [id, { hash, scopes, expiresAt, chatbot: of!.chatbot }];
+      }),
+    ),
+  });
+  const agreeing = candidates.find((model) => Equal.equals(actual, expectedOf(model)));
+  yield* same("what is there", actual, expectedOf(agreeing ?? candidates[0]!));
+  state.model = agreeing!;
+  const times = lines.map(({ time }) => time.getTime());
+  yield* same(
+    "the order of the lines",
+    times,
+    times.toSorted((a, b) => b - a),
+  );
+  for (const { keys } of ours) yield* timesOf(state, keys);
+  state.latest = Math.max(state.latest, ...noted.map(({ time }) => time.getTime()));
+});
+
+/** When the keys of a chatbot were made, revoked and used. */
+const timesOf = Effect.fnUntraced(function* (state: State, keys: ReadonlyArray<RegisteredKey>) {
+  const model = new Map(
+    state.model.flatMap(({ keys }) => keys.map((key) => [key.id, key] as const)),
+  );
+  const made = keys.map(({ createdAt, id }) => ({ time: createdAt.getTime(), ...model.get(id)! }));
+  yield* same(
+    "the order of the keys",
+    made.map(({ id }) => id),
+    made.toSorted((a, b) => a.time - b.time).map(({ id }) => id),
+  );
+  const bySteps = made.toSorted((a, b) => a.step - b.step || a.time - b.time);
+  yield* same(
+    "which keys are older",
+    bySteps.map(({ id }) => id),
+    bySteps.toSorted((a, b) => a.time - b.time).map(({ id }) => id),
+  );
+  for (const { createdAt, id, lastUsedAt, revokedAt } of keys) {
+    for (const [what, time] of Object.entries({ createdAt, revokedAt })) {
+      if (time === null) continue;
+      const name = `${what} of ${id}`;
+      yield* same(name, time, state.times.get(name) ?? time);
+      state.times.set(name, time);
+    }
+    const usedAfter = state.usedAfter.get(id);
+    if (usedAfter === undefined || lastUsedAt === null || revokedAt !== null) continue;
+    const isLate = lastUsedAt.getTime() > usedAfter - 60_000;
+    yield* same(`whether the last use of ${id} is noted to the minute`, isLate, true);
+  }
+});
+
+/** What every sequence begins with: two chatbots of a workspace and one of another, with a key each. */
+const prelude = (
+  [
+    ["", "a"],
+    ["", "b"],
+    ["b", "a"],
+  ] as const
+).map(([workspace, name], n): RegistryCommand => ({
+  _tag: "Alone",
+  second: false,
+  write: {
+    _tag: "Create",
+    workspace,
+    name,
+    description: "",
+    settings: {},
+    keys: [{ id: keyIds[n]!, name: null, scopes: "read,ask", expiresAt: null }],
+  },
+}));
+
+/** Runs the commands over chatbots of their own, and fails where the registry and plain arrays disagree. */
+const followsRegistry = Effect.fnUntraced(function* (commands: ReadonlyArray<RegistryCommand>) {
+  const first = yield* ChatbotRegistry;
+  const { second } = yield* StoreUnderTest;
+  const state: State = {
+    prefix: `Sequence ${Date.now()} ${++sequences} `,
+    model: [],
+    step: 0,
+    latest: 0,
+    usedAfter: new Map(),
+    times: new Map(),
+  };
+  const use = (call: Call) => {
+    if (call._tag !== "Use") return;
+    for (const id of call.keyIds) state.usedAfter.set(id, state.latest);
+  };
+  let reader = first;
+  for (const command of [...prelude, ...commands]) {
+    state.step++;
+    if (command._tag === "Pass") {
+      yield* pass(command.millis);
+      continue;
+    }
+    if (command._tag === "Look") {
+      yield* look(state, reader, [state.model], command.limit);
+      continue;
+    }
+    const [mine, other] = command.second ? [second.registry, first] : [first, second.registry];
+    reader = other;
+    const actor = `${state.prefix}${command.second}`;
+    switch (command._tag) {
+      case "Alone": {
+        const call = callOf(state, command.write);
+        const outcome = yield* perform(mine, call, actor);
+        const { expected, model } = after(state, [{ call, actor, outcome }]);
+        yield* same("what came of it", outcome, expected[0]);
+        state.model = model;
+        use(call);
+        break;
+      }
+      case "Together": {
+        const calls = command.writes.map((one) => callOf(state, one));
+        const writes = yield* Effect.forEach(
+          calls,
+          (call, n) => {
+            const by = `${actor} ${n}`;
+            return Effect.map(perform(n === 0 ? mine : other, call, by), (outcome) => ({
+              call,
+              actor: by,
+              outcome,
+            }));
+          },
+          { concurrency: 2 },
+        );
+        const orders = [after(state, writes), after(state, writes.toReversed())];
+        const fitting = orders.filter(({ fits }) => fits);
+        const outcomes = writes.map(({ outcome }) => outcome);
+        if (fitting.length === 0) yield* same("what came of both", outcomes, orders[0]!.expected);
+        calls.forEach(use);
+        yield* look(
+          state,
+          reader,
+          fitting.map(({ model }) => model),
+          1,
+        );
+        break;
+      }
+      case "Interrupted": {
+        const call = callOf(state, command.write);
+        const fiber = yield* Effect.forkChild(perform(mine, call, actor));
+        for (let step = 0; step < command.after; step++) yield* Effect.yieldNow;
+        yield* Fiber.interrupt(fiber);
+        const exit = yield* Fiber.await(fiber);
+        const outcome = Exit.isSuccess(exit) ? exit.value : yield* madeBy(call);
+        const { expected, model } = after(state, [{ call, actor, outcome }]);
+        if (Exit.isSuccess(exit)) yield* same("what came of it", outcome, expected[0]);
+        yield* look(state, reader, Exit.isSuccess(exit) ? [model] : [state.model, model], 1);
+        break;
+      }
+    }
+  }
+  yield* look(state, reader, [state.model], 1);
+});
+
+/** The chatbot that a creation made before it was interrupted, if it did. */
+const madeBy = (call: Call) =>
+  ChatbotRegistry.use((registry) =>
+    Effect.map(registry.list, (all) => {
+      if (call._tag !== "Create") return undefined;
+      const { name, workspaceName } = call.chatbot;
+      return all.find(
+        ({ chatbot }) => chatbot.workspaceName === workspaceName && chatbot.name === name,
+      )?.chatbot;
+    }),
+  );
+
+/** The registry agrees with plain arrays over random sequences of commands. */
+export const registryModelCheck = (
+  options: ModelCheckOptions = {},
+): Check<ChatbotRegistry | ChatbotDirectory | StoreUnderTest> =>
+  check("the registry agrees with plain arrays over random sequences of commands", () =>
+    agrees(RegistryCommand, followsRegistry, { runs: 25, commands: 40, ...options }),
+  );
