@@ -3,6 +3,7 @@
  * entry that keeps both. Everything that waits, waits here; the stores never do.
  */
 import {
+  Cause,
   Clock,
   Context,
   Deferred,
@@ -86,6 +87,22 @@ export const AskLimits = Context.Reference("@parley/core/AskLimits", {
   }),
 });
 
+/** What the log is told of an ask that failed when nobody was left to be told. */
+const unread = (cause: Cause.Cause<AskError>): Effect.Effect<void> => {
+  if (Cause.hasInterruptsOnly(cause)) return Effect.void;
+  const error = Cause.findErrorOption(cause);
+  // Its text alone: an error's other properties may quote rows.
+  if (error._tag === "None") return Effect.logError("A request met a defect", Cause.pretty(cause));
+  switch (error.value._tag) {
+    case "AnswerUnavailable":
+      return Effect.logWarning(error.value._tag, error.value.reason);
+    case "StorageUnavailable":
+      return Effect.logWarning(error.value._tag, error.value.message);
+    default:
+      return Effect.void;
+  }
+};
+
 /** The asks of one chat in this process, in order of arrival. */
 interface Room {
   readonly turn: Semaphore.Semaphore;
@@ -101,7 +118,6 @@ interface Running {
   readonly live: Live;
   readonly fiber: Fiber.Fiber<unknown, unknown>;
   readonly fingerprint: string | null;
-  readers: number;
   /** Whether somebody wants the answer even if he does not wait for it. */
   finish: boolean;
 }
@@ -374,7 +390,7 @@ export class Asking extends Context.Service<
           return chatId === null ? ask(null) : inRoom(chatbot.id, chatId, ask);
         });
 
-      /** Begins an ask, or joins the one that works on the same key. */
+      /** Begins an ask, or joins the one that works on the same key, as one more reader. */
       const begun = Effect.fnUntraced(function* (chatbot: Chatbot, ask: Ask) {
         const key =
           ask.key === null
@@ -387,17 +403,25 @@ export class Asking extends Context.Service<
         const name = `${chatbot.id}/${ask.key}`;
         const running = key === null ? undefined : byKey.get(name);
         if (running !== undefined) {
-          if (running.fingerprint === key!.fingerprint) return { running, name, joined: true };
-          return yield* new RetryKeyReused({ key: key!.key });
+          if (running.fingerprint !== key!.fingerprint) {
+            return yield* new RetryKeyReused({ key: key!.key });
+          }
+          running.live.readers++;
+          return { running, name, joined: true };
         }
         if (asks >= limits.asks) return yield* busy;
         const live = makeLive();
-        const fiber = yield* FiberSet.run(fibers, run(live, chatbot, ask, key));
+        live.readers++;
+        const fiber = yield* FiberSet.run(
+          fibers,
+          Effect.tapCause(run(live, chatbot, ask, key), (cause) =>
+            live.readers > 0 ? Effect.void : unread(cause),
+          ),
+        );
         const begins: Running = {
           live,
           fiber,
           fingerprint: key?.fingerprint ?? null,
-          readers: 0,
           finish: false,
         };
         asks++;
@@ -413,14 +437,14 @@ export class Asking extends Context.Service<
       /** What is under way, watched until the scope closes. */
       const watched = (chatbot: Chatbot, ask: Ask) =>
         Effect.acquireRelease(
-          Effect.map(begun(chatbot, ask), ({ joined, name, running }) => {
-            running.readers++;
-            running.finish ||= ask.onHangUp !== "cancel";
-            return { joined, live: running.live, name, running };
+          Effect.map(begun(chatbot, ask), (one) => {
+            one.running.finish ||= ask.onHangUp !== "cancel";
+            return one;
           }),
-          ({ live, name, running }) =>
+          ({ name, running }) =>
             Effect.sync(() => {
-              if (--running.readers > 0 || running.finish || live.exit !== null) return;
+              const { live } = running;
+              if (--live.readers > 0 || running.finish || live.exit !== null) return;
               // Who comes with the same key from now on begins anew.
               if (byKey.get(name) === running) byKey.delete(name);
               running.fiber.interruptUnsafe();
@@ -430,8 +454,8 @@ export class Asking extends Context.Service<
       return Asking.of({
         ask: (chatbot, ask) =>
           Effect.scoped(
-            Effect.flatMap(watched(chatbot, ask), ({ joined, live }) =>
-              Effect.map(ended(live), ({ entry, replayed }) => ({
+            Effect.flatMap(watched(chatbot, ask), ({ joined, running }) =>
+              Effect.map(ended(running.live), ({ entry, replayed }) => ({
                 entry,
                 replayed: replayed || joined,
               })),
@@ -439,7 +463,9 @@ export class Asking extends Context.Service<
           ),
         stream: (chatbot, ask, after = null) =>
           Stream.unwrap(
-            Effect.map(watched(chatbot, ask), ({ joined, live }) => follow(live, after, joined)),
+            Effect.map(watched(chatbot, ask), ({ joined, running }) =>
+              follow(running.live, after, joined),
+            ),
           ),
       });
     }),

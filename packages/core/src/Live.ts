@@ -31,6 +31,8 @@ export type AnswerEvent = {
 );
 
 export interface Live {
+  /** How many wait for the answer. */
+  readers: number;
   /** Known once the turn is taken. */
   turn: string | null;
   text: string;
@@ -43,6 +45,7 @@ export interface Live {
 }
 
 export const makeLive = (): Live => ({
+  readers: 0,
   turn: null,
   text: "",
   half: "",

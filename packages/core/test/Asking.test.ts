@@ -7,13 +7,14 @@ import {
   ChatStore,
   Moderator,
   newestChats,
+  StorageUnavailable,
   turnLease,
   TurnStore,
   type AnswerPart,
   type Entry,
 } from "@parley/core";
 import { layerMemory } from "@parley/store-memory";
-import { Deferred, Duration, Effect, Exit, Fiber, Layer, Scope, Stream } from "effect";
+import { Deferred, Duration, Effect, Exit, Fiber, Layer, Logger, Scope, Stream } from "effect";
 import { TestClock } from "effect/testing";
 import {
   ask,
@@ -278,6 +279,46 @@ describe("asking", () => {
         yield* settle;
         assert.deepStrictEqual(yield* questionsOf(chatId), ["q"]);
       }).pipe(Effect.provide(layerAsking(() => held(gate))));
+    }),
+  );
+
+  it.effect("is in the log when it fails and nobody is left to be told", () =>
+    Effect.gen(function* () {
+      const logged: Array<string> = [];
+      const logger = Logger.make((entry) => {
+        logged.push(Logger.formatJson.log(entry));
+      });
+      let gate = yield* Deferred.make<void>();
+      let fails: Effect.Effect<never, AnswerUnavailable | StorageUnavailable>;
+      const layer = layerAsking(() => Stream.unwrap(Effect.andThen(Deferred.await(gate), fails)));
+      for (const [failure, expected] of [
+        [Effect.fail(broken(false)), ["AnswerUnavailable", '"test"']],
+        [Effect.fail(new StorageUnavailable({ cause: "gone" })), ["StorageUnavailable", "gone"]],
+        [Effect.die(new Error("a mistake")), ["A request met a defect", "a mistake"]],
+      ] as const) {
+        fails = failure;
+        for (const onHangUp of ["finish", "cancel"] as const) {
+          for (const hangsUp of [true, false]) {
+            logged.length = 0;
+            gate = yield* Deferred.make<void>();
+            yield* Effect.gen(function* () {
+              const chatId = yield* newChat;
+              const fiber = yield* Effect.forkChild(
+                Effect.exit(asking(ask("q", { chatId, onHangUp }))),
+              );
+              yield* settle;
+              if (hangsUp) yield* Fiber.interrupt(fiber);
+              yield* Deferred.succeed(gate, undefined);
+              yield* settle;
+            }).pipe(Effect.provide([layer, Logger.layer([logger])], { local: true }));
+            if (!hangsUp || onHangUp === "cancel") assert.deepStrictEqual(logged, []);
+            else {
+              assert.strictEqual(logged.length, 1);
+              for (const text of expected) assert.include(logged[0]!, text);
+            }
+          }
+        }
+      }
     }),
   );
 

@@ -13,12 +13,14 @@ import { Cause, Clock, Effect, type Scope } from "effect";
 import { SecureRandom } from "effect/crypto";
 import { HttpServerRequest, type HttpServerResponse } from "effect/http";
 import { defaultBasePaths, type BasePaths } from "./Api.ts";
-import { failureOf } from "./CoreFailures.ts";
+import type { GeneralMessage } from "./Codes.ts";
+import { failureOf, type CoreError, type Failure } from "./CoreFailures.ts";
 import { corsOf } from "./Cors.ts";
 import { makeDocs } from "./Docs.ts";
 import { endpointNotFound, generalFailure, json } from "./Failures.ts";
 import { makeHandlers, type Handler } from "./Handlers.ts";
 import { isBelow, makeRoutes, pathOf } from "./Routes.ts";
+import type { Problems } from "./Values.ts";
 
 export interface AppOptions {
   readonly basePaths?: BasePaths;
@@ -46,7 +48,6 @@ export const makeApp: (
   serves = ["general", "answers"],
 }: AppOptions = {}) {
   const access = yield* Access;
-  const handlers: Readonly<Record<string, Handler>> = yield* makeHandlers(onDisconnect);
   const docs = yield* makeDocs(basePaths, serves);
   const route = makeRoutes(basePaths);
   const bases = serves.map((name) => basePaths[name]);
@@ -63,6 +64,34 @@ export const makeApp: (
         error._tag === "AnswerUnavailable" ? error.reason : error.message,
       );
     });
+
+  const refusal = (error: CoreError | Problems | GeneralMessage): Effect.Effect<Failure> =>
+    typeof error === "object" &&
+    "_tag" in error &&
+    (error._tag === "StorageUnavailable" || error._tag === "AnswerUnavailable")
+      ? Effect.as(warn(error), failureOf(error))
+      : Effect.succeed(failureOf(error));
+
+  const defect = (cause: Cause.Cause<unknown>, id: string): Effect.Effect<Failure> =>
+    Effect.as(
+      // Its text alone: an error's other properties may quote rows.
+      Effect.annotateLogs(
+        Effect.logError("A request met a defect", Cause.pretty(cause)),
+        "requestId",
+        id,
+      ),
+      { ...failureOf("INTERNAL_ERROR"), headers: { "x-request-id": id } },
+    );
+
+  const respond = ({ body, headers }: Failure): Response => json(body, headers);
+
+  const handlers: Readonly<Record<string, Handler>> = yield* makeHandlers(
+    onDisconnect,
+    (cause, id) => {
+      const error = Cause.findErrorOption(cause);
+      return error._tag === "Some" ? refusal(error.value) : defect(cause, id);
+    },
+  );
 
   const answer = (
     request: HttpServerRequest.HttpServerRequest,
@@ -82,30 +111,7 @@ export const makeApp: (
         return Effect.succeed(generalFailure("SCOPE_NOT_GRANTED"));
       }
       return handle({ request, principal, parameter: found.parameter });
-    }).pipe(
-      Effect.catch((error) => {
-        const { body, headers } = failureOf(error);
-        const response = json(body, headers);
-        return typeof error === "object" &&
-          "_tag" in error &&
-          (error._tag === "StorageUnavailable" || error._tag === "AnswerUnavailable")
-          ? Effect.as(warn(error), response)
-          : Effect.succeed(response);
-      }),
-    );
-  };
-
-  const defect = (cause: Cause.Cause<never>): Effect.Effect<Response> => {
-    const id = SecureRandom.ulidUnsafe();
-    return Effect.as(
-      // Its text alone: an error's other properties may quote rows.
-      Effect.annotateLogs(
-        Effect.logError("A request met a defect", Cause.pretty(cause)),
-        "requestId",
-        id,
-      ),
-      generalFailure("INTERNAL_ERROR", { "x-request-id": id }),
-    );
+    }).pipe(Effect.catch((error) => Effect.map(refusal(error), respond)));
   };
 
   // Interruptible, whatever runs it: a client that hangs up must be able to end its request.
@@ -116,7 +122,7 @@ export const makeApp: (
         Effect.catchCauseIf(
           answer(request) as Effect.Effect<Response, never, Scope.Scope>,
           (cause) => !Cause.hasInterruptsOnly(cause),
-          defect,
+          (cause) => Effect.map(defect(cause, SecureRandom.ulidUnsafe()), respond),
         ),
       ),
     ),

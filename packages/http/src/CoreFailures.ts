@@ -1,25 +1,12 @@
 /**
  * What a client is told of everything that the core or the decoding refuses.
  */
-import type {
-  AskError,
-  ChatNotFound,
-  KeyRejected,
-  Overloaded,
-  RetryKeyReused,
-  StorageUnavailable,
-} from "@parley/core";
+import type { AskError, KeyRejected } from "@parley/core";
 import type { GeneralMessage } from "./Codes.ts";
 import { generalBody, validationBody } from "./Failures.ts";
 import { Problems } from "./Values.ts";
 
-export type CoreError =
-  | AskError
-  | ChatNotFound
-  | KeyRejected
-  | Overloaded
-  | RetryKeyReused
-  | StorageUnavailable;
+export type CoreError = AskError | KeyRejected;
 
 export interface Failure {
   readonly body: { readonly status: number };

@@ -4,8 +4,9 @@
  */
 import type { AnswerEvent, AskError, Progress } from "@parley/core";
 import { Cause, Duration, Effect, Pull, Schedule, Stream } from "effect";
+import { SecureRandom } from "effect/crypto";
 import { HttpServerResponse } from "effect/http";
-import { failureOf } from "./CoreFailures.ts";
+import type { Failure } from "./CoreFailures.ts";
 import { entryWire } from "./Wire.ts";
 
 /** How often a comment tells proxies that the connection is alive. */
@@ -26,10 +27,16 @@ export const progressOf = (lastEventId: string | undefined): Progress | null => 
   return match === null ? null : { turn: match[1]!, points: Number(match[2]) };
 };
 
+/** What a client is told of a failure; the log has what its operator must know, with the request's id. */
+export type Failed = (cause: Cause.Cause<AskError>, id: string) => Effect.Effect<Failure>;
+
 /** The response; fails with what failed before the first event. */
 export const eventStream = Effect.fnUntraced(function* (
   events: Stream.Stream<AnswerEvent, AskError>,
+  failed: Failed,
 ) {
+  // Told before anything fails: later there is no header to tell it in.
+  const id = SecureRandom.ulidUnsafe();
   const pull = yield* Stream.toPull(events);
   // An answer is never without an event.
   const first = yield* Pull.catchDone(pull, () => Effect.die("an answer without events"));
@@ -38,10 +45,9 @@ export const eventStream = Effect.fnUntraced(function* (
     Stream.map(eventText),
     Stream.catchCause((cause) => {
       if (Cause.hasInterruptsOnly(cause)) return Stream.failCause(cause);
-      const error = Cause.findErrorOption(cause);
-      const body =
-        error._tag === "Some" ? failureOf(error.value).body : failureOf("INTERNAL_ERROR").body;
-      return Stream.make(text("error", JSON.stringify(body)));
+      return Stream.fromEffect(
+        Effect.map(failed(cause, id), ({ body }) => text("error", JSON.stringify(body))),
+      );
     }),
   );
   const beats = Stream.fromSchedule(Schedule.spaced(heartbeat)).pipe(Stream.map(() => ": \n\n"));
@@ -54,6 +60,7 @@ export const eventStream = Effect.fnUntraced(function* (
         "cache-control": "no-store",
         // Some proxies hold a response back until it is complete.
         "x-accel-buffering": "no",
+        "x-request-id": id,
         ...(first[0].replayed && { "idempotent-replayed": "true" }),
       },
     },

@@ -14,7 +14,7 @@ import {
 import { Effect, Schema, type Scope as Scopes } from "effect";
 import type { HttpServerRequest, HttpServerResponse } from "effect/http";
 import { readBody } from "./Body.ts";
-import { eventStream, progressOf, wantsEvents } from "./EventStream.ts";
+import { eventStream, progressOf, wantsEvents, type Failed } from "./EventStream.ts";
 import type { GeneralMessage } from "./Codes.ts";
 import type { CoreError } from "./CoreFailures.ts";
 import { json } from "./Failures.ts";
@@ -81,7 +81,10 @@ const created = (data: object, replayed: boolean): Response =>
 const replayedHeader = { "idempotent-replayed": "true" };
 
 /** The handlers by the identifiers of their endpoints in the declaration. */
-export const makeHandlers = Effect.fnUntraced(function* (onDisconnect: "finish" | "cancel") {
+export const makeHandlers = Effect.fnUntraced(function* (
+  onDisconnect: "finish" | "cancel",
+  failed: Failed,
+) {
   const chats = yield* Chats;
   const asking = yield* Asking;
 
@@ -151,7 +154,10 @@ export const makeHandlers = Effect.fnUntraced(function* (onDisconnect: "finish" 
             const onHangUp = wish === "cancel" || wish === "finish" ? wish : onDisconnect;
             const ask = { key, chatId: values.chatId, question: values.question!, onHangUp };
             return wantsEvents(headers["accept"])
-              ? eventStream(asking.stream(chatbot, ask, progressOf(headers["last-event-id"])))
+              ? eventStream(
+                  asking.stream(chatbot, ask, progressOf(headers["last-event-id"])),
+                  failed,
+                )
               : Effect.map(asking.ask(chatbot, ask), ({ entry, replayed }) =>
                   created(entryWire(entry), replayed),
                 );

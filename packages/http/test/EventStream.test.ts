@@ -134,6 +134,29 @@ describe("an answer as events", () => {
     }).pipe(Effect.scoped),
   );
 
+  it.live("leave a line in the log when the answer breaks off", () =>
+    Effect.gen(function* () {
+      for (const [end, message] of [
+        [Effect.fail(new AnswerUnavailable({ reason: "cut off", passing: false })), "cut off"],
+        [Effect.die(new Error("a mistake")), "A request met a defect"],
+      ] as const) {
+        const { logged, send } = yield* served(() =>
+          Stream.concat(
+            Stream.make({ _tag: "Delta" as const, text: "first" }),
+            Stream.fromEffect(Effect.delay(end, "50 millis")),
+          ),
+        );
+        const response = yield* send("/ask", ask({ query: "q" }));
+        assert.strictEqual(parse(yield* body(response)).at(-1)!.event, "error");
+        assert.strictEqual(logged.length, 1);
+        assert.include(logged[0]!, message);
+        const id = response.headers.get("x-request-id")!;
+        assert.match(id, /^[0-9A-Z]{26}$/);
+        assert.strictEqual(logged[0]!.includes(id), message === "A request met a defect");
+      }
+    }).pipe(Effect.scoped),
+  );
+
   it.live("go on where a client with the same key and last id got to", () =>
     Effect.gen(function* () {
       const gate = yield* Deferred.make<void>();
@@ -216,7 +239,9 @@ describe("an answer as events", () => {
     Effect.gen(function* () {
       const reached = { turn: "turn", points: 5 };
       const first: AnswerEvent = { _tag: "Delta", text: "first", reached, replayed: false };
-      const response = yield* eventStream(Stream.concat(Stream.make(first), Stream.never));
+      const response = yield* eventStream(Stream.concat(Stream.make(first), Stream.never), () =>
+        Effect.die("no failure"),
+      );
       if (response.body._tag !== "Stream") return assert.fail("a stream");
       const reading = yield* Stream.decodeText(response.body.stream).pipe(
         Stream.take(3),

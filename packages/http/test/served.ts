@@ -16,7 +16,7 @@ import {
 } from "@parley/core";
 import { makeWebHandler, type AppOptions } from "@parley/http";
 import { layerMemory } from "@parley/store-memory";
-import { Effect, Layer, Redacted, type Stream } from "effect";
+import { Effect, Layer, Logger, Redacted, type Stream } from "effect";
 import { Digest, SecureRandom } from "effect/crypto";
 
 export const usage = {
@@ -28,7 +28,7 @@ export const usage = {
   latencyMillis: 1,
 };
 
-/** A handler, and a key that allows everything. */
+/** A handler, a key that allows everything, and what is logged, as JSON. */
 export const served = Effect.fnUntraced(function* (
   answer: (question: string) => Stream.Stream<AnswerPart, AnswerUnavailable>,
   options?: AppOptions,
@@ -50,7 +50,12 @@ export const served = Effect.fnUntraced(function* (
       );
     }),
   );
+  const logged: Array<string> = [];
+  const logger = Logger.make((entry) => {
+    logged.push(Logger.formatJson.log(entry));
+  });
   const layer = Layer.mergeAll(Access.layer, Chats.layer, Asking.layer, register).pipe(
+    Layer.provideMerge(Logger.layer([logger])),
     Layer.provide([
       layerMemory,
       Digest.layerWebCrypto,
@@ -72,5 +77,5 @@ export const served = Effect.fnUntraced(function* (
         }),
       ),
     );
-  return { handler, key, send };
+  return { handler, key, logged, send };
 });
