@@ -1,6 +1,6 @@
 import { storeChecks } from "@parley/core/testing";
 import { layerMemoryOf, makeMemory } from "@parley/store-memory";
-import { Effect, Layer } from "effect";
+import { Cause, Effect, Exit, Layer } from "effect";
 import { TestClock } from "effect/testing";
 import { underTest } from "../packages/store-memory/test/MemoryUnderTest.ts";
 
@@ -8,9 +8,10 @@ const memory = makeMemory();
 const store = Layer.provideMerge(underTest(memory), layerMemoryOf(memory));
 
 const all = Effect.forEach(storeChecks, ({ name, run }) =>
-  Effect.match(run, {
-    onFailure: (error) => console.log(name, error),
-    onSuccess: () => console.log(name),
+  Effect.map(Effect.exit(run), (exit) => {
+    if (Exit.isSuccess(exit)) return console.log(name);
+    console.error(`${name}: ${Cause.pretty(exit.cause)}`);
+    process.exitCode = 1;
   }),
 );
 await Effect.runPromise(all.pipe(Effect.provide(store), Effect.provide(TestClock.layer())));

@@ -92,13 +92,13 @@ export const makeTurnStore = (database: Database): TurnStore["Service"] => {
         const until =
           held.length > 0 ? Math.max(...held.map(({ heldUntil }) => heldUntil)) : others?.until;
         if (until !== undefined && until > now) {
-          if (chat !== null)
+          const byKey = key !== null && held.some((turn) => turn.retryKey === key);
+          if (chat !== null && !byKey)
             run(
               `INSERT OR IGNORE INTO waiting (chatbot, chat, instance)
                VALUES (:chatbot, :chat, :instance)`,
               values,
             );
-          const byKey = key !== null && held.some((turn) => turn.retryKey === key);
           return { _tag: "Held", forMillis: until - now, by: byKey ? "key" : "chat" };
         }
 

@@ -28,8 +28,9 @@ export class ChatStore extends Context.Service<
     /**
      * Stores a chat and its hello entry, both or none; a known retry key gives the chat it made, for 24
      * hours from then on. Ids of chats ascend in order of creation within a chatbot, those of entries
-     * within a chat; no two of a chatbot are equal, even after an erasure. Times are the store's clock's, whole
-     * milliseconds, and never earlier than the one before, were it erased, nor an entry's than its chat's.
+     * within a chat; no two of a chatbot are equal, even after an erasure. Times are whole milliseconds of the
+     * store's clock: no chat is older than the one made before it in its chatbot, even if that was erased, and no
+     * entry older than the one before it in its chat, or than the chat.
      */
     readonly createChat: (
       chatbot: number,

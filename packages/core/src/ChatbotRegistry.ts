@@ -64,15 +64,18 @@ export interface RegisteredChatbot {
 /** What was so far of a key that was replaced, and when it ends. */
 export type Replaced = Pick<KeyRecord, "name" | "scopes"> & { readonly expiresAt: Date };
 
-/** One line of the append-only audit. */
+/**
+ * One line of the append-only audit. A chatbot that is made with keys has its own line before theirs, and a key that
+ * replaces another before that of the other's end.
+ */
 export interface AuditRecord {
   readonly time: Date;
   readonly actor: string;
   readonly chatbot: number;
   readonly action: "create" | "change" | "add-key" | "change-key" | "revoke-key";
   /**
-   * The name of a chatbot that was created, the {@link changedFields} of one that was changed; the id of
-   * a key, and after a colon its changed fields.
+   * `create`: the chatbot's name. `change`: its {@link changedFields}, as in `description, model`. `add-key` and
+   * `revoke-key`: the key's id. `change-key`: that, and its changed fields, as in `4gT…: expiresAt, scopes`.
    */
   readonly detail: string;
 }
@@ -93,12 +96,16 @@ export class ChatbotRegistry extends Context.Service<
       change: ChatbotChange,
       actor: string,
     ) => Effect.Effect<Chatbot, ChatbotNotFound | ChatbotTaken | StorageUnavailable>;
-    /** Moves every chatbot of a workspace to a workspace of another name, or none of them. */
+    /**
+     * Moves every chatbot of a workspace to a workspace of another name, or none of them. Of two renames that meet, one
+     * comes after the other.
+     */
     readonly renameWorkspace: (
       from: string,
       to: string,
       actor: string,
     ) => Effect.Effect<void, WorkspaceNotFound | ChatbotTaken | StorageUnavailable>;
+    /** That there is no such chatbot is told before that the key's id is taken, by whichever chatbot. */
     readonly addKey: (
       chatbot: number,
       key: KeyRecord,
@@ -111,7 +118,10 @@ export class ChatbotRegistry extends Context.Service<
       change: KeyChange,
       actor: string,
     ) => Effect.Effect<void, KeyNotFound | StorageUnavailable>;
-    /** Adds the replacement of a key that was not revoked, and gives that an end, or keeps an earlier one. */
+    /**
+     * Adds the replacement of a key that was not revoked, and gives that an end, or keeps an earlier one. That there is
+     * no such key is told before that the replacement's id is taken.
+     */
     readonly replaceKey: (
       chatbot: number,
       keyId: string,
@@ -119,7 +129,7 @@ export class ChatbotRegistry extends Context.Service<
       end: Date,
       actor: string,
     ) => Effect.Effect<Replaced, KeyNotFound | KeyTaken | StorageUnavailable>;
-    /** Ends a key for ever. */
+    /** Ends a key that was not revoked, for ever. */
     readonly revokeKey: (
       chatbot: number,
       keyId: string,

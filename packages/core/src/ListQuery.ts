@@ -24,7 +24,10 @@ export interface OrderBy<Field extends string> {
   readonly descending: boolean;
 }
 
-/** One page of a list. Rows that tie in every field follow `id` in the direction of the last. */
+/**
+ * One page of a list. Texts sort by code point (`compareText`), `false` comes before `true`, and what is absent after
+ * all else, or first in a descending list. Rows that tie in every field follow `id` in the direction of the last.
+ */
 export interface ListQuery<Field extends string> {
   /** Rows a page, 1 to 100. */
   readonly limit: number;

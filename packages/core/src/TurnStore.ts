@@ -27,7 +27,7 @@ export interface Turn {
   /** `null`: the chat is made by the append. */
   readonly chat: number | null;
   readonly retryKey: RetryKey | null;
-  /** The chat's newest entries, newest first, at most {@link turnEntries}. */
+  /** The chat's {@link turnEntries} newest entries, newest first; fewer only where there are no more. */
   readonly newest: ReadonlyArray<Entry>;
 }
 
@@ -48,20 +48,27 @@ export class TurnStore extends Context.Service<
     /**
      * Takes the turn of a chat, or of one to be made, and settles the retry key. What is looked at first:
      * the key used for another request (also while that one runs), the key's entry, whether there is the
-     * chat, and then whether the key or the chat is held. A key whose request ended without a trace is free again.
+     * chat, then whether the key is held, and then the chat. A key whose request ended without a trace is free again,
+     * for whatever request, as one is whose turn's lease ran out.
      *
-     * A turn whose lease ran out stays its owner's until another takes it, or it is forgotten with its key after
-     * a day; whoever takes it by the chat or by the key takes both, for ever. A turn without chat and key holds
-     * nothing: it can always be renewed and appended. An instance is one layer built over the data. Of several
-     * instances that were told `Held` by a chat, the one that waited longest goes first, if it asks again within two
-     * seconds of the turn's end (of its lease, if it just ran out); after that it has lost its place.
+     * A turn is not of the instance that gave it: another may renew, append and release it. One whose lease ran out
+     * stays its owner's until another takes it, or it is forgotten with its key, a day after it was taken at the
+     * earliest; whoever takes it by the chat or by the key has both, and its owner never gets either back. A turn
+     * without chat and key holds nothing: it can always be renewed and appended.
+     *
+     * An instance is one layer built over the data. Of several instances that were told `Held` by a chat (those that a
+     * key holds have no place), the one that waited longest goes first, if it asks again within two seconds of the
+     * turn's end (of its lease, if it just ran out); after that it has lost its place.
      */
     readonly take: (
       chatbot: number,
       chat: number | null,
       retryKey: RetryKey | null,
     ) => Effect.Effect<Taken, ChatNotFound | RetryKeyReused | Overloaded | StorageUnavailable>;
-    /** Up to {@link turnEntries} entries with ids below `before`, newest first; none of a chat that is gone. */
+    /**
+     * The {@link turnEntries} newest entries with ids below `before`, newest first; fewer only where there are no more,
+     * none of a chat that is gone.
+     */
     readonly earlier: (
       turn: Turn,
       before: number,

@@ -409,7 +409,7 @@ export const chatbotRegistryChecks: ReadonlyArray<
       const change = (chatbot: number) => registry.changeKey(chatbot, key.id, { name: "x" }, "x");
       yield* failsWith("changed as another's", notFound, change(other.id));
       yield* registry.revokeKey(id, key.id, "another");
-      yield* failsWith("again", notFound, registry.revokeKey(id, key.id, "somebody"));
+      yield* failsWith("revoked again", notFound, registry.revokeKey(id, key.id, "somebody"));
       yield* failsWith("changed when it is over", notFound, change(id));
       const taken = new KeyTaken({ keyId: key.id });
       yield* failsWith("brought back", taken, registry.addKey(id, key, "somebody"));
@@ -600,7 +600,7 @@ export const chatbotRegistryChecks: ReadonlyArray<
       const notes = (yield* notesOf(id)).slice(1 + keys.length).map((note) => note.slice(6));
       for (const [what, times] of counts) {
         const noted = notes.filter((note) => note.startsWith(what)).length;
-        yield* same(`times "${what}" was noted`, noted, times);
+        yield* same(`lines of "${what}", which succeeded ${times} times`, noted, times);
       }
       for (const { id: keyId } of keys) {
         const about = notes.filter((note) => note.includes(keyId));

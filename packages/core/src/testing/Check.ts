@@ -16,11 +16,20 @@ export class CheckFailed extends Data.TaggedError("CheckFailed")<{
   readonly what: string;
   readonly expected: unknown;
   readonly actual: unknown;
+  /** What a call failed with that should have succeeded. */
+  readonly cause?: unknown;
 }> {
-  override get message(): string {
-    const { actual, expected, path } = firstDifference(this.actual, this.expected);
-    const where = path === "" ? this.what : `${this.what}, at ${path}`;
-    return `${where}: expected ${show(expected)}, but got ${show(actual)}`;
+  constructor(failed: {
+    readonly what: string;
+    readonly expected: unknown;
+    readonly actual: unknown;
+    readonly cause?: unknown;
+  }) {
+    super(failed);
+    const { actual, expected, path } = firstDifference(failed.actual, failed.expected);
+    const where = path === "" ? failed.what : `${failed.what}, at ${path}`;
+    // Runners that print both values as texts do so before they look at the message.
+    this.message = `${where}: expected ${show(expected)}, but got ${show(actual)}`;
   }
 
   /** What Node prints: the values as a whole would hide the difference. */
@@ -35,7 +44,12 @@ const firstDifference = (
   expected: unknown,
   path = "",
 ): { readonly actual: unknown; readonly expected: unknown; readonly path: string } => {
-  if (isTree(actual) && isTree(expected) && Array.isArray(actual) === Array.isArray(expected)) {
+  if (
+    isTree(actual) &&
+    isTree(expected) &&
+    Array.isArray(actual) === Array.isArray(expected) &&
+    actual["_tag"] === expected["_tag"]
+  ) {
     for (const key of Object.keys({ ...expected, ...actual })) {
       if (Equal.equals(actual[key], expected[key])) continue;
       const step = Array.isArray(actual) ? `[${key}]` : path === "" ? key : `.${key}`;
@@ -52,7 +66,18 @@ const show = (value: unknown): string => JSON.stringify(value)?.slice(0, 2000) ?
 
 export const check = <E, R>(name: string, run: () => Effect.Effect<void, E, R>): Check<R> => ({
   name,
-  run: Effect.suspend(run),
+  run: Effect.catch(Effect.suspend(run), (error) =>
+    Effect.fail(
+      error instanceof CheckFailed
+        ? error
+        : new CheckFailed({
+            what: "what comes of a call",
+            expected: "success",
+            actual: error,
+            cause: error,
+          }),
+    ),
+  ),
 });
 
 /** Fails unless both are equal by structure. */

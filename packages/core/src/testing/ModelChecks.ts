@@ -42,15 +42,28 @@ export interface ModelCheckOptions {
   readonly seed?: number;
 }
 
+/** For how long a sequence is shrunk, in milliseconds: the shortest so far is better than a run that timed out. */
+const patience = 10_000;
+
 /** Fails, with a short sequence, unless the store follows whatever sequences of commands are drawn. */
 export const agrees = Effect.fnUntraced(function* <Command, E, R>(
   command: Schema.Codec<Command>,
   follows: (commands: ReadonlyArray<Command>) => Effect.Effect<void, E, R>,
   { commands = 60, runs = 60, seed }: ModelCheckOptions,
 ) {
+  let failedAt = Infinity;
+  const failed = Effect.sync(() => {
+    failedAt = Math.min(failedAt, performance.now());
+  });
   const result = yield* Arbitrary.checkEffect(
     Arbitrary.array(Arbitrary.schema(command), { maxLength: commands }),
-    (sequence) => Effect.as(follows(sequence), true),
+    (sequence) =>
+      performance.now() - failedAt > patience
+        ? Effect.succeed(true)
+        : follows(sequence).pipe(
+            Effect.as(true),
+            Effect.onError(() => failed),
+          ),
     // The size grows from nothing on, and only as many commands are drawn: most should be long.
     { runs, size: 8 * commands, maxShrinks: 1_000, ...(seed !== undefined && { seed }) },
   );

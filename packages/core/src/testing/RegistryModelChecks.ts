@@ -328,7 +328,7 @@ const followsRegistry = Effect.fnUntraced(function* (commands: ReadonlyArray<Reg
       continue;
     }
     if (command._tag === "Look") {
-      yield* look(state, reader, [state.model], command.limit);
+      yield* look(state, reader, [state.model], command.limit + 1);
       continue;
     }
     const [mine, other] = command.second ? [second.registry, first] : [first, second.registry];

@@ -189,9 +189,12 @@ export const turnStoreChecks: ReadonlyArray<Check<ChatStore | TurnStore | StoreU
         // Who waited first is first, however often it asks.
         yield* same("another, too", (yield* store.take(chatbot, id, null))._tag, "Held");
         yield* same("it still waits", (yield* second.turns.take(chatbot, id, null))._tag, "Held");
+        yield* same("renewed meanwhile", yield* store.renew(turn), true);
         yield* append(turn, entry("q"));
         const held = yield* store.take(chatbot, id, null);
         yield* same("who comes later", held._tag, "Held");
+        const forMillis = held._tag === "Held" ? held.forMillis : 0;
+        yield* same("for at most two seconds", forMillis > 0 && forMillis <= 2_000, true);
         const next = yield* second.turns.take(chatbot, id, retryKey);
         yield* same("who waited", next._tag, "Turn");
         if (next._tag !== "Turn") return;
@@ -203,6 +206,7 @@ export const turnStoreChecks: ReadonlyArray<Check<ChatStore | TurnStore | StoreU
         const again = yield* taken(chatbot, id);
         yield* second.turns.take(chatbot, id, null);
         yield* store.release(again);
+        yield* pass(1_500);
         yield* same("within the time", (yield* store.take(chatbot, id, null))._tag, "Held");
         yield* pass(2_001);
         const after = yield* store.take(chatbot, id, null);
@@ -211,6 +215,22 @@ export const turnStoreChecks: ReadonlyArray<Check<ChatStore | TurnStore | StoreU
         const lost = yield* store.take(chatbot, id, null);
         yield* same("and its place is lost", lost._tag, "Turn");
       }
+    }),
+  ),
+
+  check(
+    "who waits for a retry key has no place among those that wait for a chat",
+    Effect.fnUntraced(function* () {
+      const chatbot = yield* newChatbot;
+      const { second } = yield* StoreUnderTest;
+      const store = yield* TurnStore;
+      const [chat, elsewhere] = yield* createAll(chatbot, [{}, {}]);
+      const turn = yield* taken(chatbot, chat!.id);
+      yield* taken(chatbot, elsewhere!.id, key);
+      const held = yield* second.turns.take(chatbot, chat!.id, key);
+      yield* same("held by", held._tag === "Held" && held.by, "key");
+      yield* store.release(turn);
+      yield* same("the chat", (yield* store.take(chatbot, chat!.id, null))._tag, "Turn");
     }),
   ),
 
