@@ -98,9 +98,8 @@ export const startParley = async ({
   store,
 }: ParleyOptions): Promise<Running> => {
   const main = pathOf("../apps/server/src/main.ts");
-  const { key } = JSON.parse(
-    execFileSync(process.execPath, [main, "key", "generate"], { encoding: "utf8" }),
-  );
+  const generate = [main, "key", "generate"];
+  const key = execFileSync(process.execPath, generate, { encoding: "utf8" }).trim();
   const directory = mkdtempSync(join(tmpdir(), "parley-bench-"));
   afterAll(() => rmSync(directory, { recursive: true, force: true }));
   const provision = join(directory, "provision.json");

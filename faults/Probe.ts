@@ -252,10 +252,8 @@ const probeServer = async (
 };
 
 /** Makes a key as an operator does. */
-const freshKey = (): string => {
-  const printed = execFileSync(process.execPath, [main, "key", "generate"], { encoding: "utf8" });
-  return (JSON.parse(printed) as { readonly key: string }).key;
-};
+const freshKey = (): string =>
+  execFileSync(process.execPath, [main, "key", "generate"], { encoding: "utf8" }).trim();
 
 /**
  * Probes a server of its own. `found` is what the same requests find with a key of the other chatbot: then

@@ -48,12 +48,11 @@ export const makeSite = async (): Promise<Site> => {
     PARLEY_KNOWLEDGE_DIR: knowledge,
     PARLEY_PROVISION: provision,
   };
-  const printed = execFileSync(process.execPath, [main, "key", "generate"], {
+  const key = execFileSync(process.execPath, [main, "key", "generate"], {
     cwd: directory,
     env: cleanEnvironment(),
     encoding: "utf8",
-  });
-  const { key } = JSON.parse(printed) as { readonly key: string };
+  }).trim();
   await mkdir(knowledge);
   await writeFile(join(knowledge, "ports.md"), `# Ports\n\n${passage}\n`);
   await writeFile(

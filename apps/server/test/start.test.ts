@@ -96,8 +96,7 @@ describe("a provisioning file", () => {
     await writeFile(file, JSON.stringify({ chatbots }));
     return refusal({ PARLEY_PROVISION: file });
   };
-  const freshKey = async (): Promise<string> =>
-    JSON.parse((await run(["key", "generate"], {})).stdout).key;
+  const freshKey = async (): Promise<string> => (await run(["key", "generate"], {})).stdout.trim();
 
   it("that contradicts itself is refused, and the mistake named", async () => {
     const key = await freshKey();

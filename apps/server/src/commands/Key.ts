@@ -299,13 +299,14 @@ const rotate = Command.make(
   ]),
 );
 
-const generate = Command.make("generate", { json: jsonFlag }, () =>
+const generate = Command.make("generate", { json: jsonFlag }, ({ json }) =>
   generateKey.pipe(
-    Effect.flatMap((key) => Console.log(JSON.stringify({ key: Redacted.value(key) }))),
+    Effect.map(Redacted.value),
+    Effect.flatMap((key) => print(json, { key }, () => key)),
     Effect.provide(SecureRandom.layerWebCrypto),
   ),
 ).pipe(
-  Command.withDescription("Print a fresh API key as JSON; nothing is stored"),
+  Command.withDescription("Print a fresh API key; nothing is stored"),
   Command.withExamples([
     { command: "parley key generate", description: "A key for the provisioning file" },
   ]),

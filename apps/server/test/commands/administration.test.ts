@@ -288,8 +288,17 @@ describe("parley key", () => {
     expect(twice.stderr).toContain(`The key prl_${rotated.id}_… was revoked before.\n`);
   });
 
+  it("are made without being stored, too, as text or as JSON", async () => {
+    const { code, stdout } = await parley("key", "generate");
+    expect(code).toBe(0);
+    expect(keyId(stdout.slice(0, -1))).not.toBeNull();
+    const printed = JSON.parse((await parley("key", "generate", "--json")).stdout);
+    expect(Object.keys(printed)).toEqual(["key"]);
+    expect(keyId(printed.key)).not.toBeNull();
+  });
+
   it("takes no key as an argument, and does not repeat it", async () => {
-    const key = JSON.parse((await parley("key", "generate")).stdout).key;
+    const key = (await parley("key", "generate")).stdout.trim();
     for (const args of [
       ["key", "revoke", key],
       ["key", "rotate", key.slice(0, -1)],

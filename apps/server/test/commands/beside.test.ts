@@ -121,7 +121,7 @@ it("changes hold in the server, and keys stay where they belong", async () => {
   await parley(["key", "list"]);
   await parley(["key", "list", "--json"]);
 
-  const generated = JSON.parse((await parley(["key", "generate"])).stdout).key;
+  const generated = (await parley(["key", "generate"])).stdout.trim();
   const file = join(directory, "chatbots.json");
   const declared = [{ key: "${GIVEN_KEY}", scopes: ["read"] }];
   const bot = { workspace: "Default workspace", name: "Parley", helloMessage: "Provisioned" };

@@ -8,7 +8,7 @@ let directory: string;
 let key: string;
 beforeAll(async () => {
   directory = await mkdtemp(join(tmpdir(), "parley-provision-"));
-  key = JSON.parse((await here(["key", "generate"], {})).stdout).key;
+  key = (await here(["key", "generate"], {})).stdout.trim();
   expect((await here(["migrate"], settings())).code).toBe(0);
 });
 afterAll(() => rm(directory, { recursive: true, force: true }));
