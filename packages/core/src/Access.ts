@@ -3,7 +3,7 @@
  */
 import { Cache, Clock, Context, Duration, Effect, Exit, Layer, Schedule, Stream } from "effect";
 import { Digest, Mac } from "effect/crypto";
-import { keyId } from "./ApiKey.ts";
+import { hashKey, keyId } from "./ApiKey.ts";
 import type { Chatbot } from "./Chatbot.ts";
 import { ChatbotDirectory, type Scope } from "./ChatbotDirectory.ts";
 import { KeyRejected, type StorageUnavailable } from "./Errors.ts";
@@ -36,7 +36,6 @@ export class Access extends Context.Service<
       Effect.gen(function* () {
         const directory = yield* ChatbotDirectory;
         const digest = yield* Digest.Digest;
-        const encoder = new TextEncoder();
         const nobody = new Uint8Array(32);
 
         const opened = yield* Cache.makeWith(directory.open, {
@@ -85,7 +84,7 @@ export class Access extends Context.Service<
           const id = keyId(key);
           if (id === null) return yield* new KeyRejected();
           const found = yield* Cache.get(opened, id);
-          const hash = yield* digest.digest(Digest.sha256, encoder.encode(key));
+          const hash = yield* Effect.provideService(hashKey(key), Digest.Digest, digest);
           const genuine = Mac.timingSafeEqual(hash, found?.hash ?? nobody);
           if (!genuine || found === null) return yield* new KeyRejected();
           const now = yield* Clock.currentTimeMillis;

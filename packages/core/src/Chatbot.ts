@@ -15,7 +15,7 @@ const FolderName = Name.check(
   Schema.isPattern(/^(?!\.)[^/\\\p{Cc}\p{Zl}\p{Zp}]*$/u, { message: "is no name of a folder" }),
 );
 
-/** What a chatbot says or is told: up to 100,000 code points, as long as an answer may be. */
+/** What a chatbot says or is told: up to 100,000 code points. */
 export const LongText = Text.check(Schema.isMaxCodePoints(100_000));
 
 /** What an operator decides about one chatbot. */

@@ -28,9 +28,8 @@ export interface LanguageModelOptions {
   readonly retries?: number;
   /**
    * How long a model may show no sign of life before and while it answers; then its call has failed.
-   * By default it depends on the deadline of `AskLimits`: 8 seconds of 30, and 20 for the last or only model.
-   * Where nobody else can answer, a model that is being loaded, or thinks without streaming it, is waited
-   * for as long as the deadline allows.
+   * By default it depends on the deadline of `AskLimits`: 8 seconds of 30, and 20 for the last or only model,
+   * which may be being loaded, or think without streaming it, and after which nobody else is asked.
    */
   readonly silence?: Duration.Input;
 }

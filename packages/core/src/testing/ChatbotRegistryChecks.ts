@@ -1,68 +1,15 @@
 /**
  * What `ChatbotRegistry` and `ChatbotDirectory` promise, over the same data.
  */
-import { Effect } from "effect";
-import { defaultSettings } from "../Chatbot.ts";
+import { Effect, Fiber } from "effect";
 import { ChatbotDirectory } from "../ChatbotDirectory.ts";
-import {
-  ChatbotRegistry,
-  type KeyChange,
-  type KeyRecord,
-  type NewChatbot,
-} from "../ChatbotRegistry.ts";
+import { ChatbotRegistry } from "../ChatbotRegistry.ts";
 import { ChatbotNotFound, ChatbotTaken, KeyNotFound, KeyTaken } from "../Errors.ts";
 import { check, failsWith, same, type Check } from "./Check.ts";
 import { pass } from "./Fixtures.ts";
+import { byId, fresh, found, keyOf, newChatbot, newKey, notesOf } from "./RegistryFixtures.ts";
+import { registryRaceChecks } from "./RegistryRaceChecks.ts";
 import { StoreUnderTest } from "./StoreUnderTest.ts";
-
-let names = 0;
-/** A name that was not used before in this run; keys take their ids from it. */
-const fresh = (kind: string) => `${kind} ${Date.now()} ${++names}`;
-
-const newKey = (more: Partial<KeyRecord> = {}): KeyRecord => ({
-  id: fresh("key"),
-  hash: Uint8Array.from({ length: 32 }, (_, n) => (n * 7) % 256),
-  name: null,
-  scopes: ["read", "ask"],
-  expiresAt: null,
-  ...more,
-});
-
-const newChatbot = (more: Partial<NewChatbot> = {}): NewChatbot => ({
-  workspaceName: "Workspace",
-  name: fresh("chatbot"),
-  description: "Description — '; 😀",
-  settings: { ...defaultSettings, helloMessage: "Hello" },
-  keys: [],
-  ...more,
-});
-
-const byId = (a: KeyRecord, b: KeyRecord) => (a.id < b.id ? -1 : 1);
-
-const found = (id: number) =>
-  ChatbotRegistry.use((registry) =>
-    Effect.map(registry.list, (all) => all.find(({ chatbot }) => chatbot.id === id)),
-  );
-
-const keyOf = (chatbot: number, keyId: string) =>
-  Effect.map(found(chatbot), (one) => one?.keys.find(({ id }) => id === keyId));
-
-/** The newest lines of a chatbot's audit, oldest first. */
-const notesOf = (chatbot: number) =>
-  ChatbotRegistry.use((registry) =>
-    Effect.map(registry.audit(1000), (lines) =>
-      lines
-        .filter((line) => line.chatbot === chatbot)
-        .map(({ action, actor, detail }) => `${actor} ${action} ${detail}`)
-        .toReversed(),
-    ),
-  );
-
-/** Both at once, and what came of each; in every other round the second begins first. */
-const inTurn = <A>(round: number, both: ReadonlyArray<Effect.Effect<A>>) =>
-  round % 2 === 0
-    ? Effect.all(both, { concurrency: 2 })
-    : Effect.map(Effect.all(both.toReversed(), { concurrency: 2 }), (came) => came.toReversed());
 
 export const chatbotRegistryChecks: ReadonlyArray<
   Check<ChatbotRegistry | ChatbotDirectory | StoreUnderTest>
@@ -84,15 +31,15 @@ export const chatbotRegistryChecks: ReadonlyArray<
       ];
       const declared = newChatbot({
         keys,
-        // As long as one may be, and more bytes than that.
+        // As long as one may be, and more bytes than that; cut anywhere, one of them is cut within a character.
         description: "é".repeat(100_000),
         settings: {
-          helloMessage: "Hello",
-          moderationErrorMessage: "No",
+          helloMessage: "😀".repeat(50_000),
+          moderationErrorMessage: `x${"😀".repeat(50_000)}`,
           instructions: 'Be "brief"\n',
-          model: "a model",
+          model: "2024.10",
           moderation: "words",
-          knowledge: "folder",
+          knowledge: "007",
           retentionDays: 36_500,
         },
       });
@@ -117,6 +64,113 @@ export const chatbotRegistryChecks: ReadonlyArray<
         `somebody create ${declared.name}`,
         ...keys.map(({ id }) => `somebody add-key ${id}`),
       ]);
+      const description = `${declared.description.slice(1)}e`;
+      yield* registry.change(chatbot.id, { description }, "somebody");
+      const changed = (yield* found(chatbot.id))?.chatbot.description;
+      yield* same("a long text that differs in its last character", changed, description);
+    }),
+  ),
+
+  check(
+    "what is written is kept as it is, whatever it may be taken for",
+    Effect.fnUntraced(function* () {
+      const registry = yield* ChatbotRegistry;
+      const { id } = yield* registry.create(newChatbot(), "somebody");
+      const texts = [
+        "007",
+        "1e3",
+        "true",
+        "null",
+        "NULL",
+        "\\N",
+        "{}",
+        "é",
+        "e\u0301",
+        "a",
+        "A",
+        "\ufeff",
+      ];
+      // The second of those that summer time leaves out or has twice, somewhere, and others.
+      const times = [
+        ...["2027-03-14T02:30:00.000Z", "2027-03-28T01:30:00.000Z", "2027-03-28T02:30:00.000Z"],
+        ...["2027-10-31T01:30:00.000Z", "2027-11-07T01:30:00.000Z", "2024-12-30T12:00:00.001Z"],
+        ...["1970-01-01T00:00:00.001Z", "2038-01-19T03:14:08.000Z", "2286-11-20T17:46:40.000Z"],
+      ];
+      const keys = [
+        ...texts.map((name) => newKey({ name })),
+        ...times.map((time) => newKey({ expiresAt: new Date(time) })),
+      ];
+      for (const key of keys) yield* registry.addKey(id, key, "somebody");
+      const kept = (yield* found(id))?.keys ?? [];
+      yield* same(
+        "names and ends",
+        kept.toSorted(byId).map(({ expiresAt, name }) => [name, expiresAt]),
+        keys.toSorted(byId).map(({ expiresAt, name }) => [name, expiresAt]),
+      );
+      for (const text of texts) {
+        const change = { description: text, settings: { model: text, instructions: text } };
+        const changed = yield* registry.change(id, change, "somebody");
+        yield* same("what changed", (yield* found(id))?.chatbot, changed);
+        yield* same("the text", [changed.description, changed.settings.model], [text, text]);
+      }
+      // As long as an actor's name may be.
+      const actors = ["é", "e\u0301", "A", "a", "a ", "😀".repeat(255)];
+      for (const [n, actor] of actors.entries()) {
+        yield* registry.change(id, { description: `by ${n}` }, actor);
+      }
+      const noted = (yield* registry.audit(actors.length)).map(({ actor }) => actor).toReversed();
+      yield* same("who changed it", noted, actors);
+      for (const limit of [255, 256, 65_535, 65_536, 2 ** 31 - 1]) {
+        const [newest] = yield* registry.audit(limit);
+        yield* same(`who changed it, of ${limit} lines`, newest?.actor, actors.at(-1));
+      }
+    }),
+  ),
+
+  check(
+    "of very many chatbots and keys all are written, or none",
+    Effect.fnUntraced(function* () {
+      const registry = yield* ChatbotRegistry;
+      const [from, to] = [fresh("from"), fresh("to")];
+      const many = yield* Effect.forEach(
+        Array.from({ length: 120 }, () => newChatbot({ workspaceName: from })),
+        (one) => registry.create(one, "somebody"),
+        { concurrency: 16 },
+      );
+      const last = many.toSorted((a, b) => a.id - b.id).at(-1)!;
+      const inTheWay = yield* registry.create(
+        newChatbot({ workspaceName: to, name: last.name }),
+        "somebody",
+      );
+      const namesIn = (workspaceName: string) =>
+        Effect.map(registry.list, (all) =>
+          all
+            .filter(({ chatbot }) => chatbot.workspaceName === workspaceName)
+            .map(({ chatbot }) => chatbot.name)
+            .toSorted(),
+        );
+      const rename = registry.renameWorkspace(from, to, "somebody");
+      const taken = new ChatbotTaken({ workspaceName: to, name: last.name });
+      yield* failsWith("where one name is taken", taken, rename);
+      const names = many.map(({ name }) => name).toSorted();
+      yield* same("who stays", yield* namesIn(from), names);
+      yield* registry.change(inTheWay.id, { workspaceName: fresh("away") }, "somebody");
+      yield* rename;
+      yield* same("who moved", yield* namesIn(to), names);
+
+      const keys = Array.from({ length: 120 }, () => newKey());
+      const twice = new KeyTaken({ keyId: keys[0]!.id });
+      const declared = newChatbot({ keys: [...keys, keys[0]!] });
+      yield* failsWith("the same key far apart", twice, registry.create(declared, "somebody"));
+      for (let steps = 0; steps < 6; steps++) {
+        const mine = newChatbot({ keys: keys.map((key) => ({ ...key, id: fresh("key") })) });
+        const creation = yield* Effect.forkChild(registry.create(mine, "somebody"));
+        for (let step = 0; step < steps; step++) yield* Effect.yieldNow;
+        yield* Fiber.interrupt(creation);
+        const made = (yield* registry.list).find(({ chatbot }) => chatbot.name === mine.name);
+        const how = made === undefined ? "not at all" : made.keys.length;
+        yield* same("what was interrupted", how, made === undefined ? how : mine.keys.length);
+      }
     }),
   ),
 
@@ -169,11 +223,30 @@ export const chatbotRegistryChecks: ReadonlyArray<
         [workspace, "name "],
         [workspace, "name 🍣"],
         [workspace, "name 🍺"],
+        // Of one sum each: CRC-32, FNV-1a, and that of Java's strings.
+        ...["plumless", "buckeroo", "costarring", "liquid", "Aa", "BB"].map(
+          (name) => [workspace, name] as const,
+        ),
         [`${workspace} `, "name"],
         [workspace.toUpperCase(), "name"],
         [workspace.normalize("NFD"), "name"],
         // Written one after the other, with whatever between them, they are alike.
-        ...["", " ", "/", ":", "|", ".", "-", "\t", '","'].flatMap((between) => [
+        ...[
+          "",
+          " ",
+          "/",
+          ":",
+          "|",
+          ".",
+          "-",
+          "_",
+          "#",
+          "\t",
+          "\n",
+          "\u001f",
+          "\uffff",
+          '","',
+        ].flatMap((between) => [
           [workspace, `n${between}ame`] as const,
           [`${workspace}${between}n`, "ame"] as const,
         ]),
@@ -236,135 +309,6 @@ export const chatbotRegistryChecks: ReadonlyArray<
       const unknown = id + 1_000_000;
       const missing = registry.change(unknown, change, "somebody");
       yield* failsWith("a chatbot that is not", new ChatbotNotFound({ chatbot: unknown }), missing);
-    }),
-  ),
-
-  check(
-    "changes of different fields that come together all count",
-    Effect.fnUntraced(function* () {
-      const registry = yield* ChatbotRegistry;
-      const { id, settings } = yield* registry.create(newChatbot(), "somebody");
-      const wanted = { helloMessage: "Hi", instructions: "Be kind", model: "m", retentionDays: 7 };
-      yield* Effect.forEach(
-        Object.entries(wanted),
-        ([field, value]) => registry.change(id, { settings: { [field]: value } }, "somebody"),
-        { concurrency: "unbounded" },
-      );
-      yield* same("the settings", (yield* found(id))?.chatbot.settings, { ...settings, ...wanted });
-      const { second } = yield* StoreUnderTest;
-      const key = newKey();
-      yield* registry.addKey(id, key, "somebody");
-      const changes: ReadonlyArray<KeyChange> = [
-        { name: "named" },
-        { scopes: ["write"] },
-        { expiresAt: new Date("2032-01-01T00:00:00.000Z") },
-      ];
-      yield* Effect.forEach(
-        changes,
-        (change, n) =>
-          (n % 2 === 0 ? registry : second.registry).changeKey(id, key.id, change, "somebody"),
-        { concurrency: "unbounded" },
-      );
-      const { createdAt: _, ...changed } = (yield* keyOf(id, key.id))!;
-      const after = { ...key, revokedAt: null, lastUsedAt: null };
-      yield* same("the key", changed, Object.assign(after, ...changes));
-    }),
-  ),
-
-  check(
-    "workspaces that are renamed while others are, and while their chatbots are changed, move whole or not at all",
-    Effect.fnUntraced(function* () {
-      const registry = yield* ChatbotRegistry;
-      const { second } = yield* StoreUnderTest;
-      for (let round = 0; round < 3; round++) {
-        const [a, b, to, name] = [fresh("a"), fresh("b"), fresh("to"), fresh("chatbot")];
-        const [ofA, ofB] = yield* Effect.forEach([a, b], (workspaceName) =>
-          Effect.forEach(
-            [newChatbot({ name, workspaceName }), newChatbot({ workspaceName })],
-            (one) => registry.create(one, "somebody"),
-          ),
-        );
-        const renames = [
-          registry.renameWorkspace(a, to, "somebody"),
-          second.registry.renameWorkspace(b, to, "somebody"),
-        ];
-        const changed = ofA![1]!.id;
-        const [, , came] = yield* Effect.all(
-          [
-            second.registry.change(changed, { description: "another" }, "somebody"),
-            registry.change(changed, { settings: { model: "m" } }, "somebody"),
-            Effect.forEach(renames, Effect.result, { concurrency: 2 }),
-          ],
-          { concurrency: "unbounded" },
-        );
-        const tags = came.map((one) => (one._tag === "Success" ? to : one.failure._tag));
-        yield* same("what came of it", tags.toSorted(), ["ChatbotTaken", to].toSorted());
-        for (const [n, chatbots] of [ofA!, ofB!].entries()) {
-          for (const { id, workspaceName } of chatbots) {
-            const now = (yield* found(id))?.chatbot.workspaceName;
-            yield* same("its workspace", now, tags[n] === to ? to : workspaceName);
-          }
-        }
-        const { description, settings } = (yield* found(changed))!.chatbot;
-        yield* same("what was changed", [description, settings.model], ["another", "m"]);
-
-        // Or a chatbot is made where they are to go.
-        const [from, into] = [fresh("from"), fresh("into")];
-        const moving = yield* Effect.forEach([0, 1], () =>
-          registry.create(newChatbot({ workspaceName: from }), "somebody"),
-        );
-        const taking = newChatbot({ workspaceName: into, name: moving[1]!.name });
-        const [made, moved] = yield* inTurn(round, [
-          Effect.isSuccess(second.registry.create(taking, "somebody")),
-          Effect.isSuccess(registry.renameWorkspace(from, into, "somebody")),
-        ]);
-        yield* same("whether one of both is done", made, !moved);
-        for (const { id } of moving) {
-          const now = (yield* found(id))?.chatbot.workspaceName;
-          yield* same("its workspace", now, moved ? into : from);
-        }
-      }
-    }),
-  ),
-
-  check(
-    "of two renames that meet one comes after the other, and no change is lost between them",
-    Effect.fnUntraced(function* () {
-      const registry = yield* ChatbotRegistry;
-      const { second } = yield* StoreUnderTest;
-      for (let round = 0; round < 10; round++) {
-        const [here, there] = [fresh("here"), fresh("there")];
-        const meeting = yield* Effect.forEach([here, there], (workspaceName) =>
-          registry.create(newChatbot({ workspaceName }), "somebody"),
-        );
-        const done = yield* inTurn(round, [
-          Effect.isSuccess(registry.renameWorkspace(here, there, "somebody")),
-          Effect.isSuccess(second.registry.renameWorkspace(there, here, "somebody")),
-        ]);
-        yield* same("whether both are done", done, [true, true]);
-        const [one, other] = yield* Effect.forEach(meeting, ({ id }) => found(id));
-        const { workspaceName } = one!.chatbot;
-        yield* same("where both are", other?.chatbot.workspaceName, workspaceName);
-
-        // Two chatbots take names of each other where all are to go.
-        const [full, next] = [fresh("full"), fresh("next")];
-        const all = yield* Effect.forEach(["a", "b", "c"], (name) =>
-          registry.create(newChatbot({ workspaceName: full, name }), "somebody"),
-        );
-        const move = (at: number, name: string) =>
-          second.registry.change(all[at]!.id, { workspaceName: next, name }, "somebody");
-        const outcomes = yield* Effect.all(
-          [
-            Effect.result(registry.renameWorkspace(full, next, "somebody")),
-            Effect.result(move(2, "a")),
-            Effect.result(move(0, "c")),
-          ],
-          { concurrency: "unbounded" },
-        );
-        for (const one of outcomes) {
-          if (one._tag === "Failure") yield* same("a refusal", one.failure._tag, "ChatbotTaken");
-        }
-      }
     }),
   ),
 
@@ -444,6 +388,14 @@ export const chatbotRegistryChecks: ReadonlyArray<
         registry.changeKey(unknown, kept.id, { name: "x" }, "x"),
       );
       yield* failsWith("of none", keyMissing, registry.revokeKey(unknown, kept.id, "x"));
+
+      // However often it was opened, and while it is.
+      for (let n = 0; n < 300; n++) yield* directory.open(kept.id);
+      const opening = yield* Effect.forkChild(directory.open(kept.id));
+      yield* Effect.yieldNow;
+      yield* second.registry.revokeKey(id, kept.id, "somebody");
+      yield* same("a key that was opened often", yield* directory.open(kept.id), null);
+      yield* Fiber.await(opening);
     }),
   ),
 
@@ -519,100 +471,6 @@ export const chatbotRegistryChecks: ReadonlyArray<
   ),
 
   check(
-    "what is written counts, whatever another instance wrote in between or writes at the same time",
-    Effect.fnUntraced(function* () {
-      const registry = yield* ChatbotRegistry;
-      const { second } = yield* StoreUnderTest;
-      const { id } = yield* registry.create(newChatbot(), "somebody");
-      for (const [by, description] of [
-        [registry, "A"],
-        [second.registry, "B"],
-        [registry, "A"],
-      ] as const) {
-        yield* by.change(id, { description }, "somebody");
-        yield* same("as it is listed", (yield* found(id))?.chatbot.description, description);
-      }
-      for (let round = 0; round < 4; round++) {
-        const [old, by] = [newKey(), newKey()];
-        yield* registry.addKey(id, old, "somebody");
-        const end = new Date("2032-01-01T00:00:00.000Z");
-        yield* inTurn(round, [
-          Effect.isSuccess(registry.replaceKey(id, old.id, { ...by, expiresAt: null }, end, "x")),
-          Effect.isSuccess(second.registry.revokeKey(id, old.id, "x")),
-        ]);
-        const notes = yield* notesOf(id);
-        const [revoked, added] = [`x revoke-key ${old.id}`, `x add-key ${by.id}`].map((note) =>
-          notes.indexOf(note),
-        );
-        yield* same("whether it is revoked", revoked! >= 0, true);
-        yield* same("whether it is replaced afterwards", added! > revoked!, false);
-        const isThere = (yield* keyOf(id, by.id)) !== undefined;
-        yield* same("whether the replacement is there", isThere, added! >= 0);
-      }
-    }),
-  ),
-
-  check(
-    "changes of two instances that meet are all made and noted once, and none after a revocation",
-    Effect.fnUntraced(function* () {
-      const registry = yield* ChatbotRegistry;
-      const { second } = yield* StoreUnderTest;
-      const keys = [newKey(), newKey(), newKey()];
-      const { id } = yield* registry.create(newChatbot({ keys }), "somebody");
-      const made = yield* Effect.forEach(
-        Array.from({ length: 120 }, (_, n) => n),
-        (n) => {
-          const { changeKey, change, replaceKey, revokeKey } =
-            n % 2 === 0 ? registry : second.registry;
-          const keyId = keys[n % 3]!.id;
-          const name = `value ${n}`;
-          // Each of the kinds below comes to each of the keys, from each of the instances.
-          const kind = Math.floor(n / 6) % 10;
-          const one: Effect.Effect<readonly [string, number], unknown> =
-            kind < 5
-              ? Effect.as(changeKey(id, keyId, { name }, "racer"), [`change-key ${keyId}: name`, 1])
-              : kind < 8
-                ? Effect.as(change(id, { settings: { model: name } }, "racer"), ["change model", 1])
-                : kind === 8 || n < 60
-                  ? Effect.as(
-                      replaceKey(
-                        id,
-                        keyId,
-                        { ...newKey(), expiresAt: null },
-                        new Date("2040-01-01"),
-                        "racer",
-                      ),
-                      ["add-key", 1],
-                    )
-                  : Effect.as(revokeKey(id, keyId, "racer"), [`revoke-key ${keyId}`, 1]);
-          return Effect.result(one);
-        },
-        { concurrency: "unbounded" },
-      );
-      const counts = new Map<string, number>();
-      for (const one of made) {
-        if (one._tag === "Failure") {
-          yield* same("a refusal", one.failure instanceof KeyNotFound ? null : one.failure, null);
-          continue;
-        }
-        counts.set(one.success[0], (counts.get(one.success[0]) ?? 0) + one.success[1]);
-      }
-      const notes = (yield* notesOf(id)).slice(1 + keys.length).map((note) => note.slice(6));
-      for (const [what, times] of counts) {
-        const noted = notes.filter((note) => note.startsWith(what)).length;
-        yield* same(`lines of "${what}", which succeeded ${times} times`, noted, times);
-      }
-      for (const { id: keyId } of keys) {
-        const about = notes.filter((note) => note.includes(keyId));
-        const end = about.indexOf(`revoke-key ${keyId}`);
-        yield* same("what came after a revocation", end < 0 ? [] : about.slice(end + 1), []);
-        const isRevoked = (yield* keyOf(id, keyId))?.revokedAt !== null;
-        yield* same("whether it was revoked", isRevoked, end >= 0);
-      }
-    }),
-  ),
-
-  check(
     "what is taken is told alike: a name before a key, and a key that is named twice",
     Effect.fnUntraced(function* () {
       const registry = yield* ChatbotRegistry;
@@ -657,4 +515,6 @@ export const chatbotRegistryChecks: ReadonlyArray<
       yield* same("which of very many were not used", unused, []);
     }),
   ),
+
+  ...registryRaceChecks,
 ];

@@ -27,6 +27,7 @@ const End = Schema.Literals([
   "2096-02-29T23:59:59.999Z",
   "2096-03-01T00:00:00.000Z",
   "9999-12-31T23:59:59.997Z",
+  "2300-01-01T00:00:00.000Z",
 ]);
 const LongText = Schema.Literals(["", "a", "A", "a ", "a\u200b", "é", "e\u0301", "'; 😀"]);
 
@@ -117,10 +118,10 @@ export const RegistryCommand = Schema.Union([
     after: Small,
   }),
   Schema.Struct({ _tag: Schema.Literal("Look"), limit: Small }),
-  /** A millisecond, half a second, a minute, half an hour, forty days. */
+  /** A millisecond, half a second, a minute, half an hour, a month. */
   Schema.Struct({
     _tag: Schema.Literal("Pass"),
-    millis: Schema.Literals([1, 500, 61_000, 1_800_000, 40 * 86_400_000]),
+    millis: Schema.Literals([1, 500, 61_000, 1_800_000, 31 * 86_400_000]),
   }),
 ]);
 export type RegistryCommand = typeof RegistryCommand.Type;

@@ -250,6 +250,12 @@ const look = Effect.fnUntraced(function* (
     times.toSorted((a, b) => b - a),
   );
   for (const { keys } of ours) yield* timesOf(state, keys);
+  const made = new Map(ours.flatMap(({ keys }) => keys.map((key) => [key.id, key.createdAt])));
+  for (const { action, detail, time } of noted) {
+    if (action !== "add-key") continue;
+    const apart = Math.abs(time.getTime() - made.get(detail)!.getTime());
+    yield* same("whether a key's line is of the minute when it was made", apart < 60_000, true);
+  }
   state.latest = Math.max(state.latest, ...noted.map(({ time }) => time.getTime()));
 });
 
