@@ -16,6 +16,7 @@ import { draftFaults } from "./faults/DraftFaults.ts";
 import { farFaults } from "./faults/FarFaults.ts";
 import { faults, type Fault } from "./faults/Faults.ts";
 import { hardFaults } from "./faults/HardFaults.ts";
+import { largeFaults } from "./faults/LargeFaults.ts";
 import { missedFaults } from "./faults/MissedFaults.ts";
 import { missedRegistryFaults } from "./faults/MissedRegistryFaults.ts";
 import { moreFaults } from "./faults/MoreFaults.ts";
@@ -88,7 +89,12 @@ describe("the conformance kit", () => {
       Effect.map(found(fault), (broken) => assert.isNotNull(broken)),
     );
   }
-  for (const fault of [...registryFaults, ...missedRegistryFaults, ...sequenceFaults]) {
+  for (const fault of [
+    ...registryFaults,
+    ...missedRegistryFaults,
+    ...sequenceFaults,
+    ...largeFaults,
+  ]) {
     it.effect(`finds in a registry: ${fault.name}`, () =>
       Effect.map(foundInRegistry(fault), (broken) => assert.isNotNull(broken)),
     );

@@ -90,11 +90,17 @@ export const chatbotRegistryChecks: ReadonlyArray<
         "A",
         "\ufeff",
       ];
-      // The second of those that summer time leaves out or has twice, somewhere, and others.
+      // Some are of hours that summer time leaves out, or has twice.
       const times = [
-        ...["2027-03-14T02:30:00.000Z", "2027-03-28T01:30:00.000Z", "2027-03-28T02:30:00.000Z"],
-        ...["2027-10-31T01:30:00.000Z", "2027-11-07T01:30:00.000Z", "2024-12-30T12:00:00.001Z"],
-        ...["1970-01-01T00:00:00.001Z", "2038-01-19T03:14:08.000Z", "2286-11-20T17:46:40.000Z"],
+        "1970-01-01T00:00:00.001Z",
+        "2024-12-30T12:00:00.001Z",
+        "2027-03-14T02:30:00.000Z",
+        "2027-03-28T01:30:00.000Z",
+        "2027-03-28T02:30:00.000Z",
+        "2027-10-31T01:30:00.000Z",
+        "2027-11-07T01:30:00.000Z",
+        "2038-01-19T03:14:08.000Z",
+        "2286-11-20T17:46:40.000Z",
       ];
       const keys = [
         ...texts.map((name) => newKey({ name })),
