@@ -158,7 +158,7 @@ const set = Command.make(
     }),
 ).pipe(
   Command.withDescription(
-    "Change what is named of a chatbot; every server follows within a second",
+    "Change what is named of a chatbot; servers follow within a second, or 30 without LISTEN",
   ),
   Command.withExamples([
     { command: "parley chatbot set --hello-message 'Good day!'", description: "Of the only one" },

@@ -3,7 +3,7 @@
  */
 import { defaultSettings, type ChatbotChange, type ChatbotSettings } from "@parley/core";
 import { Effect, FileSystem, Option, Record, Stdio, Stream } from "effect";
-import { Flag } from "effect/cli";
+import { Flag, type Command } from "effect/cli";
 import { wrongUsage } from "./WrongUsage.ts";
 
 /** The settings by the names of their flags. */
@@ -46,20 +46,7 @@ export const chatbotFlags = {
   ),
 };
 
-interface Given {
-  readonly workspace: Option.Option<string>;
-  readonly name: Option.Option<string>;
-  readonly description: Option.Option<string>;
-  readonly helloMessage: Option.Option<string>;
-  readonly moderationErrorMessage: Option.Option<string>;
-  readonly instructions: Option.Option<string>;
-  readonly instructionsFile: Option.Option<string>;
-  readonly model: Option.Option<string>;
-  readonly moderation: Option.Option<"off" | "words" | "endpoint">;
-  readonly knowledge: Option.Option<string>;
-  readonly retentionDays: Option.Option<number>;
-  readonly unset: ReadonlyArray<SettingName>;
-}
+type Given = Command.Command.Config.Infer<typeof chatbotFlags>;
 
 /** What the flags of the command say; its settings may name nothing. */
 export const changeOf = Effect.fnUntraced(function* (command: string, given: Given) {

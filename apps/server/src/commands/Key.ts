@@ -217,7 +217,9 @@ const change = Command.make(
       }).pipe(onDatabase);
     }),
 ).pipe(
-  Command.withDescription("Change what is named of a key; every server follows within a second"),
+  Command.withDescription(
+    "Change what is named of a key; servers follow within a second, or 30 without LISTEN",
+  ),
   Command.withExamples([
     { command: "parley key change prl_QSCmEIhoudPA --scopes read", description: "Only to read" },
     {
@@ -242,7 +244,9 @@ const revoke = Command.make("revoke", { key: keyArgument, json: jsonFlag }, ({ j
     }).pipe(onDatabase);
   }),
 ).pipe(
-  Command.withDescription("End a key for ever; every server refuses it within a second"),
+  Command.withDescription(
+    "End a key for ever; servers refuse it within a second, or 30 without LISTEN",
+  ),
   Command.withExamples([
     { command: "parley key revoke prl_QSCmEIhoudPA", description: "By its id" },
     { command: "parley key revoke - < leaked.txt", description: "A whole key that was found" },

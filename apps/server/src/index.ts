@@ -1,1 +1,0 @@
-export { layerServer } from "./Serve.ts";
