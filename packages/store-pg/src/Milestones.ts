@@ -126,7 +126,10 @@ export const setMilestones = (session: Session, chatbot: number): Effect.Effect<
     { discard: true },
   );
 
-/** The same beside all else, for one chatbot after the other. */
+/** Sets a chatbot's milestones beside all else, when it is time. */
+export type SetMilestonesSoon = Effect.Success<ReturnType<typeof makeMilestones>>;
+
+/** One chatbot comes after the other. */
 export const makeMilestones = (session: Session) =>
   Effect.map(FiberMap.make<number>(), (running) => {
     const room = Semaphore.makeUnsafe(1);

@@ -28,7 +28,7 @@ import { anyEntries, seekEntries } from "./EntryPages.ts";
 import { gather } from "./Gather.ts";
 import { insertChats, type InsertedChat } from "./InsertChats.ts";
 import type { Clients } from "./Clients.ts";
-import { makeMilestones, spacing } from "./Milestones.ts";
+import { spacing, type SetMilestonesSoon } from "./Milestones.ts";
 import { byPosition, offsetOf, type Statement } from "./Pages.ts";
 import { makePasses } from "./Passes.ts";
 import { claimKey, settleKey } from "./RequestKeys.ts";
@@ -42,13 +42,10 @@ const nearby = 10_000;
 /** Rows that are counted in no time. */
 const quick = 500;
 
-export const makeChatStore = Effect.fnUntraced(function* ({
-  passes,
-  patient,
-  reads,
-  searched,
-  writes,
-}: Clients) {
+export const makeChatStore = Effect.fnUntraced(function* (
+  { passes, reads, searched, writes }: Clients,
+  setMilestonesSoon: SetMilestonesSoon,
+) {
   const { pass, search } = yield* makePasses(passes);
   const [database] = yield* reads.query<{ readonly datctype: string }>(
     "operator",
@@ -57,14 +54,8 @@ export const makeChatStore = Effect.fnUntraced(function* ({
   );
   const searching: Searching = { from: searched, indexed: indexedIn(database!.datctype) };
 
-  const setMilestonesSoon = yield* makeMilestones(patient);
-
   const insertAll = (chatbot: number, chats: ReadonlyArray<ChatToCreate>) =>
-    Effect.tap(insertChats(writes, chatbot, chats.map(toInsert)), (made) =>
-      made.some(({ position }) => position % spacing === 0)
-        ? setMilestonesSoon(chatbot)
-        : Effect.void,
-    );
+    insertChats(writes, setMilestonesSoon, chatbot, chats.map(toInsert));
 
   const insert = yield* gather(
     (chatbot, chats: ReadonlyArray<ChatToCreate>) => orBusy(insertAll(chatbot, chats)),

@@ -15,6 +15,7 @@ import { channel } from "./Hints.ts";
 import { insertChats } from "./InsertChats.ts";
 import { entryColumns, entryOf, type EntryRow } from "./Rows.ts";
 import type { Clients } from "./Clients.ts";
+import type { SetMilestonesSoon } from "./Milestones.ts";
 import { array } from "./Parameters.ts";
 import { claimKey, forgetAsks, settleKey } from "./RequestKeys.ts";
 import { againAfterDeadlock, orBusy, orUnavailable } from "./Storage.ts";
@@ -33,6 +34,7 @@ const precedence = 2_000;
 
 export const makeTurnStore = Effect.fnUntraced(function* (
   { reads, writes }: Clients,
+  setMilestonesSoon: SetMilestonesSoon,
   hints: (kind: string) => Stream.Stream<string | null>,
   schema: string,
 ) {
@@ -174,7 +176,7 @@ export const makeTurnStore = Effect.fnUntraced(function* (
         ]);
         if (ours === undefined) return yield* new TurnLost();
       }
-      const [made] = yield* insertChats(writes, turn.chatbot, [
+      const [made] = yield* insertChats(writes, setMilestonesSoon, turn.chatbot, [
         { name: null, userRef: null, entry },
       ]);
       const { createTime, entryId, id } = made!;

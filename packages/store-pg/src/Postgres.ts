@@ -14,6 +14,7 @@ import { deprived, granted, type Granted } from "./Granted.ts";
 import { makeHints } from "./Hints.ts";
 import { letIn, lettingInSql as lettingInText, misplaced, shutOut } from "./LetIn.ts";
 import * as Migrations from "./Migrations.ts";
+import { makeMilestones } from "./Milestones.ts";
 import { makeChatArchive } from "./PgChatArchive.ts";
 import { makeChatbotDirectory } from "./PgChatbotDirectory.ts";
 import { makeChatbotRegistry } from "./PgChatbotRegistry.ts";
@@ -147,8 +148,12 @@ export const layerPostgres = (
       }
       const hints =
         options.listen === false ? () => Stream.empty : yield* makeHints(clients.listener);
-      return Context.make(ChatStore, yield* makeChatStore(clients)).pipe(
-        Context.add(TurnStore, yield* makeTurnStore(clients, hints, settings.schema)),
+      const setMilestonesSoon = yield* makeMilestones(clients.patient);
+      return Context.make(ChatStore, yield* makeChatStore(clients, setMilestonesSoon)).pipe(
+        Context.add(
+          TurnStore,
+          yield* makeTurnStore(clients, setMilestonesSoon, hints, settings.schema),
+        ),
         Context.add(ChatArchive, makeChatArchive(clients)),
         Context.add(ChatbotDirectory, makeChatbotDirectory(clients, hints)),
         Context.add(ChatbotRegistry, makeChatbotRegistry(clients)),

@@ -1,5 +1,5 @@
 import { assert, describe, it } from "@effect/vitest";
-import { ChatArchive, ChatStore, newestChats } from "@parley/core";
+import { ChatArchive, ChatStore, newestChats, TurnStore } from "@parley/core";
 import { registerChatbot } from "@parley/core/testing";
 import { layerPostgres } from "@parley/store-pg";
 import { Effect, Random, Schedule } from "effect";
@@ -10,6 +10,7 @@ import { buffers } from "./buffers.ts";
 import { filledChatbot, fillChats } from "./fill.ts";
 import { bound, clientOf, freshSchema, optionsOf } from "./PostgresUnderTest.ts";
 
+const entry = { question: "q", answer: "a", moderation: "none", flagged: false, usage: null };
 const fields = ["name", "userRef"] as const;
 type Field = (typeof fields)[number];
 
@@ -252,6 +253,17 @@ describe("milestones", () => {
           yield* store.createChat(filledChatbot, unnamed, null);
           yield* archive.import(another, archive.export(filledChatbot));
           assert.deepStrictEqual(yield* known(sql, another), [chats, chats]);
+
+          // An ask may make the chat, too.
+          const turns = yield* TurnStore;
+          yield* sql.unsafe("delete from milestone");
+          yield* sql.unsafe("update tally set positions = positions + $1 where chatbot_id = $2", [
+            spacing - 2,
+            filledChatbot,
+          ]);
+          const asked = yield* turns.take(filledChatbot, null, null);
+          if (asked._tag === "Turn") yield* turns.append(asked.turn, entry);
+          assert.deepStrictEqual(yield* soon, [chats + spacing, chats + spacing]);
         }).pipe(Effect.provide(layerPostgres(options)), Effect.scoped);
       },
     );

@@ -3,6 +3,7 @@ import { layerPostgres } from "@parley/store-pg";
 import { Effect, Stream } from "effect";
 import { Reactivity } from "effect/reactivity";
 import { makeClients } from "../src/Clients.ts";
+import { makeMilestones } from "../src/Milestones.ts";
 import { makeChatStore } from "../src/PgChatStore.ts";
 import { makeTurnStore } from "../src/PgTurnStore.ts";
 import type { Session } from "../src/Session.ts";
@@ -65,8 +66,9 @@ it.live(
         reads: measured(clients.reads, note),
         writes: measured(clients.writes, note),
       };
-      const chats = yield* makeChatStore(noted);
-      const turns = yield* makeTurnStore(noted, () => Stream.empty, "parley");
+      const milestones = yield* makeMilestones(noted.patient);
+      const chats = yield* makeChatStore(noted, milestones);
+      const turns = yield* makeTurnStore(noted, milestones, () => Stream.empty, "parley");
       const entry = { question: "q", answer: "a", moderation: "none", flagged: false, usage: null };
       const wanted = { name: "name", userRef: "user", helloMessage: "Hello" };
       for (let n = 0; n < 10; n++) {
