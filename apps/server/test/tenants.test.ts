@@ -39,11 +39,12 @@ const told = ({ headers: { date: _, ...headers }, status, text }: Answer) => ({
 /** The same of what is made: ids and times differ in any case. */
 const made = (answer: Answer) => {
   const { headers, status, text } = told(answer);
+  const { "x-request-id": id, ...others } = headers;
   const plain = text
     .replace(/"(id|chat_id)":\d+/g, '"$1":0')
     .replace(/"_createTime":"[^"]+"/g, '"_createTime":""')
     .replace(/^id: \S+\./gm, "id: ");
-  return { status, text: plain, headers };
+  return { status, text: plain, headers: others, isNamed: id !== undefined };
 };
 
 declare module "vitest" {
