@@ -75,7 +75,10 @@ export const chatbotRegistryChecks: ReadonlyArray<
     "what is written is kept as it is, whatever it may be taken for",
     Effect.fnUntraced(function* () {
       const registry = yield* ChatbotRegistry;
-      const { id } = yield* registry.create(newChatbot(), "somebody");
+      // As long as a name may be, nearly.
+      const name = `${fresh("chatbot")} ${"😀".repeat(200)}`;
+      const { id } = yield* registry.create(newChatbot({ name }), "somebody");
+      yield* same("who was made", yield* notesOf(id), [`somebody create ${name}`]);
       const texts = [
         "007",
         "1e3",
@@ -323,17 +326,21 @@ export const chatbotRegistryChecks: ReadonlyArray<
     Effect.fnUntraced(function* () {
       const registry = yield* ChatbotRegistry;
       const directory = yield* ChatbotDirectory;
-      const [key, kept] = [newKey(), newKey()];
+      const [key, kept] = [newKey({ id: fresh("b") }), newKey({ id: fresh("c") })];
       const { id } = yield* registry.create(newChatbot({ keys: [kept] }), "somebody");
+      yield* pass(10);
       const other = yield* registry.create(newChatbot(), "somebody");
       yield* registry.addKey(id, key, "somebody");
       yield* same("what it opens", (yield* directory.open(key.id))?.chatbot.id, id);
       const added = yield* keyOf(id, key.id);
       const { second } = yield* StoreUnderTest;
-      const [later, over] = [newKey(), newKey({ expiresAt: new Date(0) })];
+      const [later, over] = [newKey({ id: fresh("a") }), newKey({ expiresAt: new Date(0) })];
+      yield* pass(10);
       yield* same("what is not there yet", yield* directory.open(later.id), null);
       yield* second.registry.addKey(id, later, "somebody");
       yield* same("what is there now", (yield* directory.open(later.id))?.chatbot.id, id);
+      const listed = (yield* found(id))?.keys.map((one) => one.id);
+      yield* same("the keys, oldest first", listed, [kept.id, key.id, later.id]);
       yield* second.registry.addKey(id, over, "somebody");
       yield* registry.changeKey(id, over.id, { name: "over" }, "somebody");
       yield* registry.revokeKey(id, over.id, "somebody");

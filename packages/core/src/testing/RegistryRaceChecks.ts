@@ -150,6 +150,7 @@ export const registryRaceChecks: ReadonlyArray<
       const directory = yield* ChatbotDirectory;
       const { second } = yield* StoreUnderTest;
       const { id } = yield* registry.create(newChatbot(), "somebody");
+      const other = yield* registry.create(newChatbot(), "somebody");
       for (const [by, description] of [
         [registry, "A"],
         [second.registry, "B"],
@@ -174,6 +175,16 @@ export const registryRaceChecks: ReadonlyArray<
         yield* same("whether it is replaced afterwards", added! > revoked!, false);
         const isThere = (yield* keyOf(id, by.id)) !== undefined;
         yield* same("whether the replacement is there", isThere, added! >= 0);
+
+        // Two that add one key to different chatbots.
+        const shared = newKey();
+        const isAdded = yield* inTurn(round, [
+          Effect.isSuccess(registry.addKey(id, shared, "x")),
+          Effect.isSuccess(second.registry.addKey(other.id, shared, "x")),
+        ]);
+        yield* same("who added the key", isAdded.toSorted(), [false, true]);
+        const opens = (yield* directory.open(shared.id))?.chatbot.id;
+        yield* same("what it opens", opens, isAdded[0] ? id : other.id);
 
         // Of two that replace it at once, the earlier end counts; and a use does not bring it back.
         const [twice, early] = [newKey(), newKey()];
