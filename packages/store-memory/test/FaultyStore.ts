@@ -83,6 +83,7 @@ export const layerFaultyChatbots = (fault: ChatbotsFault) => {
 const ofFairInstances = [
   "of several instances the one that waited longest goes next, with a retry key or without",
   "who leaves the line holds nobody up",
+  "who waits for a turn keeps the place through erasures and their compaction",
   "two instances stand in the lines of two chats as in plain arrays",
 ];
 

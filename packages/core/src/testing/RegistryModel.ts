@@ -2,14 +2,7 @@
  * A registry as plain arrays: what each write comes to, and what is there afterwards.
  */
 import type { Chatbot } from "../Chatbot.ts";
-import {
-  changedFields,
-  type ChatbotChange,
-  type KeyChange,
-  type KeyRecord,
-  type NewChatbot,
-  type Replacement,
-} from "../ChatbotRegistry.ts";
+import { changedFields, type KeyRecord } from "../ChatbotRegistry.ts";
 import {
   ChatbotNotFound,
   ChatbotTaken,
@@ -17,28 +10,7 @@ import {
   KeyTaken,
   WorkspaceNotFound,
 } from "../Errors.ts";
-
-/** A write as the ports get it. */
-export type Call =
-  | { readonly _tag: "Create"; readonly chatbot: NewChatbot }
-  | { readonly _tag: "Change"; readonly id: number; readonly change: ChatbotChange }
-  | { readonly _tag: "RenameWorkspace"; readonly from: string; readonly to: string }
-  | { readonly _tag: "AddKey"; readonly id: number; readonly key: KeyRecord }
-  | {
-      readonly _tag: "ChangeKey";
-      readonly id: number;
-      readonly keyId: string;
-      readonly change: KeyChange;
-    }
-  | {
-      readonly _tag: "ReplaceKey";
-      readonly id: number;
-      readonly keyId: string;
-      readonly by: Replacement;
-      readonly end: Date;
-    }
-  | { readonly _tag: "RevokeKey"; readonly id: number; readonly keyId: string }
-  | { readonly _tag: "Use"; readonly keyIds: ReadonlyArray<string> };
+import type { Call } from "./RegistryCall.ts";
 
 export interface ModelKey extends KeyRecord {
   /** Keys of a later step are not older. */

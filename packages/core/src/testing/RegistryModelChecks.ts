@@ -2,15 +2,15 @@
  * Random sequences of writes against two instances of a registry and against plain arrays: whoever writes, also at
  * the same time or until it is interrupted, what is there is what one after the other would have made.
  */
-import { Effect, Equal, Exit, Fiber, Result } from "effect";
-import { defaultSettings } from "../Chatbot.ts";
-import { ChatbotDirectory, type Scope } from "../ChatbotDirectory.ts";
-import { ChatbotRegistry, type KeyRecord, type RegisteredKey } from "../ChatbotRegistry.ts";
+import { Effect, Equal, Exit, Fiber } from "effect";
+import { ChatbotDirectory } from "../ChatbotDirectory.ts";
+import { ChatbotRegistry, type RegisteredKey } from "../ChatbotRegistry.ts";
 import { check, same, type Check } from "./Check.ts";
 import { pass } from "./Fixtures.ts";
 import { agrees, type ModelCheckOptions } from "./ModelChecks.ts";
-import { keyIds, RegistryCommand, type RegistryWrite } from "./RegistryCommand.ts";
-import { write, type Call, type RegistryModel } from "./RegistryModel.ts";
+import { callOf, perform, type Call } from "./RegistryCall.ts";
+import { keyIds, RegistryCommand } from "./RegistryCommand.ts";
+import { write, type RegistryModel } from "./RegistryModel.ts";
 import { StoreUnderTest } from "./StoreUnderTest.ts";
 
 type Registry = ChatbotRegistry["Service"];
@@ -30,119 +30,6 @@ interface State {
   /** When keys were made and revoked, as it was read first. */
   readonly times: Map<string, Date>;
 }
-
-const absent = 1_999_999_999;
-
-/** The write as the ports get it. */
-const callOf = ({ model, prefix, step }: State, command: RegistryWrite): Call => {
-  const textKey = (suffix: string) => prefix + suffix;
-  const chatbot = (n: number) => (n === 9 ? undefined : model[n % Math.max(1, model.length)]);
-  const keyOf = (n: number, of: number) => {
-    const one = chatbot(of);
-    const theirs = model.filter((other) => other !== one).flatMap(({ keys }) => keys);
-    const keys = n === 9 ? theirs : (one?.keys ?? []);
-    return keys[n % Math.max(1, keys.length)]?.id ?? textKey("?");
-  };
-  const idOf = (n: number) => chatbot(n)?.chatbot.id ?? absent;
-  const time = <End extends string | null>(end: End) =>
-    (end === null ? null : new Date(end)) as End extends null ? null : Date;
-  const scopesOf = (scopes: string) => scopes.split(",").filter(Boolean) as Array<Scope>;
-  // A hash may be part of more bytes.
-  const hashOf = (id: string) =>
-    Uint8Array.from({ length: 64 }, (_, n) => (n * step + id.charCodeAt(0)) % 256).subarray(16, 48);
-  const record = (key: {
-    readonly id: string;
-    readonly name: string | null;
-    readonly scopes: string;
-    readonly expiresAt: string | null;
-  }): KeyRecord => ({
-    id: textKey(key.id),
-    hash: hashOf(key.id),
-    name: key.name,
-    scopes: scopesOf(key.scopes),
-    expiresAt: time(key.expiresAt),
-  });
-  switch (command._tag) {
-    case "Create": {
-      const { description, keys, name, settings, workspace } = command;
-      return {
-        _tag: "Create",
-        chatbot: {
-          workspaceName: textKey(workspace),
-          name,
-          description,
-          settings: { ...defaultSettings, ...settings },
-          keys: keys.map(record),
-        },
-      };
-    }
-    case "Change": {
-      const { _tag, chatbot: of, workspace, ...rest } = command;
-      const change =
-        workspace === undefined ? rest : { ...rest, workspaceName: textKey(workspace) };
-      return { _tag, id: idOf(of), change };
-    }
-    case "RenameWorkspace":
-      return { _tag: "RenameWorkspace", from: textKey(command.from), to: textKey(command.to) };
-    case "AddKey":
-      return { _tag: "AddKey", id: idOf(command.chatbot), key: record(command) };
-    case "ChangeKey": {
-      const { _tag, chatbot: of, expiresAt, key, name, scopes } = command;
-      const change = {
-        ...(name === undefined ? {} : { name }),
-        ...(scopes === undefined ? {} : { scopes: scopesOf(scopes) }),
-        ...(expiresAt === undefined ? {} : { expiresAt: time(expiresAt) }),
-      };
-      return { _tag, id: idOf(of), keyId: keyOf(key, of), change };
-    }
-    case "ReplaceKey": {
-      const { _tag, by, chatbot: of, end, expiresAt, key } = command;
-      return {
-        _tag,
-        id: idOf(of),
-        keyId: keyOf(key, of),
-        by: { id: textKey(by), hash: hashOf(by), expiresAt: time(expiresAt) },
-        end: time(end),
-      };
-    }
-    case "RevokeKey":
-      return {
-        _tag: "RevokeKey",
-        id: idOf(command.chatbot),
-        keyId: keyOf(command.key, command.chatbot),
-      };
-    case "Use":
-      return { _tag: "Use", keyIds: command.keys.map(textKey) };
-  }
-};
-
-/** Does it, and tells what came of it or with what it failed. */
-const perform = (
-  registry: Registry,
-  call: Call,
-  actor: string,
-): Effect.Effect<unknown, never, ChatbotDirectory> => {
-  const outcome = <A, E>(done: Effect.Effect<A, E>) =>
-    Effect.map(Effect.result(done), Result.merge);
-  switch (call._tag) {
-    case "Create":
-      return outcome(registry.create(call.chatbot, actor));
-    case "Change":
-      return outcome(registry.change(call.id, call.change, actor));
-    case "RenameWorkspace":
-      return outcome(registry.renameWorkspace(call.from, call.to, actor));
-    case "AddKey":
-      return outcome(registry.addKey(call.id, call.key, actor));
-    case "ChangeKey":
-      return outcome(registry.changeKey(call.id, call.keyId, call.change, actor));
-    case "ReplaceKey":
-      return outcome(registry.replaceKey(call.id, call.keyId, call.by, call.end, actor));
-    case "RevokeKey":
-      return outcome(registry.revokeKey(call.id, call.keyId, actor));
-    case "Use":
-      return ChatbotDirectory.use((directory) => outcome(directory.used(call.keyIds)));
-  }
-};
 
 /** The id of the chatbot that was made, if one was. */
 const idOf = (outcome: unknown) => (outcome as { readonly id?: number } | undefined)?.id ?? 0;

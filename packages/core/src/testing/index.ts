@@ -44,7 +44,8 @@ export const storeChecks: ReadonlyArray<Check<StoreServices>> = [
   ...turnStoreChecks,
   ...chatArchiveChecks,
   ...raceChecks,
-  ...chatbotRegistryChecks,
   modelCheck(),
+  // Before there are long texts in every list of chatbots.
   registryModelCheck(),
+  ...chatbotRegistryChecks,
 ];
