@@ -11,6 +11,7 @@ import {
   Effect,
   FiberSet,
   Layer,
+  Option,
   Random,
   Result,
   Semaphore,
@@ -86,22 +87,6 @@ export const AskLimits = Context.Reference("@parley/core/AskLimits", {
     rest: Duration.seconds(5),
   }),
 });
-
-/** What the log is told of an ask that failed when nobody was left to be told. */
-const unread = (cause: Cause.Cause<AskError>): Effect.Effect<void> => {
-  if (Cause.hasInterruptsOnly(cause)) return Effect.void;
-  const error = Cause.findErrorOption(cause);
-  // Its text alone: an error's other properties may quote rows.
-  if (error._tag === "None") return Effect.logError("A request met a defect", Cause.pretty(cause));
-  switch (error.value._tag) {
-    case "AnswerUnavailable":
-      return Effect.logWarning(error.value._tag, error.value.reason);
-    case "StorageUnavailable":
-      return Effect.logWarning(error.value._tag, error.value.message);
-    default:
-      return Effect.void;
-  }
-};
 
 /** The asks of one chat in this process, in order of arrival. */
 interface Room {
@@ -389,6 +374,23 @@ export class Asking extends Context.Service<
             );
           return chatId === null ? ask(null) : inRoom(chatbot.id, chatId, ask);
         });
+
+      let warned = -Infinity;
+      /** Tells the log of an ask that failed when nobody was left to be told; of failures once a second. */
+      const unread = Effect.fnUntraced(function* (cause: Cause.Cause<AskError>) {
+        if (Cause.hasInterruptsOnly(cause)) return;
+        const error = Option.getOrUndefined(Cause.findErrorOption(cause));
+        // Its text alone: an error's other properties may quote rows.
+        if (error === undefined) {
+          return yield* Effect.logError("A request met a defect", Cause.pretty(cause));
+        }
+        if (error._tag !== "AnswerUnavailable" && error._tag !== "StorageUnavailable") return;
+        const now = yield* Clock.currentTimeMillis;
+        if (now - warned < 1_000) return;
+        warned = now;
+        const text = error._tag === "AnswerUnavailable" ? error.reason : error.message;
+        yield* Effect.logWarning(error._tag, text);
+      });
 
       /** Begins an ask, or joins the one that works on the same key, as one more reader. */
       const begun = Effect.fnUntraced(function* (chatbot: Chatbot, ask: Ask) {

@@ -27,7 +27,7 @@ export const progressOf = (lastEventId: string | undefined): Progress | null => 
   return match === null ? null : { turn: match[1]!, points: Number(match[2]) };
 };
 
-/** What a client is told of a failure; the log has what its operator must know, with the request's id. */
+/** What a client is told of a failure; the log has what its operator must know, of a defect with the request's id. */
 export type Failed = (cause: Cause.Cause<AskError>, id: string) => Effect.Effect<Failure>;
 
 /** The response; fails with what failed before the first event. */

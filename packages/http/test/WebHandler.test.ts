@@ -1,7 +1,7 @@
 import { expect, it } from "@effect/vitest";
 import { Access, AnswerUnavailable, Asking, Chats } from "@parley/core";
 import { makeWebHandler } from "@parley/http";
-import { Effect, Layer, Stream } from "effect";
+import { Deferred, Effect, Fiber, Layer, Stream } from "effect";
 import { served } from "./served.ts";
 
 it("tells whoever waits for it, and every request, what the layer fails with", async () => {
@@ -17,21 +17,29 @@ it("tells whoever waits for it, and every request, what the layer fails with", a
 it.live("tells the log of an answer that fails when its client has hung up", () =>
   Effect.gen(function* () {
     const broken = new AnswerUnavailable({ reason: "cut off", passing: false });
-    const { logged, send } = yield* served(() =>
-      Stream.fromEffect(Effect.delay(Effect.fail(broken), "100 millis")),
-    );
-    // Until it is built, a hang-up is one before anything began.
-    yield* send("/api/details");
     for (const accept of ["application/json", "text/event-stream"]) {
-      logged.length = 0;
-      yield* send("/ask", {
+      const [asked, hungUp] = [yield* Deferred.make<void>(), yield* Deferred.make<void>()];
+      const { logged, send } = yield* served(() =>
+        Stream.fromEffect(
+          Deferred.succeed(asked, undefined).pipe(
+            Effect.andThen(Deferred.await(hungUp)),
+            Effect.andThen(Effect.fail(broken)),
+          ),
+        ),
+      );
+      const leaving = new AbortController();
+      const asking = yield* send("/ask", {
         method: "POST",
         body: JSON.stringify({ query: "q" }),
         headers: { accept },
-        signal: AbortSignal.timeout(30),
-      }).pipe(Effect.exit);
+        signal: leaving.signal,
+      }).pipe(Effect.exit, Effect.forkChild);
+      yield* Deferred.await(asked);
+      leaving.abort();
+      yield* Fiber.join(asking);
       expect(logged).toEqual([]);
-      yield* Effect.sleep("200 millis");
+      yield* Deferred.succeed(hungUp, undefined);
+      while (logged.length === 0) yield* Effect.sleep("10 millis");
       expect(logged).toHaveLength(1);
       expect(logged[0]).toContain("cut off");
     }

@@ -4,7 +4,6 @@
  */
 import { fold, type NewEntry } from "@parley/core";
 import { Effect } from "effect";
-import { spacing, type SetMilestonesSoon } from "./Milestones.ts";
 import { array, big } from "./Parameters.ts";
 import type { Session } from "./Session.ts";
 
@@ -61,20 +60,12 @@ with input as (
 select made.id, made.position, made.create_time, first_entry.id as entry_id, (made.position - counter.before)::int4 as n
 from made cross join counter left join first_entry on first_entry.chat_id = made.id`;
 
-/** Stores all of the chats or none; the results are in the order of the input. Milestones are set when it may be time. */
+/** Stores all of the chats or none; the results are in the order of the input. */
 export const insertChats = (
   session: Session,
-  setMilestonesSoon: SetMilestonesSoon,
   chatbot: number,
   chats: ReadonlyArray<ChatToInsert>,
 ) =>
-  Effect.tap(insert(session, chatbot, chats), (made) =>
-    made.some(({ position }) => position % spacing === 0)
-      ? setMilestonesSoon(chatbot)
-      : Effect.void,
-  );
-
-const insert = (session: Session, chatbot: number, chats: ReadonlyArray<ChatToInsert>) =>
   Effect.map(
     session.query<{
       readonly id: bigint;

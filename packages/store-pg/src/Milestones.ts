@@ -129,6 +129,13 @@ export const setMilestones = (session: Session, chatbot: number): Effect.Effect<
 /** Sets a chatbot's milestones beside all else, when it is time. */
 export type SetMilestonesSoon = Effect.Success<ReturnType<typeof makeMilestones>>;
 
+/** After a chat was made, when it may be time. It comes when the chat is committed, or it would not be counted. */
+export const afterChat = (
+  setMilestonesSoon: SetMilestonesSoon,
+  chatbot: number,
+  { position }: { readonly position: number },
+): Effect.Effect<unknown> => (position % spacing === 0 ? setMilestonesSoon(chatbot) : Effect.void);
+
 /** One chatbot comes after the other. */
 export const makeMilestones = (session: Session) =>
   Effect.map(FiberMap.make<number>(), (running) => {

@@ -28,7 +28,7 @@ import { anyEntries, seekEntries } from "./EntryPages.ts";
 import { gather } from "./Gather.ts";
 import { insertChats, type InsertedChat } from "./InsertChats.ts";
 import type { Clients } from "./Clients.ts";
-import { spacing, type SetMilestonesSoon } from "./Milestones.ts";
+import { afterChat, spacing, type SetMilestonesSoon } from "./Milestones.ts";
 import { byPosition, offsetOf, type Statement } from "./Pages.ts";
 import { makePasses } from "./Passes.ts";
 import { claimKey, settleKey } from "./RequestKeys.ts";
@@ -55,7 +55,9 @@ export const makeChatStore = Effect.fnUntraced(function* (
   const searching: Searching = { from: searched, indexed: indexedIn(database!.datctype) };
 
   const insertAll = (chatbot: number, chats: ReadonlyArray<ChatToCreate>) =>
-    insertChats(writes, setMilestonesSoon, chatbot, chats.map(toInsert));
+    Effect.tap(insertChats(writes, chatbot, chats.map(toInsert)), (made) =>
+      Effect.forEach(made, (one) => afterChat(setMilestonesSoon, chatbot, one), { discard: true }),
+    );
 
   const insert = yield* gather(
     (chatbot, chats: ReadonlyArray<ChatToCreate>) => orBusy(insertAll(chatbot, chats)),
@@ -63,20 +65,31 @@ export const makeChatStore = Effect.fnUntraced(function* (
   );
 
   const createOnce = (chatbot: number, chat: ChatToCreate, retryKey: RetryKey) =>
-    writes.transaction(
-      chatbot,
-      Effect.gen(function* () {
-        const claimed = yield* writes.query(chatbot, claimKeyAlone, [
-          chatbot,
-          retryKey.key,
-          retryKey.fingerprint,
-        ]);
-        if (claimed.length === 0) return yield* replay(chatbot, retryKey);
-        const [made] = yield* insertAll(chatbot, [chat]);
-        yield* writes.query(chatbot, settleKey, [chatbot, retryKey.key, made!.id, null]);
-        return { chat: created(chat, made!), replayed: false };
-      }),
-    );
+    writes
+      .transaction(
+        chatbot,
+        Effect.gen(function* () {
+          const claimed = yield* writes.query(chatbot, claimKeyAlone, [
+            chatbot,
+            retryKey.key,
+            retryKey.fingerprint,
+          ]);
+          if (claimed.length === 0) return null;
+          const [made] = yield* insertChats(writes, chatbot, [toInsert(chat)]);
+          yield* writes.query(chatbot, settleKey, [chatbot, retryKey.key, made!.id, null]);
+          return made!;
+        }),
+      )
+      .pipe(
+        Effect.flatMap((made) =>
+          made === null
+            ? replay(chatbot, retryKey)
+            : Effect.as(afterChat(setMilestonesSoon, chatbot, made), {
+                chat: created(chat, made),
+                replayed: false,
+              }),
+        ),
+      );
 
   const replay = Effect.fnUntraced(function* (chatbot: number, { fingerprint, key }: RetryKey) {
     const [row] = yield* writes.query<ChatRow & { readonly fingerprint: string }>(

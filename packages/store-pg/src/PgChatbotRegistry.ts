@@ -146,6 +146,7 @@ export const makeChatbotRegistry = ({ reads, writes }: Clients) => {
             if (!found) return Effect.fail(new ChatbotNotFound({ chatbot: id }));
             return made ? Effect.void : Effect.fail(new KeyTaken({ keyId: key.id }));
           }),
+          againAfterDeadlock,
           orUnavailable,
         ),
 
@@ -185,6 +186,7 @@ export const makeChatbotRegistry = ({ reads, writes }: Clients) => {
           return Effect.succeed({ name, scopes, expiresAt: expires_at });
         }),
         againAfterUniqueViolation,
+        againAfterDeadlock,
         orUnavailable,
       ),
 
@@ -270,7 +272,7 @@ with input as (${newKeys(7)}
 select (select id from made) as id, (select id from taken) as taken,
   (select ${told("$6")} from noted limit 1) as told`;
 
-// A key share lock, which rows that refer to a chatbot take, does not keep these waiting.
+// A key share lock, which rows that refer to a chatbot take, does not keep these waiting; changes of names wait for it.
 const lockChatbot = "select from chatbot where id = $1 for no key update";
 // Those of both names, so that of two renames that meet the second finds what the first left.
 const lockWorkspaces =

@@ -15,7 +15,7 @@ import { channel } from "./Hints.ts";
 import { insertChats } from "./InsertChats.ts";
 import { entryColumns, entryOf, type EntryRow } from "./Rows.ts";
 import type { Clients } from "./Clients.ts";
-import type { SetMilestonesSoon } from "./Milestones.ts";
+import { afterChat, type SetMilestonesSoon } from "./Milestones.ts";
 import { array } from "./Parameters.ts";
 import { claimKey, forgetAsks, settleKey } from "./RequestKeys.ts";
 import { againAfterDeadlock, orBusy, orUnavailable } from "./Storage.ts";
@@ -176,21 +176,28 @@ export const makeTurnStore = Effect.fnUntraced(function* (
         ]);
         if (ours === undefined) return yield* new TurnLost();
       }
-      const [made] = yield* insertChats(writes, setMilestonesSoon, turn.chatbot, [
+      const [made] = yield* insertChats(writes, turn.chatbot, [
         { name: null, userRef: null, entry },
       ]);
-      const { createTime, entryId, id } = made!;
       if (turn.retryKey !== null) {
         yield* writes.query(turn.chatbot, settleKey, [
           turn.chatbot,
           turn.retryKey.key,
-          id,
-          entryId,
+          made!.id,
+          made!.entryId,
         ]);
       }
-      const { usage: _, ...stored } = entry;
-      return { ...stored, id: entryId!, chatId: id, createTime };
+      return made!;
     });
+
+  const appendWithChat = Effect.fnUntraced(function* (turn: Turn, entry: NewEntry) {
+    const made = yield* turn.retryKey === null
+      ? appendToNewChat(turn, entry)
+      : writes.transaction(turn.chatbot, appendToNewChat(turn, entry));
+    yield* afterChat(setMilestonesSoon, turn.chatbot, made);
+    const { usage: _, ...stored } = entry;
+    return { ...stored, id: made.entryId!, chatId: made.id, createTime: made.createTime };
+  });
 
   return TurnStore.of({
     take: (chatbot, chat, retryKey) =>
@@ -228,11 +235,7 @@ export const makeTurnStore = Effect.fnUntraced(function* (
     append: (turn, entry) =>
       orBusy(
         againAfterDeadlock(
-          turn.chat !== null
-            ? appendToChat(turn, turn.chat, entry)
-            : turn.retryKey === null
-              ? appendToNewChat(turn, entry)
-              : writes.transaction(turn.chatbot, appendToNewChat(turn, entry)),
+          turn.chat !== null ? appendToChat(turn, turn.chat, entry) : appendWithChat(turn, entry),
         ),
       ),
 

@@ -261,7 +261,8 @@ describe("milestones", () => {
             spacing - 2,
             filledChatbot,
           ]);
-          const asked = yield* turns.take(filledChatbot, null, null);
+          const retryKey = { key: "key", fingerprint: "f" };
+          const asked = yield* turns.take(filledChatbot, null, retryKey);
           if (asked._tag === "Turn") yield* turns.append(asked.turn, entry);
           assert.deepStrictEqual(yield* soon, [chats + spacing, chats + spacing]);
         }).pipe(Effect.provide(layerPostgres(options)), Effect.scoped);

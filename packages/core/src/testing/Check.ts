@@ -62,7 +62,15 @@ const firstDifference = (
 const isTree = (value: unknown): value is Readonly<Record<string, unknown>> =>
   typeof value === "object" && value !== null && !(value instanceof Date);
 
-const show = (value: unknown): string => JSON.stringify(value)?.slice(0, 2000) ?? "nothing";
+const show = (value: unknown): string => {
+  try {
+    const text = JSON.stringify(value, (_, one) => (typeof one === "bigint" ? `${one}n` : one));
+    return text?.slice(0, 2000) ?? "nothing";
+  } catch {
+    // A driver's error may hold itself.
+    return String(value);
+  }
+};
 
 export const check = <E, R>(name: string, run: () => Effect.Effect<void, E, R>): Check<R> => ({
   name,

@@ -60,7 +60,7 @@ const look = Effect.fnUntraced(function* (
 ) {
   const directory = yield* ChatbotDirectory;
   const [listed, lines, newest] = yield* Effect.all(
-    [registry.list, registry.audit(1_000), registry.audit(limit)],
+    [registry.list, registry.audit(2 ** 31 - 1), registry.audit(limit)],
     { concurrency: "unbounded" },
   );
   yield* same("the newest lines", newest, lines.slice(0, limit));
