@@ -64,32 +64,29 @@ export const makeChatStore = Effect.fnUntraced(function* (
     { writers: 2, most: 500, waiting: 10_000, full: new Overloaded({ retryAfterSeconds: 2 }) },
   );
 
-  const createOnce = (chatbot: number, chat: ChatToCreate, retryKey: RetryKey) =>
-    writes
-      .transaction(
-        chatbot,
-        Effect.gen(function* () {
-          const claimed = yield* writes.query(chatbot, claimKeyAlone, [
-            chatbot,
-            retryKey.key,
-            retryKey.fingerprint,
-          ]);
-          if (claimed.length === 0) return null;
-          const [made] = yield* insertChats(writes, chatbot, [toInsert(chat)]);
-          yield* writes.query(chatbot, settleKey, [chatbot, retryKey.key, made!.id, null]);
-          return made!;
-        }),
-      )
-      .pipe(
-        Effect.flatMap((made) =>
-          made === null
-            ? replay(chatbot, retryKey)
-            : Effect.as(afterChat(setMilestonesSoon, chatbot, made), {
-                chat: created(chat, made),
-                replayed: false,
-              }),
-        ),
-      );
+  const createOnce = Effect.fnUntraced(function* (
+    chatbot: number,
+    chat: ChatToCreate,
+    retryKey: RetryKey,
+  ) {
+    const { answer, made } = yield* writes.transaction(
+      chatbot,
+      Effect.gen(function* () {
+        const claimed = yield* writes.query(chatbot, claimKeyAlone, [
+          chatbot,
+          retryKey.key,
+          retryKey.fingerprint,
+        ]);
+        // While the key is locked: no erasure comes between.
+        if (claimed.length === 0) return { answer: yield* replay(chatbot, retryKey), made: null };
+        const [made] = yield* insertChats(writes, chatbot, [toInsert(chat)]);
+        yield* writes.query(chatbot, settleKey, [chatbot, retryKey.key, made!.id, null]);
+        return { answer: { chat: created(chat, made!), replayed: false }, made: made! };
+      }),
+    );
+    if (made !== null) yield* afterChat(setMilestonesSoon, chatbot, made);
+    return answer;
+  });
 
   const replay = Effect.fnUntraced(function* (chatbot: number, { fingerprint, key }: RetryKey) {
     const [row] = yield* writes.query<ChatRow & { readonly fingerprint: string }>(

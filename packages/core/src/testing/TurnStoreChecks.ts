@@ -206,7 +206,7 @@ export const turnStoreChecks: ReadonlyArray<Check<ChatStore | TurnStore | StoreU
         const again = yield* taken(chatbot, id);
         yield* second.turns.take(chatbot, id, null);
         yield* store.release(again);
-        yield* pass(1_000);
+        yield* pass(1_100);
         yield* same("within the time", (yield* store.take(chatbot, id, null))._tag, "Held");
         yield* pass(2_001);
         const after = yield* store.take(chatbot, id, null);
