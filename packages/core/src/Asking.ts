@@ -11,7 +11,6 @@ import {
   Effect,
   FiberSet,
   Layer,
-  Option,
   Random,
   Result,
   Semaphore,
@@ -30,6 +29,7 @@ import {
   type ChatNotFound,
   type StorageUnavailable,
 } from "./Errors.ts";
+import { makeFailureLog } from "./FailureLog.ts";
 import {
   begin,
   end,
@@ -375,22 +375,13 @@ export class Asking extends Context.Service<
           return chatId === null ? ask(null) : inRoom(chatbot.id, chatId, ask);
         });
 
-      let warned = -Infinity;
-      /** Tells the log of an ask that failed when nobody was left to be told; of failures once a second. */
-      const unread = Effect.fnUntraced(function* (cause: Cause.Cause<AskError>) {
-        if (Cause.hasInterruptsOnly(cause)) return;
-        const error = Option.getOrUndefined(Cause.findErrorOption(cause));
-        // Its text alone: an error's other properties may quote rows.
-        if (error === undefined) {
-          return yield* Effect.logError("A request met a defect", Cause.pretty(cause));
-        }
-        if (error._tag !== "AnswerUnavailable" && error._tag !== "StorageUnavailable") return;
-        const now = yield* Clock.currentTimeMillis;
-        if (now - warned < 1_000) return;
-        warned = now;
-        const text = error._tag === "AnswerUnavailable" ? error.reason : error.message;
-        yield* Effect.logWarning(error._tag, text);
-      });
+      const log = makeFailureLog();
+      /** Tells the log of an ask that failed when nobody was left to be told. */
+      const unread = (cause: Cause.Cause<AskError>) => {
+        if (Cause.hasInterruptsOnly(cause)) return Effect.void;
+        const error = Cause.findErrorOption(cause);
+        return error._tag === "Some" ? log.failure(error.value) : log.defect(cause);
+      };
 
       /** Begins an ask, or joins the one that works on the same key, as one more reader. */
       const begun = Effect.fnUntraced(function* (chatbot: Chatbot, ask: Ask) {

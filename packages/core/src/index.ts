@@ -17,6 +17,7 @@ export * from "./Chats.ts";
 export * from "./ChatStore.ts";
 export * from "./Entry.ts";
 export * from "./Errors.ts";
+export * from "./FailureLog.ts";
 export * from "./Fold.ts";
 export * from "./KeyState.ts";
 export * from "./ListQuery.ts";

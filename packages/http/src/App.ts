@@ -2,14 +2,8 @@
  * Both interfaces as one HTTP application: the checks in the order that the contract gives them, and
  * an answer in one of its shapes whatever happens.
  */
-import {
-  Access,
-  Asking,
-  Chats,
-  type AnswerUnavailable,
-  type StorageUnavailable,
-} from "@parley/core";
-import { Cause, Clock, Effect, type Scope } from "effect";
+import { Access, Asking, Chats, makeFailureLog, type StorageUnavailable } from "@parley/core";
+import { Cause, Effect, type Scope } from "effect";
 import { SecureRandom } from "effect/crypto";
 import { HttpServerRequest, type HttpServerResponse } from "effect/http";
 import { defaultBasePaths, type BasePaths } from "./Api.ts";
@@ -53,35 +47,21 @@ export const makeApp: (
   const bases = serves.map((name) => basePaths[name]);
   const cors = corsOf(corsOrigins);
 
-  let warned = 0;
-  /** At most one line a second: while the storage is away, every request would write one. */
-  const warn = (error: StorageUnavailable | AnswerUnavailable) =>
-    Effect.flatMap(Clock.currentTimeMillis, (now) => {
-      if (now - warned < 1000) return Effect.void;
-      warned = now;
-      return Effect.logWarning(
-        error._tag,
-        error._tag === "AnswerUnavailable" ? error.reason : error.message,
-      );
-    });
+  const log = makeFailureLog();
 
   const refusal = (error: CoreError | Problems | GeneralMessage): Effect.Effect<Failure> =>
-    typeof error === "object" &&
-    "_tag" in error &&
-    (error._tag === "StorageUnavailable" || error._tag === "AnswerUnavailable")
-      ? Effect.as(warn(error), failureOf(error))
-      : Effect.succeed(failureOf(error));
+    Effect.as(
+      typeof error === "object" && "_tag" in error && error._tag !== "KeyRejected"
+        ? log.failure(error)
+        : Effect.void,
+      failureOf(error),
+    );
 
   const defect = (cause: Cause.Cause<unknown>, id: string): Effect.Effect<Failure> =>
-    Effect.as(
-      // Its text alone: an error's other properties may quote rows.
-      Effect.annotateLogs(
-        Effect.logError("A request met a defect", Cause.pretty(cause)),
-        "requestId",
-        id,
-      ),
-      { ...failureOf("INTERNAL_ERROR"), headers: { "x-request-id": id } },
-    );
+    Effect.as(Effect.annotateLogs(log.defect(cause), "requestId", id), {
+      ...failureOf("INTERNAL_ERROR"),
+      headers: { "x-request-id": id },
+    });
 
   const respond = ({ body, headers }: Failure): Response => json(body, headers);
 

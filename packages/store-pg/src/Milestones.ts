@@ -129,12 +129,13 @@ export const setMilestones = (session: Session, chatbot: number): Effect.Effect<
 /** Sets a chatbot's milestones beside all else, when it is time. */
 export type SetMilestonesSoon = Effect.Success<ReturnType<typeof makeMilestones>>;
 
-/** After a chat was made, when it may be time. It comes when the chat is committed, or it would not be counted. */
-export const afterChat = (
+/** After chats were made, when it may be time. It comes when they are committed, or they would not be counted. */
+export const afterChats = (
   setMilestonesSoon: SetMilestonesSoon,
   chatbot: number,
-  { position }: { readonly position: number },
-): Effect.Effect<unknown> => (position % spacing === 0 ? setMilestonesSoon(chatbot) : Effect.void);
+  made: ReadonlyArray<{ readonly position: number }>,
+): Effect.Effect<unknown> =>
+  made.some(({ position }) => position % spacing === 0) ? setMilestonesSoon(chatbot) : Effect.void;
 
 /** One chatbot comes after the other. */
 export const makeMilestones = (session: Session) =>

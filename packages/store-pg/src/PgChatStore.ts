@@ -28,7 +28,7 @@ import { anyEntries, seekEntries } from "./EntryPages.ts";
 import { gather } from "./Gather.ts";
 import { insertChats, type InsertedChat } from "./InsertChats.ts";
 import type { Clients } from "./Clients.ts";
-import { afterChat, spacing, type SetMilestonesSoon } from "./Milestones.ts";
+import { afterChats, spacing, type SetMilestonesSoon } from "./Milestones.ts";
 import { byPosition, offsetOf, type Statement } from "./Pages.ts";
 import { makePasses } from "./Passes.ts";
 import { claimKey, settleKey } from "./RequestKeys.ts";
@@ -56,7 +56,7 @@ export const makeChatStore = Effect.fnUntraced(function* (
 
   const insertAll = (chatbot: number, chats: ReadonlyArray<ChatToCreate>) =>
     Effect.tap(insertChats(writes, chatbot, chats.map(toInsert)), (made) =>
-      Effect.forEach(made, (one) => afterChat(setMilestonesSoon, chatbot, one), { discard: true }),
+      afterChats(setMilestonesSoon, chatbot, made),
     );
 
   const insert = yield* gather(
@@ -84,7 +84,7 @@ export const makeChatStore = Effect.fnUntraced(function* (
         return { answer: { chat: created(chat, made!), replayed: false }, made: made! };
       }),
     );
-    if (made !== null) yield* afterChat(setMilestonesSoon, chatbot, made);
+    if (made !== null) yield* afterChats(setMilestonesSoon, chatbot, [made]);
     return answer;
   });
 

@@ -313,22 +313,20 @@ from chatbot left join taken on true`;
 
 const moveChatbots = `
 with known as (
-  select id, name, workspace_name from chatbot where workspace_name in ($1, $2)
-), found as (
-  select * from known where workspace_name = $1
+  select id, name from chatbot where workspace_name = $1
 ), taken as (
-  select other.name as taken, other.workspace_name as taken_in from known other join found using (name)
+  select other.name as taken, other.workspace_name as taken_in from chatbot other join known using (name)
   where other.workspace_name = $2 and $1 <> $2 limit 1
 ), moved as (
-  update chatbot set workspace_name = $2 from found
-  where chatbot.id = found.id and $1 <> $2 and not exists (select from taken)
+  update chatbot set workspace_name = $2 from known
+  where chatbot.id = known.id and $1 <> $2 and not exists (select from taken)
   returning chatbot.id
 ), noted as (
   insert into audit (actor, chatbot_id, action, detail)
   select $3, id, 'change', 'workspaceName' from moved order by id
   returning chatbot_id
 )
-select exists (select from found) as found, taken, taken_in,
+select exists (select from known) as found, taken, taken_in,
   (select count(${told("$4")}) from noted) as told
 from (values (1)) one left join taken on true`;
 

@@ -15,7 +15,7 @@ import { channel } from "./Hints.ts";
 import { insertChats } from "./InsertChats.ts";
 import { entryColumns, entryOf, type EntryRow } from "./Rows.ts";
 import type { Clients } from "./Clients.ts";
-import { afterChat, type SetMilestonesSoon } from "./Milestones.ts";
+import { afterChats, type SetMilestonesSoon } from "./Milestones.ts";
 import { array } from "./Parameters.ts";
 import { claimKey, forgetAsks, settleKey } from "./RequestKeys.ts";
 import { againAfterDeadlock, orBusy, orUnavailable } from "./Storage.ts";
@@ -194,7 +194,7 @@ export const makeTurnStore = Effect.fnUntraced(function* (
     const made = yield* turn.retryKey === null
       ? appendToNewChat(turn, entry)
       : writes.transaction(turn.chatbot, appendToNewChat(turn, entry));
-    yield* afterChat(setMilestonesSoon, turn.chatbot, made);
+    yield* afterChats(setMilestonesSoon, turn.chatbot, [made]);
     const { usage: _, ...stored } = entry;
     return { ...stored, id: made.entryId!, chatId: made.id, createTime: made.createTime };
   });

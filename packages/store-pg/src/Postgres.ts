@@ -170,19 +170,20 @@ const bringUpToDate = (options: PostgresOptions, { patient }: Clients) =>
     options,
     Effect.gen(function* () {
       yield* check(options);
-      if (options.migrationUrl === undefined) {
-        yield* Migrations.migrate;
-        return yield* Migrations.misfit;
-      }
-      const sql = yield* SqlClient.SqlClient;
-      const [owner] = yield* sql.unsafe<Place>(place);
-      const [server] = yield* patient.query<Place>("operator", place);
-      if (server!.database !== owner!.database) {
-        return "its two addresses lead to different databases, and both must name one";
+      const server =
+        options.migrationUrl === undefined ? null : yield* patient.query<Place>("operator", place);
+      if (server !== null) {
+        const sql = yield* SqlClient.SqlClient;
+        const [owner] = yield* sql.unsafe<Place>(place);
+        if (server[0]!.database !== owner!.database) {
+          return "its two addresses lead to different databases, and both must name one";
+        }
       }
       yield* Migrations.migrate;
       const unfit = yield* Migrations.misfit;
-      if (unfit === null) yield* letIn(server!.role, options.rowSecurity ?? false);
+      if (unfit === null && server !== null) {
+        yield* letIn(server[0]!.role, options.rowSecurity ?? false);
+      }
       return unfit;
     }),
   ).pipe(Effect.scoped);

@@ -27,7 +27,8 @@ export const newChatbot = (more: Partial<NewChatbot> = {}): NewChatbot => ({
   ...more,
 });
 
-export const byId = (a: KeyRecord, b: KeyRecord) => (a.id < b.id ? -1 : 1);
+export const byId = (a: { readonly id: string }, b: { readonly id: string }) =>
+  a.id < b.id ? -1 : 1;
 
 export const found = (id: number) =>
   ChatbotRegistry.use((registry) =>

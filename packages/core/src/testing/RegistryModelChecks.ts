@@ -10,10 +10,9 @@ import { pass } from "./Fixtures.ts";
 import { agrees, type ModelCheckOptions } from "./ModelChecks.ts";
 import { callOf, perform, type Call } from "./RegistryCall.ts";
 import { keyIds, RegistryCommand } from "./RegistryCommand.ts";
+import { byId } from "./RegistryFixtures.ts";
 import { write, type RegistryModel } from "./RegistryModel.ts";
 import { StoreUnderTest } from "./StoreUnderTest.ts";
-
-type Registry = ChatbotRegistry["Service"];
 
 let sequences = 0;
 
@@ -49,12 +48,10 @@ const after = (
   return so;
 };
 
-const keyById = (a: { readonly id: string }, b: { readonly id: string }) => (a.id < b.id ? -1 : 1);
-
 /** Reads all that is there, which must be one of the `candidates`. */
 const look = Effect.fnUntraced(function* (
   state: State,
-  registry: Registry,
+  registry: ChatbotRegistry["Service"],
   candidates: ReadonlyArray<RegistryModel>,
   limit: number,
 ) {
@@ -89,7 +86,7 @@ const look = Effect.fnUntraced(function* (
           isRevoked: revokedAt !== null,
           isUsed: lastUsedAt !== null,
         }))
-        .toSorted(keyById),
+        .toSorted(byId),
     })),
     notes: Object.fromEntries(
       noted.map(({ chatbot }): [number, ReadonlyArray<string>] => [
@@ -113,7 +110,7 @@ const look = Effect.fnUntraced(function* (
             ...key,
             isUsed: key.isUsed ?? isUsedNow.get(key.id) ?? false,
           }))
-          .toSorted(keyById),
+          .toSorted(byId),
       }))
       .toSorted((a, b) => a.chatbot.id - b.chatbot.id),
     notes: Object.fromEntries(model.map(({ chatbot, notes }) => [chatbot.id, notes])),

@@ -224,11 +224,11 @@ export const registryRaceChecks: ReadonlyArray<
           const name = `value ${n}`;
           // Each of the kinds below comes to each of the keys, from each of the instances.
           const kind = Math.floor(n / 6) % 10;
-          const one: Effect.Effect<readonly [string, number], unknown> =
+          const one: Effect.Effect<string, unknown> =
             kind < 5
-              ? Effect.as(changeKey(id, keyId, { name }, "racer"), [`change-key ${keyId}: name`, 1])
+              ? Effect.as(changeKey(id, keyId, { name }, "racer"), `change-key ${keyId}: name`)
               : kind < 8
-                ? Effect.as(change(id, { settings: { model: name } }, "racer"), ["change model", 1])
+                ? Effect.as(change(id, { settings: { model: name } }, "racer"), "change model")
                 : kind === 8 || n < 60
                   ? Effect.as(
                       replaceKey(
@@ -238,9 +238,9 @@ export const registryRaceChecks: ReadonlyArray<
                         new Date("2040-01-01"),
                         "racer",
                       ),
-                      ["add-key", 1],
+                      "add-key",
                     )
-                  : Effect.as(revokeKey(id, keyId, "racer"), [`revoke-key ${keyId}`, 1]);
+                  : Effect.as(revokeKey(id, keyId, "racer"), `revoke-key ${keyId}`);
           return Effect.result(one);
         },
         { concurrency: "unbounded" },
@@ -251,7 +251,7 @@ export const registryRaceChecks: ReadonlyArray<
           yield* same("a refusal", one.failure instanceof KeyNotFound ? null : one.failure, null);
           continue;
         }
-        counts.set(one.success[0], (counts.get(one.success[0]) ?? 0) + one.success[1]);
+        counts.set(one.success, (counts.get(one.success) ?? 0) + 1);
       }
       const notes = (yield* notesOf(id)).slice(1 + keys.length).map((note) => note.slice(6));
       for (const [what, times] of counts) {

@@ -2,19 +2,24 @@
  * Registries and directories with one fault each, of what is left behind and what happens at once, that the kit once
  * missed.
  */
-import {
-  changedFields,
-  ChatbotTaken,
-  KeyNotFound,
-  keyState,
-  WorkspaceNotFound,
-  type Chatbot,
-} from "@parley/core";
+import { changedFields, ChatbotTaken, KeyNotFound, keyState, type Chatbot } from "@parley/core";
 import { Clock, Effect } from "effect";
-import { keyOf, roundTrip, type ChatbotsFault } from "./RegistryFaults.ts";
+import { keyOf, roundTrip, type Chatbots, type ChatbotsFault } from "./RegistryFaults.ts";
 
 /** What VARCHAR(255) keeps where longer texts are cut. */
 const cut = (text: string) => [...text].slice(0, 255).join("");
+
+/** Chatbots that are to be renamed to another workspace, when nothing was in the way a round trip before. */
+const free = ({ registry }: Chatbots, from: string, to: string) =>
+  Effect.gen(function* () {
+    const all = (yield* registry.list).map(({ chatbot }) => chatbot);
+    const there = all.filter(({ workspaceName }) => workspaceName === to);
+    const moved = all.filter(({ workspaceName }) => workspaceName === from);
+    const isTaken = moved.some(({ name }) => there.some((other) => other.name === name));
+    if (from === to || isTaken) return [];
+    yield* roundTrip(5);
+    return moved;
+  });
 
 export const missedRegistryFaults: ReadonlyArray<ChatbotsFault> = [
   // RegisteredChatbot.keys: "Revoked and expired ones too, oldest first." Two queries put together.
@@ -111,25 +116,15 @@ export const missedRegistryFaults: ReadonlyArray<ChatbotsFault> = [
   // transaction).
   {
     name: "a rename that loses a race for a name moves the other chatbots of its workspace",
-    break: ({ registry }) => ({
+    break: (sound) => ({
       registry: {
         renameWorkspace: (from, to, actor) =>
           Effect.gen(function* () {
-            const all = yield* registry.list;
-            const moved = all.filter(({ chatbot }) => chatbot.workspaceName === from);
-            const there = new Set(
-              all
-                .filter(({ chatbot }) => chatbot.workspaceName === to)
-                .map(({ chatbot }) => chatbot.name),
-            );
-            const isRefused = moved.some(({ chatbot }) => there.has(chatbot.name));
-            if (moved.length === 0 || isRefused) {
-              return yield* registry.renameWorkspace(from, to, actor);
-            }
-            yield* roundTrip(5);
+            const moved = yield* free(sound, from, to);
+            if (moved.length === 0) return yield* sound.registry.renameWorkspace(from, to, actor);
             const refusals: Array<ChatbotTaken> = [];
-            for (const { chatbot } of moved) {
-              yield* registry.change(chatbot.id, { workspaceName: to }, actor).pipe(
+            for (const { id } of moved) {
+              yield* sound.registry.change(id, { workspaceName: to }, actor).pipe(
                 Effect.asVoid,
                 Effect.catchTag("ChatbotNotFound", Effect.die),
                 Effect.catchTag("ChatbotTaken", (taken) =>
@@ -289,29 +284,15 @@ export const missedRegistryFaults: ReadonlyArray<ChatbotsFault> = [
   // them." All are checked first and then moved one by one, as over MongoDB without a transaction.
   {
     name: "renameWorkspace moves only some when a name in the other workspace is taken meanwhile",
-    break: ({ registry }) => ({
+    break: (sound) => ({
       registry: {
         renameWorkspace: (from, to, actor) =>
           Effect.gen(function* () {
-            const all = yield* registry.list;
-            const moved = all.filter(({ chatbot }) => chatbot.workspaceName === from);
-            if (moved.length === 0) {
-              return yield* Effect.fail(new WorkspaceNotFound({ workspaceName: from }));
-            }
-            if (from === to) return yield* Effect.void;
-            const names = new Set(
-              all
-                .filter(({ chatbot }) => chatbot.workspaceName === to)
-                .map(({ chatbot }) => chatbot.name),
-            );
-            const taken = moved.find(({ chatbot }) => names.has(chatbot.name))?.chatbot;
-            if (taken !== undefined) {
-              return yield* Effect.fail(new ChatbotTaken({ workspaceName: to, name: taken.name }));
-            }
-            yield* roundTrip(5);
-            for (const { chatbot } of moved) {
-              yield* registry
-                .change(chatbot.id, { workspaceName: to }, actor)
+            const moved = yield* free(sound, from, to);
+            if (moved.length === 0) return yield* sound.registry.renameWorkspace(from, to, actor);
+            for (const { id } of moved) {
+              yield* sound.registry
+                .change(id, { workspaceName: to }, actor)
                 .pipe(Effect.catchTag("ChatbotNotFound", Effect.die));
             }
           }),

@@ -57,6 +57,33 @@ const withKeys = (
 ): ChatbotRegistry["Service"]["list"] =>
   Effect.map(list, (all) => all.map((one) => ({ ...one, keys: one.keys.map(f) })));
 
+/** `create` and `change` over a unique index of what `indexed` makes of workspace and name. */
+export const uniqueBy = (
+  { registry }: Chatbots,
+  indexed: (workspaceName: string, name: string) => string,
+): Pick<Chatbots["registry"], "create" | "change"> => {
+  const orTaken = Effect.fnUntraced(function* ({
+    id = 0,
+    name,
+    workspaceName,
+  }: Pick<Chatbot, "name" | "workspaceName"> & { readonly id?: number }) {
+    const isTaken = (yield* registry.list).some(
+      ({ chatbot }) =>
+        chatbot.id !== id &&
+        indexed(chatbot.workspaceName, chatbot.name) === indexed(workspaceName, name),
+    );
+    if (isTaken) return yield* new ChatbotTaken({ workspaceName, name });
+  });
+  return {
+    create: (chatbot, actor) => Effect.andThen(orTaken(chatbot), registry.create(chatbot, actor)),
+    change: Effect.fnUntraced(function* (id, change, actor) {
+      const before = chatbotOf(yield* registry.list, id);
+      if (before !== undefined) yield* orTaken({ ...before, ...change });
+      return yield* registry.change(id, change, actor);
+    }),
+  };
+};
+
 export const registryFaults: ReadonlyArray<ChatbotsFault> = [
   // ChatbotRegistry.create: "That its name is taken is told before that a key is."
   // The keys of a declaration are compared with one another before the transaction begins.
@@ -80,18 +107,9 @@ export const registryFaults: ReadonlyArray<ChatbotsFault> = [
   // nothing stands between the two.
   {
     name: "create finds a namesake by workspace and name written one after the other without a separator",
-    break: ({ registry }) => ({
+    break: (sound) => ({
       registry: {
-        create: (chatbot, actor) =>
-          Effect.flatMap(registry.list, (all) => {
-            const { name, workspaceName } = chatbot;
-            const isTaken = all.some(
-              ({ chatbot: other }) => other.workspaceName + other.name === workspaceName + name,
-            );
-            return isTaken
-              ? Effect.fail(new ChatbotTaken({ workspaceName, name }))
-              : registry.create(chatbot, actor);
-          }),
+        create: uniqueBy(sound, (workspaceName, name) => workspaceName + name).create,
       },
     }),
   },

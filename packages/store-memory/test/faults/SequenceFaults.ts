@@ -7,7 +7,6 @@ import {
   ChatbotTaken,
   KeyTaken,
   type AuditRecord,
-  type Chatbot,
   type ChatbotChange,
   type RegisteredKey,
 } from "@parley/core";
@@ -17,6 +16,7 @@ import {
   everything,
   keyOf,
   roundTrip,
+  uniqueBy,
   type Chatbots,
   type ChatbotsFault,
 } from "./RegistryFaults.ts";
@@ -30,33 +30,6 @@ const auditOfSomebody =
     Effect.map(registry.audit(everything), (lines) =>
       lines.filter(({ actor }) => actor !== nobody).slice(0, limit),
     );
-
-/** `create` and `change` over a unique index of what `indexed` makes of workspace and name. */
-const uniqueBy = (
-  { registry }: Chatbots,
-  indexed: (workspaceName: string, name: string) => string,
-): Pick<Chatbots["registry"], "create" | "change"> => {
-  const orTaken = Effect.fnUntraced(function* ({
-    id = 0,
-    name,
-    workspaceName,
-  }: Pick<Chatbot, "name" | "workspaceName"> & { readonly id?: number }) {
-    const isTaken = (yield* registry.list).some(
-      ({ chatbot }) =>
-        chatbot.id !== id &&
-        indexed(chatbot.workspaceName, chatbot.name) === indexed(workspaceName, name),
-    );
-    if (isTaken) return yield* new ChatbotTaken({ workspaceName, name });
-  });
-  return {
-    create: (chatbot, actor) => Effect.andThen(orTaken(chatbot), registry.create(chatbot, actor)),
-    change: Effect.fnUntraced(function* (id, change, actor) {
-      const before = chatbotOf(yield* registry.list, id);
-      if (before !== undefined) yield* orTaken({ ...before, ...change });
-      return yield* registry.change(id, change, actor);
-    }),
-  };
-};
 
 export const sequenceFaults: ReadonlyArray<ChatbotsFault> = [
   // NewChatbot: "compared code point by code point". utf8mb4_general_ci gives all above U+FFFF one weight.
