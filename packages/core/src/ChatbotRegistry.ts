@@ -135,7 +135,7 @@ export class ChatbotRegistry extends Context.Service<
       keyId: string,
       actor: string,
     ) => Effect.Effect<void, KeyNotFound | StorageUnavailable>;
-    /** What was changed, newest first, at most `limit` lines. */
+    /** What was changed, newest first, at most `limit` lines. Of writes that meet, either may be the newer. */
     readonly audit: (
       limit: number,
     ) => Effect.Effect<ReadonlyArray<AuditRecord>, StorageUnavailable>;

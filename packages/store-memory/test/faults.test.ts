@@ -2,6 +2,7 @@
  * How strong the conformance kit is: it must find the faults of stores that break one promise each.
  */
 import { assert, describe, it } from "@effect/vitest";
+import type { ChatbotRegistry } from "@parley/core";
 import {
   chatbotRegistryChecks,
   modelCheck,
@@ -9,7 +10,7 @@ import {
   type Check,
   type StoreServices,
 } from "@parley/core/testing";
-import { Cause, Effect, Exit } from "effect";
+import { Cause, Clock, Effect, Exit } from "effect";
 import { checksOf, layerFaulty, layerFaultyChatbots } from "./FaultyStore.ts";
 import { blindFaults } from "./faults/BlindFaults.ts";
 import { draftFaults } from "./faults/DraftFaults.ts";
@@ -22,7 +23,12 @@ import { missedRegistryFaults } from "./faults/MissedRegistryFaults.ts";
 import { moreFaults } from "./faults/MoreFaults.ts";
 import { promiseFaults } from "./faults/PromiseFaults.ts";
 import { readingFaults } from "./faults/ReadingFaults.ts";
-import { registryFaults, type ChatbotsFault } from "./faults/RegistryFaults.ts";
+import {
+  everything,
+  registryFaults,
+  roundTrip,
+  type ChatbotsFault,
+} from "./faults/RegistryFaults.ts";
 import { sequenceFaults } from "./faults/SequenceFaults.ts";
 import { technologyFaults } from "./faults/TechnologyFaults.ts";
 
@@ -47,8 +53,54 @@ const found = (fault: Fault, checks: ReadonlyArray<Check<StoreServices>> = check
 /** The sequences are always the same, so that what is found once is found again. */
 const registryChecks = [...chatbotRegistryChecks, registryModelCheck({ seed: 1, runs: 200 })];
 
+const beginnings = new WeakMap<object, Array<Date>>();
+
+/** When the writes began that made the lines of an audit, for all instances. */
+const begunOf = (registry: ChatbotRegistry["Service"]) => {
+  const known = beginnings.get(registry) ?? [];
+  beginnings.set(registry, known);
+  return known;
+};
+
 const foundInRegistry = (fault: ChatbotsFault) =>
   Effect.provide(failing(registryChecks), layerFaultyChatbots(fault));
+
+/** A sound registry: of two writes that meet, the one that came second may be noted first. */
+const audited: ChatbotsFault = {
+  name: "none",
+  break: ({ registry }) => {
+    const begun = begunOf(registry);
+    const write =
+      <A extends ReadonlyArray<unknown>, R, E>(one: (...args: A) => Effect.Effect<R, E>) =>
+      (...args: A) =>
+        Effect.gen(function* () {
+          const now = performance.now();
+          const began = new Date((yield* Clock.currentTimeMillis) + now);
+          yield* roundTrip(Math.floor(now) % 4);
+          const so = yield* one(...args);
+          const lines = yield* Effect.orDie(registry.audit(everything));
+          while (begun.length < lines.length) begun.push(began);
+          return so;
+        });
+    return {
+      registry: {
+        create: write(registry.create),
+        change: write(registry.change),
+        renameWorkspace: write(registry.renameWorkspace),
+        addKey: write(registry.addKey),
+        changeKey: write(registry.changeKey),
+        replaceKey: write(registry.replaceKey),
+        revokeKey: write(registry.revokeKey),
+        audit: (limit) =>
+          Effect.map(registry.audit(everything), (lines) =>
+            lines
+              .map((line, n) => ({ ...line, time: begun[lines.length - 1 - n]! }))
+              .slice(0, limit),
+          ),
+      },
+    };
+  },
+};
 
 /** Some of those that random sequences find alone, and shrink. */
 const foundBySequences = [
@@ -70,6 +122,10 @@ describe("the conformance kit", () => {
     Effect.map(foundInRegistry({ name: "none", break: () => ({}) }), (broken) =>
       assert.isNull(broken),
     ),
+  );
+
+  it.effect("finds nothing wrong with a registry whose audit tells when the writes began", () =>
+    Effect.map(foundInRegistry(audited), (broken) => assert.isNull(broken)),
   );
 
   const all = [

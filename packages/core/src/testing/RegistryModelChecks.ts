@@ -4,7 +4,7 @@
  */
 import { Effect, Equal, Exit, Fiber } from "effect";
 import { ChatbotDirectory } from "../ChatbotDirectory.ts";
-import { ChatbotRegistry, type RegisteredKey } from "../ChatbotRegistry.ts";
+import { ChatbotRegistry, type AuditRecord, type RegisteredKey } from "../ChatbotRegistry.ts";
 import { check, same, type Check } from "./Check.ts";
 import { pass } from "./Fixtures.ts";
 import { agrees, type ModelCheckOptions } from "./ModelChecks.ts";
@@ -47,6 +47,10 @@ const after = (
   }
   return so;
 };
+
+/** Whether two lines are of two writes at the same time, either of which may be the first. */
+const haveMet = (a: AuditRecord, b: AuditRecord) =>
+  a.actor !== b.actor && a.actor.slice(0, -1) === b.actor.slice(0, -1);
 
 /** Reads all that is there, which must be one of the `candidates`. */
 const look = Effect.fnUntraced(function* (
@@ -127,12 +131,12 @@ const look = Effect.fnUntraced(function* (
   const agreeing = candidates.find((model) => Equal.equals(actual, expectedOf(model)));
   yield* same("what is there", actual, expectedOf(agreeing ?? candidates[0]!));
   state.model = agreeing!;
-  const times = lines.map(({ time }) => time.getTime());
-  yield* same(
-    "the order of the lines",
-    times,
-    times.toSorted((a, b) => b - a),
-  );
+  for (const [n, line] of noted.entries()) {
+    const early = noted
+      .slice(0, n)
+      .find((before) => before.time > line.time && !haveMet(before, line));
+    yield* same("a line that is later than the next", early, undefined);
+  }
   for (const { keys } of ours) yield* timesOf(state, keys);
   const made = new Map(ours.flatMap(({ keys }) => keys.map((key) => [key.id, key.createdAt])));
   for (const { action, detail, time } of noted) {
@@ -239,7 +243,7 @@ const followsRegistry = Effect.fnUntraced(function* (commands: ReadonlyArray<Reg
         const writes = yield* Effect.forEach(
           calls,
           (call, n) => {
-            const by = `${actor} ${n}`;
+            const by = `${actor} ${state.step} ${n}`;
             return Effect.map(perform(n === 0 ? mine : other, call, by), (outcome) => ({
               call,
               actor: by,
