@@ -11,7 +11,7 @@ export default defineConfig({
     ],
     globalSetup: ["test/postgres.ts"],
     // Much of the time of the tests is waiting for processes.
-    maxWorkers: 2,
+    maxWorkers: 3,
     testTimeout: 30_000,
     hookTimeout: 60_000,
   },
