@@ -48,9 +48,17 @@ export interface ChatQuery extends ListQuery<ChatField> {
 
 export interface EntryQuery extends ListQuery<EntryField> {}
 
+/** Rows a page. */
+export const Limit = Schema.Int.check(Schema.isBetween({ minimum: 1, maximum: 100 }));
+
+/** From 1. */
+export const PageNumber = Schema.Int.check(
+  Schema.isBetween({ minimum: 1, maximum: Number.MAX_SAFE_INTEGER }),
+);
+
 const rules = <const Fields extends ReadonlyArray<string>>(fields: Fields) => ({
-  limit: Schema.Int.check(Schema.isBetween({ minimum: 1, maximum: 100 })),
-  page: Schema.Int.check(Schema.isBetween({ minimum: 1, maximum: Number.MAX_SAFE_INTEGER })),
+  limit: Limit,
+  page: PageNumber,
   orderBy: Schema.NonEmptyArray(
     Schema.Struct({ field: Schema.Literals(fields), descending: Schema.Boolean }),
   ).check(

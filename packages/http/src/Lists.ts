@@ -4,7 +4,9 @@
 import {
   chatFields,
   entryFields,
+  Limit,
   newest,
+  PageNumber,
   Text,
   type ChatQuery,
   type EntryQuery,
@@ -28,11 +30,9 @@ const fromDigits = <S extends Schema.Codec<number, number>>(number: S) =>
     ),
   );
 
-const Limit = fromDigits(Schema.Int.check(Schema.isBetween({ minimum: 1, maximum: 100 })));
-const PageNumber = fromDigits(
-  Schema.Int.check(Schema.isBetween({ minimum: 1, maximum: Number.MAX_SAFE_INTEGER })),
-);
-const Id = fromDigits(Schema.Int);
+const LimitText = fromDigits(Limit);
+const PageNumberText = fromDigits(PageNumber);
+const IdText = fromDigits(Schema.Int);
 
 const order = <const Fields extends ReadonlyArray<string>>(fields: Fields) => ({
   orderBy: Schema.optionalKey(Schema.Array(Schema.Literals(fields))),
@@ -43,24 +43,24 @@ const order = <const Fields extends ReadonlyArray<string>>(fields: Fields) => ({
 export const chatsQuery = {
   search: Schema.optionalKey(Text),
   userRef: Schema.optionalKey(Text),
-  limit: Schema.optionalKey(Limit),
-  page: Schema.optionalKey(PageNumber),
+  limit: Schema.optionalKey(LimitText),
+  page: Schema.optionalKey(PageNumberText),
   ...order(chatFields),
-  id: Schema.optionalKey(Id),
+  id: Schema.optionalKey(IdText),
 };
 
 /** As declared to clients. */
 export const historyQuery = {
-  limit: Schema.optionalKey(Limit),
-  page: Schema.optionalKey(PageNumber),
+  limit: Schema.optionalKey(LimitText),
+  page: Schema.optionalKey(PageNumberText),
   ...order(entryFields),
-  id: Schema.optionalKey(Id),
+  id: Schema.optionalKey(IdText),
 };
 
 const text = field(Text, "NOT_STORABLE");
-const limit = field(Limit, "NOT_INTEGER");
-const page = field(PageNumber, "NOT_INTEGER");
-const id = field(Id, "NOT_INTEGER");
+const limit = field(LimitText, "NOT_INTEGER");
+const page = field(PageNumberText, "NOT_INTEGER");
+const id = field(IdText, "NOT_INTEGER");
 
 const single = <A>(
   problems: Problems,
