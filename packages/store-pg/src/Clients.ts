@@ -10,6 +10,7 @@ import { makeBoundSession } from "./BoundSession.ts";
 import type { Searching } from "./Searching.ts";
 import { passConnections } from "./Passes.ts";
 import { plainSession, type Session } from "./Session.ts";
+import { types } from "./Types.ts";
 
 export interface Clients {
   /**
@@ -55,6 +56,7 @@ const configOf = (
 ): PgClient.PgPoolConfig => ({
   url,
   prepare,
+  types,
   maxConnections,
   applicationName: "parley",
   connectTimeout: "5 seconds",

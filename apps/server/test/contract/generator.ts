@@ -53,6 +53,7 @@ const signs = [
   "é",
   "😀",
   "\ufffd",
+  "\ufeff",
   "\u200d",
   "0",
 ];

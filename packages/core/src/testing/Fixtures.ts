@@ -268,6 +268,8 @@ export const awkwardTexts: ReadonlyArray<string> = [
   "\ue000",
   "\uffee",
   "\ufffd",
+  "\ufeffmark",
+  "\ufeff\ufffd",
   "𐐀",
   "𐐨",
   "😀",
