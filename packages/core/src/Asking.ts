@@ -44,7 +44,7 @@ import {
 } from "./Live.ts";
 import { Moderator } from "./Moderator.ts";
 import { retryKey, type IdempotencyKey, type RetryKey } from "./RetryKey.ts";
-import type { Question } from "./Text.ts";
+import { storableText, type Question } from "./Text.ts";
 import { TurnStore, turnEntries, type Taken, type Turn } from "./TurnStore.ts";
 
 export interface Ask {
@@ -322,7 +322,8 @@ export class Asking extends Context.Service<
         question: string,
       ) {
         const until = (yield* Clock.currentTimeMillis) + Duration.toMillis(limits.deadline);
-        const { category: moderation, flagged } = yield* moderator.check(chatbot, question);
+        const { category, flagged } = yield* moderator.check(chatbot, question);
+        const moderation = storableText(category);
         if (flagged) {
           const text = chatbot.settings.moderationErrorMessage;
           return { question, answer: text, moderation, flagged, usage: null };

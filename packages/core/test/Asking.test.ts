@@ -487,6 +487,16 @@ describe("asking", () => {
     }),
   );
 
+  it.effect("keeps of a category what every store can keep", () => {
+    const moderator = Moderator.of({
+      check: () => Effect.succeed({ category: "a\0\ud83d", flagged: true }),
+    });
+    return Effect.gen(function* () {
+      const { entry } = yield* asking(ask("q"));
+      assert.strictEqual(entry.moderation, "a\ufffd");
+    }).pipe(Effect.provide(layerAsking(() => says("a"), Layer.succeed(Moderator, moderator))));
+  });
+
   it.effect("keeps of an answer what every store can keep, cut off at its length", () => {
     const entries: Array<Entry> = [];
     return Effect.gen(function* () {

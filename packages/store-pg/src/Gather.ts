@@ -32,8 +32,12 @@ export const gather = Effect.fnUntraced(function* <A, B, E>(
   const scope = yield* Effect.scope;
   const lanes = new Map<number, Lane<A, B, E>>();
 
+  /** What `write` throws is a defect, too. */
+  const written = (name: number, items: ReadonlyArray<A>) =>
+    Effect.suspend(() => write(name, items));
+
   const writeOne = (name: number, { done, item }: Lane<A, B, E>["waiting"][number]) =>
-    Effect.flatMap(Effect.exit(write(name, [item])), (exit) =>
+    Effect.flatMap(Effect.exit(written(name, [item])), (exit) =>
       Deferred.done(
         done,
         Exit.map(exit, (results) => results[0]!),
@@ -62,7 +66,7 @@ export const gather = Effect.fnUntraced(function* <A, B, E>(
           continue;
         }
         const exit = yield* Effect.exit(
-          write(
+          written(
             name,
             batch.map(({ item }) => item),
           ),
