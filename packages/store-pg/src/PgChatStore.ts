@@ -8,7 +8,6 @@ import {
   type Chat,
   type ChatQuery,
   type ChatToCreate,
-  type Created,
   type RetryKey,
   type StorageUnavailable,
 } from "@parley/core";
@@ -25,16 +24,15 @@ import {
 } from "./MatchingPages.ts";
 import { makeCounts, newestRemembered, type Count, type Filters } from "./Counts.ts";
 import { anyEntries, seekEntries } from "./EntryPages.ts";
-import { gather } from "./Gather.ts";
-import { insertChats, type InsertedChat } from "./InsertChats.ts";
+import type { ChatToMake, MakeChat } from "./Creations.ts";
+import type { InsertedChat } from "./InsertChats.ts";
 import type { Clients } from "./Clients.ts";
-import { afterChats, spacing, type SetMilestonesSoon } from "./Milestones.ts";
+import { spacing, type SetMilestonesSoon } from "./Milestones.ts";
 import { byPosition, offsetOf, type Statement } from "./Pages.ts";
 import { makePasses } from "./Passes.ts";
-import { claimKey, settleKey } from "./RequestKeys.ts";
 import { chatOf, entryOf, type ChatRow, type EntryRow } from "./Rows.ts";
 import { indexedIn, type Searching } from "./Searching.ts";
-import { againAfterDeadlock, orBusy, orUnavailable } from "./Storage.ts";
+import { orUnavailable } from "./Storage.ts";
 
 /** Rows that a list may read on the way without being thought dear. */
 const nearby = 10_000;
@@ -43,8 +41,9 @@ const nearby = 10_000;
 const quick = 500;
 
 export const makeChatStore = Effect.fnUntraced(function* (
-  { passes, reads, searched, writes }: Clients,
+  { passes, reads, searched }: Clients,
   setMilestonesSoon: SetMilestonesSoon,
+  make: MakeChat,
 ) {
   const { pass, search } = yield* makePasses(passes);
   const [database] = yield* reads.query<{ readonly datctype: string }>(
@@ -53,52 +52,6 @@ export const makeChatStore = Effect.fnUntraced(function* (
     [],
   );
   const searching: Searching = { from: searched, indexed: indexedIn(database!.datctype) };
-
-  const insertAll = (chatbot: number, chats: ReadonlyArray<ChatToCreate>) =>
-    Effect.tap(insertChats(writes, chatbot, chats.map(toInsert)), (made) =>
-      afterChats(setMilestonesSoon, chatbot, made),
-    );
-
-  const insert = yield* gather(
-    (chatbot, chats: ReadonlyArray<ChatToCreate>) => orBusy(insertAll(chatbot, chats)),
-    { writers: 2, most: 500, waiting: 10_000, full: new Overloaded({ retryAfterSeconds: 2 }) },
-  );
-
-  const createOnce = Effect.fnUntraced(function* (
-    chatbot: number,
-    chat: ChatToCreate,
-    retryKey: RetryKey,
-  ) {
-    const { answer, made } = yield* writes.transaction(
-      chatbot,
-      Effect.gen(function* () {
-        const claimed = yield* writes.query(chatbot, claimKeyAlone, [
-          chatbot,
-          retryKey.key,
-          retryKey.fingerprint,
-        ]);
-        // While the key is locked: no erasure comes between.
-        if (claimed.length === 0) return { answer: yield* replay(chatbot, retryKey), made: null };
-        const [made] = yield* insertChats(writes, chatbot, [toInsert(chat)]);
-        yield* writes.query(chatbot, settleKey, [chatbot, retryKey.key, made!.id, null]);
-        return { answer: { chat: created(chat, made!), replayed: false }, made: made! };
-      }),
-    );
-    if (made !== null) yield* afterChats(setMilestonesSoon, chatbot, [made]);
-    return answer;
-  });
-
-  const replay = Effect.fnUntraced(function* (chatbot: number, { fingerprint, key }: RetryKey) {
-    const [row] = yield* writes.query<ChatRow & { readonly fingerprint: string }>(
-      chatbot,
-      knownChat,
-      [chatbot, key],
-    );
-    if (row === undefined || row.fingerprint !== fingerprint || row.id === null) {
-      return yield* new RetryKeyReused({ key });
-    }
-    return { chat: chatOf(row), replayed: true };
-  });
 
   /** For what reads little, wherever it looks. */
   const light = <Row extends object>(chatbot: number, { text, values }: Statement) =>
@@ -196,13 +149,15 @@ export const makeChatStore = Effect.fnUntraced(function* (
   });
 
   return ChatStore.of({
-    createChat: (chatbot, chat, retryKey) =>
-      retryKey === null
-        ? Effect.map(insert(chatbot, chat), (made): Created => ({
-            chat: created(chat, made),
-            replayed: false,
-          }))
-        : orBusy(againAfterDeadlock(createOnce(chatbot, chat, retryKey))),
+    createChat: Effect.fnUntraced(function* (chatbot, chat, retryKey) {
+      const { chat: made, known } = yield* make(chatbot, toMake(chat, retryKey));
+      if (made !== null) return { chat: created(chat, made), replayed: false };
+      const { fingerprint, key } = retryKey!;
+      if (known === undefined || known.fingerprint !== fingerprint || known.id === null) {
+        return yield* new RetryKeyReused({ key });
+      }
+      return { chat: chatOf(known), replayed: true };
+    }),
 
     listChats: (chatbot, query) => {
       if (query.id !== null) {
@@ -246,10 +201,14 @@ export const makeChatStore = Effect.fnUntraced(function* (
   });
 });
 
-const toInsert = ({ helloMessage, name, userRef }: ChatToCreate) => ({
+const toMake = (
+  { helloMessage, name, userRef }: ChatToCreate,
+  retryKey: RetryKey | null,
+): ChatToMake => ({
   name,
   userRef,
   entry: helloMessage === null ? null : helloEntry(helloMessage),
+  retryKey: retryKey && { ...retryKey, turn: null },
 });
 
 const created = ({ name, userRef }: ChatToCreate, { createTime, id }: InsertedChat): Chat => ({
@@ -299,10 +258,3 @@ const chatPage = (rows: ReadonlyArray<ChatPageRow>) => ({
 });
 
 const thisDatabase = "select datctype from pg_database where datname = current_database()";
-
-const claimKeyAlone = claimKey("null", "null");
-
-const knownChat = `
-select r.fingerprint, c.id, c.name, c.user_ref, c.create_time
-from request r left join chat c on c.chatbot_id = r.chatbot_id and c.id = r.chat_id
-where r.chatbot_id = $1 and r.key = $2`;

@@ -12,12 +12,11 @@ import {
 } from "@parley/core";
 import { Effect, Stream } from "effect";
 import { channel } from "./Hints.ts";
-import { insertChats } from "./InsertChats.ts";
+import type { MakeChat } from "./Creations.ts";
 import { entryColumns, entryOf, type EntryRow } from "./Rows.ts";
 import type { Clients } from "./Clients.ts";
-import { afterChats, type SetMilestonesSoon } from "./Milestones.ts";
 import { array } from "./Parameters.ts";
-import { claimKey, forgetAsks, settleKey } from "./RequestKeys.ts";
+import { claimKeys, forgetAsks } from "./RequestKeys.ts";
 import { againAfterDeadlock, orBusy, orUnavailable } from "./Storage.ts";
 
 const held = (by: "chat" | "key", forMillis: number | null): Taken => ({
@@ -34,7 +33,7 @@ const precedence = 2_000;
 
 export const makeTurnStore = Effect.fnUntraced(function* (
   { reads, writes }: Clients,
-  setMilestonesSoon: SetMilestonesSoon,
+  make: MakeChat,
   hints: (kind: string) => Stream.Stream<string | null>,
   schema: string,
 ) {
@@ -110,7 +109,12 @@ export const makeTurnStore = Effect.fnUntraced(function* (
         const [claimed] = yield* writes.query<{
           readonly turn: string;
           readonly before: string | null;
-        }>(chatbot, claimKeyForTurn, [chatbot, key, fingerprint, turnLease]);
+        }>(chatbot, claimForTurn, [
+          chatbot,
+          array([key], "text", (one) => one),
+          array([fingerprint], "text", (one) => one),
+          turnLease,
+        ]);
         if (claimed === undefined) return yield* known(chatbot, chat, retryKey);
         const turn = { id: claimed.turn, chatbot, chat, retryKey, newest: [] };
         if (chat === null) return { _tag: "Turn", turn } satisfies Taken;
@@ -166,37 +170,16 @@ export const makeTurnStore = Effect.fnUntraced(function* (
       return yield* new TurnLost();
     });
 
-  const appendToNewChat = (turn: Turn, entry: NewEntry) =>
-    Effect.gen(function* () {
-      if (turn.retryKey !== null) {
-        const [ours] = yield* writes.query(turn.chatbot, lockKey, [
-          turn.chatbot,
-          turn.retryKey.key,
-          turn.id,
-        ]);
-        if (ours === undefined) return yield* new TurnLost();
-      }
-      const [made] = yield* insertChats(writes, turn.chatbot, [
-        { name: null, userRef: null, entry },
-      ]);
-      if (turn.retryKey !== null) {
-        yield* writes.query(turn.chatbot, settleKey, [
-          turn.chatbot,
-          turn.retryKey.key,
-          made!.id,
-          made!.entryId,
-        ]);
-      }
-      return made!;
+  const appendToNewChat = Effect.fnUntraced(function* (turn: Turn, entry: NewEntry) {
+    const { chat } = yield* make(turn.chatbot, {
+      name: null,
+      userRef: null,
+      entry,
+      retryKey: turn.retryKey && { ...turn.retryKey, turn: turn.id },
     });
-
-  const appendWithChat = Effect.fnUntraced(function* (turn: Turn, entry: NewEntry) {
-    const made = yield* turn.retryKey === null
-      ? appendToNewChat(turn, entry)
-      : writes.transaction(turn.chatbot, appendToNewChat(turn, entry));
-    yield* afterChats(setMilestonesSoon, turn.chatbot, [made]);
+    if (chat === null) return yield* new TurnLost();
     const { usage: _, ...stored } = entry;
-    return { ...stored, id: made.entryId!, chatId: made.id, createTime: made.createTime };
+    return { ...stored, id: chat.entryId!, chatId: chat.id, createTime: chat.createTime };
   });
 
   return TurnStore.of({
@@ -233,11 +216,9 @@ export const makeTurnStore = Effect.fnUntraced(function* (
       }).pipe(orUnavailable),
 
     append: (turn, entry) =>
-      orBusy(
-        againAfterDeadlock(
-          turn.chat !== null ? appendToChat(turn, turn.chat, entry) : appendWithChat(turn, entry),
-        ),
-      ),
+      turn.chat === null
+        ? appendToNewChat(turn, entry)
+        : orBusy(againAfterDeadlock(appendToChat(turn, turn.chat, entry))),
 
     release: ({ chat, chatbot, id, retryKey }) =>
       chat === null && retryKey === null
@@ -401,12 +382,12 @@ where chatbot_id = $1 and id = $2::int8 and $3 = any (waiting)
 returning cardinality(waiting) > 0 and (turn is null or turn_until <= clock_timestamp()) as awaited`;
 
 // What is looked up in RETURNING is as it was before the statement, and may be gone since, unless its lease ran out.
-const claimKeyForTurn = `${claimKey(
+const claimForTurn = `${claimKeys(
   "gen_random_uuid()::text",
   "clock_timestamp() + $4::int4 * interval '1 millisecond'",
 )}, (
   select to_json(b)::text from request b
-  where b.chatbot_id = $1 and b.key = $2 and b.chat_id is null and b.entry_id is null
+  where b.chatbot_id = $1 and b.key = r.key and b.chat_id is null and b.entry_id is null
     and b.turn_until <= clock_timestamp()
 ) as before`;
 
@@ -417,9 +398,6 @@ from json_populate_record(null::request, $4::json) b
 where request.chatbot_id = $1 and request.key = $2 and request.turn = $3`;
 
 const forgetKey = "delete from request where chatbot_id = $1 and key = $2 and turn = $3";
-
-const lockKey = `
-select from request where chatbot_id = $1 and key = $2 and turn = $3 and entry_id is null for update`;
 
 const knownRequest = `
 select r.fingerprint, r.turn, e.*,

@@ -11,6 +11,7 @@ import { Reactivity } from "effect/reactivity";
 import { SqlClient, SqlError } from "effect/sql";
 import { makeClients, makeMigrator, type Clients } from "./Clients.ts";
 import { deprived, granted, type Granted } from "./Granted.ts";
+import { makeCreations } from "./Creations.ts";
 import { makeHints } from "./Hints.ts";
 import { letIn, lettingInSql as lettingInText, misplaced, shutOut } from "./LetIn.ts";
 import * as Migrations from "./Migrations.ts";
@@ -149,11 +150,9 @@ export const layerPostgres = (
       const hints =
         options.listen === false ? () => Stream.empty : yield* makeHints(clients.listener);
       const setMilestonesSoon = yield* makeMilestones(clients.patient);
-      return Context.make(ChatStore, yield* makeChatStore(clients, setMilestonesSoon)).pipe(
-        Context.add(
-          TurnStore,
-          yield* makeTurnStore(clients, setMilestonesSoon, hints, settings.schema),
-        ),
+      const make = yield* makeCreations(clients, setMilestonesSoon);
+      return Context.make(ChatStore, yield* makeChatStore(clients, setMilestonesSoon, make)).pipe(
+        Context.add(TurnStore, yield* makeTurnStore(clients, make, hints, settings.schema)),
         Context.add(ChatArchive, makeChatArchive(clients)),
         Context.add(ChatbotDirectory, makeChatbotDirectory(clients, hints)),
         Context.add(ChatbotRegistry, makeChatbotRegistry(clients)),

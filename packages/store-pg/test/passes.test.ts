@@ -15,6 +15,7 @@ import { SqlError } from "effect/sql";
 import { TestClock } from "effect/testing";
 import { makeClients } from "../src/Clients.ts";
 import { walk } from "../src/MatchingPages.ts";
+import { makeCreations } from "../src/Creations.ts";
 import { makeMilestones } from "../src/Milestones.ts";
 import { makeChatStore } from "../src/PgChatStore.ts";
 import type { Session } from "../src/Session.ts";
@@ -44,9 +45,11 @@ const makeGated = Effect.fnUntraced(function* (failing = 0) {
         fails ? Effect.fail(lost) : clients.passes.query<any>(subject, text, values),
       );
     }).pipe(Effect.ensuring(Effect.sync(() => seen.running--)));
+  const milestones = yield* makeMilestones(clients.patient);
   const store = yield* makeChatStore(
     { ...clients, passes: { ...clients.passes, query } },
-    yield* makeMilestones(clients.patient),
+    milestones,
+    yield* makeCreations(clients, milestones),
   );
   const chatbot = yield* Effect.provideContext(registerChatbot, layer);
   const create = (count: number) =>

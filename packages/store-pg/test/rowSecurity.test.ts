@@ -16,6 +16,7 @@ import type { SqlClient } from "effect/sql";
 import { inject } from "vitest";
 import { makeClients, type Clients } from "../src/Clients.ts";
 import { makeChatArchive } from "../src/PgChatArchive.ts";
+import { makeCreations } from "../src/Creations.ts";
 import { makeMilestones } from "../src/Milestones.ts";
 import { makeChatStore } from "../src/PgChatStore.ts";
 import { makeTurnStore } from "../src/PgTurnStore.ts";
@@ -468,8 +469,9 @@ describe("the store with the condition on the chatbot cut out of every statement
           const { ours, sql, stores, theirs } = tenants;
           const clients = withoutConditions(mode === "as it is" ? tenants.plain : tenants.bound);
           const milestones = yield* makeMilestones(clients.patient);
-          const store = yield* makeChatStore(clients, milestones);
-          const turns = yield* makeTurnStore(clients, milestones, () => Stream.empty, "parley");
+          const make = yield* makeCreations(clients, milestones);
+          const store = yield* makeChatStore(clients, milestones, make);
+          const turns = yield* makeTurnStore(clients, make, () => Stream.empty, "parley");
           const archive = makeChatArchive(clients);
           const theirChats = (yield* Effect.provideContext(
             ChatStore.use((intact) => intact.listChats(theirs, newestChats)),

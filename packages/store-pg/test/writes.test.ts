@@ -2,6 +2,7 @@ import { assert, it } from "@effect/vitest";
 import { layerPostgres } from "@parley/store-pg";
 import { Effect, Stream } from "effect";
 import { Reactivity } from "effect/reactivity";
+import { makeCreations } from "../src/Creations.ts";
 import { makeClients } from "../src/Clients.ts";
 import { makeMilestones } from "../src/Milestones.ts";
 import { makeChatStore } from "../src/PgChatStore.ts";
@@ -67,8 +68,9 @@ it.live(
         writes: measured(clients.writes, note),
       };
       const milestones = yield* makeMilestones(noted.patient);
-      const chats = yield* makeChatStore(noted, milestones);
-      const turns = yield* makeTurnStore(noted, milestones, () => Stream.empty, "parley");
+      const make = yield* makeCreations(noted, milestones);
+      const chats = yield* makeChatStore(noted, milestones, make);
+      const turns = yield* makeTurnStore(noted, make, () => Stream.empty, "parley");
       const entry = { question: "q", answer: "a", moderation: "none", flagged: false, usage: null };
       const wanted = { name: "name", userRef: "user", helloMessage: "Hello" };
       for (let n = 0; n < 10; n++) {
