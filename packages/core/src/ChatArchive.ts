@@ -33,7 +33,7 @@ export class ChatArchive extends Context.Service<
   {
     /**
      * Erases the chats with everything that refers to them, the retry keys of asks under way, too; gives how many
-     * there were. `compact` is to follow, once after several.
+     * there were. Those that are made meanwhile may stay. `compact` is to follow, once after several.
      */
     readonly erase: (chatbot: number, which: Erasable) => Effect.Effect<number, StorageUnavailable>;
     /**
@@ -51,7 +51,7 @@ export class ChatArchive extends Context.Service<
      * Refused are a chatbot that has chats, chats that do not ascend by id, entries that do not follow their chat or
      * do not ascend in it, times that go back, in the chats or from a chat to its entries, or are not within the
      * years 1 to 9999, and ids that are twice, no positive integers, or greater than 2^52. Texts are taken as they
-     * are: whoever reads them from outside decodes them.
+     * are: whoever reads them from outside decodes them, and sees that none is longer than a client's may be.
      */
     readonly import: <E, R>(
       chatbot: number,

@@ -28,15 +28,26 @@ const importBatch = 200;
 
 export const makeChatArchive = ({ archives, patient }: Clients): ChatArchive["Service"] => {
   /** The next chats that may have to be erased; they are looked for without a lock. */
-  const find = Effect.fnUntraced(function* (chatbot: number, which: Erasable, after: bigint) {
-    if (which._tag === "Chat") return { ids: [BigInt(which.id)], reached: null };
+  const find = Effect.fnUntraced(function* (
+    chatbot: number,
+    which: Exclude<Erasable, { readonly _tag: "Chat" }>,
+    after: bigint,
+    last: bigint,
+  ) {
     const [found] = yield* patient.query<Found>(
       chatbot,
       which._tag === "UserRef" ? findUser : findIdle,
-      [chatbot, after, batch, which._tag === "UserRef" ? which.userRef : time(which.limit)],
+      [chatbot, after, batch, which._tag === "UserRef" ? which.userRef : time(which.limit), last],
     );
     return found!;
   });
+
+  /** The last position that was given by now: who goes on creating does not keep an erasure from its end. */
+  const lastPosition = (chatbot: number) =>
+    Effect.map(
+      patient.query<{ readonly positions: bigint }>(chatbot, positionsOf, [chatbot]),
+      ([tally]) => tally?.positions ?? 0n,
+    );
 
   /**
    * Erases those that are still to be erased. Only a statement that comes after the locks sees what was
@@ -109,11 +120,15 @@ export const makeChatArchive = ({ archives, patient }: Clients): ChatArchive["Se
     erase: (chatbot, which) =>
       Effect.gen(function* () {
         const limit = which._tag === "IdleSince" ? which.limit : null;
+        const erase = (ids: ReadonlyArray<bigint>) =>
+          againAfterDeadlock(eraseSome(chatbot, ids, limit));
+        if (which._tag === "Chat") return yield* erase([BigInt(which.id)]);
+        const last = yield* lastPosition(chatbot);
         let total = 0;
         let after: bigint | null = 0n;
         while (after !== null) {
-          const { ids, reached }: Found = yield* find(chatbot, which, after);
-          if (ids !== null) total += yield* againAfterDeadlock(eraseSome(chatbot, ids, limit));
+          const { ids, reached }: Found = yield* find(chatbot, which, after, last);
+          if (ids !== null) total += yield* erase(ids);
           after = reached;
         }
         return total;
@@ -299,12 +314,14 @@ from pg_class join pg_attribute on attrelid = pg_class.oid
 where relnamespace = current_schema()::regnamespace and relname = any ($1::text[]) and reltuples = 0
   and attnum > 0 and not attisdropped and has_table_privilege(pg_class.oid, 'maintain')`;
 
+const positionsOf = "select positions from tally where chatbot_id = $1";
+
 /** The next chats, until they have so many entries. */
 const next = (filter: string) => `(
   select * from (
     select *, sum(entries) over (order by position) - entries as entries_before from (
       select id, position, create_time, last_entry_time, entries from chat
-      where chatbot_id = $1 and position > $2::int8 ${filter} order by position limit $3::int8
+      where chatbot_id = $1 and position > $2::int8 and position <= $5::int8 ${filter} order by position limit $3::int8
     ) nearest
   ) counted where entries_before < ${batchEntries}
 ) looked`;

@@ -17,7 +17,7 @@ import { entryColumns, entryOf, type EntryRow } from "./Rows.ts";
 import type { Clients } from "./Clients.ts";
 import { array } from "./Parameters.ts";
 import { claimKeys, forgetAsks } from "./RequestKeys.ts";
-import { againAfterDeadlock, orBusy, orUnavailable } from "./Storage.ts";
+import { againAfterDeadlock, againAfterLock, orBusy, orUnavailable } from "./Storage.ts";
 
 const held = (by: "chat" | "key", forMillis: number | null): Taken => ({
   _tag: "Held",
@@ -218,7 +218,7 @@ export const makeTurnStore = Effect.fnUntraced(function* (
     append: (turn, entry) =>
       turn.chat === null
         ? appendToNewChat(turn, entry)
-        : orBusy(againAfterDeadlock(appendToChat(turn, turn.chat, entry))),
+        : orBusy(againAfterLock(againAfterDeadlock(appendToChat(turn, turn.chat, entry)))),
 
     release: ({ chat, chatbot, id, retryKey }) =>
       chat === null && retryKey === null
@@ -232,6 +232,7 @@ export const makeTurnStore = Effect.fnUntraced(function* (
             ])
             .pipe(
               againAfterDeadlock,
+              againAfterLock,
               Effect.flatMap(([row]) =>
                 row?.awaited === true && chat !== null ? tell(chatbot, chat) : Effect.void,
               ),

@@ -110,6 +110,18 @@ export const againAfterDeadlock = <A, E, R>(
     schedule: Schedule.jittered(Schedule.exponential("20 millis")),
   });
 
+/**
+ * What gave up on a lock, tried again: in all for longer than a process that stands still in the middle of a
+ * transaction can hold one.
+ */
+export const againAfterLock = <A, E, R>(
+  statement: Effect.Effect<A, E | SqlError.SqlError, R>,
+): Effect.Effect<A, E | SqlError.SqlError, R> =>
+  Effect.retry(statement, {
+    while: (error) => SqlError.isSqlError(error) && error.reason._tag === "LockTimeoutError",
+    times: 2,
+  });
+
 export const isUniqueViolation = (error: unknown): error is SqlError.SqlError =>
   SqlError.isSqlError(error) && error.reason._tag === "UniqueViolation";
 

@@ -194,6 +194,35 @@ describe("an erasure", () => {
     );
   });
 
+  it.live("of many chats ends while more are made", () => {
+    const options = optionsOf(freshSchema());
+    return Effect.gen(function* () {
+      const chatbot = yield* registerChatbot;
+      const clients = yield* makeClients({ ...options, maxConnections: 1 });
+      const store = yield* ChatStore;
+      const chat = { name: null, userRef: "u", helloMessage: null };
+      const create = store.createChat(chatbot, chat, null);
+      const transaction: Session["transaction"] = (subject, effect) =>
+        Effect.tap(clients.patient.transaction(subject, effect), () => Effect.orDie(create));
+      const archive = makeChatArchive({ ...clients, patient: { ...clients.patient, transaction } });
+      const later = new Date("2100-01-01");
+      for (const which of [
+        { _tag: "UserRef", userRef: "u" },
+        { _tag: "IdleSince", limit: later },
+      ] as const) {
+        yield* Effect.repeat(create, { times: 2 });
+        const { total } = yield* store.listChats(chatbot, newestChats);
+        assert.strictEqual(yield* archive.erase(chatbot, which), total);
+        assert.strictEqual((yield* store.listChats(chatbot, newestChats)).total, 1);
+      }
+    }).pipe(
+      Effect.timeout("10 seconds"),
+      Effect.provide(layerPostgres(options)),
+      Effect.provide(Reactivity.layer),
+      Effect.scoped,
+    );
+  });
+
   it.live("is ended as well as can be by a server that may not maintain its tables", () => {
     const schema = freshSchema();
     const owner = optionsOf(schema);

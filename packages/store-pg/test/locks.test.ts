@@ -74,6 +74,31 @@ describe.each([
     }).pipe(Effect.provide(layerPostgres(options(freshSchema())))),
   );
 
+  it.live("of a process that stands still lose no answer that another has", () => {
+    const schema = freshSchema();
+    return Effect.gen(function* () {
+      const chatbot = yield* registerChatbot;
+      const [store, turns] = [yield* ChatStore, yield* TurnStore];
+      const { chat: held } = yield* store.createChat(chatbot, chat, null);
+      const sql = yield* clientOf(schema);
+      const taken = yield* turns.take(chatbot, held.id, null);
+      if (taken._tag !== "Turn") return assert.fail("the turn is free");
+      const lock = yield* hold(
+        sql,
+        "select from chat where chatbot_id = $1 and id = $2::int8 for update",
+        [chatbot, held.id],
+      );
+      // The database ends such a process's transaction after 5 s.
+      const appending = yield* Effect.forkChild(turns.append(taken.turn, entry));
+      yield* Effect.sleep("5 seconds");
+      yield* lock.release;
+      assert.strictEqual((yield* Fiber.join(appending)).chatId, held.id);
+      const again = yield* turns.take(chatbot, held.id, null);
+      if (again._tag !== "Turn") return assert.fail("the turn is free again");
+      yield* turns.release(again.turn);
+    }).pipe(Effect.provide(layerPostgres(options(schema))), Effect.scoped);
+  });
+
   it.live("of an erasure hold up no creation, and what is used meanwhile is not idle", () => {
     const schema = freshSchema();
     return Effect.gen(function* () {
