@@ -37,13 +37,22 @@ export interface Made {
 
 type KnownKey = { readonly fingerprint: string } & (ChatRow | { readonly id: null });
 
+/** Chats that are made at a time, and that wait at most. */
+const [most, waiting] = [200, 10_000];
+
 const isKeyed = (chat: ChatToMake): chat is Keyed => chat.retryKey !== null;
 
-/** Of several with one key the first; in the order of the keys, so that nobody waits for one another. */
-const firstOfKeys = (chats: ReadonlyArray<Keyed>): ReadonlyArray<Keyed> =>
-  [...new Map(chats.toReversed().map((chat) => [chat.retryKey.key, chat])).values()].toSorted(
+/** An ask's turn is its own, while many have a key. */
+const nameOf = ({ key, turn }: Pick<KeyToTake, "key" | "turn">) => turn ?? key;
+
+/** The first of each name, in the order of the keys: in which all take them, so that nobody waits for one another. */
+const firstOf = (chats: ReadonlyArray<Keyed>): ReadonlyArray<Keyed> =>
+  [...new Map(chats.toReversed().map((chat) => [nameOf(chat.retryKey), chat])).values()].toSorted(
     (a, b) => (a.retryKey.key < b.retryKey.key ? -1 : 1),
   );
+
+const keysOf = (chats: ReadonlyArray<Keyed>) =>
+  array(chats, "text", ({ retryKey }) => retryKey.key);
 
 /** Makes a chat of a chatbot, and its first entry if it has one. */
 export type MakeChat = Effect.Success<ReturnType<typeof makeCreations>>;
@@ -60,44 +69,43 @@ export const makeCreations = Effect.fnUntraced(function* (
     value: (key: KeyToTake) => string | null,
   ) {
     if (chats.length === 0) return [];
-    const first = firstOfKeys(chats);
-    const rows = yield* writes.query<{ readonly key: string }>(chatbot, statement, [
+    const first = firstOf(chats);
+    const rows = yield* writes.query<Pick<KeyToTake, "key" | "turn">>(chatbot, statement, [
       chatbot,
-      array(first, "text", ({ retryKey }) => retryKey.key),
+      keysOf(first),
       array(first, "text", ({ retryKey }) => value(retryKey)),
     ]);
-    const taken = new Set(rows.map(({ key }) => key));
-    return first.filter(({ retryKey }) => taken.has(retryKey.key));
+    const taken = new Set(rows.map(nameOf));
+    return first.filter(({ retryKey }) => taken.has(nameOf(retryKey)));
   });
 
   /** The rows of keys that are settled by now. */
   const knownOf = Effect.fnUntraced(function* (chatbot: number, chats: ReadonlyArray<Keyed>) {
     if (chats.length === 0) return new Map<string, KnownKey>();
-    const keys = array(chats, "text", ({ retryKey }) => retryKey.key);
     const rows = yield* writes.query<KnownKey & { readonly key: string }>(chatbot, knownChats, [
       chatbot,
-      keys,
+      keysOf(chats),
     ]);
     return new Map(rows.map((row) => [row.key, row]));
   });
 
-  const makeKeyed = Effect.fnUntraced(function* (
-    chatbot: number,
-    chats: ReadonlyArray<ChatToMake>,
-  ) {
-    const keyed = chats.filter(isKeyed);
-    const claims = keyed.filter(({ retryKey }) => retryKey.turn === null);
-    const asks = keyed.filter(({ retryKey }) => retryKey.turn !== null);
-    const claimed = yield* take(chatbot, claimForCreation, claims, (key) => key.fingerprint);
-    const locked = yield* take(chatbot, lockKeys, asks, (key) => key.turn);
+  const makeKeyed = Effect.fnUntraced(function* (chatbot: number, chats: ReadonlyArray<Keyed>) {
+    const claims = chats.filter(({ retryKey }) => retryKey.turn === null);
+    const asks = chats.filter(({ retryKey }) => retryKey.turn !== null);
+    if (claims.length > 0 && asks.length > 0) {
+      yield* writes.query(chatbot, lockAll, [chatbot, keysOf(firstOf(chats))]);
+    }
+    const claim = claims.length > 1 ? claimSome : claimOne;
+    const claimed = yield* take(chatbot, claim, claims, ({ fingerprint }) => fingerprint);
+    const locked = yield* take(chatbot, lockKeys, asks, ({ turn }) => turn);
     const ours: ReadonlyArray<Keyed> = [...claimed, ...locked];
-    const wanted = chats.filter((chat) => !isKeyed(chat) || ours.includes(chat));
+    const wanted = chats.filter((chat) => ours.includes(chat));
     const inserted = wanted.length === 0 ? [] : yield* insertChats(writes, chatbot, wanted);
     const made = new Map(wanted.map((chat, n) => [chat, inserted[n]!]));
     if (ours.length > 0) {
       yield* writes.query(chatbot, settleKeys, [
         chatbot,
-        array(ours, "text", ({ retryKey }) => retryKey.key),
+        keysOf(ours),
         array(ours, "int8", (chat) => big(made.get(chat)!.id)),
         array(ours, "int8", (chat) =>
           chat.retryKey.turn === null ? null : big(made.get(chat)!.entryId!),
@@ -110,35 +118,49 @@ export const makeCreations = Effect.fnUntraced(function* (
     );
     return chats.map((chat): Made => ({
       chat: made.get(chat) ?? null,
-      known: isKeyed(chat) ? known.get(chat.retryKey.key) : undefined,
+      known: known.get(chat.retryKey.key),
     }));
   });
 
-  const makeAll = (chatbot: number, chats: ReadonlyArray<ChatToMake>) =>
-    chats.some(isKeyed)
-      ? againAfterDeadlock(writes.transaction(chatbot, makeKeyed(chatbot, chats)))
-      : Effect.map(insertChats(writes, chatbot, chats), (inserted) =>
-          inserted.map((chat): Made => ({ chat, known: undefined })),
-        );
+  const committed = (chatbot: number, all: ReadonlyArray<Made>) =>
+    afterChats(
+      setMilestonesSoon,
+      chatbot,
+      all.flatMap(({ chat }) => chat ?? []),
+    );
 
-  return yield* gather(
+  const full = new Overloaded({ retryAfterSeconds: 2 });
+  const make = yield* gather(
     (chatbot, chats: ReadonlyArray<ChatToMake>) =>
-      makeAll(chatbot, chats).pipe(
-        // When they are committed.
-        Effect.tap((all) =>
-          afterChats(
-            setMilestonesSoon,
-            chatbot,
-            all.flatMap(({ chat }) => chat ?? []),
-          ),
-        ),
+      insertChats(writes, chatbot, chats).pipe(
+        Effect.map((inserted) => inserted.map((chat): Made => ({ chat, known: undefined }))),
+        Effect.tap((all) => committed(chatbot, all)),
         orBusy,
       ),
-    { writers: 2, most: 200, waiting: 10_000, full: new Overloaded({ retryAfterSeconds: 2 }) },
+    { writers: 2, most, waiting, full },
   );
+  // By themselves: one whose key is locked for long is refused, and so are those that are made with it.
+  const makeOnce = yield* gather(
+    (chatbot, chats: ReadonlyArray<Keyed>) =>
+      writes.transaction(chatbot, makeKeyed(chatbot, chats)).pipe(
+        againAfterDeadlock,
+        Effect.tap((all) => committed(chatbot, all)),
+        orBusy,
+      ),
+    { writers: 1, most, waiting, full },
+  );
+  return (chatbot: number, chat: ChatToMake) =>
+    isKeyed(chat) ? makeOnce(chatbot, chat) : make(chatbot, chat);
 });
 
-const claimForCreation = claimKeys("null", "null");
+const claimOne = claimKeys("null", "null");
+const claimSome = claimKeys("null", "null", 2 * most);
+
+// Those that are there, in one order, before some are claimed and others taken.
+const lockAll = `
+select from unnest($2::text[]) wanted(name) cross join lateral (
+  select from request where chatbot_id = $1 and key = name offset 0 for update
+) r`;
 
 const knownChats = `
 select r.key, r.fingerprint, c.id, c.name, c.user_ref, c.create_time

@@ -70,10 +70,9 @@ export const makeChatArchive = ({ archives, patient }: Clients): ChatArchive["Se
           ]);
         }
         if (doomed.length > 0) {
-          yield* patient.query(chatbot, eraseChats, [
-            chatbot,
-            array(doomed, "int8", ({ id }) => id),
-          ]);
+          const chats = array(doomed, "int8", ({ id }) => id);
+          yield* patient.query(chatbot, lockRequests, [chatbot, chats]);
+          yield* patient.query(chatbot, eraseChats, [chatbot, chats]);
           yield* takeOffErased(patient, chatbot, doomed);
           yield* patient.query(chatbot, countErased, [
             chatbot,
@@ -344,6 +343,10 @@ select chat.* from unnest($2::int8[]) wanted cross join lateral (
     and ($3::timestamptz is null or greatest(last_entry_time, create_time) < $3::timestamptz)
   offset 0 for update
 ) chat`;
+
+// In the order in which creations take them, too.
+const lockRequests = `
+select from request where chatbot_id = $1 and chat_id = any ($2::int8[]) order by key for update`;
 
 const eraseChats = `
 with entries as (

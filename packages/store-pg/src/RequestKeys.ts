@@ -8,13 +8,13 @@ const tooOld = `statement_timestamp() - interval '${retryKeyLifetime} millisecon
 /**
  * SQL that claims keys `$2` of chatbot `$1` for the requests with fingerprints `$3`, and for a turn if one is given; no
  * row for a key that is taken, which is locked. A key whose request ended without a trace, because its process was
- * killed, is anybody's. A few keys that are too old go with each new one.
+ * killed, is anybody's. A few keys that are too old, at most `forgotten`, go with the new ones.
  */
-export const claimKeys = (turn: string, turnUntil: string): string => `
+export const claimKeys = (turn: string, turnUntil: string, forgotten = 10): string => `
 with forgotten as (
   delete from request where chatbot_id = $1 and key in (
     select key from request where chatbot_id = $1 and key <> all ($2::text[]) and made_at <= ${tooOld}
-    order by made_at limit 10 * cardinality($2::text[]) for update skip locked
+    order by made_at limit ${forgotten} for update skip locked
   )
 )
 insert into request as r (chatbot_id, key, fingerprint, made_at, turn, turn_until)
@@ -29,8 +29,8 @@ returning key, turn`;
 
 /** SQL that locks keys `$2` of asks that are in turns `$3`, and tells which those are. */
 export const lockKeys = `
-select r.key from unnest($2::text[], $3::text[]) wanted(key, turn) cross join lateral (
-  select key from request
+select r.key, r.turn from unnest($2::text[], $3::text[]) wanted(key, turn) cross join lateral (
+  select key, turn from request
   where chatbot_id = $1 and key = wanted.key and turn = wanted.turn and entry_id is null
   offset 0 for update
 ) r`;
@@ -44,10 +44,13 @@ delete from request where chatbot_id = $1 and key in (
   select key from request where chatbot_id = $1 and turn = any ($2::text[]) and chat_id is null and entry_id is null
   for update skip locked)`;
 
-/** SQL that notes what came of keys `$2`, known from now on: chats `$3`, and entries `$4` where asks made them. */
+/**
+ * SQL that notes what came of keys `$2`, which are locked, and are known from now on: chats `$3`, and entries `$4` where
+ * asks made them. Each is looked up by itself, whatever the planner thinks of the chatbot.
+ */
 export const settleKeys = `
 update request set made_at = clock_timestamp(), turn_until = null, chat_id = made.chat_id, entry_id = made.entry_id
-from (
-  select $1::int4 as chatbot_id, * from unnest($2::text[], $3::int8[], $4::int8[]) made(key, chat_id, entry_id)
-) made
-where request.chatbot_id = made.chatbot_id and request.key = made.key`;
+from unnest($2::text[], $3::int8[], $4::int8[]) made(name, chat_id, entry_id) cross join lateral (
+  select ctid as at from request where chatbot_id = $1 and key = name offset 0
+) found
+where request.ctid = at and request.chatbot_id = $1`;

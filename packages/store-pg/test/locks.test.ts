@@ -74,6 +74,42 @@ describe.each([
     }).pipe(Effect.provide(layerPostgres(options(freshSchema())))),
   );
 
+  it.live("of asks with one key, of which one lost its turn, keep the other's answer", () => {
+    const schema = freshSchema();
+    return Effect.gen(function* () {
+      const chatbot = yield* registerChatbot;
+      const [store, turns] = [yield* ChatStore, yield* TurnStore];
+      yield* store.createChat(chatbot, chat, null);
+      const sql = yield* clientOf(schema);
+      const take = Effect.gen(function* () {
+        const taken = yield* turns.take(chatbot, null, { key: "key", fingerprint: "f" });
+        return taken._tag === "Turn" ? taken.turn : yield* Effect.die("the key is free");
+      });
+      const late = yield* take;
+      yield* sql.unsafe("update request set turn_until = 'epoch'");
+      const holder = yield* take;
+      const tally = ["select from tally where chatbot_id = $1 for update", [chatbot]] as const;
+      const lock = yield* hold(sql, ...tally);
+      // What waits behind it is made together.
+      const key = { key: "another", fingerprint: "f" };
+      const first = yield* Effect.forkChild(store.createChat(chatbot, chat, key));
+      yield* lock.awaited;
+      const both = yield* Effect.forkChild(
+        Effect.forEach([late, holder], (turn) => Effect.exit(turns.append(turn, entry)), {
+          concurrency: "unbounded",
+        }),
+      );
+      yield* Effect.sleep("100 millis");
+      yield* lock.release;
+      yield* Fiber.join(first);
+      const exits = yield* Fiber.join(both);
+      assert.deepStrictEqual(
+        exits.map(({ _tag }) => _tag),
+        ["Failure", "Success"],
+      );
+    }).pipe(Effect.provide(layerPostgres(options(schema))), Effect.scoped);
+  });
+
   it.live("of a process that stands still lose no answer that another has", () => {
     const schema = freshSchema();
     return Effect.gen(function* () {
