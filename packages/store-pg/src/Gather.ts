@@ -4,10 +4,25 @@
  */
 import { Cause, Deferred, Effect, Exit } from "effect";
 
+interface Waiting<A, B, E> {
+  readonly item: A;
+  readonly done: Deferred.Deferred<B, E>;
+}
+
 interface Lane<A, B, E> {
-  readonly waiting: Array<{ readonly item: A; readonly done: Deferred.Deferred<B, E> }>;
+  readonly waiting: Set<Waiting<A, B, E>>;
   writers: number;
 }
+
+const takeFirst = <A>(set: Set<A>, most: number): ReadonlyArray<A> => {
+  const first: Array<A> = [];
+  for (const one of set) {
+    if (first.length === most) break;
+    first.push(one);
+    set.delete(one);
+  }
+  return first;
+};
 
 export interface GatherOptions<E> {
   /** Statements of one lane under way at once. */
@@ -23,7 +38,8 @@ export interface GatherOptions<E> {
  * Makes a function that writes one item of a lane, and gathers what waits in a lane into one call of
  * `write`, which gives as many results as it got items, in their order. When a gathered write meets a
  * defect, its items are written one by one, so that one bad item fails alone; an expected failure is
- * everyone's, because the write may have taken place.
+ * everyone's, because the write may have taken place. Who is interrupted while an item waits takes it
+ * back; while it is written, the interruption is over when the write is.
  */
 export const gather = Effect.fnUntraced(function* <A, B, E>(
   write: (lane: number, items: ReadonlyArray<A>) => Effect.Effect<ReadonlyArray<B>, E>,
@@ -36,7 +52,7 @@ export const gather = Effect.fnUntraced(function* <A, B, E>(
   const written = (name: number, items: ReadonlyArray<A>) =>
     Effect.suspend(() => write(name, items));
 
-  const writeOne = (name: number, { done, item }: Lane<A, B, E>["waiting"][number]) =>
+  const writeOne = (name: number, { done, item }: Waiting<A, B, E>) =>
     Effect.flatMap(Effect.exit(written(name, [item])), (exit) =>
       Deferred.done(
         done,
@@ -51,7 +67,7 @@ export const gather = Effect.fnUntraced(function* <A, B, E>(
         if (left) return;
         left = true;
         lane.writers--;
-        if (lane.writers === 0 && lane.waiting.length === 0) lanes.delete(name);
+        if (lane.writers === 0 && lane.waiting.size === 0) lanes.delete(name);
       };
       return Effect.ensuring(work(name, lane, leave), Effect.sync(leave));
     }).pipe(Effect.uninterruptible);
@@ -59,8 +75,8 @@ export const gather = Effect.fnUntraced(function* <A, B, E>(
   /** Writes until nothing waits; `leave` is called in the same moment that this is seen. */
   const work = (name: number, lane: Lane<A, B, E>, leave: () => void) =>
     Effect.gen(function* () {
-      while (lane.waiting.length > 0) {
-        const batch = lane.waiting.splice(0, most);
+      while (lane.waiting.size > 0) {
+        const batch = takeFirst(lane.waiting, most);
         if (batch.length === 1) {
           yield* writeOne(name, batch[0]!);
           continue;
@@ -86,14 +102,17 @@ export const gather = Effect.fnUntraced(function* <A, B, E>(
     });
 
   return (name: number, item: A): Effect.Effect<B, E> =>
-    Effect.suspend(() => {
+    Effect.uninterruptibleMask((restore) => {
       let lane = lanes.get(name);
-      if (lane === undefined) lanes.set(name, (lane = { waiting: [], writers: 0 }));
-      if (lane.waiting.length >= waiting) return Effect.fail(full);
-      const done = Deferred.makeUnsafe<B, E>();
-      lane.waiting.push({ item, done });
-      if (lane.writers >= writers) return Deferred.await(done);
+      if (lane === undefined) lanes.set(name, (lane = { waiting: new Set(), writers: 0 }));
+      if (lane.waiting.size >= waiting) return Effect.fail(full);
+      const one = { item, done: Deferred.makeUnsafe<B, E>() };
+      lane.waiting.add(one);
+      const result = Effect.onInterrupt(restore(Deferred.await(one.done)), () =>
+        lane.waiting.delete(one) ? Effect.void : Effect.exit(Deferred.await(one.done)),
+      );
+      if (lane.writers >= writers) return result;
       lane.writers++;
-      return Effect.andThen(Effect.forkIn(drain(name, lane), scope), Deferred.await(done));
+      return Effect.andThen(Effect.forkIn(drain(name, lane), scope), result);
     });
 });

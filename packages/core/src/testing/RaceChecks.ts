@@ -414,4 +414,35 @@ export const raceChecks: ReadonlyArray<
       yield* create(chatbot);
     }),
   ),
+
+  check(
+    "who is interrupted writes nothing afterwards, however many wait",
+    Effect.fnUntraced(function* () {
+      const chatbot = yield* newChatbot;
+      const both = yield* instances;
+      for (let round = 0; round < 6; round++) {
+        const begun = yield* Effect.forEach(Array.from({ length: 90 }).keys(), (n) => {
+          const { chats, turns } = both[n % 2]!;
+          const retryKey = { key: `key ${round} ${n}`, fingerprint: "f" };
+          const kinds: ReadonlyArray<Effect.Effect<unknown, unknown>> = [
+            chats.createChat(chatbot, bare, null),
+            chats.createChat(chatbot, bare, retryKey),
+            Effect.flatMap(turns.take(chatbot, null, null), (taken) =>
+              taken._tag === "Turn" ? turns.append(taken.turn, entry("q")) : Effect.void,
+            ),
+          ];
+          return Effect.forkChild(kinds[n % 3]!);
+        });
+        for (let step = 0; step <= round; step++) yield* Effect.yieldNow;
+        if (round % 2 === 1) yield* after(round);
+        yield* Fiber.interruptAll(begun);
+        const ids = Effect.map(peek(chatbot), (chats) => chats.map(({ id }) => id));
+        const then = yield* ids;
+        yield* after(20);
+        const ours = [yield* create(chatbot), yield* create(chatbot)].map(({ id }) => id);
+        const later = (yield* ids).filter((id) => !ours.includes(id));
+        yield* same("the chats that were there when it was over", later, then);
+      }
+    }),
+  ),
 ].map(watchedCheck);
