@@ -11,7 +11,7 @@ import {
   type Taken,
   type Turn,
 } from "@parley/core";
-import { Clock, Deferred, Effect, PubSub, Stream } from "effect";
+import { Clock, Deferred, Effect, Fiber, PubSub, Stream } from "effect";
 import { atPresent, makeMemory, type Memory } from "../../src/Memory.ts";
 import { makeChatArchive } from "../../src/MemoryChatArchive.ts";
 import { entryOf, makeChatStore } from "../../src/MemoryChatStore.ts";
@@ -638,6 +638,19 @@ export const missedFaults: ReadonlyArray<Fault> = [
               }),
             ),
             Effect.andThen(stores.turns.append(turn, entry)),
+          ),
+      }),
+  },
+
+  // docs/embedding.md: "A call that is interrupted is over when its interruption is".
+  {
+    name: "a chat that waits for its writer is made although its caller was interrupted",
+    break: (stores) =>
+      withChats(stores, {
+        createChat: (...call) =>
+          Effect.andThen(roundTrip, stores.chats.createChat(...call)).pipe(
+            Effect.forkDetach,
+            Effect.flatMap(Fiber.join),
           ),
       }),
   },
