@@ -28,6 +28,12 @@ export interface AppOptions {
 
 type Response = HttpServerResponse.HttpServerResponse;
 
+/** What follows `#` in the address of a web request is the client's own. */
+const withoutFragment = (request: HttpServerRequest.HttpServerRequest) => {
+  const end = request.url.indexOf("#");
+  return end === -1 ? request : request.modify({ url: request.url.slice(0, end) });
+};
+
 /** The application; it never fails, and a defect becomes a response that names its log line. */
 export const makeApp: (
   options?: AppOptions,
@@ -100,7 +106,7 @@ export const makeApp: (
       cors(
         request,
         Effect.catchCauseIf(
-          answer(request) as Effect.Effect<Response, never, Scope.Scope>,
+          answer(withoutFragment(request)) as Effect.Effect<Response, never, Scope.Scope>,
           (cause) => !Cause.hasInterruptsOnly(cause),
           (cause) => Effect.map(defect(cause, SecureRandom.ulidUnsafe()), respond),
         ),

@@ -45,3 +45,16 @@ it.live("tells the log of an answer that fails when its client has hung up", () 
     }
   }).pipe(Effect.scoped),
 );
+
+it.live("the fragment of an address is its client's own", () =>
+  Effect.gen(function* () {
+    const { send } = yield* served(() => Stream.empty);
+    yield* send("/api/chats", { method: "POST", body: '{"userRef":"a"}' });
+    for (const address of ["/api/chats#top", "/api/chats?limit=1#top", "/api/chats#?limit=0"]) {
+      const response = yield* send(address);
+      expect([address, response.status]).toEqual([address, 200]);
+    }
+    const theirs = yield* send("/api/chats?userRef=a#b");
+    expect(yield* Effect.promise(() => theirs.json())).toMatchObject({ meta: { total: 1 } });
+  }).pipe(Effect.scoped),
+);

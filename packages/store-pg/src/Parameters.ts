@@ -11,13 +11,16 @@ export const array = <A>(
   value: (item: A) => unknown,
 ) => Result.getOrThrow(PgTypes.array(items.map(value), PgTypes.OID[type]));
 
+const earliest = new Date("-004712-01-01T00:00:00.000Z");
+
 /**
  * A `timestamptz`, as text: the driver counts microseconds in floating point, which some centuries away are not
- * exact. The year 0 is 1 BC.
+ * exact. The year 0 is 1 BC; a time that PostgreSQL does not know is taken for the first that it does.
  */
 export const time = (at: Date | null): string | null => {
   if (at === null) return null;
-  const [, year, rest] = /^([+-]?\d+)(.+)$/.exec(at.toISOString())!;
+  const known = at < earliest ? earliest : at;
+  const [, year, rest] = /^([+-]?\d+)(.+)$/.exec(known.toISOString())!;
   const isBefore = Number(year) < 1;
   const name = `${isBefore ? 1 - Number(year) : Number(year)}`.padStart(4, "0");
   return name + rest + (isBefore ? " BC" : "");

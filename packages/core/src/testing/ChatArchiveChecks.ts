@@ -98,6 +98,10 @@ export const chatArchiveChecks: ReadonlyArray<
       );
       const never = new Date(8_000_000_000_000);
       yield* same("since never", yield* archive.usage(chatbot, never), []);
+      const ever = new Date(-8_640_000_000_000_000);
+      yield* same("since ever", yield* archive.usage(chatbot, ever), sums);
+      const idle = archive.erase(chatbot, { _tag: "IdleSince", limit: ever });
+      yield* same("idle for ever", yield* idle, 0);
     }),
   ),
 ].map(watchedCheck);
