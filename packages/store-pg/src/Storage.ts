@@ -5,6 +5,17 @@ import { Overloaded, StorageUnavailable } from "@parley/core";
 import { Effect, Fiber, Schedule, type Context } from "effect";
 import { SqlError } from "effect/sql";
 
+const failedBy =
+  (reason: SqlError.SqlErrorReason["_tag"]) =>
+  (error: unknown): error is SqlError.SqlError =>
+    SqlError.isSqlError(error) && error.reason._tag === reason;
+
+const isDeadlock = failedBy("DeadlockError");
+
+const isLockTimeout = failedBy("LockTimeoutError");
+
+export const isUniqueViolation = failedBy("UniqueViolation");
+
 /** SQLSTATE classes: connection, resources, operator intervention, system, read-only, ended by a limit, rollback. */
 const outside = /^(08|25006|25P0[34]|40|53|55P03|57|58)/;
 
@@ -91,7 +102,7 @@ export const orBusy = <A, E, R>(
 ): Effect.Effect<A, Exclude<E, SqlError.SqlError> | StorageUnavailable | Overloaded, R> =>
   orUnavailable(
     Effect.catch(effect, (error): Effect.Effect<never, E | SqlError.SqlError | Overloaded> =>
-      SqlError.isSqlError(error) && error.reason._tag === "LockTimeoutError"
+      isLockTimeout(error)
         ? Effect.fail(new Overloaded({ retryAfterSeconds: 2 }))
         : Effect.fail(error),
     ),
@@ -105,7 +116,7 @@ export const againAfterDeadlock = <A, E, R>(
   transaction: Effect.Effect<A, E | SqlError.SqlError, R>,
 ): Effect.Effect<A, E | SqlError.SqlError, R> =>
   Effect.retry(transaction, {
-    while: (error) => SqlError.isSqlError(error) && error.reason._tag === "DeadlockError",
+    while: isDeadlock,
     times: 5,
     schedule: Schedule.jittered(Schedule.exponential("20 millis")),
   });
@@ -117,13 +128,7 @@ export const againAfterDeadlock = <A, E, R>(
 export const againAfterLock = <A, E, R>(
   statement: Effect.Effect<A, E | SqlError.SqlError, R>,
 ): Effect.Effect<A, E | SqlError.SqlError, R> =>
-  Effect.retry(statement, {
-    while: (error) => SqlError.isSqlError(error) && error.reason._tag === "LockTimeoutError",
-    times: 2,
-  });
-
-export const isUniqueViolation = (error: unknown): error is SqlError.SqlError =>
-  SqlError.isSqlError(error) && error.reason._tag === "UniqueViolation";
+  Effect.retry(statement, { while: isLockTimeout, times: 2 });
 
 /** A statement that looks first whether a name is taken, when another took it in between. */
 export const againAfterUniqueViolation = <A, E, R>(
