@@ -7,6 +7,7 @@ import * as PgConnection from "@effect/sql-pg/PgConnection";
 import { Effect, type Redacted, type Scope } from "effect";
 import type { SqlError } from "effect/sql";
 import { makeBoundSession } from "./BoundSession.ts";
+import { fairSession } from "./FairSession.ts";
 import type { Searching } from "./Searching.ts";
 import { passConnections } from "./Passes.ts";
 import { plainSession, type Session } from "./Session.ts";
@@ -18,7 +19,7 @@ export interface Clients {
    * parameters; to plan it anew would take longer than to run it.
    */
   readonly reads: Session;
-  /** For what takes locks; gives up on one that is held for long. */
+  /** For what takes locks; gives up on one that is held for long. Its connections are lent to chatbots by turn. */
   readonly writes: Session;
   /** For lists that read much; see `Passes.ts`. */
   readonly passes: Session;
@@ -133,10 +134,13 @@ export const makeClients = Effect.fnUntraced(function* (options: ClientOptions) 
         ...idle,
       },
     ),
-    writes: yield* session(
-      { most: maxConnections },
-      // A process that stands still in the middle of a transaction must not outlast a turn's lease.
-      { statement_timeout: "30s", lock_timeout: "2s", idle_in_transaction_session_timeout: "5s" },
+    writes: fairSession(
+      yield* session(
+        { most: maxConnections },
+        // A process that stands still in the middle of a transaction must not outlast a turn's lease.
+        { statement_timeout: "30s", lock_timeout: "2s", idle_in_transaction_session_timeout: "5s" },
+      ),
+      maxConnections,
     ),
     passes: yield* session(
       { most: passConnections, long: true },

@@ -40,6 +40,9 @@ type KnownKey = { readonly fingerprint: string } & (ChatRow | { readonly id: nul
 /** Chats that are made at a time, and that wait at most. */
 const [most, waiting] = [200, 10_000];
 
+/** Milliseconds that one waits in a line of which a write fails: as long as for a lock. */
+const patience = 2_000;
+
 const isKeyed = (chat: ChatToMake): chat is Keyed => chat.retryKey !== null;
 
 /** An ask's turn is its own, while many have a key. */
@@ -61,24 +64,6 @@ export const makeCreations = Effect.fnUntraced(function* (
   { writes }: Clients,
   setMilestonesSoon: SetMilestonesSoon,
 ) {
-  /** Those of the chats whose keys are theirs from now on. */
-  const take = Effect.fnUntraced(function* (
-    chatbot: number,
-    statement: string,
-    chats: ReadonlyArray<Keyed>,
-    value: (key: KeyToTake) => string | null,
-  ) {
-    if (chats.length === 0) return [];
-    const first = firstOf(chats);
-    const rows = yield* writes.query<Pick<KeyToTake, "key" | "turn">>(chatbot, statement, [
-      chatbot,
-      keysOf(first),
-      array(first, "text", ({ retryKey }) => value(retryKey)),
-    ]);
-    const taken = new Set(rows.map(nameOf));
-    return first.filter(({ retryKey }) => taken.has(nameOf(retryKey)));
-  });
-
   /** The rows of keys that are settled by now. */
   const knownOf = Effect.fnUntraced(function* (chatbot: number, chats: ReadonlyArray<Keyed>) {
     if (chats.length === 0) return new Map<string, KnownKey>();
@@ -89,24 +74,27 @@ export const makeCreations = Effect.fnUntraced(function* (
     return new Map(rows.map((row) => [row.key, row]));
   });
 
-  const makeKeyed = Effect.fnUntraced(function* (chatbot: number, chats: ReadonlyArray<Keyed>) {
-    const claims = chats.filter(({ retryKey }) => retryKey.turn === null);
-    const asks = chats.filter(({ retryKey }) => retryKey.turn !== null);
-    if (claims.length > 0 && asks.length > 0) {
-      yield* writes.query(chatbot, lockAll, [chatbot, keysOf(firstOf(chats))]);
-    }
-    const claim = claims.length > 1 ? claimSome : claimOne;
-    const claimed = yield* take(chatbot, claim, claims, ({ fingerprint }) => fingerprint);
-    const locked = yield* take(chatbot, lockKeys, asks, ({ turn }) => turn);
-    const ours: ReadonlyArray<Keyed> = [...claimed, ...locked];
-    const wanted = chats.filter((chat) => ours.includes(chat));
-    const inserted = wanted.length === 0 ? [] : yield* insertChats(writes, chatbot, wanted);
-    const made = new Map(wanted.map((chat, n) => [chat, inserted[n]!]));
-    if (ours.length > 0) {
+  /** All of them take their keys in one statement, and so in one order. */
+  const makeKeyed = Effect.fnUntraced(function* (
+    chatbot: number,
+    chats: ReadonlyArray<Keyed>,
+    { statement, value }: Taking,
+  ) {
+    const first = firstOf(chats);
+    const rows = yield* writes.query<Pick<KeyToTake, "key" | "turn">>(
+      chatbot,
+      statement(first.length),
+      [chatbot, keysOf(first), array(first, "text", ({ retryKey }) => value(retryKey))],
+    );
+    const taken = new Set(rows.map(nameOf));
+    const ours = chats.filter((chat) => taken.has(nameOf(chat.retryKey)) && first.includes(chat));
+    const inserted = ours.length === 0 ? [] : yield* insertChats(writes, chatbot, ours);
+    const made = new Map(ours.map((chat, n) => [chat, inserted[n]!]));
+    if (made.size > 0) {
       yield* writes.query(chatbot, settleKeys, [
         chatbot,
         keysOf(ours),
-        array(ours, "int8", (chat) => big(made.get(chat)!.id)),
+        array(inserted, "int8", ({ id }) => big(id)),
         array(ours, "int8", (chat) =>
           chat.retryKey.turn === null ? null : big(made.get(chat)!.entryId!),
         ),
@@ -114,7 +102,7 @@ export const makeCreations = Effect.fnUntraced(function* (
     }
     const known = yield* knownOf(
       chatbot,
-      claims.filter((chat) => !made.has(chat)),
+      chats.filter((chat) => !made.has(chat)),
     );
     return chats.map((chat): Made => ({
       chat: made.get(chat) ?? null,
@@ -137,30 +125,42 @@ export const makeCreations = Effect.fnUntraced(function* (
         Effect.tap((all) => committed(chatbot, all)),
         orBusy,
       ),
-    { writers: 2, most, waiting, full },
+    { writers: 2, most, waiting, patience, full },
   );
-  // By themselves: one whose key is locked for long is refused, and so are those that are made with it.
-  const makeOnce = yield* gather(
-    (chatbot, chats: ReadonlyArray<Keyed>) =>
-      writes.transaction(chatbot, makeKeyed(chatbot, chats)).pipe(
-        againAfterDeadlock,
-        Effect.tap((all) => committed(chatbot, all)),
-        orBusy,
-      ),
-    { writers: 1, most, waiting, full },
-  );
-  return (chatbot: number, chat: ChatToMake) =>
-    isKeyed(chat) ? makeOnce(chatbot, chat) : make(chatbot, chat);
+  // One whose key is locked for long is refused, and so are those that are made with it.
+  const makeOnce = (taking: Taking) =>
+    gather(
+      (chatbot, chats: ReadonlyArray<Keyed>) =>
+        writes.transaction(chatbot, makeKeyed(chatbot, chats, taking)).pipe(
+          againAfterDeadlock,
+          Effect.tap((all) => committed(chatbot, all)),
+          orBusy,
+        ),
+      { writers: 1, most, waiting, patience, full },
+    );
+  const makeClaimed = yield* makeOnce(claiming);
+  const makeAsked = yield* makeOnce(locking);
+  return (chatbot: number, chat: ChatToMake) => {
+    if (!isKeyed(chat)) return make(chatbot, chat);
+    return chat.retryKey.turn === null ? makeClaimed(chatbot, chat) : makeAsked(chatbot, chat);
+  };
 });
+
+/** How keys are taken: a statement for so many, and what it is told of each besides its name. */
+interface Taking {
+  readonly statement: (keys: number) => string;
+  readonly value: (key: KeyToTake) => string | null;
+}
 
 const claimOne = claimKeys("null", "null");
 const claimSome = claimKeys("null", "null", 2 * most);
 
-// Those that are there, in one order, before some are claimed and others taken.
-const lockAll = `
-select from unnest($2::text[]) wanted(name) cross join lateral (
-  select from request where chatbot_id = $1 and key = name offset 0 for update
-) r`;
+const claiming: Taking = {
+  statement: (keys) => (keys > 1 ? claimSome : claimOne),
+  value: ({ fingerprint }) => fingerprint,
+};
+
+const locking: Taking = { statement: () => lockKeys, value: ({ turn }) => turn };
 
 const knownChats = `
 select r.key, r.fingerprint, c.id, c.name, c.user_ref, c.create_time

@@ -2,9 +2,10 @@
  * Gathers writes that arrive together into one statement. Who comes alone waits for nobody; who comes
  * while a statement is under way joins the next.
  */
-import { Cause, Deferred, Effect, Exit } from "effect";
+import { Cause, Clock, Deferred, Effect, Exit } from "effect";
 
 interface Waiting<A, B, E> {
+  readonly since: number;
   readonly item: A;
   readonly done: Deferred.Deferred<B, E>;
 }
@@ -31,6 +32,8 @@ export interface GatherOptions<E> {
   readonly most: number;
   /** Items that wait in one lane; more are refused with `full`. */
   readonly waiting: number;
+  /** Milliseconds; what has waited for longer when a write fails is refused with `full`, too. */
+  readonly patience: number;
   readonly full: E;
 }
 
@@ -43,76 +46,71 @@ export interface GatherOptions<E> {
  */
 export const gather = Effect.fnUntraced(function* <A, B, E>(
   write: (lane: number, items: ReadonlyArray<A>) => Effect.Effect<ReadonlyArray<B>, E>,
-  { full, most, waiting, writers }: GatherOptions<E>,
+  { full, most, patience, waiting, writers }: GatherOptions<E>,
 ) {
   const scope = yield* Effect.scope;
   const lanes = new Map<number, Lane<A, B, E>>();
 
-  /** What `write` throws is a defect, too. */
-  const written = (name: number, items: ReadonlyArray<A>) =>
-    Effect.suspend(() => write(name, items));
-
-  const writeOne = (name: number, { done, item }: Waiting<A, B, E>) =>
-    Effect.flatMap(Effect.exit(written(name, [item])), (exit) =>
-      Deferred.done(
-        done,
-        Exit.map(exit, (results) => results[0]!),
-      ),
-    );
-
-  const drain = (name: number, lane: Lane<A, B, E>) =>
-    Effect.suspend(() => {
-      let left = false;
-      const leave = () => {
-        if (left) return;
-        left = true;
-        lane.writers--;
-        if (lane.writers === 0 && lane.waiting.size === 0) lanes.delete(name);
-      };
-      return Effect.ensuring(work(name, lane, leave), Effect.sync(leave));
-    }).pipe(Effect.uninterruptible);
-
-  /** Writes until nothing waits; `leave` is called in the same moment that this is seen. */
-  const work = (name: number, lane: Lane<A, B, E>, leave: () => void) =>
-    Effect.gen(function* () {
-      while (lane.waiting.size > 0) {
-        const batch = takeFirst(lane.waiting, most);
-        if (batch.length === 1) {
-          yield* writeOne(name, batch[0]!);
-          continue;
-        }
-        const exit = yield* Effect.exit(
-          written(
-            name,
-            batch.map(({ item }) => item),
-          ),
-        );
-        if (Exit.isFailure(exit) && !Cause.hasFails(exit.cause)) {
-          yield* Effect.forEach(batch, (one) => writeOne(name, one), { discard: true });
-          continue;
-        }
-        for (const [at, { done }] of batch.entries()) {
-          Deferred.doneUnsafe(
-            done,
-            Exit.map(exit, (results) => results[at]!),
-          );
-        }
+  /** Nobody is to wait for one write that fails after the other. */
+  const refuseOldest = (lane: Lane<A, B, E>) =>
+    Effect.map(Clock.currentTimeMillis, (now) => {
+      for (const one of lane.waiting) {
+        if (now - one.since < patience) return;
+        lane.waiting.delete(one);
+        Deferred.doneUnsafe(one.done, Exit.fail(full));
       }
-      leave();
     });
+
+  const writeAll = (
+    name: number,
+    lane: Lane<A, B, E>,
+    batch: ReadonlyArray<Waiting<A, B, E>>,
+  ): Effect.Effect<void> =>
+    Effect.gen(function* () {
+      const items = batch.map(({ item }) => item);
+      // What `write` throws is a defect, too.
+      const exit = yield* Effect.exit(Effect.suspend(() => write(name, items)));
+      const isDefect = Exit.isFailure(exit) && !Cause.hasFails(exit.cause);
+      if (isDefect && batch.length > 1) {
+        yield* Effect.forEach(batch, (one) => writeAll(name, lane, [one]), { discard: true });
+        return;
+      }
+      for (const [at, { done }] of batch.entries()) {
+        Deferred.doneUnsafe(
+          done,
+          Exit.map(exit, (results) => results[at]!),
+        );
+      }
+      if (Exit.isFailure(exit) && !isDefect) yield* refuseOldest(lane);
+    });
+
+  /** Writes until nothing waits, and leaves in the same moment that this is seen. */
+  const drain = (name: number, lane: Lane<A, B, E>) =>
+    Effect.gen(function* () {
+      // Those that arrive together are written together.
+      yield* Effect.yieldNow;
+      while (lane.waiting.size > 0) {
+        yield* writeAll(name, lane, takeFirst(lane.waiting, most));
+      }
+      lane.writers--;
+      if (lane.writers === 0) lanes.delete(name);
+    }).pipe(Effect.uninterruptible, Effect.forkIn(scope, { startImmediately: true }));
 
   return (name: number, item: A): Effect.Effect<B, E> =>
-    Effect.uninterruptibleMask((restore) => {
-      let lane = lanes.get(name);
-      if (lane === undefined) lanes.set(name, (lane = { waiting: new Set(), writers: 0 }));
-      if (lane.waiting.size >= waiting) return Effect.fail(full);
-      const one = { item, done: Deferred.makeUnsafe<B, E>() };
-      lane.waiting.add(one);
-      const result = Effect.onInterrupt(restore(Deferred.await(one.done)), () =>
-        lane.waiting.delete(one) ? Effect.void : Effect.exit(Deferred.await(one.done)),
-      );
-      if (lane.writers >= writers) return result;
-      lane.writers++;
-      return Effect.andThen(Effect.forkIn(drain(name, lane), scope), result);
-    });
+    Effect.uninterruptibleMask((restore) =>
+      Effect.flatMap(Clock.currentTimeMillis, (since) => {
+        if (scope.state._tag === "Closed") return Effect.interrupt;
+        let lane = lanes.get(name);
+        if (lane === undefined) lanes.set(name, (lane = { waiting: new Set(), writers: 0 }));
+        if (lane.waiting.size >= waiting) return Effect.fail(full);
+        const one = { since, item, done: Deferred.makeUnsafe<B, E>() };
+        lane.waiting.add(one);
+        const result = Effect.onInterrupt(restore(Deferred.await(one.done)), () =>
+          lane.waiting.delete(one) ? Effect.void : Effect.exit(Deferred.await(one.done)),
+        );
+        if (lane.writers >= writers) return result;
+        lane.writers++;
+        return Effect.andThen(drain(name, lane), result);
+      }),
+    );
 });

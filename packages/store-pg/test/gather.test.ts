@@ -1,5 +1,6 @@
 import { assert, it } from "@effect/vitest";
-import { Deferred, Effect, Fiber } from "effect";
+import { Deferred, Effect, Exit, Fiber, Scope } from "effect";
+import { TestClock } from "effect/testing";
 import { gather } from "../src/Gather.ts";
 
 it.effect("of writes that are gathered one that throws fails alone", () =>
@@ -9,7 +10,7 @@ it.effect("of writes that are gathered one that throws fails alone", () =>
         if (items.includes(3)) throw new Error("three");
         return Effect.as(Effect.yieldNow, items);
       },
-      { writers: 1, most: 10, waiting: 10, full: "full" },
+      { writers: 1, most: 10, waiting: 10, patience: 1_000, full: "full" },
     );
     const exits = yield* Effect.forEach([1, 2, 3, 4, 5], (item) => Effect.exit(write(0, item)), {
       concurrency: "unbounded",
@@ -33,7 +34,7 @@ it.effect(
             written.push(...items);
             return items;
           }),
-        { writers: 1, most: 10, waiting: 2, full: "full" },
+        { writers: 1, most: 10, waiting: 2, patience: 1_000, full: "full" },
       );
       const fork = (item: number) =>
         Effect.forkChild(write(0, item), { startImmediately: true }).pipe(
@@ -60,7 +61,7 @@ it.effect("who is interrupted while it is written is over when the write is", ()
           order.push("written");
           return items;
         }),
-      { writers: 1, most: 10, waiting: 10, full: "full" },
+      { writers: 1, most: 10, waiting: 10, patience: 1_000, full: "full" },
     );
     const caller = yield* Effect.forkChild(write(0, 1), { startImmediately: true });
     yield* Effect.yieldNow;
@@ -73,4 +74,50 @@ it.effect("who is interrupted while it is written is over when the write is", ()
     yield* Fiber.join(interruption);
     assert.deepStrictEqual(order, ["written", "interrupted"]);
   }).pipe(Effect.scoped),
+);
+
+it.effect("who has waited for long when a write fails is refused, and nobody else", () =>
+  Effect.gen(function* () {
+    const written: Array<ReadonlyArray<number>> = [];
+    const open = yield* Deferred.make<void>();
+    const write = yield* gather(
+      (_, items: ReadonlyArray<number>) => {
+        written.push(items);
+        return items.includes(1)
+          ? Effect.andThen(Deferred.await(open), Effect.fail("failed"))
+          : Effect.succeed(items);
+      },
+      { writers: 1, most: 1, waiting: 10, patience: 1_000, full: "full" },
+    );
+    const fork = (item: number) =>
+      Effect.forkChild(Effect.exit(write(0, item)), { startImmediately: true }).pipe(
+        Effect.tap(() => Effect.yieldNow),
+      );
+    const early = [yield* fork(1), yield* fork(2), yield* fork(3)];
+    yield* TestClock.adjust("1 second");
+    const late = yield* fork(4);
+    yield* Deferred.succeed(open, undefined);
+    const exits = yield* Fiber.joinAll([...early, late]);
+    const expected = [Exit.fail("failed"), Exit.fail("full"), Exit.fail("full"), Exit.succeed(4)];
+    assert.deepStrictEqual(exits, expected);
+    assert.deepStrictEqual(written, [[1], [4]]);
+  }).pipe(Effect.scoped),
+);
+
+it.effect("nothing is written, or waits, after the end", () =>
+  Effect.gen(function* () {
+    const scope = yield* Scope.make();
+    const write = yield* gather((_, items: ReadonlyArray<number>) => Effect.succeed(items), {
+      writers: 1,
+      most: 10,
+      waiting: 10,
+      patience: 1_000,
+      full: "full",
+    }).pipe(Scope.provide(scope));
+    const first = yield* Effect.forkChild(write(0, 1), { startImmediately: true });
+    yield* Scope.close(scope, Exit.void);
+    assert.strictEqual(yield* Fiber.join(first), 1);
+    const late = yield* Effect.exit(write(0, 2));
+    assert.isTrue(Exit.hasInterrupts(late));
+  }),
 );

@@ -3,7 +3,11 @@ import { ChatArchive, ChatStore, newestChats, TurnStore } from "@parley/core";
 import { registerChatbot } from "@parley/core/testing";
 import { layerPostgres } from "@parley/store-pg";
 import { Deferred, Effect, Fiber, Stream } from "effect";
+import { Reactivity } from "effect/reactivity";
 import type { SqlClient } from "effect/sql";
+import { makeClients } from "../src/Clients.ts";
+import { makeCreations } from "../src/Creations.ts";
+import type { Session } from "../src/Session.ts";
 import { bound, clientOf, freshSchema, optionsOf } from "./PostgresUnderTest.ts";
 
 const chat = { name: "n", userRef: "u", helloMessage: "Hello" };
@@ -50,6 +54,35 @@ describe.each([
       assert.strictEqual((yield* list(theirs)).total, 2);
     }).pipe(Effect.provide(layerPostgres(options(schema))), Effect.scoped);
   });
+
+  it.live("and a crowd of one chatbot's asks make nobody else wait", () =>
+    Effect.gen(function* () {
+      const [ours, theirs] = [yield* registerChatbot, yield* registerChatbot];
+      const [store, turns] = [yield* ChatStore, yield* TurnStore];
+      const { chat: held } = yield* store.createChat(ours, chat, null);
+      const taken = yield* turns.take(ours, held.id, null);
+      if (taken._tag !== "Turn") return assert.fail("the turn is free");
+      let done = 0;
+      const crowd = yield* Effect.forkChild(
+        Effect.forEach(
+          Array.from({ length: 1_000 }).keys(),
+          (n) =>
+            Effect.map(
+              turns.take(theirs, null, { key: `key ${n}`, fingerprint: "f" }),
+              () => done++,
+            ),
+          { concurrency: "unbounded" },
+        ),
+      );
+      yield* Effect.repeat(Effect.sleep("1 millis"), { until: () => done > 0 });
+      const before = done;
+      assert.isTrue(yield* turns.renew(taken.turn));
+      // As many as there are connections, and those that were as quick.
+      assert.isBelow(done - before, 100);
+      yield* Fiber.join(crowd);
+      assert.strictEqual(done, 1_000);
+    }).pipe(Effect.provide(layerPostgres(options(freshSchema())))),
+  );
 
   it.live("of an erasure and of requests with keys that meet are sorted out", () =>
     Effect.gen(function* () {
@@ -108,6 +141,55 @@ describe.each([
         ["Failure", "Success"],
       );
     }).pipe(Effect.provide(layerPostgres(options(schema))), Effect.scoped);
+  });
+
+  it.live("of keys that two instances have are taken in one order", () => {
+    const schema = freshSchema();
+    return Effect.gen(function* () {
+      const chatbot = yield* registerChatbot;
+      const [store, turns] = [yield* ChatStore, yield* TurnStore];
+      yield* store.createChat(chatbot, chat, { key: "b", fingerprint: "f" });
+      const taken = yield* turns.take(chatbot, null, { key: "c", fingerprint: "f" });
+      if (taken._tag !== "Turn") return assert.fail("the key is free");
+      const failed: Array<unknown> = [];
+      /** Makes chats with keys, of which each statement is followed by something. */
+      const making = Effect.fnUntraced(function* (then: Effect.Effect<unknown>) {
+        const clients = yield* makeClients({ ...options(schema), maxConnections: 2 });
+        const query: Session["query"] = (...call) =>
+          clients.writes.query<any>(...call).pipe(
+            Effect.tapError((error) => Effect.sync(() => failed.push(error))),
+            Effect.tap(() => then),
+          );
+        const writes = { ...clients.writes, query };
+        const make = yield* makeCreations({ ...clients, writes }, () => Effect.never);
+        return (key: string, turn: string | null) =>
+          make(chatbot, {
+            name: null,
+            userRef: null,
+            entry: turn === null ? null : entry,
+            retryKey: { key, fingerprint: "f", turn },
+          });
+      });
+      const all = (makes: ReadonlyArray<Effect.Effect<unknown, unknown>>) =>
+        Effect.forkChild(Effect.all(makes, { concurrency: "unbounded" }));
+      const [begun, go] = [yield* Deferred.make<void>(), yield* Deferred.make<void>()];
+      const one = yield* making(
+        Effect.andThen(Deferred.succeed(begun, undefined), Deferred.await(go)),
+      );
+      const other = yield* making(Effect.void);
+      const first = yield* all([one("a", null), one("b", null), one("c", taken.turn.id)]);
+      yield* Deferred.await(begun);
+      const second = yield* all([other("a", null), other("b", null)]);
+      yield* Effect.sleep("300 millis");
+      yield* Deferred.succeed(go, undefined);
+      yield* Fiber.join(first);
+      yield* Fiber.join(second);
+      assert.deepStrictEqual(failed, []);
+    }).pipe(
+      Effect.provide(layerPostgres(options(schema))),
+      Effect.provide(Reactivity.layer),
+      Effect.scoped,
+    );
   });
 
   it.live("of a process that stands still lose no answer that another has", () => {
