@@ -8,14 +8,12 @@ import {
   turnEntries,
   turnLease,
   TurnLost,
+  turnPrecedence,
   TurnStore,
 } from "@parley/core";
 import { Stream } from "effect";
 import type { Database } from "./SqliteDatabase.ts";
 import * as Rows from "./SqliteRows.ts";
-
-/** How long after a turn's end, in milliseconds, the one that waited longest goes first. */
-const precedence = 2000;
 
 /** There is no row for such a turn. */
 const holdsNothing = (chat: number | null, retryKey: RetryKey | null): boolean =>
@@ -83,7 +81,7 @@ export const makeTurnStore = (database: Database): TurnStore["Service"] => {
 
         const others = get<{ until: number }>(
           `SELECT coalesce((SELECT heldUntil FROM turns WHERE chatbot = :chatbot AND chat = :chat),
-             turnEnded) + ${precedence} AS until FROM chats
+             turnEnded) + ${turnPrecedence} AS until FROM chats
            WHERE chatbot = :chatbot AND id = :chat AND :instance <>
              (SELECT instance FROM waiting WHERE chatbot = :chatbot AND chat = :chat
               ORDER BY id LIMIT 1)`,

@@ -73,7 +73,7 @@ export const AskLimits = Context.Reference("@parley/core/AskLimits", {
     asks: 10_000,
     /** How often a held turn is renewed. */
     renewal: Duration.seconds(3),
-    /** How often a turn that another process holds is asked for again when no hint comes. */
+    /** How often a turn that another process holds is asked for again when no hint comes; within `turnPrecedence`. */
     poll: Duration.seconds(1),
     /** How often the answer to a key that another process works on is asked for. */
     keyPoll: Duration.millis(100),

@@ -16,6 +16,9 @@ import type { RetryKey } from "./RetryKey.ts";
 /** How long a turn is held without being renewed, in milliseconds, by the store's clock. */
 export const turnLease = 10_000;
 
+/** How long a turn that ended is kept for who waited longest, in milliseconds. */
+export const turnPrecedence = 2_000;
+
 /** How many of the newest entries a turn brings along. */
 export const turnEntries = 20;
 
@@ -57,8 +60,8 @@ export class TurnStore extends Context.Service<
      * without chat and key holds nothing: it can always be renewed and appended.
      *
      * An instance is one layer built over the data. Of several instances that were told `Held` by a chat (those that a
-     * key holds have no place), the one that waited longest goes first, if it asks again within two seconds of the
-     * turn's end (of its lease, if it just ran out); after that it has lost its place.
+     * key holds have no place), the one that waited longest goes first, if it asks again within {@link turnPrecedence} of
+     * the turn's end (of its lease, if it just ran out); after that it has lost its place.
      */
     readonly take: (
       chatbot: number,

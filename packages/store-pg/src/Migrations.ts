@@ -291,6 +291,22 @@ export const migrations = {
       select 'alter table milestone enable row level security' from pg_class
       where pg_class.oid = 'chat'::regclass and relrowsecurity
     loop execute statement; end loop; end $$;`,
+
+  "0008_request_statistics": `
+    -- It grows from nothing within a day, so that what ANALYZE found is soon wrong: plans go by its size alone.
+    alter table request
+      alter column chatbot_id set statistics 0,
+      alter column key set statistics 0,
+      alter column fingerprint set statistics 0,
+      alter column made_at set statistics 0,
+      alter column turn set statistics 0,
+      alter column turn_until set statistics 0,
+      alter column chat_id set statistics 0,
+      alter column entry_id set statistics 0;
+    do $$ begin if to_regproc('pg_clear_attribute_stats') is not null then
+      perform pg_clear_attribute_stats(current_schema()::text, 'request', attname::text, false)
+      from pg_attribute where attrelid = 'request'::regclass and attnum > 0 and not attisdropped
+    ; end if; end $$;`,
 } as const;
 
 type Step = keyof typeof migrations;

@@ -346,7 +346,13 @@ select chat.* from unnest($2::int8[]) wanted cross join lateral (
 
 // In the order in which creations take them, too.
 const lockRequests = `
-select from request where chatbot_id = $1 and chat_id = any ($2::int8[]) order by key for update`;
+select from unnest(array(
+  select key from unnest($2::int8[]) wanted cross join lateral (
+    select key from request where chatbot_id = $1 and chat_id = wanted offset 0
+  ) theirs order by key
+)) found(name) cross join lateral (
+  select from request where chatbot_id = $1 and key = name offset 0 for update
+) locked`;
 
 const eraseChats = `
 with entries as (

@@ -4,13 +4,14 @@ import {
   turnEntries,
   turnLease,
   TurnLost,
+  turnPrecedence,
   TurnStore,
   type NewEntry,
   type RetryKey,
   type Taken,
   type Turn,
 } from "@parley/core";
-import { Effect, Stream } from "effect";
+import { Effect, Predicate, Stream } from "effect";
 import { channel } from "./Hints.ts";
 import type { MakeChat } from "./Creations.ts";
 import { entryColumns, entryOf, type EntryRow } from "./Rows.ts";
@@ -24,12 +25,6 @@ const held = (by: "chat" | "key", forMillis: number | null): Taken => ({
   by,
   forMillis: Math.max(1, Math.min(turnLease, Math.ceil(forMillis ?? turnLease))),
 });
-
-/**
- * How long a free turn is kept for the process that waited longest, in milliseconds. It must be longer
- * than that process takes to ask again when no hint reaches it.
- */
-const precedence = 2_000;
 
 export const makeTurnStore = Effect.fnUntraced(function* (
   { reads, writes }: Clients,
@@ -72,7 +67,7 @@ export const makeTurnStore = Effect.fnUntraced(function* (
       turnLease,
       turnEntries,
       waiter,
-      precedence,
+      turnPrecedence,
     ]);
     const first = rows[0]!;
     if (first.turn === null) {
@@ -176,7 +171,8 @@ export const makeTurnStore = Effect.fnUntraced(function* (
       userRef: null,
       entry,
       retryKey: turn.retryKey && { ...turn.retryKey, turn: turn.id },
-    });
+      // As after a lock; nothing of it was written.
+    }).pipe(Effect.retry({ while: Predicate.isTagged("Overloaded"), times: 2 }));
     if (chat === null) return yield* new TurnLost();
     const { usage: _, ...stored } = entry;
     return { ...stored, id: chat.entryId!, chatId: chat.id, createTime: chat.createTime };

@@ -16,7 +16,7 @@ const isLockTimeout = failedBy("LockTimeoutError");
 
 export const isUniqueViolation = failedBy("UniqueViolation");
 
-/** SQLSTATE classes: connection, resources, operator intervention, system, read-only, ended by a limit, rollback. */
+/** SQLSTATE classes: connection, read-only, ended by a limit, rollback, resources, lock, operator intervention, system. */
 const outside = /^(08|25006|25P0[34]|40|53|55P03|57|58)/;
 
 const unreachable: ReadonlySet<string> = new Set([
@@ -71,8 +71,7 @@ export const answered = <A>(
   );
 
 /**
- * Turns a failing database into {@link StorageUnavailable}, and a lock that others hold for too long
- * into {@link Overloaded}; a statement that is wrong is a defect.
+ * Turns a failing database into {@link StorageUnavailable}; a statement that is wrong is a defect.
  */
 export const orUnavailable = <A, E, R>(
   effect: Effect.Effect<A, E | SqlError.SqlError, R>,

@@ -112,7 +112,7 @@ describe.each([
         ({ length }) => length,
       );
       yield* archive.compact;
-      assert.isAtLeast(yield* statistics, 5);
+      assert.isAtLeast(yield* statistics, 4);
       yield* archive.erase(chatbot, { _tag: "UserRef", userRef: secret });
       yield* archive.compact;
       assert.strictEqual(yield* statistics, 0);

@@ -1,5 +1,5 @@
 import { assert, describe, it } from "@effect/vitest";
-import { ChatArchive, ChatStore, newestChats, TurnStore } from "@parley/core";
+import { ChatArchive, ChatStore, newestChats, TurnStore, type RetryKey } from "@parley/core";
 import { registerChatbot } from "@parley/core/testing";
 import { layerPostgres } from "@parley/store-pg";
 import { Deferred, Effect, Fiber, Stream } from "effect";
@@ -206,10 +206,21 @@ describe.each([
         "select from chat where chatbot_id = $1 and id = $2::int8 for update",
         [chatbot, held.id],
       );
+      const tally = "select from tally where chatbot_id = $1 for update";
+      const tallyLock = yield* hold(sql, tally, [chatbot]);
+      const append = (key: RetryKey | null) =>
+        Effect.gen(function* () {
+          const fresh = yield* turns.take(chatbot, null, key);
+          return fresh._tag === "Turn" ? yield* turns.append(fresh.turn, entry) : fresh;
+        });
+      const inNew = [null, { key: "key", fingerprint: "f" }].map(append);
       // The database ends such a process's transaction after 5 s.
       const appending = yield* Effect.forkChild(turns.append(taken.turn, entry));
+      const making = yield* Effect.forkChild(Effect.all(inNew, { concurrency: "unbounded" }));
       yield* Effect.sleep("5 seconds");
       yield* lock.release;
+      yield* tallyLock.release;
+      yield* Fiber.join(making);
       assert.strictEqual((yield* Fiber.join(appending)).chatId, held.id);
       const again = yield* turns.take(chatbot, held.id, null);
       if (again._tag !== "Turn") return assert.fail("the turn is free again");

@@ -2,9 +2,11 @@ import { assert, it } from "@effect/vitest";
 import { layerPostgres } from "@parley/store-pg";
 import { Effect, Stream } from "effect";
 import { Reactivity } from "effect/reactivity";
+import type { SqlClient } from "effect/sql";
 import { makeCreations } from "../src/Creations.ts";
 import { makeClients } from "../src/Clients.ts";
 import { makeMilestones } from "../src/Milestones.ts";
+import { makeChatArchive } from "../src/PgChatArchive.ts";
 import { makeChatStore } from "../src/PgChatStore.ts";
 import { makeTurnStore } from "../src/PgTurnStore.ts";
 import type { Session } from "../src/Session.ts";
@@ -44,20 +46,40 @@ const measured = (session: Session, note: (text: string, buffers: number) => voi
       ) as any,
 });
 
-it.live(
-  "no statement of a creation or an ask touches more for the rows and retry keys that there are",
-  () =>
+it.live.each([
+  ["", settle],
+  // As if ANALYZE had come long before, when there were small chatbots alone.
+  [
+    ", when the planner knows nothing of those",
+    (sql: SqlClient.SqlClient) =>
+      Effect.forEach(
+        ["vacuum request", "vacuum analyze chat", "vacuum analyze entry"],
+        (statement) => sql.unsafe(statement),
+      ),
+  ],
+] as const)(
+  "no statement of a creation, an ask or an erasure touches more for the rows and retry keys that there are%s",
+  ([, settled]) =>
     Effect.gen(function* () {
       const { sql, url } = yield* freshDatabase();
       yield* Effect.provide(Effect.void, layerPostgres({ url }));
-      yield* fillChats(sql, chatbot, rows);
-      yield* fillEntries(sql, chatbot, rows);
+      yield* sql.unsafe("alter table request set (autovacuum_enabled = off)");
       yield* sql.unsafe(
         `insert into request (chatbot_id, key, fingerprint, made_at, chat_id)
-        select $1, 'known ' || n, 'f', now() - n * interval '1 second', n from generate_series(1, $2::int8) n`,
+        select n, 'key', 'f', now(), n from generate_series(1, 60) n`,
+      );
+      yield* sql.unsafe("analyze request");
+      yield* fillChats(sql, chatbot, rows);
+      yield* fillEntries(sql, chatbot, rows);
+      // Those of creations, some of which are too old, and of asks under way.
+      yield* sql.unsafe(
+        `insert into request (chatbot_id, key, fingerprint, made_at, turn, turn_until, chat_id)
+        select $1, 'known ' || n, 'f', now() - n * interval '3 seconds', null, null, n from generate_series(1, $2::int8) n
+        union all
+        select $1, 'ask ' || n, 'f', now(), 'turn ' || n, now() + interval '1 hour', null from generate_series(1, 1000) n`,
         [chatbot, rows],
       );
-      yield* settle(sql);
+      yield* settled(sql);
       const clients = yield* makeClients({ url, schema: "parley", maxConnections: 2 });
       const touched = new Map<string, Array<number>>();
       const note = (text: string, buffers: number) =>
@@ -66,11 +88,13 @@ it.live(
         ...clients,
         reads: measured(clients.reads, note),
         writes: measured(clients.writes, note),
+        patient: measured(clients.patient, note),
       };
       const milestones = yield* makeMilestones(noted.patient);
       const make = yield* makeCreations(noted, milestones);
       const chats = yield* makeChatStore(noted, milestones, make);
       const turns = yield* makeTurnStore(noted, make, () => Stream.empty, "parley");
+      const archive = makeChatArchive(noted);
       const entry = { question: "q", answer: "a", moderation: "none", flagged: false, usage: null };
       const wanted = { name: "name", userRef: "user", helloMessage: "Hello" };
       for (let n = 0; n < 10; n++) {
@@ -94,6 +118,15 @@ it.live(
           }
         }
       }
+      for (let id = 100; id < 110; id++) {
+        const lost =
+          "update chat set turn = $3, turn_until = 'epoch' where chatbot_id = $1 and id = $2::int8";
+        yield* sql.unsafe(lost, [chatbot, id, `turn ${id}`]);
+        const taken = yield* turns.take(chatbot, id, null);
+        if (taken._tag !== "Turn") return assert.fail("the turn is free");
+        yield* archive.erase(chatbot, { _tag: "Chat", id });
+      }
+      yield* archive.erase(chatbot, { _tag: "UserRef", userRef: "user 7" });
       // Now and then a statement does for the index of searches what others have put off.
       for (const [text, counts] of touched) {
         const usual = counts.toSorted((a, b) => a - b)[Math.floor(counts.length / 2)]!;

@@ -4,7 +4,7 @@
  */
 import { Effect, Schema } from "effect";
 import type { ChatStore } from "../ChatStore.ts";
-import { turnLease, TurnStore, type Turn } from "../TurnStore.ts";
+import { turnLease, turnPrecedence, TurnStore, type Turn } from "../TurnStore.ts";
 import { check, same, type Check } from "./Check.ts";
 import { createAll, entry, newChatbot, pass } from "./Fixtures.ts";
 import { agrees } from "./ModelChecks.ts";
@@ -42,9 +42,6 @@ interface Line {
   places: ReadonlyArray<boolean>;
 }
 
-/** How long a turn that ended is kept for who waited longest, in milliseconds. */
-const grace = 2_000;
-
 const followsLine = Effect.fnUntraced(function* (
   commands: ReadonlyArray<(typeof LineCommand)["Type"]>,
 ) {
@@ -73,8 +70,9 @@ const followsLine = Effect.fnUntraced(function* (
     const since = now - line.end;
     // Never so near the end of the time that it depends on how long the calls took.
     if (since > -turnLease / 4 && since <= 0 && line.turn !== null) yield* go(1 - since);
-    if (since > grace / 2 && since <= grace) yield* go(grace + 1 - since);
-    const isLate = now - line.end > grace;
+    if (since > turnPrecedence / 2 && since <= turnPrecedence)
+      yield* go(turnPrecedence + 1 - since);
+    const isLate = now - line.end > turnPrecedence;
     const isHeld = line.turn !== null && now < line.end;
     if (command._tag === "End") {
       if (line.turn === null || !isHeld) continue;

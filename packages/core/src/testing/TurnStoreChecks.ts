@@ -7,7 +7,7 @@ import type { Entry } from "../Entry.ts";
 import { ChatNotFound, TurnLost } from "../Errors.ts";
 import { newest, newestChats } from "../ListQuery.ts";
 import { retryKeyLifetime, type RetryKey } from "../RetryKey.ts";
-import { TurnStore, turnEntries, turnLease } from "../TurnStore.ts";
+import { TurnStore, turnEntries, turnLease, turnPrecedence } from "../TurnStore.ts";
 import { askKeyChecks } from "./AskKeyChecks.ts";
 import { check, failsWith, same, type Check } from "./Check.ts";
 import {
@@ -194,7 +194,11 @@ export const turnStoreChecks: ReadonlyArray<Check<ChatStore | TurnStore | StoreU
         const held = yield* store.take(chatbot, id, null);
         yield* same("who comes later", held._tag, "Held");
         const forMillis = held._tag === "Held" ? held.forMillis : 0;
-        yield* same("for at most two seconds", forMillis > 0 && forMillis <= 2_000, true);
+        yield* same(
+          "for no longer than it has",
+          forMillis > 0 && forMillis <= turnPrecedence,
+          true,
+        );
         const next = yield* second.turns.take(chatbot, id, retryKey);
         yield* same("who waited", next._tag, "Turn");
         if (next._tag !== "Turn") return;
@@ -208,7 +212,7 @@ export const turnStoreChecks: ReadonlyArray<Check<ChatStore | TurnStore | StoreU
         yield* store.release(again);
         yield* pass(1_100);
         yield* same("within the time", (yield* store.take(chatbot, id, null))._tag, "Held");
-        yield* pass(2_001);
+        yield* pass(turnPrecedence + 1);
         const after = yield* store.take(chatbot, id, null);
         yield* same("after it", after._tag, "Turn");
         if (after._tag === "Turn") yield* store.release(after.turn);
