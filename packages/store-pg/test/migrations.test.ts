@@ -537,7 +537,10 @@ describe("migrations", () => {
             Effect.flip(Effect.provide(Effect.void, layerPostgres({ url }))),
           );
           yield* sql
-            .unsafe("select pg_terminate_backend(pid) from pg_locks where not granted")
+            .unsafe(
+              `select pg_terminate_backend(pid) from pg_locks join pg_database on pg_database.oid = database
+              where not granted and datname = current_database()`,
+            )
             .pipe(
               Effect.repeat({
                 until: (ended) => ended.length > 0,
