@@ -7,6 +7,7 @@ import { hashKey, keyId } from "./ApiKey.ts";
 import type { Chatbot } from "./Chatbot.ts";
 import { ChatbotDirectory, type Scope } from "./ChatbotDirectory.ts";
 import { KeyRejected, type StorageUnavailable } from "./Errors.ts";
+import { keyState } from "./KeyState.ts";
 
 /** What a valid key allows. */
 export interface Principal {
@@ -88,9 +89,8 @@ export class Access extends Context.Service<
           const genuine = Mac.timingSafeEqual(hash, found?.hash ?? nobody);
           if (!genuine || found === null) return yield* new KeyRejected();
           const now = yield* Clock.currentTimeMillis;
-          if (found.expiresAt !== null && found.expiresAt.getTime() <= now) {
-            return yield* new KeyRejected();
-          }
+          const state = keyState({ expiresAt: found.expiresAt, revokedAt: null }, now);
+          if (state !== "live") return yield* new KeyRejected();
           noteUse(id, now);
           return { keyId: id, scopes: found.scopes, chatbot: found.chatbot };
         });

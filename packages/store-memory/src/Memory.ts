@@ -1,10 +1,9 @@
 /**
  * The state that the memory store's ports share.
  */
+import { fold, type NewEntry } from "@parley/core";
 import { Clock, Effect } from "effect";
 import { emptyTenant, type StoredChat, type StoredEntry, type Tenant } from "./Tenant.ts";
-import type { NewEntry } from "@parley/core";
-import { fold } from "@parley/core";
 
 export interface Memory {
   readonly tenant: (chatbot: number) => Tenant;

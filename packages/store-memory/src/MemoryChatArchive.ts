@@ -1,3 +1,6 @@
+/**
+ * Operators' view of the chats: erasures, exports and imports, and what answers have cost.
+ */
 import {
   ChatArchive,
   fold,

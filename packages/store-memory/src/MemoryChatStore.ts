@@ -1,3 +1,6 @@
+/**
+ * Chats and their entries, as arrays that are filtered and sorted.
+ */
 import {
   ChatNotFound,
   ChatStore,

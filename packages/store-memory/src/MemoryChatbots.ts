@@ -1,3 +1,6 @@
+/**
+ * Chatbots, their keys and the audit, for operators and for whoever opens a key.
+ */
 import {
   changedFields,
   ChatbotDirectory,

@@ -1,3 +1,6 @@
+/**
+ * Turns and retry keys of asks.
+ */
 import {
   ChatNotFound,
   RetryKeyReused,

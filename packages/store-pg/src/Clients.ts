@@ -36,7 +36,7 @@ export interface Clients {
   readonly searched: Searching["from"];
 }
 
-export interface ConnectionOptions {
+interface ConnectionOptions {
   readonly url: Redacted.Redacted;
   readonly schema: string;
   /** Whether a connection keeps the plans of its statements, `true` by default. */

@@ -25,7 +25,7 @@ const takeFirst = <A>(set: Set<A>, most: number): ReadonlyArray<A> => {
   return first;
 };
 
-export interface GatherOptions<E> {
+interface GatherOptions<E> {
   /** Statements of one lane under way at once. */
   readonly writers: number;
   /** Items of one statement. */

@@ -1,3 +1,6 @@
+/**
+ * Chats and their entries; which statement, on which connections, reads a page.
+ */
 import {
   ChatNotFound,
   ChatStore,

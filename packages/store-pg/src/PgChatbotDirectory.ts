@@ -1,3 +1,6 @@
+/**
+ * What a key opens, and that it was used.
+ */
 import { ChatbotDirectory } from "@parley/core";
 import { Effect, Stream } from "effect";
 import {

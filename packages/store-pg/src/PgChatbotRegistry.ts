@@ -1,3 +1,6 @@
+/**
+ * What operators write of chatbots and keys, each change with its line in the audit.
+ */
 import { PgTypes } from "@effect/sql-pg";
 import {
   ChatbotNotFound,

@@ -1,3 +1,6 @@
+/**
+ * Turns: the row of a chat, with its line of those that wait, and with a retry key the row of that, too.
+ */
 import {
   ChatNotFound,
   RetryKeyReused,
@@ -17,7 +20,7 @@ import type { MakeChat } from "./Creations.ts";
 import { entryColumns, entryOf, type EntryRow } from "./Rows.ts";
 import type { Clients } from "./Clients.ts";
 import { array } from "./Parameters.ts";
-import { claimKeys, forgetAsks } from "./RequestKeys.ts";
+import { claimForTurn, forgetAsks, forgetKey, giveKeyBack, knownRequest } from "./RequestKeys.ts";
 import { againAfterDeadlock, againAfterLock, orBusy, orUnavailable } from "./Storage.ts";
 
 const held = (by: "chat" | "key", forMillis: number | null): Taken => ({
@@ -377,30 +380,3 @@ const leaveLine = `
 update chat set waiting = array_remove(waiting, $3)
 where chatbot_id = $1 and id = $2::int8 and $3 = any (waiting)
 returning cardinality(waiting) > 0 and (turn is null or turn_until <= clock_timestamp()) as awaited`;
-
-// What is looked up in RETURNING is as it was before the statement, and may be gone since, unless its lease ran out.
-const claimForTurn = `${claimKeys(
-  "gen_random_uuid()::text",
-  "clock_timestamp() + $4::int4 * interval '1 millisecond'",
-)}, (
-  select to_json(b)::text from request b
-  where b.chatbot_id = $1 and b.key = r.key and b.chat_id is null and b.entry_id is null
-    and b.turn_until <= clock_timestamp()
-) as before`;
-
-const giveKeyBack = `
-update request set
-  fingerprint = b.fingerprint, made_at = b.made_at, turn = b.turn, turn_until = b.turn_until
-from json_populate_record(null::request, $4::json) b
-where request.chatbot_id = $1 and request.key = $2 and request.turn = $3`;
-
-const forgetKey = "delete from request where chatbot_id = $1 and key = $2 and turn = $3";
-
-const knownRequest = `
-select r.fingerprint, r.turn, e.*,
-  $3::int8 is null or exists (select from chat where chatbot_id = $1 and id = $3::int8) as exists,
-  (extract(epoch from r.turn_until - clock_timestamp()) * 1000)::float8 as for_millis
-from request r left join lateral (
-  select ${entryColumns} from entry e where e.chatbot_id = r.chatbot_id and e.id = r.entry_id
-) e on true
-where r.chatbot_id = $1 and r.key = $2`;

@@ -1,3 +1,6 @@
+/**
+ * The stores as layers, and what a database must be before they serve.
+ */
 import {
   ChatArchive,
   ChatbotDirectory,

@@ -1,7 +1,13 @@
 /**
- * Claiming and settling retry keys, as the creation of chats and the turns of asks both do.
+ * The rows of retry keys, as the creation of chats and the turns of asks both write them. One that is
+ *
+ * - claimed by a creation, until that commits, has neither turn, chat nor entry;
+ * - in an ask's turn has that and its end, and no entry: when the turn has run out, the key is anybody's;
+ * - settled has the chat, and the entry if an ask made it: both are told to whoever comes with the key again;
+ * - older than a day (`made_at`) is anybody's, and is forgotten when others are claimed.
  */
 import { retryKeyLifetime } from "@parley/core";
+import { entryColumns } from "./Rows.ts";
 
 const tooOld = `statement_timestamp() - interval '${retryKeyLifetime} milliseconds'`;
 
@@ -26,6 +32,19 @@ on conflict (chatbot_id, key) do update set
 where r.made_at <= ${tooOld}
   or (r.chat_id is null and r.entry_id is null and r.turn_until <= clock_timestamp())
 returning key, turn`;
+
+/**
+ * The same for asks, whose turns end after `$4` milliseconds; tells the row that it was, if its turn had run out. What is
+ * looked up in RETURNING is as it was before the statement, and any other may be gone since.
+ */
+export const claimForTurn = `${claimKeys(
+  "gen_random_uuid()::text",
+  "clock_timestamp() + $4::int4 * interval '1 millisecond'",
+)}, (
+  select to_json(b)::text from request b
+  where b.chatbot_id = $1 and b.key = r.key and b.chat_id is null and b.entry_id is null
+    and b.turn_until <= clock_timestamp()
+) as before`;
 
 /** SQL that locks keys `$2` of asks that are in turns `$3`, and tells which those are. */
 export const lockKeys = `
@@ -54,3 +73,23 @@ from unnest($2::text[], $3::int8[], $4::int8[]) made(name, chat_id, entry_id) cr
   select ctid as at from request where chatbot_id = $1 and key = name offset 0
 ) found
 where request.ctid = at and request.chatbot_id = $1`;
+
+/** SQL that makes key `$2` what it was (`$4`, as JSON) before turn `$3` claimed it. */
+export const giveKeyBack = `
+update request set
+  fingerprint = b.fingerprint, made_at = b.made_at, turn = b.turn, turn_until = b.turn_until
+from json_populate_record(null::request, $4::json) b
+where request.chatbot_id = $1 and request.key = $2 and request.turn = $3`;
+
+/** SQL that forgets key `$2` of turn `$3`. */
+export const forgetKey = "delete from request where chatbot_id = $1 and key = $2 and turn = $3";
+
+/** SQL that tells what became of key `$2`, and whether there is chat `$3`. */
+export const knownRequest = `
+select r.fingerprint, r.turn, e.*,
+  $3::int8 is null or exists (select from chat where chatbot_id = $1 and id = $3::int8) as exists,
+  (extract(epoch from r.turn_until - clock_timestamp()) * 1000)::float8 as for_millis
+from request r left join lateral (
+  select ${entryColumns} from entry e where e.chatbot_id = r.chatbot_id and e.id = r.entry_id
+) e on true
+where r.chatbot_id = $1 and r.key = $2`;

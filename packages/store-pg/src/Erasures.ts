@@ -1,0 +1,184 @@
+/**
+ * Erases chats whole, a batch at a time, and then what is left of them in the pages.
+ */
+import type { ChatArchive, Erasable } from "@parley/core";
+import { Effect } from "effect";
+import type { Clients } from "./Clients.ts";
+import { addHoles } from "./Holes.ts";
+import { takeOffErased, type Erased } from "./Milestones.ts";
+import { array, time } from "./Parameters.ts";
+import { forgetAsks } from "./RequestKeys.ts";
+import { againAfterDeadlock, withoutDeadline } from "./Storage.ts";
+
+/** Chats that an erasure looks at and erases at a time; fewer if they have more than so many entries. */
+const batch = 1_000;
+const batchEntries = 100_000;
+
+export const makeErasures = ({
+  patient,
+}: Clients): Pick<ChatArchive["Service"], "erase" | "compact"> => {
+  /** The next chats that may have to be erased; they are looked for without a lock. */
+  const find = Effect.fnUntraced(function* (
+    chatbot: number,
+    which: Exclude<Erasable, { readonly _tag: "Chat" }>,
+    after: bigint,
+    last: bigint,
+  ) {
+    const [found] = yield* patient.query<Found>(
+      chatbot,
+      which._tag === "UserRef" ? findUser : findIdle,
+      [chatbot, after, batch, which._tag === "UserRef" ? which.userRef : time(which.limit), last],
+    );
+    return found!;
+  });
+
+  /** The last position that was given by now: who goes on creating does not keep an erasure from its end. */
+  const lastPosition = (chatbot: number) =>
+    Effect.map(
+      patient.query<{ readonly positions: bigint }>(chatbot, positionsOf, [chatbot]),
+      ([tally]) => tally?.positions ?? 0n,
+    );
+
+  /**
+   * Erases those that are still to be erased. Only a statement that comes after the locks sees what was
+   * appended while they were waited for. Creations wait for the last statement alone.
+   */
+  const eraseSome = (chatbot: number, ids: ReadonlyArray<bigint>, limit: Date | null) =>
+    patient.transaction(
+      chatbot,
+      Effect.gen(function* () {
+        const doomed = yield* patient.query<Doomed>(chatbot, lockChats, [
+          chatbot,
+          array(ids, "int8", (id) => id),
+          time(limit),
+        ]);
+        const turns = doomed.flatMap(({ turn }) => turn ?? []);
+        if (turns.length > 0) {
+          yield* patient.query(chatbot, forgetAsks, [
+            chatbot,
+            array(turns, "text", (turn) => turn),
+          ]);
+        }
+        if (doomed.length > 0) {
+          const chats = array(doomed, "int8", ({ id }) => id);
+          yield* patient.query(chatbot, lockRequests, [chatbot, chats]);
+          yield* patient.query(chatbot, eraseChats, [chatbot, chats]);
+          yield* takeOffErased(patient, chatbot, doomed);
+          yield* patient.query(chatbot, countErased, [
+            chatbot,
+            array(doomed, "int8", ({ position }) => position),
+          ]);
+        }
+        return doomed.length;
+      }),
+    );
+
+  return {
+    erase: (chatbot, which) =>
+      Effect.gen(function* () {
+        const limit = which._tag === "IdleSince" ? which.limit : null;
+        const erase = (ids: ReadonlyArray<bigint>) =>
+          againAfterDeadlock(eraseSome(chatbot, ids, limit));
+        if (which._tag === "Chat") return yield* erase([BigInt(which.id)]);
+        const last = yield* lastPosition(chatbot);
+        let total = 0;
+        let after: bigint | null = 0n;
+        while (after !== null) {
+          const { ids, reached }: Found = yield* find(chatbot, which, after, last);
+          if (ids !== null) total += yield* erase(ids);
+          after = reached;
+        }
+        return total;
+      }).pipe(withoutDeadline),
+
+    // What is deleted stays in the pages until then, in the indexes, and in the statistics.
+    compact: Effect.gen(function* () {
+      for (const table of erasedFrom) {
+        yield* patient.command(`vacuum (analyze, index_cleanup on) ${table}`);
+      }
+      const [server] = yield* patient.query<{ readonly version: number }>("operator", versionOf);
+      if (server!.version >= 180_000)
+        yield* patient.query("operator", clearStatistics, [erasedFrom]);
+    }).pipe(withoutDeadline),
+  };
+};
+
+/** A chat to erase; its turn is of an ask under way, or of one that was never ended. */
+type Doomed = Erased & { readonly id: bigint; readonly turn: string | null };
+
+/** Chats that were looked at: those that may have to be erased, and how far it went if there may be more. */
+interface Found {
+  readonly ids: ReadonlyArray<bigint> | null;
+  readonly reached: bigint | null;
+}
+
+const versionOf = "select current_setting('server_version_num')::int4 as version";
+
+/** Where anything of a chat is. */
+const erasedFrom = ["chat", "entry", "request"];
+
+// ANALYZE leaves those of an empty table as they were. Who may not maintain it may not VACUUM it, either.
+const clearStatistics = `
+select pg_clear_attribute_stats(current_schema()::text, relname::text, attname::text, false)
+from pg_class join pg_attribute on attrelid = pg_class.oid
+where relnamespace = current_schema()::regnamespace and relname = any ($1::text[]) and reltuples = 0
+  and attnum > 0 and not attisdropped and has_table_privilege(pg_class.oid, 'maintain')`;
+
+const positionsOf = "select positions from tally where chatbot_id = $1";
+
+/** The next chats, until they have so many entries. */
+const next = (filter: string) => `(
+  select * from (
+    select *, sum(entries) over (order by position) - entries as entries_before from (
+      select id, position, create_time, last_entry_time, entries from chat
+      where chatbot_id = $1 and position > $2::int8 and position <= $5::int8 ${filter} order by position limit $3::int8
+    ) nearest
+  ) counted where entries_before < ${batchEntries}
+) looked`;
+
+const findUser = `
+select array_agg(id order by position) as ids, max(position) as reached from ${next("and user_ref = $4")}`;
+
+// Times of creation follow positions: after the first chat that is too young there is none to erase.
+const findIdle = `
+select array_agg(id order by position) filter (where greatest(last_entry_time, create_time) < $4::timestamptz) as ids,
+  case when max(create_time) < $4::timestamptz then max(position) end as reached
+from ${next("")}`;
+
+// In the order of the ids, which is that of positions. Each is looked up by itself (`offset 0`), whatever the planner
+// thinks of the chatbot: it knows that of the average one.
+const lockChats = `
+select chat.* from unnest($2::int8[]) wanted cross join lateral (
+  select id, position, name, user_ref, turn from chat
+  where chatbot_id = $1 and id = wanted
+    and ($3::timestamptz is null or greatest(last_entry_time, create_time) < $3::timestamptz)
+  offset 0 for update
+) chat`;
+
+// In the order in which creations take them, too.
+const lockRequests = `
+select from unnest(array(
+  select key from unnest($2::int8[]) wanted cross join lateral (
+    select key from request where chatbot_id = $1 and chat_id = wanted offset 0
+  ) theirs order by key
+)) found(name) cross join lateral (
+  select from request where chatbot_id = $1 and key = name offset 0 for update
+) locked`;
+
+const eraseChats = `
+with entries as (
+  delete from entry where chatbot_id = $1 and chat_id = any ($2::int8[])
+), requests as (
+  delete from request where chatbot_id = $1 and chat_id = any ($2::int8[])
+)
+delete from chat where chatbot_id = $1 and id = any ($2::int8[])`;
+
+// The tally's row is locked last, because creations wait for it, and before the holes, because other
+// erasures add some, too.
+const countErased = `
+with counted as (
+  update tally set chats = chats - cardinality($2::int8[]), erasures = erasures + 1
+  where chatbot_id = $1 returning chatbot_id
+), gone as (
+  select chatbot_id, position from counted cross join unnest($2::int8[]) position
+)${addHoles}`;

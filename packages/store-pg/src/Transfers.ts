@@ -1,0 +1,231 @@
+/**
+ * Moves all chats of a chatbot out of the store and into it, record by record.
+ */
+import {
+  fold,
+  ImportRefused,
+  inOrder,
+  type ArchiveRecord,
+  type Chat,
+  type ChatArchive,
+  type Entry,
+  type Usage,
+} from "@parley/core";
+import { Effect, Stream } from "effect";
+import type { Clients } from "./Clients.ts";
+import { setMilestones } from "./Milestones.ts";
+import { array, big, times } from "./Parameters.ts";
+import { chatOf, entryOf, type ChatRow, type EntryRow } from "./Rows.ts";
+import { isUniqueViolation, withoutDeadline } from "./Storage.ts";
+
+/** Records that one statement of an import takes. */
+const importBatch = 200;
+
+export const makeTransfers = ({
+  archives,
+  patient,
+}: Clients): Pick<ChatArchive["Service"], "export" | "import"> => {
+  const importChats = (chatbot: number, before: bigint, chats: ReadonlyArray<ChatToImport>) =>
+    archives.query(chatbot, insertChats, [
+      chatbot,
+      before,
+      array(chats, "int8", ({ chat }) => BigInt(chat.id)),
+      array(chats, "text", ({ chat }) => chat.name),
+      array(chats, "text", ({ chat }) => chat.userRef),
+      array(chats, "text", ({ chat }) => (chat.name === null ? null : fold(chat.name))),
+      times(chats, ({ chat }) => chat.createTime),
+      array(chats, "int8", ({ entries }) => BigInt(entries)),
+      times(chats, ({ lastEntryTime }) => lastEntryTime),
+    ]);
+
+  const importEntries = (chatbot: number, entries: ReadonlyArray<EntryToImport>) =>
+    archives.query(chatbot, insertEntries, [
+      chatbot,
+      array(entries, "int8", ({ entry }) => BigInt(entry.chatId)),
+      array(entries, "int8", ({ entry }) => BigInt(entry.id)),
+      array(entries, "int8", ({ position }) => BigInt(position)),
+      array(entries, "text", ({ entry }) => entry.question),
+      array(entries, "text", ({ entry }) => entry.answer),
+      array(entries, "text", ({ entry }) => entry.moderation),
+      array(entries, "bool", ({ entry }) => entry.flagged),
+      times(entries, ({ entry }) => entry.createTime),
+      array(entries, "text", ({ usage }) => usage?.provider ?? null),
+      array(entries, "text", ({ usage }) => usage?.model ?? null),
+      array(entries, "int8", ({ usage }) => big(usage?.promptTokens)),
+      array(entries, "int8", ({ usage }) => big(usage?.completionTokens)),
+      array(entries, "int4", ({ usage }) => usage?.attempts ?? null),
+      array(entries, "int8", ({ usage }) => big(usage?.latencyMillis)),
+    ]);
+
+  return {
+    export: (chatbot) =>
+      archives.stream<ExportRow>(chatbot, everything, [chatbot]).pipe(
+        Stream.mapAccum(
+          () => 0n,
+          (seen: bigint, row: ExportRow): readonly [bigint, ReadonlyArray<ArchiveRecord>] => {
+            const records: Array<ArchiveRecord> = [];
+            if (row.chat_id !== seen) {
+              const { chat_id: id, chat_time: create_time, name, user_ref } = row;
+              records.push({ _tag: "Chat", chat: chatOf({ id, name, user_ref, create_time }) });
+            }
+            if (row.id !== null) {
+              records.push({
+                _tag: "Entry",
+                entry: entryOf(row as EntryRow),
+                usage: usageOf(row),
+              });
+            }
+            return [row.chat_id, records];
+          },
+        ),
+        streamOrUnavailable,
+      ),
+
+    import: Effect.fnUntraced(function* (chatbot, records) {
+      const refuse = (reason: string) => Effect.fail(new ImportRefused({ reason }));
+      let chats = 0;
+      let highestEntry = 0;
+      /** The chat whose entries come; it is stored when they are counted. */
+      let open: ChatToImport | null = null;
+      // Read outside the transaction: the records may come from the same database.
+      const queue = yield* Stream.toQueue(Stream.rechunk(inOrder(records), importBatch), {
+        capacity: importBatch,
+      });
+      // By itself: a row that refers to the chatbot keeps it from being renamed until it is committed.
+      yield* withoutDeadline(archives.query(chatbot, makeTally, [chatbot]));
+      const inTransaction = Effect.gen(function* () {
+        const [tally] = yield* archives.query<{
+          readonly chats: bigint;
+          readonly positions: bigint;
+        }>(chatbot, lockTally, [chatbot]);
+        if (tally!.chats > 0n) return yield* refuse("the chatbot has chats");
+        const store = Effect.fnUntraced(function* (
+          newChats: ReadonlyArray<ChatToImport>,
+          newEntries: ReadonlyArray<EntryToImport>,
+        ) {
+          if (newChats.length > 0) {
+            yield* importChats(chatbot, tally!.positions + BigInt(chats), newChats);
+            chats += newChats.length;
+          }
+          if (newEntries.length > 0) yield* importEntries(chatbot, newEntries);
+        });
+        yield* Stream.runForEachArray(
+          Stream.rechunk(Stream.fromQueue(queue), importBatch),
+          (some) => {
+            const newChats: Array<ChatToImport> = [];
+            const newEntries: Array<EntryToImport> = [];
+            for (const record of some) {
+              if (record._tag === "Chat") {
+                if (open !== null) newChats.push(open);
+                open = { chat: record.chat, entries: 0, lastEntryTime: null };
+              } else {
+                open!.entries++;
+                open!.lastEntryTime = record.entry.createTime;
+                highestEntry = Math.max(highestEntry, record.entry.id);
+                newEntries.push({ ...record, position: open!.entries });
+              }
+            }
+            return store(newChats, newEntries);
+          },
+        );
+        if (open !== null) yield* store([open], []);
+        yield* archives.query(chatbot, lockSequences);
+        yield* archives.query(chatbot, settleTally, [
+          chatbot,
+          chats,
+          open?.chat.id ?? 0,
+          highestEntry,
+        ]);
+        return chats;
+      });
+      const imported = yield* archives.transaction(chatbot, inTransaction).pipe(
+        Effect.catchIf(isUniqueViolation, () => refuse("two entries have one id")),
+        withoutDeadline,
+      );
+      // Searches are planned by what is known of the tables.
+      for (const table of ["chat", "entry"])
+        yield* Effect.ignore(patient.command(`analyze ${table}`));
+      yield* setMilestones(patient, chatbot);
+      return imported;
+    }, Effect.scoped),
+  };
+};
+
+type ChatToImport = { readonly chat: Chat; entries: number; lastEntryTime: Date | null };
+type EntryToImport = {
+  readonly entry: Entry;
+  readonly usage: Usage | null;
+  readonly position: number;
+};
+
+/** A chat without entries is one row of nulls beside it. */
+type ExportRow = {
+  readonly chat_id: bigint;
+  readonly chat_time: Date;
+  readonly provider: string | null;
+  readonly model: string | null;
+  readonly prompt_tokens: bigint | null;
+  readonly completion_tokens: bigint | null;
+  readonly attempts: number | null;
+  readonly latency_millis: bigint | null;
+} & Pick<ChatRow, "name" | "user_ref"> &
+  (Omit<EntryRow, "chat_id"> | { readonly id: null });
+
+const usageOf = (row: ExportRow): Usage | null =>
+  row.provider === null
+    ? null
+    : {
+        provider: row.provider,
+        model: row.model!,
+        promptTokens: Number(row.prompt_tokens),
+        completionTokens: Number(row.completion_tokens),
+        attempts: row.attempts!,
+        latencyMillis: Number(row.latency_millis),
+      };
+
+// Lateral: whatever the planner thinks of the tables, it goes through the chats and seeks their entries.
+const everything = `
+select chat.id as chat_id, chat.name, chat.user_ref, chat.create_time as chat_time, entry.*
+from chat left join lateral (
+  select id, question, answer, moderation, flagged, create_time,
+    provider, model, prompt_tokens, completion_tokens, attempts, latency_millis, position
+  from entry where chatbot_id = $1 and chat_id = chat.id order by position
+) entry on true
+where chat.chatbot_id = $1
+order by chat.position, entry.position`;
+
+const makeTally = `
+insert into tally (chatbot_id, chats, positions, last_time) values ($1, 0, 0, 'epoch')
+on conflict (chatbot_id) do nothing`;
+const lockTally = `select chats, positions from tally where chatbot_id = $1 for update`;
+
+const insertChats = `
+insert into chat (chatbot_id, id, position, name, user_ref, folded_name, create_time, entries, last_entry_time)
+select $1, i.id, $2::int8 + n, name, user_ref, folded_name, create_time, entries, last_entry_time
+from unnest($3::int8[], $4::text[], $5::text[], $6::text[], $7::timestamptz[], $8::int8[], $9::timestamptz[])
+  with ordinality as i(id, name, user_ref, folded_name, create_time, entries, last_entry_time, n)`;
+
+const insertEntries = `
+insert into entry (chatbot_id, chat_id, id, position, question, answer, moderation, flagged, create_time,
+  provider, model, prompt_tokens, completion_tokens, attempts, latency_millis)
+select $1, * from unnest($2::int8[], $3::int8[], $4::int8[], $5::text[], $6::text[], $7::text[], $8::bool[],
+  $9::timestamptz[], $10::text[], $11::text[], $12::int8[], $13::int8[], $14::int4[], $15::int8[])`;
+
+// Imports set the sequences one after the other, or one would set them back.
+const lockSequences =
+  "select pg_advisory_xact_lock(hashtextextended('parley.sequences.' || current_schema(), 0))";
+
+// A sequence cannot be locked: the margin covers what others draw between its reading and its setting. One that
+// nothing was drawn from says 1, which is still to come.
+const settleTally = `
+with moved as (
+  select case when $3::int8 >= (select last_value from chat_id) then setval('chat_id', $3::int8 + 1000) end,
+    case when $4::int8 >= (select last_value from entry_id) then setval('entry_id', $4::int8 + 1000) end
+)
+update tally set chats = chats + $2::int8, positions = positions + $2::int8,
+  last_time = greatest(
+    last_time, (select create_time from chat where chatbot_id = $1 order by position desc limit 1))
+from moved where chatbot_id = $1`;
+
+const streamOrUnavailable = <A>(stream: Stream.Stream<A, any>) =>
+  Stream.catch(stream, (error) => Stream.fromEffect(withoutDeadline(Effect.fail(error))));
