@@ -2,7 +2,7 @@
  * The database that a command works on: beside a running server it is that server's.
  */
 import { Administration } from "@parley/core";
-import { layerPostgres, pendingSql, type PostgresOptions } from "@parley/store-pg";
+import { layerPostgres, lettingInSql, pendingSql, type PostgresOptions } from "@parley/store-pg";
 import { Data, Effect, Layer, Option, type Scope } from "effect";
 import { SecureRandom } from "effect/crypto";
 import { runningPostgres } from "./embedded/Connection.ts";
@@ -41,7 +41,7 @@ export const databaseOptions: Effect.Effect<
 });
 
 /** In another directory than the server's a command would make a database, and find it empty. */
-const isMade = Effect.gen(function* () {
+const mustBeMade = Effect.gen(function* () {
   const { dataDir, store } = yield* Settings;
   if (store !== "embedded" || (yield* findHome(dataDir)) !== null) return;
   return yield* new NoDatabase({
@@ -49,17 +49,21 @@ const isMade = Effect.gen(function* () {
   });
 });
 
-/** Servers of an older version may run on the schema as it is. */
-const isCurrent = Effect.fnUntraced(function* (options: PostgresOptions) {
-  if ((yield* pendingSql(options)) === "") return;
-  return yield* new NoDatabase({
-    message: 'The schema of the database is not up to date: run "parley migrate" first.',
-  });
+/** Servers of an older version may run on the schema as it is, and others as those whom it lets in. */
+const mustBeCurrent = Effect.fnUntraced(function* (options: PostgresOptions) {
+  const lacks =
+    (yield* pendingSql(options)) !== ""
+      ? "The schema of the database is not up to date"
+      : (yield* lettingInSql(options)) !== ""
+        ? "The role of DATABASE_URL is not let in to the schema with these settings"
+        : null;
+  if (lacks === null) return;
+  return yield* new NoDatabase({ message: `${lacks}: run "parley migrate" first.` });
 });
 
-const layerDatabase = isMade.pipe(
+const layerDatabase = mustBeMade.pipe(
   Effect.andThen(databaseOptions),
-  Effect.tap(isCurrent),
+  Effect.tap(mustBeCurrent),
   Effect.map(layerPostgres),
   Layer.unwrap,
 );

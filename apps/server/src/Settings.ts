@@ -85,7 +85,7 @@ export interface SettingsShape {
   /** The models' window in tokens; `null`: the default. */
   readonly contextTokens: number | null;
   readonly moderation: ModerationSettings;
-  /** `null`: this project's own documentation. */
+  /** `null`: this project's own documentation, or none with a language model. */
   readonly knowledgeDir: string | null;
   /** Where the folders of documents are that chatbots' settings name. */
   readonly knowledgeRoot: string | null;

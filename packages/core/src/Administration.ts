@@ -274,7 +274,7 @@ const Actor = Text.check(Schema.isNonEmpty(), Schema.isMaxCodePoints(255));
 const Limit = Schema.Int.check(Schema.isBetween({ minimum: 1, maximum: 2 ** 31 - 1 }));
 
 /** Every store keeps those, and ISO 8601 writes them with four digits for the year. */
-const PointInTime = Schema.Date.check(
+export const PointInTime = Schema.Date.check(
   Schema.makeFilter<Date>(
     (date) =>
       (date.getTime() >= Date.UTC(1970) && date.getTime() < Date.UTC(10_000)) ||

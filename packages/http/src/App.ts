@@ -2,7 +2,7 @@
  * Both interfaces as one HTTP application: the checks in the order that the contract gives them, and
  * an answer in one of its shapes whatever happens.
  */
-import { Access, Asking, Chats, makeFailureLog, type StorageUnavailable } from "@parley/core";
+import { Access, Asking, Chats, makeFailureLog } from "@parley/core";
 import { Cause, Effect, type Scope } from "effect";
 import { SecureRandom } from "effect/crypto";
 import { HttpServerRequest, type HttpServerResponse } from "effect/http";
@@ -81,7 +81,7 @@ export const makeApp: (
 
   const answer = (
     request: HttpServerRequest.HttpServerRequest,
-  ): Effect.Effect<Response, StorageUnavailable, Scope.Scope> => {
+  ): Effect.Effect<Response, never, Scope.Scope> => {
     const { headers, method } = request;
     const path = pathOf(request.url);
     if (!bases.some((base) => isBelow(base, path))) {
@@ -106,7 +106,7 @@ export const makeApp: (
       cors(
         request,
         Effect.catchCauseIf(
-          answer(withoutFragment(request)) as Effect.Effect<Response, never, Scope.Scope>,
+          answer(withoutFragment(request)),
           (cause) => !Cause.hasInterruptsOnly(cause),
           (cause) => Effect.map(defect(cause, SecureRandom.ulidUnsafe()), respond),
         ),

@@ -1,7 +1,7 @@
 /**
  * A conversation of one person, or one pipe, with a chatbot.
  */
-import { Asking, Chats, newest, Question, type Chatbot } from "@parley/core";
+import { Asking, Chats, newest, problemsOf, Question, type Chatbot } from "@parley/core";
 import { Console, Effect, Option, Result, Schema, Stdio, Stream } from "effect";
 import { printable } from "../commands/Output.ts";
 import { report } from "../Report.ts";
@@ -80,7 +80,10 @@ export const converse = Effect.fnUntraced(function* (
     failures += 1;
     yield* report(
       asked.failure._tag === "SchemaError"
-        ? { message: "A question has at most 200 characters.", hint: "ask it in fewer words." }
+        ? {
+            message: `The question was not asked: ${problemsOf(asked.failure)}.`,
+            hint: "a question has at most 200 characters, and none of them is NUL.",
+          }
         : told(asked.failure),
     );
   }

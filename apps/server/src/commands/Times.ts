@@ -1,8 +1,9 @@
 /**
- * Times and durations as people write them.
+ * Times and durations as arguments of commands.
  */
 import { Option } from "effect";
 import { Flag } from "effect/cli";
+import { timeOf } from "../IsoTime.ts";
 
 const units = { s: 1000, m: 60_000, h: 3_600_000, d: 86_400_000, w: 604_800_000 } as const;
 
@@ -14,17 +15,6 @@ export const durationOf = (text: string): Option.Option<number> => {
   const [, count, unit] = /^(\d{1,11})([smhdw])$/.exec(text) ?? [];
   const millis = Number(count) * units[unit as keyof typeof units];
   return millis <= longest ? Option.some(millis) : Option.none();
-};
-
-const iso = /^(\d{4}-\d\d-\d\d)(T\d\d:\d\d(:\d\d(\.\d+)?)?(Z|[+-]\d\d:\d\d))?$/;
-
-/** A date (its beginning in UTC) or a time with its zone. */
-const timeOf = (text: string): Option.Option<Date> => {
-  const [, date] = iso.exec(text) ?? [];
-  const [time, day] = [new Date(text), new Date(date ?? Number.NaN)];
-  if (Number.isNaN(time.getTime()) || Number.isNaN(day.getTime())) return Option.none();
-  // No 31st of February, which would be taken for the 3rd of March.
-  return day.toISOString().startsWith(date!) ? Option.some(time) : Option.none();
 };
 
 /** A time, or how long after the present one in milliseconds; before it, if `sign` is negative. */

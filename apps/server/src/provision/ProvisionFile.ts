@@ -8,13 +8,15 @@ import {
   keyId,
   LongText,
   Name,
+  PointInTime,
   problemsOf,
   scopes,
   Text,
   type KeyRecord,
   type NewChatbot,
 } from "@parley/core";
-import { Data, DateTime, Effect, FileSystem, Schema } from "effect";
+import { Data, DateTime, Effect, FileSystem, Option, Schema } from "effect";
+import { isoTime, timeOf } from "../IsoTime.ts";
 
 export class ProvisionInvalid extends Data.TaggedError("ProvisionInvalid")<{
   readonly message: string;
@@ -38,9 +40,14 @@ const Key = Schema.Struct({
   name: optional(Text, "A name for your own overview"),
   expiresAt: Schema.optionalKey(
     Schema.String.check(
-      Schema.isPattern(/^\d{4}-\d\d-\d\d(T\d\d:\d\d(:\d\d(\.\d+)?)?(Z|[+-]\d\d:\d\d))?$/u, {
+      Schema.isPattern(isoTime, {
         message: "is no time in ISO 8601 with a zone, such as 2030-01-01T00:00:00Z",
       }),
+      Schema.makeFilter(
+        (text) =>
+          Option.exists(timeOf(text), Schema.is(PointInTime)) ||
+          "is no point in time between 1970 and 9999",
+      ),
     )
       .annotate({
         description:

@@ -88,7 +88,7 @@ describe("a conversation from a pipe", () => {
       const long = "x".repeat(201);
       const { failures, stderr, stdout } = yield* piped(
         null,
-        `One?\n\n  \nfail\nbreak off\n${long}\nTwo?`,
+        `One?\n\n  \nfail\nbreak off\n${long}\na\0b\nTwo?`,
       );
       assert.strictEqual(stdout, "You asked: One?\ufffd[31m\nHalf\nYou asked: Two?\ufffd[31m\n");
       assert.strictEqual(
@@ -98,9 +98,12 @@ describe("a conversation from a pipe", () => {
           'hint: "parley doctor" tries the language model and the moderation endpoint.\n' +
           "parley: No answer came: it broke.\n" +
           'hint: "parley doctor" tries the language model and the moderation endpoint.\n' +
-          "parley: A question has at most 200 characters.\nhint: ask it in fewer words.\n",
+          "parley: The question was not asked: Expected a string with at most 200 code points.\n" +
+          "hint: a question has at most 200 characters, and none of them is NUL.\n" +
+          "parley: The question was not asked: holds NUL or a lone surrogate.\n" +
+          "hint: a question has at most 200 characters, and none of them is NUL.\n",
       );
-      assert.strictEqual(failures, 3);
+      assert.strictEqual(failures, 4);
       assert.deepStrictEqual(yield* history(1), ["Two?", "One?", ""]);
       const next = yield* piped(1, "Three?");
       assert.strictEqual(next.stderr, 'Chat 1 of "Helpdesk", with 3 entries so far.\n');

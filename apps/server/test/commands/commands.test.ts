@@ -113,6 +113,8 @@ beforeAll(async () => {
       return { full, empty };
     }),
   );
+  // Lets the server's role in.
+  await parley("migrate");
   full = ids.full;
   empty = ids.empty;
 }, 60_000);

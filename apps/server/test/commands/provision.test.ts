@@ -80,6 +80,11 @@ it("refuses a file with mistakes, names them all, and writes nothing", async () 
   expect((await parley("provision", unset)).stderr).toContain("${NOT_SET} is not set.");
   const mistyped = await declare({ ...bot, keys: [{ key: `${key.slice(0, -1)}_`, scopes: [] }] });
   expect((await parley("provision", mistyped)).stderr).toContain("is neither a key nor ${NAME}");
+  for (const expiresAt of ["2030-02-31", "0000-01-01", "soon"]) {
+    const never = await declare({ ...bot, keys: [{ key, scopes: [], expiresAt }] });
+    const { stderr } = await parley("provision", never);
+    expect(stderr).toContain("chatbots.0.keys.0.expiresAt: is no ");
+  }
   await writeFile(join(directory, "chatbots.json"), `{"chatbots": [\n"${key}" ]`);
   const broken = await parley("provision", join(directory, "chatbots.json"));
   expect(broken.stderr).toMatch(/: is no JSON.*\.\nhint: /);
