@@ -40,14 +40,15 @@ const Key = Schema.Struct({
   name: optional(Text, "A name for your own overview"),
   expiresAt: Schema.optionalKey(
     Schema.String.check(
-      Schema.isPattern(isoTime, {
-        message: "is no time in ISO 8601 with a zone, such as 2030-01-01T00:00:00Z",
-      }),
       Schema.makeFilter(
         (text) =>
+          !isoTime.test(text) ||
           Option.exists(timeOf(text), Schema.is(PointInTime)) ||
           "is no point in time between 1970 and 9999",
       ),
+      Schema.isPattern(isoTime, {
+        message: "is no time in ISO 8601 with a zone, such as 2030-01-01T00:00:00Z",
+      }),
     )
       .annotate({
         description:
