@@ -303,10 +303,18 @@ export const migrations = {
       alter column turn_until set statistics 0,
       alter column chat_id set statistics 0,
       alter column entry_id set statistics 0;
-    do $$ begin if to_regproc('pg_clear_attribute_stats') is not null then
-      perform pg_clear_attribute_stats(current_schema()::text, 'request', attname::text, false)
-      from pg_attribute where attrelid = 'request'::regclass and attnum > 0 and not attisdropped
-    ; end if; end $$;`,
+    -- What was gathered goes with the types of the columns, even if they stay the same.
+    drop policy tenant on request;
+    alter table request
+      alter column chatbot_id type int,
+      alter column key type text collate "C",
+      alter column fingerprint type text,
+      alter column made_at type timestamptz,
+      alter column turn type text,
+      alter column turn_until type timestamptz,
+      alter column chat_id type bigint,
+      alter column entry_id type bigint;
+    create policy tenant on request using (chatbot_id = nullif(current_setting('parley.chatbot', true), '')::int);`,
 } as const;
 
 type Step = keyof typeof migrations;

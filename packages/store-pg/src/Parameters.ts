@@ -11,7 +11,7 @@ export const array = <A>(
   value: (item: A) => unknown,
 ) => Result.getOrThrow(PgTypes.array(items.map(value), PgTypes.OID[type]));
 
-const earliest = new Date("-004712-01-01T00:00:00.000Z");
+const earliest = new Date("-004713-11-24T00:00:00.000Z");
 
 /**
  * A `timestamptz`, as text: the driver counts microseconds in floating point, which some centuries away are not

@@ -174,7 +174,7 @@ export const makeTurnStore = Effect.fnUntraced(function* (
       userRef: null,
       entry,
       retryKey: turn.retryKey && { ...turn.retryKey, turn: turn.id },
-      // As after a lock; nothing of it was written.
+      // Nothing of it was written, and a process that stands still holds the tally for longer than one waits for it.
     }).pipe(Effect.retry({ while: Predicate.isTagged("Overloaded"), times: 2 }));
     if (chat === null) return yield* new TurnLost();
     const { usage: _, ...stored } = entry;

@@ -345,7 +345,11 @@ describe("migrations", () => {
         const sql = yield* clientOf(schema, 1);
         yield* sql.unsafe(`create schema ${schema}`);
         yield* release(sql, at + 1);
+        if (at > 0) yield* sql.unsafe("analyze request");
         yield* Effect.gen(function* () {
+          const statistics =
+            "select attname from pg_stats where schemaname = $1 and tablename = 'request'";
+          assert.deepStrictEqual(yield* sql.unsafe(statistics, [schema]), []);
           yield* registryIsKept;
           if (at > 0) {
             assert.deepStrictEqual(yield* sql.unsafe(wrongSpans), []);
