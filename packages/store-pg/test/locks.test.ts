@@ -32,15 +32,18 @@ describe.each([
       const lock = yield* hold(sql, "select from tally where chatbot_id = $1 for update", [theirs]);
       // Crowds of each kind.
       const numbers = Array.from({ length: 50 }, (_, n) => n);
-      const refused = (n: number) =>
-        Effect.gen(function* () {
-          const retryKey = n % 2 === 0 ? null : { key: `key ${n}`, fingerprint: "f" };
-          if (n % 5 > 1) return yield* store.createChat(theirs, chat, retryKey);
-          const taken = yield* turns.take(theirs, null, retryKey);
-          return taken._tag === "Turn" ? yield* turns.append(taken.turn, entry) : taken;
-        }).pipe(Effect.flip);
-      const waiting = yield* Effect.forkChild(
-        Effect.forEach(numbers, refused, { concurrency: "unbounded" }),
+      const keyOf = (n: number) => (n % 2 === 0 ? null : { key: `key ${n}`, fingerprint: "f" });
+      const creating = yield* Effect.forkChild(
+        Effect.forEach(numbers, (n) => Effect.flip(store.createChat(theirs, chat, keyOf(n))), {
+          concurrency: "unbounded",
+        }),
+      );
+      const ask = Effect.fnUntraced(function* (n: number) {
+        const taken = yield* turns.take(theirs, null, keyOf(100 + n));
+        return taken._tag === "Turn" ? yield* turns.append(taken.turn, entry) : taken;
+      });
+      const asking = yield* Effect.forkChild(
+        Effect.forEach(numbers, ask, { concurrency: "unbounded" }),
       );
       yield* Effect.sleep("100 millis");
       for (let n = 0; n < 20; n++) {
@@ -48,7 +51,9 @@ describe.each([
         yield* list(theirs).pipe(Effect.timeout("1 second"));
         yield* store.createChat(ours, chat, null).pipe(Effect.timeout("1 second"));
       }
-      for (const { _tag } of yield* Fiber.join(waiting)) assert.strictEqual(_tag, "Overloaded");
+      for (const { _tag } of yield* Fiber.join(creating)) assert.strictEqual(_tag, "Overloaded");
+      // Answers wait for longer.
+      yield* Fiber.interrupt(asking);
       yield* lock.release;
       yield* store.createChat(theirs, chat, null);
       assert.strictEqual((yield* list(theirs)).total, 2);
