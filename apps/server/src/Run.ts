@@ -4,6 +4,7 @@
 import * as NodeRuntime from "@effect/platform-node/NodeRuntime";
 import * as NodeServices from "@effect/platform-node/NodeServices";
 import { Effect } from "effect";
+import { isServer } from "./CommandOf.ts";
 import { parley } from "./commands/Parley.ts";
 import { reported } from "./Report.ts";
 import { teardown } from "./Teardown.ts";
@@ -13,6 +14,6 @@ parley.pipe(
   Effect.provide(NodeServices.layer),
   NodeRuntime.runMain({
     disableErrorReporting: true,
-    teardown: teardown(process.argv.includes("serve")),
+    teardown: teardown(isServer),
   }),
 );

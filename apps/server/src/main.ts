@@ -1,4 +1,6 @@
 #!/usr/bin/env node
+import { isServer } from "./CommandOf.ts";
+
 // Before all that takes time to load: a SIGHUP asks for the documents, and must not end a server that starts.
-if (process.argv.includes("serve")) process.on("SIGHUP", () => {});
+if (isServer) process.on("SIGHUP", () => {});
 await import("./Run.ts");

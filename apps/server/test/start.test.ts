@@ -28,17 +28,19 @@ const refusal = async (settings: Readonly<Record<string, string>>): Promise<stri
   return stderr;
 };
 
-const serve = (settings: Readonly<Record<string, string>>) => {
+const spawned = (args: ReadonlyArray<string>, settings: Readonly<Record<string, string>>) => {
   const main = fileURLToPath(new URL("../src/main.ts", import.meta.url));
   const environment = Object.entries(process.env).filter(
     ([name]) => !/^(PARLEY_|DATABASE_URL$|NODE_OPTIONS$|VITEST)/.test(name),
   );
-  const child = spawn(process.execPath, [main, "serve"], {
+  const child = spawn(process.execPath, [main, ...args], {
     env: { ...Object.fromEntries(environment), ...quiet, ...settings },
     stdio: ["ignore", "pipe", "inherit"],
   });
   return { child, ended: once(child, "exit") };
 };
+
+const serve = (settings: Readonly<Record<string, string>>) => spawned(["serve"], settings);
 
 /** What the server prints until it listens; it is stopped then. */
 const started = async (settings: Readonly<Record<string, string>>): Promise<string> => {
@@ -87,6 +89,27 @@ describe("a start that is not over", () => {
     database.close();
     // It ends because of the database.
     expect(await ended).toEqual([1, null]);
+  });
+});
+
+describe("a command that names a chatbot after the server's command", () => {
+  it.each([
+    ["SIGHUP", [null, "SIGHUP"]],
+    ["SIGINT", [130, null]],
+  ] as const)("is no server to a %s", async (signal, end) => {
+    const database = createServer().listen(0, "127.0.0.1");
+    await once(database, "listening");
+    const { port } = database.address() as AddressInfo;
+    const connected = once(database, "connection");
+    const { child, ended } = spawned(["chat", "--chatbot", "serve"], {
+      PARLEY_STORE: "postgres",
+      DATABASE_URL: `postgres://nobody@127.0.0.1:${port}/none`,
+    });
+    const [socket] = (await connected) as [Socket];
+    child.kill(signal);
+    expect(await ended).toEqual(end);
+    socket.destroy();
+    database.close();
   });
 });
 

@@ -7,6 +7,7 @@ import { layerPostgres } from "@parley/store-pg";
 import { Effect, Exit, Redacted } from "effect";
 import { access } from "node:fs/promises";
 import { beforeAll, describe, expect, inject, it } from "vitest";
+import { commandOf } from "../../src/CommandOf.ts";
 import { teardown } from "../../src/Teardown.ts";
 import { here, oneLineAndHint } from "./here.ts";
 import { run } from "./run.ts";
@@ -233,4 +234,16 @@ it("to be stopped is a failure of every command but serve", () => {
   for (const serves of [false, true])
     teardown(serves)(Exit.interrupt(), (code) => codes.push(code));
   expect(codes).toEqual([130, 0]);
+});
+
+it("the command is the first argument but for the level of the log", () => {
+  const isServe = (...args: ReadonlyArray<string>) =>
+    commandOf(["node", "parley", ...args]) === "serve";
+  expect(isServe("serve", "--log-level", "debug")).toBe(true);
+  expect(isServe("--log-level", "debug", "serve")).toBe(true);
+  expect(isServe("--log-level=debug", "serve")).toBe(true);
+  expect(isServe("chat", "--chatbot", "serve")).toBe(false);
+  expect(isServe("--log-level", "debug", "chat", "--chatbot", "serve")).toBe(false);
+  expect(isServe("--log-level", "serve")).toBe(false);
+  expect(isServe()).toBe(false);
 });
