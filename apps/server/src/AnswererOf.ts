@@ -33,4 +33,4 @@ export const layerAnswerer = Layer.unwrap(
       knowledge,
     });
   }),
-).pipe(Layer.provideMerge(ChatbotDocuments.layer));
+);

@@ -1,25 +1,15 @@
 /**
- * Folders of documents, each read when it is first wanted, and again at every SIGHUP.
+ * Folders of documents, each read when it is first wanted, and again when that is asked for.
  */
 import { readKnowledge } from "@parley/llm";
-import { Cache, Duration, Effect, Exit, Queue, Stream } from "effect";
+import { Cache, Duration, Effect, Exit, Stream } from "effect";
 
-/** However many come while the documents are read, they are read once more. */
-const hangups = Stream.callback<void>(
-  (queue) =>
-    Effect.acquireRelease(
-      Effect.sync(() => {
-        const tell = () => Queue.offerUnsafe(queue, undefined);
-        process.on("SIGHUP", tell);
-        return tell;
-      }),
-      (tell) => Effect.sync(() => process.off("SIGHUP", tell)),
-    ),
-  { bufferSize: 1, strategy: "sliding" },
-);
-
-/** Gives what was read of a folder last. */
-export const makeDocuments = Effect.gen(function* () {
+/**
+ * Gives what was read of a folder last.
+ *
+ * @param again asks for all of them to be read again
+ */
+export const makeDocuments = Effect.fnUntraced(function* (again: Stream.Stream<void>) {
   const read = yield* Cache.makeWith(readKnowledge, {
     capacity: 10_000,
     timeToLive: (exit) => (Exit.isSuccess(exit) ? Duration.infinity : Duration.zero),
@@ -42,7 +32,7 @@ export const makeDocuments = Effect.gen(function* () {
       `Of ${results.length} folders of documents ${failed} could not be read again; what was read of them before stays in use`,
     );
   });
-  yield* Stream.runForEach(hangups, () => readAllAgain).pipe(
+  yield* Stream.runForEach(again, () => readAllAgain).pipe(
     Effect.forkScoped({ startImmediately: true }),
   );
   return (folder: string) => Cache.get(read, folder);

@@ -8,7 +8,9 @@ import { Console, Duration, Effect, Layer, Option, Redacted, type Scope } from "
 import { SecureRandom } from "effect/crypto";
 import type { HttpServerRequest, HttpServerResponse } from "effect/http";
 import { layerAnswerer } from "./AnswererOf.ts";
+import { ChatbotDocuments } from "./ChatbotDocuments.ts";
 import { firstStart } from "./FirstStart.ts";
+import { hangups } from "./Hangups.ts";
 import { layerLimits } from "./Limits.ts";
 import { listen } from "./Listener.ts";
 import { lookAhead } from "./LookAhead.ts";
@@ -74,6 +76,7 @@ const core = Layer.mergeAll(Access.layer, Chats.layer, Asking.layer);
 export const layerServer = Layer.merge(Layer.effectDiscard(listeners), layerRetention).pipe(
   Layer.provide(core),
   Layer.provide([layerAnswerer, layerModerator]),
+  Layer.provide(ChatbotDocuments.layer(hangups)),
   Layer.provide(layerLimits),
   Layer.provide(layerStore),
   Layer.provide([layerNodeDigest, SecureRandom.layerWebCrypto, NodeServices.layer, layerRedaction]),

@@ -11,6 +11,8 @@ import {
 import { layerMemory } from "@parley/store-memory";
 import { Effect, Exit, FileSystem, Layer, Path, Stream } from "effect";
 import { layerAnswerer } from "../src/AnswererOf.ts";
+import { ChatbotDocuments } from "../src/ChatbotDocuments.ts";
+import { hangups } from "../src/Hangups.ts";
 import { layerModerator } from "../src/ModeratorOf.ts";
 import { Settings, type SettingsShape } from "../src/Settings.ts";
 
@@ -79,6 +81,7 @@ describe("the documents that a chatbot answers from", () => {
 
   const served = (settings: Partial<SettingsShape>) =>
     layerAnswerer.pipe(
+      Layer.provide(ChatbotDocuments.layer(hangups)),
       Layer.provideMerge(layerMemory),
       Layer.provide(settingsOf({ contextTokens: null, llms: [], ...settings })),
     );

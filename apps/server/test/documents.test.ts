@@ -2,6 +2,7 @@ import * as NodeServices from "@effect/platform-node/NodeServices";
 import { assert, it } from "@effect/vitest";
 import { Effect, FileSystem, Latch, Layer, Logger } from "effect";
 import { makeDocuments } from "../src/Documents.ts";
+import { hangups } from "../src/Hangups.ts";
 
 /** Folders without a document, in memory; tells each time that one is read. */
 const folders = Effect.fnUntraced(function* (onRead: (folder: string) => Effect.Effect<void>) {
@@ -41,7 +42,7 @@ it.effect("SIGHUPs that come while the documents are read have them read once mo
         gate.await,
       ),
     );
-    const documents = yield* Effect.provide(makeDocuments, [files, layer]);
+    const documents = yield* Effect.provide(makeDocuments(hangups), [files, layer]);
     yield* Effect.provide(documents("folder"), files);
     assert.strictEqual(reads, 1);
     yield* gate.close;
@@ -70,7 +71,7 @@ it.effect("a defect while one folder is read is told, and ends nothing", () =>
         ? Effect.die(new Error("broken"))
         : Effect.sync(() => void read.push(folder)),
     );
-    const documents = yield* Effect.provide(makeDocuments, [files, layer]);
+    const documents = yield* Effect.provide(makeDocuments(hangups), [files, layer]);
     for (const folder of ["bad", "good"]) yield* Effect.provide(documents(folder), files);
     read.length = 0;
     broken = true;

@@ -3,8 +3,9 @@
  * a running server the store keeps the asks of a chat in turn.
  */
 import { Asking, Chats } from "@parley/core";
-import { Effect, Layer, Stdio, type Option } from "effect";
+import { Effect, Layer, Stdio, Stream, type Option } from "effect";
 import { layerAnswerer } from "../AnswererOf.ts";
+import { ChatbotDocuments } from "../ChatbotDocuments.ts";
 import { chatbotOf } from "../commands/Subject.ts";
 import { layerLimits } from "../Limits.ts";
 import { layerModerator } from "../ModeratorOf.ts";
@@ -14,6 +15,7 @@ import { fromPipe, fromTerminal } from "./Questions.ts";
 
 const layerCore = Layer.mergeAll(Asking.layer, Chats.layer).pipe(
   Layer.provide([layerAnswerer, layerModerator, layerNodeDigest]),
+  Layer.provide(ChatbotDocuments.layer(Stream.empty)),
   Layer.provide(layerLimits),
 );
 

@@ -1,6 +1,8 @@
+import { spawn } from "node:child_process";
+import { once } from "node:events";
 import { beforeAll, describe, expect, inject, it } from "vitest";
 import { here } from "./here.ts";
-import { run } from "./run.ts";
+import { main, run, withoutSettings } from "./run.ts";
 
 const settings = () => ({
   DATABASE_URL: inject("postgresUrl"),
@@ -62,5 +64,19 @@ describe("parley chat", () => {
     ]);
     expect(stderr).not.toContain("secret");
     expect(await asked()).toEqual(before);
+  });
+
+  it("ends with the terminal that it runs in", async () => {
+    const child = spawn(process.execPath, [main, "chat"], {
+      env: { ...withoutSettings(), ...settings() },
+      stdio: ["pipe", "pipe", "ignore"],
+    });
+    const ended = once(child, "exit");
+    child.stdin.write(question);
+    await once(child.stdout, "data");
+    child.kill("SIGHUP");
+    // Else this would end it.
+    child.stdin.end();
+    expect(await ended).toEqual([null, "SIGHUP"]);
   });
 });
