@@ -15,7 +15,7 @@ import { tokenCountFor } from "./TokenCount.ts";
 export interface LanguageModelOptions {
   /** The models' window in tokens, the answer included (default 32 000). */
   readonly contextTokens?: number;
-  /** The most tokens of an answer, asked of the provider (default 4096). */
+  /** The most tokens of an answer, asked of the provider (default: a quarter of the window, but no more than 4096). */
   readonly maxOutputTokens?: number;
   /** The documents to answer from; `null` (the default) for none. */
   readonly knowledge?: KnowledgeSource;
@@ -72,7 +72,7 @@ export const layerLanguageModel = (
       const {
         contextTokens = 32_000,
         knowledge = null,
-        maxOutputTokens = 4096,
+        maxOutputTokens = Math.min(4096, Math.floor(contextTokens / 4)),
         modelNamed,
       } = options;
       const list = "length" in models ? models : [models];

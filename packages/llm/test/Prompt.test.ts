@@ -91,6 +91,17 @@ describe("the context budget", () => {
     }).pipe(Effect.provide(layerLanguageModel(model)));
   });
 
+  it.effect("leaves room for the chat in a small window, too", () => {
+    const model = modelCalled("unknown");
+    return Effect.gen(function* () {
+      const { earlier } = longChat(100, () => "a".repeat(100));
+      yield* collect("Hi?", earlier);
+      assert.strictEqual(model.doStreamCalls[0]?.maxOutputTokens, 500);
+      // Each entry takes 103 bytes and 16 for what goes around its two messages, of 1457.
+      assert.strictEqual(promptOf(model).length, 1 + 2 * 12);
+    }).pipe(Effect.provide(layerLanguageModel(model, { contextTokens: 2000 })));
+  });
+
   const words = [
     "Straße",
     "漢字",
