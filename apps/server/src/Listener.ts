@@ -87,10 +87,20 @@ export const listen = Effect.fnUntraced(function* <R>(
       ?.refuseBytes(clientErrors[error.code ?? ""] ?? "MALFORMED_REQUEST", unreadMethod(error)),
   );
 
-  yield* Effect.acquireRelease(
-    Effect.callback<void, ListenFailed>((resume) => {
-      server.once("error", (cause) => resume(Effect.fail(new ListenFailed({ host, port, cause }))));
-      server.listen(port, host, () => resume(Effect.void));
+  const run = Effect.runForkWith(yield* Effect.context<never>());
+  return yield* Effect.acquireRelease(
+    Effect.callback<number, ListenFailed>((resume) => {
+      const refuse = (cause: Error) => resume(Effect.fail(new ListenFailed({ host, port, cause })));
+      server.once("error", refuse);
+      server.listen(port, host, () => {
+        const bound = (server.address() as AddressInfo).port;
+        server.off("error", refuse);
+        // Such as that it cannot accept more connections, which passes.
+        server.on("error", ({ message }) =>
+          run(Effect.logError(`The listener on ${host}:${bound} met an error: ${message}`)),
+        );
+        resume(Effect.succeed(bound));
+      });
     }),
     () =>
       Effect.callback<void>((resume) => {
@@ -105,7 +115,6 @@ export const listen = Effect.fnUntraced(function* <R>(
         ),
       ),
   );
-  return (server.address() as AddressInfo).port;
 });
 
 /**

@@ -3,11 +3,12 @@
  * of their requests, each whole, and a client can neither end the server nor hold it.
  */
 import { assert, describe, it } from "@effect/vitest";
-import { Duration, Effect, Exit, Scope, Stream } from "effect";
+import { Duration, Effect, Exit, Logger, Scope, Stream } from "effect";
 import { HttpServerRequest, HttpServerResponse } from "effect/http";
 import { once } from "node:events";
-import { connect } from "node:net";
+import { connect, Server } from "node:net";
 import { setTimeout as sleep } from "node:timers/promises";
+import { vi } from "vitest";
 import { listen } from "../src/Listener.ts";
 
 /** `/slow` streams five pieces in a quarter of a second; a POST notes its body and tells it. */
@@ -240,5 +241,23 @@ describe("a client that was refused", () => {
       );
       assert.deepStrictEqual(statusesOf(text), [400]);
     }).pipe(Effect.scoped),
+  );
+});
+
+it.live("what the listener itself meets after it began is told, and ends nothing", () => {
+  const logs: Array<string> = [];
+  const logger = Logger.make(({ message }) => void logs.push(String(message)));
+  const begun = vi.spyOn(Server.prototype, "listen");
+  return Effect.gen(function* () {
+    const { port } = yield* started;
+    const [server] = begun.mock.contexts as ReadonlyArray<Server>;
+    for (let n = 0; n < 2; n++) server!.emit("error", new Error("accept EMFILE"));
+    assert.deepStrictEqual(statusesOf(yield* said(port, last)), [200]);
+    const told = `The listener on 127.0.0.1:${port} met an error: accept EMFILE`;
+    assert.deepStrictEqual(logs, [told, told]);
+  }).pipe(
+    Effect.scoped,
+    Effect.provide(Logger.layer([logger])),
+    Effect.ensuring(Effect.sync(() => begun.mockRestore())),
   );
 });
