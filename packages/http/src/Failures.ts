@@ -75,10 +75,8 @@ export const generalBody = (message: GeneralMessage) => {
   return { status, code, message };
 };
 
-export const generalFailure = (
-  message: GeneralMessage,
-  headers?: Readonly<Record<string, string>>,
-): HttpServerResponse.HttpServerResponse => json(generalBody(message), headers);
+export const generalFailure = (message: GeneralMessage): HttpServerResponse.HttpServerResponse =>
+  json(generalBody(message));
 
 /** The body of a validation exception. */
 export const validationBody = (problems: ReadonlyArray<Problem>) => ({
