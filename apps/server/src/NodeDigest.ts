@@ -6,10 +6,8 @@ import { Effect, Layer } from "effect";
 import { Digest } from "effect/crypto";
 import { createHash } from "node:crypto";
 
-const nodeNames = { MD5: "md5", "SHA-1": "sha1" } as const;
-
 const hash = ({ name }: Digest.Algorithm, data: Uint8Array) =>
-  createHash((nodeNames as Record<string, string>)[name] ?? name.replace("-", "")).update(data);
+  createHash(name.replace("-", "")).update(data);
 
 export const layerNodeDigest: Layer.Layer<Digest.Digest> = Layer.succeed(Digest.Digest, {
   digest: (algorithm, data) => Effect.sync(() => hash(algorithm, data).digest()),
