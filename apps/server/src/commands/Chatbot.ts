@@ -14,7 +14,7 @@ import { onDatabase } from "../Database.ts";
 import { actor } from "./Actor.ts";
 import { changeOf, chatbotFlags } from "./ChatbotFlags.ts";
 import { details, jsonFlag, print, table } from "./Output.ts";
-import { chatbotFlag, chatbotOf } from "./Subject.ts";
+import { chatbotFlag, chatbotOf, registeredChatbotOf } from "./Subject.ts";
 import { wrongUsage } from "./WrongUsage.ts";
 
 /** For programs: the fields of the provisioning file, and the id. */
@@ -104,8 +104,7 @@ const show = Command.make(
   { chatbot: chatbotFlag, json: jsonFlag },
   ({ chatbot: wanted, json }) =>
     Effect.gen(function* () {
-      const { id } = yield* chatbotOf(wanted);
-      const registered = yield* Administration.use((administration) => administration.chatbot(id));
+      const registered = yield* registeredChatbotOf(wanted);
       const { chatbot } = registered;
       const { settings } = chatbot;
       const live = liveKeys(registered, yield* Clock.currentTimeMillis);

@@ -14,16 +14,16 @@ export const chatbotFlag = Flag.String("chatbot").pipe(
   Flag.withDescription("The chatbot's id or name; not needed when there is only one"),
 );
 
-/** The chatbot that the flag names. */
-export const chatbotOf = Effect.fnUntraced(function* (wanted: Option.Option<string>) {
+/** What is known of the chatbot that the flag names. */
+export const registeredChatbotOf = Effect.fnUntraced(function* (wanted: Option.Option<string>) {
   const registry = yield* ChatbotRegistry;
-  const all = (yield* registry.list).map(({ chatbot }) => chatbot);
+  const all = yield* registry.list;
   const named = Option.match(wanted, {
     onNone: () => all,
     onSome: (text) => {
       // Others may have ids for names.
-      const [byId] = all.filter(({ id }) => String(id) === text);
-      return byId === undefined ? all.filter(({ name }) => name === text) : [byId];
+      const [byId] = all.filter(({ chatbot }) => String(chatbot.id) === text);
+      return byId === undefined ? all.filter(({ chatbot }) => chatbot.name === text) : [byId];
     },
   });
   if (named.length === 1) return named[0]!;
@@ -32,7 +32,7 @@ export const chatbotOf = Effect.fnUntraced(function* (wanted: Option.Option<stri
       message: 'There is no chatbot yet: "parley chatbot create" makes one.',
     });
   }
-  const few = all.slice(0, 10).map(({ id, name }) => `${id} "${name}"`);
+  const few = all.slice(0, 10).map(({ chatbot: { id, name } }) => `${id} "${name}"`);
   const known = few.join(", ") + (all.length > few.length ? ", …" : "");
   const what = Option.match(wanted, {
     onNone: () => "Name the chatbot with --chatbot",
@@ -41,3 +41,7 @@ export const chatbotOf = Effect.fnUntraced(function* (wanted: Option.Option<stri
   });
   return yield* new NoSuchChatbot({ message: `${what}; there are: ${known}.` });
 });
+
+/** The chatbot that the flag names. */
+export const chatbotOf = (wanted: Option.Option<string>) =>
+  Effect.map(registeredChatbotOf(wanted), ({ chatbot }) => chatbot);
