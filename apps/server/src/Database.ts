@@ -55,7 +55,7 @@ const mustBeCurrent = Effect.fnUntraced(function* (options: PostgresOptions) {
     (yield* pendingSql(options)) !== ""
       ? "The schema of the database is not up to date"
       : (yield* lettingInSql(options)) !== ""
-        ? "The role of DATABASE_URL is not let in to the schema with these settings"
+        ? "The server's role is not let in to the schema with these settings"
         : null;
   if (lacks === null) return;
   return yield* new NoDatabase({ message: `${lacks}: run "parley migrate" first.` });

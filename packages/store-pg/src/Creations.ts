@@ -64,7 +64,7 @@ export const makeCreations = Effect.fnUntraced(function* (
   { writes }: Clients,
   setMilestonesSoon: SetMilestonesSoon,
 ) {
-  /** The rows of keys that are settled by now. */
+  /** The rows of keys that others settled. */
   const knownOf = Effect.fnUntraced(function* (chatbot: number, chats: ReadonlyArray<Keyed>) {
     if (chats.length === 0) return new Map<string, KnownKey>();
     const rows = yield* writes.query<KnownKey & { readonly key: string }>(chatbot, knownChats, [
@@ -102,7 +102,7 @@ export const makeCreations = Effect.fnUntraced(function* (
     }
     const known = yield* knownOf(
       chatbot,
-      chats.filter((chat) => !made.has(chat)),
+      chats.filter((chat) => chat.retryKey.turn === null && !made.has(chat)),
     );
     return chats.map((chat): Made => ({
       chat: made.get(chat) ?? null,

@@ -6,7 +6,7 @@ import { Effect } from "effect";
 import type { Clients } from "./Clients.ts";
 import { addHoles } from "./Holes.ts";
 import { takeOffErased, type Erased } from "./Milestones.ts";
-import { array, time } from "./Parameters.ts";
+import { array, texts, time } from "./Parameters.ts";
 import { forgetAsks } from "./RequestKeys.ts";
 import { againAfterDeadlock, withoutDeadline } from "./Storage.ts";
 
@@ -54,10 +54,7 @@ export const makeErasures = ({
         ]);
         const turns = doomed.flatMap(({ turn }) => turn ?? []);
         if (turns.length > 0) {
-          yield* patient.query(chatbot, forgetAsks, [
-            chatbot,
-            array(turns, "text", (turn) => turn),
-          ]);
+          yield* patient.query(chatbot, forgetAsks, [chatbot, texts(turns)]);
         }
         if (doomed.length > 0) {
           const chats = array(doomed, "int8", ({ id }) => id);

@@ -11,6 +11,8 @@ export const array = <A>(
   value: (item: A) => unknown,
 ) => Result.getOrThrow(PgTypes.array(items.map(value), PgTypes.OID[type]));
 
+export const texts = (items: ReadonlyArray<string>) => array(items, "text", (item) => item);
+
 const earliest = new Date("-004713-11-24T00:00:00.000Z");
 
 /**

@@ -12,7 +12,7 @@ import {
   type KeyRow,
 } from "./ChatbotRows.ts";
 import type { Clients } from "./Clients.ts";
-import { array } from "./Parameters.ts";
+import { texts } from "./Parameters.ts";
 import { orUnavailable } from "./Storage.ts";
 
 export const makeChatbotDirectory = (
@@ -30,9 +30,7 @@ export const makeChatbotDirectory = (
         orUnavailable,
       ),
     used: (keyIds) =>
-      writes
-        .query("operator", noteUse, [array(keyIds, "text", (id) => id)])
-        .pipe(Effect.asVoid, orUnavailable),
+      writes.query("operator", noteUse, [texts(keyIds)]).pipe(Effect.asVoid, orUnavailable),
     changed: Stream.map(hints("changed"), (id) => (id === null ? null : Number(id))),
   });
 

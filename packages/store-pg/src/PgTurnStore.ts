@@ -19,7 +19,7 @@ import { channel } from "./Hints.ts";
 import type { MakeChat } from "./Creations.ts";
 import { entryColumns, entryOf, type EntryRow } from "./Rows.ts";
 import type { Clients } from "./Clients.ts";
-import { array } from "./Parameters.ts";
+import { texts } from "./Parameters.ts";
 import { claimForTurn, forgetAsks, forgetKey, giveKeyBack, knownRequest } from "./RequestKeys.ts";
 import { againAfterDeadlock, againAfterLock, orBusy, orUnavailable } from "./Storage.ts";
 
@@ -79,7 +79,7 @@ export const makeTurnStore = Effect.fnUntraced(function* (
     }
     // Whoever had a turn that ran out loses its key, too, and may be no more.
     if (first.before !== null) {
-      const before = array([first.before], "text", (id) => id);
+      const before = texts([first.before]);
       const forget = writes.query(chatbot, forgetAsks, [chatbot, before]);
       // Outside a transaction the turn is taken in any case.
       yield* retryKey === null ? Effect.ignore(forget) : forget;
@@ -107,12 +107,7 @@ export const makeTurnStore = Effect.fnUntraced(function* (
         const [claimed] = yield* writes.query<{
           readonly turn: string;
           readonly before: string | null;
-        }>(chatbot, claimForTurn, [
-          chatbot,
-          array([key], "text", (one) => one),
-          array([fingerprint], "text", (one) => one),
-          turnLease,
-        ]);
+        }>(chatbot, claimForTurn, [chatbot, texts([key]), texts([fingerprint]), turnLease]);
         if (claimed === undefined) return yield* known(chatbot, chat, retryKey);
         const turn = { id: claimed.turn, chatbot, chat, retryKey, newest: [] };
         if (chat === null) return { _tag: "Turn", turn } satisfies Taken;

@@ -3,15 +3,18 @@ import { Deferred, Effect, Exit, Fiber, Scope } from "effect";
 import { TestClock } from "effect/testing";
 import { gather } from "../src/Gather.ts";
 
+const options = { writers: 1, most: 10, waiting: 10, patience: 1_000, full: "full" };
+
+/** Begins it, so that it is in its line. */
+const begun = <A, E>(write: Effect.Effect<A, E>) =>
+  Effect.tap(Effect.forkChild(write, { startImmediately: true }), () => Effect.yieldNow);
+
 it.effect("of writes that are gathered one that throws fails alone", () =>
   Effect.gen(function* () {
-    const write = yield* gather(
-      (_, items: ReadonlyArray<number>) => {
-        if (items.includes(3)) throw new Error("three");
-        return Effect.as(Effect.yieldNow, items);
-      },
-      { writers: 1, most: 10, waiting: 10, patience: 1_000, full: "full" },
-    );
+    const write = yield* gather((_, items: ReadonlyArray<number>) => {
+      if (items.includes(3)) throw new Error("three");
+      return Effect.as(Effect.yieldNow, items);
+    }, options);
     const exits = yield* Effect.forEach([1, 2, 3, 4, 5], (item) => Effect.exit(write(0, item)), {
       concurrency: "unbounded",
     });
@@ -34,12 +37,9 @@ it.effect(
             written.push(...items);
             return items;
           }),
-        { writers: 1, most: 10, waiting: 2, patience: 1_000, full: "full" },
+        { ...options, waiting: 2 },
       );
-      const fork = (item: number) =>
-        Effect.forkChild(write(0, item), { startImmediately: true }).pipe(
-          Effect.tap(() => Effect.yieldNow),
-        );
+      const fork = (item: number) => begun(write(0, item));
       const first = yield* fork(1);
       const waiting = [yield* fork(2), yield* fork(3)];
       assert.strictEqual(yield* Effect.flip(write(0, 4)), "full");
@@ -61,15 +61,12 @@ it.effect("who is interrupted while it is written is over when the write is", ()
           order.push("written");
           return items;
         }),
-      { writers: 1, most: 10, waiting: 10, patience: 1_000, full: "full" },
+      options,
     );
-    const caller = yield* Effect.forkChild(write(0, 1), { startImmediately: true });
-    yield* Effect.yieldNow;
-    const interruption = yield* Effect.forkChild(
+    const caller = yield* begun(write(0, 1));
+    const interruption = yield* begun(
       Effect.map(Fiber.interrupt(caller), () => order.push("interrupted")),
-      { startImmediately: true },
     );
-    yield* Effect.yieldNow;
     yield* Deferred.succeed(open, undefined);
     yield* Fiber.join(interruption);
     assert.deepStrictEqual(order, ["written", "interrupted"]);
@@ -87,12 +84,9 @@ it.effect("who has waited for long when a write fails is refused, and nobody els
           ? Effect.andThen(Deferred.await(open), Effect.fail("failed"))
           : Effect.succeed(items);
       },
-      { writers: 1, most: 1, waiting: 10, patience: 1_000, full: "full" },
+      { ...options, most: 1 },
     );
-    const fork = (item: number) =>
-      Effect.forkChild(Effect.exit(write(0, item)), { startImmediately: true }).pipe(
-        Effect.tap(() => Effect.yieldNow),
-      );
+    const fork = (item: number) => begun(Effect.exit(write(0, item)));
     const early = [yield* fork(1), yield* fork(2), yield* fork(3)];
     yield* TestClock.adjust("1 second");
     const late = yield* fork(4);
@@ -107,13 +101,10 @@ it.effect("who has waited for long when a write fails is refused, and nobody els
 it.effect("nothing is written, or waits, after the end", () =>
   Effect.gen(function* () {
     const scope = yield* Scope.make();
-    const write = yield* gather((_, items: ReadonlyArray<number>) => Effect.succeed(items), {
-      writers: 1,
-      most: 10,
-      waiting: 10,
-      patience: 1_000,
-      full: "full",
-    }).pipe(Scope.provide(scope));
+    const write = yield* gather(
+      (_, items: ReadonlyArray<number>) => Effect.succeed(items),
+      options,
+    ).pipe(Scope.provide(scope));
     const first = yield* Effect.forkChild(write(0, 1), { startImmediately: true });
     yield* Scope.close(scope, Exit.void);
     assert.strictEqual(yield* Fiber.join(first), 1);
