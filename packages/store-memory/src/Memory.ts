@@ -1,11 +1,32 @@
 /**
- * The state that the memory store's ports share.
+ * The state that the memory store's ports share, and all of its instances over one memory.
  */
-import { fold, type NewEntry } from "@parley/core";
-import { Clock, Effect } from "effect";
-import { emptyTenant, type StoredChat, type StoredEntry, type Tenant } from "./Tenant.ts";
+import {
+  fold,
+  type AuditRecord,
+  type Chatbot,
+  type NewEntry,
+  type RegisteredKey,
+} from "@parley/core";
+import { Clock, Effect, PubSub } from "effect";
+import {
+  emptyTenant,
+  withoutTurn,
+  type StoredChat,
+  type StoredEntry,
+  type Tenant,
+} from "./Tenant.ts";
+
+export interface RegisteredChatbot {
+  chatbot: Chatbot;
+  readonly keys: Map<string, RegisteredKey>;
+}
 
 export interface Memory {
+  /** At its id less one. */
+  readonly registered: Array<RegisteredChatbot>;
+  /** Oldest first. */
+  readonly audit: Array<AuditRecord>;
   readonly tenant: (chatbot: number) => Tenant;
   readonly addChat: (
     tenant: Tenant,
@@ -17,13 +38,25 @@ export interface Memory {
   readonly next: (kind: "chat" | "entry" | "turn") => number;
   /** Moves the sequences past ids that came from elsewhere. */
   readonly moveTo: (kind: "chat" | "entry", id: number) => void;
+  /** What the instances tell each other. */
+  readonly hints: {
+    /** A chat whose turn may be free. */
+    readonly freed: PubSub.PubSub<{ readonly chatbot: number; readonly chat: number }>;
+    /** A chatbot that changed. */
+    readonly changed: PubSub.PubSub<number | null>;
+  };
 }
+
+const hintsOf = <A>() => Effect.runSync(PubSub.sliding<A>(1024));
 
 export const makeMemory = (): Memory => {
   const tenants = new Map<number, Tenant>();
   const last = { chat: 0, entry: 0, turn: 0 };
   const next = (kind: "chat" | "entry" | "turn") => ++last[kind];
   return {
+    registered: [],
+    audit: [],
+    hints: { freed: hintsOf(), changed: hintsOf() },
     next,
     moveTo: (kind, id) => {
       last[kind] = Math.max(last[kind], id);
@@ -43,7 +76,7 @@ export const makeMemory = (): Memory => {
         createTime: new Date(tenant.lastTime),
         folded: name === null ? null : fold(name),
         entries: [],
-        turn: null,
+        ...withoutTurn,
       };
       tenant.chats.push(chat);
       tenant.byId.set(chat.id, chat);

@@ -12,7 +12,7 @@ import {
 import { Effect, Stream } from "effect";
 import { chatOf, entryOf } from "./MemoryChatStore.ts";
 import type { Memory } from "./Memory.ts";
-import type { StoredChat } from "./Tenant.ts";
+import { withoutTurn, type StoredChat } from "./Tenant.ts";
 
 export const makeChatArchive = (memory: Memory): ChatArchive["Service"] => ({
   erase: (chatbot, which) =>
@@ -71,7 +71,7 @@ export const makeChatArchive = (memory: Memory): ChatArchive["Service"] => ({
       if (record._tag === "Chat") {
         const { name } = record.chat;
         const folded = name === null ? null : fold(name);
-        chats.push({ ...record.chat, folded, entries: [], turn: null });
+        chats.push({ ...record.chat, folded, entries: [], ...withoutTurn });
         return Effect.void;
       }
       if (entryIds.has(record.entry.id)) return refuse("two entries have one id");

@@ -12,23 +12,13 @@ import {
   WorkspaceNotFound,
   type AuditRecord,
   type Chatbot,
-  type RegisteredKey,
   type Replaced,
 } from "@parley/core";
 import { Context, Effect, PubSub, Stream } from "effect";
-import { atPresent } from "./Memory.ts";
-
-interface Registered {
-  chatbot: Chatbot;
-  readonly keys: Map<string, RegisteredKey>;
-}
+import { atPresent, type Memory } from "./Memory.ts";
 
 /** The directory and the registry, which are two sides of one table. */
-export const makeChatbots = Effect.gen(function* () {
-  const registered: Array<Registered> = [];
-  const audit: Array<AuditRecord> = [];
-  const changed = yield* PubSub.sliding<number | null>(1024);
-
+export const makeChatbots = ({ audit, hints: { changed }, registered }: Memory) => {
   const note = (line: AuditRecord) => {
     audit.push(line);
     return PubSub.publish(changed, line.chatbot);
@@ -197,4 +187,4 @@ export const makeChatbots = Effect.gen(function* () {
   });
 
   return Context.make(ChatbotRegistry, registry).pipe(Context.add(ChatbotDirectory, directory));
-});
+};

@@ -7,6 +7,7 @@ import {
   turnEntries,
   turnLease,
   TurnLost,
+  turnPrecedence,
   TurnStore,
   type Entry,
   type RetryKey,
@@ -18,14 +19,24 @@ import { entryOf } from "./MemoryChatStore.ts";
 import { atPresent, type Memory } from "./Memory.ts";
 import { isHeld, knownRequest, rememberRequest, type StoredChat } from "./Tenant.ts";
 
-export const makeTurnStore = Effect.fnUntraced(function* (memory: Memory) {
-  const freed = yield* PubSub.sliding<{ readonly chatbot: number; readonly chat: number }>(1024);
+export const makeTurnStore = (memory: Memory): TurnStore["Service"] => {
+  const { freed } = memory.hints;
+  /** Names this instance among those that wait. */
+  const waiter = {};
 
   const newestOf = (chat: StoredChat, below: number) =>
     chat.entries
       .slice(Math.max(0, below - turnEntries), below)
       .reverse()
       .map(entryOf);
+
+  /** When this instance may take the chat's turn: not as long as it is held, or kept for who waited longer. */
+  const freeAt = ({ turn, turnEnded, waiting }: StoredChat, now: number): number => {
+    const end = turn?.until ?? turnEnded;
+    const [first = waiter] = waiting;
+    if (isHeld(turn, now)) return end;
+    return first === waiter ? now : Math.min(end, now) + turnPrecedence;
+  };
 
   const take = (
     chatbot: number,
@@ -49,12 +60,18 @@ export const makeTurnStore = Effect.fnUntraced(function* (memory: Memory) {
     if (known !== undefined && isHeld(known.holder, now)) {
       return Effect.succeed({ _tag: "Held", forMillis: known.holder.until - now, by: "key" });
     }
-    if (chat !== null && isHeld(chat.turn, now)) {
-      return Effect.succeed({ _tag: "Held", forMillis: chat.turn.until - now, by: "chat" });
+    const at = chat === null ? now : freeAt(chat, now);
+    if (chat !== null && at > now) {
+      if (!chat.waiting.includes(waiter)) chat.waiting = [...chat.waiting, waiter];
+      return Effect.succeed({ _tag: "Held", forMillis: at - now, by: "chat" });
     }
     const id = String(memory.next("turn"));
     const holder = { turn: id, until: now + turnLease };
-    if (chat !== null) chat.turn = holder;
+    if (chat !== null) {
+      chat.turn = holder;
+      // The first is this one, or did not come in time.
+      chat.waiting = chat.waiting.slice(1).filter((one) => one !== waiter);
+    }
     if (retryKey !== null) {
       rememberRequest(tenant, retryKey, now, { turn: id, holder, chat: null, entry: null });
     }
@@ -79,9 +96,10 @@ export const makeTurnStore = Effect.fnUntraced(function* (memory: Memory) {
   const isOurs = (turn: Turn, { chat, request }: ReturnType<typeof holdings>): boolean =>
     (turn.chat === null || chat !== undefined) && (turn.retryKey === null || request !== undefined);
 
-  const free = (chatbot: number, chat: StoredChat | undefined) => {
+  const free = (chatbot: number, chat: StoredChat | undefined, now: number) => {
     if (chat === undefined) return Effect.void;
     chat.turn = null;
+    chat.turnEnded = now;
     return PubSub.publish(freed, { chatbot, chat: chat.id });
   };
 
@@ -124,19 +142,28 @@ export const makeTurnStore = Effect.fnUntraced(function* (memory: Memory) {
             entry: stored.id,
           });
         }
-        return Effect.as(free(turn.chatbot, held.chat), entryOf(stored));
+        return Effect.as(free(turn.chatbot, held.chat, now), entryOf(stored));
       }),
 
     release: (turn) =>
-      Effect.suspend(() => {
+      atPresent((now) => {
         const { chat, request, tenant } = holdings(turn);
         if (request !== undefined) tenant.requests.delete(turn.retryKey!.key);
-        return free(turn.chatbot, chat);
+        return Effect.asVoid(free(turn.chatbot, chat, now));
       }),
 
-    // There is no other instance that could be let go first.
-    leave: () => Effect.void,
+    leave: (chatbot, chatId) =>
+      atPresent((now) => {
+        const chat = memory.tenant(chatbot).byId.get(chatId);
+        if (chat === undefined) return Effect.void;
+        const [first] = chat.waiting;
+        chat.waiting = chat.waiting.filter((one) => one !== waiter);
+        const isFree = first === waiter && !isHeld(chat.turn, now);
+        return isFree
+          ? Effect.asVoid(PubSub.publish(freed, { chatbot, chat: chatId }))
+          : Effect.void;
+      }),
 
     freed: Stream.fromPubSub(freed),
   });
-});
+};

@@ -13,7 +13,14 @@ export interface StoredChat extends Chat {
   readonly folded: string | null;
   readonly entries: Array<StoredEntry>;
   turn: Held | null;
+  /** When a turn was last given back, in milliseconds since the epoch. */
+  turnEnded: number;
+  /** The instances that wait for a turn, the one that waited longest first. */
+  waiting: ReadonlyArray<object>;
 }
+
+/** A chat that nobody has answered in. */
+export const withoutTurn = { turn: null, turnEnded: -Infinity, waiting: [] };
 
 /** Who answers at the moment, and until when, in milliseconds since the epoch. */
 export interface Held {

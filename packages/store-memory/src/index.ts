@@ -14,16 +14,14 @@ export { makeMemory, type Memory } from "./Memory.ts";
 
 type Stores = ChatStore | TurnStore | ChatArchive | ChatbotDirectory | ChatbotRegistry;
 
-/** All the stores of the core over the given memory. */
+/** All the stores of the core over the given memory, which several instances may share. */
 export const layerMemoryOf = (memory: Memory): Layer.Layer<Stores> =>
-  Layer.effectContext(
-    Effect.gen(function* () {
-      return Context.make(ChatStore, makeChatStore(memory)).pipe(
-        Context.add(TurnStore, yield* makeTurnStore(memory)),
-        Context.add(ChatArchive, makeChatArchive(memory)),
-        Context.merge(yield* makeChatbots),
-      );
-    }),
+  Layer.syncContext(() =>
+    Context.make(ChatStore, makeChatStore(memory)).pipe(
+      Context.add(TurnStore, makeTurnStore(memory)),
+      Context.add(ChatArchive, makeChatArchive(memory)),
+      Context.merge(makeChatbots(memory)),
+    ),
   );
 
 /** All the stores of the core, sharing one memory that is empty at first. */

@@ -79,23 +79,11 @@ export const layerFaultyChatbots = (fault: ChatbotsFault) => {
   );
 };
 
-/** Nobody else has two instances over one memory, so these do not wait for each other in turn. */
-const ofFairInstances = [
-  "of several instances the one that waited longest goes next, with a retry key or without",
-  "who leaves the line holds nobody up",
-  "who waits for a turn keeps the place through erasures and their compaction",
-  "two instances stand in the lines of two chats as in plain arrays",
-];
-
 /** The model's sequences are always the same, so that what is found once is found again. */
-const checks = [
+export const checks = [
   ...chatStoreChecks,
   ...turnStoreChecks,
   ...chatArchiveChecks,
   ...raceChecks,
   modelCheck({ seed: 1, runs: 300 }),
 ];
-
-/** What a store with the fault is held to. */
-export const checksOf = ({ fair = false }: Fault) =>
-  checks.filter(({ name }) => fair || !ofFairInstances.includes(name));

@@ -1,14 +1,16 @@
 import { assert, it } from "@effect/vitest";
 import {
   ChatArchive,
+  ChatbotDirectory,
   ChatbotRegistry,
   ChatStore,
   defaultSettings,
   newestChats,
+  TurnStore,
   type ArchiveRecord,
 } from "@parley/core";
-import { layerMemory } from "@parley/store-memory";
-import { Effect, Exit, Scheduler, Stream } from "effect";
+import { layerMemory, layerMemoryOf, makeMemory } from "@parley/store-memory";
+import { Context, Effect, Exit, Fiber, Layer, Option, Scheduler, Stream } from "effect";
 import { TestClock } from "effect/testing";
 
 it.effect("times do not go back with the clock, even when the newest chat was erased", () =>
@@ -40,6 +42,19 @@ it.effect("a retry key is forgotten after 24 hours, even when the clock went bac
     yield* create("earlier");
     yield* TestClock.setTime(75 * hour);
     assert.isFalse((yield* create("earlier")).replayed);
+  }).pipe(Effect.provide(layerMemory)),
+);
+
+it.effect("a turn that ended is not held because the clock went back", () =>
+  Effect.gen(function* () {
+    const { createChat } = yield* ChatStore;
+    const { release, take } = yield* TurnStore;
+    yield* TestClock.setTime(1_000_000);
+    const created = yield* createChat(1, { name: null, userRef: null, helloMessage: null }, null);
+    const taken = yield* take(1, created.chat.id, null);
+    if (taken._tag === "Turn") yield* release(taken.turn);
+    yield* TestClock.setTime(0);
+    assert.strictEqual((yield* take(1, created.chat.id, null))._tag, "Turn");
   }).pipe(Effect.provide(layerMemory)),
 );
 
@@ -92,4 +107,34 @@ it.effect("a workspace is renamed in one step, whenever it is another fiber's ti
       for (const { length } of seen) assert.include([0, chatbots], length);
     }
   }).pipe(Effect.provide(layerMemory)),
+);
+
+it.effect(
+  "instances over one memory give their chatbots no id twice, and tell each other of them",
+  () =>
+    Effect.gen(function* () {
+      const memory = makeMemory();
+      const instance = Layer.build(Layer.fresh(layerMemoryOf(memory)));
+      const [first, second] = [yield* instance, yield* instance];
+      const told = yield* Stream.runHead(Context.get(second, ChatbotDirectory).changed).pipe(
+        Effect.forkChild({ startImmediately: true }),
+      );
+      const ids = yield* Effect.forEach([first, second], (one, n) =>
+        Context.get(one, ChatbotRegistry).create(
+          {
+            workspaceName: "W",
+            name: `${n}`,
+            description: "",
+            settings: defaultSettings,
+            keys: [],
+          },
+          "somebody",
+        ),
+      );
+      assert.deepStrictEqual(
+        ids.map(({ id }) => id),
+        [1, 2],
+      );
+      assert.deepStrictEqual(yield* Fiber.join(told), Option.some(1));
+    }),
 );

@@ -1,7 +1,7 @@
 import { ChatArchive, ChatbotRegistry, ChatStore, TurnStore } from "@parley/core";
 import { registerChatbot, StoreUnderTest } from "@parley/core/testing";
-import type { Memory } from "@parley/store-memory";
-import { Effect, Layer } from "effect";
+import { layerMemoryOf, type Memory } from "@parley/store-memory";
+import { Context, Effect, Layer } from "effect";
 import { TestClock } from "effect/testing";
 
 /** What the checks need of a memory store; time passes by the test clock. */
@@ -10,6 +10,7 @@ export const underTest = (memory: Memory) =>
     StoreUnderTest,
     Effect.gen(function* () {
       const registry = yield* ChatbotRegistry;
+      const other = yield* Layer.build(layerMemoryOf(memory));
       return StoreUnderTest.of({
         newChatbot: Effect.provideService(registerChatbot, ChatbotRegistry, registry),
         peek: (chatbot) =>
@@ -24,10 +25,10 @@ export const underTest = (memory: Memory) =>
           ),
         pass: (millis) => TestClock.adjust(millis),
         second: {
-          chats: yield* ChatStore,
-          turns: yield* TurnStore,
-          archive: yield* ChatArchive,
-          registry,
+          chats: Context.get(other, ChatStore),
+          turns: Context.get(other, TurnStore),
+          archive: Context.get(other, ChatArchive),
+          registry: Context.get(other, ChatbotRegistry),
         },
       });
     }),

@@ -11,7 +11,7 @@ import {
   type StoreServices,
 } from "@parley/core/testing";
 import { Cause, Clock, Effect, Exit } from "effect";
-import { checksOf, layerFaulty, layerFaultyChatbots } from "./FaultyStore.ts";
+import { checks as allChecks, layerFaulty, layerFaultyChatbots } from "./FaultyStore.ts";
 import { blindFaults } from "./faults/BlindFaults.ts";
 import { draftFaults } from "./faults/DraftFaults.ts";
 import { farFaults } from "./faults/FarFaults.ts";
@@ -47,7 +47,7 @@ const failing = Effect.fnUntraced(function* <R>(checks: ReadonlyArray<Check<R>>)
   return null;
 });
 
-const found = (fault: Fault, checks: ReadonlyArray<Check<StoreServices>> = checksOf(fault)) =>
+const found = (fault: Fault, checks: ReadonlyArray<Check<StoreServices>> = allChecks) =>
   Effect.provide(failing(checks), layerFaulty(fault));
 
 /** The sequences are always the same, so that what is found once is found again. */

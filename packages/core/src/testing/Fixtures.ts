@@ -35,6 +35,14 @@ export const instances = Effect.gen(function* () {
   return [first, second] as const;
 });
 
+/** The turns of both instances, which are to wait for each other. */
+export const bothTurns = Effect.gen(function* () {
+  const { second } = yield* StoreUnderTest;
+  const turns = [yield* TurnStore, second.turns] as const;
+  yield* same("whether `second` is another instance", turns[0] !== turns[1], true);
+  return turns;
+});
+
 /** Two that are as long as a SHA-256 in hexadecimal digits, and differ in the last. */
 export const fingerprint = "f".repeat(64);
 export const anotherFingerprint = `${"f".repeat(63)}0`;

@@ -34,7 +34,7 @@ export class StoreUnderTest extends Context.Service<
     readonly pass: (millis: number) => Effect.Effect<void>;
     /**
      * A second instance over the same data, as another process would have: `Layer.build(Layer.fresh(…))`
-     * of the store's layer; or the same again, where there cannot be one.
+     * of the store's layer.
      */
     readonly second: {
       readonly chats: ChatStore["Service"];

@@ -17,6 +17,7 @@ import {
   askLater,
   atOnce,
   bare,
+  bothTurns,
   conversation,
   create,
   createAll,
@@ -177,18 +178,15 @@ export const turnStoreChecks: ReadonlyArray<Check<ChatStore | TurnStore | StoreU
     "of several instances the one that waited longest goes next, with a retry key or without",
     Effect.fnUntraced(function* () {
       const chatbot = yield* newChatbot;
-      const { second } = yield* StoreUnderTest;
-      const store = yield* TurnStore;
-      // One instance cannot wait for itself.
-      if (second.turns === store) return;
+      const [store, second] = yield* bothTurns;
       for (const retryKey of [null, key]) {
         const { id } = yield* create(chatbot);
         const turn = yield* taken(chatbot, id);
-        yield* same("it waits", (yield* second.turns.take(chatbot, id, retryKey))._tag, "Held");
+        yield* same("it waits", (yield* second.take(chatbot, id, retryKey))._tag, "Held");
         yield* pass(1);
         // Who waited first is first, however often it asks.
         yield* same("another, too", (yield* store.take(chatbot, id, null))._tag, "Held");
-        yield* same("it still waits", (yield* second.turns.take(chatbot, id, null))._tag, "Held");
+        yield* same("it still waits", (yield* second.take(chatbot, id, null))._tag, "Held");
         yield* same("renewed meanwhile", yield* store.renew(turn), true);
         yield* append(turn, entry("q"));
         const held = yield* store.take(chatbot, id, null);
@@ -199,16 +197,16 @@ export const turnStoreChecks: ReadonlyArray<Check<ChatStore | TurnStore | StoreU
           forMillis > 0 && forMillis <= turnPrecedence,
           true,
         );
-        const next = yield* second.turns.take(chatbot, id, retryKey);
+        const next = yield* second.take(chatbot, id, retryKey);
         yield* same("who waited", next._tag, "Turn");
         if (next._tag !== "Turn") return;
-        yield* second.turns.append(next.turn, entry("r"));
+        yield* second.append(next.turn, entry("r"));
         const last = yield* store.take(chatbot, id, null);
         yield* same("and then the other", last._tag, "Turn");
         if (last._tag === "Turn") yield* store.release(last.turn);
         // Who does not come again does not hold the others up for long.
         const again = yield* taken(chatbot, id);
-        yield* second.turns.take(chatbot, id, null);
+        yield* second.take(chatbot, id, null);
         yield* store.release(again);
         yield* pass(1_100);
         yield* same("within the time", (yield* store.take(chatbot, id, null))._tag, "Held");
@@ -263,18 +261,15 @@ export const turnStoreChecks: ReadonlyArray<Check<ChatStore | TurnStore | StoreU
     "who leaves the line holds nobody up",
     Effect.fnUntraced(function* () {
       const chatbot = yield* newChatbot;
-      const { second } = yield* StoreUnderTest;
-      const store = yield* TurnStore;
+      const [store, second] = yield* bothTurns;
       const { id } = yield* create(chatbot);
       const turn = yield* taken(chatbot, id);
-      // One instance cannot wait for itself.
-      if (second.turns === store) return;
-      yield* same("it waits", (yield* second.turns.take(chatbot, id, null))._tag, "Held");
+      yield* same("it waits", (yield* second.take(chatbot, id, null))._tag, "Held");
       yield* store.leave(chatbot, id);
       yield* store.release(turn);
       const held = yield* store.take(chatbot, id, null);
       yield* same("another's place is left alone", held._tag, "Held");
-      yield* second.turns.leave(chatbot, id);
+      yield* second.leave(chatbot, id);
       const next = yield* store.take(chatbot, id, null);
       yield* same("nobody is waited for", next._tag, "Turn");
       if (next._tag === "Turn") yield* store.release(next.turn);

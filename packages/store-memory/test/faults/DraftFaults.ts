@@ -135,15 +135,13 @@ const releasesForeignKey: Fault = {
 // TurnStore.leave: "so that whoever waits behind it goes next at once".
 const leaveStays: Fault = {
   name: "leave keeps the instance's place, so that who waits behind it is held up for two seconds",
-  break: (stores, memory) => withTurns(inLine(stores, memory), { leave: stores.turns.leave }),
-  fair: true,
+  break: (stores) => withTurns(stores, { leave: () => Effect.void }),
 };
 
 // TurnStore.take: "after that it has lost its place".
 const lateKeepPlaces: Fault = {
   name: "an instance that did not come in time keeps its place for the turn after",
   break: (stores, memory) => inLine(stores, memory, "keeps late"),
-  fair: true,
 };
 
 // TurnStore: "It never waits"; `freed`: "may miss some".

@@ -21,7 +21,7 @@ import { Effect, Stream } from "effect";
 import { atPresent, type Memory } from "../../src/Memory.ts";
 import { makeChatArchive } from "../../src/MemoryChatArchive.ts";
 import { chatOf, entryOf, makeChatStore } from "../../src/MemoryChatStore.ts";
-import { rememberRequest, type StoredChat, type Tenant } from "../../src/Tenant.ts";
+import { rememberRequest, withoutTurn, type StoredChat, type Tenant } from "../../src/Tenant.ts";
 
 /** The ports that a fault can be in, over one memory. */
 export interface Stores {
@@ -38,8 +38,6 @@ export interface Fault {
    * each store instance is to be wrapped once.
    */
   readonly break: (stores: Stores, memory: Memory) => Stores;
-  /** Whether it lets instances wait for each other in turn, which memory has no need to. */
-  readonly fair?: boolean;
 }
 
 /** The same stores, but for what is given of one port. */
@@ -512,7 +510,7 @@ export const faults: ReadonlyArray<Fault> = [
             if (id !== null && !tenant.byId.has(id)) {
               const holder = { turn: turn.id, until: now };
               const row = { id, name: null, userRef: null, createTime: new Date(now) };
-              insert(tenant, { ...row, folded: null, entries: [], turn: holder });
+              insert(tenant, { ...row, folded: null, entries: [], ...withoutTurn, turn: holder });
               if (retryKey !== null && !tenant.requests.has(retryKey.key)) {
                 rememberRequest(tenant, retryKey, now, {
                   turn: turn.id,

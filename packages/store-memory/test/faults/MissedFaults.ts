@@ -16,7 +16,13 @@ import { atPresent, makeMemory, type Memory } from "../../src/Memory.ts";
 import { makeChatArchive } from "../../src/MemoryChatArchive.ts";
 import { entryOf, makeChatStore } from "../../src/MemoryChatStore.ts";
 import { makeTurnStore } from "../../src/MemoryTurnStore.ts";
-import { isHeld, knownRequest, type StoredChat, type Tenant } from "../../src/Tenant.ts";
+import {
+  isHeld,
+  knownRequest,
+  withoutTurn,
+  type StoredChat,
+  type Tenant,
+} from "../../src/Tenant.ts";
 import { searched, withArchive, withChats, withErasures, withTurns, type Fault } from "./Faults.ts";
 import { inLine } from "./Line.ts";
 
@@ -28,8 +34,6 @@ const seen = (memory: Memory, see: (tenant: Tenant) => Partial<Tenant>): Memory 
     return { ...tenant, ...see(tenant) };
   },
 });
-
-const turnsOver = (memory: Memory) => Effect.runSync(makeTurnStore(memory));
 
 /** Whether a pattern of SQL's LIKE, with `\` as its escape, covers a text. */
 const isLike = (text: string, pattern: string): boolean => {
@@ -255,7 +259,7 @@ export const missedFaults: ReadonlyArray<Fault> = [
           return stored;
         },
       };
-      return { ...stores, chats: makeChatStore(highestRow), turns: turnsOver(highestRow) };
+      return { ...stores, chats: makeChatStore(highestRow), turns: makeTurnStore(highestRow) };
     },
   },
 
@@ -265,7 +269,7 @@ export const missedFaults: ReadonlyArray<Fault> = [
     break: (stores, memory) =>
       withTurns(
         stores,
-        turnsOver({
+        makeTurnStore({
           ...memory,
           addChat: (tenant, chat, now) =>
             Object.assign(memory.addChat(tenant, chat, now), { createTime: new Date(now) }),
@@ -399,19 +403,16 @@ export const missedFaults: ReadonlyArray<Fault> = [
   // TurnStore.take: "the one that waited longest goes first".
   {
     name: "an instance that asks again while it waits goes to the end of the line",
-    fair: true,
     break: (stores, memory) => inLine(stores, memory, "goes back"),
   },
   {
     name: "an instance that waits must ask every two seconds, or it loses its place",
-    fair: true,
     break: (stores, memory) => inLine(stores, memory, "must ask"),
   },
 
   // TurnStore.leave: "Gives up this instance's place among those that wait for the chat's turn".
   {
     name: "an instance that leaves one chat's line loses its places in all of them",
-    fair: true,
     break: (stores, memory) => inLine(stores, memory, "leaves all"),
   },
 
@@ -723,7 +724,7 @@ export const missedFaults: ReadonlyArray<Fault> = [
             return Effect.onInterrupt(stores.archive.import(chatbot, noted), () =>
               Effect.sync(() => {
                 for (const chat of read) {
-                  const stored = { ...chat, folded: null, entries: [], turn: null };
+                  const stored = { ...chat, folded: null, entries: [], ...withoutTurn };
                   tenant.chats.push(stored);
                   tenant.byId.set(chat.id, stored);
                 }

@@ -253,7 +253,7 @@ export const promiseFaults: ReadonlyArray<Fault> = [
         tenant.byId.set(made.id, made);
         return made;
       };
-      const turns = Effect.runSync(makeTurnStore({ ...memory, addChat }));
+      const turns = makeTurnStore({ ...memory, addChat });
       const { createChat } = makeChatStore({ ...memory, addChat });
       // An import begins a new block, so that ids go on past it.
       return withArchive(withTurns(withChats(stores, { createChat }), turns), {

@@ -115,7 +115,7 @@ const turnsOfInstance: Fault = {
   break: (stores, memory) => {
     let last = 0;
     const next: Memory["next"] = (kind) => (kind === "turn" ? ++last : memory.next(kind));
-    return { ...stores, turns: Effect.runSync(makeTurnStore({ ...memory, next })) };
+    return { ...stores, turns: makeTurnStore({ ...memory, next }) };
   },
 };
 

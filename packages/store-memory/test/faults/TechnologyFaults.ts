@@ -164,7 +164,7 @@ export const technologyFaults: ReadonlyArray<Fault> = [
       const faulty: Memory = { ...memory, addEntry, moveTo };
       return {
         chats: makeChatStore(faulty),
-        turns: Effect.runSync(makeTurnStore(faulty)),
+        turns: makeTurnStore(faulty),
         archive: makeChatArchive(faulty),
       };
     },
