@@ -4,7 +4,8 @@
  */
 import { fold, type NewEntry } from "@parley/core";
 import { Effect } from "effect";
-import { array, big } from "./Parameters.ts";
+import { newEntryArrays, newEntryColumns } from "./NewEntries.ts";
+import { array } from "./Parameters.ts";
 import type { Session } from "./Session.ts";
 
 export interface ChatToInsert {
@@ -29,8 +30,7 @@ with input as (
     $2::text[], $3::text[], $4::text[], $5::text[], $6::text[], $7::text[], $8::bool[],
     $9::text[], $10::text[], $11::int8[], $12::int8[], $13::int4[], $14::int8[]
   ) with ordinality as i(
-    name, user_ref, folded_name, question, answer, moderation, flagged,
-    provider, model, prompt_tokens, completion_tokens, attempts, latency_millis, n)
+    name, user_ref, folded_name, ${newEntryColumns}, n)
 ), counter as (
   insert into tally as t (chatbot_id, chats, positions, last_time)
   values ($1, $15::int8, $15::int8, date_trunc('milliseconds', clock_timestamp()))
@@ -49,10 +49,8 @@ with input as (
   from input join ranked using (n) cross join counter
   returning id, position, create_time
 ), first_entry as (
-  insert into entry (chatbot_id, chat_id, id, position, question, answer, moderation, flagged, create_time,
-    provider, model, prompt_tokens, completion_tokens, attempts, latency_millis)
-  select $1, ranked.id, nextval('entry_id'), 1, question, answer, moderation, flagged, last_time,
-    provider, model, prompt_tokens, completion_tokens, attempts, latency_millis
+  insert into entry (chatbot_id, chat_id, id, position, create_time, ${newEntryColumns})
+  select $1, ranked.id, nextval('entry_id'), 1, last_time, ${newEntryColumns}
   from input join ranked using (n) cross join counter
   where answer is not null
   returning id, chat_id
@@ -78,16 +76,7 @@ export const insertChats = (
       array(chats, "text", ({ name }) => name),
       array(chats, "text", ({ userRef }) => userRef),
       array(chats, "text", ({ name }) => (name === null ? null : fold(name))),
-      array(chats, "text", ({ entry }) => entry?.question ?? null),
-      array(chats, "text", ({ entry }) => entry?.answer ?? null),
-      array(chats, "text", ({ entry }) => entry?.moderation ?? null),
-      array(chats, "bool", ({ entry }) => entry?.flagged ?? null),
-      array(chats, "text", ({ entry }) => entry?.usage?.provider ?? null),
-      array(chats, "text", ({ entry }) => entry?.usage?.model ?? null),
-      array(chats, "int8", ({ entry }) => big(entry?.usage?.promptTokens)),
-      array(chats, "int8", ({ entry }) => big(entry?.usage?.completionTokens)),
-      array(chats, "int4", ({ entry }) => entry?.usage?.attempts ?? null),
-      array(chats, "int8", ({ entry }) => big(entry?.usage?.latencyMillis)),
+      ...newEntryArrays(chats, ({ entry }) => entry),
       chats.length,
     ]),
     (rows) => {

@@ -14,13 +14,13 @@ export const makeChatArchive = (clients: Clients): ChatArchive["Service"] =>
     ...makeErasures(clients),
     ...makeTransfers(clients),
     usage: (chatbot, since) =>
-      clients.patient.query<UsageRow>(chatbot, sumUsage, [chatbot, time(since)]).pipe(
+      clients.patient.query<UsageSumRow>(chatbot, sumUsage, [chatbot, time(since)]).pipe(
         Effect.map((rows) => rows.map(usageSumOf)),
         withoutDeadline,
       ),
   });
 
-interface UsageRow {
+interface UsageSumRow {
   readonly provider: string;
   readonly model: string;
   readonly answers: bigint;
@@ -29,7 +29,7 @@ interface UsageRow {
   readonly completion_tokens: string;
 }
 
-const usageSumOf = (row: UsageRow): UsageSum => ({
+const usageSumOf = (row: UsageSumRow): UsageSum => ({
   provider: row.provider,
   model: row.model,
   answers: Number(row.answers),

@@ -19,6 +19,7 @@ import { channel } from "./Hints.ts";
 import type { MakeChat } from "./Creations.ts";
 import { entryColumns, entryOf, type EntryRow } from "./Rows.ts";
 import type { Clients } from "./Clients.ts";
+import { newEntryColumns, newEntryValues } from "./NewEntries.ts";
 import { texts } from "./Parameters.ts";
 import { claimForTurn, forgetAsks, forgetKey, giveKeyBack, knownRequest } from "./RequestKeys.ts";
 import { againAfterDeadlock, againAfterLock, orBusy, orUnavailable } from "./Storage.ts";
@@ -150,7 +151,7 @@ export const makeTurnStore = Effect.fnUntraced(function* (
       const [row] = yield* writes.query<EntryRow & { readonly awaited: boolean }>(
         turn.chatbot,
         appendEntry,
-        [turn.chatbot, chat, turn.id, turn.retryKey?.key ?? null, ...entryValues(entry)],
+        [turn.chatbot, chat, turn.id, turn.retryKey?.key ?? null, ...newEntryValues(entry)],
       );
       if (row?.awaited === true) yield* tell(turn.chatbot, chat);
       if (row !== undefined) return entryOf(row);
@@ -270,19 +271,6 @@ type KnownRow = {
   readonly for_millis: number | null;
 } & (EntryRow | { readonly id: null });
 
-const entryValues = ({ answer, flagged, moderation, question, usage }: NewEntry) => [
-  question,
-  answer,
-  moderation,
-  flagged,
-  usage?.provider ?? null,
-  usage?.model ?? null,
-  usage?.promptTokens ?? null,
-  usage?.completionTokens ?? null,
-  usage?.attempts ?? null,
-  usage?.latencyMillis ?? null,
-];
-
 // Whoever takes the turn is the first that waits or comes after one that did not come in time: either
 // way the first is dropped.
 const takeTurn = `
@@ -330,10 +318,9 @@ with ours as (
   where chatbot_id = $1 and id = $2::int8 and turn = $3 and ($4::text is null or exists (select from ours))
   returning entries, last_entry_time, cardinality(waiting) > 0 as awaited
 ), made as (
-  insert into entry (chatbot_id, chat_id, id, position, question, answer, moderation, flagged, create_time,
-    provider, model, prompt_tokens, completion_tokens, attempts, latency_millis)
-  select $1, $2::int8, nextval('entry_id'), entries, $5, $6, $7, $8, last_entry_time,
-    $9, $10, $11::int8, $12::int8, $13::int4, $14::int8
+  insert into entry (chatbot_id, chat_id, id, position, create_time, ${newEntryColumns})
+  select $1, $2::int8, nextval('entry_id'), entries, last_entry_time,
+    $5, $6, $7, $8, $9, $10, $11::int8, $12::int8, $13::int4, $14::int8
   from mine
   returning ${entryColumns}
 ), settled as (

@@ -9,12 +9,13 @@ import {
   type Chat,
   type ChatArchive,
   type Entry,
-  type Usage,
+  type NewEntry,
 } from "@parley/core";
 import { Effect, Stream } from "effect";
 import type { Clients } from "./Clients.ts";
 import { setMilestones } from "./Milestones.ts";
-import { array, big, times } from "./Parameters.ts";
+import { newEntryArrays, newEntryColumns, usageOf, type UsageRow } from "./NewEntries.ts";
+import { array, times } from "./Parameters.ts";
 import { chatOf, entryOf, type ChatRow, type EntryRow } from "./Rows.ts";
 import { isUniqueViolation, withoutDeadline } from "./Storage.ts";
 
@@ -44,17 +45,8 @@ export const makeTransfers = ({
       array(entries, "int8", ({ entry }) => BigInt(entry.chatId)),
       array(entries, "int8", ({ entry }) => BigInt(entry.id)),
       array(entries, "int8", ({ position }) => BigInt(position)),
-      array(entries, "text", ({ entry }) => entry.question),
-      array(entries, "text", ({ entry }) => entry.answer),
-      array(entries, "text", ({ entry }) => entry.moderation),
-      array(entries, "bool", ({ entry }) => entry.flagged),
       times(entries, ({ entry }) => entry.createTime),
-      array(entries, "text", ({ usage }) => usage?.provider ?? null),
-      array(entries, "text", ({ usage }) => usage?.model ?? null),
-      array(entries, "int8", ({ usage }) => big(usage?.promptTokens)),
-      array(entries, "int8", ({ usage }) => big(usage?.completionTokens)),
-      array(entries, "int4", ({ usage }) => usage?.attempts ?? null),
-      array(entries, "int8", ({ usage }) => big(usage?.latencyMillis)),
+      ...newEntryArrays(entries, ({ entry }) => entry),
     ]);
 
   return {
@@ -122,7 +114,8 @@ export const makeTransfers = ({
                 open!.entries++;
                 open!.lastEntryTime = record.entry.createTime;
                 highestEntry = Math.max(highestEntry, record.entry.id);
-                newEntries.push({ ...record, position: open!.entries });
+                const entry = { ...record.entry, usage: record.usage };
+                newEntries.push({ entry, position: open!.entries });
               }
             }
             return store(newChats, newEntries);
@@ -153,8 +146,7 @@ export const makeTransfers = ({
 
 type ChatToImport = { readonly chat: Chat; entries: number; lastEntryTime: Date | null };
 type EntryToImport = {
-  readonly entry: Entry;
-  readonly usage: Usage | null;
+  readonly entry: Entry & NewEntry;
   readonly position: number;
 };
 
@@ -162,33 +154,15 @@ type EntryToImport = {
 type ExportRow = {
   readonly chat_id: bigint;
   readonly chat_time: Date;
-  readonly provider: string | null;
-  readonly model: string | null;
-  readonly prompt_tokens: bigint | null;
-  readonly completion_tokens: bigint | null;
-  readonly attempts: number | null;
-  readonly latency_millis: bigint | null;
-} & Pick<ChatRow, "name" | "user_ref"> &
+} & UsageRow &
+  Pick<ChatRow, "name" | "user_ref"> &
   (Omit<EntryRow, "chat_id"> | { readonly id: null });
-
-const usageOf = (row: ExportRow): Usage | null =>
-  row.provider === null
-    ? null
-    : {
-        provider: row.provider,
-        model: row.model!,
-        promptTokens: Number(row.prompt_tokens),
-        completionTokens: Number(row.completion_tokens),
-        attempts: row.attempts!,
-        latencyMillis: Number(row.latency_millis),
-      };
 
 // Lateral: whatever the planner thinks of the tables, it goes through the chats and seeks their entries.
 const everything = `
 select chat.id as chat_id, chat.name, chat.user_ref, chat.create_time as chat_time, entry.*
 from chat left join lateral (
-  select id, question, answer, moderation, flagged, create_time,
-    provider, model, prompt_tokens, completion_tokens, attempts, latency_millis, position
+  select id, create_time, position, ${newEntryColumns}
   from entry where chatbot_id = $1 and chat_id = chat.id order by position
 ) entry on true
 where chat.chatbot_id = $1
@@ -206,10 +180,9 @@ from unnest($3::int8[], $4::text[], $5::text[], $6::text[], $7::timestamptz[], $
   with ordinality as i(id, name, user_ref, folded_name, create_time, entries, last_entry_time, n)`;
 
 const insertEntries = `
-insert into entry (chatbot_id, chat_id, id, position, question, answer, moderation, flagged, create_time,
-  provider, model, prompt_tokens, completion_tokens, attempts, latency_millis)
-select $1, * from unnest($2::int8[], $3::int8[], $4::int8[], $5::text[], $6::text[], $7::text[], $8::bool[],
-  $9::timestamptz[], $10::text[], $11::text[], $12::int8[], $13::int8[], $14::int4[], $15::int8[])`;
+insert into entry (chatbot_id, chat_id, id, position, create_time, ${newEntryColumns})
+select $1, * from unnest($2::int8[], $3::int8[], $4::int8[], $5::timestamptz[],
+  $6::text[], $7::text[], $8::text[], $9::bool[], $10::text[], $11::text[], $12::int8[], $13::int8[], $14::int4[], $15::int8[])`;
 
 // Imports set the sequences one after the other, or one would set them back.
 const lockSequences =

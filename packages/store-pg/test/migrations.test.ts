@@ -40,6 +40,9 @@ const everyTable = [...chatbotRegistryChecks, modelCheck({ runs: 50 })];
  */
 const migratedChecks = [...chatArchiveChecks, ...everyTable];
 
+/** For a test that runs dozens of checks, in milliseconds. */
+const ofManyChecks = 120_000;
+
 const steps = Object.keys(migrations) as ReadonlyArray<keyof typeof migrations>;
 
 /** What the version that a step came with would have left behind. */
@@ -303,6 +306,7 @@ describe("migrations", () => {
           for (const { run } of everyTable) yield* run;
         }).pipe(Effect.provide(layerPostgresUnderTest({ schema, url })));
       }).pipe(Effect.scoped),
+    ofManyChecks,
   );
 
   it.live("a schema's name may be any", () =>
@@ -339,25 +343,28 @@ describe("migrations", () => {
   }
 
   for (const [at, step] of steps.entries()) {
-    it.live(`a schema of ${step} with data in it is brought up to date, and loses nothing`, () =>
-      Effect.gen(function* () {
-        const schema = freshSchema();
-        const sql = yield* clientOf(schema, 1);
-        yield* sql.unsafe(`create schema ${schema}`);
-        yield* release(sql, at + 1);
-        if (at > 0) yield* sql.unsafe("analyze request");
-        yield* Effect.gen(function* () {
-          const statistics =
-            "select attname from pg_stats where schemaname = $1 and tablename = 'request'";
-          assert.deepStrictEqual(yield* sql.unsafe(statistics, [schema]), []);
-          yield* registryIsKept;
-          if (at > 0) {
-            assert.deepStrictEqual(yield* sql.unsafe(wrongSpans), []);
-            yield* chatsAreKept;
-          }
-          if (at === 1) for (const { run } of migratedChecks) yield* run;
-        }).pipe(Effect.provide(layerPostgresUnderTest({ schema })));
-      }).pipe(Effect.scoped),
+    it.live(
+      `a schema of ${step} with data in it is brought up to date, and loses nothing`,
+      () =>
+        Effect.gen(function* () {
+          const schema = freshSchema();
+          const sql = yield* clientOf(schema, 1);
+          yield* sql.unsafe(`create schema ${schema}`);
+          yield* release(sql, at + 1);
+          if (at > 0) yield* sql.unsafe("analyze request");
+          yield* Effect.gen(function* () {
+            const statistics =
+              "select attname from pg_stats where schemaname = $1 and tablename = 'request'";
+            assert.deepStrictEqual(yield* sql.unsafe(statistics, [schema]), []);
+            yield* registryIsKept;
+            if (at > 0) {
+              assert.deepStrictEqual(yield* sql.unsafe(wrongSpans), []);
+              yield* chatsAreKept;
+            }
+            if (at === 1) for (const { run } of migratedChecks) yield* run;
+          }).pipe(Effect.provide(layerPostgresUnderTest({ schema })));
+        }).pipe(Effect.scoped),
+      ofManyChecks,
     );
   }
 
