@@ -1,6 +1,8 @@
 /**
  * What every connection asks for when it connects, and must have got: a connection pooler may keep it to itself.
  */
+import { Effect } from "effect";
+import { cannotBeUsed, type PostgresUnusable } from "./PostgresUnusable.ts";
 
 /** SQL for what a connection got, as columns. */
 export const granted = `current_setting('search_path') as "searchPath",
@@ -20,8 +22,11 @@ const firstOf = (searchPath: string): string | undefined => {
   return quoted?.replaceAll('""', '"') ?? plain?.toLowerCase();
 };
 
-/** Why a connection that got this cannot serve the schema; `null` when it can. */
-export const deprived = ({ isolation, searchPath }: Granted, schema: string): string | null => {
+/** Fails for a connection that cannot serve the schema with what it got. */
+export const mustBeGranted = (
+  { isolation, searchPath }: Granted,
+  schema: string,
+): Effect.Effect<void, PostgresUnusable> => {
   const missing =
     firstOf(searchPath) !== schema
       ? `the search_path "${schema}" gets ${searchPath === "" ? "none" : searchPath}`
@@ -29,6 +34,8 @@ export const deprived = ({ isolation, searchPath }: Granted, schema: string): st
         ? `the default_transaction_isolation "read committed" gets ${isolation}`
         : null;
   return missing === null
-    ? null
-    : `a connection that asks for ${missing}: behind a connection pooler it must be set for the role`;
+    ? Effect.void
+    : cannotBeUsed(
+        `a connection that asks for ${missing}: behind a connection pooler it must be set for the role`,
+      );
 };

@@ -6,13 +6,11 @@
  */
 import { Effect } from "effect";
 import { SqlClient, type SqlError } from "effect/sql";
-import { deprived, granted, type Granted } from "./Granted.ts";
 import { migrationLock, relations, scriptOf } from "./Migrations.ts";
-import type { Session } from "./Session.ts";
 import { againAfterDeadlock } from "./Storage.ts";
 
 /** SQL that is true for what is Parley's: others may have tables in the same schema. */
-const isOurs = `relnamespace = (select oid from pg_namespace where nspname = current_schema())
+export const isOurs = `relnamespace = (select oid from pg_namespace where nspname = current_schema())
     and relname in (${relations.map((name) => `'${name}'`).join(", ")})`;
 
 /** The statements by which role `$1` gets what it lacks; it is bound if `$2`. */
@@ -96,97 +94,4 @@ export const lettingInSql = (
     if (statements.length === 0) return "";
     const [setting] = yield* sql.unsafe<{ readonly search_path: string }>("show search_path");
     return scriptOf([preamble, `set local search_path = ${setting!.search_path}`, ...statements]);
-  });
-
-/** Why the connection's role cannot even look at the schema; `null` when it can, or when there is none. */
-export const shutOut = (
-  name: string,
-): Effect.Effect<string | null, SqlError.SqlError, SqlClient.SqlClient> =>
-  Effect.gen(function* () {
-    const sql = yield* SqlClient.SqlClient;
-    const [schema] = yield* sql.unsafe<{ readonly role: string; readonly open: boolean }>(
-      `select current_user as role, has_schema_privilege(oid, 'usage') as open from pg_namespace
-      where nspname = $1`,
-      [name],
-    );
-    return schema === undefined || schema.open
-      ? null
-      : `the role "${schema.role}" may not use the schema: give the server the owner's connection for migrations, by which it is let in`;
-  });
-
-interface Standing extends Granted {
-  readonly name: string;
-  /** How many rows an index of words gives at most, `0` for all. */
-  readonly fuzzy: string;
-  readonly super: boolean;
-  readonly bypasses: boolean;
-  readonly owns: boolean;
-  /** A table or view that the role may not read, if there is one. */
-  readonly closed: string | null;
-  /** A table in which row security does not bind the role, if there is one. */
-  readonly free: string | null;
-  /** A table of which a policy lets the role see every row, if there is one. */
-  readonly unbound: string | null;
-  /** A table of which the role sees the rows of a statement's subject alone, if there is one. */
-  readonly bound: string | null;
-}
-
-const standing = `
-select rolname as name, ${granted}, current_setting('gin_fuzzy_search_limit') as fuzzy, rolsuper as super, rolbypassrls as bypasses, owns, free, unbound, bound, (
-    select min(relname) from pg_class
-    where relkind in ('r', 'p', 'v') and ${isOurs} and not has_table_privilege(pg_class.oid, 'select')
-  ) as closed
-from pg_roles cross join (
-  select bool_or(pg_has_role(relowner, 'usage')) as owns,
-    min(relname) filter (where not active) as free,
-    min(relname) filter (where let_in) as unbound,
-    min(relname) filter (where active and not let_in) as bound
-  from pg_class cross join lateral (
-    select row_security_active(pg_class.oid) as active, exists (
-      select from pg_policy cross join unnest(polroles) role
-      where polrelid = pg_class.oid and polname = 'unbound' and pg_has_role(role, 'usage')
-    ) as let_in
-  ) seen
-  where relkind in ('r', 'p') and ${isOurs}
-) tables
-where rolname = current_user`;
-
-/** Why a server must not serve as the session's role; `null` when it may. */
-export const misplaced = (
-  session: Session,
-  wanted: { readonly schema: string; readonly rowSecurity: boolean },
-): Effect.Effect<string | null, SqlError.SqlError> =>
-  Effect.map(session.query<Standing>("operator", standing), ([role]) => {
-    const { bound, bypasses, closed, free, fuzzy, name, owns, unbound } = role!;
-    const missing = deprived(role!, wanted.schema);
-    if (missing !== null) return missing;
-    if (role!.currentSchema !== wanted.schema) {
-      return `the role "${name}" may not use the schema "${wanted.schema}": give the server the owner's connection for migrations, by which it is let in`;
-    }
-    if (fuzzy !== "0") {
-      return `searches would leave chats out, because gin_fuzzy_search_limit is ${fuzzy} for the role "${name}"`;
-    }
-    if (closed !== null) {
-      return `the role "${name}" may not read the table "${closed}": give the server the owner's connection for migrations, by which it is let in`;
-    }
-    if (!wanted.rowSecurity) {
-      return bound === null
-        ? null
-        : `row security binds the role "${name}" in the table "${bound}": turn row security on for this server, too, or let it connect as another role`;
-    }
-    const why = role!.super
-      ? "is a superuser"
-      : bypasses
-        ? "bypasses it"
-        : owns
-          ? "owns the tables"
-          : unbound !== null
-            ? "was let into all chatbots by a server without it"
-            : null;
-    if (why !== null) {
-      return `row security does not bind the role "${name}", which ${why}: let the server connect as another role, and give it the owner's connection for migrations`;
-    }
-    return free === null
-      ? null
-      : `row security is off in the table "${free}": give the server the owner's connection for migrations, which turns it on`;
   });

@@ -4,6 +4,7 @@
 import { foldVersion } from "@parley/core";
 import { Effect } from "effect";
 import { SqlClient, type SqlError } from "effect/sql";
+import { cannotBeUsed, type PostgresUnusable } from "./PostgresUnusable.ts";
 import { againAfterDeadlock } from "./Storage.ts";
 
 /** The statements of every step, in order; they name no schema, the connection's search path does. */
@@ -416,21 +417,28 @@ export const pendingSql: Effect.Effect<string, SqlError.SqlError, SqlClient.SqlC
   (statements) => (statements.length === 0 ? "" : scriptOf([...preamble, ...statements])),
 );
 
-/** Why this software cannot serve the schema, which is up to date; `null` when it can. */
-export const misfit: Effect.Effect<string | null, SqlError.SqlError, SqlClient.SqlClient> =
-  Effect.gen(function* () {
-    const sql = yield* SqlClient.SqlClient;
-    const [found] = yield* sql.unsafe<{ readonly newest: number; readonly fold: number }>(
-      `select (select max(migration_id) from ${table}) as newest, (select version from fold) as fold`,
+/** Fails when this software cannot serve the schema, which is up to date. */
+export const schemaMustFit: Effect.Effect<
+  void,
+  PostgresUnusable | SqlError.SqlError,
+  SqlClient.SqlClient
+> = Effect.gen(function* () {
+  const sql = yield* SqlClient.SqlClient;
+  const [found] = yield* sql.unsafe<{ readonly newest: number; readonly fold: number }>(
+    `select (select max(migration_id) from ${table}) as newest, (select version from fold) as fold`,
+  );
+  const { fold, newest } = found!;
+  if (newest > Object.keys(migrations).length) {
+    return yield* cannotBeUsed(
+      `its schema has step ${newest}, which this version of Parley does not know`,
     );
-    const { fold, newest } = found!;
-    if (newest > Object.keys(migrations).length) {
-      return `its schema has step ${newest}, which this version of Parley does not know`;
-    }
-    return fold === foldVersion
-      ? null
-      : `its names are folded by version ${fold}, and this Parley folds by version ${foldVersion}`;
-  });
+  }
+  if (fold !== foldVersion) {
+    return yield* cannotBeUsed(
+      `its names are folded by version ${fold}, and this Parley folds by version ${foldVersion}`,
+    );
+  }
+});
 
 /** Brings the schema up to date. Servers that start together wait for each other. */
 export const migrate: Effect.Effect<void, SqlError.SqlError, SqlClient.SqlClient> = Effect.gen(

@@ -9,14 +9,13 @@ import {
   reasonOf,
   TurnStore,
 } from "@parley/core";
-import { Context, Data, Effect, Layer, Stream, type Redacted, type Scope } from "effect";
+import { Context, Effect, Layer, Stream, type Redacted, type Scope } from "effect";
 import { Reactivity } from "effect/reactivity";
 import { SqlClient, SqlError } from "effect/sql";
 import { makeClients, makeMigrator, type Clients } from "./Clients.ts";
-import { deprived, granted, type Granted } from "./Granted.ts";
 import { makeCreations } from "./Creations.ts";
 import { makeHints } from "./Hints.ts";
-import { letIn, lettingInSql as lettingInText, misplaced, shutOut } from "./LetIn.ts";
+import { letIn, lettingInSql as lettingInText } from "./LetIn.ts";
 import * as Migrations from "./Migrations.ts";
 import { makeMilestones } from "./Milestones.ts";
 import { makeChatArchive } from "./PgChatArchive.ts";
@@ -24,6 +23,8 @@ import { makeChatbotDirectory } from "./PgChatbotDirectory.ts";
 import { makeChatbotRegistry } from "./PgChatbotRegistry.ts";
 import { makeChatStore } from "./PgChatStore.ts";
 import { makeTurnStore } from "./PgTurnStore.ts";
+import { cannotBeUsed, PostgresUnusable } from "./PostgresUnusable.ts";
+import { databaseMustFit, roleMustFit } from "./Requirements.ts";
 
 export interface PostgresOptions {
   readonly url: Redacted.Redacted;
@@ -57,15 +58,6 @@ export interface PostgresOptions {
   readonly prepare?: boolean | undefined;
 }
 
-/** The database cannot be used; the message says why, in one line. */
-export class PostgresUnusable extends Data.TaggedError("PostgresUnusable")<{
-  readonly message: string;
-  readonly cause?: unknown;
-}> {}
-
-const cannotBeUsed = (why: string, cause?: unknown) =>
-  new PostgresUnusable({ message: `The database cannot be used: ${why}.`, cause });
-
 const withDefaults = (options: PostgresOptions) => ({
   ...options,
   schema: options.schema ?? "parley",
@@ -86,10 +78,10 @@ export const pendingSql = (options: PostgresOptions): Effect.Effect<string, Post
   asMigrator(
     options,
     Effect.gen(function* () {
-      yield* check(options);
+      yield* databaseMustFit(withDefaults(options).schema);
       const text = yield* Migrations.pendingSql;
-      const unfit = text === "" ? yield* Migrations.misfit : null;
-      return unfit === null ? text : yield* cannotBeUsed(unfit);
+      if (text === "") yield* Migrations.schemaMustFit;
+      return text;
     }),
   ).pipe(onceUsable);
 
@@ -100,8 +92,8 @@ export interface Inspection {
   readonly encoding: string;
   /** Whether the schema is up to date. */
   readonly current: boolean;
-  /** Why a server would refuse it nevertheless, or `null`. */
-  readonly wrong: string | null;
+  /** What a server would end with nevertheless, or `null`. */
+  readonly refusal: string | null;
 }
 
 /** Looks at the database as {@link layerPostgres} does, and writes nothing. */
@@ -112,13 +104,19 @@ export const inspectPostgres = (
     const settings = withDefaults(options);
     const { patient } = yield* makeClients({ ...settings, maxConnections: 1 });
     const look = Effect.gen(function* () {
-      const server = yield* check(options);
-      const current = (yield* Migrations.pendingSql) === "";
-      return { ...server, current, wrong: current ? yield* Migrations.misfit : null };
+      const server = yield* databaseMustFit(settings.schema);
+      return { ...server, current: (yield* Migrations.pendingSql) === "" };
     });
     const found = yield* asMigrator(options, look);
-    const wrong = found.current ? yield* misplaced(patient, settings) : null;
-    return { ...found, wrong: found.wrong ?? wrong };
+    const fits = Effect.andThen(
+      asMigrator(options, Migrations.schemaMustFit),
+      roleMustFit(patient, settings),
+    );
+    const refusal = (found.current ? fits : Effect.void).pipe(
+      Effect.as(null),
+      Effect.catchTag("PostgresUnusable", ({ message }) => Effect.succeed(message)),
+    );
+    return { ...found, refusal: yield* refusal };
   }).pipe(onceUsable);
 
 /**
@@ -145,11 +143,8 @@ export const layerPostgres = (
     Effect.gen(function* () {
       const settings = withDefaults(options);
       const clients = yield* makeClients(settings);
-      const wrong =
-        (yield* bringUpToDate(options, clients)) ?? (yield* misplaced(clients.patient, settings));
-      if (wrong !== null) {
-        return yield* cannotBeUsed(wrong);
-      }
+      yield* bringUpToDate(options, clients);
+      yield* roleMustFit(clients.patient, settings);
       const hints =
         options.listen === false ? () => Stream.empty : yield* makeHints(clients.listener);
       const setMilestonesSoon = yield* makeMilestones(clients.patient);
@@ -163,30 +158,26 @@ export const layerPostgres = (
     }).pipe(unusable),
   ).pipe(Layer.provide(Reactivity.layer));
 
-/**
- * Brings the schema up to date and lets the server's role in, if it is another than the owner's. Gives the
- * reason why this software cannot serve the schema, or `null`.
- */
+/** Brings the schema up to date and lets the server's role in, if it is another than the owner's. */
 const bringUpToDate = (options: PostgresOptions, { patient }: Clients) =>
   asMigrator(
     options,
     Effect.gen(function* () {
-      yield* check(options);
+      yield* databaseMustFit(withDefaults(options).schema);
       const server =
         options.migrationUrl === undefined ? null : yield* patient.query<Place>("operator", place);
       if (server !== null) {
         const sql = yield* SqlClient.SqlClient;
         const [owner] = yield* sql.unsafe<Place>(place);
         if (server[0]!.database !== owner!.database) {
-          return "its two addresses lead to different databases, and both must name one";
+          return yield* cannotBeUsed(
+            "its two addresses lead to different databases, and both must name one",
+          );
         }
       }
       yield* Migrations.migrate;
-      const unfit = yield* Migrations.misfit;
-      if (unfit === null && server !== null) {
-        yield* letIn(server[0]!.role, options.rowSecurity ?? false);
-      }
-      return unfit;
+      yield* Migrations.schemaMustFit;
+      if (server !== null) yield* letIn(server[0]!.role, options.rowSecurity ?? false);
     }),
   ).pipe(Effect.scoped);
 
@@ -199,55 +190,6 @@ interface Place {
 const place = `
 select current_user as role, concat(oid, ' ', extract(epoch from pg_postmaster_start_time())) as database
 from pg_database where datname = current_database()`;
-
-/**
- * The connection must have got what it asked for, texts of any language must fit, and the statements need what
- * PostgreSQL 15 brought.
- */
-const check = Effect.fnUntraced(function* (options: PostgresOptions) {
-  const { schema } = withDefaults(options);
-  // PostgreSQL cuts off what is longer, without a word, and these are names of its own.
-  if (new TextEncoder().encode(schema).length > 63 || /^(pg_|\$user$)/.test(schema)) {
-    return yield* cannotBeUsed(
-      `no schema can be named "${schema}": at most 63 bytes, not "$user", and not "pg_" and more`,
-    );
-  }
-  const sql = yield* SqlClient.SqlClient;
-  const [server] = yield* sql.unsafe<
-    Granted & {
-      readonly encoding: string;
-      readonly version: string;
-      readonly number: number;
-    }
-  >(
-    `select current_setting('server_encoding') as encoding, current_setting('server_version') as version,
-      current_setting('server_version_num')::int as number, ${granted}`,
-  );
-  const { encoding, number, version } = server!;
-  const missing = deprived(server!, schema);
-  if (missing !== null) {
-    return yield* cannotBeUsed(missing);
-  }
-  const closed = yield* shutOut(schema);
-  if (closed !== null) return yield* cannotBeUsed(closed);
-  const { currentSchema } = server!;
-  if (currentSchema !== null && currentSchema !== schema) {
-    return yield* cannotBeUsed(
-      `there is no schema "${schema}", and tables would be made in "${currentSchema}", which the search_path names next: make the schema first`,
-    );
-  }
-  if (encoding !== "UTF8") {
-    return yield* new PostgresUnusable({
-      message: `The database's encoding is ${encoding}, but Parley needs one with UTF8.`,
-    });
-  }
-  if (number < 150_000) {
-    return yield* new PostgresUnusable({
-      message: `The database is PostgreSQL ${Math.floor(number / 10_000)}, but Parley needs 15 or later.`,
-    });
-  }
-  return { encoding, version };
-});
 
 const unusable = <A, E extends { readonly cause?: unknown }, R>(
   effect: Effect.Effect<A, E | PostgresUnusable, R>,

@@ -7,7 +7,7 @@ export {
   layerPostgres,
   lettingInSql,
   pendingSql,
-  PostgresUnusable,
   type Inspection,
   type PostgresOptions,
 } from "./Postgres.ts";
+export { PostgresUnusable } from "./PostgresUnusable.ts";

@@ -25,7 +25,7 @@ export const checkDatabase = Effect.gen(function* () {
     return [ok("database", `There is none in ${dataDir} yet; the first start makes it.`)];
   }
   const isRunning = store === "embedded" ? Option.isSome(yield* runningPostgres(dataDir)) : null;
-  const { current, encoding, version, wrong } = yield* Effect.flatMap(
+  const { current, encoding, refusal, version } = yield* Effect.flatMap(
     databaseOptions,
     inspectPostgres,
   );
@@ -33,9 +33,9 @@ export const checkDatabase = Effect.gen(function* () {
   const findings: Array<Finding> = [
     ok("database", `PostgreSQL ${version} with ${encoding} answers${where}.`),
   ];
-  if (wrong !== null) {
+  if (refusal !== null) {
     const hint = "docs/operations.md explains what the roles of the database need.";
-    findings.push(failed("database", `A server would refuse it: ${wrong}.`, hint));
+    findings.push(failed("database", refusal, hint));
     return findings;
   }
   findings.push(
