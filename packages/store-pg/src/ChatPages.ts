@@ -2,11 +2,19 @@
  * The statements that read one page of all chats and its total, both of one snapshot. Every text is put
  * together from fixed pieces; what a client sent is always a parameter.
  */
-import type { ChatField, ChatQuery, OrderBy } from "@parley/core";
+import type { Chat, ChatField, ChatQuery, OrderBy, Page } from "@parley/core";
 import { positionOf } from "./Holes.ts";
 import { milestoneBefore } from "./Milestones.ts";
 import { offsetOf, orderOf, type Statement } from "./Pages.ts";
-import { chatColumns } from "./Rows.ts";
+import { chatColumns, chatOf, type ChatRow } from "./Rows.ts";
+
+/** Rows of a page; a page without rows is one row of nulls, because the total must survive it. */
+export type ChatPageRow = { readonly total: bigint | null } & (ChatRow | { readonly id: null });
+
+export const chatPageOf = (rows: ReadonlyArray<ChatPageRow>): Page<Chat> => ({
+  total: Number(rows[0]!.total ?? 0),
+  items: rows[0]!.id === null ? [] : (rows as ReadonlyArray<ChatRow>).map(chatOf),
+});
 
 /** The field whose index gives the order, if one does: a text alone, or followed by `id` alike. */
 export const byText = (

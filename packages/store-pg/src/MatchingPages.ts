@@ -3,12 +3,28 @@
  * text is put together from fixed pieces; what a client sent is always a parameter.
  */
 import type { ChatQuery } from "@parley/core";
-import { sortColumns } from "./ChatPages.ts";
+import { sortColumns, type ChatPageRow } from "./ChatPages.ts";
 import { newestRemembered, type Count } from "./Counts.ts";
 import { offsetOf, orderOf, type Statement } from "./Pages.ts";
 import { array } from "./Parameters.ts";
 import { chatColumns } from "./Rows.ts";
 import { conditionsOf, plainly, type Searching } from "./Searching.ts";
+
+export interface CountRow {
+  /** `null` when a remembered count is void. */
+  readonly total: bigint | null;
+  /** The position up to which was counted. */
+  readonly reached?: bigint;
+  readonly edition?: string;
+  /** Positions of the newest that match, descending. */
+  readonly newest?: ReadonlyArray<bigint>;
+}
+
+export type MatchingRow = ChatPageRow &
+  CountRow & {
+    /** As `newest`, but only of those after the remembered ones; null when those are not known. */
+    readonly later?: ReadonlyArray<bigint> | null;
+  };
 
 /** How many chats are looked through, one after the other, before a pass is quicker. */
 export const walk = 100_000;
@@ -75,7 +91,7 @@ order by ${order}`;
  * A page of the chats that match the filters, in any order. A remembered count is counted on from. `atMost`
  * ends a count that gets dear: the total is then one more than it.
  */
-export const filtered = (
+export const filteredPage = (
   chatbot: number,
   query: ChatQuery,
   known: Count | undefined,
@@ -115,7 +131,7 @@ const recent = 20_000;
  * How many chats match a search, and the newest of them. A common word's newest are among the newest chats, so
  * that its pass need but count; of any other word's matches all are gathered.
  */
-export const counted = (
+export const countMatches = (
   chatbot: number,
   { search, userRef }: Pick<ChatQuery, "search" | "userRef">,
   searching: Searching,
@@ -145,7 +161,7 @@ from enough left join tally on tally.chatbot_id = $1`,
 };
 
 /** A page of the chats that match a search, in the order of positions and at any depth, by one pass. */
-export const found = (
+export const gatheredPage = (
   chatbot: number,
   query: ChatQuery,
   descending: boolean,
@@ -166,7 +182,7 @@ ${beside(counted, pageOf("matching", direction), `position ${direction}`)}`,
 };
 
 /** The same from the nearest chats only: there may be too few that match among them. */
-export const walked = (
+export const walkedPage = (
   chatbot: number,
   query: ChatQuery,
   known: Count,
@@ -191,7 +207,7 @@ ${beside(counted, pageOf("met", direction), `position ${direction}`)}`,
   };
 };
 
-/** Whether {@link remembered} can give the page: of those that came later it sees only so many, too. */
+/** Whether {@link rememberedPage} can give the page: of those that came later it sees only so many, too. */
 export const isRemembered = (query: ChatQuery, { matching, newest }: Count): boolean => {
   const end = offsetOf(query) + query.limit;
   return (
@@ -202,7 +218,7 @@ export const isRemembered = (query: ChatQuery, { matching, newest }: Count): boo
 };
 
 /** A page of the newest that match, from the remembered ones and those that came after them. */
-export const remembered = (
+export const rememberedPage = (
   chatbot: number,
   query: ChatQuery,
   known: Count,

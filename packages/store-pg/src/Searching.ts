@@ -29,6 +29,9 @@ export const indexedIn = (characterType: string): RegExp => {
 /** In the table itself, and by what is indexed in any database. */
 export const plainly: Searching = { from: "chat", indexed: indexedIn("C") };
 
+/** The empty search finds every chat. */
+export const isSearch = ({ search }: Pick<ChatQuery, "search">) => search !== null && search !== "";
+
 /** What the filters but the one for an id ask for, the search apart from the others; their values are added to `values`. */
 export const conditionsOf = (
   { search, userRef }: Pick<ChatQuery, "search" | "userRef">,

@@ -4,7 +4,13 @@ import { layerPostgres } from "@parley/store-pg";
 import { Context, Effect, Layer } from "effect";
 import type { SqlClient, SqlError } from "effect/sql";
 import { anyByText, byText, firstByText, seek } from "../src/ChatPages.ts";
-import { counted, filtered, found, remembered, walked } from "../src/MatchingPages.ts";
+import {
+  countMatches,
+  filteredPage,
+  gatheredPage,
+  rememberedPage,
+  walkedPage,
+} from "../src/MatchingPages.ts";
 import { indexedIn, type Searching } from "../src/Searching.ts";
 import { anyEntries, seekEntries } from "../src/EntryPages.ts";
 import { setMilestones, spacing } from "../src/Milestones.ts";
@@ -102,7 +108,7 @@ const flat: ReadonlyArray<readonly [string, Statement, "force_custom_plan"?]> = 
       (descending) =>
         [
           `page ${page} of a user${descending ? ", newest first" : ""}`,
-          filtered(
+          filteredPage(
             chatbot,
             query({ userRef: "user 500", page, orderBy: byId(descending) }),
             undefined,
@@ -111,8 +117,8 @@ const flat: ReadonlyArray<readonly [string, Statement, "force_custom_plan"?]> = 
         ] as const,
     ),
   ),
-  ["one chat by its id", filtered(chatbot, query({ id: 77_777 }), undefined)],
-  ["no chat by its id", filtered(chatbot, query({ id: 777_777 }), undefined)],
+  ["one chat by its id", filteredPage(chatbot, query({ id: 77_777 }), undefined)],
+  ["no chat by its id", filteredPage(chatbot, query({ id: 777_777 }), undefined)],
   ["one entry by its id", anyEntries(chatbot, 1, entries({ id: 77_777 }))],
   ...byTexts(chatbot, [1, 200, chats / 75, chats / 50, chats / 25]),
 ];
@@ -132,7 +138,7 @@ const pagesAreFlat = Effect.fnUntraced(function* (chatbot: number) {
 
 /** The pass of a search. */
 const foundFor = (search: string): Statement =>
-  found(chatbot, query({ search }), true, { from: "chat", indexed: indexedIn("C.UTF-8") });
+  gatheredPage(chatbot, query({ search }), true, { from: "chat", indexed: indexedIn("C.UTF-8") });
 
 layer(filled, { timeout: "2 minutes" })("lists of 100,000 rows touch at most 200 buffers", (it) => {
   for (const [name, statement, mode] of flat) {
@@ -163,7 +169,7 @@ layer(filled, { timeout: "2 minutes" })("lists of 100,000 rows touch at most 200
           const [table] = yield* sql.unsafe<{ readonly pages: number }>(
             "select relpages as pages from pg_class where oid = 'chat'::regclass",
           );
-          const statement = found(chatbot, query({ search }), true, {
+          const statement = gatheredPage(chatbot, query({ search }), true, {
             from: "chat",
             indexed: indexedIn("C.UTF-8"),
           });
@@ -196,7 +202,7 @@ layer(filled, { timeout: "2 minutes" })("lists of 100,000 rows touch at most 200
       const { boundTo, sql } = yield* Filled;
       const role = yield* boundTo(chatbot);
       const inAscii = indexedIn("C");
-      const all = counted(
+      const all = countMatches(
         chatbot,
         { search: "lantern", userRef: null },
         { from: "chat", indexed: inAscii },
@@ -209,11 +215,11 @@ layer(filled, { timeout: "2 minutes" })("lists of 100,000 rows touch at most 200
         newest: null,
       };
       const statements: ReadonlyArray<(searching: Searching) => Statement> = [
-        (searching) => found(chatbot, query({ search: "falcon 77777" }), true, searching),
+        (searching) => gatheredPage(chatbot, query({ search: "falcon 77777" }), true, searching),
         (searching) =>
-          walked(chatbot, query({ search: "lantern", page: 50 }), known, true, searching),
+          walkedPage(chatbot, query({ search: "lantern", page: 50 }), known, true, searching),
         // Looks through the newest for what is nowhere.
-        (searching) => counted(chatbot, { search: "falcon 77777", userRef: null }, searching),
+        (searching) => countMatches(chatbot, { search: "falcon 77777", userRef: null }, searching),
       ];
       for (const statement of statements) {
         const free = yield* buffers(
@@ -276,7 +282,7 @@ layer(filled, { timeout: "2 minutes" })("lists of 100,000 rows touch at most 200
           [grown],
         );
         const indexed = indexedIn("C.UTF-8");
-        const first = counted(
+        const first = countMatches(
           grown,
           { search: "lantern", userRef: null },
           { from: "chat", indexed },
@@ -285,14 +291,16 @@ layer(filled, { timeout: "2 minutes" })("lists of 100,000 rows touch at most 200
         const known = { ...row, matching: Number(row.total), reached: Number(row.reached) };
         const search = (more: Partial<ChatQuery>) => query({ search: "lantern", ...more });
         const passing = (from: Searching["from"]): ReadonlyArray<Statement> => [
-          remembered(grown, search({}), known, { from, indexed }),
-          remembered(grown, search({ limit: 100 }), known, { from, indexed }),
-          walked(grown, search({}), known, true, { from, indexed }),
+          rememberedPage(grown, search({}), known, { from, indexed }),
+          rememberedPage(grown, search({ limit: 100 }), known, { from, indexed }),
+          walkedPage(grown, search({}), known, true, { from, indexed }),
         ];
         const reading = [25, 100].flatMap((limit) => [
-          filtered(grown, query({ userRef: "scattered", limit }), undefined, { atMost: 10_000 }),
-          filtered(grown, query({ userRef: "user 7", limit }), undefined, { atMost: 10_000 }),
-          filtered(grown, query({ id: 77_777, userRef: "user 777", limit }), undefined),
+          filteredPage(grown, query({ userRef: "scattered", limit }), undefined, {
+            atMost: 10_000,
+          }),
+          filteredPage(grown, query({ userRef: "user 7", limit }), undefined, { atMost: 10_000 }),
+          filteredPage(grown, query({ id: 77_777, userRef: "user 777", limit }), undefined),
         ]);
         // Without the visibility map each row that is counted is looked at.
         for (const limit of [3 * most, most]) {
