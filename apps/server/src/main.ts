@@ -1,6 +1,7 @@
 #!/usr/bin/env node
 import { isServer } from "./CommandOf.ts";
 
-// Before all that takes time to load: a SIGHUP asks for the documents, and must not end a server that starts.
-if (isServer) process.on("SIGHUP", () => {});
+// Before all that takes time to load: a SIGHUP asks for the documents, and must not end a server that starts. A
+// command whose terminal is closed ends as by a SIGTERM.
+process.on("SIGHUP", isServer ? () => {} : () => process.kill(process.pid, "SIGTERM"));
 await import("./Run.ts");

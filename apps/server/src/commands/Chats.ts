@@ -9,10 +9,11 @@ import {
   recordsOf,
   type Erasable,
 } from "@parley/core";
-import { Clock, Console, Effect, FileSystem, Option, Stdio, Stream } from "effect";
+import { Clock, Console, Effect, Option, Stdio, Stream } from "effect";
 import { Command, Flag } from "effect/cli";
 import { resolve } from "node:path";
 import { onDatabase } from "../Database.ts";
+import { readInput } from "./InputFile.ts";
 import { jsonFlag, print } from "./Output.ts";
 import { withProgress } from "./Progress.ts";
 import { chatbotFlag, chatbotOf } from "./Subject.ts";
@@ -146,12 +147,11 @@ const importing = Command.make(
     Effect.gen(function* () {
       const chatbot = yield* chatbotOf(wanted);
       const archive = yield* ChatArchive;
-      const files = yield* FileSystem.FileSystem;
       const stdio = yield* Stdio.Stdio;
       let records = 0;
       const bytes = Option.match(fileOf(input), {
         onNone: () => stdio.stdin,
-        onSome: (path) => files.stream(path),
+        onSome: readInput,
       });
       const read = recordsOf(bytes).pipe(Stream.tap(() => Effect.sync(() => records++)));
       const chats = yield* withProgress(

@@ -1,8 +1,9 @@
 import { layerPostgres, lettingInSql, pendingSql, type PostgresOptions } from "@parley/store-pg";
-import { Console, Effect } from "effect";
+import { Effect } from "effect";
 import { Command, Flag } from "effect/cli";
 import { databaseOptions } from "../Database.ts";
 import { Settings } from "../Settings.ts";
+import { printText } from "./Output.ts";
 
 /** Everything that is to be done. What the server's role lacks of tables can only be told once they are there. */
 const planOf = Effect.fnUntraced(function* (options: PostgresOptions, pending: string) {
@@ -26,9 +27,9 @@ export const migrate = Command.make(
     Effect.gen(function* () {
       const options = yield* databaseOptions;
       const sql = yield* pendingSql(options);
-      if (dryRun) return yield* Console.log(yield* planOf(options, sql));
+      if (dryRun) return yield* printText(yield* planOf(options, sql));
       yield* Effect.provide(Effect.void, layerPostgres(options));
-      yield* Console.log(
+      yield* printText(
         sql === "" ? "The schema is up to date." : "The schema was brought up to date.",
       );
     }).pipe(Effect.scoped, Effect.provide(Settings.layer)),

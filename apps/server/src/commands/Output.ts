@@ -1,7 +1,7 @@
 /**
  * What commands print: for people text, for programs one JSON document.
  */
-import { Console, type Effect } from "effect";
+import { Effect, Stdio, Stream, type PlatformError } from "effect";
 import { CliOutput, Flag } from "effect/cli";
 
 export const jsonFlag = Flag.Boolean("json").pipe(
@@ -9,9 +9,20 @@ export const jsonFlag = Flag.Boolean("json").pipe(
   Flag.withDescription("Print JSON, for programs"),
 );
 
-/** Prints the document, or what people read instead. */
-export const print = (json: boolean, document: unknown, text: () => string): Effect.Effect<void> =>
-  Console.log(json ? JSON.stringify(document) : text());
+/** Prints the document, or what people read instead; fails if it cannot be written. */
+export const print = (
+  json: boolean,
+  document: unknown,
+  text: () => string,
+): Effect.Effect<void, PlatformError.PlatformError, Stdio.Stdio> =>
+  printText(json ? JSON.stringify(document) : text());
+
+export const printText = (
+  text: string,
+): Effect.Effect<void, PlatformError.PlatformError, Stdio.Stdio> =>
+  Stdio.Stdio.use(({ stdout }) =>
+    Stream.run(Stream.make(`${text}\n`), stdout({ endOnDone: false })),
+  );
 
 export type Cell = string | number | Date | null;
 

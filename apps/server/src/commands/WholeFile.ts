@@ -11,12 +11,13 @@ export const writeWhole = Effect.fnUntraced(function* <E, R>(
   const files = yield* FileSystem.FileSystem;
   const before = Option.getOrUndefined(yield* Effect.option(files.stat(path)));
   if (before !== undefined && before.type !== "File") {
-    return yield* Stream.run(bytes, files.sink(path));
+    // Appended: of a pipe no position can be sought.
+    return yield* Stream.run(bytes, files.sink(path, { flag: "a" }));
   }
   // Of a link the file that it leads to, if there is one.
   const target = before === undefined ? path : yield* files.realPath(path);
-  // Of this process alone, and never one that is there.
-  const part = `${target}.${process.pid}.part`;
+  // Of this run alone: one that was killed may have left its own.
+  const part = `${target}.${crypto.randomUUID()}.part`;
   const mode = before === undefined ? 0o666 : before.mode & 0o777;
   yield* files.writeFile(part, new Uint8Array(), { flag: "wx", mode });
   yield* Stream.run(bytes, files.sink(part, { flag: "a" })).pipe(

@@ -77,6 +77,6 @@ describe("parley chat", () => {
     child.kill("SIGHUP");
     // Else this would end it.
     child.stdin.end();
-    expect(await ended).toEqual([null, "SIGHUP"]);
+    expect(await ended).toEqual([130, null]);
   });
 });

@@ -4,10 +4,12 @@ import { ChatbotRegistry, ChatStore, defaultSettings, newestChats, TurnStore } f
 import { layerPostgres } from "@parley/store-pg";
 import { Effect, Redacted, Stream } from "effect";
 import { Reactivity } from "effect/reactivity";
+import { execFileSync, spawn } from "node:child_process";
 import {
   chmod,
   lstat,
   mkdtemp,
+  open,
   readdir,
   readFile,
   rm,
@@ -17,10 +19,11 @@ import {
 } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
+import { text as readAll } from "node:stream/consumers";
 import { afterAll, beforeAll, describe, expect, inject, it } from "vitest";
 import { writeWhole } from "../../src/commands/WholeFile.ts";
 import { here, oneLineAndHint } from "./here.ts";
-import { run } from "./run.ts";
+import { main, run, withoutSettings } from "./run.ts";
 
 declare module "vitest" {
   interface ProvidedContext {
@@ -162,12 +165,44 @@ describe("parley chats", () => {
     }
   });
 
+  it("reads and writes pipes that are named", async () => {
+    const pipe = join(directory, "pipe");
+    execFileSync("mkfifo", [pipe]);
+    const read = readFile(pipe, "utf8");
+    const exported = await parley("chats", "export", "--chatbot", "Full", "--output", pipe);
+    expect(exported).toMatchObject({ code: 0 });
+    const text = await read;
+    expect(text).toMatch(/\{"end":\{"chats":12,"entries":24\}\}\n$/);
+    const wrote = writeFile(pipe, text);
+    const refused = await parley("chats", "import", "--chatbot", "Full", "--input", pipe);
+    expect(refused.stderr).toContain("the chatbot has chats.");
+    await wrote;
+  });
+
+  it("fails when what it prints is lost, and tells of a defect on standard error alone", async () => {
+    const full = await open("/dev/full", "w");
+    const lost = spawn(process.execPath, [main, "usage", "--chatbot", "Full"], {
+      env: { ...withoutSettings(), ...settings() },
+      stdio: ["ignore", full.fd, "pipe"],
+    });
+    expect(await readAll(lost.stderr!)).toContain("ENOSPC: no space left on device, write");
+    const code = `JSON.stringify=()=>{throw new TypeError("no JSON today")}`;
+    const options = `--import data:text/javascript,${encodeURIComponent(code)}`;
+    const args = ["usage", "--chatbot", "Full", "--json"];
+    const ran = await run(args, { ...settings(), NODE_OPTIONS: options });
+    expect(ran).toMatchObject({ code: 1, stdout: "" });
+    expect(ran.stderr).toContain("no JSON today");
+    await full.close();
+  });
+
   it("leaves an export as it was until another is whole", async () => {
     const file = join(directory, "whole.ndjson");
     const link = join(directory, "link.ndjson");
     await writeFile(file, "before");
     await chmod(file, 0o600);
     await symlink(file, link);
+    // What one left that was killed in a container, where every process may have one number.
+    await writeFile(`${file}.${process.pid}.part`, "killed");
     const names = await readdir(directory);
     const bytes = Stream.encodeText(Stream.make("so far"));
     const write = (some: Stream.Stream<Uint8Array, string>) =>
