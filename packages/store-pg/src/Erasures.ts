@@ -1,9 +1,10 @@
 /**
- * Erases chats whole, a batch at a time, and then what is left of them in the pages.
+ * Erases chats whole, a batch at a time.
  */
 import type { ChatArchive, Erasable } from "@parley/core";
 import { Effect } from "effect";
 import type { Clients } from "./Clients.ts";
+import { compactErased } from "./Compaction.ts";
 import { addHoles } from "./Holes.ts";
 import { takeOffErased, type Erased } from "./Milestones.ts";
 import { array, texts, time } from "./Parameters.ts";
@@ -88,15 +89,7 @@ export const makeErasures = ({
         return total;
       }).pipe(withoutDeadline),
 
-    // What is deleted stays in the pages until then, in the indexes, and in the statistics.
-    compact: Effect.gen(function* () {
-      for (const table of erasedFrom) {
-        yield* patient.command(`vacuum (analyze, index_cleanup on) ${table}`);
-      }
-      const [server] = yield* patient.query<{ readonly version: number }>("operator", versionOf);
-      if (server!.version >= 180_000)
-        yield* patient.query("operator", clearStatistics, [erasedFrom]);
-    }).pipe(withoutDeadline),
+    compact: withoutDeadline(compactErased(patient)),
   };
 };
 
@@ -108,18 +101,6 @@ interface Found {
   readonly ids: ReadonlyArray<bigint> | null;
   readonly reached: bigint | null;
 }
-
-const versionOf = "select current_setting('server_version_num')::int4 as version";
-
-/** Where anything of a chat is. */
-const erasedFrom = ["chat", "entry", "request"];
-
-// ANALYZE leaves those of an empty table as they were. Who may not maintain it may not VACUUM it, either.
-const clearStatistics = `
-select pg_clear_attribute_stats(current_schema()::text, relname::text, attname::text, false)
-from pg_class join pg_attribute on attrelid = pg_class.oid
-where relnamespace = current_schema()::regnamespace and relname = any ($1::text[]) and reltuples = 0
-  and attnum > 0 and not attisdropped and has_table_privilege(pg_class.oid, 'maintain')`;
 
 const positionsOf = "select positions from tally where chatbot_id = $1";
 

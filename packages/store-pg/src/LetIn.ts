@@ -28,7 +28,7 @@ with unbound as (
     when relkind = 'S' then array['usage', 'select', 'update']
     when relkind = 'v' or relname in ('fold', 'parley_migration') then array['select']
     when relname = 'audit' then array['select', 'insert']
-    -- VACUUM after an erasure needs it; before version 17 only the owner could.
+    -- What ends an erasure needs it; before version 17 only the owner could.
     when current_setting('server_version_num')::int < 170000 then array['select', 'insert', 'update', 'delete']
     else array['select', 'insert', 'update', 'delete', 'maintain'] end as privileges
   from pg_class where relkind in ('r', 'v', 'S') and ${isOurs}

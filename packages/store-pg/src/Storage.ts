@@ -12,7 +12,7 @@ const failedBy =
 
 const isDeadlock = failedBy("DeadlockError");
 
-const isLockTimeout = failedBy("LockTimeoutError");
+export const isLockTimeout = failedBy("LockTimeoutError");
 
 export const isUniqueViolation = failedBy("UniqueViolation");
 

@@ -1,0 +1,90 @@
+/**
+ * What is left of erased chats when their rows are deleted: dead rows in the pages, texts in statistics, and in the
+ * indexes of texts those that bound a page, which VACUUM leaves where they are.
+ */
+import { Effect, Schedule } from "effect";
+import { texts } from "./Parameters.ts";
+import type { Session } from "./Session.ts";
+import { againAfterDeadlock, isLockTimeout } from "./Storage.ts";
+
+/** Where anything of a chat is. */
+const erasedFrom = ["chat", "entry", "request"];
+
+const textIndexes = ["chat_name", "chat_user_ref", "request_pkey"];
+
+/** What is rebuilt, in bytes: a MB takes some 30 ms, for which all who want the table wait. */
+const largest = 8 * 2 ** 20;
+
+export const compactErased = (session: Session) =>
+  Effect.gen(function* () {
+    // Skipped without an error where the role may not.
+    for (const table of erasedFrom) {
+      yield* session.command(`vacuum (analyze, index_cleanup on) ${table}`);
+    }
+    const [role] = yield* session.query<Role>("operator", mayMaintain, [texts(erasedFrom)]);
+    if (!role!.may) {
+      return yield* Effect.logWarning(
+        "What was erased stays in tables and indexes until their owner VACUUMs and REINDEXes them: the server's role may not",
+      );
+    }
+    if (role!.version >= 180_000) {
+      yield* session.query("operator", clearStatistics, [texts(erasedFrom)]);
+    }
+    const kept: Array<string> = [];
+    const values = [texts(textIndexes), largest];
+    for (const { name, small } of yield* session.query<TextIndex>("operator", bounded, values)) {
+      if (!small || !(yield* rebuilt(session, name))) kept.push(name);
+    }
+    if (kept.length > 0) {
+      yield* Effect.logWarning(
+        `Texts of what was erased may stay in ${kept.join(", ")} as bounds of pages: their owner can REINDEX them`,
+      );
+    }
+  });
+
+/** In a moment when nobody uses the index. Who comes meanwhile waits no longer for it than it tries. */
+const rebuilt = (session: Session, index: string) =>
+  session
+    .transaction(
+      "operator",
+      Effect.gen(function* () {
+        yield* session.query("operator", "set local lock_timeout = '200ms'");
+        yield* session.query("operator", `reindex index ${index}`);
+      }),
+    )
+    .pipe(
+      againAfterDeadlock,
+      Effect.retry({ while: isLockTimeout, times: 3, schedule: Schedule.spaced("300 millis") }),
+      Effect.as(true),
+      Effect.catchIf(isLockTimeout, () => Effect.succeed(false)),
+    );
+
+interface Role {
+  readonly version: number;
+  readonly may: boolean;
+}
+
+const mayMaintain = `
+select current_setting('server_version_num')::int4 as version, bool_and(
+  case when current_setting('server_version_num')::int4 >= 170000 then has_table_privilege(oid, 'maintain')
+    else pg_has_role(relowner, 'usage') end
+) as may
+from pg_class where relnamespace = current_schema()::regnamespace and relname = any ($1::text[])`;
+
+// ANALYZE leaves those of an empty table as they were.
+const clearStatistics = `
+select pg_clear_attribute_stats(current_schema()::text, relname::text, attname::text, false)
+from pg_class join pg_attribute on attrelid = pg_class.oid
+where relnamespace = current_schema()::regnamespace and relname = any ($1::text[]) and reltuples = 0
+  and attnum > 0 and not attisdropped`;
+
+interface TextIndex {
+  readonly name: string;
+  readonly small: boolean;
+}
+
+/** Those of more than one page of texts: what is not divided has no bounds. */
+const bounded = `
+select relname as name, pg_relation_size(oid) <= $2::int8 as small
+from pg_class where relnamespace = current_schema()::regnamespace and relname = any ($1::text[])
+  and pg_relation_size(oid) > 2 * current_setting('block_size')::int8`;
