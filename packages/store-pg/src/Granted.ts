@@ -17,7 +17,7 @@ export interface Granted {
 }
 
 /** The schema that a search path names first. */
-const firstOf = (searchPath: string): string | undefined => {
+export const firstOf = (searchPath: string): string | undefined => {
   const [, quoted, plain] = /^\s*(?:"((?:[^"]|"")*)"|([^",\s]+))/.exec(searchPath) ?? [];
   return quoted?.replaceAll('""', '"') ?? plain?.toLowerCase();
 };

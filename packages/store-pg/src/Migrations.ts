@@ -4,6 +4,7 @@
 import { foldVersion } from "@parley/core";
 import { Effect } from "effect";
 import { SqlClient, type SqlError } from "effect/sql";
+import { firstOf } from "./Granted.ts";
 import { cannotBeUsed, type PostgresUnusable } from "./PostgresUnusable.ts";
 import { againAfterDeadlock } from "./Storage.ts";
 
@@ -374,6 +375,19 @@ const preamble = [
   `select pg_advisory_xact_lock(${migrationLock})`,
 ];
 
+/** Whoever ran them, all that the steps made belongs to whom the first table does; the audit is append-only for it, too. */
+const settleOwner = `do $$ declare statement text; begin for statement in
+  select format('alter %s %I owner to %I',
+    case made.relkind when 'v' then 'view' when 'S' then 'sequence' else 'table' end,
+    made.relname, pg_get_userbyid(first.relowner))
+  from pg_class first join pg_class made using (relnamespace)
+  where first.oid = 'chatbot'::regclass and made.relowner <> first.relowner
+    and made.relname in (${relations.map((name) => `'${name}'`).join(", ")})
+  union all
+  select format('revoke update, delete, truncate on audit from %I', pg_get_userbyid(first.relowner))
+  from pg_class first where first.oid = 'chatbot'::regclass
+loop execute statement; end loop; end $$`;
+
 /** The statements that bring the schema up to date, after {@link preamble}; none when it is. */
 const plan: Effect.Effect<
   ReadonlyArray<string>,
@@ -383,13 +397,14 @@ const plan: Effect.Effect<
   const sql = yield* SqlClient.SqlClient;
   const steps = yield* pending;
   if (steps.length === 0) return [];
-  const [schema] = yield* sql.unsafe<{ readonly name: string; readonly found: boolean }>(
-    "select current_setting('search_path') as name, current_schema() is not null as found",
+  const [place] = yield* sql.unsafe<{ readonly searchPath: string; readonly found: boolean }>(
+    `select current_setting('search_path') as "searchPath", current_schema() is not null as found`,
   );
-  const { found, name } = schema!;
+  const { found, searchPath } = place!;
+  const schema = `"${firstOf(searchPath)!.replaceAll('"', '""')}"`;
   return [
-    `set local search_path = ${name}`,
-    ...(found ? [] : [`create schema ${name}`]),
+    `set local search_path = ${schema}`,
+    ...(found ? [] : [`create schema ${schema}`]),
     `create table if not exists ${table} (
   migration_id integer primary key,
   created_at timestamp with time zone not null default now(),
@@ -402,6 +417,7 @@ const plan: Effect.Effect<
         `insert into ${table} (migration_id, name) values (${id}, '${name}')`,
       ];
     }),
+    settleOwner,
   ];
 });
 

@@ -90,6 +90,8 @@ export interface Inspection {
   /** Of PostgreSQL, such as `18.4`. */
   readonly version: string;
   readonly encoding: string;
+  /** Whether it refuses all writes, as a standby does, or for roles whose transactions only read by default. */
+  readonly readOnly: boolean;
   /** Whether the schema is up to date. */
   readonly current: boolean;
   /** What a server would end with nevertheless, or `null`. */

@@ -4,7 +4,7 @@
 import { Effect } from "effect";
 import { SqlClient, type SqlError } from "effect/sql";
 import { granted, mustBeGranted, type Granted } from "./Granted.ts";
-import { isOurs } from "./LetIn.ts";
+import { isOurs, privileges } from "./LetIn.ts";
 import { cannotBeUsed, PostgresUnusable } from "./PostgresUnusable.ts";
 import type { Session } from "./Session.ts";
 
@@ -27,12 +27,14 @@ export const databaseMustFit = Effect.fnUntraced(function* (schema: string) {
       readonly encoding: string;
       readonly version: string;
       readonly number: number;
+      readonly readOnly: boolean;
     }
   >(
     `select current_setting('server_encoding') as encoding, current_setting('server_version') as version,
-      current_setting('server_version_num')::int as number, ${granted}`,
+      current_setting('server_version_num')::int as number, ${granted},
+      current_setting('transaction_read_only')::bool as "readOnly"`,
   );
-  const { encoding, number, version } = server!;
+  const { encoding, number, readOnly, version } = server!;
   yield* mustBeGranted(server!, schema);
   yield* schemaMustBeOpen(schema);
   const { currentSchema } = server!;
@@ -51,7 +53,7 @@ export const databaseMustFit = Effect.fnUntraced(function* (schema: string) {
       message: `The database is PostgreSQL ${Math.floor(number / 10_000)}, but Parley needs 15 or later.`,
     });
   }
-  return { encoding, version };
+  return { encoding, readOnly, version };
 });
 
 /** Fails when there is the schema, and the connection's role cannot even look at it. */
@@ -77,7 +79,7 @@ interface Standing extends Granted {
   readonly super: boolean;
   readonly bypasses: boolean;
   readonly owns: boolean;
-  /** A table or view that the role may not read, if there is one. */
+  /** A table, view or sequence that the role may not use as a server does, if there is one. */
   readonly closed: string | null;
   /** A table in which row security does not bind the role, if there is one. */
   readonly free: string | null;
@@ -89,8 +91,9 @@ interface Standing extends Granted {
 
 const standing = `
 select rolname as name, ${granted}, current_setting('gin_fuzzy_search_limit') as fuzzy, rolsuper as super, rolbypassrls as bypasses, owns, free, unbound, bound, (
-    select min(relname) from pg_class
-    where relkind in ('r', 'p', 'v') and ${isOurs} and not has_table_privilege(pg_class.oid, 'select')
+    select min(relname) from pg_class cross join unnest(${privileges}) privilege
+    where relkind in ('r', 'p', 'v', 'S') and ${isOurs} and not case relkind
+      when 'S' then has_sequence_privilege(pg_class.oid, privilege) else has_table_privilege(pg_class.oid, privilege) end
   ) as closed
 from pg_roles cross join (
   select bool_or(pg_has_role(relowner, 'usage')) as owns,
@@ -131,7 +134,7 @@ const misfitOf = (
     return `searches would leave chats out, because gin_fuzzy_search_limit is ${fuzzy} for the role "${name}"`;
   }
   if (closed !== null) {
-    return `the role "${name}" may not read the table "${closed}": ${asOwner}`;
+    return `the role "${name}" may not use "${closed}" as a server does: ${asOwner}`;
   }
   if (!wanted.rowSecurity) {
     return bound === null

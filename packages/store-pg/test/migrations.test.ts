@@ -18,8 +18,9 @@ import {
 import { layerPostgres, lettingInSql, pendingSql } from "@parley/store-pg";
 import { Effect, Fiber, Layer, Redacted, Schedule } from "effect";
 import { Migrator, SqlClient } from "effect/sql";
+import { createHash } from "node:crypto";
 import { inject } from "vitest";
-import { migrationLock, migrations } from "../src/Migrations.ts";
+import * as Migrations from "../src/Migrations.ts";
 import {
   bound,
   clientOf,
@@ -30,6 +31,8 @@ import {
   optionsOf,
 } from "./PostgresUnderTest.ts";
 import { blocked, meetingDeadlock } from "./Blocked.ts";
+
+const { migrationLock, migrations } = Migrations;
 
 /** Touch every table in every way. */
 const everyTable = [...chatbotRegistryChecks, modelCheck({ runs: 50 })];
@@ -44,6 +47,18 @@ const migratedChecks = [...chatArchiveChecks, ...everyTable];
 const ofManyChecks = 120_000;
 
 const steps = Object.keys(migrations) as ReadonlyArray<keyof typeof migrations>;
+
+/** The first digits of each step's SHA-256: what was released is not changed, but followed by a step that mends it. */
+const digests: { readonly [Step in keyof typeof migrations]: string } = {
+  "0001_chatbots": "5e981f7b9210f996",
+  "0002_chats": "fa31b68c86858f51",
+  "0003_administration": "9c0d2591e8428608",
+  "0004_hole_groups": "edfc9c661f774035",
+  "0005_row_security": "400684b130d65ba3",
+  "0006_spans": "5e5334d76cfc1f34",
+  "0007_milestones": "7ac1dee36ae94185",
+  "0008_request_statistics": "f16c2d104234eff1",
+};
 
 /** What the version that a step came with would have left behind. */
 const data: { readonly [Step in keyof typeof migrations]?: ReadonlyArray<string> } = {
@@ -255,6 +270,14 @@ const createOne = (chatbot: number) =>
   );
 
 describe("migrations", () => {
+  it("has steps that were never changed", () => {
+    const now = Object.entries(migrations).map(([step, text]) => [
+      step,
+      createHash("sha256").update(text).digest("hex").slice(0, 16),
+    ]);
+    assert.deepStrictEqual(Object.fromEntries(now), digests);
+  });
+
   it.live("five servers that start at once on an empty database all serve it", () =>
     Effect.gen(function* () {
       const { url } = yield* freshDatabase();
@@ -307,6 +330,38 @@ describe("migrations", () => {
         }).pipe(Effect.provide(layerPostgresUnderTest({ schema, url })));
       }).pipe(Effect.scoped),
     ofManyChecks,
+  );
+
+  it.live("a role that may read everything, and not write it all, is not let serve", () =>
+    Effect.gen(function* () {
+      const owner = optionsOf(freshSchema());
+      const served = { ...owner, url: Redacted.make(inject("roleUrls").server) };
+      const start = Effect.provide(Effect.void, layerPostgres(served));
+      yield* Effect.provide(Effect.void, layerPostgres({ ...served, migrationUrl: owner.url }));
+      yield* start;
+      const sql = yield* clientOf(owner.schema!);
+      for (const [what, privilege] of [
+        ["entry", "insert on entry"],
+        ["chat_id", "usage on sequence chat_id"],
+      ]) {
+        yield* sql.unsafe(`revoke ${privilege} from parley_server`);
+        const { message } = yield* Effect.flip(start);
+        assert.include(message, `may not use "${what}" as a server does`);
+        yield* sql.unsafe(`grant ${privilege} to parley_server`);
+      }
+    }).pipe(Effect.scoped),
+  );
+
+  it.live("makes the schema that a search path of several names first", () =>
+    Effect.gen(function* () {
+      const schema = freshSchema();
+      const sql = yield* clientOf(schema, 1);
+      yield* sql.unsafe(`set search_path = ${schema}, nowhere`);
+      const text = yield* Effect.provideService(Migrations.pendingSql, SqlClient.SqlClient, sql);
+      assert.include(text, `create schema "${schema}";`);
+      yield* runScript(sql, text);
+      yield* Effect.provide(Effect.void, layerPostgres(optionsOf(schema)));
+    }).pipe(Effect.scoped),
   );
 
   it.live("a schema's name may be any", () =>
@@ -429,21 +484,30 @@ describe("migrations", () => {
     );
   }
 
-  it.live("leaves the tables to whoever owns them when another role runs it by hand", () =>
-    Effect.gen(function* () {
-      const { options, schema, sql } = yield* beforeSpans;
-      const url = Redacted.make(inject("roleUrls").superuser);
-      const superuser = yield* clientOf(schema, 1, url);
-      yield* runScript(superuser, yield* pendingSql(options));
-      const foreign = yield* sql.unsafe(
-        `select relname from pg_class where relnamespace = $1::regnamespace
-          and relowner <> (select relowner from pg_class where oid = 'chat'::regclass)`,
-        [schema],
-      );
-      assert.deepStrictEqual(foreign, []);
-      yield* Effect.provide(createOne(1), layerPostgres(options));
-    }).pipe(Effect.scoped),
-  );
+  for (const [at, step] of steps.slice(0, -1).entries()) {
+    it.live(`leaves a schema of ${step} to whoever owns it when another role runs it by hand`, () =>
+      Effect.gen(function* () {
+        const schema = freshSchema();
+        const sql = yield* clientOf(schema, 1);
+        yield* sql.unsafe(`create schema ${schema}`);
+        yield* release(sql, at + 1);
+        const options = optionsOf(schema);
+        const superuser = yield* clientOf(schema, 1, Redacted.make(inject("roleUrls").superuser));
+        yield* runScript(superuser, yield* pendingSql(options));
+        const foreign = yield* sql.unsafe(
+          `select relname from pg_class where relnamespace = $1::regnamespace
+            and relowner <> (select relowner from pg_class where oid = 'chatbot'::regclass)`,
+          [schema],
+        );
+        assert.deepStrictEqual(foreign, []);
+        const [audit] = yield* sql.unsafe<{ readonly may: boolean }>(
+          "select has_table_privilege('audit', 'update') as may",
+        );
+        assert.isFalse(audit!.may);
+        yield* Effect.provide(createOne(1), layerPostgres(options));
+      }).pipe(Effect.scoped),
+    );
+  }
 
   for (const rowSecurity of [false, true]) {
     it.live(
@@ -583,10 +647,12 @@ describe("the schema can be distributed by chatbot", () => {
       const keys = yield* sql.unsafe<{ readonly name: string; readonly has: boolean }>(
         `select c.relname as name, exists (
           select from pg_attribute a
-          where a.attrelid = i.indrelid and a.attname = 'chatbot_id' and a.attnum = any (i.indkey)
+          where a.attrelid = i.indrelid and a.attname = 'chatbot_id'
+            -- What comes after is included in the index, and no part of its key.
+            and a.attnum = any ((i.indkey::int2[])[0:i.indnkeyatts - 1])
         ) as has
         from pg_index i join pg_class c on c.oid = i.indexrelid join pg_class t on t.oid = i.indrelid
-        where t.relnamespace = $1::regnamespace and i.indisunique
+        where t.relnamespace = $1::regnamespace and (i.indisunique or i.indisexclusion)
           and t.relname not in ('chatbot', 'api_key', 'audit', 'fold', 'parley_migration')`,
         [schema],
       );
@@ -604,11 +670,15 @@ describe("the schema can be distributed by chatbot", () => {
         [schema],
       );
       assert.deepStrictEqual(references, []);
-      const sequences = yield* sql.unsafe<{ readonly max_value: bigint }>(
-        "select max_value from pg_sequences where schemaname = $1 and sequencename in ('chat_id', 'entry_id')",
+      const sequences = yield* sql.unsafe<{ readonly name: string; readonly max_value: bigint }>(
+        `select sequencename as name, max_value from pg_sequences
+        where schemaname = $1 and sequencename <> 'audit_id_seq' order by 1`,
         [schema],
       );
-      assert.strictEqual(sequences.length, 2);
+      assert.deepStrictEqual(
+        sequences.map(({ name }) => name),
+        ["chat_id", "chatbot_id_seq", "entry_id"],
+      );
       for (const { max_value } of sequences) {
         assert.isAtMost(Number(max_value), Number.MAX_SAFE_INTEGER);
       }

@@ -25,7 +25,7 @@ export const checkDatabase = Effect.gen(function* () {
     return [ok("database", `There is none in ${dataDir} yet; the first start makes it.`)];
   }
   const isRunning = store === "embedded" ? Option.isSome(yield* runningPostgres(dataDir)) : null;
-  const { current, encoding, refusal, version } = yield* Effect.flatMap(
+  const { current, encoding, readOnly, refusal, version } = yield* Effect.flatMap(
     databaseOptions,
     inspectPostgres,
   );
@@ -33,6 +33,15 @@ export const checkDatabase = Effect.gen(function* () {
   const findings: Array<Finding> = [
     ok("database", `PostgreSQL ${version} with ${encoding} answers${where}.`),
   ];
+  if (readOnly) {
+    findings.push(
+      warning(
+        "database",
+        "It takes no writes: it is a standby, or transactions only read by default.",
+        "Let DATABASE_URL lead to the primary, and look at default_transaction_read_only.",
+      ),
+    );
+  }
   if (refusal !== null) {
     const hint = "docs/operations.md explains what the roles of the database need.";
     findings.push(failed("database", refusal, hint));

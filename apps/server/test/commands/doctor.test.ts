@@ -189,6 +189,14 @@ describe("parley doctor", () => {
     }
   });
 
+  it("warns of a database that takes no writes", async () => {
+    const { DATABASE_URL } = database();
+    const url = `${DATABASE_URL}?options=${encodeURIComponent("-c default_transaction_read_only=on")}`;
+    const { code, stdout } = await here(["doctor"], { ...database(), DATABASE_URL: url });
+    expect(stdout).toMatch(/^warning +database +It takes no writes: /m);
+    expect(code).toBe(0);
+  });
+
   it("names the setting of an endpoint that cannot be reached", async () => {
     const found = await examined({
       ...memory,
