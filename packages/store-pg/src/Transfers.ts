@@ -19,8 +19,9 @@ import { array, times } from "./Parameters.ts";
 import { chatOf, entryOf, type ChatRow, type EntryRow } from "./Rows.ts";
 import { isUniqueViolation, withoutDeadline } from "./Storage.ts";
 
-/** Records that one statement of an import takes. */
+/** Records that one statement of an import takes; fewer if their texts are longer, as no message may have a GB. */
 const importBatch = 200;
+const importLength = 10_000_000;
 
 export const makeTransfers = ({
   archives,
@@ -99,7 +100,7 @@ export const makeTransfers = ({
             yield* importChats(chatbot, tally!.positions + BigInt(chats), newChats);
             chats += newChats.length;
           }
-          if (newEntries.length > 0) yield* importEntries(chatbot, newEntries);
+          for (const some of byLength(newEntries)) yield* importEntries(chatbot, some);
         });
         yield* Stream.runForEachArray(
           Stream.rechunk(Stream.fromQueue(queue), importBatch),
@@ -142,6 +143,21 @@ export const makeTransfers = ({
       return imported;
     }, Effect.scoped),
   };
+};
+
+/** In groups of texts that are not much longer than so many code units together. */
+const byLength = (entries: ReadonlyArray<EntryToImport>) => {
+  const groups: Array<Array<EntryToImport>> = [];
+  let length = Infinity;
+  for (const one of entries) {
+    if (length > importLength) {
+      groups.push([]);
+      length = 0;
+    }
+    groups.at(-1)!.push(one);
+    length += one.entry.question.length + one.entry.answer.length;
+  }
+  return groups;
 };
 
 type ChatToImport = { readonly chat: Chat; entries: number; lastEntryTime: Date | null };

@@ -112,8 +112,8 @@ const exporting = Command.make(
       const text = linesOf(
         Stream.tap(archive.export(chatbot.id), () => Effect.sync(() => records++)),
       ).pipe(
-        // One write for many lines.
-        Stream.rechunk(100),
+        // One write for some lines; of the longest there are, more would be no string.
+        Stream.rechunk(16),
         Stream.mapArray((lines) => [lines.join("")] as const),
       );
       const written = Option.match(fileOf(output), {
