@@ -54,7 +54,7 @@ const rebuilt = (session: Session, index: string) =>
     )
     .pipe(
       againAfterDeadlock,
-      Effect.retry({ while: isLockTimeout, times: 3, schedule: Schedule.spaced("300 millis") }),
+      Effect.retry({ while: isLockTimeout, times: 2, schedule: Schedule.spaced("300 millis") }),
       Effect.as(true),
       Effect.catchIf(isLockTimeout, () => Effect.succeed(false)),
     );
