@@ -295,16 +295,12 @@ describe("an erasure", () => {
         const afterVacuum = yield* inIndexes;
         assert.isTrue(afterVacuum.every((count) => count > 0));
         // Who reads it all keeps the indexes as they are, and is not waited for.
-        const reader = yield* clientOf("parley", 1, inDatabase(name, superuser));
-        yield* reader.withTransaction(
-          Effect.gen(function* () {
-            yield* reader.unsafe(
-              "select count(*) from chat, lateral (select count(*) from request) r",
-            );
-            yield* Effect.timeout(archive.compact, "20 seconds");
-            assert.deepStrictEqual(yield* inIndexes, afterVacuum);
-          }),
+        const whileRead = Effect.andThen(
+          inspector.unsafe("select count(*) from chat, lateral (select count(*) from request) r"),
+          Effect.timeout(archive.compact, "20 seconds"),
         );
+        if (!rowSecurity) yield* inspector.withTransaction(whileRead);
+        assert.deepStrictEqual(yield* inIndexes, afterVacuum);
         yield* archive.compact;
         assert.deepStrictEqual(yield* inIndexes, [0, 0, 0]);
       }).pipe(Effect.scoped),
