@@ -40,9 +40,10 @@ const sentences: Readonly<Record<string, (error: any) => string>> = {
   ChatNotFound: ({ chatId }) => `The chatbot has no chat ${chatId}`,
   Overloaded: () => "There is too much to do",
   PlatformError: (error) => {
-    const { pathOrDescriptor: name } = error.reason;
+    const { module, pathOrDescriptor } = error.reason;
     // The number of an open file says nothing to anybody.
-    return `${typeof name === "string" ? name : "A file"} cannot be used: ${reasonOf(error)}`;
+    const name = module === "Stdio" ? "Standard input or output" : "A file";
+    return `${typeof pathOrDescriptor === "string" ? pathOrDescriptor : name} cannot be used: ${reasonOf(error)}`;
   },
   StorageUnavailable: ({ message }) => `The database does not do its work: ${message}`,
 };

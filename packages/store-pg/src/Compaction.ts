@@ -5,14 +5,14 @@
 import { Effect, Schedule } from "effect";
 import { texts } from "./Parameters.ts";
 import type { Session } from "./Session.ts";
-import { againAfterDeadlock, isLockTimeout } from "./Storage.ts";
+import { againAfterDeadlock, isLockTimeout, isStatementTimeout } from "./Storage.ts";
 
 /** Where anything of a chat is. */
 const erasedFrom = ["chat", "entry", "request"];
 
 const textIndexes = ["chat_name", "chat_user_ref", "request_pkey"];
 
-/** What is rebuilt, in bytes: a MB takes some 30 ms, for which all who want the table wait. */
+/** What is tried to be rebuilt, in bytes: a MB takes some 30 ms, for which all who want the table wait. */
 const largest = 8 * 2 ** 20;
 
 export const compactErased = (session: Session) =>
@@ -22,12 +22,15 @@ export const compactErased = (session: Session) =>
       yield* session.command(`vacuum (analyze, index_cleanup on) ${table}`);
     }
     const [role] = yield* session.query<Role>("operator", mayMaintain, [texts(erasedFrom)]);
-    if (!role!.may) {
+    const { reindexes, vacuums, version } = role!;
+    if (!reindexes) {
       return yield* Effect.logWarning(
-        "What was erased stays in tables and indexes until their owner VACUUMs and REINDEXes them: the server's role may not",
+        vacuums
+          ? "Texts of what was erased may stay in indexes until the owner of the tables REINDEXes them: the server's role may not"
+          : "What was erased stays in the tables and their indexes until their owner VACUUMs and REINDEXes them: the server's role may not",
       );
     }
-    if (role!.version >= 180_000) {
+    if (version >= 180_000) {
       yield* session.query("operator", clearStatistics, [texts(erasedFrom)]);
     }
     const kept: Array<string> = [];
@@ -42,13 +45,14 @@ export const compactErased = (session: Session) =>
     }
   });
 
-/** In a moment when nobody uses the index. Who comes meanwhile waits no longer for it than it tries. */
+/** In a moment when nobody uses the index, and in no more than that. */
 const rebuilt = (session: Session, index: string) =>
   session
     .transaction(
       "operator",
       Effect.gen(function* () {
         yield* session.query("operator", "set local lock_timeout = '200ms'");
+        yield* session.query("operator", "set local statement_timeout = '400ms'");
         yield* session.query("operator", `reindex index ${index}`);
       }),
     )
@@ -57,19 +61,25 @@ const rebuilt = (session: Session, index: string) =>
       Effect.retry({ while: isLockTimeout, times: 2, schedule: Schedule.spaced("300 millis") }),
       Effect.as(true),
       Effect.catchIf(isLockTimeout, () => Effect.succeed(false)),
+      Effect.catchIf(isStatementTimeout, () => Effect.succeed(false)),
     );
 
 interface Role {
   readonly version: number;
-  readonly may: boolean;
+  readonly vacuums: boolean;
+  readonly reindexes: boolean;
 }
 
 const mayMaintain = `
-select current_setting('server_version_num')::int4 as version, bool_and(
-  case when current_setting('server_version_num')::int4 >= 170000 then has_table_privilege(oid, 'maintain')
-    else pg_has_role(relowner, 'usage') end
-) as may
-from pg_class where relnamespace = current_schema()::regnamespace and relname = any ($1::text[])`;
+select version, bool_and(reindexes) as reindexes, bool_and(reindexes or vacuums_all) as vacuums
+from (
+  select current_setting('server_version_num')::int4 as version, pg_has_role(datdba, 'usage') as vacuums_all
+  from pg_database where datname = current_database()
+) server cross join lateral (
+  select case when version >= 170000 then has_table_privilege(oid, 'maintain') else pg_has_role(relowner, 'usage') end
+    as reindexes
+  from pg_class where relnamespace = current_schema()::regnamespace and relname = any ($1::text[])
+) tables group by version`;
 
 // ANALYZE leaves those of an empty table as they were.
 const clearStatistics = `

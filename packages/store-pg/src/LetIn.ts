@@ -13,13 +13,6 @@ import { againAfterDeadlock } from "./Storage.ts";
 export const isOurs = `relnamespace = (select oid from pg_namespace where nspname = current_schema())
     and relname in (${relations.map((name) => `'${name}'`).join(", ")})`;
 
-/** SQL for what a server does with what is Parley's. */
-export const privileges = `case
-    when relkind = 'S' then array['usage', 'select', 'update']
-    when relkind = 'v' or relname in ('fold', 'parley_migration') then array['select']
-    when relname = 'audit' then array['select', 'insert']
-    else array['select', 'insert', 'update', 'delete'] end`;
-
 /** The statements by which role `$1` gets what it lacks; it is bound if `$2`. */
 const lacking = `
 with unbound as (
@@ -31,10 +24,13 @@ with unbound as (
     exists (select from unbound where polrelid = pg_class.oid and pg_roles.oid = any (polroles)) as is_unbound
   from pg_roles, pg_class where rolname = $1 and pg_class.oid = 'chat'::regclass
 ), object as (
-  select oid, relname, relkind, relrowsecurity, ${privileges} ||
+  select oid, relname, relkind, relrowsecurity, case
+    when relkind = 'S' then array['usage', 'select', 'update']
+    when relkind = 'v' or relname in ('fold', 'parley_migration') then array['select']
+    when relname = 'audit' then array['select', 'insert']
     -- What ends an erasure needs it; before version 17 only the owner could.
-    case when current_setting('server_version_num')::int < 170000 or relkind <> 'r'
-      or relname in ('fold', 'parley_migration', 'audit') then array[]::text[] else array['maintain'] end as privileges
+    when current_setting('server_version_num')::int < 170000 then array['select', 'insert', 'update', 'delete']
+    else array['select', 'insert', 'update', 'delete', 'maintain'] end as privileges
   from pg_class where relkind in ('r', 'v', 'S') and ${isOurs}
 )
 select format('grant usage on schema %I to %I', current_schema(), rolname) as statement from role

@@ -4,11 +4,10 @@
  */
 import { Overloaded, type StorageUnavailable } from "@parley/core";
 import { Cache, Duration, Effect, Semaphore } from "effect";
-import type { SqlError } from "effect/sql";
 import type { Statement } from "./Pages.ts";
 import type { Session } from "./Session.ts";
 import { getShared, makeShared } from "./Shared.ts";
-import { orUnavailable } from "./Storage.ts";
+import { isStatementTimeout, orUnavailable } from "./Storage.ts";
 
 /** How many lists of either kind run at once; together, as many as there are connections. */
 const searches = 4;
@@ -39,7 +38,7 @@ export const makePasses = Effect.fnUntraced(function* (session: Session) {
             Effect.ensuring(
               begins.pipe(
                 Effect.andThen(session.query<Row>(chatbot, text, values)),
-                Effect.catchIf(isTimeout, () => Effect.fail(busy)),
+                Effect.catchIf(isStatementTimeout, () => Effect.fail(busy)),
                 restore,
               ),
               room.release(1),
@@ -76,6 +75,3 @@ export const makePasses = Effect.fnUntraced(function* (session: Session) {
       >,
   };
 });
-
-const isTimeout = (error: SqlError.SqlError): boolean =>
-  error.reason._tag === "StatementTimeoutError";

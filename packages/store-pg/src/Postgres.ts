@@ -24,7 +24,7 @@ import { makeChatbotRegistry } from "./PgChatbotRegistry.ts";
 import { makeChatStore } from "./PgChatStore.ts";
 import { makeTurnStore } from "./PgTurnStore.ts";
 import { cannotBeUsed, PostgresUnusable } from "./PostgresUnusable.ts";
-import { databaseMustFit, roleMustFit } from "./Requirements.ts";
+import { databaseMustFit, roleMustFit, writing, type Writing } from "./Requirements.ts";
 
 export interface PostgresOptions {
   readonly url: Redacted.Redacted;
@@ -90,8 +90,8 @@ export interface Inspection {
   /** Of PostgreSQL, such as `18.4`. */
   readonly version: string;
   readonly encoding: string;
-  /** Whether it refuses all writes, as a standby does, or for roles whose transactions only read by default. */
-  readonly readOnly: boolean;
+  /** What keeps the server's role from writing, if anything does. */
+  readonly writing: Writing;
   /** Whether the schema is up to date. */
   readonly current: boolean;
   /** What a server would end with nevertheless, or `null`. */
@@ -118,7 +118,7 @@ export const inspectPostgres = (
       Effect.as(null),
       Effect.catchTag("PostgresUnusable", ({ message }) => Effect.succeed(message)),
     );
-    return { ...found, refusal: yield* refusal };
+    return { ...found, refusal: yield* refusal, writing: yield* writing(patient) };
   }).pipe(onceUsable);
 
 /**

@@ -4,7 +4,7 @@
 import { Effect } from "effect";
 import { SqlClient, type SqlError } from "effect/sql";
 import { granted, mustBeGranted, type Granted } from "./Granted.ts";
-import { isOurs, privileges } from "./LetIn.ts";
+import { isOurs } from "./LetIn.ts";
 import { cannotBeUsed, PostgresUnusable } from "./PostgresUnusable.ts";
 import type { Session } from "./Session.ts";
 
@@ -27,14 +27,12 @@ export const databaseMustFit = Effect.fnUntraced(function* (schema: string) {
       readonly encoding: string;
       readonly version: string;
       readonly number: number;
-      readonly readOnly: boolean;
     }
   >(
     `select current_setting('server_encoding') as encoding, current_setting('server_version') as version,
-      current_setting('server_version_num')::int as number, ${granted},
-      current_setting('transaction_read_only')::bool as "readOnly"`,
+      current_setting('server_version_num')::int as number, ${granted}`,
   );
-  const { encoding, number, readOnly, version } = server!;
+  const { encoding, number, version } = server!;
   yield* mustBeGranted(server!, schema);
   yield* schemaMustBeOpen(schema);
   const { currentSchema } = server!;
@@ -53,7 +51,7 @@ export const databaseMustFit = Effect.fnUntraced(function* (schema: string) {
       message: `The database is PostgreSQL ${Math.floor(number / 10_000)}, but Parley needs 15 or later.`,
     });
   }
-  return { encoding, readOnly, version };
+  return { encoding, version };
 });
 
 /** Fails when there is the schema, and the connection's role cannot even look at it. */
@@ -79,7 +77,7 @@ interface Standing extends Granted {
   readonly super: boolean;
   readonly bypasses: boolean;
   readonly owns: boolean;
-  /** A table, view or sequence that the role may not use as a server does, if there is one. */
+  /** A table or view that the role may not read, if there is one. */
   readonly closed: string | null;
   /** A table in which row security does not bind the role, if there is one. */
   readonly free: string | null;
@@ -91,9 +89,8 @@ interface Standing extends Granted {
 
 const standing = `
 select rolname as name, ${granted}, current_setting('gin_fuzzy_search_limit') as fuzzy, rolsuper as super, rolbypassrls as bypasses, owns, free, unbound, bound, (
-    select min(relname) from pg_class cross join unnest(${privileges}) privilege
-    where relkind in ('r', 'p', 'v', 'S') and ${isOurs} and not case relkind
-      when 'S' then has_sequence_privilege(pg_class.oid, privilege) else has_table_privilege(pg_class.oid, privilege) end
+    select min(relname) from pg_class
+    where relkind in ('r', 'p', 'v') and ${isOurs} and not has_table_privilege(pg_class.oid, 'select')
   ) as closed
 from pg_roles cross join (
   select bool_or(pg_has_role(relowner, 'usage')) as owns,
@@ -134,7 +131,7 @@ const misfitOf = (
     return `searches would leave chats out, because gin_fuzzy_search_limit is ${fuzzy} for the role "${name}"`;
   }
   if (closed !== null) {
-    return `the role "${name}" may not use "${closed}" as a server does: ${asOwner}`;
+    return `the role "${name}" may not read the table "${closed}": ${asOwner}`;
   }
   if (!wanted.rowSecurity) {
     return bound === null
@@ -161,3 +158,28 @@ const freedomOf = (role: Standing): string | null =>
         : role.unbound !== null
           ? "was let into all chatbots by a server without it"
           : null;
+
+/** What keeps a server from writing, if anything does. */
+export interface Writing {
+  /** Whether the database refuses all writes, as a standby does, or for roles whose transactions only read by default. */
+  readonly readOnly: boolean;
+  /** A table or sequence that the role may not write to as a server does, if there is one. */
+  readonly closed: string | null;
+}
+
+/** What commands that only read can do without. */
+export const writing = (session: Session): Effect.Effect<Writing, SqlError.SqlError> =>
+  Effect.map(session.query<Writing>("operator", writingStatement), ([found]) => found!);
+
+const writingStatement = `
+select current_setting('transaction_read_only')::bool as "readOnly", (
+    select min(relname) from pg_class cross join unnest(case
+      when relkind = 'S' then array['usage', 'update']
+      when relname in ('chat', 'request') then array['insert', 'update', 'delete']
+      when relname = 'entry' then array['insert', 'delete']
+      when relname = 'audit' then array['insert']
+      else array['insert', 'update'] end) privilege
+    where relkind in ('r', 'p', 'S') and relname not in ('fold', 'parley_migration') and ${isOurs}
+      and not case relkind when 'S' then has_sequence_privilege(pg_class.oid, privilege)
+        else has_table_privilege(pg_class.oid, privilege) end
+  ) as closed`;

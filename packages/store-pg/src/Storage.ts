@@ -14,6 +14,9 @@ const isDeadlock = failedBy("DeadlockError");
 
 export const isLockTimeout = failedBy("LockTimeoutError");
 
+/** Also of a statement that was cancelled. */
+export const isStatementTimeout = failedBy("StatementTimeoutError");
+
 export const isUniqueViolation = failedBy("UniqueViolation");
 
 /** SQLSTATE classes: connection, read-only, ended by a limit, rollback, resources, lock, operator intervention, system. */

@@ -145,17 +145,22 @@ export const makeTransfers = ({
   };
 };
 
-/** In groups of texts that are not much longer than so many code units together. */
-const byLength = (entries: ReadonlyArray<EntryToImport>) => {
-  const groups: Array<Array<EntryToImport>> = [];
+/** In groups whose texts are not much longer than so many code units together. */
+export const byLength = <A extends { readonly entry: NewEntry }>(
+  entries: ReadonlyArray<A>,
+  most = importLength,
+): ReadonlyArray<ReadonlyArray<A>> => {
+  const groups: Array<Array<A>> = [];
   let length = Infinity;
   for (const one of entries) {
-    if (length > importLength) {
+    if (length > most) {
       groups.push([]);
       length = 0;
     }
     groups.at(-1)!.push(one);
-    length += one.entry.question.length + one.entry.answer.length;
+    const { answer, moderation, question, usage } = one.entry;
+    for (const text of [question, answer, moderation, usage?.provider, usage?.model])
+      length += text?.length ?? 0;
   }
   return groups;
 };

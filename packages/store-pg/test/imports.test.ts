@@ -1,8 +1,9 @@
 import { assert, describe, it } from "@effect/vitest";
-import { ChatArchive, ChatStore, TurnStore, type ArchiveRecord } from "@parley/core";
+import { ChatArchive, ChatStore, TurnStore, type ArchiveRecord, type NewEntry } from "@parley/core";
 import { registerChatbot } from "@parley/core/testing";
 import { layerPostgres } from "@parley/store-pg";
 import { Effect, Stream } from "effect";
+import { byLength } from "../src/Transfers.ts";
 import { blocked } from "./Blocked.ts";
 import { clientOf, freshSchema, optionsOf } from "./PostgresUnderTest.ts";
 
@@ -20,6 +21,29 @@ const imported = (chatbot: number, id: number) =>
   ChatArchive.use((archive) => archive.import(chatbot, Stream.fromIterable(conversation(id))));
 
 describe("an import", () => {
+  it("sends long texts in several statements", () => {
+    const usage = {
+      model: "m",
+      promptTokens: 1,
+      completionTokens: 1,
+      attempts: 1,
+      latencyMillis: 1,
+    };
+    const of = (more: Partial<NewEntry>) => ({ entry: { ...texts, usage: null, ...more } });
+    const long = "x".repeat(9);
+    const entries = [
+      of({ question: long }),
+      of({ answer: long }),
+      of({ moderation: long }),
+      of({ usage: { ...usage, provider: long } }),
+      of({}),
+      of({}),
+    ];
+    const groups = byLength(entries, 10).map((group) => group.map((one) => entries.indexOf(one)));
+    assert.deepStrictEqual(groups, [[0], [1], [2], [3], [4, 5]]);
+    assert.deepStrictEqual(byLength([]), []);
+  });
+
   for (const id of [1, 2]) {
     it.live(`of the id ${id} into a new database is gone on from`, () =>
       Effect.gen(function* () {

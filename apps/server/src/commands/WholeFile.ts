@@ -2,6 +2,7 @@
  * A file that is replaced when all of it is written, and not before.
  */
 import { Effect, FileSystem, Option, Stream } from "effect";
+import { writePipe } from "./Pipe.ts";
 
 /** Writes a file whole or not at all; what is no file of a disk, such as a pipe, as it comes. */
 export const writeWhole = Effect.fnUntraced(function* <E, R>(
@@ -11,8 +12,7 @@ export const writeWhole = Effect.fnUntraced(function* <E, R>(
   const files = yield* FileSystem.FileSystem;
   const before = Option.getOrUndefined(yield* Effect.option(files.stat(path)));
   if (before !== undefined && before.type !== "File") {
-    // Appended: of a pipe no position can be sought.
-    return yield* Stream.run(bytes, files.sink(path, { flag: "a" }));
+    return yield* writePipe(path, bytes);
   }
   // Of a link the file that it leads to, if there is one.
   const target = before === undefined ? path : yield* files.realPath(path);

@@ -25,15 +25,16 @@ export const checkDatabase = Effect.gen(function* () {
     return [ok("database", `There is none in ${dataDir} yet; the first start makes it.`)];
   }
   const isRunning = store === "embedded" ? Option.isSome(yield* runningPostgres(dataDir)) : null;
-  const { current, encoding, readOnly, refusal, version } = yield* Effect.flatMap(
+  const { current, encoding, refusal, version, writing } = yield* Effect.flatMap(
     databaseOptions,
     inspectPostgres,
   );
   const where = isRunning === null ? "" : isRunning ? ", of a running server" : ", embedded";
+  const hint = "docs/operations.md explains what the roles of the database need.";
   const findings: Array<Finding> = [
     ok("database", `PostgreSQL ${version} with ${encoding} answers${where}.`),
   ];
-  if (readOnly) {
+  if (writing.readOnly) {
     findings.push(
       warning(
         "database",
@@ -42,8 +43,11 @@ export const checkDatabase = Effect.gen(function* () {
       ),
     );
   }
+  if (writing.closed !== null) {
+    const message = `The server's role may not write to "${writing.closed}" as a server does.`;
+    findings.push(failed("database", message, hint));
+  }
   if (refusal !== null) {
-    const hint = "docs/operations.md explains what the roles of the database need.";
     findings.push(failed("database", refusal, hint));
     return findings;
   }

@@ -17,9 +17,11 @@ import {
   symlink,
   writeFile,
 } from "node:fs/promises";
+import { once } from "node:events";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { text as readAll } from "node:stream/consumers";
+import { setTimeout } from "node:timers/promises";
 import { afterAll, beforeAll, describe, expect, inject, it } from "vitest";
 import { writeWhole } from "../../src/commands/WholeFile.ts";
 import { here, oneLineAndHint } from "./here.ts";
@@ -177,6 +179,21 @@ describe("parley chats", () => {
     const refused = await parley("chats", "import", "--chatbot", "Full", "--input", pipe);
     expect(refused.stderr).toContain("the chatbot has chats.");
     await wrote;
+    // Nobody comes to the other end.
+    const ends = ["export --output", "import --input"].map(async (words) => {
+      const lonely = join(directory, words);
+      execFileSync("mkfifo", [lonely]);
+      const args = [main, "chats", ...words.split(" "), lonely, "--chatbot", "Empty"];
+      const env = { ...withoutSettings(), ...settings() };
+      const child = spawn(process.execPath, args, { env, stdio: "ignore" });
+      const ended = once(child, "exit");
+      await setTimeout(4_000);
+      child.kill("SIGTERM");
+      return ended;
+    });
+    // As which a shell gives 130.
+    const killed = [null, "SIGINT"];
+    expect(await Promise.all(ends)).toEqual([killed, killed]);
   });
 
   it("fails when what it prints is lost, and tells of a defect on standard error alone", async () => {
@@ -185,7 +202,9 @@ describe("parley chats", () => {
       env: { ...withoutSettings(), ...settings() },
       stdio: ["ignore", full.fd, "pipe"],
     });
-    expect(await readAll(lost.stderr!)).toContain("ENOSPC: no space left on device, write");
+    expect(await readAll(lost.stderr!)).toContain(
+      "Standard input or output cannot be used: ENOSPC: no space left on device, write",
+    );
     const code = `JSON.stringify=()=>{throw new TypeError("no JSON today")}`;
     const options = `--import data:text/javascript,${encodeURIComponent(code)}`;
     const args = ["usage", "--chatbot", "Full", "--json"];
