@@ -14,7 +14,7 @@ export const teardown =
   (exit, onExit) => {
     if (Exit.isSuccess(exit)) return onExit(0);
     if (Cause.hasInterruptsOnly(exit.cause)) {
-      if (isStuck()) dieOfSignal();
+      if (!serves && isStuck()) dieOfSignal();
       return onExit(serves ? 0 : 130);
     }
     const error = Cause.squash(exit.cause);

@@ -43,13 +43,13 @@ export const checkDatabase = Effect.gen(function* () {
       ),
     );
   }
-  if (writing.closed !== null) {
-    const message = `The server's role may not write to "${writing.closed}" as a server does.`;
-    findings.push(failed("database", message, hint));
-  }
   if (refusal !== null) {
     findings.push(failed("database", refusal, hint));
     return findings;
+  }
+  if (current && writing.closed !== null) {
+    const message = `The server's role may not write to "${writing.closed}" as a server does.`;
+    findings.push(failed("database", message, hint));
   }
   findings.push(
     current

@@ -1,3 +1,6 @@
+import * as PgClient from "@effect/sql-pg/PgClient";
+import { Effect, Redacted } from "effect";
+import { Reactivity } from "effect/reactivity";
 import { once } from "node:events";
 import { mkdir, mkdtemp, readdir, rm, writeFile } from "node:fs/promises";
 import { createServer, type Server } from "node:http";
@@ -166,6 +169,27 @@ describe("parley doctor", () => {
       { status: "ok" },
       { status: "failed", message: expect.stringContaining("owns the tables") },
     ]);
+  });
+
+  it("tells what the server's role may not write to", async () => {
+    const owner = (statement: string) =>
+      PgClient.make({
+        url: Redacted.make(database().DATABASE_URL),
+        startupParameters: { search_path: database().PARLEY_SCHEMA },
+      }).pipe(
+        Effect.flatMap((sql) => sql.unsafe(statement)),
+        Effect.scoped,
+        Effect.provide(Reactivity.layer),
+        Effect.runPromise,
+      );
+    await owner("revoke insert on entry from current_user");
+    try {
+      const found = await examined(database());
+      const message = `The server's role may not write to "entry" as a server does.`;
+      expect(found("database")[1]).toMatchObject({ status: "failed", message });
+    } finally {
+      await owner("grant insert on entry to current_user");
+    }
   });
 
   it.each([
