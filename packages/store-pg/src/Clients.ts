@@ -8,6 +8,7 @@ import { Effect, type Redacted, type Scope } from "effect";
 import type { SqlError } from "effect/sql";
 import { makeBoundSession } from "./BoundSession.ts";
 import { fairSession } from "./FairSession.ts";
+import { searchPathOf } from "./Granted.ts";
 import type { Searching } from "./Searching.ts";
 import { passConnections } from "./Passes.ts";
 import { plainSession, type Session } from "./Session.ts";
@@ -65,7 +66,7 @@ const configOf = (
   // Whatever a connection ran into (a dead path, a server that has become read-only), it is soon over.
   connectionTTL: "30 seconds",
   startupParameters: {
-    search_path: `"${schema.replaceAll('"', '""')}"`,
+    search_path: searchPathOf(schema),
     // Pages of many chats are expected to be dear and are not: to compile one would take longer than all else.
     jit: "off",
     // What waited for a lock must see what its holder wrote.

@@ -2,7 +2,7 @@
  * What is left of erased chats when their rows are deleted: dead rows in the pages, texts in statistics, and in the
  * indexes of texts those that bound a page, which VACUUM leaves where they are.
  */
-import { Effect, Schedule } from "effect";
+import { Effect, Predicate, Schedule } from "effect";
 import { texts } from "./Parameters.ts";
 import type { Session } from "./Session.ts";
 import { againAfterDeadlock, isLockTimeout, isStatementTimeout } from "./Storage.ts";
@@ -60,8 +60,7 @@ const rebuilt = (session: Session, index: string) =>
       againAfterDeadlock,
       Effect.retry({ while: isLockTimeout, times: 2, schedule: Schedule.spaced("300 millis") }),
       Effect.as(true),
-      Effect.catchIf(isLockTimeout, () => Effect.succeed(false)),
-      Effect.catchIf(isStatementTimeout, () => Effect.succeed(false)),
+      Effect.catchIf(Predicate.or(isLockTimeout, isStatementTimeout), () => Effect.succeed(false)),
     );
 
 interface Role {

@@ -16,6 +16,9 @@ export interface Granted {
   readonly isolation: string;
 }
 
+/** The search path that leads to a schema alone: its name, quoted. */
+export const searchPathOf = (schema: string): string => `"${schema.replaceAll('"', '""')}"`;
+
 /** The schema that a search path names first. */
 export const firstOf = (searchPath: string): string | undefined => {
   const [, quoted, plain] = /^\s*(?:"((?:[^"]|"")*)"|([^",\s]+))/.exec(searchPath) ?? [];

@@ -6,12 +6,8 @@
  */
 import { Effect } from "effect";
 import { SqlClient, type SqlError } from "effect/sql";
-import { migrationLock, relations, scriptOf } from "./Migrations.ts";
+import { isOurs, migrationLock, scriptOf } from "./Migrations.ts";
 import { againAfterDeadlock } from "./Storage.ts";
-
-/** SQL that is true for what is Parley's: others may have tables in the same schema. */
-export const isOurs = `relnamespace = (select oid from pg_namespace where nspname = current_schema())
-    and relname in (${relations.map((name) => `'${name}'`).join(", ")})`;
 
 /** The statements by which role `$1` gets what it lacks; it is bound if `$2`. */
 const lacking = `

@@ -4,7 +4,7 @@
 import { foldVersion } from "@parley/core";
 import { Effect } from "effect";
 import { SqlClient, type SqlError } from "effect/sql";
-import { firstOf } from "./Granted.ts";
+import { firstOf, searchPathOf } from "./Granted.ts";
 import { cannotBeUsed, type PostgresUnusable } from "./PostgresUnusable.ts";
 import { againAfterDeadlock } from "./Storage.ts";
 
@@ -335,12 +335,16 @@ export const migrationLock = 7_275_395_391;
 const table = "parley_migration";
 
 /** The tables, views and sequences that the steps make. */
-export const relations: ReadonlyArray<string> = [
+const relations: ReadonlyArray<string> = [
   table,
   ...Object.values(migrations).flatMap((step) =>
     [...step.matchAll(/^ *create (?:table|view|sequence) (\w+)/gm)].map(([, name]) => name!),
   ),
 ];
+
+/** SQL that is true for what is Parley's: others may have tables in the same schema. */
+export const isOurs = `relnamespace = (select oid from pg_namespace where nspname = current_schema())
+    and relname in (${relations.map((name) => `'${name}'`).join(", ")})`;
 
 /** Number and name of a step, as its row holds them. */
 const rowOf = (step: Step) => {
@@ -375,17 +379,17 @@ const preamble = [
   `select pg_advisory_xact_lock(${migrationLock})`,
 ];
 
+const firstOwner =
+  "select pg_get_userbyid(relowner) as owner from pg_class where oid = 'chatbot'::regclass";
+
 /** Whoever ran them, all that the steps made belongs to whom the first table does; the audit is append-only for it, too. */
 const settleOwner = `do $$ declare statement text; begin for statement in
   select format('alter %s %I owner to %I',
-    case made.relkind when 'v' then 'view' when 'S' then 'sequence' else 'table' end,
-    made.relname, pg_get_userbyid(first.relowner))
-  from pg_class first join pg_class made using (relnamespace)
-  where first.oid = 'chatbot'::regclass and made.relowner <> first.relowner
-    and made.relname in (${relations.map((name) => `'${name}'`).join(", ")})
+    case relkind when 'v' then 'view' when 'S' then 'sequence' else 'table' end, relname, first.owner)
+  from pg_class cross join (${firstOwner}) first
+  where ${isOurs} and pg_get_userbyid(relowner) <> first.owner
   union all
-  select format('revoke update, delete, truncate on audit from %I', pg_get_userbyid(first.relowner))
-  from pg_class first where first.oid = 'chatbot'::regclass
+  select format('revoke update, delete, truncate on audit from %I', owner) from (${firstOwner}) first
 loop execute statement; end loop; end $$`;
 
 /** The statements that bring the schema up to date, after {@link preamble}; none when it is. */
@@ -401,7 +405,7 @@ const plan: Effect.Effect<
     `select current_setting('search_path') as "searchPath", current_schema() is not null as found`,
   );
   const { found, searchPath } = place!;
-  const schema = `"${firstOf(searchPath)!.replaceAll('"', '""')}"`;
+  const schema = searchPathOf(firstOf(searchPath)!);
   return [
     `set local search_path = ${schema}`,
     ...(found ? [] : [`create schema ${schema}`]),

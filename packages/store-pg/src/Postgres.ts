@@ -98,6 +98,12 @@ export interface Inspection {
   readonly refusal: string | null;
 }
 
+const refusalOf = <R>(requirement: Effect.Effect<void, PostgresUnusable | SqlError.SqlError, R>) =>
+  requirement.pipe(
+    Effect.as(null),
+    Effect.catchTag("PostgresUnusable", ({ message }) => Effect.succeed(message)),
+  );
+
 /** Looks at the database as {@link layerPostgres} does, and writes nothing. */
 export const inspectPostgres = (
   options: PostgresOptions,
@@ -107,18 +113,13 @@ export const inspectPostgres = (
     const { patient } = yield* makeClients({ ...settings, maxConnections: 1 });
     const look = Effect.gen(function* () {
       const server = yield* databaseMustFit(settings.schema);
-      return { ...server, current: (yield* Migrations.pendingSql) === "" };
+      const current = (yield* Migrations.pendingSql) === "";
+      const refusal = current ? yield* refusalOf(Migrations.schemaMustFit) : null;
+      return { ...server, current, refusal };
     });
     const found = yield* asMigrator(options, look);
-    const fits = Effect.andThen(
-      asMigrator(options, Migrations.schemaMustFit),
-      roleMustFit(patient, settings),
-    );
-    const refusal = (found.current ? fits : Effect.void).pipe(
-      Effect.as(null),
-      Effect.catchTag("PostgresUnusable", ({ message }) => Effect.succeed(message)),
-    );
-    return { ...found, refusal: yield* refusal, writing: yield* writing(patient) };
+    const refusal = found.current ? yield* refusalOf(roleMustFit(patient, settings)) : null;
+    return { ...found, refusal: found.refusal ?? refusal, writing: yield* writing(patient) };
   }).pipe(onceUsable);
 
 /**

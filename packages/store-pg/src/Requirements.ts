@@ -4,7 +4,7 @@
 import { Effect } from "effect";
 import { SqlClient, type SqlError } from "effect/sql";
 import { granted, mustBeGranted, type Granted } from "./Granted.ts";
-import { isOurs } from "./LetIn.ts";
+import { isOurs } from "./Migrations.ts";
 import { cannotBeUsed, PostgresUnusable } from "./PostgresUnusable.ts";
 import type { Session } from "./Session.ts";
 

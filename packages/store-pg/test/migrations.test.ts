@@ -20,7 +20,7 @@ import { Effect, Fiber, Layer, Redacted, Schedule } from "effect";
 import { Migrator, SqlClient } from "effect/sql";
 import { createHash } from "node:crypto";
 import { inject } from "vitest";
-import * as Migrations from "../src/Migrations.ts";
+import { migrationLock, migrations, pendingSql as planned } from "../src/Migrations.ts";
 import {
   bound,
   clientOf,
@@ -31,8 +31,6 @@ import {
   optionsOf,
 } from "./PostgresUnderTest.ts";
 import { blocked, meetingDeadlock } from "./Blocked.ts";
-
-const { migrationLock, migrations } = Migrations;
 
 /** Touch every table in every way. */
 const everyTable = [...chatbotRegistryChecks, modelCheck({ runs: 50 })];
@@ -223,14 +221,17 @@ where chats < positions and chats_before is distinct from array(
   from generate_series(0, 256) n, (values (number * part_size * 256)) span (first) order by n
 )`;
 
-/** A schema with data whose holes are still counted per block and per group of blocks. */
-const beforeSpans = Effect.gen(function* () {
+/** A schema of the first so many steps, with their data. */
+const released = Effect.fnUntraced(function* (count: number) {
   const schema = freshSchema();
   const sql = yield* clientOf(schema, 1);
   yield* sql.unsafe(`create schema ${schema}`);
-  yield* release(sql, steps.indexOf("0006_spans"));
+  yield* release(sql, count);
   return { options: optionsOf(schema), schema, sql };
 });
+
+/** A schema with data whose holes are still counted per block and per group of blocks. */
+const beforeSpans = released(steps.indexOf("0006_spans"));
 
 /** Everything that the schema is made of, a text each. */
 const catalogOf = (sql: SqlClient.SqlClient) =>
@@ -358,7 +359,7 @@ describe("migrations", () => {
       const schema = freshSchema();
       const sql = yield* clientOf(schema, 1);
       yield* sql.unsafe(`set search_path = ${schema}, nowhere`);
-      const text = yield* Effect.provideService(Migrations.pendingSql, SqlClient.SqlClient, sql);
+      const text = yield* Effect.provideService(planned, SqlClient.SqlClient, sql);
       assert.include(text, `create schema "${schema}";`);
       yield* runScript(sql, text);
       yield* Effect.provide(Effect.void, layerPostgres(optionsOf(schema)));
@@ -403,10 +404,7 @@ describe("migrations", () => {
       `a schema of ${step} with data in it is brought up to date, and loses nothing`,
       () =>
         Effect.gen(function* () {
-          const schema = freshSchema();
-          const sql = yield* clientOf(schema, 1);
-          yield* sql.unsafe(`create schema ${schema}`);
-          yield* release(sql, at + 1);
+          const { schema, sql } = yield* released(at + 1);
           if (at > 0) yield* sql.unsafe("analyze request");
           yield* Effect.gen(function* () {
             const statistics =
@@ -488,11 +486,7 @@ describe("migrations", () => {
   for (const [at, step] of steps.slice(0, -1).entries()) {
     it.live(`leaves a schema of ${step} to whoever owns it when another role runs it by hand`, () =>
       Effect.gen(function* () {
-        const schema = freshSchema();
-        const sql = yield* clientOf(schema, 1);
-        yield* sql.unsafe(`create schema ${schema}`);
-        yield* release(sql, at + 1);
-        const options = optionsOf(schema);
+        const { options, schema, sql } = yield* released(at + 1);
         const superuser = yield* clientOf(schema, 1, Redacted.make(inject("roleUrls").superuser));
         yield* runScript(superuser, yield* pendingSql(options));
         const foreign = yield* sql.unsafe(
