@@ -5,7 +5,7 @@
 import { Effect, Predicate, Schedule } from "effect";
 import { texts } from "./Parameters.ts";
 import type { Session } from "./Session.ts";
-import { againAfterDeadlock, isLockTimeout, isStatementTimeout } from "./Storage.ts";
+import { againAfterClash, isLockTimeout, isStatementTimeout } from "./Storage.ts";
 
 /** Where anything of a chat is. */
 const erasedFrom = ["chat", "entry", "request"];
@@ -57,7 +57,7 @@ const rebuilt = (session: Session, index: string) =>
       }),
     )
     .pipe(
-      againAfterDeadlock,
+      againAfterClash,
       Effect.retry({ while: isLockTimeout, times: 2, schedule: Schedule.spaced("300 millis") }),
       Effect.as(true),
       Effect.catchIf(Predicate.or(isLockTimeout, isStatementTimeout), () => Effect.succeed(false)),

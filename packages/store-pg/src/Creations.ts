@@ -11,7 +11,7 @@ import { afterChats, type SetMilestonesSoon } from "./Milestones.ts";
 import { array, big } from "./Parameters.ts";
 import { claimKeys, lockKeys, settleKeys } from "./RequestKeys.ts";
 import type { ChatRow } from "./Rows.ts";
-import { againAfterDeadlock, orBusy } from "./Storage.ts";
+import { againAfterClash, orBusy } from "./Storage.ts";
 
 export interface ChatToMake extends ChatToInsert {
   readonly retryKey: KeyToTake | null;
@@ -121,6 +121,7 @@ export const makeCreations = Effect.fnUntraced(function* (
   const make = yield* gather(
     (chatbot, chats: ReadonlyArray<ChatToMake>) =>
       insertChats(writes, chatbot, chats).pipe(
+        againAfterClash,
         Effect.map((inserted) => inserted.map((chat): Made => ({ chat, known: undefined }))),
         Effect.tap((all) => committed(chatbot, all)),
         orBusy,
@@ -132,7 +133,7 @@ export const makeCreations = Effect.fnUntraced(function* (
     gather(
       (chatbot, chats: ReadonlyArray<Keyed>) =>
         writes.transaction(chatbot, makeKeyed(chatbot, chats, taking)).pipe(
-          againAfterDeadlock,
+          againAfterClash,
           Effect.tap((all) => committed(chatbot, all)),
           orBusy,
         ),

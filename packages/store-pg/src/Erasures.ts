@@ -9,7 +9,7 @@ import { addHoles } from "./Holes.ts";
 import { takeOffErased, type Erased } from "./Milestones.ts";
 import { array, texts, time } from "./Parameters.ts";
 import { forgetAsks } from "./RequestKeys.ts";
-import { againAfterDeadlock, withoutDeadline } from "./Storage.ts";
+import { againAfterClash, withoutDeadline } from "./Storage.ts";
 
 /** Chats that an erasure looks at and erases at a time; fewer if they have more than so many entries. */
 const batch = 1_000;
@@ -76,7 +76,7 @@ export const makeErasures = ({
       Effect.gen(function* () {
         const limit = which._tag === "IdleSince" ? which.limit : null;
         const erase = (ids: ReadonlyArray<bigint>) =>
-          againAfterDeadlock(eraseSome(chatbot, ids, limit));
+          againAfterClash(eraseSome(chatbot, ids, limit));
         if (which._tag === "Chat") return yield* erase([BigInt(which.id)]);
         const last = yield* lastPosition(chatbot);
         let total = 0;

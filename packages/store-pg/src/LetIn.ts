@@ -7,7 +7,7 @@
 import { Effect } from "effect";
 import { SqlClient, type SqlError } from "effect/sql";
 import { isOurs, migrationLock, scriptOf } from "./Migrations.ts";
-import { againAfterDeadlock } from "./Storage.ts";
+import { againAfterClash } from "./Storage.ts";
 
 /** The statements by which role `$1` gets what it lacks; it is bound if `$2`. */
 const lacking = `
@@ -69,7 +69,7 @@ export const letIn = (
     const sql = yield* SqlClient.SqlClient;
     if ((yield* lettingIn(role, bound)).length === 0) return;
     // What serves meanwhile locks the tables in another order.
-    yield* againAfterDeadlock(
+    yield* againAfterClash(
       sql.withTransaction(
         Effect.gen(function* () {
           yield* sql.unsafe(preamble);

@@ -6,7 +6,7 @@ import { Effect } from "effect";
 import { SqlClient, type SqlError } from "effect/sql";
 import { firstOf, searchPathOf } from "./Granted.ts";
 import { cannotBeUsed, type PostgresUnusable } from "./PostgresUnusable.ts";
-import { againAfterDeadlock } from "./Storage.ts";
+import { againAfterClash } from "./Storage.ts";
 
 /** The statements of every step, in order; they name no schema, the connection's search path does. */
 export const migrations = {
@@ -470,7 +470,7 @@ export const migrate: Effect.Effect<void, SqlError.SqlError, SqlClient.SqlClient
     if ((yield* pending).length === 0) return;
     // What is lacking is looked up again, because another server may have done it meanwhile.
     // What serves meanwhile locks the tables in another order.
-    yield* againAfterDeadlock(
+    yield* againAfterClash(
       sql.withTransaction(Effect.andThen(run(preamble), Effect.flatMap(plan, run))),
     );
   },

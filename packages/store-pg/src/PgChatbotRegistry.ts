@@ -32,7 +32,7 @@ import {
 import type { Clients } from "./Clients.ts";
 import { channel } from "./Hints.ts";
 import { array, time, times } from "./Parameters.ts";
-import { againAfterDeadlock, againAfterUniqueViolation, orUnavailable } from "./Storage.ts";
+import { againAfterClash, againAfterUniqueViolation, orUnavailable } from "./Storage.ts";
 
 export const makeChatbotRegistry = ({ reads, writes }: Clients) => {
   /**
@@ -95,7 +95,7 @@ export const makeChatbotRegistry = ({ reads, writes }: Clients) => {
           }),
           // Another made the chatbot or a key meanwhile: the next look tells which.
           againAfterUniqueViolation,
-          againAfterDeadlock,
+          againAfterClash,
           orUnavailable,
         ),
 
@@ -115,7 +115,7 @@ export const makeChatbotRegistry = ({ reads, writes }: Clients) => {
           return row.taken === null ? Effect.succeed(chatbotOf(row)) : chatbotTaken(row);
         }),
         againAfterUniqueViolation,
-        againAfterDeadlock,
+        againAfterClash,
         orUnavailable,
       ),
 
@@ -131,7 +131,7 @@ export const makeChatbotRegistry = ({ reads, writes }: Clients) => {
           return row!.taken === null ? Effect.void : chatbotTaken(row!);
         }),
         againAfterUniqueViolation,
-        againAfterDeadlock,
+        againAfterClash,
         orUnavailable,
       ),
 
@@ -149,7 +149,7 @@ export const makeChatbotRegistry = ({ reads, writes }: Clients) => {
             if (!found) return Effect.fail(new ChatbotNotFound({ chatbot: id }));
             return made ? Effect.void : Effect.fail(new KeyTaken({ keyId: key.id }));
           }),
-          againAfterDeadlock,
+          againAfterClash,
           orUnavailable,
         ),
 
@@ -189,7 +189,7 @@ export const makeChatbotRegistry = ({ reads, writes }: Clients) => {
           return Effect.succeed({ name, scopes, expiresAt: expires_at });
         }),
         againAfterUniqueViolation,
-        againAfterDeadlock,
+        againAfterClash,
         orUnavailable,
       ),
 

@@ -22,7 +22,7 @@ import type { Clients } from "./Clients.ts";
 import { newEntryColumns, newEntryValues } from "./NewEntries.ts";
 import { texts } from "./Parameters.ts";
 import { claimForTurn, forgetAsks, forgetKey, giveKeyBack, knownRequest } from "./RequestKeys.ts";
-import { againAfterDeadlock, againAfterLock, orBusy, orUnavailable } from "./Storage.ts";
+import { againAfterClash, againAfterLock, orBusy, orUnavailable } from "./Storage.ts";
 
 const held = (by: "chat" | "key", forMillis: number | null): Taken => ({
   _tag: "Held",
@@ -185,7 +185,7 @@ export const makeTurnStore = Effect.fnUntraced(function* (
             turn: { id: crypto.randomUUID(), chatbot, chat, retryKey, newest: [] },
           }))
         : orBusy(
-            againAfterDeadlock(
+            againAfterClash(
               retryKey !== null
                 ? takeOnce(chatbot, chat, retryKey)
                 : takeChat(chatbot, chat!, null, null),
@@ -197,7 +197,7 @@ export const makeTurnStore = Effect.fnUntraced(function* (
 
     renew: ({ chat, chatbot, id, retryKey }) =>
       Effect.gen(function* () {
-        const [row] = yield* againAfterDeadlock(
+        const [row] = yield* againAfterClash(
           writes.query<{ readonly ours: boolean }>(chatbot, renewTurn, [
             chatbot,
             chat,
@@ -213,7 +213,7 @@ export const makeTurnStore = Effect.fnUntraced(function* (
     append: (turn, entry) =>
       turn.chat === null
         ? appendToNewChat(turn, entry)
-        : orBusy(againAfterLock(againAfterDeadlock(appendToChat(turn, turn.chat, entry)))),
+        : orBusy(againAfterLock(againAfterClash(appendToChat(turn, turn.chat, entry)))),
 
     release: ({ chat, chatbot, id, retryKey }) =>
       chat === null && retryKey === null
@@ -226,7 +226,7 @@ export const makeTurnStore = Effect.fnUntraced(function* (
               retryKey?.key ?? null,
             ])
             .pipe(
-              againAfterDeadlock,
+              againAfterClash,
               againAfterLock,
               Effect.flatMap(([row]) =>
                 row?.awaited === true && chat !== null ? tell(chatbot, chat) : Effect.void,
@@ -237,7 +237,7 @@ export const makeTurnStore = Effect.fnUntraced(function* (
 
     leave: (chatbot, chat) =>
       writes.query<{ readonly awaited: boolean }>(chatbot, leaveLine, [chatbot, chat, waiter]).pipe(
-        againAfterDeadlock,
+        againAfterClash,
         Effect.flatMap(([row]) => (row?.awaited === true ? tell(chatbot, chat) : Effect.void)),
         Effect.asVoid,
         orUnavailable,

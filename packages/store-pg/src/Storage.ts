@@ -19,6 +19,14 @@ export const isStatementTimeout = failedBy("StatementTimeoutError");
 
 export const isUniqueViolation = failedBy("UniqueViolation");
 
+/**
+ * Of an index that is being rebuilt (REINDEX CONCURRENTLY). It holds rows to be unique while ON CONFLICT does not look at
+ * it, so that who writes what another just wrote is refused.
+ */
+const isOfRebuilding = (error: unknown) =>
+  isUniqueViolation(error) &&
+  /_cc(new|old)\d*$/.test((error.reason as SqlError.UniqueViolation).constraint);
+
 /** SQLSTATE classes: connection, read-only, ended by a limit, rollback, resources, lock, operator intervention, system. */
 const outside = /^(08|25006|25P0[34]|40|53|55P03|57|58)/;
 
@@ -111,14 +119,14 @@ export const orBusy = <A, E, R>(
   ) as Effect.Effect<A, Exclude<E, SqlError.SqlError> | StorageUnavailable | Overloaded, R>;
 
 /**
- * A transaction that is begun again when it met another in a deadlock: the database has undone it
- * whole.
+ * A transaction that is begun again when another came in its way, in a deadlock or in an index that is being rebuilt: the
+ * database has undone it whole.
  */
-export const againAfterDeadlock = <A, E, R>(
+export const againAfterClash = <A, E, R>(
   transaction: Effect.Effect<A, E | SqlError.SqlError, R>,
 ): Effect.Effect<A, E | SqlError.SqlError, R> =>
   Effect.retry(transaction, {
-    while: isDeadlock,
+    while: (error) => isDeadlock(error) || isOfRebuilding(error),
     times: 5,
     schedule: Schedule.jittered(Schedule.exponential("20 millis")),
   });

@@ -17,7 +17,7 @@ import { setMilestones } from "./Milestones.ts";
 import { newEntryArrays, newEntryColumns, usageOf, type UsageRow } from "./NewEntries.ts";
 import { array, times } from "./Parameters.ts";
 import { chatOf, entryOf, type ChatRow, type EntryRow } from "./Rows.ts";
-import { isUniqueViolation, withoutDeadline } from "./Storage.ts";
+import { againAfterClash, isUniqueViolation, withoutDeadline } from "./Storage.ts";
 
 /** Records that one statement of an import takes; fewer if their texts are longer, as no message may have a GB. */
 const importBatch = 200;
@@ -85,7 +85,7 @@ export const makeTransfers = ({
         capacity: importBatch,
       });
       // By itself: a row that refers to the chatbot keeps it from being renamed until it is committed.
-      yield* withoutDeadline(archives.query(chatbot, makeTally, [chatbot]));
+      yield* archives.query(chatbot, makeTally, [chatbot]).pipe(againAfterClash, withoutDeadline);
       const inTransaction = Effect.gen(function* () {
         const [tally] = yield* archives.query<{
           readonly chats: bigint;
