@@ -13,6 +13,12 @@ export type Erasable =
   /** Chats that were made before the limit and have no entry since. */
   | { readonly _tag: "IdleSince"; readonly limit: Date };
 
+/**
+ * Either may take as long as reading everything. A quick one leaves what it would have to write anew at length, such as
+ * a large index in which texts of erased chats stay, to the next thorough one.
+ */
+export type CompactionPace = "quick" | "thorough";
+
 /** One chat or entry of an export: chats ascend, each followed by its entries. */
 export type ArchiveRecord =
   | { readonly _tag: "Chat"; readonly chat: Chat }
@@ -38,9 +44,9 @@ export class ChatArchive extends Context.Service<
     readonly erase: (chatbot: number, which: Erasable) => Effect.Effect<number, StorageUnavailable>;
     /**
      * Ends erasures, of any chatbots: afterwards the space of what they erased can be used again, and
-     * nothing of it is left in what the storage keeps beside the rows. May take as long as reading everything.
+     * nothing of it is left in what the storage keeps beside the rows.
      */
-    readonly compact: Effect.Effect<void, StorageUnavailable>;
+    readonly compact: (pace: CompactionPace) => Effect.Effect<void, StorageUnavailable>;
     /**
      * Every chat and entry of the chatbot, of one snapshot. Who reads it may write meanwhile, and read another.
      */

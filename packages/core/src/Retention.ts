@@ -16,6 +16,9 @@ const makeEraseOutdated = Effect.gen(function* () {
   const archive = yield* ChatArchive;
   /** Whether erasures may have to be ended: another process may have been killed before it did. */
   let unended = true;
+  /** Whether any were ended quickly alone, and when they were ended thoroughly. */
+  let hurried = false;
+  let thorough = -Infinity;
 
   const eraseOf = Effect.fnUntraced(function* (id: number, list: typeof registry.list) {
     const all = yield* list;
@@ -39,14 +42,19 @@ const makeEraseOutdated = Effect.gen(function* () {
         logged(`Outdated chats of the chatbot ${chatbot.id} could not be erased`, null),
       );
       // What failed may have erased some before.
-      if (some !== 0) unended = true;
+      if (some !== 0) unended = hurried = true;
       erased += some ?? 0;
     }
     if (erased > 0) {
       yield* Effect.logInfo(`${erased} chats were erased, as their chatbots' settings say`);
     }
-    if (unended && retaining.length > 0) {
-      yield* archive.compact;
+    const now = yield* Clock.currentTimeMillis;
+    if (hurried && now - thorough >= day) {
+      yield* archive.compact("thorough");
+      thorough = now;
+      unended = hurried = false;
+    } else if (unended && retaining.length > 0) {
+      yield* archive.compact("quick");
       unended = false;
     }
   });

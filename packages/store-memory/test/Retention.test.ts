@@ -201,25 +201,38 @@ it.effect(
   "erasures are ended, also those of a process that was killed, and once more after a failure",
   () =>
     Effect.gen(function* () {
-      yield* make("short", 2);
-      let compacted = 0;
+      const { id } = yield* make("short", 2);
+      let failing = true;
+      const compacted: Array<string> = [];
       yield* retained({
         archive: {
-          compact: Effect.suspend(() =>
-            ++compacted === 1
-              ? Effect.fail(new StorageUnavailable({ cause: "gone" }))
-              : Effect.void,
-          ),
+          compact: (pace) => {
+            compacted.push(pace);
+            return failing ? Effect.fail(new StorageUnavailable({ cause: "gone" })) : Effect.void;
+          },
         },
       });
       yield* TestClock.adjust("61 seconds");
-      assert.strictEqual(compacted, 1);
+      assert.deepStrictEqual(compacted, ["quick"]);
+      failing = false;
       yield* anHour;
-      assert.strictEqual(compacted, 2);
-      yield* TestClock.adjust("12 hours");
-      assert.strictEqual(compacted, 2);
+      assert.deepStrictEqual(compacted.splice(0), ["quick", "quick"]);
+      // These come to be erased soon after the first ones.
+      for (let n = 0; n < 2; n++) {
+        yield* TestClock.adjust("4 hours");
+        const store = yield* ChatStore;
+        yield* store.createChat(id, { name: null, userRef: null, helloMessage: null }, null);
+      }
+      yield* TestClock.adjust("4 hours");
+      assert.deepStrictEqual(compacted, []);
       yield* TestClock.adjust("36 hours");
-      assert.strictEqual(compacted, 3);
+      assert.deepStrictEqual(compacted.splice(0), ["thorough"]);
+      yield* TestClock.adjust("12 hours");
+      assert.deepStrictEqual(compacted.splice(0), ["quick", "quick"]);
+      yield* TestClock.adjust("24 hours");
+      assert.deepStrictEqual(compacted, ["thorough"]);
+      yield* TestClock.adjust("48 hours");
+      assert.deepStrictEqual(compacted, ["thorough"]);
     }).pipe(Effect.scoped, Effect.provide(layerMemory)),
 );
 
@@ -249,11 +262,12 @@ it.effect("storage is compacted once, after all that was erased, and not for not
     const stores = yield* Effect.context<ChatStore>();
     yield* retained({
       archive: {
-        compact: Effect.forEach(chatbots, left).pipe(
-          Effect.provideContext(stores),
-          Effect.orDie,
-          Effect.map((lists) => void found.push(lists.flat().length)),
-        ),
+        compact: () =>
+          Effect.forEach(chatbots, left).pipe(
+            Effect.provideContext(stores),
+            Effect.orDie,
+            Effect.map((lists) => void found.push(lists.flat().length)),
+          ),
       },
     });
     yield* TestClock.adjust("61 seconds");

@@ -5,6 +5,7 @@
 import * as PgClient from "@effect/sql-pg/PgClient";
 import * as PgConnection from "@effect/sql-pg/PgConnection";
 import { Effect, type Redacted, type Scope } from "effect";
+import { Reactivity } from "effect/reactivity";
 import type { SqlError } from "effect/sql";
 import { makeBoundSession } from "./BoundSession.ts";
 import { fairSession } from "./FairSession.ts";
@@ -31,6 +32,13 @@ export interface Clients {
    * there are as many as it takes, or one could wait for another for ever.
    */
   readonly archives: Session;
+  /**
+   * A connection of the role that migrates, which is the owner of the tables if any is known. Nothing ends its
+   * statements but a lock that is held for longer than this; `0` for none.
+   */
+  readonly owner: (given: {
+    readonly lockTimeout: string;
+  }) => Effect.Effect<Session, SqlError.SqlError, Scope.Scope>;
   /** A connection to listen on. */
   readonly listener: Effect.Effect<PgConnection.PgConnection, SqlError.SqlError, Scope.Scope>;
   /** Where searches look. */
@@ -45,6 +53,8 @@ interface ConnectionOptions {
 }
 
 export interface ClientOptions extends ConnectionOptions {
+  /** The address of the role that migrates, if it is another. */
+  readonly migrationUrl?: Redacted.Redacted | undefined;
   /** Connections for reads, and as many for writes. */
   readonly maxConnections: number;
   /** Whether each statement must tell the database whose rows it is about. */
@@ -99,6 +109,7 @@ interface Lanes {
 
 /** Nothing is connected before the first statement. */
 export const makeClients = Effect.fnUntraced(function* (options: ClientOptions) {
+  const reactivity = yield* Reactivity.Reactivity;
   const { maxConnections, rowSecurity = false } = options;
   const session = (
     { isPatient = false, long = false, most, multiplex = false }: Lanes,
@@ -157,6 +168,17 @@ export const makeClients = Effect.fnUntraced(function* (options: ClientOptions) 
     ),
     patient: yield* session({ most: 2, long: true, isPatient: true }, inOrder),
     archives: yield* session({ most: 1_000, long: true, isPatient: true }, inOrder),
+    owner: ({ lockTimeout }) =>
+      PgClient.make({
+        ...configOf({ ...options, url: options.migrationUrl ?? options.url }, 1, {
+          ...unhurried,
+          lock_timeout: lockTimeout,
+        }),
+        multiplex: false,
+      }).pipe(
+        Effect.map((sql) => plainSession(sql, { isPatient: true })),
+        Effect.provideService(Reactivity.Reactivity, reactivity),
+      ),
     listener: PgConnection.make(configOf(options, 1, { idle_session_timeout: "0" })),
   };
   return clients;

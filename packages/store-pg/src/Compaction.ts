@@ -1,28 +1,33 @@
 /**
  * What is left of erased chats when their rows are deleted: dead rows in the pages, texts in statistics, and in the
- * indexes of texts those that bound a page, which VACUUM leaves where they are.
+ * indexes of texts those that bound a page or are sought by parts, which VACUUM leaves where they are.
  */
-import { Effect, Predicate, Schedule } from "effect";
+import type { CompactionPace } from "@parley/core";
+import { Boolean, Effect } from "effect";
+import type { Clients } from "./Clients.ts";
+import { rebuildAtOnce, rebuildInUse, type TextIndex } from "./IndexRebuild.ts";
 import { texts } from "./Parameters.ts";
-import type { Session } from "./Session.ts";
-import { againAfterClash, isLockTimeout, isStatementTimeout } from "./Storage.ts";
+import { analyze } from "./Untouched.ts";
 
 /** Where anything of a chat is. */
 const erasedFrom = ["chat", "entry", "request"];
 
-const textIndexes = ["chat_name", "chat_user_ref", "request_pkey"];
+const textIndexes = ["chat_name", "chat_user_ref", "chat_folded_name", "request_pkey"];
 
-/** What is tried to be rebuilt, in bytes: a MB takes some 30 ms, for which all who want the table wait. */
-const largest = 8 * 2 ** 20;
+/** Bytes of an index that is tried to be rebuilt at once: all who want the table wait for some 0.2 s then. */
+const largestAtOnce = 8 * 2 ** 20;
 
-export const compactErased = (session: Session) =>
+/** As the owner of the tables, if that is known. */
+export const compactErased = ({ owner }: Clients, pace: CompactionPace, largest = largestAtOnce) =>
   Effect.gen(function* () {
+    const session = yield* owner({ lockTimeout: "0" });
     // Skipped without an error where the role may not.
     for (const table of erasedFrom) {
-      yield* session.command(`vacuum (analyze, index_cleanup on) ${table}`);
+      yield* session.command(`vacuum (index_cleanup on) ${table}`);
+      yield* analyze(session, table);
     }
     const [role] = yield* session.query<Role>("operator", mayMaintain, [texts(erasedFrom)]);
-    const { reindexes, vacuums, version } = role!;
+    const { owns, reindexes, vacuums, version } = role!;
     if (!reindexes) {
       return yield* Effect.logWarning(
         vacuums
@@ -33,50 +38,48 @@ export const compactErased = (session: Session) =>
     if (version >= 180_000) {
       yield* session.query("operator", clearStatistics, [texts(erasedFrom)]);
     }
-    const kept: Array<string> = [];
-    const values = [texts(textIndexes), largest];
-    for (const { name, small } of yield* session.query<TextIndex>("operator", bounded, values)) {
-      if (!small || !(yield* rebuilt(session, name))) kept.push(name);
-    }
-    if (kept.length > 0) {
+    const indexes = yield* session.query<TextIndex & { readonly small: boolean }>(
+      "operator",
+      withTexts,
+      [texts(textIndexes), largest],
+    );
+    const kept = yield* Effect.filter(indexes, (index) =>
+      index.small ? Effect.map(rebuildAtOnce(session, index), Boolean.not) : Effect.succeed(true),
+    );
+    if (kept.length === 0 || pace === "quick") return;
+    const rebuilding = yield* owner({ lockTimeout: "30s" });
+    const left = owns
+      ? yield* Effect.filter(kept, (index) =>
+          Effect.map(rebuildInUse(rebuilding, index), Boolean.not),
+        )
+      : kept;
+    if (left.length > 0) {
       yield* Effect.logWarning(
-        `Texts of what was erased may stay in ${kept.join(", ")} as bounds of pages: their owner can REINDEX them`,
+        `Texts of what was erased may stay in ${left.map(({ name }) => name).join(", ")}: ${
+          owns
+            ? "others in the database kept them from being rebuilt"
+            : "their owner can REINDEX them"
+        }`,
       );
     }
-  });
-
-/** In a moment when nobody uses the index, and in no more than that. */
-const rebuilt = (session: Session, index: string) =>
-  session
-    .transaction(
-      "operator",
-      Effect.gen(function* () {
-        yield* session.query("operator", "set local lock_timeout = '200ms'");
-        yield* session.query("operator", "set local statement_timeout = '400ms'");
-        yield* session.query("operator", `reindex index ${index}`);
-      }),
-    )
-    .pipe(
-      againAfterClash,
-      Effect.retry({ while: isLockTimeout, times: 2, schedule: Schedule.spaced("300 millis") }),
-      Effect.as(true),
-      Effect.catchIf(Predicate.or(isLockTimeout, isStatementTimeout), () => Effect.succeed(false)),
-    );
+  }).pipe(Effect.scoped);
 
 interface Role {
   readonly version: number;
   readonly vacuums: boolean;
   readonly reindexes: boolean;
+  readonly owns: boolean;
 }
 
 const mayMaintain = `
-select version, bool_and(reindexes) as reindexes, bool_and(reindexes or vacuums_all) as vacuums
+select version, bool_and(owns) as owns, bool_and(reindexes) as reindexes, bool_and(reindexes or vacuums_all) as vacuums
 from (
   select current_setting('server_version_num')::int4 as version, pg_has_role(datdba, 'usage') as vacuums_all
   from pg_database where datname = current_database()
 ) server cross join lateral (
-  select case when version >= 170000 then has_table_privilege(oid, 'maintain') else pg_has_role(relowner, 'usage') end
-    as reindexes
+  select pg_has_role(relowner, 'usage') as owns,
+    case when version >= 170000 then has_table_privilege(oid, 'maintain') else pg_has_role(relowner, 'usage') end
+      as reindexes
   from pg_class where relnamespace = current_schema()::regnamespace and relname = any ($1::text[])
 ) tables group by version`;
 
@@ -87,13 +90,10 @@ from pg_class join pg_attribute on attrelid = pg_class.oid
 where relnamespace = current_schema()::regnamespace and relname = any ($1::text[]) and reltuples = 0
   and attnum > 0 and not attisdropped`;
 
-interface TextIndex {
-  readonly name: string;
-  readonly small: boolean;
-}
-
-/** Those of more than one page of texts: what is not divided has no bounds. */
-const bounded = `
-select relname as name, pg_relation_size(oid) <= $2::int8 as small
-from pg_class where relnamespace = current_schema()::regnamespace and relname = any ($1::text[])
-  and pg_relation_size(oid) > 2 * current_setting('block_size')::int8`;
+/** A B-tree of one page of texts has no bounds; the other keeps parts of texts in any case. */
+const withTexts = `
+select relname as name, indrelid::regclass::text as table,
+  pg_relation_size(found.oid) <= $2::int8 as small
+from (select * from pg_class where relnamespace = current_schema()::regnamespace and relname = any ($1::text[])) found
+join pg_index on indexrelid = found.oid join pg_am on pg_am.oid = relam
+where amname = 'gin' or pg_relation_size(found.oid) > 2 * current_setting('block_size')::int8`;

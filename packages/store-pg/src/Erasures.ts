@@ -15,9 +15,10 @@ import { againAfterClash, withoutDeadline } from "./Storage.ts";
 const batch = 1_000;
 const batchEntries = 100_000;
 
-export const makeErasures = ({
-  patient,
-}: Clients): Pick<ChatArchive["Service"], "erase" | "compact"> => {
+export const makeErasures = (
+  clients: Clients,
+): Pick<ChatArchive["Service"], "erase" | "compact"> => {
+  const { patient } = clients;
   /** The next chats that may have to be erased; they are looked for without a lock. */
   const find = Effect.fnUntraced(function* (
     chatbot: number,
@@ -89,7 +90,7 @@ export const makeErasures = ({
         return total;
       }).pipe(withoutDeadline),
 
-    compact: withoutDeadline(compactErased(patient)),
+    compact: (pace) => withoutDeadline(compactErased(clients, pace)),
   };
 };
 

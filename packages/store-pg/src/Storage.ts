@@ -10,7 +10,7 @@ const failedBy =
   (error: unknown): error is SqlError.SqlError =>
     SqlError.isSqlError(error) && error.reason._tag === reason;
 
-const isDeadlock = failedBy("DeadlockError");
+export const isDeadlock = failedBy("DeadlockError");
 
 export const isLockTimeout = failedBy("LockTimeoutError");
 

@@ -12,12 +12,14 @@ import {
   type NewEntry,
 } from "@parley/core";
 import { Effect, Stream } from "effect";
+
 import type { Clients } from "./Clients.ts";
 import { setMilestones } from "./Milestones.ts";
 import { newEntryArrays, newEntryColumns, usageOf, type UsageRow } from "./NewEntries.ts";
 import { array, times } from "./Parameters.ts";
 import { chatOf, entryOf, type ChatRow, type EntryRow } from "./Rows.ts";
 import { againAfterClash, isUniqueViolation, withoutDeadline } from "./Storage.ts";
+import { analyze } from "./Untouched.ts";
 
 /** Records that one statement of an import takes; fewer if their texts are longer, as no message may have a GB. */
 const importBatch = 200;
@@ -137,8 +139,7 @@ export const makeTransfers = ({
         withoutDeadline,
       );
       // Searches are planned by what is known of the tables.
-      for (const table of ["chat", "entry"])
-        yield* Effect.ignore(patient.command(`analyze ${table}`));
+      for (const table of ["chat", "entry"]) yield* Effect.ignore(analyze(patient, table));
       yield* setMilestones(patient, chatbot);
       return imported;
     }, Effect.scoped),

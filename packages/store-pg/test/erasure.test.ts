@@ -1,11 +1,12 @@
 import { assert, describe, it } from "@effect/vitest";
 import { ChatArchive, ChatStore, newestChats, TurnStore } from "@parley/core";
 import { registerChatbot } from "@parley/core/testing";
-import { layerPostgres } from "@parley/store-pg";
-import { Effect, Layer, Redacted } from "effect";
+import { layerPostgres, type PostgresOptions } from "@parley/store-pg";
+import { Effect, Fiber, Layer, Logger, Redacted } from "effect";
 import { Reactivity } from "effect/reactivity";
 import { inject } from "vitest";
-import { makeClients } from "../src/Clients.ts";
+import { makeClients, type Clients } from "../src/Clients.ts";
+import { compactErased } from "../src/Compaction.ts";
 import { setMilestones } from "../src/Milestones.ts";
 import { makeChatArchive } from "../src/PgChatArchive.ts";
 import { plainSession, type Session } from "../src/Session.ts";
@@ -78,7 +79,7 @@ describe.each([
         archive.erase(chatbot, { _tag: "UserRef", userRef: secret }),
       );
       assert.strictEqual(erased, 20);
-      yield* ChatArchive.use((archive) => archive.compact);
+      yield* ChatArchive.use((archive) => archive.compact("thorough"));
       assert.strictEqual(yield* occurrences(sql, schema, secret), 0);
       const vacuumed = yield* sql.unsafe(
         `select from pg_stat_user_tables
@@ -111,11 +112,11 @@ describe.each([
         ),
         (rows) => rows.map(({ column }) => column),
       );
-      yield* archive.compact;
+      yield* archive.compact("thorough");
       // Of retry keys none are gathered.
       assert.deepStrictEqual(yield* statistics, ["answer", "folded_name", "name", "user_ref"]);
       yield* archive.erase(chatbot, { _tag: "UserRef", userRef: secret });
-      yield* archive.compact;
+      yield* archive.compact("thorough");
       assert.deepStrictEqual(yield* statistics, []);
     }).pipe(Effect.provide(layerPostgres(options(schema))), Effect.scoped);
   });
@@ -227,84 +228,196 @@ describe("an erasure", () => {
   it.live("is ended as well as can be by a server that may not maintain its tables", () => {
     const schema = freshSchema();
     const owner = optionsOf(schema);
-    const options = {
-      ...owner,
-      url: Redacted.make(inject("roleUrls").server),
-      migrationUrl: owner.url,
-    };
+    const server = { ...owner, url: Redacted.make(inject("roleUrls").server) };
     return Effect.gen(function* () {
       const sql = yield* clientOf(schema);
+      const vacuumed = Effect.map(
+        sql.unsafe(
+          "select from pg_stat_user_tables where schemaname = $1 and relname = 'chat' and last_vacuum is not null",
+          [schema],
+        ),
+        (rows) => rows.length === 1,
+      );
+      const compacted = (options: PostgresOptions) =>
+        warningsOf(ChatArchive.use((archive) => archive.compact("thorough"))).pipe(
+          Effect.provide(layerPostgres(options)),
+        );
+      yield* Effect.provide(Effect.void, layerPostgres({ ...server, migrationUrl: owner.url }));
       yield* sql.unsafe(`revoke maintain on all tables in schema ${schema} from parley_server`);
-      yield* sql.unsafe("vacuum (analyze) chat, entry, request");
-      yield* ChatArchive.use((archive) => archive.compact);
-    }).pipe(Effect.provide(layerPostgres(options)), Effect.scoped);
+      const [warning] = yield* compacted(server);
+      assert.include(warning, "until their owner VACUUMs and REINDEXes them");
+      assert.isFalse(yield* vacuumed);
+      // By the owner's connection it is done.
+      assert.deepStrictEqual(yield* compacted({ ...server, migrationUrl: owner.url }), []);
+      assert.isTrue(yield* vacuumed);
+    }).pipe(Effect.scoped);
   });
 
   it.live.each([false, true])(
     "of chats among many others leaves nothing of them in the indexes of texts (row security: %s)",
     (rowSecurity) =>
       Effect.gen(function* () {
-        // VACUUM leaves what others in the same database may still read.
-        const { name, sql, url } = yield* freshDatabase();
-        const superuser = Redacted.make(inject("roleUrls").superuser);
-        const inspector = yield* clientOf("parley", 1, inDatabase(name, superuser));
-        yield* inspector.unsafe("create extension pageinspect with schema public");
-        const services = yield* Layer.build(
-          layerPostgres(
-            rowSecurity
-              ? { rowSecurity, url: inDatabase(name, bound().url), migrationUrl: url }
-              : { url },
-          ),
-        );
-        yield* fillChats(sql, filledChatbot, 30_000);
-        yield* settle(sql);
-        const [store, archive] = yield* Effect.provideContext(
-          Effect.all([ChatStore, ChatArchive]),
-          services,
-        );
-        // All but every tenth, in no order, so that some come to bound pages.
-        const isKept = (n: number) => n % 10 === 0;
-        const chats = Array.from({ length: 600 }, (_, n) => `${(n * 7919) % 600}`.padStart(5, "0"));
-        const made = yield* Effect.forEach(
-          chats,
-          (place, n) => {
-            const text = `${place} ${isKept(n) ? "somebody else" : secret}`;
-            const chat = { name: text, userRef: text, helloMessage: null };
-            return store.createChat(filledChatbot, chat, { key: text, fingerprint: "f" });
-          },
-          { concurrency: 500 },
-        );
-        /** Items of a B-tree whose key holds the secret, dead or not. */
-        const held = (index: string) =>
-          Effect.map(
-            inspector.unsafe<{ readonly n: number }>(
-              `select count(*)::int4 as n
-            from generate_series(1, (pg_relation_size('${index}') / 8192 - 1)::int8) page,
-              lateral public.bt_page_items('parley.${index}', page) item
-            where position($1 in replace(item.data, ' ', '')) > 0`,
-              [Buffer.from(secret).toString("hex")],
-            ),
-            ([row]) => row!.n,
-          );
-        const inIndexes = Effect.all(["chat_name", "chat_user_ref", "request_pkey"].map(held));
-        assert.isTrue((yield* inIndexes).every((count) => count >= 540));
-        for (const [n, { chat }] of made.entries()) {
-          if (!isKept(n)) yield* archive.erase(filledChatbot, { _tag: "Chat", id: chat.id });
-        }
+        const { archive, erase, held, inspector, sql } = yield* amongOthers(rowSecurity);
+        yield* erase;
         yield* sql.unsafe("vacuum (index_cleanup on) chat, request");
-        const afterVacuum = yield* inIndexes;
+        const afterVacuum = yield* held;
         assert.isTrue(afterVacuum.every((count) => count > 0));
         // Who reads it all keeps the indexes as they are, and is not waited for.
         const whileRead = Effect.andThen(
           inspector.unsafe("select count(*) from chat, lateral (select count(*) from request) r"),
-          Effect.timeout(archive.compact, "20 seconds"),
+          Effect.timeout(archive.compact("quick"), "20 seconds"),
         );
         if (!rowSecurity) yield* inspector.withTransaction(whileRead);
-        assert.deepStrictEqual(yield* inIndexes, afterVacuum);
-        yield* archive.compact;
-        assert.deepStrictEqual(yield* inIndexes, [0, 0, 0]);
+        assert.deepStrictEqual(yield* held, afterVacuum);
+        yield* archive.compact("quick");
+        assert.deepStrictEqual(yield* held, [0, 0, 0, 0]);
       }).pipe(Effect.scoped),
   );
+
+  it.live(
+    "of chats in large indexes rebuilds them while they are used",
+    () =>
+      Effect.gen(function* () {
+        const { clients, erase, held, inspector, sql, store } = yield* amongOthers(true);
+        /** Indexes that are not whole. */
+        const unfinished = Effect.map(
+          sql.unsafe<{ readonly name: string }>(
+            "select indexrelid::regclass::text as name from pg_index where not indisvalid",
+          ),
+          (rows) => rows.map(({ name }) => name),
+        );
+        /** A transaction that goes on to see what there was. */
+        const seeing = Effect.andThen(
+          inspector.unsafe("set transaction isolation level repeatable read"),
+          inspector.unsafe("select from tally"),
+        );
+        yield* erase;
+        yield* compactErased(clients, "quick", 0);
+        const kept = yield* held;
+        assert.isTrue(kept.every((count) => count > 0));
+
+        // For one that began before it waits, for a time.
+        const impatient: Clients = {
+          ...clients,
+          owner: ({ lockTimeout }) =>
+            clients.owner({ lockTimeout: lockTimeout === "0" ? "0" : "300ms" }),
+        };
+        const [warning] = yield* inspector.withTransaction(
+          Effect.andThen(seeing, warningsOf(compactErased(impatient, "thorough", 0))),
+        );
+        assert.include(
+          warning,
+          "may stay in chat_name, chat_user_ref, chat_folded_name, request_pkey: others",
+        );
+        assert.deepStrictEqual([yield* held, yield* unfinished], [kept, []]);
+
+        // One that is interrupted leaves nothing, and what one left that was killed is dropped.
+        yield* inspector.withTransaction(
+          Effect.gen(function* () {
+            yield* seeing;
+            const rebuilding = yield* Effect.forkChild(compactErased(clients, "thorough", 0));
+            yield* Effect.repeat(unfinished, { until: (names) => names.length > 0 });
+            yield* Fiber.interrupt(rebuilding);
+            assert.deepStrictEqual(yield* unfinished, []);
+            yield* sql.unsafe("set lock_timeout = '300ms'");
+            yield* Effect.ignore(sql.unsafe("reindex index concurrently chat_name"));
+            assert.deepStrictEqual(yield* unfinished, ["chat_name_ccnew"]);
+          }),
+        );
+
+        // Several at once, and beside others that write and wait.
+        const create = store.createChat(
+          filledChatbot,
+          { name: "n", userRef: "u", helloMessage: null },
+          { key: "k", fingerprint: "f" },
+        );
+        const busy = yield* Effect.forkChild(
+          Effect.forever(Effect.all([create, Effect.sleep("1 millis")])),
+        );
+        const compactions = Array.from({ length: 3 }, () =>
+          warningsOf(compactErased(clients, "thorough", 0)),
+        );
+        const warnings = yield* Effect.all(compactions, { concurrency: "unbounded" });
+        yield* Fiber.interrupt(busy);
+        assert.deepStrictEqual([warnings.flat(), yield* unfinished], [[], []]);
+        assert.deepStrictEqual(yield* held, [0, 0, 0, 0]);
+      }).pipe(Effect.scoped),
+    60_000,
+  );
+});
+
+const warningsOf = Effect.fnUntraced(function* <A, E, R>(effect: Effect.Effect<A, E, R>) {
+  const warnings: Array<string> = [];
+  const logger = Logger.make(({ logLevel, message }) => {
+    if (logLevel === "Warn") warnings.push(String(message));
+  });
+  yield* Effect.provide(effect, Logger.layer([logger]));
+  return warnings;
+});
+
+/** Chats whose texts are to be erased, and some that are not, among many others in a database of their own. */
+const amongOthers = Effect.fnUntraced(function* (rowSecurity: boolean) {
+  // VACUUM leaves what others in the same database may still read.
+  const { name, sql, url } = yield* freshDatabase();
+  const superuser = Redacted.make(inject("roleUrls").superuser);
+  const inspector = yield* clientOf("parley", 1, inDatabase(name, superuser));
+  yield* inspector.unsafe("create extension pageinspect with schema public");
+  const options = {
+    schema: "parley",
+    ...(rowSecurity
+      ? { rowSecurity, url: inDatabase(name, bound().url), migrationUrl: url }
+      : { url }),
+  };
+  const services = yield* Layer.build(layerPostgres(options));
+  const clients = yield* Effect.provide(
+    makeClients({ ...options, maxConnections: 1 }),
+    Reactivity.layer,
+  );
+  yield* fillChats(sql, filledChatbot, 30_000);
+  yield* settle(sql);
+  const [store, archive] = yield* Effect.provideContext(
+    Effect.all([ChatStore, ChatArchive]),
+    services,
+  );
+  // All but every tenth, in no order, so that some come to bound pages.
+  const isKept = (n: number) => n % 10 === 0;
+  const chats = Array.from({ length: 600 }, (_, n) => `${(n * 7919) % 600}`.padStart(5, "0"));
+  const made = yield* Effect.forEach(
+    chats,
+    (place, n) => {
+      const text = `${place} ${isKept(n) ? "somebody else" : secret}`;
+      const chat = { name: text, userRef: text, helloMessage: null };
+      return store.createChat(filledChatbot, chat, { key: text, fingerprint: "f" });
+    },
+    { concurrency: 500 },
+  );
+  /** Items of a B-tree whose key holds the secret, dead or not; pages of a GIN index that hold a part of it, a number. */
+  const heldIn = (index: string) =>
+    Effect.map(
+      inspector.unsafe<{ readonly n: number }>(
+        index === "chat_folded_name"
+          ? `select count(*)::int4 as n
+            from generate_series(1, (pg_relation_size('${index}') / 8192 - 1)::int8) page
+            where position($1::bytea in public.get_raw_page('parley.${index}', page)) > 0`
+          : `select count(*)::int4 as n
+            from generate_series(1, (pg_relation_size('${index}') / 8192 - 1)::int8) page,
+              lateral public.bt_page_items('parley.${index}', page) item
+            where position($1 in replace(item.data, ' ', '')) > 0`,
+        [index === "chat_folded_name" ? Buffer.from("apz\0") : Buffer.from(secret).toString("hex")],
+      ),
+      ([row]) => row!.n,
+    );
+  const held = Effect.all(
+    ["chat_name", "chat_user_ref", "request_pkey", "chat_folded_name"].map(heldIn),
+  );
+  const counts = yield* held;
+  assert.isTrue(counts.slice(0, 3).every((count) => count >= 540) && counts[3]! > 0);
+  const erase = Effect.forEach(
+    made.filter((_, n) => !isKept(n)),
+    ({ chat }) => archive.erase(filledChatbot, { _tag: "Chat", id: chat.id }),
+    { discard: true },
+  );
+  return { archive, clients, erase, held, inspector, sql, store };
 });
 
 /** How many rows of all tables hold the text. */

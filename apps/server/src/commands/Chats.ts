@@ -34,9 +34,13 @@ const erase = Command.make(
       Flag.optional,
       Flag.withDescription("Every chat with no entry since this time"),
     ),
+    quick: Flag.Boolean("quick").pipe(
+      Flag.withDefault(false),
+      Flag.withDescription("Leave what is left in large indexes to a later erasure without this"),
+    ),
     json: jsonFlag,
   },
-  ({ chatbot: wanted, id, idleSince, json, userRef }) =>
+  ({ chatbot: wanted, id, idleSince, json, quick, userRef }) =>
     Effect.gen(function* () {
       const now = yield* Clock.currentTimeMillis;
       const named: ReadonlyArray<Erasable> = [
@@ -66,10 +70,11 @@ const erase = Command.make(
           store.listChats(chatbot.id, { ...newestChats, limit: 1 }),
           ({ total }) => `${total} chats left`,
         );
-        const erased = yield* withProgress(
-          // Also if nothing is left to erase: one before may have been killed before it was ended.
-          Effect.tap(archive.erase(chatbot.id, which), archive.compact),
-          left,
+        const erased = yield* withProgress(archive.erase(chatbot.id, which), left);
+        // Also if nothing was erased: one before may have been killed before it was ended.
+        yield* withProgress(
+          archive.compact(quick ? "quick" : "thorough"),
+          Effect.succeed("Clearing what is left of them in tables and indexes"),
         );
         yield* print(
           json,

@@ -323,7 +323,15 @@ describe("parley chats", () => {
       String(all.items[0]!.id),
     );
     expect(none).toMatchObject({ code: 0, stdout: "Erased 0 chats.\n" });
-    const user = await parley("chats", "erase", "--chatbot", "Full", "--user-ref", "even");
+    const user = await parley(
+      "chats",
+      "erase",
+      "--chatbot",
+      "Full",
+      "--user-ref",
+      "even",
+      "--quick",
+    );
     expect(user).toMatchObject({ code: 0, stdout: "Erased 6 chats.\n" });
     expect(await totalOf(full)).toBe(5);
     expect(await vacuumed()).toEqual(["chat", "entry", "request"]);

@@ -268,7 +268,7 @@ export const step = Effect.fnUntraced(function* (model: ModelState, command: Mod
       }[command.which];
       const gone = meantBy(written, which);
       yield* archive.erase(chatbot, which);
-      if (command.compact === 9) yield* archive.compact;
+      if (command.compact === 9) yield* archive.compact(command.second ? "quick" : "thorough");
       return yield* forgetChats(tenant, gone);
     }
     case "Pass": {

@@ -205,16 +205,17 @@ const sweepsRunning: Fault = {
         Effect.tap(stores.archive.erase(chatbot, which), () =>
           Effect.sync(() => erasedFrom.add(chatbot)),
         ),
-      compact: Effect.andThen(
-        stores.archive.compact,
-        Effect.sync(() => {
-          for (const chatbot of erasedFrom) {
-            const { requests } = memory.tenant(chatbot);
-            for (const [key, { chat }] of requests) if (chat === null) requests.delete(key);
-          }
-          erasedFrom.clear();
-        }),
-      ),
+      compact: (pace) =>
+        Effect.andThen(
+          stores.archive.compact(pace),
+          Effect.sync(() => {
+            for (const chatbot of erasedFrom) {
+              const { requests } = memory.tenant(chatbot);
+              for (const [key, { chat }] of requests) if (chat === null) requests.delete(key);
+            }
+            erasedFrom.clear();
+          }),
+        ),
     });
   },
 };

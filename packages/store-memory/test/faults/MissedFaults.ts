@@ -439,10 +439,11 @@ export const missedFaults: ReadonlyArray<Fault> = [
             }),
         }),
         {
-          compact: Effect.andThen(
-            stores.archive.compact,
-            Effect.sync(() => chatbots.forEach((chatbot) => compacted.add(chatbot))),
-          ),
+          compact: (pace) =>
+            Effect.andThen(
+              stores.archive.compact(pace),
+              Effect.sync(() => chatbots.forEach((chatbot) => compacted.add(chatbot))),
+            ),
         },
       );
     },

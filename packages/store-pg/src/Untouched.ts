@@ -1,0 +1,34 @@
+import { Effect, Schedule } from "effect";
+import type { Session } from "./Session.ts";
+import { isLockTimeout } from "./Storage.ts";
+
+/**
+ * A transaction in which nobody else vacuums, analyzes or rebuilds indexes of the table. REINDEX CONCURRENTLY waits for
+ * all that began before, and so, in a deadlock, for what waits for it: this waits for a moment, again and again.
+ */
+export const whileUntouched = <A, E, R>(
+  session: Session,
+  table: string,
+  effect: Effect.Effect<A, E, R>,
+  { tries = Infinity }: { readonly tries?: number } = {},
+) =>
+  session
+    .transaction(
+      "operator",
+      Effect.gen(function* () {
+        yield* session.query("operator", "set local lock_timeout = '200ms'");
+        yield* session.query("operator", `lock table ${table} in share update exclusive mode`);
+        return yield* effect;
+      }),
+    )
+    .pipe(
+      Effect.retry({
+        while: isLockTimeout,
+        times: tries - 1,
+        schedule: Schedule.spaced("300 millis"),
+      }),
+    );
+
+/** Gathers what statements on the table are planned by. */
+export const analyze = (session: Session, table: string) =>
+  whileUntouched(session, table, session.query("operator", `analyze ${table}`));
