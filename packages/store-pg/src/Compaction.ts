@@ -47,12 +47,15 @@ export const compactErased = ({ owner }: Clients, pace: CompactionPace, largest 
       index.small ? Effect.map(rebuildAtOnce(session, index), Boolean.not) : Effect.succeed(true),
     );
     if (kept.length === 0 || pace === "quick") return;
-    const rebuilding = yield* owner({ lockTimeout: "30s" });
-    const left = owns
-      ? yield* Effect.filter(kept, (index) =>
-          Effect.map(rebuildInUse(rebuilding, index), Boolean.not),
-        )
-      : kept;
+    let left = kept;
+    if (owns) {
+      const rebuilding = yield* owner({ lockTimeout: "30s" });
+      // What keeps one waiting does the next, too.
+      for (const index of kept) {
+        if (!(yield* rebuildInUse(rebuilding, index))) break;
+        left = left.slice(1);
+      }
+    }
     if (left.length > 0) {
       yield* Effect.logWarning(
         `Texts of what was erased may stay in ${left.map(({ name }) => name).join(", ")}: ${
