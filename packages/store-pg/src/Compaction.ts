@@ -83,20 +83,20 @@ from (
   select pg_has_role(relowner, 'usage') as owns,
     case when version >= 170000 then has_table_privilege(oid, 'maintain') else pg_has_role(relowner, 'usage') end
       as reindexes
-  from pg_class where relnamespace = current_schema()::regnamespace and relname = any ($1::text[])
+  from pg_class where oid = any ($1::text[]::regclass[])
 ) tables group by version`;
 
 // ANALYZE leaves those of an empty table as they were.
 const clearStatistics = `
 select pg_clear_attribute_stats(current_schema()::text, relname::text, attname::text, false)
 from pg_class join pg_attribute on attrelid = pg_class.oid
-where relnamespace = current_schema()::regnamespace and relname = any ($1::text[]) and reltuples = 0
+where pg_class.oid = any ($1::text[]::regclass[]) and reltuples = 0
   and attnum > 0 and not attisdropped`;
 
 /** A B-tree of one page of texts has no bounds; the other keeps parts of texts in any case. */
 const withTexts = `
 select relname as name, indrelid::regclass::text as table,
   pg_relation_size(found.oid) <= $2::int8 as small
-from (select * from pg_class where relnamespace = current_schema()::regnamespace and relname = any ($1::text[])) found
-join pg_index on indexrelid = found.oid join pg_am on pg_am.oid = relam
-where amname = 'gin' or pg_relation_size(found.oid) > 2 * current_setting('block_size')::int8`;
+from pg_class found join pg_index on indexrelid = found.oid join pg_am on pg_am.oid = relam
+where found.oid = any ($1::text[]::regclass[])
+  and (amname = 'gin' or pg_relation_size(found.oid) > 2 * current_setting('block_size')::int8)`;

@@ -5,6 +5,7 @@ import * as PgClient from "@effect/sql-pg/PgClient";
 import { ChatArchive, ChatbotRegistry, ChatStore, TurnStore } from "@parley/core";
 import { registerChatbot, StoreUnderTest, type StoredChat } from "@parley/core/testing";
 import { layerPostgres, type PostgresOptions } from "@parley/store-pg";
+import { searchPathOf } from "../src/Granted.ts";
 import { Effect, Layer, Redacted } from "effect";
 import { Reactivity } from "effect/reactivity";
 import { inject } from "vitest";
@@ -41,7 +42,7 @@ export const clientOf = (schema: string, maxConnections = 2, url = optionsOf(sch
   PgClient.make({
     url,
     maxConnections,
-    startupParameters: { search_path: schema },
+    startupParameters: { search_path: searchPathOf(schema) },
   }).pipe(Effect.provide(Reactivity.layer));
 
 /** The same server and role, and another database. */

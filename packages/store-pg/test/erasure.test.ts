@@ -24,13 +24,15 @@ const secret = "Zugspitzpanorama";
 
 describe.each([
   ["", optionsOf],
+  [" in a schema that must be quoted", (schema: string) => optionsOf(`The "schema" ${schema}`)],
   [
     " of a server that row security binds",
     (schema: string) => ({ ...optionsOf(schema), ...bound() }),
   ],
 ] as const)("an erasure%s", (_, options) => {
   it.live("leaves nothing of the erased text in any table or index", () => {
-    const schema = freshSchema();
+    const used = options(freshSchema());
+    const { schema } = used;
     return Effect.gen(function* () {
       const sql = yield* clientOf(schema);
       const chatbot = yield* registerChatbot;
@@ -87,11 +89,12 @@ describe.each([
         [schema],
       );
       assert.strictEqual(vacuumed.length, 3);
-    }).pipe(Effect.provide(layerPostgres(options(schema))), Effect.scoped);
+    }).pipe(Effect.provide(layerPostgres(used)), Effect.scoped);
   });
 
   it.live("leaves nothing in the statistics", () => {
-    const schema = freshSchema();
+    const used = options(freshSchema());
+    const { schema } = used;
     return Effect.gen(function* () {
       const sql = yield* clientOf(schema);
       const chatbot = yield* registerChatbot;
@@ -118,7 +121,7 @@ describe.each([
       yield* archive.erase(chatbot, { _tag: "UserRef", userRef: secret });
       yield* archive.compact("thorough");
       assert.deepStrictEqual(yield* statistics, []);
-    }).pipe(Effect.provide(layerPostgres(options(schema))), Effect.scoped);
+    }).pipe(Effect.provide(layerPostgres(used)), Effect.scoped);
   });
 });
 
