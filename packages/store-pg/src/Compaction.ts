@@ -7,6 +7,7 @@ import { Boolean, Effect } from "effect";
 import type { Clients } from "./Clients.ts";
 import { rebuildAtOnce, rebuildInUse, type TextIndex } from "./IndexRebuild.ts";
 import { texts } from "./Parameters.ts";
+import { againAfterClash } from "./Storage.ts";
 import { analyze } from "./Untouched.ts";
 
 /** Where anything of a chat is. */
@@ -23,7 +24,7 @@ export const compactErased = ({ owner }: Clients, pace: CompactionPace, largest 
     const session = yield* owner({ lockTimeout: "0" });
     // Skipped without an error where the role may not.
     for (const table of erasedFrom) {
-      yield* session.command(`vacuum (index_cleanup on) ${table}`);
+      yield* againAfterClash(session.command(`vacuum (index_cleanup on) ${table}`));
       yield* analyze(session, table);
     }
     const [role] = yield* session.query<Role>("operator", mayMaintain, [texts(erasedFrom)]);

@@ -4,7 +4,7 @@
  */
 import { Effect, Predicate, Schedule } from "effect";
 import type { Session } from "./Session.ts";
-import { againAfterClash, isDeadlock, isLockTimeout, isStatementTimeout } from "./Storage.ts";
+import { againAfterClash, isInTheWay, isStatementTimeout } from "./Storage.ts";
 import { whileUntouched } from "./Untouched.ts";
 
 export interface TextIndex {
@@ -24,10 +24,9 @@ export const rebuildAtOnce = (session: Session, { name }: TextIndex) =>
       }),
     )
     .pipe(
-      againAfterClash,
-      Effect.retry({ while: isLockTimeout, times: 2, schedule: Schedule.spaced("300 millis") }),
+      Effect.retry({ while: isInTheWay, times: 2, schedule: Schedule.spaced("300 millis") }),
       Effect.as(true),
-      Effect.catchIf(Predicate.or(isLockTimeout, isStatementTimeout), () => Effect.succeed(false)),
+      Effect.catchIf(Predicate.or(isInTheWay, isStatementTimeout), () => Effect.succeed(false)),
     );
 
 /**
@@ -35,12 +34,12 @@ export const rebuildAtOnce = (session: Session, { name }: TextIndex) =>
  * give up on locks some time.
  */
 export const rebuildInUse = (session: Session, { name, table }: TextIndex) =>
-  dropUnfinished(session, table, 1_000).pipe(
+  dropUnfinished(session, table, 200).pipe(
     Effect.andThen(session.command(`reindex index concurrently ${name}`)),
-    Effect.onError(() => Effect.ignore(dropUnfinished(session, table, 10))),
+    Effect.onError(() => Effect.ignore(dropUnfinished(session, table, 3))),
     againAfterClash,
     Effect.as(true),
-    Effect.catchIf(Predicate.or(isLockTimeout, isDeadlock), () => Effect.succeed(false)),
+    Effect.catchIf(isInTheWay, () => Effect.succeed(false)),
   );
 
 /** Drops what is left of rebuildings that broke off; nobody is at one while the table is untouched. */

@@ -2,7 +2,7 @@
  * Which failures of the database an operator must mend, and which are our own mistakes.
  */
 import { Overloaded, StorageUnavailable } from "@parley/core";
-import { Effect, Fiber, Schedule, type Context } from "effect";
+import { Effect, Fiber, Predicate, Schedule, type Context } from "effect";
 import { SqlError } from "effect/sql";
 
 const failedBy =
@@ -10,9 +10,12 @@ const failedBy =
   (error: unknown): error is SqlError.SqlError =>
     SqlError.isSqlError(error) && error.reason._tag === reason;
 
-export const isDeadlock = failedBy("DeadlockError");
+const isDeadlock = failedBy("DeadlockError");
 
 export const isLockTimeout = failedBy("LockTimeoutError");
+
+/** Of what gave up because of others. */
+export const isInTheWay = Predicate.or(isLockTimeout, isDeadlock);
 
 /** Also of a statement that was cancelled. */
 export const isStatementTimeout = failedBy("StatementTimeoutError");

@@ -1,10 +1,11 @@
 import { Effect, Schedule } from "effect";
 import type { Session } from "./Session.ts";
-import { isLockTimeout } from "./Storage.ts";
+import { isInTheWay } from "./Storage.ts";
 
 /**
  * A transaction in which nobody else vacuums, analyzes or rebuilds indexes of the table. REINDEX CONCURRENTLY waits for
- * all that began before, and so, in a deadlock, for what waits for it: this waits for a moment, again and again.
+ * all that began before, and so, in a deadlock, for what waits for it: this waits again and again, each time for longer
+ * than it takes PostgreSQL to end an autovacuum that is in the way, or this, and too shortly for it to end the other.
  */
 export const whileUntouched = <A, E, R>(
   session: Session,
@@ -16,14 +17,15 @@ export const whileUntouched = <A, E, R>(
     .transaction(
       "operator",
       Effect.gen(function* () {
-        yield* session.query("operator", "set local lock_timeout = '200ms'");
+        yield* session.query("operator", "set local lock_timeout = '1500ms'");
         yield* session.query("operator", `lock table ${table} in share update exclusive mode`);
+        yield* session.query("operator", "set local lock_timeout = '200ms'");
         return yield* effect;
       }),
     )
     .pipe(
       Effect.retry({
-        while: isLockTimeout,
+        while: isInTheWay,
         times: tries - 1,
         schedule: Schedule.spaced("300 millis"),
       }),
