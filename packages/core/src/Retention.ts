@@ -16,9 +16,11 @@ const makeEraseOutdated = Effect.gen(function* () {
   const archive = yield* ChatArchive;
   /** Whether erasures may have to be ended: another process may have been killed before it did. */
   let unended = true;
-  /** Whether any were ended quickly alone, and when they were ended thoroughly. */
+  /** Whether any were ended quickly alone, and from when on they are to be ended thoroughly. */
   let hurried = false;
-  let thorough = -Infinity;
+  let due = -Infinity;
+  /** When they are in any case, for what a process before this one left. */
+  let dueOnce = (yield* Clock.currentTimeMillis) + day;
 
   const eraseOf = Effect.fnUntraced(function* (id: number, list: typeof registry.list) {
     const all = yield* list;
@@ -49,9 +51,10 @@ const makeEraseOutdated = Effect.gen(function* () {
       yield* Effect.logInfo(`${erased} chats were erased, as their chatbots' settings say`);
     }
     const now = yield* Clock.currentTimeMillis;
-    if (hurried && now - thorough >= day) {
+    if ((hurried && now >= due) || (now >= dueOnce && retaining.length > 0)) {
       yield* archive.compact("thorough");
-      thorough = now;
+      due = now + day;
+      dueOnce = Infinity;
       unended = hurried = false;
     } else if (unended && retaining.length > 0) {
       yield* archive.compact("quick");

@@ -201,7 +201,7 @@ it.effect(
   "erasures are ended, also those of a process that was killed, and once more after a failure",
   () =>
     Effect.gen(function* () {
-      const { id } = yield* make("short", 2);
+      const { id } = yield* make("short", 3);
       let failing = true;
       const compacted: Array<string> = [];
       yield* retained({
@@ -225,7 +225,10 @@ it.effect(
       }
       yield* TestClock.adjust("4 hours");
       assert.deepStrictEqual(compacted, []);
-      yield* TestClock.adjust("36 hours");
+      // For what one before left that is no more.
+      yield* TestClock.adjust("14 hours");
+      assert.deepStrictEqual(compacted.splice(0), ["thorough"]);
+      yield* TestClock.adjust("47 hours");
       assert.deepStrictEqual(compacted.splice(0), ["thorough"]);
       yield* TestClock.adjust("12 hours");
       assert.deepStrictEqual(compacted.splice(0), ["quick", "quick"]);

@@ -36,7 +36,7 @@ export interface Clients {
    * A connection of the role that migrates, which is the owner of the tables if any is known. Nothing ends its
    * statements but a lock that is held for longer than this; `0` for none.
    */
-  readonly owner: (given: {
+  readonly migrator: (settings: {
     readonly lockTimeout: string;
   }) => Effect.Effect<Session, SqlError.SqlError, Scope.Scope>;
   /** A connection to listen on. */
@@ -87,8 +87,8 @@ const configOf = (
 });
 
 /** One connection for migrations and what else only the owner of the tables can do. */
-export const makeMigrator = (options: ConnectionOptions) =>
-  PgClient.make(configOf(options, 1, unhurried));
+export const makeMigrator = (options: ConnectionOptions, { lockTimeout = "0" } = {}) =>
+  PgClient.make(configOf(options, 1, { ...unhurried, lock_timeout: lockTimeout }));
 
 /** For what may take, and wait, as long as it needs. */
 const unhurried = {
@@ -168,14 +168,8 @@ export const makeClients = Effect.fnUntraced(function* (options: ClientOptions) 
     ),
     patient: yield* session({ most: 2, long: true, isPatient: true }, inOrder),
     archives: yield* session({ most: 1_000, long: true, isPatient: true }, inOrder),
-    owner: ({ lockTimeout }) =>
-      PgClient.make({
-        ...configOf({ ...options, url: options.migrationUrl ?? options.url }, 1, {
-          ...unhurried,
-          lock_timeout: lockTimeout,
-        }),
-        multiplex: false,
-      }).pipe(
+    migrator: (settings) =>
+      makeMigrator({ ...options, url: options.migrationUrl ?? options.url }, settings).pipe(
         Effect.map((sql) => plainSession(sql, { isPatient: true })),
         Effect.provideService(Reactivity.Reactivity, reactivity),
       ),

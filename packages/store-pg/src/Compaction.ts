@@ -3,10 +3,17 @@
  * indexes of texts those that bound a page or are sought by parts, which VACUUM leaves where they are.
  */
 import type { CompactionPace } from "@parley/core";
-import { Boolean, Effect } from "effect";
+import { Boolean, Duration, Effect, Schedule } from "effect";
 import type { Clients } from "./Clients.ts";
-import { rebuildAtOnce, rebuildInUse, type TextIndex } from "./IndexRebuild.ts";
+import {
+  dropUnfinished,
+  rebuildAtOnce,
+  rebuildInUse,
+  unfinishedOf,
+  type TextIndex,
+} from "./IndexRebuild.ts";
 import { texts } from "./Parameters.ts";
+import type { Session } from "./Session.ts";
 import { againAfterClash } from "./Storage.ts";
 import { analyze } from "./Untouched.ts";
 
@@ -18,55 +25,114 @@ const textIndexes = ["chat_name", "chat_user_ref", "chat_folded_name", "request_
 /** Bytes of an index that is tried to be rebuilt at once: all who want the table wait for some 0.2 s then. */
 const largestAtOnce = 8 * 2 ** 20;
 
-/** As the owner of the tables, if that is known. */
-export const compactErased = ({ owner }: Clients, pace: CompactionPace, largest = largestAtOnce) =>
+/** As the role that migrates, which owns the tables if any known one does. */
+export const compactErased = (
+  { migrator }: Clients,
+  pace: CompactionPace,
+  { largest = largestAtOnce, patience = 30 } = {},
+) =>
   Effect.gen(function* () {
-    const session = yield* owner({ lockTimeout: "0" });
-    // Skipped without an error where the role may not.
-    for (const table of erasedFrom) {
-      yield* againAfterClash(session.command(`vacuum (index_cleanup on) ${table}`));
-      yield* analyze(session, table);
-    }
-    const [role] = yield* session.query<Role>("operator", mayMaintain, [texts(erasedFrom)]);
-    const { owns, reindexes, vacuums, version } = role!;
-    if (!reindexes) {
-      return yield* Effect.logWarning(
-        vacuums
-          ? "Texts of what was erased may stay in indexes until the owner of the tables REINDEXes them: the server's role may not"
-          : "What was erased stays in the tables and their indexes until their owner VACUUMs and REINDEXes them: the server's role may not",
-      );
-    }
-    if (version >= 180_000) {
-      yield* session.query("operator", clearStatistics, [texts(erasedFrom)]);
-    }
-    const indexes = yield* session.query<TextIndex & { readonly small: boolean }>(
-      "operator",
-      withTexts,
-      [texts(textIndexes), largest],
+    const { broken, kept, owns, waiting } = yield* migrator({ lockTimeout: "0" }).pipe(
+      Effect.flatMap((session) =>
+        Effect.gen(function* () {
+          const quiet = pace === "quick" || (yield* othersEnd(session, patience));
+          return { waiting: !quiet, ...(yield* sweep(session, largest)) };
+        }),
+      ),
+      Effect.scoped,
     );
-    const kept = yield* Effect.filter(indexes, (index) =>
-      index.small ? Effect.map(rebuildAtOnce(session, index), Boolean.not) : Effect.succeed(true),
-    );
-    if (kept.length === 0 || pace === "quick") return;
-    let left = kept;
-    if (owns) {
-      const rebuilding = yield* owner({ lockTimeout: "30s" });
-      // What keeps one waiting does the next, too.
-      for (const index of kept) {
-        if (!(yield* rebuildInUse(rebuilding, index))) break;
-        left = left.slice(1);
-      }
-    }
-    if (left.length > 0) {
+    if (pace === "quick") return;
+    const left =
+      owns && !waiting && kept.length > 0
+        ? yield* migrator({ lockTimeout: `${patience}s` }).pipe(
+            Effect.flatMap((session) => rebuildAll(session, kept, patience)),
+            Effect.scoped,
+          )
+        : [...kept.map(({ name }) => name), ...broken];
+    if (waiting) {
       yield* Effect.logWarning(
-        `Texts of what was erased may stay in ${left.map(({ name }) => name).join(", ")}: ${
-          owns
-            ? "others in the database kept them from being rebuilt"
-            : "their owner can REINDEX them"
+        "What was erased stays until another erasure: a transaction that began before may still read it",
+      );
+    } else if (left.length > 0) {
+      yield* Effect.logWarning(
+        `Texts of what was erased may stay in ${left.join(", ")}: ${
+          owns ? "others in the database are in the way" : "their owner can REINDEX them"
         }`,
       );
     }
-  }).pipe(Effect.scoped);
+  });
+
+/** Whether all transactions end, within that time, that can still read what was erased, or that use its tables. */
+const othersEnd = Effect.fnUntraced(function* (session: Session, patience: number) {
+  const others = yield* session.query<{ readonly name: string }>("operator", transactions, [
+    texts(erasedFrom),
+  ]);
+  const names = texts(others.map(({ name }) => name));
+  return yield* session.query<{ readonly over: boolean }>("operator", areOver, [names]).pipe(
+    Effect.repeat({ until: ([found]) => found!.over, schedule: Schedule.spaced("50 millis") }),
+    Effect.as(true),
+    Effect.timeoutOrElse({
+      duration: Duration.seconds(patience),
+      orElse: () => Effect.succeed(false),
+    }),
+  );
+});
+
+/** What needs little time of others; gives the indexes that are to be rebuilt beside them, and those that broke off. */
+const sweep = Effect.fnUntraced(function* (session: Session, largest: number) {
+  // Skipped without an error where the role may not.
+  for (const table of erasedFrom) {
+    yield* againAfterClash(session.command(`vacuum (index_cleanup on) ${table}`));
+    yield* analyze(session, table);
+  }
+  const [role] = yield* session.query<Role>("operator", mayMaintain, [texts(erasedFrom)]);
+  const { owns, reindexes, vacuums, version } = role!;
+  if (!reindexes) {
+    yield* Effect.logWarning(
+      vacuums
+        ? "Texts of what was erased may stay in indexes until the owner of the tables REINDEXes them: the server's role may not"
+        : "What was erased stays in the tables and their indexes until their owner VACUUMs and REINDEXes them: the server's role may not",
+    );
+    return { owns, kept: [], broken: [] };
+  }
+  if (version >= 180_000) {
+    yield* session.query("operator", clearStatistics, [texts(erasedFrom)]);
+  }
+  let broken = yield* unfinishedOf(session, erasedFrom);
+  if (owns && broken.length > 0) {
+    for (const table of erasedFrom) yield* Effect.ignore(dropUnfinished(session, table));
+    broken = yield* unfinishedOf(session, erasedFrom);
+  }
+  const indexes = yield* session.query<TextIndex & { readonly small: boolean }>(
+    "operator",
+    withTexts,
+    [texts(textIndexes), largest],
+  );
+  const kept = yield* Effect.filter(indexes, (index) =>
+    index.small ? Effect.map(rebuildAtOnce(session, index), Boolean.not) : Effect.succeed(true),
+  );
+  return { owns, kept, broken };
+});
+
+/** Gives the names of those that are left. */
+const rebuildAll = Effect.fnUntraced(function* (
+  session: Session,
+  indexes: ReadonlyArray<TextIndex>,
+  patience: number,
+) {
+  let left = indexes;
+  // A pooler may have dropped the setting, without which nothing would end the waiting.
+  const [granted] = yield* session.query<{ readonly lock_timeout: string }>(
+    "operator",
+    "show lock_timeout",
+  );
+  for (const index of granted!.lock_timeout === `${patience}s` ? indexes : []) {
+    // What is in the way of one is in that of the next, too.
+    if (!(yield* rebuildInUse(session, index))) break;
+    left = left.slice(1);
+  }
+  return [...left.map(({ name }) => name), ...(yield* unfinishedOf(session, erasedFrom))];
+});
 
 interface Role {
   readonly version: number;
@@ -101,3 +167,16 @@ select relname as name, indrelid::regclass::text as table,
 from pg_class found join pg_index on indexrelid = found.oid join pg_am on pg_am.oid = relam
 where found.oid = any ($1::text[]::regclass[])
   and (amname = 'gin' or pg_relation_size(found.oid) > 2 * current_setting('block_size')::int8)`;
+
+// VACUUM and REINDEX CONCURRENTLY wait for none that does the same.
+const transactions = `
+select virtualxid as name from pg_stat_activity other join pg_locks using (pid)
+where datname = current_database() and pid <> pg_backend_pid() and locktype = 'virtualxid' and mode = 'ExclusiveLock'
+  and (backend_xmin is not null or exists (
+    select from pg_locks where pid = other.pid and granted and relation = any ($1::text[]::regclass[])))
+  and pid not in (select pid from pg_stat_progress_vacuum union all select pid from pg_stat_progress_create_index)`;
+
+const areOver = `
+select not exists (
+  select from pg_locks where virtualxid = any ($1::text[]) and mode = 'ExclusiveLock'
+) as over`;

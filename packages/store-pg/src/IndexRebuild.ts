@@ -3,8 +3,9 @@
  * for long.
  */
 import { Effect, Predicate, Schedule } from "effect";
+import { texts } from "./Parameters.ts";
 import type { Session } from "./Session.ts";
-import { againAfterClash, isInTheWay, isStatementTimeout } from "./Storage.ts";
+import { againAfterClash, isInTheWay, isStatementTimeout, unfinishedIndex } from "./Storage.ts";
 import { whileUntouched } from "./Untouched.ts";
 
 export interface TextIndex {
@@ -34,27 +35,35 @@ export const rebuildAtOnce = (session: Session, { name }: TextIndex) =>
  * give up on locks some time.
  */
 export const rebuildInUse = (session: Session, { name, table }: TextIndex) =>
-  dropUnfinished(session, table, 200).pipe(
+  // After whoever is at one.
+  whileUntouched(session, table, Effect.void).pipe(
     Effect.andThen(session.command(`reindex index concurrently ${name}`)),
-    Effect.onError(() => Effect.ignore(dropUnfinished(session, table, 3))),
+    Effect.onError(() => Effect.ignore(dropUnfinished(session, table))),
     againAfterClash,
     Effect.as(true),
     Effect.catchIf(isInTheWay, () => Effect.succeed(false)),
   );
 
-/** Drops what is left of rebuildings that broke off; nobody is at one while the table is untouched. */
-const dropUnfinished = (session: Session, table: string, tries: number) =>
+/** Drops what is left of rebuildings that broke off, as the owner; fails while anybody uses the table. */
+export const dropUnfinished = (session: Session, table: string) =>
   whileUntouched(
     session,
     table,
-    Effect.flatMap(
-      session.query<{ readonly drop: string }>("operator", unfinished, [table]),
-      (left) => Effect.forEach(left, ({ drop }) => session.query("operator", drop)),
+    // Nobody is at one now.
+    Effect.flatMap(unfinishedOf(session, [table]), (left) =>
+      Effect.forEach(left, (name) => session.query("operator", `drop index ${name}`)),
     ),
-    { tries },
+    { tries: 3 },
+  );
+
+/** Indexes of the tables that were not rebuilt to the end, where nobody is seen at it. */
+export const unfinishedOf = (session: Session, tables: ReadonlyArray<string>) =>
+  Effect.map(
+    session.query<{ readonly name: string }>("operator", unfinished, [texts(tables)]),
+    (rows) => rows.map(({ name }) => name),
   );
 
 const unfinished = `
-select format('drop index %I', relname) as drop
-from pg_index join pg_class on pg_class.oid = indexrelid
-where indrelid = $1::text::regclass and not indisvalid and relname ~ '_cc(new|old)[0-9]*$'`;
+select quote_ident(relname) as name from pg_index join pg_class on pg_class.oid = indexrelid
+where indrelid = any ($1::text[]::regclass[]) and not indisvalid and relname ~ '${unfinishedIndex}'
+  and indrelid not in (select relid from pg_stat_progress_create_index where relid is not null)`;

@@ -22,13 +22,16 @@ export const isStatementTimeout = failedBy("StatementTimeoutError");
 
 export const isUniqueViolation = failedBy("UniqueViolation");
 
+/** How the name of an index ends that REINDEX CONCURRENTLY has not finished, or not yet dropped. */
+export const unfinishedIndex = "_cc(new|old)[0-9]*$";
+
 /**
  * Of an index that is being rebuilt (REINDEX CONCURRENTLY). It holds rows to be unique while ON CONFLICT does not look at
  * it, so that who writes what another just wrote is refused.
  */
 const isOfRebuilding = (error: unknown) =>
   isUniqueViolation(error) &&
-  /_cc(new|old)\d*$/.test((error.reason as SqlError.UniqueViolation).constraint);
+  new RegExp(unfinishedIndex).test((error.reason as SqlError.UniqueViolation).constraint);
 
 /** SQLSTATE classes: connection, read-only, ended by a limit, rollback, resources, lock, operator intervention, system. */
 const outside = /^(08|25006|25P0[34]|40|53|55P03|57|58)/;

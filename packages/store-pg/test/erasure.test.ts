@@ -2,10 +2,10 @@ import { assert, describe, it } from "@effect/vitest";
 import { ChatArchive, ChatStore, newestChats, TurnStore } from "@parley/core";
 import { registerChatbot } from "@parley/core/testing";
 import { layerPostgres, type PostgresOptions } from "@parley/store-pg";
-import { Effect, Fiber, Layer, Logger, Redacted } from "effect";
+import { Deferred, Effect, Fiber, Layer, Logger, Redacted } from "effect";
 import { Reactivity } from "effect/reactivity";
 import { inject } from "vitest";
-import { makeClients, type Clients } from "../src/Clients.ts";
+import { makeClients } from "../src/Clients.ts";
 import { compactErased } from "../src/Compaction.ts";
 import { setMilestones } from "../src/Milestones.ts";
 import { makeChatArchive } from "../src/PgChatArchive.ts";
@@ -281,52 +281,65 @@ describe("an erasure", () => {
     "of chats in large indexes rebuilds them while they are used",
     () =>
       Effect.gen(function* () {
-        const { clients, erase, held, inspector, sql, store } = yield* amongOthers(true);
+        const { another, clients, erase, held, inspector, sql, store } = yield* amongOthers(true);
         /** Indexes that are not whole. */
         const unfinished = Effect.map(
           sql.unsafe<{ readonly name: string }>(
-            "select indexrelid::regclass::text as name from pg_index where not indisvalid",
+            "select indexrelid::regclass::text as name from pg_index where not indisvalid order by 1",
           ),
           (rows) => rows.map(({ name }) => name),
         );
         /** A transaction that goes on to see what there was. */
-        const seeing = Effect.andThen(
-          inspector.unsafe("set transaction isolation level repeatable read"),
-          inspector.unsafe("select from tally"),
-        );
+        const seeing = (client: typeof sql, table: string) =>
+          Effect.andThen(
+            client.unsafe("set transaction isolation level repeatable read"),
+            client.unsafe(`select from ${table} limit 1`),
+          );
         yield* erase;
-        yield* compactErased(clients, "quick", 0);
+        yield* compactErased(clients, "quick", { largest: 0 });
         const kept = yield* held;
         assert.isTrue(kept.every((count) => count > 0));
 
-        // For one that began before it waits, for a time.
-        const impatient: Clients = {
-          ...clients,
-          owner: ({ lockTimeout }) =>
-            clients.owner({ lockTimeout: lockTimeout === "0" ? "0" : "300ms" }),
-        };
+        // For one that began before it waits, for a time; then there would be no way to drop what it began.
         const [warning] = yield* inspector.withTransaction(
-          Effect.andThen(seeing, warningsOf(compactErased(impatient, "thorough", 0))),
+          Effect.andThen(
+            seeing(inspector, "chat"),
+            warningsOf(compactErased(clients, "thorough", { largest: 0, patience: 1 })),
+          ),
         );
-        assert.include(
-          warning,
-          "may stay in chat_name, chat_user_ref, chat_folded_name, request_pkey: others",
-        );
+        assert.include(warning, "a transaction that began before may still read it");
         assert.deepStrictEqual([yield* held, yield* unfinished], [kept, []]);
 
-        // One that is interrupted leaves nothing, and what one left that was killed is dropped.
-        yield* inspector.withTransaction(
+        // One that is interrupted leaves nothing.
+        const third = yield* another;
+        const ended = yield* Deferred.make<void>();
+        const first = yield* Effect.forkChild(
+          inspector.withTransaction(
+            Effect.andThen(seeing(inspector, "chat"), Deferred.await(ended)),
+          ),
+        );
+        const rebuilding = yield* Effect.forkChild(
+          Effect.delay(compactErased(clients, "thorough", { largest: 0 }), "100 millis"),
+        );
+        yield* third.withTransaction(
           Effect.gen(function* () {
-            yield* seeing;
-            const rebuilding = yield* Effect.forkChild(compactErased(clients, "thorough", 0));
+            yield* Effect.sleep("500 millis");
+            yield* seeing(third, "tally");
+            yield* Deferred.succeed(ended, undefined);
+            yield* Fiber.join(first);
             yield* Effect.repeat(unfinished, { until: (names) => names.length > 0 });
             yield* Fiber.interrupt(rebuilding);
             assert.deepStrictEqual(yield* unfinished, []);
             yield* sql.unsafe("set lock_timeout = '300ms'");
-            yield* Effect.ignore(sql.unsafe("reindex index concurrently chat_name"));
-            assert.deepStrictEqual(yield* unfinished, ["chat_name_ccnew"]);
+            for (const name of ["chat_name", "request_pkey"])
+              yield* Effect.ignore(sql.unsafe(`reindex index concurrently ${name}`));
           }),
         );
+
+        // What one left that was killed is dropped by any.
+        assert.deepStrictEqual(yield* unfinished, ["chat_name_ccnew", "request_pkey_ccnew"]);
+        yield* compactErased(clients, "quick", { largest: 0 });
+        assert.deepStrictEqual(yield* unfinished, []);
 
         // Several at once, and beside others that write and wait.
         const create = store.createChat(
@@ -338,7 +351,7 @@ describe("an erasure", () => {
           Effect.forever(Effect.all([create, Effect.sleep("1 millis")])),
         );
         const compactions = Array.from({ length: 3 }, () =>
-          warningsOf(compactErased(clients, "thorough", 0)),
+          warningsOf(compactErased(clients, "thorough", { largest: 0 })),
         );
         const warnings = yield* Effect.all(compactions, { concurrency: "unbounded" });
         yield* Fiber.interrupt(busy);
@@ -420,7 +433,8 @@ const amongOthers = Effect.fnUntraced(function* (rowSecurity: boolean) {
     ({ chat }) => archive.erase(filledChatbot, { _tag: "Chat", id: chat.id }),
     { discard: true },
   );
-  return { archive, clients, erase, held, inspector, sql, store };
+  const another = clientOf("parley", 1, url);
+  return { another, archive, clients, erase, held, inspector, sql, store };
 });
 
 /** How many rows of all tables hold the text. */
