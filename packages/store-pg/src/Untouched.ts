@@ -4,20 +4,19 @@ import { isInTheWay } from "./Storage.ts";
 
 /**
  * A transaction in which nobody else vacuums, analyzes or rebuilds indexes of the table. REINDEX CONCURRENTLY waits for
- * all that began before, and so, in a deadlock, for what waits for it: this waits again and again, each time for longer
- * than it takes PostgreSQL to end an autovacuum that is in the way, or this, and too shortly for it to end the other.
+ * all that began before, and so, in a deadlock, for what waits for it: this waits for some milliseconds, again and again.
  */
 export const whileUntouched = <A, E, R>(
   session: Session,
   table: string,
   effect: Effect.Effect<A, E, R>,
-  { tries = Infinity }: { readonly tries?: number } = {},
+  { millis = 200, tries = Infinity }: { readonly millis?: number; readonly tries?: number } = {},
 ) =>
   session
     .transaction(
       "operator",
       Effect.gen(function* () {
-        yield* session.query("operator", "set local lock_timeout = '1500ms'");
+        yield* session.query("operator", `set local lock_timeout = ${millis}`);
         yield* session.query("operator", `lock table ${table} in share update exclusive mode`);
         yield* session.query("operator", "set local lock_timeout = '200ms'");
         return yield* effect;
@@ -31,6 +30,9 @@ export const whileUntouched = <A, E, R>(
       }),
     );
 
-/** Gathers what statements on the table are planned by. */
+/**
+ * Gathers what statements on the table are planned by. It waits for longer than it takes PostgreSQL to end an autovacuum
+ * that is in the way (`deadlock_timeout`), or this, and too shortly to end a rebuilding.
+ */
 export const analyze = (session: Session, table: string) =>
-  whileUntouched(session, table, session.query("operator", `analyze ${table}`));
+  whileUntouched(session, table, session.query("operator", `analyze ${table}`), { millis: 1_500 });
