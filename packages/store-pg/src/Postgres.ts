@@ -43,7 +43,7 @@ export interface PostgresOptions {
   readonly schema?: string | undefined;
   /**
    * Connections for reads, and as many for writes; 10 by default. Up to six more read long lists, two
-   * erase and set milestones, two end an erasure, each export and import has one for as long as it goes on, and one listens.
+   * erase and set milestones, one ends an erasure, each export and import has one for as long as it goes on, and one listens.
    */
   readonly maxConnections?: number | undefined;
   /**

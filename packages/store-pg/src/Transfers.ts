@@ -12,7 +12,6 @@ import {
   type NewEntry,
 } from "@parley/core";
 import { Effect, Stream } from "effect";
-
 import type { Clients } from "./Clients.ts";
 import { setMilestones } from "./Milestones.ts";
 import { newEntryArrays, newEntryColumns, usageOf, type UsageRow } from "./NewEntries.ts";

@@ -18,7 +18,6 @@ export const whileUntouched = <A, E, R>(
       Effect.gen(function* () {
         yield* session.query("operator", `set local lock_timeout = ${millis}`);
         yield* session.query("operator", `lock table ${table} in share update exclusive mode`);
-        yield* session.query("operator", "set local lock_timeout = '200ms'");
         return yield* effect;
       }),
     )
