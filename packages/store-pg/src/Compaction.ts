@@ -25,18 +25,21 @@ const textIndexes = ["chat_name", "chat_user_ref", "chat_folded_name", "request_
 /** Bytes of an index that is tried to be rebuilt at once: all who want the table wait for some 0.2 s then. */
 const largestAtOnce = 8 * 2 ** 20;
 
+/** Milliseconds that such a rebuilding may take. */
+const longestAtOnce = 400;
+
 /** As the role that migrates, which owns the tables if any known one does. */
 export const compactErased = (
   { migrator }: Clients,
   pace: CompactionPace,
-  { largest = largestAtOnce, patience = 30 } = {},
+  { largest = largestAtOnce, longest = longestAtOnce, patience = 30 } = {},
 ) =>
   Effect.gen(function* () {
     const { broken, kept, owns, waiting } = yield* migrator({ lockTimeout: "0" }).pipe(
       Effect.flatMap((session) =>
         Effect.gen(function* () {
           const quiet = pace === "quick" || (yield* othersEnd(session, patience));
-          return { waiting: !quiet, ...(yield* sweep(session, largest)) };
+          return { waiting: !quiet, ...(yield* sweep(session, largest, longest)) };
         }),
       ),
       Effect.scoped,
@@ -79,7 +82,7 @@ const othersEnd = Effect.fnUntraced(function* (session: Session, patience: numbe
 });
 
 /** What needs little time of others; gives the indexes that are to be rebuilt beside them, and those that broke off. */
-const sweep = Effect.fnUntraced(function* (session: Session, largest: number) {
+const sweep = Effect.fnUntraced(function* (session: Session, largest: number, longest: number) {
   // Skipped without an error where the role may not.
   for (const table of erasedFrom) {
     yield* againAfterClash(session.command(`vacuum (index_cleanup on) ${table}`));
@@ -109,7 +112,9 @@ const sweep = Effect.fnUntraced(function* (session: Session, largest: number) {
     [texts(textIndexes), largest],
   );
   const kept = yield* Effect.filter(indexes, (index) =>
-    index.small ? Effect.map(rebuildAtOnce(session, index), Boolean.not) : Effect.succeed(true),
+    index.small
+      ? Effect.map(rebuildAtOnce(session, index, longest), Boolean.not)
+      : Effect.succeed(true),
   );
   return { owns, kept, broken };
 });

@@ -13,14 +13,14 @@ export interface TextIndex {
   readonly table: string;
 }
 
-/** In a moment when nobody uses the index; whoever wants to waits for it. */
-export const rebuildAtOnce = (session: Session, { name }: TextIndex) =>
+/** In a moment when nobody uses the index; whoever wants to waits for it, so many milliseconds at the most. */
+export const rebuildAtOnce = (session: Session, { name }: TextIndex, longest: number) =>
   session
     .transaction(
       "operator",
       Effect.gen(function* () {
         yield* session.query("operator", "set local lock_timeout = '200ms'");
-        yield* session.query("operator", "set local statement_timeout = '400ms'");
+        yield* session.query("operator", `set local statement_timeout = ${longest}`);
         yield* session.query("operator", `reindex index ${name}`);
       }),
     )

@@ -260,7 +260,9 @@ describe("an erasure", () => {
     "of chats among many others leaves nothing of them in the indexes of texts",
     () =>
       Effect.gen(function* () {
-        const { archive, erase, held, inspector, sql } = yield* amongOthers(false);
+        const { clients, erase, held, inspector, sql } = yield* amongOthers(false);
+        // However slow the machine is.
+        const compact = compactErased(clients, "quick", { longest: 10_000 });
         yield* erase;
         yield* sql.unsafe("vacuum (index_cleanup on) chat, request");
         const afterVacuum = yield* held;
@@ -269,12 +271,15 @@ describe("an erasure", () => {
         yield* inspector.withTransaction(
           Effect.andThen(
             inspector.unsafe("select count(*) from chat, lateral (select count(*) from request) r"),
-            Effect.timeout(archive.compact("quick"), "20 seconds"),
+            Effect.timeout(compact, "20 seconds"),
           ),
         );
         assert.deepStrictEqual(yield* held, afterVacuum);
-        yield* archive.compact("quick");
-        assert.deepStrictEqual(yield* held, [0, 0, 0, 0]);
+        // An autovacuum is in the way for a while.
+        const left = yield* Effect.andThen(compact, held).pipe(
+          Effect.repeat({ until: (counts) => counts.every((count) => count === 0), times: 9 }),
+        );
+        assert.deepStrictEqual(left, [0, 0, 0, 0]);
       }).pipe(Effect.scoped),
     60_000,
   );
@@ -436,7 +441,7 @@ const amongOthers = Effect.fnUntraced(function* (rowSecurity: boolean) {
     { discard: true },
   );
   const another = clientOf("parley", 1, url);
-  return { another, archive, clients, erase, held, inspector, sql, store };
+  return { another, clients, erase, held, inspector, sql, store };
 });
 
 /** How many rows of all tables hold the text. */
