@@ -2,7 +2,8 @@
  * A check is a named effect: it needs no test runner, only somebody who runs it and looks whether it
  * failed.
  */
-import { Data, Effect, Equal, Result } from "effect";
+import { Data, Effect, Result } from "effect";
+import { alike } from "./Alike.ts";
 
 /** One promise of a port. It succeeds when the store keeps it. */
 export interface Check<R> {
@@ -51,7 +52,7 @@ const firstDifference = (
     actual["_tag"] === expected["_tag"]
   ) {
     for (const key of Object.keys({ ...expected, ...actual })) {
-      if (Equal.equals(actual[key], expected[key])) continue;
+      if (alike(actual[key], expected[key])) continue;
       const step = Array.isArray(actual) ? `[${key}]` : path === "" ? key : `.${key}`;
       return firstDifference(actual[key], expected[key], path + step);
     }
@@ -94,9 +95,7 @@ export const same = (
   actual: unknown,
   expected: unknown,
 ): Effect.Effect<void, CheckFailed> =>
-  Equal.equals(actual, expected)
-    ? Effect.void
-    : Effect.fail(new CheckFailed({ what, expected, actual }));
+  alike(actual, expected) ? Effect.void : Effect.fail(new CheckFailed({ what, expected, actual }));
 
 /** Fails unless the effect fails with that error, or with any of that tag. */
 export const failsWith = <A, E extends { readonly _tag: string }, R>(

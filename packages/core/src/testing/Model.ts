@@ -58,12 +58,15 @@ const pageOf = <Row extends { readonly id: number }, Field extends string>(
 const compare = (a: Value, b: Value): number => {
   if (a === null || b === null) return a === b ? 0 : a === null ? 1 : -1;
   if (typeof a !== "string") return Number(a) - Number(b);
-  const [left, right] = [codePoints(a), codePoints(b as string)];
-  for (const [at, point] of left.entries()) {
-    if (at >= right.length) return 1;
-    if (point !== right[at]!) return point - right[at]!;
+  const right = codePoints(b as string);
+  for (const point of codePoints(a)) {
+    const other = right.next();
+    if (other.done === true) return 1;
+    if (point !== other.value) return point - other.value;
   }
-  return left.length - right.length;
+  return right.next().done === true ? 0 : -1;
 };
 
-const codePoints = (text: string) => Array.from(text, (point) => point.codePointAt(0)!);
+function* codePoints(text: string): Generator<number, void> {
+  for (const point of text) yield point.codePointAt(0)!;
+}

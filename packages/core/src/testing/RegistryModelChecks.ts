@@ -2,9 +2,10 @@
  * Random sequences of writes against two instances of a registry and against plain arrays: whoever writes, also at
  * the same time or until it is interrupted, what is there is what one after the other would have made.
  */
-import { Effect, Equal, Exit, Fiber } from "effect";
+import { Effect, Exit, Fiber } from "effect";
 import { ChatbotDirectory } from "../ChatbotDirectory.ts";
 import { ChatbotRegistry, type AuditRecord, type RegisteredKey } from "../ChatbotRegistry.ts";
+import { alike } from "./Alike.ts";
 import { check, same, type Check } from "./Check.ts";
 import { pass } from "./Fixtures.ts";
 import { agrees, type ModelCheckOptions } from "./ModelChecks.ts";
@@ -41,7 +42,7 @@ const after = (
   let so = { model, expected: [] as ReadonlyArray<unknown>, fits: true };
   for (const { actor, call, outcome } of writes) {
     const { model, outcomes } = write(so.model, call, { actor, id: idOf(outcome), step });
-    const agreed = outcomes.findIndex((one) => Equal.equals(one, outcome));
+    const agreed = outcomes.findIndex((one) => alike(one, outcome));
     const expected = [...so.expected, outcomes[Math.max(0, agreed)]];
     so = { model, expected, fits: so.fits && agreed >= 0 };
   }
@@ -128,7 +129,7 @@ const look = Effect.fnUntraced(function* (
       }),
     ),
   });
-  const agreeing = candidates.find((model) => Equal.equals(actual, expectedOf(model)));
+  const agreeing = candidates.find((model) => alike(actual, expectedOf(model)));
   yield* same("what is there", actual, expectedOf(agreeing ?? candidates[0]!));
   state.model = agreeing!;
   for (const [n, line] of noted.entries()) {
