@@ -65,14 +65,15 @@ delete from request where chatbot_id = $1 and key in (
 
 /**
  * SQL that notes what came of keys `$2`, which are locked, and are known from now on: chats `$3`, and entries `$4` where
- * asks made them. Each is looked up by itself, whatever the planner thinks of the chatbot.
+ * asks made them. A conflict is found key by key in the primary key's index, whatever the planner thinks of the table,
+ * where it may compare all with all to join them.
  */
 export const settleKeys = `
-update request set made_at = clock_timestamp(), turn_until = null, chat_id = made.chat_id, entry_id = made.entry_id
-from unnest($2::text[], $3::int8[], $4::int8[]) made(name, chat_id, entry_id) cross join lateral (
-  select ctid as at from request where chatbot_id = $1 and key = name offset 0
-) found
-where request.ctid = at and request.chatbot_id = $1`;
+insert into request as r (chatbot_id, key, fingerprint, made_at, chat_id, entry_id)
+select $1, key, '', clock_timestamp(), chat_id, entry_id
+from unnest($2::text[], $3::int8[], $4::int8[]) made(key, chat_id, entry_id)
+on conflict (chatbot_id, key) do update set
+  made_at = excluded.made_at, turn_until = null, chat_id = excluded.chat_id, entry_id = excluded.entry_id`;
 
 /** SQL that makes key `$2` what it was (`$4`, as JSON) before turn `$3` claimed it. */
 export const giveKeyBack = `

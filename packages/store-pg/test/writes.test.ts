@@ -136,3 +136,35 @@ it.live.each([
       assert.isAbove([...touched.values()].flat().length, 500);
     }).pipe(Effect.provide(Reactivity.layer), Effect.scoped),
 );
+
+it.live("creations with keys that come together touch little in tables that were empty", () =>
+  Effect.gen(function* () {
+    const { sql, url } = yield* freshDatabase();
+    yield* Effect.provide(Effect.void, layerPostgres({ url }));
+    // As an erasure does, or the database by itself.
+    yield* settle(sql);
+    yield* fillChats(sql, chatbot, 10);
+    const clients = yield* makeClients({ url, schema: "parley", maxConnections: 2 });
+    const touched: Array<number> = [];
+    const noted = {
+      ...clients,
+      writes: measured(clients.writes, (_, buffers) => touched.push(buffers)),
+    };
+    const make = yield* makeCreations(noted, yield* makeMilestones(clients.patient));
+    const crowd = 200;
+    for (let round = 0; round < 3; round++) {
+      yield* Effect.forEach(
+        Array.from({ length: crowd }, (_, n) => `key ${round} ${n}`),
+        (key) =>
+          make(chatbot, {
+            name: "name",
+            userRef: null,
+            entry: null,
+            retryKey: { key, fingerprint: "f", turn: null },
+          }),
+        { concurrency: "unbounded" },
+      );
+    }
+    assert.isAtMost(Math.max(...touched), 30 * crowd);
+  }).pipe(Effect.provide(Reactivity.layer), Effect.scoped),
+);
