@@ -6,7 +6,6 @@ export default defineConfig({
       "packages/*/test/**/*.test.ts",
       "apps/*/test/**/*.test.ts",
       "test/**/*.test.ts",
-      "faults/**/*.test.ts",
       "examples/*/*.test.ts",
     ],
     globalSetup: ["test/postgres.ts"],
