@@ -19,7 +19,7 @@ const layerMemory = Layer.provideMerge(underTest(memory), layerMemoryOf(memory))
 
 for (const [name, store, numRuns, excludeTestServices] of [
   ["memory", layerMemory, 200, false],
-  // Its compactions wait for others in the database.
+  // By the real clock, as statements take time.
   ["PostgreSQL", layerPostgresUnderTest(), 30, true],
 ] as const) {
   layer(store, { excludeTestServices })(`${name} store`, (it) => {

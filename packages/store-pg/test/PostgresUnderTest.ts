@@ -73,7 +73,7 @@ const underTest = (options: TestOptions) =>
     StoreUnderTest,
     Effect.gen(function* () {
       const registry = yield* ChatbotRegistry;
-      const sql = yield* clientOf(options.schema);
+      const sql = yield* clientOf(options.schema, 2, options.migrationUrl ?? options.url);
       const second = yield* Layer.build(Layer.fresh(layerPostgres(options)));
       return StoreUnderTest.of({
         newChatbot: Effect.provideService(registerChatbot, ChatbotRegistry, registry),
@@ -96,12 +96,28 @@ const underTest = (options: TestOptions) =>
     }),
   );
 
-/** The store and what the checks need of it, in a schema of its own unless one is given. */
+/**
+ * The store and what the checks need of it: in a database of its own, because compactions wait for all transactions of
+ * theirs, unless a schema is given.
+ */
 export const layerPostgresUnderTest = (more: Partial<TestOptions> = {}) =>
-  Layer.suspend(() => {
-    const options = { ...optionsOf(freshSchema()), ...more };
-    return Layer.provideMerge(underTest(options), layerPostgres(options));
-  });
+  Layer.unwrap(
+    Effect.gen(function* () {
+      const given = { ...optionsOf(freshSchema()), ...more };
+      const options = more.schema === undefined ? yield* inFreshDatabase(given) : given;
+      return Layer.provideMerge(underTest(options), layerPostgres(options));
+    }),
+  );
+
+const inFreshDatabase = Effect.fnUntraced(function* (options: TestOptions) {
+  const { migrationUrl, url, ...rest } = options;
+  const { name } = yield* freshDatabase();
+  return {
+    ...rest,
+    url: inDatabase(name, url),
+    ...(migrationUrl && { migrationUrl: inDatabase(name, migrationUrl) }),
+  };
+});
 
 const withDates = (chat: any): StoredChat => ({
   ...chat,

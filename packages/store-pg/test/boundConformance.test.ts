@@ -5,6 +5,6 @@ import { bound, layerPostgresUnderTest } from "./PostgresUnderTest.ts";
 layer(layerPostgresUnderTest(bound()), { excludeTestServices: true })(
   "PostgreSQL store bound by row security",
   (it) => {
-    for (const { name, run } of storeChecks) it.effect(name, () => run);
+    for (const { name, run } of storeChecks) it.effect(name, () => run, 60_000);
   },
 );

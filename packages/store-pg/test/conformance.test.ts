@@ -3,7 +3,7 @@ import { storeChecks, turnStoreChecks } from "@parley/core/testing";
 import { layerPostgresUnderTest } from "./PostgresUnderTest.ts";
 
 layer(layerPostgresUnderTest(), { excludeTestServices: true })("PostgreSQL store", (it) => {
-  for (const { name, run } of storeChecks) it.effect(name, () => run);
+  for (const { name, run } of storeChecks) it.effect(name, () => run, 60_000);
 });
 
 layer(layerPostgresUnderTest({ listen: false }), { excludeTestServices: true })(

@@ -8,8 +8,8 @@ import {
   newestChats,
   type ArchiveRecord,
 } from "@parley/core";
-import { Deferred, Effect, Fiber, Latch, Layer, Queue, Stream } from "effect";
-import { freshDatabase, layerPostgresUnderTest } from "./PostgresUnderTest.ts";
+import { Deferred, Effect, Fiber, Latch, Queue, Stream } from "effect";
+import { layerPostgresUnderTest } from "./PostgresUnderTest.ts";
 
 let chatbots = 0;
 
@@ -35,12 +35,8 @@ const keyRecord = () => ({
   expiresAt: null,
 });
 
-/** Hints come from all of a database. */
-const alone = Layer.unwrap(
-  Effect.map(freshDatabase(), ({ url }) => layerPostgresUnderTest({ url })),
-);
-
-layer(alone, { excludeTestServices: true })("registry on PostgreSQL", (it) => {
+// Hints come from all of its database.
+layer(layerPostgresUnderTest(), { excludeTestServices: true })("registry on PostgreSQL", (it) => {
   it.effect("every change is hinted once, and what changes nothing is not", () =>
     Effect.gen(function* () {
       const registry = yield* ChatbotRegistry;
