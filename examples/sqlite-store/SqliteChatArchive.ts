@@ -38,7 +38,7 @@ export const makeChatArchive = (database: Database): ChatArchive["Service"] => {
       }),
 
     // SQLite uses the pages of deleted rows again by itself.
-    compact: () => Effect.void,
+    compact: () => Effect.succeed(true),
 
     // Read at once: a transaction that stays open would hold up every other fiber.
     export: (chatbot) =>

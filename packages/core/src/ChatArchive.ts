@@ -44,9 +44,10 @@ export class ChatArchive extends Context.Service<
     readonly erase: (chatbot: number, which: Erasable) => Effect.Effect<number, StorageUnavailable>;
     /**
      * Ends erasures, of any chatbots: afterwards the space of what they erased can be used again, and
-     * nothing of it is left in what the storage keeps beside the rows.
+     * nothing of it is left in what the storage keeps beside the rows. Tells whether that is done as far as the pace and
+     * the role allow: not where others were in the way, so that a later one makes up for it.
      */
-    readonly compact: (pace: CompactionPace) => Effect.Effect<void, StorageUnavailable>;
+    readonly compact: (pace: CompactionPace) => Effect.Effect<boolean, StorageUnavailable>;
     /**
      * Every chat and entry of the chatbot, of one snapshot. Who reads it may write meanwhile, and read another.
      */

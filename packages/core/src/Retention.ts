@@ -52,10 +52,12 @@ const makeEraseOutdated = Effect.gen(function* () {
     }
     const now = yield* Clock.currentTimeMillis;
     if ((hurried && now >= due) || (now >= dueOnce && retaining.length > 0)) {
-      yield* archive.compact("thorough");
-      due = now + day;
-      dueOnce = Infinity;
-      unended = hurried = false;
+      // Until it is done it is tried every time.
+      if (yield* archive.compact("thorough")) {
+        due = now + day;
+        dueOnce = Infinity;
+        unended = hurried = false;
+      }
     } else if (unended && retaining.length > 0) {
       yield* archive.compact("quick");
       unended = false;

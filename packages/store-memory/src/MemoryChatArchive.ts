@@ -41,7 +41,7 @@ export const makeChatArchive = (memory: Memory): ChatArchive["Service"] => ({
       return erased;
     }),
 
-  compact: () => Effect.void,
+  compact: () => Effect.succeed(true),
 
   export: (chatbot) =>
     Stream.suspend(() =>

@@ -44,7 +44,7 @@ export const compactErased = (
       ),
       Effect.scoped,
     );
-    if (pace === "quick") return;
+    if (pace === "quick") return true;
     const left =
       owns && !waiting && kept.length > 0
         ? yield* migrator({ lockTimeout: `${patience}s` }).pipe(
@@ -63,6 +63,7 @@ export const compactErased = (
         }`,
       );
     }
+    return !waiting && (left.length === 0 || !owns);
   });
 
 /** Whether all transactions end, within that time, that can still read what was erased, or that use its tables. */

@@ -206,8 +206,7 @@ const sweepsRunning: Fault = {
           Effect.sync(() => erasedFrom.add(chatbot)),
         ),
       compact: (pace) =>
-        Effect.andThen(
-          stores.archive.compact(pace),
+        Effect.tap(stores.archive.compact(pace), () =>
           Effect.sync(() => {
             for (const chatbot of erasedFrom) {
               const { requests } = memory.tenant(chatbot);

@@ -440,8 +440,7 @@ export const missedFaults: ReadonlyArray<Fault> = [
         }),
         {
           compact: (pace) =>
-            Effect.andThen(
-              stores.archive.compact(pace),
+            Effect.tap(stores.archive.compact(pace), () =>
               Effect.sync(() => chatbots.forEach((chatbot) => compacted.add(chatbot))),
             ),
         },
