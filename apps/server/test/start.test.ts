@@ -48,7 +48,8 @@ const started = async (settings: Readonly<Record<string, string>>): Promise<stri
   let printed = "";
   for await (const data of child.stdout) {
     printed += data;
-    if (printed.includes("/docs\n")) child.kill("SIGTERM");
+    // Once: when it has stopped, a second one would be what ends it.
+    if (!child.killed && printed.includes("/docs\n")) child.kill("SIGTERM");
   }
   expect((await ended)[0]).toBe(0);
   return printed;
