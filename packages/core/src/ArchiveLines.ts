@@ -6,6 +6,7 @@
 import { Effect, Result, Schema, Stream } from "effect";
 import type { ArchiveRecord } from "./ChatArchive.ts";
 import { ImportRefused } from "./Errors.ts";
+import { problemsOf } from "./Problems.ts";
 import { ChatName, Text, UserRef } from "./Text.ts";
 
 const Id = Schema.Int.check(Schema.isBetween({ minimum: 1, maximum: Number.MAX_SAFE_INTEGER }));
@@ -23,17 +24,17 @@ const Time = Schema.String.check(
   ),
 );
 
-const Line = Schema.Union([
-  Schema.Struct({
-    chat: Schema.Struct({
+const Line = Schema.Struct({
+  chat: Schema.optionalKey(
+    Schema.Struct({
       id: Id,
       name: Schema.NullOr(ChatName),
       userRef: Schema.NullOr(UserRef),
       _createTime: Time,
     }),
-  }),
-  Schema.Struct({
-    entry: Schema.Struct({
+  ),
+  entry: Schema.optionalKey(
+    Schema.Struct({
       id: Id,
       chat_id: Id,
       question: Text,
@@ -52,13 +53,19 @@ const Line = Schema.Union([
         }),
       ),
     }),
-  }),
-  Schema.Struct({ end: Schema.Struct({ chats: Count, entries: Count }) }),
-]);
+  ),
+  end: Schema.optionalKey(Schema.Struct({ chats: Count, entries: Count })),
+}).check(Schema.makeFilter((line) => Object.keys(line).length === 1));
 
 const decodeLine = Schema.decodeUnknownResult(Schema.fromJsonString(Line), {
   onExcessProperty: "error",
 });
+
+/** The field and what is wrong with it, of a line that is refused; not what may be no name, but somebody's text. */
+const fieldOf = (error: Schema.SchemaError): string => {
+  const problem = problemsOf(error);
+  return /^[\w.]{1,40}: /.test(problem) ? `: ${problem}` : "";
+};
 
 const lineOf = (record: ArchiveRecord): string => {
   if (record._tag === "Chat") {
@@ -137,24 +144,25 @@ export const recordsOf = <E, R>(
       at++;
       if (line.trim() === "") return null;
       const result = decodeLine(line);
-      // What is wrong with it may quote it; where it is, is enough.
-      if (Result.isFailure(result)) return `line ${at} is no chat and no entry`;
+      if (Result.isFailure(result)) {
+        return `line ${at} is no chat and no entry${fieldOf(result.failure)}`;
+      }
       if (ended) return `line ${at} comes after the end`;
       const decoded = result.success;
-      if ("end" in decoded) {
+      if (decoded.end !== undefined) {
         const { chats, entries } = decoded.end;
         ended = true;
         return chats === read.chats && entries === read.entries
           ? null
           : `its end tells of ${chats} chats and ${entries} entries, but there are ${read.chats} and ${read.entries}`;
       }
-      if ("chat" in decoded) {
+      if (decoded.chat !== undefined) {
         read.chats++;
         const { _createTime, ...chat } = decoded.chat;
         return { _tag: "Chat", chat: { ...chat, createTime: new Date(_createTime) } };
       }
       read.entries++;
-      const { _createTime, chat_id: chatId, usage, ...entry } = decoded.entry;
+      const { _createTime, chat_id: chatId, usage, ...entry } = decoded.entry!;
       return {
         _tag: "Entry",
         entry: { ...entry, chatId, createTime: new Date(_createTime) },

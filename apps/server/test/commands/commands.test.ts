@@ -235,7 +235,7 @@ describe("parley chats", () => {
     expect((await lstat(link)).isSymbolicLink()).toBe(true);
   });
 
-  it("names the line of an import that is none, and writes nothing", async () => {
+  it("names the line of an import that is none, and its field, and writes nothing", async () => {
     const good =
       '{"chat":{"id":1,"name":null,"userRef":null,"_createTime":"2026-01-01T00:00:00.000Z"}}';
     const _createTime = "2026-01-01T00:00:00.000Z";
@@ -243,21 +243,32 @@ describe("parley chats", () => {
     const entry = { id: 1, chat_id: 1, ...texts, _createTime };
     const counts = { promptTokens: 1, completionTokens: 1, latencyMillis: 1 };
     const usage = { provider: "p", model: "m", ...counts };
-    for (const bad of [
-      "no JSON",
-      "{}",
-      '{"chat":{"id":0,"name":null,"userRef":null,"_createTime":"2026-01-01T00:00:00.000Z"}}',
-      '{"chat":{"id":2,"name":null,"userRef":null,"_createTime":"yesterday"}}',
-      '{"chat":{"id":2,"name":null,"userRef":null,"_createTime":"2026-02-30T00:00:00.000Z"}}',
-      `${good.slice(0, -1)},"entry":null}`,
-      `{"entry":${JSON.stringify({ ...entry, usage: { ...usage, attempts: 2 ** 31 } })}}`,
-      '{"chat":{"id":2,"name":"\\u0000","userRef":null,"_createTime":"2026-01-01T00:00:00.000Z"}}',
-    ]) {
+    const chat = { id: 2, name: null, userRef: null, _createTime };
+    for (const [bad, field] of [
+      ["no JSON", null],
+      ["{}", null],
+      ['{"message":1}', "message"],
+      [{ chat: { ...chat, id: 0 } }, "chat.id"],
+      [{ chat: { ...chat, _createTime: "yesterday" } }, "chat._createTime"],
+      [{ chat: { ...chat, _createTime: "2026-02-30T00:00:00.000Z" } }, "chat._createTime"],
+      [{ chat: { ...chat, userRef: undefined } }, "chat.userRef"],
+      [{ chat: { ...chat, createTime: 1 } }, "chat.createTime"],
+      [{ chat: { ...chat, "a secret \u001b": 1 } }, null],
+      [{ chat, entry: null }, "entry"],
+      [{ chat, entry: { ...entry, usage: null } }, null],
+      [{ entry: { ...entry, usage: { ...usage, attempts: 2 ** 31 } } }, "entry.usage.attempts"],
+      [{ chat: { ...chat, name: "a\u0000secret" } }, "chat.name"],
+    ] as const) {
       const file = join(directory, "bad.ndjson");
-      await writeFile(file, `${good}\n${bad}\n{"end":{"chats":1,"entries":1}}\n`);
+      await writeFile(
+        file,
+        `${good}\n${typeof bad === "string" ? bad : JSON.stringify(bad)}\n{"end":{"chats":1,"entries":1}}\n`,
+      );
       const refused = await parley("chats", "import", "--chatbot", "Empty", "--input", file);
       expect(refused.code).toBe(1);
-      expect(refused.stderr).toContain("line 2 is no chat and no entry");
+      const where = field === null ? "." : `: ${field}: `;
+      expect(refused.stderr).toContain(`line 2 is no chat and no entry${where}`);
+      expect(refused.stderr).not.toContain("secret");
       expect(await totalOf(empty)).toBe(0);
     }
   });
