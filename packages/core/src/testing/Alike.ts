@@ -9,7 +9,8 @@ export const alike = (one: unknown, other: unknown): boolean => {
     return (
       Array.isArray(other) &&
       one.length === other.length &&
-      one.every((item, at) => alike(item, other[at]))
+      // Places that were never set are looked at, too.
+      Array.from(one).every((item, at) => alike(item, other[at]))
     );
   }
   if (!isPlain(one) || !isPlain(other)) return Equal.equals(one, other);
