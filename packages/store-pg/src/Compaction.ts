@@ -4,6 +4,7 @@
  */
 import type { CompactionPace } from "@parley/core";
 import { Boolean, Duration, Effect, Schedule } from "effect";
+import { analyze, analyzeEmptied } from "./Analyze.ts";
 import type { Clients } from "./Clients.ts";
 import {
   dropUnfinished,
@@ -15,7 +16,6 @@ import {
 import { texts } from "./Parameters.ts";
 import type { Session } from "./Session.ts";
 import { againAfterClash } from "./Storage.ts";
-import { analyze } from "./Untouched.ts";
 
 /** Where anything of a chat is. */
 const erasedFrom = ["chat", "entry", "request"];
@@ -86,11 +86,15 @@ const othersEnd = Effect.fnUntraced(function* (session: Session, patience: numbe
 const sweep = Effect.fnUntraced(function* (session: Session, largest: number, longest: number) {
   // Skipped without an error where the role may not.
   for (const table of erasedFrom) {
-    yield* againAfterClash(session.command(`vacuum (index_cleanup on) ${table}`));
+    yield* vacuum(session, table);
     yield* analyze(session, table);
   }
+  for (const { name } of yield* session.query<Emptied>("operator", emptied)) {
+    yield* analyzeEmptied(session, name);
+    yield* vacuum(session, name);
+  }
   const [role] = yield* session.query<Role>("operator", mayMaintain, [texts(erasedFrom)]);
-  const { owns, reindexes, vacuums, version } = role!;
+  const { owns, reindexes, vacuums } = role!;
   if (!reindexes) {
     yield* Effect.logWarning(
       vacuums
@@ -98,9 +102,6 @@ const sweep = Effect.fnUntraced(function* (session: Session, largest: number, lo
         : "What was erased stays in the tables and their indexes until their owner VACUUMs and REINDEXes them: the server's role may not",
     );
     return { owns, kept: [], broken: [] };
-  }
-  if (version >= 180_000) {
-    yield* session.query("operator", clearStatistics, [texts(erasedFrom)]);
   }
   let broken = yield* unfinishedOf(session, erasedFrom);
   if (owns && broken.length > 0) {
@@ -140,15 +141,21 @@ const rebuildAll = Effect.fnUntraced(function* (
   return [...left.map(({ name }) => name), ...(yield* unfinishedOf(session, erasedFrom))];
 });
 
+const vacuum = (session: Session, table: string) =>
+  againAfterClash(session.command(`vacuum (index_cleanup on) ${table}`));
+
+interface Emptied {
+  readonly name: "chat" | "entry";
+}
+
 interface Role {
-  readonly version: number;
   readonly vacuums: boolean;
   readonly reindexes: boolean;
   readonly owns: boolean;
 }
 
 const mayMaintain = `
-select version, bool_and(owns) as owns, bool_and(reindexes) as reindexes, bool_and(reindexes or vacuums_all) as vacuums
+select bool_and(owns) as owns, bool_and(reindexes) as reindexes, bool_and(reindexes or vacuums_all) as vacuums
 from (
   select current_setting('server_version_num')::int4 as version, pg_has_role(datdba, 'usage') as vacuums_all
   from pg_database where datname = current_database()
@@ -157,14 +164,12 @@ from (
     case when version >= 170000 then has_table_privilege(oid, 'maintain') else pg_has_role(relowner, 'usage') end
       as reindexes
   from pg_class where oid = any ($1::text[]::regclass[])
-) tables group by version`;
+) tables`;
 
-// ANALYZE leaves those of an empty table as they were.
-const clearStatistics = `
-select pg_clear_attribute_stats(current_schema()::text, relname::text, attname::text, false)
-from pg_class join pg_attribute on attrelid = pg_class.oid
-where pg_class.oid = any ($1::text[]::regclass[]) and reltuples = 0
-  and attnum > 0 and not attisdropped`;
+// Of retry keys no statistics are kept.
+const emptied = `
+select relname as name from pg_class
+where oid = any ('{chat,entry}'::text[]::regclass[]) and reltuples = 0`;
 
 /** A B-tree of one page of texts has no bounds; the other keeps parts of texts in any case. */
 const withTexts = `

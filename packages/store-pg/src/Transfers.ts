@@ -12,13 +12,13 @@ import {
   type NewEntry,
 } from "@parley/core";
 import { Effect, Stream } from "effect";
+import { analyze } from "./Analyze.ts";
 import type { Clients } from "./Clients.ts";
 import { setMilestones } from "./Milestones.ts";
 import { newEntryArrays, newEntryColumns, usageOf, type UsageRow } from "./NewEntries.ts";
 import { array, times } from "./Parameters.ts";
 import { chatOf, entryOf, type ChatRow, type EntryRow } from "./Rows.ts";
 import { againAfterClash, isUniqueViolation, withoutDeadline } from "./Storage.ts";
-import { analyze } from "./Untouched.ts";
 
 /** Records that one statement of an import takes; fewer if their texts are longer, as no message may have a GB. */
 const importBatch = 200;

@@ -28,10 +28,3 @@ export const whileUntouched = <A, E, R>(
         schedule: Schedule.spaced("300 millis"),
       }),
     );
-
-/**
- * Gathers what statements on the table are planned by. It waits for longer than it takes PostgreSQL to end an autovacuum
- * that is in the way (`deadlock_timeout`), or this, and too shortly to end a rebuilding.
- */
-export const analyze = (session: Session, table: string) =>
-  whileUntouched(session, table, session.query("operator", `analyze ${table}`), { millis: 1_500 });

@@ -14,6 +14,7 @@ declare module "vitest" {
   interface ProvidedContext {
     postgresUrl: string;
     roleUrls: Readonly<Record<"server" | "bound" | "superuser" | "bypassing", string>>;
+    postgresVersion: number;
   }
 }
 

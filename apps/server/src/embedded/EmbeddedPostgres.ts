@@ -41,11 +41,16 @@ const openDataDir = (dataDir: string) =>
       }),
   });
 
+export interface EmbeddedOptions extends RoleOptions {
+  /** A module that finds another version of PostgreSQL than this one, as tests need. */
+  readonly from?: string | undefined;
+}
+
 /** Finds the cluster, or makes it, and all that is needed to run it. */
-const prepare = Effect.fnUntraced(function* (dataDir: string, options: RoleOptions) {
+const prepare = Effect.fnUntraced(function* (dataDir: string, options: EmbeddedOptions) {
   const found = yield* findHome(dataDir);
   const runAs = found === null ? yield* newOwner : yield* ownerOf(dataOf(found));
-  const binaries = yield* binariesFor(runAs);
+  const binaries = yield* binariesFor(runAs, options.from);
   const home = found ?? (yield* createCluster(dataDir, binaries, runAs, options));
   if (!(yield* canReach(dataOf(home), runAs))) {
     return yield* new EmbeddedFailed({
@@ -67,7 +72,7 @@ const passing = /Address already in use|pre-existing shared memory/;
  */
 export const embeddedPostgres = Effect.fnUntraced(function* (
   dataDir: string,
-  options: RoleOptions = {},
+  options: EmbeddedOptions = {},
 ): Effect.fn.Return<UrlOf, EmbeddedFailed, Scope.Scope> {
   const dir = yield* openDataDir(dataDir);
   yield* holdLock(dir);
