@@ -1,0 +1,30 @@
+/**
+ * The tests of the PostgreSQL store on the oldest PostgreSQL that it supports.
+ */
+import { execFile } from "node:child_process";
+import { join } from "node:path";
+import { promisify } from "node:util";
+import { expect, it } from "vitest";
+import { withoutSettings } from "../apps/server/test/commands/run.ts";
+import { root } from "../test/Fences.ts";
+
+const run = promisify(execFile);
+
+it("hold on PostgreSQL 15", async () => {
+  const older = join(root, "system/older-postgres");
+  await run("npm", ["ci", "--no-audit", "--no-fund"], { cwd: older });
+  // One at a time: other tests run beside them.
+  const { stdout } = await run(
+    join(root, "node_modules/.bin/vitest"),
+    ["run", "packages/store-pg", "--maxWorkers=1", "--silent", "--no-color"],
+    {
+      cwd: root,
+      env: { ...withoutSettings(), PARLEY_TEST_POSTGRES: join(older, "package.json") },
+      maxBuffer: 2 ** 26,
+    },
+  ).catch(({ stderr, stdout }) => {
+    throw new Error(`${stdout}\n${stderr}`);
+  });
+  const [, passed] = /Tests +(\d+) passed/.exec(stdout)!;
+  expect(Number(passed)).toBeGreaterThan(400);
+}, 1_200_000);
