@@ -6,7 +6,7 @@
 import { Effect, Result, Schema, Stream } from "effect";
 import type { ArchiveRecord } from "./ChatArchive.ts";
 import { ImportRefused } from "./Errors.ts";
-import { problemsOf } from "./Problems.ts";
+import { listProblems } from "./Problems.ts";
 import { ChatName, Text, UserRef } from "./Text.ts";
 
 const Id = Schema.Int.check(Schema.isBetween({ minimum: 1, maximum: Number.MAX_SAFE_INTEGER }));
@@ -63,8 +63,10 @@ const decodeLine = Schema.decodeUnknownResult(Schema.fromJsonString(Line), {
 
 /** The field and what is wrong with it, of a line that is refused; not what may be no name, but somebody's text. */
 const fieldOf = (error: Schema.SchemaError): string => {
-  const problem = problemsOf(error);
-  return /^[\w.]{1,40}: /.test(problem) ? `: ${problem}` : "";
+  const [problem] = listProblems(error);
+  return problem !== undefined && /^[\w.]{1,40}$/.test(problem.field)
+    ? `: ${problem.field}: ${problem.message}`
+    : "";
 };
 
 const lineOf = (record: ArchiveRecord): string => {

@@ -13,7 +13,7 @@ export const storableText = (text: string): string => text.replaceAll("\0", "").
 const storable = Schema.makeFilter<string>(
   (text) => isStorable(text) || "holds NUL or a lone surrogate",
   // JSON Schema has no words for it; told nothing, it drops the descriptions of such strings, too.
-  { identifier: "storable", toJsonSchema: () => [{}, true] },
+  { identifier: "text", toJsonSchema: () => [{}, true] },
 );
 
 const notBlank = Schema.makeFilter<string>((text) => text.trim() !== "" || "is blank", {

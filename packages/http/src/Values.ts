@@ -32,7 +32,7 @@ export const field = <A>(schema: Schema.Codec<A, unknown>, notOfType: string) =>
 };
 
 const problemNames: Readonly<Record<string, string>> = {
-  storable: "NOT_STORABLE",
+  text: "NOT_STORABLE",
   notBlank: "BLANK",
   printable: "NOT_PRINTABLE",
   "effect/schema/isMaxCodePoints": "TOO_LONG",
