@@ -14,10 +14,11 @@ export type Erasable =
   | { readonly _tag: "IdleSince"; readonly limit: Date };
 
 /**
- * Either may take as long as reading everything. A quick one leaves what it would have to write anew at length, such as
- * a large index in which texts of erased chats stay, to the next thorough one.
+ * Each may take as long as reading everything. A quick one leaves what it would have to write anew at length, such as
+ * a large index in which texts of erased chats stay, to the next thorough one; a full one leaves no byte of what was
+ * erased in any file of the storage, though all may have to wait meanwhile.
  */
-export type CompactionPace = "quick" | "thorough";
+export type CompactionPace = "quick" | "thorough" | "full";
 
 /** One chat or entry of an export: chats ascend, each followed by its entries. */
 export type ArchiveRecord =

@@ -59,8 +59,7 @@ const makeEraseOutdated = Effect.gen(function* () {
         unended = hurried = false;
       }
     } else if (unended && retaining.length > 0) {
-      yield* archive.compact("quick");
-      unended = false;
+      unended = !(yield* archive.compact("quick"));
     }
   });
 });

@@ -817,4 +817,11 @@ export const missedFaults: ReadonlyArray<Fault> = [
           }),
       }),
   },
+
+  // ChatArchive.compact: "Whether that is done as far as the pace and the role allow".
+  {
+    name: "a compaction is never done",
+    break: (stores) =>
+      withArchive(stores, { compact: (pace) => Effect.as(stores.archive.compact(pace), false) }),
+  },
 ];
