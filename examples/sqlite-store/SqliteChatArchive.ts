@@ -37,7 +37,7 @@ export const makeChatArchive = (database: Database): ChatArchive["Service"] => {
         });
       }),
 
-    // SQLite uses the pages of deleted rows again by itself.
+    // SQLite overwrites deleted rows and uses their pages again by itself.
     compact: () => Effect.succeed(true),
 
     // Read at once: a transaction that stays open would hold up every other fiber.

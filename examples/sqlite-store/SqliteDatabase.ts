@@ -7,6 +7,8 @@ import { DatabaseSync, type SQLInputValue } from "node:sqlite";
 
 const tables = `
   PRAGMA journal_mode = WAL;
+  -- Zeros take the place of what is deleted.
+  PRAGMA secure_delete = ON;
 
   CREATE TABLE IF NOT EXISTS sequences (kind TEXT PRIMARY KEY, last INTEGER NOT NULL) STRICT;
   INSERT OR IGNORE INTO sequences VALUES ('chat', 0), ('entry', 0);

@@ -25,6 +25,7 @@ const hints: Readonly<Record<string, string>> = {
   NoSuchChatbot: '"parley chatbot list" shows the chatbots.',
   NoSuchKey: '"parley key list" shows the keys, revoked ones too.',
   NotAnswered: "what went wrong was told where the answer would have been.",
+  NotCleared: "the warning says why; when that has ended, the same command clears it.",
   Overloaded: "try again in a moment.",
   PlatformError: "check the path, and who may read and write there.",
   PostgresUnusable: 'check DATABASE_URL and that the database runs; "parley doctor" tells more.',

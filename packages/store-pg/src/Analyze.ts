@@ -10,7 +10,7 @@ import { whileUntouched } from "./Untouched.ts";
  * too shortly to end a rebuilding.
  */
 const untouched = <A, E, R>(session: Session, table: string, effect: Effect.Effect<A, E, R>) =>
-  whileUntouched(session, table, effect, { millis: 1_500 });
+  whileUntouched(session, table, effect, { millis: 1_500, tries: 17 });
 
 export const analyze = (session: Session, table: string) =>
   untouched(session, table, session.query("operator", `analyze ${table}`));

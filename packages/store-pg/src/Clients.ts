@@ -34,10 +34,11 @@ export interface Clients {
   readonly archives: Session;
   /**
    * A connection of the role that migrates, which is the owner of the tables if any is known. Nothing ends its
-   * statements but a lock that is held for longer than this; `0` for none.
+   * statements but a lock that is held for longer than this, or that they take longer; `0` for none.
    */
   readonly migrator: (settings: {
     readonly lockTimeout: string;
+    readonly statementTimeout?: string;
   }) => Effect.Effect<Session, SqlError.SqlError, Scope.Scope>;
   /** A connection to listen on. */
   readonly listener: Effect.Effect<PgConnection.PgConnection, SqlError.SqlError, Scope.Scope>;
@@ -87,8 +88,17 @@ const configOf = (
 });
 
 /** One connection for migrations and what else only the owner of the tables can do. */
-export const makeMigrator = (options: ConnectionOptions, { lockTimeout = "0" } = {}) =>
-  PgClient.make(configOf(options, 1, { ...unhurried, lock_timeout: lockTimeout }));
+export const makeMigrator = (
+  options: ConnectionOptions,
+  { lockTimeout = "0", statementTimeout = "0" } = {},
+) =>
+  PgClient.make(
+    configOf(options, 1, {
+      ...unhurried,
+      lock_timeout: lockTimeout,
+      statement_timeout: statementTimeout,
+    }),
+  );
 
 /** For what may take, and wait, as long as it needs. */
 const unhurried = {

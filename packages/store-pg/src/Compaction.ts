@@ -3,7 +3,8 @@
  * indexes of texts those that bound a page or are sought by parts, which VACUUM leaves where they are.
  */
 import type { CompactionPace } from "@parley/core";
-import { Boolean, Duration, Effect, Schedule } from "effect";
+import { Boolean, Effect } from "effect";
+import type { SqlError } from "effect/sql";
 import { analyze, analyzeEmptied } from "./Analyze.ts";
 import type { Clients } from "./Clients.ts";
 import {
@@ -13,16 +14,25 @@ import {
   unfinishedOf,
   type TextIndex,
 } from "./IndexRebuild.ts";
+import { olderEnd } from "./OlderTransactions.ts";
 import { texts } from "./Parameters.ts";
+import { isBounded, rewrite, rewriteSmall } from "./Rewrite.ts";
 import type { Session } from "./Session.ts";
-import { againAfterClash } from "./Storage.ts";
+import { isInTheWay } from "./Storage.ts";
+import { vacuum, vacuumThoroughly, whileUnpinned } from "./Vacuum.ts";
 
 /** Where anything of a chat is. */
 const erasedFrom = ["chat", "entry", "request"];
 
+/** And what was gathered of it, which is rows like any other. */
+const gatheredIn = "pg_catalog.pg_statistic";
+
 const textIndexes = ["chat_name", "chat_user_ref", "chat_folded_name", "request_pkey"];
 
-/** Bytes of an index that is tried to be rebuilt at once: all who want the table wait for some 0.2 s then. */
+/**
+ * Bytes of what is tried to be rebuilt at once, an index or a table with its indexes: all who want the table wait for some
+ * 0.2 s then.
+ */
 const largestAtOnce = 8 * 2 ** 20;
 
 /** Milliseconds that such a rebuilding may take. */
@@ -30,119 +40,150 @@ const longestAtOnce = 400;
 
 /** As the role that migrates, which owns the tables if any known one does. */
 export const compactErased = (
-  { migrator }: Clients,
+  clients: Clients,
   pace: CompactionPace,
   { largest = largestAtOnce, longest = longestAtOnce, patience = 30 } = {},
 ) =>
   Effect.gen(function* () {
-    const { broken, kept, owns, waiting } = yield* migrator({ lockTimeout: "0" }).pipe(
-      Effect.flatMap((session) =>
-        Effect.gen(function* () {
-          const quiet = pace === "quick" || (yield* othersEnd(session, patience));
-          return { waiting: !quiet, ...(yield* sweep(session, largest, longest)) };
-        }),
-      ),
-      Effect.scoped,
+    const session = yield* clients.migrator({ lockTimeout: `${patience}s` });
+    const watcher = yield* clients.migrator({ lockTimeout: "0" });
+    const isOver = pace === "quick" || (yield* olderEnd(session, erasedFrom, patience));
+    const [role] = yield* session.query<Role>("operator", mayMaintain, [texts(erasedFrom)]);
+    const isSure = pace !== "quick" && isOver && role!.vacuums;
+    const limits = { largest, longest };
+    const [isGone, swept] = yield* whileUnpinned(
+      session,
+      watcher,
+      patience,
+      Effect.gen(function* () {
+        const isGone = isSure
+          ? yield* vacuumThoroughly(session, erasedFrom, patience)
+          : yield* Effect.as(vacuum(session, erasedFrom), isOver);
+        yield* gatherAnew(session);
+        const all = [...erasedFrom, gatheredIn];
+        const rewriting =
+          pace === "full" ? rewriteAll(session, all, patience) : rewriteSmall(clients, all, limits);
+        const rewritten = isSure && isGone ? rewriting : Effect.succeed([]);
+        return [isGone, yield* sweep(session, role!, rewritten, limits)] as const;
+      }),
     );
     if (pace === "quick") return true;
-    const left =
-      owns && !waiting && kept.length > 0
-        ? yield* migrator({ lockTimeout: `${patience}s` }).pipe(
-            Effect.flatMap((session) => rebuildAll(session, kept, patience)),
-            Effect.scoped,
-          )
-        : [...kept.map(({ name }) => name), ...broken];
-    if (waiting) {
-      yield* Effect.logWarning(
-        "What was erased stays until another erasure: a transaction that began before may still read it",
-      );
-    } else if (left.length > 0) {
-      yield* Effect.logWarning(
-        `Texts of what was erased may stay in ${left.join(", ")}: ${
-          owns ? "others in the database are in the way" : "their owner can REINDEX them"
-        }`,
-      );
-    }
-    return !waiting && (left.length === 0 || !owns);
-  });
-
-/** Whether all transactions end, within that time, that can still read what was erased, or that use its tables. */
-const othersEnd = Effect.fnUntraced(function* (session: Session, patience: number) {
-  const others = yield* session.query<{ readonly name: string }>("operator", transactions, [
-    texts(erasedFrom),
-  ]);
-  const names = texts(others.map(({ name }) => name));
-  return yield* session.query<{ readonly over: boolean }>("operator", areOver, [names]).pipe(
-    Effect.repeat({ until: ([found]) => found!.over, schedule: Schedule.spaced("50 millis") }),
-    Effect.as(true),
-    Effect.timeoutOrElse({
-      duration: Duration.seconds(patience),
-      orElse: () => Effect.succeed(false),
-    }),
+    const isRebuilt = isOver && (yield* rebuildLeft(session, swept, patience));
+    return isGone ? isRebuilt : yield* stays("a transaction that began before may still read it");
+  }).pipe(
+    Effect.catchTag("Pinned", () => stays("others hold its tables")),
+    Effect.catchIf(isInTheWay, () => stays("others hold its tables")),
+    Effect.scoped,
   );
-});
 
-/** What needs little time of others; gives the indexes that are to be rebuilt beside them, and those that broke off. */
-const sweep = Effect.fnUntraced(function* (session: Session, largest: number, longest: number) {
-  // Skipped without an error where the role may not.
-  for (const table of erasedFrom) {
-    yield* vacuum(session, table);
-    yield* analyze(session, table);
-  }
+const stays = (reason: string) =>
+  Effect.as(Effect.logWarning(`What was erased stays until another erasure: ${reason}`), false);
+
+/** What is left beside the rows when all is done that needs little time of others. */
+interface Swept {
+  readonly owns: boolean;
+  /** What is small enough to be rebuilt at once, but others use it. */
+  readonly busy: ReadonlyArray<TextIndex>;
+  readonly large: ReadonlyArray<TextIndex>;
+  /** Rebuildings that broke off. */
+  readonly broken: ReadonlyArray<string>;
+}
+
+/** Skipped without an error where the role may not. */
+const gatherAnew = Effect.fnUntraced(function* (session: Session) {
+  for (const table of erasedFrom) yield* analyze(session, table);
   for (const { name } of yield* session.query<Emptied>("operator", emptied)) {
     yield* analyzeEmptied(session, name);
-    yield* vacuum(session, name);
+    yield* vacuum(session, [name]);
   }
-  const [role] = yield* session.query<Role>("operator", mayMaintain, [texts(erasedFrom)]);
-  const { owns, reindexes, vacuums } = role!;
+  yield* vacuum(session, [gatheredIn]);
+});
+
+/** All of them, unless nothing would end the waiting for others. */
+const rewriteAll = Effect.fnUntraced(function* (
+  session: Session,
+  tables: ReadonlyArray<string>,
+  patience: number,
+) {
+  if (yield* isBounded(session, `${patience}s`)) {
+    yield* rewrite(session, tables);
+    return tables;
+  }
+  yield* mayStay(tables, unbounded);
+  return [];
+});
+
+const sweep = Effect.fnUntraced(function* (
+  session: Session,
+  { owns, reindexes, vacuums }: Role,
+  /** Gives the tables that need nothing more. */
+  rewriting: Effect.Effect<ReadonlyArray<string>, SqlError.SqlError>,
+  { largest, longest }: { readonly largest: number; readonly longest: number },
+): Effect.fn.Return<Swept, SqlError.SqlError> {
   if (!reindexes) {
     yield* Effect.logWarning(
       vacuums
         ? "Texts of what was erased may stay in indexes until the owner of the tables REINDEXes them: the server's role may not"
         : "What was erased stays in the tables and their indexes until their owner VACUUMs and REINDEXes them: the server's role may not",
     );
-    return { owns, kept: [], broken: [] };
+    return { owns, busy: [], large: [], broken: [] };
   }
   let broken = yield* unfinishedOf(session, erasedFrom);
   if (owns && broken.length > 0) {
     for (const table of erasedFrom) yield* Effect.ignore(dropUnfinished(session, table));
     broken = yield* unfinishedOf(session, erasedFrom);
   }
-  const indexes = yield* session.query<TextIndex & { readonly small: boolean }>(
+  // A table that is rewritten would get whole indexes of them.
+  const rewritten = broken.length === 0 ? yield* rewriting : [];
+  const indexes = (yield* session.query<TextIndex & { readonly small: boolean }>(
     "operator",
     withTexts,
     [texts(textIndexes), largest],
+  )).filter(({ table }) => !rewritten.includes(table));
+  const busy = yield* Effect.filter(
+    indexes.filter(({ small }) => small),
+    (index) => Effect.map(rebuildAtOnce(session, index, longest), Boolean.not),
   );
-  const kept = yield* Effect.filter(indexes, (index) =>
-    index.small
-      ? Effect.map(rebuildAtOnce(session, index, longest), Boolean.not)
-      : Effect.succeed(true),
-  );
-  return { owns, kept, broken };
+  const large = indexes.filter(({ small }) => !small);
+  return { owns, busy, large, broken };
 });
 
-/** Gives the names of those that are left. */
-const rebuildAll = Effect.fnUntraced(function* (
+/** Rebuilds what is left beside those who use it, if the role may. Tells whether another time would do no more. */
+const rebuildLeft = Effect.fnUntraced(function* (
   session: Session,
-  indexes: ReadonlyArray<TextIndex>,
+  { broken, busy, large, owns }: Swept,
   patience: number,
 ) {
-  let left = indexes;
-  // A pooler may have dropped the setting, without which nothing would end the waiting.
-  const [granted] = yield* session.query<{ readonly lock_timeout: string }>(
-    "operator",
-    "show lock_timeout",
-  );
-  for (const index of granted!.lock_timeout === `${patience}s` ? indexes : []) {
+  if (busy.length + large.length + broken.length === 0) return true;
+  if (!owns || !(yield* isBounded(session, `${patience}s`))) {
+    yield* mayStay(
+      [...namesOf(large), ...broken],
+      owns ? unbounded : "their owner can REINDEX them",
+    );
+    yield* mayStay(namesOf(busy), inTheWay);
+    return busy.length === 0;
+  }
+  let left: ReadonlyArray<TextIndex> = [...busy, ...large];
+  for (const index of left) {
     // What is in the way of one is in that of the next, too.
     if (!(yield* rebuildInUse(session, index))) break;
     left = left.slice(1);
   }
-  return [...left.map(({ name }) => name), ...(yield* unfinishedOf(session, erasedFrom))];
+  const names = [...namesOf(left), ...(yield* unfinishedOf(session, erasedFrom))];
+  yield* mayStay(names, inTheWay);
+  return names.length === 0;
 });
 
-const vacuum = (session: Session, table: string) =>
-  againAfterClash(session.command(`vacuum (index_cleanup on) ${table}`));
+const unbounded = "lock_timeout cannot be set, perhaps because of a pooler";
+
+const inTheWay = "others in the database are in the way";
+
+const namesOf = (indexes: ReadonlyArray<TextIndex>) => indexes.map(({ name }) => name);
+
+const mayStay = (names: ReadonlyArray<string>, reason: string) =>
+  names.length === 0
+    ? Effect.void
+    : Effect.logWarning(`Texts of what was erased may stay in ${names.join(", ")}: ${reason}`);
 
 interface Emptied {
   readonly name: "chat" | "entry";
@@ -178,16 +219,3 @@ select relname as name, indrelid::regclass::text as table,
 from pg_class found join pg_index on indexrelid = found.oid join pg_am on pg_am.oid = relam
 where found.oid = any ($1::text[]::regclass[])
   and (amname = 'gin' or pg_relation_size(found.oid) > 2 * current_setting('block_size')::int8)`;
-
-// VACUUM and REINDEX CONCURRENTLY wait for none that does the same.
-const transactions = `
-select virtualxid as name from pg_stat_activity other join pg_locks using (pid)
-where datname = current_database() and pid <> pg_backend_pid() and locktype = 'virtualxid' and mode = 'ExclusiveLock'
-  and (backend_xmin is not null or exists (
-    select from pg_locks where pid = other.pid and granted and relation = any ($1::text[]::regclass[])))
-  and pid not in (select pid from pg_stat_progress_vacuum union all select pid from pg_stat_progress_create_index)`;
-
-const areOver = `
-select not exists (
-  select from pg_locks where virtualxid = any ($1::text[]) and mode = 'ExclusiveLock'
-) as over`;

@@ -6,7 +6,7 @@ import { Effect, Predicate, Schedule } from "effect";
 import { texts } from "./Parameters.ts";
 import type { Session } from "./Session.ts";
 import { againAfterClash, isInTheWay, isStatementTimeout, unfinishedIndex } from "./Storage.ts";
-import { whileUntouched } from "./Untouched.ts";
+import { endIdle, whileUntouched } from "./Untouched.ts";
 
 export interface TextIndex {
   readonly name: string;
@@ -21,6 +21,7 @@ export const rebuildAtOnce = (session: Session, { name }: TextIndex, longest: nu
       Effect.gen(function* () {
         yield* session.query("operator", "set local lock_timeout = '200ms'");
         yield* session.query("operator", `set local statement_timeout = ${longest}`);
+        yield* session.query("operator", endIdle);
         yield* session.query("operator", `reindex index ${name}`);
       }),
     )

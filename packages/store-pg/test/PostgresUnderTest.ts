@@ -6,7 +6,7 @@ import { ChatArchive, ChatbotRegistry, ChatStore, TurnStore } from "@parley/core
 import { registerChatbot, StoreUnderTest, type StoredChat } from "@parley/core/testing";
 import { layerPostgres, type PostgresOptions } from "@parley/store-pg";
 import { searchPathOf } from "../src/Granted.ts";
-import { Effect, Layer, Redacted } from "effect";
+import { Effect, Layer, Logger, Redacted } from "effect";
 import { Reactivity } from "effect/reactivity";
 import { inject } from "vitest";
 
@@ -66,6 +66,16 @@ export const freshDatabase = Effect.fnUntraced(function* (more = "") {
   );
   const options = { url: inDatabase(name, url) };
   return { ...options, name, sql: yield* clientOf("parley", 1, options.url) };
+});
+
+/** What the effect warns of. */
+export const warningsOf = Effect.fnUntraced(function* <A, E, R>(effect: Effect.Effect<A, E, R>) {
+  const warnings: Array<string> = [];
+  const logger = Logger.make(({ logLevel, message }) => {
+    if (logLevel === "Warn") warnings.push(String(message));
+  });
+  yield* Effect.provide(effect, Logger.layer([logger]));
+  return warnings;
 });
 
 /** What the checks need of a PostgreSQL store. */

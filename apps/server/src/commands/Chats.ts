@@ -7,9 +7,10 @@ import {
   linesOf,
   newestChats,
   recordsOf,
+  type CompactionPace,
   type Erasable,
 } from "@parley/core";
-import { Clock, Console, Effect, Option, Stdio, Stream } from "effect";
+import { Clock, Console, Data, Effect, Option, Stdio, Stream } from "effect";
 import { Command, Flag } from "effect/cli";
 import { resolve } from "node:path";
 import { onDatabase } from "../Database.ts";
@@ -20,6 +21,39 @@ import { chatbotFlag, chatbotOf } from "./Subject.ts";
 import { sinceFlag } from "./Times.ts";
 import { writeWhole } from "./WholeFile.ts";
 import { wrongUsage } from "./WrongUsage.ts";
+
+/** The chats are erased. */
+export class NotCleared extends Data.TaggedError("NotCleared")<{ readonly message: string }> {}
+
+/** How many there were is told before what may take long, or fail, and which is done whether that is read or not. */
+export const eraseOf = Effect.fnUntraced(function* (
+  chatbot: number,
+  which: Erasable,
+  { json, pace }: { readonly json: boolean; readonly pace: CompactionPace },
+) {
+  const archive = yield* ChatArchive;
+  const store = yield* ChatStore;
+  const left = Effect.map(
+    store.listChats(chatbot, { ...newestChats, limit: 1 }),
+    ({ total }) => `${total} chats left`,
+  );
+  const erased = yield* withProgress(archive.erase(chatbot, which), left);
+  const printed = yield* print(
+    json,
+    { chatbot, erased },
+    () => `Erased ${erased} ${erased === 1 ? "chat" : "chats"}.`,
+  ).pipe(Effect.exit);
+  // Also if nothing was erased: one before may have been killed before it was ended.
+  const isCleared = yield* withProgress(
+    archive.compact(pace),
+    Effect.succeed("Clearing what is left of them in tables and indexes"),
+  );
+  yield* printed;
+  if (isCleared) return;
+  return yield* new NotCleared({
+    message: "Something of what was erased is left in the tables or their indexes",
+  });
+});
 
 const erase = Command.make(
   "erase",
@@ -38,9 +72,13 @@ const erase = Command.make(
       Flag.withDefault(false),
       Flag.withDescription("Leave what is left in large indexes to a later erasure without this"),
     ),
+    full: Flag.Boolean("full").pipe(
+      Flag.withDefault(false),
+      Flag.withDescription("Rewrite the tables, so that no byte stays; whoever uses them waits"),
+    ),
     json: jsonFlag,
   },
-  ({ chatbot: wanted, id, idleSince, json, quick, userRef }) =>
+  ({ chatbot: wanted, full, id, idleSince, json, quick, userRef }) =>
     Effect.gen(function* () {
       const now = yield* Clock.currentTimeMillis;
       const named: ReadonlyArray<Erasable> = [
@@ -62,26 +100,14 @@ const erase = Command.make(
       if (which._tag === "IdleSince" && which.limit.getTime() > now) {
         return yield* wrongUsage(["chats", "erase"], "The time of --idle-since is still to come.");
       }
-      yield* Effect.gen(function* () {
-        const chatbot = yield* chatbotOf(wanted);
-        const archive = yield* ChatArchive;
-        const store = yield* ChatStore;
-        const left = Effect.map(
-          store.listChats(chatbot.id, { ...newestChats, limit: 1 }),
-          ({ total }) => `${total} chats left`,
-        );
-        const erased = yield* withProgress(archive.erase(chatbot.id, which), left);
-        // Also if nothing was erased: one before may have been killed before it was ended.
-        yield* withProgress(
-          archive.compact(quick ? "quick" : "thorough"),
-          Effect.succeed("Clearing what is left of them in tables and indexes"),
-        );
-        yield* print(
-          json,
-          { chatbot: chatbot.id, erased },
-          () => `Erased ${erased} ${erased === 1 ? "chat" : "chats"}.`,
-        );
-      }).pipe(onDatabase);
+      if (full && quick) {
+        return yield* wrongUsage(["chats", "erase"], "Say --quick or --full, or neither.");
+      }
+      const pace = quick ? "quick" : full ? "full" : "thorough";
+      yield* chatbotOf(wanted).pipe(
+        Effect.flatMap((chatbot) => eraseOf(chatbot.id, which, { json, pace })),
+        onDatabase,
+      );
     }),
 ).pipe(
   Command.withDescription("Erase chats with everything that belongs to them, for ever"),

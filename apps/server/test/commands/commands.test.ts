@@ -33,22 +33,29 @@ declare module "vitest" {
   }
 }
 
-const schema = `commands_${process.pid}`;
+/** Of its own, because erasures wait for all that goes on in theirs. */
+const database = `commands_${process.pid}`;
+const inDatabase = (url: string) => Object.assign(new URL(url), { pathname: `/${database}` }).href;
+const owner = () => inDatabase(inject("postgresUrl"));
+const query = <Row extends object>(url: string, text: string): Promise<ReadonlyArray<Row>> =>
+  PgClient.make({ url: Redacted.make(url) }).pipe(
+    Effect.flatMap((sql) => sql.unsafe<Row>(text)),
+    Effect.provide(Reactivity.layer),
+    Effect.scoped,
+    Effect.runPromise,
+  );
+
 /** Of a server that row security binds: commands must work with its settings. */
 const settings = () => ({
-  DATABASE_URL: inject("roleUrls").bound,
-  PARLEY_MIGRATION_URL: inject("postgresUrl"),
+  DATABASE_URL: inDatabase(inject("roleUrls").bound),
+  PARLEY_MIGRATION_URL: owner(),
   PARLEY_ROW_SECURITY: "true",
-  PARLEY_SCHEMA: schema,
 });
 const parley = (...args: ReadonlyArray<string>) => here(args, settings());
 
 type Stores = ChatStore | TurnStore | ChatbotRegistry;
 const withStores = <A, E>(effect: Effect.Effect<A, E, Stores>): Promise<A> =>
-  effect.pipe(
-    Effect.provide(layerPostgres({ url: Redacted.make(inject("postgresUrl")), schema })),
-    Effect.runPromise,
-  );
+  effect.pipe(Effect.provide(layerPostgres({ url: Redacted.make(owner()) })), Effect.runPromise);
 
 const chatbot = (name: string) => ({
   workspaceName: "Workspace",
@@ -64,20 +71,13 @@ const totalOf = (id: number) =>
   );
 
 /** The tables that were vacuumed by a command. */
-const vacuumed = (): Promise<ReadonlyArray<string>> =>
-  PgClient.make({ url: Redacted.make(inject("postgresUrl")) }).pipe(
-    Effect.flatMap((sql) =>
-      sql.unsafe<{ readonly relname: string }>(
-        `select relname from pg_stat_user_tables
-        where schemaname = $1 and last_vacuum is not null order by relname`,
-        [schema],
-      ),
-    ),
-    Effect.map((rows) => rows.map(({ relname }) => relname)),
-    Effect.provide(Reactivity.layer),
-    Effect.scoped,
-    Effect.runPromise,
+const vacuumed = async (): Promise<ReadonlyArray<string>> => {
+  const rows = await query<{ readonly relname: string }>(
+    owner(),
+    "select relname from pg_stat_user_tables where last_vacuum is not null order by relname",
   );
+  return rows.map(({ relname }) => relname);
+};
 
 let directory: string;
 let full: number;
@@ -85,6 +85,7 @@ let empty: number;
 
 beforeAll(async () => {
   directory = await mkdtemp(join(tmpdir(), "parley-commands-"));
+  await query(inject("postgresUrl"), `create database ${database}`);
   const ids = await withStores(
     Effect.gen(function* () {
       const registry = yield* ChatbotRegistry;
@@ -124,7 +125,10 @@ beforeAll(async () => {
   empty = ids.empty;
 }, 60_000);
 
-afterAll(() => rm(directory, { recursive: true, force: true }));
+afterAll(async () => {
+  await query(inject("postgresUrl"), `drop database ${database}`);
+  await rm(directory, { recursive: true, force: true });
+});
 
 describe("parley chats", () => {
   it("exports and imports with the same ids and times, through files and pipes", async () => {
@@ -244,7 +248,7 @@ describe("parley chats", () => {
     const counts = { promptTokens: 1, completionTokens: 1, latencyMillis: 1 };
     const usage = { provider: "p", model: "m", ...counts };
     const chat = { id: 2, name: null, userRef: null, _createTime };
-    for (const [bad, field] of [
+    for (const [bad, field, problem = ""] of [
       ["no JSON", null],
       ["{}", null],
       ['{"message":1}', "message"],
@@ -254,9 +258,11 @@ describe("parley chats", () => {
       [{ chat: { ...chat, userRef: undefined } }, "chat.userRef"],
       [{ chat: { ...chat, createTime: 1 } }, "chat.createTime"],
       [{ chat: { ...chat, "a secret \u001b": 1 } }, null],
+      [{ chat: { ...chat, "x: secret \u001b": 1 } }, null],
       [{ chat, entry: null }, "entry"],
       [{ chat, entry: { ...entry, usage: null } }, null],
       [{ entry: { ...entry, usage: { ...usage, attempts: 2 ** 31 } } }, "entry.usage.attempts"],
+      [{ entry: { ...entry, answer: 1 } }, "entry.answer", "Expected text"],
       [{ chat: { ...chat, name: "a\u0000secret" } }, "chat.name"],
     ] as const) {
       const file = join(directory, "bad.ndjson");
@@ -266,7 +272,7 @@ describe("parley chats", () => {
       );
       const refused = await parley("chats", "import", "--chatbot", "Empty", "--input", file);
       expect(refused.code).toBe(1);
-      const where = field === null ? "." : `: ${field}: `;
+      const where = field === null ? "." : `: ${field}: ${problem}`;
       expect(refused.stderr).toContain(`line 2 is no chat and no entry${where}`);
       expect(refused.stderr).not.toContain("secret");
       expect(await totalOf(empty)).toBe(0);
@@ -412,7 +418,7 @@ describe("parley usage", () => {
 
 describe("parley migrate", () => {
   it("prints the SQL first, and then does it", async () => {
-    const fresh = { ...settings(), PARLEY_SCHEMA: `${schema}_fresh` };
+    const fresh = { ...settings(), PARLEY_SCHEMA: "fresh" };
     const plan = await here(["migrate", "--dry-run"], fresh);
     expect(plan.code).toBe(0);
     expect(plan.stdout).toContain("create table chat (");

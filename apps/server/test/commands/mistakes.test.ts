@@ -109,6 +109,7 @@ describe("a command that is used wrongly says so", () => {
       "-200000-01-01",
     ].map((time) => ["chats", "erase", "--chatbot", "One", `--idle-since=${time}`]),
     ["chats", "erase", "--chatbot", "One", "--idle-since", "2999-01-01"],
+    ["chats", "erase", "--chatbot", "One", "--id", "1", "--quick", "--full"],
     ["usage", "--since", "yesterday"],
     ["usage", "--since", "2026-02-31"],
     ["key", "create", "--chatbot", "One", "--expires", "2999-02-31"],
