@@ -16,9 +16,10 @@ import {
 } from "./IndexRebuild.ts";
 import { olderEnd } from "./OlderTransactions.ts";
 import { texts } from "./Parameters.ts";
-import { isBounded, rewrite, rewriteSmall } from "./Rewrite.ts";
+import { rewriteAll, rewriteSmall, type Rewritten } from "./Rewrite.ts";
 import type { Session } from "./Session.ts";
 import { isInTheWay } from "./Storage.ts";
+import { isBounded } from "./Untouched.ts";
 import { vacuum, vacuumThoroughly, whileUnpinned } from "./Vacuum.ts";
 
 /** Where anything of a chat is. */
@@ -40,36 +41,37 @@ const longestAtOnce = 400;
 
 /** As the role that migrates, which owns the tables if any known one does. */
 export const compactErased = (
-  clients: Clients,
+  { migrator }: Clients,
   pace: CompactionPace,
   { largest = largestAtOnce, longest = longestAtOnce, patience = 30 } = {},
 ) =>
   Effect.gen(function* () {
-    const session = yield* clients.migrator({ lockTimeout: `${patience}s` });
-    const watcher = yield* clients.migrator({ lockTimeout: "0" });
+    const session = yield* migrator({ lockTimeout: `${patience}s` });
+    const watcher = yield* migrator({ lockTimeout: "0" });
+    const hasty = yield* migrator({ lockTimeout: "200ms", statementTimeout: `${longest}ms` });
     const isOver = pace === "quick" || (yield* olderEnd(session, erasedFrom, patience));
-    const [role] = yield* session.query<Role>("operator", mayMaintain, [texts(erasedFrom)]);
-    const isSure = pace !== "quick" && isOver && role!.vacuums;
-    const limits = { largest, longest };
-    const [isGone, swept] = yield* whileUnpinned(
-      session,
-      watcher,
-      patience,
-      Effect.gen(function* () {
-        const isGone = isSure
-          ? yield* vacuumThoroughly(session, erasedFrom, patience)
-          : yield* Effect.as(vacuum(session, erasedFrom), isOver);
-        yield* gatherAnew(session);
-        const all = [...erasedFrom, gatheredIn];
-        const rewriting =
-          pace === "full" ? rewriteAll(session, all, patience) : rewriteSmall(clients, all, limits);
-        const rewritten = isSure && isGone ? rewriting : Effect.succeed([]);
-        return [isGone, yield* sweep(session, role!, rewritten, limits)] as const;
-      }),
-    );
-    if (pace === "quick") return true;
-    const isRebuilt = isOver && (yield* rebuildLeft(session, swept, patience));
-    return isGone ? isRebuilt : yield* stays("a transaction that began before may still read it");
+    const [found] = yield* session.query<Role>("operator", mayMaintain, [texts(erasedFrom)]);
+    const role = found!;
+    const isSure = pace !== "quick" && isOver && role.vacuums;
+    const compact = Effect.gen(function* () {
+      const isGone = isSure
+        ? yield* vacuumThoroughly(session, erasedFrom, patience)
+        : yield* Effect.as(vacuum(session, erasedFrom), isOver);
+      yield* gatherAnew(session);
+      const isLast = isSure && isGone;
+      const { busy, rewritten } = isLast
+        ? yield* rewriteTables(session, hasty, { isFull: pace === "full", largest, patience })
+        : untried;
+      const swept = yield* sweep(session, role, rewritten, { largest, longest });
+      if (pace === "quick") return yield* Effect.as(vacuum(session, [gatheredIn]), true);
+      const isRebuilt = isOver && (yield* rebuildLeft(session, swept, patience));
+      const isForgotten = yield* forget(session, hasty, isLast && role.isOverAll, patience);
+      yield* mayStay("Bytes", busy, inTheWay);
+      return isGone
+        ? isRebuilt && isForgotten && busy.length === 0
+        : yield* stays("a transaction that began before may still read it");
+    });
+    return yield* whileUnpinned(watcher, patience, compact);
   }).pipe(
     Effect.catchTag("Pinned", () => stays("others hold its tables")),
     Effect.catchIf(isInTheWay, () => stays("others hold its tables")),
@@ -96,56 +98,93 @@ const gatherAnew = Effect.fnUntraced(function* (session: Session) {
     yield* analyzeEmptied(session, name);
     yield* vacuum(session, [name]);
   }
-  yield* vacuum(session, [gatheredIn]);
 });
 
-/** All of them, unless nothing would end the waiting for others. */
-const rewriteAll = Effect.fnUntraced(function* (
+/** What was gathered before; tells whether another time would do no more. */
+const forget = Effect.fnUntraced(function* (
   session: Session,
-  tables: ReadonlyArray<string>,
+  hasty: Session,
+  isLast: boolean,
   patience: number,
 ) {
-  if (yield* isBounded(session, `${patience}s`)) {
-    yield* rewrite(session, tables);
-    return tables;
+  if (!isLast) return yield* Effect.as(vacuum(session, [gatheredIn]), true);
+  if (!(yield* vacuumThoroughly(session, [gatheredIn], patience, { catalog: true }))) {
+    yield* mayStay("Statistics", [gatheredIn], inTheWay);
+    return false;
   }
-  yield* mayStay(tables, unbounded);
-  return [];
+  // Everybody needs them for everything, so that they are never held for long.
+  const { busy } = yield* rewriteSmallTables(session, hasty, [gatheredIn], unlimited);
+  yield* mayStay("Bytes", busy, inTheWay);
+  return busy.length === 0;
+});
+
+const unlimited = Number.MAX_SAFE_INTEGER;
+
+const untried: Rewritten = { rewritten: [], busy: [] };
+
+const rewriteTables = Effect.fnUntraced(function* (
+  session: Session,
+  hasty: Session,
+  {
+    isFull,
+    largest,
+    patience,
+  }: { readonly isFull: boolean; readonly largest: number; readonly patience: number },
+) {
+  if (!isFull) return yield* rewriteSmallTables(session, hasty, erasedFrom, largest);
+  if (yield* isBounded(session, `${patience}s`)) return yield* rewriteAll(session, erasedFrom);
+  yield* mayStay("Bytes", erasedFrom, unbounded);
+  return untried;
+});
+
+/** Not where whoever wants one of them would wait behind this for as long as anybody uses it. */
+const rewriteSmallTables = Effect.fnUntraced(function* (
+  session: Session,
+  hasty: Session,
+  tables: ReadonlyArray<string>,
+  largest: number,
+) {
+  const isHasty = yield* isBounded(hasty, "200ms");
+  return isHasty ? yield* rewriteSmall(session, hasty, tables, largest) : untried;
 });
 
 const sweep = Effect.fnUntraced(function* (
   session: Session,
   { owns, reindexes, vacuums }: Role,
-  /** Gives the tables that need nothing more. */
-  rewriting: Effect.Effect<ReadonlyArray<string>, SqlError.SqlError>,
+  /** Tables that need nothing more. */
+  rewritten: ReadonlyArray<string>,
   { largest, longest }: { readonly largest: number; readonly longest: number },
 ): Effect.fn.Return<Swept, SqlError.SqlError> {
-  if (!reindexes) {
-    yield* Effect.logWarning(
-      vacuums
-        ? "Texts of what was erased may stay in indexes until the owner of the tables REINDEXes them: the server's role may not"
-        : "What was erased stays in the tables and their indexes until their owner VACUUMs and REINDEXes them: the server's role may not",
-    );
-    return { owns, busy: [], large: [], broken: [] };
-  }
-  let broken = yield* unfinishedOf(session, erasedFrom);
-  if (owns && broken.length > 0) {
-    for (const table of erasedFrom) yield* Effect.ignore(dropUnfinished(session, table));
-    broken = yield* unfinishedOf(session, erasedFrom);
-  }
-  // A table that is rewritten would get whole indexes of them.
-  const rewritten = broken.length === 0 ? yield* rewriting : [];
+  const broken = yield* dropBroken(session, owns);
   const indexes = (yield* session.query<TextIndex & { readonly small: boolean }>(
     "operator",
     withTexts,
     [texts(textIndexes), largest],
   )).filter(({ table }) => !rewritten.includes(table));
+  if (!reindexes) {
+    if (indexes.length > 0) {
+      yield* Effect.logWarning(
+        vacuums
+          ? "Texts of what was erased may stay in indexes until the owner of the tables REINDEXes them: the server's role may not"
+          : "What was erased stays in the tables and their indexes until their owner VACUUMs and REINDEXes them: the server's role may not",
+      );
+    }
+    return { owns, busy: [], large: [], broken };
+  }
   const busy = yield* Effect.filter(
     indexes.filter(({ small }) => small),
     (index) => Effect.map(rebuildAtOnce(session, index, longest), Boolean.not),
   );
   const large = indexes.filter(({ small }) => !small);
   return { owns, busy, large, broken };
+});
+
+/** Gives those rebuildings that broke off and are left. */
+const dropBroken = Effect.fnUntraced(function* (session: Session, owns: boolean) {
+  const broken = yield* unfinishedOf(session, erasedFrom);
+  if (!owns || broken.length === 0) return broken;
+  for (const table of erasedFrom) yield* Effect.ignore(dropUnfinished(session, table));
+  return yield* unfinishedOf(session, erasedFrom);
 });
 
 /** Rebuilds what is left beside those who use it, if the role may. Tells whether another time would do no more. */
@@ -156,11 +195,9 @@ const rebuildLeft = Effect.fnUntraced(function* (
 ) {
   if (busy.length + large.length + broken.length === 0) return true;
   if (!owns || !(yield* isBounded(session, `${patience}s`))) {
-    yield* mayStay(
-      [...namesOf(large), ...broken],
-      owns ? unbounded : "their owner can REINDEX them",
-    );
-    yield* mayStay(namesOf(busy), inTheWay);
+    yield* mayStay("Texts", namesOf(large), owns ? unbounded : "their owner can REINDEX them");
+    yield* mayStay("Texts", broken, "their owner can DROP them");
+    yield* mayStay("Texts", namesOf(busy), inTheWay);
     return busy.length === 0;
   }
   let left: ReadonlyArray<TextIndex> = [...busy, ...large];
@@ -169,8 +206,8 @@ const rebuildLeft = Effect.fnUntraced(function* (
     if (!(yield* rebuildInUse(session, index))) break;
     left = left.slice(1);
   }
-  const names = [...namesOf(left), ...(yield* unfinishedOf(session, erasedFrom))];
-  yield* mayStay(names, inTheWay);
+  const names = [...namesOf(left), ...(yield* dropBroken(session, owns))];
+  yield* mayStay("Texts", names, inTheWay);
   return names.length === 0;
 });
 
@@ -180,25 +217,28 @@ const inTheWay = "others in the database are in the way";
 
 const namesOf = (indexes: ReadonlyArray<TextIndex>) => indexes.map(({ name }) => name);
 
-const mayStay = (names: ReadonlyArray<string>, reason: string) =>
-  names.length === 0
+const mayStay = (what: string, where: ReadonlyArray<string>, reason: string) =>
+  where.length === 0
     ? Effect.void
-    : Effect.logWarning(`Texts of what was erased may stay in ${names.join(", ")}: ${reason}`);
+    : Effect.logWarning(`${what} of what was erased may stay in ${where.join(", ")}: ${reason}`);
 
 interface Emptied {
   readonly name: "chat" | "entry";
 }
 
 interface Role {
+  /** Of the database, and so what PostgreSQL keeps of it, too. */
+  readonly isOverAll: boolean;
   readonly vacuums: boolean;
   readonly reindexes: boolean;
   readonly owns: boolean;
 }
 
 const mayMaintain = `
-select bool_and(owns) as owns, bool_and(reindexes) as reindexes, bool_and(reindexes or vacuums_all) as vacuums
+select bool_and(owns) as owns, bool_and(reindexes) as reindexes, bool_and(reindexes or over_all) as vacuums,
+  bool_and(over_all) as "isOverAll"
 from (
-  select current_setting('server_version_num')::int4 as version, pg_has_role(datdba, 'usage') as vacuums_all
+  select current_setting('server_version_num')::int4 as version, pg_has_role(datdba, 'usage') as over_all
   from pg_database where datname = current_database()
 ) server cross join lateral (
   select pg_has_role(relowner, 'usage') as owns,

@@ -57,7 +57,10 @@ export const dropUnfinished = (session: Session, table: string) =>
     { tries: 3 },
   );
 
-/** Indexes of the tables that were not rebuilt to the end, where nobody is seen at it. */
+/**
+ * Indexes of the tables that were not rebuilt to the end, where nobody is seen at it. One may have become valid since, as
+ * the table was rewritten.
+ */
 export const unfinishedOf = (session: Session, tables: ReadonlyArray<string>) =>
   Effect.map(
     session.query<{ readonly name: string }>("operator", unfinished, [texts(tables)]),
@@ -66,5 +69,5 @@ export const unfinishedOf = (session: Session, tables: ReadonlyArray<string>) =>
 
 const unfinished = `
 select quote_ident(relname) as name from pg_index join pg_class on pg_class.oid = indexrelid
-where indrelid = any ($1::text[]::regclass[]) and not indisvalid and relname ~ '${unfinishedIndex}'
+where indrelid = any ($1::text[]::regclass[]) and relname ~ '${unfinishedIndex}'
   and indrelid not in (select relid from pg_stat_progress_create_index where relid is not null)`;

@@ -14,7 +14,8 @@ export const olderEnd = Effect.fnUntraced(function* (
   session: Session,
   tables: ReadonlyArray<string>,
   patience: number,
-  { elsewhere = false } = {},
+  /** `catalog`: of tables of PostgreSQL itself, which those who decode changes read. */
+  { catalog = false, elsewhere = false } = {},
 ) {
   const [now] = yield* session.query<Now>("operator", whatIsNow, [texts(tables)]);
   const { horizon, users } = now!;
@@ -23,6 +24,7 @@ export const olderEnd = Effect.fnUntraced(function* (
     texts(users),
     texts(tables),
     elsewhere,
+    catalog,
   ]);
   const over = Effect.repeat(look, {
     until: ([found]) => found!.over,
@@ -77,6 +79,8 @@ select not exists (
     select transaction from pg_prepared_xacts where $4::bool or database = current_database()
     union all
     select xmin from pg_replication_slots
+    union all
+    select catalog_xmin from pg_replication_slots where $5::bool
   ) held where age(number) > age($1::text::xid8::xid)
 ) as over
 from (select $3::text[]::regclass[]::oid[] as tables) these`;

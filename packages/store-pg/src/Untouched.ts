@@ -33,3 +33,10 @@ export const whileUntouched = <A, E, R>(
         schedule: Schedule.spaced("300 millis"),
       }),
     );
+
+/** Whether a session waits for locks no longer than was asked for: a pooler may have dropped the setting. */
+export const isBounded = (session: Session, lockTimeout: string) =>
+  Effect.map(
+    session.query<{ readonly lock_timeout: string }>("operator", "show lock_timeout"),
+    ([granted]) => granted!.lock_timeout === lockTimeout,
+  );

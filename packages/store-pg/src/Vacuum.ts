@@ -12,7 +12,12 @@ import { againAfterClash } from "./Storage.ts";
 export const vacuum = (session: Session, tables: ReadonlyArray<string>) =>
   Effect.forEach(
     tables,
-    (table) => againAfterClash(session.command(`vacuum (index_cleanup on) ${table}`)),
+    (table) =>
+      // Of a process that was killed nothing else would end it. Not known everywhere.
+      Effect.ignore(session.query("operator", "set client_connection_check_interval = '5s'")).pipe(
+        Effect.andThen(session.command(`vacuum (index_cleanup on) ${table}`)),
+        againAfterClash,
+      ),
     { discard: true },
   );
 
@@ -25,6 +30,7 @@ export const vacuumThoroughly = Effect.fnUntraced(function* (
   session: Session,
   tables: ReadonlyArray<string>,
   patience: number,
+  { catalog = false } = {},
 ) {
   yield* vacuum(session, tables);
   for (let tries = 0; tries < 2; tries++) {
@@ -32,7 +38,10 @@ export const vacuumThoroughly = Effect.fnUntraced(function* (
       texts(tables),
     ]);
     if (left.length === 0) return true;
-    if (!(yield* olderEnd(session, tables, patience, { elsewhere: true }))) return false;
+    // Those of PostgreSQL itself are used by all.
+    const used = catalog ? [] : tables;
+    const isOver = yield* olderEnd(session, used, patience, { elsewhere: true, catalog });
+    if (!isOver) return false;
     yield* vacuum(
       session,
       left.map(({ name }) => name),
@@ -51,29 +60,27 @@ where oid = any ($1::text[]::regclass[])
 /** Somebody stands on a page of an index for longer than one waits. */
 export class Pinned extends Data.TaggedError("Pinned")<{}> {}
 
-/** Ends what waits in a session for so many seconds until nobody stands on a page: no `lock_timeout` does. */
+/** Ends a VACUUM that waits for so many seconds until nobody stands on a page: no `lock_timeout` does. */
 export const whileUnpinned = <A, E, R>(
-  session: Session,
   watcher: Session,
   patience: number,
   effect: Effect.Effect<A, E, R>,
 ): Effect.Effect<A, E | SqlError.SqlError | Pinned, R> =>
-  Effect.gen(function* () {
-    const [own] = yield* session.query<{ readonly pid: number }>(
-      "operator",
-      "select pg_backend_pid() as pid",
-    );
+  Effect.suspend(() => {
     let seconds = 0;
     const look = Effect.map(
-      watcher.query("operator", isPinned, [own!.pid]),
+      watcher.query("operator", pinned),
       (found) => (seconds = found.length === 0 ? 0 : seconds + 1),
     );
-    const pinned = Effect.repeat(look, {
+    const isPinned = Effect.repeat(look, {
       until: () => seconds > patience,
       schedule: Schedule.spaced("1 second"),
     });
-    return yield* Effect.raceFirst(effect, Effect.andThen(pinned, Effect.fail(new Pinned())));
+    return Effect.raceFirst(effect, Effect.andThen(isPinned, Effect.fail(new Pinned())));
   });
 
-const isPinned = `
-select from pg_stat_activity where pid = $1::int4 and wait_event_type = 'BufferPin'`;
+// Any of the role, on whatever connection: an index may be left to a worker.
+const pinned = `
+select from pg_stat_activity
+where datname = current_database() and usename = session_user and query like 'vacuum (%'
+  and wait_event_type = 'BufferPin'`;
