@@ -17,10 +17,21 @@ export interface Count {
   readonly edition: string;
   /** The positions of the newest that match, descending; `null` when they were not looked for. */
   readonly newest: ReadonlyArray<bigint> | null;
+  /** The positions of the oldest that match, ascending; `null` when they were not looked for. */
+  readonly oldest: ReadonlyArray<bigint> | null;
 }
 
-/** How many of the newest positions are remembered. */
-export const newestRemembered = 200;
+/** How many positions from either end are remembered. */
+export const mostRemembered = 200;
+
+/** The positions from one end, as far as they are known. */
+export const positionsFrom = (
+  { matching, newest, oldest }: Count,
+  descending: boolean,
+): ReadonlyArray<bigint> | null => {
+  if (descending) return newest;
+  return newest?.length === matching ? newest.toReversed() : oldest;
+};
 
 /** What was counted. */
 export interface Filters {

@@ -5,7 +5,7 @@
  * | page                                      | statement                                         |
  * | ----------------------------------------- | ------------------------------------------------- |
  * | a user's, near the first                  | `filteredPage`, and its count if there are few     |
- * | a search's, newest first, near the newest | `rememberedPage`                                  |
+ * | a search's by position, near its first    | `rememberedPage`                                  |
  * | a search's by position, likely near       | `walkedPage`; `gatheredPage` if it found too few   |
  * | a search's by position, farther           | `gatheredPage`, by a pass                         |
  * | any other                                 | `filteredPage`, by a pass                         |
@@ -20,7 +20,7 @@ import {
 } from "@parley/core";
 import { Effect } from "effect";
 import { chatPageOf } from "./ChatPages.ts";
-import { makeCounts, newestRemembered, type Count, type Filters } from "./Counts.ts";
+import { makeCounts, mostRemembered, positionsFrom, type Count, type Filters } from "./Counts.ts";
 import {
   countMatches,
   filteredPage,
@@ -59,39 +59,44 @@ export const makeMatching = Effect.fnUntraced(function* (
             ? filteredPage(chatbot, { ...newestChats, ...filters, limit: 0 }, undefined)
             : countMatches(chatbot, filters, searching),
         ),
-        ([row]) => countOf(row!, row!.newest ?? null),
+        ([row]) => countOf(row!, row!),
       ),
     { most: 2_000 },
   );
 
   /** When their count is known up to a position. */
-  const readMatching = (
+  const readMatching = Effect.fnUntraced(function* (
     chatbot: number,
     query: ChatQuery,
     known: Count,
-  ): Effect.Effect<ReadonlyArray<MatchingRow>, Overloaded | StorageUnavailable> => {
+  ): Effect.fn.Return<ReadonlyArray<MatchingRow>, Overloaded | StorageUnavailable> {
     const descending = byPosition(query.orderBy);
     if (descending === undefined) {
-      return pass(chatbot, filteredPage(chatbot, query, known, { searching }));
+      return yield* pass<MatchingRow>(chatbot, filteredPage(chatbot, query, known, { searching }));
     }
     if (!isSearch(query)) {
       const read = offsetOf(query) > nearby ? pass : light;
-      return read(chatbot, filteredPage(chatbot, query, known));
-    }
-    if (descending && isRemembered(query, known)) {
-      return search(chatbot, rememberedPage(chatbot, query, known, searching));
+      return yield* read<MatchingRow>(chatbot, filteredPage(chatbot, query, known));
     }
     const gathered = pass<MatchingRow>(
       chatbot,
       gatheredPage(chatbot, query, descending, searching),
     );
+    if (isRemembered(query, known, descending)) {
+      const rows = yield* search<MatchingRow>(
+        chatbot,
+        rememberedPage(chatbot, query, known, descending, searching),
+      );
+      return isTold(query, rows, known, descending) ? rows : yield* gathered;
+    }
     const expected = ((offsetOf(query) + query.limit) * known.reached) / (known.matching + 1);
-    if (expected > walk) return gathered;
-    return Effect.flatMap(
-      search<MatchingRow>(chatbot, walkedPage(chatbot, query, known, descending, searching)),
-      (rows) => (isWhole(query, rows) ? Effect.succeed(rows) : gathered),
+    if (expected > walk) return yield* gathered;
+    const rows = yield* search<MatchingRow>(
+      chatbot,
+      walkedPage(chatbot, query, known, descending, searching),
     );
-  };
+    return isWhole(query, rows) ? rows : yield* gathered;
+  });
 
   /** A user's list, if it is short and nothing is remembered of it. */
   const fewMatching = Effect.fnUntraced(function* (
@@ -108,7 +113,7 @@ export const makeMatching = Effect.fnUntraced(function* (
     );
     const total = Number(rows[0]!.total);
     if (total > nearby) return undefined;
-    if (total > quick) yield* counts.remember(filters, countOf(rows[0]!, null));
+    if (total > quick) yield* counts.remember(filters, countOf(rows[0]!, {}));
     return chatPageOf(rows);
   });
 
@@ -129,10 +134,10 @@ export const makeMatching = Effect.fnUntraced(function* (
         continue;
       }
       const newest =
-        row!.newest ??
-        (row!.later && [...row!.later, ...known.newest!].slice(0, newestRemembered)) ??
-        null;
-      yield* counts.remember(filters, countOf(row!, newest));
+        row!.newest ?? (row!.later && [...row!.later, ...known.newest!].slice(0, mostRemembered));
+      // Chats only come behind the oldest.
+      const oldest = row!.oldest ?? positionsFrom(known, false);
+      yield* counts.remember(filters, countOf(row!, { newest, oldest }));
       return chatPageOf(rows);
     }
     const descending = isSearch(query) ? byPosition(query.orderBy) : undefined;
@@ -149,12 +154,19 @@ export const makeMatching = Effect.fnUntraced(function* (
 
 const countOf = (
   { edition, reached, total }: CountRow,
-  newest: ReadonlyArray<bigint> | null,
+  {
+    newest = null,
+    oldest = null,
+  }: {
+    readonly newest?: Count["newest"] | undefined;
+    readonly oldest?: Count["oldest"] | undefined;
+  },
 ): Count => ({
   matching: Number(total),
   reached: Number(reached),
   edition: edition!,
   newest,
+  oldest,
 });
 
 /** Whether a page has as many rows as it must, or its total is void in any case. */
@@ -162,4 +174,19 @@ const isWhole = (query: ChatQuery, rows: ReadonlyArray<MatchingRow>): boolean =>
   const { id, total } = rows[0]!;
   const most = Math.min(query.limit, Number(total) - offsetOf(query));
   return total === null || (id === null ? 0 : rows.length) === Math.max(0, most);
+};
+
+/**
+ * Whether a page from remembered positions is right. Of those that came later the newest are seen, which are not the next
+ * of the oldest where there are more.
+ */
+const isTold = (
+  query: ChatQuery,
+  rows: ReadonlyArray<MatchingRow>,
+  known: Count,
+  descending: boolean,
+): boolean => {
+  const seen = rows[0]!.later?.length ?? 0;
+  const isKnown = offsetOf(query) + query.limit <= positionsFrom(known, descending)!.length;
+  return isWhole(query, rows) && (descending || isKnown || seen < mostRemembered);
 };

@@ -4,7 +4,7 @@
  */
 import type { ChatQuery } from "@parley/core";
 import { sortColumns, type ChatPageRow } from "./ChatPages.ts";
-import { newestRemembered, type Count } from "./Counts.ts";
+import { mostRemembered, positionsFrom, type Count } from "./Counts.ts";
 import { offsetOf, orderOf, type Statement } from "./Pages.ts";
 import { array } from "./Parameters.ts";
 import { chatColumns } from "./Rows.ts";
@@ -18,6 +18,8 @@ export interface CountRow {
   readonly edition?: string;
   /** Positions of the newest that match, descending. */
   readonly newest?: ReadonlyArray<bigint>;
+  /** Positions of the oldest that match, ascending; null when they were not looked for. */
+  readonly oldest?: ReadonlyArray<bigint> | null;
 }
 
 export type MatchingRow = ChatPageRow &
@@ -62,7 +64,7 @@ select case when ${few} and ${editionAt(upTo)} = $${values.push(edition)}
     newest === null
       ? "null::int8[]"
       : `case when ${few} then
-    array(select position ${later} order by position desc limit ${parameter(newestRemembered)}) end`
+    array(select position ${later} order by position desc limit ${parameter(mostRemembered)}) end`
   } as later`;
 };
 
@@ -137,7 +139,7 @@ export const countMatches = (
   searching: Searching,
 ): Statement => {
   const { from } = searching;
-  const values: Array<unknown> = [chatbot, newestRemembered, recent];
+  const values: Array<unknown> = [chatbot, mostRemembered, recent];
   const [others, matches] = conditionsOf({ search, userRef }, values, searching);
   return {
     text: `
@@ -154,7 +156,8 @@ select coalesce(tally.positions, 0) as reached, ${editionAt("tally.positions")} 
   case when enough then (select count(*) from ${from} where ${others} and ${matches})
     else (select count(*) from matching) end as total,
   case when enough then array(select position from recent order by position desc)
-    else array(select position from matching order by position desc limit $2::int8) end as newest
+    else array(select position from matching order by position desc limit $2::int8) end as newest,
+  case when not enough then array(select position from matching order by position limit $2::int8) end as oldest
 from enough left join tally on tally.chatbot_id = $1`,
     values,
   };
@@ -167,12 +170,13 @@ export const gatheredPage = (
   descending: boolean,
   searching: Searching,
 ): Statement => {
-  const values: Array<unknown> = [chatbot, query.limit, offsetOf(query), newestRemembered];
+  const values: Array<unknown> = [chatbot, query.limit, offsetOf(query), mostRemembered];
   const matching = conditionsOf(query, values, searching).join(" and ");
   const direction = descending ? "desc" : "asc";
   const counted = `
 select (select count(*) from matching) as total,
-  array(select position from matching order by position desc limit $4::int8) as newest`;
+  array(select position from matching order by position desc limit $4::int8) as newest,
+  array(select position from matching order by position limit $4::int8) as oldest`;
   return {
     text: `
 with matching as materialized (select position from ${searching.from} where ${matching})
@@ -208,35 +212,35 @@ ${beside(counted, pageOf("met", direction), `position ${direction}`)}`,
 };
 
 /** Whether {@link rememberedPage} can give the page: of those that came later it sees only so many, too. */
-export const isRemembered = (query: ChatQuery, { matching, newest }: Count): boolean => {
+export const isRemembered = (query: ChatQuery, known: Count, descending: boolean): boolean => {
+  const positions = positionsFrom(known, descending);
   const end = offsetOf(query) + query.limit;
   return (
-    newest !== null &&
-    end <= newestRemembered &&
-    (newest.length === matching || end <= newest.length)
+    positions !== null &&
+    end <= mostRemembered &&
+    (positions.length === known.matching || end <= positions.length)
   );
 };
 
-/** A page of the newest that match, from the remembered ones and those that came after them. */
+/** A page of the newest that match, or of the oldest, from the remembered ones and those that came after them. */
 export const rememberedPage = (
   chatbot: number,
   query: ChatQuery,
   known: Count,
+  descending: boolean,
   searching: Searching,
 ): Statement => {
   const values: Array<unknown> = [
     chatbot,
     query.limit,
     offsetOf(query),
-    array(known.newest!, "int8", (position) => position),
+    array(positionsFrom(known, descending)!, "int8", (position) => position),
   ];
   const counted = countedOn(known, conditionsOf(query, values, searching), values, searching.from);
+  const direction = descending ? "desc" : "asc";
+  const positions = "unnest(counted.later || $4::int8[]) position";
   return {
-    text: beside(
-      counted,
-      pageOf("unnest(counted.later || $4::int8[]) position", "desc"),
-      "position desc",
-    ),
+    text: beside(counted, pageOf(positions, direction), `position ${direction}`),
     values,
   };
 };

@@ -1,37 +1,52 @@
 /**
- * Lists that must read much: they have connections of their own, so that no other statement queues
- * behind them, and of those that read a whole tenant only a few run at once.
+ * Lists that must read much: they have connections of their own, so that no other statement queues behind them, of each
+ * kind only a few run at once, and chatbots take turns.
  */
 import { Overloaded, type StorageUnavailable } from "@parley/core";
-import { Cache, Duration, Effect, Semaphore } from "effect";
+import { Cache, Duration, Effect, PartitionedSemaphore } from "effect";
 import type { Statement } from "./Pages.ts";
 import type { Session } from "./Session.ts";
 import { getShared, makeShared } from "./Shared.ts";
 import { isStatementTimeout, orUnavailable } from "./Storage.ts";
 
-/** How many lists of either kind run at once; together, as many as there are connections. */
+/** How many lists of each kind run at once; together, as many as there are connections. */
 const searches = 4;
+const sorted = 2;
 const passes = 2;
-export const passConnections = searches + passes;
+export const passConnections = searches + sorted + passes;
 
 /** How long one waits for another to end. */
 const patience = Duration.seconds(1);
 
-type Wanted = Statement & { readonly chatbot: number };
+interface Wanted extends Statement {
+  readonly chatbot: number;
+  readonly among: Statement | null;
+}
 
-export const makePasses = Effect.fnUntraced(function* (session: Session) {
+type Failure = Overloaded | StorageUnavailable;
+
+export const makePasses = Effect.fnUntraced(function* (
+  session: Session,
+  /** For what reads little. */
+  light: <Row extends object>(
+    chatbot: number,
+    statement: Statement,
+  ) => Effect.Effect<ReadonlyArray<Row>, Failure>,
+  /** Of how many rows it does not matter how often they are read. */
+  { few = 10_000 } = {},
+) {
   const busy = new Overloaded({ retryAfterSeconds: 2 });
 
   /** Runs at most so many at once; who cannot begin soon is told to come again. `begins` is run before. */
   const lane = (most: number) => {
-    const room = Semaphore.makeUnsafe(most);
+    const room = PartitionedSemaphore.makeUnsafe<number>({ permits: most });
     return <Row extends object>(
       chatbot: number,
       { text, values }: Statement,
       begins: Effect.Effect<void> = Effect.void,
     ) =>
       Effect.uninterruptibleMask((restore) =>
-        room.take(1).pipe(
+        room.take(chatbot, 1).pipe(
           Effect.timeoutOrElse({ duration: patience, orElse: () => Effect.fail(busy) }),
           restore,
           Effect.andThen(
@@ -48,30 +63,43 @@ export const makePasses = Effect.fnUntraced(function* (session: Session) {
       ).pipe(orUnavailable);
   };
 
-  const run = lane(passes);
+  const search = lane(searches);
+  const sort = lane(sorted);
+  const pass = lane(passes);
+
+  const laneOf = Effect.fnUntraced(function* ({ among, chatbot }: Wanted) {
+    if (among === null) return sort;
+    if (few === 0) return pass;
+    const [size] = yield* light<{ readonly size: bigint }>(chatbot, among);
+    return size === undefined || size.size < few ? search : pass;
+  });
+
   // Only until it begins: who comes later must see what was written meanwhile.
-  const waiting: Cache.Cache<
-    Wanted,
-    ReadonlyArray<object>,
-    Overloaded | StorageUnavailable
-  > = yield* makeShared(
+  const waiting: Cache.Cache<Wanted, ReadonlyArray<object>, Failure> = yield* makeShared(
     (wanted: Wanted) =>
       // What begins at once has to be in the cache before it can leave it.
-      Effect.andThen(
-        Effect.yieldNow,
-        run<object>(wanted.chatbot, wanted, Cache.invalidate(waiting, wanted)),
+      Effect.yieldNow.pipe(
+        Effect.andThen(laneOf(wanted)),
+        Effect.flatMap((run) =>
+          run<object>(wanted.chatbot, wanted, Cache.invalidate(waiting, wanted)),
+        ),
       ),
     { most: Number.POSITIVE_INFINITY, keep: Duration.zero },
   );
+  const once = <Row extends object>(wanted: Wanted) =>
+    getShared(waiting, wanted) as Effect.Effect<ReadonlyArray<Row>, Failure>;
 
   return {
     /** What may be slow, but reads no more than it must. */
-    search: lane(searches),
-    /** What reads all of a tenant's chats, or of a chat's entries; once for all who wait for the same. */
-    pass: <Row extends object>(chatbot: number, statement: Statement) =>
-      getShared(waiting, { chatbot, ...statement }) as Effect.Effect<
-        ReadonlyArray<Row>,
-        Overloaded | StorageUnavailable
-      >,
+    search,
+    /** A page in the order of an index that must be walked; once for all who wait for the same. */
+    sort: <Row extends object>(chatbot: number, statement: Statement) =>
+      once<Row>({ chatbot, among: null, ...statement }),
+    /**
+     * What reads all of a tenant's chats, or of a chat's entries, whose number a statement gives as `size`; once for all
+     * who wait for the same.
+     */
+    pass: <Row extends object>(chatbot: number, statement: Statement, among: Statement) =>
+      once<Row>({ chatbot, among, ...statement }),
   };
 });

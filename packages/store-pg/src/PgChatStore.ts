@@ -29,8 +29,8 @@ export const makeChatStore = Effect.fnUntraced(function* (
   { passes, reads, searched }: Clients,
   setMilestonesSoon: SetMilestonesSoon,
   make: MakeChat,
+  options?: Parameters<typeof makePasses>[2],
 ) {
-  const { pass, search } = yield* makePasses(passes);
   const [database] = yield* reads.query<{ readonly datctype: string }>(
     "operator",
     thisDatabase,
@@ -42,7 +42,10 @@ export const makeChatStore = Effect.fnUntraced(function* (
   const light = <Row extends object>(chatbot: number, { text, values }: Statement) =>
     orUnavailable(reads.query<Row>(chatbot, text, values));
 
-  const matching = yield* makeMatching({ light, pass, search }, searching);
+  const { pass, search, sort } = yield* makePasses(passes, light, options);
+  const passChats = <Row extends object>(chatbot: number, statement: Statement) =>
+    pass<Row>(chatbot, statement, chatsOf(chatbot));
+  const matching = yield* makeMatching({ light, pass: passChats, search }, searching);
 
   return ChatStore.of({
     createChat: Effect.fnUntraced(function* (chatbot, chat, retryKey) {
@@ -68,9 +71,12 @@ export const makeChatStore = Effect.fnUntraced(function* (
         return Effect.map(light<ChatPageRow>(chatbot, seek(chatbot, query, positions)), chatPageOf);
       }
       const text = byText(query.orderBy);
+      if (text === undefined) {
+        const statement = filteredPage(chatbot, query, undefined);
+        return Effect.map(passChats<ChatPageRow>(chatbot, statement), chatPageOf);
+      }
       const page = (statement: Statement) =>
-        Effect.map(pass<ChatPageRow>(chatbot, statement), chatPageOf);
-      if (text === undefined) return page(filteredPage(chatbot, query, undefined));
+        Effect.map(sort<ChatPageRow>(chatbot, statement), chatPageOf);
       return offsetOf(query) <= spacing
         ? page(firstByText(chatbot, query, text))
         : // An earlier version set none, and when it was time they could not be set.
@@ -84,7 +90,11 @@ export const makeChatStore = Effect.fnUntraced(function* (
           ? light<EntryPageRow>(chatbot, anyEntries(chatbot, chatId, query))
           : positions !== undefined
             ? light<EntryPageRow>(chatbot, seekEntries(chatbot, chatId, query, positions))
-            : pass<EntryPageRow>(chatbot, anyEntries(chatbot, chatId, query));
+            : pass<EntryPageRow>(
+                chatbot,
+                anyEntries(chatbot, chatId, query),
+                entriesOf(chatbot, chatId),
+              );
       return Effect.flatMap(rows, (found) => {
         const [first] = found;
         if (first === undefined) return Effect.fail(new ChatNotFound({ chatId }));
@@ -115,5 +125,15 @@ const created = ({ name, userRef }: ChatToCreate, { createTime, id }: InsertedCh
 });
 
 type EntryPageRow = { readonly total: bigint } & (EntryRow | { readonly id: null });
+
+const chatsOf = (chatbot: number): Statement => ({
+  text: "select chats as size from tally where chatbot_id = $1",
+  values: [chatbot],
+});
+
+const entriesOf = (chatbot: number, chat: number): Statement => ({
+  text: "select entries::int8 as size from chat where chatbot_id = $1 and id = $2::int8",
+  values: [chatbot, chat],
+});
 
 const thisDatabase = "select datctype from pg_database where datname = current_database()";

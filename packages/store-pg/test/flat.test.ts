@@ -213,6 +213,7 @@ layer(filled, { timeout: "2 minutes" })("lists of 100,000 rows touch at most 200
         reached: chats,
         edition: first!.edition,
         newest: null,
+        oldest: null,
       };
       const statements: ReadonlyArray<(searching: Searching) => Statement> = [
         (searching) => gatheredPage(chatbot, query({ search: "falcon 77777" }), true, searching),
@@ -291,8 +292,12 @@ layer(filled, { timeout: "2 minutes" })("lists of 100,000 rows touch at most 200
         const known = { ...row, matching: Number(row.total), reached: Number(row.reached) };
         const search = (more: Partial<ChatQuery>) => query({ search: "lantern", ...more });
         const passing = (from: Searching["from"]): ReadonlyArray<Statement> => [
-          rememberedPage(grown, search({}), known, { from, indexed }),
-          rememberedPage(grown, search({ limit: 100 }), known, { from, indexed }),
+          rememberedPage(grown, search({}), known, true, { from, indexed }),
+          rememberedPage(grown, search({ limit: 100 }), known, true, { from, indexed }),
+          rememberedPage(grown, search({ limit: 100 }), { ...known, oldest: known.newest }, false, {
+            from,
+            indexed,
+          }),
           walkedPage(grown, search({}), known, true, { from, indexed }),
         ];
         const reading = [25, 100].flatMap((limit) => [

@@ -18,31 +18,33 @@ import { walk } from "../src/MatchingPages.ts";
 import { makeCreations } from "../src/Creations.ts";
 import { makeMilestones } from "../src/Milestones.ts";
 import { makeChatStore } from "../src/PgChatStore.ts";
-import type { Session } from "../src/Session.ts";
+import type { Session, Subject } from "../src/Session.ts";
 import { clientOf, freshSchema, optionsOf } from "./PostgresUnderTest.ts";
 
 /**
- * A store whose statements that read much stand at a gate and are noted; the first `failing` of them
- * fail as if the connection was lost.
+ * A store whose statements that read much stand at a gate and are noted; the first `failing` of them fail, as if the
+ * connection was lost if nothing else is said.
  */
-const makeGated = Effect.fnUntraced(function* (failing = 0) {
+const makeGated = Effect.fnUntraced(function* (failing = 0, few = 0, failure = lost) {
   const options = optionsOf(freshSchema());
   const layer = yield* Layer.build(layerPostgres(options));
   const clients = yield* makeClients({ ...options, maxConnections: 4 }).pipe(
     Effect.provide(Reactivity.layer),
   );
   const gate = yield* Latch.make();
-  const seen = { statements: 0, passes: 0, running: 0, most: 0, countedFrom: 0n };
+  const seen = { statements: 0, passes: 0, gathered: 0, running: 0, most: 0, countedFrom: 0n };
+  const passesOf: Array<Subject> = [];
   const query: Session["query"] = (subject, text, values) =>
     Effect.suspend(() => {
       seen.most = Math.max(seen.most, ++seen.running);
-      if (text.includes("with recent as")) seen.passes++;
+      if (text.includes("with recent as")) seen.passes = passesOf.push(subject);
+      else if (text.includes("with matching as")) seen.gathered++;
       const from = /position > \$(\d+)/.exec(text);
       if (from !== null) seen.countedFrom = BigInt(values![Number(from[1]) - 1] as number);
       const fails = ++seen.statements <= failing;
       return Effect.andThen(
         gate.await,
-        fails ? Effect.fail(lost) : clients.passes.query<any>(subject, text, values),
+        fails ? Effect.fail(failure) : clients.passes.query<any>(subject, text, values),
       );
     }).pipe(Effect.ensuring(Effect.sync(() => seen.running--)));
   const milestones = yield* makeMilestones(clients.patient);
@@ -50,6 +52,7 @@ const makeGated = Effect.fnUntraced(function* (failing = 0) {
     { ...clients, passes: { ...clients.passes, query } },
     milestones,
     yield* makeCreations(clients, milestones),
+    { few },
   );
   const chatbot = yield* Effect.provideContext(registerChatbot, layer);
   const create = (count: number) =>
@@ -68,11 +71,36 @@ const makeGated = Effect.fnUntraced(function* (failing = 0) {
   const history = store.listEntries(chatbot, chats[0]!.id, newest);
   const archive = Context.get(layer, ChatArchive);
   const erase = archive.erase(chatbot, { _tag: "Chat", id: chats[0]!.id });
-  return { create, erase, gate, history, list, schema: options.schema, seen, without };
+  /** Waits until so many statements are under way, and nothing else would begin. */
+  const running = (count: number) =>
+    Effect.repeat(
+      Effect.promise(() => new Promise((done) => setTimeout(done, 20))),
+      {
+        until: () => seen.running === count,
+        times: 250,
+      },
+    );
+  return {
+    create,
+    empty,
+    erase,
+    gate,
+    history,
+    list,
+    passesOf,
+    running,
+    schema: options.schema,
+    seen,
+    without,
+  };
 });
 
 const lost = new SqlError.SqlError({
   reason: new SqlError.ConnectionError({ cause: new Error("lost") }),
+});
+
+const tooLong = new SqlError.SqlError({
+  reason: new SqlError.StatementTimeoutError({ cause: new Error("too long") }),
 });
 
 /** Begins them all, each up to where it waits. */
@@ -184,6 +212,72 @@ describe("searches that arrive together", () => {
     }),
   );
 
+  it.effect("of one chatbot come in turn with those of another", () =>
+    Effect.gen(function* () {
+      const { empty, gate, list, passesOf, without } = yield* makeGated();
+      const crowd = yield* begun(20, (n) => list({ search: `needle ${n}` }));
+      const [other] = yield* begun(1, () => without({ search: "needle" }));
+      yield* gate.open;
+      yield* Fiber.joinAll([...crowd, other!]);
+      assert.include(passesOf.slice(0, 4), empty);
+    }),
+  );
+
+  it.effect("leave two places to pages in the order of names or references", () =>
+    Effect.gen(function* () {
+      const { list, seen } = yield* makeGated();
+      yield* begun(20, (n) => list({ search: `needle ${n}` }));
+      yield* begun(20, (n) => list({ orderBy: byName, page: n + 1 }));
+      assert.strictEqual(seen.running, 4);
+      yield* begun(1, () => list({ orderBy: [{ field: "userRef", descending: true }] }));
+      assert.strictEqual(seen.running, 4);
+    }),
+  );
+
+  it.effect(
+    "leave four places to those of chatbots with few chats, and histories with few entries",
+    () =>
+      Effect.gen(function* () {
+        const { history, list, running, seen, without } = yield* makeGated(0, 50);
+        const byNameToo = [{ field: "_createTime", descending: true }, ...byName] as const;
+        yield* begun(20, (n) =>
+          list(n % 2 === 0 ? { search: `n ${n}` } : { orderBy: byNameToo, page: n }),
+        );
+        yield* running(2);
+        yield* begun(1, () => history);
+        const few = yield* begun(20, (n) =>
+          without(n % 2 === 0 ? { search: `n ${n}` } : { orderBy: byNameToo, page: n }),
+        );
+        yield* running(6);
+        yield* TestClock.adjust("1 second");
+        assert.strictEqual(seen.most, 6);
+        const refused = few.filter((fiber) => fiber.pollUnsafe()?._tag === "Failure");
+        assert.strictEqual(refused.length, 16);
+      }),
+  );
+
+  it.effect("that take too long are refused", () =>
+    Effect.gen(function* () {
+      const { gate, list } = yield* makeGated(1, 0, tooLong);
+      yield* gate.open;
+      assert.strictEqual((yield* Effect.flip(list({ search: "needle" })))._tag, "Overloaded");
+    }),
+  );
+
+  it.live("leave no more than two thousand counts in memory", () =>
+    Effect.gen(function* () {
+      const { gate, seen, without } = yield* makeGated();
+      yield* gate.open;
+      const search = (n: number) => without({ search: `n ${n}` });
+      yield* Effect.forEach(Array.from({ length: 2_000 }), (_, n) => search(n), { concurrency: 2 });
+      yield* search(1);
+      assert.strictEqual(seen.passes, 2_000);
+      yield* search(2_000);
+      yield* search(0);
+      assert.strictEqual(seen.passes, 2_002);
+    }),
+  );
+
   it.effect("are not waited for by a user's list that an erasure made void", () =>
     Effect.gen(function* () {
       const { create, erase, list, seen } = yield* makeGated();
@@ -221,6 +315,59 @@ describe("searches that arrive together", () => {
           newest.items.map(({ name }) => name),
           ["needle 1", "needle 0", "needle 0", "needle 59", "needle 58"],
         );
+      }),
+    );
+  }
+
+  // What many of the newest match is not looked for among all.
+  for (const [count, gathered, matching] of [
+    [1, 0, "few"],
+    [230, 1, "many"],
+  ] as const) {
+    it.effect(`of ${matching} among very many make one pass for either end`, () =>
+      Effect.gen(function* () {
+        const { create, gate, list, schema, seen } = yield* makeGated();
+        const sql = yield* clientOf(schema, 1);
+        yield* gate.open;
+        yield* create(count);
+        // Too far apart to be met on a walk.
+        const scatter = sql.unsafe(
+          "update chat set position = position * 1000000 where position < 1000000",
+        );
+        yield* scatter;
+        yield* sql.unsafe("update tally set positions = 1000000000");
+        const positions = [{ field: "id", descending: false }] as const;
+        const names = (query: Partial<ChatQuery>) =>
+          Effect.map(list({ search: "needle", limit: 7, ...query }), ({ items, total }) => [
+            total,
+            ...items.map(({ id }) => id),
+          ]);
+        const all = yield* sql.unsafe<{ readonly id: bigint }>(
+          "select id from chat where name like 'needle%' order by position",
+        );
+        const ids = all.map(({ id }) => Number(id));
+        const is = Effect.fnUntraced(function* () {
+          for (const page of [1, 3]) {
+            const [from, to] = [7 * (page - 1), 7 * page];
+            assert.deepStrictEqual(yield* names({ page, orderBy: positions }), [
+              ids.length,
+              ...ids.slice(from, to),
+            ]);
+            assert.deepStrictEqual(yield* names({ page }), [
+              ids.length,
+              ...ids.toReversed().slice(from, to),
+            ]);
+          }
+        });
+        yield* is();
+        assert.deepStrictEqual([seen.passes, seen.gathered], [1, gathered]);
+        // They are counted on, and seen from either end.
+        for (const later of [2, 210]) {
+          const more = yield* create(later);
+          ids.push(...more.map(({ id }) => id));
+          yield* is();
+          assert.deepStrictEqual([seen.passes, seen.gathered], [1, gathered]);
+        }
       }),
     );
   }
