@@ -1,4 +1,4 @@
-#!/usr/bin/env node
+#!/usr/bin/env -S node --memory-saver-mode --max-semi-space-size=4
 import { isServer } from "./CommandOf.ts";
 
 // Before all that takes time to load: a SIGHUP asks for the documents, and must not end a server that starts. A

@@ -5,8 +5,8 @@ import { Effect, Stream } from "effect";
 import type { ArchiveRecord } from "./ChatArchive.ts";
 import { ImportRefused } from "./Errors.ts";
 
-/** Later ids go on past the imported ones, and all of them are exact in JSON. */
-const highestId = 2 ** 52;
+/** Later ids, a trillion at least, go on past the imported ones, and all of them are exact in JSON. */
+const highestId = 2 ** 53 - 2 ** 40;
 
 /** What every database can hold. No imported chat or entry is older. */
 export const earliestTime = new Date("0001-01-01T00:00:00Z");

@@ -58,7 +58,7 @@ export class ChatArchive extends Context.Service<
      * on from the imported ones. Others may write meanwhile, and so may the stream itself, to other chatbots.
      * Refused are a chatbot that has chats, chats that do not ascend by id, entries that do not follow their chat or
      * do not ascend in it, times that go back, in the chats or from a chat to its entries, or are not within the
-     * years 1 to 9999, and ids that are twice, no positive integers, or greater than 2^52. Texts are taken as they
+     * years 1 to 9999, and ids that are twice, no positive integers, or greater than 2^53 - 2^40. Texts are taken as they
      * are: whoever reads them from outside decodes them, and sees that none is longer than a client's may be.
      */
     readonly import: <E, R>(

@@ -65,7 +65,10 @@ export const compactErased = (
       const swept = yield* sweep(session, role, rewritten, { largest, longest });
       if (pace === "quick") return yield* Effect.as(vacuum(session, [gatheredIn]), true);
       const isRebuilt = isOver && (yield* rebuildLeft(session, swept, patience));
-      const isForgotten = yield* forget(session, hasty, isLast && role.isOverAll, patience);
+      const isForgotten = yield* forget(session, hasty, isLast && role.isOverAll, {
+        largest: pace === "full" ? unlimited : largest,
+        patience,
+      });
       yield* mayStay("Bytes", busy, inTheWay);
       return isGone
         ? isRebuilt && isForgotten && busy.length === 0
@@ -105,7 +108,7 @@ const forget = Effect.fnUntraced(function* (
   session: Session,
   hasty: Session,
   isLast: boolean,
-  patience: number,
+  { largest, patience }: { readonly largest: number; readonly patience: number },
 ) {
   if (!isLast) return yield* Effect.as(vacuum(session, [gatheredIn]), true);
   if (!(yield* vacuumThoroughly(session, [gatheredIn], patience, { catalog: true }))) {
@@ -113,7 +116,7 @@ const forget = Effect.fnUntraced(function* (
     return false;
   }
   // Everybody needs them for everything, so that they are never held for long.
-  const { busy } = yield* rewriteSmallTables(session, hasty, [gatheredIn], unlimited);
+  const { busy } = yield* rewriteSmallTables(session, hasty, [gatheredIn], largest);
   yield* mayStay("Bytes", busy, inTheWay);
   return busy.length === 0;
 });

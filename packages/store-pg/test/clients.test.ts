@@ -14,12 +14,20 @@ for (const rowSecurity of [false, true]) {
       yield* sql.unsafe(`alter database ${name} set default_transaction_isolation = serializable`);
       const options = { url, schema: "parley", maxConnections: 1, rowSecurity };
       const { archives, patient, passes, reads, writes } = yield* makeClients(options);
-      for (const [name, session] of Object.entries({ archives, patient, passes, reads, writes })) {
+      const sessions = {
+        archives: [archives, "0"],
+        patient: [patient, "0"],
+        passes: [passes, "10s"],
+        reads: [reads, "30s"],
+        writes: [writes, "30s"],
+      } as const;
+      for (const [name, [session, timeout]] of Object.entries(sessions)) {
         const shown = yield* session.query(
           "operator",
-          "select current_setting('jit') as jit, current_setting('transaction_isolation') as isolation",
+          `select current_setting('jit') as jit, current_setting('transaction_isolation') as isolation,
+            current_setting('statement_timeout') as timeout`,
         );
-        assert.deepStrictEqual(shown, [{ jit: "off", isolation: "read committed" }], name);
+        assert.deepStrictEqual(shown, [{ jit: "off", isolation: "read committed", timeout }], name);
       }
     }).pipe(Effect.provide(Reactivity.layer), Effect.scoped),
   );

@@ -21,6 +21,20 @@ const imported = (chatbot: number, id: number) =>
   ChatArchive.use((archive) => archive.import(chatbot, Stream.fromIterable(conversation(id))));
 
 describe("an import", () => {
+  it.live("of high ids leaves others such as can be imported, too", () =>
+    Effect.gen(function* () {
+      const archive = yield* ChatArchive;
+      const [first, other, to] = [
+        yield* registerChatbot,
+        yield* registerChatbot,
+        yield* registerChatbot,
+      ];
+      yield* imported(first, 2 ** 52);
+      yield* ChatStore.use((chats) => chats.createChat(other, bare, null));
+      assert.strictEqual(yield* archive.import(to, archive.export(other)), 1);
+    }).pipe(Effect.provide(layerPostgres(optionsOf(freshSchema())))),
+  );
+
   it("sends long texts in several statements", () => {
     const usage = {
       model: "m",

@@ -527,7 +527,7 @@ export const exportChecks: ReadonlyArray<
         ...[Number.NaN, -8_000_000_000_000_000, 8_000_000_000_000_000].map((millis) => [
           chatRecord(1, new Date(millis)),
         ]),
-        ...[2 ** 52 + 1, Number.MAX_SAFE_INTEGER].map((id) => [withId(records[0]!, id)]),
+        ...[2 ** 53 - 2 ** 40 + 1, Number.MAX_SAFE_INTEGER].map((id) => [withId(records[0]!, id)]),
         // Times that go back.
         [chatRecord(1, time), chatRecord(2, new Date(time.getTime() - 1))],
         [chatRecord(1, time), entryRecord(1, 1, new Date(time.getTime() - 1))],
