@@ -4,7 +4,7 @@
  */
 import * as PgClient from "@effect/sql-pg/PgClient";
 import * as PgConnection from "@effect/sql-pg/PgConnection";
-import { Effect, type Redacted, type Scope } from "effect";
+import { Effect, Scope, type Redacted } from "effect";
 import { Reactivity } from "effect/reactivity";
 import type { SqlError } from "effect/sql";
 import { makeBoundSession } from "./BoundSession.ts";
@@ -120,6 +120,9 @@ interface Lanes {
 /** Nothing is connected before the first statement. */
 export const makeClients = Effect.fnUntraced(function* (options: ClientOptions) {
   const reactivity = yield* Reactivity.Reactivity;
+  // Closed as a whole, when all that began later is over: a pool whose scope is being closed connects no more, and who
+  // waits for a connection waits for ever.
+  const pools = yield* Effect.acquireRelease(Scope.make("parallel"), Scope.close);
   const { maxConnections, rowSecurity = false } = options;
   const session = (
     { isPatient = false, long = false, most, multiplex = false }: Lanes,
@@ -127,11 +130,12 @@ export const makeClients = Effect.fnUntraced(function* (options: ClientOptions) 
   ) => {
     // The pool ends what is idle. Before version 14 nobody knows the setting: who migrates looks at the version.
     const config = configOf(options, most, { idle_session_timeout: "0", ...settings });
-    return rowSecurity
+    const made = rowSecurity
       ? makeBoundSession(config, { inOneGo: !long, isPatient })
       : Effect.map(PgClient.make({ ...config, multiplex }), (sql) =>
           plainSession(sql, { isPatient }),
         );
+    return Scope.provide(made, pools);
   };
   // A client that vanished in the middle of a transaction must not keep its locks.
   const idle = { idle_in_transaction_session_timeout: "30s" };

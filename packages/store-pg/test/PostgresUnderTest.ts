@@ -55,14 +55,18 @@ export const inDatabase = (name: string, url: Redacted.Redacted) => {
 
 /** A database of its own, made with options, and a plain client of it. */
 export const freshDatabase = Effect.fnUntraced(function* (more = "") {
-  // Who drops it ends its connections, whosesoever they are.
-  const superuser = yield* clientOf("public", 1, Redacted.make(inject("roleUrls").superuser));
+  // Who drops it ends its connections, whosesoever they are. In a scope that is being closed no client connects any more.
+  const asSuperuser = (statement: string) =>
+    clientOf("public", 1, Redacted.make(inject("roleUrls").superuser)).pipe(
+      Effect.flatMap((sql) => sql.unsafe(statement)),
+      Effect.scoped,
+    );
   const name = freshSchema();
   const { url } = optionsOf("parley");
   const owner = new URL(Redacted.value(url)).username;
   yield* Effect.acquireRelease(
-    superuser.unsafe(`create database ${name} owner ${owner} template template0 ${more}`),
-    () => Effect.orDie(superuser.unsafe(`drop database ${name} with (force)`)),
+    asSuperuser(`create database ${name} owner ${owner} template template0 ${more}`),
+    () => Effect.orDie(asSuperuser(`drop database ${name} with (force)`)),
   );
   const options = { url: inDatabase(name, url) };
   return { ...options, name, sql: yield* clientOf("parley", 1, options.url) };
