@@ -1,14 +1,15 @@
 /**
  * A session whose connections are lent to its subjects by turn: nobody waits for the crowd of another.
  */
-import { Context, Effect, PartitionedSemaphore } from "effect";
+import { Context, Effect } from "effect";
+import { makeFairSemaphore } from "./FairSemaphore.ts";
 import type { Session, Subject } from "./Session.ts";
 
 let sessions = 0;
 
 /** Lends at most so many connections at a time. */
 export const fairSession = (session: Session, connections: number): Session => {
-  const room = PartitionedSemaphore.makeUnsafe<Subject>({ permits: connections });
+  const room = makeFairSemaphore<Subject>(connections);
   /** Whether a statement is part of a transaction, which has its connection. */
   const Inside = Context.Reference(`@parley/store-pg/FairSession/${++sessions}`, {
     defaultValue: () => false,

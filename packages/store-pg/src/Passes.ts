@@ -3,7 +3,8 @@
  * kind only a few run at once, and chatbots take turns.
  */
 import { Overloaded, type StorageUnavailable } from "@parley/core";
-import { Cache, Duration, Effect, PartitionedSemaphore } from "effect";
+import { Cache, Duration, Effect } from "effect";
+import { makeFairSemaphore } from "./FairSemaphore.ts";
 import type { Statement } from "./Pages.ts";
 import type { Session } from "./Session.ts";
 import { getShared, makeShared } from "./Shared.ts";
@@ -39,14 +40,14 @@ export const makePasses = Effect.fnUntraced(function* (
 
   /** Runs at most so many at once; who cannot begin soon is told to come again. `begins` is run before. */
   const lane = (most: number) => {
-    const room = PartitionedSemaphore.makeUnsafe<number>({ permits: most });
+    const room = makeFairSemaphore<number>(most);
     return <Row extends object>(
       chatbot: number,
       { text, values }: Statement,
       begins: Effect.Effect<void> = Effect.void,
     ) =>
       Effect.uninterruptibleMask((restore) =>
-        room.take(chatbot, 1).pipe(
+        room.take(chatbot).pipe(
           Effect.timeoutOrElse({ duration: patience, orElse: () => Effect.fail(busy) }),
           restore,
           Effect.andThen(
@@ -56,7 +57,7 @@ export const makePasses = Effect.fnUntraced(function* (
                 Effect.catchIf(isStatementTimeout, () => Effect.fail(busy)),
                 restore,
               ),
-              room.release(1),
+              room.release,
             ),
           ),
         ),
