@@ -1,4 +1,4 @@
-import { defineConfig } from "vitest/config";
+import { configDefaults, defineConfig } from "vitest/config";
 
 export default defineConfig({
   test: {
@@ -8,6 +8,8 @@ export default defineConfig({
       "test/**/*.test.ts",
       "examples/*/*.test.ts",
     ],
+    // They run with test:system.
+    exclude: [...configDefaults.exclude, "**/*.long.test.ts"],
     globalSetup: ["test/postgres.ts"],
     // Much of the time of the tests is waiting for processes.
     maxWorkers: 3,

@@ -13,10 +13,9 @@ const run = promisify(execFile);
 it("hold on PostgreSQL 15", async () => {
   const older = join(root, "system/older-postgres");
   await run("npm", ["ci", "--no-audit", "--no-fund"], { cwd: older });
-  // One at a time: other tests run beside them.
   const { stdout } = await run(
     join(root, "node_modules/.bin/vitest"),
-    ["run", "packages/store-pg", "--maxWorkers=1", "--silent", "--no-color"],
+    ["run", "--config", join(older, "vitest.config.ts"), "--silent", "--no-color"],
     {
       cwd: root,
       env: { ...withoutSettings(), PARLEY_TEST_POSTGRES: join(older, "package.json") },

@@ -2,7 +2,13 @@ import { defineConfig } from "vitest/config";
 
 export default defineConfig({
   test: {
-    include: ["system/**/*.test.ts", "faults/**/*.test.ts"],
+    include: [
+      "system/**/*.test.ts",
+      "faults/**/*.test.ts",
+      "{packages,apps}/*/test/**/*.long.test.ts",
+      "apps/server/test/contract/random.test.ts",
+    ],
+    env: { PARLEY_RANDOM_REQUESTS: "10000" },
     globalSetup: ["test/postgres.ts"],
     testTimeout: 60_000,
     hookTimeout: 60_000,

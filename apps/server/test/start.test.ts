@@ -9,7 +9,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { afterAll, beforeAll, describe, expect, inject, it } from "vitest";
-import { oneLineAndHint } from "./commands/here.ts";
+import { here, oneLineAndHint } from "./commands/here.ts";
 import { run } from "./commands/run.ts";
 
 let directory: string;
@@ -21,8 +21,11 @@ afterAll(() => rm(directory, { recursive: true, force: true }));
 
 const quiet = { PARLEY_STORE: "memory", PARLEY_PORT: "0", PARLEY_MANAGEMENT_PORT: "0" };
 
-const refusal = async (settings: Readonly<Record<string, string>>): Promise<string> => {
-  const { code, stderr, stdout } = await run(["serve"], { ...quiet, ...settings });
+const refusal = async (
+  settings: Readonly<Record<string, string>>,
+  runs: typeof run = here,
+): Promise<string> => {
+  const { code, stderr, stdout } = await runs(["serve"], { ...quiet, ...settings });
   expect({ code, stdout }).toEqual({ code: 1, stdout: "" });
   expect(stderr).toMatch(oneLineAndHint);
   return stderr;
@@ -66,7 +69,7 @@ describe("the first start", () => {
       PARLEY_SCHEMA: `start_${process.pid}`,
       PARLEY_PORT: String(port),
     };
-    expect(await refusal(settings)).toContain("the port is taken");
+    expect(await refusal(settings, run)).toContain("the port is taken");
     taken.close();
     await once(taken, "close");
     expect(await started(settings)).toMatch(/API key \(shown only now\) {2}prl_/);
@@ -117,7 +120,7 @@ describe("a provisioning file", () => {
     await writeFile(file, JSON.stringify({ chatbots }));
     return refusal({ PARLEY_PROVISION: file });
   };
-  const freshKey = async (): Promise<string> => (await run(["key", "generate"], {})).stdout.trim();
+  const freshKey = async (): Promise<string> => (await here(["key", "generate"], {})).stdout.trim();
 
   it("that contradicts itself is refused, and the mistake named", async () => {
     const key = await freshKey();

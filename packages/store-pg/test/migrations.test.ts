@@ -31,7 +31,7 @@ import { blocked, meetingDeadlock } from "./Blocked.ts";
  * They touch every table in every way. A schema that was brought up to date is like a new one, but for its data. From
  * which step makes no difference to these, since all end with one catalog; they run on the oldest that has chats.
  */
-const everyTable = [...chatbotRegistryChecks, modelCheck({ runs: 50 })];
+const everyTable = [...chatbotRegistryChecks, modelCheck({ runs: 15 })];
 
 /** For a test that runs dozens of checks, in milliseconds. */
 const ofManyChecks = 120_000;

@@ -1,0 +1,12 @@
+import { defineConfig } from "vitest/config";
+
+export default defineConfig({
+  test: {
+    include: ["packages/store-pg/test/**/*.test.ts"],
+    globalSetup: ["test/postgres.ts"],
+    // One at a time: other tests run beside them.
+    maxWorkers: 1,
+    testTimeout: 30_000,
+    hookTimeout: 60_000,
+  },
+});
