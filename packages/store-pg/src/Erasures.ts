@@ -1,15 +1,15 @@
 /**
  * Erases chats whole, a batch at a time.
  */
-import type { ChatArchive, Erasable } from "@parley/core";
-import { Effect } from "effect";
+import { StorageUnavailable, type ChatArchive, type Erasable } from "@parley/core";
+import { Effect, Schedule } from "effect";
 import type { Clients } from "./Clients.ts";
 import { compactErased } from "./Compaction.ts";
 import { addHoles } from "./Holes.ts";
 import { takeOffErased, type Erased } from "./Milestones.ts";
 import { array, texts, time } from "./Parameters.ts";
 import { forgetAsks } from "./RequestKeys.ts";
-import { againAfterClash, withoutDeadline } from "./Storage.ts";
+import { againAfterClash, isLockTimeout, withoutDeadline } from "./Storage.ts";
 
 /** Chats that an erasure looks at and erases at a time; fewer if they have more than so many entries. */
 const batch = 1_000;
@@ -17,6 +17,8 @@ const batchEntries = 100_000;
 
 export const makeErasures = (
   clients: Clients,
+  /** How often those are tried, two seconds apart, that others hold. */
+  { tries = 15 } = {},
 ): Pick<ChatArchive["Service"], "erase" | "compact"> => {
   const { patient } = clients;
   /** The next chats that may have to be erased; they are looked for without a lock. */
@@ -43,41 +45,52 @@ export const makeErasures = (
 
   /**
    * Erases those that are still to be erased. Only a statement that comes after the locks sees what was
-   * appended while they were waited for. Creations wait for the last statement alone.
+   * appended while they were waited for. Creations wait for the last statement alone. Who holds one of them for long
+   * must not make the asks of all others wait.
    */
   const eraseSome = (chatbot: number, ids: ReadonlyArray<bigint>, limit: Date | null) =>
-    patient.transaction(
-      chatbot,
-      Effect.gen(function* () {
-        const doomed = yield* patient.query<Doomed>(chatbot, lockChats, [
-          chatbot,
-          array(ids, "int8", (id) => id),
-          time(limit),
-        ]);
-        const turns = doomed.flatMap(({ turn }) => turn ?? []);
-        if (turns.length > 0) {
-          yield* patient.query(chatbot, forgetAsks, [chatbot, texts(turns)]);
-        }
-        if (doomed.length > 0) {
-          const chats = array(doomed, "int8", ({ id }) => id);
-          yield* patient.query(chatbot, lockRequests, [chatbot, chats]);
-          yield* patient.query(chatbot, eraseChats, [chatbot, chats]);
-          yield* takeOffErased(patient, chatbot, doomed);
-          yield* patient.query(chatbot, countErased, [
+    patient
+      .transaction(
+        chatbot,
+        Effect.gen(function* () {
+          yield* patient.query(chatbot, "set local lock_timeout = '1s'");
+          const doomed = yield* patient.query<Doomed>(chatbot, lockChats, [
             chatbot,
-            array(doomed, "int8", ({ position }) => position),
+            array(ids, "int8", (id) => id),
+            time(limit),
           ]);
-        }
-        return doomed.length;
-      }),
-    );
+          const turns = doomed.flatMap(({ turn }) => turn ?? []);
+          if (turns.length > 0) {
+            yield* patient.query(chatbot, forgetAsks, [chatbot, texts(turns)]);
+          }
+          if (doomed.length > 0) {
+            const chats = array(doomed, "int8", ({ id }) => id);
+            yield* patient.query(chatbot, lockRequests, [chatbot, chats]);
+            yield* patient.query(chatbot, eraseChats, [chatbot, chats]);
+            yield* takeOffErased(patient, chatbot, doomed);
+            yield* patient.query(chatbot, countErased, [
+              chatbot,
+              array(doomed, "int8", ({ position }) => position),
+            ]);
+          }
+          return doomed.length;
+        }),
+      )
+      .pipe(
+        againAfterClash,
+        Effect.retry({
+          while: isLockTimeout,
+          times: tries - 1,
+          schedule: Schedule.spaced("1 second"),
+        }),
+        Effect.catchIf(isLockTimeout, () => Effect.fail(new StorageUnavailable({ cause: held }))),
+      );
 
   return {
     erase: (chatbot, which) =>
       Effect.gen(function* () {
         const limit = which._tag === "IdleSince" ? which.limit : null;
-        const erase = (ids: ReadonlyArray<bigint>) =>
-          againAfterClash(eraseSome(chatbot, ids, limit));
+        const erase = (ids: ReadonlyArray<bigint>) => eraseSome(chatbot, ids, limit);
         if (which._tag === "Chat") return yield* erase([BigInt(which.id)]);
         const last = yield* lastPosition(chatbot);
         let total = 0;
@@ -93,6 +106,8 @@ export const makeErasures = (
     compact: (pace) => withoutDeadline(compactErased(clients, pace)),
   };
 };
+
+const held = new Error("another transaction holds chats that are to be erased");
 
 /** A chat to erase; its turn is of an ask under way, or of one that was never ended. */
 type Doomed = Erased & { readonly id: bigint; readonly turn: string | null };

@@ -7,6 +7,7 @@ import { Reactivity } from "effect/reactivity";
 import type { SqlClient } from "effect/sql";
 import { makeClients } from "../src/Clients.ts";
 import { makeCreations } from "../src/Creations.ts";
+import { makeErasures } from "../src/Erasures.ts";
 import type { Session } from "../src/Session.ts";
 import { bound, clientOf, freshSchema, optionsOf } from "./PostgresUnderTest.ts";
 
@@ -273,6 +274,43 @@ describe.each([
       assert.deepStrictEqual(yield* list(chatbot), { total: 2, items: [created, used] });
     }).pipe(Effect.provide(layerPostgres(options(schema))), Effect.scoped);
   });
+
+  it.live(
+    "that an erasure waits for keep no ask waiting in another chat, and end it in time",
+    () => {
+      const schema = freshSchema();
+      return Effect.gen(function* () {
+        const chatbot = yield* registerChatbot;
+        const [store, turns] = [yield* ChatStore, yield* TurnStore];
+        const sql = yield* clientOf(schema);
+        const create = Effect.map(
+          store.createChat(chatbot, { ...chat, userRef: "u" }, null),
+          ({ chat }) => chat,
+        );
+        const [other, held] = [yield* create, yield* create];
+        const lock = yield* hold(
+          sql,
+          "select from chat where chatbot_id = $1 and id = $2::int8 for update",
+          [chatbot, held.id],
+        );
+        const clients = yield* makeClients({ ...options(schema), maxConnections: 1 });
+        const erase = (tries: number) =>
+          makeErasures(clients, { tries }).erase(chatbot, { _tag: "UserRef", userRef: "u" });
+        const erasing = yield* Effect.forkChild(erase(10));
+        yield* lock.awaited;
+        const taken = yield* turns.take(chatbot, other.id, null);
+        assert.strictEqual(taken._tag, "Turn");
+        assert.strictEqual((yield* Effect.flip(erase(1)))._tag, "StorageUnavailable");
+        assert.strictEqual((yield* list(chatbot)).total, 2);
+        yield* lock.release;
+        assert.strictEqual(yield* Fiber.join(erasing), 2);
+      }).pipe(
+        Effect.provide(layerPostgres(options(schema))),
+        Effect.provide(Reactivity.layer),
+        Effect.scoped,
+      );
+    },
+  );
 });
 
 /** Holds a lock, until it is released; `awaited` ends when somebody waits for it. */
