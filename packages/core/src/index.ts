@@ -15,6 +15,7 @@ export * from "./ChatbotDirectory.ts";
 export * from "./ChatbotRegistry.ts";
 export * from "./Chats.ts";
 export * from "./ChatStore.ts";
+export * from "./DrainingRuntime.ts";
 export * from "./Entry.ts";
 export * from "./Errors.ts";
 export * from "./FailureLog.ts";

@@ -1,14 +1,16 @@
 /**
  * The core's services for code that does not use Effect: promises that reject with the core's errors.
  */
-import { ManagedRuntime, Schema, type Layer } from "effect";
+import { Effect, Schema, type Layer } from "effect";
 import { Access, type Principal } from "./Access.ts";
 import { Asking } from "./Asking.ts";
 import { NewChat, type Chat } from "./Chat.ts";
 import type { Chatbot } from "./Chatbot.ts";
 import { Chats } from "./Chats.ts";
 import type { Created } from "./ChatStore.ts";
+import { makeDrainingRuntime } from "./DrainingRuntime.ts";
 import type { Entry } from "./Entry.ts";
+import { StorageUnavailable } from "./Errors.ts";
 import type { Asked } from "./Live.ts";
 import { ChatQuery, EntryQuery, newest, newestChats, type Page } from "./ListQuery.ts";
 import { IdempotencyKey } from "./RetryKey.ts";
@@ -41,39 +43,45 @@ export interface Parley {
     ask: { readonly chatId?: number | null; readonly question: string },
     options?: { readonly idempotencyKey?: string },
   ) => Promise<Asked>;
-  /** Finishes what is under way and releases what the layer acquired. */
+  /**
+   * Finishes what is under way and releases what the layer acquired; what is called later rejects with
+   * `StorageUnavailable`.
+   */
   readonly dispose: () => Promise<void>;
 }
 
 /** Builds the services by `layer`, at the first call. */
 export const makeParley = <E>(layer: Layer.Layer<Access | Chats | Asking, E>): Parley => {
-  const runtime = ManagedRuntime.make(layer);
+  const runtime = makeDrainingRuntime(layer);
+  const run = <A, E>(effect: Effect.Effect<A, E, Access | Chats | Asking>): Promise<A> =>
+    runtime.run((context) => Effect.runPromiseWith(context)(effect), disposed);
   const keyOf = (key: string | undefined) =>
     key === undefined ? null : Schema.decodeUnknownSync(IdempotencyKey)(key);
   return {
-    authenticate: (key) => runtime.runPromise(Access.use((access) => access.authenticate(key))),
+    authenticate: (key) => run(Access.use((access) => access.authenticate(key))),
     createChat: async (chatbot, chat = {}, { idempotencyKey } = {}) => {
       const wanted = Schema.decodeUnknownSync(NewChat)(chat);
       const key = keyOf(idempotencyKey);
-      return runtime.runPromise(Chats.use((chats) => chats.create(chatbot, wanted, key)));
+      return run(Chats.use((chats) => chats.create(chatbot, wanted, key)));
     },
     listChats: async (chatbot, query) => {
       const wanted = Schema.decodeUnknownSync(ChatQuery)({ ...newestChats, ...query });
-      return runtime.runPromise(Chats.use((chats) => chats.list(chatbot, wanted)));
+      return run(Chats.use((chats) => chats.list(chatbot, wanted)));
     },
     history: async (chatbot, chatId, query) => {
       const id = Schema.decodeUnknownSync(Schema.Int)(chatId);
       const wanted = Schema.decodeUnknownSync(EntryQuery)({ ...newest, ...query });
-      return runtime.runPromise(Chats.use((chats) => chats.history(chatbot, id, wanted)));
+      return run(Chats.use((chats) => chats.history(chatbot, id, wanted)));
     },
     ask: async (chatbot, { chatId: id = null, question }, { idempotencyKey } = {}) => {
       const chatId = Schema.decodeUnknownSync(Schema.NullOr(Schema.Int))(id);
       const wanted = Schema.decodeUnknownSync(Question)(question);
       const key = keyOf(idempotencyKey);
-      return runtime.runPromise(
-        Asking.use((asking) => asking.ask(chatbot, { chatId, question: wanted, key })),
-      );
+      return run(Asking.use((asking) => asking.ask(chatbot, { chatId, question: wanted, key })));
     },
-    dispose: () => runtime.dispose(),
+    dispose: runtime.dispose,
   };
 };
+
+const disposed = () =>
+  Promise.reject(new StorageUnavailable({ cause: new Error("the services were disposed of") }));

@@ -1,21 +1,17 @@
 import { Access, Asking, Chats, defaultSettings, Moderator, type Chatbot } from "@parley/core";
 import { makeParley } from "@parley/core/promise";
-import { layerScripted } from "@parley/llm";
+import { layerScripted, type Script } from "@parley/llm";
 import { layerMemory } from "@parley/store-memory";
-import { Layer } from "effect";
+import { Effect, Layer } from "effect";
 import { Digest } from "effect/crypto";
 import { afterAll, describe, expect, it } from "vitest";
 
-const parley = makeParley(
+const services = (script: Script = () => ["a"]) =>
   Layer.mergeAll(Access.layer, Chats.layer, Asking.layer).pipe(
-    Layer.provide([
-      layerMemory,
-      layerScripted(() => ["a"]),
-      Moderator.layerOff,
-      Digest.layerWebCrypto,
-    ]),
-  ),
-);
+    Layer.provide([layerMemory, layerScripted(script), Moderator.layerOff, Digest.layerWebCrypto]),
+  );
+
+const parley = makeParley(services());
 afterAll(() => parley.dispose());
 
 const chatbot: Chatbot = {
@@ -65,5 +61,51 @@ describe("a promise", () => {
       orderBy: [{ field: "name", descending: false }],
     });
     expect(page).toMatchObject({ total: 3, items: [{ name: "b" }] });
+  });
+});
+
+const signal = () => {
+  let send!: () => void;
+  const sent = new Promise<void>((resolve) => (send = resolve));
+  return { send, sent };
+};
+
+describe("dispose", () => {
+  it("waits for what is under way, and takes nothing more", async () => {
+    const [asked, answer] = [signal(), signal()];
+    const parley = makeParley(
+      services(() =>
+        Effect.promise(async () => {
+          asked.send();
+          await answer.sent;
+          return ["late"];
+        }),
+      ),
+    );
+    const { chat } = await parley.createChat(chatbot);
+    const asking = parley.ask(chatbot, { chatId: chat.id, question: "q" });
+    await asked.sent;
+    let isOver = false;
+    const disposed = parley.dispose().then(() => (isOver = true));
+    await expect(parley.createChat(chatbot)).rejects.toMatchObject({ _tag: "StorageUnavailable" });
+    await expect(parley.history(chatbot, chat.id)).rejects.toMatchObject({
+      _tag: "StorageUnavailable",
+    });
+    expect(isOver).toBe(false);
+    answer.send();
+    expect((await asking).entry.answer).toBe("late");
+    await disposed;
+    await parley.dispose();
+  });
+
+  it("ends the building of the layer, whatever that waits for", async () => {
+    const building = signal();
+    const endless = Effect.andThen(Effect.sync(building.send), Effect.never);
+    const parley = makeParley(Layer.provideMerge(services(), Layer.effectDiscard(endless)));
+    const creating = parley.createChat(chatbot);
+    await building.sent;
+    const refused = expect(creating).rejects.toMatchObject({ _tag: "StorageUnavailable" });
+    await parley.dispose();
+    await refused;
   });
 });

@@ -2,7 +2,7 @@ import { expect, it } from "@effect/vitest";
 import { Access, AnswerUnavailable, Asking, Chats } from "@parley/core";
 import { makeWebHandler } from "@parley/http";
 import { Deferred, Effect, Fiber, Layer, Stream } from "effect";
-import { served } from "./served.ts";
+import { served, usage } from "./served.ts";
 
 it("tells whoever waits for it, and every request, what the layer fails with", async () => {
   const failing = Layer.effectContext<Access | Asking | Chats, string, never>(
@@ -12,6 +12,49 @@ it("tells whoever waits for it, and every request, what the layer fails with", a
   await expect(ready).rejects.toThrow("no database");
   await expect(handler(new Request("http://localhost/api/details"))).rejects.toThrow("no database");
   await dispose();
+});
+
+it.live("answers what is under way when it is disposed, and refuses what comes later", () =>
+  Effect.gen(function* () {
+    const [asked, answer] = [yield* Deferred.make<void>(), yield* Deferred.make<void>()];
+    const { dispose, send } = yield* served(() =>
+      Stream.fromEffect(
+        Deferred.succeed(asked, undefined).pipe(
+          Effect.andThen(Deferred.await(answer)),
+          Effect.as({ _tag: "Delta", text: "late" } as const),
+        ),
+      ).pipe(Stream.concat(Stream.make({ _tag: "Usage", usage } as const))),
+    );
+    const body = JSON.stringify({ query: "q" });
+    const asking = yield* Effect.forkChild(send("/ask", { method: "POST", body }));
+    yield* Deferred.await(asked);
+    // One that is not in the core yet, either.
+    const listing = yield* Effect.forkChild(send("/api/chats"), { startImmediately: true });
+    const disposing = yield* Effect.forkChild(Effect.promise(dispose), { startImmediately: true });
+    const refused = yield* send("/api/chats");
+    expect(yield* Effect.promise(() => refused.json())).toMatchObject({
+      status: 500,
+      message: "STORAGE_UNAVAILABLE",
+    });
+    expect(disposing.pollUnsafe()).toBeUndefined();
+    yield* Deferred.succeed(answer, undefined);
+    expect((yield* Fiber.join(asking)).status).toBe(201);
+    expect((yield* Fiber.join(listing)).status).toBe(200);
+    yield* Fiber.join(disposing);
+  }).pipe(Effect.scoped),
+);
+
+it("ends the building of its layer when it is disposed, whatever that waits for", async () => {
+  let isOver = false;
+  const endless = Layer.effectContext<Access | Asking | Chats, never, never>(
+    Effect.onInterrupt(Effect.never, () => Effect.sync(() => (isOver = true))),
+  );
+  const { dispose, handler, ready } = makeWebHandler(endless);
+  const answering = handler(new Request("http://localhost/api/details"));
+  await dispose();
+  expect(isOver).toBe(true);
+  await expect(ready).rejects.toThrow();
+  expect((await answering).status).toBe(500);
 });
 
 it.live("tells the log of an answer that fails when its client has hung up", () =>

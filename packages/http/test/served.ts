@@ -63,7 +63,7 @@ export const served = Effect.fnUntraced(function* (
       Layer.succeed(Answerer, Answerer.of({ answer: (_, __, question) => answer(question) })),
     ]),
   );
-  const { handler } = yield* Effect.acquireRelease(
+  const { dispose, handler } = yield* Effect.acquireRelease(
     Effect.sync(() => makeWebHandler(layer, options)),
     ({ dispose }) => Effect.promise(dispose),
   );
@@ -77,5 +77,5 @@ export const served = Effect.fnUntraced(function* (
         }),
       ),
     );
-  return { handler, key, logged, send };
+  return { dispose, handler, key, logged, send };
 });

@@ -74,7 +74,8 @@ select not exists (
     where ($4::bool or datname = current_database() or datname is null) and pid <> pg_backend_pid()
     union all
     select backend_xmin from pg_stat_activity
-    where (datname = current_database() or datname is null) and pid <> pg_backend_pid() and pid not in (${vacuuming})
+    where (datname = current_database() or datname is null) and pid <> pg_backend_pid()
+      and coalesce(leader_pid, pid) not in (${vacuuming})
     union all
     select transaction from pg_prepared_xacts where $4::bool or database = current_database()
     union all

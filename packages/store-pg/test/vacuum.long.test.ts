@@ -238,6 +238,31 @@ describe("rows of erased chats", () => {
     }).pipe(Effect.scoped),
   );
 
+  it.live("go beside a VACUUM of another table that has helpers", () =>
+    Effect.gen(function* () {
+      const { another, clients, erase, left, sql } = yield* fewErased;
+      yield* sql.unsafe(
+        "create table public.wide as select n a, n b from generate_series(1, 50000) n",
+      );
+      for (const column of ["a", "b"]) yield* sql.unsafe(`create index on public.wide (${column})`);
+      yield* sql.unsafe("delete from public.wide where a % 2 = 0");
+      const other = yield* another;
+      yield* other.unsafe("set min_parallel_index_scan_size = 0");
+      yield* other.unsafe("set vacuum_cost_delay = 100");
+      yield* other.unsafe("set vacuum_cost_limit = 25");
+      const vacuuming = yield* Effect.forkChild(other.unsafe("vacuum (parallel 2) public.wide"));
+      yield* sql
+        .unsafe("select from pg_stat_activity where backend_type = 'parallel worker'")
+        .pipe(Effect.repeat({ until: (helpers) => helpers.length > 0 }));
+      yield* erase;
+      yield* sql.unsafe("select pg_current_xact_id()::text");
+      assert.isTrue(yield* compactErased(clients, "thorough", { patience: 2 }));
+      assert.strictEqual(yield* left, 0);
+      assert.isUndefined(vacuuming.pollUnsafe());
+      yield* Fiber.interrupt(vacuuming);
+    }).pipe(Effect.scoped),
+  );
+
   it.live("go when an index of another of the tables is rebuilt", () =>
     Effect.gen(function* () {
       const { another, clients, erase, left, sql } = yield* fewErased;
