@@ -11,8 +11,8 @@ export interface Count {
   /** The position up to which was counted. */
   readonly reached: number;
   /**
-   * How often chats of the chatbot were erased before, and which one is the newest of those that were counted: a
-   * database that another took over from may lack some, and has others in their places.
+   * A number that each erasure of the chatbot's chats makes greater, and which one is the newest of those that were
+   * counted: a database that took over from another may lack some of either, and has others in their places.
    */
   readonly edition: string;
   /** The positions of the newest that match, descending; `null` when they were not looked for. */

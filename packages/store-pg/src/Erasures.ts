@@ -2,7 +2,7 @@
  * Erases chats whole, a batch at a time.
  */
 import { StorageUnavailable, type ChatArchive, type Erasable } from "@parley/core";
-import { Effect, Schedule } from "effect";
+import { Effect, Random, Schedule } from "effect";
 import type { Clients } from "./Clients.ts";
 import { compactErased } from "./Compaction.ts";
 import { addHoles } from "./Holes.ts";
@@ -67,10 +67,13 @@ export const makeErasures = (
             const chats = array(doomed, "int8", ({ id }) => id);
             yield* patient.query(chatbot, lockRequests, [chatbot, chats]);
             yield* patient.query(chatbot, eraseChats, [chatbot, chats]);
-            yield* takeOffErased(patient, chatbot, doomed);
+            // By how much nobody knows, so that two histories of a chatbot, of which a failover lost one, differ.
+            const growth = yield* Random.nextIntBetween(1, 2 ** 31);
+            yield* takeOffErased(patient, chatbot, doomed, growth);
             yield* patient.query(chatbot, countErased, [
               chatbot,
               array(doomed, "int8", ({ position }) => position),
+              growth,
             ]);
           }
           return doomed.length;
@@ -171,7 +174,7 @@ delete from chat where chatbot_id = $1 and id = any ($2::int8[])`;
 // erasures add some, too.
 const countErased = `
 with counted as (
-  update tally set chats = chats - cardinality($2::int8[]), erasures = erasures + 1
+  update tally set chats = chats - cardinality($2::int8[]), erasures = erasures + $3::int8
   where chatbot_id = $1 returning chatbot_id
 ), gone as (
   select chatbot_id, position from counted cross join unnest($2::int8[]) position

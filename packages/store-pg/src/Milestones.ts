@@ -78,7 +78,7 @@ where (excluded.erasures, excluded.reached) > (milestone.erasures, milestone.rea
 
 /** Takes chats off that were erased, in the transaction that erases them: their positions and texts. */
 const takeOff = (column: TextColumn): string => `
-update milestone set erasures = erasures + 1, (texts, positions, ranks) = (
+update milestone set erasures = erasures + $4::int8, (texts, positions, ranks) = (
   select milestone.texts - count(text) filter (where n is null),
     coalesce(array_agg(position order by n) filter (where n is not null), '{}'),
     coalesce(array_agg(rank - gone order by n) filter (where n is not null), '{}')
@@ -101,8 +101,16 @@ where chatbot_id = $1 and column_name = '${column}'`;
 /** Chats that were erased. */
 export type Erased = { readonly position: bigint } & Readonly<Record<TextColumn, string | null>>;
 
-/** The milestones without those chats. It comes in the transaction that erases, and after the chats are gone. */
-export const takeOffErased = (session: Session, chatbot: number, erased: ReadonlyArray<Erased>) =>
+/**
+ * The milestones without those chats. It comes in the transaction that erases, and after the chats are gone; the tally's
+ * `erasures` grow by the same number.
+ */
+export const takeOffErased = (
+  session: Session,
+  chatbot: number,
+  erased: ReadonlyArray<Erased>,
+  growth: number,
+) =>
   Effect.forEach(
     columns,
     (column) =>
@@ -110,6 +118,7 @@ export const takeOffErased = (session: Session, chatbot: number, erased: Readonl
         chatbot,
         array(erased, "int8", ({ position }) => position),
         array(erased, "text", (chat) => chat[column]),
+        growth,
       ]),
     { discard: true },
   );

@@ -1,5 +1,5 @@
 import { assert, describe, it } from "@effect/vitest";
-import { ChatStore, newestChats, type Chat } from "@parley/core";
+import { ChatArchive, ChatStore, newestChats, type Chat } from "@parley/core";
 import { registerChatbot } from "@parley/core/testing";
 import { layerPostgres } from "@parley/store-pg";
 import { Effect } from "effect";
@@ -113,6 +113,40 @@ describe("a remembered search", () => {
       yield* sql.unsafe("update tally set chats = 2, positions = 2");
       for (const name of ["beta 3", "beta 4", "beta 5"]) yield* create(name);
       assert.deepStrictEqual(yield* listed, fewer);
+    }).pipe(Effect.provide(layerPostgres(optionsOf(schema))), Effect.scoped);
+  });
+
+  it.live("counts anew when a database takes over that lacks an erasure, and has another", () => {
+    const schema = freshSchema();
+    return Effect.gen(function* () {
+      const sql = yield* clientOf(schema, 1);
+      const chatbot = yield* registerChatbot;
+      const store = yield* ChatStore;
+      const archive = yield* ChatArchive;
+      const names = ["alpha 1", "beta", "alpha 2", "alpha 3"];
+      const chats = yield* Effect.forEach(names, (name) =>
+        Effect.map(
+          store.createChat(chatbot, { name, userRef: null, helloMessage: null }, null),
+          ({ chat }) => chat,
+        ),
+      );
+      const erase = (chat: number) => archive.erase(chatbot, { _tag: "Chat", id: chats[chat]!.id });
+      const listed = Effect.map(
+        store.listChats(chatbot, { ...newestChats, search: "alpha" }),
+        ({ items, total }) => ({ total, names: items.map(({ name }) => name) }),
+      );
+      const tables = ["chat", "tally", "span"];
+      for (const table of tables)
+        yield* sql.unsafe(`create table replica_${table} as table ${table}`);
+      yield* erase(0);
+      assert.deepStrictEqual(yield* listed, { total: 2, names: ["alpha 3", "alpha 2"] });
+      for (const table of tables) {
+        yield* sql.unsafe(`delete from ${table}`);
+        yield* sql.unsafe(`insert into ${table} table replica_${table}`);
+      }
+      yield* erase(1);
+      const all = { total: 3, names: ["alpha 3", "alpha 2", "alpha 1"] };
+      assert.deepStrictEqual(yield* listed, all);
     }).pipe(Effect.provide(layerPostgres(optionsOf(schema))), Effect.scoped);
   });
 });
