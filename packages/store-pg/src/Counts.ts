@@ -40,17 +40,70 @@ export interface Filters {
   readonly userRef: string | null;
 }
 
-/** Counts that are made when they are first wanted, once for all who want them at the same time. */
+/**
+ * Counts that are made when they are first wanted, once for all who want them at the same time. At most so many are
+ * remembered: one more makes the chatbot that has most forget the one that it wanted least recently.
+ */
 export const makeCounts = <E>(
   count: (filters: Filters) => Effect.Effect<Count, E>,
   { most }: { readonly most: number },
-) =>
-  Effect.map(makeShared(count, { most, keep: Duration.infinity }), (counts) => ({
-    get: (filters: Filters) => getShared(counts, filters),
+) => {
+  type Counts = Cache.Cache<Filters, Count, E>;
+  const ofChatbots = new Map<number, Counts>();
+
+  const forgetOne = Effect.gen(function* () {
+    let all = 0;
+    let largest = { chatbot: 0, size: 0 };
+    for (const [chatbot, counts] of ofChatbots) {
+      const size = yield* Cache.size(counts);
+      if (size === 0) ofChatbots.delete(chatbot);
+      if (size > largest.size) largest = { chatbot, size };
+      all += size;
+    }
+    if (all <= most) return;
+    const counts = ofChatbots.get(largest.chatbot)!;
+    const [oldest] = yield* Cache.keys(counts);
+    yield* Cache.invalidate(counts, oldest!);
+  });
+
+  /** What may be one more. */
+  const adding = Effect.fnUntraced(function* <A>(
+    filters: Filters,
+    add: (counts: Counts) => Effect.Effect<A, E>,
+  ) {
+    let counts = ofChatbots.get(filters.chatbot);
+    if (counts === undefined) {
+      counts = yield* makeShared(count, {
+        most: Number.POSITIVE_INFINITY,
+        keep: Duration.infinity,
+      });
+      ofChatbots.set(filters.chatbot, counts);
+    }
+    if (yield* Cache.has(counts, filters)) return yield* add(counts);
+    return yield* Effect.tap(add(counts), forgetOne);
+  });
+
+  const existing = <A>(
+    { chatbot }: Filters,
+    use: (counts: Counts) => Effect.Effect<A>,
+  ): Effect.Effect<A | undefined> =>
+    Effect.suspend(() => {
+      const counts = ofChatbots.get(chatbot);
+      return counts === undefined ? Effect.undefined : use(counts);
+    });
+
+  return {
+    get: (filters: Filters) => adding(filters, (counts) => getShared(counts, filters)),
+    remember: (filters: Filters, made: Count) =>
+      adding(filters, (counts) => Cache.set(counts, filters, made)),
     /** Only if it is remembered. */
     known: (filters: Filters) =>
-      Effect.map(Cache.getSuccess(counts, filters), Option.getOrUndefined),
-    remember: (filters: Filters, count: Count) => Cache.set(counts, filters, count),
-    forget: (filters: Filters, count: Count) =>
-      Cache.invalidateWhen(counts, filters, (remembered) => remembered === count),
-  }));
+      existing(filters, (counts) =>
+        Effect.map(Cache.getSuccess(counts, filters), Option.getOrUndefined),
+      ),
+    forget: (filters: Filters, wrong: Count) =>
+      existing(filters, (counts) =>
+        Cache.invalidateWhen(counts, filters, (remembered) => remembered === wrong),
+      ),
+  };
+};

@@ -46,11 +46,11 @@ type Read = <Row extends object>(
   statement: Statement,
 ) => Effect.Effect<ReadonlyArray<Row>, Overloaded | StorageUnavailable>;
 
-export const makeMatching = Effect.fnUntraced(function* (
+export const makeMatching = (
   { light, pass, search }: { readonly light: Read; readonly pass: Read; readonly search: Read },
   searching: Searching,
-) {
-  const counts = yield* makeCounts(
+) => {
+  const counts = makeCounts(
     ({ chatbot, ...filters }: Filters) =>
       Effect.map(
         pass<CountRow>(
@@ -150,7 +150,7 @@ export const makeMatching = Effect.fnUntraced(function* (
       ),
     );
   });
-});
+};
 
 const countOf = (
   { edition, reached, total }: CountRow,
