@@ -131,8 +131,9 @@ const chatsOf = (chatbot: number): Statement => ({
   values: [chatbot],
 });
 
+// An entry may be as long as many chats.
 const entriesOf = (chatbot: number, chat: number): Statement => ({
-  text: "select entries::int8 as size from chat where chatbot_id = $1 and id = $2::int8",
+  text: "select entries::int8 * 10 as size from chat where chatbot_id = $1 and id = $2::int8",
   values: [chatbot, chat],
 });
 
