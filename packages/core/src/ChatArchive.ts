@@ -46,7 +46,8 @@ export class ChatArchive extends Context.Service<
     /**
      * Ends erasures, of any chatbots: afterwards the space of what they erased can be used again, and
      * nothing of it is left in what the storage keeps beside the rows. Tells whether that is done as far as the pace and
-     * the role allow: not where others were in the way, so that a later one makes up for it.
+     * the role allow: not where others were in the way, so that a later one makes up for it. A full one is done only if the
+     * role allows all of it.
      */
     readonly compact: (pace: CompactionPace) => Effect.Effect<boolean, StorageUnavailable>;
     /**

@@ -70,9 +70,9 @@ export const compactErased = (
         patience,
       });
       yield* mayStay("Bytes", busy, inTheWay);
-      return isGone
-        ? isRebuilt && isForgotten && busy.length === 0
-        : yield* stays("a transaction that began before may still read it");
+      if (!isGone) return yield* stays("a transaction that began before may still read it");
+      const isWhole = pace !== "full" || (yield* leavesNothing(role, rewritten));
+      return isRebuilt && isForgotten && busy.length === 0 && isWhole;
     });
     return yield* whileUnpinned(watcher, patience, compact);
   }).pipe(
@@ -80,6 +80,16 @@ export const compactErased = (
     Effect.catchIf(isInTheWay, () => stays("others hold its tables")),
     Effect.scoped,
   );
+
+/** Who asks for this by name must know if the role may not. */
+const leavesNothing = Effect.fnUntraced(function* (
+  { isOverAll, vacuums }: Role,
+  rewritten: ReadonlyArray<string>,
+) {
+  if (!vacuums) yield* mayStay("Bytes", erasedFrom, "their owner can VACUUM them");
+  if (!isOverAll) yield* mayStay("Statistics", [gatheredIn], "the database's owner can VACUUM it");
+  return isOverAll && rewritten.length === erasedFrom.length;
+});
 
 const stays = (reason: string) =>
   Effect.as(Effect.logWarning(`What was erased stays until another erasure: ${reason}`), false);
