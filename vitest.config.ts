@@ -2,12 +2,7 @@ import { configDefaults, defineConfig } from "vitest/config";
 
 export default defineConfig({
   test: {
-    include: [
-      "packages/*/test/**/*.test.ts",
-      "apps/*/test/**/*.test.ts",
-      "test/**/*.test.ts",
-      "examples/*/*.test.ts",
-    ],
+    include: ["packages/*/test/**/*.test.ts", "apps/*/test/**/*.test.ts", "test/**/*.test.ts"],
     // They run with test:system.
     exclude: [...configDefaults.exclude, "**/*.long.test.ts"],
     globalSetup: ["test/postgres.ts"],

@@ -6,6 +6,7 @@ export default defineConfig({
       "system/**/*.test.ts",
       "faults/**/*.test.ts",
       "{packages,apps}/*/test/**/*.long.test.ts",
+      "examples/*/*.test.ts",
       "apps/server/test/contract/random.test.ts",
     ],
     env: { PARLEY_RANDOM_REQUESTS: "10000" },

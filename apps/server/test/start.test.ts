@@ -241,6 +241,19 @@ describe("a setting", () => {
     expect(await refusal({ [name]: value })).toContain(name);
   });
 
+  it.each([
+    ["/api", "/api"],
+    ["/api", "/api/ask"],
+    ["/api/v1", "/api"],
+    ["/", "/ask"],
+    ["/api", "/"],
+    ["/api/", "/ask"],
+    ["api", "/ask"],
+  ])("base addresses %s and %s are refused, by name", async (general, answers) => {
+    const paths = { PARLEY_BASE_PATH: general, PARLEY_ASK_PATH: answers };
+    expect(await refusal(paths)).toMatch(/PARLEY_BASE_PATH|PARLEY_ASK_PATH/);
+  });
+
   it("of white space alone is not set", async () => {
     const blank = { PARLEY_ASK_PORT: " ", PARLEY_PROVISION: " ", PARLEY_KNOWLEDGE_DIR: " " };
     const printed = await started({ ...blank, DATABASE_URL: " " });

@@ -1,14 +1,7 @@
 import { layer } from "@effect/vitest";
-import { storeChecks, turnStoreChecks } from "@parley/core/testing";
+import { storeChecks } from "@parley/core/testing";
 import { layerPostgresUnderTest } from "./PostgresUnderTest.ts";
 
 layer(layerPostgresUnderTest(), { excludeTestServices: true })("PostgreSQL store", (it) => {
   for (const { name, run } of storeChecks) it.effect(name, () => run, 60_000);
 });
-
-layer(layerPostgresUnderTest({ listen: false }), { excludeTestServices: true })(
-  "PostgreSQL store without LISTEN",
-  (it) => {
-    for (const { name, run } of turnStoreChecks) it.effect(name, () => run);
-  },
-);

@@ -147,21 +147,3 @@ describe("other base addresses, a listener of its own for asking, and CORS", () 
       expectGeneral(answers[0]!, 400);
     });
 });
-
-describe("base addresses that cannot be told apart stop the start with a clear error", () => {
-  for (const [general, answers] of [
-    ["/api", "/api"],
-    ["/api", "/api/ask"],
-    ["/api/v1", "/api"],
-    ["/", "/ask"],
-    ["/api", "/"],
-    ["/api/", "/ask"],
-    ["api", "/ask"],
-  ] as const)
-    it.concurrent(`${general} and ${answers}`, async () => {
-      const start = launch("memory", { PARLEY_BASE_PATH: general, PARLEY_ASK_PATH: answers });
-      await expect(start.then(({ stop }) => stop())).rejects.toThrow(
-        /ended[^]*(PARLEY_BASE_PATH|PARLEY_ASK_PATH)/,
-      );
-    });
-});
