@@ -3,7 +3,8 @@
  * stays true, and only the chats after it need to be counted; an erasure makes it void, and so does
  * the loss of the newest.
  */
-import { Cache, Duration, Effect, Option } from "effect";
+import { Effect } from "effect";
+import { makeRemembered } from "./Remembered.ts";
 import { getShared, makeShared } from "./Shared.ts";
 
 export interface Count {
@@ -41,69 +42,33 @@ export interface Filters {
 }
 
 /**
- * Counts that are made when they are first wanted, once for all who want them at the same time. At most so many are
- * remembered: one more makes the chatbot that has most forget the one that it wanted least recently.
+ * Counts that are made when they are first wanted, once for all who want them at the same time, and of which at most so
+ * many are remembered.
  */
-export const makeCounts = <E>(
+export const makeCounts = Effect.fnUntraced(function* <E>(
   count: (filters: Filters) => Effect.Effect<Count, E>,
   { most }: { readonly most: number },
-) => {
-  type Counts = Cache.Cache<Filters, Count, E>;
-  const ofChatbots = new Map<number, Counts>();
-
-  const forgetOne = Effect.gen(function* () {
-    let all = 0;
-    let largest = { chatbot: 0, size: 0 };
-    for (const [chatbot, counts] of ofChatbots) {
-      const size = yield* Cache.size(counts);
-      if (size === 0) ofChatbots.delete(chatbot);
-      if (size > largest.size) largest = { chatbot, size };
-      all += size;
-    }
-    if (all <= most) return;
-    const counts = ofChatbots.get(largest.chatbot)!;
-    const [oldest] = yield* Cache.keys(counts);
-    yield* Cache.invalidate(counts, oldest!);
-  });
-
-  /** What may be one more. */
-  const adding = Effect.fnUntraced(function* <A>(
-    filters: Filters,
-    add: (counts: Counts) => Effect.Effect<A, E>,
-  ) {
-    let counts = ofChatbots.get(filters.chatbot);
-    if (counts === undefined) {
-      counts = yield* makeShared(count, {
-        most: Number.POSITIVE_INFINITY,
-        keep: Duration.infinity,
-      });
-      ofChatbots.set(filters.chatbot, counts);
-    }
-    if (yield* Cache.has(counts, filters)) return yield* add(counts);
-    return yield* Effect.tap(add(counts), forgetOne);
-  });
-
-  const existing = <A>(
-    { chatbot }: Filters,
-    use: (counts: Counts) => Effect.Effect<A>,
-  ): Effect.Effect<A | undefined> =>
-    Effect.suspend(() => {
-      const counts = ofChatbots.get(chatbot);
-      return counts === undefined ? Effect.undefined : use(counts);
-    });
-
+) {
+  const remembered = makeRemembered<number, Count>(most);
+  const known = (filters: Filters) => remembered.get(filters.chatbot, keyOf(filters));
+  const remember = (filters: Filters, made: Count) =>
+    remembered.set(filters.chatbot, keyOf(filters), made);
+  const making = yield* makeShared((filters: Filters) =>
+    Effect.tap(count(filters), (made) => Effect.sync(() => remember(filters, made))),
+  );
   return {
-    get: (filters: Filters) => adding(filters, (counts) => getShared(counts, filters)),
-    remember: (filters: Filters, made: Count) =>
-      adding(filters, (counts) => Cache.set(counts, filters, made)),
+    get: (filters: Filters): Effect.Effect<Count, E> =>
+      Effect.suspend(() => {
+        const count = known(filters);
+        return count === undefined ? getShared(making, filters) : Effect.succeed(count);
+      }),
     /** Only if it is remembered. */
-    known: (filters: Filters) =>
-      existing(filters, (counts) =>
-        Effect.map(Cache.getSuccess(counts, filters), Option.getOrUndefined),
-      ),
-    forget: (filters: Filters, wrong: Count) =>
-      existing(filters, (counts) =>
-        Cache.invalidateWhen(counts, filters, (remembered) => remembered === wrong),
-      ),
+    known,
+    remember,
+    forget: (filters: Filters, wrong: Count) => {
+      if (known(filters) === wrong) remembered.delete(filters.chatbot, keyOf(filters));
+    },
   };
-};
+});
+
+const keyOf = ({ search, userRef }: Filters) => JSON.stringify([search, userRef]);

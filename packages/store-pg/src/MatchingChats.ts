@@ -46,11 +46,11 @@ type Read = <Row extends object>(
   statement: Statement,
 ) => Effect.Effect<ReadonlyArray<Row>, Overloaded | StorageUnavailable>;
 
-export const makeMatching = (
+export const makeMatching = Effect.fnUntraced(function* (
   { light, pass, search }: { readonly light: Read; readonly pass: Read; readonly search: Read },
   searching: Searching,
-) => {
-  const counts = makeCounts(
+) {
+  const counts = yield* makeCounts(
     ({ chatbot, ...filters }: Filters) =>
       Effect.map(
         pass<CountRow>(
@@ -106,14 +106,14 @@ export const makeMatching = (
   ) {
     const isNear = byPosition(query.orderBy) !== undefined && offsetOf(query) <= nearby;
     if (filters.search !== null || !isNear) return undefined;
-    if ((yield* counts.known(filters)) !== undefined) return undefined;
+    if (counts.known(filters) !== undefined) return undefined;
     const rows = yield* light<MatchingRow>(
       chatbot,
       filteredPage(chatbot, query, undefined, { atMost: nearby }),
     );
     const total = Number(rows[0]!.total);
     if (total > nearby) return undefined;
-    if (total > quick) yield* counts.remember(filters, countOf(rows[0]!, {}));
+    if (total > quick) counts.remember(filters, countOf(rows[0]!, {}));
     return chatPageOf(rows);
   });
 
@@ -130,14 +130,14 @@ export const makeMatching = (
       const rows = yield* readMatching(chatbot, query, known);
       const [row] = rows;
       if (row!.total === null) {
-        yield* counts.forget(filters, known);
+        counts.forget(filters, known);
         continue;
       }
       const newest =
         row!.newest ?? (row!.later && [...row!.later, ...known.newest!].slice(0, mostRemembered));
       // Chats only come behind the oldest.
       const oldest = row!.oldest ?? positionsFrom(known, false);
-      yield* counts.remember(filters, countOf(row!, { newest, oldest }));
+      counts.remember(filters, countOf(row!, { newest, oldest }));
       return chatPageOf(rows);
     }
     const descending = isSearch(query) ? byPosition(query.orderBy) : undefined;
@@ -150,7 +150,7 @@ export const makeMatching = (
       ),
     );
   });
-};
+});
 
 const countOf = (
   { edition, reached, total }: CountRow,

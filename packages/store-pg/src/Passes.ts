@@ -85,7 +85,6 @@ export const makePasses = Effect.fnUntraced(function* (
           run<object>(wanted.chatbot, wanted, Cache.invalidate(waiting, wanted)),
         ),
       ),
-    { most: Number.POSITIVE_INFINITY, keep: Duration.zero },
   );
   const once = <Row extends object>(wanted: Wanted) =>
     getShared(waiting, wanted) as Effect.Effect<ReadonlyArray<Row>, Failure>;
@@ -97,8 +96,8 @@ export const makePasses = Effect.fnUntraced(function* (
     sort: <Row extends object>(chatbot: number, statement: Statement) =>
       once<Row>({ chatbot, among: null, ...statement }),
     /**
-     * What reads all of a tenant's chats, or of a chat's entries, whose number a statement gives as `size`; once for all
-     * who wait for the same.
+     * What reads all of a tenant's chats, or of a chat's entries; once for all who wait for the same. A statement gives as
+     * `size` how much that is, in chats.
      */
     pass: <Row extends object>(chatbot: number, statement: Statement, among: Statement) =>
       once<Row>({ chatbot, among, ...statement }),

@@ -45,7 +45,7 @@ export const makeChatStore = Effect.fnUntraced(function* (
   const { pass, search, sort } = yield* makePasses(passes, light, options);
   const passChats = <Row extends object>(chatbot: number, statement: Statement) =>
     pass<Row>(chatbot, statement, chatsOf(chatbot));
-  const matching = makeMatching({ light, pass: passChats, search }, searching);
+  const matching = yield* makeMatching({ light, pass: passChats, search }, searching);
 
   return ChatStore.of({
     createChat: Effect.fnUntraced(function* (chatbot, chat, retryKey) {

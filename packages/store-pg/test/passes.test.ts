@@ -275,24 +275,6 @@ describe("searches that arrive together", () => {
     }),
   );
 
-  it.live("leave no more than two thousand counts in memory, and those of other chatbots", () =>
-    Effect.gen(function* () {
-      const { gate, list, seen, without } = yield* makeGated();
-      yield* gate.open;
-      yield* list({ search: "needle" });
-      const search = (n: number) => without({ search: `n ${n}` });
-      yield* Effect.forEach(Array.from({ length: 1_999 }), (_, n) => search(n), { concurrency: 2 });
-      yield* search(1);
-      assert.strictEqual(seen.passes, 2_000);
-      yield* search(1_999);
-      yield* list({ search: "needle" });
-      yield* search(1);
-      assert.strictEqual(seen.passes, 2_001);
-      yield* search(0);
-      assert.strictEqual(seen.passes, 2_002);
-    }),
-  );
-
   it.effect("are not waited for by a user's list that an erasure made void", () =>
     Effect.gen(function* () {
       const { create, erase, list, seen } = yield* makeGated();
