@@ -32,7 +32,7 @@ export const makeFairSemaphore = <Key>(permits: number): FairSemaphore<Key> => {
       });
     });
 
-  const release = Effect.sync(() => {
+  const lend = () => {
     const [next] = lines;
     if (next === undefined) {
       free++;
@@ -44,6 +44,23 @@ export const makeFairSemaphore = <Key>(permits: number): FairSemaphore<Key> => {
     lines.delete(key);
     if (line.size > 0) lines.set(key, line);
     begin!();
+  };
+
+  // Who begins may end at once: its permit is lent after that, not within.
+  let returned = 0;
+  let lending = false;
+  const release = Effect.sync(() => {
+    returned++;
+    if (lending) return;
+    lending = true;
+    try {
+      while (returned > 0) {
+        returned--;
+        lend();
+      }
+    } finally {
+      lending = false;
+    }
   });
 
   return {

@@ -57,4 +57,23 @@ describe("a fair semaphore", () => {
       yield* Fiber.join(fourth);
     }),
   );
+
+  it.effect("lends to any number who are done at once", () =>
+    Effect.gen(function* () {
+      const room = makeFairSemaphore<number>(1);
+      let done = 0;
+      yield* room.take(0);
+      const fibers = yield* Effect.forEach(
+        Array.from({ length: 10_000 }, (_, n) => n % 7),
+        (key) => Effect.forkChild(room.withPermit(key)(Effect.sync(() => done++))),
+      );
+      yield* Effect.yieldNow;
+      yield* room.release;
+      yield* Effect.forEach(fibers, Fiber.join, { discard: true });
+      assert.strictEqual(done, 10_000);
+      yield* room.take(0);
+      const second = yield* Effect.forkChild(room.take(1), { startImmediately: true });
+      assert.isUndefined(second.pollUnsafe());
+    }),
+  );
 });
