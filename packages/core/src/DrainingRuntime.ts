@@ -13,7 +13,10 @@ export interface DrainingRuntime<R> {
     use: (context: Context.Context<R>) => Promise<A>,
     disposed: () => Promise<A>,
   ) => Promise<A>;
-  /** Waits for what runs and releases what the layer acquired; ends its building if that is not over. */
+  /**
+   * Waits for what runs, so that nothing that runs may wait for it, and releases what the layer acquired; ends its
+   * building if that is not over.
+   */
   readonly dispose: () => Promise<void>;
 }
 
@@ -22,12 +25,15 @@ export const makeDrainingRuntime = <R, E>(layer: Layer.Layer<R, E>): DrainingRun
   const running = new Set<Promise<unknown>>();
   let disposing: Promise<void> | undefined;
   return {
-    run: (use, disposed) => {
-      if (disposing !== undefined) return disposed();
-      const one = runtime.context().then(use, (cause: unknown) => {
-        if (disposing === undefined) throw cause;
-        return disposed();
-      });
+    run: async (use, disposed) => {
+      if (disposing === undefined && runtime.cachedContext === undefined) {
+        await runtime.context().catch((cause: unknown) => {
+          if (disposing === undefined) throw cause;
+        });
+      }
+      const context = runtime.cachedContext;
+      if (disposing !== undefined || context === undefined) return disposed();
+      const one = use(context);
       const settled: Promise<unknown> = one.then(
         () => running.delete(settled),
         () => running.delete(settled),
@@ -36,8 +42,7 @@ export const makeDrainingRuntime = <R, E>(layer: Layer.Layer<R, E>): DrainingRun
       return one;
     },
     dispose: () => {
-      const isBuilt = runtime.cachedContext !== undefined;
-      disposing ??= Promise.all(isBuilt ? running : []).then(() => runtime.dispose());
+      disposing ??= Promise.all(running).then(() => runtime.dispose());
       return disposing;
     },
   };

@@ -16,7 +16,10 @@ export interface WebHandler {
    * Answers every request, also those outside the base paths, and after `dispose`; rejects only if `layer` failed.
    */
   readonly handler: (request: Request) => Promise<Response>;
-  /** Releases what `layer` acquired, after the requests under way; ends its building if that is not over. */
+  /**
+   * Releases what `layer` acquired, after the requests under way, so that none of them may wait for it; ends the
+   * layer's building if that is not over.
+   */
   readonly dispose: () => Promise<void>;
 }
 
@@ -47,7 +50,10 @@ export const makeWebHandler = <E>(
     handler: (request) =>
       run(
         (context) => Context.get(context, Handler)(request),
-        async () => HttpServerResponse.toWeb(generalFailure("STORAGE_UNAVAILABLE")),
+        async () =>
+          HttpServerResponse.toWeb(generalFailure("STORAGE_UNAVAILABLE"), {
+            withoutBody: request.method === "HEAD",
+          }),
       ),
     dispose,
   };

@@ -36,6 +36,8 @@ it.live("answers what is under way when it is disposed, and refuses what comes l
       status: 500,
       message: "STORAGE_UNAVAILABLE",
     });
+    const head = yield* send("/api/chats", { method: "HEAD" });
+    expect([head.status, yield* Effect.promise(() => head.text())]).toEqual([500, ""]);
     expect(disposing.pollUnsafe()).toBeUndefined();
     yield* Deferred.succeed(answer, undefined);
     expect((yield* Fiber.join(asking)).status).toBe(201);
