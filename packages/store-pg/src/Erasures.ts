@@ -110,7 +110,9 @@ export const makeErasures = (
   };
 };
 
-const held = new Error("another transaction holds chats that are to be erased");
+const held = new Error(
+  "another transaction holds rows of chats that are to be erased, or their tables",
+);
 
 /** A chat to erase; its turn is of an ask under way, or of one that was never ended. */
 type Doomed = Erased & { readonly id: bigint; readonly turn: string | null };

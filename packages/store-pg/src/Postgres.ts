@@ -42,8 +42,9 @@ export interface PostgresOptions {
   /** Where the tables are; `parley` by default. It is made when it does not exist. */
   readonly schema?: string | undefined;
   /**
-   * Connections for reads, and as many for writes; 10 by default. Up to six more read long lists, two
+   * Connections for reads, and as many for writes; 10 by default. Up to eight more read long lists, two
    * erase and set milestones, one ends an erasure, each export and import has one for as long as it goes on, and one listens.
+   * Those that were idle for half a minute are replaced, so that for moments there can be twice as many.
    */
   readonly maxConnections?: number | undefined;
   /**

@@ -252,8 +252,17 @@ describe("rows of erased chats", () => {
       yield* other.unsafe("set vacuum_cost_limit = 25");
       const vacuuming = yield* Effect.forkChild(other.unsafe("vacuum (parallel 2) public.wide"));
       yield* sql
-        .unsafe("select from pg_stat_activity where backend_type = 'parallel worker'")
-        .pipe(Effect.repeat({ until: (helpers) => helpers.length > 0 }));
+        .unsafe(
+          `select from pg_stat_activity where leader_pid in (
+            select pid from pg_stat_progress_vacuum where datname = current_database()
+          )`,
+        )
+        .pipe(
+          Effect.repeat({
+            until: (helpers) => helpers.length > 0,
+            schedule: Schedule.spaced("20 millis"),
+          }),
+        );
       yield* erase;
       yield* sql.unsafe("select pg_current_xact_id()::text");
       assert.isTrue(yield* compactErased(clients, "thorough", { patience: 2 }));
