@@ -14,8 +14,8 @@ export interface DrainingRuntime<R> {
     disposed: () => Promise<A>,
   ) => Promise<A>;
   /**
-   * Waits for what runs, so that nothing that runs may wait for it, and releases what the layer acquired; ends its
-   * building if that is not over.
+   * Waits for what runs and releases what the layer acquired; ends its building if that is not over. What runs must not
+   * wait for it: neither would end.
    */
   readonly dispose: () => Promise<void>;
 }
@@ -33,7 +33,7 @@ export const makeDrainingRuntime = <R, E>(layer: Layer.Layer<R, E>): DrainingRun
       }
       const context = runtime.cachedContext;
       if (disposing !== undefined || context === undefined) return disposed();
-      const one = use(context);
+      const one = Promise.resolve(context).then(use);
       const settled: Promise<unknown> = one.then(
         () => running.delete(settled),
         () => running.delete(settled),

@@ -44,8 +44,8 @@ export interface Parley {
     options?: { readonly idempotencyKey?: string },
   ) => Promise<Asked>;
   /**
-   * Finishes what is under way, so that no part of that may wait for it, and releases what the layer acquired; what is
-   * called later rejects with `StorageUnavailable`.
+   * Finishes what is under way and releases what the layer acquired; what is called later rejects with
+   * `StorageUnavailable`. What is under way must not wait for it: neither would end.
    */
   readonly dispose: () => Promise<void>;
 }

@@ -17,8 +17,8 @@ export interface WebHandler {
    */
   readonly handler: (request: Request) => Promise<Response>;
   /**
-   * Releases what `layer` acquired, after the requests under way, so that none of them may wait for it; ends the
-   * layer's building if that is not over.
+   * Releases what `layer` acquired, after the requests under way; ends its building if that is not over. None of these
+   * requests must wait for it: neither would end.
    */
   readonly dispose: () => Promise<void>;
 }

@@ -54,7 +54,10 @@ export const makeCounts = Effect.fnUntraced(function* <E>(
   const remember = (filters: Filters, made: Count) =>
     remembered.set(filters.chatbot, keyOf(filters), made);
   const making = yield* makeShared((filters: Filters) =>
-    Effect.tap(count(filters), (made) => Effect.sync(() => remember(filters, made))),
+    Effect.tap(count(filters), (made) =>
+      // What was remembered meanwhile is later.
+      Effect.sync(() => known(filters) === undefined && remember(filters, made)),
+    ),
   );
   return {
     get: (filters: Filters): Effect.Effect<Count, E> =>

@@ -97,7 +97,7 @@ export const makePasses = Effect.fnUntraced(function* (
       once<Row>({ chatbot, among: null, ...statement }),
     /**
      * What reads all of a tenant's chats, or of a chat's entries; once for all who wait for the same. A statement gives as
-     * `size` how much that is, in chats.
+     * `size` how many rows that is, or as many as it is like.
      */
     pass: <Row extends object>(chatbot: number, statement: Statement, among: Statement) =>
       once<Row>({ chatbot, among, ...statement }),

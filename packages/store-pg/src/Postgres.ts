@@ -43,8 +43,9 @@ export interface PostgresOptions {
   readonly schema?: string | undefined;
   /**
    * Connections for reads, and as many for writes; 10 by default. Up to eight more read long lists, two
-   * erase and set milestones, one ends an erasure, each export and import has one for as long as it goes on, and one listens.
-   * Those that were idle for half a minute are replaced, so that for moments there can be twice as many.
+   * erase and set milestones, three end an erasure, each export and import has one for as long as it goes on, and one listens.
+   * One that was opened more than half a minute ago is replaced when it is next used, so that for moments there can be twice
+   * as many.
    */
   readonly maxConnections?: number | undefined;
   /**
