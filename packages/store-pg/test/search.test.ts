@@ -44,6 +44,22 @@ describe.each(["C", "C.UTF-8"])("a first search where letters are those of %s", 
   );
 });
 
+/** Chats of a new chatbot, and how a search lists those that have `alpha` in their names. */
+const makeNamed = Effect.gen(function* () {
+  const chatbot = yield* registerChatbot;
+  const store = yield* ChatStore;
+  const create = (name: string) =>
+    Effect.map(
+      store.createChat(chatbot, { name, userRef: null, helloMessage: null }, null),
+      ({ chat }) => chat,
+    );
+  const listed = Effect.map(
+    store.listChats(chatbot, { ...newestChats, search: "alpha" }),
+    ({ items, total }) => ({ total, names: items.map(({ name }) => name) }),
+  );
+  return { chatbot, create, listed };
+});
+
 describe("a remembered search", () => {
   it.live("gives every page as it is, however many chats came since", () =>
     Effect.gen(function* () {
@@ -90,14 +106,7 @@ describe("a remembered search", () => {
     const schema = freshSchema();
     return Effect.gen(function* () {
       const sql = yield* clientOf(schema, 1);
-      const chatbot = yield* registerChatbot;
-      const store = yield* ChatStore;
-      const create = (name: string) =>
-        store.createChat(chatbot, { name, userRef: null, helloMessage: null }, null);
-      const listed = Effect.map(
-        store.listChats(chatbot, { ...newestChats, search: "alpha" }),
-        ({ items, total }) => ({ total, names: items.map(({ name }) => name) }),
-      );
+      const { create, listed } = yield* makeNamed;
       for (let n = 1; n <= 4; n++) yield* create(`alpha ${n}`);
       const names = ["alpha 4", "alpha 3", "alpha 2", "alpha 1"];
       assert.deepStrictEqual(yield* listed, { total: 4, names });
@@ -120,21 +129,11 @@ describe("a remembered search", () => {
     const schema = freshSchema();
     return Effect.gen(function* () {
       const sql = yield* clientOf(schema, 1);
-      const chatbot = yield* registerChatbot;
-      const store = yield* ChatStore;
+      const { chatbot, create, listed } = yield* makeNamed;
       const archive = yield* ChatArchive;
       const names = ["alpha 1", "beta", "alpha 2", "alpha 3"];
-      const chats = yield* Effect.forEach(names, (name) =>
-        Effect.map(
-          store.createChat(chatbot, { name, userRef: null, helloMessage: null }, null),
-          ({ chat }) => chat,
-        ),
-      );
+      const chats = yield* Effect.forEach(names, create);
       const erase = (chat: number) => archive.erase(chatbot, { _tag: "Chat", id: chats[chat]!.id });
-      const listed = Effect.map(
-        store.listChats(chatbot, { ...newestChats, search: "alpha" }),
-        ({ items, total }) => ({ total, names: items.map(({ name }) => name) }),
-      );
       const tables = ["chat", "tally", "span"];
       for (const table of tables)
         yield* sql.unsafe(`create table replica_${table} as table ${table}`);
