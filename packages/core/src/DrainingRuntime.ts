@@ -34,15 +34,15 @@ export const makeDrainingRuntime = <R, E>(layer: Layer.Layer<R, E>): DrainingRun
       const context = runtime.cachedContext;
       if (disposing !== undefined || context === undefined) return disposed();
       const one = Promise.resolve(context).then(use);
-      const settled: Promise<unknown> = one.then(
-        () => running.delete(settled),
-        () => running.delete(settled),
-      );
-      running.add(settled);
-      return one;
+      running.add(one);
+      try {
+        return await one;
+      } finally {
+        running.delete(one);
+      }
     },
     dispose: () => {
-      disposing ??= Promise.all(running).then(() => runtime.dispose());
+      disposing ??= Promise.allSettled(running).then(() => runtime.dispose());
       return disposing;
     },
   };

@@ -96,8 +96,8 @@ export const makePasses = Effect.fnUntraced(function* (
     sort: <Row extends object>(chatbot: number, statement: Statement) =>
       once<Row>({ chatbot, among: null, ...statement }),
     /**
-     * What reads all of a tenant's chats, or of a chat's entries; once for all who wait for the same. A statement gives as
-     * `size` how many rows that is, or as many as it is like.
+     * What reads all of a tenant's chats, or of a chat's entries; once for all who wait for the same. A statement gives its
+     * `size`, in rows like those of chats.
      */
     pass: <Row extends object>(chatbot: number, statement: Statement, among: Statement) =>
       once<Row>({ chatbot, among, ...statement }),

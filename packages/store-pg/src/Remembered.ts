@@ -29,7 +29,8 @@ export const makeRemembered = <Owner, Value>(most: number): Remembered<Owner, Va
   };
 
   const forgetOne = () => {
-    const [largest] = [...owners].toSorted(([, one], [, other]) => other.size - one.size);
+    let [largest] = owners;
+    for (const one of owners) if (one[1].size > largest![1].size) largest = one;
     const [owner, values] = largest!;
     const [key] = values.keys();
     take(owner, key!);
