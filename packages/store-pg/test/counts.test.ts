@@ -1,5 +1,5 @@
 import { assert, describe, it } from "@effect/vitest";
-import { Effect, Fiber } from "effect";
+import { Deferred, Effect, Fiber } from "effect";
 import { makeCounts, type Count, type Filters } from "../src/Counts.ts";
 
 const counted: Count = { matching: 0, reached: 0, edition: "1", newest: null, oldest: null };
@@ -76,6 +76,20 @@ describe("counts", () => {
       assert.strictEqual(made.length, 11);
       for (let times = 0; times < 20; times++) yield* counts.get(search(0, 0));
       assert.strictEqual(made.length, 12);
+    }),
+  );
+
+  it.effect("that end late replace no later one", () =>
+    Effect.gen(function* () {
+      const gate = yield* Deferred.make<void>();
+      const early = { ...counted, reached: 1 };
+      const later = { ...counted, reached: 2 };
+      const counts = yield* makeCounts(() => Effect.as(Deferred.await(gate), early), { most: 10 });
+      const making = yield* Effect.forkChild(counts.get(search(1, 0)), { startImmediately: true });
+      counts.remember(search(1, 0), later);
+      yield* Deferred.succeed(gate, undefined);
+      assert.strictEqual(yield* Fiber.join(making), early);
+      assert.strictEqual(counts.known(search(1, 0)), later);
     }),
   );
 });
