@@ -4,7 +4,7 @@
  */
 import type { Chat, ChatField, ChatQuery, OrderBy, Page } from "@parley/core";
 import { positionOf } from "./Holes.ts";
-import { milestoneBefore } from "./Milestones.ts";
+import { milestoneBefore, milestonesDue } from "./Milestones.ts";
 import { offsetOf, orderOf, type Statement } from "./Pages.ts";
 import { chatColumns, chatOf, type ChatRow } from "./Rows.ts";
 
@@ -75,8 +75,8 @@ export const sortColumns = {
  * A page of all chats in the order of one text, by the positions that are picked after some joins. Of a chatbot
  * that it was not told of yet the planner would think that it has one chat: it is taken from its `tally`.
  */
-const pageByText = (order: string, joins: string, picked: string): string => `
-select tally.chats as total, chat.*
+const pageByText = (order: string, joins: string, picked: string, told = ""): string => `
+select tally.chats as total,${told} chat.*
 from (values (1)) one
 left join tally on tally.chatbot_id = $1${joins}
 left join lateral (${picked}) picked on true
@@ -101,6 +101,9 @@ export const firstByText = (
   return { text: pageByText(order, "", picked), values: [chatbot, offsetOf(query), query.limit] };
 };
 
+/** Rows of a page that also tells whether it is time to set milestones; null when there are no chats. */
+export type AnyByTextRow = ChatPageRow & { readonly due: boolean | null };
+
 /**
  * Any page of all chats in the order of one text: its index is walked from the nearer end, or from a milestone
  * in between. There those without the text, which come last, are looked for by themselves.
@@ -121,7 +124,8 @@ cross join lateral (
       : "least($2::int8, chats) as first, least($2::int8 + $3::int8, chats) as until"
   }
 ) page
-left join lateral (${milestoneBefore(column, "page.first")}) milestone on true`;
+left join lateral (${milestoneBefore(column, "page.first")}) milestone on true
+left join lateral (${milestonesDue(column)}) milestones on true`;
   const picked = `
   select position from (
     (select position from chat
@@ -146,7 +150,7 @@ left join lateral (${milestoneBefore(column, "page.first")}) milestone on true`;
   -- Tells the planner that few rows come of it.
   ) nearest limit $3::int8`;
   return {
-    text: pageByText(descending ? reverse : ascending, joins, picked),
+    text: pageByText(descending ? reverse : ascending, joins, picked, " milestones.due,"),
     values: [chatbot, offsetOf(query), query.limit],
   };
 };

@@ -47,9 +47,18 @@ from (
 ) later`;
 
 /**
- * Sets chatbot `$1`'s milestones in the order of a column, so many (`$2`) chats apart, when since the last that are
- * true, or since the beginning, twenty times `$2` chats were made, in large chatbots a twentieth of those before.
+ * SQL for whether it is time to set milestones, so many chats apart: since the last that are true, or since the beginning,
+ * twenty times so many chats of the `tally` were made, in large chatbots a twentieth of those before.
  */
+const isTime = (reached: string, apart: number | "$2::int8"): string =>
+  `tally.positions - ${reached} >= greatest(20 * ${apart}, least(${reached} / 20, ${mostLater / 2}))`;
+
+/** SQL for one row that tells whether a chatbot's milestones are `due`, of the snapshot of its `tally`. */
+export const milestonesDue = (column: TextColumn): string => `
+select ${isTime("coalesce(max(reached), 0)", spacing)} as due from milestone
+where chatbot_id = tally.chatbot_id and column_name = '${column}' and milestone.erasures = tally.erasures`;
+
+/** Sets chatbot `$1`'s milestones in the order of a column, so many (`$2`) chats apart, when it is time. */
 export const setMilestonesBy = (column: TextColumn): string => `
 insert into milestone (chatbot_id, column_name, spacing, reached, erasures, texts, positions, ranks)
 select $1, '${column}', $2::int8, due.positions, due.erasures,
@@ -59,8 +68,7 @@ from (
   select tally.* from tally left join milestone held
     on held.chatbot_id = $1 and column_name = '${column}' and held.erasures = tally.erasures
   cross join lateral (select coalesce(held.reached, 0) as reached) known
-  where tally.chatbot_id = $1 and tally.positions - known.reached
-    >= greatest(20 * $2::int8, least(known.reached / 20, ${mostLater / 2}))
+  where tally.chatbot_id = $1 and ${isTime("known.reached", "$2::int8")}
   -- All chats are walked only when it is time.
   offset 0
 ) due cross join lateral (
@@ -136,7 +144,7 @@ export const setMilestones = (session: Session, chatbot: number): Effect.Effect<
   );
 
 /** Sets a chatbot's milestones beside all else, when it is time. */
-export type SetMilestonesSoon = Effect.Success<ReturnType<typeof makeMilestones>>;
+export type SetMilestonesSoon = (chatbot: number) => Effect.Effect<unknown>;
 
 /** After chats were made, when it may be time. It comes when they are committed, or they would not be counted. */
 export const afterChats = (

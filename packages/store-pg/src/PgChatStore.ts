@@ -10,8 +10,16 @@ import {
   type ChatToCreate,
   type RetryKey,
 } from "@parley/core";
-import { Effect } from "effect";
-import { anyByText, byText, chatPageOf, firstByText, seek, type ChatPageRow } from "./ChatPages.ts";
+import { Effect, Exit } from "effect";
+import {
+  anyByText,
+  byText,
+  chatPageOf,
+  firstByText,
+  seek,
+  type AnyByTextRow,
+  type ChatPageRow,
+} from "./ChatPages.ts";
 import { makeMatching } from "./MatchingChats.ts";
 import { filteredPage } from "./MatchingPages.ts";
 import { anyEntries, seekEntries } from "./EntryPages.ts";
@@ -75,12 +83,19 @@ export const makeChatStore = Effect.fnUntraced(function* (
         const statement = filteredPage(chatbot, query, undefined);
         return Effect.map(passChats<ChatPageRow>(chatbot, statement), chatPageOf);
       }
-      const page = (statement: Statement) =>
-        Effect.map(sort<ChatPageRow>(chatbot, statement), chatPageOf);
-      return offsetOf(query) <= spacing
-        ? page(firstByText(chatbot, query, text))
-        : // An earlier version set none, and when it was time they could not be set.
-          Effect.andThen(setMilestonesSoon(chatbot), page(anyByText(chatbot, query, text)));
+      if (offsetOf(query) <= spacing) {
+        const statement = firstByText(chatbot, query, text);
+        return Effect.map(sort<ChatPageRow>(chatbot, statement), chatPageOf);
+      }
+      return sort<AnyByTextRow>(chatbot, anyByText(chatbot, query, text)).pipe(
+        // An earlier version set none, and when it was time they could not be set. Without, pages may take too long.
+        Effect.onExit((exit) =>
+          Exit.isSuccess(exit) && exit.value[0]!.due !== true
+            ? Effect.void
+            : setMilestonesSoon(chatbot),
+        ),
+        Effect.map(chatPageOf),
+      );
     },
 
     listEntries: (chatbot, chatId, query) => {

@@ -3,9 +3,14 @@ import { ChatArchive, ChatStore, newestChats, TurnStore } from "@parley/core";
 import { registerChatbot } from "@parley/core/testing";
 import { layerPostgres } from "@parley/store-pg";
 import { Effect, Random, Schedule } from "effect";
-import type { SqlClient } from "effect/sql";
+import { Reactivity } from "effect/reactivity";
+import { SqlError, type SqlClient } from "effect/sql";
 import { anyByText, sortColumns } from "../src/ChatPages.ts";
-import { milestoneBefore, setMilestonesBy, spacing } from "../src/Milestones.ts";
+import { makeClients, type Clients } from "../src/Clients.ts";
+import { makeCreations } from "../src/Creations.ts";
+import { makeMilestones, milestoneBefore, setMilestonesBy, spacing } from "../src/Milestones.ts";
+import { makeChatStore } from "../src/PgChatStore.ts";
+import type { Session } from "../src/Session.ts";
 import { buffers } from "./buffers.ts";
 import { filledChatbot, fillChats } from "./fill.ts";
 import { bound, clientOf, freshSchema, optionsOf } from "./PostgresUnderTest.ts";
@@ -202,6 +207,51 @@ describe("milestones", () => {
       assert.isAbove(Number(after.positions - before.positions), 10);
       assert.isAbove(Number(after.erasures - before.erasures), 10);
     }).pipe(Effect.provide(layerPostgres(optionsOf(schema))), Effect.scoped);
+  });
+
+  it.live("are asked for by a page when it is time, or when the page could not be read", () => {
+    const options = { ...optionsOf(freshSchema()), maxConnections: 2 };
+    return Effect.gen(function* () {
+      const sql = yield* clientOf(options.schema, 1);
+      const clients = yield* makeClients(options);
+      let asked = 0;
+      const storeOf = (clients: Clients) =>
+        Effect.flatMap(makeMilestones(clients.patient), (milestones) =>
+          Effect.flatMap(makeCreations(clients, milestones), (make) =>
+            makeChatStore(clients, () => Effect.sync(() => void asked++), make),
+          ),
+        );
+      const far = {
+        ...newestChats,
+        page: spacing,
+        orderBy: [{ field: "name", descending: false }],
+      } as const;
+      const store = yield* storeOf(clients);
+      const empty = yield* registerChatbot;
+      assert.strictEqual((yield* store.listChats(empty, far)).total, 0);
+      yield* fillChats(sql, filledChatbot, 20 * spacing - 1);
+      yield* store.listChats(filledChatbot, far);
+      assert.strictEqual(asked, 0);
+      yield* store.createChat(
+        filledChatbot,
+        { name: null, userRef: null, helloMessage: null },
+        null,
+      );
+      yield* store.listChats(filledChatbot, far);
+      assert.strictEqual(asked, 1);
+      yield* set(sql, filledChatbot, spacing);
+      assert.strictEqual((yield* store.listChats(filledChatbot, far)).total, 20 * spacing);
+      assert.strictEqual(asked, 1);
+      const failing: Session["query"] = () =>
+        Effect.fail(
+          new SqlError.SqlError({
+            reason: new SqlError.StatementTimeoutError({ cause: new Error("too long") }),
+          }),
+        );
+      const slow = yield* storeOf({ ...clients, passes: { ...clients.passes, query: failing } });
+      yield* Effect.flip(slow.listChats(filledChatbot, far));
+      assert.strictEqual(asked, 2);
+    }).pipe(Effect.provide([layerPostgres(options), Reactivity.layer]), Effect.scoped);
   });
 
   for (const rowSecurity of [false, true]) {
