@@ -218,20 +218,25 @@ export const registryRaceChecks: ReadonlyArray<
       const made = yield* Effect.forEach(
         Array.from({ length: 120 }, (_, n) => n),
         (n) => {
-          const { changeKey, change, replaceKey, revokeKey } =
-            n % 2 === 0 ? registry : second.registry;
+          const instance = n % 2 === 0 ? registry : second.registry;
           const keyId = keys[n % 3]!.id;
           const name = `value ${n}`;
           // Each of the kinds below comes to each of the keys, from each of the instances.
           const kind = Math.floor(n / 6) % 10;
           const one: Effect.Effect<string, unknown> =
             kind < 5
-              ? Effect.as(changeKey(id, keyId, { name }, "racer"), `change-key ${keyId}: name`)
+              ? Effect.as(
+                  instance.changeKey(id, keyId, { name }, "racer"),
+                  `change-key ${keyId}: name`,
+                )
               : kind < 8
-                ? Effect.as(change(id, { settings: { model: name } }, "racer"), "change model")
+                ? Effect.as(
+                    instance.change(id, { settings: { model: name } }, "racer"),
+                    "change model",
+                  )
                 : kind === 8 || n < 60
                   ? Effect.as(
-                      replaceKey(
+                      instance.replaceKey(
                         id,
                         keyId,
                         { ...newKey(), expiresAt: null },
@@ -240,7 +245,7 @@ export const registryRaceChecks: ReadonlyArray<
                       ),
                       "add-key",
                     )
-                  : Effect.as(revokeKey(id, keyId, "racer"), `revoke-key ${keyId}`);
+                  : Effect.as(instance.revokeKey(id, keyId, "racer"), `revoke-key ${keyId}`);
           return Effect.result(one);
         },
         { concurrency: "unbounded" },

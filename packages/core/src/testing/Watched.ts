@@ -215,7 +215,7 @@ const watchedArchive = (
   ledger: Ledger["Service"],
   archive: ChatArchive["Service"],
 ): ChatArchive["Service"] => ({
-  compact: archive.compact,
+  compact: (pace) => archive.compact(pace),
 
   erase: (chatbot, which) =>
     Effect.suspend(() => {
