@@ -37,10 +37,10 @@ export const makeTurnStore = Effect.fnUntraced(function* (
   schema: string,
 ) {
   const scope = yield* Effect.scope;
-  /** Names this process among those that wait. */
+  /** Names this instance among those that wait. */
   const waiter = crypto.randomUUID();
 
-  /** Tells the processes that wait. Nobody waits for the telling, and a lost one is made up for. */
+  /** Tells the instances that wait. Nobody waits for the telling, and a lost one is made up for. */
   const tell = (chatbot: number, chat: number) =>
     reads
       .command("select pg_notify($1, $2)", [channel, `freed:${chatbot}:${chat}:${schema}`])
@@ -272,7 +272,8 @@ type KnownRow = {
 } & (EntryRow | { readonly id: null });
 
 // Whoever takes the turn is the first that waits or comes after one that did not come in time: either
-// way the first is dropped.
+// way the first is dropped. While one waits for the row to come into the line, the turn may end, which is told to nobody
+// if nobody was there.
 const takeTurn = `
 with taken as (
   update chat set
@@ -286,13 +287,15 @@ with taken as (
 ), queued as (
   update chat set waiting = waiting || $6::text
   where chatbot_id = $1 and id = $2::int8 and $6 <> all (waiting) and not exists (select from taken)
+  returning waiting[1] = $6 and (turn is null or turn_until <= clock_timestamp()) as is_next
 )
 select present.id is not null as exists, present.turn as before, taken.turn, taken.entries,
-  (extract(epoch from present.turn_until - clock_timestamp()) * 1000
+  case when queued.is_next then 0 else extract(epoch from present.turn_until - clock_timestamp()) * 1000
     + case when present.turn is null or present.turn_until <= clock_timestamp() then $7::int4 else 0 end
-  )::float8 as for_millis, newest.*
+  end::float8 as for_millis, newest.*
 from (values (1)) one
 left join taken on true
+left join queued on true
 left join chat present on present.chatbot_id = $1 and present.id = $2::int8
 left join lateral (
   select ${entryColumns}, position from entry
@@ -349,12 +352,14 @@ with ours as (
 select ($2::int8 is null or exists (select from chats))
   and ($4::text is null or exists (select from requests)) as ours`;
 
+// The key is locked first, as by a take.
 const releaseTurn = `
 with requests as (
   delete from request where chatbot_id = $1 and key = $4::text and turn = $3 and entry_id is null
+  returning 1
 )
 update chat set turn = null, turn_until = clock_timestamp()
-where chatbot_id = $1 and id = $2::int8 and turn = $3
+where chatbot_id = $1 and id = $2::int8 and turn = $3 and (select count(*) from requests) >= 0
 returning cardinality(waiting) > 0 as awaited`;
 
 // Who comes next learns it from the turn's end, unless that was before.

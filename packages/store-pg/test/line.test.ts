@@ -3,15 +3,66 @@ import { ChatStore, TurnStore } from "@parley/core";
 import { registerChatbot } from "@parley/core/testing";
 import { layerPostgres } from "@parley/store-pg";
 import { Context, Effect, Fiber, Layer, Stream } from "effect";
+import { blocked } from "./Blocked.ts";
 import { clientOf, freshSchema, optionsOf } from "./PostgresUnderTest.ts";
 
+/** Another instance over the same data. */
+const anotherOver = (schema: string) =>
+  Effect.map(Layer.build(Layer.fresh(layerPostgres(optionsOf(schema)))), (built) =>
+    Context.get(built, TurnStore),
+  );
+
 describe("the line of a chat", () => {
+  it.live("tells the first in it to ask again at once if the turn ended while it came", () => {
+    const schema = freshSchema();
+    return Effect.gen(function* () {
+      const sql = yield* clientOf(schema, 1);
+      const chatbot = yield* registerChatbot;
+      const { chat } = yield* ChatStore.use((store) =>
+        store.createChat(chatbot, { name: null, userRef: null, helloMessage: null }, null),
+      );
+      const [first, second, third] = [
+        yield* TurnStore,
+        yield* anotherOver(schema),
+        yield* anotherOver(schema),
+      ];
+      const ends = [`update chat set turn = null, turn_until = now() where id = ${chat.id}`];
+      for (const waits of [false, true]) {
+        assert.strictEqual((yield* first.take(chatbot, chat.id, null))._tag, "Turn");
+        if (waits) yield* third.take(chatbot, chat.id, null);
+        const told = yield* blocked(sql, ends, second.take(chatbot, chat.id, null));
+        if (told._tag !== "Held") return assert.fail("it looked before the turn ended");
+        if (waits) assert.isAbove(told.forMillis, 1000, "it is the other's time to go");
+        else assert.strictEqual(told.forMillis, 1);
+        const next = yield* (waits ? third : second).take(chatbot, chat.id, null);
+        if (next._tag !== "Turn") return assert.fail("its turn has come");
+        yield* first.release(next.turn);
+        yield* second.leave(chatbot, chat.id);
+      }
+    }).pipe(Effect.provide(layerPostgres(optionsOf(schema))), Effect.scoped);
+  });
+
+  it.live("and its key are locked by a release in the order of all others: the key first", () => {
+    const schema = freshSchema();
+    return Effect.gen(function* () {
+      const sql = yield* clientOf(schema, 1);
+      const chatbot = yield* registerChatbot;
+      const { chat } = yield* ChatStore.use((store) =>
+        store.createChat(chatbot, { name: null, userRef: null, helloMessage: null }, null),
+      );
+      const turns = yield* TurnStore;
+      const taken = yield* turns.take(chatbot, chat.id, { key: "key", fingerprint: "f" });
+      if (taken._tag !== "Turn") return assert.fail("the turn is free");
+      yield* blocked(sql, ["select from request for update"], turns.release(taken.turn), [
+        `select from chat where id = ${chat.id} for update nowait`,
+      ]);
+      assert.strictEqual((yield* turns.take(chatbot, chat.id, null))._tag, "Turn");
+    }).pipe(Effect.provide(layerPostgres(optionsOf(schema))), Effect.scoped);
+  });
+
   it.live("hints to the next when who came before leaves it", () => {
     const schema = freshSchema();
-    const another = Effect.map(
-      Layer.build(Layer.fresh(layerPostgres(optionsOf(schema)))),
-      (built) => Context.get(built, TurnStore),
-    );
+    const another = anotherOver(schema);
     return Effect.gen(function* () {
       const chatbot = yield* registerChatbot;
       const { chat } = yield* ChatStore.use((store) =>
