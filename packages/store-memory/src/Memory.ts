@@ -43,7 +43,7 @@ export interface Memory {
     /** A chat whose turn may be free. */
     readonly freed: PubSub.PubSub<{ readonly chatbot: number; readonly chat: number }>;
     /** A chatbot that changed. */
-    readonly changed: PubSub.PubSub<number | null>;
+    readonly changed: PubSub.PubSub<number>;
   };
 }
 

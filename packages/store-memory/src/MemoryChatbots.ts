@@ -27,9 +27,10 @@ export const makeChatbots = ({ audit, hints: { changed }, registered }: Memory) 
     registered.find(
       (one) => one.chatbot.workspaceName === workspaceName && one.chatbot.name === name,
     );
+  const known = (id: number) => registered[id - 1];
   const isTaken = (keyId: string) => registered.some(({ keys }) => keys.has(keyId));
   const liveKey = (chatbot: number, keyId: string) => {
-    const keys = registered.find((one) => one.chatbot.id === chatbot)?.keys;
+    const keys = known(chatbot)?.keys;
     const key = keys?.get(keyId);
     return keys === undefined || key === undefined || key.revokedAt !== null
       ? undefined
@@ -63,7 +64,7 @@ export const makeChatbots = ({ audit, hints: { changed }, registered }: Memory) 
 
     change: (id, change, actor) =>
       atPresent<Chatbot, ChatbotNotFound | ChatbotTaken>((now) => {
-        const found = registered.find(({ chatbot }) => chatbot.id === id);
+        const found = known(id);
         if (found === undefined) return Effect.fail(new ChatbotNotFound({ chatbot: id }));
         const before = found.chatbot;
         const settings = { ...before.settings, ...change.settings };
@@ -108,7 +109,7 @@ export const makeChatbots = ({ audit, hints: { changed }, registered }: Memory) 
 
     addKey: (id, key, actor) =>
       atPresent<void, ChatbotNotFound | KeyTaken>((now) => {
-        const found = registered.find(({ chatbot }) => chatbot.id === id);
+        const found = known(id);
         if (found === undefined) return Effect.fail(new ChatbotNotFound({ chatbot: id }));
         if (isTaken(key.id)) return Effect.fail(new KeyTaken({ keyId: key.id }));
         const time = new Date(now);

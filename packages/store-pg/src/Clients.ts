@@ -17,8 +17,8 @@ import { types } from "./Types.ts";
 
 export interface Clients {
   /**
-   * Pipelined: for reads that are quick and wait for nobody. Each has one good plan, whatever its
-   * parameters; to plan it anew would take longer than to run it.
+   * For reads that are quick and wait for nobody, pipelined unless row security binds them. Each has one good plan,
+   * whatever its parameters; to plan it anew would take longer than to run it.
    */
   readonly reads: Session;
   /** For what takes locks; gives up on one that is held for long. Its connections are lent to chatbots by turn. */
@@ -107,13 +107,16 @@ const unhurried = {
   idle_in_transaction_session_timeout: "0",
 };
 
-interface Lanes {
+interface PoolOptions {
   readonly most: number;
-  /** Whether statements share connections. */
+  /** Whether statements share connections where row security does not bind them. */
   readonly multiplex?: boolean;
-  /** Whether a statement may take long: it is cancelled when nobody waits for it any more. */
-  readonly long?: boolean;
-  /** Whether nothing but that ends it. */
+  /**
+   * Whether a statement that row security binds is over so soon that it may be sent with its transaction; any other is
+   * cancelled when nobody waits for it any more.
+   */
+  readonly inOneGo?: boolean;
+  /** Whether a commit may take as long as it needs. */
   readonly isPatient?: boolean;
 }
 
@@ -125,13 +128,13 @@ export const makeClients = Effect.fnUntraced(function* (options: ClientOptions) 
   const pools = yield* Effect.acquireRelease(Scope.make("parallel"), Scope.close);
   const { maxConnections, rowSecurity = false } = options;
   const session = (
-    { isPatient = false, long = false, most, multiplex = false }: Lanes,
+    { inOneGo = false, isPatient = false, most, multiplex = false }: PoolOptions,
     settings: Readonly<Record<string, string>>,
   ) => {
     // The pool ends what is idle. Before version 14 nobody knows the setting: who migrates looks at the version.
     const config = configOf(options, most, { idle_session_timeout: "0", ...settings });
     const made = rowSecurity
-      ? makeBoundSession(config, { inOneGo: !long, isPatient })
+      ? makeBoundSession(config, { inOneGo, isPatient })
       : Effect.map(PgClient.make({ ...config, multiplex }), (sql) =>
           plainSession(sql, { isPatient }),
         );
@@ -150,7 +153,7 @@ export const makeClients = Effect.fnUntraced(function* (options: ClientOptions) 
   const clients: Clients = {
     searched: rowSecurity ? "own_chat" : "chat",
     reads: yield* session(
-      { most: maxConnections, multiplex: true },
+      { most: maxConnections, multiplex: true, inOneGo: true },
       {
         statement_timeout: "30s",
         plan_cache_mode: "force_generic_plan",
@@ -162,14 +165,14 @@ export const makeClients = Effect.fnUntraced(function* (options: ClientOptions) 
     ),
     writes: fairSession(
       yield* session(
-        { most: maxConnections },
+        { most: maxConnections, inOneGo: true },
         // A process that stands still in the middle of a transaction must not outlast a turn's lease.
         { statement_timeout: "30s", lock_timeout: "2s", idle_in_transaction_session_timeout: "5s" },
       ),
       maxConnections,
     ),
     passes: yield* session(
-      { most: passConnections, long: true },
+      { most: passConnections },
       {
         statement_timeout: "10s",
         // What a search finds decides how it is best done.
@@ -180,8 +183,8 @@ export const makeClients = Effect.fnUntraced(function* (options: ClientOptions) 
         ...idle,
       },
     ),
-    patient: yield* session({ most: 2, long: true, isPatient: true }, inOrder),
-    archives: yield* session({ most: 1_000, long: true, isPatient: true }, inOrder),
+    patient: yield* session({ most: 2, isPatient: true }, inOrder),
+    archives: yield* session({ most: 1_000, isPatient: true }, inOrder),
     migrator: (settings) =>
       makeMigrator({ ...options, url: options.migrationUrl ?? options.url }, settings).pipe(
         Effect.map((sql) => plainSession(sql, { isPatient: true })),

@@ -2,7 +2,6 @@
  * Makes chats. Those of one chatbot wait for one another, at its tally: here, so that no crowd of one chatbot takes the
  * connections that all share. Those that arrive together are made together.
  */
-import { Overloaded } from "@parley/core";
 import { Effect } from "effect";
 import type { Clients } from "./Clients.ts";
 import { gather } from "./Gather.ts";
@@ -11,7 +10,7 @@ import { afterChats, type SetMilestonesSoon } from "./Milestones.ts";
 import { array, big } from "./Parameters.ts";
 import { claimKeys, lockKeys, settleKeys } from "./RequestKeys.ts";
 import type { ChatRow } from "./Rows.ts";
-import { againAfterClash, orBusy } from "./Storage.ts";
+import { againAfterClash, busy, orBusy } from "./Storage.ts";
 
 export interface ChatToMake extends ChatToInsert {
   readonly retryKey: KeyToTake | null;
@@ -117,7 +116,6 @@ export const makeCreations = Effect.fnUntraced(function* (
       all.flatMap(({ chat }) => chat ?? []),
     );
 
-  const full = new Overloaded({ retryAfterSeconds: 2 });
   const make = yield* gather(
     (chatbot, chats: ReadonlyArray<ChatToMake>) =>
       insertChats(writes, chatbot, chats).pipe(
@@ -126,7 +124,7 @@ export const makeCreations = Effect.fnUntraced(function* (
         Effect.tap((all) => committed(chatbot, all)),
         orBusy,
       ),
-    { writers: 2, most, waiting, patience, full },
+    { writers: 2, most, waiting, patience, full: busy },
   );
   // One whose key is locked for long is refused, and so are those that are made with it.
   const makeOnce = (taking: Taking) =>
@@ -137,7 +135,7 @@ export const makeCreations = Effect.fnUntraced(function* (
           Effect.tap((all) => committed(chatbot, all)),
           orBusy,
         ),
-      { writers: 1, most, waiting, patience, full },
+      { writers: 1, most, waiting, patience, full: busy },
     );
   const makeClaimed = yield* makeOnce(claiming);
   const makeAsked = yield* makeOnce(locking);

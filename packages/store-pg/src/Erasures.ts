@@ -17,7 +17,7 @@ const batchEntries = 100_000;
 
 export const makeErasures = (
   clients: Clients,
-  /** How often those are tried, two seconds apart, that others hold. */
+  /** How often chats are tried that others hold: each try waits for them for a second, and another one follows a second later. */
   { tries = 15 } = {},
 ): Pick<ChatArchive["Service"], "erase" | "compact"> => {
   const { patient } = clients;

@@ -2,7 +2,7 @@
  * Gathers writes that arrive together into one statement. Who comes alone waits for nobody; who comes
  * while a statement is under way joins the next.
  */
-import { Cause, Clock, Deferred, Effect, Exit } from "effect";
+import { Cause, Clock, Deferred, Effect, Exit, Iterable } from "effect";
 
 interface Waiting<A, B, E> {
   readonly since: number;
@@ -14,16 +14,6 @@ interface Lane<A, B, E> {
   readonly waiting: Set<Waiting<A, B, E>>;
   writers: number;
 }
-
-const takeFirst = <A>(set: Set<A>, most: number): ReadonlyArray<A> => {
-  const first: Array<A> = [];
-  for (const one of set) {
-    if (first.length === most) break;
-    first.push(one);
-    set.delete(one);
-  }
-  return first;
-};
 
 interface GatherOptions<E> {
   /** Statements of one lane under way at once. */
@@ -90,7 +80,9 @@ export const gather = Effect.fnUntraced(function* <A, B, E>(
       // Those that arrive together are written together.
       yield* Effect.yieldNow;
       while (lane.waiting.size > 0) {
-        yield* writeAll(name, lane, takeFirst(lane.waiting, most));
+        const batch = Array.from(Iterable.take(lane.waiting, most));
+        for (const one of batch) lane.waiting.delete(one);
+        yield* writeAll(name, lane, batch);
       }
       lane.writers--;
       if (lane.writers === 0) lanes.delete(name);

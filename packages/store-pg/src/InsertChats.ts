@@ -4,7 +4,7 @@
  */
 import { fold, type NewEntry } from "@parley/core";
 import { Effect } from "effect";
-import { newEntryArrays, newEntryColumns } from "./NewEntries.ts";
+import { newEntryArrays, newEntryColumns, newEntryParameters } from "./NewEntries.ts";
 import { array } from "./Parameters.ts";
 import type { Session } from "./Session.ts";
 
@@ -26,11 +26,8 @@ export interface InsertedChat {
 // nextval nor RETURNING promise an order: ids are ranked, and rows are matched by their position.
 const statement = `
 with input as (
-  select * from unnest(
-    $2::text[], $3::text[], $4::text[], $5::text[], $6::text[], $7::text[], $8::bool[],
-    $9::text[], $10::text[], $11::int8[], $12::int8[], $13::int4[], $14::int8[]
-  ) with ordinality as i(
-    name, user_ref, folded_name, ${newEntryColumns}, n)
+  select * from unnest($2::text[], $3::text[], $4::text[], ${newEntryParameters(5, "[]")})
+    with ordinality as i(name, user_ref, folded_name, ${newEntryColumns}, n)
 ), counter as (
   insert into tally as t (chatbot_id, chats, positions, last_time)
   values ($1, $15::int8, $15::int8, date_trunc('milliseconds', clock_timestamp()))

@@ -80,7 +80,7 @@ export const letIn = (
   });
 
 /** The SQL that {@link letIn} would run; empty when the role is in. */
-export const lettingInSql = (
+export const letInSql = (
   role: string,
   bound: boolean,
 ): Effect.Effect<string, SqlError.SqlError, SqlClient.SqlClient> =>

@@ -1,6 +1,6 @@
 /**
  * To skip chats in the order of a text, their index must be walked. So that no page is far from where a walk
- * begins, milestones are set: which chat every so manyth one in that order is. Chats that came later are counted
+ * begins, milestones are set: the chats at every so many places in that order. Chats that came later are counted
  * when a page is read, and new milestones are set before they are many; erasures take theirs off.
  */
 import { Effect, FiberMap, Semaphore } from "effect";

@@ -2,26 +2,34 @@
  * What a store is given of an entry, and the columns that it is kept in.
  */
 import type { NewEntry, Usage } from "@parley/core";
-import { array, big } from "./Parameters.ts";
+import { array, big, type ArrayType } from "./Parameters.ts";
 
 /** The rest of `entry` is the store's own. */
-export const newEntryColumns =
-  "question, answer, moderation, flagged, " +
-  "provider, model, prompt_tokens, completion_tokens, attempts, latency_millis";
+const columns: ReadonlyArray<
+  readonly [name: string, type: ArrayType, valueOf: (entry: NewEntry) => Value | undefined]
+> = [
+  ["question", "text", ({ question }) => question],
+  ["answer", "text", ({ answer }) => answer],
+  ["moderation", "text", ({ moderation }) => moderation],
+  ["flagged", "bool", ({ flagged }) => flagged],
+  ["provider", "text", ({ usage }) => usage?.provider],
+  ["model", "text", ({ usage }) => usage?.model],
+  ["prompt_tokens", "int8", ({ usage }) => big(usage?.promptTokens)],
+  ["completion_tokens", "int8", ({ usage }) => big(usage?.completionTokens)],
+  ["attempts", "int4", ({ usage }) => usage?.attempts],
+  ["latency_millis", "int8", ({ usage }) => big(usage?.latencyMillis)],
+];
+type Value = string | boolean | number | bigint | null;
+
+export const newEntryColumns = columns.map(([name]) => name).join(", ");
+
+/** SQL for one parameter of each column, `$first` and so on; or for an array of each. */
+export const newEntryParameters = (first: number, brackets: "" | "[]" = "") =>
+  columns.map(([, type], at) => `$${first + at}::${type}${brackets}`).join(", ");
 
 /** One of each column. */
-export const newEntryValues = ({ answer, flagged, moderation, question, usage }: NewEntry) => [
-  question,
-  answer,
-  moderation,
-  flagged,
-  usage?.provider ?? null,
-  usage?.model ?? null,
-  usage?.promptTokens ?? null,
-  usage?.completionTokens ?? null,
-  usage?.attempts ?? null,
-  usage?.latencyMillis ?? null,
-];
+export const newEntryValues = (entry: NewEntry) =>
+  columns.map(([, , valueOf]) => valueOf(entry) ?? null);
 
 /** An array for each column; nulls for what has no entry. */
 export const newEntryArrays = <A>(
@@ -29,18 +37,9 @@ export const newEntryArrays = <A>(
   entryOf: (item: A) => NewEntry | null,
 ) => {
   const entries = items.map(entryOf);
-  return [
-    array(entries, "text", (entry) => entry?.question ?? null),
-    array(entries, "text", (entry) => entry?.answer ?? null),
-    array(entries, "text", (entry) => entry?.moderation ?? null),
-    array(entries, "bool", (entry) => entry?.flagged ?? null),
-    array(entries, "text", (entry) => entry?.usage?.provider ?? null),
-    array(entries, "text", (entry) => entry?.usage?.model ?? null),
-    array(entries, "int8", (entry) => big(entry?.usage?.promptTokens)),
-    array(entries, "int8", (entry) => big(entry?.usage?.completionTokens)),
-    array(entries, "int4", (entry) => entry?.usage?.attempts ?? null),
-    array(entries, "int8", (entry) => big(entry?.usage?.latencyMillis)),
-  ];
+  return columns.map(([, type, valueOf]) =>
+    array(entries, type, (entry) => (entry === null ? null : (valueOf(entry) ?? null))),
+  );
 };
 
 /** A usage is there as a whole or not at all. */

@@ -4,12 +4,11 @@
 import { PgTypes } from "@effect/sql-pg";
 import { Result } from "effect";
 
+export type ArrayType = "bool" | "int4" | "int8" | "text";
+
 /** One value of each item, as an array of the type; also when all are null. */
-export const array = <A>(
-  items: ReadonlyArray<A>,
-  type: "bool" | "int4" | "int8" | "text",
-  value: (item: A) => unknown,
-) => Result.getOrThrow(PgTypes.array(items.map(value), PgTypes.OID[type]));
+export const array = <A>(items: ReadonlyArray<A>, type: ArrayType, value: (item: A) => unknown) =>
+  Result.getOrThrow(PgTypes.array(items.map(value), PgTypes.OID[type]));
 
 export const texts = (items: ReadonlyArray<string>) => array(items, "text", (item) => item);
 

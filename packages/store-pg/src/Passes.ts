@@ -2,13 +2,13 @@
  * Lists that must read much: they have connections of their own, so that no other statement queues behind them, of each
  * kind only a few run at once, and chatbots take turns.
  */
-import { Overloaded, type StorageUnavailable } from "@parley/core";
+import type { Overloaded, StorageUnavailable } from "@parley/core";
 import { Cache, Duration, Effect } from "effect";
 import { makeFairSemaphore } from "./FairSemaphore.ts";
 import type { Statement } from "./Pages.ts";
 import type { Session } from "./Session.ts";
 import { getShared, makeShared } from "./Shared.ts";
-import { isStatementTimeout, orUnavailable } from "./Storage.ts";
+import { busy, isStatementTimeout, orUnavailable } from "./Storage.ts";
 
 /** How many lists of each kind run at once; together, as many as there are connections. */
 const searches = 4;
@@ -21,7 +21,7 @@ const patience = Duration.seconds(1);
 
 interface Wanted extends Statement {
   readonly chatbot: number;
-  readonly among: Statement | null;
+  readonly sizeOf: Statement | null;
 }
 
 type Failure = Overloaded | StorageUnavailable;
@@ -33,11 +33,9 @@ export const makePasses = Effect.fnUntraced(function* (
     chatbot: number,
     statement: Statement,
   ) => Effect.Effect<ReadonlyArray<Row>, Failure>,
-  /** Of how many rows it does not matter how often they are read. */
+  /** A pass over fewer rows is none that others must wait for. */
   { few = 10_000 } = {},
 ) {
-  const busy = new Overloaded({ retryAfterSeconds: 2 });
-
   /** Runs at most so many at once; who cannot begin soon is told to come again. `begins` is run before. */
   const lane = (most: number) => {
     const room = makeFairSemaphore<number>(most);
@@ -68,10 +66,10 @@ export const makePasses = Effect.fnUntraced(function* (
   const sort = lane(sorted);
   const pass = lane(passes);
 
-  const laneOf = Effect.fnUntraced(function* ({ among, chatbot }: Wanted) {
-    if (among === null) return sort;
+  const laneOf = Effect.fnUntraced(function* ({ sizeOf, chatbot }: Wanted) {
+    if (sizeOf === null) return sort;
     if (few === 0) return pass;
-    const [size] = yield* light<{ readonly size: bigint }>(chatbot, among);
+    const [size] = yield* light<{ readonly size: bigint }>(chatbot, sizeOf);
     return size === undefined || size.size < few ? search : pass;
   });
 
@@ -94,12 +92,12 @@ export const makePasses = Effect.fnUntraced(function* (
     search,
     /** A page in the order of an index that must be walked; once for all who wait for the same. */
     sort: <Row extends object>(chatbot: number, statement: Statement) =>
-      once<Row>({ chatbot, among: null, ...statement }),
+      once<Row>({ chatbot, sizeOf: null, ...statement }),
     /**
      * What reads all of a tenant's chats, or of a chat's entries; once for all who wait for the same. A statement gives its
      * `size`, in rows like those of chats.
      */
-    pass: <Row extends object>(chatbot: number, statement: Statement, among: Statement) =>
-      once<Row>({ chatbot, among, ...statement }),
+    pass: <Row extends object>(chatbot: number, statement: Statement, sizeOf: Statement) =>
+      once<Row>({ chatbot, sizeOf, ...statement }),
   };
 });

@@ -19,7 +19,7 @@ import { channel } from "./Hints.ts";
 import type { MakeChat } from "./Creations.ts";
 import { entryColumns, entryOf, type EntryRow } from "./Rows.ts";
 import type { Clients } from "./Clients.ts";
-import { newEntryColumns, newEntryValues } from "./NewEntries.ts";
+import { newEntryColumns, newEntryParameters, newEntryValues } from "./NewEntries.ts";
 import { texts } from "./Parameters.ts";
 import { claimForTurn, forgetAsks, forgetKey, giveKeyBack, knownRequest } from "./RequestKeys.ts";
 import { againAfterClash, againAfterLock, orBusy, orUnavailable } from "./Storage.ts";
@@ -322,8 +322,7 @@ with ours as (
   returning entries, last_entry_time, cardinality(waiting) > 0 as awaited
 ), made as (
   insert into entry (chatbot_id, chat_id, id, position, create_time, ${newEntryColumns})
-  select $1, $2::int8, nextval('entry_id'), entries, last_entry_time,
-    $5, $6, $7, $8, $9, $10, $11::int8, $12::int8, $13::int4, $14::int8
+  select $1, $2::int8, nextval('entry_id'), entries, last_entry_time, ${newEntryParameters(5)}
   from mine
   returning ${entryColumns}
 ), settled as (

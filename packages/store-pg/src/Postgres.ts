@@ -15,7 +15,7 @@ import { SqlClient, SqlError } from "effect/sql";
 import { makeClients, makeMigrator, type Clients } from "./Clients.ts";
 import { makeCreations } from "./Creations.ts";
 import { makeHints } from "./Hints.ts";
-import { letIn, lettingInSql as lettingInText } from "./LetIn.ts";
+import { letIn, letInSql } from "./LetIn.ts";
 import * as Migrations from "./Migrations.ts";
 import { makeMilestones } from "./Milestones.ts";
 import { makeChatArchive } from "./PgChatArchive.ts";
@@ -60,6 +60,8 @@ export interface PostgresOptions {
   readonly prepare?: boolean | undefined;
 }
 
+type Settings = ReturnType<typeof withDefaults>;
+
 const withDefaults = (options: PostgresOptions) => ({
   ...options,
   schema: options.schema ?? "parley",
@@ -68,24 +70,26 @@ const withDefaults = (options: PostgresOptions) => ({
 });
 
 /** Runs statements on a connection of whoever migrates. */
-const asMigrator = <A, E, R>(options: PostgresOptions, statements: Effect.Effect<A, E, R>) =>
+const asMigrator = <A, E, R>(settings: Settings, statements: Effect.Effect<A, E, R>) =>
   Effect.provideServiceEffect(
     statements,
     SqlClient.SqlClient,
-    makeMigrator({ ...withDefaults(options), url: options.migrationUrl ?? options.url }),
+    makeMigrator({ ...settings, url: settings.migrationUrl ?? settings.url }),
   );
 
 /** All the SQL that {@link layerPostgres} would run to bring the schema up to date; empty when it is. */
-export const pendingSql = (options: PostgresOptions): Effect.Effect<string, PostgresUnusable> =>
-  asMigrator(
-    options,
+export const pendingSql = (options: PostgresOptions): Effect.Effect<string, PostgresUnusable> => {
+  const settings = withDefaults(options);
+  return asMigrator(
+    settings,
     Effect.gen(function* () {
-      yield* databaseMustFit(withDefaults(options).schema);
+      yield* databaseMustFit(settings.schema);
       const text = yield* Migrations.pendingSql;
       if (text === "") yield* Migrations.schemaMustFit;
       return text;
     }),
   ).pipe(onceUsable);
+};
 
 /** What a server would find in the database. */
 export interface Inspection {
@@ -96,7 +100,7 @@ export interface Inspection {
   readonly writing: Writing;
   /** Whether the schema is up to date. */
   readonly current: boolean;
-  /** What a server would end with nevertheless, or `null`. */
+  /** Why a server would refuse to serve, although the database could be looked at; `null` if it would not. */
   readonly refusal: string | null;
 }
 
@@ -119,7 +123,7 @@ export const inspectPostgres = (
       const refusal = current ? yield* refusalOf(Migrations.schemaMustFit) : null;
       return { ...server, current, refusal };
     });
-    const found = yield* asMigrator(options, look);
+    const found = yield* asMigrator(settings, look);
     const refusal = found.current ? yield* refusalOf(roleMustFit(patient, settings)) : null;
     return { ...found, refusal: found.refusal ?? refusal, writing: yield* writing(patient) };
   }).pipe(onceUsable);
@@ -134,7 +138,7 @@ export const lettingInSql = (options: PostgresOptions): Effect.Effect<string, Po
     const settings = withDefaults(options);
     const server = yield* makeMigrator(settings);
     const [at] = yield* server.unsafe<Place>(place);
-    return yield* asMigrator(options, lettingInText(at!.role, settings.rowSecurity));
+    return yield* asMigrator(settings, letInSql(at!.role, settings.rowSecurity));
   }).pipe(onceUsable);
 
 /** All the stores of the core in one PostgreSQL database, 15 or later, brought up to date first. */
@@ -148,10 +152,10 @@ export const layerPostgres = (
     Effect.gen(function* () {
       const settings = withDefaults(options);
       const clients = yield* makeClients(settings);
-      yield* bringUpToDate(options, clients);
+      yield* bringUpToDate(settings, clients);
       yield* roleMustFit(clients.patient, settings);
       const hints =
-        options.listen === false ? () => Stream.empty : yield* makeHints(clients.listener);
+        settings.listen === false ? () => Stream.empty : yield* makeHints(clients.listener);
       const setMilestonesSoon = yield* makeMilestones(clients.patient);
       const make = yield* makeCreations(clients, setMilestonesSoon);
       return Context.make(ChatStore, yield* makeChatStore(clients, setMilestonesSoon, make)).pipe(
@@ -164,13 +168,13 @@ export const layerPostgres = (
   ).pipe(Layer.provide(Reactivity.layer));
 
 /** Brings the schema up to date and lets the server's role in, if it is another than the owner's. */
-const bringUpToDate = (options: PostgresOptions, { patient }: Clients) =>
+const bringUpToDate = (settings: Settings, { patient }: Clients) =>
   asMigrator(
-    options,
+    settings,
     Effect.gen(function* () {
-      yield* databaseMustFit(withDefaults(options).schema);
+      yield* databaseMustFit(settings.schema);
       const server =
-        options.migrationUrl === undefined ? null : yield* patient.query<Place>("operator", place);
+        settings.migrationUrl === undefined ? null : yield* patient.query<Place>("operator", place);
       if (server !== null) {
         const sql = yield* SqlClient.SqlClient;
         const [owner] = yield* sql.unsafe<Place>(place);
@@ -182,7 +186,7 @@ const bringUpToDate = (options: PostgresOptions, { patient }: Clients) =>
       }
       yield* Migrations.migrate;
       yield* Migrations.schemaMustFit;
-      if (server !== null) yield* letIn(server[0]!.role, options.rowSecurity ?? false);
+      if (server !== null) yield* letIn(server[0]!.role, settings.rowSecurity);
     }),
   ).pipe(Effect.scoped);
 

@@ -1,6 +1,6 @@
 /**
- * Values that are remembered for owners, at most so many in all: one more makes the owner who has most, of several the
- * one who wanted something least recently, forget what was wanted least recently.
+ * Values that are remembered for owners, at most so many in all. For one too many the owner who has most (of several the
+ * one idle for longest) forgets what it used least recently.
  */
 export interface Remembered<in out Owner, in out Value> {
   readonly get: (owner: Owner, key: string) => Value | undefined;

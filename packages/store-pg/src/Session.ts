@@ -30,7 +30,7 @@ export interface Session {
     text: string,
     values: ReadonlyArray<unknown>,
   ) => Stream.Stream<Row, SqlError.SqlError>;
-  /** A statement that reads and writes no row, such as VACUUM or NOTIFY, in no transaction. */
+  /** A statement in no transaction, and about nobody's rows: VACUUM, REINDEX, NOTIFY. */
   readonly command: (
     text: string,
     values?: ReadonlyArray<unknown>,

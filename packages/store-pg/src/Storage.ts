@@ -1,9 +1,12 @@
 /**
- * Which failures of the database an operator must mend, and which are our own mistakes.
+ * Failures of the database: of what kind they are, which are tried again, and what is told of the others.
  */
 import { Overloaded, StorageUnavailable } from "@parley/core";
 import { Effect, Fiber, Predicate, Schedule, type Context } from "effect";
 import { SqlError } from "effect/sql";
+
+/** What somebody is told who would have to wait for too long. */
+export const busy = new Overloaded({ retryAfterSeconds: 2 });
 
 const failedBy =
   (reason: SqlError.SqlErrorReason["_tag"]) =>
@@ -118,9 +121,7 @@ export const orBusy = <A, E, R>(
 ): Effect.Effect<A, Exclude<E, SqlError.SqlError> | StorageUnavailable | Overloaded, R> =>
   orUnavailable(
     Effect.catch(effect, (error): Effect.Effect<never, E | SqlError.SqlError | Overloaded> =>
-      isLockTimeout(error)
-        ? Effect.fail(new Overloaded({ retryAfterSeconds: 2 }))
-        : Effect.fail(error),
+      isLockTimeout(error) ? Effect.fail(busy) : Effect.fail(error),
     ),
   ) as Effect.Effect<A, Exclude<E, SqlError.SqlError> | StorageUnavailable | Overloaded, R>;
 

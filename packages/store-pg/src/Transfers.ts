@@ -15,7 +15,13 @@ import { Effect, Stream } from "effect";
 import { analyze } from "./Analyze.ts";
 import type { Clients } from "./Clients.ts";
 import { setMilestones } from "./Milestones.ts";
-import { newEntryArrays, newEntryColumns, usageOf, type UsageRow } from "./NewEntries.ts";
+import {
+  newEntryArrays,
+  newEntryColumns,
+  newEntryParameters,
+  usageOf,
+  type UsageRow,
+} from "./NewEntries.ts";
 import { array, times } from "./Parameters.ts";
 import { chatOf, entryOf, type ChatRow, type EntryRow } from "./Rows.ts";
 import { againAfterClash, isUniqueViolation, withoutDeadline } from "./Storage.ts";
@@ -202,8 +208,7 @@ from unnest($3::int8[], $4::text[], $5::text[], $6::text[], $7::timestamptz[], $
 
 const insertEntries = `
 insert into entry (chatbot_id, chat_id, id, position, create_time, ${newEntryColumns})
-select $1, * from unnest($2::int8[], $3::int8[], $4::int8[], $5::timestamptz[],
-  $6::text[], $7::text[], $8::text[], $9::bool[], $10::text[], $11::text[], $12::int8[], $13::int8[], $14::int4[], $15::int8[])`;
+select $1, * from unnest($2::int8[], $3::int8[], $4::int8[], $5::timestamptz[], ${newEntryParameters(6, "[]")})`;
 
 // Imports set the sequences one after the other, or one would set them back.
 const lockSequences =

@@ -1,6 +1,5 @@
 /**
- * The PostgreSQL store: every port of the core that keeps something, over one pool of pipelined
- * connections and one that listens.
+ * The PostgreSQL store: every port of the core that keeps something.
  */
 export {
   inspectPostgres,

@@ -114,6 +114,6 @@ const followsLine = Effect.fnUntraced(function* (
 
 export const lineChecks: ReadonlyArray<Check<ChatStore | TurnStore | StoreUnderTest>> = [
   check("two instances stand in the lines of two chats as in plain arrays", () =>
-    Effect.andThen(bothTurns, agrees(LineCommand, followsLine, { commands: 60, runs: 40 })),
+    Effect.andThen(bothTurns, agrees(LineCommand, followsLine, { runs: 40 })),
   ),
 ];

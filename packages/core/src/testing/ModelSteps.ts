@@ -27,7 +27,7 @@ import {
 import { chatOf, entriesOf, isKnown, meantBy, usedAt } from "./Written.ts";
 
 /** What all chatbots of a sequence should hold. */
-export interface ModelState {
+interface ModelState {
   readonly tenants: Array<Tenant>;
   /** The one that the next command is for. */
   tenant: Tenant;

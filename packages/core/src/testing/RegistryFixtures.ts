@@ -50,7 +50,7 @@ export const notesOf = (chatbot: number) =>
   );
 
 /** Both at once, and what came of each; in every other round the second begins first. */
-export const inTurn = <A>(round: number, both: ReadonlyArray<Effect.Effect<A>>) =>
+export const bothAtOnce = <A>(round: number, both: ReadonlyArray<Effect.Effect<A>>) =>
   round % 2 === 0
     ? Effect.all(both, { concurrency: 2 })
     : Effect.map(Effect.all(both.toReversed(), { concurrency: 2 }), (came) => came.toReversed());

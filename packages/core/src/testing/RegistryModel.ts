@@ -12,7 +12,7 @@ import {
 } from "../Errors.ts";
 import type { Call } from "./RegistryCall.ts";
 
-export interface ModelKey extends KeyRecord {
+interface ModelKey extends KeyRecord {
   /** Keys of a later step are not older. */
   readonly step: number;
   readonly isRevoked: boolean;
@@ -20,7 +20,7 @@ export interface ModelKey extends KeyRecord {
   readonly isUsed: boolean | null;
 }
 
-export interface ModelChatbot {
+interface ModelChatbot {
   readonly chatbot: Chatbot;
   readonly keys: ReadonlyArray<ModelKey>;
   /** What was noted, oldest first: actor, action and detail. */
@@ -31,7 +31,7 @@ export interface ModelChatbot {
 export type RegistryModel = ReadonlyArray<ModelChatbot>;
 
 /** What is there after a write, and the outcomes that it may have. */
-export interface Written {
+interface After {
   readonly model: RegistryModel;
   readonly outcomes: ReadonlyArray<unknown>;
 }
@@ -45,14 +45,14 @@ export const write = (
     id: newId,
     step,
   }: { readonly actor: string; readonly id: number; readonly step: number },
-): Written => {
-  const refused = (...outcomes: ReadonlyArray<unknown>): Written => ({ model, outcomes });
+): After => {
+  const refused = (...outcomes: ReadonlyArray<unknown>): After => ({ model, outcomes });
   const done = (
     id: number,
     changed: Partial<ModelChatbot>,
     notes: ReadonlyArray<string>,
     outcome?: unknown,
-  ): Written => ({
+  ): After => ({
     model: model.map((one) =>
       one.chatbot.id === id
         ? { ...one, ...changed, notes: [...one.notes, ...notes.map((note) => `${actor} ${note}`)] }

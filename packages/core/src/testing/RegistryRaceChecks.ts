@@ -6,7 +6,15 @@ import { ChatbotDirectory } from "../ChatbotDirectory.ts";
 import { ChatbotRegistry, type KeyChange } from "../ChatbotRegistry.ts";
 import { KeyNotFound } from "../Errors.ts";
 import { check, same, type Check } from "./Check.ts";
-import { fresh, found, inTurn, keyOf, newChatbot, newKey, notesOf } from "./RegistryFixtures.ts";
+import {
+  fresh,
+  found,
+  bothAtOnce,
+  keyOf,
+  newChatbot,
+  newKey,
+  notesOf,
+} from "./RegistryFixtures.ts";
 import { StoreUnderTest } from "./StoreUnderTest.ts";
 
 export const registryRaceChecks: ReadonlyArray<
@@ -89,7 +97,7 @@ export const registryRaceChecks: ReadonlyArray<
           registry.create(newChatbot({ workspaceName: from }), "somebody"),
         );
         const taking = newChatbot({ workspaceName: into, name: moving[1]!.name });
-        const [made, moved] = yield* inTurn(round, [
+        const [made, moved] = yield* bothAtOnce(round, [
           Effect.isSuccess(second.registry.create(taking, "somebody")),
           Effect.isSuccess(registry.renameWorkspace(from, into, "somebody")),
         ]);
@@ -112,7 +120,7 @@ export const registryRaceChecks: ReadonlyArray<
         const meeting = yield* Effect.forEach([here, there], (workspaceName) =>
           registry.create(newChatbot({ workspaceName }), "somebody"),
         );
-        const done = yield* inTurn(round, [
+        const done = yield* bothAtOnce(round, [
           Effect.isSuccess(registry.renameWorkspace(here, there, "somebody")),
           Effect.isSuccess(second.registry.renameWorkspace(there, here, "somebody")),
         ]);
@@ -163,7 +171,7 @@ export const registryRaceChecks: ReadonlyArray<
         const [old, by] = [newKey(), newKey()];
         yield* registry.addKey(id, old, "somebody");
         const end = new Date("2032-01-01T00:00:00.000Z");
-        yield* inTurn(round, [
+        yield* bothAtOnce(round, [
           Effect.isSuccess(registry.replaceKey(id, old.id, { ...by, expiresAt: null }, end, "x")),
           Effect.isSuccess(second.registry.revokeKey(id, old.id, "x")),
         ]);
@@ -178,7 +186,7 @@ export const registryRaceChecks: ReadonlyArray<
 
         // Two that add one key to different chatbots.
         const shared = newKey();
-        const isAdded = yield* inTurn(round, [
+        const isAdded = yield* bothAtOnce(round, [
           Effect.isSuccess(registry.addKey(id, shared, "x")),
           Effect.isSuccess(second.registry.addKey(other.id, shared, "x")),
         ]);
@@ -190,7 +198,7 @@ export const registryRaceChecks: ReadonlyArray<
         const [twice, early] = [newKey(), newKey()];
         const sooner = new Date("2031-01-01T00:00:00.000Z");
         yield* registry.addKey(id, twice, "somebody");
-        yield* inTurn(round, [
+        yield* bothAtOnce(round, [
           Effect.orDie(
             registry.replaceKey(id, twice.id, { ...early, expiresAt: null }, sooner, "x"),
           ),
@@ -199,7 +207,7 @@ export const registryRaceChecks: ReadonlyArray<
           ),
         ]);
         yield* same("its end", (yield* keyOf(id, twice.id))?.expiresAt, sooner);
-        yield* inTurn(round, [
+        yield* bothAtOnce(round, [
           Effect.orDie(directory.used([twice.id])),
           Effect.orDie(second.registry.revokeKey(id, twice.id, "x")),
         ]);

@@ -28,8 +28,8 @@ export class StoreUnderTest extends Context.Service<
     /** All chats of a chatbot in order of creation, read past the store's own code. */
     readonly peek: (chatbot: number) => Effect.Effect<ReadonlyArray<StoredChat>>;
     /**
-     * Lets leases and retry keys grow older by so many milliseconds: by the test clock where the store
-     * reads Effect's `Clock`, by changing the rows where it reads the database's.
+     * Lets leases, the ends of turns and retry keys grow older by so many milliseconds: by the test clock where the
+     * store reads Effect's `Clock`, by changing the rows where it reads the database's.
      */
     readonly pass: (millis: number) => Effect.Effect<void>;
     /**

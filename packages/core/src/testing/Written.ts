@@ -5,7 +5,7 @@ import type { Chat } from "../Chat.ts";
 import type { ArchiveRecord, Erasable, UsageSum } from "../ChatArchive.ts";
 import type { Entry, Usage } from "../Entry.ts";
 
-export interface WrittenEntry {
+interface WrittenEntry {
   readonly entry: Entry;
   readonly usage: Usage | null;
 }

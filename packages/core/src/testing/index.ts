@@ -22,8 +22,13 @@ export * from "./ChatbotRegistryChecks.ts";
 export * from "./ChatStoreChecks.ts";
 export * from "./Check.ts";
 export * from "./Model.ts";
-export * from "./ModelChecks.ts";
-export * from "./ModelCommand.ts";
+export {
+  followsModel,
+  modelCheck,
+  type ModelCheckOptions,
+  type ModelServices,
+} from "./ModelChecks.ts";
+export { ModelCommand, modelTexts } from "./ModelCommand.ts";
 export * from "./RaceChecks.ts";
 export * from "./RegistryModelChecks.ts";
 export * from "./StoreUnderTest.ts";
