@@ -1,15 +1,16 @@
 /**
  * What memory the commands take that move chats: imports so many entries from a pipe and exports them
- * again, each by a process of its own. Needs DATABASE_URL of a database, where it makes a schema and
+ * again, each by a process of its own. Needs BENCH_DATABASE_URL of a database, where it makes a schema and
  * drops it again. Ends with exit code 1 when a command took more than `most` MB, or when what came out
  * is not what went in.
  *
- *   DATABASE_URL=postgres://… ../node_modules/.bin/node archive.ts [--entries 1000000] [--bytes 1000] [--most 200]
+ *   BENCH_DATABASE_URL=postgres://… npm run archive -- [--entries 1000000] [--bytes 1000] [--most 200]
  */
 import { linesOf, type ArchiveRecord } from "../packages/core/src/index.ts";
 import { registerChatbot } from "../packages/core/src/testing/index.ts";
 import { layerPostgres } from "../packages/store-pg/src/index.ts";
 import { makeBenchSession } from "../packages/store-pg/test/fill.ts";
+import { databaseUrl } from "./DatabaseUrl.ts";
 import { Effect, Redacted, Stream } from "effect";
 import { spawn, type ChildProcess } from "node:child_process";
 import { createHash } from "node:crypto";
@@ -30,7 +31,7 @@ const [entries, bytes, most] = [options.entries, options.bytes, options.most].ma
   number,
   number,
 ];
-const url = Redacted.make(process.env["DATABASE_URL"]!);
+const url = databaseUrl();
 const schema = `archive_${Date.now()}`;
 
 const root = new URL("..", import.meta.url);
@@ -43,7 +44,11 @@ const parley = (...args: ReadonlyArray<string>): ChildProcess =>
   spawn(
     process.execPath,
     ["--import", `data:text/javascript,${encodeURIComponent(tellPeak)}`, ...command, ...args],
-    { cwd: fileURLToPath(root), env: { ...process.env, PARLEY_SCHEMA: schema }, stdio: "pipe" },
+    {
+      cwd: fileURLToPath(root),
+      env: { ...process.env, DATABASE_URL: Redacted.value(url), PARLEY_SCHEMA: schema },
+      stdio: "pipe",
+    },
   );
 
 /** Waits for its end and tells what it took; gives its peak in MB. */

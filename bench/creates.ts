@@ -1,23 +1,26 @@
 /**
  * What gathering creates brings: 64 at a time for one chatbot, gathered as the store does it, and one
- * statement each, in alternating rounds.
+ * statement each, in alternating rounds. Ends with exit code 1 when it brings less than three times as many.
  *
- *   DATABASE_URL=postgres://… ../node_modules/.bin/node creates.ts [--rounds 5] [--seconds 3]
+ *   BENCH_DATABASE_URL=postgres://… npm run creates -- [--rounds 5] [--seconds 3]
  */
 import { ChatbotRegistry, ChatStore } from "../packages/core/src/index.ts";
 import { registerChatbot } from "../packages/core/src/testing/index.ts";
 import { layerPostgres } from "../packages/store-pg/src/index.ts";
 import { insertChats } from "../packages/store-pg/src/InsertChats.ts";
 import { makeBenchSession } from "../packages/store-pg/test/fill.ts";
-import { Effect, Layer, Redacted } from "effect";
+import { databaseUrl } from "./DatabaseUrl.ts";
+import { Effect, Layer } from "effect";
 import { parseArgs } from "node:util";
 
 const { values: options } = parseArgs({
   options: { rounds: { type: "string", default: "5" }, seconds: { type: "string", default: "3" } },
 });
-const url = Redacted.make(process.env["DATABASE_URL"]!);
+const url = databaseUrl();
 const schema = `creates_${Date.now()}`;
 const atOnce = 64;
+/** How many times as many. */
+const least = 3;
 
 /** Creates a second. */
 const rate = Effect.fnUntraced(function* (
@@ -76,6 +79,7 @@ await Effect.runPromise(
     console.log(
       `ratio               ${median(ratios).toFixed(2)}  (rounds ${Math.min(...ratios).toFixed(2)} to ${Math.max(...ratios).toFixed(2)})`,
     );
+    if (median(ratios) < least) process.exitCode = 1;
     yield* session.command(`drop schema ${schema} cascade`);
   }).pipe(Effect.scoped),
 );

@@ -1,8 +1,8 @@
 /**
  * How the cost of each list grows with the rows: the same lists over a small and a large chatbot of one
- * database, alternating. Needs DATABASE_URL of a database that it may fill and keep.
+ * database, alternating. Needs BENCH_DATABASE_URL of a database that it may fill and keep.
  *
- *   DATABASE_URL=postgres://… ../node_modules/.bin/node lists.ts [--small 10000] [--large 10000000] [--runs 500]
+ *   BENCH_DATABASE_URL=postgres://… npm run lists -- [--small 10000] [--large 10000000] [--runs 500]
  *
  * With --erased 100 one chat in a hundred was erased, all over, before it begins. Every figure is the median of
  * --rounds of so many runs: whatever else the machine does spoils some of them.
@@ -16,7 +16,8 @@ import {
 } from "../packages/core/src/index.ts";
 import { layerPostgres } from "../packages/store-pg/src/index.ts";
 import { fillSchema, filledChatbot } from "../packages/store-pg/test/fill.ts";
-import { Effect, Layer, Redacted } from "effect";
+import { databaseUrl } from "./DatabaseUrl.ts";
+import { Effect, Layer } from "effect";
 import { parseArgs } from "node:util";
 
 const { values: options } = parseArgs({
@@ -28,7 +29,7 @@ const { values: options } = parseArgs({
     erased: { type: "string" },
   },
 });
-const url = Redacted.make(process.env["DATABASE_URL"]!);
+const url = databaseUrl();
 const runs = Number(options.runs);
 const rounds = Number(options.rounds);
 const erased = options.erased === undefined ? undefined : Number(options.erased);
