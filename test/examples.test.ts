@@ -35,6 +35,12 @@ it("promise.ts prints what docs/embedding.md shows", async () => {
   expect(stdout.trim()).toBe(section.find(({ info }) => info === "text")!.text);
 });
 
+it("archive.ts prints what docs/embedding.md shows", async () => {
+  const section = fencesOf(sectionOf(read("docs/embedding.md"), "## Erasing and moving"));
+  const { stdout } = await run(process.execPath, [example("archive.ts")], { env: environment });
+  expect(stdout.trim()).toBe(section.find(({ info }) => info === "text")!.text);
+});
+
 it("own-keys.ts accepts its key", async () => {
   const { stdout } = await run(process.execPath, [example("own-keys.ts")], { env: environment });
   expect(stdout).toBe("[ 'read', 'ask' ]\n");
