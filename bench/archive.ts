@@ -40,13 +40,18 @@ const scripts = JSON.parse(readFileSync(new URL("package.json", root), "utf8")).
 const command: ReadonlyArray<string> = scripts.parley.split(" ").slice(1);
 const tellPeak = "process.on('exit',()=>console.error('peak '+process.resourceUsage().maxRSS))";
 
+/** Settings of whoever runs this must not reach the commands. */
+const environment = Object.fromEntries(
+  Object.entries(process.env).filter(([name]) => !name.startsWith("PARLEY_")),
+);
+
 const parley = (...args: ReadonlyArray<string>): ChildProcess =>
   spawn(
     process.execPath,
     ["--import", `data:text/javascript,${encodeURIComponent(tellPeak)}`, ...command, ...args],
     {
       cwd: fileURLToPath(root),
-      env: { ...process.env, DATABASE_URL: Redacted.value(url), PARLEY_SCHEMA: schema },
+      env: { ...environment, DATABASE_URL: Redacted.value(url), PARLEY_SCHEMA: schema },
       stdio: "pipe",
     },
   );
@@ -99,6 +104,8 @@ try {
   const [sent, came] = [createHash("sha256"), createHash("sha256")];
   const importing = parley("chats", "import", "--chatbot", String(chatbot));
   const imported = ended("import", importing);
+  // Told below, once all was written.
+  imported.catch(() => {});
   let text = "";
   for await (const line of Stream.toAsyncIterable(linesOf(Stream.fromIterable(records())))) {
     text += line;

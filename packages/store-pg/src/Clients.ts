@@ -83,6 +83,8 @@ const configOf = (
     // What waited for a lock must see what its holder wrote.
     default_transaction_isolation: "read committed",
     row_security: "on",
+    // Not the role's: who must not wait for long sets its own.
+    lock_timeout: "0",
     ...settings,
   },
 });
@@ -103,7 +105,6 @@ export const makeMigrator = (
 /** For what may take, and wait, as long as it needs. */
 const unhurried = {
   statement_timeout: "0",
-  lock_timeout: "0",
   idle_in_transaction_session_timeout: "0",
 };
 

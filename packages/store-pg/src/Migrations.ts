@@ -392,6 +392,20 @@ const settleOwner = `do $$ declare statement text; begin for statement in
   select format('revoke update, delete, truncate on audit from %I', owner) from (${firstOwner}) first
 loop execute statement; end loop; end $$`;
 
+/** Whether the audit's owner, whose connection this is, could change it: a dump may have been restored without privileges. */
+const auditIsOpen: Effect.Effect<boolean, SqlError.SqlError, SqlClient.SqlClient> =
+  SqlClient.SqlClient.use((sql) =>
+    Effect.map(
+      sql.unsafe<{ readonly open: boolean }>(`
+select exists (
+  select from aclexplode(coalesce(relacl, acldefault('r', relowner)))
+  where grantee = relowner and privilege_type in ('UPDATE', 'DELETE', 'TRUNCATE')
+) and pg_has_role(relowner, 'usage') as open
+from pg_class where oid = 'audit'::regclass`),
+      ([audit]) => audit!.open,
+    ),
+  );
+
 /** The statements that bring the schema up to date, after {@link preamble}; none when it is. */
 const plan: Effect.Effect<
   ReadonlyArray<string>,
@@ -400,7 +414,7 @@ const plan: Effect.Effect<
 > = Effect.gen(function* () {
   const sql = yield* SqlClient.SqlClient;
   const steps = yield* pending;
-  if (steps.length === 0) return [];
+  if (steps.length === 0 && !(yield* auditIsOpen)) return [];
   const [place] = yield* sql.unsafe<{ readonly searchPath: string; readonly found: boolean }>(
     `select current_setting('search_path') as "searchPath", current_schema() is not null as found`,
   );
@@ -467,7 +481,7 @@ export const migrate: Effect.Effect<void, SqlError.SqlError, SqlClient.SqlClient
     const run = (statements: ReadonlyArray<string>) =>
       Effect.forEach(statements, (statement) => sql.unsafe(statement), { discard: true });
     // A role that may not create anything can serve a schema that is up to date.
-    if ((yield* pending).length === 0) return;
+    if ((yield* plan).length === 0) return;
     // What is lacking is looked up again, because another server may have done it meanwhile.
     // What serves meanwhile locks the tables in another order.
     yield* againAfterClash(

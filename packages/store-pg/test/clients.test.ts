@@ -12,22 +12,30 @@ for (const rowSecurity of [false, true]) {
       const { name, sql, url } = yield* freshDatabase();
       yield* sql.unsafe(`alter database ${name} set jit = on`);
       yield* sql.unsafe(`alter database ${name} set default_transaction_isolation = serializable`);
+      for (const limit of ["statement", "lock", "idle_in_transaction_session"]) {
+        yield* sql.unsafe(`alter database ${name} set ${limit}_timeout = '7s'`);
+      }
       const options = { url, schema: "parley", maxConnections: 1, rowSecurity };
       const { archives, patient, passes, reads, writes } = yield* makeClients(options);
       const sessions = {
-        archives: [archives, "0"],
-        patient: [patient, "0"],
-        passes: [passes, "10s"],
-        reads: [reads, "30s"],
-        writes: [writes, "30s"],
+        archives: [archives, "0", "0", "0"],
+        patient: [patient, "0", "0", "0"],
+        passes: [passes, "10s", "0", "30s"],
+        reads: [reads, "30s", "0", "30s"],
+        writes: [writes, "30s", "2s", "5s"],
       } as const;
-      for (const [name, [session, timeout]] of Object.entries(sessions)) {
+      for (const [name, [session, ...timeouts]] of Object.entries(sessions)) {
         const shown = yield* session.query(
           "operator",
           `select current_setting('jit') as jit, current_setting('transaction_isolation') as isolation,
-            current_setting('statement_timeout') as timeout`,
+            array[current_setting('statement_timeout'), current_setting('lock_timeout'),
+              current_setting('idle_in_transaction_session_timeout')] as timeouts`,
         );
-        assert.deepStrictEqual(shown, [{ jit: "off", isolation: "read committed", timeout }], name);
+        assert.deepStrictEqual(
+          shown,
+          [{ jit: "off", isolation: "read committed", timeouts }],
+          name,
+        );
       }
     }).pipe(Effect.provide(Reactivity.layer), Effect.scoped),
   );

@@ -346,6 +346,33 @@ describe("migrations", () => {
     }).pipe(Effect.scoped),
   );
 
+  it.live("makes the audit append-only again after a dump was restored without privileges", () =>
+    Effect.gen(function* () {
+      const options = optionsOf(freshSchema());
+      const migrated = Effect.provide(Effect.void, layerPostgres(options));
+      const inspected = Effect.map(inspectPostgres(options), ({ current }) => current);
+      yield* migrated;
+      const sql = yield* clientOf(options.schema, 1);
+      const may = Effect.map(
+        sql.unsafe<{ readonly may: boolean }>(
+          "select has_table_privilege('audit', 'update, delete, truncate') as may",
+        ),
+        ([audit]) => audit!.may,
+      );
+      assert.isFalse(yield* may);
+      assert.isTrue(yield* inspected);
+      // So a table is that nobody granted anything of.
+      yield* sql.unsafe("revoke all on audit from current_user");
+      yield* sql.unsafe("grant all on audit to current_user");
+      assert.isTrue(yield* may);
+      assert.isFalse(yield* inspected);
+      assert.include(yield* pendingSql(options), "revoke update, delete, truncate on audit");
+      yield* migrated;
+      assert.isFalse(yield* may);
+      assert.strictEqual(yield* pendingSql(options), "");
+    }).pipe(Effect.scoped),
+  );
+
   it.live("makes the schema that a search path of several names first", () =>
     Effect.gen(function* () {
       const schema = freshSchema();

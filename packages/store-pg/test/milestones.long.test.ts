@@ -8,7 +8,7 @@ import { SqlError, type SqlClient } from "effect/sql";
 import { anyByText, sortColumns } from "../src/ChatPages.ts";
 import { makeClients, type Clients } from "../src/Clients.ts";
 import { makeCreations } from "../src/Creations.ts";
-import { makeMilestones, milestoneBefore, setMilestonesBy, spacing } from "../src/Milestones.ts";
+import { milestoneBefore, setMilestonesBy, spacing } from "../src/Milestones.ts";
 import { makeChatStore } from "../src/PgChatStore.ts";
 import type { Session } from "../src/Session.ts";
 import { buffers } from "./buffers.ts";
@@ -215,12 +215,10 @@ describe("milestones", () => {
       const sql = yield* clientOf(options.schema, 1);
       const clients = yield* makeClients(options);
       let asked = 0;
+      // Creations set none beside.
+      const make = yield* makeCreations(clients, () => Effect.void);
       const storeOf = (clients: Clients) =>
-        Effect.flatMap(makeMilestones(clients.patient), (milestones) =>
-          Effect.flatMap(makeCreations(clients, milestones), (make) =>
-            makeChatStore(clients, () => Effect.sync(() => void asked++), make),
-          ),
-        );
+        makeChatStore(clients, () => Effect.sync(() => asked++), make);
       const far = {
         ...newestChats,
         page: spacing,
