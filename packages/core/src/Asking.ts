@@ -192,7 +192,8 @@ export class Asking extends Context.Service<
                 // Whoever else is here goes on with the place.
                 if (room.inside > 1 || !room.inLine) return Effect.void;
                 room.inLine = false;
-                return Effect.ignore(store.leave(chatbot, chat));
+                // Who comes meanwhile takes a new place, and not the one that is given up.
+                return turn.withPermits(1)(Effect.ignore(store.leave(chatbot, chat)));
               }),
             ),
             Effect.ensuring(

@@ -618,17 +618,26 @@ describe("asking", () => {
     /** A store whose chats are all held by another, unless `free`. */
     const crowded = () => {
       const left: Array<readonly [number, number]> = [];
-      const now = { free: false };
+      const now: { free: boolean; taken: number; slow?: Deferred.Deferred<void> } = {
+        free: false,
+        taken: 0,
+      };
       const stores = Layer.effect(
         TurnStore,
         Effect.map(TurnStore, (store) =>
           TurnStore.of({
             ...store,
-            take: (...request) =>
-              now.free
+            take: (...request) => {
+              now.taken++;
+              return now.free
                 ? store.take(...request)
-                : Effect.succeed({ _tag: "Held", forMillis: 10_000, by: "chat" }),
-            leave: (...place) => Effect.sync(() => void left.push(place)),
+                : Effect.succeed({ _tag: "Held", forMillis: 10_000, by: "chat" });
+            },
+            leave: (...place) =>
+              Effect.andThen(
+                now.slow === undefined ? Effect.void : Deferred.await(now.slow),
+                Effect.sync(() => void left.push(place)),
+              ),
           }),
         ),
       ).pipe(Layer.provideMerge(layerMemory));
@@ -650,6 +659,28 @@ describe("asking", () => {
         assert.deepStrictEqual(left, []);
         yield* TestClock.adjust("61 seconds");
         assert.deepStrictEqual(tagOf(yield* Fiber.join(patient)), ["Overloaded"]);
+        assert.deepStrictEqual(left, [[chatbot.id, chatId]]);
+      }).pipe(Effect.provide(layer));
+    });
+
+    it.effect("lets nobody into the line before it has left", () => {
+      const { layer, left, now } = crowded();
+      return Effect.gen(function* () {
+        const chatId = yield* newChat;
+        now.slow = Deferred.makeUnsafe();
+        const cancelled = yield* Effect.forkChild(asking(ask("q", { chatId, onHangUp: "cancel" })));
+        yield* settle;
+        assert.strictEqual(now.taken, 1);
+        const leaving = yield* Effect.forkChild(Fiber.interrupt(cancelled));
+        yield* settle;
+        const next = yield* Effect.forkChild(asking(ask("r", { chatId })));
+        yield* settle;
+        assert.strictEqual(now.taken, 1);
+        now.free = true;
+        yield* Deferred.succeed(now.slow, undefined);
+        yield* Fiber.join(leaving);
+        yield* Fiber.join(next);
+        assert.strictEqual(now.taken, 2);
         assert.deepStrictEqual(left, [[chatbot.id, chatId]]);
       }).pipe(Effect.provide(layer));
     });
