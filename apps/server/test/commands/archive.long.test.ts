@@ -13,7 +13,7 @@ const archive = fileURLToPath(new URL("../../../../bench/archive.ts", import.met
 
 it("imports and exports what does not fit into the memory that it takes", async () => {
   const child = spawn(process.execPath, [archive, "--entries", "100000"], {
-    env: { ...process.env, DATABASE_URL: inject("postgresUrl") },
+    env: { ...process.env, BENCH_DATABASE_URL: inject("postgresUrl") },
     stdio: "pipe",
   });
   let said = "";
