@@ -6,6 +6,7 @@
  *
  *   BENCH_DATABASE_URL=postgres://… npm run archive -- [--entries 1000000] [--bytes 1000] [--most 200]
  */
+import { withoutSettings } from "../apps/server/test/withoutSettings.ts";
 import { linesOf, type ArchiveRecord } from "../packages/core/src/index.ts";
 import { registerChatbot } from "../packages/core/src/testing/index.ts";
 import { layerPostgres } from "../packages/store-pg/src/index.ts";
@@ -40,18 +41,13 @@ const scripts = JSON.parse(readFileSync(new URL("package.json", root), "utf8")).
 const command: ReadonlyArray<string> = scripts.parley.split(" ").slice(1);
 const tellPeak = "process.on('exit',()=>console.error('peak '+process.resourceUsage().maxRSS))";
 
-/** Settings of whoever runs this must not reach the commands. */
-const environment = Object.fromEntries(
-  Object.entries(process.env).filter(([name]) => !name.startsWith("PARLEY_")),
-);
-
 const parley = (...args: ReadonlyArray<string>): ChildProcess =>
   spawn(
     process.execPath,
     ["--import", `data:text/javascript,${encodeURIComponent(tellPeak)}`, ...command, ...args],
     {
       cwd: fileURLToPath(root),
-      env: { ...environment, DATABASE_URL: Redacted.value(url), PARLEY_SCHEMA: schema },
+      env: { ...withoutSettings(), DATABASE_URL: Redacted.value(url), PARLEY_SCHEMA: schema },
       stdio: "pipe",
     },
   );

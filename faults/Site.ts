@@ -7,6 +7,7 @@ import { chmod, mkdir, mkdtemp, realpath, rm, writeFile } from "node:fs/promises
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
+import { withoutSettings } from "../apps/server/test/withoutSettings.ts";
 
 export interface Site {
   readonly directory: string;
@@ -24,14 +25,6 @@ export const helloMessage = "Hello! What would you like to know?";
 /** What the questions are answered with. */
 const passage = "The server listens on port 3000. Set PARLEY_PORT to change the port.";
 
-/** Settings of whoever runs this must not reach the server. */
-const cleanEnvironment = (): NodeJS.ProcessEnv =>
-  Object.fromEntries(
-    Object.entries(process.env).filter(
-      ([name]) => !/^(PARLEY_|DATABASE_URL$|NODE_OPTIONS$|VITEST|PG)/.test(name),
-    ),
-  );
-
 export const makeSite = async (): Promise<Site> => {
   const directory = await mkdtemp(join(tmpdir(), "parley-faults-"));
   // As root, PostgreSQL runs as another user, who must get through.
@@ -40,7 +33,7 @@ export const makeSite = async (): Promise<Site> => {
   const knowledge = join(directory, "knowledge");
   const provision = join(directory, "provision.json");
   const environment = {
-    ...cleanEnvironment(),
+    ...withoutSettings(),
     PARLEY_STORE: "embedded",
     PARLEY_DATA_DIR: dataDir,
     PARLEY_PORT: "0",
@@ -50,7 +43,7 @@ export const makeSite = async (): Promise<Site> => {
   };
   const key = execFileSync(process.execPath, [main, "key", "generate"], {
     cwd: directory,
-    env: cleanEnvironment(),
+    env: withoutSettings(),
     encoding: "utf8",
   }).trim();
   await mkdir(knowledge);

@@ -5,7 +5,7 @@ import { execFile } from "node:child_process";
 import { join } from "node:path";
 import { promisify } from "node:util";
 import { expect, it } from "vitest";
-import { withoutSettings } from "../apps/server/test/commands/run.ts";
+import { withoutSettings } from "../apps/server/test/withoutSettings.ts";
 import { root } from "../test/Fences.ts";
 
 const run = promisify(execFile);

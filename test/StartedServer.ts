@@ -4,6 +4,7 @@
 import { spawn } from "node:child_process";
 import { once } from "node:events";
 import { join } from "node:path";
+import { withoutSettings } from "../apps/server/test/withoutSettings.ts";
 import { root } from "./Fences.ts";
 
 export interface StartedServer {
@@ -13,20 +14,12 @@ export interface StartedServer {
   readonly stop: () => Promise<void>;
 }
 
-/** Settings of whoever runs the tests must not reach the server. */
-export const cleanEnvironment = (): NodeJS.ProcessEnv =>
-  Object.fromEntries(
-    Object.entries(process.env).filter(
-      ([name]) => !/^(PARLEY_|DATABASE_URL$|NODE_OPTIONS$|VITEST)/.test(name),
-    ),
-  );
-
 /** Resolves once the server has printed everything that a first start prints. */
 export const startServer = async (): Promise<StartedServer> => {
   const child = spawn(process.execPath, [join(root, "apps/server/src/main.ts"), "serve"], {
     stdio: ["ignore", "pipe", "pipe"],
     env: {
-      ...cleanEnvironment(),
+      ...withoutSettings(),
       PARLEY_STORE: "memory",
       PARLEY_PORT: "0",
       PARLEY_MANAGEMENT_PORT: "0",

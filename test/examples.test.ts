@@ -11,7 +11,7 @@ import { promisify } from "node:util";
 import { expect, it } from "vitest";
 import "../examples/memory-store.test.ts";
 import { fencesOf, read, root, sectionOf } from "./Fences.ts";
-import { cleanEnvironment } from "./StartedServer.ts";
+import { withoutSettings } from "../apps/server/test/withoutSettings.ts";
 
 const run = promisify(execFile);
 const example = (name: string) => join(root, "examples", name);
@@ -21,7 +21,7 @@ const key = await generateKey.pipe(
   Effect.provide(SecureRandom.layerWebCrypto),
   Effect.runPromise,
 );
-const environment = { ...cleanEnvironment(), API_KEY: key, PORT: "0" };
+const environment = { ...withoutSettings(), API_KEY: key, PORT: "0" };
 
 it("all compile", async () => {
   const compiler = join(root, "node_modules/.bin/tsc");

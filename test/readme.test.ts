@@ -3,7 +3,8 @@ import { join } from "node:path";
 import { promisify } from "node:util";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { documents, fencesOf, read, root, sectionOf } from "./Fences.ts";
-import { cleanEnvironment, startServer, type StartedServer } from "./StartedServer.ts";
+import { withoutSettings } from "../apps/server/test/withoutSettings.ts";
+import { startServer, type StartedServer } from "./StartedServer.ts";
 
 const run = promisify(execFile);
 
@@ -42,7 +43,7 @@ describe("the first five minutes", () => {
     const here = command.replaceAll("http://127.0.0.1:3000", server.origin);
     expect(here).not.toBe(command);
     const { stdout } = await run("/bin/sh", ["-c", here], {
-      env: { ...cleanEnvironment(), KEY: server.key },
+      env: { ...withoutSettings(), KEY: server.key },
       timeout: 10_000,
     });
     expect(plain(stdout)).toBe(plain(documented));
@@ -50,7 +51,7 @@ describe("the first five minutes", () => {
 
   it("runs the example of the typed client", async () => {
     const { stdout } = await run(process.execPath, [join(root, "examples/client.ts")], {
-      env: { ...cleanEnvironment(), PARLEY_ORIGIN: server.origin, API_KEY: server.key },
+      env: { ...withoutSettings(), PARLEY_ORIGIN: server.origin, API_KEY: server.key },
       timeout: 10_000,
     });
     expect(stdout).toBe("{ chatOfTheEntry: true, entries: 2 }\n");

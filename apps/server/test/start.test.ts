@@ -11,6 +11,7 @@ import { fileURLToPath } from "node:url";
 import { afterAll, beforeAll, describe, expect, inject, it } from "vitest";
 import { here, oneLineAndHint } from "./commands/here.ts";
 import { run } from "./commands/run.ts";
+import { withoutSettings } from "./withoutSettings.ts";
 
 let directory: string;
 beforeAll(async () => {
@@ -33,11 +34,8 @@ const refusal = async (
 
 const spawned = (args: ReadonlyArray<string>, settings: Readonly<Record<string, string>>) => {
   const main = fileURLToPath(new URL("../src/main.ts", import.meta.url));
-  const environment = Object.entries(process.env).filter(
-    ([name]) => !/^(PARLEY_|DATABASE_URL$|NODE_OPTIONS$|VITEST)/.test(name),
-  );
   const child = spawn(process.execPath, [main, ...args], {
-    env: { ...Object.fromEntries(environment), ...quiet, ...settings },
+    env: { ...withoutSettings(), ...quiet, ...settings },
     stdio: ["ignore", "pipe", "inherit"],
   });
   return { child, ended: once(child, "exit") };

@@ -75,8 +75,13 @@ export const sortColumns = {
  * A page of all chats in the order of one text, by the positions that are picked after some joins. Of a chatbot
  * that it was not told of yet the planner would think that it has one chat: it is taken from its `tally`.
  */
-const pageByText = (order: string, joins: string, picked: string, told = ""): string => `
-select tally.chats as total,${told} chat.*
+const pageByText = (
+  order: string,
+  joins: string,
+  picked: string,
+  told = "tally.chats as total",
+): string => `
+select ${told}, chat.*
 from (values (1)) one
 left join tally on tally.chatbot_id = $1${joins}
 left join lateral (${picked}) picked on true
@@ -150,7 +155,12 @@ left join lateral (${milestonesDue(column)}) milestones on true`;
   -- Tells the planner that few rows come of it.
   ) nearest limit $3::int8`;
   return {
-    text: pageByText(descending ? reverse : ascending, joins, picked, " milestones.due,"),
+    text: pageByText(
+      descending ? reverse : ascending,
+      joins,
+      picked,
+      "tally.chats as total, milestones.due",
+    ),
     values: [chatbot, offsetOf(query), query.limit],
   };
 };

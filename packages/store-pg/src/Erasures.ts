@@ -17,7 +17,7 @@ const batchEntries = 100_000;
 
 export const makeErasures = (
   clients: Clients,
-  /** How often chats are tried that others hold: each try waits for them for a second, and another one follows a second later. */
+  /** How often chats are tried that others hold: each try waits for a second, and the next follows a second later. */
   { tries = 15 } = {},
 ): Pick<ChatArchive["Service"], "erase" | "compact"> => {
   const { patient } = clients;

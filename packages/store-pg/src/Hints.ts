@@ -6,7 +6,10 @@ import type { PgConnection } from "@effect/sql-pg/PgConnection";
 import { Effect, PubSub, Schedule, Scope, Stream } from "effect";
 import type { SqlError } from "effect/sql";
 
-/** The database-wide channel. Hints of free chats name their schema. Those of changed keys need not: one of another schema only makes keys be looked up again. */
+/**
+ * The database-wide channel. Hints of free chats name their schema. Those of changed keys need not: one of another schema
+ * only makes keys be looked up again.
+ */
 export const channel = "parley";
 
 /** Listens on a connection of its own for as long as the scope is open. */

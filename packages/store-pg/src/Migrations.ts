@@ -392,7 +392,7 @@ const settleOwner = `do $$ declare statement text; begin for statement in
   select format('revoke update, delete, truncate on audit from %I', owner) from (${firstOwner}) first
 loop execute statement; end loop; end $$`;
 
-/** Whether the audit's owner, whose connection this is, could change it: a dump may have been restored without privileges. */
+/** Whether the audit's owner, as whom this runs, could change it: a dump may have been restored without privileges. */
 const auditIsOpen: Effect.Effect<boolean, SqlError.SqlError, SqlClient.SqlClient> =
   SqlClient.SqlClient.use((sql) =>
     Effect.map(

@@ -12,15 +12,21 @@ const anotherOver = (schema: string) =>
     Context.get(built, TurnStore),
   );
 
+/** A chat of a chatbot of its own. */
+const newChat = Effect.gen(function* () {
+  const chatbot = yield* registerChatbot;
+  const { chat } = yield* ChatStore.use((store) =>
+    store.createChat(chatbot, { name: null, userRef: null, helloMessage: null }, null),
+  );
+  return { chat, chatbot };
+});
+
 describe("the line of a chat", () => {
   it.live("tells the first in it to ask again at once if the turn ended while it came", () => {
     const schema = freshSchema();
     return Effect.gen(function* () {
       const sql = yield* clientOf(schema, 1);
-      const chatbot = yield* registerChatbot;
-      const { chat } = yield* ChatStore.use((store) =>
-        store.createChat(chatbot, { name: null, userRef: null, helloMessage: null }, null),
-      );
+      const { chat, chatbot } = yield* newChat;
       const [first, second, third] = [
         yield* TurnStore,
         yield* anotherOver(schema),
@@ -46,10 +52,7 @@ describe("the line of a chat", () => {
     const schema = freshSchema();
     return Effect.gen(function* () {
       const sql = yield* clientOf(schema, 1);
-      const chatbot = yield* registerChatbot;
-      const { chat } = yield* ChatStore.use((store) =>
-        store.createChat(chatbot, { name: null, userRef: null, helloMessage: null }, null),
-      );
+      const { chat, chatbot } = yield* newChat;
       const turns = yield* TurnStore;
       const taken = yield* turns.take(chatbot, chat.id, { key: "key", fingerprint: "f" });
       if (taken._tag !== "Turn") return assert.fail("the turn is free");
@@ -64,10 +67,7 @@ describe("the line of a chat", () => {
     const schema = freshSchema();
     const another = anotherOver(schema);
     return Effect.gen(function* () {
-      const chatbot = yield* registerChatbot;
-      const { chat } = yield* ChatStore.use((store) =>
-        store.createChat(chatbot, { name: null, userRef: null, helloMessage: null }, null),
-      );
+      const { chat, chatbot } = yield* newChat;
       const [first, second, third] = [yield* TurnStore, yield* another, yield* another];
       const hinted = third.freed.pipe(
         // `null`: it listens only now.
@@ -100,12 +100,7 @@ describe("the line of a chat", () => {
           yield* Layer.build(Layer.fresh(layerPostgres(options))),
           yield* Layer.build(Layer.fresh(layerPostgres(options))),
         ] as const;
-        const chatbot = yield* Effect.provideContext(registerChatbot, servers[0]);
-        const { chat } = yield* Context.get(servers[0], ChatStore).createChat(
-          chatbot,
-          { name: null, userRef: null, helloMessage: null },
-          null,
-        );
+        const { chat, chatbot } = yield* Effect.provideContext(newChat, servers[0]);
         const [first, second] = servers.map((server) => Context.get(server, TurnStore));
         /** The end of a turn that another server waits for. */
         const end = Effect.gen(function* () {

@@ -12,7 +12,8 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterAll, beforeAll, expect, it } from "vitest";
 import { here } from "./here.ts";
-import { main, type Ran, withoutSettings } from "./run.ts";
+import { withoutSettings } from "../withoutSettings.ts";
+import { main, type Ran } from "./run.ts";
 
 let directory: string;
 let settings: Readonly<Record<string, string>>;

@@ -2,7 +2,8 @@ import { spawn } from "node:child_process";
 import { once } from "node:events";
 import { beforeAll, describe, expect, inject, it } from "vitest";
 import { here } from "./here.ts";
-import { main, run, withoutSettings } from "./run.ts";
+import { withoutSettings } from "../withoutSettings.ts";
+import { main, run } from "./run.ts";
 
 const settings = () => ({
   DATABASE_URL: inject("postgresUrl"),

@@ -25,7 +25,8 @@ import { setTimeout } from "node:timers/promises";
 import { afterAll, beforeAll, describe, expect, inject, it } from "vitest";
 import { writeWhole } from "../../src/commands/WholeFile.ts";
 import { here, oneLineAndHint } from "./here.ts";
-import { main, run, withoutSettings } from "./run.ts";
+import { withoutSettings } from "../withoutSettings.ts";
+import { main, run } from "./run.ts";
 
 declare module "vitest" {
   interface ProvidedContext {

@@ -4,16 +4,9 @@
 import { spawn } from "node:child_process";
 import { once } from "node:events";
 import { fileURLToPath } from "node:url";
+import { withoutSettings } from "../withoutSettings.ts";
 
 export const main = fileURLToPath(new URL("../../src/main.ts", import.meta.url));
-
-/** This process's environment; settings of whoever runs the tests must not reach a command. */
-export const withoutSettings = (): NodeJS.ProcessEnv =>
-  Object.fromEntries(
-    Object.entries(process.env).filter(
-      ([name]) => !/^(PARLEY_|DATABASE_URL$|NODE_OPTIONS$|VITEST)/.test(name),
-    ),
-  );
 
 export interface Ran {
   readonly code: number | null;

@@ -10,6 +10,7 @@ import { chmod, mkdir, mkdtemp, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
+import { withoutSettings } from "../withoutSettings.ts";
 import type { Target } from "./client.ts";
 
 export interface Running {
@@ -35,14 +36,6 @@ const freshKey = (): Promise<string> =>
     Effect.map(Redacted.value),
     Effect.provide(SecureRandom.layerWebCrypto),
     Effect.runPromise,
-  );
-
-/** Settings of whoever runs the tests must not reach the server. */
-const cleanEnvironment = (): NodeJS.ProcessEnv =>
-  Object.fromEntries(
-    Object.entries(process.env).filter(
-      ([name]) => !/^(PARLEY_|DATABASE_URL$|NODE_OPTIONS$|VITEST|PG)/.test(name),
-    ),
   );
 
 /** Resolves when the server answers. `extra` are further settings. */
@@ -106,7 +99,7 @@ export const launch = async (
     cwd: directory,
     stdio: ["ignore", "pipe", "pipe"],
     env: {
-      ...cleanEnvironment(),
+      ...withoutSettings(),
       PARLEY_STORE: store,
       PARLEY_DATA_DIR: join(directory, "data"),
       PARLEY_PORT: "0",

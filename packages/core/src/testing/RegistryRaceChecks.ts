@@ -7,9 +7,9 @@ import { ChatbotRegistry, type KeyChange } from "../ChatbotRegistry.ts";
 import { KeyNotFound } from "../Errors.ts";
 import { check, same, type Check } from "./Check.ts";
 import {
+  bothAtOnce,
   fresh,
   found,
-  bothAtOnce,
   keyOf,
   newChatbot,
   newKey,
