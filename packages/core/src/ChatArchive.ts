@@ -4,21 +4,30 @@
 import { Context, type Effect, type Stream } from "effect";
 import type { Chat } from "./Chat.ts";
 import type { Entry, Usage } from "./Entry.ts";
-import type { ImportRefused, StorageUnavailable } from "./Errors.ts";
+import type { ChatbotNotFound, ImportRefused, StorageUnavailable } from "./Errors.ts";
 
 /** Which chats to erase. A chat is always erased whole. */
 export type Erasable =
   | { readonly _tag: "Chat"; readonly id: number }
   | { readonly _tag: "UserRef"; readonly userRef: string }
   /** Chats that were made before the limit and have no entry since. */
-  | { readonly _tag: "IdleSince"; readonly limit: Date };
+  | { readonly _tag: "IdleSince"; readonly limit: Date }
+  | { readonly _tag: "All" };
 
-/**
- * Each may take as long as reading everything. A quick one leaves what it would have to write anew at length, such as
- * a large index in which texts of erased chats stay, to the next thorough one; a full one leaves no byte of what was
- * erased in any file of the storage, though all may have to wait meanwhile.
- */
-export type CompactionPace = "quick" | "thorough" | "full";
+/** The detail of an erasure's line in the audit. It holds no text of a client, so no `userRef`. */
+export const erasureDetail = (which: Erasable, erased: number): string => {
+  const chats = `${erased} ${erased === 1 ? "chat" : "chats"}`;
+  switch (which._tag) {
+    case "Chat":
+      return `chat ${which.id}`;
+    case "UserRef":
+      return `${chats} of a userRef`;
+    case "IdleSince":
+      return `${chats} idle since ${which.limit.toISOString()}`;
+    case "All":
+      return chats;
+  }
+};
 
 /** One chat or entry of an export: chats ascend, each followed by its entries. */
 export type ArchiveRecord =
@@ -35,25 +44,29 @@ export interface UsageSum {
   readonly completionTokens: number;
 }
 
+/**
+ * Erasures, exports and imports write one line each to the audit, under the name of their actor: an erasure when it
+ * ends, if it erased anything; an export when it begins; an import in its transaction.
+ */
 export class ChatArchive extends Context.Service<
   ChatArchive,
   {
     /**
-     * Erases the chats with everything that refers to them, the retry keys of asks under way, too; gives how many
-     * there were. Those that are made meanwhile may stay. `compact` is to follow, once after several.
+     * Erases the chats with everything that refers to them, including the retry keys of asks in flight, and returns
+     * how many it erased. Chats that are created meanwhile may stay.
      */
-    readonly erase: (chatbot: number, which: Erasable) => Effect.Effect<number, StorageUnavailable>;
-    /**
-     * Ends erasures, of any chatbots: afterwards the space of what they erased can be used again, and
-     * nothing of it is left in what the storage keeps beside the rows. Tells whether that is done as far as the pace and
-     * the role allow: not where others were in the way, so that a later one makes up for it. A full one is done only if the
-     * role allows all of it.
-     */
-    readonly compact: (pace: CompactionPace) => Effect.Effect<boolean, StorageUnavailable>;
+    readonly erase: (
+      chatbot: number,
+      which: Erasable,
+      actor: string,
+    ) => Effect.Effect<number, ChatbotNotFound | StorageUnavailable>;
     /**
      * Every chat and entry of the chatbot, of one snapshot. Who reads it may write meanwhile, and read another.
      */
-    readonly export: (chatbot: number) => Stream.Stream<ArchiveRecord, StorageUnavailable>;
+    readonly export: (
+      chatbot: number,
+      actor: string,
+    ) => Stream.Stream<ArchiveRecord, ChatbotNotFound | StorageUnavailable>;
     /**
      * Stores an export with its ids and times, whole or not at all; gives how many chats. Later ids and times go
      * on from the imported ones. Others may write meanwhile, and so may the stream itself, to other chatbots.
@@ -65,7 +78,8 @@ export class ChatArchive extends Context.Service<
     readonly import: <E, R>(
       chatbot: number,
       records: Stream.Stream<ArchiveRecord, E, R>,
-    ) => Effect.Effect<number, E | ImportRefused | StorageUnavailable, R>;
+      actor: string,
+    ) => Effect.Effect<number, E | ChatbotNotFound | ImportRefused | StorageUnavailable, R>;
     /** Sums per provider and model, in any order, over the entries stored at that time or later. */
     readonly usage: (
       chatbot: number,

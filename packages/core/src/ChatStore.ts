@@ -4,7 +4,13 @@
 import { Context, type Effect } from "effect";
 import type { Chat } from "./Chat.ts";
 import type { Entry } from "./Entry.ts";
-import type { ChatNotFound, Overloaded, RetryKeyReused, StorageUnavailable } from "./Errors.ts";
+import type {
+  ChatbotNotFound,
+  ChatNotFound,
+  Overloaded,
+  RetryKeyReused,
+  StorageUnavailable,
+} from "./Errors.ts";
 import type { ChatQuery, EntryQuery, Page } from "./ListQuery.ts";
 import type { RetryKey } from "./RetryKey.ts";
 
@@ -22,6 +28,7 @@ export interface Created {
   readonly replayed: boolean;
 }
 
+/** A chatbot that is not registered has no chats: its lists are empty, and creating one fails. */
 export class ChatStore extends Context.Service<
   ChatStore,
   {
@@ -36,7 +43,7 @@ export class ChatStore extends Context.Service<
       chatbot: number,
       chat: ChatToCreate,
       retryKey: RetryKey | null,
-    ) => Effect.Effect<Created, RetryKeyReused | Overloaded | StorageUnavailable>;
+    ) => Effect.Effect<Created, ChatbotNotFound | RetryKeyReused | Overloaded | StorageUnavailable>;
     /** One page of the chatbot's chats, and how many match, of one snapshot. */
     readonly listChats: (
       chatbot: number,

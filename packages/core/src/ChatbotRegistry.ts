@@ -12,6 +12,7 @@ import type {
   KeyTaken,
   StorageUnavailable,
   WorkspaceNotFound,
+  WorkspaceTaken,
 } from "./Errors.ts";
 
 /** A key as it is made: never its text. */
@@ -72,10 +73,20 @@ export interface AuditRecord {
   readonly time: Date;
   readonly actor: string;
   readonly chatbot: number;
-  readonly action: "create" | "change" | "add-key" | "change-key" | "revoke-key";
+  readonly action:
+    | "create"
+    | "change"
+    | "delete"
+    | "add-key"
+    | "change-key"
+    | "revoke-key"
+    | "erase"
+    | "export"
+    | "import";
   /**
    * `create`: the chatbot's name. `change`: its {@link changedFields}, as in `description, model`. `add-key` and
-   * `revoke-key`: the key's id. `change-key`: that, and its changed fields, as in `4gT…: expiresAt, scopes`.
+   * `revoke-key`: the key's id. `change-key`: that, and its changed fields, as in `4gT…: expiresAt, scopes`. `delete`: the
+   * chatbot's name. `erase`: `erasureDetail`. `export`: empty. `import`: how many chats, as in `3 chats`.
    */
   readonly detail: string;
 }
@@ -98,13 +109,22 @@ export class ChatbotRegistry extends Context.Service<
     ) => Effect.Effect<Chatbot, ChatbotNotFound | ChatbotTaken | StorageUnavailable>;
     /**
      * Moves every chatbot of a workspace to a workspace of another name, or none of them. Of two renames that meet, one
-     * comes after the other.
+     * comes after the other. Without `merge` no chatbot may be in the new workspace.
      */
     readonly renameWorkspace: (
       from: string,
       to: string,
+      options: { readonly merge: boolean },
       actor: string,
-    ) => Effect.Effect<void, WorkspaceNotFound | ChatbotTaken | StorageUnavailable>;
+    ) => Effect.Effect<
+      void,
+      WorkspaceNotFound | WorkspaceTaken | ChatbotTaken | StorageUnavailable
+    >;
+    /** Deletes a chatbot, its keys and the chats that it still has. Its lines of the audit stay. */
+    readonly delete: (
+      chatbot: number,
+      actor: string,
+    ) => Effect.Effect<void, ChatbotNotFound | StorageUnavailable>;
     /** That there is no such chatbot is told before that the key's id is taken, by whichever chatbot. */
     readonly addKey: (
       chatbot: number,

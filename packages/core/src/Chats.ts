@@ -7,7 +7,13 @@ import type { Chat, NewChat } from "./Chat.ts";
 import type { Chatbot } from "./Chatbot.ts";
 import { ChatStore, type Created } from "./ChatStore.ts";
 import type { Entry } from "./Entry.ts";
-import type { ChatNotFound, Overloaded, RetryKeyReused, StorageUnavailable } from "./Errors.ts";
+import type {
+  ChatbotNotFound,
+  ChatNotFound,
+  Overloaded,
+  RetryKeyReused,
+  StorageUnavailable,
+} from "./Errors.ts";
 import type { ChatQuery, EntryQuery, Page } from "./ListQuery.ts";
 import { retryKey, type IdempotencyKey } from "./RetryKey.ts";
 
@@ -22,7 +28,7 @@ export class Chats extends Context.Service<
       chatbot: Chatbot,
       chat: NewChat,
       key?: IdempotencyKey | null,
-    ) => Effect.Effect<Created, RetryKeyReused | Overloaded | StorageUnavailable>;
+    ) => Effect.Effect<Created, ChatbotNotFound | RetryKeyReused | Overloaded | StorageUnavailable>;
     /** One page of the chatbot's chats and how many match. */
     readonly list: (
       chatbot: Chatbot,

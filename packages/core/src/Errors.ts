@@ -7,7 +7,11 @@ import { reasonOf } from "./Reason.ts";
 /** No chat of this chatbot has that id. A chat of another chatbot is just as missing. */
 export class ChatNotFound extends Data.TaggedError("ChatNotFound")<{
   readonly chatId: number;
-}> {}
+}> {
+  override get message(): string {
+    return `The chatbot has no chat ${this.chatId}.`;
+  }
+}
 
 /** The retry key was used before for another request. */
 export class RetryKeyReused extends Data.TaggedError("RetryKeyReused")<{
@@ -44,7 +48,11 @@ export class Overloaded extends Data.TaggedError("Overloaded")<{
 }> {}
 
 /** The API key is malformed, unknown, expired or revoked: which of them is never told. */
-export class KeyRejected extends Data.TaggedError("KeyRejected") {}
+export class KeyRejected extends Data.TaggedError("KeyRejected") {
+  override get message(): string {
+    return "The API key is not valid.";
+  }
+}
 
 /** There is a key with that id already; nothing was written. */
 export class KeyTaken extends Data.TaggedError("KeyTaken")<{
@@ -97,6 +105,15 @@ export class WorkspaceNotFound extends Data.TaggedError("WorkspaceNotFound")<{
   }
 }
 
+/** The workspace of that name has chatbots already; nothing was written. */
+export class WorkspaceTaken extends Data.TaggedError("WorkspaceTaken")<{
+  readonly workspaceName: string;
+}> {
+  override get message(): string {
+    return `There is a workspace "${this.workspaceName}" already.`;
+  }
+}
+
 /** An import that cannot be carried out; nothing was written. */
 export class ImportRefused extends Data.TaggedError("ImportRefused")<{
   readonly reason: string;
@@ -108,6 +125,7 @@ export class ImportRefused extends Data.TaggedError("ImportRefused")<{
 
 /** What can come of an ask instead of an entry. */
 export type AskError =
+  | ChatbotNotFound
   | ChatNotFound
   | RetryKeyReused
   | AnswerUnavailable

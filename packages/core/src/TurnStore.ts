@@ -5,6 +5,7 @@
 import { Context, type Effect, type Stream } from "effect";
 import type { Entry, NewEntry } from "./Entry.ts";
 import type {
+  ChatbotNotFound,
   ChatNotFound,
   Overloaded,
   RetryKeyReused,
@@ -49,7 +50,8 @@ export class TurnStore extends Context.Service<
   TurnStore,
   {
     /**
-     * Takes the turn of a chat, or of one to be made, and settles the retry key. What is looked at first:
+     * Takes the turn of a chat, or of one to be made, and settles the retry key. With a retry key and no chat it fails
+     * if the chatbot is not registered; without either that shows at the append. What is looked at first:
      * the key used for another request (also while that one runs), the key's entry, whether there is the
      * chat, then whether the key is held, and then the chat. A key whose request ended without a trace is free again,
      * for whatever request, as one is whose turn's lease ran out.
@@ -67,7 +69,10 @@ export class TurnStore extends Context.Service<
       chatbot: number,
       chat: number | null,
       retryKey: RetryKey | null,
-    ) => Effect.Effect<Taken, ChatNotFound | RetryKeyReused | Overloaded | StorageUnavailable>;
+    ) => Effect.Effect<
+      Taken,
+      ChatbotNotFound | ChatNotFound | RetryKeyReused | Overloaded | StorageUnavailable
+    >;
     /**
      * The {@link turnEntries} newest entries with ids below `before`, newest first; fewer only where there are no more,
      * none of a chat that is gone.
@@ -88,12 +93,10 @@ export class TurnStore extends Context.Service<
     readonly append: (
       turn: Turn,
       entry: NewEntry,
-    ) => Effect.Effect<Entry, TurnLost | ChatNotFound | Overloaded | StorageUnavailable>;
-    /**
-     * Gives up this instance's place among those that wait for the chat's turn, so that whoever waits
-     * behind it goes next at once; harmless without a place.
-     */
-    readonly leave: (chatbot: number, chat: number) => Effect.Effect<void, StorageUnavailable>;
+    ) => Effect.Effect<
+      Entry,
+      TurnLost | ChatbotNotFound | ChatNotFound | Overloaded | StorageUnavailable
+    >;
     /** Ends the turn without an entry and forgets its retry key; harmless when it was lost. */
     readonly release: (turn: Turn) => Effect.Effect<void, StorageUnavailable>;
     /**
