@@ -2,6 +2,7 @@
  * Turns: the row of a chat, with its line of those that wait, and with a retry key the row of that, too.
  */
 import {
+  ChatbotNotFound,
   ChatNotFound,
   RetryKeyReused,
   turnEntries,
@@ -22,7 +23,13 @@ import type { Clients } from "./Clients.ts";
 import { newEntryColumns, newEntryParameters, newEntryValues } from "./NewEntries.ts";
 import { texts } from "./Parameters.ts";
 import { claimForTurn, forgetAsks, forgetKey, giveKeyBack, knownRequest } from "./RequestKeys.ts";
-import { againAfterClash, againAfterLock, orBusy, orUnavailable } from "./Storage.ts";
+import {
+  againAfterClash,
+  againAfterLock,
+  isForeignKeyViolation,
+  orBusy,
+  orUnavailable,
+} from "./Storage.ts";
 
 const held = (by: "chat" | "key", forMillis: number | null): Taken => ({
   _tag: "Held",
@@ -105,10 +112,20 @@ export const makeTurnStore = Effect.fnUntraced(function* (
       chatbot,
       Effect.gen(function* () {
         const { fingerprint, key } = retryKey;
-        const [claimed] = yield* writes.query<{
-          readonly turn: string;
-          readonly before: string | null;
-        }>(chatbot, claimForTurn, [chatbot, texts([key]), texts([fingerprint]), turnLease]);
+        const [claimed] = yield* writes
+          .query<{
+            readonly turn: string;
+            readonly before: string | null;
+          }>(chatbot, claimForTurn, [chatbot, texts([key]), texts([fingerprint]), turnLease])
+          .pipe(
+            Effect.catchIf(isForeignKeyViolation, () =>
+              Effect.fail(
+                chat === null
+                  ? new ChatbotNotFound({ chatbot })
+                  : new ChatNotFound({ chatId: chat }),
+              ),
+            ),
+          );
         if (claimed === undefined) return yield* known(chatbot, chat, retryKey);
         const turn = { id: claimed.turn, chatbot, chat, retryKey, newest: [] };
         if (chat === null) return { _tag: "Turn", turn } satisfies Taken;
@@ -170,7 +187,7 @@ export const makeTurnStore = Effect.fnUntraced(function* (
       userRef: null,
       entry,
       retryKey: turn.retryKey && { ...turn.retryKey, turn: turn.id },
-      // Nothing of it was written, and a process that stands still holds the tally for longer than one waits for it.
+      // Nothing of it was written, and a process that stands still holds the chat_counter for longer than one waits for it.
     }).pipe(Effect.retry({ while: Predicate.isTagged("Overloaded"), times: 2 }));
     if (chat === null) return yield* new TurnLost();
     const { usage: _, ...stored } = entry;
@@ -234,14 +251,6 @@ export const makeTurnStore = Effect.fnUntraced(function* (
               Effect.asVoid,
               orUnavailable,
             ),
-
-    leave: (chatbot, chat) =>
-      writes.query<{ readonly awaited: boolean }>(chatbot, leaveLine, [chatbot, chat, waiter]).pipe(
-        againAfterClash,
-        Effect.flatMap(([row]) => (row?.awaited === true ? tell(chatbot, chat) : Effect.void)),
-        Effect.asVoid,
-        orUnavailable,
-      ),
 
     freed: hints("freed").pipe(
       Stream.filter((hint) => hint === null || isOurs(hint)),
@@ -312,7 +321,7 @@ order by position desc limit $4::int8`;
 
 const appendEntry = `
 with ours as (
-  select from request where chatbot_id = $1 and key = $4::text and turn = $3 and entry_id is null
+  select from idempotency_key where chatbot_id = $1 and key = $4::text and turn = $3 and entry_id is null
   for update
 ), mine as (
   update chat set
@@ -326,8 +335,8 @@ with ours as (
   from mine
   returning ${entryColumns}
 ), settled as (
-  update request set made_at = clock_timestamp(), turn_until = null, chat_id = made.chat_id, entry_id = made.id
-  from made where request.chatbot_id = $1 and request.key = $4::text
+  update idempotency_key set made_at = clock_timestamp(), turn_until = null, chat_id = made.chat_id, entry_id = made.id
+  from made where idempotency_key.chatbot_id = $1 and idempotency_key.key = $4::text
 )
 select made.*, awaited from made cross join mine`;
 
@@ -336,14 +345,14 @@ const chatExists = "select from chat where chatbot_id = $1 and id = $2::int8";
 // Both or none: whoever took one of them over is not to wait for the other. The key is locked first, as by a take.
 const renewTurn = `
 with ours as (
-  select from request where chatbot_id = $1 and key = $4::text and turn = $3 and entry_id is null
+  select from idempotency_key where chatbot_id = $1 and key = $4::text and turn = $3 and entry_id is null
   for update
 ), chats as (
   update chat set turn_until = clock_timestamp() + $5::int4 * interval '1 millisecond'
   where chatbot_id = $1 and id = $2::int8 and turn = $3 and ($4::text is null or exists (select from ours))
   returning 1
 ), requests as (
-  update request set turn_until = clock_timestamp() + $5::int4 * interval '1 millisecond'
+  update idempotency_key set turn_until = clock_timestamp() + $5::int4 * interval '1 millisecond'
   where chatbot_id = $1 and key = $4::text and turn = $3 and entry_id is null
     and ($2::int8 is null or exists (select from chats))
   returning 1
@@ -354,15 +363,9 @@ select ($2::int8 is null or exists (select from chats))
 // The key is locked first, as by a take.
 const releaseTurn = `
 with requests as (
-  delete from request where chatbot_id = $1 and key = $4::text and turn = $3 and entry_id is null
+  delete from idempotency_key where chatbot_id = $1 and key = $4::text and turn = $3 and entry_id is null
   returning 1
 )
 update chat set turn = null, turn_until = clock_timestamp()
 where chatbot_id = $1 and id = $2::int8 and turn = $3 and (select count(*) from requests) >= 0
 returning cardinality(waiting) > 0 as awaited`;
-
-// Who comes next learns it from the turn's end, unless that was before.
-const leaveLine = `
-update chat set waiting = array_remove(waiting, $3)
-where chatbot_id = $1 and id = $2::int8 and $3 = any (waiting)
-returning cardinality(waiting) > 0 and (turn is null or turn_until <= clock_timestamp()) as awaited`;

@@ -7,7 +7,7 @@ import { Reactivity } from "effect/reactivity";
 import type { SqlClient } from "effect/sql";
 import { makeClients } from "../src/Clients.ts";
 import { makeCreations } from "../src/Creations.ts";
-import { makeErasures } from "../src/Erasures.ts";
+import { makeErasure } from "../src/archive/ChatErasure.ts";
 import type { Session } from "../src/Session.ts";
 import { bound, clientOf, freshSchema, optionsOf } from "./PostgresUnderTest.ts";
 
@@ -30,7 +30,9 @@ describe.each([
       yield* store.createChat(ours, chat, null);
       yield* store.createChat(theirs, chat, null);
       const sql = yield* clientOf(schema);
-      const lock = yield* hold(sql, "select from tally where chatbot_id = $1 for update", [theirs]);
+      const lock = yield* hold(sql, "select from chat_counter where chatbot_id = $1 for update", [
+        theirs,
+      ]);
       // Crowds of each kind.
       const numbers = Array.from({ length: 50 }, (_, n) => n);
       const keyOf = (n: number) => (n % 2 === 0 ? null : { key: `key ${n}`, fingerprint: "f" });
@@ -101,13 +103,13 @@ describe.each([
       for (let round = 0; round < 3; round++) {
         yield* Effect.forEach(numbers, create, { concurrency: 20 });
         const erasing = yield* Effect.forkChild(
-          archive.erase(chatbot, { _tag: "UserRef", userRef: "u" }),
+          archive.erase(chatbot, { _tag: "UserRef", userRef: "u" }, "test"),
         );
         yield* Effect.forEach(numbers.toReversed(), create, { concurrency: 20 });
         yield* Fiber.join(erasing);
       }
       const { total } = yield* list(chatbot);
-      const records = yield* Stream.runCollect(archive.export(chatbot));
+      const records = yield* Stream.runCollect(archive.export(chatbot, "test"));
       assert.strictEqual(records.filter(({ _tag }) => _tag === "Chat").length, total);
       assert.isAtMost(total, 150);
     }).pipe(Effect.provide(layerPostgres(options(freshSchema())))),
@@ -125,10 +127,13 @@ describe.each([
         return taken._tag === "Turn" ? taken.turn : yield* Effect.die("the key is free");
       });
       const late = yield* take;
-      yield* sql.unsafe("update request set turn_until = 'epoch'");
+      yield* sql.unsafe("update idempotency_key set turn_until = 'epoch'");
       const holder = yield* take;
-      const tally = ["select from tally where chatbot_id = $1 for update", [chatbot]] as const;
-      const lock = yield* hold(sql, ...tally);
+      const chat_counter = [
+        "select from chat_counter where chatbot_id = $1 for update",
+        [chatbot],
+      ] as const;
+      const lock = yield* hold(sql, ...chat_counter);
       // What waits behind it is made together.
       const key = { key: "another", fingerprint: "f" };
       const first = yield* Effect.forkChild(store.createChat(chatbot, chat, key));
@@ -167,7 +172,7 @@ describe.each([
             Effect.tap(() => then),
           );
         const writes = { ...clients.writes, query };
-        const make = yield* makeCreations({ ...clients, writes }, () => Effect.never);
+        const make = yield* makeCreations({ ...clients, writes });
         return (key: string, turn: string | null) =>
           make(chatbot, {
             name: null,
@@ -212,8 +217,8 @@ describe.each([
         "select from chat where chatbot_id = $1 and id = $2::int8 for update",
         [chatbot, held.id],
       );
-      const tally = "select from tally where chatbot_id = $1 for update";
-      const tallyLock = yield* hold(sql, tally, [chatbot]);
+      const chat_counter = "select from chat_counter where chatbot_id = $1 for update";
+      const tallyLock = yield* hold(sql, chat_counter, [chatbot]);
       const append = (key: RetryKey | null) =>
         Effect.gen(function* () {
           const fresh = yield* turns.take(chatbot, null, key);
@@ -249,7 +254,7 @@ describe.each([
         [chatbot],
       );
       yield* sql.unsafe(
-        "insert into tally (chatbot_id, chats, positions, last_time) values ($1, 2500, 2500, 'epoch')",
+        "insert into chat_counter (chatbot_id, chats, positions, last_time) values ($1, 2500, 2500, 'epoch')",
         [chatbot],
       );
       const [held, used] = [yield* create, yield* create];
@@ -259,7 +264,9 @@ describe.each([
         "select from chat where chatbot_id = $1 and id = $2::int8 for update",
         [chatbot, held.id],
       );
-      const erasing = yield* Effect.forkChild(archive.erase(chatbot, { _tag: "IdleSince", limit }));
+      const erasing = yield* Effect.forkChild(
+        archive.erase(chatbot, { _tag: "IdleSince", limit }, "test"),
+      );
       yield* lock.awaited;
       yield* sql
         .unsafe("select where clock_timestamp() >= $1::timestamptz", [limit])
@@ -295,7 +302,7 @@ describe.each([
         );
         const clients = yield* makeClients({ ...options(schema), maxConnections: 1 });
         const erase = (tries: number) =>
-          makeErasures(clients, { tries }).erase(chatbot, { _tag: "UserRef", userRef: "u" });
+          makeErasure(clients, { tries })(chatbot, { _tag: "UserRef", userRef: "u" }, "test");
         const erasing = yield* Effect.forkChild(erase(10));
         yield* lock.awaited;
         const taken = yield* turns.take(chatbot, other.id, null);
