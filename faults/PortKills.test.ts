@@ -38,7 +38,7 @@ const program = fileURLToPath(new URL("KilledAsks.ts", import.meta.url));
 const slow = `
 create function slow() returns trigger language plpgsql as $$
 begin perform pg_sleep(0.002); return coalesce(new, old); end $$;
-create trigger slow before insert or update or delete on request for each row execute function slow();
+create trigger slow before insert or update or delete on idempotency_key for each row execute function slow();
 create trigger slow before insert on entry for each row execute function slow();
 create trigger slow before insert or update on chat for each row execute function slow()`;
 
@@ -194,9 +194,9 @@ const expectWhole = async () => {
       select count(*) from entry where entry.chat_id = chat.id and position between 1 and entries)`,
   );
   expect(wrong).toEqual([]);
-  expect(await count("select count(*) - (select chats from tally) as n from chat")).toBe(0);
+  expect(await count("select count(*) - (select chats from chat_counter) as n from chat")).toBe(0);
   const dangling = await database.rows(
-    `select key from request where entry_id is not null and not exists (
+    `select key from idempotency_key where entry_id is not null and not exists (
       select from entry where entry.id = request.entry_id and entry.chat_id = request.chat_id)`,
   );
   expect(dangling).toEqual([]);
@@ -279,7 +279,7 @@ const examine = async (ask: AskToKill, moment: Moment, patience: boolean) => {
     `select greatest(0,
       (select extract(epoch from turn_until - clock_timestamp()) from chat
         where id = $1::int8 and turn is not null),
-      (select extract(epoch from turn_until - clock_timestamp()) from request
+      (select extract(epoch from turn_until - clock_timestamp()) from idempotency_key
         where key = $2 and entry_id is null))::float8 as n`,
     [chatId, key],
   );
@@ -287,7 +287,7 @@ const examine = async (ask: AskToKill, moment: Moment, patience: boolean) => {
   if (!patience) {
     const end = "turn_until = clock_timestamp()";
     await database.rows(`update chat set ${end} where id = $1::int8`, [chatId]);
-    await database.rows(`update request set ${end} where key = $1 and entry_id is null`, [key]);
+    await database.rows(`update idempotency_key set ${end} where key = $1 and entry_id is null`, [key]);
   }
 
   const began = performance.now();

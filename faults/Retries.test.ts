@@ -169,7 +169,7 @@ describe("one key, used again at another server after kill -9", () => {
         }),
       );
       const [open] = await database.rows<{ readonly n: bigint }>(
-        "select count(*) as n from request where entry_id is null",
+        "select count(*) as n from idempotency_key where entry_id is null",
       );
       expect(Number(open!.n), "keys that are left open").toBe(0);
     },

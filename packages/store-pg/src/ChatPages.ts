@@ -4,7 +4,6 @@
  */
 import type { Chat, ChatField, ChatQuery, OrderBy, Page } from "@parley/core";
 import { positionOf } from "./Holes.ts";
-import { milestoneBefore, milestonesDue } from "./Milestones.ts";
 import { offsetOf, orderOf, type Statement } from "./Pages.ts";
 import { chatColumns, chatOf, type ChatRow } from "./Rows.ts";
 
@@ -35,9 +34,9 @@ const near = 128;
 
 /** A page of all chats by position: the rank of its first row is turned into a position. */
 const seekPage = (rank: string, compare: "<=" | ">=", direction: "desc" | "asc") => `
-select tally.chats as total, page.*
+select chat_counter.chats as total, page.*
 from (values (1)) one
-left join tally on tally.chatbot_id = $1
+left join chat_counter on chat_counter.chatbot_id = $1
 left join lateral (
   select case
     when chats = positions then ${rank}
@@ -72,95 +71,41 @@ export const sortColumns = {
 } as const;
 
 /**
- * A page of all chats in the order of one text, by the positions that are picked after some joins. Of a chatbot
- * that it was not told of yet the planner would think that it has one chat: it is taken from its `tally`.
- */
-const pageByText = (
-  order: string,
-  joins: string,
-  picked: string,
-  told = "tally.chats as total",
-): string => `
-select ${told}, chat.*
-from (values (1)) one
-left join tally on tally.chatbot_id = $1${joins}
-left join lateral (${picked}) picked on true
-left join lateral (
-  select ${chatColumns}, position from chat
-  where chatbot_id = tally.chatbot_id and position = picked.position limit 1
-) chat on true
-order by ${order}`;
-
-type ByText = NonNullable<ReturnType<typeof byText>>;
-
-/** One of the first pages of all chats in the order of one text: its index is walked from the beginning. */
-export const firstByText = (
-  chatbot: number,
-  query: ChatQuery,
-  { descending, field }: ByText,
-): Statement => {
-  const order = orderOf([{ field, descending }], sortColumns);
-  const picked = `
-  select position from chat where chatbot_id = tally.chatbot_id
-  order by ${order} offset $2::int8 limit $3::int8`;
-  return { text: pageByText(order, "", picked), values: [chatbot, offsetOf(query), query.limit] };
-};
-
-/** Rows of a page that also tells whether it is time to set milestones; null when there are no chats. */
-export type AnyByTextRow = ChatPageRow & { readonly due: boolean | null };
-
-/**
- * Any page of all chats in the order of one text: its index is walked from the nearer end, or from a milestone
- * in between. There those without the text, which come last, are looked for by themselves.
+ * Any page of all chats in the order of one text: its index is walked from the nearer end. The planner would think that a
+ * chatbot that ANALYZE did not see has one chat, so the chatbot is taken from its `chat_counter`.
  */
 export const anyByText = (
   chatbot: number,
   query: ChatQuery,
-  { descending, field }: ByText,
+  { descending, field }: NonNullable<ReturnType<typeof byText>>,
 ): Statement => {
-  const column = sortColumns[field];
-  const ascending = orderOf([{ field, descending: false }], sortColumns);
-  const reverse = orderOf([{ field, descending: true }], sortColumns);
-  const joins = `
+  const order = orderOf([{ field, descending }], sortColumns);
+  const reverse = orderOf([{ field, descending: !descending }], sortColumns);
+  return {
+    text: `
+select chat_counter.chats as total, chat.*
+from (values (1)) one
+left join chat_counter on chat_counter.chatbot_id = $1
 cross join lateral (
-  select ${
-    descending
-      ? "greatest(chats - $2::int8 - $3::int8, 0) as first, greatest(chats - $2::int8, 0) as until"
-      : "least($2::int8, chats) as first, least($2::int8 + $3::int8, chats) as until"
-  }
+  select $2::int8 as first, least($2::int8 + $3::int8, chats) as until
 ) page
-left join lateral (${milestoneBefore(column, "page.first")}) milestone on true
-left join lateral (${milestonesDue(column)}) milestones on true`;
-  const picked = `
+left join lateral (
   select position from (
     (select position from chat
-      where chatbot_id = tally.chatbot_id and milestone.rank is null and page.first <= tally.chats / 2
-      order by ${ascending} offset page.first limit page.until - page.first)
+      where chatbot_id = chat_counter.chatbot_id and page.first <= chat_counter.chats / 2
+      order by ${order} offset page.first limit greatest(page.until - page.first, 0))
     union all
     (select position from chat
-      where chatbot_id = tally.chatbot_id and milestone.rank is null and page.first > tally.chats / 2
-      order by ${reverse} offset tally.chats - page.until limit page.until - page.first)
-    union all
-    (select position from chat
-      where chatbot_id = tally.chatbot_id and (${column}, position) >= (milestone.text, milestone.position)
-      order by ${ascending} offset page.first - milestone.rank limit page.until - page.first)
-    union all
-    (select position from chat
-      where chatbot_id = tally.chatbot_id and ${column} is null and page.until > milestone.texts
-        and position >= case when milestone.text is null then milestone.position else 0 end
-      order by ${ascending}
-      offset greatest(page.first, milestone.texts)
-        - case when milestone.text is null then milestone.rank else milestone.texts end
-      limit greatest(page.until - greatest(page.first, milestone.texts), 0))
+      where chatbot_id = chat_counter.chatbot_id and page.first > chat_counter.chats / 2
+      order by ${reverse} offset chat_counter.chats - page.until limit greatest(page.until - page.first, 0))
   -- Tells the planner that few rows come of it.
-  ) nearest limit $3::int8`;
-  return {
-    text: pageByText(
-      descending ? reverse : ascending,
-      joins,
-      picked,
-      "tally.chats as total, milestones.due",
-    ),
+  ) nearest limit $3::int8
+) picked on true
+left join lateral (
+  select ${chatColumns}, position from chat
+  where chatbot_id = chat_counter.chatbot_id and position = picked.position limit 1
+) chat on true
+order by ${order}`,
     values: [chatbot, offsetOf(query), query.limit],
   };
 };

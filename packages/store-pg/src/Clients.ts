@@ -25,7 +25,7 @@ export interface Clients {
   readonly writes: Session;
   /** For lists that read much; see `Passes.ts`. */
   readonly passes: Session;
-  /** For erasures and sums, and to set milestones: nothing ends them. */
+  /** For erasures and sums: nothing ends them. */
   readonly patient: Session;
   /**
    * For exports and imports, each on a connection for as long as whoever reads the records, or gives them, likes; so

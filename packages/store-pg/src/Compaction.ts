@@ -23,12 +23,12 @@ import { isBounded } from "./Untouched.ts";
 import { vacuum, vacuumThoroughly, whileUnpinned } from "./Vacuum.ts";
 
 /** Where anything of a chat is. */
-const erasedFrom = ["chat", "entry", "request"];
+const erasedFrom = ["chat", "entry", "idempotency_key"];
 
 /** And what was gathered of it, which is rows like any other. */
 const gatheredIn = "pg_catalog.pg_statistic";
 
-const textIndexes = ["chat_name", "chat_user_ref", "chat_folded_name", "request_pkey"];
+const textIndexes = ["chat_name", "chat_user_ref", "chat_folded_name", "idempotency_key_pkey"];
 
 /**
  * Bytes of what is tried to be rebuilt at once, an index or a table with its indexes: all who want the table wait for some

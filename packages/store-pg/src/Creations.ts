@@ -1,12 +1,11 @@
 /**
- * Makes chats. Those of one chatbot wait for one another, at its tally: here, so that no crowd of one chatbot takes the
+ * Makes chats. Those of one chatbot wait for one another, at its chat_counter: here, so that no crowd of one chatbot takes the
  * connections that all share. Those that arrive together are made together.
  */
 import { Effect } from "effect";
 import type { Clients } from "./Clients.ts";
 import { gather } from "./Gather.ts";
 import { insertChats, type ChatToInsert, type InsertedChat } from "./InsertChats.ts";
-import { afterChats, type SetMilestonesSoon } from "./Milestones.ts";
 import { array, big } from "./Parameters.ts";
 import { claimKeys, lockKeys, settleKeys } from "./RequestKeys.ts";
 import type { ChatRow } from "./Rows.ts";
@@ -59,10 +58,7 @@ const keysOf = (chats: ReadonlyArray<Keyed>) =>
 /** Makes a chat of a chatbot, and its first entry if it has one. */
 export type MakeChat = Effect.Success<ReturnType<typeof makeCreations>>;
 
-export const makeCreations = Effect.fnUntraced(function* (
-  { writes }: Clients,
-  setMilestonesSoon: SetMilestonesSoon,
-) {
+export const makeCreations = Effect.fnUntraced(function* ({ writes }: Clients) {
   /** The rows of keys that others settled. */
   const knownOf = Effect.fnUntraced(function* (chatbot: number, chats: ReadonlyArray<Keyed>) {
     if (chats.length === 0) return new Map<string, KnownKey>();
@@ -109,19 +105,11 @@ export const makeCreations = Effect.fnUntraced(function* (
     }));
   });
 
-  const committed = (chatbot: number, all: ReadonlyArray<Made>) =>
-    afterChats(
-      setMilestonesSoon,
-      chatbot,
-      all.flatMap(({ chat }) => chat ?? []),
-    );
-
   const make = yield* gather(
     (chatbot, chats: ReadonlyArray<ChatToMake>) =>
       insertChats(writes, chatbot, chats).pipe(
         againAfterClash,
         Effect.map((inserted) => inserted.map((chat): Made => ({ chat, known: undefined }))),
-        Effect.tap((all) => committed(chatbot, all)),
         orBusy,
       ),
     { writers: 2, most, waiting, patience, full: busy },
@@ -130,11 +118,9 @@ export const makeCreations = Effect.fnUntraced(function* (
   const makeOnce = (taking: Taking) =>
     gather(
       (chatbot, chats: ReadonlyArray<Keyed>) =>
-        writes.transaction(chatbot, makeKeyed(chatbot, chats, taking)).pipe(
-          againAfterClash,
-          Effect.tap((all) => committed(chatbot, all)),
-          orBusy,
-        ),
+        writes
+          .transaction(chatbot, makeKeyed(chatbot, chats, taking))
+          .pipe(againAfterClash, orBusy),
       { writers: 1, most, waiting, patience, full: busy },
     );
   const makeClaimed = yield* makeOnce(claiming);
@@ -164,7 +150,7 @@ const locking: Taking = { statement: () => lockKeys, value: ({ turn }) => turn }
 const knownChats = `
 select r.key, r.fingerprint, c.id, c.name, c.user_ref, c.create_time
 from unnest($2::text[]) wanted cross join lateral (
-  select key, fingerprint, chat_id from request where chatbot_id = $1 and key = wanted offset 0
+  select key, fingerprint, chat_id from idempotency_key where chatbot_id = $1 and key = wanted offset 0
 ) r left join lateral (
   select id, name, user_ref, create_time from chat where chatbot_id = $1 and id = r.chat_id offset 0
 ) c on true`;

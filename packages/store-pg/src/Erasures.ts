@@ -2,11 +2,10 @@
  * Erases chats whole, a batch at a time.
  */
 import { StorageUnavailable, type ChatArchive, type Erasable } from "@parley/core";
-import { Effect, Random, Schedule } from "effect";
+import { Effect, Schedule } from "effect";
 import type { Clients } from "./Clients.ts";
 import { compactErased } from "./Compaction.ts";
 import { addHoles } from "./Holes.ts";
-import { takeOffErased, type Erased } from "./Milestones.ts";
 import { array, texts, time } from "./Parameters.ts";
 import { forgetAsks } from "./RequestKeys.ts";
 import { againAfterClash, isLockTimeout, withoutDeadline } from "./Storage.ts";
@@ -40,7 +39,7 @@ export const makeErasures = (
   const lastPosition = (chatbot: number) =>
     Effect.map(
       patient.query<{ readonly positions: bigint }>(chatbot, positionsOf, [chatbot]),
-      ([tally]) => tally?.positions ?? 0n,
+      ([counter]) => counter?.positions ?? 0n,
     );
 
   /**
@@ -67,13 +66,9 @@ export const makeErasures = (
             const chats = array(doomed, "int8", ({ id }) => id);
             yield* patient.query(chatbot, lockRequests, [chatbot, chats]);
             yield* patient.query(chatbot, eraseChats, [chatbot, chats]);
-            // By how much nobody knows, so that two histories of a chatbot, of which a failover lost one, differ.
-            const growth = yield* Random.nextIntBetween(1, 2 ** 31);
-            yield* takeOffErased(patient, chatbot, doomed, growth);
             yield* patient.query(chatbot, countErased, [
               chatbot,
               array(doomed, "int8", ({ position }) => position),
-              growth,
             ]);
           }
           return doomed.length;
@@ -115,7 +110,7 @@ const held = new Error(
 );
 
 /** A chat to erase; its turn is of an ask under way, or of one that was never ended. */
-type Doomed = Erased & { readonly id: bigint; readonly turn: string | null };
+type Doomed = { readonly id: bigint; readonly position: bigint; readonly turn: string | null };
 
 /** Chats that were looked at: those that may have to be erased, and how far it went if there may be more. */
 interface Found {
@@ -123,7 +118,7 @@ interface Found {
   readonly reached: bigint | null;
 }
 
-const positionsOf = "select positions from tally where chatbot_id = $1";
+const positionsOf = "select positions from chat_counter where chatbot_id = $1";
 
 /** The next chats, until they have so many entries. */
 const next = (filter: string) => `(
@@ -148,7 +143,7 @@ from ${next("")}`;
 // thinks of the chatbot: it knows that of the average one.
 const lockChats = `
 select chat.* from unnest($2::int8[]) wanted cross join lateral (
-  select id, position, name, user_ref, turn from chat
+  select id, position, turn from chat
   where chatbot_id = $1 and id = wanted
     and ($3::timestamptz is null or greatest(last_entry_time, create_time) < $3::timestamptz)
   offset 0 for update
@@ -158,25 +153,25 @@ select chat.* from unnest($2::int8[]) wanted cross join lateral (
 const lockRequests = `
 select from unnest(array(
   select key from unnest($2::int8[]) wanted cross join lateral (
-    select key from request where chatbot_id = $1 and chat_id = wanted offset 0
+    select key from idempotency_key where chatbot_id = $1 and chat_id = wanted offset 0
   ) theirs order by key
 )) found(name) cross join lateral (
-  select from request where chatbot_id = $1 and key = name offset 0 for update
+  select from idempotency_key where chatbot_id = $1 and key = name offset 0 for update
 ) locked`;
 
 const eraseChats = `
 with entries as (
   delete from entry where chatbot_id = $1 and chat_id = any ($2::int8[])
 ), requests as (
-  delete from request where chatbot_id = $1 and chat_id = any ($2::int8[])
+  delete from idempotency_key where chatbot_id = $1 and chat_id = any ($2::int8[])
 )
 delete from chat where chatbot_id = $1 and id = any ($2::int8[])`;
 
-// The tally's row is locked last, because creations wait for it, and before the holes, because other
+// The chat_counter's row is locked last, because creations wait for it, and before the holes, because other
 // erasures add some, too.
 const countErased = `
 with counted as (
-  update tally set chats = chats - cardinality($2::int8[]), erasures = erasures + $3::int8
+  update chat_counter set chats = chats - cardinality($2::int8[])
   where chatbot_id = $1 returning chatbot_id
 ), gone as (
   select chatbot_id, position from counted cross join unnest($2::int8[]) position

@@ -16,7 +16,7 @@ const descend = (level: number): string => {
 left join lateral (
   select ${from}.first + (part - 1) * ${size}::int8 as first, ${from}.rank - chats_before[part] as rank
   from (
-    select chats_before, width_bucket(${from}.rank - 1, chats_before) as part from span
+    select chats_before, width_bucket(${from}.rank - 1, chats_before) as part from position_gap
     where chatbot_id = $1 and part_size = ${size} and number = ${from}.first / ${size * parts}
     -- The planner would put the expressions into each other, and calculate them many times.
     offset 0
@@ -44,7 +44,7 @@ from (select 0::int8 as first, ${rank} as rank) level_0${partSizes.map((_, level
 
 /** SQL that goes on after a CTE `gone`, which gives chatbot and position of what was erased: adds the holes. */
 export const addHoles = `
-insert into span as held (chatbot_id, part_size, number, chats_before)
+insert into position_gap as held (chatbot_id, part_size, number, chats_before)
 select chatbot_id, part_size, number, array(
   select n * part_size - width_bucket(n * part_size - 1, places) from generate_series(0, ${parts}) n order by n
 )
@@ -53,7 +53,7 @@ from (
     array_agg((position - 1) % (part_size * ${parts}) order by position) as places
   from gone cross join unnest('{${partSizes.join()}}'::int8[]) part_size
   group by 1, 2, 3
-) span
+) gaps
 on conflict (chatbot_id, part_size, number) do update set chats_before = array(
   select before + added - (n - 1) * held.part_size
   from unnest(held.chats_before, excluded.chats_before) with ordinality both_of (before, added, n) order by n

@@ -22,14 +22,14 @@ export interface InsertedChat {
   readonly entryId: number | null;
 }
 
-// The tally's row is locked before any id is drawn, so ids ascend in the order of creation. Neither
+// The chat_counter's row is locked before any id is drawn, so ids ascend in the order of creation. Neither
 // nextval nor RETURNING promise an order: ids are ranked, and rows are matched by their position.
 const statement = `
 with input as (
   select * from unnest($2::text[], $3::text[], $4::text[], ${newEntryParameters(5, "[]")})
     with ordinality as i(name, user_ref, folded_name, ${newEntryColumns}, n)
 ), counter as (
-  insert into tally as t (chatbot_id, chats, positions, last_time)
+  insert into chat_counter as t (chatbot_id, chats, positions, last_time)
   values ($1, $15::int8, $15::int8, date_trunc('milliseconds', clock_timestamp()))
   on conflict (chatbot_id) do update set
     chats = t.chats + excluded.chats,

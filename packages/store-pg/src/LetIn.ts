@@ -6,7 +6,8 @@
  */
 import { Effect } from "effect";
 import { SqlClient, type SqlError } from "effect/sql";
-import { isOurs, migrationLock, scriptOf } from "./Migrations.ts";
+import { isOurs, lockMigrations as preamble, scriptOf } from "./migrations/Migrator.ts";
+import { tenantTables } from "./migrations/0001_initial.ts";
 import { againAfterClash } from "./Storage.ts";
 
 /** The statements by which role `$1` gets what it lacks; it is bound if `$2`. */
@@ -14,15 +15,14 @@ const lacking = `
 with unbound as (
   select polrelid, polroles from pg_policy where polname = 'unbound'
 ), role as (
-  select pg_roles.oid, rolname, relrowsecurity as turned_on,
-    not (rolsuper or rolbypassrls or pg_has_role(pg_roles.oid, relowner, 'usage')) as bindable,
+  select pg_roles.oid, rolname, not (rolsuper or rolbypassrls or pg_has_role(pg_roles.oid, relowner, 'usage')) as bindable,
     has_table_privilege(pg_roles.oid, pg_class.oid, 'select') as known,
     exists (select from unbound where polrelid = pg_class.oid and pg_roles.oid = any (polroles)) as is_unbound
   from pg_roles, pg_class where rolname = $1 and pg_class.oid = 'chat'::regclass
 ), object as (
-  select oid, relname, relkind, relrowsecurity, case
+  select oid, relname, relkind, case
     when relkind = 'S' then array['usage', 'select', 'update']
-    when relkind = 'v' or relname in ('fold', 'parley_migration') then array['select']
+    when relkind = 'v' or relname in ('fold', 'parley_schema') then array['select']
     when relname = 'audit' then array['select', 'insert']
     -- What ends an erasure needs it; before version 17 only the owner could.
     when current_setting('server_version_num')::int < 170000 then array['select', 'insert', 'update', 'delete']
@@ -44,15 +44,8 @@ select case when polroles is null
   else format('alter policy unbound on %I to %s, %I', relname,
     (select string_agg(quote_ident(rolname), ', ') from pg_roles where oid = any (polroles)), rolname) end
 from role cross join object left join unbound on polrelid = object.oid
-where not $2::bool and bindable and (is_unbound or not known or not turned_on)
-  and relkind = 'r' and role.oid <> all (coalesce(polroles, '{}'))
-union all
-select format('alter table %I enable row level security', relname)
-from role cross join object
-where $2::bool and bindable and not is_unbound and relkind = 'r' and not relrowsecurity`;
-
-/** One at a time, as migrations. */
-const preamble = `select pg_advisory_xact_lock(${migrationLock})`;
+where not $2::bool and bindable and (is_unbound or not known)
+  and relname = any ('{${tenantTables.join()}}') and role.oid <> all (coalesce(polroles, '{}'))`;
 
 const lettingIn = Effect.fnUntraced(function* (role: string, bound: boolean) {
   const sql = yield* SqlClient.SqlClient;

@@ -32,13 +32,13 @@ export type MatchingRow = ChatPageRow &
 export const walk = 100_000;
 
 // Of a chatbot that the planner was not told of yet it would think that it has one chat, and that all its indexes are
-// as good: what is looked up by position is taken from the tally's chatbot, or calculated first (`offset 0`).
+// as good: what is looked up by position is taken from the chat_counter's chatbot, or calculated first (`offset 0`).
 
 /** By what the chats up to a position are known to be the same ones. */
 const editionAt = (position: string): string => `
-concat(coalesce(tally.erasures, 0), (
+concat(coalesce(chat_counter.positions - chat_counter.chats, 0), (
   select concat(' ', id, ' ', extract(epoch from create_time)) from chat
-  where chatbot_id = tally.chatbot_id and position = ${position} limit 1
+  where chatbot_id = chat_counter.chatbot_id and position = ${position} limit 1
 ))`;
 
 /**
@@ -56,7 +56,7 @@ const countedOn = (
   const later = `from (
       select position, folded_name from ${from} where ${others} and position > ${upTo} order by position limit ${walk}
     ) later where ${matches}`;
-  const few = `coalesce(tally.positions, 0) - ${upTo} <= ${walk}`;
+  const few = `coalesce(chat_counter.positions, 0) - ${upTo} <= ${walk}`;
   return `
 select case when ${few} and ${editionAt(upTo)} = $${values.push(edition)}
     then ${parameter(before)} + (select count(*) ${later}) end as total,
@@ -74,16 +74,16 @@ select ${chatColumns}, position
 from (
   select position from ${positions} order by position ${direction} limit $2::int8 offset $3::int8
 ) picked join lateral (
-  select ${chatColumns} from chat where chatbot_id = tally.chatbot_id and chat.position = picked.position limit 1
+  select ${chatColumns} from chat where chatbot_id = chat_counter.chatbot_id and chat.position = picked.position limit 1
 ) chat on true`;
 
 /** The page beside its count, and how far the chatbot's chats went when they were counted. */
 const beside = (counted: string, page: string, order: string): string => `
 select known.*, counted.*, page.*
 from (values (1)) one
-left join tally on tally.chatbot_id = $1
+left join chat_counter on chat_counter.chatbot_id = $1
 cross join lateral (
-  select coalesce(tally.positions, 0) as reached, ${editionAt("tally.positions")} as edition offset 0
+  select coalesce(chat_counter.positions, 0) as reached, ${editionAt("chat_counter.positions")} as edition offset 0
 ) known
 cross join lateral (${counted} offset 0) counted
 left join lateral (${page}) page on true
@@ -152,13 +152,13 @@ with recent as materialized (
 ), matching as materialized (
   select position from ${from} where ${others} and ${matches} and not (select enough from enough)
 )
-select coalesce(tally.positions, 0) as reached, ${editionAt("tally.positions")} as edition,
+select coalesce(chat_counter.positions, 0) as reached, ${editionAt("chat_counter.positions")} as edition,
   case when enough then (select count(*) from ${from} where ${others} and ${matches})
     else (select count(*) from matching) end as total,
   case when enough then array(select position from recent order by position desc)
     else array(select position from matching order by position desc limit $2::int8) end as newest,
   case when not enough then array(select position from matching order by position limit $2::int8) end as oldest
-from enough left join tally on tally.chatbot_id = $1`,
+from enough left join chat_counter on chat_counter.chatbot_id = $1`,
     values,
   };
 };

@@ -10,24 +10,15 @@ import {
   type ChatToCreate,
   type RetryKey,
 } from "@parley/core";
-import { Effect, Exit } from "effect";
-import {
-  anyByText,
-  byText,
-  chatPageOf,
-  firstByText,
-  seek,
-  type AnyByTextRow,
-  type ChatPageRow,
-} from "./ChatPages.ts";
+import { Effect } from "effect";
+import { anyByText, byText, chatPageOf, seek, type ChatPageRow } from "./ChatPages.ts";
 import { makeMatching } from "./MatchingChats.ts";
 import { filteredPage } from "./MatchingPages.ts";
 import { anyEntries, seekEntries } from "./EntryPages.ts";
 import type { ChatToMake, MakeChat } from "./Creations.ts";
 import type { InsertedChat } from "./InsertChats.ts";
 import type { Clients } from "./Clients.ts";
-import { spacing, type SetMilestonesSoon } from "./Milestones.ts";
-import { byPosition, offsetOf, type Statement } from "./Pages.ts";
+import { byPosition, type Statement } from "./Pages.ts";
 import { makePasses } from "./Passes.ts";
 import { chatOf, entryOf, type EntryRow } from "./Rows.ts";
 import { indexedIn, isSearch, type Searching } from "./Searching.ts";
@@ -35,7 +26,6 @@ import { orUnavailable } from "./Storage.ts";
 
 export const makeChatStore = Effect.fnUntraced(function* (
   { passes, reads, searched }: Clients,
-  setMilestonesSoon: SetMilestonesSoon,
   make: MakeChat,
   options?: Parameters<typeof makePasses>[2],
 ) {
@@ -83,19 +73,7 @@ export const makeChatStore = Effect.fnUntraced(function* (
         const statement = filteredPage(chatbot, query, undefined);
         return Effect.map(passChats<ChatPageRow>(chatbot, statement), chatPageOf);
       }
-      if (offsetOf(query) <= spacing) {
-        const statement = firstByText(chatbot, query, text);
-        return Effect.map(sort<ChatPageRow>(chatbot, statement), chatPageOf);
-      }
-      return sort<AnyByTextRow>(chatbot, anyByText(chatbot, query, text)).pipe(
-        // An earlier version set none, and when it was time they could not be set. Without, pages may take too long.
-        Effect.onExit((exit) =>
-          Exit.isSuccess(exit) && exit.value[0]!.due !== true
-            ? Effect.void
-            : setMilestonesSoon(chatbot),
-        ),
-        Effect.map(chatPageOf),
-      );
+      return Effect.map(sort<ChatPageRow>(chatbot, anyByText(chatbot, query, text)), chatPageOf);
     },
 
     listEntries: (chatbot, chatId, query) => {
@@ -142,7 +120,7 @@ const created = ({ name, userRef }: ChatToCreate, { createTime, id }: InsertedCh
 type EntryPageRow = { readonly total: bigint } & (EntryRow | { readonly id: null });
 
 const chatsOf = (chatbot: number): Statement => ({
-  text: "select chats as size from tally where chatbot_id = $1",
+  text: "select chats as size from chat_counter where chatbot_id = $1",
   values: [chatbot],
 });
 

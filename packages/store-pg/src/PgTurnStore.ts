@@ -170,7 +170,7 @@ export const makeTurnStore = Effect.fnUntraced(function* (
       userRef: null,
       entry,
       retryKey: turn.retryKey && { ...turn.retryKey, turn: turn.id },
-      // Nothing of it was written, and a process that stands still holds the tally for longer than one waits for it.
+      // Nothing of it was written, and a process that stands still holds the chat_counter for longer than one waits for it.
     }).pipe(Effect.retry({ while: Predicate.isTagged("Overloaded"), times: 2 }));
     if (chat === null) return yield* new TurnLost();
     const { usage: _, ...stored } = entry;
@@ -312,7 +312,7 @@ order by position desc limit $4::int8`;
 
 const appendEntry = `
 with ours as (
-  select from request where chatbot_id = $1 and key = $4::text and turn = $3 and entry_id is null
+  select from idempotency_key where chatbot_id = $1 and key = $4::text and turn = $3 and entry_id is null
   for update
 ), mine as (
   update chat set
@@ -326,8 +326,8 @@ with ours as (
   from mine
   returning ${entryColumns}
 ), settled as (
-  update request set made_at = clock_timestamp(), turn_until = null, chat_id = made.chat_id, entry_id = made.id
-  from made where request.chatbot_id = $1 and request.key = $4::text
+  update idempotency_key set made_at = clock_timestamp(), turn_until = null, chat_id = made.chat_id, entry_id = made.id
+  from made where idempotency_key.chatbot_id = $1 and idempotency_key.key = $4::text
 )
 select made.*, awaited from made cross join mine`;
 
@@ -336,14 +336,14 @@ const chatExists = "select from chat where chatbot_id = $1 and id = $2::int8";
 // Both or none: whoever took one of them over is not to wait for the other. The key is locked first, as by a take.
 const renewTurn = `
 with ours as (
-  select from request where chatbot_id = $1 and key = $4::text and turn = $3 and entry_id is null
+  select from idempotency_key where chatbot_id = $1 and key = $4::text and turn = $3 and entry_id is null
   for update
 ), chats as (
   update chat set turn_until = clock_timestamp() + $5::int4 * interval '1 millisecond'
   where chatbot_id = $1 and id = $2::int8 and turn = $3 and ($4::text is null or exists (select from ours))
   returning 1
 ), requests as (
-  update request set turn_until = clock_timestamp() + $5::int4 * interval '1 millisecond'
+  update idempotency_key set turn_until = clock_timestamp() + $5::int4 * interval '1 millisecond'
   where chatbot_id = $1 and key = $4::text and turn = $3 and entry_id is null
     and ($2::int8 is null or exists (select from chats))
   returning 1
@@ -354,7 +354,7 @@ select ($2::int8 is null or exists (select from chats))
 // The key is locked first, as by a take.
 const releaseTurn = `
 with requests as (
-  delete from request where chatbot_id = $1 and key = $4::text and turn = $3 and entry_id is null
+  delete from idempotency_key where chatbot_id = $1 and key = $4::text and turn = $3 and entry_id is null
   returning 1
 )
 update chat set turn = null, turn_until = clock_timestamp()

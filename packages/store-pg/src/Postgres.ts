@@ -16,8 +16,7 @@ import { makeClients, makeMigrator, type Clients } from "./Clients.ts";
 import { makeCreations } from "./Creations.ts";
 import { makeHints } from "./Hints.ts";
 import { letIn, letInSql } from "./LetIn.ts";
-import * as Migrations from "./Migrations.ts";
-import { makeMilestones } from "./Milestones.ts";
+import * as Migrations from "./migrations/Migrator.ts";
 import { makeChatArchive } from "./PgChatArchive.ts";
 import { makeChatbotDirectory } from "./registry/PgChatbotDirectory.ts";
 import { makeChatbotRegistry } from "./registry/PgChatbotRegistry.ts";
@@ -43,7 +42,7 @@ export interface PostgresOptions {
   readonly schema?: string | undefined;
   /**
    * Connections for reads, and as many for writes; 10 by default. Up to eight more read long lists, two
-   * erase and set milestones, three end an erasure, each export and import has one for as long as it goes on, and one listens.
+   * erase, three end an erasure, each export and import has one for as long as it goes on, and one listens.
    * One that was opened more than half a minute ago is replaced when it is next used, so that for moments there can be twice
    * as many.
    */
@@ -85,7 +84,7 @@ export const pendingSql = (options: PostgresOptions): Effect.Effect<string, Post
     Effect.gen(function* () {
       yield* databaseMustFit(settings.schema);
       const text = yield* Migrations.pendingSql;
-      if (text === "") yield* Migrations.schemaMustFit;
+      if (text === "") yield* Migrations.foldMustFit;
       return text;
     }),
   ).pipe(onceUsable);
@@ -120,7 +119,7 @@ export const inspectPostgres = (
     const look = Effect.gen(function* () {
       const server = yield* databaseMustFit(settings.schema);
       const current = (yield* Migrations.pendingSql) === "";
-      const refusal = current ? yield* refusalOf(Migrations.schemaMustFit) : null;
+      const refusal = current ? yield* refusalOf(Migrations.foldMustFit) : null;
       return { ...server, current, refusal };
     });
     const found = yield* asMigrator(settings, look);
@@ -156,9 +155,8 @@ export const layerPostgres = (
       yield* roleMustFit(clients.patient, settings);
       const hints =
         settings.listen === false ? () => Stream.empty : yield* makeHints(clients.listener);
-      const setMilestonesSoon = yield* makeMilestones(clients.patient);
-      const make = yield* makeCreations(clients, setMilestonesSoon);
-      return Context.make(ChatStore, yield* makeChatStore(clients, setMilestonesSoon, make)).pipe(
+      const make = yield* makeCreations(clients);
+      return Context.make(ChatStore, yield* makeChatStore(clients, make)).pipe(
         Context.add(TurnStore, yield* makeTurnStore(clients, make, hints, settings.schema)),
         Context.add(ChatArchive, makeChatArchive(clients)),
         Context.add(ChatbotDirectory, makeChatbotDirectory(clients, hints)),
@@ -185,7 +183,7 @@ const bringUpToDate = (settings: Settings, { patient }: Clients) =>
         }
       }
       yield* Migrations.migrate;
-      yield* Migrations.schemaMustFit;
+      yield* Migrations.foldMustFit;
       if (server !== null) yield* letIn(server[0]!.role, settings.rowSecurity);
     }),
   ).pipe(Effect.scoped);

@@ -18,12 +18,12 @@ const tooOld = `statement_timestamp() - interval '${retryKeyLifetime} millisecon
  */
 export const claimKeys = (turn: string, turnUntil: string, forgotten = 10): string => `
 with forgotten as (
-  delete from request where chatbot_id = $1 and key in (
-    select key from request where chatbot_id = $1 and key <> all ($2::text[]) and made_at <= ${tooOld}
+  delete from idempotency_key where chatbot_id = $1 and key in (
+    select key from idempotency_key where chatbot_id = $1 and key <> all ($2::text[]) and made_at <= ${tooOld}
     order by made_at limit ${forgotten} for update skip locked
   )
 )
-insert into request as r (chatbot_id, key, fingerprint, made_at, turn, turn_until)
+insert into idempotency_key as r (chatbot_id, key, fingerprint, made_at, turn, turn_until)
 select $1, key, fingerprint, clock_timestamp(), ${turn}, ${turnUntil}
 from unnest($2::text[], $3::text[]) wanted(key, fingerprint)
 on conflict (chatbot_id, key) do update set
@@ -41,7 +41,7 @@ export const claimForTurn = `${claimKeys(
   "gen_random_uuid()::text",
   "clock_timestamp() + $4::int4 * interval '1 millisecond'",
 )}, (
-  select to_json(b)::text from request b
+  select to_json(b)::text from idempotency_key b
   where b.chatbot_id = $1 and b.key = r.key and b.chat_id is null and b.entry_id is null
     and b.turn_until <= clock_timestamp()
 ) as before`;
@@ -49,7 +49,7 @@ export const claimForTurn = `${claimKeys(
 /** SQL that locks keys `$2` of asks that are in turns `$3`, and tells which those are. */
 export const lockKeys = `
 select r.key, r.turn from unnest($2::text[], $3::text[]) wanted(key, turn) cross join lateral (
-  select key, turn from request
+  select key, turn from idempotency_key
   where chatbot_id = $1 and key = wanted.key and turn = wanted.turn and entry_id is null
   offset 0 for update
 ) r`;
@@ -59,8 +59,8 @@ select r.key, r.turn from unnest($2::text[], $3::text[]) wanted(key, turn) cross
  * is locked is passed over: whoever appends, or is through, forgets it.
  */
 export const forgetAsks = `
-delete from request where chatbot_id = $1 and key in (
-  select key from request where chatbot_id = $1 and turn = any ($2::text[]) and chat_id is null and entry_id is null
+delete from idempotency_key where chatbot_id = $1 and key in (
+  select key from idempotency_key where chatbot_id = $1 and turn = any ($2::text[]) and chat_id is null and entry_id is null
   for update skip locked)`;
 
 /**
@@ -69,7 +69,7 @@ delete from request where chatbot_id = $1 and key in (
  * where it may compare all with all to join them.
  */
 export const settleKeys = `
-insert into request as r (chatbot_id, key, fingerprint, made_at, chat_id, entry_id)
+insert into idempotency_key as r (chatbot_id, key, fingerprint, made_at, chat_id, entry_id)
 select $1, key, '', clock_timestamp(), chat_id, entry_id
 from unnest($2::text[], $3::int8[], $4::int8[]) made(key, chat_id, entry_id)
 on conflict (chatbot_id, key) do update set
@@ -77,20 +77,21 @@ on conflict (chatbot_id, key) do update set
 
 /** SQL that makes key `$2` what it was (`$4`, as JSON) before turn `$3` claimed it. */
 export const giveKeyBack = `
-update request set
+update idempotency_key set
   fingerprint = b.fingerprint, made_at = b.made_at, turn = b.turn, turn_until = b.turn_until
-from json_populate_record(null::request, $4::json) b
-where request.chatbot_id = $1 and request.key = $2 and request.turn = $3`;
+from json_populate_record(null::idempotency_key, $4::json) b
+where idempotency_key.chatbot_id = $1 and idempotency_key.key = $2 and idempotency_key.turn = $3`;
 
 /** SQL that forgets key `$2` of turn `$3`. */
-export const forgetKey = "delete from request where chatbot_id = $1 and key = $2 and turn = $3";
+export const forgetKey =
+  "delete from idempotency_key where chatbot_id = $1 and key = $2 and turn = $3";
 
 /** SQL that tells what became of key `$2`, and whether there is chat `$3`. */
 export const knownRequest = `
 select r.fingerprint, r.turn, e.*,
   $3::int8 is null or exists (select from chat where chatbot_id = $1 and id = $3::int8) as exists,
   (extract(epoch from r.turn_until - clock_timestamp()) * 1000)::float8 as for_millis
-from request r left join lateral (
+from idempotency_key r left join lateral (
   select ${entryColumns} from entry e where e.chatbot_id = r.chatbot_id and e.id = r.entry_id
 ) e on true
 where r.chatbot_id = $1 and r.key = $2`;

@@ -4,7 +4,8 @@
 import { Effect } from "effect";
 import { SqlClient, type SqlError } from "effect/sql";
 import { granted, mustBeGranted, type Granted } from "./Granted.ts";
-import { isOurs } from "./Migrations.ts";
+import { tenantTables } from "./migrations/0001_initial.ts";
+import { isOurs } from "./migrations/Migrator.ts";
 import { cannotBeUsed, PostgresUnusable } from "./PostgresUnusable.ts";
 import type { Session } from "./Session.ts";
 
@@ -103,7 +104,7 @@ from pg_roles cross join (
       where polrelid = pg_class.oid and polname = 'unbound' and pg_has_role(role, 'usage')
     ) as let_in
   ) seen
-  where relkind in ('r', 'p') and ${isOurs}
+  where relname = any ('{${tenantTables.join()}}') and ${isOurs}
 ) tables
 where rolname = current_user`;
 
@@ -175,11 +176,11 @@ const writingStatement = `
 select current_setting('transaction_read_only')::bool as "readOnly", (
     select min(relname) from pg_class cross join unnest(case
       when relkind = 'S' then array['usage', 'update']
-      when relname in ('chat', 'request') then array['insert', 'update', 'delete']
+      when relname in ('chat', 'idempotency_key') then array['insert', 'update', 'delete']
       when relname = 'entry' then array['insert', 'delete']
       when relname = 'audit' then array['insert']
       else array['insert', 'update'] end) privilege
-    where relkind in ('r', 'p', 'S') and relname not in ('fold', 'parley_migration') and ${isOurs}
+    where relkind in ('r', 'p', 'S') and relname not in ('fold', 'parley_schema') and ${isOurs}
       and not case relkind when 'S' then has_sequence_privilege(pg_class.oid, privilege)
         else has_table_privilege(pg_class.oid, privilege) end
   ) as closed`;

@@ -14,7 +14,6 @@ import {
 import { Effect, Stream } from "effect";
 import { analyze } from "./Analyze.ts";
 import type { Clients } from "./Clients.ts";
-import { setMilestones } from "./Milestones.ts";
 import {
   newEntryArrays,
   newEntryColumns,
@@ -94,17 +93,17 @@ export const makeTransfers = ({
       // By itself: a row that refers to the chatbot keeps it from being renamed until it is committed.
       yield* archives.query(chatbot, makeTally, [chatbot]).pipe(againAfterClash, withoutDeadline);
       const inTransaction = Effect.gen(function* () {
-        const [tally] = yield* archives.query<{
+        const [counter] = yield* archives.query<{
           readonly chats: bigint;
           readonly positions: bigint;
         }>(chatbot, lockTally, [chatbot]);
-        if (tally!.chats > 0n) return yield* refuse("the chatbot has chats");
+        if (counter!.chats > 0n) return yield* refuse("the chatbot has chats");
         const store = Effect.fnUntraced(function* (
           newChats: ReadonlyArray<ChatToImport>,
           newEntries: ReadonlyArray<EntryToImport>,
         ) {
           if (newChats.length > 0) {
-            yield* importChats(chatbot, tally!.positions + BigInt(chats), newChats);
+            yield* importChats(chatbot, counter!.positions + BigInt(chats), newChats);
             chats += newChats.length;
           }
           for (const some of byLength(newEntries)) yield* importEntries(chatbot, some);
@@ -145,7 +144,6 @@ export const makeTransfers = ({
       );
       // Searches are planned by what is known of the tables.
       for (const table of ["chat", "entry"]) yield* Effect.ignore(analyze(patient, table));
-      yield* setMilestones(patient, chatbot);
       return imported;
     }, Effect.scoped),
   };
@@ -196,9 +194,9 @@ where chat.chatbot_id = $1
 order by chat.position, entry.position`;
 
 const makeTally = `
-insert into tally (chatbot_id, chats, positions, last_time) values ($1, 0, 0, 'epoch')
+insert into chat_counter (chatbot_id, chats, positions, last_time) values ($1, 0, 0, 'epoch')
 on conflict (chatbot_id) do nothing`;
-const lockTally = `select chats, positions from tally where chatbot_id = $1 for update`;
+const lockTally = `select chats, positions from chat_counter where chatbot_id = $1 for update`;
 
 const insertChats = `
 insert into chat (chatbot_id, id, position, name, user_ref, folded_name, create_time, entries, last_entry_time)
@@ -221,7 +219,7 @@ with moved as (
   select case when $3::int8 >= (select last_value from chat_id) then setval('chat_id', $3::int8 + 1000) end,
     case when $4::int8 >= (select last_value from entry_id) then setval('entry_id', $4::int8 + 1000) end
 )
-update tally set chats = chats + $2::int8, positions = positions + $2::int8,
+update chat_counter set chats = chats + $2::int8, positions = positions + $2::int8,
   last_time = greatest(
     last_time, (select create_time from chat where chatbot_id = $1 order by position desc limit 1))
 from moved where chatbot_id = $1`;

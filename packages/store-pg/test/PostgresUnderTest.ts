@@ -163,5 +163,5 @@ from chat where chatbot_id = $1 order by position`;
 const interval = "$1::int8 * interval '1 millisecond'";
 const earlier = [
   `update chat set turn_until = turn_until - ${interval} where turn_until is not null`,
-  `update request set made_at = made_at - ${interval}, turn_until = turn_until - ${interval}`,
+  `update idempotency_key set made_at = made_at - ${interval}, turn_until = turn_until - ${interval}`,
 ];

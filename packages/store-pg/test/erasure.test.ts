@@ -6,7 +6,6 @@ import { Effect, Layer, Redacted } from "effect";
 import { Reactivity } from "effect/reactivity";
 import { inject } from "vitest";
 import { makeClients } from "../src/Clients.ts";
-import { setMilestones } from "../src/Milestones.ts";
 import { makeChatArchive } from "../src/PgChatArchive.ts";
 import { plainSession, type Session } from "../src/Session.ts";
 import { fillChats, filledChatbot, settle } from "./fill.ts";
@@ -102,7 +101,7 @@ describe.each([
           });
           // One whose process was killed, and whose turn another took.
           yield* turns.take(chatbot, chat.id, { key: `${secret} killed ${n}`, fingerprint: "f" });
-          for (const table of ["chat", "request"])
+          for (const table of ["chat", "idempotency_key"])
             yield* sql.unsafe(`update ${table} set turn_until = now()`);
           const over = yield* turns.take(
             chatbot,
@@ -122,7 +121,7 @@ describe.each([
         assert.strictEqual(yield* occurrences(sql, schema, secret), 0);
         const vacuumed = yield* sql.unsafe(
           `select from pg_stat_user_tables
-        where schemaname = $1 and relname in ('chat', 'entry', 'request') and last_vacuum is not null`,
+        where schemaname = $1 and relname in ('chat', 'entry', 'idempotency_key') and last_vacuum is not null`,
           [schema],
         );
         assert.strictEqual(vacuumed.length, 3);
@@ -216,7 +215,6 @@ describe("an erasure", () => {
         [large, small],
       );
       yield* settle(sql);
-      yield* setMilestones(plainSession(sql), filledChatbot);
       /** Entries of indexes that others read; they tell it at the latest when they are closed. */
       const read = Effect.map(
         sql.unsafe<{ readonly read: bigint }>(

@@ -7,7 +7,6 @@ import { Effect } from "effect";
 import { Reactivity } from "effect/reactivity";
 import type { SqlClient } from "effect/sql";
 import { addHoles, partSizes } from "../src/Holes.ts";
-import { setMilestones } from "../src/Milestones.ts";
 import { plainSession } from "../src/Session.ts";
 
 /** The chatbot that is filled. */
@@ -39,7 +38,7 @@ export const fillChats = (sql: SqlClient.SqlClient, chatbot: number, chats: numb
       [chatbot, chats, words],
     );
     yield* sql.unsafe(
-      `insert into tally (chatbot_id, chats, positions, last_time)
+      `insert into chat_counter (chatbot_id, chats, positions, last_time)
       select $1, count(*), count(*), max(create_time) from chat where chatbot_id = $1`,
       [chatbot],
     );
@@ -59,7 +58,7 @@ export const eraseEvery = (sql: SqlClient.SqlClient, chatbot: number, many: numb
       [chatbot, many],
     );
     yield* sql.unsafe(
-      `update tally set erasures = erasures + 1,
+      `update chat_counter set
         chats = (select count(*) from chat where chatbot_id = $1)
       where chatbot_id = $1`,
       [chatbot],
@@ -78,20 +77,20 @@ export const fillThinned = (sql: SqlClient.SqlClient, chatbot: number, positions
     );
     // In no order, as erasures come.
     yield* sql.unsafe(
-      `insert into span (chatbot_id, part_size, number, chats_before)
+      `insert into position_gap (chatbot_id, part_size, number, chats_before)
       select $1, part_size, number, array(
         select (first + n * part_size + 99) / 100 - (first + 99) / 100
         from generate_series(0, 256) n order by n
       )
       from unnest($3::int8[]) part_size
       cross join generate_series(0, ($2::int8 - 1) / (part_size * 256)) number
-      cross join lateral (select number * part_size * 256 as first) span
+      cross join lateral (select number * part_size * 256 as first) gaps
       order by hashint8(number)`,
       [chatbot, positions, `{${partSizes.join()}}`],
     );
     yield* sql.unsafe(
-      `insert into tally (chatbot_id, chats, positions, last_time, erasures)
-      select $1, count(*), $2::int8, now(), 1 from chat where chatbot_id = $1`,
+      `insert into chat_counter (chatbot_id, chats, positions, last_time)
+      select $1, count(*), $2::int8, now() from chat where chatbot_id = $1`,
       [chatbot, positions],
     );
   });
@@ -117,7 +116,7 @@ export const fillEntries = (sql: SqlClient.SqlClient, chatbot: number, entries: 
 
 /** Brings the planner's statistics and the visibility map up to date, as autovacuum would. */
 export const settle = (sql: SqlClient.SqlClient) =>
-  Effect.forEach(["chat", "entry", "request", "tally", "span", "milestone"], (table) =>
+  Effect.forEach(["chat", "entry", "idempotency_key", "chat_counter", "position_gap"], (table) =>
     sql.unsafe(`vacuum analyze ${table}`),
   );
 
@@ -151,8 +150,10 @@ export const fillSchema = ({
       Reactivity.layer,
     );
     yield* Effect.provide(Effect.void, layerPostgres({ url, schema }));
-    const [tally] = yield* sql.unsafe("select from tally where chatbot_id = $1", [filledChatbot]);
-    if (tally !== undefined) return;
+    const [chat_counter] = yield* sql.unsafe("select from chat_counter where chatbot_id = $1", [
+      filledChatbot,
+    ]);
+    if (chat_counter !== undefined) return;
     const indexes = yield* sql.unsafe<{ readonly name: string; readonly definition: string }>(
       `select indexname as name, indexdef as definition from pg_indexes
       where schemaname = $1 and tablename in ('chat', 'entry') and indexname not like '%pkey'`,
@@ -164,7 +165,6 @@ export const fillSchema = ({
     for (const { definition } of indexes) yield* sql.unsafe(definition);
     if (erased !== undefined) yield* eraseEvery(sql, filledChatbot, erased);
     yield* settle(sql);
-    yield* setMilestones(plainSession(sql), filledChatbot);
   }).pipe(Effect.scoped);
 
 /** A session set up as the store's own for single statements. */

@@ -3,7 +3,7 @@ import { ChatArchive, newest, newestChats, type ChatQuery, type EntryQuery } fro
 import { layerPostgres } from "@parley/store-pg";
 import { Context, Effect, Layer } from "effect";
 import type { SqlClient, SqlError } from "effect/sql";
-import { anyByText, byText, firstByText, seek } from "../src/ChatPages.ts";
+import { seek } from "../src/ChatPages.ts";
 import {
   countMatches,
   filteredPage,
@@ -13,9 +13,7 @@ import {
 } from "../src/MatchingPages.ts";
 import { indexedIn, type Searching } from "../src/Searching.ts";
 import { anyEntries, seekEntries } from "../src/EntryPages.ts";
-import { setMilestones, spacing } from "../src/Milestones.ts";
-import { offsetOf, type Statement } from "../src/Pages.ts";
-import { plainSession } from "../src/Session.ts";
+import { type Statement } from "../src/Pages.ts";
 import {
   eraseEvery,
   fillChats,
@@ -43,7 +41,6 @@ const fill = ({ name, sql, url }: Effect.Success<ReturnType<typeof freshDatabase
   Effect.gen(function* () {
     yield* fillChats(sql, chatbot, chats);
     yield* fillEntries(sql, chatbot, chats);
-    yield* setMilestones(plainSession(sql), chatbot);
     yield* settle(sql);
     const { migrationUrl: _, ...options } = bound();
     const roleUrl = inDatabase(name, options.url);
@@ -71,23 +68,6 @@ const entries = (more: Partial<EntryQuery> = {}): EntryQuery => ({ ...newest, ..
 
 const pages = [1, 2, 5, 6, 7, chats / 50, chats / 25, chats / 25 + 1, Number.MAX_SAFE_INTEGER];
 const byId = (descending: boolean) => [{ field: "id", descending }] as const;
-
-/** Pages of a chatbot in the orders of texts, by name. */
-const byTexts = (chatbot: number, pages: ReadonlyArray<number>) =>
-  (["name", "userRef"] as const).flatMap((field) =>
-    [true, false].flatMap((descending) =>
-      pages.map((number) => {
-        const page = Math.floor(number);
-        const wanted = query({ page, orderBy: [{ field, descending }] });
-        const read = offsetOf(wanted) <= spacing ? firstByText : anyByText;
-        return [
-          `page ${page} by ${field}${descending ? ", descending" : ""}`,
-          read(chatbot, wanted, byText(wanted.orderBy)!),
-          "force_custom_plan",
-        ] as const;
-      }),
-    ),
-  );
 
 /** The lists whose cost must not grow, by name. */
 const flat: ReadonlyArray<readonly [string, Statement, "force_custom_plan"?]> = [
@@ -120,7 +100,6 @@ const flat: ReadonlyArray<readonly [string, Statement, "force_custom_plan"?]> = 
   ["one chat by its id", filteredPage(chatbot, query({ id: 77_777 }), undefined)],
   ["no chat by its id", filteredPage(chatbot, query({ id: 777_777 }), undefined)],
   ["one entry by its id", anyEntries(chatbot, 1, entries({ id: 77_777 }))],
-  ...byTexts(chatbot, [1, 200, chats / 75, chats / 50, chats / 25]),
 ];
 
 /** Any page of the chatbot's chats touches few buffers, also below row security. */
@@ -177,25 +156,6 @@ layer(filled, { timeout: "2 minutes" })("lists of 100,000 rows touch at most 200
         }),
     );
   }
-
-  it.effect(
-    "pages by texts stay flat when there are more chatbots, also when nobody told the planner",
-    () =>
-      Effect.gen(function* () {
-        const { boundTo, sql } = yield* Filled;
-        const [another, size] = [chatbot + 2, chats];
-        yield* fillChats(sql, another, size);
-        yield* setMilestones(plainSession(sql), another);
-        // Without the visibility map each row that is walked past is looked at.
-        for (const most of [2 * spacing, 200]) {
-          for (const [what, statement, mode] of byTexts(another, [1, 201, size / 50])) {
-            assert.isAtMost(yield* buffers(sql, statement, mode), most, what);
-            assert.isAtMost(yield* buffers(yield* boundTo(another), statement, mode), most, what);
-          }
-          yield* settle(sql);
-        }
-      }),
-  );
 
   it.effect("a search reads as little when row security binds it", () =>
     Effect.gen(function* () {

@@ -56,7 +56,7 @@ describe("the line of a chat", () => {
       const turns = yield* TurnStore;
       const taken = yield* turns.take(chatbot, chat.id, { key: "key", fingerprint: "f" });
       if (taken._tag !== "Turn") return assert.fail("the turn is free");
-      yield* blocked(sql, ["select from request for update"], turns.release(taken.turn), [
+      yield* blocked(sql, ["select from idempotency_key for update"], turns.release(taken.turn), [
         `select from chat where id = ${chat.id} for update nowait`,
       ]);
       assert.strictEqual((yield* turns.take(chatbot, chat.id, null))._tag, "Turn");

@@ -30,7 +30,9 @@ describe.each([
       yield* store.createChat(ours, chat, null);
       yield* store.createChat(theirs, chat, null);
       const sql = yield* clientOf(schema);
-      const lock = yield* hold(sql, "select from tally where chatbot_id = $1 for update", [theirs]);
+      const lock = yield* hold(sql, "select from chat_counter where chatbot_id = $1 for update", [
+        theirs,
+      ]);
       // Crowds of each kind.
       const numbers = Array.from({ length: 50 }, (_, n) => n);
       const keyOf = (n: number) => (n % 2 === 0 ? null : { key: `key ${n}`, fingerprint: "f" });
@@ -125,10 +127,13 @@ describe.each([
         return taken._tag === "Turn" ? taken.turn : yield* Effect.die("the key is free");
       });
       const late = yield* take;
-      yield* sql.unsafe("update request set turn_until = 'epoch'");
+      yield* sql.unsafe("update idempotency_key set turn_until = 'epoch'");
       const holder = yield* take;
-      const tally = ["select from tally where chatbot_id = $1 for update", [chatbot]] as const;
-      const lock = yield* hold(sql, ...tally);
+      const chat_counter = [
+        "select from chat_counter where chatbot_id = $1 for update",
+        [chatbot],
+      ] as const;
+      const lock = yield* hold(sql, ...chat_counter);
       // What waits behind it is made together.
       const key = { key: "another", fingerprint: "f" };
       const first = yield* Effect.forkChild(store.createChat(chatbot, chat, key));
@@ -212,8 +217,8 @@ describe.each([
         "select from chat where chatbot_id = $1 and id = $2::int8 for update",
         [chatbot, held.id],
       );
-      const tally = "select from tally where chatbot_id = $1 for update";
-      const tallyLock = yield* hold(sql, tally, [chatbot]);
+      const chat_counter = "select from chat_counter where chatbot_id = $1 for update";
+      const tallyLock = yield* hold(sql, chat_counter, [chatbot]);
       const append = (key: RetryKey | null) =>
         Effect.gen(function* () {
           const fresh = yield* turns.take(chatbot, null, key);
@@ -249,7 +254,7 @@ describe.each([
         [chatbot],
       );
       yield* sql.unsafe(
-        "insert into tally (chatbot_id, chats, positions, last_time) values ($1, 2500, 2500, 'epoch')",
+        "insert into chat_counter (chatbot_id, chats, positions, last_time) values ($1, 2500, 2500, 'epoch')",
         [chatbot],
       );
       const [held, used] = [yield* create, yield* create];

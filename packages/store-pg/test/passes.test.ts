@@ -16,7 +16,6 @@ import { TestClock } from "effect/testing";
 import { makeClients } from "../src/Clients.ts";
 import { walk } from "../src/MatchingPages.ts";
 import { makeCreations } from "../src/Creations.ts";
-import { makeMilestones } from "../src/Milestones.ts";
 import { makeChatStore } from "../src/PgChatStore.ts";
 import type { Session, Subject } from "../src/Session.ts";
 import { clientOf, freshSchema, optionsOf } from "./PostgresUnderTest.ts";
@@ -47,11 +46,9 @@ const makeGated = Effect.fnUntraced(function* (failing = 0, few = 0, failure = l
         fails ? Effect.fail(failure) : clients.passes.query<any>(subject, text, values),
       );
     }).pipe(Effect.ensuring(Effect.sync(() => seen.running--)));
-  const milestones = yield* makeMilestones(clients.patient);
   const store = yield* makeChatStore(
     { ...clients, passes: { ...clients.passes, query } },
-    milestones,
-    yield* makeCreations(clients, milestones),
+    yield* makeCreations(clients),
     { few },
   );
   const chatbot = yield* Effect.provideContext(registerChatbot, layer);
@@ -332,7 +329,7 @@ describe("searches that arrive together", () => {
           "update chat set position = position * 1000000 where position < 1000000",
         );
         yield* scatter;
-        yield* sql.unsafe("update tally set positions = 1000000000");
+        yield* sql.unsafe("update chat_counter set positions = 1000000000");
         const positions = [{ field: "id", descending: false }] as const;
         const names = (query: Partial<ChatQuery>) =>
           Effect.map(list({ search: "needle", limit: 7, ...query }), ({ items, total }) => [
@@ -391,7 +388,7 @@ describe("searches that arrive together", () => {
         [walk + 1, 2],
         [walk + 1, 3],
       ] as const) {
-        yield* sql.unsafe("update tally set positions = positions + $1::int8", [later]);
+        yield* sql.unsafe("update chat_counter set positions = positions + $1::int8", [later]);
         assert.strictEqual((yield* list({ search: "needle" })).total, 60);
         assert.strictEqual(seen.passes, passes);
       }

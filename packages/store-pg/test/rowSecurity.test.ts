@@ -17,7 +17,6 @@ import { inject } from "vitest";
 import { makeClients, type Clients } from "../src/Clients.ts";
 import { makeChatArchive } from "../src/PgChatArchive.ts";
 import { makeCreations } from "../src/Creations.ts";
-import { makeMilestones } from "../src/Milestones.ts";
 import { makeChatStore } from "../src/PgChatStore.ts";
 import { makeTurnStore } from "../src/PgTurnStore.ts";
 import type { Session, Subject } from "../src/Session.ts";
@@ -48,11 +47,10 @@ const tables = [
   "chatbot",
   "entry",
   "fold",
-  "milestone",
-  "parley_migration",
-  "request",
-  "span",
-  "tally",
+  "parley_schema",
+  "idempotency_key",
+  "position_gap",
+  "chat_counter",
 ] as const;
 /** Those whose rows are of one chatbot each, and by which column. */
 const ownerOf = {
@@ -61,13 +59,12 @@ const ownerOf = {
   chat: "chatbot_id",
   chatbot: "id",
   entry: "chatbot_id",
-  milestone: "chatbot_id",
-  request: "chatbot_id",
-  span: "chatbot_id",
-  tally: "chatbot_id",
+  idempotency_key: "chatbot_id",
+  position_gap: "chatbot_id",
+  chat_counter: "chatbot_id",
 } as const;
 
-const views = ["own_chat", "hole", "hole_group"] as const;
+const views = ["own_chat"] as const;
 
 const chat = { name: "Alpha", userRef: "u", helloMessage: "Hello" };
 const entry = {
@@ -137,7 +134,10 @@ const contents = (sql: SqlClient.SqlClient, chatbot: number | null = null) =>
 /** What would be if every statement forgot whose rows it is about. */
 const withoutConditions = (clients: Clients): Clients => {
   const cut = (text: string) =>
-    text.replace(/\b(\w+\.)?chatbot_id = (\$1|tally\.chatbot_id)\b/g, "$$1::int is not null");
+    text.replace(
+      /\b(\w+\.)?chatbot_id = (\$1|chat_counter\.chatbot_id)\b/g,
+      "$$1::int is not null",
+    );
   const forgetful = (session: Session): Session => ({
     ...session,
     query: (subject, text, values) => session.query(subject, cut(text), values),
@@ -160,9 +160,6 @@ const twoTenants = Effect.gen(function* () {
   const stores = yield* Layer.build(layerPostgres(options));
   const [ours, theirs] = yield* Effect.provideContext(Effect.all([inhabited, inhabited]), stores);
   const sql = yield* clientOf(options.schema);
-  yield* sql.unsafe(
-    "insert into milestone select chatbot_id, 'name', 1, 1, erasures, 1, '{1}', '{0}' from tally",
-  );
   return {
     ours: ours!,
     theirs: theirs!,
@@ -244,9 +241,9 @@ describe("a server that asks for row security", () => {
       const options = boundOptions();
       yield* start(options);
       const sql = yield* clientOf(options.schema);
-      yield* sql.unsafe("alter table span disable row level security");
+      yield* sql.unsafe("alter table position_gap disable row level security");
       const message = yield* refusal({ ...options, migrationUrl: undefined });
-      assert.include(message, 'row security is off in the table "span"');
+      assert.include(message, 'row security is off in the table "position_gap"');
       // The owner of the tables turns it on again.
       yield* start(options);
       yield* start({ ...options, migrationUrl: undefined });
@@ -288,8 +285,11 @@ describe("a server that asks for row security", () => {
         yield* start(alone);
         const sql = yield* clientOf(options.schema, 1);
         const role = rowSecurity ? "parley_bound" : "parley_server";
-        yield* sql.unsafe(`revoke select on span from ${role}`);
-        assert.include(yield* refusal(alone), `the role "${role}" may not read the table "span"`);
+        yield* sql.unsafe(`revoke select on position_gap from ${role}`);
+        assert.include(
+          yield* refusal(alone),
+          `the role "${role}" may not read the table "position_gap"`,
+        );
       }
     }).pipe(Effect.scoped),
   );
@@ -403,14 +403,13 @@ describe("a statement of one chatbot", () => {
         assert.strictEqual(given._tag, "Failure", table);
       }
       for (const statement of [
-        `insert into tally (chatbot_id, chats, positions, last_time) values (${theirs}, 9, 9, now())
+        `insert into chat_counter (chatbot_id, chats, positions, last_time) values (${theirs}, 9, 9, now())
           on conflict (chatbot_id) do update set chats = 9`,
-        `insert into span (chatbot_id, part_size, number, chats_before) values (${theirs}, 9, 9, '{}')`,
-        `insert into milestone values (${theirs}, 'name', 9, 9, 9, 9, '{}', '{}')`,
+        `insert into position_gap (chatbot_id, part_size, number, chats_before) values (${theirs}, 9, 9, '{}')`,
         `insert into chat (chatbot_id, id, position, create_time, entries) values (${theirs}, 9, 9, now(), 0)`,
         `insert into entry (chatbot_id, id, chat_id, position, question, answer, moderation, flagged, create_time)
           values (${theirs}, 9, 9, 9, 'q', 'a', 'none', false, now())`,
-        `insert into request (chatbot_id, key, fingerprint, made_at) values (${theirs}, 'k', 'f', now())`,
+        `insert into idempotency_key (chatbot_id, key, fingerprint, made_at) values (${theirs}, 'k', 'f', now())`,
         `insert into api_key (id, chatbot_id, hash, scopes) values ('stolen', ${theirs}, '', '{}')`,
         `insert into audit (actor, chatbot_id, action, detail) values ('a', ${theirs}, 'a', 'd')`,
       ]) {
@@ -437,7 +436,14 @@ describe("a statement of one chatbot", () => {
           ),
           ([row]) => row!.n,
         );
-      for (const table of ["chat", "entry", "request", "tally", "span", "milestone", ...views]) {
+      for (const table of [
+        "chat",
+        "entry",
+        "idempotency_key",
+        "chat_counter",
+        "position_gap",
+        ...views,
+      ]) {
         for (const subject of ["operator", { key }, { key: "unknown" }, -1] as const) {
           assert.strictEqual(yield* count(subject, table), 0, table);
         }
@@ -468,9 +474,8 @@ describe("the store with the condition on the chatbot cut out of every statement
           const tenants = yield* twoTenants;
           const { ours, sql, stores, theirs } = tenants;
           const clients = withoutConditions(mode === "as it is" ? tenants.plain : tenants.bound);
-          const milestones = yield* makeMilestones(clients.patient);
-          const make = yield* makeCreations(clients, milestones);
-          const store = yield* makeChatStore(clients, milestones, make);
+          const make = yield* makeCreations(clients);
+          const store = yield* makeChatStore(clients, make);
           const turns = yield* makeTurnStore(clients, make, () => Stream.empty, "parley");
           const archive = makeChatArchive(clients);
           const theirChats = (yield* Effect.provideContext(

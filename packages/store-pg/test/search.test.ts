@@ -112,14 +112,14 @@ describe("a remembered search", () => {
       assert.deepStrictEqual(yield* listed, { total: 4, names });
       // As a replica has it that the last two never reached.
       yield* sql.unsafe("delete from chat where position > 2");
-      yield* sql.unsafe("update tally set chats = 2, positions = 2");
+      yield* sql.unsafe("update chat_counter set chats = 2, positions = 2");
       const fewer = { total: 2, names: names.slice(2) };
       assert.deepStrictEqual(yield* listed, fewer);
       for (const name of ["beta 1", "beta 2", "alpha 5"]) yield* create(name);
       assert.deepStrictEqual(yield* listed, { total: 3, names: ["alpha 5", ...fewer.names] });
       // The same again, but nobody looks before others are in their places.
       yield* sql.unsafe("delete from chat where position > 2");
-      yield* sql.unsafe("update tally set chats = 2, positions = 2");
+      yield* sql.unsafe("update chat_counter set chats = 2, positions = 2");
       for (const name of ["beta 3", "beta 4", "beta 5"]) yield* create(name);
       assert.deepStrictEqual(yield* listed, fewer);
     }).pipe(Effect.provide(layerPostgres(optionsOf(schema))), Effect.scoped);
@@ -134,7 +134,7 @@ describe("a remembered search", () => {
       const names = ["alpha 1", "beta", "alpha 2", "alpha 3"];
       const chats = yield* Effect.forEach(names, create);
       const erase = (chat: number) => archive.erase(chatbot, { _tag: "Chat", id: chats[chat]!.id });
-      const tables = ["chat", "tally", "span"];
+      const tables = ["chat", "chat_counter", "position_gap"];
       for (const table of tables)
         yield* sql.unsafe(`create table replica_${table} as table ${table}`);
       yield* erase(0);

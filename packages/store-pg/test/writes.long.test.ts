@@ -5,7 +5,6 @@ import { Reactivity } from "effect/reactivity";
 import type { SqlClient } from "effect/sql";
 import { makeCreations } from "../src/Creations.ts";
 import { makeClients } from "../src/Clients.ts";
-import { makeMilestones } from "../src/Milestones.ts";
 import { makeChatArchive } from "../src/PgChatArchive.ts";
 import { makeChatStore } from "../src/PgChatStore.ts";
 import { makeTurnStore } from "../src/PgTurnStore.ts";
@@ -57,7 +56,7 @@ it.live.each([
     ", when the planner knows nothing of those",
     (sql: SqlClient.SqlClient) =>
       Effect.forEach(
-        ["vacuum request", "vacuum analyze chat", "vacuum analyze entry"],
+        ["vacuum idempotency_key", "vacuum analyze chat", "vacuum analyze entry"],
         (statement) => sql.unsafe(statement),
       ),
   ],
@@ -67,17 +66,17 @@ it.live.each([
     Effect.gen(function* () {
       const { sql, url } = yield* freshDatabase();
       yield* Effect.provide(Effect.void, layerPostgres({ url }));
-      yield* sql.unsafe("alter table request set (autovacuum_enabled = off)");
+      yield* sql.unsafe("alter table idempotency_key set (autovacuum_enabled = off)");
       yield* sql.unsafe(
-        `insert into request (chatbot_id, key, fingerprint, made_at, chat_id)
+        `insert into idempotency_key (chatbot_id, key, fingerprint, made_at, chat_id)
         select n, 'key', 'f', now(), n from generate_series(1, 60) n`,
       );
-      yield* sql.unsafe("analyze request");
+      yield* sql.unsafe("analyze idempotency_key");
       yield* fillChats(sql, chatbot, rows);
       yield* fillEntries(sql, chatbot, rows);
       // Those of creations, some of which are too old, and of asks under way.
       yield* sql.unsafe(
-        `insert into request (chatbot_id, key, fingerprint, made_at, turn, turn_until, chat_id)
+        `insert into idempotency_key (chatbot_id, key, fingerprint, made_at, turn, turn_until, chat_id)
         select $1, 'known ' || n, 'f', now() - n * interval '3 seconds', null, null, n from generate_series(1, $2::int8) n
         union all
         select $1, 'ask ' || n, 'f', now(), 'turn ' || n, now() + interval '1 hour', null from generate_series(1, 1000) n`,
@@ -94,9 +93,8 @@ it.live.each([
         writes: measured(clients.writes, note),
         patient: measured(clients.patient, note),
       };
-      const milestones = yield* makeMilestones(noted.patient);
-      const make = yield* makeCreations(noted, milestones);
-      const chats = yield* makeChatStore(noted, milestones, make);
+      const make = yield* makeCreations(noted);
+      const chats = yield* makeChatStore(noted, make);
       const turns = yield* makeTurnStore(noted, make, () => Stream.empty, "parley");
       const archive = makeChatArchive(noted);
       const entry = { question: "q", answer: "a", moderation: "none", flagged: false, usage: null };
@@ -154,7 +152,7 @@ it.live("creations with keys that come together touch little in tables that were
       ...clients,
       writes: measured(clients.writes, (_, buffers) => touched.push(buffers)),
     };
-    const make = yield* makeCreations(noted, yield* makeMilestones(clients.patient));
+    const make = yield* makeCreations(noted);
     const crowd = 200;
     for (let round = 0; round < 3; round++) {
       yield* Effect.forEach(

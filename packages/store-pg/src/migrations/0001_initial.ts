@@ -1,0 +1,169 @@
+/**
+ * The schema. A released migration never changes; later ones only add, so that the previous version can still serve during
+ * a rolling upgrade. The statements name no schema: the connection's search path does.
+ */
+
+/** What a session with row security may see: the rows of the chatbot that its transaction names. */
+const tenant = "chatbot_id = nullif(current_setting('parley.chatbot', true), '')::int";
+
+/** The tables with rows of tenants. Their owner is not bound. */
+export const tenantTables = ["chat", "entry", "chat_counter", "position_gap", "idempotency_key"];
+
+const policies = tenantTables
+  .map(
+    (table) => `
+alter table ${table} enable row level security;
+create policy tenant on ${table} using (${tenant});`,
+  )
+  .join("");
+
+export const initial = `
+create table chatbot (
+  id int generated always as identity primary key,
+  workspace_name text not null,
+  name text not null,
+  description text not null,
+  settings jsonb not null,
+  unique (workspace_name, name)
+);
+create table api_key (
+  id text primary key,
+  chatbot_id int not null references chatbot on delete cascade,
+  hash bytea not null,
+  name text,
+  scopes text[] not null,
+  expires_at timestamptz(3),
+  revoked_at timestamptz(3),
+  created_at timestamptz(3) not null default clock_timestamp(),
+  last_used_at timestamptz(3)
+);
+create index api_key_chatbot on api_key (chatbot_id);
+create table audit (
+  id bigint generated always as identity primary key,
+  time timestamptz(3) not null default clock_timestamp(),
+  actor text not null,
+  -- No foreign key: the lines of a chatbot outlive it.
+  chatbot_id int not null,
+  action text not null,
+  detail text not null
+);
+-- Append-only, also for the role that owns it.
+revoke update, delete, truncate on audit from current_user;
+
+create extension if not exists pg_trgm with schema public;
+create extension if not exists btree_gin with schema public;
+-- Another tenant of the database may have installed it elsewhere.
+select set_config('search_path', concat_ws(', ', quote_ident(current_schema()), quote_ident(nspname)), true)
+from pg_extension join pg_namespace on pg_namespace.oid = extnamespace where extname = 'pg_trgm';
+-- What a client reads as a JSON number must be exact.
+create sequence chat_id maxvalue 9007199254740991;
+create sequence entry_id maxvalue 9007199254740991;
+
+-- How many chats a chatbot has, the highest position given, and when the last chat was created. Its row is the lock
+-- that puts the creation of the chatbot's chats in order.
+create table chat_counter (
+  chatbot_id int primary key references chatbot on delete cascade,
+  chats bigint not null,
+  positions bigint not null,
+  last_time timestamptz(3) not null
+) with (fillfactor = 50);
+
+-- Positions are dense within a chatbot, erasures aside, so that a total is a counter and a page is a seek.
+create table chat (
+  -- No foreign key: the check would cost each creation a look-up. A trigger deletes the chats of a deleted chatbot.
+  chatbot_id int not null,
+  id bigint not null,
+  position bigint not null,
+  name text collate "C",
+  user_ref text collate "C",
+  folded_name text collate "C",
+  create_time timestamptz(3) not null,
+  entries bigint not null,
+  last_entry_time timestamptz(3),
+  -- The turn of the ask that answers and until when it lasts, or since when there is none; and the processes that wait,
+  -- in order.
+  turn text,
+  turn_until timestamptz,
+  waiting text[] not null default '{}',
+  primary key (chatbot_id, id)
+) with (fillfactor = 85);
+create unique index chat_position on chat (chatbot_id, position);
+create index chat_name on chat (chatbot_id, name, position);
+create index chat_user_ref on chat (chatbot_id, user_ref, position);
+create index chat_folded_name on chat using gin (chatbot_id, folded_name gin_trgm_ops);
+
+create table entry (
+  chatbot_id int not null,
+  id bigint not null,
+  chat_id bigint not null,
+  position bigint not null,
+  question text collate "C" not null,
+  answer text collate "C" not null,
+  moderation text collate "C" not null,
+  flagged boolean not null,
+  create_time timestamptz(3) not null,
+  provider text,
+  model text,
+  prompt_tokens bigint,
+  completion_tokens bigint,
+  attempts int,
+  latency_millis bigint,
+  primary key (chatbot_id, id)
+);
+create unique index entry_position on entry (chatbot_id, chat_id, position);
+
+-- For a span of 256 parts of so many positions: how many of its chats come before each part, and before its end. Span n
+-- holds the positions above n * 256 * part_size. A span without erased chats has no row.
+create table position_gap (
+  chatbot_id int not null references chatbot on delete cascade,
+  part_size bigint not null,
+  number bigint not null,
+  chats_before bigint[] not null,
+  primary key (chatbot_id, part_size, number),
+  -- No level is above the third.
+  check (part_size < 33554432 or number = 0)
+  -- Rows of 2 kB: with less room an update would move its row to another page.
+) with (fillfactor = 70);
+alter table position_gap alter column chats_before set storage plain;
+
+-- What became of requests with an idempotency key.
+create table idempotency_key (
+  chatbot_id int not null references chatbot on delete cascade,
+  key text collate "C" not null,
+  fingerprint text not null,
+  made_at timestamptz not null,
+  turn text,
+  turn_until timestamptz,
+  chat_id bigint,
+  entry_id bigint,
+  primary key (chatbot_id, key)
+);
+create index idempotency_key_made_at on idempotency_key (chatbot_id, made_at);
+create index idempotency_key_chat on idempotency_key (chatbot_id, chat_id);
+-- It grows from nothing within a day, so that what ANALYZE found is soon wrong: plans go by its size alone.
+alter table idempotency_key
+  alter column chatbot_id set statistics 0,
+  alter column key set statistics 0,
+  alter column fingerprint set statistics 0,
+  alter column made_at set statistics 0,
+  alter column turn set statistics 0,
+  alter column turn_until set statistics 0,
+  alter column chat_id set statistics 0,
+  alter column entry_id set statistics 0;
+
+-- The chats go when the counter is gone, which creations lock; entries go after their chats, which appends lock.
+create function delete_chats() returns trigger language plpgsql security definer set search_path from current as $$
+begin
+  delete from chat where chatbot_id = old.id; delete from entry where chatbot_id = old.id; return null; end $$;
+create trigger delete_chats after delete on chatbot for each row execute function delete_chats();
+
+-- The version of the core's fold by which folded_name was made; a change of the fold refolds by a migration.
+create table fold (version int not null);
+insert into fold values (1);
+${policies}
+
+-- What searches read under row security: its owner is not bound, so that the trigram index serves.
+create view own_chat as
+select chatbot_id, id, position, name, user_ref, folded_name, create_time from chat
+where ${tenant};
+`;

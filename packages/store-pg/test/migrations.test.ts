@@ -1,0 +1,147 @@
+import { assert, describe, it } from "@effect/vitest";
+import { ChatStore } from "@parley/core";
+import { registerChatbot } from "@parley/core/testing";
+import { layerPostgres, pendingSql } from "@parley/store-pg";
+import { Effect, Layer, Redacted } from "effect";
+import type { SqlClient } from "effect/sql";
+import { inject } from "vitest";
+import { clientOf, freshDatabase, freshSchema, optionsOf } from "./PostgresUnderTest.ts";
+
+type Options = Parameters<typeof layerPostgres>[0];
+
+const start = (options: Options) => Effect.scoped(Layer.build(layerPostgres(options)));
+
+/** Why a start with the options fails. */
+const refusal = (options: Options) =>
+  Effect.map(Effect.flip(start(options)), ({ message }) => message);
+
+/** A schema of its own with the statements run in it. */
+const withSchema = Effect.fnUntraced(function* (statements: ReadonlyArray<string>) {
+  const options = optionsOf(freshSchema());
+  const sql = yield* clientOf(options.schema);
+  yield* sql.unsafe(`create schema ${options.schema}`);
+  yield* run(sql, statements);
+  return { options, sql };
+});
+
+const run = (sql: SqlClient.SqlClient, statements: ReadonlyArray<string>) =>
+  Effect.forEach(statements, (statement) => sql.unsafe(statement), { discard: true });
+
+/** The script's statements, each of which ends a line. */
+const statementsOf = (script: string) => script.split(/;$/m).filter((text) => text.trim() !== "");
+
+const create = Effect.gen(function* () {
+  const chatbot = yield* registerChatbot;
+  const chat = { name: null, userRef: null, helloMessage: "Hello" };
+  yield* ChatStore.use((chats) => chats.createChat(chatbot, chat, { key: "k", fingerprint: "f" }));
+  return chatbot;
+});
+
+describe("a start", () => {
+  it.live("of several servers on an empty database makes the schema once", () =>
+    Effect.gen(function* () {
+      const { sql, ...options } = yield* freshDatabase();
+      const starts = Array.from({ length: 4 }, () => start(options));
+      yield* Effect.all(starts, { concurrency: "unbounded" });
+      const rows = yield* sql.unsafe("select migration_id as id, name from parley_schema");
+      assert.deepStrictEqual(rows, [{ id: 1, name: "initial" }]);
+    }),
+  );
+
+  it.live("on a current schema waits for no dump", () =>
+    Effect.gen(function* () {
+      const { options, sql } = yield* withSchema([]);
+      yield* start(options);
+      // As a dump does.
+      yield* sql.withTransaction(
+        Effect.andThen(sql.unsafe("lock table parley_schema in access share mode"), start(options)),
+      );
+    }),
+  );
+
+  it.live("of a role that may not create the schema names the command that does", () =>
+    Effect.gen(function* () {
+      const { name } = yield* freshDatabase();
+      const url = new URL(inject("roleUrls").server);
+      url.pathname = `/${name}`;
+      assert.include(
+        yield* refusal({ url: Redacted.make(url.href) }),
+        "run DATABASE_URL=<owner> parley migrate",
+      );
+    }),
+  );
+
+  it.live("refuses a newer schema", () =>
+    Effect.gen(function* () {
+      const { options, sql } = yield* withSchema([]);
+      yield* start(options);
+      yield* sql.unsafe("insert into parley_schema (migration_id, name) values (2, 'later')");
+      assert.include(yield* refusal(options), "has migration 2, which this version");
+    }),
+  );
+
+  it.live("refuses the schema of a version with other migrations", () =>
+    Effect.gen(function* () {
+      const { options } = yield* withSchema(["create table parley_migration (migration_id int)"]);
+      assert.include(yield* refusal(options), "export the chats with that version");
+    }),
+  );
+
+  it.live("refuses a schema in which a table of another application has a name of ours", () =>
+    Effect.gen(function* () {
+      const { options } = yield* withSchema(["create table chat (id int)"]);
+      assert.include(yield* refusal(options), `"chat" in the schema "${options.schema}" is not`);
+      assert.include(yield* refusal(options), "PARLEY_SCHEMA");
+    }),
+  );
+
+  it.live("refuses names that another version of the fold folded", () =>
+    Effect.gen(function* () {
+      const { options, sql } = yield* withSchema([]);
+      yield* start(options);
+      yield* sql.unsafe("update fold set version = 7");
+      assert.include(yield* refusal(options), "folded by version 7");
+    }),
+  );
+});
+
+it.live("the SQL of a dry run makes the schema that a start makes", () =>
+  Effect.gen(function* () {
+    const options = optionsOf(freshSchema());
+    const script = yield* pendingSql(options);
+    const sql = yield* clientOf("public", 1);
+    yield* run(sql, statementsOf(script));
+    assert.strictEqual(yield* pendingSql(options), "");
+    yield* start(options);
+  }),
+);
+
+it.live("the audit is append-only, also for its owner", () =>
+  Effect.gen(function* () {
+    const { options, sql } = yield* withSchema([]);
+    yield* start(options);
+    for (const statement of [
+      "delete from audit",
+      "update audit set actor = ''",
+      "truncate audit",
+    ]) {
+      const { reason } = yield* Effect.flip(sql.unsafe(statement));
+      assert.strictEqual(reason._tag, "AuthorizationError");
+    }
+  }),
+);
+
+it.live("deleting a chatbot's row deletes all its rows but the lines of the audit", () =>
+  Effect.gen(function* () {
+    const options = optionsOf(freshSchema());
+    const sql = yield* clientOf(options.schema);
+    const chatbots = yield* Effect.provide(Effect.all([create, create]), layerPostgres(options));
+    yield* sql.unsafe("delete from chatbot where id = $1", [chatbots[0]]);
+    for (const table of ["chat", "entry", "chat_counter", "idempotency_key"]) {
+      const rows = yield* sql.unsafe(`select distinct chatbot_id as id from ${table}`);
+      assert.deepStrictEqual(rows, [{ id: chatbots[1] }], table);
+    }
+    const audit = yield* sql.unsafe("select distinct chatbot_id as id from audit");
+    assert.strictEqual(audit.length, 2);
+  }),
+);
