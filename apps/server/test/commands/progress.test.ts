@@ -1,5 +1,5 @@
 import { assert, it } from "@effect/vitest";
-import { Effect, Stdio } from "effect";
+import { Effect, Fiber, Stdio } from "effect";
 import { TestClock, TestConsole } from "effect/testing";
 import { withProgress } from "../../src/commands/Progress.ts";
 
@@ -19,7 +19,7 @@ it.effect("the progress of a command is told once a second on a terminal, and no
         { startImmediately: true },
       );
       yield* TestClock.adjust("10 seconds");
-      assert.strictEqual(yield* Effect.fromExit(yield* fiber.await), "done");
+      assert.strictEqual(yield* Fiber.join(fiber), "done");
       assert.deepStrictEqual(yield* TestConsole.errorLines, lines);
     }
   }),
