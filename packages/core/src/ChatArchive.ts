@@ -16,7 +16,7 @@ export type Erasable =
 
 /** The detail of an erasure's line in the audit. It holds no text of a client, so no `userRef`. */
 export const erasureDetail = (which: Erasable, erased: number): string => {
-  const chats = `${erased} ${erased === 1 ? "chat" : "chats"}`;
+  const chats = importDetail(erased);
   switch (which._tag) {
     case "Chat":
       return `chat ${which.id}`;
@@ -28,6 +28,9 @@ export const erasureDetail = (which: Erasable, erased: number): string => {
       return chats;
   }
 };
+
+/** The detail of an import's line in the audit. */
+export const importDetail = (chats: number): string => `${chats} ${chats === 1 ? "chat" : "chats"}`;
 
 /** One chat or entry of an export: chats ascend, each followed by its entries. */
 export type ArchiveRecord =

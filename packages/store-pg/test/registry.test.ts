@@ -129,7 +129,7 @@ layer(layerPostgresUnderTest(), { excludeTestServices: true })("registry on Post
           Effect.as(Effect.andThen(Deferred.succeed(begun, undefined), gate.await), chat(3001)),
         ),
       );
-      const importing = yield* Effect.forkChild(archive.import(id, records));
+      const importing = yield* Effect.forkChild(archive.import(id, records, "test"));
       yield* Deferred.await(begun);
       const changed = yield* registry.change(id, { settings: { helloMessage: "Hi" } }, "test");
       assert.strictEqual(changed.settings.helloMessage, "Hi");
