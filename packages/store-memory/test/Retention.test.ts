@@ -104,72 +104,6 @@ it.effect("the first time is a minute after the start, the next an hour later", 
   }).pipe(Effect.scoped, Effect.provide(layerMemory)),
 );
 
-it.effect("a retention that is ended while another chatbot's chats are long erased is ended", () =>
-  Effect.gen(function* () {
-    const registry = yield* ChatbotRegistry;
-    const { erase } = yield* ChatArchive;
-    const first = yield* make("first", 2);
-    const second = yield* make("second", 2);
-    yield* TestClock.adjust("3 days");
-    yield* retained({
-      archive: {
-        erase: (chatbot, which) =>
-          registry
-            .change(second.id, { settings: { retentionDays: null } }, "test")
-            .pipe(Effect.orDie, Effect.delay("2 seconds"), Effect.andThen(erase(chatbot, which))),
-      },
-    });
-    yield* TestClock.adjust("2 minutes");
-    assert.deepStrictEqual(yield* left(first), []);
-    assert.deepStrictEqual(yield* left(second), [second.used, second.idle]);
-  }).pipe(Effect.scoped, Effect.provide(layerMemory)),
-);
-
-it.effect("chatbots are not listed for each of many that retain", () =>
-  Effect.gen(function* () {
-    const { list } = yield* ChatbotRegistry;
-    const chatbots = yield* Effect.forEach(Array.from({ length: 50 }).keys(), (at) =>
-      make(`chatbot ${at}`, 2),
-    );
-    yield* TestClock.adjust("3 days");
-    let lists = 0;
-    const counted = Effect.suspend(() => {
-      lists += 1;
-      return list;
-    });
-    yield* retained({ registry: { list: counted } });
-    yield* TestClock.adjust("61 seconds");
-    assert.strictEqual(lists, 1);
-    assert.deepStrictEqual((yield* Effect.forEach(chatbots, left)).flat(), []);
-    yield* anHour;
-    assert.strictEqual(lists, 2);
-  }).pipe(Effect.scoped, Effect.provide(layerMemory)),
-);
-
-it.effect("chatbots that cannot be listed in between are listed again for the next", () =>
-  Effect.gen(function* () {
-    const { list } = yield* ChatbotRegistry;
-    const { erase } = yield* ChatArchive;
-    const chatbots = yield* Effect.forEach(["first", "second", "third"], (name) => make(name, 2));
-    yield* TestClock.adjust("3 days");
-    let lists = 0;
-    const logs = yield* retained({
-      archive: {
-        erase: (chatbot, which) => Effect.delay(erase(chatbot, which), "2 seconds"),
-      },
-      registry: {
-        list: Effect.suspend(() =>
-          ++lists === 2 ? Effect.fail(new StorageUnavailable({ cause: "gone" })) : list,
-        ),
-      },
-    });
-    yield* TestClock.adjust("2 minutes");
-    const [first, second, third] = yield* Effect.forEach(chatbots, left);
-    assert.deepStrictEqual([first, second?.length, third], [[], 2, []]);
-    assert.strictEqual(logs.filter((line) => line.startsWith("Error")).length, 1);
-  }).pipe(Effect.scoped, Effect.provide(layerMemory)),
-);
-
 it.effect("chatbots whose chats cannot be erased are logged, and the others' are erased", () =>
   Effect.gen(function* () {
     const { erase } = yield* ChatArchive;
@@ -179,12 +113,12 @@ it.effect("chatbots whose chats cannot be erased are logged, and the others' are
     yield* TestClock.adjust("3 days");
     const logs = yield* retained({
       archive: {
-        erase: (chatbot, which) =>
+        erase: (chatbot, which, actor) =>
           chatbot === failing.id
             ? Effect.fail(new StorageUnavailable({ cause: "gone" }))
             : chatbot === broken.id
               ? Effect.die(new Error("broken"))
-              : erase(chatbot, which),
+              : erase(chatbot, which, actor),
       },
     });
     yield* TestClock.adjust("61 seconds");
@@ -194,80 +128,6 @@ it.effect("chatbots whose chats cannot be erased are logged, and the others' are
     assert.include(errors[0], `of the chatbot ${failing.id} could not be erased`);
     assert.include(errors[1], `of the chatbot ${broken.id} could not be erased`);
     assert.include(errors[1], "Error: broken");
-  }).pipe(Effect.scoped, Effect.provide(layerMemory)),
-);
-
-it.effect(
-  "erasures are ended, also those of a process that was killed, and once more after a failure",
-  () =>
-    Effect.gen(function* () {
-      const { id } = yield* make("short", 3);
-      let failing = true;
-      const compacted: Array<string> = [];
-      yield* retained({
-        archive: {
-          compact: (pace) => {
-            compacted.push(pace);
-            return failing
-              ? Effect.fail(new StorageUnavailable({ cause: "gone" }))
-              : Effect.succeed(true);
-          },
-        },
-      });
-      yield* TestClock.adjust("61 seconds");
-      assert.deepStrictEqual(compacted, ["quick"]);
-      failing = false;
-      yield* anHour;
-      assert.deepStrictEqual(compacted.splice(0), ["quick", "quick"]);
-      // These come to be erased soon after the first ones.
-      for (let n = 0; n < 2; n++) {
-        yield* TestClock.adjust("4 hours");
-        const store = yield* ChatStore;
-        yield* store.createChat(id, { name: null, userRef: null, helloMessage: null }, null);
-      }
-      yield* TestClock.adjust("4 hours");
-      assert.deepStrictEqual(compacted, []);
-      // For what one before left that is no more.
-      yield* TestClock.adjust("14 hours");
-      assert.deepStrictEqual(compacted.splice(0), ["thorough"]);
-      yield* TestClock.adjust("47 hours");
-      assert.deepStrictEqual(compacted.splice(0), ["thorough"]);
-      yield* TestClock.adjust("12 hours");
-      assert.deepStrictEqual(compacted.splice(0), ["quick", "quick"]);
-      yield* TestClock.adjust("24 hours");
-      assert.deepStrictEqual(compacted, ["thorough"]);
-      yield* TestClock.adjust("48 hours");
-      assert.deepStrictEqual(compacted, ["thorough"]);
-    }).pipe(Effect.scoped, Effect.provide(layerMemory)),
-);
-
-it.effect("erasures that others kept from their end are ended as soon as these let it", () =>
-  Effect.gen(function* () {
-    yield* make("short", 3);
-    let inTheWay = true;
-    const compacted: Array<string> = [];
-    yield* retained({
-      archive: {
-        compact: (pace) =>
-          Effect.sync(() => {
-            compacted.push(pace);
-            return !inTheWay;
-          }),
-      },
-    });
-    yield* TestClock.adjust("61 seconds");
-    yield* anHour;
-    // For what one before left.
-    assert.deepStrictEqual(compacted.splice(0), ["quick", "quick"]);
-    yield* TestClock.adjust("3 days");
-    assert.deepStrictEqual([...new Set(compacted.splice(0))], ["quick", "thorough"]);
-    yield* anHour;
-    assert.deepStrictEqual([...new Set(compacted.splice(0))], ["thorough"]);
-    inTheWay = false;
-    yield* anHour;
-    assert.deepStrictEqual(compacted.splice(0), ["thorough"]);
-    yield* TestClock.adjust("3 days");
-    assert.deepStrictEqual(compacted, []);
   }).pipe(Effect.scoped, Effect.provide(layerMemory)),
 );
 
@@ -289,25 +149,21 @@ it.effect("a defect is logged, and the next time makes up for it", () =>
   }).pipe(Effect.scoped, Effect.provide(layerMemory)),
 );
 
-it.effect("storage is compacted once, after all that was erased, and not for nothing", () =>
-  Effect.gen(function* () {
-    const chatbots = [yield* make("first", 2), yield* make("second", 2)];
-    yield* TestClock.adjust("3 days");
-    const found: Array<number> = [];
-    const stores = yield* Effect.context<ChatStore>();
-    yield* retained({
-      archive: {
-        compact: () =>
-          Effect.forEach(chatbots, left).pipe(
-            Effect.provideContext(stores),
-            Effect.orDie,
-            Effect.map((lists) => found.push(lists.flat().length) > 0),
-          ),
-      },
-    });
-    yield* TestClock.adjust("61 seconds");
-    assert.deepStrictEqual(found, [0]);
-    yield* anHour;
-    assert.deepStrictEqual(found, [0]);
-  }).pipe(Effect.scoped, Effect.provide(layerMemory)),
+it.effect(
+  "a run that erased chats is one line of the audit for each chatbot, others are none",
+  () =>
+    Effect.gen(function* () {
+      const registry = yield* ChatbotRegistry;
+      const { id } = yield* make("short", 2);
+      yield* make("long", 9);
+      yield* retained({});
+      yield* TestClock.adjust("3 days");
+      const lines = yield* registry.audit(10);
+      assert.deepStrictEqual(
+        lines.flatMap(({ action, actor, chatbot }) =>
+          action === "erase" ? [[actor, chatbot]] : [],
+        ),
+        [["retention", id]],
+      );
+    }).pipe(Effect.scoped, Effect.provide(layerMemory)),
 );

@@ -5,7 +5,6 @@
 import * as PgClient from "@effect/sql-pg/PgClient";
 import * as PgConnection from "@effect/sql-pg/PgConnection";
 import { Effect, Scope, type Redacted } from "effect";
-import { Reactivity } from "effect/reactivity";
 import type { SqlError } from "effect/sql";
 import { makeBoundSession } from "./BoundSession.ts";
 import { fairSession } from "./FairSession.ts";
@@ -32,14 +31,6 @@ export interface Clients {
    * there are as many as it takes, or one could wait for another for ever.
    */
   readonly archives: Session;
-  /**
-   * A connection of the role that migrates, which is the owner of the tables if any is known. Nothing ends its
-   * statements but a lock that is held for longer than this, or that they take longer; `0` for none.
-   */
-  readonly migrator: (settings: {
-    readonly lockTimeout: string;
-    readonly statementTimeout?: string;
-  }) => Effect.Effect<Session, SqlError.SqlError, Scope.Scope>;
   /** A connection to listen on. */
   readonly listener: Effect.Effect<PgConnection.PgConnection, SqlError.SqlError, Scope.Scope>;
   /** Where searches look. */
@@ -54,8 +45,6 @@ interface ConnectionOptions {
 }
 
 export interface ClientOptions extends ConnectionOptions {
-  /** The address of the role that migrates, if it is another. */
-  readonly migrationUrl?: Redacted.Redacted | undefined;
   /** Connections for reads, and as many for writes. */
   readonly maxConnections: number;
   /** Whether each statement must tell the database whose rows it is about. */
@@ -89,18 +78,9 @@ const configOf = (
   },
 });
 
-/** One connection for migrations and what else only the owner of the tables can do. */
-export const makeMigrator = (
-  options: ConnectionOptions,
-  { lockTimeout = "0", statementTimeout = "0" } = {},
-) =>
-  PgClient.make(
-    configOf(options, 1, {
-      ...unhurried,
-      lock_timeout: lockTimeout,
-      statement_timeout: statementTimeout,
-    }),
-  );
+/** One connection for migrations . */
+export const makeMigrator = (options: ConnectionOptions) =>
+  PgClient.make(configOf(options, 1, unhurried));
 
 /** For what may take, and wait, as long as it needs. */
 const unhurried = {
@@ -123,7 +103,6 @@ interface PoolOptions {
 
 /** Nothing is connected before the first statement. */
 export const makeClients = Effect.fnUntraced(function* (options: ClientOptions) {
-  const reactivity = yield* Reactivity.Reactivity;
   // Closed as a whole, when all that began later is over: a pool whose scope is being closed connects no more, and who
   // waits for a connection waits for ever.
   const pools = yield* Effect.acquireRelease(Scope.make("parallel"), Scope.close);
@@ -186,11 +165,6 @@ export const makeClients = Effect.fnUntraced(function* (options: ClientOptions) 
     ),
     patient: yield* session({ most: 2, isPatient: true }, inOrder),
     archives: yield* session({ most: 1_000, isPatient: true }, inOrder),
-    migrator: (settings) =>
-      makeMigrator({ ...options, url: options.migrationUrl ?? options.url }, settings).pipe(
-        Effect.map((sql) => plainSession(sql, { isPatient: true })),
-        Effect.provideService(Reactivity.Reactivity, reactivity),
-      ),
     listener: PgConnection.make(configOf(options, 1, { idle_session_timeout: "0" })),
   };
   return clients;

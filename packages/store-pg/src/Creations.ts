@@ -9,7 +9,7 @@ import { insertChats, type ChatToInsert, type InsertedChat } from "./InsertChats
 import { array, big } from "./Parameters.ts";
 import { claimKeys, lockKeys, settleKeys } from "./RequestKeys.ts";
 import type { ChatRow } from "./Rows.ts";
-import { againAfterClash, busy, orBusy } from "./Storage.ts";
+import { againAfterClash, busy, orBusy, orChatbotNotFound } from "./Storage.ts";
 
 export interface ChatToMake extends ChatToInsert {
   readonly retryKey: KeyToTake | null;
@@ -110,6 +110,7 @@ export const makeCreations = Effect.fnUntraced(function* ({ writes }: Clients) {
       insertChats(writes, chatbot, chats).pipe(
         againAfterClash,
         Effect.map((inserted) => inserted.map((chat): Made => ({ chat, known: undefined }))),
+        orChatbotNotFound(chatbot),
         orBusy,
       ),
     { writers: 2, most, waiting, patience, full: busy },
@@ -120,7 +121,7 @@ export const makeCreations = Effect.fnUntraced(function* ({ writes }: Clients) {
       (chatbot, chats: ReadonlyArray<Keyed>) =>
         writes
           .transaction(chatbot, makeKeyed(chatbot, chats, taking))
-          .pipe(againAfterClash, orBusy),
+          .pipe(againAfterClash, orChatbotNotFound(chatbot), orBusy),
       { writers: 1, most, waiting, patience, full: busy },
     );
   const makeClaimed = yield* makeOnce(claiming);

@@ -12,20 +12,15 @@ export const array = <A>(items: ReadonlyArray<A>, type: ArrayType, value: (item:
 
 export const texts = (items: ReadonlyArray<string>) => array(items, "text", (item) => item);
 
-const earliest = new Date("-004713-11-24T00:00:00.000Z");
+/** The first that PostgreSQL writes without an era. */
+const earliest = new Date("0001-01-01T00:00:00.000Z");
 
 /**
- * A `timestamptz`, as text: the driver counts microseconds in floating point, which some centuries away are not
- * exact. The year 0 is 1 BC; a time that PostgreSQL does not know is taken for the first that it does.
+ * A `timestamptz`, as text: the driver counts microseconds in floating point, which some centuries away are not exact.
+ * No chat is older than the year 1.
  */
-export const time = (at: Date | null): string | null => {
-  if (at === null) return null;
-  const known = at < earliest ? earliest : at;
-  const [, year, rest] = /^([+-]?\d+)(.+)$/.exec(known.toISOString())!;
-  const isBefore = Number(year) < 1;
-  const name = `${isBefore ? 1 - Number(year) : Number(year)}`.padStart(4, "0");
-  return name + rest + (isBefore ? " BC" : "");
-};
+export const time = (at: Date | null): string | null =>
+  at === null ? null : (at < earliest ? earliest : at).toISOString().replace(/^\+0*/, "");
 
 /** One time of each item, to be cast to `timestamptz[]`. */
 export const times = <A>(items: ReadonlyArray<A>, at: (item: A) => Date | null) =>

@@ -2,6 +2,7 @@
  * Turns: the row of a chat, with its line of those that wait, and with a retry key the row of that, too.
  */
 import {
+  ChatbotNotFound,
   ChatNotFound,
   RetryKeyReused,
   turnEntries,
@@ -22,7 +23,13 @@ import type { Clients } from "./Clients.ts";
 import { newEntryColumns, newEntryParameters, newEntryValues } from "./NewEntries.ts";
 import { texts } from "./Parameters.ts";
 import { claimForTurn, forgetAsks, forgetKey, giveKeyBack, knownRequest } from "./RequestKeys.ts";
-import { againAfterClash, againAfterLock, orBusy, orUnavailable } from "./Storage.ts";
+import {
+  againAfterClash,
+  againAfterLock,
+  isForeignKeyViolation,
+  orBusy,
+  orUnavailable,
+} from "./Storage.ts";
 
 const held = (by: "chat" | "key", forMillis: number | null): Taken => ({
   _tag: "Held",
@@ -105,10 +112,20 @@ export const makeTurnStore = Effect.fnUntraced(function* (
       chatbot,
       Effect.gen(function* () {
         const { fingerprint, key } = retryKey;
-        const [claimed] = yield* writes.query<{
-          readonly turn: string;
-          readonly before: string | null;
-        }>(chatbot, claimForTurn, [chatbot, texts([key]), texts([fingerprint]), turnLease]);
+        const [claimed] = yield* writes
+          .query<{
+            readonly turn: string;
+            readonly before: string | null;
+          }>(chatbot, claimForTurn, [chatbot, texts([key]), texts([fingerprint]), turnLease])
+          .pipe(
+            Effect.catchIf(isForeignKeyViolation, () =>
+              Effect.fail(
+                chat === null
+                  ? new ChatbotNotFound({ chatbot })
+                  : new ChatNotFound({ chatId: chat }),
+              ),
+            ),
+          );
         if (claimed === undefined) return yield* known(chatbot, chat, retryKey);
         const turn = { id: claimed.turn, chatbot, chat, retryKey, newest: [] };
         if (chat === null) return { _tag: "Turn", turn } satisfies Taken;
@@ -235,14 +252,6 @@ export const makeTurnStore = Effect.fnUntraced(function* (
               orUnavailable,
             ),
 
-    leave: (chatbot, chat) =>
-      writes.query<{ readonly awaited: boolean }>(chatbot, leaveLine, [chatbot, chat, waiter]).pipe(
-        againAfterClash,
-        Effect.flatMap(([row]) => (row?.awaited === true ? tell(chatbot, chat) : Effect.void)),
-        Effect.asVoid,
-        orUnavailable,
-      ),
-
     freed: hints("freed").pipe(
       Stream.filter((hint) => hint === null || isOurs(hint)),
       Stream.map((hint) => {
@@ -360,9 +369,3 @@ with requests as (
 update chat set turn = null, turn_until = clock_timestamp()
 where chatbot_id = $1 and id = $2::int8 and turn = $3 and (select count(*) from requests) >= 0
 returning cardinality(waiting) > 0 as awaited`;
-
-// Who comes next learns it from the turn's end, unless that was before.
-const leaveLine = `
-update chat set waiting = array_remove(waiting, $3)
-where chatbot_id = $1 and id = $2::int8 and $3 = any (waiting)
-returning cardinality(waiting) > 0 and (turn is null or turn_until <= clock_timestamp()) as awaited`;

@@ -17,7 +17,7 @@ import { makeCreations } from "./Creations.ts";
 import { makeHints } from "./Hints.ts";
 import { letIn, letInSql } from "./LetIn.ts";
 import * as Migrations from "./migrations/Migrator.ts";
-import { makeChatArchive } from "./PgChatArchive.ts";
+import { makeChatArchive } from "./archive/PgChatArchive.ts";
 import { makeChatbotDirectory } from "./registry/PgChatbotDirectory.ts";
 import { makeChatbotRegistry } from "./registry/PgChatbotRegistry.ts";
 import { makeChatStore } from "./PgChatStore.ts";
@@ -42,7 +42,7 @@ export interface PostgresOptions {
   readonly schema?: string | undefined;
   /**
    * Connections for reads, and as many for writes; 10 by default. Up to eight more read long lists, two
-   * erase, three end an erasure, each export and import has one for as long as it goes on, and one listens.
+   * erase, each export and import has one for as long as it goes on, and one listens.
    * One that was opened more than half a minute ago is replaced when it is next used, so that for moments there can be twice
    * as many.
    */

@@ -1,8 +1,8 @@
 /**
  * Failures of the database: of what kind they are, which are tried again, and what is told of the others.
  */
-import { Overloaded, StorageUnavailable } from "@parley/core";
-import { Effect, Fiber, Predicate, Schedule, type Context } from "effect";
+import { ChatbotNotFound, Overloaded, StorageUnavailable } from "@parley/core";
+import { Effect, Fiber, Schedule, type Context } from "effect";
 import { SqlError } from "effect/sql";
 
 /** What somebody is told who would have to wait for too long. */
@@ -17,24 +17,14 @@ const isDeadlock = failedBy("DeadlockError");
 
 export const isLockTimeout = failedBy("LockTimeoutError");
 
-/** Of what gave up because of others. */
-export const isInTheWay = Predicate.or(isLockTimeout, isDeadlock);
-
 /** Also of a statement that was cancelled. */
 export const isStatementTimeout = failedBy("StatementTimeoutError");
 
 export const isUniqueViolation = failedBy("UniqueViolation");
 
-/** How the name of an index ends that REINDEX CONCURRENTLY has not finished, or not yet dropped. */
-export const unfinishedIndex = "_cc(new|old)[0-9]*$";
-
-/**
- * Of an index that is being rebuilt (REINDEX CONCURRENTLY). It holds rows to be unique while ON CONFLICT does not look at
- * it, so that who writes what another just wrote is refused.
- */
-const isOfRebuilding = (error: unknown) =>
-  isUniqueViolation(error) &&
-  new RegExp(unfinishedIndex).test((error.reason as SqlError.UniqueViolation).constraint);
+/** SQLSTATE of a row that refers to one that is not there. */
+export const isForeignKeyViolation = (error: unknown): error is SqlError.SqlError =>
+  SqlError.isSqlError(error) && codeOf(error) === "23503";
 
 /** SQLSTATE classes: connection, read-only, ended by a limit, rollback, resources, lock, operator intervention, system. */
 const outside = /^(08|25006|25P0[34]|40|53|55P03|57|58)/;
@@ -126,14 +116,13 @@ export const orBusy = <A, E, R>(
   ) as Effect.Effect<A, Exclude<E, SqlError.SqlError> | StorageUnavailable | Overloaded, R>;
 
 /**
- * A transaction that is begun again when another came in its way, in a deadlock or in an index that is being rebuilt: the
- * database has undone it whole.
+ * A transaction that is begun again after a deadlock: the database has undone it whole.
  */
 export const againAfterClash = <A, E, R>(
   transaction: Effect.Effect<A, E | SqlError.SqlError, R>,
 ): Effect.Effect<A, E | SqlError.SqlError, R> =>
   Effect.retry(transaction, {
-    while: (error) => isDeadlock(error) || isOfRebuilding(error),
+    while: isDeadlock,
     times: 5,
     schedule: Schedule.jittered(Schedule.exponential("20 millis")),
   });
@@ -147,13 +136,22 @@ export const againAfterLock = <A, E, R>(
 ): Effect.Effect<A, E | SqlError.SqlError, R> =>
   Effect.retry(statement, { while: isLockTimeout, times: 2 });
 
+/** A write that fails because its chatbot is not registered. */
+export const orChatbotNotFound =
+  (chatbot: number) =>
+  <A, E, R>(write: Effect.Effect<A, E, R>): Effect.Effect<A, E | ChatbotNotFound, R> =>
+    Effect.catchIf(write, isForeignKeyViolation, () =>
+      Effect.fail(new ChatbotNotFound({ chatbot })),
+    );
+
 /** A statement that looks first whether a name is taken, when another took it in between. */
 export const againAfterUniqueViolation = <A, E, R>(
   statement: Effect.Effect<A, E | SqlError.SqlError, R>,
 ): Effect.Effect<A, E | SqlError.SqlError, R> =>
   Effect.retry(statement, { while: isUniqueViolation, times: 5 });
 
-const isOutside = ({ reason }: SqlError.SqlError): boolean => {
-  const state = (reason.cause as { readonly code?: unknown } | undefined)?.code;
-  return unreachable.has(reason._tag) || outside.test(String(state ?? ""));
-};
+const codeOf = ({ reason }: SqlError.SqlError): string =>
+  String((reason.cause as { readonly code?: unknown } | undefined)?.code ?? "");
+
+const isOutside = (error: SqlError.SqlError): boolean =>
+  unreachable.has(error.reason._tag) || outside.test(codeOf(error));

@@ -205,7 +205,7 @@ layer(filled, { timeout: "2 minutes" })("lists of 100,000 rows touch at most 200
       () =>
         ChatArchive.use((archive) =>
           Effect.forEach([3, 77, 500, 501, 999], (user) =>
-            archive.erase(chatbot, { _tag: "UserRef", userRef: `user ${user}` }),
+            archive.erase(chatbot, { _tag: "UserRef", userRef: `user ${user}` }, "test"),
           ),
         ),
     ],

@@ -3,7 +3,7 @@ import { ChatArchive, ChatStore, TurnStore, type ArchiveRecord, type NewEntry } 
 import { registerChatbot } from "@parley/core/testing";
 import { layerPostgres } from "@parley/store-pg";
 import { Effect, Stream } from "effect";
-import { byLength } from "../src/Transfers.ts";
+import { byLength } from "../src/archive/ChatTransfer.ts";
 import { blocked } from "./Blocked.ts";
 import { clientOf, freshSchema, optionsOf } from "./PostgresUnderTest.ts";
 
@@ -18,7 +18,9 @@ const conversation = (id: number): ReadonlyArray<ArchiveRecord> => [
 ];
 
 const imported = (chatbot: number, id: number) =>
-  ChatArchive.use((archive) => archive.import(chatbot, Stream.fromIterable(conversation(id))));
+  ChatArchive.use((archive) =>
+    archive.import(chatbot, Stream.fromIterable(conversation(id)), "test"),
+  );
 
 describe("an import", () => {
   it.live("of high ids leaves others such as can be imported, too", () =>
@@ -31,7 +33,7 @@ describe("an import", () => {
       ];
       yield* imported(first, 2 ** 52);
       yield* ChatStore.use((chats) => chats.createChat(other, bare, null));
-      assert.strictEqual(yield* archive.import(to, archive.export(other)), 1);
+      assert.strictEqual(yield* archive.import(to, archive.export(other, "test"), "test"), 1);
     }).pipe(Effect.provide(layerPostgres(optionsOf(freshSchema())))),
   );
 

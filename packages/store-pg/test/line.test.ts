@@ -2,7 +2,7 @@ import { assert, describe, it } from "@effect/vitest";
 import { ChatStore, TurnStore } from "@parley/core";
 import { registerChatbot } from "@parley/core/testing";
 import { layerPostgres } from "@parley/store-pg";
-import { Context, Effect, Fiber, Layer, Stream } from "effect";
+import { Context, Effect, Layer, Stream } from "effect";
 import { blocked } from "./Blocked.ts";
 import { clientOf, freshSchema, optionsOf } from "./PostgresUnderTest.ts";
 
@@ -43,7 +43,7 @@ describe("the line of a chat", () => {
         const next = yield* (waits ? third : second).take(chatbot, chat.id, null);
         if (next._tag !== "Turn") return assert.fail("its turn has come");
         yield* first.release(next.turn);
-        yield* second.leave(chatbot, chat.id);
+        yield* sql.unsafe("update chat set waiting = '{}'");
       }
     }).pipe(Effect.provide(layerPostgres(optionsOf(schema))), Effect.scoped);
   });
@@ -60,33 +60,6 @@ describe("the line of a chat", () => {
         `select from chat where id = ${chat.id} for update nowait`,
       ]);
       assert.strictEqual((yield* turns.take(chatbot, chat.id, null))._tag, "Turn");
-    }).pipe(Effect.provide(layerPostgres(optionsOf(schema))), Effect.scoped);
-  });
-
-  it.live("hints to the next when who came before leaves it", () => {
-    const schema = freshSchema();
-    const another = anotherOver(schema);
-    return Effect.gen(function* () {
-      const { chat, chatbot } = yield* newChat;
-      const [first, second, third] = [yield* TurnStore, yield* another, yield* another];
-      const hinted = third.freed.pipe(
-        // `null`: it listens only now.
-        Stream.filter((hint) => hint === null || hint.chat === chat.id),
-        Stream.take(1),
-        Stream.runDrain,
-        Effect.timeout("10 seconds"),
-      );
-      const taken = yield* first.take(chatbot, chat.id, null);
-      if (taken._tag !== "Turn") return assert.fail("the turn is free");
-      for (const other of [second, third]) yield* other.take(chatbot, chat.id, null);
-      const freed = yield* Effect.forkChild(hinted, { startImmediately: true });
-      yield* first.release(taken.turn);
-      yield* Fiber.join(freed);
-      assert.strictEqual((yield* third.take(chatbot, chat.id, null))._tag, "Held");
-      const left = yield* Effect.forkChild(hinted, { startImmediately: true });
-      yield* second.leave(chatbot, chat.id);
-      yield* Fiber.join(left);
-      assert.strictEqual((yield* third.take(chatbot, chat.id, null))._tag, "Turn");
     }).pipe(Effect.provide(layerPostgres(optionsOf(schema))), Effect.scoped);
   });
 
@@ -108,7 +81,6 @@ describe("the line of a chat", () => {
           if (taken._tag !== "Turn") return assert.fail("the turn is free");
           yield* second!.take(chatbot, chat.id, null);
           yield* first!.release(taken.turn);
-          yield* second!.leave(chatbot, chat.id);
         });
         const hints: Array<{ readonly chatbot: number; readonly chat: number } | null> = [];
         const read = (hint: (typeof hints)[number]) => Effect.sync(() => hints.push(hint));

@@ -62,7 +62,7 @@ it.live(
       const archive = yield* ChatArchive;
       const another = yield* Layer.build(Layer.fresh(layerPostgres(optionsOf(schema))));
       const stores = [yield* ChatStore, Context.get(another, ChatStore)];
-      const all = Effect.map(Stream.runCollect(archive.export(chatbot)), (records) =>
+      const all = Effect.map(Stream.runCollect(archive.export(chatbot, "test")), (records) =>
         records.flatMap((record): Array<Chat> => (record._tag === "Chat" ? [record.chat] : [])),
       );
       let model = yield* all;
@@ -89,8 +89,8 @@ it.live(
         if (round % 2 === 1) {
           const { id } = yield* oneOf(model);
           const userRef = `user ${yield* Random.nextIntBetween(0, size / 100)}`;
-          yield* archive.erase(chatbot, { _tag: "Chat", id });
-          yield* archive.erase(chatbot, { _tag: "UserRef", userRef });
+          yield* archive.erase(chatbot, { _tag: "Chat", id }, "test");
+          yield* archive.erase(chatbot, { _tag: "UserRef", userRef }, "test");
           model = model.filter((chat) => chat.id !== id && chat.userRef !== userRef);
         }
       }

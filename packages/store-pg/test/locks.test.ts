@@ -7,7 +7,7 @@ import { Reactivity } from "effect/reactivity";
 import type { SqlClient } from "effect/sql";
 import { makeClients } from "../src/Clients.ts";
 import { makeCreations } from "../src/Creations.ts";
-import { makeErasures } from "../src/Erasures.ts";
+import { makeErasure } from "../src/archive/ChatErasure.ts";
 import type { Session } from "../src/Session.ts";
 import { bound, clientOf, freshSchema, optionsOf } from "./PostgresUnderTest.ts";
 
@@ -103,13 +103,13 @@ describe.each([
       for (let round = 0; round < 3; round++) {
         yield* Effect.forEach(numbers, create, { concurrency: 20 });
         const erasing = yield* Effect.forkChild(
-          archive.erase(chatbot, { _tag: "UserRef", userRef: "u" }),
+          archive.erase(chatbot, { _tag: "UserRef", userRef: "u" }, "test"),
         );
         yield* Effect.forEach(numbers.toReversed(), create, { concurrency: 20 });
         yield* Fiber.join(erasing);
       }
       const { total } = yield* list(chatbot);
-      const records = yield* Stream.runCollect(archive.export(chatbot));
+      const records = yield* Stream.runCollect(archive.export(chatbot, "test"));
       assert.strictEqual(records.filter(({ _tag }) => _tag === "Chat").length, total);
       assert.isAtMost(total, 150);
     }).pipe(Effect.provide(layerPostgres(options(freshSchema())))),
@@ -172,7 +172,7 @@ describe.each([
             Effect.tap(() => then),
           );
         const writes = { ...clients.writes, query };
-        const make = yield* makeCreations({ ...clients, writes }, () => Effect.never);
+        const make = yield* makeCreations({ ...clients, writes });
         return (key: string, turn: string | null) =>
           make(chatbot, {
             name: null,
@@ -264,7 +264,9 @@ describe.each([
         "select from chat where chatbot_id = $1 and id = $2::int8 for update",
         [chatbot, held.id],
       );
-      const erasing = yield* Effect.forkChild(archive.erase(chatbot, { _tag: "IdleSince", limit }));
+      const erasing = yield* Effect.forkChild(
+        archive.erase(chatbot, { _tag: "IdleSince", limit }, "test"),
+      );
       yield* lock.awaited;
       yield* sql
         .unsafe("select where clock_timestamp() >= $1::timestamptz", [limit])
@@ -300,7 +302,7 @@ describe.each([
         );
         const clients = yield* makeClients({ ...options(schema), maxConnections: 1 });
         const erase = (tries: number) =>
-          makeErasures(clients, { tries }).erase(chatbot, { _tag: "UserRef", userRef: "u" });
+          makeErasure(clients, { tries })(chatbot, { _tag: "UserRef", userRef: "u" }, "test");
         const erasing = yield* Effect.forkChild(erase(10));
         yield* lock.awaited;
         const taken = yield* turns.take(chatbot, other.id, null);

@@ -72,7 +72,7 @@ const makeGated = Effect.fnUntraced(function* (failing = 0, few = 0, failure = l
       orderBy: [{ field: "answer", descending: false }],
     });
   const archive = Context.get(layer, ChatArchive);
-  const erase = archive.erase(chatbot, { _tag: "Chat", id: chats[0]!.id });
+  const erase = archive.erase(chatbot, { _tag: "Chat", id: chats[0]!.id }, "test");
   /** Waits until so many statements are under way, and nothing else would begin. */
   const running = (count: number) =>
     Effect.repeat(

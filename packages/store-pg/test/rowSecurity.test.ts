@@ -15,7 +15,7 @@ import { Reactivity } from "effect/reactivity";
 import type { SqlClient } from "effect/sql";
 import { inject } from "vitest";
 import { makeClients, type Clients } from "../src/Clients.ts";
-import { makeChatArchive } from "../src/PgChatArchive.ts";
+import { makeChatArchive } from "../src/archive/PgChatArchive.ts";
 import { makeCreations } from "../src/Creations.ts";
 import { makeChatStore } from "../src/PgChatStore.ts";
 import { makeTurnStore } from "../src/PgTurnStore.ts";
@@ -101,7 +101,7 @@ const inhabited: Effect.Effect<
     if (taken._tag === "Turn") yield* turns.append(taken.turn, entry);
     if (n === 1) {
       const archive = yield* ChatArchive;
-      yield* archive.erase(chatbot, { _tag: "Chat", id: made.id });
+      yield* archive.erase(chatbot, { _tag: "Chat", id: made.id }, "test");
     }
   }
   return chatbot;
@@ -506,7 +506,7 @@ describe("the store with the condition on the chatbot cut out of every statement
           }
           const history = yield* Effect.exit(store.listEntries(ours, theirChat!.id, newest));
           if (Exit.isSuccess(history)) see(history.value.items.map(({ chatId }) => chatId));
-          const records = yield* Effect.exit(Stream.runCollect(archive.export(ours)));
+          const records = yield* Effect.exit(Stream.runCollect(archive.export(ours, "test")));
           if (Exit.isSuccess(records)) {
             see(records.value.map((one) => (one._tag === "Chat" ? one.chat.id : one.entry.chatId)));
           }
@@ -518,9 +518,9 @@ describe("the store with the condition on the chatbot cut out of every statement
             yield* Effect.exit(turns.append(taken.value.turn, entry));
           }
           yield* Effect.exit(turns.take(ours, null, { key: "a2", fingerprint: "f" }));
-          yield* Effect.exit(archive.erase(ours, { _tag: "Chat", id: theirChat!.id }));
-          yield* Effect.exit(archive.erase(ours, { _tag: "UserRef", userRef: "u" }));
-          yield* Effect.exit(archive.erase(ours, { _tag: "IdleSince", limit: new Date() }));
+          yield* Effect.exit(archive.erase(ours, { _tag: "Chat", id: theirChat!.id }, "test"));
+          yield* Effect.exit(archive.erase(ours, { _tag: "UserRef", userRef: "u" }, "test"));
+          yield* Effect.exit(archive.erase(ours, { _tag: "IdleSince", limit: new Date() }, "test"));
           const unchanged = JSON.stringify(yield* contents(sql, theirs)) === JSON.stringify(before);
           if (mode === "as it is") {
             assert.isAbove(foreign, 10);

@@ -133,7 +133,8 @@ describe("a remembered search", () => {
       const archive = yield* ChatArchive;
       const names = ["alpha 1", "beta", "alpha 2", "alpha 3"];
       const chats = yield* Effect.forEach(names, create);
-      const erase = (chat: number) => archive.erase(chatbot, { _tag: "Chat", id: chats[chat]!.id });
+      const erase = (chat: number) =>
+        archive.erase(chatbot, { _tag: "Chat", id: chats[chat]!.id }, "test");
       const tables = ["chat", "chat_counter", "position_gap"];
       for (const table of tables)
         yield* sql.unsafe(`create table replica_${table} as table ${table}`);

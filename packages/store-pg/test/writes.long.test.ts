@@ -5,7 +5,7 @@ import { Reactivity } from "effect/reactivity";
 import type { SqlClient } from "effect/sql";
 import { makeCreations } from "../src/Creations.ts";
 import { makeClients } from "../src/Clients.ts";
-import { makeChatArchive } from "../src/PgChatArchive.ts";
+import { makeChatArchive } from "../src/archive/PgChatArchive.ts";
 import { makeChatStore } from "../src/PgChatStore.ts";
 import { makeTurnStore } from "../src/PgTurnStore.ts";
 import type { Session } from "../src/Session.ts";
@@ -114,7 +114,6 @@ it.live.each([
               yield* turns.earlier(turn, rows / 2);
               yield* turns.renew(turn);
               yield* end === "append" ? turns.append(turn, entry) : turns.release(turn);
-              if (chat !== null) yield* turns.leave(chatbot, chat);
             }
             yield* turns.release({ id: "none", chatbot, chat, retryKey, newest: [] });
           }
@@ -126,9 +125,9 @@ it.live.each([
         yield* sql.unsafe(lost, [chatbot, id, `turn ${id}`]);
         const taken = yield* turns.take(chatbot, id, null);
         if (taken._tag !== "Turn") return assert.fail("the turn is free");
-        yield* archive.erase(chatbot, { _tag: "Chat", id });
+        yield* archive.erase(chatbot, { _tag: "Chat", id }, "test");
       }
-      yield* archive.erase(chatbot, { _tag: "UserRef", userRef: "user 7" });
+      yield* archive.erase(chatbot, { _tag: "UserRef", userRef: "user 7" }, "test");
       // Now and then a statement does for the index of searches what others have put off.
       for (const [text, counts] of touched) {
         const usual = counts.toSorted((a, b) => a - b)[Math.floor(counts.length / 2)]!;

@@ -2,7 +2,9 @@
  * Moves all chats of a chatbot out of the store and into it, record by record.
  */
 import {
+  ChatbotNotFound,
   fold,
+  importDetail,
   ImportRefused,
   inOrder,
   type ArchiveRecord,
@@ -12,26 +14,30 @@ import {
   type NewEntry,
 } from "@parley/core";
 import { Effect, Stream } from "effect";
-import { analyze } from "./Analyze.ts";
-import type { Clients } from "./Clients.ts";
+import type { SqlError } from "effect/sql";
+import type { Clients } from "../Clients.ts";
 import {
   newEntryArrays,
   newEntryColumns,
   newEntryParameters,
   usageOf,
   type UsageRow,
-} from "./NewEntries.ts";
-import { array, times } from "./Parameters.ts";
-import { chatOf, entryOf, type ChatRow, type EntryRow } from "./Rows.ts";
-import { againAfterClash, isUniqueViolation, withoutDeadline } from "./Storage.ts";
+} from "../NewEntries.ts";
+import { array, times } from "../Parameters.ts";
+import { chatOf, entryOf, type ChatRow, type EntryRow } from "../Rows.ts";
+import {
+  againAfterClash,
+  isUniqueViolation,
+  orChatbotNotFound,
+  withoutDeadline,
+} from "../Storage.ts";
 
 /** Records that one statement of an import takes; fewer if their texts are longer, as no message may have a GB. */
 const importBatch = 200;
 const importLength = 10_000_000;
 
-export const makeTransfers = ({
+export const makeTransfer = ({
   archives,
-  patient,
 }: Clients): Pick<ChatArchive["Service"], "export" | "import"> => {
   const importChats = (chatbot: number, before: bigint, chats: ReadonlyArray<ChatToImport>) =>
     archives.query(chatbot, insertChats, [
@@ -57,8 +63,8 @@ export const makeTransfers = ({
     ]);
 
   return {
-    export: (chatbot) =>
-      archives.stream<ExportRow>(chatbot, everything, [chatbot]).pipe(
+    export: (chatbot, actor) => {
+      const records = archives.stream<ExportRow>(chatbot, everything, [chatbot]).pipe(
         Stream.mapAccum(
           () => 0n,
           (seen: bigint, row: ExportRow): readonly [bigint, ReadonlyArray<ArchiveRecord>] => {
@@ -77,10 +83,17 @@ export const makeTransfers = ({
             return [row.chat_id, records];
           },
         ),
-        streamOrUnavailable,
-      ),
+      );
+      return Stream.unwrap(
+        Effect.map(
+          archives.query(chatbot, auditExport, [chatbot, actor]),
+          (audited): Stream.Stream<ArchiveRecord, ChatbotNotFound | SqlError.SqlError> =>
+            audited.length > 0 ? records : Stream.fail(new ChatbotNotFound({ chatbot })),
+        ),
+      ).pipe(streamOrUnavailable);
+    },
 
-    import: Effect.fnUntraced(function* (chatbot, records) {
+    import: Effect.fnUntraced(function* (chatbot, records, actor) {
       const refuse = (reason: string) => Effect.fail(new ImportRefused({ reason }));
       let chats = 0;
       let highestEntry = 0;
@@ -91,19 +104,22 @@ export const makeTransfers = ({
         capacity: importBatch,
       });
       // By itself: a row that refers to the chatbot keeps it from being renamed until it is committed.
-      yield* archives.query(chatbot, makeTally, [chatbot]).pipe(againAfterClash, withoutDeadline);
+      yield* archives
+        .query(chatbot, makeCounter, [chatbot])
+        .pipe(againAfterClash, orChatbotNotFound(chatbot), withoutDeadline);
       const inTransaction = Effect.gen(function* () {
         const [counter] = yield* archives.query<{
           readonly chats: bigint;
           readonly positions: bigint;
-        }>(chatbot, lockTally, [chatbot]);
-        if (counter!.chats > 0n) return yield* refuse("the chatbot has chats");
+        }>(chatbot, lockCounter, [chatbot]);
+        if (counter === undefined) return yield* new ChatbotNotFound({ chatbot });
+        if (counter.chats > 0n) return yield* refuse("the chatbot has chats");
         const store = Effect.fnUntraced(function* (
           newChats: ReadonlyArray<ChatToImport>,
           newEntries: ReadonlyArray<EntryToImport>,
         ) {
           if (newChats.length > 0) {
-            yield* importChats(chatbot, counter!.positions + BigInt(chats), newChats);
+            yield* importChats(chatbot, counter.positions + BigInt(chats), newChats);
             chats += newChats.length;
           }
           for (const some of byLength(newEntries)) yield* importEntries(chatbot, some);
@@ -129,8 +145,9 @@ export const makeTransfers = ({
           },
         );
         if (open !== null) yield* store([open], []);
+        yield* archives.query(chatbot, auditImport, [chatbot, actor, importDetail(chats)]);
         yield* archives.query(chatbot, lockSequences);
-        yield* archives.query(chatbot, settleTally, [
+        yield* archives.query(chatbot, settleCounter, [
           chatbot,
           chats,
           open?.chat.id ?? 0,
@@ -138,13 +155,10 @@ export const makeTransfers = ({
         ]);
         return chats;
       });
-      const imported = yield* archives.transaction(chatbot, inTransaction).pipe(
+      return yield* archives.transaction(chatbot, inTransaction).pipe(
         Effect.catchIf(isUniqueViolation, () => refuse("two entries have one id")),
         withoutDeadline,
       );
-      // Searches are planned by what is known of the tables.
-      for (const table of ["chat", "entry"]) yield* Effect.ignore(analyze(patient, table));
-      return imported;
     }, Effect.scoped),
   };
 };
@@ -193,10 +207,17 @@ from chat left join lateral (
 where chat.chatbot_id = $1
 order by chat.position, entry.position`;
 
-const makeTally = `
+const auditExport = `
+insert into audit (chatbot_id, actor, action, detail) select id, $2, 'export', '' from chatbot where id = $1
+returning 1`;
+
+const auditImport =
+  "insert into audit (chatbot_id, actor, action, detail) values ($1, $2, 'import', $3)";
+
+const makeCounter = `
 insert into chat_counter (chatbot_id, chats, positions, last_time) values ($1, 0, 0, 'epoch')
 on conflict (chatbot_id) do nothing`;
-const lockTally = `select chats, positions from chat_counter where chatbot_id = $1 for update`;
+const lockCounter = `select chats, positions from chat_counter where chatbot_id = $1 for update`;
 
 const insertChats = `
 insert into chat (chatbot_id, id, position, name, user_ref, folded_name, create_time, entries, last_entry_time)
@@ -214,7 +235,7 @@ const lockSequences =
 
 // A sequence cannot be locked: the margin covers what others draw between its reading and its setting. One that
 // nothing was drawn from says 1, which is still to come.
-const settleTally = `
+const settleCounter = `
 with moved as (
   select case when $3::int8 >= (select last_value from chat_id) then setval('chat_id', $3::int8 + 1000) end,
     case when $4::int8 >= (select last_value from entry_id) then setval('entry_id', $4::int8 + 1000) end

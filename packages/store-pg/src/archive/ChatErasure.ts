@@ -1,51 +1,50 @@
 /**
- * Erases chats whole, a batch at a time.
+ * Erases chats whole, a batch at a time. The rows go; the totals, the positions and the pages stay exact.
  */
-import { StorageUnavailable, type ChatArchive, type Erasable } from "@parley/core";
+import {
+  ChatbotNotFound,
+  erasureDetail,
+  StorageUnavailable,
+  type ChatArchive,
+  type Erasable,
+} from "@parley/core";
 import { Effect, Schedule } from "effect";
-import type { Clients } from "./Clients.ts";
-import { compactErased } from "./Compaction.ts";
-import { addHoles } from "./Holes.ts";
-import { array, texts, time } from "./Parameters.ts";
-import { forgetAsks } from "./RequestKeys.ts";
-import { againAfterClash, isLockTimeout, withoutDeadline } from "./Storage.ts";
+import type { Clients } from "../Clients.ts";
+import { addHoles } from "../Holes.ts";
+import { array, texts, time } from "../Parameters.ts";
+import { forgetAsks } from "../RequestKeys.ts";
+import { againAfterClash, isLockTimeout, withoutDeadline } from "../Storage.ts";
 
 /** Chats that an erasure looks at and erases at a time; fewer if they have more than so many entries. */
 const batch = 1_000;
 const batchEntries = 100_000;
 
-export const makeErasures = (
-  clients: Clients,
-  /** How often chats are tried that others hold: each try waits for a second, and the next follows a second later. */
+export const makeErasure = (
+  { patient }: Clients,
+  /** How often a batch is tried whose chats another holds: each try waits for a second, and the next a second later. */
   { tries = 15 } = {},
-): Pick<ChatArchive["Service"], "erase" | "compact"> => {
-  const { patient } = clients;
-  /** The next chats that may have to be erased; they are looked for without a lock. */
-  const find = Effect.fnUntraced(function* (
+): ChatArchive["Service"]["erase"] => {
+  /** The next chats that may have to be erased; they are looked up without a lock. */
+  const find = (
     chatbot: number,
     which: Exclude<Erasable, { readonly _tag: "Chat" }>,
     after: bigint,
     last: bigint,
-  ) {
-    const [found] = yield* patient.query<Found>(
-      chatbot,
-      which._tag === "UserRef" ? findUser : findIdle,
-      [chatbot, after, batch, which._tag === "UserRef" ? which.userRef : time(which.limit), last],
+  ) => {
+    const [statement, limit] =
+      which._tag === "UserRef"
+        ? [findUser, which.userRef]
+        : [findIdle, which._tag === "IdleSince" ? time(which.limit) : null];
+    return Effect.map(
+      patient.query<Found>(chatbot, statement, [chatbot, after, batch, limit, last]),
+      ([found]) => found!,
     );
-    return found!;
-  });
-
-  /** The last position that was given by now: who goes on creating does not keep an erasure from its end. */
-  const lastPosition = (chatbot: number) =>
-    Effect.map(
-      patient.query<{ readonly positions: bigint }>(chatbot, positionsOf, [chatbot]),
-      ([counter]) => counter?.positions ?? 0n,
-    );
+  };
 
   /**
-   * Erases those that are still to be erased. Only a statement that comes after the locks sees what was
-   * appended while they were waited for. Creations wait for the last statement alone. Who holds one of them for long
-   * must not make the asks of all others wait.
+   * Erases those that are still to be erased. Only a statement that comes after the locks sees what was appended while they
+   * were waited for. Creations wait for the last statement alone. A transaction that holds one of the chats for long must not
+   * make the asks in all the others wait.
    */
   const eraseSome = (chatbot: number, ids: ReadonlyArray<bigint>, limit: Date | null) =>
     patient
@@ -64,7 +63,7 @@ export const makeErasures = (
           }
           if (doomed.length > 0) {
             const chats = array(doomed, "int8", ({ id }) => id);
-            yield* patient.query(chatbot, lockRequests, [chatbot, chats]);
+            yield* patient.query(chatbot, lockKeys, [chatbot, chats]);
             yield* patient.query(chatbot, eraseChats, [chatbot, chats]);
             yield* patient.query(chatbot, countErased, [
               chatbot,
@@ -84,33 +83,53 @@ export const makeErasures = (
         Effect.catchIf(isLockTimeout, () => Effect.fail(new StorageUnavailable({ cause: held }))),
       );
 
-  return {
-    erase: (chatbot, which) =>
-      Effect.gen(function* () {
+  return (chatbot, which, actor) =>
+    Effect.suspend(() => {
+      let erased = 0;
+      const eraseAll = Effect.gen(function* () {
+        const [counter] = yield* patient.query<{ readonly positions: bigint }>(
+          chatbot,
+          lastPosition,
+          [chatbot],
+        );
+        if (counter === undefined) return yield* new ChatbotNotFound({ chatbot });
         const limit = which._tag === "IdleSince" ? which.limit : null;
-        const erase = (ids: ReadonlyArray<bigint>) => eraseSome(chatbot, ids, limit);
+        const erase = (ids: ReadonlyArray<bigint>) =>
+          Effect.map(eraseSome(chatbot, ids, limit), (some) => {
+            erased += some;
+          });
         if (which._tag === "Chat") return yield* erase([BigInt(which.id)]);
-        const last = yield* lastPosition(chatbot);
-        let total = 0;
         let after: bigint | null = 0n;
         while (after !== null) {
-          const { ids, reached }: Found = yield* find(chatbot, which, after, last);
-          if (ids !== null) total += yield* erase(ids);
-          after = reached;
+          // Chats that are created meanwhile do not keep it from its end.
+          const found: Found = yield* find(chatbot, which, after, counter.positions);
+          if (found.ids !== null) yield* erase(found.ids);
+          after = found.reached;
         }
-        return total;
-      }).pipe(withoutDeadline),
-
-    compact: (pace) => withoutDeadline(compactErased(clients, pace)),
-  };
+      });
+      const audit = Effect.suspend(() =>
+        erased === 0
+          ? Effect.void
+          : patient.query(chatbot, auditErasure, [chatbot, actor, erasureDetail(which, erased)]),
+      );
+      return eraseAll.pipe(
+        // An erasure that fails midway has erased chats, too.
+        Effect.onError(() => Effect.ignore(audit)),
+        Effect.andThen(Effect.uninterruptible(audit)),
+        Effect.map(() => erased),
+        withoutDeadline,
+      );
+    });
 };
 
-const held = new Error(
-  "another transaction holds rows of chats that are to be erased, or their tables",
-);
+const held = new Error("another transaction holds chats that are to be erased");
 
-/** A chat to erase; its turn is of an ask under way, or of one that was never ended. */
-type Doomed = { readonly id: bigint; readonly position: bigint; readonly turn: string | null };
+/** A chat to erase. Its turn is that of an ask in flight, or of one whose process was killed. */
+interface Doomed {
+  readonly id: bigint;
+  readonly position: bigint;
+  readonly turn: string | null;
+}
 
 /** Chats that were looked at: those that may have to be erased, and how far it went if there may be more. */
 interface Found {
@@ -118,7 +137,12 @@ interface Found {
   readonly reached: bigint | null;
 }
 
-const positionsOf = "select positions from chat_counter where chatbot_id = $1";
+const lastPosition = `
+select coalesce(positions, 0) as positions from chatbot left join chat_counter on chatbot_id = chatbot.id
+where chatbot.id = $1`;
+
+const auditErasure =
+  "insert into audit (chatbot_id, actor, action, detail) values ($1, $2, 'erase', $3)";
 
 /** The next chats, until they have so many entries. */
 const next = (filter: string) => `(
@@ -135,8 +159,10 @@ select array_agg(id order by position) as ids, max(position) as reached from ${n
 
 // Times of creation follow positions: after the first chat that is too young there is none to erase.
 const findIdle = `
-select array_agg(id order by position) filter (where greatest(last_entry_time, create_time) < $4::timestamptz) as ids,
-  case when max(create_time) < $4::timestamptz then max(position) end as reached
+select array_agg(id order by position) filter (
+    where $4::timestamptz is null or greatest(last_entry_time, create_time) < $4::timestamptz
+  ) as ids,
+  case when $4::timestamptz is null or max(create_time) < $4::timestamptz then max(position) end as reached
 from ${next("")}`;
 
 // In the order of the ids, which is that of positions. Each is looked up by itself (`offset 0`), whatever the planner
@@ -150,7 +176,7 @@ select chat.* from unnest($2::int8[]) wanted cross join lateral (
 ) chat`;
 
 // In the order in which creations take them, too.
-const lockRequests = `
+const lockKeys = `
 select from unnest(array(
   select key from unnest($2::int8[]) wanted cross join lateral (
     select key from idempotency_key where chatbot_id = $1 and chat_id = wanted offset 0
@@ -162,17 +188,16 @@ select from unnest(array(
 const eraseChats = `
 with entries as (
   delete from entry where chatbot_id = $1 and chat_id = any ($2::int8[])
-), requests as (
+), keys as (
   delete from idempotency_key where chatbot_id = $1 and chat_id = any ($2::int8[])
 )
 delete from chat where chatbot_id = $1 and id = any ($2::int8[])`;
 
-// The chat_counter's row is locked last, because creations wait for it, and before the holes, because other
-// erasures add some, too.
+// The counter's row is locked last, because creations wait for it, and before the gaps, because other erasures add some,
+// too.
 const countErased = `
 with counted as (
-  update chat_counter set chats = chats - cardinality($2::int8[])
-  where chatbot_id = $1 returning chatbot_id
+  update chat_counter set chats = chats - cardinality($2::int8[]) where chatbot_id = $1 returning chatbot_id
 ), gone as (
   select chatbot_id, position from counted cross join unnest($2::int8[]) position
 )${addHoles}`;

@@ -3,16 +3,16 @@
  */
 import { ChatArchive, type UsageSum } from "@parley/core";
 import { Effect } from "effect";
-import type { Clients } from "./Clients.ts";
-import { makeErasures } from "./Erasures.ts";
-import { time } from "./Parameters.ts";
-import { withoutDeadline } from "./Storage.ts";
-import { makeTransfers } from "./Transfers.ts";
+import type { Clients } from "../Clients.ts";
+import { makeErasure } from "./ChatErasure.ts";
+import { time } from "../Parameters.ts";
+import { withoutDeadline } from "../Storage.ts";
+import { makeTransfer } from "./ChatTransfer.ts";
 
 export const makeChatArchive = (clients: Clients): ChatArchive["Service"] =>
   ChatArchive.of({
-    ...makeErasures(clients),
-    ...makeTransfers(clients),
+    erase: makeErasure(clients),
+    ...makeTransfer(clients),
     usage: (chatbot, since) =>
       clients.patient.query<UsageSumRow>(chatbot, sumUsage, [chatbot, time(since)]).pipe(
         Effect.map((rows) => rows.map(usageSumOf)),
