@@ -40,10 +40,16 @@ export const databaseOptions: Effect.Effect<
   }
 });
 
+/** Whether there is a database, or a command would make an embedded one. */
+export const isMade = Effect.gen(function* () {
+  const { dataDir, store } = yield* Settings;
+  return store !== "embedded" || (yield* findHome(dataDir)) !== null;
+});
+
 /** In another directory than the server's a command would make a database, and find it empty. */
 const mustBeMade = Effect.gen(function* () {
-  const { dataDir, store } = yield* Settings;
-  if (store !== "embedded" || (yield* findHome(dataDir)) !== null) return;
+  if (yield* isMade) return;
+  const { dataDir } = yield* Settings;
   return yield* new NoDatabase({
     message: `There is no database in PARLEY_DATA_DIR ${dataDir}: name the server's, or make one with "parley migrate".`,
   });

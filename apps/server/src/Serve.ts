@@ -18,12 +18,13 @@ import { makeManagement } from "./Management.ts";
 import { layerModerator } from "./ModeratorOf.ts";
 import { layerNodeDigest } from "./NodeDigest.ts";
 import { provision } from "./provision/Provision.ts";
-import { Settings } from "./Settings.ts";
+import { Settings, warnOfUnknown } from "./Settings.ts";
 import { layerStore } from "./StoreOf.ts";
 
 /** Listens until the scope closes. The store is ready before the first connection is accepted. */
 const listeners = Effect.gen(function* () {
   const settings = yield* Settings;
+  yield* warnOfUnknown;
   const { asks, askPort, basePaths, corsOrigins, host, managementPort, onDisconnect, port } =
     settings;
   // Time for an ask whose turn begins now, and for its last words.

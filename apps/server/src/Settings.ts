@@ -130,10 +130,21 @@ const modelAt = Effect.fnUntraced(function* (names: EndpointNames) {
       message: `${names.baseUrl} and ${names.model} must be set together.`,
     });
   }
-  if (Option.isNone(baseUrl) || Option.isNone(model)) return null;
-  if (!/^https?:$/.test(baseUrl.value.protocol)) {
+  if (Option.isNone(baseUrl) || Option.isNone(model)) {
+    if (Option.isNone(apiKey)) return null;
+    return yield* new SettingsInvalid({
+      message: `${names.apiKey} is set, but ${names.baseUrl} and ${names.model} are not.`,
+    });
+  }
+  const { password, protocol, username } = baseUrl.value;
+  if (!/^https?:$/.test(protocol)) {
     return yield* new SettingsInvalid({
       message: `${names.baseUrl} must begin with http:// or https://.`,
+    });
+  }
+  if (username !== "" || password !== "") {
+    return yield* new SettingsInvalid({
+      message: `${names.baseUrl} must hold no user and no password: set ${names.apiKey} instead.`,
     });
   }
   return {
@@ -301,18 +312,22 @@ const read = Effect.gen(function* () {
 
 export type Variables = Readonly<Record<string, string | undefined>>;
 
-/** What the variables decide; those set to white space alone are not set. `asked` hears each name. */
+/** What the variables decide, and a warning for each that looks like a setting and is none. */
 export const settingsOf = (
   variables: Variables,
-  asked: (name: string) => void = () => {},
-): Effect.Effect<SettingsShape, SettingsInvalid> => {
+): Effect.Effect<
+  { readonly settings: SettingsShape; readonly warnings: ReadonlyArray<string> },
+  SettingsInvalid
+> => {
+  // A variable that is set to white space alone is not set.
   const set = Object.entries(variables).flatMap(([name, value]) => {
     const trimmed = value?.trim() ?? "";
     return trimmed === "" ? [] : [[name, trimmed] as const];
   });
+  const known = new Set<string>();
   const provider = ConfigProvider.fromEnvRecord(Object.fromEntries(set)).pipe(
     ConfigProvider.mapInput((path) => {
-      asked(path.join("_"));
+      known.add(path.join("_"));
       return path;
     }),
   );
@@ -321,7 +336,33 @@ export const settingsOf = (
     Effect.catchTag("ConfigError", (error) =>
       Effect.fail(new SettingsInvalid({ message: lineOf(error.message) })),
     ),
+    Effect.map((settings) => ({
+      settings,
+      warnings: set
+        .filter(([name]) => name.startsWith("PARLEY_") && !known.has(name))
+        .map(([name]) => unknownSetting(name, [...known])),
+    })),
   );
+};
+
+const unknownSetting = (name: string, known: ReadonlyArray<string>): string => {
+  const bare = (text: string) => text.replace(/^PARLEY_/, "");
+  const distances = known.map((one) => [editDistance(bare(one), bare(name)), one] as const);
+  const [distance, nearest] = distances.toSorted(([a], [b]) => a - b)[0]!;
+  return `${name} is no setting.${distance <= 3 ? ` Is ${nearest} meant?` : ""}`;
+};
+
+/** How many letters must be changed, added or left out to make one text of the other. */
+const editDistance = (a: string, b: string): number => {
+  let row = Array.from({ length: b.length + 1 }, (_, n) => n);
+  for (let i = 0; i < a.length; i++) {
+    const next = [i + 1];
+    for (let j = 0; j < b.length; j++) {
+      next.push(Math.min(row[j]! + (a[i] === b[j] ? 0 : 1), row[j + 1]! + 1, next[j]! + 1));
+    }
+    row = next;
+  }
+  return row.at(-1)!;
 };
 
 export class Settings extends Context.Service<Settings, SettingsShape>()(
@@ -329,9 +370,16 @@ export class Settings extends Context.Service<Settings, SettingsShape>()(
 ) {
   static readonly layer = Layer.effect(
     Settings,
-    Effect.suspend(() => settingsOf(process.env)),
+    Effect.suspend(() => Effect.map(settingsOf(process.env), ({ settings }) => settings)),
   );
 }
+
+/** Warns of what looks like a setting in the environment and is none. */
+export const warnOfUnknown = Effect.suspend(() => settingsOf(process.env)).pipe(
+  Effect.flatMap(({ warnings }) =>
+    Effect.forEach(warnings, (warning) => Effect.logWarning(warning), { discard: true }),
+  ),
+);
 
 /** A configuration error on one line that begins with the setting's name. */
 const lineOf = (message: string): string => {

@@ -13,20 +13,8 @@ export const teardown =
   (serves: boolean): Runtime.Teardown =>
   (exit, onExit) => {
     if (Exit.isSuccess(exit)) return onExit(0);
-    if (Cause.hasInterruptsOnly(exit.cause)) {
-      if (!serves && isStuck()) dieOfSignal();
-      return onExit(serves ? 0 : 130);
-    }
+    if (Cause.hasInterruptsOnly(exit.cause)) return onExit(serves ? 0 : 130);
     const error = Cause.squash(exit.cause);
     const code = Runtime.getErrorExitCode(error);
     return onExit(CliError.isCliError(error) && code !== 0 ? 2 : code);
   };
-
-/** Whether a thread waits for a file, as for the other end of a pipe: Node would not exit before it has it. */
-const isStuck = () => process.getActiveResourcesInfo().includes("FSReqCallback");
-
-/** Nothing can hold that up. A shell takes it for 130, too. */
-const dieOfSignal = () => {
-  process.removeAllListeners("SIGINT");
-  process.kill(process.pid, "SIGINT");
-};

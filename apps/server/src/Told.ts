@@ -25,7 +25,6 @@ const hints: Readonly<Record<string, string>> = {
   NoSuchChatbot: '"parley chatbot list" shows the chatbots.',
   NoSuchKey: '"parley key list" shows the keys, revoked ones too.',
   NotAnswered: "what went wrong was told where the answer would have been.",
-  NotCleared: "the warning says why; when that has ended, the same command clears it.",
   Overloaded: "try again in a moment.",
   PlatformError: "check the path, and who may read and write there.",
   PostgresUnusable: 'check DATABASE_URL and that the database runs; "parley doctor" tells more.',
@@ -33,6 +32,7 @@ const hints: Readonly<Record<string, string>> = {
   SettingsInvalid: 'docs/settings.md explains every setting; "parley doctor" checks them all.',
   StorageUnavailable: 'check that the database runs; "parley doctor" tells more.',
   WorkspaceNotFound: '"parley workspace list" shows the workspaces.',
+  WorkspaceTaken: "with --merge its chatbots are moved there, and the two become one.",
 };
 
 /** Of errors that programs tell apart by what they hold, and that have no words of their own. */

@@ -224,6 +224,8 @@ describe("a setting", () => {
     ["PARLEY_CORS_ORIGINS", "https://a.example/"],
     ["PARLEY_LLM_BASE_URL", "nonsense"],
     ["PARLEY_LLM_MODEL", "alone"],
+    ["PARLEY_LLM_API_KEY", "alone"],
+    ["PARLEY_MODERATION_API_KEY", "alone"],
     ["PARLEY_LLM_FALLBACK_9_MODEL", "alone"],
     ["PARLEY_ASK_DEADLINE", "30 parsecs"],
     ["PARLEY_ASK_DEADLINE", "2 hours"],
@@ -250,6 +252,29 @@ describe("a setting", () => {
   ])("base addresses %s and %s are refused, by name", async (general, answers) => {
     const paths = { PARLEY_BASE_PATH: general, PARLEY_ASK_PATH: answers };
     expect(await refusal(paths)).toMatch(/PARLEY_BASE_PATH|PARLEY_ASK_PATH/);
+  });
+
+  it("that is an address with credentials in it is refused, and they are not repeated", async () => {
+    for (const url of [
+      "https://user:secret@llm.example/v1",
+      "https://secret@llm.example/v1",
+      "https://user:secret@",
+    ]) {
+      const message = await refusal({ PARLEY_LLM_BASE_URL: url, PARLEY_LLM_MODEL: "m" });
+      expect(message).toContain("PARLEY_LLM_BASE_URL");
+      expect(message).not.toContain("secret");
+    }
+  });
+
+  it("that nobody knows is a warning of the start, with the name that may be meant", async () => {
+    const unknown = { PARLEY_PROT: "80", PARLEY_DATABASE_URL: "x", PARLEY_SOMETHING_ELSE: "x" };
+    const printed = await started(unknown);
+    const warnings = printed.split("\n").filter((line) => line.includes("is no setting"));
+    expect(warnings).toEqual([
+      expect.stringContaining("PARLEY_PROT is no setting. Is PARLEY_PORT meant?"),
+      expect.stringContaining("PARLEY_DATABASE_URL is no setting. Is DATABASE_URL meant?"),
+      expect.stringMatching(/PARLEY_SOMETHING_ELSE is no setting\.$/),
+    ]);
   });
 
   it("of white space alone is not set", async () => {

@@ -15,6 +15,7 @@ import {
 } from "effect";
 import { Digest, SecureRandom } from "effect/crypto";
 import { generateKey, keyRecord } from "./ApiKey.ts";
+import { ChatArchive } from "./ChatArchive.ts";
 import { ChatbotSettings, defaultSettings, LongText, Name, type Chatbot } from "./Chatbot.ts";
 import { scopes, type Scope } from "./ChatbotDirectory.ts";
 import {
@@ -34,6 +35,7 @@ import {
   type ChatbotTaken,
   type KeyTaken,
   type StorageUnavailable,
+  type WorkspaceTaken,
 } from "./Errors.ts";
 import { problemsOf } from "./Problems.ts";
 import { compareText, isStorable, Text } from "./Text.ts";
@@ -81,14 +83,15 @@ export class Administration extends Context.Service<
   {
     /** A workspace is there as long as a chatbot is in it. Ascending by name. */
     readonly workspaces: Effect.Effect<ReadonlyArray<Workspace>, StorageUnavailable>;
-    /** Moves all chatbots of a workspace to another name, which may be another workspace's. */
+    /** Renames a workspace. With `merge`, `to` may be a workspace that has chatbots: the two become one. */
     readonly renameWorkspace: (
       from: string,
       to: string,
+      options: { readonly merge?: boolean },
       actor: string,
     ) => Effect.Effect<
       void,
-      DeclarationInvalid | WorkspaceNotFound | ChatbotTaken | StorageUnavailable
+      DeclarationInvalid | WorkspaceNotFound | WorkspaceTaken | ChatbotTaken | StorageUnavailable
     >;
     /** Every chatbot with its keys, revoked and expired ones too, ascending by id. */
     readonly chatbots: Effect.Effect<ReadonlyArray<RegisteredChatbot>, StorageUnavailable>;
@@ -108,6 +111,14 @@ export class Administration extends Context.Service<
       Chatbot,
       DeclarationInvalid | ChatbotNotFound | ChatbotTaken | StorageUnavailable
     >;
+    /**
+     * Deletes a chatbot with its keys and its chats, and returns how many chats it erased. The keys are revoked first,
+     * and the chats are erased in batches. A deletion that was cut off is finished by the next one.
+     */
+    readonly deleteChatbot: (
+      chatbot: number,
+      actor: string,
+    ) => Effect.Effect<number, DeclarationInvalid | ChatbotNotFound | StorageUnavailable>;
     /** Makes one more key; a chatbot can have any number of live ones. */
     readonly createKey: (
       chatbot: number,
@@ -146,11 +157,12 @@ export class Administration extends Context.Service<
   static readonly layer: Layer.Layer<
     Administration,
     never,
-    ChatbotRegistry | Digest.Digest | SecureRandom.SecureRandom
+    ChatArchive | ChatbotRegistry | Digest.Digest | SecureRandom.SecureRandom
   > = Layer.effect(
     Administration,
     Effect.gen(function* () {
       const registry = yield* ChatbotRegistry;
+      const archive = yield* ChatArchive;
       const digest = yield* Digest.Digest;
       const random = yield* SecureRandom.SecureRandom;
 
@@ -195,11 +207,11 @@ export class Administration extends Context.Service<
             compareText(a.name, b.name),
           );
         }),
-        renameWorkspace: Effect.fnUntraced(function* (from, to, actor) {
-          yield* valid(Actor, actor);
-          yield* valid(Name, to);
+        renameWorkspace: Effect.fnUntraced(function* (from, to, { merge = false }, actor) {
+          yield* valid(Named.actor, { actor });
+          yield* valid(Named.to, { to });
           if (!isStorable(from)) return yield* new WorkspaceNotFound({ workspaceName: from });
-          yield* registry.renameWorkspace(from, to, actor);
+          yield* registry.renameWorkspace(from, to, { merge }, actor);
         }),
 
         chatbots: registry.list,
@@ -208,7 +220,7 @@ export class Administration extends Context.Service<
           { description = "", name, settings, workspaceName },
           actor,
         ) {
-          yield* valid(Actor, actor);
+          yield* valid(Named.actor, { actor });
           const declared = yield* valid(Declaration, {
             workspaceName,
             name,
@@ -220,9 +232,25 @@ export class Administration extends Context.Service<
             .pipe(Effect.catchTag("KeyTaken", Effect.die));
         }),
         changeChatbot: Effect.fnUntraced(function* (id, change, actor) {
-          yield* valid(Actor, actor);
+          yield* valid(Named.actor, { actor });
           yield* known(id);
           return yield* registry.change(id, yield* valid(Change, change), actor);
+        }),
+
+        deleteChatbot: Effect.fnUntraced(function* (id, actor) {
+          yield* valid(Named.actor, { actor });
+          const { keys } = yield* chatbot(id);
+          for (const key of keys.filter(({ revokedAt }) => revokedAt === null)) {
+            // Another operator may have revoked it meanwhile.
+            yield* Effect.catchTag(
+              registry.revokeKey(id, key.id, actor),
+              "KeyNotFound",
+              () => Effect.void,
+            );
+          }
+          const erased = yield* archive.erase(id, { _tag: "All" }, actor);
+          yield* registry.delete(id, actor);
+          return erased;
         }),
 
         createKey: Effect.fnUntraced(function* (
@@ -230,7 +258,7 @@ export class Administration extends Context.Service<
           { expiresAt = null, name = null, scopes },
           actor,
         ) {
-          yield* valid(Actor, actor);
+          yield* valid(Named.actor, { actor });
           yield* known(id);
           const key = yield* valid(Key, { name, scopes, expiresAt });
           const made = yield* withFreshKey((fresh) =>
@@ -239,27 +267,27 @@ export class Administration extends Context.Service<
           return { id: made.id, key: made.key };
         }),
         changeKey: Effect.fnUntraced(function* (id, key, change, actor) {
-          yield* valid(Actor, actor);
+          yield* valid(Named.actor, { actor });
           yield* knownKey(id, key);
           yield* registry.changeKey(id, key, yield* valid(ChangedKey, change), actor);
         }),
         rotateKey: Effect.fnUntraced(function* (id, key, { expiresAt = null, keepFor }, actor) {
-          yield* valid(Actor, actor);
+          yield* valid(Named.actor, { actor });
           yield* knownKey(id, key);
           const now = yield* Clock.currentTimeMillis;
-          const end = yield* valid(PointInTime, new Date(now + Duration.toMillis(keepFor)));
-          yield* valid(Key.fields.expiresAt, expiresAt);
+          const end = new Date(now + Duration.toMillis(keepFor));
+          yield* valid(Named.rotation, { keepFor: end, expiresAt });
           const made = yield* withFreshKey((fresh) =>
             registry.replaceKey(id, key, { ...fresh, expiresAt }, end, actor),
           );
           return { id: made.id, key: made.key, replaced: made.stored };
         }),
         revokeKey: Effect.fnUntraced(function* (id, key, actor) {
-          yield* valid(Actor, actor);
+          yield* valid(Named.actor, { actor });
           yield* knownKey(id, key);
           yield* registry.revokeKey(id, key, actor);
         }),
-        audit: (limit) => Effect.flatMap(valid(Limit, limit), registry.audit),
+        audit: (limit) => Effect.andThen(valid(Named.limit, { limit }), registry.audit(limit)),
       });
     }),
   );
@@ -268,10 +296,6 @@ export class Administration extends Context.Service<
 const isKeyTaken = (error: unknown): error is KeyTaken => Predicate.isTagged(error, "KeyTaken");
 
 const isChatbotId = (id: number) => Number.isInteger(id) && id > 0 && id < 2 ** 31;
-
-const Actor = Text.check(Schema.isNonEmpty(), Schema.isMaxCodePoints(255));
-
-const Limit = Schema.Int.check(Schema.isBetween({ minimum: 1, maximum: 2 ** 31 - 1 }));
 
 /** Every store keeps those, and ISO 8601 writes them with four digits for the year. */
 export const PointInTime = Schema.Date.check(
@@ -282,9 +306,15 @@ export const PointInTime = Schema.Date.check(
   ),
 );
 
+/** What a key may do: each scope once. */
+export const Scopes = Schema.Array(Schema.Literals(scopes)).check(
+  Schema.isNonEmpty({ message: `must name at least one of ${scopes.join(", ")}` }),
+  Schema.isUnique(),
+);
+
 const Key = Schema.Struct({
   name: Schema.NullOr(Text),
-  scopes: Schema.Array(Schema.Literals(scopes)).check(Schema.isUnique()),
+  scopes: Scopes,
   expiresAt: Schema.NullOr(PointInTime),
 });
 const ChangedKey = Key.mapFields(Struct.map(Schema.optionalKey));
@@ -300,7 +330,17 @@ const Change = Declaration.mapFields(({ settings, ...rest }) => ({
   settings: Schema.optionalKey(settings.mapFields(Struct.map(Schema.optionalKey))),
 }));
 
-/** The value, if it keeps the rules; all that breaks one is told. */
+/** Arguments, each as a field, so that a message names it. */
+const Named = {
+  actor: Schema.Struct({ actor: Text.check(Schema.isNonEmpty(), Schema.isMaxCodePoints(255)) }),
+  to: Schema.Struct({ to: Name }),
+  rotation: Schema.Struct({ keepFor: PointInTime, expiresAt: Schema.NullOr(PointInTime) }),
+  limit: Schema.Struct({
+    limit: Schema.Int.check(Schema.isBetween({ minimum: 1, maximum: 2 ** 31 - 1 })),
+  }),
+};
+
+/** The value, if it keeps the rules; the message names every field that breaks one. */
 const valid = <S extends Schema.Top>(schema: S, value: S["Type"]) =>
   Effect.mapError(
     Schema.decodeEffect(Schema.toType(schema))(value, { onExcessProperty: "error", errors: "all" }),

@@ -18,7 +18,7 @@ import { Question } from "./Text.ts";
 
 /**
  * Every promise rejects with one of the core's errors, told apart by `_tag`, or with a `SchemaError`
- * when a value breaks a rule of the contract.
+ * that names the field when a value breaks a rule of the contract.
  */
 export interface Parley {
   /** Judges an API key; rejects with `KeyRejected` or `StorageUnavailable`. */
@@ -50,18 +50,25 @@ export interface Parley {
   readonly dispose: () => Promise<void>;
 }
 
+// Arguments are decoded as fields, so that a SchemaError names the wrong one.
+const Keyed = Schema.Struct({ idempotencyKey: Schema.optional(IdempotencyKey) });
+const History = Schema.Struct({ chatId: Schema.Int });
+const Ask = Schema.Struct({
+  chatId: Schema.NullOr(Schema.Int),
+  question: Question,
+  ...Keyed.fields,
+});
+
 /** Builds the services by `layer`, at the first call. */
 export const makeParley = <E>(layer: Layer.Layer<Access | Chats | Asking, E>): Parley => {
   const runtime = makeDrainingRuntime(layer);
   const run = <A, E>(effect: Effect.Effect<A, E, Access | Chats | Asking>): Promise<A> =>
     runtime.run((context) => Effect.runPromiseWith(context)(effect), disposed);
-  const keyOf = (key: string | undefined) =>
-    key === undefined ? null : Schema.decodeUnknownSync(IdempotencyKey)(key);
   return {
     authenticate: (key) => run(Access.use((access) => access.authenticate(key))),
     createChat: async (chatbot, chat = {}, { idempotencyKey } = {}) => {
       const wanted = Schema.decodeUnknownSync(NewChat)(chat);
-      const key = keyOf(idempotencyKey);
+      const { idempotencyKey: key = null } = Schema.decodeUnknownSync(Keyed)({ idempotencyKey });
       return run(Chats.use((chats) => chats.create(chatbot, wanted, key)));
     },
     listChats: async (chatbot, query) => {
@@ -69,15 +76,17 @@ export const makeParley = <E>(layer: Layer.Layer<Access | Chats | Asking, E>): P
       return run(Chats.use((chats) => chats.list(chatbot, wanted)));
     },
     history: async (chatbot, chatId, query) => {
-      const id = Schema.decodeUnknownSync(Schema.Int)(chatId);
+      const { chatId: id } = Schema.decodeUnknownSync(History)({ chatId });
       const wanted = Schema.decodeUnknownSync(EntryQuery)({ ...newest, ...query });
       return run(Chats.use((chats) => chats.history(chatbot, id, wanted)));
     },
-    ask: async (chatbot, { chatId: id = null, question }, { idempotencyKey } = {}) => {
-      const chatId = Schema.decodeUnknownSync(Schema.NullOr(Schema.Int))(id);
-      const wanted = Schema.decodeUnknownSync(Question)(question);
-      const key = keyOf(idempotencyKey);
-      return run(Asking.use((asking) => asking.ask(chatbot, { chatId, question: wanted, key })));
+    ask: async (chatbot, { chatId = null, question }, { idempotencyKey } = {}) => {
+      const { idempotencyKey: key = null, ...wanted } = Schema.decodeUnknownSync(Ask)({
+        chatId,
+        question,
+        idempotencyKey,
+      });
+      return run(Asking.use((asking) => asking.ask(chatbot, { ...wanted, key })));
     },
     dispose: runtime.dispose,
   };

@@ -1,18 +1,18 @@
-import { Access, Asking, Chats, defaultSettings, Moderator, type Chatbot } from "@parley/core";
+import {
+  Access,
+  Asking,
+  ChatbotRegistry,
+  Chats,
+  defaultSettings,
+  Moderator,
+  type Chatbot,
+} from "@parley/core";
 import { makeParley } from "@parley/core/promise";
 import { layerScripted, type Script } from "@parley/llm";
 import { layerMemory } from "@parley/store-memory";
 import { Effect, Layer } from "effect";
 import { Digest } from "effect/crypto";
 import { afterAll, describe, expect, it } from "vitest";
-
-const services = (script: Script = () => ["a"]) =>
-  Layer.mergeAll(Access.layer, Chats.layer, Asking.layer).pipe(
-    Layer.provide([layerMemory, layerScripted(script), Moderator.layerOff, Digest.layerWebCrypto]),
-  );
-
-const parley = makeParley(services());
-afterAll(() => parley.dispose());
 
 const chatbot: Chatbot = {
   id: 1,
@@ -21,25 +21,38 @@ const chatbot: Chatbot = {
   workspaceName: "Workspace",
   settings: defaultSettings,
 };
+const registered = Layer.effectDiscard(
+  ChatbotRegistry.use((registry) => registry.create({ ...chatbot, keys: [] }, "test")),
+);
+
+const services = (script: Script = () => ["a"]) =>
+  Layer.mergeAll(Access.layer, Chats.layer, Asking.layer, registered).pipe(
+    Layer.provide([layerMemory, layerScripted(script), Moderator.layerOff, Digest.layerWebCrypto]),
+  );
+
+const parley = makeParley(services());
+afterAll(() => parley.dispose());
 
 describe("a promise", () => {
-  const wrong: ReadonlyArray<readonly [string, () => Promise<unknown>]> = [
-    ["a long name", () => parley.createChat(chatbot, { name: "n".repeat(256) })],
-    ["a blank question", () => parley.ask(chatbot, { question: " " })],
-    ["a chat with no whole id", () => parley.ask(chatbot, { chatId: 1.5, question: "q" })],
-    ["the same for a history", () => parley.history(chatbot, 1.5)],
-    ["a page before the first", () => parley.history(chatbot, 1, { page: 0 })],
-    ["too many rows", () => parley.listChats(chatbot, { limit: 101 })],
-    ["no number of rows", () => parley.listChats(chatbot, { limit: undefined as any })],
-    ["what is no text", () => parley.listChats(chatbot, { search: "a\0" })],
-    ["half a character", () => parley.listChats(chatbot, { userRef: "\ud800" })],
-    ["no order", () => parley.listChats(chatbot, { orderBy: [] as any })],
+  const wrong: ReadonlyArray<readonly [field: string, call: () => Promise<unknown>]> = [
+    ["name", () => parley.createChat(chatbot, { name: "n".repeat(256) })],
+    ["idempotencyKey", () => parley.createChat(chatbot, {}, { idempotencyKey: "" })],
+    ["question", () => parley.ask(chatbot, { question: " " })],
+    ["chatId", () => parley.ask(chatbot, { chatId: 1.5, question: "q" })],
+    ["idempotencyKey", () => parley.ask(chatbot, { question: "q" }, { idempotencyKey: "é" })],
+    ["chatId", () => parley.history(chatbot, 1.5)],
+    ["page", () => parley.history(chatbot, 1, { page: 0 })],
+    ["limit", () => parley.listChats(chatbot, { limit: 101 })],
+    ["limit", () => parley.listChats(chatbot, { limit: undefined as any })],
+    ["search", () => parley.listChats(chatbot, { search: "a\0" })],
+    ["userRef", () => parley.listChats(chatbot, { userRef: "\ud800" })],
+    ["orderBy", () => parley.listChats(chatbot, { orderBy: [] as any })],
     [
-      "an unknown field",
+      "orderBy",
       () => parley.listChats(chatbot, { orderBy: [{ field: "answer", descending: true } as any] }),
     ],
     [
-      "a field twice",
+      "orderBy",
       () =>
         parley.listChats(chatbot, {
           orderBy: [
@@ -49,8 +62,11 @@ describe("a promise", () => {
         }),
     ],
   ];
-  it.each(wrong)("rejects %s with a SchemaError", async (_, call) => {
-    await expect(call()).rejects.toMatchObject({ _tag: "SchemaError" });
+  it.each(wrong)("rejects a wrong %s with a SchemaError that names it", async (field, call) => {
+    await expect(call()).rejects.toMatchObject({
+      _tag: "SchemaError",
+      message: expect.stringContaining(`["${field}"]`),
+    });
   });
 
   it("gives the page that was asked for", async () => {

@@ -20,13 +20,15 @@ import {
 export interface RegisteredChatbot {
   chatbot: Chatbot;
   readonly keys: Map<string, RegisteredKey>;
+  readonly tenant: Tenant;
 }
 
 export interface Memory {
-  /** At its id less one. */
-  readonly registered: Array<RegisteredChatbot>;
+  /** By their ids, in order of creation. */
+  readonly registered: Map<number, RegisteredChatbot>;
   /** Oldest first. */
   readonly audit: Array<AuditRecord>;
+  /** What a chatbot holds; of one that is not registered, an empty tenant that nobody keeps. */
   readonly tenant: (chatbot: number) => Tenant;
   readonly addChat: (
     tenant: Tenant,
@@ -34,8 +36,8 @@ export interface Memory {
     now: number,
   ) => StoredChat;
   readonly addEntry: (chat: StoredChat, entry: NewEntry, now: number) => StoredEntry;
-  /** A number that was not given before. */
-  readonly next: (kind: "chat" | "entry" | "turn") => number;
+  /** A number that this memory did not give before. */
+  readonly next: (kind: Kind) => number;
   /** Moves the sequences past ids that came from elsewhere. */
   readonly moveTo: (kind: "chat" | "entry", id: number) => void;
   /** What the instances tell each other. */
@@ -47,25 +49,23 @@ export interface Memory {
   };
 }
 
+type Kind = "chatbot" | "chat" | "entry";
+
 const hintsOf = <A>() => Effect.runSync(PubSub.sliding<A>(1024));
 
 export const makeMemory = (): Memory => {
-  const tenants = new Map<number, Tenant>();
-  const last = { chat: 0, entry: 0, turn: 0 };
-  const next = (kind: "chat" | "entry" | "turn") => ++last[kind];
+  const registered = new Map<number, RegisteredChatbot>();
+  const last = { chatbot: 0, chat: 0, entry: 0 };
+  const next = (kind: Kind) => ++last[kind];
   return {
-    registered: [],
+    registered,
     audit: [],
     hints: { freed: hintsOf(), changed: hintsOf() },
     next,
     moveTo: (kind, id) => {
       last[kind] = Math.max(last[kind], id);
     },
-    tenant: (chatbot) => {
-      let tenant = tenants.get(chatbot);
-      if (tenant === undefined) tenants.set(chatbot, (tenant = emptyTenant()));
-      return tenant;
-    },
+    tenant: (chatbot) => registered.get(chatbot)?.tenant ?? emptyTenant(),
     // Times are never earlier than the row's before, so that their order is that of ids.
     addChat: (tenant, { name, userRef }, now) => {
       tenant.lastTime = Math.max(now, tenant.lastTime);

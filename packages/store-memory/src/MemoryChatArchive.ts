@@ -3,29 +3,27 @@
  */
 import {
   ChatArchive,
+  ChatbotNotFound,
+  erasureDetail,
   fold,
+  importDetail,
   ImportRefused,
   inOrder,
   type ArchiveRecord,
+  type Erasable,
   type UsageSum,
 } from "@parley/core";
 import { Effect, Stream } from "effect";
 import { chatOf, entryOf } from "./MemoryChatStore.ts";
-import type { Memory } from "./Memory.ts";
-import { withoutTurn, type StoredChat } from "./Tenant.ts";
+import { atPresent, type Memory } from "./Memory.ts";
+import { withoutTurn, type StoredChat, type Tenant } from "./Tenant.ts";
 
 export const makeChatArchive = (memory: Memory): ChatArchive["Service"] => ({
-  erase: (chatbot, which) =>
-    Effect.sync(() => {
-      const tenant = memory.tenant(chatbot);
-      const lastUse = ({ createTime, entries }: StoredChat) =>
-        entries.at(-1)?.createTime ?? createTime;
-      const isMeant = (chat: StoredChat): boolean =>
-        which._tag === "Chat"
-          ? chat.id === which.id
-          : which._tag === "UserRef"
-            ? chat.userRef === which.userRef
-            : lastUse(chat) < which.limit;
+  erase: (chatbot, which, actor) =>
+    atPresent<number, ChatbotNotFound>((now) => {
+      const tenant = memory.registered.get(chatbot)?.tenant;
+      if (tenant === undefined) return Effect.fail(new ChatbotNotFound({ chatbot }));
+      const isMeant = meant(which);
       const kept = tenant.chats.filter((chat) => !isMeant(chat));
       const erased = tenant.chats.length - kept.length;
       const turns = new Set<string>();
@@ -38,32 +36,32 @@ export const makeChatArchive = (memory: Memory): ChatArchive["Service"] => ({
         const isGone = chat === null ? turns.has(holder?.turn ?? "") : !tenant.byId.has(chat);
         if (isGone) tenant.requests.delete(key);
       }
-      return erased;
+      if (erased > 0) {
+        const detail = erasureDetail(which, erased);
+        memory.audit.push({ time: new Date(now), actor, chatbot, action: "erase", detail });
+      }
+      return Effect.succeed(erased);
     }),
 
-  compact: () => Effect.succeed(true),
-
-  export: (chatbot) =>
-    Stream.suspend(() =>
-      Stream.fromIterable(
-        memory.tenant(chatbot).chats.flatMap((chat): Array<ArchiveRecord> => [
-          { _tag: "Chat", chat: chatOf(chat) },
-          ...chat.entries.map((stored): ArchiveRecord => ({
-            _tag: "Entry",
-            entry: entryOf(stored),
-            usage: stored.usage,
-          })),
-        ]),
-      ),
+  export: (chatbot, actor) =>
+    Stream.unwrap(
+      atPresent<Stream.Stream<ArchiveRecord>, ChatbotNotFound>((now) => {
+        const tenant = memory.registered.get(chatbot)?.tenant;
+        if (tenant === undefined) return Effect.fail(new ChatbotNotFound({ chatbot }));
+        memory.audit.push({ time: new Date(now), actor, chatbot, action: "export", detail: "" });
+        return Effect.succeed(Stream.fromIterable(recordsOf(tenant)));
+      }),
     ),
 
-  import: Effect.fnUntraced(function* (chatbot, records) {
-    const tenant = memory.tenant(chatbot);
+  import: Effect.fnUntraced(function* (chatbot, records, actor) {
     const refuse = (reason: string) => Effect.fail(new ImportRefused({ reason }));
-    const whenEmpty = <A>(f: () => A) =>
-      Effect.suspend(() =>
-        tenant.chats.length > 0 ? refuse("the chatbot has chats") : Effect.succeed(f()),
-      );
+    const whenEmpty = <A>(f: (tenant: Tenant, now: number) => A) =>
+      atPresent<A, ChatbotNotFound | ImportRefused>((now) => {
+        const tenant = memory.registered.get(chatbot)?.tenant;
+        if (tenant === undefined) return Effect.fail(new ChatbotNotFound({ chatbot }));
+        if (tenant.chats.length > 0) return refuse("the chatbot has chats");
+        return Effect.succeed(f(tenant, now));
+      });
     yield* whenEmpty(() => {});
     const chats: Array<StoredChat> = [];
     const entryIds = new Set<number>();
@@ -79,8 +77,8 @@ export const makeChatArchive = (memory: Memory): ChatArchive["Service"] => ({
       chats.at(-1)!.entries.push({ ...record.entry, usage: record.usage });
       return Effect.void;
     });
-    // At once: nobody makes a chat in between.
-    return yield* whenEmpty(() => {
+    // In one step: no other fiber creates a chat in between.
+    return yield* whenEmpty((tenant, now) => {
       for (const chat of chats) {
         tenant.chats.push(chat);
         tenant.byId.set(chat.id, chat);
@@ -88,6 +86,8 @@ export const makeChatArchive = (memory: Memory): ChatArchive["Service"] => ({
         tenant.lastTime = Math.max(tenant.lastTime, chat.createTime.getTime());
         for (const entry of chat.entries) memory.moveTo("entry", entry.id);
       }
+      const detail = importDetail(chats.length);
+      memory.audit.push({ time: new Date(now), actor, chatbot, action: "import", detail });
       return chats.length;
     });
   }),
@@ -114,3 +114,28 @@ export const makeChatArchive = (memory: Memory): ChatArchive["Service"] => ({
       return [...sums.values()];
     }),
 });
+
+const meant =
+  (which: Erasable) =>
+  (chat: StoredChat): boolean => {
+    switch (which._tag) {
+      case "Chat":
+        return chat.id === which.id;
+      case "UserRef":
+        return chat.userRef === which.userRef;
+      case "IdleSince":
+        return (chat.entries.at(-1) ?? chat).createTime < which.limit;
+      case "All":
+        return true;
+    }
+  };
+
+const recordsOf = ({ chats }: Tenant): ReadonlyArray<ArchiveRecord> =>
+  chats.flatMap((chat): Array<ArchiveRecord> => [
+    { _tag: "Chat", chat: chatOf(chat) },
+    ...chat.entries.map((stored): ArchiveRecord => ({
+      _tag: "Entry",
+      entry: entryOf(stored),
+      usage: stored.usage,
+    })),
+  ]);

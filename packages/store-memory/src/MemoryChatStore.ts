@@ -2,6 +2,7 @@
  * Chats and their entries, as arrays that are filtered and sorted.
  */
 import {
+  ChatbotNotFound,
   ChatNotFound,
   ChatStore,
   fold,
@@ -20,7 +21,8 @@ import { knownRequest, rememberRequest, type StoredChat, type StoredEntry } from
 
 export const makeChatStore = (memory: Memory): ChatStore["Service"] => ({
   createChat: (chatbot, { helloMessage, ...chat }, retryKey) =>
-    atPresent<Created, RetryKeyReused>((now) => {
+    atPresent<Created, ChatbotNotFound | RetryKeyReused>((now) => {
+      if (!memory.registered.has(chatbot)) return Effect.fail(new ChatbotNotFound({ chatbot }));
       const tenant = memory.tenant(chatbot);
       if (retryKey !== null) {
         const known = knownRequest(tenant, retryKey.key, now);

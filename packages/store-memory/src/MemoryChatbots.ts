@@ -10,27 +10,27 @@ import {
   KeyNotFound,
   KeyTaken,
   WorkspaceNotFound,
+  WorkspaceTaken,
   type AuditRecord,
   type Chatbot,
   type Replaced,
 } from "@parley/core";
 import { Context, Effect, PubSub, Stream } from "effect";
 import { atPresent, type Memory } from "./Memory.ts";
+import { emptyTenant } from "./Tenant.ts";
 
 /** The directory and the registry, which are two sides of one table. */
-export const makeChatbots = ({ audit, hints: { changed }, registered }: Memory) => {
+export const makeChatbots = ({ audit, hints: { changed }, next, registered }: Memory) => {
   const note = (line: AuditRecord) => {
     audit.push(line);
     return PubSub.publish(changed, line.chatbot);
   };
+  const all = () => [...registered.values()];
   const named = (workspaceName: string, name: string) =>
-    registered.find(
-      (one) => one.chatbot.workspaceName === workspaceName && one.chatbot.name === name,
-    );
-  const known = (id: number) => registered[id - 1];
-  const isTaken = (keyId: string) => registered.some(({ keys }) => keys.has(keyId));
+    all().find((one) => one.chatbot.workspaceName === workspaceName && one.chatbot.name === name);
+  const isTaken = (keyId: string) => all().some(({ keys }) => keys.has(keyId));
   const liveKey = (chatbot: number, keyId: string) => {
-    const keys = known(chatbot)?.keys;
+    const keys = registered.get(chatbot)?.keys;
     const key = keys?.get(keyId);
     return keys === undefined || key === undefined || key.revokedAt !== null
       ? undefined
@@ -40,7 +40,7 @@ export const makeChatbots = ({ audit, hints: { changed }, registered }: Memory) 
 
   const registry = ChatbotRegistry.of({
     list: Effect.sync(() =>
-      registered.map(({ chatbot, keys }) => ({ chatbot, keys: [...keys.values()] })),
+      all().map(({ chatbot, keys }) => ({ chatbot, keys: [...keys.values()] })),
     ),
 
     create: ({ keys, name, workspaceName, ...rest }, actor) =>
@@ -53,9 +53,9 @@ export const makeChatbots = ({ audit, hints: { changed }, registered }: Memory) 
         );
         if (taken !== undefined) return Effect.fail(new KeyTaken({ keyId: taken.id }));
         const time = new Date(now);
-        const chatbot = { id: registered.length + 1, name, workspaceName, ...rest };
+        const chatbot = { id: next("chatbot"), name, workspaceName, ...rest };
         const made = keys.map((key) => [key.id, { ...key, ...fresh, createdAt: time }] as const);
-        registered.push({ chatbot, keys: new Map(made) });
+        registered.set(chatbot.id, { chatbot, keys: new Map(made), tenant: emptyTenant() });
         const line = { time, actor, chatbot: chatbot.id };
         const noted = note({ ...line, action: "create", detail: name });
         for (const { id } of keys) audit.push({ ...line, action: "add-key", detail: id });
@@ -64,7 +64,7 @@ export const makeChatbots = ({ audit, hints: { changed }, registered }: Memory) 
 
     change: (id, change, actor) =>
       atPresent<Chatbot, ChatbotNotFound | ChatbotTaken>((now) => {
-        const found = known(id);
+        const found = registered.get(id);
         if (found === undefined) return Effect.fail(new ChatbotNotFound({ chatbot: id }));
         const before = found.chatbot;
         const settings = { ...before.settings, ...change.settings };
@@ -84,11 +84,14 @@ export const makeChatbots = ({ audit, hints: { changed }, registered }: Memory) 
         );
       }),
 
-    renameWorkspace: (from, to, actor) =>
-      atPresent<void, WorkspaceNotFound | ChatbotTaken>((now) => {
-        const moved = registered.filter(({ chatbot }) => chatbot.workspaceName === from);
+    renameWorkspace: (from, to, { merge }, actor) =>
+      atPresent<void, WorkspaceNotFound | WorkspaceTaken | ChatbotTaken>((now) => {
+        const moved = all().filter(({ chatbot }) => chatbot.workspaceName === from);
         if (moved.length === 0) return Effect.fail(new WorkspaceNotFound({ workspaceName: from }));
         if (from === to) return Effect.void;
+        if (!merge && all().some(({ chatbot }) => chatbot.workspaceName === to)) {
+          return Effect.fail(new WorkspaceTaken({ workspaceName: to }));
+        }
         const taken = moved.find(({ chatbot }) => named(to, chatbot.name) !== undefined)?.chatbot;
         if (taken !== undefined) {
           return Effect.fail(new ChatbotTaken({ workspaceName: to, name: taken.name }));
@@ -107,9 +110,20 @@ export const makeChatbots = ({ audit, hints: { changed }, registered }: Memory) 
         return Effect.all(noted, { discard: true });
       }),
 
+    delete: (id, actor) =>
+      atPresent<void, ChatbotNotFound>((now) => {
+        const found = registered.get(id);
+        if (found === undefined) return Effect.fail(new ChatbotNotFound({ chatbot: id }));
+        registered.delete(id);
+        const { name } = found.chatbot;
+        return Effect.asVoid(
+          note({ time: new Date(now), actor, chatbot: id, action: "delete", detail: name }),
+        );
+      }),
+
     addKey: (id, key, actor) =>
       atPresent<void, ChatbotNotFound | KeyTaken>((now) => {
-        const found = known(id);
+        const found = registered.get(id);
         if (found === undefined) return Effect.fail(new ChatbotNotFound({ chatbot: id }));
         if (isTaken(key.id)) return Effect.fail(new KeyTaken({ keyId: key.id }));
         const time = new Date(now);
@@ -166,7 +180,7 @@ export const makeChatbots = ({ audit, hints: { changed }, registered }: Memory) 
   const directory = ChatbotDirectory.of({
     open: (keyId) =>
       Effect.sync(() => {
-        for (const { chatbot, keys } of registered) {
+        for (const { chatbot, keys } of all()) {
           const key = keys.get(keyId);
           if (key === undefined || key.revokedAt !== null) continue;
           return { hash: key.hash, scopes: key.scopes, expiresAt: key.expiresAt, chatbot };
@@ -176,7 +190,7 @@ export const makeChatbots = ({ audit, hints: { changed }, registered }: Memory) 
     used: (keyIds) =>
       atPresent((now) =>
         Effect.sync(() => {
-          for (const { keys } of registered) {
+          for (const { keys } of all()) {
             for (const id of keyIds) {
               const key = keys.get(id);
               if (key !== undefined) keys.set(id, { ...key, lastUsedAt: new Date(now) });

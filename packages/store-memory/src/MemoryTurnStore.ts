@@ -2,6 +2,7 @@
  * Turns and retry keys of asks.
  */
 import {
+  ChatbotNotFound,
   ChatNotFound,
   RetryKeyReused,
   turnEntries,
@@ -43,7 +44,7 @@ export const makeTurnStore = (memory: Memory): TurnStore["Service"] => {
     chatId: number | null,
     retryKey: RetryKey | null,
     now: number,
-  ): Effect.Effect<Taken, ChatNotFound | RetryKeyReused> => {
+  ): Effect.Effect<Taken, ChatbotNotFound | ChatNotFound | RetryKeyReused> => {
     const tenant = memory.tenant(chatbot);
     const chat = chatId === null ? null : tenant.byId.get(chatId);
     const known = retryKey === null ? undefined : knownRequest(tenant, retryKey.key, now);
@@ -57,6 +58,9 @@ export const makeTurnStore = (memory: Memory): TurnStore["Service"] => {
       }
     }
     if (chat === undefined) return Effect.fail(new ChatNotFound({ chatId: chatId! }));
+    if (chat === null && retryKey !== null && !memory.registered.has(chatbot)) {
+      return Effect.fail(new ChatbotNotFound({ chatbot }));
+    }
     if (known !== undefined && isHeld(known.holder, now)) {
       return Effect.succeed({ _tag: "Held", forMillis: known.holder.until - now, by: "key" });
     }
@@ -65,7 +69,8 @@ export const makeTurnStore = (memory: Memory): TurnStore["Service"] => {
       if (!chat.waiting.includes(waiter)) chat.waiting = [...chat.waiting, waiter];
       return Effect.succeed({ _tag: "Held", forMillis: at - now, by: "chat" });
     }
-    const id = String(memory.next("turn"));
+    // A client may resume a stream by its turn's id after this process was replaced.
+    const id = crypto.randomUUID();
     const holder = { turn: id, until: now + turnLease };
     if (chat !== null) {
       chat.turn = holder;
@@ -128,9 +133,12 @@ export const makeTurnStore = (memory: Memory): TurnStore["Service"] => {
       }),
 
     append: (turn, entry) =>
-      atPresent<Entry, TurnLost | ChatNotFound>((now) => {
+      atPresent<Entry, TurnLost | ChatbotNotFound | ChatNotFound>((now) => {
         const held = holdings(turn);
         if (held.erased) return Effect.fail(new ChatNotFound({ chatId: turn.chat! }));
+        if (turn.chat === null && !memory.registered.has(turn.chatbot)) {
+          return Effect.fail(new ChatbotNotFound({ chatbot: turn.chatbot }));
+        }
         if (!isOurs(turn, held)) return Effect.fail(new TurnLost());
         const chat = held.chat ?? memory.addChat(held.tenant, { name: null, userRef: null }, now);
         const stored = memory.addEntry(chat, entry, now);
@@ -150,18 +158,6 @@ export const makeTurnStore = (memory: Memory): TurnStore["Service"] => {
         const { chat, request, tenant } = holdings(turn);
         if (request !== undefined) tenant.requests.delete(turn.retryKey!.key);
         return Effect.asVoid(free(turn.chatbot, chat, now));
-      }),
-
-    leave: (chatbot, chatId) =>
-      atPresent((now) => {
-        const chat = memory.tenant(chatbot).byId.get(chatId);
-        if (chat === undefined) return Effect.void;
-        const [first] = chat.waiting;
-        chat.waiting = chat.waiting.filter((one) => one !== waiter);
-        const isFree = first === waiter && !isHeld(chat.turn, now);
-        return isFree
-          ? Effect.asVoid(PubSub.publish(freed, { chatbot, chat: chatId }))
-          : Effect.void;
       }),
 
     freed: Stream.fromPubSub(freed),

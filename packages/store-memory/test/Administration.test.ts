@@ -2,6 +2,7 @@ import { assert, describe, it } from "@effect/vitest";
 import {
   Access,
   Administration,
+  ChatStore,
   defaultSettings,
   keyId,
   keyState,
@@ -15,7 +16,8 @@ import { TestClock } from "effect/testing";
 
 const administered = Effect.provide(
   Layer.mergeAll(Administration.layer, Access.layer).pipe(
-    Layer.provide([layerMemory, Digest.layerWebCrypto, SecureRandom.layerWebCrypto]),
+    Layer.provideMerge(layerMemory),
+    Layer.provide([Digest.layerWebCrypto, SecureRandom.layerWebCrypto]),
   ),
 );
 
@@ -99,14 +101,15 @@ describe("administration", () => {
       );
       for (const name of ["", " ", "\t\n\u00a0\u3000", "x".repeat(256), "\0"]) {
         const create = Effect.flip(administration.createChatbot({ ...helpdesk, name }, "ann"));
-        assert.strictEqual((yield* create)._tag, "DeclarationInvalid");
-        const rename = Effect.flip(administration.renameWorkspace("Acme", name, "ann"));
-        assert.strictEqual((yield* rename)._tag, "DeclarationInvalid");
+        assert.match((yield* create).message, /^name: /);
+        const rename = Effect.flip(administration.renameWorkspace("Acme", name, {}, "ann"));
+        assert.match((yield* rename).message, /^to: /);
       }
       for (const key of [
         { scopes: ["admin" as "read"] },
         { scopes, expiresAt: new Date(Number.NaN) },
         { scopes: ["read", "read"] as const },
+        { scopes: [] },
       ]) {
         const create = Effect.flip(administration.createKey(id, key, "ann"));
         assert.strictEqual((yield* create)._tag, "DeclarationInvalid");
@@ -125,16 +128,56 @@ describe("administration", () => {
         { name: "Acme", chatbots: 2 },
         { name: "Beta", chatbots: 1 },
       ]);
-      const taken = yield* Effect.flip(administration.renameWorkspace("Acme", "Beta", "ann"));
-      assert.strictEqual(taken._tag, "ChatbotTaken");
-      yield* administration.renameWorkspace("Acme", "Zeta", "ann");
+      const rename = (from: string, to: string, merge = false) =>
+        administration.renameWorkspace(from, to, { merge }, "ann");
+      const taken = yield* Effect.flip(rename("Acme", "Beta"));
+      assert.strictEqual(taken.message, 'There is a workspace "Beta" already.');
+      assert.strictEqual((yield* Effect.flip(rename("Acme", "Beta", true)))._tag, "ChatbotTaken");
+      yield* rename("Acme", "Zeta");
       assert.deepStrictEqual(
         (yield* administration.workspaces).map(({ name }) => name),
         ["Beta", "Zeta"],
       );
-      const gone = yield* Effect.flip(administration.renameWorkspace("Acme", "Acme", "ann"));
+      const gone = yield* Effect.flip(rename("Acme", "Acme"));
       assert.strictEqual(gone.message, 'There is no workspace "Acme".');
+      yield* administration.createChatbot({ ...helpdesk, workspaceName: "Eta", name: "E" }, "ann");
+      yield* rename("Eta", "Zeta", true);
+      assert.deepStrictEqual(yield* administration.workspaces, [
+        { name: "Beta", chatbots: 1 },
+        { name: "Zeta", chatbots: 3 },
+      ]);
     }).pipe(administered),
+  );
+
+  it.effect(
+    "deletes a chatbot with its keys and chats, and finishes a deletion that was cut off",
+    () =>
+      Effect.gen(function* () {
+        const administration = yield* Administration;
+        const access = yield* Access;
+        const store = yield* ChatStore;
+        const { id } = yield* administration.createChatbot(helpdesk, "ann");
+        const { id: keyId, key } = yield* administration.createKey(id, { scopes }, "ann");
+        const old = yield* administration.createKey(id, { scopes }, "ann");
+        yield* administration.revokeKey(id, old.id, "ann");
+        const chat = { name: null, userRef: null, helloMessage: null };
+        yield* store.createChat(id, chat, null);
+        yield* store.createChat(id, chat, null);
+        // Killed after the keys were revoked.
+        yield* administration.revokeKey(id, keyId, "ann");
+        assert.strictEqual(yield* administration.deleteChatbot(id, "ann"), 2);
+        const rejected = yield* Effect.flip(access.authenticate(Redacted.value(key)));
+        assert.strictEqual(rejected._tag, "KeyRejected");
+        const again = yield* Effect.flip(administration.deleteChatbot(id, "ann"));
+        assert.strictEqual(again._tag, "ChatbotNotFound");
+        const lines = yield* administration.audit(4);
+        assert.deepStrictEqual(
+          lines.map(({ action, detail }) => `${action} ${detail}`),
+          ["delete Helpdesk", "erase 2 chats", `revoke-key ${keyId}`, `revoke-key ${old.id}`],
+        );
+        const next = yield* administration.createChatbot(helpdesk, "ann");
+        assert.notStrictEqual(next.id, id);
+      }).pipe(administered),
   );
 
   it.effect("rotates a key: both open the chatbot until the old one's time is over", () =>
@@ -221,7 +264,7 @@ describe("administration", () => {
         ["ChatbotNotFound", administration.createKey(0.5, { scopes }, "ann")],
         ["KeyNotFound", administration.revokeKey(id, "\0", "ann")],
         ["KeyNotFound", administration.changeKey(1e12, key, { name: "x" }, "ann")],
-        ["WorkspaceNotFound", administration.renameWorkspace("\0", "Beta", "ann")],
+        ["WorkspaceNotFound", administration.renameWorkspace("\0", "Beta", {}, "ann")],
       ];
       for (const [at, [tag, effect]] of refused.entries()) {
         assert.strictEqual((yield* Effect.flip(effect))._tag, tag, String(at));

@@ -9,7 +9,9 @@ import {
   type ArchiveRecord,
 } from "@parley/core";
 import { Deferred, Effect, Fiber, Latch, Queue, Stream } from "effect";
-import { layerPostgresUnderTest } from "./PostgresUnderTest.ts";
+import { clientOf, freshSchema, layerPostgresUnderTest } from "./PostgresUnderTest.ts";
+
+const schema = freshSchema();
 
 let chatbots = 0;
 
@@ -75,8 +77,8 @@ layer(layerPostgresUnderTest(), { excludeTestServices: true })("registry on Post
         [registry.change(id, { settings: { model: "large" } }, "test"), 0],
         [registry.change(id, { settings: { retentionDays: null } }, "test"), 0],
         [registry.change(id, { workspaceName: "Moving" }, "test"), 1],
-        [registry.renameWorkspace("Moving", "Moved", "test"), 1],
-        [registry.renameWorkspace("Moved", "Moved", "test"), 0],
+        [registry.renameWorkspace("Moving", "Moved", { merge: false }, "test"), 1],
+        [registry.renameWorkspace("Moved", "Moved", { merge: false }, "test"), 0],
         [registry.addKey(id, added, "test"), 1],
         [registry.addKey(id, added, "test"), 0],
         [registry.changeKey(id, keyId, { name: "named" }, "test"), 1],
@@ -85,6 +87,8 @@ layer(layerPostgresUnderTest(), { excludeTestServices: true })("registry on Post
         [registry.revokeKey(id, keyId, "test"), 1],
         [registry.revokeKey(id, keyId, "test"), 0],
         [directory.used([added.id]), 0],
+        [registry.delete(id, "test"), 1],
+        [registry.delete(id, "test"), 0],
       ];
       for (const [at, [change, expected]] of changes.entries()) {
         assert.strictEqual(yield* hintsOf(change), expected, `change ${at}`);
@@ -141,37 +145,80 @@ layer(layerPostgresUnderTest(), { excludeTestServices: true })("registry on Post
     }),
   );
 
-  it.effect("creations and renamings that cross each other are sorted out", () =>
+  it.effect("creations that share keys and names are created whole or not at all", () =>
     Effect.gen(function* () {
       const registry = yield* ChatbotRegistry;
       const shared = Array.from({ length: 100 }, keyRecord);
-      for (let round = 0; round < 10; round++) {
-        const names = [1, 2].map(() => `Crossing ${++chatbots}`);
-        const created = yield* Effect.all(
-          names.map((name, n) =>
-            Effect.result(
-              registry.create(
-                {
-                  workspaceName: "Crossing",
-                  name,
-                  description: "",
-                  settings: defaultSettings,
-                  keys: (n === 0 ? shared : shared.toReversed()).map((key) => ({
-                    ...key,
-                    id: `${key.id} ${round}`,
-                  })),
-                },
-                "test",
-              ),
+      const created = yield* Effect.all(
+        [shared, shared.toReversed()].map((keys) =>
+          Effect.result(
+            registry.create(
+              {
+                workspaceName: "Crossing",
+                name: `Crossing ${++chatbots}`,
+                description: "",
+                settings: defaultSettings,
+                keys,
+              },
+              "test",
             ),
           ),
-          { concurrency: "unbounded" },
+        ),
+        { concurrency: "unbounded" },
+      );
+      assert.deepStrictEqual(
+        created.map((one) => (one._tag === "Success" ? "made" : one.failure._tag)).toSorted(),
+        ["KeyTaken", "made"],
+      );
+    }),
+  );
+
+  it.effect("of two renames to one new workspace that meet, one is refused without merge", () =>
+    Effect.gen(function* () {
+      const registry = yield* ChatbotRegistry;
+      for (let round = 0; round < 5; round++) {
+        const to = `To ${round}`;
+        const renames = yield* Effect.forEach([1, 2], (n) =>
+          Effect.gen(function* () {
+            const from = `From ${round} ${n}`;
+            const { id } = yield* newChatbot;
+            yield* registry.change(id, { workspaceName: from }, "test");
+            return Effect.result(registry.renameWorkspace(from, to, { merge: false }, "test"));
+          }),
         );
+        const outcomes = yield* Effect.all(renames, { concurrency: "unbounded" });
         assert.deepStrictEqual(
-          created.map((one) => (one._tag === "Success" ? "made" : one.failure._tag)).toSorted(),
-          ["KeyTaken", "made"],
+          outcomes.map((one) => (one._tag === "Success" ? "moved" : one.failure._tag)).toSorted(),
+          ["WorkspaceTaken", "moved"],
         );
       }
     }),
   );
 });
+
+layer(layerPostgresUnderTest({ schema }))("deletion on PostgreSQL", (it) => {
+  it.effect("a deleted chatbot leaves rows in the audit alone", () =>
+    Effect.gen(function* () {
+      const registry = yield* ChatbotRegistry;
+      const store = yield* ChatStore;
+      const { id } = yield* newChatbot;
+      const chat = { name: "n", userRef: "u", helloMessage: "Hello" };
+      const retryKey = { key: `key of ${id}`, fingerprint: "f" };
+      yield* store.createChat(id, chat, retryKey);
+      yield* registry.delete(id, "test");
+      const sql = yield* clientOf(schema, 1);
+      const tables = yield* sql.unsafe<{ readonly name: string }>(tablesOfChatbots);
+      assert.isAbove(tables.length, 4);
+      for (const { name } of tables) {
+        const rows = yield* sql.unsafe(`select from ${name} where chatbot_id = ${id}`);
+        assert.strictEqual(rows.length > 0, name === "audit", name);
+      }
+      const created = yield* Effect.flip(store.createChat(id, chat, null));
+      assert.strictEqual(created._tag, "ChatbotNotFound");
+    }),
+  );
+});
+
+const tablesOfChatbots = `
+select table_name as name from information_schema.columns
+where table_schema = current_schema() and column_name = 'chatbot_id'`;

@@ -4,12 +4,14 @@
 import {
   Administration,
   changedFields,
+  ChatStore,
   keyState,
+  newestChats,
   type Chatbot,
   type RegisteredChatbot,
 } from "@parley/core";
-import { Clock, Effect } from "effect";
-import { Command } from "effect/cli";
+import { Clock, Console, Data, Effect, Option, Stdio, Stream } from "effect";
+import { Argument, Command, Flag } from "effect/cli";
 import { onDatabase } from "../Database.ts";
 import { actor } from "./Actor.ts";
 import { changeOf, chatbotFlags } from "./ChatbotFlags.ts";
@@ -172,11 +174,58 @@ const set = Command.make(
   ]),
 );
 
+class NotConfirmed extends Data.TaggedError("NotConfirmed")<{ readonly message: string }> {}
+
+/** Asks whoever sits at the terminal; fails unless the answer is yes. */
+const mustConfirm = Effect.fnUntraced(function* (question: string) {
+  const { stdin, stdinIsTerminal } = yield* Stdio.Stdio;
+  if (!(yield* stdinIsTerminal)) {
+    return yield* wrongUsage(["chatbot", "delete"], "Confirm it with --yes.");
+  }
+  yield* Console.error(`${question} Type yes:`);
+  const lines = stdin.pipe(Stream.decodeText, Stream.splitLines);
+  const answer = yield* Stream.runHead(lines);
+  if (!Option.contains(answer, "yes")) {
+    return yield* new NotConfirmed({ message: "Nothing was deleted." });
+  }
+});
+
+const remove = Command.make(
+  "delete",
+  {
+    chatbot: Argument.String("chatbot").pipe(Argument.withDescription("The chatbot's id or name")),
+    yes: Flag.Boolean("yes").pipe(Flag.withDefault(false), Flag.withDescription("Ask nothing")),
+    json: jsonFlag,
+  },
+  ({ chatbot: wanted, json, yes }) =>
+    Effect.gen(function* () {
+      const { chatbot, keys } = yield* registeredChatbotOf(Option.some(wanted));
+      const administration = yield* Administration;
+      const count = (n: number, what: string) => `${n} ${what}${n === 1 ? "" : "s"}`;
+      const withKeys = (chats: number) =>
+        `the ${titleOf(chatbot)} with ${count(chats, "chat")} and ${count(keys.length, "key")}`;
+      if (!yes) {
+        const store = yield* ChatStore;
+        const { total } = yield* store.listChats(chatbot.id, { ...newestChats, limit: 1 });
+        yield* mustConfirm(`This deletes ${withKeys(total)}, for ever.`);
+      }
+      const chats = yield* administration.deleteChatbot(chatbot.id, yield* actor);
+      const document = { id: chatbot.id, chats, keys: keys.length };
+      yield* print(json, document, () => `Deleted ${withKeys(chats)}.`);
+    }).pipe(onDatabase),
+).pipe(
+  Command.withDescription("Delete a chatbot with its keys and all its chats, for ever"),
+  Command.withExamples([
+    { command: "parley chatbot delete Helpdesk", description: "Shows what goes, and asks" },
+    { command: "parley chatbot delete 3 --yes", description: "Without a question, for scripts" },
+  ]),
+);
+
 export const chatbot = Command.make("chatbot").pipe(
   Command.withDescription("Chatbots and their settings"),
   Command.withExamples([
     { command: "parley chatbot list", description: "All of them" },
     { command: "parley chatbot set --help", description: "How to change one" },
   ]),
-  Command.withSubcommands([create, list, show, set]),
+  Command.withSubcommands([create, list, show, set, remove]),
 );

@@ -1,20 +1,12 @@
 /**
  * Erasing chats, and moving them between stores.
  */
-import {
-  ChatArchive,
-  ChatStore,
-  linesOf,
-  newestChats,
-  recordsOf,
-  type CompactionPace,
-  type Erasable,
-} from "@parley/core";
-import { Clock, Console, Data, Effect, Option, Stdio, Stream } from "effect";
+import { ChatArchive, linesOf, recordsOf, type Erasable } from "@parley/core";
+import { Clock, Console, Effect, FileSystem, Option, Stdio, Stream } from "effect";
 import { Command, Flag } from "effect/cli";
 import { resolve } from "node:path";
 import { onDatabase } from "../Database.ts";
-import { readInput } from "./InputFile.ts";
+import { actor } from "./Actor.ts";
 import { jsonFlag, print } from "./Output.ts";
 import { withProgress } from "./Progress.ts";
 import { chatbotFlag, chatbotOf } from "./Subject.ts";
@@ -22,38 +14,7 @@ import { sinceFlag } from "./Times.ts";
 import { writeWhole } from "./WholeFile.ts";
 import { wrongUsage } from "./WrongUsage.ts";
 
-/** The chats are erased. */
-export class NotCleared extends Data.TaggedError("NotCleared")<{ readonly message: string }> {}
-
-/** How many there were is told before what may take long, or fail, and which is done whether that is read or not. */
-export const eraseOf = Effect.fnUntraced(function* (
-  chatbot: number,
-  which: Erasable,
-  { json, pace }: { readonly json: boolean; readonly pace: CompactionPace },
-) {
-  const archive = yield* ChatArchive;
-  const store = yield* ChatStore;
-  const left = Effect.map(
-    store.listChats(chatbot, { ...newestChats, limit: 1 }),
-    ({ total }) => `${total} chats left`,
-  );
-  const erased = yield* withProgress(archive.erase(chatbot, which), left);
-  const printed = yield* print(
-    json,
-    { chatbot, erased },
-    () => `Erased ${erased} ${erased === 1 ? "chat" : "chats"}.`,
-  ).pipe(Effect.exit);
-  // Also if nothing was erased: one before may have been killed before it was ended.
-  const isCleared = yield* withProgress(
-    archive.compact(pace),
-    Effect.succeed("Clearing what is left of them in tables and indexes"),
-  );
-  yield* printed;
-  if (isCleared) return;
-  return yield* new NotCleared({
-    message: "Something of what was erased is left in the tables or their indexes",
-  });
-});
+const counted = (chats: number) => `${chats} ${chats === 1 ? "chat" : "chats"}`;
 
 const erase = Command.make(
   "erase",
@@ -68,30 +29,17 @@ const erase = Command.make(
       Flag.optional,
       Flag.withDescription("Every chat with no entry since this time"),
     ),
-    quick: Flag.Boolean("quick").pipe(
-      Flag.withDefault(false),
-      Flag.withDescription("Leave what is left in large indexes to a later erasure without this"),
-    ),
-    full: Flag.Boolean("full").pipe(
-      Flag.withDefault(false),
-      Flag.withDescription("Rewrite the tables, so that no byte stays; whoever uses them waits"),
-    ),
     json: jsonFlag,
   },
-  ({ chatbot: wanted, full, id, idleSince, json, quick, userRef }) =>
+  ({ chatbot: wanted, id, idleSince, json, userRef }) =>
     Effect.gen(function* () {
       const now = yield* Clock.currentTimeMillis;
-      const named: ReadonlyArray<Erasable> = [
-        ...Option.toArray(Option.map(id, (id): Erasable => ({ _tag: "Chat", id }))),
-        ...Option.toArray(
-          Option.map(userRef, (userRef): Erasable => ({ _tag: "UserRef", userRef })),
-        ),
-        ...Option.toArray(
-          Option.map(idleSince, (since): Erasable => ({ _tag: "IdleSince", limit: since(now) })),
-        ),
-      ];
-      const [which] = named;
-      if (which === undefined || named.length > 1) {
+      const [which, ...others] = [
+        Option.map(id, (id): Erasable => ({ _tag: "Chat", id })),
+        Option.map(userRef, (userRef): Erasable => ({ _tag: "UserRef", userRef })),
+        Option.map(idleSince, (since): Erasable => ({ _tag: "IdleSince", limit: since(now) })),
+      ].flatMap(Option.toArray);
+      if (which === undefined || others.length > 0) {
         return yield* wrongUsage(
           ["chats", "erase"],
           "Say which chats by one of --id, --user-ref and --idle-since.",
@@ -100,14 +48,12 @@ const erase = Command.make(
       if (which._tag === "IdleSince" && which.limit.getTime() > now) {
         return yield* wrongUsage(["chats", "erase"], "The time of --idle-since is still to come.");
       }
-      if (full && quick) {
-        return yield* wrongUsage(["chats", "erase"], "Say --quick or --full, or neither.");
-      }
-      const pace = quick ? "quick" : full ? "full" : "thorough";
-      yield* chatbotOf(wanted).pipe(
-        Effect.flatMap((chatbot) => eraseOf(chatbot.id, which, { json, pace })),
-        onDatabase,
-      );
+      yield* Effect.gen(function* () {
+        const chatbot = yield* chatbotOf(wanted);
+        const archive = yield* ChatArchive;
+        const erased = yield* archive.erase(chatbot.id, which, yield* actor);
+        yield* print(json, { chatbot: chatbot.id, erased }, () => `Erased ${counted(erased)}.`);
+      }).pipe(onDatabase);
     }),
 ).pipe(
   Command.withDescription("Erase chats with everything that belongs to them, for ever"),
@@ -141,7 +87,7 @@ const exporting = Command.make(
       const stdio = yield* Stdio.Stdio;
       let records = 0;
       const text = linesOf(
-        Stream.tap(archive.export(chatbot.id), () => Effect.sync(() => records++)),
+        Stream.tap(archive.export(chatbot.id, yield* actor), () => Effect.sync(() => records++)),
       ).pipe(
         // One write for some lines; of the longest there are, more would be no string.
         Stream.rechunk(16),
@@ -151,16 +97,17 @@ const exporting = Command.make(
         onNone: () => Stream.run(text, stdio.stdout({ endOnDone: false })),
         onSome: (path) => writeWhole(path, Stream.encodeText(text)),
       });
-      yield* withProgress(
-        written,
-        Effect.sync(() => `${records} chats and entries`),
-      );
+      yield* withProgress(written, () => `${records} chats and entries`);
       yield* Console.error(`Exported ${records} chats and entries.`);
     }).pipe(onDatabase),
 ).pipe(
   Command.withDescription("Write every chat and entry of a chatbot as newline-delimited JSON"),
   Command.withExamples([
     { command: "parley chats export --output chats.ndjson", description: "Into a file" },
+    {
+      command: "parley chats export | gzip > chats.ndjson.gz",
+      description: "Into another program",
+    },
   ]),
 );
 
@@ -179,21 +126,18 @@ const importing = Command.make(
       const chatbot = yield* chatbotOf(wanted);
       const archive = yield* ChatArchive;
       const stdio = yield* Stdio.Stdio;
+      const files = yield* FileSystem.FileSystem;
       let records = 0;
       const bytes = Option.match(fileOf(input), {
         onNone: () => stdio.stdin,
-        onSome: readInput,
+        onSome: (path) => files.stream(path),
       });
       const read = recordsOf(bytes).pipe(Stream.tap(() => Effect.sync(() => records++)));
-      const chats = yield* withProgress(
-        archive.import(chatbot.id, read),
-        Effect.sync(() => `${records} chats and entries`),
+      const imported = yield* withProgress(
+        archive.import(chatbot.id, read, yield* actor),
+        () => `${records} chats and entries`,
       );
-      yield* print(
-        json,
-        { chatbot: chatbot.id, imported: chats },
-        () => `Imported ${chats} ${chats === 1 ? "chat" : "chats"}.`,
-      );
+      yield* print(json, { chatbot: chatbot.id, imported }, () => `Imported ${counted(imported)}.`);
     }).pipe(onDatabase),
 ).pipe(
   Command.withDescription(

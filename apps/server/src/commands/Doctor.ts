@@ -1,6 +1,6 @@
 import { Data, Effect } from "effect";
 import { Command } from "effect/cli";
-import type { Finding } from "../doctor/Finding.ts";
+import type { Finding } from "../doctor/Doctor.ts";
 import { line } from "../Told.ts";
 import { jsonFlag, print, printable } from "./Output.ts";
 
@@ -13,8 +13,8 @@ const examine = Effect.flatMap(
 );
 
 const textOf = ({ check, hint, message, status }: Finding): string => {
-  const first = `${status.padEnd(8)} ${check.padEnd(14)}  ${printable(line(message))}`;
-  return hint === null ? first : `${first}\n${" ".repeat(25)}${printable(line(hint))}`;
+  const first = `${status.padEnd(8)} ${check.padEnd(10)}  ${printable(line(message))}`;
+  return hint === null ? first : `${first}\n${" ".repeat(21)}${printable(line(hint))}`;
 };
 
 export const doctor = Command.make("doctor", { json: jsonFlag }, ({ json }) =>
@@ -28,7 +28,7 @@ export const doctor = Command.make("doctor", { json: jsonFlag }, ({ json }) =>
     });
   }),
 ).pipe(
-  Command.withDescription("Check settings, database, models, documents and ports; say what to do"),
+  Command.withDescription("Check settings, database, documents and models; say what to do"),
   Command.withExamples([
     { command: "parley doctor", description: "Before the first start, or when something is wrong" },
     { command: "parley doctor --json", description: "For a program" },

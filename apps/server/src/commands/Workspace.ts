@@ -3,7 +3,7 @@
  */
 import { Administration } from "@parley/core";
 import { Effect } from "effect";
-import { Argument, Command } from "effect/cli";
+import { Argument, Command, Flag } from "effect/cli";
 import { onDatabase } from "../Database.ts";
 import { actor } from "./Actor.ts";
 import { jsonFlag, print, table } from "./Output.ts";
@@ -31,20 +31,25 @@ const rename = Command.make(
   {
     from: Argument.String("from").pipe(Argument.withDescription("The workspace's name")),
     to: Argument.String("to").pipe(
-      Argument.withDescription("Its new name, which may be another workspace's"),
+      Argument.withDescription("Its new name; with --merge it may be another workspace's"),
+    ),
+    merge: Flag.Boolean("merge").pipe(
+      Flag.withDefault(false),
+      Flag.withDescription("Move the chatbots even if the other workspace has some"),
     ),
     json: jsonFlag,
   },
-  ({ from, json, to }) =>
+  ({ from, json, merge, to }) =>
     Effect.gen(function* () {
       const administration = yield* Administration;
-      yield* administration.renameWorkspace(from, to, yield* actor);
+      yield* administration.renameWorkspace(from, to, { merge }, yield* actor);
       yield* print(json, { from, to }, () => `Renamed the workspace "${from}" to "${to}".`);
     }).pipe(onDatabase),
 ).pipe(
   Command.withDescription("Move all chatbots of a workspace to another name"),
   Command.withExamples([
     { command: "parley workspace rename Acme 'Acme Ltd'", description: "A new name" },
+    { command: "parley workspace rename Beta Acme --merge", description: "Into another workspace" },
   ]),
 );
 

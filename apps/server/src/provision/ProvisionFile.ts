@@ -10,7 +10,7 @@ import {
   Name,
   PointInTime,
   problemsOf,
-  scopes,
+  Scopes,
   Text,
   type KeyRecord,
   type NewChatbot,
@@ -34,7 +34,7 @@ const Key = Schema.Struct({
   ).annotate({
     description: "The key's text, or ${NAME} for the value of an environment variable",
   }),
-  scopes: Schema.Array(Schema.Literals(scopes)).check(Schema.isUnique()).annotate({
+  scopes: Scopes.annotate({
     description: "read: details and lists; write: create chats; ask: ask questions",
   }),
   name: optional(Text, "A name for your own overview"),

@@ -1,13 +1,13 @@
+/**
+ * Commands about the chats of a chatbot.
+ */
 import * as NodeServices from "@effect/platform-node/NodeServices";
-import * as PgClient from "@effect/sql-pg/PgClient";
 import { ChatbotRegistry, ChatStore, defaultSettings, newestChats, TurnStore } from "@parley/core";
 import { layerPostgres } from "@parley/store-pg";
 import { Effect, Redacted, Stream } from "effect";
-import { Reactivity } from "effect/reactivity";
-import { execFileSync, spawn } from "node:child_process";
+import { spawn } from "node:child_process";
 import {
   chmod,
-  lstat,
   mkdtemp,
   open,
   readdir,
@@ -17,15 +17,13 @@ import {
   symlink,
   writeFile,
 } from "node:fs/promises";
-import { once } from "node:events";
-import { tmpdir } from "node:os";
+import { tmpdir, userInfo } from "node:os";
 import { join } from "node:path";
 import { text as readAll } from "node:stream/consumers";
-import { setTimeout } from "node:timers/promises";
 import { afterAll, beforeAll, describe, expect, inject, it } from "vitest";
 import { writeWhole } from "../../src/commands/WholeFile.ts";
-import { here, oneLineAndHint } from "./here.ts";
 import { withoutSettings } from "../withoutSettings.ts";
+import { here } from "./here.ts";
 import { main, run } from "./run.ts";
 
 declare module "vitest" {
@@ -34,194 +32,117 @@ declare module "vitest" {
   }
 }
 
-/** Of its own, because erasures wait for all that goes on in theirs. */
-const database = `commands_${process.pid}`;
-const inDatabase = (url: string) => Object.assign(new URL(url), { pathname: `/${database}` }).href;
-const owner = () => inDatabase(inject("postgresUrl"));
-const query = <Row extends object>(url: string, text: string): Promise<ReadonlyArray<Row>> =>
-  PgClient.make({ url: Redacted.make(url) }).pipe(
-    Effect.flatMap((sql) => sql.unsafe<Row>(text)),
-    Effect.provide(Reactivity.layer),
-    Effect.scoped,
+const schema = `commands_${process.pid}`;
+const settings = () => ({ DATABASE_URL: inject("postgresUrl"), PARLEY_SCHEMA: schema });
+const parley = (line: string, input = "") => here(line.split(" "), settings(), input);
+
+const withStores = <A, E>(
+  effect: Effect.Effect<A, E, ChatStore | TurnStore | ChatbotRegistry>,
+): Promise<A> =>
+  effect.pipe(
+    Effect.provide(layerPostgres({ url: Redacted.make(inject("postgresUrl")), schema })),
     Effect.runPromise,
   );
 
-/** Of a server that row security binds: commands must work with its settings. */
-const settings = () => ({
-  DATABASE_URL: inDatabase(inject("roleUrls").bound),
-  PARLEY_MIGRATION_URL: owner(),
-  PARLEY_ROW_SECURITY: "true",
-});
-const parley = (...args: ReadonlyArray<string>) => here(args, settings());
-
-type Stores = ChatStore | TurnStore | ChatbotRegistry;
-const withStores = <A, E>(effect: Effect.Effect<A, E, Stores>): Promise<A> =>
-  effect.pipe(Effect.provide(layerPostgres({ url: Redacted.make(owner()) })), Effect.runPromise);
-
-const chatbot = (name: string) => ({
-  workspaceName: "Workspace",
-  name,
-  description: "",
-  settings: defaultSettings,
-  keys: [],
-});
-
+/** How many chats the chatbot has. */
 const totalOf = (id: number) =>
   withStores(
     ChatStore.use((store) => Effect.map(store.listChats(id, newestChats), ({ total }) => total)),
   );
 
-/** The tables that were vacuumed by a command. */
-const vacuumed = async (): Promise<ReadonlyArray<string>> => {
-  const rows = await query<{ readonly relname: string }>(
-    owner(),
-    "select relname from pg_stat_user_tables where last_vacuum is not null order by relname",
-  );
-  return rows.map(({ relname }) => relname);
+/** The newest lines of the audit, oldest first. */
+const audited = async (limit: number) => {
+  const { stdout } = await parley(`audit --json --limit ${limit}`);
+  const lines: ReadonlyArray<Record<string, unknown>> = JSON.parse(stdout);
+  return lines
+    .map(({ action, actor, chatbotName, detail }) => `${actor} ${action} ${chatbotName} ${detail}`)
+    .toReversed();
 };
+const user = `cli:${userInfo().username}`;
 
 let directory: string;
-let full: number;
-let empty: number;
+/** Twelve chats with two entries each, and none. */
+const [full, empty] = [1, 2];
 
 beforeAll(async () => {
   directory = await mkdtemp(join(tmpdir(), "parley-commands-"));
-  await query(inject("postgresUrl"), `create database ${database}`);
-  const ids = await withStores(
+  await withStores(
     Effect.gen(function* () {
       const registry = yield* ChatbotRegistry;
-      const full = (yield* registry.create(chatbot("Full"), "test")).id;
-      const empty = (yield* registry.create(chatbot("Empty"), "test")).id;
+      for (const name of ["Full", "Empty"]) {
+        const chatbot = { workspaceName: "W", name, description: "", settings: defaultSettings };
+        yield* registry.create({ ...chatbot, keys: [] }, "test");
+      }
       const store = yield* ChatStore;
       const turns = yield* TurnStore;
       for (let n = 0; n < 12; n++) {
+        const userRef = n % 2 === 0 ? "even" : "odd";
         const { chat } = yield* store.createChat(
           full,
-          { name: `Chat ${n} 😀`, userRef: n % 2 === 0 ? "even" : "odd", helloMessage: "Hello" },
+          { name: `Chat ${n} 😀`, userRef, helloMessage: "Hello" },
           null,
         );
         const taken = yield* turns.take(full, chat.id, null);
         if (taken._tag !== "Turn") continue;
+        const tokens = { promptTokens: 3, completionTokens: 4, attempts: 1, latencyMillis: 5 };
         yield* turns.append(taken.turn, {
           question: "q",
           answer: 'a\n"b"',
           moderation: "none",
           flagged: false,
-          usage: {
-            provider: "p",
-            model: "m",
-            promptTokens: 3,
-            completionTokens: 4,
-            attempts: 1,
-            latencyMillis: 5,
-          },
+          usage: { provider: "p", model: "m", ...tokens },
         });
       }
-      return { full, empty };
     }),
   );
-  // Lets the server's role in.
-  await parley("migrate");
-  full = ids.full;
-  empty = ids.empty;
-}, 60_000);
-
-afterAll(async () => {
-  await query(inject("postgresUrl"), `drop database ${database}`);
-  await rm(directory, { recursive: true, force: true });
 });
+afterAll(() => rm(directory, { recursive: true, force: true }));
 
 describe("parley chats", () => {
-  it("exports and imports with the same ids and times, through files and pipes", async () => {
+  it("exports and imports with the same ids and times, through files and pipes, and is audited", async () => {
     const file = join(directory, "chats.ndjson");
-    const exported = await run(
-      ["chats", "export", "--chatbot", "Full", "--output", file],
-      settings(),
-    );
-    expect(exported).toMatchObject({ code: 0, stdout: "" });
+    expect(await parley(`chats export --chatbot Full --output ${file}`)).toEqual({
+      code: 0,
+      stdout: "",
+      stderr: "Exported 36 chats and entries.\n",
+    });
     const text = await readFile(file, "utf8");
     expect(text.trimEnd().split("\n")).toHaveLength(37);
     expect(text).toMatch(/\n\{"end":\{"chats":12,"entries":24\}\}\n$/);
-    const imported = await run(["chats", "import", "--chatbot", String(empty)], settings(), text);
-    expect(imported).toMatchObject({ code: 0, stdout: "Imported 12 chats.\n" });
-    const again = await run(["chats", "export", "--chatbot", "Empty"], settings());
+    const imported = await run(["chats", "import", "--chatbot", "Empty"], settings(), text);
+    expect(imported).toEqual({ code: 0, stdout: "Imported 12 chats.\n", stderr: "" });
+    const again = await run(["chats", "export", "--chatbot", "Empty", "--output", "-"], settings());
     expect(again.stdout).toBe(text);
-
-    const refused = await parley("chats", "import", "--chatbot", "Empty", "--input", file);
-    expect(refused.code).toBe(1);
-    expect(refused.stderr).toBe(
-      "parley: The import was refused, and nothing was written: the chatbot has chats.\n" +
+    expect(await parley(`chats import --chatbot Empty --input ${file}`)).toEqual({
+      code: 1,
+      stdout: "",
+      stderr:
+        "parley: The import was refused, and nothing was written: the chatbot has chats.\n" +
         'hint: "parley chats import --help" says what can be imported.\n',
-    );
+    });
+    await parley("chats erase --chatbot Empty --idle-since 0s");
+    expect(await totalOf(empty)).toBe(0);
+    expect(await audited(4)).toEqual([
+      `${user} export Full `,
+      `${user} import Empty 12 chats`,
+      `${user} export Empty `,
+      expect.stringMatching(`^${user} erase Empty 12 chats idle since `),
+    ]);
   });
 
-  it("takes - for the standard streams, and says why a file cannot be used", async () => {
-    const { stdout } = await parley("chats", "export", "--chatbot", "Full", "--output", "-");
-    expect(stdout).toMatch(/\{"end":\{"chats":12,"entries":24\}\}\n$/);
-    const args = ["chats", "import", "--chatbot", "Full", "--input", "-"];
-    const refused = await here(args, settings(), stdout);
-    expect(refused.stderr).toContain("the chatbot has chats.");
-    const erased = await parley("chats", "erase", "--chatbot", "Empty", "--idle-since", "0s");
-    expect(erased).toMatchObject({ code: 0, stdout: "Erased 12 chats.\n" });
-    for (const [way, name, flag, path, reason] of [
-      ["export", "Full", "--output", "/dev/full", "ENOSPC: no space left on device, write"],
-      ["import", "Empty", "--input", directory, "EISDIR: illegal operation on a directory, read"],
+  it("says why a file cannot be used, and replaces no device by a file", async () => {
+    for (const [command, code, reason] of [
+      ["export --chatbot Full --output /dev/null", 2, "/dev/null is no file."],
+      [
+        `import --chatbot Empty --input ${directory}`,
+        1,
+        "EISDIR: illegal operation on a directory",
+      ],
     ] as const) {
-      const { code, stderr } = await parley("chats", way, "--chatbot", name, flag, path);
-      expect({ code, stderr }).toEqual({ code: 1, stderr: expect.stringContaining(reason) });
+      const refused = await parley(`chats ${command}`);
+      expect(refused).toMatchObject({ code, stderr: expect.stringContaining(reason) });
     }
-  });
-
-  it("reads and writes pipes that are named", async () => {
-    const pipe = join(directory, "pipe");
-    execFileSync("mkfifo", [pipe]);
-    const read = readFile(pipe, "utf8");
-    const exported = await parley("chats", "export", "--chatbot", "Full", "--output", pipe);
-    expect(exported).toMatchObject({ code: 0 });
-    const text = await read;
-    expect(text).toMatch(/\{"end":\{"chats":12,"entries":24\}\}\n$/);
-    const wrote = writeFile(pipe, text);
-    const refused = await parley("chats", "import", "--chatbot", "Full", "--input", pipe);
-    expect(refused.stderr).toContain("the chatbot has chats.");
-    await wrote;
-    // Nobody comes to the other end.
-    const ends = ["export --output", "import --input"].map(async (words) => {
-      const lonely = join(directory, words);
-      execFileSync("mkfifo", [lonely]);
-      const args = [main, "chats", ...words.split(" "), lonely, "--chatbot", "Empty"];
-      const env = { ...withoutSettings(), ...settings() };
-      const endedAfter = async (millis: number) => {
-        const child = spawn(process.execPath, args, { env, stdio: "ignore" });
-        const ended = once(child, "exit");
-        await setTimeout(millis);
-        child.kill("SIGTERM");
-        return ended;
-      };
-      const [code, signal] = await endedAfter(4_000);
-      // One that did not wait yet ends in another way.
-      return signal === "SIGINT" ? [code, signal] : endedAfter(15_000);
-    });
-    // As which a shell gives 130.
-    const killed = [null, "SIGINT"];
-    expect(await Promise.all(ends)).toEqual([killed, killed]);
-  }, 60_000);
-
-  it("fails when what it prints is lost, and tells of a defect on standard error alone", async () => {
-    const full = await open("/dev/full", "w");
-    const lost = spawn(process.execPath, [main, "usage", "--chatbot", "Full"], {
-      env: { ...withoutSettings(), ...settings() },
-      stdio: ["ignore", full.fd, "pipe"],
-    });
-    expect(await readAll(lost.stderr!)).toContain(
-      "Standard input or output cannot be used: ENOSPC: no space left on device, write",
-    );
-    const code = `JSON.stringify=()=>{throw new TypeError("no JSON today")}`;
-    const options = `--import data:text/javascript,${encodeURIComponent(code)}`;
-    const args = ["usage", "--chatbot", "Full", "--json"];
-    const ran = await run(args, { ...settings(), NODE_OPTIONS: options });
-    expect(ran).toMatchObject({ code: 1, stdout: "" });
-    expect(ran.stderr).toContain("no JSON today");
-    await full.close();
+    expect((await stat("/dev/null")).isCharacterDevice()).toBe(true);
   });
 
   it("leaves an export as it was until another is whole", async () => {
@@ -230,206 +151,104 @@ describe("parley chats", () => {
     await writeFile(file, "before");
     await chmod(file, 0o600);
     await symlink(file, link);
-    // What one left that was killed in a container, where every process may have one number.
-    await writeFile(`${file}.${process.pid}.part`, "killed");
     const names = await readdir(directory);
     const bytes = Stream.encodeText(Stream.make("so far"));
     const write = (some: Stream.Stream<Uint8Array, string>) =>
       writeWhole(link, some).pipe(Effect.provide(NodeServices.layer), Effect.runPromiseExit);
     expect((await write(Stream.concat(bytes, Stream.fail("lost"))))._tag).toBe("Failure");
     expect(await readFile(file, "utf8")).toBe("before");
-    expect(await readdir(directory)).toHaveLength(names.length);
     expect((await write(bytes))._tag).toBe("Success");
     expect(await readFile(file, "utf8")).toBe("so far");
     expect((await stat(file)).mode & 0o777).toBe(0o600);
-    expect((await lstat(link)).isSymbolicLink()).toBe(true);
+    expect(await readdir(directory)).toEqual(names);
   });
 
-  it("names the line of an import that is none, and its field, and writes nothing", async () => {
-    const good =
-      '{"chat":{"id":1,"name":null,"userRef":null,"_createTime":"2026-01-01T00:00:00.000Z"}}';
+  it("refuses an import that is wrong or was cut off, says where, and writes nothing", async () => {
     const _createTime = "2026-01-01T00:00:00.000Z";
-    const texts = { question: "q", answer: "a", moderation: "none", flagged: false };
-    const entry = { id: 1, chat_id: 1, ...texts, _createTime };
-    const counts = { promptTokens: 1, completionTokens: 1, latencyMillis: 1 };
-    const usage = { provider: "p", model: "m", ...counts };
-    const chat = { id: 2, name: null, userRef: null, _createTime };
-    for (const [bad, field, problem = ""] of [
-      ["no JSON", null],
-      ["{}", null],
-      ['{"message":1}', "message"],
-      [{ chat: { ...chat, id: 0 } }, "chat.id"],
-      [{ chat: { ...chat, _createTime: "yesterday" } }, "chat._createTime"],
-      [{ chat: { ...chat, _createTime: "2026-02-30T00:00:00.000Z" } }, "chat._createTime"],
-      [{ chat: { ...chat, userRef: undefined } }, "chat.userRef"],
-      [{ chat: { ...chat, createTime: 1 } }, "chat.createTime"],
-      [{ chat: { ...chat, "a secret \u001b": 1 } }, null],
-      [{ chat: { ...chat, "x: secret \u001b": 1 } }, null],
-      [{ chat, entry: null }, "entry"],
-      [{ chat, entry: { ...entry, usage: null } }, null],
-      [{ entry: { ...entry, usage: { ...usage, attempts: 2 ** 31 } } }, "entry.usage.attempts"],
-      [{ entry: { ...entry, answer: 1 } }, "entry.answer", "Expected text"],
-      [{ chat: { ...chat, name: "a\u0000secret" } }, "chat.name"],
+    const line = (record: object) => `${JSON.stringify(record)}\n`;
+    const chat = (id: number, more: object = {}) =>
+      line({ chat: { id, name: "Zürich", userRef: null, _createTime, ...more } });
+    const end = line({ end: { chats: 2, entries: 0 } });
+    for (const [bytes, reason] of [
+      [`${chat(1)}no JSON\n${end}`, "line 2 is no chat and no entry."],
+      [chat(1) + chat(2, { name: "a\0secret" }) + end, "no chat and no entry: chat.name: "],
+      [chat(1) + chat(2, { "a secret \u001b": 1 }) + end, "line 2 is no chat and no entry."],
+      [chat(2) + chat(1) + end, "chat 1: it comes after 2."],
+      [Buffer.from(chat(1), "latin1"), "it is not UTF-8."],
+      [Buffer.alloc(2 ** 25, "x"), "a line is too long."],
+      [chat(1) + chat(2), "it has no end"],
+      [chat(1) + end, "its end tells of 2 chats and 0 entries, but there are"],
+      [chat(1) + chat(2) + end + end, "line 4 comes after the end"],
     ] as const) {
       const file = join(directory, "bad.ndjson");
-      await writeFile(
-        file,
-        `${good}\n${typeof bad === "string" ? bad : JSON.stringify(bad)}\n{"end":{"chats":1,"entries":1}}\n`,
-      );
-      const refused = await parley("chats", "import", "--chatbot", "Empty", "--input", file);
-      expect(refused.code).toBe(1);
-      const where = field === null ? "." : `: ${field}: ${problem}`;
-      expect(refused.stderr).toContain(`line 2 is no chat and no entry${where}`);
-      expect(refused.stderr).not.toContain("secret");
-      expect(await totalOf(empty)).toBe(0);
-    }
-  });
-
-  it("imports nothing that is not UTF-8, has no lines or no order, and says what", async () => {
-    const file = join(directory, "bad.ndjson");
-    const chat = (id: number) =>
-      `{"chat":{"id":${id},"name":"Zürich","userRef":null,"_createTime":"2026-01-01T00:00:00.000Z"}}\n`;
-    const end = '{"end":{"chats":2,"entries":0}}\n';
-    for (const [bytes, reason] of [
-      [Buffer.from(chat(1) + chat(2) + end, "latin1"), "it is not UTF-8"],
-      [Buffer.from(chat(1)).subarray(0, -60), "line 1 is no chat and no entry"],
-      [Buffer.from("ü").subarray(0, 1), "it is not UTF-8"],
-      [Buffer.alloc(2 ** 25, "x"), "a line is too long"],
-      [Buffer.from(chat(2) + chat(1) + end), "chat 1: it comes after 2"],
-    ] as const) {
       await writeFile(file, bytes);
-      const refused = await parley("chats", "import", "--chatbot", "Empty", "--input", file);
-      expect(refused.stderr).toContain(`nothing was written: ${reason}.`);
-      expect(refused.code).toBe(1);
-      expect(await totalOf(empty)).toBe(0);
+      const refused = await parley(`chats import --chatbot Empty --input ${file}`);
+      expect(refused).toMatchObject({ code: 1, stderr: expect.stringContaining(reason) });
+      expect(refused.stderr).not.toContain("secret");
     }
+    expect(await totalOf(empty)).toBe(0);
   });
 
-  it("imports no export that was cut off", async () => {
-    const file = join(directory, "cut.ndjson");
-    const { stdout } = await parley("chats", "export", "--chatbot", "Full");
-    const lines = stdout.trimEnd().split("\n");
-    for (const [text, reason] of [
-      ["", "it has no end"],
-      [lines.slice(0, -1).join("\n"), "it has no end"],
-      [
-        lines.toSpliced(-2, 1).join("\n"),
-        "its end tells of 12 chats and 24 entries, but there are",
-      ],
-      [[...lines, lines.at(-1)].join("\n"), "line 38 comes after the end"],
-    ] as const) {
-      await writeFile(file, text);
-      const refused = await parley("chats", "import", "--chatbot", "Empty", "--input", file);
-      expect(refused.code).toBe(1);
-      expect(refused.stderr).toContain(`nothing was written: ${reason}`);
-      expect(await totalOf(empty)).toBe(0);
-    }
-  });
-
-  it("erases one chat, and all of a user", async () => {
+  it("erases one chat, all of a user, and what nobody used since a time, and is audited", async () => {
     const all = await withStores(ChatStore.use((store) => store.listChats(full, newestChats)));
-    const one = await parley(
-      "chats",
-      "erase",
-      "--chatbot",
-      "Full",
-      "--id",
-      String(all.items[0]!.id),
-    );
-    expect(one).toMatchObject({ code: 0, stdout: "Erased 1 chat.\n", stderr: "" });
-    const none = await parley(
-      "chats",
-      "erase",
-      "--chatbot",
-      "Full",
-      "--id",
-      String(all.items[0]!.id),
-    );
-    expect(none).toMatchObject({ code: 0, stdout: "Erased 0 chats.\n" });
-    const user = await parley(
-      "chats",
-      "erase",
-      "--chatbot",
-      "Full",
-      "--user-ref",
-      "even",
-      "--quick",
-    );
-    expect(user).toMatchObject({ code: 0, stdout: "Erased 6 chats.\n" });
-    expect(await totalOf(full)).toBe(5);
-    expect(await vacuumed()).toEqual(["chat", "entry", "request"]);
-  });
-
-  it("erases what nobody used since a time", async () => {
-    const time = (day: number) => `2026-01-0${day}T00:00:00.000Z`;
-    const chat = (id: number, day: number) =>
-      JSON.stringify({ chat: { id, name: null, userRef: null, _createTime: time(day) } });
-    const entry = { question: "q", answer: "a", moderation: "none", flagged: false };
-    const lines = [
-      chat(1, 1),
-      chat(2, 2),
-      JSON.stringify({ entry: { id: 1, chat_id: 2, ...entry, _createTime: time(4), usage: null } }),
-      chat(3, 3),
-    ];
-    const end = (chats: number) => JSON.stringify({ end: { chats, entries: 1 } });
-    const text = `${[...lines, end(3)].join("\n")}\n`;
-    expect(await here(["chats", "import", "--chatbot", "Empty"], settings(), text)).toMatchObject({
-      code: 0,
-    });
-    const erase = () => parley("chats", "erase", "--chatbot", "Empty", "--idle-since", time(3));
-    expect(await erase()).toEqual({ code: 0, stdout: "Erased 1 chat.\n", stderr: "" });
-    expect(await erase()).toMatchObject({ code: 0, stdout: "Erased 0 chats.\n" });
-    const left = await parley("chats", "export", "--chatbot", "Empty");
-    expect(left.stdout).toBe(`${[...lines.slice(1), end(2)].join("\n")}\n`);
-  });
-
-  it("wants to know exactly which chats to erase, and of which chatbot", async () => {
-    for (const [code, ...args] of [
-      [2, "chats", "erase", "--chatbot", "Full"],
-      [2, "chats", "erase", "--chatbot", "Full", "--id", "1", "--user-ref", "u"],
-      [1, "chats", "erase", "--id", "1"],
-      [1, "chats", "erase", "--chatbot", "Nobody", "--id", "1"],
+    const { id } = all.items[0]!;
+    for (const [which, erased] of [
+      [`--id ${id}`, "1 chat"],
+      [`--id ${id}`, "0 chats"],
+      ["--user-ref even", "6 chats"],
+      ["--idle-since 2026-01-01", "0 chats"],
     ] as const) {
-      const refused = await parley(...args);
-      expect(refused.code).toBe(code);
-      expect(refused.stderr).toMatch(oneLineAndHint);
+      expect(await parley(`chats erase --chatbot Full ${which}`)).toEqual({
+        code: 0,
+        stdout: `Erased ${erased}.\n`,
+        stderr: "",
+      });
     }
     expect(await totalOf(full)).toBe(5);
-  });
-});
-
-describe("parley usage", () => {
-  it("sums what answers cost", async () => {
-    const { code, stdout } = await parley("usage", "--chatbot", "Full", "--json");
-    expect(code).toBe(0);
-    expect(JSON.parse(stdout)).toEqual([
-      {
-        provider: "p",
-        model: "m",
-        answers: 5,
-        attempts: 5,
-        promptTokens: 15,
-        completionTokens: 20,
-      },
+    expect(await audited(2)).toEqual([
+      `${user} erase Full chat ${id}`,
+      `${user} erase Full 6 chats of a userRef`,
     ]);
-    const { stdout: table } = await parley("usage", "--chatbot", "Full");
-    expect(table).toBe(
-      "PROVIDER  MODEL  ANSWERS  ATTEMPTS  PROMPT TOKENS  COMPLETION TOKENS\n" +
-        "p         m      5        5         15             20\n",
-    );
-    const since = await parley("usage", "--chatbot", "Full", "--json", "--since", "2100-01-01");
-    expect(JSON.parse(since.stdout)).toEqual([]);
   });
 });
 
-describe("parley migrate", () => {
-  it("prints the SQL first, and then does it", async () => {
-    const fresh = { ...settings(), PARLEY_SCHEMA: "fresh" };
-    const plan = await here(["migrate", "--dry-run"], fresh);
-    expect(plan.code).toBe(0);
-    expect(plan.stdout).toContain("create table chat (");
-    expect((await here(["migrate", "--dry-run"], fresh)).stdout).toBe(plan.stdout);
-    expect((await here(["migrate"], fresh)).stdout).toBe("The schema was brought up to date.\n");
-    expect((await here(["migrate"], fresh)).stdout).toBe("The schema is up to date.\n");
+it("parley usage sums what answers cost", async () => {
+  const { code, stdout } = await parley("usage --chatbot Full");
+  expect({ code, stdout }).toEqual({
+    code: 0,
+    stdout:
+      "PROVIDER  MODEL  ANSWERS  ATTEMPTS  PROMPT TOKENS  COMPLETION TOKENS\n" +
+      "p         m      5        5         15             20\n",
   });
+  const sums = { answers: 5, attempts: 5, promptTokens: 15, completionTokens: 20 };
+  const json = await parley("usage --chatbot Full --json");
+  expect(JSON.parse(json.stdout)).toEqual([{ provider: "p", model: "m", ...sums }]);
+  const since = await parley("usage --chatbot Full --json --since 2100-01-01");
+  expect(JSON.parse(since.stdout)).toEqual([]);
+});
+
+it("a command fails when what it prints is lost, and tells of a defect on standard error alone", async () => {
+  const device = await open("/dev/full", "w");
+  const lost = spawn(process.execPath, [main, "usage", "--chatbot", "Full"], {
+    env: { ...withoutSettings(), ...settings() },
+    stdio: ["ignore", device.fd, "pipe"],
+  });
+  expect(await readAll(lost.stderr!)).toContain("ENOSPC: no space left on device, write");
+  const code = `JSON.stringify=()=>{throw new TypeError("no JSON today")}`;
+  const options = `--import data:text/javascript,${encodeURIComponent(code)}`;
+  const args = ["usage", "--chatbot", "Full", "--json"];
+  const ran = await run(args, { ...settings(), NODE_OPTIONS: options });
+  expect(ran).toMatchObject({ code: 1, stdout: "" });
+  expect(ran.stderr).toContain("no JSON today");
+  await device.close();
+});
+
+it("parley migrate prints the SQL first, and then does it", async () => {
+  const fresh = { ...settings(), PARLEY_SCHEMA: `${schema}_fresh` };
+  for (const _ of [1, 2]) {
+    const plan = await here(["migrate", "--dry-run"], fresh);
+    expect(plan).toMatchObject({ code: 0, stdout: expect.stringContaining("create table chat (") });
+  }
+  expect((await here(["migrate"], fresh)).stdout).toBe("The schema was brought up to date.\n");
+  expect((await here(["migrate"], fresh)).stdout).toBe("The schema is up to date.\n");
 });

@@ -1,13 +1,10 @@
-import * as PgClient from "@effect/sql-pg/PgClient";
-import { Effect, Redacted } from "effect";
-import { Reactivity } from "effect/reactivity";
 import { once } from "node:events";
 import { mkdir, mkdtemp, readdir, rm, writeFile } from "node:fs/promises";
 import { createServer, type Server } from "node:http";
 import type { AddressInfo } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { afterAll, beforeAll, describe, expect, inject, it } from "vitest";
+import { afterAll, beforeAll, expect, inject, it } from "vitest";
 import { here, oneLineAndHint } from "./here.ts";
 
 let directory: string;
@@ -90,221 +87,123 @@ const examined = async (settings: Readonly<Record<string, string>>) => {
   return (check: string) => findings.filter((finding) => finding.check === check);
 };
 
-describe("parley doctor", () => {
-  it("finds nothing wrong where nothing is, and writes nothing", async () => {
-    const { code, stderr, stdout } = await here(["doctor"], { ...database(), ...models() });
-    expect({ code, stderr }).toEqual({ code: 0, stderr: "" });
-    expect(stdout).toMatch(/^ok {7}settings {8}All settings can be read\.$/m);
-    expect(stdout).toMatch(/^ok {7}database {8}PostgreSQL 18\.\d+ with UTF8 answers\.$/m);
-    expect(stdout).toMatch(/^ok {7}migrations {6}The schema is up to date\.$/m);
-    expect(stdout).toMatch(/^ok {7}model {11}small at 127\.0\.0\.1:\d+ answers\.$/m);
-    expect(stdout).toMatch(/^ok {7}moderation {6}judge at 127\.0\.0\.1:\d+ answers\.$/m);
-    expect(stdout).toMatch(/^warning {2}chatbots {8}No live key opens 1 "N"\.\n {25}"parley key/m);
-    expect(stdout).not.toContain(secret);
-    // The shortest call there is.
-    const call = received.find((one) => one.startsWith("/v1/chat/completions"))!;
-    expect(call).toContain(`Bearer ${secret}`);
-    expect(call).toMatch(/"max_tokens":1\b/);
-    const fresh = { ...database(), PARLEY_SCHEMA: `doctor_fresh_${process.pid}` };
-    for (const _ of [1, 2]) {
-      const found = await examined(fresh);
-      expect(found("migrations")[0]?.status).toBe("warning");
-      expect(found("migrations")[0]?.hint).toContain('"parley migrate"');
-    }
-    const dataDir = join(directory, "data");
-    const found = await examined({ ...noPorts, PARLEY_DATA_DIR: dataDir });
-    expect(found("database")[0]?.message).toContain(`There is none in ${dataDir} yet`);
-    expect(found("data directory")[0]?.status).toBe("ok");
-    expect(await readdir(directory)).toEqual([]);
-  });
+it("finds nothing wrong where nothing is, and writes nothing", async () => {
+  const { code, stderr, stdout } = await here(["doctor"], { ...database(), ...models() });
+  expect({ code, stderr }).toEqual({ code: 0, stderr: "" });
+  expect(stdout.replace(/:\d+/g, ":0").replace(/18\.\d+/, "18.x")).toBe(
+    "ok       settings    All settings can be read.\n" +
+      "ok       database    PostgreSQL 18.x with UTF8 answers.\n" +
+      "ok       model       small at 127.0.0.1:0 answers.\n" +
+      "ok       moderation  judge at 127.0.0.1:0 answers.\n",
+  );
+  // The shortest call there is.
+  const call = received.find((one) => one.startsWith("/v1/chat/completions"))!;
+  expect(call).toContain(`Bearer ${secret}`);
+  expect(call).toMatch(/"max_tokens":1\b/);
+  const fresh = { ...database(), PARLEY_SCHEMA: `doctor_fresh_${process.pid}` };
+  for (const _ of [1, 2]) {
+    const [, schema] = (await examined(fresh))("database");
+    expect(schema).toMatchObject({ status: "warning", hint: expect.stringContaining("migrate") });
+  }
+  const found = await examined({ ...noPorts, PARLEY_DATA_DIR: join(directory, "data") });
+  expect(found("database")[0]?.message).toBe("There is none yet; the first start makes it.");
+  expect(await readdir(directory)).toEqual([]);
+});
 
-  it("tells all that is wrong with the settings", async () => {
-    const found = await examined({
-      PARLEY_STORE: "nonsense",
-      PARLEY_PORT: "x",
-      PARLEY_ASK_PATH: "/api",
-      PARLEY_LLM_BASE_URL: "nonsense",
-      PARLEY_LLM_MODEL: "small",
-      PARLEY_MODERATION_MODEL: "alone",
-    });
-    const messages = found("settings").map(({ message }) => message.split(/[: ]/)[0]);
-    expect(messages.toSorted()).toEqual([
-      "PARLEY_BASE_PATH",
-      "PARLEY_LLM_BASE_URL",
-      "PARLEY_MODERATION_BASE_URL",
-      "PARLEY_PORT",
-      "PARLEY_STORE",
-    ]);
-    const misspelt = await examined({ ...memory, PARLEY_PROT: "80" });
-    expect(misspelt("settings")).toMatchObject([
-      { status: "warning", message: "PARLEY_PROT is no setting." },
-    ]);
-    expect(misspelt("database")[0]?.status).toBe("warning");
-  });
+it("names a setting that is wrong, and warns of one that nobody knows and of the memory store", async () => {
+  const wrong = await examined({ PARLEY_STORE: "nonsense" });
+  expect(wrong("settings")).toMatchObject([
+    { status: "failed", message: expect.stringContaining("PARLEY_STORE") },
+  ]);
+  const misspelt = await examined({ ...memory, PARLEY_PROT: "80" });
+  expect(misspelt("settings")).toMatchObject([
+    { status: "warning", message: "PARLEY_PROT is no setting. Is PARLEY_PORT meant?" },
+  ]);
+  expect(misspelt("database")).toMatchObject([{ status: "warning" }]);
+});
 
-  it.each([
+it("says what to do about a database that cannot be used", async () => {
+  const other = (change: Partial<URL>) =>
+    Object.assign(new URL(inject("postgresUrl")), change).href;
+  for (const [url, hint] of [
     ["postgres://parley:secret@127.0.0.1:1/parley", "Start PostgreSQL"],
     ["postgres://parley:secret@nowhere.invalid/parley", "Correct the host"],
     ["nonsense", "is written postgres://"],
-  ])("says what to do about the database %s", async (url, hint) => {
-    const [finding, ...others] = (await examined({ ...noPorts, DATABASE_URL: url }))("database");
-    expect(others).toEqual([]);
-    expect(finding).toMatchObject({ status: "failed", hint: expect.stringContaining(hint) });
-  });
+    [other({ password: "wrong-secret" }), "Correct user and password"],
+    [other({ pathname: "/nowhere" }), "Make that database"],
+  ] as const) {
+    const found = (await examined({ ...noPorts, DATABASE_URL: url }))("database");
+    expect(found).toMatchObject([{ status: "failed", hint: expect.stringContaining(hint) }]);
+  }
+});
 
-  it("says what to do about a user, or a database, that is not known", async () => {
-    const url = new URL(inject("postgresUrl"));
-    url.password = "wrong-secret";
-    const user = await examined({ ...noPorts, DATABASE_URL: url.href });
-    expect(user("database")[0]?.hint).toContain("Correct user and password");
-    const other = new URL(inject("postgresUrl"));
-    other.pathname = "/nowhere";
-    const found = await examined({ ...noPorts, DATABASE_URL: other.href });
-    expect(found("database")[0]?.hint).toContain("Make that database");
-  });
+it("tells what a server would refuse of the database's role, and that it takes no writes", async () => {
+  const found = await examined({ ...database(), PARLEY_ROW_SECURITY: "true" });
+  expect(found("database")).toMatchObject([
+    { status: "ok" },
+    { status: "failed", message: expect.stringContaining("owns the tables") },
+  ]);
+  const { DATABASE_URL } = database();
+  const url = `${DATABASE_URL}?options=${encodeURIComponent("-c default_transaction_read_only=on")}`;
+  const standby = await examined({ ...database(), DATABASE_URL: url });
+  expect(standby("database")).toMatchObject([
+    { status: "ok" },
+    { status: "warning", message: expect.stringContaining("It takes no writes: ") },
+  ]);
+});
 
-  it("tells what a server would refuse of the database's roles", async () => {
-    const found = await examined({ ...database(), PARLEY_ROW_SECURITY: "true" });
-    expect(found("database")).toMatchObject([
-      { status: "ok" },
-      { status: "failed", message: expect.stringContaining("owns the tables") },
-    ]);
-  });
-
-  it("tells what the server's role may not write to", async () => {
-    const owner = (statement: string) =>
-      PgClient.make({
-        url: Redacted.make(database().DATABASE_URL),
-        startupParameters: { search_path: database().PARLEY_SCHEMA },
-      }).pipe(
-        Effect.flatMap((sql) => sql.unsafe(statement)),
-        Effect.scoped,
-        Effect.provide(Reactivity.layer),
-        Effect.runPromise,
-      );
-    await owner("revoke insert on entry from current_user");
-    try {
-      const found = await examined(database());
-      const message = `The server's role may not write to "entry" as a server does.`;
-      expect(found("database")[1]).toMatchObject({ status: "failed", message });
-    } finally {
-      await owner("grant insert on entry to current_user");
-    }
-  });
-
-  it.each([
-    [401, "failed", "API_KEY"],
-    [403, "failed", "API_KEY"],
-    [404, "failed", "BASE_URL"],
-    [429, "warning", "API_KEY"],
-    [500, "failed", "trouble of its own"],
-  ])("says which setting is to be changed for HTTP %d", async (answered, told, hint) => {
-    status = answered;
-    try {
-      const found = await examined({ ...memory, ...models() });
-      expect(found("model")).toMatchObject([
-        { status: told, message: expect.stringContaining(`HTTP ${answered}`) },
+it.each([
+  [401, "failed", "API_KEY"],
+  [404, "failed", "BASE_URL"],
+  [429, "warning", "API_KEY"],
+  [500, "failed", "can be reached"],
+])("says which setting an endpoint's HTTP %d is about", async (answered, told, hint) => {
+  status = answered;
+  try {
+    const found = await examined({ ...memory, ...models() });
+    for (const [check, setting] of [
+      ["model", hint],
+      ["moderation", hint.replace("API_KEY", "MODERATION_API_KEY")],
+    ] as const) {
+      expect(found(check)).toMatchObject([
+        {
+          status: told,
+          message: expect.stringContaining(`HTTP ${answered}`),
+          hint: expect.stringContaining(setting),
+        },
       ]);
-      expect(found("model")[0]?.hint).toContain(hint);
-      expect(found("moderation")[0]?.status).toBe("failed");
-      expect(found("moderation")[0]?.hint).toContain(hint.replace("API_KEY", "MODERATION_API_KEY"));
-    } finally {
-      status = 200;
     }
-  });
+  } finally {
+    status = 200;
+  }
+});
 
-  it("warns of a database that takes no writes", async () => {
-    const { DATABASE_URL } = database();
-    const url = `${DATABASE_URL}?options=${encodeURIComponent("-c default_transaction_read_only=on")}`;
-    const { code, stdout } = await here(["doctor"], { ...database(), DATABASE_URL: url });
-    expect(stdout).toMatch(/^warning +database +It takes no writes: /m);
-    expect(code).toBe(0);
+it("asks each model and reads each folder, also those that chatbots name", async () => {
+  const files = join(directory, "files");
+  await mkdir(join(files, "empty"), { recursive: true });
+  await writeFile(join(files, "one.md"), "# One\n\nText.");
+  const more = ["--moderation", "endpoint", "--model", "own", "--knowledge", "manuals"];
+  expect((await here(["chatbot", "set", "--chatbot", "N", ...more], database())).code).toBe(0);
+  const without = await examined(database());
+  expect(without("documents")).toMatchObject([
+    { status: "failed", message: expect.stringContaining("PARLEY_KNOWLEDGE_ROOT is not set") },
+  ]);
+  expect(without("model")).toMatchObject([{ status: "warning" }]);
+  expect(without("moderation")).toMatchObject([{ status: "failed" }]);
+  const found = await examined({
+    ...database(),
+    ...models(),
+    PARLEY_LLM_FALLBACK_2_BASE_URL: "http://127.0.0.1:1",
+    PARLEY_LLM_FALLBACK_2_MODEL: "large",
+    PARLEY_KNOWLEDGE_DIR: join(files, "empty"),
+    PARLEY_KNOWLEDGE_ROOT: files,
   });
-
-  it("names the setting of an endpoint that cannot be reached", async () => {
-    const found = await examined({
-      ...memory,
-      ...models(),
-      PARLEY_LLM_FALLBACK_2_BASE_URL: "http://127.0.0.1:1",
-      PARLEY_LLM_FALLBACK_2_MODEL: "large",
-    });
-    expect(found("model")).toMatchObject([
-      { status: "ok" },
-      {
-        status: "failed",
-        message: expect.stringContaining("large at 127.0.0.1:1"),
-        hint: expect.stringContaining("PARLEY_LLM_FALLBACK_2_BASE_URL"),
-      },
-    ]);
-  });
-
-  it("looks whether it could listen", async () => {
-    const parley = await listening(
-      createServer((_, response) => response.end('{"data":{"live":true}}')),
-    );
-    const other = await listening(createServer((_, response) => response.end("hello")));
-    const found = await examined({
-      ...memory,
-      PARLEY_PORT: String(portOf(other)),
-      PARLEY_MANAGEMENT_PORT: String(portOf(parley)),
-    });
-    expect(found("ports")).toMatchObject([
-      { status: "failed", hint: expect.stringContaining("PARLEY_PORT") },
-      { status: "ok", message: expect.stringContaining("running server") },
-    ]);
-    other.close();
-    parley.close();
-    const elsewhere = await examined({ ...memory, PARLEY_PORT: "3000", PARLEY_HOST: "192.0.2.1" });
-    expect(elsewhere("ports")[0]?.hint).toContain("PARLEY_HOST");
-    const same = await examined({ ...memory, PARLEY_PORT: "3000", PARLEY_ASK_PORT: "3000" });
-    expect(same("ports")[0]?.hint).toContain("PARLEY_ASK_PORT");
-  });
-
-  it("looks for the files", async () => {
-    const files = join(directory, "files");
-    await mkdir(join(files, "empty"), { recursive: true });
-    await writeFile(join(files, "one.md"), "# One\n\nText.");
-    const provisioning = join(files, "chatbots.json");
-    await writeFile(provisioning, '{"chatbots":[{"workspace":"W"}]}');
-    const all = (folder: string) => ({
-      ...memory,
-      PARLEY_KNOWLEDGE_DIR: join(files, folder),
-      PARLEY_KNOWLEDGE_ROOT: join(files, folder),
-      PARLEY_PROVISION: provisioning,
-    });
-    const found = await examined(all(""));
-    expect(found("documents").map(({ status }) => status)).toEqual(["ok", "ok"]);
-    expect(found("provisioning")).toMatchObject([
-      { status: "failed", message: expect.stringContaining("chatbots.0.name: Missing key") },
-    ]);
-    const missing = await examined(all("nowhere"));
-    expect(missing("documents").map(({ status }) => status)).toEqual(["failed", "failed"]);
-    expect((await examined(all("empty")))("documents")[0]?.status).toBe("warning");
-    const unwritable = await examined({ ...noPorts, PARLEY_DATA_DIR: "/proc/nowhere" });
-    expect(unwritable("data directory")).toMatchObject([
-      { status: "failed", hint: expect.stringContaining("PARLEY_DATA_DIR") },
-    ]);
-  });
-
-  it("looks whether the chatbots and the server fit together", async () => {
-    const set = ["chatbot", "set", "--chatbot", "N", "--moderation", "endpoint"];
-    const more = ["--model", "own", "--knowledge", "manuals"];
-    expect((await here([...set, ...more], database())).code).toBe(0);
-    const found = await examined(database());
-    expect(found("chatbots").map(({ status }) => status)).toEqual([
-      "ok",
-      "warning",
-      "failed",
-      "warning",
-      "failed",
-    ]);
-    status = 404;
-    try {
-      const asked = await examined({ ...database(), ...models() });
-      expect(asked("chatbots").map(({ message }) => message)).not.toContain("is not asked");
-      expect(asked("model").map(({ message }) => message.split(" ")[0])).toEqual(["own", "small"]);
-    } finally {
-      status = 200;
-    }
-  });
+  expect(found("documents").map(({ status }) => status)).toEqual(["warning", "failed"]);
+  expect(found("model")).toMatchObject([
+    { status: "ok", message: expect.stringContaining("small at") },
+    { status: "failed", hint: expect.stringContaining("PARLEY_LLM_FALLBACK_2_BASE_URL") },
+    { status: "ok", message: expect.stringContaining("own at") },
+  ]);
+  const usual = await examined({ ...memory, PARLEY_KNOWLEDGE_DIR: files });
+  expect(usual("documents")).toMatchObject([{ status: "ok" }]);
 });

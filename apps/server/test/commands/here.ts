@@ -16,6 +16,7 @@ export const here = async (
   args: ReadonlyArray<string>,
   settings: Readonly<Record<string, string>>,
   input = "",
+  { isTerminal = false } = {},
 ): Promise<Ran> => {
   for (const name of Object.keys(process.env)) if (isSetting(name)) delete process.env[name];
   Object.assign(process.env, settings);
@@ -28,6 +29,7 @@ export const here = async (
     );
   const stdio = Stdio.layerTest({
     args: Effect.succeed(args),
+    stdinIsTerminal: Effect.succeed(isTerminal),
     stdin: Stream.encodeText(input === "" ? Stream.empty : Stream.make(input)),
     stdout: sink((text) => (stdout += text)),
     stderr: sink((text) => (stderr += text)),

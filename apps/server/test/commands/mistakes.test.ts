@@ -50,6 +50,7 @@ const uses: ReadonlyArray<ReadonlyArray<string>> = [
   ["chatbot", "list"],
   ["chatbot", "show", "--chatbot", "One"],
   ["chatbot", "set", "--chatbot", "One", "--name", "Three"],
+  ["chatbot", "delete", "One", "--yes"],
   ["key", "create", "--chatbot", "One"],
   ["key", "list"],
   ["key", "change", id, "--name", "n"],
@@ -64,56 +65,43 @@ const uses: ReadonlyArray<ReadonlyArray<string>> = [
   ["usage", "--chatbot", "One"],
 ];
 
-const titled = (all: typeof uses) => all.map((args) => [args.join(" "), args] as const);
+const titled = (all: ReadonlyArray<ReadonlyArray<string>>) =>
+  all.map((args) => [args.join(" "), args] as const);
 
 describe("a command that is used wrongly says so", () => {
   const wrong: ReadonlyArray<ReadonlyArray<string>> = [
-    ...uses.flatMap((use) => [
-      [...use, "--nonsense"],
-      [...use, "surplus"],
-    ]),
     ["nonsense"],
     ["key", "nonsense"],
+    ["key", "list", "--nonsense"],
+    ["key", "list", "surplus"],
     ["workspace", "rename", "Acme"],
     ["chatbot", "create", "--workspace", "Acme"],
     ["chatbot", "set", "--chatbot", "One"],
     ["chatbot", "set", "--chatbot", "One", "--moderation", "sometimes"],
     ["chatbot", "set", "--chatbot", "One", "--retention-days", "soon"],
-    ["chatbot", "set", "--chatbot", "One", "--unset", "name"],
     ["chatbot", "set", "--chatbot", "One", "--model", "m", "--unset", "model"],
     ["chatbot", "set", "--chatbot", "One", "--instructions", "i", "--instructions-file", "-"],
+    ["chatbot", "delete", "One"],
     ["key", "create", "--chatbot", "One", "--scopes", "admin"],
+    ["key", "create", "--chatbot", "One", "--scopes", ""],
     ["key", "create", "--chatbot", "One", "--scopes", "read,read"],
     ["key", "create", "--chatbot", "One", "--expires", "tomorrow"],
     ["key", "create", "--chatbot", "One", "--expires", "2020-01-01"],
+    ["key", "create", "--chatbot", "One", "--expires", "2999-02-31"],
+    ["key", "create", "--chatbot", "One", "--expires", "99999999999w"],
     ["key", "change", id],
     ["key", "change", id, "--name", "n", "--unset", "name"],
     ["key", "change", "short", "--name", "n"],
     ["key", "rotate", id, "--keep-for", "long"],
     ["key", "revoke"],
-    ["key", "generate", "--nonsense"],
     ["chat", "--chat", "first"],
-    ["doctor", "--nonsense"],
     ["provision"],
     ["audit", "--limit", "0"],
-    ["audit", "--limit", "all"],
-    ["chats", "erase", "--id", "x"],
     ["chats", "erase"],
-    ...[
-      "foo 1",
-      "5",
-      "01/02/2026",
-      "2026-1-1",
-      "2026-02-31",
-      "2026-03-02 09:00",
-      "-200000-01-01",
-    ].map((time) => ["chats", "erase", "--chatbot", "One", `--idle-since=${time}`]),
-    ["chats", "erase", "--chatbot", "One", "--idle-since", "2999-01-01"],
-    ["chats", "erase", "--chatbot", "One", "--id", "1", "--quick", "--full"],
+    ["chats", "erase", "--id", "1", "--user-ref", "u"],
+    ["chats", "erase", "--idle-since", "2026-03-02 09:00"],
+    ["chats", "erase", "--idle-since", "2999-01-01"],
     ["usage", "--since", "yesterday"],
-    ["usage", "--since", "2026-02-31"],
-    ["key", "create", "--chatbot", "One", "--expires", "2999-02-31"],
-    ["key", "create", "--chatbot", "One", "--expires", "99999999999w"],
   ];
 
   it.each(titled(wrong))("parley %s", async (_, args) => {
@@ -128,24 +116,21 @@ describe("a command that is used wrongly says so", () => {
 describe("a command that does not find what it is about says so", () => {
   const misses: ReadonlyArray<ReadonlyArray<string>> = [
     ["workspace", "rename", "Nobody", "Beta"],
-    ["workspace", "rename", "Acme", ""],
     ["chatbot", "create", "--workspace", "Acme", "--name", "One"],
     ["chatbot", "create", "--name", ""],
     ["chatbot", "show"],
     ["chatbot", "show", "--chatbot", "Nobody"],
     ["chatbot", "set", "--chatbot", "One", "--name", "Two"],
     ["chatbot", "set", "--chatbot", "One", "--retention-days", "0"],
-    ["chatbot", "set", "--chatbot", "One", "--knowledge", "../elsewhere"],
     ["chatbot", "set", "--chatbot", "One", "--instructions-file", "/nowhere"],
+    ["chatbot", "delete", "Nobody", "--yes"],
     ["key", "create"],
-    ["key", "list", "--chatbot", "Nobody"],
     ["key", "change", id, "--name", "n"],
     ["key", "rotate", id],
     ["key", "revoke", id],
     ["chat"],
     ["chat", "--chatbot", "One", "--chat", "999"],
     ["provision", "/nowhere"],
-    ["provision", "/nowhere", "--dry-run"],
     ["chats", "export", "--chatbot", "One", "--output", "/nowhere/chats.ndjson"],
     ["chats", "import", "--chatbot", "One", "--input", "/nowhere/chats.ndjson"],
   ];
@@ -183,26 +168,6 @@ describe("a command without its database says so", () => {
         'The schema of the database is not up to date: run "parley migrate"',
       );
     }
-  });
-
-  it("and lets nobody in", async () => {
-    const owner = { ...settings(), PARLEY_SCHEMA: `${schema}_let_in` };
-    expect((await here(["migrate"], owner)).code).toBe(0);
-    const server = {
-      ...owner,
-      DATABASE_URL: inject("roleUrls").bound,
-      PARLEY_MIGRATION_URL: owner.DATABASE_URL,
-      PARLEY_ROW_SECURITY: "true",
-    };
-    const { code, stderr } = await here(["key", "list"], server);
-    expect({ code, stderr }).toEqual({
-      code: 1,
-      stderr: expect.stringContaining("not let in"),
-    });
-    const dryRun = await here(["migrate", "--dry-run"], server);
-    expect(dryRun.stdout).toContain("enable row level security");
-    expect((await here(["migrate"], server)).code).toBe(0);
-    expect((await here(["chatbot", "list"], server)).code).toBe(0);
   });
 
   it("and makes none where there is none", async () => {

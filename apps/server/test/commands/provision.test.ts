@@ -76,12 +76,17 @@ it("refuses a file with mistakes, names them all, and writes nothing", async () 
   expect(stderr).toContain("chatbots.0.model: is blank; ");
   expect(stderr).toContain("chatbots.1.name: Missing key; ");
   expect(stderr).toContain("chatbots.1.keys.0.scopes: Missing key");
+  const nothing = await declare({ ...bot, keys: [{ key: "${PARLEY_TEST_KEY}", scopes: [] }] });
+  expect((await parley("provision", nothing)).stderr).toContain(
+    "chatbots.0.keys.0.scopes: must name at least one of read, write, ask",
+  );
   const unset = await declare({ ...bot, keys: [{ key: "${NOT_SET}", scopes: ["read"] }] });
   expect((await parley("provision", unset)).stderr).toContain("${NOT_SET} is not set.");
-  const mistyped = await declare({ ...bot, keys: [{ key: `${key.slice(0, -1)}_`, scopes: [] }] });
+  const mistake = { key: `${key.slice(0, -1)}_` };
+  const mistyped = await declare({ ...bot, keys: [{ ...mistake, scopes: ["read"] }] });
   expect((await parley("provision", mistyped)).stderr).toContain("is neither a key nor ${NAME}");
   for (const expiresAt of ["2030-02-31", "0000-01-01", "soon"]) {
-    const never = await declare({ ...bot, keys: [{ key, scopes: [], expiresAt }] });
+    const never = await declare({ ...bot, keys: [{ key, scopes: ["read"], expiresAt }] });
     const { stderr } = await parley("provision", never);
     expect(stderr).toContain("chatbots.0.keys.0.expiresAt: is no ");
   }

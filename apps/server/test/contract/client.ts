@@ -23,7 +23,6 @@ export interface Target {
   readonly otherKey: string;
   /** All scopes, of a chatbot whose hello message is off. */
   readonly noHelloKey: string;
-  readonly scopelessKey: string;
   readonly expiredKey: string;
   /** Well-formed, and of no chatbot. */
   readonly unknownKey: string;

@@ -347,7 +347,6 @@ export const randomRequest = (random: Random): RandomRequest => {
         { "x-api-key": "<key askKey>" },
         { "x-api-key": "<key expiredKey>" },
         { "x-api-key": "<key unknownKey>" },
-        { "x-api-key": "<key scopelessKey>" },
       ])
     : {
         "x-api-key": random.oneIn(6)

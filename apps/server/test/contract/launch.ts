@@ -54,7 +54,7 @@ export const launch = async (
       "# Keys\n\nA key is sent in the header x-api-key.\n",
   );
 
-  const keyNames = ["all", "read", "write", "ask", "none", "expired", "other", "noHello"] as const;
+  const keyNames = ["all", "read", "write", "ask", "expired", "other", "noHello"] as const;
   const keys = Object.fromEntries(
     await Promise.all(keyNames.map(async (name) => [name, await freshKey()] as const)),
   ) as Record<(typeof keyNames)[number], string>;
@@ -75,7 +75,6 @@ export const launch = async (
             { key: keys.read, scopes: ["read"] },
             { key: keys.write, scopes: ["write"] },
             { key: keys.ask, scopes: ["ask"] },
-            { key: keys.none, scopes: [] },
             { key: keys.expired, scopes: everything, expiresAt: "2001-01-01T00:00:00.000Z" },
           ],
         },
@@ -155,7 +154,6 @@ export const launch = async (
       readKey: keys.read,
       writeKey: keys.write,
       askKey: keys.ask,
-      scopelessKey: keys.none,
       expiredKey: keys.expired,
       unknownKey: await freshKey(),
       otherKey: keys.other,

@@ -10,10 +10,10 @@ import {
   keyOf,
   type ChatbotRow,
   type KeyRow,
-} from "./ChatbotRows.ts";
-import type { Clients } from "./Clients.ts";
-import { texts } from "./Parameters.ts";
-import { orUnavailable } from "./Storage.ts";
+} from "../ChatbotRows.ts";
+import type { Clients } from "../Clients.ts";
+import { texts } from "../Parameters.ts";
+import { orUnavailable } from "../Storage.ts";
 
 export const makeChatbotDirectory = (
   { reads, writes }: Clients,
