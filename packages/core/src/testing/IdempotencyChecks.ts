@@ -16,6 +16,7 @@ import {
   bare,
   bothTurns,
   create,
+  createAll,
   entry,
   history,
   keyOf,
@@ -84,19 +85,6 @@ export const idempotencyChecks: ReadonlyArray<Check<ChatStore | TurnStore | Stor
         const done = yield* take(chatbot, turn.chat, keyOf(name));
         yield* same("asked again", done, { _tag: "Done", entry: made, turn: turn.id });
       }
-    }),
-  ),
-
-  check(
-    "a key that created a chat is forgotten after 24 hours",
-    Effect.fnUntraced(function* () {
-      const chatbot = yield* newChatbot;
-      const first = yield* createWith(chatbot, key);
-      yield* pass(retryKeyLifetime - 60_000);
-      yield* same("before", (yield* createWith(chatbot, key)).replayed, true);
-      yield* pass(60_001);
-      const again = yield* createWith(chatbot, other);
-      yield* same("after", [again.replayed, again.chat.id === first.chat.id], [false, false]);
     }),
   ),
 
@@ -177,7 +165,7 @@ export const idempotencyChecks: ReadonlyArray<Check<ChatStore | TurnStore | Stor
   ),
 
   check(
-    "the key of an ask is known for 24 hours after its entry was stored, and no longer",
+    "a key is known for 24 hours after its chat or entry was stored, and no longer",
     Effect.fnUntraced(function* () {
       const chatbot = yield* newChatbot;
       const store = yield* TurnStore;
@@ -195,6 +183,12 @@ export const idempotencyChecks: ReadonlyArray<Check<ChatStore | TurnStore | Stor
         yield* pass(60_001);
         yield* store.release(yield* taken(chatbot, chat, other));
       }
+      const first = yield* createWith(chatbot, key);
+      yield* pass(retryKeyLifetime - 60_000);
+      yield* same("a creation before", (yield* createWith(chatbot, key)).replayed, true);
+      yield* pass(60_001);
+      const again = yield* createWith(chatbot, other);
+      yield* same("after", [again.replayed, again.chat.id === first.chat.id], [false, false]);
     }),
   ),
 
@@ -307,19 +301,29 @@ export const idempotencyChecks: ReadonlyArray<Check<ChatStore | TurnStore | Stor
   ),
 
   check(
-    "a turn with a key stays its owner's for a day if nobody takes it",
+    "a turn whose lease ran out stays its owner's if nobody takes it, with a key for a day",
     Effect.fnUntraced(function* () {
       const chatbot = yield* newChatbot;
       const store = yield* TurnStore;
-      const { id } = yield* create(chatbot);
-      const turns = [yield* taken(chatbot, id, key), yield* taken(chatbot, null, keyOf("another"))];
-      for (const millis of [turnLease + 1, retryKeyLifetime / 2, retryKeyLifetime / 2 - 60_000]) {
+      const [first, second] = yield* createAll(chatbot, [{}, {}]);
+      const keyed = [
+        yield* taken(chatbot, first!.id, key),
+        yield* taken(chatbot, null, keyOf("another")),
+      ];
+      const others = [yield* taken(chatbot, second!.id), yield* taken(chatbot, null)];
+      const half = retryKeyLifetime / 2;
+      for (const [n, millis] of [turnLease + 1, half, half - 60_000, half, half].entries()) {
         yield* pass(millis);
-        yield* createWith(chatbot, keyOf(`chat ${millis}`));
-        yield* append(yield* taken(chatbot, null, keyOf(`ask ${millis}`)), entry("q"));
-        yield* store.release(yield* taken(chatbot, null, keyOf(`release ${millis}`)));
+        // Other keys may sweep away old ones.
+        yield* createWith(chatbot, keyOf(`chat ${n}`));
+        yield* append(yield* taken(chatbot, null, keyOf(`ask ${n}`)), entry("q"));
+        yield* store.release(yield* taken(chatbot, null, keyOf(`release ${n}`)));
+        if (n === 2) for (const turn of keyed) yield* append(turn, entry("late"));
       }
-      for (const turn of turns) yield* append(turn, entry("late"));
+      for (const turn of others) {
+        yield* same("the renewal", yield* store.renew(turn), true);
+        yield* append(turn, entry("late"));
+      }
     }),
   ),
 

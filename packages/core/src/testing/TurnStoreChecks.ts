@@ -6,7 +6,6 @@ import { ChatStore } from "../ChatStore.ts";
 import type { Entry } from "../Entry.ts";
 import { ChatbotNotFound, ChatNotFound, TurnLost } from "../Errors.ts";
 import { newest } from "../ListQuery.ts";
-import { retryKeyLifetime } from "../RetryKey.ts";
 import { TurnStore, turnEntries, turnLease, turnPrecedence } from "../TurnStore.ts";
 import { check, failsWith, same, type Check } from "./Check.ts";
 import {
@@ -34,16 +33,6 @@ import {
 import { StoreUnderTest } from "./StoreUnderTest.ts";
 
 const key = keyOf("key");
-
-/** Reads the hints of both instances in fibers of their own. */
-const readHints = Effect.fnUntraced(function* (
-  read: (hint: { readonly chatbot: number; readonly chat: number } | null) => Effect.Effect<void>,
-) {
-  const { second } = yield* StoreUnderTest;
-  return yield* Effect.forEach([yield* TurnStore, second.turns], ({ freed }) =>
-    Effect.forkChild(Stream.runForEach(freed, read), { startImmediately: true }),
-  );
-});
 
 export const turnStoreChecks: ReadonlyArray<Check<ChatStore | TurnStore | StoreUnderTest>> = [
   check(
@@ -200,36 +189,20 @@ export const turnStoreChecks: ReadonlyArray<Check<ChatStore | TurnStore | StoreU
   ),
 
   check(
-    "hints hold no ask up, whether they are read or not",
-    Effect.fnUntraced(function* () {
-      const chatbot = yield* newChatbot;
-      const { id } = yield* create(chatbot);
-      const asks = Effect.gen(function* () {
-        for (let n = 0; n < 100; n++) yield* ask(chatbot, n % 10 ? id : null, entry("q"));
-        return "in time";
-      });
-      const began = Date.now();
-      yield* asks;
-      const enough = 2_000 + 20 * (Date.now() - began);
-      const stalled = yield* readHints(() => Effect.never);
-      const awake = yield* readHints(() => Effect.void);
-      yield* same("100 asks", yield* Effect.raceFirst(asks, after(enough)), "in time");
-      for (const reader of awake) {
-        const exit = reader.pollUnsafe();
-        yield* same("a reader failed", exit !== undefined && Exit.isFailure(exit), false);
-      }
-      yield* Fiber.interruptAll([...stalled, ...awake]);
-    }),
-  ),
-
-  check(
-    "hints come at the end of turns only",
+    "hints come at the end of turns only, and hold no ask up, whether they are read or not",
     Effect.fnUntraced(function* () {
       const chatbot = yield* newChatbot;
       const [store, second] = yield* bothTurns;
       const { id } = yield* create(chatbot);
       const hinted: Array<number> = [];
-      const readers = yield* readHints((hint) =>
+      const read = (
+        each: (hint: { chatbot: number; chat: number } | null) => Effect.Effect<void>,
+      ) =>
+        Effect.forEach([store, second], ({ freed }) =>
+          Effect.forkChild(Stream.runForEach(freed, each), { startImmediately: true }),
+        );
+      const stalled = yield* read(() => Effect.never);
+      const awake = yield* read((hint) =>
         Effect.sync(() => {
           if (hint?.chatbot === chatbot) hinted.push(hint.chat);
         }),
@@ -243,13 +216,19 @@ export const turnStoreChecks: ReadonlyArray<Check<ChatStore | TurnStore | StoreU
       yield* after(50);
       yield* same("hints while it is held", hinted, []);
       yield* append(turn, entry("q"));
-      yield* after(50);
-      yield* same(
-        "another chat's hint",
-        hinted.filter((chat) => chat !== id),
-        [],
-      );
-      yield* Fiber.interruptAll(readers);
+      yield* second.release(yield* taken(chatbot, id, null, second));
+      const asks = Effect.gen(function* () {
+        for (let n = 0; n < 100; n++) yield* ask(chatbot, id, entry("q"));
+        return "in time";
+      });
+      yield* same("100 asks", yield* Effect.raceFirst(asks, after(20_000)), "in time");
+      for (const reader of awake) {
+        const exit = reader.pollUnsafe();
+        yield* same("a reader failed", exit !== undefined && Exit.isFailure(exit), false);
+      }
+      const others = hinted.filter((chat) => chat !== id);
+      yield* same("hints of other chats", others, []);
+      yield* Fiber.interruptAll([...stalled, ...awake]);
     }),
   ),
 
@@ -258,29 +237,16 @@ export const turnStoreChecks: ReadonlyArray<Check<ChatStore | TurnStore | StoreU
     Effect.fnUntraced(function* () {
       const [ours, theirs] = [yield* newChatbot, yield* newChatbot];
       const chats = yield* createAll(ours, [{}, {}]);
-      const mine = yield* Effect.forEach([chats[0]!.id, chats[1]!.id, null, null], (chat) =>
-        taken(ours, chat),
+      const both = yield* bothTurns;
+      const mine = yield* Effect.forEach([chats[0]!.id, chats[1]!.id, null, null], (chat, n) =>
+        taken(ours, chat, null, both[n % 2]!),
       );
+      yield* same("different ids", new Set(mine.map(({ id }) => id)).size, 4);
       yield* taken(theirs, (yield* create(theirs)).id, key);
       yield* taken(ours, null, key);
       const made = yield* Effect.forEach(mine, (turn, n) => append(turn, entry(`q${n}`)));
       yield* same("different chats", new Set(made.map(({ chatId }) => chatId)).size, 4);
       yield* same("the other chatbot", yield* questions(theirs), [[]]);
-    }),
-  ),
-
-  check(
-    "220 turns can be held at once",
-    Effect.fnUntraced(function* () {
-      const chatbot = yield* newChatbot;
-      const { renew } = yield* TurnStore;
-      const turns = yield* Effect.forEach(
-        Array.from({ length: 220 }),
-        () => Effect.flatMap(create(chatbot), ({ id }) => taken(chatbot, id)),
-        { concurrency: 20 },
-      );
-      const ours = yield* Effect.forEach(turns, renew, { concurrency: 20 });
-      yield* same("how many are held", ours.filter((one) => one).length, turns.length);
     }),
   ),
 
@@ -350,36 +316,6 @@ export const turnStoreChecks: ReadonlyArray<Check<ChatStore | TurnStore | StoreU
         yield* pass(turnPrecedence + 1);
       }
       yield* same("the stored questions", yield* questions(chatbot), [["q", "r"]]);
-    }),
-  ),
-
-  check(
-    "a turn without a key stays its owner's until another takes it",
-    Effect.fnUntraced(function* () {
-      const chatbot = yield* newChatbot;
-      const { id } = yield* create(chatbot);
-      const store = yield* TurnStore;
-      const turns = [yield* taken(chatbot, id), yield* taken(chatbot, null)];
-      yield* pass(2 * retryKeyLifetime);
-      // Other takes may sweep away old rows.
-      yield* ask(chatbot, null, entry("q"));
-      yield* store.release(yield* taken(chatbot, null, key));
-      for (const turn of turns) {
-        yield* same("the renewal", yield* store.renew(turn), true);
-        yield* append(turn, entry("late"));
-      }
-    }),
-  ),
-
-  check(
-    "no two turns have one id, whichever instance gave them",
-    Effect.fnUntraced(function* () {
-      const chatbot = yield* newChatbot;
-      const both = yield* bothTurns;
-      const turns = yield* Effect.forEach(Array.from({ length: 200 }).keys(), (n) =>
-        taken(chatbot, null, null, both[n % 2]!),
-      );
-      yield* same("how many ids", new Set(turns.map(({ id }) => id)).size, turns.length);
     }),
   ),
 
