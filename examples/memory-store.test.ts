@@ -1,22 +1,10 @@
 import { Access, Asking, Chats, defaultSettings, Moderator, type Chatbot } from "@parley/core";
 import { makeParley } from "@parley/core/promise";
 import { layerScripted } from "@parley/llm";
-import { layerMemory } from "@parley/store-memory";
+import { layerMemoryWith } from "@parley/store-memory";
 import { Layer } from "effect";
 import { Digest } from "effect/crypto";
 import { afterAll, expect, it } from "vitest";
-
-const parley = makeParley(
-  Layer.mergeAll(Access.layer, Chats.layer, Asking.layer).pipe(
-    Layer.provide([
-      layerMemory, // the store
-      layerScripted(({ question }) => [`You asked: ${question}`]), // the answerer
-      Moderator.layerOff,
-      Digest.layerWebCrypto,
-    ]),
-  ),
-);
-afterAll(() => parley.dispose());
 
 const chatbot: Chatbot = {
   id: 1,
@@ -25,6 +13,18 @@ const chatbot: Chatbot = {
   workspaceName: "Acme",
   settings: { ...defaultSettings, helloMessage: "Hello!" },
 };
+
+const parley = makeParley(
+  Layer.mergeAll(Access.layer, Chats.layer, Asking.layer).pipe(
+    Layer.provide([
+      layerMemoryWith([chatbot]), // the store
+      layerScripted(({ question }) => [`You asked: ${question}`]), // the answerer
+      Moderator.layerOff,
+      Digest.layerWebCrypto,
+    ]),
+  ),
+);
+afterAll(() => parley.dispose());
 
 it("keeps a question with its answer", async () => {
   const { chat } = await parley.createChat(chatbot, { userRef: "user-7" });

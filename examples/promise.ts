@@ -1,7 +1,7 @@
 import { Access, Asking, Chats, defaultSettings, Moderator, type Chatbot } from "@parley/core";
 import { makeParley } from "@parley/core/promise";
 import { layerOffline, makeKnowledge } from "@parley/llm";
-import { layerMemory } from "@parley/store-memory";
+import { layerMemoryWith } from "@parley/store-memory";
 import { Effect, Layer } from "effect";
 import { Digest } from "effect/crypto";
 
@@ -13,17 +13,6 @@ const passages = [
   },
 ];
 
-const parley = makeParley(
-  Layer.mergeAll(Access.layer, Chats.layer, Asking.layer).pipe(
-    Layer.provide([
-      layerMemory,
-      Layer.unwrap(Effect.map(makeKnowledge(passages), layerOffline)),
-      Moderator.layerOff,
-      Digest.layerWebCrypto,
-    ]),
-  ),
-);
-
 const chatbot: Chatbot = {
   id: 1,
   name: "Helpdesk",
@@ -31,6 +20,17 @@ const chatbot: Chatbot = {
   workspaceName: "Acme",
   settings: defaultSettings,
 };
+
+const parley = makeParley(
+  Layer.mergeAll(Access.layer, Chats.layer, Asking.layer).pipe(
+    Layer.provide([
+      layerMemoryWith([chatbot]),
+      Layer.unwrap(Effect.map(makeKnowledge(passages), layerOffline)),
+      Moderator.layerOff,
+      Digest.layerWebCrypto,
+    ]),
+  ),
+);
 
 try {
   const { entry } = await parley.ask(chatbot, { question: "What are the opening hours?" });

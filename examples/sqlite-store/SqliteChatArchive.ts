@@ -1,7 +1,10 @@
 import {
   type ArchiveRecord,
   ChatArchive,
+  type ChatbotNotFound,
   type Erasable,
+  erasureDetail,
+  importDetail,
   ImportRefused,
   inOrder,
   type UsageSum,
@@ -15,6 +18,7 @@ const erasable: Record<Erasable["_tag"], string> = {
   UserRef: "userRef = :userRef",
   IdleSince: `createTime < :limit AND NOT EXISTS (SELECT 1 FROM entries
     WHERE entries.chatbot = chats.chatbot AND chatId = chats.id AND createTime >= :limit)`,
+  All: "TRUE",
 };
 
 /** Whether two of the records are entries of one id, which are of different chats then. */
@@ -28,23 +32,33 @@ export const makeChatArchive = (database: Database): ChatArchive["Service"] => {
 
   return ChatArchive.of({
     // Foreign keys take along whatever refers to a chat.
-    erase: (chatbot, which) =>
-      write(() => {
+    erase: (chatbot, which, actor) =>
+      write((now): number | ChatbotNotFound => {
+        const missing = Rows.chatbotMissing(database, chatbot);
+        if (missing) return missing;
         const value = which._tag === "IdleSince" ? { limit: which.limit.getTime() } : which;
-        return run(`DELETE FROM chats WHERE chatbot = :chatbot AND ${erasable[which._tag]}`, {
-          chatbot,
-          ...value,
-        });
+        const erased = run(
+          `DELETE FROM chats WHERE chatbot = :chatbot AND ${erasable[which._tag]}`,
+          {
+            chatbot,
+            ...value,
+          },
+        );
+        const detail = erasureDetail(which, erased);
+        if (erased > 0) {
+          Rows.insertAudit(database, { actor, chatbot, action: "erase", detail }, now);
+        }
+        return erased;
       }),
 
-    // SQLite overwrites deleted rows and uses their pages again by itself.
-    compact: () => Effect.succeed(true),
-
     // Read at once: a transaction that stays open would hold up every other fiber.
-    export: (chatbot) =>
+    export: (chatbot, actor) =>
       Stream.fromIterableEffect(
-        read(() =>
-          all<Rows.ChatRow>(
+        write((now): ReadonlyArray<ArchiveRecord> | ChatbotNotFound => {
+          const missing = Rows.chatbotMissing(database, chatbot);
+          if (missing) return missing;
+          Rows.insertAudit(database, { actor, chatbot, action: "export", detail: "" }, now);
+          return all<Rows.ChatRow>(
             `SELECT ${Rows.chatColumns} FROM chats WHERE chatbot = :chatbot ORDER BY id`,
             { chatbot },
           ).flatMap((chat): Array<ArchiveRecord> => [
@@ -58,14 +72,16 @@ export const makeChatArchive = (database: Database): ChatArchive["Service"] => {
               entry: Rows.toEntry(row),
               usage: usage === null ? null : JSON.parse(usage),
             })),
-          ]),
-        ),
+          ]);
+        }),
       ),
 
     // Taken whole before the transaction for the same reason.
-    import: (chatbot, stream) =>
+    import: (chatbot, stream, actor) =>
       Effect.flatMap(Stream.runCollect(inOrder(stream)), (records) =>
-        write((): number | ImportRefused => {
+        write((now): number | ChatbotNotFound | ImportRefused => {
+          const missing = Rows.chatbotMissing(database, chatbot);
+          if (missing) return missing;
           const full = get("SELECT 1 FROM chats WHERE chatbot = :chatbot", { chatbot });
           if (full) return new ImportRefused({ reason: "the chatbot has chats" });
           if (sharesEntryId(records)) {
@@ -80,7 +96,10 @@ export const makeChatArchive = (database: Database): ChatArchive["Service"] => {
                ELSE (SELECT max(id) FROM entries WHERE chatbot = :chatbot) END, 0))`,
             { chatbot },
           );
-          return records.filter(({ _tag }) => _tag === "Chat").length;
+          const chats = records.filter(({ _tag }) => _tag === "Chat").length;
+          const detail = importDetail(chats);
+          Rows.insertAudit(database, { actor, chatbot, action: "import", detail }, now);
+          return chats;
         }),
       ),
 

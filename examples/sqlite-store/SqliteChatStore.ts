@@ -1,4 +1,5 @@
 import {
+  type ChatbotNotFound,
   type ChatField,
   ChatNotFound,
   ChatStore,
@@ -53,7 +54,9 @@ export const makeChatStore = (database: Database): ChatStore["Service"] => {
 
   return ChatStore.of({
     createChat: (chatbot, { helloMessage, name, userRef }, retryKey) =>
-      write((now): Created | RetryKeyReused => {
+      write((now): Created | ChatbotNotFound | RetryKeyReused => {
+        const missing = Rows.chatbotMissing(database, chatbot);
+        if (missing) return missing;
         if (retryKey !== null) {
           const values = { chatbot, ...retryKey, now };
           const made = get<{ fingerprint: string; chat: number }>(

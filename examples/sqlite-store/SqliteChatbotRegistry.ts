@@ -16,9 +16,11 @@ import {
   type RegisteredKey,
   type Replaced,
   WorkspaceNotFound,
+  WorkspaceTaken,
 } from "@parley/core";
 import { Stream } from "effect";
 import type { Database } from "./SqliteDatabase.ts";
+import * as Rows from "./SqliteRows.ts";
 
 type ChatbotRow = Omit<Chatbot, "settings"> & { readonly settings: string };
 
@@ -80,11 +82,7 @@ export const makeChatbotRegistry = (database: Database): ChatbotRegistry["Servic
   const { all, get, read, run, write } = database;
 
   const note = (line: Omit<AuditRecord, "time">, time: number) =>
-    run(
-      `INSERT INTO audit (time, actor, chatbot, action, detail)
-       VALUES (:time, :actor, :chatbot, :action, :detail)`,
-      { ...line, time },
-    );
+    Rows.insertAudit(database, line, time);
 
   const find = (id: number) => {
     const row = get<ChatbotRow>("SELECT * FROM chatbots WHERE id = :id", { id });
@@ -178,13 +176,14 @@ export const makeChatbotRegistry = (database: Database): ChatbotRegistry["Servic
         return change(before, { ...before, ...wanted, settings }, fields, actor, now);
       }),
 
-    renameWorkspace: (from, to, actor) =>
-      write((now): void | WorkspaceNotFound | ChatbotTaken => {
-        const moved = all<ChatbotRow>("SELECT * FROM chatbots WHERE workspaceName = :from", {
-          from,
-        }).map(toChatbot);
+    renameWorkspace: (from, to, { merge }, actor) =>
+      write((now): void | WorkspaceNotFound | WorkspaceTaken | ChatbotTaken => {
+        const inWorkspace = (name: string) =>
+          all<ChatbotRow>("SELECT * FROM chatbots WHERE workspaceName = :name", { name });
+        const moved = inWorkspace(from).map(toChatbot);
         if (moved.length === 0) return new WorkspaceNotFound({ workspaceName: from });
         if (from === to) return;
+        if (!merge && inWorkspace(to).length > 0) return new WorkspaceTaken({ workspaceName: to });
         for (const before of moved) {
           const after = { ...before, workspaceName: to };
           const result = change(before, after, "workspaceName", actor, now);
@@ -192,12 +191,17 @@ export const makeChatbotRegistry = (database: Database): ChatbotRegistry["Servic
         }
       }),
 
+    // Foreign keys take along the keys and the chats.
+    delete: (chatbot, actor) =>
+      write((now): void | ChatbotNotFound => {
+        const before = find(chatbot);
+        if (before === undefined) return new ChatbotNotFound({ chatbot });
+        run("DELETE FROM chatbots WHERE id = :chatbot", { chatbot });
+        note({ actor, chatbot, action: "delete", detail: before.name }, now);
+      }),
+
     addKey: (chatbot, key, actor) =>
-      write((now) =>
-        find(chatbot) === undefined
-          ? new ChatbotNotFound({ chatbot })
-          : insertKey(chatbot, key, actor, now),
-      ),
+      write((now) => Rows.chatbotMissing(database, chatbot) ?? insertKey(chatbot, key, actor, now)),
 
     changeKey: (chatbot, keyId, wanted, actor) =>
       write((now): void | KeyNotFound => {

@@ -18,8 +18,8 @@ const tables = `
     description TEXT NOT NULL, settings TEXT NOT NULL, UNIQUE (workspaceName, name)
   ) STRICT;
   CREATE TABLE IF NOT EXISTS keys (
-    id TEXT PRIMARY KEY, chatbot INTEGER NOT NULL REFERENCES chatbots, hash BLOB NOT NULL,
-    name TEXT, scopes TEXT NOT NULL, expiresAt INTEGER, createdAt INTEGER NOT NULL,
+    id TEXT PRIMARY KEY, chatbot INTEGER NOT NULL REFERENCES chatbots ON DELETE CASCADE,
+    hash BLOB NOT NULL, name TEXT, scopes TEXT NOT NULL, expiresAt INTEGER, createdAt INTEGER NOT NULL,
     revokedAt INTEGER, lastUsedAt INTEGER
   ) STRICT;
   CREATE TABLE IF NOT EXISTS audit (
@@ -28,11 +28,14 @@ const tables = `
   ) STRICT;
 
   CREATE TABLE IF NOT EXISTS chats (
-    chatbot INTEGER NOT NULL, id INTEGER NOT NULL, name TEXT, userRef TEXT,
+    chatbot INTEGER NOT NULL REFERENCES chatbots ON DELETE CASCADE,
+    id INTEGER NOT NULL, name TEXT, userRef TEXT,
     createTime INTEGER NOT NULL, turnEnded INTEGER NOT NULL DEFAULT 0, PRIMARY KEY (chatbot, id)
   ) STRICT;
-  -- When the newest chat of a chatbot was made, were it erased.
-  CREATE TABLE IF NOT EXISTS newest (chatbot INTEGER PRIMARY KEY, time INTEGER NOT NULL) STRICT;
+  -- When the newest chat of a chatbot was created, even if it was erased.
+  CREATE TABLE IF NOT EXISTS newest (
+    chatbot INTEGER PRIMARY KEY REFERENCES chatbots ON DELETE CASCADE, time INTEGER NOT NULL
+  ) STRICT;
   CREATE INDEX IF NOT EXISTS chatsOfUser ON chats (chatbot, userRef, id);
   CREATE TABLE IF NOT EXISTS entries (
     chatbot INTEGER NOT NULL, chatId INTEGER NOT NULL, id INTEGER NOT NULL,
@@ -45,7 +48,8 @@ const tables = `
 
   -- A turn that somebody holds, or held until it ran out.
   CREATE TABLE IF NOT EXISTS turns (
-    id TEXT PRIMARY KEY, chatbot INTEGER NOT NULL, chat INTEGER, retryKey TEXT, fingerprint TEXT,
+    id TEXT PRIMARY KEY, chatbot INTEGER NOT NULL REFERENCES chatbots ON DELETE CASCADE,
+    chat INTEGER, retryKey TEXT, fingerprint TEXT,
     heldUntil INTEGER NOT NULL, UNIQUE (chatbot, chat), UNIQUE (chatbot, retryKey),
     FOREIGN KEY (chatbot, chat) REFERENCES chats ON DELETE CASCADE
   ) STRICT;

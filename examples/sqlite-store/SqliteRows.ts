@@ -1,7 +1,7 @@
 /**
  * Chats and entries as rows.
  */
-import type { Chat, Entry, Usage } from "@parley/core";
+import { type AuditRecord, type Chat, ChatbotNotFound, type Entry, type Usage } from "@parley/core";
 import type { Database } from "./SqliteDatabase.ts";
 
 export const chatColumns = "id, name, userRef, createTime";
@@ -81,3 +81,17 @@ export const insertEntry = (
 export const chatExists = ({ get }: Database, chatbot: number, chat: number): boolean =>
   get("SELECT 1 FROM chats WHERE chatbot = :chatbot AND id = :chat", { chatbot, chat }) !==
   undefined;
+
+/** The error if the chatbot is not registered. */
+export const chatbotMissing = ({ get }: Database, chatbot: number): ChatbotNotFound | undefined =>
+  get("SELECT 1 FROM chatbots WHERE id = :chatbot", { chatbot }) === undefined
+    ? new ChatbotNotFound({ chatbot })
+    : undefined;
+
+export const insertAudit = ({ run }: Database, line: Omit<AuditRecord, "time">, time: number) => {
+  run(
+    `INSERT INTO audit (time, actor, chatbot, action, detail)
+     VALUES (:time, :actor, :chatbot, :action, :detail)`,
+    { ...line, time },
+  );
+};

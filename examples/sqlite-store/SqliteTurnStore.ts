@@ -1,4 +1,5 @@
 import {
+  type ChatbotNotFound,
   ChatNotFound,
   type Entry,
   type RetryKey,
@@ -41,7 +42,7 @@ export const makeTurnStore = (database: Database): TurnStore["Service"] => {
 
   return TurnStore.of({
     take: (chatbot, chat, retryKey) =>
-      write((now): Taken | ChatNotFound | RetryKeyReused => {
+      write((now): Taken | ChatbotNotFound | ChatNotFound | RetryKeyReused => {
         const key = retryKey?.key ?? null;
         const fingerprint = retryKey?.fingerprint ?? null;
         const values = { chatbot, chat, key, fingerprint, instance, now };
@@ -78,6 +79,10 @@ export const makeTurnStore = (database: Database): TurnStore["Service"] => {
         }
         if (chat !== null && !Rows.chatExists(database, chatbot, chat))
           return new ChatNotFound({ chatId: chat });
+        if (chat === null && key !== null) {
+          const missing = Rows.chatbotMissing(database, chatbot);
+          if (missing) return missing;
+        }
 
         const others = get<{ until: number }>(
           `SELECT coalesce((SELECT heldUntil FROM turns WHERE chatbot = :chatbot AND chat = :chat),
@@ -133,9 +138,11 @@ export const makeTurnStore = (database: Database): TurnStore["Service"] => {
       }),
 
     append: ({ chat, chatbot, id: turn, retryKey }, { usage, ...entry }) =>
-      write((now): Entry | TurnLost | ChatNotFound => {
+      write((now): Entry | TurnLost | ChatbotNotFound | ChatNotFound => {
         if (chat !== null && !Rows.chatExists(database, chatbot, chat))
           return new ChatNotFound({ chatId: chat });
+        const missing = chat === null ? Rows.chatbotMissing(database, chatbot) : undefined;
+        if (missing) return missing;
         if (
           run("DELETE FROM turns WHERE id = :turn", { turn }) === 0 &&
           !holdsNothing(chat, retryKey)
@@ -172,14 +179,6 @@ export const makeTurnStore = (database: Database): TurnStore["Service"] => {
         const values = { chat, chatbot, id, now };
         if (run("DELETE FROM turns WHERE id = :id", values) > 0)
           run("UPDATE chats SET turnEnded = :now WHERE chatbot = :chatbot AND id = :chat", values);
-      }),
-
-    leave: (chatbot, chat) =>
-      write(() => {
-        run(
-          "DELETE FROM waiting WHERE chatbot = :chatbot AND chat = :chat AND instance = :instance",
-          { chatbot, chat, instance },
-        );
       }),
 
     freed: Stream.empty,

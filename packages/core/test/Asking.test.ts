@@ -13,7 +13,7 @@ import {
   type AnswerPart,
   type Entry,
 } from "@parley/core";
-import { layerMemory } from "@parley/store-memory";
+import { layerMemoryWith } from "@parley/store-memory";
 import { Deferred, Duration, Effect, Exit, Fiber, Layer, Logger, Scope, Stream } from "effect";
 import { TestClock } from "effect/testing";
 import {
@@ -640,7 +640,7 @@ describe("asking", () => {
               ),
           }),
         ),
-      ).pipe(Layer.provideMerge(layerMemory));
+      ).pipe(Layer.provideMerge(layerMemoryWith([chatbot])));
       return { left, now, layer: layerAsking(() => says("done"), Moderator.layerOff, stores) };
     };
 

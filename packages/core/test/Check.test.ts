@@ -1,7 +1,6 @@
 import { assert, it } from "@effect/vitest";
 import { same } from "@parley/core/testing";
-import { Effect, Option } from "effect";
-import { inspect } from "node:util";
+import { Effect } from "effect";
 
 const page = (name: string, time: number) => ({
   total: 2,
@@ -16,19 +15,15 @@ it.effect.each([
     'the list, at items[1].createTime: expected "1970-01-01T00:00:00.001Z", but got "1970-01-01T00:00:00.000Z"',
   ],
   [[1], [1, 2], "the list, at [1]: expected 2, but got nothing"],
-  [{ total: 0 }, [], 'the list: expected [], but got {"total":0}'],
-  [null, { total: 0 }, 'the list: expected {"total":0}, but got null'],
-  [1, 2, "the list: expected 2, but got 1"],
   [Object.assign([], { length: 1 }), [1], "the list, at [0]: expected 1, but got nothing"],
-  [{ name: undefined }, { userRef: undefined }, "the list: expected {}, but got {}"],
+  [{ total: 0 }, [], 'the list: expected [], but got {"total":0}'],
   [{ name: null }, {}, "the list, at name: expected nothing, but got null"],
-  [new Date(0), {}, 'the list: expected {}, but got "1970-01-01T00:00:00.000Z"'],
-  [Option.none(), null, 'the list: expected null, but got {"_id":"Option","_tag":"None"}'],
-  [NaN, 0, "the list: expected 0, but got null"],
-] as const)("tells where %j and %j differ first", ([actual, expected, told]) =>
-  Effect.gen(function* () {
-    const failed = yield* Effect.flip(same("the list", actual, expected));
-    assert.strictEqual(failed.message, told);
-    assert.strictEqual(inspect(failed), `CheckFailed: ${told}`);
-  }),
+  [null, { total: 0 }, 'the list: expected {"total":0}, but got null'],
+] as const)(
+  "a failed check names the first difference of %j and %j",
+  ([actual, expected, message]) =>
+    Effect.gen(function* () {
+      const failed = yield* Effect.flip(same("the list", actual, expected));
+      assert.strictEqual(failed.message, message);
+    }),
 );

@@ -14,7 +14,7 @@ import {
   type StorageUnavailable,
   defaultSettings,
 } from "@parley/core";
-import { layerMemory } from "@parley/store-memory";
+import { layerMemoryWith } from "@parley/store-memory";
 import { Effect, Layer, Stream } from "effect";
 import { Digest } from "effect/crypto";
 import { createHash } from "node:crypto";
@@ -58,7 +58,7 @@ export const says = (...texts: ReadonlyArray<string>): Stream.Stream<AnswerPart>
 export const layerAsking = (
   answers: Answers,
   moderator = Moderator.layerOff,
-  stores: typeof layerMemory = layerMemory,
+  stores: ReturnType<typeof layerMemoryWith> = layerMemoryWith([chatbot]),
 ) =>
   Asking.layer.pipe(
     Layer.provide([

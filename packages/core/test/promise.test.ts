@@ -9,7 +9,7 @@ import {
 } from "@parley/core";
 import { makeParley } from "@parley/core/promise";
 import { layerScripted, type Script } from "@parley/llm";
-import { layerMemory } from "@parley/store-memory";
+import { layerMemoryWith } from "@parley/store-memory";
 import { Effect, Layer } from "effect";
 import { Digest } from "effect/crypto";
 import { afterAll, describe, expect, it } from "vitest";
@@ -28,6 +28,19 @@ const registered = Layer.effectDiscard(
 const services = (script: Script = () => ["a"]) =>
   Layer.mergeAll(Access.layer, Chats.layer, Asking.layer, registered).pipe(
     Layer.provide([layerMemory, layerScripted(script), Moderator.layerOff, Digest.layerWebCrypto]),
+  );
+
+const parley = makeParley(services());
+afterAll(() => parley.dispose());
+
+const services = (script: Script = () => ["a"]) =>
+  Layer.mergeAll(Access.layer, Chats.layer, Asking.layer).pipe(
+    Layer.provide([
+      layerMemoryWith([chatbot]),
+      layerScripted(script),
+      Moderator.layerOff,
+      Digest.layerWebCrypto,
+    ]),
   );
 
 const parley = makeParley(services());

@@ -1,6 +1,6 @@
 /** Asking with models of which three calls in ten fail. */
 import { type Ask, Asking, type Chatbot, Moderator } from "@parley/core";
-import { layerMemory } from "@parley/store-memory";
+import { layerMemoryWith } from "@parley/store-memory";
 import { assert, describe, it } from "@effect/vitest";
 import { Clock, Effect, Exit, Layer, Random, Stream } from "effect";
 import { Digest } from "effect/crypto";
@@ -44,7 +44,7 @@ const deadline = 30_000;
 const layerOver = (models: readonly [LanguageModel, ...Array<LanguageModel>]) =>
   Asking.layer.pipe(
     Layer.provide([Moderator.layerOff, Digest.layerWebCrypto, layerLanguageModel(models)]),
-    Layer.provideMerge(layerMemory),
+    Layer.provideMerge(layerMemoryWith([chatbot])),
   );
 
 const layerWith = (faults: ReadonlyArray<Reply>, seed: number) => {

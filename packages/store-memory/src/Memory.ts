@@ -53,9 +53,13 @@ type Kind = "chatbot" | "chat" | "entry";
 
 const hintsOf = <A>() => Effect.runSync(PubSub.sliding<A>(1024));
 
-export const makeMemory = (): Memory => {
+/** A memory without chats. The chatbots are registered in it from the start, without keys. */
+export const makeMemory = (chatbots: ReadonlyArray<Chatbot> = []): Memory => {
   const registered = new Map<number, RegisteredChatbot>();
-  const last = { chatbot: 0, chat: 0, entry: 0 };
+  for (const chatbot of chatbots) {
+    registered.set(chatbot.id, { chatbot, keys: new Map(), tenant: emptyTenant() });
+  }
+  const last = { chatbot: Math.max(0, ...registered.keys()), chat: 0, entry: 0 };
   const next = (kind: Kind) => ++last[kind];
   return {
     registered,

@@ -2,7 +2,14 @@
  * The reference store: everything in this process's memory, lost when it ends. What the ports promise
  * is easiest to read here.
  */
-import { ChatArchive, ChatbotDirectory, ChatbotRegistry, ChatStore, TurnStore } from "@parley/core";
+import {
+  ChatArchive,
+  ChatbotDirectory,
+  ChatbotRegistry,
+  ChatStore,
+  TurnStore,
+  type Chatbot,
+} from "@parley/core";
 import { Context, Effect, Layer } from "effect";
 import { makeMemory, type Memory } from "./Memory.ts";
 import { makeChatArchive } from "./MemoryChatArchive.ts";
@@ -24,7 +31,9 @@ export const layerMemoryOf = (memory: Memory): Layer.Layer<Stores> =>
     ),
   );
 
-/** All the stores of the core, sharing one memory that is empty at first. */
-export const layerMemory: Layer.Layer<Stores> = Layer.unwrap(
-  Effect.sync(() => layerMemoryOf(makeMemory())),
-);
+/** All the stores of the core over a memory of their own, in which these chatbots are registered without keys. */
+export const layerMemoryWith = (chatbots: ReadonlyArray<Chatbot>): Layer.Layer<Stores> =>
+  Layer.unwrap(Effect.sync(() => layerMemoryOf(makeMemory(chatbots))));
+
+/** All the stores of the core over a memory of their own, empty at first. */
+export const layerMemory: Layer.Layer<Stores> = layerMemoryWith([]);

@@ -1,23 +1,21 @@
 /**
- * A check is a named effect: it needs no test runner, only somebody who runs it and looks whether it
- * failed.
+ * A check is a named effect. It needs no test runner: run it and see whether it fails.
  */
-import { Data, Effect, Result } from "effect";
-import { alike } from "./Alike.ts";
+import { Data, Effect, Equal, Result } from "effect";
 
-/** One promise of a port. It succeeds when the store keeps it. */
+/** One promise of a port. It succeeds if the store keeps the promise. */
 export interface Check<R> {
-  /** What is promised, as a sentence. */
+  /** The promise, as a sentence. */
   readonly name: string;
   readonly run: Effect.Effect<void, unknown, R>;
 }
 
 /** The store broke the promise. */
 export class CheckFailed extends Data.TaggedError("CheckFailed")<{
+  /** Which value was looked at. */
   readonly what: string;
   readonly expected: unknown;
   readonly actual: unknown;
-  /** What a call failed with that should have succeeded. */
   readonly cause?: unknown;
 }> {
   constructor(failed: {
@@ -29,50 +27,12 @@ export class CheckFailed extends Data.TaggedError("CheckFailed")<{
     super(failed);
     const { actual, expected, path } = firstDifference(failed.actual, failed.expected);
     const where = path === "" ? failed.what : `${failed.what}, at ${path}`;
-    // Runners that print both values as texts do so before they look at the message.
+    // Test runners print the message once and both values in full, in which one difference is hard to find.
     this.message = `${where}: expected ${show(expected)}, but got ${show(actual)}`;
-  }
-
-  /** What Node prints: the values as a whole would hide the difference. */
-  [Symbol.for("nodejs.util.inspect.custom")](): string {
-    return `CheckFailed: ${this.message}`;
   }
 }
 
-/** The innermost place where two values that are not equal differ. */
-const firstDifference = (
-  actual: unknown,
-  expected: unknown,
-  path = "",
-): { readonly actual: unknown; readonly expected: unknown; readonly path: string } => {
-  if (
-    isTree(actual) &&
-    isTree(expected) &&
-    Array.isArray(actual) === Array.isArray(expected) &&
-    actual["_tag"] === expected["_tag"]
-  ) {
-    for (const key of Object.keys({ ...expected, ...actual })) {
-      if (alike(actual[key], expected[key])) continue;
-      const step = Array.isArray(actual) ? `[${key}]` : path === "" ? key : `.${key}`;
-      return firstDifference(actual[key], expected[key], path + step);
-    }
-  }
-  return { actual, expected, path };
-};
-
-const isTree = (value: unknown): value is Readonly<Record<string, unknown>> =>
-  typeof value === "object" && value !== null && !(value instanceof Date);
-
-const show = (value: unknown): string => {
-  try {
-    const text = JSON.stringify(value, (_, one) => (typeof one === "bigint" ? `${one}n` : one));
-    return text?.slice(0, 2000) ?? "nothing";
-  } catch {
-    // A driver's error may hold itself.
-    return String(value);
-  }
-};
-
+/** Names the check and turns any failure of its calls into a {@link CheckFailed}. */
 export const check = <E, R>(name: string, run: () => Effect.Effect<void, E, R>): Check<R> => ({
   name,
   run: Effect.catch(Effect.suspend(run), (error) =>
@@ -80,7 +40,7 @@ export const check = <E, R>(name: string, run: () => Effect.Effect<void, E, R>):
       error instanceof CheckFailed
         ? error
         : new CheckFailed({
-            what: "what comes of a call",
+            what: "the result of a call",
             expected: "success",
             actual: error,
             cause: error,
@@ -89,15 +49,17 @@ export const check = <E, R>(name: string, run: () => Effect.Effect<void, E, R>):
   ),
 });
 
-/** Fails unless both are equal by structure. */
+/** Fails unless both values are equal by structure. */
 export const same = (
   what: string,
   actual: unknown,
   expected: unknown,
 ): Effect.Effect<void, CheckFailed> =>
-  alike(actual, expected) ? Effect.void : Effect.fail(new CheckFailed({ what, expected, actual }));
+  isEqual(actual, expected)
+    ? Effect.void
+    : Effect.fail(new CheckFailed({ what, expected, actual }));
 
-/** Fails unless the effect fails with that error, or with any of that tag. */
+/** Fails unless the effect fails with that error, or with any error of that tag. */
 export const failsWith = <A, E extends { readonly _tag: string }, R>(
   what: string,
   expected: E | E["_tag"],
@@ -108,3 +70,49 @@ export const failsWith = <A, E extends { readonly _tag: string }, R>(
       ? same(what, "success", expected)
       : same(what, typeof expected === "string" ? result.failure._tag : result.failure, expected),
   );
+
+/** Like `Equal.equals`, which hashes each value first: too slow for long lists of rows. */
+const isEqual = (one: unknown, other: unknown): boolean => {
+  if (Array.isArray(one) && Array.isArray(other)) {
+    // `Array.from`, because `every` skips holes.
+    return (
+      one.length === other.length && Array.from(one).every((item, at) => isEqual(item, other[at]))
+    );
+  }
+  if (!isPlain(one) || !isPlain(other)) return Equal.equals(one, other);
+  const keys = Object.keys(one);
+  return (
+    keys.length === Object.keys(other).length &&
+    keys.every((key) => Object.hasOwn(other, key) && isEqual(one[key], other[key]))
+  );
+};
+
+const isPlain = (value: unknown): value is Readonly<Record<string, unknown>> =>
+  typeof value === "object" && value !== null && Object.getPrototypeOf(value) === Object.prototype;
+
+/** The innermost place where two different values differ. */
+const firstDifference = (
+  actual: unknown,
+  expected: unknown,
+  path = "",
+): { readonly actual: unknown; readonly expected: unknown; readonly path: string } => {
+  const areLists = Array.isArray(actual) && Array.isArray(expected);
+  if (areLists || (isPlain(actual) && isPlain(expected))) {
+    const [one, other] = [actual, expected] as ReadonlyArray<Record<string, unknown>>;
+    for (const key of Object.keys({ ...other, ...one })) {
+      if (isEqual(one![key], other![key])) continue;
+      const step = areLists ? `[${key}]` : path === "" ? key : `.${key}`;
+      return firstDifference(one![key], other![key], path + step);
+    }
+  }
+  return { actual, expected, path };
+};
+
+const show = (value: unknown): string => {
+  try {
+    return JSON.stringify(value)?.slice(0, 2000) ?? "nothing";
+  } catch {
+    // A driver's error may refer to itself.
+    return String(value);
+  }
+};

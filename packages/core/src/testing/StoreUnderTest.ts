@@ -1,40 +1,25 @@
 /**
- * What the checks need besides the ports: a way to make tenants, to look behind the store's back, and
- * to let time pass.
+ * What the checks need besides the ports: chatbots, a clock that a test can move, and a second instance.
  */
 import { Context, Effect } from "effect";
 import type { ChatArchive } from "../ChatArchive.ts";
 import { defaultSettings } from "../Chatbot.ts";
 import { ChatbotRegistry } from "../ChatbotRegistry.ts";
 import type { ChatStore } from "../ChatStore.ts";
-import type { NewEntry } from "../Entry.ts";
 import type { TurnStore } from "../TurnStore.ts";
-
-/** A chat as it lies in the storage, read by another path than the port's. */
-export interface StoredChat {
-  readonly id: number;
-  readonly name: string | null;
-  readonly userRef: string | null;
-  readonly createTime: Date;
-  /** In order of creation. */
-  readonly entries: ReadonlyArray<NewEntry & { readonly id: number; readonly createTime: Date }>;
-}
 
 export class StoreUnderTest extends Context.Service<
   StoreUnderTest,
   {
-    /** Makes a chatbot without chats and gives its id. */
+    /** Registers a chatbot without chats and returns its id: {@link registerChatbot}, for a store with a registry. */
     readonly newChatbot: Effect.Effect<number>;
-    /** All chats of a chatbot in order of creation, read past the store's own code. */
-    readonly peek: (chatbot: number) => Effect.Effect<ReadonlyArray<StoredChat>>;
     /**
-     * Lets leases, the ends of turns and retry keys grow older by so many milliseconds: by the test clock where the
-     * store reads Effect's `Clock`, by changing the rows where it reads the database's.
+     * Makes leases, the ends of turns and retry keys older by so many milliseconds: by the test clock where the store
+     * reads Effect's `Clock`, by an update of the rows where it reads the database's clock.
      */
     readonly pass: (millis: number) => Effect.Effect<void>;
     /**
-     * A second instance over the same data, as another process would have: `Layer.build(Layer.fresh(…))`
-     * of the store's layer.
+     * A second instance over the same data, as another process has: `Layer.build(Layer.fresh(…))` of the store's layer.
      */
     readonly second: {
       readonly chats: ChatStore["Service"];
@@ -47,7 +32,7 @@ export class StoreUnderTest extends Context.Service<
 
 let chatbots = 0;
 
-/** Registers a chatbot of a new name, for stores that have a registry. */
+/** Registers a chatbot under a new name and returns its id. */
 export const registerChatbot = ChatbotRegistry.use((registry) =>
   Effect.suspend(() =>
     registry.create(

@@ -1,14 +1,12 @@
 /**
- * What `TurnStore` promises.
+ * The promises of `TurnStore`, except those about retry keys.
  */
-import { Effect, Exit, Fiber, Stream } from "effect";
+import { Effect, Exit, Fiber, Result, Stream } from "effect";
 import { ChatStore } from "../ChatStore.ts";
 import type { Entry } from "../Entry.ts";
-import { ChatNotFound, TurnLost } from "../Errors.ts";
-import { newest, newestChats } from "../ListQuery.ts";
-import { retryKeyLifetime, type RetryKey } from "../RetryKey.ts";
+import { ChatbotNotFound, ChatNotFound, TurnLost } from "../Errors.ts";
+import { newest } from "../ListQuery.ts";
 import { TurnStore, turnEntries, turnLease, turnPrecedence } from "../TurnStore.ts";
-import { askKeyChecks } from "./AskKeyChecks.ts";
 import { check, failsWith, same, type Check } from "./Check.ts";
 import {
   after,
@@ -16,33 +14,25 @@ import {
   ask,
   askLater,
   atOnce,
-  bare,
   bothTurns,
   conversation,
   create,
   createAll,
   entry,
+  history,
+  keyOf,
+  list,
   newChatbot,
+  noChatbot,
   pass,
-  peek,
+  questions,
+  stored,
   taken,
   usage,
 } from "./Fixtures.ts";
-import { lineChecks } from "./LineChecks.ts";
 import { StoreUnderTest } from "./StoreUnderTest.ts";
-import { watchedCheck } from "./Watched.ts";
 
-const key = { key: "key", fingerprint: "f" };
-
-/** Reads the hints of both instances in fibers of their own. */
-const readHints = Effect.fnUntraced(function* (
-  read: (hint: { readonly chatbot: number; readonly chat: number } | null) => Effect.Effect<void>,
-) {
-  const { second } = yield* StoreUnderTest;
-  return yield* Effect.forEach([yield* TurnStore, second.turns], ({ freed }) =>
-    Effect.forkChild(Stream.runForEach(freed, read), { startImmediately: true }),
-  );
-});
+const key = keyOf("key");
 
 export const turnStoreChecks: ReadonlyArray<Check<ChatStore | TurnStore | StoreUnderTest>> = [
   check(
@@ -52,31 +42,22 @@ export const turnStoreChecks: ReadonlyArray<Check<ChatStore | TurnStore | StoreU
       const wanted = [
         entry("plain"),
         entry("with usage", { usage }),
+        entry("without tokens", { usage: { ...usage, promptTokens: 0, completionTokens: 0 } }),
         entry("flagged", { flagged: true, moderation: "self-harm/instructions, and others" }),
         entry("'; --", { answer: "\\ \n 😀 ".repeat(1000) }),
         entry("😀".repeat(10_000), { answer: "😀".repeat(100_000) }),
       ];
       const { chat, entries } = yield* conversation(chatbot, wanted);
+      const rows = entries.map((one, n) => ({ ...one, usage: wanted[n]!.usage }));
       yield* same(
-        "what was appended",
-        entries.map(({ chatId: _, createTime: __, id: ___, ...rest }) => rest),
-        wanted.map(({ usage: _, ...rest }) => rest),
+        "the appended entries",
+        rows.map(({ chatId: _, createTime: __, id: ___, ...rest }) => rest),
+        wanted,
       );
-      const { items, total } = yield* ChatStore.use((store) =>
-        store.listEntries(chatbot, chat.id, newest),
-      );
-      yield* same("the history", { items, total }, { items: entries.toReversed(), total: 5 });
-      const [stored] = yield* peek(chatbot);
-      yield* same(
-        "what lies in the storage",
-        stored!.entries.map(({ usage: _, ...rest }) => ({ ...rest, chatId: chat.id })),
-        entries,
-      );
-      yield* same(
-        "the usage in the storage",
-        stored!.entries.map((one) => one.usage),
-        [null, usage, null, null, null],
-      );
+      const page = yield* history(chatbot, chat.id);
+      yield* same("the history", page, { items: entries.toReversed(), total: entries.length });
+      const [inStore] = yield* stored(chatbot);
+      yield* same("the stored entries", inStore!.entries, rows);
     }),
   ),
 
@@ -86,34 +67,30 @@ export const turnStoreChecks: ReadonlyArray<Check<ChatStore | TurnStore | StoreU
       const chatbot = yield* newChatbot;
       const [chat, another] = yield* createAll(chatbot, [{}, {}]);
       const entries: Array<Entry> = [];
-      // Between their ids are those of another chat's, once very many.
+      // Between their ids lie those of another chat, once very many.
       for (let n = 0; n < 2 * turnEntries + 3; n++) {
-        for (let m = 0; m < (n === 5 ? 2 * turnEntries : n % 2); m++)
+        for (let m = 0; m < (n === 5 ? 2 * turnEntries : n % 2); m++) {
           yield* ask(chatbot, another!.id, entry("in another chat"));
-        const way = n % 3 === 0 ? { flagged: true, moderation: "hate", answer: "" } : {};
-        entries.push(yield* ask(chatbot, chat!.id, entry(`q${n}`, way)));
+        }
+        const flagged = n % 3 === 0 ? { flagged: true, moderation: "hate", answer: "" } : {};
+        entries.push(yield* ask(chatbot, chat!.id, entry(`q${n}`, flagged)));
       }
-      const store = yield* TurnStore;
+      const { earlier } = yield* TurnStore;
       const turn = yield* taken(chatbot, chat!.id);
       const seen: Array<Entry> = [...turn.newest];
       yield* same("how many it brings", seen.length, turnEntries);
-      while (true) {
-        const older = yield* store.earlier(turn, seen.at(-1)!.id);
-        if (older.length === 0) break;
-        yield* same("at most so many", older.length <= turnEntries, true);
-        seen.push(...older);
+      for (let older = seen.slice(-1); older.length > 0; seen.push(...older)) {
+        older = [...(yield* earlier(turn, seen.at(-1)!.id))];
+        yield* same("a page at most", older.length <= turnEntries, true);
       }
       yield* same("all entries, newest first", seen, entries.toReversed());
-      // Also before what is no entry of the chat's.
-      const newestOnes = entries.slice(-turnEntries).toReversed();
-      const all = yield* store.earlier(turn, Number.MAX_SAFE_INTEGER);
-      yield* same("before none of them", all, newestOnes);
-      yield* same("before the newest and more", yield* store.earlier(turn, seen[0]!.id + 1), all);
-      yield* same("before all of them", yield* store.earlier(turn, 1), []);
-      // Of an id that is another chat's.
+      const all = yield* earlier(turn, Number.MAX_SAFE_INTEGER);
+      yield* same("before no entry", all, turn.newest);
+      yield* same("before any entry", yield* earlier(turn, 1), []);
+      // Where `before` is no entry of this chat.
       const between = entries.findIndex(({ id }, n) => n > 0 && id > entries[n - 1]!.id + 1);
       if (between > 0) {
-        const few = yield* store.earlier(turn, entries[between]!.id - 1);
+        const few = yield* earlier(turn, entries[between]!.id - 1);
         const older = entries.slice(0, between).toReversed().slice(0, turnEntries);
         yield* same("before an entry of another chat", few, older);
       }
@@ -121,244 +98,155 @@ export const turnStoreChecks: ReadonlyArray<Check<ChatStore | TurnStore | StoreU
   ),
 
   check(
-    "a turn is held by one at a time",
+    "one turn at a time is held in a chat, for a lease",
     Effect.fnUntraced(function* () {
       const chatbot = yield* newChatbot;
       const { id } = yield* create(chatbot);
-      const { second } = yield* StoreUnderTest;
-      const store = yield* TurnStore;
-      const turn = yield* taken(chatbot, id);
-      for (const other of [store, second.turns]) {
-        const held = yield* other.take(chatbot, id, null);
-        yield* same("what another gets", held._tag, "Held");
-        if (held._tag !== "Held") return;
-        const within = held.forMillis > 0 && held.forMillis <= turnLease;
-        yield* same("for a lease at most", within, true);
-      }
-      yield* store.release(turn);
-      const next = yield* taken(chatbot, id);
-      yield* same("another turn's name", next.id === turn.id, false);
-      yield* store.release(turn);
-      yield* same("still held", (yield* store.take(chatbot, id, null))._tag, "Held");
-      yield* append(next, entry("q"));
-      // It waited longer than the first instance, which had its turn meanwhile.
-      yield* same("the second's", (yield* second.turns.take(chatbot, id, null))._tag, "Turn");
-    }),
-  ),
-
-  check(
-    "a turn is held for a whole lease, not for whole seconds",
-    Effect.fnUntraced(function* () {
-      const chatbot = yield* newChatbot;
-      const store = yield* TurnStore;
-      const { id } = yield* create(chatbot);
-      for (const chat of [id, null]) {
-        // Three times, or it may be right by accident.
-        for (let n = 0; n < 3; n++) {
-          yield* pass(337);
-          const began = Date.now();
-          const turn = yield* taken(chatbot, chat, key);
-          for (const renewed of [false, true]) {
-            if (renewed) yield* store.renew(turn);
-            const outcomes = [yield* store.take(chatbot, chat, key)];
-            if (chat !== null) outcomes.push(yield* store.take(chatbot, chat, null));
-            for (const held of outcomes) {
-              const lasts = held._tag === "Held" ? held.forMillis : 0;
-              const enough = lasts + (Date.now() - began) > turnLease - 100;
-              yield* same("for a lease", enough && lasts <= turnLease, true);
-            }
-          }
-          yield* store.release(turn);
+      const [store, second] = yield* bothTurns;
+      // Three times, because a store that counts in seconds may be right by accident.
+      for (let n = 0; n < 3; n++) {
+        yield* pass(337);
+        const began = Date.now();
+        const turn = yield* taken(chatbot, id);
+        for (const { take } of [store, second]) {
+          const held = yield* take(chatbot, id, null);
+          const millis = held._tag === "Held" ? held.forMillis : 0;
+          const isLease = millis + (Date.now() - began) > turnLease - 100 && millis <= turnLease;
+          yield* same("for a lease", isLease, true);
         }
+        yield* store.release(turn);
+        const next = yield* taken(chatbot, id);
+        yield* store.release(turn);
+        yield* same("a late release", (yield* store.take(chatbot, id, null))._tag, "Held");
+        yield* append(next, entry("q"));
+        const waited = yield* second.take(chatbot, id, null);
+        yield* same("the second instance, which waited", waited._tag, "Turn");
+        if (waited._tag === "Turn") yield* second.release(waited.turn);
+        const last = yield* store.take(chatbot, id, null);
+        yield* same("the first instance again", last._tag, "Turn");
+        if (last._tag === "Turn") yield* store.release(last.turn);
       }
     }),
   ),
 
   check(
-    "of several instances the one that waited longest goes next, with a retry key or without",
+    "of several instances, the one that has waited longest goes next",
     Effect.fnUntraced(function* () {
       const chatbot = yield* newChatbot;
       const [store, second] = yield* bothTurns;
       for (const retryKey of [null, key]) {
         const { id } = yield* create(chatbot);
         const turn = yield* taken(chatbot, id);
-        yield* same("it waits", (yield* second.take(chatbot, id, retryKey))._tag, "Held");
+        yield* same("the second", (yield* second.take(chatbot, id, retryKey))._tag, "Held");
         yield* pass(1);
-        // Who waited first is first, however often it asks.
-        yield* same("another, too", (yield* store.take(chatbot, id, null))._tag, "Held");
-        yield* same("it still waits", (yield* second.take(chatbot, id, null))._tag, "Held");
-        yield* same("renewed meanwhile", yield* store.renew(turn), true);
+        yield* same("then the first", (yield* store.take(chatbot, id, null))._tag, "Held");
+        yield* same("the second again", (yield* second.take(chatbot, id, null))._tag, "Held");
+        yield* same("a renewal meanwhile", yield* store.renew(turn), true);
         yield* append(turn, entry("q"));
         const held = yield* store.take(chatbot, id, null);
-        yield* same("who comes later", held._tag, "Held");
-        const forMillis = held._tag === "Held" ? held.forMillis : 0;
-        yield* same(
-          "for no longer than it has",
-          forMillis > 0 && forMillis <= turnPrecedence,
-          true,
-        );
-        const next = yield* second.take(chatbot, id, retryKey);
-        yield* same("who waited", next._tag, "Turn");
-        if (next._tag !== "Turn") return;
-        yield* second.append(next.turn, entry("r"));
-        const last = yield* store.take(chatbot, id, null);
-        yield* same("and then the other", last._tag, "Turn");
-        if (last._tag === "Turn") yield* store.release(last.turn);
-        // Who does not come again does not hold the others up for long.
-        const again = yield* taken(chatbot, id);
-        yield* second.take(chatbot, id, null);
-        yield* store.release(again);
-        yield* pass(1_100);
-        yield* same("within the time", (yield* store.take(chatbot, id, null))._tag, "Held");
-        yield* pass(turnPrecedence + 1);
-        const after = yield* store.take(chatbot, id, null);
-        yield* same("after it", after._tag, "Turn");
-        if (after._tag === "Turn") yield* store.release(after.turn);
-        const lost = yield* store.take(chatbot, id, null);
-        yield* same("and its place is lost", lost._tag, "Turn");
+        yield* same("the first, too early", held._tag === "Held" && held.by, "chat");
+        const millis = held._tag === "Held" ? held.forMillis : 0;
+        yield* same("no longer than its time", millis > 0 && millis <= turnPrecedence, true);
+        const next = yield* taken(chatbot, id, retryKey, second);
+        yield* second.append(next, entry("r"));
+        yield* store.release(yield* taken(chatbot, id));
       }
     }),
   ),
 
   check(
-    "who waits for a retry key has no place among those that wait for a chat",
-    Effect.fnUntraced(function* () {
-      const chatbot = yield* newChatbot;
-      const { second } = yield* StoreUnderTest;
-      const store = yield* TurnStore;
-      const [chat, elsewhere] = yield* createAll(chatbot, [{}, {}]);
-      const turn = yield* taken(chatbot, chat!.id);
-      yield* taken(chatbot, elsewhere!.id, key);
-      const held = yield* second.turns.take(chatbot, chat!.id, key);
-      yield* same("held by", held._tag === "Held" && held.by, "key");
-      yield* store.release(turn);
-      yield* same("the chat", (yield* store.take(chatbot, chat!.id, null))._tag, "Turn");
-    }),
-  ),
-
-  check(
-    "who leaves the line without a place does no harm",
-    Effect.fnUntraced(function* () {
-      const chatbot = yield* newChatbot;
-      const { second } = yield* StoreUnderTest;
-      const store = yield* TurnStore;
-      const { id } = yield* create(chatbot);
-      const turn = yield* taken(chatbot, id, key);
-      for (const turns of [store, second.turns]) {
-        for (const chat of [id, 0, Number.MAX_SAFE_INTEGER]) {
-          yield* turns.leave(chatbot, chat);
-          yield* turns.leave(yield* newChatbot, chat);
-        }
-        yield* same("still held", (yield* turns.take(chatbot, id, null))._tag, "Held");
-        yield* turns.leave(chatbot, id);
-      }
-      yield* same("still ours", yield* store.renew(turn), true);
-      yield* append(turn, entry("q"));
-    }),
-  ),
-
-  check(
-    "who leaves the line holds nobody up",
+    "an instance that does not come in its time loses its place",
     Effect.fnUntraced(function* () {
       const chatbot = yield* newChatbot;
       const [store, second] = yield* bothTurns;
       const { id } = yield* create(chatbot);
-      const turn = yield* taken(chatbot, id);
-      yield* same("it waits", (yield* second.take(chatbot, id, null))._tag, "Held");
-      yield* store.leave(chatbot, id);
-      yield* store.release(turn);
-      const held = yield* store.take(chatbot, id, null);
-      yield* same("another's place is left alone", held._tag, "Held");
-      yield* second.leave(chatbot, id);
-      const next = yield* store.take(chatbot, id, null);
-      yield* same("nobody is waited for", next._tag, "Turn");
-      if (next._tag === "Turn") yield* store.release(next.turn);
+      for (const isReleased of [true, false]) {
+        const turn = yield* taken(chatbot, id);
+        yield* same("the second", (yield* second.take(chatbot, id, null))._tag, "Held");
+        yield* isReleased ? store.release(turn) : pass(turnLease + 1);
+        yield* pass(1_100);
+        yield* same("in its time", (yield* store.take(chatbot, id, null))._tag, "Held");
+        yield* pass(turnPrecedence - 1_099);
+        // Twice: the second time nobody is waited for.
+        for (let n = 0; n < 2; n++) yield* store.release(yield* taken(chatbot, id));
+      }
     }),
   ),
 
   check(
-    "hints hold nobody up where nobody reads them, and do not fail where somebody does",
+    "an instance that a retry key holds has no place among those that wait for a chat",
     Effect.fnUntraced(function* () {
       const chatbot = yield* newChatbot;
+      const [store, second] = yield* bothTurns;
+      const [chat, elsewhere] = yield* createAll(chatbot, [{}, {}]);
+      const turn = yield* taken(chatbot, chat!.id);
+      yield* taken(chatbot, elsewhere!.id, key);
+      const held = yield* second.take(chatbot, chat!.id, key);
+      yield* same("held by", held._tag === "Held" && held.by, "key");
+      yield* store.release(turn);
+      yield* taken(chatbot, chat!.id);
+    }),
+  ),
+
+  check(
+    "hints come at the end of turns only, and hold no ask up, whether they are read or not",
+    Effect.fnUntraced(function* () {
+      const chatbot = yield* newChatbot;
+      const [store, second] = yield* bothTurns;
       const { id } = yield* create(chatbot);
-      const store = yield* TurnStore;
+      const hinted: Array<number> = [];
+      const read = (
+        each: (hint: { chatbot: number; chat: number } | null) => Effect.Effect<void>,
+      ) =>
+        Effect.forEach([store, second], ({ freed }) =>
+          Effect.forkChild(Stream.runForEach(freed, each), { startImmediately: true }),
+        );
+      const stalled = yield* read(() => Effect.never);
+      const awake = yield* read((hint) =>
+        Effect.sync(() => {
+          if (hint?.chatbot === chatbot) hinted.push(hint.chat);
+        }),
+      );
+      // A reader may need a moment before it hears anything.
+      yield* after(50);
+      const turn = yield* taken(chatbot, id, key);
+      yield* store.renew(turn);
+      yield* second.take(chatbot, id, null);
+      yield* create(chatbot);
+      yield* after(50);
+      yield* same("hints while it is held", hinted, []);
+      yield* append(turn, entry("q"));
+      yield* second.release(yield* taken(chatbot, id, null, second));
       const asks = Effect.gen(function* () {
-        yield* store.release(yield* taken(chatbot, null, key));
-        yield* ask(chatbot, null, entry("q"));
         for (let n = 0; n < 100; n++) yield* ask(chatbot, id, entry("q"));
         return "in time";
       });
-      const began = Date.now();
-      yield* asks;
-      const enough = 2_000 + 20 * (Date.now() - began);
-      const stalled = yield* readHints(() => Effect.never);
-      const awake = yield* readHints(() => Effect.void);
-      yield* same("100 asks", yield* Effect.raceFirst(asks, after(enough)), "in time");
-      yield* after(50);
+      yield* same("100 asks", yield* Effect.raceFirst(asks, after(20_000)), "in time");
       for (const reader of awake) {
         const exit = reader.pollUnsafe();
-        yield* same("whether a reader failed", exit !== undefined && Exit.isFailure(exit), false);
+        yield* same("a reader failed", exit !== undefined && Exit.isFailure(exit), false);
       }
+      const others = hinted.filter((chat) => chat !== id);
+      yield* same("hints of other chats", others, []);
       yield* Fiber.interruptAll([...stalled, ...awake]);
     }),
   ),
 
   check(
-    "hints tell of the end of turns only",
+    "turns of different chats, of new ones and of other chatbots do not wait for each other",
     Effect.fnUntraced(function* () {
-      const chatbot = yield* newChatbot;
-      const { second } = yield* StoreUnderTest;
-      const store = yield* TurnStore;
-      const { id } = yield* create(chatbot);
-      const hinted: Array<number> = [];
-      const readers = yield* readHints((hint) =>
-        Effect.sync(() => {
-          if (hint?.chatbot === chatbot) hinted.push(hint.chat);
-        }),
+      const [ours, theirs] = [yield* newChatbot, yield* newChatbot];
+      const chats = yield* createAll(ours, [{}, {}]);
+      const both = yield* bothTurns;
+      const mine = yield* Effect.forEach([chats[0]!.id, chats[1]!.id, null, null], (chat, n) =>
+        taken(ours, chat, null, both[n % 2]!),
       );
-      // A reader may need a while until it hears anything.
-      yield* after(50);
-      const turn = yield* taken(chatbot, id, key);
-      yield* store.renew(turn);
-      yield* second.turns.take(chatbot, id, null);
-      yield* create(chatbot);
-      yield* after(50);
-      yield* same("hints while it is held", hinted, []);
-      yield* append(turn, entry("q"));
-      yield* second.turns.leave(chatbot, id);
-      yield* Fiber.interruptAll(readers);
-    }),
-  ),
-
-  check(
-    "turns of different chats do not meet",
-    Effect.fnUntraced(function* () {
-      const chatbot = yield* newChatbot;
-      const [a, b] = [yield* create(chatbot), yield* create(chatbot)];
-      const turns = [
-        yield* taken(chatbot, a.id),
-        yield* taken(chatbot, b.id),
-        yield* taken(chatbot, null),
-        yield* taken(chatbot, null),
-      ];
-      const entries = yield* Effect.forEach(turns, (turn, n) => append(turn, entry(`q${n}`)));
-      yield* same("their chats", new Set(entries.map(({ chatId }) => chatId)).size, 4);
-    }),
-  ),
-
-  check(
-    "very many turns can be held at once",
-    Effect.fnUntraced(function* () {
-      const chatbot = yield* newChatbot;
-      const store = yield* TurnStore;
-      const chats = yield* Effect.forEach(Array.from({ length: 220 }), () => create(chatbot), {
-        concurrency: 20,
-      });
-      const turns = yield* Effect.forEach(chats, ({ id }) => taken(chatbot, id), {
-        concurrency: 20,
-      });
-      const ours = yield* Effect.forEach(turns, store.renew, { concurrency: 20 });
-      yield* same("how many are ours", ours.filter((one) => one).length, turns.length);
+      yield* same("different ids", new Set(mine.map(({ id }) => id)).size, 4);
+      yield* taken(theirs, (yield* create(theirs)).id, key);
+      yield* taken(ours, null, key);
+      const made = yield* Effect.forEach(mine, (turn, n) => append(turn, entry(`q${n}`)));
+      yield* same("different chats", new Set(made.map(({ chatId }) => chatId)).size, 4);
+      yield* same("the other chatbot", yield* questions(theirs), [[]]);
     }),
   ),
 
@@ -367,330 +255,213 @@ export const turnStoreChecks: ReadonlyArray<Check<ChatStore | TurnStore | StoreU
     Effect.fnUntraced(function* () {
       const chatbot = yield* newChatbot;
       const { id } = yield* create(yield* newChatbot);
-      const store = yield* TurnStore;
-      for (const chat of [id, 0, Number.MAX_SAFE_INTEGER]) {
-        const notFound = new ChatNotFound({ chatId: chat });
-        yield* failsWith("without a key", notFound, store.take(chatbot, chat, null));
-        yield* failsWith("with a key", notFound, store.take(chatbot, chat, key));
+      const { take } = yield* TurnStore;
+      for (const chatId of [id, 0, Number.MAX_SAFE_INTEGER]) {
+        const notFound = new ChatNotFound({ chatId });
+        yield* failsWith("without a key", notFound, take(chatbot, chatId, null));
+        yield* failsWith("with a key", notFound, take(chatbot, chatId, key));
       }
       // The failures left no trace of the key.
-      yield* taken(chatbot, null, { ...key, fingerprint: "another" });
+      yield* taken(chatbot, null, keyOf("key", 1));
     }),
   ),
 
   check(
-    "a turn without a chat makes one with the first entry alone",
-    Effect.fnUntraced(function* () {
-      const chatbot = yield* newChatbot;
-      const store = yield* ChatStore;
-      const turn = yield* taken(chatbot, null);
-      yield* same("nothing before", turn.newest, []);
-      const earlier = TurnStore.use((turns) => turns.earlier(turn, Number.MAX_SAFE_INTEGER));
-      yield* same("nor earlier", yield* earlier, []);
-      yield* same("no chat yet", (yield* store.listChats(chatbot, newestChats)).total, 0);
-      const made = yield* append(turn, entry("q", { usage }));
-      const { items, total } = yield* store.listChats(chatbot, newestChats);
-      const [chat] = items;
-      yield* same(
-        "the chat",
-        [total, chat!.id, chat!.name, chat!.userRef],
-        [1, made.chatId, null, null],
-      );
-      yield* same("its history", yield* store.listEntries(chatbot, made.chatId, newest), {
-        items: [made],
-        total: 1,
-      });
-      const [stored] = yield* peek(chatbot);
-      yield* same("the usage in the storage", stored!.entries[0]!.usage, usage);
-      const later = yield* create(chatbot);
-      yield* same("ids still ascend", later.id > made.chatId, true);
-    }),
-  ),
-
-  check(
-    "a turn that is released makes nothing",
+    "a turn without a chat creates one with the first entry, and nothing before",
     Effect.fnUntraced(function* () {
       const chatbot = yield* newChatbot;
       const store = yield* TurnStore;
+      const turn = yield* taken(chatbot, null);
+      yield* same("the newest entries", turn.newest, []);
+      yield* same("earlier ones", yield* store.earlier(turn, Number.MAX_SAFE_INTEGER), []);
       yield* store.release(yield* taken(chatbot, null));
       yield* store.release(yield* taken(chatbot, null, key));
-      yield* same("what lies in the storage", yield* peek(chatbot), []);
-      yield* taken(chatbot, null, { ...key, fingerprint: "another" });
+      yield* same("no chat yet", (yield* list(chatbot)).total, 0);
+      const made = yield* append(turn, entry("q", { usage }));
+      const { items, total } = yield* list(chatbot);
+      const [chat] = items;
+      yield* same("how many chats", total, 1);
+      yield* same("its chat", [chat!.id, chat!.name, chat!.userRef], [made.chatId, null, null]);
+      const { entries } = (yield* stored(chatbot))[0]!;
+      yield* same("its entries", entries, [{ ...made, usage }]);
+      yield* same("a later chat's id", (yield* create(chatbot)).id > made.chatId, true);
     }),
   ),
 
   check(
-    "a lease that ran out is taken over, and the late one stores nothing",
+    "a turn whose lease ran out is lost once another takes it, for ever",
     Effect.fnUntraced(function* () {
       const chatbot = yield* newChatbot;
+      const [store, second] = yield* bothTurns;
       const { id } = yield* create(chatbot);
-      const store = yield* TurnStore;
-      const late = yield* taken(chatbot, id);
-      yield* pass(turnLease - 2_000);
-      yield* same("before", (yield* store.take(chatbot, id, null))._tag, "Held");
-      yield* pass(2_001);
-      const next = yield* taken(chatbot, id);
-      yield* same("the late one's renewal", yield* store.renew(late), false);
-      yield* failsWith("the late one's append", new TurnLost(), append(late, entry("late")));
-      yield* store.release(late);
-      yield* same("still held", (yield* store.take(chatbot, id, null))._tag, "Held");
-      const made = yield* append(next, entry("q"));
-      const [stored] = yield* peek(chatbot);
-      yield* same(
-        "what lies in the storage",
-        stored!.entries.map((one) => one.id),
-        [made.id],
-      );
-      yield* failsWith("an append again", new TurnLost(), append(next, entry("twice")));
-    }),
-  ),
-
-  check(
-    "a turn that another took is lost for ever, also when the other has ended",
-    Effect.fnUntraced(function* () {
-      const chatbot = yield* newChatbot;
-      const { second } = yield* StoreUnderTest;
-      const store = yield* TurnStore;
-      const { id } = yield* create(chatbot);
-      let keys = 0;
-      for (const chat of [id, null]) {
-        for (const isKeyed of chat === null ? [true] : [false, true]) {
-          for (const end of ["append", "release", "lease"]) {
-            const retryKey = isKeyed ? { ...key, key: `key ${++keys}` } : null;
-            const lost = yield* taken(chatbot, chat, retryKey);
-            yield* pass(turnLease + 1);
-            const outcome = yield* second.turns.take(chatbot, chat, retryKey);
-            if (outcome._tag !== "Turn") return yield* same("a turn", outcome._tag, "Turn");
-            if (end === "append") yield* second.turns.append(outcome.turn, entry("q"));
-            else if (end === "release") yield* second.turns.release(outcome.turn);
-            else yield* pass(turnLease + 1);
-            yield* same("whether it is ours again", yield* store.renew(lost), false);
-            yield* failsWith("its append", new TurnLost(), append(lost, entry("late")));
-            yield* store.release(lost);
-            if (end === "lease") yield* second.turns.append(outcome.turn, entry("q"));
-          }
-        }
+      for (const end of ["append", "release", "lease"] as const) {
+        const late = yield* taken(chatbot, id);
+        yield* pass(turnLease - 2_000);
+        yield* same("within its lease", (yield* store.take(chatbot, id, null))._tag, "Held");
+        yield* pass(2_001);
+        const next = yield* taken(chatbot, id, null, store);
+        const isLost = Effect.gen(function* () {
+          yield* same("the renewal", yield* store.renew(late), false);
+          yield* failsWith("the append", new TurnLost(), append(late, entry("late")));
+          yield* store.release(late);
+        });
+        yield* isLost;
+        yield* same("the next turn", (yield* store.take(chatbot, id, null))._tag, "Held");
+        if (end === "append") yield* second.append(next, entry("q"));
+        else if (end === "release") yield* second.release(next);
+        else yield* pass(turnLease + turnPrecedence + 1);
+        yield* isLost;
+        if (end === "lease") yield* append(next, entry("r"));
+        yield* failsWith("a second append", new TurnLost(), append(next, entry("twice")));
+        yield* pass(turnPrecedence + 1);
       }
-      const stored = yield* peek(chatbot);
-      const questions = stored.flatMap(({ entries }) => entries.map(({ question }) => question));
-      yield* same("what was stored", questions, ["q", "q", "q", "q", "q", "q"]);
+      yield* same("the stored questions", yield* questions(chatbot), [["q", "r"]]);
     }),
   ),
 
   check(
-    "a turn without a key stays its owner's for days, when nobody takes it",
-    Effect.fnUntraced(function* () {
-      const chatbot = yield* newChatbot;
-      const { id } = yield* create(chatbot);
-      const store = yield* TurnStore;
-      const turns = [yield* taken(chatbot, id), yield* taken(chatbot, null)];
-      yield* pass(2 * retryKeyLifetime);
-      // What others take may sweep away what is old.
-      yield* ask(chatbot, null, entry("q"));
-      yield* store.release(yield* taken(chatbot, null, key));
-      for (const turn of turns) {
-        yield* same("still ours", yield* store.renew(turn), true);
-        yield* append(turn, entry("late"));
-      }
-    }),
-  ),
-
-  check(
-    "a turn with a key stays its owner's for a day, whatever others take meanwhile",
-    Effect.fnUntraced(function* () {
-      const chatbot = yield* newChatbot;
-      const [chats, store] = [yield* ChatStore, yield* TurnStore];
-      const { id } = yield* create(chatbot);
-      const turns = [
-        yield* taken(chatbot, id, key),
-        yield* taken(chatbot, null, { ...key, key: "another" }),
-      ];
-      for (const millis of [turnLease + 1, retryKeyLifetime / 2, retryKeyLifetime / 2 - 60_000]) {
-        yield* pass(millis);
-        const other = { ...key, key: `other ${millis}` };
-        yield* chats.createChat(chatbot, bare, { ...other, key: `${other.key} chat` });
-        yield* append(yield* taken(chatbot, null, other), entry("q"));
-        yield* store.release(yield* taken(chatbot, null, { ...other, key: `${other.key} again` }));
-      }
-      for (const turn of turns) yield* append(turn, entry("late"));
-    }),
-  ),
-
-  check(
-    "who takes over the chat or the key alone takes both",
-    Effect.fnUntraced(function* () {
-      const chatbot = yield* newChatbot;
-      const { second } = yield* StoreUnderTest;
-      const store = yield* TurnStore;
-      const { id } = yield* create(chatbot);
-      const over: ReadonlyArray<readonly [number | null, RetryKey | null]> = [
-        [id, null],
-        [null, key],
-        [id, key],
-        [id, { ...key, key: "another" }],
-        [null, { ...key, fingerprint: "another" }],
-      ];
-      for (const [chat, retryKey] of over) {
-        const late = yield* taken(chatbot, id, key);
-        yield* pass(turnLease + 1);
-        const outcome = yield* second.turns.take(chatbot, chat, retryKey);
-        yield* same("another instance's", outcome._tag, "Turn");
-        if (outcome._tag !== "Turn") return;
-        yield* same("the late one's renewal", yield* store.renew(late), false);
-        yield* failsWith("the late one's append", new TurnLost(), append(late, entry("late")));
-        // Nobody holds what it held, unless the other does.
-        if (chat === null) yield* store.release(yield* taken(chatbot, id));
-        if (retryKey === null) yield* store.release(yield* taken(chatbot, null, key));
-        yield* store.release(late);
-        yield* same("still held", yield* second.turns.renew(outcome.turn), true);
-        const made = yield* second.turns.append(outcome.turn, entry("q"));
-        yield* store.release(late);
-        if (retryKey !== null) {
-          const done = { _tag: "Done" as const, entry: made, turn: outcome.turn.id };
-          yield* same("afterwards", yield* store.take(chatbot, chat, retryKey), done);
-          yield* pass(retryKeyLifetime + 1);
-        }
-      }
-      const [stored] = yield* peek(chatbot);
-      const late = stored!.entries.filter(({ question }) => question === "late");
-      yield* same("what the late ones stored", late, []);
-    }),
-  ),
-
-  check(
-    "no two turns have one name, whichever instances gave them",
-    Effect.fnUntraced(function* () {
-      const chatbot = yield* newChatbot;
-      const { second } = yield* StoreUnderTest;
-      const store = yield* TurnStore;
-      const turns = yield* Effect.forEach(Array.from({ length: 2_000 }), (_, n) =>
-        (n % 2 === 0 ? store : second.turns).take(chatbot, null, null),
-      );
-      const names = turns.map((taken) => taken._tag === "Turn" && taken.turn.id);
-      yield* same("how many names", new Set(names).size, turns.length);
-    }),
-  ),
-
-  check(
-    "a chat made by an append comes after those made while its turn lasted",
+    "a chat created by an append comes after those created while its turn lasted",
     Effect.fnUntraced(function* () {
       const chatbot = yield* newChatbot;
       const first = yield* create(chatbot);
       for (const retryKey of [null, key]) {
         const turn = yield* taken(chatbot, null, retryKey);
-        yield* pass(10);
-        const { createTime } = yield* askLater(chatbot, first.id, first.createTime);
+        yield* askLater(chatbot, first.id, first.createTime);
         const between = yield* create(chatbot);
         const made = yield* append(turn, entry("q"));
-        const query = { ...newestChats, id: made.chatId };
-        const { items } = yield* ChatStore.use((store) => store.listChats(chatbot, query));
-        const [chat] = items;
-        yield* same("its id is greater", chat!.id > between.id, true);
-        yield* same("its time is not before", chat!.createTime >= between.createTime, true);
-        yield* same("nor before the asking", chat!.createTime >= createTime, true);
-        yield* same("nor after its entry", chat!.createTime <= made.createTime, true);
+        const [chat] = (yield* list(chatbot, { id: made.chatId })).items;
+        yield* same("a higher id", chat!.id > between.id, true);
+        yield* same("a time not before", chat!.createTime >= between.createTime, true);
+        yield* same("not after its entry", chat!.createTime <= made.createTime, true);
       }
     }),
   ),
 
   check(
-    "a renewed turn is held for another lease",
+    "a renewed turn holds its chat and its key for another lease",
     Effect.fnUntraced(function* () {
       const chatbot = yield* newChatbot;
       const { id } = yield* create(chatbot);
-      const store = yield* TurnStore;
+      const { renew, take } = yield* TurnStore;
       for (const [chat, retryKey] of [
         [id, null],
         [id, key],
-        [null, { key: "another key", fingerprint: "f" }],
+        [null, keyOf("another")],
       ] as const) {
         const turn = yield* taken(chatbot, chat, retryKey);
         for (let n = 0; n < 3; n++) {
           yield* pass(turnLease - 2_000);
-          yield* same("ours", yield* store.renew(turn), true);
+          yield* same("the renewal", yield* renew(turn), true);
         }
         yield* pass(turnLease - 2_000);
-        yield* same("held", (yield* store.take(chatbot, chat, retryKey))._tag, "Held");
-        // The chat and the key, each by itself.
-        if (chat !== null)
-          yield* same("the chat", (yield* store.take(chatbot, chat, null))._tag, "Held");
-        if (retryKey !== null)
-          yield* same("the key", (yield* store.take(chatbot, null, retryKey))._tag, "Held");
+        const isHeld = (chat: number | null, retryKey: typeof turn.retryKey) =>
+          Effect.flatMap(take(chatbot, chat, retryKey), ({ _tag }) => same("held", _tag, "Held"));
+        yield* isHeld(chat, retryKey);
+        if (chat !== null) yield* isHeld(chat, null);
+        if (retryKey !== null) yield* isHeld(null, retryKey);
         yield* append(turn, entry("q"));
-        yield* same("after its end", yield* store.renew(turn), false);
-        yield* same("ended once and for all", (yield* store.take(chatbot, id, null))._tag, "Turn");
+        yield* same("a renewal after the end", yield* renew(turn), false);
+        yield* same("the chat after the end", (yield* take(chatbot, id, null))._tag, "Turn");
         yield* pass(turnLease + 1);
       }
     }),
   ),
 
   check(
-    "64 appends at once to one chat are kept one after the other, each seeing all before it",
+    "64 asks at once in one chat are answered one after the other, each seeing all before it",
     Effect.fnUntraced(function* () {
       const chatbot = yield* newChatbot;
-      const { second } = yield* StoreUnderTest;
-      const store = yield* TurnStore;
+      const both = yield* bothTurns;
       const { id } = yield* create(chatbot);
-      const one = (n: number) =>
+      yield* atOnce(64, (n) =>
         Effect.gen(function* () {
-          const turns = n % 2 === 0 ? store : second.turns;
+          const { append, earlier, take } = both[n % 2]!;
           while (true) {
-            const outcome = yield* turns.take(chatbot, id, null);
-            if (outcome._tag === "Held") {
+            const outcome = yield* take(chatbot, id, null);
+            if (outcome._tag !== "Turn") {
               yield* Effect.yieldNow;
               continue;
             }
-            if (outcome._tag !== "Turn") return yield* same("a turn", outcome._tag, "Turn");
             const before: Array<Entry> = [...outcome.turn.newest];
             while (before.length > 0 && before.length % turnEntries === 0) {
-              const older = yield* turns.earlier(outcome.turn, before.at(-1)!.id);
+              const older = yield* earlier(outcome.turn, before.at(-1)!.id);
               if (older.length === 0) break;
               before.push(...older);
             }
-            // Each stores what it saw, so that the order can be judged afterwards.
-            const answer = before.map((other) => other.id).join();
-            yield* turns.append(outcome.turn, entry(`q${n}`, { answer }));
-            return;
+            // Each answer names the entries that its turn saw.
+            const answer = before.map((one) => one.id).join();
+            return yield* append(outcome.turn, entry(`q${n}`, { answer }));
           }
-        });
-      yield* atOnce(64, one);
-      const [stored] = yield* peek(chatbot);
-      const ids = stored!.entries.map((made) => made.id);
+        }),
+      );
+      const [inStore] = yield* stored(chatbot);
+      const ids = inStore!.entries.map((made) => made.id);
       yield* same("how many", ids.length, 64);
       yield* same(
-        "ids in order of position",
+        "ids ascend",
         ids,
         ids.toSorted((a, b) => a - b),
       );
-      for (const [at, made] of stored!.entries.entries()) {
-        yield* same("what it saw", made.answer, ids.slice(0, at).toReversed().join());
+      for (const [at, made] of inStore!.entries.entries()) {
+        yield* same("the entries before", made.answer, ids.slice(0, at).toReversed().join());
       }
-      const { items, total } = yield* ChatStore.use((chats) =>
-        chats.listEntries(chatbot, id, { ...newest, limit: 100 }),
-      );
-      yield* same("the history", [total, items.map((made) => made.id)], [64, ids.toReversed()]);
     }),
   ),
 
   check(
-    "one chatbot never waits for another's turns or keys",
+    "of an append in a turn that ran out and a take at once, the later sees the earlier",
     Effect.fnUntraced(function* () {
-      const [ours, theirs] = [yield* newChatbot, yield* newChatbot];
-      yield* taken(theirs, (yield* create(theirs)).id, key);
-      const { id } = yield* create(ours);
-      const turn = yield* taken(ours, id, key);
-      const made = yield* append(turn, entry("q"));
-      const store = yield* TurnStore;
-      yield* same("ours", yield* store.take(ours, id, key), {
-        _tag: "Done",
-        entry: made,
-        turn: turn.id,
-      });
-      yield* same("theirs", (yield* peek(theirs))[0]!.entries, []);
-      yield* ask(ours, id, entry("again"));
+      const both = yield* bothTurns;
+      const chatbot = yield* newChatbot;
+      for (let n = 0; n < 4; n++) {
+        const { id } = yield* create(chatbot);
+        const turn = yield* taken(chatbot, id);
+        yield* pass(turnLease + 1);
+        const appending = Effect.map(Effect.result(append(turn, entry("late"))), (made) =>
+          Result.isSuccess(made) ? 1 : 0,
+        );
+        const taking = Effect.map(both[n < 2 ? 0 : 1].take(chatbot, id, null), (taken) =>
+          taken._tag === "Turn" ? taken.turn.newest.length : null,
+        );
+        const came = yield* atOnce(2, (at) => (at === n % 2 ? appending : taking));
+        const [made, seen] = n % 2 === 0 ? came : came.toReversed();
+        // The append may hold the chat for the moment.
+        yield* same("the entries that the taker sees", seen ?? made, made);
+        yield* same("the stored entries", (yield* history(chatbot, id, newest)).total, made);
+      }
     }),
   ),
 
-  ...askKeyChecks,
-  ...lineChecks,
-].map(watchedCheck);
+  check(
+    "of takes and appends at once, one succeeds",
+    Effect.fnUntraced(function* () {
+      const both = yield* bothTurns;
+      const chatbot = yield* newChatbot;
+      const { id } = yield* create(chatbot);
+      const outcomes = yield* atOnce(8, (n) => both[n % 2]!.take(chatbot, id, null));
+      const [turn, ...others] = outcomes.flatMap((one) => (one._tag === "Turn" ? [one.turn] : []));
+      yield* same("other turns", others, []);
+      for (const one of [turn!, yield* taken(chatbot, null, key)]) {
+        const tags = yield* atOnce(4, (n) =>
+          Effect.match(both[n % 2]!.append(one, entry(`q${n}`)), {
+            onFailure: ({ _tag }) => _tag,
+            onSuccess: () => "stored",
+          }),
+        );
+        const expected = ["TurnLost", "TurnLost", "TurnLost", "stored"];
+        yield* same("the appends", tags.toSorted(), expected);
+      }
+      const lengths = (yield* stored(chatbot)).map(({ entries }) => entries.length);
+      yield* same("the entries of each chat", lengths, [1, 1]);
+    }),
+  ),
+
+  check(
+    "an append to a new chat of a chatbot that is not registered fails",
+    Effect.fnUntraced(function* () {
+      const turn = yield* taken(noChatbot, null);
+      const notFound = new ChatbotNotFound({ chatbot: noChatbot });
+      yield* failsWith("the append", notFound, append(turn, entry("q")));
+    }),
+  ),
+];

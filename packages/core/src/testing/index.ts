@@ -1,40 +1,30 @@
 /**
- * The conformance kit: what a store must do to be one, as named effects that any test runner can run.
- * A store passes when every check succeeds.
+ * The conformance kit: the promises of the ports, as named effects that any test runner can run. A store conforms if
+ * every check succeeds.
  */
 import type { ChatArchive } from "../ChatArchive.ts";
 import type { ChatbotDirectory } from "../ChatbotDirectory.ts";
 import type { ChatbotRegistry } from "../ChatbotRegistry.ts";
 import type { ChatStore } from "../ChatStore.ts";
 import type { TurnStore } from "../TurnStore.ts";
-import { chatArchiveChecks } from "./ChatArchiveChecks.ts";
-import { chatbotRegistryChecks } from "./ChatbotRegistryChecks.ts";
+import { archiveChecks } from "./ArchiveChecks.ts";
 import { chatStoreChecks } from "./ChatStoreChecks.ts";
 import type { Check } from "./Check.ts";
-import { modelCheck } from "./ModelChecks.ts";
-import { raceChecks } from "./RaceChecks.ts";
-import { registryModelCheck } from "./RegistryModelChecks.ts";
+import { idempotencyChecks } from "./IdempotencyChecks.ts";
+import { registryChecks } from "./RegistryChecks.ts";
 import type { StoreUnderTest } from "./StoreUnderTest.ts";
 import { turnStoreChecks } from "./TurnStoreChecks.ts";
 
-export * from "./ChatArchiveChecks.ts";
-export * from "./ChatbotRegistryChecks.ts";
-export * from "./ChatStoreChecks.ts";
+export { archiveChecks } from "./ArchiveChecks.ts";
+export { chatStoreChecks } from "./ChatStoreChecks.ts";
 export * from "./Check.ts";
-export * from "./Model.ts";
-export {
-  followsModel,
-  modelCheck,
-  type ModelCheckOptions,
-  type ModelServices,
-} from "./ModelChecks.ts";
-export { ModelCommand, modelTexts } from "./ModelCommand.ts";
-export * from "./RaceChecks.ts";
-export * from "./RegistryModelChecks.ts";
+export { chatPage, entryPage } from "./Fixtures.ts";
+export { idempotencyChecks } from "./IdempotencyChecks.ts";
+export { registryChecks } from "./RegistryChecks.ts";
 export * from "./StoreUnderTest.ts";
-export * from "./TurnStoreChecks.ts";
+export { turnStoreChecks } from "./TurnStoreChecks.ts";
 
-/** What the checks of a store of all ports need. */
+/** The services that `storeChecks` need: the five ports of a store, and the {@link StoreUnderTest}. */
 export type StoreServices =
   | ChatStore
   | TurnStore
@@ -43,14 +33,11 @@ export type StoreServices =
   | ChatbotRegistry
   | StoreUnderTest;
 
-/** Everything that a store of all ports must do. */
+/** Every promise of a store with all five ports. */
 export const storeChecks: ReadonlyArray<Check<StoreServices>> = [
   ...chatStoreChecks,
   ...turnStoreChecks,
-  ...chatArchiveChecks,
-  ...raceChecks,
-  modelCheck(),
-  // Before there are long texts in every list of chatbots.
-  registryModelCheck(),
-  ...chatbotRegistryChecks,
+  ...idempotencyChecks,
+  ...archiveChecks,
+  ...registryChecks,
 ];
