@@ -2,6 +2,7 @@ import { assert, describe, it } from "@effect/vitest";
 import {
   AnswerUnavailable,
   Asking,
+  ChatbotRegistry,
   Chats,
   defaultSettings,
   Moderator,
@@ -42,7 +43,11 @@ const script = ({ question }: { readonly question: string }) => {
   return [`You asked: `, `${question}\x1b[31m\r\n`];
 };
 
-const layerCore = Layer.mergeAll(Chats.layer, Asking.layer).pipe(
+const registered = Layer.effectDiscard(
+  ChatbotRegistry.use((registry) => registry.create({ ...chatbot, keys: [] }, "test")),
+);
+
+const layerCore = Layer.mergeAll(Chats.layer, Asking.layer, registered).pipe(
   Layer.provide([layerMemory, layerScripted(script), Moderator.layerOff, Digest.layerWebCrypto]),
 );
 
