@@ -16,7 +16,8 @@ const hints: Readonly<Record<string, string>> = {
   ChatNotFound: "without --chat a new chat begins.",
   DeclarationInvalid: "nothing was changed; docs/operations.md says what each setting may be.",
   DoctorFailed: "what was found says what to do.",
-  EmbeddedFailed: '"parley doctor" checks the data directory; its postgres.log may tell more.',
+  EmbeddedFailed:
+    "check PARLEY_DATA_DIR and who may write there; the log of PostgreSQL may tell more.",
   ImportRefused: '"parley chats import --help" says what can be imported.',
   KeyNotFound: '"parley key list" shows the keys, revoked ones too.',
   KnowledgeUnreadable: "PARLEY_KNOWLEDGE_DIR names a folder of Markdown and text files.",
@@ -27,9 +28,10 @@ const hints: Readonly<Record<string, string>> = {
   NotAnswered: "what went wrong was told where the answer would have been.",
   Overloaded: "try again in a moment.",
   PlatformError: "check the path, and who may read and write there.",
-  PostgresUnusable: 'check DATABASE_URL and that the database runs; "parley doctor" tells more.',
+  PostgresUnusable:
+    'check the settings of the database and that it runs; "parley doctor" tells more.',
   ProvisionInvalid: "nothing was changed; docs/provisioning.schema.json describes the file.",
-  SettingsInvalid: 'docs/settings.md explains every setting; "parley doctor" checks them all.',
+  SettingsInvalid: 'docs/settings.md explains every setting; "parley doctor" checks them.',
   StorageUnavailable: 'check that the database runs; "parley doctor" tells more.',
   WorkspaceNotFound: '"parley workspace list" shows the workspaces.',
   WorkspaceTaken: "with --merge its chatbots are moved there, and the two become one.",
@@ -38,15 +40,14 @@ const hints: Readonly<Record<string, string>> = {
 /** Of errors that programs tell apart by what they hold, and that have no words of their own. */
 const sentences: Readonly<Record<string, (error: any) => string>> = {
   AnswerUnavailable: ({ reason }) => `No answer came: ${reason}`,
-  ChatNotFound: ({ chatId }) => `The chatbot has no chat ${chatId}`,
-  Overloaded: () => "There is too much to do",
+  Overloaded: () => "The server is overloaded",
   PlatformError: (error) => {
     const { module, pathOrDescriptor } = error.reason;
     // The number of an open file says nothing to anybody.
     const name = module === "Stdio" ? "Standard input or output" : "A file";
     return `${typeof pathOrDescriptor === "string" ? pathOrDescriptor : name} cannot be used: ${reasonOf(error)}`;
   },
-  StorageUnavailable: ({ message }) => `The database does not do its work: ${message}`,
+  StorageUnavailable: ({ message }) => `Database unavailable: ${message}`,
 };
 
 export const told = (error: Error): Told => {

@@ -1,7 +1,6 @@
 import {
   Access,
   Asking,
-  ChatbotRegistry,
   Chats,
   defaultSettings,
   Moderator,
@@ -21,18 +20,6 @@ const chatbot: Chatbot = {
   workspaceName: "Workspace",
   settings: defaultSettings,
 };
-const registered = Layer.effectDiscard(
-  ChatbotRegistry.use((registry) => registry.create({ ...chatbot, keys: [] }, "test")),
-);
-
-const services = (script: Script = () => ["a"]) =>
-  Layer.mergeAll(Access.layer, Chats.layer, Asking.layer, registered).pipe(
-    Layer.provide([layerMemory, layerScripted(script), Moderator.layerOff, Digest.layerWebCrypto]),
-  );
-
-const parley = makeParley(services());
-afterAll(() => parley.dispose());
-
 const services = (script: Script = () => ["a"]) =>
   Layer.mergeAll(Access.layer, Chats.layer, Asking.layer).pipe(
     Layer.provide([

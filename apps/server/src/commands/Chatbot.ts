@@ -174,7 +174,7 @@ const set = Command.make(
   ]),
 );
 
-class NotConfirmed extends Data.TaggedError("NotConfirmed")<{ readonly message: string }> {}
+export class NotConfirmed extends Data.TaggedError("NotConfirmed")<{ readonly message: string }> {}
 
 /** Asks whoever sits at the terminal; fails unless the answer is yes. */
 const mustConfirm = Effect.fnUntraced(function* (question: string) {
@@ -184,7 +184,11 @@ const mustConfirm = Effect.fnUntraced(function* (question: string) {
   }
   yield* Console.error(`${question} Type yes:`);
   const lines = stdin.pipe(Stream.decodeText, Stream.splitLines);
-  const answer = yield* Stream.runHead(lines);
+  // A terminal that is still being read would keep the process.
+  const answer = yield* Effect.ensuring(
+    Stream.runHead(lines),
+    Effect.sync(() => process.stdin.unref?.()),
+  );
   if (!Option.contains(answer, "yes")) {
     return yield* new NotConfirmed({ message: "Nothing was deleted." });
   }

@@ -1,9 +1,11 @@
 /**
  * Erasing chats, and moving them between stores.
  */
+import * as NodeStream from "@effect/platform-node/NodeStream";
 import { ChatArchive, linesOf, recordsOf, type Erasable } from "@parley/core";
-import { Clock, Console, Effect, FileSystem, Option, Stdio, Stream } from "effect";
+import { Clock, Console, Effect, Option, PlatformError, Stdio, Stream } from "effect";
 import { Command, Flag } from "effect/cli";
+import { createReadStream } from "node:fs";
 import { resolve } from "node:path";
 import { onDatabase } from "../Database.ts";
 import { actor } from "./Actor.ts";
@@ -71,6 +73,20 @@ const erase = Command.make(
 const fileOf = (path: Option.Option<string>) =>
   Option.filter(path, (name) => name !== resolve("-"));
 
+/** The bytes of a file. Effect's own stream seeks, and so cannot read what a shell makes of `<(…)`. */
+const bytesOf = (path: string) =>
+  NodeStream.fromReadable<Uint8Array, PlatformError.PlatformError>({
+    evaluate: () => createReadStream(path),
+    onError: (cause) =>
+      PlatformError.systemError({
+        _tag: "Unknown",
+        module: "FileSystem",
+        method: "read",
+        pathOrDescriptor: path,
+        cause,
+      }),
+  });
+
 const exporting = Command.make(
   "export",
   {
@@ -126,11 +142,10 @@ const importing = Command.make(
       const chatbot = yield* chatbotOf(wanted);
       const archive = yield* ChatArchive;
       const stdio = yield* Stdio.Stdio;
-      const files = yield* FileSystem.FileSystem;
       let records = 0;
       const bytes = Option.match(fileOf(input), {
         onNone: () => stdio.stdin,
-        onSome: (path) => files.stream(path),
+        onSome: bytesOf,
       });
       const read = recordsOf(bytes).pipe(Stream.tap(() => Effect.sync(() => records++)));
       const imported = yield* withProgress(

@@ -149,9 +149,7 @@ it("changes hold in the server, and keys stay where they belong", async () => {
   await parley(["chat", "--chat", id!], "And the host?");
   await parley(["audit"]);
   await parley(["usage", "--json"]);
-  expect((await parley(["doctor"])).stdout).toMatch(
-    /^ok {7}database .* of a running server\.$[^]*^ok {7}ports .* served by a running server\.$/m,
-  );
+  expect((await parley(["doctor"])).stdout).toMatch(/^ok {7}database .* answers\.$/m);
 
   // What the server may meet of keys that are none.
   for (const wrong of [`${first}x`, first.slice(0, -1), first.replace(/.$/, "_"), key]) {
@@ -190,7 +188,6 @@ it("changes hold in the server, and keys stay where they belong", async () => {
   told += await readFile(join(directory, "data", "postgres.log"), "utf8");
 
   expect(keys).toHaveLength(4);
-  expect(told).toContain("of a running server");
   for (const one of keys) {
     expect(told).toContain(keyId(one)!);
     const secret = one.slice("prl_".length + 12 + 1);

@@ -5,7 +5,7 @@ import * as NodeServices from "@effect/platform-node/NodeServices";
 import { ChatbotRegistry, ChatStore, defaultSettings, newestChats, TurnStore } from "@parley/core";
 import { layerPostgres } from "@parley/store-pg";
 import { Effect, Redacted, Stream } from "effect";
-import { spawn } from "node:child_process";
+import { execFileSync, spawn } from "node:child_process";
 import {
   chmod,
   mkdtemp,
@@ -111,6 +111,12 @@ describe("parley chats", () => {
     expect(text).toMatch(/\n\{"end":\{"chats":12,"entries":24\}\}\n$/);
     const imported = await run(["chats", "import", "--chatbot", "Empty"], settings(), text);
     expect(imported).toEqual({ code: 0, stdout: "Imported 12 chats.\n", stderr: "" });
+    await parley("chats erase --chatbot Empty --idle-since 0s");
+    const pipe = join(directory, "pipe");
+    execFileSync("mkfifo", [pipe]);
+    const wrote = writeFile(pipe, text);
+    expect((await parley(`chats import --chatbot Empty --input ${pipe}`)).code).toBe(0);
+    await wrote;
     const again = await run(["chats", "export", "--chatbot", "Empty", "--output", "-"], settings());
     expect(again.stdout).toBe(text);
     expect(await parley(`chats import --chatbot Empty --input ${file}`)).toEqual({
@@ -122,8 +128,10 @@ describe("parley chats", () => {
     });
     await parley("chats erase --chatbot Empty --idle-since 0s");
     expect(await totalOf(empty)).toBe(0);
-    expect(await audited(4)).toEqual([
+    expect(await audited(6)).toEqual([
       `${user} export Full `,
+      `${user} import Empty 12 chats`,
+      expect.stringMatching(`^${user} erase Empty 12 chats idle since `),
       `${user} import Empty 12 chats`,
       `${user} export Empty `,
       expect.stringMatching(`^${user} erase Empty 12 chats idle since `),

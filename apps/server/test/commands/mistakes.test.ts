@@ -2,9 +2,11 @@
  * Every command, used wrongly or where it cannot work: one line of error, a hint, an exit code that is
  * not 0, and nothing done.
  */
+import * as PgClient from "@effect/sql-pg/PgClient";
 import { ChatbotRegistry } from "@parley/core";
 import { layerPostgres } from "@parley/store-pg";
 import { Effect, Exit, Redacted } from "effect";
+import { Reactivity } from "effect/reactivity";
 import { access } from "node:fs/promises";
 import { beforeAll, describe, expect, inject, it } from "vitest";
 import { commandOf } from "../../src/CommandOf.ts";
@@ -167,6 +169,23 @@ describe("a command without its database says so", () => {
       expect(stderr).toContain(
         'The schema of the database is not up to date: run "parley migrate"',
       );
+    }
+  });
+
+  it("and names PARLEY_SCHEMA where another program has a table of the same name", async () => {
+    const taken = `${schema}_taken`;
+    await PgClient.make({ url: Redacted.make(inject("postgresUrl")) }).pipe(
+      Effect.flatMap((sql) => sql.unsafe(`create schema ${taken} create table entry (n int)`)),
+      Effect.provide(Reactivity.layer),
+      Effect.scoped,
+      Effect.runPromise,
+    );
+    for (const command of ["migrate", "serve"]) {
+      const { code, stderr } = await here([command], { ...settings(), PARLEY_SCHEMA: taken });
+      expect(code).toBe(1);
+      expect(stderr).toMatch(oneLineAndHint);
+      expect(stderr).toContain(`"entry" in the schema "${taken}" is not Parley's`);
+      expect(stderr).toContain("PARLEY_SCHEMA");
     }
   });
 
