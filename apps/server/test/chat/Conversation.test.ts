@@ -2,7 +2,6 @@ import { assert, describe, it } from "@effect/vitest";
 import {
   AnswerUnavailable,
   Asking,
-  ChatbotRegistry,
   Chats,
   defaultSettings,
   Moderator,
@@ -43,7 +42,6 @@ const script = ({ question }: { readonly question: string }) => {
   return [`You asked: `, `${question}\x1b[31m\r\n`];
 };
 
-<<<<<<< HEAD
 const layerCore = Layer.mergeAll(Chats.layer, Asking.layer).pipe(
   Layer.provide([
     layerMemoryWith([chatbot]),
@@ -51,14 +49,6 @@ const layerCore = Layer.mergeAll(Chats.layer, Asking.layer).pipe(
     Moderator.layerOff,
     Digest.layerWebCrypto,
   ]),
-=======
-const registered = Layer.effectDiscard(
-  ChatbotRegistry.use((registry) => registry.create({ ...chatbot, keys: [] }, "test")),
-);
-
-const layerCore = Layer.mergeAll(Chats.layer, Asking.layer, registered).pipe(
-  Layer.provide([layerMemory, layerScripted(script), Moderator.layerOff, Digest.layerWebCrypto]),
->>>>>>> refs/heads/cli
 );
 
 /** Where both outputs go, and what was written so far. */
