@@ -16,7 +16,7 @@ const hints: Readonly<Record<string, string>> = {
   ChatNotFound: "without --chat a new chat begins.",
   DeclarationInvalid: "nothing was changed; docs/operations.md says what each setting may be.",
   DoctorFailed: "what was found says what to do.",
-  EmbeddedFailed: '"parley doctor" checks the data directory; its postgres.log may tell more.',
+  EmbeddedFailed: '"parley doctor" checks the data directory; its postgres/data/log may tell more.',
   ImportRefused: '"parley chats import --help" says what can be imported.',
   KeyNotFound: '"parley key list" shows the keys, revoked ones too.',
   KnowledgeUnreadable: "PARLEY_KNOWLEDGE_DIR names a folder of Markdown and text files.",

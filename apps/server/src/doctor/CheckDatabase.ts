@@ -4,8 +4,8 @@
 import { inspectPostgres } from "@parley/store-pg";
 import { Effect, Option } from "effect";
 import { databaseOptions } from "../Database.ts";
-import { runningPostgres } from "../embedded/Connection.ts";
-import { findHome } from "../embedded/Home.ts";
+import { hasDatabase } from "../postgres/Cluster.ts";
+import { runningPostgres } from "../postgres/EmbeddedPostgres.ts";
 import { Settings } from "../Settings.ts";
 import { told } from "../Told.ts";
 import { failed, ok, warning, type Finding } from "./Finding.ts";
@@ -21,7 +21,7 @@ export const checkDatabase = Effect.gen(function* () {
       ),
     ];
   }
-  if (store === "embedded" && (yield* findHome(dataDir)) === null) {
+  if (store === "embedded" && !(yield* hasDatabase(dataDir))) {
     return [ok("database", `There is none in ${dataDir} yet; the first start makes it.`)];
   }
   const isRunning = store === "embedded" ? Option.isSome(yield* runningPostgres(dataDir)) : null;
