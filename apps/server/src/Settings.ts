@@ -268,9 +268,9 @@ const read = Effect.gen(function* () {
       });
     }
   }
-  if (rowSecurity && store === "memory") {
+  if (rowSecurity && store !== "postgres") {
     return yield* new SettingsInvalid({
-      message: "PARLEY_ROW_SECURITY is on, but PARLEY_STORE is memory, which has no row security.",
+      message: `PARLEY_ROW_SECURITY is on, but PARLEY_STORE is ${store}: it needs a database of your own (DATABASE_URL).`,
     });
   }
   if (llm === null && fallbacks.some((fallback) => fallback !== null)) {

@@ -4,7 +4,7 @@
 import { layerMemory } from "@parley/store-memory";
 import { layerPostgres } from "@parley/store-pg";
 import { Effect, Layer } from "effect";
-import { embeddedPostgres } from "./embedded/EmbeddedPostgres.ts";
+import { embeddedPostgres } from "./postgres/EmbeddedPostgres.ts";
 import { postgresOf } from "./PostgresOf.ts";
 import { Settings } from "./Settings.ts";
 

@@ -17,7 +17,7 @@ const hints: Readonly<Record<string, string>> = {
   DeclarationInvalid: "nothing was changed; docs/operations.md says what each setting may be.",
   DoctorFailed: "what was found says what to do.",
   EmbeddedFailed:
-    "check PARLEY_DATA_DIR and who may write there; the log of PostgreSQL may tell more.",
+    "check PARLEY_DATA_DIR and who may write there; its postgres/data/log may tell more.",
   ImportRefused: '"parley chats import --help" says what can be imported.',
   KeyNotFound: '"parley key list" shows the keys, revoked ones too.',
   KnowledgeUnreadable: "PARLEY_KNOWLEDGE_DIR names a folder of Markdown and text files.",

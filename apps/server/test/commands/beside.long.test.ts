@@ -185,7 +185,8 @@ it("changes hold in the server, and keys stay where they belong", async () => {
 
   server.kill("SIGTERM");
   await ended;
-  told += await readFile(join(directory, "data", "postgres.log"), "utf8");
+  const logs = join(directory, "data", "postgres", "data", "log");
+  for (const log of await readdir(logs)) told += await readFile(join(logs, log), "utf8");
 
   expect(keys).toHaveLength(4);
   for (const one of keys) {

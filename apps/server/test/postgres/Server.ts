@@ -1,0 +1,26 @@
+/**
+ * A server that is nothing but its database. It prints the address, or "failed" and the reason; at its end it drains
+ * until the given file exists, and prints "drained".
+ */
+import * as NodeRuntime from "@effect/platform-node/NodeRuntime";
+import { Console, Effect, Redacted, Schedule } from "effect";
+import { existsSync } from "node:fs";
+import { embeddedPostgres } from "../../src/postgres/EmbeddedPostgres.ts";
+
+const [, , dataDir = "", drained = "/"] = process.argv;
+
+Effect.gen(function* () {
+  const url = yield* embeddedPostgres(dataDir);
+  yield* Effect.addFinalizer(() =>
+    Effect.sync(() => existsSync(drained)).pipe(
+      Effect.repeat({ until: (is) => is, schedule: Schedule.spaced("20 millis") }),
+      Effect.andThen(Console.log("drained")),
+    ),
+  );
+  yield* Console.log(Redacted.value(url));
+  return yield* Effect.never;
+}).pipe(
+  Effect.tapErrorTag("EmbeddedFailed", ({ message }) => Console.log(`failed ${message}`)),
+  Effect.scoped,
+  NodeRuntime.runMain({ disableErrorReporting: true }),
+);

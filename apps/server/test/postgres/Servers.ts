@@ -1,0 +1,105 @@
+import * as PgConnection from "@effect/sql-pg/PgConnection";
+import { Effect, Redacted, Schedule } from "effect";
+import { spawn } from "node:child_process";
+import { once } from "node:events";
+import { chmod, mkdtemp, readFile, realpath, rm } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { createInterface } from "node:readline";
+import { fileURLToPath } from "node:url";
+
+/** A directory that is removed with the scope. */
+export const temporaryDirectory = Effect.acquireRelease(
+  Effect.promise(async () => {
+    const directory = await realpath(await mkdtemp(join(tmpdir(), "parley-postgres-")));
+    // Other users may pass through.
+    await chmod(directory, 0o711);
+    return directory;
+  }),
+  (directory) => Effect.promise(() => rm(directory, { recursive: true, force: true })),
+);
+
+/** A data directory that does not exist yet. */
+export const newDataDir = Effect.map(temporaryDirectory, (directory) => join(directory, "data"));
+
+export const dataOf = (dataDir: string) => join(dataDir, "postgres", "data");
+
+export const postmasterOf = (dataDir: string) =>
+  Effect.promise(async () =>
+    Number((await readFile(join(dataOf(dataDir), "postmaster.pid"), "utf8")).split("\n")[0]),
+  );
+
+export const isAlive = (pid: number) => {
+  try {
+    return process.kill(pid, 0);
+  } catch {
+    return false;
+  }
+};
+
+export interface ServerOptions {
+  readonly uid?: number;
+  readonly gid?: number;
+  readonly env?: Readonly<Record<string, string>>;
+  /** It drains until this file exists. */
+  readonly drained?: string;
+}
+
+/** Starts a server in a process group of its own. With the scope it is stopped, and killed if it does not stop. */
+export const startServer = (dataDir: string, { drained = "/", env, ...user }: ServerOptions = {}) =>
+  Effect.acquireRelease(
+    Effect.sync(() => {
+      const file = fileURLToPath(new URL("Server.ts", import.meta.url));
+      const child = spawn(process.execPath, [file, dataDir, drained], {
+        ...user,
+        cwd: "/",
+        detached: true,
+        env: { ...process.env, ...env },
+        stdio: ["ignore", "pipe", "inherit"],
+      });
+      const lines: Array<string> = [];
+      const answers = /^(postgres:|failed )/;
+      const answer = new Promise<string>((resolve) =>
+        createInterface(child.stdout)
+          .on("line", (line) => {
+            lines.push(line);
+            if (answers.test(line)) resolve(line);
+          })
+          .on("close", () => resolve("ended without a word")),
+      );
+      const exited = once(child, "exit");
+      return {
+        pid: child.pid!,
+        /** All that it has printed, its log included. */
+        lines,
+        /** Its address, or why it has none. */
+        answer: Effect.promise(() => answer),
+        /** Its exit code. */
+        exited: Effect.promise(() => exited.then(([code]) => code as number | null)),
+        kill: (signal: NodeJS.Signals) => Effect.sync(() => child.kill(signal)),
+      };
+    }),
+    ({ exited, kill }) =>
+      kill("SIGTERM").pipe(
+        Effect.andThen(Effect.timeoutOption(exited, "20 seconds")),
+        Effect.andThen(kill("SIGKILL")),
+      ),
+  );
+
+/** Runs one statement on a connection of its own. */
+export const query = (url: string | Redacted.Redacted, statement: string) =>
+  PgConnection.make({ url: typeof url === "string" ? Redacted.make(url) : url }).pipe(
+    Effect.flatMap((connection) => connection.query(statement)),
+    Effect.map(({ rows }) => rows),
+    Effect.scoped,
+  );
+
+export const keep = (url: string | Redacted.Redacted) =>
+  query(url, "CREATE TABLE kept AS SELECT 42 AS answer");
+
+/** What {@link keep} stored, once the database answers. */
+export const kept = (url: string | Redacted.Redacted) =>
+  query(url, "SELECT answer FROM kept").pipe(
+    Effect.map(([row]) => row!["answer"]),
+    Effect.retry({ times: 100, schedule: Schedule.spaced("100 millis") }),
+  );
