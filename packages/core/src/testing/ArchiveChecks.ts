@@ -744,11 +744,9 @@ export const archiveChecks: ReadonlyArray<
                 );
               }
               if (n < 2) {
-                erased += yield* archive.erase(
-                  chatbot,
-                  { _tag: "UserRef", userRef: "gone" },
-                  actor,
-                );
+                const which = { _tag: "UserRef", userRef: "gone" } as const;
+                const count = yield* archive.erase(chatbot, which, actor);
+                erased += count;
               }
             }
           }),
