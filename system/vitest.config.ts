@@ -8,6 +8,7 @@ export default defineConfig({
       "{packages,apps}/*/test/**/*.long.test.ts",
       "examples/*/*.test.ts",
       "apps/server/test/contract/random.test.ts",
+      "test/differential.test.ts",
     ],
     env: { PARLEY_RANDOM_REQUESTS: "10000" },
     globalSetup: ["test/postgres.ts"],

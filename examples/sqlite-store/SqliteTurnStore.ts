@@ -141,13 +141,13 @@ export const makeTurnStore = (database: Database): TurnStore["Service"] => {
       write((now): Entry | TurnLost | ChatbotNotFound | ChatNotFound => {
         if (chat !== null && !Rows.chatExists(database, chatbot, chat))
           return new ChatNotFound({ chatId: chat });
-        const missing = chat === null ? Rows.chatbotMissing(database, chatbot) : undefined;
-        if (missing) return missing;
         if (
           run("DELETE FROM turns WHERE id = :turn", { turn }) === 0 &&
           !holdsNothing(chat, retryKey)
         )
           return new TurnLost();
+        const missing = chat === null ? Rows.chatbotMissing(database, chatbot) : undefined;
+        if (missing) return missing;
         const createTime = Rows.nextTime(database, chatbot, chat, now);
         const chatId = chat ?? Rows.nextId(database, "chat");
         if (chat === null)

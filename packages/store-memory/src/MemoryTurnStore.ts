@@ -136,10 +136,10 @@ export const makeTurnStore = (memory: Memory): TurnStore["Service"] => {
       atPresent<Entry, TurnLost | ChatbotNotFound | ChatNotFound>((now) => {
         const held = holdings(turn);
         if (held.erased) return Effect.fail(new ChatNotFound({ chatId: turn.chat! }));
+        if (!isOurs(turn, held)) return Effect.fail(new TurnLost());
         if (turn.chat === null && !memory.registered.has(turn.chatbot)) {
           return Effect.fail(new ChatbotNotFound({ chatbot: turn.chatbot }));
         }
-        if (!isOurs(turn, held)) return Effect.fail(new TurnLost());
         const chat = held.chat ?? memory.addChat(held.tenant, { name: null, userRef: null }, now);
         const stored = memory.addEntry(chat, entry, now);
         if (turn.retryKey !== null) {

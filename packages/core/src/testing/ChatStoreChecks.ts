@@ -35,330 +35,282 @@ const tied: ReadonlyArray<Partial<ChatToCreate>> = Array.from({ length: 23 }, (_
 }));
 
 export const chatStoreChecks: ReadonlyArray<Check<ChatStore | TurnStore | StoreUnderTest>> = [
-  check(
-    "a chat is listed and stored as it was returned",
-    Effect.fnUntraced(function* () {
-      const chatbot = yield* newChatbot;
-      const wanted: ReadonlyArray<Partial<ChatToCreate>> = [
-        { name: "😀".repeat(255), userRef: "😀".repeat(60) },
-        ...awkwardTexts.flatMap((text) => [{ name: text, userRef: text }, { name: text }]),
-        { userRef: "u" },
-      ];
-      const chats = yield* createAll(chatbot, wanted);
-      yield* same(
-        "names and references",
-        chats.map(({ name, userRef }) => [name, userRef]),
-        wanted.map(({ name = null, userRef = null }) => [name, userRef]),
+  check("a chat is listed and stored as it was returned", function* () {
+    const chatbot = yield* newChatbot;
+    const wanted: ReadonlyArray<Partial<ChatToCreate>> = [
+      { name: "😀".repeat(255), userRef: "😀".repeat(60) },
+      ...awkwardTexts.flatMap((text) => [{ name: text, userRef: text }, { name: text }]),
+      { userRef: "u" },
+    ];
+    const chats = yield* createAll(chatbot, wanted);
+    yield* same(
+      "names and references",
+      chats.map(({ name, userRef }) => [name, userRef]),
+      wanted.map(({ name = null, userRef = null }) => [name, userRef]),
+    );
+    const inStore = (yield* stored(chatbot)).map(({ chat }) => chat);
+    yield* same("the stored chats", inStore, chats);
+    yield* same("the total", (yield* list(chatbot)).total, chats.length);
+    for (const chat of chats) {
+      const one = yield* list(chatbot, { id: chat.id });
+      yield* same("the listed chat", one, { items: [chat], total: 1 });
+      yield* same("whole milliseconds", Number.isInteger(chat.createTime.getTime()), true);
+    }
+  }),
+
+  check("a chat is stored together with its hello entry, if it has one", function* () {
+    const chatbot = yield* newChatbot;
+    const chats = yield* atOnce(awkwardTexts.length, (at) =>
+      create(chatbot, { helloMessage: awkwardTexts[at]! }),
+    );
+    const inStore = yield* stored(chatbot);
+    for (const [at, chat] of chats.entries()) {
+      const { items, total } = yield* history(chatbot, chat.id);
+      const { createTime, id } = items[0]!;
+      const hello = {
+        id,
+        chatId: chat.id,
+        question: "",
+        answer: awkwardTexts[at]!,
+        moderation: "none",
+        flagged: false,
+        createTime,
+      };
+      yield* same("the history", { items, total }, { items: [hello], total: 1 });
+      yield* same("not before its chat", createTime >= chat.createTime, true);
+      const { entries } = inStore.find((one) => one.chat.id === chat.id)!;
+      yield* same("the stored entries", entries, [{ ...hello, usage: null }]);
+    }
+    const { id } = yield* create(chatbot);
+    yield* same("without one", yield* history(chatbot, id), { items: [], total: 0 });
+  }),
+
+  check("ids and times ascend in order of creation, whichever instance creates", function* () {
+    const chatbot = yield* newChatbot;
+    const { second } = yield* StoreUnderTest;
+    const store = yield* ChatStore;
+    const one = (n: number, chats = n % 2 === 0 ? store : second.chats) =>
+      Effect.map(
+        chats.createChat(
+          chatbot,
+          { ...bare, name: `${n}`, helloMessage: n % 3 ? null : "Hi" },
+          null,
+        ),
+        ({ chat }) => chat,
       );
-      const inStore = (yield* stored(chatbot)).map(({ chat }) => chat);
-      yield* same("the stored chats", inStore, chats);
-      yield* same("the total", (yield* list(chatbot)).total, chats.length);
-      for (const chat of chats) {
-        const one = yield* list(chatbot, { id: chat.id });
-        yield* same("the listed chat", one, { items: [chat], total: 1 });
-        yield* same("whole milliseconds", Number.isInteger(chat.createTime.getTime()), true);
-      }
-    }),
-  ),
+    const inTurn = yield* Effect.forEach(Array.from({ length: 10 }).keys(), (n) => one(n));
+    const atTheSameTime = yield* atOnce(64, (n) => one(n + 10));
+    const chats = [...inTurn, ...atTheSameTime.toSorted((a, b) => a.id - b.id)];
+    yield* same(
+      "every chat as requested",
+      [...inTurn, ...atTheSameTime].map(({ name }) => name),
+      chats.map((_, n) => `${n}`),
+    );
+    for (const [at, { createTime, id }] of chats.entries()) {
+      yield* same("a positive safe integer", Number.isSafeInteger(id) && id > 0, true);
+      if (at === 0) continue;
+      yield* same("a higher id", id > chats[at - 1]!.id, true);
+      yield* same("a time not before", createTime >= chats[at - 1]!.createTime, true);
+    }
+    const inStore = (yield* stored(chatbot)).map(({ chat }) => chat);
+    yield* same("the stored chats", inStore, chats);
+    const page = yield* list(chatbot, { limit: 100 });
+    yield* same("the page", page, { items: chats.toReversed(), total: chats.length });
+  }),
 
-  check(
-    "a chat is stored together with its hello entry, if it has one",
-    Effect.fnUntraced(function* () {
-      const chatbot = yield* newChatbot;
-      const chats = yield* atOnce(awkwardTexts.length, (at) =>
-        create(chatbot, { helloMessage: awkwardTexts[at]! }),
-      );
-      const inStore = yield* stored(chatbot);
-      for (const [at, chat] of chats.entries()) {
-        const { items, total } = yield* history(chatbot, chat.id);
-        const { createTime, id } = items[0]!;
-        const hello = {
-          id,
-          chatId: chat.id,
-          question: "",
-          answer: awkwardTexts[at]!,
-          moderation: "none",
-          flagged: false,
-          createTime,
-        };
-        yield* same("the history", { items, total }, { items: [hello], total: 1 });
-        yield* same("not before its chat", createTime >= chat.createTime, true);
-        const { entries } = inStore.find((one) => one.chat.id === chat.id)!;
-        yield* same("the stored entries", entries, [{ ...hello, usage: null }]);
-      }
-      const { id } = yield* create(chatbot);
-      yield* same("without one", yield* history(chatbot, id), { items: [], total: 0 });
-    }),
-  ),
-
-  check(
-    "ids and times of chats ascend in order of creation, whichever instance creates them",
-    Effect.fnUntraced(function* () {
-      const chatbot = yield* newChatbot;
-      const { second } = yield* StoreUnderTest;
-      const store = yield* ChatStore;
-      const one = (n: number, { createChat } = n % 2 === 0 ? store : second.chats) =>
-        Effect.map(
-          createChat(chatbot, { ...bare, name: `${n}`, helloMessage: n % 3 ? null : "Hi" }, null),
-          ({ chat }) => chat,
-        );
-      const inTurn = yield* Effect.forEach(Array.from({ length: 10 }).keys(), (n) => one(n));
-      const atTheSameTime = yield* atOnce(64, (n) => one(n + 10));
-      const chats = [...inTurn, ...atTheSameTime.toSorted((a, b) => a.id - b.id)];
-      yield* same(
-        "every chat as requested",
-        [...inTurn, ...atTheSameTime].map(({ name }) => name),
-        chats.map((_, n) => `${n}`),
-      );
-      for (const [at, { createTime, id }] of chats.entries()) {
-        yield* same("a positive safe integer", Number.isSafeInteger(id) && id > 0, true);
-        if (at === 0) continue;
-        yield* same("a higher id", id > chats[at - 1]!.id, true);
-        yield* same("a time not before", createTime >= chats[at - 1]!.createTime, true);
-      }
-      const inStore = (yield* stored(chatbot)).map(({ chat }) => chat);
-      yield* same("the stored chats", inStore, chats);
-      const page = yield* list(chatbot, { limit: 100 });
-      yield* same("the page", page, { items: chats.toReversed(), total: chats.length });
-    }),
-  ),
-
-  check(
-    "chats come in every order of the contract, page by page",
-    Effect.fnUntraced(function* () {
-      const chatbot = yield* newChatbot;
-      yield* same("no chats", yield* list(chatbot, { page: 2 }), { items: [], total: 0 });
-      const chats = yield* createAll(chatbot, tied);
-      for (const orderBy of orders(chatFields)) {
-        for (const [limit, page] of [
-          ...[1, 2, 3, 4, 5].map((page) => [7, page] as const),
-          [1, 2],
-          [100, 1],
-          [25, Number.MAX_SAFE_INTEGER],
-        ] as const) {
-          const query = { ...newestChats, orderBy, limit, page };
-          const what = `the page of ${JSON.stringify(query)}`;
-          yield* same(what, yield* list(chatbot, query), chatPage(chats, query));
-        }
-      }
-      const [a, b, c] = ["userRef", "name", "_createTime"].map((field) => ({
-        field: field as "name",
-        descending: field === "name",
-      }));
-      const query = { ...newestChats, orderBy: [a!, b!, c!] as const };
-      yield* same("by three fields", yield* list(chatbot, query), chatPage(chats, query));
-    }),
-  ),
-
-  check(
-    "texts sort by code point to their last one, absent values after all others",
-    Effect.fnUntraced(function* () {
-      const chatbot = yield* newChatbot;
-      const references = alikeUpTo(59);
-      const chats = yield* createAll(chatbot, [
-        {},
-        ...awkwardTexts.map((text) => ({ name: text, userRef: text })),
-        ...alikeUpTo(254).map((name, n) => ({ name, userRef: references[n]! })),
-        {},
-      ]);
-      for (const field of ["name", "userRef"] as const) {
-        for (const descending of [false, true]) {
-          const query = { ...newestChats, limit: 100, orderBy: [{ field, descending }] as const };
-          const what = `by ${field}${descending ? ", descending" : ""}`;
-          yield* same(what, yield* list(chatbot, query), chatPage(chats, query));
-        }
-      }
-    }),
-  ),
-
-  check(
-    "a search finds literal, case-insensitive parts of names, and nothing else",
-    Effect.fnUntraced(function* () {
-      const chatbot = yield* newChatbot;
-      const chats = yield* createAll(chatbot, [
-        {},
-        ...awkwardTexts.map((name) => ({ name })),
-        ...awkwardTexts.map((text) => ({ name: `before ${text} after` })),
-        // Folding makes them longer.
-        ...["ﬃ", "ﷺ", "İ"].map((sign) => ({ name: `${sign.repeat(254)}!` })),
-      ]);
-      const parts = ["before ", "BEFORE", "r a", "%a", "i!", "م!", "ffi".repeat(254)];
-      for (const search of [...awkwardTexts, ...parts, "nothing like it"]) {
-        const query = { ...newestChats, search, limit: 100 };
-        const what = `the chats found by ${JSON.stringify(search)}`;
+  check("chats come in every order of the contract, page by page", function* () {
+    const chatbot = yield* newChatbot;
+    yield* same("no chats", yield* list(chatbot, { page: 2 }), { items: [], total: 0 });
+    const chats = yield* createAll(chatbot, tied);
+    for (const orderBy of orders(chatFields)) {
+      for (const [limit, page] of [
+        ...[1, 2, 3, 4, 5].map((page) => [7, page] as const),
+        [1, 2],
+        [100, 1],
+        [25, Number.MAX_SAFE_INTEGER],
+      ] as const) {
+        const query = { ...newestChats, orderBy, limit, page };
+        const what = `the page of ${JSON.stringify(query)}`;
         yield* same(what, yield* list(chatbot, query), chatPage(chats, query));
       }
-    }),
-  ),
+    }
+    const [a, b, c] = ["userRef", "name", "_createTime"].map((field) => ({
+      field: field as "name",
+      descending: field === "name",
+    }));
+    const query = { ...newestChats, orderBy: [a!, b!, c!] as const };
+    yield* same("by three fields", yield* list(chatbot, query), chatPage(chats, query));
+  }),
 
-  check(
-    "a userRef matches exactly",
-    Effect.fnUntraced(function* () {
-      const chatbot = yield* newChatbot;
-      const chats = yield* createAll(chatbot, [
-        {},
-        ...[...awkwardTexts, ...awkwardTexts].map((userRef) => ({ userRef })),
-      ]);
-      for (const userRef of [...awkwardTexts, "nobody", "a "]) {
-        const query = { ...newestChats, userRef };
-        const what = `the chats of ${JSON.stringify(userRef)}`;
+  check("texts sort by code point to their last one, absent values after all others", function* () {
+    const chatbot = yield* newChatbot;
+    const references = alikeUpTo(59);
+    const chats = yield* createAll(chatbot, [
+      {},
+      ...awkwardTexts.map((text) => ({ name: text, userRef: text })),
+      ...alikeUpTo(254).map((name, n) => ({ name, userRef: references[n]! })),
+      {},
+    ]);
+    for (const field of ["name", "userRef"] as const) {
+      for (const descending of [false, true]) {
+        const query = { ...newestChats, limit: 100, orderBy: [{ field, descending }] as const };
+        const what = `by ${field}${descending ? ", descending" : ""}`;
         yield* same(what, yield* list(chatbot, query), chatPage(chats, query));
       }
-    }),
-  ),
+    }
+  }),
 
-  check(
-    "filters combine, for the page and for the total",
-    Effect.fnUntraced(function* () {
-      const chatbot = yield* newChatbot;
-      const chats = yield* createAll(chatbot, [...tied, ...tied, ...tied, ...tied]);
-      const some = orders(chatFields).filter((_, n) => n % 7 === 0);
-      for (const search of [null, "", "B", "a"]) {
-        for (const userRef of [null, "x", ""]) {
-          for (const id of [null, chats[1]!.id, chats[2]!.id]) {
-            for (const orderBy of some) {
-              for (const page of id === null ? [1, 2, 4] : [1, 2]) {
-                const query = { search, userRef, id, orderBy, limit: 5, page };
-                const what = `the page of ${JSON.stringify(query)}`;
-                yield* same(what, yield* list(chatbot, query), chatPage(chats, query));
-              }
+  check("a search finds literal, case-insensitive parts of names alone", function* () {
+    const chatbot = yield* newChatbot;
+    const chats = yield* createAll(chatbot, [
+      {},
+      ...awkwardTexts.map((name) => ({ name })),
+      ...awkwardTexts.map((text) => ({ name: `before ${text} after` })),
+      // Folding makes them longer.
+      ...["ﬃ", "ﷺ", "İ"].map((sign) => ({ name: `${sign.repeat(254)}!` })),
+    ]);
+    const parts = ["before ", "BEFORE", "r a", "%a", "i!", "م!", "ffi".repeat(254)];
+    for (const search of [...awkwardTexts, ...parts, "nothing like it"]) {
+      const query = { ...newestChats, search, limit: 100 };
+      const what = `the chats found by ${JSON.stringify(search)}`;
+      yield* same(what, yield* list(chatbot, query), chatPage(chats, query));
+    }
+  }),
+
+  check("filters combine, for the page and for the total", function* () {
+    const chatbot = yield* newChatbot;
+    const chats = yield* createAll(chatbot, [...tied, ...tied, ...tied, ...tied]);
+    const some = orders(chatFields).filter((_, n) => n % 7 === 0);
+    for (const search of [null, "", "B", "a"]) {
+      for (const userRef of [null, "x", ""]) {
+        for (const id of [null, chats[1]!.id, chats[2]!.id]) {
+          for (const orderBy of some) {
+            for (const page of id === null ? [1, 2, 4] : [1, 2]) {
+              const query = { search, userRef, id, orderBy, limit: 5, page };
+              const what = `the page of ${JSON.stringify(query)}`;
+              yield* same(what, yield* list(chatbot, query), chatPage(chats, query));
             }
           }
         }
       }
-    }),
-  ),
+    }
+  }),
 
-  check(
-    "a chatbot never sees or counts the chats of another",
-    Effect.fnUntraced(function* () {
-      const [ours, theirs] = [yield* newChatbot, yield* newChatbot];
-      const shared = { name: "shared", userRef: "shared", helloMessage: "Hello" };
-      const chats = yield* createAll(theirs, [shared, shared]);
-      yield* same("no chats", yield* list(ours), { items: [], total: 0 });
-      const mine = yield* create(ours, { name: "shared", userRef: "shared" });
-      // Ids belong to a chatbot: one of theirs may be the same as mine.
-      const foreign = chats.find(({ id }) => id !== mine.id)!.id;
-      for (const query of [
-        {},
-        { orderBy: [{ field: "name", descending: true }] as const },
-        { search: "share" },
-        { userRef: "shared" },
-      ]) {
-        const what = `the chats by ${JSON.stringify(query)}`;
-        yield* same(what, yield* list(ours, query), { items: [mine], total: 1 });
+  check("a chatbot never sees or counts the chats of another", function* () {
+    const [ours, theirs] = [yield* newChatbot, yield* newChatbot];
+    const shared = { name: "shared", userRef: "shared", helloMessage: "Hello" };
+    const chats = yield* createAll(theirs, [shared, shared]);
+    yield* same("no chats", yield* list(ours), { items: [], total: 0 });
+    const mine = yield* create(ours, { name: "shared", userRef: "shared" });
+    // Ids belong to a chatbot: one of theirs may be the same as mine.
+    const foreign = chats.find(({ id }) => id !== mine.id)!.id;
+    for (const query of [
+      {},
+      { orderBy: [{ field: "name", descending: true }] as const },
+      { search: "share" },
+      { userRef: "shared" },
+    ]) {
+      const what = `the chats by ${JSON.stringify(query)}`;
+      yield* same(what, yield* list(ours, query), { items: [mine], total: 1 });
+    }
+    yield* same("a foreign id", yield* list(ours, { id: foreign }), { items: [], total: 0 });
+    const notFound = new ChatNotFound({ chatId: foreign });
+    yield* failsWith("a foreign history", notFound, history(ours, foreign));
+    yield* failsWith("a foreign history by entry", notFound, history(ours, foreign, { id: 1 }));
+  }),
+
+  check("the history of an unknown chat is not found", function* () {
+    const chatbot = yield* newChatbot;
+    const { id } = yield* create(chatbot);
+    for (const chatId of [0, id + 1_000_000, Number.MAX_SAFE_INTEGER]) {
+      const notFound = new ChatNotFound({ chatId });
+      const orderBy = [{ field: "question", descending: false }] as const;
+      yield* failsWith(`chat ${chatId}`, notFound, history(chatbot, chatId));
+      yield* failsWith("by question", notFound, history(chatbot, chatId, { orderBy }));
+    }
+  }),
+
+  check("entries come in every order of the contract, page by page, or by id", function* () {
+    const chatbot = yield* newChatbot;
+    const { chat, entries } = yield* conversation(
+      chatbot,
+      [
+        ...Array.from({ length: 11 }, (_, n) => ["b", "a", "", "B"][n % 4]!),
+        ...alikeUpTo(20_000),
+      ].map((question, n) =>
+        entry(question, {
+          answer: n < 11 ? ["x", "Y", "é"][n % 3]! : `${question}x`,
+          moderation: n % 5 === 0 ? "hate" : "none",
+          flagged: n % 5 === 0,
+        }),
+      ),
+    );
+    const other = yield* ask(chatbot, null, entry("in another chat"));
+    for (const { id } of [...entries, other, { id: Number.MAX_SAFE_INTEGER }]) {
+      for (const page of [1, 2]) {
+        const query = { ...newest, id, page };
+        const read = yield* history(chatbot, chat.id, query);
+        yield* same(`entry ${id}, page ${page}`, read, entryPage(entries, query));
       }
-      yield* same("a foreign id", yield* list(ours, { id: foreign }), { items: [], total: 0 });
-      const notFound = new ChatNotFound({ chatId: foreign });
-      yield* failsWith("a foreign history", notFound, history(ours, foreign));
-      yield* failsWith("a foreign history by entry", notFound, history(ours, foreign, { id: 1 }));
-    }),
-  ),
-
-  check(
-    "the history of an unknown chat is not found",
-    Effect.fnUntraced(function* () {
-      const chatbot = yield* newChatbot;
-      const { id } = yield* create(chatbot);
-      for (const chatId of [0, id + 1_000_000, Number.MAX_SAFE_INTEGER]) {
-        const notFound = new ChatNotFound({ chatId });
-        const orderBy = [{ field: "question", descending: false }] as const;
-        yield* failsWith(`chat ${chatId}`, notFound, history(chatbot, chatId));
-        yield* failsWith("by question", notFound, history(chatbot, chatId, { orderBy }));
+    }
+    for (const orderBy of orders(entryFields)) {
+      for (const [limit, page] of [
+        [5, 1],
+        [5, 4],
+        [5, 5],
+        [100, 1],
+        [100, Number.MAX_SAFE_INTEGER],
+      ] as const) {
+        const query = { ...newest, orderBy, limit, page };
+        const what = `the page of ${JSON.stringify(query)}`;
+        yield* same(what, yield* history(chatbot, chat.id, query), entryPage(entries, query));
       }
-    }),
-  ),
+    }
+  }),
 
-  check(
-    "entries come in every order of the contract, page by page, or one by its id",
-    Effect.fnUntraced(function* () {
-      const chatbot = yield* newChatbot;
-      const { chat, entries } = yield* conversation(
-        chatbot,
-        [
-          ...Array.from({ length: 11 }, (_, n) => ["b", "a", "", "B"][n % 4]!),
-          ...alikeUpTo(20_000),
-        ].map((question, n) =>
-          entry(question, {
-            answer: n < 11 ? ["x", "Y", "é"][n % 3]! : `${question}x`,
-            moderation: n % 5 === 0 ? "hate" : "none",
-            flagged: n % 5 === 0,
-          }),
-        ),
-      );
-      const other = yield* ask(chatbot, null, entry("in another chat"));
-      for (const { id } of [...entries, other, { id: Number.MAX_SAFE_INTEGER }]) {
-        for (const page of [1, 2]) {
-          const query = { ...newest, id, page };
-          const read = yield* history(chatbot, chat.id, query);
-          yield* same(`entry ${id}, page ${page}`, read, entryPage(entries, query));
+  check("a page and its total are of one snapshot, for chats and for entries", function* () {
+    const chatbot = yield* newChatbot;
+    const { id } = yield* create(chatbot, { name: "n" });
+    const { second } = yield* StoreUnderTest;
+    const store = yield* ChatStore;
+    const writing = yield* Effect.forkChild(
+      Effect.forEach(
+        Array.from({ length: 60 }),
+        () => Effect.andThen(create(chatbot, { name: "n" }), ask(chatbot, id, entry("q"))),
+        { discard: true },
+      ),
+    );
+    const queries: ReadonlyArray<Partial<ChatQuery>> = [
+      {},
+      { search: "n" },
+      { orderBy: [{ field: "name", descending: false }] },
+    ];
+    for (let written = false; !written;) {
+      // One more time when everything is written.
+      written = writing.pollUnsafe() !== undefined;
+      for (const chats of [store, second.chats]) {
+        for (const query of queries) {
+          const page = yield* chats.listChats(chatbot, { ...newestChats, limit: 100, ...query });
+          yield* same("as many chats as the total", page.items.length, page.total);
+          if (written) yield* same("all chats", page.total, 61);
+        }
+        for (const field of ["id", "question"] as const) {
+          const orderBy = [{ field, descending: true }] as const;
+          const page = yield* chats.listEntries(chatbot, id, { ...newest, limit: 100, orderBy });
+          yield* same("as many entries as the total", page.items.length, page.total);
+          if (written) yield* same("all entries", page.total, 60);
         }
       }
-      for (const orderBy of orders(entryFields)) {
-        for (const [limit, page] of [
-          [5, 1],
-          [5, 4],
-          [5, 5],
-          [100, 1],
-          [100, Number.MAX_SAFE_INTEGER],
-        ] as const) {
-          const query = { ...newest, orderBy, limit, page };
-          const what = `the page of ${JSON.stringify(query)}`;
-          yield* same(what, yield* history(chatbot, chat.id, query), entryPage(entries, query));
-        }
-      }
-    }),
-  ),
+      yield* Effect.yieldNow;
+    }
+  }),
 
-  check(
-    "a page and its total are of one snapshot, for chats and for entries",
-    Effect.fnUntraced(function* () {
-      const chatbot = yield* newChatbot;
-      const { id } = yield* create(chatbot, { name: "n" });
-      const { second } = yield* StoreUnderTest;
-      const store = yield* ChatStore;
-      const writing = yield* Effect.forkChild(
-        Effect.forEach(
-          Array.from({ length: 60 }),
-          () => Effect.andThen(create(chatbot, { name: "n" }), ask(chatbot, id, entry("q"))),
-          { discard: true },
-        ),
-      );
-      const queries: ReadonlyArray<Partial<ChatQuery>> = [
-        {},
-        { search: "n" },
-        { orderBy: [{ field: "name", descending: false }] },
-      ];
-      for (let written = false; !written;) {
-        // One more time when everything is written.
-        written = writing.pollUnsafe() !== undefined;
-        for (const { listChats, listEntries } of [store, second.chats]) {
-          for (const query of queries) {
-            const chats = yield* listChats(chatbot, { ...newestChats, limit: 100, ...query });
-            yield* same("as many chats as the total", chats.items.length, chats.total);
-            if (written) yield* same("all chats", chats.total, 61);
-          }
-          for (const field of ["id", "question"] as const) {
-            const orderBy = [{ field, descending: true }] as const;
-            const page = yield* listEntries(chatbot, id, { ...newest, limit: 100, orderBy });
-            yield* same("as many entries as the total", page.items.length, page.total);
-            if (written) yield* same("all entries", page.total, 60);
-          }
-        }
-        yield* Effect.yieldNow;
-      }
-    }),
-  ),
-
-  check(
-    "a chatbot that is not registered has empty lists, and no chat is created for it",
-    Effect.fnUntraced(function* () {
-      const chatbot = noChatbot;
-      yield* failsWith("a creation", new ChatbotNotFound({ chatbot }), create(chatbot));
-      for (const query of [{}, { search: "a" }, { userRef: "u" }, { id: 1 }]) {
-        yield* same("the chats", yield* list(chatbot, query), { items: [], total: 0 });
-      }
-      yield* failsWith("a history", new ChatNotFound({ chatId: 1 }), history(chatbot, 1));
-    }),
-  ),
+  check("a chatbot that is not registered has empty lists and gets no chat", function* () {
+    const chatbot = noChatbot;
+    yield* failsWith("a creation", new ChatbotNotFound({ chatbot }), create(chatbot));
+    for (const query of [{}, { search: "a" }, { userRef: "u" }, { id: 1 }]) {
+      yield* same("the chats", yield* list(chatbot, query), { items: [], total: 0 });
+    }
+    yield* failsWith("a history", new ChatNotFound({ chatId: 1 }), history(chatbot, 1));
+  }),
 ];

@@ -18,35 +18,24 @@ export class CheckFailed extends Data.TaggedError("CheckFailed")<{
   readonly actual: unknown;
   readonly cause?: unknown;
 }> {
-  constructor(failed: {
-    readonly what: string;
-    readonly expected: unknown;
-    readonly actual: unknown;
-    readonly cause?: unknown;
-  }) {
-    super(failed);
-    const { actual, expected, path } = firstDifference(failed.actual, failed.expected);
-    const where = path === "" ? failed.what : `${failed.what}, at ${path}`;
-    // Test runners print the message once and both values in full, in which one difference is hard to find.
-    this.message = `${where}: expected ${show(expected)}, but got ${show(actual)}`;
+  override get message(): string {
+    const { actual, expected, path } = firstDifference(this.actual, this.expected);
+    const where = path === "" ? this.what : `${this.what}, at ${path}`;
+    return `${where}: expected ${show(expected)}, but got ${show(actual)}`;
   }
 }
 
 /** Names the check and turns any failure of its calls into a {@link CheckFailed}. */
-export const check = <E, R>(name: string, run: () => Effect.Effect<void, E, R>): Check<R> => ({
+export const check = <E extends Effect.Effect<unknown, unknown, unknown>>(
+  name: string,
+  body: () => Generator<E, unknown, never>,
+): Check<Effect.Services<E>> => ({
   name,
-  run: Effect.catch(Effect.suspend(run), (error) =>
-    Effect.fail(
-      error instanceof CheckFailed
-        ? error
-        : new CheckFailed({
-            what: "the result of a call",
-            expected: "success",
-            actual: error,
-            cause: error,
-          }),
-    ),
-  ),
+  run: Effect.mapError(Effect.asVoid(Effect.gen(body)), (cause) =>
+    cause instanceof CheckFailed
+      ? cause
+      : new CheckFailed({ what: "a call", expected: "success", actual: cause, cause }),
+  ) as Effect.Effect<void, CheckFailed, Effect.Services<E>>,
 });
 
 /** Fails unless both values are equal by structure. */

@@ -5,10 +5,10 @@ import { Effect } from "effect";
 import { ChatStore, type ChatToCreate } from "../ChatStore.ts";
 import { ChatbotNotFound, ChatNotFound, RetryKeyReused, TurnLost } from "../Errors.ts";
 import { retryKeyLifetime, type RetryKey } from "../RetryKey.ts";
-import { turnLease, TurnStore } from "../TurnStore.ts";
+import type { Entry } from "../Entry.ts";
+import { turnLease, TurnStore, type Taken, type Turn } from "../TurnStore.ts";
 import { check, failsWith, same, type Check } from "./Check.ts";
 import {
-  after,
   append,
   ask,
   atOnce,
@@ -37,367 +37,285 @@ const createWith = (chatbot: number, retryKey: RetryKey, chat: Partial<ChatToCre
 const take = (chatbot: number, chat: number | null, retryKey: RetryKey | null) =>
   TurnStore.use((store) => store.take(chatbot, chat, retryKey));
 
+/** What a take returns once the turn has stored its entry. */
+const done = (turn: Turn, entry: Entry): Taken => ({ _tag: "Done", entry, turn: turn.id });
+
 const key = keyOf("key");
 /** The same key with another request. */
 const other = keyOf("key", 1);
 const reused = new RetryKeyReused({ key: "key" });
 
 export const idempotencyChecks: ReadonlyArray<Check<ChatStore | TurnStore | StoreUnderTest>> = [
-  check(
-    "a creation with a known key returns the chat that the key created",
-    Effect.fnUntraced(function* () {
-      const chatbot = yield* newChatbot;
-      const wanted = { name: "n", userRef: "u", helloMessage: "Hello" };
-      const { chat, replayed } = yield* createWith(chatbot, key, wanted);
-      yield* same("the first time", replayed, false);
-      const again = yield* createWith(chatbot, key, wanted);
-      yield* same("again", again, { chat, replayed: true });
-      yield* failsWith("another request", reused, createWith(chatbot, other, wanted));
-      const foreign = yield* createWith(yield* newChatbot, key, wanted);
-      yield* same("another chatbot's key", foreign.replayed, false);
-      yield* same("the chats", (yield* list(chatbot)).total, 1);
-      yield* same("its entries", (yield* history(chatbot, chat.id)).total, 1);
-    }),
-  ),
+  check("creations with one key create one chat, one after the other or at once", function* () {
+    const chatbot = yield* newChatbot;
+    const { second } = yield* StoreUnderTest;
+    const store = yield* ChatStore;
+    const wanted = { name: "n", userRef: "u", helloMessage: "Hello" };
+    const created = yield* atOnce(20, (n) =>
+      (n % 2 === 0 ? store : second.chats).createChat(chatbot, wanted, key),
+    );
+    yield* same("new ones", created.filter(({ replayed }) => !replayed).length, 1);
+    const { chat } = yield* createWith(chatbot, key, wanted);
+    for (const one of created) yield* same("the chat", one.chat, chat);
+    yield* failsWith("another request", reused, createWith(chatbot, other, wanted));
+    const foreign = yield* createWith(yield* newChatbot, key, wanted);
+    yield* same("another chatbot's key", foreign.replayed, false);
+    yield* same("the chats", yield* list(chatbot), { items: [chat], total: 1 });
+    yield* same("its entries", (yield* history(chatbot, chat.id)).total, 1);
+  }),
 
-  check(
-    "keys that differ at all are different keys",
-    Effect.fnUntraced(function* () {
-      const chatbot = yield* newChatbot;
-      const { id } = yield* create(chatbot);
-      const created = yield* Effect.forEach(awkwardKeys, (name) =>
-        createWith(chatbot, keyOf(`${name}!`)),
-      );
-      const asked = yield* Effect.forEach(awkwardKeys, (name, n) =>
-        Effect.gen(function* () {
-          const turn = yield* taken(chatbot, n % 3 === 0 ? null : id, keyOf(name));
-          return { turn, made: yield* append(turn, entry(`q${n}`)) };
-        }),
-      );
-      // So that none of them is among the newest.
-      for (let n = 0; n < 25; n++) yield* ask(chatbot, id, entry("later"));
-      for (const [n, name] of awkwardKeys.entries()) {
-        const { chat, replayed } = created[n]!;
-        yield* same("the first time", replayed, false);
-        const again = yield* createWith(chatbot, keyOf(`${name}!`));
-        yield* same("created again", again, { chat, replayed: true });
-        const { made, turn } = asked[n]!;
-        const done = yield* take(chatbot, turn.chat, keyOf(name));
-        yield* same("asked again", done, { _tag: "Done", entry: made, turn: turn.id });
+  check("keys that differ at all are different keys", function* () {
+    const chatbot = yield* newChatbot;
+    const { id } = yield* create(chatbot);
+    const created = yield* Effect.forEach(awkwardKeys, (name) =>
+      createWith(chatbot, keyOf(`${name}!`)),
+    );
+    const asked = yield* Effect.forEach(awkwardKeys, (name, n) =>
+      Effect.gen(function* () {
+        const turn = yield* taken(chatbot, n % 3 === 0 ? null : id, keyOf(name));
+        return { turn, made: yield* append(turn, entry(`q${n}`)) };
+      }),
+    );
+    // So that none of them is among the newest.
+    for (let n = 0; n < 25; n++) yield* ask(chatbot, id, entry("later"));
+    for (const [n, name] of awkwardKeys.entries()) {
+      const { chat, replayed } = created[n]!;
+      const repeated = yield* createWith(chatbot, keyOf(`${name}!`));
+      yield* same("created again", [replayed, repeated], [false, { chat, replayed: true }]);
+      const { made, turn } = asked[n]!;
+      const again = yield* take(chatbot, turn.chat, keyOf(name));
+      yield* same("asked again", again, done(turn, made));
+    }
+  }),
+
+  check("the key of an ask is held in its turn, and then returns the entry", function* () {
+    const chatbot = yield* newChatbot;
+    const [store, second] = yield* bothTurns;
+    const { id } = yield* create(chatbot);
+    for (const [chat, name] of [
+      [id, "key"],
+      [null, "another"],
+    ] as const) {
+      const [ours, theirs] = [keyOf(name), keyOf(name, 1)];
+      const refused = new RetryKeyReused({ key: name });
+      const turn = yield* taken(chatbot, chat, ours);
+      for (const turns of [store, second]) {
+        const held = yield* turns.take(chatbot, chat, ours);
+        yield* same("meanwhile", held._tag === "Held" && held.by, "key");
+        yield* failsWith("another request", refused, turns.take(chatbot, chat, theirs));
       }
-    }),
-  ),
-
-  check(
-    "creations with one key at once create one chat",
-    Effect.fnUntraced(function* () {
-      const chatbot = yield* newChatbot;
-      const { second } = yield* StoreUnderTest;
-      const store = yield* ChatStore;
-      const created = yield* atOnce(20, (n) =>
-        (n % 2 === 0 ? store : second.chats).createChat(
-          chatbot,
-          { ...bare, helloMessage: "Hello" },
-          key,
-        ),
-      );
-      yield* same("new ones", created.filter(({ replayed }) => !replayed).length, 1);
-      yield* same("different ones", new Set(created.map(({ chat }) => chat.id)).size, 1);
-      yield* same("the chats", (yield* list(chatbot)).total, 1);
-    }),
-  ),
-
-  check(
-    "the key of an ask is held while its turn lasts, and then returns the entry that it stored",
-    Effect.fnUntraced(function* () {
-      const chatbot = yield* newChatbot;
-      const [store, second] = yield* bothTurns;
-      const { id } = yield* create(chatbot);
-      for (const [chat, name] of [
-        [id, "key"],
-        [null, "another"],
-      ] as const) {
-        const [ours, theirs] = [keyOf(name), keyOf(name, 1)];
-        const refused = new RetryKeyReused({ key: name });
-        const turn = yield* taken(chatbot, chat, ours);
-        for (const { take } of [store, second]) {
-          const held = yield* take(chatbot, chat, ours);
-          yield* same("meanwhile", held._tag === "Held" && held.by, "key");
-          yield* failsWith("another request", refused, take(chatbot, chat, theirs));
-        }
-        const made = yield* append(turn, entry("q", { usage }));
-        const done = { _tag: "Done" as const, entry: made, turn: turn.id };
-        yield* store.release(turn);
-        for (const { take } of [store, second]) {
-          yield* same("afterwards", yield* take(chatbot, chat, ours), done);
-          yield* failsWith("another request", refused, take(chatbot, chat, theirs));
-        }
-        yield* taken(yield* newChatbot, null, ours);
-      }
-    }),
-  ),
-
-  check(
-    "a key whose turn was released or ran out can be used again, also by another request",
-    Effect.fnUntraced(function* () {
-      const chatbot = yield* newChatbot;
-      const store = yield* TurnStore;
-      const { id } = yield* create(chatbot);
-      for (const chat of [id, null]) {
-        yield* store.release(yield* taken(chatbot, chat, other));
-        const late = yield* taken(chatbot, chat, key);
-        yield* pass(turnLease + 1);
-        const next = yield* taken(chatbot, chat, key);
-        yield* failsWith("the late append", new TurnLost(), append(late, entry("late")));
-        yield* store.release(late);
-        yield* same("still held", (yield* take(chatbot, chat, key))._tag, "Held");
-        const made = yield* append(next, entry("q"));
-        const done = { _tag: "Done" as const, entry: made, turn: next.id };
-        yield* same("its entry", yield* take(chatbot, chat, key), done);
-        yield* failsWith("late again", new TurnLost(), append(late, entry("late")));
-        yield* pass(retryKeyLifetime + 1);
-        yield* taken(chatbot, chat, key);
-        yield* pass(turnLease + 1);
-        yield* store.release(yield* taken(chatbot, chat, other));
-      }
-      yield* same("the stored questions", yield* questions(chatbot), [["q"], ["q"]]);
-    }),
-  ),
-
-  check(
-    "a key is known for 24 hours after its chat or entry was stored, and no longer",
-    Effect.fnUntraced(function* () {
-      const chatbot = yield* newChatbot;
-      const store = yield* TurnStore;
-      const { id } = yield* create(chatbot);
-      for (const chat of [id, null]) {
-        const turn = yield* taken(chatbot, chat, key);
-        for (let n = 0; n < 10; n++) {
-          yield* pass(turnLease - 2_000);
-          yield* same("the renewal", yield* store.renew(turn), true);
-        }
-        const made = yield* append(turn, entry("q"));
-        yield* pass(retryKeyLifetime - 60_000);
-        const done = { _tag: "Done" as const, entry: made, turn: turn.id };
-        yield* same("before", yield* take(chatbot, chat, key), done);
-        yield* pass(60_001);
-        yield* store.release(yield* taken(chatbot, chat, other));
-      }
-      const first = yield* createWith(chatbot, key);
-      yield* pass(retryKeyLifetime - 60_000);
-      yield* same("a creation before", (yield* createWith(chatbot, key)).replayed, true);
-      yield* pass(60_001);
-      const again = yield* createWith(chatbot, other);
-      yield* same("after", [again.replayed, again.chat.id === first.chat.id], [false, false]);
-    }),
-  ),
-
-  check(
-    "a take fails for the key's other request first, then returns its entry, then looks at the chat, then at who holds the key",
-    Effect.fnUntraced(function* () {
-      const chatbot = yield* newChatbot;
-      const store = yield* TurnStore;
-      const { id } = yield* create(chatbot);
-      const chatId = Number.MAX_SAFE_INTEGER;
-      const turn = yield* taken(chatbot, id, key);
-      yield* failsWith("another request", reused, take(chatbot, chatId, other));
-      yield* failsWith("no chat", new ChatNotFound({ chatId }), take(chatbot, chatId, key));
-      const made = yield* append(turn, entry("q"));
-      yield* failsWith("another request, afterwards", reused, take(chatbot, chatId, other));
-      const done = { _tag: "Done" as const, entry: made, turn: turn.id };
-      yield* same("no chat, afterwards", yield* take(chatbot, chatId, key), done);
-      const held = yield* taken(chatbot, id);
-      yield* same("a held chat", yield* take(chatbot, id, key), done);
-      yield* store.release(held);
-    }),
-  ),
-
-  check(
-    "a creation's key is another request's for an ask, and the other way round",
-    Effect.fnUntraced(function* () {
-      const chatbot = yield* newChatbot;
-      const store = yield* TurnStore;
-      const creation = createWith(chatbot, other);
-      const { id } = yield* create(chatbot);
-      for (const chat of [id, null]) {
-        const late = yield* taken(chatbot, chat, key);
-        yield* failsWith("while the ask runs", reused, creation);
-        yield* pass(turnLease + 1);
-        const made = yield* creation;
-        yield* same("when its lease ran out", made.replayed, false);
-        yield* failsWith("the late append", new TurnLost(), append(late, entry("late")));
-        yield* store.release(late);
-        yield* same("again", yield* creation, { ...made, replayed: true });
-        yield* failsWith("an ask", reused, take(chatbot, chat, key));
-        yield* pass(retryKeyLifetime + 1);
-        yield* append(yield* taken(chatbot, chat, key), entry("q"));
-        yield* failsWith("after the ask", reused, creation);
-        yield* pass(retryKeyLifetime + 1);
-      }
-    }),
-  ),
-
-  check(
-    "an ask that waits for a held chat does not take its key",
-    Effect.fnUntraced(function* () {
-      const chatbot = yield* newChatbot;
-      const store = yield* TurnStore;
-      const { id } = yield* create(chatbot);
-      const turn = yield* taken(chatbot, id);
-      yield* same("meanwhile", (yield* take(chatbot, id, key))._tag, "Held");
+      const made = yield* append(turn, entry("q", { usage }));
       yield* store.release(turn);
-      yield* append(yield* taken(chatbot, id, other), entry("q"));
-      // Nor does it take the key from a turn whose lease ran out.
-      for (const request of [0, 1]) {
-        const late = keyOf(`late ${request}`);
-        const old = yield* taken(chatbot, null, late);
-        yield* pass(turnLease + 1);
-        const holder = yield* taken(chatbot, id);
-        const outcome = yield* take(chatbot, id, keyOf(late.key, request));
-        yield* same("the held chat", outcome._tag, "Held");
-        yield* same("the old turn", yield* store.renew(old), true);
-        const made = yield* append(old, entry("late"));
-        yield* store.release(holder);
-        const done = { _tag: "Done" as const, entry: made, turn: old.id };
-        yield* same("its answer", yield* take(chatbot, null, late), done);
+      for (const turns of [store, second]) {
+        yield* same("afterwards", yield* turns.take(chatbot, chat, ours), done(turn, made));
+        yield* failsWith("another request", refused, turns.take(chatbot, chat, theirs));
       }
-    }),
-  ),
+      yield* taken(yield* newChatbot, null, ours);
+    }
+  }),
 
-  check(
-    "a take of the chat or of the key alone takes over both",
-    Effect.fnUntraced(function* () {
-      const chatbot = yield* newChatbot;
-      const [store, second] = yield* bothTurns;
-      const { id } = yield* create(chatbot);
-      for (const [chat, retryKey] of [
-        [id, null],
-        [null, key],
-        [id, key],
-        [id, keyOf("another")],
-        [null, other],
-      ] as const) {
-        const late = yield* taken(chatbot, id, key);
-        yield* pass(turnLease + 1);
-        const next = yield* taken(chatbot, chat, retryKey, second);
-        yield* same("the late renewal", yield* store.renew(late), false);
-        yield* failsWith("the late append", new TurnLost(), append(late, entry("late")));
-        // Nobody holds the other half.
-        if (chat === null) yield* store.release(yield* taken(chatbot, id));
-        if (retryKey === null) yield* store.release(yield* taken(chatbot, null, key));
-        yield* store.release(late);
-        yield* same("the next renewal", yield* second.renew(next), true);
-        const made = yield* second.append(next, entry("q"));
-        yield* store.release(late);
-        if (retryKey !== null) {
-          const done = { _tag: "Done" as const, entry: made, turn: next.id };
-          yield* same("afterwards", yield* store.take(chatbot, chat, retryKey), done);
-          yield* pass(retryKeyLifetime + 1);
-        }
-      }
-      const late = (yield* questions(chatbot)).flat().filter((question) => question === "late");
-      yield* same("late entries", late, []);
-    }),
-  ),
+  check("a key whose turn was released or ran out is free for any request", function* () {
+    const chatbot = yield* newChatbot;
+    const store = yield* TurnStore;
+    const { id } = yield* create(chatbot);
+    for (const chat of [id, null]) {
+      yield* store.release(yield* taken(chatbot, chat, other));
+      const late = yield* taken(chatbot, chat, key);
+      yield* pass(turnLease + 1);
+      const next = yield* taken(chatbot, chat, key);
+      yield* failsWith("the late append", new TurnLost(), append(late, entry("late")));
+      yield* store.release(late);
+      yield* same("still held", (yield* take(chatbot, chat, key))._tag, "Held");
+      const made = yield* append(next, entry("q"));
+      yield* same("its entry", yield* take(chatbot, chat, key), done(next, made));
+      yield* failsWith("late again", new TurnLost(), append(late, entry("late")));
+      yield* pass(retryKeyLifetime + 1);
+      yield* taken(chatbot, chat, key);
+      yield* pass(turnLease + 1);
+      yield* store.release(yield* taken(chatbot, chat, other));
+    }
+    yield* same("the stored questions", yield* questions(chatbot), [["q"], ["q"]]);
+  }),
 
-  check(
-    "a turn whose lease ran out stays its owner's if nobody takes it, with a key for a day",
-    Effect.fnUntraced(function* () {
-      const chatbot = yield* newChatbot;
-      const store = yield* TurnStore;
-      const [first, second] = yield* createAll(chatbot, [{}, {}]);
-      const keyed = [
-        yield* taken(chatbot, first!.id, key),
-        yield* taken(chatbot, null, keyOf("another")),
-      ];
-      const others = [yield* taken(chatbot, second!.id), yield* taken(chatbot, null)];
-      const half = retryKeyLifetime / 2;
-      for (const [n, millis] of [turnLease + 1, half, half - 60_000, half, half].entries()) {
-        yield* pass(millis);
-        // Other keys may sweep away old ones.
-        yield* createWith(chatbot, keyOf(`chat ${n}`));
-        yield* append(yield* taken(chatbot, null, keyOf(`ask ${n}`)), entry("q"));
-        yield* store.release(yield* taken(chatbot, null, keyOf(`release ${n}`)));
-        if (n === 2) for (const turn of keyed) yield* append(turn, entry("late"));
-      }
-      for (const turn of others) {
+  check("a key is known for 24 hours after its row was stored, and no longer", function* () {
+    const chatbot = yield* newChatbot;
+    const store = yield* TurnStore;
+    const { id } = yield* create(chatbot);
+    for (const chat of [id, null]) {
+      const turn = yield* taken(chatbot, chat, key);
+      for (let n = 0; n < 10; n++) {
+        yield* pass(turnLease - 2_000);
         yield* same("the renewal", yield* store.renew(turn), true);
-        yield* append(turn, entry("late"));
       }
-    }),
-  ),
+      const made = yield* append(turn, entry("q"));
+      yield* pass(retryKeyLifetime - 60_000);
+      yield* same("before", yield* take(chatbot, chat, key), done(turn, made));
+      yield* pass(60_001);
+      yield* store.release(yield* taken(chatbot, chat, other));
+    }
+    const first = yield* createWith(chatbot, key);
+    yield* pass(retryKeyLifetime - 60_000);
+    yield* same("a creation before", (yield* createWith(chatbot, key)).replayed, true);
+    yield* pass(60_001);
+    const again = yield* createWith(chatbot, other);
+    yield* same("after", [again.replayed, again.chat.id === first.chat.id], [false, false]);
+  }),
 
-  check(
-    "a key that comes at once with several requests works for one of them",
-    Effect.fnUntraced(function* () {
-      const both = yield* bothTurns;
-      const { second } = yield* StoreUnderTest;
-      const chats = [yield* ChatStore, second.chats];
-      for (let round = 0; round < 4; round++) {
-        const chatbot = yield* newChatbot;
-        const { id } = yield* create(chatbot);
-        const outcomes = yield* atOnce(18, (n) =>
-          Effect.gen(function* () {
-            const request = (n + round) % 3;
-            const retryKey = keyOf("key", request);
-            if (request === 0) {
-              const { replayed } = yield* chats[n % 2]!.createChat(chatbot, bare, retryKey);
-              return replayed ? "again by 0" : "made by 0";
-            }
-            const { append, take } = both[n % 2]!;
-            const outcome = yield* take(chatbot, request === 1 ? null : id, retryKey);
-            // The chat may be another ask's for the moment.
-            if (outcome._tag === "Held" && outcome.by === "chat") return "nothing";
-            if (outcome._tag !== "Turn") return `again by ${request}`;
-            yield* append(outcome.turn, entry("q"));
-            return `made by ${request}`;
-          }).pipe(Effect.catchTag("RetryKeyReused", () => Effect.succeed("nothing"))),
-        );
-        const made = outcomes.filter((one) => one.startsWith("made"));
-        yield* same("how many stored something", made.length, 1);
-        const requests = outcomes.filter((one) => one !== "nothing").map((one) => one.slice(-1));
-        yield* same("how many requests", new Set(requests).size, 1);
-        const inStore = yield* stored(chatbot);
-        const rows = inStore.length + inStore.flatMap(({ entries }) => entries).length;
-        yield* same("the stored chats and entries", rows, made[0] === "made by 1" ? 3 : 2);
+  check("a take looks at the key's request, its entry, the chat, and who holds it", function* () {
+    const chatbot = yield* newChatbot;
+    const store = yield* TurnStore;
+    const { id } = yield* create(chatbot);
+    const chatId = Number.MAX_SAFE_INTEGER;
+    const turn = yield* taken(chatbot, id, key);
+    yield* failsWith("another request", reused, take(chatbot, chatId, other));
+    yield* failsWith("no chat", new ChatNotFound({ chatId }), take(chatbot, chatId, key));
+    const made = yield* append(turn, entry("q"));
+    yield* failsWith("another request, afterwards", reused, take(chatbot, chatId, other));
+    yield* same("no chat, afterwards", yield* take(chatbot, chatId, key), done(turn, made));
+    const held = yield* taken(chatbot, id);
+    yield* same("a held chat", yield* take(chatbot, id, key), done(turn, made));
+    yield* store.release(held);
+  }),
+
+  check("a creation's key is another request's for an ask, and the other way round", function* () {
+    const chatbot = yield* newChatbot;
+    const store = yield* TurnStore;
+    const creation = createWith(chatbot, other);
+    const { id } = yield* create(chatbot);
+    for (const chat of [id, null]) {
+      const late = yield* taken(chatbot, chat, key);
+      yield* failsWith("while the ask runs", reused, creation);
+      yield* pass(turnLease + 1);
+      const made = yield* creation;
+      yield* same("when its lease ran out", made.replayed, false);
+      yield* failsWith("the late append", new TurnLost(), append(late, entry("late")));
+      yield* store.release(late);
+      yield* same("again", yield* creation, { ...made, replayed: true });
+      yield* failsWith("an ask", reused, take(chatbot, chat, key));
+      yield* pass(retryKeyLifetime + 1);
+      yield* append(yield* taken(chatbot, chat, key), entry("q"));
+      yield* failsWith("after the ask", reused, creation);
+      yield* pass(retryKeyLifetime + 1);
+    }
+  }),
+
+  check("an ask that waits for a held chat does not take its key", function* () {
+    const chatbot = yield* newChatbot;
+    const store = yield* TurnStore;
+    const { id } = yield* create(chatbot);
+    const turn = yield* taken(chatbot, id);
+    yield* same("meanwhile", (yield* take(chatbot, id, key))._tag, "Held");
+    yield* store.release(turn);
+    yield* append(yield* taken(chatbot, id, other), entry("q"));
+    // Nor does it take the key from a turn whose lease ran out.
+    for (const request of [0, 1]) {
+      const late = keyOf(`late ${request}`);
+      const old = yield* taken(chatbot, null, late);
+      yield* pass(turnLease + 1);
+      const holder = yield* taken(chatbot, id);
+      const outcome = yield* take(chatbot, id, keyOf(late.key, request));
+      yield* same("the held chat", outcome._tag, "Held");
+      yield* same("the old turn", yield* store.renew(old), true);
+      const made = yield* append(old, entry("late"));
+      yield* store.release(holder);
+      yield* same("its answer", yield* take(chatbot, null, late), done(old, made));
+    }
+  }),
+
+  check("a take of the chat or of the key alone takes over both", function* () {
+    const chatbot = yield* newChatbot;
+    const [store, second] = yield* bothTurns;
+    const { id } = yield* create(chatbot);
+    for (const [chat, retryKey] of [
+      [id, null],
+      [null, key],
+      [id, key],
+      [id, keyOf("another")],
+      [null, other],
+    ] as const) {
+      const late = yield* taken(chatbot, id, key);
+      yield* pass(turnLease + 1);
+      const next = yield* taken(chatbot, chat, retryKey, second);
+      yield* same("the late renewal", yield* store.renew(late), false);
+      yield* failsWith("the late append", new TurnLost(), append(late, entry("late")));
+      // Nobody holds the other half.
+      if (chat === null) yield* store.release(yield* taken(chatbot, id));
+      if (retryKey === null) yield* store.release(yield* taken(chatbot, null, key));
+      yield* store.release(late);
+      yield* same("the next renewal", yield* second.renew(next), true);
+      const made = yield* second.append(next, entry("q"));
+      yield* store.release(late);
+      if (retryKey !== null) {
+        yield* same("afterwards", yield* store.take(chatbot, chat, retryKey), done(next, made));
+        yield* pass(retryKeyLifetime + 1);
       }
-    }),
-  ),
+    }
+    const late = (yield* questions(chatbot)).flat().filter((question) => question === "late");
+    yield* same("late entries", late, []);
+  }),
 
-  check(
-    "a turn that is released while its request comes again holds nobody up afterwards",
-    Effect.fnUntraced(function* () {
-      const [store, second] = yield* bothTurns;
+  check("a turn that ran out is its owner's until it is taken, with a key for a day", function* () {
+    const chatbot = yield* newChatbot;
+    const store = yield* TurnStore;
+    const [first, second] = yield* createAll(chatbot, [{}, {}]);
+    const keyed = [
+      yield* taken(chatbot, first!.id, key),
+      yield* taken(chatbot, null, keyOf("another")),
+    ];
+    const others = [yield* taken(chatbot, second!.id), yield* taken(chatbot, null)];
+    const half = retryKeyLifetime / 2;
+    for (const [n, millis] of [turnLease + 1, half, half - 60_000, half, half].entries()) {
+      yield* pass(millis);
+      // Other keys may sweep away old ones.
+      yield* createWith(chatbot, keyOf(`chat ${n}`));
+      yield* append(yield* taken(chatbot, null, keyOf(`ask ${n}`)), entry("q"));
+      yield* store.release(yield* taken(chatbot, null, keyOf(`release ${n}`)));
+      if (n === 2) for (const turn of keyed) yield* append(turn, entry("late"));
+    }
+    for (const turn of others) {
+      yield* same("the renewal", yield* store.renew(turn), true);
+      yield* append(turn, entry("late"));
+    }
+  }),
+
+  check("a key that comes at once with several requests works for one of them", function* () {
+    const both = yield* bothTurns;
+    const { second } = yield* StoreUnderTest;
+    const chats = [yield* ChatStore, second.chats];
+    for (let round = 0; round < 4; round++) {
       const chatbot = yield* newChatbot;
-      for (let n = 0; n < 20; n++) {
-        const { id } = yield* create(chatbot);
-        const retryKey = keyOf(`key ${n}`);
-        const turn = yield* taken(chatbot, id, retryKey);
-        const [again] = yield* Effect.all(
-          [
-            Effect.andThen(after(n % 4), second.take(chatbot, id, retryKey)),
-            Effect.andThen(after(1), store.release(turn)),
-          ],
-          { concurrency: 2 },
-        );
-        if (again._tag === "Turn") yield* store.release(again.turn);
-        const next = yield* second.take(chatbot, id, retryKey);
-        yield* same("the next take", next._tag, "Turn");
-      }
-    }),
-  ),
-
-  check(
-    "a key and no chat of a chatbot that is not registered fail",
-    Effect.fnUntraced(function* () {
-      const notFound = new ChatbotNotFound({ chatbot: noChatbot });
-      yield* failsWith("an ask", notFound, take(noChatbot, null, key));
-      yield* failsWith("a creation", notFound, createWith(noChatbot, key));
-      yield* failsWith(
-        "an ask in a chat",
-        new ChatNotFound({ chatId: 1 }),
-        take(noChatbot, 1, key),
+      const { id } = yield* create(chatbot);
+      const outcomes = yield* atOnce(18, (n) =>
+        Effect.gen(function* () {
+          const request = (n + round) % 3;
+          const retryKey = keyOf("key", request);
+          if (request === 0) {
+            const { replayed } = yield* chats[n % 2]!.createChat(chatbot, bare, retryKey);
+            return replayed ? "again by 0" : "made by 0";
+          }
+          const turns = both[n % 2]!;
+          const outcome = yield* turns.take(chatbot, request === 1 ? null : id, retryKey);
+          // The chat may be another ask's for the moment.
+          if (outcome._tag === "Held" && outcome.by === "chat") return "nothing";
+          if (outcome._tag !== "Turn") return `again by ${request}`;
+          yield* turns.append(outcome.turn, entry("q"));
+          return `made by ${request}`;
+        }).pipe(Effect.catchTag("RetryKeyReused", () => Effect.succeed("nothing"))),
       );
-    }),
-  ),
+      const made = outcomes.filter((one) => one.startsWith("made"));
+      yield* same("how many stored something", made.length, 1);
+      const requests = outcomes.filter((one) => one !== "nothing").map((one) => one.slice(-1));
+      yield* same("how many requests", new Set(requests).size, 1);
+      const inStore = yield* stored(chatbot);
+      const rows = inStore.length + inStore.flatMap(({ entries }) => entries).length;
+      yield* same("the stored chats and entries", rows, made[0] === "made by 1" ? 3 : 2);
+    }
+  }),
+
+  check("a key and no chat of a chatbot that is not registered fail", function* () {
+    const notFound = new ChatbotNotFound({ chatbot: noChatbot });
+    yield* failsWith("an ask", notFound, take(noChatbot, null, key));
+    yield* failsWith("a creation", notFound, createWith(noChatbot, key));
+    yield* failsWith("an ask in a chat", new ChatNotFound({ chatId: 1 }), take(noChatbot, 1, key));
+  }),
 ];

@@ -1,0 +1,511 @@
+/**
+ * The memory store and PostgreSQL give the same answers to random commands, ids and times aside. fast-check shrinks a
+ * difference to a few commands.
+ *
+ * `PARLEY_RANDOM_REQUESTS` and `PARLEY_RANDOM_SEED` decide how many commands and which; test:system runs 10,000.
+ */
+import {
+  ChatArchive,
+  chatFields,
+  ChatbotDirectory,
+  ChatbotRegistry,
+  ChatStore,
+  defaultSettings,
+  entryFields,
+  newest,
+  newestChats,
+  TurnStore,
+  type ArchiveRecord,
+  type Erasable,
+  type RetryKey,
+  type Turn,
+} from "@parley/core";
+import { StoreUnderTest, type StoreServices } from "@parley/core/testing";
+import { layerMemoryOf, makeMemory } from "@parley/store-memory";
+import { Context, Effect, Layer, Result, Scope, Stream } from "effect";
+import { TestClock } from "effect/testing";
+import fc from "fast-check";
+import { afterAll, beforeAll, expect, it } from "vitest";
+import { underTest } from "../packages/store-memory/test/MemoryUnderTest.ts";
+import { layerPostgresUnderTest } from "../packages/store-pg/test/PostgresUnderTest.ts";
+
+const count = Number(process.env["PARLEY_RANDOM_REQUESTS"] ?? 2_000);
+const seed = Number(process.env["PARLEY_RANDOM_SEED"] ?? Date.now() % 2 ** 31);
+const longest = 80;
+
+// Commands. Numbers stand for rows, keys and turns, whichever there are.
+
+const texts = [
+  "",
+  "a",
+  "A",
+  "a ",
+  "ab",
+  "Äb",
+  "äB",
+  "%",
+  "_",
+  "\\",
+  "ß",
+  "SS",
+  "Σς",
+  "\uffee",
+  "😀",
+];
+const text = fc.constantFrom(...texts);
+const maybe = <A>(one: fc.Arbitrary<A>) => fc.option(one, { freq: 2 });
+const small = fc.nat(9);
+const key = fc.nat(3);
+const second = fc.boolean();
+const name = fc.constantFrom("a", "b", "A");
+const past = [1960, 1965, 1970].map((year) => new Date(Date.UTC(year, 0)));
+const future = [2201, 2202].map((year) => new Date(Date.UTC(year, 0)));
+const when = maybe(fc.constantFrom(...future));
+
+/** Orders in which times, which differ between the stores, decide nothing that ids do not. */
+const orderOf = <Field extends string>(fields: ReadonlyArray<Field>) =>
+  fc
+    .tuple(fc.subarray([...fields].filter((field) => field !== "_createTime")), fc.boolean())
+    .chain(([some, byTime]) =>
+      fc
+        .record({
+          fields: fc.shuffledSubarray(some, { minLength: some.length }),
+          descending: fc.array(fc.boolean(), { minLength: 8, maxLength: 8 }),
+        })
+        .map(({ descending, fields }) =>
+          [...fields, ...(byTime || fields.length === 0 ? ["_createTime"] : [])].map(
+            (field, n) => ({
+              field: field as Field,
+              descending: descending[n]!,
+            }),
+          ),
+        ),
+    );
+
+const page = { limit: fc.integer({ min: 1, max: 7 }), page: fc.integer({ min: 1, max: 4 }) };
+const tag = <Tag extends string>(_tag: Tag) => ({ _tag: fc.constant(_tag) });
+
+const command = fc.oneof(
+  {
+    weight: 4,
+    arbitrary: fc.record({
+      ...tag("Create"),
+      second,
+      name: maybe(text),
+      userRef: maybe(text),
+      hello: maybe(text),
+      key: maybe(key),
+    }),
+  },
+  {
+    weight: 6,
+    arbitrary: fc.record({
+      ...tag("Ask"),
+      second,
+      chat: maybe(small),
+      key: maybe(key),
+      question: text,
+    }),
+  },
+  {
+    weight: 4,
+    arbitrary: fc.record({ ...tag("Take"), second, chat: maybe(small), key: maybe(key) }),
+  },
+  { weight: 2, arbitrary: fc.record({ ...tag("Append"), second, turn: small, question: text }) },
+  fc.record({ ...tag("Renew"), second, turn: small }),
+  fc.record({ ...tag("Release"), second, turn: small }),
+  fc.record({ ...tag("Earlier"), second, turn: small, entry: small }),
+  {
+    weight: 4,
+    arbitrary: fc.record({
+      ...tag("List"),
+      second,
+      ...page,
+      orderBy: orderOf(chatFields),
+      id: maybe(small),
+      search: maybe(text),
+      userRef: maybe(text),
+    }),
+  },
+  {
+    weight: 2,
+    arbitrary: fc.record({
+      ...tag("History"),
+      second,
+      ...page,
+      orderBy: orderOf(entryFields),
+      chat: small,
+      id: maybe(small),
+    }),
+  },
+  fc.record({
+    ...tag("Erase"),
+    second,
+    which: fc.constantFrom("Chat", "UserRef", "IdleSince", "All"),
+    chat: small,
+    userRef: text,
+    limit: fc.constantFrom(...past, future[0]!),
+  }),
+  fc.record({ ...tag("Copy"), second, to: small }),
+  fc.record({
+    ...tag("Import"),
+    second,
+    times: fc.array(fc.nat(2), { maxLength: 4 }),
+    entries: fc.nat(2),
+  }),
+  fc.record({ ...tag("Usage"), second }),
+  {
+    weight: 2,
+    arbitrary: fc.record({
+      ...tag("Pass"),
+      millis: fc.constantFrom(3_500, 11_000, 46_800_000, 90_000_000),
+    }),
+  },
+  { weight: 2, arbitrary: fc.record({ ...tag("Switch"), chatbot: small }) },
+  fc.record({
+    ...tag("Register"),
+    second,
+    workspace: name,
+    name,
+    keys: fc.array(key, { maxLength: 2 }),
+  }),
+  fc.record({
+    ...tag("Change"),
+    second,
+    change: fc.record(
+      { name, workspace: name, description: text, model: maybe(text) },
+      { requiredKeys: [] },
+    ),
+  }),
+  fc.record({ ...tag("Rename"), second, from: name, to: name, merge: fc.boolean() }),
+  fc.record({ ...tag("Delete"), second }),
+  fc.record({ ...tag("AddKey"), second, key, when }),
+  fc.record({
+    ...tag("ChangeKey"),
+    second,
+    key,
+    change: fc.record({ name: maybe(text), expiresAt: when }, { requiredKeys: [] }),
+  }),
+  fc.record({ ...tag("ReplaceKey"), second, key, by: key, end: fc.constantFrom(...future) }),
+  fc.record({ ...tag("RevokeKey"), second, key }),
+  fc.record({ ...tag("UseKeys"), keys: fc.array(key, { maxLength: 2 }) }),
+  fc.record({ ...tag("OpenKey"), key }),
+  fc.record({ ...tag("Registered"), second }),
+  fc.record({ ...tag("Audit"), second }),
+);
+type Command = typeof command extends fc.Arbitrary<infer A> ? A : never;
+
+// One store, and how it answers a command
+
+const hash = Uint8Array.from({ length: 32 }, (_, n) => n);
+const usage = {
+  provider: "p",
+  model: "m",
+  promptTokens: 3,
+  completionTokens: 5,
+  attempts: 2,
+  latencyMillis: 7,
+};
+const entryOf = (question: string) => ({
+  question,
+  answer: `Answer to ${question}`,
+  moderation: question === "%" ? "hate" : "none",
+  flagged: question === "%",
+  usage: question === "ß" ? null : usage,
+});
+
+/** Begins a run in a store: gives a function that answers a command, with numbers in place of ids. */
+const subject = Effect.fnUntraced(function* (run: number) {
+  const directory = yield* ChatbotDirectory;
+  const under = yield* StoreUnderTest;
+  const first = {
+    chats: yield* ChatStore,
+    turns: yield* TurnStore,
+    archive: yield* ChatArchive,
+    registry: yield* ChatbotRegistry,
+  };
+  const nowhere = Number.MAX_SAFE_INTEGER;
+  const workspace = (name: string) => `${run} ${name}`;
+  const register = (
+    registry: typeof first.registry,
+    at: string,
+    name: string,
+    keys: ReadonlyArray<number> = [],
+  ) =>
+    registry.create(
+      {
+        workspaceName: workspace(at),
+        name,
+        description: "",
+        settings: defaultSettings,
+        keys: keys.map((key) => keyRecord(key, null)),
+      },
+      "tester",
+    );
+  const keyId = (key: number) => `${run} key ${key}`;
+  const keyRecord = (key: number, expiresAt: Date | null) =>
+    ({ id: keyId(key), hash, name: null, scopes: ["read"], expiresAt }) as const;
+  const retryKey = (key: number | null, request: string): RetryKey | null =>
+    key === null ? null : { key: `key ${key}`, fingerprint: request };
+
+  /** In the order in which they were seen first; rows by chatbot, because a copy keeps ids. */
+  const chatbots: Array<number> = [];
+  const turns: Array<Turn> = [];
+  const rows = new Map<string, Array<number>>();
+  const seen = (kind: string, chatbot: number) => {
+    const name = `${kind} ${chatbot}`;
+    if (!rows.has(name)) rows.set(name, []);
+    return rows.get(name)!;
+  };
+  const place = (known: Array<number>, id: number): string => {
+    if (id === nowhere) return "nowhere";
+    if (!known.includes(id)) known.push(id);
+    return `#${known.indexOf(id)}`;
+  };
+  const pick = (known: ReadonlyArray<number>, n: number) =>
+    known.at(-1 - (n % Math.max(1, known.length))) ?? nowhere;
+
+  chatbots.push((yield* register(first.registry, "a", "a")).id);
+  let chatbot = chatbots[0]!;
+
+  /** The value without ids and times. */
+  const plain = (value: unknown): unknown => {
+    if (value instanceof Uint8Array) return "bytes";
+    if (value instanceof Date)
+      return future.concat(past).some((one) => +one === +value) ? value : "time";
+    if (Array.isArray(value)) return value.map(plain);
+    if (typeof value !== "object" || value === null) return value;
+    const named = Object.entries(value).map(([name, one]): readonly [string, unknown] => {
+      if (typeof one === "number" && name === "chatId")
+        return [name, place(seen("chat", chatbot), one)];
+      if (typeof one === "number" && name === "chatbot") return [name, place(chatbots, one)];
+      if (typeof one === "number" && name === "id") {
+        const known =
+          "question" in value
+            ? seen("entry", chatbot)
+            : "userRef" in value
+              ? seen("chat", chatbot)
+              : chatbots;
+        return [name, place(known, one)];
+      }
+      if (name === "id" && "newest" in value) return [name, "turn"];
+      if (name === "turn" && typeof one === "string") {
+        return [name, turns.findIndex(({ id }) => id === one)];
+      }
+      if (name === "chat" && typeof one === "number")
+        return [name, place(seen("chat", chatbot), one)];
+      if (name === "forMillis") return [name, "some"];
+      // An erasure of one chat names its id.
+      if (name === "detail") return [name, String(one).replace(/^chat \d+$/, "chat")];
+      return [name, plain(one)];
+    });
+    return Object.fromEntries(named.toSorted(([a], [b]) => (a < b ? -1 : 1)));
+  };
+
+  const answer = (command: Command): Effect.Effect<unknown, unknown> => {
+    const {
+      archive,
+      chats,
+      registry,
+      turns: turnStore,
+    } = "second" in command && command.second ? under.second : first;
+    const chatOf = (n: number) => pick(seen("chat", chatbot), n);
+    const entryId = (n: number) => pick(seen("entry", chatbot), n);
+    const turnOf = (n: number) => turns.at(-1 - (n % Math.max(1, turns.length)));
+    const onTurn = (n: number, f: (turn: Turn) => Effect.Effect<unknown, unknown>) => {
+      const turn = turnOf(n);
+      return turn?.chatbot === chatbot ? f(turn) : Effect.succeed("no turn");
+    };
+    const take = (chat: number | null, key: RetryKey | null) =>
+      Effect.tap(turnStore.take(chatbot, chat, key), (taken) =>
+        Effect.sync(() => {
+          if (taken._tag === "Turn") turns.push(taken.turn);
+        }),
+      );
+    switch (command._tag) {
+      case "Create": {
+        const { hello, key, name, userRef } = command;
+        const chat = { name, userRef, helloMessage: hello };
+        return chats.createChat(chatbot, chat, retryKey(key, `create ${name}`));
+      }
+      case "Take":
+      case "Ask": {
+        const chat = command.chat === null ? null : chatOf(command.chat);
+        const taken = take(chat, retryKey(command.key, `ask ${command.chat === null}`));
+        if (command._tag === "Take") return taken;
+        return Effect.flatMap(taken, (one): Effect.Effect<unknown, unknown> =>
+          one._tag === "Turn"
+            ? turnStore.append(one.turn, entryOf(command.question))
+            : Effect.succeed(one),
+        );
+      }
+      case "Append":
+        return onTurn(command.turn, (turn) => turnStore.append(turn, entryOf(command.question)));
+      case "Renew":
+        return onTurn(command.turn, turnStore.renew);
+      case "Release":
+        return onTurn(command.turn, turnStore.release);
+      case "Earlier":
+        return onTurn(command.turn, (turn) => turnStore.earlier(turn, entryId(command.entry)));
+      case "List": {
+        const { _tag, second, id, orderBy, ...query } = command;
+        const order = orderBy as unknown as typeof newestChats.orderBy;
+        return chats.listChats(chatbot, {
+          ...query,
+          orderBy: order,
+          id: id === null ? null : chatOf(id),
+        });
+      }
+      case "History": {
+        const { _tag, second, chat, id, orderBy, ...query } = command;
+        const order = orderBy as unknown as typeof newest.orderBy;
+        const entry = id === null ? null : entryId(id);
+        return chats.listEntries(chatbot, chatOf(chat), { ...query, orderBy: order, id: entry });
+      }
+      case "Erase": {
+        const { chat, limit, userRef } = command;
+        const which = { _tag: command.which, id: chatOf(chat), limit, userRef } as Erasable;
+        return archive.erase(chatbot, which, "tester");
+      }
+      case "Copy": {
+        const to = pick(chatbots, command.to);
+        return Effect.gen(function* () {
+          const records = yield* Stream.runCollect(archive.export(chatbot, "tester"));
+          const copied = yield* archive.import(to, Stream.fromIterable(records), "tester");
+          for (const kind of ["chat", "entry"]) {
+            if (to !== chatbot) rows.set(`${kind} ${to}`, [...seen(kind, chatbot)]);
+          }
+          return copied;
+        });
+      }
+      case "Import": {
+        // Times ascend, so ids may be any.
+        const times = command.times.toSorted();
+        const records = times.flatMap((time, n): Array<ArchiveRecord> => {
+          const [id, createTime] = [n + 1, past[time]!];
+          const { usage, ...texts } = entryOf("a");
+          return [
+            { _tag: "Chat", chat: { id, name: texts.question, userRef: null, createTime } },
+            ...Array.from({ length: command.entries }, (_, m): ArchiveRecord => ({
+              _tag: "Entry",
+              entry: { ...texts, id: n * 10 + m + 1, chatId: id, createTime },
+              usage,
+            })),
+          ];
+        });
+        return Effect.tap(archive.import(chatbot, Stream.fromIterable(records), "tester"), () =>
+          Effect.sync(() => plain(records.map((one) => ("chat" in one ? one.chat : one.entry)))),
+        );
+      }
+      case "Usage":
+        return Effect.map(archive.usage(chatbot, past[0]!), (sums) =>
+          sums.toSorted((a, b) => (a.model < b.model ? -1 : 1)),
+        );
+      case "Pass":
+        return under.pass(command.millis);
+      case "Switch":
+        chatbot = pick(chatbots, command.chatbot);
+        return Effect.void;
+      case "Register":
+        return register(registry, command.workspace, command.name, command.keys);
+      case "Change": {
+        const { model, workspace: at, ...change } = command.change;
+        return registry.change(
+          chatbot,
+          {
+            ...change,
+            ...(at !== undefined && { workspaceName: workspace(at) }),
+            ...(model !== undefined && { settings: { model } }),
+          },
+          "tester",
+        );
+      }
+      case "Rename":
+        return registry.renameWorkspace(
+          workspace(command.from),
+          workspace(command.to),
+          { merge: command.merge },
+          "tester",
+        );
+      case "Delete":
+        return registry.delete(chatbot, "tester");
+      case "AddKey":
+        return registry.addKey(chatbot, keyRecord(command.key, command.when), "tester");
+      case "ChangeKey":
+        return registry.changeKey(chatbot, keyId(command.key), command.change, "tester");
+      case "ReplaceKey": {
+        const by = { id: keyId(command.by), hash, expiresAt: null };
+        return registry.replaceKey(chatbot, keyId(command.key), by, command.end, "tester");
+      }
+      case "RevokeKey":
+        return registry.revokeKey(chatbot, keyId(command.key), "tester");
+      case "UseKeys":
+        return directory.used(command.keys.map(keyId));
+      case "OpenKey":
+        return directory.open(keyId(command.key));
+      case "Registered":
+        return Effect.map(registry.list, (all) =>
+          all
+            .filter((one) => chatbots.includes(one.chatbot.id))
+            .map(({ chatbot, keys }) => [chatbot, keys.toSorted((a, b) => (a.id < b.id ? -1 : 1))]),
+        );
+      case "Audit":
+        return Effect.map(registry.audit(500), (lines) =>
+          lines.filter((line) => chatbots.includes(line.chatbot)).slice(0, 20),
+        );
+    }
+  };
+  return (command: Command) =>
+    Effect.map(Effect.result(answer(command)), (result) =>
+      JSON.stringify(
+        plain(
+          Result.isSuccess(result)
+            ? { success: result.success }
+            : { failure: { ...(result.failure as object) } },
+        ),
+      ),
+    );
+});
+
+// Both stores
+
+const scope = Scope.makeUnsafe();
+afterAll(() =>
+  Effect.runPromise(Scope.close(scope, { _tag: "Success", value: undefined } as never)),
+);
+let contexts: ReadonlyArray<Context.Context<StoreServices>> = [];
+
+beforeAll(async () => {
+  const memory = makeMemory();
+  const layerMemory = Layer.provideMerge(underTest(memory), layerMemoryOf(memory)).pipe(
+    Layer.provideMerge(TestClock.layer()),
+  );
+  const build = <A, E>(layer: Layer.Layer<A, E>) =>
+    Effect.runPromise(Layer.buildWithScope(layer, scope));
+  contexts = [await build(layerMemory), await build(layerPostgresUnderTest() as never)];
+  await Effect.runPromiseWith(contexts[0] as Context.Context<never>)(TestClock.setTime(Date.now()));
+});
+
+let runs = 0;
+
+it("the stores give the same answers", { timeout: 600_000 }, async () => {
+  await fc.assert(
+    fc.asyncProperty(
+      fc.array(command, { minLength: 1, maxLength: longest, size: "max" }),
+      async (commands) => {
+        const run = ++runs;
+        const [memory, postgres] = await Promise.all(
+          contexts.map(async (context) => {
+            const answer = await Effect.runPromiseWith(context)(subject(run));
+            return (command: Command) => Effect.runPromiseWith(context)(answer(command));
+          }),
+        );
+        for (const command of commands) {
+          const expected = await memory!(command);
+          expect(await postgres!(command), JSON.stringify(command)).toBe(expected);
+        }
+      },
+    ),
+    { seed, numRuns: Math.ceil((2 * count) / longest) },
+  );
+});
