@@ -55,8 +55,8 @@ const until = async <A>(what: string, look: () => Promise<A | null> | A | null):
 /** A child process with all that it wrote; `ended` settles with its exit code, or the signal that ended it. */
 const launch = (command: string, args: ReadonlyArray<string>, options: SpawnOptions) => {
   const child = spawn(command, args, { ...options, stdio: ["ignore", "pipe", "pipe"] });
-  // Not SIGKILL: a server would leave its PostgreSQL behind.
-  const stopAtExit = () => child.kill("SIGTERM");
+  // Not SIGKILL: a server would leave its PostgreSQL behind. Not SIGTERM: PostgreSQL would wait for its clients.
+  const stopAtExit = () => child.kill("SIGINT");
   process.once("exit", stopAtExit);
   let log = "";
   let ended = false;
@@ -89,12 +89,12 @@ const signal = (pid: number, name: NodeJS.Signals): void => {
   }
 };
 
-/** The children of a process that are PostgreSQL's. */
-const postgresBelow = (parent: number): ReadonlyArray<number> =>
+/** The children of a process that are PostgreSQL's, or those whose command line matches. */
+const postgresBelow = (parent: number, pattern = /postgres/): ReadonlyArray<number> =>
   execFileSync("ps", ["-A", "-o", "pid=,ppid=,args="], { encoding: "utf8" })
     .split("\n")
     .map((line) => /^\s*(\d+)\s+(\d+)\s+(.*)$/.exec(line))
-    .filter((found) => found !== null && Number(found[2]) === parent && /postgres/.test(found[3]!))
+    .filter((found) => found !== null && Number(found[2]) === parent && pattern.test(found[3]!))
     .map((found) => Number(found![1]));
 
 /** PostgreSQL does not run as root. */
@@ -153,12 +153,13 @@ const makePostgres = async (directory: string) => {
       }),
     kill: async (which) => {
       if (which === "postmaster") return void (await end(running!, "SIGKILL"));
-      const backends = postgresBelow(running!.child.pid!);
-      signal(backends.at(-1)!, "SIGKILL");
+      const [backend] = postgresBelow(running!.child.pid!, /^postgres: parley postgres /);
+      signal(backend!, "SIGKILL");
     },
     signalAll: (name) => {
-      const { pid } = running!.child;
-      for (const one of [pid!, ...postgresBelow(pid!)]) signal(one, name);
+      const pid = running!.child.pid!;
+      signal(pid, name);
+      for (const child of postgresBelow(pid)) signal(child, name);
     },
     stop: async () => void (running?.isRunning() && (await end(running, "SIGINT"))),
   };

@@ -33,8 +33,8 @@ export interface Request extends Wanted {
   acknowledged: { readonly bytes: string; readonly at: number } | null;
   /** Whether a fault was on while it was sent. */
   met: boolean;
-  /** Whether the client hung up on it. */
-  hungUp: boolean;
+  /** When the client hung up on it, by `performance.now()`. */
+  hungUpAt: number | null;
 }
 
 /** All that is stored for one chatbot. */
@@ -60,7 +60,7 @@ export class Ledger {
 
   begin(wanted: Omit<Wanted, "token">): Request {
     const token = `${marker}-${wanted.tenant}-${++this.#tokens}.`;
-    const unsent = { attempts: 0, fresh: 0, acknowledged: null, met: false, hungUp: false };
+    const unsent = { attempts: 0, fresh: 0, acknowledged: null, met: false, hungUpAt: null };
     const request = { ...wanted, token, ...unsent };
     this.requests.push(request);
     return request;
@@ -81,17 +81,18 @@ export class Ledger {
     if (replayed && request.attempts === 1) this.violation("a replay, but sent once", request);
   }
 
-  /** A failure must be one of those that faults excuse, and a fault must have been on. */
-  fail(what: object, answer: Answer, weather: { readonly calm: boolean }): void {
+  /** A failure must be one of those that faults excuse, and a fault must have been on; gives whether it was. */
+  excuses(what: object, answer: Answer, weather: { readonly calm: boolean }): boolean {
     const { complete, hungUp, text } = answer;
-    if (hungUp) return;
+    if (hungUp) return true;
     const isExcused = /"status":[45]\d\d/.test(text)
       ? /"message":"(STORAGE_UNAVAILABLE|SERVICE_OVERLOADED|ANSWER_UNAVAILABLE|REQUEST_TIMEOUT)"/.test(
           text,
         )
       : !complete;
-    if (isExcused && !(weather.calm && weather === this.weather)) return;
+    if (isExcused && !(weather.calm && weather === this.weather)) return true;
     this.violation(`failed (calm: ${weather.calm}) with ${JSON.stringify(answer)}`, what);
+    return false;
   }
 
   /** Checks the promises against all that is stored and all calls of the model. */

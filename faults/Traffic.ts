@@ -52,19 +52,30 @@ export class Traffic {
     this.#running = false;
   }
 
-  /** Waits until the server creates, asks and lists again; gives how long that took, in milliseconds. */
+  /** Waits until the server creates a chat and asks in it; gives how long that took, in milliseconds. */
   async works(server: Server): Promise<number> {
     const began = performance.now();
-    const common = { tenant: 0, chatId: null, userRef: null, idempotencyKey: null } as const;
+    const common = { tenant: 0, userRef: null, idempotencyKey: null } as const;
+    let chatId: number | null = null;
     for (const kind of ["create", "ask"] as const) {
       while (true) {
-        const request = this.ledger.begin({ ...common, kind });
-        if (await this.#send(request, server, false)) break;
+        const request = this.ledger.begin({ ...common, kind, chatId });
+        await this.#send(request, server, false);
         if (performance.now() - began > 60_000) throw new Error("The service does not work again.");
-        await sleep(50);
+        if (request.acknowledged === null) await sleep(50);
+        else {
+          chatId = (JSON.parse(request.acknowledged.bytes) as Chat).id;
+          break;
+        }
       }
     }
     return Math.round(performance.now() - began);
+  }
+
+  /** Asks in a chat, once and without a key. */
+  async ask(tenant: 0 | 1, chatId: number, server: Server): Promise<void> {
+    const wanted = { tenant, kind: "ask", chatId, userRef: null, idempotencyKey: null } as const;
+    await this.#send(this.ledger.begin(wanted), server, false);
   }
 
   /** The asks for which a server has called the model, which has not ended yet. */
@@ -73,10 +84,24 @@ export class Traffic {
     return [...(this.#open.get(server) ?? [])].filter((request) => open.has(questionOf(request)));
   }
 
+  /** Whether no ask is under way any more, also none whose client hung up; nothing of one is stored later. */
+  isSettled(): boolean {
+    const { calls } = this.#service.model;
+    const asked = new Set(calls.map(({ question }) => question));
+    // One that waits for the turn of a server that was killed has called no model yet.
+    const waits = (request: Request) =>
+      request.kind === "ask" &&
+      request.acknowledged === null &&
+      request.hungUpAt !== null &&
+      performance.now() - request.hungUpAt < 12_500 &&
+      !asked.has(questionOf(request));
+    return !calls.some(({ isOpen }) => isOpen) && !this.ledger.requests.some(waits);
+  }
+
   async #one(tenant: 0 | 1): Promise<void> {
     if (chance(0.25)) return await this.#read(tenant);
     if (chance(0.05)) return await this.#intrude(tenant);
-    const kind = chance(0.3) ? "create" : "ask";
+    const kind = chance(0.2) ? "create" : "ask";
     const chats = this.#chats[tenant].slice(-4);
     const chatId = kind === "ask" && chats.length > 0 && chance(0.8) ? pick(chats) : null;
     const userRef =
@@ -103,7 +128,7 @@ export class Traffic {
     }
   }
 
-  /** Sends it once; gives whether it was acknowledged. `heard` is what streams said before. */
+  /** Sends it once; gives whether nothing more can come of it. `heard` is what streams said before. */
   async #send(request: Request, server: Server, streamed: boolean, heard = { turn: "", text: "" }) {
     const { chatId, idempotencyKey, kind, tenant, token, userRef } = request;
     const { ledger } = this;
@@ -132,17 +157,14 @@ export class Traffic {
       cutAfter,
     });
     open.delete(request);
-    request.hungUp ||= answer.hungUp;
+    if (answer.hungUp) request.hungUpAt = performance.now();
     if (!weather.calm || weather !== ledger.weather) request.met = true;
     const body = answer.isStream
       ? this.#listen(request, answer, heard)
       : answer.complete
         ? answer.text
         : "";
-    if (!body.startsWith('{"status":201,')) {
-      ledger.fail(request, answer, weather);
-      return false;
-    }
+    if (!body.startsWith('{"status":201,')) return !ledger.excuses(request, answer, weather);
     const first = request.acknowledged === null;
     ledger.acknowledge(request, dataOf(body), answer.replayed);
     if (kind === "create" && first) this.#chats[tenant].push((JSON.parse(dataOf(body)) as Chat).id);
@@ -173,7 +195,7 @@ export class Traffic {
     const key = this.#service.site.keys[tenant];
     const answer = await exchange({ url: `${server.baseUrl}${path}`, key });
     if (answer.status === 200 && answer.complete) return JSON.parse(answer.text) as Data<A>;
-    if (answer.status !== 404) ledger.fail({ tenant, path }, answer, weather);
+    if (answer.status !== 404) ledger.excuses({ tenant, path }, answer, weather);
     return answer.status;
   }
 
@@ -252,9 +274,7 @@ export class Traffic {
         request.kind === "create" ? names.has(request.token) : questions.has(questionOf(request));
       const before = calls.length;
       const fresh = request.fresh;
-      const heard = { turn: "", text: "" };
-      const streamed = request.kind === "ask" && chance(0.5);
-      while (!(await this.#send(request, pick(this.#service.servers), streamed, heard)));
+      await this.#insist(request, request.kind === "ask" && chance(0.5));
       if (isStored && (calls.length > before || request.fresh > fresh)) {
         this.ledger.violation("stored, but not given back when it is repeated", request);
       }
