@@ -5,7 +5,7 @@ import { StorageUnavailable, type ChatArchive, type Erasable } from "@parley/cor
 import { Effect, Schedule } from "effect";
 import type { Clients } from "./Clients.ts";
 import { compactErased } from "./Compaction.ts";
-import { addHoles } from "./Holes.ts";
+import { addGaps } from "./chats/ChatPositions.ts";
 import { array, texts, time } from "./Parameters.ts";
 import { forgetAsks } from "./RequestKeys.ts";
 import { againAfterClash, isLockTimeout, withoutDeadline } from "./Storage.ts";
@@ -175,4 +175,4 @@ with counted as (
   where chatbot_id = $1 returning chatbot_id
 ), gone as (
   select chatbot_id, position from counted cross join unnest($2::int8[]) position
-)${addHoles}`;
+)${addGaps}`;
