@@ -1,13 +1,13 @@
 /**
  * Pages of a chatbot's chats. One statement reads a page and its total, and so both of one snapshot:
  *
- * | the query asks for                      | statement           | read                          |
- * | --------------------------------------- | ------------------- | ----------------------------- |
- * | all chats, by id or time                | {@link byPosition}  | `quick`                       |
- * | all chats, by name or by userRef        | {@link byText}      | `bulk`                        |
- * | one id                                  | {@link filtered}    | `quick`                       |
- * | a user's chats, by id or time           | {@link filtered}    | `quick` up to {@link few}, or `bulk` |
- * | a search, and any other order           | {@link filtered}    | `bulk`                        |
+ * | the query asks for               | statement          | read as                            |
+ * | -------------------------------- | ------------------ | ---------------------------------- |
+ * | all chats, by id or time         | {@link byPosition} | `quick`                            |
+ * | all chats, by name or userRef    | {@link byText}     | `bulk`                             |
+ * | the chat with an id              | {@link filtered}   | `quick`                            |
+ * | a user's chats, by id or time    | {@link filtered}   | `quick` up to {@link few}, or `bulk` |
+ * | a search, and any other order    | {@link filtered}   | `bulk`                             |
  *
  * The texts are put together from fixed pieces; what a client sent is always a parameter.
  */
@@ -26,18 +26,21 @@ export const makeListChats = (
   search: Search,
 ): ChatStore["Service"]["listChats"] => {
   const read = (chatbot: number, query: ChatQuery) => {
-    const positions = positionOrder(query.orderBy);
-    if (query.id === null && query.userRef === null && !isSearch(query)) {
-      const text = textOrder(query.orderBy);
-      if (positions !== undefined)
-        return quick<Row>(chatbot, byPosition(chatbot, query, positions));
-      if (text !== undefined) return bulk<Row>(chatbot, byText(chatbot, query, text));
+    const position = positionOrder(query.orderBy);
+    const text = textOrder(query.orderBy);
+    const isAll = query.id === null && query.userRef === null && !isSearch(query);
+    if (isAll && position !== undefined) {
+      return quick<Row>(chatbot, byPosition(chatbot, query, position));
     }
-    if (query.id !== null) return quick<Row>(chatbot, filtered(chatbot, query, search));
-    const whole = bulk<Row>(chatbot, filtered(chatbot, query, search));
-    if (isSearch(query) || positions === undefined || offsetOf(query) > few) return whole;
+    if (isAll && text !== undefined) return bulk<Row>(chatbot, byText(chatbot, query, text));
+
+    const matching = filtered(chatbot, query, search);
+    if (query.id !== null) return quick<Row>(chatbot, matching);
+    if (isSearch(query) || position === undefined || offsetOf(query) > few) {
+      return bulk<Row>(chatbot, matching);
+    }
     return Effect.flatMap(quick<Row>(chatbot, filtered(chatbot, query, search, few + 1)), (rows) =>
-      Number(rows[0]!.total) > few ? whole : Effect.succeed(rows),
+      Number(rows[0]!.total) > few ? bulk<Row>(chatbot, matching) : Effect.succeed(rows),
     );
   };
   return (chatbot, query) => Effect.map(read(chatbot, query), pageOf);
@@ -95,8 +98,8 @@ export const textOrder = ([first, ...rest]: ChatQuery["orderBy"]): TextOrder | u
 };
 
 /**
- * All chats in the order of one text: its index is walked from the nearer end. The statement takes the chatbot from the
- * counter's row, because of a chatbot that was never analyzed the planner would think that it has one chat.
+ * All chats in the order of one text: its index is walked from the nearer end. The chatbot is taken from the counter's row,
+ * or the planner would think that a chatbot has one chat if it was never analyzed.
  */
 export const byText = (
   chatbot: number,
@@ -115,7 +118,8 @@ left join lateral (
     order by ${order} offset $2::int8 limit $3::int8)
   union all
   (select position from chat where chatbot_id = counter.chatbot_id and $2::int8 > chats / 2
-    order by ${reverse} offset greatest(chats - $2::int8 - $3::int8, 0) limit greatest(least(chats - $2::int8, $3::int8), 0))
+    order by ${reverse} offset greatest(chats - $2::int8 - $3::int8, 0)
+    limit greatest(least(chats - $2::int8, $3::int8), 0))
   limit $3::int8
 ) picked on true
 left join lateral (
@@ -152,7 +156,7 @@ export const filtered = (
       ? matching
       : `from (select ${matching} limit ${parameter(atMost)}::int8) matching`;
   const order = orderOf(query.orderBy, sortColumns);
-  // Where the total tells that the page is empty, nothing is looked for once more.
+  // The second condition on the page saves another scan where the total tells that the page is empty.
   return {
     text: `
 select counted.total, page.*

@@ -9,14 +9,14 @@ export interface Search {
    * chats of the transaction's chatbot, and no policy.
    */
   readonly from: "chat" | "own_chat";
-  /** Texts of which the trigram index holds a part. For any other it would read all of its entries, which takes longest. */
+  /** Terms of which the trigram index holds a part. For any other a scan of the table is quicker than one of the index. */
   readonly indexed: RegExp;
 }
 
 /**
- * The index holds three characters each of a word with two spaces before it and one behind. A term may begin and
- * end in the middle of a word, so it needs three letters or digits in a row, or one behind what ends a word, or
- * two before that. In a database whose character type is C only those of ASCII are any.
+ * The index holds each three characters of a word that has two spaces before it and one behind. A term may begin and end
+ * in the middle of a word, so it needs three letters or digits in a row, or one behind a character that ends a word, or two
+ * before such a character. In a database of character type C only ASCII has letters.
  */
 export const indexedIn = (characterType: string): RegExp => {
   const letters =
@@ -25,11 +25,11 @@ export const indexedIn = (characterType: string): RegExp => {
   return new RegExp(`${inWord}{3}|${between}${inWord}|${inWord}{2}${between}`, "u");
 };
 
-/** The empty search finds every chat. */
+/** An empty search filters nothing. */
 export const isSearch = (query: ChatQuery): query is ChatQuery & { readonly search: string } =>
   query.search !== null && query.search !== "";
 
-/** What a search asks of a chat, as a literal part of its folded name. */
+/** Whether a chat's folded name has the term as a literal part. */
 export const conditionOf = (
   search: string,
   { indexed }: Search,
