@@ -131,6 +131,12 @@ const turns = Layer.effect(
       append: (turn, entry) =>
         wrapped(turnOf(turn.chat, turn.retryKey), "append", store.append(turn, entry)),
       release: (turn) => wrapped(turnOf(turn.chat, turn.retryKey), "release", store.release(turn)),
+      leave: (chatbot, chat) =>
+        wrapped(
+          asks.find(({ chatId }) => chatId === chat)!,
+          "leave",
+          store.leave(chatbot, chat),
+        ),
       freed: store.freed,
     }),
   ),
@@ -155,7 +161,7 @@ const answerer = Layer.succeed(
       const begins = Effect.andThen(Stream.runDrain(earlier), Deferred.await(renewed.get(ask)!));
       const parts =
         ask.fate === "failed"
-          ? Stream.fail(new AnswerUnavailable({ reason: "test" }))
+          ? Stream.fail(new AnswerUnavailable({ reason: "test", passing: false }))
           : Stream.concat(
               part("first piece", { _tag: "Delta", text: pieces[0] }),
               Stream.concat(
@@ -207,7 +213,7 @@ const all = Asking.use((service) =>
   Effect.updateService(AskLimits, (limits) => ({
     ...limits,
     renewal: Duration.millis(20),
-    queueTimeout: Duration.millis(300),
+    patience: Duration.millis(300),
   })),
 );
 

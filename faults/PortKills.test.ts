@@ -388,6 +388,7 @@ test("which port calls an ask makes", async () => {
     "end of the answer": 7,
     append: 6,
     release: 3,
+    leave: 2,
   });
 });
 
@@ -395,7 +396,8 @@ test.concurrent.for(["before", "during", "after"] as const)(
   "kill -9 %s each port call of an ask leaves a whole entry or none, and the next ask works",
   { timeout: 600_000 },
   async (side) => {
-    const calls = side === "during" ? ["take", "renew", "append", "release"] : [...callers.keys()];
+    const calls =
+      side === "during" ? ["take", "renew", "append", "release", "leave"] : [...callers.keys()];
     const queue = calls.flatMap((call) => {
       const repeats = side !== "during" ? 1 : call === "append" ? 3 * during : during;
       return Array.from({ length: repeats }, (_, n): Moment => {
@@ -436,7 +438,7 @@ test.concurrent.for(["before", "after"] as const)(
   "SIGSTOP %s each call of an ask's store: another answers, and the late one stores nothing",
   { timeout: 600_000 },
   async (side) => {
-    for (const call of ["take", "renew", "append", "release"]) {
+    for (const call of ["take", "renew", "append", "release", "leave"]) {
       const moment: Moment = { call, side, millis: 0, signal: "SIGSTOP" };
       const asks = await Promise.all(callers.get(call)!.map(newAsk));
       const { child, ended } = start(asks, moment);

@@ -1,5 +1,5 @@
 /**
- * Port: what answers a question. Budgets, retries and fallbacks live behind it.
+ * Port: answers questions. Budgets, retries and fallbacks live behind it.
  */
 import { Context, type Stream } from "effect";
 import type { Chatbot } from "./Chatbot.ts";
@@ -10,11 +10,11 @@ export type AnswerPart =
   /** A piece of the answer. */
   | { readonly _tag: "Delta"; readonly text: string }
   /**
-   * Takes back the pieces so far: another attempt begins. The ask fails if a reader has seen one of them. Sent as soon as the
-   * attempt before has failed, so that no reader sees its text during a pause.
+   * Takes back the pieces so far: another attempt begins. The ask fails if a reader has seen one of them. It is sent
+   * as soon as the attempt before has failed, so that no reader sees its text during a pause.
    */
   | { readonly _tag: "Restart" }
-  /** Once and last: what the answer cost, failed attempts included. */
+  /** Once and last: the cost of the answer, failed attempts included. */
   | { readonly _tag: "Usage"; readonly usage: Usage };
 
 export class Answerer extends Context.Service<
@@ -22,7 +22,7 @@ export class Answerer extends Context.Service<
   {
     /**
      * The answer as it comes; `earlier` gives the chat's unflagged entries, newest first, on demand. A failure is final:
-     * nobody runs the stream again. `AskDeadline` tells until when an answer is of use.
+     * the stream is not run again. An answer after `AskDeadline` is of no use.
      */
     readonly answer: (
       chatbot: Chatbot,

@@ -19,7 +19,7 @@ export const AskLimits = Context.Reference("@parley/core/AskLimits", {
     poll: Duration.seconds(1),
     /** How often the answer to a key that another process works on is asked for. */
     keyPoll: Duration.millis(100),
-    /** Code units of an answer; what goes beyond is cut off. */
+    /** Code units of an answer; the rest is cut off. */
     length: 100_000,
     /** How long an answer that was cut off is read on, for its usage alone. */
     drainTimeout: Duration.seconds(5),

@@ -1,6 +1,6 @@
 /**
- * Who is next in a chat: the asks of this process in order of arrival, then this process among the others.
- * Everything that waits for a turn waits here; the stores never do.
+ * The queue of a chat: the asks of this process in order of arrival, then this process among the others. All waiting
+ * for a turn happens here; the stores never wait.
  */
 import { Clock, Deferred, Duration, Effect, Scope, Semaphore, Stream } from "effect";
 import type { AskLimits } from "./AskLimits.ts";
@@ -8,10 +8,10 @@ import { Overloaded, type AskError } from "./Errors.ts";
 import type { RetryKey } from "./RetryKey.ts";
 import type { Taken, TurnStore } from "./TurnStore.ts";
 
-/** What an ask asks a turn for. */
+/** The chat and the key that an ask needs the turn of. */
 export interface Place {
   readonly chatbot: number;
-  /** `null`: a chat that the append makes, for which nobody else can wait. */
+  /** `null`: a new chat, which the append makes: no other ask can wait for it. */
   readonly chat: number | null;
   readonly key: RetryKey | null;
 }
@@ -20,8 +20,9 @@ export type TakenInTurn = Exclude<Taken, { readonly _tag: "Held" }>;
 
 export interface ChatQueue {
   /**
-   * Waits for the turn, or for the entry that the key made, and runs `use` with it. Only the waiting is interruptible: between
-   * taking a turn and holding it, an interruption would leave it taken. What `use` lets be interrupted is up to it.
+   * Waits for the turn, or for the entry that the key made, and runs `use` with it. Only the waiting is interruptible:
+   * between taking a turn and holding it, an interruption would leave it taken. `use` runs uninterruptibly, and makes
+   * interruptible what it may leave.
    */
   readonly inTurn: <A, E>(
     place: Place,

@@ -6,7 +6,7 @@ import type { Entry } from "./Entry.ts";
 import type { AskError } from "./Errors.ts";
 import { storableText } from "./Text.ts";
 
-/** What came of an ask. */
+/** The result of an ask. */
 export interface Asked {
   readonly entry: Entry;
   /** Whether an earlier request with the same key made it. */
@@ -99,7 +99,7 @@ export const completed = (live: LiveAnswer): Effect.Effect<Asked, AskError> =>
 
 /**
  * The answer from where a reader got to, or from its start if that was another turn's. A reader that
- * is slow gets what came meanwhile in one piece.
+ * is slow gets the text since its last piece in one.
  */
 export const subscribe = (
   live: LiveAnswer,

@@ -104,7 +104,7 @@ const earlier = (
   return Stream.filter(older(turn.newest), (entry) => !entry.flagged);
 };
 
-/** Reads the answer to where readers see it, up to its greatest length; gives what it cost. */
+/** Reads the answer into `live`, up to its greatest length, and returns its cost. */
 const readAnswer = (
   live: LiveAnswer,
   turn: Turn,
@@ -136,7 +136,7 @@ const readAnswer = (
           if (dropped > 0) Deferred.doneUnsafe(cut, Effect.void);
         }
       }
-      // A model that says so much more does not come to an end.
+      // An answer that goes on for so long does not end.
       return Effect.succeed(dropped <= limits.length);
     };
     const drained = Effect.flatMap(Clock.currentTimeMillis, (now) =>
