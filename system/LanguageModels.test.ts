@@ -109,7 +109,8 @@ describe("language models that are all dead", () => {
     // Fifty milliseconds on an idle machine; an ask that waited for a provider would take longer than this.
     expect(times[199]).toBeLessThan(1_000);
     for (const [n, { asked }] of dead.entries()) {
-      for (const text of asked.slice(before[n])) expect(text).toBe("ping");
+      // Asks that try it, one at a time.
+      expect(asked.length - before[n]!).toBeLessThan(10);
     }
 
     dead[2]!.answer = says("Here I am.");

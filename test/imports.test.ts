@@ -23,7 +23,6 @@ const mayImport: Readonly<Record<string, ReadonlyArray<RegExp>>> = {
     /^@ai-sdk\//,
     /^minisearch$/,
     /^obscenity$/,
-    /^gpt-tokenizer/,
   ],
   "apps/server": [
     /^@parley\//,

@@ -19,7 +19,7 @@ export const layerAnswerer = Layer.unwrap(
     const knowledge: KnowledgeSource = ({ settings }) =>
       Effect.mapError(
         documents.named(settings.knowledge),
-        ({ message }) => new AnswerUnavailable({ reason: message, passing: false }),
+        ({ message }) => new AnswerUnavailable({ reason: message }),
       );
     const [first, ...fallbacks] = llms;
     if (first === undefined) return layerOffline(knowledge);

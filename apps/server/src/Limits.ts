@@ -7,9 +7,11 @@ import { Settings } from "./Settings.ts";
 
 export const layerLimits = Layer.effect(
   AskLimits,
-  Effect.map(Settings, ({ asks: { atOnce, ...asks } }) => ({
+  Effect.map(Settings, ({ asks: { atOnce, deadline, patience, waiting } }) => ({
     ...AskLimits.defaultValue(),
-    ...asks,
     asks: atOnce,
+    deadline,
+    queueLimit: waiting,
+    queueTimeout: patience,
   })),
 );

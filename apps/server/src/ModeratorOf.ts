@@ -15,7 +15,6 @@ const noEndpoint = Layer.succeed(
       Effect.fail(
         new AnswerUnavailable({
           reason: "a chatbot's questions are for the moderation endpoint, but none is set",
-          passing: false,
         }),
       ),
   }),

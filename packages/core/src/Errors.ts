@@ -21,14 +21,13 @@ export class RetryKeyReused extends Data.TaggedError("RetryKeyReused")<{
 /** The turn ran out and another took it; nothing was stored. */
 export class TurnLost extends Data.TaggedError("TurnLost") {}
 
-/** No answer came: the model failed, timed out, was cut off, or the turn was lost. Nothing is stored. */
+/**
+ * No answer came: the model failed, timed out, was cut off, or the turn was lost. Nothing is stored. The answerer has made
+ * all attempts that it makes.
+ */
 export class AnswerUnavailable extends Data.TaggedError("AnswerUnavailable")<{
   /** For logs; holds no text of a user. */
   readonly reason: string;
-  /** Whether the same question may well be answered when it is tried again. */
-  readonly passing: boolean;
-  /** In how many milliseconds that is so; absent: at once. */
-  readonly retryAfterMillis?: number;
   readonly cause?: unknown;
 }> {}
 

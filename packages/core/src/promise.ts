@@ -11,7 +11,7 @@ import type { Created } from "./ChatStore.ts";
 import { makeDrainingRuntime } from "./DrainingRuntime.ts";
 import type { Entry } from "./Entry.ts";
 import { StorageUnavailable } from "./Errors.ts";
-import type { Asked } from "./Live.ts";
+import type { Asked } from "./LiveAnswer.ts";
 import { ChatQuery, EntryQuery, newest, newestChats, type Page } from "./ListQuery.ts";
 import { IdempotencyKey } from "./RetryKey.ts";
 import { Question } from "./Text.ts";

@@ -1,9 +1,11 @@
 import { assert, describe, it } from "@effect/vitest";
 import {
   AnswerUnavailable,
+  AskDeadline,
   Asking,
   AskLimits,
   ChatArchive,
+  ChatbotNotFound,
   ChatStore,
   Moderator,
   newestChats,
@@ -11,7 +13,7 @@ import {
   turnLease,
   TurnStore,
   type AnswerPart,
-  type Entry,
+  type Ask,
 } from "@parley/core";
 import { layerMemoryWith } from "@parley/store-memory";
 import { Deferred, Duration, Effect, Exit, Fiber, Layer, Logger, Scope, Stream } from "effect";
@@ -27,7 +29,9 @@ import {
   type Answers,
 } from "./asked.ts";
 
-const broken = (passing: boolean) => new AnswerUnavailable({ reason: "test", passing });
+const broken = new AnswerUnavailable({ reason: "test" });
+const restart = Stream.make({ _tag: "Restart" } as const);
+const delta = (text: string) => Stream.make({ _tag: "Delta", text } as const);
 
 /** An answer that a test ends. */
 const held = (gate: Deferred.Deferred<void>): Stream.Stream<AnswerPart> =>
@@ -256,7 +260,10 @@ describe("asking", () => {
             Effect.exit(asking(ask("late", { chatId, ...more }))),
           );
           yield* settle;
-          assert.strictEqual(yield* archive.erase(chatbot.id, { _tag: "Chat", id: chatId }), 1);
+          assert.strictEqual(
+            yield* archive.erase(chatbot.id, { _tag: "Chat", id: chatId }, "test"),
+            1,
+          );
           // It learns of it when it renews its turn, or when it is through.
           yield* TestClock.adjust(millis);
           yield* Deferred.succeed(gate, undefined);
@@ -292,7 +299,7 @@ describe("asking", () => {
       let fails: Effect.Effect<never, AnswerUnavailable | StorageUnavailable>;
       const layer = layerAsking(() => Stream.unwrap(Effect.andThen(Deferred.await(gate), fails)));
       for (const [failure, expected] of [
-        [Effect.fail(broken(false)), ["AnswerUnavailable", '"test"']],
+        [Effect.fail(broken), ["AnswerUnavailable", '"test"']],
         [Effect.fail(new StorageUnavailable({ cause: "gone" })), ["StorageUnavailable", "gone"]],
         [Effect.die(new Error("a mistake")), ["A request met a defect", "a mistake"]],
       ] as const) {
@@ -367,115 +374,126 @@ describe("asking", () => {
     }),
   );
 
-  it.effect(
-    "tries again what broke off in a way that passes, unless somebody saw a part of it",
-    () =>
-      Effect.gen(function* () {
-        let calls = 0;
-        const layer = layerAsking(() =>
-          ++calls % 3 === 0
-            ? says("whole")
-            : Stream.concat(
-                Stream.make({ _tag: "Delta" as const, text: "half" }),
-                Stream.fromEffect(Effect.delay(Effect.fail(broken(true)), 10)),
-              ),
+  /** Half an answer, and what comes a second after it. */
+  const halfThen = (more: Stream.Stream<AnswerPart, AnswerUnavailable>) =>
+    Stream.concat(
+      delta("half"),
+      Stream.concat(Stream.fromEffectDrain(Effect.sleep("1 second")), more),
+    );
+  const events = (one: Ask) =>
+    Asking.use((service) => Stream.runCollect(service.stream(chatbot, one)));
+
+  it.effect("goes on after a restart that takes back what no reader has seen", () =>
+    Effect.gen(function* () {
+      const answers = () =>
+        halfThen(
+          Stream.concat(restart, Stream.fromEffectDrain(Effect.sleep("1 second"))).pipe(
+            Stream.concat(says("whole")),
+          ),
         );
-        yield* Effect.gen(function* () {
-          const plain = yield* Effect.forkChild(asking(ask("q")));
-          yield* TestClock.adjust("5 seconds");
-          assert.strictEqual((yield* Fiber.join(plain)).entry.answer, "whole");
-          assert.strictEqual(calls, 3);
-          const streamed = yield* Effect.forkChild(
-            Asking.use((service) =>
-              Effect.exit(Stream.runDrain(service.stream(chatbot, ask("r")))),
-            ),
-          );
-          yield* TestClock.adjust(100);
-          assert.deepStrictEqual(tagOf(yield* Fiber.join(streamed)), ["AnswerUnavailable"]);
-          assert.strictEqual(calls, 4);
-          assert.strictEqual(yield* total, 1);
-        }).pipe(Effect.provide(layer));
-      }),
-  );
-
-  it.effect("waits as long as it is told before it tries again", () =>
-    Effect.gen(function* () {
-      let calls = 0;
-      const retryAfterMillis = 20_000;
-      const failing = new AnswerUnavailable({ reason: "test", passing: true, retryAfterMillis });
-      const layer = layerAsking(() => (++calls % 2 === 1 ? Stream.fail(failing) : says("back")));
-      yield* Effect.gen(function* () {
-        const asked = yield* Effect.forkChild(asking(ask("q")));
-        yield* TestClock.adjust(retryAfterMillis - 1);
-        assert.strictEqual(calls, 1);
-        yield* TestClock.adjust(300);
-        assert.strictEqual((yield* Fiber.join(asked)).entry.answer, "back");
-      }).pipe(Effect.provide(layer));
-    }),
-  );
-
-  it.effect("fails at once when a try can help only after its deadline", () =>
-    Effect.gen(function* () {
-      let calls = 0;
-      const told = { reason: "test", passing: true, retryAfterMillis: 10_000 };
-      const layer = layerAsking(() => {
-        calls++;
-        return Stream.fail(new AnswerUnavailable(told));
-      });
-      yield* Effect.gen(function* () {
-        const asked = yield* Effect.forkChild(Effect.exit(asking(ask("q"))));
-        // The third wait would end after half a minute.
-        yield* TestClock.adjust("21 seconds");
-        assert.deepStrictEqual(tagOf(yield* Fiber.join(asked)), ["AnswerUnavailable"]);
-        assert.strictEqual(calls, 3);
-      }).pipe(Effect.provide(layer));
-    }),
-  );
-
-  it.effect("shows nobody a piece of what is tried again", () =>
-    Effect.gen(function* () {
-      let calls = 0;
-      const layer = layerAsking(() =>
-        ++calls === 1
-          ? Stream.concat(says("a longer half"), Stream.fail(broken(true)))
-          : Stream.concat(says("whole"), Stream.fromEffectDrain(Effect.sleep("1 second"))),
-      );
       yield* Effect.gen(function* () {
         const keyed = ask("q", { key: "key" as any });
         const plain = yield* Effect.forkChild(asking(keyed));
-        yield* settle;
-        // Comes in the pause between the tries.
-        const reader = yield* Effect.forkChild(
-          Asking.use((service) => Stream.runCollect(service.stream(chatbot, keyed))),
-        );
-        yield* TestClock.adjust("2 seconds");
-        const events = yield* Fiber.join(reader);
+        yield* TestClock.adjust("1 second");
+        // Comes in the pause before the second attempt.
+        const reader = yield* Effect.forkChild(events(keyed));
+        yield* TestClock.adjust("1 second");
         assert.deepStrictEqual(
-          events.map((event) => (event._tag === "Delta" ? event.text : event.entry.answer)),
+          (yield* Fiber.join(reader)).map((event) =>
+            event._tag === "Delta" ? event.text : event.entry.answer,
+          ),
           ["whole", "whole"],
         );
         assert.strictEqual((yield* Fiber.join(plain)).entry.answer, "whole");
-      }).pipe(Effect.provide(layer));
+      }).pipe(Effect.provide(layerAsking(answers)));
     }),
   );
+
+  it.effect("fails after a restart that takes back what a reader has seen", () =>
+    Effect.gen(function* () {
+      let attempts = 0;
+      const second = Stream.suspend(() => {
+        attempts++;
+        return says("whole");
+      });
+      yield* Effect.gen(function* () {
+        const reader = yield* Effect.forkChild(Effect.exit(events(ask("q"))));
+        yield* TestClock.adjust("1 second");
+        assert.deepStrictEqual(tagOf(yield* Fiber.join(reader)), ["AnswerUnavailable"]);
+        assert.strictEqual(attempts, 0);
+        assert.strictEqual(yield* total, 0);
+      }).pipe(Effect.provide(layerAsking(() => halfThen(Stream.concat(restart, second)))));
+    }),
+  );
+
+  it.effect("does not run the answer again when it fails", () =>
+    Effect.gen(function* () {
+      let calls = 0;
+      const answers = () => {
+        calls++;
+        return Stream.fail(broken);
+      };
+      const exit = yield* Effect.exit(asking(ask("q"))).pipe(Effect.provide(layerAsking(answers)));
+      assert.deepStrictEqual(tagOf(exit), ["AnswerUnavailable"]);
+      assert.strictEqual(calls, 1);
+    }),
+  );
+
+  it.effect("tells the moderator and the answerer when its deadline is", () => {
+    const deadlines: Array<number> = [];
+    const tell = Effect.map(AskDeadline, (deadline) => void deadlines.push(deadline));
+    const moderator = Moderator.of({
+      check: () =>
+        Effect.as(Effect.andThen(tell, Effect.sleep("2 seconds")), {
+          category: "none",
+          flagged: false,
+        }),
+    });
+    return Effect.gen(function* () {
+      const asked = yield* Effect.forkChild(asking(ask("q")));
+      yield* TestClock.adjust("2 seconds");
+      yield* Fiber.join(asked);
+      assert.deepStrictEqual(deadlines, [30_000, 30_000]);
+    }).pipe(
+      Effect.provide(
+        layerAsking(
+          () => Stream.concat(Stream.fromEffectDrain(tell), says("a")),
+          Layer.succeed(Moderator, moderator),
+        ),
+      ),
+    );
+  });
+
+  it.effect("fails with ChatbotNotFound when its chatbot was deleted meanwhile", () => {
+    const deleted = Effect.fail(new ChatbotNotFound({ chatbot: chatbot.id }));
+    const storesWith = (broken: Partial<TurnStore["Service"]>): typeof layerMemoryWith([chatbot]) =>
+      Layer.effect(
+        TurnStore,
+        TurnStore.useSync((store) => TurnStore.of({ ...store, ...broken })),
+      ).pipe(Layer.provideMerge(layerMemoryWith([chatbot])));
+    return Effect.forEach([{ take: () => deleted }, { append: () => deleted }], (broken) =>
+      Effect.gen(function* () {
+        const exit = yield* Effect.exit(asking(ask("q")));
+        assert.deepStrictEqual(tagOf(exit), ["ChatbotNotFound"]);
+      }).pipe(Effect.provide(layerAsking(() => says("a"), Moderator.layerOff, storesWith(broken)))),
+    );
+  });
 
   it.effect("stores nothing, and makes no chat, when no answer comes", () =>
     Effect.gen(function* () {
       for (const answers of [
-        () => Stream.fail(broken(false)),
+        () => Stream.fail(broken),
         () => says(),
-        () => says("", " \n"),
-        () => Stream.concat(says("half"), Stream.fail(broken(false))),
+        () => says("", " \n\u0085"),
+        () => Stream.concat(says("half"), Stream.fail(broken)),
         () => Stream.die("a defect"),
       ]) {
         yield* Effect.gen(function* () {
           const chatId = yield* newChat;
-          const fibers = yield* Effect.forEach(
+          const exits = yield* Effect.forEach(
             [ask("q"), ask("q", { chatId }), ask("q", { chatId, key: "key" as any })],
-            (one) => Effect.forkChild(Effect.exit(asking(one))),
+            (one) => Effect.exit(asking(one)),
           );
-          yield* TestClock.adjust("20 seconds");
-          const exits = yield* Fiber.joinAll(fibers);
           assert.isTrue(exits.every(Exit.isFailure));
           assert.strictEqual(yield* total, 1);
           assert.deepStrictEqual(yield* questionsOf(chatId), []);
@@ -498,10 +516,8 @@ describe("asking", () => {
   });
 
   it.effect("keeps of an answer what every store can keep, cut off at its length", () => {
-    const entries: Array<Entry> = [];
     return Effect.gen(function* () {
       const { entry } = yield* asking(ask("q"));
-      entries.push(entry);
       assert.strictEqual(entry.answer, "a😀\ufffdb" + "x".repeat(100_000 - 5));
     }).pipe(
       Effect.provide(
@@ -590,7 +606,8 @@ describe("asking", () => {
     for (const [name, rest, seconds] of [
       ["does not end", Stream.never, 5],
       ["says as much again", Stream.concat(long, Stream.die("read on")), 0],
-      ["breaks off later", Stream.fail(broken(true)), 0],
+      ["breaks off later", Stream.fail(broken), 0],
+      ["begins anew later", Stream.concat(restart, says("again")), 0],
     ] as const) {
       it.effect(`and ${name} is stored without`, () =>
         Effect.gen(function* () {
@@ -611,108 +628,6 @@ describe("asking", () => {
         yield* settle;
         assert.strictEqual((yield* Fiber.join(asked)).entry.answer.length, 100_000);
       }).pipe(Effect.provide(layerAsking(() => Stream.concat(late, Stream.never))));
-    });
-  });
-
-  describe("that leaves the line of a chat", () => {
-    /** A store whose chats are all held by another, unless `free`. */
-    const crowded = () => {
-      const left: Array<readonly [number, number]> = [];
-      const now: { free: boolean; taken: number; slow?: Deferred.Deferred<void> } = {
-        free: false,
-        taken: 0,
-      };
-      const stores = Layer.effect(
-        TurnStore,
-        Effect.map(TurnStore, (store) =>
-          TurnStore.of({
-            ...store,
-            take: (...request) => {
-              now.taken++;
-              return now.free
-                ? store.take(...request)
-                : Effect.succeed({ _tag: "Held", forMillis: 10_000, by: "chat" });
-            },
-            leave: (...place) =>
-              Effect.andThen(
-                now.slow === undefined ? Effect.void : Deferred.await(now.slow),
-                Effect.sync(() => void left.push(place)),
-              ),
-          }),
-        ),
-      ).pipe(Layer.provideMerge(layerMemoryWith([chatbot])));
-      return { left, now, layer: layerAsking(() => says("done"), Moderator.layerOff, stores) };
-    };
-
-    it.effect("gives up the place when nobody else of this process wants it", () => {
-      const { layer, left } = crowded();
-      return Effect.gen(function* () {
-        const chatId = yield* newChat;
-        const cancelled = yield* Effect.forEach([1, 2], (n) =>
-          Effect.forkChild(asking(ask(`q${n}`, { chatId, onHangUp: "cancel" }))),
-        );
-        yield* settle;
-        const patient = yield* Effect.forkChild(Effect.exit(asking(ask("q", { chatId }))));
-        yield* settle;
-        yield* Fiber.interruptAll(cancelled);
-        yield* settle;
-        assert.deepStrictEqual(left, []);
-        yield* TestClock.adjust("61 seconds");
-        assert.deepStrictEqual(tagOf(yield* Fiber.join(patient)), ["Overloaded"]);
-        assert.deepStrictEqual(left, [[chatbot.id, chatId]]);
-      }).pipe(Effect.provide(layer));
-    });
-
-    it.effect("lets nobody into the line before it has left", () => {
-      const { layer, left, now } = crowded();
-      return Effect.gen(function* () {
-        const chatId = yield* newChat;
-        now.slow = Deferred.makeUnsafe();
-        const cancelled = yield* Effect.forkChild(asking(ask("q", { chatId, onHangUp: "cancel" })));
-        yield* settle;
-        assert.strictEqual(now.taken, 1);
-        const leaving = yield* Effect.forkChild(Fiber.interrupt(cancelled));
-        yield* settle;
-        const next = yield* Effect.forkChild(asking(ask("r", { chatId })));
-        yield* settle;
-        assert.strictEqual(now.taken, 1);
-        now.free = true;
-        yield* Deferred.succeed(now.slow, undefined);
-        yield* Fiber.join(leaving);
-        yield* Fiber.join(next);
-        assert.strictEqual(now.taken, 2);
-        assert.deepStrictEqual(left, [[chatbot.id, chatId]]);
-      }).pipe(Effect.provide(layer));
-    });
-
-    it.effect("has none to give up after its turn", () => {
-      const { layer, left, now } = crowded();
-      return Effect.gen(function* () {
-        const chatId = yield* newChat;
-        const asked = yield* Effect.forkChild(asking(ask("q", { chatId })));
-        yield* settle;
-        now.free = true;
-        yield* TestClock.adjust("1 second");
-        yield* Fiber.join(asked);
-        assert.deepStrictEqual(left, []);
-      }).pipe(Effect.provide(layer));
-    });
-
-    it.effect("does so when it is given what its key made before", () => {
-      const { layer, left, now } = crowded();
-      return Effect.gen(function* () {
-        const chatId = yield* newChat;
-        const keyed = ask("q", { chatId, key: "key" as any });
-        now.free = true;
-        const { entry } = yield* asking(keyed);
-        now.free = false;
-        const again = yield* Effect.forkChild(asking(keyed));
-        yield* settle;
-        now.free = true;
-        yield* TestClock.adjust("1 second");
-        assert.strictEqual((yield* Fiber.join(again)).entry.id, entry.id);
-        assert.deepStrictEqual(left, [[chatbot.id, chatId]]);
-      }).pipe(Effect.provide(layer));
     });
   });
 

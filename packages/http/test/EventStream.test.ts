@@ -95,7 +95,7 @@ describe("an answer as events", () => {
 
   it.live("are none for what fails before the first", () =>
     Effect.gen(function* () {
-      const broken = new AnswerUnavailable({ reason: "test", passing: false });
+      const broken = new AnswerUnavailable({ reason: "test" });
       const { send } = yield* served(() => Stream.fail(broken));
       for (const [request, status] of [
         [ask({ query: "" }), 422],
@@ -112,7 +112,7 @@ describe("an answer as events", () => {
 
   it.live("end with a failure's envelope when the answer breaks off", () =>
     Effect.gen(function* () {
-      const broken = new AnswerUnavailable({ reason: "test", passing: true });
+      const broken = new AnswerUnavailable({ reason: "test" });
       const { send } = yield* served(() =>
         Stream.concat(
           Stream.make({ _tag: "Delta" as const, text: "first" }),
@@ -137,7 +137,7 @@ describe("an answer as events", () => {
   it.live("leave a line in the log when the answer breaks off", () =>
     Effect.gen(function* () {
       for (const [end, message] of [
-        [Effect.fail(new AnswerUnavailable({ reason: "cut off", passing: false })), "cut off"],
+        [Effect.fail(new AnswerUnavailable({ reason: "cut off" })), "cut off"],
         [Effect.die(new Error("a mistake")), "A request met a defect"],
       ] as const) {
         const { logged, send } = yield* served(() =>

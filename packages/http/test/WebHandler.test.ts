@@ -61,7 +61,7 @@ it("ends the building of its layer when it is disposed, whatever that waits for"
 
 it.live("tells the log of an answer that fails when its client has hung up", () =>
   Effect.gen(function* () {
-    const broken = new AnswerUnavailable({ reason: "cut off", passing: false });
+    const broken = new AnswerUnavailable({ reason: "cut off" });
     for (const accept of ["application/json", "text/event-stream"]) {
       const [asked, hungUp] = [yield* Deferred.make<void>(), yield* Deferred.make<void>()];
       const { logged, send } = yield* served(() =>

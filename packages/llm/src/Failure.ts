@@ -1,129 +1,132 @@
 /**
- * What went wrong with a call of a language model, told in names, statuses and codes only: an error
- * of a provider may quote the chat, the instructions or the API key in its message, body and values.
+ * Failures of calls, described by names, statuses and codes only: an error of a provider may quote the chat, the
+ * instructions or the API key in its message, body and values.
  */
-import { AnswerUnavailable } from "@parley/core";
 import { Data } from "effect";
 
-/** Closed, so that it can be a metric's attribute. */
-export type FailureReason =
-  | "network"
+/** Whether the same call may soon succeed: then the failure also speaks against the provider, and not this question. */
+const passes = {
+  network: true,
   /** The provider was silent for too long, or said so itself. */
-  | "timeout"
-  | "rate_limit"
-  | "server_error"
-  | "client_error"
-  | "empty"
+  timeout: true,
+  rate_limit: true,
+  server_error: true,
   /** The answer stopped before the model had finished. */
-  | "cut_off"
-  | "content_filter"
+  cut_off: true,
+  empty: true,
+  /** The model spent its tokens on reasoning. */
+  reasoning_only: false,
+  client_error: false,
+  /** The prompt did not fit the model's window. */
+  context_length: false,
+  /** The provider refused the bound of the answer's length. */
+  output_limit: false,
+  /** A web site is at the address, and no model. */
+  html_page: false,
+  content_filter: false,
   /** The model finished for a reason that makes no answer. */
-  | "abnormal_end"
+  abnormal_end: false,
   /** Not called: it failed too often just before. */
-  | "circuit_open"
-  /** Not called: it told this question to wait. */
-  | "asked_to_wait";
-
-export class ModelFailure extends Data.TaggedError("ModelFailure")<{
-  readonly reason: FailureReason;
-  /** For logs. */
-  readonly detail: string;
-  /** Whether the same call at the same provider may soon succeed. */
-  readonly retry?: boolean;
-  /** How long the provider is not to be called. */
-  readonly retryAfterMillis?: number;
-  /** Whether it speaks against the provider's health, and not against this one question. */
-  readonly ill: boolean;
-  /** Whether the prompt did not fit the model's window. */
-  readonly tooLong?: boolean;
-}> {}
-
-const passing: ReadonlySet<FailureReason> = new Set<FailureReason>([
-  "network",
-  "timeout",
-  "rate_limit",
-  "server_error",
-  "empty",
-  "cut_off",
-  "asked_to_wait",
-]);
-
-/** What comes of a provider that is not called, for it told this question to wait so long. */
-export const askedToWait = (provider: string, retryAfterMillis: number): ModelFailure =>
-  new ModelFailure({
-    reason: "asked_to_wait",
-    detail: `${provider} asked not to be called for another ${Math.ceil(retryAfterMillis)} ms`,
-    retryAfterMillis,
-    ill: false,
-  });
-
-/** What comes of the failures of all providers that were tried, at least one. */
-export const unavailable = (failures: ReadonlyArray<ModelFailure>): AnswerUnavailable => {
-  const waits = failures.flatMap(({ reason, retryAfterMillis = 0 }) =>
-    passing.has(reason) ? [retryAfterMillis] : [],
-  );
-  return new AnswerUnavailable({
-    reason: failures.map(({ detail }) => detail).join("; "),
-    passing: waits.length > 0,
-    ...(waits.length > 0 && { retryAfterMillis: Math.min(...waits) }),
-  });
+  circuit_open: false,
 };
 
-/** The failure that an error thrown or told by the AI SDK amounts to. */
+/** Closed, so that it can be a metric's attribute. */
+export type FailureReason = keyof typeof passes;
+
+interface Judgement {
+  readonly retryable: boolean;
+  /** How long the provider asks not to be called. */
+  readonly retryAfterMillis?: number | undefined;
+  readonly countsAgainstProvider: boolean;
+}
+
+export class ModelFailure extends Data.TaggedError("ModelFailure")<
+  Judgement & {
+    readonly reason: FailureReason;
+    /** For logs. */
+    readonly detail: string;
+  }
+> {}
+
+export const failure = (
+  reason: FailureReason,
+  detail: string,
+  more: Partial<Judgement> = {},
+): ModelFailure =>
+  new ModelFailure({
+    reason,
+    detail,
+    retryable: passes[reason],
+    countsAgainstProvider: passes[reason],
+    ...more,
+  });
+
+/** Classifies an error of the AI SDK. */
 export const failureOf = (error: unknown): ModelFailure => {
   const facts: Array<string> = [];
-  let status: number | undefined;
+  /** The texts of the error, which may quote anything. */
   let said = typeof error === "string" ? error : "";
-  let retryAfterMillis: number | undefined;
-  let local = false;
+  let status: number | undefined;
+  let headers: unknown;
   for (let e = error, depth = 0; isRecord(e) && depth < 4; e = e["cause"], depth++) {
-    if (e instanceof Error && /^\w{1,60}$/.test(e.name)) {
-      facts.push(e.name);
-      local ||= localError.test(e.name);
-    }
-    if (typeof e["statusCode"] === "number") {
-      status ??= e["statusCode"];
-      facts.push(`HTTP ${e["statusCode"]}`);
-    }
-    if (typeof e["code"] === "string" && /^[A-Z][A-Z0-9_]{2,39}$/.test(e["code"])) {
-      facts.push(e["code"]);
-    }
-    retryAfterMillis ??= retryAfterOf(e["responseHeaders"]);
+    const { code, name, responseHeaders, statusCode } = e;
+    if (e instanceof Error && /^\w{1,60}$/.test(`${name}`)) facts.push(`${name}`);
+    if (typeof statusCode === "number") facts.push(`HTTP ${(status ??= statusCode)}`);
+    if (typeof code === "string" && /^[A-Z][A-Z0-9_]{2,39}$/.test(code)) facts.push(code);
+    headers ??= responseHeaders;
     for (const key of ["message", "code", "type", "responseBody"]) {
       if (typeof e[key] === "string") said += `\n${e[key].slice(0, 4000)}`;
     }
   }
   const detail = `the language model failed: ${facts.join(", ") || "an error of unknown kind"}`;
-  const wait = retryAfterMillis === undefined ? {} : { retryAfterMillis };
-  const ofQuestion = status === undefined || [400, 422].includes(status);
-  if (status === 413 || (ofQuestion && tooLong.test(said))) {
-    return new ModelFailure({ reason: "client_error", detail, ill: false, tooLong: true });
+  if (status !== undefined && (status >= 400 || isHtml(headers))) {
+    return httpFailure(status, headers, said, detail);
   }
-  if (status === 429) {
-    const retry = !outOfQuota.test(said);
-    return new ModelFailure({ reason: "rate_limit", detail, retry, ill: true, ...wait });
+  // An error within a response has no status of its own.
+  if (contextLength.test(said)) return failure("context_length", detail);
+  if (facts.some((fact) => localError.test(fact))) {
+    return failure("client_error", detail, { countsAgainstProvider: true });
   }
-  if (status === 408) {
-    return new ModelFailure({ reason: "timeout", detail, retry: true, ill: true, ...wait });
-  }
-  if (status !== undefined && status >= 500) {
-    return new ModelFailure({ reason: "server_error", detail, retry: true, ill: true, ...wait });
-  }
-  if (status !== undefined && status >= 400) {
-    // What is wrong with one question is no illness; a refused key or an unknown model is.
-    return new ModelFailure({ reason: "client_error", detail, ill: !ofQuestion });
-  }
-  if (local) return new ModelFailure({ reason: "client_error", detail, ill: true });
-  // An error within a response has no status, and may be a bare string.
-  const reason = error instanceof Error ? "network" : "server_error";
-  return new ModelFailure({ reason, detail, retry: true, ill: true });
+  return failure(error instanceof Error ? "network" : "server_error", detail);
 };
+
+/** Classifies a response that is no answer. */
+export const httpFailure = (
+  status: number,
+  headers: unknown,
+  said: string,
+  detail: string,
+): ModelFailure => {
+  const wait = { retryAfterMillis: retryAfterOf(headers) };
+  if (status === 408) return failure("timeout", detail, wait);
+  if (status === 429) {
+    return failure("rate_limit", detail, { ...wait, retryable: !outOfQuota.test(said) });
+  }
+  if (status >= 500) return failure("server_error", detail, wait);
+  if (isHtml(headers)) {
+    const page = `the address answers with an HTML page (HTTP ${status}), not with a model's API: it often ends with /v1`;
+    return failure("html_page", page, { countsAgainstProvider: true });
+  }
+  const ofQuestion = status === 400 || status === 422;
+  if (status === 413 || (ofQuestion && contextLength.test(said))) {
+    return failure("context_length", detail);
+  }
+  if (ofQuestion && outputLimit.test(said)) return failure("output_limit", detail);
+  // A refused key or an unknown model speaks against the provider; a fault of one question does not.
+  return failure("client_error", detail, { countsAgainstProvider: !ofQuestion });
+};
+
+const isHtml = (headers: unknown): boolean =>
+  isRecord(headers) && /^text\/html\b/i.test(String(headers["content-type"]));
 
 /** Errors of the AI SDK about how it is called. */
 const localError = /^AI_(Invalid(Argument|Prompt|MessageRole)|Load|NoSuch|Unsupported)/;
 
-const tooLong =
+const contextLength =
   /context_length_exceeded|context[ _](length|window|size)|maximum (context|prompt) length|(prompt|input|request) is too (long|large)|too many (input )?tokens|reduce the length/i;
+
+/** Not a name that the provider does not know: with that it refuses every call. */
+const outputLimit = /^(?![^]*(unsupported|not supported|unknown|unrecognized))[^]*max\w*_tokens/i;
 
 const outOfQuota = /insufficient_quota|billing/i;
 

@@ -64,88 +64,69 @@ export class KnowledgeUnreadable extends Data.TaggedError("KnowledgeUnreadable")
 const largest = 5_000_000n;
 
 /**
- * Reads every `*.md` and `*.txt` below `folder` into an index in memory. Symbolic links are followed,
- * each file and folder is read once. Names that begin with a dot and `node_modules` are left out.
- * A document that is over 5 MB, unreadable or no UTF-8 text is skipped with a logged warning.
+ * Reads every `*.md` and `*.txt` below `folder` into an index in memory. Symbolic links are followed as far as they do
+ * not lead out of the folder; each file and folder is read once. Names that begin with a dot and `node_modules` are left
+ * out. A document that is over 5 MB, unreadable or no UTF-8 text is skipped with a logged warning.
  */
 export const readKnowledge = (
   folder: string,
 ): Effect.Effect<Knowledge, KnowledgeUnreadable, FileSystem.FileSystem | Path.Path> =>
   Effect.gen(function* () {
+    const fs = yield* FileSystem.FileSystem;
+    const path = yield* Path.Path;
     const passages: Array<Passage> = [];
     let documents = 0;
-    for (const { source, path } of yield* findDocuments(folder)) {
-      const text = yield* readDocument(path).pipe(
-        Effect.catch((problem) =>
-          Effect.as(Effect.logWarning(`Skipped the document ${source}: ${problem}`), null),
-        ),
-      );
-      if (text === null) continue;
+    const skipped = (source: string, why: string) =>
+      Effect.logWarning(`Skipped the document ${source}: ${why}`);
+    const readFolder = (
+      at: string,
+      under: string,
+    ): Effect.Effect<void, PlatformError.PlatformError> =>
+      Effect.gen(function* () {
+        for (const name of (yield* fs.readDirectory(at)).sort()) {
+          if (name.startsWith(".") || name === "node_modules") continue;
+          const source = `${under}${name}`;
+          yield* Effect.catch(visit(path.join(at, name), source), (error) =>
+            skipped(source, error.reason._tag),
+          );
+        }
+      });
+
+    const root = yield* fs.realPath(folder);
+    const seen = new Set([root]);
+    const visit = Effect.fnUntraced(function* (at: string, source: string) {
+      const { size, type } = yield* fs.stat(at);
+      if (type !== "Directory" && !(type === "File" && /\.(md|txt)$/i.test(source))) return;
+      // Reading the real path makes sure that a link which changes meanwhile does not lead out either.
+      const real = yield* fs.realPath(at);
+      if (real !== root && !real.startsWith(root + path.sep)) {
+        return yield* skipped(source, "its symbolic link leads out of the folder");
+      }
+      if (seen.has(real)) return;
+      seen.add(real);
+      if (type === "Directory") return yield* readFolder(real, `${source}/`);
+      if (size > largest) return yield* skipped(source, "it is over 5 MB");
+      const text = decode(yield* fs.readFile(real));
+      if (text === null) return yield* skipped(source, "it is no UTF-8 text");
       documents++;
       const split = /\.md$/i.test(source) ? passagesOfMarkdown : passagesOfText;
       for (const passage of split(source, text)) passages.push(passage);
       // Folders are read while others are answered.
       yield* Effect.yieldNow;
-    }
+    });
+
+    yield* readFolder(root, "");
     return yield* makeKnowledge(passages, documents);
-  });
+  }).pipe(Effect.mapError((cause) => new KnowledgeUnreadable({ folder, cause })));
 
-interface Found {
-  readonly source: string;
-  readonly path: string;
-}
-
-const findDocuments = Effect.fnUntraced(function* (folder: string) {
-  const fs = yield* FileSystem.FileSystem;
-  const path = yield* Path.Path;
-  const found: Array<Found> = [];
-  // Real paths: without them a symbolic link to a folder above is walked for ever.
-  const seen = new Set<string>();
-
-  const walk = (at: string, under: string): Effect.Effect<void, PlatformError.PlatformError> =>
-    Effect.gen(function* () {
-      seen.add(yield* fs.realPath(at));
-      for (const name of (yield* fs.readDirectory(at)).sort()) {
-        if (name.startsWith(".") || name === "node_modules") continue;
-        const child = { source: `${under}${name}`, path: path.join(at, name) };
-        yield* visit(child).pipe(
-          Effect.catch((error) =>
-            Effect.logWarning(`Skipped ${child.source}: ${error.reason._tag}`),
-          ),
-        );
-      }
-    });
-
-  const visit = (child: Found): Effect.Effect<void, PlatformError.PlatformError> =>
-    Effect.gen(function* () {
-      const { type } = yield* fs.stat(child.path);
-      if (type !== "Directory" && !(type === "File" && /\.(md|txt)$/i.test(child.source))) return;
-      const real = yield* fs.realPath(child.path);
-      if (seen.has(real)) return;
-      if (type === "Directory") return yield* walk(child.path, `${child.source}/`);
-      seen.add(real);
-      found.push(child);
-    });
-
-  yield* walk(folder, "").pipe(
-    Effect.mapError((cause) => new KnowledgeUnreadable({ folder, cause })),
-  );
-  return found;
-});
-
-/** Fails with what is wrong, in words for the log. */
-const readDocument = Effect.fnUntraced(function* (path: string) {
-  const fs = yield* FileSystem.FileSystem;
-  const problem = (error: PlatformError.PlatformError) => error.reason._tag as string;
-  const { size } = yield* Effect.mapError(fs.stat(path), problem);
-  if (size > largest) return yield* Effect.fail("it is over 5 MB");
-  const bytes = yield* Effect.mapError(fs.readFile(path), problem);
-  const text = yield* Effect.try({
-    try: () => new TextDecoder("utf-8", { fatal: true }).decode(bytes),
-    catch: () => "it is no UTF-8 text",
-  });
-  return text.includes("\0") ? yield* Effect.fail("it is no UTF-8 text") : text;
-});
+const decode = (bytes: Uint8Array): string | null => {
+  try {
+    const text = new TextDecoder("utf-8", { fatal: true }).decode(bytes);
+    return text.includes("\0") ? null : text;
+  } catch {
+    return null;
+  }
+};
 
 /** The index over passages that are already there, `documents` telling how many they come from. */
 export const makeKnowledge = (

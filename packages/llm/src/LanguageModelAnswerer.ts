@@ -3,14 +3,13 @@
  */
 import { Answerer, AnswerUnavailable, AskLimits } from "@parley/core";
 import { Cache, Duration, Effect, Layer, Scope, Stream } from "effect";
-import { answerFromFirst, makeTries } from "./Fallback.ts";
-import { makeHistory } from "./History.ts";
+import { answerWith } from "./Attempts.ts";
 import { isAbout, knowledgeFor, type Knowledge, type KnowledgeSource } from "./Knowledge.ts";
-import type { LanguageModel } from "./ModelCall.ts";
+import { loadAi, type LanguageModel } from "./ModelCall.ts";
 import type { Passage } from "./Passage.ts";
-import { makePrompt } from "./Prompt.ts";
+import { promptBuilder } from "./Prompt.ts";
 import { makeProvider } from "./Provider.ts";
-import { tokenCountFor } from "./TokenCount.ts";
+import { defaultRetries } from "./Retry.ts";
 
 export interface LanguageModelOptions {
   /** The models' window in tokens, the answer included (default 32 000). */
@@ -24,35 +23,36 @@ export interface LanguageModelOptions {
    * a chatbot cannot answer.
    */
   readonly modelNamed?: (name: string) => Effect.Effect<LanguageModel>;
-  /** How many calls may follow a failed one at the same provider (default 2). */
+  /** How many calls may follow a failed one at the same provider, for one question (default 4). */
   readonly retries?: number;
   /**
    * How long a model may show no sign of life before and while it answers; then its call has failed.
    * By default it depends on the deadline of `AskLimits`: 8 seconds of 30, and 20 for the last or only model,
-   * which may be being loaded, or think without streaming it, and after which nobody else is asked.
+   * which may still be loading, or think without streaming it, and has no other behind it.
    */
-  readonly silence?: Duration.Input;
+  readonly idleTimeout?: Duration.Input;
 }
 
-/** The silence that is borne, as shares of an ask's deadline: two models and a pause fit in. */
-const silenceOfOthers = 8 / 30;
-const silenceOfLast = 20 / 30;
+/** The default idle timeouts, as shares of an ask's deadline: two models and a pause fit in. */
+const idleShare = 8 / 30;
+const idleShareOfLast = 20 / 30;
 
 /** How many passages of the documents a prompt holds at most. */
 const mostPassages = 5;
 
 /**
- * An `Answerer` over one model or several, tried in the order given.
+ * An `Answerer` over one model or several, asked in the order given.
  *
- * Before the first piece of an answer, calls are retried with a growing, jittered delay where that can
- * help (network, 408, 429, 5xx), then the next model is tried. A model that asks for more time by
- * `Retry-After` is not asked this question again before, and other questions only if no other model can.
+ * A call that fails in a way that passes (network, silence, 408, 429, 5xx, an answer that is empty or breaks off) is made
+ * again after a growing, jittered pause, and not before its `Retry-After`; meanwhile the next model is asked. No attempt
+ * begins after the ask's deadline.
  *
  * A model whose calls fail ten times in a row is left alone for 2 to 30 s, or as long as it asks for, up to
- * an hour; then a call with a text of our own finds out whether it answers. Questions never wait for that.
+ * an hour; then one question tries it, while the others go on without.
  *
- * What cannot be answered, is empty, withheld or breaks off fails with `AnswerUnavailable`, after whatever
- * deltas came before that was known. An answer that the bound of output ends is a complete answer.
+ * A question without an answer fails with `AnswerUnavailable`; deltas may have come before. A model that withholds its
+ * answer, or spends its tokens on reasoning, is not asked again. An answer that the bound of output ends is complete.
+ * Reasoning that a model sends as text between `<think>` tags is left out.
  *
  * The provider's request is aborted when the stream is interrupted or left. The AI SDK is loaded when
  * the layer is built. Errors, logs and metrics tell names, statuses and codes, never a text or a key.
@@ -64,34 +64,27 @@ export const layerLanguageModel = (
   Layer.effect(
     Answerer,
     Effect.gen(function* () {
-      const { streamText } = yield* Effect.promise(() => import("ai"));
-      // Its warnings go to stderr past our logger; an embedder that set a logger keeps it.
-      globalThis.AI_SDK_LOG_WARNINGS ??= false;
-
+      const ai = yield* loadAi;
       const { deadline } = yield* AskLimits;
       const {
         contextTokens = 32_000,
         knowledge = null,
         maxOutputTokens = Math.min(4096, Math.floor(contextTokens / 4)),
         modelNamed,
+        retries = defaultRetries,
       } = options;
       const list = "length" in models ? models : [models];
-      const candidate = (model: LanguageModel, n: number) =>
-        Effect.all({
-          provider: makeProvider({
-            streamText,
-            model,
-            maxOutputTokens,
-            silence: Duration.fromInputUnsafe(
-              options.silence ??
-                Duration.times(deadline, n === list.length - 1 ? silenceOfLast : silenceOfOthers),
-            ),
-            retries: options.retries ?? 2,
-          }),
-          // Tables of some megabytes: loaded when a prompt first needs them.
-          counter: Effect.cached(tokenCountFor(model.modelId)),
+      const providerOf = (model: LanguageModel, n: number) => {
+        const share = n === list.length - 1 ? idleShareOfLast : idleShare;
+        const idleTimeout = options.idleTimeout ?? Duration.times(deadline, share);
+        return makeProvider({
+          ai,
+          model,
+          maxOutputTokens,
+          idleTimeout: Duration.fromInputUnsafe(idleTimeout),
         });
-      const usual = yield* Effect.forEach(list, candidate);
+      };
+      const usual = yield* Effect.forEach(list, providerOf);
       const scope = yield* Effect.scope;
       const named = yield* Cache.make({
         // Operators name them, so they are few.
@@ -101,36 +94,30 @@ export const layerLanguageModel = (
             ? Effect.fail(
                 new AnswerUnavailable({
                   reason: "a chatbot names a model, but none can be chosen",
-                  passing: false,
                 }),
               )
             : Effect.flatMap(modelNamed(name), (model) =>
-                Scope.provide(candidate(model, 0), scope),
+                Scope.provide(providerOf(model, 0), scope),
               ),
       });
 
+      const tokens = contextTokens - maxOutputTokens;
       return Answerer.of({
-        answer: (chatbot, earlier, question) => {
-          const tries = makeTries();
-          return Stream.unwrap(
+        answer: (chatbot, earlier, question) =>
+          Stream.unwrap(
             Effect.gen(function* () {
-              const history = yield* makeHistory(earlier);
               const passages = passagesFor(yield* knowledgeFor(knowledge, chatbot), question);
               const { model } = chatbot.settings;
               const providers =
                 model === null ? usual : [yield* Cache.get(named, model), ...usual.slice(1)];
-              const parts = { chatbot, history, question, passages };
-              return answerFromFirst(
-                providers.map(({ counter, provider }) => ({
-                  provider,
-                  promptOf: (share) =>
-                    makePrompt(parts, (contextTokens - maxOutputTokens) * share, counter),
-                })),
-                tries,
+              const promptOf = yield* promptBuilder(
+                { chatbot, question, passages },
+                earlier,
+                tokens,
               );
+              return answerWith(providers, promptOf, tokens, retries);
             }),
-          );
-        },
+          ),
       });
     }),
   );

@@ -3,6 +3,8 @@
  */
 import { AnswerUnavailable, type Moderation, Moderator } from "@parley/core";
 import { Effect, Layer, Redacted, Schema } from "effect";
+import { failure, httpFailure, type ModelFailure } from "./Failure.ts";
+import { defaultRetries, retrySchedule } from "./Retry.ts";
 
 export interface ModerationEndpointSettings {
   /** The address before `/moderations`, for example `https://api.openai.com/v1`. */
@@ -25,14 +27,15 @@ const Judged = Schema.Struct({
     }),
   ),
 });
+const decodeJudged = Schema.decodeUnknownEffect(Schema.fromJsonString(Judged));
 type Result = (typeof Judged.Type)["results"][number];
 
 const none: Moderation = { category: "none", flagged: false };
 
 /**
  * A `Moderator` that asks the endpoint and takes the flagged category with the highest score. It waits
- * for 5 seconds. A failure is `AnswerUnavailable`, or with `failOpen` a warning in the log; neither
- * tells the question or the key.
+ * for 5 seconds. A call that fails by the network, 408, 429 or 5xx is made again like a language model's. A failure
+ * is `AnswerUnavailable`, or with `failOpen` a warning in the log; neither tells the question or the key.
  */
 export const layerModerationEndpoint = (
   settings: ModerationEndpointSettings,
@@ -41,10 +44,13 @@ export const layerModerationEndpoint = (
     Moderator,
     Moderator.of({
       check: (_chatbot, question) => {
-        const judged = judge(settings, question);
-        return settings.failOpen === true
-          ? Effect.catch(judged, ({ reason }) => Effect.as(Effect.logWarning(reason), none))
-          : judged;
+        const judged = Effect.retry(judge(settings, question), retrySchedule(defaultRetries));
+        return Effect.catch(judged, ({ detail }) => {
+          const reason = `the moderation endpoint failed: ${detail}`;
+          return settings.failOpen === true
+            ? Effect.as(Effect.logWarning(reason), none)
+            : Effect.fail(new AnswerUnavailable({ reason }));
+        });
       },
     }),
   );
@@ -52,44 +58,39 @@ export const layerModerationEndpoint = (
 const judge = (
   { apiKey, baseUrl, model }: ModerationEndpointSettings,
   question: string,
-): Effect.Effect<Moderation, AnswerUnavailable> =>
+): Effect.Effect<Moderation, ModelFailure> =>
   Effect.tryPromise({
-    try: async (signal) => {
-      const response = await fetch(`${baseUrl.replace(/\/+$/, "")}/moderations`, {
+    try: (signal) =>
+      fetch(`${baseUrl.replace(/\/+$/, "")}/moderations`, {
         method: "POST",
         headers: {
           "content-type": "application/json",
           ...(apiKey === undefined ? {} : { authorization: `Bearer ${Redacted.value(apiKey)}` }),
         },
         body: JSON.stringify({ model, input: question }),
-        // A redirect would carry the question to somebody else.
+        // A redirect would carry the question to another address.
         redirect: "error",
         signal,
-      });
-      if (response.ok) return (await response.json()) as unknown;
-      await response.body?.cancel();
-      return response.status;
-    },
-    catch: () => failed("it cannot be reached"),
+      }).then(async (response) => ({ response, body: await response.text() })),
+    catch: () => failure("network", "it cannot be reached"),
   }).pipe(
     Effect.timeoutOrElse({
       duration: "5 seconds",
-      orElse: () => Effect.fail(failed("it did not answer in time")),
+      // Five such waits would take the time of the answer.
+      orElse: () =>
+        Effect.fail(failure("timeout", "it did not answer in time", { retryable: false })),
     }),
-    Effect.flatMap((answer) =>
-      typeof answer === "number"
-        ? Effect.fail(failed(`HTTP ${answer}`))
-        : Schema.decodeUnknownEffect(Judged)(answer).pipe(
-            Effect.mapError(() => failed("its answer makes no sense")),
-          ),
+    Effect.flatMap(({ body, response: { headers, ok, status } }) =>
+      ok
+        ? Effect.mapError(decodeJudged(body), () =>
+            failure("abnormal_end", "its answer makes no sense"),
+          )
+        : Effect.fail(httpFailure(status, Object.fromEntries(headers), body, `HTTP ${status}`)),
     ),
     Effect.map(({ results: [result] }) =>
       result.flagged ? { category: categoryOf(result), flagged: true } : none,
     ),
   );
-
-const failed = (what: string) =>
-  new AnswerUnavailable({ reason: `the moderation endpoint failed: ${what}`, passing: true });
 
 /** `flagged` when the endpoint names no category. */
 const categoryOf = ({ categories, category_scores: scores }: Result): string => {

@@ -4,6 +4,7 @@
 import { Answerer, type AnswerPart } from "@parley/core";
 import { Clock, Effect, Layer, Stream } from "effect";
 import { isAbout, knowledgeFor, type Knowledge, type KnowledgeSource } from "./Knowledge.ts";
+import { usageSince } from "./Usage.ts";
 
 /**
  * An `Answerer` that quotes. It answers with one passage and where it is from, or says that the
@@ -21,21 +22,9 @@ export const layerOffline = (knowledge: KnowledgeSource): Layer.Layer<Answerer> 
           Effect.gen(function* () {
             const startedAt = yield* Clock.currentTimeMillis;
             const text = answerFrom(yield* knowledgeFor(knowledge, chatbot), question);
-            const parts: ReadonlyArray<AnswerPart> = [
-              { _tag: "Delta", text },
-              {
-                _tag: "Usage",
-                usage: {
-                  provider: "offline",
-                  model: "minisearch",
-                  promptTokens: 0,
-                  completionTokens: 0,
-                  attempts: 1,
-                  latencyMillis: (yield* Clock.currentTimeMillis) - startedAt,
-                },
-              },
-            ];
-            return parts;
+            const delta: AnswerPart = { _tag: "Delta", text };
+            const usage = { provider: "offline", model: "minisearch" };
+            return [delta, yield* usageSince(startedAt, usage)];
           }),
         ),
     }),

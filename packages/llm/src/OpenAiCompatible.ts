@@ -25,6 +25,7 @@ export const openAiCompatible = (
         baseURL: settings.baseUrl,
         ...(settings.apiKey === undefined ? {} : { apiKey: Redacted.value(settings.apiKey) }),
         includeUsage: true,
+        fetch: fetchApi,
         ...(refusesMaxTokens(settings) && {
           transformRequestBody: ({ max_tokens, ...body }) => ({
             ...body,
@@ -34,6 +35,18 @@ export const openAiCompatible = (
       }).chatModel(settings.model),
     ),
   );
+
+/** `fetch`, failing with a page of a web site: the AI SDK would take it for a stream that breaks off. */
+const fetchApi: typeof fetch = async (...request) => {
+  const response = await fetch(...request);
+  const type = response.headers.get("content-type");
+  if (!response.ok || type === null || !/^text\/html\b/i.test(type)) return response;
+  await response.body?.cancel();
+  throw Object.assign(new Error("an HTML page"), {
+    statusCode: response.status,
+    responseHeaders: { "content-type": type },
+  });
+};
 
 /** OpenAI's newer models refuse the bound of output by its old name, which is all that other servers know. */
 const refusesMaxTokens = ({ baseUrl, model }: OpenAiCompatibleSettings): boolean =>

@@ -20,13 +20,13 @@ const size = 1200;
  */
 export const passagesOfMarkdown = (source: string, document: string): Array<Passage> => {
   const passages: Array<Passage> = [];
-  let trail: Array<{ readonly level: number; readonly heading: string }> = [];
+  let trail: ReadonlyArray<{ readonly level: number; readonly heading: string }> = [];
   let section: Array<Block> = [];
   let lines: Array<string> = [];
   let fence: string | undefined;
 
   const endBlock = () => {
-    if (lines.length > 0) section.push(fence === undefined ? blockOf(lines) : codeOf(lines));
+    if (lines.length > 0) section.push(fence === undefined ? blockOf(lines) : codeOf(lines, fence));
     lines = [];
   };
   const endSection = () => {
@@ -37,33 +37,29 @@ export const passagesOfMarkdown = (source: string, document: string): Array<Pass
   };
   const open = (level: number, heading: string) => {
     endSection();
-    trail = [...trail.filter((above) => above.level < level), { level, heading }];
+    trail = [...trail.filter((above) => above.level < level), { level, heading: plain(heading) }];
   };
 
   for (const line of linesOf(withoutFrontMatter(document))) {
     const mark = /^ {0,3}(`{3,}(?=[^`]*$)|~{3,})(.*)$/.exec(line);
     if (fence !== undefined) {
-      lines.push(line);
       if (mark?.[1]?.startsWith(fence) && mark[2]?.trim() === "") {
         endBlock();
         fence = undefined;
-      }
-      continue;
-    }
-    if (mark?.[1] !== undefined) {
-      endBlock();
-      fence = mark[1];
-      lines.push(line);
+      } else lines.push(line);
       continue;
     }
     const heading = /^ {0,3}(#{1,6})(?:[ \t](.*))?$/.exec(line);
     const underline = /^ {0,3}(=+|-+)[ \t]*$/.exec(line)?.[1];
-    if (heading?.[1] !== undefined) {
-      open(heading[1].length, plain(heading[2] ?? ""));
+    if (mark?.[1] !== undefined) {
+      endBlock();
+      fence = mark[1];
+      lines.push(line);
+    } else if (heading?.[1] !== undefined) {
+      open(heading[1].length, heading[2] ?? "");
     } else if (underline !== undefined && lines.length === 1 && /^ {0,3}[^\s|>]/.test(lines[0]!)) {
-      const text = plain(lines[0]!);
-      lines = [];
-      open(underline.startsWith("=") ? 1 : 2, text);
+      const [title] = lines.splice(0);
+      open(underline.startsWith("=") ? 1 : 2, title!);
     } else if (line.trim() === "") {
       endBlock();
     } else {
@@ -90,71 +86,53 @@ interface Block {
   readonly tail: ReadonlyArray<string>;
 }
 
-const blockOf = (lines: ReadonlyArray<string>): Block =>
-  lines.length > 2 && lines[0]!.includes("|") && /^[\s|:-]*$/.test(lines[1]!)
-    ? { head: lines.slice(0, 2), lines: lines.slice(2), tail: [] }
-    : { head: [], lines, tail: [] };
-
-const codeOf = (lines: ReadonlyArray<string>): Block => {
-  const closed = lines.length > 1 && /^ {0,3}(`{3,}|~{3,})\s*$/.test(lines.at(-1)!);
-  const fence = /`{3,}|~{3,}/.exec(lines[0]!)![0];
-  return {
-    head: lines.slice(0, 1),
-    lines: lines.slice(1, closed ? -1 : undefined),
-    tail: [closed ? lines.at(-1)! : fence],
-  };
+const blockOf = (lines: ReadonlyArray<string>): Block => {
+  const isTable = lines.length > 2 && lines[0]!.includes("|") && /^[\s|:-]*$/.test(lines[1]!);
+  const end = isTable ? 2 : 0;
+  return { head: lines.slice(0, end), lines: lines.slice(end), tail: [] };
 };
 
+const codeOf = ([head, ...lines]: ReadonlyArray<string>, fence: string): Block => ({
+  head: [head!],
+  lines,
+  tail: [fence],
+});
+
 /** Blocks put together to texts of at most `size` characters, as far as their frames allow. */
-const pack = (blocks: ReadonlyArray<Block>): Array<string> => {
+const pack = (blocks: ReadonlyArray<Block>): ReadonlyArray<string> =>
+  joined(blocks.flatMap(cut), "\n\n", size);
+
+const cut = ({ head, lines, tail }: Block): ReadonlyArray<string> => {
+  const room = Math.max(size / 2, size - [...head, ...tail].join("\n").length - 2);
+  return joined(
+    lines.flatMap((line) => cutLine(line, room)),
+    "\n",
+    room,
+  )
+    .map((piece) => [...head, piece, ...tail].join("\n").trimEnd())
+    .filter((text) => text.trim() !== "");
+};
+
+/** Joins neighbours as long as they have room together. */
+const joined = (pieces: ReadonlyArray<string>, between: string, room: number): Array<string> => {
   const texts: Array<string> = [];
-  for (const piece of blocks.flatMap(cut)) {
+  for (const piece of pieces) {
     const last = texts.at(-1);
-    if (last !== undefined && last.length + 2 + piece.length <= size) {
-      texts[texts.length - 1] = `${last}\n\n${piece}`;
-    } else {
-      texts.push(piece);
-    }
+    if (last === undefined || last.length + between.length + piece.length > room) texts.push(piece);
+    else texts[texts.length - 1] = last + between + piece;
   }
   return texts;
 };
 
-const cut = ({ head, lines, tail }: Block): Array<string> => {
-  const room = Math.max(size / 2, size - [...head, ...tail].join("\n").length - 2);
-  const groups: Array<string> = [];
-  for (const line of lines.flatMap((whole) => cutLine(whole, room))) {
-    const last = groups.at(-1);
-    if (last !== undefined && last.length + 1 + line.length <= room) {
-      groups[groups.length - 1] = `${last}\n${line}`;
-    } else {
-      groups.push(line);
-    }
-  }
-  return groups
-    .map((group) => [...head, group, ...tail].join("\n").trimEnd())
-    .filter((text) => text.trim() !== "");
-};
-
-/** Cuts after a sentence, else between words, else anywhere but within a surrogate pair. */
-const cutLine = (line: string, room: number): Array<string> => {
-  const pieces: Array<string> = [];
-  let rest = line;
-  while (rest.length > room) {
-    const start = rest.slice(0, room);
-    const sentence = /^[^]*[.!?。！？](?=\s)/.exec(start)?.[0].length ?? 0;
-    const word = start.lastIndexOf(" ");
-    const at =
-      sentence > room / 2
-        ? sentence
-        : word > 0
-          ? word
-          : /[\ud800-\udbff]$/.test(start)
-            ? room - 1
-            : room;
-    pieces.push(rest.slice(0, at));
-    rest = rest.slice(at).trimStart();
-  }
-  return [...pieces, rest];
+/** Cuts after a sentence, else between words, else anywhere but within a code point. */
+const cutLine = (line: string, room: number): ReadonlyArray<string> => {
+  if (line.length <= room) return [line];
+  const [half, whole] = [Math.floor(room / 2), Math.floor(room)];
+  const piece = new RegExp(
+    `.{${half},${whole}}(?<=[.!?。！？])(?=\\s|$)|.{1,${whole}}(?=\\s|$)|.{1,${whole}}`,
+    "gu",
+  );
+  return (line.match(piece) ?? []).map((text) => text.trimStart());
 };
 
 const linesOf = (document: string): Array<string> => document.split(/\r\n|\r|\n/);

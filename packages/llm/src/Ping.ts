@@ -2,39 +2,34 @@
  * Whether a language model answers at all.
  */
 import { Duration, Effect, Stream } from "effect";
-import { ModelFailure } from "./Failure.ts";
-import { callModel, type CallOptions, type LanguageModel } from "./ModelCall.ts";
-import type { Prompt } from "./Prompt.ts";
+import { failure, type FailureReason, type ModelFailure } from "./Failure.ts";
+import { callModel, loadAi, type LanguageModel } from "./ModelCall.ts";
 
-const prompt: Prompt = { system: null, messages: [{ role: "user", content: "ping" }] };
+const prompt = { system: null, messages: [{ role: "user", content: "ping" }], tokens: 1 } as const;
 
-const patience = Duration.seconds(30);
+const timeout = Duration.seconds(30);
+const tooLate = failure("timeout", "the language model did not finish a probe in time");
 
-const tooLate = new ModelFailure({
-  reason: "timeout",
-  detail: "the language model did not finish a probe in time",
-  ill: true,
-});
+/** Failures of a model that is there, and has no text in so few tokens. */
+const signsOfLife: ReadonlySet<FailureReason> = new Set<FailureReason>([
+  "context_length",
+  "empty",
+  "output_limit",
+  "reasoning_only",
+]);
 
-/**
- * A small call from its begin to its end, with a text of our own. A model that has no text in so few tokens
- * answers, too.
- */
-export const ping = (options: CallOptions): Effect.Effect<void, ModelFailure> =>
-  Effect.scoped(
-    Effect.flatMap(callModel({ ...options, maxOutputTokens: 1 }, prompt), Stream.runDrain),
-  ).pipe(
-    Effect.timeoutOrElse({ duration: patience, orElse: () => Effect.fail(tooLate) }),
-    Effect.catchIf(
-      ({ reason }) => reason === "empty",
-      () => Effect.void,
-    ),
-  );
-
-/** The same with a model that nothing else is known of. */
+/** A call of one token, with a text of our own. A model that refuses so few tokens answers, too. */
 export const tryModel = (model: LanguageModel): Effect.Effect<void, ModelFailure> =>
-  Effect.promise(() => import("ai")).pipe(
-    Effect.flatMap(({ streamText }) =>
-      ping({ streamText, model, maxOutputTokens: 1, silence: patience }),
+  loadAi.pipe(
+    Effect.flatMap((ai) => {
+      const habits = { opensThinking: false };
+      return callModel({ ai, model, maxOutputTokens: 1, idleTimeout: timeout, habits }, prompt);
+    }),
+    Effect.flatMap(Stream.runDrain),
+    Effect.scoped,
+    Effect.timeoutOrElse({ duration: timeout, orElse: () => Effect.fail(tooLate) }),
+    Effect.catchIf(
+      ({ reason }) => signsOfLife.has(reason),
+      () => Effect.void,
     ),
   );

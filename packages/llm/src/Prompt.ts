@@ -1,11 +1,9 @@
 /**
- * What a language model is told: instructions and documents, the chat so far, and the question.
+ * The prompt of a language model: instructions and documents, the chat so far, and the question.
  */
 import type { Chatbot, Entry, StorageUnavailable } from "@parley/core";
-import { Effect } from "effect";
-import type { History } from "./History.ts";
+import { Effect, Stream } from "effect";
 import type { Passage } from "./Passage.ts";
-import { bytes, type TokenCount } from "./TokenCount.ts";
 
 /** One message of the conversation. A user's text never takes the role of the system. */
 export interface Message {
@@ -18,67 +16,73 @@ export interface Prompt {
   readonly system: string | null;
   /** Oldest first, the question last. */
   readonly messages: ReadonlyArray<Message>;
+  /** An estimate. */
+  readonly tokens: number;
 }
 
 export interface PromptParts {
   readonly chatbot: Chatbot;
-  readonly history: History;
   readonly question: string;
-  /** What the documents hold about the question, best first; `null` when there are no documents. */
+  /** The passages about the question, best first; `null` when there are no documents. */
   readonly passages: ReadonlyArray<Passage> | null;
 }
 
-/**
- * What models put around messages and around all of them: role names, separators, a default
- * instruction of their own. Some tens of tokens; not counted exactly by anyone.
- */
+/** Tokens around each message and around all of them: role names, separators, a default instruction of the model. */
 const aroundMessage = 8;
 const aroundAll = 32;
 
-/**
- * The prompt that fits `budget` tokens: instructions and question always go in, then passages, up to
- * half of what is left, then the newest entries; all of them whole. Stops reading the history at the
- * first entry that does not fit.
- *
- * @param exact run only when the count in bytes leaves something out
- */
-export const makePrompt = (
-  parts: PromptParts,
-  budget: number,
-  exact: Effect.Effect<TokenCount>,
-): Effect.Effect<Prompt, StorageUnavailable> =>
-  Effect.gen(function* () {
-    const bounded = yield* fitted(parts, budget, bytes);
-    if (bounded.complete) return bounded.prompt;
-    const count = yield* exact;
-    return count === bytes ? bounded.prompt : (yield* fitted(parts, budget, count)).prompt;
-  });
+const encoder = new TextEncoder();
 
-const fitted = Effect.fnUntraced(function* (
-  { chatbot, history, passages, question }: PromptParts,
+/** An estimate: English has a token for four bytes of UTF-8, few languages have one for less than three. */
+const costOf = (text: string): number => Math.ceil(encoder.encode(text).length / 3) + aroundMessage;
+
+/**
+ * Builds prompts of at most so many tokens: instructions and question always go in, then passages, up to half of what is
+ * left, then the newest entries; all of them whole.
+ *
+ * @param budget of the largest prompt: the chat is read once, up to the first entry that does not fit it
+ */
+export const promptBuilder = (
+  parts: PromptParts,
+  earlier: Stream.Stream<Entry, StorageUnavailable>,
   budget: number,
-  count: TokenCount,
-) {
-  const cost = (text: string) => count(text) + aroundMessage;
-  const room = budget - aroundAll - cost(question);
-  const { all, system } = systemOf(chatbot.settings.instructions, passages, room, cost);
-  let left = room - (system === null ? 0 : cost(system));
-  let complete = all && left > 0;
-  const fit = (entry: Entry) => {
-    for (const { content } of messagesOf(entry)) left -= cost(content);
-    complete &&= left >= 0;
-    return left >= 0;
-  };
-  const newestFirst = left > 0 ? yield* history.newestThat(fit) : [];
-  const prompt: Prompt = {
+): Effect.Effect<(tokens: number) => Prompt, StorageUnavailable> => {
+  const most = withoutChat(parts, budget);
+  const reads =
+    most.tokens < budget
+      ? Stream.runCollect(Stream.takeWhile(earlier, fitting(budget - most.tokens)))
+      : Effect.succeed([]);
+  return Effect.map(reads, (entries) => (tokens) => {
+    const { messages, ...prompt } = withoutChat(parts, tokens);
+    const fits = fitting(tokens - prompt.tokens);
+    const end = entries.findIndex((entry) => !fits(entry));
+    const chat = entries
+      .slice(0, end === -1 ? undefined : end)
+      .toReversed()
+      .flatMap(messagesOf);
+    return {
+      ...prompt,
+      messages: [...chat, ...messages],
+      tokens: chat.reduce((sum, { content }) => sum + costOf(content), prompt.tokens),
+    };
+  });
+};
+
+/** Tells of one entry after the other whether it still fits. */
+const fitting = (room: number) => (entry: Entry) => {
+  for (const { content } of messagesOf(entry)) room -= costOf(content);
+  return room >= 0;
+};
+
+const withoutChat = ({ chatbot, passages, question }: PromptParts, budget: number): Prompt => {
+  const tokens = aroundAll + costOf(question);
+  const system = systemOf(chatbot.settings.instructions, passages, budget - tokens);
+  return {
     system,
-    messages: [
-      ...newestFirst.toReversed().flatMap(messagesOf),
-      { role: "user", content: question },
-    ],
+    messages: [{ role: "user", content: question }],
+    tokens: tokens + (system === null ? 0 : costOf(system)),
   };
-  return { complete, prompt };
-});
+};
 
 const fromDocuments =
   "Below are passages of the documents that were found for the user's question. Answer from them, and " +
@@ -89,35 +93,25 @@ const notCovered =
   "The documents hold nothing about the user's question. If it asks for information that the " +
   "conversation so far does not give, say that the documents do not cover it; do not guess.";
 
-/** The system's message, and whether all passages found room in it. */
 const systemOf = (
   instructions: string | null,
   passages: ReadonlyArray<Passage> | null,
   room: number,
-  cost: TokenCount,
-): { readonly system: string | null; readonly all: boolean } => {
+): string | null => {
   const own = instructions === null || instructions === "" ? [] : [instructions];
-  if (passages === null) return { system: own[0] ?? null, all: true };
-  if (passages.length === 0) return { system: [...own, notCovered].join("\n\n"), all: true };
+  if (passages === null) return own[0] ?? null;
+  if (passages.length === 0) return [...own, notCovered].join("\n\n");
   const head = [...own, fromDocuments];
-  let left = (room - cost(head.join("\n\n"))) / 2;
-  const found: Array<string> = [];
-  for (const passage of passages) {
-    const text = textOf(passage);
-    left -= cost(text);
-    if (left < 0) break;
-    found.push(text);
-  }
-  return {
-    system: [...head, ...found].join("\n\n"),
-    all: found.length === passages.length,
-  };
+  let left = (room - costOf(head.join("\n\n"))) / 2;
+  const found = passages.map(textOf);
+  const end = found.findIndex((text) => (left -= costOf(text)) < 0);
+  return [...head, ...found.slice(0, end === -1 ? undefined : end)].join("\n\n");
 };
 
 const textOf = ({ headings, source, text }: Passage): string =>
   `[Source: ${[source, ...headings].join(" > ")}]\n${text}`;
 
-/** The hello entry has no question: nobody asked for it. */
+/** The hello entry has no question of a user. */
 const messagesOf = (entry: Entry): ReadonlyArray<Message> => [
   ...(entry.question === "" ? [] : [{ role: "user" as const, content: entry.question }]),
   { role: "assistant", content: entry.answer },

@@ -9,6 +9,7 @@ import {
   type Entry,
 } from "@parley/core";
 import { Clock, Context, Effect, Layer, Stream } from "effect";
+import { usageSince } from "./Usage.ts";
 
 /** What the answerer was called with. */
 export interface ScriptedCall {
@@ -42,18 +43,10 @@ export const layerScripted = (script: Script): Layer.Layer<Answerer | ScriptedAn
           Effect.gen(function* () {
             const call = { chatbot, earlier: yield* Stream.runCollect(earlier), question };
             calls.push(call);
-            const startedAt = yield* Clock.currentTimeMillis;
-            const usage = Effect.map(Clock.currentTimeMillis, (now): AnswerPart => ({
-              _tag: "Usage",
-              usage: {
-                provider: "scripted",
-                model: "scripted",
-                promptTokens: 0,
-                completionTokens: 0,
-                attempts: 1,
-                latencyMillis: now - startedAt,
-              },
-            }));
+            const usage = usageSince(yield* Clock.currentTimeMillis, {
+              provider: "scripted",
+              model: "scripted",
+            });
             return deltas(script(call)).pipe(
               Stream.map((text): AnswerPart => ({ _tag: "Delta", text })),
               Stream.concat(Stream.fromEffect(usage)),

@@ -1,9 +1,7 @@
 import type { ServerResponse } from "node:http";
-import { LLMock } from "@copilotkit/aimock";
-import { AnswerUnavailable, Moderator } from "@parley/core";
+import { AnswerUnavailable, AskDeadline, Moderator } from "@parley/core";
 import { assert, describe, it } from "@effect/vitest";
-import { Effect, Logger, Redacted } from "effect";
-import { TestClock } from "effect/testing";
+import { Clock, Effect, Logger, Redacted } from "effect";
 import { layerModerationEndpoint, type ModerationEndpointSettings } from "../src/index.ts";
 import { chatbotWith } from "./chat.ts";
 import { driven } from "./driven.ts";
@@ -22,95 +20,97 @@ const at = (baseUrl: string, more: Partial<ModerationEndpointSettings> = {}) =>
     }),
   );
 
-const mock = Effect.acquireRelease(
-  Effect.promise(() => LLMock.create({ port: 0, logLevel: "silent" })),
-  (server) => Effect.promise(() => server.stop()),
-);
-
 const json =
   (value: unknown, status = 200) =>
   (response: ServerResponse) =>
     response.writeHead(status, { "content-type": "application/json" }).end(JSON.stringify(value));
 
 describe("layerModerationEndpoint", () => {
-  it.effect("takes the flagged category with the highest score", () =>
-    Effect.gen(function* () {
-      const server = yield* mock;
-      server.onModerate("hurt", {
+  for (const [name, result, expected] of [
+    [
+      "takes the flagged category with the highest score",
+      {
         flagged: true,
         categories: { hate: true, "violence/graphic": true, violence: true, sexual: false },
         category_scores: { hate: 0.3, "violence/graphic": 0.9, violence: 0.5, sexual: 0.95 },
-      });
-      yield* Effect.gen(function* () {
-        assert.deepStrictEqual(yield* check("How do I hurt him?"), {
-          category: "violence/graphic",
-          flagged: true,
+      },
+      "violence/graphic",
+    ],
+    ["flags a question without a category", { flagged: true, categories: {} }, "flagged"],
+    ["lets a question pass", { flagged: false, categories: { hate: false } }, "none"],
+  ] as const) {
+    it.effect(name, () =>
+      Effect.gen(function* () {
+        const { baseUrl, received } = yield* endpoint(json({ results: [result] }));
+        assert.deepStrictEqual(yield* check("q").pipe(at(`${baseUrl}/`)), {
+          category: expected,
+          flagged: result.flagged,
         });
-        assert.deepStrictEqual(yield* check("Hello"), { category: "none", flagged: false });
-      }).pipe(at(`${server.baseUrl}/v1`));
-      const [request] = server.getRequests();
-      assert.strictEqual(request?.path, "/v1/moderations");
-    }),
-  );
+        const body = { model: "omni-moderation-latest", input: "q" };
+        assert.deepStrictEqual(received, [
+          { url: "/v1/moderations", authorization: "Bearer sk-1", body },
+        ]);
+      }),
+    );
+  }
 
-  it.effect("a flagged question without a category is flagged", () =>
-    Effect.gen(function* () {
-      const { baseUrl, received } = yield* endpoint(
-        json({ results: [{ flagged: true, categories: {} }] }),
-      );
-      assert.deepStrictEqual(yield* check("q").pipe(at(`${baseUrl}/`)), {
-        category: "flagged",
-        flagged: true,
-      });
-      assert.deepStrictEqual(received, [
-        {
-          url: "/v1/moderations",
-          authorization: "Bearer sk-1",
-          body: { model: "omni-moderation-latest", input: "q" },
-        },
-      ]);
-    }),
-  );
-
-  const failures: Record<string, (response: ServerResponse) => void> = {
-    "HTTP 500": json({ error: "secret question sk-1" }, 500),
-    "HTTP 401": json({ error: "secret question sk-1" }, 401),
-    "it cannot be reached": (response) => response.destroy(),
-    "its answer makes no sense": json({ results: [] }),
-    "it did not answer in time": () => {},
+  const failures: Record<string, readonly [(response: ServerResponse) => void, calls: number]> = {
+    "HTTP 500": [json({ error: "secret question sk-1" }, 500), 5],
+    "HTTP 429": [json({ error: "secret question sk-1" }, 429), 5],
+    "HTTP 401": [json({ error: "secret question sk-1" }, 401), 1],
+    "it cannot be reached": [(response) => response.destroy(), 5],
+    "its answer makes no sense": [json({ results: [] }), 1],
+    "it did not answer in time": [() => {}, 1],
   };
-  for (const [what, respond] of Object.entries(failures)) {
+  for (const [what, [respond, calls]] of Object.entries(failures)) {
     it.effect(`fails, or passes every question if it is told to: ${what}`, () => {
       const logged: Array<string> = [];
       const logger = Logger.make((entry) => {
         logged.push(Logger.formatJson.log(entry));
       });
       return Effect.gen(function* () {
-        const { baseUrl } = yield* endpoint(respond);
-        const error = yield* Effect.flip(check("secret question")).pipe(at(baseUrl), (run) =>
-          driven(run, 1000),
-        );
+        const { baseUrl, received } = yield* endpoint(respond);
+        const run = (more: Partial<ModerationEndpointSettings>) =>
+          driven(check("secret question").pipe(at(baseUrl, more)), 1000);
+        const error = yield* Effect.flip(run({}));
         assert.instanceOf(error, AnswerUnavailable);
         assert.strictEqual(error.reason, `the moderation endpoint failed: ${what}`);
-        assert.isTrue(error.passing);
-        assert.deepStrictEqual(
-          yield* driven(check("secret question").pipe(at(baseUrl, { failOpen: true })), 1000),
-          { category: "none", flagged: false },
-        );
+        if (what !== "it cannot be reached") assert.strictEqual(received.length, calls);
+        assert.deepStrictEqual(yield* run({ failOpen: true }), {
+          category: "none",
+          flagged: false,
+        });
         assert.strictEqual(logged.length, 1);
         assert.notMatch([...logged, JSON.stringify({ ...error })].join(), /secret|sk-1/);
       }).pipe(Effect.provide(Logger.layer([logger])));
     });
   }
 
-  it.effect("waits for five seconds", () =>
+  it.effect("is asked again after a failure that passes, and not before Retry-After", () =>
     Effect.gen(function* () {
-      const { baseUrl } = yield* endpoint(() => {});
-      const fiber = yield* Effect.forkChild(Effect.exit(check("q").pipe(at(baseUrl))));
-      yield* TestClock.adjust(4999);
-      assert.isUndefined(fiber.pollUnsafe());
-      yield* TestClock.adjust(1);
-      assert.isDefined(fiber.pollUnsafe());
+      const replies = [
+        json({}, 503),
+        (response: ServerResponse) => response.writeHead(429, { "retry-after": "7" }).end("{}"),
+      ];
+      const { baseUrl } = yield* endpoint((response) =>
+        (replies.shift() ?? json({ results: [{ flagged: false, categories: {} }] }))(response),
+      );
+      assert.isFalse((yield* driven(check("q").pipe(at(baseUrl)))).flagged);
+      const now = yield* Clock.currentTimeMillis;
+      assert.isAtLeast(now, 7000);
+      assert.isAtMost(now, 8000);
+    }),
+  );
+
+  it.effect("is not asked again after the deadline", () =>
+    Effect.gen(function* () {
+      const { baseUrl, received } = yield* endpoint((response) =>
+        response.writeHead(429, { "retry-after": "7" }).end("{}"),
+      );
+      const deadline = Effect.provideService(AskDeadline, 15_000);
+      yield* Effect.flip(driven(check("q").pipe(at(baseUrl), deadline)));
+      assert.strictEqual(received.length, 2 + 1);
+      assert.isAtMost(yield* Clock.currentTimeMillis, 15_000);
     }),
   );
 });

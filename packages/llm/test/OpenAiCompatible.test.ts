@@ -1,11 +1,11 @@
+import { LLMock } from "@copilotkit/aimock";
+import type { AnswerUnavailable } from "@parley/core";
 import { assert, describe, it } from "@effect/vitest";
-import { Deferred, Effect, Fiber, Layer, Redacted, Stream } from "effect";
+import { Deferred, Effect, Layer, Redacted, Stream } from "effect";
 import { layerLanguageModel, openAiCompatible } from "../src/index.ts";
-import { ask, chatbotWith, collect } from "./chat.ts";
+import { chatbotWith, collect, entry, textOf } from "./chat.ts";
+import { driven } from "./driven.ts";
 import { endpoint } from "./endpoint.ts";
-
-const chunk = (value: unknown) => `data: ${JSON.stringify(value)}\n\n`;
-const delta = (content: string) => chunk({ choices: [{ index: 0, delta: { content } }] });
 
 const withEndpoint = (baseUrl: string, apiKey: string | undefined, model = "small") =>
   Effect.provide(
@@ -17,59 +17,50 @@ const withEndpoint = (baseUrl: string, apiKey: string | undefined, model = "smal
           model,
           provider: "house",
         }),
-        (model) => layerLanguageModel(model, { retries: 0, maxOutputTokens: 500 }),
+        (model) => layerLanguageModel(model, { retries: 1, maxOutputTokens: 500 }),
       ),
     ),
   );
 
 describe("openAiCompatible", () => {
-  it.effect("speaks chat completions, with key and usage", () =>
+  it.live("streams an answer of a server that others wrote, and again after it broke off", () =>
     Effect.gen(function* () {
-      const { baseUrl, received } = yield* endpoint((response) => {
-        response.writeHead(200, { "content-type": "text/event-stream" });
-        response.write(delta("Hel"));
-        response.write(delta("lo"));
-        response.write(chunk({ choices: [{ index: 0, delta: {}, finish_reason: "stop" }] }));
-        response.write(
-          chunk({
-            choices: [],
-            usage: { prompt_tokens: 5, completion_tokens: 2, total_tokens: 7 },
-          }),
-        );
-        response.end("data: [DONE]\n\n");
-      });
-      const parts = yield* collect("Hi?", Stream.empty, chatbotWith("Be kind.")).pipe(
-        withEndpoint(baseUrl, "sk-1"),
+      const server = yield* Effect.acquireRelease(
+        Effect.promise(() => LLMock.create({ port: 0, logLevel: "silent", chunkSize: 4 })),
+        (mock) => Effect.promise(() => mock.stop()),
       );
-      assert.deepStrictEqual(parts.slice(0, 2), [
-        { _tag: "Delta", text: "Hel" },
-        { _tag: "Delta", text: "lo" },
-      ]);
-      const last = parts[2];
-      assert.deepStrictEqual(last?._tag === "Usage" && { ...last.usage, latencyMillis: 0 }, {
-        provider: "house.chat",
-        model: "small",
-        promptTokens: 5,
-        completionTokens: 2,
-        attempts: 1,
-        latencyMillis: 0,
+      const answer = {
+        content: "Hello from the model, at some length",
+        usage: { prompt_tokens: 123, completion_tokens: 45 },
+      };
+      const brokenOff = { truncateAfterChunks: 4, latency: 20 };
+      server.on({ userMessage: "Hi?", sequenceIndex: 0 }, answer, brokenOff);
+      server.on({ userMessage: "Hi?", sequenceIndex: 1 }, answer);
+      const earlier = Stream.make(entry(1, "One?", "1"));
+      const parts = yield* collect("Hi?", earlier, chatbotWith("Be kind.")).pipe(
+        withEndpoint(`${server.baseUrl}/v1`, "sk-1"),
+      );
+      assert.strictEqual(textOf(parts), answer.content);
+      assert.isAbove(
+        parts.findIndex(({ _tag }) => _tag === "Restart"),
+        0,
+      );
+      const tokens = { promptTokens: 123, completionTokens: 45 };
+      assert.containsSubset(parts.at(-1), {
+        usage: { provider: "house.chat", model: "small", ...tokens, attempts: 2 },
       });
-      assert.deepStrictEqual(received, [
-        {
-          url: "/v1/chat/completions",
-          authorization: "Bearer sk-1",
-          body: {
-            model: "small",
-            messages: [
-              { role: "system", content: "Be kind." },
-              { role: "user", content: "Hi?" },
-            ],
-            max_tokens: 500,
-            stream: true,
-            stream_options: { include_usage: true },
-          },
-        },
-      ]);
+      assert.deepInclude(server.getLastRequest()?.body, {
+        model: "small",
+        messages: [
+          { role: "system", content: "Be kind." },
+          { role: "user", content: "One?" },
+          { role: "assistant", content: "1" },
+          { role: "user", content: "Hi?" },
+        ],
+        max_tokens: 500,
+        stream: true,
+        stream_options: { include_usage: true },
+      });
     }),
   );
 
@@ -79,8 +70,9 @@ describe("openAiCompatible", () => {
         response.writeHead(400).end("{}"),
       );
       for (const model of ["gpt-5.4-mini", "o3", "openai/gpt-5", "gpt-oss:20b", "gpt-4o"]) {
-        yield* Effect.flip(collect("Hi?")).pipe(withEndpoint(baseUrl, undefined, model));
+        yield* Effect.flip(collect("Hi?")).pipe(withEndpoint(baseUrl, "sk-1", model));
       }
+      assert.strictEqual(received[0]?.authorization, "Bearer sk-1");
       const bounds = received.map(({ body }) => {
         const { max_completion_tokens, max_tokens } = body as Record<string, number>;
         return [max_tokens, max_completion_tokens];
@@ -93,52 +85,36 @@ describe("openAiCompatible", () => {
     }),
   );
 
-  it.effect("sends no key when there is none, and fails with the status", () =>
+  it.effect("sends no key when there is none, and fails with the status of a gateway's page", () =>
     Effect.gen(function* () {
-      const { baseUrl, received } = yield* endpoint((response) => {
-        response.writeHead(503, { "content-type": "application/json" });
-        response.end(JSON.stringify({ error: { message: "no" } }));
-      });
-      const error = yield* Effect.flip(collect("Hi?")).pipe(withEndpoint(baseUrl, undefined));
-      assert.propertyVal(error, "reason", "the language model failed: AI_APICallError, HTTP 503");
-      assert.strictEqual(received.length, 1);
+      const { baseUrl, received } = yield* endpoint((response) =>
+        response.writeHead(502, { "content-type": "text/html" }).end("<html>Bad Gateway</html>"),
+      );
+      const error = yield* driven(Effect.flip(collect("Hi?"))).pipe(
+        withEndpoint(baseUrl, undefined),
+      );
+      assert.propertyVal(error, "reason", "the language model failed: AI_APICallError, HTTP 502");
+      assert.strictEqual(received.length, 2);
       assert.isUndefined(received[0]?.authorization);
     }),
   );
 
-  it.effect("a connection that breaks off is no answer", () =>
-    Effect.gen(function* () {
-      const { baseUrl } = yield* endpoint((response) => {
-        response.writeHead(200, { "content-type": "text/event-stream" });
-        response.write(delta("Hel"));
-        setImmediate(() => response.destroy());
-      });
-      const error = yield* Effect.flip(collect("Hi?")).pipe(withEndpoint(baseUrl, undefined));
-      assert.strictEqual(error._tag, "AnswerUnavailable");
-    }),
-  );
-
-  it.effect("interruption closes the connection", () =>
-    Effect.gen(function* () {
-      const closed = yield* Deferred.make<void>();
-      const { baseUrl } = yield* endpoint((response) => {
-        response.on("close", () => Deferred.doneUnsafe(closed, Effect.void));
-        response.writeHead(200, { "content-type": "text/event-stream" });
-        response.write(delta("Hel"));
-      });
-      yield* Effect.gen(function* () {
-        const first = yield* Deferred.make<void>();
-        const fiber = yield* ask("Hi?").pipe(
-          Stream.tap(() => Deferred.succeed(first, undefined)),
-          Stream.runDrain,
-          Effect.forkChild,
+  for (const status of [200, 404, 405]) {
+    it.effect(`tells that a web site is at the address: HTTP ${status}`, () =>
+      Effect.gen(function* () {
+        const { baseUrl, received } = yield* endpoint((response) => {
+          response.writeHead(status, { "content-type": "text/html; charset=utf-8" });
+          response.end("<!doctype html><title>Welcome</title>");
+        });
+        const error = yield* Effect.flip(collect("Hi?")).pipe(withEndpoint(baseUrl, undefined));
+        assert.include(
+          (error as AnswerUnavailable).reason,
+          `the address answers with an HTML page (HTTP ${status}), not with a model's API`,
         );
-        yield* Deferred.await(first);
-        yield* Fiber.interrupt(fiber);
-        yield* Deferred.await(closed);
-      }).pipe(withEndpoint(baseUrl, undefined));
-    }),
-  );
+        assert.strictEqual(received.length, 1);
+      }),
+    );
+  }
 
   it.live("silence closes the connection", () =>
     Effect.gen(function* () {
@@ -151,7 +127,7 @@ describe("openAiCompatible", () => {
         const error = yield* Effect.flip(collect("Hi?"));
         assert.propertyVal(error, "reason", "the language model was silent for 100 ms");
         yield* Deferred.await(closed);
-      }).pipe(Effect.provide(layerLanguageModel(model, { silence: 100 })));
+      }).pipe(Effect.provide(layerLanguageModel(model, { idleTimeout: 100, retries: 0 })));
     }),
   );
 });

@@ -2,28 +2,17 @@ import { AnswerUnavailable } from "@parley/core";
 import { assert, describe, it } from "@effect/vitest";
 import { Effect, Stream } from "effect";
 import { layerScripted, ScriptedAnswerer } from "../src/index.ts";
-import { answerOf, chatbotWith, collect, entry } from "./chat.ts";
+import { answerOf, chatbotWith, collect, entry, textOf } from "./chat.ts";
 
 describe("layerScripted", () => {
   it.effect("says the script and remembers the call", () =>
     Effect.gen(function* () {
       const earlier = [entry(2, "b", "B"), entry(1, "a", "A")];
       const parts = yield* collect("c", Stream.fromIterable(earlier), chatbotWith("x"));
-      assert.deepStrictEqual(parts, [
-        { _tag: "Delta", text: "c" },
-        { _tag: "Delta", text: "!" },
-        {
-          _tag: "Usage",
-          usage: {
-            provider: "scripted",
-            model: "scripted",
-            promptTokens: 0,
-            completionTokens: 0,
-            attempts: 1,
-            latencyMillis: 0,
-          },
-        },
-      ]);
+      assert.strictEqual(textOf(parts), "c!");
+      assert.containsSubset(parts.at(-1), {
+        usage: { provider: "scripted", model: "scripted", promptTokens: 0, attempts: 1 },
+      });
       assert.deepStrictEqual((yield* ScriptedAnswerer).calls, [
         { chatbot: chatbotWith("x"), earlier, question: "c" },
       ]);
@@ -42,10 +31,7 @@ describe("layerScripted", () => {
     }).pipe(
       Effect.provide(
         layerScripted(() =>
-          Stream.concat(
-            Stream.make("a"),
-            Stream.fail(new AnswerUnavailable({ reason: "test", passing: false })),
-          ),
+          Stream.concat(Stream.make("a"), Stream.fail(new AnswerUnavailable({ reason: "test" }))),
         ),
       ),
     ),

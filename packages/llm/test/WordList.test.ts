@@ -18,11 +18,8 @@ describe("layerWordList", () => {
         "kiss my a$$",
         "you 455hole, asshole",
       ]) {
-        assert.deepStrictEqual(
-          yield* check(question),
-          { category: "profanity", flagged: true },
-          question,
-        );
+        const flagged = { category: "profanity", flagged: true };
+        assert.deepStrictEqual(yield* check(question), flagged, question);
       }
     }).pipe(Effect.provide(layerWordList())),
   );
@@ -43,11 +40,7 @@ describe("layerWordList", () => {
         "Set PARLEY_ASSETS_URL=https://push.it/4s5?a=5&s=5",
         "Привет! 你好，世界? Grüß Gott",
       ]) {
-        assert.deepStrictEqual(
-          yield* check(question),
-          { category: "none", flagged: false },
-          question,
-        );
+        assert.isFalse((yield* check(question)).flagged, question);
       }
     }).pipe(Effect.provide(layerWordList())),
   );

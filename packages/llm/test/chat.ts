@@ -28,8 +28,12 @@ export const ask = (
 
 export const collect = (...given: Parameters<typeof ask>) => Stream.runCollect(ask(...given));
 
+/** What is left of the text when every restart has taken back the pieces before. */
 export const textOf = (parts: ReadonlyArray<AnswerPart>): string =>
-  parts.map((part) => (part._tag === "Delta" ? part.text : "")).join("");
+  parts
+    .slice(parts.findLastIndex(({ _tag }) => _tag === "Restart") + 1)
+    .map((part) => (part._tag === "Delta" ? part.text : ""))
+    .join("");
 
 /** The answer as one text. */
 export const answerOf = (...given: Parameters<typeof ask>) => Effect.map(collect(...given), textOf);

@@ -1,5 +1,5 @@
 /** Language models that do what a test says, call by call. */
-import { APICallError, simulateReadableStream } from "ai";
+import { APICallError } from "ai";
 import { MockLanguageModelV4 } from "ai/test";
 
 export type Call = MockLanguageModelV4["doStreamCalls"][number];
@@ -15,7 +15,12 @@ export const usage = {
 
 export const finish = (
   unified: "stop" | "length" | "content-filter" | "other" | "error",
-): Part => ({ type: "finish", usage, finishReason: { unified, raw: unified } });
+  reasoning?: number,
+): Part => ({
+  type: "finish",
+  usage: { ...usage, outputTokens: { ...usage.outputTokens, reasoning } },
+  finishReason: { unified, raw: unified },
+});
 
 export const said = (...deltas: ReadonlyArray<string>): Array<Part> => [
   { type: "stream-start", warnings: [{ type: "other", message: "not supported" }] },
@@ -24,13 +29,17 @@ export const said = (...deltas: ReadonlyArray<string>): Array<Part> => [
   { type: "text-end", id: "1" },
 ];
 
-/** What one call does: the parts that come, an error that is thrown, or nothing for ever. */
-export type Reply = ReadonlyArray<Part> | Error | "silence";
+/** What one call does: the parts that come, with pauses and silence between, or an error that is thrown. */
+export type Reply = ReadonlyArray<Part | Promise<void> | Error | "silence"> | Error | "silence";
 
 export const says = (...deltas: ReadonlyArray<string>): Reply => [
   ...said(...deltas),
   finish("stop"),
 ];
+
+export const refused = Object.assign(new TypeError("fetch failed"), {
+  cause: Object.assign(new Error(), { code: "ECONNREFUSED" }),
+});
 
 export const httpError = (
   statusCode: number,
@@ -56,10 +65,18 @@ export const modelThat = (reply: (n: number, call: Call) => Reply, provider = "m
       if (replied === "silence") return new Promise(() => {});
       if (replied instanceof Error) return Promise.reject(replied);
       return Promise.resolve({
-        stream: simulateReadableStream({
-          chunks: [...replied],
-          initialDelayInMs: null,
-          chunkDelayInMs: null,
+        stream: new ReadableStream<Part>({
+          async start(controller) {
+            for (const part of replied) {
+              if (part === "silence") return;
+              if (part instanceof Error) throw part;
+              if (part instanceof Promise) await part;
+              else controller.enqueue(part);
+            }
+            controller.close();
+          },
+          // As a provider's that does not let go of its connection.
+          cancel: () => new Promise(() => {}),
         }),
       });
     },

@@ -28,13 +28,13 @@ const chatbot: Chatbot = {
 
 const script = ({ question }: { readonly question: string }) => {
   if (question === "fail") {
-    return Effect.fail(new AnswerUnavailable({ reason: "the model is out", passing: false }));
+    return Effect.fail(new AnswerUnavailable({ reason: "the model is out" }));
   }
   if (question === "break off") {
     // Its reader gets the first piece meanwhile.
     const broken = Effect.andThen(
       Effect.repeat(Effect.yieldNow, { times: 20 }),
-      new AnswerUnavailable({ reason: "it broke", passing: false }),
+      new AnswerUnavailable({ reason: "it broke" }),
     );
     return Stream.concat(Stream.make("Half"), Stream.fromEffect(broken));
   }

@@ -1,12 +1,12 @@
 /**
- * An answer while it comes: what there is of it so far, for any number of readers that come and go.
+ * An answer in progress: its text so far, for any number of readers that come and go.
  */
 import { Deferred, Effect, Exit, Stream } from "effect";
 import type { Entry } from "./Entry.ts";
 import type { AskError } from "./Errors.ts";
 import { storableText } from "./Text.ts";
 
-/** What came of an ask. */
+/** The result of an ask. */
 export interface Asked {
   readonly entry: Entry;
   /** Whether an earlier request with the same key made it. */
@@ -30,7 +30,12 @@ export type AnswerEvent = {
   | { readonly _tag: "Entry"; readonly entry: Entry }
 );
 
-export interface Live {
+/** The stored entry, and the turn that made it. */
+export interface Completed extends Asked {
+  readonly turn: string;
+}
+
+export interface LiveAnswer {
   /** How many wait for the answer. */
   readers: number;
   /** Known once the turn is taken. */
@@ -40,11 +45,11 @@ export interface Live {
   half: string;
   /** Whether a reader got something of the text, so that it cannot be taken back. */
   seen: boolean;
-  exit: Exit.Exit<Asked & { readonly turn: string }, AskError> | null;
+  exit: Exit.Exit<Completed, AskError> | null;
   changed: Deferred.Deferred<void>;
 }
 
-export const makeLive = (): Live => ({
+export const makeLiveAnswer = (): LiveAnswer => ({
   readers: 0,
   turn: null,
   text: "",
@@ -54,50 +59,50 @@ export const makeLive = (): Live => ({
   changed: Deferred.makeUnsafe(),
 });
 
-const tell = (live: Live): void => {
+const notify = (live: LiveAnswer): void => {
   const { changed } = live;
   live.changed = Deferred.makeUnsafe();
   Deferred.doneUnsafe(changed, Exit.void);
 };
 
 /** Begins anew in the given turn, with no text. */
-export const begin = (live: Live, turn: string): void => {
+export const reset = (live: LiveAnswer, turn: string): void => {
   live.turn = turn;
   live.text = live.half = "";
 };
 
 /** Adds text, as every store can keep it: without NUL, and a pair of surrogates only as a whole. */
-export const grow = (live: Live, text: string): void => {
+export const append = (live: LiveAnswer, text: string): void => {
   const all = live.half + text;
   const splits = /[\ud800-\udbff]$/.test(all);
   live.half = splits ? all.slice(-1) : "";
   const whole = storableText(splits ? all.slice(0, -1) : all);
   if (whole === "") return;
   live.text += whole;
-  tell(live);
+  notify(live);
 };
 
-export const end = (live: Live, exit: NonNullable<Live["exit"]>): void => {
+export const complete = (live: LiveAnswer, exit: Exit.Exit<Completed, AskError>): void => {
   live.exit = exit;
   if (Exit.isSuccess(exit)) {
     live.turn = exit.value.turn;
     live.text = exit.value.entry.answer;
   }
-  tell(live);
+  notify(live);
 };
 
-/** Waits for the end. */
-export const ended = (live: Live): Effect.Effect<Asked, AskError> =>
+/** Waits until the answer is complete. */
+export const completed = (live: LiveAnswer): Effect.Effect<Asked, AskError> =>
   Effect.suspend(() =>
-    live.exit === null ? Effect.andThen(Deferred.await(live.changed), ended(live)) : live.exit,
+    live.exit === null ? Effect.andThen(Deferred.await(live.changed), completed(live)) : live.exit,
   );
 
 /**
  * The answer from where a reader got to, or from its start if that was another turn's. A reader that
- * is slow gets what came meanwhile in one piece.
+ * is slow gets the text since its last piece in one.
  */
-export const follow = (
-  live: Live,
+export const subscribe = (
+  live: LiveAnswer,
   after: Progress | null,
   joined: boolean,
 ): Stream.Stream<AnswerEvent, AskError> =>

@@ -1,0 +1,36 @@
+/**
+ * The bounds of asking.
+ */
+import { Context, Duration } from "effect";
+
+export const AskLimits = Context.Reference("@parley/core/AskLimits", {
+  defaultValue: () => ({
+    /** From the start of the turn to the last piece of the answer. */
+    deadline: Duration.seconds(30),
+    /** How long an ask waits for its turn. */
+    queueTimeout: Duration.seconds(60),
+    /** How many asks wait in one chat. */
+    queueLimit: 256,
+    /** How many asks there are at once in this process, waiting ones included. */
+    asks: 10_000,
+    /** How often a held turn is renewed. */
+    renewal: Duration.seconds(3),
+    /** How often a turn that another process holds is asked for again when no hint comes; within `turnPrecedence`. */
+    poll: Duration.seconds(1),
+    /** How often the answer to a key that another process works on is asked for. */
+    keyPoll: Duration.millis(100),
+    /** Code units of an answer; the rest is cut off. */
+    length: 100_000,
+    /** How long an answer that was cut off is read on, for its usage alone. */
+    drainTimeout: Duration.seconds(5),
+  }),
+});
+export type AskLimits = typeof AskLimits.Service;
+
+/**
+ * When the ask in progress must be answered, in milliseconds since 1970. `Asking` sets it for the moderator and the
+ * answerer, so that neither waits for an attempt that would begin later.
+ */
+export const AskDeadline = Context.Reference("@parley/core/AskDeadline", {
+  defaultValue: () => Infinity,
+});
