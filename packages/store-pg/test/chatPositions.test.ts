@@ -61,9 +61,9 @@ const someOf = Effect.fnUntraced(function* (left: ReadonlyArray<number>) {
 
 const seeds = [1, Date.now()] as const;
 
-describe("holes", () => {
+describe("the position of a chat of any rank", () => {
   for (const seed of seeds) {
-    it.live(`any rank's position is found after random erasures (seed ${seed})`, () => {
+    it.live(`is found after random erasures (seed ${seed})`, () => {
       const schema = freshSchema();
       return Effect.gen(function* () {
         const chatbot = yield* registerChatbot;
@@ -114,7 +114,7 @@ describe("holes", () => {
     });
   }
 
-  it.live(`and when holes lie scattered among billions of chats (seed ${seeds[1]})`, () => {
+  it.live(`is found when erased chats lie scattered among billions (seed ${seeds[1]})`, () => {
     const schema = freshSchema();
     return Effect.gen(function* () {
       const chatbot = yield* registerChatbot;
