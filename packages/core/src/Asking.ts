@@ -44,7 +44,7 @@ import {
 } from "./Live.ts";
 import { Moderator } from "./Moderator.ts";
 import { retryKey, type IdempotencyKey, type RetryKey } from "./RetryKey.ts";
-import { storableText, type Question } from "./Text.ts";
+import { isBlank, storableText, type Question } from "./Text.ts";
 import { TurnStore, turnEntries, type Taken, type Turn } from "./TurnStore.ts";
 
 export interface Ask {
@@ -284,7 +284,7 @@ export class Asking extends Context.Service<
             ),
             Effect.raceFirst(Effect.andThen(Deferred.await(cut), rest)),
             Effect.flatMap(() =>
-              live.text.trim() === ""
+              isBlank(live.text)
                 ? Effect.fail(
                     new AnswerUnavailable({ reason: "the answer is empty", passing: true }),
                   )

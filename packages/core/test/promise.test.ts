@@ -1,18 +1,18 @@
-import { Access, Asking, Chats, defaultSettings, Moderator, type Chatbot } from "@parley/core";
+import {
+  Access,
+  Asking,
+  ChatbotRegistry,
+  Chats,
+  defaultSettings,
+  Moderator,
+  type Chatbot,
+} from "@parley/core";
 import { makeParley } from "@parley/core/promise";
 import { layerScripted, type Script } from "@parley/llm";
 import { layerMemory } from "@parley/store-memory";
 import { Effect, Layer } from "effect";
 import { Digest } from "effect/crypto";
 import { afterAll, describe, expect, it } from "vitest";
-
-const services = (script: Script = () => ["a"]) =>
-  Layer.mergeAll(Access.layer, Chats.layer, Asking.layer).pipe(
-    Layer.provide([layerMemory, layerScripted(script), Moderator.layerOff, Digest.layerWebCrypto]),
-  );
-
-const parley = makeParley(services());
-afterAll(() => parley.dispose());
 
 const chatbot: Chatbot = {
   id: 1,
@@ -21,11 +21,22 @@ const chatbot: Chatbot = {
   workspaceName: "Workspace",
   settings: defaultSettings,
 };
+const register = Layer.effectDiscard(
+  ChatbotRegistry.use((registry) => registry.create({ ...chatbot, keys: [] }, "test")),
+);
+
+const services = (script: Script = () => ["a"]) =>
+  Layer.mergeAll(Access.layer, Chats.layer, Asking.layer, register).pipe(
+    Layer.provide([layerMemory, layerScripted(script), Moderator.layerOff, Digest.layerWebCrypto]),
+  );
+
+const parley = makeParley(services());
+afterAll(() => parley.dispose());
 
 describe("a promise", () => {
   const wrong: ReadonlyArray<readonly [string, () => Promise<unknown>]> = [
     ["a long name", () => parley.createChat(chatbot, { name: "n".repeat(256) })],
-    ["a blank question", () => parley.ask(chatbot, { question: " " })],
+    ["a blank question", () => parley.ask(chatbot, { question: "\u0085" })],
     ["a chat with no whole id", () => parley.ask(chatbot, { chatId: 1.5, question: "q" })],
     ["the same for a history", () => parley.history(chatbot, 1.5)],
     ["a page before the first", () => parley.history(chatbot, 1, { page: 0 })],
@@ -69,6 +80,12 @@ const signal = () => {
   const sent = new Promise<void>((resolve) => (send = resolve));
   return { send, sent };
 };
+
+it("an empty hello message is off", async () => {
+  const settings = { ...defaultSettings, helloMessage: "" };
+  const { chat } = await parley.createChat({ ...chatbot, settings });
+  expect((await parley.history(chatbot, chat.id)).total).toBe(0);
+});
 
 describe("dispose", () => {
   it("waits for what is under way, and takes nothing more", async () => {

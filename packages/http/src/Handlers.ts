@@ -142,7 +142,12 @@ export const makeHandlers = Effect.fnUntraced(function* (
         const problems = new Problems("ASK_DTO");
         return readPost(accepted, problems, ({ chat_id = null, query = null }) => {
           if (query === null) problems.add(["query"], "NOT_PRESENT");
+          const wish = accepted.request.headers["on-disconnect"]?.toLowerCase() ?? onDisconnect;
+          if (wish !== "cancel" && wish !== "finish") {
+            problems.add(["On-Disconnect"], "NOT_CANCEL_OR_FINISH");
+          }
           return {
+            onHangUp: wish as "cancel" | "finish",
             chatId: chatId(problems, ["chat_id"], chat_id) ?? null,
             question: query === null ? undefined : question(problems, ["query"], query),
           };
@@ -150,9 +155,7 @@ export const makeHandlers = Effect.fnUntraced(function* (
           Effect.flatMap(({ key, values }) => {
             const { chatbot } = accepted.principal;
             const { headers } = accepted.request;
-            const wish = headers["on-disconnect"];
-            const onHangUp = wish === "cancel" || wish === "finish" ? wish : onDisconnect;
-            const ask = { key, chatId: values.chatId, question: values.question!, onHangUp };
+            const ask = { ...values, key, question: values.question! };
             return wantsEvents(headers["accept"])
               ? eventStream(
                   asking.stream(chatbot, ask, progressOf(headers["last-event-id"])),
