@@ -11,7 +11,7 @@ import {
   type Principal,
   type Scope,
 } from "@parley/core";
-import { Effect, Schema, type Scope as Scopes } from "effect";
+import { Effect, Schema, Stream, type Scope as Scopes } from "effect";
 import type { HttpServerRequest, HttpServerResponse } from "effect/http";
 import { readBody } from "./Body.ts";
 import { eventStream, progressOf, wantsEvents, type Failed } from "./EventStream.ts";
@@ -156,16 +156,18 @@ export const makeHandlers = Effect.fnUntraced(function* (
             const { chatbot } = accepted.principal;
             const { headers } = accepted.request;
             const ask = { ...values, key, question: values.question! };
-            return wantsEvents(headers["accept"])
-              ? eventStream(
-                  asking.stream(chatbot, ask, progressOf(headers["last-event-id"])),
-                  failed,
-                )
-              : Effect.map(asking.ask(chatbot, ask), ({ entry, replayed }) =>
-                  created(entryWire(entry), replayed),
-                );
+            if (wantsEvents(headers["accept"])) {
+              const events = asking.stream(chatbot, ask, progressOf(headers["last-event-id"]));
+              const reuse = Stream.fromEffect(Effect.suspend(reused(problems)));
+              return eventStream(
+                Stream.catchTag(events, "RetryKeyReused", () => reuse),
+                failed,
+              );
+            }
+            return Effect.map(asking.ask(chatbot, ask), ({ entry, replayed }) =>
+              created(entryWire(entry), replayed),
+            ).pipe(Effect.catchTag("RetryKeyReused", reused(problems)));
           }),
-          Effect.catchTag("RetryKeyReused", reused(problems)),
         );
       },
     },
