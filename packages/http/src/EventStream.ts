@@ -5,7 +5,6 @@
  */
 import type { AnswerEvent, AskError, Progress } from "@parley/core";
 import { Cause, Duration, Effect, Fiber, Option, Pull, Stream } from "effect";
-import { SecureRandom } from "effect/crypto";
 import { HttpServerResponse } from "effect/http";
 import type { Failure } from "./CoreFailures.ts";
 import type { Problems } from "./Values.ts";
@@ -29,19 +28,11 @@ export const progressOf = (lastEventId: string | undefined): Progress | null => 
   return match === null ? null : { turn: match[1]!, points: Number(match[2]) };
 };
 
-/** What a client is told of a failure; the log has what its operator must know, of a defect with the request's id. */
-export type Failed = (
-  cause: Cause.Cause<AskError | Problems>,
-  id: string,
-) => Effect.Effect<Failure>;
-
-/** The response; fails with what failed before it opened. */
+/** The response; fails with what failed before it opened. `failed` gives what a client is told of a later failure. */
 export const eventStream = Effect.fnUntraced(function* (
   events: Stream.Stream<AnswerEvent, AskError | Problems>,
-  failed: Failed,
+  failed: (cause: Cause.Cause<AskError | Problems>) => Effect.Effect<Failure>,
 ) {
-  // Told before anything fails: later there is no header to tell it in.
-  const id = SecureRandom.ulidUnsafe();
   const pull = yield* Stream.toPull(events);
   // An answer is never without an event.
   const pulled = yield* Pull.catchDone(pull, () => Effect.die("an answer without events")).pipe(
@@ -54,7 +45,7 @@ export const eventStream = Effect.fnUntraced(function* (
     Stream.catchCause((cause) => {
       if (Cause.hasInterruptsOnly(cause)) return Stream.failCause(cause);
       return Stream.fromEffect(
-        Effect.map(failed(cause, id), ({ body }) => text("error", JSON.stringify(body))),
+        Effect.map(failed(cause), ({ body }) => text("error", JSON.stringify(body))),
       );
     }),
   );
@@ -71,7 +62,6 @@ export const eventStream = Effect.fnUntraced(function* (
         "cache-control": "no-store",
         // Some proxies hold a response back until it is complete.
         "x-accel-buffering": "no",
-        "x-request-id": id,
         ...(Option.exists(first, ([{ replayed }]) => replayed) && {
           "idempotent-replayed": "true",
         }),

@@ -11,12 +11,12 @@ import {
   type Principal,
   type Scope,
 } from "@parley/core";
-import { Effect, Schema, Stream, type Scope as Scopes } from "effect";
+import { Effect, Schema, Stream, type Cause, type Scope as Scopes } from "effect";
 import type { HttpServerRequest, HttpServerResponse } from "effect/http";
 import { readBody } from "./Body.ts";
-import { eventStream, progressOf, wantsEvents, type Failed } from "./EventStream.ts";
+import { eventStream, progressOf, wantsEvents } from "./EventStream.ts";
 import type { GeneralMessage } from "./Codes.ts";
-import type { CoreError } from "./CoreFailures.ts";
+import type { CoreError, Failure } from "./CoreFailures.ts";
 import { json } from "./Failures.ts";
 import { readChatQuery, readEntryQuery } from "./Lists.ts";
 import { field, Problems } from "./Values.ts";
@@ -25,6 +25,8 @@ import { chatWire, detailsWire, entryWire, pageWire } from "./Wire.ts";
 /** One request whose key was accepted. */
 export interface AcceptedRequest {
   readonly request: HttpServerRequest.HttpServerRequest;
+  /** The request's id, for the log. */
+  readonly id: string;
   readonly principal: Principal;
   /** The path's parameter, as received; empty where the path has none. */
   readonly parameter: string;
@@ -83,7 +85,7 @@ const replayedHeader = { "idempotent-replayed": "true" };
 /** The handlers by the identifiers of their endpoints in the declaration. */
 export const makeHandlers = Effect.fnUntraced(function* (
   onDisconnect: "finish" | "cancel",
-  failed: Failed,
+  failed: (cause: Cause.Cause<CoreError | Problems>, id: string) => Effect.Effect<Failure>,
 ) {
   const chats = yield* Chats;
   const asking = yield* Asking;
@@ -161,7 +163,7 @@ export const makeHandlers = Effect.fnUntraced(function* (
               const reuse = Stream.fromEffect(Effect.suspend(reused(problems)));
               return eventStream(
                 Stream.catchTag(events, "RetryKeyReused", () => reuse),
-                failed,
+                (cause) => failed(cause, accepted.id),
               );
             }
             return Effect.map(asking.ask(chatbot, ask), ({ entry, replayed }) =>

@@ -152,9 +152,7 @@ describe("an answer as events", () => {
         assert.strictEqual(parse(yield* body(response)).at(-1)!.event, "error");
         assert.strictEqual(logged.length, 1);
         assert.include(logged[0]!, message);
-        const id = response.headers.get("x-request-id")!;
-        assert.match(id, /^[0-9A-Z]{26}$/);
-        assert.strictEqual(logged[0]!.includes(id), message === "A request met a defect");
+        assert.include(logged[0]!, response.headers.get("x-request-id")!);
       }
     }).pipe(Effect.scoped),
   );

@@ -38,6 +38,7 @@ it.live("answers what is under way when it is disposed, and refuses what comes l
     });
     const head = yield* send("/api/chats", { method: "HEAD" });
     expect([head.status, yield* Effect.promise(() => head.text())]).toEqual([500, ""]);
+    expect(head.headers.get("x-request-id")).not.toBeNull();
     expect(disposing.pollUnsafe()).toBeUndefined();
     yield* Deferred.succeed(answer, undefined);
     expect((yield* Fiber.join(asking)).status).toBe(201);

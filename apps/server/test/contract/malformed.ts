@@ -199,6 +199,14 @@ export const malformed = (server: Server): void => {
         else expectGeneral(answer, 400);
       });
 
+    it("carries the client's own x-request-id where that was read", async () => {
+      for (const lines of [[], [host, "Expect: a"], [host, "Connection: upgrade", "Upgrade: a"]]) {
+        const answer = await one([requestText(details(), [...lines, "x-request-id: mine", ""])]);
+        expectGeneral(answer, 400);
+        expect(answer.headers["x-request-id"]).toBe("mine");
+      }
+    });
+
     for (const [what, text] of [
       ["two Hosts", () => requestText(details(), [host, "Host: other.test", key(), ""])],
       ["no version", () => `GET /\r\n${host}\r\n\r\n`],
