@@ -8,6 +8,7 @@ import {
   IdempotencyKey,
   Question,
   UserRef,
+  type Chatbot,
   type Principal,
   type Scope,
 } from "@parley/core";
@@ -89,12 +90,20 @@ export const makeHandlers = Effect.fnUntraced(function* (
 ) {
   const chats = yield* Chats;
   const asking = yield* Asking;
+  /** Encoded once a chatbot, as long as the core knows that. */
+  const details = new WeakMap<Chatbot, Effect.Effect<Response>>();
 
   return {
     details: {
       scope: "read",
-      handle: ({ principal }) =>
-        Effect.succeed(json({ status: 200, data: detailsWire(principal.chatbot) })),
+      handle: ({ principal: { chatbot } }) => {
+        let response = details.get(chatbot);
+        if (response === undefined) {
+          response = Effect.succeed(json({ status: 200, data: detailsWire(chatbot) }));
+          details.set(chatbot, response);
+        }
+        return response;
+      },
     },
 
     createChat: {
