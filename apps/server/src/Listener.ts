@@ -129,10 +129,9 @@ export const listen = Effect.fnUntraced(function* <R>(
     if (begin(request, response)) refuse("EXPECTATION_NOT_MET", response);
   });
   const refuseUpgrade = (request: IncomingMessage, socket: Socket) => {
-    // Node has let go of the connection; responses that came before may still wait for it.
-    const latest = connections.get(socket)?.latest;
+    // Node has let go of the connection, and wakes no response any more that waits to be sent on.
     socket
-      .on("drain", () => latest?.emit("drain"))
+      .on("drain", () => (socket as { _httpMessage?: ServerResponse })._httpMessage?.emit("drain"))
       .on("end", () => socket.destroy())
       .resume();
     refuseBytes("METHOD_NOT_SUPPORTED", socket, request);

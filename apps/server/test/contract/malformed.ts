@@ -39,6 +39,14 @@ export const malformed = (server: Server): void => {
       readonly [string, () => ReadonlyArray<string | Uint8Array>, string?]
     > = [
       ["no Host", () => [requestText(details(), [key(), ""])]],
+      ["a Host with a space", () => [requestText(details(), ["Host: a b", key(), ""])]],
+      ["a Host with a path", () => [requestText(details(), ["Host: a/b", key(), ""])]],
+      ["a Host that is a list", () => [requestText(details(), ["Host: a, b", key(), ""])]],
+      [
+        "chunks in HTTP/1.0",
+        () => [requestText("POST / HTTP/1.0", [host, key(), chunked], "0\r\n\r\n")],
+        "POST",
+      ],
       ["no Host, no key", () => [requestText(details(), [""])]],
       ["nonsense", () => ["nonsense\r\n\r\n"]],
       ["an unknown protocol", () => [`GET / FTP/1.1\r\n${host}\r\n\r\n`]],
