@@ -30,6 +30,7 @@ const problems: ReadonlyArray<readonly [ending: string, means: string]> = [
   ["NOT_BOOLEAN", "A value is neither `true` nor `false`."],
   ["NOT_A_FIELD", "A name is none of the returned fields."],
   ["NOT_ONE_PER_FIELD", "There are not as many values as fields in `orderBy`."],
+  ["NOT_CANCEL_OR_FINISH", "The header is neither `cancel` nor `finish`."],
   ["NOT_PRINTABLE", "The header is not 1 to 255 printable ASCII characters."],
   [
     "NOT_STORABLE",

@@ -60,6 +60,8 @@ describe("the published schema", () => {
     { chatbots: [{ workspace: "W" }] },
     { chatbots: [{ ...chatbot, name: "" }] },
     { chatbots: [{ ...chatbot, name: " " }] },
+    { chatbots: [{ ...chatbot, moderationErrorMessage: "" }] },
+    { chatbots: [{ ...chatbot, moderationErrorMessage: "\u0085" }] },
     { chatbots: [{ ...chatbot, name: "n".repeat(256) }] },
     { chatbots: [{ ...chatbot, hello: "Hi" }] },
     { chatbots: [{ ...chatbot, moderation: "sometimes" }] },

@@ -3,13 +3,11 @@
  * itself or not at all: malformed requests, unmet expectations, upgrades, CONNECT.
  */
 import * as NodeHttpServer from "@effect/platform-node/NodeHttpServer";
-import type { GeneralMessage } from "@parley/http";
+import { generalBody, requestIdOf, type GeneralMessage } from "@parley/http";
 import { Data, Duration, Effect, Scope } from "effect";
 import type { HttpServerRequest, HttpServerResponse } from "effect/http";
-import { createServer, ServerResponse, type IncomingMessage } from "node:http";
-import type { AddressInfo } from "node:net";
-import type { Duplex } from "node:stream";
-import { Connection } from "./Connection.ts";
+import { createServer, IncomingMessage, ServerResponse } from "node:http";
+import { Socket, type AddressInfo } from "node:net";
 
 export class ListenFailed extends Data.TaggedError("ListenFailed")<{
   readonly host: string;
@@ -30,6 +28,9 @@ export interface ListenOptions {
   readonly grace: Duration.Duration;
 }
 
+/** How long the server reads what a refused client still sends, in milliseconds. */
+const lingering = 2_000;
+
 /** Serves `app` until the scope closes; gives the port. New connections are refused from then on. */
 export const listen = Effect.fnUntraced(function* <R>(
   app: Effect.Effect<HttpServerResponse.HttpServerResponse, never, R>,
@@ -46,7 +47,7 @@ export const listen = Effect.fnUntraced(function* <R>(
   );
 
   const server = createServer({
-    ServerResponse: WholeResponse,
+    ServerResponse: GatheredResponse,
     requireHostHeader: false,
     requestTimeout: 30_000,
     headersTimeout: 10_000,
@@ -54,38 +55,115 @@ export const listen = Effect.fnUntraced(function* <R>(
     connectionsCheckingInterval: 5_000,
     maxHeaderSize: 16 * 1024,
   });
-  const connections = new Map<Duplex, Connection>();
-  server.on("connection", (socket) => {
-    connections.set(socket, new Connection(socket));
+  const connections = new Map<Socket, Connection>();
+  let isClosing = false;
+  const closeNow = (socket: Socket) => void Socket.prototype.destroySoon.call(socket);
+
+  server.on("connection", (socket: Socket) => {
+    connections.set(socket, { latest: null, isLast: false });
     socket.once("close", () => connections.delete(socket));
+    // After an upgrade nobody else listens for it.
+    socket.on("error", () => {});
+    // Node calls it after a last response. A connection closed while bytes lie unread takes the response with it.
+    socket.destroySoon = () => {
+      if (isClosing) return closeNow(socket);
+      socket.end();
+      const timer = setTimeout(() => socket.destroy(), lingering);
+      socket.once("close", () => clearTimeout(timer));
+    };
   });
-  /** The connection of a request that is to be answered. */
-  const begin = ({ socket }: IncomingMessage, response: ServerResponse) => {
-    const connection = connections.get(socket);
-    return connection?.begin(response) ? connection : undefined;
-  };
-  server.on("request", (request: IncomingMessage, response: ServerResponse) => {
-    const connection = begin(request, response);
-    if (connection === undefined) return;
-    const target = originForm(request.url!);
-    if (target === undefined || isMalformed(request)) {
-      return connection.refuseRequest("MALFORMED_REQUEST", response);
+
+  /** Whether the request is to be answered: one behind the last is not even to be handled. */
+  const begin = ({ socket }: IncomingMessage, response: ServerResponse): boolean => {
+    const connection = connections.get(socket)!;
+    if (connection.isLast) {
+      // Node would keep each that still comes until the connection ends, and reads on after the present one.
+      process.nextTick(() => socket.pause());
+      return false;
     }
+    // A client that keeps its connection busy would keep the server from closing.
+    if (isClosing) response.shouldKeepAlive = false;
+    connection.isLast = !response.shouldKeepAlive;
+    connection.latest = response;
+    return true;
+  };
+
+  /** Answers in the application's place: Node sends it in its turn, and closes the connection. */
+  const refuse = (message: GeneralMessage, response: ServerResponse) => {
+    connections.get(response.req.socket)!.isLast = true;
+    response.shouldKeepAlive = false;
+    response.req.resume();
+    const body = generalBody(message);
+    const text = JSON.stringify(body);
+    response.writeHead(body.status, {
+      "content-type": "application/json; charset=utf-8",
+      "content-length": Buffer.byteLength(text),
+      "cache-control": "no-store",
+      "x-request-id": requestIdOf(response.req.headers["x-request-id"]),
+    });
+    // At once: the application must find the response ended.
+    Reflect.apply(ServerResponse.prototype.end, response, [text]);
+  };
+  /** Refuses what has no response, once the latest response has left. */
+  const refuseBytes = (message: GeneralMessage, socket: Socket, request: IncomingMessage) => {
+    const connection = connections.get(socket);
+    if (connection === undefined || connection.isLast) return;
+    connection.isLast = true;
+    whenClosed(connection.latest, () => {
+      if (!socket.writable) return void socket.destroy();
+      const response = new ServerResponse(request);
+      response.assignSocket(socket);
+      response.once("finish", () => socket.destroySoon());
+      refuse(message, response);
+    });
+  };
+
+  server.on("request", (request: IncomingMessage, response: ServerResponse) => {
+    if (!begin(request, response)) return;
+    const target = originForm(request.url!);
+    if (target === undefined || isMalformed(request)) return refuse("MALFORMED_REQUEST", response);
     request.url = target;
     handler(request, response);
   });
-  server.on("checkExpectation", (request: IncomingMessage, response: ServerResponse) =>
-    begin(request, response)?.refuseRequest("EXPECTATION_NOT_MET", response),
-  );
-  const refuseUpgrade = ({ method }: IncomingMessage, socket: Duplex) =>
-    connections.get(socket)?.refuseUpgrade("METHOD_NOT_SUPPORTED", method);
+  server.on("checkExpectation", (request: IncomingMessage, response: ServerResponse) => {
+    if (begin(request, response)) refuse("EXPECTATION_NOT_MET", response);
+  });
+  const refuseUpgrade = (request: IncomingMessage, socket: Socket) => {
+    // Node has let go of the connection, and wakes no response any more that waits to be sent on.
+    socket
+      .on("drain", () => (socket as { _httpMessage?: ServerResponse })._httpMessage?.emit("drain"))
+      .on("end", () => socket.destroy())
+      .resume();
+    refuseBytes("METHOD_NOT_SUPPORTED", socket, request);
+  };
   server.on("upgrade", refuseUpgrade);
   server.on("connect", refuseUpgrade);
-  server.on("clientError", (error: ClientError, socket: Duplex) =>
-    connections
-      .get(socket)
-      ?.refuseBytes(clientErrors[error.code ?? ""] ?? "MALFORMED_REQUEST", unreadMethod(error)),
-  );
+  server.on("clientError", (error: ClientError, socket: Socket) => {
+    const message = clientErrors[error.code ?? ""] ?? "MALFORMED_REQUEST";
+    const latest = connections.get(socket)?.latest ?? null;
+    if (latest === null || latest.req.complete) {
+      const request = new IncomingMessage(socket);
+      request.method = unreadMethod(error);
+      return refuseBytes(message, socket, request);
+    }
+    // The body of the latest request is broken. Its response may be half sent: then nothing is added to it.
+    if (latest.headersSent) return whenClosed(latest, () => socket.destroySoon());
+    refuse(message, latest);
+    // Node forgets a request that is answered; the application may still wait for the body.
+    socket.once("close", () => latest.req.destroy());
+  });
+
+  /** Closes a connection when nothing is under way on it any more. */
+  const close = (socket: Socket, connection: Connection): void => {
+    const { latest } = connection;
+    if (latest === null || latest.closed) return closeNow(socket);
+    if (!latest.headersSent) {
+      latest.shouldKeepAlive = false;
+      connection.isLast = true;
+    }
+    // One whose head was sent before had promised to keep its connection.
+    latest.once("close", () => setImmediate(close, socket, connection));
+  };
 
   const run = Effect.runForkWith(yield* Effect.context<never>());
   return yield* Effect.acquireRelease(
@@ -105,7 +183,8 @@ export const listen = Effect.fnUntraced(function* <R>(
     () =>
       Effect.callback<void>((resume) => {
         server.close(() => resume(Effect.void));
-        for (const connection of connections.values()) connection.close();
+        isClosing = true;
+        for (const [socket, connection] of connections) close(socket, connection);
       }).pipe(
         Effect.timeoutOption(grace),
         Effect.andThen(
@@ -117,15 +196,37 @@ export const listen = Effect.fnUntraced(function* <R>(
   );
 });
 
+interface Connection {
+  latest: ServerResponse | null;
+  /** Whether the latest response is the last. */
+  isLast: boolean;
+}
+
+const whenClosed = (response: ServerResponse | null, next: () => void): void =>
+  response === null || response.closed ? next() : void response.once("close", next);
+
 /**
- * A response whose head and body go out in one write. Effect sets `strictContentLength`, for which Node
- * writes an empty piece after the body; our bodies are whole texts, and their length is always right.
+ * Responses that end in one turn of the event loop are sent back to back at its end: their clients then wake up once, and
+ * not once for each. Head and body go out in one write. (Effect sets `strictContentLength`, for which Node writes an empty
+ * piece after the body; our bodies are whole texts, and their length is always right.)
  */
-class WholeResponse extends ServerResponse {}
-Object.defineProperty(WholeResponse.prototype, "strictContentLength", {
+class GatheredResponse extends ServerResponse {
+  override end(...rest: ReadonlyArray<any>): this {
+    if (ended.push(() => Reflect.apply(super.end, this, rest)) === 1) setImmediate(sendEnded);
+    return this;
+  }
+}
+Object.defineProperty(GatheredResponse.prototype, "strictContentLength", {
   get: () => false,
   set: () => {},
 });
+
+let ended: Array<() => void> = [];
+const sendEnded = (): void => {
+  const responses = ended;
+  ended = [];
+  for (const end of responses) end();
+};
 
 /** The target without its authority, if it has one, else as received; `undefined` if that is empty. */
 const originForm = (target: string): string | undefined => {
@@ -152,20 +253,16 @@ const isMalformed = ({ headers, httpVersion, rawHeaders }: IncomingMessage): boo
 
 const host = /^[^\s,/?#@\\]*$/;
 
-/** What Node tells of bytes that are no request. */
+/** What Node tells of bytes that are no request: the last of them, and how far it understood those. */
 interface ClientError extends NodeJS.ErrnoException {
-  /** What came last. */
   readonly rawPacket?: Buffer;
-  /** How far that was understood. */
   readonly bytesParsed?: number;
 }
 
-/** The method of a request that is malformed in its head, if all of that came together. */
+/** The method of a request whose head is malformed, if that came in one piece: HEAD must not get a body. */
 const unreadMethod = ({ bytesParsed = 0, rawPacket }: ClientError): string | undefined => {
   const understood = rawPacket?.toString("latin1", 0, bytesParsed) ?? "";
-  return /^\w+(?= )/.exec(
-    understood.slice(understood.lastIndexOf("\r\n\r\n") + 1).trimStart(),
-  )?.[0];
+  return /(?:^|\r\n\r\n)\s*(\w+) (?:(?!\r\n\r\n)[^])*$/.exec(understood)?.[1];
 };
 
 const clientErrors: Readonly<Record<string, GeneralMessage>> = {

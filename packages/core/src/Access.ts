@@ -5,7 +5,7 @@ import { Cache, Clock, Context, Duration, Effect, Exit, Layer, Schedule, Stream 
 import { Digest, Mac } from "effect/crypto";
 import { hashKey, keyId } from "./ApiKey.ts";
 import type { Chatbot } from "./Chatbot.ts";
-import { ChatbotDirectory, type Scope } from "./ChatbotDirectory.ts";
+import { ChatbotDirectory, type Opened, type Scope } from "./ChatbotDirectory.ts";
 import { KeyRejected, type StorageUnavailable } from "./Errors.ts";
 import { keyState } from "./KeyState.ts";
 
@@ -18,6 +18,12 @@ export interface Principal {
 
 /** How many keys are remembered. */
 const capacity = 10_000;
+
+/** How long the text of an accepted key is remembered, so that not each request hashes it. */
+const memory = Duration.seconds(1);
+
+/** How long it takes at most until a change is noticed whose hint was lost. */
+const staleness = Duration.seconds(30);
 
 /** How often the use of a key is noted at most, in milliseconds. */
 const useInterval = 60_000;
@@ -46,11 +52,15 @@ export class Access extends Context.Service<
               ? Duration.zero
               : exit.value === null
                 ? Duration.seconds(1)
-                : Duration.seconds(30),
+                : Duration.subtract(staleness, memory),
         });
 
+        /** By their text. Forgotten as a whole: a check that is under way then notes what it found in the old map. */
+        let accepted = new Map<string, Pick<Opened, "expiresAt"> & { principal: Principal }>();
+        const forget = Effect.sync(() => void (accepted = new Map()));
+        yield* Effect.delay(forget, memory).pipe(Effect.forever, Effect.forkScoped);
         yield* directory.changed.pipe(
-          Stream.runForEach(() => Cache.invalidateAll(opened)),
+          Stream.runForEach(() => Effect.andThen(forget, Cache.invalidateAll(opened))),
           Effect.forkScoped,
         );
 
@@ -81,7 +91,11 @@ export class Access extends Context.Service<
         yield* Effect.addFinalizer(() => Effect.timeoutOption(tellUse, "2 seconds"));
         yield* tellUse.pipe(Effect.repeat(Schedule.spaced("3 seconds")), Effect.forkScoped);
 
-        const authenticate = Effect.fnUntraced(function* (key: string) {
+        const isLive = ({ expiresAt }: Pick<Opened, "expiresAt">, now: number) =>
+          keyState({ expiresAt, revokedAt: null }, now) === "live";
+
+        const check = Effect.fnUntraced(function* (key: string) {
+          const remembered = accepted;
           const id = keyId(key);
           if (id === null) return yield* new KeyRejected();
           const found = yield* Cache.get(opened, id);
@@ -89,11 +103,21 @@ export class Access extends Context.Service<
           const genuine = Mac.timingSafeEqual(hash, found?.hash ?? nobody);
           if (!genuine || found === null) return yield* new KeyRejected();
           const now = yield* Clock.currentTimeMillis;
-          const state = keyState({ expiresAt: found.expiresAt, revokedAt: null }, now);
-          if (state !== "live") return yield* new KeyRejected();
+          if (!isLive(found, now)) return yield* new KeyRejected();
           noteUse(id, now);
-          return { keyId: id, scopes: found.scopes, chatbot: found.chatbot };
+          const principal = { keyId: id, scopes: found.scopes, chatbot: found.chatbot };
+          remembered.set(key, { principal, expiresAt: found.expiresAt });
+          return principal;
         });
+
+        const authenticate = (key: string) =>
+          Clock.clockWith((clock) => {
+            const known = accepted.get(key);
+            const now = clock.currentTimeMillisUnsafe();
+            if (known === undefined || !isLive(known, now)) return check(key);
+            noteUse(known.principal.keyId, now);
+            return Effect.succeed(known.principal);
+          });
 
         return Access.of({ authenticate });
       }),

@@ -2,13 +2,10 @@
  * A chatbot: what a client reads of it (section 2.1) and what its operator configured.
  */
 import { Schema } from "effect";
-import { Text } from "./Text.ts";
+import { notBlank, Text } from "./Text.ts";
 
 /** The name of a chatbot or a workspace: 1 to 255 code points, not white space alone. */
-export const Name = Text.check(
-  Schema.isPattern(/\S/u, { message: "is blank" }),
-  Schema.isMaxCodePoints(255),
-);
+export const Name = Text.check(notBlank, Schema.isMaxCodePoints(255));
 
 /** One folder, never a path that leads elsewhere, on one line of a log. */
 const FolderName = Name.check(
@@ -20,10 +17,10 @@ export const LongText = Text.check(Schema.isMaxCodePoints(100_000));
 
 /** What an operator decides about one chatbot. */
 export const ChatbotSettings = Schema.Struct({
-  /** The text of the entry that a chat of section 4.2 starts with; `null` turns it off. */
+  /** The text of the entry that a chat of section 4.2 starts with; `null` or `""` turns it off. */
   helloMessage: Schema.NullOr(LongText),
   /** The answer that a flagged question gets (section 2.3). */
-  moderationErrorMessage: LongText,
+  moderationErrorMessage: LongText.check(notBlank),
   /** What the language model is told before the conversation; `null` for nothing. */
   instructions: Schema.NullOr(LongText),
   /** The language model to ask, by the name that its provider knows; `null` for the usual one. */

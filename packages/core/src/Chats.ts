@@ -50,7 +50,7 @@ export class Chats extends Context.Service<
 
       return Chats.of({
         create: (chatbot, { name = null, userRef = null }, key = null) => {
-          const chat = { name, userRef, helloMessage: chatbot.settings.helloMessage };
+          const chat = { name, userRef, helloMessage: chatbot.settings.helloMessage || null };
           // Uninterruptible: a client that hangs up must not cancel a write that was begun.
           return key === null
             ? Effect.uninterruptible(store.createChat(chatbot.id, chat, null))

@@ -16,9 +16,15 @@ const storable = Schema.makeFilter<string>(
   { identifier: "text", toJsonSchema: () => [{}, true] },
 );
 
-const notBlank = Schema.makeFilter<string>((text) => text.trim() !== "" || "is blank", {
-  identifier: "notBlank",
-});
+/**
+ * Whether the text is empty or Unicode's White_Space alone. `trim` and `\s` are of no use here: they miss U+0085 and
+ * count U+FEFF.
+ */
+export const isBlank = (text: string): boolean => !notWhite.test(text);
+
+const notWhite = /\P{White_Space}/u;
+
+export const notBlank = Schema.isPattern(notWhite, { identifier: "notBlank", message: "is blank" });
 
 /** A string of any length that every store keeps. */
 export const Text = Schema.String.check(storable);

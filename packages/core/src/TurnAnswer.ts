@@ -14,7 +14,7 @@ import {
 } from "./Errors.ts";
 import { append, reset, type Completed, type LiveAnswer } from "./LiveAnswer.ts";
 import type { Moderator } from "./Moderator.ts";
-import { storableText } from "./Text.ts";
+import { isBlank, storableText } from "./Text.ts";
 import { turnEntries, type Turn, type TurnStore } from "./TurnStore.ts";
 
 export interface AnswerServices {
@@ -83,7 +83,7 @@ const answer = Effect.fnUntraced(function* (
   }
   const parts = answerer.answer(chatbot, earlier(store, turn), question);
   const usage = yield* readAnswer(live, turn, parts, limits, deadline);
-  if (/^\p{White_Space}*$/u.test(live.text)) return yield* unavailable("the answer is empty");
+  if (isBlank(live.text)) return yield* unavailable("the answer is empty");
   return { question, answer: live.text, moderation, flagged, usage } satisfies NewEntry;
 });
 

@@ -8,7 +8,7 @@ import {
   StorageUnavailable,
   type Opened,
 } from "@parley/core";
-import { Effect, Exit, Layer, PubSub, Redacted, Stream } from "effect";
+import { Effect, Exit, Fiber, Layer, PubSub, Redacted, Stream } from "effect";
 import { Digest, SecureRandom } from "effect/crypto";
 import { TestClock } from "effect/testing";
 import { chatbot } from "./asked.ts";
@@ -21,23 +21,32 @@ const directory = Effect.fnUntraced(function* (key: string, more: Partial<Opened
   const changed = yield* PubSub.unbounded<number | null>();
   const state = {
     asked: 0,
+    hashed: 0,
+    /** Comes between the look-up and its answer. */
+    found: Effect.void as Effect.Effect<unknown>,
     revoked: false,
     changed,
     used: [] as Array<ReadonlyArray<string>>,
     broken: Effect.void as Effect.Effect<void, StorageUnavailable>,
   };
+  const web = yield* Effect.provide(Digest.Digest, Digest.layerWebCrypto);
   const layer = Access.layer.pipe(
     Layer.provide([
-      Digest.layerWebCrypto,
+      Layer.succeed(Digest.Digest, {
+        ...web,
+        digest: (...one) => Effect.suspend(() => (state.hashed++, web.digest(...one))),
+      }),
       Layer.succeed(
         ChatbotDirectory,
         ChatbotDirectory.of({
           open: (id) =>
-            Effect.sync(() => {
+            Effect.suspend(() => {
               state.asked++;
-              return id === keyId(key) && !state.revoked
-                ? { hash, scopes: ["read"], expiresAt: null, chatbot, ...more }
-                : null;
+              const found =
+                id === keyId(key) && !state.revoked
+                  ? { hash, scopes: ["read"], expiresAt: null, chatbot, ...more }
+                  : null;
+              return Effect.as(state.found, found as Opened | null);
             }),
           used: (ids) =>
             Effect.andThen(
@@ -99,6 +108,38 @@ describe("access", () => {
       yield* Effect.gen(function* () {
         assert.isTrue(Exit.isFailure(yield* Effect.exit(authenticate(key))));
         assert.isTrue(Exit.isFailure(yield* Effect.exit(authenticate(unknown))));
+      }).pipe(Effect.provide(layer));
+    }),
+  );
+
+  it.effect("hashes an accepted key once a second, and each wrong one", () =>
+    Effect.gen(function* () {
+      const [key, wrong] = [yield* newKey, yield* newKey];
+      const { layer, state } = yield* directory(key);
+      yield* Effect.gen(function* () {
+        yield* Effect.repeat(authenticate(key), { times: 9 });
+        assert.strictEqual(state.hashed, 1);
+        yield* Effect.repeat(Effect.flip(authenticate(wrong)), { times: 2 });
+        assert.strictEqual(state.hashed, 4);
+        yield* TestClock.adjust("1 second");
+        yield* Effect.repeat(authenticate(key), { times: 9 });
+        assert.strictEqual(state.hashed, 5);
+      }).pipe(Effect.provide(layer));
+    }),
+  );
+
+  it.effect("does not remember what it looked up before a hint that came meanwhile", () =>
+    Effect.gen(function* () {
+      const key = yield* newKey;
+      const { layer, state } = yield* directory(key);
+      yield* Effect.gen(function* () {
+        yield* Effect.repeat(Effect.yieldNow, { times: 20 });
+        state.found = Effect.yieldNow.pipe(Effect.repeat({ times: 50 }));
+        const looking = yield* Effect.forkChild(authenticate(key), { startImmediately: true });
+        state.revoked = true;
+        yield* PubSub.publish(state.changed, null);
+        yield* Fiber.join(looking);
+        assert.isTrue(Exit.isFailure(yield* Effect.exit(authenticate(key))));
       }).pipe(Effect.provide(layer));
     }),
   );

@@ -466,7 +466,9 @@ describe("asking", () => {
 
   it.effect("fails with ChatbotNotFound when its chatbot was deleted meanwhile", () => {
     const deleted = Effect.fail(new ChatbotNotFound({ chatbot: chatbot.id }));
-    const storesWith = (broken: Partial<TurnStore["Service"]>): ReturnType<typeof layerMemoryWith> =>
+    const storesWith = (
+      broken: Partial<TurnStore["Service"]>,
+    ): ReturnType<typeof layerMemoryWith> =>
       Layer.effect(
         TurnStore,
         TurnStore.useSync((store) => TurnStore.of({ ...store, ...broken })),

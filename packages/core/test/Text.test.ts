@@ -1,5 +1,5 @@
 import { assert, describe, it } from "@effect/vitest";
-import { compareText, fold, isStorable } from "@parley/core";
+import { compareText, fold, isBlank, isStorable } from "@parley/core";
 import { Schema } from "effect";
 
 const points = (text: string) => Array.from(text, (point) => point.codePointAt(0)!);
@@ -55,6 +55,15 @@ describe("text", () => {
       assert.strictEqual(fold(a), fold(b));
     }
     assert.notStrictEqual(fold("ß"), fold("ss"));
+  });
+
+  it("is blank when each character has Unicode's White_Space", () => {
+    for (const text of ["", " \t\n\v\f\r", "\u0085", "\u00a0\u1680\u2003\u2028\u202f\u3000"]) {
+      assert.isTrue(isBlank(text), JSON.stringify(text));
+    }
+    for (const text of ["\ufeff", "\u200b", "\u180e", " a ", "\0"]) {
+      assert.isFalse(isBlank(text), JSON.stringify(text));
+    }
   });
 
   it("is storable without NUL and lone surrogates", () => {

@@ -1,11 +1,4 @@
-import {
-  Access,
-  Asking,
-  Chats,
-  defaultSettings,
-  Moderator,
-  type Chatbot,
-} from "@parley/core";
+import { Access, Asking, Chats, defaultSettings, Moderator, type Chatbot } from "@parley/core";
 import { makeParley } from "@parley/core/promise";
 import { layerScripted, type Script } from "@parley/llm";
 import { layerMemoryWith } from "@parley/store-memory";
@@ -37,7 +30,7 @@ describe("a promise", () => {
   const wrong: ReadonlyArray<readonly [field: string, call: () => Promise<unknown>]> = [
     ["name", () => parley.createChat(chatbot, { name: "n".repeat(256) })],
     ["idempotencyKey", () => parley.createChat(chatbot, {}, { idempotencyKey: "" })],
-    ["question", () => parley.ask(chatbot, { question: " " })],
+    ["question", () => parley.ask(chatbot, { question: "\u0085" })],
     ["chatId", () => parley.ask(chatbot, { chatId: 1.5, question: "q" })],
     ["idempotencyKey", () => parley.ask(chatbot, { question: "q" }, { idempotencyKey: "é" })],
     ["chatId", () => parley.history(chatbot, 1.5)],
@@ -85,6 +78,12 @@ const signal = () => {
   const sent = new Promise<void>((resolve) => (send = resolve));
   return { send, sent };
 };
+
+it("an empty hello message is off", async () => {
+  const settings = { ...defaultSettings, helloMessage: "" };
+  const { chat } = await parley.createChat({ ...chatbot, settings });
+  expect((await parley.history(chatbot, chat.id)).total).toBe(0);
+});
 
 describe("dispose", () => {
   it("waits for what is under way, and takes nothing more", async () => {

@@ -4,8 +4,7 @@
  */
 import { Access, Asking, Chats, makeFailureLog } from "@parley/core";
 import { Cause, Effect, type Scope } from "effect";
-import { SecureRandom } from "effect/crypto";
-import { HttpServerRequest, type HttpServerResponse } from "effect/http";
+import { HttpServerRequest, HttpServerResponse } from "effect/http";
 import { defaultBasePaths, type BasePaths } from "./Api.ts";
 import type { GeneralMessage } from "./Codes.ts";
 import { failureOf, type CoreError, type Failure } from "./CoreFailures.ts";
@@ -27,6 +26,16 @@ export interface AppOptions {
 }
 
 type Response = HttpServerResponse.HttpServerResponse;
+
+/** The id by which a request is known: the client's own, or a new one. */
+export const requestIdOf = (given: unknown): string =>
+  typeof given === "string" && /^[A-Za-z0-9._-]{1,128}$/.test(given)
+    ? given
+    : `${processId}-${(++made).toString(36)}`;
+
+/** Far cheaper than randomness for each. */
+const processId = crypto.randomUUID().slice(0, 13);
+let made = 0;
 
 /** What follows `#` in the address of a web request is the client's own. */
 const withoutFragment = (request: HttpServerRequest.HttpServerRequest) => {
@@ -55,19 +64,19 @@ export const makeApp: (
 
   const log = makeFailureLog();
 
-  const refusal = (error: CoreError | Problems | GeneralMessage): Effect.Effect<Failure> =>
+  const refusal = (
+    error: CoreError | Problems | GeneralMessage,
+    id: string,
+  ): Effect.Effect<Failure> =>
     Effect.as(
       typeof error === "object" && "_tag" in error && error._tag !== "KeyRejected"
-        ? log.failure(error)
+        ? Effect.annotateLogs(log.failure(error), "requestId", id)
         : Effect.void,
       failureOf(error),
     );
 
   const defect = (cause: Cause.Cause<unknown>, id: string): Effect.Effect<Failure> =>
-    Effect.as(Effect.annotateLogs(log.defect(cause), "requestId", id), {
-      ...failureOf("INTERNAL_ERROR"),
-      headers: { "x-request-id": id },
-    });
+    Effect.as(Effect.annotateLogs(log.defect(cause), "requestId", id), failureOf("INTERNAL_ERROR"));
 
   const respond = ({ body, headers }: Failure): Response => json(body, headers);
 
@@ -75,12 +84,13 @@ export const makeApp: (
     onDisconnect,
     (cause, id) => {
       const error = Cause.findErrorOption(cause);
-      return error._tag === "Some" ? refusal(error.value) : defect(cause, id);
+      return error._tag === "Some" ? refusal(error.value, id) : defect(cause, id);
     },
   );
 
   const answer = (
     request: HttpServerRequest.HttpServerRequest,
+    id: string,
   ): Effect.Effect<Response, never, Scope.Scope> => {
     const { headers, method } = request;
     const path = pathOf(request.url);
@@ -96,21 +106,22 @@ export const makeApp: (
       if (!principal.scopes.includes(scope)) {
         return Effect.succeed(generalFailure("SCOPE_NOT_GRANTED"));
       }
-      return handle({ request, principal, parameter: found.parameter });
-    }).pipe(Effect.catch((error) => Effect.map(refusal(error), respond)));
+      return handle({ request, id, principal, parameter: found.parameter });
+    }).pipe(Effect.catch((error) => Effect.map(refusal(error, id), respond)));
   };
 
   // Interruptible, whatever runs it: a client that hangs up must be able to end its request.
   return Effect.interruptible(
-    Effect.flatMap(HttpServerRequest.HttpServerRequest, (request) =>
-      cors(
+    Effect.flatMap(HttpServerRequest.HttpServerRequest, (request) => {
+      const id = requestIdOf(request.headers["x-request-id"]);
+      return cors(
         request,
         Effect.catchCauseIf(
-          answer(withoutFragment(request)),
+          answer(withoutFragment(request), id),
           (cause) => !Cause.hasInterruptsOnly(cause),
-          (cause) => Effect.map(defect(cause, SecureRandom.ulidUnsafe()), respond),
+          (cause) => Effect.map(defect(cause, id), respond),
         ),
-      ),
-    ),
+      ).pipe(Effect.map(HttpServerResponse.setHeader("x-request-id", id)));
+    }),
   );
 });

@@ -18,6 +18,8 @@ export const failureOf = (error: CoreError | Problems | GeneralMessage): Failure
   if (error instanceof Problems) return { body: validationBody(error.found) };
   switch (error._tag) {
     case "KeyRejected":
+    // The chatbot was deleted while its key was still remembered.
+    case "ChatbotNotFound":
       return { body: generalBody("API_KEY_NOT_VALID") };
     case "ChatNotFound":
       return { body: generalBody("CHAT_DOES_NOT_EXISTS") };
@@ -30,6 +32,7 @@ export const failureOf = (error: CoreError | Problems | GeneralMessage): Failure
         body: generalBody("SERVICE_OVERLOADED"),
         headers: { "retry-after": String(error.retryAfterSeconds) },
       };
+    // A handler makes a validation error of it.
     case "RetryKeyReused":
       return { body: generalBody("INTERNAL_ERROR") };
   }

@@ -1,12 +1,13 @@
 /**
  * An answer as server-sent events: `delta` for each piece, then one `entry` with the envelope that a
- * plain ask returns, or one `error` with a failure's. What fails before the first piece is no stream.
+ * plain ask returns, or one `error` with a failure's. What fails before the first byte is no stream: the stream opens
+ * with its first event, or with a comment once none has come for as long as proxies can be trusted to wait.
  */
 import type { AnswerEvent, AskError, Progress } from "@parley/core";
-import { Cause, Duration, Effect, Pull, Schedule, Stream } from "effect";
-import { SecureRandom } from "effect/crypto";
+import { Cause, Duration, Effect, Fiber, Option, Pull, Stream } from "effect";
 import { HttpServerResponse } from "effect/http";
 import type { Failure } from "./CoreFailures.ts";
+import type { Problems } from "./Values.ts";
 import { entryWire } from "./Wire.ts";
 
 /** How often a comment tells proxies that the connection is alive. */
@@ -27,30 +28,31 @@ export const progressOf = (lastEventId: string | undefined): Progress | null => 
   return match === null ? null : { turn: match[1]!, points: Number(match[2]) };
 };
 
-/** What a client is told of a failure; the log has what its operator must know, of a defect with the request's id. */
-export type Failed = (cause: Cause.Cause<AskError>, id: string) => Effect.Effect<Failure>;
-
-/** The response; fails with what failed before the first event. */
+/** The response; fails with what failed before it opened. `failed` gives what a client is told of a later failure. */
 export const eventStream = Effect.fnUntraced(function* (
-  events: Stream.Stream<AnswerEvent, AskError>,
-  failed: Failed,
+  events: Stream.Stream<AnswerEvent, AskError | Problems>,
+  failed: (cause: Cause.Cause<AskError | Problems>) => Effect.Effect<Failure>,
 ) {
-  // Told before anything fails: later there is no header to tell it in.
-  const id = SecureRandom.ulidUnsafe();
   const pull = yield* Stream.toPull(events);
   // An answer is never without an event.
-  const first = yield* Pull.catchDone(pull, () => Effect.die("an answer without events"));
-  const rest = Stream.fromPull(Effect.succeed(pull));
-  const told = Stream.concat(Stream.fromIterable(first), rest).pipe(
+  const pulled = yield* Pull.catchDone(pull, () => Effect.die("an answer without events")).pipe(
+    Effect.forkScoped({ startImmediately: true }),
+  );
+  const first = yield* Effect.timeoutOption(Fiber.join(pulled), heartbeat);
+  const told = Stream.fromIterableEffect(Fiber.join(pulled)).pipe(
+    Stream.concat(Stream.fromPull(Effect.succeed(pull))),
     Stream.map(eventText),
     Stream.catchCause((cause) => {
       if (Cause.hasInterruptsOnly(cause)) return Stream.failCause(cause);
       return Stream.fromEffect(
-        Effect.map(failed(cause, id), ({ body }) => text("error", JSON.stringify(body))),
+        Effect.map(failed(cause), ({ body }) => text("error", JSON.stringify(body))),
       );
     }),
   );
-  const beats = Stream.fromSchedule(Schedule.spaced(heartbeat)).pipe(Stream.map(() => ": \n\n"));
+  const beats = Stream.tick(heartbeat).pipe(
+    Stream.drop(Option.isSome(first) ? 1 : 0),
+    Stream.map(() => ": \n\n"),
+  );
   return HttpServerResponse.stream(
     Stream.encodeText(Stream.merge(told, beats, { haltStrategy: "left" })),
     {
@@ -60,8 +62,9 @@ export const eventStream = Effect.fnUntraced(function* (
         "cache-control": "no-store",
         // Some proxies hold a response back until it is complete.
         "x-accel-buffering": "no",
-        "x-request-id": id,
-        ...(first[0].replayed && { "idempotent-replayed": "true" }),
+        ...(Option.exists(first, ([{ replayed }]) => replayed) && {
+          "idempotent-replayed": "true",
+        }),
       },
     },
   );

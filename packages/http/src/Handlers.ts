@@ -8,15 +8,16 @@ import {
   IdempotencyKey,
   Question,
   UserRef,
+  type Chatbot,
   type Principal,
   type Scope,
 } from "@parley/core";
-import { Effect, Schema, type Scope as Scopes } from "effect";
+import { Effect, Schema, Stream, type Cause, type Scope as Scopes } from "effect";
 import type { HttpServerRequest, HttpServerResponse } from "effect/http";
 import { readBody } from "./Body.ts";
-import { eventStream, progressOf, wantsEvents, type Failed } from "./EventStream.ts";
+import { eventStream, progressOf, wantsEvents } from "./EventStream.ts";
 import type { GeneralMessage } from "./Codes.ts";
-import type { CoreError } from "./CoreFailures.ts";
+import type { CoreError, Failure } from "./CoreFailures.ts";
 import { json } from "./Failures.ts";
 import { readChatQuery, readEntryQuery } from "./Lists.ts";
 import { field, Problems } from "./Values.ts";
@@ -25,6 +26,8 @@ import { chatWire, detailsWire, entryWire, pageWire } from "./Wire.ts";
 /** One request whose key was accepted. */
 export interface AcceptedRequest {
   readonly request: HttpServerRequest.HttpServerRequest;
+  /** The request's id, for the log. */
+  readonly id: string;
   readonly principal: Principal;
   /** The path's parameter, as received; empty where the path has none. */
   readonly parameter: string;
@@ -83,16 +86,24 @@ const replayedHeader = { "idempotent-replayed": "true" };
 /** The handlers by the identifiers of their endpoints in the declaration. */
 export const makeHandlers = Effect.fnUntraced(function* (
   onDisconnect: "finish" | "cancel",
-  failed: Failed,
+  failed: (cause: Cause.Cause<CoreError | Problems>, id: string) => Effect.Effect<Failure>,
 ) {
   const chats = yield* Chats;
   const asking = yield* Asking;
+  /** Encoded once a chatbot, as long as the core knows that. */
+  const details = new WeakMap<Chatbot, Effect.Effect<Response>>();
 
   return {
     details: {
       scope: "read",
-      handle: ({ principal }) =>
-        Effect.succeed(json({ status: 200, data: detailsWire(principal.chatbot) })),
+      handle: ({ principal: { chatbot } }) => {
+        let response = details.get(chatbot);
+        if (response === undefined) {
+          response = Effect.succeed(json({ status: 200, data: detailsWire(chatbot) }));
+          details.set(chatbot, response);
+        }
+        return response;
+      },
     },
 
     createChat: {
@@ -142,7 +153,12 @@ export const makeHandlers = Effect.fnUntraced(function* (
         const problems = new Problems("ASK_DTO");
         return readPost(accepted, problems, ({ chat_id = null, query = null }) => {
           if (query === null) problems.add(["query"], "NOT_PRESENT");
+          const wish = accepted.request.headers["on-disconnect"]?.toLowerCase() ?? onDisconnect;
+          if (wish !== "cancel" && wish !== "finish") {
+            problems.add(["On-Disconnect"], "NOT_CANCEL_OR_FINISH");
+          }
           return {
+            onHangUp: wish as "cancel" | "finish",
             chatId: chatId(problems, ["chat_id"], chat_id) ?? null,
             question: query === null ? undefined : question(problems, ["query"], query),
           };
@@ -150,19 +166,19 @@ export const makeHandlers = Effect.fnUntraced(function* (
           Effect.flatMap(({ key, values }) => {
             const { chatbot } = accepted.principal;
             const { headers } = accepted.request;
-            const wish = headers["on-disconnect"];
-            const onHangUp = wish === "cancel" || wish === "finish" ? wish : onDisconnect;
-            const ask = { key, chatId: values.chatId, question: values.question!, onHangUp };
-            return wantsEvents(headers["accept"])
-              ? eventStream(
-                  asking.stream(chatbot, ask, progressOf(headers["last-event-id"])),
-                  failed,
-                )
-              : Effect.map(asking.ask(chatbot, ask), ({ entry, replayed }) =>
-                  created(entryWire(entry), replayed),
-                );
+            const ask = { ...values, key, question: values.question! };
+            if (wantsEvents(headers["accept"])) {
+              const events = asking.stream(chatbot, ask, progressOf(headers["last-event-id"]));
+              const reuse = Stream.fromEffect(Effect.suspend(reused(problems)));
+              return eventStream(
+                Stream.catchTag(events, "RetryKeyReused", () => reuse),
+                (cause) => failed(cause, accepted.id),
+              );
+            }
+            return Effect.map(asking.ask(chatbot, ask), ({ entry, replayed }) =>
+              created(entryWire(entry), replayed),
+            ).pipe(Effect.catchTag("RetryKeyReused", reused(problems)));
           }),
-          Effect.catchTag("RetryKeyReused", reused(problems)),
         );
       },
     },

@@ -5,7 +5,7 @@
 import { makeDrainingRuntime, type Access, type Asking, type Chats } from "@parley/core";
 import { Context, Effect, Layer } from "effect";
 import { HttpEffect, HttpServerResponse } from "effect/http";
-import { makeApp, type AppOptions } from "./App.ts";
+import { makeApp, requestIdOf, type AppOptions } from "./App.ts";
 import { generalFailure } from "./Failures.ts";
 import { layerRedaction } from "./Redaction.ts";
 
@@ -51,9 +51,14 @@ export const makeWebHandler = <E>(
       run(
         (context) => Context.get(context, Handler)(request),
         async () =>
-          HttpServerResponse.toWeb(generalFailure("STORAGE_UNAVAILABLE"), {
-            withoutBody: request.method === "HEAD",
-          }),
+          HttpServerResponse.toWeb(
+            HttpServerResponse.setHeader(
+              generalFailure("STORAGE_UNAVAILABLE"),
+              "x-request-id",
+              requestIdOf(request.headers.get("x-request-id")),
+            ),
+            { withoutBody: request.method === "HEAD" },
+          ),
       ),
     dispose,
   };

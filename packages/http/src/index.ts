@@ -2,7 +2,7 @@
  * The two HTTP interfaces of Parley, to serve or to mount.
  */
 export { makeApi, defaultBasePaths, type BasePaths } from "./Api.ts";
-export { makeApp, type AppOptions } from "./App.ts";
+export { makeApp, requestIdOf, type AppOptions } from "./App.ts";
 export { makeClient, type ClientOptions } from "./Client.ts";
 export { generalCodes, validationCodes, type GeneralMessage } from "./Codes.ts";
 export { endpointNotFound, generalBody, generalFailure, json } from "./Failures.ts";

@@ -2,7 +2,9 @@ import { assert, describe, it } from "@effect/vitest";
 import { AnswerUnavailable, type AnswerEvent, type AnswerPart } from "@parley/core";
 import { Deferred, Effect, Fiber, Stream } from "effect";
 import { TestClock } from "effect/testing";
+import { failureOf } from "../src/CoreFailures.ts";
 import { eventStream } from "../src/EventStream.ts";
+import { Problems } from "../src/Values.ts";
 import { served, usage } from "./served.ts";
 
 interface Event {
@@ -150,9 +152,7 @@ describe("an answer as events", () => {
         assert.strictEqual(parse(yield* body(response)).at(-1)!.event, "error");
         assert.strictEqual(logged.length, 1);
         assert.include(logged[0]!, message);
-        const id = response.headers.get("x-request-id")!;
-        assert.match(id, /^[0-9A-Z]{26}$/);
-        assert.strictEqual(logged[0]!.includes(id), message === "A request met a defect");
+        assert.include(logged[0]!, response.headers.get("x-request-id")!);
       }
     }).pipe(Effect.scoped),
   );
@@ -233,6 +233,57 @@ describe("an answer as events", () => {
       yield* Effect.promise(() => reader.cancel());
       yield* Effect.timeout(Deferred.await(cancelled), "1 second");
     }).pipe(Effect.scoped),
+  );
+
+  it.effect(
+    "begin with a comment after 15 seconds without a piece, and may still end in an error",
+    () =>
+      Effect.gen(function* () {
+        const reused = new Problems("ASK_DTO");
+        reused.add(["Idempotency-Key"], "REUSED");
+        for (const [error, body] of [
+          [
+            new AnswerUnavailable({ reason: "test", passing: false }),
+            { status: 500, code: 500002, message: "ANSWER_UNAVAILABLE" },
+          ],
+          [
+            reused,
+            {
+              status: 422,
+              errors: [
+                {
+                  code: 4222053,
+                  message: "ASK_DTO_IDEMPOTENCY_KEY_REUSED",
+                  path: ["Idempotency-Key"],
+                },
+              ],
+            },
+          ],
+        ] as const) {
+          const events = Stream.fromEffect(Effect.delay(Effect.fail(error), "40 seconds"));
+          const opening = yield* Effect.forkChild(
+            eventStream(events, () => Effect.succeed(failureOf(error))),
+          );
+          yield* TestClock.adjust("14 seconds");
+          assert.isUndefined(opening.pollUnsafe());
+          yield* TestClock.adjust("1 second");
+          const { body: opened, headers, status } = yield* Fiber.join(opening);
+          assert.strictEqual(status, 200);
+          assert.strictEqual(headers["idempotent-replayed"], undefined);
+          if (opened._tag !== "Stream") return assert.fail("a stream");
+          const reading = yield* Stream.decodeText(opened.stream).pipe(
+            Stream.runCollect,
+            Effect.forkChild,
+          );
+          yield* TestClock.adjust("1 second");
+          yield* TestClock.adjust("24 seconds");
+          const [first, second, ...rest] = yield* Fiber.join(reading);
+          assert.deepStrictEqual([first, second], [": \n\n", ": \n\n"]);
+          assert.deepStrictEqual(parse(rest.join("")), [
+            { event: "error", id: undefined, data: body },
+          ]);
+        }
+      }).pipe(Effect.scoped),
   );
 
   it.effect("are kept alive by a comment every 15 seconds", () =>

@@ -1,7 +1,7 @@
 import { expect, it } from "@effect/vitest";
-import { Access, AnswerUnavailable, Asking, Chats } from "@parley/core";
+import { Access, AnswerUnavailable, Asking, ChatbotNotFound, Chats } from "@parley/core";
 import { makeWebHandler } from "@parley/http";
-import { Deferred, Effect, Fiber, Layer, Stream } from "effect";
+import { Deferred, Effect, Fiber, Layer, Redacted, Stream } from "effect";
 import { served, usage } from "./served.ts";
 
 it("tells whoever waits for it, and every request, what the layer fails with", async () => {
@@ -38,6 +38,7 @@ it.live("answers what is under way when it is disposed, and refuses what comes l
     });
     const head = yield* send("/api/chats", { method: "HEAD" });
     expect([head.status, yield* Effect.promise(() => head.text())]).toEqual([500, ""]);
+    expect(head.headers.get("x-request-id")).not.toBeNull();
     expect(disposing.pollUnsafe()).toBeUndefined();
     yield* Deferred.succeed(answer, undefined);
     expect((yield* Fiber.join(asking)).status).toBe(201);
@@ -101,5 +102,36 @@ it.live("the fragment of an address is its client's own", () =>
     }
     const theirs = yield* send("/api/chats?userRef=a#b");
     expect(yield* Effect.promise(() => theirs.json())).toMatchObject({ meta: { total: 1 } });
+  }).pipe(Effect.scoped),
+);
+
+it.live("answers a key whose chatbot was deleted meanwhile as any rejected key", () =>
+  Effect.gen(function* () {
+    const deleted = new ChatbotNotFound({ chatbot: 1 });
+    const { key, layer } = yield* served(() => Stream.empty);
+    const services = Layer.mergeAll(
+      layer,
+      Layer.effect(
+        Chats,
+        Effect.map(Chats, (chats) => ({ ...chats, create: () => deleted })),
+      ),
+      Layer.succeed(Asking, { ask: () => deleted, stream: () => Stream.fail(deleted) }),
+    ).pipe(Layer.provide(layer));
+    const { dispose, handler } = makeWebHandler(services);
+    const send = (path: string, headers: Record<string, string>) =>
+      Effect.promise(async () => {
+        const body = JSON.stringify({ query: "q" });
+        const type = { "content-type": "application/json" };
+        const request = { method: "POST", body, headers: { ...type, ...headers } };
+        const response = await handler(new Request(`http://parley.test${path}`, request));
+        return [response.status, await response.text()];
+      });
+    const rejected = yield* send("/ask", { "x-api-key": "prl_" });
+    expect(rejected[0]).toBe(401);
+    const valid = { "x-api-key": Redacted.value(key) };
+    expect(yield* send("/api/chats", valid)).toEqual(rejected);
+    expect(yield* send("/ask", valid)).toEqual(rejected);
+    expect(yield* send("/ask", { ...valid, accept: "text/event-stream" })).toEqual(rejected);
+    yield* Effect.promise(dispose);
   }).pipe(Effect.scoped),
 );

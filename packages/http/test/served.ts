@@ -77,5 +77,5 @@ export const served = Effect.fnUntraced(function* (
         }),
       ),
     );
-  return { dispose, handler, key, logged, send };
+  return { dispose, handler, key, layer, logged, send };
 });

@@ -1,6 +1,7 @@
 /**
  * One call of one language model.
  */
+import { isBlank } from "@parley/core";
 import type * as Ai from "ai";
 import { Duration, Effect, Scope, Stream } from "effect";
 import { failure, failureOf, type ModelFailure } from "./Failure.ts";
@@ -108,8 +109,6 @@ const startedTag = (text: string): number => {
   while (!text.endsWith(closingTag.slice(0, length))) length--;
   return length;
 };
-
-const isBlank = (text: string): boolean => /^\p{White_Space}*$/u.test(text);
 
 const piecesOf = (
   parts: Stream.Stream<Part, ModelFailure>,

@@ -1,7 +1,7 @@
 /**
  * A conversation of one person, or one pipe, with a chatbot.
  */
-import { Asking, Chats, newest, problemsOf, Question, type Chatbot } from "@parley/core";
+import { Asking, Chats, isBlank, newest, problemsOf, Question, type Chatbot } from "@parley/core";
 import { Console, Effect, Option, Result, Schema, Stdio, Stream } from "effect";
 import { printable } from "../commands/Output.ts";
 import { report } from "../Report.ts";
@@ -21,7 +21,7 @@ export const converse = Effect.fnUntraced(function* (
 ) {
   const asking = yield* Asking;
   const chats = yield* Chats;
-  const { helloMessage } = chatbot.settings;
+  const helloMessage = chatbot.settings.helloMessage || null;
   const stdout = (yield* Stdio.Stdio).stdout({ endOnDone: false });
   const write = (text: string) =>
     Stream.run(Stream.make(printable(text.replaceAll("\r", ""))), stdout);
@@ -74,7 +74,7 @@ export const converse = Effect.fnUntraced(function* (
   while (true) {
     const line = yield* questions.next;
     if (Option.isNone(line)) break;
-    if (line.value.trim() === "") continue;
+    if (isBlank(line.value)) continue;
     const asked = yield* Effect.result(ask(line.value));
     if (Result.isSuccess(asked)) continue;
     failures += 1;

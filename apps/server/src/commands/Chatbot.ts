@@ -116,7 +116,7 @@ const show = Command.make(
           ["workspace", chatbot.workspaceName],
           ["name", chatbot.name],
           ["description", chatbot.description],
-          ["hello-message", settings.helloMessage ?? "- (off)"],
+          ["hello-message", settings.helloMessage || "- (off)"],
           ["moderation-error-message", settings.moderationErrorMessage],
           ["instructions", settings.instructions ?? "- (none)"],
           ["model", settings.model ?? "- (the usual one)"],

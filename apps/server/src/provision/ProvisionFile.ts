@@ -64,7 +64,7 @@ const { fields } = ChatbotSettings;
 const settings = {
   helloMessage: optional(
     fields.helloMessage,
-    "The first entry of each chat that is created by POST /chats; null by default: none",
+    "The first entry of each chat that is created by POST /chats; empty, or null, the default: none",
   ),
   moderationErrorMessage: optional(
     fields.moderationErrorMessage,

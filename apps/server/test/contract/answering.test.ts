@@ -292,7 +292,7 @@ describe("a client that hangs up", () => {
     const chat = await createChat(server());
     const word = unique();
     const held = hold(word);
-    const hangUp = begin({ chat_id: chat.id, query: word }, { "on-disconnect": "cancel" });
+    const hangUp = begin({ chat_id: chat.id, query: word }, { "on-disconnect": "Cancel" });
     const asked = await held;
     hangUp();
     const cancelled = await isCancelled(asked);

@@ -171,7 +171,15 @@ export const ask = (server: Server): void => {
 
     it("an empty or blank one has one code of its own", async () => {
       const codes = new Set<number>();
-      for (const query of ["", " ", "   ", "\t\r\n", "\u00a0", "\u3000 \u2003", " ".repeat(200)]) {
+      for (const query of [
+        "",
+        " ",
+        "\t\r\n",
+        "\u00a0",
+        "\u0085",
+        "\u3000 \u2003",
+        " ".repeat(200),
+      ]) {
         const answer = await askApi(server(), { json: { query } });
         expectInvalid(answer, "query");
         expect(answer.body.errors).toHaveLength(1);
@@ -179,6 +187,10 @@ export const ask = (server: Server): void => {
       }
       expect([...codes]).toHaveLength(1);
       expect([...codes]).not.toContain(4222055);
+    });
+
+    it("is not blank with U+FEFF, which is no white space", async () => {
+      expect((await askQuestion(server(), { query: "\ufeff" })).question).toBe("\ufeff");
     });
 
     it("too long and wrong type have codes of their own", async () => {
@@ -275,6 +287,22 @@ export const ask = (server: Server): void => {
       await askApi(server(), { json: { chat_id: 9007199254740991, query: "port" } });
       expect((await listChats(server(), "limit=1")).total).toBe(before);
     });
+  });
+
+  describe("ask: On-Disconnect", () => {
+    const askWith = (value: string, body: object = { query: "port" }) =>
+      askApi(server(), { json: body, headers: { "on-disconnect": value } });
+
+    for (const value of ["cancel", "finish", "CANCEL", "Finish"])
+      it(`takes ${value}`, async () => {
+        expect((await askWith(value)).status).toBe(201);
+      });
+
+    for (const value of ["", "nonsense", "cancel, finish", "cancel;q=1"])
+      it(`${JSON.stringify(value)} is 422, and told with every other offending value`, async () => {
+        expectInvalid(await askWith(value), "On-Disconnect");
+        expectInvalid(await askWith(value, { chat_id: "1" }), "On-Disconnect", "chat_id", "query");
+      });
   });
 
   describe("ask: other paths and methods", () => {

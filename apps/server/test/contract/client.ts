@@ -343,6 +343,7 @@ export const expectShape = (answer: Answer): void => {
   expect(statuses, answer.text).toContain(status);
   expect(answer.headers["content-type"]).toBe("application/json; charset=utf-8");
   expect(answer.headers["cache-control"]).toBe("no-store");
+  expect(answer.headers["x-request-id"]).toMatch(/^[A-Za-z0-9._-]{1,128}$/);
   if (answer.method === "HEAD") {
     expect(answer.text).toBe("");
     return;

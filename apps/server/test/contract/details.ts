@@ -34,6 +34,18 @@ export const details = (server: Server): void => {
       expect((await api(server(), "/details")).text).toBe(first.text);
     });
 
+    it("carries the client's own x-request-id, or a new one", async () => {
+      const idOf = async (given: string) =>
+        (await api(server(), "/details", { headers: { "x-request-id": given } })).headers[
+          "x-request-id"
+        ];
+      for (const id of ["a", "A-1_2.3", "x".repeat(128)]) expect(await idOf(id)).toBe(id);
+      for (const id of ["", "a b", "a,b", "é", "x".repeat(129)]) {
+        expect(await idOf(id)).not.toBe(id);
+        expect(await idOf(id)).not.toBe(await idOf(id));
+      }
+    });
+
     for (const query of [
       "?",
       "?x=1",

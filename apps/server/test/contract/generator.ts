@@ -270,7 +270,7 @@ const extraHeaders = (random: Random): RequestHeaders => {
     { "accept-encoding": "gzip, br" },
     { "if-none-match": "*", "if-modified-since": "Sat, 01 Jan 2100 00:00:00 GMT" },
     { range: "bytes=0-3" },
-    { "on-disconnect": random.pick(["cancel", "nonsense"]) },
+    { "on-disconnect": random.pick(["cancel", "Finish", "nonsense"]) },
     { "x-http-method-override": "DELETE" },
     { "x-forwarded-host": "evil.test", "x-original-url": "/nope" },
     { cookie: "a=b; ".repeat(200) },

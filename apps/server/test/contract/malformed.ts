@@ -39,6 +39,14 @@ export const malformed = (server: Server): void => {
       readonly [string, () => ReadonlyArray<string | Uint8Array>, string?]
     > = [
       ["no Host", () => [requestText(details(), [key(), ""])]],
+      ["a Host with a space", () => [requestText(details(), ["Host: a b", key(), ""])]],
+      ["a Host with a path", () => [requestText(details(), ["Host: a/b", key(), ""])]],
+      ["a Host that is a list", () => [requestText(details(), ["Host: a, b", key(), ""])]],
+      [
+        "chunks in HTTP/1.0",
+        () => [requestText("POST / HTTP/1.0", [host, key(), chunked], "0\r\n\r\n")],
+        "POST",
+      ],
       ["no Host, no key", () => [requestText(details(), [""])]],
       ["nonsense", () => ["nonsense\r\n\r\n"]],
       ["an unknown protocol", () => [`GET / FTP/1.1\r\n${host}\r\n\r\n`]],
@@ -198,6 +206,14 @@ export const malformed = (server: Server): void => {
         if (/no key|in a key/.test(what)) expect([400, 401]).toContain(answer.status);
         else expectGeneral(answer, 400);
       });
+
+    it("carries the client's own x-request-id where that was read", async () => {
+      for (const lines of [[], [host, "Expect: a"], [host, "Connection: upgrade", "Upgrade: a"]]) {
+        const answer = await one([requestText(details(), [...lines, "x-request-id: mine", ""])]);
+        expectGeneral(answer, 400);
+        expect(answer.headers["x-request-id"]).toBe("mine");
+      }
+    });
 
     for (const [what, text] of [
       ["two Hosts", () => requestText(details(), [host, "Host: other.test", key(), ""])],
