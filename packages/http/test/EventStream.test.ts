@@ -243,7 +243,7 @@ describe("an answer as events", () => {
         reused.add(["Idempotency-Key"], "REUSED");
         for (const [error, body] of [
           [
-            new AnswerUnavailable({ reason: "test", passing: false }),
+            new AnswerUnavailable({ reason: "test" }),
             { status: 500, code: 500002, message: "ANSWER_UNAVAILABLE" },
           ],
           [
