@@ -70,10 +70,14 @@ it("shows the difference, carries it out, and then has nothing to do", async () 
 
 it("refuses a file with mistakes, names them all, and writes nothing", async () => {
   const before = await parley("audit", "--json");
-  const wrong = await declare({ ...bot, model: "" }, { workspace: "W", keys: [{ key: "x" }] });
+  const wrong = await declare(
+    { ...bot, model: "", moderationErrorMessage: "\u0085" },
+    { workspace: "W", keys: [{ key: "x" }] },
+  );
   const { code, stderr } = await parley("provision", wrong);
   expect(code).toBe(1);
   expect(stderr).toContain("chatbots.0.model: is blank; ");
+  expect(stderr).toContain("chatbots.0.moderationErrorMessage: is blank; ");
   expect(stderr).toContain("chatbots.1.name: Missing key; ");
   expect(stderr).toContain("chatbots.1.keys.0.scopes: Missing key");
   const nothing = await declare({ ...bot, keys: [{ key: "${PARLEY_TEST_KEY}", scopes: [] }] });
