@@ -1,10 +1,18 @@
 import { Access, Asking, Chats, defaultSettings, Moderator, type Chatbot } from "@parley/core";
 import { makeParley } from "@parley/core/promise";
 import { layerScripted, type Script } from "@parley/llm";
-import { layerMemoryWith } from "@parley/store-memory";
+import { layerMemory } from "@parley/store-memory";
 import { Effect, Layer } from "effect";
 import { Digest } from "effect/crypto";
 import { afterAll, describe, expect, it } from "vitest";
+
+const services = (script: Script = () => ["a"]) =>
+  Layer.mergeAll(Access.layer, Chats.layer, Asking.layer).pipe(
+    Layer.provide([layerMemory, layerScripted(script), Moderator.layerOff, Digest.layerWebCrypto]),
+  );
+
+const parley = makeParley(services());
+afterAll(() => parley.dispose());
 
 const chatbot: Chatbot = {
   id: 1,
@@ -13,19 +21,6 @@ const chatbot: Chatbot = {
   workspaceName: "Workspace",
   settings: defaultSettings,
 };
-
-const services = (script: Script = () => ["a"]) =>
-  Layer.mergeAll(Access.layer, Chats.layer, Asking.layer).pipe(
-    Layer.provide([
-      layerMemoryWith([chatbot]),
-      layerScripted(script),
-      Moderator.layerOff,
-      Digest.layerWebCrypto,
-    ]),
-  );
-
-const parley = makeParley(services());
-afterAll(() => parley.dispose());
 
 describe("a promise", () => {
   const wrong: ReadonlyArray<readonly [string, () => Promise<unknown>]> = [
