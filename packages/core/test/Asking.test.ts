@@ -13,7 +13,7 @@ import {
   type AnswerPart,
   type Entry,
 } from "@parley/core";
-import { layerMemoryWith } from "@parley/store-memory";
+import { layerMemory } from "@parley/store-memory";
 import { Deferred, Duration, Effect, Exit, Fiber, Layer, Logger, Scope, Stream } from "effect";
 import { TestClock } from "effect/testing";
 import {
@@ -640,7 +640,7 @@ describe("asking", () => {
               ),
           }),
         ),
-      ).pipe(Layer.provideMerge(layerMemoryWith([chatbot])));
+      ).pipe(Layer.provideMerge(layerMemory));
       return { left, now, layer: layerAsking(() => says("done"), Moderator.layerOff, stores) };
     };
 
