@@ -12,11 +12,10 @@ import {
   ChatStore,
   defaultSettings,
   entryFields,
-  newest,
-  newestChats,
   TurnStore,
   type ArchiveRecord,
   type Erasable,
+  type ListQuery,
   type RetryKey,
   type Turn,
 } from "@parley/core";
@@ -56,7 +55,6 @@ const text = fc.constantFrom(...texts);
 const maybe = <A>(one: fc.Arbitrary<A>) => fc.option(one, { freq: 2 });
 const small = fc.nat(9);
 const key = fc.nat(3);
-const second = fc.boolean();
 const name = fc.constantFrom("a", "b", "A");
 const past = [1960, 1965, 1970].map((year) => new Date(Date.UTC(year, 0)));
 const future = [2201, 2202].map((year) => new Date(Date.UTC(year, 0)));
@@ -65,133 +63,72 @@ const when = maybe(fc.constantFrom(...future));
 /** Orders in which times, which differ between the stores, decide nothing that ids do not. */
 const orderOf = <Field extends string>(fields: ReadonlyArray<Field>) =>
   fc
-    .tuple(fc.subarray([...fields].filter((field) => field !== "_createTime")), fc.boolean())
-    .chain(([some, byTime]) =>
-      fc
-        .record({
-          fields: fc.shuffledSubarray(some, { minLength: some.length }),
-          descending: fc.array(fc.boolean(), { minLength: 8, maxLength: 8 }),
-        })
-        .map(({ descending, fields }) =>
-          [...fields, ...(byTime || fields.length === 0 ? ["_createTime"] : [])].map(
-            (field, n) => ({
-              field: field as Field,
-              descending: descending[n]!,
-            }),
-          ),
+    .shuffledSubarray(fields.filter((field) => field !== "_createTime"))
+    .chain((some) =>
+      fc.tuple(
+        ...[...some, "_createTime" as Field].map((field) =>
+          fc.record({ field: fc.constant(field), descending: fc.boolean() }),
         ),
-    );
+      ),
+    ) as unknown as fc.Arbitrary<ListQuery<Field>["orderBy"]>;
+const chatOrder = orderOf(chatFields);
+const entryOrder = orderOf(entryFields);
 
 const page = { limit: fc.integer({ min: 1, max: 7 }), page: fc.integer({ min: 1, max: 4 }) };
-const tag = <Tag extends string>(_tag: Tag) => ({ _tag: fc.constant(_tag) });
+const anyOf = <A>(...some: ReadonlyArray<A>) => fc.constantFrom(...some);
+const optional = { requiredKeys: [] };
+
+/** A command; `second` tells which instance gets it. */
+const on = <Tag extends string, Fields extends object>(
+  tag: Tag,
+  fields: { readonly [Name in keyof Fields]: fc.Arbitrary<Fields[Name]> },
+  weight = 1,
+) => ({
+  weight,
+  arbitrary: fc.record({ ...fields, _tag: fc.constant(tag), second: fc.boolean() }) as fc.Arbitrary<
+    Fields & { readonly _tag: Tag; readonly second: boolean }
+  >,
+});
 
 const command = fc.oneof(
-  {
-    weight: 4,
-    arbitrary: fc.record({
-      ...tag("Create"),
-      second,
-      name: maybe(text),
-      userRef: maybe(text),
-      hello: maybe(text),
-      key: maybe(key),
-    }),
-  },
-  {
-    weight: 6,
-    arbitrary: fc.record({
-      ...tag("Ask"),
-      second,
-      chat: maybe(small),
-      key: maybe(key),
-      question: text,
-    }),
-  },
-  {
-    weight: 4,
-    arbitrary: fc.record({ ...tag("Take"), second, chat: maybe(small), key: maybe(key) }),
-  },
-  { weight: 2, arbitrary: fc.record({ ...tag("Append"), second, turn: small, question: text }) },
-  fc.record({ ...tag("Renew"), second, turn: small }),
-  fc.record({ ...tag("Release"), second, turn: small }),
-  fc.record({ ...tag("Earlier"), second, turn: small, entry: small }),
-  {
-    weight: 4,
-    arbitrary: fc.record({
-      ...tag("List"),
-      second,
-      ...page,
-      orderBy: orderOf(chatFields),
-      id: maybe(small),
-      search: maybe(text),
-      userRef: maybe(text),
-    }),
-  },
-  {
-    weight: 2,
-    arbitrary: fc.record({
-      ...tag("History"),
-      second,
-      ...page,
-      orderBy: orderOf(entryFields),
-      chat: small,
-      id: maybe(small),
-    }),
-  },
-  fc.record({
-    ...tag("Erase"),
-    second,
-    which: fc.constantFrom("Chat", "UserRef", "IdleSince", "All"),
+  on("Create", { name: maybe(text), userRef: maybe(text), hello: maybe(text), key: maybe(key) }, 4),
+  on("Ask", { chat: maybe(small), key: maybe(key), question: text }, 6),
+  on("Take", { chat: maybe(small), key: maybe(key) }, 4),
+  on("Append", { turn: small, question: text }, 2),
+  on("Renew", { turn: small }),
+  on("Release", { turn: small }),
+  on("Earlier", { turn: small, entry: small }),
+  on(
+    "List",
+    { ...page, orderBy: chatOrder, id: maybe(small), search: maybe(text), userRef: maybe(text) },
+    4,
+  ),
+  on("History", { ...page, orderBy: entryOrder, chat: small, id: maybe(small) }, 2),
+  on("Erase", {
+    which: anyOf<Erasable["_tag"]>("Chat", "UserRef", "IdleSince", "All"),
     chat: small,
     userRef: text,
-    limit: fc.constantFrom(...past, future[0]!),
+    limit: anyOf(...past, future[0]!),
   }),
-  fc.record({ ...tag("Copy"), second, to: small }),
-  fc.record({
-    ...tag("Import"),
-    second,
-    times: fc.array(fc.nat(2), { maxLength: 4 }),
-    entries: fc.nat(2),
+  on("Copy", { to: small }),
+  on("Import", { times: fc.array(fc.nat(2), { maxLength: 4 }), entries: fc.nat(2) }),
+  on("Usage", {}),
+  on("Pass", { millis: anyOf(3_500, 11_000, 46_800_000, 90_000_000) }, 2),
+  on("Switch", { chatbot: small }, 2),
+  on("Register", { workspace: name, name, keys: fc.array(key, { maxLength: 2 }) }),
+  on("Change", {
+    change: fc.record({ name, workspace: name, description: text, model: maybe(text) }, optional),
   }),
-  fc.record({ ...tag("Usage"), second }),
-  {
-    weight: 2,
-    arbitrary: fc.record({
-      ...tag("Pass"),
-      millis: fc.constantFrom(3_500, 11_000, 46_800_000, 90_000_000),
-    }),
-  },
-  { weight: 2, arbitrary: fc.record({ ...tag("Switch"), chatbot: small }) },
-  fc.record({
-    ...tag("Register"),
-    second,
-    workspace: name,
-    name,
-    keys: fc.array(key, { maxLength: 2 }),
-  }),
-  fc.record({
-    ...tag("Change"),
-    second,
-    change: fc.record(
-      { name, workspace: name, description: text, model: maybe(text) },
-      { requiredKeys: [] },
-    ),
-  }),
-  fc.record({ ...tag("Rename"), second, from: name, to: name, merge: fc.boolean() }),
-  fc.record({ ...tag("Delete"), second }),
-  fc.record({ ...tag("AddKey"), second, key, when }),
-  fc.record({
-    ...tag("ChangeKey"),
-    second,
-    key,
-    change: fc.record({ name: maybe(text), expiresAt: when }, { requiredKeys: [] }),
-  }),
-  fc.record({ ...tag("ReplaceKey"), second, key, by: key, end: fc.constantFrom(...future) }),
-  fc.record({ ...tag("RevokeKey"), second, key }),
-  fc.record({ ...tag("UseKeys"), keys: fc.array(key, { maxLength: 2 }) }),
-  fc.record({ ...tag("OpenKey"), key }),
-  fc.record({ ...tag("Registered"), second }),
-  fc.record({ ...tag("Audit"), second }),
+  on("Rename", { from: name, to: name, merge: fc.boolean() }),
+  on("Delete", {}),
+  on("AddKey", { key, when }),
+  on("ChangeKey", { key, change: fc.record({ name: maybe(text), expiresAt: when }, optional) }),
+  on("ReplaceKey", { key, by: key, end: anyOf(...future) }),
+  on("RevokeKey", { key }),
+  on("UseKeys", { keys: fc.array(key, { maxLength: 2 }) }),
+  on("OpenKey", { key }),
+  on("Registered", {}),
+  on("Audit", {}),
 );
 type Command = typeof command extends fc.Arbitrary<infer A> ? A : never;
 
@@ -303,12 +240,7 @@ const subject = Effect.fnUntraced(function* (run: number) {
   };
 
   const answer = (command: Command): Effect.Effect<unknown, unknown> => {
-    const {
-      archive,
-      chats,
-      registry,
-      turns: turnStore,
-    } = "second" in command && command.second ? under.second : first;
+    const { archive, chats, registry, turns: turnStore } = command.second ? under.second : first;
     const chatOf = (n: number) => pick(seen("chat", chatbot), n);
     const entryId = (n: number) => pick(seen("entry", chatbot), n);
     const turnOf = (n: number) => turns.at(-1 - (n % Math.max(1, turns.length)));
@@ -348,19 +280,14 @@ const subject = Effect.fnUntraced(function* (run: number) {
       case "Earlier":
         return onTurn(command.turn, (turn) => turnStore.earlier(turn, entryId(command.entry)));
       case "List": {
-        const { _tag, second, id, orderBy, ...query } = command;
-        const order = orderBy as unknown as typeof newestChats.orderBy;
-        return chats.listChats(chatbot, {
-          ...query,
-          orderBy: order,
-          id: id === null ? null : chatOf(id),
-        });
+        const { limit, orderBy, page, search, userRef } = command;
+        const id = command.id === null ? null : chatOf(command.id);
+        return chats.listChats(chatbot, { limit, page, orderBy, id, search, userRef });
       }
       case "History": {
-        const { _tag, second, chat, id, orderBy, ...query } = command;
-        const order = orderBy as unknown as typeof newest.orderBy;
-        const entry = id === null ? null : entryId(id);
-        return chats.listEntries(chatbot, chatOf(chat), { ...query, orderBy: order, id: entry });
+        const { chat, limit, orderBy, page } = command;
+        const id = command.id === null ? null : entryId(command.id);
+        return chats.listEntries(chatbot, chatOf(chat), { limit, page, orderBy, id });
       }
       case "Erase": {
         const { chat, limit, userRef } = command;

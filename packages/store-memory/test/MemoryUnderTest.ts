@@ -13,16 +13,6 @@ export const underTest = (memory: Memory) =>
       const other = yield* Layer.build(layerMemoryOf(memory));
       return StoreUnderTest.of({
         newChatbot: Effect.provideService(registerChatbot, ChatbotRegistry, registry),
-        peek: (chatbot) =>
-          Effect.sync(() =>
-            memory.tenant(chatbot).chats.map(({ createTime, entries, id, name, userRef }) => ({
-              id,
-              name,
-              userRef,
-              createTime,
-              entries: entries.map(({ chatId: _, ...entry }) => entry),
-            })),
-          ),
         pass: (millis) => TestClock.adjust(millis),
         second: {
           chats: Context.get(other, ChatStore),

@@ -4,7 +4,14 @@
 import { Effect } from "effect";
 import { ChatStore, type ChatToCreate } from "../ChatStore.ts";
 import { ChatbotNotFound, ChatNotFound } from "../Errors.ts";
-import { chatFields, entryFields, newest, newestChats, type ChatQuery } from "../ListQuery.ts";
+import {
+  chatFields,
+  entryFields,
+  newest,
+  newestChats,
+  type ChatQuery,
+  type EntryQuery,
+} from "../ListQuery.ts";
 import type { TurnStore } from "../TurnStore.ts";
 import { check, failsWith, same, type Check } from "./Check.ts";
 import {
@@ -234,37 +241,33 @@ export const chatStoreChecks: ReadonlyArray<Check<ChatStore | TurnStore | StoreU
     const chatbot = yield* newChatbot;
     const { chat, entries } = yield* conversation(
       chatbot,
-      [
-        ...Array.from({ length: 11 }, (_, n) => ["b", "a", "", "B"][n % 4]!),
-        ...alikeUpTo(20_000),
-      ].map((question, n) =>
-        entry(question, {
-          answer: n < 11 ? ["x", "Y", "é"][n % 3]! : `${question}x`,
+      Array.from({ length: 11 }, (_, n) =>
+        entry(["b", "a", "", "B"][n % 4]!, {
+          answer: ["x", "Y", "é"][n % 3]!,
           moderation: n % 5 === 0 ? "hate" : "none",
           flagged: n % 5 === 0,
         }),
       ),
     );
+    const read = Effect.fnUntraced(function* (query: EntryQuery) {
+      const what = `the page of ${JSON.stringify(query)}`;
+      yield* same(what, yield* history(chatbot, chat.id, query), entryPage(entries, query));
+    });
     const other = yield* ask(chatbot, null, entry("in another chat"));
     for (const { id } of [...entries, other, { id: Number.MAX_SAFE_INTEGER }]) {
-      for (const page of [1, 2]) {
-        const query = { ...newest, id, page };
-        const read = yield* history(chatbot, chat.id, query);
-        yield* same(`entry ${id}, page ${page}`, read, entryPage(entries, query));
-      }
+      for (const page of [1, 2]) yield* read({ ...newest, id, page });
     }
     for (const orderBy of orders(entryFields)) {
-      for (const [limit, page] of [
-        [5, 1],
-        [5, 4],
-        [5, 5],
-        [100, 1],
-        [100, Number.MAX_SAFE_INTEGER],
-      ] as const) {
-        const query = { ...newest, orderBy, limit, page };
-        const what = `the page of ${JSON.stringify(query)}`;
-        yield* same(what, yield* history(chatbot, chat.id, query), entryPage(entries, query));
-      }
+      yield* read({ ...newest, orderBy });
+      const pages = orderBy.length === 1 ? [1, 3, 4, Number.MAX_SAFE_INTEGER] : [2];
+      for (const page of pages) yield* read({ ...newest, orderBy, limit: 4, page });
+    }
+    const texts = alikeUpTo(20_000).map((text) => entry(text, { answer: `${text}x` }));
+    const long = yield* conversation(chatbot, texts);
+    for (const orderBy of orders(["question", "answer"])) {
+      const query = { ...newest, orderBy };
+      const page = yield* history(chatbot, long.chat.id, query);
+      yield* same("long texts", page, entryPage(long.entries, query));
     }
   }),
 

@@ -352,7 +352,7 @@ export const orders = <const Field extends string>(
 export const listsAre = Effect.fnUntraced(function* (chatbot: number, chats: ReadonlyArray<Chat>) {
   for (const field of ["id", "_createTime", "name"] as const) {
     for (const descending of [true, false]) {
-      for (let page = 1; page <= 6; page++) {
+      for (const page of [1, 2, 5, 6]) {
         for (const more of [{}, { userRef: "y" }, { search: "CHAT 1" }]) {
           const orderBy = [{ field, descending }] as const;
           const query: ChatQuery = { ...newestChats, ...more, limit: 7, page, orderBy };
