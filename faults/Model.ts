@@ -60,6 +60,8 @@ const failures: ReadonlyArray<(response: ServerResponse, question: string) => vo
       .end(`data: {"x${question}\n\n`),
 ];
 
+const chance = (share: number) => Math.random() < share;
+
 /** So many of its calls fail, from 0 to 1. */
 export const startModel = async (failing = 0): Promise<Model> => {
   const calls: Array<Call> = [];
@@ -80,7 +82,7 @@ export const startModel = async (failing = 0): Promise<Model> => {
       promptTokens: 1000 + n,
       completionTokens: n,
       at,
-      failed: Math.random() < failing,
+      failed: chance(failing),
       isOpen: true,
     };
     calls.push(call);
@@ -93,13 +95,13 @@ export const startModel = async (failing = 0): Promise<Model> => {
       );
     const say = (delta: object, finish_reason: string | null) =>
       send({ choices: [{ index: 0, delta, finish_reason }] });
-    // Most answers come at once, some take long enough for a fault to meet them.
-    const pause = Math.random() < 0.1 ? 500 : 20 * Math.random();
+    // Half of the answers come at once, so that turns end as others come; some take long enough for a fault to meet them.
+    const pause = chance(0.5) ? 0 : chance(0.2) ? 500 : 20 * Math.random();
     response.writeHead(200, { "content-type": "text/event-stream" });
     // The emoji of two code units may be sent in halves.
     for (const piece of call.answer.match(/[^]{1,10}/g)!) {
       say({ role: "assistant", content: piece }, null);
-      await sleep(pause);
+      if (pause > 0) await sleep(pause);
     }
     say({}, "stop");
     const { completionTokens, promptTokens } = call;

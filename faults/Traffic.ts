@@ -108,6 +108,13 @@ export class Traffic {
       kind === "create" && chance(0.5) ? `${marker} ${Math.floor(Math.random() * 9)}` : null;
     // Both chatbots' clients use the same keys.
     const idempotencyKey = chance(0.6) ? `key-${++this.#keys[tenant]!}` : null;
+    if (chatId !== null && chance(0.1)) {
+      const soon = async () => {
+        await sleep(50 * Math.random());
+        await this.ask(tenant, chatId, pick(this.#service.servers));
+      };
+      return void (await Promise.all([soon(), soon(), soon(), soon(), soon()]));
+    }
     const request = this.ledger.begin({ tenant, kind, chatId, userRef, idempotencyKey });
     const streamed = kind === "ask" && chance(0.5);
     if (idempotencyKey === null) {
