@@ -2,19 +2,19 @@
  * The core's services for code that does not use Effect: promises that reject with the core's errors.
  */
 import { Effect, Schema, type Layer } from "effect";
-import { Access, type Principal } from "./Access.ts";
-import { Asking } from "./Asking.ts";
-import { NewChat, type Chat } from "./Chat.ts";
-import type { Chatbot } from "./Chatbot.ts";
-import { Chats } from "./Chats.ts";
-import type { Created } from "./ChatStore.ts";
-import { makeDrainingRuntime } from "./DrainingRuntime.ts";
-import type { Entry } from "./Entry.ts";
-import { StorageUnavailable } from "./Errors.ts";
-import type { Asked } from "./LiveAnswer.ts";
-import { ChatQuery, EntryQuery, newest, newestChats, type Page } from "./ListQuery.ts";
-import { IdempotencyKey } from "./RetryKey.ts";
-import { Question } from "./Text.ts";
+import { Access, type Principal } from "./services/Access.ts";
+import { Asking } from "./services/Asking.ts";
+import { NewChat, type Chat } from "./model/Chat.ts";
+import type { Chatbot } from "./model/Chatbot.ts";
+import { Chats } from "./services/Chats.ts";
+import type { Created } from "./ports/ChatStore.ts";
+import { makeDrainingRuntime } from "./services/DrainingRuntime.ts";
+import type { Entry } from "./model/Entry.ts";
+import { StorageUnavailable } from "./model/Errors.ts";
+import type { Asked } from "./services/LiveAnswer.ts";
+import { ChatQuery, EntryQuery, newest, newestChats, type Page } from "./model/ListQuery.ts";
+import { IdempotencyKey } from "./model/IdempotencyKey.ts";
+import { Question } from "./model/Text.ts";
 
 /**
  * Every promise rejects with one of the core's errors, told apart by `_tag`, or with a `SchemaError`

@@ -2,13 +2,13 @@
  * The promises of `ChatArchive`: erasures, exports, imports and the cost of answers.
  */
 import { Cause, Effect, Exit, Fiber, Result, Stream } from "effect";
-import type { Chat } from "../Chat.ts";
-import { ChatArchive, erasureDetail, type ArchiveRecord, type Erasable } from "../ChatArchive.ts";
-import type { ChatbotRegistry } from "../ChatbotRegistry.ts";
-import type { ChatStore } from "../ChatStore.ts";
-import { ChatbotNotFound, ChatNotFound } from "../Errors.ts";
-import { newest, newestChats } from "../ListQuery.ts";
-import { turnLease, TurnStore } from "../TurnStore.ts";
+import type { Chat } from "../model/Chat.ts";
+import { ChatArchive, erasureDetail, type ArchiveRecord, type Erasable } from "../ports/ChatArchive.ts";
+import type { ChatbotRegistry } from "../ports/ChatbotRegistry.ts";
+import type { ChatStore } from "../ports/ChatStore.ts";
+import { ChatbotNotFound, ChatNotFound } from "../model/Errors.ts";
+import { newest, newestChats } from "../model/ListQuery.ts";
+import { turnLease, TurnStore } from "../ports/TurnStore.ts";
 import { check, failsWith, same, type Check } from "./Check.ts";
 import {
   actor,

@@ -2,8 +2,8 @@
  * The promises of `ChatStore`, except those about retry keys.
  */
 import { Effect } from "effect";
-import { ChatStore, type ChatToCreate } from "../ChatStore.ts";
-import { ChatbotNotFound, ChatNotFound } from "../Errors.ts";
+import { ChatStore, type ChatToCreate } from "../ports/ChatStore.ts";
+import { ChatbotNotFound, ChatNotFound } from "../model/Errors.ts";
 import {
   chatFields,
   entryFields,
@@ -11,8 +11,8 @@ import {
   newestChats,
   type ChatQuery,
   type EntryQuery,
-} from "../ListQuery.ts";
-import type { TurnStore } from "../TurnStore.ts";
+} from "../model/ListQuery.ts";
+import type { TurnStore } from "../ports/TurnStore.ts";
 import { check, failsWith, same, type Check } from "./Check.ts";
 import {
   alikeUpTo,

@@ -2,11 +2,11 @@
  * The promises of `ChatStore` and `TurnStore` about retry keys.
  */
 import { Effect } from "effect";
-import { ChatStore, type ChatToCreate } from "../ChatStore.ts";
-import { ChatbotNotFound, ChatNotFound, RetryKeyReused, TurnLost } from "../Errors.ts";
-import { retryKeyLifetime, type RetryKey } from "../RetryKey.ts";
-import type { Entry } from "../Entry.ts";
-import { turnLease, TurnStore, type Taken, type Turn } from "../TurnStore.ts";
+import { ChatStore, type ChatToCreate } from "../ports/ChatStore.ts";
+import { ChatbotNotFound, ChatNotFound, RetryKeyReused, TurnLost } from "../model/Errors.ts";
+import { retryKeyLifetime, type RetryKey } from "../model/IdempotencyKey.ts";
+import type { Entry } from "../model/Entry.ts";
+import { turnLease, TurnStore, type Taken, type Turn } from "../ports/TurnStore.ts";
 import { check, failsWith, same, type Check } from "./Check.ts";
 import {
   append,

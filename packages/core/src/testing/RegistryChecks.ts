@@ -2,12 +2,12 @@
  * The promises of `ChatbotRegistry` and `ChatbotDirectory`, over the same data.
  */
 import { Effect, Fiber } from "effect";
-import type { ChatArchive } from "../ChatArchive.ts";
-import { ChatbotDirectory } from "../ChatbotDirectory.ts";
-import { ChatbotRegistry, type ChatbotChange, type KeyChange } from "../ChatbotRegistry.ts";
-import type { ChatStore } from "../ChatStore.ts";
-import * as Errors from "../Errors.ts";
-import type { TurnStore } from "../TurnStore.ts";
+import type { ChatArchive } from "../ports/ChatArchive.ts";
+import { ChatbotDirectory } from "../ports/ChatbotDirectory.ts";
+import { ChatbotRegistry, type ChatbotChange, type KeyChange } from "../ports/ChatbotRegistry.ts";
+import type { ChatStore } from "../ports/ChatStore.ts";
+import * as Errors from "../model/Errors.ts";
+import type { TurnStore } from "../ports/TurnStore.ts";
 import { check, failsWith, same, type Check } from "./Check.ts";
 import {
   actor,

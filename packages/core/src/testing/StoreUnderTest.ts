@@ -2,11 +2,11 @@
  * What the checks need besides the ports: chatbots, a clock that a test can move, and a second instance.
  */
 import { Context, Effect } from "effect";
-import type { ChatArchive } from "../ChatArchive.ts";
-import { defaultSettings } from "../Chatbot.ts";
-import { ChatbotRegistry } from "../ChatbotRegistry.ts";
-import type { ChatStore } from "../ChatStore.ts";
-import type { TurnStore } from "../TurnStore.ts";
+import type { ChatArchive } from "../ports/ChatArchive.ts";
+import { defaultSettings } from "../model/Chatbot.ts";
+import { ChatbotRegistry } from "../ports/ChatbotRegistry.ts";
+import type { ChatStore } from "../ports/ChatStore.ts";
+import type { TurnStore } from "../ports/TurnStore.ts";
 
 export class StoreUnderTest extends Context.Service<
   StoreUnderTest,

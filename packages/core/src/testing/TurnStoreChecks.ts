@@ -2,11 +2,11 @@
  * The promises of `TurnStore`, except those about retry keys.
  */
 import { Effect, Exit, Fiber, Stream } from "effect";
-import type { ChatStore } from "../ChatStore.ts";
-import type { Entry } from "../Entry.ts";
-import { ChatbotNotFound, ChatNotFound, TurnLost } from "../Errors.ts";
-import type { RetryKey } from "../RetryKey.ts";
-import { TurnStore, turnEntries, turnLease, turnPrecedence } from "../TurnStore.ts";
+import type { ChatStore } from "../ports/ChatStore.ts";
+import type { Entry } from "../model/Entry.ts";
+import { ChatbotNotFound, ChatNotFound, TurnLost } from "../model/Errors.ts";
+import type { RetryKey } from "../model/IdempotencyKey.ts";
+import { TurnStore, turnEntries, turnLease, turnPrecedence } from "../ports/TurnStore.ts";
 import { check, failsWith, same, type Check } from "./Check.ts";
 import {
   after,

@@ -2,11 +2,11 @@
  * The conformance kit: the promises of the ports, as named effects that any test runner can run. A store conforms if
  * every check succeeds.
  */
-import type { ChatArchive } from "../ChatArchive.ts";
-import type { ChatbotDirectory } from "../ChatbotDirectory.ts";
-import type { ChatbotRegistry } from "../ChatbotRegistry.ts";
-import type { ChatStore } from "../ChatStore.ts";
-import type { TurnStore } from "../TurnStore.ts";
+import type { ChatArchive } from "../ports/ChatArchive.ts";
+import type { ChatbotDirectory } from "../ports/ChatbotDirectory.ts";
+import type { ChatbotRegistry } from "../ports/ChatbotRegistry.ts";
+import type { ChatStore } from "../ports/ChatStore.ts";
+import type { TurnStore } from "../ports/TurnStore.ts";
 import { archiveChecks } from "./ArchiveChecks.ts";
 import { chatStoreChecks } from "./ChatStoreChecks.ts";
 import type { Check } from "./Check.ts";

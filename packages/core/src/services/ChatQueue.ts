@@ -4,9 +4,9 @@
  */
 import { Clock, Deferred, Duration, Effect, Scope, Semaphore, Stream } from "effect";
 import type { AskLimits } from "./AskLimits.ts";
-import { Overloaded, type AskError } from "./Errors.ts";
-import type { RetryKey } from "./RetryKey.ts";
-import type { Taken, TurnStore } from "./TurnStore.ts";
+import { Overloaded, type AskError } from "../model/Errors.ts";
+import type { RetryKey } from "../model/IdempotencyKey.ts";
+import type { Taken, TurnStore } from "../ports/TurnStore.ts";
 
 /** The chat and the key that an ask needs the turn of. */
 export interface Place {

@@ -3,11 +3,11 @@
  */
 import { Cause, Context, Effect, FiberSet, Layer, Stream, type Fiber } from "effect";
 import { Digest } from "effect/crypto";
-import { Answerer } from "./Answerer.ts";
+import { Answerer } from "../ports/Answerer.ts";
 import { AskLimits } from "./AskLimits.ts";
-import type { Chatbot } from "./Chatbot.ts";
+import type { Chatbot } from "../model/Chatbot.ts";
 import { makeChatQueue, overloaded } from "./ChatQueue.ts";
-import { RetryKeyReused, type AskError } from "./Errors.ts";
+import { RetryKeyReused, type AskError } from "../model/Errors.ts";
 import { makeFailureLog } from "./FailureLog.ts";
 import {
   complete,
@@ -20,11 +20,11 @@ import {
   type LiveAnswer,
   type Progress,
 } from "./LiveAnswer.ts";
-import { Moderator } from "./Moderator.ts";
-import { retryKey, type IdempotencyKey, type RetryKey } from "./RetryKey.ts";
-import type { Question } from "./Text.ts";
+import { Moderator } from "../ports/Moderator.ts";
+import { retryKey, type IdempotencyKey, type RetryKey } from "../model/IdempotencyKey.ts";
+import type { Question } from "../model/Text.ts";
 import { answerInTurn } from "./TurnAnswer.ts";
-import { TurnStore } from "./TurnStore.ts";
+import { TurnStore } from "../ports/TurnStore.ts";
 
 export interface Ask {
   /** `null`: a new chat is made, without a hello entry, if the answer comes. */

@@ -3,19 +3,19 @@
  */
 import { Context, Effect, Layer } from "effect";
 import { Digest } from "effect/crypto";
-import type { Chat, NewChat } from "./Chat.ts";
-import type { Chatbot } from "./Chatbot.ts";
-import { ChatStore, type Created } from "./ChatStore.ts";
-import type { Entry } from "./Entry.ts";
+import type { Chat, NewChat } from "../model/Chat.ts";
+import type { Chatbot } from "../model/Chatbot.ts";
+import { ChatStore, type Created } from "../ports/ChatStore.ts";
+import type { Entry } from "../model/Entry.ts";
 import type {
   ChatbotNotFound,
   ChatNotFound,
   Overloaded,
   RetryKeyReused,
   StorageUnavailable,
-} from "./Errors.ts";
-import type { ChatQuery, EntryQuery, Page } from "./ListQuery.ts";
-import { retryKey, type IdempotencyKey } from "./RetryKey.ts";
+} from "../model/Errors.ts";
+import type { ChatQuery, EntryQuery, Page } from "../model/ListQuery.ts";
+import { retryKey, type IdempotencyKey } from "../model/IdempotencyKey.ts";
 
 export class Chats extends Context.Service<
   Chats,

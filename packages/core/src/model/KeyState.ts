@@ -1,7 +1,7 @@
 /**
  * Whether a key opens its chatbot.
  */
-import type { RegisteredKey } from "./ChatbotRegistry.ts";
+import type { RegisteredKey } from "../ports/ChatbotRegistry.ts";
 
 export type KeyState = "live" | "expired" | "revoked";
 

@@ -4,8 +4,8 @@
  */
 import { Effect, Redacted } from "effect";
 import { Digest, SecureRandom } from "effect/crypto";
-import { scopes } from "./ChatbotDirectory.ts";
-import type { KeyRecord } from "./ChatbotRegistry.ts";
+import { scopes } from "../ports/ChatbotDirectory.ts";
+import type { KeyRecord } from "../ports/ChatbotRegistry.ts";
 
 const alphabet = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
 const idLength = 12;

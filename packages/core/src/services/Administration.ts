@@ -14,10 +14,10 @@ import {
   Struct,
 } from "effect";
 import { Digest, SecureRandom } from "effect/crypto";
-import { generateKey, keyRecord } from "./ApiKey.ts";
-import { ChatArchive } from "./ChatArchive.ts";
-import { ChatbotSettings, defaultSettings, LongText, Name, type Chatbot } from "./Chatbot.ts";
-import { scopes, type Scope } from "./ChatbotDirectory.ts";
+import { generateKey, keyRecord } from "../model/ApiKey.ts";
+import { ChatArchive } from "../ports/ChatArchive.ts";
+import { ChatbotSettings, defaultSettings, LongText, Name, type Chatbot } from "../model/Chatbot.ts";
+import { scopes, type Scope } from "../ports/ChatbotDirectory.ts";
 import {
   ChatbotRegistry,
   type AuditRecord,
@@ -26,7 +26,7 @@ import {
   type KeyRecord,
   type RegisteredChatbot,
   type Replaced,
-} from "./ChatbotRegistry.ts";
+} from "../ports/ChatbotRegistry.ts";
 import {
   ChatbotNotFound,
   DeclarationInvalid,
@@ -36,9 +36,9 @@ import {
   type KeyTaken,
   type StorageUnavailable,
   type WorkspaceTaken,
-} from "./Errors.ts";
-import { problemsOf } from "./Problems.ts";
-import { compareText, isStorable, Text } from "./Text.ts";
+} from "../model/Errors.ts";
+import { problemsOf } from "../model/SchemaErrors.ts";
+import { compareText, isStorable, Text } from "../model/Text.ts";
 
 /** What is not named is what `defaultSettings` say. */
 export interface ChatbotToCreate {

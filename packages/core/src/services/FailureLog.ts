@@ -2,7 +2,7 @@
  * What the log is told of requests that failed. Texts alone: an error's other properties may quote rows.
  */
 import { Cause, Clock, Effect } from "effect";
-import type { AskError } from "./Errors.ts";
+import type { AskError } from "../model/Errors.ts";
 
 export const makeFailureLog = () => {
   let warned = -Infinity;

@@ -2,8 +2,8 @@
  * Erasing the chats that a chatbot's settings keep for so many days only.
  */
 import { Clock, Effect, Layer, Schedule } from "effect";
-import { ChatArchive } from "./ChatArchive.ts";
-import { ChatbotRegistry } from "./ChatbotRegistry.ts";
+import { ChatArchive } from "../ports/ChatArchive.ts";
+import { ChatbotRegistry } from "../ports/ChatbotRegistry.ts";
 
 const day = 86_400_000;
 

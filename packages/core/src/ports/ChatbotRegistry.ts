@@ -3,7 +3,7 @@
  * lines in the audit, and what is so already is neither written nor noted.
  */
 import { Context, type Effect } from "effect";
-import type { Chatbot, ChatbotSettings } from "./Chatbot.ts";
+import type { Chatbot, ChatbotSettings } from "../model/Chatbot.ts";
 import type { Scope } from "./ChatbotDirectory.ts";
 import type {
   ChatbotNotFound,
@@ -13,7 +13,7 @@ import type {
   StorageUnavailable,
   WorkspaceNotFound,
   WorkspaceTaken,
-} from "./Errors.ts";
+} from "../model/Errors.ts";
 
 /** A key as it is made: never its text. */
 export interface KeyRecord {

@@ -2,17 +2,17 @@
  * Port: where chats are kept, created and listed.
  */
 import { Context, type Effect } from "effect";
-import type { Chat } from "./Chat.ts";
-import type { Entry } from "./Entry.ts";
+import type { Chat } from "../model/Chat.ts";
+import type { Entry } from "../model/Entry.ts";
 import type {
   ChatbotNotFound,
   ChatNotFound,
   Overloaded,
   RetryKeyReused,
   StorageUnavailable,
-} from "./Errors.ts";
-import type { ChatQuery, EntryQuery, Page } from "./ListQuery.ts";
-import type { RetryKey } from "./RetryKey.ts";
+} from "../model/Errors.ts";
+import type { ChatQuery, EntryQuery, Page } from "../model/ListQuery.ts";
+import type { RetryKey } from "../model/IdempotencyKey.ts";
 
 /** A chat as the store gets it. */
 export interface ChatToCreate {

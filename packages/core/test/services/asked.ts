@@ -18,7 +18,7 @@ import { layerMemoryWith } from "@parley/store-memory";
 import { Effect, Layer, Stream } from "effect";
 import { Digest } from "effect/crypto";
 import { createHash } from "node:crypto";
-import { Moderator } from "../src/Moderator.ts";
+import { Moderator } from "../../src/ports/Moderator.ts";
 
 export const chatbot: Chatbot = {
   id: 1,

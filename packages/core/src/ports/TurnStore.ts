@@ -3,7 +3,7 @@
  * when it is held, and waiting, fairness and renewal are the business of `Asking`.
  */
 import { Context, type Effect, type Stream } from "effect";
-import type { Entry, NewEntry } from "./Entry.ts";
+import type { Entry, NewEntry } from "../model/Entry.ts";
 import type {
   ChatbotNotFound,
   ChatNotFound,
@@ -11,8 +11,8 @@ import type {
   RetryKeyReused,
   StorageUnavailable,
   TurnLost,
-} from "./Errors.ts";
-import type { RetryKey } from "./RetryKey.ts";
+} from "../model/Errors.ts";
+import type { RetryKey } from "../model/IdempotencyKey.ts";
 
 /** How long a turn is held without being renewed, in milliseconds, by the store's clock. */
 export const turnLease = 10_000;

@@ -2,9 +2,9 @@
  * Port: answers questions. Budgets, retries and fallbacks live behind it.
  */
 import { Context, type Stream } from "effect";
-import type { Chatbot } from "./Chatbot.ts";
-import type { Entry, Usage } from "./Entry.ts";
-import type { AnswerUnavailable, StorageUnavailable } from "./Errors.ts";
+import type { Chatbot } from "../model/Chatbot.ts";
+import type { Entry, Usage } from "../model/Entry.ts";
+import type { AnswerUnavailable, StorageUnavailable } from "../model/Errors.ts";
 
 export type AnswerPart =
   /** A piece of the answer. */

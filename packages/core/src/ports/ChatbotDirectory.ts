@@ -3,8 +3,8 @@
  * must write.
  */
 import { Context, type Effect, type Stream } from "effect";
-import type { Chatbot } from "./Chatbot.ts";
-import type { StorageUnavailable } from "./Errors.ts";
+import type { Chatbot } from "../model/Chatbot.ts";
+import type { StorageUnavailable } from "../model/Errors.ts";
 
 export const scopes = ["read", "write", "ask"] as const;
 /** What a key may do: read lists and details, create chats, ask. */

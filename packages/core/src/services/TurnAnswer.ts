@@ -2,20 +2,20 @@
  * One answer in a turn that was taken: moderation, the answer, and the entry that keeps both.
  */
 import { Clock, Deferred, Duration, Effect, Stream } from "effect";
-import type { Answerer, AnswerPart } from "./Answerer.ts";
+import type { Answerer, AnswerPart } from "../ports/Answerer.ts";
 import { AskDeadline, type AskLimits } from "./AskLimits.ts";
-import type { Chatbot } from "./Chatbot.ts";
-import { storableUsage, type Entry, type NewEntry, type Usage } from "./Entry.ts";
+import type { Chatbot } from "../model/Chatbot.ts";
+import { storableUsage, type Entry, type NewEntry, type Usage } from "../model/Entry.ts";
 import {
   AnswerUnavailable,
   type AskError,
   type ChatNotFound,
   type StorageUnavailable,
-} from "./Errors.ts";
+} from "../model/Errors.ts";
 import { append, reset, type Completed, type LiveAnswer } from "./LiveAnswer.ts";
-import type { Moderator } from "./Moderator.ts";
-import { isBlank, storableText } from "./Text.ts";
-import { turnEntries, type Turn, type TurnStore } from "./TurnStore.ts";
+import type { Moderator } from "../ports/Moderator.ts";
+import { isBlank, storableText } from "../model/Text.ts";
+import { turnEntries, type Turn, type TurnStore } from "../ports/TurnStore.ts";
 
 export interface AnswerServices {
   readonly store: TurnStore["Service"];

@@ -2,9 +2,9 @@
  * Port for operators: erasing, moving and accounting what a chatbot's chats hold.
  */
 import { Context, type Effect, type Stream } from "effect";
-import type { Chat } from "./Chat.ts";
-import type { Entry, Usage } from "./Entry.ts";
-import type { ChatbotNotFound, ImportRefused, StorageUnavailable } from "./Errors.ts";
+import type { Chat } from "../model/Chat.ts";
+import type { Entry, Usage } from "../model/Entry.ts";
+import type { ChatbotNotFound, ImportRefused, StorageUnavailable } from "../model/Errors.ts";
 
 /** Which chats to erase. A chat is always erased whole. */
 export type Erasable =

@@ -2,8 +2,8 @@
  * Port: whether a question violates the usage policy.
  */
 import { Context, Effect, Layer } from "effect";
-import type { Chatbot } from "./Chatbot.ts";
-import type { AnswerUnavailable } from "./Errors.ts";
+import type { Chatbot } from "../model/Chatbot.ts";
+import type { AnswerUnavailable } from "../model/Errors.ts";
 
 export interface Moderation {
   /** The category, as it is stored in an entry's `moderation`; `none` for an unflagged question. */

@@ -2,9 +2,9 @@
  * An answer in progress: its text so far, for any number of readers that come and go.
  */
 import { Deferred, Effect, Exit, Stream } from "effect";
-import type { Entry } from "./Entry.ts";
-import type { AskError } from "./Errors.ts";
-import { storableText } from "./Text.ts";
+import type { Entry } from "../model/Entry.ts";
+import type { AskError } from "../model/Errors.ts";
+import { storableText } from "../model/Text.ts";
 
 /** The result of an ask. */
 export interface Asked {

@@ -2,8 +2,8 @@
  * The order of an export, which every store checks the same way before it imports one.
  */
 import { Effect, Stream } from "effect";
-import type { ArchiveRecord } from "./ChatArchive.ts";
-import { ImportRefused } from "./Errors.ts";
+import type { ArchiveRecord } from "../ports/ChatArchive.ts";
+import { ImportRefused } from "../model/Errors.ts";
 
 /** Later ids, a trillion at least, go on past the imported ones, and all of them are exact in JSON. */
 const highestId = 2 ** 53 - 2 ** 40;

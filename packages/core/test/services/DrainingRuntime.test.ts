@@ -1,6 +1,6 @@
 import { Context, Effect, Layer } from "effect";
 import { expect, it } from "vitest";
-import { makeDrainingRuntime } from "../src/DrainingRuntime.ts";
+import { makeDrainingRuntime } from "../../src/services/DrainingRuntime.ts";
 
 class Resource extends Context.Service<Resource, { isOpen: boolean }>()("Resource") {}
 

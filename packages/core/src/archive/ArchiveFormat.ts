@@ -4,10 +4,10 @@
  * are, so that an export that was cut off is not taken for a whole one.
  */
 import { Effect, Result, Schema, Stream } from "effect";
-import type { ArchiveRecord } from "./ChatArchive.ts";
-import { ImportRefused } from "./Errors.ts";
-import { listProblems } from "./Problems.ts";
-import { ChatName, Text, UserRef } from "./Text.ts";
+import type { ArchiveRecord } from "../ports/ChatArchive.ts";
+import { ImportRefused } from "../model/Errors.ts";
+import { listProblems } from "../model/SchemaErrors.ts";
+import { ChatName, Text, UserRef } from "../model/Text.ts";
 
 const Id = Schema.Int.check(Schema.isBetween({ minimum: 1, maximum: Number.MAX_SAFE_INTEGER }));
 const countUpTo = (maximum: number) => Schema.Int.check(Schema.isBetween({ minimum: 0, maximum }));
