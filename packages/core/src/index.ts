@@ -1,33 +1,128 @@
 /**
- * The front door of the core: the services, the ports, and what passes between them.
+ * The front door of the core. The services do the work, the ports are what an adapter implements, the model is what
+ * passes between them.
  */
-export * from "./services/Access.ts";
-export * from "./services/Administration.ts";
-export * from "./ports/Answerer.ts";
-export * from "./model/ApiKey.ts";
-export * from "./archive/ArchiveFormat.ts";
-export * from "./archive/ArchiveOrder.ts";
-export * from "./services/Asking.ts";
-export * from "./services/AskLimits.ts";
-export * from "./model/Chat.ts";
-export * from "./ports/ChatArchive.ts";
-export * from "./model/Chatbot.ts";
-export * from "./ports/ChatbotDirectory.ts";
-export * from "./ports/ChatbotRegistry.ts";
-export * from "./services/Chats.ts";
-export * from "./ports/ChatStore.ts";
-export * from "./services/DrainingRuntime.ts";
-export * from "./model/Entry.ts";
-export * from "./model/Errors.ts";
-export * from "./services/FailureLog.ts";
-export * from "./model/Fold.ts";
-export * from "./model/KeyState.ts";
-export * from "./model/ListQuery.ts";
+
+// Services
+export { Access, type Principal } from "./services/Access.ts";
+export {
+  Administration,
+  PointInTime,
+  Scopes,
+  type ChatbotToCreate,
+  type CreatedKey,
+  type KeyRotation,
+  type KeyToCreate,
+  type RotatedKey,
+  type Workspace,
+} from "./services/Administration.ts";
+export { Asking, type Ask } from "./services/Asking.ts";
+export { AskDeadline, AskLimits } from "./services/AskLimits.ts";
+export { Chats } from "./services/Chats.ts";
+export { makeDrainingRuntime, type DrainingRuntime } from "./services/DrainingRuntime.ts";
+export { makeFailureLog } from "./services/FailureLog.ts";
 export type { AnswerEvent, Asked, Progress } from "./services/LiveAnswer.ts";
-export * from "./ports/Moderator.ts";
-export * from "./services/Retention.ts";
-export * from "./model/SchemaErrors.ts";
-export * from "./model/Reason.ts";
-export * from "./model/IdempotencyKey.ts";
-export * from "./model/Text.ts";
-export * from "./ports/TurnStore.ts";
+export { layerRetention } from "./services/Retention.ts";
+
+// Ports
+export { Answerer, type AnswerPart } from "./ports/Answerer.ts";
+export {
+  ChatArchive,
+  erasureDetail,
+  importDetail,
+  type ArchiveRecord,
+  type Erasable,
+  type UsageSum,
+} from "./ports/ChatArchive.ts";
+export { ChatbotDirectory, type Opened } from "./ports/ChatbotDirectory.ts";
+export {
+  changedFields,
+  ChatbotRegistry,
+  fieldChanges,
+  type AuditRecord,
+  type ChatbotChange,
+  type FieldChange,
+  type KeyChange,
+  type NewChatbot,
+  type RegisteredChatbot,
+  type Replaced,
+  type Replacement,
+} from "./ports/ChatbotRegistry.ts";
+export { ChatStore, type ChatToCreate, type Created } from "./ports/ChatStore.ts";
+export { Moderator, type Moderation } from "./ports/Moderator.ts";
+export {
+  turnEntries,
+  turnLease,
+  turnPrecedence,
+  TurnStore,
+  type Taken,
+  type Turn,
+} from "./ports/TurnStore.ts";
+
+// Model
+export {
+  generateKey,
+  hashKey,
+  keyId,
+  keyRecord,
+  keyState,
+  scopes,
+  type KeyRecord,
+  type KeyState,
+  type RegisteredKey,
+  type Scope,
+} from "./model/ApiKey.ts";
+export type { Chat, NewChat } from "./model/Chat.ts";
+export { ChatbotSettings, defaultSettings, LongText, Name, type Chatbot } from "./model/Chatbot.ts";
+export { helloEntry, type Entry, type NewEntry, type Usage } from "./model/Entry.ts";
+export {
+  AnswerUnavailable,
+  ChatbotNotFound,
+  ChatbotTaken,
+  ChatNotFound,
+  DeclarationInvalid,
+  ImportRefused,
+  KeyNotFound,
+  KeyRejected,
+  KeyTaken,
+  Overloaded,
+  reasonOf,
+  RetryKeyReused,
+  StorageUnavailable,
+  TurnLost,
+  WorkspaceNotFound,
+  WorkspaceTaken,
+  type AskError,
+} from "./model/Errors.ts";
+export { IdempotencyKey, retryKeyLifetime, type RetryKey } from "./model/IdempotencyKey.ts";
+export {
+  chatFields,
+  entryFields,
+  Limit,
+  newest,
+  newestChats,
+  PageNumber,
+  type ChatField,
+  type ChatQuery,
+  type EntryField,
+  type EntryQuery,
+  type ListQuery,
+  type OrderBy,
+  type Page,
+} from "./model/ListQuery.ts";
+export { problemsOf } from "./model/SchemaErrors.ts";
+export {
+  ChatName,
+  compareText,
+  fold,
+  foldVersion,
+  isBlank,
+  isStorable,
+  Question,
+  Text,
+  UserRef,
+} from "./model/Text.ts";
+
+// Export format
+export { linesOf, recordsOf } from "./archive/ArchiveFormat.ts";
+export { earliestTime, inOrder } from "./archive/ArchiveOrder.ts";

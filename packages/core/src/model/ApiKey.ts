@@ -4,8 +4,41 @@
  */
 import { Effect, Redacted } from "effect";
 import { Digest, SecureRandom } from "effect/crypto";
-import { scopes } from "../ports/ChatbotDirectory.ts";
-import type { KeyRecord } from "../ports/ChatbotRegistry.ts";
+
+export const scopes = ["read", "write", "ask"] as const;
+/** What a key may do: read lists and details, create chats, ask. */
+export type Scope = (typeof scopes)[number];
+
+/** A key as it is made: never its text. */
+export interface KeyRecord {
+  readonly id: string;
+  /** SHA-256 of the whole key's text. */
+  readonly hash: Uint8Array;
+  readonly name: string | null;
+  readonly scopes: ReadonlyArray<Scope>;
+  readonly expiresAt: Date | null;
+}
+
+/** A key as it is kept. */
+export interface RegisteredKey extends KeyRecord {
+  readonly createdAt: Date;
+  readonly revokedAt: Date | null;
+  /** To the minute. */
+  readonly lastUsedAt: Date | null;
+}
+
+export type KeyState = "live" | "expired" | "revoked";
+
+/** What the key is at `now`, in milliseconds since 1970. */
+export const keyState = (
+  { expiresAt, revokedAt }: Pick<RegisteredKey, "expiresAt" | "revokedAt">,
+  now: number,
+): KeyState =>
+  revokedAt !== null
+    ? "revoked"
+    : expiresAt !== null && expiresAt.getTime() <= now
+      ? "expired"
+      : "live";
 
 const alphabet = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
 const idLength = 12;

@@ -2,7 +2,6 @@
  * Everything that can go wrong and that somebody can handle. What nobody can handle is a defect.
  */
 import { Data } from "effect";
-import { reasonOf } from "./Reason.ts";
 
 /** No chat of this chatbot has that id. A chat of another chatbot is just as missing. */
 export class ChatNotFound extends Data.TaggedError("ChatNotFound")<{
@@ -130,3 +129,18 @@ export type AskError =
   | AnswerUnavailable
   | StorageUnavailable
   | Overloaded;
+
+/** What the innermost cause says, on one line; of several failed attempts, what each says. */
+export const reasonOf = (error: unknown): string => {
+  let inner = error;
+  while (inner instanceof Error && inner.cause instanceof Error) inner = inner.cause;
+  return said(inner).replace(/\s+/g, " ");
+};
+
+const said = (error: unknown): string => {
+  if (!(error instanceof Error)) return String(error);
+  // A name with several addresses, none of which can be reached, fails without a word of its own.
+  if (error.message === "" && error instanceof AggregateError && error.errors.length > 0)
+    return [...new Set(error.errors.map(reasonOf))].join("; ");
+  return error.message || error.name;
+};

@@ -59,3 +59,16 @@ export const compareText = (a: string, b: string): number => {
 };
 
 const aboveBmp = (unit: number): boolean => unit >= 0xd800 && unit <= 0xdfff;
+
+/** Stored beside folded text; a change of {@link fold} raises it and refolds by migration. */
+export const foldVersion = 1;
+
+const ascii = /^[\x00-\x7f]*$/;
+
+/** NFKC, then each code point lower-cased on its own (no final sigma rule), then NFKC. */
+export const fold = (text: string): string => {
+  if (ascii.test(text)) return text.toLowerCase();
+  let folded = "";
+  for (const codePoint of text.normalize("NFKC")) folded += codePoint.toLowerCase();
+  return folded.normalize("NFKC");
+};

@@ -3,12 +3,9 @@
  * must write.
  */
 import { Context, type Effect, type Stream } from "effect";
+import type { Scope } from "../model/ApiKey.ts";
 import type { Chatbot } from "../model/Chatbot.ts";
 import type { StorageUnavailable } from "../model/Errors.ts";
-
-export const scopes = ["read", "write", "ask"] as const;
-/** What a key may do: read lists and details, create chats, ask. */
-export type Scope = (typeof scopes)[number];
 
 /** A live or expired, but not revoked, key and what it opens. */
 export interface Opened {

@@ -3,8 +3,8 @@
  * lines in the audit, and what is so already is neither written nor noted.
  */
 import { Context, type Effect } from "effect";
+import type { KeyRecord, RegisteredKey } from "../model/ApiKey.ts";
 import type { Chatbot, ChatbotSettings } from "../model/Chatbot.ts";
-import type { Scope } from "./ChatbotDirectory.ts";
 import type {
   ChatbotNotFound,
   ChatbotTaken,
@@ -14,24 +14,6 @@ import type {
   WorkspaceNotFound,
   WorkspaceTaken,
 } from "../model/Errors.ts";
-
-/** A key as it is made: never its text. */
-export interface KeyRecord {
-  readonly id: string;
-  /** SHA-256 of the whole key's text. */
-  readonly hash: Uint8Array;
-  readonly name: string | null;
-  readonly scopes: ReadonlyArray<Scope>;
-  readonly expiresAt: Date | null;
-}
-
-/** A key as it is kept. */
-export interface RegisteredKey extends KeyRecord {
-  readonly createdAt: Date;
-  readonly revokedAt: Date | null;
-  /** To the minute. */
-  readonly lastUsedAt: Date | null;
-}
 
 /** A chatbot to be. Workspace and name, compared code point by code point, identify it. */
 export interface NewChatbot {

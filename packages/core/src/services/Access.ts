@@ -3,11 +3,10 @@
  */
 import { Cache, Clock, Context, Duration, Effect, Exit, Layer, Schedule, Stream } from "effect";
 import { Digest, Mac } from "effect/crypto";
-import { hashKey, keyId } from "../model/ApiKey.ts";
+import { hashKey, keyId, keyState, type Scope } from "../model/ApiKey.ts";
 import type { Chatbot } from "../model/Chatbot.ts";
-import { ChatbotDirectory, type Opened, type Scope } from "../ports/ChatbotDirectory.ts";
+import { ChatbotDirectory, type Opened } from "../ports/ChatbotDirectory.ts";
 import { KeyRejected, type StorageUnavailable } from "../model/Errors.ts";
-import { keyState } from "../model/KeyState.ts";
 
 /** What a valid key allows. */
 export interface Principal {

@@ -14,16 +14,20 @@ import {
   Struct,
 } from "effect";
 import { Digest, SecureRandom } from "effect/crypto";
-import { generateKey, keyRecord } from "../model/ApiKey.ts";
+import { generateKey, keyRecord, scopes, type KeyRecord, type Scope } from "../model/ApiKey.ts";
 import { ChatArchive } from "../ports/ChatArchive.ts";
-import { ChatbotSettings, defaultSettings, LongText, Name, type Chatbot } from "../model/Chatbot.ts";
-import { scopes, type Scope } from "../ports/ChatbotDirectory.ts";
+import {
+  ChatbotSettings,
+  defaultSettings,
+  LongText,
+  Name,
+  type Chatbot,
+} from "../model/Chatbot.ts";
 import {
   ChatbotRegistry,
   type AuditRecord,
   type ChatbotChange,
   type KeyChange,
-  type KeyRecord,
   type RegisteredChatbot,
   type Replaced,
 } from "../ports/ChatbotRegistry.ts";

@@ -3,7 +3,12 @@
  */
 import { Cause, Effect, Exit, Fiber, Result, Stream } from "effect";
 import type { Chat } from "../model/Chat.ts";
-import { ChatArchive, erasureDetail, type ArchiveRecord, type Erasable } from "../ports/ChatArchive.ts";
+import {
+  ChatArchive,
+  erasureDetail,
+  type ArchiveRecord,
+  type Erasable,
+} from "../ports/ChatArchive.ts";
 import type { ChatbotRegistry } from "../ports/ChatbotRegistry.ts";
 import type { ChatStore } from "../ports/ChatStore.ts";
 import { ChatbotNotFound, ChatNotFound } from "../model/Errors.ts";

@@ -2,13 +2,13 @@
  * The rows, texts and calls that the checks share.
  */
 import { Effect, Fiber, Latch, Stream } from "effect";
+import type { KeyRecord } from "../model/ApiKey.ts";
 import type { Chat } from "../model/Chat.ts";
 import { defaultSettings } from "../model/Chatbot.ts";
 import { ChatArchive, type ArchiveRecord, type Erasable } from "../ports/ChatArchive.ts";
-import { ChatbotRegistry, type KeyRecord, type NewChatbot } from "../ports/ChatbotRegistry.ts";
+import { ChatbotRegistry, type NewChatbot } from "../ports/ChatbotRegistry.ts";
 import { ChatStore, type ChatToCreate } from "../ports/ChatStore.ts";
 import type { Entry, NewEntry, Usage } from "../model/Entry.ts";
-import { fold } from "../model/Fold.ts";
 import {
   newest,
   newestChats,
@@ -21,7 +21,7 @@ import {
   type Page,
 } from "../model/ListQuery.ts";
 import type { RetryKey } from "../model/IdempotencyKey.ts";
-import { compareText } from "../model/Text.ts";
+import { compareText, fold } from "../model/Text.ts";
 import { TurnStore, type Turn } from "../ports/TurnStore.ts";
 import { CheckFailed, same } from "./Check.ts";
 import { StoreUnderTest } from "./StoreUnderTest.ts";
