@@ -72,7 +72,7 @@ export {
   type RegisteredKey,
   type Scope,
 } from "./model/ApiKey.ts";
-export type { Chat, NewChat } from "./model/Chat.ts";
+export { NewChat, type Chat } from "./model/Chat.ts";
 export { ChatbotSettings, defaultSettings, LongText, Name, type Chatbot } from "./model/Chatbot.ts";
 export { helloEntry, type Entry, type NewEntry, type Usage } from "./model/Entry.ts";
 export {
