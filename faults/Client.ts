@@ -1,88 +1,88 @@
 /**
- * HTTP as a client of the service speaks it. It never sends a request twice by itself.
+ * HTTP as a client of the service speaks it, each request on a connection of its own. Nothing is sent twice by itself.
  */
-import { Agent, request as httpRequest } from "node:http";
+import { request as httpRequest } from "node:http";
+
+export interface Exchange {
+  readonly url: string;
+  readonly key: string;
+  /** With a body it is a POST. */
+  readonly body?: object | undefined;
+  readonly headers?: Readonly<Record<string, string>> | undefined;
+  /** Hangs up after so many milliseconds (default: two minutes), longer than the service lets any request wait. */
+  readonly patience?: number | undefined;
+  /** Hangs up once so many events of a stream are there. */
+  readonly cutAfter?: number | undefined;
+}
 
 export interface Answer {
+  /** 0: no head of a response came. */
   readonly status: number;
-  /** The body's bytes, as text. */
+  /** The body's bytes, as text, as far as they came. */
   readonly text: string;
+  readonly complete: boolean;
+  /** Whether the client itself hung up. */
+  readonly hungUp: boolean;
+  readonly isStream: boolean;
   /** Whether the service says that an earlier request with the same key made it. */
   readonly replayed: boolean;
 }
 
-export interface Client {
-  /** `null` when no complete answer came. */
-  readonly post: (url: string, body: object, idempotencyKey?: string) => Promise<Answer | null>;
-  readonly get: (url: string) => Promise<Answer | null>;
-  /** Sends a POST and hangs up after the given time. */
-  readonly postAndHangUp: (url: string, body: object, millis: number) => Promise<void>;
-  readonly close: () => void;
+export const exchange = (what: Exchange): Promise<Answer> =>
+  new Promise((resolve) => {
+    let text = "";
+    let hungUp = false;
+    const answer = { status: 0, complete: false, isStream: false, replayed: false };
+    const hangUp = () => {
+      hungUp = true;
+      request.destroy();
+    };
+    const request = httpRequest(
+      what.url,
+      {
+        agent: false,
+        method: what.body === undefined ? "GET" : "POST",
+        headers: {
+          "x-api-key": what.key,
+          ...(what.body !== undefined && { "content-type": "application/json" }),
+          ...what.headers,
+        },
+      },
+      (response) => {
+        answer.status = response.statusCode!;
+        answer.isStream =
+          response.headers["content-type"]?.startsWith("text/event-stream") === true;
+        answer.replayed = response.headers["idempotent-replayed"] === "true";
+        response.setEncoding("utf8").on("data", (chunk: string) => {
+          text += chunk;
+          if (what.cutAfter !== undefined && text.split("\n\n").length > what.cutAfter) hangUp();
+        });
+        response.on("error", () => undefined);
+        response.on("end", () => (answer.complete = response.complete));
+      },
+    );
+    const timer = setTimeout(hangUp, what.patience ?? 120_000);
+    request.on("error", () => undefined);
+    request.on("close", () => {
+      clearTimeout(timer);
+      resolve({ ...answer, text, hungUp });
+    });
+    request.end(what.body === undefined ? undefined : JSON.stringify(what.body));
+  });
+
+export interface Event {
+  readonly name: string;
+  readonly id: string;
+  readonly data: string;
 }
 
-/** Longer than the service lets any request wait. */
-const timeout = 120_000;
-
-/** A client with connections of its own, kept alive. */
-export const makeClient = (apiKey: string): Client => {
-  const agent = new Agent({ keepAlive: true });
-
-  const send = (
-    method: "GET" | "POST",
-    url: string,
-    body: object | null,
-    headers: Readonly<Record<string, string>>,
-    millis: number,
-  ): Promise<Answer | null> =>
-    new Promise((resolve) => {
-      const request = httpRequest(
-        url,
-        {
-          agent,
-          method,
-          headers: {
-            "x-api-key": apiKey,
-            ...(body === null ? {} : { "content-type": "application/json; charset=utf-8" }),
-            ...headers,
-          },
-        },
-        (response) => {
-          const chunks: Array<Buffer> = [];
-          response.on("data", (chunk: Buffer) => chunks.push(chunk));
-          response.on("error", () => resolve(null));
-          response.on("close", () => resolve(null));
-          response.on("end", () => {
-            if (!response.complete) return;
-            resolve({
-              status: response.statusCode!,
-              text: Buffer.concat(chunks).toString(),
-              replayed: response.headers["idempotent-replayed"] === "true",
-            });
-          });
-        },
-      );
-      const timer = setTimeout(() => request.destroy(), millis);
-      request.on("close", () => {
-        clearTimeout(timer);
-        resolve(null);
-      });
-      request.on("error", () => resolve(null));
-      request.end(body === null ? undefined : JSON.stringify(body));
+/** The whole events in what came of a stream. */
+export const eventsOf = (text: string): ReadonlyArray<Event> =>
+  text
+    .split("\n\n")
+    .slice(0, -1)
+    .filter((block) => !block.startsWith(":"))
+    .map((block) => {
+      const field = (name: string) => new RegExp(`^${name}: (.*)$`, "m").exec(block)?.[1] ?? "";
+      return { name: field("event"), id: field("id"), data: field("data") };
     });
-
-  return {
-    post: (url, body, idempotencyKey) =>
-      send(
-        "POST",
-        url,
-        body,
-        idempotencyKey === undefined ? {} : { "idempotency-key": idempotencyKey },
-        timeout,
-      ),
-    get: (url) => send("GET", url, null, {}, timeout),
-    postAndHangUp: async (url, body, millis) => {
-      await send("POST", url, body, {}, millis);
-    },
-    close: () => agent.destroy(),
-  };
-};

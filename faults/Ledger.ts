@@ -1,45 +1,161 @@
 /**
- * What was asked of the service, and what it acknowledged.
+ * What clients sent, what was acknowledged to them, and whether the promises hold for it.
  */
+import type { Chat, Entry } from "../apps/server/test/contract/client.ts";
+import type { Answer } from "./Client.ts";
+import { helloMessage } from "./Harness.ts";
+import type { Call } from "./Model.ts";
 
-export type { Chat, Entry } from "../apps/server/test/contract/client.ts";
+export type { Chat, Entry };
 
-interface Wanted {
+/** In every text of a client: it must get into no log. */
+export const marker = "Mxq7Zt";
+
+/** What a request asks for, however often it is sent. */
+export interface Wanted {
+  /** Which of the two chatbots. */
+  readonly tenant: 0 | 1;
+  readonly kind: "create" | "ask";
   /** In the chat's name or the entry's question, and nowhere else. */
   readonly token: string;
-  readonly idempotencyKey: string | undefined;
-  /** The bytes of `data` of a 201; `null` as long as none came. */
-  acknowledged: string | null;
-  /** How often it was sent. */
-  attempts: number;
-}
-
-export interface WantedChat extends Wanted {
-  readonly kind: "create";
-  readonly userRef: string | null;
-}
-
-export interface WantedEntry extends Wanted {
-  readonly kind: "ask";
   /** `null`: a chat of its own. */
   readonly chatId: number | null;
+  readonly userRef: string | null;
+  readonly idempotencyKey: string | null;
 }
 
-export type Request = WantedChat | WantedEntry;
-
-export interface Ledger {
-  readonly requests: Array<Request>;
-  /** Ids of acknowledged chats that POST /chats made, oldest first. */
-  readonly chats: Array<number>;
-  /** What went against the promises while it was going on. */
-  readonly violations: Array<string>;
+export interface Request extends Wanted {
+  /** How often it was sent. */
+  attempts: number;
+  /** How many of its acknowledgements were no replays. */
+  fresh: number;
+  /** The bytes of `data` of the first 201 and when it came, by `performance.now()`. */
+  acknowledged: { readonly bytes: string; readonly at: number } | null;
+  /** Whether a fault was on while it was sent. */
+  met: boolean;
+  /** When the client hung up on it, by `performance.now()`. */
+  hungUpAt: number | null;
 }
 
-export const makeLedger = (): Ledger => ({ requests: [], chats: [], violations: [] });
+/** All that is stored for one chatbot. */
+export interface Stored {
+  /** In ascending order of id. */
+  readonly chats: ReadonlyArray<Chat>;
+  /** By chat id, in ascending order of id. */
+  readonly entries: ReadonlyMap<number, ReadonlyArray<Entry>>;
+}
+
+export const questionOf = ({ token }: Wanted) => `What about ${token}?`;
 
 /** The bytes of `data` in the body of a 201. */
-export const dataBytes = (text: string): string => {
-  const found = /^\{"status":201,"data":(\{.*\})\}$/s.exec(text);
-  if (found === null) throw new Error(`Not the body of a 201: ${text}`);
-  return found[1]!;
-};
+export const dataOf = (text: string): string =>
+  /^\{"status":201,"data":(\{.*\})\}$/s.exec(text)?.[1] ?? `no 201: ${text}`;
+
+export class Ledger {
+  readonly requests: Array<Request> = [];
+  readonly violations: Array<string> = [];
+  /** Another object after each fault and each recovery; `calm`: no fault is on. */
+  weather = { calm: true };
+  #tokens = 0;
+
+  begin(wanted: Omit<Wanted, "token">): Request {
+    const token = `${marker}-${wanted.tenant}-${++this.#tokens}.`;
+    const unsent = { attempts: 0, fresh: 0, acknowledged: null, met: false, hungUpAt: null };
+    const request = { ...wanted, token, ...unsent };
+    this.requests.push(request);
+    return request;
+  }
+
+  violation(what: string, request?: object): void {
+    this.violations.push(request === undefined ? what : `${what}: ${JSON.stringify(request)}`);
+  }
+
+  acknowledge(request: Request, bytes: string, replayed: boolean): void {
+    const { acknowledged } = request;
+    if (acknowledged !== null && acknowledged.bytes !== bytes) {
+      this.violation(`acknowledged a second time as ${bytes}`, request);
+    }
+    request.acknowledged ??= { bytes, at: performance.now() };
+    if (!replayed) request.fresh++;
+    if (request.fresh > 1) this.violation("acknowledged twice, and neither is a replay", request);
+    if (replayed && request.attempts === 1) this.violation("a replay, but sent once", request);
+  }
+
+  /** A failure must be one of those that faults excuse, and a fault must have been on; gives whether it was. */
+  excuses(what: object, answer: Answer, weather: { readonly calm: boolean }): boolean {
+    const { complete, hungUp, text } = answer;
+    if (hungUp) return true;
+    const isExcused = /"status":[45]\d\d/.test(text)
+      ? /"message":"(STORAGE_UNAVAILABLE|SERVICE_OVERLOADED|ANSWER_UNAVAILABLE|REQUEST_TIMEOUT)"/.test(
+          text,
+        )
+      : !complete;
+    if (isExcused && !(weather.calm && weather === this.weather)) return true;
+    this.violation(`failed (calm: ${weather.calm}) with ${JSON.stringify(answer)}`, what);
+    return false;
+  }
+
+  /** Checks the promises against all that is stored and all calls of the model. */
+  check(
+    tenant: 0 | 1,
+    { chats, entries }: Stored,
+    calls: ReadonlyMap<string, ReadonlyArray<Call>>,
+  ) {
+    const all = [...entries.values()].flat();
+    const chatsOf = Map.groupBy(chats, ({ name }) => name);
+    const entriesOf = Map.groupBy(all, ({ question }) => question);
+    const explained = new Set<Chat | Entry>();
+    const chatOf = new Map(chats.map((chat) => [chat.id, chat]));
+    for (const request of this.requests.filter((one) => one.tenant === tenant)) {
+      const wrong = (what: string) => this.violation(what, request);
+      const { acknowledged, chatId, kind, token, userRef } = request;
+      const made = calls.get(questionOf(request)) ?? [];
+      const rows = kind === "create" ? chatsOf.get(token) : entriesOf.get(questionOf(request));
+      const [row] = rows ?? [];
+      // Promise 1.
+      if (rows !== undefined && rows.length > 1) wrong(`stored ${rows.length} times`);
+      if (acknowledged !== null && JSON.stringify(row) !== acknowledged.bytes) {
+        wrong(`acknowledged, but stored is ${JSON.stringify(row)}`);
+      }
+      // Promise 7.
+      if (acknowledged !== null && made.some(({ at }) => at > acknowledged.at)) {
+        wrong("the model is asked again after the answer was acknowledged");
+      }
+      if (!request.met && made.length > 1) wrong(`the model is asked ${made.length} times`);
+      if (row === undefined) continue;
+      explained.add(row);
+      if (kind === "create") {
+        const [hello] = entries.get(row.id) ?? [];
+        if ((row as Chat).userRef !== userRef) wrong(`stored as ${JSON.stringify(row)}`);
+        if (hello?.question !== "" || hello.answer !== helloMessage) wrong("has no hello entry");
+        else explained.add(hello);
+        continue;
+      }
+      const entry = row as Entry;
+      const before = entries
+        .get(entry.chat_id)!
+        .slice(0, entries.get(entry.chat_id)!.indexOf(entry));
+      const call = made.find(({ answer }) => answer === entry.answer);
+      if (chatId === null) explained.add(chatOf.get(entry.chat_id)!);
+      if (chatId === null ? before.length > 0 : entry.chat_id !== chatId)
+        wrong("is in another chat");
+      if (entry.moderation !== "none" || entry.flagged) wrong(`stored as ${JSON.stringify(entry)}`);
+      if (call === undefined) wrong(`no call gave the stored answer ${entry.answer}`);
+      // Promise 5.
+      else if (JSON.stringify(call.earlier) !== JSON.stringify(messagesOf(before))) {
+        wrong(`the model saw ${JSON.stringify(call.earlier)} instead of ${JSON.stringify(before)}`);
+      }
+    }
+    // Promise 2, too.
+    for (const row of [...chats, ...all]) {
+      if (!explained.has(row)) this.violation(`nobody of this chatbot made ${JSON.stringify(row)}`);
+    }
+  }
+}
+
+/** What a model must be told of these entries. The hello entry is an answer without a question. */
+const messagesOf = (entries: ReadonlyArray<Entry>) =>
+  entries.flatMap(({ answer, question }) => [
+    ...(question === "" ? [] : [{ role: "user", text: question }]),
+    { role: "assistant", text: answer },
+  ]);

@@ -1,135 +1,342 @@
 /**
- * Clients that create chats and ask, and do not give up on what has an Idempotency-Key.
+ * Random clients: they create, ask, stream, hang up, repeat, resume, read, and try what is another chatbot's.
  */
-import { randomUUID } from "node:crypto";
 import { setTimeout as sleep } from "node:timers/promises";
-import { makeClient, type Answer, type Client } from "./Client.ts";
-import { dataBytes, type Chat, type Ledger, type Request } from "./Ledger.ts";
-import type { Random } from "./Random.ts";
-import type { Server } from "./Server.ts";
-import type { Site } from "./Site.ts";
+import { eventsOf, exchange, type Answer } from "./Client.ts";
+import type { Server, Service } from "./Harness.ts";
+import {
+  dataOf,
+  Ledger,
+  marker,
+  questionOf,
+  type Chat,
+  type Entry,
+  type Request,
+  type Stored,
+} from "./Ledger.ts";
 
-const clients = 16;
+/** How long a request with a key is repeated, in milliseconds. The turn of a server that was killed lasts 10 s. */
+const patience = 90_000;
 
-/** How long the service may take to work again, in milliseconds; a turn that was lost lasts 10 s. */
-const recovery = 60_000;
+const chance = (share: number) => Math.random() < share;
+const pick = <A>(from: ReadonlyArray<A>): A => from[Math.floor(Math.random() * from.length)]!;
 
-/** The server that is up, or a promise of the next one. */
-export interface Service {
-  server: Promise<Server>;
-  /** How often a server was killed. */
-  deaths: number;
-}
+type Data<A> = { readonly data: ReadonlyArray<A>; readonly meta: { readonly total: number } };
 
-export interface Progress {
-  /** Requests that are done with. */
-  done: number;
-  /** Attempts that got no answer, or were told that storage is unavailable. */
-  unanswered: number;
-  unavailable: number;
-  /** When the first 201 came to an attempt begun after `since`, in milliseconds since the epoch. */
-  worksAgain: { readonly since: number; at: number | null } | null;
-}
+export class Traffic {
+  readonly ledger = new Ledger();
+  readonly #service: Service;
+  /** Ids of acknowledged chats, by chatbot, oldest first. */
+  readonly #chats: readonly [Array<number>, Array<number>] = [[], []];
+  #keys = [0, 0];
+  #running = true;
+  /** Requests that are on their way, by server. */
+  readonly #open = new Map<Server, Set<Request>>();
 
-export const makeProgress = (): Progress => ({
-  done: 0,
-  unanswered: 0,
-  unavailable: 0,
-  worksAgain: null,
-});
+  constructor(service: Service) {
+    this.#service = service;
+  }
 
-/** A request of any kind; `chats` are those that may be asked in. */
-const choose = (random: Random, chats: ReadonlyArray<number>): Request => {
-  const token = randomUUID().replaceAll("-", "");
-  const common = {
-    token,
-    idempotencyKey: random() < 0.45 ? `key-${token}` : undefined,
-    acknowledged: null,
-    attempts: 0,
-  };
-  const kind = random();
-  const userRef = random() < 0.5 ? `user-${Math.floor(random() * 20)}` : null;
-  const recent = chats.length - 1 - Math.floor(random() * Math.min(40, chats.length));
-  if (kind < 0.5) return { ...common, kind: "create", userRef };
-  const chatId = kind < 0.75 && chats.length > 0 ? chats[recent]! : null;
-  return { ...common, kind: "ask", chatId };
-};
-
-export const questionOf = (token: string) => `On which port does the server listen? ${token}`;
-
-/** Sends the request, with its key if it has one; `null` when no complete answer came. */
-export const send = (client: Client, server: Server, request: Request): Promise<Answer | null> =>
-  request.kind === "create"
-    ? client.post(
-        `${server.baseUrl}/chats`,
-        { name: request.token, userRef: request.userRef },
-        request.idempotencyKey,
-      )
-    : client.post(
-        server.askUrl,
-        { chat_id: request.chatId, query: questionOf(request.token) },
-        request.idempotencyKey,
-      );
-
-/** Makes so many requests, all noted in the ledger; resolves when each is answered or given up. */
-export const runTraffic = async (
-  site: Site,
-  service: Service,
-  ledger: Ledger,
-  amount: number,
-  random: Random,
-  progress: Progress,
-): Promise<void> => {
-  let left = amount;
-
-  const carryOut = async (client: ReturnType<typeof makeClient>, request: Request) => {
-    const until = Date.now() + recovery;
-    const violation = (what: string) =>
-      ledger.violations.push(`${request.kind} ${request.token}: ${what}`);
-    while (true) {
-      const server = await service.server;
-      const deaths = service.deaths;
-      const began = Date.now();
-      request.attempts++;
-      const answer = await send(client, server, request);
-      if (answer === null) {
-        progress.unanswered++;
-        if (service.deaths === deaths) {
-          violation(`no answer after ${Date.now() - began} ms, although no server was killed`);
-        }
-      } else if (answer.status === 201) {
-        request.acknowledged = dataBytes(answer.text);
-        if (answer.replayed && request.attempts === 1) violation("replayed, but sent once");
-        const { worksAgain } = progress;
-        if (worksAgain !== null && began > worksAgain.since) worksAgain.at ??= Date.now();
-        if (request.kind === "create") {
-          ledger.chats.push((JSON.parse(request.acknowledged) as Chat).id);
-        }
-        return;
-      } else if (answer.status === 500 && answer.text.includes('"STORAGE_UNAVAILABLE"')) {
-        progress.unavailable++;
-      } else {
-        return void violation(`answered ${answer.text}`);
+  /** Runs so many clients of each chatbot until `stop`. */
+  async run(clients: number): Promise<void> {
+    const work = async (tenant: 0 | 1) => {
+      while (this.#running) {
+        await this.#one(tenant);
+        await sleep(100 * Math.random());
       }
-      if (request.idempotencyKey === undefined) {
-        await sleep(50);
-        return;
+    };
+    await Promise.all(Array.from({ length: 2 * clients }, (_, n) => work((n % 2) as 0 | 1)));
+  }
+
+  stop(): void {
+    this.#running = false;
+  }
+
+  /** Waits until the server creates a chat and asks in it; gives how long that took, in milliseconds. */
+  async works(server: Server): Promise<number> {
+    const began = performance.now();
+    const common = { tenant: 0, userRef: null, idempotencyKey: null } as const;
+    let chatId: number | null = null;
+    for (const kind of ["create", "ask"] as const) {
+      while (true) {
+        const request = this.ledger.begin({ ...common, kind, chatId });
+        await this.#send(request, server, false);
+        if (performance.now() - began > 60_000) throw new Error("The service does not work again.");
+        if (request.acknowledged === null) await sleep(50);
+        else {
+          chatId = (JSON.parse(request.acknowledged.bytes) as Chat).id;
+          break;
+        }
       }
-      if (Date.now() > until) return void violation("not answered again in time");
+    }
+    return Math.round(performance.now() - began);
+  }
+
+  /** Asks in a chat, once and without a key. */
+  async ask(tenant: 0 | 1, chatId: number, server: Server): Promise<void> {
+    const wanted = { tenant, kind: "ask", chatId, userRef: null, idempotencyKey: null } as const;
+    await this.#send(this.ledger.begin(wanted), server, false);
+  }
+
+  /** The asks for which a server has called the model, which has not ended yet. */
+  answering(server: Server): ReadonlyArray<Request> {
+    const open = new Set(this.#service.model.calls.filter((c) => c.isOpen).map((c) => c.question));
+    return [...(this.#open.get(server) ?? [])].filter((request) => open.has(questionOf(request)));
+  }
+
+  /** Whether no ask is under way any more, also none whose client hung up; nothing of one is stored later. */
+  isSettled(): boolean {
+    const { calls } = this.#service.model;
+    const asked = new Set(calls.map(({ question }) => question));
+    // One that waits for the turn of a server that was killed has called no model yet.
+    const waits = (request: Request) =>
+      request.kind === "ask" &&
+      request.acknowledged === null &&
+      request.hungUpAt !== null &&
+      performance.now() - request.hungUpAt < 12_500 &&
+      !asked.has(questionOf(request));
+    return !calls.some(({ isOpen }) => isOpen) && !this.ledger.requests.some(waits);
+  }
+
+  async #one(tenant: 0 | 1): Promise<void> {
+    if (chance(0.25)) return await this.#read(tenant);
+    if (chance(0.05)) return await this.#intrude(tenant);
+    const kind = chance(0.2) ? "create" : "ask";
+    const chats = this.#chats[tenant].slice(-4);
+    const chatId = kind === "ask" && chats.length > 0 && chance(0.8) ? pick(chats) : null;
+    const userRef =
+      kind === "create" && chance(0.5) ? `${marker} ${Math.floor(Math.random() * 9)}` : null;
+    // Both chatbots' clients use the same keys.
+    const idempotencyKey = chance(0.6) ? `key-${++this.#keys[tenant]!}` : null;
+    if (chatId !== null && chance(0.1)) {
+      const soon = async () => {
+        await sleep(50 * Math.random());
+        await this.ask(tenant, chatId, pick(this.#service.servers));
+      };
+      return void (await Promise.all([soon(), soon(), soon(), soon(), soon()]));
+    }
+    const request = this.ledger.begin({ tenant, kind, chatId, userRef, idempotencyKey });
+    const streamed = kind === "ask" && chance(0.5);
+    if (idempotencyKey === null) {
+      await this.#send(request, pick(this.#service.servers), streamed);
+    } else {
+      const twice = chance(0.2) ? [streamed, chance(0.5) && kind === "ask"] : [streamed];
+      await Promise.all(twice.map((stream) => this.#insist(request, stream)));
+    }
+  }
+
+  /** Sends a request with a key until it is acknowledged. */
+  async #insist(request: Request, streamed: boolean): Promise<void> {
+    const end = Date.now() + patience;
+    const heard = { turn: "", text: "" };
+    while (!(await this.#send(request, pick(this.#service.servers), streamed, heard))) {
+      if (Date.now() > end) return this.ledger.violation("not answered in time", request);
       await sleep(50);
     }
-  };
+  }
 
-  await Promise.all(
-    Array.from({ length: clients }, async () => {
-      const client = makeClient(site.key);
-      while (left-- > 0) {
-        const request = choose(random, ledger.chats);
-        ledger.requests.push(request);
-        await carryOut(client, request);
-        progress.done++;
+  /** Sends it once; gives whether nothing more can come of it. `heard` is what streams said before. */
+  async #send(request: Request, server: Server, streamed: boolean, heard = { turn: "", text: "" }) {
+    const { chatId, idempotencyKey, kind, tenant, token, userRef } = request;
+    const { ledger } = this;
+    const weather = ledger.weather;
+    const cutAfter = streamed && chance(0.4) ? 1 + Math.floor(4 * Math.random()) : undefined;
+    const cancels = idempotencyKey === null && cutAfter !== undefined && chance(0.5);
+    if (!this.#open.has(server)) this.#open.set(server, new Set());
+    const open = this.#open.get(server)!;
+    request.attempts++;
+    open.add(request);
+    const answer = await exchange({
+      url: kind === "create" ? `${server.baseUrl}/chats` : server.askUrl,
+      key: this.#service.site.keys[tenant],
+      body:
+        kind === "create"
+          ? { name: token, userRef }
+          : { chat_id: chatId, query: questionOf(request) },
+      headers: {
+        ...(idempotencyKey !== null && { "idempotency-key": idempotencyKey }),
+        ...(streamed && { accept: "text/event-stream" }),
+        ...(streamed &&
+          heard.turn !== "" && { "last-event-id": `${heard.turn}.${[...heard.text].length}` }),
+        ...(cancels && { "on-disconnect": "cancel" }),
+      },
+      patience: chance(0.3) ? 3000 : undefined,
+      cutAfter,
+    });
+    open.delete(request);
+    if (answer.hungUp) request.hungUpAt = performance.now();
+    if (!weather.calm || weather !== ledger.weather) request.met = true;
+    const body = answer.isStream
+      ? this.#listen(request, answer, heard)
+      : answer.complete
+        ? answer.text
+        : "";
+    if (!body.startsWith('{"status":201,')) return !ledger.excuses(request, answer, weather);
+    const first = request.acknowledged === null;
+    ledger.acknowledge(request, dataOf(body), answer.replayed);
+    if (kind === "create" && first) this.#chats[tenant].push((JSON.parse(dataOf(body)) as Chat).id);
+    return true;
+  }
+
+  /** Adds to what was heard of a stream; gives the envelope at its end, if that came. */
+  #listen(request: Request, { text }: Answer, heard: { turn: string; text: string }): string {
+    for (const { data, id, name } of eventsOf(text)) {
+      if (name === "error") return data;
+      const point = id.lastIndexOf(".");
+      if (id.slice(0, point) !== heard.turn)
+        Object.assign(heard, { turn: id.slice(0, point), text: "" });
+      if (name === "delta") heard.text += (JSON.parse(data) as { readonly text: string }).text;
+      const whole = name === "entry" ? (JSON.parse(dataOf(data)) as Entry).answer : heard.text;
+      // Promise 7.
+      if (heard.text !== whole || Number(id.slice(point + 1)) !== [...heard.text].length) {
+        this.ledger.violation(`heard "${heard.text}" up to event ${id} of "${whole}"`, request);
       }
-      client.close();
-    }),
-  );
-};
+      if (name === "entry") return data;
+    }
+    return "";
+  }
+
+  async #get<A>(tenant: 0 | 1, path: string, server = pick(this.#service.servers)) {
+    const { ledger } = this;
+    const weather = ledger.weather;
+    const key = this.#service.site.keys[tenant];
+    const answer = await exchange({ url: `${server.baseUrl}${path}`, key });
+    if (answer.status === 200 && answer.complete) return JSON.parse(answer.text) as Data<A>;
+    if (answer.status !== 404) ledger.excuses({ tenant, path }, answer, weather);
+    return answer.status;
+  }
+
+  /** What was acknowledged is there at once, and a list that fits on its page has as many rows as its total. */
+  async #read(tenant: 0 | 1): Promise<void> {
+    const known = this.ledger.requests.filter(
+      (one) => one.tenant === tenant && one.acknowledged !== null,
+    );
+    if (known.length === 0) return;
+    const request = pick(known.slice(-100));
+    const { bytes } = request.acknowledged!;
+    const row = JSON.parse(bytes) as Chat & Entry;
+    const [one, all] =
+      request.kind === "create"
+        ? [
+            `/chats?id=${row.id}`,
+            row.userRef === null
+              ? null
+              : `/chats?limit=100&userRef=${encodeURIComponent(row.userRef)}`,
+          ]
+        : [`/chats/${row.chat_id}/history?id=${row.id}`, `/chats/${row.chat_id}/history?limit=100`];
+    const got = await this.#get<Chat | Entry>(tenant, one);
+    const expected = `{"data":[${bytes}],"meta":{"total":1}}`;
+    if (
+      got === 404 ||
+      (typeof got === "object" && JSON.stringify({ data: got.data, meta: got.meta }) !== expected)
+    ) {
+      this.ledger.violation(`${one} gives ${JSON.stringify(got)}`, request);
+    }
+    const list = all === null ? 0 : await this.#get<Chat | Entry>(tenant, all);
+    if (typeof list !== "object") return;
+    const { data, meta } = list;
+    if (meta.total !== data.length && !(meta.total > 100 && data.length === 100)) {
+      this.ledger.violation(`${all}: ${data.length} rows of ${meta.total}`);
+    }
+    if (meta.total === data.length && !data.some(({ id }) => id === row.id)) {
+      this.ledger.violation(`${all} has no row ${row.id}`, request);
+    }
+  }
+
+  /** Another chatbot's chat is no chat, whatever it is asked for. */
+  async #intrude(tenant: 0 | 1): Promise<void> {
+    const theirs = this.#chats[(1 - tenant) as 0 | 1];
+    if (theirs.length === 0) return;
+    const id = pick(theirs.slice(-50));
+    const server = pick(this.#service.servers);
+    const asked = await exchange({
+      url: server.askUrl,
+      key: this.#service.site.keys[tenant],
+      body: { chat_id: id, query: `${marker} intrudes` },
+    });
+    if (asked.status === 201)
+      this.ledger.violation(`chatbot ${tenant} asks in another's chat ${id}`);
+    const history = await this.#get<Entry>(tenant, `/chats/${id}/history`);
+    if (typeof history === "object")
+      this.ledger.violation(`chatbot ${tenant} reads another's chat ${id}`);
+    for (const filter of [`id=${id}`, `search=${marker}-${1 - tenant}`]) {
+      const found = await this.#get<Chat>(tenant, `/chats?${filter}`);
+      if (typeof found === "object" && found.meta.total > 0) {
+        this.ledger.violation(`chatbot ${tenant} finds another's chats by ${filter}`);
+      }
+    }
+  }
+
+  /** Repeats requests with keys: what is stored comes back, and the model is not asked. */
+  async repeat(stored: readonly [Stored, Stored]): Promise<void> {
+    const { calls } = this.#service.model;
+    const questions = new Set(
+      stored.flatMap((one) => [...one.entries.values()].flat()).map((entry) => entry.question),
+    );
+    const names = new Set(stored.flatMap(({ chats }) => chats.map(({ name }) => name)));
+    const keyed = this.ledger.requests.filter((one) => one.idempotencyKey !== null);
+    const lost = keyed.filter((one) => one.acknowledged === null);
+    for (const request of [...lost, ...keyed.slice(-60)]) {
+      const isStored =
+        request.kind === "create" ? names.has(request.token) : questions.has(questionOf(request));
+      const before = calls.length;
+      const fresh = request.fresh;
+      await this.#insist(request, request.kind === "ask" && chance(0.5));
+      if (isStored && (calls.length > before || request.fresh > fresh)) {
+        this.ledger.violation("stored, but not given back when it is repeated", request);
+      }
+    }
+  }
+
+  /** Reads all that a chatbot has, in pages, in several orders. Nothing may be written meanwhile. */
+  async readAll(tenant: 0 | 1): Promise<Stored> {
+    const walk = async <Row extends { readonly id: number }>(
+      path: string,
+      order: string,
+      limit: number,
+    ) => {
+      const rows: Array<Row> = [];
+      let total = 0;
+      for (let page = 1; ; page++) {
+        const got = await this.#get<Row>(tenant, `${path}?limit=${limit}&page=${page}${order}`);
+        if (typeof got !== "object") throw new Error(`${path} answers ${got}.`);
+        rows.push(...got.data);
+        if (page > 1 && got.meta.total !== total)
+          this.ledger.violation(`${path}: the total changes`);
+        total = got.meta.total;
+        if (got.data.length < limit) break;
+      }
+      // Promise 3.
+      if (rows.length !== total || new Set(rows.map(({ id }) => id)).size !== total) {
+        this.ledger.violation(`${path} ${order}: ${rows.length} rows of ${total}`);
+      }
+      return rows;
+    };
+    const chats = await walk<Chat>("/chats", "&orderBy=id", 100);
+    for (const [order, limit] of [
+      ["", 25],
+      ["&orderBy=name&desc=true", 100],
+      ["&orderBy=userRef", 100],
+    ] as const) {
+      const others = (await walk<Chat>("/chats", order, limit)).toSorted((a, b) => a.id - b.id);
+      if (JSON.stringify(others) !== JSON.stringify(chats))
+        this.ledger.violation(`/chats ${order}: other rows`);
+    }
+    const entries = new Map<number, ReadonlyArray<Entry>>();
+    const left = [...chats];
+    const reader = async () => {
+      for (let chat = left.pop(); chat !== undefined; chat = left.pop()) {
+        entries.set(chat.id, await walk<Entry>(`/chats/${chat.id}/history`, "&orderBy=id", 100));
+      }
+    };
+    await Promise.all(Array.from({ length: 4 }, reader));
+    for (const rows of [chats, ...entries.values()]) {
+      const isSorted = rows.every(
+        (row, at) =>
+          at === 0 || (rows[at - 1]!.id < row.id && rows[at - 1]!._createTime <= row._createTime),
+      );
+      if (!isSorted) this.ledger.violation(`out of order: ${JSON.stringify(rows)}`);
+    }
+    return { chats, entries };
+  }
+}

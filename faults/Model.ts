@@ -1,0 +1,126 @@
+/**
+ * A language model that speaks OpenAI's chat completions. It numbers its answers, so that no two are alike, and keeps
+ * every prompt.
+ */
+import { once } from "node:events";
+import { createServer, type ServerResponse } from "node:http";
+import type { AddressInfo } from "node:net";
+import { setTimeout as sleep } from "node:timers/promises";
+
+export interface Message {
+  readonly role: string;
+  readonly text: string;
+}
+
+export interface Call {
+  /** The last message of the user. */
+  readonly question: string;
+  /** What came before the question, without instructions. */
+  readonly earlier: ReadonlyArray<Message>;
+  readonly answer: string;
+  /** What it counts for the answer, in tokens. */
+  readonly promptTokens: number;
+  readonly completionTokens: number;
+  /** When it came, by `performance.now()`. */
+  readonly at: number;
+  /** Whether the model made it fail. */
+  readonly failed: boolean;
+  /** Whether the answer is still being sent, to a caller that is still there. */
+  isOpen: boolean;
+}
+
+export interface Model {
+  readonly url: string;
+  /** Settings that make a server use it. */
+  readonly environment: Readonly<Record<string, string>>;
+  /** Every call so far, in order of arrival. */
+  readonly calls: ReadonlyArray<Call>;
+  readonly close: () => void;
+}
+
+interface WireMessage {
+  readonly role: string;
+  readonly content: string | ReadonlyArray<{ readonly text?: string }>;
+}
+
+const textOf = ({ content }: WireMessage): string =>
+  typeof content === "string" ? content : content.map(({ text = "" }) => text).join("");
+
+/** Failures before the first piece of an answer. They repeat the question: it must not get into a log. */
+const failures: ReadonlyArray<(response: ServerResponse, question: string) => void> = [
+  (response, question) =>
+    response
+      .writeHead(500, { "content-type": "application/json" })
+      .end(JSON.stringify({ error: { message: question, code: question } })),
+  (response, question) => response.writeHead(429, { "retry-after": "1" }).end(question),
+  (response) => response.destroy(),
+  (response, question) =>
+    response
+      .writeHead(200, { "content-type": "text/event-stream" })
+      .end(`data: {"x${question}\n\n`),
+];
+
+const chance = (share: number) => Math.random() < share;
+
+/** So many of its calls fail, from 0 to 1. */
+export const startModel = async (failing = 0): Promise<Model> => {
+  const calls: Array<Call> = [];
+  const server = createServer(async (request, response) => {
+    const at = performance.now();
+    let body = "";
+    for await (const chunk of request.setEncoding("utf8")) body += chunk;
+    const { messages } = JSON.parse(body) as { readonly messages: ReadonlyArray<WireMessage> };
+    const told = messages
+      .filter(({ role }) => role !== "system")
+      .map((message) => ({ role: message.role, text: textOf(message) }));
+    const question = told.pop()!.text;
+    const n = calls.length + 1;
+    const call: Call = {
+      question,
+      earlier: told,
+      answer: `Answer ${n} 😀: the question was "${question}"`,
+      promptTokens: 1000 + n,
+      completionTokens: n,
+      at,
+      failed: chance(failing),
+      isOpen: true,
+    };
+    calls.push(call);
+    response.once("close", () => (call.isOpen = false));
+    if (call.failed)
+      return failures[Math.floor(Math.random() * failures.length)]!(response, question);
+    const send = (fields: object) =>
+      response.write(
+        `data: ${JSON.stringify({ id: "m", object: "chat.completion.chunk", created: 1, model: "m", ...fields })}\n\n`,
+      );
+    const say = (delta: object, finish_reason: string | null) =>
+      send({ choices: [{ index: 0, delta, finish_reason }] });
+    // Half of the answers come at once, so that turns end as others come; some take long enough for a fault to meet them.
+    const pause = chance(0.5) ? 0 : chance(0.2) ? 500 : 20 * Math.random();
+    response.writeHead(200, { "content-type": "text/event-stream" });
+    // The emoji of two code units may be sent in halves.
+    for (const piece of call.answer.match(/[^]{1,10}/g)!) {
+      say({ role: "assistant", content: piece }, null);
+      if (pause > 0) await sleep(pause);
+    }
+    say({}, "stop");
+    const { completionTokens, promptTokens } = call;
+    const total_tokens = promptTokens + completionTokens;
+    send({
+      choices: [],
+      usage: { prompt_tokens: promptTokens, completion_tokens: completionTokens, total_tokens },
+    });
+    response.end("data: [DONE]\n\n");
+  });
+  await once(server.listen(0, "127.0.0.1"), "listening");
+  const url = `http://127.0.0.1:${(server.address() as AddressInfo).port}/v1`;
+  return {
+    url,
+    environment: { PARLEY_LLM_BASE_URL: url, PARLEY_LLM_MODEL: "m" },
+    calls,
+    close: () => {
+      server.close();
+      server.closeAllConnections();
+    },
+  };
+};

@@ -1,0 +1,16 @@
+import { describe, test } from "vitest";
+import { round, type FaultName } from "./Rounds.ts";
+
+// Much of a round is waiting.
+describe.concurrent("the promises hold", () => {
+  test.for<ReadonlyArray<FaultName>>([
+    ["kill the server", "kill its database", "kill both"],
+    ["kill one of two servers", "freeze one of two servers", "drain a server"],
+    ["kill the database", "kill a connection's process", "freeze the database"],
+  ])("when clients meet these faults: %s", { timeout: 180_000 }, async (names, { expect }) => {
+    const { summary, violations } = await round(names);
+    console.log(names.join(", "), JSON.stringify(summary));
+    expect(violations.slice(0, 20)).toEqual([]);
+    expect(summary.met).toBeGreaterThan(0);
+  });
+});

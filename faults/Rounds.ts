@@ -1,0 +1,146 @@
+/**
+ * A round: traffic, faults in the middle of it, and the checks of the ledger after it.
+ */
+import { setTimeout as sleep } from "node:timers/promises";
+import { startService, type Server, type Service } from "./Harness.ts";
+import { marker } from "./Ledger.ts";
+import { Traffic } from "./Traffic.ts";
+
+/** Longer than a turn's lease and than the deadline of a statement, in milliseconds. */
+const long = 12_500;
+
+interface Fault {
+  readonly store: "embedded" | "shared";
+  readonly strike: (service: Service, server: Server, traffic: Traffic) => Promise<unknown>;
+}
+
+const restart = async (server: Server, victim: "server" | "both") => {
+  await server.kill(victim);
+  await server.start();
+};
+
+export const faults = {
+  "kill the server": { store: "embedded", strike: (_, server) => restart(server, "server") },
+  "kill its database": { store: "embedded", strike: (_, server) => server.kill("database") },
+  "kill both": { store: "embedded", strike: (_, server) => restart(server, "both") },
+  "kill one of two servers": { store: "shared", strike: (_, server) => restart(server, "server") },
+  "freeze one of two servers": {
+    store: "shared",
+    // The answers are there when the server goes on, and others have had the turns meanwhile.
+    strike: async ({ servers }, server, traffic) => {
+      const lasting = () =>
+        traffic
+          .answering(server)
+          .filter((ask) => ask.chatId !== null && ask.idempotencyKey === null);
+      while (lasting().length === 0) await sleep(5);
+      server.signal("SIGSTOP");
+      const other = servers.find((one) => one !== server)!;
+      const rivals = lasting().map(({ chatId, tenant }) => traffic.ask(tenant, chatId!, other));
+      await sleep(long);
+      server.signal("SIGCONT");
+      await Promise.all(rivals);
+    },
+  },
+  "kill the database": {
+    store: "shared",
+    strike: async ({ database }) => {
+      await database!.kill("postmaster");
+      await sleep(2000 * Math.random());
+      await database!.start();
+    },
+  },
+  "kill a connection's process": {
+    store: "shared",
+    strike: ({ database }) => database!.kill("backend"),
+  },
+  "freeze the database": {
+    store: "shared",
+    strike: async ({ database }) => {
+      database!.signalAll("SIGSTOP");
+      await sleep(long);
+      database!.signalAll("SIGCONT");
+    },
+  },
+  "drain a server": {
+    store: "shared",
+    strike: async (_, server, traffic) => {
+      while (traffic.answering(server).length === 0) await sleep(5);
+      const asked = traffic.answering(server);
+      const ended = await server.stop();
+      const { ledger } = traffic;
+      if (ended !== 0) ledger.violation(`a server ends with ${ended} after SIGTERM`);
+      await sleep(100);
+      for (const request of asked) {
+        if (request.acknowledged === null && request.hungUpAt === null)
+          ledger.violation("not answered before the server stopped", request);
+      }
+      await server.start();
+    },
+  },
+} satisfies Record<string, Fault>;
+export type FaultName = keyof typeof faults;
+
+/** Runs the faults, all of one store, one after the other. Gives what went against the promises, and what it did. */
+export const round = async (names: ReadonlyArray<FaultName>) => {
+  const { store } = faults[names[0]!];
+  // One of two servers hears nothing of what the other stores.
+  const service = await startService(store === "shared" ? 2 : 1, store, (at) => ({
+    PARLEY_LISTEN: String(at === 0),
+  }));
+  const traffic = new Traffic(service);
+  const { ledger } = traffic;
+  const recovery: Record<string, number> = {};
+  try {
+    const running = traffic.run(8);
+    await sleep(2000);
+    for (const name of names) {
+      const victim = service.servers[Math.floor(Math.random() * service.servers.length)]!;
+      ledger.weather = { calm: false };
+      await faults[name].strike(service, victim, traffic);
+      const times = await Promise.all(service.servers.map((server) => traffic.works(server)));
+      ledger.weather = { calm: true };
+      recovery[name] = Math.max(...times);
+      await sleep(1500 + 1000 * Math.random());
+    }
+    traffic.stop();
+    await running;
+    while (!traffic.isSettled()) await sleep(50);
+    await sleep(500);
+
+    const readAll = async () => [await traffic.readAll(0), await traffic.readAll(1)] as const;
+    await traffic.repeat(await readAll());
+    const stored = await readAll();
+    const calls = Map.groupBy(service.model.calls, ({ question }) => question);
+    for (const tenant of [0, 1] as const) ledger.check(tenant, stored[tenant], calls);
+    const [first] = service.servers as readonly [Server];
+    if ((await first.stop()) !== 0) ledger.violation("a server does not end with 0 after SIGTERM");
+    await first.start();
+    const bytes = (all: typeof stored) =>
+      JSON.stringify(
+        all.map(({ chats, entries }) => [chats, [...entries].toSorted(([a], [b]) => a - b)]),
+      );
+    if (bytes(await readAll()) !== bytes(stored))
+      ledger.violation("a restart changes what is read");
+    for (const server of service.servers) {
+      const told = server
+        .log()
+        .split("\n")
+        .filter((line) => line.includes(marker) || /defect/i.test(line));
+      for (const line of told) ledger.violation(`in a log: ${line}`);
+    }
+    const acknowledged = ledger.requests.filter((request) => request.acknowledged !== null).length;
+    return {
+      violations: ledger.violations,
+      summary: {
+        requests: ledger.requests.length,
+        acknowledged,
+        met: ledger.requests.filter(({ met }) => met).length,
+        calls: service.model.calls.length,
+        recovery,
+      },
+    };
+  } finally {
+    traffic.stop();
+    await service.stop();
+  }
+};
