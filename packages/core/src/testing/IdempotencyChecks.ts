@@ -45,6 +45,7 @@ const key = keyOf("key");
 const other = keyOf("key", 1);
 const reused = new RetryKeyReused({ key: "key" });
 
+/** What `ChatStore` and `TurnStore` promise about retry keys. */
 export const idempotencyChecks: ReadonlyArray<Check<ChatStore | TurnStore | StoreUnderTest>> = [
   check("creations with one key create one chat, one after the other or at once", function* () {
     const chatbot = yield* newChatbot;

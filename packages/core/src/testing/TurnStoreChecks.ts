@@ -50,6 +50,7 @@ const heldFor = (
 const isHeld = (...request: Parameters<typeof heldFor>) =>
   Effect.flatMap(heldFor(...request), (millis) => same("the turn is held", millis > 0, true));
 
+/** What `TurnStore` promises about turns, entries and the queue of a chat. */
 export const turnStoreChecks: ReadonlyArray<Check<ChatStore | TurnStore | StoreUnderTest>> = [
   check("an entry is listed and stored as it was returned", function* () {
     const chatbot = yield* newChatbot;
