@@ -10,7 +10,7 @@ import {
   type Chatbot,
 } from "@parley/core";
 import { layerScripted } from "@parley/llm";
-import { layerMemory } from "@parley/store-memory";
+import { layerMemoryWith } from "@parley/store-memory";
 import { Console, Deferred, Effect, Layer, Queue, Sink, Stdio, Stream } from "effect";
 import { Digest } from "effect/crypto";
 import { PassThrough } from "node:stream";
@@ -43,7 +43,7 @@ const script = ({ question }: { readonly question: string }) => {
 };
 
 const layerCore = Layer.mergeAll(Chats.layer, Asking.layer).pipe(
-  Layer.provide([layerMemory, layerScripted(script), Moderator.layerOff, Digest.layerWebCrypto]),
+  Layer.provide([layerMemoryWith([chatbot]), layerScripted(script), Moderator.layerOff, Digest.layerWebCrypto]),
 );
 
 /** Where both outputs go, and what was written so far. */
