@@ -8,7 +8,7 @@ import {
   TurnStore,
   type ArchiveRecord,
 } from "@parley/core";
-import { layerMemory } from "@parley/store-memory";
+import { layerMemory, layerMemoryWith } from "@parley/store-memory";
 import { Effect, Exit, Scheduler, Stream } from "effect";
 import { TestClock } from "effect/testing";
 
@@ -103,3 +103,19 @@ it.effect("no chat is made in the middle of an import, whenever it is another fi
     }
   }).pipe(Effect.provide(layerMemory)),
 );
+
+it.effect("a memory that begins with chatbots serves them, and gives later ones higher ids", () => {
+  const chatbot = {
+    id: 7,
+    workspaceName: "W",
+    name: "first",
+    description: "",
+    settings: defaultSettings,
+  };
+  return Effect.gen(function* () {
+    yield* ChatStore.use((chats) => chats.createChat(7, bare, null));
+    assert.strictEqual(yield* newChatbot("second"), 8);
+    const listed = yield* ChatbotRegistry.use((registry) => registry.list);
+    assert.deepStrictEqual(listed[0], { chatbot, keys: [] });
+  }).pipe(Effect.provide(layerMemoryWith([chatbot])));
+});

@@ -194,7 +194,8 @@ export const archiveChecks: ReadonlyArray<
         yield* failsWith("the renewal", notFound, turns.renew(turn));
         yield* failsWith("the append", notFound, append(turn, entry("q")));
         yield* same("earlier entries", yield* turns.earlier(turn, 2 ** 53 - 1), []);
-        yield* turns.release(turn);
+        // Its key is free, whether the ask ends or not.
+        if (renewals > 0) yield* turns.release(turn);
         yield* turns.release(yield* taken(chatbot, null, keyOf("key", 1)));
       }
     }

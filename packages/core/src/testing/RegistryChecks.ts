@@ -132,8 +132,13 @@ export const registryChecks: ReadonlyArray<
     const expected = texts.toReversed().flatMap((text) => [text, text]);
     yield* same("the actors, newest first", actors, expected);
     yield* same("no line", yield* registry.audit(0), []);
-    const [line] = yield* registry.audit(2 ** 31 - 1);
-    yield* same("the newest of all", line, newest[0]);
+    const all = yield* registry.audit(2 ** 31 - 1);
+    yield* same("the newest of all", all[0], newest[0]);
+    yield* same(
+      "lines with a time",
+      all.filter(({ time }) => time instanceof Date).length,
+      all.length,
+    );
   }),
 
   check("a name belongs to one chatbot of a workspace", function* () {

@@ -36,19 +36,22 @@ import type { StoreUnderTest } from "./StoreUnderTest.ts";
 
 const key = keyOf("key");
 
-/** For how long a take finds the turn held, in milliseconds; 0 if it is not held. */
+/** For how long a take finds the turn held, in milliseconds; 0 if it is not held by that. */
 const heldFor = (
+  by: "chat" | "key",
   turns: TurnStore["Service"],
   chatbot: number,
   chat: number | null,
   retryKey: RetryKey | null = null,
 ) =>
   Effect.map(turns.take(chatbot, chat, retryKey), (outcome) =>
-    outcome._tag === "Held" ? outcome.forMillis : 0,
+    outcome._tag === "Held" && outcome.by === by ? outcome.forMillis : 0,
   );
 
 const isHeld = (...request: Parameters<typeof heldFor>) =>
-  Effect.flatMap(heldFor(...request), (millis) => same("the turn is held", millis > 0, true));
+  Effect.flatMap(heldFor(...request), (millis) =>
+    same(`the turn is held by the ${request[0]}`, millis > 0, true),
+  );
 
 /** What `TurnStore` promises about turns, entries and the queue of a chat. */
 export const turnStoreChecks: ReadonlyArray<Check<ChatStore | TurnStore | StoreUnderTest>> = [
@@ -107,16 +110,20 @@ export const turnStoreChecks: ReadonlyArray<Check<ChatStore | TurnStore | StoreU
     for (let n = 0; n < 3; n++) {
       yield* pass(337);
       const began = Date.now();
-      const turn = yield* taken(chatbot, id);
+      const turn = yield* taken(chatbot, id, key);
       for (const turns of [store, second]) {
-        const millis = yield* heldFor(turns, chatbot, id);
-        const isLease = millis + (Date.now() - began) > turnLease - 100 && millis <= turnLease;
-        yield* same("held for a lease", isLease, true);
+        for (const millis of [
+          yield* heldFor("chat", turns, chatbot, id),
+          yield* heldFor("key", turns, chatbot, null, key),
+        ]) {
+          const isLease = millis + (Date.now() - began) > turnLease - 100 && millis <= turnLease;
+          yield* same("held for a lease", isLease, true);
+        }
       }
       yield* store.release(turn);
       const next = yield* taken(chatbot, id);
       yield* store.release(turn);
-      yield* isHeld(store, chatbot, id);
+      yield* isHeld("chat", store, chatbot, id);
       yield* append(next, entry("q"));
       // The second instance has waited longer than the first, which had its turn.
       yield* second.release(yield* taken(chatbot, id, null, second));
@@ -130,12 +137,12 @@ export const turnStoreChecks: ReadonlyArray<Check<ChatStore | TurnStore | StoreU
     for (const retryKey of [null, key]) {
       const { id } = yield* create(chatbot);
       const turn = yield* taken(chatbot, id);
-      yield* isHeld(second, chatbot, id, retryKey);
-      yield* isHeld(store, chatbot, id);
-      yield* isHeld(second, chatbot, id);
+      yield* isHeld("chat", second, chatbot, id, retryKey);
+      yield* isHeld("chat", store, chatbot, id);
+      yield* isHeld("chat", second, chatbot, id);
       yield* same("a renewal meanwhile", yield* store.renew(turn), true);
       yield* append(turn, entry("q"));
-      const early = yield* heldFor(store, chatbot, id);
+      const early = yield* heldFor("chat", store, chatbot, id);
       yield* same("the first waits for the second", early > 0 && early <= turnPrecedence, true);
       yield* second.append(yield* taken(chatbot, id, retryKey, second), entry("r"));
       yield* store.release(yield* taken(chatbot, id));
@@ -148,13 +155,14 @@ export const turnStoreChecks: ReadonlyArray<Check<ChatStore | TurnStore | StoreU
     const { id } = yield* create(chatbot);
     for (const isReleased of [true, false]) {
       const turn = yield* taken(chatbot, id);
-      yield* isHeld(second, chatbot, id);
+      yield* isHeld("chat", second, chatbot, id);
       yield* isReleased ? store.release(turn) : pass(turnLease + 1);
       yield* pass(1_100);
-      yield* isHeld(store, chatbot, id);
+      yield* isHeld("chat", store, chatbot, id);
       yield* pass(turnPrecedence - 1_099);
-      // Twice: the second time nobody is waited for.
-      for (let n = 0; n < 2; n++) yield* store.release(yield* taken(chatbot, id));
+      // Then nobody is waited for, nor does the first keep the place that it had behind the second.
+      yield* store.release(yield* taken(chatbot, id));
+      yield* second.release(yield* taken(chatbot, id, null, second));
     }
   }),
 
@@ -164,7 +172,7 @@ export const turnStoreChecks: ReadonlyArray<Check<ChatStore | TurnStore | StoreU
     const [chat, elsewhere] = yield* createAll(chatbot, [{}, {}]);
     const turn = yield* taken(chatbot, chat!.id);
     yield* taken(chatbot, elsewhere!.id, key);
-    yield* isHeld(second, chatbot, chat!.id, key);
+    yield* isHeld("key", second, chatbot, chat!.id, key);
     yield* store.release(turn);
     yield* taken(chatbot, chat!.id);
   }),
@@ -188,7 +196,7 @@ export const turnStoreChecks: ReadonlyArray<Check<ChatStore | TurnStore | StoreU
     yield* after(50);
     const turn = yield* taken(chatbot, id, key);
     yield* store.renew(turn);
-    yield* isHeld(second, chatbot, id);
+    yield* isHeld("chat", second, chatbot, id);
     yield* create(chatbot);
     yield* after(50);
     yield* same("hints while it is held", hinted, []);
@@ -276,7 +284,7 @@ export const turnStoreChecks: ReadonlyArray<Check<ChatStore | TurnStore | StoreU
     for (const end of ["append", "release", "lease"] as const) {
       const late = yield* taken(chatbot, id);
       yield* pass(turnLease - 2_000);
-      yield* isHeld(store, chatbot, id);
+      yield* isHeld("chat", store, chatbot, id);
       yield* pass(2_001);
       const next = yield* taken(chatbot, id);
       const isLost = Effect.gen(function* () {
@@ -285,7 +293,7 @@ export const turnStoreChecks: ReadonlyArray<Check<ChatStore | TurnStore | StoreU
         yield* store.release(late);
       });
       yield* isLost;
-      yield* isHeld(store, chatbot, id);
+      yield* isHeld("chat", store, chatbot, id);
       if (end === "append") yield* second.append(next, entry("q"));
       else if (end === "release") yield* second.release(next);
       else yield* pass(turnLease + turnPrecedence + 1);
@@ -312,9 +320,9 @@ export const turnStoreChecks: ReadonlyArray<Check<ChatStore | TurnStore | StoreU
         yield* same("the renewal", yield* turns.renew(turn), true);
       }
       yield* pass(turnLease - 2_000);
-      yield* isHeld(turns, chatbot, chat, retryKey);
-      if (chat !== null) yield* isHeld(turns, chatbot, chat);
-      if (retryKey !== null) yield* isHeld(turns, chatbot, null, retryKey);
+      yield* isHeld(retryKey === null ? "chat" : "key", turns, chatbot, chat, retryKey);
+      if (chat !== null) yield* isHeld("chat", turns, chatbot, chat);
+      if (retryKey !== null) yield* isHeld("key", turns, chatbot, null, retryKey);
       yield* append(turn, entry("q"));
       yield* same("a renewal after the end", yield* turns.renew(turn), false);
       yield* turns.release(yield* taken(chatbot, id));
