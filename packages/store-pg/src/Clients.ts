@@ -7,10 +7,9 @@ import * as PgConnection from "@effect/sql-pg/PgConnection";
 import { Effect, Scope, type Redacted } from "effect";
 import type { SqlError } from "effect/sql";
 import { makeBoundSession } from "./BoundSession.ts";
-import { fairSession } from "./FairSession.ts";
 import { searchPathOf } from "./Granted.ts";
-import type { Searching } from "./Searching.ts";
-import { passConnections } from "./Passes.ts";
+import type { Search } from "./chats/ChatSearch.ts";
+import { roundRobin } from "./database/RoundRobin.ts";
 import { plainSession, type Session } from "./Session.ts";
 import { types } from "./Types.ts";
 
@@ -22,8 +21,8 @@ export interface Clients {
   readonly reads: Session;
   /** For what takes locks; gives up on one that is held for long. Its connections are lent to chatbots by turn. */
   readonly writes: Session;
-  /** For lists that read much; see `Passes.ts`. */
-  readonly passes: Session;
+  /** For lists that read much. Two run at a time; one that waits or runs for longer than ten seconds ends. */
+  readonly bulk: Session;
   /** For erasures and sums: nothing ends them. */
   readonly patient: Session;
   /**
@@ -34,7 +33,7 @@ export interface Clients {
   /** A connection to listen on. */
   readonly listener: Effect.Effect<PgConnection.PgConnection, SqlError.SqlError, Scope.Scope>;
   /** Where searches look. */
-  readonly searched: Searching["from"];
+  readonly searched: Search["from"];
 }
 
 interface ConnectionOptions {
@@ -101,6 +100,8 @@ interface PoolOptions {
   readonly isPatient?: boolean;
 }
 
+const bulkConnections = 2;
+
 /** Nothing is connected before the first statement. */
 export const makeClients = Effect.fnUntraced(function* (options: ClientOptions) {
   // Closed as a whole, when all that began later is over: a pool whose scope is being closed connects no more, and who
@@ -143,7 +144,7 @@ export const makeClients = Effect.fnUntraced(function* (options: ClientOptions) 
         ...idle,
       },
     ),
-    writes: fairSession(
+    writes: roundRobin(
       yield* session(
         { most: maxConnections, inOneGo: true },
         // A process that stands still in the middle of a transaction must not outlast a turn's lease.
@@ -151,17 +152,21 @@ export const makeClients = Effect.fnUntraced(function* (options: ClientOptions) 
       ),
       maxConnections,
     ),
-    passes: yield* session(
-      { most: passConnections },
-      {
-        statement_timeout: "10s",
-        // What a search finds decides how it is best done.
-        plan_cache_mode: "force_custom_plan",
-        max_parallel_workers_per_gather: "0",
-        // With less, what a common word finds among ten million is noted by whole pages and searched twice.
-        work_mem: "32MB",
-        ...idle,
-      },
+    bulk: roundRobin(
+      yield* session(
+        { most: bulkConnections },
+        {
+          statement_timeout: "10s",
+          // What a search finds decides how it is best done.
+          plan_cache_mode: "force_custom_plan",
+          max_parallel_workers_per_gather: "0",
+          // With less, what a common word finds among ten million is noted by whole pages and searched twice.
+          work_mem: "32MB",
+          ...idle,
+        },
+      ),
+      bulkConnections,
+      "10 seconds",
     ),
     patient: yield* session({ most: 2, isPatient: true }, inOrder),
     archives: yield* session({ most: 1_000, isPatient: true }, inOrder),

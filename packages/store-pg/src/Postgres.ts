@@ -41,7 +41,7 @@ export interface PostgresOptions {
   /** Where the tables are; `parley` by default. It is made when it does not exist. */
   readonly schema?: string | undefined;
   /**
-   * Connections for reads, and as many for writes; 10 by default. Up to eight more read long lists, two
+   * Connections for reads, and as many for writes; 10 by default. Up to two more read long lists, two
    * erase, each export and import has one for as long as it goes on, and one listens.
    * One that was opened more than half a minute ago is replaced when it is next used, so that for moments there can be twice
    * as many.

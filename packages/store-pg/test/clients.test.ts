@@ -16,11 +16,11 @@ for (const rowSecurity of [false, true]) {
         yield* sql.unsafe(`alter database ${name} set ${limit}_timeout = '7s'`);
       }
       const options = { url, schema: "parley", maxConnections: 1, rowSecurity };
-      const { archives, patient, passes, reads, writes } = yield* makeClients(options);
+      const { archives, bulk, patient, reads, writes } = yield* makeClients(options);
       const sessions = {
         archives: [archives, "0", "0", "0"],
+        bulk: [bulk, "10s", "0", "30s"],
         patient: [patient, "0", "0", "0"],
-        passes: [passes, "10s", "0", "30s"],
         reads: [reads, "30s", "0", "30s"],
         writes: [writes, "30s", "2s", "5s"],
       } as const;

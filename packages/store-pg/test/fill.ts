@@ -6,7 +6,7 @@ import { layerPostgres, type PostgresOptions } from "@parley/store-pg";
 import { Effect } from "effect";
 import { Reactivity } from "effect/reactivity";
 import type { SqlClient } from "effect/sql";
-import { addHoles, partSizes } from "../src/Holes.ts";
+import { addGaps, partSizes } from "../src/chats/ChatPositions.ts";
 import { plainSession } from "../src/Session.ts";
 
 /** The chatbot that is filled. */
@@ -54,7 +54,7 @@ export const eraseEvery = (sql: SqlClient.SqlClient, chatbot: number, many: numb
       `with gone as (
         delete from chat where chatbot_id = $1 and position % $2::int8 = 0
         returning chatbot_id, position
-      )${addHoles}`,
+      )${addGaps}`,
       [chatbot, many],
     );
     yield* sql.unsafe(

@@ -3,17 +3,10 @@ import { ChatArchive, newest, newestChats, type ChatQuery, type EntryQuery } fro
 import { layerPostgres } from "@parley/store-pg";
 import { Context, Effect, Layer } from "effect";
 import type { SqlClient, SqlError } from "effect/sql";
-import { seek } from "../src/ChatPages.ts";
-import {
-  countMatches,
-  filteredPage,
-  gatheredPage,
-  rememberedPage,
-  walkedPage,
-} from "../src/MatchingPages.ts";
-import { indexedIn, type Searching } from "../src/Searching.ts";
-import { anyEntries, seekEntries } from "../src/EntryPages.ts";
-import { type Statement } from "../src/Pages.ts";
+import { byPosition, byText, few, filtered } from "../src/chats/ChatListing.ts";
+import { indexedIn } from "../src/chats/ChatSearch.ts";
+import { entriesBy, entriesByPosition } from "../src/chats/EntryListing.ts";
+import type { Statement } from "../src/chats/Paging.ts";
 import {
   eraseEvery,
   fillChats,
@@ -66,40 +59,48 @@ const filled = Layer.unwrap(
 const query = (more: Partial<ChatQuery> = {}): ChatQuery => ({ ...newestChats, ...more });
 const entries = (more: Partial<EntryQuery> = {}): EntryQuery => ({ ...newest, ...more });
 
+const directions = ["asc", "desc"] as const;
 const pages = [1, 2, 5, 6, 7, chats / 50, chats / 25, chats / 25 + 1, Number.MAX_SAFE_INTEGER];
-const byId = (descending: boolean) => [{ field: "id", descending }] as const;
+const search = (from: "chat" | "own_chat" = "chat") => ({ from, indexed: indexedIn("C.UTF-8") });
+const ofUser = (chatbot: number, more: Partial<ChatQuery>) =>
+  filtered(chatbot, query(more), search(), few + 1);
 
-/** The lists whose cost must not grow, by name. */
-const flat: ReadonlyArray<readonly [string, Statement, "force_custom_plan"?]> = [
+/** Pages near either end in the orders of texts. */
+const byTexts = (chatbot: number) =>
+  (["name", "userRef"] as const).flatMap((field) =>
+    [true, false].flatMap((descending) =>
+      [1, 4, chats / 25 - 3, chats / 25, chats / 25 + 1].map((page): List => [
+        `page ${page} by ${field}${descending ? ", descending" : ""}`,
+        byText(chatbot, query({ page }), { field, descending }),
+        "force_custom_plan",
+      ]),
+    ),
+  );
+
+type List = readonly [name: string, statement: Statement, mode?: "force_custom_plan"];
+
+/** The lists whose cost must not grow. */
+const flat: ReadonlyArray<List> = [
   ...pages.flatMap((page) =>
-    [true, false].flatMap((descending) => [
+    directions.flatMap((direction): ReadonlyArray<List> => [
+      [`page ${page} ${direction}`, byPosition(chatbot, query({ page }), direction)],
       [
-        `page ${page}${descending ? ", newest first" : ""}`,
-        seek(chatbot, query({ page }), descending),
-      ] as const,
-      [
-        `history page ${page}${descending ? ", newest first" : ""}`,
-        seekEntries(chatbot, 1, entries({ page }), descending),
-      ] as const,
+        `history page ${page} ${direction}`,
+        entriesByPosition(chatbot, 1, entries({ page }), direction),
+      ],
     ]),
   ),
   ...[1, 2, 100].flatMap((page) =>
-    [true, false].map(
-      (descending) =>
-        [
-          `page ${page} of a user${descending ? ", newest first" : ""}`,
-          filteredPage(
-            chatbot,
-            query({ userRef: "user 500", page, orderBy: byId(descending) }),
-            undefined,
-            { atMost: 10_000 },
-          ),
-        ] as const,
-    ),
+    [true, false].map((descending): List => [
+      `page ${page} of a user${descending ? ", newest first" : ""}`,
+      ofUser(chatbot, { userRef: "user 500", page, orderBy: [{ field: "id", descending }] }),
+    ]),
   ),
-  ["one chat by its id", filteredPage(chatbot, query({ id: 77_777 }), undefined)],
-  ["no chat by its id", filteredPage(chatbot, query({ id: 777_777 }), undefined)],
-  ["one entry by its id", anyEntries(chatbot, 1, entries({ id: 77_777 }))],
+  ["one chat by its id", filtered(chatbot, query({ id: 77_777 }), search())],
+  ["no chat by its id", filtered(chatbot, query({ id: 777_777 }), search())],
+  ["one entry by its id", entriesBy(chatbot, 1, entries({ id: 77_777 }))],
+  ["a history that is too long to be sorted", entriesBy(chatbot, 1, entries(), 1_000)],
+  ...byTexts(chatbot),
 ];
 
 /** Any page of the chatbot's chats touches few buffers, also below row security. */
@@ -107,17 +108,13 @@ const pagesAreFlat = Effect.fnUntraced(function* (chatbot: number) {
   const { boundTo, sql } = yield* Filled;
   yield* settle(sql);
   for (const page of pages) {
-    for (const descending of [true, false]) {
-      const statement = seek(chatbot, query({ page }), descending);
+    for (const direction of directions) {
+      const statement = byPosition(chatbot, query({ page }), direction);
       assert.isAtMost(yield* buffers(sql, statement), most);
       assert.isAtMost(yield* buffers(yield* boundTo(chatbot), statement), most);
     }
   }
 });
-
-/** The pass of a search. */
-const foundFor = (search: string): Statement =>
-  gatheredPage(chatbot, query({ search }), true, { from: "chat", indexed: indexedIn("C.UTF-8") });
 
 layer(filled, { timeout: "2 minutes" })("lists of 100,000 rows touch at most 200 buffers", (it) => {
   for (const [name, statement, mode] of flat) {
@@ -130,74 +127,34 @@ layer(filled, { timeout: "2 minutes" })("lists of 100,000 rows touch at most 200
     );
   }
 
-  for (const search of ["falcon 77777", "привет", "qx zw", "o'n", "a.b.c", "हिन्दी", "ที่นี่", "۱۲۳۴"]) {
-    it.effect(`a search for ${search} is one in the index`, () =>
+  for (const term of ["falcon 77777", "привет", "qx zw", "o'n", "a.b.c", "हिन्दी", "ที่นี่", "۱۲۳۴"]) {
+    it.effect(`a search for ${term} is one in the index, also below row security`, () =>
       Effect.gen(function* () {
-        const { sql } = yield* Filled;
-        assert.isAtMost(yield* buffers(sql, foundFor(search), "force_custom_plan"), most);
+        const { boundTo, sql } = yield* Filled;
+        for (const [connection, from] of [
+          [sql, "chat"],
+          [yield* boundTo(chatbot), "own_chat"],
+        ] as const) {
+          const statement = filtered(chatbot, query({ search: term }), search(from));
+          assert.isAtMost(yield* buffers(connection, statement, "force_custom_plan"), most);
+        }
       }),
     );
   }
 
-  for (const search of ["zq", "é", "c++", "++ ++", "日本", "🙂🙂🙂"]) {
-    it.effect(
-      `a search for ${search}, of which the index knows no part, reads the names once`,
-      () =>
-        Effect.gen(function* () {
-          const { sql } = yield* Filled;
-          const [table] = yield* sql.unsafe<{ readonly pages: number }>(
-            "select relpages as pages from pg_class where oid = 'chat'::regclass",
-          );
-          const statement = gatheredPage(chatbot, query({ search }), true, {
-            from: "chat",
-            indexed: indexedIn("C.UTF-8"),
-          });
-          assert.isBelow(yield* buffers(sql, statement, "force_custom_plan"), table!.pages + most);
-        }),
+  for (const term of ["zq", "é", "c++", "++ ++", "日本", "🙂🙂🙂"]) {
+    it.effect(`a search for ${term}, of which the index knows no part, reads the names once`, () =>
+      Effect.gen(function* () {
+        const { sql } = yield* Filled;
+        const [table] = yield* sql.unsafe<{ readonly pages: number }>(
+          "select relpages as pages from pg_class where oid = 'chat'::regclass",
+        );
+        const statement = filtered(chatbot, query({ search: term }), search());
+        const touched = yield* buffers(sql, statement, "force_custom_plan");
+        assert.isBelow(touched, table!.pages + most);
+      }),
     );
   }
-
-  it.effect("a search reads as little when row security binds it", () =>
-    Effect.gen(function* () {
-      const { boundTo, sql } = yield* Filled;
-      const role = yield* boundTo(chatbot);
-      const inAscii = indexedIn("C");
-      const all = countMatches(
-        chatbot,
-        { search: "lantern", userRef: null },
-        { from: "chat", indexed: inAscii },
-      );
-      const [first] = yield* sql.unsafe<{ readonly edition: string }>(all.text, all.values);
-      const known = {
-        matching: chats / 7,
-        reached: chats,
-        edition: first!.edition,
-        newest: null,
-        oldest: null,
-      };
-      const statements: ReadonlyArray<(searching: Searching) => Statement> = [
-        (searching) => gatheredPage(chatbot, query({ search: "falcon 77777" }), true, searching),
-        (searching) =>
-          walkedPage(chatbot, query({ search: "lantern", page: 50 }), known, true, searching),
-        // Looks through the newest for what is nowhere.
-        (searching) => countMatches(chatbot, { search: "falcon 77777", userRef: null }, searching),
-      ];
-      for (const statement of statements) {
-        const free = yield* buffers(
-          sql,
-          statement({ from: "chat", indexed: inAscii }),
-          "force_custom_plan",
-        );
-        assert.isBelow(free, 1_000);
-        const read = yield* buffers(
-          role,
-          statement({ from: "own_chat", indexed: inAscii }),
-          "force_custom_plan",
-        );
-        assert.isAtMost(read, free + 10);
-      }
-    }),
-  );
 
   for (const [what, erase] of [
     [
@@ -232,55 +189,32 @@ layer(filled, { timeout: "2 minutes" })("lists of 100,000 rows touch at most 200
   );
 
   it.effect(
-    "lists with filters stay flat in a chatbot of which nobody told the planner, and when what matches is scattered",
+    "lists stay flat in a chatbot that was never analyzed, and when a user's chats are scattered",
     () =>
       Effect.gen(function* () {
         const { boundTo, sql } = yield* Filled;
-        const grown = chatbot + 3;
+        const grown = chatbot + 2;
         yield* fillChats(sql, grown, chats);
         yield* sql.unsafe(
           "update chat set user_ref = 'scattered' where chatbot_id = $1 and position % 300 = 0",
           [grown],
         );
-        const indexed = indexedIn("C.UTF-8");
-        const first = countMatches(
-          grown,
-          { search: "lantern", userRef: null },
-          { from: "chat", indexed },
-        );
-        const [row] = yield* sql.unsafe<any>(first.text, first.values);
-        const known = { ...row, matching: Number(row.total), reached: Number(row.reached) };
-        const search = (more: Partial<ChatQuery>) => query({ search: "lantern", ...more });
-        const passing = (from: Searching["from"]): ReadonlyArray<Statement> => [
-          rememberedPage(grown, search({}), known, true, { from, indexed }),
-          rememberedPage(grown, search({ limit: 100 }), known, true, { from, indexed }),
-          rememberedPage(grown, search({ limit: 100 }), { ...known, oldest: known.newest }, false, {
-            from,
-            indexed,
-          }),
-          walkedPage(grown, search({}), known, true, { from, indexed }),
+        const lists: ReadonlyArray<List> = [
+          ...byTexts(grown),
+          ...[25, 100].flatMap((limit): ReadonlyArray<List> => [
+            ["a scattered user's", ofUser(grown, { userRef: "scattered", limit })],
+            ["a user's", ofUser(grown, { userRef: "user 7", limit })],
+            [
+              "an id's",
+              filtered(grown, query({ id: 77_777, userRef: "user 777", limit }), search()),
+            ],
+          ]),
         ];
-        const reading = [25, 100].flatMap((limit) => [
-          filteredPage(grown, query({ userRef: "scattered", limit }), undefined, {
-            atMost: 10_000,
-          }),
-          filteredPage(grown, query({ userRef: "user 7", limit }), undefined, { atMost: 10_000 }),
-          filteredPage(grown, query({ id: 77_777, userRef: "user 777", limit }), undefined),
-        ]);
-        // Without the visibility map each row that is counted is looked at.
+        // Without the visibility map each row that is counted or walked past is looked at.
         for (const limit of [3 * most, most]) {
-          const role = yield* boundTo(grown);
-          for (const [connection, from] of [
-            [sql, "chat"],
-            [role, "own_chat"],
-          ] as const) {
-            for (const statement of passing(from)) {
-              const touched = yield* buffers(connection, statement, "force_custom_plan");
-              // A row that is looked up takes a few.
-              assert.isAtMost(touched, 3 * most, statement.text);
-            }
-            for (const statement of reading) {
-              assert.isAtMost(yield* buffers(connection, statement), limit, statement.text);
+          for (const connection of [sql, yield* boundTo(grown)]) {
+            for (const [what, statement, mode] of lists) {
+              assert.isAtMost(yield* buffers(connection, statement, mode), limit, what);
             }
           }
           yield* settle(sql);
@@ -288,17 +222,17 @@ layer(filled, { timeout: "2 minutes" })("lists of 100,000 rows touch at most 200
       }),
   );
 
-  it.effect("an entry is found by its id in a chat that grew since the planner was told", () =>
+  it.effect("an entry is found by its id in a chat that grew since it was analyzed", () =>
     Effect.gen(function* () {
       const { sql } = yield* Filled;
-      const small = chatbot + 4;
+      const small = chatbot + 3;
       yield* fillChats(sql, small, 2);
       yield* sql.unsafe(
         `insert into entry (chatbot_id, chat_id, id, position, question, answer, moderation, flagged, create_time)
         select $1, 1, 1000000 + n, n, '', '', 'none', false, now() from generate_series(1, 50000) n`,
         [small],
       );
-      const statement = anyEntries(small, 1, entries({ id: 1_049_000 }));
+      const statement = entriesBy(small, 1, entries({ id: 1_049_000 }));
       assert.isAtMost(yield* buffers(sql, statement), most);
     }),
   );
@@ -307,11 +241,8 @@ layer(filled, { timeout: "2 minutes" })("lists of 100,000 rows touch at most 200
     it.effect(`a history by ${field} sorts no more rows than it gives`, () =>
       Effect.gen(function* () {
         const { sql } = yield* Filled;
-        const statement = anyEntries(
-          chatbot,
-          1,
-          entries({ orderBy: [{ field, descending: true }] }),
-        );
+        const orderBy = [{ field, descending: true }] as const;
+        const statement = entriesBy(chatbot, 1, entries({ orderBy }));
         const plan = yield* executed(sql, statement, "force_custom_plan");
         assert.strictEqual(plan["Temp Written Blocks"], 0);
       }),

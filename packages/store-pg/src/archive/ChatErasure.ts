@@ -10,7 +10,7 @@ import {
 } from "@parley/core";
 import { Effect, Schedule } from "effect";
 import type { Clients } from "../Clients.ts";
-import { addHoles } from "../Holes.ts";
+import { addGaps } from "../chats/ChatPositions.ts";
 import { array, texts, time } from "../Parameters.ts";
 import { forgetAsks } from "../RequestKeys.ts";
 import { againAfterClash, isLockTimeout, withoutDeadline } from "../Storage.ts";
@@ -200,4 +200,4 @@ with counted as (
   update chat_counter set chats = chats - cardinality($2::int8[]) where chatbot_id = $1 returning chatbot_id
 ), gone as (
   select chatbot_id, position from counted cross join unnest($2::int8[]) position
-)${addHoles}`;
+)${addGaps}`;

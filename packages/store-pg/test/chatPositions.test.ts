@@ -3,7 +3,7 @@ import { registerChatbot } from "@parley/core/testing";
 import { layerPostgres } from "@parley/store-pg";
 import { Effect, Random } from "effect";
 import type { SqlClient } from "effect/sql";
-import { addHoles, partSizes, positionOf } from "../src/Holes.ts";
+import { addGaps, partSizes, positionOf } from "../src/chats/ChatPositions.ts";
 import { settle } from "./fill.ts";
 import { clientOf, freshSchema, optionsOf } from "./PostgresUnderTest.ts";
 
@@ -74,7 +74,7 @@ describe("holes", () => {
           `with gone as (
             select $1::int4 as chatbot_id, position from generate_series(1, ${highest}) as gone (position)
             where not exists (select from chat where chatbot_id = $1 and chat.position = gone.position)
-          )${addHoles}`,
+          )${addGaps}`,
           [chatbot],
         );
         yield* settle(sql);
@@ -102,7 +102,7 @@ describe("holes", () => {
             `with gone as (
               delete from chat where chatbot_id = $1 and position = any ($2::int8[])
               returning chatbot_id, position
-            )${addHoles}`,
+            )${addGaps}`,
             [chatbot, `{${[...gone].join()}}`],
           );
         }
@@ -140,7 +140,7 @@ describe("holes", () => {
       yield* insertChats(sql, chatbot, there);
       for (const part of [0, 1]) {
         yield* sql.unsafe(
-          `with gone as (select $1::int4 as chatbot_id, unnest($2::int8[]) as position)${addHoles}`,
+          `with gone as (select $1::int4 as chatbot_id, unnest($2::int8[]) as position)${addGaps}`,
           [chatbot, `{${[...gone].filter((_, n) => n % 2 === part).join()}}`],
         );
       }
@@ -150,10 +150,10 @@ describe("holes", () => {
       assert.deepStrictEqual(yield* positionsOf(sql, chatbot, wanted.map(rankOf)), wanted);
       // There is no level for more, and what cannot be counted must not be erased.
       const beyond = yield* Effect.flip(
-        sql.unsafe(
-          `with gone as (select $1::int4 as chatbot_id, $2::int8 as position)${addHoles}`,
-          [chatbot, last + 1],
-        ),
+        sql.unsafe(`with gone as (select $1::int4 as chatbot_id, $2::int8 as position)${addGaps}`, [
+          chatbot,
+          last + 1,
+        ]),
       );
       assert.strictEqual(beyond.reason._tag, "ConstraintError");
     }).pipe(

@@ -1,15 +1,15 @@
 /**
- * Erasures leave holes among the positions of a chatbot's chats. So that the chat of any rank is still found
- * by a seek, positions are divided into spans of {@link parts} parts each, at {@link partSizes three levels},
- * and a span with holes keeps how many of its chats come before each part, and before its end.
+ * Erasures leave gaps among the positions of a chatbot's chats. So that a seek still finds the chat of any rank, positions
+ * are divided into spans of {@link parts} parts each, at {@link partSizes three levels}. A span with gaps has a row in
+ * `position_gap`: how many of its chats come before each part, and before its end.
  */
 
 const parts = 256;
 
-/** Positions of a part, at the level of all of a chatbot's positions first: there is one span of that level. */
+/** Positions of a part at each level. The first level has one span, of all positions of a chatbot. */
 export const partSizes = [512 * parts * parts, 512 * parts, 512] as const;
 
-/** Goes from a level's span, by the rank among its chats, to the span of the next level and the rank there. */
+/** From a level's span, and a rank among its chats, to the span of the next level and the rank there. */
 const descend = (level: number): string => {
   const [from, size] = [`level_${level}`, partSizes[level]!];
   return `
@@ -18,7 +18,7 @@ left join lateral (
   from (
     select chats_before, width_bucket(${from}.rank - 1, chats_before) as part from position_gap
     where chatbot_id = $1 and part_size = ${size} and number = ${from}.first / ${size * parts}
-    -- The planner would put the expressions into each other, and calculate them many times.
+    -- Otherwise the planner puts the expressions into each other, and they are calculated many times.
     offset 0
   ) found offset 0
 ) level_${level + 1} on true`;
@@ -31,7 +31,7 @@ left join lateral (
  */
 export const positionOf = (rank: string): string => `
 select case
-  -- From where on there are no holes, positions are counted.
+  -- A span without a row has no gaps.
   when level_3.first is null then
     coalesce(level_2.first + level_2.rank, level_1.first + level_1.rank, level_0.rank)
   else (
@@ -42,8 +42,8 @@ select case
 end
 from (select 0::int8 as first, ${rank} as rank) level_0${partSizes.map((_, level) => descend(level)).join("")}`;
 
-/** SQL that goes on after a CTE `gone`, which gives chatbot and position of what was erased: adds the holes. */
-export const addHoles = `
+/** SQL after a CTE `gone` with the chatbots and positions of erased chats: adds their gaps. */
+export const addGaps = `
 insert into position_gap as held (chatbot_id, part_size, number, chats_before)
 select chatbot_id, part_size, number, array(
   select n * part_size - width_bucket(n * part_size - 1, places) from generate_series(0, ${parts}) n order by n
