@@ -6,7 +6,7 @@ import type { Overloaded, StorageUnavailable } from "@parley/core";
 import { Cache, Duration, Effect } from "effect";
 import { makeFairSemaphore } from "./FairSemaphore.ts";
 import type { Statement } from "./Pages.ts";
-import type { Session } from "./Session.ts";
+import type { Session } from "./database/TenantSession.ts";
 import { getShared, makeShared } from "./Shared.ts";
 import { busy, isStatementTimeout, orUnavailable } from "./Storage.ts";
 

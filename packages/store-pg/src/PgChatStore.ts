@@ -1,32 +1,23 @@
 /**
  * Chats and their entries: how they are made, and by which statement a page of them is read.
  */
-import {
-  ChatNotFound,
-  ChatStore,
-  helloEntry,
-  RetryKeyReused,
-  type Chat,
-  type ChatToCreate,
-  type RetryKey,
-} from "@parley/core";
+import { ChatNotFound, ChatStore, helloEntry } from "@parley/core";
 import { Effect } from "effect";
 import { anyByText, byText, chatPageOf, seek, type ChatPageRow } from "./ChatPages.ts";
 import { makeMatching } from "./MatchingChats.ts";
 import { filteredPage } from "./MatchingPages.ts";
 import { anyEntries, seekEntries } from "./EntryPages.ts";
-import type { ChatToMake, MakeChat } from "./Creations.ts";
-import type { InsertedChat } from "./InsertChats.ts";
-import type { Clients } from "./Clients.ts";
+import type { ChatCreation } from "./chats/ChatCreation.ts";
+import type { PgPools } from "./database/PgPools.ts";
 import { byPosition, type Statement } from "./Pages.ts";
 import { makePasses } from "./Passes.ts";
-import { chatOf, entryOf, type EntryRow } from "./Rows.ts";
+import { entryOf, type EntryRow } from "./Rows.ts";
 import { indexedIn, isSearch, type Searching } from "./Searching.ts";
 import { orUnavailable } from "./Storage.ts";
 
 export const makeChatStore = Effect.fnUntraced(function* (
-  { passes, reads, searched }: Clients,
-  make: MakeChat,
+  { bulk, reads, searched }: PgPools,
+  creation: ChatCreation,
   options?: Parameters<typeof makePasses>[2],
 ) {
   const [database] = yield* reads.query<{ readonly datctype: string }>(
@@ -40,21 +31,22 @@ export const makeChatStore = Effect.fnUntraced(function* (
   const light = <Row extends object>(chatbot: number, { text, values }: Statement) =>
     orUnavailable(reads.query<Row>(chatbot, text, values));
 
-  const { pass, search, sort } = yield* makePasses(passes, light, options);
+  const { pass, search, sort } = yield* makePasses(bulk, light, options);
   const passChats = <Row extends object>(chatbot: number, statement: Statement) =>
     pass<Row>(chatbot, statement, chatsOf(chatbot));
   const matching = yield* makeMatching({ light, pass: passChats, search }, searching);
 
   return ChatStore.of({
-    createChat: Effect.fnUntraced(function* (chatbot, chat, retryKey) {
-      const { chat: made, known } = yield* make(chatbot, toMake(chat, retryKey));
-      if (made !== null) return { chat: created(chat, made), replayed: false };
-      const { fingerprint, key } = retryKey!;
-      if (known === undefined || known.fingerprint !== fingerprint || known.id === null) {
-        return yield* new RetryKeyReused({ key });
-      }
-      return { chat: chatOf(known), replayed: true };
-    }),
+    createChat: (chatbot, { helloMessage, name, userRef }, retryKey) => {
+      const entry = helloMessage === null ? null : helloEntry(helloMessage);
+      const chat = { name, userRef, entry };
+      return retryKey === null
+        ? Effect.map(creation.create(chatbot, { ...chat, claimed: null }), (created) => ({
+            chat: { id: created!.id, name, userRef, createTime: created!.createTime },
+            replayed: false,
+          }))
+        : creation.createOnce(chatbot, chat, retryKey);
+    },
 
     listChats: (chatbot, query) => {
       if (query.id !== null) {
@@ -98,23 +90,6 @@ export const makeChatStore = Effect.fnUntraced(function* (
       });
     },
   });
-});
-
-const toMake = (
-  { helloMessage, name, userRef }: ChatToCreate,
-  retryKey: RetryKey | null,
-): ChatToMake => ({
-  name,
-  userRef,
-  entry: helloMessage === null ? null : helloEntry(helloMessage),
-  retryKey: retryKey && { ...retryKey, turn: null },
-});
-
-const created = ({ name, userRef }: ChatToCreate, { createTime, id }: InsertedChat): Chat => ({
-  id,
-  name,
-  userRef,
-  createTime,
 });
 
 type EntryPageRow = { readonly total: bigint } & (EntryRow | { readonly id: null });

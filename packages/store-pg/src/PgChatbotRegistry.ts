@@ -29,12 +29,12 @@ import {
   type ChatbotRow,
   type KeyRow,
 } from "./ChatbotRows.ts";
-import type { Clients } from "./Clients.ts";
+import type { PgPools } from "./database/PgPools.ts";
 import { channel } from "./Hints.ts";
 import { array, time, times } from "./Parameters.ts";
 import { againAfterClash, againAfterUniqueViolation, orUnavailable } from "./Storage.ts";
 
-export const makeChatbotRegistry = ({ reads, writes }: Clients) => {
+export const makeChatbotRegistry = ({ reads, writes }: PgPools) => {
   /**
    * A statement about rows that another locks before it. One statement that did both would change them from what it
    * saw first, and could meet others that do the same in a deadlock.

@@ -13,11 +13,11 @@ import { Context, Effect, Fiber, Latch, Layer } from "effect";
 import { Reactivity } from "effect/reactivity";
 import { SqlError } from "effect/sql";
 import { TestClock } from "effect/testing";
-import { makeClients } from "../src/Clients.ts";
+import { makePools } from "../src/database/PgPools.ts";
 import { walk } from "../src/MatchingPages.ts";
-import { makeCreations } from "../src/Creations.ts";
+import { makeChatCreation } from "../src/chats/ChatCreation.ts";
 import { makeChatStore } from "../src/PgChatStore.ts";
-import type { Session, Subject } from "../src/Session.ts";
+import type { Session, Tenant } from "../src/database/TenantSession.ts";
 import { clientOf, freshSchema, optionsOf } from "./PostgresUnderTest.ts";
 
 /**
@@ -27,12 +27,12 @@ import { clientOf, freshSchema, optionsOf } from "./PostgresUnderTest.ts";
 const makeGated = Effect.fnUntraced(function* (failing = 0, few = 0, failure = lost) {
   const options = optionsOf(freshSchema());
   const layer = yield* Layer.build(layerPostgres(options));
-  const clients = yield* makeClients({ ...options, maxConnections: 4 }).pipe(
+  const clients = yield* makePools({ ...options, maxConnections: 4 }).pipe(
     Effect.provide(Reactivity.layer),
   );
   const gate = yield* Latch.make();
   const seen = { statements: 0, passes: 0, gathered: 0, running: 0, most: 0, countedFrom: 0n };
-  const passesOf: Array<Subject> = [];
+  const passesOf: Array<Tenant> = [];
   const query: Session["query"] = (subject, text, values) =>
     Effect.suspend(() => {
       seen.most = Math.max(seen.most, ++seen.running);
@@ -43,12 +43,12 @@ const makeGated = Effect.fnUntraced(function* (failing = 0, few = 0, failure = l
       const fails = ++seen.statements <= failing;
       return Effect.andThen(
         gate.await,
-        fails ? Effect.fail(failure) : clients.passes.query<any>(subject, text, values),
+        fails ? Effect.fail(failure) : clients.bulk.query<any>(subject, text, values),
       );
     }).pipe(Effect.ensuring(Effect.sync(() => seen.running--)));
   const store = yield* makeChatStore(
-    { ...clients, passes: { ...clients.passes, query } },
-    yield* makeCreations(clients),
+    { ...clients, bulk: { ...clients.bulk, query } },
+    yield* makeChatCreation(clients),
     { few },
   );
   const chatbot = yield* Effect.provideContext(registerChatbot, layer);

@@ -12,8 +12,7 @@ import { failed, ok, warning, type Finding } from "./Finding.ts";
 
 /** To be run over a database that was found to be in order. */
 export const checkChatbots = Effect.gen(function* () {
-  // Without the owner's connection nothing is written.
-  const options = { ...(yield* databaseOptions), migrationUrl: undefined };
+  const options = yield* databaseOptions;
   const all = yield* ChatbotRegistry.use(({ list }) => list).pipe(
     Effect.provide(layerPostgres(options)),
   );

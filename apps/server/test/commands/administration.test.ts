@@ -12,11 +12,8 @@ beforeAll(async () => {
 });
 afterAll(() => rm(directory, { recursive: true, force: true }));
 
-/** Of a server that row security binds: commands must work with its settings. */
 const settings = () => ({
-  DATABASE_URL: inject("roleUrls").bound,
-  PARLEY_MIGRATION_URL: inject("postgresUrl"),
-  PARLEY_ROW_SECURITY: "true",
+  DATABASE_URL: inject("postgresUrl"),
   PARLEY_SCHEMA: `administration_${process.pid}`,
 });
 const parley = (...args: ReadonlyArray<string>) => here(args, settings());

@@ -46,12 +46,7 @@ const query = <Row extends object>(url: string, text: string): Promise<ReadonlyA
     Effect.runPromise,
   );
 
-/** Of a server that row security binds: commands must work with its settings. */
-const settings = () => ({
-  DATABASE_URL: inDatabase(inject("roleUrls").bound),
-  PARLEY_MIGRATION_URL: owner(),
-  PARLEY_ROW_SECURITY: "true",
-});
+const settings = () => ({ DATABASE_URL: owner() });
 const parley = (...args: ReadonlyArray<string>) => here(args, settings());
 
 type Stores = ChatStore | TurnStore | ChatbotRegistry;

@@ -185,26 +185,6 @@ describe("a command without its database says so", () => {
     }
   });
 
-  it("and lets nobody in", async () => {
-    const owner = { ...settings(), PARLEY_SCHEMA: `${schema}_let_in` };
-    expect((await here(["migrate"], owner)).code).toBe(0);
-    const server = {
-      ...owner,
-      DATABASE_URL: inject("roleUrls").bound,
-      PARLEY_MIGRATION_URL: owner.DATABASE_URL,
-      PARLEY_ROW_SECURITY: "true",
-    };
-    const { code, stderr } = await here(["key", "list"], server);
-    expect({ code, stderr }).toEqual({
-      code: 1,
-      stderr: expect.stringContaining("not let in"),
-    });
-    const dryRun = await here(["migrate", "--dry-run"], server);
-    expect(dryRun.stdout).toContain("enable row level security");
-    expect((await here(["migrate"], server)).code).toBe(0);
-    expect((await here(["chatbot", "list"], server)).code).toBe(0);
-  });
-
   it("and makes none where there is none", async () => {
     const dataDir = `/tmp/parley-nowhere-${process.pid}`;
     for (const args of uses.slice(1)) {
