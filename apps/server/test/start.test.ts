@@ -186,7 +186,7 @@ describe("a provisioning file", () => {
 describe("a server with row security", () => {
   it("is refused by the store in memory, and as a role that row security does not bind", async () => {
     expect(await refusal({ PARLEY_ROW_SECURITY: "true" })).toContain("PARLEY_STORE is memory");
-    for (const url of [inject("roleUrls").superuser, inject("postgresUrl")]) {
+    for (const url of [inject("postgresUrl"), inject("roleUrls").superuser]) {
       const message = await refusal({
         PARLEY_STORE: "postgres",
         DATABASE_URL: url,
