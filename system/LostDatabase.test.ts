@@ -12,7 +12,12 @@ import { makeClient } from "../faults/Client.ts";
 import { makeDatabase } from "../faults/Database.ts";
 import { startServer } from "../faults/Server.ts";
 import { makeSite } from "../faults/Site.ts";
-import { bound, freshSchema, optionsOf } from "../packages/store-pg/test/PostgresUnderTest.ts";
+import {
+  bound,
+  freshSchema,
+  layerStore,
+  optionsOf,
+} from "../packages/store-pg/test/PostgresUnderTest.ts";
 
 /** The time after which a connection is replaced, one statement's deadline, and some. */
 const most = 75_000;
@@ -109,9 +114,10 @@ for (const [what, more] of [
     `${what} leaves connections on which nothing arrives any more, whatever it sent on them, and can be closed`,
     { timeout: 2 * most },
     async ({ expect }) => {
-      const options = { ...optionsOf(freshSchema()), ...more(), maxConnections: 2 };
+      const options = { ...optionsOf(freshSchema()), ...more(), maxConnections: 7 };
       const way = await startWay(Redacted.value(options.url));
       const run = Effect.gen(function* () {
+        yield* Effect.provide(Effect.void, layerStore(options));
         const scope = yield* Scope.make();
         const stores = yield* Layer.buildWithScope(
           layerPostgres({ ...options, url: Redacted.make(way.url) }),

@@ -92,18 +92,9 @@ export const orUnavailable = <A, E, R>(
 export const withoutDeadline = <A, E, R>(
   effect: Effect.Effect<A, E | SqlError.SqlError, R>,
 ): Effect.Effect<A, Exclude<E, SqlError.SqlError> | StorageUnavailable, R> =>
-  Effect.catchCause(effect, (cause): Effect.Effect<never, any> => {
-    // A transaction whose ROLLBACK fails, as it does when the connection is lost, ends as a defect.
-    const errors = cause.reasons.map((reason) =>
-      reason._tag === "Fail" ? reason.error : reason._tag === "Die" ? reason.defect : undefined,
-    );
-    const lost = errors.find((error) => SqlError.isSqlError(error) && isOutside(error));
-    if (lost !== undefined) return Effect.fail(new StorageUnavailable({ cause: lost }));
-    const failed = cause.reasons.find((reason) => reason._tag === "Fail");
-    return failed !== undefined && SqlError.isSqlError(failed.error)
-      ? Effect.die(failed.error)
-      : Effect.failCause(cause);
-  });
+  Effect.catchIf(effect, SqlError.isSqlError, (error) =>
+    isOutside(error) ? Effect.fail(new StorageUnavailable({ cause: error })) : Effect.die(error),
+  ) as Effect.Effect<A, Exclude<E, SqlError.SqlError> | StorageUnavailable, R>;
 
 /** The same for what waits for locks: one that is held for too long is {@link Overloaded}. */
 export const orBusy = <A, E, R>(

@@ -1,7 +1,7 @@
 import { assert, it } from "@effect/vitest";
 import { Effect } from "effect";
 import { Reactivity } from "effect/reactivity";
-import { makeClients } from "../src/Clients.ts";
+import { makePools } from "../src/database/PgPools.ts";
 import { freshDatabase } from "./PostgresUnderTest.ts";
 
 for (const rowSecurity of [false, true]) {
@@ -16,11 +16,10 @@ for (const rowSecurity of [false, true]) {
         yield* sql.unsafe(`alter database ${name} set ${limit}_timeout = '7s'`);
       }
       const options = { url, schema: "parley", maxConnections: 1, rowSecurity };
-      const { archives, bulk, patient, reads, writes } = yield* makeClients(options);
+      const { bulk, operations, reads, writes } = yield* makePools(options);
       const sessions = {
-        archives: [archives, "0", "0", "0"],
+        operations: [operations, "0", "0", "0"],
         bulk: [bulk, "10s", "0", "30s"],
-        patient: [patient, "0", "0", "0"],
         reads: [reads, "30s", "0", "30s"],
         writes: [writes, "30s", "2s", "5s"],
       } as const;

@@ -7,7 +7,7 @@ import { Effect } from "effect";
 import { Reactivity } from "effect/reactivity";
 import type { SqlClient } from "effect/sql";
 import { addGaps, partSizes } from "../src/chats/ChatPositions.ts";
-import { plainSession } from "../src/Session.ts";
+import { makeTenantSession } from "../src/database/TenantSession.ts";
 
 /** The chatbot that is filled. */
 export const filledChatbot = 1_000_001;
@@ -169,15 +169,7 @@ export const fillSchema = ({
 
 /** A session set up as the store's own for single statements. */
 export const makeBenchSession = ({ schema, url }: PostgresOptions & { readonly schema: string }) =>
-  Effect.provide(
-    Effect.map(
-      PgClient.make({
-        url,
-        maxConnections: 10,
-        multiplex: true,
-        startupParameters: { search_path: schema },
-      }),
-      plainSession,
-    ),
-    Reactivity.layer,
+  makeTenantSession(
+    { url, maxConnections: 10, multiplex: true, startupParameters: { search_path: schema } },
+    { rowSecurity: false },
   );

@@ -63,59 +63,30 @@ describe("the line of a chat", () => {
     }).pipe(Effect.provide(layerPostgres(optionsOf(schema))), Effect.scoped);
   });
 
-  it.live(
-    "takes no hint of another schema for its own, and any of a server that names none",
-    () => {
-      /** Two servers over a schema of its own, with a chatbot and a chat; the ids are the same in each. */
-      const pair = Effect.gen(function* () {
-        const options = optionsOf(freshSchema());
-        const servers = [
-          yield* Layer.build(Layer.fresh(layerPostgres(options))),
-          yield* Layer.build(Layer.fresh(layerPostgres(options))),
-        ] as const;
-        const { chat, chatbot } = yield* Effect.provideContext(newChat, servers[0]);
-        const [first, second] = servers.map((server) => Context.get(server, TurnStore));
-        /** The end of a turn that another server waits for. */
-        const end = Effect.gen(function* () {
-          const taken = yield* first!.take(chatbot, chat.id, null);
-          if (taken._tag !== "Turn") return assert.fail("the turn is free");
-          yield* second!.take(chatbot, chat.id, null);
-          yield* first!.release(taken.turn);
-        });
-        const hints: Array<{ readonly chatbot: number; readonly chat: number } | null> = [];
-        const read = (hint: (typeof hints)[number]) => Effect.sync(() => hints.push(hint));
-        yield* Effect.forkScoped(Stream.runForEach(second!.freed, read), {
-          startImmediately: true,
-        });
-        return { here: { chatbot, chat: chat.id }, end, hints };
-      });
-      return Effect.gen(function* () {
-        const [one, another] = [yield* pair, yield* pair];
-        const { here } = one;
-        assert.deepStrictEqual(another.here, here);
+  it.live("takes no notification of another schema for its own", () =>
+    Effect.gen(function* () {
+      const schema = freshSchema();
+      yield* Effect.gen(function* () {
+        const turns = yield* TurnStore;
         const sql = yield* clientOf("public", 1);
-        const tell = (chat: number) =>
-          sql.unsafe("select pg_notify('parley', $1)", [`freed:7:${chat}`]);
-        const heard = ({ hints }: typeof one, chat: number) =>
-          Effect.sync(() => hints.some((hint) => hint?.chat === chat));
-        const both = [one, another];
-        yield* Effect.repeat(Effect.delay(tell(7), "20 millis"), {
-          until: () =>
-            Effect.forEach(both, (each) => heard(each, 7)).pipe(
-              Effect.map((all) => all.every(Boolean)),
-            ),
+        const heard: Array<number> = [];
+        yield* Effect.forkScoped(
+          Stream.runForEach(turns.freed, (freed) =>
+            Effect.sync(() => freed && heard.push(freed.chat)),
+          ),
+          { startImmediately: true },
+        );
+        const notify = (chat: number, of: string) =>
+          sql.unsafe("select pg_notify('parley', $1)", [`freed:7:${chat}:${of}`]);
+        yield* Effect.repeat(Effect.andThen(notify(1, schema), Effect.sleep("20 millis")), {
+          until: () => heard.length > 0,
         });
-        for (const { hints } of both) hints.length = 0;
-        // Hints come in the order of their commits.
-        for (const each of [another, one]) {
-          yield* each.end;
-          yield* Effect.repeat(Effect.sleep("5 millis"), { until: () => heard(each, here.chat) });
-        }
-        yield* tell(9);
-        yield* Effect.repeat(Effect.sleep("5 millis"), { until: () => heard(one, 9) });
-        const after = one.hints.filter((hint) => hint?.chat !== 7);
-        assert.deepStrictEqual(after, [here, { chatbot: 7, chat: 9 }]);
-      }).pipe(Effect.scoped);
-    },
+        // Notifications come in the order of their commits.
+        yield* notify(2, "another");
+        yield* notify(3, schema);
+        yield* Effect.repeat(Effect.sleep("5 millis"), { until: () => heard.includes(3) });
+        assert.notInclude(heard, 2);
+      }).pipe(Effect.provide(layerPostgres(optionsOf(schema))));
+    }).pipe(Effect.scoped),
   );
 });

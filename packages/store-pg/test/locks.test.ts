@@ -1,15 +1,12 @@
 import { assert, describe, it } from "@effect/vitest";
 import { ChatArchive, ChatStore, newestChats, TurnStore, type RetryKey } from "@parley/core";
 import { registerChatbot } from "@parley/core/testing";
-import { layerPostgres } from "@parley/store-pg";
 import { Deferred, Effect, Fiber, Stream } from "effect";
 import { Reactivity } from "effect/reactivity";
 import type { SqlClient } from "effect/sql";
-import { makeClients } from "../src/Clients.ts";
-import { makeCreations } from "../src/Creations.ts";
+import { makePools } from "../src/database/PgPools.ts";
 import { makeErasure } from "../src/archive/ChatErasure.ts";
-import type { Session } from "../src/Session.ts";
-import { bound, clientOf, freshSchema, optionsOf } from "./PostgresUnderTest.ts";
+import { bound, clientOf, freshSchema, layerStore, optionsOf } from "./PostgresUnderTest.ts";
 
 const chat = { name: "n", userRef: "u", helloMessage: "Hello" };
 const entry = { question: "q", answer: "a", moderation: "none", flagged: false, usage: null };
@@ -60,7 +57,7 @@ describe.each([
       yield* lock.release;
       yield* store.createChat(theirs, chat, null);
       assert.strictEqual((yield* list(theirs)).total, 2);
-    }).pipe(Effect.provide(layerPostgres(options(schema))), Effect.scoped);
+    }).pipe(Effect.provide(layerStore(options(schema))), Effect.scoped);
   });
 
   it.live("and a crowd of one chatbot's asks make nobody else wait", () =>
@@ -89,7 +86,7 @@ describe.each([
       assert.isBelow(done - before, 100);
       yield* Fiber.join(crowd);
       assert.strictEqual(done, 1_000);
-    }).pipe(Effect.provide(layerPostgres(options(freshSchema())))),
+    }).pipe(Effect.provide(layerStore(options(freshSchema())))),
   );
 
   it.live("of an erasure and of requests with keys that meet are sorted out", () =>
@@ -112,7 +109,7 @@ describe.each([
       const records = yield* Stream.runCollect(archive.export(chatbot, "test"));
       assert.strictEqual(records.filter(({ _tag }) => _tag === "Chat").length, total);
       assert.isAtMost(total, 150);
-    }).pipe(Effect.provide(layerPostgres(options(freshSchema())))),
+    }).pipe(Effect.provide(layerStore(options(freshSchema())))),
   );
 
   it.live("of asks with one key, of which one lost its turn, keep the other's answer", () => {
@@ -151,56 +148,7 @@ describe.each([
         exits.map(({ _tag }) => _tag),
         ["Failure", "Success"],
       );
-    }).pipe(Effect.provide(layerPostgres(options(schema))), Effect.scoped);
-  });
-
-  it.live("of keys that two instances have are taken in one order", () => {
-    const schema = freshSchema();
-    return Effect.gen(function* () {
-      const chatbot = yield* registerChatbot;
-      const [store, turns] = [yield* ChatStore, yield* TurnStore];
-      yield* store.createChat(chatbot, chat, { key: "b", fingerprint: "f" });
-      const taken = yield* turns.take(chatbot, null, { key: "c", fingerprint: "f" });
-      if (taken._tag !== "Turn") return assert.fail("the key is free");
-      const failed: Array<unknown> = [];
-      /** Makes chats with keys, of which each statement is followed by something. */
-      const making = Effect.fnUntraced(function* (then: Effect.Effect<unknown>) {
-        const clients = yield* makeClients({ ...options(schema), maxConnections: 2 });
-        const query: Session["query"] = (...call) =>
-          clients.writes.query<any>(...call).pipe(
-            Effect.tapError((error) => Effect.sync(() => failed.push(error))),
-            Effect.tap(() => then),
-          );
-        const writes = { ...clients.writes, query };
-        const make = yield* makeCreations({ ...clients, writes });
-        return (key: string, turn: string | null) =>
-          make(chatbot, {
-            name: null,
-            userRef: null,
-            entry: turn === null ? null : entry,
-            retryKey: { key, fingerprint: "f", turn },
-          });
-      });
-      const all = (makes: ReadonlyArray<Effect.Effect<unknown, unknown>>) =>
-        Effect.forkChild(Effect.all(makes, { concurrency: "unbounded" }));
-      const [begun, go] = [yield* Deferred.make<void>(), yield* Deferred.make<void>()];
-      const one = yield* making(
-        Effect.andThen(Deferred.succeed(begun, undefined), Deferred.await(go)),
-      );
-      const other = yield* making(Effect.void);
-      const first = yield* all([one("a", null), one("b", null), one("c", taken.turn.id)]);
-      yield* Deferred.await(begun);
-      const second = yield* all([other("a", null), other("b", null)]);
-      yield* Effect.sleep("300 millis");
-      yield* Deferred.succeed(go, undefined);
-      yield* Fiber.join(first);
-      yield* Fiber.join(second);
-      assert.deepStrictEqual(failed, []);
-    }).pipe(
-      Effect.provide(layerPostgres(options(schema))),
-      Effect.provide(Reactivity.layer),
-      Effect.scoped,
-    );
+    }).pipe(Effect.provide(layerStore(options(schema))), Effect.scoped);
   });
 
   it.live("of a process that stands still lose no answer that another has", () => {
@@ -236,7 +184,7 @@ describe.each([
       const again = yield* turns.take(chatbot, held.id, null);
       if (again._tag !== "Turn") return assert.fail("the turn is free again");
       yield* turns.release(again.turn);
-    }).pipe(Effect.provide(layerPostgres(options(schema))), Effect.scoped);
+    }).pipe(Effect.provide(layerStore(options(schema))), Effect.scoped);
   });
 
   it.live("of an erasure hold up no creation, and what is used meanwhile is not idle", () => {
@@ -279,7 +227,7 @@ describe.each([
       yield* lock.release;
       assert.strictEqual(yield* Fiber.join(erasing), 2501);
       assert.deepStrictEqual(yield* list(chatbot), { total: 2, items: [created, used] });
-    }).pipe(Effect.provide(layerPostgres(options(schema))), Effect.scoped);
+    }).pipe(Effect.provide(layerStore(options(schema))), Effect.scoped);
   });
 
   it.live(
@@ -300,7 +248,7 @@ describe.each([
           "select from chat where chatbot_id = $1 and id = $2::int8 for update",
           [chatbot, held.id],
         );
-        const clients = yield* makeClients({ ...options(schema), maxConnections: 1 });
+        const clients = yield* makePools({ ...options(schema), maxConnections: 1 });
         const erase = (tries: number) =>
           makeErasure(clients, { tries })(chatbot, { _tag: "UserRef", userRef: "u" }, "test");
         const erasing = yield* Effect.forkChild(erase(10));
@@ -312,7 +260,7 @@ describe.each([
         yield* lock.release;
         assert.strictEqual(yield* Fiber.join(erasing), 2);
       }).pipe(
-        Effect.provide(layerPostgres(options(schema))),
+        Effect.provide(layerStore(options(schema))),
         Effect.provide(Reactivity.layer),
         Effect.scoped,
       );

@@ -15,7 +15,7 @@ import {
 } from "@parley/core";
 import { Effect, Stream } from "effect";
 import type { SqlError } from "effect/sql";
-import type { Clients } from "../Clients.ts";
+import type { PgPools } from "../database/PgPools.ts";
 import {
   newEntryArrays,
   newEntryColumns,
@@ -37,10 +37,10 @@ const importBatch = 200;
 const importLength = 10_000_000;
 
 export const makeTransfer = ({
-  archives,
-}: Clients): Pick<ChatArchive["Service"], "export" | "import"> => {
+  operations,
+}: PgPools): Pick<ChatArchive["Service"], "export" | "import"> => {
   const importChats = (chatbot: number, before: bigint, chats: ReadonlyArray<ChatToImport>) =>
-    archives.query(chatbot, insertChats, [
+    operations.query(chatbot, insertChats, [
       chatbot,
       before,
       array(chats, "int8", ({ chat }) => BigInt(chat.id)),
@@ -53,7 +53,7 @@ export const makeTransfer = ({
     ]);
 
   const importEntries = (chatbot: number, entries: ReadonlyArray<EntryToImport>) =>
-    archives.query(chatbot, insertEntries, [
+    operations.query(chatbot, insertEntries, [
       chatbot,
       array(entries, "int8", ({ entry }) => BigInt(entry.chatId)),
       array(entries, "int8", ({ entry }) => BigInt(entry.id)),
@@ -64,7 +64,7 @@ export const makeTransfer = ({
 
   return {
     export: (chatbot, actor) => {
-      const records = archives.stream<ExportRow>(chatbot, everything, [chatbot]).pipe(
+      const records = operations.stream<ExportRow>(chatbot, everything, [chatbot]).pipe(
         Stream.mapAccum(
           () => 0n,
           (seen: bigint, row: ExportRow): readonly [bigint, ReadonlyArray<ArchiveRecord>] => {
@@ -86,7 +86,7 @@ export const makeTransfer = ({
       );
       return Stream.unwrap(
         Effect.map(
-          archives.query(chatbot, auditExport, [chatbot, actor]),
+          operations.query(chatbot, auditExport, [chatbot, actor]),
           (audited): Stream.Stream<ArchiveRecord, ChatbotNotFound | SqlError.SqlError> =>
             audited.length > 0 ? records : Stream.fail(new ChatbotNotFound({ chatbot })),
         ),
@@ -104,11 +104,11 @@ export const makeTransfer = ({
         capacity: importBatch,
       });
       // By itself: a row that refers to the chatbot keeps it from being renamed until it is committed.
-      yield* archives
+      yield* operations
         .query(chatbot, makeCounter, [chatbot])
         .pipe(againAfterClash, orChatbotNotFound(chatbot), withoutDeadline);
       const inTransaction = Effect.gen(function* () {
-        const [counter] = yield* archives.query<{
+        const [counter] = yield* operations.query<{
           readonly chats: bigint;
           readonly positions: bigint;
         }>(chatbot, lockCounter, [chatbot]);
@@ -145,9 +145,9 @@ export const makeTransfer = ({
           },
         );
         if (open !== null) yield* store([open], []);
-        yield* archives.query(chatbot, auditImport, [chatbot, actor, importDetail(chats)]);
-        yield* archives.query(chatbot, lockSequences);
-        yield* archives.query(chatbot, settleCounter, [
+        yield* operations.query(chatbot, auditImport, [chatbot, actor, importDetail(chats)]);
+        yield* operations.query(chatbot, lockSequences);
+        yield* operations.query(chatbot, settleCounter, [
           chatbot,
           chats,
           open?.chat.id ?? 0,
@@ -155,7 +155,7 @@ export const makeTransfer = ({
         ]);
         return chats;
       });
-      return yield* archives.transaction(chatbot, inTransaction).pipe(
+      return yield* operations.transaction(chatbot, inTransaction).pipe(
         Effect.catchIf(isUniqueViolation, () => refuse("two entries have one id")),
         withoutDeadline,
       );

@@ -3,7 +3,7 @@
  */
 import type { OrderBy, Overloaded, StorageUnavailable } from "@parley/core";
 import { Effect } from "effect";
-import type { Clients } from "../Clients.ts";
+import type { PgPools } from "../database/PgPools.ts";
 import { busy, isStatementTimeout, orUnavailable } from "../Storage.ts";
 
 export interface Statement {
@@ -49,7 +49,7 @@ export interface Reads {
   readonly bulk: Read;
 }
 
-export const makeReads = ({ bulk, reads }: Pick<Clients, "bulk" | "reads">): Reads => ({
+export const makeReads = ({ bulk, reads }: Pick<PgPools, "bulk" | "reads">): Reads => ({
   quick: <Row extends object>(chatbot: number, { text, values }: Statement) =>
     orUnavailable(reads.query<Row>(chatbot, text, values)),
   bulk: <Row extends object>(chatbot: number, { text, values }: Statement) =>

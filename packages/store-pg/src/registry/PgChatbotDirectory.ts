@@ -11,17 +11,17 @@ import {
   type ChatbotRow,
   type KeyRow,
 } from "../ChatbotRows.ts";
-import type { Clients } from "../Clients.ts";
+import type { PgPools } from "../database/PgPools.ts";
 import { texts } from "../Parameters.ts";
 import { orUnavailable } from "../Storage.ts";
 
 export const makeChatbotDirectory = (
-  { reads, writes }: Clients,
+  { reads, writes }: PgPools,
   hints: (kind: string) => Stream.Stream<string | null>,
 ) =>
   ChatbotDirectory.of({
     open: (keyId) =>
-      reads.query<ChatbotRow & KeyRow>({ key: keyId }, openKey, [keyId]).pipe(
+      reads.query<ChatbotRow & KeyRow>("operator", openKey, [keyId]).pipe(
         Effect.map(([row]) => {
           if (row === undefined) return null;
           const { expiresAt, hash, scopes } = keyOf(row);

@@ -26,7 +26,7 @@ import {
   type ChatbotRow,
   type KeyRow,
 } from "../ChatbotRows.ts";
-import type { Clients } from "../Clients.ts";
+import type { PgPools } from "../database/PgPools.ts";
 import { channel } from "../Hints.ts";
 import { array, time, times } from "../Parameters.ts";
 import { againAfterClash, againAfterLock, orUnavailable } from "../Storage.ts";
@@ -34,7 +34,7 @@ import { againAfterClash, againAfterLock, orUnavailable } from "../Storage.ts";
 /** A line of the audit to be. */
 type Line = Pick<AuditRecord, "chatbot" | "action" | "detail">;
 
-export const makeChatbotRegistry = ({ reads, writes }: Clients) => {
+export const makeChatbotRegistry = ({ reads, writes }: PgPools) => {
   const query = <Row extends object>(text: string, values: ReadonlyArray<unknown> = []) =>
     writes.query<Row>("operator", text, values);
 

@@ -1,6 +1,6 @@
 /**
- * Gathers writes that arrive together into one statement. Who comes alone waits for nobody; who comes
- * while a statement is under way joins the next.
+ * Batches writes. A write that arrives alone runs at once. Writes that arrive while a statement is in flight share the next
+ * one.
  */
 import { Cause, Clock, Deferred, Effect, Exit, Iterable } from "effect";
 
@@ -15,33 +15,32 @@ interface Lane<A, B, E> {
   writers: number;
 }
 
-interface GatherOptions<E> {
-  /** Statements of one lane under way at once. */
+export interface BatchOptions<E> {
+  /** Batches of one lane in flight at once. */
   readonly writers: number;
-  /** Items of one statement. */
+  /** Items of one batch. */
   readonly most: number;
   /** Items that wait in one lane; more are refused with `full`. */
   readonly waiting: number;
-  /** Milliseconds; what has waited for longer when a write fails is refused with `full`, too. */
+  /** Milliseconds. Items that have waited for longer when a write fails are refused with `full`, too. */
   readonly patience: number;
   readonly full: E;
 }
 
 /**
- * Makes a function that writes one item of a lane, and gathers what waits in a lane into one call of
- * `write`, which gives as many results as it got items, in their order. When a gathered write meets a
- * defect, its items are written one by one, so that one bad item fails alone; an expected failure is
- * everyone's, because the write may have taken place. Who is interrupted while an item waits takes it
- * back; while it is written, the interruption is over when the write is.
+ * Makes a function that writes one item of a lane. Batches what waits in a lane into one call of `write`, which gives as
+ * many results as it got items, in their order. After a defect the items are written one by one, so that one bad item fails
+ * alone; an expected failure is that of every item, because the write may have taken place. An interruption takes back an
+ * item that waits, and waits for the end of a write in flight.
  */
-export const gather = Effect.fnUntraced(function* <A, B, E>(
+export const makeWriteBatcher = Effect.fnUntraced(function* <A, B, E>(
   write: (lane: number, items: ReadonlyArray<A>) => Effect.Effect<ReadonlyArray<B>, E>,
-  { full, most, patience, waiting, writers }: GatherOptions<E>,
+  { full, most, patience, waiting, writers }: BatchOptions<E>,
 ) {
   const scope = yield* Effect.scope;
   const lanes = new Map<number, Lane<A, B, E>>();
 
-  /** Nobody is to wait for one write that fails after the other. */
+  /** No item waits for one failing write after the other. */
   const refuseOldest = (lane: Lane<A, B, E>) =>
     Effect.map(Clock.currentTimeMillis, (now) => {
       for (const one of lane.waiting) {

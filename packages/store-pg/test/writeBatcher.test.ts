@@ -1,7 +1,7 @@
 import { assert, it } from "@effect/vitest";
 import { Deferred, Effect, Exit, Fiber, Scope } from "effect";
 import { TestClock } from "effect/testing";
-import { gather } from "../src/Gather.ts";
+import { makeWriteBatcher } from "../src/chats/WriteBatcher.ts";
 
 const options = { writers: 1, most: 10, waiting: 10, patience: 1_000, full: "full" };
 
@@ -11,7 +11,7 @@ const begun = <A, E>(write: Effect.Effect<A, E>) =>
 
 it.effect("of writes that are gathered one that throws fails alone", () =>
   Effect.gen(function* () {
-    const write = yield* gather((_, items: ReadonlyArray<number>) => {
+    const write = yield* makeWriteBatcher((_, items: ReadonlyArray<number>) => {
       if (items.includes(3)) throw new Error("three");
       return Effect.as(Effect.yieldNow, items);
     }, options);
@@ -31,7 +31,7 @@ it.effect(
     Effect.gen(function* () {
       const written: Array<number> = [];
       const open = yield* Deferred.make<void>();
-      const write = yield* gather(
+      const write = yield* makeWriteBatcher(
         (_, items: ReadonlyArray<number>) =>
           Effect.map(Deferred.await(open), () => {
             written.push(...items);
@@ -55,7 +55,7 @@ it.effect("who is interrupted while it is written is over when the write is", ()
   Effect.gen(function* () {
     const order: Array<string> = [];
     const open = yield* Deferred.make<void>();
-    const write = yield* gather(
+    const write = yield* makeWriteBatcher(
       (_, items: ReadonlyArray<number>) =>
         Effect.map(Deferred.await(open), () => {
           order.push("written");
@@ -77,7 +77,7 @@ it.effect("who has waited for long when a write fails is refused, and nobody els
   Effect.gen(function* () {
     const written: Array<ReadonlyArray<number>> = [];
     const open = yield* Deferred.make<void>();
-    const write = yield* gather(
+    const write = yield* makeWriteBatcher(
       (_, items: ReadonlyArray<number>) => {
         written.push(items);
         return items.includes(1)
@@ -101,7 +101,7 @@ it.effect("who has waited for long when a write fails is refused, and nobody els
 it.effect("nothing is written, or waits, after the end", () =>
   Effect.gen(function* () {
     const scope = yield* Scope.make();
-    const write = yield* gather(
+    const write = yield* makeWriteBatcher(
       (_, items: ReadonlyArray<number>) => Effect.succeed(items),
       options,
     ).pipe(Scope.provide(scope));

@@ -1,5 +1,6 @@
 /**
- * Turns: the row of a chat, with its line of those that wait, and with a retry key the row of that, too.
+ * Turns: the row of a chat, with the line of the processes that wait, and the row of the idempotency key, if there is one.
+ * Every statement locks the key before the chat.
  */
 import {
   ChatbotNotFound,
@@ -15,21 +16,21 @@ import {
   type Taken,
   type Turn,
 } from "@parley/core";
-import { Effect, Predicate, Stream } from "effect";
-import { channel } from "./Hints.ts";
-import type { MakeChat } from "./Creations.ts";
-import { entryColumns, entryOf, type EntryRow } from "./Rows.ts";
-import type { Clients } from "./Clients.ts";
-import { newEntryColumns, newEntryParameters, newEntryValues } from "./NewEntries.ts";
-import { texts } from "./Parameters.ts";
-import { claimForTurn, forgetAsks, forgetKey, giveKeyBack, knownRequest } from "./RequestKeys.ts";
+import { Data, Effect, Predicate, Stream } from "effect";
+import type { ChatCreation } from "../chats/ChatCreation.ts";
+import type { PgPools } from "../database/PgPools.ts";
+import { channel } from "../Hints.ts";
+import { newEntryColumns, newEntryParameters, newEntryValues } from "../NewEntries.ts";
+import { texts } from "../Parameters.ts";
+import { entryColumns, entryOf, type EntryRow } from "../Rows.ts";
+import { claimKey, forgetAsks, forgetKey, lockKey } from "../rows/IdempotencyKeys.ts";
 import {
   againAfterClash,
   againAfterLock,
   isForeignKeyViolation,
   orBusy,
   orUnavailable,
-} from "./Storage.ts";
+} from "../Storage.ts";
 
 const held = (by: "chat" | "key", forMillis: number | null): Taken => ({
   _tag: "Held",
@@ -37,9 +38,12 @@ const held = (by: "chat" | "key", forMillis: number | null): Taken => ({
   forMillis: Math.max(1, Math.min(turnLease, Math.ceil(forMillis ?? turnLease))),
 });
 
+/** Another request claimed the key in between. */
+class KeyLost extends Data.TaggedError("KeyLost") {}
+
 export const makeTurnStore = Effect.fnUntraced(function* (
-  { reads, writes }: Clients,
-  make: MakeChat,
+  { reads, writes }: PgPools,
+  { create }: ChatCreation,
   hints: (kind: string) => Stream.Stream<string | null>,
   schema: string,
 ) {
@@ -47,17 +51,14 @@ export const makeTurnStore = Effect.fnUntraced(function* (
   /** Names this instance among those that wait. */
   const waiter = crypto.randomUUID();
 
-  /** Tells the instances that wait. Nobody waits for the telling, and a lost one is made up for. */
-  const tell = (chatbot: number, chat: number) =>
+  /** Notifies the instances that wait. Nothing waits for it, and their polling makes up for a lost one. */
+  const notify = (chatbot: number, chat: number) =>
     reads
-      .command("select pg_notify($1, $2)", [channel, `freed:${chatbot}:${chat}:${schema}`])
+      .query("operator", "select pg_notify($1, $2)", [
+        channel,
+        `freed:${chatbot}:${chat}:${schema}`,
+      ])
       .pipe(Effect.ignore, Effect.forkIn(scope));
-
-  /** Servers of earlier versions name no schema. */
-  const isOurs = (hint: string) => {
-    const [, , ...from] = hint.split(":");
-    return from.length === 0 || from.join(":") === schema;
-  };
 
   const entriesBefore = (chatbot: number, chat: number, before: number) =>
     Effect.map(
@@ -69,7 +70,7 @@ export const makeTurnStore = Effect.fnUntraced(function* (
     chatbot: number,
     chatId: number,
     retryKey: RetryKey | null,
-    turn: string | null,
+    turn: string,
   ) {
     const rows = yield* writes.query<TakenRow>(chatbot, takeTurn, [
       chatbot,
@@ -81,20 +82,19 @@ export const makeTurnStore = Effect.fnUntraced(function* (
       turnPrecedence,
     ]);
     const first = rows[0]!;
-    if (first.turn === null) {
+    if (first.entries === null) {
       if (!first.exists) return yield* new ChatNotFound({ chatId });
       return held("chat", first.for_millis);
     }
-    // Whoever had a turn that ran out loses its key, too, and may be no more.
+    // An ask whose turn ran out loses its key, too; its process may be gone.
     if (first.before !== null) {
-      const before = texts([first.before]);
-      const forget = writes.query(chatbot, forgetAsks, [chatbot, before]);
+      const forget = writes.query(chatbot, forgetAsks, [chatbot, texts([first.before])]);
       // Outside a transaction the turn is taken in any case.
       yield* retryKey === null ? Effect.ignore(forget) : forget;
     }
     const seen = first.position === null ? 0n : first.position;
-    // The statement's snapshot may be older than the turn: another may have appended while we waited
-    // for the chat's row. The turn is ours now, so a second look is exact.
+    // The statement's snapshot may be older than the turn: another may have appended while this one waited for the chat's
+    // row. The turn is ours now, so a second look is exact.
     const newest =
       seen === first.entries
         ? first.id === null
@@ -103,53 +103,24 @@ export const makeTurnStore = Effect.fnUntraced(function* (
         : yield* entriesBefore(chatbot, chatId, Number.MAX_SAFE_INTEGER);
     return {
       _tag: "Turn",
-      turn: { id: first.turn, chatbot, chat: chatId, retryKey, newest },
+      turn: { id: turn, chatbot, chat: chatId, retryKey, newest },
     } satisfies Taken;
   });
 
-  const takeOnce = (chatbot: number, chat: number | null, retryKey: RetryKey) =>
-    writes.transaction(
-      chatbot,
-      Effect.gen(function* () {
-        const { fingerprint, key } = retryKey;
-        const [claimed] = yield* writes
-          .query<{
-            readonly turn: string;
-            readonly before: string | null;
-          }>(chatbot, claimForTurn, [chatbot, texts([key]), texts([fingerprint]), turnLease])
-          .pipe(
-            Effect.catchIf(isForeignKeyViolation, () =>
-              Effect.fail(
-                chat === null
-                  ? new ChatbotNotFound({ chatbot })
-                  : new ChatNotFound({ chatId: chat }),
-              ),
-            ),
-          );
-        if (claimed === undefined) return yield* known(chatbot, chat, retryKey);
-        const turn = { id: claimed.turn, chatbot, chat, retryKey, newest: [] };
-        if (chat === null) return { _tag: "Turn", turn } satisfies Taken;
-        const taken = yield* takeChat(chatbot, chat, retryKey, claimed.turn);
-        // The place in the line is kept, the key is not: it stays that of a turn that ran out, if there is one.
-        if (taken._tag === "Held") {
-          const { before } = claimed;
-          const values = [chatbot, key, claimed.turn];
-          yield* before === null
-            ? writes.query(chatbot, forgetKey, values)
-            : writes.query(chatbot, giveKeyBack, [...values, before]);
-        }
-        return taken;
-      }),
+  const claim = (chatbot: number, { fingerprint, key }: RetryKey, turn: string) =>
+    Effect.map(
+      writes.query(chatbot, claimKey, [chatbot, key, fingerprint, turn, turnLease]),
+      (rows) => rows.length > 0,
     );
 
+  /** What a request with a key that is known gets; `undefined` if the key is free. */
   const known = Effect.fnUntraced(function* (
     chatbot: number,
     chat: number | null,
     { fingerprint, key }: RetryKey,
   ) {
-    const [row] = yield* writes.query<KnownRow>(chatbot, knownRequest, [chatbot, key, chat]);
-    // Gone in between: whoever held it failed, so the next try takes it.
-    if (row === undefined) return held("key", 0);
+    const [row] = yield* writes.query<KnownRow>(chatbot, lockKey, [chatbot, key, chat]);
+    if (row === undefined || row.free) return undefined;
     if (row.fingerprint !== fingerprint) return yield* new RetryKeyReused({ key });
     if (row.id !== null) {
       return { _tag: "Done", entry: entryOf(row as EntryRow), turn: row.turn! } satisfies Taken;
@@ -157,6 +128,40 @@ export const makeTurnStore = Effect.fnUntraced(function* (
     if (!row.exists) return yield* new ChatNotFound({ chatId: chat! });
     return held("key", row.for_millis);
   });
+
+  const takeKey = Effect.fnUntraced(function* (chatbot: number, retryKey: RetryKey) {
+    const turn = { id: crypto.randomUUID(), chatbot, chat: null, retryKey, newest: [] };
+    const isOurs = yield* claim(chatbot, retryKey, turn.id).pipe(
+      Effect.catchIf(isForeignKeyViolation, () => Effect.fail(new ChatbotNotFound({ chatbot }))),
+    );
+    if (isOurs) return { _tag: "Turn", turn } satisfies Taken;
+    return (yield* known(chatbot, null, retryKey)) ?? held("key", 0);
+  });
+
+  /** The key is claimed last: a place in the chat's line is kept without it. */
+  const takeBoth = (chatbot: number, chat: number, retryKey: RetryKey) =>
+    writes
+      .transaction(
+        chatbot,
+        Effect.gen(function* () {
+          const settled = yield* known(chatbot, chat, retryKey);
+          if (settled !== undefined) return settled;
+          const turn = crypto.randomUUID();
+          const taken = yield* takeChat(chatbot, chat, retryKey, turn);
+          if (taken._tag === "Held") return taken;
+          if (!(yield* claim(chatbot, retryKey, turn))) return yield* new KeyLost();
+          return taken;
+        }),
+      )
+      .pipe(
+        Effect.retry({ while: Predicate.isTagged("KeyLost"), times: 3 }),
+        Effect.catchTag("KeyLost", () => Effect.succeed(held("key", 0))),
+      );
+
+  const take = (chatbot: number, chat: number | null, retryKey: RetryKey | null) => {
+    if (retryKey === null) return takeChat(chatbot, chat!, null, crypto.randomUUID());
+    return chat === null ? takeKey(chatbot, retryKey) : takeBoth(chatbot, chat, retryKey);
+  };
 
   const mustExist = Effect.fnUntraced(function* (chatbot: number, chat: number) {
     const [found] = yield* writes.query(chatbot, chatExists, [chatbot, chat]);
@@ -170,9 +175,9 @@ export const makeTurnStore = Effect.fnUntraced(function* (
         appendEntry,
         [turn.chatbot, chat, turn.id, turn.retryKey?.key ?? null, ...newEntryValues(entry)],
       );
-      if (row?.awaited === true) yield* tell(turn.chatbot, chat);
+      if (row?.awaited === true) yield* notify(turn.chatbot, chat);
       if (row !== undefined) return entryOf(row);
-      // The erasure passes over keys that are locked.
+      // An erasure passes over keys that are locked.
       const forget =
         turn.retryKey === null
           ? Effect.void
@@ -181,17 +186,25 @@ export const makeTurnStore = Effect.fnUntraced(function* (
       return yield* new TurnLost();
     });
 
-  const appendToNewChat = Effect.fnUntraced(function* (turn: Turn, entry: NewEntry) {
-    const { chat } = yield* make(turn.chatbot, {
-      name: null,
-      userRef: null,
-      entry,
-      retryKey: turn.retryKey && { ...turn.retryKey, turn: turn.id },
-      // Nothing of it was written, and a process that stands still holds the chat_counter for longer than one waits for it.
-    }).pipe(Effect.retry({ while: Predicate.isTagged("Overloaded"), times: 2 }));
-    if (chat === null) return yield* new TurnLost();
+  const appendToNewChat = Effect.fnUntraced(function* (
+    { chatbot, id, retryKey }: Turn,
+    entry: NewEntry,
+  ) {
+    const claimed = retryKey && { key: retryKey.key, turn: id };
+    const chat = { name: null, userRef: null, entry, claimed };
+    // Nothing was written, and a process that stands still holds the counter for longer than one waits for it.
+    const created = yield* Effect.retry(create(chatbot, chat), {
+      while: Predicate.isTagged("Overloaded"),
+      times: 2,
+    });
+    if (created === null) return yield* new TurnLost();
     const { usage: _, ...stored } = entry;
-    return { ...stored, id: chat.entryId!, chatId: chat.id, createTime: chat.createTime };
+    return {
+      ...stored,
+      id: created.entryId!,
+      chatId: created.id,
+      createTime: created.createTime,
+    };
   });
 
   return TurnStore.of({
@@ -201,13 +214,7 @@ export const makeTurnStore = Effect.fnUntraced(function* (
             _tag: "Turn",
             turn: { id: crypto.randomUUID(), chatbot, chat, retryKey, newest: [] },
           }))
-        : orBusy(
-            againAfterClash(
-              retryKey !== null
-                ? takeOnce(chatbot, chat, retryKey)
-                : takeChat(chatbot, chat!, null, null),
-            ),
-          ),
+        : orBusy(againAfterClash(take(chatbot, chat, retryKey))),
 
     earlier: ({ chat, chatbot }, before) =>
       chat === null ? Effect.succeed([]) : orUnavailable(entriesBefore(chatbot, chat, before)),
@@ -246,28 +253,30 @@ export const makeTurnStore = Effect.fnUntraced(function* (
               againAfterClash,
               againAfterLock,
               Effect.flatMap(([row]) =>
-                row?.awaited === true && chat !== null ? tell(chatbot, chat) : Effect.void,
+                row?.awaited === true && chat !== null ? notify(chatbot, chat) : Effect.void,
               ),
               Effect.asVoid,
               orUnavailable,
             ),
 
     freed: hints("freed").pipe(
-      Stream.filter((hint) => hint === null || isOurs(hint)),
       Stream.map((hint) => {
-        if (hint === null) return null;
-        const [chatbot, chat] = hint.split(":");
-        return { chatbot: Number(chatbot), chat: Number(chat) };
+        if (hint === null) return { of: schema, freed: null };
+        const [chatbot, chat, ...of] = hint.split(":");
+        return { of: of.join(":"), freed: { chatbot: Number(chatbot), chat: Number(chat) } };
       }),
+      // The channel is that of the database.
+      Stream.filter(({ of }) => of === schema),
+      Stream.map(({ freed }) => freed),
     ),
   });
 });
 
 type TakenRow = {
   readonly exists: boolean;
-  readonly turn: string | null;
   /** The chat's turn when it was looked at: one that ran out, or was ended since. */
   readonly before: string | null;
+  /** `null` if the turn was not taken. */
   readonly entries: bigint | null;
   readonly for_millis: number | null;
   readonly position: bigint | null;
@@ -275,30 +284,31 @@ type TakenRow = {
 
 type KnownRow = {
   readonly exists: boolean;
+  readonly free: boolean;
   readonly fingerprint: string;
   readonly turn: string | null;
   readonly for_millis: number | null;
 } & (EntryRow | { readonly id: null });
 
-// Whoever takes the turn is the first that waits or comes after one that did not come in time: either
-// way the first is dropped. While one waits for the row to come into the line, the turn may end, which is told to nobody
-// if nobody was there.
+// The instance that takes the turn is the first that waits, or comes after one that did not come in time: either way the
+// first is dropped. While an instance waits for the row to join the line, the turn may end, which notifies nobody if the
+// line was empty.
 const takeTurn = `
 with taken as (
   update chat set
-    turn = coalesce($3::text, gen_random_uuid()::text),
+    turn = $3::text,
     turn_until = clock_timestamp() + $4::int4 * interval '1 millisecond',
     waiting = array_remove(waiting[2:], $6)
   where chatbot_id = $1 and id = $2::int8 and (turn is null or turn_until <= clock_timestamp()) and (
     cardinality(waiting) = 0 or waiting[1] = $6
     or turn_until <= clock_timestamp() - $7::int4 * interval '1 millisecond')
-  returning turn, entries
+  returning entries
 ), queued as (
   update chat set waiting = waiting || $6::text
   where chatbot_id = $1 and id = $2::int8 and $6 <> all (waiting) and not exists (select from taken)
   returning waiting[1] = $6 and (turn is null or turn_until <= clock_timestamp()) as is_next
 )
-select present.id is not null as exists, present.turn as before, taken.turn, taken.entries,
+select present.id is not null as exists, present.turn as before, taken.entries,
   case when queued.is_next then 0 else extract(epoch from present.turn_until - clock_timestamp()) * 1000
     + case when present.turn is null or present.turn_until <= clock_timestamp() then $7::int4 else 0 end
   end::float8 as for_millis, newest.*
@@ -308,7 +318,7 @@ left join queued on true
 left join chat present on present.chatbot_id = $1 and present.id = $2::int8
 left join lateral (
   select ${entryColumns}, position from entry
-  where taken.turn is not null and chatbot_id = $1 and chat_id = $2::int8
+  where taken.entries is not null and chatbot_id = $1 and chat_id = $2::int8
   order by position desc limit $5::int8
 ) newest on true
 order by newest.position desc`;
@@ -342,7 +352,7 @@ select made.*, awaited from made cross join mine`;
 
 const chatExists = "select from chat where chatbot_id = $1 and id = $2::int8";
 
-// Both or none: whoever took one of them over is not to wait for the other. The key is locked first, as by a take.
+// Both or none: an ask that took one of them over does not wait for the other.
 const renewTurn = `
 with ours as (
   select from idempotency_key where chatbot_id = $1 and key = $4::text and turn = $3 and entry_id is null
@@ -351,21 +361,20 @@ with ours as (
   update chat set turn_until = clock_timestamp() + $5::int4 * interval '1 millisecond'
   where chatbot_id = $1 and id = $2::int8 and turn = $3 and ($4::text is null or exists (select from ours))
   returning 1
-), requests as (
+), keys as (
   update idempotency_key set turn_until = clock_timestamp() + $5::int4 * interval '1 millisecond'
   where chatbot_id = $1 and key = $4::text and turn = $3 and entry_id is null
     and ($2::int8 is null or exists (select from chats))
   returning 1
 )
 select ($2::int8 is null or exists (select from chats))
-  and ($4::text is null or exists (select from requests)) as ours`;
+  and ($4::text is null or exists (select from keys)) as ours`;
 
-// The key is locked first, as by a take.
 const releaseTurn = `
-with requests as (
+with keys as (
   delete from idempotency_key where chatbot_id = $1 and key = $4::text and turn = $3 and entry_id is null
   returning 1
 )
 update chat set turn = null, turn_until = clock_timestamp()
-where chatbot_id = $1 and id = $2::int8 and turn = $3 and (select count(*) from requests) >= 0
+where chatbot_id = $1 and id = $2::int8 and turn = $3 and (select count(*) from keys) >= 0
 returning cardinality(waiting) > 0 as awaited`;
