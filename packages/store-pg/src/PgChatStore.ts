@@ -3,7 +3,7 @@
  */
 import { ChatStore, helloEntry } from "@parley/core";
 import { Effect } from "effect";
-import type { ChatCreation } from "./chats/ChatCreation.ts";
+import { createTimeout, type ChatCreation } from "./chats/ChatCreation.ts";
 import { makeListChats } from "./chats/ChatListing.ts";
 import { indexedIn } from "./chats/ChatSearch.ts";
 import { makeListEntries } from "./chats/EntryListing.ts";
@@ -23,10 +23,13 @@ export const makeChatStore = Effect.fnUntraced(function* (pools: PgPools, creati
       const entry = helloMessage === null ? null : helloEntry(helloMessage);
       const chat = { name, userRef, entry };
       return retryKey === null
-        ? Effect.map(creation.create(chatbot, { ...chat, claimed: null }), (created) => ({
-            chat: { id: created!.id, name, userRef, createTime: created!.createTime },
-            replayed: false,
-          }))
+        ? Effect.map(
+            creation.create(chatbot, { ...chat, claimed: null }, createTimeout),
+            (created) => ({
+              chat: { id: created!.id, name, userRef, createTime: created!.createTime },
+              replayed: false,
+            }),
+          )
         : creation.createOnce(chatbot, chat, retryKey);
     },
 

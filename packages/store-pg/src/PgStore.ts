@@ -16,7 +16,7 @@ import { makeChatArchive } from "./archive/PgChatArchive.ts";
 import { makeChatCreation } from "./chats/ChatCreation.ts";
 import { makeMigrator, makePools } from "./database/PgPools.ts";
 import { databaseMustFit, roleMustFit, writing, type Writing } from "./database/ServerChecks.ts";
-import { makeHints } from "./Hints.ts";
+import { makeNotifications } from "./database/Notifications.ts";
 import * as Migrator from "./migrations/Migrator.ts";
 import { makeChatbotDirectory } from "./registry/PgChatbotDirectory.ts";
 import { makeChatbotRegistry } from "./registry/PgChatbotRegistry.ts";
@@ -35,9 +35,9 @@ export interface PostgresOptions {
   /** Where the tables are; `parley` by default. It is created if it does not exist. */
   readonly schema?: string | undefined;
   /**
-   * Connections, 12 by default: two read, two read long lists, one listens, and the rest write. With row security as many
-   * more read as write. Each erasure, sum, export and import has one more for as long as it goes on. One that was opened
-   * more than half a minute ago is replaced when it is next used, so that for moments there can be twice as many.
+   * Connections, 12 by default and 6 at least: two read, two do what takes long, one listens, and the others write. With row
+   * security those that read are half of those that read or write. Each export and import has one more for as long as it goes
+   * on, and migrations one while the store starts.
    */
   readonly maxConnections?: number | undefined;
   /**
@@ -143,13 +143,16 @@ export const layerPostgres = (
       const pools = yield* makePools(settings);
       yield* bringUpToDate(settings);
       yield* roleMustFit(pools.bulk, settings);
-      const hints =
-        settings.listen === false ? () => Stream.empty : yield* makeHints(pools.listener);
+      const notifications =
+        settings.listen === false ? () => Stream.empty : yield* makeNotifications(pools.listener);
       const creation = yield* makeChatCreation(pools);
       return Context.make(ChatStore, yield* makeChatStore(pools, creation)).pipe(
-        Context.add(TurnStore, yield* makeTurnStore(pools, creation, hints, settings.schema)),
+        Context.add(
+          TurnStore,
+          yield* makeTurnStore(pools, creation, notifications, settings.schema),
+        ),
         Context.add(ChatArchive, makeChatArchive(pools)),
-        Context.add(ChatbotDirectory, makeChatbotDirectory(pools, hints)),
+        Context.add(ChatbotDirectory, makeChatbotDirectory(pools, notifications)),
         Context.add(ChatbotRegistry, makeChatbotRegistry(pools)),
       );
     }).pipe(unusable),

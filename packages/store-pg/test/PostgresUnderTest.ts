@@ -3,7 +3,7 @@
  */
 import * as PgClient from "@effect/sql-pg/PgClient";
 import { ChatArchive, ChatbotRegistry, ChatStore, TurnStore } from "@parley/core";
-import { registerChatbot, StoreUnderTest, type StoredChat } from "@parley/core/testing";
+import { registerChatbot, StoreUnderTest } from "@parley/core/testing";
 import { layerPostgres, migratePostgres, type PostgresOptions } from "@parley/store-pg";
 import { searchPathOf } from "../src/Parameters.ts";
 import { grantsTo } from "./grants.ts";
@@ -101,11 +101,6 @@ const underTest = (options: TestOptions) =>
       const second = yield* Layer.build(Layer.fresh(layerPostgres(options)));
       return StoreUnderTest.of({
         newChatbot: Effect.provideService(registerChatbot, ChatbotRegistry, registry),
-        peek: (chatbot) =>
-          sql.unsafe<{ readonly chat: any }>(everything, [chatbot]).pipe(
-            Effect.map((rows) => rows.map(({ chat }): StoredChat => withDates(chat))),
-            Effect.orDie,
-          ),
         pass: (millis) =>
           Effect.forEach(earlier, (statement) => sql.unsafe(statement, [millis]), {
             discard: true,
@@ -125,32 +120,6 @@ export const layerPostgresUnderTest = (more: Partial<TestOptions> = {}) => {
   const options = { ...optionsOf(freshSchema()), ...more };
   return Layer.provideMerge(underTest(options), layerStore(options));
 };
-
-const withDates = (chat: any): StoredChat => ({
-  ...chat,
-  createTime: new Date(chat.createTime),
-  entries: chat.entries.map((entry: any) => ({
-    ...entry,
-    createTime: new Date(entry.createTime),
-  })),
-});
-
-const everything = `
-select json_build_object(
-  'id', id, 'name', name, 'userRef', user_ref, 'createTime', create_time,
-  'entries', (
-    select coalesce(json_agg(json_build_object(
-      'id', id, 'question', question, 'answer', answer, 'moderation', moderation, 'flagged', flagged,
-      'createTime', create_time,
-      'usage', case when provider is not null then json_build_object(
-        'provider', provider, 'model', model, 'promptTokens', prompt_tokens,
-        'completionTokens', completion_tokens, 'attempts', attempts, 'latencyMillis', latency_millis
-      ) end
-    ) order by position), '[]')
-    from entry where entry.chatbot_id = chat.chatbot_id and entry.chat_id = chat.id
-  )
-) as chat
-from chat where chatbot_id = $1 order by position`;
 
 const interval = "$1::int8 * interval '1 millisecond'";
 const earlier = [

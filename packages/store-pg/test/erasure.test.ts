@@ -104,7 +104,7 @@ describe("an erasure", () => {
     return Effect.gen(function* () {
       const chatbot = yield* registerChatbot;
       const sql = yield* clientOf(options.schema);
-      const pools = yield* makePools({ ...options, maxConnections: 1 });
+      const pools = yield* makePools({ ...options, maxConnections: 6 });
       const { erase } = makeChatArchive(pools);
       assert.strictEqual(yield* erase(chatbot, ofUser, "nobody"), 0);
       yield* create(chatbot);
@@ -168,7 +168,7 @@ describe("an erasure", () => {
     return Effect.gen(function* () {
       const sql = yield* clientOf(options.schema);
       const chatbot = yield* registerChatbot;
-      const pools = yield* makePools({ ...options, maxConnections: 1 });
+      const pools = yield* makePools({ ...options, maxConnections: 6 });
       let transactions = 0;
       const transaction: Session["transaction"] = (tenant, effect) => {
         transactions++;
@@ -205,7 +205,7 @@ describe("an erasure", () => {
     const options = optionsOf(freshSchema());
     return Effect.gen(function* () {
       const chatbot = yield* registerChatbot;
-      const pools = yield* makePools({ ...options, maxConnections: 1 });
+      const pools = yield* makePools({ ...options, maxConnections: 6 });
       const store = yield* ChatStore;
       const chat = { name: null, userRef: "u", helloMessage: null };
       const create = store.createChat(chatbot, chat, null);

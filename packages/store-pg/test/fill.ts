@@ -2,11 +2,13 @@
  * Fills a schema with many chats, past the store, as the store would have made them.
  */
 import * as PgClient from "@effect/sql-pg/PgClient";
+import * as PgPool from "@effect/sql-pg/PgPool";
 import { layerPostgres, type PostgresOptions } from "@parley/store-pg";
 import { Effect } from "effect";
 import { Reactivity } from "effect/reactivity";
 import type { SqlClient } from "effect/sql";
 import { addGaps, partSizes } from "../src/chats/ChatPositions.ts";
+import { makeLending } from "../src/database/Lending.ts";
 import { makeTenantSession } from "../src/database/TenantSession.ts";
 
 /** The chatbot that is filled. */
@@ -169,7 +171,15 @@ export const fillSchema = ({
 
 /** A session set up as the store's own for single statements. */
 export const makeBenchSession = ({ schema, url }: PostgresOptions & { readonly schema: string }) =>
-  makeTenantSession(
-    { url, maxConnections: 10, multiplex: true, startupParameters: { search_path: schema } },
-    { rowSecurity: false },
+  Effect.map(
+    PgPool.make({
+      url,
+      maxConnections: 2,
+      multiplex: true,
+      startupParameters: { search_path: schema },
+    }),
+    (pool) =>
+      makeTenantSession(makeLending(pool, { since: 0 })({ deadline: null, cancels: false }), {
+        rowSecurity: false,
+      }),
   );

@@ -9,7 +9,7 @@ import { inject } from "vitest";
 import { makeChatArchive } from "../src/archive/PgChatArchive.ts";
 import { makeChatCreation } from "../src/chats/ChatCreation.ts";
 import { makePools, type PgPools } from "../src/database/PgPools.ts";
-import type { Session } from "../src/database/TenantSession.ts";
+import type { Session, TransferSession } from "../src/database/TenantSession.ts";
 import { tenantTables } from "../src/migrations/0001_initial.ts";
 import { makeChatStore } from "../src/PgChatStore.ts";
 import { makeTurnStore } from "../src/turns/PgTurnStore.ts";
@@ -71,18 +71,22 @@ const withoutConditions = (pools: PgPools): PgPools => {
       /\b(\w+\.)?chatbot_id = (\$1|chat_counter\.chatbot_id)(?!\w)/g,
       "$$1::int is not null",
     );
-  const forgetful = (session: Session): Session => ({
+  const forgetful = <S extends Session>(session: S): S => ({
     ...session,
     query: (tenant, text, values) => session.query(tenant, cut(text), values),
+  });
+  const forgetfulTransfer = (session: TransferSession): TransferSession => ({
+    ...forgetful(session),
     stream: (tenant, text, values) => session.stream(tenant, cut(text), values),
   });
-  const { bulk, operations, reads, writes } = pools;
+  const { bulk, operations, reads, transfer, writes } = pools;
   return {
     ...pools,
     reads: forgetful(reads),
     writes: forgetful(writes),
     bulk: forgetful(bulk),
     operations: forgetful(operations),
+    transfer: Effect.map(transfer, forgetfulTransfer),
   };
 };
 

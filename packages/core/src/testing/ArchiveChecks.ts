@@ -744,11 +744,10 @@ export const archiveChecks: ReadonlyArray<
                 );
               }
               if (n < 2) {
-                erased += yield* archive.erase(
-                  chatbot,
-                  { _tag: "UserRef", userRef: "gone" },
-                  actor,
-                );
+                const which = { _tag: "UserRef", userRef: "gone" } as const;
+                const some = yield* archive.erase(chatbot, which, actor);
+                // Not in one expression, which would read the sum before it waits.
+                erased += some;
               }
             }
           }),

@@ -13,7 +13,7 @@ import { addGaps } from "../chats/ChatPositions.ts";
 import type { PgPools } from "../database/PgPools.ts";
 import { array, texts, time } from "../Parameters.ts";
 import { forgetAsks } from "../rows/IdempotencyKeys.ts";
-import { againAfterClash, isLockTimeout, withoutDeadline } from "../Storage.ts";
+import { againAfterClash, isLockTimeout, orUnavailable } from "../database/PgErrors.ts";
 
 /** Chats that an erasure looks at and erases at a time; fewer if they have more than so many entries. */
 const batch = 1_000;
@@ -43,32 +43,31 @@ export const makeErasure = (
 
   /**
    * Erases those that are still to be erased. Only a statement that comes after the locks sees what was appended while they
-   * were waited for. Creations wait for the last statement alone. A transaction that holds one of the chats for long must not
-   * make the asks in all the others wait.
+   * were waited for. Statements of turns pass over chats that are locked, and wait for keys and the counter, so these come
+   * last.
    */
   const eraseSome = (chatbot: number, ids: ReadonlyArray<bigint>, limit: Date | null) =>
     operations
       .transaction(
         chatbot,
         Effect.gen(function* () {
-          yield* operations.query(chatbot, "set local lock_timeout = '1s'");
           const doomed = yield* operations.query<Doomed>(chatbot, lockChats, [
             chatbot,
             array(ids, "int8", (id) => id),
             time(limit),
           ]);
+          if (doomed.length === 0) return 0;
+          const chats = array(doomed, "int8", ({ id }) => id);
+          yield* operations.query(chatbot, eraseChats, [chatbot, chats]);
           const turns = doomed.flatMap(({ turn }) => turn ?? []);
           if (turns.length > 0) {
             yield* operations.query(chatbot, forgetAsks, [chatbot, texts(turns)]);
           }
-          if (doomed.length > 0) {
-            const chats = array(doomed, "int8", ({ id }) => id);
-            yield* operations.query(chatbot, eraseChats, [chatbot, chats]);
-            yield* operations.query(chatbot, countErased, [
-              chatbot,
-              array(doomed, "int8", ({ position }) => position),
-            ]);
-          }
+          yield* operations.query(chatbot, eraseKeys, [chatbot, chats]);
+          yield* operations.query(chatbot, countErased, [
+            chatbot,
+            array(doomed, "int8", ({ position }) => position),
+          ]);
           return doomed.length;
         }),
       )
@@ -116,7 +115,7 @@ export const makeErasure = (
         Effect.onError(() => Effect.ignore(audit)),
         Effect.andThen(Effect.uninterruptible(audit)),
         Effect.map(() => erased),
-        withoutDeadline,
+        orUnavailable,
       );
     });
 };
@@ -177,10 +176,11 @@ select chat.* from unnest($2::int8[]) wanted cross join lateral (
 const eraseChats = `
 with entries as (
   delete from entry where chatbot_id = $1 and chat_id = any ($2::int8[])
-), keys as (
-  delete from idempotency_key where chatbot_id = $1 and chat_id = any ($2::int8[])
 )
 delete from chat where chatbot_id = $1 and id = any ($2::int8[])`;
+
+const eraseKeys =
+  "delete from idempotency_key where chatbot_id = $1 and chat_id = any ($2::int8[])";
 
 // The counter's row is locked last, because creations wait for it, and before the gaps, because other erasures add some,
 // too.

@@ -6,7 +6,7 @@ import { Effect } from "effect";
 import type { PgPools } from "../database/PgPools.ts";
 import { makeErasure } from "./ChatErasure.ts";
 import { time } from "../Parameters.ts";
-import { withoutDeadline } from "../Storage.ts";
+import { orUnavailable } from "../database/PgErrors.ts";
 import { makeTransfer } from "./ChatTransfer.ts";
 
 export const makeChatArchive = (pools: PgPools): ChatArchive["Service"] =>
@@ -16,7 +16,7 @@ export const makeChatArchive = (pools: PgPools): ChatArchive["Service"] =>
     usage: (chatbot, since) =>
       pools.operations.query<UsageSumRow>(chatbot, sumUsage, [chatbot, time(since)]).pipe(
         Effect.map((rows) => rows.map(usageSumOf)),
-        withoutDeadline,
+        orUnavailable,
       ),
   });
 

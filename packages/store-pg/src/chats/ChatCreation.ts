@@ -2,7 +2,14 @@
  * Creates chats, each with its first entry if it has one. The creations of one chatbot wait for one another at its counter,
  * so those that arrive together share a statement: a crowd of one chatbot does not take the connections of all.
  */
-import { fold, RetryKeyReused, turnLease, type NewEntry, type RetryKey } from "@parley/core";
+import {
+  fold,
+  RetryKeyReused,
+  StorageUnavailable,
+  turnLease,
+  type NewEntry,
+  type RetryKey,
+} from "@parley/core";
 import { Data, Effect, Predicate, Schedule } from "effect";
 import type { PgPools } from "../database/PgPools.ts";
 import type { Session } from "../database/TenantSession.ts";
@@ -10,7 +17,7 @@ import { newEntryArrays, newEntryColumns, newEntryParameters } from "../NewEntri
 import { array } from "../Parameters.ts";
 import { chatOf, type ChatRow } from "../Rows.ts";
 import { claimKey, forgetKey } from "../rows/IdempotencyKeys.ts";
-import { againAfterClash, busy, orBusy, orChatbotNotFound } from "../Storage.ts";
+import { againAfterClash, busy, orBusy, orChatbotNotFound } from "../database/PgErrors.ts";
 import { makeWriteBatcher } from "./WriteBatcher.ts";
 
 export interface ChatToCreate {
@@ -33,18 +40,21 @@ class KeyHeld extends Data.TaggedError("KeyHeld") {}
 
 export type ChatCreation = Effect.Success<ReturnType<typeof makeChatCreation>>;
 
+/** Milliseconds in which a creation is answered, whatever the database does. */
+export const createTimeout = 5_000;
+
 export const makeChatCreation = Effect.fnUntraced(function* ({ writes }: PgPools) {
+  const scope = yield* Effect.scope;
   /** `null` if its key was lost. */
   const create = yield* makeWriteBatcher(
-    (chatbot, chats: ReadonlyArray<ChatToCreate>) =>
+    (chatbot: number, chats: ReadonlyArray<ChatToCreate>) =>
       insertChats(writes, chatbot, chats).pipe(againAfterClash, orChatbotNotFound(chatbot), orBusy),
     {
       writers: 2,
       most: 200,
       waiting: 10_000,
-      // As long as for a lock.
-      patience: 2_000,
       full: busy,
+      late: new StorageUnavailable({ cause: new Error("no answer in time") }),
     },
   );
 
@@ -58,8 +68,17 @@ export const makeChatCreation = Effect.fnUntraced(function* ({ writes }: PgPools
       .query(chatbot, claimKey, [chatbot, key, fingerprint, turn, turnLease])
       .pipe(againAfterClash, orChatbotNotFound(chatbot), orBusy);
     if (claimed.length > 0) {
-      const created = yield* create(chatbot, { ...chat, claimed: { key, turn } }).pipe(
-        Effect.onError(() => Effect.ignore(writes.query(chatbot, forgetKey, [chatbot, key, turn]))),
+      const created = yield* create(
+        chatbot,
+        { ...chat, claimed: { key, turn } },
+        createTimeout,
+      ).pipe(
+        // In the background: a database that does not answer has made the client wait enough.
+        Effect.onError(() =>
+          writes
+            .query(chatbot, forgetKey, [chatbot, key, turn])
+            .pipe(Effect.ignore, Effect.forkIn(scope)),
+        ),
       );
       if (created === null) return yield* new KeyHeld();
       const { createTime, id } = created;

@@ -4,7 +4,7 @@
 import type { OrderBy, Overloaded, StorageUnavailable } from "@parley/core";
 import { Effect } from "effect";
 import type { PgPools } from "../database/PgPools.ts";
-import { busy, isStatementTimeout, orUnavailable } from "../Storage.ts";
+import { busy, isStatementTimeout, orBusy, orUnavailable } from "../database/PgErrors.ts";
 
 export interface Statement {
   readonly text: string;
@@ -55,6 +55,6 @@ export const makeReads = ({ bulk, reads }: Pick<PgPools, "bulk" | "reads">): Rea
   bulk: <Row extends object>(chatbot: number, { text, values }: Statement) =>
     bulk.query<Row>(chatbot, text, values).pipe(
       Effect.catchIf(isStatementTimeout, () => Effect.fail(busy)),
-      orUnavailable,
+      orBusy,
     ),
 });

@@ -2,10 +2,9 @@
  * Batches writes. A write that arrives alone runs at once. Writes that arrive while a statement is in flight share the next
  * one.
  */
-import { Cause, Clock, Deferred, Effect, Exit, Iterable } from "effect";
+import { Cause, Deferred, Effect, Exit, Iterable } from "effect";
 
 interface Waiting<A, B, E> {
-  readonly since: number;
   readonly item: A;
   readonly done: Deferred.Deferred<B, E>;
 }
@@ -15,45 +14,34 @@ interface Lane<A, B, E> {
   writers: number;
 }
 
-export interface BatchOptions<E> {
+export interface BatchOptions<Full, Late> {
   /** Batches of one lane in flight at once. */
   readonly writers: number;
   /** Items of one batch. */
   readonly most: number;
   /** Items that wait in one lane; more are refused with `full`. */
   readonly waiting: number;
-  /** Milliseconds. Items that have waited for longer when a write fails are refused with `full`, too. */
-  readonly patience: number;
-  readonly full: E;
+  readonly full: Full;
+  readonly late: Late;
 }
 
 /**
  * Makes a function that writes one item of a lane. Batches what waits in a lane into one call of `write`, which gives as
  * many results as it got items, in their order. After a defect the items are written one by one, so that one bad item fails
- * alone; an expected failure is that of every item, because the write may have taken place. An interruption takes back an
- * item that waits, and waits for the end of a write in flight.
+ * alone; an expected failure is that of every item, because the write may have taken place. After so many milliseconds an item
+ * fails, with `full` if it still waits, with `late` if its write is in flight. An interruption takes back an item that waits,
+ * and waits for the end of a write in flight.
  */
-export const makeWriteBatcher = Effect.fnUntraced(function* <A, B, E>(
+export const makeWriteBatcher = Effect.fnUntraced(function* <A, B, E, Full, Late>(
   write: (lane: number, items: ReadonlyArray<A>) => Effect.Effect<ReadonlyArray<B>, E>,
-  { full, most, patience, waiting, writers }: BatchOptions<E>,
+  { full, late, most, waiting, writers }: BatchOptions<Full, Late>,
 ) {
   const scope = yield* Effect.scope;
-  const lanes = new Map<number, Lane<A, B, E>>();
-
-  /** No item waits for one failing write after the other. */
-  const refuseOldest = (lane: Lane<A, B, E>) =>
-    Effect.map(Clock.currentTimeMillis, (now) => {
-      for (const one of lane.waiting) {
-        if (now - one.since < patience) return;
-        lane.waiting.delete(one);
-        Deferred.doneUnsafe(one.done, Exit.fail(full));
-      }
-    });
+  const lanes = new Map<number, Lane<A, B, E | Full | Late>>();
 
   const writeAll = (
     name: number,
-    lane: Lane<A, B, E>,
-    batch: ReadonlyArray<Waiting<A, B, E>>,
+    batch: ReadonlyArray<Waiting<A, B, E | Full | Late>>,
   ): Effect.Effect<void> =>
     Effect.gen(function* () {
       const items = batch.map(({ item }) => item);
@@ -61,7 +49,7 @@ export const makeWriteBatcher = Effect.fnUntraced(function* <A, B, E>(
       const exit = yield* Effect.exit(Effect.suspend(() => write(name, items)));
       const isDefect = Exit.isFailure(exit) && !Cause.hasFails(exit.cause);
       if (isDefect && batch.length > 1) {
-        yield* Effect.forEach(batch, (one) => writeAll(name, lane, [one]), { discard: true });
+        yield* Effect.forEach(batch, (one) => writeAll(name, [one]), { discard: true });
         return;
       }
       for (const [at, { done }] of batch.entries()) {
@@ -70,34 +58,44 @@ export const makeWriteBatcher = Effect.fnUntraced(function* <A, B, E>(
           Exit.map(exit, (results) => results[at]!),
         );
       }
-      if (Exit.isFailure(exit) && !isDefect) yield* refuseOldest(lane);
     });
 
   /** Writes until nothing waits, and leaves in the same moment that this is seen. */
-  const drain = (name: number, lane: Lane<A, B, E>) =>
+  const drain = (name: number, lane: Lane<A, B, E | Full | Late>) =>
     Effect.gen(function* () {
       // Those that arrive together are written together.
       yield* Effect.yieldNow;
       while (lane.waiting.size > 0) {
         const batch = Array.from(Iterable.take(lane.waiting, most));
         for (const one of batch) lane.waiting.delete(one);
-        yield* writeAll(name, lane, batch);
+        yield* writeAll(name, batch);
       }
       lane.writers--;
       if (lane.writers === 0) lanes.delete(name);
     }).pipe(Effect.uninterruptible, Effect.forkIn(scope, { startImmediately: true }));
 
-  return (name: number, item: A): Effect.Effect<B, E> =>
+  return (name: number, item: A, timeout: number | null): Effect.Effect<B, E | Full | Late> =>
     Effect.uninterruptibleMask((restore) =>
-      Effect.flatMap(Clock.currentTimeMillis, (since) => {
+      Effect.suspend(() => {
         if (scope.state._tag === "Closed") return Effect.interrupt;
         let lane = lanes.get(name);
         if (lane === undefined) lanes.set(name, (lane = { waiting: new Set(), writers: 0 }));
-        if (lane.waiting.size >= waiting) return Effect.fail(full);
-        const one = { since, item, done: Deferred.makeUnsafe<B, E>() };
-        lane.waiting.add(one);
-        const result = Effect.onInterrupt(restore(Deferred.await(one.done)), () =>
-          lane.waiting.delete(one) ? Effect.void : Effect.exit(Deferred.await(one.done)),
+        const { waiting: line } = lane;
+        if (line.size >= waiting) return Effect.fail(full);
+        const one = { item, done: Deferred.makeUnsafe<B, E | Full | Late>() };
+        line.add(one);
+        const timer =
+          timeout === null
+            ? undefined
+            : setTimeout(
+                () => Deferred.doneUnsafe(one.done, Exit.fail(line.delete(one) ? full : late)),
+                timeout,
+              );
+        const result = restore(Deferred.await(one.done)).pipe(
+          Effect.onInterrupt(() =>
+            line.delete(one) ? Effect.void : Effect.exit(Deferred.await(one.done)),
+          ),
+          Effect.ensuring(Effect.sync(() => clearTimeout(timer))),
         );
         if (lane.writers >= writers) return result;
         lane.writers++;

@@ -4,12 +4,20 @@
  */
 import * as PgClient from "@effect/sql-pg/PgClient";
 import * as PgConnection from "@effect/sql-pg/PgConnection";
+import * as PgPool from "@effect/sql-pg/PgPool";
 import { Effect, Scope, type Redacted } from "effect";
 import type { SqlError } from "effect/sql";
-import { fairSession } from "../FairSession.ts";
 import { searchPathOf } from "../Parameters.ts";
 import { types } from "../Types.ts";
-import { makeTenantSession, type Session } from "./TenantSession.ts";
+import { makeLending, type Silence } from "./Lending.ts";
+import { makeRoundRobin } from "./RoundRobin.ts";
+import {
+  makeTenantSession,
+  makeTransferSession,
+  type Session,
+  type Tenant,
+  type TransferSession,
+} from "./TenantSession.ts";
 
 export interface PgPools {
   /**
@@ -19,13 +27,15 @@ export interface PgPools {
   readonly reads: Session;
   /** For what takes locks; gives up on one that is held for long. Its connections are lent to chatbots by turn. */
   readonly writes: Session;
-  /** For lists that read much: ten seconds each. */
+  /** For lists that read much: ten seconds each, the waiting included. Its connections are lent to chatbots by turn. */
   readonly bulk: Session;
-  /**
-   * For what operators do, which may take as long as it needs: erasures, sums, exports and imports. Each has a connection of
-   * its own, so that no two copies can wait for each other.
-   */
+  /** For erasures and sums, on the connections of `bulk`: nothing ends them but a lock that is held for a second. */
   readonly operations: Session;
+  /**
+   * For an export or import, on a connection of its own: it lasts as long as whoever reads the records, or gives them, likes,
+   * and two copies cannot wait for each other.
+   */
+  readonly transfer: Effect.Effect<TransferSession, SqlError.SqlError, Scope.Scope>;
   /** A connection to listen on. */
   readonly listener: Effect.Effect<PgConnection.PgConnection, SqlError.SqlError, Scope.Scope>;
   /** What searches read: below a policy no index serves LIKE. */
@@ -40,12 +50,15 @@ interface ConnectionOptions {
 }
 
 export interface PoolOptions extends ConnectionOptions {
-  /** All of them but those of operations; two of them read long lists, and one listens. */
+  /** All of them but those of exports and imports; {@link fewestConnections} at least. */
   readonly maxConnections: number;
   readonly rowSecurity?: boolean | undefined;
 }
 
-const [readers, bulkReaders, listeners] = [2, 2, 1];
+const [bulkReaders, listeners] = [2, 1];
+
+/** Two that read, two for bulk, one that listens and one that writes. */
+export const fewestConnections = 6;
 
 const configOf = (
   { prepare, schema, url }: ConnectionOptions,
@@ -57,10 +70,9 @@ const configOf = (
   types,
   maxConnections,
   applicationName: "parley",
-  connectTimeout: "5 seconds",
+  // Shorter than any deadline, so that work fails because nobody can connect, and not because it waited.
+  connectTimeout: "4 seconds",
   keepAlive: "10 seconds",
-  // Whatever a connection ran into (a dead path, a server that has become read-only), it is soon over.
-  connectionTTL: "30 seconds",
   startupParameters: {
     search_path: searchPathOf(schema),
     // Pages of many chats are expected to be dear and are not: to compile one would take longer than all else.
@@ -82,66 +94,83 @@ export const makeMigrator = (options: ConnectionOptions) =>
   PgClient.make(configOf(options, 1, unhurried));
 
 /** Nothing is connected before the first statement. */
-export const makePools = Effect.fnUntraced(function* (options: PoolOptions) {
+export const makePools = Effect.fnUntraced(function* (
+  options: PoolOptions,
+  { bulkDeadline = 10_000 } = {},
+) {
   // Closed as a whole, when all that began later is over: a pool whose scope is being closed connects no more, and whoever
   // waits for a connection waits for ever.
   const scope = yield* Effect.acquireRelease(Scope.make("parallel"), Scope.close);
-  const { maxConnections, rowSecurity = false } = options;
-  const session = (
+  const { rowSecurity = false } = options;
+  const silence: Silence = { since: 0 };
+  const lendingOf = (
     most: number,
-    manner: Omit<Parameters<typeof makeTenantSession>[1], "rowSecurity"> & {
-      readonly multiplex?: boolean;
-    },
+    multiplex: boolean,
     settings: Readonly<Record<string, string>>,
   ) => {
     // The pool ends what is idle.
     const config = configOf(options, most, { idle_session_timeout: "0", ...settings });
-    return makeTenantSession(
-      { ...config, multiplex: manner.multiplex ?? false },
-      { ...manner, rowSecurity },
-    ).pipe(Scope.provide(scope));
+    // With row security what belongs together is pipelined, on a connection that is lent to one fiber at a time.
+    const sharing = rowSecurity ? { multiplex: true, multiplexConcurrency: 1 } : { multiplex };
+    return PgPool.make({ ...config, ...sharing }).pipe(
+      Scope.provide(scope),
+      Effect.map((pool) => makeLending(pool, silence)),
+    );
   };
-  const writers = Math.max(1, maxConnections - readers - bulkReaders - listeners);
+
+  const serving = Math.max(fewestConnections, options.maxConnections) - bulkReaders - listeners;
+  // Two pipelined readers keep PostgreSQL busy. Where each serves one statement at a time, there are as many as writers.
+  const readers = rowSecurity ? Math.floor(serving / 2) : 2;
+  const writers = serving - readers;
   // A client that vanished in the middle of a transaction must not keep its locks.
   const idle = { idle_in_transaction_session_timeout: "30s" };
   // Through indexes, whatever is known of the tables: a plan that was made when they were small must be right later.
   const byIndex = { enable_seqscan: "off", enable_bitmapscan: "off" };
+  // What a plan for the average chatbot costs in a large one among many small ones depends on its size.
+  const customPlans = { plan_cache_mode: "force_custom_plan" };
+
+  const lendReader = yield* lendingOf(readers, true, {
+    statement_timeout: "4s",
+    plan_cache_mode: "force_generic_plan",
+    ...byIndex,
+    ...idle,
+  });
+  const lendWriter = yield* lendingOf(writers, false, {
+    statement_timeout: "4s",
+    lock_timeout: "1500ms",
+    // A process that stands still in the middle of a transaction must not outlast a turn's lease.
+    idle_in_transaction_session_timeout: "5s",
+  });
+  const lendBulk = yield* lendingOf(bulkReaders, false, {
+    statement_timeout: "10s",
+    ...customPlans,
+    max_parallel_workers_per_gather: "0",
+    // With less, what a common word finds among ten million is noted by whole pages and searched twice.
+    work_mem: "32MB",
+    ...idle,
+  });
+  const bulkTurns = makeRoundRobin<Tenant>(bulkReaders);
+
   const pools: PgPools = {
     searched: rowSecurity ? "own_chat" : "chat",
-    reads: yield* session(
-      // Row security lends each to one statement at a time.
-      rowSecurity ? Math.max(readers, writers) : readers,
-      { multiplex: true, inOneGo: true },
-      { statement_timeout: "30s", plan_cache_mode: "force_generic_plan", ...byIndex, ...idle },
+    reads: makeTenantSession(lendReader({ deadline: 5_000, cancels: false }), {
+      rowSecurity,
+      inOneGo: true,
+    }),
+    writes: makeTenantSession(
+      lendWriter({ deadline: 5_000, cancels: false, turns: makeRoundRobin(writers) }),
+      { rowSecurity, inOneGo: true },
     ),
-    writes: fairSession(
-      yield* session(
-        writers,
-        { inOneGo: true },
-        // A process that stands still in the middle of a transaction must not outlast a turn's lease.
-        { statement_timeout: "30s", lock_timeout: "2s", idle_in_transaction_session_timeout: "5s" },
-      ),
-      writers,
-    ),
-    bulk: yield* session(
-      bulkReaders,
-      {},
-      {
-        statement_timeout: "10s",
-        // What a search finds decides how it is best done.
-        plan_cache_mode: "force_custom_plan",
-        max_parallel_workers_per_gather: "0",
-        // With less, what a common word finds among ten million is noted by whole pages and searched twice.
-        work_mem: "32MB",
-        ...idle,
-      },
-    ),
-    operations: yield* session(
-      1_000,
-      { isPatient: true },
-      // What a plan for the average chatbot costs in a large one among many small ones depends on its size.
-      { ...unhurried, plan_cache_mode: "force_custom_plan", ...byIndex },
-    ),
+    bulk: makeTenantSession(lendBulk({ deadline: bulkDeadline, cancels: true, turns: bulkTurns }), {
+      rowSecurity,
+    }),
+    operations: makeTenantSession(lendBulk({ deadline: null, cancels: true, turns: bulkTurns }), {
+      rowSecurity,
+      settings: { statement_timeout: "0", lock_timeout: "1s", ...byIndex },
+    }),
+    transfer: PgConnection.make(
+      configOf(options, 1, { ...unhurried, ...customPlans, ...byIndex }),
+    ).pipe(Effect.map((connection) => makeTransferSession(connection, { rowSecurity }))),
     listener: PgConnection.make(configOf(options, 1, { idle_session_timeout: "0" })),
   };
   return pools;

@@ -4,13 +4,11 @@
  * only file that knows of it.
  */
 import type { PgConnection, Result } from "@effect/sql-pg/PgConnection";
-import * as PgPool from "@effect/sql-pg/PgPool";
-import { Context, Effect, Exit, Option, Stream, type Scope } from "effect";
+import { Context, Effect, Exit, Option, Stream } from "effect";
 import { SqlError } from "effect/sql";
-import { answered } from "../Storage.ts";
+import { inTime, type Lending, type Tenant } from "./Lending.ts";
 
-/** A chatbot; or, for what belongs to no chatbot alone, which chats and entries never do, the operator. */
-export type Tenant = number | "operator";
+export type { Tenant } from "./Lending.ts";
 
 export interface Session {
   /** One statement; inside a transaction of the same session it is part of that. */
@@ -24,6 +22,10 @@ export interface Session {
     tenant: Tenant,
     effect: Effect.Effect<A, E, R>,
   ) => Effect.Effect<A, E | SqlError.SqlError, R>;
+}
+
+/** A session that has a connection to itself. */
+export interface TransferSession extends Session {
   /** The rows of one statement as they come. */
   readonly stream: <Row extends object>(
     tenant: Tenant,
@@ -36,11 +38,11 @@ interface SessionOptions {
   readonly rowSecurity: boolean;
   /**
    * Whether a statement is over so soon that it may be sent in one go with the transaction that row security needs, which
-   * saves three round trips. An interruption then waits for its end; otherwise it cancels the statement.
+   * saves three round trips. It cannot be cancelled then.
    */
   readonly inOneGo?: boolean;
-  /** Whether a COMMIT may take as long as it needs. */
-  readonly isPatient?: boolean;
+  /** Settings of each of its transactions, and so of each statement. */
+  readonly settings?: Readonly<Record<string, string>>;
 }
 
 let sessions = 0;
@@ -49,52 +51,33 @@ const anotherTenant = Effect.die(
   new Error("a statement is about another tenant than the transaction that it is part of"),
 );
 
-export const makeTenantSession = Effect.fnUntraced(function* (
-  config: PgPool.Config,
-  { inOneGo = false, isPatient = false, rowSecurity }: SessionOptions,
-): Effect.fn.Return<Session, SqlError.SqlError, Scope.Scope> {
-  const pool = yield* PgPool.make({
-    ...config,
-    // What belongs together is pipelined on a connection that is lent to one fiber at a time.
-    ...(rowSecurity && { multiplex: true, multiplexConcurrency: 1 }),
-  });
+export const makeTenantSession = (
+  { use }: Lending,
+  { inOneGo = false, rowSecurity, settings = {} }: SessionOptions,
+): Session => {
   const Open = Context.Service<{ readonly connection: PgConnection; readonly tenant: Tenant }>(
     `@parley/store-pg/TenantSession/${++sessions}`,
   );
-  const isBound = (tenant: Tenant) => rowSecurity && tenant !== "operator";
-
-  const begin = (connection: PgConnection, tenant: Tenant) =>
-    answered(
-      sentTogether([
-        connection.query("BEGIN"),
-        ...(isBound(tenant) ? [bind(connection, tenant)] : []),
-      ]),
-    );
-
-  const commit = (connection: PgConnection) => {
-    const sent = committed(connection.query("COMMIT"));
-    return isPatient ? sent : answered(sent);
-  };
+  const settingsOf = makeSettingsOf(rowSecurity, settings);
 
   const transaction: Session["transaction"] = (tenant, effect) =>
-    Effect.uninterruptibleMask((restore) =>
-      Effect.scoped(
-        Effect.gen(function* () {
-          const connection = yield* restore(pool.reserve);
-          // A connection in an unknown state is not lent again.
-          const ended = <A>(control: Effect.Effect<A, SqlError.SqlError>) =>
-            Effect.tapError(control, () => pool.invalidate(connection));
-          yield* ended(begin(connection, tenant));
-          const exit = yield* effect.pipe(
-            Effect.provideService(Open, { connection, tenant }),
-            restore,
-            Effect.exit,
-          );
-          yield* Exit.isSuccess(exit)
-            ? ended(commit(connection))
-            : Effect.ignore(ended(answered(connection.query("ROLLBACK"))));
-          return yield* exit;
-        }),
+    use(tenant, (lent) =>
+      Effect.uninterruptibleMask((restore) =>
+        Effect.scoped(
+          Effect.gen(function* () {
+            const connection = yield* restore(lent.pin);
+            yield* begin(connection, settingsOf(tenant));
+            const exit = yield* effect.pipe(
+              Effect.provideService(Open, { connection, tenant }),
+              restore,
+              Effect.exit,
+            );
+            yield* Exit.isSuccess(exit)
+              ? committed(connection.query("COMMIT"))
+              : Effect.ignore(inTime(connection.query("ROLLBACK")));
+            return yield* exit;
+          }),
+        ),
       ),
     ) as any;
 
@@ -106,8 +89,9 @@ export const makeTenantSession = Effect.fnUntraced(function* (
             ? open.value.connection.query(text, values)
             : anotherTenant;
         }
-        if (!isBound(tenant)) return pool.use((connection) => connection.query(text, values));
-        if (inOneGo) return pool.use((connection) => whole(connection, tenant, text, values));
+        const told = settingsOf(tenant);
+        if (told.length === 0) return use(tenant, (connection) => connection.query(text, values));
+        if (inOneGo) return use(tenant, (connection) => whole(connection, told, text, values));
         return transaction(
           tenant,
           Effect.flatMap(Open, ({ connection }) => connection.query(text, values)),
@@ -120,27 +104,37 @@ export const makeTenantSession = Effect.fnUntraced(function* (
       }),
     );
 
-  return {
-    query,
-    transaction,
-    stream: (tenant, text, values) =>
-      Stream.unwrap(
-        Effect.gen(function* () {
-          const connection = yield* pool.reserve;
-          if (isBound(tenant)) {
-            // It only reads, so that there is nothing to commit.
-            yield* Effect.acquireRelease(begin(connection, tenant), () =>
-              Effect.ignore(answered(connection.query("ROLLBACK"))),
-            );
-          }
-          return connection.stream(text, values) as Stream.Stream<any, SqlError.SqlError>;
-        }),
-      ),
-  };
+  return { query, transaction };
+};
+
+export const makeTransferSession = (
+  connection: PgConnection,
+  options: SessionOptions,
+): TransferSession => ({
+  ...makeTenantSession({ use: (_, work) => work(connection) }, options),
+  stream: (tenant, text, values) => {
+    const told = makeSettingsOf(options.rowSecurity, options.settings)(tenant);
+    const rows = connection.stream(text, values) as Stream.Stream<any, SqlError.SqlError>;
+    return told.length === 0 ? rows : Stream.unwrap(Effect.as(begin(connection, told), rows));
+  },
 });
 
-const bind = (connection: PgConnection, tenant: Tenant) =>
-  connection.query("select set_config('parley.chatbot', $1, true)", [String(tenant)]);
+type Settings = ReadonlyArray<readonly [name: string, value: string]>;
+
+const makeSettingsOf = (rowSecurity: boolean, settings: SessionOptions["settings"] = {}) => {
+  const always = Object.entries(settings);
+  return (tenant: Tenant): Settings =>
+    rowSecurity && tenant !== "operator" ? [...always, ["parley.chatbot", String(tenant)]] : always;
+};
+
+const begin = (connection: PgConnection, settings: Settings) =>
+  inTime(sentTogether([connection.query("BEGIN"), ...tell(connection, settings)]));
+
+const tell = (connection: PgConnection, settings: Settings) => {
+  if (settings.length === 0) return [];
+  const calls = settings.map((_, n) => `set_config($${2 * n + 1}, $${2 * n + 2}, true)`);
+  return [connection.query(`select ${calls.join(", ")}`, settings.flat())];
+};
 
 /** PostgreSQL answers the COMMIT of a transaction in which something failed with ROLLBACK. */
 const committed = (commit: Effect.Effect<Result, SqlError.SqlError>) =>
@@ -163,26 +157,18 @@ const committed = (commit: Effect.Effect<Result, SqlError.SqlError>) =>
 const sentTogether = (statements: ReadonlyArray<Effect.Effect<Result, SqlError.SqlError>>) =>
   Effect.forEach(statements, Effect.exit, { concurrency: "unbounded" }).pipe(
     Effect.flatMap((exits) => Effect.all(exits)),
-    Effect.uninterruptible,
   );
 
-/**
- * A statement that fails turns the COMMIT after it into a ROLLBACK; were one of the four given up on by itself, the
- * transaction would stay open.
- */
+/** A statement that fails turns the COMMIT after it into a ROLLBACK. */
 const whole = (
   connection: PgConnection,
-  tenant: Tenant,
+  settings: Settings,
   text: string,
   values: ReadonlyArray<unknown> | undefined,
 ) =>
   sentTogether([
     connection.query("BEGIN"),
-    bind(connection, tenant),
+    ...tell(connection, settings),
     connection.query(text, values),
     committed(connection.query("COMMIT")),
-  ]).pipe(
-    answered,
-    Effect.map((results) => results[2]!),
-    Effect.uninterruptible,
-  );
+  ]).pipe(Effect.map((results) => results.at(-2)!));

@@ -27,9 +27,9 @@ import {
   type KeyRow,
 } from "../ChatbotRows.ts";
 import type { PgPools } from "../database/PgPools.ts";
-import { channel } from "../Hints.ts";
+import { channel } from "../database/Notifications.ts";
 import { array, time, times } from "../Parameters.ts";
-import { againAfterClash, againAfterLock, orUnavailable } from "../Storage.ts";
+import { againAfterClash, againAfterLock, orUnavailable } from "../database/PgErrors.ts";
 
 /** A line of the audit to be. */
 type Line = Pick<AuditRecord, "chatbot" | "action" | "detail">;

@@ -1,36 +1,40 @@
 /**
  * Turns: the row of a chat, with the line of the processes that wait, and the row of the idempotency key, if there is one.
- * Every statement locks the key before the chat.
+ * An erasure may hold a chat for seconds, so no statement waits for it: it does nothing then, and is tried again.
  */
 import {
   ChatbotNotFound,
   ChatNotFound,
   RetryKeyReused,
+  StorageUnavailable,
   turnEntries,
   turnLease,
   TurnLost,
   turnPrecedence,
   TurnStore,
+  type Entry,
   type NewEntry,
+  type Overloaded,
   type RetryKey,
   type Taken,
   type Turn,
 } from "@parley/core";
-import { Data, Effect, Predicate, Stream } from "effect";
+import { Data, Effect, Predicate, Schedule, Stream } from "effect";
 import type { ChatCreation } from "../chats/ChatCreation.ts";
 import type { PgPools } from "../database/PgPools.ts";
-import { channel } from "../Hints.ts";
+import { channel, type Notifications } from "../database/Notifications.ts";
 import { newEntryColumns, newEntryParameters, newEntryValues } from "../NewEntries.ts";
 import { texts } from "../Parameters.ts";
 import { entryColumns, entryOf, type EntryRow } from "../Rows.ts";
 import { claimKey, forgetAsks, forgetKey, lockKey } from "../rows/IdempotencyKeys.ts";
 import {
   againAfterClash,
-  againAfterLock,
+  busy,
   isForeignKeyViolation,
+  isUnsent,
   orBusy,
   orUnavailable,
-} from "../Storage.ts";
+} from "../database/PgErrors.ts";
 
 const held = (by: "chat" | "key", forMillis: number | null): Taken => ({
   _tag: "Held",
@@ -38,13 +42,19 @@ const held = (by: "chat" | "key", forMillis: number | null): Taken => ({
   forMillis: Math.max(1, Math.min(turnLease, Math.ceil(forMillis ?? turnLease))),
 });
 
+/** Milliseconds after which a chat that is locked is tried again. */
+const lockedPause = 50;
+
 /** Another request claimed the key in between. */
 class KeyLost extends Data.TaggedError("KeyLost") {}
+
+/** The chat is locked, as by an erasure. */
+class ChatLocked extends Data.TaggedError("ChatLocked") {}
 
 export const makeTurnStore = Effect.fnUntraced(function* (
   { reads, writes }: PgPools,
   { create }: ChatCreation,
-  hints: (kind: string) => Stream.Stream<string | null>,
+  notifications: Notifications,
   schema: string,
 ) {
   const scope = yield* Effect.scope;
@@ -163,40 +173,46 @@ export const makeTurnStore = Effect.fnUntraced(function* (
     return chat === null ? takeKey(chatbot, retryKey) : takeBoth(chatbot, chat, retryKey);
   };
 
-  const mustExist = Effect.fnUntraced(function* (chatbot: number, chat: number) {
-    const [found] = yield* writes.query(chatbot, chatExists, [chatbot, chat]);
-    if (found === undefined) return yield* new ChatNotFound({ chatId: chat });
+  /** Why a statement of a turn did nothing. */
+  const whyNot = Effect.fnUntraced(function* ({ chat, chatbot, id, retryKey }: Turn) {
+    const [found] = yield* writes.query<{ readonly exists: boolean; readonly ours: boolean }>(
+      chatbot,
+      lookAtTurn,
+      [chatbot, chat, id, retryKey?.key ?? null],
+    );
+    if (!found!.exists) return yield* new ChatNotFound({ chatId: chat! });
+    return found!.ours ? new ChatLocked() : new TurnLost();
   });
 
-  const appendToChat = (turn: Turn, chat: number, entry: NewEntry) =>
-    Effect.gen(function* () {
-      const [row] = yield* writes.query<EntryRow & { readonly awaited: boolean }>(
-        turn.chatbot,
-        appendEntry,
-        [turn.chatbot, chat, turn.id, turn.retryKey?.key ?? null, ...newEntryValues(entry)],
-      );
-      if (row?.awaited === true) yield* notify(turn.chatbot, chat);
-      if (row !== undefined) return entryOf(row);
+  const appendToChat = Effect.fnUntraced(function* (turn: Turn, entry: NewEntry) {
+    const { chat, chatbot, id, retryKey } = turn;
+    const [row] = yield* writes
+      .query<EntryRow & { readonly awaited: boolean }>(chatbot, appendEntry, [
+        chatbot,
+        chat,
+        id,
+        retryKey?.key ?? null,
+        ...newEntryValues(entry),
+      ])
+      .pipe(againAfterClash);
+    if (row === undefined) {
       // An erasure passes over keys that are locked.
       const forget =
-        turn.retryKey === null
+        retryKey === null
           ? Effect.void
-          : writes.query(turn.chatbot, forgetKey, [turn.chatbot, turn.retryKey.key, turn.id]);
-      yield* Effect.tapError(mustExist(turn.chatbot, chat), () => forget);
-      return yield* new TurnLost();
-    });
+          : writes.query(chatbot, forgetKey, [chatbot, retryKey.key, id]);
+      return yield* yield* Effect.tapErrorTag(whyNot(turn), "ChatNotFound", () => forget);
+    }
+    if (row.awaited) yield* notify(chatbot, chat!);
+    return entryOf(row);
+  }, orBusy);
 
   const appendToNewChat = Effect.fnUntraced(function* (
     { chatbot, id, retryKey }: Turn,
     entry: NewEntry,
   ) {
     const claimed = retryKey && { key: retryKey.key, turn: id };
-    const chat = { name: null, userRef: null, entry, claimed };
-    // Nothing was written, and a process that stands still holds the counter for longer than one waits for it.
-    const created = yield* Effect.retry(create(chatbot, chat), {
-      while: Predicate.isTagged("Overloaded"),
-      times: 2,
-    });
+    const created = yield* create(chatbot, { name: null, userRef: null, entry, claimed }, null);
     if (created === null) return yield* new TurnLost();
     const { usage: _, ...stored } = entry;
     return {
@@ -206,6 +222,36 @@ export const makeTurnStore = Effect.fnUntraced(function* (
       createTime: created.createTime,
     };
   });
+
+  /**
+   * Answers are paid, so an append is tried for as long as its turn lasts when nobody renews it. A try whose outcome is
+   * unknown may have stored the entry. That ended the turn, so that no later try stores it twice; a turn without chat and key
+   * has no row that could tell, and is not tried again.
+   */
+  const append = (turn: Turn, entry: NewEntry) => {
+    let unknown: StorageUnavailable | null = null;
+    const hasRow = turn.chat !== null || turn.retryKey !== null;
+    const tried: Effect.Effect<
+      Entry,
+      ChatbotNotFound | ChatNotFound | TurnLost | Overloaded | StorageUnavailable | ChatLocked
+    > = turn.chat === null ? appendToNewChat(turn, entry) : appendToChat(turn, entry);
+    return tried.pipe(
+      Effect.tapError((error) =>
+        Effect.sync(() => {
+          if (error._tag === "StorageUnavailable" && !isUnsent(error)) unknown = error;
+        }),
+      ),
+      Effect.retry({
+        while: (error) =>
+          error._tag === "ChatLocked" ||
+          error._tag === "Overloaded" ||
+          (error._tag === "StorageUnavailable" && (hasRow || isUnsent(error))),
+        schedule: forALease,
+      }),
+      Effect.catchTag("ChatLocked", () => Effect.fail(busy)),
+      Effect.catchTag("TurnLost", (lost) => Effect.fail(unknown ?? lost)),
+    );
+  };
 
   return TurnStore.of({
     take: (chatbot, chat, retryKey) =>
@@ -219,8 +265,9 @@ export const makeTurnStore = Effect.fnUntraced(function* (
     earlier: ({ chat, chatbot }, before) =>
       chat === null ? Effect.succeed([]) : orUnavailable(entriesBefore(chatbot, chat, before)),
 
-    renew: ({ chat, chatbot, id, retryKey }) =>
+    renew: (turn) =>
       Effect.gen(function* () {
+        const { chat, chatbot, id, retryKey } = turn;
         const [row] = yield* againAfterClash(
           writes.query<{ readonly ours: boolean }>(chatbot, renewTurn, [
             chatbot,
@@ -230,39 +277,34 @@ export const makeTurnStore = Effect.fnUntraced(function* (
             turnLease,
           ]),
         );
-        if (!row!.ours && chat !== null) yield* mustExist(chatbot, chat);
-        return row!.ours;
+        // A row that is locked is renewed the next time.
+        return row!.ours || (yield* whyNot(turn))._tag === "ChatLocked";
       }).pipe(orUnavailable),
 
-    append: (turn, entry) =>
-      turn.chat === null
-        ? appendToNewChat(turn, entry)
-        : orBusy(againAfterLock(againAfterClash(appendToChat(turn, turn.chat, entry)))),
+    append,
 
     release: ({ chat, chatbot, id, retryKey }) =>
-      chat === null && retryKey === null
-        ? Effect.void
-        : writes
-            .query<{ readonly awaited: boolean }>(chatbot, releaseTurn, [
-              chatbot,
-              chat,
-              id,
-              retryKey?.key ?? null,
-            ])
-            .pipe(
-              againAfterClash,
-              againAfterLock,
-              Effect.flatMap(([row]) =>
-                row?.awaited === true && chat !== null ? notify(chatbot, chat) : Effect.void,
-              ),
-              Effect.asVoid,
-              orUnavailable,
-            ),
+      Effect.gen(function* () {
+        if (chat === null && retryKey === null) return;
+        const [row] = yield* againAfterClash(
+          writes.query<{ readonly awaited: boolean | null; readonly locked: boolean }>(
+            chatbot,
+            releaseTurn,
+            [chatbot, chat, id, retryKey?.key ?? null],
+          ),
+        );
+        if (row!.awaited === true) yield* notify(chatbot, chat!);
+        if (row!.locked) return yield* new ChatLocked();
+      }).pipe(
+        Effect.retry({ while: Predicate.isTagged("ChatLocked"), schedule: forALease }),
+        Effect.catchTag("ChatLocked", () => Effect.void),
+        orUnavailable,
+      ),
 
-    freed: hints("freed").pipe(
-      Stream.map((hint) => {
-        if (hint === null) return { of: schema, freed: null };
-        const [chatbot, chat, ...of] = hint.split(":");
+    freed: notifications("freed").pipe(
+      Stream.map((freed) => {
+        if (freed === null) return { of: schema, freed: null };
+        const [chatbot, chat, ...of] = freed.split(":");
         return { of: of.join(":"), freed: { chatbot: Number(chatbot), chat: Number(chat) } };
       }),
       // The channel is that of the database.
@@ -272,9 +314,15 @@ export const makeTurnStore = Effect.fnUntraced(function* (
   });
 });
 
+/** As long as the lease of a turn that nobody renews. */
+const forALease = Schedule.min([Schedule.exponential(5), Schedule.spaced(100)]).pipe(
+  Schedule.jittered,
+  Schedule.upTo({ duration: turnLease }),
+);
+
 type TakenRow = {
   readonly exists: boolean;
-  /** The chat's turn when it was looked at: one that ran out, or was ended since. */
+  /** The turn before, which ran out. */
   readonly before: string | null;
   /** `null` if the turn was not taken. */
   readonly entries: bigint | null;
@@ -290,32 +338,34 @@ type KnownRow = {
   readonly for_millis: number | null;
 } & (EntryRow | { readonly id: null });
 
-// The instance that takes the turn is the first that waits, or comes after one that did not come in time: either way the
-// first is dropped. While an instance waits for the row to join the line, the turn may end, which notifies nobody if the
-// line was empty.
+// All is decided by the row as it is once it is locked, which may be newer than the statement's snapshot. The instance that
+// takes the turn is the first that waits, or comes after one that did not come in time: either way the first is dropped.
 const takeTurn = `
-with taken as (
+with free as (
+  select turn, turn_until, waiting, (turn is null or turn_until <= clock_timestamp()) and (
+    cardinality(waiting) = 0 or waiting[1] = $6
+    or turn_until <= clock_timestamp() - $7::int4 * interval '1 millisecond') as is_ours
+  from chat where chatbot_id = $1 and id = $2::int8
+  for no key update skip locked
+), taken as (
   update chat set
     turn = $3::text,
     turn_until = clock_timestamp() + $4::int4 * interval '1 millisecond',
-    waiting = array_remove(waiting[2:], $6)
-  where chatbot_id = $1 and id = $2::int8 and (turn is null or turn_until <= clock_timestamp()) and (
-    cardinality(waiting) = 0 or waiting[1] = $6
-    or turn_until <= clock_timestamp() - $7::int4 * interval '1 millisecond')
+    waiting = array_remove(chat.waiting[2:], $6)
+  from free where chatbot_id = $1 and id = $2::int8 and is_ours
   returning entries
 ), queued as (
-  update chat set waiting = waiting || $6::text
-  where chatbot_id = $1 and id = $2::int8 and $6 <> all (waiting) and not exists (select from taken)
-  returning waiting[1] = $6 and (turn is null or turn_until <= clock_timestamp()) as is_next
+  update chat set waiting = chat.waiting || $6::text
+  from free where chatbot_id = $1 and id = $2::int8 and is_ours is not true and $6 <> all (free.waiting)
 )
-select present.id is not null as exists, present.turn as before, taken.entries,
-  case when queued.is_next then 0 else extract(epoch from present.turn_until - clock_timestamp()) * 1000
-    + case when present.turn is null or present.turn_until <= clock_timestamp() then $7::int4 else 0 end
+select exists (select from chat where chatbot_id = $1 and id = $2::int8) as exists, free.turn as before, taken.entries,
+  case when free.waiting is null then ${lockedPause}
+    else extract(epoch from free.turn_until - clock_timestamp()) * 1000
+    + case when free.turn is null or free.turn_until <= clock_timestamp() then $7::int4 else 0 end
   end::float8 as for_millis, newest.*
 from (values (1)) one
+left join free on true
 left join taken on true
-left join queued on true
-left join chat present on present.chatbot_id = $1 and present.id = $2::int8
 left join lateral (
   select ${entryColumns}, position from entry
   where taken.entries is not null and chatbot_id = $1 and chat_id = $2::int8
@@ -329,15 +379,23 @@ where chatbot_id = $1 and chat_id = $2::int8 and id < $3::int8 and position < co
   (select position from entry where chatbot_id = $1 and chat_id = $2::int8 and id = $3::int8), $3::int8)
 order by position desc limit $4::int8`;
 
-const appendEntry = `
-with ours as (
+/** The rows of a turn, locked; the chat only if it is not locked by another. Chat `$2` or key `$4` may be null. */
+const lockedTurn = `
+ours as (
   select from idempotency_key where chatbot_id = $1 and key = $4::text and turn = $3 and entry_id is null
   for update
-), mine as (
+), free as (
+  select from chat where chatbot_id = $1 and id = $2::int8 and turn = $3 for no key update skip locked
+), held as (
+  select where ($2::int8 is null or exists (select from free)) and ($4::text is null or exists (select from ours))
+)`;
+
+const appendEntry = `
+with ${lockedTurn}, mine as (
   update chat set
     turn = null, turn_until = clock_timestamp(), entries = entries + 1,
     last_entry_time = greatest(last_entry_time, create_time, date_trunc('milliseconds', clock_timestamp()))
-  where chatbot_id = $1 and id = $2::int8 and turn = $3 and ($4::text is null or exists (select from ours))
+  where chatbot_id = $1 and id = $2::int8 and turn = $3 and exists (select from held)
   returning entries, last_entry_time, cardinality(waiting) > 0 as awaited
 ), made as (
   insert into entry (chatbot_id, chat_id, id, position, create_time, ${newEntryColumns})
@@ -350,31 +408,35 @@ with ours as (
 )
 select made.*, awaited from made cross join mine`;
 
-const chatExists = "select from chat where chatbot_id = $1 and id = $2::int8";
+/** Whether chat `$2` exists, and whether it and key `$4` are in turn `$3`. */
+const lookAtTurn = `
+select $2::int8 is null or exists (select from chat where chatbot_id = $1 and id = $2::int8) as exists,
+  ($2::int8 is null or exists (select from chat where chatbot_id = $1 and id = $2::int8 and turn = $3))
+    and ($4::text is null or exists (
+      select from idempotency_key where chatbot_id = $1 and key = $4::text and turn = $3 and entry_id is null
+    )) as ours`;
 
 // Both or none: an ask that took one of them over does not wait for the other.
 const renewTurn = `
-with ours as (
-  select from idempotency_key where chatbot_id = $1 and key = $4::text and turn = $3 and entry_id is null
-  for update
-), chats as (
+with ${lockedTurn}, chats as (
   update chat set turn_until = clock_timestamp() + $5::int4 * interval '1 millisecond'
-  where chatbot_id = $1 and id = $2::int8 and turn = $3 and ($4::text is null or exists (select from ours))
-  returning 1
+  where chatbot_id = $1 and id = $2::int8 and turn = $3 and exists (select from held)
 ), keys as (
   update idempotency_key set turn_until = clock_timestamp() + $5::int4 * interval '1 millisecond'
-  where chatbot_id = $1 and key = $4::text and turn = $3 and entry_id is null
-    and ($2::int8 is null or exists (select from chats))
-  returning 1
+  where chatbot_id = $1 and key = $4::text and turn = $3 and entry_id is null and exists (select from held)
 )
-select ($2::int8 is null or exists (select from chats))
-  and ($4::text is null or exists (select from keys)) as ours`;
+select exists (select from held) as ours`;
 
 const releaseTurn = `
-with keys as (
-  delete from idempotency_key where chatbot_id = $1 and key = $4::text and turn = $3 and entry_id is null
-  returning 1
+with ${lockedTurn}, keys as (
+  delete from idempotency_key
+  where chatbot_id = $1 and key = $4::text and turn = $3 and entry_id is null and exists (select from ours)
+), chats as (
+  update chat set turn = null, turn_until = clock_timestamp()
+  where chatbot_id = $1 and id = $2::int8 and turn = $3 and exists (select from free)
+  returning cardinality(waiting) > 0 as awaited
 )
-update chat set turn = null, turn_until = clock_timestamp()
-where chatbot_id = $1 and id = $2::int8 and turn = $3 and (select count(*) from keys) >= 0
-returning cardinality(waiting) > 0 as awaited`;
+select awaited, not exists (select from free) and exists (
+  select from chat where chatbot_id = $1 and id = $2::int8 and turn = $3
+) as locked
+from (values (1)) one left join chats on true`;
