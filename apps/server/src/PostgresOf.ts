@@ -5,7 +5,7 @@ import type { SettingsShape } from "./Settings.ts";
 
 /** How a server connects to the operator's database, or to an embedded one by its urls. */
 export const postgresOf = (
-  { databaseUrl, listen, prepare, rowSecurity, schema }: SettingsShape,
+  { connections, databaseUrl, listen, prepare, rowSecurity, schema }: SettingsShape,
   embedded: UrlOf | null,
 ): PostgresOptions => ({
   url: embedded?.(ownerRole) ?? databaseUrl!,
@@ -13,4 +13,5 @@ export const postgresOf = (
   listen,
   prepare,
   schema,
+  maxConnections: connections,
 });

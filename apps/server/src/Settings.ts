@@ -74,6 +74,8 @@ export interface SettingsShape {
   readonly listen: boolean;
   /** Whether its connections keep the plans of statements. */
   readonly prepare: boolean;
+  /** How many connections it holds. */
+  readonly connections: number;
   /** Where in the database the tables are. */
   readonly schema: string;
   /** A file of chatbots and keys to apply at the start. */
@@ -186,6 +188,9 @@ const read = Effect.gen(function* () {
   const rowSecurity = yield* Config.Boolean("PARLEY_ROW_SECURITY").pipe(Config.withDefault(false));
   const listen = yield* Config.Boolean("PARLEY_LISTEN").pipe(Config.withDefault(true));
   const prepare = yield* Config.Boolean("PARLEY_PREPARE").pipe(Config.withDefault(true));
+  const connections = yield* wholeNumber("PARLEY_DATABASE_CONNECTIONS", 6).pipe(
+    Config.withDefault(12),
+  );
   const schema = yield* Config.NonEmptyString("PARLEY_SCHEMA").pipe(Config.withDefault("parley"));
   const store = yield* Config.Literals(["embedded", "postgres", "memory"], "PARLEY_STORE").pipe(
     Config.withDefault(Option.isSome(databaseUrl) ? "postgres" : "embedded"),
@@ -292,6 +297,7 @@ const read = Effect.gen(function* () {
     rowSecurity,
     listen,
     prepare,
+    connections,
     schema,
     provision: Option.getOrNull(provision),
     llms: [llm, ...fallbacks].filter((one) => one !== null),
