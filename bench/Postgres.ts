@@ -20,6 +20,7 @@ export interface Postgres {
   readonly createDatabase: (name: string) => Promise<string>;
   /** Makes a role that may log in; gives a database's URL as that role's. */
   readonly createRole: (name: string) => Promise<(databaseUrl: string) => string>;
+  readonly run: (databaseUrl: string, statements: ReadonlyArray<string>) => Promise<void>;
   /** Writes all dirty pages out, so that one round's do not burden the next. */
   readonly checkpoint: () => Promise<void>;
   /** Does now what autovacuum would do at a moment of its own. */
@@ -115,6 +116,9 @@ export const startPostgres = async (): Promise<Postgres> => {
     createRole: async (name) => {
       await admin.query(`CREATE ROLE ${pg.escapeIdentifier(name)} LOGIN PASSWORD '${password}'`);
       return (databaseUrl) => databaseUrl.replace("//postgres:", `//${name}:`);
+    },
+    run: async (databaseUrl, statements) => {
+      for (const statement of statements) await query(databaseUrl, statement);
     },
     checkpoint: async () => void (await admin.query("CHECKPOINT")),
     settle: async (databaseUrls) => {

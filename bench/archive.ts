@@ -124,8 +124,8 @@ try {
 } finally {
   await Effect.runPromise(
     Effect.scoped(
-      Effect.flatMap(makeBenchSession({ url, schema }), ({ command }) =>
-        command(`drop schema ${schema} cascade`),
+      Effect.flatMap(makeBenchSession({ url, schema }), ({ query }) =>
+        query("operator", `drop schema ${schema} cascade`),
       ),
     ),
   );

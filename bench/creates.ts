@@ -7,7 +7,7 @@
 import { ChatbotRegistry, ChatStore } from "../packages/core/src/index.ts";
 import { registerChatbot } from "../packages/core/src/testing/index.ts";
 import { layerPostgres } from "../packages/store-pg/src/index.ts";
-import { insertChats } from "../packages/store-pg/src/InsertChats.ts";
+import { insertChats } from "../packages/store-pg/src/chats/ChatCreation.ts";
 import { makeBenchSession } from "../packages/store-pg/test/fill.ts";
 import { databaseUrl } from "./DatabaseUrl.ts";
 import { Effect, Layer } from "effect";
@@ -62,9 +62,8 @@ await Effect.runPromise(
       flagged: false,
       usage: null,
     };
-    const single = insertChats(session, chatbot, [
-      { name: chat.name, userRef: chat.userRef, entry: hello },
-    ]);
+    const wanted = { name: chat.name, userRef: chat.userRef, entry: hello, claimed: null };
+    const single = insertChats(session, chatbot, [wanted]);
 
     yield* rate(gathered, 1);
     yield* rate(single, 1);
@@ -80,6 +79,6 @@ await Effect.runPromise(
       `ratio               ${median(ratios).toFixed(2)}  (rounds ${Math.min(...ratios).toFixed(2)} to ${Math.max(...ratios).toFixed(2)})`,
     );
     if (median(ratios) < least) process.exitCode = 1;
-    yield* session.command(`drop schema ${schema} cascade`);
+    yield* session.query("operator", `drop schema ${schema} cascade`);
   }).pipe(Effect.scoped),
 );

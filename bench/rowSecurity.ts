@@ -6,6 +6,9 @@
  */
 import { loadavg } from "node:os";
 import { parseArgs } from "node:util";
+import { migratePostgres } from "../packages/store-pg/src/index.ts";
+import { grantsTo } from "../packages/store-pg/test/grants.ts";
+import { Effect, Redacted } from "effect";
 import { abort, stopAll } from "./Children.ts";
 import { startGenerator, type Measured } from "./Load.ts";
 import { startPostgres } from "./Postgres.ts";
@@ -70,6 +73,8 @@ const main = async () => {
   const without = await postgres.createDatabase("without");
   const within = await postgres.createDatabase("within");
   const asBound = await postgres.createRole("parley_bound");
+  await Effect.runPromise(migratePostgres({ url: Redacted.make(within) }));
+  await postgres.run(within, grantsTo("parley_bound", "parley"));
   const common = { store: "postgres", profile: null } as const;
   const servers: ReadonlyArray<readonly [name: string, server: Running]> = [
     ["without", await startParley({ ...common, databaseUrl: without })],
@@ -78,7 +83,7 @@ const main = async () => {
       await startParley({
         ...common,
         databaseUrl: asBound(within),
-        settings: { PARLEY_ROW_SECURITY: "true", PARLEY_MIGRATION_URL: within },
+        settings: { PARLEY_ROW_SECURITY: "true" },
       }),
     ],
   ];

@@ -1,164 +1,155 @@
 /**
- * What a server's connections ran into does not outlast them, half a minute, and the deadline of a statement.
+ * A path to the database on which nothing arrives any more, and nothing is closed: as when a firewall has forgotten the
+ * connections, or PostgreSQL is stopped.
  */
 import type { Socket } from "node:net";
+import { assert, describe, it } from "@effect/vitest";
 import { ChatStore, newestChats, TurnStore } from "@parley/core";
 import { registerChatbot } from "@parley/core/testing";
 import { layerPostgres } from "@parley/store-pg";
-import { Context, Effect, Exit, Fiber, Layer, Redacted, Scope } from "effect";
-import { inject, test } from "vitest";
+import { Effect, Exit, Fiber, Layer, Redacted, Schedule, Scope } from "effect";
 import { startRelay } from "../apps/server/test/Relay.ts";
-import { exchange } from "../faults/Client.ts";
-import { makeServer, makeSite } from "../faults/Harness.ts";
-import { bound, freshSchema, optionsOf } from "../packages/store-pg/test/PostgresUnderTest.ts";
-import { makeDatabase } from "./Database.ts";
+import {
+  bound,
+  freshSchema,
+  layerStore,
+  optionsOf,
+} from "../packages/store-pg/test/PostgresUnderTest.ts";
 
-/** The time after which a connection is replaced, one statement's deadline, and some. */
-const most = 75_000;
-
-/** A way to a database that can be made silent: nothing arrives any more, and nothing is closed. */
-const startWay = async (url: string) => {
-  const sockets = new Set<Socket>();
-  const relay = await startRelay(url, (near, far) => {
-    near.pipe(far);
-    far.pipe(near);
-    sockets.add(near).add(far);
-  });
-  const silence = () => {
-    for (const socket of sockets) socket.unpipe().pause();
-  };
-  return { ...relay, silence };
-};
-
-/** A server whose way to its database can be made silent. */
-const start = async () => {
-  const site = await makeSite();
-  const database = await makeDatabase(inject("postgresUrl"));
-  const way = await startWay(database.url);
-  const server = await makeServer(site, { ...database.environment, DATABASE_URL: way.url });
-  await server.start();
-  const [key] = site.keys;
-  const url = `${server.baseUrl}/chats`;
-  return {
-    database,
-    create: async () => (await exchange({ url, key, body: {} })).status,
-    list: async () => (await exchange({ url, key })).status,
-    silence: way.silence,
-    stop: async () => {
-      await server.kill("server");
-      way.close();
-      await database.remove();
-      await site.remove();
-    },
-  };
-};
-
-test.concurrent(
-  "a server leaves connections on which nothing arrives any more",
-  { timeout: 2 * most },
-  async ({ expect }) => {
-    const { create, list, silence, stop } = await start();
-    try {
-      expect([await create(), await list()]).toEqual([201, 200]);
-      silence();
-      const waited = list();
-      await expect.poll(list, { timeout: most, interval: 500 }).toBe(200);
-      await expect.poll(create, { timeout: most, interval: 500 }).toBe(201);
-      expect(await waited).toBe(500);
-    } finally {
-      await stop();
-    }
-  },
-);
-
-test.concurrent(
-  "a server creates chats again when its database can be written again",
-  { timeout: 2 * most },
-  async ({ expect }) => {
-    const { create, database, list, stop } = await start();
-    const [row] = await database.rows<{ readonly name: string }>(
-      "select current_database()::text as name",
-    );
-    const readOnly = async (value: string) => {
-      await database.rows(
-        `alter database ${row!.name} set default_transaction_read_only = ${value}`,
-      );
-      await database.rows(
-        "select pg_terminate_backend(pid) from pg_stat_activity where datname = current_database() and application_name = 'parley'",
-      );
-    };
-    try {
-      expect(await create()).toBe(201);
-      await readOnly("on");
-      await expect.poll(create, { timeout: most, interval: 500 }).toBe(500);
-      expect(await list()).toBe(200);
-      await database.rows(`alter database ${row!.name} reset default_transaction_read_only`);
-      await expect.poll(create, { timeout: most, interval: 500 }).toBe(201);
-    } finally {
-      await stop();
-    }
-  },
-);
-
-for (const [what, more] of [
-  ["a store", () => ({})],
-  ["a store that row security binds", bound],
-] as const) {
-  test.concurrent(
-    `${what} leaves connections on which nothing arrives any more, whatever it sent on them, and can be closed`,
-    { timeout: 2 * most },
-    async ({ expect }) => {
-      const options = { ...optionsOf(freshSchema()), ...more(), maxConnections: 2 };
-      const way = await startWay(Redacted.value(options.url));
-      const run = Effect.gen(function* () {
-        const scope = yield* Scope.make();
-        const stores = yield* Layer.buildWithScope(
-          layerPostgres({ ...options, url: Redacted.make(way.url) }),
-          scope,
-        );
-        const chatbot = yield* Effect.provideContext(registerChatbot, stores);
-        const [chats, turns] = [Context.get(stores, ChatStore), Context.get(stores, TurnStore)];
-        let keys = 0;
-        const keyOf = () => ({ key: `key ${++keys}`, fingerprint: "f" });
-        const chat = { name: "n", userRef: null, helloMessage: null };
-        const byName = [{ field: "name", descending: false }] as const;
-        const whatever: ReadonlyArray<() => Effect.Effect<unknown, unknown>> = [
-          () => chats.createChat(chatbot, chat, null),
-          () => chats.createChat(chatbot, chat, keyOf()),
-          () => turns.take(chatbot, null, keyOf()),
-          () => chats.listChats(chatbot, newestChats),
-          () => chats.listChats(chatbot, { ...newestChats, orderBy: byName }),
-        ];
-        const all = () =>
-          Effect.all(
-            whatever.map((one) => Effect.exit(one())),
-            { concurrency: "unbounded" },
-          );
-        const succeeded = (exits: ReadonlyArray<Exit.Exit<unknown, unknown>>) =>
-          exits.map(Exit.isSuccess);
-        expect(succeeded(yield* all())).not.toContain(false);
-        way.silence();
-        const began = Date.now();
-        const first = yield* Effect.forkChild(
-          Effect.forEach([1, 2, 3], all, { concurrency: "unbounded" }),
-        );
-        // One that only listens may have its answer before.
-        yield* Effect.repeat(Effect.delay(all(), "500 millis"), {
-          until: (exits) => !succeeded(exits).includes(false) || Date.now() - began > most,
-        });
-        yield* Fiber.join(first);
-        expect(Date.now() - began).toBeLessThan(most);
-        // What is under way is waited for until its deadline; now nothing is.
-        way.silence();
-        const closing = Date.now();
-        yield* Scope.close(scope, Exit.void);
-        expect(Date.now() - closing).toBeLessThan(5_000);
+/** A relay that can silence its connections, and those that are opened from then on. */
+const startPath = (url: string) =>
+  Effect.acquireRelease(
+    Effect.promise(async () => {
+      const sockets = new Set<Socket>();
+      let silent = false;
+      const relay = await startRelay(url, (near, far) => {
+        if (silent) return;
+        near.pipe(far);
+        far.pipe(near);
+        sockets.add(near).add(far);
       });
-      try {
-        await Effect.runPromise(run);
-      } finally {
-        way.close();
-      }
-    },
+      const forget = () => {
+        for (const socket of sockets) socket.unpipe().pause();
+      };
+      const freeze = (frozen: boolean) => {
+        silent = frozen;
+        forget();
+      };
+      return { ...relay, forget, freeze };
+    }),
+    ({ close }) => Effect.sync(close),
   );
-}
+
+const timed = <A, E, R>(effect: Effect.Effect<A, E, R>) =>
+  Effect.suspend(() => {
+    const begun = Date.now();
+    return Effect.map(Effect.exit(effect), (exit) => ({ exit, millis: Date.now() - begun }));
+  });
+
+/** A deadline of 5 s on a busy machine. */
+const inTime = 6_000;
+
+const byName = [{ field: "name", descending: false }] as const;
+const entry = { question: "q", answer: "a", moderation: "none", flagged: false, usage: null };
+
+describe.each([
+  ["", () => ({})],
+  [" that row security binds", bound],
+] as const)("a store%s", (_, more) => {
+  const options = { ...optionsOf(freshSchema()), ...more() };
+  const layer = Layer.unwrap(Effect.as(Layer.build(layerStore(options)), Layer.empty));
+
+  /** The store over a path, with connections of each kind. */
+  const connected = Effect.gen(function* () {
+    yield* Layer.build(layer);
+    const path = yield* startPath(Redacted.value(options.url));
+    const scope = yield* Scope.make();
+    const stores = yield* Layer.buildWithScope(
+      layerPostgres({ ...options, url: Redacted.make(path.url) }),
+      scope,
+    );
+    const chatbot = yield* Effect.provideContext(registerChatbot, stores);
+    const chats = yield* Effect.provideContext(ChatStore, stores);
+    const turns = yield* Effect.provideContext(TurnStore, stores);
+    let names = 0;
+    const create = Effect.suspend(() => {
+      const name = `chat ${++names}`;
+      const key = names % 2 === 0 ? { key: name, fingerprint: "f" } : null;
+      return chats.createChat(chatbot, { name, userRef: null, helloMessage: null }, key);
+    });
+    const take = Effect.suspend(() =>
+      turns.take(chatbot, null, { key: `ask ${++names}`, fingerprint: "f" }),
+    );
+    const list = chats.listChats(chatbot, newestChats);
+    yield* Effect.replicateEffect(Effect.all([create, take, list]), 30, { concurrency: 30 });
+    const bulk = chats.listChats(chatbot, { ...newestChats, orderBy: byName });
+    return { bulk, chatbot, chats, create, list, path, scope, take, turns };
+  });
+
+  it.live(
+    "is back in seconds when its connections were forgotten, and loses and doubles nothing",
+    () =>
+      Effect.gen(function* () {
+        const { chatbot, chats, create, list, path, take, turns } = yield* connected;
+        const { chat } = yield* create;
+        const taken = yield* turns.take(chatbot, chat.id, null);
+        if (taken._tag !== "Turn") return assert.fail("the turn is free");
+
+        path.forget();
+        const forgotten = Date.now();
+        const appending = yield* Effect.forkChild(turns.append(taken.turn, entry));
+        const tries = yield* Effect.forEach(
+          Array.from({ length: 70 }, (_, n) => n),
+          (n) =>
+            Effect.delay(Effect.all([create, take, list].map(timed), { concurrency: 3 }), n * 100),
+          { concurrency: "unbounded" },
+        );
+        for (const [n, work] of tries.entries()) {
+          for (const { exit, millis } of work) {
+            assert.isBelow(millis, inTime);
+            if (n * 100 >= inTime) assert.isTrue(Exit.isSuccess(exit), `after ${n * 100} ms`);
+          }
+        }
+        yield* Fiber.join(appending);
+        assert.isBelow(Date.now() - forgotten, 15_000);
+
+        const names: Array<string | null> = [];
+        for (let page = 1; names.length < 100 * (page - 1) || page === 1; page++) {
+          const { items } = yield* chats.listChats(chatbot, { ...newestChats, limit: 100, page });
+          if (items.length === 0) break;
+          names.push(...items.map(({ name }) => name));
+        }
+        assert.strictEqual(new Set(names).size, names.length);
+        for (const [{ exit }] of tries as any) {
+          if (Exit.isSuccess(exit)) assert.include(names, (exit.value as any).chat.name);
+        }
+        const history = yield* turns.take(chatbot, chat.id, null);
+        assert.strictEqual(history._tag === "Turn" && history.turn.newest.length, 1);
+      }).pipe(Effect.scoped),
+    { timeout: 60_000 },
+  );
+
+  it.live(
+    "answers in time while its database is frozen, goes on afterwards, and can be closed meanwhile",
+    () =>
+      Effect.gen(function* () {
+        const { bulk, create, list, path, scope, take } = yield* connected;
+        path.freeze(true);
+        const tries = yield* Effect.forEach([create, take, list, bulk], timed, { concurrency: 4 });
+        for (const [n, { exit, millis }] of tries.entries()) {
+          assert.isTrue(Exit.isFailure(exit));
+          assert.isBelow(millis, n < 3 ? inTime : 2 * inTime);
+        }
+        path.freeze(false);
+        yield* Effect.all([create, take, list, bulk], { concurrency: 4 }).pipe(
+          Effect.retry(Schedule.spaced("100 millis")),
+          Effect.timeout(inTime),
+        );
+        path.freeze(true);
+        const begun = Date.now();
+        yield* Scope.close(scope, Exit.void);
+        assert.isBelow(Date.now() - begun, inTime);
+      }).pipe(Effect.scoped),
+    { timeout: 60_000 },
+  );
+});

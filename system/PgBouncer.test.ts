@@ -59,9 +59,7 @@ const withRole = Layer.unwrap(
       "alter role current_user set default_transaction_isolation = 'read committed'",
     );
     yield* sql.unsafe("alter role current_user set jit = off");
-    // What ends an erasure goes past the pooler.
-    const { url } = optionsOf(schema);
-    return layerPostgresUnderTest({ ...(yield* pooled(schema)), migrationUrl: url });
+    return layerPostgresUnderTest(yield* pooled(schema));
   }),
 );
 

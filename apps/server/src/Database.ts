@@ -2,7 +2,7 @@
  * The database that a command works on: beside a running server it is that server's.
  */
 import { Administration } from "@parley/core";
-import { layerPostgres, lettingInSql, pendingSql, type PostgresOptions } from "@parley/store-pg";
+import { layerPostgres, pendingSql, type PostgresOptions } from "@parley/store-pg";
 import { Data, Effect, Layer, Option, type Scope } from "effect";
 import { SecureRandom } from "effect/crypto";
 import { layerNodeDigest } from "./NodeDigest.ts";
@@ -54,16 +54,12 @@ const mustBeMade = Effect.gen(function* () {
   });
 });
 
-/** Servers of an older version may run on the schema as it is, and others as those whom it lets in. */
+/** Servers of an older version may run on the schema as it is. */
 const mustBeCurrent = Effect.fnUntraced(function* (options: PostgresOptions) {
-  const lacks =
-    (yield* pendingSql(options)) !== ""
-      ? "The schema of the database is not up to date"
-      : (yield* lettingInSql(options)) !== ""
-        ? "The server's role is not let in to the schema with these settings"
-        : null;
-  if (lacks === null) return;
-  return yield* new NoDatabase({ message: `${lacks}: run "parley migrate" first.` });
+  if ((yield* pendingSql(options)) === "") return;
+  return yield* new NoDatabase({
+    message: 'The schema of the database is not up to date: run "parley migrate" first.',
+  });
 });
 
 const layerDatabase = mustBeMade.pipe(

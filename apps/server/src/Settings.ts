@@ -68,14 +68,14 @@ export interface SettingsShape {
   readonly store: "embedded" | "postgres" | "memory";
   readonly dataDir: string;
   readonly databaseUrl: Redacted.Redacted | null;
-  /** How the role that owns the tables connects; `null`: as the server does. */
-  readonly migrationUrl: Redacted.Redacted | null;
   /** Whether row-level security keeps the tenants apart, too. */
   readonly rowSecurity: boolean;
   /** Whether the server hears of what others do by LISTEN. */
   readonly listen: boolean;
   /** Whether its connections keep the plans of statements. */
   readonly prepare: boolean;
+  /** How many connections it holds. */
+  readonly connections: number;
   /** Where in the database the tables are. */
   readonly schema: string;
   /** A file of chatbots and keys to apply at the start. */
@@ -185,10 +185,12 @@ const read = Effect.gen(function* () {
   };
   const dataDir = yield* Config.String("PARLEY_DATA_DIR").pipe(Config.withDefault("./.parley"));
   const databaseUrl = yield* Config.option(Config.Redacted("DATABASE_URL"));
-  const migrationUrl = yield* Config.option(Config.Redacted("PARLEY_MIGRATION_URL"));
   const rowSecurity = yield* Config.Boolean("PARLEY_ROW_SECURITY").pipe(Config.withDefault(false));
   const listen = yield* Config.Boolean("PARLEY_LISTEN").pipe(Config.withDefault(true));
   const prepare = yield* Config.Boolean("PARLEY_PREPARE").pipe(Config.withDefault(true));
+  const connections = yield* wholeNumber("PARLEY_DATABASE_CONNECTIONS", 6).pipe(
+    Config.withDefault(12),
+  );
   const schema = yield* Config.NonEmptyString("PARLEY_SCHEMA").pipe(Config.withDefault("parley"));
   const store = yield* Config.Literals(["embedded", "postgres", "memory"], "PARLEY_STORE").pipe(
     Config.withDefault(Option.isSome(databaseUrl) ? "postgres" : "embedded"),
@@ -257,16 +259,12 @@ const read = Effect.gen(function* () {
       message: "PARLEY_STORE is postgres, but DATABASE_URL is not set.",
     });
   }
-  for (const [name, url] of [
-    ["DATABASE_URL", databaseUrl],
-    ["PARLEY_MIGRATION_URL", migrationUrl],
-  ] as const) {
-    // Some clients know it, ours would pass over it, and connect without TLS.
-    if (Option.isSome(url) && /[?&]ssl=/i.test(Redacted.value(url.value))) {
-      return yield* new SettingsInvalid({
-        message: `${name} says ssl=, which is not known: write sslmode=require, or sslmode=disable.`,
-      });
-    }
+  // Some clients know it, ours would pass over it, and connect without TLS.
+  if (Option.isSome(databaseUrl) && /[?&]ssl=/i.test(Redacted.value(databaseUrl.value))) {
+    return yield* new SettingsInvalid({
+      message:
+        "DATABASE_URL says ssl=, which is not known: write sslmode=require, or sslmode=disable.",
+    });
   }
   if (rowSecurity && store !== "postgres") {
     return yield* new SettingsInvalid({
@@ -296,10 +294,10 @@ const read = Effect.gen(function* () {
     store,
     dataDir,
     databaseUrl: Option.getOrNull(databaseUrl),
-    migrationUrl: Option.getOrNull(migrationUrl),
     rowSecurity,
     listen,
     prepare,
+    connections,
     schema,
     provision: Option.getOrNull(provision),
     llms: [llm, ...fallbacks].filter((one) => one !== null),

@@ -17,6 +17,7 @@ import {
   type Chat,
   type Entry,
 } from "./contract/client.ts";
+import { boundDatabase } from "./BoundDatabase.ts";
 import { launch, type Running } from "./contract/launch.ts";
 import { startWireTap, type WireTap } from "./WireTap.ts";
 
@@ -61,15 +62,14 @@ describe.each(["as it is", "bound by row security"] as const)("a server %s", (mo
   const target = () => running.target;
 
   beforeAll(async () => {
-    const bound = mode !== "as it is";
-    const { bound: boundUrl, server } = inject("roleUrls");
-    tap = await startWireTap(bound ? boundUrl : server);
-    running = await launch("postgres", {
-      DATABASE_URL: tap.url,
-      PARLEY_MIGRATION_URL: inject("postgresUrl"),
-      PARLEY_SCHEMA: `tenants_${unique()}`,
-      PARLEY_ROW_SECURITY: String(bound),
-    });
+    const owner = inject("postgresUrl");
+    const schema = `tenants_${unique()}`;
+    const settings =
+      mode === "as it is"
+        ? { DATABASE_URL: owner, PARLEY_SCHEMA: schema }
+        : await boundDatabase(owner, inject("roleUrls").bound, schema);
+    tap = await startWireTap(settings.DATABASE_URL);
+    running = await launch("postgres", { ...settings, DATABASE_URL: tap.url });
     theirs = await askQuestion(target(), { query: "port" }, target().otherKey);
     ours = await createChat(target());
   });

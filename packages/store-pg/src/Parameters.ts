@@ -29,3 +29,6 @@ export const times = <A>(items: ReadonlyArray<A>, at: (item: A) => Date | null) 
 /** An int8 from a count that may not be known. */
 export const big = (value: number | undefined): bigint | null =>
   value === undefined ? null : BigInt(value);
+
+/** The search path that leads to a schema alone: its name, quoted. */
+export const searchPathOf = (schema: string): string => `"${schema.replaceAll('"', '""')}"`;

@@ -4,9 +4,9 @@
 export {
   inspectPostgres,
   layerPostgres,
-  lettingInSql,
+  migratePostgres,
   pendingSql,
   type Inspection,
   type PostgresOptions,
-} from "./Postgres.ts";
+} from "./PgStore.ts";
 export { PostgresUnusable } from "./PostgresUnusable.ts";

@@ -4,9 +4,10 @@
 import * as PgClient from "@effect/sql-pg/PgClient";
 import { ChatArchive, ChatbotRegistry, ChatStore, TurnStore } from "@parley/core";
 import { registerChatbot, StoreUnderTest } from "@parley/core/testing";
-import { layerPostgres, type PostgresOptions } from "@parley/store-pg";
-import { searchPathOf } from "../src/Granted.ts";
-import { Effect, Layer, Logger, Redacted } from "effect";
+import { layerPostgres, migratePostgres, type PostgresOptions } from "@parley/store-pg";
+import { searchPathOf } from "../src/Parameters.ts";
+import { grantsTo } from "./grants.ts";
+import { Effect, Layer, Redacted } from "effect";
 import { Reactivity } from "effect/reactivity";
 import { inject } from "vitest";
 
@@ -28,15 +29,33 @@ type TestOptions = PostgresOptions & { readonly schema: string };
 export const optionsOf = (schema: string): TestOptions => ({
   url: Redacted.make(inject("postgresUrl")),
   schema,
-  maxConnections: 4,
 });
 
 /** How a server connects that row security binds. */
 export const bound = () => ({
   url: Redacted.make(inject("roleUrls").bound),
-  migrationUrl: Redacted.make(inject("postgresUrl")),
   rowSecurity: true,
 });
+
+/** The address of the tables' owner in the database of another. */
+const ownerIn = ({ url }: PostgresOptions) =>
+  inDatabase(new URL(Redacted.value(url)).pathname.slice(1), Redacted.make(inject("postgresUrl")));
+
+/** The store; where row security binds its role, the owner has made the schema before and granted what the role needs. */
+export const layerStore = (options: PostgresOptions) =>
+  Layer.unwrap(
+    Effect.gen(function* () {
+      if (options.rowSecurity === true) {
+        const { schema = "parley" } = options;
+        const owner = ownerIn(options);
+        yield* migratePostgres({ ...options, url: owner });
+        const sql = yield* clientOf(schema, 1, owner);
+        const role = new URL(Redacted.value(options.url)).username;
+        for (const statement of grantsTo(role, schema)) yield* sql.unsafe(statement);
+      }
+      return layerPostgres(options);
+    }).pipe(Effect.scoped),
+  );
 
 /** A plain client whose search path is the schema. */
 export const clientOf = (schema: string, maxConnections = 2, url = optionsOf(schema).url) =>
@@ -72,23 +91,13 @@ export const freshDatabase = Effect.fnUntraced(function* (more = "") {
   return { ...options, name, sql: yield* clientOf("parley", 1, options.url) };
 });
 
-/** What the effect warns of. */
-export const warningsOf = Effect.fnUntraced(function* <A, E, R>(effect: Effect.Effect<A, E, R>) {
-  const warnings: Array<string> = [];
-  const logger = Logger.make(({ logLevel, message }) => {
-    if (logLevel === "Warn") warnings.push(String(message));
-  });
-  yield* Effect.provide(effect, Logger.layer([logger]));
-  return warnings;
-});
-
 /** What the checks need of a PostgreSQL store. */
 const underTest = (options: TestOptions) =>
   Layer.effect(
     StoreUnderTest,
     Effect.gen(function* () {
       const registry = yield* ChatbotRegistry;
-      const sql = yield* clientOf(options.schema, 2, options.migrationUrl ?? options.url);
+      const sql = yield* clientOf(options.schema, 2, ownerIn(options));
       const second = yield* Layer.build(Layer.fresh(layerPostgres(options)));
       return StoreUnderTest.of({
         newChatbot: Effect.provideService(registerChatbot, ChatbotRegistry, registry),
@@ -106,28 +115,11 @@ const underTest = (options: TestOptions) =>
     }),
   );
 
-/**
- * The store and what the checks need of it: in a database of its own, because compactions wait for all transactions of
- * theirs, unless a schema is given.
- */
-export const layerPostgresUnderTest = (more: Partial<TestOptions> = {}) =>
-  Layer.unwrap(
-    Effect.gen(function* () {
-      const given = { ...optionsOf(freshSchema()), ...more };
-      const options = more.schema === undefined ? yield* inFreshDatabase(given) : given;
-      return Layer.provideMerge(underTest(options), layerPostgres(options));
-    }),
-  );
-
-const inFreshDatabase = Effect.fnUntraced(function* (options: TestOptions) {
-  const { migrationUrl, url, ...rest } = options;
-  const { name } = yield* freshDatabase();
-  return {
-    ...rest,
-    url: inDatabase(name, url),
-    ...(migrationUrl && { migrationUrl: inDatabase(name, migrationUrl) }),
-  };
-});
+/** The store in a schema of its own, and what the checks need of it. */
+export const layerPostgresUnderTest = (more: Partial<TestOptions> = {}) => {
+  const options = { ...optionsOf(freshSchema()), ...more };
+  return Layer.provideMerge(underTest(options), layerStore(options));
+};
 
 const interval = "$1::int8 * interval '1 millisecond'";
 const earlier = [

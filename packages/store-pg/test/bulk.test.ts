@@ -2,13 +2,11 @@ import { assert, it } from "@effect/vitest";
 import { newest, newestChats, type ChatQuery, type EntryQuery } from "@parley/core";
 import { layerPostgres } from "@parley/store-pg";
 import { Effect, Fiber, Layer } from "effect";
-import { Reactivity } from "effect/reactivity";
 import { makeListChats } from "../src/chats/ChatListing.ts";
 import { indexedIn } from "../src/chats/ChatSearch.ts";
 import { makeListEntries } from "../src/chats/EntryListing.ts";
 import { makeReads } from "../src/chats/Paging.ts";
-import { makeClients } from "../src/Clients.ts";
-import { roundRobin } from "../src/database/RoundRobin.ts";
+import { makePools } from "../src/database/PgPools.ts";
 import { fillChats, filledChatbot as chatbot, fillEntries } from "./fill.ts";
 import { clientOf, freshSchema, optionsOf } from "./PostgresUnderTest.ts";
 
@@ -42,9 +40,8 @@ it.live(
       yield* sql.unsafe(
         "update chat set user_ref = case when id > 20000 then 'many' else 'very many' end where id > 9999 and id <= 30000",
       );
-      const clients = yield* makeClients({ ...options, maxConnections: 2 });
-      const bulk = roundRobin(clients.bulk, 2, "200 millis");
-      const reads = makeReads({ ...clients, bulk });
+      const pools = yield* makePools({ ...options, maxConnections: 6 }, { bulkDeadline: 200 });
+      const reads = makeReads(pools);
       const listChats = makeListChats(reads, { from: "chat", indexed: indexedIn("C") });
       const chats = (query: Partial<ChatQuery>) => listChats(chatbot, { ...newestChats, ...query });
       const history = (chat: number, query: Partial<EntryQuery> = {}) =>
@@ -57,7 +54,9 @@ it.live(
       ];
 
       const holding = yield* Effect.forkChild(
-        Effect.forEach([1, 2], () => bulk.transaction(chatbot, Effect.never), { concurrency: 2 }),
+        Effect.forEach([1, 2], () => pools.operations.transaction(chatbot, Effect.never), {
+          concurrency: 2,
+        }),
         { startImmediately: true },
       );
       for (const query of quickChats) yield* chats(query);
@@ -68,6 +67,6 @@ it.live(
       }
       yield* Fiber.interrupt(holding);
       for (const [list, total] of slow) assert.strictEqual(yield* list, total);
-    }).pipe(Effect.provide(Reactivity.layer));
+    });
   },
 );

@@ -1,9 +1,8 @@
 import { assert, it } from "@effect/vitest";
 import { ChatStore, type ChatToCreate } from "@parley/core";
 import { registerChatbot } from "@parley/core/testing";
-import { layerPostgres } from "@parley/store-pg";
 import { Effect, Exit, Fiber, Layer, Scope } from "effect";
-import { bound, freshSchema, optionsOf } from "./PostgresUnderTest.ts";
+import { bound, freshSchema, layerStore, optionsOf } from "./PostgresUnderTest.ts";
 
 const chat: ChatToCreate = { name: "last", userRef: null, helloMessage: null };
 
@@ -11,7 +10,7 @@ for (const rowSecurity of [false, true]) {
   // The store has no connection yet, as after thirty idle seconds.
   it.live(`a store that is closed stores what is under way (row security: ${rowSecurity})`, () =>
     Effect.gen(function* () {
-      const layer = layerPostgres({ ...optionsOf(freshSchema()), ...(rowSecurity && bound()) });
+      const layer = layerStore({ ...optionsOf(freshSchema()), ...(rowSecurity && bound()) });
       const chatbot = yield* Effect.provide(registerChatbot, Layer.fresh(layer));
       const scope = yield* Scope.make();
       const services = yield* Layer.buildWithScope(layer, scope);

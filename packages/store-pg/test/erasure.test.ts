@@ -4,11 +4,18 @@ import { registerChatbot } from "@parley/core/testing";
 import { layerPostgres } from "@parley/store-pg";
 import { Effect } from "effect";
 import { Reactivity } from "effect/reactivity";
-import { makeClients } from "../src/Clients.ts";
+import { makePools } from "../src/database/PgPools.ts";
 import { makeChatArchive } from "../src/archive/PgChatArchive.ts";
-import type { Session } from "../src/Session.ts";
+import type { Session } from "../src/database/TenantSession.ts";
 import { fillChats, filledChatbot, settle } from "./fill.ts";
-import { bound, clientOf, freshDatabase, freshSchema, optionsOf } from "./PostgresUnderTest.ts";
+import {
+  bound,
+  clientOf,
+  freshDatabase,
+  freshSchema,
+  layerStore,
+  optionsOf,
+} from "./PostgresUnderTest.ts";
 
 const secret = "Zugspitzpanorama";
 const entry = { question: secret, answer: secret, moderation: "none", flagged: false };
@@ -74,7 +81,7 @@ describe.each([
         assert.deepStrictEqual(yield* auditLines, [
           { actor: "test", detail: "4 chats of a userRef" },
         ]);
-      }).pipe(Effect.provide(layerPostgres(optionsIn(schema))), Effect.scoped);
+      }).pipe(Effect.provide(layerStore(optionsIn(schema))), Effect.scoped);
     },
   );
 
@@ -87,7 +94,7 @@ describe.each([
       const chats = yield* ChatStore;
       assert.strictEqual((yield* chats.listChats(ours, newestChats)).total, 0);
       assert.strictEqual((yield* chats.listChats(theirs, newestChats)).total, 1);
-    }).pipe(Effect.provide(layerPostgres(optionsIn(freshSchema())))),
+    }).pipe(Effect.provide(layerStore(optionsIn(freshSchema())))),
   );
 });
 
@@ -97,8 +104,8 @@ describe("an erasure", () => {
     return Effect.gen(function* () {
       const chatbot = yield* registerChatbot;
       const sql = yield* clientOf(options.schema);
-      const clients = yield* makeClients({ ...options, maxConnections: 1 });
-      const { erase } = makeChatArchive(clients);
+      const pools = yield* makePools({ ...options, maxConnections: 6 });
+      const { erase } = makeChatArchive(pools);
       assert.strictEqual(yield* erase(chatbot, ofUser, "nobody"), 0);
       yield* create(chatbot);
       yield* create(chatbot);
@@ -161,13 +168,16 @@ describe("an erasure", () => {
     return Effect.gen(function* () {
       const sql = yield* clientOf(options.schema);
       const chatbot = yield* registerChatbot;
-      const clients = yield* makeClients({ ...options, maxConnections: 1 });
+      const pools = yield* makePools({ ...options, maxConnections: 6 });
       let transactions = 0;
-      const transaction: Session["transaction"] = (subject, effect) => {
+      const transaction: Session["transaction"] = (tenant, effect) => {
         transactions++;
-        return clients.patient.transaction(subject, effect);
+        return pools.operations.transaction(tenant, effect);
       };
-      const archive = makeChatArchive({ ...clients, patient: { ...clients.patient, transaction } });
+      const archive = makeChatArchive({
+        ...pools,
+        operations: { ...pools.operations, transaction },
+      });
       for (const which of [
         { _tag: "UserRef", userRef: "u" },
         { _tag: "IdleSince", limit: new Date("2100-01-01") },
@@ -195,13 +205,16 @@ describe("an erasure", () => {
     const options = optionsOf(freshSchema());
     return Effect.gen(function* () {
       const chatbot = yield* registerChatbot;
-      const clients = yield* makeClients({ ...options, maxConnections: 1 });
+      const pools = yield* makePools({ ...options, maxConnections: 6 });
       const store = yield* ChatStore;
       const chat = { name: null, userRef: "u", helloMessage: null };
       const create = store.createChat(chatbot, chat, null);
-      const transaction: Session["transaction"] = (subject, effect) =>
-        Effect.tap(clients.patient.transaction(subject, effect), () => Effect.orDie(create));
-      const archive = makeChatArchive({ ...clients, patient: { ...clients.patient, transaction } });
+      const transaction: Session["transaction"] = (tenant, effect) =>
+        Effect.tap(pools.operations.transaction(tenant, effect), () => Effect.orDie(create));
+      const archive = makeChatArchive({
+        ...pools,
+        operations: { ...pools.operations, transaction },
+      });
       const later = new Date("2100-01-01");
       for (const which of [
         { _tag: "UserRef", userRef: "u" },

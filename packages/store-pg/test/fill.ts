@@ -2,12 +2,14 @@
  * Fills a schema with many chats, past the store, as the store would have made them.
  */
 import * as PgClient from "@effect/sql-pg/PgClient";
+import * as PgPool from "@effect/sql-pg/PgPool";
 import { layerPostgres, type PostgresOptions } from "@parley/store-pg";
 import { Effect } from "effect";
 import { Reactivity } from "effect/reactivity";
 import type { SqlClient } from "effect/sql";
 import { addGaps, partSizes } from "../src/chats/ChatPositions.ts";
-import { plainSession } from "../src/Session.ts";
+import { makeLending } from "../src/database/Lending.ts";
+import { makeTenantSession } from "../src/database/TenantSession.ts";
 
 /** The chatbot that is filled. */
 export const filledChatbot = 1_000_001;
@@ -169,15 +171,15 @@ export const fillSchema = ({
 
 /** A session set up as the store's own for single statements. */
 export const makeBenchSession = ({ schema, url }: PostgresOptions & { readonly schema: string }) =>
-  Effect.provide(
-    Effect.map(
-      PgClient.make({
-        url,
-        maxConnections: 10,
-        multiplex: true,
-        startupParameters: { search_path: schema },
+  Effect.map(
+    PgPool.make({
+      url,
+      maxConnections: 2,
+      multiplex: true,
+      startupParameters: { search_path: schema },
+    }),
+    (pool) =>
+      makeTenantSession(makeLending(pool, { since: 0 })({ deadline: null, cancels: false }), {
+        rowSecurity: false,
       }),
-      plainSession,
-    ),
-    Reactivity.layer,
   );

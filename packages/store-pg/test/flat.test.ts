@@ -16,7 +16,7 @@ import {
   settle,
 } from "./fill.ts";
 import { buffers, executed } from "./buffers.ts";
-import { bound, clientOf, freshDatabase, inDatabase } from "./PostgresUnderTest.ts";
+import { bound, clientOf, freshDatabase, inDatabase, layerStore } from "./PostgresUnderTest.ts";
 
 const chats = 100_000;
 const most = 200;
@@ -30,17 +30,13 @@ class Filled extends Context.Service<
   }
 >()("Filled") {}
 
-const fill = ({ name, sql, url }: Effect.Success<ReturnType<typeof freshDatabase>>) =>
+const fill = ({ name, sql }: Effect.Success<ReturnType<typeof freshDatabase>>) =>
   Effect.gen(function* () {
     yield* fillChats(sql, chatbot, chats);
     yield* fillEntries(sql, chatbot, chats);
     yield* settle(sql);
-    const { migrationUrl: _, ...options } = bound();
-    const roleUrl = inDatabase(name, options.url);
-    yield* Effect.provide(
-      Effect.void,
-      layerPostgres({ ...options, url: roleUrl, migrationUrl: url }),
-    );
+    const roleUrl = inDatabase(name, bound().url);
+    yield* Effect.provide(Effect.void, layerStore({ ...bound(), url: roleUrl }));
     const role = yield* clientOf("parley", 1, roleUrl);
     const boundTo = (to: number) =>
       Effect.as(role.unsafe("select set_config('parley.chatbot', $1, false)", [String(to)]), role);

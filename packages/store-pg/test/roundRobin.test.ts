@@ -1,18 +1,15 @@
 import { assert, describe, it } from "@effect/vitest";
-import { Effect, Fiber, type Duration } from "effect";
-import { TestClock } from "effect/testing";
-import { roundRobin } from "../src/database/RoundRobin.ts";
-import type { Session, Subject } from "../src/Session.ts";
+import { Effect, Fiber } from "effect";
+import { makeRoundRobin } from "../src/database/RoundRobin.ts";
 
-/** Runs statements that are effects, by turn. */
-const turnsOf = (connections: number, queueTimeout?: Duration.Input) => {
-  const session = { query: (_: Subject, __: string, [effect]: any) => effect };
-  const { query } = roundRobin(session as unknown as Session, connections, queueTimeout);
-  return (chatbot: number, effect: Effect.Effect<unknown>) => query(chatbot, "", [effect]);
+/** Work by turn that waits for no longer than the timeout. */
+const turnsOf = (turns: number, timeout: number | null = null) => {
+  const inTurn = makeRoundRobin<number>(turns);
+  return <A>(chatbot: number, work: Effect.Effect<A>) => inTurn(chatbot, work, timeout, "late");
 };
 
-describe("statements by turn", () => {
-  it.effect("serve a chatbot with many in the queue as often as others", () =>
+describe("a turn", () => {
+  it.effect("comes to a chatbot with many in the queue as often as to others", () =>
     Effect.gen(function* () {
       const turn = turnsOf(2);
       const served = new Map<number, number>();
@@ -36,9 +33,9 @@ describe("statements by turn", () => {
     }),
   );
 
-  it.effect("never lose or add a connection, whoever gives up or waits for too long", () =>
+  it.live("is never lost or doubled, whoever gives up or waits for too long", () =>
     Effect.gen(function* () {
-      const turn = turnsOf(3, "10 seconds");
+      const turn = turnsOf(3, 20);
       let inside = 0;
       let most = 0;
       const client = (n: number) =>
@@ -47,7 +44,8 @@ describe("statements by turn", () => {
           Effect.gen(function* () {
             most = Math.max(most, ++inside);
             for (let turns = 0; turns < n % 4; turns++) yield* Effect.yieldNow;
-            if (n % 11 === 0) yield* Effect.sleep("10 seconds");
+            // Turns come at the very moment at which others stop waiting.
+            if (n % 11 === 0) yield* Effect.sleep(20);
           }).pipe(Effect.ensuring(Effect.sync(() => inside--))),
         );
       const fibers = yield* Effect.forEach(
@@ -59,31 +57,24 @@ describe("statements by turn", () => {
         if (n % 3 === 0) yield* Effect.forkChild(Fiber.interrupt(fiber));
         if (n % 7 === 0) yield* Effect.yieldNow;
       }
-      // Turns come at the very moment at which the others stop waiting.
-      for (let times = 0; times < 30; times++) yield* TestClock.adjust("10 seconds");
       yield* Effect.forEach(fibers, Fiber.await, { discard: true });
       assert.strictEqual(most, 3);
       assert.strictEqual(inside, 0);
       const forever = yield* Effect.forEach([1, 2, 3], (n) =>
         Effect.forkChild(turn(n, Effect.sync(() => inside++).pipe(Effect.andThen(Effect.never)))),
       );
-      const late = yield* Effect.forkChild(
-        turn(
-          4,
-          Effect.sync(() => inside++),
-        ),
-      );
-      yield* TestClock.adjust("10 seconds");
+      yield* Effect.yieldNow;
+      const late = turn(
+        4,
+        Effect.sync(() => inside++),
+      ).pipe(Effect.uninterruptible, Effect.flip);
+      assert.strictEqual(yield* late, "late");
       assert.strictEqual(inside, 3);
-      assert.strictEqual(
-        (yield* Effect.flip(Fiber.join(late))).reason._tag,
-        "StatementTimeoutError",
-      );
       yield* Fiber.interruptAll(forever);
     }),
   );
 
-  it.effect("may all end at once, however many they are", () =>
+  it.effect("may end at once for any number that wait", () =>
     Effect.gen(function* () {
       const turn = turnsOf(1);
       let done = 0;

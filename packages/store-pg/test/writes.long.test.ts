@@ -1,14 +1,14 @@
 import { assert, it } from "@effect/vitest";
 import { layerPostgres } from "@parley/store-pg";
-import { Effect, Stream } from "effect";
+import { Context, Effect, Stream } from "effect";
 import { Reactivity } from "effect/reactivity";
 import type { SqlClient } from "effect/sql";
-import { makeCreations } from "../src/Creations.ts";
-import { makeClients } from "../src/Clients.ts";
+import { makeChatCreation } from "../src/chats/ChatCreation.ts";
+import { makePools } from "../src/database/PgPools.ts";
 import { makeChatArchive } from "../src/archive/PgChatArchive.ts";
 import { makeChatStore } from "../src/PgChatStore.ts";
-import { makeTurnStore } from "../src/PgTurnStore.ts";
-import type { Session } from "../src/Session.ts";
+import { makeTurnStore } from "../src/turns/PgTurnStore.ts";
+import type { Session } from "../src/database/TenantSession.ts";
 import { touchedBy } from "./buffers.ts";
 import { fillChats, filledChatbot as chatbot, fillEntries, settle } from "./fill.ts";
 import { freshDatabase } from "./PostgresUnderTest.ts";
@@ -19,33 +19,38 @@ const most = 100;
 /** Of the node that touched most: what a part writes that nothing refers to is not in the whole. */
 const mostOf = (plan: any): number => Math.max(touchedBy(plan), ...(plan.Plans ?? []).map(mostOf));
 
+/** Whether a statement is part of a transaction. */
+const Inside = Context.Reference("Inside", { defaultValue: () => false });
+
 /** Each statement is run twice, and what the first one touched is noted and undone. */
 const measured = (session: Session, note: (text: string, buffers: number) => void): Session => ({
   ...session,
-  query: (subject, text, values) => {
-    const whole = session.query<any>(subject, text, values);
+  transaction: (tenant, effect) =>
+    session.transaction(tenant, Effect.provideService(effect, Inside, true)),
+  query: (tenant, text, values) => {
+    const whole = session.query<any>(tenant, text, values);
     // It touches nothing, and has no plan.
     if (text.startsWith("set ")) return whole;
-    return session
-      .transaction(
-        subject,
-        Effect.gen(function* () {
-          const [row] = yield* session.query<{ readonly "QUERY PLAN": any }>(
-            subject,
-            `explain (analyze, buffers, format json) ${text}`,
-            values,
-          );
-          note(text, mostOf(row!["QUERY PLAN"][0].Plan));
-          return yield* Effect.fail("undone" as const);
-        }),
-      )
-      .pipe(
-        Effect.catchIf(
-          (error) => error === "undone",
-          () => Effect.void,
-        ),
-        Effect.andThen(whole),
-      ) as any;
+    const explained = Effect.map(
+      session.query<{ readonly "QUERY PLAN": any }>(
+        tenant,
+        `explain (analyze, buffers, format json) ${text}`,
+        values,
+      ),
+      ([row]) => note(text, mostOf(row!["QUERY PLAN"][0].Plan)),
+    );
+    const undone = Effect.flatMap(Inside, (isInside) =>
+      isInside
+        ? Effect.gen(function* () {
+            yield* session.query(tenant, "savepoint measured");
+            yield* explained;
+            yield* session.query(tenant, "rollback to savepoint measured");
+          })
+        : Effect.ignore(
+            session.transaction(tenant, Effect.andThen(explained, Effect.fail("undone" as const))),
+          ),
+    );
+    return Effect.andThen(undone, whole);
   },
 });
 
@@ -68,6 +73,10 @@ it.live.each([
       yield* Effect.provide(Effect.void, layerPostgres({ url }));
       yield* sql.unsafe("alter table idempotency_key set (autovacuum_enabled = off)");
       yield* sql.unsafe(
+        `insert into chatbot (id, workspace_name, name, description, settings)
+        overriding system value select n, 'w', n::text, '', '{}' from generate_series(1, 60) n`,
+      );
+      yield* sql.unsafe(
         `insert into idempotency_key (chatbot_id, key, fingerprint, made_at, chat_id)
         select n, 'key', 'f', now(), n from generate_series(1, 60) n`,
       );
@@ -83,17 +92,17 @@ it.live.each([
         [chatbot, rows],
       );
       yield* settled(sql);
-      const clients = yield* makeClients({ url, schema: "parley", maxConnections: 2 });
+      const pools = yield* makePools({ url, schema: "parley", maxConnections: 2 });
       const touched = new Map<string, Array<number>>();
       const note = (text: string, buffers: number) =>
         void touched.set(text, [...(touched.get(text) ?? []), buffers]);
       const noted = {
-        ...clients,
-        reads: measured(clients.reads, note),
-        writes: measured(clients.writes, note),
-        patient: measured(clients.patient, note),
+        ...pools,
+        reads: measured(pools.reads, note),
+        writes: measured(pools.writes, note),
+        operations: measured(pools.operations, note),
       };
-      const make = yield* makeCreations(noted);
+      const make = yield* makeChatCreation(noted);
       const chats = yield* makeChatStore(noted, make);
       const turns = yield* makeTurnStore(noted, make, () => Stream.empty, "parley");
       const archive = makeChatArchive(noted);
@@ -136,36 +145,4 @@ it.live.each([
       }
       assert.isAbove([...touched.values()].flat().length, 500);
     }).pipe(Effect.provide(Reactivity.layer), Effect.scoped),
-);
-
-it.live("creations with keys that come together touch little in tables that were empty", () =>
-  Effect.gen(function* () {
-    const { sql, url } = yield* freshDatabase();
-    yield* Effect.provide(Effect.void, layerPostgres({ url }));
-    // As an erasure does, or the database by itself.
-    yield* settle(sql);
-    yield* fillChats(sql, chatbot, 10);
-    const clients = yield* makeClients({ url, schema: "parley", maxConnections: 2 });
-    const touched: Array<number> = [];
-    const noted = {
-      ...clients,
-      writes: measured(clients.writes, (_, buffers) => touched.push(buffers)),
-    };
-    const make = yield* makeCreations(noted);
-    const crowd = 200;
-    for (let round = 0; round < 3; round++) {
-      yield* Effect.forEach(
-        Array.from({ length: crowd }, (_, n) => `key ${round} ${n}`),
-        (key) =>
-          make(chatbot, {
-            name: "name",
-            userRef: null,
-            entry: null,
-            retryKey: { key, fingerprint: "f", turn: null },
-          }),
-        { concurrency: "unbounded" },
-      );
-    }
-    assert.isAtMost(Math.max(...touched), 30 * crowd);
-  }).pipe(Effect.provide(Reactivity.layer), Effect.scoped),
 );

@@ -1,19 +1,9 @@
-import { layerPostgres, lettingInSql, pendingSql, type PostgresOptions } from "@parley/store-pg";
+import { migratePostgres, pendingSql } from "@parley/store-pg";
 import { Effect } from "effect";
 import { Command, Flag } from "effect/cli";
 import { databaseOptions } from "../Database.ts";
 import { Settings } from "../Settings.ts";
 import { printText } from "./Output.ts";
-
-/** Everything that is to be done. What the server's role lacks of tables can only be told once they are there. */
-const planOf = Effect.fnUntraced(function* (options: PostgresOptions, pending: string) {
-  if (pending !== "") {
-    return options.migrationUrl === undefined
-      ? pending
-      : `${pending}\n-- Then the role of DATABASE_URL is let in; a dry run after this tells how.`;
-  }
-  return (yield* lettingInSql(options)) || "-- The schema is up to date.";
-});
 
 export const migrate = Command.make(
   "migrate",
@@ -27,8 +17,8 @@ export const migrate = Command.make(
     Effect.gen(function* () {
       const options = yield* databaseOptions;
       const sql = yield* pendingSql(options);
-      if (dryRun) return yield* printText(yield* planOf(options, sql));
-      yield* Effect.provide(Effect.void, layerPostgres(options));
+      if (dryRun) return yield* printText(sql || "-- The schema is up to date.");
+      yield* migratePostgres(options);
       yield* printText(
         sql === "" ? "The schema is up to date." : "The schema was brought up to date.",
       );

@@ -57,7 +57,7 @@ const checkDatabase = Effect.gen(function* () {
   }
   if (refusal !== null || !current) return [findings, []] as const;
   const all = yield* ChatbotRegistry.use(({ list }) => list).pipe(
-    Effect.provide(layerPostgres({ ...options, migrationUrl: undefined })),
+    Effect.provide(layerPostgres(options)),
   );
   return [findings, all.map(({ chatbot }) => chatbot)] as const;
 }).pipe(

@@ -10,17 +10,17 @@ import {
 } from "@parley/core";
 import { Effect, Schedule } from "effect";
 import { addGaps } from "../chats/ChatPositions.ts";
-import type { Clients } from "../Clients.ts";
+import type { PgPools } from "../database/PgPools.ts";
 import { array, texts, time } from "../Parameters.ts";
-import { forgetAsks } from "../RequestKeys.ts";
-import { againAfterClash, isLockTimeout, withoutDeadline } from "../Storage.ts";
+import { forgetAsks } from "../rows/IdempotencyKeys.ts";
+import { againAfterClash, isLockTimeout, orUnavailable } from "../database/PgErrors.ts";
 
 /** Chats that an erasure looks at and erases at a time; fewer if they have more than so many entries. */
 const batch = 1_000;
 const batchEntries = 100_000;
 
 export const makeErasure = (
-  { patient }: Clients,
+  { operations }: PgPools,
   /** How often a batch is tried whose chats another holds: each try waits for a second, and the next a second later. */
   { tries = 15 } = {},
 ): ChatArchive["Service"]["erase"] => {
@@ -36,40 +36,38 @@ export const makeErasure = (
         ? [findUser, which.userRef]
         : [findIdle, which._tag === "IdleSince" ? time(which.limit) : null];
     return Effect.map(
-      patient.query<Found>(chatbot, statement, [chatbot, after, batch, limit, last]),
+      operations.query<Found>(chatbot, statement, [chatbot, after, batch, limit, last]),
       ([found]) => found!,
     );
   };
 
   /**
    * Erases those that are still to be erased. Only a statement that comes after the locks sees what was appended while they
-   * were waited for. Creations wait for the last statement alone. A transaction that holds one of the chats for long must not
-   * make the asks in all the others wait.
+   * were waited for. Statements of turns pass over chats that are locked, and wait for keys and the counter, so these come
+   * last.
    */
   const eraseSome = (chatbot: number, ids: ReadonlyArray<bigint>, limit: Date | null) =>
-    patient
+    operations
       .transaction(
         chatbot,
         Effect.gen(function* () {
-          yield* patient.query(chatbot, "set local lock_timeout = '1s'");
-          const doomed = yield* patient.query<Doomed>(chatbot, lockChats, [
+          const doomed = yield* operations.query<Doomed>(chatbot, lockChats, [
             chatbot,
             array(ids, "int8", (id) => id),
             time(limit),
           ]);
+          if (doomed.length === 0) return 0;
+          const chats = array(doomed, "int8", ({ id }) => id);
+          yield* operations.query(chatbot, eraseChats, [chatbot, chats]);
           const turns = doomed.flatMap(({ turn }) => turn ?? []);
           if (turns.length > 0) {
-            yield* patient.query(chatbot, forgetAsks, [chatbot, texts(turns)]);
+            yield* operations.query(chatbot, forgetAsks, [chatbot, texts(turns)]);
           }
-          if (doomed.length > 0) {
-            const chats = array(doomed, "int8", ({ id }) => id);
-            yield* patient.query(chatbot, lockKeys, [chatbot, chats]);
-            yield* patient.query(chatbot, eraseChats, [chatbot, chats]);
-            yield* patient.query(chatbot, countErased, [
-              chatbot,
-              array(doomed, "int8", ({ position }) => position),
-            ]);
-          }
+          yield* operations.query(chatbot, eraseKeys, [chatbot, chats]);
+          yield* operations.query(chatbot, countErased, [
+            chatbot,
+            array(doomed, "int8", ({ position }) => position),
+          ]);
           return doomed.length;
         }),
       )
@@ -87,7 +85,7 @@ export const makeErasure = (
     Effect.suspend(() => {
       let erased = 0;
       const eraseAll = Effect.gen(function* () {
-        const [counter] = yield* patient.query<{ readonly positions: bigint }>(
+        const [counter] = yield* operations.query<{ readonly positions: bigint }>(
           chatbot,
           lastPosition,
           [chatbot],
@@ -110,14 +108,14 @@ export const makeErasure = (
       const audit = Effect.suspend(() =>
         erased === 0
           ? Effect.void
-          : patient.query(chatbot, auditErasure, [chatbot, actor, erasureDetail(which, erased)]),
+          : operations.query(chatbot, auditErasure, [chatbot, actor, erasureDetail(which, erased)]),
       );
       return eraseAll.pipe(
         // An erasure that fails midway has erased chats, too.
         Effect.onError(() => Effect.ignore(audit)),
         Effect.andThen(Effect.uninterruptible(audit)),
         Effect.map(() => erased),
-        withoutDeadline,
+        orUnavailable,
       );
     });
 };
@@ -175,23 +173,14 @@ select chat.* from unnest($2::int8[]) wanted cross join lateral (
   offset 0 for update
 ) chat`;
 
-// In the order in which creations take them, too.
-const lockKeys = `
-select from unnest(array(
-  select key from unnest($2::int8[]) wanted cross join lateral (
-    select key from idempotency_key where chatbot_id = $1 and chat_id = wanted offset 0
-  ) theirs order by key
-)) found(name) cross join lateral (
-  select from idempotency_key where chatbot_id = $1 and key = name offset 0 for update
-) locked`;
-
 const eraseChats = `
 with entries as (
   delete from entry where chatbot_id = $1 and chat_id = any ($2::int8[])
-), keys as (
-  delete from idempotency_key where chatbot_id = $1 and chat_id = any ($2::int8[])
 )
 delete from chat where chatbot_id = $1 and id = any ($2::int8[])`;
+
+const eraseKeys =
+  "delete from idempotency_key where chatbot_id = $1 and chat_id = any ($2::int8[])";
 
 // The counter's row is locked last, because creations wait for it, and before the gaps, because other erasures add some,
 // too.

@@ -14,8 +14,8 @@ import {
   type NewEntry,
 } from "@parley/core";
 import { Effect, Stream } from "effect";
-import type { SqlError } from "effect/sql";
-import type { Clients } from "../Clients.ts";
+import type { PgPools } from "../database/PgPools.ts";
+import type { Session } from "../database/TenantSession.ts";
 import {
   newEntryArrays,
   newEntryColumns,
@@ -29,18 +29,23 @@ import {
   againAfterClash,
   isUniqueViolation,
   orChatbotNotFound,
-  withoutDeadline,
-} from "../Storage.ts";
+  orUnavailable,
+} from "../database/PgErrors.ts";
 
 /** Records that one statement of an import takes; fewer if their texts are longer, as no message may have a GB. */
 const importBatch = 200;
 const importLength = 10_000_000;
 
 export const makeTransfer = ({
-  archives,
-}: Clients): Pick<ChatArchive["Service"], "export" | "import"> => {
-  const importChats = (chatbot: number, before: bigint, chats: ReadonlyArray<ChatToImport>) =>
-    archives.query(chatbot, insertChats, [
+  transfer,
+}: PgPools): Pick<ChatArchive["Service"], "export" | "import"> => {
+  const importChats = (
+    session: Session,
+    chatbot: number,
+    before: bigint,
+    chats: ReadonlyArray<ChatToImport>,
+  ) =>
+    session.query(chatbot, insertChats, [
       chatbot,
       before,
       array(chats, "int8", ({ chat }) => BigInt(chat.id)),
@@ -52,8 +57,12 @@ export const makeTransfer = ({
       times(chats, ({ lastEntryTime }) => lastEntryTime),
     ]);
 
-  const importEntries = (chatbot: number, entries: ReadonlyArray<EntryToImport>) =>
-    archives.query(chatbot, insertEntries, [
+  const importEntries = (
+    session: Session,
+    chatbot: number,
+    entries: ReadonlyArray<EntryToImport>,
+  ) =>
+    session.query(chatbot, insertEntries, [
       chatbot,
       array(entries, "int8", ({ entry }) => BigInt(entry.chatId)),
       array(entries, "int8", ({ entry }) => BigInt(entry.id)),
@@ -63,35 +72,34 @@ export const makeTransfer = ({
     ]);
 
   return {
-    export: (chatbot, actor) => {
-      const records = archives.stream<ExportRow>(chatbot, everything, [chatbot]).pipe(
-        Stream.mapAccum(
-          () => 0n,
-          (seen: bigint, row: ExportRow): readonly [bigint, ReadonlyArray<ArchiveRecord>] => {
-            const records: Array<ArchiveRecord> = [];
-            if (row.chat_id !== seen) {
-              const { chat_id: id, chat_time: create_time, name, user_ref } = row;
-              records.push({ _tag: "Chat", chat: chatOf({ id, name, user_ref, create_time }) });
-            }
-            if (row.id !== null) {
-              records.push({
-                _tag: "Entry",
-                entry: entryOf(row as EntryRow),
-                usage: usageOf(row),
-              });
-            }
-            return [row.chat_id, records];
-          },
-        ),
-      );
-      return Stream.unwrap(
-        Effect.map(
-          archives.query(chatbot, auditExport, [chatbot, actor]),
-          (audited): Stream.Stream<ArchiveRecord, ChatbotNotFound | SqlError.SqlError> =>
-            audited.length > 0 ? records : Stream.fail(new ChatbotNotFound({ chatbot })),
-        ),
-      ).pipe(streamOrUnavailable);
-    },
+    export: (chatbot, actor) =>
+      Stream.unwrap(
+        Effect.gen(function* () {
+          const session = yield* transfer;
+          const audited = yield* session.query(chatbot, auditExport, [chatbot, actor]);
+          if (audited.length === 0) return yield* new ChatbotNotFound({ chatbot });
+          return session.stream<ExportRow>(chatbot, everything, [chatbot]).pipe(
+            Stream.mapAccum(
+              () => 0n,
+              (seen: bigint, row: ExportRow): readonly [bigint, ReadonlyArray<ArchiveRecord>] => {
+                const records: Array<ArchiveRecord> = [];
+                if (row.chat_id !== seen) {
+                  const { chat_id: id, chat_time: create_time, name, user_ref } = row;
+                  records.push({ _tag: "Chat", chat: chatOf({ id, name, user_ref, create_time }) });
+                }
+                if (row.id !== null) {
+                  records.push({
+                    _tag: "Entry",
+                    entry: entryOf(row as EntryRow),
+                    usage: usageOf(row),
+                  });
+                }
+                return [row.chat_id, records];
+              },
+            ),
+          );
+        }),
+      ).pipe(streamOrUnavailable),
 
     import: Effect.fnUntraced(function* (chatbot, records, actor) {
       const refuse = (reason: string) => Effect.fail(new ImportRefused({ reason }));
@@ -103,12 +111,13 @@ export const makeTransfer = ({
       const queue = yield* Stream.toQueue(Stream.rechunk(inOrder(records), importBatch), {
         capacity: importBatch,
       });
+      const session = yield* orUnavailable(transfer);
       // By itself: a row that refers to the chatbot keeps it from being renamed until it is committed.
-      yield* archives
+      yield* session
         .query(chatbot, makeCounter, [chatbot])
-        .pipe(againAfterClash, orChatbotNotFound(chatbot), withoutDeadline);
+        .pipe(againAfterClash, orChatbotNotFound(chatbot), orUnavailable);
       const inTransaction = Effect.gen(function* () {
-        const [counter] = yield* archives.query<{
+        const [counter] = yield* session.query<{
           readonly chats: bigint;
           readonly positions: bigint;
         }>(chatbot, lockCounter, [chatbot]);
@@ -119,10 +128,10 @@ export const makeTransfer = ({
           newEntries: ReadonlyArray<EntryToImport>,
         ) {
           if (newChats.length > 0) {
-            yield* importChats(chatbot, counter.positions + BigInt(chats), newChats);
+            yield* importChats(session, chatbot, counter.positions + BigInt(chats), newChats);
             chats += newChats.length;
           }
-          for (const some of byLength(newEntries)) yield* importEntries(chatbot, some);
+          for (const some of byLength(newEntries)) yield* importEntries(session, chatbot, some);
         });
         yield* Stream.runForEachArray(
           Stream.rechunk(Stream.fromQueue(queue), importBatch),
@@ -145,9 +154,9 @@ export const makeTransfer = ({
           },
         );
         if (open !== null) yield* store([open], []);
-        yield* archives.query(chatbot, auditImport, [chatbot, actor, importDetail(chats)]);
-        yield* archives.query(chatbot, lockSequences);
-        yield* archives.query(chatbot, settleCounter, [
+        yield* session.query(chatbot, auditImport, [chatbot, actor, importDetail(chats)]);
+        yield* session.query(chatbot, lockSequences);
+        yield* session.query(chatbot, settleCounter, [
           chatbot,
           chats,
           open?.chat.id ?? 0,
@@ -155,9 +164,9 @@ export const makeTransfer = ({
         ]);
         return chats;
       });
-      return yield* archives.transaction(chatbot, inTransaction).pipe(
+      return yield* session.transaction(chatbot, inTransaction).pipe(
         Effect.catchIf(isUniqueViolation, () => refuse("two entries have one id")),
-        withoutDeadline,
+        orUnavailable,
       );
     }, Effect.scoped),
   };
@@ -246,4 +255,4 @@ update chat_counter set chats = chats + $2::int8, positions = positions + $2::in
 from moved where chatbot_id = $1`;
 
 const streamOrUnavailable = <A>(stream: Stream.Stream<A, any>) =>
-  Stream.catch(stream, (error) => Stream.fromEffect(withoutDeadline(Effect.fail(error))));
+  Stream.catch(stream, (error) => Stream.fromEffect(orUnavailable(Effect.fail(error))));

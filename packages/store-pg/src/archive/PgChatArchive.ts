@@ -3,20 +3,20 @@
  */
 import { ChatArchive, type UsageSum } from "@parley/core";
 import { Effect } from "effect";
-import type { Clients } from "../Clients.ts";
+import type { PgPools } from "../database/PgPools.ts";
 import { makeErasure } from "./ChatErasure.ts";
 import { time } from "../Parameters.ts";
-import { withoutDeadline } from "../Storage.ts";
+import { orUnavailable } from "../database/PgErrors.ts";
 import { makeTransfer } from "./ChatTransfer.ts";
 
-export const makeChatArchive = (clients: Clients): ChatArchive["Service"] =>
+export const makeChatArchive = (pools: PgPools): ChatArchive["Service"] =>
   ChatArchive.of({
-    erase: makeErasure(clients),
-    ...makeTransfer(clients),
+    erase: makeErasure(pools),
+    ...makeTransfer(pools),
     usage: (chatbot, since) =>
-      clients.patient.query<UsageSumRow>(chatbot, sumUsage, [chatbot, time(since)]).pipe(
+      pools.operations.query<UsageSumRow>(chatbot, sumUsage, [chatbot, time(since)]).pipe(
         Effect.map((rows) => rows.map(usageSumOf)),
-        withoutDeadline,
+        orUnavailable,
       ),
   });
 

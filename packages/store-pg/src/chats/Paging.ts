@@ -3,8 +3,8 @@
  */
 import type { OrderBy, Overloaded, StorageUnavailable } from "@parley/core";
 import { Effect } from "effect";
-import type { Clients } from "../Clients.ts";
-import { busy, isStatementTimeout, orUnavailable } from "../Storage.ts";
+import type { PgPools } from "../database/PgPools.ts";
+import { busy, isStatementTimeout, orBusy, orUnavailable } from "../database/PgErrors.ts";
 
 export interface Statement {
   readonly text: string;
@@ -49,12 +49,12 @@ export interface Reads {
   readonly bulk: Read;
 }
 
-export const makeReads = ({ bulk, reads }: Pick<Clients, "bulk" | "reads">): Reads => ({
+export const makeReads = ({ bulk, reads }: Pick<PgPools, "bulk" | "reads">): Reads => ({
   quick: <Row extends object>(chatbot: number, { text, values }: Statement) =>
     orUnavailable(reads.query<Row>(chatbot, text, values)),
   bulk: <Row extends object>(chatbot: number, { text, values }: Statement) =>
     bulk.query<Row>(chatbot, text, values).pipe(
       Effect.catchIf(isStatementTimeout, () => Effect.fail(busy)),
-      orUnavailable,
+      orBusy,
     ),
 });

@@ -1,25 +1,29 @@
 /**
- * A session whose connections serve chatbots by turn, so that a crowd of one chatbot's statements does not delay another's.
- * (Effect's PartitionedSemaphore leaves a partition in its place after it was served: one behind it can wait forever.)
+ * Turns that go round the tenants, so that a crowd of one tenant's work does not delay another's. (Effect's
+ * PartitionedSemaphore leaves a partition in its place after it was served: one behind it can wait forever.)
  */
-import { Context, Deferred, Effect, type Duration } from "effect";
-import { SqlError } from "effect/sql";
-import type { Session, Subject } from "../Session.ts";
+import { Deferred, Effect, Exit } from "effect";
 
-let sessions = 0;
+/** Does the work in a turn of its tenant, or fails with `late` if none came within so many milliseconds. */
+export type RoundRobin<Tenant> = <A, E, R, E2>(
+  tenant: Tenant,
+  work: Effect.Effect<A, E, R>,
+  timeout: number | null,
+  late: E2,
+) => Effect.Effect<A, E | E2, R>;
 
-/**
- * At most so many statements and transactions run at a time. A statement that waits for longer than `queueTimeout` fails
- * as one does that runs for too long.
- */
-export const roundRobin = (
-  session: Session,
-  connections: number,
-  queueTimeout?: Duration.Input,
-): Session => {
-  let free = connections;
-  /** Those that wait, by subject; the first subject is served next. */
-  const queues = new Map<Subject, Set<Deferred.Deferred<void>>>();
+/** At most so many work at a time. */
+export const makeRoundRobin = <Tenant>(turns: number): RoundRobin<Tenant> => {
+  let free = turns;
+  /** The work that waits, by tenant; the first tenant is served next. */
+  const queues = new Map<Tenant, Set<Deferred.Deferred<void, any>>>();
+
+  const leave = (tenant: Tenant, turn: Deferred.Deferred<void, any>) => {
+    const queue = queues.get(tenant);
+    const waited = queue?.delete(turn) ?? false;
+    if (queue?.size === 0) queues.delete(tenant);
+    return waited;
+  };
 
   const serveNext = () => {
     const [next] = queues;
@@ -27,66 +31,46 @@ export const roundRobin = (
       free++;
       return;
     }
-    const [subject, queue] = next;
+    const [tenant, queue] = next;
     const [turn] = queue;
     queue.delete(turn!);
-    queues.delete(subject);
-    if (queue.size > 0) queues.set(subject, queue);
-    Deferred.doneUnsafe(turn!, Effect.void);
+    queues.delete(tenant);
+    if (queue.size > 0) queues.set(tenant, queue);
+    Deferred.doneUnsafe(turn!, Exit.void);
   };
 
-  // A statement can end while it is being served, and so within this very loop: recursion would overflow the stack.
+  // Work can end while it is being served, and so within this very loop: recursion would overflow the stack.
   let released = 0;
-  const release = () => {
+  const release = Effect.sync(() => {
     if (released++ > 0) return;
     for (; released > 0; released--) serveNext();
-  };
+  });
 
-  const inTime = (turn: Effect.Effect<void>): Effect.Effect<void, SqlError.SqlError> =>
-    queueTimeout === undefined
-      ? turn
-      : Effect.timeoutOrElse(turn, { duration: queueTimeout, orElse: () => Effect.fail(late) });
-
-  const queued = <A, E, R>(subject: Subject, effect: Effect.Effect<A, E, R>) =>
+  return (tenant, work, timeout, late) =>
     Effect.uninterruptibleMask((restore) =>
       Effect.suspend(() => {
-        const turn = Deferred.makeUnsafe<void>();
-        const queue = queues.get(subject) ?? new Set();
-        queues.set(subject, queue.add(turn));
+        const served = Effect.ensuring(restore(work), release);
         if (free > 0) {
           free--;
-          serveNext();
+          return served;
         }
-        return Effect.ensuring(
-          restore(Effect.andThen(inTime(Deferred.await(turn)), effect)),
-          Effect.sync(() => {
-            // Its turn may have come at the moment at which it stopped waiting.
-            if (!queue.delete(turn)) release();
-            else if (queue.size === 0) queues.delete(subject);
-          }),
+        const turn = Deferred.makeUnsafe<void, typeof late>();
+        queues.set(tenant, (queues.get(tenant) ?? new Set()).add(turn));
+        let gaveUp = false;
+        // A timer of Node's, because Effect's would not end the waiting in an uninterruptible region.
+        const timer =
+          timeout === null
+            ? undefined
+            : setTimeout(() => {
+                gaveUp = leave(tenant, turn);
+                if (gaveUp) Deferred.doneUnsafe(turn, Exit.fail(late));
+              }, timeout);
+        return restore(Deferred.await(turn)).pipe(
+          // Its turn may have come at the moment of the interruption.
+          Effect.onInterrupt(() => (gaveUp || leave(tenant, turn) ? Effect.void : release)),
+          Effect.ensuring(Effect.sync(() => clearTimeout(timer))),
+          Effect.andThen(served),
         );
       }),
     );
-
-  /** Whether a statement is part of a transaction, which has its connection. */
-  const Inside = Context.Reference(`@parley/store-pg/RoundRobin/${++sessions}`, {
-    defaultValue: () => false,
-  });
-  const unlessInside = <A, E, R>(subject: Subject, effect: Effect.Effect<A, E, R>) =>
-    Effect.flatMap(Inside, (isInside) => (isInside ? effect : queued(subject, effect)));
-  return {
-    ...session,
-    query: (subject, text, values) => unlessInside(subject, session.query(subject, text, values)),
-    transaction: (subject, effect) =>
-      unlessInside(
-        subject,
-        session.transaction(subject, Effect.provideService(effect, Inside, true)),
-      ),
-  };
 };
-
-const late = new SqlError.SqlError({
-  reason: new SqlError.StatementTimeoutError({
-    cause: new Error("no connection was free in time"),
-  }),
-});

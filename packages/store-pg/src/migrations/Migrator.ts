@@ -4,7 +4,7 @@
 import { foldVersion } from "@parley/core";
 import { Effect } from "effect";
 import { Migrator, SqlClient, SqlError } from "effect/sql";
-import { firstOf, searchPathOf } from "../Granted.ts";
+import { searchPathOf } from "../Parameters.ts";
 import { cannotBeUsed, type PostgresUnusable } from "../PostgresUnusable.ts";
 import { initial } from "./0001_initial.ts";
 
@@ -78,15 +78,13 @@ const applied: Effect.Effect<number, PostgresUnusable | SqlError.SqlError, SqlCl
 /** A number that nothing else in a database is likely to lock. */
 const migrationLock = 7_275_395_391;
 
-export const lockMigrations = `select pg_advisory_xact_lock(${migrationLock})`;
+const lockMigrations = `select pg_advisory_xact_lock(${migrationLock})`;
 
-/** The schema that statements name first, if it is still to be made. */
-const missingSchema = SqlClient.SqlClient.use((sql) =>
+/** Whether the schema that the search path names is still to be made. */
+const isMissing = SqlClient.SqlClient.use((sql) =>
   Effect.map(
-    sql.unsafe<{ readonly path: string; readonly exists: boolean }>(
-      "select current_setting('search_path') as path, current_schema() is not null as exists",
-    ),
-    ([place]) => (place!.exists ? null : searchPathOf(firstOf(place!.path)!)),
+    sql.unsafe<{ readonly missing: boolean }>("select current_schema() is null as missing"),
+    ([place]) => place!.missing,
   ),
 );
 
@@ -113,30 +111,26 @@ const isForbidden = ({ reason }: SqlError.SqlError) =>
  * Brings the schema up to date. One that is needs no more than two SELECTs: the Migrator itself locks its table, which a
  * role may not be allowed to, and for which it would wait behind a dump. Servers that start together wait for each other.
  */
-export const migrate: Effect.Effect<
-  void,
-  PostgresUnusable | SqlError.SqlError,
-  SqlClient.SqlClient
-> = Effect.gen(function* () {
-  const sql = yield* SqlClient.SqlClient;
-  if ((yield* applied) === newest) return;
-  yield* sql.withTransaction(
-    Effect.gen(function* () {
-      yield* sql.unsafe(lockMigrations);
-      if ((yield* applied) === newest) return;
-      const schema = yield* missingSchema;
-      if (schema !== null) yield* sql.unsafe(`create schema ${schema}`);
-      yield* Effect.mapError(runMigrator, (error) =>
-        SqlError.isSqlError(error)
-          ? error
-          : SqlError.isSqlError(error.cause)
-            ? error.cause
-            : cannotBeUsed(error.message, error),
-      );
-    }),
-  );
-}).pipe(
-  Effect.mapError((error) =>
+export const migrate = Effect.fnUntraced(
+  function* (schema: string) {
+    const sql = yield* SqlClient.SqlClient;
+    if ((yield* applied) === newest) return;
+    yield* sql.withTransaction(
+      Effect.gen(function* () {
+        yield* sql.unsafe(lockMigrations);
+        if ((yield* applied) === newest) return;
+        if (yield* isMissing) yield* sql.unsafe(`create schema ${searchPathOf(schema)}`);
+        yield* Effect.mapError(runMigrator, (error) =>
+          SqlError.isSqlError(error)
+            ? error
+            : SqlError.isSqlError(error.cause)
+              ? error.cause
+              : cannotBeUsed(error.message, error),
+        );
+      }),
+    );
+  },
+  Effect.mapError((error): PostgresUnusable | SqlError.SqlError =>
     SqlError.isSqlError(error) && isForbidden(error)
       ? cannotBeUsed(
           "its schema is not up to date, and the role may not change it: run DATABASE_URL=<owner> parley migrate",
@@ -147,28 +141,20 @@ export const migrate: Effect.Effect<
 );
 
 /** One transaction of the statements, as a text. Each sees what others did before, whatever the default is. */
-export const scriptOf = (statements: ReadonlyArray<string>): string =>
+const scriptOf = (statements: ReadonlyArray<string>): string =>
   ["begin isolation level read committed", ...statements, "commit"]
     .map((statement) => `${statement};\n`)
     .join("\n");
 
 /** The SQL that {@link migrate} would run; empty when the schema is up to date. */
-export const pendingSql: Effect.Effect<
-  string,
-  PostgresUnusable | SqlError.SqlError,
-  SqlClient.SqlClient
-> = Effect.gen(function* () {
-  const sql = yield* SqlClient.SqlClient;
+export const pendingSql = Effect.fnUntraced(function* (schema: string) {
   const id = yield* applied;
   if (id === newest) return "";
-  const schema = yield* missingSchema;
-  const [place] = yield* sql.unsafe<{ readonly path: string }>(
-    "select current_setting('search_path') as path",
-  );
+  const path = searchPathOf(schema);
   return scriptOf([
     lockMigrations,
-    `set local search_path = ${searchPathOf(firstOf(place!.path)!)}`,
-    ...(schema === null ? [] : [`create schema ${schema}`]),
+    `set local search_path = ${path}`,
+    ...((yield* isMissing) ? [`create schema ${path}`] : []),
     `create table if not exists ${table} (
   migration_id integer primary key,
   created_at timestamp with time zone not null default now(),

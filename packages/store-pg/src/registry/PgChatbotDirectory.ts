@@ -11,17 +11,15 @@ import {
   type ChatbotRow,
   type KeyRow,
 } from "../ChatbotRows.ts";
-import type { Clients } from "../Clients.ts";
+import type { Notifications } from "../database/Notifications.ts";
+import type { PgPools } from "../database/PgPools.ts";
 import { texts } from "../Parameters.ts";
-import { orUnavailable } from "../Storage.ts";
+import { orUnavailable } from "../database/PgErrors.ts";
 
-export const makeChatbotDirectory = (
-  { reads, writes }: Clients,
-  hints: (kind: string) => Stream.Stream<string | null>,
-) =>
+export const makeChatbotDirectory = ({ reads, writes }: PgPools, notifications: Notifications) =>
   ChatbotDirectory.of({
     open: (keyId) =>
-      reads.query<ChatbotRow & KeyRow>({ key: keyId }, openKey, [keyId]).pipe(
+      reads.query<ChatbotRow & KeyRow>("operator", openKey, [keyId]).pipe(
         Effect.map(([row]) => {
           if (row === undefined) return null;
           const { expiresAt, hash, scopes } = keyOf(row);
@@ -31,7 +29,7 @@ export const makeChatbotDirectory = (
       ),
     used: (keyIds) =>
       writes.query("operator", noteUse, [texts(keyIds)]).pipe(Effect.asVoid, orUnavailable),
-    changed: Stream.map(hints("changed"), (id) => (id === null ? null : Number(id))),
+    changed: Stream.map(notifications("changed"), (id) => (id === null ? null : Number(id))),
   });
 
 const openKey = `

@@ -26,15 +26,15 @@ import {
   type ChatbotRow,
   type KeyRow,
 } from "../ChatbotRows.ts";
-import type { Clients } from "../Clients.ts";
-import { channel } from "../Hints.ts";
+import type { PgPools } from "../database/PgPools.ts";
+import { channel } from "../database/Notifications.ts";
 import { array, time, times } from "../Parameters.ts";
-import { againAfterClash, againAfterLock, orUnavailable } from "../Storage.ts";
+import { againAfterClash, againAfterLock, orUnavailable } from "../database/PgErrors.ts";
 
 /** A line of the audit to be. */
 type Line = Pick<AuditRecord, "chatbot" | "action" | "detail">;
 
-export const makeChatbotRegistry = ({ reads, writes }: Clients) => {
+export const makeChatbotRegistry = ({ reads, writes }: PgPools) => {
   const query = <Row extends object>(text: string, values: ReadonlyArray<unknown> = []) =>
     writes.query<Row>("operator", text, values);
 

@@ -1,9 +1,8 @@
 import { assert, it } from "@effect/vitest";
 import { Deferred, Effect, Exit, Fiber, Scope } from "effect";
-import { TestClock } from "effect/testing";
-import { gather } from "../src/Gather.ts";
+import { makeWriteBatcher } from "../src/chats/WriteBatcher.ts";
 
-const options = { writers: 1, most: 10, waiting: 10, patience: 1_000, full: "full" };
+const options = { writers: 1, most: 10, waiting: 10, full: "full", late: "late" };
 
 /** Begins it, so that it is in its line. */
 const begun = <A, E>(write: Effect.Effect<A, E>) =>
@@ -11,13 +10,17 @@ const begun = <A, E>(write: Effect.Effect<A, E>) =>
 
 it.effect("of writes that are gathered one that throws fails alone", () =>
   Effect.gen(function* () {
-    const write = yield* gather((_, items: ReadonlyArray<number>) => {
+    const write = yield* makeWriteBatcher((_, items: ReadonlyArray<number>) => {
       if (items.includes(3)) throw new Error("three");
       return Effect.as(Effect.yieldNow, items);
     }, options);
-    const exits = yield* Effect.forEach([1, 2, 3, 4, 5], (item) => Effect.exit(write(0, item)), {
-      concurrency: "unbounded",
-    });
+    const exits = yield* Effect.forEach(
+      [1, 2, 3, 4, 5],
+      (item) => Effect.exit(write(0, item, null)),
+      {
+        concurrency: "unbounded",
+      },
+    );
     assert.deepStrictEqual(
       exits.map(({ _tag }) => _tag),
       ["Success", "Success", "Failure", "Success", "Success"],
@@ -31,7 +34,7 @@ it.effect(
     Effect.gen(function* () {
       const written: Array<number> = [];
       const open = yield* Deferred.make<void>();
-      const write = yield* gather(
+      const write = yield* makeWriteBatcher(
         (_, items: ReadonlyArray<number>) =>
           Effect.map(Deferred.await(open), () => {
             written.push(...items);
@@ -39,10 +42,10 @@ it.effect(
           }),
         { ...options, waiting: 2 },
       );
-      const fork = (item: number) => begun(write(0, item));
+      const fork = (item: number) => begun(write(0, item, null));
       const first = yield* fork(1);
       const waiting = [yield* fork(2), yield* fork(3)];
-      assert.strictEqual(yield* Effect.flip(write(0, 4)), "full");
+      assert.strictEqual(yield* Effect.flip(write(0, 4, null)), "full");
       yield* Fiber.interruptAll(waiting);
       const others = [yield* fork(5), yield* fork(6)];
       yield* Deferred.succeed(open, undefined);
@@ -55,7 +58,7 @@ it.effect("who is interrupted while it is written is over when the write is", ()
   Effect.gen(function* () {
     const order: Array<string> = [];
     const open = yield* Deferred.make<void>();
-    const write = yield* gather(
+    const write = yield* makeWriteBatcher(
       (_, items: ReadonlyArray<number>) =>
         Effect.map(Deferred.await(open), () => {
           order.push("written");
@@ -63,7 +66,7 @@ it.effect("who is interrupted while it is written is over when the write is", ()
         }),
       options,
     );
-    const caller = yield* begun(write(0, 1));
+    const caller = yield* begun(write(0, 1, null));
     const interruption = yield* begun(
       Effect.map(Fiber.interrupt(caller), () => order.push("interrupted")),
     );
@@ -73,42 +76,37 @@ it.effect("who is interrupted while it is written is over when the write is", ()
   }).pipe(Effect.scoped),
 );
 
-it.effect("who has waited for long when a write fails is refused, and nobody else", () =>
+it.live("an item fails in time, whether it waits or its write does not end", () =>
   Effect.gen(function* () {
     const written: Array<ReadonlyArray<number>> = [];
     const open = yield* Deferred.make<void>();
-    const write = yield* gather(
-      (_, items: ReadonlyArray<number>) => {
-        written.push(items);
-        return items.includes(1)
-          ? Effect.andThen(Deferred.await(open), Effect.fail("failed"))
-          : Effect.succeed(items);
-      },
-      { ...options, most: 1 },
-    );
-    const fork = (item: number) => begun(Effect.exit(write(0, item)));
-    const early = [yield* fork(1), yield* fork(2), yield* fork(3)];
-    yield* TestClock.adjust("1 second");
-    const late = yield* fork(4);
+    const write = yield* makeWriteBatcher((_, items: ReadonlyArray<number>) => {
+      written.push(items);
+      return items.includes(1) ? Effect.as(Deferred.await(open), items) : Effect.succeed(items);
+    }, options);
+    const early = [
+      yield* begun(Effect.exit(write(0, 1, 50))),
+      yield* begun(Effect.exit(write(0, 2, 50))),
+    ];
+    assert.deepStrictEqual(yield* Fiber.joinAll(early), [Exit.fail("late"), Exit.fail("full")]);
+    const next = yield* begun(write(0, 3, null));
     yield* Deferred.succeed(open, undefined);
-    const exits = yield* Fiber.joinAll([...early, late]);
-    const expected = [Exit.fail("failed"), Exit.fail("full"), Exit.fail("full"), Exit.succeed(4)];
-    assert.deepStrictEqual(exits, expected);
-    assert.deepStrictEqual(written, [[1], [4]]);
+    assert.strictEqual(yield* Fiber.join(next), 3);
+    assert.deepStrictEqual(written, [[1], [3]]);
   }).pipe(Effect.scoped),
 );
 
 it.effect("nothing is written, or waits, after the end", () =>
   Effect.gen(function* () {
     const scope = yield* Scope.make();
-    const write = yield* gather(
+    const write = yield* makeWriteBatcher(
       (_, items: ReadonlyArray<number>) => Effect.succeed(items),
       options,
     ).pipe(Scope.provide(scope));
-    const first = yield* Effect.forkChild(write(0, 1), { startImmediately: true });
+    const first = yield* Effect.forkChild(write(0, 1, null), { startImmediately: true });
     yield* Scope.close(scope, Exit.void);
     assert.strictEqual(yield* Fiber.join(first), 1);
-    const late = yield* Effect.exit(write(0, 2));
+    const late = yield* Effect.exit(write(0, 2, null));
     assert.isTrue(Exit.hasInterrupts(late));
   }),
 );

@@ -1,11 +1,11 @@
 /**
- * Failures of the database: of what kind they are, which are tried again, and what is told of the others.
+ * The kinds of database errors, which of them are retried, and what they are to the core.
  */
 import { ChatbotNotFound, Overloaded, StorageUnavailable } from "@parley/core";
-import { Effect, Fiber, Schedule, type Context } from "effect";
+import { Effect, Schedule } from "effect";
 import { SqlError } from "effect/sql";
 
-/** What somebody is told who would have to wait for too long. */
+/** The error of work that would have to wait for too long. */
 export const busy = new Overloaded({ retryAfterSeconds: 2 });
 
 const failedBy =
@@ -39,71 +39,15 @@ const unreachable: ReadonlySet<string> = new Set([
   "StatementTimeoutError",
 ]);
 
-/** Longer than the server lets any statement run: who answers later does not answer at all. */
-const deadline = 35_000;
-
-/**
- * Ends the waiting for a database that does not answer. The work is a fiber of its own, so that this
- * holds in uninterruptible regions, too; an interruption of the waiting interrupts it.
- */
-const inTime = <A, E, R, E2>(
-  effect: Effect.Effect<A, E, R>,
-  late: (cause: Error) => E2,
-): Effect.Effect<A, E | E2, R> =>
-  Effect.contextWith((context: Context.Context<R>) =>
-    Effect.callback<A, E | E2>((resume) => {
-      const fiber = Effect.runForkWith(context)(effect);
-      const timer = setTimeout(() => {
-        resume(Effect.fail(late(new Error("no answer in 35 s"))));
-        fiber.interruptUnsafe();
-      }, deadline);
-      fiber.addObserver((exit) => {
-        clearTimeout(timer);
-        resume(exit);
-      });
-      return Effect.suspend(() => {
-        clearTimeout(timer);
-        return Fiber.interrupt(fiber);
-      });
-    }),
-  );
-
-/**
- * The answer to a statement where nothing else would end the waiting for it, as that which begins or ends a
- * transaction. Its connection is not used again then: it is closed, or is older than any that is lent.
- */
-export const answered = <A>(
-  statement: Effect.Effect<A, SqlError.SqlError>,
-): Effect.Effect<A, SqlError.SqlError> =>
-  inTime(
-    statement,
-    (cause) => new SqlError.SqlError({ reason: new SqlError.ConnectionError({ cause }) }),
-  );
-
 /**
  * Turns a failing database into {@link StorageUnavailable}; a statement that is wrong is a defect.
  */
 export const orUnavailable = <A, E, R>(
   effect: Effect.Effect<A, E | SqlError.SqlError, R>,
 ): Effect.Effect<A, Exclude<E, SqlError.SqlError> | StorageUnavailable, R> =>
-  withoutDeadline(inTime(effect, (cause) => new StorageUnavailable({ cause })));
-
-/** The same for what may take as long as it needs. */
-export const withoutDeadline = <A, E, R>(
-  effect: Effect.Effect<A, E | SqlError.SqlError, R>,
-): Effect.Effect<A, Exclude<E, SqlError.SqlError> | StorageUnavailable, R> =>
-  Effect.catchCause(effect, (cause): Effect.Effect<never, any> => {
-    // A transaction whose ROLLBACK fails, as it does when the connection is lost, ends as a defect.
-    const errors = cause.reasons.map((reason) =>
-      reason._tag === "Fail" ? reason.error : reason._tag === "Die" ? reason.defect : undefined,
-    );
-    const lost = errors.find((error) => SqlError.isSqlError(error) && isOutside(error));
-    if (lost !== undefined) return Effect.fail(new StorageUnavailable({ cause: lost }));
-    const failed = cause.reasons.find((reason) => reason._tag === "Fail");
-    return failed !== undefined && SqlError.isSqlError(failed.error)
-      ? Effect.die(failed.error)
-      : Effect.failCause(cause);
-  });
+  Effect.catchIf(effect, SqlError.isSqlError, (error) =>
+    isOutside(error) ? Effect.fail(new StorageUnavailable({ cause: error })) : Effect.die(error),
+  ) as Effect.Effect<A, Exclude<E, SqlError.SqlError> | StorageUnavailable, R>;
 
 /** The same for what waits for locks: one that is held for too long is {@link Overloaded}. */
 export const orBusy = <A, E, R>(
@@ -134,7 +78,7 @@ export const againAfterClash = <A, E, R>(
 export const againAfterLock = <A, E, R>(
   statement: Effect.Effect<A, E | SqlError.SqlError, R>,
 ): Effect.Effect<A, E | SqlError.SqlError, R> =>
-  Effect.retry(statement, { while: isLockTimeout, times: 2 });
+  Effect.retry(statement, { while: isLockTimeout, times: 3 });
 
 /** A write that fails because its chatbot is not registered. */
 export const orChatbotNotFound =
@@ -152,6 +96,10 @@ export const againAfterUniqueViolation = <A, E, R>(
 
 const codeOf = ({ reason }: SqlError.SqlError): string =>
   String((reason.cause as { readonly code?: unknown } | undefined)?.code ?? "");
+
+/** Whether the statement cannot have reached the database, so that nothing was stored. */
+export const isUnsent = ({ cause }: StorageUnavailable): boolean =>
+  SqlError.isSqlError(cause) && cause.reason.operation === "connect";
 
 const isOutside = (error: SqlError.SqlError): boolean =>
   unreachable.has(error.reason._tag) || outside.test(codeOf(error));

@@ -1,0 +1,203 @@
+/**
+ * Creates chats, each with its first entry if it has one. The creations of one chatbot wait for one another at its counter,
+ * so those that arrive together share a statement: a crowd of one chatbot does not take the connections of all.
+ */
+import {
+  fold,
+  RetryKeyReused,
+  StorageUnavailable,
+  turnLease,
+  type NewEntry,
+  type RetryKey,
+} from "@parley/core";
+import { Data, Effect, Predicate, Schedule } from "effect";
+import type { PgPools } from "../database/PgPools.ts";
+import type { Session } from "../database/TenantSession.ts";
+import { newEntryArrays, newEntryColumns, newEntryParameters } from "../NewEntries.ts";
+import { array } from "../Parameters.ts";
+import { chatOf, type ChatRow } from "../Rows.ts";
+import { claimKey, forgetKey } from "../rows/IdempotencyKeys.ts";
+import { againAfterClash, busy, orBusy, orChatbotNotFound } from "../database/PgErrors.ts";
+import { makeWriteBatcher } from "./WriteBatcher.ts";
+
+export interface ChatToCreate {
+  readonly name: string | null;
+  readonly userRef: string | null;
+  readonly entry: NewEntry | null;
+  /** An idempotency key that was claimed in a turn; the chat is created if it still is. */
+  readonly claimed: { readonly key: string; readonly turn: string } | null;
+}
+
+export interface CreatedChat {
+  readonly id: number;
+  readonly createTime: Date;
+  /** `null` for a chat without an entry. */
+  readonly entryId: number | null;
+}
+
+/** Another request with the key is in flight. */
+class KeyHeld extends Data.TaggedError("KeyHeld") {}
+
+export type ChatCreation = Effect.Success<ReturnType<typeof makeChatCreation>>;
+
+/** Milliseconds in which a creation is answered, whatever the database does. */
+export const createTimeout = 5_000;
+
+export const makeChatCreation = Effect.fnUntraced(function* ({ writes }: PgPools) {
+  const scope = yield* Effect.scope;
+  /** `null` if its key was lost. */
+  const create = yield* makeWriteBatcher(
+    (chatbot: number, chats: ReadonlyArray<ChatToCreate>) =>
+      insertChats(writes, chatbot, chats).pipe(againAfterClash, orChatbotNotFound(chatbot), orBusy),
+    {
+      writers: 2,
+      most: 200,
+      waiting: 10_000,
+      full: busy,
+      late: new StorageUnavailable({ cause: new Error("no answer in time") }),
+    },
+  );
+
+  const createOrKnow = Effect.fnUntraced(function* (
+    chatbot: number,
+    chat: Omit<ChatToCreate, "claimed">,
+    { fingerprint, key }: RetryKey,
+  ) {
+    const turn = crypto.randomUUID();
+    const claimed = yield* writes
+      .query(chatbot, claimKey, [chatbot, key, fingerprint, turn, turnLease])
+      .pipe(againAfterClash, orChatbotNotFound(chatbot), orBusy);
+    if (claimed.length > 0) {
+      const created = yield* create(
+        chatbot,
+        { ...chat, claimed: { key, turn } },
+        createTimeout,
+      ).pipe(
+        // In the background: a database that does not answer has made the client wait enough.
+        Effect.onError(() =>
+          writes
+            .query(chatbot, forgetKey, [chatbot, key, turn])
+            .pipe(Effect.ignore, Effect.forkIn(scope)),
+        ),
+      );
+      if (created === null) return yield* new KeyHeld();
+      const { createTime, id } = created;
+      return { chat: { id, name: chat.name, userRef: chat.userRef, createTime }, replayed: false };
+    }
+    const [known] = yield* writes.query<KnownRow>(chatbot, knownChat, [chatbot, key]).pipe(orBusy);
+    if (known !== undefined && known.fingerprint !== fingerprint) {
+      return yield* new RetryKeyReused({ key });
+    }
+    if (known === undefined || known.id === null) return yield* new KeyHeld();
+    return { chat: chatOf(known), replayed: true };
+  });
+
+  return {
+    create,
+    /** The chat of the request with the key, which is created once. A request in flight is waited for. */
+    createOnce: (chatbot: number, chat: Omit<ChatToCreate, "claimed">, key: RetryKey) =>
+      Effect.uninterruptible(createOrKnow(chatbot, chat, key)).pipe(
+        Effect.retry({
+          while: Predicate.isTagged("KeyHeld"),
+          schedule: Schedule.spaced("50 millis"),
+          // Longer than a killed process holds the key.
+          times: (2 * turnLease) / 50,
+        }),
+        Effect.catchTag("KeyHeld", () => Effect.fail(busy)),
+      ),
+  };
+});
+
+type KnownRow = { readonly fingerprint: string } & (ChatRow | { readonly id: null });
+
+interface CreatedRow {
+  readonly id: bigint;
+  readonly create_time: Date;
+  readonly entry_id: bigint | null;
+  readonly at: number;
+}
+
+/** All of the chats or none, but for those whose key was lost; the results are in the order of the chats. */
+export const insertChats = (
+  session: Session,
+  chatbot: number,
+  chats: ReadonlyArray<ChatToCreate>,
+) =>
+  session
+    .query<CreatedRow>(chatbot, insertion, [
+      chatbot,
+      array(chats, "text", ({ name }) => name),
+      array(chats, "text", ({ userRef }) => userRef),
+      array(chats, "text", ({ name }) => (name === null ? null : fold(name))),
+      ...newEntryArrays(chats, ({ entry }) => entry),
+      array(chats, "text", ({ claimed }) => claimed?.key ?? null),
+      array(chats, "text", ({ claimed }) => claimed?.turn ?? null),
+    ])
+    .pipe(
+      Effect.map((rows) => {
+        const created = chats.map((): CreatedChat | null => null);
+        for (const { at, create_time, entry_id, id } of rows) {
+          const entryId = entry_id === null ? null : Number(entry_id);
+          created[at - 1] = { id: Number(id), createTime: create_time, entryId };
+        }
+        return created;
+      }),
+    );
+
+// Keys are locked first, as by all others, and then the counter's row, before any id is drawn: so ids ascend in the order
+// of creation. Neither nextval nor RETURNING promise an order: ids are ranked, and rows are matched by their position.
+// A key that is given twice makes one chat.
+const insertion = `
+with wanted as (
+  select * from unnest($2::text[], $3::text[], $4::text[], ${newEntryParameters(5, "[]")}, $15::text[], $16::text[])
+    with ordinality as i(name, user_ref, folded_name, ${newEntryColumns}, key, turn, at)
+), held as (
+  select first.at, k.key from (
+    select key, turn, min(at) as at from wanted where key is not null group by key, turn order by key
+  ) first cross join lateral (
+    select key from idempotency_key
+    where chatbot_id = $1 and key = first.key and turn = first.turn and chat_id is null
+    offset 0 for update
+  ) k
+), input as (
+  select *, row_number() over (order by at) as n from wanted where key is null or at in (select at from held)
+), counter as (
+  insert into chat_counter as c (chatbot_id, chats, positions, last_time)
+  select $1, count(*), count(*), date_trunc('milliseconds', clock_timestamp()) from input having count(*) > 0
+  on conflict (chatbot_id) do update set
+    chats = c.chats + excluded.chats,
+    positions = c.positions + excluded.positions,
+    last_time = greatest(c.last_time, date_trunc('milliseconds', clock_timestamp()))
+  returning positions - (select count(*) from input) as before, last_time
+), ranked as (
+  select id, row_number() over (order by id) as n
+  from (select nextval('chat_id') as id from counter cross join input) drawn
+), made as (
+  insert into chat (chatbot_id, id, position, name, user_ref, folded_name, create_time, entries, last_entry_time)
+  select $1, ranked.id, before + n, name, user_ref, folded_name, last_time,
+    case when answer is null then 0 else 1 end, case when answer is null then null else last_time end
+  from input join ranked using (n) cross join counter
+  returning id, position, create_time
+), first_entry as (
+  insert into entry (chatbot_id, chat_id, id, position, create_time, ${newEntryColumns})
+  select $1, ranked.id, nextval('entry_id'), 1, last_time, ${newEntryColumns}
+  from input join ranked using (n) cross join counter
+  where answer is not null
+  returning id, chat_id
+), created as (
+  select made.id, made.create_time, first_entry.id as entry_id, input.key, input.at::int4 as at
+  from made cross join counter join input on input.n = made.position - counter.before
+    left join first_entry on first_entry.chat_id = made.id
+), settled as (
+  insert into idempotency_key as k (chatbot_id, key, fingerprint, made_at, chat_id, entry_id)
+  select $1, key, '', clock_timestamp(), id, entry_id from created where key is not null
+  -- It is there, so this is an update that finds it in the index of the primary key, whatever the planner thinks.
+  on conflict (chatbot_id, key) do update set
+    made_at = excluded.made_at, turn_until = null, chat_id = excluded.chat_id, entry_id = excluded.entry_id
+)
+select id, create_time, entry_id, at from created`;
+
+const knownChat = `
+select k.fingerprint, c.id, c.name, c.user_ref, c.create_time
+from idempotency_key k left join chat c on c.chatbot_id = $1 and c.id = k.chat_id
+where k.chatbot_id = $1 and k.key = $2`;
