@@ -1,11 +1,14 @@
 /**
  * Answerers, moderators and knowledge for Parley. Libraries are loaded when a layer that needs them is built.
  */
-export { type LanguageModelOptions, layerLanguageModel } from "./LanguageModelAnswerer.ts";
-export type { LanguageModel } from "./ModelCall.ts";
-export { tryModel } from "./Ping.ts";
-export { ModelFailure, type FailureReason } from "./Failure.ts";
-export { openAiCompatible, type OpenAiCompatibleSettings } from "./OpenAiCompatible.ts";
+export {
+  type LanguageModelOptions,
+  layerLanguageModel,
+} from "./answerers/LanguageModelAnswerer.ts";
+export type { LanguageModel } from "./models/ModelCall.ts";
+export { tryModel } from "./models/Ping.ts";
+export { ModelFailure, type FailureReason } from "./models/ModelFailure.ts";
+export { openAiCompatible, type OpenAiCompatibleSettings } from "./models/OpenAiCompatible.ts";
 export {
   type Knowledge,
   type KnowledgeSource,
@@ -13,14 +16,17 @@ export {
   makeKnowledge,
   type Match,
   readKnowledge,
-} from "./Knowledge.ts";
-export type { Passage } from "./Passage.ts";
-export { layerOffline } from "./OfflineAnswerer.ts";
+} from "./documents/Knowledge.ts";
+export type { Passage } from "./documents/Passage.ts";
+export { layerOffline } from "./answerers/OfflineAnswerer.ts";
 export {
   layerScripted,
   type Script,
   ScriptedAnswerer,
   type ScriptedCall,
-} from "./ScriptedAnswerer.ts";
-export { layerModerationEndpoint, type ModerationEndpointSettings } from "./ModerationEndpoint.ts";
-export { layerWordList, type WordListOptions } from "./WordList.ts";
+} from "./answerers/ScriptedAnswerer.ts";
+export {
+  layerModerationEndpoint,
+  type ModerationEndpointSettings,
+} from "./moderation/ModerationEndpoint.ts";
+export { layerWordList, type WordListOptions } from "./moderation/WordList.ts";

@@ -1,10 +1,22 @@
 import { AskDeadline, AskLimits, type AnswerPart, type Usage } from "@parley/core";
 import { assert, describe, it } from "@effect/vitest";
 import { Clock, Duration, Effect, Metric, Stream } from "effect";
-import { type LanguageModel, layerLanguageModel, type LanguageModelOptions } from "../src/index.ts";
-import { ask, collect, entry, textOf } from "./chat.ts";
-import { driven } from "./driven.ts";
-import { finish, httpError, modelThat, refused, type Reply, said, says } from "./models.ts";
+import {
+  type LanguageModel,
+  layerLanguageModel,
+  type LanguageModelOptions,
+} from "../../src/index.ts";
+import { ask, collect, entry, textOf } from "../support/chat.ts";
+import { driven } from "../support/driven.ts";
+import {
+  finish,
+  httpError,
+  modelThat,
+  refused,
+  type Reply,
+  said,
+  says,
+} from "../support/models.ts";
 
 const withModels = (
   models: readonly [LanguageModel, ...Array<LanguageModel>],

@@ -4,7 +4,7 @@
 import { isBlank } from "@parley/core";
 import type * as Ai from "ai";
 import { Duration, Effect, Scope, Stream } from "effect";
-import { failure, failureOf, type ModelFailure } from "./Failure.ts";
+import { failure, failureOf, type ModelFailure } from "./ModelFailure.ts";
 import type { Prompt } from "./Prompt.ts";
 
 /**

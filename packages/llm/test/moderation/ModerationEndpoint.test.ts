@@ -2,10 +2,10 @@ import type { ServerResponse } from "node:http";
 import { AnswerUnavailable, AskDeadline, Moderator } from "@parley/core";
 import { assert, describe, it } from "@effect/vitest";
 import { Clock, Effect, Logger, Redacted } from "effect";
-import { layerModerationEndpoint, type ModerationEndpointSettings } from "../src/index.ts";
-import { chatbotWith } from "./chat.ts";
-import { driven } from "./driven.ts";
-import { endpoint } from "./endpoint.ts";
+import { layerModerationEndpoint, type ModerationEndpointSettings } from "../../src/index.ts";
+import { chatbotWith } from "../support/chat.ts";
+import { driven } from "../support/driven.ts";
+import { endpoint } from "../support/endpoint.ts";
 
 const check = (question: string) =>
   Moderator.use((moderator) => moderator.check(chatbotWith("instructions"), question));

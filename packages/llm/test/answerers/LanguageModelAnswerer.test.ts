@@ -5,9 +5,9 @@ import type { MockLanguageModelV4 } from "ai/test";
 import { Deferred, Effect, Fiber, Logger, Stream } from "effect";
 import { TestClock } from "effect/testing";
 import { afterEach, vi } from "vitest";
-import { layerLanguageModel } from "../src/index.ts";
-import { ask, chatbotWith, collect, entry } from "./chat.ts";
-import { finish, modelThat, promptOf, type Reply, said, says } from "./models.ts";
+import { layerLanguageModel } from "../../src/index.ts";
+import { ask, chatbotWith, collect, entry } from "../support/chat.ts";
+import { finish, modelThat, promptOf, type Reply, said, says } from "../support/models.ts";
 
 const withModel = (model: MockLanguageModelV4) =>
   Effect.provide(layerLanguageModel(model, { retries: 0 }));

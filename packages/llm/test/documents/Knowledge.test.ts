@@ -3,8 +3,8 @@ import { join } from "node:path";
 import * as NodeServices from "@effect/platform-node/NodeServices";
 import { assert, describe, it } from "@effect/vitest";
 import { Effect, FileSystem, Logger, PlatformError } from "effect";
-import { KnowledgeUnreadable, readKnowledge } from "../src/index.ts";
-import { folderOf } from "./files.ts";
+import { KnowledgeUnreadable, readKnowledge } from "../../src/index.ts";
+import { folderOf } from "../support/files.ts";
 
 const warningsOf = <A, E, R>(effect: Effect.Effect<A, E, R>) => {
   const warnings: Array<string> = [];

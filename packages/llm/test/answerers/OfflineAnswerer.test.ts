@@ -1,8 +1,8 @@
 import { assert, describe, it } from "@effect/vitest";
 import { Effect } from "effect";
-import { type Knowledge, layerOffline, makeKnowledge } from "../src/index.ts";
-import { passagesOfMarkdown, passagesOfText } from "../src/Passage.ts";
-import { answerOf, collect, textOf } from "./chat.ts";
+import { type Knowledge, layerOffline, makeKnowledge } from "../../src/index.ts";
+import { passagesOfMarkdown, passagesOfText } from "../../src/documents/Passage.ts";
+import { answerOf, collect, textOf } from "../support/chat.ts";
 
 const readme = `# Parley
 A chatbot conversation service with two HTTP interfaces.

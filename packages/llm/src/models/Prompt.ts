@@ -3,7 +3,7 @@
  */
 import type { Chatbot, Entry, StorageUnavailable } from "@parley/core";
 import { Effect, Stream } from "effect";
-import type { Passage } from "./Passage.ts";
+import type { Passage } from "../documents/Passage.ts";
 
 /** One message of the conversation. A user's text never takes the role of the system. */
 export interface Message {

@@ -1,10 +1,10 @@
 /** Models that send their reasoning as text. */
 import { assert, describe, it } from "@effect/vitest";
 import { Effect, Stream } from "effect";
-import { layerLanguageModel } from "../src/index.ts";
-import { ask, collect, textOf } from "./chat.ts";
-import { driven } from "./driven.ts";
-import { finish, modelThat, said, says } from "./models.ts";
+import { layerLanguageModel } from "../../src/index.ts";
+import { ask, collect, textOf } from "../support/chat.ts";
+import { driven } from "../support/driven.ts";
+import { finish, modelThat, said, says } from "../support/models.ts";
 
 const deltas = Stream.runCollect(ask("Hi?")).pipe(
   Effect.map((parts) => parts.map((part) => (part._tag === "Delta" ? part.text : part._tag))),

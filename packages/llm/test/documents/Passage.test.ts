@@ -1,5 +1,5 @@
 import { assert, describe, it } from "@effect/vitest";
-import { passagesOfMarkdown, passagesOfText } from "../src/Passage.ts";
+import { passagesOfMarkdown, passagesOfText } from "../../src/documents/Passage.ts";
 
 const markdown = (...lines: ReadonlyArray<string>) =>
   passagesOfMarkdown("x.md", lines.join("\n")).map(({ headings, text }) => [

@@ -3,7 +3,7 @@
  */
 import { AnswerUnavailable, type AnswerPart } from "@parley/core";
 import { Clock, Duration, Effect, Option, Schedule, Stream } from "effect";
-import type { ModelFailure } from "./Failure.ts";
+import type { ModelFailure } from "./ModelFailure.ts";
 import type { Prompt } from "./Prompt.ts";
 import type { Provider } from "./Provider.ts";
 import { retrySchedule } from "./Retry.ts";

@@ -2,10 +2,10 @@ import type { AnswerPart } from "@parley/core";
 import { assert, describe, it } from "@effect/vitest";
 import { Clock, Effect, Exit, Fiber } from "effect";
 import { TestClock } from "effect/testing";
-import { layerLanguageModel } from "../src/index.ts";
-import { collect, textOf } from "./chat.ts";
-import { driven, settle } from "./driven.ts";
-import { httpError, modelThat, refused, type Reply, said, says } from "./models.ts";
+import { layerLanguageModel } from "../../src/index.ts";
+import { collect, textOf } from "../support/chat.ts";
+import { driven, settle } from "../support/driven.ts";
+import { httpError, modelThat, refused, type Reply, said, says } from "../support/models.ts";
 
 const providerOf = (parts: ReadonlyArray<AnswerPart>) => {
   const last = parts.at(-1);

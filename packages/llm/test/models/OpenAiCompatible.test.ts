@@ -2,10 +2,10 @@ import { LLMock } from "@copilotkit/aimock";
 import type { AnswerUnavailable } from "@parley/core";
 import { assert, describe, it } from "@effect/vitest";
 import { Deferred, Effect, Layer, Redacted, Stream } from "effect";
-import { layerLanguageModel, openAiCompatible } from "../src/index.ts";
-import { chatbotWith, collect, entry, textOf } from "./chat.ts";
-import { driven } from "./driven.ts";
-import { endpoint } from "./endpoint.ts";
+import { layerLanguageModel, openAiCompatible } from "../../src/index.ts";
+import { chatbotWith, collect, entry, textOf } from "../support/chat.ts";
+import { driven } from "../support/driven.ts";
+import { endpoint } from "../support/endpoint.ts";
 
 const withEndpoint = (baseUrl: string, apiKey: string | undefined, model = "small") =>
   Effect.provide(

@@ -3,13 +3,18 @@
  */
 import { Answerer, AnswerUnavailable, AskLimits } from "@parley/core";
 import { Cache, Duration, Effect, Layer, Scope, Stream } from "effect";
-import { answerWith } from "./Attempts.ts";
-import { isAbout, knowledgeFor, type Knowledge, type KnowledgeSource } from "./Knowledge.ts";
-import { loadAi, type LanguageModel } from "./ModelCall.ts";
-import type { Passage } from "./Passage.ts";
-import { promptBuilder } from "./Prompt.ts";
-import { makeProvider } from "./Provider.ts";
-import { defaultRetries } from "./Retry.ts";
+import { answerWith } from "../models/Attempts.ts";
+import {
+  isAbout,
+  knowledgeFor,
+  type Knowledge,
+  type KnowledgeSource,
+} from "../documents/Knowledge.ts";
+import { loadAi, type LanguageModel } from "../models/ModelCall.ts";
+import type { Passage } from "../documents/Passage.ts";
+import { promptBuilder } from "../models/Prompt.ts";
+import { makeProvider } from "../models/Provider.ts";
+import { defaultRetries } from "../models/Retry.ts";
 
 export interface LanguageModelOptions {
   /** The models' window in tokens, the answer included (default 32 000). */

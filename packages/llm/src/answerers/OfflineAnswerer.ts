@@ -3,8 +3,13 @@
  */
 import { Answerer, type AnswerPart } from "@parley/core";
 import { Clock, Effect, Layer, Stream } from "effect";
-import { isAbout, knowledgeFor, type Knowledge, type KnowledgeSource } from "./Knowledge.ts";
-import { usageSince } from "./Usage.ts";
+import {
+  isAbout,
+  knowledgeFor,
+  type Knowledge,
+  type KnowledgeSource,
+} from "../documents/Knowledge.ts";
+import { usageSince } from "../models/Usage.ts";
 
 /**
  * An `Answerer` that quotes. It answers with one passage and where it is from, or says that the

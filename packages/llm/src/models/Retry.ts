@@ -3,7 +3,7 @@
  */
 import { AskDeadline } from "@parley/core";
 import { Duration, Effect, Schedule } from "effect";
-import type { ModelFailure } from "./Failure.ts";
+import type { ModelFailure } from "./ModelFailure.ts";
 
 /**
  * After 200 ms, then 400 ms and so on, jittered, each on top of its `Retry-After`. It ends with a failure that is not

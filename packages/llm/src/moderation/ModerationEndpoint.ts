@@ -3,8 +3,8 @@
  */
 import { AnswerUnavailable, type Moderation, Moderator } from "@parley/core";
 import { Effect, Layer, Redacted, Schema } from "effect";
-import { failure, httpFailure, type ModelFailure } from "./Failure.ts";
-import { defaultRetries, retrySchedule } from "./Retry.ts";
+import { failure, httpFailure, type ModelFailure } from "../models/ModelFailure.ts";
+import { defaultRetries, retrySchedule } from "../models/Retry.ts";
 
 export interface ModerationEndpointSettings {
   /** The address before `/moderations`, for example `https://api.openai.com/v1`. */

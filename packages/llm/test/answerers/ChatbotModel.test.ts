@@ -1,9 +1,9 @@
 import { assert, describe, it } from "@effect/vitest";
 import { AnswerUnavailable, type Chatbot } from "@parley/core";
 import { Effect, Stream } from "effect";
-import { layerLanguageModel, layerOffline, makeKnowledge } from "../src/index.ts";
-import { answerOf, chatbotWith } from "./chat.ts";
-import { httpError, modelThat, says } from "./models.ts";
+import { layerLanguageModel, layerOffline, makeKnowledge } from "../../src/index.ts";
+import { answerOf, chatbotWith } from "../support/chat.ts";
+import { httpError, modelThat, says } from "../support/models.ts";
 
 const usual = chatbotWith(null);
 const of = (settings: Partial<Chatbot["settings"]>): Chatbot => ({

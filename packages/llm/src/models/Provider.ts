@@ -3,7 +3,7 @@
  */
 import { Duration, Effect, Exit, Metric, Schedule, Scope, Stream } from "effect";
 import * as CircuitBreaker from "effect/persistence/CircuitBreaker";
-import { failure, type ModelFailure } from "./Failure.ts";
+import { failure, type ModelFailure } from "./ModelFailure.ts";
 import { callModel, type CallOptions, type CallPart } from "./ModelCall.ts";
 import type { Prompt } from "./Prompt.ts";
 

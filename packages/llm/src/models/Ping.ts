@@ -2,7 +2,7 @@
  * Whether a language model answers at all.
  */
 import { Duration, Effect, Stream } from "effect";
-import { failure, type FailureReason, type ModelFailure } from "./Failure.ts";
+import { failure, type FailureReason, type ModelFailure } from "./ModelFailure.ts";
 import { callModel, loadAi, type LanguageModel } from "./ModelCall.ts";
 
 const prompt = { system: null, messages: [{ role: "user", content: "ping" }], tokens: 1 } as const;

@@ -1,9 +1,9 @@
 import { assert, describe, it } from "@effect/vitest";
 import { Effect, Stream } from "effect";
-import { layerLanguageModel, type LanguageModelOptions, makeKnowledge } from "../src/index.ts";
-import { passagesOfMarkdown } from "../src/Passage.ts";
-import { chatbotWith, collect, entry } from "./chat.ts";
-import { modelThat, promptOf, says } from "./models.ts";
+import { layerLanguageModel, type LanguageModelOptions, makeKnowledge } from "../../src/index.ts";
+import { passagesOfMarkdown } from "../../src/documents/Passage.ts";
+import { chatbotWith, collect, entry } from "../support/chat.ts";
+import { modelThat, promptOf, says } from "../support/models.ts";
 
 /** What `content` tokens leave room for that many, beside what goes around messages. */
 const windowFor = (content: number, messages: number): LanguageModelOptions => ({

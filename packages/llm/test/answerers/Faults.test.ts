@@ -4,10 +4,18 @@ import { layerMemoryWith } from "@parley/store-memory";
 import { assert, describe, it } from "@effect/vitest";
 import { Clock, Effect, Exit, Layer, Random, Stream } from "effect";
 import { Digest } from "effect/crypto";
-import { type LanguageModel, layerLanguageModel } from "../src/index.ts";
-import { chatbotWith } from "./chat.ts";
-import { driven } from "./driven.ts";
-import { finish, httpError, modelThat, refused, type Reply, said, says } from "./models.ts";
+import { type LanguageModel, layerLanguageModel } from "../../src/index.ts";
+import { chatbotWith } from "../support/chat.ts";
+import { driven } from "../support/driven.ts";
+import {
+  finish,
+  httpError,
+  modelThat,
+  refused,
+  type Reply,
+  said,
+  says,
+} from "../support/models.ts";
 
 /** Reproducible: a linear congruential generator. */
 const randomFrom = (seed: number) => {

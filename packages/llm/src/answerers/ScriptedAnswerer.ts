@@ -9,7 +9,7 @@ import {
   type Entry,
 } from "@parley/core";
 import { Clock, Context, Effect, Layer, Stream } from "effect";
-import { usageSince } from "./Usage.ts";
+import { usageSince } from "../models/Usage.ts";
 
 /** What the answerer was called with. */
 export interface ScriptedCall {

@@ -1,8 +1,8 @@
 import { Moderator } from "@parley/core";
 import { assert, describe, it } from "@effect/vitest";
 import { Effect } from "effect";
-import { layerWordList } from "../src/index.ts";
-import { chatbotWith } from "./chat.ts";
+import { layerWordList } from "../../src/index.ts";
+import { chatbotWith } from "../support/chat.ts";
 
 const check = (question: string) =>
   Moderator.use((moderator) => moderator.check(chatbotWith(null), question));

@@ -1,8 +1,8 @@
 import { assert, describe, it } from "@effect/vitest";
 import { Effect } from "effect";
-import { tryModel } from "../src/index.ts";
-import { driven } from "./driven.ts";
-import { finish, httpError, modelThat, type Reply, said, says } from "./models.ts";
+import { tryModel } from "../../src/index.ts";
+import { driven } from "../support/driven.ts";
+import { finish, httpError, modelThat, type Reply, said, says } from "../support/models.ts";
 
 const refusal = (message: string) =>
   httpError(400, { body: JSON.stringify({ error: { message } }) });

@@ -1,8 +1,8 @@
 import { AnswerUnavailable } from "@parley/core";
 import { assert, describe, it } from "@effect/vitest";
 import { Effect, Stream } from "effect";
-import { layerScripted, ScriptedAnswerer } from "../src/index.ts";
-import { answerOf, chatbotWith, collect, entry, textOf } from "./chat.ts";
+import { layerScripted, ScriptedAnswerer } from "../../src/index.ts";
+import { answerOf, chatbotWith, collect, entry, textOf } from "../support/chat.ts";
 
 describe("layerScripted", () => {
   it.effect("says the script and remembers the call", () =>
