@@ -3,64 +3,53 @@
  */
 import { Answerer, AnswerUnavailable, AskLimits } from "@parley/core";
 import { Cache, Duration, Effect, Layer, Scope, Stream } from "effect";
+import { knowledgeFor, type KnowledgeSource } from "../documents/Knowledge.ts";
 import { answerWith } from "../models/Attempts.ts";
-import {
-  isAbout,
-  knowledgeFor,
-  type Knowledge,
-  type KnowledgeSource,
-} from "../documents/Knowledge.ts";
 import { loadAi, type LanguageModel } from "../models/ModelCall.ts";
-import type { Passage } from "../documents/Passage.ts";
+import { defaultRetries } from "../models/ModelFailure.ts";
 import { promptBuilder } from "../models/Prompt.ts";
 import { makeProvider } from "../models/Provider.ts";
-import { defaultRetries } from "../models/Retry.ts";
 
+/** Options of `layerLanguageModel`; they apply to each of its models. */
 export interface LanguageModelOptions {
-  /** The models' window in tokens, the answer included (default 32 000). */
+  /** The tokens of a model's context, the answer included (default 32,000). */
   readonly contextTokens?: number;
-  /** The most tokens of an answer, asked of the provider (default: a quarter of the window, but no more than 4096). */
+  /** The limit on an answer's tokens (default: a quarter of the context, at most 4096). */
   readonly maxOutputTokens?: number;
   /** The documents to answer from; `null` (the default) for none. */
   readonly knowledge?: KnowledgeSource;
   /**
-   * The model that a chatbot's settings name. It is asked in the place of the first; without this, such
-   * a chatbot cannot answer.
+   * Returns the model that a chatbot's settings name; it takes the first model's place. Without this option, such a chatbot
+   * cannot answer.
    */
   readonly modelNamed?: (name: string) => Effect.Effect<LanguageModel>;
   /** How many calls may follow a failed one at the same provider, for one question (default 4). */
   readonly retries?: number;
   /**
-   * How long a model may show no sign of life before and while it answers; then its call has failed.
-   * By default it depends on the deadline of `AskLimits`: 8 seconds of 30, and 20 for the last or only model,
-   * which may still be loading, or think without streaming it, and has no other behind it.
+   * The longest time between two parts of a model's response, and before the first. The default is 8/30 of the deadline of
+   * `AskLimits`, and 20/30 for the last or only model: it may still be loading, or reason without streaming it.
    */
   readonly idleTimeout?: Duration.Input;
 }
 
-/** The default idle timeouts, as shares of an ask's deadline: two models and a pause fit in. */
+/** With these shares of the deadline, two models and a pause fit into one ask. */
 const idleShare = 8 / 30;
 const idleShareOfLast = 20 / 30;
 
-/** How many passages of the documents a prompt holds at most. */
-const mostPassages = 5;
+const maxPassages = 5;
 
 /**
- * An `Answerer` over one model or several, asked in the order given.
+ * An `Answerer` over one model or several, in the order of preference. Building the layer loads the AI SDK.
  *
- * A call that fails in a way that passes (network, silence, 408, 429, 5xx, an answer that is empty or breaks off) is made
- * again after a growing, jittered pause, and not before its `Retry-After`; meanwhile the next model is asked. No attempt
- * begins after the ask's deadline.
- *
- * A model whose calls fail ten times in a row is left alone for 2 to 30 s, or as long as it asks for, up to
- * an hour; then one question tries it, while the others go on without.
- *
- * A question without an answer fails with `AnswerUnavailable`; deltas may have come before. A model that withholds its
- * answer, or spends its tokens on reasoning, is not asked again. An answer that the bound of output ends is complete.
- * Reasoning that a model sends as text between `<think>` tags is left out.
- *
- * The provider's request is aborted when the stream is interrupted or left. The AI SDK is loaded when
- * the layer is built. Errors, logs and metrics tell names, statuses and codes, never a text or a key.
+ * - A call that fails for a passing reason (network, idle timeout, 408, 429, 5xx, an answer that is empty or breaks off) is
+ *   repeated after a growing, jittered pause, and not before its `Retry-After`. Meanwhile the next model is called. No
+ *   attempt begins after the ask's deadline. Each attempt after the first begins with a `Restart` part.
+ * - A provider whose calls fail ten times in a row is not called for 2 to 30 s, or as long as its `Retry-After` asks, up to an
+ *   hour. Then one question tries it.
+ * - If no attempt succeeds, the answer fails with `AnswerUnavailable`. A content filter ends all attempts. A model that only
+ *   reasons is not called again. An answer that reaches `maxOutputTokens` is complete.
+ * - Interrupting or leaving the stream aborts the provider's request.
+ * - Errors, logs and metrics contain names, statuses and codes, never a text of the chat or a key.
  */
 export const layerLanguageModel = (
   models: LanguageModel | readonly [LanguageModel, ...Array<LanguageModel>],
@@ -79,8 +68,8 @@ export const layerLanguageModel = (
         retries = defaultRetries,
       } = options;
       const list = "length" in models ? models : [models];
-      const providerOf = (model: LanguageModel, n: number) => {
-        const share = n === list.length - 1 ? idleShareOfLast : idleShare;
+      const providerAt = (index: number, model: LanguageModel) => {
+        const share = index === list.length - 1 ? idleShareOfLast : idleShare;
         const idleTimeout = options.idleTimeout ?? Duration.times(deadline, share);
         return makeProvider({
           ai,
@@ -89,10 +78,9 @@ export const layerLanguageModel = (
           idleTimeout: Duration.fromInputUnsafe(idleTimeout),
         });
       };
-      const usual = yield* Effect.forEach(list, providerOf);
+      const usual = yield* Effect.forEach(list, (model, index) => providerAt(index, model));
       const scope = yield* Effect.scope;
       const named = yield* Cache.make({
-        // Operators name them, so they are few.
         capacity: 1000,
         lookup: (name: string) =>
           modelNamed === undefined
@@ -102,7 +90,7 @@ export const layerLanguageModel = (
                 }),
               )
             : Effect.flatMap(modelNamed(name), (model) =>
-                Scope.provide(providerOf(model, 0), scope),
+                Scope.provide(providerAt(0, model), scope),
               ),
       });
 
@@ -111,7 +99,8 @@ export const layerLanguageModel = (
         answer: (chatbot, earlier, question) =>
           Stream.unwrap(
             Effect.gen(function* () {
-              const passages = passagesFor(yield* knowledgeFor(knowledge, chatbot), question);
+              const known = yield* knowledgeFor(knowledge, chatbot);
+              const passages = known?.search(question, maxPassages) ?? null;
               const { model } = chatbot.settings;
               const providers =
                 model === null ? usual : [yield* Cache.get(named, model), ...usual.slice(1)];
@@ -126,14 +115,3 @@ export const layerLanguageModel = (
       });
     }),
   );
-
-const passagesFor = (
-  knowledge: Knowledge | null,
-  question: string,
-): ReadonlyArray<Passage> | null => {
-  if (knowledge === null || knowledge.passages === 0) return null;
-  const matches = knowledge.search(question, mostPassages);
-  return matches[0] !== undefined && isAbout(matches[0])
-    ? matches.map(({ passage }) => passage)
-    : [];
-};

@@ -1,22 +1,15 @@
 /**
- * Answers without a language model: with the passage of the documents that fits the question best.
+ * Answers with passages of documents, without a language model.
  */
 import { Answerer, type AnswerPart } from "@parley/core";
-import { Clock, Effect, Layer, Stream } from "effect";
-import {
-  isAbout,
-  knowledgeFor,
-  type Knowledge,
-  type KnowledgeSource,
-} from "../documents/Knowledge.ts";
-import { usageSince } from "../models/Usage.ts";
+import { Duration, Effect, Layer, Stream } from "effect";
+import { knowledgeFor, type Knowledge, type KnowledgeSource } from "../documents/Knowledge.ts";
 
 /**
- * An `Answerer` that quotes. It answers with one passage and where it is from, or says that the
- * documents hold nothing about the question; it never writes a word of its own beyond that, and
- * does not look at the chat so far. The same question always gets the same answer.
+ * An `Answerer` that quotes the best passage for the question with its source, or says that the documents hold nothing
+ * about it. It ignores the chat so far. The same question and documents always return the same answer.
  *
- * @param knowledge `null` when there are no documents at all
+ * @param knowledge the documents; `null` when there are none
  */
 export const layerOffline = (knowledge: KnowledgeSource): Layer.Layer<Answerer> =>
   Layer.succeed(
@@ -24,26 +17,31 @@ export const layerOffline = (knowledge: KnowledgeSource): Layer.Layer<Answerer> 
     Answerer.of({
       answer: (chatbot, _earlier, question) =>
         Stream.fromIterableEffect(
-          Effect.gen(function* () {
-            const startedAt = yield* Clock.currentTimeMillis;
-            const text = answerFrom(yield* knowledgeFor(knowledge, chatbot), question);
-            const delta: AnswerPart = { _tag: "Delta", text };
-            const usage = { provider: "offline", model: "minisearch" };
-            return [delta, yield* usageSince(startedAt, usage)];
-          }),
+          knowledgeFor(knowledge, chatbot).pipe(
+            Effect.map((known) => answerFrom(known, question)),
+            Effect.timed,
+            Effect.map(([duration, text]): ReadonlyArray<AnswerPart> => {
+              const tokens = { promptTokens: 0, completionTokens: 0 };
+              const usage = { provider: "offline", model: "minisearch", attempts: 1, ...tokens };
+              const latencyMillis = Math.round(Duration.toMillis(duration));
+              return [
+                { _tag: "Delta", text },
+                { _tag: "Usage", usage: { ...usage, latencyMillis } },
+              ];
+            }),
+          ),
         ),
     }),
   );
 
 const answerFrom = (knowledge: Knowledge | null, question: string): string => {
-  if (knowledge === null || knowledge.passages === 0) {
+  if (knowledge === null) {
     return "Neither a language model nor documents to answer from are configured.";
   }
   const [best] = knowledge.search(question, 1);
-  if (best === undefined || !isAbout(best)) {
+  if (best === undefined) {
     return "The documents hold nothing about that, and no language model is configured.";
   }
-  const { text, source, headings } = best.passage;
-  const heading = headings.at(-1);
-  return `${text}\n\nSource: ${source}${heading === undefined ? "" : `, "${heading}"`}`;
+  const heading = best.headings.at(-1);
+  return `${best.text}\n\nSource: ${best.source}${heading === undefined ? "" : `, "${heading}"`}`;
 };

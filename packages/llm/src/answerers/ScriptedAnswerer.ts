@@ -1,66 +1,43 @@
 /**
- * An `Answerer` for tests: it says what a script says, and remembers what it was asked.
+ * Answers from a script, for tests.
  */
-import {
-  Answerer,
-  type AnswerPart,
-  type AnswerUnavailable,
-  type Chatbot,
-  type Entry,
-} from "@parley/core";
-import { Clock, Context, Effect, Layer, Stream } from "effect";
-import { usageSince } from "../models/Usage.ts";
+import { Answerer, type AnswerUnavailable, type Chatbot, type Entry } from "@parley/core";
+import { Effect, Layer, Stream } from "effect";
 
-/** What the answerer was called with. */
+/** The arguments of one call of the answerer. */
 export interface ScriptedCall {
   readonly chatbot: Chatbot;
-  /** All of them, newest first, as the port gives them. */
+  /** All unflagged entries of the chat, newest first. */
   readonly earlier: ReadonlyArray<Entry>;
   readonly question: string;
 }
 
-/** The deltas of one answer, at once or as they come, or why there is none. */
+/** Returns the pieces of one answer; a stream may fail midway. */
 export type Script = (
   call: ScriptedCall,
-) =>
-  | ReadonlyArray<string>
-  | Effect.Effect<ReadonlyArray<string>, AnswerUnavailable>
-  | Stream.Stream<string, AnswerUnavailable>;
+) => ReadonlyArray<string> | Stream.Stream<string, AnswerUnavailable>;
 
-/** The calls so far, in the order they came; the array grows. */
-export class ScriptedAnswerer extends Context.Service<
-  ScriptedAnswerer,
-  { readonly calls: ReadonlyArray<ScriptedCall> }
->()("@parley/llm/ScriptedAnswerer") {}
+const usage = {
+  provider: "scripted",
+  model: "scripted",
+  promptTokens: 0,
+  completionTokens: 0,
+  attempts: 1,
+  latencyMillis: 0,
+};
 
-/** Answers with what `script` returns; usage: no tokens, one attempt. */
-export const layerScripted = (script: Script): Layer.Layer<Answerer | ScriptedAnswerer> =>
-  Layer.effectContext(
-    Effect.sync(() => {
-      const calls: Array<ScriptedCall> = [];
-      const answer: Answerer["Service"]["answer"] = (chatbot, earlier, question) =>
-        Stream.unwrap(
-          Effect.gen(function* () {
-            const call = { chatbot, earlier: yield* Stream.runCollect(earlier), question };
-            calls.push(call);
-            const usage = usageSince(yield* Clock.currentTimeMillis, {
-              provider: "scripted",
-              model: "scripted",
-            });
-            return deltas(script(call)).pipe(
-              Stream.map((text): AnswerPart => ({ _tag: "Delta", text })),
-              Stream.concat(Stream.fromEffect(usage)),
-            );
-          }),
-        );
-      return Context.make(Answerer, Answerer.of({ answer })).pipe(
-        Context.add(ScriptedAnswerer, { calls }),
-      );
+/** An `Answerer` that answers with the pieces that `script` returns; usage: no tokens, one attempt. */
+export const layerScripted = (script: Script): Layer.Layer<Answerer> =>
+  Layer.succeed(
+    Answerer,
+    Answerer.of({
+      answer: (chatbot, earlier, question) =>
+        Stream.runCollect(earlier).pipe(
+          Effect.map((entries) => script({ chatbot, earlier: entries, question })),
+          Effect.map((pieces) => (Stream.isStream(pieces) ? pieces : Stream.fromIterable(pieces))),
+          Stream.unwrap,
+          Stream.map((text) => ({ _tag: "Delta", text }) as const),
+          Stream.concat(Stream.make({ _tag: "Usage", usage } as const)),
+        ),
     }),
   );
-
-const deltas = (scripted: ReturnType<Script>): Stream.Stream<string, AnswerUnavailable> => {
-  if (Stream.isStream(scripted)) return scripted;
-  if (Effect.isEffect(scripted)) return Stream.fromIterableEffect(scripted);
-  return Stream.fromIterable(scripted);
-};

@@ -1,72 +1,54 @@
 /**
- * The documents that questions can be answered from, searched by their words.
+ * Documents to answer questions from, as a full-text index in memory.
  */
 import type { AnswerUnavailable, Chatbot } from "@parley/core";
 import { Data, Effect, FileSystem, Path, type PlatformError } from "effect";
 import { type Passage, passagesOfMarkdown, passagesOfText } from "./Passage.ts";
-import { covers, documentTerms, questionTerms, wordsOf } from "./Terms.ts";
+import { covers, questionTerms, termOf, wordsOf } from "./Terms.ts";
 
-/** A passage that a search found. */
-export interface Match {
-  readonly passage: Passage;
-  /** Higher is better; comparable within one search only. */
-  readonly score: number;
-  /**
-   * The share, 0 to 1, of what the question is about that this passage holds, word for word or as
-   * the beginning of a longer word. Similar words rank a passage but do not count here.
-   */
-  readonly share: number;
-  /** The same share for all documents together: below 1 when the question names something unheard of. */
-  readonly known: number;
-}
-
-/**
- * Whether a passage is about the question: it holds at least half of what the question is about, and
- * more than half when that names something that no document does: "the capital of France" is not
- * answered with a passage on capital letters.
- */
-export const isAbout = ({ share, known }: Match): boolean =>
-  share > 0.5 || (share === 0.5 && known === 1);
-
+/** An index of passages. */
 export interface Knowledge {
+  /** The number of documents with text. */
   readonly documents: number;
-  readonly passages: number;
   /**
-   * The best passages for a question: the largest share first, then the highest score. The same
-   * documents and question always give the same passages in the same order.
+   * Up to `limit` passages for a question, best first; none unless the best is about the question. The same documents and
+   * question always return the same passages in the same order.
    */
-  readonly search: (question: string, limit: number) => ReadonlyArray<Match>;
+  readonly search: (question: string, limit: number) => ReadonlyArray<Passage>;
 }
 
-/** The documents that a chatbot answers from: everybody's, or looked up at each question. */
+/** The documents of all chatbots, or a function that looks up those of one chatbot for each question. */
 export type KnowledgeSource =
   | Knowledge
   | null
   | ((chatbot: Chatbot) => Effect.Effect<Knowledge | null, AnswerUnavailable>);
 
+/** The documents of the chatbot; `null` when there are none. */
 export const knowledgeFor = (
   source: KnowledgeSource,
   chatbot: Chatbot,
 ): Effect.Effect<Knowledge | null, AnswerUnavailable> =>
-  typeof source === "function" ? source(chatbot) : Effect.succeed(source);
+  Effect.map(typeof source === "function" ? source(chatbot) : Effect.succeed(source), (knowledge) =>
+    knowledge?.documents === 0 ? null : knowledge,
+  );
 
-/** The folder of documents is missing, is no folder, or cannot be listed. */
+/** The folder of documents is missing, is not a folder, or cannot be listed. */
 export class KnowledgeUnreadable extends Data.TaggedError("KnowledgeUnreadable")<{
   readonly folder: string;
-  readonly cause?: PlatformError.PlatformError;
+  readonly cause: PlatformError.PlatformError;
 }> {
   override get message() {
     return `cannot read the documents in ${this.folder}`;
   }
 }
 
-/** The size, in bytes, above which a document is skipped. */
-const largest = 5_000_000n;
+/** The size limit of a document, in bytes. */
+const maxBytes = 5_000_000n;
 
 /**
- * Reads every `*.md` and `*.txt` below `folder` into an index in memory. Symbolic links are followed as far as they do
- * not lead out of the folder; each file and folder is read once. Names that begin with a dot and `node_modules` are left
- * out. A document that is over 5 MB, unreadable or no UTF-8 text is skipped with a logged warning.
+ * Reads every `*.md` and `*.txt` file below `folder` into an index. Symbolic links are followed within the folder; each file
+ * and folder is read once. Names that begin with a dot and `node_modules` are ignored. A document that is larger than
+ * 5 MB, unreadable or not UTF-8 text is skipped with a warning in the log.
  */
 export const readKnowledge = (
   folder: string,
@@ -74,52 +56,49 @@ export const readKnowledge = (
   Effect.gen(function* () {
     const fs = yield* FileSystem.FileSystem;
     const path = yield* Path.Path;
+    const root = yield* fs.realPath(folder);
+    const seen = new Set([root]);
     const passages: Array<Passage> = [];
-    let documents = 0;
-    const skipped = (source: string, why: string) =>
-      Effect.logWarning(`Skipped the document ${source}: ${why}`);
+    const skip = (source: string, reason: string) =>
+      Effect.logWarning(`Skipped the document ${source}: ${reason}`);
+
     const readFolder = (
       at: string,
-      under: string,
+      prefix: string,
     ): Effect.Effect<void, PlatformError.PlatformError> =>
       Effect.gen(function* () {
         for (const name of (yield* fs.readDirectory(at)).sort()) {
           if (name.startsWith(".") || name === "node_modules") continue;
-          const source = `${under}${name}`;
+          const source = `${prefix}${name}`;
           yield* Effect.catch(visit(path.join(at, name), source), (error) =>
-            skipped(source, error.reason._tag),
+            skip(source, error.reason._tag),
           );
         }
       });
 
-    const root = yield* fs.realPath(folder);
-    const seen = new Set([root]);
     const visit = Effect.fnUntraced(function* (at: string, source: string) {
       const { size, type } = yield* fs.stat(at);
       if (type !== "Directory" && !(type === "File" && /\.(md|txt)$/i.test(source))) return;
-      // Reading the real path makes sure that a link which changes meanwhile does not lead out either.
+      // From here on only the real path is read: a link that changes meanwhile cannot lead out of the folder.
       const real = yield* fs.realPath(at);
       if (real !== root && !real.startsWith(root + path.sep)) {
-        return yield* skipped(source, "its symbolic link leads out of the folder");
+        return yield* skip(source, "its symbolic link leads out of the folder");
       }
       if (seen.has(real)) return;
       seen.add(real);
       if (type === "Directory") return yield* readFolder(real, `${source}/`);
-      if (size > largest) return yield* skipped(source, "it is over 5 MB");
-      const text = decode(yield* fs.readFile(real));
-      if (text === null) return yield* skipped(source, "it is no UTF-8 text");
-      documents++;
+      if (size > maxBytes) return yield* skip(source, "it is over 5 MB");
+      const text = decodeText(yield* fs.readFile(real));
+      if (text === null) return yield* skip(source, "it is no UTF-8 text");
       const split = /\.md$/i.test(source) ? passagesOfMarkdown : passagesOfText;
       for (const passage of split(source, text)) passages.push(passage);
-      // Folders are read while others are answered.
-      yield* Effect.yieldNow;
     });
 
     yield* readFolder(root, "");
-    return yield* makeKnowledge(passages, documents);
+    return yield* makeKnowledge(passages);
   }).pipe(Effect.mapError((cause) => new KnowledgeUnreadable({ folder, cause })));
 
-const decode = (bytes: Uint8Array): string | null => {
+const decodeText = (bytes: Uint8Array): string | null => {
   try {
     const text = new TextDecoder("utf-8", { fatal: true }).decode(bytes);
     return text.includes("\0") ? null : text;
@@ -128,31 +107,24 @@ const decode = (bytes: Uint8Array): string | null => {
   }
 };
 
-/** The index over passages that are already there, `documents` telling how many they come from. */
-export const makeKnowledge = (
-  passages: ReadonlyArray<Passage>,
-  documents: number = new Set(passages.map(({ source }) => source)).size,
-): Effect.Effect<Knowledge> =>
+/** An index of the given passages. */
+export const makeKnowledge = (passages: ReadonlyArray<Passage>): Effect.Effect<Knowledge> =>
   Effect.gen(function* () {
     const { default: MiniSearch } = yield* Effect.promise(() => import("minisearch"));
     const index = new MiniSearch({
       fields: ["title", "heading", "text"],
       tokenize: wordsOf,
-      processTerm: documentTerms,
+      processTerm: termOf,
     });
     for (const [id, { headings, source, text }] of passages.entries()) {
-      // Each takes about a millisecond, and all may take seconds.
+      // One passage takes about a millisecond; a large folder would stop the server for seconds.
       yield* Effect.yieldNow;
-      index.add({
-        id,
-        title: source.replace(/\.[^./]*$/, ""),
-        heading: headings.join("\n"),
-        text,
-      });
+      const title = source.replace(/\.[^./]*$/, "");
+      index.add({ id, title, heading: headings.join("\n"), text });
     }
 
-    const search = (question: string, limit: number): ReadonlyArray<Match> => {
-      const { all, about } = questionTerms(question);
+    const search = (question: string, limit: number): ReadonlyArray<Passage> => {
+      const { about, all } = questionTerms(question);
       if (all.length === 0) return [];
       const results = index.search(all.join(" "), {
         tokenize: (terms) => terms.split(" "),
@@ -161,22 +133,21 @@ export const makeKnowledge = (
         prefix: (term) => term.length >= 4,
         fuzzy: (term) => (term.length >= 5 ? 0.2 : false),
       });
-      const held = new Set<string>();
+      const known = new Set<string>();
       const matches = results.map(({ id, score, terms }) => {
-        const matched = about.filter((term) => terms.some((found) => covers(term, found)));
-        for (const term of matched) held.add(term);
-        return { id: id as number, score, share: matched.length / about.length };
+        // Similar words add to the score. Only equal words and beginnings of words count as covered.
+        const covered = about.filter((term) => terms.some((found) => covers(term, found)));
+        for (const term of covered) known.add(term);
+        return { id: id as number, score, covered: covered.length };
       });
-      return matches
-        .sort((a, b) => b.share - a.share || b.score - a.score || a.id - b.id)
-        .slice(0, limit)
-        .map(({ id, score, share }) => ({
-          passage: passages[id]!,
-          score,
-          share,
-          known: held.size / about.length,
-        }));
+      matches.sort((a, b) => b.covered - a.covered || b.score - a.score || a.id - b.id);
+      // Half of the terms suffice unless no document has one of the others: "the capital of France" is not a question about
+      // capital letters.
+      const half = about.length / 2;
+      const best = matches[0]?.covered ?? 0;
+      const isAbout = best > half || (best === half && known.size === about.length);
+      return isAbout ? matches.slice(0, limit).map(({ id }) => passages[id]!) : [];
     };
 
-    return { documents, passages: passages.length, search };
+    return { documents: new Set(passages.map(({ source }) => source)).size, search };
   });

@@ -1,11 +1,12 @@
 /**
- * Words as the search compares them.
+ * Terms: words in the form in which the search compares them.
  */
+import { Array as Arr } from "effect";
 
-/** The words of a text, as they are written. */
+/** The words of a text, unchanged. */
 export const wordsOf = (text: string): Array<string> => text.match(/[\p{L}\p{M}\p{N}]+/gu) ?? [];
 
-/** Words that say nothing of what an English question is about, its usual phrases included. */
+/** Common English words, and the phrases around questions. They never are a question's subject. */
 const stopWords = new Set(
   `a about above after again all also am an and any anybody anyone anything are aren as at be because
   been before being below between both but by can cannot could couldn did didn do does doesn
@@ -20,21 +21,15 @@ const stopWords = new Set(
   would yes yet you your yours`.split(/\s+/),
 );
 
-/** Words that ask how something is set. They do not tell what a question is about. */
+/** Words of questions such as "How do I change X?", whose subject is X. */
 const settingWords = new Set(
   `adjust change choose configure customise customize define enable modify pick select set
   setup`.split(/\s+/),
 );
-/** What such questions search for beside: sections on settings or configuration. */
+/** Such questions also search for sections on settings or configuration. */
 const settingTerms = ["set", "configur"];
 
-/** The term that a word of a document is found by, with the parts of a camelCase name. */
-export const documentTerms = (word: string): Array<string> => {
-  const parts = word.match(/\p{Lu}?[\p{Ll}\p{M}]+|\p{Lu}+(?!\p{Ll})|\p{N}+/gu) ?? [];
-  return parts.length > 1 ? [termOf(word), ...parts.map(termOf)] : [termOf(word)];
-};
-
-/** The terms that a question searches for, and those of them that it is about; each once. */
+/** The distinct terms to search for, and those among them that are the question's subject. */
 export const questionTerms = (
   question: string,
 ): { readonly all: ReadonlyArray<string>; readonly about: ReadonlyArray<string> } => {
@@ -44,14 +39,12 @@ export const questionTerms = (
   const subjects = words.filter((word) => !settingWords.has(fold(word)));
   const asksToSet = subjects.length < words.length;
   return {
-    all: unique([...words.map(termOf), ...(asksToSet ? settingTerms : [])]),
-    about: unique((subjects.length === 0 ? words : subjects).map(termOf)),
+    all: Arr.dedupe([...words.map(termOf), ...(asksToSet ? settingTerms : [])]),
+    about: Arr.dedupe((subjects.length === 0 ? words : subjects).map(termOf)),
   };
 };
 
-const unique = (terms: ReadonlyArray<string>): Array<string> => [...new Set(terms)];
-
-/** Whether `term` of a question is matched by `found` of a document: the same, or its beginning. */
+/** Whether a question's `term` equals `found` of a document, or is its beginning. */
 export const covers = (term: string, found: string): boolean =>
   found === term || (term.length >= 4 && found.startsWith(term));
 
@@ -62,8 +55,8 @@ const fold = (word: string): string =>
     .normalize("NFC")
     .toLowerCase();
 
-/** Folds case and accents, and cuts the endings of English plurals and verbs, roughly. */
-const termOf = (word: string): string => {
+/** Folds case and accents, and removes the endings of English plurals and verbs, roughly. */
+export const termOf = (word: string): string => {
   let term = fold(word);
   if (!/^[a-z]{4,30}$/.test(term)) return term;
   if (term.endsWith("ies")) term = `${term.slice(0, -3)}y`;

@@ -1,20 +1,23 @@
 /**
- * One attempt after the other, at one provider or several, until an answer is complete.
+ * Attempts at one answer, at one provider or several, until one is complete.
  */
 import { AnswerUnavailable, type AnswerPart } from "@parley/core";
 import { Clock, Duration, Effect, Option, Schedule, Stream } from "effect";
-import type { ModelFailure } from "./ModelFailure.ts";
+import { retrySchedule, type ModelFailure } from "./ModelFailure.ts";
 import type { Prompt } from "./Prompt.ts";
 import type { Provider } from "./Provider.ts";
-import { retrySchedule } from "./Retry.ts";
-import { usageSince } from "./Usage.ts";
+
+const maxHalvings = 3;
 
 /**
- * The next attempt goes to the provider that may be called soonest; of several, to the first of them. A provider that
- * failed pauses as {@link retrySchedule} says, and has no more attempts once that ends. A model that
- * withholds its answer ends the attempts. A prompt that is too long is halved at once, up to three times.
+ * Each attempt goes to the provider that is ready first, and of several to the first in the list. A provider that failed
+ * is ready again after the pause of {@link retrySchedule}, and drops out when that schedule ends. A refusal of the prompt
+ * as too long halves it, up to three times, without a pause. A content filter ends all attempts.
  *
- * @param promptOf the prompt of at most so many tokens
+ * @param providers at least one
+ * @param promptOf builds a prompt of at most that many tokens
+ * @param tokens the size of the first prompt
+ * @param retries how many calls may follow a failed one at the same provider
  */
 export const answerWith = (
   providers: ReadonlyArray<Provider>,
@@ -25,65 +28,67 @@ export const answerWith = (
   Stream.unwrap(
     Effect.gen(function* () {
       const startedAt = yield* Clock.currentTimeMillis;
-      let calls = 0;
       const failures: Array<ModelFailure> = [];
       let candidates = yield* Effect.forEach(providers, (provider) =>
-        Effect.map(Schedule.toStep(retrySchedule(retries)), (pauseAfter) => ({
+        Effect.map(Schedule.toStep(retrySchedule(retries)), (nextPause) => ({
           provider,
-          pauseAfter,
+          nextPause,
           readyAt: startedAt,
           prompt: promptOf(tokens),
-          halvings: 3,
+          halvings: 0,
         })),
       );
+      type Candidate = (typeof candidates)[number];
+
       const attempt: Stream.Stream<AnswerPart, AnswerUnavailable> = Stream.unwrap(
         Effect.gen(function* () {
-          const [next] = candidates.toSorted((a, b) => a.readyAt - b.readyAt);
-          if (next === undefined) return Stream.fail(unavailable(failures));
-          const { prompt, provider } = next;
+          const next = candidates.toSorted((a, b) => a.readyAt - b.readyAt)[0]!;
           yield* Effect.sleep(Math.max(0, next.readyAt - (yield* Clock.currentTimeMillis)));
-          calls++;
-          return provider.answer(prompt).pipe(
-            Stream.mapEffect((part) =>
-              part._tag === "Tokens"
-                ? usageSince(startedAt, {
-                    provider: provider.name,
-                    model: provider.model,
-                    promptTokens: part.prompt,
-                    completionTokens: part.completion,
-                    attempts: calls,
-                  })
-                : Effect.succeed<AnswerPart>(part),
+          const { model, name: provider } = next.provider;
+          return next.provider.answer(next.prompt).pipe(
+            Stream.mapEffect((part): Effect.Effect<AnswerPart> =>
+              part._tag === "Delta"
+                ? Effect.succeed(part)
+                : Effect.map(Clock.currentTimeMillis, (now) => ({
+                    _tag: "Usage",
+                    usage: {
+                      provider,
+                      model,
+                      promptTokens: part.prompt,
+                      completionTokens: part.completion,
+                      attempts: failures.filter(wasCalled).length + 1,
+                      latencyMillis: now - startedAt,
+                    },
+                  })),
             ),
-            Stream.catch((error) => Stream.unwrap(after(error, next))),
+            Stream.catch((failure) => Stream.unwrap(attemptAfter(failure, next))),
           );
         }),
       );
 
-      const after = Effect.fnUntraced(function* (
-        error: ModelFailure,
-        failed: (typeof candidates)[number],
-      ) {
-        failures.push(error);
-        if (error.reason === "circuit_open") calls--;
-        if (error.reason === "context_length" && failed.halvings > 0) {
-          failed.halvings--;
+      const attemptAfter = Effect.fnUntraced(function* (failure: ModelFailure, failed: Candidate) {
+        failures.push(failure);
+        if (failure.reason === "context_length" && failed.halvings < maxHalvings) {
+          failed.halvings++;
           failed.prompt = promptOf(failed.prompt.tokens / 2);
           failed.readyAt = 0;
         } else {
           const now = yield* Clock.currentTimeMillis;
-          const paused = yield* Effect.option(failed.pauseAfter(now, error));
-          if (Option.isSome(paused)) failed.readyAt = now + Duration.toMillis(paused.value[1]);
+          const pause = yield* Effect.option(failed.nextPause(now, failure));
+          if (Option.isSome(pause)) failed.readyAt = now + Duration.toMillis(pause.value[1]);
           else candidates = candidates.filter((candidate) => candidate !== failed);
         }
-        if (error.reason === "content_filter") return Stream.fail(unavailable([error]));
-        if (candidates.length === 0) return Stream.fail(unavailable(failures));
+        if (candidates.length === 0 || failure.reason === "content_filter") {
+          return Stream.fail(unavailable(failures));
+        }
         return Stream.concat(Stream.make<[AnswerPart]>({ _tag: "Restart" }), attempt);
       });
 
       return attempt;
     }),
   );
+
+const wasCalled = ({ reason }: ModelFailure): boolean => reason !== "circuit_open";
 
 const unavailable = (failures: ReadonlyArray<ModelFailure>): AnswerUnavailable =>
   new AnswerUnavailable({

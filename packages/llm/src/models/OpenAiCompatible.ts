@@ -1,20 +1,22 @@
 /**
- * A language model behind any endpoint that speaks OpenAI's chat completions.
+ * Language models behind endpoints that speak OpenAI's chat completions.
  */
 import { Effect, Redacted } from "effect";
 import type { LanguageModel } from "./ModelCall.ts";
+import { makeFailure } from "./ModelFailure.ts";
 
+/** Where a model is, and its name there. */
 export interface OpenAiCompatibleSettings {
   /** The address before `/chat/completions`, for example `http://localhost:11434/v1`. */
   readonly baseUrl: string;
-  /** Sent as a bearer token; `undefined` for an endpoint that wants none. */
+  /** Sent as a bearer token; `undefined` for an endpoint without authentication. */
   readonly apiKey: Redacted.Redacted | undefined;
   readonly model: string;
-  /** What the provider is called in usage records; default `openai-compatible`. */
+  /** The provider's name in usage records, logs and metrics; default `openai-compatible`. */
   readonly provider?: string;
 }
 
-/** The model that `settings` name. Nothing is sent before its first answer. */
+/** The model of `settings`, for `layerLanguageModel`. Sends no request. */
 export const openAiCompatible = (
   settings: OpenAiCompatibleSettings,
 ): Effect.Effect<LanguageModel> =>
@@ -36,19 +38,18 @@ export const openAiCompatible = (
     ),
   );
 
-/** `fetch`, failing with a page of a web site: the AI SDK would take it for a stream that breaks off. */
+/** `fetch` that fails on the page of a web site. The AI SDK would read it as a stream that breaks off. */
 const fetchApi: typeof fetch = async (...request) => {
   const response = await fetch(...request);
-  const type = response.headers.get("content-type");
-  if (!response.ok || type === null || !/^text\/html\b/i.test(type)) return response;
+  const { headers, ok, status } = response;
+  const isHtml = /^text\/html\b/i.test(headers.get("content-type") ?? "");
+  if (!isHtml || !(ok || status === 404 || status === 405)) return response;
   await response.body?.cancel();
-  throw Object.assign(new Error("an HTML page"), {
-    statusCode: response.status,
-    responseHeaders: { "content-type": type },
-  });
+  const page = `the address answers with an HTML page (HTTP ${status}), not with a model's API`;
+  throw makeFailure("client_error", `${page}: it often ends with /v1`);
 };
 
-/** OpenAI's newer models refuse the bound of output by its old name, which is all that other servers know. */
+/** OpenAI's newer models refuse `max_tokens`, the only limit that most other servers support. */
 const refusesMaxTokens = ({ baseUrl, model }: OpenAiCompatibleSettings): boolean =>
   /^https:\/\/(api\.openai\.com|[\w-]+\.openai\.azure\.com)(\/|$)/.test(baseUrl) ||
   /^([\w-]+\/)?(o\d|gpt-[5-9])/.test(model);

@@ -2,17 +2,16 @@
  * The prompt of a language model: instructions and documents, the chat so far, and the question.
  */
 import type { Chatbot, Entry, StorageUnavailable } from "@parley/core";
-import { Effect, Stream } from "effect";
+import { Array as Arr, Effect, Stream } from "effect";
 import type { Passage } from "../documents/Passage.ts";
 
-/** One message of the conversation. A user's text never takes the role of the system. */
-export interface Message {
+interface Message {
   readonly role: "user" | "assistant";
   readonly content: string;
 }
 
 export interface Prompt {
-  /** Holds no text of a user. */
+  /** Contains no text of a user. */
   readonly system: string | null;
   /** Oldest first, the question last. */
   readonly messages: ReadonlyArray<Message>;
@@ -27,60 +26,57 @@ export interface PromptParts {
   readonly passages: ReadonlyArray<Passage> | null;
 }
 
-/** Tokens around each message and around all of them: role names, separators, a default instruction of the model. */
-const aroundMessage = 8;
-const aroundAll = 32;
+/** Tokens around each message and around the whole prompt: role names, separators, a model's default instructions. */
+const tokensPerMessage = 8;
+const tokensPerPrompt = 32;
 
 const encoder = new TextEncoder();
 
-/** An estimate: English has a token for four bytes of UTF-8, few languages have one for less than three. */
-const costOf = (text: string): number => Math.ceil(encoder.encode(text).length / 3) + aroundMessage;
+/** An estimate: English takes a token for four bytes of UTF-8, and few languages one for less than three. */
+const tokensOf = (text: string): number =>
+  Math.ceil(encoder.encode(text).length / 3) + tokensPerMessage;
 
 /**
- * Builds prompts of at most so many tokens: instructions and question always go in, then passages, up to half of what is
- * left, then the newest entries; all of them whole.
+ * Builds prompts of at most so many tokens. Instructions and question always go in, then passages, in up to half of the
+ * remaining room, then the newest entries. Passages and entries go in whole or not at all.
  *
- * @param budget of the largest prompt: the chat is read once, up to the first entry that does not fit it
+ * @param earlier the chat's entries, newest first; read once, as far as the largest prompt has room
+ * @param budget the tokens of the largest prompt
  */
 export const promptBuilder = (
   parts: PromptParts,
   earlier: Stream.Stream<Entry, StorageUnavailable>,
   budget: number,
 ): Effect.Effect<(tokens: number) => Prompt, StorageUnavailable> => {
-  const most = withoutChat(parts, budget);
-  const reads =
-    most.tokens < budget
-      ? Stream.runCollect(Stream.takeWhile(earlier, fitting(budget - most.tokens)))
-      : Effect.succeed([]);
-  return Effect.map(reads, (entries) => (tokens) => {
-    const { messages, ...prompt } = withoutChat(parts, tokens);
-    const fits = fitting(tokens - prompt.tokens);
-    const end = entries.findIndex((entry) => !fits(entry));
-    const chat = entries
-      .slice(0, end === -1 ? undefined : end)
+  const room = budget - withoutChat(parts, budget).tokens;
+  const read =
+    room > 0 ? Stream.runCollect(Stream.takeWhile(earlier, fitsInto(room))) : Effect.succeed([]);
+  return Effect.map(read, (entries) => (tokens) => {
+    const { messages, system, tokens: used } = withoutChat(parts, tokens);
+    const chat = Arr.takeWhile(entries, fitsInto(tokens - used))
       .toReversed()
       .flatMap(messagesOf);
     return {
-      ...prompt,
+      system,
       messages: [...chat, ...messages],
-      tokens: chat.reduce((sum, { content }) => sum + costOf(content), prompt.tokens),
+      tokens: chat.reduce((sum, { content }) => sum + tokensOf(content), used),
     };
   });
 };
 
-/** Tells of one entry after the other whether it still fits. */
-const fitting = (room: number) => (entry: Entry) => {
-  for (const { content } of messagesOf(entry)) room -= costOf(content);
+/** Whether an entry fits into the room that the entries before it have left. */
+const fitsInto = (room: number) => (entry: Entry) => {
+  for (const { content } of messagesOf(entry)) room -= tokensOf(content);
   return room >= 0;
 };
 
 const withoutChat = ({ chatbot, passages, question }: PromptParts, budget: number): Prompt => {
-  const tokens = aroundAll + costOf(question);
-  const system = systemOf(chatbot.settings.instructions, passages, budget - tokens);
+  const tokens = tokensPerPrompt + tokensOf(question);
+  const system = systemText(chatbot.settings.instructions, passages, budget - tokens);
   return {
     system,
     messages: [{ role: "user", content: question }],
-    tokens: tokens + (system === null ? 0 : costOf(system)),
+    tokens: tokens + (system === null ? 0 : tokensOf(system)),
   };
 };
 
@@ -93,7 +89,7 @@ const notCovered =
   "The documents hold nothing about the user's question. If it asks for information that the " +
   "conversation so far does not give, say that the documents do not cover it; do not guess.";
 
-const systemOf = (
+const systemText = (
   instructions: string | null,
   passages: ReadonlyArray<Passage> | null,
   room: number,
@@ -102,16 +98,14 @@ const systemOf = (
   if (passages === null) return own[0] ?? null;
   if (passages.length === 0) return [...own, notCovered].join("\n\n");
   const head = [...own, fromDocuments];
-  let left = (room - costOf(head.join("\n\n"))) / 2;
-  const found = passages.map(textOf);
-  const end = found.findIndex((text) => (left -= costOf(text)) < 0);
-  return [...head, ...found.slice(0, end === -1 ? undefined : end)].join("\n\n");
+  let left = (room - tokensOf(head.join("\n\n"))) / 2;
+  const texts = passages.map(
+    ({ headings, source, text }) => `[Source: ${[source, ...headings].join(" > ")}]\n${text}`,
+  );
+  return [...head, ...Arr.takeWhile(texts, (text) => (left -= tokensOf(text)) >= 0)].join("\n\n");
 };
 
-const textOf = ({ headings, source, text }: Passage): string =>
-  `[Source: ${[source, ...headings].join(" > ")}]\n${text}`;
-
-/** The hello entry has no question of a user. */
+/** The hello entry has an empty question. */
 const messagesOf = (entry: Entry): ReadonlyArray<Message> => [
   ...(entry.question === "" ? [] : [{ role: "user" as const, content: entry.question }]),
   { role: "assistant", content: entry.answer },

@@ -1,16 +1,16 @@
 /**
- * One language model with its circuit breaker.
+ * One language model behind a circuit breaker of its own.
  */
 import { Duration, Effect, Exit, Metric, Schedule, Scope, Stream } from "effect";
 import * as CircuitBreaker from "effect/persistence/CircuitBreaker";
-import { failure, type ModelFailure } from "./ModelFailure.ts";
 import { callModel, type CallOptions, type CallPart } from "./ModelCall.ts";
+import { makeFailure, type ModelFailure } from "./ModelFailure.ts";
 import type { Prompt } from "./Prompt.ts";
 
 export interface Provider {
   readonly name: string;
   readonly model: string;
-  /** One call; none is made while the circuit is open. */
+  /** One call. While the circuit is open, it fails with `circuit_open` and no request is sent. */
   readonly answer: (prompt: Prompt) => Stream.Stream<CallPart, ModelFailure>;
 }
 
@@ -24,8 +24,8 @@ const answers = Metric.counter("parley_answers", {
 });
 
 /**
- * Chance alone must not trip it: three calls in ten failing are ten in a row once in 170 000.
- * It stays open for 2 s, then 4 s and so on up to 30 s while the asks that try it fail.
+ * Ten failures in a row open the circuit: a provider that fails three calls in ten does so once in 170 000 calls. It
+ * stays open for 2 s, 4 s and so on up to 30 s, or as long as `Retry-After` asks, up to an hour.
  */
 const makeBreaker = CircuitBreaker.make({
   tripPolicy: CircuitBreaker.consecutive(10),
@@ -35,41 +35,25 @@ const makeBreaker = CircuitBreaker.make({
 
 const key = "calls";
 
-const untagged =
-  "A language model sends its reasoning as text with </think>, but without <think>: a stream that showed it fails. " +
-  "Set the reasoning parser of the model's server";
-
-export const makeProvider = (
-  options: Omit<CallOptions, "habits">,
-): Effect.Effect<Provider, never, Scope.Scope> =>
+export const makeProvider = (options: CallOptions): Effect.Effect<Provider, never, Scope.Scope> =>
   Effect.gen(function* () {
     const { modelId: model, provider: name } = options.model;
-    const annotated = Effect.annotateLogs({ provider: name, model });
-    const callOptions = { ...options, habits: { opensThinking: false } };
+    const annotate = Effect.annotateLogs({ provider: name, model });
     const breaker = yield* makeBreaker;
-
     yield* breaker.transitions.pipe(
-      Stream.runForEach((transition) => {
-        if (transition.to === "HalfOpen") return Effect.void;
-        if (transition.to === "Closed") return Effect.logInfo("A language model is asked again");
-        const seconds = Math.round(Duration.toSeconds(transition.retryAfter));
-        return Effect.logWarning(
-          `A language model failed too often, and is left alone for ${seconds} s`,
-        );
-      }),
-      annotated,
+      Stream.runForEach(logTransition),
+      annotate,
       Effect.forkScoped({ startImmediately: true }),
     );
 
-    const failed = ({ detail, reason }: ModelFailure) =>
+    const report = ({ detail, reason }: ModelFailure) =>
       Effect.andThen(
         Metric.update(Metric.withAttributes(failures, { provider: name, reason }), 1),
-        annotated(Effect.annotateLogs(Effect.logWarning(detail), { reason })),
+        annotate(Effect.annotateLogs(Effect.logWarning(detail), { reason })),
       );
-
     /**
-     * An answer that begins closes a circuit that was open, and does not count otherwise: the circuit of a provider that
-     * breaks off every answer must open, too.
+     * An answer that begins closes a half-open circuit. It does not reset the count of failures: a provider that breaks
+     * off every answer must open its circuit, too.
      */
     const outcomeOfBegin = (exit: Exit.Exit<unknown, ModelFailure>) =>
       Exit.isFailure(exit)
@@ -77,36 +61,29 @@ export const makeProvider = (
         : Effect.map(Effect.orDie(breaker.state(key)), ({ _tag }) =>
             _tag === "HalfOpen" ? CircuitBreaker.success : CircuitBreaker.ignored,
           );
-
-    const ended = (end: Effect.Effect<void, ModelFailure>) =>
+    const recordEnd = (end: Effect.Effect<void, ModelFailure>) =>
       Effect.ignore(breaker.execute(end, { key, classify: outcomeOf }));
-    const seen = ({ _tag }: CallPart) => {
-      switch (_tag) {
-        case "Delta":
-          return Effect.void;
-        case "Restart":
-          return annotated(Effect.logWarning(untagged));
-        case "Tokens":
-          return Effect.andThen(
-            ended(Effect.void),
-            Metric.update(Metric.withAttributes(answers, { provider: name }), 1),
-          );
-      }
-    };
+    const completed = Effect.andThen(
+      recordEnd(Effect.void),
+      Metric.update(Metric.withAttributes(answers, { provider: name }), 1),
+    );
+
     const answer = (prompt: Prompt) =>
       breaker
-        .execute(Effect.tapError(callModel(callOptions, prompt), failed), {
+        .execute(Effect.tapError(callModel(options, prompt), report), {
           key,
           classify: outcomeOfBegin,
         })
         .pipe(
           Effect.catchTag("CircuitBreakerError", () =>
-            Effect.fail(failure("circuit_open", `${name} failed too often just before`)),
+            Effect.fail(makeFailure("circuit_open", `${name} failed too often just before`)),
           ),
           Effect.map((parts) =>
             parts.pipe(
-              Stream.tap(seen),
-              Stream.tapError((error) => Effect.andThen(failed(error), ended(Effect.fail(error)))),
+              Stream.tap(({ _tag }) => (_tag === "Tokens" ? completed : Effect.void)),
+              Stream.tapError((error) =>
+                Effect.andThen(report(error), recordEnd(Effect.fail(error))),
+              ),
             ),
           ),
           Stream.unwrap,
@@ -114,6 +91,13 @@ export const makeProvider = (
 
     return { name, model, answer };
   });
+
+const logTransition = (transition: CircuitBreaker.Transition) => {
+  if (transition.to === "HalfOpen") return Effect.void;
+  if (transition.to === "Closed") return Effect.logInfo("A language model is called again");
+  const seconds = Math.round(Duration.toSeconds(transition.retryAfter));
+  return Effect.logWarning(`A language model failed too often, and is not called for ${seconds} s`);
+};
 
 const outcomeOf = (exit: Exit.Exit<unknown, ModelFailure>): CircuitBreaker.Outcome => {
   if (Exit.isSuccess(exit)) return CircuitBreaker.success;

@@ -1,41 +1,42 @@
 /**
- * Moderation by any endpoint that speaks OpenAI's moderations.
+ * Moderation by an endpoint that speaks OpenAI's moderations.
  */
 import { AnswerUnavailable, type Moderation, Moderator } from "@parley/core";
-import { Effect, Layer, Redacted, Schema } from "effect";
-import { failure, httpFailure, type ModelFailure } from "../models/ModelFailure.ts";
-import { defaultRetries, retrySchedule } from "../models/Retry.ts";
+import { Effect, Layer, Option, Redacted, Schema } from "effect";
+import {
+  classifyResponse,
+  defaultRetries,
+  makeFailure,
+  type ModelFailure,
+  retrySchedule,
+} from "../models/ModelFailure.ts";
 
+/** Where the endpoint is, and what happens when it fails. */
 export interface ModerationEndpointSettings {
   /** The address before `/moderations`, for example `https://api.openai.com/v1`. */
   readonly baseUrl: string;
-  /** Sent as a bearer token; `undefined` for an endpoint that wants none. */
+  /** Sent as a bearer token; `undefined` for an endpoint without authentication. */
   readonly apiKey: Redacted.Redacted | undefined;
   readonly model: string;
-  /** Whether questions pass unjudged while the endpoint fails; default `false`. */
+  /** Whether questions pass unflagged while the endpoint fails; default `false`. */
   readonly failOpen?: boolean;
 }
 
-const Judged = Schema.Struct({
-  results: Schema.NonEmptyArray(
-    Schema.Struct({
-      flagged: Schema.Boolean,
-      categories: Schema.Record(Schema.String, Schema.NullOr(Schema.Boolean)),
-      category_scores: Schema.optionalKey(
-        Schema.Record(Schema.String, Schema.NullOr(Schema.Number)),
-      ),
-    }),
-  ),
+const Result = Schema.Struct({
+  flagged: Schema.Boolean,
+  categories: Schema.Record(Schema.String, Schema.NullOr(Schema.Boolean)),
+  category_scores: Schema.optionalKey(Schema.Record(Schema.String, Schema.NullOr(Schema.Number))),
 });
-const decodeJudged = Schema.decodeUnknownEffect(Schema.fromJsonString(Judged));
-type Result = (typeof Judged.Type)["results"][number];
+const decodeResponse = Schema.decodeUnknownEffect(
+  Schema.fromJsonString(Schema.Struct({ results: Schema.NonEmptyArray(Result) })),
+);
 
 const none: Moderation = { category: "none", flagged: false };
 
 /**
- * A `Moderator` that asks the endpoint and takes the flagged category with the highest score. It waits
- * for 5 seconds. A call that fails by the network, 408, 429 or 5xx is made again like a language model's. A failure
- * is `AnswerUnavailable`, or with `failOpen` a warning in the log; neither tells the question or the key.
+ * A `Moderator` that returns the endpoint's flagged category with the highest score. A call that fails by the network, 408,
+ * 429 or 5xx is repeated like a language model's; a call without a response in 5 seconds is not. A failure is
+ * `AnswerUnavailable`, or with `failOpen` a warning in the log; neither contains the question or the key.
  */
 export const layerModerationEndpoint = (
   settings: ModerationEndpointSettings,
@@ -43,60 +44,66 @@ export const layerModerationEndpoint = (
   Layer.succeed(
     Moderator,
     Moderator.of({
-      check: (_chatbot, question) => {
-        const judged = Effect.retry(judge(settings, question), retrySchedule(defaultRetries));
-        return Effect.catch(judged, ({ detail }) => {
-          const reason = `the moderation endpoint failed: ${detail}`;
-          return settings.failOpen === true
-            ? Effect.as(Effect.logWarning(reason), none)
-            : Effect.fail(new AnswerUnavailable({ reason }));
-        });
-      },
+      check: (_chatbot, question) =>
+        // Without a retry after the timeout: five of them would use up the time of the answer.
+        Effect.timeoutOption(moderate(settings, question), "5 seconds").pipe(
+          Effect.retry(retrySchedule(defaultRetries)),
+          Effect.flatMap(
+            Option.match({
+              onNone: () => Effect.fail(makeFailure("timeout", "it did not answer in time")),
+              onSome: Effect.succeed,
+            }),
+          ),
+          Effect.catch(({ detail }) => {
+            const reason = `the moderation endpoint failed: ${detail}`;
+            return settings.failOpen === true
+              ? Effect.as(Effect.logWarning(reason), none)
+              : Effect.fail(new AnswerUnavailable({ reason }));
+          }),
+        ),
     }),
   );
 
-const judge = (
+const moderate = (
   { apiKey, baseUrl, model }: ModerationEndpointSettings,
   question: string,
 ): Effect.Effect<Moderation, ModelFailure> =>
   Effect.tryPromise({
-    try: (signal) =>
-      fetch(`${baseUrl.replace(/\/+$/, "")}/moderations`, {
+    try: async (signal) => {
+      const response = await fetch(`${baseUrl.replace(/\/+$/, "")}/moderations`, {
         method: "POST",
         headers: {
           "content-type": "application/json",
           ...(apiKey === undefined ? {} : { authorization: `Bearer ${Redacted.value(apiKey)}` }),
         },
         body: JSON.stringify({ model, input: question }),
-        // A redirect would carry the question to another address.
+        // A redirect would send the question to another address.
         redirect: "error",
         signal,
-      }).then(async (response) => ({ response, body: await response.text() })),
-    catch: () => failure("network", "it cannot be reached"),
+      });
+      return { response, body: await response.text() };
+    },
+    catch: () => makeFailure("network", "it cannot be reached"),
   }).pipe(
-    Effect.timeoutOrElse({
-      duration: "5 seconds",
-      // Five such waits would take the time of the answer.
-      orElse: () =>
-        Effect.fail(failure("timeout", "it did not answer in time", { retryable: false })),
-    }),
     Effect.flatMap(({ body, response: { headers, ok, status } }) =>
       ok
-        ? Effect.mapError(decodeJudged(body), () =>
-            failure("abnormal_end", "its answer makes no sense"),
+        ? Effect.mapError(decodeResponse(body), () =>
+            makeFailure("abnormal_end", "its answer makes no sense"),
           )
-        : Effect.fail(httpFailure(status, Object.fromEntries(headers), body, `HTTP ${status}`)),
+        : Effect.fail(
+            classifyResponse(status, Object.fromEntries(headers), body, `HTTP ${status}`),
+          ),
     ),
     Effect.map(({ results: [result] }) =>
-      result.flagged ? { category: categoryOf(result), flagged: true } : none,
+      result.flagged ? { category: flaggedCategory(result), flagged: true } : none,
     ),
   );
 
-/** `flagged` when the endpoint names no category. */
-const categoryOf = ({ categories, category_scores: scores }: Result): string => {
+/** The flagged category with the highest score; `flagged` when the endpoint names none. */
+const flaggedCategory = (result: typeof Result.Type): string => {
   let best = { name: "flagged", score: -1 };
-  for (const [name, flagged] of Object.entries(categories)) {
-    const score = scores?.[name] ?? 0;
+  for (const [name, flagged] of Object.entries(result.categories)) {
+    const score = result.category_scores?.[name] ?? 0;
     if (flagged === true && score > best.score && /^[\w/ -]{1,64}$/.test(name)) {
       best = { name, score };
     }

@@ -11,7 +11,7 @@ const longest = (passages: ReadonlyArray<{ readonly text: string }>) =>
   Math.max(...passages.map(({ text }) => [...text].length));
 
 describe("passagesOfMarkdown", () => {
-  it("keeps the trail of headings", () => {
+  it("gives each passage the headings above it", () => {
     assert.deepStrictEqual(
       markdown(
         "Before.",
@@ -42,18 +42,18 @@ describe("passagesOfMarkdown", () => {
     );
   });
 
-  it("headings in fenced code are code", () => {
+  it("reads headings in fenced code as code", () => {
     assert.deepStrictEqual(
       markdown("# A", "````sh", "# no heading", "```", "", "# neither", "````", "text"),
       [["A", "````sh\n# no heading\n```\n\n# neither\n````\n\ntext"]],
     );
   });
 
-  it("a fence that is never closed ends with the document", () => {
+  it("ends a fence that is never closed with the document", () => {
     assert.deepStrictEqual(markdown("# A", "```", "code"), [["A", "```\ncode\n```"]]);
   });
 
-  it("leaves front matter out; a rule and a #tag are no headings", () => {
+  it("leaves out front matter, and reads rules and #tags as text", () => {
     assert.deepStrictEqual(markdown("---", "title: x", "---", "#tag", "", "---", "", "b"), [
       ["", "#tag\n\n---\n\nb"],
     ]);
@@ -70,7 +70,7 @@ describe("passagesOfMarkdown", () => {
     assert.isTrue(passages.every(({ headings }) => headings[0] === "A"));
   });
 
-  it("cuts a long paragraph between sentences, and a word without end somewhere", () => {
+  it("cuts long paragraphs between sentences, and endless words between code points", () => {
     const passages = passagesOfMarkdown("x.md", "A sentence of six words here. ".repeat(100));
     assert.isAtMost(longest(passages), 1200);
     for (const { text } of passages) assert.match(text, /^A.*here\.$/);
@@ -80,7 +80,7 @@ describe("passagesOfMarkdown", () => {
     assert.strictEqual(faces.map(({ text }) => text).join(""), `x${"😀".repeat(2000)}`);
   });
 
-  it("repeats the head of a table and the fence of code in each piece", () => {
+  it("repeats the head of a cut table and the fence of cut code in each piece", () => {
     const rows = Array.from({ length: 60 }, (_, n) => `| PARLEY_${n} | what it does, at length |`);
     const table = passagesOfMarkdown("x.md", ["| name | what |", "|---|:-:|", ...rows].join("\n"));
     assert.isAbove(table.length, 1);
@@ -93,7 +93,7 @@ describe("passagesOfMarkdown", () => {
     for (const { text } of code) assert.match(text, /^```ts\n[^]*\n```$/);
   });
 
-  it("nothing comes of an empty document, or of headings alone", () => {
+  it("returns no passage for an empty document or headings alone", () => {
     assert.deepStrictEqual(markdown(""), []);
     assert.deepStrictEqual(markdown("# A", "## B", "  "), []);
     assert.deepStrictEqual(markdown("---", "---", ""), []);
@@ -101,7 +101,7 @@ describe("passagesOfMarkdown", () => {
 });
 
 describe("passagesOfText", () => {
-  it("puts short paragraphs together and takes # as text", () => {
+  it("joins short paragraphs, and reads # as text", () => {
     const text = `# one\n\n${"a ".repeat(500)}\n\n \n\n${"b ".repeat(200)}`;
     const passages = passagesOfText("x.txt", text);
     assert.strictEqual(passages.length, 2);

@@ -1,19 +1,13 @@
-/** Models that send their reasoning as text. */
 import { assert, describe, it } from "@effect/vitest";
-import { Effect, Stream } from "effect";
-import { layerLanguageModel } from "../../src/index.ts";
-import { ask, collect, textOf } from "../support/chat.ts";
+import { Effect } from "effect";
+import { layerLanguageModel, tryModel } from "../../src/index.ts";
+import { collect, textOf } from "../support/chat.ts";
 import { driven } from "../support/driven.ts";
-import { finish, modelThat, said, says } from "../support/models.ts";
+import { finish, httpError, modelThat, type Reply, said, says } from "../support/models.ts";
 
-const deltas = Stream.runCollect(ask("Hi?")).pipe(
-  Effect.map((parts) => parts.map((part) => (part._tag === "Delta" ? part.text : part._tag))),
-);
-
-describe("reasoning that is sent as text", () => {
+describe("reasoning that a model sends as text", () => {
   for (const pieces of [
     ["<think>Hm.</think>\n\nHello"],
-    ["<think>Hm.", " So?</think>Hello"],
     ["<th", "ink>Hm. <", "/think", ">\n", "\nHel", "lo"],
     ["\n<think>\n</think>\nHello"],
     [..."<think>a < b</thin </think>Hello"],
@@ -21,14 +15,12 @@ describe("reasoning that is sent as text", () => {
   ]) {
     it.effect(`is left out of the answer: ${JSON.stringify(pieces)}`, () =>
       Effect.gen(function* () {
-        const parts = yield* collect("Hi?");
-        assert.strictEqual(textOf(parts), "Hello");
-        assert.isTrue(parts.every(({ _tag }) => _tag !== "Restart"));
+        assert.strictEqual(textOf(yield* collect("Hi?")), "Hello");
       }).pipe(Effect.provide(layerLanguageModel(modelThat(() => says(...pieces))))),
     );
   }
 
-  it.effect("is no answer when it does not end", () => {
+  it.effect("is no answer when it never ends, and the model is not called again", () => {
     const model = modelThat(() => [...said("<think>Hm. ", "So?"), finish("length")]);
     return Effect.gen(function* () {
       const error = yield* driven(Effect.flip(collect("Hi?")));
@@ -37,28 +29,43 @@ describe("reasoning that is sent as text", () => {
     }).pipe(Effect.provide(layerLanguageModel(model)));
   });
 
-  it.effect(
-    "of a model whose prompt holds the opening tag is taken back, and later held back",
-    () => {
-      const answers = [
-        says("Hm. ", "So?</thi", "nk>Hel", "lo"),
-        says("Hm.", "</think>Bye"),
-        says("A", "B"),
-      ];
-      const model = modelThat((n) => answers[n] ?? says("C", "D"));
-      return Effect.gen(function* () {
-        assert.deepStrictEqual(yield* deltas, ["Hm. ", "So?", "Restart", "Hel", "lo", "Usage"]);
-        assert.deepStrictEqual(yield* deltas, ["Bye", "Usage"]);
-        // An answer without a closing tag comes whole, and the next as it is made.
-        assert.deepStrictEqual(yield* deltas, ["AB", "Usage"]);
-        assert.deepStrictEqual(yield* deltas, ["C", "D", "Usage"]);
-      }).pipe(Effect.provide(layerLanguageModel(model)));
-    },
-  );
-
-  it.effect("does not hide what only begins like a tag", () =>
+  it.effect("is not confused with text that only begins like a tag", () =>
     Effect.gen(function* () {
-      assert.strictEqual(textOf(yield* collect("Hi?")), "1 < 2 </t");
-    }).pipe(Effect.provide(layerLanguageModel(modelThat(() => says("1 <", " 2 ", "</t"))))),
+      assert.strictEqual(textOf(yield* collect("Hi?")), "1 < 2 <thi");
+    }).pipe(Effect.provide(layerLanguageModel(modelThat(() => says("1 <", " 2 ", "<thi"))))),
   );
+});
+
+describe("tryModel", () => {
+  const refusal = (message: string) =>
+    httpError(400, { body: JSON.stringify({ error: { message } }) });
+
+  const alive: Record<string, Reply> = {
+    answers: says("pong"),
+    "has no text in so few tokens": [...said(), finish("length")],
+    "refuses so few tokens": refusal("Invalid 'max_output_tokens': expected a value >= 16."),
+    "reaches the limit before it ends": refusal(
+      "Could not finish, because max_tokens was reached.",
+    ),
+  };
+  for (const [name, reply] of Object.entries(alive)) {
+    it.effect(`succeeds if the model ${name}`, () => driven(tryModel(modelThat(() => reply))));
+  }
+
+  const dead: Record<string, Reply> = {
+    "refuses the key": httpError(401),
+    "rejects the parameter that limits its answer": refusal("'max_tokens' is not supported."),
+    "finds another fault": refusal("The model is not for chats."),
+    "is silent": "silence",
+  };
+  for (const [name, reply] of Object.entries(dead)) {
+    it.effect(`fails if the model ${name}, and aborts the request`, () => {
+      const model = modelThat(() => reply);
+      return Effect.gen(function* () {
+        yield* driven(Effect.flip(tryModel(model)), 1000);
+        assert.strictEqual(model.doStreamCalls[0]!.maxOutputTokens, 1);
+        assert.isTrue(model.doStreamCalls[0]!.abortSignal!.aborted);
+      });
+    });
+  }
 });

@@ -23,7 +23,7 @@ const withEndpoint = (baseUrl: string, apiKey: string | undefined, model = "smal
   );
 
 describe("openAiCompatible", () => {
-  it.live("streams an answer of a server that others wrote, and again after it broke off", () =>
+  it.live("streams an answer from a server, and retries one that breaks off", () =>
     Effect.gen(function* () {
       const server = yield* Effect.acquireRelease(
         Effect.promise(() => LLMock.create({ port: 0, logLevel: "silent", chunkSize: 4 })),
@@ -64,7 +64,7 @@ describe("openAiCompatible", () => {
     }),
   );
 
-  it.effect("bounds the output of newer models of OpenAI by the name that they know", () =>
+  it.effect("limits the output of OpenAI's newer models by max_completion_tokens", () =>
     Effect.gen(function* () {
       const { baseUrl, received } = yield* endpoint((response) =>
         response.writeHead(400).end("{}"),
@@ -85,7 +85,7 @@ describe("openAiCompatible", () => {
     }),
   );
 
-  it.effect("sends no key when there is none, and fails with the status of a gateway's page", () =>
+  it.effect("sends no key if there is none, and fails with the status of a gateway's page", () =>
     Effect.gen(function* () {
       const { baseUrl, received } = yield* endpoint((response) =>
         response.writeHead(502, { "content-type": "text/html" }).end("<html>Bad Gateway</html>"),
@@ -99,8 +99,8 @@ describe("openAiCompatible", () => {
     }),
   );
 
-  for (const status of [200, 404, 405]) {
-    it.effect(`tells that a web site is at the address: HTTP ${status}`, () =>
+  for (const status of [200, 404]) {
+    it.effect(`names the page of a web site as the reason: HTTP ${status}`, () =>
       Effect.gen(function* () {
         const { baseUrl, received } = yield* endpoint((response) => {
           response.writeHead(status, { "content-type": "text/html; charset=utf-8" });
@@ -116,7 +116,7 @@ describe("openAiCompatible", () => {
     );
   }
 
-  it.live("silence closes the connection", () =>
+  it.live("closes the connection after the idle timeout", () =>
     Effect.gen(function* () {
       const closed = yield* Deferred.make<void>();
       const { baseUrl } = yield* endpoint((response) => {

@@ -5,13 +5,13 @@ import { passagesOfMarkdown } from "../../src/documents/Passage.ts";
 import { chatbotWith, collect, entry } from "../support/chat.ts";
 import { modelThat, promptOf, says } from "../support/models.ts";
 
-/** What `content` tokens leave room for that many, beside what goes around messages. */
+/** A context with room for so many tokens in so many messages, beside the answer. */
 const windowFor = (content: number, messages: number): LanguageModelOptions => ({
   contextTokens: content + messages * 8 + 32 + 100,
   maxOutputTokens: 100,
 });
 
-/** Entries of so many bytes each, newest first, and how many of them were read. */
+/** Entries with answers of so many bytes, newest first, and the count of those that were read. */
 const chatOf = (total: number, bytes: number) => {
   const read = { entries: 0 };
   const earlier = Stream.range(1, total).pipe(
@@ -22,21 +22,18 @@ const chatOf = (total: number, bytes: number) => {
   return { earlier, read };
 };
 
-describe("the context budget", () => {
-  it.effect(
-    "takes the newest entries that fit, whole, a token for three bytes, and reads no more",
-    () => {
-      const model = modelThat(() => says("ok"));
-      const { earlier, read } = chatOf(1000, 10);
-      return Effect.gen(function* () {
-        yield* collect("qqq", earlier, chatbotWith("iii"));
-        assert.strictEqual(promptOf(model).length, 1 + 2 * 2 + 1);
-        assert.strictEqual(read.entries, 3);
-      }).pipe(Effect.provide(layerLanguageModel(model, windowFor(1 + 1 + (1 + 4) * 2, 6))));
-    },
-  );
+describe("the token budget of a prompt", () => {
+  it.effect("is spent on the newest entries that fit, each whole, and no others are read", () => {
+    const model = modelThat(() => says("ok"));
+    const { earlier, read } = chatOf(1000, 10);
+    return Effect.gen(function* () {
+      yield* collect("qqq", earlier, chatbotWith("iii"));
+      assert.strictEqual(promptOf(model).length, 1 + 2 * 2 + 1);
+      assert.strictEqual(read.entries, 3);
+    }).pipe(Effect.provide(layerLanguageModel(model, windowFor(1 + 1 + (1 + 4) * 2, 6))));
+  });
 
-  it.effect("asks without the chat when the question alone fills it", () => {
+  it.effect("leaves the chat out if the question alone fills it", () => {
     const model = modelThat(() => says("ok"));
     return Effect.gen(function* () {
       yield* collect("question", Stream.die("read"), chatbotWith(null));
@@ -44,7 +41,7 @@ describe("the context budget", () => {
     }).pipe(Effect.provide(layerLanguageModel(model, windowFor(3, 1))));
   });
 
-  it.effect("leaves room for the chat, and asks for as much output as it leaves room for", () =>
+  it.effect("is the context less the tokens reserved for the answer", () =>
     Effect.gen(function* () {
       for (const [contextTokens, output, entries] of [
         [2000, 500, 26],
@@ -67,8 +64,8 @@ const documents = makeKnowledge([
   ...passagesOfMarkdown("faq.md", "# FAQ\n## Shipping\nShipping to Austria takes three days."),
 ]);
 
-describe("documents for a model", () => {
-  it.effect("go into the system's message with their source, the question does not", () => {
+describe("passages of documents in a prompt", () => {
+  it.effect("are in the system message with their source, and the question is not", () => {
     const model = modelThat(() => says("ok"));
     return Effect.gen(function* () {
       const knowledge = yield* documents;
@@ -89,23 +86,26 @@ describe("documents for a model", () => {
     });
   });
 
-  it.effect("that do not cover the question are said to, and stay out when there are none", () => {
-    const model = modelThat(() => says("ok"));
-    return Effect.gen(function* () {
-      for (const knowledge of [yield* documents, null, yield* makeKnowledge([])]) {
-        yield* collect("Who won the world cup?").pipe(
-          Effect.provide(layerLanguageModel(model, { knowledge })),
-        );
-      }
-      const [system, user] = promptOf(model);
-      assert.include(system?.content, "The documents hold nothing about the user's question.");
-      assert.notInclude(system?.content, "cup");
-      assert.deepStrictEqual(promptOf(model, 1), [user]);
-      assert.deepStrictEqual(promptOf(model, 2), [user]);
-    });
-  });
+  it.effect(
+    "are replaced by a sentence if none is about the question, and by nothing without documents",
+    () => {
+      const model = modelThat(() => says("ok"));
+      return Effect.gen(function* () {
+        for (const knowledge of [yield* documents, null, yield* makeKnowledge([])]) {
+          yield* collect("Who won the world cup?").pipe(
+            Effect.provide(layerLanguageModel(model, { knowledge })),
+          );
+        }
+        const [system, user] = promptOf(model);
+        assert.include(system?.content, "The documents hold nothing about the user's question.");
+        assert.notInclude(system?.content, "cup");
+        assert.deepStrictEqual(promptOf(model, 1), [user]);
+        assert.deepStrictEqual(promptOf(model, 2), [user]);
+      });
+    },
+  );
 
-  it.effect("are left out whole when they do not fit, before the chat is", () => {
+  it.effect("are left out whole if they do not fit, and take no room from the chat", () => {
     const model = modelThat(() => says("ok"));
     return Effect.gen(function* () {
       const long = (n: number) => `## Backups ${n}\n${`backup ${"x".repeat(70)} `.repeat(14)}`;

@@ -1,5 +1,5 @@
 import type { ServerResponse } from "node:http";
-import { AnswerUnavailable, AskDeadline, Moderator } from "@parley/core";
+import { AnswerUnavailable, Moderator } from "@parley/core";
 import { assert, describe, it } from "@effect/vitest";
 import { Clock, Effect, Logger, Redacted } from "effect";
 import { layerModerationEndpoint, type ModerationEndpointSettings } from "../../src/index.ts";
@@ -28,7 +28,7 @@ const json =
 describe("layerModerationEndpoint", () => {
   for (const [name, result, expected] of [
     [
-      "takes the flagged category with the highest score",
+      "returns the flagged category with the highest score",
       {
         flagged: true,
         categories: { hate: true, "violence/graphic": true, violence: true, sexual: false },
@@ -36,8 +36,16 @@ describe("layerModerationEndpoint", () => {
       },
       "violence/graphic",
     ],
-    ["flags a question without a category", { flagged: true, categories: {} }, "flagged"],
-    ["lets a question pass", { flagged: false, categories: { hate: false } }, "none"],
+    [
+      "flags a question for which the endpoint names no category",
+      { flagged: true, categories: {} },
+      "flagged",
+    ],
+    [
+      "does not flag a question that the endpoint does not",
+      { flagged: false, categories: { hate: false } },
+      "none",
+    ],
   ] as const) {
     it.effect(name, () =>
       Effect.gen(function* () {
@@ -56,14 +64,13 @@ describe("layerModerationEndpoint", () => {
 
   const failures: Record<string, readonly [(response: ServerResponse) => void, calls: number]> = {
     "HTTP 500": [json({ error: "secret question sk-1" }, 500), 5],
-    "HTTP 429": [json({ error: "secret question sk-1" }, 429), 5],
     "HTTP 401": [json({ error: "secret question sk-1" }, 401), 1],
     "it cannot be reached": [(response) => response.destroy(), 5],
     "its answer makes no sense": [json({ results: [] }), 1],
     "it did not answer in time": [() => {}, 1],
   };
-  for (const [what, [respond, calls]] of Object.entries(failures)) {
-    it.effect(`fails, or passes every question if it is told to: ${what}`, () => {
+  for (const [reason, [respond, calls]] of Object.entries(failures)) {
+    it.effect(`fails, or with failOpen flags nothing and logs a warning: ${reason}`, () => {
       const logged: Array<string> = [];
       const logger = Logger.make((entry) => {
         logged.push(Logger.formatJson.log(entry));
@@ -74,19 +81,17 @@ describe("layerModerationEndpoint", () => {
           driven(check("secret question").pipe(at(baseUrl, more)), 1000);
         const error = yield* Effect.flip(run({}));
         assert.instanceOf(error, AnswerUnavailable);
-        assert.strictEqual(error.reason, `the moderation endpoint failed: ${what}`);
-        if (what !== "it cannot be reached") assert.strictEqual(received.length, calls);
-        assert.deepStrictEqual(yield* run({ failOpen: true }), {
-          category: "none",
-          flagged: false,
-        });
+        assert.strictEqual(error.reason, `the moderation endpoint failed: ${reason}`);
+        // fetch itself may repeat a request on a connection that was closed.
+        if (reason !== "it cannot be reached") assert.strictEqual(received.length, calls);
+        assert.isFalse((yield* run({ failOpen: true })).flagged);
         assert.strictEqual(logged.length, 1);
         assert.notMatch([...logged, JSON.stringify({ ...error })].join(), /secret|sk-1/);
       }).pipe(Effect.provide(Logger.layer([logger])));
     });
   }
 
-  it.effect("is asked again after a failure that passes, and not before Retry-After", () =>
+  it.effect("repeats a call after a passing failure, and not before its Retry-After", () =>
     Effect.gen(function* () {
       const replies = [
         json({}, 503),
@@ -99,18 +104,6 @@ describe("layerModerationEndpoint", () => {
       const now = yield* Clock.currentTimeMillis;
       assert.isAtLeast(now, 7000);
       assert.isAtMost(now, 8000);
-    }),
-  );
-
-  it.effect("is not asked again after the deadline", () =>
-    Effect.gen(function* () {
-      const { baseUrl, received } = yield* endpoint((response) =>
-        response.writeHead(429, { "retry-after": "7" }).end("{}"),
-      );
-      const deadline = Effect.provideService(AskDeadline, 15_000);
-      yield* Effect.flip(driven(check("q").pipe(at(baseUrl), deadline)));
-      assert.strictEqual(received.length, 2 + 1);
-      assert.isAtMost(yield* Clock.currentTimeMillis, 15_000);
     }),
   );
 });

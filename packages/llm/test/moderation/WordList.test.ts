@@ -8,7 +8,7 @@ const check = (question: string) =>
   Moderator.use((moderator) => moderator.check(chatbotWith(null), question));
 
 describe("layerWordList", () => {
-  it.effect("flags profanity, however it is spelt", () =>
+  it.effect("flags profanity, disguised spellings included", () =>
     Effect.gen(function* () {
       for (const question of [
         "What the fuck?",
@@ -21,10 +21,10 @@ describe("layerWordList", () => {
         const flagged = { category: "profanity", flagged: true };
         assert.deepStrictEqual(yield* check(question), flagged, question);
       }
-    }).pipe(Effect.provide(layerWordList())),
+    }).pipe(Effect.provide(layerWordList)),
   );
 
-  it.effect("lets names, numbers, places and medicine pass", () =>
+  it.effect("does not flag names, numbers, places and medical terms", () =>
     Effect.gen(function* () {
       for (const question of [
         "Where is my order 455 of 4550, 717 or 7177?",
@@ -42,13 +42,6 @@ describe("layerWordList", () => {
       ]) {
         assert.isFalse((yield* check(question)).flagged, question);
       }
-    }).pipe(Effect.provide(layerWordList())),
-  );
-
-  it.effect("allows what it is told to", () =>
-    Effect.gen(function* () {
-      assert.isFalse((yield* check("Where is Dick Tracy?")).flagged);
-      assert.isTrue((yield* check("You dick!")).flagged);
-    }).pipe(Effect.provide(layerWordList({ allow: ["Dick Tracy"] }))),
+    }).pipe(Effect.provide(layerWordList)),
   );
 });

@@ -1,4 +1,5 @@
-import type { AnswerPart, Chatbot, Entry } from "@parley/core";
+import { assert } from "@effect/vitest";
+import type { AnswerPart, Chatbot, Entry, Usage } from "@parley/core";
 import { Answerer, defaultSettings } from "@parley/core";
 import { Effect, Stream } from "effect";
 
@@ -28,7 +29,7 @@ export const ask = (
 
 export const collect = (...given: Parameters<typeof ask>) => Stream.runCollect(ask(...given));
 
-/** What is left of the text when every restart has taken back the pieces before. */
+/** The text after the last restart. */
 export const textOf = (parts: ReadonlyArray<AnswerPart>): string =>
   parts
     .slice(parts.findLastIndex(({ _tag }) => _tag === "Restart") + 1)
@@ -37,3 +38,9 @@ export const textOf = (parts: ReadonlyArray<AnswerPart>): string =>
 
 /** The answer as one text. */
 export const answerOf = (...given: Parameters<typeof ask>) => Effect.map(collect(...given), textOf);
+
+export const usageOf = (parts: ReadonlyArray<AnswerPart>): Usage => {
+  const last = parts.at(-1);
+  assert(last?._tag === "Usage");
+  return last.usage;
+};

@@ -2,12 +2,12 @@
 import { Effect, Fiber } from "effect";
 import { TestClock } from "effect/testing";
 
-/** Lets promises and fibers do what they can without the time passing. */
+/** Lets promises and fibers run on without the clock advancing. */
 export const settle = Effect.promise(async () => {
   for (let n = 0; n < 10; n++) await new Promise((resolve) => setImmediate(resolve));
 });
 
-/** Runs the effect while the test clock goes on in steps, in milliseconds. */
+/** Runs the effect while the test clock advances in steps of so many milliseconds. */
 export const driven = <A, E, R>(effect: Effect.Effect<A, E, R>, step = 50) =>
   Effect.gen(function* () {
     const fiber = yield* Effect.forkChild(effect);

@@ -8,7 +8,7 @@ interface Received {
   readonly body: unknown;
 }
 
-/** An endpoint on a loopback port; `respond` gets the request when its body is there. */
+/** An endpoint on a loopback port, which calls `respond` after it has read a request. */
 export const endpoint = (respond: (response: ServerResponse) => void) =>
   Effect.acquireRelease(
     Effect.callback<{

@@ -1,7 +1,7 @@
 import * as NodeServices from "@effect/platform-node/NodeServices";
 import { Effect, FileSystem, Path } from "effect";
 
-/** A folder with these files, removed with its scope. */
+/** A temporary folder with these files; closing the scope removes it. */
 export const folderOf = Effect.fnUntraced(function* (
   files: Readonly<Record<string, string | Uint8Array>>,
 ) {

@@ -1,14 +1,14 @@
-/** Language models that do what a test says, call by call. */
+/** Language models whose calls follow a test's script. */
 import { APICallError } from "ai";
 import { MockLanguageModelV4 } from "ai/test";
 
-export type Call = MockLanguageModelV4["doStreamCalls"][number];
-export type Part =
+type Call = MockLanguageModelV4["doStreamCalls"][number];
+type Part =
   Awaited<ReturnType<MockLanguageModelV4["doStream"]>>["stream"] extends ReadableStream<infer A>
     ? A
     : never;
 
-export const usage = {
+const usage = {
   inputTokens: { total: 11, noCache: 11, cacheRead: undefined, cacheWrite: undefined },
   outputTokens: { total: 7, text: 7, reasoning: undefined },
 };
@@ -29,7 +29,7 @@ export const said = (...deltas: ReadonlyArray<string>): Array<Part> => [
   { type: "text-end", id: "1" },
 ];
 
-/** What one call does: the parts that come, with pauses and silence between, or an error that is thrown. */
+/** The parts of one response, with pauses, failures and silence between them; or an error or silence instead of it. */
 export type Reply = ReadonlyArray<Part | Promise<void> | Error | "silence"> | Error | "silence";
 
 export const says = (...deltas: ReadonlyArray<string>): Reply => [
@@ -54,7 +54,7 @@ export const httpError = (
     responseBody: more.body ?? "",
   });
 
-/** A model whose n-th call, from 0 on, does what `reply` says. */
+/** A model whose n-th call, from 0 on, gets `reply(n)`. */
 export const modelThat = (reply: (n: number, call: Call) => Reply, provider = "mock") => {
   let calls = 0;
   return new MockLanguageModelV4({
@@ -75,7 +75,7 @@ export const modelThat = (reply: (n: number, call: Call) => Reply, provider = "m
             }
             controller.close();
           },
-          // As a provider's that does not let go of its connection.
+          // Like a provider that keeps its connection open.
           cancel: () => new Promise(() => {}),
         }),
       });
@@ -83,7 +83,7 @@ export const modelThat = (reply: (n: number, call: Call) => Reply, provider = "m
   });
 };
 
-/** What the model was told at its n-th call. */
+/** The messages of the model's n-th call. */
 export const promptOf = (model: MockLanguageModelV4, n = 0) =>
   (model.doStreamCalls[n] as Call).prompt.map(({ role, content }) => ({
     role,
