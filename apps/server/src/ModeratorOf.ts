@@ -34,7 +34,7 @@ export const layerModerator = Layer.effect(
       );
     const judges = {
       off: yield* judge(Moderator.layerOff),
-      words: yield* judge(layerWordList()),
+      words: yield* judge(layerWordList),
       endpoint: yield* judge(
         endpoint === null ? noEndpoint : layerModerationEndpoint({ ...endpoint, failOpen }),
       ),

@@ -2,7 +2,7 @@ import { Access, Asking, Chats, defaultSettings, Moderator, type Chatbot } from 
 import { makeParley } from "@parley/core/promise";
 import { layerScripted, type Script } from "@parley/llm";
 import { layerMemoryWith } from "@parley/store-memory";
-import { Effect, Layer } from "effect";
+import { Effect, Layer, Stream } from "effect";
 import { Digest } from "effect/crypto";
 import { afterAll, describe, expect, it } from "vitest";
 
@@ -90,11 +90,13 @@ describe("dispose", () => {
     const [asked, answer] = [signal(), signal()];
     const parley = makeParley(
       services(() =>
-        Effect.promise(async () => {
-          asked.send();
-          await answer.sent;
-          return ["late"];
-        }),
+        Stream.fromEffect(
+          Effect.promise(async () => {
+            asked.send();
+            await answer.sent;
+            return "late";
+          }),
+        ),
       ),
     );
     const { chat } = await parley.createChat(chatbot);

@@ -1,26 +1,25 @@
 /**
- * Answerers, moderators and knowledge for Parley. Libraries are loaded when a layer that needs them is built.
+ * Answerers, documents and moderators for Parley. Building a layer loads the libraries that it needs.
  */
-export { type LanguageModelOptions, layerLanguageModel } from "./LanguageModelAnswerer.ts";
-export type { LanguageModel } from "./ModelCall.ts";
-export { tryModel } from "./Ping.ts";
-export { ModelFailure, type FailureReason } from "./Failure.ts";
-export { openAiCompatible, type OpenAiCompatibleSettings } from "./OpenAiCompatible.ts";
+export {
+  layerLanguageModel,
+  type LanguageModelOptions,
+} from "./answerers/LanguageModelAnswerer.ts";
+export { layerOffline } from "./answerers/OfflineAnswerer.ts";
+export { layerScripted, type Script, type ScriptedCall } from "./answerers/ScriptedAnswerer.ts";
 export {
   type Knowledge,
   type KnowledgeSource,
   KnowledgeUnreadable,
   makeKnowledge,
-  type Match,
   readKnowledge,
-} from "./Knowledge.ts";
-export type { Passage } from "./Passage.ts";
-export { layerOffline } from "./OfflineAnswerer.ts";
+} from "./documents/Knowledge.ts";
+export { type Passage } from "./documents/Passage.ts";
+export { type LanguageModel, tryModel } from "./models/ModelCall.ts";
+export { type FailureReason, type ModelFailure } from "./models/ModelFailure.ts";
+export { openAiCompatible, type OpenAiCompatibleSettings } from "./models/OpenAiCompatible.ts";
 export {
-  layerScripted,
-  type Script,
-  ScriptedAnswerer,
-  type ScriptedCall,
-} from "./ScriptedAnswerer.ts";
-export { layerModerationEndpoint, type ModerationEndpointSettings } from "./ModerationEndpoint.ts";
-export { layerWordList, type WordListOptions } from "./WordList.ts";
+  layerModerationEndpoint,
+  type ModerationEndpointSettings,
+} from "./moderation/ModerationEndpoint.ts";
+export { layerWordList } from "./moderation/WordList.ts";

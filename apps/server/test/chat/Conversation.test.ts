@@ -28,7 +28,7 @@ const chatbot: Chatbot = {
 
 const script = ({ question }: { readonly question: string }) => {
   if (question === "fail") {
-    return Effect.fail(new AnswerUnavailable({ reason: "the model is out" }));
+    return Stream.fail(new AnswerUnavailable({ reason: "the model is out" }));
   }
   if (question === "break off") {
     // Its reader gets the first piece meanwhile.

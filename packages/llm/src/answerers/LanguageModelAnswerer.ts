@@ -1,0 +1,117 @@
+/**
+ * Answers with language models of the AI SDK.
+ */
+import { Answerer, AnswerUnavailable, AskLimits } from "@parley/core";
+import { Cache, Duration, Effect, Layer, Scope, Stream } from "effect";
+import { knowledgeFor, type KnowledgeSource } from "../documents/Knowledge.ts";
+import { answerWith } from "../models/Attempts.ts";
+import { loadAi, type LanguageModel } from "../models/ModelCall.ts";
+import { defaultRetries } from "../models/ModelFailure.ts";
+import { promptBuilder } from "../models/Prompt.ts";
+import { makeProvider } from "../models/Provider.ts";
+
+/** Options of `layerLanguageModel`; they apply to each of its models. */
+export interface LanguageModelOptions {
+  /** The tokens of a model's context, the answer included (default 32,000). */
+  readonly contextTokens?: number;
+  /** The limit on an answer's tokens (default: a quarter of the context, at most 4096). */
+  readonly maxOutputTokens?: number;
+  /** The documents to answer from; `null` (the default) for none. */
+  readonly knowledge?: KnowledgeSource;
+  /**
+   * Returns the model that a chatbot's settings name; it takes the first model's place. Without this option, such a chatbot
+   * cannot answer.
+   */
+  readonly modelNamed?: (name: string) => Effect.Effect<LanguageModel>;
+  /** How many calls may follow a failed one at the same provider, for one question (default 4). */
+  readonly retries?: number;
+  /**
+   * The longest time between two parts of a model's response, and before the first. The default is 8/30 of the deadline of
+   * `AskLimits`, and 20/30 for the last or only model: it may still be loading, or reason without streaming it.
+   */
+  readonly idleTimeout?: Duration.Input;
+}
+
+/** With these shares of the deadline, two models and a pause fit into one ask. */
+const idleShare = 8 / 30;
+const idleShareOfLast = 20 / 30;
+
+const maxPassages = 5;
+
+/**
+ * An `Answerer` over one model or several, in the order of preference. Building the layer loads the AI SDK.
+ *
+ * - A call that fails for a passing reason (network, idle timeout, 408, 429, 5xx, an answer that is empty or breaks off) is
+ *   repeated after a growing, jittered pause, and not before its `Retry-After`. Meanwhile the next model is called. No
+ *   attempt begins after the ask's deadline. Each attempt after the first begins with a `Restart` part.
+ * - A provider whose calls fail ten times in a row is not called for 2 to 30 s, or as long as its `Retry-After` asks, up to an
+ *   hour. Then one question tries it.
+ * - If no attempt succeeds, the answer fails with `AnswerUnavailable`. A content filter ends all attempts. A model that only
+ *   reasons is not called again. An answer that reaches `maxOutputTokens` is complete.
+ * - Interrupting or leaving the stream aborts the provider's request.
+ * - Errors, logs and metrics contain names, statuses and codes, never a text of the chat or a key.
+ */
+export const layerLanguageModel = (
+  models: LanguageModel | readonly [LanguageModel, ...Array<LanguageModel>],
+  options: LanguageModelOptions = {},
+): Layer.Layer<Answerer> =>
+  Layer.effect(
+    Answerer,
+    Effect.gen(function* () {
+      const ai = yield* loadAi;
+      const { deadline } = yield* AskLimits;
+      const {
+        contextTokens = 32_000,
+        knowledge = null,
+        maxOutputTokens = Math.min(4096, Math.floor(contextTokens / 4)),
+        modelNamed,
+        retries = defaultRetries,
+      } = options;
+      const list = "length" in models ? models : [models];
+      const providerAt = (index: number, model: LanguageModel) => {
+        const share = index === list.length - 1 ? idleShareOfLast : idleShare;
+        const idleTimeout = options.idleTimeout ?? Duration.times(deadline, share);
+        return makeProvider({
+          ai,
+          model,
+          maxOutputTokens,
+          idleTimeout: Duration.fromInputUnsafe(idleTimeout),
+        });
+      };
+      const usual = yield* Effect.forEach(list, (model, index) => providerAt(index, model));
+      const scope = yield* Effect.scope;
+      const named = yield* Cache.make({
+        capacity: 1000,
+        lookup: (name: string) =>
+          modelNamed === undefined
+            ? Effect.fail(
+                new AnswerUnavailable({
+                  reason: "a chatbot names a model, but none can be chosen",
+                }),
+              )
+            : Effect.flatMap(modelNamed(name), (model) =>
+                Scope.provide(providerAt(0, model), scope),
+              ),
+      });
+
+      const tokens = contextTokens - maxOutputTokens;
+      return Answerer.of({
+        answer: (chatbot, earlier, question) =>
+          Stream.unwrap(
+            Effect.gen(function* () {
+              const known = yield* knowledgeFor(knowledge, chatbot);
+              const passages = known?.search(question, maxPassages) ?? null;
+              const { model } = chatbot.settings;
+              const providers =
+                model === null ? usual : [yield* Cache.get(named, model), ...usual.slice(1)];
+              const promptOf = yield* promptBuilder(
+                { chatbot, question, passages },
+                earlier,
+                tokens,
+              );
+              return answerWith(providers, promptOf, tokens, retries);
+            }),
+          ),
+      });
+    }),
+  );

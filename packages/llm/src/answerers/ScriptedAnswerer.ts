@@ -1,0 +1,43 @@
+/**
+ * Answers from a script, for tests.
+ */
+import { Answerer, type AnswerUnavailable, type Chatbot, type Entry } from "@parley/core";
+import { Effect, Layer, Stream } from "effect";
+
+/** The arguments of one call of the answerer. */
+export interface ScriptedCall {
+  readonly chatbot: Chatbot;
+  /** All unflagged entries of the chat, newest first. */
+  readonly earlier: ReadonlyArray<Entry>;
+  readonly question: string;
+}
+
+/** Returns the pieces of one answer; a stream may fail midway. */
+export type Script = (
+  call: ScriptedCall,
+) => ReadonlyArray<string> | Stream.Stream<string, AnswerUnavailable>;
+
+const usage = {
+  provider: "scripted",
+  model: "scripted",
+  promptTokens: 0,
+  completionTokens: 0,
+  attempts: 1,
+  latencyMillis: 0,
+};
+
+/** An `Answerer` that answers with the pieces that `script` returns; usage: no tokens, one attempt. */
+export const layerScripted = (script: Script): Layer.Layer<Answerer> =>
+  Layer.succeed(
+    Answerer,
+    Answerer.of({
+      answer: (chatbot, earlier, question) =>
+        Stream.runCollect(earlier).pipe(
+          Effect.map((entries) => script({ chatbot, earlier: entries, question })),
+          Effect.map((pieces) => (Stream.isStream(pieces) ? pieces : Stream.fromIterable(pieces))),
+          Stream.unwrap,
+          Stream.map((text) => ({ _tag: "Delta", text }) as const),
+          Stream.concat(Stream.make({ _tag: "Usage", usage } as const)),
+        ),
+    }),
+  );

@@ -1,0 +1,153 @@
+/**
+ * Documents to answer questions from, as a full-text index in memory.
+ */
+import type { AnswerUnavailable, Chatbot } from "@parley/core";
+import { Data, Effect, FileSystem, Path, type PlatformError } from "effect";
+import { type Passage, passagesOfMarkdown, passagesOfText } from "./Passage.ts";
+import { covers, questionTerms, termOf, wordsOf } from "./Terms.ts";
+
+/** An index of passages. */
+export interface Knowledge {
+  /** The number of documents with text. */
+  readonly documents: number;
+  /**
+   * Up to `limit` passages for a question, best first; none unless the best is about the question. The same documents and
+   * question always return the same passages in the same order.
+   */
+  readonly search: (question: string, limit: number) => ReadonlyArray<Passage>;
+}
+
+/** The documents of all chatbots, or a function that looks up those of one chatbot for each question. */
+export type KnowledgeSource =
+  | Knowledge
+  | null
+  | ((chatbot: Chatbot) => Effect.Effect<Knowledge | null, AnswerUnavailable>);
+
+/** The documents of the chatbot; `null` when there are none. */
+export const knowledgeFor = (
+  source: KnowledgeSource,
+  chatbot: Chatbot,
+): Effect.Effect<Knowledge | null, AnswerUnavailable> =>
+  Effect.map(typeof source === "function" ? source(chatbot) : Effect.succeed(source), (knowledge) =>
+    knowledge?.documents === 0 ? null : knowledge,
+  );
+
+/** The folder of documents is missing, is not a folder, or cannot be listed. */
+export class KnowledgeUnreadable extends Data.TaggedError("KnowledgeUnreadable")<{
+  readonly folder: string;
+  readonly cause: PlatformError.PlatformError;
+}> {
+  override get message() {
+    return `cannot read the documents in ${this.folder}`;
+  }
+}
+
+/** The size limit of a document, in bytes. */
+const maxBytes = 5_000_000n;
+
+/**
+ * Reads every `*.md` and `*.txt` file below `folder` into an index. Symbolic links are followed within the folder; each file
+ * and folder is read once. Names that begin with a dot and `node_modules` are ignored. A document that is larger than
+ * 5 MB, unreadable or not UTF-8 text is skipped with a warning in the log.
+ */
+export const readKnowledge = (
+  folder: string,
+): Effect.Effect<Knowledge, KnowledgeUnreadable, FileSystem.FileSystem | Path.Path> =>
+  Effect.gen(function* () {
+    const fs = yield* FileSystem.FileSystem;
+    const path = yield* Path.Path;
+    const root = yield* fs.realPath(folder);
+    const seen = new Set([root]);
+    const passages: Array<Passage> = [];
+    const skip = (source: string, reason: string) =>
+      Effect.logWarning(`Skipped the document ${source}: ${reason}`);
+
+    const readFolder = (
+      at: string,
+      prefix: string,
+    ): Effect.Effect<void, PlatformError.PlatformError> =>
+      Effect.gen(function* () {
+        for (const name of (yield* fs.readDirectory(at)).sort()) {
+          if (name.startsWith(".") || name === "node_modules") continue;
+          const source = `${prefix}${name}`;
+          yield* Effect.catch(visit(path.join(at, name), source), (error) =>
+            skip(source, error.reason._tag),
+          );
+        }
+      });
+
+    const visit = Effect.fnUntraced(function* (at: string, source: string) {
+      const { size, type } = yield* fs.stat(at);
+      if (type !== "Directory" && !(type === "File" && /\.(md|txt)$/i.test(source))) return;
+      // From here on only the real path is read: a link that changes meanwhile cannot lead out of the folder.
+      const real = yield* fs.realPath(at);
+      if (real !== root && !real.startsWith(root + path.sep)) {
+        return yield* skip(source, "its symbolic link leads out of the folder");
+      }
+      if (seen.has(real)) return;
+      seen.add(real);
+      if (type === "Directory") return yield* readFolder(real, `${source}/`);
+      if (size > maxBytes) return yield* skip(source, "it is over 5 MB");
+      const text = decodeText(yield* fs.readFile(real));
+      if (text === null) return yield* skip(source, "it is no UTF-8 text");
+      const split = /\.md$/i.test(source) ? passagesOfMarkdown : passagesOfText;
+      for (const passage of split(source, text)) passages.push(passage);
+    });
+
+    yield* readFolder(root, "");
+    return yield* makeKnowledge(passages);
+  }).pipe(Effect.mapError((cause) => new KnowledgeUnreadable({ folder, cause })));
+
+const decodeText = (bytes: Uint8Array): string | null => {
+  try {
+    const text = new TextDecoder("utf-8", { fatal: true }).decode(bytes);
+    return text.includes("\0") ? null : text;
+  } catch {
+    return null;
+  }
+};
+
+/** An index of the given passages. */
+export const makeKnowledge = (passages: ReadonlyArray<Passage>): Effect.Effect<Knowledge> =>
+  Effect.gen(function* () {
+    const { default: MiniSearch } = yield* Effect.promise(() => import("minisearch"));
+    const index = new MiniSearch({
+      fields: ["title", "heading", "text"],
+      tokenize: wordsOf,
+      processTerm: termOf,
+    });
+    for (const [id, { headings, source, text }] of passages.entries()) {
+      // One passage takes about a millisecond; a large folder would stop the server for seconds.
+      yield* Effect.yieldNow;
+      const title = source.replace(/\.[^./]*$/, "");
+      index.add({ id, title, heading: headings.join("\n"), text });
+    }
+
+    const search = (question: string, limit: number): ReadonlyArray<Passage> => {
+      const { about, all } = questionTerms(question);
+      if (all.length === 0) return [];
+      const results = index.search(all.join(" "), {
+        tokenize: (terms) => terms.split(" "),
+        processTerm: (term) => term,
+        boost: { title: 1.5, heading: 3 },
+        prefix: (term) => term.length >= 4,
+        fuzzy: (term) => (term.length >= 5 ? 0.2 : false),
+      });
+      const known = new Set<string>();
+      const matches = results.map(({ id, score, terms }) => {
+        // Similar words add to the score. Only equal words and beginnings of words count as covered.
+        const covered = about.filter((term) => terms.some((found) => covers(term, found)));
+        for (const term of covered) known.add(term);
+        return { id: id as number, score, covered: covered.length };
+      });
+      matches.sort((a, b) => b.covered - a.covered || b.score - a.score || a.id - b.id);
+      // Half of the terms suffice unless no document has one of the others: "the capital of France" is not a question about
+      // capital letters.
+      const half = about.length / 2;
+      const best = matches[0]?.covered ?? 0;
+      const isAbout = best > half || (best === half && known.size === about.length);
+      return isAbout ? matches.slice(0, limit).map(({ id }) => passages[id]!) : [];
+    };
+
+    return { documents: new Set(passages.map(({ source }) => source)).size, search };
+  });

@@ -1,0 +1,67 @@
+/**
+ * Terms: words in the form in which the search compares them.
+ */
+import { Array as Arr } from "effect";
+
+/** The words of a text, unchanged. */
+export const wordsOf = (text: string): Array<string> => text.match(/[\p{L}\p{M}\p{N}]+/gu) ?? [];
+
+/** Common English words, and the phrases around questions. They never are a question's subject. */
+const stopWords = new Set(
+  `a about above after again all also am an and any anybody anyone anything are aren as at be because
+  been before being below between both but by can cannot could couldn did didn do does doesn
+  doing don done down during each either else ever every exactly explain few find for from further
+  get gets getting give go goes going got had has have having he hello help her here hers hi him his
+  how i if in into is isn it its just kind know let like ll lot many may me mean means might mine
+  more most much must my need needs neither no nor not now of off on once one only or other our ours
+  out over own please possible re really s same say shall she should show so some somebody someone
+  something such t tell than thank thanks that the their theirs them then there these they thing
+  things this those through to too under until up upon us use used using ve very want wants was way
+  we were what when where whether which while who whom whose why will with without won work works
+  would yes yet you your yours`.split(/\s+/),
+);
+
+/** Words of questions such as "How do I change X?", whose subject is X. */
+const settingWords = new Set(
+  `adjust change choose configure customise customize define enable modify pick select set
+  setup`.split(/\s+/),
+);
+/** Such questions also search for sections on settings or configuration. */
+const settingTerms = ["set", "configur"];
+
+/** The distinct terms to search for, and those among them that are the question's subject. */
+export const questionTerms = (
+  question: string,
+): { readonly all: ReadonlyArray<string>; readonly about: ReadonlyArray<string> } => {
+  const words = wordsOf(question).filter(
+    (word) => !stopWords.has(fold(word)) && !/^[a-z0-9]$/i.test(word),
+  );
+  const subjects = words.filter((word) => !settingWords.has(fold(word)));
+  const asksToSet = subjects.length < words.length;
+  return {
+    all: Arr.dedupe([...words.map(termOf), ...(asksToSet ? settingTerms : [])]),
+    about: Arr.dedupe((subjects.length === 0 ? words : subjects).map(termOf)),
+  };
+};
+
+/** Whether a question's `term` equals `found` of a document, or is its beginning. */
+export const covers = (term: string, found: string): boolean =>
+  found === term || (term.length >= 4 && found.startsWith(term));
+
+const fold = (word: string): string =>
+  word
+    .normalize("NFKD")
+    .replace(/[\u0300-\u036f]/g, "")
+    .normalize("NFC")
+    .toLowerCase();
+
+/** Folds case and accents, and removes the endings of English plurals and verbs, roughly. */
+export const termOf = (word: string): string => {
+  let term = fold(word);
+  if (!/^[a-z]{4,30}$/.test(term)) return term;
+  if (term.endsWith("ies")) term = `${term.slice(0, -3)}y`;
+  else if (/[^aisu]s$/.test(term)) term = term.slice(0, -1);
+  const stem = /^(.*[aeiouy].*?)(?:ing|(?<!e)ed)$/.exec(term)?.[1];
+  if (stem !== undefined && stem.length >= 3) term = stem.replace(/([bdfgmnprt])\1$/, "$1");
+  return term.length > 4 && term.endsWith("e") ? term.slice(0, -1) : term;
+};

@@ -1,0 +1,112 @@
+/**
+ * Moderation by an endpoint that speaks OpenAI's moderations.
+ */
+import { AnswerUnavailable, type Moderation, Moderator } from "@parley/core";
+import { Effect, Layer, Option, Redacted, Schema } from "effect";
+import {
+  classifyResponse,
+  defaultRetries,
+  makeFailure,
+  type ModelFailure,
+  retrySchedule,
+} from "../models/ModelFailure.ts";
+
+/** Where the endpoint is, and what happens when it fails. */
+export interface ModerationEndpointSettings {
+  /** The address before `/moderations`, for example `https://api.openai.com/v1`. */
+  readonly baseUrl: string;
+  /** Sent as a bearer token; `undefined` for an endpoint without authentication. */
+  readonly apiKey: Redacted.Redacted | undefined;
+  readonly model: string;
+  /** Whether questions pass unflagged while the endpoint fails; default `false`. */
+  readonly failOpen?: boolean;
+}
+
+const Result = Schema.Struct({
+  flagged: Schema.Boolean,
+  categories: Schema.Record(Schema.String, Schema.NullOr(Schema.Boolean)),
+  category_scores: Schema.optionalKey(Schema.Record(Schema.String, Schema.NullOr(Schema.Number))),
+});
+const decodeResponse = Schema.decodeUnknownEffect(
+  Schema.fromJsonString(Schema.Struct({ results: Schema.NonEmptyArray(Result) })),
+);
+
+const none: Moderation = { category: "none", flagged: false };
+
+/**
+ * A `Moderator` that returns the endpoint's flagged category with the highest score. A call that fails by the network, 408,
+ * 429 or 5xx is repeated like a language model's; a call without a response in 5 seconds is not. A failure is
+ * `AnswerUnavailable`, or with `failOpen` a warning in the log; neither contains the question or the key.
+ */
+export const layerModerationEndpoint = (
+  settings: ModerationEndpointSettings,
+): Layer.Layer<Moderator> =>
+  Layer.succeed(
+    Moderator,
+    Moderator.of({
+      check: (_chatbot, question) =>
+        // Without a retry after the timeout: five of them would use up the time of the answer.
+        Effect.timeoutOption(moderate(settings, question), "5 seconds").pipe(
+          Effect.retry(retrySchedule(defaultRetries)),
+          Effect.flatMap(
+            Option.match({
+              onNone: () => Effect.fail(makeFailure("timeout", "it did not answer in time")),
+              onSome: Effect.succeed,
+            }),
+          ),
+          Effect.catch(({ detail }) => {
+            const reason = `the moderation endpoint failed: ${detail}`;
+            return settings.failOpen === true
+              ? Effect.as(Effect.logWarning(reason), none)
+              : Effect.fail(new AnswerUnavailable({ reason }));
+          }),
+        ),
+    }),
+  );
+
+const moderate = (
+  { apiKey, baseUrl, model }: ModerationEndpointSettings,
+  question: string,
+): Effect.Effect<Moderation, ModelFailure> =>
+  Effect.tryPromise({
+    try: async (signal) => {
+      const response = await fetch(`${baseUrl.replace(/\/+$/, "")}/moderations`, {
+        method: "POST",
+        headers: {
+          "content-type": "application/json",
+          ...(apiKey === undefined ? {} : { authorization: `Bearer ${Redacted.value(apiKey)}` }),
+        },
+        body: JSON.stringify({ model, input: question }),
+        // A redirect would send the question to another address.
+        redirect: "error",
+        signal,
+      });
+      return { response, body: await response.text() };
+    },
+    catch: () => makeFailure("network", "it cannot be reached"),
+  }).pipe(
+    Effect.flatMap(({ body, response: { headers, ok, status } }) =>
+      ok
+        ? Effect.mapError(decodeResponse(body), () =>
+            makeFailure("abnormal_end", "its answer makes no sense"),
+          )
+        : Effect.fail(
+            classifyResponse(status, Object.fromEntries(headers), body, `HTTP ${status}`),
+          ),
+    ),
+    Effect.map(({ results: [result] }) =>
+      result.flagged ? { category: flaggedCategory(result), flagged: true } : none,
+    ),
+  );
+
+/** The flagged category with the highest score; `flagged` when the endpoint names none. */
+const flaggedCategory = (result: typeof Result.Type): string => {
+  let best = { name: "flagged", score: -1 };
+  for (const [name, flagged] of Object.entries(result.categories)) {
+    const score = result.category_scores?.[name] ?? 0;
+    if (flagged === true && score > best.score && /^[\w/ -]{1,64}$/.test(name)) {
+      best = { name, score };
+    }
+  }
+  return best.name;
+};

@@ -1,0 +1,51 @@
+/**
+ * Moderation by a list of English words, without a service.
+ */
+import { type Moderation, Moderator } from "@parley/core";
+import { Effect, Layer } from "effect";
+
+/** Names and harmless phrases that contain a word of the list. */
+const harmless =
+  `blue tit, blue tits, booby prize, booby trap, booby-trap, boobytrap, chink in, cockpit, cum laude, cumin,
+  cummings, dickinson, dick cheney, fag end, fagin, great tit, great tits, moby dick, penistone, philip k. dick,
+  pussy willow, pussycat, rape seed, rapeseed, retardant, rio negro, shiitake, shitake, tit for tat, tit-for-tat,
+  van dyke, vandyke`.split(/,\s+/);
+
+/** Words of the list that are common in questions about health. */
+const medical = new Set("anal anus ejaculate orgasm penis sex testicle vagina".split(" "));
+
+/**
+ * A `Moderator` that flags English profanity as `profanity`, disguised spellings included. A heuristic without regard to
+ * meaning or to other languages. Building the layer loads the list.
+ */
+export const layerWordList: Layer.Layer<Moderator> = Layer.effect(
+  Moderator,
+  Effect.gen(function* () {
+    const { DataSet, englishDataset, englishRecommendedTransformers, RegExpMatcher } =
+      yield* Effect.promise(() => import("obscenity"));
+    const words = new DataSet<{ originalWord: string }>()
+      .addAll(englishDataset)
+      .removePhrasesIf(({ metadata }) => medical.has(metadata?.originalWord ?? ""))
+      .build();
+    const matcher = new RegExpMatcher({
+      ...words,
+      whitelistedTerms: [...(words.whitelistedTerms ?? []), ...harmless],
+      ...englishRecommendedTransformers,
+    });
+    const isProfane = (question: string) =>
+      matcher
+        .getAllMatches(question)
+        // The matcher reads digits and signs as letters: without a letter, the number 455 would match.
+        .some(({ endIndex, startIndex }) =>
+          /[a-z\u0080-\u{10ffff}]/iu.test(question.slice(startIndex, endIndex + 1)),
+        );
+    return Moderator.of({
+      check: (_chatbot, question) =>
+        Effect.sync((): Moderation =>
+          isProfane(question)
+            ? { category: "profanity", flagged: true }
+            : { category: "none", flagged: false },
+        ),
+    });
+  }),
+);

@@ -1,0 +1,124 @@
+/** Asks of two models that fail three calls in ten. */
+import { type Ask, Asking, type Chatbot, Moderator } from "@parley/core";
+import { layerMemoryWith } from "@parley/store-memory";
+import { assert, describe, it } from "@effect/vitest";
+import { Clock, Effect, Exit, Layer, Random, Stream } from "effect";
+import { Digest } from "effect/crypto";
+import { type LanguageModel, layerLanguageModel } from "../../src/index.ts";
+import { chatbotWith } from "../support/chat.ts";
+import { driven } from "../support/driven.ts";
+import {
+  finish,
+  httpError,
+  modelThat,
+  refused,
+  type Reply,
+  said,
+  says,
+} from "../support/models.ts";
+
+/** A linear congruential generator: the same seed repeats the same faults. */
+const randomFrom = (seed: number) => {
+  let state = seed;
+  return () => (state = (state * 1_664_525 + 1_013_904_223) % 2 ** 32) / 2 ** 32;
+};
+
+const beforeText: ReadonlyArray<Reply> = [
+  refused,
+  httpError(408),
+  httpError(429),
+  httpError(429, { headers: { "retry-after": "1" } }),
+  httpError(429, { headers: { "retry-after": "60" } }),
+  httpError(500),
+  httpError(503),
+  [{ type: "error", error: "overloaded" }],
+  said(),
+  says(" "),
+  "silence",
+];
+const withinText: ReadonlyArray<Reply> = [
+  said("Hel"),
+  [...said("Hel"), { type: "error", error: "overloaded" }, finish("error")],
+];
+
+const chatbot: Chatbot = chatbotWith(null);
+const asks = 600;
+const deadline = 30_000;
+
+const layerOver = (models: readonly [LanguageModel, ...Array<LanguageModel>]) =>
+  Asking.layer.pipe(
+    Layer.provide([Moderator.layerOff, Digest.layerWebCrypto, layerLanguageModel(models)]),
+    Layer.provideMerge(layerMemoryWith([chatbot])),
+  );
+
+const layerWith = (faults: ReadonlyArray<Reply>, seed: number) => {
+  const random = randomFrom(seed);
+  const failed = { calls: 0, of: 0 };
+  const model = (provider: string) =>
+    modelThat(() => {
+      failed.of++;
+      if (random() >= 0.3) return says("Hel", "lo");
+      failed.calls++;
+      return faults[Math.floor(random() * faults.length)]!;
+    }, provider);
+  return { failed, layer: layerOver([model("one"), model("two")]) };
+};
+
+const ask = (n: number): Ask => ({
+  chatId: null,
+  key: null,
+  question: `Question ${n}?` as Ask["question"],
+});
+
+/** Runs `one` for every ask; returns the number of successes and the longest duration. */
+const load = <E, R>(one: (n: number) => Effect.Effect<unknown, E, R>) =>
+  Effect.gen(function* () {
+    let longest = 0;
+    let succeeded = 0;
+    const measure = Effect.fnUntraced(function* (n: number) {
+      const startedAt = yield* Clock.currentTimeMillis;
+      const exit = yield* Effect.exit(one(n));
+      longest = Math.max(longest, (yield* Clock.currentTimeMillis) - startedAt);
+      if (Exit.isSuccess(exit)) succeeded++;
+    });
+    const numbers = Array.from({ length: asks }, (_, n) => n);
+    yield* driven(Effect.forEach(numbers, measure, { concurrency: 20, discard: true }), 100);
+    return { longest, succeeded };
+  }).pipe(Random.withSeed("faults"));
+
+describe("two providers, each failing three calls in ten", () => {
+  for (const [name, faults, seed, streams] of [
+    ["answer plain asks in spite of any fault", [...beforeText, ...withinText], 1, false],
+    ["answer streams in spite of faults before the first piece", beforeText, 2, true],
+  ] as const) {
+    it.effect(
+      name,
+      () => {
+        const { failed, layer } = layerWith(faults, seed);
+        return Effect.gen(function* () {
+          const asking = yield* Asking;
+          const { longest, succeeded } = yield* load((n) =>
+            streams
+              ? Stream.runDrain(asking.stream(chatbot, ask(n)))
+              : Effect.asVoid(asking.ask(chatbot, ask(n))),
+          );
+          assert.isAbove(failed.calls / failed.of, 0.25);
+          assert.isAtLeast(succeeded, asks * 0.995);
+          assert.isAtMost(longest, deadline + 250);
+        }).pipe(Effect.provide(layer));
+      },
+      120_000,
+    );
+  }
+
+  it.effect("fails an ask at its deadline if all are silent", () => {
+    const silent = [modelThat(() => "silence", "one"), modelThat(() => "silence", "two")] as const;
+    return Effect.gen(function* () {
+      const asking = yield* Asking;
+      const startedAt = yield* Clock.currentTimeMillis;
+      const exit = yield* driven(Effect.exit(asking.ask(chatbot, ask(1))), 125);
+      assert.isTrue(Exit.isFailure(exit));
+      assert.isAtMost((yield* Clock.currentTimeMillis) - startedAt, deadline + 250);
+    }).pipe(Effect.provide(layerOver(silent)));
+  });
+});

@@ -1,0 +1,181 @@
+import { mkdir, rmdir, symlink } from "node:fs/promises";
+import { join } from "node:path";
+import * as NodeServices from "@effect/platform-node/NodeServices";
+import { assert, describe, it } from "@effect/vitest";
+import { Effect, Logger } from "effect";
+import { KnowledgeUnreadable, makeKnowledge, readKnowledge } from "../../src/index.ts";
+import { passagesOfMarkdown } from "../../src/documents/Passage.ts";
+import { folderOf } from "../support/files.ts";
+
+const warningsOf = <A, E, R>(effect: Effect.Effect<A, E, R>) => {
+  const warnings: Array<string> = [];
+  const logger = Logger.make(({ message }) => {
+    warnings.push(String(message));
+  });
+  return effect.pipe(
+    Effect.provide(Logger.layer([logger])),
+    Effect.map((value) => ({ value, warnings })),
+  );
+};
+
+const read = (folder: string) => readKnowledge(folder).pipe(Effect.provide(NodeServices.layer));
+
+describe("readKnowledge", () => {
+  it.effect("indexes Markdown and text below the folder", () =>
+    Effect.gen(function* () {
+      const folder = yield* folderOf({
+        "a.md": "# Apples\nThey are red.",
+        "deep/down/B.TXT": "Bananas bend.",
+        "c.html": "Cherries",
+        ".git/d.md": "Dates",
+        "node_modules/e/README.md": "Elderberries",
+      });
+      const knowledge = yield* read(folder);
+      assert.strictEqual(knowledge.documents, 2);
+      const found = ["apples", "bananas", "cherries", "dates", "elderberries"].flatMap((word) =>
+        knowledge.search(word, 5),
+      );
+      assert.deepStrictEqual(found, [
+        { source: "a.md", headings: ["Apples"], text: "They are red." },
+        { source: "deep/down/B.TXT", headings: [], text: "Bananas bend." },
+      ]);
+    }),
+  );
+
+  it.effect("skips files that are too large or not UTF-8 text, with a warning", () =>
+    Effect.gen(function* () {
+      const folder = yield* folderOf({
+        "good.md": "good",
+        "largest.txt": "a".repeat(5_000_000),
+        "larger.txt": "b".repeat(5_000_001),
+        "latin1.txt": Uint8Array.of(0x66, 0xfc, 0x72),
+        "nul.txt": "a\0b",
+      });
+      const { value, warnings } = yield* warningsOf(read(folder));
+      assert.strictEqual(value.documents, 2);
+      assert.deepStrictEqual(warnings, [
+        "Skipped the document larger.txt: it is over 5 MB",
+        "Skipped the document latin1.txt: it is no UTF-8 text",
+        "Skipped the document nul.txt: it is no UTF-8 text",
+      ]);
+    }),
+  );
+
+  it.effect("follows symbolic links within the folder, and reads each target once", () =>
+    Effect.gen(function* () {
+      const elsewhere = yield* folderOf({ "b.md": "Bananas bend.", "folder/c.md": "Cherries." });
+      const folder = yield* folderOf({ "..data/a.md": "Apples are red.", "sub/d.md": "Dates." });
+      yield* Effect.promise(async () => {
+        await symlink(folder, join(folder, "sub", "up"));
+        await symlink(join("..data", "a.md"), join(folder, "a.md"));
+        await symlink(join(folder, "a.md"), join(folder, "z.md"));
+        await symlink(join(elsewhere, "b.md"), join(folder, "b.md"));
+        await symlink(join(elsewhere, "folder"), join(folder, "c"));
+        await symlink(`${folder}-beside`, join(folder, "beside.md"));
+        await mkdir(`${folder}-beside`);
+        await symlink(join(folder, "nowhere"), join(folder, "lost.md"));
+      });
+      yield* Effect.addFinalizer(() => Effect.promise(() => rmdir(`${folder}-beside`)));
+      const { value, warnings } = yield* warningsOf(read(folder));
+      assert.strictEqual(value.documents, 2);
+      assert.strictEqual(value.search("apples", 1)[0]?.source, "a.md");
+      assert.deepStrictEqual(warnings, [
+        "Skipped the document b.md: its symbolic link leads out of the folder",
+        "Skipped the document beside.md: its symbolic link leads out of the folder",
+        "Skipped the document c: its symbolic link leads out of the folder",
+        "Skipped the document lost.md: NotFound",
+      ]);
+      // The folder itself may be a link.
+      yield* Effect.promise(() => symlink(folder, join(elsewhere, "link")));
+      assert.strictEqual((yield* read(join(elsewhere, "link"))).documents, 2);
+    }),
+  );
+
+  it.effect("names a folder that is missing or a file", () =>
+    Effect.gen(function* () {
+      const folder = yield* folderOf({ "a.md": "Apples" });
+      for (const path of [join(folder, "nowhere"), join(folder, "a.md")]) {
+        const error = yield* Effect.flip(read(path));
+        assert.instanceOf(error, KnowledgeUnreadable);
+        assert.strictEqual(error.folder, path);
+        assert.include(error.message, path);
+      }
+    }),
+  );
+
+  it.effect("lets other work run between passages", () =>
+    Effect.gen(function* () {
+      const section = `# Heading\n${"Some words of a text. ".repeat(40)}\n`;
+      const folder = yield* folderOf({ "a.md": section.repeat(1000) });
+      let turns = 0;
+      let ticking = setImmediate(function tick() {
+        turns++;
+        ticking = setImmediate(tick);
+      });
+      yield* Effect.addFinalizer(() => Effect.sync(() => clearImmediate(ticking)));
+      yield* read(folder);
+      assert.isAtLeast(turns, 1000);
+    }),
+  );
+});
+
+describe("search", () => {
+  const guide = `
+## Backups
+Run the dump every night and keep seven of them.
+## Chats
+A chat belongs to a user. Use \`userRef\` to link chats to your own users.
+## Limits
+A page holds at most 100 items. Backups are not limited.
+`;
+  const headings = (question: string, limit = 10) =>
+    Effect.gen(function* () {
+      const knowledge = yield* makeKnowledge(passagesOfMarkdown("guide.md", guide));
+      return knowledge.search(question, limit).map((passage) => passage.headings.at(-1));
+    });
+
+  it.effect("prefers matches in headings", () =>
+    Effect.gen(function* () {
+      assert.deepStrictEqual(yield* headings("backups"), ["Backups", "Limits"]);
+      assert.deepStrictEqual(yield* headings("backups", 1), ["Backups"]);
+    }),
+  );
+
+  it.effect("ignores case, accents, plurals and endings, and finds beginnings of words", () =>
+    Effect.gen(function* () {
+      for (const question of ["backup", "BACKUPS", "b\u00e1ckups", "dumping", "nights"]) {
+        assert.strictEqual((yield* headings(question))[0], "Backups", question);
+      }
+      for (const question of ["userRef", "userref", "linking", "belong"]) {
+        assert.strictEqual((yield* headings(question))[0], "Chats", question);
+      }
+    }),
+  );
+
+  it.effect("finds nothing unless a passage has at least half of the question's terms", () =>
+    Effect.gen(function* () {
+      assert.deepStrictEqual(yield* headings("items of chats from Mars"), []);
+      assert.deepStrictEqual((yield* headings("items of chats and users"))[0], "Chats");
+    }),
+  );
+
+  it.effect("finds nothing with half of the terms if no document has one of the others", () =>
+    Effect.gen(function* () {
+      assert.deepStrictEqual(yield* headings("dumps on Mars"), []);
+      assert.deepStrictEqual((yield* headings("dumps of chats"))[0], "Chats");
+    }),
+  );
+
+  it.effect("finds nothing for stop words, misspelt words and names of properties", () =>
+    Effect.gen(function* () {
+      for (const question of [
+        "What is this, and how does it work?",
+        "?!",
+        "backsups",
+        "constructor __proto__",
+      ]) {
+        assert.deepStrictEqual(yield* headings(question), [], question);
+      }
+    }),
+  );
+});

@@ -1,0 +1,218 @@
+import { AskDeadline, AskLimits } from "@parley/core";
+import { assert, describe, it } from "@effect/vitest";
+import { Clock, Duration, Effect, Metric, Stream } from "effect";
+import {
+  type LanguageModel,
+  layerLanguageModel,
+  type LanguageModelOptions,
+} from "../../src/index.ts";
+import { ask, collect, entry, textOf, usageOf } from "../support/chat.ts";
+import { driven } from "../support/driven.ts";
+import {
+  finish,
+  httpError,
+  modelThat,
+  refused,
+  type Reply,
+  said,
+  says,
+} from "../support/models.ts";
+
+const withModels = (
+  models: readonly [LanguageModel, ...Array<LanguageModel>],
+  options: LanguageModelOptions = {},
+) => Effect.provide(layerLanguageModel(models, options));
+
+/** The first calls get these replies, all others an answer. */
+const first = (...replies: ReadonlyArray<Reply>) =>
+  modelThat((n) => replies[n] ?? says("Hel", "lo"), "one");
+const other = () => modelThat(() => says("other"), "two");
+const always = (reply: Reply, provider = "one") => modelThat(() => reply, provider);
+
+const reasoned: Reply = [
+  { type: "reasoning-start", id: "r" },
+  { type: "reasoning-delta", id: "r", delta: "Hm." },
+  { type: "reasoning-end", id: "r" },
+];
+
+const transient: Record<string, Reply> = {
+  "a refused connection": refused,
+  "HTTP 408": httpError(408),
+  "HTTP 429": httpError(429),
+  "a Retry-After without sense": httpError(429, { headers: { "retry-after": "soon" } }),
+  "HTTP 503": httpError(503),
+  "an error part": [{ type: "error", error: "overloaded" }],
+  "an answer of nothing": says(),
+  "an answer of white space": says(" ", "\n\u0085"),
+  "an end without text": said(),
+  "an end within the text": said("Hel"),
+};
+const final: Record<string, Reply> = {
+  "HTTP 400": httpError(400),
+  "HTTP 401": httpError(401),
+  "an abnormal end": [...said(), finish("other")],
+  "tokens for reasoning alone": [...reasoned, finish("length")],
+  "reasoning without an answer": [...reasoned, finish("stop")],
+  "a token limit without text": [...said(), finish("length")],
+  "hidden reasoning without an answer": [...said(), finish("stop", 5)],
+};
+
+describe("a failing model", () => {
+  for (const [name, reply] of Object.entries(transient)) {
+    it.effect(`is called again after ${name}, or the next one at once`, () =>
+      Effect.gen(function* () {
+        const parts = yield* driven(collect("Hi?")).pipe(withModels([first(reply, reply)]));
+        assert.strictEqual(textOf(parts), "Hello");
+        assert.strictEqual(parts.filter(({ _tag }) => _tag === "Restart").length, 2);
+        const { latencyMillis, ...usage } = usageOf(parts);
+        assert.deepInclude(usage, { provider: "one", model: "one-1", attempts: 3 });
+        assert.isAtLeast(latencyMillis, 480);
+        assert.isAtMost(latencyMillis, 770);
+        const others = yield* collect("Hi?").pipe(withModels([first(reply), other()]));
+        assert.strictEqual(textOf(others), "other");
+        assert.deepInclude(usageOf(others), { provider: "two", attempts: 2, latencyMillis: 0 });
+      }),
+    );
+  }
+
+  for (const [name, reply] of Object.entries(final)) {
+    it.effect(`is not called again after ${name}, but the next one is`, () => {
+      const one = always(reply);
+      return Effect.gen(function* () {
+        const parts = yield* driven(collect("Hi?")).pipe(withModels([one, other()]));
+        assert.deepInclude(usageOf(parts), { provider: "two", attempts: 2 });
+        yield* driven(Effect.flip(collect("Hi?"))).pipe(withModels([one]));
+        assert.strictEqual(one.doStreamCalls.length, 2);
+      });
+    });
+  }
+
+  it.effect("is called five times, in turn with the next one, before the answer fails", () => {
+    const [one, two] = [always(httpError(503)), always(httpError(503), "two")];
+    return Effect.gen(function* () {
+      yield* driven(Effect.flip(collect("Hi?")));
+      assert.deepStrictEqual([one.doStreamCalls.length, two.doStreamCalls.length], [5, 5]);
+      assert.isAtMost(yield* Clock.currentTimeMillis, 4000);
+    }).pipe(withModels([one, two]));
+  });
+
+  it.effect("may be silent for a share of the deadline, the last one for a larger share", () =>
+    Effect.gen(function* () {
+      for (const minutes of [0.5, 2]) {
+        const limits = { ...AskLimits.defaultValue(), deadline: Duration.minutes(minutes) };
+        const startedAt = yield* Clock.currentTimeMillis;
+        const parts = yield* driven(collect("Hi?"), 1000).pipe(
+          withModels([always("silence"), modelThat((n) => (n === 0 ? "silence" : says("late")))], {
+            retries: 1,
+          }),
+          Effect.provideService(AskLimits, limits),
+        );
+        assert.strictEqual(textOf(parts), "late");
+        // Two idle timeouts of the first, one of the second.
+        const millis = (yield* Clock.currentTimeMillis) - startedAt;
+        assert.isAtLeast(millis, (2 * 8 + 20) * 2000 * minutes);
+        assert.isAtMost(millis, (2 * 8 + 21) * 2000 * minutes + 1000);
+      }
+    }),
+  );
+
+  it.effect("is not called for the same question before its Retry-After", () =>
+    Effect.gen(function* () {
+      for (const headers of [{ "retry-after": "5" }, { "retry-after-ms": "5000" }]) {
+        const { latencyMillis, ...usage } = usageOf(
+          yield* driven(collect("Hi?")).pipe(
+            withModels([first(httpError(429, { headers })), always(httpError(400), "two")]),
+          ),
+        );
+        assert.deepInclude(usage, { provider: "one", attempts: 3 });
+        assert.isAtLeast(latencyMillis, 5000);
+        assert.isAtMost(latencyMillis, 5300);
+      }
+    }),
+  );
+
+  it.effect("fails the answer at once if its Retry-After ends after the deadline", () => {
+    const one = always(httpError(429, { headers: { "retry-after": "10" } }));
+    return Effect.gen(function* () {
+      yield* driven(Effect.flip(collect("Hi?")));
+      // The third pause would end after half a minute.
+      assert.isAtMost(yield* Clock.currentTimeMillis, 21_000);
+      assert.strictEqual(one.doStreamCalls.length, 3);
+    }).pipe(withModels([one]), Effect.provideService(AskDeadline, 30_000));
+  });
+
+  it.effect("restarts an answer that breaks off before the pause, not after it", () =>
+    Effect.gen(function* () {
+      const times: Array<number> = [];
+      yield* Stream.tap(ask("Hi?"), () =>
+        Effect.map(Clock.currentTimeMillis, (now) => void times.push(now)),
+      ).pipe(Stream.runDrain, driven);
+      const [delta, restart, again] = times;
+      assert.deepStrictEqual([delta, restart], [0, 0]);
+      assert.isAtLeast(again!, 160);
+    }).pipe(withModels([first(said("Hel"))])),
+  );
+
+  it.effect("is not replaced by the next one if it withholds its answer", () => {
+    const [one, two] = [always([...said(), finish("content-filter")]), other()];
+    return Effect.gen(function* () {
+      const error = yield* Effect.flip(collect("Hi?"));
+      assert.propertyVal(error, "reason", "the answer ended abnormally: content-filter");
+      assert.strictEqual(two.doStreamCalls.length, 0);
+    }).pipe(withModels([one, two]));
+  });
+
+  it.effect("is named in the error with the failures of all models, each once", () =>
+    Effect.gen(function* () {
+      const error = yield* driven(Effect.flip(collect("Hi?")));
+      const reason = "the language model failed: AI_APICallError, HTTP 401; the answer is empty";
+      assert.propertyVal(error, "reason", reason);
+    }).pipe(withModels([always(httpError(401)), always(says(), "two")])),
+  );
+
+  it.effect("is counted in metrics by provider and reason, and answers by provider", () =>
+    Effect.gen(function* () {
+      yield* driven(collect("Hi?"));
+      const counts = (yield* Metric.snapshot).flatMap((one) =>
+        one.type === "Counter" ? [[one.id, one.attributes, Number(one.state.count)] as const] : [],
+      );
+      assert.sameDeepMembers(counts, [
+        ["parley_model_failures", { provider: "one", reason: "server_error" }, 2],
+        ["parley_model_failures", { provider: "one", reason: "rate_limit" }, 1],
+        ["parley_answers", { provider: "one" }, 1],
+      ]);
+    }).pipe(
+      withModels([first(httpError(500), httpError(502), httpError(429))]),
+      Effect.provideService(Metric.MetricRegistry, new Map()),
+    ),
+  );
+
+  it.effect("gets half of a prompt that was too long before another model is called", () => {
+    const [one, two] = [
+      first(
+        httpError(400, { body: '{"error":{"code":"context_length_exceeded"}}' }),
+        httpError(400, { body: "This model's maximum context length is 8192 tokens." }),
+        httpError(413, { body: "Payload Too Large" }),
+      ),
+      other(),
+    ];
+    // 40 tokens each.
+    const earlier = Stream.range(1, 1000).pipe(
+      Stream.map((n) => entry(1001 - n, "q".repeat(12), "a".repeat(60))),
+    );
+    return Effect.gen(function* () {
+      const parts = yield* collect("Hi?", earlier);
+      assert.deepInclude(usageOf(parts), { provider: "one", attempts: 4 });
+      const lengths = one.doStreamCalls.map(({ prompt }) => (prompt.length - 1) / 2);
+      assert.deepStrictEqual(lengths, [98, 48, 23, 10]);
+    }).pipe(withModels([one, two], { contextTokens: 5000, maxOutputTokens: 1000 }));
+  });
+
+  it.effect("is left for the next one if an eighth of the prompt is too long", () => {
+    const [one, two] = [always(httpError(400, { body: "context_length_exceeded" })), other()];
+    return Effect.gen(function* () {
+      assert.strictEqual(usageOf(yield* collect("Hi?")).attempts, 5);
+      assert.strictEqual(one.doStreamCalls.length, 4);
+    }).pipe(withModels([one, two]));
+  });
+});

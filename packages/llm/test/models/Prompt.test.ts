@@ -1,0 +1,125 @@
+import { assert, describe, it } from "@effect/vitest";
+import { Effect, Stream } from "effect";
+import { layerLanguageModel, type LanguageModelOptions, makeKnowledge } from "../../src/index.ts";
+import { passagesOfMarkdown } from "../../src/documents/Passage.ts";
+import { chatbotWith, collect, entry } from "../support/chat.ts";
+import { modelThat, promptOf, says } from "../support/models.ts";
+
+/** A context with room for so many tokens in so many messages, beside the answer. */
+const windowFor = (content: number, messages: number): LanguageModelOptions => ({
+  contextTokens: content + messages * 8 + 32 + 100,
+  maxOutputTokens: 100,
+});
+
+/** Entries with answers of so many bytes, newest first, and the count of those that were read. */
+const chatOf = (total: number, bytes: number) => {
+  const read = { entries: 0 };
+  const earlier = Stream.range(1, total).pipe(
+    Stream.rechunk(1),
+    Stream.tap(() => Effect.sync(() => void read.entries++)),
+    Stream.map((n) => entry(total + 1 - n, "q", "ä".repeat(bytes / 2))),
+  );
+  return { earlier, read };
+};
+
+describe("the token budget of a prompt", () => {
+  it.effect("is spent on the newest entries that fit, each whole, and no others are read", () => {
+    const model = modelThat(() => says("ok"));
+    const { earlier, read } = chatOf(1000, 10);
+    return Effect.gen(function* () {
+      yield* collect("qqq", earlier, chatbotWith("iii"));
+      assert.strictEqual(promptOf(model).length, 1 + 2 * 2 + 1);
+      assert.strictEqual(read.entries, 3);
+    }).pipe(Effect.provide(layerLanguageModel(model, windowFor(1 + 1 + (1 + 4) * 2, 6))));
+  });
+
+  it.effect("leaves the chat out if the question alone fills it", () => {
+    const model = modelThat(() => says("ok"));
+    return Effect.gen(function* () {
+      yield* collect("question", Stream.die("read"), chatbotWith(null));
+      assert.deepStrictEqual(promptOf(model), [{ role: "user", content: "question" }]);
+    }).pipe(Effect.provide(layerLanguageModel(model, windowFor(3, 1))));
+  });
+
+  it.effect("is the context less the tokens reserved for the answer", () =>
+    Effect.gen(function* () {
+      for (const [contextTokens, output, entries] of [
+        [2000, 500, 26],
+        [32_000, 4096, 506],
+      ] as const) {
+        const model = modelThat(() => says("ok"));
+        yield* collect("Hi?", chatOf(10_000, 114).earlier).pipe(
+          Effect.provide(layerLanguageModel(model, { contextTokens })),
+        );
+        assert.strictEqual(model.doStreamCalls[0]?.maxOutputTokens, output);
+        // Each takes 39 tokens, and 16 for what goes around its two messages.
+        assert.strictEqual(promptOf(model).length, 1 + 2 * entries);
+      }
+    }),
+  );
+});
+
+const documents = makeKnowledge([
+  ...passagesOfMarkdown("guide.md", "# Guide\n## Backups\nRun the dump every night."),
+  ...passagesOfMarkdown("faq.md", "# FAQ\n## Shipping\nShipping to Austria takes three days."),
+]);
+
+describe("passages of documents in a prompt", () => {
+  it.effect("are in the system message with their source, and the question is not", () => {
+    const model = modelThat(() => says("ok"));
+    return Effect.gen(function* () {
+      const knowledge = yield* documents;
+      yield* collect("Shipping time to Austria?", Stream.empty, chatbotWith("Be kind.")).pipe(
+        Effect.provide(layerLanguageModel(model, { knowledge })),
+      );
+      const [system, user, ...rest] = promptOf(model);
+      assert(system?.role === "system");
+      assert.isTrue(system.content.startsWith("Be kind.\n\n"));
+      assert.include(
+        system.content,
+        "[Source: faq.md > FAQ > Shipping]\nShipping to Austria takes three days.",
+      );
+      assert.notInclude(system.content, "dump");
+      assert.notInclude(system.content, "Shipping time");
+      assert.deepStrictEqual(user, { role: "user", content: "Shipping time to Austria?" });
+      assert.deepStrictEqual(rest, []);
+    });
+  });
+
+  it.effect(
+    "are replaced by a sentence if none is about the question, and by nothing without documents",
+    () => {
+      const model = modelThat(() => says("ok"));
+      return Effect.gen(function* () {
+        for (const knowledge of [yield* documents, null, yield* makeKnowledge([])]) {
+          yield* collect("Who won the world cup?").pipe(
+            Effect.provide(layerLanguageModel(model, { knowledge })),
+          );
+        }
+        const [system, user] = promptOf(model);
+        assert.include(system?.content, "The documents hold nothing about the user's question.");
+        assert.notInclude(system?.content, "cup");
+        assert.deepStrictEqual(promptOf(model, 1), [user]);
+        assert.deepStrictEqual(promptOf(model, 2), [user]);
+      });
+    },
+  );
+
+  it.effect("are left out whole if they do not fit, and take no room from the chat", () => {
+    const model = modelThat(() => says("ok"));
+    return Effect.gen(function* () {
+      const long = (n: number) => `## Backups ${n}\n${`backup ${"x".repeat(70)} `.repeat(14)}`;
+      const knowledge = yield* makeKnowledge(
+        passagesOfMarkdown("guide.md", Array.from({ length: 5 }, (_, n) => long(n)).join("\n")),
+      );
+      yield* collect("backup?", Stream.make(entry(1, "One?", "1"))).pipe(
+        Effect.provide(
+          layerLanguageModel(model, { knowledge, contextTokens: 2700, maxOutputTokens: 500 }),
+        ),
+      );
+      const [system, ...messages] = promptOf(model);
+      assert.strictEqual(system?.content.split("[Source: ").length, 1 + 2);
+      assert.strictEqual(messages.length, 3);
+    });
+  });
+});

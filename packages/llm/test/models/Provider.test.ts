@@ -1,0 +1,100 @@
+import { assert, describe, it } from "@effect/vitest";
+import { Clock, Effect, Exit, Fiber } from "effect";
+import { TestClock } from "effect/testing";
+import { layerLanguageModel } from "../../src/index.ts";
+import { collect, textOf, usageOf } from "../support/chat.ts";
+import { driven, settle } from "../support/driven.ts";
+import { httpError, modelThat, type Reply, said, says } from "../support/models.ts";
+
+/** A model whose replies are those of `now` at the time of the call. */
+const changing = (provider: string, reply: Reply) => {
+  const now = { reply };
+  const model = modelThat(() => now.reply, provider);
+  return { model, now, calls: () => model.doStreamCalls.length };
+};
+
+/** Two asks of a provider that fails every call open its circuit. */
+const openCircuit = driven(
+  Effect.all([Effect.exit(collect("Hi?")), Effect.exit(collect("Hi?"))], { concurrency: 2 }),
+);
+
+const failsAtOnce = Effect.gen(function* () {
+  const startedAt = yield* Clock.currentTimeMillis;
+  yield* Effect.flip(collect("Hi?"));
+  assert.strictEqual(yield* Clock.currentTimeMillis, startedAt);
+});
+
+describe("the circuit of a provider", () => {
+  it.effect("opens for silent providers, and later asks do not wait", () => {
+    const silent = [modelThat(() => "silence", "one"), modelThat(() => "silence", "two")] as const;
+    return Effect.gen(function* () {
+      const asks = Array.from({ length: 20 }, () => Effect.exit(collect("Hi?")));
+      yield* driven(Effect.all(asks, { concurrency: 20 }), 250);
+      for (let n = 0; n < 5; n++) yield* failsAtOnce;
+    }).pipe(Effect.provide(layerLanguageModel(silent, { idleTimeout: "4 seconds" })));
+  });
+
+  it.effect("lets one ask try the provider, and closes once an answer begins", () => {
+    const one = changing("one", httpError(503));
+    return Effect.gen(function* () {
+      yield* openCircuit;
+      assert.strictEqual(one.calls(), 10);
+      one.now.reply = "silence";
+      yield* TestClock.adjust("2 seconds");
+      const trying = yield* Effect.forkChild(Effect.exit(collect("Hi?")));
+      yield* settle;
+      assert.strictEqual(one.calls(), 11);
+      yield* failsAtOnce;
+      yield* failsAtOnce;
+      yield* TestClock.adjust("21 seconds");
+      yield* settle;
+      assert.isTrue(Exit.isFailure(yield* Fiber.join(trying)));
+      // After a failed try it stays open for twice as long.
+      one.now.reply = says("back");
+      yield* TestClock.adjust("2 seconds");
+      yield* failsAtOnce;
+      yield* TestClock.adjust("2 seconds");
+      assert.strictEqual(textOf(yield* collect("Hi?")), "back");
+      const parts = yield* Effect.all([collect("a"), collect("b")], { concurrency: 2 });
+      assert.deepStrictEqual(parts.map(textOf), ["back", "back"]);
+    }).pipe(Effect.provide(layerLanguageModel(one.model)));
+  });
+
+  it.effect("opens for a provider that breaks off every answer", () => {
+    const [one, two] = [changing("one", said("Hel")), changing("two", says("whole"))];
+    const answeredBy = Effect.map(driven(collect("Hi?")), (parts) => usageOf(parts).provider);
+    return Effect.gen(function* () {
+      for (let n = 0; n < 12; n++) assert.strictEqual(yield* answeredBy, "two");
+      assert.strictEqual(one.calls(), 10);
+      one.now.reply = says("whole");
+      yield* TestClock.adjust("2 seconds");
+      assert.strictEqual(yield* answeredBy, "one");
+    }).pipe(Effect.provide(layerLanguageModel([one.model, two.model])));
+  });
+
+  for (const [name, status, calls] of [
+    ["opens for a provider that refuses the key", 401, 10],
+    ["stays closed for a provider that rejects questions as bad requests", 400, 30],
+  ] as const) {
+    it.effect(name, () => {
+      const one = changing("one", httpError(status));
+      return Effect.gen(function* () {
+        for (let n = 0; n < 30; n++) yield* Effect.exit(collect("Hi?"));
+        assert.strictEqual(one.calls(), calls);
+      }).pipe(Effect.provide(layerLanguageModel(one.model)));
+    });
+  }
+
+  it.effect("stays closed when clients cancel their asks", () => {
+    const one = changing("one", "silence");
+    return Effect.gen(function* () {
+      for (let n = 0; n < 15; n++) {
+        const asked = yield* Effect.forkChild(Effect.exit(collect("Hi?")));
+        yield* settle;
+        yield* Fiber.interrupt(asked);
+      }
+      one.now.reply = says("Hello");
+      assert.strictEqual(textOf(yield* collect("Hi?")), "Hello");
+    }).pipe(Effect.provide(layerLanguageModel(one.model)));
+  });
+});

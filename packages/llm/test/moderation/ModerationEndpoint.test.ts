@@ -1,0 +1,109 @@
+import type { ServerResponse } from "node:http";
+import { AnswerUnavailable, Moderator } from "@parley/core";
+import { assert, describe, it } from "@effect/vitest";
+import { Clock, Effect, Logger, Redacted } from "effect";
+import { layerModerationEndpoint, type ModerationEndpointSettings } from "../../src/index.ts";
+import { chatbotWith } from "../support/chat.ts";
+import { driven } from "../support/driven.ts";
+import { endpoint } from "../support/endpoint.ts";
+
+const check = (question: string) =>
+  Moderator.use((moderator) => moderator.check(chatbotWith("instructions"), question));
+
+const at = (baseUrl: string, more: Partial<ModerationEndpointSettings> = {}) =>
+  Effect.provide(
+    layerModerationEndpoint({
+      baseUrl,
+      apiKey: Redacted.make("sk-1"),
+      model: "omni-moderation-latest",
+      ...more,
+    }),
+  );
+
+const json =
+  (value: unknown, status = 200) =>
+  (response: ServerResponse) =>
+    response.writeHead(status, { "content-type": "application/json" }).end(JSON.stringify(value));
+
+describe("layerModerationEndpoint", () => {
+  for (const [name, result, expected] of [
+    [
+      "returns the flagged category with the highest score",
+      {
+        flagged: true,
+        categories: { hate: true, "violence/graphic": true, violence: true, sexual: false },
+        category_scores: { hate: 0.3, "violence/graphic": 0.9, violence: 0.5, sexual: 0.95 },
+      },
+      "violence/graphic",
+    ],
+    [
+      "flags a question for which the endpoint names no category",
+      { flagged: true, categories: {} },
+      "flagged",
+    ],
+    [
+      "does not flag a question that the endpoint does not",
+      { flagged: false, categories: { hate: false } },
+      "none",
+    ],
+  ] as const) {
+    it.effect(name, () =>
+      Effect.gen(function* () {
+        const { baseUrl, received } = yield* endpoint(json({ results: [result] }));
+        assert.deepStrictEqual(yield* check("q").pipe(at(`${baseUrl}/`)), {
+          category: expected,
+          flagged: result.flagged,
+        });
+        const body = { model: "omni-moderation-latest", input: "q" };
+        assert.deepStrictEqual(received, [
+          { url: "/v1/moderations", authorization: "Bearer sk-1", body },
+        ]);
+      }),
+    );
+  }
+
+  const failures: Record<string, readonly [(response: ServerResponse) => void, calls: number]> = {
+    "HTTP 500": [json({ error: "secret question sk-1" }, 500), 5],
+    "HTTP 401": [json({ error: "secret question sk-1" }, 401), 1],
+    "it cannot be reached": [(response) => response.destroy(), 5],
+    "its answer makes no sense": [json({ results: [] }), 1],
+    "it did not answer in time": [() => {}, 1],
+  };
+  for (const [reason, [respond, calls]] of Object.entries(failures)) {
+    it.effect(`fails, or with failOpen flags nothing and logs a warning: ${reason}`, () => {
+      const logged: Array<string> = [];
+      const logger = Logger.make((entry) => {
+        logged.push(Logger.formatJson.log(entry));
+      });
+      return Effect.gen(function* () {
+        const { baseUrl, received } = yield* endpoint(respond);
+        const run = (more: Partial<ModerationEndpointSettings>) =>
+          driven(check("secret question").pipe(at(baseUrl, more)), 1000);
+        const error = yield* Effect.flip(run({}));
+        assert.instanceOf(error, AnswerUnavailable);
+        assert.strictEqual(error.reason, `the moderation endpoint failed: ${reason}`);
+        // fetch itself may repeat a request on a connection that was closed.
+        if (reason !== "it cannot be reached") assert.strictEqual(received.length, calls);
+        assert.isFalse((yield* run({ failOpen: true })).flagged);
+        assert.strictEqual(logged.length, 1);
+        assert.notMatch([...logged, JSON.stringify({ ...error })].join(), /secret|sk-1/);
+      }).pipe(Effect.provide(Logger.layer([logger])));
+    });
+  }
+
+  it.effect("repeats a call after a passing failure, and not before its Retry-After", () =>
+    Effect.gen(function* () {
+      const replies = [
+        json({}, 503),
+        (response: ServerResponse) => response.writeHead(429, { "retry-after": "7" }).end("{}"),
+      ];
+      const { baseUrl } = yield* endpoint((response) =>
+        (replies.shift() ?? json({ results: [{ flagged: false, categories: {} }] }))(response),
+      );
+      assert.isFalse((yield* driven(check("q").pipe(at(baseUrl)))).flagged);
+      const now = yield* Clock.currentTimeMillis;
+      assert.isAtLeast(now, 7000);
+      assert.isAtMost(now, 8000);
+    }),
+  );
+});

@@ -1,0 +1,46 @@
+import { assert } from "@effect/vitest";
+import type { AnswerPart, Chatbot, Entry, Usage } from "@parley/core";
+import { Answerer, defaultSettings } from "@parley/core";
+import { Effect, Stream } from "effect";
+
+export const chatbotWith = (instructions: string | null): Chatbot => ({
+  id: 1,
+  name: "Helper",
+  description: "",
+  workspaceName: "Workspace",
+  settings: { ...defaultSettings, instructions },
+});
+
+export const entry = (id: number, question: string, answer: string): Entry => ({
+  id,
+  chatId: 1,
+  question,
+  answer,
+  moderation: "none",
+  flagged: false,
+  createTime: new Date(id),
+});
+
+export const ask = (
+  question: string,
+  earlier: Stream.Stream<Entry> = Stream.empty,
+  chatbot: Chatbot = chatbotWith(null),
+) => Stream.unwrap(Answerer.useSync((answerer) => answerer.answer(chatbot, earlier, question)));
+
+export const collect = (...given: Parameters<typeof ask>) => Stream.runCollect(ask(...given));
+
+/** The text after the last restart. */
+export const textOf = (parts: ReadonlyArray<AnswerPart>): string =>
+  parts
+    .slice(parts.findLastIndex(({ _tag }) => _tag === "Restart") + 1)
+    .map((part) => (part._tag === "Delta" ? part.text : ""))
+    .join("");
+
+/** The answer as one text. */
+export const answerOf = (...given: Parameters<typeof ask>) => Effect.map(collect(...given), textOf);
+
+export const usageOf = (parts: ReadonlyArray<AnswerPart>): Usage => {
+  const last = parts.at(-1);
+  assert(last?._tag === "Usage");
+  return last.usage;
+};

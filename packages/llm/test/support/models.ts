@@ -1,0 +1,94 @@
+/** Language models whose calls follow a test's script. */
+import { APICallError } from "ai";
+import { MockLanguageModelV4 } from "ai/test";
+
+type Call = MockLanguageModelV4["doStreamCalls"][number];
+type Part =
+  Awaited<ReturnType<MockLanguageModelV4["doStream"]>>["stream"] extends ReadableStream<infer A>
+    ? A
+    : never;
+
+const usage = {
+  inputTokens: { total: 11, noCache: 11, cacheRead: undefined, cacheWrite: undefined },
+  outputTokens: { total: 7, text: 7, reasoning: undefined },
+};
+
+export const finish = (
+  unified: "stop" | "length" | "content-filter" | "other" | "error",
+  reasoning?: number,
+): Part => ({
+  type: "finish",
+  usage: { ...usage, outputTokens: { ...usage.outputTokens, reasoning } },
+  finishReason: { unified, raw: unified },
+});
+
+export const said = (...deltas: ReadonlyArray<string>): Array<Part> => [
+  { type: "stream-start", warnings: [{ type: "other", message: "not supported" }] },
+  { type: "text-start", id: "1" },
+  ...deltas.map((delta): Part => ({ type: "text-delta", id: "1", delta })),
+  { type: "text-end", id: "1" },
+];
+
+/** The parts of one response, with pauses, failures and silence between them; or an error or silence instead of it. */
+export type Reply = ReadonlyArray<Part | Promise<void> | Error | "silence"> | Error | "silence";
+
+export const says = (...deltas: ReadonlyArray<string>): Reply => [
+  ...said(...deltas),
+  finish("stop"),
+];
+
+export const refused = Object.assign(new TypeError("fetch failed"), {
+  cause: Object.assign(new Error(), { code: "ECONNREFUSED" }),
+});
+
+export const httpError = (
+  statusCode: number,
+  more: { readonly headers?: Record<string, string>; readonly body?: string } = {},
+): Error =>
+  new APICallError({
+    message: "no",
+    url: "http://localhost",
+    requestBodyValues: {},
+    statusCode,
+    responseHeaders: more.headers ?? {},
+    responseBody: more.body ?? "",
+  });
+
+/** A model whose n-th call, from 0 on, gets `reply(n)`. */
+export const modelThat = (reply: (n: number, call: Call) => Reply, provider = "mock") => {
+  let calls = 0;
+  return new MockLanguageModelV4({
+    provider,
+    modelId: `${provider}-1`,
+    doStream: (call) => {
+      const replied = reply(calls++, call);
+      if (replied === "silence") return new Promise(() => {});
+      if (replied instanceof Error) return Promise.reject(replied);
+      return Promise.resolve({
+        stream: new ReadableStream<Part>({
+          async start(controller) {
+            for (const part of replied) {
+              if (part === "silence") return;
+              if (part instanceof Error) throw part;
+              if (part instanceof Promise) await part;
+              else controller.enqueue(part);
+            }
+            controller.close();
+          },
+          // Like a provider that keeps its connection open.
+          cancel: () => new Promise(() => {}),
+        }),
+      });
+    },
+  });
+};
+
+/** The messages of the model's n-th call. */
+export const promptOf = (model: MockLanguageModelV4, n = 0) =>
+  (model.doStreamCalls[n] as Call).prompt.map(({ role, content }) => ({
+    role,
+    content:
+      typeof content === "string"
+        ? content
+        : content.map((part) => (part.type === "text" ? part.text : "?")).join("|"),
+  }));
