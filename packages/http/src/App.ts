@@ -2,7 +2,7 @@
  * Both interfaces as one HTTP application: the checks in the order that the contract gives them, and
  * an answer in one of its shapes whatever happens.
  */
-import { Access, Asking, Chats, makeFailureLog } from "@parley/core";
+import { Access, Asking, Chats, logFailure } from "@parley/core";
 import { Cause, Effect, type Scope } from "effect";
 import { HttpServerRequest, HttpServerResponse } from "effect/http";
 import { defaultBasePaths, type BasePaths } from "./Api.ts";
@@ -62,21 +62,19 @@ export const makeApp: (
   const bases = serves.map((name) => basePaths[name]);
   const cors = corsOf(corsOrigins);
 
-  const log = makeFailureLog();
-
   const refusal = (
     error: CoreError | Problems | GeneralMessage,
     id: string,
   ): Effect.Effect<Failure> =>
     Effect.as(
       typeof error === "object" && "_tag" in error && error._tag !== "KeyRejected"
-        ? Effect.annotateLogs(log.failure(error), "requestId", id)
+        ? Effect.annotateLogs(logFailure(Cause.fail(error)), "requestId", id)
         : Effect.void,
       failureOf(error),
     );
 
   const defect = (cause: Cause.Cause<unknown>, id: string): Effect.Effect<Failure> =>
-    Effect.as(Effect.annotateLogs(log.defect(cause), "requestId", id), failureOf("INTERNAL_ERROR"));
+    Effect.as(Effect.annotateLogs(logFailure(cause), "requestId", id), failureOf("INTERNAL_ERROR"));
 
   const respond = ({ body, headers }: Failure): Response => json(body, headers);
 
