@@ -2,10 +2,10 @@ import { assert, describe, it } from "@effect/vitest";
 import { AnswerUnavailable, type AnswerEvent, type AnswerPart } from "@parley/core";
 import { Deferred, Effect, Fiber, Stream } from "effect";
 import { TestClock } from "effect/testing";
-import { failureOf } from "../src/CoreFailures.ts";
-import { eventStream } from "../src/EventStream.ts";
-import { Problems } from "../src/Values.ts";
-import { served, usage } from "./served.ts";
+import { failureOf } from "../../src/serve/CoreFailures.ts";
+import { eventStream } from "../../src/serve/EventStream.ts";
+import { Problems } from "../../src/serve/ValidationErrors.ts";
+import { served, usage } from "../TestHandler.ts";
 
 interface Event {
   readonly event: string;

@@ -5,7 +5,7 @@
 import { Effect } from "effect";
 import { HttpRouter, HttpServerResponse } from "effect/http";
 import { HttpApiScalar, OpenApi } from "effect/http-api";
-import { makeServedApi, type BasePaths } from "./Api.ts";
+import { makeServedApi, type BasePaths } from "../contract/Api.ts";
 
 /** The page's tools that would send the description, or the server's address, elsewhere are off. */
 const scalar = {

@@ -4,7 +4,7 @@
 import { Effect, Redacted } from "effect";
 import { HttpClientRequest } from "effect/http";
 import { HttpApiClient, HttpApiMiddleware } from "effect/http-api";
-import { ApiKey, defaultBasePaths, makeApi, type BasePaths } from "./Api.ts";
+import { ApiKey, defaultBasePaths, makeApi, type BasePaths } from "../contract/Api.ts";
 
 export interface ClientOptions {
   /** Scheme, host and port of the server. */

@@ -3,7 +3,7 @@
  */
 import { ByteSize, Effect } from "effect";
 import { HttpIncomingMessage, type HttpServerRequest } from "effect/http";
-import type { GeneralMessage } from "./Codes.ts";
+import type { GeneralMessage } from "../contract/Codes.ts";
 
 /** Bytes that a body may have at most. */
 export const maxBodyBytes = 64 * 1024;

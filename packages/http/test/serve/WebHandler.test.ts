@@ -2,7 +2,7 @@ import { expect, it } from "@effect/vitest";
 import { Access, AnswerUnavailable, Asking, ChatbotNotFound, Chats } from "@parley/core";
 import { makeWebHandler } from "@parley/http";
 import { Deferred, Effect, Fiber, Layer, Redacted, Stream } from "effect";
-import { served, usage } from "./served.ts";
+import { served, usage } from "../TestHandler.ts";
 
 it("tells whoever waits for it, and every request, what the layer fails with", async () => {
   const failing = Layer.effectContext<Access | Asking | Chats, string, never>(

@@ -2,9 +2,9 @@
  * What a client is told of everything that the core or the decoding refuses.
  */
 import type { AskError, KeyRejected } from "@parley/core";
-import type { GeneralMessage } from "./Codes.ts";
-import { generalBody, validationBody } from "./Failures.ts";
-import { Problems } from "./Values.ts";
+import type { GeneralMessage } from "../contract/Codes.ts";
+import { generalBody, validationBody } from "./ErrorResponses.ts";
+import { Problems } from "./ValidationErrors.ts";
 
 export type CoreError = AskError | KeyRejected;
 

@@ -6,7 +6,7 @@ import { makeDrainingRuntime, type Access, type Asking, type Chats } from "@parl
 import { Context, Effect, Layer } from "effect";
 import { HttpEffect, HttpServerResponse } from "effect/http";
 import { makeApp, requestIdOf, type AppOptions } from "./App.ts";
-import { generalFailure } from "./Failures.ts";
+import { generalFailure } from "./ErrorResponses.ts";
 import { layerRedaction } from "./Redaction.ts";
 
 export interface WebHandler {

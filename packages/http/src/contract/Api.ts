@@ -21,8 +21,8 @@ import {
   Unauthenticated,
   Unauthorized,
   ValidationException,
-} from "./Failures.ts";
-import { chatsQuery, historyQuery } from "./Lists.ts";
+} from "../serve/ErrorResponses.ts";
+import { chatsQuery, historyQuery } from "../serve/ListQueries.ts";
 import { ChatWire, DetailsWire, EntryWire, envelope, listEnvelope } from "./Wire.ts";
 
 /** The `x-api-key` header (section 5). */

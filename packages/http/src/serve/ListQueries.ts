@@ -14,8 +14,8 @@ import {
   type OrderBy,
 } from "@parley/core";
 import { Schema, SchemaTransformation } from "effect";
-import { readQuery, type Query } from "./Query.ts";
-import { field, Problems } from "./Values.ts";
+import { readQuery, type Query } from "./QueryString.ts";
+import { field, Problems } from "./ValidationErrors.ts";
 
 const digits = Schema.String.check(
   Schema.isPattern(/^[0-9]+$/),

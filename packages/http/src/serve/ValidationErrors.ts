@@ -3,8 +3,8 @@
  * breaks a rule and not only of the first.
  */
 import { Result, Schema, type SchemaIssue } from "effect";
-import type { ValidationMessage } from "./Codes.ts";
-import type { Problem } from "./Failures.ts";
+import type { ValidationMessage } from "../contract/Codes.ts";
+import type { Problem } from "./ErrorResponses.ts";
 
 /** Collects what is wrong with one request; `dto` starts every message. */
 export class Problems {

@@ -9,7 +9,7 @@ import {
   validationCodes,
   type GeneralMessage,
   type ValidationMessage,
-} from "./Codes.ts";
+} from "../contract/Codes.ts";
 
 const general = (status: number, identifier: string) =>
   Schema.Struct({

@@ -3,7 +3,7 @@
  */
 import { Effect } from "effect";
 import { HttpServerResponse, type HttpServerRequest } from "effect/http";
-import { json } from "./Failures.ts";
+import { json } from "./ErrorResponses.ts";
 
 type Response = HttpServerResponse.HttpServerResponse;
 

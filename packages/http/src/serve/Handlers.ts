@@ -14,14 +14,14 @@ import {
 } from "@parley/core";
 import { Effect, Schema, Stream, type Cause, type Scope as Scopes } from "effect";
 import type { HttpServerRequest, HttpServerResponse } from "effect/http";
-import { readBody } from "./Body.ts";
+import { readBody } from "./Posts.ts";
 import { eventStream, progressOf, wantsEvents } from "./EventStream.ts";
-import type { GeneralMessage } from "./Codes.ts";
+import type { GeneralMessage } from "../contract/Codes.ts";
 import type { CoreError, Failure } from "./CoreFailures.ts";
-import { json } from "./Failures.ts";
-import { readChatQuery, readEntryQuery } from "./Lists.ts";
-import { field, Problems } from "./Values.ts";
-import { chatWire, detailsWire, entryWire, pageWire } from "./Wire.ts";
+import { json } from "./ErrorResponses.ts";
+import { readChatQuery, readEntryQuery } from "./ListQueries.ts";
+import { field, Problems } from "./ValidationErrors.ts";
+import { chatWire, detailsWire, entryWire, pageWire } from "../contract/Wire.ts";
 
 /** One request whose key was accepted. */
 export interface AcceptedRequest {

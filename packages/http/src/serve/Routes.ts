@@ -2,7 +2,7 @@
  * Which endpoint a request's method and path mean. Every other combination, HEAD and OPTIONS
  * included, is no endpoint at all.
  */
-import { makeApi, type BasePaths } from "./Api.ts";
+import { makeApi, type BasePaths } from "../contract/Api.ts";
 
 /** The path in a request's target, as received; a target may also be a whole address. */
 export const pathOf = (target: string): string => {

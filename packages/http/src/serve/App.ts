@@ -5,15 +5,15 @@
 import { Access, Asking, Chats, logFailure } from "@parley/core";
 import { Cause, Effect, type Scope } from "effect";
 import { HttpServerRequest, HttpServerResponse } from "effect/http";
-import { defaultBasePaths, type BasePaths } from "./Api.ts";
-import type { GeneralMessage } from "./Codes.ts";
+import { defaultBasePaths, type BasePaths } from "../contract/Api.ts";
+import type { GeneralMessage } from "../contract/Codes.ts";
 import { failureOf, type CoreError, type Failure } from "./CoreFailures.ts";
 import { corsOf } from "./Cors.ts";
-import { makeDocs } from "./Docs.ts";
-import { endpointNotFound, generalFailure, json } from "./Failures.ts";
+import { makeDocs } from "../docs/Documentation.ts";
+import { endpointNotFound, generalFailure, json } from "./ErrorResponses.ts";
 import { makeHandlers, type Handler } from "./Handlers.ts";
 import { isBelow, makeRoutes, pathOf } from "./Routes.ts";
-import type { Problems } from "./Values.ts";
+import type { Problems } from "./ValidationErrors.ts";
 
 export interface AppOptions {
   readonly basePaths?: BasePaths;

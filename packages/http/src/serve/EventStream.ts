@@ -7,8 +7,8 @@ import type { AnswerEvent, AskError, Progress } from "@parley/core";
 import { Cause, Duration, Effect, Fiber, Option, Pull, Stream } from "effect";
 import { HttpServerResponse } from "effect/http";
 import type { Failure } from "./CoreFailures.ts";
-import type { Problems } from "./Values.ts";
-import { entryWire } from "./Wire.ts";
+import type { Problems } from "./ValidationErrors.ts";
+import { entryWire } from "../contract/Wire.ts";
 
 /** How often a comment tells proxies that the connection is alive. */
 const heartbeat = Duration.seconds(15);
