@@ -1,15 +1,9 @@
 /**
- * Every code that a client can meet, once (section 7). A number keeps its meaning for ever; one that
- * is not needed any more stays here, unused.
+ * Every code of the contract, once (section 7). A number keeps its meaning for ever: a code that is no longer needed stays
+ * here, unused.
  */
 
-interface General {
-  readonly status: 400 | 401 | 403 | 404 | 500;
-  readonly code: number;
-  readonly means: string;
-}
-
-/** General exceptions by their message. */
+/** General exceptions by their message: status, code and meaning. */
 export const generalCodes = {
   INVALID_PATH: { status: 404, code: 400001, means: "No endpoint has this method and path." },
   MALFORMED_REQUEST: { status: 400, code: 400002, means: "The request is no valid HTTP/1.1." },
@@ -49,11 +43,11 @@ export const generalCodes = {
     code: 500004,
     means: "Too much at once; try again after Retry-After seconds.",
   },
-} as const satisfies Record<string, General>;
+} as const;
 
 export type GeneralMessage = keyof typeof generalCodes;
 
-/** Validation errors by their message, `<DTO>_<FIELD>_<PROBLEM>`. */
+/** The codes of validation errors by their message, `<DTO>_<FIELD>_<PROBLEM>`. */
 export const validationCodes = {
   CREATE_CHAT_DTO_BODY_NOT_OBJECT: 4221001,
   CREATE_CHAT_DTO_NAME_NOT_STRING: 4221002,

@@ -1,125 +1,113 @@
 /**
- * Both interfaces as one HTTP application: the checks in the order that the contract gives them, and
- * an answer in one of its shapes whatever happens.
+ * Both interfaces as one HTTP application. It makes the checks in the order of the contract, and every response has one
+ * of the contract's shapes.
  */
-import { Access, Asking, Chats, logFailure } from "@parley/core";
-import { Cause, Effect, type Scope } from "effect";
-import { HttpServerRequest, HttpServerResponse } from "effect/http";
+import { Access, logFailure } from "@parley/core";
+import { Cause, Effect, Layer, type Scope } from "effect";
+import { HttpServerRequest, HttpServerResponse, UrlParams } from "effect/http";
 import { defaultBasePaths, type BasePaths } from "../contract/Api.ts";
-import type { GeneralMessage } from "../contract/Codes.ts";
-import { failureOf, type CoreError, type Failure } from "./CoreFailures.ts";
-import { corsOf } from "./Cors.ts";
-import { makeDocs } from "../docs/Documentation.ts";
-import { endpointNotFound, generalFailure, json } from "./ErrorResponses.ts";
+import { makeDocumentation } from "../docs/Documentation.ts";
+import { makeCors } from "./Cors.ts";
+import {
+  toEndpointNotFound,
+  toErrorResponse,
+  toGeneralResponse,
+  toJsonResponse,
+  type RequestError,
+} from "./ErrorResponses.ts";
 import { makeHandlers, type Handler } from "./Handlers.ts";
-import { isBelow, makeRoutes, pathOf } from "./Routes.ts";
-import type { Problems } from "./ValidationErrors.ts";
+import { isBelow, makeRouter, toPath } from "./Routes.ts";
 
 export interface AppOptions {
+  /** `/api` and `/ask` by default. */
   readonly basePaths?: BasePaths;
-  /** Which interfaces this listener serves; both by default. */
+  /** The interfaces that this listener serves; both by default. */
   readonly serves?: ReadonlyArray<keyof BasePaths>;
   /** Origins whose pages may call the interfaces; none by default. */
   readonly corsOrigins?: ReadonlyArray<string>;
-  /** What a hang-up does to an ask that does not say so itself; `finish` by default. */
+  /** The effect of a hang-up on an ask without an `On-Disconnect` header; `finish` by default. */
   readonly onDisconnect?: "finish" | "cancel";
 }
 
+type Request = HttpServerRequest.HttpServerRequest;
 type Response = HttpServerResponse.HttpServerResponse;
 
-/** The id by which a request is known: the client's own, or a new one. */
-export const requestIdOf = (given: unknown): string =>
-  typeof given === "string" && /^[A-Za-z0-9._-]{1,128}$/.test(given)
-    ? given
-    : `${processId}-${(++made).toString(36)}`;
+/** The id of a request: its `x-request-id` header if that is well-formed, else a new id. */
+export const toRequestId = (header: unknown): string =>
+  typeof header === "string" && /^[A-Za-z0-9._-]{1,128}$/.test(header)
+    ? header
+    : `${processId}-${(++requests).toString(36)}`;
 
-/** Far cheaper than randomness for each. */
+// A number is far cheaper than randomness for each request.
 const processId = crypto.randomUUID().slice(0, 13);
-let made = 0;
+let requests = 0;
 
-/** What follows `#` in the address of a web request is the client's own. */
-const withoutFragment = (request: HttpServerRequest.HttpServerRequest) => {
-  const end = request.url.indexOf("#");
-  return end === -1 ? request : request.modify({ url: request.url.slice(0, end) });
-};
-
-/** The application; it never fails, and a defect becomes a response that names its log line. */
-export const makeApp: (
-  options?: AppOptions,
-) => Effect.Effect<
-  Effect.Effect<Response, never, HttpServerRequest.HttpServerRequest | Scope.Scope>,
-  never,
-  Access | Asking | Chats
-> = Effect.fnUntraced(function* ({
+/**
+ * The application, over the core's services in the context. It never fails: a defect becomes a response whose
+ * `x-request-id` names the line in the log.
+ */
+export const makeApp = Effect.fnUntraced(function* ({
   basePaths = defaultBasePaths,
   corsOrigins = [],
   onDisconnect = "finish",
   serves = ["general", "answers"],
 }: AppOptions = {}) {
   const access = yield* Access;
-  const docs = yield* makeDocs(basePaths, serves);
-  const route = makeRoutes(basePaths);
+  const documentation = yield* makeDocumentation(basePaths, serves);
+  const route = makeRouter(basePaths);
   const bases = serves.map((name) => basePaths[name]);
-  const cors = corsOf(corsOrigins);
+  const cors = makeCors(corsOrigins);
 
-  const refusal = (
-    error: CoreError | Problems | GeneralMessage,
-    id: string,
-  ): Effect.Effect<Failure> =>
-    Effect.as(
-      typeof error === "object" && "_tag" in error && error._tag !== "KeyRejected"
-        ? Effect.annotateLogs(logFailure(Cause.fail(error)), "requestId", id)
-        : Effect.void,
-      failureOf(error),
-    );
-
-  const defect = (cause: Cause.Cause<unknown>, id: string): Effect.Effect<Failure> =>
-    Effect.as(Effect.annotateLogs(logFailure(cause), "requestId", id), failureOf("INTERNAL_ERROR"));
-
-  const respond = ({ body, headers }: Failure): Response => json(body, headers);
-
+  const reportFailure = (cause: Cause.Cause<RequestError>, id: string) =>
+    Effect.as(Effect.annotateLogs(logFailure(cause), "requestId", id), toErrorResponse(cause));
   const handlers: Readonly<Record<string, Handler>> = yield* makeHandlers(
     onDisconnect,
-    (cause, id) => {
-      const error = Cause.findErrorOption(cause);
-      return error._tag === "Some" ? refusal(error.value, id) : defect(cause, id);
-    },
+    reportFailure,
   );
 
-  const answer = (
-    request: HttpServerRequest.HttpServerRequest,
+  const respond = (
+    request: Request,
     id: string,
-  ): Effect.Effect<Response, never, Scope.Scope> => {
+  ): Effect.Effect<Response, RequestError, Scope.Scope> => {
     const { headers, method } = request;
-    const path = pathOf(request.url);
+    const path = toPath(request.url);
     if (!bases.some((base) => isBelow(base, path))) {
-      return docs(method, path) ?? Effect.succeed(endpointNotFound(method, path));
+      return documentation(method, path) ?? Effect.succeed(toEndpointNotFound(method, path));
     }
     const key = headers["x-api-key"];
-    if (key === undefined) return Effect.succeed(generalFailure("API_KEY_NOT_PRESENT"));
+    if (key === undefined) return Effect.succeed(toGeneralResponse("API_KEY_NOT_PRESENT"));
     return Effect.flatMap(access.authenticate(key), (principal) => {
       const found = route(method, path);
-      if (found === undefined) return Effect.succeed(endpointNotFound(method, path));
+      if (found === undefined) return Effect.succeed(toEndpointNotFound(method, path));
       const { handle, scope } = handlers[found.endpoint]!;
-      if (!principal.scopes.includes(scope)) {
-        return Effect.succeed(generalFailure("SCOPE_NOT_GRANTED"));
-      }
-      return handle({ request, id, principal, parameter: found.parameter });
-    }).pipe(Effect.catch((error) => Effect.map(refusal(error, id), respond)));
+      return principal.scopes.includes(scope)
+        ? handle({ request, id, principal, parameter: found.parameter })
+        : Effect.succeed(toGeneralResponse("SCOPE_NOT_GRANTED"));
+    });
   };
 
-  // Interruptible, whatever runs it: a client that hangs up must be able to end its request.
+  // Interruptible in every server: a client that hangs up must be able to end its request.
   return Effect.interruptible(
     Effect.flatMap(HttpServerRequest.HttpServerRequest, (request) => {
-      const id = requestIdOf(request.headers["x-request-id"]);
-      return cors(
-        request,
-        Effect.catchCauseIf(
-          answer(withoutFragment(request), id),
-          (cause) => !Cause.hasInterruptsOnly(cause),
-          (cause) => Effect.map(defect(cause, id), respond),
-        ),
-      ).pipe(Effect.map(HttpServerResponse.setHeader("x-request-id", id)));
+      const id = toRequestId(request.headers["x-request-id"]);
+      const response = Effect.catchCause(
+        Effect.suspend(() => respond(request, id)),
+        (cause) =>
+          Cause.hasInterruptsOnly(cause)
+            ? Effect.failCause(cause as Cause.Cause<never>)
+            : Effect.map(reportFailure(cause, id), ({ body, headers }) =>
+                toJsonResponse(body, headers),
+              ),
+      );
+      return Effect.map(cors(request, response), HttpServerResponse.setHeader("x-request-id", id));
     }),
   );
 });
+
+/**
+ * Keeps the values of query parameters, which users wrote, out of the spans and errors of requests. A server around
+ * {@link makeApp} needs it where a tracer is installed; `makeWebHandler` provides it.
+ */
+export const layerRedaction: Layer.Layer<never> = Layer.succeed(UrlParams.CurrentRedactedNames, [
+  /^/,
+]);

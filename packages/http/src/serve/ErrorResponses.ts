@@ -1,91 +1,74 @@
 /**
- * The three failure shapes (sections 7.2 to 7.4) and the responses that carry them.
+ * The responses of requests that fail (sections 7.2 to 7.4).
  */
-import { Schema } from "effect";
+import type { AskError, KeyRejected, RetryKeyReused } from "@parley/core";
+import { Cause, Option } from "effect";
 import { HttpServerResponse } from "effect/http";
-import { HttpApiSchema } from "effect/http-api";
-import {
-  generalCodes,
-  validationCodes,
-  type GeneralMessage,
-  type ValidationMessage,
-} from "../contract/Codes.ts";
+import { generalCodes, type GeneralMessage } from "../contract/Codes.ts";
+import { ValidationErrors } from "./ValidationErrors.ts";
 
-const general = (status: number, identifier: string) =>
-  Schema.Struct({
-    status: Schema.Literal(status),
-    code: Schema.Int,
-    message: Schema.String,
-  })
-    .annotate({ identifier })
-    .pipe(HttpApiSchema.status(status));
+type Response = HttpServerResponse.HttpServerResponse;
+type Body = { readonly status: number; readonly [member: string]: unknown };
+type Headers = Readonly<Record<string, string>>;
 
-export const BadRequest = general(400, "BadRequest");
-export const Unauthenticated = general(401, "Unauthenticated");
-export const Unauthorized = general(403, "Unauthorized");
-export const NotFound = general(404, "NotFound");
-export const SystemError = general(500, "SystemError");
+/** Why a request fails. A handler reports the reuse of an idempotency key among its validation errors. */
+export type RequestError =
+  | Exclude<AskError, RetryKeyReused>
+  | KeyRejected
+  | ValidationErrors
+  | GeneralMessage;
 
-export const ValidationException = Schema.Struct({
-  status: Schema.Literal(422),
-  errors: Schema.Array(
-    Schema.Struct({
-      code: Schema.Int,
-      message: Schema.String,
-      path: Schema.Array(Schema.String),
-    }),
-  ),
-})
-  .annotate({ identifier: "ValidationException" })
-  .pipe(HttpApiSchema.status(422));
-
-export const EndpointNotFound = Schema.Struct({
-  status: Schema.Literal(404),
-  code: Schema.Int,
-  message: Schema.String,
-  method: Schema.String,
-  path: Schema.String,
-})
-  .annotate({ identifier: "EndpointNotFound" })
-  .pipe(HttpApiSchema.status(404));
-
-/** One value of a request that breaks a rule. */
-export interface Problem {
-  readonly message: ValidationMessage;
-  /** Empty for the body as a whole. */
-  readonly path: ReadonlyArray<string>;
+/** What a client receives of a failure, as a response or as the last event of a stream. */
+export interface ErrorResponse {
+  readonly body: Body;
+  readonly headers?: Headers;
 }
 
-const contentType = "application/json; charset=utf-8";
-
-/** Any body of the spec, with the status that it names itself; what a key opens is no cache's to keep. */
-export const json = <Body extends { readonly status: number }>(
-  body: Body,
-  headers?: Readonly<Record<string, string>>,
-): HttpServerResponse.HttpServerResponse =>
+/** A JSON response with the status that its body names. No cache may keep what a key opens. */
+export const toJsonResponse = (body: Body, headers?: Headers): Response =>
   HttpServerResponse.text(JSON.stringify(body), {
     status: body.status,
-    contentType,
+    contentType: "application/json; charset=utf-8",
     headers: { "cache-control": "no-store", ...headers },
   });
 
-/** The body of a general exception. */
-export const generalBody = (message: GeneralMessage) => {
+/** The body of a general exception (section 7.2). */
+export const toGeneralBody = (message: GeneralMessage) => {
   const { code, status } = generalCodes[message];
   return { status, code, message };
 };
 
-export const generalFailure = (message: GeneralMessage): HttpServerResponse.HttpServerResponse =>
-  json(generalBody(message));
+/** The response of a general exception (section 7.2). */
+export const toGeneralResponse = (message: GeneralMessage): Response =>
+  toJsonResponse(toGeneralBody(message));
 
-/** The body of a validation exception. */
-export const validationBody = (problems: ReadonlyArray<Problem>) => ({
-  status: 422,
-  errors: problems.map(({ message, path }) => ({ code: validationCodes[message], message, path })),
-});
+/** The response to an unknown route (section 7.4). `path` is the request's target as received, without its query. */
+export const toEndpointNotFound = (method: string, path: string): Response =>
+  toJsonResponse({ ...toGeneralBody("INVALID_PATH"), method, path });
 
-/** `path` is the request's target as received, without its query. */
-export const endpointNotFound = (
-  method: string,
-  path: string,
-): HttpServerResponse.HttpServerResponse => json({ ...generalBody("INVALID_PATH"), method, path });
+/** The response to a request that failed; a defect shows no detail. */
+export const toErrorResponse = (cause: Cause.Cause<RequestError>): ErrorResponse => {
+  const error = Option.getOrElse(
+    Cause.findErrorOption(cause),
+    (): GeneralMessage => "INTERNAL_ERROR",
+  );
+  if (typeof error === "string") return { body: toGeneralBody(error) };
+  if (error instanceof ValidationErrors) return { body: { status: 422, errors: error.found } };
+  switch (error._tag) {
+    case "KeyRejected":
+    // The chatbot was deleted while `Access` still remembered its key.
+    case "ChatbotNotFound":
+      return { body: toGeneralBody("API_KEY_NOT_VALID") };
+    case "ChatNotFound":
+      return { body: toGeneralBody("CHAT_DOES_NOT_EXISTS") };
+    case "AnswerUnavailable":
+      return { body: toGeneralBody("ANSWER_UNAVAILABLE") };
+    case "StorageUnavailable":
+      return { body: toGeneralBody("STORAGE_UNAVAILABLE") };
+    case "Overloaded":
+      return {
+        body: toGeneralBody("SERVICE_OVERLOADED"),
+        headers: { "retry-after": String(error.retryAfterSeconds) },
+      };
+  }
+};

@@ -1,19 +1,23 @@
 /**
- * The JSON object in a request's body.
+ * The values of the two POSTs (sections 4.2 and 4.5).
  */
-import { ByteSize, Effect } from "effect";
+import { IdempotencyKey } from "@parley/core";
+import { ByteSize, Effect, Schema } from "effect";
 import { HttpIncomingMessage, type HttpServerRequest } from "effect/http";
 import type { GeneralMessage } from "../contract/Codes.ts";
+import { AskBody, CreateChatBody } from "../contract/Values.ts";
+import { makeDecoder, type ValidationErrors } from "./ValidationErrors.ts";
 
-/** Bytes that a body may have at most. */
-export const maxBodyBytes = 64 * 1024;
+const maxBodyBytes = 64 * 1024;
 
-/** The parsed body, or why there is none. */
-export const readBody = (
+const utf8 = new TextDecoder("utf-8", { fatal: true });
+
+/** Reads and parses a request's body: at most 64 KiB of JSON in UTF-8. */
+const readJson = (
   request: HttpServerRequest.HttpServerRequest,
 ): Effect.Effect<unknown, GeneralMessage> => {
   const { headers } = request;
-  // The size is told before the type: a body of any type that is too large is not read at all.
+  // First: a body of any type that is too large is not read at all.
   if (Number(headers["content-length"] ?? 0) > maxBodyBytes) return Effect.fail("BODY_TOO_LARGE");
   if (!/^application\/json[ \t]*(;|$)/i.test(headers["content-type"] ?? "")) {
     return Effect.fail("CONTENT_TYPE_NOT_JSON");
@@ -25,16 +29,46 @@ export const readBody = (
         : "BODY_INCOMPLETE",
     ),
     Effect.provideService(HttpIncomingMessage.MaxBodySize, ByteSize.fromInputUnsafe(maxBodyBytes)),
-    Effect.flatMap(parse),
+    Effect.flatMap((bytes) =>
+      Effect.try({
+        try: (): unknown => JSON.parse(utf8.decode(bytes)),
+        catch: (): GeneralMessage => "BODY_NOT_JSON",
+      }),
+    ),
   );
 };
 
-const utf8 = new TextDecoder("utf-8", { fatal: true });
+export const decodeCreateChat = makeDecoder(CreateChatBody);
+export const decodeAsk = makeDecoder(AskBody);
+const decodeHeaders = makeDecoder(
+  Schema.Struct({
+    "Idempotency-Key": Schema.NullOr(IdempotencyKey),
+    "On-Disconnect": Schema.Literals(["cancel", "finish"]).annotate({
+      message: "NOT_CANCEL_OR_FINISH",
+    }),
+  }),
+);
 
-const parse = (bytes: ArrayBuffer): Effect.Effect<unknown, "BODY_NOT_JSON"> => {
-  try {
-    return Effect.succeed(JSON.parse(utf8.decode(bytes)));
-  } catch {
-    return Effect.fail("BODY_NOT_JSON");
-  }
-};
+/** Decodes a POST: its body's members and the headers that count as values. */
+export const decodePost = <A extends object>(
+  request: HttpServerRequest.HttpServerRequest,
+  errors: ValidationErrors,
+  decodeBody: (errors: ValidationErrors, values: object) => A | undefined,
+  onDisconnect = "finish",
+) =>
+  Effect.flatMap(readJson(request), (body) => {
+    const headers = decodeHeaders(errors, {
+      "Idempotency-Key": request.headers["idempotency-key"] ?? null,
+      "On-Disconnect": onDisconnect,
+    });
+    const isObject = typeof body === "object" && body !== null && !Array.isArray(body);
+    if (!isObject) return Effect.fail(errors.add([], "NOT_OBJECT"));
+    const values = decodeBody(errors, body);
+    return headers === undefined || values === undefined
+      ? Effect.fail(errors)
+      : Effect.succeed({
+          ...values,
+          key: headers["Idempotency-Key"],
+          onHangUp: headers["On-Disconnect"],
+        });
+  });

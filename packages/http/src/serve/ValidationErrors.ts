@@ -1,61 +1,70 @@
 /**
- * Decoding the values of a request, field by field, so that a client is told of every one that
- * breaks a rule and not only of the first.
+ * Validation of a request's values (section 7.3).
  */
-import { Result, Schema, type SchemaIssue } from "effect";
-import type { ValidationMessage } from "../contract/Codes.ts";
-import type { Problem } from "./ErrorResponses.ts";
+import { Result, Schema, SchemaIssue } from "effect";
+import { validationCodes, type ValidationMessage } from "../contract/Codes.ts";
 
-/** Collects what is wrong with one request; `dto` starts every message. */
-export class Problems {
-  readonly found: Array<Problem> = [];
+/** Everything that is wrong with one request, so that its client learns of every value and not only of the first. */
+export class ValidationErrors {
+  readonly found: Array<{
+    readonly code: number;
+    readonly message: ValidationMessage;
+    readonly path: ReadonlyArray<string>;
+  }> = [];
   readonly dto: string;
+  /** `dto` starts every message. */
   constructor(dto: string) {
     this.dto = dto;
   }
-  add(path: ReadonlyArray<string>, problem: string): void {
+  /** Adds the problem of a value; the whole body has the path `[]`. */
+  add(path: ReadonlyArray<string>, problem: string): this {
     const field = (path[0] ?? "body").replace(/[a-z](?=[A-Z])/g, "$&_").replaceAll("-", "_");
     const message = `${this.dto}_${field}_${problem}`.toUpperCase() as ValidationMessage;
-    this.found.push({ message, path });
+    this.found.push({ code: validationCodes[message], message, path });
+    return this;
   }
 }
 
-/** A decoder of one field, which tells the problem's name in place of the value it cannot give. */
-export const field = <A>(schema: Schema.Codec<A, unknown>, notOfType: string) => {
-  const decode = Schema.decodeUnknownResult(schema);
-  return (problems: Problems, path: ReadonlyArray<string>, value: unknown): A | undefined => {
-    const result = decode(value);
+/** A decoder of values, each at its name. It adds one problem for each value that breaks a rule. */
+export const makeDecoder = <A>(schema: Schema.Codec<A, unknown>) => {
+  const decode = Schema.decodeUnknownResult(schema, { errors: "all", reportInput: true });
+  return (errors: ValidationErrors, values: object): A | undefined => {
+    const result = decode(values);
     if (Result.isSuccess(result)) return result.success;
-    problems.add(path, problemOf(result.failure.issue) ?? notOfType);
+    const seen = new Set<PropertyKey>();
+    for (const { message, path } of format(result.failure.issue).issues) {
+      const name = String(path![0]);
+      if (!seen.has(name)) errors.add([name], message);
+      seen.add(name);
+    }
     return undefined;
   };
 };
 
-const problemNames: Readonly<Record<string, string>> = {
+/** Formats an issue as the name of its problem. */
+const format = SchemaIssue.makeFormatterStandardSchemaV1({
+  leafHook: (issue) => {
+    const isAbsent =
+      issue._tag === "MissingKey" || (SchemaIssue.hasInput(issue) && issue.input === null);
+    return isAbsent ? "NOT_PRESENT" : "NOT_STRING";
+  },
+  checkHook: ({ filter }) => {
+    const { identifier, representation } = (filter.annotations ?? {}) as {
+      readonly identifier?: string;
+      readonly representation?: { readonly id: string };
+    };
+    return problems[identifier ?? representation?.id ?? ""];
+  },
+});
+
+/** The problem that a broken check is, by the check's identifier. */
+const problems: Readonly<Record<string, string>> = {
   text: "NOT_STORABLE",
   notBlank: "BLANK",
   printable: "NOT_PRINTABLE",
+  digits: "NOT_INTEGER",
+  "effect/schema/isInt": "NOT_INTEGER",
   "effect/schema/isMaxCodePoints": "TOO_LONG",
   "effect/schema/isBetween": "OUT_OF_RANGE",
-};
-
-/** The name of the first check that failed; `undefined` when the value is of another type. */
-const problemOf = (issue: SchemaIssue.Issue): string | undefined => {
-  switch (issue._tag) {
-    case "Filter": {
-      const { identifier, representation } = (issue.filter.annotations ?? {}) as {
-        readonly identifier?: string;
-        readonly representation?: { readonly id: string };
-      };
-      return problemNames[identifier ?? representation?.id ?? ""];
-    }
-    case "Encoding":
-    case "Pointer":
-      return problemOf(issue.issue);
-    case "Composite":
-    case "AnyOf":
-      return issue.issues.map(problemOf).find((name) => name !== undefined);
-    default:
-      return undefined;
-  }
+  "effect/schema/isUnique": "REPEATED",
 };

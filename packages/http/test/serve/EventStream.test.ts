@@ -1,10 +1,10 @@
 import { assert, describe, it } from "@effect/vitest";
 import { AnswerUnavailable, type AnswerEvent, type AnswerPart } from "@parley/core";
-import { Deferred, Effect, Fiber, Stream } from "effect";
+import { Cause, Deferred, Effect, Fiber, Stream } from "effect";
 import { TestClock } from "effect/testing";
-import { failureOf } from "../../src/serve/CoreFailures.ts";
-import { eventStream } from "../../src/serve/EventStream.ts";
-import { Problems } from "../../src/serve/ValidationErrors.ts";
+import { toErrorResponse } from "../../src/serve/ErrorResponses.ts";
+import { toEventStream } from "../../src/serve/EventStream.ts";
+import { ValidationErrors } from "../../src/serve/ValidationErrors.ts";
 import { served, usage } from "../TestHandler.ts";
 
 interface Event {
@@ -239,7 +239,7 @@ describe("an answer as events", () => {
     "begin with a comment after 15 seconds without a piece, and may still end in an error",
     () =>
       Effect.gen(function* () {
-        const reused = new Problems("ASK_DTO");
+        const reused = new ValidationErrors("ASK_DTO");
         reused.add(["Idempotency-Key"], "REUSED");
         for (const [error, body] of [
           [
@@ -262,7 +262,7 @@ describe("an answer as events", () => {
         ] as const) {
           const events = Stream.fromEffect(Effect.delay(Effect.fail(error), "40 seconds"));
           const opening = yield* Effect.forkChild(
-            eventStream(events, () => Effect.succeed(failureOf(error))),
+            toEventStream(events, () => Effect.succeed(toErrorResponse(Cause.fail(error)))),
           );
           yield* TestClock.adjust("14 seconds");
           assert.isUndefined(opening.pollUnsafe());
@@ -290,7 +290,7 @@ describe("an answer as events", () => {
     Effect.gen(function* () {
       const reached = { turn: "turn", points: 5 };
       const first: AnswerEvent = { _tag: "Delta", text: "first", reached, replayed: false };
-      const response = yield* eventStream(Stream.concat(Stream.make(first), Stream.never), () =>
+      const response = yield* toEventStream(Stream.concat(Stream.make(first), Stream.never), () =>
         Effect.die("no failure"),
       );
       if (response.body._tag !== "Stream") return assert.fail("a stream");
