@@ -5,7 +5,7 @@ import { TestClock } from "effect/testing";
 import { toErrorResponse } from "../../src/serve/ErrorResponses.ts";
 import { toEventStream } from "../../src/serve/EventStream.ts";
 import { ValidationErrors } from "../../src/serve/ValidationErrors.ts";
-import { served, usage } from "../TestHandler.ts";
+import { makeTestHandler, usage } from "../TestHandler.ts";
 
 interface Event {
   readonly event: string;
@@ -18,138 +18,55 @@ const parse = (text: string): ReadonlyArray<Event> =>
     .split("\n\n")
     .filter((block) => block !== "" && !block.startsWith(":"))
     .map((block) => {
-      const fields = new Map(
-        block.split("\n").map((line) => {
-          const colon = line.indexOf(": ");
-          return [line.slice(0, colon), line.slice(colon + 2)];
-        }),
-      );
-      return {
-        event: fields.get("event")!,
-        id: fields.get("id"),
-        data: JSON.parse(fields.get("data")!),
-      };
+      const [, event, id, data] = /^event: (.*)\n(?:id: (.*)\n)?data: (.*)$/.exec(block)!;
+      return { event: event!, id, data: JSON.parse(data!) };
     });
 
-const deltas = (...texts: ReadonlyArray<string>): Stream.Stream<AnswerPart> =>
-  Stream.fromIterable([
-    ...texts.map((text) => ({ _tag: "Delta" as const, text })),
-    { _tag: "Usage" as const, usage },
-  ]);
+const delta = (text: string) => ({ _tag: "Delta" as const, text });
 
-const ask = (body: unknown, headers: Record<string, string> = {}): RequestInit => ({
+const deltas = (...texts: ReadonlyArray<string>): Stream.Stream<AnswerPart> =>
+  Stream.fromIterable([...texts.map(delta), { _tag: "Usage" as const, usage }]);
+
+const ask = (headers: Record<string, string> = {}): RequestInit => ({
   method: "POST",
-  body: JSON.stringify(body),
+  body: JSON.stringify({ query: "q" }),
   headers: { accept: "text/event-stream", ...headers },
 });
 
-const body = (response: Response) => Effect.promise(() => response.text());
+const readEvents = (response: Response) =>
+  Effect.map(
+    Effect.promise(() => response.text()),
+    parse,
+  );
 
-describe("an answer as events", () => {
-  it.live("gives the pieces, then the envelope that a plain ask and the history give", () =>
+describe("an event stream", () => {
+  it.live("has whole characters without NUL in its pieces, and ids that count code points", () =>
     Effect.gen(function* () {
-      const { send } = yield* served(() => deltas("Hel", "lo ", "\ud83d", "\ude00 wor", "ld\0!"));
-      const response = yield* send("/ask/", ask({ query: "q" }));
-      assert.strictEqual(response.status, 200);
-      assert.strictEqual(response.headers.get("content-type"), "text/event-stream; charset=utf-8");
-      const events = parse(yield* body(response));
+      const { send } = yield* makeTestHandler(() =>
+        deltas("Hel", "lo ", "\ud83d", "\ude00 wor", "ld\0!"),
+      );
+      const events = yield* readEvents(yield* send("/ask/", ask()));
       const pieces = events.filter(({ event }) => event === "delta");
       assert.strictEqual(pieces.map(({ data }) => data.text).join(""), "Hello 😀 world!");
-      const last = events.at(-1)!;
-      assert.strictEqual(last.event, "entry");
-      assert.strictEqual(last.data.status, 201);
-      assert.strictEqual(last.data.data.answer, "Hello 😀 world!");
       assert.match(pieces.at(-1)!.id!, /\.14$/);
-      const history = yield* send(`/api/chats/${last.data.data.chat_id}/history`);
-      assert.deepStrictEqual(
-        ((yield* Effect.promise(() => history.json())) as any).data[0],
-        last.data.data,
-      );
+      assert.strictEqual(events.at(-1)!.data.data.answer, "Hello 😀 world!");
     }).pipe(Effect.scoped),
   );
 
-  it.live("reach the client as they come", () =>
+  it.live("that breaks off leaves a line in the log with the id of its request", () =>
     Effect.gen(function* () {
-      const gate = yield* Deferred.make<void>();
-      const { send } = yield* served(() =>
-        Stream.concat(
-          Stream.make({ _tag: "Delta" as const, text: "first" }),
-          Stream.unwrap(Effect.as(Deferred.await(gate), deltas(" second"))),
-        ),
-      );
-      const response = yield* send("/ask/", ask({ query: "q" }));
-      const reader = response.body!.getReader();
-      const first = yield* Effect.promise(() => reader.read());
-      assert.include(new TextDecoder().decode(first.value), '{"text":"first"}');
-      yield* Deferred.succeed(gate, undefined);
-      let rest = "";
-      while (true) {
-        const { done, value } = yield* Effect.promise(() => reader.read());
-        if (done) break;
-        rest += new TextDecoder().decode(value);
-      }
-      assert.deepStrictEqual(
-        parse(rest).map(({ event }) => event),
-        ["delta", "entry"],
-      );
-    }).pipe(Effect.scoped),
-  );
-
-  it.live("are none for what fails before the first", () =>
-    Effect.gen(function* () {
-      const broken = new AnswerUnavailable({ reason: "test" });
-      const { send } = yield* served(() => Stream.fail(broken));
-      for (const [request, status] of [
-        [ask({ query: "" }), 422],
-        [ask({ query: "q", chat_id: 12345 }), 404],
-        [ask({ query: "q" }), 500],
-      ] as const) {
-        const response = yield* send("/ask", request);
-        assert.strictEqual(response.status, status);
-        assert.strictEqual(response.headers.get("content-type"), "application/json; charset=utf-8");
-        assert.strictEqual(((yield* Effect.promise(() => response.json())) as any).status, status);
-      }
-    }).pipe(Effect.scoped),
-  );
-
-  it.live("end with a failure's envelope when the answer breaks off", () =>
-    Effect.gen(function* () {
-      const broken = new AnswerUnavailable({ reason: "test" });
-      const { send } = yield* served(() =>
-        Stream.concat(
-          Stream.make({ _tag: "Delta" as const, text: "first" }),
-          Stream.fromEffect(Effect.delay(Effect.fail(broken), "50 millis")),
-        ),
-      );
-      const events = parse(yield* body(yield* send("/ask", ask({ query: "q" }))));
-      assert.deepStrictEqual(
-        events.map(({ event, data }) => [event, data]),
-        [
-          ["delta", { text: "first" }],
-          ["error", { status: 500, code: 500002, message: "ANSWER_UNAVAILABLE" }],
-        ],
-      );
-      const chats = (yield* Effect.promise(async () =>
-        (await Effect.runPromise(send("/api/chats"))).json(),
-      )) as any;
-      assert.strictEqual(chats.meta.total, 0);
-    }).pipe(Effect.scoped),
-  );
-
-  it.live("leave a line in the log when the answer breaks off", () =>
-    Effect.gen(function* () {
-      for (const [end, message] of [
+      for (const [failure, message] of [
         [Effect.fail(new AnswerUnavailable({ reason: "cut off" })), "cut off"],
         [Effect.die(new Error("a mistake")), "A request met a defect"],
       ] as const) {
-        const { logged, send } = yield* served(() =>
+        const { logged, send } = yield* makeTestHandler(() =>
           Stream.concat(
-            Stream.make({ _tag: "Delta" as const, text: "first" }),
-            Stream.fromEffect(Effect.delay(end, "50 millis")),
+            Stream.make(delta("first")),
+            Stream.fromEffect(Effect.delay(failure, "50 millis")),
           ),
         );
-        const response = yield* send("/ask", ask({ query: "q" }));
-        assert.strictEqual(parse(yield* body(response)).at(-1)!.event, "error");
+        const response = yield* send("/ask", ask());
+        assert.strictEqual((yield* readEvents(response)).at(-1)!.event, "error");
         assert.strictEqual(logged.length, 1);
         assert.include(logged[0]!, message);
         assert.include(logged[0]!, response.headers.get("x-request-id")!);
@@ -157,38 +74,34 @@ describe("an answer as events", () => {
     }).pipe(Effect.scoped),
   );
 
-  it.live("go on where a client with the same key and last id got to", () =>
+  it.live("continues after the last event that a client with the same key saw", () =>
     Effect.gen(function* () {
       const gate = yield* Deferred.make<void>();
       let calls = 0;
-      const { send } = yield* served(() => {
+      const { send } = yield* makeTestHandler(() => {
         calls++;
         return Stream.concat(
-          Stream.make({ _tag: "Delta" as const, text: "😀 first" }),
+          Stream.make(delta("😀 first")),
           Stream.unwrap(Effect.as(Deferred.await(gate), deltas(" second"))),
         );
       });
       const request = (lastId?: string) =>
-        ask(
-          { query: "q" },
-          {
-            "idempotency-key": "key",
-            ...(lastId !== undefined && { "last-event-id": lastId }),
-          },
-        );
+        ask({
+          "idempotency-key": "key",
+          ...(lastId !== undefined && { "last-event-id": lastId }),
+        });
       const first = yield* send("/ask", request());
       assert.strictEqual(first.headers.get("idempotent-replayed"), null);
       const reader = first.body!.getReader();
-      const [seen] = parse(
-        new TextDecoder().decode((yield* Effect.promise(() => reader.read())).value),
-      );
+      const { value } = yield* Effect.promise(() => reader.read());
+      const [seen] = parse(new TextDecoder().decode(value));
       assert.match(seen!.id!, /\.7$/);
       yield* Effect.promise(() => reader.cancel());
 
       const resumed = yield* Effect.forkChild(send("/ask", request(seen!.id)));
       yield* Effect.sleep("20 millis");
       yield* Deferred.succeed(gate, undefined);
-      const live = parse(yield* body(yield* Fiber.join(resumed)));
+      const live = yield* readEvents(yield* Fiber.join(resumed));
       assert.deepStrictEqual(
         live.map(({ event, data }) => [event, data.text ?? data.data.answer]),
         [
@@ -208,7 +121,7 @@ describe("an answer as events", () => {
       ] as const) {
         const stored = yield* send("/ask", request(lastId));
         assert.strictEqual(stored.headers.get("idempotent-replayed"), "true");
-        const events = parse(yield* body(stored));
+        const events = yield* readEvents(stored);
         assert.deepStrictEqual(
           events.slice(0, -1).map(({ data }) => data.text),
           [...expected],
@@ -219,82 +132,62 @@ describe("an answer as events", () => {
     }).pipe(Effect.scoped),
   );
 
-  it.live("stop with the client when it says so", () =>
+  it.effect("opens with a comment after 15 seconds without an event, and can end in an error", () =>
     Effect.gen(function* () {
-      const cancelled = yield* Deferred.make<void>();
-      const { send } = yield* served(() =>
-        Stream.concat(Stream.make({ _tag: "Delta" as const, text: "first" }), Stream.never).pipe(
-          Stream.ensuring(Deferred.succeed(cancelled, undefined)),
-        ),
-      );
-      const response = yield* send("/ask", ask({ query: "q" }, { "on-disconnect": "cancel" }));
-      const reader = response.body!.getReader();
-      yield* Effect.promise(() => reader.read());
-      yield* Effect.promise(() => reader.cancel());
-      yield* Effect.timeout(Deferred.await(cancelled), "1 second");
+      for (const [error, envelope] of [
+        [
+          new AnswerUnavailable({ reason: "test" }),
+          { status: 500, code: 500002, message: "ANSWER_UNAVAILABLE" },
+        ],
+        [
+          new ValidationErrors("ASK_DTO").add(["Idempotency-Key"], "REUSED"),
+          {
+            status: 422,
+            errors: [
+              {
+                code: 4222053,
+                message: "ASK_DTO_IDEMPOTENCY_KEY_REUSED",
+                path: ["Idempotency-Key"],
+              },
+            ],
+          },
+        ],
+      ] as const) {
+        const events = Stream.fromEffect(Effect.delay(Effect.fail(error), "40 seconds"));
+        const opening = yield* Effect.forkChild(
+          toEventStream(events, () => Effect.succeed(toErrorResponse(Cause.fail(error)))),
+        );
+        yield* TestClock.adjust("14 seconds");
+        assert.isUndefined(opening.pollUnsafe());
+        yield* TestClock.adjust("1 second");
+        const { body, headers, status } = yield* Fiber.join(opening);
+        assert.strictEqual(status, 200);
+        assert.strictEqual(headers["idempotent-replayed"], undefined);
+        if (body._tag !== "Stream") return assert.fail("a stream");
+        const reading = yield* Stream.decodeText(body.stream).pipe(
+          Stream.runCollect,
+          Effect.forkChild,
+        );
+        yield* TestClock.adjust("1 second");
+        yield* TestClock.adjust("24 seconds");
+        const [first, second, ...rest] = yield* Fiber.join(reading);
+        assert.deepStrictEqual([first, second], [": \n\n", ": \n\n"]);
+        assert.deepStrictEqual(parse(rest.join("")), [
+          { event: "error", id: undefined, data: envelope },
+        ]);
+      }
     }).pipe(Effect.scoped),
   );
 
-  it.effect(
-    "begin with a comment after 15 seconds without a piece, and may still end in an error",
-    () =>
-      Effect.gen(function* () {
-        const reused = new ValidationErrors("ASK_DTO");
-        reused.add(["Idempotency-Key"], "REUSED");
-        for (const [error, body] of [
-          [
-            new AnswerUnavailable({ reason: "test" }),
-            { status: 500, code: 500002, message: "ANSWER_UNAVAILABLE" },
-          ],
-          [
-            reused,
-            {
-              status: 422,
-              errors: [
-                {
-                  code: 4222053,
-                  message: "ASK_DTO_IDEMPOTENCY_KEY_REUSED",
-                  path: ["Idempotency-Key"],
-                },
-              ],
-            },
-          ],
-        ] as const) {
-          const events = Stream.fromEffect(Effect.delay(Effect.fail(error), "40 seconds"));
-          const opening = yield* Effect.forkChild(
-            toEventStream(events, () => Effect.succeed(toErrorResponse(Cause.fail(error)))),
-          );
-          yield* TestClock.adjust("14 seconds");
-          assert.isUndefined(opening.pollUnsafe());
-          yield* TestClock.adjust("1 second");
-          const { body: opened, headers, status } = yield* Fiber.join(opening);
-          assert.strictEqual(status, 200);
-          assert.strictEqual(headers["idempotent-replayed"], undefined);
-          if (opened._tag !== "Stream") return assert.fail("a stream");
-          const reading = yield* Stream.decodeText(opened.stream).pipe(
-            Stream.runCollect,
-            Effect.forkChild,
-          );
-          yield* TestClock.adjust("1 second");
-          yield* TestClock.adjust("24 seconds");
-          const [first, second, ...rest] = yield* Fiber.join(reading);
-          assert.deepStrictEqual([first, second], [": \n\n", ": \n\n"]);
-          assert.deepStrictEqual(parse(rest.join("")), [
-            { event: "error", id: undefined, data: body },
-          ]);
-        }
-      }).pipe(Effect.scoped),
-  );
-
-  it.effect("are kept alive by a comment every 15 seconds", () =>
+  it.effect("is kept alive by a comment every 15 seconds", () =>
     Effect.gen(function* () {
       const reached = { turn: "turn", points: 5 };
-      const first: AnswerEvent = { _tag: "Delta", text: "first", reached, replayed: false };
-      const response = yield* toEventStream(Stream.concat(Stream.make(first), Stream.never), () =>
+      const first: AnswerEvent = { ...delta("first"), reached, replayed: false };
+      const { body } = yield* toEventStream(Stream.concat(Stream.make(first), Stream.never), () =>
         Effect.die("no failure"),
       );
-      if (response.body._tag !== "Stream") return assert.fail("a stream");
-      const reading = yield* Stream.decodeText(response.body.stream).pipe(
+      if (body._tag !== "Stream") return assert.fail("a stream");
+      const reading = yield* Stream.decodeText(body.stream).pipe(
         Stream.take(3),
         Stream.runCollect,
         Effect.forkChild,
