@@ -6,6 +6,7 @@ import { HttpClientRequest } from "effect/http";
 import { HttpApiClient, HttpApiMiddleware } from "effect/http-api";
 import { ApiKey, defaultBasePaths, makeApi, type BasePaths } from "../contract/Api.ts";
 
+/** Options of {@link makeClient}. */
 export interface ClientOptions {
   /** Scheme, host and port of the server. */
   readonly origin: string | URL;

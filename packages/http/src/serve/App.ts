@@ -18,6 +18,7 @@ import {
 import { makeHandlers, type Handler } from "./Handlers.ts";
 import { isBelow, makeRouter, toPath } from "./Routes.ts";
 
+/** Options of {@link makeApp}. */
 export interface AppOptions {
   /** `/api` and `/ask` by default. */
   readonly basePaths?: BasePaths;
