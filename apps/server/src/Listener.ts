@@ -3,7 +3,7 @@
  * itself or not at all: malformed requests, unmet expectations, upgrades, CONNECT.
  */
 import * as NodeHttpServer from "@effect/platform-node/NodeHttpServer";
-import { generalBody, requestIdOf, type GeneralMessage } from "@parley/http";
+import { toGeneralBody, toRequestId, type GeneralMessage } from "@parley/http";
 import { Data, Duration, Effect, Scope } from "effect";
 import type { HttpServerRequest, HttpServerResponse } from "effect/http";
 import { createServer, IncomingMessage, ServerResponse } from "node:http";
@@ -93,13 +93,13 @@ export const listen = Effect.fnUntraced(function* <R>(
     connections.get(response.req.socket)!.isLast = true;
     response.shouldKeepAlive = false;
     response.req.resume();
-    const body = generalBody(message);
+    const body = toGeneralBody(message);
     const text = JSON.stringify(body);
     response.writeHead(body.status, {
       "content-type": "application/json; charset=utf-8",
       "content-length": Buffer.byteLength(text),
       "cache-control": "no-store",
-      "x-request-id": requestIdOf(response.req.headers["x-request-id"]),
+      "x-request-id": toRequestId(response.req.headers["x-request-id"]),
     });
     // At once: the application must find the response ended.
     Reflect.apply(ServerResponse.prototype.end, response, [text]);

@@ -3,7 +3,7 @@
  * whether it can work, and its metrics.
  */
 import { ChatbotDirectory } from "@parley/core";
-import { endpointNotFound, generalFailure, json, pathOf } from "@parley/http";
+import { toEndpointNotFound, toGeneralResponse, toJsonResponse, toPath } from "@parley/http";
 import { Duration, Effect } from "effect";
 import { HttpServerRequest, HttpServerResponse } from "effect/http";
 import { PrometheusMetrics } from "effect/observability";
@@ -16,12 +16,12 @@ export const makeManagement = Effect.gen(function* () {
 
   // No key has this id; looking for it takes the store one cheap read.
   const ready = directory.open("").pipe(
-    Effect.as(json({ status: 200, data: { ready: true } })),
+    Effect.as(toJsonResponse({ status: 200, data: { ready: true } })),
     Effect.timeoutOrElse({
       duration: patience,
-      orElse: () => Effect.succeed(generalFailure("STORAGE_UNAVAILABLE")),
+      orElse: () => Effect.succeed(toGeneralResponse("STORAGE_UNAVAILABLE")),
     }),
-    Effect.catch(() => Effect.succeed(generalFailure("STORAGE_UNAVAILABLE"))),
+    Effect.catch(() => Effect.succeed(toGeneralResponse("STORAGE_UNAVAILABLE"))),
   );
 
   const metrics = Effect.map(PrometheusMetrics.format(), (text) =>
@@ -29,16 +29,16 @@ export const makeManagement = Effect.gen(function* () {
   );
 
   return Effect.flatMap(HttpServerRequest.HttpServerRequest, ({ method, url }) => {
-    const path = pathOf(url);
+    const path = toPath(url);
     switch (`${method} ${path}`) {
       case "GET /health/live":
-        return Effect.succeed(json({ status: 200, data: { live: true } }));
+        return Effect.succeed(toJsonResponse({ status: 200, data: { live: true } }));
       case "GET /health/ready":
         return ready;
       case "GET /metrics":
         return metrics;
       default:
-        return Effect.succeed(endpointNotFound(method, path));
+        return Effect.succeed(toEndpointNotFound(method, path));
     }
   });
 });

@@ -19,8 +19,8 @@ export {
 export { Asking, type Ask } from "./services/Asking.ts";
 export { AskDeadline, AskLimits } from "./services/AskLimits.ts";
 export { Chats } from "./services/Chats.ts";
-export { makeDrainingRuntime, type DrainingRuntime } from "./services/DrainingRuntime.ts";
-export { makeFailureLog } from "./services/FailureLog.ts";
+export { makeDrainingRuntime } from "./services/DrainingRuntime.ts";
+export { logFailure } from "./services/FailureLog.ts";
 export type { AnswerEvent, Asked, Progress } from "./services/LiveAnswer.ts";
 export { layerRetention } from "./services/Retention.ts";
 

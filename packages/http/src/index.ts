@@ -1,11 +1,15 @@
 /**
- * The two HTTP interfaces of Parley, to serve or to mount.
+ * The two HTTP interfaces of Parley, to serve, to mount and to call.
  */
-export { makeApi, defaultBasePaths, type BasePaths } from "./Api.ts";
-export { makeApp, requestIdOf, type AppOptions } from "./App.ts";
-export { makeClient, type ClientOptions } from "./Client.ts";
-export { generalCodes, validationCodes, type GeneralMessage } from "./Codes.ts";
-export { endpointNotFound, generalBody, generalFailure, json } from "./Failures.ts";
-export { layerRedaction } from "./Redaction.ts";
-export { pathOf } from "./Routes.ts";
-export { makeWebHandler, type WebHandler } from "./WebHandler.ts";
+export { makeClient, type ClientOptions } from "./client/Client.ts";
+export { type BasePaths } from "./contract/Api.ts";
+export { generalCodes, validationCodes, type GeneralMessage } from "./contract/Codes.ts";
+export { layerRedaction, makeApp, toRequestId, type AppOptions } from "./serve/App.ts";
+export {
+  toEndpointNotFound,
+  toGeneralBody,
+  toGeneralResponse,
+  toJsonResponse,
+} from "./serve/ErrorResponses.ts";
+export { toPath } from "./serve/Routes.ts";
+export { makeWebHandler, type WebHandler } from "./serve/WebHandler.ts";

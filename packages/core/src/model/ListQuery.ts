@@ -39,15 +39,6 @@ export interface ListQuery<Field extends string> {
   readonly id: number | null;
 }
 
-export interface ChatQuery extends ListQuery<ChatField> {
-  /** A literal, case-insensitive part of the name; `null` or empty filters nothing. */
-  readonly search: string | null;
-  /** Matches exactly. */
-  readonly userRef: string | null;
-}
-
-export interface EntryQuery extends ListQuery<EntryField> {}
-
 /** Rows a page. */
 export const Limit = Schema.Int.check(Schema.isBetween({ minimum: 1, maximum: 100 }));
 
@@ -70,13 +61,19 @@ const rules = <const Fields extends ReadonlyArray<string>>(fields: Fields) => ({
   id: Schema.NullOr(Schema.Int),
 });
 
-/** The rules of queries from outside. */
-export const ChatQuery: Schema.ConstraintDecoder<ChatQuery> = Schema.Struct({
+/** One page of chats; a schema for values from outside. */
+export const ChatQuery = Schema.Struct({
   ...rules(chatFields),
+  /** A literal, case-insensitive part of the name; `null` or empty filters nothing. */
   search: Schema.NullOr(Text),
+  /** Matches exactly. */
   userRef: Schema.NullOr(Text),
 });
-export const EntryQuery: Schema.ConstraintDecoder<EntryQuery> = Schema.Struct(rules(entryFields));
+export interface ChatQuery extends Schema.Schema.Type<typeof ChatQuery> {}
+
+/** One page of a chat's entries; a schema for values from outside. */
+export const EntryQuery = Schema.Struct(rules(entryFields));
+export interface EntryQuery extends Schema.Schema.Type<typeof EntryQuery> {}
 
 /** Rows of one page and how many match in all, both of one snapshot. */
 export interface Page<A> {

@@ -2,17 +2,7 @@
  * What operators do: workspaces, chatbots, their settings and their keys. Every change is audited under
  * the name of its actor, and holds in every process within a second (where hints are lost, within 30).
  */
-import {
-  Clock,
-  Context,
-  Duration,
-  Effect,
-  Layer,
-  Predicate,
-  Redacted,
-  Schema,
-  Struct,
-} from "effect";
+import { Clock, Context, Duration, Effect, Layer, Redacted, Schema, Struct } from "effect";
 import { Digest, SecureRandom } from "effect/crypto";
 import { generateKey, keyRecord, scopes, type KeyRecord, type Scope } from "../model/ApiKey.ts";
 import { ChatArchive } from "../ports/ChatArchive.ts";
@@ -37,7 +27,6 @@ import {
   KeyNotFound,
   WorkspaceNotFound,
   type ChatbotTaken,
-  type KeyTaken,
   type StorageUnavailable,
   type WorkspaceTaken,
 } from "../model/Errors.ts";
@@ -178,20 +167,14 @@ export class Administration extends Context.Service<
             : Effect.succeed(found);
         });
 
-      /** A fresh key, stored by `store`: ids are random, and a collision is tried again. */
-      const withFreshKey = <A, E>(
-        store: (key: Pick<KeyRecord, "id" | "hash">) => Effect.Effect<A, E | KeyTaken>,
-      ) =>
-        Effect.gen(function* () {
-          const key = yield* generateKey;
-          const { hash, id } = yield* keyRecord(Redacted.value(key));
-          return { id, key, stored: yield* store({ id, hash }) };
-        }).pipe(
-          Effect.provideService(SecureRandom.SecureRandom, random),
-          Effect.provideService(Digest.Digest, digest),
-          Effect.retry({ while: Predicate.isTagged("KeyTaken"), times: 3 }),
-          Effect.catchIf(isKeyTaken, Effect.die),
-        );
+      const freshKey = Effect.gen(function* () {
+        const key = yield* generateKey;
+        const { hash, id } = yield* keyRecord(Redacted.value(key));
+        return { key, record: { id, hash } };
+      }).pipe(
+        Effect.provideService(SecureRandom.SecureRandom, random),
+        Effect.provideService(Digest.Digest, digest),
+      );
 
       const known = (id: number) =>
         isChatbotId(id) ? Effect.void : Effect.fail(new ChatbotNotFound({ chatbot: id }));
@@ -212,8 +195,7 @@ export class Administration extends Context.Service<
           );
         }),
         renameWorkspace: Effect.fnUntraced(function* (from, to, { merge = false }, actor) {
-          yield* valid(Named.actor, { actor });
-          yield* valid(Named.to, { to });
+          yield* validate("renameWorkspace", { to, actor });
           if (!isStorable(from)) return yield* new WorkspaceNotFound({ workspaceName: from });
           yield* registry.renameWorkspace(from, to, { merge }, actor);
         }),
@@ -221,28 +203,24 @@ export class Administration extends Context.Service<
         chatbots: registry.list,
         chatbot,
         createChatbot: Effect.fnUntraced(function* (
-          { description = "", name, settings, workspaceName },
+          { description = "", name, settings: given, workspaceName },
           actor,
         ) {
-          yield* valid(Named.actor, { actor });
-          const declared = yield* valid(Declaration, {
-            workspaceName,
-            name,
-            description,
-            settings: { ...defaultSettings, ...settings },
-          });
+          const settings = { ...defaultSettings, ...given };
+          const declared = { workspaceName, name, description, settings };
+          yield* validate("createChatbot", { ...declared, actor });
           return yield* registry
             .create({ ...declared, keys: [] }, actor)
             .pipe(Effect.catchTag("KeyTaken", Effect.die));
         }),
         changeChatbot: Effect.fnUntraced(function* (id, change, actor) {
-          yield* valid(Named.actor, { actor });
+          yield* validate("changeChatbot", { ...change, actor });
           yield* known(id);
-          return yield* registry.change(id, yield* valid(Change, change), actor);
+          return yield* registry.change(id, change, actor);
         }),
 
         deleteChatbot: Effect.fnUntraced(function* (id, actor) {
-          yield* valid(Named.actor, { actor });
+          yield* validate("deleteChatbot", { actor });
           const { keys } = yield* chatbot(id);
           for (const key of keys.filter(({ revokedAt }) => revokedAt === null)) {
             // Another operator may have revoked it meanwhile.
@@ -262,42 +240,39 @@ export class Administration extends Context.Service<
           { expiresAt = null, name = null, scopes },
           actor,
         ) {
-          yield* valid(Named.actor, { actor });
+          yield* validate("createKey", { name, scopes, expiresAt, actor });
           yield* known(id);
-          const key = yield* valid(Key, { name, scopes, expiresAt });
-          const made = yield* withFreshKey((fresh) =>
-            registry.addKey(id, { ...key, ...fresh }, actor),
-          );
-          return { id: made.id, key: made.key };
+          const { key, record } = yield* freshKey;
+          yield* registry
+            .addKey(id, { ...record, name, scopes, expiresAt }, actor)
+            .pipe(Effect.catchTag("KeyTaken", Effect.die));
+          return { id: record.id, key };
         }),
         changeKey: Effect.fnUntraced(function* (id, key, change, actor) {
-          yield* valid(Named.actor, { actor });
+          yield* validate("changeKey", { ...change, actor });
           yield* knownKey(id, key);
-          yield* registry.changeKey(id, key, yield* valid(ChangedKey, change), actor);
+          yield* registry.changeKey(id, key, change, actor);
         }),
-        rotateKey: Effect.fnUntraced(function* (id, key, { expiresAt = null, keepFor }, actor) {
-          yield* valid(Named.actor, { actor });
-          yield* knownKey(id, key);
-          const now = yield* Clock.currentTimeMillis;
-          const end = new Date(now + Duration.toMillis(keepFor));
-          yield* valid(Named.rotation, { keepFor: end, expiresAt });
-          const made = yield* withFreshKey((fresh) =>
-            registry.replaceKey(id, key, { ...fresh, expiresAt }, end, actor),
-          );
-          return { id: made.id, key: made.key, replaced: made.stored };
+        rotateKey: Effect.fnUntraced(function* (id, oldKey, { expiresAt = null, keepFor }, actor) {
+          const end = new Date((yield* Clock.currentTimeMillis) + Duration.toMillis(keepFor));
+          yield* validate("rotateKey", { keepFor: end, expiresAt, actor });
+          yield* knownKey(id, oldKey);
+          const { key, record } = yield* freshKey;
+          const replaced = yield* registry
+            .replaceKey(id, oldKey, { ...record, expiresAt }, end, actor)
+            .pipe(Effect.catchTag("KeyTaken", Effect.die));
+          return { id: record.id, key, replaced };
         }),
         revokeKey: Effect.fnUntraced(function* (id, key, actor) {
-          yield* valid(Named.actor, { actor });
+          yield* validate("revokeKey", { actor });
           yield* knownKey(id, key);
           yield* registry.revokeKey(id, key, actor);
         }),
-        audit: (limit) => Effect.andThen(valid(Named.limit, { limit }), registry.audit(limit)),
+        audit: (limit) => Effect.andThen(validate("audit", { limit }), registry.audit(limit)),
       });
     }),
   );
 }
-
-const isKeyTaken = (error: unknown): error is KeyTaken => Predicate.isTagged(error, "KeyTaken");
 
 const isChatbotId = (id: number) => Number.isInteger(id) && id > 0 && id < 2 ** 31;
 
@@ -316,37 +291,44 @@ export const Scopes = Schema.Array(Schema.Literals(scopes)).check(
   Schema.isUnique(),
 );
 
-const Key = Schema.Struct({
+const keyFields = {
   name: Schema.NullOr(Text),
   scopes: Scopes,
   expiresAt: Schema.NullOr(PointInTime),
-});
-const ChangedKey = Key.mapFields(Struct.map(Schema.optionalKey));
+};
 
-const Declaration = Schema.Struct({
-  workspaceName: Name,
-  name: Name,
-  description: LongText,
-  settings: ChatbotSettings,
-});
-const Change = Declaration.mapFields(({ settings, ...rest }) => ({
-  ...Struct.map(rest, Schema.optionalKey),
-  settings: Schema.optionalKey(settings.mapFields(Struct.map(Schema.optionalKey))),
-}));
+const chatbotFields = { workspaceName: Name, name: Name, description: LongText };
 
-/** Arguments, each as a field, so that a message names it. */
-const Named = {
-  actor: Schema.Struct({ actor: Text.check(Schema.isNonEmpty(), Schema.isMaxCodePoints(255)) }),
-  to: Schema.Struct({ to: Name }),
-  rotation: Schema.Struct({ keepFor: PointInTime, expiresAt: Schema.NullOr(PointInTime) }),
-  limit: Schema.Struct({
+const actor = Text.check(Schema.isNonEmpty(), Schema.isMaxCodePoints(255));
+
+/** The rules of each method's arguments, by their names, which its messages quote. */
+const Arguments = {
+  renameWorkspace: Schema.Struct({ to: Name, actor }),
+  createChatbot: Schema.Struct({ ...chatbotFields, settings: ChatbotSettings, actor }),
+  changeChatbot: Schema.Struct({
+    ...Struct.map(chatbotFields, Schema.optionalKey),
+    settings: Schema.optionalKey(ChatbotSettings.mapFields(Struct.map(Schema.optionalKey))),
+    actor,
+  }),
+  deleteChatbot: Schema.Struct({ actor }),
+  createKey: Schema.Struct({ ...keyFields, actor }),
+  changeKey: Schema.Struct({ ...Struct.map(keyFields, Schema.optionalKey), actor }),
+  rotateKey: Schema.Struct({ keepFor: PointInTime, expiresAt: keyFields.expiresAt, actor }),
+  revokeKey: Schema.Struct({ actor }),
+  audit: Schema.Struct({
     limit: Schema.Int.check(Schema.isBetween({ minimum: 1, maximum: 2 ** 31 - 1 })),
   }),
 };
 
-/** The value, if it keeps the rules; the message names every field that breaks one. */
-const valid = <S extends Schema.Top>(schema: S, value: S["Type"]) =>
-  Effect.mapError(
-    Schema.decodeEffect(Schema.toType(schema))(value, { onExcessProperty: "error", errors: "all" }),
-    (error) => new DeclarationInvalid({ message: `${problemsOf(error)}.` }),
+/** Fails with a message that names every field that breaks a rule. */
+const validate = <Method extends keyof typeof Arguments>(
+  method: Method,
+  values: (typeof Arguments)[Method]["Type"],
+): Effect.Effect<void, DeclarationInvalid> =>
+  Schema.decodeUnknownEffect(Schema.toType(Arguments[method] as Schema.Top))(values, {
+    onExcessProperty: "error",
+    errors: "all",
+  }).pipe(
+    Effect.asVoid,
+    Effect.mapError((error) => new DeclarationInvalid({ message: `${problemsOf(error)}.` })),
   );

@@ -8,7 +8,7 @@ import { AskLimits } from "./AskLimits.ts";
 import type { Chatbot } from "../model/Chatbot.ts";
 import { makeChatQueue, overloaded } from "./ChatQueue.ts";
 import { RetryKeyReused, type AskError } from "../model/Errors.ts";
-import { makeFailureLog } from "./FailureLog.ts";
+import { logFailure } from "./FailureLog.ts";
 import {
   complete,
   completed,
@@ -98,14 +98,6 @@ export class Asking extends Context.Service<
             : answerInTurn(services, live, chatbot, taken.turn, ask.question),
         );
 
-      const log = makeFailureLog();
-      /** Logs an ask that failed when no request was left to answer. */
-      const unread = (cause: Cause.Cause<AskError>) => {
-        if (Cause.hasInterruptsOnly(cause)) return Effect.void;
-        const error = Cause.findErrorOption(cause);
-        return error._tag === "Some" ? log.failure(error.value) : log.defect(cause);
-      };
-
       /** Begins an ask, or joins the one that works on the same key, as one more reader. */
       const begun = Effect.fnUntraced(function* (chatbot: Chatbot, ask: Ask) {
         const key =
@@ -130,8 +122,9 @@ export class Asking extends Context.Service<
         live.readers++;
         const fiber = yield* FiberSet.run(
           fibers,
+          // Without a reader no request is left to answer, and its caller logs nothing.
           Effect.tapCause(run(live, chatbot, ask, key), (cause) =>
-            live.readers > 0 ? Effect.void : unread(cause),
+            live.readers > 0 || Cause.hasInterruptsOnly(cause) ? Effect.void : logFailure(cause),
           ),
         );
         const begins: Running = {

@@ -1,31 +1,22 @@
 /**
- * A layer for code that does not use Effect, released after what is under way. (A `ManagedRuntime` by itself interrupts
- * that.)
+ * The services of a layer for code that does not use Effect. Unlike a `ManagedRuntime`, it lets the runs in progress end
+ * before it releases them.
  */
 import { ManagedRuntime, type Context, type Layer } from "effect";
 
-export interface DrainingRuntime<R> {
-  /**
-   * Runs what needs the layer's services; builds them first, when it is called for the first time, and rejects with what
-   * that fails with. `disposed` instead, if it is too late for that.
-   */
-  readonly run: <A>(
-    use: (context: Context.Context<R>) => Promise<A>,
-    disposed: () => Promise<A>,
-  ) => Promise<A>;
-  /**
-   * Waits for what runs and releases what the layer acquired; ends its building if that is not over. What runs must not
-   * wait for it: neither would end.
-   */
-  readonly dispose: () => Promise<void>;
-}
-
-export const makeDrainingRuntime = <R, E>(layer: Layer.Layer<R, E>): DrainingRuntime<R> => {
+export const makeDrainingRuntime = <R, E>(layer: Layer.Layer<R, E>) => {
   const runtime = ManagedRuntime.make(layer);
   const running = new Set<Promise<unknown>>();
   let disposing: Promise<void> | undefined;
   return {
-    run: async (use, disposed) => {
+    /**
+     * Runs `use` with the layer's services. The first call builds them; each call rejects with the layer's error if that
+     * fails. After `dispose` it runs `disposed` instead.
+     */
+    run: async <A>(
+      use: (context: Context.Context<R>) => Promise<A>,
+      disposed: () => Promise<A>,
+    ): Promise<A> => {
       if (disposing === undefined && runtime.cachedContext === undefined) {
         await runtime.context().catch((cause: unknown) => {
           if (disposing === undefined) throw cause;
@@ -41,7 +32,11 @@ export const makeDrainingRuntime = <R, E>(layer: Layer.Layer<R, E>): DrainingRun
         running.delete(one);
       }
     },
-    dispose: () => {
+    /**
+     * Waits for the runs in progress, then releases the layer's resources; a layer that is still being built is
+     * interrupted. A run that waits for this promise never ends.
+     */
+    dispose: (): Promise<void> => {
       disposing ??= Promise.allSettled(running).then(() => runtime.dispose());
       return disposing;
     },

@@ -2,9 +2,9 @@ import { expect, it } from "@effect/vitest";
 import { Access, AnswerUnavailable, Asking, ChatbotNotFound, Chats } from "@parley/core";
 import { makeWebHandler } from "@parley/http";
 import { Deferred, Effect, Fiber, Layer, Redacted, Stream } from "effect";
-import { served, usage } from "./served.ts";
+import { makeTestHandler, usage } from "../TestHandler.ts";
 
-it("tells whoever waits for it, and every request, what the layer fails with", async () => {
+it("a layer that fails rejects `ready` and every request with its error", async () => {
   const failing = Layer.effectContext<Access | Asking | Chats, string, never>(
     Effect.delay(Effect.fail("no database"), "10 millis"),
   );
@@ -14,10 +14,10 @@ it("tells whoever waits for it, and every request, what the layer fails with", a
   await dispose();
 });
 
-it.live("answers what is under way when it is disposed, and refuses what comes later", () =>
+it.live("dispose waits for the requests in progress and refuses later ones", () =>
   Effect.gen(function* () {
     const [asked, answer] = [yield* Deferred.make<void>(), yield* Deferred.make<void>()];
-    const { dispose, send } = yield* served(() =>
+    const { dispose, send } = yield* makeTestHandler(() =>
       Stream.fromEffect(
         Deferred.succeed(asked, undefined).pipe(
           Effect.andThen(Deferred.await(answer)),
@@ -28,7 +28,7 @@ it.live("answers what is under way when it is disposed, and refuses what comes l
     const body = JSON.stringify({ query: "q" });
     const asking = yield* Effect.forkChild(send("/ask", { method: "POST", body }));
     yield* Deferred.await(asked);
-    // One that is not in the core yet, either.
+    // A request that has not reached the core yet.
     const listing = yield* Effect.forkChild(send("/api/chats"), { startImmediately: true });
     const disposing = yield* Effect.forkChild(Effect.promise(dispose), { startImmediately: true });
     const refused = yield* send("/api/chats");
@@ -47,25 +47,26 @@ it.live("answers what is under way when it is disposed, and refuses what comes l
   }).pipe(Effect.scoped),
 );
 
-it("ends the building of its layer when it is disposed, whatever that waits for", async () => {
-  let isOver = false;
-  const endless = Layer.effectContext<Access | Asking | Chats, never, never>(
-    Effect.onInterrupt(Effect.never, () => Effect.sync(() => (isOver = true))),
-  );
-  const { dispose, handler, ready } = makeWebHandler(endless);
-  const answering = handler(new Request("http://localhost/api/details"));
-  await dispose();
-  expect(isOver).toBe(true);
-  await expect(ready).rejects.toThrow();
-  expect((await answering).status).toBe(500);
-});
+it.live("each request that fails leaves a line in the log with its id", () =>
+  Effect.gen(function* () {
+    const broken = new AnswerUnavailable({ reason: "cut off" });
+    const { logged, send } = yield* makeTestHandler(() => Stream.fail(broken));
+    for (const id of ["first", "second"]) {
+      const headers = { "x-request-id": id };
+      const response = yield* send("/ask", { method: "POST", body: '{"query":"q"}', headers });
+      expect(response.status).toBe(500);
+      expect(logged.pop()).toMatch(new RegExp(`cut off.*"${id}"`));
+      expect(logged).toEqual([]);
+    }
+  }).pipe(Effect.scoped),
+);
 
-it.live("tells the log of an answer that fails when its client has hung up", () =>
+it.live("an answer that fails after its client hung up leaves a line in the log", () =>
   Effect.gen(function* () {
     const broken = new AnswerUnavailable({ reason: "cut off" });
     for (const accept of ["application/json", "text/event-stream"]) {
       const [asked, hungUp] = [yield* Deferred.make<void>(), yield* Deferred.make<void>()];
-      const { logged, send } = yield* served(() =>
+      const { logged, send } = yield* makeTestHandler(() =>
         Stream.fromEffect(
           Deferred.succeed(asked, undefined).pipe(
             Effect.andThen(Deferred.await(hungUp)),
@@ -92,23 +93,10 @@ it.live("tells the log of an answer that fails when its client has hung up", () 
   }).pipe(Effect.scoped),
 );
 
-it.live("the fragment of an address is its client's own", () =>
-  Effect.gen(function* () {
-    const { send } = yield* served(() => Stream.empty);
-    yield* send("/api/chats", { method: "POST", body: '{"userRef":"a"}' });
-    for (const address of ["/api/chats#top", "/api/chats?limit=1#top", "/api/chats#?limit=0"]) {
-      const response = yield* send(address);
-      expect([address, response.status]).toEqual([address, 200]);
-    }
-    const theirs = yield* send("/api/chats?userRef=a#b");
-    expect(yield* Effect.promise(() => theirs.json())).toMatchObject({ meta: { total: 1 } });
-  }).pipe(Effect.scoped),
-);
-
-it.live("answers a key whose chatbot was deleted meanwhile as any rejected key", () =>
+it.live("a key whose chatbot was deleted meanwhile gets the response of any rejected key", () =>
   Effect.gen(function* () {
     const deleted = new ChatbotNotFound({ chatbot: 1 });
-    const { key, layer } = yield* served(() => Stream.empty);
+    const { key, layer } = yield* makeTestHandler(() => Stream.empty);
     const services = Layer.mergeAll(
       layer,
       Layer.effect(

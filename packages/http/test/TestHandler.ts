@@ -1,5 +1,5 @@
 /**
- * Both interfaces over the memory store, with an answerer that a test holds in its hand.
+ * A handler of both interfaces over the memory store, with an answerer that the test controls.
  */
 import {
   Access,
@@ -14,7 +14,7 @@ import {
   type AnswerPart,
   type AnswerUnavailable,
 } from "@parley/core";
-import { makeWebHandler, type AppOptions } from "@parley/http";
+import { makeWebHandler } from "@parley/http";
 import { layerMemory } from "@parley/store-memory";
 import { Effect, Layer, Logger, Redacted, type Stream } from "effect";
 import { Digest, SecureRandom } from "effect/crypto";
@@ -28,10 +28,9 @@ export const usage = {
   latencyMillis: 1,
 };
 
-/** A handler, a key that allows everything, and what is logged, as JSON. */
-export const served = Effect.fnUntraced(function* (
+/** Makes a handler, an API key with all scopes, and the array in which the handler's log lines arrive as JSON. */
+export const makeTestHandler = Effect.fnUntraced(function* (
   answer: (question: string) => Stream.Stream<AnswerPart, AnswerUnavailable>,
-  options?: AppOptions,
 ) {
   const key = yield* Effect.provide(generateKey, SecureRandom.layerWebCrypto);
   const text = Redacted.value(key);
@@ -64,7 +63,7 @@ export const served = Effect.fnUntraced(function* (
     ]),
   );
   const { dispose, handler } = yield* Effect.acquireRelease(
-    Effect.sync(() => makeWebHandler(layer, options)),
+    Effect.sync(() => makeWebHandler(layer)),
     ({ dispose }) => Effect.promise(dispose),
   );
   const send = (path: string, init: RequestInit = {}) =>

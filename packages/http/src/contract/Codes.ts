@@ -1,20 +1,14 @@
 /**
- * Every code that a client can meet, once (section 7). A number keeps its meaning for ever; one that
- * is not needed any more stays here, unused.
+ * Every code of the contract, once (section 7). A number keeps its meaning for ever: a code that is no longer needed stays
+ * here, unused.
  */
 
-interface General {
-  readonly status: 400 | 401 | 403 | 404 | 500;
-  readonly code: number;
-  readonly means: string;
-}
-
-/** General exceptions by their message. */
+/** General exceptions by their message: status, code and meaning. */
 export const generalCodes = {
   INVALID_PATH: { status: 404, code: 400001, means: "No endpoint has this method and path." },
-  MALFORMED_REQUEST: { status: 400, code: 400002, means: "The request is no valid HTTP/1.1." },
+  MALFORMED_REQUEST: { status: 400, code: 400002, means: "The request is not valid HTTP/1.1." },
   CONTENT_TYPE_NOT_JSON: { status: 400, code: 400003, means: "A POST must send application/json." },
-  BODY_NOT_JSON: { status: 400, code: 400004, means: "The body is no JSON in UTF-8." },
+  BODY_NOT_JSON: { status: 400, code: 400004, means: "The body is not JSON in UTF-8." },
   BODY_TOO_LARGE: { status: 400, code: 400005, means: "The body is larger than 64 KiB." },
   BODY_INCOMPLETE: { status: 400, code: 400006, means: "The body ended before it was complete." },
   HEADERS_TOO_LARGE: { status: 400, code: 400007, means: "The headers are larger than 16 KiB." },
@@ -31,7 +25,7 @@ export const generalCodes = {
   },
   API_KEY_NOT_PRESENT: { status: 401, code: 401001, means: "The x-api-key header is missing." },
   API_KEY_NOT_VALID: { status: 401, code: 401002, means: "The API key is not valid." },
-  SCOPE_NOT_GRANTED: { status: 403, code: 403001, means: "The API key may not do this." },
+  SCOPE_NOT_GRANTED: { status: 403, code: 403001, means: "The API key lacks the scope." },
   CHAT_DOES_NOT_EXISTS: { status: 404, code: 404011, means: "The chatbot has no such chat." },
   INTERNAL_ERROR: {
     status: 500,
@@ -41,19 +35,19 @@ export const generalCodes = {
   ANSWER_UNAVAILABLE: {
     status: 500,
     code: 500002,
-    means: "No answer could be made; nothing was stored.",
+    means: "The answer failed; nothing was stored.",
   },
   STORAGE_UNAVAILABLE: { status: 500, code: 500003, means: "The storage cannot be reached." },
   SERVICE_OVERLOADED: {
     status: 500,
     code: 500004,
-    means: "Too much at once; try again after Retry-After seconds.",
+    means: "The server is overloaded; repeat the request after Retry-After seconds.",
   },
-} as const satisfies Record<string, General>;
+} as const;
 
 export type GeneralMessage = keyof typeof generalCodes;
 
-/** Validation errors by their message, `<DTO>_<FIELD>_<PROBLEM>`. */
+/** The codes of validation errors by their message, `<DTO>_<FIELD>_<PROBLEM>`. */
 export const validationCodes = {
   CREATE_CHAT_DTO_BODY_NOT_OBJECT: 4221001,
   CREATE_CHAT_DTO_NAME_NOT_STRING: 4221002,

@@ -1,13 +1,12 @@
 /**
- * The API description at `/openapi.json` and a page that shows it at `/docs`. The page loads nothing
- * from elsewhere.
+ * The API description at `/openapi.json` and a page that shows it at `/docs`. The page loads nothing from other hosts.
  */
 import { Effect } from "effect";
 import { HttpRouter, HttpServerResponse } from "effect/http";
 import { HttpApiScalar, OpenApi } from "effect/http-api";
-import { makeServedApi, type BasePaths } from "./Api.ts";
+import { makeApi, type BasePaths } from "../contract/Api.ts";
 
-/** The page's tools that would send the description, or the server's address, elsewhere are off. */
+/** Off: the page's tools that would send the description or the server's address to other hosts. */
 const scalar = {
   withDefaultFonts: false,
   hideTestRequestButton: false,
@@ -17,12 +16,12 @@ const scalar = {
 
 type Response = HttpServerResponse.HttpServerResponse;
 
-/** Answers the two documents; `undefined` for every other method and path. */
-export const makeDocs = Effect.fnUntraced(function* (
+/** A function from a request's method and path to the response; `undefined` where the path is no document's. */
+export const makeDocumentation = Effect.fnUntraced(function* (
   paths: BasePaths,
   serves: ReadonlyArray<keyof BasePaths>,
 ) {
-  const api = makeServedApi(paths, serves);
+  const api = makeApi(paths, serves);
   const description = HttpServerResponse.text(JSON.stringify(OpenApi.fromApi(api)), {
     contentType: "application/json; charset=utf-8",
   });

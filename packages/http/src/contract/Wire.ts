@@ -1,0 +1,103 @@
+/**
+ * The bodies of responses: resources, envelopes and failures (sections 2 and 7) as schemas, from which the API
+ * description is derived, and the encoding of the core's records.
+ */
+import type { Chat, Chatbot, Entry, Page } from "@parley/core";
+import { Schema } from "effect";
+import { HttpApiSchema } from "effect/http-api";
+
+const Id = Schema.Int.annotate({ description: "Positive, below 2^53" });
+const Time = Schema.String.annotate({
+  description: "ISO 8601 in UTC with milliseconds",
+  format: "date-time",
+});
+
+export const ChatWire = Schema.Struct({
+  id: Id,
+  name: Schema.NullOr(Schema.String),
+  userRef: Schema.NullOr(Schema.String),
+  _createTime: Time,
+}).annotate({ identifier: "Chat" });
+
+export const EntryWire = Schema.Struct({
+  id: Id,
+  chat_id: Id,
+  question: Schema.String,
+  answer: Schema.String,
+  moderation: Schema.String,
+  flagged: Schema.Boolean,
+  _createTime: Time,
+}).annotate({ identifier: "ChatHistoryEntry" });
+
+export const DetailsWire = Schema.Struct({
+  chatBotName: Schema.String,
+  chatBotDescription: Schema.String,
+  workspaceName: Schema.String,
+}).annotate({ identifier: "ChatbotDetails" });
+
+export const envelope = <S extends Schema.Top>(status: 200 | 201, data: S) =>
+  Schema.Struct({ status: Schema.Literal(status), data });
+
+export const listEnvelope = <S extends Schema.Top>(item: S) =>
+  Schema.Struct({
+    ...envelope(200, Schema.Array(item)).fields,
+    meta: Schema.Struct({
+      total: Schema.Int.annotate({ description: "How many items match in all" }),
+    }),
+  });
+
+const failure = <Fields extends Schema.Struct.Fields>(
+  status: number,
+  identifier: string,
+  fields: Fields,
+) =>
+  Schema.Struct({ status: Schema.Literal(status), ...fields })
+    .annotate({ identifier })
+    .pipe(HttpApiSchema.status(status));
+
+const coded = { code: Schema.Int, message: Schema.String };
+
+export const BadRequest = failure(400, "BadRequest", coded);
+export const Unauthenticated = failure(401, "Unauthenticated", coded);
+export const Unauthorized = failure(403, "Unauthorized", coded);
+export const NotFound = failure(404, "NotFound", coded);
+export const SystemError = failure(500, "SystemError", coded);
+export const EndpointNotFound = failure(404, "EndpointNotFound", {
+  ...coded,
+  method: Schema.String,
+  path: Schema.String,
+});
+export const ValidationException = failure(422, "ValidationException", {
+  errors: Schema.Array(Schema.Struct({ ...coded, path: Schema.Array(Schema.String) })),
+});
+
+// Member by member: every store then yields the same bytes.
+export const encodeChat = (chat: Chat): typeof ChatWire.Type => ({
+  id: chat.id,
+  name: chat.name,
+  userRef: chat.userRef,
+  _createTime: chat.createTime.toISOString(),
+});
+
+export const encodeEntry = (entry: Entry): typeof EntryWire.Type => ({
+  id: entry.id,
+  chat_id: entry.chatId,
+  question: entry.question,
+  answer: entry.answer,
+  moderation: entry.moderation,
+  flagged: entry.flagged,
+  _createTime: entry.createTime.toISOString(),
+});
+
+export const encodeDetails = (chatbot: Chatbot): typeof DetailsWire.Type => ({
+  chatBotName: chatbot.name,
+  chatBotDescription: chatbot.description,
+  workspaceName: chatbot.workspaceName,
+});
+
+/** The envelope of a list. */
+export const encodePage = <A, B>({ items, total }: Page<A>, encode: (item: A) => B) => ({
+  status: 200,
+  data: items.map(encode),
+  meta: { total },
+});

@@ -1,0 +1,134 @@
+/**
+ * The handlers of the endpoints: each decodes a request, calls the core and encodes the response.
+ */
+import {
+  Asking,
+  Chats,
+  newest,
+  newestChats,
+  type Chatbot,
+  type Principal,
+  type Scope,
+} from "@parley/core";
+import { Effect, Stream, type Cause, type Scope as Scopes } from "effect";
+import type { HttpServerRequest, HttpServerResponse } from "effect/http";
+import { encodeChat, encodeDetails, encodeEntry, encodePage } from "../contract/Wire.ts";
+import { toJsonResponse, type ErrorResponse, type RequestError } from "./ErrorResponses.ts";
+import { acceptsEvents, parseEventId, toEventStream } from "./EventStream.ts";
+import { decodeChatsQuery, decodeHistoryQuery } from "./ListQueries.ts";
+import { decodePost, decodeAsk, decodeCreateChat } from "./Posts.ts";
+import { ValidationErrors } from "./ValidationErrors.ts";
+
+/** A request whose API key is valid and has the endpoint's scope. */
+export interface AcceptedRequest {
+  readonly request: HttpServerRequest.HttpServerRequest;
+  /** The request's id, for the log. */
+  readonly id: string;
+  readonly principal: Principal;
+  /** The path's parameter, as received; empty where the path has none. */
+  readonly parameter: string;
+}
+
+type Response = HttpServerResponse.HttpServerResponse;
+
+export interface Handler {
+  /** The scope that the API key needs. */
+  readonly scope: Scope;
+  readonly handle: (
+    accepted: AcceptedRequest,
+  ) => Effect.Effect<Response, RequestError, Scopes.Scope>;
+}
+
+const reportReuse = (errors: ValidationErrors) => errors.add(["Idempotency-Key"], "REUSED");
+
+const toCreated = (data: object, replayed: boolean): Response =>
+  toJsonResponse({ status: 201, data }, replayed ? { "idempotent-replayed": "true" } : undefined);
+
+/** The id in a path; 0, which no chat has, for any other text. */
+const toChatId = (text: string): number =>
+  /^[0-9]+$/.test(text) && Number.isSafeInteger(Number(text)) ? Number(text) : 0;
+
+/** The handlers by the identifiers of their endpoints in the declaration. `reportFailure` ends a stream that began. */
+export const makeHandlers = Effect.fnUntraced(function* (
+  onDisconnect: "finish" | "cancel",
+  reportFailure: (cause: Cause.Cause<RequestError>, id: string) => Effect.Effect<ErrorResponse>,
+) {
+  const chats = yield* Chats;
+  const asking = yield* Asking;
+  /** Encoded once for each chatbot that the core remembers. */
+  const details = new WeakMap<Chatbot, Effect.Effect<Response>>();
+
+  return {
+    details: {
+      scope: "read",
+      handle: ({ principal: { chatbot } }) => {
+        let response = details.get(chatbot);
+        if (response === undefined) {
+          response = Effect.succeed(toJsonResponse({ status: 200, data: encodeDetails(chatbot) }));
+          details.set(chatbot, response);
+        }
+        return response;
+      },
+    },
+
+    createChat: {
+      scope: "write",
+      handle: Effect.fnUntraced(function* (accepted) {
+        const errors = new ValidationErrors("CREATE_CHAT_DTO");
+        const { key, name, userRef } = yield* decodePost(
+          accepted.request,
+          errors,
+          decodeCreateChat,
+        );
+        const { chat, replayed } = yield* chats
+          .create(accepted.principal.chatbot, { name, userRef }, key)
+          .pipe(Effect.catchTag("RetryKeyReused", () => Effect.fail(reportReuse(errors))));
+        return toCreated(encodeChat(chat), replayed);
+      }),
+    },
+
+    listChats: {
+      scope: "read",
+      handle: Effect.fnUntraced(function* ({ principal, request }) {
+        const query = { ...newestChats, ...(yield* decodeChatsQuery(request.url)) };
+        return toJsonResponse(encodePage(yield* chats.list(principal.chatbot, query), encodeChat));
+      }),
+    },
+
+    history: {
+      scope: "read",
+      handle: Effect.fnUntraced(function* ({ parameter, principal, request }) {
+        const query = { ...newest, ...(yield* decodeHistoryQuery(request.url)) };
+        const page = yield* chats.history(principal.chatbot, toChatId(parameter), query);
+        return toJsonResponse(encodePage(page, encodeEntry));
+      }),
+    },
+
+    ask: {
+      scope: "ask",
+      handle: Effect.fnUntraced(function* (accepted) {
+        const errors = new ValidationErrors("ASK_DTO");
+        const { chatbot } = accepted.principal;
+        const { headers } = accepted.request;
+        const wish = headers["on-disconnect"]?.toLowerCase() ?? onDisconnect;
+        const { chat_id, query, ...more } = yield* decodePost(
+          accepted.request,
+          errors,
+          decodeAsk,
+          wish,
+        );
+        const ask = { chatId: chat_id ?? null, question: query, ...more };
+        if (acceptsEvents(headers["accept"])) {
+          const events = asking
+            .stream(chatbot, ask, parseEventId(headers["last-event-id"]))
+            .pipe(Stream.catchTag("RetryKeyReused", () => Stream.fail(reportReuse(errors))));
+          return yield* toEventStream(events, (cause) => reportFailure(cause, accepted.id));
+        }
+        const { entry, replayed } = yield* asking
+          .ask(chatbot, ask)
+          .pipe(Effect.catchTag("RetryKeyReused", () => Effect.fail(reportReuse(errors))));
+        return toCreated(encodeEntry(entry), replayed);
+      }),
+    },
+  } satisfies Record<string, Handler>;
+});

@@ -1,0 +1,64 @@
+/**
+ * Both interfaces as a function from a web `Request` to a `Response`.
+ */
+import { makeDrainingRuntime, type Access, type Asking, type Chats } from "@parley/core";
+import { Context, Effect, Layer } from "effect";
+import { HttpEffect, HttpServerRequest, HttpServerResponse } from "effect/http";
+import { layerRedaction, makeApp, toRequestId, type AppOptions } from "./App.ts";
+import { toGeneralResponse } from "./ErrorResponses.ts";
+
+/** A handler to mount in a framework whose handlers take a web `Request`. */
+export interface WebHandler {
+  /** Fulfilled when `layer` is built. Rejects with the layer's error, and then so does every request. */
+  readonly ready: Promise<void>;
+  /** Responds to every request, also outside the base paths and after `dispose`; rejects only if `layer` failed. */
+  readonly handler: (request: Request) => Promise<Response>;
+  /**
+   * Waits for the requests in progress, then releases the layer's resources; a layer that is still being built is
+   * interrupted. A request that waits for this promise never ends.
+   */
+  readonly dispose: () => Promise<void>;
+}
+
+/** Builds the core's services by `layer` at once, and serves them. */
+export const makeWebHandler = <E>(
+  layer: Layer.Layer<Access | Asking | Chats, E>,
+  options?: AppOptions,
+): WebHandler => {
+  const { dispose, run } = makeDrainingRuntime(
+    Layer.effect(
+      Handler,
+      Effect.flatMap(Effect.context<Access | Asking | Chats>(), (context) =>
+        Effect.map(makeApp(options), HttpEffect.toWebHandlerWith(context)),
+      ),
+    ).pipe(Layer.provide([layer, layerRedaction])),
+  );
+  const ready = run(
+    async () => {},
+    () => Promise.reject(new Error("the handler was disposed of")),
+  );
+  // An embedder that does not wait for it learns of its failure from the first request.
+  ready.catch(() => undefined);
+  return {
+    ready,
+    handler: (request) =>
+      run(
+        (context) => Context.get(context, Handler)(request),
+        () => refuse(request),
+      ),
+    dispose,
+  };
+};
+
+const Handler = Context.Service<(request: Request) => Promise<Response>>("@parley/http/WebHandler");
+
+/** Responds to a request after `dispose`. */
+const refuse = HttpEffect.toWebHandler(
+  HttpServerRequest.HttpServerRequest.useSync(({ headers }) =>
+    HttpServerResponse.setHeader(
+      toGeneralResponse("STORAGE_UNAVAILABLE"),
+      "x-request-id",
+      toRequestId(headers["x-request-id"]),
+    ),
+  ),
+);
