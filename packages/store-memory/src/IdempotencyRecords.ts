@@ -21,8 +21,8 @@ export interface IdempotencyRecord {
 }
 
 /**
- * The record of a key: none if the key was not used, its lifetime is over, or its turn ended without an entry. Removes the
- * records whose lifetime is over.
+ * The record of a key: none if the key was not used, its lifetime is over, or its turn ended without an entry.
+ * Removes the records whose lifetime is over.
  */
 export const findRecord = (
   { idempotencyRecords: records }: Tenant,

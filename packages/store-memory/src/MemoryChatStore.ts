@@ -73,7 +73,9 @@ const readEntry = (entry: Entry, field: EntryField) =>
 
 type Value = string | number | boolean | Date | null;
 
-/** One page of the rows, which are in ascending order of id and all match; `read` returns a row's value of a field. */
+/**
+ * One page of the rows, which are in ascending order of id and all match; `read` returns a row's value of a field.
+ */
 const pageOf = <Row, Field extends string>(
   rows: ReadonlyArray<Row>,
   { limit, orderBy, page }: Omit<ListQuery<Field>, "id">,

@@ -37,7 +37,9 @@ export const makeTurnStore = (memory: Memory): TurnStore["Service"] => {
   /** Identifies this instance among those that wait. */
   const instance = {};
 
-  /** When this instance may take the chat's turn: not while it is held, nor while it is reserved for another instance. */
+  /**
+   * When this instance may take the chat's turn: not while it is held, nor while it is reserved for another instance.
+   */
   const availableAt = ({ lease, turnEnded, waiting }: StoredChat, now: number): number => {
     if (lease !== null && lease.until > now) return lease.until;
     const [first = instance] = waiting;

@@ -1,6 +1,6 @@
 /**
- * The reference store: every port of the core over this process's memory, which is lost when the process ends. It is the
- * shortest implementation of the ports.
+ * The reference store: every port of the core over this process's memory, which is lost when the process ends. It is
+ * the shortest implementation of the ports.
  */
 import {
   ChatArchive,

@@ -1,7 +1,7 @@
 /**
- * The text of an export: newline-delimited JSON, one line for each chat, followed by one line for each of its entries.
- * Fields have their names on the wire, and an entry has its usage. The last line counts both, so that an export that was
- * cut off is recognised.
+ * The text of an export: newline-delimited JSON, one line for each chat, followed by one line for each of its
+ * entries. Fields have their names on the wire, and an entry has its usage. The last line counts both, so that an
+ * export that was cut off is recognised.
  */
 import { Effect, Result, Schema, Stream } from "effect";
 import { ImportRefused } from "../model/Errors.ts";
@@ -166,7 +166,9 @@ export const recordsOf = <E, R>(
     );
   });
 
-/** The first field that is wrong, and why. A name that an export does not have may be a user's text, and is left out. */
+/**
+ * The first field that is wrong, and why. A name that an export does not have may be a user's text, and is left out.
+ */
 const describeProblem = (error: Schema.SchemaError): string => {
   const [problem] = listProblems(error);
   return problem !== undefined && /^[\w.]{1,40}$/.test(problem.field)

@@ -1,6 +1,6 @@
 /**
- * API keys: `prl_<id>_<secret>_<checksum>`, in base 62. The checksum identifies a mistyped key without a look-up in the
- * store. A store keeps the SHA-256 of the whole text, never the text.
+ * API keys: `prl_<id>_<secret>_<checksum>`, in base 62. The checksum identifies a mistyped key without a look-up in
+ * the store. A store keeps the SHA-256 of the whole text, never the text.
  */
 import { Effect, Redacted } from "effect";
 import { Digest, SecureRandom } from "effect/crypto";
@@ -73,8 +73,8 @@ export const hashKey = (key: string): Effect.Effect<Uint8Array, never, Digest.Di
   Digest.Digest.use((digest) => digest.digest(Digest.sha256, new TextEncoder().encode(key)));
 
 /**
- * The record of a well-formed key; dies if the key is malformed. Without `more`, the key has every scope, no name and never
- * expires.
+ * The record of a well-formed key; dies if the key is malformed. Without `more`, the key has every scope, no name and
+ * never expires.
  */
 export const keyRecord = (
   key: string,

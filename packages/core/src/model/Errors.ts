@@ -15,8 +15,8 @@ export class RetryKeyReused extends Data.TaggedError("RetryKeyReused")<{ readonl
 export class TurnLost extends Data.TaggedError("TurnLost") {}
 
 /**
- * The model failed, was too slow or broke off, or the turn was lost. Nothing was stored. The answerer has made all the
- * attempts that it makes.
+ * The model failed, was too slow or broke off, or the turn was lost. Nothing was stored. The answerer has made all
+ * the attempts that it makes.
  */
 export class AnswerUnavailable extends Data.TaggedError("AnswerUnavailable")<{
   /** For logs; contains no text of a user. */

@@ -27,9 +27,9 @@ export interface OrderBy<Field extends string> {
 }
 
 /**
- * A page of a list. In ascending order, text is sorted by code point (`compareText`), `false` precedes `true`, and absent
- * values follow all others; a descending order is the reverse. Rows that tie in every field are sorted by `id`, in the
- * direction of the last field.
+ * A page of a list. In ascending order, text is sorted by code point (`compareText`), `false` precedes `true`, and
+ * absent values follow all others; a descending order is the reverse. Rows that tie in every field are sorted by
+ * `id`, in the direction of the last field.
  */
 export interface ListQuery<Field extends string> {
   /** Rows per page, 1 to 100. */

@@ -67,8 +67,8 @@ export const foldVersion = 1;
 const ascii = /^[\x00-\x7f]*$/;
 
 /**
- * The form in which a search compares text: NFKC, then each code point in lower case by itself (without the rule for a final
- * sigma), then NFKC.
+ * The form in which a search compares text: NFKC, then each code point in lower case by itself (without the rule for
+ * a final sigma), then NFKC.
  */
 export const fold = (text: string): string => {
   if (ascii.test(text)) return text.toLowerCase();

@@ -116,8 +116,8 @@ export class Administration extends Context.Service<
       DeclarationInvalid | ChatbotNotFound | ChatbotTaken | StorageUnavailable
     >;
     /**
-     * Deletes a chatbot with its keys and its chats, and returns how many chats it erased. The keys are revoked first,
-     * and the chats are erased in batches. A deletion that was cut off is finished by the next one.
+     * Deletes a chatbot with its keys and its chats, and returns how many chats it erased. The keys are revoked
+     * first, and the chats are erased in batches. A deletion that was cut off is finished by the next one.
      */
     readonly deleteChatbot: (
       chatbot: number,

@@ -15,7 +15,9 @@ export const AskLimits = Context.Reference("@parley/core/AskLimits", {
     asks: 10_000,
     /** The interval at which a held turn is renewed. */
     renewal: Duration.seconds(3),
-    /** The interval at which the store is asked for a turn that another process holds; shorter than `turnPrecedence`. */
+    /**
+     * The interval at which the store is asked for a turn that another process holds; shorter than `turnPrecedence`.
+     */
     poll: Duration.seconds(1),
     /** The interval at which the store is asked for the answer to a key that another process works on. */
     keyPoll: Duration.millis(100),

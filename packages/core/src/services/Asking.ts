@@ -1,6 +1,6 @@
 /**
- * Asking a chatbot (section 4.5). Each ask is a fiber of its own, so that it outlives the request that started it, and so
- * that requests with the same idempotency key share it.
+ * Asking a chatbot (section 4.5). Each ask is a fiber of its own, so that it outlives the request that started it,
+ * and so that requests with the same idempotency key share it.
  */
 import { Cause, Context, Effect, Fiber, FiberSet, Layer, Stream } from "effect";
 import { Digest } from "effect/crypto";
@@ -24,14 +24,16 @@ import {
 import { answerInTurn } from "./TurnAnswer.ts";
 
 export interface Ask {
-  /** The chat to continue. `null`: a new chat, without a hello entry, which is created together with its first entry. */
+  /**
+   * The chat to continue. `null`: a new chat, without a hello entry, which is created together with its first entry.
+   */
   readonly chatId: number | null;
   readonly question: Question;
   readonly key: IdempotencyKey | null;
   /**
-   * What an interruption of the waiting fiber does. `finish`, the default: the answer is completed and stored. `cancel`:
-   * the answer is interrupted and nothing is stored, unless another request with the same key waits for it or asked with
-   * `finish`.
+   * What an interruption of the waiting fiber does. `finish`, the default: the answer is completed and stored.
+   * `cancel`: the answer is interrupted and nothing is stored, unless another request with the same key waits for it
+   * or asked with `finish`.
    */
   readonly onHangUp?: "finish" | "cancel";
 }
@@ -49,13 +51,14 @@ export class Asking extends Context.Service<
   Asking,
   {
     /**
-     * Asks, and waits for the stored entry. Asks in one chat are answered in turn, across processes; each sees the entries
-     * before it. A failed ask stores nothing.
+     * Asks, and waits for the stored entry. Asks in one chat are answered in turn, across processes; each sees the
+     * entries before it. A failed ask stores nothing.
      */
     readonly ask: (chatbot: Chatbot, ask: Ask) => Effect.Effect<Asked, AskError>;
     /**
-     * Asks like `ask`, and emits the answer in pieces as it arrives, then the stored entry. `after` is the progress of a
-     * reader whose connection broke: the stream continues from there, or from the start if it is of another turn.
+     * Asks like `ask`, and emits the answer in pieces as it arrives, then the stored entry. `after` is the progress
+     * of a reader whose connection broke: the stream continues from there, or from the start if it is of another
+     * turn.
      */
     readonly stream: (
       chatbot: Chatbot,
@@ -128,7 +131,9 @@ export class Asking extends Context.Service<
         return running;
       });
 
-      /** Starts the ask, or joins the one in progress with the same key. The request reads it until the scope closes. */
+      /**
+       * Starts the ask, or joins the one in progress with the same key. The request reads it until the scope closes.
+       */
       const join = Effect.fnUntraced(function* (chatbot: Chatbot, ask: Ask) {
         const key =
           ask.key === null

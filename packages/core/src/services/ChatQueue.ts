@@ -1,6 +1,6 @@
 /**
- * The queue of a chat: the asks of this process in order of arrival, then this process among the others. Every ask waits
- * for its turn here; the stores never block.
+ * The queue of a chat: the asks of this process in order of arrival, then this process among the others. Every ask
+ * waits for its turn here; the stores never block.
  */
 import { Clock, Deferred, Duration, Effect, Stream, type Scope } from "effect";
 import type { RetryKey } from "../model/IdempotencyKey.ts";
@@ -19,8 +19,8 @@ export interface Place {
 export interface ChatQueue {
   /**
    * Waits for the turn, or for the entry of an earlier request with the same key, and runs `use` with it. Fails with
-   * `Overloaded` if the queue is full or the wait takes too long. `use` runs uninterruptibly, and makes interruptible what
-   * may be interrupted: an interruption between taking a turn and using it would leave the turn taken.
+   * `Overloaded` if the queue is full or the wait takes too long. `use` runs uninterruptibly, and makes interruptible
+   * what may be interrupted: an interruption between taking a turn and using it would leave the turn taken.
    */
   readonly inTurn: <A, E>(
     place: Place,

@@ -1,21 +1,21 @@
 /**
- * A layer for code that does not use Effect, released after what is under way. (A `ManagedRuntime` by itself interrupts
- * that.)
+ * A layer for code that does not use Effect, released after what is under way. (A `ManagedRuntime` by itself
+ * interrupts that.)
  */
 import { ManagedRuntime, type Context, type Layer } from "effect";
 
 export interface DrainingRuntime<R> {
   /**
-   * Runs what needs the layer's services; builds them first, when it is called for the first time, and rejects with what
-   * that fails with. `disposed` instead, if it is too late for that.
+   * Runs what needs the layer's services; builds them first, when it is called for the first time, and rejects with
+   * what that fails with. `disposed` instead, if it is too late for that.
    */
   readonly run: <A>(
     use: (context: Context.Context<R>) => Promise<A>,
     disposed: () => Promise<A>,
   ) => Promise<A>;
   /**
-   * Waits for what runs and releases what the layer acquired; ends its building if that is not over. What runs must not
-   * wait for it: neither would end.
+   * Waits for what runs and releases what the layer acquired; ends its building if that is not over. What runs must
+   * not wait for it: neither would end.
    */
   readonly dispose: () => Promise<void>;
 }

@@ -8,8 +8,8 @@ export const makeFailureLog = () => {
   let warned = -Infinity;
   return {
     /**
-     * What could not be reached, and nothing of what a client did wrong. At most one line a second: while the storage is
-     * away, every request would write one.
+     * What could not be reached, and nothing of what a client did wrong. At most one line a second: while the storage
+     * is away, every request would write one.
      */
     failure: (error: AskError): Effect.Effect<void> => {
       if (error._tag !== "AnswerUnavailable" && error._tag !== "StorageUnavailable") {

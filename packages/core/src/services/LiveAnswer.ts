@@ -56,8 +56,8 @@ export class LiveAnswer {
   }
 
   /**
-   * Adds text in the form that every store keeps: without NUL, and pairs of surrogates as a whole. What goes beyond `limit`
-   * code units in all is cut off. Returns whether nothing was.
+   * Adds text in the form that every store keeps: without NUL, and pairs of surrogates as a whole. What goes beyond
+   * `limit` code units in all is cut off. Returns whether nothing was.
    */
   append(text: string, limit: number): boolean {
     const all = this.#half + text;
@@ -78,8 +78,8 @@ export class LiveAnswer {
   }
 
   /**
-   * The answer from a reader's progress on, or from its start if that is of another turn. A slow reader receives all text
-   * since its last piece as one. `joined`: whether another request started the answer.
+   * The answer from a reader's progress on, or from its start if that is of another turn. A slow reader receives all
+   * text since its last piece as one. `joined`: whether another request started the answer.
    */
   subscribe(after: Progress | null, joined: boolean): Stream.Stream<AnswerEvent, AskError> {
     return Stream.unfold(null as Position | "end" | null, (at) =>
