@@ -17,8 +17,8 @@ const Time = Schema.String.check(
   Schema.makeFilter(
     (text: string) => {
       const time = new Date(text);
-      // Parsing accepts other forms, and turns a 30th of February into a day in March.
-      return /^\d{4}-/.test(text) && !Number.isNaN(time.getTime()) && time.toISOString() === text;
+      // Parsing accepts other forms, and a 30th of February as a day in March.
+      return !Number.isNaN(time.getTime()) && time.toISOString() === text;
     },
     { identifier: "time" },
   ),

@@ -42,17 +42,6 @@ export interface ListQuery<Field extends string> {
   readonly id: number | null;
 }
 
-/** A page of a chatbot's chats. */
-export interface ChatQuery extends ListQuery<ChatField> {
-  /** Only chats whose name contains this text, literally and after {@link fold} of both; `null` or empty for all. */
-  readonly search: string | null;
-  /** Only chats with exactly this `userRef`; `null` for all. */
-  readonly userRef: string | null;
-}
-
-/** A page of a chat's entries. */
-export interface EntryQuery extends ListQuery<EntryField> {}
-
 /** Rows per page, 1 to 100. */
 export const Limit = Schema.Int.check(Schema.isBetween({ minimum: 1, maximum: 100 }));
 
@@ -75,13 +64,19 @@ const rules = <const Fields extends ReadonlyArray<string>>(fields: Fields) => ({
   id: Schema.NullOr(Schema.Int),
 });
 
-/** The rules of a query that comes from outside. */
-export const ChatQuery: Schema.ConstraintDecoder<ChatQuery> = Schema.Struct({
+/** A page of a chatbot's chats; the schema checks values from outside. */
+export const ChatQuery = Schema.Struct({
   ...rules(chatFields),
+  /** Only chats whose name contains this text, literally and after {@link fold} of both; `null` or empty for all. */
   search: Schema.NullOr(Text),
+  /** Only chats with exactly this `userRef`; `null` for all. */
   userRef: Schema.NullOr(Text),
 });
-export const EntryQuery: Schema.ConstraintDecoder<EntryQuery> = Schema.Struct(rules(entryFields));
+export interface ChatQuery extends Schema.Schema.Type<typeof ChatQuery> {}
+
+/** A page of a chat's entries; the schema checks values from outside. */
+export const EntryQuery = Schema.Struct(rules(entryFields));
+export interface EntryQuery extends Schema.Schema.Type<typeof EntryQuery> {}
 
 /** The rows of a page, and the number of all rows that match the filters, both from one snapshot. */
 export interface Page<A> {

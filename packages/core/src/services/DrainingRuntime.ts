@@ -1,25 +1,27 @@
 /**
- * A layer for code that does not use Effect, released after what is under way. (A `ManagedRuntime` by itself
- * interrupts that.)
+ * Runs promises with the services of a layer, which is released after the promises in progress. (A `ManagedRuntime`
+ * by itself interrupts what is in progress.)
  */
 import { ManagedRuntime, type Context, type Layer } from "effect";
 
+/** The services of a layer, for promises. */
 export interface DrainingRuntime<R> {
   /**
-   * Runs what needs the layer's services; builds them first, when it is called for the first time, and rejects with
-   * what that fails with. `disposed` instead, if it is too late for that.
+   * Runs `use` with the services of the layer. The first call builds the layer; if that fails, the promise rejects
+   * with the same error. After `dispose`, it runs `disposed` instead.
    */
   readonly run: <A>(
     use: (context: Context.Context<R>) => Promise<A>,
     disposed: () => Promise<A>,
   ) => Promise<A>;
   /**
-   * Waits for what runs and releases what the layer acquired; ends its building if that is not over. What runs must
-   * not wait for it: neither would end.
+   * Waits for the promises in progress and releases what the layer acquired; interrupts the building of the layer. A
+   * promise in progress must not wait for it: neither would end.
    */
   readonly dispose: () => Promise<void>;
 }
 
+/** A runtime for this layer, which is built at the first call of `run`. */
 export const makeDrainingRuntime = <R, E>(layer: Layer.Layer<R, E>): DrainingRuntime<R> => {
   const runtime = ManagedRuntime.make(layer);
   const running = new Set<Promise<unknown>>();
