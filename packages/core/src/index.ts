@@ -1,6 +1,5 @@
 /**
- * The front door of the core. The services do the work, the ports are what an adapter implements, the model is what
- * passes between them.
+ * The public interface of the core: the services, the ports that adapters implement, and the model that both share.
  */
 
 // Services

@@ -1,5 +1,5 @@
 /**
- * The core's services for code that does not use Effect: promises that reject with the core's errors.
+ * The services of the core for code without Effect, as promises.
  */
 import { Effect, Schema, type Layer } from "effect";
 import { Access, type Principal } from "./services/Access.ts";
@@ -17,40 +17,43 @@ import { IdempotencyKey } from "./model/IdempotencyKey.ts";
 import { Question } from "./model/Text.ts";
 
 /**
- * Every promise rejects with one of the core's errors, told apart by `_tag`, or with a `SchemaError`
- * that names the field when a value breaks a rule of the contract.
+ * The services as promises. A promise rejects with an error of the core, whose `_tag` names it, or with a
+ * `SchemaError` that names the field if an argument breaks a rule of the contract.
  */
 export interface Parley {
-  /** Judges an API key; rejects with `KeyRejected` or `StorageUnavailable`. */
+  /** Checks an API key (section 5); rejects with `KeyRejected` or `StorageUnavailable`. */
   readonly authenticate: (key: string) => Promise<Principal>;
-  /** Creates a chat; a repeated `idempotencyKey` gives the chat that it made before. */
+  /** Creates a chat (section 4.2). A repetition with the same `idempotencyKey` returns the same chat for 24 hours. */
   readonly createChat: (
     chatbot: Chatbot,
     chat?: { readonly name?: string | null; readonly userRef?: string | null },
     options?: { readonly idempotencyKey?: string },
   ) => Promise<Created>;
-  /** One page of chats and how many match; the newest 25 by default. */
+  /** A page of chats, and the number of chats that match (section 4.3); the newest 25 by default. */
   readonly listChats: (chatbot: Chatbot, query?: Partial<ChatQuery>) => Promise<Page<Chat>>;
-  /** One page of a chat's entries and how many match; the newest 25 by default. */
+  /** A page of a chat's entries, and the number of entries that match (section 4.4); the newest 25 by default. */
   readonly history: (
     chatbot: Chatbot,
     chatId: number,
     query?: Partial<EntryQuery>,
   ) => Promise<Page<Entry>>;
-  /** Asks in a chat, or in a new one, and waits for the stored entry. */
+  /**
+   * Asks in a chat, or in a new one, and waits for the stored entry (section 4.5). A repetition with the same
+   * `idempotencyKey` returns the same entry for 24 hours.
+   */
   readonly ask: (
     chatbot: Chatbot,
     ask: { readonly chatId?: number | null; readonly question: string },
     options?: { readonly idempotencyKey?: string },
   ) => Promise<Asked>;
   /**
-   * Finishes what is under way and releases what the layer acquired; what is called later rejects with
-   * `StorageUnavailable`. What is under way must not wait for it: neither would end.
+   * Waits for the promises in progress and releases what the layer acquired. Later calls reject with
+   * `StorageUnavailable`. A promise in progress must not wait for it: neither would end.
    */
   readonly dispose: () => Promise<void>;
 }
 
-// Arguments are decoded as fields, so that a SchemaError names the wrong one.
+// Arguments are fields of a structure, so that a SchemaError names the wrong one.
 const Keyed = Schema.Struct({ idempotencyKey: Schema.optional(IdempotencyKey) });
 const History = Schema.Struct({ chatId: Schema.Int });
 const Ask = Schema.Struct({
@@ -59,7 +62,7 @@ const Ask = Schema.Struct({
   ...Keyed.fields,
 });
 
-/** Builds the services by `layer`, at the first call. */
+/** The services of `layer`, which is built at the first call. */
 export const makeParley = <E>(layer: Layer.Layer<Access | Chats | Asking, E>): Parley => {
   const runtime = makeDrainingRuntime(layer);
   const run = <A, E>(effect: Effect.Effect<A, E, Access | Chats | Asking>): Promise<A> =>

@@ -62,7 +62,7 @@ describe("a promise", () => {
     });
   });
 
-  it("gives the page that was asked for", async () => {
+  it("returns the requested page", async () => {
     for (const name of ["a", "b", null]) await parley.createChat(chatbot, { name });
     const page = await parley.listChats(chatbot, {
       limit: 1,
@@ -79,14 +79,14 @@ const signal = () => {
   return { send, sent };
 };
 
-it("an empty hello message is off", async () => {
+it("an empty hello message creates no entry", async () => {
   const settings = { ...defaultSettings, helloMessage: "" };
   const { chat } = await parley.createChat({ ...chatbot, settings });
   expect((await parley.history(chatbot, chat.id)).total).toBe(0);
 });
 
 describe("dispose", () => {
-  it("waits for what is under way, and takes nothing more", async () => {
+  it("waits for the promises in progress, and rejects later calls", async () => {
     const [asked, answer] = [signal(), signal()];
     const parley = makeParley(
       services(() =>
@@ -115,7 +115,7 @@ describe("dispose", () => {
     await parley.dispose();
   });
 
-  it("ends the building of the layer, whatever that waits for", async () => {
+  it("interrupts the building of the layer", async () => {
     const building = signal();
     const endless = Effect.andThen(Effect.sync(building.send), Effect.never);
     const parley = makeParley(Layer.provideMerge(services(), Layer.effectDiscard(endless)));

@@ -2,105 +2,153 @@
  * The state that the memory store's ports share, and all of its instances over one memory.
  */
 import {
+  ChatbotNotFound,
   fold,
   type AuditRecord,
+  type Chat,
   type Chatbot,
+  type Entry,
   type NewEntry,
   type RegisteredKey,
+  type Usage,
 } from "@parley/core";
-import { Clock, Effect, PubSub } from "effect";
-import {
-  emptyTenant,
-  withoutTurn,
-  type StoredChat,
-  type StoredEntry,
-  type Tenant,
-} from "./Tenant.ts";
+import { Clock, Effect, PubSub, Result } from "effect";
+import type { IdempotencyRecord } from "./IdempotencyRecords.ts";
 
-export interface RegisteredChatbot {
+export interface StoredEntry {
+  readonly entry: Entry;
+  readonly usage: Usage | null;
+}
+
+/** A turn that is held until a time, in milliseconds since 1970. */
+export interface Lease {
+  readonly turn: string;
+  readonly until: number;
+}
+
+export interface StoredChat {
+  readonly chat: Chat;
+  /** The name as a search compares it. */
+  readonly folded: string | null;
+  /** In order of creation, which is the order of their ids. */
+  readonly entries: Array<StoredEntry>;
+  lease: Lease | null;
+  /** When the latest turn ended, in milliseconds since 1970. */
+  turnEnded: number;
+  /** The instances that wait for a turn; the one that has waited longest is the first. */
+  waiting: Array<object>;
+}
+
+/** What a chatbot's clients stored. */
+export interface Tenant {
+  /** By id, in order of creation, which is the order of their ids. */
+  readonly chats: Map<number, StoredChat>;
+  /** By key, oldest first. */
+  readonly idempotencyRecords: Map<string, IdempotencyRecord>;
+  /** When the newest chat was created, even if it was erased, in milliseconds since 1970. */
+  lastTime: number;
+}
+
+export interface StoredChatbot extends Tenant {
   chatbot: Chatbot;
   readonly keys: Map<string, RegisteredKey>;
-  readonly tenant: Tenant;
 }
 
 export interface Memory {
-  /** By their ids, in order of creation. */
-  readonly registered: Map<number, RegisteredChatbot>;
+  /** By id, in order of creation. */
+  readonly chatbots: Map<number, StoredChatbot>;
   /** Oldest first. */
   readonly audit: Array<AuditRecord>;
-  /** What a chatbot holds; of one that is not registered, an empty tenant that nobody keeps. */
-  readonly tenant: (chatbot: number) => Tenant;
-  readonly addChat: (
-    tenant: Tenant,
-    chat: { readonly name: string | null; readonly userRef: string | null },
-    now: number,
-  ) => StoredChat;
-  readonly addEntry: (chat: StoredChat, entry: NewEntry, now: number) => StoredEntry;
-  /** A number that this memory did not give before. */
-  readonly next: (kind: Kind) => number;
-  /** Moves the sequences past ids that came from elsewhere. */
-  readonly moveTo: (kind: "chat" | "entry", id: number) => void;
-  /** What the instances tell each other. */
-  readonly hints: {
+  /** The highest ids that were assigned. */
+  readonly lastId: Record<"chatbot" | "chat" | "entry", number>;
+  /** What the instances notify each other of. */
+  readonly notifications: {
     /** A chat whose turn may be free. */
     readonly freed: PubSub.PubSub<{ readonly chatbot: number; readonly chat: number }>;
-    /** A chatbot that changed. */
+    /** The id of a chatbot that changed. */
     readonly changed: PubSub.PubSub<number>;
   };
 }
 
-type Kind = "chatbot" | "chat" | "entry";
+/** A memory without chats, in which these chatbots are registered without keys. */
+export const makeMemory = (chatbots: ReadonlyArray<Chatbot> = []): Memory => ({
+  chatbots: new Map(
+    chatbots.map((chatbot) => [chatbot.id, { chatbot, keys: new Map(), ...emptyTenant() }]),
+  ),
+  audit: [],
+  lastId: { chatbot: Math.max(0, ...chatbots.map(({ id }) => id)), chat: 0, entry: 0 },
+  notifications: { freed: makePubSub(), changed: makePubSub() },
+});
 
-const hintsOf = <A>() => Effect.runSync(PubSub.sliding<A>(1024));
+// A sliding hub never suspends, neither when it is made nor when a message is published.
+const makePubSub = <A>() => Effect.runSync(PubSub.sliding<A>(1024));
+export const publish = <A>(hub: PubSub.PubSub<A>, message: A) =>
+  Effect.runSync(PubSub.publish(hub, message));
 
-/** A memory without chats. The chatbots are registered in it from the start, without keys. */
-export const makeMemory = (chatbots: ReadonlyArray<Chatbot> = []): Memory => {
-  const registered = new Map<number, RegisteredChatbot>();
-  for (const chatbot of chatbots) {
-    registered.set(chatbot.id, { chatbot, keys: new Map(), tenant: emptyTenant() });
-  }
-  const last = { chatbot: Math.max(0, ...registered.keys()), chat: 0, entry: 0 };
-  const next = (kind: Kind) => ++last[kind];
-  return {
-    registered,
-    audit: [],
-    hints: { freed: hintsOf(), changed: hintsOf() },
-    next,
-    moveTo: (kind, id) => {
-      last[kind] = Math.max(last[kind], id);
-    },
-    tenant: (chatbot) => registered.get(chatbot)?.tenant ?? emptyTenant(),
-    // Times are never earlier than the row's before, so that their order is that of ids.
-    addChat: (tenant, { name, userRef }, now) => {
-      tenant.lastTime = Math.max(now, tenant.lastTime);
-      const chat: StoredChat = {
-        id: next("chat"),
-        name,
-        userRef,
-        createTime: new Date(tenant.lastTime),
-        folded: name === null ? null : fold(name),
-        entries: [],
-        ...withoutTurn,
-      };
-      tenant.chats.push(chat);
-      tenant.byId.set(chat.id, chat);
-      return chat;
-    },
-    addEntry: (chat, entry, now) => {
-      const before = chat.entries.at(-1) ?? chat;
-      const stored: StoredEntry = {
-        ...entry,
-        id: next("entry"),
-        chatId: chat.id,
-        createTime: new Date(Math.max(now, before.createTime.getTime())),
-      };
-      chat.entries.push(stored);
-      return stored;
-    },
-  };
+export const emptyTenant = (): Tenant => ({
+  chats: new Map(),
+  idempotencyRecords: new Map(),
+  lastTime: -Infinity,
+});
+
+export const findChatbot = ({ chatbots }: Memory, chatbot: number) =>
+  Result.fromNullishOr(chatbots.get(chatbot), () => new ChatbotNotFound({ chatbot }));
+
+/** The chatbot's tenant. That of an unregistered chatbot is empty, and is not kept. */
+export const tenantOf = ({ chatbots }: Memory, chatbot: number): Tenant =>
+  chatbots.get(chatbot) ?? emptyTenant();
+
+/** Stores a chat. No time is earlier than the one before, so that times have the order of ids. */
+export const addChat = (
+  { lastId }: Memory,
+  tenant: Tenant,
+  chat: Pick<Chat, "name" | "userRef">,
+  now: number,
+): StoredChat => {
+  tenant.lastTime = Math.max(now, tenant.lastTime);
+  const createTime = new Date(tenant.lastTime);
+  const stored = emptyChat({ ...chat, id: ++lastId.chat, createTime });
+  tenant.chats.set(stored.chat.id, stored);
+  return stored;
 };
 
-/** Runs `f` at the present time; what `f` does before its first effect, nothing interleaves with. */
-export const atPresent = <A, E = never>(
-  f: (now: number) => Effect.Effect<A, E>,
-): Effect.Effect<A, E> => Effect.flatMap(Clock.currentTimeMillis, f);
+/** A chat without entries, in which no turn was taken. */
+export const emptyChat = (chat: Chat): StoredChat => ({
+  chat,
+  folded: chat.name === null ? null : fold(chat.name),
+  entries: [],
+  lease: null,
+  turnEnded: -Infinity,
+  waiting: [],
+});
+
+export const addEntry = (
+  { lastId }: Memory,
+  { chat, entries }: StoredChat,
+  { usage, ...entry }: NewEntry,
+  now: number,
+): Entry => {
+  const before = entries.at(-1)?.entry ?? chat;
+  const createTime = new Date(Math.max(now, before.createTime.getTime()));
+  const stored = { ...entry, id: ++lastId.entry, chatId: chat.id, createTime };
+  entries.push({ entry: stored, usage });
+  return stored;
+};
+
+/** Runs `f` with the current time, in one step: no other fiber runs in between. */
+export const atomically = <A, Step extends Result.Result<any, any>>(
+  f: (now: number) => Generator<Step, A, any>,
+): Effect.Effect<A, Step extends Result.Result<any, infer E> ? E : never> =>
+  Effect.flatMap(Clock.currentTimeMillis, (now) =>
+    Effect.fromResult<A, any>(Result.gen(() => f(now))),
+  );
+
+/** Adds a line to the audit. */
+export const audit = (
+  memory: Memory,
+  now: number,
+  actor: string,
+  chatbot: number,
+  action: AuditRecord["action"],
+  detail: string,
+) => memory.audit.push({ time: new Date(now), actor, chatbot, action, detail });

@@ -1,11 +1,9 @@
 /**
- * Operators' view of the chats: erasures, exports and imports, and what answers have cost.
+ * Erasures, exports, imports and sums of usage.
  */
 import {
   ChatArchive,
-  ChatbotNotFound,
   erasureDetail,
-  fold,
   importDetail,
   ImportRefused,
   inOrder,
@@ -13,81 +11,73 @@ import {
   type Erasable,
   type UsageSum,
 } from "@parley/core";
-import { Effect, Stream } from "effect";
-import { chatOf, entryOf } from "./MemoryChatStore.ts";
-import { atPresent, type Memory } from "./Memory.ts";
-import { withoutTurn, type StoredChat, type Tenant } from "./Tenant.ts";
+import { Effect, Result, Stream } from "effect";
+import {
+  atomically,
+  audit,
+  findChatbot,
+  emptyChat,
+  tenantOf,
+  type Memory,
+  type StoredChat,
+} from "./Memory.ts";
 
 export const makeChatArchive = (memory: Memory): ChatArchive["Service"] => ({
   erase: (chatbot, which, actor) =>
-    atPresent<number, ChatbotNotFound>((now) => {
-      const tenant = memory.registered.get(chatbot)?.tenant;
-      if (tenant === undefined) return Effect.fail(new ChatbotNotFound({ chatbot }));
-      const isMeant = meant(which);
-      const kept = tenant.chats.filter((chat) => !isMeant(chat));
-      const erased = tenant.chats.length - kept.length;
-      const turns = new Set<string>();
-      for (const { id, turn } of tenant.chats.filter(isMeant)) {
-        tenant.byId.delete(id);
-        if (turn !== null) turns.add(turn.turn);
+    atomically(function* (now) {
+      const { chats, idempotencyRecords } = yield* findChatbot(memory, chatbot);
+      const erased = [...chats.values()].filter((chat) => matches(which, chat));
+      const turns = new Set(erased.map(({ lease }) => lease?.turn));
+      for (const { chat } of erased) chats.delete(chat.id);
+      for (const [key, { outcome }] of idempotencyRecords) {
+        const isErased =
+          outcome._tag === "Pending" ? turns.has(outcome.lease.turn) : !chats.has(outcome.chat);
+        if (isErased) idempotencyRecords.delete(key);
       }
-      tenant.chats.splice(0, tenant.chats.length, ...kept);
-      for (const [key, { chat, holder }] of tenant.requests) {
-        const isGone = chat === null ? turns.has(holder?.turn ?? "") : !tenant.byId.has(chat);
-        if (isGone) tenant.requests.delete(key);
-      }
-      if (erased > 0) {
-        const detail = erasureDetail(which, erased);
-        memory.audit.push({ time: new Date(now), actor, chatbot, action: "erase", detail });
-      }
-      return Effect.succeed(erased);
+      const detail = erasureDetail(which, erased.length);
+      if (erased.length > 0) audit(memory, now, actor, chatbot, "erase", detail);
+      return erased.length;
     }),
 
   export: (chatbot, actor) =>
-    Stream.unwrap(
-      atPresent<Stream.Stream<ArchiveRecord>, ChatbotNotFound>((now) => {
-        const tenant = memory.registered.get(chatbot)?.tenant;
-        if (tenant === undefined) return Effect.fail(new ChatbotNotFound({ chatbot }));
-        memory.audit.push({ time: new Date(now), actor, chatbot, action: "export", detail: "" });
-        return Effect.succeed(Stream.fromIterable(recordsOf(tenant)));
-      }),
-    ),
+    atomically(function* (now) {
+      const { chats } = yield* findChatbot(memory, chatbot);
+      audit(memory, now, actor, chatbot, "export", "");
+      return Stream.fromIterable([...chats.values()].flatMap(toRecords));
+    }).pipe(Stream.unwrap),
 
   import: Effect.fnUntraced(function* (chatbot, records, actor) {
-    const refuse = (reason: string) => Effect.fail(new ImportRefused({ reason }));
-    const whenEmpty = <A>(f: (tenant: Tenant, now: number) => A) =>
-      atPresent<A, ChatbotNotFound | ImportRefused>((now) => {
-        const tenant = memory.registered.get(chatbot)?.tenant;
-        if (tenant === undefined) return Effect.fail(new ChatbotNotFound({ chatbot }));
-        if (tenant.chats.length > 0) return refuse("the chatbot has chats");
-        return Effect.succeed(f(tenant, now));
-      });
-    yield* whenEmpty(() => {});
+    const refusal = (reason: string) => Result.fail(new ImportRefused({ reason }));
+    const findEmpty = () =>
+      Result.flatMap(findChatbot(memory, chatbot), (tenant) =>
+        tenant.chats.size > 0 ? refusal("the chatbot has chats") : Result.succeed(tenant),
+      );
+    yield* Effect.fromResult(findEmpty());
     const chats: Array<StoredChat> = [];
     const entryIds = new Set<number>();
     yield* Stream.runForEach(inOrder(records), (record) => {
       if (record._tag === "Chat") {
-        const { name } = record.chat;
-        const folded = name === null ? null : fold(name);
-        chats.push({ ...record.chat, folded, entries: [], ...withoutTurn });
+        chats.push(emptyChat(record.chat));
         return Effect.void;
       }
-      if (entryIds.has(record.entry.id)) return refuse("two entries have one id");
-      entryIds.add(record.entry.id);
-      chats.at(-1)!.entries.push({ ...record.entry, usage: record.usage });
+      const { entry, usage } = record;
+      if (entryIds.has(entry.id)) return Effect.fromResult(refusal("two entries have one id"));
+      entryIds.add(entry.id);
+      chats.at(-1)!.entries.push({ entry, usage });
       return Effect.void;
     });
-    // In one step: no other fiber creates a chat in between.
-    return yield* whenEmpty((tenant, now) => {
-      for (const chat of chats) {
-        tenant.chats.push(chat);
-        tenant.byId.set(chat.id, chat);
-        memory.moveTo("chat", chat.id);
-        tenant.lastTime = Math.max(tenant.lastTime, chat.createTime.getTime());
-        for (const entry of chat.entries) memory.moveTo("entry", entry.id);
+    return yield* atomically(function* (now) {
+      // Checked again: a chat may have been created while the records were read.
+      const tenant = yield* findEmpty();
+      const { lastId } = memory;
+      for (const stored of chats) {
+        const { createTime, id } = stored.chat;
+        tenant.chats.set(id, stored);
+        tenant.lastTime = Math.max(tenant.lastTime, createTime.getTime());
+        lastId.chat = Math.max(lastId.chat, id);
       }
-      const detail = importDetail(chats.length);
-      memory.audit.push({ time: new Date(now), actor, chatbot, action: "import", detail });
+      for (const id of entryIds) lastId.entry = Math.max(lastId.entry, id);
+      audit(memory, now, actor, chatbot, "import", importDetail(chats.length));
       return chats.length;
     });
   }),
@@ -95,13 +85,13 @@ export const makeChatArchive = (memory: Memory): ChatArchive["Service"] => ({
   usage: (chatbot, since) =>
     Effect.sync(() => {
       const sums = new Map<string, UsageSum>();
-      for (const { entries } of memory.tenant(chatbot).chats) {
-        for (const { createTime, usage } of entries) {
-          if (usage === null || createTime < since) continue;
+      for (const { entries } of tenantOf(memory, chatbot).chats.values()) {
+        for (const { entry, usage } of entries) {
+          if (usage === null || entry.createTime < since) continue;
           const { attempts, completionTokens, model, promptTokens, provider } = usage;
-          const name = JSON.stringify([provider, model]);
-          const sum = sums.get(name);
-          sums.set(name, {
+          const key = JSON.stringify([provider, model]);
+          const sum = sums.get(key);
+          sums.set(key, {
             provider,
             model,
             answers: (sum?.answers ?? 0) + 1,
@@ -115,27 +105,20 @@ export const makeChatArchive = (memory: Memory): ChatArchive["Service"] => ({
     }),
 });
 
-const meant =
-  (which: Erasable) =>
-  (chat: StoredChat): boolean => {
-    switch (which._tag) {
-      case "Chat":
-        return chat.id === which.id;
-      case "UserRef":
-        return chat.userRef === which.userRef;
-      case "IdleSince":
-        return (chat.entries.at(-1) ?? chat).createTime < which.limit;
-      case "All":
-        return true;
-    }
-  };
+const matches = (which: Erasable, { chat, entries }: StoredChat): boolean => {
+  switch (which._tag) {
+    case "Chat":
+      return chat.id === which.id;
+    case "UserRef":
+      return chat.userRef === which.userRef;
+    case "IdleSince":
+      return (entries.at(-1)?.entry ?? chat).createTime < which.limit;
+    case "All":
+      return true;
+  }
+};
 
-const recordsOf = ({ chats }: Tenant): ReadonlyArray<ArchiveRecord> =>
-  chats.flatMap((chat): Array<ArchiveRecord> => [
-    { _tag: "Chat", chat: chatOf(chat) },
-    ...chat.entries.map((stored): ArchiveRecord => ({
-      _tag: "Entry",
-      entry: entryOf(stored),
-      usage: stored.usage,
-    })),
-  ]);
+const toRecords = ({ chat, entries }: StoredChat): Array<ArchiveRecord> => [
+  { _tag: "Chat", chat },
+  ...entries.map((stored): ArchiveRecord => ({ _tag: "Entry", ...stored })),
+];

@@ -2,90 +2,102 @@
  * Chats and their entries, as arrays that are filtered and sorted.
  */
 import {
-  ChatbotNotFound,
   ChatNotFound,
   ChatStore,
+  compareText,
   fold,
   helloEntry,
   RetryKeyReused,
-  type Chat,
-  type ChatField,
-  type Created,
   type Entry,
   type EntryField,
+  type ListQuery,
+  type Page,
 } from "@parley/core";
-import { Effect } from "effect";
-import { pageOf } from "./Listing.ts";
-import { atPresent, type Memory } from "./Memory.ts";
-import { knownRequest, rememberRequest, type StoredChat, type StoredEntry } from "./Tenant.ts";
+import { Effect, Result } from "effect";
+import { findRecord, putRecord } from "./IdempotencyRecords.ts";
+import { addChat, addEntry, atomically, findChatbot, tenantOf, type Memory } from "./Memory.ts";
 
 export const makeChatStore = (memory: Memory): ChatStore["Service"] => ({
   createChat: (chatbot, { helloMessage, ...chat }, retryKey) =>
-    atPresent<Created, ChatbotNotFound | RetryKeyReused>((now) => {
-      if (!memory.registered.has(chatbot)) return Effect.fail(new ChatbotNotFound({ chatbot }));
-      const tenant = memory.tenant(chatbot);
-      if (retryKey !== null) {
-        const known = knownRequest(tenant, retryKey.key, now);
-        if (known !== undefined) {
-          const made = known.chat === null ? undefined : tenant.byId.get(known.chat);
-          return known.fingerprint === retryKey.fingerprint && made !== undefined
-            ? Effect.succeed({ chat: chatOf(made), replayed: true })
-            : Effect.fail(new RetryKeyReused({ key: retryKey.key }));
+    atomically(function* (now) {
+      const tenant = yield* findChatbot(memory, chatbot);
+      const record = retryKey === null ? undefined : findRecord(tenant, retryKey.key, now);
+      if (record !== undefined) {
+        const { fingerprint, outcome } = record;
+        if (fingerprint !== retryKey!.fingerprint || outcome._tag !== "Chat") {
+          return yield* Result.fail(new RetryKeyReused({ key: retryKey!.key }));
         }
+        return { chat: tenant.chats.get(outcome.chat)!.chat, replayed: true };
       }
-      const stored = memory.addChat(tenant, chat, now);
-      if (helloMessage !== null) memory.addEntry(stored, helloEntry(helloMessage), now);
-      if (retryKey !== null) {
-        rememberRequest(tenant, retryKey, now, {
-          turn: null,
-          holder: null,
-          chat: stored.id,
-          entry: null,
-        });
-      }
-      return Effect.succeed({ chat: chatOf(stored), replayed: false });
+      const stored = addChat(memory, tenant, chat, now);
+      if (helloMessage !== null) addEntry(memory, stored, helloEntry(helloMessage), now);
+      const { id } = stored.chat;
+      if (retryKey !== null) putRecord(tenant, retryKey, now, { _tag: "Chat", chat: id });
+      return { chat: stored.chat, replayed: false };
     }),
 
   listChats: (chatbot, query) =>
     Effect.sync(() => {
-      const { id, search, userRef } = query;
-      const { chats } = memory.tenant(chatbot);
-      const wanted = search === null || search === "" ? null : fold(search);
-      const matching =
-        id === null && userRef === null && wanted === null
-          ? chats
-          : chats.filter(
-              (chat) =>
-                (id === null || chat.id === id) &&
-                (userRef === null || chat.userRef === userRef) &&
-                (wanted === null || (chat.folded?.includes(wanted) ?? false)),
-            );
-      const { items, total } = pageOf(matching, query, chatValue);
-      return { items: items.map(chatOf), total };
+      const { id, userRef } = query;
+      const search = fold(query.search ?? "");
+      const matching = [...tenantOf(memory, chatbot).chats.values()].filter(
+        ({ chat, folded }) =>
+          (id === null || chat.id === id) &&
+          (userRef === null || chat.userRef === userRef) &&
+          (search === "" || folded?.includes(search) === true),
+      );
+      return pageOf(
+        matching.map(({ chat }) => chat),
+        query,
+        (chat, field) => chat[field === "_createTime" ? "createTime" : field],
+      );
     }),
 
-  listEntries: (chatbot, chatId, query) =>
+  listEntries: (chatbot, chatId, { id, ...query }) =>
     Effect.suspend(() => {
-      const chat = memory.tenant(chatbot).byId.get(chatId);
-      if (chat === undefined) return Effect.fail(new ChatNotFound({ chatId }));
-      const { id } = query;
-      const matching = id === null ? chat.entries : chat.entries.filter((entry) => entry.id === id);
-      const { items, total } = pageOf(matching, query, entryValue);
-      return Effect.succeed({ items: items.map(entryOf), total });
+      const stored = tenantOf(memory, chatbot).chats.get(chatId);
+      if (stored === undefined) return Effect.fail(new ChatNotFound({ chatId }));
+      const entries = stored.entries.map(({ entry }) => entry);
+      return Effect.succeed(
+        pageOf(
+          id === null ? entries : entries.filter((entry) => entry.id === id),
+          query,
+          readEntry,
+        ),
+      );
     }),
 });
 
-export const chatOf = ({ createTime, id, name, userRef }: StoredChat): Chat => ({
-  id,
-  name,
-  userRef,
-  createTime,
-});
-
-export const entryOf = ({ usage: _, ...entry }: StoredEntry): Entry => entry;
-
-const chatValue = (chat: StoredChat, field: ChatField) =>
-  field === "_createTime" ? chat.createTime : chat[field];
-
-const entryValue = (entry: StoredEntry, field: EntryField) =>
+const readEntry = (entry: Entry, field: EntryField) =>
   field === "_createTime" ? entry.createTime : field === "chat_id" ? entry.chatId : entry[field];
+
+type Value = string | number | boolean | Date | null;
+
+/**
+ * One page of the rows, which are in ascending order of id and all match; `read` returns a row's value of a field.
+ */
+const pageOf = <Row, Field extends string>(
+  rows: ReadonlyArray<Row>,
+  { limit, orderBy, page }: Omit<ListQuery<Field>, "id">,
+  read: (row: Row, field: NoInfer<Field> | "id") => Value,
+): Page<Row> => {
+  const order = [...orderBy, { field: "id" as const, descending: orderBy.at(-1)!.descending }];
+  const byOrder = (a: Row, b: Row): number => {
+    for (const { field, descending } of order) {
+      const ascending = compare(read(a, field), read(b, field));
+      if (ascending !== 0) return descending ? -ascending : ascending;
+    }
+    return 0;
+  };
+  const [{ descending, field }] = orderBy;
+  const isById = field === "id";
+  const sorted = isById ? (descending ? rows.toReversed() : rows) : rows.toSorted(byOrder);
+  return { total: rows.length, items: sorted.slice((page - 1) * limit, page * limit) };
+};
+
+/** Absent values follow all others, `true` follows `false`, text is in the order of code points. */
+const compare = (a: Value, b: Value): number => {
+  if (a === null || b === null) return a === b ? 0 : a === null ? 1 : -1;
+  if (typeof a === "string") return compareText(a, b as string);
+  return Number(a) - Number(b);
+};

@@ -1,8 +1,7 @@
 /**
- * Turns and retry keys of asks.
+ * Turns of chats, and the idempotency keys of asks.
  */
 import {
-  ChatbotNotFound,
   ChatNotFound,
   RetryKeyReused,
   turnEntries,
@@ -10,154 +9,148 @@ import {
   TurnLost,
   turnPrecedence,
   TurnStore,
-  type Entry,
-  type RetryKey,
   type Taken,
   type Turn,
 } from "@parley/core";
-import { Effect, PubSub, Stream } from "effect";
-import { entryOf } from "./MemoryChatStore.ts";
-import { atPresent, type Memory } from "./Memory.ts";
-import { isHeld, knownRequest, rememberRequest, type StoredChat } from "./Tenant.ts";
+import { Clock, Effect, Result, Stream } from "effect";
+import { findRecord, putRecord } from "./IdempotencyRecords.ts";
+import {
+  addChat,
+  addEntry,
+  atomically,
+  findChatbot,
+  publish,
+  tenantOf,
+  type Memory,
+  type StoredChat,
+} from "./Memory.ts";
+
+/** The newest of the chat's first `count` entries, newest first. */
+const newestEntries = ({ entries }: StoredChat, count = entries.length) =>
+  entries
+    .slice(Math.max(0, count - turnEntries), count)
+    .reverse()
+    .map(({ entry }) => entry);
 
 export const makeTurnStore = (memory: Memory): TurnStore["Service"] => {
-  const { freed } = memory.hints;
-  /** Names this instance among those that wait. */
-  const waiter = {};
+  const { freed } = memory.notifications;
+  /** Identifies this instance among those that wait. */
+  const instance = {};
 
-  const newestOf = (chat: StoredChat, below: number) =>
-    chat.entries
-      .slice(Math.max(0, below - turnEntries), below)
-      .reverse()
-      .map(entryOf);
-
-  /** When this instance may take the chat's turn: not as long as it is held, or kept for who waited longer. */
-  const freeAt = ({ turn, turnEnded, waiting }: StoredChat, now: number): number => {
-    const end = turn?.until ?? turnEnded;
-    const [first = waiter] = waiting;
-    if (isHeld(turn, now)) return end;
-    return first === waiter ? now : Math.min(end, now) + turnPrecedence;
+  /**
+   * When this instance may take the chat's turn: not while it is held, nor while it is reserved for another instance.
+   */
+  const availableAt = ({ lease, turnEnded, waiting }: StoredChat, now: number): number => {
+    if (lease !== null && lease.until > now) return lease.until;
+    const [first = instance] = waiting;
+    return first === instance ? now : Math.min(lease?.until ?? turnEnded, now) + turnPrecedence;
   };
 
-  const take = (
-    chatbot: number,
-    chatId: number | null,
-    retryKey: RetryKey | null,
-    now: number,
-  ): Effect.Effect<Taken, ChatbotNotFound | ChatNotFound | RetryKeyReused> => {
-    const tenant = memory.tenant(chatbot);
-    const chat = chatId === null ? null : tenant.byId.get(chatId);
-    const known = retryKey === null ? undefined : knownRequest(tenant, retryKey.key, now);
-    if (known !== undefined) {
-      if (known.fingerprint !== retryKey!.fingerprint) {
-        return Effect.fail(new RetryKeyReused({ key: retryKey!.key }));
-      }
-      if (known.entry !== null) {
-        const made = tenant.byId.get(known.chat!)!.entries.find(({ id }) => id === known.entry)!;
-        return Effect.succeed({ _tag: "Done", entry: entryOf(made), turn: known.turn! });
-      }
-    }
-    if (chat === undefined) return Effect.fail(new ChatNotFound({ chatId: chatId! }));
-    if (chat === null && retryKey !== null && !memory.registered.has(chatbot)) {
-      return Effect.fail(new ChatbotNotFound({ chatbot }));
-    }
-    if (known !== undefined && isHeld(known.holder, now)) {
-      return Effect.succeed({ _tag: "Held", forMillis: known.holder.until - now, by: "key" });
-    }
-    const at = chat === null ? now : freeAt(chat, now);
-    if (chat !== null && at > now) {
-      if (!chat.waiting.includes(waiter)) chat.waiting = [...chat.waiting, waiter];
-      return Effect.succeed({ _tag: "Held", forMillis: at - now, by: "chat" });
-    }
-    // A client may resume a stream by its turn's id after this process was replaced.
-    const id = crypto.randomUUID();
-    const holder = { turn: id, until: now + turnLease };
-    if (chat !== null) {
-      chat.turn = holder;
-      // The first is this one, or did not come in time.
-      chat.waiting = chat.waiting.slice(1).filter((one) => one !== waiter);
-    }
-    if (retryKey !== null) {
-      rememberRequest(tenant, retryKey, now, { turn: id, holder, chat: null, entry: null });
-    }
-    const newest = chat === null ? [] : newestOf(chat, chat.entries.length);
-    return Effect.succeed({ _tag: "Turn", turn: { id, chatbot, chat: chatId, retryKey, newest } });
-  };
-
-  /** The rows that the turn holds, each only while it is the turn's own. */
+  /** What the turn still holds. */
   const holdings = ({ chat, chatbot, id, retryKey }: Turn) => {
-    const tenant = memory.tenant(chatbot);
-    const stored = chat === null ? undefined : tenant.byId.get(chat);
-    const request = retryKey === null ? undefined : tenant.requests.get(retryKey.key);
+    const tenant = tenantOf(memory, chatbot);
+    const stored = chat === null ? null : tenant.chats.get(chat);
+    const record = retryKey === null ? null : tenant.idempotencyRecords.get(retryKey.key);
+    const isChatOurs = stored?.lease?.turn === id;
+    const isKeyOurs = record?.outcome._tag === "Pending" && record.outcome.lease.turn === id;
     return {
       tenant,
-      erased: chat !== null && stored === undefined,
-      chat: stored?.turn?.turn === id ? stored : undefined,
-      request: request?.holder?.turn === id ? request : undefined,
+      chat: isChatOurs ? stored : null,
+      record: isKeyOurs ? record : null,
+      isErased: stored === undefined,
+      isLost: (stored !== null && !isChatOurs) || (record !== null && !isKeyOurs),
     };
   };
 
-  /** Whether all that the turn took is still its own. */
-  const isOurs = (turn: Turn, { chat, request }: ReturnType<typeof holdings>): boolean =>
-    (turn.chat === null || chat !== undefined) && (turn.retryKey === null || request !== undefined);
-
-  const free = (chatbot: number, chat: StoredChat | undefined, now: number) => {
-    if (chat === undefined) return Effect.void;
-    chat.turn = null;
+  const freeChat = (chatbot: number, chat: StoredChat | null, now: number) => {
+    if (chat === null) return;
+    chat.lease = null;
     chat.turnEnded = now;
-    return PubSub.publish(freed, { chatbot, chat: chat.id });
+    publish(freed, { chatbot, chat: chat.chat.id });
   };
 
   return TurnStore.of({
-    take: (chatbot, chat, retryKey) => atPresent((now) => take(chatbot, chat, retryKey, now)),
+    take: (chatbot, chatId, retryKey) =>
+      atomically(function* (now) {
+        const tenant = tenantOf(memory, chatbot);
+        const chat = chatId === null ? null : tenant.chats.get(chatId);
+        const record = retryKey === null ? undefined : findRecord(tenant, retryKey.key, now);
+        if (record !== undefined && record.fingerprint !== retryKey!.fingerprint) {
+          return yield* Result.fail(new RetryKeyReused({ key: retryKey!.key }));
+        }
+        const outcome = record?.outcome;
+        if (outcome?._tag === "Entry") {
+          const { entries } = tenant.chats.get(outcome.chat)!;
+          const { entry } = entries.find(({ entry }) => entry.id === outcome.entry)!;
+          return { _tag: "Done", entry, turn: outcome.turn } satisfies Taken;
+        }
+        if (chat === undefined) return yield* Result.fail(new ChatNotFound({ chatId: chatId! }));
+        if (chat === null && retryKey !== null) yield* findChatbot(memory, chatbot);
+        if (outcome?._tag === "Pending") {
+          return { _tag: "Held", forMillis: outcome.lease.until - now, by: "key" } satisfies Taken;
+        }
+        const at = chat === null ? now : availableAt(chat, now);
+        if (chat !== null && at > now) {
+          if (!chat.waiting.includes(instance)) chat.waiting.push(instance);
+          return { _tag: "Held", forMillis: at - now, by: "chat" } satisfies Taken;
+        }
+        // Unique across processes: a client may resume a stream by its turn's id after a restart.
+        const id = crypto.randomUUID();
+        const lease = { turn: id, until: now + turnLease };
+        if (chat !== null) {
+          chat.lease = lease;
+          // The first is this instance, or did not ask again in time.
+          chat.waiting = chat.waiting.slice(1).filter((one) => one !== instance);
+        }
+        if (retryKey !== null) putRecord(tenant, retryKey, now, { _tag: "Pending", lease });
+        const newest = chat === null ? [] : newestEntries(chat);
+        const turn = { id, chatbot, chat: chatId, retryKey, newest };
+        return { _tag: "Turn", turn } satisfies Taken;
+      }),
 
     earlier: ({ chat, chatbot }, before) =>
       Effect.sync(() => {
-        const stored = chat === null ? undefined : memory.tenant(chatbot).byId.get(chat);
+        const stored = chat === null ? undefined : tenantOf(memory, chatbot).chats.get(chat);
         if (stored === undefined) return [];
-        const at = stored.entries.findIndex(({ id }) => id >= before);
-        return newestOf(stored, at === -1 ? stored.entries.length : at);
+        const at = stored.entries.findIndex(({ entry }) => entry.id >= before);
+        return newestEntries(stored, at === -1 ? undefined : at);
       }),
 
     renew: (turn) =>
-      atPresent<boolean, ChatNotFound>((now) => {
-        const held = holdings(turn);
-        if (held.erased) return Effect.fail(new ChatNotFound({ chatId: turn.chat! }));
-        if (!isOurs(turn, held)) return Effect.succeed(false);
-        const holder = { turn: turn.id, until: now + turnLease };
-        if (held.chat !== undefined) held.chat.turn = holder;
-        if (held.request !== undefined) {
-          held.tenant.requests.set(turn.retryKey!.key, { ...held.request, holder });
+      atomically(function* (now) {
+        const { chat, isErased, isLost, record, tenant } = holdings(turn);
+        if (isErased) return yield* Result.fail(new ChatNotFound({ chatId: turn.chat! }));
+        if (isLost) return false;
+        const lease = { turn: turn.id, until: now + turnLease };
+        if (chat !== null) chat.lease = lease;
+        if (record !== null) {
+          const outcome = { _tag: "Pending", lease } as const;
+          tenant.idempotencyRecords.set(turn.retryKey!.key, { ...record, outcome });
         }
-        return Effect.succeed(true);
+        return true;
       }),
 
     append: (turn, entry) =>
-      atPresent<Entry, TurnLost | ChatbotNotFound | ChatNotFound>((now) => {
-        const held = holdings(turn);
-        if (held.erased) return Effect.fail(new ChatNotFound({ chatId: turn.chat! }));
-        if (!isOurs(turn, held)) return Effect.fail(new TurnLost());
-        if (turn.chat === null && !memory.registered.has(turn.chatbot)) {
-          return Effect.fail(new ChatbotNotFound({ chatbot: turn.chatbot }));
-        }
-        const chat = held.chat ?? memory.addChat(held.tenant, { name: null, userRef: null }, now);
-        const stored = memory.addEntry(chat, entry, now);
+      atomically(function* (now) {
+        const { chat: held, isErased, isLost, tenant } = holdings(turn);
+        if (isErased) return yield* Result.fail(new ChatNotFound({ chatId: turn.chat! }));
+        if (isLost) return yield* Result.fail(new TurnLost());
+        if (turn.chat === null) yield* findChatbot(memory, turn.chatbot);
+        const chat = held ?? addChat(memory, tenant, { name: null, userRef: null }, now);
+        const stored = addEntry(memory, chat, entry, now);
         if (turn.retryKey !== null) {
-          rememberRequest(held.tenant, turn.retryKey, now, {
-            turn: turn.id,
-            holder: null,
-            chat: chat.id,
-            entry: stored.id,
-          });
+          const made = { chat: stored.chatId, entry: stored.id, turn: turn.id };
+          putRecord(tenant, turn.retryKey, now, { _tag: "Entry", ...made });
         }
-        return Effect.as(free(turn.chatbot, held.chat, now), entryOf(stored));
+        freeChat(turn.chatbot, held, now);
+        return stored;
       }),
 
     release: (turn) =>
-      atPresent((now) => {
-        const { chat, request, tenant } = holdings(turn);
-        if (request !== undefined) tenant.requests.delete(turn.retryKey!.key);
-        return Effect.asVoid(free(turn.chatbot, chat, now));
+      Effect.map(Clock.currentTimeMillis, (now) => {
+        const { chat, record, tenant } = holdings(turn);
+        if (record !== null) tenant.idempotencyRecords.delete(turn.retryKey!.key);
+        freeChat(turn.chatbot, chat, now);
       }),
 
     freed: Stream.fromPubSub(freed),

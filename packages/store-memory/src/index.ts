@@ -1,6 +1,6 @@
 /**
- * The reference store: everything in this process's memory, lost when it ends. What the ports promise
- * is easiest to read here.
+ * The reference store: every port of the core over this process's memory, which is lost when the process ends. It is
+ * the shortest implementation of the ports.
  */
 import {
   ChatArchive,
@@ -13,7 +13,7 @@ import {
 import { Context, Effect, Layer } from "effect";
 import { makeMemory, type Memory } from "./Memory.ts";
 import { makeChatArchive } from "./MemoryChatArchive.ts";
-import { makeChatbots } from "./MemoryChatbots.ts";
+import { makeChatbotRegistry } from "./MemoryChatbotRegistry.ts";
 import { makeChatStore } from "./MemoryChatStore.ts";
 import { makeTurnStore } from "./MemoryTurnStore.ts";
 
@@ -27,7 +27,7 @@ export const layerMemoryOf = (memory: Memory): Layer.Layer<Stores> =>
     Context.make(ChatStore, makeChatStore(memory)).pipe(
       Context.add(TurnStore, makeTurnStore(memory)),
       Context.add(ChatArchive, makeChatArchive(memory)),
-      Context.merge(makeChatbots(memory)),
+      Context.merge(makeChatbotRegistry(memory)),
     ),
   );
 

@@ -25,7 +25,7 @@ const newChatbot = (name = "chatbot") =>
     ),
   );
 
-it.effect("times do not go back with the clock, even when the newest chat was erased", () =>
+it.effect("times do not go back with the clock, even if the newest chat was erased", () =>
   Effect.gen(function* () {
     const chats = yield* ChatStore;
     const chatbot = yield* newChatbot();
@@ -38,22 +38,24 @@ it.effect("times do not go back with the clock, even when the newest chat was er
   }).pipe(Effect.provide(layerMemory)),
 );
 
-it.effect("a retry key is forgotten after 24 hours, even when the clock went back meanwhile", () =>
-  Effect.gen(function* () {
-    const { createChat } = yield* ChatStore;
-    const chatbot = yield* newChatbot();
-    const create = (key: string) => createChat(chatbot, bare, { key, fingerprint: "f" });
-    const hour = 3_600_000;
-    yield* TestClock.setTime(100 * hour);
-    yield* create("later");
-    yield* TestClock.setTime(50 * hour);
-    yield* create("earlier");
-    yield* TestClock.setTime(75 * hour);
-    assert.isFalse((yield* create("earlier")).replayed);
-  }).pipe(Effect.provide(layerMemory)),
+it.effect(
+  "an idempotency key is forgotten after 24 hours, even if the clock went back meanwhile",
+  () =>
+    Effect.gen(function* () {
+      const { createChat } = yield* ChatStore;
+      const chatbot = yield* newChatbot();
+      const create = (key: string) => createChat(chatbot, bare, { key, fingerprint: "f" });
+      const hour = 3_600_000;
+      yield* TestClock.setTime(100 * hour);
+      yield* create("later");
+      yield* TestClock.setTime(50 * hour);
+      yield* create("earlier");
+      yield* TestClock.setTime(75 * hour);
+      assert.isFalse((yield* create("earlier")).replayed);
+    }).pipe(Effect.provide(layerMemory)),
 );
 
-it.effect("a turn that ended is not held because the clock went back", () =>
+it.effect("a turn that ended is free, even if the clock went back meanwhile", () =>
   Effect.gen(function* () {
     const { createChat } = yield* ChatStore;
     const { release, take } = yield* TurnStore;
@@ -67,7 +69,7 @@ it.effect("a turn that ended is not held because the clock went back", () =>
   }).pipe(Effect.provide(layerMemory)),
 );
 
-it.effect("a turn has an id that no turn of an earlier process had", () =>
+it.effect("the id of a turn differs from those of earlier processes", () =>
   Effect.gen(function* () {
     const first = TurnStore.use(({ take }) => take(1, null, null)).pipe(
       Effect.provide(layerMemory, { local: true }),
@@ -79,7 +81,7 @@ it.effect("a turn has an id that no turn of an earlier process had", () =>
   }),
 );
 
-it.effect("no chat is made in the middle of an import, whenever it is another fiber's time", () =>
+it.effect("no chat is created in the middle of an import, whenever its fiber yields", () =>
   Effect.gen(function* () {
     const chats = yield* ChatStore;
     const archive = yield* ChatArchive;
@@ -98,7 +100,7 @@ it.effect("no chat is made in the middle of an import, whenever it is another fi
       const ids = new Set(items.map(({ id }) => id));
       assert.strictEqual(ids.size, Exit.isSuccess(imported) ? 2 : 1);
       assert.strictEqual(items.length, ids.size);
-      // The imported one was there first.
+      // The imported chat is the older one.
       if (ids.size === 2) assert.isTrue(ids.has(n) && items[1]!.id === n);
     }
   }).pipe(Effect.provide(layerMemory)),

@@ -59,7 +59,7 @@ const faults: ReadonlyArray<readonly [name: string, foundBy: Checks, Fault]> = [
     }),
   ],
   [
-    "a retry key of another request creates a chat",
+    "an idempotency key of another request creates a chat",
     idempotencyChecks,
     ({ chats }) => ({
       chats: {
@@ -71,12 +71,12 @@ const faults: ReadonlyArray<readonly [name: string, foundBy: Checks, Fault]> = [
     }),
   ],
   [
-    "a renewal claims a turn that another took",
+    "the renewal of a lost turn succeeds",
     turnStoreChecks,
     ({ turns }) => ({ turns: { renew: (turn) => Effect.as(turns.renew(turn), true) } }),
   ],
   [
-    "a turn brings the entries oldest first",
+    "the entries of a turn are oldest first",
     turnStoreChecks,
     ({ turns }) => ({
       turns: {
@@ -90,7 +90,7 @@ const faults: ReadonlyArray<readonly [name: string, foundBy: Checks, Fault]> = [
     }),
   ],
   [
-    "an erasure of idle chats takes those that are used at the limit",
+    "an erasure of idle chats erases those that were used at the limit",
     archiveChecks,
     ({ archive }) => ({
       archive: {
@@ -116,7 +116,7 @@ const faults: ReadonlyArray<readonly [name: string, foundBy: Checks, Fault]> = [
     }),
   ],
   [
-    "an import that breaks off keeps the records before",
+    "a failed import keeps the records before the failure",
     archiveChecks,
     ({ archive }) => ({
       archive: {
@@ -128,7 +128,7 @@ const faults: ReadonlyArray<readonly [name: string, foundBy: Checks, Fault]> = [
     }),
   ],
   [
-    "a change of a chatbot writes back the settings that it does not name",
+    "a change of a chatbot overwrites the settings that it does not name",
     registryChecks,
     ({ registry }) => ({
       registry: {
@@ -143,7 +143,7 @@ const faults: ReadonlyArray<readonly [name: string, foundBy: Checks, Fault]> = [
     }),
   ],
   [
-    "a revoked key that was opened before opens its chatbot",
+    "a revoked key stays valid if it was used before",
     registryChecks,
     ({ directory }) => {
       const known = new Map<string, Effect.Success<ReturnType<typeof directory.open>>>();

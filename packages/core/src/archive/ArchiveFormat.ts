@@ -1,22 +1,23 @@
 /**
- * Exports as text: newline-delimited JSON, a line for each chat, followed by a line for each of its
- * entries. Fields are named as on the wire, with the usage beside them. The last line tells how many there
- * are, so that an export that was cut off is not taken for a whole one.
+ * The text of an export: newline-delimited JSON, one line for each chat, followed by one line for each of its
+ * entries. Fields have their names on the wire, and an entry has its usage. The last line counts both, so that an
+ * export that was cut off is recognised.
  */
 import { Effect, Result, Schema, Stream } from "effect";
-import type { ArchiveRecord } from "../ports/ChatArchive.ts";
 import { ImportRefused } from "../model/Errors.ts";
 import { listProblems } from "../model/SchemaErrors.ts";
 import { ChatName, Text, UserRef } from "../model/Text.ts";
+import type { ArchiveRecord } from "../ports/ChatArchive.ts";
 
-const Id = Schema.Int.check(Schema.isBetween({ minimum: 1, maximum: Number.MAX_SAFE_INTEGER }));
-const countUpTo = (maximum: number) => Schema.Int.check(Schema.isBetween({ minimum: 0, maximum }));
-const Count = countUpTo(Number.MAX_SAFE_INTEGER);
-/** Exactly what `toISOString` writes. No 30th of February. */
+const count = (maximum: number, minimum = 0) =>
+  Schema.Int.check(Schema.isBetween({ minimum, maximum }));
+const Count = count(Number.MAX_SAFE_INTEGER);
+const Id = count(Number.MAX_SAFE_INTEGER, 1);
 const Time = Schema.String.check(
   Schema.makeFilter(
     (text: string) => {
       const time = new Date(text);
+      // Parsing accepts other forms, and a 30th of February as a day in March.
       return !Number.isNaN(time.getTime()) && time.toISOString() === text;
     },
     { identifier: "time" },
@@ -47,7 +48,7 @@ const Line = Schema.Struct({
           model: Text,
           promptTokens: Count,
           completionTokens: Count,
-          attempts: countUpTo(2 ** 31 - 1),
+          attempts: count(2 ** 31 - 1),
           latencyMillis: Count,
         }),
       ),
@@ -60,34 +61,22 @@ const decodeLine = Schema.decodeUnknownResult(Schema.fromJsonString(Line), {
   onExcessProperty: "error",
 });
 
-/** The field and what is wrong with it, of a line that is refused; not what may be no name, but somebody's text. */
-const fieldOf = (error: Schema.SchemaError): string => {
-  const [problem] = listProblems(error);
-  return problem !== undefined && /^[\w.]{1,40}$/.test(problem.field)
-    ? `: ${problem.field}: ${problem.message}`
-    : "";
-};
+const encodeLine = (line: typeof Line.Encoded): string => `${JSON.stringify(line)}\n`;
 
-const lineOf = (record: ArchiveRecord): string => {
+const encodeRecord = (record: ArchiveRecord): string => {
   if (record._tag === "Chat") {
     const { createTime, id, name, userRef } = record.chat;
-    return `${JSON.stringify({ chat: { id, name, userRef, _createTime: createTime } })}\n`;
+    return encodeLine({ chat: { id, name, userRef, _createTime: createTime.toISOString() } });
   }
   const { answer, chatId, createTime, flagged, id, moderation, question } = record.entry;
-  const entry = {
-    id,
-    chat_id: chatId,
-    question,
-    answer,
-    moderation,
-    flagged,
-    _createTime: createTime,
-    usage: record.usage,
-  };
-  return `${JSON.stringify({ entry })}\n`;
+  const _createTime = createTime.toISOString();
+  const { usage } = record;
+  return encodeLine({
+    entry: { id, chat_id: chatId, question, answer, moderation, flagged, _createTime, usage },
+  });
 };
 
-/** The lines of an export, each with its line break. */
+/** The lines of an export of these records, each with its line break. */
 export const linesOf = <E, R>(
   records: Stream.Stream<ArchiveRecord, E, R>,
 ): Stream.Stream<string, E, R> =>
@@ -96,15 +85,15 @@ export const linesOf = <E, R>(
     return records.pipe(
       Stream.map((record) => {
         end[record._tag === "Chat" ? "chats" : "entries"]++;
-        return lineOf(record);
+        return encodeRecord(record);
       }),
-      Stream.concat(Stream.fromEffect(Effect.sync(() => `${JSON.stringify({ end })}\n`))),
+      Stream.concat(Stream.fromEffect(Effect.sync(() => encodeLine({ end })))),
     );
   });
 
 const refuse = (reason: string) => Effect.fail(new ImportRefused({ reason }));
 
-/** The lines of a text; fails where it is no UTF-8. */
+/** Decodes UTF-8 and splits it into lines; fails at bytes that are not UTF-8. */
 const textLines = <E, R>(
   bytes: Stream.Stream<Uint8Array, E, R>,
 ): Stream.Stream<string, E | ImportRefused, R> =>
@@ -122,66 +111,67 @@ const textLines = <E, R>(
     );
   });
 
-/** The records of an export in UTF-8; fails at the first line that is none, and names it, or if it was cut off. */
+/**
+ * The records of an export in UTF-8. Fails with `ImportRefused` at the first line that is no record, whose number it
+ * states, and if the last line is missing or counts something else. The reason quotes no text of the export.
+ */
 export const recordsOf = <E, R>(
   bytes: Stream.Stream<Uint8Array, E, R>,
 ): Stream.Stream<ArchiveRecord, E | ImportRefused, R> =>
   Stream.suspend(() => {
     const read = { chats: 0, entries: 0 };
-    let ended = false;
+    let hasEnded = false;
     let at = 0;
 
-    /** The record of a line, if it has one, or why it is refused. */
-    const recordOf = (line: string): ArchiveRecord | string | null => {
+    /** The record in a line, `null` if it has none, or the reason for a refusal. */
+    const decodeRecord = (line: string): ArchiveRecord | string | null => {
       at++;
       if (line.trim() === "") return null;
       const result = decodeLine(line);
       if (Result.isFailure(result)) {
-        return `line ${at} is no chat and no entry${fieldOf(result.failure)}`;
+        return `line ${at} is no chat and no entry${describeProblem(result.failure)}`;
       }
-      if (ended) return `line ${at} comes after the end`;
-      const decoded = result.success;
-      if (decoded.end !== undefined) {
-        const { chats, entries } = decoded.end;
-        ended = true;
-        return chats === read.chats && entries === read.entries
+      if (hasEnded) return `line ${at} comes after the end`;
+      const { chat, end, entry } = result.success;
+      if (end !== undefined) {
+        hasEnded = true;
+        return end.chats === read.chats && end.entries === read.entries
           ? null
-          : `its end tells of ${chats} chats and ${entries} entries, but there are ${read.chats} and ${read.entries}`;
+          : `its end tells of ${end.chats} chats and ${end.entries} entries, but there are ${read.chats} and ${read.entries}`;
       }
-      if (decoded.chat !== undefined) {
+      if (chat !== undefined) {
         read.chats++;
-        const { _createTime, ...chat } = decoded.chat;
-        return { _tag: "Chat", chat: { ...chat, createTime: new Date(_createTime) } };
+        const { _createTime, ...rest } = chat;
+        return { _tag: "Chat", chat: { ...rest, createTime: new Date(_createTime) } };
       }
       read.entries++;
-      const { _createTime, chat_id: chatId, usage, ...entry } = decoded.entry!;
-      return {
-        _tag: "Entry",
-        entry: { ...entry, chatId, createTime: new Date(_createTime) },
-        usage,
-      };
-    };
-
-    const recordsOfSome = (lines: ReadonlyArray<string>) => {
-      const records: Array<ArchiveRecord> = [];
-      for (const line of lines) {
-        const record = recordOf(line);
-        if (typeof record === "string") return refuse(record);
-        if (record !== null) records.push(record);
-      }
-      return Effect.succeed(records);
+      const { _createTime, chat_id: chatId, usage, ...rest } = entry!;
+      const createTime = new Date(_createTime);
+      return { _tag: "Entry", entry: { ...rest, chatId, createTime }, usage };
     };
 
     return textLines(bytes).pipe(
-      Stream.chunks,
-      Stream.mapEffect(recordsOfSome),
-      Stream.flattenIterable,
+      Stream.mapEffect((line) => {
+        const record = decodeRecord(line);
+        return typeof record === "string" ? refuse(record) : Effect.succeed(record);
+      }),
+      Stream.filter((record) => record !== null),
       Stream.concat(
         Stream.fromEffectDrain(
           Effect.suspend(() =>
-            ended ? Effect.void : refuse("it has no end, so that some of it may be missing"),
+            hasEnded ? Effect.void : refuse("it has no end, so that some of it may be missing"),
           ),
         ),
       ),
     );
   });
+
+/**
+ * The first field that is wrong, and why. A name that an export does not have may be a user's text, and is left out.
+ */
+const describeProblem = (error: Schema.SchemaError): string => {
+  const [problem] = listProblems(error);
+  return problem !== undefined && /^[\w.]{1,40}$/.test(problem.field)
+    ? `: ${problem.field}: ${problem.message}`
+    : "";
+};

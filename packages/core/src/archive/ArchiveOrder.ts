@@ -1,22 +1,26 @@
 /**
- * The order of an export, which every store checks the same way before it imports one.
+ * The order of an export. Every store checks it, in the same way, while it imports.
  */
 import { Effect, Stream } from "effect";
 import type { ArchiveRecord } from "../ports/ChatArchive.ts";
 import { ImportRefused } from "../model/Errors.ts";
 
-/** Later ids, a trillion at least, go on past the imported ones, and all of them are exact in JSON. */
+/** Leaves at least a trillion greater ids that are exact in JSON. */
 const highestId = 2 ** 53 - 2 ** 40;
 
-/** What every database can hold. No imported chat or entry is older. */
+/** The earliest time that every database stores. No chat and no entry is older. */
 export const earliestTime = new Date("0001-01-01T00:00:00Z");
 const latest = new Date("9999-12-31T23:59:59.999Z");
 
 /**
- * The same records; fails at the first that is out of order: chats that do not ascend by id, entries that do not
- * follow their chat or do not ascend in it, times that go back, in the chats or from a chat to its entries, or that
- * not every database can hold, ids that are no positive integers or leave no room for later ones. That no two chats
- * share an entry's id, a store sees by its key.
+ * Emits the same records, and fails with `ImportRefused` at the first that breaks a rule:
+ *
+ * - An id is a positive integer up to 2^53 - 2^40.
+ * - Chats ascend by id. Entries follow their chat and ascend by id.
+ * - Times are in the years 1 to 9999. No chat is older than the chat before it; no entry is older than its chat, or
+ *   than the entry before it.
+ *
+ * Whether two chats have an entry with the same id is left to the store, which sees it by its key.
  */
 export const inOrder = <E, R>(
   records: Stream.Stream<ArchiveRecord, E, R>,

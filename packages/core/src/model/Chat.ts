@@ -1,10 +1,10 @@
 /**
- * A chat and what a client may say when it creates one (sections 2.2 and 4.2).
+ * A chat, and the fields that a client may set when it creates one (sections 2.2 and 4.2).
  */
 import { Schema } from "effect";
 import { ChatName, UserRef } from "./Text.ts";
 
-/** A stored chat. Ids are positive, below 2^53, and ascend in order of creation. */
+/** A stored chat. Ids are positive, below 2^53, and ascend in order of creation within a chatbot. */
 export interface Chat {
   readonly id: number;
   readonly name: string | null;
@@ -13,7 +13,7 @@ export interface Chat {
   readonly createTime: Date;
 }
 
-/** A chat to create; an absent field and `null` mean the same. */
+/** The fields of a chat to create. `null` means the same as an absent field. */
 export const NewChat = Schema.Struct({
   name: Schema.optional(Schema.NullOr(ChatName)),
   userRef: Schema.optional(Schema.NullOr(UserRef)),

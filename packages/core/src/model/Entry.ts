@@ -1,21 +1,20 @@
 /**
- * One question with its answer: an entry of a chat's history (section 2.3).
+ * An entry of a chat's history: a question and its answer (section 2.3).
  */
-
 import { storableText } from "./Text.ts";
 
-/** What an answer cost; stored with its entry, never on the wire. */
+/** The cost of an answer. It is stored with the entry, and clients do not see it. */
 export interface Usage {
   readonly provider: string;
   readonly model: string;
   readonly promptTokens: number;
   readonly completionTokens: number;
-  /** How many calls it took, failed ones included. */
+  /** The number of calls of the model, failed ones included. */
   readonly attempts: number;
   readonly latencyMillis: number;
 }
 
-/** The same as every store can keep it: whoever answers may count and name as it likes. */
+/** The usage in a form that every store keeps: an answerer may report any number and any text. */
 export const storableUsage = (usage: Usage): Usage => ({
   provider: storableText(usage.provider),
   model: storableText(usage.model),
@@ -30,18 +29,18 @@ const wholeCount = (count: number, most: number = Number.MAX_SAFE_INTEGER): numb
   return Number.isNaN(whole) ? 0 : Math.min(Math.max(0, whole), most);
 };
 
-/** What a turn appends. */
+/** An entry to append. */
 export interface NewEntry {
   /** Empty in the hello entry. */
   readonly question: string;
   readonly answer: string;
-  /** `none`, or the category that flagged the question. */
+  /** The category of a flagged question, else `none`. */
   readonly moderation: string;
   readonly flagged: boolean;
   readonly usage: Usage | null;
 }
 
-/** A stored entry. Ids ascend within a chat. */
+/** A stored entry. Ids are positive, below 2^53, and ascend within a chat. */
 export interface Entry {
   readonly id: number;
   readonly chatId: number;
@@ -53,7 +52,7 @@ export interface Entry {
   readonly createTime: Date;
 }
 
-/** The entry that a new chat starts with when its chatbot has a hello message. */
+/** The first entry of a chat whose chatbot has a hello message. */
 export const helloEntry = (helloMessage: string): NewEntry => ({
   question: "",
   answer: helloMessage,

@@ -1,30 +1,28 @@
 /**
- * What makes a repeated request recognisable: a client's `Idempotency-Key` and a digest of what the
- * request asks for.
+ * A client's `Idempotency-Key`, and the fingerprint of its request, by which a repetition is recognised.
  */
 import { Effect, Schema } from "effect";
 import { Digest } from "effect/crypto";
-import { isStorable } from "./Text.ts";
 
-/** A client's own key for a request: 1 to 255 printable ASCII characters. */
+/** A client's key for a request: 1 to 255 printable ASCII characters. */
 export const IdempotencyKey = Schema.String.check(
-  Schema.makeFilter<string>(
-    (key) => (/^[\x20-\x7e]{1,255}$/.test(key) && isStorable(key)) || "is not printable ASCII",
-    { identifier: "printable" },
-  ),
+  Schema.makeFilter<string>((key) => /^[\x20-\x7e]{1,255}$/.test(key) || "is not printable ASCII", {
+    identifier: "printable",
+  }),
 ).pipe(Schema.brand("IdempotencyKey"));
 export type IdempotencyKey = typeof IdempotencyKey.Type;
 
-/** How long a key that made something stays known, in milliseconds. */
+/** How long a store remembers the key of a request that succeeded, in milliseconds. */
 export const retryKeyLifetime = 24 * 60 * 60 * 1000;
 
+/** An idempotency key with the request that it belongs to. */
 export interface RetryKey {
   readonly key: string;
-  /** Equal for equal requests: the SHA-256 of endpoint and decoded values, so no text is kept. */
+  /** The SHA-256 of the endpoint and the decoded values, so that no text is stored. Equal for equal requests. */
   readonly fingerprint: string;
 }
 
-/** Builds the key of a request; `values` must be the decoded ones. */
+/** The key of a request with these decoded values. */
 export const retryKey = (
   key: IdempotencyKey,
   endpoint: "chats" | "ask",

@@ -1,12 +1,14 @@
 /**
- * What a list of chats or entries may be asked for (sections 4.3 and 4.4), after decoding.
+ * The queries of the lists of chats and entries (sections 4.3 and 4.4), after decoding.
  */
 import { Schema } from "effect";
 import { Text } from "./Text.ts";
 
+/** The fields by which chats can be sorted. */
 export const chatFields = ["id", "name", "userRef", "_createTime"] as const;
 export type ChatField = (typeof chatFields)[number];
 
+/** The fields by which entries can be sorted. */
 export const entryFields = [
   "id",
   "chat_id",
@@ -18,31 +20,32 @@ export const entryFields = [
 ] as const;
 export type EntryField = (typeof entryFields)[number];
 
-/** One field to sort by. */
+/** A field to sort by. */
 export interface OrderBy<Field extends string> {
   readonly field: Field;
   readonly descending: boolean;
 }
 
 /**
- * One page of a list. Texts sort by code point (`compareText`), `false` comes before `true`, and what is absent after
- * all else, or first in a descending list. Rows that tie in every field follow `id` in the direction of the last.
+ * A page of a list. In ascending order, text is sorted by code point (`compareText`), `false` precedes `true`, and
+ * absent values follow all others; a descending order is the reverse. Rows that tie in every field are sorted by
+ * `id`, in the direction of the last field.
  */
 export interface ListQuery<Field extends string> {
-  /** Rows a page, 1 to 100. */
+  /** Rows per page, 1 to 100. */
   readonly limit: number;
   /** From 1. */
   readonly page: number;
-  /** At least one field, none twice. */
+  /** At least one field; none occurs twice. */
   readonly orderBy: readonly [OrderBy<Field>, ...Array<OrderBy<Field>>];
-  /** Only the row with this id. */
+  /** Only the row with this id; `null` for all. */
   readonly id: number | null;
 }
 
-/** Rows a page. */
+/** Rows per page, 1 to 100. */
 export const Limit = Schema.Int.check(Schema.isBetween({ minimum: 1, maximum: 100 }));
 
-/** From 1. */
+/** The number of a page, from 1. */
 export const PageNumber = Schema.Int.check(
   Schema.isBetween({ minimum: 1, maximum: Number.MAX_SAFE_INTEGER }),
 );
@@ -61,27 +64,27 @@ const rules = <const Fields extends ReadonlyArray<string>>(fields: Fields) => ({
   id: Schema.NullOr(Schema.Int),
 });
 
-/** One page of chats; a schema for values from outside. */
+/** A page of a chatbot's chats; the schema checks values from outside. */
 export const ChatQuery = Schema.Struct({
   ...rules(chatFields),
-  /** A literal, case-insensitive part of the name; `null` or empty filters nothing. */
+  /** Only chats whose name contains this text, literally and after {@link fold} of both; `null` or empty for all. */
   search: Schema.NullOr(Text),
-  /** Matches exactly. */
+  /** Only chats with exactly this `userRef`; `null` for all. */
   userRef: Schema.NullOr(Text),
 });
 export interface ChatQuery extends Schema.Schema.Type<typeof ChatQuery> {}
 
-/** One page of a chat's entries; a schema for values from outside. */
+/** A page of a chat's entries; the schema checks values from outside. */
 export const EntryQuery = Schema.Struct(rules(entryFields));
 export interface EntryQuery extends Schema.Schema.Type<typeof EntryQuery> {}
 
-/** Rows of one page and how many match in all, both of one snapshot. */
+/** The rows of a page, and the number of all rows that match the filters, both from one snapshot. */
 export interface Page<A> {
   readonly items: ReadonlyArray<A>;
   readonly total: number;
 }
 
-/** The default page of every list: the newest 25. */
+/** The default query of every list: the newest 25 rows. */
 export const newest = {
   limit: 25,
   page: 1,
@@ -89,5 +92,5 @@ export const newest = {
   id: null,
 } as const satisfies ListQuery<"id">;
 
-/** The default page of {@link ChatQuery}, to spread changes over. */
+/** The default query of chats: the newest 25. */
 export const newestChats: ChatQuery = { ...newest, search: null, userRef: null };

@@ -1,15 +1,13 @@
 /**
- * What is wrong with a value that somebody wrote, for people.
+ * Messages for a value that breaks the rules of its schema. They name the field and never quote the value.
  */
 import { SchemaIssue, type Schema } from "effect";
 
 const format = SchemaIssue.makeFormatterStandardSchemaV1();
 
-/** What is wrong with a field; with the whole where `field` is "". */
 export interface Problem {
-  /** Its path, joined by dots. */
+  /** The path of the field, joined by dots; empty for the value itself. */
   readonly field: string;
-  /** Does not tell the value. */
   readonly message: string;
 }
 
@@ -19,7 +17,7 @@ export const listProblems = ({ issue }: Schema.SchemaError): ReadonlyArray<Probl
     message,
   }));
 
-/** On one line, each problem after the path of its field. The values are not told. */
+/** All problems on one line, each after the path of its field. */
 export const problemsOf = (error: Schema.SchemaError): string =>
   listProblems(error)
     .map(({ field, message }) => (field === "" ? message : `${field}: ${message}`))

@@ -1,32 +1,33 @@
 /**
- * Strings that a client may send. Lengths count Unicode code points; NUL and lone surrogates are
- * refused everywhere, because no store keeps them faithfully.
+ * Strings that a client may send. Lengths are in Unicode code points. NUL and lone surrogates are refused everywhere,
+ * because some stores change or reject them.
  */
 import { Schema } from "effect";
 
-/** Whether every store can keep `text` as it is: no NUL, no lone surrogate. */
+/** Whether every store keeps the text unchanged: it contains neither NUL nor a lone surrogate. */
 export const isStorable = (text: string): boolean => text.isWellFormed() && !text.includes("\0");
 
-/** The text without what no store keeps. */
+/** The text without NUL, and with U+FFFD in the place of lone surrogates. */
 export const storableText = (text: string): string => text.replaceAll("\0", "").toWellFormed();
 
 const storable = Schema.makeFilter<string>(
   (text) => isStorable(text) || "holds NUL or a lone surrogate",
-  // JSON Schema has no words for it; told nothing, it drops the descriptions of such strings, too.
+  // JSON Schema cannot express the rule. Without this, it would drop the descriptions of such strings.
   { identifier: "text", toJsonSchema: () => [{}, true] },
 );
 
 /**
- * Whether the text is empty or Unicode's White_Space alone. `trim` and `\s` are of no use here: they miss U+0085 and
- * count U+FEFF.
+ * Whether the text is empty or consists of Unicode's White_Space. `trim` and `\s` differ: they leave out U+0085 and
+ * include U+FEFF.
  */
 export const isBlank = (text: string): boolean => !notWhite.test(text);
 
 const notWhite = /\P{White_Space}/u;
 
+/** The rule that a text is not blank. */
 export const notBlank = Schema.isPattern(notWhite, { identifier: "notBlank", message: "is blank" });
 
-/** A string of any length that every store keeps. */
+/** A string of any length that every store keeps unchanged. */
 export const Text = Schema.String.check(storable);
 
 /** The name of a chat: at most 255 code points. */
@@ -47,7 +48,7 @@ export const Question = Schema.String.check(storable, notBlank, Schema.isMaxCode
 );
 export type Question = typeof Question.Type;
 
-/** Orders by code point, as every list does; UTF-16 order differs above U+FFFF. */
+/** Compares by code point, which is the order of every list. The order of UTF-16 differs above U+FFFF. */
 export const compareText = (a: string, b: string): number => {
   const length = Math.min(a.length, b.length);
   for (let i = 0; i < length; i++) {
@@ -60,12 +61,15 @@ export const compareText = (a: string, b: string): number => {
 
 const aboveBmp = (unit: number): boolean => unit >= 0xd800 && unit <= 0xdfff;
 
-/** Stored beside folded text; a change of {@link fold} raises it and refolds by migration. */
+/** The version of {@link fold}. A store keeps it with folded text; a migration folds anew when it changes. */
 export const foldVersion = 1;
 
 const ascii = /^[\x00-\x7f]*$/;
 
-/** NFKC, then each code point lower-cased on its own (no final sigma rule), then NFKC. */
+/**
+ * The form in which a search compares text: NFKC, then each code point in lower case by itself (without the rule for
+ * a final sigma), then NFKC.
+ */
 export const fold = (text: string): string => {
   if (ascii.test(text)) return text.toLowerCase();
   let folded = "";

@@ -1,28 +1,30 @@
 /**
- * Port: answers questions. Budgets, retries and fallbacks live behind it.
+ * Port: answers questions. Prompts, their budgets, retries and fallbacks are the adapter's.
  */
 import { Context, type Stream } from "effect";
 import type { Chatbot } from "../model/Chatbot.ts";
 import type { Entry, Usage } from "../model/Entry.ts";
 import type { AnswerUnavailable, StorageUnavailable } from "../model/Errors.ts";
 
+/** A part of an answer. */
 export type AnswerPart =
-  /** A piece of the answer. */
+  /** The next piece of the answer's text. */
   | { readonly _tag: "Delta"; readonly text: string }
   /**
-   * Takes back the pieces so far: another attempt begins. The ask fails if a reader has seen one of them. It is sent
-   * as soon as the attempt before has failed, so that no reader sees its text during a pause.
+   * Takes back the pieces so far, because another attempt starts. The ask fails if a reader has received one of them.
+   * Send it as soon as an attempt has failed, so that no reader receives its text during the pause before the next.
    */
   | { readonly _tag: "Restart" }
-  /** Once and last: the cost of the answer, failed attempts included. */
+  /** The cost of the answer, failed attempts included; once, as the last part. */
   | { readonly _tag: "Usage"; readonly usage: Usage };
 
 export class Answerer extends Context.Service<
   Answerer,
   {
     /**
-     * The answer as it comes; `earlier` gives the chat's unflagged entries, newest first, on demand. A failure is final:
-     * the stream is not run again. An answer after `AskDeadline` is of no use.
+     * Answers the question, part by part. `earlier` emits the chat's unflagged entries, newest first, and reads them
+     * on demand. A failure is final: the stream is not run again. At `AskDeadline`, and when the answer has its
+     * greatest length, the stream is interrupted.
      */
     readonly answer: (
       chatbot: Chatbot,

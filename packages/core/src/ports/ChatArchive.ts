@@ -1,20 +1,20 @@
 /**
- * Port for operators: erasing, moving and accounting what a chatbot's chats hold.
+ * Port for operators: erases, exports and imports chats, and sums up what answers cost.
  */
 import { Context, type Effect, type Stream } from "effect";
 import type { Chat } from "../model/Chat.ts";
 import type { Entry, Usage } from "../model/Entry.ts";
 import type { ChatbotNotFound, ImportRefused, StorageUnavailable } from "../model/Errors.ts";
 
-/** Which chats to erase. A chat is always erased whole. */
+/** The chats to erase. A chat is always erased as a whole. */
 export type Erasable =
   | { readonly _tag: "Chat"; readonly id: number }
   | { readonly _tag: "UserRef"; readonly userRef: string }
-  /** Chats that were made before the limit and have no entry since. */
+  /** Chats that were created before `limit`, without an entry since. */
   | { readonly _tag: "IdleSince"; readonly limit: Date }
   | { readonly _tag: "All" };
 
-/** The detail of an erasure's line in the audit. It holds no text of a client, so no `userRef`. */
+/** The detail of an erasure's line in the audit. It contains no text of a client, and so no `userRef`. */
 export const erasureDetail = (which: Erasable, erased: number): string => {
   const chats = importDetail(erased);
   switch (which._tag) {
@@ -32,12 +32,12 @@ export const erasureDetail = (which: Erasable, erased: number): string => {
 /** The detail of an import's line in the audit. */
 export const importDetail = (chats: number): string => `${chats} ${chats === 1 ? "chat" : "chats"}`;
 
-/** One chat or entry of an export: chats ascend, each followed by its entries. */
+/** A chat or an entry of an export. Chats ascend by id; each is followed by its entries, which ascend by id. */
 export type ArchiveRecord =
   | { readonly _tag: "Chat"; readonly chat: Chat }
   | { readonly _tag: "Entry"; readonly entry: Entry; readonly usage: Usage | null };
 
-/** What the answers of one provider's model cost. */
+/** The cost of all answers of one model of a provider. */
 export interface UsageSum {
   readonly provider: string;
   readonly model: string;
@@ -48,15 +48,15 @@ export interface UsageSum {
 }
 
 /**
- * Erasures, exports and imports write one line each to the audit, under the name of their actor: an erasure when it
- * ends, if it erased anything; an export when it begins; an import in its transaction.
+ * Erasures, exports and imports add one line each to the audit, with their actor: an erasure at its end, if it erased
+ * any chat; an export at its start; an import together with the chats.
  */
 export class ChatArchive extends Context.Service<
   ChatArchive,
   {
     /**
-     * Erases the chats with everything that refers to them, including the retry keys of asks in flight, and returns
-     * how many it erased. Chats that are created meanwhile may stay.
+     * Erases the chats, and everything that refers to them, the idempotency keys of asks in progress included.
+     * Returns the number of chats. Chats that are created meanwhile may stay.
      */
     readonly erase: (
       chatbot: number,
@@ -64,26 +64,28 @@ export class ChatArchive extends Context.Service<
       actor: string,
     ) => Effect.Effect<number, ChatbotNotFound | StorageUnavailable>;
     /**
-     * Every chat and entry of the chatbot, of one snapshot. Who reads it may write meanwhile, and read another.
+     * Every chat and entry of the chatbot, from one snapshot. The reader may write to the store meanwhile, and read
+     * another export.
      */
     readonly export: (
       chatbot: number,
       actor: string,
     ) => Stream.Stream<ArchiveRecord, ChatbotNotFound | StorageUnavailable>;
     /**
-     * Stores an export with its ids and times, whole or not at all; gives how many chats. Later ids and times go
-     * on from the imported ones. Others may write meanwhile, and so may the stream itself, to other chatbots.
-     * Refused are a chatbot that has chats, chats that do not ascend by id, entries that do not follow their chat or
-     * do not ascend in it, times that go back, in the chats or from a chat to its entries, or are not within the
-     * years 1 to 9999, and ids that are twice, no positive integers, or greater than 2^53 - 2^40. Texts are taken as they
-     * are: whoever reads them from outside decodes them, and sees that none is longer than a client's may be.
+     * Stores the records with their ids and times, all of them or none, and returns the number of chats. Later chats
+     * and entries have greater ids, and times that are not earlier. Other processes may write meanwhile; the stream
+     * may write to other chatbots.
+     *
+     * Fails with `ImportRefused`, before it writes anything, if the chatbot has chats. It fails so, too, at a record
+     * that `inOrder` refuses, and if two entries have the same id. Texts are stored as they are: their reader checks
+     * that a client could have sent them, as `recordsOf` does.
      */
     readonly import: <E, R>(
       chatbot: number,
       records: Stream.Stream<ArchiveRecord, E, R>,
       actor: string,
     ) => Effect.Effect<number, E | ChatbotNotFound | ImportRefused | StorageUnavailable, R>;
-    /** Sums per provider and model, in any order, over the entries stored at that time or later. */
+    /** The sums for each provider and model, in any order, over the entries since that time, inclusive. */
     readonly usage: (
       chatbot: number,
       since: Date,

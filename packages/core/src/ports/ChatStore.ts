@@ -1,5 +1,5 @@
 /**
- * Port: where chats are kept, created and listed.
+ * Port: creates and lists chats.
  */
 import { Context, type Effect } from "effect";
 import type { Chat } from "../model/Chat.ts";
@@ -11,45 +11,48 @@ import type {
   RetryKeyReused,
   StorageUnavailable,
 } from "../model/Errors.ts";
-import type { ChatQuery, EntryQuery, Page } from "../model/ListQuery.ts";
 import type { RetryKey } from "../model/IdempotencyKey.ts";
+import type { ChatQuery, EntryQuery, Page } from "../model/ListQuery.ts";
 
-/** A chat as the store gets it. */
+/** A chat to create. */
 export interface ChatToCreate {
   readonly name: string | null;
   readonly userRef: string | null;
-  /** The answer of the entry to store with it, or `null` for a chat without entries. */
+  /** The answer of the chat's hello entry; `null`: the chat has no hello entry. */
   readonly helloMessage: string | null;
 }
 
+/** The result of a creation. */
 export interface Created {
   readonly chat: Chat;
-  /** Whether an earlier request with the same retry key made it. */
+  /** Whether an earlier request with the same idempotency key created the chat. */
   readonly replayed: boolean;
 }
 
-/** A chatbot that is not registered has no chats: its lists are empty, and creating one fails. */
+/** An unregistered chatbot has no chats: its lists are empty, and creating a chat fails. */
 export class ChatStore extends Context.Service<
   ChatStore,
   {
     /**
-     * Stores a chat and its hello entry, both or none; a known retry key gives the chat it made, for 24
-     * hours from then on. Ids of chats ascend in order of creation within a chatbot, those of entries
-     * within a chat; no two of a chatbot are equal, even after an erasure. Times are whole milliseconds of the
-     * store's clock: no chat is older than the one made before it in its chatbot, even if that was erased, and no
-     * entry older than the one before it in its chat, or than the chat.
+     * Stores a chat and its hello entry, both or neither. For 24 hours, the same request with the same key returns
+     * that chat, and another request with the key fails with `RetryKeyReused`.
+     *
+     * Ids of chats ascend in order of creation within a chatbot, and ids of entries within a chat. No id occurs twice
+     * in a chatbot, even after an erasure. Times are whole milliseconds of the store's clock. A chat is not older
+     * than the chat before it in its chatbot, even if that was erased; an entry is not older than the entry before
+     * it, or than its chat.
      */
     readonly createChat: (
       chatbot: number,
       chat: ChatToCreate,
       retryKey: RetryKey | null,
     ) => Effect.Effect<Created, ChatbotNotFound | RetryKeyReused | Overloaded | StorageUnavailable>;
-    /** One page of the chatbot's chats, and how many match, of one snapshot. */
+    /** A page of the chatbot's chats, and the number of chats that match, both from one snapshot. */
     readonly listChats: (
       chatbot: number,
       query: ChatQuery,
     ) => Effect.Effect<Page<Chat>, Overloaded | StorageUnavailable>;
-    /** One page of a chat's entries, and how many match, of one snapshot. */
+    /** A page of the chat's entries, and the number of entries that match, both from one snapshot. */
     readonly listEntries: (
       chatbot: number,
       chat: number,

@@ -1,17 +1,18 @@
 /**
- * Port: from an API key's id to the chatbot that it opens. All that an embedder with keys of its own
- * must write.
+ * Port: finds the chatbot of an API key. An embedder with chatbots and keys of its own implements this port alone,
+ * without a registry.
  */
 import { Context, type Effect, type Stream } from "effect";
 import type { Scope } from "../model/ApiKey.ts";
 import type { Chatbot } from "../model/Chatbot.ts";
 import type { StorageUnavailable } from "../model/Errors.ts";
 
-/** A live or expired, but not revoked, key and what it opens. */
+/** A key that is not revoked, though it may be expired, and its chatbot. */
 export interface Opened {
   /** SHA-256 of the whole key's text. */
   readonly hash: Uint8Array;
   readonly scopes: ReadonlyArray<Scope>;
+  /** `null`: never. */
   readonly expiresAt: Date | null;
   readonly chatbot: Chatbot;
 }
@@ -19,11 +20,11 @@ export interface Opened {
 export class ChatbotDirectory extends Context.Service<
   ChatbotDirectory,
   {
-    /** What the key with this id opens at present, whoever changed it; `null` when it is unknown or revoked. */
+    /** The present state of the key with this id; `null` if the key is unknown or revoked. */
     readonly open: (keyId: string) => Effect.Effect<Opened | null, StorageUnavailable>;
-    /** Notes that keys were used just now; asked at most once a minute for each. */
+    /** Records that these keys were used just now. It is called at most once a minute for a key. */
     readonly used: (keyIds: ReadonlyArray<string>) => Effect.Effect<void, StorageUnavailable>;
-    /** Hints that keys or settings of a chatbot changed (`null`: any of them); may miss some. */
+    /** Notifications that a chatbot or its keys changed; `null`: any chatbot. Some may be missing. */
     readonly changed: Stream.Stream<number | null>;
   }
 >()("@parley/core/ChatbotDirectory") {}

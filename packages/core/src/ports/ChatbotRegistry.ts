@@ -1,6 +1,6 @@
 /**
- * Port for operators: which chatbots and keys there are. Every change is written together with its
- * lines in the audit, and what is so already is neither written nor noted.
+ * Port for operators: chatbots and their keys. A change and its lines in the audit are written together. A change to
+ * what a chatbot or a key already has writes nothing.
  */
 import { Context, type Effect } from "effect";
 import type { KeyRecord, RegisteredKey } from "../model/ApiKey.ts";
@@ -15,7 +15,7 @@ import type {
   WorkspaceTaken,
 } from "../model/Errors.ts";
 
-/** A chatbot to be. Workspace and name, compared code point by code point, identify it. */
+/** A chatbot to create. No two chatbots have the same workspace and name, compared by code points. */
 export interface NewChatbot {
   readonly workspaceName: string;
   readonly name: string;
@@ -24,7 +24,7 @@ export interface NewChatbot {
   readonly keys: ReadonlyArray<KeyRecord>;
 }
 
-/** What is not named stays as it is. */
+/** The fields of a chatbot to change. The others stay. */
 export interface ChatbotChange {
   readonly workspaceName?: string;
   readonly name?: string;
@@ -32,24 +32,25 @@ export interface ChatbotChange {
   readonly settings?: Partial<ChatbotSettings>;
 }
 
-/** What is not named stays as it is. */
+/** The fields of a key to change. The others stay. */
 export type KeyChange = Partial<Pick<KeyRecord, "name" | "scopes" | "expiresAt">>;
 
-/** The key that replaces another, of which it has the name and the scopes. */
+/** A key that replaces another, with the name and the scopes of that key. */
 export type Replacement = Pick<KeyRecord, "id" | "hash" | "expiresAt">;
 
+/** A chatbot and its keys. */
 export interface RegisteredChatbot {
   readonly chatbot: Chatbot;
-  /** Revoked and expired ones too, oldest first. */
+  /** Oldest first, revoked and expired keys included. */
   readonly keys: ReadonlyArray<RegisteredKey>;
 }
 
-/** What was so far of a key that was replaced, and when it ends. */
+/** A key that was replaced: its name and scopes, which the new key has too, and when it expires. */
 export type Replaced = Pick<KeyRecord, "name" | "scopes"> & { readonly expiresAt: Date };
 
 /**
- * One line of the append-only audit. A chatbot that is made with keys has its own line before theirs, and a key that
- * replaces another before that of the other's end.
+ * A line of the audit, which only grows. The line of a new chatbot precedes those of its keys. The line of a key that
+ * replaces another precedes the line of the other key's expiry.
  */
 export interface AuditRecord {
   readonly time: Date;
@@ -66,9 +67,9 @@ export interface AuditRecord {
     | "export"
     | "import";
   /**
-   * `create`: the chatbot's name. `change`: its {@link changedFields}, as in `description, model`. `add-key` and
-   * `revoke-key`: the key's id. `change-key`: that, and its changed fields, as in `4gT…: expiresAt, scopes`. `delete`: the
-   * chatbot's name. `erase`: `erasureDetail`. `export`: empty. `import`: how many chats, as in `3 chats`.
+   * `create` and `delete`: the chatbot's name. `change`: its {@link changedFields}, as in `description, model`.
+   * `add-key` and `revoke-key`: the key's id. `change-key`: the key's id and its changed fields, as in `4gT…:
+   * expiresAt, scopes`. `erase`: `erasureDetail`. `export`: empty. `import`: `importDetail`.
    */
   readonly detail: string;
 }
@@ -76,22 +77,22 @@ export interface AuditRecord {
 export class ChatbotRegistry extends Context.Service<
   ChatbotRegistry,
   {
-    /** Every chatbot with its keys, ascending by id. */
+    /** Every chatbot with its keys, in ascending order of id. */
     readonly list: Effect.Effect<ReadonlyArray<RegisteredChatbot>, StorageUnavailable>;
-    /** Makes a chatbot with its keys. That its name is taken is told before that a key is. */
+    /** Creates a chatbot with its keys, all or nothing. The chatbot's name is checked before the ids of the keys. */
     readonly create: (
       chatbot: NewChatbot,
       actor: string,
     ) => Effect.Effect<Chatbot, ChatbotTaken | KeyTaken | StorageUnavailable>;
-    /** Changes a chatbot; changes of different fields that come together all count. */
+    /** Changes a chatbot. Of changes at the same time, those of different fields all take effect. */
     readonly change: (
       chatbot: number,
       change: ChatbotChange,
       actor: string,
     ) => Effect.Effect<Chatbot, ChatbotNotFound | ChatbotTaken | StorageUnavailable>;
     /**
-     * Moves every chatbot of a workspace to a workspace of another name, or none of them. Of two renames that meet, one
-     * comes after the other. Without `merge` no chatbot may be in the new workspace.
+     * Moves every chatbot of a workspace to the workspace `to`, all or none. Without `merge`, fails with
+     * `WorkspaceTaken` if `to` has chatbots. Renames at the same time are carried out one after the other.
      */
     readonly renameWorkspace: (
       from: string,
@@ -102,18 +103,18 @@ export class ChatbotRegistry extends Context.Service<
       void,
       WorkspaceNotFound | WorkspaceTaken | ChatbotTaken | StorageUnavailable
     >;
-    /** Deletes a chatbot, its keys and the chats that it still has. Its lines of the audit stay. */
+    /** Deletes a chatbot with its keys and chats. Its lines in the audit stay. */
     readonly delete: (
       chatbot: number,
       actor: string,
     ) => Effect.Effect<void, ChatbotNotFound | StorageUnavailable>;
-    /** That there is no such chatbot is told before that the key's id is taken, by whichever chatbot. */
+    /** Adds a key. The chatbot is checked first, then the key's id, which must be unused in all chatbots. */
     readonly addKey: (
       chatbot: number,
       key: KeyRecord,
       actor: string,
     ) => Effect.Effect<void, ChatbotNotFound | KeyTaken | StorageUnavailable>;
-    /** Changes a key that was not revoked. */
+    /** Changes a key; fails with `KeyNotFound` if it is revoked. */
     readonly changeKey: (
       chatbot: number,
       keyId: string,
@@ -121,8 +122,9 @@ export class ChatbotRegistry extends Context.Service<
       actor: string,
     ) => Effect.Effect<void, KeyNotFound | StorageUnavailable>;
     /**
-     * Adds the replacement of a key that was not revoked, and gives that an end, or keeps an earlier one. That there is
-     * no such key is told before that the replacement's id is taken.
+     * Adds a key that replaces another. The other expires at `end`, or earlier if it would have. Fails with
+     * `KeyNotFound` if the other is revoked, which is checked first, and with `KeyTaken` if the id of the replacement
+     * is in use.
      */
     readonly replaceKey: (
       chatbot: number,
@@ -131,30 +133,27 @@ export class ChatbotRegistry extends Context.Service<
       end: Date,
       actor: string,
     ) => Effect.Effect<Replaced, KeyNotFound | KeyTaken | StorageUnavailable>;
-    /** Ends a key that was not revoked, for ever. */
+    /** Revokes a key, for good; fails with `KeyNotFound` if it is revoked. */
     readonly revokeKey: (
       chatbot: number,
       keyId: string,
       actor: string,
     ) => Effect.Effect<void, KeyNotFound | StorageUnavailable>;
-    /** What was changed, newest first, at most `limit` lines. Of writes that meet, either may be the newer. */
+    /** The newest `limit` lines, newest first. Of writes at the same time, either may be the newer. */
     readonly audit: (
       limit: number,
     ) => Effect.Effect<ReadonlyArray<AuditRecord>, StorageUnavailable>;
   }
 >()("@parley/core/ChatbotRegistry") {}
 
-/** A field that a change changes. */
+/** A field with another value than before. */
 export interface FieldChange {
   readonly field: string;
   readonly before: unknown;
   readonly after: unknown;
 }
 
-/**
- * What a change changes, in the order of the fields' names; those of a chatbot's settings stand beside its
- * own.
- */
+/** The fields that a change gives another value, sorted by name, those of a chatbot's settings among the others. */
 export const fieldChanges = (
   before: Chatbot | KeyRecord,
   change: ChatbotChange | KeyChange,
@@ -166,7 +165,7 @@ export const fieldChanges = (
     .toSorted((a, b) => (a.field < b.field ? -1 : 1));
 };
 
-/** The names of the fields that a change changes, in their order. */
+/** The names of these fields, sorted. */
 export const changedFields = (before: Chatbot | KeyRecord, change: ChatbotChange | KeyChange) =>
   fieldChanges(before, change).map(({ field }) => field);
 

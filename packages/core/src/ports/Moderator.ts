@@ -1,12 +1,13 @@
 /**
- * Port: whether a question violates the usage policy.
+ * Port: judges whether a question violates the usage policy.
  */
 import { Context, Effect, Layer } from "effect";
 import type { Chatbot } from "../model/Chatbot.ts";
 import type { AnswerUnavailable } from "../model/Errors.ts";
 
+/** The judgement of a question. */
 export interface Moderation {
-  /** The category, as it is stored in an entry's `moderation`; `none` for an unflagged question. */
+  /** Stored as the entry's `moderation`: the category of a flagged question, else `none`. */
   readonly category: string;
   readonly flagged: boolean;
 }
@@ -14,14 +15,14 @@ export interface Moderation {
 export class Moderator extends Context.Service<
   Moderator,
   {
-    /** Judges a question before any model sees it. */
+    /** Judges a question, before the answerer receives it. If it fails, so does the ask, and nothing is stored. */
     readonly check: (
       chatbot: Chatbot,
       question: string,
     ) => Effect.Effect<Moderation, AnswerUnavailable>;
   }
 >()("@parley/core/Moderator") {
-  /** Flags nothing. */
+  /** A moderator that flags nothing. */
   static readonly layerOff: Layer.Layer<Moderator> = Layer.succeed(
     Moderator,
     Moderator.of({ check: () => Effect.succeed({ category: "none", flagged: false }) }),

@@ -1,6 +1,6 @@
 /**
- * Port: the right to answer next in a chat. It never waits: who does not get a turn is told until
- * when it is held, and waiting, fairness and renewal are the business of `Asking`.
+ * Port: turns. An ask takes the turn of its chat, answers, and appends its entry; meanwhile no other ask can take
+ * that turn. No method blocks: `Asking` waits for turns and renews them.
  */
 import { Context, type Effect, type Stream } from "effect";
 import type { Entry, NewEntry } from "../model/Entry.ts";
@@ -14,56 +14,63 @@ import type {
 } from "../model/Errors.ts";
 import type { RetryKey } from "../model/IdempotencyKey.ts";
 
-/** How long a turn is held without being renewed, in milliseconds, by the store's clock. */
+/** The lease of a turn, in milliseconds of the store's clock. It starts anew with each renewal. */
 export const turnLease = 10_000;
 
-/** How long a turn that ended is kept for who waited longest, in milliseconds. */
+/** How long a turn that ended is reserved for the instance that has waited longest, in milliseconds. */
 export const turnPrecedence = 2_000;
 
-/** How many of the newest entries a turn brings along. */
+/** The number of entries in a turn, and the most that `earlier` returns. */
 export const turnEntries = 20;
 
 /** The right to append the next entry to a chat. */
 export interface Turn {
-  /** Names this turn, and no other ever. */
+  /** Unique among all turns ever. */
   readonly id: string;
   readonly chatbot: number;
-  /** `null`: the chat is made by the append. */
+  /** `null`: the append creates the chat. */
   readonly chat: number | null;
   readonly retryKey: RetryKey | null;
-  /** The chat's {@link turnEntries} newest entries, newest first; fewer only where there are no more. */
+  /** The chat's {@link turnEntries} newest entries, newest first; fewer only if the chat has no more. */
   readonly newest: ReadonlyArray<Entry>;
 }
 
-/** What came of asking for a turn. */
+/** The outcome of `take`. */
 export type Taken =
+  /** The turn is taken. */
   | { readonly _tag: "Turn"; readonly turn: Turn }
   /**
-   * Another turn is held, of the chat or of the retry key, at the latest this many ms (above 0) from now; or it
-   * is another instance's time to go. `freed` hints at the end of a chat's turn only.
+   * Another turn holds the idempotency key (`key`) or the chat (`chat`), or the chat's turn is reserved for another
+   * instance (`chat`). It is free in `forMillis` milliseconds at the latest, a number above 0.
    */
   | { readonly _tag: "Held"; readonly forMillis: number; readonly by: "chat" | "key" }
-  /** The retry key's request was answered before, in the turn of that name. */
+  /** An earlier request with the same idempotency key was answered with this entry, in the turn with this id. */
   | { readonly _tag: "Done"; readonly entry: Entry; readonly turn: string };
 
+/**
+ * An instance of the store is one layer that was built over the data. Every instance can renew, append to and release
+ * the turns of the others.
+ */
 export class TurnStore extends Context.Service<
   TurnStore,
   {
     /**
-     * Takes the turn of a chat, or of one to be made, and settles the retry key. With a retry key and no chat it fails
-     * if the chatbot is not registered; without either that shows at the append. What is looked at first:
-     * the key used for another request (also while that one runs), the key's entry, whether there is the
-     * chat, then whether the key is held, and then the chat. A key whose request ended without a trace is free again,
-     * for whatever request, as one is whose turn's lease ran out.
+     * Takes the turn of a chat and of an idempotency key, for one lease. Checks in this order:
      *
-     * A turn is not of the instance that gave it: another may renew, append and release it. One whose lease ran out
-     * stays its owner's until another takes it, or it is forgotten with its key, a day after it was taken at the
-     * earliest; whoever takes it by the chat or by the key has both, and its owner never gets either back. A turn
-     * without chat and key holds nothing: it can always be renewed and appended.
+     * 1. Another request used the key, finished or not: fails with `RetryKeyReused`.
+     * 2. The request was answered: returns `Done`.
+     * 3. The chat does not exist: fails with `ChatNotFound`. With a key and without a chat, an unregistered chatbot
+     *    fails with `ChatbotNotFound`; without both, that fails at the append.
+     * 4. A turn holds the key: returns `Held` by `key`.
+     * 5. A turn holds the chat, or it is reserved for another instance: returns `Held` by `chat`.
      *
-     * An instance is one layer built over the data. Of several instances that were told `Held` by a chat (those that a
-     * key holds have no place), the one that waited longest goes first, if it asks again within {@link turnPrecedence} of
-     * the turn's end (of its lease, if it just ran out); after that it has lost its place.
+     * A turn whose lease ended stays valid until another turn takes its chat or its key; then it loses both for good.
+     * If it has a key, the store may forget it a day after the take, or later. A turn without a chat and a key holds
+     * nothing and stays valid. A key whose turn was released, or whose lease ended, is free for any request.
+     *
+     * `Held` by `chat` puts the instance into the chat's queue. When the turn ends, or its lease does, it is reserved
+     * for the instance that has waited longest, for {@link turnPrecedence}. An instance that does not take it in that
+     * time loses its place. `Held` by `key` gives no place.
      */
     readonly take: (
       chatbot: number,
@@ -74,21 +81,23 @@ export class TurnStore extends Context.Service<
       ChatbotNotFound | ChatNotFound | RetryKeyReused | Overloaded | StorageUnavailable
     >;
     /**
-     * The {@link turnEntries} newest entries with ids below `before`, newest first; fewer only where there are no more,
-     * none of a chat that is gone.
+     * The {@link turnEntries} newest entries of the turn's chat with ids below `before`, newest first; fewer only if
+     * the chat has no more. Empty if the chat was erased.
      */
     readonly earlier: (
       turn: Turn,
       before: number,
     ) => Effect.Effect<ReadonlyArray<Entry>, StorageUnavailable>;
     /**
-     * Holds the turn for another lease; `false` when it is not ours any more. Fails when, which is looked at first,
-     * the chat was erased.
+     * Renews the lease. Returns `false` if another turn took the chat or the key, or the turn has ended. Checks first
+     * whether the chat was erased, and then fails with `ChatNotFound`.
      */
     readonly renew: (turn: Turn) => Effect.Effect<boolean, ChatNotFound | StorageUnavailable>;
     /**
-     * Appends the entry, makes the chat if it is new, ends the turn and settles its retry key; fails
-     * without a trace when another took the turn or, which is looked at first, the chat was erased.
+     * Stores the entry, and the chat if it is new; ends the turn; and records the entry under the key, for 24 hours.
+     * All of it or nothing. Fails with `ChatNotFound` if the chat was erased, which is checked first; with `TurnLost`
+     * if another turn took the chat or the key, or the turn has ended; with `ChatbotNotFound` if the chat is new and
+     * the chatbot is not registered.
      */
     readonly append: (
       turn: Turn,
@@ -97,11 +106,11 @@ export class TurnStore extends Context.Service<
       Entry,
       TurnLost | ChatbotNotFound | ChatNotFound | Overloaded | StorageUnavailable
     >;
-    /** Ends the turn without an entry and forgets its retry key; harmless when it was lost. */
+    /** Ends the turn without an entry and forgets its key. Does nothing to what another turn took. */
     readonly release: (turn: Turn) => Effect.Effect<void, StorageUnavailable>;
     /**
-     * Hints that the turn of a chat (`null`: of any) may be free; may miss some and may end, but takes no taking
-     * or renewal for one. Without hints who waits asks again once a second.
+     * Notifications that the turn of a chat may be free; `null`: of any chat. Some may be missing, and the stream may
+     * end: asks poll once a second, too. A take and a renewal send none.
      */
     readonly freed: Stream.Stream<{ readonly chatbot: number; readonly chat: number } | null>;
   }

@@ -1,10 +1,10 @@
 /**
- * What operators do: workspaces, chatbots, their settings and their keys. Every change is audited under
- * the name of its actor, and holds in every process within a second (where hints are lost, within 30).
+ * The work of operators: workspaces, chatbots, their settings and their keys. Every change adds a line with its actor
+ * to the audit. It takes effect in every process within a second, or within 30 seconds if a notification is lost.
  */
 import { Clock, Context, Duration, Effect, Layer, Redacted, Schema, Struct } from "effect";
 import { Digest, SecureRandom } from "effect/crypto";
-import { generateKey, keyRecord, scopes, type KeyRecord, type Scope } from "../model/ApiKey.ts";
+import { generateKey, keyRecord, scopes, type Scope } from "../model/ApiKey.ts";
 import { ChatArchive } from "../ports/ChatArchive.ts";
 import {
   ChatbotSettings,
@@ -33,7 +33,7 @@ import {
 import { problemsOf } from "../model/SchemaErrors.ts";
 import { compareText, isStorable, Text } from "../model/Text.ts";
 
-/** What is not named is what `defaultSettings` say. */
+/** A chatbot to create. Settings that are absent have the values of `defaultSettings`. */
 export interface ChatbotToCreate {
   readonly workspaceName: string;
   readonly name: string;
@@ -41,42 +41,49 @@ export interface ChatbotToCreate {
   readonly settings?: Partial<ChatbotSettings>;
 }
 
+/** A key to create. Without `expiresAt` it never expires. */
 export interface KeyToCreate {
   readonly name?: string | null;
   readonly scopes: ReadonlyArray<Scope>;
   readonly expiresAt?: Date | null;
 }
 
+/** How to replace a key. */
 export interface KeyRotation {
-  /** How long the old key still opens its chatbot. */
+  /** How long the old key stays valid. */
   readonly keepFor: Duration.Duration;
-  /** When the new key ends; `null`, the default: never. */
+  /** When the new key expires; `null`, the default: never. */
   readonly expiresAt?: Date | null;
 }
 
-/** A key that was just made. Its text is in no store: whoever loses it makes another. */
+/** A new key. No store has its text: an operator who loses it creates another key. */
 export interface CreatedKey {
   readonly id: string;
   readonly key: Redacted.Redacted;
 }
 
-/** A key that replaces another. */
+/** A new key that replaces another. */
 export interface RotatedKey extends CreatedKey {
-  /** What both are called and may do, and when the old one ends. */
+  /** The name and scopes of both keys, and when the old one expires. */
   readonly replaced: Replaced;
 }
 
+/** A workspace and the number of its chatbots. */
 export interface Workspace {
   readonly name: string;
   readonly chatbots: number;
 }
 
+/**
+ * Methods fail with `DeclarationInvalid` if an argument breaks a rule, and then write nothing. The name of an actor
+ * has 1 to 255 code points.
+ */
 export class Administration extends Context.Service<
   Administration,
   {
-    /** A workspace is there as long as a chatbot is in it. Ascending by name. */
+    /** The workspaces that have a chatbot, in ascending order of name. */
     readonly workspaces: Effect.Effect<ReadonlyArray<Workspace>, StorageUnavailable>;
-    /** Renames a workspace. With `merge`, `to` may be a workspace that has chatbots: the two become one. */
+    /** Renames a workspace. Only with `merge`, `to` may be a workspace that has chatbots: the two become one. */
     readonly renameWorkspace: (
       from: string,
       to: string,
@@ -86,7 +93,7 @@ export class Administration extends Context.Service<
       void,
       DeclarationInvalid | WorkspaceNotFound | WorkspaceTaken | ChatbotTaken | StorageUnavailable
     >;
-    /** Every chatbot with its keys, revoked and expired ones too, ascending by id. */
+    /** Every chatbot with its keys, revoked and expired ones included, in ascending order of id. */
     readonly chatbots: Effect.Effect<ReadonlyArray<RegisteredChatbot>, StorageUnavailable>;
     readonly chatbot: (
       chatbot: number,
@@ -95,7 +102,7 @@ export class Administration extends Context.Service<
       chatbot: ChatbotToCreate,
       actor: string,
     ) => Effect.Effect<Chatbot, DeclarationInvalid | ChatbotTaken | StorageUnavailable>;
-    /** Changes what is named and leaves the rest. */
+    /** Changes the given fields and leaves the others. */
     readonly changeChatbot: (
       chatbot: number,
       change: ChatbotChange,
@@ -105,20 +112,20 @@ export class Administration extends Context.Service<
       DeclarationInvalid | ChatbotNotFound | ChatbotTaken | StorageUnavailable
     >;
     /**
-     * Deletes a chatbot with its keys and its chats, and returns how many chats it erased. The keys are revoked first,
-     * and the chats are erased in batches. A deletion that was cut off is finished by the next one.
+     * Deletes a chatbot with its keys and chats, and returns the number of erased chats. It revokes the keys first
+     * and erases the chats before the chatbot. If it is interrupted, the same call finishes the deletion.
      */
     readonly deleteChatbot: (
       chatbot: number,
       actor: string,
     ) => Effect.Effect<number, DeclarationInvalid | ChatbotNotFound | StorageUnavailable>;
-    /** Makes one more key; a chatbot can have any number of live ones. */
+    /** Creates a key. A chatbot can have any number of live keys. */
     readonly createKey: (
       chatbot: number,
       key: KeyToCreate,
       actor: string,
     ) => Effect.Effect<CreatedKey, DeclarationInvalid | ChatbotNotFound | StorageUnavailable>;
-    /** Changes what is named of a key that was not revoked. */
+    /** Changes the given fields of a key; fails with `KeyNotFound` if the key is revoked. */
     readonly changeKey: (
       chatbot: number,
       keyId: string,
@@ -126,8 +133,8 @@ export class Administration extends Context.Service<
       actor: string,
     ) => Effect.Effect<void, DeclarationInvalid | KeyNotFound | StorageUnavailable>;
     /**
-     * Makes a key with the name and scopes of another, which then ends after `keepFor`, or sooner if it
-     * would have, so that its users can change over. Both or neither.
+     * Creates a key with the name and scopes of another. The other expires after `keepFor`, or earlier if it would
+     * have, so that its users can change over. Both or neither.
      */
     readonly rotateKey: (
       chatbot: number,
@@ -135,13 +142,13 @@ export class Administration extends Context.Service<
       rotation: KeyRotation,
       actor: string,
     ) => Effect.Effect<RotatedKey, DeclarationInvalid | KeyNotFound | StorageUnavailable>;
-    /** Ends a key for ever. */
+    /** Revokes a key for good. */
     readonly revokeKey: (
       chatbot: number,
       keyId: string,
       actor: string,
     ) => Effect.Effect<void, DeclarationInvalid | KeyNotFound | StorageUnavailable>;
-    /** What was changed, newest first, at most `limit` lines. */
+    /** The newest `limit` lines of the audit, newest first. */
     readonly audit: (
       limit: number,
     ) => Effect.Effect<ReadonlyArray<AuditRecord>, DeclarationInvalid | StorageUnavailable>;
@@ -223,7 +230,7 @@ export class Administration extends Context.Service<
           yield* validate("deleteChatbot", { actor });
           const { keys } = yield* chatbot(id);
           for (const key of keys.filter(({ revokedAt }) => revokedAt === null)) {
-            // Another operator may have revoked it meanwhile.
+            // Another operator may have revoked the key meanwhile.
             yield* Effect.catchTag(
               registry.revokeKey(id, key.id, actor),
               "KeyNotFound",
@@ -276,7 +283,7 @@ export class Administration extends Context.Service<
 
 const isChatbotId = (id: number) => Number.isInteger(id) && id > 0 && id < 2 ** 31;
 
-/** Every store keeps those, and ISO 8601 writes them with four digits for the year. */
+/** A time that every store keeps, and whose year has four digits in ISO 8601. */
 export const PointInTime = Schema.Date.check(
   Schema.makeFilter<Date>(
     (date) =>
@@ -285,7 +292,7 @@ export const PointInTime = Schema.Date.check(
   ),
 );
 
-/** What a key may do: each scope once. */
+/** The scopes of a key, at least one, each at most once. */
 export const Scopes = Schema.Array(Schema.Literals(scopes)).check(
   Schema.isNonEmpty({ message: `must name at least one of ${scopes.join(", ")}` }),
   Schema.isUnique(),

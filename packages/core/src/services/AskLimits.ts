@@ -11,25 +11,25 @@ export const AskLimits = Context.Reference("@parley/core/AskLimits", {
     queueTimeout: Duration.seconds(60),
     /** How many asks wait in one chat. */
     queueLimit: 256,
-    /** How many asks there are at once in this process, waiting ones included. */
+    /** How many asks are in progress in this process, waiting ones included. */
     asks: 10_000,
-    /** How often a held turn is renewed. */
+    /** The interval at which a held turn is renewed. */
     renewal: Duration.seconds(3),
-    /** How often a turn that another process holds is asked for again when no hint comes; within `turnPrecedence`. */
+    /**
+     * The interval at which the store is asked for a turn that another process holds; shorter than `turnPrecedence`.
+     */
     poll: Duration.seconds(1),
-    /** How often the answer to a key that another process works on is asked for. */
+    /** The interval at which the store is asked for the answer to a key that another process works on. */
     keyPoll: Duration.millis(100),
-    /** Code units of an answer; the rest is cut off. */
+    /** Code units of an answer; the rest is cut off and not read. */
     length: 100_000,
-    /** How long an answer that was cut off is read on, for its usage alone. */
-    drainTimeout: Duration.seconds(5),
   }),
 });
 export type AskLimits = typeof AskLimits.Service;
 
 /**
  * When the ask in progress must be answered, in milliseconds since 1970. `Asking` sets it for the moderator and the
- * answerer, so that neither waits for an attempt that would begin later.
+ * answerer, so that neither waits for an attempt that would start later.
  */
 export const AskDeadline = Context.Reference("@parley/core/AskDeadline", {
   defaultValue: () => Infinity,

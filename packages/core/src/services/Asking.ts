@@ -1,40 +1,39 @@
 /**
- * Asking a chatbot (section 4.5). Each ask is a fiber of its own: requests come, join it by their key, and go.
+ * Asking a chatbot (section 4.5). Each ask is a fiber of its own, so that it outlives the request that started it,
+ * and so that requests with the same idempotency key share it.
  */
-import { Cause, Context, Effect, FiberSet, Layer, Stream, type Fiber } from "effect";
+import { Cause, Context, Effect, Fiber, FiberSet, Layer, Stream } from "effect";
 import { Digest } from "effect/crypto";
-import { Answerer } from "../ports/Answerer.ts";
-import { AskLimits } from "./AskLimits.ts";
 import type { Chatbot } from "../model/Chatbot.ts";
-import { makeChatQueue, overloaded } from "./ChatQueue.ts";
 import { RetryKeyReused, type AskError } from "../model/Errors.ts";
+import { retryKey, type IdempotencyKey, type RetryKey } from "../model/IdempotencyKey.ts";
+import type { Question } from "../model/Text.ts";
+import { Answerer } from "../ports/Answerer.ts";
+import { Moderator } from "../ports/Moderator.ts";
+import { TurnStore } from "../ports/TurnStore.ts";
+import { AskLimits } from "./AskLimits.ts";
+import { makeChatQueue, overloaded } from "./ChatQueue.ts";
 import { logFailure } from "./FailureLog.ts";
 import {
-  complete,
-  completed,
-  makeLiveAnswer,
-  subscribe,
+  LiveAnswer,
   type AnswerEvent,
   type Asked,
   type Completed,
-  type LiveAnswer,
   type Progress,
 } from "./LiveAnswer.ts";
-import { Moderator } from "../ports/Moderator.ts";
-import { retryKey, type IdempotencyKey, type RetryKey } from "../model/IdempotencyKey.ts";
-import type { Question } from "../model/Text.ts";
 import { answerInTurn } from "./TurnAnswer.ts";
-import { TurnStore } from "../ports/TurnStore.ts";
 
 export interface Ask {
-  /** `null`: a new chat is made, without a hello entry, if the answer comes. */
+  /**
+   * The chat to continue. `null`: a new chat, without a hello entry, which is created together with its first entry.
+   */
   readonly chatId: number | null;
   readonly question: Question;
   readonly key: IdempotencyKey | null;
   /**
-   * What becomes of the answer when the fiber that waits for it is interrupted. `finish`, the default:
-   * it is finished and stored. `cancel`: it ends at once and nothing is stored, unless another request
-   * with the same key wants it.
+   * What an interruption of the waiting fiber does. `finish`, the default: the answer is completed and stored.
+   * `cancel`: the answer is interrupted and nothing is stored, unless another request with the same key waits for it
+   * or asked with `finish`.
    */
   readonly onHangUp?: "finish" | "cancel";
 }
@@ -42,9 +41,9 @@ export interface Ask {
 /** An ask in progress in this process. */
 interface Running {
   readonly live: LiveAnswer;
-  readonly fiber: Fiber.Fiber<unknown, unknown>;
+  readonly fiber: Fiber.Fiber<Completed, AskError>;
   readonly fingerprint: string | null;
-  /** Whether a request wants the answer even if it does not wait for it. */
+  /** Whether some request asked with `finish`. */
   finish: boolean;
 }
 
@@ -52,13 +51,14 @@ export class Asking extends Context.Service<
   Asking,
   {
     /**
-     * Asks and waits for the stored entry. The asks of one chat are answered in turn, each seeing
-     * the entries before it. An ask that fails stores nothing.
+     * Asks, and waits for the stored entry. Asks in one chat are answered in turn, across processes; each sees the
+     * entries before it. A failed ask stores nothing.
      */
     readonly ask: (chatbot: Chatbot, ask: Ask) => Effect.Effect<Asked, AskError>;
     /**
-     * The same, giving the answer as it comes and then the stored entry. `after` is how far a reader
-     * got before its connection broke; it begins at the start if that was another turn.
+     * Asks like `ask`, and emits the answer in pieces as it arrives, then the stored entry. `after` is the progress
+     * of a reader whose connection broke: the stream continues from there, or from the start if it is of another
+     * turn.
      */
     readonly stream: (
       chatbot: Chatbot,
@@ -83,7 +83,7 @@ export class Asking extends Context.Service<
       const { limits } = services;
       const digest = yield* Digest.Digest;
       const queue = yield* makeChatQueue(services.store, limits);
-      // Made after the queue, whose listening so goes on while the asks in progress are waited for.
+      // Made after the queue, so that the queue still hears of freed turns while the asks in progress are waited for.
       const fibers = yield* FiberSet.make<Completed, AskError>();
       yield* Effect.addFinalizer(() =>
         Effect.timeoutOption(FiberSet.awaitEmpty(fibers), limits.deadline),
@@ -98,8 +98,36 @@ export class Asking extends Context.Service<
             : answerInTurn(services, live, chatbot, taken.turn, ask.question),
         );
 
-      /** Begins an ask, or joins the one that works on the same key, as one more reader. */
-      const begun = Effect.fnUntraced(function* (chatbot: Chatbot, ask: Ask) {
+      const start = Effect.fnUntraced(function* (
+        live: LiveAnswer,
+        chatbot: Chatbot,
+        ask: Ask,
+        key: RetryKey | null,
+        name: string,
+      ) {
+        if (asks >= limits.asks) return yield* overloaded;
+        const fiber = yield* FiberSet.run(
+          fibers,
+          // Without a reader no request is left to answer, and its caller logs nothing.
+          Effect.tapCause(run(live, chatbot, ask, key), (cause) =>
+            live.readers > 0 || Cause.hasInterruptsOnly(cause) ? Effect.void : logFailure(cause),
+          ),
+        );
+        const running = { live, fiber, fingerprint: key?.fingerprint ?? null, finish: false };
+        asks++;
+        if (key !== null) byKey.set(name, running);
+        fiber.addObserver((exit) => {
+          asks--;
+          if (byKey.get(name) === running) byKey.delete(name);
+          live.complete(exit);
+        });
+        return running;
+      });
+
+      /**
+       * Starts the ask, or joins the one in progress with the same key. The request reads it until the scope closes.
+       */
+      const join = Effect.fnUntraced(function* (chatbot: Chatbot, ask: Ask) {
         const key =
           ask.key === null
             ? null
@@ -109,72 +137,40 @@ export class Asking extends Context.Service<
                 digest,
               );
         const name = `${chatbot.id}/${ask.key}`;
-        const running = key === null ? undefined : byKey.get(name);
-        if (running !== undefined) {
-          if (running.fingerprint !== key!.fingerprint) {
-            return yield* new RetryKeyReused({ key: key!.key });
-          }
-          running.live.readers++;
-          return { running, name, joined: true };
+        const joined = key === null ? undefined : byKey.get(name);
+        if (joined !== undefined && joined.fingerprint !== key!.fingerprint) {
+          return yield* new RetryKeyReused({ key: key!.key });
         }
-        if (asks >= limits.asks) return yield* overloaded;
-        const live = makeLiveAnswer();
+        const live = joined?.live ?? new LiveAnswer();
         live.readers++;
-        const fiber = yield* FiberSet.run(
-          fibers,
-          // Without a reader no request is left to answer, and its caller logs nothing.
-          Effect.tapCause(run(live, chatbot, ask, key), (cause) =>
-            live.readers > 0 || Cause.hasInterruptsOnly(cause) ? Effect.void : logFailure(cause),
-          ),
-        );
-        const begins: Running = {
-          live,
-          fiber,
-          fingerprint: key?.fingerprint ?? null,
-          finish: false,
-        };
-        asks++;
-        if (key !== null) byKey.set(name, begins);
-        fiber.addObserver((exit) => {
-          asks--;
-          if (byKey.get(name) === begins) byKey.delete(name);
-          complete(live, exit);
-        });
-        return { running: begins, name, joined: false };
-      }, Effect.uninterruptible);
-
-      /** The ask in progress, which the request wants until the scope closes. */
-      const watched = (chatbot: Chatbot, ask: Ask) =>
-        Effect.acquireRelease(
-          Effect.map(begun(chatbot, ask), (one) => {
-            one.running.finish ||= ask.onHangUp !== "cancel";
-            return one;
+        const running = joined ?? (yield* start(live, chatbot, ask, key, name));
+        running.finish ||= ask.onHangUp !== "cancel";
+        yield* Effect.addFinalizer(() =>
+          Effect.sync(() => {
+            if (--live.readers > 0 || running.finish || live.exit !== null) return;
+            // A later request with the same key starts anew.
+            if (byKey.get(name) === running) byKey.delete(name);
+            running.fiber.interruptUnsafe();
           }),
-          ({ name, running }) =>
-            Effect.sync(() => {
-              const { live } = running;
-              if (--live.readers > 0 || running.finish || live.exit !== null) return;
-              // A request that comes with the same key from now on begins anew.
-              if (byKey.get(name) === running) byKey.delete(name);
-              running.fiber.interruptUnsafe();
-            }),
         );
+        return { ...running, isJoined: joined !== undefined };
+      }, Effect.uninterruptible);
 
       return Asking.of({
         ask: (chatbot, ask) =>
-          Effect.scoped(
-            Effect.flatMap(watched(chatbot, ask), ({ joined, running }) =>
-              Effect.map(completed(running.live), ({ entry, replayed }) => ({
+          join(chatbot, ask).pipe(
+            Effect.flatMap(({ fiber, isJoined }) =>
+              Effect.map(Fiber.join(fiber), ({ entry, replayed }) => ({
                 entry,
-                replayed: replayed || joined,
+                replayed: replayed || isJoined,
               })),
             ),
+            Effect.scoped,
           ),
         stream: (chatbot, ask, after = null) =>
-          Stream.unwrap(
-            Effect.map(watched(chatbot, ask), ({ joined, running }) =>
-              subscribe(running.live, after, joined),
-            ),
+          join(chatbot, ask).pipe(
+            Effect.map(({ isJoined, live }) => live.subscribe(after, isJoined)),
+            Stream.unwrap,
           ),
       });
     }),

@@ -1,40 +1,38 @@
 /**
- * The queue of a chat: the asks of this process in order of arrival, then this process among the others. All waiting
- * for a turn happens here; the stores never wait.
+ * The queue of a chat: the asks of this process in order of arrival, then this process among the others. Every ask
+ * waits for its turn here; the stores never block.
  */
-import { Clock, Deferred, Duration, Effect, Scope, Semaphore, Stream } from "effect";
-import type { AskLimits } from "./AskLimits.ts";
-import { Overloaded, type AskError } from "../model/Errors.ts";
+import { Clock, Deferred, Duration, Effect, Stream, type Scope } from "effect";
 import type { RetryKey } from "../model/IdempotencyKey.ts";
+import { Overloaded, type AskError } from "../model/Errors.ts";
 import type { Taken, TurnStore } from "../ports/TurnStore.ts";
+import type { AskLimits } from "./AskLimits.ts";
 
 /** The chat and the key that an ask needs the turn of. */
 export interface Place {
   readonly chatbot: number;
-  /** `null`: a new chat, which the append makes: no other ask can wait for it. */
+  /** `null`: a new chat, which the append creates. No other ask can wait for it. */
   readonly chat: number | null;
   readonly key: RetryKey | null;
 }
 
-export type TakenInTurn = Exclude<Taken, { readonly _tag: "Held" }>;
-
 export interface ChatQueue {
   /**
-   * Waits for the turn, or for the entry that the key made, and runs `use` with it. Only the waiting is interruptible:
-   * between taking a turn and holding it, an interruption would leave it taken. `use` runs uninterruptibly, and makes
-   * interruptible what it may leave.
+   * Waits for the turn, or for the entry of an earlier request with the same key, and runs `use` with it. Fails with
+   * `Overloaded` if the queue is full or the wait takes too long. `use` runs uninterruptibly, and makes interruptible
+   * what may be interrupted: an interruption between taking a turn and using it would leave the turn taken.
    */
   readonly inTurn: <A, E>(
     place: Place,
-    use: (taken: TakenInTurn) => Effect.Effect<A, E>,
+    use: (taken: Exclude<Taken, { readonly _tag: "Held" }>) => Effect.Effect<A, E>,
   ) => Effect.Effect<A, E | AskError>;
 }
 
 /** The asks of one chat in this process. */
 interface Queue {
-  readonly turn: Semaphore.Semaphore;
-  length: number;
-  /** Completed by a hint that the chat's turn may be free. */
+  /** In order of arrival. The first is completed: that ask may take the chat's turn. */
+  readonly asks: Array<Deferred.Deferred<void>>;
+  /** Completed when the turn of the chat may be free. */
   freed: Deferred.Deferred<void>;
 }
 
@@ -46,78 +44,78 @@ export const makeChatQueue = (
 ): Effect.Effect<ChatQueue, never, Scope.Scope> =>
   Effect.gen(function* () {
     const queues = new Map<string, Queue>();
-    const hint = (queue: Queue) => Deferred.doneUnsafe(queue.freed, Effect.void);
+    const wake = (deferred: Deferred.Deferred<void>) => Deferred.doneUnsafe(deferred, Effect.void);
     yield* store.freed.pipe(
       Stream.runForEach((freed) =>
         Effect.sync(() => {
-          if (freed === null) for (const queue of queues.values()) hint(queue);
+          if (freed === null) for (const queue of queues.values()) wake(queue.freed);
           const queue = queues.get(`${freed?.chatbot}/${freed?.chat}`);
-          if (queue !== undefined) hint(queue);
+          if (queue !== undefined) wake(queue.freed);
         }),
       ),
       Effect.forkScoped,
     );
 
-    /** Waits for the asks of this process that came before. */
-    const inOrder = <A, E>(
-      name: string,
-      ask: (queue: Queue) => Effect.Effect<A, E>,
-    ): Effect.Effect<A, E | Overloaded> =>
-      Effect.uninterruptibleMask((restore) => {
-        const queue: Queue = queues.get(name) ?? {
-          turn: Semaphore.makeUnsafe(1),
-          length: 0,
-          freed: Deferred.makeUnsafe(),
-        };
-        if (queue.length > limits.queueLimit) return Effect.fail(overloaded);
-        queues.set(name, queue);
-        queue.length++;
-        return queue.turn.take(1).pipe(
-          Effect.timeoutOrElse({
-            duration: limits.queueTimeout,
-            orElse: () => Effect.fail(overloaded),
-          }),
-          restore,
-          Effect.andThen(Effect.ensuring(ask(queue), queue.turn.release(1))),
-          Effect.ensuring(
-            Effect.sync(() => {
-              if (--queue.length === 0) queues.delete(name);
-            }),
-          ),
-        );
-      });
-
-    /** Asks the store until it gives the turn, or until `until`. */
+    /** Takes the turn from the store; while another process holds it, asks again until `until`. */
     const take = Effect.fnUntraced(function* (
       { chat, chatbot, key }: Place,
       until: number,
       queue: Queue | null,
-    ): Effect.fn.Return<TakenInTurn, AskError> {
+    ) {
       while (true) {
-        // Made before the question: a hint that comes in between must count.
+        // Replaced before the store is asked, so that no notification is missed in between.
         const freed = Deferred.makeUnsafe<void>();
         if (queue !== null) queue.freed = freed;
         const taken = yield* store.take(chatbot, chat, key);
         if (taken._tag !== "Held") return taken;
         const left = until - (yield* Clock.currentTimeMillis);
         if (left <= 0) return yield* overloaded;
-        const poll = taken.by === "key" ? limits.keyPoll : limits.poll;
+        const poll = Duration.toMillis(taken.by === "key" ? limits.keyPoll : limits.poll);
         yield* Deferred.await(freed).pipe(
-          Effect.timeoutOption(
-            Duration.min(poll, Duration.millis(Math.min(taken.forMillis + 1, left))),
-          ),
+          Effect.timeoutOption(Math.min(poll, taken.forMillis + 1, left)),
           Effect.interruptible,
         );
       }
-    }, Effect.uninterruptible);
+    });
+
+    const enter = (name: string) =>
+      Effect.suspend(() => {
+        const queue = queues.get(name) ?? { asks: [], freed: Deferred.makeUnsafe<void>() };
+        // The ask that has its turn does not wait.
+        if (queue.asks.length > limits.queueLimit) return Effect.fail(overloaded);
+        const ask = Deferred.makeUnsafe<void>();
+        queue.asks.push(ask);
+        wake(queue.asks[0]!);
+        queues.set(name, queue);
+        return Effect.succeed({ ask, queue });
+      });
+    const leave = (name: string, { asks }: Queue, ask: Deferred.Deferred<void>) =>
+      Effect.sync(() => {
+        asks.splice(asks.indexOf(ask), 1);
+        if (asks.length === 0) queues.delete(name);
+        else wake(asks[0]!);
+      });
 
     return {
       inTurn: (place, use) =>
         Effect.flatMap(Clock.currentTimeMillis, (now) => {
           const until = now + Duration.toMillis(limits.queueTimeout);
-          const ask = (queue: Queue | null) =>
+          const takeAndUse = (queue: Queue | null) =>
             Effect.uninterruptible(Effect.flatMap(take(place, until, queue), use));
-          return place.chat === null ? ask(null) : inOrder(`${place.chatbot}/${place.chat}`, ask);
+          if (place.chat === null) return takeAndUse(null);
+          const name = `${place.chatbot}/${place.chat}`;
+          return Effect.acquireUseRelease(
+            enter(name),
+            ({ ask, queue }) =>
+              Deferred.await(ask).pipe(
+                Effect.timeoutOrElse({
+                  duration: limits.queueTimeout,
+                  orElse: () => Effect.fail(overloaded),
+                }),
+                Effect.andThen(takeAndUse(queue)),
+              ),
+            ({ ask, queue }) => leave(name, queue, ask),
+          );
         }),
     };
   });

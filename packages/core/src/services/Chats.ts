@@ -21,20 +21,20 @@ export class Chats extends Context.Service<
   Chats,
   {
     /**
-     * Creates a chat, with its hello entry when the chatbot has a hello message. Once it succeeds
-     * the chat is stored. With a key, the same request within 24 hours gives the same chat.
+     * Creates a chat, and its hello entry if the chatbot has a hello message. With an idempotency key, the same
+     * request returns the same chat for 24 hours, and another request fails with `RetryKeyReused`.
      */
     readonly create: (
       chatbot: Chatbot,
       chat: NewChat,
       key?: IdempotencyKey | null,
     ) => Effect.Effect<Created, ChatbotNotFound | RetryKeyReused | Overloaded | StorageUnavailable>;
-    /** One page of the chatbot's chats and how many match. */
+    /** A page of the chatbot's chats, and the number of chats that match. */
     readonly list: (
       chatbot: Chatbot,
       query: ChatQuery,
     ) => Effect.Effect<Page<Chat>, Overloaded | StorageUnavailable>;
-    /** One page of a chat's entries and how many match. */
+    /** A page of the chat's entries, and the number of entries that match. */
     readonly history: (
       chatbot: Chatbot,
       chatId: number,
@@ -51,7 +51,7 @@ export class Chats extends Context.Service<
       return Chats.of({
         create: (chatbot, { name = null, userRef = null }, key = null) => {
           const chat = { name, userRef, helloMessage: chatbot.settings.helloMessage || null };
-          // Uninterruptible: a client that hangs up must not cancel a write that was begun.
+          // Uninterruptible: a client that hangs up must not cancel a write in progress.
           return key === null
             ? Effect.uninterruptible(store.createChat(chatbot.id, chat, null))
             : retryKey(key, "chats", [name, userRef]).pipe(

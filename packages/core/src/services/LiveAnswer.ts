@@ -1,5 +1,5 @@
 /**
- * An answer in progress: its text so far, for any number of readers that come and go.
+ * An answer in progress, which any number of requests read.
  */
 import { Deferred, Effect, Exit, Stream } from "effect";
 import type { Entry } from "../model/Entry.ts";
@@ -8,153 +8,129 @@ import { storableText } from "../model/Text.ts";
 
 /** The result of an ask. */
 export interface Asked {
+  /** The stored entry. */
   readonly entry: Entry;
-  /** Whether an earlier request with the same key made it. */
+  /** Whether an earlier request with the same idempotency key started the answer. */
   readonly replayed: boolean;
 }
 
-/** How far a reader got: so many code points of the answer that the turn gives. */
+/** How much of an answer a reader has: so many code points of the answer of a turn. */
 export interface Progress {
   readonly turn: string;
   readonly points: number;
 }
 
-/** The next piece of the answer and how far it reaches, or, once and last, the stored entry. */
+/** The next piece of an answer or, once and last, the stored entry. */
 export type AnswerEvent = {
-  /** Whether an earlier request with the same key began the answer. */
+  /** Whether an earlier request with the same idempotency key started the answer. */
   readonly replayed: boolean;
-  /** How far the answer reaches with this piece. */
+  /** How much of the answer a reader has with this event. */
   readonly reached: Progress;
 } & (
   | { readonly _tag: "Delta"; readonly text: string }
   | { readonly _tag: "Entry"; readonly entry: Entry }
 );
 
-/** The stored entry, and the turn that made it. */
+/** An ask that succeeded, and the turn that answered it. */
 export interface Completed extends Asked {
   readonly turn: string;
 }
 
-export interface LiveAnswer {
-  /** How many wait for the answer. */
-  readers: number;
-  /** Known once the turn is taken. */
-  turn: string | null;
-  text: string;
-  /** A high surrogate whose other half has not come yet. */
-  half: string;
-  /** Whether a reader got something of the text, so that it cannot be taken back. */
-  seen: boolean;
-  exit: Exit.Exit<Completed, AskError> | null;
-  changed: Deferred.Deferred<void>;
+export class LiveAnswer {
+  /** How many requests wait for the answer. */
+  readers = 0;
+  /** The turn that answers; `null` until it is taken. */
+  turn: string | null = null;
+  text = "";
+  /** Whether a reader has received some of the text, so that it cannot be taken back. */
+  seen = false;
+  exit: Exit.Exit<Completed, AskError> | null = null;
+  /** A high surrogate whose other half is still to arrive. */
+  #half = "";
+  #changed = Deferred.makeUnsafe<void>();
+
+  /** Starts the answer, or starts it again: in the given turn, without text. */
+  reset(turn: string): void {
+    this.turn = turn;
+    this.text = this.#half = "";
+  }
+
+  /**
+   * Adds text in the form that every store keeps: without NUL, and pairs of surrogates as a whole. What goes beyond
+   * `limit` code units in all is cut off. Returns whether nothing was.
+   */
+  append(text: string, limit: number): boolean {
+    const all = this.#half + text;
+    const kept = all.slice(0, limit - this.text.length);
+    this.#half = /[\ud800-\udbff]$/.test(kept) ? kept.slice(-1) : "";
+    this.text += storableText(kept.slice(0, kept.length - this.#half.length));
+    this.#notify();
+    return kept === all;
+  }
+
+  complete(exit: Exit.Exit<Completed, AskError>): void {
+    this.exit = exit;
+    if (Exit.isSuccess(exit)) {
+      this.turn = exit.value.turn;
+      this.text = exit.value.entry.answer;
+    }
+    this.#notify();
+  }
+
+  /**
+   * The answer from a reader's progress on, or from its start if that is of another turn. A slow reader receives all
+   * text since its last piece as one. `joined`: whether another request started the answer.
+   */
+  subscribe(after: Progress | null, joined: boolean): Stream.Stream<AnswerEvent, AskError> {
+    return Stream.unfold(null as Position | "end" | null, (at) =>
+      at === "end" ? Effect.undefined : this.#next(at, after, joined),
+    );
+  }
+
+  /** Waits for the next event; returns it with the reader's new position. */
+  #next(
+    from: Position | null,
+    after: Progress | null,
+    joined: boolean,
+  ): Effect.Effect<readonly [AnswerEvent, Position | "end"], AskError> {
+    return Effect.suspend(() => {
+      const { exit, text, turn } = this;
+      if (exit !== null && Exit.isFailure(exit)) return Effect.failCause(exit.cause);
+      let at = from;
+      if (turn !== null) {
+        at ??= positionAfter(after?.turn === turn ? after.points : 0, text);
+        const replayed = joined || exit?.value.replayed === true;
+        const delta = text.slice(at.units);
+        this.seen ||= at.points > 0 || delta !== "";
+        if (delta !== "") {
+          at = { units: text.length, points: at.points + [...delta].length };
+          const reached = { turn, points: at.points };
+          return Effect.succeed([{ _tag: "Delta", text: delta, reached, replayed }, at] as const);
+        }
+        if (exit !== null) {
+          const { entry } = exit.value;
+          const reached = { turn, points: at.points };
+          return Effect.succeed([{ _tag: "Entry", entry, reached, replayed }, "end"] as const);
+        }
+      }
+      return Effect.andThen(Deferred.await(this.#changed), this.#next(at, after, joined));
+    });
+  }
+
+  #notify(): void {
+    const changed = this.#changed;
+    this.#changed = Deferred.makeUnsafe();
+    Deferred.doneUnsafe(changed, Exit.void);
+  }
 }
 
-export const makeLiveAnswer = (): LiveAnswer => ({
-  readers: 0,
-  turn: null,
-  text: "",
-  half: "",
-  seen: false,
-  exit: null,
-  changed: Deferred.makeUnsafe(),
+/** A reader's place in the text, in code units and in code points. */
+interface Position {
+  readonly units: number;
+  readonly points: number;
+}
+
+const positionAfter = (points: number, text: string): Position => ({
+  points,
+  units: Array.from(text).slice(0, points).join("").length,
 });
-
-const notify = (live: LiveAnswer): void => {
-  const { changed } = live;
-  live.changed = Deferred.makeUnsafe();
-  Deferred.doneUnsafe(changed, Exit.void);
-};
-
-/** Begins anew in the given turn, with no text. */
-export const reset = (live: LiveAnswer, turn: string): void => {
-  live.turn = turn;
-  live.text = live.half = "";
-};
-
-/** Adds text, as every store can keep it: without NUL, and a pair of surrogates only as a whole. */
-export const append = (live: LiveAnswer, text: string): void => {
-  const all = live.half + text;
-  const splits = /[\ud800-\udbff]$/.test(all);
-  live.half = splits ? all.slice(-1) : "";
-  const whole = storableText(splits ? all.slice(0, -1) : all);
-  if (whole === "") return;
-  live.text += whole;
-  notify(live);
-};
-
-export const complete = (live: LiveAnswer, exit: Exit.Exit<Completed, AskError>): void => {
-  live.exit = exit;
-  if (Exit.isSuccess(exit)) {
-    live.turn = exit.value.turn;
-    live.text = exit.value.entry.answer;
-  }
-  notify(live);
-};
-
-/** Waits until the answer is complete. */
-export const completed = (live: LiveAnswer): Effect.Effect<Asked, AskError> =>
-  Effect.suspend(() =>
-    live.exit === null ? Effect.andThen(Deferred.await(live.changed), completed(live)) : live.exit,
-  );
-
-/**
- * The answer from where a reader got to, or from its start if that was another turn's. A reader that
- * is slow gets the text since its last piece in one.
- */
-export const subscribe = (
-  live: LiveAnswer,
-  after: Progress | null,
-  joined: boolean,
-): Stream.Stream<AnswerEvent, AskError> =>
-  Stream.suspend(() => {
-    /** Code units and code points given so far; `null` before the turn is known. */
-    let at: { readonly units: number; readonly points: number } | null = null;
-    let complete = false;
-    const give = (event: AnswerEvent) => Effect.succeed([event, undefined] as const);
-    const next: Effect.Effect<readonly [AnswerEvent, void] | undefined, AskError> = Effect.suspend(
-      () => {
-        if (complete) return Effect.succeed(undefined);
-        const { changed, exit, text, turn } = live;
-        if (exit !== null && Exit.isFailure(exit)) return Effect.failCause(exit.cause);
-        if (turn === null) return Effect.andThen(Deferred.await(changed), next);
-        if (at === null) {
-          const points = after?.turn === turn ? after.points : 0;
-          at = { points, units: unitsOf(text, points) };
-          live.seen ||= points > 0;
-        }
-        const replayed = joined || exit?.value.replayed === true;
-        if (text.length > at.units) {
-          const delta = text.slice(at.units);
-          at = { units: text.length, points: at.points + pointsIn(delta) };
-          live.seen = true;
-          return give({
-            _tag: "Delta",
-            text: delta,
-            reached: { turn, points: at.points },
-            replayed,
-          });
-        }
-        if (exit === null) return Effect.andThen(Deferred.await(changed), next);
-        complete = true;
-        const { entry } = exit.value;
-        return give({ _tag: "Entry", entry, reached: { turn, points: at.points }, replayed });
-      },
-    );
-    return Stream.unfold(undefined, () => next);
-  });
-
-const pointsIn = (text: string): number => {
-  let points = 0;
-  for (const _ of text) points++;
-  return points;
-};
-
-/** Where a text's first `points` code points end. */
-const unitsOf = (text: string, points: number): number => {
-  let units = 0;
-  for (const point of text) {
-    if (points-- <= 0) return units;
-    units += point.length;
-  }
-  return units;
-};

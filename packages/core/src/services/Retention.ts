@@ -1,5 +1,5 @@
 /**
- * Erasing the chats that a chatbot's settings keep for so many days only.
+ * Erases the chats that had no entry for as many days as their chatbot's `retentionDays` say.
  */
 import { Clock, Effect, Layer, Schedule } from "effect";
 import { ChatArchive } from "../ports/ChatArchive.ts";
@@ -7,10 +7,9 @@ import { ChatbotRegistry } from "../ports/ChatbotRegistry.ts";
 
 const day = 86_400_000;
 
-/** Every failure is logged, defects too: the next run makes up for it. */
+/** Logs every failure, defects included. The next run does what this one left. */
 const logged = (message: string) => Effect.catchCause((cause) => Effect.logError(message, cause));
 
-/** Of every chatbot with a retention, erases the chats that have had no entry for so many days. */
 const eraseOutdated = Effect.gen(function* () {
   const registry = yield* ChatbotRegistry;
   const archive = yield* ChatArchive;
@@ -24,7 +23,10 @@ const eraseOutdated = Effect.gen(function* () {
   }
 });
 
-/** Does so a minute after the start and then about once an hour, as the actor `retention`. Several processes may. */
+/**
+ * Erases outdated chats a minute after the start and then about once an hour, as the actor `retention`. Several
+ * processes may do so.
+ */
 export const layerRetention: Layer.Layer<never, never, ChatArchive | ChatbotRegistry> =
   Layer.effectDiscard(
     eraseOutdated.pipe(

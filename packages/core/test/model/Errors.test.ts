@@ -4,7 +4,7 @@ import { reasonOf, StorageUnavailable } from "@parley/core";
 const caused = (message: string, cause: unknown) => new Error(message, { cause });
 
 describe("the reason of an error", () => {
-  it("is what the innermost cause says, on one line", () => {
+  it("is the message of the innermost cause, on one line", () => {
     assert.strictEqual(
       reasonOf(caused("Failed", caused("query", new Error("no\n  room")))),
       "no room",
@@ -18,7 +18,7 @@ describe("the reason of an error", () => {
     );
   });
 
-  it("is what each attempt to connect says", () => {
+  it("names every failed attempt to connect once", () => {
     const attempts = ["refused ::1:5432", "refused 127.0.0.1:5432", "refused ::1:5432"];
     const connecting = new AggregateError(attempts.map((message) => new Error(message)));
     assert.strictEqual(

@@ -4,7 +4,7 @@ import { Schema } from "effect";
 
 const points = (text: string) => Array.from(text, (point) => point.codePointAt(0)!);
 
-/** The order of the contract, in the plainest way. */
+/** The order of code points, written as plainly as possible. */
 const compared = (a: string, b: string): number => {
   const [left, right] = [points(a), points(b)];
   for (let at = 0; at < Math.min(left.length, right.length); at++) {
@@ -13,7 +13,7 @@ const compared = (a: string, b: string): number => {
   return Math.sign(left.length - right.length);
 };
 
-/** Texts in which surrogates meet what lies above and below them. */
+/** Texts with surrogates, and with code points directly below and above them. */
 const Awkward = Schema.Array(
   Schema.Literals([
     "a",
@@ -30,21 +30,21 @@ const Awkward = Schema.Array(
 );
 
 describe("text", () => {
-  it.prop("is ordered by code point", [Awkward, Awkward], ([left, right]) => {
+  it.prop("with surrogates is ordered by code point", [Awkward, Awkward], ([left, right]) => {
     const [a, b] = [left.join(""), right.join("")];
     return Math.sign(compareText(a, b)) === compared(a, b);
   });
 
-  it.prop("is ordered by code point, any text", [Schema.String, Schema.String], ([a, b]) =>
+  it.prop("of any kind is ordered by code point", [Schema.String, Schema.String], ([a, b]) =>
     a.isWellFormed() && b.isWellFormed() ? Math.sign(compareText(a, b)) === compared(a, b) : true,
   );
 
-  it.prop("folds to the same when it is folded again", [Schema.String], ([text]) => {
+  it.prop("that was folded is folded to itself", [Schema.String], ([text]) => {
     const folded = fold(text);
     return fold(folded) === folded;
   });
 
-  it("folds what differs only in case or compatibility to the same", () => {
+  it("that differs only in case or compatibility is folded to the same", () => {
     for (const [a, b] of [
       ["ÉCOLE", "e\u0301cole"],
       ["ﬁn", "FIN"],
@@ -57,7 +57,7 @@ describe("text", () => {
     assert.notStrictEqual(fold("ß"), fold("ss"));
   });
 
-  it("is blank when each character has Unicode's White_Space", () => {
+  it("is blank if all its characters are Unicode's White_Space", () => {
     for (const text of ["", " \t\n\v\f\r", "\u0085", "\u00a0\u1680\u2003\u2028\u202f\u3000"]) {
       assert.isTrue(isBlank(text), JSON.stringify(text));
     }
@@ -66,7 +66,7 @@ describe("text", () => {
     }
   });
 
-  it("is storable without NUL and lone surrogates", () => {
+  it("is storable if it contains neither NUL nor a lone surrogate", () => {
     for (const text of ["", "a", "😀", "\ufffd"]) assert.isTrue(isStorable(text));
     for (const text of ["\0", "a\0b", "\ud83d", "\ude00x", "a\udfff"]) {
       assert.isFalse(isStorable(text));

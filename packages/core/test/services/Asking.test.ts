@@ -33,7 +33,7 @@ const broken = new AnswerUnavailable({ reason: "test" });
 const restart = Stream.make({ _tag: "Restart" } as const);
 const delta = (text: string) => Stream.make({ _tag: "Delta", text } as const);
 
-/** An answer that a test ends. */
+/** An answer that ends when the test opens the gate. */
 const held = (gate: Deferred.Deferred<void>): Stream.Stream<AnswerPart> =>
   Stream.unwrap(Effect.as(Deferred.await(gate), says("done")));
 
@@ -46,11 +46,11 @@ const total = ChatStore.use((store) =>
   Effect.map(store.listChats(chatbot.id, newestChats), (page) => page.total),
 );
 
-/** Lets every fiber do what it can without the time passing. */
+/** Runs every fiber as far as it gets at the present time. */
 const settle = Effect.repeat(Effect.yieldNow, { times: 50 });
 
 describe("asking", () => {
-  it.effect("stores the question with its answer, in a new chat if none is named", () =>
+  it.effect("an ask stores the question with its answer, in a new chat if it names none", () =>
     Effect.gen(function* () {
       const { entry, replayed } = yield* asking(ask("q"));
       assert.deepInclude(entry, {
@@ -66,7 +66,7 @@ describe("asking", () => {
     }).pipe(Effect.provide(layerAsking(() => says("Hel", "lo")))),
   );
 
-  it.effect("gives the answerer the unflagged entries before, newest first", () => {
+  it.effect("the answerer reads the unflagged entries before the question, newest first", () => {
     const seen: Array<ReadonlyArray<string>> = [];
     const answers: Answers = (question, earlier) =>
       Stream.unwrap(
@@ -108,7 +108,7 @@ describe("asking", () => {
   });
 
   it.effect(
-    "answers the asks of one chat in order of arrival, and those of another meanwhile",
+    "asks in one chat are answered in order of arrival, and asks in another chat meanwhile",
     () =>
       Effect.gen(function* () {
         const gates = new Map<string, Deferred.Deferred<void>>();
@@ -139,7 +139,26 @@ describe("asking", () => {
       }),
   );
 
-  it.effect("refuses more than 256 that wait in a chat", () =>
+  it.effect("an ask that is cancelled while it waits leaves its place to the next", () =>
+    Effect.gen(function* () {
+      const gate = yield* Deferred.make<void>();
+      yield* Effect.gen(function* () {
+        const chatId = yield* newChat;
+        const [first, second, third] = yield* Effect.forEach(["q0", "q1", "q2"], (question) =>
+          Effect.tap(
+            Effect.forkChild(asking(ask(question, { chatId, onHangUp: "cancel" }))),
+            () => settle,
+          ),
+        );
+        yield* Fiber.interrupt(second!);
+        yield* Deferred.succeed(gate, undefined);
+        yield* Fiber.joinAll([first!, third!]);
+        assert.deepStrictEqual(yield* questionsOf(chatId), ["q0", "q2"]);
+      }).pipe(Effect.provide(layerAsking(() => held(gate))));
+    }),
+  );
+
+  it.effect("an ask is refused when 256 asks wait in its chat", () =>
     Effect.gen(function* () {
       const chatId = yield* newChat;
       const store = yield* TurnStore;
@@ -151,14 +170,14 @@ describe("asking", () => {
       const refused = fibers.filter((fiber) => fiber.pollUnsafe() !== undefined);
       assert.strictEqual(refused.length, 1);
       assert.deepStrictEqual(tagOf(yield* Fiber.join(refused[0]!)), ["Overloaded"]);
-      // The others get their turns once the one who held it is given up.
+      // The others get their turns when the lease of the held turn ends.
       yield* TestClock.adjust(turnLease + 1);
       const waited = yield* Fiber.joinAll(fibers);
       assert.strictEqual(waited.filter(Exit.isSuccess).length, 257);
     }).pipe(Effect.provide(layerAsking(() => says("done")))),
   );
 
-  it.effect("waits for a turn that another process holds at most a minute", () =>
+  it.effect("an ask waits at most a minute for a turn that another process holds", () =>
     Effect.gen(function* () {
       const chatId = yield* newChat;
       const store = yield* TurnStore;
@@ -174,7 +193,7 @@ describe("asking", () => {
     }).pipe(Effect.provide(layerAsking(() => says("done")))),
   );
 
-  it.effect("is woken when another's turn ends", () =>
+  it.effect("a waiting ask gets its turn as soon as another process ends its turn", () =>
     Effect.gen(function* () {
       const chatId = yield* newChat;
       const store = yield* TurnStore;
@@ -190,7 +209,7 @@ describe("asking", () => {
     }).pipe(Effect.provide(layerAsking(() => says("done")))),
   );
 
-  it.effect("takes over the turn of a process that was killed, within its lease", () =>
+  it.effect("an ask takes over the turn of a killed process when its lease ends", () =>
     Effect.gen(function* () {
       const chatId = yield* newChat;
       yield* TurnStore.use((store) => store.take(chatbot.id, chatId, null));
@@ -202,7 +221,7 @@ describe("asking", () => {
     }).pipe(Effect.provide(layerAsking(() => says("done")))),
   );
 
-  it.effect("holds its turn while a slow answer comes, and frees it at the deadline", () =>
+  it.effect("a slow answer keeps its turn until the deadline, which frees the turn", () =>
     Effect.gen(function* () {
       const chatId = yield* newChat;
       const slow = yield* Effect.forkChild(Effect.exit(asking(ask("q", { chatId }))));
@@ -219,14 +238,14 @@ describe("asking", () => {
     }).pipe(Effect.provide(layerAsking(() => Stream.never))),
   );
 
-  it.effect("stores nothing when its turn was lost meanwhile", () =>
+  it.effect("an answer whose turn was lost meanwhile is not stored", () =>
     Effect.gen(function* () {
       const gate = yield* Deferred.make<void>();
       yield* Effect.gen(function* () {
         const chatId = yield* newChat;
         const late = yield* Effect.forkChild(Effect.exit(asking(ask("late", { chatId }))));
         yield* settle;
-        // The process stood still for longer than its lease.
+        // The process stood still for longer than the lease of its turn.
         yield* TestClock.adjust(turnLease + 1);
         const taken = yield* TurnStore.use((store) => store.take(chatbot.id, chatId, null));
         assert.strictEqual(taken._tag, "Turn");
@@ -243,38 +262,40 @@ describe("asking", () => {
     }),
   );
 
-  it.effect("stores nothing in a chat that was erased meanwhile, and says that there is none", () =>
-    Effect.gen(function* () {
-      let gate = yield* Deferred.make<void>();
-      yield* Effect.gen(function* () {
-        const archive = yield* ChatArchive;
-        for (const [more, millis] of [
-          [{}, 0],
-          [{ key: "key" as any }, 0],
-          [{}, turnLease],
-          [{ key: "key" as any }, turnLease],
-        ] as const) {
-          gate = yield* Deferred.make<void>();
-          const chatId = yield* newChat;
-          const late = yield* Effect.forkChild(
-            Effect.exit(asking(ask("late", { chatId, ...more }))),
-          );
-          yield* settle;
-          assert.strictEqual(
-            yield* archive.erase(chatbot.id, { _tag: "Chat", id: chatId }, "test"),
-            1,
-          );
-          // It learns of it when it renews its turn, or when it is through.
-          yield* TestClock.adjust(millis);
-          yield* Deferred.succeed(gate, undefined);
-          assert.deepStrictEqual(tagOf(yield* Fiber.join(late)), ["ChatNotFound"]);
-        }
-        assert.strictEqual(yield* total, 0);
-      }).pipe(Effect.provide(layerAsking(() => Stream.suspend(() => held(gate)))));
-    }),
+  it.effect(
+    "an ask in a chat that is erased meanwhile stores nothing and fails with ChatNotFound",
+    () =>
+      Effect.gen(function* () {
+        let gate = yield* Deferred.make<void>();
+        yield* Effect.gen(function* () {
+          const archive = yield* ChatArchive;
+          for (const [more, millis] of [
+            [{}, 0],
+            [{ key: "key" as any }, 0],
+            [{}, turnLease],
+            [{ key: "key" as any }, turnLease],
+          ] as const) {
+            gate = yield* Deferred.make<void>();
+            const chatId = yield* newChat;
+            const late = yield* Effect.forkChild(
+              Effect.exit(asking(ask("late", { chatId, ...more }))),
+            );
+            yield* settle;
+            assert.strictEqual(
+              yield* archive.erase(chatbot.id, { _tag: "Chat", id: chatId }, "test"),
+              1,
+            );
+            // The renewal of the turn fails, or the append.
+            yield* TestClock.adjust(millis);
+            yield* Deferred.succeed(gate, undefined);
+            assert.deepStrictEqual(tagOf(yield* Fiber.join(late)), ["ChatNotFound"]);
+          }
+          assert.strictEqual(yield* total, 0);
+        }).pipe(Effect.provide(layerAsking(() => Stream.suspend(() => held(gate)))));
+      }),
   );
 
-  it.effect("is finished and stored when the one who asked is gone", () =>
+  it.effect("an answer is completed and stored after its request hung up", () =>
     Effect.gen(function* () {
       const gate = yield* Deferred.make<void>();
       yield* Effect.gen(function* () {
@@ -289,7 +310,7 @@ describe("asking", () => {
     }),
   );
 
-  it.effect("is in the log when it fails and nobody is left to be told", () =>
+  it.effect("a failed ask is logged if its request hung up before", () =>
     Effect.gen(function* () {
       const logged: Array<string> = [];
       const logger = Logger.make((entry) => {
@@ -329,27 +350,29 @@ describe("asking", () => {
     }),
   );
 
-  it.effect("ends with the one who asked if he wants that, and stores nothing", () =>
-    Effect.gen(function* () {
-      const closed = yield* Deferred.make<void>();
-      const layer = layerAsking(() =>
-        Stream.ensuring(Stream.never, Deferred.succeed(closed, undefined)),
-      );
-      yield* Effect.gen(function* () {
-        const chatId = yield* newChat;
-        const fiber = yield* Effect.forkChild(asking(ask("q", { chatId, onHangUp: "cancel" })));
-        yield* settle;
-        yield* Fiber.interrupt(fiber);
-        yield* settle;
-        assert.isTrue(yield* Deferred.isDone(closed));
-        assert.deepStrictEqual(yield* questionsOf(chatId), []);
-        const other = yield* TurnStore.use((store) => store.take(chatbot.id, chatId, null));
-        assert.strictEqual(other._tag, "Turn");
-      }).pipe(Effect.provide(layer));
-    }),
+  it.effect(
+    "a request with cancel that hangs up interrupts the answer, and nothing is stored",
+    () =>
+      Effect.gen(function* () {
+        const closed = yield* Deferred.make<void>();
+        const layer = layerAsking(() =>
+          Stream.ensuring(Stream.never, Deferred.succeed(closed, undefined)),
+        );
+        yield* Effect.gen(function* () {
+          const chatId = yield* newChat;
+          const fiber = yield* Effect.forkChild(asking(ask("q", { chatId, onHangUp: "cancel" })));
+          yield* settle;
+          yield* Fiber.interrupt(fiber);
+          yield* settle;
+          assert.isTrue(yield* Deferred.isDone(closed));
+          assert.deepStrictEqual(yield* questionsOf(chatId), []);
+          const other = yield* TurnStore.use((store) => store.take(chatbot.id, chatId, null));
+          assert.strictEqual(other._tag, "Turn");
+        }).pipe(Effect.provide(layer));
+      }),
   );
 
-  it.effect("is cancelled only when nobody waits for its key any more", () =>
+  it.effect("an answer is cancelled only when no request waits for its key any more", () =>
     Effect.gen(function* () {
       const gate = yield* Deferred.make<void>();
       let calls = 0;
@@ -374,7 +397,7 @@ describe("asking", () => {
     }),
   );
 
-  /** Half an answer, and what comes a second after it. */
+  /** Half an answer and, a second later, `more`. */
   const halfThen = (more: Stream.Stream<AnswerPart, AnswerUnavailable>) =>
     Stream.concat(
       delta("half"),
@@ -383,50 +406,54 @@ describe("asking", () => {
   const events = (one: Ask) =>
     Asking.use((service) => Stream.runCollect(service.stream(chatbot, one)));
 
-  it.effect("goes on after a restart that takes back what no reader has seen", () =>
-    Effect.gen(function* () {
-      const answers = () =>
-        halfThen(
-          Stream.concat(restart, Stream.fromEffectDrain(Effect.sleep("1 second"))).pipe(
-            Stream.concat(says("whole")),
-          ),
-        );
-      yield* Effect.gen(function* () {
-        const keyed = ask("q", { key: "key" as any });
-        const plain = yield* Effect.forkChild(asking(keyed));
-        yield* TestClock.adjust("1 second");
-        // Comes in the pause before the second attempt.
-        const reader = yield* Effect.forkChild(events(keyed));
-        yield* TestClock.adjust("1 second");
-        assert.deepStrictEqual(
-          (yield* Fiber.join(reader)).map((event) =>
-            event._tag === "Delta" ? event.text : event.entry.answer,
-          ),
-          ["whole", "whole"],
-        );
-        assert.strictEqual((yield* Fiber.join(plain)).entry.answer, "whole");
-      }).pipe(Effect.provide(layerAsking(answers)));
-    }),
+  it.effect(
+    "an answer continues after a restart that takes back text which no reader has received",
+    () =>
+      Effect.gen(function* () {
+        const answers = () =>
+          halfThen(
+            Stream.concat(restart, Stream.fromEffectDrain(Effect.sleep("1 second"))).pipe(
+              Stream.concat(says("whole")),
+            ),
+          );
+        yield* Effect.gen(function* () {
+          const keyed = ask("q", { key: "key" as any });
+          const plain = yield* Effect.forkChild(asking(keyed));
+          yield* TestClock.adjust("1 second");
+          // The second request arrives in the pause before the second attempt.
+          const reader = yield* Effect.forkChild(events(keyed));
+          yield* TestClock.adjust("1 second");
+          assert.deepStrictEqual(
+            (yield* Fiber.join(reader)).map((event) =>
+              event._tag === "Delta" ? event.text : event.entry.answer,
+            ),
+            ["whole", "whole"],
+          );
+          assert.strictEqual((yield* Fiber.join(plain)).entry.answer, "whole");
+        }).pipe(Effect.provide(layerAsking(answers)));
+      }),
   );
 
-  it.effect("fails after a restart that takes back what a reader has seen", () =>
-    Effect.gen(function* () {
-      let attempts = 0;
-      const second = Stream.suspend(() => {
-        attempts++;
-        return says("whole");
-      });
-      yield* Effect.gen(function* () {
-        const reader = yield* Effect.forkChild(Effect.exit(events(ask("q"))));
-        yield* TestClock.adjust("1 second");
-        assert.deepStrictEqual(tagOf(yield* Fiber.join(reader)), ["AnswerUnavailable"]);
-        assert.strictEqual(attempts, 0);
-        assert.strictEqual(yield* total, 0);
-      }).pipe(Effect.provide(layerAsking(() => halfThen(Stream.concat(restart, second)))));
-    }),
+  it.effect(
+    "an answer fails after a restart that takes back text which a reader has received",
+    () =>
+      Effect.gen(function* () {
+        let attempts = 0;
+        const second = Stream.suspend(() => {
+          attempts++;
+          return says("whole");
+        });
+        yield* Effect.gen(function* () {
+          const reader = yield* Effect.forkChild(Effect.exit(events(ask("q"))));
+          yield* TestClock.adjust("1 second");
+          assert.deepStrictEqual(tagOf(yield* Fiber.join(reader)), ["AnswerUnavailable"]);
+          assert.strictEqual(attempts, 0);
+          assert.strictEqual(yield* total, 0);
+        }).pipe(Effect.provide(layerAsking(() => halfThen(Stream.concat(restart, second)))));
+      }),
   );
 
-  it.effect("does not run the answer again when it fails", () =>
+  it.effect("a failed answer is not run again", () =>
     Effect.gen(function* () {
       let calls = 0;
       const answers = () => {
@@ -439,7 +466,7 @@ describe("asking", () => {
     }),
   );
 
-  it.effect("tells the moderator and the answerer when its deadline is", () => {
+  it.effect("the moderator and the answerer can read the deadline", () => {
     const deadlines: Array<number> = [];
     const tell = Effect.map(AskDeadline, (deadline) => void deadlines.push(deadline));
     const moderator = Moderator.of({
@@ -464,7 +491,7 @@ describe("asking", () => {
     );
   });
 
-  it.effect("fails with ChatbotNotFound when its chatbot was deleted meanwhile", () => {
+  it.effect("an ask fails with ChatbotNotFound if its chatbot is deleted meanwhile", () => {
     const deleted = Effect.fail(new ChatbotNotFound({ chatbot: chatbot.id }));
     const storesWith = (
       broken: Partial<TurnStore["Service"]>,
@@ -481,7 +508,7 @@ describe("asking", () => {
     );
   });
 
-  it.effect("stores nothing, and makes no chat, when no answer comes", () =>
+  it.effect("an ask without an answer stores nothing and creates no chat", () =>
     Effect.gen(function* () {
       for (const answers of [
         () => Stream.fail(broken),
@@ -507,7 +534,7 @@ describe("asking", () => {
     }),
   );
 
-  it.effect("keeps of a category what every store can keep", () => {
+  it.effect("a moderation category is stored without NUL and lone surrogates", () => {
     const moderator = Moderator.of({
       check: () => Effect.succeed({ category: "a\0\ud83d", flagged: true }),
     });
@@ -517,18 +544,21 @@ describe("asking", () => {
     }).pipe(Effect.provide(layerAsking(() => says("a"), Layer.succeed(Moderator, moderator))));
   });
 
-  it.effect("keeps of an answer what every store can keep, cut off at its length", () => {
-    return Effect.gen(function* () {
-      const { entry } = yield* asking(ask("q"));
-      assert.strictEqual(entry.answer, "a😀\ufffdb" + "x".repeat(100_000 - 5));
-    }).pipe(
-      Effect.provide(
-        layerAsking(() => says("a\0\ud83d", "\ude00", "\ud83d", "b", "x".repeat(200_000))),
-      ),
-    );
-  });
+  it.effect(
+    "an answer is stored without NUL and lone surrogates, up to its greatest length",
+    () => {
+      return Effect.gen(function* () {
+        const { entry } = yield* asking(ask("q"));
+        assert.strictEqual(entry.answer, "a😀\ufffdb" + "x".repeat(100_000 - 5));
+      }).pipe(
+        Effect.provide(
+          layerAsking(() => says("a\0\ud83d", "\ude00", "\ud83d", "b", "x".repeat(200_000))),
+        ),
+      );
+    },
+  );
 
-  it.effect("is cut off between code points, and not before it must be", () => {
+  it.effect("an answer is cut off between code points, and only beyond its greatest length", () => {
     const long = "x".repeat(99_999);
     return Effect.gen(function* () {
       for (const [pieces, kept] of [
@@ -546,7 +576,7 @@ describe("asking", () => {
     });
   });
 
-  it.effect("is stored with a cost that every store can keep, however it was counted", () => {
+  it.effect("the usage of an answer is stored in whole, bounded numbers", () => {
     const counted = (n: number): AnswerPart => ({
       _tag: "Usage",
       usage: {
@@ -582,79 +612,43 @@ describe("asking", () => {
     }).pipe(Effect.provide(layerAsking(answers)));
   });
 
-  describe("that is cut off", () => {
-    const long = says("x".repeat(150_000));
-    const longText = Stream.take(long, 1);
-    const usageStored = ChatArchive.use((archive) => archive.usage(chatbot.id, new Date(0)));
-
-    it.effect("is stored with what it cost, and shows no reader more than is stored", () => {
-      const answers = () =>
-        Stream.concat(longText, Stream.fromEffectDrain(Effect.sleep("4 seconds"))).pipe(
-          Stream.concat(says("y", "z")),
-        );
-      return Effect.gen(function* () {
-        const reader = yield* Effect.forkChild(
-          Asking.use((service) => Stream.runCollect(service.stream(chatbot, ask("q")))),
-        );
-        yield* TestClock.adjust("4 seconds");
-        const [delta, entry, ...more] = yield* Fiber.join(reader);
+  it.effect(
+    "readers of an answer that is cut off receive what is stored, and the rest is not read",
+    () =>
+      Effect.gen(function* () {
+        const [delta, entry, ...more] = yield* events(ask("q"));
         assert.strictEqual(delta?._tag === "Delta" && delta.text.length, 100_000);
         assert.strictEqual(entry?._tag === "Entry" && entry.entry.answer.length, 100_000);
         assert.deepStrictEqual(more, []);
-        assert.containsSubset(yield* usageStored, [{ answers: 1, promptTokens: 1 }]);
-      }).pipe(Effect.provide(layerAsking(answers)));
-    });
+      }).pipe(
+        Effect.provide(layerAsking(() => Stream.concat(delta("x".repeat(150_000)), Stream.never))),
+      ),
+  );
 
-    for (const [name, rest, seconds] of [
-      ["does not end", Stream.never, 5],
-      ["says as much again", Stream.concat(long, Stream.die("read on")), 0],
-      ["breaks off later", Stream.fail(broken), 0],
-      ["begins anew later", Stream.concat(restart, says("again")), 0],
-    ] as const) {
-      it.effect(`and ${name} is stored without`, () =>
-        Effect.gen(function* () {
-          const asked = yield* Effect.forkChild(asking(ask("q")));
-          yield* TestClock.adjust(`${seconds} seconds`);
+  it.effect(
+    "a waiting ask gets its turn as soon as another process ends its turn while the service stops, too",
+    () =>
+      Effect.gen(function* () {
+        const scope = yield* Scope.make();
+        const context = yield* Layer.build(layerAsking(() => says("done"))).pipe(
+          Scope.provide(scope),
+        );
+        yield* Effect.gen(function* () {
+          const chatId = yield* newChat;
+          const store = yield* TurnStore;
+          const taken = yield* store.take(chatbot.id, chatId, null);
+          if (taken._tag !== "Turn") return assert.fail("the turn is free");
+          const waiting = yield* Effect.forkChild(asking(ask("q", { chatId })));
           yield* settle;
-          assert.strictEqual((yield* Fiber.join(asked)).entry.answer.length, 100_000);
-          assert.deepStrictEqual(yield* usageStored, []);
-        }).pipe(Effect.provide(layerAsking(() => Stream.concat(longText, rest)))),
-      );
-    }
-
-    it.effect("just before its deadline is stored all the same", () => {
-      const late = Stream.concat(Stream.fromEffectDrain(Effect.sleep("29 seconds")), longText);
-      return Effect.gen(function* () {
-        const asked = yield* Effect.forkChild(asking(ask("q")));
-        yield* TestClock.adjust("30 seconds");
-        yield* settle;
-        assert.strictEqual((yield* Fiber.join(asked)).entry.answer.length, 100_000);
-      }).pipe(Effect.provide(layerAsking(() => Stream.concat(late, Stream.never))));
-    });
-  });
-
-  it.effect("is woken by the end of another's turn also while the service stops", () =>
-    Effect.gen(function* () {
-      const scope = yield* Scope.make();
-      const context = yield* Layer.build(layerAsking(() => says("done"))).pipe(
-        Scope.provide(scope),
-      );
-      yield* Effect.gen(function* () {
-        const chatId = yield* newChat;
-        const store = yield* TurnStore;
-        const taken = yield* store.take(chatbot.id, chatId, null);
-        if (taken._tag !== "Turn") return assert.fail("the turn is free");
-        const waiting = yield* Effect.forkChild(asking(ask("q", { chatId })));
-        yield* settle;
-        const stopped = yield* Effect.forkChild(Scope.close(scope, Exit.void));
-        yield* settle;
-        assert.isUndefined(stopped.pollUnsafe());
-        yield* store.release(taken.turn);
-        yield* settle;
-        // No time has passed.
-        assert.strictEqual((yield* Fiber.join(waiting)).entry.question, "q");
-        yield* Fiber.join(stopped);
-      }).pipe(Effect.provide(context));
-    }),
+          const stopped = yield* Effect.forkChild(Scope.close(scope, Exit.void));
+          yield* settle;
+          assert.isUndefined(stopped.pollUnsafe());
+          yield* store.release(taken.turn);
+          yield* settle;
+          // No time has passed.
+          assert.strictEqual((yield* Fiber.join(waiting)).entry.question, "q");
+          yield* Fiber.join(stopped);
+        }).pipe(Effect.provide(context));
+      }),
   );
 });

@@ -4,7 +4,7 @@ import { makeDrainingRuntime } from "../../src/services/DrainingRuntime.ts";
 
 class Resource extends Context.Service<Resource, { isOpen: boolean }>()("Resource") {}
 
-/** A resource that is open from its building, which waits, until it is disposed of. */
+/** A runtime with a resource that is open until the runtime is disposed of. Building the resource waits for `building`. */
 const runtimeAfter = (building: Promise<void>) =>
   makeDrainingRuntime(
     Layer.effect(
@@ -28,7 +28,7 @@ const watched = async (context: Context.Context<Resource>, begin: () => void = (
 };
 const refused = async () => "refused";
 
-/** What is seen by what is run before the services are disposed of, so many turns after their building goes on. */
+/** Disposes of the runtime so many turns of the event loop after its building continued; returns what `run` saw. */
 const disposedAfter = async (turns: number) => {
   let goOn!: () => void;
   const runtime = runtimeAfter(new Promise<void>((resolve) => (goOn = resolve)));
@@ -40,14 +40,14 @@ const disposedAfter = async (turns: number) => {
   return seen;
 };
 
-it("what runs has its services to its end, whenever they are disposed of", async () => {
+it("a promise in progress keeps its services to its end, whenever the runtime is disposed of", async () => {
   const outcomes = await Promise.all(
     Array.from({ length: 20 }, (_, turns) => disposedAfter(turns)),
   );
   expect(new Set(outcomes)).toEqual(new Set(["refused", "true, true"]));
 });
 
-it("what runs may dispose of its services, and has them to its end", async () => {
+it("a promise that disposes of the runtime keeps its services to its end", async () => {
   const runtime = runtimeAfter(Promise.resolve());
   await runtime.run((context) => watched(context), refused);
   const seen = await runtime.run(

@@ -1,5 +1,5 @@
 /**
- * Asking over the memory store, with an answerer that a test holds in its hand.
+ * Asking over the memory store, with an answerer that a test controls.
  */
 import {
   Answerer,
@@ -13,12 +13,12 @@ import {
   type Entry,
   type StorageUnavailable,
   defaultSettings,
+  Moderator,
 } from "@parley/core";
 import { layerMemoryWith } from "@parley/store-memory";
 import { Effect, Layer, Stream } from "effect";
 import { Digest } from "effect/crypto";
 import { createHash } from "node:crypto";
-import { Moderator } from "../../src/ports/Moderator.ts";
 
 export const chatbot: Chatbot = {
   id: 1,
@@ -42,13 +42,13 @@ export type Answers = (
   earlier: Stream.Stream<Entry, StorageUnavailable>,
 ) => Stream.Stream<AnswerPart, AnswerUnavailable | StorageUnavailable>;
 
-/** Digests in the same turn of the event loop, so that a test decides what happens when. */
+/** Digests synchronously, so that a test decides the order of events. */
 const layerDigest = Layer.succeed(Digest.Digest, {
   digest: (_, data) => Effect.sync(() => createHash("sha256").update(data).digest()),
   digestHex: (_, data) => Effect.sync(() => createHash("sha256").update(data).digest("hex")),
 });
 
-/** An answer in pieces. */
+/** An answer in these pieces. */
 export const says = (...texts: ReadonlyArray<string>): Stream.Stream<AnswerPart> =>
   Stream.fromIterable([
     ...texts.map((text) => ({ _tag: "Delta" as const, text })),

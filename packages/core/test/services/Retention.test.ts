@@ -15,7 +15,7 @@ import { TestClock } from "effect/testing";
 
 const entry = { question: "q", answer: "a", moderation: "none", flagged: false, usage: null };
 
-/** A chatbot with chats that are as old as itself. */
+/** Creates a chatbot and two chats at the same time. */
 const make = Effect.fnUntraced(function* (name: string, retentionDays: number | null) {
   const registry = yield* ChatbotRegistry;
   const store = yield* ChatStore;
@@ -35,7 +35,7 @@ const make = Effect.fnUntraced(function* (name: string, retentionDays: number | 
   return { id, idle: idle.chat.id, used: used.chat.id };
 });
 
-const left = ({ id }: { readonly id: number }) =>
+const chatsOf = ({ id }: { readonly id: number }) =>
   ChatStore.use((store) =>
     Effect.map(store.listChats(id, newestChats), ({ items }) => items.map((chat) => chat.id)),
   );
@@ -47,10 +47,10 @@ const use = Effect.fnUntraced(function* (chatbot: number, chat: number) {
   yield* turns.append(taken.turn, entry);
 });
 
-/** More than the hour between two runs may last, and less than two. */
+/** Longer than the pause between two runs, which is jittered, and shorter than two pauses. */
 const anHour = TestClock.adjust("75 minutes");
 
-/** Runs over these ports; gives what is logged. */
+/** Starts the retention over these ports, and returns the lines of its log. */
 const retained = Effect.fnUntraced(function* (ports: {
   readonly archive?: Partial<ChatArchive["Service"]>;
   readonly registry?: Partial<ChatbotRegistry["Service"]>;
@@ -69,24 +69,26 @@ const retained = Effect.fnUntraced(function* (ports: {
   return logs;
 });
 
-it.effect("chats are erased after their chatbot's days without an entry, and no others", () =>
-  Effect.gen(function* () {
-    const kept = yield* make("kept", null);
-    const short = yield* make("short", 2);
-    yield* retained({});
-    yield* TestClock.adjust("36 hours");
-    yield* use(short.id, short.used);
-    yield* TestClock.adjust("12 hours");
-    assert.deepStrictEqual(yield* left(short), [short.used, short.idle]);
-    yield* anHour;
-    assert.deepStrictEqual(yield* left(short), [short.used]);
-    yield* TestClock.adjust("2 days");
-    assert.deepStrictEqual(yield* left(short), []);
-    assert.deepStrictEqual(yield* left(kept), [kept.used, kept.idle]);
-  }).pipe(Effect.scoped, Effect.provide(layerMemory)),
+it.effect(
+  "a chat is erased after as many days without an entry as its chatbot says, and no other chat is",
+  () =>
+    Effect.gen(function* () {
+      const kept = yield* make("kept", null);
+      const short = yield* make("short", 2);
+      yield* retained({});
+      yield* TestClock.adjust("36 hours");
+      yield* use(short.id, short.used);
+      yield* TestClock.adjust("12 hours");
+      assert.deepStrictEqual(yield* chatsOf(short), [short.used, short.idle]);
+      yield* anHour;
+      assert.deepStrictEqual(yield* chatsOf(short), [short.used]);
+      yield* TestClock.adjust("2 days");
+      assert.deepStrictEqual(yield* chatsOf(short), []);
+      assert.deepStrictEqual(yield* chatsOf(kept), [kept.used, kept.idle]);
+    }).pipe(Effect.scoped, Effect.provide(layerMemory)),
 );
 
-it.effect("the first time is a minute after the start, the next an hour later", () =>
+it.effect("the first run is a minute after the start, the next an hour later", () =>
   Effect.gen(function* () {
     const chatbot = yield* make("short", 2);
     yield* TestClock.adjust("47 hours");
@@ -94,17 +96,17 @@ it.effect("the first time is a minute after the start, the next an hour later", 
     yield* TestClock.adjust("2 hours");
     yield* retained({});
     yield* TestClock.adjust("59 seconds");
-    assert.deepStrictEqual(yield* left(chatbot), [chatbot.used, chatbot.idle]);
+    assert.deepStrictEqual(yield* chatsOf(chatbot), [chatbot.used, chatbot.idle]);
     yield* TestClock.adjust("2 seconds");
-    assert.deepStrictEqual(yield* left(chatbot), [chatbot.used]);
+    assert.deepStrictEqual(yield* chatsOf(chatbot), [chatbot.used]);
     yield* TestClock.adjust("46 hours");
-    assert.deepStrictEqual(yield* left(chatbot), [chatbot.used]);
+    assert.deepStrictEqual(yield* chatsOf(chatbot), [chatbot.used]);
     yield* anHour;
-    assert.deepStrictEqual(yield* left(chatbot), []);
+    assert.deepStrictEqual(yield* chatsOf(chatbot), []);
   }).pipe(Effect.scoped, Effect.provide(layerMemory)),
 );
 
-it.effect("chatbots whose chats cannot be erased are logged, and the others' are erased", () =>
+it.effect("a failed erasure is logged, and the chats of the other chatbots are erased", () =>
   Effect.gen(function* () {
     const { erase } = yield* ChatArchive;
     const failing = yield* make("failing", 2);
@@ -122,7 +124,7 @@ it.effect("chatbots whose chats cannot be erased are logged, and the others' are
       },
     });
     yield* TestClock.adjust("61 seconds");
-    assert.deepStrictEqual(yield* left(other), []);
+    assert.deepStrictEqual(yield* chatsOf(other), []);
     const errors = logs.filter((line) => line.startsWith("Error"));
     assert.strictEqual(errors.length, 2);
     assert.include(errors[0], `of the chatbot ${failing.id} could not be erased`);
@@ -131,7 +133,7 @@ it.effect("chatbots whose chats cannot be erased are logged, and the others' are
   }).pipe(Effect.scoped, Effect.provide(layerMemory)),
 );
 
-it.effect("a defect is logged, and the next time makes up for it", () =>
+it.effect("a defect is logged, and the next run erases the chats", () =>
   Effect.gen(function* () {
     const { list } = yield* ChatbotRegistry;
     const chatbot = yield* make("short", 2);
@@ -145,25 +147,21 @@ it.effect("a defect is logged, and the next time makes up for it", () =>
     assert.include(logs[0], "Error: broken");
     broken = false;
     yield* anHour;
-    assert.deepStrictEqual(yield* left(chatbot), []);
+    assert.deepStrictEqual(yield* chatsOf(chatbot), []);
   }).pipe(Effect.scoped, Effect.provide(layerMemory)),
 );
 
-it.effect(
-  "a run that erased chats is one line of the audit for each chatbot, others are none",
-  () =>
-    Effect.gen(function* () {
-      const registry = yield* ChatbotRegistry;
-      const { id } = yield* make("short", 2);
-      yield* make("long", 9);
-      yield* retained({});
-      yield* TestClock.adjust("3 days");
-      const lines = yield* registry.audit(10);
-      assert.deepStrictEqual(
-        lines.flatMap(({ action, actor, chatbot }) =>
-          action === "erase" ? [[actor, chatbot]] : [],
-        ),
-        [["retention", id]],
-      );
-    }).pipe(Effect.scoped, Effect.provide(layerMemory)),
+it.effect("a run adds a line to the audit for each chatbot of which it erased chats", () =>
+  Effect.gen(function* () {
+    const registry = yield* ChatbotRegistry;
+    const { id } = yield* make("short", 2);
+    yield* make("long", 9);
+    yield* retained({});
+    yield* TestClock.adjust("3 days");
+    const lines = yield* registry.audit(10);
+    assert.deepStrictEqual(
+      lines.flatMap(({ action, actor, chatbot }) => (action === "erase" ? [[actor, chatbot]] : [])),
+      [["retention", id]],
+    );
+  }).pipe(Effect.scoped, Effect.provide(layerMemory)),
 );

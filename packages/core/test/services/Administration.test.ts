@@ -23,41 +23,43 @@ const administered = Effect.provide(
 
 const helpdesk = { workspaceName: "Acme", name: "Helpdesk" };
 
-/** Lets what runs beside the test go on. */
+/** Runs every other fiber as far as it gets at the present time. */
 const settle = Effect.repeat(Effect.yieldNow, { times: 20 });
 
 describe("administration", () => {
-  it.effect("makes chatbots with the usual settings and changes some of them", () =>
-    Effect.gen(function* () {
-      const administration = yield* Administration;
-      const chatbot = yield* administration.createChatbot(
-        { ...helpdesk, settings: { model: "large" } },
-        "ann",
-      );
-      const settings = { ...defaultSettings, model: "large" };
-      assert.deepStrictEqual(chatbot, { id: chatbot.id, ...helpdesk, description: "", settings });
-      yield* administration.changeChatbot(
-        chatbot.id,
-        { description: "Helps", settings: { retentionDays: 30 } },
-        "bob",
-      );
-      const { chatbot: changed } = yield* administration.chatbot(chatbot.id);
-      assert.deepStrictEqual(changed, {
-        ...chatbot,
-        description: "Helps",
-        settings: { ...settings, retentionDays: 30 },
-      });
-      const [line] = yield* administration.audit(1);
-      assert.strictEqual(line?.actor, "bob");
-      assert.strictEqual(line?.detail, "description, retentionDays");
-      const again = yield* Effect.flip(administration.createChatbot(helpdesk, "ann"));
-      assert.strictEqual(again.message, 'The workspace "Acme" has a chatbot "Helpdesk" already.');
-      const missing = yield* Effect.flip(administration.chatbot(99));
-      assert.strictEqual(missing.message, "There is no chatbot 99.");
-    }).pipe(administered),
+  it.effect(
+    "a chatbot is created with the default settings, and a change leaves the fields that it does not name",
+    () =>
+      Effect.gen(function* () {
+        const administration = yield* Administration;
+        const chatbot = yield* administration.createChatbot(
+          { ...helpdesk, settings: { model: "large" } },
+          "ann",
+        );
+        const settings = { ...defaultSettings, model: "large" };
+        assert.deepStrictEqual(chatbot, { id: chatbot.id, ...helpdesk, description: "", settings });
+        yield* administration.changeChatbot(
+          chatbot.id,
+          { description: "Helps", settings: { retentionDays: 30 } },
+          "bob",
+        );
+        const { chatbot: changed } = yield* administration.chatbot(chatbot.id);
+        assert.deepStrictEqual(changed, {
+          ...chatbot,
+          description: "Helps",
+          settings: { ...settings, retentionDays: 30 },
+        });
+        const [line] = yield* administration.audit(1);
+        assert.strictEqual(line?.actor, "bob");
+        assert.strictEqual(line?.detail, "description, retentionDays");
+        const again = yield* Effect.flip(administration.createChatbot(helpdesk, "ann"));
+        assert.strictEqual(again.message, 'The workspace "Acme" has a chatbot "Helpdesk" already.');
+        const missing = yield* Effect.flip(administration.chatbot(99));
+        assert.strictEqual(missing.message, "There is no chatbot 99.");
+      }).pipe(administered),
   );
 
-  it.effect("refuses what breaks a rule, and writes nothing", () =>
+  it.effect("settings, names and keys that break a rule are refused, and nothing is written", () =>
     Effect.gen(function* () {
       const administration = yield* Administration;
       const { id } = yield* administration.createChatbot(helpdesk, "ann");
@@ -91,9 +93,9 @@ describe("administration", () => {
           JSON.stringify(settings),
         );
       }
-      const told = { retentionDays: 0, knowledge: ".." };
+      const wrongTwice = { retentionDays: 0, knowledge: ".." };
       const { message } = yield* Effect.flip(
-        administration.changeChatbot(id, { settings: told }, "ann"),
+        administration.changeChatbot(id, { settings: wrongTwice }, "ann"),
       );
       assert.strictEqual(
         message,
@@ -118,7 +120,7 @@ describe("administration", () => {
     }).pipe(administered),
   );
 
-  it.effect("renames workspaces, which are there as long as a chatbot is in them", () =>
+  it.effect("a workspace exists as long as it has a chatbot, and can be renamed and merged", () =>
     Effect.gen(function* () {
       const administration = yield* Administration;
       yield* administration.createChatbot(helpdesk, "ann");
@@ -150,7 +152,7 @@ describe("administration", () => {
   );
 
   it.effect(
-    "deletes a chatbot with its keys and chats, and finishes a deletion that was cut off",
+    "a deletion erases the keys and chats of a chatbot, and finishes a deletion that was interrupted",
     () =>
       Effect.gen(function* () {
         const administration = yield* Administration;
@@ -163,7 +165,7 @@ describe("administration", () => {
         const chat = { name: null, userRef: null, helloMessage: null };
         yield* store.createChat(id, chat, null);
         yield* store.createChat(id, chat, null);
-        // Killed after the keys were revoked.
+        // An earlier deletion was killed after it revoked the keys.
         yield* administration.revokeKey(id, keyId, "ann");
         assert.strictEqual(yield* administration.deleteChatbot(id, "ann"), 2);
         const rejected = yield* Effect.flip(access.authenticate(Redacted.value(key)));
@@ -180,7 +182,7 @@ describe("administration", () => {
       }).pipe(administered),
   );
 
-  it.effect("rotates a key: both open the chatbot until the old one's time is over", () =>
+  it.effect("both keys of a rotation are valid until the old key expires", () =>
     Effect.gen(function* () {
       const administration = yield* Administration;
       const access = yield* Access;
@@ -218,7 +220,7 @@ describe("administration", () => {
     }).pipe(administered),
   );
 
-  it.effect("a rotation never makes the old key live longer", () =>
+  it.effect("a rotation never makes the old key expire later", () =>
     Effect.gen(function* () {
       const administration = yield* Administration;
       const { id } = yield* administration.createChatbot(helpdesk, "ann");
@@ -235,45 +237,51 @@ describe("administration", () => {
     }).pipe(administered),
   );
 
-  it.effect("refuses what no store could keep, of operators, ids and times, too", () =>
-    Effect.gen(function* () {
-      const administration = yield* Administration;
-      const { id } = yield* administration.createChatbot(helpdesk, "ann");
-      const { id: key } = yield* administration.createKey(id, { scopes }, "ann");
-      const lines = yield* administration.audit(100);
-      const settings = { helloMessage: "Hi" };
-      const keepFor = Duration.hours(1);
-      const longAgo = new Date(Date.UTC(-5000));
-      const refused: ReadonlyArray<readonly [string, Effect.Effect<unknown, { _tag: string }>]> = [
-        ["DeclarationInvalid", administration.changeChatbot(id, { settings }, "a\0")],
-        ["DeclarationInvalid", administration.changeChatbot(id, { settings }, "\ud800")],
-        ["DeclarationInvalid", administration.createChatbot({ ...helpdesk, name: "b" }, "")],
-        ["DeclarationInvalid", administration.changeKey(id, key, { expiresAt: longAgo }, "ann")],
-        [
-          "DeclarationInvalid",
-          administration.rotateKey(id, key, { keepFor: Duration.infinity }, "ann"),
-        ],
-        [
-          "DeclarationInvalid",
-          administration.rotateKey(id, key, { keepFor, expiresAt: longAgo }, "ann"),
-        ],
-        ["DeclarationInvalid", administration.audit(-1)],
-        ["DeclarationInvalid", administration.audit(Number.NaN)],
-        ["ChatbotNotFound", administration.changeChatbot(1e12, { settings }, "ann")],
-        ["ChatbotNotFound", administration.changeChatbot(Number.NaN, { settings }, "ann")],
-        ["ChatbotNotFound", administration.createKey(0.5, { scopes }, "ann")],
-        ["KeyNotFound", administration.revokeKey(id, "\0", "ann")],
-        ["KeyNotFound", administration.changeKey(1e12, key, { name: "x" }, "ann")],
-        ["WorkspaceNotFound", administration.renameWorkspace("\0", "Beta", {}, "ann")],
-      ];
-      for (const [at, [tag, effect]] of refused.entries()) {
-        assert.strictEqual((yield* Effect.flip(effect))._tag, tag, String(at));
-      }
-      assert.deepStrictEqual(yield* administration.audit(100), lines);
-    }).pipe(administered),
+  it.effect(
+    "actors, ids and times that a store could not keep are refused, and nothing is written",
+    () =>
+      Effect.gen(function* () {
+        const administration = yield* Administration;
+        const { id } = yield* administration.createChatbot(helpdesk, "ann");
+        const { id: key } = yield* administration.createKey(id, { scopes }, "ann");
+        const lines = yield* administration.audit(100);
+        const settings = { helloMessage: "Hi" };
+        const keepFor = Duration.hours(1);
+        const longAgo = new Date(Date.UTC(-5000));
+        const refused: ReadonlyArray<readonly [string, Effect.Effect<unknown, { _tag: string }>]> =
+          [
+            ["DeclarationInvalid", administration.changeChatbot(id, { settings }, "a\0")],
+            ["DeclarationInvalid", administration.changeChatbot(id, { settings }, "\ud800")],
+            ["DeclarationInvalid", administration.createChatbot({ ...helpdesk, name: "b" }, "")],
+            [
+              "DeclarationInvalid",
+              administration.changeKey(id, key, { expiresAt: longAgo }, "ann"),
+            ],
+            [
+              "DeclarationInvalid",
+              administration.rotateKey(id, key, { keepFor: Duration.infinity }, "ann"),
+            ],
+            [
+              "DeclarationInvalid",
+              administration.rotateKey(id, key, { keepFor, expiresAt: longAgo }, "ann"),
+            ],
+            ["DeclarationInvalid", administration.audit(-1)],
+            ["DeclarationInvalid", administration.audit(Number.NaN)],
+            ["ChatbotNotFound", administration.changeChatbot(1e12, { settings }, "ann")],
+            ["ChatbotNotFound", administration.changeChatbot(Number.NaN, { settings }, "ann")],
+            ["ChatbotNotFound", administration.createKey(0.5, { scopes }, "ann")],
+            ["KeyNotFound", administration.revokeKey(id, "\0", "ann")],
+            ["KeyNotFound", administration.changeKey(1e12, key, { name: "x" }, "ann")],
+            ["WorkspaceNotFound", administration.renameWorkspace("\0", "Beta", {}, "ann")],
+          ];
+        for (const [at, [tag, effect]] of refused.entries()) {
+          assert.strictEqual((yield* Effect.flip(effect))._tag, tag, String(at));
+        }
+        assert.deepStrictEqual(yield* administration.audit(100), lines);
+      }).pipe(administered),
   );
 
-  it("tells live keys from those that ended", () => {
+  it("a key expires at its time, and a revoked key is revoked at any time", () => {
     const time = new Date(1000);
     assert.strictEqual(keyState({ expiresAt: null, revokedAt: null }, 1000), "live");
     assert.strictEqual(keyState({ expiresAt: time, revokedAt: null }, 999), "live");
@@ -281,7 +289,7 @@ describe("administration", () => {
     assert.strictEqual(keyState({ expiresAt: null, revokedAt: time }, 0), "revoked");
   });
 
-  it.effect("changes of settings and keys hold from the next request on", () =>
+  it.effect("a change of settings or of a key takes effect for the next request", () =>
     Effect.gen(function* () {
       const administration = yield* Administration;
       const access = yield* Access;

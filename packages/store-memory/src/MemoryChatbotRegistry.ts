@@ -1,0 +1,185 @@
+/**
+ * The registry and the directory of chatbots: two ports over the same chatbots and keys.
+ */
+import {
+  changedFields,
+  ChatbotDirectory,
+  ChatbotRegistry,
+  ChatbotTaken,
+  KeyNotFound,
+  KeyTaken,
+  WorkspaceNotFound,
+  WorkspaceTaken,
+  type AuditRecord,
+  type RegisteredKey,
+} from "@parley/core";
+import { Clock, Context, Effect, Result, Stream } from "effect";
+import { atomically, audit, emptyTenant, findChatbot, publish, type Memory } from "./Memory.ts";
+
+/** A key that is added was neither used nor revoked. */
+const newKey = { revokedAt: null, lastUsedAt: null };
+
+export const makeChatbotRegistry = (memory: Memory) => {
+  const { chatbots, lastId, notifications } = memory;
+  const all = () => [...chatbots.values()];
+  const inWorkspace = (workspaceName: string) =>
+    all().filter(({ chatbot }) => chatbot.workspaceName === workspaceName);
+  const findByName = (workspaceName: string, name: string) =>
+    inWorkspace(workspaceName).find(({ chatbot }) => chatbot.name === name);
+  const isTaken = (keyId: string) => all().some(({ keys }) => keys.has(keyId));
+
+  /** The key and those beside it; fails if the key was revoked. */
+  const findKey = (chatbot: number, keyId: string) => {
+    const keys = chatbots.get(chatbot)?.keys;
+    const key = keys?.get(keyId);
+    return keys === undefined || key === undefined || key.revokedAt !== null
+      ? Result.fail(new KeyNotFound({ keyId }))
+      : Result.succeed({ key, keys });
+  };
+
+  const record = (
+    now: number,
+    actor: string,
+    chatbot: number,
+    action: AuditRecord["action"],
+    detail: string,
+  ) => {
+    audit(memory, now, actor, chatbot, action, detail);
+    publish(notifications.changed, chatbot);
+  };
+
+  const registry = ChatbotRegistry.of({
+    list: Effect.sync(() =>
+      all().map(({ chatbot, keys }) => ({ chatbot, keys: [...keys.values()] })),
+    ),
+
+    create: ({ keys, name, workspaceName, ...rest }, actor) =>
+      atomically(function* (now) {
+        if (findByName(workspaceName, name) !== undefined) {
+          return yield* Result.fail(new ChatbotTaken({ workspaceName, name }));
+        }
+        const registered = new Map<string, RegisteredKey>();
+        for (const key of keys) {
+          if (isTaken(key.id) || registered.has(key.id)) {
+            return yield* Result.fail(new KeyTaken({ keyId: key.id }));
+          }
+          registered.set(key.id, { ...key, ...newKey, createdAt: new Date(now) });
+        }
+        const chatbot = { id: ++lastId.chatbot, name, workspaceName, ...rest };
+        chatbots.set(chatbot.id, { chatbot, keys: registered, ...emptyTenant() });
+        record(now, actor, chatbot.id, "create", name);
+        for (const { id } of keys) record(now, actor, chatbot.id, "add-key", id);
+        return chatbot;
+      }),
+
+    change: (id, change, actor) =>
+      atomically(function* (now) {
+        const found = yield* findChatbot(memory, id);
+        const before = found.chatbot;
+        const settings = { ...before.settings, ...change.settings };
+        const chatbot = { ...before, ...change, settings };
+        const { name, workspaceName } = chatbot;
+        if ((findByName(workspaceName, name) ?? found) !== found) {
+          return yield* Result.fail(new ChatbotTaken({ workspaceName, name }));
+        }
+        const fields = changedFields(before, change);
+        if (fields.length === 0) return before;
+        found.chatbot = chatbot;
+        record(now, actor, id, "change", fields.join(", "));
+        return chatbot;
+      }),
+
+    renameWorkspace: (from, to, { merge }, actor) =>
+      atomically(function* (now) {
+        const moved = inWorkspace(from);
+        if (moved.length === 0) {
+          return yield* Result.fail(new WorkspaceNotFound({ workspaceName: from }));
+        }
+        if (from === to) return;
+        if (!merge && inWorkspace(to).length > 0) {
+          return yield* Result.fail(new WorkspaceTaken({ workspaceName: to }));
+        }
+        for (const { name } of moved.map(({ chatbot }) => chatbot)) {
+          if (findByName(to, name) === undefined) continue;
+          return yield* Result.fail(new ChatbotTaken({ workspaceName: to, name }));
+        }
+        for (const one of moved) {
+          one.chatbot = { ...one.chatbot, workspaceName: to };
+          record(now, actor, one.chatbot.id, "change", "workspaceName");
+        }
+      }),
+
+    delete: (id, actor) =>
+      atomically(function* (now) {
+        const { name } = (yield* findChatbot(memory, id)).chatbot;
+        chatbots.delete(id);
+        record(now, actor, id, "delete", name);
+      }),
+
+    addKey: (id, key, actor) =>
+      atomically(function* (now) {
+        const { keys } = yield* findChatbot(memory, id);
+        if (isTaken(key.id)) return yield* Result.fail(new KeyTaken({ keyId: key.id }));
+        keys.set(key.id, { ...key, ...newKey, createdAt: new Date(now) });
+        record(now, actor, id, "add-key", key.id);
+      }),
+
+    changeKey: (id, keyId, change, actor) =>
+      atomically(function* (now) {
+        const { key, keys } = yield* findKey(id, keyId);
+        const fields = changedFields(key, change);
+        if (fields.length === 0) return;
+        keys.set(keyId, { ...key, ...change });
+        record(now, actor, id, "change-key", `${keyId}: ${fields.join(", ")}`);
+      }),
+
+    replaceKey: (id, keyId, replacement, end, actor) =>
+      atomically(function* (now) {
+        const { key, keys } = yield* findKey(id, keyId);
+        const { expiresAt: before, name, scopes } = key;
+        if (isTaken(replacement.id)) {
+          return yield* Result.fail(new KeyTaken({ keyId: replacement.id }));
+        }
+        const expiresAt = before !== null && before <= end ? before : end;
+        const createdAt = new Date(now);
+        keys.set(replacement.id, { ...replacement, name, scopes, ...newKey, createdAt });
+        keys.set(keyId, { ...key, expiresAt });
+        record(now, actor, id, "add-key", replacement.id);
+        if (expiresAt !== before) record(now, actor, id, "change-key", `${keyId}: expiresAt`);
+        return { name, scopes, expiresAt };
+      }),
+
+    revokeKey: (id, keyId, actor) =>
+      atomically(function* (now) {
+        const { key, keys } = yield* findKey(id, keyId);
+        keys.set(keyId, { ...key, revokedAt: new Date(now) });
+        record(now, actor, id, "revoke-key", keyId);
+      }),
+
+    audit: (limit) => Effect.sync(() => memory.audit.toReversed().slice(0, limit)),
+  });
+
+  const directory = ChatbotDirectory.of({
+    open: (keyId) =>
+      Effect.sync(() => {
+        for (const { chatbot, keys } of all()) {
+          const key = keys.get(keyId);
+          if (key === undefined || key.revokedAt !== null) continue;
+          return { hash: key.hash, scopes: key.scopes, expiresAt: key.expiresAt, chatbot };
+        }
+        return null;
+      }),
+    used: (keyIds) =>
+      Effect.map(Clock.currentTimeMillis, (now) => {
+        for (const { keys } of all()) {
+          for (const id of keyIds) {
+            const key = keys.get(id);
+            if (key !== undefined) keys.set(id, { ...key, lastUsedAt: new Date(now) });
+          }
+        }
+      }),
+    changed: Stream.fromPubSub(notifications.changed),
+  });
+
+  return Context.make(ChatbotRegistry, registry).pipe(Context.add(ChatbotDirectory, directory));
+};
