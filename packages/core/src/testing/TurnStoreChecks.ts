@@ -160,9 +160,10 @@ export const turnStoreChecks: ReadonlyArray<Check<ChatStore | TurnStore | StoreU
       yield* pass(1_100);
       yield* isHeld("chat", store, chatbot, id);
       yield* pass(turnPrecedence - 1_099);
-      // Then nobody is waited for, nor does the first keep the place that it had behind the second.
+      // Then nobody is waited for: neither the second nor the first, which was behind it.
+      const next = isReleased ? store : second;
       yield* store.release(yield* taken(chatbot, id));
-      yield* second.release(yield* taken(chatbot, id, null, second));
+      yield* next.release(yield* taken(chatbot, id, null, next));
     }
   }),
 

@@ -1,0 +1,17 @@
+/** The conformance test of the memory store, over the copy of it that Stryker mutates. */
+import { fileURLToPath } from "node:url";
+import { defineConfig } from "vitest/config";
+
+const root = new URL("..", import.meta.url);
+const store = fileURLToPath(new URL("packages/store-memory/src/index.ts", root));
+
+export default defineConfig({
+  root: fileURLToPath(root),
+  // The links in `node_modules` lead to the store that is not mutated.
+  resolve: { alias: { "@parley/store-memory": store } },
+  test: {
+    include: ["packages/store-memory/test/conformance.test.ts"],
+    maxWorkers: 1,
+    testTimeout: 20_000,
+  },
+});
