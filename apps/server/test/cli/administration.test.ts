@@ -1,12 +1,15 @@
 import { ChatStore, keyId } from "@parley/core";
 import { layerPostgres } from "@parley/store-pg";
 import { Effect, Redacted } from "effect";
+import { spawn } from "node:child_process";
 import { mkdtemp, rm, writeFile } from "node:fs/promises";
 import { tmpdir, userInfo } from "node:os";
 import { join } from "node:path";
 import { afterAll, beforeAll, expect, inject, it } from "vitest";
 import { redactKeys } from "../../src/cli/Errors.ts";
+import { withoutSettings } from "../withoutSettings.ts";
 import { here, oneLineAndHint } from "./here.ts";
+import { main } from "./run.ts";
 
 let directory: string;
 beforeAll(async () => {
@@ -250,4 +253,21 @@ it("a chatbot is deleted with its keys and chats, after a question or with --yes
   expect(await json("audit --limit 1")).toMatchObject([
     { chatbot: 1, chatbotName: null, action: "delete", detail: "Desk" },
   ]);
+});
+
+it("a deletion that is confirmed on a terminal ends the command, while the terminal stays", async () => {
+  expect((await parley("chatbot create --workspace Acme --name Old")).code).toBe(0);
+  const command = `${process.execPath} ${main} chatbot delete Old`;
+  const child = spawn("script", ["-qec", command, "/dev/null"], {
+    env: { ...withoutSettings(), ...settings() },
+    stdio: ["pipe", "pipe", "inherit"],
+  });
+  let printed = "";
+  for await (const data of child.stdout) {
+    const asked = printed.includes("Type yes:");
+    printed += data;
+    if (!asked && printed.includes("Type yes:")) child.stdin.write("yes\n");
+  }
+  expect(printed).toMatch(/Deleted the chatbot \d+ "Old" of the workspace "Acme"/);
+  child.stdin.end();
 });

@@ -223,48 +223,19 @@ export const malformed = (server: Server): void => {
         await one([text()]);
       });
 
-    for (const [what, before, text] of [
-      ["a target", "", () => requestText("HEAD /no\u00bbe HTTP/1.1", [host, ""])],
-      ["a header", "", () => requestText("HEAD / HTTP/1.1", [host, "a b: c", ""])],
-      [
-        "headers too large",
-        "",
-        () => requestText("HEAD / HTTP/1.1", [host, `a: ${"b".repeat(20_000)}`, ""]),
-      ],
-      [
-        "a chunk",
-        "",
-        () =>
-          requestText(
-            `HEAD ${basePath(server())}/details HTTP/1.1`,
-            [host, chunked, key()],
-            "zz\r\n",
-          ),
-      ],
-      [
-        "an upgrade",
-        "",
-        () => requestText("HEAD / HTTP/1.1", [host, "Connection: Upgrade", "Upgrade: a", ""]),
-      ],
-      [
-        "a target, after another request",
-        "GET",
-        () =>
-          requestText(details(), [host, key(), ""]) +
-          requestText("HEAD /no\u00bbe HTTP/1.1", [host, ""]),
-      ],
+    for (const [what, target, lines, rest] of [
+      ["a chunk", () => `${basePath(server())}/details`, () => [chunked, key()], "zz\r\n"],
+      ["an upgrade", () => "/", () => ["Connection: Upgrade", "Upgrade: a", ""], ""],
     ] as const)
-      it(`${what} of a HEAD request: its answer has no body`, async () => {
-        const methods = [before, "HEAD", "GET"].filter((method) => method !== "");
-        const { answers } = await raw(server().origin, [Buffer.from(text(), "latin1")], {
-          methods,
-        });
-        // What came after it would be read as the answer to a GET.
-        expect(answers).toHaveLength(methods.length - 1);
-        expect([400, 404]).toContain(answers.at(-1)!.status);
+      it(`${what} of a HEAD request: the response has no body`, async () => {
+        const text = requestText(`HEAD ${target()} HTTP/1.1`, [host, ...lines()], rest);
+        const { answers } = await raw(server().origin, [text], { methods: ["HEAD", "GET"] });
+        // A body would be read as the response to a GET.
+        expect(answers).toHaveLength(1);
+        expect([400, 404]).toContain(answers[0]!.status);
       });
 
-    it("whoever was answered before the body was read is not answered again", async () => {
+    it("a request that was answered before its body was read is not answered again", async () => {
       const { answers } = await raw(
         server().origin,
         [requestText("POST /nowhere HTTP/1.1", [host, json, chunked], "zz\r\n")],
