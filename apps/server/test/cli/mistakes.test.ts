@@ -90,7 +90,6 @@ describe("a command that is used wrongly says so", () => {
     ["key", "create", "--chatbot", "One", "--expires", "2999-02-31"],
     ["key", "create", "--chatbot", "One", "--expires", "99999999999w"],
     ["key", "change", id],
-    ["key", "change", id, "--name", "n", "--unset", "name"],
     ["key", "change", "short", "--name", "n"],
     ["key", "rotate", id, "--keep-for", "long"],
     ["key", "revoke"],

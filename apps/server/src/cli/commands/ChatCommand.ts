@@ -1,9 +1,8 @@
 import { Data, Effect, Option, References, Stdio, Stream } from "effect";
 import { Command, Flag, GlobalFlag } from "effect/cli";
+import { converse } from "../Conversation.ts";
 import { onDatabase } from "../Database.ts";
 import { chatbotFlag, chatbotOf } from "../Flags.ts";
-import { converse } from "./chat/Conversation.ts";
-import { fromPipe, fromTerminal } from "./chat/Questions.ts";
 
 export class NotAnswered extends Data.TaggedError("NotAnswered")<{ readonly message: string }> {}
 
@@ -24,20 +23,15 @@ export const chat = Command.make(
       const { stdinIsTerminal } = yield* Stdio.Stdio;
       const logs = Option.isSome(yield* GlobalFlag.LogLevel);
       const failures = yield* Effect.gen(function* () {
-        const chatbot = yield* chatbotOf(wanted);
-        const questions = yield* (yield* stdinIsTerminal)
-          ? // Standard output may be a file.
-            fromTerminal(process.stdin, process.stderr)
-          : fromPipe;
-        const failures = yield* converse(chatbot, Option.getOrNull(chat), questions);
-        return questions.fromPerson ? 0 : failures;
+        return yield* converse(yield* chatbotOf(wanted), Option.getOrNull(chat));
       }).pipe(
         Effect.provide(layerAsking(Stream.empty)),
         // The conversation prints each failure already.
         logs ? (same) => same : Effect.provideService(References.MinimumLogLevel, "None"),
         onDatabase,
       );
-      if (failures === 0) return;
+      // A person has tried again.
+      if (failures === 0 || (yield* stdinIsTerminal)) return;
       return yield* new NotAnswered({
         message: failures === 1 ? "One ask failed." : `${failures} asks failed.`,
       });

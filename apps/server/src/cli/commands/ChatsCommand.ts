@@ -1,11 +1,9 @@
 /**
  * Erasing chats, and moving them between stores.
  */
-import * as NodeStream from "@effect/platform-node/NodeStream";
 import { ChatArchive, linesOf, recordsOf, type Erasable } from "@parley/core";
-import { Clock, Console, Effect, FileSystem, Option, PlatformError, Stdio, Stream } from "effect";
+import { Clock, Console, Effect, FileSystem, Option, Stdio, Stream } from "effect";
 import { Command, Flag } from "effect/cli";
-import { createReadStream } from "node:fs";
 import { resolve } from "node:path";
 import { actor, onDatabase } from "../Database.ts";
 import { wrongUsage } from "../Errors.ts";
@@ -123,20 +121,6 @@ const exporting = Command.make(
   ]),
 );
 
-/** Effect's own stream of a file seeks, so it cannot read a named pipe, nor `<(…)` of a shell. */
-const readFile = (path: string) =>
-  NodeStream.fromReadable<Uint8Array, PlatformError.PlatformError>({
-    evaluate: () => createReadStream(path),
-    onError: (cause) =>
-      PlatformError.systemError({
-        _tag: "Unknown",
-        module: "FileSystem",
-        method: "read",
-        pathOrDescriptor: path,
-        cause,
-      }),
-  });
-
 const importing = Command.make(
   "import",
   {
@@ -152,8 +136,10 @@ const importing = Command.make(
       const chatbot = yield* chatbotOf(wanted);
       const archive = yield* ChatArchive;
       const { stdin } = yield* Stdio.Stdio;
-      const bytes = Option.match(fileOf(input), { onNone: () => stdin, onSome: readFile });
-      const imported = yield* archive.import(chatbot.id, recordsOf(bytes), yield* actor);
+      const files = yield* FileSystem.FileSystem;
+      const file = Option.map(fileOf(input), (path) => recordsOf(files.stream(path)));
+      const records = Option.getOrElse(file, () => recordsOf(stdin));
+      const imported = yield* archive.import(chatbot.id, records, yield* actor);
       const document = { chatbot: chatbot.id, imported };
       yield* print(json, document, () => `Imported ${counted(imported, "chat")}.`);
     }).pipe(onDatabase),

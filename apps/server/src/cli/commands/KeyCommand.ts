@@ -217,21 +217,15 @@ const change = Command.make(
       Flag.optional,
       Flag.withDescription("The end of the key; a time in the past ends it at once"),
     ),
-    unset: Flag.Literals("unset", ["name"]).pipe(
-      Flag.optional,
-      Flag.withDescription("A field to remove"),
-    ),
     json: jsonFlag,
   },
-  ({ expires, json, key: argument, name, scopes, unset }) =>
+  ({ expires, json, key: argument, name, scopes }) =>
     Effect.gen(function* () {
       const now = yield* Clock.currentTimeMillis;
       const path = ["key", "change"];
-      if (Option.isSome(name) && Option.isSome(unset)) {
-        return yield* wrongUsage(path, "--name cannot be set and unset at once.");
-      }
       const change: KeyChange = Record.getSomes({
-        name: Option.isSome(unset) ? Option.some(null) : name,
+        // An empty name is none.
+        name: Option.map(name, (text) => text || null),
         scopes,
         expiresAt: Option.map(expires, (expiry) => expiry(now)),
       } as Record<string, Option.Option<any>>);

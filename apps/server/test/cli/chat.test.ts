@@ -1,9 +1,9 @@
 import { spawn } from "node:child_process";
 import { once } from "node:events";
 import { beforeAll, describe, expect, inject, it } from "vitest";
-import { here } from "../here.ts";
-import { withoutSettings } from "../../withoutSettings.ts";
-import { main, run } from "../run.ts";
+import { here } from "./here.ts";
+import { withoutSettings } from "../withoutSettings.ts";
+import { main, run } from "./run.ts";
 
 const settings = () => ({
   DATABASE_URL: inject("postgresUrl"),
@@ -29,14 +29,14 @@ const asked = async () => {
 };
 
 describe("parley chat", () => {
-  it("answers what is piped into it, and tells the chat's id", async () => {
+  it("answers piped questions, and prints the id of the chat", async () => {
     const { code, stderr, stdout } = await run(["chat"], settings(), question);
     expect({ code, stderr }).toEqual({ code: 0, stderr: "Chat 1.\n" });
     expect(stdout).toContain("The port is `PARLEY_PORT`, 3000 by default.");
     const more = await here(["chat", "--chat", "1"], settings(), `${question}\nAnd the host?`);
     expect(more).toMatchObject({
       code: 0,
-      stderr: 'Chat 1 of "Helpdesk", with 1 entry so far.\n',
+      stderr: 'Chat 1 of "Helpdesk"; entries so far: 1.\n',
     });
     expect(await asked()).toEqual([
       [1, "How do I change the port?"],
@@ -45,7 +45,7 @@ describe("parley chat", () => {
     ]);
   });
 
-  it("ends with 1 if an ask failed, stores nothing of it, and keeps the log for who wants it", async () => {
+  it("ends with 1 if an ask failed, stores nothing of it, and logs nothing without --log-level", async () => {
     const dead = {
       ...settings(),
       PARLEY_LLM_BASE_URL: "http://127.0.0.1:1/v1",
