@@ -59,7 +59,7 @@ const duration = Effect.fnUntraced(function* (name: string, fallback: Duration.I
     return found.value;
   }
   return yield* invalid(
-    `${name} must be a time from "1 second" to "1 hour", such as "45 seconds", not "${text}".`,
+    `${name} must be a time between "1 second" and "1 hour", such as "45 seconds", not "${text}".`,
   );
 });
 

@@ -103,6 +103,8 @@ export const listen = Effect.fnUntraced(function* <R>(
   const refuseOn = (socket: Socket, request: IncomingMessage, message: GeneralMessage) => {
     const latest = connections.get(socket);
     if (latest === undefined || latest?.shouldKeepAlive === false) return;
+    // Further malformed bytes are not about its body.
+    request.complete = true;
     const response = new ServerResponse(request);
     response.shouldKeepAlive = false;
     connections.set(socket, response);
