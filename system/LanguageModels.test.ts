@@ -70,17 +70,12 @@ describe("language models that are all dead", () => {
   let running: Running;
   let dead: ReadonlyArray<Provider>;
   beforeAll(async () => {
-    dead = [await start(fails), await start(resets), await start(fails)];
-    // Nobody listens there any more.
-    const gone = await startProvider(fails);
-    await new Promise((resolve) => gone.server.close(resolve));
+    dead = [await start(fails), await start(resets)];
     running = await launch(
       "memory",
       settingsOf([
         ["", dead[0]!.url],
-        ["FALLBACK_", gone.url],
-        ["FALLBACK_2_", dead[1]!.url],
-        ["FALLBACK_4_", dead[2]!.url],
+        ["FALLBACK_", dead[1]!.url],
       ]),
     );
   }, 60_000);
@@ -113,7 +108,7 @@ describe("language models that are all dead", () => {
       expect(asked.length - before[n]!).toBeLessThan(10);
     }
 
-    dead[2]!.answer = says("Here I am.");
+    dead[1]!.answer = says("Here I am.");
     const back = performance.now();
     let answer: unknown;
     while (answer === undefined && performance.now() - back < 40_000) {
@@ -132,8 +127,8 @@ describe("the bounds of asks", () => {
     running = await launch("memory", {
       ...settingsOf([["", provider.url]]),
       PARLEY_ASK_DEADLINE: "2 seconds",
-      PARLEY_ASK_PATIENCE: "1 second",
-      PARLEY_ASK_WAITING: "1",
+      PARLEY_ASK_QUEUE_TIMEOUT: "1 second",
+      PARLEY_ASK_QUEUE_LIMIT: "1",
       PARLEY_ASKS_AT_ONCE: "3",
     });
   }, 60_000);

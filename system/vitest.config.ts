@@ -7,7 +7,6 @@ export default defineConfig({
       "faults/**/*.test.ts",
       "{packages,apps}/*/test/**/*.long.test.ts",
       "examples/*/*.test.ts",
-      "apps/server/test/contract/random.test.ts",
       "test/differential.test.ts",
     ],
     env: { PARLEY_RANDOM_REQUESTS: "10000" },

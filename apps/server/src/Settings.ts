@@ -1,6 +1,6 @@
 /**
- * What the environment decides, read once at the start. A bad value stops the start with one line
- * that names it.
+ * The settings of a server, read from the environment once, at the start. An invalid value stops the start with one
+ * line that names the setting.
  */
 import {
   Config,
@@ -11,87 +11,33 @@ import {
   Effect,
   Layer,
   Option,
-  Schema,
   Redacted,
+  Schema,
 } from "effect";
 
 export class SettingsInvalid extends Data.TaggedError("SettingsInvalid")<{
   readonly message: string;
 }> {}
 
-type BasePath = `/${string}`;
+const invalid = (message: string) => Effect.fail(new SettingsInvalid({ message }));
 
-export interface LlmSettings {
+/** An OpenAI-compatible endpoint and one of its models. */
+export interface ModelSettings {
   readonly baseUrl: string;
   readonly apiKey: Redacted.Redacted | undefined;
   readonly model: string;
-  /** Its name in usage and metrics: the host of its address. */
+  /** The host of the endpoint: its name in usage and metrics. */
   readonly provider: string;
-  /** What the settings are called that say so. */
-  readonly names: EndpointNames;
+  /** The settings that these values are from. */
+  readonly names: ModelSettingNames;
 }
 
-interface EndpointNames {
+interface ModelSettingNames {
   readonly baseUrl: string;
   readonly model: string;
   readonly apiKey: string;
 }
 
-export interface ModerationSettings {
-  /** Who judges the questions of chatbots whose settings name nobody. */
-  readonly usual: "off" | "words" | "endpoint";
-  readonly endpoint: LlmSettings | null;
-  /** Whether a question passes that the endpoint could not judge. */
-  readonly failOpen: boolean;
-}
-
-export interface SettingsShape {
-  readonly host: string;
-  readonly port: number;
-  readonly basePaths: { readonly general: BasePath; readonly answers: BasePath };
-  /** A port of its own for the answers interface. */
-  readonly askPort: number | null;
-  /** Where health and metrics are; `null`: nowhere. */
-  readonly managementPort: number | null;
-  readonly corsOrigins: ReadonlyArray<string>;
-  /** What a client's hang-up does to its ask. */
-  readonly onDisconnect: "finish" | "cancel";
-  readonly asks: {
-    /** From the start of its turn to the last piece of its answer. */
-    readonly deadline: Duration.Duration;
-    /** How long one waits for its turn. */
-    readonly patience: Duration.Duration;
-    /** How many wait in one chat. */
-    readonly waiting: number;
-    readonly atOnce: number;
-  };
-  readonly store: "embedded" | "postgres" | "memory";
-  readonly dataDir: string;
-  readonly databaseUrl: Redacted.Redacted | null;
-  /** Whether row-level security keeps the tenants apart, too. */
-  readonly rowSecurity: boolean;
-  /** Whether the server hears of what others do by LISTEN. */
-  readonly listen: boolean;
-  /** Whether its connections keep the plans of statements. */
-  readonly prepare: boolean;
-  /** How many connections it holds. */
-  readonly connections: number;
-  /** Where in the database the tables are. */
-  readonly schema: string;
-  /** A file of chatbots and keys to apply at the start. */
-  readonly provision: string | null;
-  /** Where answers come from, in the order in which they are tried; none: the documents alone. */
-  readonly llms: ReadonlyArray<LlmSettings>;
-  /** The models' window in tokens; `null`: the default. */
-  readonly contextTokens: number | null;
-  readonly moderation: ModerationSettings;
-  /** `null`: this project's own documentation, or none with a language model. */
-  readonly knowledgeDir: string | null;
-  /** Where the folders of documents are that chatbots' settings name. */
-  readonly knowledgeRoot: string | null;
-}
-
-/** A port; 0 for any free one, or for none, as the setting says. */
 const port = (name: string) =>
   Config.schema(
     Schema.FiniteFromString.check(Schema.isInt(), Schema.isBetween({ minimum: 0, maximum: 65535 })),
@@ -104,226 +50,198 @@ const wholeNumber = (name: string, minimum: number) =>
     name,
   );
 
-/** A time such as `30 seconds`, of a second to an hour. */
-const time = Effect.fnUntraced(function* (name: string, fallback: Duration.Input) {
-  const text = yield* Config.option(Config.String(name));
-  if (Option.isNone(text)) return Duration.fromInputUnsafe(fallback);
-  const found = Duration.fromInput(text.value as Duration.Input);
-  if (
-    Option.isNone(found) ||
-    !Duration.between(found.value, { minimum: Duration.seconds(1), maximum: Duration.hours(1) })
-  ) {
-    return yield* new SettingsInvalid({
-      message: `${name} must be a time from "1 second" to "1 hour", such as "45 seconds", not "${text.value}".`,
-    });
+/** A duration such as `30 seconds`, from a second to an hour. */
+const duration = Effect.fnUntraced(function* (name: string, fallback: Duration.Input) {
+  const text = yield* Config.String(name).pipe(Config.withDefault(null));
+  const [minimum, maximum] = [Duration.seconds(1), Duration.hours(1)];
+  const found = Duration.fromInput((text ?? fallback) as Duration.Input);
+  if (Option.isSome(found) && Duration.between(found.value, { minimum, maximum })) {
+    return found.value;
   }
-  return found.value;
+  return yield* invalid(
+    `${name} must be a time between "1 second" and "1 hour", such as "45 seconds", not "${text}".`,
+  );
 });
 
-/** An OpenAI-compatible endpoint and one of its models; `null` when it is not set. */
-const modelAt = Effect.fnUntraced(function* (names: EndpointNames) {
-  const baseUrl = yield* Config.option(Config.URL(names.baseUrl));
-  const model = yield* Config.option(Config.NonEmptyString(names.model));
-  const apiKey = yield* Config.option(Config.Redacted(names.apiKey));
-  if (Option.isSome(baseUrl) !== Option.isSome(model)) {
-    return yield* new SettingsInvalid({
-      message: `${names.baseUrl} and ${names.model} must be set together.`,
-    });
+/** A model and its endpoint; `null` when they are not set. */
+const modelOf = Effect.fnUntraced(function* (names: ModelSettingNames) {
+  const { apiKey, baseUrl, model } = yield* Config.all({
+    baseUrl: Config.URL(names.baseUrl).pipe(Config.withDefault(null)),
+    model: Config.String(names.model).pipe(Config.withDefault(null)),
+    apiKey: Config.Redacted(names.apiKey).pipe(Config.withDefault(undefined)),
+  });
+  if (baseUrl === null || model === null) {
+    if (baseUrl === null && model === null && apiKey === undefined) return null;
+    return yield* invalid(
+      `${names.baseUrl} and ${names.model} must be set together; ${names.apiKey} needs both.`,
+    );
   }
-  if (Option.isNone(baseUrl) || Option.isNone(model)) {
-    if (Option.isNone(apiKey)) return null;
-    return yield* new SettingsInvalid({
-      message: `${names.apiKey} is set, but ${names.baseUrl} and ${names.model} are not.`,
-    });
+  if (!/^https?:$/.test(baseUrl.protocol)) {
+    return yield* invalid(`${names.baseUrl} must begin with http:// or https://.`);
   }
-  const { password, protocol, username } = baseUrl.value;
-  if (!/^https?:$/.test(protocol)) {
-    return yield* new SettingsInvalid({
-      message: `${names.baseUrl} must begin with http:// or https://.`,
-    });
+  if (baseUrl.username !== "" || baseUrl.password !== "") {
+    return yield* invalid(
+      `${names.baseUrl} must not contain a user or a password: set ${names.apiKey} instead.`,
+    );
   }
-  if (username !== "" || password !== "") {
-    return yield* new SettingsInvalid({
-      message: `${names.baseUrl} must hold no user and no password: set ${names.apiKey} instead.`,
-    });
-  }
-  return {
-    baseUrl: baseUrl.value.href.replace(/\/$/, ""),
-    model: model.value,
-    apiKey: Option.getOrUndefined(apiKey),
-    provider: baseUrl.value.host,
+  const settings: ModelSettings = {
+    baseUrl: baseUrl.href.replace(/\/$/, ""),
+    model,
+    apiKey,
+    provider: baseUrl.host,
     names,
   };
+  return settings;
 });
 
-const basePath = (name: string, fallback: BasePath) =>
-  Config.String(name).pipe(
-    Config.withDefault(fallback),
-    Config.map((path) => ({ name, path })),
-  );
+const basePath = (name: string, fallback: `/${string}`) =>
+  Effect.gen(function* () {
+    const path = yield* Config.String(name).pipe(Config.withDefault(fallback));
+    if (!/^(\/(?!\.\.?(\/|$))[A-Za-z0-9._~-]+)+$/.test(path)) {
+      return yield* invalid(
+        `${name} must be a path such as /api, without a slash at its end, not "${path}".`,
+      );
+    }
+    if (path === "/docs" || path === "/openapi.json") {
+      return yield* invalid(`${name} must not be ${path}: the documentation is there.`);
+    }
+    return path as `/${string}`;
+  });
 
-const read = Effect.gen(function* () {
-  const host = yield* Config.String("PARLEY_HOST").pipe(Config.withDefault("127.0.0.1"));
-  const mainPort = yield* port("PARLEY_PORT").pipe(Config.withDefault(3000));
-  const general = yield* basePath("PARLEY_BASE_PATH", "/api");
-  const answers = yield* basePath("PARLEY_ASK_PATH", "/ask");
-  const askPort = yield* Config.option(port("PARLEY_ASK_PORT"));
-  const managementPort = yield* port("PARLEY_MANAGEMENT_PORT").pipe(Config.withDefault(3001));
-  const corsOrigins = yield* Config.String("PARLEY_CORS_ORIGINS").pipe(Config.withDefault(""));
-  const origins = corsOrigins
+const origins = Effect.gen(function* () {
+  const text = yield* Config.String("PARLEY_CORS_ORIGINS").pipe(Config.withDefault(""));
+  const all = text
     .split(",")
     .map((origin) => origin.trim())
     .filter((origin) => origin !== "");
-  const onDisconnect = yield* Config.Literals(["finish", "cancel"], "PARLEY_ON_DISCONNECT").pipe(
-    Config.withDefault("finish"),
+  const wrong = all.find((origin) => !URL.canParse(origin) || new URL(origin).origin !== origin);
+  if (wrong === undefined) return all;
+  return yield* invalid(
+    `PARLEY_CORS_ORIGINS must list origins such as https://app.example, not "${wrong}".`,
   );
-  const asks = {
-    deadline: yield* time("PARLEY_ASK_DEADLINE", "30 seconds"),
-    patience: yield* time("PARLEY_ASK_PATIENCE", "60 seconds"),
-    waiting: yield* wholeNumber("PARLEY_ASK_WAITING", 0).pipe(Config.withDefault(256)),
-    atOnce: yield* wholeNumber("PARLEY_ASKS_AT_ONCE", 1).pipe(Config.withDefault(10_000)),
-  };
-  const dataDir = yield* Config.String("PARLEY_DATA_DIR").pipe(Config.withDefault("./.parley"));
-  const databaseUrl = yield* Config.option(Config.Redacted("DATABASE_URL"));
-  const rowSecurity = yield* Config.Boolean("PARLEY_ROW_SECURITY").pipe(Config.withDefault(false));
-  const listen = yield* Config.Boolean("PARLEY_LISTEN").pipe(Config.withDefault(true));
-  const prepare = yield* Config.Boolean("PARLEY_PREPARE").pipe(Config.withDefault(true));
-  const connections = yield* wholeNumber("PARLEY_DATABASE_CONNECTIONS", 6).pipe(
-    Config.withDefault(12),
-  );
-  const schema = yield* Config.NonEmptyString("PARLEY_SCHEMA").pipe(Config.withDefault("parley"));
-  const store = yield* Config.Literals(["embedded", "postgres", "memory"], "PARLEY_STORE").pipe(
-    Config.withDefault(Option.isSome(databaseUrl) ? "postgres" : "embedded"),
-  );
-  const provision = yield* Config.option(Config.String("PARLEY_PROVISION"));
-  const llm = yield* modelAt({
+});
+
+const read = Effect.gen(function* () {
+  const llm = yield* modelOf({
     baseUrl: "PARLEY_LLM_BASE_URL",
     model: "PARLEY_LLM_MODEL",
     apiKey: "PARLEY_LLM_API_KEY",
   });
-  const fallbacks = yield* Effect.forEach(
-    Array.from({ length: 9 }, (_, n) => n + 1),
-    (n) => {
-      const nth = (name: string) => (n === 1 ? name : name.replace("FALLBACK", `FALLBACK_${n}`));
-      return modelAt({
-        baseUrl: nth("PARLEY_LLM_FALLBACK_BASE_URL"),
-        model: nth("PARLEY_LLM_FALLBACK_MODEL"),
-        apiKey: nth("PARLEY_LLM_FALLBACK_API_KEY"),
-      });
-    },
-  );
-  const contextTokens = yield* Config.option(wholeNumber("PARLEY_LLM_CONTEXT_TOKENS", 1000));
-  const moderation = yield* Config.Literals(["off", "words", "endpoint"], "PARLEY_MODERATION").pipe(
-    Config.withDefault("off"),
-  );
-  const judge = yield* modelAt({
-    baseUrl: "PARLEY_MODERATION_BASE_URL",
-    model: "PARLEY_MODERATION_MODEL",
-    apiKey: "PARLEY_MODERATION_API_KEY",
+  const fallback = yield* modelOf({
+    baseUrl: "PARLEY_LLM_FALLBACK_BASE_URL",
+    model: "PARLEY_LLM_FALLBACK_MODEL",
+    apiKey: "PARLEY_LLM_FALLBACK_API_KEY",
   });
-  const failOpen = yield* Config.Boolean("PARLEY_MODERATION_FAIL_OPEN").pipe(
-    Config.withDefault(false),
+  const settings = {
+    host: yield* Config.String("PARLEY_HOST").pipe(Config.withDefault("127.0.0.1")),
+    port: yield* port("PARLEY_PORT").pipe(Config.withDefault(3000)),
+    basePaths: {
+      general: yield* basePath("PARLEY_BASE_PATH", "/api"),
+      answers: yield* basePath("PARLEY_ASK_PATH", "/ask"),
+    },
+    /** The port of the answers interface; `null`: it shares `port`. */
+    askPort: yield* port("PARLEY_ASK_PORT").pipe(Config.withDefault(null)),
+    /** The port of health and metrics; 0: there are none. */
+    managementPort: yield* port("PARLEY_MANAGEMENT_PORT").pipe(Config.withDefault(3001)),
+    corsOrigins: yield* origins,
+    onDisconnect: yield* Config.Literals(["finish", "cancel"], "PARLEY_ON_DISCONNECT").pipe(
+      Config.withDefault("finish"),
+    ),
+    /** Some of the core's `AskLimits`. */
+    asks: {
+      deadline: yield* duration("PARLEY_ASK_DEADLINE", "30 seconds"),
+      queueTimeout: yield* duration("PARLEY_ASK_QUEUE_TIMEOUT", "60 seconds"),
+      queueLimit: yield* wholeNumber("PARLEY_ASK_QUEUE_LIMIT", 0).pipe(Config.withDefault(256)),
+      asks: yield* wholeNumber("PARLEY_ASKS_AT_ONCE", 1).pipe(Config.withDefault(10_000)),
+    },
+    dataDir: yield* Config.String("PARLEY_DATA_DIR").pipe(Config.withDefault("./.parley")),
+    databaseUrl: yield* Config.Redacted("DATABASE_URL").pipe(Config.withDefault(null)),
+    /** Connections to the database. */
+    connections: yield* wholeNumber("PARLEY_DATABASE_CONNECTIONS", 6).pipe(Config.withDefault(12)),
+    /** Whether row security keeps the tenants apart, too. */
+    rowSecurity: yield* Config.Boolean("PARLEY_ROW_SECURITY").pipe(Config.withDefault(false)),
+    /** Whether the server uses LISTEN. */
+    listen: yield* Config.Boolean("PARLEY_LISTEN").pipe(Config.withDefault(true)),
+    /** Whether connections prepare their statements. */
+    prepare: yield* Config.Boolean("PARLEY_PREPARE").pipe(Config.withDefault(true)),
+    schema: yield* Config.String("PARLEY_SCHEMA").pipe(Config.withDefault("parley")),
+    /** The path of the provisioning file. */
+    provision: yield* Config.String("PARLEY_PROVISION").pipe(Config.withDefault(null)),
+    /** The language models, in the order in which they are tried; none: answers quote the documents. */
+    llms: [llm, fallback].filter((model) => model !== null),
+    /** The window of the models in tokens. */
+    contextTokens: yield* wholeNumber("PARLEY_LLM_CONTEXT_TOKENS", 1000).pipe(
+      Config.withDefault(32_000),
+    ),
+    moderation: {
+      /** The moderator of chatbots whose own settings name none. */
+      fallback: yield* Config.Literals(["off", "words", "endpoint"], "PARLEY_MODERATION").pipe(
+        Config.withDefault("off"),
+      ),
+      endpoint: yield* modelOf({
+        baseUrl: "PARLEY_MODERATION_BASE_URL",
+        model: "PARLEY_MODERATION_MODEL",
+        apiKey: "PARLEY_MODERATION_API_KEY",
+      }),
+      /** Whether a question passes when the endpoint fails. */
+      failOpen: yield* Config.Boolean("PARLEY_MODERATION_FAIL_OPEN").pipe(
+        Config.withDefault(false),
+      ),
+    },
+    /** A folder of documents; `null`: this project's documentation, or none with a language model. */
+    knowledgeDir: yield* Config.String("PARLEY_KNOWLEDGE_DIR").pipe(Config.withDefault(null)),
+    /** The folder above those that chatbots' own settings name. */
+    knowledgeRoot: yield* Config.String("PARLEY_KNOWLEDGE_ROOT").pipe(Config.withDefault(null)),
+  };
+  const { basePaths, databaseUrl, moderation, rowSecurity } = settings;
+  const store = yield* Config.Literals(["embedded", "postgres", "memory"], "PARLEY_STORE").pipe(
+    Config.withDefault(databaseUrl === null ? "embedded" : "postgres"),
   );
-  const knowledgeDir = yield* Config.option(Config.String("PARLEY_KNOWLEDGE_DIR"));
-  const knowledgeRoot = yield* Config.option(Config.String("PARLEY_KNOWLEDGE_ROOT"));
-
-  for (const { name, path } of [general, answers]) {
-    if (!/^(\/(?!\.\.?(\/|$))[A-Za-z0-9._~-]+)+$/.test(path)) {
-      return yield* new SettingsInvalid({
-        message: `${name} must be a path such as /api, without a slash at its end, not "${path}".`,
-      });
-    }
-    if (path === "/docs" || path === "/openapi.json") {
-      return yield* new SettingsInvalid({
-        message: `${name} must not be ${path}: the documentation is there.`,
-      });
-    }
-  }
-  for (const origin of origins) {
-    if (!URL.canParse(origin) || new URL(origin).origin !== origin) {
-      return yield* new SettingsInvalid({
-        message: `PARLEY_CORS_ORIGINS must list origins such as https://app.example, not "${origin}".`,
-      });
-    }
-  }
-  if (
-    `${general.path}/`.startsWith(`${answers.path}/`) ||
-    `${answers.path}/`.startsWith(`${general.path}/`)
-  ) {
-    return yield* new SettingsInvalid({
-      message: `PARLEY_BASE_PATH "${general.path}" and PARLEY_ASK_PATH "${answers.path}" must not be equal or nested.`,
-    });
-  }
-  if (store === "postgres" && Option.isNone(databaseUrl)) {
-    return yield* new SettingsInvalid({
-      message: "PARLEY_STORE is postgres, but DATABASE_URL is not set.",
-    });
-  }
-  // Some clients know it, ours would pass over it, and connect without TLS.
-  if (Option.isSome(databaseUrl) && /[?&]ssl=/i.test(Redacted.value(databaseUrl.value))) {
-    return yield* new SettingsInvalid({
-      message:
-        "DATABASE_URL says ssl=, which is not known: write sslmode=require, or sslmode=disable.",
-    });
-  }
-  if (rowSecurity && store !== "postgres") {
-    return yield* new SettingsInvalid({
-      message: `PARLEY_ROW_SECURITY is on, but PARLEY_STORE is ${store}: it needs a database of your own (DATABASE_URL).`,
-    });
-  }
-  if (llm === null && fallbacks.some((fallback) => fallback !== null)) {
-    return yield* new SettingsInvalid({
-      message:
-        "PARLEY_LLM_FALLBACK_BASE_URL or another of its kind is set, but PARLEY_LLM_BASE_URL is not.",
-    });
-  }
-  if (moderation === "endpoint" && judge === null) {
-    return yield* new SettingsInvalid({
-      message: "PARLEY_MODERATION is endpoint, but PARLEY_MODERATION_BASE_URL is not set.",
-    });
-  }
-  return {
-    host,
-    port: mainPort,
-    basePaths: { general: general.path as BasePath, answers: answers.path as BasePath },
-    askPort: Option.getOrNull(askPort),
-    managementPort: managementPort === 0 ? null : managementPort,
-    corsOrigins: origins,
-    onDisconnect,
-    asks,
-    store,
-    dataDir,
-    databaseUrl: Option.getOrNull(databaseUrl),
-    rowSecurity,
-    listen,
-    prepare,
-    connections,
-    schema,
-    provision: Option.getOrNull(provision),
-    llms: [llm, ...fallbacks].filter((one) => one !== null),
-    contextTokens: Option.getOrNull(contextTokens),
-    moderation: { usual: moderation, endpoint: judge, failOpen },
-    knowledgeDir: Option.getOrNull(knowledgeDir),
-    knowledgeRoot: Option.getOrNull(knowledgeRoot),
-  } satisfies SettingsShape;
+  const [general, answers] = [`${basePaths.general}/`, `${basePaths.answers}/`];
+  const mistakes = [
+    (general.startsWith(answers) || answers.startsWith(general)) &&
+      `PARLEY_BASE_PATH "${basePaths.general}" and PARLEY_ASK_PATH "${basePaths.answers}" must not be equal or nested.`,
+    store === "postgres" &&
+      databaseUrl === null &&
+      "PARLEY_STORE is postgres, but DATABASE_URL is not set.",
+    // Other clients know the parameter. Ours would ignore it, and connect without TLS.
+    databaseUrl !== null &&
+      /[?&]ssl=/i.test(Redacted.value(databaseUrl)) &&
+      "DATABASE_URL has an unknown parameter ssl: write sslmode=require, or sslmode=disable.",
+    rowSecurity &&
+      store !== "postgres" &&
+      `PARLEY_ROW_SECURITY is on, but PARLEY_STORE is ${store}: it needs a database of your own (DATABASE_URL).`,
+    llm === null &&
+      fallback !== null &&
+      "PARLEY_LLM_FALLBACK_BASE_URL is set, but PARLEY_LLM_BASE_URL is not.",
+    moderation.fallback === "endpoint" &&
+      moderation.endpoint === null &&
+      "PARLEY_MODERATION is endpoint, but PARLEY_MODERATION_BASE_URL is not set.",
+  ];
+  const mistake = mistakes.find((one) => one !== false);
+  return mistake === undefined ? { ...settings, store } : yield* invalid(mistake);
 });
 
-export type Variables = Readonly<Record<string, string | undefined>>;
+export type SettingsShape = Effect.Success<typeof read>;
 
-/** What the variables decide, and a warning for each that looks like a setting and is none. */
-export const settingsOf = (
-  variables: Variables,
+/**
+ * The settings in the variables of an environment, and a warning for each variable that begins with PARLEY_ and is not
+ * a setting.
+ */
+export const readSettings = (
+  variables: Readonly<Record<string, string | undefined>>,
 ): Effect.Effect<
   { readonly settings: SettingsShape; readonly warnings: ReadonlyArray<string> },
   SettingsInvalid
 > => {
-  // A variable that is set to white space alone is not set.
-  const set = Object.entries(variables).flatMap(([name, value]) => {
-    const trimmed = value?.trim() ?? "";
-    return trimmed === "" ? [] : [[name, trimmed] as const];
-  });
+  // A variable of white space alone is not set.
+  const set = Object.fromEntries(
+    Object.entries(variables).flatMap(([name, value = ""]) =>
+      value.trim() === "" ? [] : [[name, value.trim()] as const],
+    ),
+  );
   const known = new Set<string>();
-  const provider = ConfigProvider.fromEnvRecord(Object.fromEntries(set)).pipe(
+  const provider = ConfigProvider.fromEnvRecord(set).pipe(
     ConfigProvider.mapInput((path) => {
       known.add(path.join("_"));
       return path;
@@ -331,57 +249,29 @@ export const settingsOf = (
   );
   return read.pipe(
     Effect.provideService(ConfigProvider.ConfigProvider, provider),
-    Effect.catchTag("ConfigError", (error) =>
-      Effect.fail(new SettingsInvalid({ message: lineOf(error.message) })),
-    ),
+    Effect.catchTag("ConfigError", ({ message }) => invalid(settingFirst(message))),
     Effect.map((settings) => ({
       settings,
-      warnings: set
-        .filter(([name]) => name.startsWith("PARLEY_") && !known.has(name))
-        .map(([name]) => unknownSetting(name, [...known])),
+      warnings: Object.keys(set)
+        .filter((name) => name.startsWith("PARLEY_") && !known.has(name))
+        .map((name) => `${name} is not a setting; docs/settings.md lists them all.`),
     })),
   );
 };
 
-const unknownSetting = (name: string, known: ReadonlyArray<string>): string => {
-  const bare = (text: string) => text.replace(/^PARLEY_/, "");
-  const distances = known.map((one) => [editDistance(bare(one), bare(name)), one] as const);
-  const [distance, nearest] = distances.toSorted(([a], [b]) => a - b)[0]!;
-  return `${name} is no setting.${distance <= 3 ? ` Is ${nearest} meant?` : ""}`;
-};
-
-/** How many letters must be changed, added or left out to make one text of the other. */
-const editDistance = (a: string, b: string): number => {
-  let row = Array.from({ length: b.length + 1 }, (_, n) => n);
-  for (let i = 0; i < a.length; i++) {
-    const next = [i + 1];
-    for (let j = 0; j < b.length; j++) {
-      next.push(Math.min(row[j]! + (a[i] === b[j] ? 0 : 1), row[j + 1]! + 1, next[j]! + 1));
-    }
-    row = next;
-  }
-  return row.at(-1)!;
+/** A configuration error on one line that begins with the name of the setting. */
+const settingFirst = (message: string): string => {
+  const line = message.replace(/\s*\n\s*/g, " ");
+  const parts = /^SchemaError\((.*?) *at \["([^"]+)"\]\)$/.exec(line);
+  return parts === null ? line : `${parts[2]}: ${parts[1]}.`;
 };
 
 export class Settings extends Context.Service<Settings, SettingsShape>()(
   "@parley/server/Settings",
 ) {
+  /** The settings in the environment of the process. */
   static readonly layer = Layer.effect(
     Settings,
-    Effect.suspend(() => Effect.map(settingsOf(process.env), ({ settings }) => settings)),
+    Effect.suspend(() => Effect.map(readSettings(process.env), ({ settings }) => settings)),
   );
 }
-
-/** Warns of what looks like a setting in the environment and is none. */
-export const warnOfUnknown = Effect.suspend(() => settingsOf(process.env)).pipe(
-  Effect.flatMap(({ warnings }) =>
-    Effect.forEach(warnings, (warning) => Effect.logWarning(warning), { discard: true }),
-  ),
-);
-
-/** A configuration error on one line that begins with the setting's name. */
-const lineOf = (message: string): string => {
-  const line = message.replace(/\s*\n\s*/g, " ");
-  const parts = /^SchemaError\((.*?) *at \["([^"]+)"\]\)$/.exec(line);
-  return parts === null ? line : `${parts[2]}: ${parts[1]}.`;
-};

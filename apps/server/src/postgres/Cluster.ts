@@ -1,6 +1,6 @@
 /**
- * The directory of the embedded database. `postgres` in PARLEY_DATA_DIR holds the cluster itself in `data`, and beside
- * it the password of its superuser.
+ * The directory of the embedded database: `postgres` in PARLEY_DATA_DIR, with the cluster in `data`, and the password of
+ * its superuser beside it.
  *
  * Hazard: a server that is root must not write below `data`, whose owner could have put a link to any file there.
  */
@@ -10,9 +10,9 @@ import { randomBytes } from "node:crypto";
 import { existsSync } from "node:fs";
 import * as fs from "node:fs/promises";
 import { join, resolve } from "node:path";
-import { binariesFor, EmbeddedFailed, run, type RunAs, type RunFailed } from "./Binaries.ts";
+import { binariesFor, EmbeddedFailed, run, type RunAs } from "./Binaries.ts";
 
-/** A database that was initialized. */
+/** An initialized database. */
 export interface Cluster {
   readonly dataDir: string;
   readonly data: string;
@@ -34,13 +34,12 @@ export const remove = (path: string) =>
 
 /**
  * The data directory as an argument of PostgreSQL's programs, which run in it. A process enters its working directory
- * as root, before it becomes another user, so the directories above may be closed to that user. (Before version 16
- * PostgreSQL's programs leave that directory for a moment, and could not come back.)
+ * as root, before it becomes another user, so the directories above may be closed to that user.
  */
 export const pathFor = (runAs: RunAs, data: string) =>
   runAs !== null && process.platform === "linux" ? "/proc/self/cwd" : data;
 
-/** PostgreSQL refuses to run as root, and runs on a cluster of its own user only. */
+/** The owner of the data, or for new data this user, or another if this is root: PostgreSQL does not run as root. */
 const userFor = Effect.fnUntraced(function* (data: string, isNew: boolean) {
   const self = process.getuid?.();
   if (!isNew) {
@@ -74,43 +73,46 @@ const createCluster = Effect.fnUntraced(function* (dataDir: string, initdb: stri
   const fresh = join(dataDir, `postgres.new-${randomBytes(6).toString("hex")}`);
   const data = join(fresh, "data");
   const passwordFile = join(fresh, "password");
-  const directories = Effect.tryPromise(async () => {
-    await fs.mkdir(fresh, { mode: 0o700 });
-    await fs.mkdir(data, { mode: 0o700 });
+  const path = pathFor(runAs, data);
+  yield* Effect.tryPromise(async () => {
+    await fs.mkdir(data, { mode: 0o700, recursive: true });
     await fs.writeFile(passwordFile, randomBytes(24).toString("base64url"), { mode: 0o600 });
     if (runAs === null) return;
     // The owner of both passes through to the password, whatever the umask is.
     await fs.chmod(fresh, 0o711);
     for (const path of [data, passwordFile]) await fs.chown(path, runAs.uid, runAs.gid);
-  });
-  const path = pathFor(runAs, data);
-  const initialize = (characterType: string) =>
-    run(
-      initdb,
-      [
-        `--pgdata=${path}`,
-        `--pwfile=${path}/../password`,
-        "--username=parley",
-        "--auth-local=reject",
-        "--auth-host=scram-sha-256",
-        "--encoding=UTF8",
-        "--locale=C",
-        `--lc-ctype=${characterType}`,
-      ],
-      runAs,
-      data,
-    );
-  const isUnknown = ({ message }: RunFailed) => message.includes("invalid locale name");
-  // The character type decides what counts as a letter, and so what searches find in their index.
-  yield* directories.pipe(
-    Effect.andThen(initialize("C.UTF-8")),
-    Effect.catchIf(
-      (error) => "code" in error && isUnknown(error),
-      () => initialize("en_US.UTF-8"),
+  }).pipe(
+    Effect.andThen(
+      run(
+        initdb,
+        [
+          `--pgdata=${path}`,
+          `--pwfile=${path}/../password`,
+          "--username=parley",
+          "--auth-local=reject",
+          "--auth-host=scram-sha-256",
+          "--encoding=UTF8",
+          "--locale=C",
+          // It decides what counts as a letter, and so what the index for searches contains. macOS lacks C.UTF-8.
+          `--lc-ctype=${process.platform === "darwin" ? "en_US.UTF-8" : "C.UTF-8"}`,
+        ],
+        runAs,
+        data,
+      ),
     ),
     Effect.andThen(Effect.tryPromise(() => fs.rename(fresh, homeOf(dataDir)))),
     Effect.onError(() => remove(fresh)),
+    // Another server was faster.
+    Effect.catchIf(
+      () => existsSync(homeOf(dataDir)),
+      () => Effect.void,
+    ),
+    Effect.mapError(failedTo(`A new database cannot be made in ${homeOf(dataDir)}`)),
   );
+  // Also of starts that were killed.
+  for (const name of yield* Effect.promise(() => fs.readdir(dataDir))) {
+    if (name.startsWith("postgres.new-")) yield* remove(join(dataDir, name));
+  }
 });
 
 /** Finds the cluster in the directory, or makes both. */
@@ -127,28 +129,10 @@ export const openCluster = Effect.fnUntraced(function* (path: string, from: stri
   );
   const home = homeOf(dataDir);
   const data = join(home, "data");
-  if (existsSync(join(home, "pg_hba.conf"))) {
-    return yield* new EmbeddedFailed({
-      message: `The database in ${home} is of an earlier version: export its chats with that version ("parley chats export"), and import them with this one into a new PARLEY_DATA_DIR.`,
-    });
-  }
   const isNew = !existsSync(home);
   const runAs = yield* userFor(data, isNew);
   const binaries = yield* binariesFor(runAs, from);
-  if (isNew) {
-    yield* createCluster(dataDir, binaries.initdb, runAs).pipe(
-      // Another server may have been faster.
-      Effect.catchIf(
-        () => existsSync(home),
-        () => Effect.void,
-      ),
-      Effect.mapError(failedTo(`A new database cannot be made in ${home}`)),
-    );
-    // Also of starts that were killed.
-    for (const name of yield* Effect.promise(() => fs.readdir(dataDir))) {
-      if (name.startsWith("postgres.new-")) yield* remove(join(dataDir, name));
-    }
-  }
+  if (isNew) yield* createCluster(dataDir, binaries.initdb, runAs);
   const read = (file: string) =>
     Effect.tryPromise(() => fs.readFile(join(home, file), "utf8")).pipe(
       Effect.mapError(failedTo(`The database in ${home} cannot be read`)),

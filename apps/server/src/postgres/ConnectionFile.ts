@@ -11,20 +11,16 @@ const host = "127.0.0.1";
 export const urlOf = (port: number, password: string, database = "parley") =>
   Redacted.make(`postgres://${user}:${password}@${host}:${port}/${database}`);
 
-const file = (dataDir: string) => join(dataDir, "connection.json");
-
-export const removeConnectionFile = (dataDir: string) =>
-  Effect.promise(() => rm(file(dataDir), { force: true }).catch(() => {}));
-
-/** Readable by its owner alone, never half written, and gone when the scope closes. */
-export const connectionFile = (dataDir: string, port: number, password: string) =>
-  Effect.acquireRelease(
+/** Readable by its owner alone, never half written, and removed when the scope closes. */
+export const connectionFile = (dataDir: string, port: number, password: string) => {
+  const file = join(dataDir, "connection.json");
+  const connection = { host, port, database: "parley", user, password };
+  return Effect.acquireRelease(
     Effect.tryPromise(async () => {
-      const next = `${file(dataDir)}.new`;
-      await rm(next, { force: true });
-      const connection = { host, port, database: "parley", user, password };
-      await writeFile(next, `${JSON.stringify(connection, null, 2)}\n`, { mode: 0o600 });
-      await rename(next, file(dataDir));
+      await rm(`${file}.new`, { force: true });
+      await writeFile(`${file}.new`, `${JSON.stringify(connection, null, 2)}\n`, { mode: 0o600 });
+      await rename(`${file}.new`, file);
     }),
-    () => removeConnectionFile(dataDir),
+    () => Effect.promise(() => rm(file, { force: true }).catch(() => {})),
   );
+};

@@ -1,6 +1,6 @@
 /**
- * A PostgreSQL of the server's own, in PARLEY_DATA_DIR: reachable from this machine only, running as long as the
- * scope is open, and started again if it ends before that.
+ * A PostgreSQL of the server's own in PARLEY_DATA_DIR. Only this machine can reach it. It runs as long as the scope is
+ * open, and is started again if it ends before.
  *
  * An advisory lock in the database `postgres` tells a PostgreSQL that a server uses from an orphan, whose server was
  * killed. Without that lock a server stops no PostgreSQL but its own child. PostgreSQL itself makes sure that one
@@ -38,11 +38,7 @@ const findPostmaster = Effect.fnUntraced(function* (data: string) {
           stdout.includes(data),
         );
   if (!(yield* Effect.promise(() => worksHere.catch(() => false)))) return null;
-  return {
-    pid: Number(pid),
-    port: Number(port),
-    isReady: status?.trim() === "ready",
-  };
+  return { pid: Number(pid), port: Number(port), isReady: status?.trim() === "ready" };
 });
 
 type Postmaster = NonNullable<Effect.Success<ReturnType<typeof findPostmaster>>>;
@@ -71,7 +67,7 @@ const takeLock = Effect.fnUntraced(function* ({ dataDir, password }: Cluster, po
        ) AS holder`,
     )
     .pipe(
-      // A start that only looks for the holder has it for a moment.
+      // A start that looks for the holder has the lock for a moment.
       Effect.repeat({
         until: ({ rows }) => rows[0]!["taken"] === true,
         schedule: Schedule.spaced("100 millis"),
@@ -94,8 +90,7 @@ const keepLock = Effect.fnUntraced(function* (
   const hold = (connection: PgConnection.PgConnection) =>
     Effect.flatMap(connection.listen("parley"), (queue) => Effect.forever(Queue.take(queue)));
   yield* Effect.ignore(Effect.scoped(hold(first)));
-  yield* takeLock(cluster, port).pipe(
-    Effect.flatMap(hold),
+  yield* Effect.flatMap(takeLock(cluster, port), hold).pipe(
     Effect.scoped,
     Effect.ignore,
     Effect.andThen(Effect.sleep("200 millis")),
@@ -107,8 +102,7 @@ const keepLock = Effect.fnUntraced(function* (
 const stopOrphan = Effect.fnUntraced(
   function* (cluster: Cluster, { pid, port }: Postmaster) {
     const { binaries, data, runAs } = cluster;
-    yield* Effect.scoped(takeLock(cluster, port));
-    // A server whose PostgreSQL has just started or recovered takes it meanwhile.
+    // A server whose PostgreSQL has just started or recovered takes the lock meanwhile.
     yield* Effect.sleep("1 second");
     yield* takeLock(cluster, port);
     yield* Effect.logInfo(`Stopping the PostgreSQL that a killed server left behind (${pid})`);
@@ -133,17 +127,16 @@ const freePort: Effect.Effect<number> = Effect.callback((resume) => {
   });
 });
 
-const readNewestLog = async (data: string) => {
-  const [, file] = (await fs.readFile(join(data, "current_logfiles"), "utf8")).trim().split(" ");
-  return await fs.readFile(join(data, file!), "utf8");
-};
-
 /** Another start, a port that another program took meanwhile, and children of a killed postmaster pass. */
 const passing = /lock file .* (already exists|is empty)|TCP\/IP sockets|shared memory block/;
 
-/** What it logs after the reason. */
-const afterwards =
-  /^.* LOG: +(startup process|terminating|aborting|shutting down|database system) .*\n/gm;
+/** Its last fatal error: on standard error, or in the newest log once its logger runs. */
+const readFatalError = async (data: string, errors: string) => {
+  if (/FATAL|PANIC/.test(errors)) return lastLines(errors);
+  const [, file] = (await fs.readFile(join(data, "current_logfiles"), "utf8")).trim().split(" ");
+  const log = await fs.readFile(join(data, file!), "utf8");
+  return log.split("\n").findLast((line) => /FATAL|PANIC/.test(line)) ?? lastLines(log);
+};
 
 /** One run of PostgreSQL, as a child of this process. */
 const spawnPostgres = ({ binaries, data, runAs }: Cluster, port: number) => {
@@ -178,7 +171,7 @@ const spawnPostgres = ({ binaries, data, runAs }: Cluster, port: number) => {
   let ended: string | null = null;
   const end = new Promise<string>((resolve) => {
     child.once("error", ({ message }) => resolve(message));
-    // What it wrote may arrive a bit later. Its logger may keep standard error open for longer.
+    // Its output may arrive a bit later. Its logger may keep standard error open for longer.
     child.once("exit", (code, signal) => setTimeout(resolve, 50, signal ?? `exit code ${code}`));
   }).then((how) => (ended = how));
 
@@ -190,10 +183,9 @@ const spawnPostgres = ({ binaries, data, runAs }: Cluster, port: number) => {
       if (polls % 500 === 0) yield* Effect.logInfo(`PostgreSQL is not ready yet; see ${data}/log`);
       yield* Effect.sleep("20 millis");
     }
-    const log = /FATAL|PANIC/.test(errors)
-      ? errors
-      : yield* Effect.promise(() => readNewestLog(data).catch(() => errors));
-    const reason = lastLines(log.replace(afterwards, ""));
+    const reason = yield* Effect.promise(() =>
+      readFatalError(data, errors).catch(() => lastLines(errors)),
+    );
     const message = `PostgreSQL did not start (${ended}): ${reason}`;
     return yield* passing.test(reason) ? new NotYet({ message }) : new EmbeddedFailed({ message });
   });
@@ -227,20 +219,17 @@ const keepRunning = Effect.fnUntraced(function* (
   }
 });
 
-export interface EmbeddedOptions {
-  /** A module that finds another version of PostgreSQL than this one, as tests need. */
-  readonly from?: string | undefined;
-}
-
 /**
- * Starts PostgreSQL in the directory, which is made if need be, and keeps it running until the scope closes. Gives the
- * address of its database `parley` for the superuser `parley`.
+ * Starts PostgreSQL in the directory, which is made if need be, and keeps it running until the scope closes. Returns
+ * the address of its database `parley` for the superuser `parley`.
+ *
+ * @param options.from a module that imports another version of PostgreSQL, as tests need
  */
 export const embeddedPostgres = Effect.fnUntraced(function* (
   path: string,
-  { from = import.meta.url }: EmbeddedOptions = {},
+  options: { readonly from?: string | undefined } = {},
 ): Effect.fn.Return<Redacted.Redacted, EmbeddedFailed, Scope.Scope> {
-  const cluster = yield* openCluster(path, from);
+  const cluster = yield* openCluster(path, options.from ?? import.meta.url);
   const { data, dataDir, password } = cluster;
   let child: ReturnType<typeof spawnPostgres> | null = null;
   const stop = Effect.suspend(() => child?.stop ?? Effect.void);
@@ -250,14 +239,12 @@ export const embeddedPostgres = Effect.fnUntraced(function* (
       try: () => (child = spawnPostgres(cluster, port)),
       catch: failedTo("PostgreSQL cannot run"),
     });
-    yield* spawned.ready.pipe(
-      Effect.tapError(({ message }) =>
-        Effect.gen(function* () {
-          const found = yield* findPostmaster(data);
-          // The number in it belongs to another program by now.
-          if (found === null && message.includes("lock file")) yield* remove(pidFileOf(data));
-        }),
-      ),
+    yield* Effect.tapError(spawned.ready, ({ message }) =>
+      Effect.gen(function* () {
+        const found = yield* findPostmaster(data);
+        // The number in it belongs to another program by now.
+        if (found === null && message.includes("lock file")) yield* remove(pidFileOf(data));
+      }),
     );
     return spawned.end;
   });
@@ -278,7 +265,7 @@ export const embeddedPostgres = Effect.fnUntraced(function* (
 
   yield* Effect.gen(function* () {
     const lock = yield* takeLock(cluster, port);
-    // Before the lock is given back.
+    // Before the lock is released.
     yield* Effect.addFinalizer(() => stop);
     const { rows } = yield* lock.query("SELECT FROM pg_database WHERE datname = 'parley'");
     if (rows.length === 0) yield* lock.query("CREATE DATABASE parley");

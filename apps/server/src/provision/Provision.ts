@@ -1,14 +1,10 @@
 /**
- * Makes the store's chatbots what a file declares. Applying it again changes nothing.
+ * Makes the chatbots of the store match a provisioning file. Applying it again changes nothing.
  */
 import {
   ChatbotRegistry,
   fieldChanges,
-  type ChatbotChange,
   type FieldChange,
-  type KeyChange,
-  type KeyRecord,
-  type NewChatbot,
   type RegisteredChatbot,
 } from "@parley/core";
 import { Effect } from "effect";
@@ -20,35 +16,30 @@ import {
   type DeclaredKey,
 } from "./ProvisionFile.ts";
 
-/** One change of the store. */
-export type Step =
-  | { readonly _tag: "Create"; readonly chatbot: NewChatbot }
-  | { readonly _tag: "Change"; readonly id: number; readonly change: ChatbotChange }
-  | { readonly _tag: "AddKey"; readonly id: number; readonly key: KeyRecord }
-  | {
-      readonly _tag: "ChangeKey";
-      readonly id: number;
-      readonly keyId: string;
-      readonly change: KeyChange;
-    };
+type Registry = typeof ChatbotRegistry.Service;
 
-/** A change, and what it is called. */
+/** One change of the store. */
 export interface Planned {
   readonly title: string;
-  /** What changes of a chatbot or key that is there. */
+  /** The fields of a known chatbot or key that change. */
   readonly fields: ReadonlyArray<FieldChange>;
-  readonly step: Step;
+  readonly apply: (
+    registry: Registry,
+    actor: string,
+  ) => Effect.Effect<
+    unknown,
+    Effect.Error<ReturnType<Registry["create" | "change" | "addKey" | "changeKey"]>>
+  >;
 }
 
-/** What must be changed so that the store is what the file says; everything is checked first. */
-export const planned = Effect.fnUntraced(function* (
+/** The changes that make the store match the file; all of them are checked first. */
+export const plan = Effect.fnUntraced(function* (
   path: string,
   environment: Readonly<Record<string, string | undefined>>,
 ) {
   const declared = yield* readProvisionFile(path, environment);
-  const registry = yield* ChatbotRegistry;
-  const registered = yield* registry.list;
-  const plan: Array<Planned> = [];
+  const registered = yield* ChatbotRegistry.use(({ list }) => list);
+  const changes: Array<Planned> = [];
   for (const chatbot of declared) {
     const known = registered.find(
       (one) =>
@@ -58,39 +49,27 @@ export const planned = Effect.fnUntraced(function* (
       const wrong = conflict(key, known, registered);
       if (wrong !== null) return yield* new ProvisionInvalid({ message: `${path}: ${wrong}` });
     }
-    plan.push(...stepsTo(chatbot, known));
+    changes.push(...(known === undefined ? [creation(chatbot)] : changesOf(chatbot, known)));
   }
-  return plan;
+  return changes;
 });
 
-/** Plans and carries out, and gives what it did; servers that start together with one file do it once. */
+/** Plans and applies, and returns the changes. Servers that start together with one file apply it once. */
 export const provision = Effect.fnUntraced(function* (
   path: string,
   environment: Readonly<Record<string, string | undefined>>,
   actor: string,
 ) {
   const registry = yield* ChatbotRegistry;
-  const carryOut = Effect.fnUntraced(function* (step: Step) {
-    switch (step._tag) {
-      case "Create":
-        return yield* Effect.asVoid(registry.create(step.chatbot, actor));
-      case "Change":
-        return yield* Effect.asVoid(registry.change(step.id, step.change, actor));
-      case "AddKey":
-        return yield* registry.addKey(step.id, step.key, actor);
-      case "ChangeKey":
-        return yield* registry.changeKey(step.id, step.keyId, step.change, actor);
-    }
-  });
   const done: Array<Planned> = [];
-  return yield* planned(path, environment).pipe(
-    Effect.flatMap((plan) =>
-      Effect.forEach(plan, (one) => Effect.map(carryOut(one.step), () => done.push(one)), {
+  return yield* plan(path, environment).pipe(
+    Effect.flatMap(
+      Effect.forEach((one) => Effect.map(one.apply(registry, actor), () => done.push(one)), {
         discard: true,
       }),
     ),
     Effect.as(done),
-    // Another process changed what the plan was made from.
+    // Another process has changed what the plan was made from.
     Effect.retry({
       while: ({ _tag }) => _tag !== "ProvisionInvalid" && _tag !== "StorageUnavailable",
       times: 10,
@@ -98,7 +77,7 @@ export const provision = Effect.fnUntraced(function* (
   );
 });
 
-/** Why a declared key cannot be the chatbot's; `null` when it can. */
+/** Why the chatbot cannot have the declared key; `null` if it can. */
 const conflict = (
   { hash, id }: DeclaredKey,
   chatbot: RegisteredChatbot | undefined,
@@ -116,54 +95,53 @@ const conflict = (
     : `the key prl_${id}_… is known with another secret.`;
 };
 
-const newKey = (key: DeclaredKey): KeyRecord => ({ expiresAt: null, ...key });
+const titleOf = ({ name, workspaceName }: DeclaredChatbot) =>
+  `chatbot "${name}" of workspace "${workspaceName}"`;
 
-const stepsTo = (
-  wanted: DeclaredChatbot,
-  known: RegisteredChatbot | undefined,
-): ReadonlyArray<Planned> => {
+const newKey = (key: DeclaredKey) => ({ expiresAt: null, ...key });
+
+const creation = (chatbot: DeclaredChatbot): Planned => {
+  const keys = chatbot.keys.map(({ id }) => `prl_${id}_…`).join(", ");
+  return {
+    title: `create ${titleOf(chatbot)}${keys === "" ? "" : ` with the keys ${keys}`}`,
+    fields: [],
+    apply: (registry, actor) =>
+      registry.create({ ...chatbot, keys: chatbot.keys.map(newKey) }, actor),
+  };
+};
+
+const changesOf = (wanted: DeclaredChatbot, known: RegisteredChatbot): ReadonlyArray<Planned> => {
   const { keys, ...declared } = wanted;
-  const title = `chatbot "${wanted.name}" of workspace "${wanted.workspaceName}"`;
-  if (known === undefined) {
-    const named = keys.map(({ id }) => `prl_${id}_…`).join(", ");
-    return [
-      {
-        title: `create ${title}${named === "" ? "" : ` with the keys ${named}`}`,
-        fields: [],
-        step: { _tag: "Create", chatbot: { ...declared, keys: keys.map(newKey) } },
-      },
-    ];
-  }
   const { id } = known.chatbot;
-  const steps: Array<Planned> = [];
+  const changes: Array<Planned> = [];
   const fields = fieldChanges(known.chatbot, declared);
   if (fields.length > 0) {
-    steps.push({
-      title: `change ${title}`,
+    changes.push({
+      title: `change ${titleOf(wanted)}`,
       fields,
-      step: { _tag: "Change", id, change: declared },
+      apply: (registry, actor) => registry.change(id, declared, actor),
     });
   }
   for (const key of keys) {
-    const { hash: _, id: __, ...change } = key;
-    const kept = known.keys.find((one) => one.id === key.id);
-    const called = `key prl_${key.id}_… of ${title}`;
+    const { hash: _, id: keyId, ...change } = key;
+    const title = `key prl_${keyId}_… of ${titleOf(wanted)}`;
+    const kept = known.keys.find((one) => one.id === keyId);
     if (kept === undefined) {
-      steps.push({
-        title: `add ${called}`,
+      changes.push({
+        title: `add ${title}`,
         fields: [],
-        step: { _tag: "AddKey", id, key: newKey(key) },
+        apply: (registry, actor) => registry.addKey(id, newKey(key), actor),
       });
       continue;
     }
-    // A revoked key stays revoked: a declaration that still names it must not revive it.
+    // A declaration that still names a revoked key must not revive it.
     const fields = kept.revokedAt === null ? fieldChanges(kept, change) : [];
     if (fields.length === 0) continue;
-    steps.push({
-      title: `change ${called}`,
+    changes.push({
+      title: `change ${title}`,
       fields,
-      step: { _tag: "ChangeKey", id, keyId: key.id, change },
+      apply: (registry, actor) => registry.changeKey(id, keyId, change, actor),
     });
   }
-  return steps;
+  return changes;
 };

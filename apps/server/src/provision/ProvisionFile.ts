@@ -1,5 +1,5 @@
 /**
- * The file that declares chatbots and their keys.
+ * The provisioning file, which declares chatbots and their keys.
  */
 import {
   ChatbotSettings,
@@ -16,11 +16,21 @@ import {
   type NewChatbot,
 } from "@parley/core";
 import { Data, DateTime, Effect, FileSystem, Option, Schema } from "effect";
-import { isoTime, timeOf } from "../IsoTime.ts";
 
 export class ProvisionInvalid extends Data.TaggedError("ProvisionInvalid")<{
   readonly message: string;
 }> {}
+
+const isoTime = /^(\d{4}-\d\d-\d\d)(T\d\d:\d\d(:\d\d(\.\d+)?)?(Z|[+-]\d\d:\d\d))?$/u;
+
+/** A date, which means its beginning in UTC, or a time with its zone, in ISO 8601. */
+export const timeOf = (text: string): Option.Option<Date> => {
+  const [, date] = isoTime.exec(text) ?? [];
+  const [time, day] = [new Date(text), new Date(date ?? Number.NaN)];
+  if (Number.isNaN(time.getTime()) || Number.isNaN(day.getTime())) return Option.none();
+  // JavaScript takes the 31st of February for the 3rd of March.
+  return day.toISOString().startsWith(date!) ? Option.some(time) : Option.none();
+};
 
 const optional = <S extends Schema.Top>(schema: S, description: string) =>
   Schema.optionalKey(schema.annotate({ description }));
@@ -52,7 +62,7 @@ const Key = Schema.Struct({
     )
       .annotate({
         description:
-          "Time in ISO 8601 from which on the key is refused; absent: never, or as it was changed elsewhere",
+          "Time in ISO 8601 at which the key ends; absent: never, or as it was changed elsewhere",
         examples: ["2030-01-01T00:00:00Z"],
       })
       .pipe(Schema.decodeTo(Schema.DateTimeUtcFromString)),
@@ -64,7 +74,7 @@ const { fields } = ChatbotSettings;
 const settings = {
   helloMessage: optional(
     fields.helloMessage,
-    "The first entry of each chat that is created by POST /chats; empty, or null, the default: none",
+    "The first entry of each chat that POST /chats creates; empty, or null, the default: none",
   ),
   moderationErrorMessage: optional(
     fields.moderationErrorMessage,
@@ -72,15 +82,15 @@ const settings = {
   ),
   instructions: optional(
     fields.instructions,
-    "What a language model is told before the conversation; null by default: nothing",
+    "Instructions for the language model; null by default: none",
   ),
   model: optional(
     fields.model,
-    "The language model, by the name that its provider knows; null by default: PARLEY_LLM_MODEL",
+    "The language model, by the name that its provider uses; null by default: PARLEY_LLM_MODEL",
   ),
   moderation: optional(
     fields.moderation,
-    "Who judges questions; null by default: as PARLEY_MODERATION says",
+    "The moderator of questions; null by default: PARLEY_MODERATION",
   ),
   knowledge: optional(
     fields.knowledge,
@@ -88,7 +98,7 @@ const settings = {
   ),
   retentionDays: optional(
     fields.retentionDays,
-    "After how many days without an entry a chat is erased; null by default: never",
+    "The days without an entry after which a chat is erased; null by default: never",
   ),
 } satisfies Record<keyof ChatbotSettings, unknown>;
 
@@ -103,9 +113,9 @@ const ChatbotFile = Schema.Struct({
 });
 
 export const ProvisionFile = Schema.Struct({
-  $schema: optional(Schema.String, "Where the schema of this file is, for editors"),
+  $schema: optional(Schema.String, "The address of this file's schema, for editors"),
   chatbots: Schema.Array(ChatbotFile).annotate({
-    description: "What is not named here stays in the store as it is",
+    description: "Chatbots and keys that are not named here stay as they are",
   }),
 }).annotate({
   title: "Provisioning file of Parley",
@@ -125,7 +135,7 @@ export const provisionSchema = () => {
   };
 };
 
-/** Without an expiry it ends when the store says, which is never for a new one. */
+/** Without an expiry a known key keeps its own, and a new one never ends. */
 export interface DeclaredKey extends Omit<KeyRecord, "expiresAt"> {
   readonly expiresAt?: Date;
 }
@@ -134,10 +144,10 @@ export interface DeclaredChatbot extends Omit<NewChatbot, "keys"> {
   readonly keys: ReadonlyArray<DeclaredKey>;
 }
 
-/** A misspelt field must not go unnoticed. */
+/** With an error for each misspelt field. */
 const options = { onExcessProperty: "error", errors: "all" } as const;
 
-/** What the file declares; what it does not name of a chatbot is as by default. */
+/** The chatbots that the file declares. Fields that it does not name have their defaults. */
 export const readProvisionFile = Effect.fnUntraced(function* (
   path: string,
   environment: Readonly<Record<string, string | undefined>>,
@@ -145,14 +155,24 @@ export const readProvisionFile = Effect.fnUntraced(function* (
   const invalid = (reason: string) => new ProvisionInvalid({ message: `${path}: ${reason}` });
   const files = yield* FileSystem.FileSystem;
   const text = yield* Effect.mapError(files.readFileString(path), () => invalid("cannot be read."));
-  const json = yield* Effect.mapError(parsed(text), (where) => invalid(`is no JSON${where}.`));
+  const json = yield* Effect.try({
+    try: (): unknown => JSON.parse(text),
+    // The parser's message quotes the file, which may contain keys.
+    catch: (error) =>
+      invalid(`is not JSON${/ \(line \d+ column \d+\)/.exec(String(error))?.[0] ?? ""}.`),
+  });
   const { chatbots } = yield* Effect.mapError(
     Schema.decodeUnknownEffect(ProvisionFile)(json, options),
     (error) => invalid(`${problemsOf(error)}.`),
   );
 
-  const keyRecord = Effect.fnUntraced(function* (key: typeof Key.Type) {
-    const variable = /^\$\{([A-Za-z_][A-Za-z0-9_]*)\}$/.exec(key.key)?.[1];
+  const declareKey = Effect.fnUntraced(function* ({
+    expiresAt,
+    name,
+    scopes,
+    ...key
+  }: typeof Key.Type) {
+    const variable = /^\$\{(.*)\}$/.exec(key.key)?.[1];
     const value = variable === undefined ? key.key : environment[variable];
     if (value === undefined) return yield* invalid(`\${${variable}} is not set.`);
     const id = keyId(value);
@@ -163,9 +183,9 @@ export const readProvisionFile = Effect.fnUntraced(function* (
     const declared: DeclaredKey = {
       id,
       hash: yield* hashKey(value),
-      name: key.name ?? null,
-      scopes: key.scopes,
-      ...(key.expiresAt !== undefined && { expiresAt: DateTime.toDateUtc(key.expiresAt) }),
+      name: name ?? null,
+      scopes,
+      ...(expiresAt !== undefined && { expiresAt: DateTime.toDateUtc(expiresAt) }),
     };
     return declared;
   });
@@ -178,7 +198,7 @@ export const readProvisionFile = Effect.fnUntraced(function* (
         name,
         description,
         settings: { ...defaultSettings, ...settings },
-        keys: yield* Effect.forEach(keys, keyRecord),
+        keys: yield* Effect.forEach(keys, declareKey),
       };
       return chatbot;
     }),
@@ -190,16 +210,6 @@ export const readProvisionFile = Effect.fnUntraced(function* (
   if (key !== undefined) return yield* invalid(`the key prl_${key}_… is named twice.`);
   return declared;
 });
-
-/** The JSON value, or where it ends to be one. What the parser says holds text of the file. */
-const parsed = (text: string) =>
-  Effect.try({
-    try: (): unknown => JSON.parse(text),
-    catch: (error) => {
-      const place = /\(line \d+ column \d+\)/.exec(String(error));
-      return place === null ? "" : ` ${place[0]}`;
-    },
-  });
 
 const repeated = (items: ReadonlyArray<string>) =>
   items.find((item, at) => items.indexOf(item) !== at);

@@ -40,30 +40,20 @@ export const malformed = (server: Server): void => {
     > = [
       ["no Host", () => [requestText(details(), [key(), ""])]],
       ["a Host with a space", () => [requestText(details(), ["Host: a b", key(), ""])]],
-      ["a Host with a path", () => [requestText(details(), ["Host: a/b", key(), ""])]],
       ["a Host that is a list", () => [requestText(details(), ["Host: a, b", key(), ""])]],
       [
         "chunks in HTTP/1.0",
         () => [requestText("POST / HTTP/1.0", [host, key(), chunked], "0\r\n\r\n")],
         "POST",
       ],
-      ["no Host, no key", () => [requestText(details(), [""])]],
       ["nonsense", () => ["nonsense\r\n\r\n"]],
-      ["an unknown protocol", () => [`GET / FTP/1.1\r\n${host}\r\n\r\n`]],
-      ["a version of the future", () => [`GET / HTTP/3.0\r\n${host}\r\n\r\n`]],
       ["the preface of HTTP/2", () => ["PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"]],
       ["a TLS greeting", () => [Buffer.from("16030100a5010000a10303", "hex"), "\r\n\r\n"]],
       ["an unknown method", () => [requestText("FOO / HTTP/1.1", [host, ""])], "FOO"],
-      ["a method in lower case", () => [requestText("get / HTTP/1.1", [host, ""])], "get"],
       ["a space in the target", () => [requestText("GET /a b HTTP/1.1", [host, ""])]],
-      [
-        "a control character in the target",
-        () => [requestText("GET /\u0001 HTTP/1.1", [host, ""])],
-      ],
       ["a header line without a colon", () => [requestText(details(), [host, "nonsense", ""])]],
       ["a header's name with a space", () => [requestText(details(), [host, "a b: c", ""])]],
       ["a space before the colon", () => [requestText(details(), [host, "x-api-key : k", ""])]],
-      ["an empty header's name", () => [requestText(details(), [host, ": c", ""])]],
       ["NUL in a header", () => [requestText(details(), [host, "a: b\0c", ""])]],
       [
         "a control character in a key",
@@ -72,17 +62,6 @@ export const malformed = (server: Server): void => {
       [
         "headers over their limit",
         () => [requestText(details(), [host, key(), `a: ${"b".repeat(70_000)}`, ""])],
-      ],
-      [
-        "too many headers in sum",
-        () => [
-          requestText(details(), [
-            host,
-            key(),
-            ...Array.from({ length: 3000 }, (_, n) => `h${n}: ${"v".repeat(20)}`),
-            "",
-          ]),
-        ],
       ],
       [
         "a target over its limit",
@@ -96,29 +75,8 @@ export const malformed = (server: Server): void => {
         "POST",
       ],
       [
-        "an expectation on a GET",
-        () => [requestText(details(), [host, key(), "Expect: nonsense", ""])],
-      ],
-      [
         "a length that is no number",
         () => [requestText(chats(), [host, key(), json, "Content-Length: x"], "{}")],
-        "POST",
-      ],
-      [
-        "a negative length",
-        () => [requestText(chats(), [host, key(), json, "Content-Length: -1"], "{}")],
-        "POST",
-      ],
-      [
-        "a length with a sign",
-        () => [requestText(chats(), [host, key(), json, "Content-Length: +2"], "{}")],
-        "POST",
-      ],
-      [
-        "a length beyond numbers",
-        () => [
-          requestText(chats(), [host, key(), json, `Content-Length: ${"9".repeat(40)}`], "{}"),
-        ],
         "POST",
       ],
       [
@@ -145,44 +103,13 @@ export const malformed = (server: Server): void => {
         "POST",
       ],
       [
-        "chunked, and not last",
-        () => [
-          requestText(
-            chats(),
-            [host, key(), json, "Transfer-Encoding: chunked, gzip"],
-            "2\r\n{}\r\n0\r\n\r\n",
-          ),
-        ],
-        "POST",
-      ],
-      [
         "a chunk's size that is no number",
         () => [requestText(chats(), [host, key(), json, chunked], "zz\r\n{}\r\n0\r\n\r\n")],
         "POST",
       ],
       [
-        "a chunk longer than its size",
-        () => [requestText(chats(), [host, key(), json, chunked], "2\r\n{}xx\r\n0\r\n\r\n")],
-        "POST",
-      ],
-      [
-        "a chunk's size beyond numbers",
-        () => [requestText(chats(), [host, key(), json, chunked], `${"f".repeat(20)}\r\n{}\r\n`)],
-        "POST",
-      ],
-      [
-        "a negative chunk",
-        () => [requestText(chats(), [host, key(), json, chunked], "-2\r\n{}\r\n0\r\n\r\n")],
-        "POST",
-      ],
-      [
         "a broken second chunk",
         () => [requestText(chats(), [host, key(), json, chunked], "1\r\n{\r\nq\r\n}\r\n0\r\n\r\n")],
-        "POST",
-      ],
-      [
-        "broken chunks, no key",
-        () => [requestText(chats(), [host, json, chunked], "zz\r\n")],
         "POST",
       ],
       [
@@ -203,7 +130,7 @@ export const malformed = (server: Server): void => {
         expect(answers).toHaveLength(1);
         const [answer] = answers as [Answer];
         // A key that is missing or wrong is told first where the request could be read that far.
-        if (/no key|in a key/.test(what)) expect([400, 401]).toContain(answer.status);
+        if (/in a key/.test(what)) expect([400, 401]).toContain(answer.status);
         else expectGeneral(answer, 400);
       });
 
@@ -223,48 +150,19 @@ export const malformed = (server: Server): void => {
         await one([text()]);
       });
 
-    for (const [what, before, text] of [
-      ["a target", "", () => requestText("HEAD /no\u00bbe HTTP/1.1", [host, ""])],
-      ["a header", "", () => requestText("HEAD / HTTP/1.1", [host, "a b: c", ""])],
-      [
-        "headers too large",
-        "",
-        () => requestText("HEAD / HTTP/1.1", [host, `a: ${"b".repeat(20_000)}`, ""]),
-      ],
-      [
-        "a chunk",
-        "",
-        () =>
-          requestText(
-            `HEAD ${basePath(server())}/details HTTP/1.1`,
-            [host, chunked, key()],
-            "zz\r\n",
-          ),
-      ],
-      [
-        "an upgrade",
-        "",
-        () => requestText("HEAD / HTTP/1.1", [host, "Connection: Upgrade", "Upgrade: a", ""]),
-      ],
-      [
-        "a target, after another request",
-        "GET",
-        () =>
-          requestText(details(), [host, key(), ""]) +
-          requestText("HEAD /no\u00bbe HTTP/1.1", [host, ""]),
-      ],
+    for (const [what, target, lines, rest] of [
+      ["a chunk", () => `${basePath(server())}/details`, () => [chunked, key()], "zz\r\n"],
+      ["an upgrade", () => "/", () => ["Connection: Upgrade", "Upgrade: a", ""], ""],
     ] as const)
-      it(`${what} of a HEAD request: its answer has no body`, async () => {
-        const methods = [before, "HEAD", "GET"].filter((method) => method !== "");
-        const { answers } = await raw(server().origin, [Buffer.from(text(), "latin1")], {
-          methods,
-        });
-        // What came after it would be read as the answer to a GET.
-        expect(answers).toHaveLength(methods.length - 1);
-        expect([400, 404]).toContain(answers.at(-1)!.status);
+      it(`${what} of a HEAD request: the response has no body`, async () => {
+        const text = requestText(`HEAD ${target()} HTTP/1.1`, [host, ...lines()], rest);
+        const { answers } = await raw(server().origin, [text], { methods: ["HEAD", "GET"] });
+        // A body would be read as the response to a GET.
+        expect(answers).toHaveLength(1);
+        expect([400, 404]).toContain(answers[0]!.status);
       });
 
-    it("whoever was answered before the body was read is not answered again", async () => {
+    it("a request that was answered before its body was read is not answered again", async () => {
       const { answers } = await raw(
         server().origin,
         [requestText("POST /nowhere HTTP/1.1", [host, json, chunked], "zz\r\n")],

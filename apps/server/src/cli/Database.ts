@@ -1,0 +1,93 @@
+/**
+ * The database of a command: beside a running server the server's.
+ */
+import { Administration } from "@parley/core";
+import { layerPostgres, pendingSql, type PostgresOptions } from "@parley/store-pg";
+import { Data, Effect, Layer, Option } from "effect";
+import { SecureRandom } from "effect/crypto";
+import { userInfo } from "node:os";
+import { layerDigest } from "../layers/Digest.ts";
+import { postgresOptions } from "../layers/Store.ts";
+import { hasDatabase } from "../postgres/Cluster.ts";
+import { embeddedPostgres, runningPostgres } from "../postgres/EmbeddedPostgres.ts";
+import { Settings } from "../Settings.ts";
+
+/** The store has no database that a command could use. */
+export class NoDatabase extends Data.TaggedError("NoDatabase")<{ readonly message: string }> {}
+
+/** Without it a closed terminal would end the process, and leave the PostgreSQL that it has started. */
+const endOnHangup = Effect.acquireRelease(
+  Effect.sync(() => {
+    const end = () => process.kill(process.pid, "SIGTERM");
+    process.on("SIGHUP", end);
+    return end;
+  }),
+  (end) => Effect.sync(() => process.off("SIGHUP", end)),
+);
+
+export const databaseOptions = Effect.gen(function* () {
+  yield* endOnHangup;
+  const options = yield* postgresOptions((dataDir) =>
+    Effect.flatMap(
+      runningPostgres(dataDir),
+      Option.match({
+        onNone: () => embeddedPostgres(dataDir),
+        onSome: (url) => Effect.succeed(url),
+      }),
+    ),
+  );
+  if (options !== null) return { ...options, listen: false };
+  return yield* new NoDatabase({
+    message:
+      "With PARLEY_STORE=memory the chats are in the memory of the running server alone: " +
+      "commands need another store.",
+  });
+});
+
+/** Whether there is a database; a start makes the embedded one. */
+export const databaseExists = Effect.gen(function* () {
+  const { dataDir, store } = yield* Settings;
+  return store !== "embedded" || (yield* hasDatabase(dataDir));
+});
+
+/** In another directory than the server's a command would make a database, and find it empty. */
+const mustExist = Effect.gen(function* () {
+  if (yield* databaseExists) return;
+  const { dataDir } = yield* Settings;
+  return yield* new NoDatabase({
+    message: `There is no database in PARLEY_DATA_DIR ${dataDir}: name the server's, or make one with "parley migrate".`,
+  });
+});
+
+/** Servers of an older version may use the schema as it is, so only a start and `parley migrate` change it. */
+const mustBeCurrent = Effect.fnUntraced(function* (options: PostgresOptions) {
+  if ((yield* pendingSql(options)) === "") return;
+  return yield* new NoDatabase({
+    message: 'The schema of the database is not up to date: run "parley migrate" first.',
+  });
+});
+
+const layerDatabase = mustExist.pipe(
+  Effect.andThen(databaseOptions),
+  Effect.tap(mustBeCurrent),
+  Effect.map(layerPostgres),
+  Layer.unwrap,
+);
+
+const layerAdministration = Administration.layer.pipe(
+  Layer.provideMerge(layerDatabase),
+  Layer.provide([layerDigest, SecureRandom.layerWebCrypto]),
+);
+
+/** Provides the stores and `Administration` on the database of the settings, which it neither makes nor migrates. */
+export const onDatabase = <A, E, R>(work: Effect.Effect<A, E, R>) =>
+  work.pipe(Effect.provide(layerAdministration), Effect.scoped, Effect.provide(Settings.layer));
+
+/** The actor of the command in the audit: the user of the operating system, such as `cli:ann`, or its number. */
+export const actor: Effect.Effect<string> = Effect.sync(() => {
+  try {
+    return `cli:${userInfo().username}`;
+  } catch {
+    return `cli:${process.getuid?.() ?? "unknown"}`;
+  }
+});

@@ -1,0 +1,42 @@
+/**
+ * The application of the management listener: liveness, readiness and metrics.
+ */
+import { ChatbotDirectory } from "@parley/core";
+import { toEndpointNotFound, toGeneralBody, toJsonResponse, toPath } from "@parley/http";
+import { Duration, Effect } from "effect";
+import { HttpServerRequest, HttpServerResponse } from "effect/http";
+import { PrometheusMetrics } from "effect/observability";
+
+/** How long the store may take to answer before the server counts as not ready. */
+const readyTimeout = Duration.seconds(2);
+
+export const makeManagement = Effect.gen(function* () {
+  const directory = yield* ChatbotDirectory;
+
+  // No key has this id; the look-up costs the store one cheap read.
+  const ready = directory.open("").pipe(
+    Effect.timeout(readyTimeout),
+    Effect.as(toJsonResponse({ status: 200, data: { ready: true } })),
+    Effect.orElseSucceed(() =>
+      toJsonResponse({ ...toGeneralBody("STORAGE_UNAVAILABLE"), status: 503 }),
+    ),
+  );
+
+  const metrics = Effect.map(PrometheusMetrics.format(), (text) =>
+    HttpServerResponse.text(text, { contentType: "text/plain; version=0.0.4; charset=utf-8" }),
+  );
+
+  return Effect.flatMap(HttpServerRequest.HttpServerRequest, ({ method, url }) => {
+    const path = toPath(url);
+    switch (`${method} ${path}`) {
+      case "GET /health/live":
+        return Effect.succeed(toJsonResponse({ status: 200, data: { live: true } }));
+      case "GET /health/ready":
+        return ready;
+      case "GET /metrics":
+        return metrics;
+      default:
+        return Effect.succeed(toEndpointNotFound(method, path));
+    }
+  });
+});

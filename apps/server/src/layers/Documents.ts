@@ -1,0 +1,79 @@
+/**
+ * The documents that chatbots answer from.
+ */
+import { type Knowledge, readKnowledge } from "@parley/llm";
+import { Cache, Context, Duration, Effect, Exit, Layer, Path, Queue, Stream } from "effect";
+import { fileURLToPath } from "node:url";
+import { Settings } from "../Settings.ts";
+
+/** The documentation of this project, the default where no language model is set. */
+const ownDocuments = fileURLToPath(new URL("../../../../docs", import.meta.url));
+
+export class Documents extends Context.Service<
+  Documents,
+  {
+    /**
+     * The documents in the folder of this name below PARLEY_KNOWLEDGE_ROOT, read when they are first needed; the
+     * default ones for `null`. Fails if the folder cannot be read.
+     */
+    readonly named: (
+      name: string | null,
+    ) => Effect.Effect<Knowledge | null, { readonly message: string }>;
+  }
+>()("@parley/server/Documents") {}
+
+/** A SIGHUP each. Signals that arrive while one is handled are handled as one. */
+export const hangups: Stream.Stream<void> = Stream.callback<void>(
+  (queue) =>
+    Effect.acquireRelease(
+      Effect.sync(() => {
+        const offer = () => Queue.offerUnsafe(queue, undefined);
+        process.on("SIGHUP", offer);
+        return offer;
+      }),
+      (offer) => Effect.sync(() => process.off("SIGHUP", offer)),
+    ),
+  { bufferSize: 1, strategy: "sliding" },
+);
+
+/**
+ * Reads the default documents at once, and fails if they cannot be read.
+ *
+ * @param reload each element has all folders read again; one that cannot be read stays as it was
+ */
+export const layerDocuments = (reload: Stream.Stream<void>) =>
+  Layer.effect(
+    Documents,
+    Effect.gen(function* () {
+      const { knowledgeDir, knowledgeRoot, llms } = yield* Settings;
+      const path = yield* Path.Path;
+      const folders = yield* Cache.makeWith(readKnowledge, {
+        capacity: 10_000,
+        timeToLive: (exit) => (Exit.isSuccess(exit) ? Duration.infinity : Duration.zero),
+      });
+      const readAgain = (folder: string) =>
+        readKnowledge(folder).pipe(
+          Effect.flatMap((knowledge) => Cache.set(folders, folder, knowledge)),
+          Effect.andThen(Effect.logInfo(`Read the documents in ${folder} again`)),
+          Effect.catchCause((cause) =>
+            Effect.logError(`Could not read the documents in ${folder} again`, cause),
+          ),
+        );
+      yield* Stream.runForEach(reload, () =>
+        Effect.flatMap(Cache.keys(folders), Effect.forEach(readAgain, { discard: true })),
+      ).pipe(Effect.forkScoped({ startImmediately: true }));
+
+      const fallback = knowledgeDir ?? (llms.length === 0 ? ownDocuments : null);
+      if (fallback !== null) yield* Cache.get(folders, fallback);
+      return Documents.of({
+        named: Effect.fnUntraced(function* (name) {
+          if (name === null) return fallback === null ? null : yield* Cache.get(folders, fallback);
+          if (knowledgeRoot !== null) {
+            return yield* Cache.get(folders, path.join(knowledgeRoot, name));
+          }
+          const message = `a chatbot has the documents "${name}", but PARLEY_KNOWLEDGE_ROOT is not set`;
+          return yield* Effect.fail({ message });
+        }),
+      });
+    }),
+  );

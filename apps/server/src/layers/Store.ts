@@ -1,0 +1,28 @@
+/**
+ * The store of the settings: the memory of this process, or a PostgreSQL of the operator's or of the server's own.
+ */
+import { layerMemory } from "@parley/store-memory";
+import { layerPostgres, type PostgresOptions } from "@parley/store-pg";
+import { Effect, Layer, type Redacted } from "effect";
+import { embeddedPostgres } from "../postgres/EmbeddedPostgres.ts";
+import { Settings } from "../Settings.ts";
+
+/**
+ * How to connect to the PostgreSQL of the settings; `null` if chats are kept in memory.
+ *
+ * @param embedded starts or finds the embedded PostgreSQL in a directory
+ */
+export const postgresOptions = Effect.fnUntraced(function* <E, R>(
+  embedded: (dataDir: string) => Effect.Effect<Redacted.Redacted, E, R>,
+): Effect.fn.Return<PostgresOptions | null, E, R | Settings> {
+  const settings = yield* Settings;
+  const { connections: maxConnections, listen, prepare, rowSecurity, schema, store } = settings;
+  if (store === "memory") return null;
+  const url = store === "embedded" ? yield* embedded(settings.dataDir) : settings.databaseUrl!;
+  return { url, maxConnections, rowSecurity, listen, prepare, schema };
+});
+
+export const layerStore = postgresOptions(embeddedPostgres).pipe(
+  Effect.map((options) => (options === null ? layerMemory : layerPostgres(options))),
+  Layer.unwrap,
+);

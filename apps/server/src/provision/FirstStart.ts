@@ -1,0 +1,29 @@
+/**
+ * The first chatbot of an empty store.
+ */
+import { ChatbotRegistry, defaultSettings, generateKey, keyRecord } from "@parley/core";
+import { Effect, Option, Redacted } from "effect";
+
+/** Creates a chatbot with a key, which nothing shows again; none if the store has a chatbot already. */
+export const firstStart = Effect.gen(function* () {
+  const registry = yield* ChatbotRegistry;
+  if ((yield* registry.list).length > 0) return Option.none<Redacted.Redacted>();
+  const key = yield* generateKey;
+  const first = yield* keyRecord(Redacted.value(key), { name: "first key" });
+  return yield* registry
+    .create(
+      {
+        workspaceName: "Default workspace",
+        name: "Parley",
+        description: "Answers questions from its documents.",
+        settings: { ...defaultSettings, helloMessage: "Hello! What would you like to know?" },
+        keys: [first],
+      },
+      "first start",
+    )
+    .pipe(
+      Effect.as(Option.some(key)),
+      // Another process has created it meanwhile.
+      Effect.catchTag("ChatbotTaken", () => Effect.succeed(Option.none<Redacted.Redacted>())),
+    );
+});

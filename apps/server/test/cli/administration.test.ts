@@ -1,0 +1,271 @@
+import { ChatStore, keyId } from "@parley/core";
+import { layerPostgres } from "@parley/store-pg";
+import { Effect, Redacted } from "effect";
+import { spawn } from "node:child_process";
+import { mkdtemp, rm, writeFile } from "node:fs/promises";
+import { tmpdir, userInfo } from "node:os";
+import { join } from "node:path";
+import { afterAll, beforeAll, expect, inject, it } from "vitest";
+import { redactKeys } from "../../src/cli/Errors.ts";
+import { withoutSettings } from "../withoutSettings.ts";
+import { here, oneLineAndHint } from "./here.ts";
+import { main } from "./run.ts";
+
+let directory: string;
+beforeAll(async () => {
+  directory = await mkdtemp(join(tmpdir(), "parley-administration-"));
+  expect((await parley("migrate")).code).toBe(0);
+});
+afterAll(() => rm(directory, { recursive: true, force: true }));
+
+const schema = `administration_${process.pid}`;
+const settings = () => ({ DATABASE_URL: inject("postgresUrl"), PARLEY_SCHEMA: schema });
+const parley = (line: string, input = "") => here(line.split(" "), settings(), input);
+
+/** The document that a command prints. */
+const json = async (line: string) => {
+  const { code, stderr, stdout } = await parley(`${line} --json`);
+  expect({ code, stderr }).toEqual({ code: 0, stderr: expect.not.stringContaining("parley:") });
+  return JSON.parse(stdout);
+};
+
+const time = expect.stringMatching(/^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z$/);
+
+const defaults = {
+  description: "",
+  helloMessage: null,
+  moderationErrorMessage: "This question cannot be answered, because it violates the usage policy.",
+  instructions: null,
+  model: null,
+  moderation: null,
+  knowledge: null,
+  retentionDays: null,
+};
+
+it("chatbots are made, shown and changed", async () => {
+  expect((await parley("chatbot show")).stderr).toContain("There is no chatbot yet: ");
+  expect((await parley("chatbot create --name Helpdesk")).code).toBe(2);
+  const create = "chatbot create --workspace Acme --name Helpdesk --hello-message Hello!";
+  expect(await parley(`${create} --retention-days 30`)).toEqual({
+    code: 0,
+    stdout: 'Created the chatbot 1 "Helpdesk" of the workspace "Acme".\n',
+    stderr: "",
+  });
+  const named = { id: 1, workspace: "Acme", name: "Helpdesk" };
+  const helpdesk = { ...named, ...defaults, helloMessage: "Hello!", retentionDays: 30 };
+  expect(await json("chatbot show")).toEqual({ ...helpdesk, liveKeys: 0 });
+
+  // The only workspace need not be named.
+  const sales = await json("chatbot create --name Sales --description Sells\n\x07");
+  expect(sales).toEqual({
+    id: 2,
+    workspace: "Acme",
+    name: "Sales",
+    ...defaults,
+    description: "Sells\n\x07",
+  });
+  expect((await parley("chatbot list")).stdout).toBe(
+    "ID  WORKSPACE  NAME      LIVE KEYS  DESCRIPTION\n" +
+      "1   Acme       Helpdesk  0\n" +
+      "2   Acme       Sales     0          Sells \ufffd\n",
+  );
+
+  // White space alone, in Unicode's sense.
+  const blank = await parley("chatbot set --chatbot Sales --moderation-error-message \u0085");
+  expect(blank).toMatchObject({ code: 1, stderr: expect.stringMatching(/^parley: .*is blank/) });
+
+  const file = join(directory, "instructions.txt");
+  await writeFile(file, "Be brief.\nBe kind.\n");
+  const changed = await json(
+    "chatbot set --chatbot Helpdesk --workspace Beta --name Desk --description Helps --model large " +
+      `--moderation-error-message No. --instructions-file ${file} --moderation words ` +
+      "--knowledge manuals --unset hello-message --unset retention-days",
+  );
+  expect(changed).toEqual({
+    id: 1,
+    workspace: "Beta",
+    name: "Desk",
+    description: "Helps",
+    helloMessage: null,
+    moderationErrorMessage: "No.",
+    instructions: "Be brief.\nBe kind.",
+    model: "large",
+    moderation: "words",
+    knowledge: "manuals",
+    retentionDays: null,
+  });
+  expect((await parley("chatbot show --chatbot 1")).stdout).toContain(
+    "instructions              Be brief.\n                          Be kind.\n",
+  );
+  for (const outcome of ["Changed the chatbot 1", "The chatbot 1"]) {
+    const set = await parley("chatbot set --chatbot 1 --instructions-file -", "Ask back.\n");
+    expect(set.stdout).toContain(outcome);
+  }
+});
+
+it("workspaces are listed and renamed, and merged only with --merge", async () => {
+  expect(await json("workspace list")).toEqual([
+    { name: "Acme", chatbots: 1 },
+    { name: "Beta", chatbots: 1 },
+  ]);
+  expect(await parley("workspace rename Beta Acme")).toEqual({
+    code: 1,
+    stdout: "",
+    stderr:
+      'parley: There is a workspace "Acme" already.\n' +
+      "hint: with --merge its chatbots move there, and the two become one.\n",
+  });
+  const renamed = await parley("workspace rename Beta Acme --merge");
+  expect(renamed.stdout).toBe('Renamed the workspace "Beta" to "Acme".\n');
+  expect((await parley("workspace list")).stdout).toBe("WORKSPACE  CHATBOTS\nAcme       2\n");
+  const unnamed = await here(["workspace", "rename", "Acme", ""], settings());
+  expect(unnamed).toMatchObject({
+    code: 1,
+    stderr: expect.stringMatching(/^parley: to: is blank/),
+  });
+});
+
+it("the audit says who changed what, newest first", async () => {
+  const user = `cli:${userInfo().username}`;
+  const renamed = { time, actor: user, chatbot: 1, chatbotName: "Desk", action: "change" };
+  expect(await json("audit --limit 2")).toEqual([
+    { ...renamed, detail: "workspaceName" },
+    { ...renamed, detail: "instructions" },
+  ]);
+  const [headings, first] = (await parley("audit")).stdout.split("\n");
+  expect(headings).toMatch(/^TIME +ACTOR +CHATBOT +ACTION +DETAIL$/);
+  expect(first).toMatch(new RegExp(`^\\S+Z  ${user} +1 Desk +change +workspaceName$`));
+});
+
+it("keys are made, listed, changed, rotated and revoked", async () => {
+  const made = await parley("key create --chatbot Sales --name web --expires 30d");
+  expect(made.code).toBe(0);
+  const key = made.stdout.trim();
+  const id = keyId(key)!;
+  expect(made.stdout).toBe(`${key}\n`);
+  expect(made.stderr).toMatch(
+    new RegExp(
+      `^The key prl_${id}_… of chatbot 2 "Sales" is valid until .+, to read, write, ask\\. .+\n$`,
+    ),
+  );
+  const listed = await json("key list");
+  const common = { id, chatbot: 2, chatbotName: "Sales", name: "web", createdAt: time };
+  const scopes = ["read", "write", "ask"];
+  const ends = { expiresAt: time, revokedAt: null, lastUsedAt: null };
+  expect(listed).toEqual([{ ...common, state: "live", scopes, ...ends }]);
+  const lasts = Date.parse(listed[0].expiresAt) - Date.parse(listed[0].createdAt);
+  expect(Math.round(lasts / 86_400_000)).toBe(30);
+  expect(await json("key list --chatbot 1")).toEqual([]);
+
+  const report = await json("key create --chatbot 2 --scopes read --expires 2100-01-01");
+  expect(report).toEqual({
+    id: keyId(report.key),
+    key: report.key,
+    chatbot: 2,
+    name: null,
+    scopes: ["read"],
+    expiresAt: "2100-01-01T00:00:00.000Z",
+  });
+  const changed = await json(`key change prl_${id}_… --scopes ask,read --expires never --name `);
+  expect(changed).toMatchObject({ id, scopes: ["ask", "read"], expiresAt: null, name: null });
+
+  const rotated = await json(`key rotate prl_${id} --keep-for 2h`);
+  expect(rotated).toEqual({
+    id: keyId(rotated.key),
+    key: rotated.key,
+    chatbot: 2,
+    name: null,
+    expiresAt: null,
+    scopes: ["ask", "read"],
+    replaces: { id, expiresAt: time },
+  });
+  const left = Date.parse(rotated.replaces.expiresAt) - Date.now();
+  expect(Math.round(left / 60_000)).toBe(120);
+
+  const revoked = await parley("key revoke -", `${rotated.key}\n`);
+  expect(revoked.stdout).toBe(
+    `The key prl_${rotated.id}_… of chatbot 2 "Sales" is revoked for ever.\n`,
+  );
+  await json(`key change ${id} --expires 0s`);
+  const { stdout } = await parley("key list");
+  expect(stdout).toMatch(new RegExp(`^prl_${id} {2}2 Sales {2}- {5}expired`, "m"));
+  expect(stdout).toMatch(new RegExp(`^prl_${report.id} .* live `, "m"));
+  expect(stdout).toMatch(new RegExp(`^prl_${rotated.id} .* revoked `, "m"));
+  for (const whole of [key, report.key, rotated.key]) expect(stdout).not.toContain(whole);
+  const twice = await parley(`key revoke ${rotated.id}`);
+  expect(twice.stderr).toContain(`The key prl_${rotated.id}_… is revoked already.\n`);
+});
+
+it("a key is generated without being stored", async () => {
+  const { code, stdout } = await parley("key generate");
+  expect(code).toBe(0);
+  expect(keyId(stdout.slice(0, -1))).not.toBeNull();
+  const printed = JSON.parse((await parley("key generate --json")).stdout);
+  expect(Object.keys(printed)).toEqual(["key"]);
+});
+
+it("no command takes a key as an argument, or repeats it", async () => {
+  for (const text of ["prl_QSCmEIhoudPA", "prl_QSCmEIhoudPA_…", "prl_backup_secrets.json"]) {
+    expect(redactKeys(text)).toBe(text);
+  }
+  const key = (await parley("key generate")).stdout.trim();
+  for (const args of [
+    ["key", "revoke", key],
+    ["key", "rotate", key.slice(0, -1)],
+    ["key", "change", `${key}x`, "--name", "n"],
+    ["chatbot", "set", "--instructions", `The key is ${key}.`],
+    ["nonsense", `--key=${key}`],
+    ["key", "revoke", key.slice(4)],
+    ["key", "revoke", key.slice(0, 10)],
+  ]) {
+    const { code, stderr, stdout } = await here(args, settings());
+    expect({ code, stdout }).toEqual({ code: 2, stdout: "" });
+    expect(stderr).toMatch(oneLineAndHint);
+    expect(stderr).not.toContain(key.slice(17, 30));
+  }
+});
+
+it("a chatbot is deleted with its keys and chats, after a question or with --yes", async () => {
+  const chat = { name: null, userRef: null, helloMessage: null };
+  await ChatStore.use((store) =>
+    Effect.andThen(store.createChat(2, chat, null), store.createChat(2, chat, null)),
+  ).pipe(
+    Effect.provide(layerPostgres({ url: Redacted.make(inject("postgresUrl")), schema })),
+    Effect.runPromise,
+  );
+  const what = 'the chatbot 2 "Sales" of the workspace "Acme" with 2 chats and 3 keys';
+  expect(await parley("chatbot delete Sales", "yes\n")).toMatchObject({
+    code: 2,
+    stderr: expect.stringContaining("Confirm it with --yes."),
+  });
+  const asked = (answer: string) =>
+    here(["chatbot", "delete", "Sales"], settings(), answer, { isTerminal: true });
+  expect(await asked("no\n")).toMatchObject({
+    code: 1,
+    stderr: `This deletes ${what}, for ever. Type yes:\nparley: Nothing was deleted.\n`,
+  });
+  expect(await asked("yes\n")).toMatchObject({ code: 0, stdout: `Deleted ${what}.\n` });
+  expect(await json("key list")).toEqual([]);
+  expect(await json("chatbot delete 1 --yes")).toEqual({ id: 1, chats: 0, keys: 0 });
+  expect(await json("chatbot list")).toEqual([]);
+  expect(await json("audit --limit 1")).toMatchObject([
+    { chatbot: 1, chatbotName: null, action: "delete", detail: "Desk" },
+  ]);
+});
+
+it("a deletion that is confirmed on a terminal ends the command, while the terminal stays", async () => {
+  expect((await parley("chatbot create --workspace Acme --name Old")).code).toBe(0);
+  const command = `${process.execPath} ${main} chatbot delete Old`;
+  const child = spawn("script", ["-qec", command, "/dev/null"], {
+    env: { ...withoutSettings(), ...settings() },
+    stdio: ["pipe", "pipe", "inherit"],
+  });
+  let printed = "";
+  for await (const data of child.stdout) {
+    const asked = printed.includes("Type yes:");
+    printed += data;
+    if (!asked && printed.includes("Type yes:")) child.stdin.write("yes\n");
+  }
+  expect(printed).toMatch(/Deleted the chatbot \d+ "Old" of the workspace "Acme"/);
+  child.stdin.end();
+});

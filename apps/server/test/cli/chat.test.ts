@@ -1,0 +1,83 @@
+import { spawn } from "node:child_process";
+import { once } from "node:events";
+import { beforeAll, describe, expect, inject, it } from "vitest";
+import { here } from "./here.ts";
+import { withoutSettings } from "../withoutSettings.ts";
+import { main, run } from "./run.ts";
+
+const settings = () => ({
+  DATABASE_URL: inject("postgresUrl"),
+  PARLEY_SCHEMA: `chat_${process.pid}`,
+});
+
+beforeAll(async () => {
+  expect((await here(["migrate"], settings())).code).toBe(0);
+  const create = ["chatbot", "create", "--workspace", "Acme", "--name", "Helpdesk"];
+  expect((await here(create, settings())).code).toBe(0);
+});
+
+const question = "How do I change the port?\n";
+
+/** The questions of all chats, each with its chat's id. */
+const asked = async () => {
+  const { stdout } = await here(["chats", "export"], settings());
+  return stdout
+    .trimEnd()
+    .split("\n")
+    .map((line) => JSON.parse(line))
+    .flatMap(({ entry }) => (entry === undefined ? [] : [[entry.chat_id, entry.question]]));
+};
+
+describe("parley chat", () => {
+  it("answers piped questions, and prints the id of the chat", async () => {
+    const { code, stderr, stdout } = await run(["chat"], settings(), question);
+    expect({ code, stderr }).toEqual({ code: 0, stderr: "Chat 1.\n" });
+    expect(stdout).toContain("The port is `PARLEY_PORT`, 3000 by default.");
+    const more = await here(["chat", "--chat", "1"], settings(), `${question}\nAnd the host?`);
+    expect(more).toMatchObject({
+      code: 0,
+      stderr: 'Chat 1 of "Helpdesk"; entries so far: 1.\n',
+    });
+    expect(await asked()).toEqual([
+      [1, "How do I change the port?"],
+      [1, "How do I change the port?"],
+      [1, "And the host?"],
+    ]);
+  });
+
+  it("ends with 1 if an ask failed, stores nothing of it, and logs nothing without --log-level", async () => {
+    const dead = {
+      ...settings(),
+      PARLEY_LLM_BASE_URL: "http://127.0.0.1:1/v1",
+      PARLEY_LLM_MODEL: "small",
+      PARLEY_LLM_API_KEY: "sk-very-secret",
+      PARLEY_ASK_DEADLINE: "1 second",
+    };
+    const before = await asked();
+    const { code, stderr, stdout } = await here(["chat"], dead, question);
+    expect({ code, stdout }).toEqual({ code: 1, stdout: "" });
+    expect(stderr.split("\n")).toEqual([
+      expect.stringMatching(/^parley: No answer: .+\.$/),
+      expect.stringMatching(/^hint: "parley doctor" tries /),
+      "parley: One ask failed.",
+      expect.stringMatching(/^hint: /),
+      "",
+    ]);
+    expect(stderr).not.toContain("secret");
+    expect(await asked()).toEqual(before);
+  });
+
+  it("ends with the terminal that it runs in", async () => {
+    const child = spawn(process.execPath, [main, "chat"], {
+      env: { ...withoutSettings(), ...settings() },
+      stdio: ["pipe", "pipe", "ignore"],
+    });
+    const ended = once(child, "exit");
+    child.stdin.write(question);
+    await once(child.stdout, "data");
+    child.kill("SIGHUP");
+    // Else this would end it.
+    child.stdin.end();
+    expect(await ended).toEqual([130, null]);
+  });
+});

@@ -1,0 +1,199 @@
+import { once } from "node:events";
+import { mkdir, mkdtemp, readdir, rm, writeFile } from "node:fs/promises";
+import { createServer, type Server } from "node:http";
+import type { AddressInfo } from "node:net";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { afterAll, beforeAll, expect, inject, it } from "vitest";
+import { here, oneLineAndHint } from "./here.ts";
+
+let directory: string;
+let endpoint: Server;
+/** What the endpoint answers with; 200: as it should. */
+let status = 200;
+const received: Array<string> = [];
+
+const portOf = (server: Server) => (server.address() as AddressInfo).port;
+
+const listening = async (server: Server) => {
+  server.listen(0, "127.0.0.1");
+  await once(server, "listening");
+  return server;
+};
+
+beforeAll(async () => {
+  directory = await mkdtemp(join(tmpdir(), "parley-doctor-test-"));
+  endpoint = await listening(
+    createServer(async (request, response) => {
+      let body = "";
+      for await (const part of request) body += part;
+      received.push(`${request.url} ${request.headers.authorization} ${body}`);
+      if (status !== 200) {
+        response.writeHead(status, { "content-type": "application/json" });
+        response.end(`{"error":{"message":"about the key ${request.headers.authorization}"}}`);
+      } else if (request.url!.endsWith("/moderations")) {
+        response.writeHead(200, { "content-type": "application/json" });
+        response.end('{"results":[{"flagged":false,"categories":{}}]}');
+      } else {
+        response.writeHead(200, { "content-type": "text/event-stream" });
+        const choice = { index: 0, delta: { content: "pong" }, finish_reason: "length" };
+        response.end(`data: ${JSON.stringify({ choices: [choice] })}\n\ndata: [DONE]\n\n`);
+      }
+    }),
+  );
+  expect((await here(["migrate"], database())).code).toBe(0);
+  expect(
+    (await here(["chatbot", "create", "--workspace", "W", "--name", "N"], database())).code,
+  ).toBe(0);
+});
+afterAll(async () => {
+  endpoint.close();
+  await rm(directory, { recursive: true, force: true });
+});
+
+const noPorts = { PARLEY_PORT: "0", PARLEY_MANAGEMENT_PORT: "0" };
+const memory = { ...noPorts, PARLEY_STORE: "memory" };
+const database = () => ({
+  ...noPorts,
+  DATABASE_URL: inject("postgresUrl"),
+  PARLEY_SCHEMA: `doctor_${process.pid}`,
+});
+const secret = "sk-very-secret";
+const models = () => ({
+  PARLEY_LLM_BASE_URL: `http://127.0.0.1:${portOf(endpoint)}/v1`,
+  PARLEY_LLM_MODEL: "small",
+  PARLEY_LLM_API_KEY: secret,
+  PARLEY_MODERATION_BASE_URL: `http://127.0.0.1:${portOf(endpoint)}/v1`,
+  PARLEY_MODERATION_MODEL: "judge",
+  PARLEY_MODERATION_API_KEY: secret,
+});
+
+interface Finding {
+  readonly check: string;
+  readonly status: string;
+  readonly message: string;
+  readonly hint: string | null;
+}
+
+/** What is found with these settings, by the name of its check, and the exit code. */
+const examined = async (settings: Readonly<Record<string, string>>) => {
+  const { code, stderr, stdout } = await here(["doctor", "--json"], settings);
+  const findings: ReadonlyArray<Finding> = JSON.parse(stdout);
+  for (const { hint, status } of findings) expect(hint === null).toBe(status === "ok");
+  const failed = findings.filter(({ status }) => status === "failed");
+  expect(code).toBe(failed.length === 0 ? 0 : 1);
+  if (failed.length > 0) expect(stderr).toMatch(oneLineAndHint);
+  expect(`${stdout}${stderr}`).not.toContain("secret");
+  return (check: string) => findings.filter((finding) => finding.check === check);
+};
+
+it("reports only ok where all is well, and writes nothing", async () => {
+  const { code, stderr, stdout } = await here(["doctor"], { ...database(), ...models() });
+  expect({ code, stderr }).toEqual({ code: 0, stderr: "" });
+  expect(stdout.replace(/:\d+/g, ":0").replace(/18\.\d+/, "18.x")).toBe(
+    "ok       settings    All settings can be read.\n" +
+      "ok       database    PostgreSQL 18.x with UTF8 answers.\n" +
+      "ok       model       small at 127.0.0.1:0 answers.\n" +
+      "ok       moderation  judge at 127.0.0.1:0 answers.\n",
+  );
+  // The shortest call there is.
+  const call = received.find((one) => one.startsWith("/v1/chat/completions"))!;
+  expect(call).toContain(`Bearer ${secret}`);
+  expect(call).toMatch(/"max_tokens":1\b/);
+  const fresh = { ...database(), PARLEY_SCHEMA: `doctor_fresh_${process.pid}` };
+  for (const _ of [1, 2]) {
+    const [, schema] = (await examined(fresh))("database");
+    expect(schema).toMatchObject({ status: "warning", hint: expect.stringContaining("migrate") });
+  }
+  const found = await examined({ ...noPorts, PARLEY_DATA_DIR: join(directory, "data") });
+  expect(found("database")[0]?.message).toBe("There is none yet; the first start makes it.");
+  expect(await readdir(directory)).toEqual([]);
+});
+
+it("names an invalid setting, and warns of an unknown one and of the memory store", async () => {
+  const wrong = await examined({ PARLEY_STORE: "nonsense" });
+  expect(wrong("settings")).toMatchObject([
+    { status: "failed", message: expect.stringContaining("PARLEY_STORE") },
+  ]);
+  const misspelt = await examined({ ...memory, PARLEY_PROT: "80" });
+  expect(misspelt("settings")).toMatchObject([
+    { status: "warning", message: expect.stringContaining("PARLEY_PROT is not a setting") },
+  ]);
+  expect(misspelt("database")).toMatchObject([{ status: "warning" }]);
+});
+
+it.each([
+  ["postgres://parley:secret@127.0.0.1:1/parley", "ECONNREFUSED"],
+  ["nonsense", "Invalid URL"],
+])("names the reason why the database %s cannot be used, and a hint", async (url, reason) => {
+  const found = (await examined({ ...noPorts, DATABASE_URL: url }))("database");
+  const hint = expect.stringContaining("DATABASE_URL");
+  expect(found).toMatchObject([
+    { status: "failed", message: expect.stringContaining(reason), hint },
+  ]);
+});
+
+it("reports a role of the database that a server refuses, and a database that takes no writes", async () => {
+  const found = await examined({ ...database(), PARLEY_ROW_SECURITY: "true" });
+  expect(found("database")).toMatchObject([
+    { status: "ok" },
+    { status: "failed", message: expect.stringContaining("owns the tables") },
+  ]);
+  const { DATABASE_URL } = database();
+  const url = `${DATABASE_URL}?options=${encodeURIComponent("-c default_transaction_read_only=on")}`;
+  const standby = await examined({ ...database(), DATABASE_URL: url });
+  expect(standby("database")).toMatchObject([
+    { status: "ok" },
+    { status: "warning", message: expect.stringContaining("It takes no writes: ") },
+  ]);
+});
+
+it.each([
+  [401, "failed"],
+  [429, "warning"],
+])("names the settings of an endpoint that answers with HTTP %d", async (answered, result) => {
+  status = answered;
+  try {
+    const found = await examined({ ...memory, ...models() });
+    for (const [check, kind] of [
+      ["model", "LLM"],
+      ["moderation", "MODERATION"],
+    ] as const) {
+      const message = expect.stringContaining(`HTTP ${answered}`);
+      const hint = expect.stringContaining(`PARLEY_${kind}_API_KEY`);
+      expect(found(check)).toMatchObject([{ status: result, message, hint }]);
+    }
+  } finally {
+    status = 200;
+  }
+});
+
+it("calls each model and reads each folder, also those that chatbots name", async () => {
+  const files = join(directory, "files");
+  await mkdir(join(files, "empty"), { recursive: true });
+  await writeFile(join(files, "one.md"), "# One\n\nText.");
+  const more = ["--moderation", "endpoint", "--model", "own", "--knowledge", "manuals"];
+  expect((await here(["chatbot", "set", "--chatbot", "N", ...more], database())).code).toBe(0);
+  const without = await examined(database());
+  expect(without("documents")).toMatchObject([
+    { status: "failed", message: expect.stringContaining("PARLEY_KNOWLEDGE_ROOT is not set") },
+  ]);
+  expect(without("model")).toMatchObject([{ status: "warning" }]);
+  expect(without("moderation")).toMatchObject([{ status: "failed" }]);
+  const found = await examined({
+    ...database(),
+    ...models(),
+    PARLEY_LLM_FALLBACK_BASE_URL: "http://127.0.0.1:1",
+    PARLEY_LLM_FALLBACK_MODEL: "large",
+    PARLEY_KNOWLEDGE_DIR: join(files, "empty"),
+    PARLEY_KNOWLEDGE_ROOT: files,
+  });
+  expect(found("documents").map(({ status }) => status)).toEqual(["warning", "failed"]);
+  expect(found("model")).toMatchObject([
+    { status: "ok", message: expect.stringContaining("small at") },
+    { status: "failed", hint: expect.stringContaining("PARLEY_LLM_FALLBACK_BASE_URL") },
+    { status: "ok", message: expect.stringContaining("own at") },
+  ]);
+  const usual = await examined({ ...memory, PARLEY_KNOWLEDGE_DIR: files });
+  expect(usual("documents")).toMatchObject([{ status: "ok" }]);
+});

@@ -1,0 +1,49 @@
+/**
+ * Runs a command in this process, which is quicker than a process of its own.
+ */
+import * as NodeServices from "@effect/platform-node/NodeServices";
+import { Console, Effect, Layer, Sink, Stdio, Stream } from "effect";
+import { format } from "node:util";
+import { parley } from "../../src/cli/Cli.ts";
+import { exitCode } from "../../src/cli/Errors.ts";
+import type { Ran } from "./run.ts";
+
+const isSetting = (name: string) => /^(PARLEY_|DATABASE_URL$)/.test(name);
+
+/** As `run` of `run.ts`, one at a time: the settings are in this process's environment meanwhile. */
+export const here = async (
+  args: ReadonlyArray<string>,
+  settings: Readonly<Record<string, string>>,
+  input = "",
+  { isTerminal = false } = {},
+): Promise<Ran> => {
+  for (const name of Object.keys(process.env)) if (isSetting(name)) delete process.env[name];
+  Object.assign(process.env, settings);
+  let stdout = "";
+  let stderr = "";
+  const decoder = new TextDecoder();
+  const sink = (write: (text: string) => void) => () =>
+    Sink.forEach((data: string | Uint8Array) =>
+      Effect.sync(() => write(typeof data === "string" ? data : decoder.decode(data))),
+    );
+  const stdio = Stdio.layerTest({
+    args: Effect.succeed(args),
+    stdinIsTerminal: Effect.succeed(isTerminal),
+    stdin: Stream.encodeText(input === "" ? Stream.empty : Stream.make(input)),
+    stdout: sink((text) => (stdout += text)),
+    stderr: sink((text) => (stderr += text)),
+  });
+  const exit = await parley.pipe(
+    Effect.provide(Layer.merge(NodeServices.layer, stdio)),
+    Effect.provideService(Console.Console, {
+      ...console,
+      log: (...all) => (stdout += `${format(...all)}\n`),
+      error: (...all) => (stderr += `${format(...all)}\n`),
+    }),
+    Effect.runPromiseExit,
+  );
+  return { code: exitCode(exit), stdout, stderr };
+};
+
+/** One line of error and a hint, and nothing else. */
+export const oneLineAndHint = /^parley: [^\n]+[.!?]\nhint: [^\n]+\n$/;

@@ -1,0 +1,102 @@
+import { mkdtemp, rm, writeFile } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { afterAll, beforeAll, expect, inject, it } from "vitest";
+import { here } from "./here.ts";
+
+let directory: string;
+let key: string;
+beforeAll(async () => {
+  directory = await mkdtemp(join(tmpdir(), "parley-provision-"));
+  key = (await here(["key", "generate"], {})).stdout.trim();
+  expect((await here(["migrate"], settings())).code).toBe(0);
+});
+afterAll(() => rm(directory, { recursive: true, force: true }));
+
+const settings = () => ({
+  DATABASE_URL: inject("postgresUrl"),
+  PARLEY_SCHEMA: `provision_${process.pid}`,
+});
+const parley = (...args: ReadonlyArray<string>) =>
+  here(args, { ...settings(), PARLEY_TEST_KEY: key });
+
+const declare = async (...chatbots: ReadonlyArray<object>) => {
+  const file = join(directory, "chatbots.json");
+  const $schema = "../docs/provisioning.schema.json";
+  await writeFile(file, JSON.stringify({ $schema, chatbots }));
+  return file;
+};
+
+const bot = { workspace: "Acme", name: "Helpdesk" };
+
+it("shows the difference, carries it out, and then has nothing to do", async () => {
+  const keys = [{ key: "${PARLEY_TEST_KEY}", scopes: ["read"] }];
+  const file = await declare({ ...bot, keys });
+  const id = key.slice(4, 16);
+  const created = `create chatbot "Helpdesk" of workspace "Acme" with the keys prl_${id}_…\n`;
+  const plan = await parley("provision", file, "--dry-run");
+  expect(plan).toEqual({ code: 0, stdout: created, stderr: "" });
+  expect(JSON.parse((await parley("chatbot", "list", "--json")).stdout)).toEqual([]);
+  expect(JSON.parse((await parley("audit", "--json")).stdout)).toEqual([]);
+  expect((await parley("provision", file)).stdout).toBe(created);
+  const nothing = { code: 0, stdout: "There is nothing to change.\n", stderr: "" };
+  expect(await parley("provision", file)).toEqual(nothing);
+  expect(await parley("provision", file, "--dry-run")).toEqual(nothing);
+
+  // What the file does not name goes back to its default, also after another hand changed it.
+  await parley("chatbot", "set", "--model", "large", "--description", "Helps");
+  await declare({ ...bot, helloMessage: "Hi", keys: [{ ...keys[0]!, scopes: ["ask"] }] });
+  const { stdout } = await parley("provision", file, "--dry-run");
+  expect(stdout).toBe(
+    'change chatbot "Helpdesk" of workspace "Acme"\n' +
+      '  description: "Helps" -> ""\n' +
+      '  helloMessage: null -> "Hi"\n' +
+      '  model: "large" -> null\n' +
+      `change key prl_${id}_… of chatbot "Helpdesk" of workspace "Acme"\n` +
+      '  scopes: ["read"] -> ["ask"]\n',
+  );
+  const done = await parley("provision", file, "--json");
+  expect(JSON.parse(done.stdout)).toMatchObject({
+    dryRun: false,
+    changes: [{ fields: [{}, { field: "helloMessage", before: null, after: "Hi" }, {}] }, {}],
+  });
+  expect(await parley("provision", file)).toEqual(nothing);
+  const { stdout: lines } = await parley("audit", "--json", "--limit", "1");
+  expect(JSON.parse(lines)[0].actor).toMatch(/^cli:/);
+  for (const printed of [plan.stdout, stdout, done.stdout, lines]) {
+    expect(printed).not.toContain(key.slice(17));
+  }
+});
+
+it("refuses a file with mistakes, names them all, and writes nothing", async () => {
+  const before = await parley("audit", "--json");
+  const wrong = await declare(
+    { ...bot, model: "", moderationErrorMessage: "\u0085" },
+    { workspace: "W", keys: [{ key: "x" }] },
+  );
+  const { code, stderr } = await parley("provision", wrong);
+  expect(code).toBe(1);
+  expect(stderr).toContain("chatbots.0.model: is blank; ");
+  expect(stderr).toContain("chatbots.0.moderationErrorMessage: is blank; ");
+  expect(stderr).toContain("chatbots.1.name: Missing key; ");
+  expect(stderr).toContain("chatbots.1.keys.0.scopes: Missing key");
+  const nothing = await declare({ ...bot, keys: [{ key: "${PARLEY_TEST_KEY}", scopes: [] }] });
+  expect((await parley("provision", nothing)).stderr).toContain(
+    "chatbots.0.keys.0.scopes: must name at least one of read, write, ask",
+  );
+  const unset = await declare({ ...bot, keys: [{ key: "${NOT_SET}", scopes: ["read"] }] });
+  expect((await parley("provision", unset)).stderr).toContain("${NOT_SET} is not set.");
+  const mistake = { key: `${key.slice(0, -1)}_` };
+  const mistyped = await declare({ ...bot, keys: [{ ...mistake, scopes: ["read"] }] });
+  expect((await parley("provision", mistyped)).stderr).toContain("is neither a key nor ${NAME}");
+  for (const expiresAt of ["2030-02-31", "0000-01-01", "soon"]) {
+    const never = await declare({ ...bot, keys: [{ key, scopes: ["read"], expiresAt }] });
+    const { stderr } = await parley("provision", never);
+    expect(stderr).toContain("chatbots.0.keys.0.expiresAt: is no ");
+  }
+  await writeFile(join(directory, "chatbots.json"), `{"chatbots": [\n"${key}" ]`);
+  const broken = await parley("provision", join(directory, "chatbots.json"));
+  expect(broken.stderr).toMatch(/: is not JSON.*\.\nhint: /);
+  expect(broken.stderr).not.toContain(key.slice(17));
+  expect(await parley("audit", "--json")).toEqual(before);
+});

@@ -1,0 +1,211 @@
+/**
+ * The listener sends responses in the order of their requests, each whole, and a client can neither end the server nor
+ * hold it, whatever the application is.
+ */
+import { assert, describe, it } from "@effect/vitest";
+import { Duration, Effect, Exit, Logger, Scope, Stream } from "effect";
+import { HttpServerRequest, HttpServerResponse } from "effect/http";
+import { once } from "node:events";
+import { connect, Server } from "node:net";
+import { setTimeout as sleep } from "node:timers/promises";
+import { vi } from "vitest";
+import { listen } from "../../src/http/Listener.ts";
+
+/** `/slow` streams five pieces in a quarter of a second; a POST keeps its body and returns it. */
+const makeApp = (made: Array<string>) =>
+  Effect.gen(function* () {
+    const request = yield* HttpServerRequest.HttpServerRequest;
+    if (request.url === "/slow") {
+      const pieces = Stream.fromIterable(["a", "b", "c", "d", "e"]).pipe(
+        Stream.tap(() => Effect.sleep("50 millis")),
+        Stream.encodeText,
+      );
+      return HttpServerResponse.stream(pieces);
+    }
+    if (request.url === "/big") {
+      return HttpServerResponse.stream(
+        Stream.map(Stream.range(1, 20), () => new Uint8Array(65_536)),
+      );
+    }
+    if (request.method !== "POST") return HttpServerResponse.text(request.url);
+    if (request.url === "/early") return HttpServerResponse.text("early", { status: 403 });
+    const body = yield* request.text;
+    made.push(body);
+    return HttpServerResponse.text(body, { status: 201 });
+  }).pipe(Effect.catchCause(() => Effect.succeed(HttpServerResponse.empty({ status: 500 }))));
+
+const started = Effect.gen(function* () {
+  const made: Array<string> = [];
+  const scope = yield* Scope.make();
+  const port = yield* listen(makeApp(made), {
+    host: "127.0.0.1",
+    port: 0,
+    grace: Duration.seconds(20),
+  }).pipe(Scope.provide(scope));
+  const stop = Scope.close(scope, Exit.void);
+  yield* Effect.addFinalizer(() => stop);
+  return { made, port, stop };
+});
+
+/** Sends the pieces with pauses, and returns all that the server sends until it closes the connection. */
+const exchange = (port: number, ...pieces: ReadonlyArray<string>) =>
+  Effect.promise(async () => {
+    const socket = connect(port, "127.0.0.1");
+    let text = "";
+    socket.setEncoding("latin1").on("data", (data: string) => (text += data));
+    const ended = once(socket, "close");
+    for (const piece of pieces) {
+      socket.write(piece);
+      await sleep(80);
+    }
+    await ended;
+    return text;
+  });
+
+const statusesOf = (text: string) =>
+  [...text.matchAll(/HTTP\/1\.1 (\d+)/g)].map(([, status]) => Number(status));
+
+const host = "Host: a\r\n";
+const get = (target: string, more = "") => `GET ${target} HTTP/1.1\r\n${host}${more}\r\n`;
+const post = (target: string, body: string) =>
+  `POST ${target} HTTP/1.1\r\n${host}Content-Length: ${body.length}\r\n\r\n${body}`;
+const badChunk = (target: string) =>
+  `POST ${target} HTTP/1.1\r\n${host}Transfer-Encoding: chunked\r\n\r\nzz\r\n`;
+const upgrade = get("/", "Connection: Upgrade\r\nUpgrade: websocket\r\n");
+const tunnel = "CONNECT a:1 HTTP/1.1\r\nHost: a\r\n\r\n";
+const nonsense = "nonsense\r\n\r\n";
+const last = get("/last", "Connection: close\r\n");
+
+describe("responses to pipelined requests are sent in order, and none after the last", () => {
+  for (const [what, pieces, statuses] of [
+    ["a request and one with a bad chunk", [post("/", "x") + badChunk("/")], [201, 400]],
+    ["a slow one and, later, a bad chunk", [get("/slow"), badChunk("/")], [200, 400]],
+    ["a slow one and, later, an upgrade", [get("/slow"), upgrade], [200, 400]],
+    ["a slow one and, later, a tunnel", [get("/slow"), tunnel], [200, 400]],
+    [
+      "two requests and nonsense twice",
+      [get("/slow") + get("/"), nonsense, nonsense],
+      [200, 200, 400],
+    ],
+    ["a slow last one and another", [get("/slow", "Connection: close\r\n"), get("/")], [200]],
+    ["one without a Host, and another", [`GET / HTTP/1.1\r\n\r\n${post("/", "y")}`], [400]],
+    ["an expectation, and another", [get("/", "Expect: a\r\n") + post("/", "y")], [400]],
+    ["an early response and a bad chunk", [badChunk("/early").slice(0, -4), "zz\r\n"], [403]],
+  ] as const)
+    it.live(`${what}: ${statuses.join(", ")}`, () =>
+      Effect.gen(function* () {
+        const { made, port } = yield* started;
+        const text = yield* exchange(port, ...pieces);
+        assert.deepStrictEqual(statusesOf(text), [...statuses], text);
+        if (pieces[0]!.includes("/slow"))
+          assert.match(text, /a\r\n1\r\nb\r\n1\r\nc\r\n1\r\nd\r\n1\r\ne\r\n0\r\n/);
+        assert.notInclude(made, "y", "a request behind the last is not handled");
+      }).pipe(Effect.scoped),
+    );
+});
+
+describe("a listener that closes", () => {
+  for (const [what, bytes] of [
+    ["sends nothing", ""],
+    ["is in the middle of its second head", `${get("/")}GET /`],
+    [
+      "was answered before its body arrived",
+      `POST /early HTTP/1.1\r\n${host}Content-Length: 9\r\n\r\na`,
+    ],
+  ] as const)
+    it.live(`does not wait for a client that ${what}`, () =>
+      Effect.gen(function* () {
+        const { port, stop } = yield* started;
+        const socket = connect(port, "127.0.0.1")
+          .on("error", () => {})
+          .resume();
+        const closed = new Promise((resolve) => socket.once("close", resolve));
+        socket.write(bytes);
+        yield* Effect.sleep("100 millis");
+        const before = performance.now();
+        yield* stop;
+        assert.isBelow(performance.now() - before, 10_000, "the grace is twenty seconds");
+        yield* Effect.promise(() => closed);
+      }).pipe(Effect.scoped),
+    );
+});
+
+describe("a refused client", () => {
+  for (const [what, request] of [
+    ["an upgrade", upgrade],
+    ["nonsense", nonsense],
+  ] as const)
+    it.live(`${what}: can neither hold its connection nor keep the listener from closing`, () =>
+      Effect.gen(function* () {
+        const { port, stop } = yield* started;
+        const reset = connect(port, "127.0.0.1").on("error", () => {});
+        reset.pause().write(request);
+        yield* Effect.sleep("50 millis");
+        // With an unread response, which resets the connection.
+        reset.destroy();
+        const socket = connect({ port, host: "127.0.0.1", allowHalfOpen: true });
+        socket.on("error", () => {}).resume();
+        const closed = new Promise((resolve) => socket.once("close", resolve));
+        socket.write(request);
+        yield* Effect.sleep("50 millis");
+        assert.deepStrictEqual(statusesOf(yield* exchange(port, last)), [200]);
+        const before = performance.now();
+        yield* stop;
+        assert.isBelow(performance.now() - before, 10_000);
+        socket.destroy();
+        yield* Effect.promise(() => closed);
+      }).pipe(Effect.scoped),
+    );
+
+  it.live("cannot fill the memory with requests behind the last", () =>
+    Effect.gen(function* () {
+      const { port } = yield* started;
+      const socket = connect(port, "127.0.0.1").on("error", () => {});
+      socket.resume().write("GET / HTTP/1.1\r\n\r\n" + get("/").repeat(400_000));
+      yield* Effect.sleep("300 millis");
+      assert.deepStrictEqual(statusesOf(yield* exchange(port, last)), [200]);
+      assert.isAbove(socket.writableLength, 0, "not all of it is read");
+      socket.destroy();
+    }).pipe(Effect.scoped),
+  );
+
+  it.live("receives large responses before a tunnel whole", () =>
+    Effect.gen(function* () {
+      const { port } = yield* started;
+      const text = yield* exchange(port, get("/big") + get("/big") + tunnel);
+      assert.deepStrictEqual(statusesOf(text), [200, 200, 400]);
+      assert.isAbove(text.length, 40 * 65_536);
+    }).pipe(Effect.scoped),
+  );
+
+  it.live("receives its response however much it still sends", () =>
+    Effect.gen(function* () {
+      const { port } = yield* started;
+      const much = "x".repeat(3_000_000);
+      const text = yield* exchange(
+        port,
+        `POST / HTTP/1.1\r\nContent-Length: ${much.length}\r\n\r\n`,
+        much,
+      );
+      assert.deepStrictEqual(statusesOf(text), [400]);
+    }).pipe(Effect.scoped),
+  );
+});
+
+it.live("an error of the listener itself is logged, and ends nothing", () => {
+  const logs: Array<string> = [];
+  const logger = Logger.make(({ message }) => void logs.push(String(message)));
+  const begun = vi.spyOn(Server.prototype, "listen");
+  return Effect.gen(function* () {
+    const { port } = yield* started;
+    const [server] = begun.mock.contexts as ReadonlyArray<Server>;
+    for (let n = 0; n < 2; n++) server!.emit("error", new Error("accept EMFILE"));
+    assert.deepStrictEqual(statusesOf(yield* exchange(port, last)), [200]);
+    const line = `The listener on 127.0.0.1:${port} met an error: accept EMFILE`;
+    assert.deepStrictEqual(logs, [line, line]);
+  }).pipe(
+    Effect.scoped,
+    Effect.provide(Logger.layer([logger])),
+    Effect.ensuring(Effect.sync(() => begun.mockRestore())),
+  );
+});

@@ -1,0 +1,93 @@
+import * as NodeServices from "@effect/platform-node/NodeServices";
+import { assert, it } from "@effect/vitest";
+import { Effect, FileSystem, Latch, Layer, Logger } from "effect";
+import { Documents, hangups, layerDocuments } from "../../src/layers/Documents.ts";
+import { Settings, type SettingsShape } from "../../src/Settings.ts";
+
+/** `Documents` over empty folders in memory, with the default folder `/default`, and the lines of its log. */
+const documentsOver = Effect.fnUntraced(function* (
+  onRead: (folder: string) => Effect.Effect<void>,
+) {
+  const fs = yield* FileSystem.FileSystem;
+  const directory = yield* fs.stat(yield* fs.makeTempDirectoryScoped());
+  const logs: Array<string> = [];
+  const files = FileSystem.makeNoop({
+    realPath: Effect.succeed,
+    stat: () => Effect.succeed(directory),
+    readDirectory: (folder) => Effect.as(onRead(folder), []),
+  });
+  const layer = layerDocuments(hangups).pipe(
+    Layer.provide([
+      Layer.succeed(Settings, {
+        knowledgeDir: "/default",
+        knowledgeRoot: "/root",
+        llms: [],
+      } as unknown as SettingsShape),
+      Logger.layer([Logger.make(({ message }) => void logs.push(String(message)))]),
+    ]),
+    Layer.build,
+    Effect.provideService(FileSystem.FileSystem, files),
+  );
+  const { named } = yield* Effect.provide(Documents, yield* layer);
+  const read = (name: string) => Effect.provideService(named(name), FileSystem.FileSystem, files);
+  return { read, logs };
+});
+
+const hangUp = Effect.sync(() => void process.emit("SIGHUP"));
+
+/** Lets the other fibers go on for longer than they need. */
+const settle = Effect.repeat(Effect.yieldNow, { times: 5000 });
+
+it.effect("SIGHUPs that arrive while the documents are read have them read once more", () =>
+  Effect.gen(function* () {
+    let reads = 0;
+    const gate = yield* Latch.make(true);
+    yield* documentsOver(() =>
+      Effect.andThen(
+        Effect.sync(() => void reads++),
+        gate.await,
+      ),
+    );
+    assert.strictEqual(reads, 1);
+    yield* gate.close;
+    yield* hangUp;
+    yield* settle;
+    assert.strictEqual(reads, 2);
+    yield* Effect.repeat(hangUp, { times: 200 });
+    yield* gate.open;
+    yield* settle;
+    assert.strictEqual(reads, 3);
+  }).pipe(Effect.scoped, Effect.provide(NodeServices.layer)),
+);
+
+it.effect("a defect while one folder is read again is logged, and keeps none from being read", () =>
+  Effect.gen(function* () {
+    let broken = false;
+    const read: Array<string> = [];
+    const { logs, read: readNow } = yield* documentsOver((folder) =>
+      broken && folder === "/default"
+        ? Effect.die(new Error("broken"))
+        : Effect.sync(() => void read.push(folder)),
+    );
+    yield* readNow("office");
+    broken = true;
+    yield* hangUp;
+    yield* settle;
+    broken = false;
+    yield* hangUp;
+    yield* settle;
+    assert.deepStrictEqual(read, [
+      "/default",
+      "/root/office",
+      "/root/office",
+      "/default",
+      "/root/office",
+    ]);
+    assert.deepStrictEqual(logs, [
+      "Could not read the documents in /default again",
+      "Read the documents in /root/office again",
+      "Read the documents in /default again",
+      "Read the documents in /root/office again",
+    ]);
+  }).pipe(Effect.scoped, Effect.provide(NodeServices.layer)),
+);
