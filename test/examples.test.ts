@@ -43,6 +43,18 @@ it("archive.ts prints what docs/embedding.md shows", async () => {
   expect(stdout.trim()).toBe(section.find(({ info }) => info === "text")!.text);
 });
 
+it("own-answerer.ts prints what docs/write-an-answerer.md shows", async () => {
+  const shown = fencesOf(read("docs/write-an-answerer.md")).find(({ info }) => info === "text")!;
+  const { stdout } = await run(process.execPath, [example("own-answerer.ts")], {
+    env: environment,
+  });
+  expect(stdout.trim()).toBe(shown.text);
+});
+
+it("testing/service.node.ts passes with node --test", async () => {
+  await run(process.execPath, ["--test", example("testing/service.node.ts")], { env: environment });
+});
+
 it("own-keys.ts accepts its key", async () => {
   const { stdout } = await run(process.execPath, [example("own-keys.ts")], { env: environment });
   expect(stdout).toBe("[ 'read', 'ask' ]\n");
