@@ -10,7 +10,7 @@ import {
 import { makeParley } from "@parley/core/promise";
 import { layerScripted } from "@parley/llm";
 import { layerMemoryWith } from "@parley/store-memory";
-import { Effect, Layer } from "effect";
+import { Layer, Stream } from "effect";
 import { Digest } from "effect/crypto";
 import { afterAll, expect, it } from "vitest";
 import { makeSettableClock } from "./SettableClock.ts";
@@ -29,7 +29,7 @@ const services = Layer.mergeAll(Access.layer, Chats.layer, Asking.layer).pipe(
     layerMemoryWith([chatbot]),
     layerScripted(({ earlier, question }) =>
       question === "Fail."
-        ? Effect.fail(new AnswerUnavailable({ reason: "the script says so" }))
+        ? Stream.fail(new AnswerUnavailable({ reason: "the script says so" }))
         : [`Answer ${earlier.length + 1}`],
     ),
     Moderator.layerOff,
