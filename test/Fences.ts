@@ -8,13 +8,12 @@ export const root = join(import.meta.dirname, "..");
 
 export const read = (file: string): string => readFileSync(join(root, file), "utf8");
 
-/** README.md and everything in docs. */
-export const documents: ReadonlyArray<string> = [
-  "README.md",
-  ...readdirSync(join(root, "docs"))
+/** The pages in the root and in docs. */
+export const documents: ReadonlyArray<string> = [".", "docs"].flatMap((folder) =>
+  readdirSync(join(root, folder))
     .filter((name) => name.endsWith(".md"))
-    .map((name) => `docs/${name}`),
-];
+    .map((name) => join(folder, name)),
+);
 
 export interface Fence {
   /** What stands behind the opening mark: the language and more. */

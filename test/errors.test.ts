@@ -21,32 +21,29 @@ const endpoints: Readonly<Record<string, string>> = {
   "4224": "Read a chat's history",
 };
 
-/** What the last words of a message say. */
+/** The meaning of the ending of a message. */
 const problems: ReadonlyArray<readonly [ending: string, means: string]> = [
-  ["BODY_NOT_OBJECT", "The body is JSON, but no object."],
+  ["BODY_NOT_OBJECT", "The body is not a JSON object."],
   ["NOT_PRESENT", "The value is missing, or `null`."],
-  ["NOT_STRING", "The value is no string."],
-  ["NOT_INTEGER", "The value is no integer, or is above 2^53 − 1."],
+  ["NOT_STRING", "The value is not a string."],
+  ["NOT_INTEGER", "The value is not an integer up to 2^53 − 1."],
   ["NOT_BOOLEAN", "A value is neither `true` nor `false`."],
-  ["NOT_A_FIELD", "A name is none of the returned fields."],
-  ["NOT_ONE_PER_FIELD", "There are not as many values as fields in `orderBy`."],
+  ["NOT_A_FIELD", "A name is not one of the returned fields."],
+  ["NOT_ONE_PER_FIELD", "The number of values differs from that of the fields in `orderBy`."],
   ["NOT_CANCEL_OR_FINISH", "The header is neither `cancel` nor `finish`."],
   ["NOT_PRINTABLE", "The header is not 1 to 255 printable ASCII characters."],
-  [
-    "NOT_STORABLE",
-    "The text holds NUL or half of a surrogate pair, or is no percent-encoded UTF-8.",
-  ],
+  ["NOT_STORABLE", "The text contains NUL or a lone surrogate, or is not percent-encoded UTF-8."],
   ["IDEMPOTENCY_KEY_REUSED", "The key was used for another request."],
-  ["ORDER_BY_REPEATED", "A field is named twice."],
-  ["REPEATED", "The parameter is given more than once."],
+  ["ORDER_BY_REPEATED", "A field occurs twice."],
+  ["REPEATED", "The parameter occurs more than once."],
   ["OUT_OF_RANGE", "The number is too small or too large."],
   ["TOO_LONG", "The text has too many characters."],
-  ["BLANK", "The text is empty or white space alone."],
+  ["BLANK", "The text is empty or only white space."],
 ];
 
 const meaningOf = (message: string): string => {
   const found = problems.find(([ending]) => message.endsWith(ending));
-  if (found === undefined) throw new Error(`What ${message} means is not told`);
+  if (found === undefined) throw new Error(`${message} has no meaning in the documentation`);
   return found[1];
 };
 
@@ -63,22 +60,22 @@ const validation = Object.entries(endpoints).map(([prefix, endpoint]) => {
 
 const page = `# Errors
 
-Every code that a client can meet. A number keeps its meaning for ever, and is never used for another. The
-shapes of the responses are in [the interface](interface.md#failures).
+Every code that a client can receive. A code keeps its meaning for ever and is never reused.
+[The interface](interface.md#failures) describes the shapes of the responses.
 
 ## General exceptions
 
-\`INVALID_PATH\` comes in the endpoint-not-found shape, with \`method\` and \`path\`.
+\`INVALID_PATH\` has the endpoint-not-found shape, with \`method\` and \`path\`.
 
 ${table(["status", "code", "message", "meaning"], general)}
 
 ## Validation errors
 
-The status is 422; \`path\` names the value.
+The status is 422. \`path\` names the offending field.
 
 ${validation.join("\n")}`;
 
-it("docs/errors.md is what the table of codes says (UPDATE_DOCS=1 writes it)", () => {
+it("docs/errors.md matches the table of codes (UPDATE_DOCS=1 writes it)", () => {
   if (process.env["UPDATE_DOCS"] === "1") writeFileSync(join(root, "docs/errors.md"), page);
   expect(read("docs/errors.md")).toBe(page);
 });

@@ -10,6 +10,8 @@ import { join } from "node:path";
 import { promisify } from "node:util";
 import { expect, it } from "vitest";
 import "../examples/memory-store.test.ts";
+import "../examples/testing/http.test.ts";
+import "../examples/testing/service.test.ts";
 import { fencesOf, read, root, sectionOf } from "./Fences.ts";
 import { withoutSettings } from "../apps/server/test/withoutSettings.ts";
 
@@ -39,6 +41,18 @@ it("archive.ts prints what docs/embedding.md shows", async () => {
   const section = fencesOf(sectionOf(read("docs/embedding.md"), "## Erasing and moving"));
   const { stdout } = await run(process.execPath, [example("archive.ts")], { env: environment });
   expect(stdout.trim()).toBe(section.find(({ info }) => info === "text")!.text);
+});
+
+it("own-answerer.ts prints what docs/write-an-answerer.md shows", async () => {
+  const shown = fencesOf(read("docs/write-an-answerer.md")).find(({ info }) => info === "text")!;
+  const { stdout } = await run(process.execPath, [example("own-answerer.ts")], {
+    env: environment,
+  });
+  expect(stdout.trim()).toBe(shown.text);
+});
+
+it("testing/service.node.ts passes with node --test", async () => {
+  await run(process.execPath, ["--test", example("testing/service.node.ts")], { env: environment });
 });
 
 it("own-keys.ts accepts its key", async () => {

