@@ -220,6 +220,7 @@ describe("a setting", () => {
     ["PARLEY_ROW_SECURITY", "maybe"],
     ["PARLEY_LISTEN", "sometimes"],
     ["PARLEY_PREPARE", "sometimes"],
+    ["PARLEY_DATABASE_CONNECTIONS", "5"],
     ["DATABASE_URL", "postgres://a:b@127.0.0.1:1/c?ssl=true"],
     ["PARLEY_MODERATION", "endpoint"],
   ])("%s=%s is refused by its name", async (name, value) => {
