@@ -157,14 +157,14 @@ describe("parley chats", () => {
       line({ chat: { id, name: "Zürich", userRef: null, _createTime, ...more } });
     const end = line({ end: { chats: 2, entries: 0 } });
     for (const [bytes, reason] of [
-      [`${chat(1)}no JSON\n${end}`, "line 2 is no chat and no entry."],
-      [chat(1) + chat(2, { name: "a\0secret" }) + end, "no chat and no entry: chat.name: "],
-      [chat(1) + chat(2, { "a secret \u001b": 1 }) + end, "line 2 is no chat and no entry."],
-      [chat(2) + chat(1) + end, "chat 1: it comes after 2."],
+      [`${chat(1)}no JSON\n${end}`, "line 2 is neither a chat nor an entry."],
+      [chat(1) + chat(2, { name: "a\0secret" }) + end, "neither a chat nor an entry: chat.name: "],
+      [chat(1) + chat(2, { "a secret \u001b": 1 }) + end, "line 2 is neither a chat nor an entry."],
+      [chat(2) + chat(1) + end, "chat 1: its id is not greater than 2."],
       [Buffer.from(chat(1), "latin1"), "it is not UTF-8."],
-      [chat(1) + chat(2), "it has no end"],
-      [chat(1) + end, "its end tells of 2 chats and 0 entries, but there are"],
-      [chat(1) + chat(2) + end + end, "line 4 comes after the end"],
+      [chat(1) + chat(2), "its last line is missing"],
+      [chat(1) + end, "its last line counts 2 chats and 0 entries, but it has"],
+      [chat(1) + chat(2) + end + end, "line 4 follows the last line"],
     ] as const) {
       const file = join(directory, "bad.ndjson");
       await writeFile(file, bytes);

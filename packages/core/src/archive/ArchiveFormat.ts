@@ -129,15 +129,15 @@ export const recordsOf = <E, R>(
       if (line.trim() === "") return null;
       const result = decodeLine(line);
       if (Result.isFailure(result)) {
-        return `line ${at} is no chat and no entry${describeProblem(result.failure)}`;
+        return `line ${at} is neither a chat nor an entry${describeProblem(result.failure)}`;
       }
-      if (hasEnded) return `line ${at} comes after the end`;
+      if (hasEnded) return `line ${at} follows the last line`;
       const { chat, end, entry } = result.success;
       if (end !== undefined) {
         hasEnded = true;
         return end.chats === read.chats && end.entries === read.entries
           ? null
-          : `its end tells of ${end.chats} chats and ${end.entries} entries, but there are ${read.chats} and ${read.entries}`;
+          : `its last line counts ${end.chats} chats and ${end.entries} entries, but it has ${read.chats} and ${read.entries}`;
       }
       if (chat !== undefined) {
         read.chats++;
@@ -159,7 +159,9 @@ export const recordsOf = <E, R>(
       Stream.concat(
         Stream.fromEffectDrain(
           Effect.suspend(() =>
-            hasEnded ? Effect.void : refuse("it has no end, so that some of it may be missing"),
+            hasEnded
+              ? Effect.void
+              : refuse("its last line is missing, so other lines may be missing, too"),
           ),
         ),
       ),

@@ -32,14 +32,14 @@ export const inOrder = <E, R>(
     const flawOf = (record: ArchiveRecord): string | null => {
       const [row, before] =
         record._tag === "Chat" ? [record.chat, chat] : ([record.entry, entry] as const);
-      if (!Number.isInteger(row.id) || row.id < 1) return "its id is no positive integer";
-      if (row.id > highestId) return "its id leaves no room for later ones";
+      if (!Number.isInteger(row.id) || row.id < 1) return "its id is not a positive integer";
+      if (row.id > highestId) return "its id leaves no room for later ids";
       if (record._tag === "Entry" && (chat === none || record.entry.chatId !== chat.id)) {
         return "it does not follow its chat";
       }
-      if (row.id <= before.id) return `it comes after ${before.id}`;
+      if (row.id <= before.id) return `its id is not greater than ${before.id}`;
       if (!(row.createTime >= earliestTime && row.createTime <= latest)) {
-        return "its time is not within the years 1 to 9999";
+        return "its time is not in the years 1 to 9999";
       }
       if (row.createTime < before.createTime) {
         return before.id === 0 ? "it is older than its chat" : `it is older than ${before.id}`;

@@ -22,15 +22,19 @@ export interface RetryKey {
   readonly fingerprint: string;
 }
 
-/** The key of a request with these decoded values. */
+/** The key of a request with these decoded values; `null` for a request without a key. */
 export const retryKey = (
-  key: IdempotencyKey,
+  digest: Digest.Digest["Service"],
+  key: IdempotencyKey | null,
   endpoint: "chats" | "ask",
   values: ReadonlyArray<string | number | null>,
-): Effect.Effect<RetryKey, never, Digest.Digest> =>
-  Digest.Digest.use((digest) =>
-    Effect.map(
-      digest.digestHex(Digest.sha256, new TextEncoder().encode(JSON.stringify([endpoint, values]))),
-      (fingerprint) => ({ key, fingerprint }),
-    ),
-  );
+): Effect.Effect<RetryKey | null> =>
+  key === null
+    ? Effect.succeed(null)
+    : Effect.map(
+        digest.digestHex(
+          Digest.sha256,
+          new TextEncoder().encode(JSON.stringify([endpoint, values])),
+        ),
+        (fingerprint) => ({ key, fingerprint }),
+      );

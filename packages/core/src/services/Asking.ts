@@ -128,14 +128,7 @@ export class Asking extends Context.Service<
        * Starts the ask, or joins the one in progress with the same key. The request reads it until the scope closes.
        */
       const join = Effect.fnUntraced(function* (chatbot: Chatbot, ask: Ask) {
-        const key =
-          ask.key === null
-            ? null
-            : yield* Effect.provideService(
-                retryKey(ask.key, "ask", [ask.chatId, ask.question]),
-                Digest.Digest,
-                digest,
-              );
+        const key = yield* retryKey(digest, ask.key, "ask", [ask.chatId, ask.question]);
         const name = `${chatbot.id}/${ask.key}`;
         const joined = key === null ? undefined : byKey.get(name);
         if (joined !== undefined && joined.fingerprint !== key!.fingerprint) {

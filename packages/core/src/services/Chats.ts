@@ -51,14 +51,11 @@ export class Chats extends Context.Service<
       return Chats.of({
         create: (chatbot, { name = null, userRef = null }, key = null) => {
           const chat = { name, userRef, helloMessage: chatbot.settings.helloMessage || null };
-          // Uninterruptible: a client that hangs up must not cancel a write in progress.
-          return key === null
-            ? Effect.uninterruptible(store.createChat(chatbot.id, chat, null))
-            : retryKey(key, "chats", [name, userRef]).pipe(
-                Effect.provideService(Digest.Digest, digest),
-                Effect.flatMap((known) => store.createChat(chatbot.id, chat, known)),
-                Effect.uninterruptible,
-              );
+          return retryKey(digest, key, "chats", [name, userRef]).pipe(
+            Effect.flatMap((request) => store.createChat(chatbot.id, chat, request)),
+            // A client that hangs up must not cancel a write in progress.
+            Effect.uninterruptible,
+          );
         },
         list: (chatbot, query) => store.listChats(chatbot.id, query),
         history: (chatbot, chatId, query) => store.listEntries(chatbot.id, chatId, query),
