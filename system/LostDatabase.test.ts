@@ -40,7 +40,7 @@ const startPath = (url: string) =>
     ({ close }) => Effect.sync(close),
   );
 
-const timed = <A, E, R>(effect: Effect.Effect<A, E, R>) =>
+const timed = (effect: Effect.Effect<unknown, unknown>) =>
   Effect.suspend(() => {
     const begun = Date.now();
     return Effect.map(Effect.exit(effect), (exit) => ({ exit, millis: Date.now() - begun }));
