@@ -3,7 +3,7 @@
  */
 import { Cache, Clock, Context, Duration, Effect, Exit, Layer, Schedule, Stream } from "effect";
 import { Digest, Mac } from "effect/crypto";
-import { hashKey, keyId, keyState, type Scope } from "../model/ApiKey.ts";
+import { hashKey, keyId, type Scope } from "../model/ApiKey.ts";
 import type { Chatbot } from "../model/Chatbot.ts";
 import { ChatbotDirectory } from "../ports/ChatbotDirectory.ts";
 import { KeyRejected, type StorageUnavailable } from "../model/Errors.ts";
@@ -85,10 +85,7 @@ export class Access extends Context.Service<
           authenticate: Effect.fnUntraced(function* (key) {
             const found = yield* Cache.get(opened, key);
             const now = yield* Clock.currentTimeMillis;
-            if (
-              found === null ||
-              keyState({ expiresAt: found.expiresAt, revokedAt: null }, now) !== "live"
-            ) {
+            if (found === null || (found.expiresAt !== null && found.expiresAt.getTime() <= now)) {
               return yield* new KeyRejected();
             }
             used.add(found.principal.keyId);

@@ -4,6 +4,7 @@
  */
 import type { Chat, Chatbot, Entry, Page } from "@parley/core";
 import { Schema } from "effect";
+import { HttpServerResponse } from "effect/http";
 import { HttpApiSchema } from "effect/http-api";
 
 const Id = Schema.Int.annotate({ description: "Positive, below 2^53" });
@@ -101,3 +102,17 @@ export const encodePage = <A, B>({ items, total }: Page<A>, encode: (item: A) =>
   data: items.map(encode),
   meta: { total },
 });
+
+/** The body of a response; `status` is its HTTP status, too. */
+export type ResponseBody = { readonly status: number; readonly [member: string]: unknown };
+
+/** A JSON response with the status that its body names. No cache may keep what a key opens. */
+export const toJsonResponse = (
+  body: ResponseBody,
+  headers?: Readonly<Record<string, string>>,
+): HttpServerResponse.HttpServerResponse =>
+  HttpServerResponse.text(JSON.stringify(body), {
+    status: body.status,
+    contentType: "application/json; charset=utf-8",
+    headers: { "cache-control": "no-store", ...headers },
+  });

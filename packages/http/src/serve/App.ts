@@ -6,13 +6,13 @@ import { Access, logFailure } from "@parley/core";
 import { Cause, Effect, Layer, type Scope } from "effect";
 import { HttpServerRequest, HttpServerResponse, UrlParams } from "effect/http";
 import { defaultBasePaths, type BasePaths } from "../contract/Api.ts";
+import { toJsonResponse } from "../contract/Wire.ts";
 import { makeDocumentation } from "../docs/Documentation.ts";
 import { makeCors } from "./Cors.ts";
 import {
   toEndpointNotFound,
   toErrorResponse,
   toGeneralResponse,
-  toJsonResponse,
   type RequestError,
 } from "./ErrorResponses.ts";
 import { makeHandlers, type Handler } from "./Handlers.ts";
@@ -57,7 +57,7 @@ export const makeApp = Effect.fnUntraced(function* ({
   const documentation = yield* makeDocumentation(basePaths, serves);
   const route = makeRouter(basePaths);
   const bases = serves.map((name) => basePaths[name]);
-  const cors = makeCors(corsOrigins);
+  const cors = corsOrigins.length === 0 ? null : makeCors(corsOrigins);
 
   const reportFailure = (cause: Cause.Cause<RequestError>, id: string) =>
     Effect.as(Effect.annotateLogs(logFailure(cause), "requestId", id), toErrorResponse(cause));
@@ -100,7 +100,10 @@ export const makeApp = Effect.fnUntraced(function* ({
                 toJsonResponse(body, headers),
               ),
       );
-      return Effect.map(cors(request, response), HttpServerResponse.setHeader("x-request-id", id));
+      return Effect.map(
+        cors === null ? response : cors(request, response),
+        HttpServerResponse.setHeader("x-request-id", id),
+      );
     }),
   );
 });

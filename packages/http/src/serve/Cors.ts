@@ -3,18 +3,17 @@
  */
 import { Effect } from "effect";
 import { HttpServerResponse, type HttpServerRequest } from "effect/http";
-import { toJsonResponse } from "./ErrorResponses.ts";
+import { toJsonResponse } from "../contract/Wire.ts";
 
 type Response = HttpServerResponse.HttpServerResponse;
 
-/** Responds to preflights of the listed origins and lets their pages read all other responses; off without an origin. */
+/** Responds to preflights of the listed origins and lets their pages read all other responses. */
 export const makeCors =
   (origins: ReadonlyArray<string>) =>
   <R>(
     { headers, method }: HttpServerRequest.HttpServerRequest,
     response: Effect.Effect<Response, never, R>,
   ): Effect.Effect<Response, never, R> => {
-    if (origins.length === 0) return response;
     const origin = headers["origin"];
     // Without an origin too: a cache must not reuse that response for a request with one.
     const vary = { vary: "Origin" };

@@ -3,13 +3,12 @@
  */
 import type { AskError, KeyRejected, RetryKeyReused } from "@parley/core";
 import { Cause, Option } from "effect";
-import { HttpServerResponse } from "effect/http";
+import type { HttpServerResponse } from "effect/http";
 import { generalCodes, type GeneralMessage } from "../contract/Codes.ts";
+import { toJsonResponse, type ResponseBody } from "../contract/Wire.ts";
 import { ValidationErrors } from "./ValidationErrors.ts";
 
 type Response = HttpServerResponse.HttpServerResponse;
-type Body = { readonly status: number; readonly [member: string]: unknown };
-type Headers = Readonly<Record<string, string>>;
 
 /** Why a request fails. A handler reports the reuse of an idempotency key among its validation errors. */
 export type RequestError =
@@ -20,17 +19,9 @@ export type RequestError =
 
 /** What a client receives of a failure, as a response or as the last event of a stream. */
 export interface ErrorResponse {
-  readonly body: Body;
-  readonly headers?: Headers;
+  readonly body: ResponseBody;
+  readonly headers?: Readonly<Record<string, string>>;
 }
-
-/** A JSON response with the status that its body names. No cache may keep what a key opens. */
-export const toJsonResponse = (body: Body, headers?: Headers): Response =>
-  HttpServerResponse.text(JSON.stringify(body), {
-    status: body.status,
-    contentType: "application/json; charset=utf-8",
-    headers: { "cache-control": "no-store", ...headers },
-  });
 
 /** The body of a general exception (section 7.2). */
 export const toGeneralBody = (message: GeneralMessage) => {

@@ -12,8 +12,14 @@ import {
 } from "@parley/core";
 import { Effect, Stream, type Cause, type Scope as Scopes } from "effect";
 import type { HttpServerRequest, HttpServerResponse } from "effect/http";
-import { encodeChat, encodeDetails, encodeEntry, encodePage } from "../contract/Wire.ts";
-import { toJsonResponse, type ErrorResponse, type RequestError } from "./ErrorResponses.ts";
+import {
+  encodeChat,
+  encodeDetails,
+  encodeEntry,
+  encodePage,
+  toJsonResponse,
+} from "../contract/Wire.ts";
+import type { ErrorResponse, RequestError } from "./ErrorResponses.ts";
 import { acceptsEvents, parseEventId, toEventStream } from "./EventStream.ts";
 import { decodeChatsQuery, decodeHistoryQuery } from "./ListQueries.ts";
 import { decodePost, decodeAsk, decodeCreateChat } from "./Posts.ts";
