@@ -12,6 +12,7 @@ import {
   ChatStore,
   defaultSettings,
   entryFields,
+  retryKeyLifetime,
   TurnStore,
   type ArchiveRecord,
   type Erasable,
@@ -188,6 +189,9 @@ const subject = Effect.fnUntraced(function* (run: number) {
   /** In the order in which they were seen first; rows by chatbot, because a copy keeps ids. */
   const chatbots: Array<number> = [];
   const turns: Array<Turn> = [];
+  /** Milliseconds that passed in all, and before each turn was taken. */
+  let passed = 0;
+  const takenAt = new Map<Turn, number>();
   const rows = new Map<string, Array<number>>();
   const seen = (kind: string, chatbot: number) => {
     const name = `${kind} ${chatbot}`;
@@ -246,12 +250,17 @@ const subject = Effect.fnUntraced(function* (run: number) {
     const turnOf = (n: number) => turns.at(-1 - (n % Math.max(1, turns.length)));
     const onTurn = (n: number, f: (turn: Turn) => Effect.Effect<unknown, unknown>) => {
       const turn = turnOf(n);
-      return turn?.chatbot === chatbot ? f(turn) : Effect.succeed("no turn");
+      if (turn?.chatbot !== chatbot) return Effect.succeed("no turn");
+      // A day after the take, a store may forget the key and its turn at any time.
+      const isOld = turn.retryKey !== null && passed - takenAt.get(turn)! >= retryKeyLifetime;
+      return isOld ? Effect.succeed("an old turn") : f(turn);
     };
     const take = (chat: number | null, key: RetryKey | null) =>
       Effect.tap(turnStore.take(chatbot, chat, key), (taken) =>
         Effect.sync(() => {
-          if (taken._tag === "Turn") turns.push(taken.turn);
+          if (taken._tag !== "Turn") return;
+          turns.push(taken.turn);
+          takenAt.set(taken.turn, passed);
         }),
       );
     switch (command._tag) {
@@ -329,6 +338,7 @@ const subject = Effect.fnUntraced(function* (run: number) {
           sums.toSorted((a, b) => (a.model < b.model ? -1 : 1)),
         );
       case "Pass":
+        passed += command.millis;
         return under.pass(command.millis);
       case "Switch":
         chatbot = pick(chatbots, command.chatbot);

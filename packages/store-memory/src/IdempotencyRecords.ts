@@ -1,5 +1,5 @@
 /**
- * What became of the requests that carried an idempotency key.
+ * The requests with an idempotency key, and their outcomes.
  */
 import { retryKeyLifetime, type RetryKey } from "@parley/core";
 import type { Lease, Tenant } from "./Memory.ts";

@@ -39,7 +39,7 @@ export interface StoredChat {
   waiting: Array<object>;
 }
 
-/** What a chatbot's clients stored. */
+/** The chats and idempotency records of one chatbot. */
 export interface Tenant {
   /** By id, in order of creation, which is the order of their ids. */
   readonly chats: Map<number, StoredChat>;
@@ -61,7 +61,7 @@ export interface Memory {
   readonly audit: Array<AuditRecord>;
   /** The highest ids that were assigned. */
   readonly lastId: Record<"chatbot" | "chat" | "entry", number>;
-  /** What the instances notify each other of. */
+  /** Messages between the instances. */
   readonly notifications: {
     /** A chat whose turn may be free. */
     readonly freed: PubSub.PubSub<{ readonly chatbot: number; readonly chat: number }>;

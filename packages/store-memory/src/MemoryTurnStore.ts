@@ -46,7 +46,7 @@ export const makeTurnStore = (memory: Memory): TurnStore["Service"] => {
     return first === instance ? now : Math.min(lease?.until ?? turnEnded, now) + turnPrecedence;
   };
 
-  /** What the turn still holds. */
+  /** The chat and the record that the turn still holds. */
   const holdings = ({ chat, chatbot, id, retryKey }: Turn) => {
     const tenant = tenantOf(memory, chatbot);
     const stored = chat === null ? null : tenant.chats.get(chat);

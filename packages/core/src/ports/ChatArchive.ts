@@ -1,5 +1,5 @@
 /**
- * Port for operators: erases, exports and imports chats, and sums up what answers cost.
+ * Port for operators: erases, exports and imports chats, and sums up the usage of answers.
  */
 import { Context, type Effect, type Stream } from "effect";
 import type { Chat } from "../model/Chat.ts";

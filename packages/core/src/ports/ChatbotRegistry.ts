@@ -1,6 +1,6 @@
 /**
  * Port for operators: chatbots and their keys. A change and its lines in the audit are written together. A change to
- * what a chatbot or a key already has writes nothing.
+ * the present values writes nothing.
  */
 import { Context, type Effect } from "effect";
 import type { KeyRecord, RegisteredKey } from "../model/ApiKey.ts";

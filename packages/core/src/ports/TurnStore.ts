@@ -106,7 +106,7 @@ export class TurnStore extends Context.Service<
       Entry,
       TurnLost | ChatbotNotFound | ChatNotFound | Overloaded | StorageUnavailable
     >;
-    /** Ends the turn without an entry and forgets its key. Does nothing to what another turn took. */
+    /** Ends the turn without an entry and forgets its key. Leaves a chat and a key that another turn took. */
     readonly release: (turn: Turn) => Effect.Effect<void, StorageUnavailable>;
     /**
      * Notifications that the turn of a chat may be free; `null`: of any chat. Some may be missing, and the stream may

@@ -31,7 +31,7 @@ export interface Ask {
   readonly question: Question;
   readonly key: IdempotencyKey | null;
   /**
-   * What an interruption of the waiting fiber does. `finish`, the default: the answer is completed and stored.
+   * The effect of an interruption of the waiting fiber. `finish`, the default: the answer is completed and stored.
    * `cancel`: the answer is interrupted and nothing is stored, unless another request with the same key waits for it
    * or asked with `finish`.
    */

@@ -19,8 +19,8 @@ export interface Place {
 export interface ChatQueue {
   /**
    * Waits for the turn, or for the entry of an earlier request with the same key, and runs `use` with it. Fails with
-   * `Overloaded` if the queue is full or the wait takes too long. `use` runs uninterruptibly, and makes interruptible
-   * what may be interrupted: an interruption between taking a turn and using it would leave the turn taken.
+   * `Overloaded` if the queue is full or the wait takes too long. `use` runs uninterruptibly, because an interruption
+   * between taking a turn and using it would leave the turn taken; it makes its own parts interruptible.
    */
   readonly inTurn: <A, E>(
     place: Place,

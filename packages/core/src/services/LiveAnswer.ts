@@ -56,8 +56,8 @@ export class LiveAnswer {
   }
 
   /**
-   * Adds text in the form that every store keeps: without NUL, and pairs of surrogates as a whole. What goes beyond
-   * `limit` code units in all is cut off. Returns whether nothing was.
+   * Adds text in the form that every store keeps: without NUL, and pairs of surrogates as a whole. Cuts the text off
+   * at `limit` code units in all; returns whether all of it was added.
    */
   append(text: string, limit: number): boolean {
     const all = this.#half + text;

@@ -7,7 +7,7 @@ import { ChatbotRegistry } from "../ports/ChatbotRegistry.ts";
 
 const day = 86_400_000;
 
-/** Logs every failure, defects included. The next run does what this one left. */
+/** Logs every failure, defects included. The next run erases the chats that are left. */
 const logged = (message: string) => Effect.catchCause((cause) => Effect.logError(message, cause));
 
 const eraseOutdated = Effect.gen(function* () {

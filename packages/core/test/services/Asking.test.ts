@@ -468,10 +468,10 @@ describe("asking", () => {
 
   it.effect("the moderator and the answerer can read the deadline", () => {
     const deadlines: Array<number> = [];
-    const tell = Effect.map(AskDeadline, (deadline) => void deadlines.push(deadline));
+    const record = Effect.map(AskDeadline, (deadline) => void deadlines.push(deadline));
     const moderator = Moderator.of({
       check: () =>
-        Effect.as(Effect.andThen(tell, Effect.sleep("2 seconds")), {
+        Effect.as(Effect.andThen(record, Effect.sleep("2 seconds")), {
           category: "none",
           flagged: false,
         }),
@@ -484,7 +484,7 @@ describe("asking", () => {
     }).pipe(
       Effect.provide(
         layerAsking(
-          () => Stream.concat(Stream.fromEffectDrain(tell), says("a")),
+          () => Stream.concat(Stream.fromEffectDrain(record), says("a")),
           Layer.succeed(Moderator, moderator),
         ),
       ),
