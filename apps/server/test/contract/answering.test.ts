@@ -244,28 +244,53 @@ describe("asks that overlap", () => {
   });
 });
 
-describe("a client that hangs up", () => {
-  /** Sends an ask and gives a function that hangs up. */
-  const begin = (fields: object, headers: Record<string, string> = {}) => {
-    const body = JSON.stringify(fields);
-    const { hostname, port } = new URL(server().askUrl);
-    const request = httpRequest({
+/** A streamed ask whose text can be watched as it grows. */
+const open = (fields: object, headers: Record<string, string> = {}) => {
+  const body = JSON.stringify(fields);
+  const { hostname, port } = new URL(server().askUrl);
+  let text = "";
+  let ended = false;
+  const request = httpRequest(
+    {
       agent: false,
       hostname,
       port,
       method: "POST",
       path: `${askPath(server())}/`,
       headers: {
+        accept: "text/event-stream",
         "x-api-key": server().key,
         "content-type": "application/json",
         "content-length": Buffer.byteLength(body),
         ...headers,
       },
-    });
-    request.on("error", () => undefined);
-    request.end(body);
-    return () => request.destroy();
+    },
+    (response) => {
+      response.setEncoding("utf8");
+      response.on("data", (part: string) => {
+        text += part;
+      });
+      response.on("error", () => undefined);
+      response.on("close", () => {
+        ended = true;
+      });
+    },
+  );
+  request.on("error", () => undefined);
+  request.end(body);
+  return {
+    events: () => parseEvents(text),
+    hangUp: () => request.destroy(),
+    ended: () => eventually(async () => expect(ended).toBe(true)),
+    said: (wanted: string) =>
+      eventually(async () => expect(deltaText(parseEvents(text))).toBe(wanted)),
   };
+};
+
+describe("a client that hangs up", () => {
+  /** Sends an ask and returns a function that hangs up. */
+  const begin = (fields: object, headers: Record<string, string> = {}) =>
+    open(fields, { accept: "application/json", ...headers }).hangUp;
 
   it("has not cancelled: the answer is stored, and a retry receives it", async () => {
     const chat = await createChat(server());
@@ -322,50 +347,7 @@ describe("a client that hangs up", () => {
 });
 
 describe("a streamed answer", () => {
-  /** A streamed ask whose text can be watched as it grows. */
-  const open = (fields: object, headers: Record<string, string> = {}) => {
-    const body = JSON.stringify(fields);
-    const { hostname, port } = new URL(server().askUrl);
-    let text = "";
-    let ended = false;
-    const request = httpRequest(
-      {
-        agent: false,
-        hostname,
-        port,
-        method: "POST",
-        path: `${askPath(server())}/`,
-        headers: {
-          accept: "text/event-stream",
-          "x-api-key": server().key,
-          "content-type": "application/json",
-          "content-length": Buffer.byteLength(body),
-          ...headers,
-        },
-      },
-      (response) => {
-        response.setEncoding("utf8");
-        response.on("data", (part: string) => {
-          text += part;
-        });
-        response.on("error", () => undefined);
-        response.on("close", () => {
-          ended = true;
-        });
-      },
-    );
-    request.on("error", () => undefined);
-    request.end(body);
-    return {
-      events: () => parseEvents(text),
-      hangUp: () => request.destroy(),
-      ended: () => eventually(async () => expect(ended).toBe(true)),
-      said: (wanted: string) =>
-        eventually(async () => expect(deltaText(parseEvents(text))).toBe(wanted)),
-    };
-  };
-
-  /** Answers in parts, each when it is told to. */
+  /** Answers in parts. */
   const speak = ({ response }: Asked) => {
     response.writeHead(200, { "content-type": "text/event-stream" });
     return {
