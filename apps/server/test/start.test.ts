@@ -43,13 +43,13 @@ const spawned = (args: ReadonlyArray<string>, settings: Readonly<Record<string, 
 
 const serve = (settings: Readonly<Record<string, string>>) => spawned(["serve"], settings);
 
-/** What the server prints until it listens; it is stopped then. */
+/** The output of a server that is stopped once it listens. */
 const started = async (settings: Readonly<Record<string, string>>): Promise<string> => {
   const { child, ended } = serve(settings);
   let printed = "";
   for await (const data of child.stdout) {
     printed += data;
-    // Once: when it has stopped, a second one would be what ends it.
+    // Once: a second signal would end a server that has stopped already.
     if (!child.killed && printed.includes("/docs\n")) child.kill("SIGTERM");
   }
   expect((await ended)[0]).toBe(0);

@@ -1,4 +1,4 @@
-/** What the decisions promise of asking, where a language model answers that this suite controls. */
+/** Promises of the decisions about asking, with a language model that this suite controls. */
 import {
   createServer,
   request as httpRequest,
@@ -98,7 +98,7 @@ const receive = async (request: IncomingMessage, response: ServerResponse): Prom
 /** The next question with this word in it is held until the caller answers it. */
 const hold = (word: string): Promise<Asked> => new Promise((resolve) => waiting.set(word, resolve));
 
-/** Whether the server under test gives this question up. */
+/** Whether the server under test cancels this question. */
 const isCancelled = ({ left }: Asked): Promise<boolean> =>
   Promise.race([
     left.then(() => true),
@@ -202,7 +202,7 @@ describe("the prompt", () => {
     ]);
   });
 
-  it("knows nothing of other chats", async () => {
+  it("contains nothing of other chats", async () => {
     const [one, other] = [unique(), unique()];
     await askQuestion(server(), { query: one });
     await askQuestion(server(), { query: other });
@@ -329,7 +329,7 @@ describe("a client that hangs up", () => {
     expect((await listEntries(server(), chat.id)).total).toBe(2);
   });
 
-  it("does not cancel what another request with the same key waits for", async () => {
+  it("does not cancel an answer that another request with the same key waits for", async () => {
     const word = unique();
     const headers = { "idempotency-key": unique(), "on-disconnect": "cancel" };
     const held = hold(word);
@@ -360,7 +360,7 @@ describe("a streamed answer", () => {
     };
   };
 
-  it("comes as it is made, before it is complete", async () => {
+  it("is sent as it is made, before it is complete", async () => {
     const word = unique();
     const held = hold(word);
     const stream = open({ query: word });
@@ -404,7 +404,7 @@ describe("a streamed answer", () => {
     expectGeneral(answer, 500);
   });
 
-  it("goes on after a hang-up: a client that comes back misses and repeats nothing", async () => {
+  it("goes on after a hang-up: a client that reconnects misses and repeats nothing", async () => {
     const word = unique();
     const headers = { "idempotency-key": unique() };
     const held = hold(word);
@@ -432,7 +432,7 @@ describe("a streamed answer", () => {
     expect(seen.filter(({ text }) => text.includes(word))).toHaveLength(1);
   });
 
-  it("is shared by those who ask with the same key, plain or streamed", async () => {
+  it("is shared by requests with the same key, plain or streamed", async () => {
     const word = unique();
     const call = { json: { query: word }, headers: { "idempotency-key": unique() } };
     const held = hold(word);

@@ -28,7 +28,7 @@ export const chats = (server: Server): void => {
       newestFirst = made.toReversed();
     });
 
-    it("gives the newest 25 by default, and the total of all", async () => {
+    it("returns the newest 25 by default, and the total of all", async () => {
       expect(await list("")).toEqual({ data: newestFirst.slice(0, 25), total: 28 });
     });
 
@@ -102,7 +102,7 @@ export const chats = (server: Server): void => {
       expect(total).toBe(15);
     });
 
-    it("turns all of it around when descending", async () => {
+    it("reverses the order when descending", async () => {
       const up = await list("orderBy=name");
       const down = await list("orderBy=name&desc=true");
       expect(down.data).toEqual(up.data.toReversed());
@@ -354,7 +354,7 @@ export const chats = (server: Server): void => {
       expect((await listChats(server(), `userRef=${tag}%2bx`)).data).toEqual([plus]);
     });
 
-    it("id gives that chat alone, with total 1", async () => {
+    it("id returns that chat alone, with total 1", async () => {
       const chat = await createChat(server());
       await createChat(server());
       expect(await listChats(server(), `id=${chat.id}`)).toEqual({ data: [chat], total: 1 });
@@ -366,7 +366,7 @@ export const chats = (server: Server): void => {
       expect(await listChats(server(), `id=${chat.id}&page=2`)).toEqual({ data: [], total: 1 });
     });
 
-    it("an id that no chat has gives none", async () => {
+    it("an id that no chat has returns none", async () => {
       expect(await listChats(server(), "id=9007199254740991")).toEqual({ data: [], total: 0 });
     });
 
@@ -525,7 +525,7 @@ export const chats = (server: Server): void => {
       expect(names(data)).toEqual(stored.filter((name) => name.includes(" ")));
     });
 
-    it("pages what it found, and counts all of it", async () => {
+    it("pages its results, and counts all of them", async () => {
       const first = await listChats(server(), `userRef=${userRef}&search=s&limit=2&orderBy=id`);
       const second = await listChats(
         server(),
@@ -557,7 +557,7 @@ export const chats = (server: Server): void => {
       });
     });
 
-    it("looks at names only", async () => {
+    it("searches names only", async () => {
       const tag = unique();
       await createChat(server(), { name: "n", userRef: tag });
       expect(await listChats(server(), `search=${tag}`)).toEqual({ data: [], total: 0 });

@@ -18,7 +18,7 @@ const post = (server: Server, body: string | Buffer, type = "application/json") 
 /** Section 4.2, and the values that a body can carry. */
 export const create = (server: Server): void => {
   describe("create chat (4.2)", () => {
-    it("accepts an empty object: both fields come back as null", async () => {
+    it("accepts an empty object: both fields are null", async () => {
       const chat = await createChat(server(), {});
       expect(chat).toMatchObject({ name: null, userRef: null });
     });
@@ -47,7 +47,7 @@ export const create = (server: Server): void => {
       });
     });
 
-    it("gives ascending ids in order of creation", async () => {
+    it("assigns ascending ids in order of creation", async () => {
       const first = await createChat(server());
       const second = await createChat(server());
       const third = await createChat(server());
@@ -157,7 +157,7 @@ export const create = (server: Server): void => {
     }
   });
 
-  describe("create chat: text comes back as it was sent", () => {
+  describe("create chat: text is returned as it was sent", () => {
     for (const [what, value] of clean)
       it(what, async () => {
         const fields = { name: value, userRef: value };
@@ -181,12 +181,12 @@ export const create = (server: Server): void => {
         });
     }
 
-    it("tells every offending field", async () => {
+    it("names every offending field", async () => {
       const answer = await api(server(), "/chats", { json: { name: 1, userRef: ["x"] } });
       expectInvalid(answer, "name", "userRef");
     });
 
-    it("tells every offending field, also for unlike reasons", async () => {
+    it("names every offending field, also for unlike reasons", async () => {
       const answer = await api(server(), "/chats", {
         json: { name: "\u0000", userRef: "x".repeat(61) },
       });

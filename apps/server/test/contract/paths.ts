@@ -14,7 +14,7 @@ import {
   type Server,
 } from "./client.ts";
 
-/** Section 7.4, "Addresses" of the decisions, and what lies outside the two interfaces. */
+/** Section 7.4, "Addresses" of the decisions, and the addresses outside the two interfaces. */
 export const paths = (server: Server): void => {
   describe("INVALID_PATH below the general interface's address", () => {
     for (const path of [
@@ -81,7 +81,7 @@ export const paths = (server: Server): void => {
       });
 
     for (const query of ["?", "?x=1", "?x=1?y=2", "?%zz", "?/details", "?path=/x#y"])
-      it(`the path is told without the query ${query}`, async () => {
+      it(`the path is returned without the query ${query}`, async () => {
         const answer = await api(server(), `/nope${query}`);
         expectNoEndpoint(answer, "GET", `${basePath(server())}/nope`);
       });
@@ -130,11 +130,11 @@ export const paths = (server: Server): void => {
       expectNoEndpoint(answer, "POST", "/nope");
     });
 
-    it("tells the path without the query", async () => {
+    it("returns the path without the query", async () => {
       expectNoEndpoint(await anywhere(server(), "/nope?x=1&y"), "GET", "/nope");
     });
 
-    it("tells the path as received, not decoded", async () => {
+    it("returns the path as received, not decoded", async () => {
       const path = "/%6eope/%C3%A9/a%2Fb/./../c;d=e+f";
       expectNoEndpoint(await anywhere(server(), path), "GET", path);
     });
@@ -172,7 +172,7 @@ export const paths = (server: Server): void => {
       expectGeneral(await rawTarget("GET", target), 401);
     });
 
-    it("an absolute form to an unknown route tells the path", async () => {
+    it("an absolute form to an unknown route returns the path", async () => {
       const answer = await rawTarget("GET", "http://example.test/nope/x?y=1");
       expectNoEndpoint(answer, "GET", "/nope/x");
       const path = `${basePath(server())}/nope`;
@@ -273,7 +273,7 @@ export const paths = (server: Server): void => {
       }
     });
 
-    it("no answer speaks of origins", async () => {
+    it("no response has CORS headers", async () => {
       const { origin } = headers;
       for (const answer of [
         await api(server(), "/details", { headers: { origin } }),
