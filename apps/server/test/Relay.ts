@@ -1,5 +1,5 @@
 /**
- * A way to a server on which a test can listen, or keep things from arriving.
+ * A relay to a server, on which a test can listen or hold bytes back.
  */
 import { once } from "node:events";
 import { connect, createServer, type AddressInfo, type Socket } from "node:net";
@@ -10,7 +10,7 @@ export interface Relay {
   readonly close: () => void;
 }
 
-/** For each connection, `join` is given its two ends, the client's first, and says what passes. */
+/** `join` connects the two ends of each connection, the client's first, as it likes. */
 export const startRelay = async (
   url: string,
   join: (near: Socket, far: Socket) => void,

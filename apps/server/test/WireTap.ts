@@ -1,5 +1,5 @@
 /**
- * A way to a PostgreSQL on which every statement that is run is noted.
+ * A relay to PostgreSQL that notes every statement.
  */
 import { startRelay, type Relay } from "./Relay.ts";
 
@@ -11,7 +11,7 @@ export interface WireTap extends Relay {
   readonly take: () => ReadonlyArray<ReadonlyArray<string>>;
 }
 
-/** Understands what a client sends, as far as it says which statement is run. */
+/** Reads the client's side of PostgreSQL's protocol, and notes each statement that it executes. */
 const makeReader = (note: (statement: string) => void) => {
   let bytes = Buffer.alloc(0);
   let started = false;

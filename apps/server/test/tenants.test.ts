@@ -37,7 +37,7 @@ const told = ({ headers: { date: _, "x-request-id": __, ...headers }, status, te
   headers,
 });
 
-/** The same of what is made: ids and times differ in any case. */
+/** Without ids and times, which always differ. */
 const made = (answer: Answer) => {
   const { headers, status, text } = told(answer);
   const plain = text
@@ -78,13 +78,13 @@ describe.each(["as it is", "bound by row security"] as const)("a server %s", (mo
     tap?.close();
   });
 
-  /** The answers to a request about what is theirs and to one about nothing, and by which statements. */
+  /** The responses to a request about a foreign row and to one about a missing row, and their statements. */
   const both = async <A>(request: (theirs: boolean) => Promise<Answer>, tell: (a: Answer) => A) => {
     const results = [];
     for (const foreign of [true, false]) {
       tap.take();
       const answer = await request(foreign);
-      // What is told after the answer is sent soon.
+      // Statements that follow the response are sent soon.
       await listChats(target(), "id=1");
       results.push({ answer: tell(answer), statements: withoutKeys(tap.take()) });
     }

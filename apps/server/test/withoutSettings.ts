@@ -1,4 +1,4 @@
-/** This process's environment: what whoever runs it has set must not reach a server or command that it starts. */
+/** The environment of this process without settings, which must not reach the servers and commands that it starts. */
 export const withoutSettings = (): NodeJS.ProcessEnv =>
   Object.fromEntries(
     Object.entries(process.env).filter(

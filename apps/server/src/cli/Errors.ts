@@ -23,8 +23,7 @@ const hints: Readonly<Record<string, string>> = {
   ChatNotFound: "without --chat a new chat begins.",
   DeclarationInvalid: "nothing was changed; docs/operations.md says what each setting may be.",
   DoctorFailed: "the findings say what to do.",
-  EmbeddedFailed:
-    "check PARLEY_DATA_DIR and who may write there; its postgres/data/log may say more.",
+  EmbeddedFailed: "check PARLEY_DATA_DIR and its permissions; its postgres/data/log may say more.",
   ImportRefused: '"parley chats import --help" says what can be imported.',
   KeyNotFound: listKeys,
   KnowledgeUnreadable: "PARLEY_KNOWLEDGE_DIR names a folder of Markdown and text files.",
@@ -34,7 +33,7 @@ const hints: Readonly<Record<string, string>> = {
   NoSuchKey: listKeys,
   NotAnswered: "each failure is printed where its answer would have been.",
   Overloaded: "try again in a moment.",
-  PlatformError: "check the path, and who may read and write there.",
+  PlatformError: "check the path and its permissions.",
   PostgresUnusable: checkDatabase,
   ProvisionInvalid: "nothing was changed; docs/provisioning.schema.json describes the file.",
   SettingsInvalid: 'docs/settings.md explains every setting; "parley doctor" checks them.',

@@ -2,7 +2,7 @@
  * A PostgreSQL of the server's own in PARLEY_DATA_DIR. Only this machine can reach it. It runs as long as the scope is
  * open, and is started again if it ends before.
  *
- * An advisory lock in the database `postgres` tells a PostgreSQL that a server uses from an orphan, whose server was
+ * An advisory lock in the database `postgres` distinguishes a PostgreSQL in use from an orphan, whose server was
  * killed. Without that lock a server stops no PostgreSQL but its own child. PostgreSQL itself makes sure that one
  * postmaster at a time runs on a directory.
  */

@@ -125,7 +125,7 @@ it("workspaces are listed and renamed, and merged only with --merge", async () =
   });
 });
 
-it("the audit says who changed what, newest first", async () => {
+it("the audit lists changes with their actors, newest first", async () => {
   const user = `cli:${userInfo().username}`;
   const renamed = { time, actor: user, chatbot: 1, chatbotName: "Desk", action: "change" };
   expect(await json("audit --limit 2")).toEqual([

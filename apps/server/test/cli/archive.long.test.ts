@@ -11,7 +11,7 @@ declare module "vitest" {
 
 const archive = fileURLToPath(new URL("../../../../bench/archive.ts", import.meta.url));
 
-it("imports and exports what does not fit into the memory that it takes", async () => {
+it("an import and an export take less memory than their chats", async () => {
   const child = spawn(process.execPath, [archive, "--entries", "100000"], {
     env: { ...process.env, BENCH_DATABASE_URL: inject("postgresUrl") },
     stdio: "pipe",

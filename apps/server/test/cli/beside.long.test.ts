@@ -21,7 +21,7 @@ let server: ReturnType<typeof spawn>;
 let ended: Promise<unknown>;
 let management: string;
 let api: string;
-/** All that was printed by anybody, the prints of new keys aside. */
+/** All output, except where new keys are printed. */
 let told = "";
 const keys: Array<string> = [];
 
@@ -75,7 +75,7 @@ afterAll(async () => {
   await rm(directory, { recursive: true, force: true });
 });
 
-/** Runs a command; what it prints on standard output is its one print of a key, if it makes one. */
+/** Runs a command. Its standard output may contain a new key once. */
 const parley = async (args: ReadonlyArray<string>, input = "", more = {}): Promise<Ran> => {
   const ran = await here([...args, "--log-level", "all"], { ...settings, ...more }, input);
   expect({ args, ...ran }).toMatchObject({ code: 0 });
@@ -151,7 +151,7 @@ it("changes hold in the server, and keys stay where they belong", async () => {
   await parley(["usage", "--json"]);
   expect((await parley(["doctor"])).stdout).toMatch(/^ok {7}database .* answers\.$/m);
 
-  // What the server may meet of keys that are none.
+  // Invalid keys that a server may receive.
   for (const wrong of [`${first}x`, first.slice(0, -1), first.replace(/.$/, "_"), key]) {
     expect(await statusWith(wrong)).toBe(401);
     await fetch(`${api}/details?key=${wrong}`);
@@ -168,7 +168,7 @@ it("changes hold in the server, and keys stay where they belong", async () => {
   }
   told += await (await fetch(`${management}/metrics`)).text();
 
-  // A process of its own, for what others see of it while it runs.
+  // A process of its own, whose arguments other users can see while it runs.
   const child = spawn(process.execPath, [main, "key", "revoke", "-", "--log-level", "all"], {
     env: { ...withoutSettings(), ...settings },
     stdio: ["pipe", "pipe", "pipe"],

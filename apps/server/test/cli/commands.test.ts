@@ -175,7 +175,7 @@ describe("parley chats", () => {
     expect(await totalOf(empty)).toBe(0);
   });
 
-  it("erases one chat, all of a user, and what nobody used since a time, and is audited", async () => {
+  it("erases one chat, all of a user, and idle ones, and is audited", async () => {
     const all = await withStores(ChatStore.use((store) => store.listChats(full, newestChats)));
     const { id } = all.items[0]!;
     for (const [which, erased] of [
@@ -198,7 +198,7 @@ describe("parley chats", () => {
   });
 });
 
-it("parley usage sums what answers cost", async () => {
+it("parley usage sums the tokens of answers", async () => {
   const { code, stdout } = await parley("usage --chatbot Full");
   expect({ code, stdout }).toEqual({
     code: 0,
@@ -213,7 +213,7 @@ it("parley usage sums what answers cost", async () => {
   expect(JSON.parse(since.stdout)).toEqual([]);
 });
 
-it("a command fails when what it prints is lost, and tells of a defect on standard error alone", async () => {
+it("a command fails when its output is lost, and prints a defect on standard error alone", async () => {
   const device = await open("/dev/full", "w");
   const lost = spawn(process.execPath, [main, "usage", "--chatbot", "Full"], {
     env: { ...withoutSettings(), ...settings() },

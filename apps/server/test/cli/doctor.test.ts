@@ -9,7 +9,7 @@ import { here, oneLineAndHint } from "./here.ts";
 
 let directory: string;
 let endpoint: Server;
-/** What the endpoint answers with; 200: as it should. */
+/** The status of the endpoint's responses. */
 let status = 200;
 const received: Array<string> = [];
 
@@ -75,7 +75,7 @@ interface Finding {
   readonly hint: string | null;
 }
 
-/** What is found with these settings, by the name of its check, and the exit code. */
+/** The findings with these settings, by the name of their check. */
 const examined = async (settings: Readonly<Record<string, string>>) => {
   const { code, stderr, stdout } = await here(["doctor", "--json"], settings);
   const findings: ReadonlyArray<Finding> = JSON.parse(stdout);

@@ -112,7 +112,7 @@ describe("a command that is used wrongly says so", () => {
   it("and does nothing", async () => expect(await kept()).toEqual(before));
 });
 
-describe("a command that does not find what it is about says so", () => {
+describe("a command whose subject is missing says so", () => {
   const misses: ReadonlyArray<ReadonlyArray<string>> = [
     ["workspace", "rename", "Nobody", "Beta"],
     ["chatbot", "create", "--workspace", "Acme", "--name", "One"],

@@ -43,7 +43,7 @@ it("shows the difference, carries it out, and then has nothing to do", async () 
   expect(await parley("provision", file)).toEqual(nothing);
   expect(await parley("provision", file, "--dry-run")).toEqual(nothing);
 
-  // What the file does not name goes back to its default, also after another hand changed it.
+  // Fields that the file does not name go back to their defaults, also after a command has changed them.
   await parley("chatbot", "set", "--model", "large", "--description", "Helps");
   await declare({ ...bot, helloMessage: "Hi", keys: [{ ...keys[0]!, scopes: ["ask"] }] });
   const { stdout } = await parley("provision", file, "--dry-run");

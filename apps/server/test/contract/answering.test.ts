@@ -1,4 +1,4 @@
-/** What the decisions promise of asking, where a language model answers that this suite controls. */
+/** Promises of the decisions about asking, with a language model that this suite controls. */
 import {
   createServer,
   request as httpRequest,
@@ -98,7 +98,7 @@ const receive = async (request: IncomingMessage, response: ServerResponse): Prom
 /** The next question with this word in it is held until the caller answers it. */
 const hold = (word: string): Promise<Asked> => new Promise((resolve) => waiting.set(word, resolve));
 
-/** Whether the server under test gives this question up. */
+/** Whether the server under test cancels this question. */
 const isCancelled = ({ left }: Asked): Promise<boolean> =>
   Promise.race([
     left.then(() => true),
@@ -202,7 +202,7 @@ describe("the prompt", () => {
     ]);
   });
 
-  it("knows nothing of other chats", async () => {
+  it("contains nothing of other chats", async () => {
     const [one, other] = [unique(), unique()];
     await askQuestion(server(), { query: one });
     await askQuestion(server(), { query: other });
@@ -244,28 +244,53 @@ describe("asks that overlap", () => {
   });
 });
 
-describe("a client that hangs up", () => {
-  /** Sends an ask and gives a function that hangs up. */
-  const begin = (fields: object, headers: Record<string, string> = {}) => {
-    const body = JSON.stringify(fields);
-    const { hostname, port } = new URL(server().askUrl);
-    const request = httpRequest({
+/** A streamed ask whose text can be watched as it grows. */
+const open = (fields: object, headers: Record<string, string> = {}) => {
+  const body = JSON.stringify(fields);
+  const { hostname, port } = new URL(server().askUrl);
+  let text = "";
+  let ended = false;
+  const request = httpRequest(
+    {
       agent: false,
       hostname,
       port,
       method: "POST",
       path: `${askPath(server())}/`,
       headers: {
+        accept: "text/event-stream",
         "x-api-key": server().key,
         "content-type": "application/json",
         "content-length": Buffer.byteLength(body),
         ...headers,
       },
-    });
-    request.on("error", () => undefined);
-    request.end(body);
-    return () => request.destroy();
+    },
+    (response) => {
+      response.setEncoding("utf8");
+      response.on("data", (part: string) => {
+        text += part;
+      });
+      response.on("error", () => undefined);
+      response.on("close", () => {
+        ended = true;
+      });
+    },
+  );
+  request.on("error", () => undefined);
+  request.end(body);
+  return {
+    events: () => parseEvents(text),
+    hangUp: () => request.destroy(),
+    ended: () => eventually(async () => expect(ended).toBe(true)),
+    said: (wanted: string) =>
+      eventually(async () => expect(deltaText(parseEvents(text))).toBe(wanted)),
   };
+};
+
+describe("a client that hangs up", () => {
+  /** Sends an ask and returns a function that hangs up. */
+  const begin = (fields: object, headers: Record<string, string> = {}) =>
+    open(fields, { accept: "application/json", ...headers }).hangUp;
 
   it("has not cancelled: the answer is stored, and a retry receives it", async () => {
     const chat = await createChat(server());
@@ -304,7 +329,7 @@ describe("a client that hangs up", () => {
     expect((await listEntries(server(), chat.id)).total).toBe(2);
   });
 
-  it("does not cancel what another request with the same key waits for", async () => {
+  it("does not cancel an answer that another request with the same key waits for", async () => {
     const word = unique();
     const headers = { "idempotency-key": unique(), "on-disconnect": "cancel" };
     const held = hold(word);
@@ -322,50 +347,7 @@ describe("a client that hangs up", () => {
 });
 
 describe("a streamed answer", () => {
-  /** A streamed ask whose text can be watched as it grows. */
-  const open = (fields: object, headers: Record<string, string> = {}) => {
-    const body = JSON.stringify(fields);
-    const { hostname, port } = new URL(server().askUrl);
-    let text = "";
-    let ended = false;
-    const request = httpRequest(
-      {
-        agent: false,
-        hostname,
-        port,
-        method: "POST",
-        path: `${askPath(server())}/`,
-        headers: {
-          accept: "text/event-stream",
-          "x-api-key": server().key,
-          "content-type": "application/json",
-          "content-length": Buffer.byteLength(body),
-          ...headers,
-        },
-      },
-      (response) => {
-        response.setEncoding("utf8");
-        response.on("data", (part: string) => {
-          text += part;
-        });
-        response.on("error", () => undefined);
-        response.on("close", () => {
-          ended = true;
-        });
-      },
-    );
-    request.on("error", () => undefined);
-    request.end(body);
-    return {
-      events: () => parseEvents(text),
-      hangUp: () => request.destroy(),
-      ended: () => eventually(async () => expect(ended).toBe(true)),
-      said: (wanted: string) =>
-        eventually(async () => expect(deltaText(parseEvents(text))).toBe(wanted)),
-    };
-  };
-
-  /** Answers in parts, each when it is told to. */
+  /** Answers in parts. */
   const speak = ({ response }: Asked) => {
     response.writeHead(200, { "content-type": "text/event-stream" });
     return {
@@ -378,7 +360,7 @@ describe("a streamed answer", () => {
     };
   };
 
-  it("comes as it is made, before it is complete", async () => {
+  it("is sent as it is made, before it is complete", async () => {
     const word = unique();
     const held = hold(word);
     const stream = open({ query: word });
@@ -422,7 +404,7 @@ describe("a streamed answer", () => {
     expectGeneral(answer, 500);
   });
 
-  it("goes on after a hang-up: a client that comes back misses and repeats nothing", async () => {
+  it("goes on after a hang-up: a client that reconnects misses and repeats nothing", async () => {
     const word = unique();
     const headers = { "idempotency-key": unique() };
     const held = hold(word);
@@ -450,7 +432,7 @@ describe("a streamed answer", () => {
     expect(seen.filter(({ text }) => text.includes(word))).toHaveLength(1);
   });
 
-  it("is shared by those who ask with the same key, plain or streamed", async () => {
+  it("is shared by requests with the same key, plain or streamed", async () => {
     const word = unique();
     const call = { json: { query: word }, headers: { "idempotency-key": unique() } };
     const held = hold(word);

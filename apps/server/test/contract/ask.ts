@@ -123,7 +123,7 @@ export const ask = (server: Server): void => {
 
   describe("ask: the question", () => {
     for (const [what, value] of clean)
-      it(`comes back as it was sent: ${what}`, async () => {
+      it(`is returned as it was sent: ${what}`, async () => {
         const entry = await askQuestion(server(), { query: value });
         expect(entry.question).toBe(value);
         expect((await listEntries(server(), entry.chat_id)).data).toEqual([entry]);
@@ -265,13 +265,13 @@ export const ask = (server: Server): void => {
         else expectInvalid(answer, "chat_id");
       });
 
-    it("values come before the entity", async () => {
+    it("values are checked before the entity", async () => {
       const chat_id = 9007199254740991;
       expectInvalid(await askApi(server(), { json: { chat_id } }), "query");
       expectInvalid(await askApi(server(), { json: { chat_id, query: " " } }), "query");
     });
 
-    it("every offending field is told", async () => {
+    it("the response names every offending field", async () => {
       expectInvalid(await askApi(server(), { json: { chat_id: "1" } }), "chat_id", "query");
       expectInvalid(
         await askApi(server(), { json: { chat_id: {}, query: "x".repeat(201) } }),
@@ -280,7 +280,7 @@ export const ask = (server: Server): void => {
       );
     });
 
-    it("nothing is made by what was refused", async () => {
+    it("a refused ask stores nothing", async () => {
       const before = (await listChats(server(), "limit=1")).total;
       await askApi(server(), { json: { chat_id: "1", query: "port" } });
       await askApi(server(), { json: { query: "" } });
@@ -299,7 +299,7 @@ export const ask = (server: Server): void => {
       });
 
     for (const value of ["", "nonsense", "cancel, finish", "cancel;q=1"])
-      it(`${JSON.stringify(value)} is 422, and told with every other offending value`, async () => {
+      it(`${JSON.stringify(value)} is 422, and named with every other offending value`, async () => {
         expectInvalid(await askWith(value), "On-Disconnect");
         expectInvalid(await askWith(value, { chat_id: "1" }), "On-Disconnect", "chat_id", "query");
       });

@@ -121,7 +121,7 @@ export const auth = (server: Server): void => {
         expectGeneral(answer, 401);
       });
 
-    it("comes before the route, the method, the body and the values", async () => {
+    it("is checked before the route, the method, the body and the values", async () => {
       const { text } = await api(server(), "/details", { key: null });
       for (const call of [
         api(server(), "/nope", { key: null }),
@@ -146,7 +146,7 @@ export const auth = (server: Server): void => {
       }
     });
 
-    it("comes without a body on HEAD", async () => {
+    it("has no body on HEAD", async () => {
       expect((await api(server(), "/details", { key: null, method: "HEAD" })).status).toBe(401);
     });
 
@@ -190,7 +190,7 @@ export const auth = (server: Server): void => {
         expect([...texts]).toHaveLength(1);
       });
 
-    it("comes after route and method", async () => {
+    it("is checked after route and method", async () => {
       const key = server().readKey;
       const base = basePath(server());
       expectNoEndpoint(await api(server(), "/nope", { key }), "GET", `${base}/nope`);
@@ -206,7 +206,7 @@ export const auth = (server: Server): void => {
       );
     });
 
-    it("comes before the body, the values and the entity", async () => {
+    it("is checked before the body, the values and the entity", async () => {
       const { askKey: key, readKey } = server();
       const { text } = await api(server(), "/details", { key });
       for (const call of [

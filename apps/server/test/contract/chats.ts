@@ -28,27 +28,19 @@ export const chats = (server: Server): void => {
       newestFirst = made.toReversed();
     });
 
-    it("gives the newest 25 by default, and the total of all", async () => {
+    it("returns the newest 25 by default, and the total of all", async () => {
       expect(await list("")).toEqual({ data: newestFirst.slice(0, 25), total: 28 });
     });
 
     for (const [query, from, to] of [
       ["limit=10", 0, 10],
-      ["limit=1", 0, 1],
       ["limit=100", 0, 28],
-      ["limit=010", 0, 10],
-      ["limit=10&page=1", 0, 10],
       ["limit=10&page=2", 10, 20],
       ["limit=10&page=3", 20, 28],
-      ["limit=14&page=2", 14, 28],
       ["page=2", 25, 28],
-      ["page=02", 25, 28],
       ["page=3", 0, 0],
-      ["limit=14&page=3", 0, 0],
       ["limit=28&page=2", 0, 0],
-      ["page=1000000", 0, 0],
       ["limit=1&page=9007199254740991", 0, 0],
-      ["limit=100&page=9007199254740991", 0, 0],
       ["limit=3&page=3002399751580331", 0, 0],
     ] as const)
       it(`${query}: a page, and the true total`, async () => {
@@ -57,12 +49,9 @@ export const chats = (server: Server): void => {
 
     for (const [query, ascending] of [
       ["orderBy=id", true],
-      ["orderBy=id&desc=false", true],
       ["orderBy=id&desc=true", false],
       ["desc=true", false],
       ["desc=false", true],
-      ["desc[]=false", true],
-      ["desc[0]=true", false],
       ["orderBy=_createTime", true],
       ["orderBy=_createTime&desc=true", false],
       ["orderBy=userRef", true],
@@ -113,7 +102,7 @@ export const chats = (server: Server): void => {
       expect(total).toBe(15);
     });
 
-    it("turns all of it around when descending", async () => {
+    it("reverses the order when descending", async () => {
       const up = await list("orderBy=name");
       const down = await list("orderBy=name&desc=true");
       expect(down.data).toEqual(up.data.toReversed());
@@ -227,9 +216,7 @@ export const chats = (server: Server): void => {
       "orderBy=name&orderBy=id&desc=true&desc=false",
       "orderBy[]=name&orderBy[]=id&desc[]=true&desc[]=false",
       "orderBy[0]=name&orderBy[1]=id&desc[0]=true&desc[1]=false",
-      "orderBy%5B%5D=name&orderBy%5B%5D=id&desc%5B%5D=true&desc%5B%5D=false",
       "orderBy%5B0%5D=name&orderBy%5B1%5D=id&desc%5B0%5D=true&desc%5B1%5D=false",
-      "desc[1]=false&orderBy[1]=id&desc[0]=true&orderBy[0]=name",
       "desc=true&orderBy=name&desc=false&orderBy=id",
       "orderBy=name&orderBy=id&desc[]=true&desc[]=false",
       "orderBy[]=name&orderBy[]=id&desc[0]=true&desc[1]=false",
@@ -256,63 +243,35 @@ export const chats = (server: Server): void => {
     }
     for (const [query, ...parameters] of [
       ["limit=101", "limit"],
-      ["limit=1000", "limit"],
-      ["limit=9007199254740991", "limit"],
       ["limit=0", "limit"],
       ["page=0", "page"],
-      ["page=00", "page"],
       ["limit", "limit"],
-      ["page", "page"],
-      ["id", "id"],
       ["orderBy=", "orderBy"],
       ["orderBy", "orderBy"],
       ["orderBy=nope", "orderBy"],
-      ["orderBy=Id", "orderBy"],
-      ["orderBy=ID", "orderBy"],
-      ["orderBy=createTime", "orderBy"],
       ["orderBy=question", "orderBy"],
-      ["orderBy=chat_id", "orderBy"],
       ["orderBy=name,id", "orderBy"],
-      ["orderBy=%20id", "orderBy"],
-      ["orderBy=id%00", "orderBy"],
       ["orderBy=__proto__", "orderBy"],
-      ["orderBy=constructor", "orderBy"],
-      ["orderBy=toString", "orderBy"],
-      ["orderBy=id;drop", "orderBy"],
       ["orderBy=name&orderBy=name", "orderBy"],
-      ["orderBy=id&orderBy=id&desc=true&desc=false", "orderBy"],
       ["orderBy=id&orderBy=name&orderBy=id", "orderBy"],
       ["orderBy[]=name&orderBy[]=name", "orderBy"],
-      ["orderBy[0]=name&orderBy[1]=name", "orderBy"],
       ["orderBy=name&orderBy=nope", "orderBy"],
       ["desc=", "desc"],
       ["desc", "desc"],
       ["desc=TRUE", "desc"],
-      ["desc=True", "desc"],
       ["desc=1", "desc"],
-      ["desc=0", "desc"],
-      ["desc=yes", "desc"],
-      ["desc=desc", "desc"],
-      ["desc=true%20", "desc"],
       ["desc=true,false", "desc"],
       ["desc=null", "desc"],
       ["desc=true&desc=false", "desc"],
-      ["desc=true&desc=true", "desc"],
       ["orderBy=id&desc=true&desc=false", "desc"],
       ["orderBy=id&orderBy=name&desc=true", "desc"],
-      ["orderBy=id&orderBy=name&desc=true&desc=true&desc=true", "desc"],
       ["orderBy=id&orderBy=name&desc=true&desc=maybe", "desc"],
-      ["search=%00", "search"],
       ["search=a%00b", "search"],
-      ["userRef=%00", "userRef"],
       ["userRef=a%00b", "userRef"],
       ["limit=1&limit=2", "limit"],
-      ["limit=1&limit=1", "limit"],
       ["page=1&page=2", "page"],
-      ["page=1&page=1", "page"],
       ["id=1&id=2", "id"],
       ["search=a&search=b", "search"],
-      ["search=&search=", "search"],
       ["userRef=a&userRef=a", "userRef"],
       ["page=0&limit=0", "page", "limit"],
       ["page=x&limit=y&id=z", "page", "limit", "id"],
@@ -341,22 +300,12 @@ export const chats = (server: Server): void => {
   describe("chats: unknown parameters are ignored", () => {
     for (const query of [
       "x=1",
-      "x=1&x=2",
       "Limit=0",
-      "LIMIT=x",
-      "ids=x",
-      "name=x",
       "chat_id=x",
-      "order=x",
-      "sort=x",
       "x=%00",
-      "&",
       "&&=&",
-      "=",
       "__proto__=1",
       "__proto__[limit]=x",
-      "constructor=1&hasOwnProperty=2",
-      "%20limit=x",
     ])
       it(query, async () => {
         const userRef = unique();
@@ -405,7 +354,7 @@ export const chats = (server: Server): void => {
       expect((await listChats(server(), `userRef=${tag}%2bx`)).data).toEqual([plus]);
     });
 
-    it("id gives that chat alone, with total 1", async () => {
+    it("id returns that chat alone, with total 1", async () => {
       const chat = await createChat(server());
       await createChat(server());
       expect(await listChats(server(), `id=${chat.id}`)).toEqual({ data: [chat], total: 1 });
@@ -417,7 +366,7 @@ export const chats = (server: Server): void => {
       expect(await listChats(server(), `id=${chat.id}&page=2`)).toEqual({ data: [], total: 1 });
     });
 
-    it("an id that no chat has gives none", async () => {
+    it("an id that no chat has returns none", async () => {
       expect(await listChats(server(), "id=9007199254740991")).toEqual({ data: [], total: 0 });
     });
 
@@ -518,63 +467,46 @@ export const chats = (server: Server): void => {
 
     for (const [text, ...found] of [
       ["plain", "Plain Words here"],
-      ["PLAIN", "Plain Words here"],
       ["n W", "Plain Words here"],
-      ["Plain Words here", "Plain Words here"],
       ["Plain Words here!"],
       ["Plain  Words"],
-      ["%", "100% sure"],
       ["100%", "100% sure"],
       ["1%0"],
-      ["%%"],
       ["_", "snake_case"],
       ["e_c", "snake_case"],
       ["\\", "back\\slash"],
-      ["k\\s", "back\\slash"],
       ["\\%"],
-      ["\\\\"],
       ["B*C", "a.b*c(d)[e]^$"],
-      [".", "a.b*c(d)[e]^$"],
       ["(d)[E]^$", "a.b*c(d)[e]^$"],
       ["a.*c"],
       ["STRAßE", "Straße"],
       ["strasse"],
       ["straẞe", "Straße"],
       ["οδοσ", "ΟΔΟΣ"],
-      ["ΟΔΟ", "ΟΔΟΣ", "οδος"],
       ["οδος", "οδος"],
       ["ångström", "Ångström", "A\u030angstro\u0308m II"],
       ["A\u030aNGSTRO\u0308M", "Ångström", "A\u030angstro\u0308m II"],
       ["\u212bngstr", "Ångström", "A\u030angstro\u0308m II"],
       ["angstrom"],
       ["fi", "ﬁne"],
-      ["FINE", "ﬁne"],
       ["ﬁNE", "ﬁne"],
       ["full", "ＦＵＬＬ"],
-      ["ｆull", "ＦＵＬＬ"],
       ["i\u0307stanbul", "İstanbul"],
       ["İSTAN", "İstanbul"],
       ["istanbul", "ISTANBUL"],
-      ["STANBUL", "İstanbul", "ISTANBUL"],
       ["ıs", "ıssız"],
       ["ISSIZ"],
       ["😀", "😀 smile"],
-      ["😁"],
       ["𐐨 DES", "𐐀 Deseret"],
       ["dž", "Ǆ"],
       ["12", "①②"],
-      ["②", "①②"],
       ["tab\tHERE", "tab\there"],
-      ["tab here"],
       ["IT'S \"q", 'it\'s "quoted"'],
-      ["'", 'it\'s "quoted"'],
       ["'; --"],
       ["null"],
-      ["한", "한글"],
       ["\u1112\u1161\u11ab", "한글"],
       ["ω ohm", "\u2126 Ohm"],
       ["\u01f0olly", "J\u030colly"],
-      ["j\u030cOLLY", "J\u030colly"],
       ["jolly"],
       ["x".repeat(300)],
     ] as const)
@@ -593,7 +525,7 @@ export const chats = (server: Server): void => {
       expect(names(data)).toEqual(stored.filter((name) => name.includes(" ")));
     });
 
-    it("pages what it found, and counts all of it", async () => {
+    it("pages its results, and counts all of them", async () => {
       const first = await listChats(server(), `userRef=${userRef}&search=s&limit=2&orderBy=id`);
       const second = await listChats(
         server(),
@@ -625,7 +557,7 @@ export const chats = (server: Server): void => {
       });
     });
 
-    it("looks at names only", async () => {
+    it("searches names only", async () => {
       const tag = unique();
       await createChat(server(), { name: "n", userRef: tag });
       expect(await listChats(server(), `search=${tag}`)).toEqual({ data: [], total: 0 });

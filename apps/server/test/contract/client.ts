@@ -1,5 +1,5 @@
 /**
- * What the contract suite knows of HTTP: one exchange over `node:http`, raw bytes over a socket, and
+ * HTTP for the contract suite: one exchange over `node:http`, raw bytes over a socket, and
  * the shapes of section 7 and 2.4. Every answer that goes through `send` or `raw` is checked against
  * them, so that a test only states what is special about its case.
  */
@@ -13,7 +13,7 @@ export interface Target {
   readonly baseUrl: string;
   /** Base address of the answers interface, `http://127.0.0.1:PORT/ask`. */
   readonly askUrl: string;
-  /** Origin of the listener that also serves what lies outside the base addresses. */
+  /** Origin of the listener that also serves addresses outside the base addresses. */
   readonly origin: string;
   readonly key: string;
   readonly readKey: string;
@@ -99,7 +99,7 @@ const makeAnswer = (
   };
 };
 
-/** One request on a connection of its own, unchecked. Rejects when no answer comes. */
+/** One request on a connection of its own, unchecked. Rejects when no response arrives. */
 export const exchange = (origin: string, request: PlainRequest): Promise<Answer> =>
   new Promise((resolve, reject) => {
     const { hostname, port } = new URL(origin);
@@ -255,7 +255,7 @@ export const raw = (
       parse(false);
     });
     socket.on("end", () => parse(true));
-    // A server may close while bytes are still on their way to it: what it said before counts.
+    // A server may close the connection while bytes are on their way to it. Its responses before count.
     socket.on("error", () => parse(true));
     socket.on("close", () => parse(true));
     for (const piece of pieces) socket.write(piece);
@@ -270,7 +270,7 @@ const statuses = [200, 201, 400, 401, 403, 404, 422, 500];
 const identifier = /^[A-Z][A-Z0-9_]*$/;
 const messageOfCode = new Map<number, string>();
 
-/** Every code has one meaning: the message that came with it the first time. */
+/** The message of each code when it was first seen: a code has one meaning. */
 const expectCode = (code: unknown, message: unknown, pattern: RegExp): void => {
   expect(Number.isSafeInteger(code), `code ${String(code)}`).toBe(true);
   expect(String(code)).toMatch(pattern);
@@ -460,7 +460,7 @@ export const parseEvents = (text: string): ReadonlyArray<StreamEvent> =>
     .filter(({ data }) => data !== "")
     .map((event) => ({ ...event, data: JSON.parse(event.data) }));
 
-/** What the `delta` events among these say together. */
+/** The joined text of the `delta` events. */
 export const deltaText = (events: ReadonlyArray<StreamEvent>): string =>
   events
     .filter(({ event }) => event === "delta")

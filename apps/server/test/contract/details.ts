@@ -4,7 +4,7 @@ import { api, expectInvalid, expectNoEndpoint, basePath, type Server } from "./c
 /** Section 4.1. */
 export const details = (server: Server): void => {
   describe("details (4.1)", () => {
-    it("tells name, description and workspace of the key's chatbot", async () => {
+    it("returns name, description and workspace of the key's chatbot", async () => {
       const answer = await api(server(), "/details");
       const { name, description, workspaceName } = server().chatBot;
       expect(answer.body).toEqual({
@@ -22,7 +22,7 @@ export const details = (server: Server): void => {
       expect(body.data.chatBotName).toBe(server().chatBot.name);
     });
 
-    it("belongs to the key: another chatbot's key gives another chatbot's details", async () => {
+    it("belongs to the key: another chatbot's key returns another chatbot's details", async () => {
       const mine = await api(server(), "/details");
       const other = await api(server(), "/details", { key: server().otherKey });
       expect(other.status).toBe(200);

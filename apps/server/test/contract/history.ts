@@ -42,7 +42,7 @@ export const history = (server: Server): void => {
       });
     });
 
-    it("gives each entry as the answer to its question gave it", async () => {
+    it("returns each entry as the response to its question did", async () => {
       expect(await list("orderBy=id&limit=100")).toEqual({ data: oldestFirst, total: 31 });
     });
 
@@ -127,13 +127,13 @@ export const history = (server: Server): void => {
       expect((await listEntries(server(), id, query)).data).toEqual(sorted);
     });
 
-    it("id gives that entry alone, with total 1", async () => {
+    it("id returns that entry alone, with total 1", async () => {
       const entry = oldestFirst[12]!;
       expect(await list(`id=${entry.id}`)).toEqual({ data: [entry], total: 1 });
       expect(await list(`id=${entry.id}&page=2`)).toEqual({ data: [], total: 1 });
     });
 
-    it("an id that no entry of this chat has gives none, with total 0", async () => {
+    it("an id that no entry of this chat has returns none, with total 0", async () => {
       const none = { data: [], total: 0 };
       expect(await list("id=9007199254740991")).toEqual(none);
       const other = await createChat(server());

@@ -26,7 +26,7 @@ export const idempotency = (server: Server): void => {
     askApi(server(), { json: body, key, headers: { "idempotency-key": retryKey } });
 
   describe("Idempotency-Key on create chat", () => {
-    it("gives the first answer again, byte for byte, and says so", async () => {
+    it("returns the first response again, byte for byte, and is marked as replayed", async () => {
       const [retryKey, userRef] = [unique(), unique()];
       const first = await create(retryKey, { name: "é😀", userRef });
       expect(first.status, first.text).toBe(201);
@@ -81,7 +81,7 @@ export const idempotency = (server: Server): void => {
       expectInvalid(await ask(retryKey, { query: "port" }), "Idempotency-Key");
     });
 
-    it("tells an absent name from an empty one", async () => {
+    it("distinguishes an absent name from an empty one", async () => {
       const retryKey = unique();
       await create(retryKey, {});
       expectInvalid(await create(retryKey, { name: "" }), "Idempotency-Key");
@@ -141,7 +141,7 @@ export const idempotency = (server: Server): void => {
   });
 
   describe("Idempotency-Key on ask", () => {
-    it("gives the first answer again, byte for byte, and says so", async () => {
+    it("returns the first response again, byte for byte, and is marked as replayed", async () => {
       const retryKey = unique();
       const first = await ask(retryKey, { query: "port" });
       expect(first.status, first.text).toBe(201);
@@ -152,7 +152,7 @@ export const idempotency = (server: Server): void => {
       expect((await listEntries(server(), first.body.data.chat_id)).total).toBe(1);
     });
 
-    it("gives it also when the chat has gone on", async () => {
+    it("returns it also when the chat has further entries", async () => {
       const retryKey = unique();
       const chat = await createChat(server());
       const body = { chat_id: chat.id, query: "port" };
@@ -266,7 +266,7 @@ export const idempotency = (server: Server): void => {
       expect(other.body.data.id).not.toBe(first.body.data.id);
     });
 
-    it("is told together with the other offending fields", async () => {
+    it("is named together with the other offending fields", async () => {
       expectInvalid(await create("é", { name: 1 }), "Idempotency-Key", "name");
       expectInvalid(await ask("é", { chat_id: "x" }), "Idempotency-Key", "chat_id", "query");
     });

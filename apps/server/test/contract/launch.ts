@@ -15,7 +15,7 @@ import type { Target } from "./client.ts";
 
 export interface Running {
   readonly target: Target;
-  /** What the server wrote so far, for the message of a failure. */
+  /** The output of the server so far, for the message of a failure. */
   readonly log: () => string;
   /** Ends the process and removes its files. Rejects when it does not end in time. */
   readonly stop: () => Promise<void>;
@@ -44,7 +44,7 @@ export const launch = async (
   extra: Readonly<Record<string, string>> = {},
 ): Promise<Running> => {
   const directory = await mkdtemp(join(tmpdir(), "parley-contract-"));
-  // As root, PostgreSQL runs as another user, who must get through to its data.
+  // If this is root, PostgreSQL runs as another user, which must reach its data.
   await chmod(directory, 0o711);
   const knowledge = join(directory, "knowledge");
   await mkdir(knowledge);

@@ -129,7 +129,7 @@ export const malformed = (server: Server): void => {
         const { answers } = await raw(server().origin, pieces(), { methods: [method ?? "GET"] });
         expect(answers).toHaveLength(1);
         const [answer] = answers as [Answer];
-        // A key that is missing or wrong is told first where the request could be read that far.
+        // A missing or invalid key is refused first, if the request can be read that far.
         if (/in a key/.test(what)) expect([400, 401]).toContain(answer.status);
         else expectGeneral(answer, 400);
       });
@@ -229,7 +229,7 @@ export const malformed = (server: Server): void => {
 
   describe("a body over the limit", () => {
     for (const length of [65_537, 10_000_000, 5_000_000_000])
-      it(`of ${length} bytes is told before it was sent`, async () => {
+      it(`of ${length} bytes is refused before it is sent`, async () => {
         const answer = await one(
           [requestText(chats(), [host, key(), json, `Content-Length: ${length}`], "{")],
           { method: "POST" },
@@ -237,7 +237,7 @@ export const malformed = (server: Server): void => {
         expectGeneral(answer, 400);
       });
 
-    it("is told while it is being sent, and the connection closed", async () => {
+    it("is refused while it is being sent, and the connection is closed", async () => {
       const answer = await one(
         [
           requestText(chats(), [host, key(), json, "Content-Length: 4000000"], ""),
@@ -248,7 +248,7 @@ export const malformed = (server: Server): void => {
       expectGeneral(answer, 400);
     });
 
-    it("is told while endless chunks are being sent", async () => {
+    it("is refused while endless chunks are being sent", async () => {
       const answer = await one(
         [
           requestText(chats(), [host, key(), json, chunked], ""),
@@ -259,7 +259,7 @@ export const malformed = (server: Server): void => {
       expectGeneral(answer, 400);
     });
 
-    it("is told although 100-continue is expected", async () => {
+    it("is refused although 100-continue is expected", async () => {
       const { answers } = await raw(
         server().origin,
         [
@@ -302,7 +302,7 @@ export const malformed = (server: Server): void => {
       expect((await one([`\r\n${requestText(details(), [host, key(), ""])}`])).status).toBe(200);
     });
 
-    it("a request may come in small pieces", async () => {
+    it("a request may arrive in small pieces", async () => {
       const answer = await new Promise<string>((resolve, reject) => {
         const { hostname, port } = new URL(server().origin);
         const socket = connect({ host: hostname, port: Number(port), noDelay: true });

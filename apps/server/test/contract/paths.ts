@@ -14,51 +14,31 @@ import {
   type Server,
 } from "./client.ts";
 
-/** Section 7.4, "Addresses" of the decisions, and what lies outside the two interfaces. */
+/** Section 7.4, "Addresses" of the decisions, and the addresses outside the two interfaces. */
 export const paths = (server: Server): void => {
   describe("INVALID_PATH below the general interface's address", () => {
     for (const path of [
       "",
       "/",
-      "//",
       "/nope",
-      "/nope/nope",
       "/details/",
-      "/details//",
       "//details",
-      "/details/x",
       "/Details",
-      "/DETAILS",
-      "/detail",
       "/detailss",
       "/details%20",
-      "/details;x=1",
       "/details%2F",
-      "/details.json",
       "/./details",
-      "/x/../details",
       "/chats/",
       "/chats/1",
-      "/chats/1/",
       "/chats/1/History",
       "/chats/1/history/",
-      "/chats/1/history/1",
-      "/chats/1/2/history",
-      "/chat",
       "/ask",
-      "/ask/",
       "/openapi.json",
-      "/docs",
       "/health",
-      "/metrics",
-      "/%00",
       "/%zz",
-      "/%",
       "/%E2%82",
       "/__proto__",
-      "/constructor",
       "/:chat_id",
-      "/*",
       "/'\"<>`",
       `/${"a".repeat(4000)}`,
       "/é".normalize("NFC").replace("é", "%C3%A9"),
@@ -73,20 +53,15 @@ export const paths = (server: Server): void => {
 
     for (const [method, path] of [
       ["PUT", "/chats"],
-      ["PATCH", "/chats"],
       ["DELETE", "/chats"],
       ["OPTIONS", "/chats"],
       ["PATCH", "/chats/1"],
-      ["DELETE", "/chats/1"],
       ["POST", "/chats/1/history"],
-      ["PUT", "/chats/1/history"],
       ["DELETE", "/chats/1/history"],
-      ["OPTIONS", "/chats/1/history"],
       ["POST", "/chats/"],
       ["POST", "/details"],
       ["POST", ""],
       ["QUERY", "/chats"],
-      ["LINK", "/chats"],
     ] as const)
       it(`${method} ${path}`, async () => {
         const answer = await api(server(), path, { method });
@@ -106,7 +81,7 @@ export const paths = (server: Server): void => {
       });
 
     for (const query of ["?", "?x=1", "?x=1?y=2", "?%zz", "?/details", "?path=/x#y"])
-      it(`the path is told without the query ${query}`, async () => {
+      it(`the path is returned without the query ${query}`, async () => {
         const answer = await api(server(), `/nope${query}`);
         expectNoEndpoint(answer, "GET", `${basePath(server())}/nope`);
       });
@@ -127,18 +102,13 @@ export const paths = (server: Server): void => {
       "/ASK/",
       "/details",
       "/chats",
-      "/api.json",
       "/favicon.ico",
-      "/robots.txt",
       "/health",
-      "/healthz",
       "/metrics",
       "/openapi.json/",
       "/docs/x",
       "/%61pi/details",
-      "/.env",
       "/..%2f..%2fetc/passwd",
-      "/../../etc/passwd",
       "/%",
       `/${"a".repeat(4000)}`,
     ])
@@ -160,11 +130,11 @@ export const paths = (server: Server): void => {
       expectNoEndpoint(answer, "POST", "/nope");
     });
 
-    it("tells the path without the query", async () => {
+    it("returns the path without the query", async () => {
       expectNoEndpoint(await anywhere(server(), "/nope?x=1&y"), "GET", "/nope");
     });
 
-    it("tells the path as received, not decoded", async () => {
+    it("returns the path as received, not decoded", async () => {
       const path = "/%6eope/%C3%A9/a%2Fb/./../c;d=e+f";
       expectNoEndpoint(await anywhere(server(), path), "GET", path);
     });
@@ -202,7 +172,7 @@ export const paths = (server: Server): void => {
       expectGeneral(await rawTarget("GET", target), 401);
     });
 
-    it("an absolute form to an unknown route tells the path", async () => {
+    it("an absolute form to an unknown route returns the path", async () => {
       const answer = await rawTarget("GET", "http://example.test/nope/x?y=1");
       expectNoEndpoint(answer, "GET", "/nope/x");
       const path = `${basePath(server())}/nope`;
@@ -303,7 +273,7 @@ export const paths = (server: Server): void => {
       }
     });
 
-    it("no answer speaks of origins", async () => {
+    it("no response has CORS headers", async () => {
       const { origin } = headers;
       for (const answer of [
         await api(server(), "/details", { headers: { origin } }),

@@ -1,4 +1,4 @@
-/** What the decisions promise of a server whose settings differ from the defaults. */
+/** Promises of the decisions about settings that differ from the defaults. */
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import {
   anywhere,
@@ -54,7 +54,7 @@ describe("other base addresses, a listener of its own for asking, and CORS", () 
     }
   });
 
-  it("tells paths with their base path, as received", async () => {
+  it("returns paths with their base path, as received", async () => {
     expectNoEndpoint(await api(server(), "/nope?x=1"), "GET", "/v1/bot/nope");
     expectNoEndpoint(await askApi(server(), { method: "GET" }, "/x"), "GET", "/question/x");
   });
@@ -112,7 +112,7 @@ describe("other base addresses, a listener of its own for asking, and CORS", () 
     }
   });
 
-  it("says nothing to an origin that is not listed", async () => {
+  it("sends no CORS headers to an origin that is not listed", async () => {
     for (const origin of [
       "https://three.test",
       "http://one.test",
@@ -141,7 +141,7 @@ describe("other base addresses, a listener of its own for asking, and CORS", () 
     ["a head", "GET / HTTP/1.1\r\nHost: example.test\r\n"],
     ["the first byte", ""],
   ] as const)
-    it.concurrent(`${what} that never comes is 400 in the end`, async () => {
+    it.concurrent(`${what} that never arrives is 400 in the end`, async () => {
       const { answers } = await raw(server().origin, [text], { patience: 25_000 });
       expect(answers).toHaveLength(1);
       expectGeneral(answers[0]!, 400);

@@ -99,7 +99,7 @@ export const stream = (server: Server): void => {
         expect(type?.startsWith("text/event-stream")).toBe(streams);
       });
 
-    it("answers what is wrong before the first delta in plain JSON", async () => {
+    it("answers an error before the first delta in plain JSON", async () => {
       const headers = { accept: "text/event-stream" };
       expectInvalid(await askApi(server(), { json: {}, headers }), "query");
       expectNoChat(

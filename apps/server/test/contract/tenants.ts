@@ -44,7 +44,7 @@ export const tenants = (server: Server): void => {
         expect(headers).toEqual(otherHeaders);
       });
 
-    it("invalid values come first here too", async () => {
+    it("invalid values are checked first here, too", async () => {
       const path = (id: number) => `/chats/${id}/history?limit=0`;
       const answer = await api(server(), path(foreign.id));
       expect(answer.status).toBe(422);

@@ -1,6 +1,6 @@
 /** Values that the suite sends in more than one place. */
 
-/** Strings of at most 60 code points that must come back unchanged. */
+/** Strings of at most 60 code points that must be returned unchanged. */
 export const clean: ReadonlyArray<readonly [string, string]> = [
   ["astral characters", "😀🏳️‍🌈𝒳\u{10ffff}"],
   ["decomposed letters stay decomposed", "e\u0301 Å \u212b A\u030a"],

@@ -11,7 +11,7 @@ import {
 import { layerMemory } from "@parley/store-memory";
 import { Effect, Exit, FileSystem, Layer, Path, Stream } from "effect";
 import { layerAnswerer } from "../../src/layers/Answerer.ts";
-import { hangups, layerDocuments } from "../../src/layers/Documents.ts";
+import { layerDocuments } from "../../src/layers/Documents.ts";
 import { layerModerator } from "../../src/layers/Moderator.ts";
 import { Settings, type SettingsShape } from "../../src/Settings.ts";
 
@@ -23,7 +23,7 @@ const chatbot = (settings: Partial<ChatbotSettings>): Chatbot => ({
   settings: { ...defaultSettings, ...settings },
 });
 
-/** The server's settings; a test that uses another than those that it names fails. */
+/** Some settings of the server; a test that needs another one fails. */
 const settingsOf = (settings: Partial<SettingsShape>) =>
   Layer.succeed(Settings, Settings.of(settings as SettingsShape));
 
@@ -34,11 +34,11 @@ const check = (settings: Partial<ChatbotSettings>) =>
     (exit) => (Exit.isSuccess(exit) ? exit.value.flagged : "failed"),
   );
 
-describe("who judges a chatbot's questions", () => {
+describe("the moderator of a chatbot", () => {
   const judged = (moderation: SettingsShape["moderation"]) =>
     Effect.provide(Layer.provide(layerModerator, settingsOf({ moderation })));
 
-  it.effect("is whom its settings name, or else the usual judge", () =>
+  it.effect("is the one that its settings name, or else the server's", () =>
     Effect.gen(function* () {
       assert.strictEqual(yield* check({ moderation: null }), true);
       assert.strictEqual(yield* check({ moderation: "words" }), true);
@@ -46,7 +46,7 @@ describe("who judges a chatbot's questions", () => {
     }).pipe(judged({ fallback: "words", endpoint: null, failOpen: false })),
   );
 
-  it.effect("is nobody, and then nothing passes, where the endpoint that it names is not set", () =>
+  it.effect("lets no question pass when its settings name an endpoint that is not set", () =>
     Effect.gen(function* () {
       assert.strictEqual(yield* check({ moderation: "endpoint" }), "failed");
       assert.strictEqual(yield* check({ moderation: null }), false);
@@ -66,7 +66,7 @@ describe("the documents that a chatbot answers from", () => {
     });
     yield* write("usual", "From 9 to 17.");
     yield* write("root/office", "Always.");
-    return { usual: path.join(root, "usual"), root: path.join(root, "root"), write };
+    return { usual: path.join(root, "usual"), root: path.join(root, "root") };
   });
 
   const ask = (settings: Partial<ChatbotSettings>) =>
@@ -80,35 +80,23 @@ describe("the documents that a chatbot answers from", () => {
 
   const served = (settings: Partial<SettingsShape>) =>
     layerAnswerer.pipe(
-      Layer.provide(layerDocuments(hangups)),
+      Layer.provide(layerDocuments(Stream.empty)),
       Layer.provideMerge(layerMemory),
       Layer.provide(settingsOf({ contextTokens: 32_000, llms: [], ...settings })),
     );
 
-  it.live("are in the folder that its settings name, and are read again at a SIGHUP", () =>
+  it.live("are in the folder that its settings name, or else in the default one", () =>
     Effect.gen(function* () {
-      const { root, usual, write } = yield* folder;
+      const { root, usual } = yield* folder;
       yield* Effect.gen(function* () {
         assert.strictEqual(yield* ask({}), "From 9 to 17.");
         assert.strictEqual(yield* ask({ knowledge: "office" }), "Always.");
         assert.include(yield* ask({ knowledge: "none" }), "failed: cannot read the documents in");
-        yield* write("usual", "From 10 to 18.");
-        yield* write("root/office", "Never.");
-        yield* write("root/none", "Sometimes.");
-        assert.strictEqual(yield* ask({ knowledge: "office" }), "Always.");
-        process.kill(process.pid, "SIGHUP");
-        const eventually = (settings: Partial<ChatbotSettings>, hours: string) =>
-          Effect.repeat(Effect.delay(ask(settings), "10 millis"), {
-            until: (answer) => answer === hours,
-          });
-        yield* eventually({ knowledge: "office" }, "Never.");
-        yield* eventually({}, "From 10 to 18.");
-        assert.strictEqual(yield* ask({ knowledge: "none" }), "Sometimes.");
       }).pipe(Effect.provide(served({ knowledgeDir: usual, knowledgeRoot: root })));
     }).pipe(Effect.scoped, Effect.provide(NodeServices.layer)),
   );
 
-  it.live("are missing where the server has no folders to name, which fails its asks alone", () =>
+  it.live("fail its asks alone when PARLEY_KNOWLEDGE_ROOT is not set", () =>
     Effect.gen(function* () {
       const { usual } = yield* folder;
       yield* Effect.gen(function* () {

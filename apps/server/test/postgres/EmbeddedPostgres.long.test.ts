@@ -95,7 +95,7 @@ describe("the embedded PostgreSQL", () => {
     }).pipe(quiet),
   );
 
-  it.live("tells tools and commands its address for as long as it runs", () =>
+  it.live("publishes its address to tools and commands as long as it runs", () =>
     Effect.gen(function* () {
       const dataDir = yield* newDataDir;
       assert.isFalse(yield* hasDatabase(dataDir));
