@@ -7,7 +7,7 @@
  *   BENCH_DATABASE_URL=postgres://… npm run archive -- [--entries 1000000] [--bytes 1000] [--most 200]
  */
 import { withoutSettings } from "../apps/server/test/withoutSettings.ts";
-import { linesOf, type ArchiveRecord } from "../packages/core/src/index.ts";
+import { encodeArchive, type ArchiveRecord } from "../packages/core/src/index.ts";
 import { registerChatbot } from "../packages/core/src/testing/index.ts";
 import { layerPostgres } from "../packages/store-pg/src/index.ts";
 import { makeBenchSession } from "../packages/store-pg/test/fill.ts";
@@ -103,7 +103,7 @@ try {
   // Told below, once all was written.
   imported.catch(() => {});
   let text = "";
-  for await (const line of Stream.toAsyncIterable(linesOf(Stream.fromIterable(records())))) {
+  for await (const line of Stream.toAsyncIterable(encodeArchive(Stream.fromIterable(records())))) {
     text += line;
     if (text.length < 65_536) continue;
     sent.update(text);

@@ -3,8 +3,8 @@ import {
   ChatbotRegistry,
   ChatStore,
   defaultSettings,
-  linesOf,
-  recordsOf,
+  encodeArchive,
+  decodeArchive,
 } from "@parley/core";
 import { layerMemory } from "@parley/store-memory";
 import { Effect, Stream } from "effect";
@@ -28,9 +28,9 @@ const program = Effect.gen(function* () {
     yield* store.createChat(chatbot, { name: null, userRef, helloMessage: "Hello!" }, null);
   }
 
-  const lines = yield* Stream.runCollect(linesOf(archive.export(chatbot, actor)));
+  const lines = yield* Stream.runCollect(encodeArchive(archive.export(chatbot, actor)));
   const bytes = Stream.encodeText(Stream.fromIterable(lines));
-  const imported = yield* archive.import(another, recordsOf(bytes), actor);
+  const imported = yield* archive.import(another, decodeArchive(bytes), actor);
 
   const erased = yield* archive.erase(chatbot, { _tag: "UserRef", userRef: "user-7" }, actor);
   return { imported, erased };

@@ -12,12 +12,12 @@ import {
   ChatStore,
   defaultSettings,
   entryFields,
-  retryKeyLifetime,
+  idempotencyKeyLifetime,
   TurnStore,
   type ArchiveRecord,
   type Erasable,
   type ListQuery,
-  type RetryKey,
+  type IdempotencyKey,
   type Turn,
 } from "@parley/core";
 import { StoreUnderTest, type StoreServices } from "@parley/core/testing";
@@ -183,7 +183,7 @@ const subject = Effect.fnUntraced(function* (run: number) {
   const keyId = (key: number) => `${run} key ${key}`;
   const keyRecord = (key: number, expiresAt: Date | null) =>
     ({ id: keyId(key), hash, name: null, scopes: ["read"], expiresAt }) as const;
-  const retryKey = (key: number | null, request: string): RetryKey | null =>
+  const toIdempotencyKey = (key: number | null, request: string): IdempotencyKey | null =>
     key === null ? null : { key: `key ${key}`, fingerprint: request };
 
   /** In the order in which they were seen first; rows by chatbot, because a copy keeps ids. */
@@ -252,10 +252,11 @@ const subject = Effect.fnUntraced(function* (run: number) {
       const turn = turnOf(n);
       if (turn?.chatbot !== chatbot) return Effect.succeed("no turn");
       // A day after the take, a store may forget the key and its turn at any time.
-      const isOld = turn.retryKey !== null && passed - takenAt.get(turn)! >= retryKeyLifetime;
+      const isOld =
+        turn.idempotencyKey !== null && passed - takenAt.get(turn)! >= idempotencyKeyLifetime;
       return isOld ? Effect.succeed("an old turn") : f(turn);
     };
-    const take = (chat: number | null, key: RetryKey | null) =>
+    const take = (chat: number | null, key: IdempotencyKey | null) =>
       Effect.tap(turnStore.take(chatbot, chat, key), (taken) =>
         Effect.sync(() => {
           if (taken._tag !== "Turn") return;
@@ -267,12 +268,12 @@ const subject = Effect.fnUntraced(function* (run: number) {
       case "Create": {
         const { hello, key, name, userRef } = command;
         const chat = { name, userRef, helloMessage: hello };
-        return chats.createChat(chatbot, chat, retryKey(key, `create ${name}`));
+        return chats.createChat(chatbot, chat, toIdempotencyKey(key, `create ${name}`));
       }
       case "Take":
       case "Ask": {
         const chat = command.chat === null ? null : chatOf(command.chat);
-        const taken = take(chat, retryKey(command.key, `ask ${command.chat === null}`));
+        const taken = take(chat, toIdempotencyKey(command.key, `ask ${command.chat === null}`));
         if (command._tag === "Take") return taken;
         return Effect.flatMap(taken, (one): Effect.Effect<unknown, unknown> =>
           one._tag === "Turn"

@@ -6,7 +6,7 @@ import {
   erasureDetail,
   importDetail,
   ImportRefused,
-  inOrder,
+  checkArchiveOrder,
   type UsageSum,
 } from "@parley/core";
 import { Effect, Stream } from "effect";
@@ -78,7 +78,7 @@ export const makeChatArchive = (database: Database): ChatArchive["Service"] => {
 
     // Taken whole before the transaction for the same reason.
     import: (chatbot, stream, actor) =>
-      Effect.flatMap(Stream.runCollect(inOrder(stream)), (records) =>
+      Effect.flatMap(Stream.runCollect(checkArchiveOrder(stream)), (records) =>
         write((now): number | ChatbotNotFound | ImportRefused => {
           const missing = Rows.chatbotMissing(database, chatbot);
           if (missing) return missing;

@@ -8,8 +8,8 @@ import {
   fold,
   helloEntry,
   type ListQuery,
-  RetryKeyReused,
-  retryKeyLifetime,
+  IdempotencyKeyReused,
+  idempotencyKeyLifetime,
 } from "@parley/core";
 import type { Database, Values } from "./SqliteDatabase.ts";
 import * as Rows from "./SqliteRows.ts";
@@ -53,23 +53,23 @@ export const makeChatStore = (database: Database): ChatStore["Service"] => {
   };
 
   return ChatStore.of({
-    createChat: (chatbot, { helloMessage, name, userRef }, retryKey) =>
-      write((now): Created | ChatbotNotFound | RetryKeyReused => {
+    createChat: (chatbot, { helloMessage, name, userRef }, idempotencyKey) =>
+      write((now): Created | ChatbotNotFound | IdempotencyKeyReused => {
         const missing = Rows.chatbotMissing(database, chatbot);
         if (missing) return missing;
-        if (retryKey !== null) {
-          const values = { chatbot, ...retryKey, now };
+        if (idempotencyKey !== null) {
+          const values = { chatbot, ...idempotencyKey, now };
           const made = get<{ fingerprint: string; chat: number }>(
             `SELECT fingerprint, chat FROM made
-             WHERE chatbot = :chatbot AND retryKey = :key AND knownUntil > :now`,
+             WHERE chatbot = :chatbot AND idempotencyKey = :key AND knownUntil > :now`,
             values,
           );
           const asking = get(
-            "SELECT 1 FROM turns WHERE chatbot = :chatbot AND retryKey = :key AND heldUntil > :now",
+            "SELECT 1 FROM turns WHERE chatbot = :chatbot AND idempotencyKey = :key AND heldUntil > :now",
             values,
           );
-          if (asking || (made && made.fingerprint !== retryKey.fingerprint))
-            return new RetryKeyReused({ key: retryKey.key });
+          if (asking || (made && made.fingerprint !== idempotencyKey.fingerprint))
+            return new IdempotencyKeyReused({ key: idempotencyKey.key });
           if (made) {
             const row = get<Rows.ChatRow>(
               `SELECT ${Rows.chatColumns} FROM chats WHERE chatbot = :chatbot AND id = :chat`,
@@ -77,7 +77,7 @@ export const makeChatStore = (database: Database): ChatStore["Service"] => {
             );
             return { chat: Rows.toChat(row!), replayed: true };
           }
-          run("DELETE FROM turns WHERE chatbot = :chatbot AND retryKey = :key", values);
+          run("DELETE FROM turns WHERE chatbot = :chatbot AND idempotencyKey = :key", values);
         }
         const createTime = Rows.nextTime(database, chatbot, null, now);
         const id = Rows.nextId(database, "chat");
@@ -87,11 +87,11 @@ export const makeChatStore = (database: Database): ChatStore["Service"] => {
           const entry = { id: Rows.nextId(database, "entry"), chatId: id, ...hello, createTime };
           Rows.insertEntry(database, chatbot, entry, usage);
         }
-        if (retryKey !== null)
+        if (idempotencyKey !== null)
           run(
-            `INSERT OR REPLACE INTO made (chatbot, retryKey, fingerprint, knownUntil, chat)
+            `INSERT OR REPLACE INTO made (chatbot, idempotencyKey, fingerprint, knownUntil, chat)
              VALUES (:chatbot, :key, :fingerprint, :until, :id)`,
-            { chatbot, ...retryKey, until: now + retryKeyLifetime, id },
+            { chatbot, ...idempotencyKey, until: now + idempotencyKeyLifetime, id },
           );
         return { chat, replayed: false };
       }),

@@ -49,8 +49,8 @@ const tables = `
   -- A turn that somebody holds, or held until it ran out.
   CREATE TABLE IF NOT EXISTS turns (
     id TEXT PRIMARY KEY, chatbot INTEGER NOT NULL REFERENCES chatbots ON DELETE CASCADE,
-    chat INTEGER, retryKey TEXT, fingerprint TEXT,
-    heldUntil INTEGER NOT NULL, UNIQUE (chatbot, chat), UNIQUE (chatbot, retryKey),
+    chat INTEGER, idempotencyKey TEXT, fingerprint TEXT,
+    heldUntil INTEGER NOT NULL, UNIQUE (chatbot, chat), UNIQUE (chatbot, idempotencyKey),
     FOREIGN KEY (chatbot, chat) REFERENCES chats ON DELETE CASCADE
   ) STRICT;
   -- Instances that were told to wait; ids are in the order in which they came.
@@ -59,11 +59,11 @@ const tables = `
     instance TEXT NOT NULL, UNIQUE (chatbot, chat, instance),
     FOREIGN KEY (chatbot, chat) REFERENCES chats ON DELETE CASCADE
   ) STRICT;
-  -- What a retry key's request made: a chat, or an entry in a turn.
+  -- What a idempotency key's request made: a chat, or an entry in a turn.
   CREATE TABLE IF NOT EXISTS made (
-    chatbot INTEGER NOT NULL, retryKey TEXT NOT NULL, fingerprint TEXT NOT NULL,
+    chatbot INTEGER NOT NULL, idempotencyKey TEXT NOT NULL, fingerprint TEXT NOT NULL,
     knownUntil INTEGER NOT NULL, chat INTEGER NOT NULL, entry INTEGER, turn TEXT,
-    PRIMARY KEY (chatbot, retryKey),
+    PRIMARY KEY (chatbot, idempotencyKey),
     FOREIGN KEY (chatbot, chat) REFERENCES chats ON DELETE CASCADE
   ) STRICT;
   CREATE INDEX IF NOT EXISTS madeOfChat ON made (chatbot, chat);

@@ -2,9 +2,9 @@ import {
   type ChatbotNotFound,
   ChatNotFound,
   type Entry,
-  type RetryKey,
-  RetryKeyReused,
-  retryKeyLifetime,
+  type IdempotencyKey,
+  IdempotencyKeyReused,
+  idempotencyKeyLifetime,
   type Taken,
   turnEntries,
   turnLease,
@@ -17,13 +17,13 @@ import type { Database } from "./SqliteDatabase.ts";
 import * as Rows from "./SqliteRows.ts";
 
 /** There is no row for such a turn. */
-const holdsNothing = (chat: number | null, retryKey: RetryKey | null): boolean =>
-  chat === null && retryKey === null;
+const holdsNothing = (chat: number | null, idempotencyKey: IdempotencyKey | null): boolean =>
+  chat === null && idempotencyKey === null;
 
 interface TurnRow {
   readonly id: string;
   readonly chat: number | null;
-  readonly retryKey: string | null;
+  readonly idempotencyKey: string | null;
   readonly fingerprint: string | null;
   readonly heldUntil: number;
 }
@@ -41,33 +41,33 @@ export const makeTurnStore = (database: Database): TurnStore["Service"] => {
     ).map(Rows.toEntry);
 
   return TurnStore.of({
-    take: (chatbot, chat, retryKey) =>
-      write((now): Taken | ChatbotNotFound | ChatNotFound | RetryKeyReused => {
-        const key = retryKey?.key ?? null;
-        const fingerprint = retryKey?.fingerprint ?? null;
+    take: (chatbot, chat, idempotencyKey) =>
+      write((now): Taken | ChatbotNotFound | ChatNotFound | IdempotencyKeyReused => {
+        const key = idempotencyKey?.key ?? null;
+        const fingerprint = idempotencyKey?.fingerprint ?? null;
         const values = { chatbot, chat, key, fingerprint, instance, now };
         const stopWaiting = (which: string) =>
           run(`DELETE FROM waiting WHERE chatbot = :chatbot AND chat = :chat AND ${which}`, values);
 
         run("DELETE FROM made WHERE knownUntil <= :now", values);
         // Turns of processes that died, where nobody will ever take the chat or the key again.
-        run("DELETE FROM turns WHERE heldUntil <= :before AND retryKey IS NOT NULL", {
-          before: now - retryKeyLifetime,
+        run("DELETE FROM turns WHERE heldUntil <= :before AND idempotencyKey IS NOT NULL", {
+          before: now - idempotencyKeyLifetime,
         });
         const made = get<{ fingerprint: string; entry: number | null; turn: string }>(
-          "SELECT fingerprint, entry, turn FROM made WHERE chatbot = :chatbot AND retryKey = :key",
+          "SELECT fingerprint, entry, turn FROM made WHERE chatbot = :chatbot AND idempotencyKey = :key",
           values,
         );
-        // At most two: the turn of the chat and that of the retry key.
+        // At most two: the turn of the chat and that of the idempotency key.
         const turns = all<TurnRow>(
-          "SELECT * FROM turns WHERE chatbot = :chatbot AND (chat = :chat OR retryKey = :key)",
+          "SELECT * FROM turns WHERE chatbot = :chatbot AND (chat = :chat OR idempotencyKey = :key)",
           values,
         );
         const held = turns.filter(({ heldUntil }) => heldUntil > now);
         if (key !== null) {
-          const first = made ?? held.find((turn) => turn.retryKey === key);
+          const first = made ?? held.find((turn) => turn.idempotencyKey === key);
           if ((first && first.fingerprint !== fingerprint) || made?.entry === null)
-            return new RetryKeyReused({ key });
+            return new IdempotencyKeyReused({ key });
         }
         if (made) {
           stopWaiting("instance = :instance");
@@ -95,7 +95,7 @@ export const makeTurnStore = (database: Database): TurnStore["Service"] => {
         const until =
           held.length > 0 ? Math.max(...held.map(({ heldUntil }) => heldUntil)) : others?.until;
         if (until !== undefined && until > now) {
-          const byKey = key !== null && held.some((turn) => turn.retryKey === key);
+          const byKey = key !== null && held.some((turn) => turn.idempotencyKey === key);
           if (chat !== null && !byKey)
             run(
               `INSERT OR IGNORE INTO waiting (chatbot, chat, instance)
@@ -112,38 +112,38 @@ export const makeTurnStore = (database: Database): TurnStore["Service"] => {
         );
         for (const { id } of turns) run("DELETE FROM turns WHERE id = :id", { id });
         const id = crypto.randomUUID();
-        if (holdsNothing(chat, retryKey))
-          return { _tag: "Turn", turn: { id, chatbot, chat, retryKey, newest: [] } };
+        if (holdsNothing(chat, idempotencyKey))
+          return { _tag: "Turn", turn: { id, chatbot, chat, idempotencyKey, newest: [] } };
         run(
-          `INSERT INTO turns (id, chatbot, chat, retryKey, fingerprint, heldUntil)
+          `INSERT INTO turns (id, chatbot, chat, idempotencyKey, fingerprint, heldUntil)
            VALUES (:id, :chatbot, :chat, :key, :fingerprint, :until)`,
           { ...values, id, until: now + turnLease },
         );
         const newest = entriesBefore(chatbot, chat, Infinity);
-        return { _tag: "Turn", turn: { id, chatbot, chat, retryKey, newest } };
+        return { _tag: "Turn", turn: { id, chatbot, chat, idempotencyKey, newest } };
       }),
 
     earlier: (turn, before) => read(() => entriesBefore(turn.chatbot, turn.chat, before)),
 
     // A turn that ran out is ours as long as nobody took it.
-    renew: ({ chat, chatbot, id, retryKey }) =>
+    renew: ({ chat, chatbot, id, idempotencyKey }) =>
       write((now): boolean | ChatNotFound => {
         if (chat !== null && !Rows.chatExists(database, chatbot, chat))
           return new ChatNotFound({ chatId: chat });
         const until = now + turnLease;
         return (
-          holdsNothing(chat, retryKey) ||
+          holdsNothing(chat, idempotencyKey) ||
           run("UPDATE turns SET heldUntil = :until WHERE id = :id", { id, until }) > 0
         );
       }),
 
-    append: ({ chat, chatbot, id: turn, retryKey }, { usage, ...entry }) =>
+    append: ({ chat, chatbot, id: turn, idempotencyKey }, { usage, ...entry }) =>
       write((now): Entry | TurnLost | ChatbotNotFound | ChatNotFound => {
         if (chat !== null && !Rows.chatExists(database, chatbot, chat))
           return new ChatNotFound({ chatId: chat });
         if (
           run("DELETE FROM turns WHERE id = :turn", { turn }) === 0 &&
-          !holdsNothing(chat, retryKey)
+          !holdsNothing(chat, idempotencyKey)
         )
           return new TurnLost();
         const missing = chat === null ? Rows.chatbotMissing(database, chatbot) : undefined;
@@ -161,13 +161,13 @@ export const makeTurnStore = (database: Database): TurnStore["Service"] => {
           id,
           turn,
           now,
-          until: now + retryKeyLifetime,
-          ...retryKey,
+          until: now + idempotencyKeyLifetime,
+          ...idempotencyKey,
         };
         run("UPDATE chats SET turnEnded = :now WHERE chatbot = :chatbot AND id = :chatId", values);
-        if (retryKey !== null)
+        if (idempotencyKey !== null)
           run(
-            `INSERT INTO made (chatbot, retryKey, fingerprint, knownUntil, chat, entry, turn)
+            `INSERT INTO made (chatbot, idempotencyKey, fingerprint, knownUntil, chat, entry, turn)
              VALUES (:chatbot, :key, :fingerprint, :until, :chatId, :id, :turn)`,
             values,
           );

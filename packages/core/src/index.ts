@@ -85,15 +85,19 @@ export {
   KeyRejected,
   KeyTaken,
   Overloaded,
-  reasonOf,
-  RetryKeyReused,
+  describeCause,
+  IdempotencyKeyReused,
   StorageUnavailable,
   TurnLost,
   WorkspaceNotFound,
   WorkspaceTaken,
   type AskError,
 } from "./model/Errors.ts";
-export { IdempotencyKey, retryKeyLifetime, type RetryKey } from "./model/IdempotencyKey.ts";
+export {
+  IdempotencyKeyText,
+  idempotencyKeyLifetime,
+  type IdempotencyKey,
+} from "./model/IdempotencyKey.ts";
 export {
   chatFields,
   entryFields,
@@ -109,7 +113,7 @@ export {
   type OrderBy,
   type Page,
 } from "./model/ListQuery.ts";
-export { problemsOf } from "./model/SchemaErrors.ts";
+export { describeSchemaError } from "./model/SchemaErrors.ts";
 export {
   ChatName,
   compareText,
@@ -123,5 +127,5 @@ export {
 } from "./model/Text.ts";
 
 // Export format
-export { linesOf, recordsOf } from "./archive/ArchiveFormat.ts";
-export { earliestTime, inOrder } from "./archive/ArchiveOrder.ts";
+export { encodeArchive, decodeArchive } from "./archive/ArchiveFormat.ts";
+export { earliestTime, checkArchiveOrder } from "./archive/ArchiveOrder.ts";

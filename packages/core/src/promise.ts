@@ -13,7 +13,7 @@ import type { Entry } from "./model/Entry.ts";
 import { StorageUnavailable } from "./model/Errors.ts";
 import type { Asked } from "./services/LiveAnswer.ts";
 import { ChatQuery, EntryQuery, newest, newestChats, type Page } from "./model/ListQuery.ts";
-import { IdempotencyKey } from "./model/IdempotencyKey.ts";
+import { IdempotencyKeyText } from "./model/IdempotencyKey.ts";
 import { Question } from "./model/Text.ts";
 
 /**
@@ -54,7 +54,7 @@ export interface Parley {
 }
 
 // Arguments are fields of a structure, so that a SchemaError names the wrong one.
-const Keyed = Schema.Struct({ idempotencyKey: Schema.optional(IdempotencyKey) });
+const Keyed = Schema.Struct({ idempotencyKey: Schema.optional(IdempotencyKeyText) });
 const History = Schema.Struct({ chatId: Schema.Int });
 const Ask = Schema.Struct({
   chatId: Schema.NullOr(Schema.Int),

@@ -1,7 +1,7 @@
 /**
  * The requests with an idempotency key, and their outcomes.
  */
-import { retryKeyLifetime, type RetryKey } from "@parley/core";
+import { idempotencyKeyLifetime, type IdempotencyKey } from "@parley/core";
 import type { Lease, Tenant } from "./Memory.ts";
 
 export interface IdempotencyRecord {
@@ -29,7 +29,7 @@ export const findRecord = (
   key: string,
   now: number,
 ): IdempotencyRecord | undefined => {
-  const isOver = ({ createdAt }: IdempotencyRecord) => now - createdAt >= retryKeyLifetime;
+  const isOver = ({ createdAt }: IdempotencyRecord) => now - createdAt >= idempotencyKeyLifetime;
   for (const [old, record] of records) {
     if (!isOver(record)) break;
     records.delete(old);
@@ -43,7 +43,7 @@ export const findRecord = (
 
 export const putRecord = (
   { idempotencyRecords: records }: Tenant,
-  { fingerprint, key }: RetryKey,
+  { fingerprint, key }: IdempotencyKey,
   now: number,
   outcome: IdempotencyRecord["outcome"],
 ): void => {

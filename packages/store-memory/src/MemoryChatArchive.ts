@@ -6,7 +6,7 @@ import {
   erasureDetail,
   importDetail,
   ImportRefused,
-  inOrder,
+  checkArchiveOrder,
   type ArchiveRecord,
   type Erasable,
   type UsageSum,
@@ -55,7 +55,7 @@ export const makeChatArchive = (memory: Memory): ChatArchive["Service"] => ({
     yield* Effect.fromResult(findEmpty());
     const chats: Array<StoredChat> = [];
     const entryIds = new Set<number>();
-    yield* Stream.runForEach(inOrder(records), (record) => {
+    yield* Stream.runForEach(checkArchiveOrder(records), (record) => {
       if (record._tag === "Chat") {
         chats.push(emptyChat(record.chat));
         return Effect.void;

@@ -7,7 +7,7 @@ import {
   compareText,
   fold,
   helloEntry,
-  RetryKeyReused,
+  IdempotencyKeyReused,
   type Entry,
   type EntryField,
   type ListQuery,
@@ -18,21 +18,23 @@ import { findRecord, putRecord } from "./IdempotencyRecords.ts";
 import { addChat, addEntry, atomically, findChatbot, tenantOf, type Memory } from "./Memory.ts";
 
 export const makeChatStore = (memory: Memory): ChatStore["Service"] => ({
-  createChat: (chatbot, { helloMessage, ...chat }, retryKey) =>
+  createChat: (chatbot, { helloMessage, ...chat }, idempotencyKey) =>
     atomically(function* (now) {
       const tenant = yield* findChatbot(memory, chatbot);
-      const record = retryKey === null ? undefined : findRecord(tenant, retryKey.key, now);
+      const record =
+        idempotencyKey === null ? undefined : findRecord(tenant, idempotencyKey.key, now);
       if (record !== undefined) {
         const { fingerprint, outcome } = record;
-        if (fingerprint !== retryKey!.fingerprint || outcome._tag !== "Chat") {
-          return yield* Result.fail(new RetryKeyReused({ key: retryKey!.key }));
+        if (fingerprint !== idempotencyKey!.fingerprint || outcome._tag !== "Chat") {
+          return yield* Result.fail(new IdempotencyKeyReused({ key: idempotencyKey!.key }));
         }
         return { chat: tenant.chats.get(outcome.chat)!.chat, replayed: true };
       }
       const stored = addChat(memory, tenant, chat, now);
       if (helloMessage !== null) addEntry(memory, stored, helloEntry(helloMessage), now);
       const { id } = stored.chat;
-      if (retryKey !== null) putRecord(tenant, retryKey, now, { _tag: "Chat", chat: id });
+      if (idempotencyKey !== null)
+        putRecord(tenant, idempotencyKey, now, { _tag: "Chat", chat: id });
       return { chat: stored.chat, replayed: false };
     }),
 

@@ -3,7 +3,7 @@
  */
 import {
   ChatNotFound,
-  RetryKeyReused,
+  IdempotencyKeyReused,
   turnEntries,
   turnLease,
   TurnLost,
@@ -47,10 +47,11 @@ export const makeTurnStore = (memory: Memory): TurnStore["Service"] => {
   };
 
   /** The chat and the record that the turn still holds. */
-  const holdings = ({ chat, chatbot, id, retryKey }: Turn) => {
+  const holdings = ({ chat, chatbot, id, idempotencyKey }: Turn) => {
     const tenant = tenantOf(memory, chatbot);
     const stored = chat === null ? null : tenant.chats.get(chat);
-    const record = retryKey === null ? null : tenant.idempotencyRecords.get(retryKey.key);
+    const record =
+      idempotencyKey === null ? null : tenant.idempotencyRecords.get(idempotencyKey.key);
     const isChatOurs = stored?.lease?.turn === id;
     const isKeyOurs = record?.outcome._tag === "Pending" && record.outcome.lease.turn === id;
     return {
@@ -70,13 +71,14 @@ export const makeTurnStore = (memory: Memory): TurnStore["Service"] => {
   };
 
   return TurnStore.of({
-    take: (chatbot, chatId, retryKey) =>
+    take: (chatbot, chatId, idempotencyKey) =>
       atomically(function* (now) {
         const tenant = tenantOf(memory, chatbot);
         const chat = chatId === null ? null : tenant.chats.get(chatId);
-        const record = retryKey === null ? undefined : findRecord(tenant, retryKey.key, now);
-        if (record !== undefined && record.fingerprint !== retryKey!.fingerprint) {
-          return yield* Result.fail(new RetryKeyReused({ key: retryKey!.key }));
+        const record =
+          idempotencyKey === null ? undefined : findRecord(tenant, idempotencyKey.key, now);
+        if (record !== undefined && record.fingerprint !== idempotencyKey!.fingerprint) {
+          return yield* Result.fail(new IdempotencyKeyReused({ key: idempotencyKey!.key }));
         }
         const outcome = record?.outcome;
         if (outcome?._tag === "Entry") {
@@ -85,7 +87,7 @@ export const makeTurnStore = (memory: Memory): TurnStore["Service"] => {
           return { _tag: "Done", entry, turn: outcome.turn } satisfies Taken;
         }
         if (chat === undefined) return yield* Result.fail(new ChatNotFound({ chatId: chatId! }));
-        if (chat === null && retryKey !== null) yield* findChatbot(memory, chatbot);
+        if (chat === null && idempotencyKey !== null) yield* findChatbot(memory, chatbot);
         if (outcome?._tag === "Pending") {
           return { _tag: "Held", forMillis: outcome.lease.until - now, by: "key" } satisfies Taken;
         }
@@ -102,9 +104,10 @@ export const makeTurnStore = (memory: Memory): TurnStore["Service"] => {
           // The first is this instance, or did not ask again in time.
           chat.waiting = chat.waiting.slice(1).filter((one) => one !== instance);
         }
-        if (retryKey !== null) putRecord(tenant, retryKey, now, { _tag: "Pending", lease });
+        if (idempotencyKey !== null)
+          putRecord(tenant, idempotencyKey, now, { _tag: "Pending", lease });
         const newest = chat === null ? [] : newestEntries(chat);
-        const turn = { id, chatbot, chat: chatId, retryKey, newest };
+        const turn = { id, chatbot, chat: chatId, idempotencyKey, newest };
         return { _tag: "Turn", turn } satisfies Taken;
       }),
 
@@ -125,7 +128,7 @@ export const makeTurnStore = (memory: Memory): TurnStore["Service"] => {
         if (chat !== null) chat.lease = lease;
         if (record !== null) {
           const outcome = { _tag: "Pending", lease } as const;
-          tenant.idempotencyRecords.set(turn.retryKey!.key, { ...record, outcome });
+          tenant.idempotencyRecords.set(turn.idempotencyKey!.key, { ...record, outcome });
         }
         return true;
       }),
@@ -138,9 +141,9 @@ export const makeTurnStore = (memory: Memory): TurnStore["Service"] => {
         if (turn.chat === null) yield* findChatbot(memory, turn.chatbot);
         const chat = held ?? addChat(memory, tenant, { name: null, userRef: null }, now);
         const stored = addEntry(memory, chat, entry, now);
-        if (turn.retryKey !== null) {
+        if (turn.idempotencyKey !== null) {
           const made = { chat: stored.chatId, entry: stored.id, turn: turn.id };
-          putRecord(tenant, turn.retryKey, now, { _tag: "Entry", ...made });
+          putRecord(tenant, turn.idempotencyKey, now, { _tag: "Entry", ...made });
         }
         freeChat(turn.chatbot, held, now);
         return stored;
@@ -149,7 +152,7 @@ export const makeTurnStore = (memory: Memory): TurnStore["Service"] => {
     release: (turn) =>
       Effect.map(Clock.currentTimeMillis, (now) => {
         const { chat, record, tenant } = holdings(turn);
-        if (record !== null) tenant.idempotencyRecords.delete(turn.retryKey!.key);
+        if (record !== null) tenant.idempotencyRecords.delete(turn.idempotencyKey!.key);
         freeChat(turn.chatbot, chat, now);
       }),
 

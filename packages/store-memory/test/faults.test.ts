@@ -63,9 +63,11 @@ const faults: ReadonlyArray<readonly [name: string, foundBy: Checks, Fault]> = [
     idempotencyChecks,
     ({ chats }) => ({
       chats: {
-        createChat: (chatbot, chat, retryKey) =>
-          Effect.catchTag(chats.createChat(chatbot, chat, retryKey), "RetryKeyReused", () =>
-            chats.createChat(chatbot, chat, null),
+        createChat: (chatbot, chat, idempotencyKey) =>
+          Effect.catchTag(
+            chats.createChat(chatbot, chat, idempotencyKey),
+            "IdempotencyKeyReused",
+            () => chats.createChat(chatbot, chat, null),
           ),
       },
     }),
@@ -80,8 +82,8 @@ const faults: ReadonlyArray<readonly [name: string, foundBy: Checks, Fault]> = [
     turnStoreChecks,
     ({ turns }) => ({
       turns: {
-        take: (chatbot, chat, retryKey) =>
-          Effect.map(turns.take(chatbot, chat, retryKey), (taken) =>
+        take: (chatbot, chat, idempotencyKey) =>
+          Effect.map(turns.take(chatbot, chat, idempotencyKey), (taken) =>
             taken._tag === "Turn"
               ? { ...taken, turn: { ...taken.turn, newest: taken.turn.newest.toReversed() } }
               : taken,

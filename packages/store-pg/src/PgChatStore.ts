@@ -19,10 +19,10 @@ export const makeChatStore = Effect.fnUntraced(function* (pools: PgPools, creati
   const reads = makeReads(pools);
 
   return ChatStore.of({
-    createChat: (chatbot, { helloMessage, name, userRef }, retryKey) => {
+    createChat: (chatbot, { helloMessage, name, userRef }, idempotencyKey) => {
       const entry = helloMessage === null ? null : helloEntry(helloMessage);
       const chat = { name, userRef, entry };
-      return retryKey === null
+      return idempotencyKey === null
         ? Effect.map(
             creation.create(chatbot, { ...chat, claimed: null }, createTimeout),
             (created) => ({
@@ -30,7 +30,7 @@ export const makeChatStore = Effect.fnUntraced(function* (pools: PgPools, creati
               replayed: false,
             }),
           )
-        : creation.createOnce(chatbot, chat, retryKey);
+        : creation.createOnce(chatbot, chat, idempotencyKey);
     },
 
     listChats: makeListChats(reads, {

@@ -6,7 +6,7 @@ import {
   ChatbotDirectory,
   ChatbotRegistry,
   ChatStore,
-  reasonOf,
+  describeCause,
   TurnStore,
 } from "@parley/core";
 import { Context, Effect, Layer, Stream, type Redacted, type Scope } from "effect";
@@ -162,7 +162,7 @@ const unusable = <A, R>(
   effect: Effect.Effect<A, PostgresUnusable | SqlError.SqlError, R>,
 ): Effect.Effect<A, PostgresUnusable, R> =>
   Effect.mapError(effect, (error) =>
-    error instanceof PostgresUnusable ? error : cannotBeUsed(reasonOf(error), error),
+    error instanceof PostgresUnusable ? error : cannotBeUsed(describeCause(error), error),
   );
 
 /** The same for what needs the database only until it is done. */

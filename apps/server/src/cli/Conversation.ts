@@ -1,7 +1,15 @@
 /**
  * A conversation of one person, or one pipe, with a chatbot.
  */
-import { Asking, Chats, isBlank, newest, problemsOf, Question, type Chatbot } from "@parley/core";
+import {
+  Asking,
+  Chats,
+  isBlank,
+  newest,
+  describeSchemaError,
+  Question,
+  type Chatbot,
+} from "@parley/core";
 import { Console, Effect, Result, Schema, Stdio, Stream } from "effect";
 import { describeError, printError } from "./Errors.ts";
 import { printable } from "./Output.ts";
@@ -70,7 +78,7 @@ export const converse = Effect.fnUntraced(function* (chatbot: Chatbot, chatId: n
       yield* printError(
         asked.failure._tag === "SchemaError"
           ? {
-              message: `The question was not asked: ${problemsOf(asked.failure)}.`,
+              message: `The question was not asked: ${describeSchemaError(asked.failure)}.`,
               hint: "a question has at most 200 characters, and none of them is NUL.",
             }
           : describeError(asked.failure),

@@ -1,7 +1,7 @@
 /**
  * Errors for people: one line and a hint on standard error, and an exit code.
  */
-import { reasonOf } from "@parley/core";
+import { describeCause } from "@parley/core";
 import { Cause, Console, Effect, Exit, Runtime } from "effect";
 import { CliError, CliOutput } from "effect/cli";
 
@@ -49,14 +49,14 @@ const messages: Readonly<Record<string, (error: any) => string>> = {
   PlatformError: (error) => {
     const { module, pathOrDescriptor } = error.reason;
     const stream = module === "Stdio" ? "Standard input or output" : "A file";
-    return `${typeof pathOrDescriptor === "string" ? pathOrDescriptor : stream} cannot be used: ${reasonOf(error)}`;
+    return `${typeof pathOrDescriptor === "string" ? pathOrDescriptor : stream} cannot be used: ${describeCause(error)}`;
   },
   StorageUnavailable: ({ message }) => `Database unavailable: ${message}`,
 };
 
 export const describeError = (error: Error): Described => {
   const tag = String((error as { readonly _tag?: unknown })._tag);
-  const message = toLine(messages[tag]?.(error) ?? (error.message || reasonOf(error)));
+  const message = toLine(messages[tag]?.(error) ?? (error.message || describeCause(error)));
   return {
     message: /[.!?]$/.test(message) ? message : `${message}.`,
     hint: hints[tag] ?? null,

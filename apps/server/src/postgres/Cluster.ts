@@ -4,7 +4,7 @@
  *
  * Hazard: a server that is root must not write below `data`, whose owner could have put a link to any file there.
  */
-import { reasonOf } from "@parley/core";
+import { describeCause } from "@parley/core";
 import { Effect } from "effect";
 import { randomBytes } from "node:crypto";
 import { existsSync } from "node:fs";
@@ -22,7 +22,7 @@ export interface Cluster {
 }
 
 export const failedTo = (what: string) => (cause: unknown) =>
-  new EmbeddedFailed({ message: `${what}: ${reasonOf(cause)}` });
+  new EmbeddedFailed({ message: `${what}: ${describeCause(cause)}` });
 
 export const homeOf = (dataDir: string) => join(dataDir, "postgres");
 

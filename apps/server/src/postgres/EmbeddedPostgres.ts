@@ -7,7 +7,7 @@
  * postmaster at a time runs on a directory.
  */
 import * as PgConnection from "@effect/sql-pg/PgConnection";
-import { reasonOf } from "@parley/core";
+import { describeCause } from "@parley/core";
 import { Data, Effect, Option, Queue, type Redacted, Schedule, type Scope } from "effect";
 import { execFile, spawn } from "node:child_process";
 import * as fs from "node:fs/promises";
@@ -115,7 +115,7 @@ const stopOrphan = Effect.fnUntraced(
       (error) => error._tag !== "EmbeddedFailed",
       (error) =>
         new NotYet({
-          message: `A PostgreSQL (process ${pid}) runs on ${data}, and can be neither used nor stopped: ${reasonOf(error)}`,
+          message: `A PostgreSQL (process ${pid}) runs on ${data}, and can be neither used nor stopped: ${describeCause(error)}`,
         }),
     ),
 );

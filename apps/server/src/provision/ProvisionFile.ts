@@ -9,7 +9,7 @@ import {
   LongText,
   Name,
   PointInTime,
-  problemsOf,
+  describeSchemaError,
   Scopes,
   Text,
   type KeyRecord,
@@ -163,7 +163,7 @@ export const readProvisionFile = Effect.fnUntraced(function* (
   });
   const { chatbots } = yield* Effect.mapError(
     Schema.decodeUnknownEffect(ProvisionFile)(json, options),
-    (error) => invalid(`${problemsOf(error)}.`),
+    (error) => invalid(`${describeSchemaError(error)}.`),
   );
 
   const declareKey = Effect.fnUntraced(function* ({

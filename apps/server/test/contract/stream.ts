@@ -18,10 +18,10 @@ export const stream = (server: Server): void => {
   describe("ask: streaming", () => {
     let streamed: ReadonlyArray<StreamEvent> = [];
     let type = "";
-    const retryKey = unique();
+    const idempotencyKey = unique();
     const call = {
       json: { query: "How do I change the port?" },
-      headers: { "idempotency-key": retryKey },
+      headers: { "idempotency-key": idempotencyKey },
     };
     beforeAll(async () => {
       const answer = await askStream(server(), call);

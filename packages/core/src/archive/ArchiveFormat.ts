@@ -5,7 +5,7 @@
  */
 import { Effect, Result, Schema, Stream } from "effect";
 import { ImportRefused } from "../model/Errors.ts";
-import { listProblems } from "../model/SchemaErrors.ts";
+import { listSchemaErrors } from "../model/SchemaErrors.ts";
 import { ChatName, Text, UserRef } from "../model/Text.ts";
 import type { ArchiveRecord } from "../ports/ChatArchive.ts";
 
@@ -77,7 +77,7 @@ const encodeRecord = (record: ArchiveRecord): string => {
 };
 
 /** The lines of an export of these records, each with its line break. */
-export const linesOf = <E, R>(
+export const encodeArchive = <E, R>(
   records: Stream.Stream<ArchiveRecord, E, R>,
 ): Stream.Stream<string, E, R> =>
   Stream.suspend(() => {
@@ -115,7 +115,7 @@ const textLines = <E, R>(
  * The records of an export in UTF-8. Fails with `ImportRefused` at the first line that is no record, whose number it
  * states, and if the last line is missing or counts something else. The reason quotes no text of the export.
  */
-export const recordsOf = <E, R>(
+export const decodeArchive = <E, R>(
   bytes: Stream.Stream<Uint8Array, E, R>,
 ): Stream.Stream<ArchiveRecord, E | ImportRefused, R> =>
   Stream.suspend(() => {
@@ -172,7 +172,7 @@ export const recordsOf = <E, R>(
  * The first field that is wrong, and why. A name that an export does not have may be a user's text, and is left out.
  */
 const describeProblem = (error: Schema.SchemaError): string => {
-  const [problem] = listProblems(error);
+  const [problem] = listSchemaErrors(error);
   return problem !== undefined && /^[\w.]{1,40}$/.test(problem.field)
     ? `: ${problem.field}: ${problem.message}`
     : "";

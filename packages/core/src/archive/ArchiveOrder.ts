@@ -22,7 +22,7 @@ const latest = new Date("9999-12-31T23:59:59.999Z");
  *
  * Whether two chats have an entry with the same id is left to the store, which sees it by its key.
  */
-export const inOrder = <E, R>(
+export const checkArchiveOrder = <E, R>(
   records: Stream.Stream<ArchiveRecord, E, R>,
 ): Stream.Stream<ArchiveRecord, E | ImportRefused, R> =>
   Stream.suspend(() => {

@@ -11,7 +11,9 @@ export class ChatNotFound extends Data.TaggedError("ChatNotFound")<{ readonly ch
 }
 
 /** Another request used the idempotency key before. */
-export class RetryKeyReused extends Data.TaggedError("RetryKeyReused")<{ readonly key: string }> {}
+export class IdempotencyKeyReused extends Data.TaggedError("IdempotencyKeyReused")<{
+  readonly key: string;
+}> {}
 
 /** The lease of the turn ended and another ask took the turn. Nothing was stored. */
 export class TurnLost extends Data.TaggedError("TurnLost") {}
@@ -31,7 +33,7 @@ export class StorageUnavailable extends Data.TaggedError("StorageUnavailable")<{
   readonly cause: unknown;
 }> {
   override get message(): string {
-    return reasonOf(this.cause);
+    return describeCause(this.cause);
   }
 }
 
@@ -114,13 +116,13 @@ export class ImportRefused extends Data.TaggedError("ImportRefused")<{ readonly 
 export type AskError =
   | ChatbotNotFound
   | ChatNotFound
-  | RetryKeyReused
+  | IdempotencyKeyReused
   | AnswerUnavailable
   | StorageUnavailable
   | Overloaded;
 
 /** The message of an error's innermost cause, on one line; of several failed attempts, the message of each. */
-export const reasonOf = (error: unknown): string => {
+export const describeCause = (error: unknown): string => {
   let inner = error;
   while (inner instanceof Error && inner.cause instanceof Error) inner = inner.cause;
   return messageOf(inner).replace(/\s+/g, " ");
@@ -130,6 +132,6 @@ const messageOf = (error: unknown): string => {
   if (!(error instanceof Error)) return String(error);
   // Connecting to a name with several addresses fails without a message of its own.
   if (error.message === "" && error instanceof AggregateError && error.errors.length > 0)
-    return [...new Set(error.errors.map(reasonOf))].join("; ");
+    return [...new Set(error.errors.map(describeCause))].join("; ");
   return error.message || error.name;
 };

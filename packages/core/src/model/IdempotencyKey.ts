@@ -5,30 +5,30 @@ import { Effect, Schema } from "effect";
 import { Digest } from "effect/crypto";
 
 /** A client's key for a request: 1 to 255 printable ASCII characters. */
-export const IdempotencyKey = Schema.String.check(
+export const IdempotencyKeyText = Schema.String.check(
   Schema.makeFilter<string>((key) => /^[\x20-\x7e]{1,255}$/.test(key) || "is not printable ASCII", {
     identifier: "printable",
   }),
-).pipe(Schema.brand("IdempotencyKey"));
-export type IdempotencyKey = typeof IdempotencyKey.Type;
+).pipe(Schema.brand("IdempotencyKeyText"));
+export type IdempotencyKeyText = typeof IdempotencyKeyText.Type;
 
 /** How long a store remembers the key of a request that succeeded, in milliseconds. */
-export const retryKeyLifetime = 24 * 60 * 60 * 1000;
+export const idempotencyKeyLifetime = 24 * 60 * 60 * 1000;
 
 /** An idempotency key with the request that it belongs to. */
-export interface RetryKey {
+export interface IdempotencyKey {
   readonly key: string;
   /** The SHA-256 of the endpoint and the decoded values, so that no text is stored. Equal for equal requests. */
   readonly fingerprint: string;
 }
 
 /** The key of a request with these decoded values; `null` for a request without a key. */
-export const retryKey = (
+export const toIdempotencyKey = (
   digest: Digest.Digest["Service"],
-  key: IdempotencyKey | null,
+  key: IdempotencyKeyText | null,
   endpoint: "chats" | "ask",
   values: ReadonlyArray<string | number | null>,
-): Effect.Effect<RetryKey | null> =>
+): Effect.Effect<IdempotencyKey | null> =>
   key === null
     ? Effect.succeed(null)
     : Effect.map(

@@ -11,14 +11,14 @@ export interface Problem {
   readonly message: string;
 }
 
-export const listProblems = ({ issue }: Schema.SchemaError): ReadonlyArray<Problem> =>
+export const listSchemaErrors = ({ issue }: Schema.SchemaError): ReadonlyArray<Problem> =>
   format(issue).issues.map(({ message, path = [] }) => ({
     field: path.map((part) => String(typeof part === "object" ? part.key : part)).join("."),
     message,
   }));
 
 /** All problems on one line, each after the path of its field. */
-export const problemsOf = (error: Schema.SchemaError): string =>
-  listProblems(error)
+export const describeSchemaError = (error: Schema.SchemaError): string =>
+  listSchemaErrors(error)
     .map(({ field, message }) => (field === "" ? message : `${field}: ${message}`))
     .join("; ");

@@ -8,10 +8,10 @@ import type {
   ChatbotNotFound,
   ChatNotFound,
   Overloaded,
-  RetryKeyReused,
+  IdempotencyKeyReused,
   StorageUnavailable,
 } from "../model/Errors.ts";
-import type { RetryKey } from "../model/IdempotencyKey.ts";
+import type { IdempotencyKey } from "../model/IdempotencyKey.ts";
 import type { ChatQuery, EntryQuery, Page } from "../model/ListQuery.ts";
 
 /** A chat to create. */
@@ -35,7 +35,7 @@ export class ChatStore extends Context.Service<
   {
     /**
      * Stores a chat and its hello entry, both or neither. For 24 hours, the same request with the same key returns
-     * that chat, and another request with the key fails with `RetryKeyReused`.
+     * that chat, and another request with the key fails with `IdempotencyKeyReused`.
      *
      * Ids of chats ascend in order of creation within a chatbot, and ids of entries within a chat. No id occurs twice
      * in a chatbot, even after an erasure. Times are whole milliseconds of the store's clock. A chat is not older
@@ -45,8 +45,11 @@ export class ChatStore extends Context.Service<
     readonly createChat: (
       chatbot: number,
       chat: ChatToCreate,
-      retryKey: RetryKey | null,
-    ) => Effect.Effect<Created, ChatbotNotFound | RetryKeyReused | Overloaded | StorageUnavailable>;
+      idempotencyKey: IdempotencyKey | null,
+    ) => Effect.Effect<
+      Created,
+      ChatbotNotFound | IdempotencyKeyReused | Overloaded | StorageUnavailable
+    >;
     /** A page of the chatbot's chats, and the number of chats that match, both from one snapshot. */
     readonly listChats: (
       chatbot: number,

@@ -8,11 +8,11 @@ import type {
   ChatbotNotFound,
   ChatNotFound,
   Overloaded,
-  RetryKeyReused,
+  IdempotencyKeyReused,
   StorageUnavailable,
   TurnLost,
 } from "../model/Errors.ts";
-import type { RetryKey } from "../model/IdempotencyKey.ts";
+import type { IdempotencyKey } from "../model/IdempotencyKey.ts";
 
 /** The lease of a turn, in milliseconds of the store's clock. It starts anew with each renewal. */
 export const turnLease = 10_000;
@@ -30,7 +30,7 @@ export interface Turn {
   readonly chatbot: number;
   /** `null`: the append creates the chat. */
   readonly chat: number | null;
-  readonly retryKey: RetryKey | null;
+  readonly idempotencyKey: IdempotencyKey | null;
   /** The chat's {@link turnEntries} newest entries, newest first; fewer only if the chat has no more. */
   readonly newest: ReadonlyArray<Entry>;
 }
@@ -57,7 +57,7 @@ export class TurnStore extends Context.Service<
     /**
      * Takes the turn of a chat and of an idempotency key, for one lease. Checks in this order:
      *
-     * 1. Another request used the key, finished or not: fails with `RetryKeyReused`.
+     * 1. Another request used the key, finished or not: fails with `IdempotencyKeyReused`.
      * 2. The request was answered: returns `Done`.
      * 3. The chat does not exist: fails with `ChatNotFound`. With a key and without a chat, an unregistered chatbot
      *    fails with `ChatbotNotFound`; without both, that fails at the append.
@@ -75,10 +75,10 @@ export class TurnStore extends Context.Service<
     readonly take: (
       chatbot: number,
       chat: number | null,
-      retryKey: RetryKey | null,
+      idempotencyKey: IdempotencyKey | null,
     ) => Effect.Effect<
       Taken,
-      ChatbotNotFound | ChatNotFound | RetryKeyReused | Overloaded | StorageUnavailable
+      ChatbotNotFound | ChatNotFound | IdempotencyKeyReused | Overloaded | StorageUnavailable
     >;
     /**
      * The {@link turnEntries} newest entries of the turn's chat with ids below `before`, newest first; fewer only if

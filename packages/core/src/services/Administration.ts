@@ -30,7 +30,7 @@ import {
   type StorageUnavailable,
   type WorkspaceTaken,
 } from "../model/Errors.ts";
-import { problemsOf } from "../model/SchemaErrors.ts";
+import { describeSchemaError } from "../model/SchemaErrors.ts";
 import { compareText, isStorable, Text } from "../model/Text.ts";
 
 /** A chatbot to create. Settings that are absent have the values of `defaultSettings`. */
@@ -337,5 +337,7 @@ const validate = <Method extends keyof typeof Arguments>(
     errors: "all",
   }).pipe(
     Effect.asVoid,
-    Effect.mapError((error) => new DeclarationInvalid({ message: `${problemsOf(error)}.` })),
+    Effect.mapError(
+      (error) => new DeclarationInvalid({ message: `${describeSchemaError(error)}.` }),
+    ),
   );

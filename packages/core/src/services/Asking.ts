@@ -5,8 +5,12 @@
 import { Cause, Context, Effect, Fiber, FiberSet, Layer, Stream } from "effect";
 import { Digest } from "effect/crypto";
 import type { Chatbot } from "../model/Chatbot.ts";
-import { RetryKeyReused, type AskError } from "../model/Errors.ts";
-import { retryKey, type IdempotencyKey, type RetryKey } from "../model/IdempotencyKey.ts";
+import { IdempotencyKeyReused, type AskError } from "../model/Errors.ts";
+import {
+  toIdempotencyKey,
+  type IdempotencyKeyText,
+  type IdempotencyKey,
+} from "../model/IdempotencyKey.ts";
 import type { Question } from "../model/Text.ts";
 import { Answerer } from "../ports/Answerer.ts";
 import { Moderator } from "../ports/Moderator.ts";
@@ -29,7 +33,7 @@ export interface Ask {
    */
   readonly chatId: number | null;
   readonly question: Question;
-  readonly key: IdempotencyKey | null;
+  readonly key: IdempotencyKeyText | null;
   /**
    * The effect of an interruption of the waiting fiber. `finish`, the default: the answer is completed and stored.
    * `cancel`: the answer is interrupted and nothing is stored, unless another request with the same key waits for it
@@ -91,7 +95,7 @@ export class Asking extends Context.Service<
       const byKey = new Map<string, Running>();
       let asks = 0;
 
-      const run = (live: LiveAnswer, chatbot: Chatbot, ask: Ask, key: RetryKey | null) =>
+      const run = (live: LiveAnswer, chatbot: Chatbot, ask: Ask, key: IdempotencyKey | null) =>
         queue.inTurn({ chatbot: chatbot.id, chat: ask.chatId, key }, (taken) =>
           taken._tag === "Done"
             ? Effect.succeed({ entry: taken.entry, replayed: true, turn: taken.turn })
@@ -102,7 +106,7 @@ export class Asking extends Context.Service<
         live: LiveAnswer,
         chatbot: Chatbot,
         ask: Ask,
-        key: RetryKey | null,
+        key: IdempotencyKey | null,
         name: string,
       ) {
         if (asks >= limits.asks) return yield* overloaded;
@@ -128,11 +132,11 @@ export class Asking extends Context.Service<
        * Starts the ask, or joins the one in progress with the same key. The request reads it until the scope closes.
        */
       const join = Effect.fnUntraced(function* (chatbot: Chatbot, ask: Ask) {
-        const key = yield* retryKey(digest, ask.key, "ask", [ask.chatId, ask.question]);
+        const key = yield* toIdempotencyKey(digest, ask.key, "ask", [ask.chatId, ask.question]);
         const name = `${chatbot.id}/${ask.key}`;
         const joined = key === null ? undefined : byKey.get(name);
         if (joined !== undefined && joined.fingerprint !== key!.fingerprint) {
-          return yield* new RetryKeyReused({ key: key!.key });
+          return yield* new IdempotencyKeyReused({ key: key!.key });
         }
         const live = joined?.live ?? new LiveAnswer();
         live.readers++;

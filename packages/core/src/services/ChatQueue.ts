@@ -3,7 +3,7 @@
  * waits for its turn here; the stores never block.
  */
 import { Clock, Deferred, Duration, Effect, Stream, type Scope } from "effect";
-import type { RetryKey } from "../model/IdempotencyKey.ts";
+import type { IdempotencyKey } from "../model/IdempotencyKey.ts";
 import { Overloaded, type AskError } from "../model/Errors.ts";
 import type { Taken, TurnStore } from "../ports/TurnStore.ts";
 import type { AskLimits } from "./AskLimits.ts";
@@ -13,7 +13,7 @@ export interface Place {
   readonly chatbot: number;
   /** `null`: a new chat, which the append creates. No other ask can wait for it. */
   readonly chat: number | null;
-  readonly key: RetryKey | null;
+  readonly key: IdempotencyKey | null;
 }
 
 export interface ChatQueue {

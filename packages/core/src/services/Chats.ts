@@ -11,24 +11,27 @@ import type {
   ChatbotNotFound,
   ChatNotFound,
   Overloaded,
-  RetryKeyReused,
+  IdempotencyKeyReused,
   StorageUnavailable,
 } from "../model/Errors.ts";
 import type { ChatQuery, EntryQuery, Page } from "../model/ListQuery.ts";
-import { retryKey, type IdempotencyKey } from "../model/IdempotencyKey.ts";
+import { toIdempotencyKey, type IdempotencyKeyText } from "../model/IdempotencyKey.ts";
 
 export class Chats extends Context.Service<
   Chats,
   {
     /**
      * Creates a chat, and its hello entry if the chatbot has a hello message. With an idempotency key, the same
-     * request returns the same chat for 24 hours, and another request fails with `RetryKeyReused`.
+     * request returns the same chat for 24 hours, and another request fails with `IdempotencyKeyReused`.
      */
     readonly create: (
       chatbot: Chatbot,
       chat: NewChat,
-      key?: IdempotencyKey | null,
-    ) => Effect.Effect<Created, ChatbotNotFound | RetryKeyReused | Overloaded | StorageUnavailable>;
+      key?: IdempotencyKeyText | null,
+    ) => Effect.Effect<
+      Created,
+      ChatbotNotFound | IdempotencyKeyReused | Overloaded | StorageUnavailable
+    >;
     /** A page of the chatbot's chats, and the number of chats that match. */
     readonly list: (
       chatbot: Chatbot,
@@ -51,7 +54,7 @@ export class Chats extends Context.Service<
       return Chats.of({
         create: (chatbot, { name = null, userRef = null }, key = null) => {
           const chat = { name, userRef, helloMessage: chatbot.settings.helloMessage || null };
-          return retryKey(digest, key, "chats", [name, userRef]).pipe(
+          return toIdempotencyKey(digest, key, "chats", [name, userRef]).pipe(
             Effect.flatMap((request) => store.createChat(chatbot.id, chat, request)),
             // A client that hangs up must not cancel a write in progress.
             Effect.uninterruptible,

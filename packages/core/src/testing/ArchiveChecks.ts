@@ -183,14 +183,14 @@ export const archiveChecks: ReadonlyArray<
   check("an ask in flight in an erased chat stores nothing and forgets its key", function* () {
     const chatbot = yield* newChatbot;
     const turns = yield* TurnStore;
-    for (const retryKey of [null, key]) {
+    for (const idempotencyKey of [null, key]) {
       for (const renewals of [0, 2]) {
         const { id } = yield* create(chatbot);
-        const turn = yield* taken(chatbot, id, retryKey);
+        const turn = yield* taken(chatbot, id, idempotencyKey);
         for (let n = 0; n < renewals; n++) yield* turns.renew(turn);
         yield* erase(chatbot, { _tag: "Chat", id });
         const notFound = new ChatNotFound({ chatId: id });
-        yield* failsWith("another take", notFound, turns.take(chatbot, id, retryKey));
+        yield* failsWith("another take", notFound, turns.take(chatbot, id, idempotencyKey));
         yield* failsWith("the renewal", notFound, turns.renew(turn));
         yield* failsWith("the append", notFound, append(turn, entry("q")));
         yield* same("earlier entries", yield* turns.earlier(turn, 2 ** 53 - 1), []);
@@ -214,7 +214,7 @@ export const archiveChecks: ReadonlyArray<
     yield* erase(chatbot, { _tag: "Chat", id: gone!.id });
     for (const turn of turns) {
       yield* same("the renewal", yield* first.turns.renew(turn), true);
-      const again = first.turns.take(chatbot, turn.chat, turn.retryKey);
+      const again = first.turns.take(chatbot, turn.chat, turn.idempotencyKey);
       yield* same("the key is held", (yield* again)._tag, "Held");
       const made = yield* append(turn, entry("q"));
       yield* same("afterwards", yield* again, { _tag: "Done", entry: made, turn: turn.id });
@@ -690,9 +690,9 @@ export const archiveChecks: ReadonlyArray<
     ] as const) {
       const sums = yield* archive.usage(chatbot, since);
       const name = (row: typeof one) => `${row.provider} ${row.model}`;
-      const inOrder = (rows: ReadonlyArray<(typeof sums)[number]>) =>
+      const sortSums = (rows: ReadonlyArray<(typeof sums)[number]>) =>
         rows.toSorted((a, b) => (name(a) < name(b) ? -1 : 1));
-      yield* same(`since ${since.toISOString()}`, inOrder(sums), inOrder(expected));
+      yield* same(`since ${since.toISOString()}`, sortSums(sums), sortSums(expected));
     }
   }),
 

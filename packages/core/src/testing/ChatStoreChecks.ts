@@ -1,5 +1,5 @@
 /**
- * The promises of `ChatStore`, except those about retry keys.
+ * The promises of `ChatStore`, except those about idempotency keys.
  */
 import { Effect } from "effect";
 import { ChatStore, type ChatToCreate } from "../ports/ChatStore.ts";

@@ -20,7 +20,7 @@ import {
   type OrderBy,
   type Page,
 } from "../model/ListQuery.ts";
-import type { RetryKey } from "../model/IdempotencyKey.ts";
+import type { IdempotencyKey } from "../model/IdempotencyKey.ts";
 import { compareText, fold } from "../model/Text.ts";
 import { TurnStore, type Turn } from "../ports/TurnStore.ts";
 import { CheckFailed, same } from "./Check.ts";
@@ -116,8 +116,8 @@ export const entry = (question: string, more: Partial<NewEntry> = {}): NewEntry 
   ...more,
 });
 
-/** A retry key; other requests have another fingerprint, of the length of a SHA-256 and different in the last digit. */
-export const keyOf = (key: string, request = 0): RetryKey => ({
+/** A idempotency key; other requests have another fingerprint, of the length of a SHA-256 and different in the last digit. */
+export const keyOf = (key: string, request = 0): IdempotencyKey => ({
   key,
   fingerprint: "f".repeat(63) + request,
 });
@@ -126,10 +126,10 @@ export const keyOf = (key: string, request = 0): RetryKey => ({
 export const taken = (
   chatbot: number,
   chat: number | null,
-  retryKey: RetryKey | null = null,
+  idempotencyKey: IdempotencyKey | null = null,
   turns?: TurnStore["Service"],
 ) =>
-  TurnStore.use((store) => (turns ?? store).take(chatbot, chat, retryKey)).pipe(
+  TurnStore.use((store) => (turns ?? store).take(chatbot, chat, idempotencyKey)).pipe(
     Effect.flatMap((outcome) =>
       outcome._tag === "Turn"
         ? Effect.succeed(outcome.turn)

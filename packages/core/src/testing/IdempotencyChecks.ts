@@ -1,10 +1,10 @@
 /**
- * The promises of `ChatStore` and `TurnStore` about retry keys.
+ * The promises of `ChatStore` and `TurnStore` about idempotency keys.
  */
 import { Effect } from "effect";
 import { ChatStore, type ChatToCreate } from "../ports/ChatStore.ts";
-import { ChatbotNotFound, ChatNotFound, RetryKeyReused, TurnLost } from "../model/Errors.ts";
-import { retryKeyLifetime, type RetryKey } from "../model/IdempotencyKey.ts";
+import { ChatbotNotFound, ChatNotFound, IdempotencyKeyReused, TurnLost } from "../model/Errors.ts";
+import { idempotencyKeyLifetime, type IdempotencyKey } from "../model/IdempotencyKey.ts";
 import type { Entry } from "../model/Entry.ts";
 import { turnLease, TurnStore, type Taken, type Turn } from "../ports/TurnStore.ts";
 import { check, failsWith, same, type Check } from "./Check.ts";
@@ -31,11 +31,14 @@ import {
 } from "./Fixtures.ts";
 import { StoreUnderTest } from "./StoreUnderTest.ts";
 
-const createWith = (chatbot: number, retryKey: RetryKey, chat: Partial<ChatToCreate> = {}) =>
-  ChatStore.use((store) => store.createChat(chatbot, { ...bare, ...chat }, retryKey));
+const createWith = (
+  chatbot: number,
+  idempotencyKey: IdempotencyKey,
+  chat: Partial<ChatToCreate> = {},
+) => ChatStore.use((store) => store.createChat(chatbot, { ...bare, ...chat }, idempotencyKey));
 
-const take = (chatbot: number, chat: number | null, retryKey: RetryKey | null) =>
-  TurnStore.use((store) => store.take(chatbot, chat, retryKey));
+const take = (chatbot: number, chat: number | null, idempotencyKey: IdempotencyKey | null) =>
+  TurnStore.use((store) => store.take(chatbot, chat, idempotencyKey));
 
 /** What a take returns once the turn has stored its entry. */
 const done = (turn: Turn, entry: Entry): Taken => ({ _tag: "Done", entry, turn: turn.id });
@@ -43,9 +46,9 @@ const done = (turn: Turn, entry: Entry): Taken => ({ _tag: "Done", entry, turn: 
 const key = keyOf("key");
 /** The same key with another request. */
 const other = keyOf("key", 1);
-const reused = new RetryKeyReused({ key: "key" });
+const reused = new IdempotencyKeyReused({ key: "key" });
 
-/** What `ChatStore` and `TurnStore` promise about retry keys. */
+/** What `ChatStore` and `TurnStore` promise about idempotency keys. */
 export const idempotencyChecks: ReadonlyArray<Check<ChatStore | TurnStore | StoreUnderTest>> = [
   check("creations with one key create one chat, one after the other or at once", function* () {
     const chatbot = yield* newChatbot;
@@ -98,7 +101,7 @@ export const idempotencyChecks: ReadonlyArray<Check<ChatStore | TurnStore | Stor
       [null, "another"],
     ] as const) {
       const [ours, theirs] = [keyOf(name), keyOf(name, 1)];
-      const refused = new RetryKeyReused({ key: name });
+      const refused = new IdempotencyKeyReused({ key: name });
       const turn = yield* taken(chatbot, chat, ours);
       for (const turns of [store, second]) {
         const held = yield* turns.take(chatbot, chat, ours);
@@ -130,7 +133,7 @@ export const idempotencyChecks: ReadonlyArray<Check<ChatStore | TurnStore | Stor
       const made = yield* append(next, entry("q"));
       yield* same("its entry", yield* take(chatbot, chat, key), done(next, made));
       yield* failsWith("late again", new TurnLost(), append(late, entry("late")));
-      yield* pass(retryKeyLifetime + 1);
+      yield* pass(idempotencyKeyLifetime + 1);
       yield* taken(chatbot, chat, key);
       yield* pass(turnLease + 1);
       yield* store.release(yield* taken(chatbot, chat, other));
@@ -149,13 +152,13 @@ export const idempotencyChecks: ReadonlyArray<Check<ChatStore | TurnStore | Stor
         yield* same("the renewal", yield* store.renew(turn), true);
       }
       const made = yield* append(turn, entry("q"));
-      yield* pass(retryKeyLifetime - 60_000);
+      yield* pass(idempotencyKeyLifetime - 60_000);
       yield* same("before", yield* take(chatbot, chat, key), done(turn, made));
       yield* pass(60_001);
       yield* store.release(yield* taken(chatbot, chat, other));
     }
     const first = yield* createWith(chatbot, key);
-    yield* pass(retryKeyLifetime - 60_000);
+    yield* pass(idempotencyKeyLifetime - 60_000);
     yield* same("a creation before", (yield* createWith(chatbot, key)).replayed, true);
     yield* pass(60_001);
     const again = yield* createWith(chatbot, other);
@@ -193,10 +196,10 @@ export const idempotencyChecks: ReadonlyArray<Check<ChatStore | TurnStore | Stor
       yield* store.release(late);
       yield* same("again", yield* creation, { ...made, replayed: true });
       yield* failsWith("an ask", reused, take(chatbot, chat, key));
-      yield* pass(retryKeyLifetime + 1);
+      yield* pass(idempotencyKeyLifetime + 1);
       yield* append(yield* taken(chatbot, chat, key), entry("q"));
       yield* failsWith("after the ask", reused, creation);
-      yield* pass(retryKeyLifetime + 1);
+      yield* pass(idempotencyKeyLifetime + 1);
     }
   }),
 
@@ -227,7 +230,7 @@ export const idempotencyChecks: ReadonlyArray<Check<ChatStore | TurnStore | Stor
     const chatbot = yield* newChatbot;
     const [store, second] = yield* bothTurns;
     const { id } = yield* create(chatbot);
-    for (const [chat, retryKey] of [
+    for (const [chat, idempotencyKey] of [
       [id, null],
       [null, key],
       [id, key],
@@ -236,19 +239,23 @@ export const idempotencyChecks: ReadonlyArray<Check<ChatStore | TurnStore | Stor
     ] as const) {
       const late = yield* taken(chatbot, id, key);
       yield* pass(turnLease + 1);
-      const next = yield* taken(chatbot, chat, retryKey, second);
+      const next = yield* taken(chatbot, chat, idempotencyKey, second);
       yield* same("the late renewal", yield* store.renew(late), false);
       yield* failsWith("the late append", new TurnLost(), append(late, entry("late")));
       // Nobody holds the other half.
       if (chat === null) yield* store.release(yield* taken(chatbot, id));
-      if (retryKey === null) yield* store.release(yield* taken(chatbot, null, key));
+      if (idempotencyKey === null) yield* store.release(yield* taken(chatbot, null, key));
       yield* store.release(late);
       yield* same("the next renewal", yield* second.renew(next), true);
       const made = yield* second.append(next, entry("q"));
       yield* store.release(late);
-      if (retryKey !== null) {
-        yield* same("afterwards", yield* store.take(chatbot, chat, retryKey), done(next, made));
-        yield* pass(retryKeyLifetime + 1);
+      if (idempotencyKey !== null) {
+        yield* same(
+          "afterwards",
+          yield* store.take(chatbot, chat, idempotencyKey),
+          done(next, made),
+        );
+        yield* pass(idempotencyKeyLifetime + 1);
       }
     }
     const late = (yield* questions(chatbot)).flat().filter((question) => question === "late");
@@ -264,7 +271,7 @@ export const idempotencyChecks: ReadonlyArray<Check<ChatStore | TurnStore | Stor
       yield* taken(chatbot, null, keyOf("another")),
     ];
     const others = [yield* taken(chatbot, second!.id), yield* taken(chatbot, null)];
-    const half = retryKeyLifetime / 2;
+    const half = idempotencyKeyLifetime / 2;
     for (const [n, millis] of [turnLease + 1, half, half - 60_000, half, half].entries()) {
       yield* pass(millis);
       // Other keys may sweep away old ones.
@@ -289,19 +296,19 @@ export const idempotencyChecks: ReadonlyArray<Check<ChatStore | TurnStore | Stor
       const outcomes = yield* atOnce(18, (n) =>
         Effect.gen(function* () {
           const request = (n + round) % 3;
-          const retryKey = keyOf("key", request);
+          const idempotencyKey = keyOf("key", request);
           if (request === 0) {
-            const { replayed } = yield* chats[n % 2]!.createChat(chatbot, bare, retryKey);
+            const { replayed } = yield* chats[n % 2]!.createChat(chatbot, bare, idempotencyKey);
             return replayed ? "again by 0" : "made by 0";
           }
           const turns = both[n % 2]!;
-          const outcome = yield* turns.take(chatbot, request === 1 ? null : id, retryKey);
+          const outcome = yield* turns.take(chatbot, request === 1 ? null : id, idempotencyKey);
           // The chat may be another ask's for the moment.
           if (outcome._tag === "Held" && outcome.by === "chat") return "nothing";
           if (outcome._tag !== "Turn") return `again by ${request}`;
           yield* turns.append(outcome.turn, entry("q"));
           return `made by ${request}`;
-        }).pipe(Effect.catchTag("RetryKeyReused", () => Effect.succeed("nothing"))),
+        }).pipe(Effect.catchTag("IdempotencyKeyReused", () => Effect.succeed("nothing"))),
       );
       const made = outcomes.filter((one) => one.startsWith("made"));
       yield* same("how many stored something", made.length, 1);

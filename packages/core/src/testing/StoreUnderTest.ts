@@ -14,7 +14,7 @@ export class StoreUnderTest extends Context.Service<
     /** Registers a chatbot without chats and returns its id: {@link registerChatbot}, for a store with a registry. */
     readonly newChatbot: Effect.Effect<number>;
     /**
-     * Makes leases, the ends of turns and retry keys older by so many milliseconds: by the test clock where the store
+     * Makes leases, the ends of turns and idempotency keys older by so many milliseconds: by the test clock where the store
      * reads Effect's `Clock`, by an update of the rows where it reads the database's clock.
      */
     readonly pass: (millis: number) => Effect.Effect<void>;

@@ -1,11 +1,11 @@
 /**
- * The promises of `TurnStore`, except those about retry keys.
+ * The promises of `TurnStore`, except those about idempotency keys.
  */
 import { Effect, Exit, Fiber, Stream } from "effect";
 import type { ChatStore } from "../ports/ChatStore.ts";
 import type { Entry } from "../model/Entry.ts";
 import { ChatbotNotFound, ChatNotFound, TurnLost } from "../model/Errors.ts";
-import type { RetryKey } from "../model/IdempotencyKey.ts";
+import type { IdempotencyKey } from "../model/IdempotencyKey.ts";
 import { TurnStore, turnEntries, turnLease, turnPrecedence } from "../ports/TurnStore.ts";
 import { check, failsWith, same, type Check } from "./Check.ts";
 import {
@@ -42,9 +42,9 @@ const heldFor = (
   turns: TurnStore["Service"],
   chatbot: number,
   chat: number | null,
-  retryKey: RetryKey | null = null,
+  idempotencyKey: IdempotencyKey | null = null,
 ) =>
-  Effect.map(turns.take(chatbot, chat, retryKey), (outcome) =>
+  Effect.map(turns.take(chatbot, chat, idempotencyKey), (outcome) =>
     outcome._tag === "Held" && outcome.by === by ? outcome.forMillis : 0,
   );
 
@@ -134,17 +134,17 @@ export const turnStoreChecks: ReadonlyArray<Check<ChatStore | TurnStore | StoreU
   check("of several instances, the one that has waited longest goes next", function* () {
     const chatbot = yield* newChatbot;
     const [store, second] = yield* bothTurns;
-    for (const retryKey of [null, key]) {
+    for (const idempotencyKey of [null, key]) {
       const { id } = yield* create(chatbot);
       const turn = yield* taken(chatbot, id);
-      yield* isHeld("chat", second, chatbot, id, retryKey);
+      yield* isHeld("chat", second, chatbot, id, idempotencyKey);
       yield* isHeld("chat", store, chatbot, id);
       yield* isHeld("chat", second, chatbot, id);
       yield* same("a renewal meanwhile", yield* store.renew(turn), true);
       yield* append(turn, entry("q"));
       const early = yield* heldFor("chat", store, chatbot, id);
       yield* same("the first waits for the second", early > 0 && early <= turnPrecedence, true);
-      yield* second.append(yield* taken(chatbot, id, retryKey, second), entry("r"));
+      yield* second.append(yield* taken(chatbot, id, idempotencyKey, second), entry("r"));
       yield* store.release(yield* taken(chatbot, id));
     }
   }),
@@ -167,16 +167,19 @@ export const turnStoreChecks: ReadonlyArray<Check<ChatStore | TurnStore | StoreU
     }
   }),
 
-  check("an instance that a retry key holds has no place in the queue of a chat", function* () {
-    const chatbot = yield* newChatbot;
-    const [store, second] = yield* bothTurns;
-    const [chat, elsewhere] = yield* createAll(chatbot, [{}, {}]);
-    const turn = yield* taken(chatbot, chat!.id);
-    yield* taken(chatbot, elsewhere!.id, key);
-    yield* isHeld("key", second, chatbot, chat!.id, key);
-    yield* store.release(turn);
-    yield* taken(chatbot, chat!.id);
-  }),
+  check(
+    "an instance that a idempotency key holds has no place in the queue of a chat",
+    function* () {
+      const chatbot = yield* newChatbot;
+      const [store, second] = yield* bothTurns;
+      const [chat, elsewhere] = yield* createAll(chatbot, [{}, {}]);
+      const turn = yield* taken(chatbot, chat!.id);
+      yield* taken(chatbot, elsewhere!.id, key);
+      yield* isHeld("key", second, chatbot, chat!.id, key);
+      yield* store.release(turn);
+      yield* taken(chatbot, chat!.id);
+    },
+  ),
 
   check("hints come at the end of turns only, and hold no ask up", function* () {
     const chatbot = yield* newChatbot;
@@ -254,7 +257,8 @@ export const turnStoreChecks: ReadonlyArray<Check<ChatStore | TurnStore | StoreU
     const turn = yield* taken(chatbot, null);
     yield* same("the newest entries", turn.newest, []);
     yield* same("earlier ones", yield* turns.earlier(turn, Number.MAX_SAFE_INTEGER), []);
-    for (const retryKey of [null, key]) yield* turns.release(yield* taken(chatbot, null, retryKey));
+    for (const idempotencyKey of [null, key])
+      yield* turns.release(yield* taken(chatbot, null, idempotencyKey));
     yield* same("no chat yet", (yield* list(chatbot)).total, 0);
     const made = yield* append(turn, entry("q", { usage }));
     const [{ chat, entries }, ...others] = (yield* stored(chatbot)) as [Stored];
@@ -266,8 +270,8 @@ export const turnStoreChecks: ReadonlyArray<Check<ChatStore | TurnStore | StoreU
   check("a chat created by an append comes after those created in its turn", function* () {
     const chatbot = yield* newChatbot;
     const first = yield* create(chatbot);
-    for (const retryKey of [null, key]) {
-      const turn = yield* taken(chatbot, null, retryKey);
+    for (const idempotencyKey of [null, key]) {
+      const turn = yield* taken(chatbot, null, idempotencyKey);
       yield* askLater(chatbot, first.id, first.createTime);
       const between = yield* create(chatbot);
       const made = yield* append(turn, entry("q"));
@@ -310,20 +314,20 @@ export const turnStoreChecks: ReadonlyArray<Check<ChatStore | TurnStore | StoreU
     const chatbot = yield* newChatbot;
     const { id } = yield* create(chatbot);
     const turns = yield* TurnStore;
-    for (const [chat, retryKey] of [
+    for (const [chat, idempotencyKey] of [
       [id, null],
       [id, key],
       [null, keyOf("another")],
     ] as const) {
-      const turn = yield* taken(chatbot, chat, retryKey);
+      const turn = yield* taken(chatbot, chat, idempotencyKey);
       for (let n = 0; n < 3; n++) {
         yield* pass(turnLease - 2_000);
         yield* same("the renewal", yield* turns.renew(turn), true);
       }
       yield* pass(turnLease - 2_000);
-      yield* isHeld(retryKey === null ? "chat" : "key", turns, chatbot, chat, retryKey);
+      yield* isHeld(idempotencyKey === null ? "chat" : "key", turns, chatbot, chat, idempotencyKey);
       if (chat !== null) yield* isHeld("chat", turns, chatbot, chat);
-      if (retryKey !== null) yield* isHeld("key", turns, chatbot, null, retryKey);
+      if (idempotencyKey !== null) yield* isHeld("key", turns, chatbot, null, idempotencyKey);
       yield* append(turn, entry("q"));
       yield* same("a renewal after the end", yield* turns.renew(turn), false);
       yield* turns.release(yield* taken(chatbot, id));

@@ -6,7 +6,7 @@ import {
   ChatName,
   chatFields,
   entryFields,
-  IdempotencyKey,
+  IdempotencyKeyText,
   Limit,
   PageNumber,
   Question,
@@ -30,7 +30,7 @@ export const AskBody = Schema.Struct({
 /** The headers of both POSTs. */
 export const postHeaders = {
   "idempotency-key": Schema.optionalKey(
-    IdempotencyKey.annotate({
+    IdempotencyKeyText.annotate({
       description: "1 to 255 printable ASCII characters; a repeated request gets the first answer",
     }),
   ),

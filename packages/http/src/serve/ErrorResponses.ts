@@ -1,7 +1,7 @@
 /**
  * The responses of requests that fail (sections 7.2 to 7.4).
  */
-import type { AskError, KeyRejected, RetryKeyReused } from "@parley/core";
+import type { AskError, KeyRejected, IdempotencyKeyReused } from "@parley/core";
 import { Cause, Option } from "effect";
 import type { HttpServerResponse } from "effect/http";
 import { generalCodes, type GeneralMessage } from "../contract/Codes.ts";
@@ -12,7 +12,7 @@ type Response = HttpServerResponse.HttpServerResponse;
 
 /** Why a request fails. A handler reports the reuse of an idempotency key among its validation errors. */
 export type RequestError =
-  | Exclude<AskError, RetryKeyReused>
+  | Exclude<AskError, IdempotencyKeyReused>
   | KeyRejected
   | ValidationErrors
   | GeneralMessage;

@@ -88,7 +88,7 @@ export const makeHandlers = Effect.fnUntraced(function* (
         );
         const { chat, replayed } = yield* chats
           .create(accepted.principal.chatbot, { name, userRef }, key)
-          .pipe(Effect.catchTag("RetryKeyReused", () => Effect.fail(reportReuse(errors))));
+          .pipe(Effect.catchTag("IdempotencyKeyReused", () => Effect.fail(reportReuse(errors))));
         return toCreated(encodeChat(chat), replayed);
       }),
     },
@@ -127,12 +127,12 @@ export const makeHandlers = Effect.fnUntraced(function* (
         if (acceptsEvents(headers["accept"])) {
           const events = asking
             .stream(chatbot, ask, parseEventId(headers["last-event-id"]))
-            .pipe(Stream.catchTag("RetryKeyReused", () => Stream.fail(reportReuse(errors))));
+            .pipe(Stream.catchTag("IdempotencyKeyReused", () => Stream.fail(reportReuse(errors))));
           return yield* toEventStream(events, (cause) => reportFailure(cause, accepted.id));
         }
         const { entry, replayed } = yield* asking
           .ask(chatbot, ask)
-          .pipe(Effect.catchTag("RetryKeyReused", () => Effect.fail(reportReuse(errors))));
+          .pipe(Effect.catchTag("IdempotencyKeyReused", () => Effect.fail(reportReuse(errors))));
         return toCreated(encodeEntry(entry), replayed);
       }),
     },

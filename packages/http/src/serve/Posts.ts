@@ -1,7 +1,7 @@
 /**
  * The values of the two POSTs (sections 4.2 and 4.5).
  */
-import { IdempotencyKey } from "@parley/core";
+import { IdempotencyKeyText } from "@parley/core";
 import { ByteSize, Effect, Schema } from "effect";
 import { HttpIncomingMessage, type HttpServerRequest } from "effect/http";
 import type { GeneralMessage } from "../contract/Codes.ts";
@@ -42,7 +42,7 @@ export const decodeCreateChat = makeDecoder(CreateChatBody);
 export const decodeAsk = makeDecoder(AskBody);
 const decodeHeaders = makeDecoder(
   Schema.Struct({
-    "Idempotency-Key": Schema.NullOr(IdempotencyKey),
+    "Idempotency-Key": Schema.NullOr(IdempotencyKeyText),
     "On-Disconnect": Schema.Literals(["cancel", "finish"]).annotate({
       message: "NOT_CANCEL_OR_FINISH",
     }),

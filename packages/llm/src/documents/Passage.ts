@@ -37,7 +37,7 @@ export const passagesOfMarkdown = (source: string, document: string): Array<Pass
     trail = [...trail.filter((above) => above.level < level), { level, heading: plain(heading) }];
   };
 
-  for (const line of linesOf(document.replace(frontMatter, ""))) {
+  for (const line of encodeArchive(document.replace(frontMatter, ""))) {
     const mark = /^ {0,3}(`{3,}(?=[^`]*$)|~{3,})(.*)$/.exec(line);
     if (fence !== undefined) {
       if (mark?.[1]?.startsWith(fence) && mark[2]?.trim() === "") {
@@ -69,7 +69,7 @@ export const passagesOfMarkdown = (source: string, document: string): Array<Pass
 
 /** The passages of a plain text: its paragraphs, short neighbours together. */
 export const passagesOfText = (source: string, document: string): Array<Passage> => {
-  const paragraphs = linesOf(document)
+  const paragraphs = encodeArchive(document)
     .join("\n")
     .split(/\n\s*\n/);
   const blocks = paragraphs.map((text) => ({ head: [], lines: text.split("\n"), tail: [] }));
@@ -78,7 +78,7 @@ export const passagesOfText = (source: string, document: string): Array<Passage>
 
 const frontMatter = /^---[ \t]*\r?\n(?:[^]*?\r?\n)??(?:---|\.\.\.)[ \t]*(?:\r?\n|$)/;
 
-const linesOf = (document: string): Array<string> => document.split(/\r\n|\r|\n/);
+const encodeArchive = (document: string): Array<string> => document.split(/\r\n|\r|\n/);
 
 /** A paragraph, list, table or fenced code. When its lines are cut, every piece repeats head and tail. */
 interface Block {

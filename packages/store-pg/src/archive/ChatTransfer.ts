@@ -6,7 +6,7 @@ import {
   fold,
   importDetail,
   ImportRefused,
-  inOrder,
+  checkArchiveOrder,
   type ArchiveRecord,
   type Chat,
   type ChatArchive,
@@ -108,7 +108,7 @@ export const makeTransfer = ({
       /** The chat whose entries come; it is stored when they are counted. */
       let open: ChatToImport | null = null;
       // Read outside the transaction: the records may come from the same database.
-      const queue = yield* Stream.toQueue(Stream.rechunk(inOrder(records), importBatch), {
+      const queue = yield* Stream.toQueue(Stream.rechunk(checkArchiveOrder(records), importBatch), {
         capacity: importBatch,
       });
       const session = yield* orUnavailable(transfer);

@@ -4,11 +4,11 @@
  */
 import {
   fold,
-  RetryKeyReused,
+  IdempotencyKeyReused,
   StorageUnavailable,
   turnLease,
   type NewEntry,
-  type RetryKey,
+  type IdempotencyKey,
 } from "@parley/core";
 import { Data, Effect, Predicate, Schedule } from "effect";
 import type { PgPools } from "../database/PgPools.ts";
@@ -61,7 +61,7 @@ export const makeChatCreation = Effect.fnUntraced(function* ({ writes }: PgPools
   const createOrKnow = Effect.fnUntraced(function* (
     chatbot: number,
     chat: Omit<ChatToCreate, "claimed">,
-    { fingerprint, key }: RetryKey,
+    { fingerprint, key }: IdempotencyKey,
   ) {
     const turn = crypto.randomUUID();
     const claimed = yield* writes
@@ -86,7 +86,7 @@ export const makeChatCreation = Effect.fnUntraced(function* ({ writes }: PgPools
     }
     const [known] = yield* writes.query<KnownRow>(chatbot, knownChat, [chatbot, key]).pipe(orBusy);
     if (known !== undefined && known.fingerprint !== fingerprint) {
-      return yield* new RetryKeyReused({ key });
+      return yield* new IdempotencyKeyReused({ key });
     }
     if (known === undefined || known.id === null) return yield* new KeyHeld();
     return { chat: chatOf(known), replayed: true };
@@ -95,7 +95,7 @@ export const makeChatCreation = Effect.fnUntraced(function* ({ writes }: PgPools
   return {
     create,
     /** The chat of the request with the key, which is created once. A request in flight is waited for. */
-    createOnce: (chatbot: number, chat: Omit<ChatToCreate, "claimed">, key: RetryKey) =>
+    createOnce: (chatbot: number, chat: Omit<ChatToCreate, "claimed">, key: IdempotencyKey) =>
       Effect.uninterruptible(createOrKnow(chatbot, chat, key)).pipe(
         Effect.retry({
           while: Predicate.isTagged("KeyHeld"),

@@ -5,11 +5,11 @@
  * - settled has the chat, and the entry if there is one: both answer the next request with the key;
  * - older than a day (`made_at`) is free again, and is deleted when others are claimed.
  */
-import { retryKeyLifetime } from "@parley/core";
+import { idempotencyKeyLifetime } from "@parley/core";
 import { entryColumns } from "../Rows.ts";
 
 const isOld = (row: string) =>
-  `${row}.made_at <= statement_timestamp() - interval '${retryKeyLifetime} milliseconds'`;
+  `${row}.made_at <= statement_timestamp() - interval '${idempotencyKeyLifetime} milliseconds'`;
 
 const isFree = (row: string) =>
   `(${isOld(row)} or (${row}.chat_id is null and ${row}.turn_until <= clock_timestamp()))`;

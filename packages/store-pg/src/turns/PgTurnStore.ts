@@ -5,7 +5,7 @@
 import {
   ChatbotNotFound,
   ChatNotFound,
-  RetryKeyReused,
+  IdempotencyKeyReused,
   StorageUnavailable,
   turnEntries,
   turnLease,
@@ -15,7 +15,7 @@ import {
   type Entry,
   type NewEntry,
   type Overloaded,
-  type RetryKey,
+  type IdempotencyKey,
   type Taken,
   type Turn,
 } from "@parley/core";
@@ -79,7 +79,7 @@ export const makeTurnStore = Effect.fnUntraced(function* (
   const takeChat = Effect.fnUntraced(function* (
     chatbot: number,
     chatId: number,
-    retryKey: RetryKey | null,
+    idempotencyKey: IdempotencyKey | null,
     turn: string,
   ) {
     const rows = yield* writes.query<TakenRow>(chatbot, takeTurn, [
@@ -100,7 +100,7 @@ export const makeTurnStore = Effect.fnUntraced(function* (
     if (first.before !== null) {
       const forget = writes.query(chatbot, forgetAsks, [chatbot, texts([first.before])]);
       // Outside a transaction the turn is taken in any case.
-      yield* retryKey === null ? Effect.ignore(forget) : forget;
+      yield* idempotencyKey === null ? Effect.ignore(forget) : forget;
     }
     const seen = first.position === null ? 0n : first.position;
     // The statement's snapshot may be older than the turn: another may have appended while this one waited for the chat's
@@ -113,11 +113,11 @@ export const makeTurnStore = Effect.fnUntraced(function* (
         : yield* entriesBefore(chatbot, chatId, Number.MAX_SAFE_INTEGER);
     return {
       _tag: "Turn",
-      turn: { id: turn, chatbot, chat: chatId, retryKey, newest },
+      turn: { id: turn, chatbot, chat: chatId, idempotencyKey, newest },
     } satisfies Taken;
   });
 
-  const claim = (chatbot: number, { fingerprint, key }: RetryKey, turn: string) =>
+  const claim = (chatbot: number, { fingerprint, key }: IdempotencyKey, turn: string) =>
     Effect.map(
       writes.query(chatbot, claimKey, [chatbot, key, fingerprint, turn, turnLease]),
       (rows) => rows.length > 0,
@@ -127,11 +127,11 @@ export const makeTurnStore = Effect.fnUntraced(function* (
   const known = Effect.fnUntraced(function* (
     chatbot: number,
     chat: number | null,
-    { fingerprint, key }: RetryKey,
+    { fingerprint, key }: IdempotencyKey,
   ) {
     const [row] = yield* writes.query<KnownRow>(chatbot, lockKey, [chatbot, key, chat]);
     if (row === undefined || row.free) return undefined;
-    if (row.fingerprint !== fingerprint) return yield* new RetryKeyReused({ key });
+    if (row.fingerprint !== fingerprint) return yield* new IdempotencyKeyReused({ key });
     if (row.id !== null) {
       return { _tag: "Done", entry: entryOf(row as EntryRow), turn: row.turn! } satisfies Taken;
     }
@@ -139,27 +139,27 @@ export const makeTurnStore = Effect.fnUntraced(function* (
     return held("key", row.for_millis);
   });
 
-  const takeKey = Effect.fnUntraced(function* (chatbot: number, retryKey: RetryKey) {
-    const turn = { id: crypto.randomUUID(), chatbot, chat: null, retryKey, newest: [] };
-    const isOurs = yield* claim(chatbot, retryKey, turn.id).pipe(
+  const takeKey = Effect.fnUntraced(function* (chatbot: number, idempotencyKey: IdempotencyKey) {
+    const turn = { id: crypto.randomUUID(), chatbot, chat: null, idempotencyKey, newest: [] };
+    const isOurs = yield* claim(chatbot, idempotencyKey, turn.id).pipe(
       Effect.catchIf(isForeignKeyViolation, () => Effect.fail(new ChatbotNotFound({ chatbot }))),
     );
     if (isOurs) return { _tag: "Turn", turn } satisfies Taken;
-    return (yield* known(chatbot, null, retryKey)) ?? held("key", 0);
+    return (yield* known(chatbot, null, idempotencyKey)) ?? held("key", 0);
   });
 
   /** The key is claimed last: a place in the chat's line is kept without it. */
-  const takeBoth = (chatbot: number, chat: number, retryKey: RetryKey) =>
+  const takeBoth = (chatbot: number, chat: number, idempotencyKey: IdempotencyKey) =>
     writes
       .transaction(
         chatbot,
         Effect.gen(function* () {
-          const settled = yield* known(chatbot, chat, retryKey);
+          const settled = yield* known(chatbot, chat, idempotencyKey);
           if (settled !== undefined) return settled;
           const turn = crypto.randomUUID();
-          const taken = yield* takeChat(chatbot, chat, retryKey, turn);
+          const taken = yield* takeChat(chatbot, chat, idempotencyKey, turn);
           if (taken._tag === "Held") return taken;
-          if (!(yield* claim(chatbot, retryKey, turn))) return yield* new KeyLost();
+          if (!(yield* claim(chatbot, idempotencyKey, turn))) return yield* new KeyLost();
           return taken;
         }),
       )
@@ -168,39 +168,41 @@ export const makeTurnStore = Effect.fnUntraced(function* (
         Effect.catchTag("KeyLost", () => Effect.succeed(held("key", 0))),
       );
 
-  const take = (chatbot: number, chat: number | null, retryKey: RetryKey | null) => {
-    if (retryKey === null) return takeChat(chatbot, chat!, null, crypto.randomUUID());
-    return chat === null ? takeKey(chatbot, retryKey) : takeBoth(chatbot, chat, retryKey);
+  const take = (chatbot: number, chat: number | null, idempotencyKey: IdempotencyKey | null) => {
+    if (idempotencyKey === null) return takeChat(chatbot, chat!, null, crypto.randomUUID());
+    return chat === null
+      ? takeKey(chatbot, idempotencyKey)
+      : takeBoth(chatbot, chat, idempotencyKey);
   };
 
   /** Why a statement of a turn did nothing. */
-  const whyNot = Effect.fnUntraced(function* ({ chat, chatbot, id, retryKey }: Turn) {
+  const whyNot = Effect.fnUntraced(function* ({ chat, chatbot, id, idempotencyKey }: Turn) {
     const [found] = yield* writes.query<{ readonly exists: boolean; readonly ours: boolean }>(
       chatbot,
       lookAtTurn,
-      [chatbot, chat, id, retryKey?.key ?? null],
+      [chatbot, chat, id, idempotencyKey?.key ?? null],
     );
     if (!found!.exists) return yield* new ChatNotFound({ chatId: chat! });
     return found!.ours ? new ChatLocked() : new TurnLost();
   });
 
   const appendToChat = Effect.fnUntraced(function* (turn: Turn, entry: NewEntry) {
-    const { chat, chatbot, id, retryKey } = turn;
+    const { chat, chatbot, id, idempotencyKey } = turn;
     const [row] = yield* writes
       .query<EntryRow & { readonly awaited: boolean }>(chatbot, appendEntry, [
         chatbot,
         chat,
         id,
-        retryKey?.key ?? null,
+        idempotencyKey?.key ?? null,
         ...newEntryValues(entry),
       ])
       .pipe(againAfterClash);
     if (row === undefined) {
       // An erasure passes over keys that are locked.
       const forget =
-        retryKey === null
+        idempotencyKey === null
           ? Effect.void
-          : writes.query(chatbot, forgetKey, [chatbot, retryKey.key, id]);
+          : writes.query(chatbot, forgetKey, [chatbot, idempotencyKey.key, id]);
       return yield* yield* Effect.tapErrorTag(whyNot(turn), "ChatNotFound", () => forget);
     }
     if (row.awaited) yield* notify(chatbot, chat!);
@@ -208,10 +210,10 @@ export const makeTurnStore = Effect.fnUntraced(function* (
   }, orBusy);
 
   const appendToNewChat = Effect.fnUntraced(function* (
-    { chatbot, id, retryKey }: Turn,
+    { chatbot, id, idempotencyKey }: Turn,
     entry: NewEntry,
   ) {
-    const claimed = retryKey && { key: retryKey.key, turn: id };
+    const claimed = idempotencyKey && { key: idempotencyKey.key, turn: id };
     const created = yield* create(chatbot, { name: null, userRef: null, entry, claimed }, null);
     if (created === null) return yield* new TurnLost();
     const { usage: _, ...stored } = entry;
@@ -230,7 +232,7 @@ export const makeTurnStore = Effect.fnUntraced(function* (
    */
   const append = (turn: Turn, entry: NewEntry) => {
     let unknown: StorageUnavailable | null = null;
-    const hasRow = turn.chat !== null || turn.retryKey !== null;
+    const hasRow = turn.chat !== null || turn.idempotencyKey !== null;
     const tried: Effect.Effect<
       Entry,
       ChatbotNotFound | ChatNotFound | TurnLost | Overloaded | StorageUnavailable | ChatLocked
@@ -254,26 +256,26 @@ export const makeTurnStore = Effect.fnUntraced(function* (
   };
 
   return TurnStore.of({
-    take: (chatbot, chat, retryKey) =>
-      retryKey === null && chat === null
+    take: (chatbot, chat, idempotencyKey) =>
+      idempotencyKey === null && chat === null
         ? Effect.sync(() => ({
             _tag: "Turn",
-            turn: { id: crypto.randomUUID(), chatbot, chat, retryKey, newest: [] },
+            turn: { id: crypto.randomUUID(), chatbot, chat, idempotencyKey, newest: [] },
           }))
-        : orBusy(againAfterClash(take(chatbot, chat, retryKey))),
+        : orBusy(againAfterClash(take(chatbot, chat, idempotencyKey))),
 
     earlier: ({ chat, chatbot }, before) =>
       chat === null ? Effect.succeed([]) : orUnavailable(entriesBefore(chatbot, chat, before)),
 
     renew: (turn) =>
       Effect.gen(function* () {
-        const { chat, chatbot, id, retryKey } = turn;
+        const { chat, chatbot, id, idempotencyKey } = turn;
         const [row] = yield* againAfterClash(
           writes.query<{ readonly ours: boolean }>(chatbot, renewTurn, [
             chatbot,
             chat,
             id,
-            retryKey?.key ?? null,
+            idempotencyKey?.key ?? null,
             turnLease,
           ]),
         );
@@ -283,14 +285,14 @@ export const makeTurnStore = Effect.fnUntraced(function* (
 
     append,
 
-    release: ({ chat, chatbot, id, retryKey }) =>
+    release: ({ chat, chatbot, id, idempotencyKey }) =>
       Effect.gen(function* () {
-        if (chat === null && retryKey === null) return;
+        if (chat === null && idempotencyKey === null) return;
         const [row] = yield* againAfterClash(
           writes.query<{ readonly awaited: boolean | null; readonly locked: boolean }>(
             chatbot,
             releaseTurn,
-            [chatbot, chat, id, retryKey?.key ?? null],
+            [chatbot, chat, id, idempotencyKey?.key ?? null],
           ),
         );
         if (row!.awaited === true) yield* notify(chatbot, chat!);

@@ -1,7 +1,7 @@
 /**
  * Erasing chats, and moving them between stores.
  */
-import { ChatArchive, linesOf, recordsOf, type Erasable } from "@parley/core";
+import { ChatArchive, encodeArchive, decodeArchive, type Erasable } from "@parley/core";
 import { Clock, Console, Effect, FileSystem, Option, Stdio, Stream } from "effect";
 import { Command, Flag } from "effect/cli";
 import { resolve } from "node:path";
@@ -99,7 +99,7 @@ const exporting = Command.make(
       let records = 0;
       const text = archive.export(chatbot.id, yield* actor).pipe(
         Stream.tap(() => Effect.sync(() => records++)),
-        linesOf,
+        encodeArchive,
         // One write for some lines. Many of the longest would exceed the length of a string.
         Stream.rechunk(16),
         Stream.mapArray((lines) => [lines.join("")] as const),
@@ -137,8 +137,8 @@ const importing = Command.make(
       const archive = yield* ChatArchive;
       const { stdin } = yield* Stdio.Stdio;
       const files = yield* FileSystem.FileSystem;
-      const file = Option.map(fileOf(input), (path) => recordsOf(files.stream(path)));
-      const records = Option.getOrElse(file, () => recordsOf(stdin));
+      const file = Option.map(fileOf(input), (path) => decodeArchive(files.stream(path)));
+      const records = Option.getOrElse(file, () => decodeArchive(stdin));
       const imported = yield* archive.import(chatbot.id, records, yield* actor);
       const document = { chatbot: chatbot.id, imported };
       yield* print(json, document, () => `Imported ${counted(imported, "chat")}.`);
