@@ -23,7 +23,6 @@ const hints: Readonly<Record<string, string>> = {
   ChatNotFound: "without --chat a new chat begins.",
   DeclarationInvalid: "nothing was changed; docs/operations.md says what each setting may be.",
   DoctorFailed: "the findings say what to do.",
-  EmbeddedFailed: "check PARLEY_DATA_DIR and its permissions; its postgres/data/log may say more.",
   ImportRefused: '"parley chats import --help" says what can be imported.',
   KeyNotFound: listKeys,
   KnowledgeUnreadable: "PARLEY_KNOWLEDGE_DIR names a folder of Markdown and text files.",

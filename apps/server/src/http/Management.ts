@@ -3,7 +3,7 @@
  */
 import { ChatbotDirectory } from "@parley/core";
 import { toEndpointNotFound, toGeneralBody, toJsonResponse, toPath } from "@parley/http";
-import { Duration, Effect } from "effect";
+import { Duration, Effect, Fiber } from "effect";
 import { HttpServerRequest, HttpServerResponse } from "effect/http";
 import { PrometheusMetrics } from "effect/observability";
 
@@ -13,8 +13,10 @@ const readyTimeout = Duration.seconds(2);
 export const makeManagement = Effect.gen(function* () {
   const directory = yield* ChatbotDirectory;
 
-  // No key has this id; the look-up costs the store one cheap read.
-  const ready = directory.open("").pipe(
+  // No key has this id; the look-up costs the store one cheap read. It is forked, because the read itself ignores an
+  // interruption.
+  const ready = Effect.forkDetach(directory.open("")).pipe(
+    Effect.flatMap(Fiber.join),
     Effect.timeout(readyTimeout),
     Effect.as(toJsonResponse({ status: 200, data: { ready: true } })),
     Effect.orElseSucceed(() =>

@@ -1,0 +1,38 @@
+import { assert, describe, it } from "@effect/vitest";
+import { ChatbotDirectory, StorageUnavailable } from "@parley/core";
+import { Effect, Fiber, Stream } from "effect";
+import { HttpServerRequest } from "effect/http";
+import { TestClock } from "effect/testing";
+import { makeManagement } from "../../src/http/Management.ts";
+
+const statusOf = (path: string, open: ChatbotDirectory["Service"]["open"]) =>
+  Effect.flatMap(makeManagement, (app) => Effect.map(app, ({ status }) => status)).pipe(
+    Effect.provideService(
+      HttpServerRequest.HttpServerRequest,
+      HttpServerRequest.fromWeb(new Request(`http://localhost${path}`)),
+    ),
+    Effect.provideService(
+      ChatbotDirectory,
+      ChatbotDirectory.of({ open, used: () => Effect.void, changed: Stream.empty }),
+    ),
+  );
+
+describe("readiness", () => {
+  it.effect("is 200 while the store answers and 503 while it fails", () =>
+    Effect.gen(function* () {
+      assert.strictEqual(yield* statusOf("/health/ready", () => Effect.succeed(null)), 200);
+      const failing = () => Effect.fail(new StorageUnavailable({ cause: new Error("away") }));
+      assert.strictEqual(yield* statusOf("/health/ready", failing), 503);
+    }),
+  );
+
+  it.effect("is 503 after two seconds when the store is silent and ignores interruptions", () =>
+    Effect.gen(function* () {
+      const silent = () => Effect.uninterruptible(Effect.delay(Effect.succeed(null), "1 minute"));
+      const asked = yield* Effect.forkChild(statusOf("/health/ready", silent));
+      yield* TestClock.adjust("2 seconds");
+      assert.strictEqual(yield* Fiber.join(asked), 503);
+      assert.strictEqual(yield* statusOf("/health/live", silent), 200);
+    }),
+  );
+});
