@@ -23,6 +23,7 @@ const hints: Readonly<Record<string, string>> = {
   ChatNotFound: "without --chat a new chat begins.",
   DeclarationInvalid: "nothing was changed; docs/operations.md says what each setting may be.",
   DoctorFailed: "the findings say what to do.",
+  EmbeddedFailed: "PARLEY_DATA_DIR names the directory of the database.",
   ImportRefused: '"parley chats import --help" says what can be imported.',
   KeyNotFound: listKeys,
   KnowledgeUnreadable: "PARLEY_KNOWLEDGE_DIR names a folder of Markdown and text files.",
@@ -43,8 +44,6 @@ const hints: Readonly<Record<string, string>> = {
 
 /** Messages of errors that have none for people. */
 const messages: Readonly<Record<string, (error: any) => string>> = {
-  AnswerUnavailable: ({ reason }) => `No answer: ${reason}`,
-  Overloaded: () => "The server is overloaded",
   PlatformError: (error) => {
     const { module, pathOrDescriptor } = error.reason;
     const stream = module === "Stdio" ? "Standard input or output" : "A file";

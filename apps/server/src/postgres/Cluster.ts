@@ -129,6 +129,11 @@ export const openCluster = Effect.fnUntraced(function* (path: string, from: stri
   );
   const home = homeOf(dataDir);
   const data = join(home, "data");
+  if (existsSync(join(home, "pg_hba.conf"))) {
+    return yield* new EmbeddedFailed({
+      message: `The database in ${home} is of an earlier version: export its chats with that version ("parley chats export"), and import them with this one into a new PARLEY_DATA_DIR.`,
+    });
+  }
   const isNew = !existsSync(home);
   const runAs = yield* userFor(data, isNew);
   const binaries = yield* binariesFor(runAs, from);

@@ -94,7 +94,7 @@ describe("parley chats", () => {
     expect(await parley(`chats export --chatbot Full --output ${file}`)).toEqual({
       code: 0,
       stdout: "",
-      stderr: "Exported 36 chats and entries.\n",
+      stderr: "Exported 36 records: chats and their entries.\n",
     });
     const text = await readFile(file, "utf8");
     expect(text.trimEnd().split("\n")).toHaveLength(37);

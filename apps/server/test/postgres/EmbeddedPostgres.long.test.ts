@@ -173,6 +173,10 @@ describe("the embedded PostgreSQL", () => {
       );
       assert.strictEqual(yield* answerOf(dataDir), 42);
 
+      const earlier = join(dataDir, "postgres", "pg_hba.conf");
+      yield* Effect.promise(() => fs.writeFile(earlier, ""));
+      assert.match(yield* refusal(dataDir), /is of an earlier version: export its chats with/);
+
       const lost = `${dataDir}-lost`;
       yield* Effect.promise(() => fs.mkdir(join(lost, "postgres"), { recursive: true }));
       assert.match(yield* refusal(lost), /^The database in .* cannot be read: ENOENT/);

@@ -27,7 +27,7 @@ export const ChatbotSettings = Schema.Struct({
   model: Schema.NullOr(Name),
   /** How questions are moderated; `null` for the default. */
   moderation: Schema.NullOr(Schema.Literals(["off", "words", "endpoint"])),
-  /** The folder of documents to answer from, inside the default folder; `null` for the default folder itself. */
+  /** The folder of documents to answer from, as the server names it; `null` for the default documents. */
   knowledge: Schema.NullOr(FolderName),
   /** The number of days without an entry after which a chat is erased; `null`: never. */
   retentionDays: Schema.NullOr(Schema.Int.check(Schema.isBetween({ minimum: 1, maximum: 36_500 }))),

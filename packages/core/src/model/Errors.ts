@@ -13,10 +13,18 @@ export class ChatNotFound extends Data.TaggedError("ChatNotFound")<{ readonly ch
 /** Another request used the idempotency key before. */
 export class IdempotencyKeyReused extends Data.TaggedError("IdempotencyKeyReused")<{
   readonly key: string;
-}> {}
+}> {
+  override get message(): string {
+    return "The idempotency key belongs to another request. Use a new key for a new request.";
+  }
+}
 
 /** The lease of the turn ended and another ask took the turn. Nothing was stored. */
-export class TurnLost extends Data.TaggedError("TurnLost") {}
+export class TurnLost extends Data.TaggedError("TurnLost") {
+  override get message(): string {
+    return "Another ask took the turn in this chat.";
+  }
+}
 
 /**
  * The model failed, was too slow or broke off, or the turn was lost. Nothing was stored. The answerer has made all
@@ -26,7 +34,11 @@ export class AnswerUnavailable extends Data.TaggedError("AnswerUnavailable")<{
   /** For logs; contains no text of a user. */
   readonly reason: string;
   readonly cause?: unknown;
-}> {}
+}> {
+  override get message(): string {
+    return `No answer: ${this.reason}.`;
+  }
+}
 
 /** The store cannot be reached or failed. Whether it wrote something is unknown. */
 export class StorageUnavailable extends Data.TaggedError("StorageUnavailable")<{
@@ -40,7 +52,11 @@ export class StorageUnavailable extends Data.TaggedError("StorageUnavailable")<{
 /** The service has more work than it takes on. The same request may succeed after the given time. */
 export class Overloaded extends Data.TaggedError("Overloaded")<{
   readonly retryAfterSeconds: number;
-}> {}
+}> {
+  override get message(): string {
+    return `The server is overloaded. Try again in ${this.retryAfterSeconds} s.`;
+  }
+}
 
 /** The API key is malformed, unknown, expired or revoked. The error does not say which. */
 export class KeyRejected extends Data.TaggedError("KeyRejected") {

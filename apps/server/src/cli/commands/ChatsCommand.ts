@@ -108,7 +108,7 @@ const exporting = Command.make(
         onNone: () => Stream.run(text, stdio.stdout({ endOnDone: false })),
         onSome: (path) => replaceFile(path, Stream.encodeText(text)),
       });
-      yield* Console.error(`Exported ${records} chats and entries.`);
+      yield* Console.error(`Exported ${records} records: chats and their entries.`);
     }).pipe(onDatabase),
 ).pipe(
   Command.withDescription("Write every chat and entry of a chatbot as newline-delimited JSON"),

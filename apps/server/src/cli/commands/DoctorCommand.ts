@@ -64,11 +64,15 @@ const checkDatabase = Effect.gen(function* () {
   return [findings, registered.map(({ chatbot }) => chatbot)] as const;
 }).pipe(
   Effect.scoped,
-  Effect.catch((error) => {
-    const hint =
-      "Check that PostgreSQL runs, and DATABASE_URL: postgres://user:password@host:5432/database.";
-    return Effect.succeed([[failed("database", describeError(error).message, hint)], []] as const);
-  }),
+  Effect.catch((error) =>
+    Effect.map(Settings, ({ store }) => {
+      const hint =
+        store === "embedded"
+          ? "Check PARLEY_DATA_DIR and its permissions; its postgres/data/log may say more."
+          : "Check that PostgreSQL runs, and DATABASE_URL: postgres://user:password@host:5432/database.";
+      return [[failed("database", describeError(error).message, hint)], []] as const;
+    }),
+  ),
 );
 
 /** The default documents, and the folder of each chatbot that names one. */
