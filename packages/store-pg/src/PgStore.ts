@@ -6,7 +6,7 @@ import {
   ChatbotDirectory,
   ChatbotRegistry,
   ChatStore,
-  reasonOf,
+  describeCause,
   TurnStore,
 } from "@parley/core";
 import { Context, Effect, Layer, Stream, type Redacted } from "effect";
@@ -154,5 +154,5 @@ const toUnusable = <A, R>(
   effect: Effect.Effect<A, PostgresUnusable | SqlError.SqlError, R>,
 ): Effect.Effect<A, PostgresUnusable, R> =>
   Effect.mapError(effect, (error) =>
-    error instanceof PostgresUnusable ? error : cannotBeUsed(reasonOf(error), error),
+    error instanceof PostgresUnusable ? error : cannotBeUsed(describeCause(error), error),
   );

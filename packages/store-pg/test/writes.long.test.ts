@@ -66,7 +66,7 @@ it.live.each([
       ),
   ],
 ] as const)(
-  "no statement of a creation, an ask or an erasure touches more for the rows and retry keys that there are%s",
+  "no statement of a creation, an ask or an erasure touches more for the rows and idempotency keys that there are%s",
   ([, settled]) =>
     Effect.gen(function* () {
       const { sql, url } = yield* freshDatabase();
@@ -114,17 +114,17 @@ it.live.each([
           yield* chats.createChat(chatbot, wanted, key && created);
           yield* chats.createChat(chatbot, wanted, key && created);
           for (const chat of [1, null]) {
-            const retryKey = key && { ...key, key: `${key.key} of ${chat}` };
+            const idempotencyKey = key && { ...key, key: `${key.key} of ${chat}` };
             for (const end of ["release", "append"]) {
-              const taken = yield* turns.take(chatbot, chat, retryKey);
+              const taken = yield* turns.take(chatbot, chat, idempotencyKey);
               if (taken._tag !== "Turn") return assert.fail("the turn is free");
               const { turn } = taken;
-              yield* turns.take(chatbot, chat, retryKey);
+              yield* turns.take(chatbot, chat, idempotencyKey);
               yield* turns.earlier(turn, rows / 2);
               yield* turns.renew(turn);
               yield* end === "append" ? turns.append(turn, entry) : turns.release(turn);
             }
-            yield* turns.release({ id: "none", chatbot, chat, retryKey, newest: [] });
+            yield* turns.release({ id: "none", chatbot, chat, idempotencyKey, newest: [] });
           }
         }
       }

@@ -6,7 +6,7 @@ import {
   fold,
   importDetail,
   ImportRefused,
-  inOrder,
+  checkArchiveOrder,
   type ArchiveRecord,
   type Chat,
   type ChatArchive,
@@ -73,7 +73,7 @@ export const makeTransfer = ({
     /** The chat of the current entries. It is inserted when they are counted. */
     let open: ChatToImport | null = null;
     // Read outside the transaction, because the records may be of the same database.
-    const queue = yield* Stream.toQueue(Stream.rechunk(inOrder(records), batch), {
+    const queue = yield* Stream.toQueue(Stream.rechunk(checkArchiveOrder(records), batch), {
       capacity: batch,
     });
     const { query, transaction } = yield* toStorageUnavailable(transfer);

@@ -4,11 +4,11 @@
  */
 import {
   fold,
-  RetryKeyReused,
+  IdempotencyKeyReused,
   StorageUnavailable,
   turnLease,
   type NewEntry,
-  type RetryKey,
+  type IdempotencyKey,
 } from "@parley/core";
 import { Data, Effect, Predicate, Schedule } from "effect";
 import { busy, mapLockTimeout, retryOnConflict, toChatbotNotFound } from "../database/PgErrors.ts";
@@ -65,7 +65,7 @@ export const makeChatCreation = Effect.fnUntraced(function* ({ writes }: PgPools
   const createOrReplay = Effect.fnUntraced(function* (
     chatbot: number,
     chat: ChatToCreate,
-    { fingerprint, key }: RetryKey,
+    { fingerprint, key }: IdempotencyKey,
   ) {
     const turn = crypto.randomUUID();
     const claims = yield* writes
@@ -87,7 +87,7 @@ export const makeChatCreation = Effect.fnUntraced(function* ({ writes }: PgPools
     }
     const [row] = yield* mapLockTimeout(writes.query<KeyRow>(chatbot, chatOfKey, [chatbot, key]));
     if (row !== undefined && row.fingerprint !== fingerprint) {
-      return yield* new RetryKeyReused({ key });
+      return yield* new IdempotencyKeyReused({ key });
     }
     if (row === undefined || row.id === null) return yield* new KeyHeld();
     return { chat: toChat(row), replayed: true };
@@ -96,7 +96,7 @@ export const makeChatCreation = Effect.fnUntraced(function* ({ writes }: PgPools
   return {
     create,
     /** Creates the chat of the request with the key once. Waits for a request in progress. */
-    createOnce: (chatbot: number, chat: ChatToCreate, key: RetryKey) =>
+    createOnce: (chatbot: number, chat: ChatToCreate, key: IdempotencyKey) =>
       Effect.uninterruptible(createOrReplay(chatbot, chat, key)).pipe(
         Effect.retry({
           while: Predicate.isTagged("KeyHeld"),

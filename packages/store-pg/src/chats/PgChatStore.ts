@@ -17,10 +17,10 @@ export const makeChatStore = Effect.fnUntraced(function* (pools: PgPools, creati
     characterType,
   );
   return ChatStore.of({
-    createChat: (chatbot, { helloMessage, name, userRef }, retryKey) => {
+    createChat: (chatbot, { helloMessage, name, userRef }, idempotencyKey) => {
       const entry = helloMessage === null ? null : helloEntry(helloMessage);
       const chat = { name, userRef, entry, claimed: null };
-      if (retryKey !== null) return creation.createOnce(chatbot, chat, retryKey);
+      if (idempotencyKey !== null) return creation.createOnce(chatbot, chat, idempotencyKey);
       return Effect.map(creation.create(chatbot, chat, createTimeout), (created) => ({
         chat: { id: created!.id, name, userRef, createTime: created!.createTime },
         replayed: false,

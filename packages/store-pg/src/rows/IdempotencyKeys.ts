@@ -5,11 +5,11 @@
  * - settled, with the chat and its entry if there is one, when the request has succeeded;
  * - free again a day after `made_at`. Later claims delete it.
  */
-import { retryKeyLifetime } from "@parley/core";
+import { idempotencyKeyLifetime } from "@parley/core";
 import { entryColumns } from "./EntryRows.ts";
 
 const isOld = (row: string) =>
-  `${row}.made_at <= statement_timestamp() - interval '${retryKeyLifetime} milliseconds'`;
+  `${row}.made_at <= statement_timestamp() - interval '${idempotencyKeyLifetime} milliseconds'`;
 
 const isFree = (row: string) =>
   `(${isOld(row)} or (${row}.chat_id is null and ${row}.turn_until <= clock_timestamp()))`;

@@ -5,7 +5,7 @@
  */
 import {
   ChatNotFound,
-  RetryKeyReused,
+  IdempotencyKeyReused,
   turnEntries,
   turnLease,
   TurnLost,
@@ -15,7 +15,7 @@ import {
   type Entry,
   type NewEntry,
   type Overloaded,
-  type RetryKey,
+  type IdempotencyKey,
   type StorageUnavailable,
   type Taken,
   type Turn,
@@ -83,7 +83,7 @@ export const makeTurnStore = Effect.fnUntraced(function* (
   const takeChat = Effect.fnUntraced(function* (
     chatbot: number,
     chatId: number,
-    retryKey: RetryKey | null,
+    idempotencyKey: IdempotencyKey | null,
   ) {
     const id = crypto.randomUUID();
     const rows = yield* writes.query<TakenRow>(chatbot, takeTurn, [
@@ -104,25 +104,25 @@ export const makeTurnStore = Effect.fnUntraced(function* (
     if (first.before !== null) {
       const forget = writes.query(chatbot, deleteClaims, [chatbot, texts([first.before])]);
       // Outside a transaction the turn is taken already.
-      yield* retryKey === null ? Effect.ignore(forget) : forget;
+      yield* idempotencyKey === null ? Effect.ignore(forget) : forget;
     }
     // The snapshot may be older than the turn, if an append committed in between. A second read is exact: the turn is ours.
     const isCurrent = (first.position ?? 0n) === first.entries;
     const newest = isCurrent
       ? rows.flatMap((row) => (row.id === null ? [] : toEntry(row)))
       : yield* entriesBefore(chatbot, chatId, Number.MAX_SAFE_INTEGER);
-    return { _tag: "Turn", turn: { id, chatbot, chat: chatId, retryKey, newest } } satisfies Taken;
+    return { _tag: "Turn", turn: { id, chatbot, chat: chatId, idempotencyKey, newest } } satisfies Taken;
   });
 
   /** What `take` returns for a key that is not free; `null` for one that is. */
   const findKey = Effect.fnUntraced(function* (
     chatbot: number,
     chat: number | null,
-    { fingerprint, key }: RetryKey,
+    { fingerprint, key }: IdempotencyKey,
   ) {
     const [row] = yield* writes.query<KeyRow>(chatbot, lockKey, [chatbot, key, chat]);
     if (row === undefined || row.free) return null;
-    if (row.fingerprint !== fingerprint) return yield* new RetryKeyReused({ key });
+    if (row.fingerprint !== fingerprint) return yield* new IdempotencyKeyReused({ key });
     if (row.id !== null) {
       return { _tag: "Done", entry: toEntry(row), turn: row.turn! } satisfies Taken;
     }
@@ -131,19 +131,19 @@ export const makeTurnStore = Effect.fnUntraced(function* (
   });
 
   /** Claims the key last: `Held` by `chat` keeps its place in the queue without it. */
-  const takeWithKey = (chatbot: number, chat: number | null, retryKey: RetryKey) =>
+  const takeWithKey = (chatbot: number, chat: number | null, idempotencyKey: IdempotencyKey) =>
     writes
       .transaction(
         chatbot,
         Effect.gen(function* () {
-          const found = yield* findKey(chatbot, chat, retryKey);
+          const found = yield* findKey(chatbot, chat, idempotencyKey);
           if (found !== null) return found;
           const taken =
             chat === null
-              ? withoutRow(chatbot, retryKey)
-              : yield* takeChat(chatbot, chat, retryKey);
+              ? withoutRow(chatbot, idempotencyKey)
+              : yield* takeChat(chatbot, chat, idempotencyKey);
           if (taken._tag !== "Turn") return taken;
-          const { fingerprint, key } = retryKey;
+          const { fingerprint, key } = idempotencyKey;
           const claims = yield* writes
             .query(chatbot, claimKey, [chatbot, key, fingerprint, taken.turn.id, turnLease])
             .pipe(toChatbotNotFound(chatbot));
@@ -156,24 +156,24 @@ export const makeTurnStore = Effect.fnUntraced(function* (
       );
 
   /** Why a statement of the turn found nothing: `busy` if the chat is locked. */
-  const whyNot = Effect.fnUntraced(function* ({ chat, chatbot, id, retryKey }: Turn) {
+  const whyNot = Effect.fnUntraced(function* ({ chat, chatbot, id, idempotencyKey }: Turn) {
     const [row] = yield* writes.query<{ readonly exists: boolean; readonly ours: boolean }>(
       chatbot,
       lookAtTurn,
-      [chatbot, chat, id, retryKey?.key ?? null],
+      [chatbot, chat, id, idempotencyKey?.key ?? null],
     );
     if (!row!.exists) return new ChatNotFound({ chatId: chat! });
     return row!.ours ? busy : new TurnLost();
   });
 
   const appendToChat = Effect.fnUntraced(function* (turn: Turn, entry: NewEntry) {
-    const { chat, chatbot, id, retryKey } = turn;
+    const { chat, chatbot, id, idempotencyKey } = turn;
     const [row] = yield* writes
       .query<EntryRow & { readonly awaited: boolean }>(chatbot, appendEntry, [
         chatbot,
         chat,
         id,
-        retryKey?.key ?? null,
+        idempotencyKey?.key ?? null,
         ...newEntryValues(entry),
       ])
       .pipe(retryOnConflict);
@@ -183,10 +183,10 @@ export const makeTurnStore = Effect.fnUntraced(function* (
   }, mapLockTimeout);
 
   const appendToNewChat = Effect.fnUntraced(function* (
-    { chatbot, id, retryKey }: Turn,
+    { chatbot, id, idempotencyKey }: Turn,
     entry: NewEntry,
   ) {
-    const claimed = retryKey && { key: retryKey.key, turn: id };
+    const claimed = idempotencyKey && { key: idempotencyKey.key, turn: id };
     const created = yield* create(chatbot, { name: null, userRef: null, entry, claimed }, null);
     if (created === null) return yield* new TurnLost();
     const { usage: _, ...stored } = entry;
@@ -199,9 +199,9 @@ export const makeTurnStore = Effect.fnUntraced(function* (
   });
 
   return TurnStore.of({
-    take: (chatbot, chat, retryKey) => {
-      if (retryKey !== null) {
-        return mapLockTimeout(retryOnConflict(takeWithKey(chatbot, chat, retryKey)));
+    take: (chatbot, chat, idempotencyKey) => {
+      if (idempotencyKey !== null) {
+        return mapLockTimeout(retryOnConflict(takeWithKey(chatbot, chat, idempotencyKey)));
       }
       if (chat === null) return Effect.sync(() => withoutRow(chatbot, null));
       return mapLockTimeout(retryOnConflict(takeChat(chatbot, chat, null)));
@@ -214,13 +214,13 @@ export const makeTurnStore = Effect.fnUntraced(function* (
 
     renew: (turn) =>
       Effect.gen(function* () {
-        const { chat, chatbot, id, retryKey } = turn;
+        const { chat, chatbot, id, idempotencyKey } = turn;
         const [row] = yield* retryOnConflict(
           writes.query<{ readonly ours: boolean }>(chatbot, renewTurn, [
             chatbot,
             chat,
             id,
-            retryKey?.key ?? null,
+            idempotencyKey?.key ?? null,
             turnLease,
           ]),
         );
@@ -238,7 +238,7 @@ export const makeTurnStore = Effect.fnUntraced(function* (
      */
     append: (turn, entry) => {
       let unknown: StorageUnavailable | null = null;
-      const hasRow = turn.chat !== null || turn.retryKey !== null;
+      const hasRow = turn.chat !== null || turn.idempotencyKey !== null;
       const attempt: Effect.Effect<
         Entry,
         TurnLost | ChatbotNotFound | ChatNotFound | Overloaded | StorageUnavailable
@@ -259,15 +259,15 @@ export const makeTurnStore = Effect.fnUntraced(function* (
       );
     },
 
-    release: ({ chat, chatbot, id, retryKey }) =>
-      chat === null && retryKey === null
+    release: ({ chat, chatbot, id, idempotencyKey }) =>
+      chat === null && idempotencyKey === null
         ? Effect.void
         : Effect.gen(function* () {
             const [row] = yield* retryOnConflict(
               writes.query<{ readonly awaited: boolean | null; readonly locked: boolean }>(
                 chatbot,
                 releaseTurn,
-                [chatbot, chat, id, retryKey?.key ?? null],
+                [chatbot, chat, id, idempotencyKey?.key ?? null],
               ),
             );
             if (row!.awaited === true) yield* notify(chatbot, chat!);
@@ -291,10 +291,10 @@ export const makeTurnStore = Effect.fnUntraced(function* (
 });
 
 /** A turn in a new chat. */
-const withoutRow = (chatbot: number, retryKey: RetryKey | null) =>
+const withoutRow = (chatbot: number, idempotencyKey: IdempotencyKey | null) =>
   ({
     _tag: "Turn",
-    turn: { id: crypto.randomUUID(), chatbot, chat: null, retryKey, newest: [] },
+    turn: { id: crypto.randomUUID(), chatbot, chat: null, idempotencyKey, newest: [] },
   }) satisfies Taken;
 
 /** Retries for as long as the lease of a turn without renewals. */

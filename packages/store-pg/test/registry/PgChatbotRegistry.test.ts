@@ -203,8 +203,8 @@ layer(layerPostgresUnderTest({ schema }))("deletion on PostgreSQL", (it) => {
       const store = yield* ChatStore;
       const { id } = yield* newChatbot;
       const chat = { name: "n", userRef: "u", helloMessage: "Hello" };
-      const retryKey = { key: `key of ${id}`, fingerprint: "f" };
-      yield* store.createChat(id, chat, retryKey);
+      const idempotencyKey = { key: `key of ${id}`, fingerprint: "f" };
+      yield* store.createChat(id, chat, idempotencyKey);
       yield* registry.delete(id, "test");
       const sql = yield* clientOf(schema, 1);
       const tables = yield* sql.unsafe<{ readonly name: string }>(tablesOfChatbots);

@@ -1,5 +1,5 @@
 import { assert, describe, it } from "@effect/vitest";
-import { ChatArchive, ChatStore, newestChats, TurnStore, type RetryKey } from "@parley/core";
+import { ChatArchive, ChatStore, newestChats, TurnStore, type IdempotencyKey } from "@parley/core";
 import { registerChatbot } from "@parley/core/testing";
 import { Cause, Effect, Exit, Fiber, Stream } from "effect";
 import { makePools } from "../../src/database/PgPools.ts";
@@ -170,7 +170,7 @@ describe.each([
       );
       const chat_counter = "select from chat_counter where chatbot_id = $1 for update";
       const counterLock = yield* hold(sql, chat_counter, [chatbot]);
-      const append = (key: RetryKey | null) =>
+      const append = (key: IdempotencyKey | null) =>
         Effect.gen(function* () {
           const fresh = yield* turns.take(chatbot, null, key);
           return fresh._tag === "Turn" ? yield* turns.append(fresh.turn, entry) : fresh;
@@ -244,7 +244,7 @@ describe.each([
       const sql = yield* clientOf(schema);
       const key = { key: "key", fingerprint: "f" };
       const create = Effect.map(store.createChat(chatbot, chat, null), ({ chat }) => chat.id);
-      const take = Effect.fnUntraced(function* (id: number, key: RetryKey | null) {
+      const take = Effect.fnUntraced(function* (id: number, key: IdempotencyKey | null) {
         const taken = yield* turns.take(chatbot, id, key);
         return taken._tag === "Turn" ? taken.turn : yield* Effect.die("the turn is free");
       });
