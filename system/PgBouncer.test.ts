@@ -24,13 +24,12 @@ const pooled = Effect.fnUntraced(function* (schema: string, url = optionsOf(sche
 });
 
 for (const { setting, got } of [
-  { setting: "search_path = ''", got: 'search_path "SCHEMA" gets ""' },
-  { setting: "search_path = other, SCHEMA", got: 'search_path "SCHEMA" gets other, SCHEMA' },
-  { setting: "search_path = SCHEMA, public", got: 'tables would be made in "public"' },
+  { setting: "search_path = ''", got: "no schema has been selected to create in" },
+  { setting: "search_path = public, SCHEMA", got: 'leads to the schema "public" instead of' },
   { setting: "search_path = SCHEMA", got: "" },
   {
     setting: "default_transaction_isolation = 'repeatable read'",
-    got: 'default_transaction_isolation "read committed" gets repeatable read',
+    got: 'connections have the isolation "repeatable read"',
   },
 ]) {
   const what = got === "" ? "serves" : "is refused";

@@ -1,5 +1,5 @@
 /**
- * The stores as layers, and what a database must be before they serve.
+ * The store as a layer, and operations on its schema.
  */
 import {
   ChatArchive,
@@ -9,45 +9,46 @@ import {
   describeCause,
   TurnStore,
 } from "@parley/core";
-import { Context, Effect, Layer, Stream, type Redacted, type Scope } from "effect";
+import { Context, Effect, Layer, Stream, type Redacted } from "effect";
 import { Reactivity } from "effect/reactivity";
 import { SqlClient, type SqlError } from "effect/sql";
 import { makeChatArchive } from "./archive/PgChatArchive.ts";
 import { makeChatCreation } from "./chats/ChatCreation.ts";
-import { makeMigrator, makePools } from "./database/PgPools.ts";
-import { databaseMustFit, roleMustFit, writing, type Writing } from "./database/ServerChecks.ts";
+import { makeChatStore } from "./chats/PgChatStore.ts";
 import { makeNotifications } from "./database/Notifications.ts";
+import { cannotBeUsed, PostgresUnusable } from "./database/PgErrors.ts";
+import { makeMigrationClient, makePools } from "./database/PgPools.ts";
+import { checkDatabase, checkRole } from "./database/ServerChecks.ts";
 import * as Migrator from "./migrations/Migrator.ts";
 import { makeChatbotDirectory } from "./registry/PgChatbotDirectory.ts";
 import { makeChatbotRegistry } from "./registry/PgChatbotRegistry.ts";
-import { makeChatStore } from "./PgChatStore.ts";
-import { cannotBeUsed, PostgresUnusable } from "./PostgresUnusable.ts";
 import { makeTurnStore } from "./turns/PgTurnStore.ts";
 
+/** How to connect to the database. */
 export interface PostgresOptions {
+  /** `postgres://user:password@host:5432/database`. */
   readonly url: Redacted.Redacted;
   /**
-   * Whether PostgreSQL's row-level security keeps the chatbots apart, too, `false` by default: each statement is then
-   * sent with its tenant. The role of `url` must be one that it binds, so no superuser, not the owner of the tables, and
-   * none that bypasses it.
+   * Whether row-level security keeps the chatbots apart, too; `false` by default. The role of `url` must then be one that
+   * row security binds: no superuser, not the owner of the tables, and without BYPASSRLS.
    */
   readonly rowSecurity?: boolean | undefined;
-  /** Where the tables are; `parley` by default. It is created if it does not exist. */
+  /** The schema of the tables, `parley` by default; created if it does not exist. */
   readonly schema?: string | undefined;
   /**
-   * Connections, 12 by default and 6 at least: two read, two do what takes long, one listens, and the others write. With row
-   * security those that read are half of those that read or write. Each export and import has one more for as long as it goes
-   * on, and migrations one while the store starts.
+   * The number of connections, 12 by default and at least 6: two for reads, two for long lists, one that listens, the others
+   * for writes. With row security, half of those for reads and writes read. Each export, import, erasure and sum of usage
+   * opens one more, as does the start.
    */
   readonly maxConnections?: number | undefined;
   /**
-   * Whether to listen for notifications of other processes, `true` by default. Behind a pooler that cannot listen it must
-   * be `false`: then keys and turns of other processes are seen by polling.
+   * Whether to listen for notifications of other processes, `true` by default. Behind a pooler that does not support LISTEN
+   * it must be `false`; changes of other processes are then found by polling.
    */
   readonly listen?: boolean | undefined;
   /**
-   * Whether connections keep the plans of their statements, `true` by default. Behind a pooler that lends a connection for
-   * one transaction and knows nothing of prepared statements it must be `false`.
+   * Whether connections keep prepared statements, `true` by default. Behind a pooler that lends connections for one
+   * transaction, and does not support prepared statements, it must be `false`.
    */
   readonly prepare?: boolean | undefined;
 }
@@ -59,78 +60,68 @@ const withDefaults = (options: PostgresOptions) => ({
   maxConnections: options.maxConnections ?? 12,
 });
 
-type Settings = ReturnType<typeof withDefaults>;
-
-/** Runs statements on a connection for migrations. */
-const asMigrator = <A, E, R>(settings: Settings, statements: Effect.Effect<A, E, R>) =>
-  Effect.scoped(
-    Effect.provideServiceEffect(statements, SqlClient.SqlClient, makeMigrator(settings)),
-  );
-
-const bringUpToDate = (settings: Settings) =>
-  asMigrator(
-    settings,
-    Effect.gen(function* () {
-      yield* databaseMustFit(settings.schema);
-      yield* Migrator.migrate(settings.schema);
-      yield* Migrator.foldMustFit;
-    }),
-  );
-
-/** Brings the schema up to date, as {@link layerPostgres} does, whether or not the role may serve. */
-export const migratePostgres = (options: PostgresOptions): Effect.Effect<void, PostgresUnusable> =>
-  onceUsable(bringUpToDate(withDefaults(options)));
-
-/** All the SQL that {@link migratePostgres} would run; empty when the schema is up to date. */
-export const pendingSql = (options: PostgresOptions): Effect.Effect<string, PostgresUnusable> => {
+/** Runs statements on a connection of their own, which is closed at the end. */
+const onConnection = <A, R>(
+  options: PostgresOptions,
+  work: (
+    settings: ReturnType<typeof withDefaults>,
+  ) => Effect.Effect<A, PostgresUnusable | SqlError.SqlError, R>,
+) => {
   const settings = withDefaults(options);
-  return onceUsable(
-    asMigrator(
-      settings,
-      Effect.andThen(databaseMustFit(settings.schema), Migrator.pendingSql(settings.schema)),
-    ),
+  return work(settings).pipe(
+    Effect.provideServiceEffect(SqlClient.SqlClient, makeMigrationClient(settings)),
+    Effect.scoped,
+    Effect.provide(Reactivity.layer),
+    toUnusable,
   );
 };
 
-/** What a server would find in the database. */
+const bringUpToDate = (schema: string) =>
+  Effect.andThen(checkDatabase(schema), Migrator.migrate(schema));
+
+/** Brings the schema up to date, as {@link layerPostgres} does. The role need not be able to serve. */
+export const migratePostgres = (options: PostgresOptions): Effect.Effect<void, PostgresUnusable> =>
+  onConnection(options, ({ schema }) => bringUpToDate(schema));
+
+/** Returns the SQL that {@link migratePostgres} would run; empty if the schema is up to date. */
+export const pendingSql = (options: PostgresOptions): Effect.Effect<string, PostgresUnusable> =>
+  onConnection(options, ({ schema }) =>
+    Effect.andThen(checkDatabase(schema), Migrator.pendingSql(schema)),
+  );
+
+/** The state of the database. */
 export interface Inspection {
-  /** Of PostgreSQL, such as `18.4`. */
+  /** The version of PostgreSQL, such as `18.4`. */
   readonly version: string;
   readonly encoding: string;
-  /** What keeps the server's role from writing, if anything does. */
-  readonly writing: Writing;
+  /** Whether the database refuses all writes of the role, as a standby does. */
+  readonly readOnly: boolean;
   /** Whether the schema is up to date. */
   readonly current: boolean;
-  /** Why a server would refuse to serve, although the database could be looked at; `null` if it would not. */
+  /** Why a server would refuse to serve on the current schema; `null` if it would serve. */
   readonly refusal: string | null;
 }
 
-/** Looks at the database as {@link layerPostgres} does, and writes nothing. */
+/** Checks the database as {@link layerPostgres} does, and writes nothing. */
 export const inspectPostgres = (
   options: PostgresOptions,
 ): Effect.Effect<Inspection, PostgresUnusable> =>
-  Effect.gen(function* () {
-    const settings = withDefaults(options);
-    const { bulk } = yield* makePools(settings);
-    const look = Effect.gen(function* () {
-      const server = yield* databaseMustFit(settings.schema);
-      return { ...server, current: (yield* Migrator.pendingSql(settings.schema)) === "" };
-    });
-    const found = yield* asMigrator(settings, look);
-    const checked = Effect.andThen(
-      asMigrator(settings, Migrator.foldMustFit),
-      roleMustFit(bulk, settings),
-    );
-    const refusal = found.current
-      ? yield* checked.pipe(
-          Effect.as(null),
-          Effect.catchTag("PostgresUnusable", ({ message }) => Effect.succeed(message)),
-        )
-      : null;
-    return { ...found, refusal, writing: yield* writing(bulk) };
-  }).pipe(onceUsable);
+  onConnection(
+    options,
+    Effect.fnUntraced(function* ({ rowSecurity, schema }) {
+      const database = yield* checkDatabase(schema);
+      const current = (yield* Migrator.pendingSql(schema)) === "";
+      const refusal = current
+        ? yield* checkRole(rowSecurity).pipe(
+            Effect.as(null),
+            Effect.catchTag("PostgresUnusable", ({ message }) => Effect.succeed(message)),
+          )
+        : null;
+      return { ...database, current, refusal };
+    }),
+  );
 
-/** All the stores of the core in one PostgreSQL database, 15 or later, brought up to date first. */
+/** Every store of the core in one PostgreSQL database, version 15 or later. Brings the schema up to date first. */
 export const layerPostgres = (
   options: PostgresOptions,
 ): Layer.Layer<
@@ -140,9 +131,10 @@ export const layerPostgres = (
   Layer.effectContext(
     Effect.gen(function* () {
       const settings = withDefaults(options);
+      yield* onConnection(options, ({ rowSecurity, schema }) =>
+        Effect.andThen(bringUpToDate(schema), checkRole(rowSecurity)),
+      );
       const pools = yield* makePools(settings);
-      yield* bringUpToDate(settings);
-      yield* roleMustFit(pools.bulk, settings);
       const notifications =
         settings.listen === false ? () => Stream.empty : yield* makeNotifications(pools.listener);
       const creation = yield* makeChatCreation(pools);
@@ -155,22 +147,12 @@ export const layerPostgres = (
         Context.add(ChatbotDirectory, makeChatbotDirectory(pools, notifications)),
         Context.add(ChatbotRegistry, makeChatbotRegistry(pools)),
       );
-    }).pipe(unusable),
+    }).pipe(toUnusable),
   ).pipe(Layer.provide(Reactivity.layer));
 
-const unusable = <A, R>(
+const toUnusable = <A, R>(
   effect: Effect.Effect<A, PostgresUnusable | SqlError.SqlError, R>,
 ): Effect.Effect<A, PostgresUnusable, R> =>
   Effect.mapError(effect, (error) =>
     error instanceof PostgresUnusable ? error : cannotBeUsed(describeCause(error), error),
   );
-
-/** The same for what needs the database only until it is done. */
-const onceUsable = <A>(
-  effect: Effect.Effect<
-    A,
-    PostgresUnusable | SqlError.SqlError,
-    Scope.Scope | Reactivity.Reactivity
-  >,
-): Effect.Effect<A, PostgresUnusable> =>
-  effect.pipe(Effect.scoped, Effect.provide(Reactivity.layer), unusable);

@@ -1,6 +1,7 @@
 /**
- * The PostgreSQL store: every port of the core that keeps something.
+ * The PostgreSQL store: implements every port of the core that stores something.
  */
+export { PostgresUnusable } from "./database/PgErrors.ts";
 export {
   inspectPostgres,
   layerPostgres,
@@ -9,4 +10,3 @@ export {
   type Inspection,
   type PostgresOptions,
 } from "./PgStore.ts";
-export { PostgresUnusable } from "./PostgresUnusable.ts";

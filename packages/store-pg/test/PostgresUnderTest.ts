@@ -5,7 +5,7 @@ import * as PgClient from "@effect/sql-pg/PgClient";
 import { ChatArchive, ChatbotRegistry, ChatStore, TurnStore } from "@parley/core";
 import { registerChatbot, StoreUnderTest } from "@parley/core/testing";
 import { layerPostgres, migratePostgres, type PostgresOptions } from "@parley/store-pg";
-import { searchPathOf } from "../src/Parameters.ts";
+import { quoteSchema } from "../src/database/PgParams.ts";
 import { grantsTo } from "./grants.ts";
 import { Effect, Layer, Redacted } from "effect";
 import { Reactivity } from "effect/reactivity";
@@ -62,7 +62,7 @@ export const clientOf = (schema: string, maxConnections = 2, url = optionsOf(sch
   PgClient.make({
     url,
     maxConnections,
-    startupParameters: { search_path: searchPathOf(schema) },
+    startupParameters: { search_path: quoteSchema(schema) },
   }).pipe(Effect.provide(Reactivity.layer));
 
 /** The same server and role, and another database. */

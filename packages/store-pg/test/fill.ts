@@ -179,7 +179,7 @@ export const makeBenchSession = ({ schema, url }: PostgresOptions & { readonly s
       startupParameters: { search_path: schema },
     }),
     (pool) =>
-      makeTenantSession(makeLending(pool, { since: 0 })({ deadline: null, cancels: false }), {
+      makeTenantSession(makeLending(pool, { since: 0 }, { deadline: 60_000, cancels: false }), {
         rowSecurity: false,
       }),
   );

@@ -6,7 +6,7 @@ import type { SqlClient } from "effect/sql";
 import { makeChatCreation } from "../src/chats/ChatCreation.ts";
 import { makePools } from "../src/database/PgPools.ts";
 import { makeChatArchive } from "../src/archive/PgChatArchive.ts";
-import { makeChatStore } from "../src/PgChatStore.ts";
+import { makeChatStore } from "../src/chats/PgChatStore.ts";
 import { makeTurnStore } from "../src/turns/PgTurnStore.ts";
 import type { Session } from "../src/database/TenantSession.ts";
 import { touchedBy } from "./buffers.ts";
@@ -100,7 +100,7 @@ it.live.each([
         ...pools,
         reads: measured(pools.reads, note),
         writes: measured(pools.writes, note),
-        operations: measured(pools.operations, note),
+        operation: Effect.map(pools.operation, (session) => measured(session, note)),
       };
       const make = yield* makeChatCreation(noted);
       const chats = yield* makeChatStore(noted, make);

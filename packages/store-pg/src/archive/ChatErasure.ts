@@ -1,137 +1,117 @@
 /**
- * Erases chats whole, a batch at a time. The rows go; the totals, the positions and the pages stay exact.
+ * Erases whole chats, a batch at a time, and keeps totals, positions and pages exact.
  */
-import {
-  ChatbotNotFound,
-  erasureDetail,
-  StorageUnavailable,
-  type ChatArchive,
-  type Erasable,
-} from "@parley/core";
+import { ChatbotNotFound, erasureDetail, StorageUnavailable, type ChatArchive } from "@parley/core";
 import { Effect, Schedule } from "effect";
 import { addGaps } from "../chats/ChatPositions.ts";
+import { isLockTimeout, retryOnConflict, toStorageUnavailable } from "../database/PgErrors.ts";
+import { array, texts, time } from "../database/PgParams.ts";
 import type { PgPools } from "../database/PgPools.ts";
-import { array, texts, time } from "../Parameters.ts";
-import { forgetAsks } from "../rows/IdempotencyKeys.ts";
-import { againAfterClash, isLockTimeout, orUnavailable } from "../database/PgErrors.ts";
+import type { Session } from "../database/TenantSession.ts";
+import { deleteClaims } from "../rows/IdempotencyKeys.ts";
 
-/** Chats that an erasure looks at and erases at a time; fewer if they have more than so many entries. */
+/** Chats of one batch. */
 const batch = 1_000;
-const batchEntries = 100_000;
 
 export const makeErasure = (
-  { operations }: PgPools,
-  /** How often a batch is tried whose chats another holds: each try waits for a second, and the next a second later. */
+  { operation }: PgPools,
+  /** How often a batch is tried whose chats another transaction locks; each attempt takes two seconds. */
   { tries = 15 } = {},
 ): ChatArchive["Service"]["erase"] => {
-  /** The next chats that may have to be erased; they are looked up without a lock. */
-  const find = (
-    chatbot: number,
-    which: Exclude<Erasable, { readonly _tag: "Chat" }>,
-    after: bigint,
-    last: bigint,
-  ) => {
-    const [statement, limit] =
-      which._tag === "UserRef"
-        ? [findUser, which.userRef]
-        : [findIdle, which._tag === "IdleSince" ? time(which.limit) : null];
-    return Effect.map(
-      operations.query<Found>(chatbot, statement, [chatbot, after, batch, limit, last]),
-      ([found]) => found!,
-    );
-  };
-
   /**
-   * Erases those that are still to be erased. Only a statement that comes after the locks sees what was appended while they
-   * were waited for. Statements of turns pass over chats that are locked, and wait for keys and the counter, so these come
-   * last.
+   * Erases the chats that are still to be erased. Only a statement after the locks sees what was appended while it waited for
+   * them. Statements of turns skip locked chats, but wait for keys and the counter, so these are locked last.
    */
-  const eraseSome = (chatbot: number, ids: ReadonlyArray<bigint>, limit: Date | null) =>
-    operations
-      .transaction(
-        chatbot,
-        Effect.gen(function* () {
-          const doomed = yield* operations.query<Doomed>(chatbot, lockChats, [
-            chatbot,
-            array(ids, "int8", (id) => id),
-            time(limit),
-          ]);
-          if (doomed.length === 0) return 0;
-          const chats = array(doomed, "int8", ({ id }) => id);
-          yield* operations.query(chatbot, eraseChats, [chatbot, chats]);
-          const turns = doomed.flatMap(({ turn }) => turn ?? []);
-          if (turns.length > 0) {
-            yield* operations.query(chatbot, forgetAsks, [chatbot, texts(turns)]);
-          }
-          yield* operations.query(chatbot, eraseKeys, [chatbot, chats]);
-          yield* operations.query(chatbot, countErased, [
-            chatbot,
-            array(doomed, "int8", ({ position }) => position),
-          ]);
-          return doomed.length;
-        }),
-      )
-      .pipe(
-        againAfterClash,
-        Effect.retry({
-          while: isLockTimeout,
-          times: tries - 1,
-          schedule: Schedule.spaced("1 second"),
-        }),
-        Effect.catchIf(isLockTimeout, () => Effect.fail(new StorageUnavailable({ cause: held }))),
-      );
+  const eraseBatch = (
+    { query, transaction }: Session,
+    chatbot: number,
+    ids: ReadonlyArray<bigint>,
+    limit: Date | null,
+  ) =>
+    transaction(
+      chatbot,
+      Effect.gen(function* () {
+        const locked = yield* query<LockedRow>(chatbot, lockChats, [
+          chatbot,
+          array(ids, "int8", (id) => id),
+          time(limit),
+        ]);
+        if (locked.length === 0) return 0;
+        const chats = array(locked, "int8", ({ id }) => id);
+        const turns = texts(locked.flatMap(({ turn }) => turn ?? []));
+        const positions = array(locked, "int8", ({ position }) => position);
+        yield* query(chatbot, deleteChats, [chatbot, chats]);
+        yield* query(chatbot, deleteClaims, [chatbot, turns]);
+        yield* query(chatbot, deleteKeys, [chatbot, chats]);
+        yield* query(chatbot, countErased, [chatbot, positions]);
+        return locked.length;
+      }),
+    ).pipe(
+      retryOnConflict,
+      Effect.retry({
+        while: isLockTimeout,
+        times: tries - 1,
+        schedule: Schedule.spaced("1 second"),
+      }),
+      Effect.catchIf(isLockTimeout, () =>
+        Effect.fail(
+          new StorageUnavailable({ cause: new Error("another transaction locks chats") }),
+        ),
+      ),
+    );
 
   return (chatbot, which, actor) =>
-    Effect.suspend(() => {
+    Effect.gen(function* () {
+      const session = yield* operation;
+      const { query } = session;
       let erased = 0;
+      const userRef = which._tag === "UserRef" ? which.userRef : null;
+      const limit = which._tag === "IdleSince" ? which.limit : null;
+      const [counter] = yield* query<{ readonly positions: bigint }>(chatbot, lastPosition, [
+        chatbot,
+      ]);
+      if (counter === undefined) return yield* new ChatbotNotFound({ chatbot });
       const eraseAll = Effect.gen(function* () {
-        const [counter] = yield* operations.query<{ readonly positions: bigint }>(
-          chatbot,
-          lastPosition,
-          [chatbot],
-        );
-        if (counter === undefined) return yield* new ChatbotNotFound({ chatbot });
-        const limit = which._tag === "IdleSince" ? which.limit : null;
-        const erase = (ids: ReadonlyArray<bigint>) =>
-          Effect.map(eraseSome(chatbot, ids, limit), (some) => {
-            erased += some;
-          });
-        if (which._tag === "Chat") return yield* erase([BigInt(which.id)]);
         let after: bigint | null = 0n;
         while (after !== null) {
-          // Chats that are created meanwhile do not keep it from its end.
-          const found: Found = yield* find(chatbot, which, after, counter.positions);
-          if (found.ids !== null) yield* erase(found.ids);
+          const found: FoundRow =
+            which._tag === "Chat"
+              ? { ids: [BigInt(which.id)], reached: null }
+              : // Up to the last position at the start: chats that are created meanwhile must not keep it from ending.
+                (yield* query<FoundRow>(chatbot, findChats, [
+                  chatbot,
+                  after,
+                  counter.positions,
+                  batch,
+                  userRef,
+                  time(limit),
+                ]))[0]!;
+          if (found.ids !== null) erased += yield* eraseBatch(session, chatbot, found.ids, limit);
           after = found.reached;
         }
       });
       const audit = Effect.suspend(() =>
         erased === 0
           ? Effect.void
-          : operations.query(chatbot, auditErasure, [chatbot, actor, erasureDetail(which, erased)]),
+          : query(chatbot, auditErasure, [chatbot, actor, erasureDetail(which, erased)]),
       );
-      return eraseAll.pipe(
-        // An erasure that fails midway has erased chats, too.
-        Effect.onError(() => Effect.ignore(audit)),
-        Effect.andThen(Effect.uninterruptible(audit)),
-        Effect.map(() => erased),
-        orUnavailable,
-      );
-    });
+      // An erasure that fails midway has erased chats, too.
+      yield* Effect.onError(eraseAll, () => Effect.ignore(audit));
+      yield* Effect.uninterruptible(audit);
+      return erased;
+    }).pipe(Effect.scoped, toStorageUnavailable);
 };
 
-const held = new Error("another transaction holds chats that are to be erased");
-
-/** A chat to erase. Its turn is that of an ask in flight, or of one whose process was killed. */
-interface Doomed {
+/** A chat to erase. Its turn is that of an ask in progress, or of a process that was killed. */
+interface LockedRow {
   readonly id: bigint;
   readonly position: bigint;
   readonly turn: string | null;
 }
 
-/** Chats that were looked at: those that may have to be erased, and how far it went if there may be more. */
-interface Found {
+interface FoundRow {
   readonly ids: ReadonlyArray<bigint> | null;
+  /** The position after which more may be found; `null` at the end. */
   readonly reached: bigint | null;
 }
 
@@ -142,48 +122,38 @@ where chatbot.id = $1`;
 const auditErasure =
   "insert into audit (chatbot_id, actor, action, detail) values ($1, $2, 'erase', $3)";
 
-/** The next chats, until they have so many entries. */
-const next = (filter: string) => `(
-  select * from (
-    select *, sum(entries) over (order by position) - entries as entries_before from (
-      select id, position, create_time, last_entry_time, entries from chat
-      where chatbot_id = $1 and position > $2::int8 and position <= $5::int8 ${filter} order by position limit $3::int8
-    ) nearest
-  ) counted where entries_before < ${batchEntries}
+const isIdle = (limit: string) =>
+  `(${limit}::timestamptz is null or greatest(last_entry_time, create_time) < ${limit}::timestamptz)`;
+
+// Times of creation follow positions: behind the first chat that is younger than the limit is none to erase.
+const findChats = `
+select array_agg(id order by position) filter (where ${isIdle("$6")}) as ids,
+  case when $6::timestamptz is null or max(create_time) < $6::timestamptz then max(position) end as reached
+from (
+  select id, position, create_time, last_entry_time from chat
+  where chatbot_id = $1 and position > $2::int8 and position <= $3::int8 and ($5::text is null or user_ref = $5)
+  order by position limit $4::int8
 ) looked`;
 
-const findUser = `
-select array_agg(id order by position) as ids, max(position) as reached from ${next("and user_ref = $4")}`;
-
-// Times of creation follow positions: after the first chat that is too young there is none to erase.
-const findIdle = `
-select array_agg(id order by position) filter (
-    where $4::timestamptz is null or greatest(last_entry_time, create_time) < $4::timestamptz
-  ) as ids,
-  case when $4::timestamptz is null or max(create_time) < $4::timestamptz then max(position) end as reached
-from ${next("")}`;
-
-// In the order of the ids, which is that of positions. Each is looked up by itself (`offset 0`), whatever the planner
-// thinks of the chatbot: it knows that of the average one.
+// In the order of ids, which is that of positions. Each is looked up by itself (`offset 0`), because the planner expects an
+// average chatbot.
 const lockChats = `
 select chat.* from unnest($2::int8[]) wanted cross join lateral (
   select id, position, turn from chat
-  where chatbot_id = $1 and id = wanted
-    and ($3::timestamptz is null or greatest(last_entry_time, create_time) < $3::timestamptz)
+  where chatbot_id = $1 and id = wanted and ${isIdle("$3")}
   offset 0 for update
 ) chat`;
 
-const eraseChats = `
+const deleteChats = `
 with entries as (
   delete from entry where chatbot_id = $1 and chat_id = any ($2::int8[])
 )
 delete from chat where chatbot_id = $1 and id = any ($2::int8[])`;
 
-const eraseKeys =
+const deleteKeys =
   "delete from idempotency_key where chatbot_id = $1 and chat_id = any ($2::int8[])";
 
-// The counter's row is locked last, because creations wait for it, and before the gaps, because other erasures add some,
-// too.
+// The counter is locked last, because creations wait for it, and before the gaps, to which other erasures add, too.
 const countErased = `
 with counted as (
   update chat_counter set chats = chats - cardinality($2::int8[]) where chatbot_id = $1 returning chatbot_id

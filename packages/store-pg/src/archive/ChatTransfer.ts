@@ -1,5 +1,5 @@
 /**
- * Moves all chats of a chatbot out of the store and into it, record by record.
+ * Exports all chats of a chatbot and imports them, record by record.
  */
 import {
   ChatbotNotFound,
@@ -14,183 +14,142 @@ import {
   type NewEntry,
 } from "@parley/core";
 import { Effect, Stream } from "effect";
+import {
+  isUniqueViolation,
+  retryOnConflict,
+  toChatbotNotFound,
+  toStorageUnavailable,
+} from "../database/PgErrors.ts";
+import { array, times } from "../database/PgParams.ts";
 import type { PgPools } from "../database/PgPools.ts";
-import type { Session } from "../database/TenantSession.ts";
+import { toChat, type ChatRow } from "../rows/ChatRows.ts";
 import {
   newEntryArrays,
   newEntryColumns,
   newEntryParameters,
-  usageOf,
+  toEntry,
+  toUsage,
+  type EntryRow,
   type UsageRow,
-} from "../NewEntries.ts";
-import { array, times } from "../Parameters.ts";
-import { chatOf, entryOf, type ChatRow, type EntryRow } from "../Rows.ts";
-import {
-  againAfterClash,
-  isUniqueViolation,
-  orChatbotNotFound,
-  orUnavailable,
-} from "../database/PgErrors.ts";
+} from "../rows/EntryRows.ts";
 
-/** Records that one statement of an import takes; fewer if their texts are longer, as no message may have a GB. */
-const importBatch = 200;
-const importLength = 10_000_000;
+/** Records that one statement of an import inserts. */
+const batch = 200;
 
 export const makeTransfer = ({
   transfer,
-}: PgPools): Pick<ChatArchive["Service"], "export" | "import"> => {
-  const importChats = (
-    session: Session,
-    chatbot: number,
-    before: bigint,
-    chats: ReadonlyArray<ChatToImport>,
-  ) =>
-    session.query(chatbot, insertChats, [
-      chatbot,
-      before,
-      array(chats, "int8", ({ chat }) => BigInt(chat.id)),
-      array(chats, "text", ({ chat }) => chat.name),
-      array(chats, "text", ({ chat }) => chat.userRef),
-      array(chats, "text", ({ chat }) => (chat.name === null ? null : fold(chat.name))),
-      times(chats, ({ chat }) => chat.createTime),
-      array(chats, "int8", ({ entries }) => BigInt(entries)),
-      times(chats, ({ lastEntryTime }) => lastEntryTime),
-    ]);
-
-  const importEntries = (
-    session: Session,
-    chatbot: number,
-    entries: ReadonlyArray<EntryToImport>,
-  ) =>
-    session.query(chatbot, insertEntries, [
-      chatbot,
-      array(entries, "int8", ({ entry }) => BigInt(entry.chatId)),
-      array(entries, "int8", ({ entry }) => BigInt(entry.id)),
-      array(entries, "int8", ({ position }) => BigInt(position)),
-      times(entries, ({ entry }) => entry.createTime),
-      ...newEntryArrays(entries, ({ entry }) => entry),
-    ]);
-
-  return {
-    export: (chatbot, actor) =>
-      Stream.unwrap(
-        Effect.gen(function* () {
-          const session = yield* transfer;
-          const audited = yield* session.query(chatbot, auditExport, [chatbot, actor]);
-          if (audited.length === 0) return yield* new ChatbotNotFound({ chatbot });
-          return session.stream<ExportRow>(chatbot, everything, [chatbot]).pipe(
-            Stream.mapAccum(
-              () => 0n,
-              (seen: bigint, row: ExportRow): readonly [bigint, ReadonlyArray<ArchiveRecord>] => {
-                const records: Array<ArchiveRecord> = [];
-                if (row.chat_id !== seen) {
-                  const { chat_id: id, chat_time: create_time, name, user_ref } = row;
-                  records.push({ _tag: "Chat", chat: chatOf({ id, name, user_ref, create_time }) });
-                }
-                if (row.id !== null) {
-                  records.push({
-                    _tag: "Entry",
-                    entry: entryOf(row as EntryRow),
-                    usage: usageOf(row),
-                  });
-                }
-                return [row.chat_id, records];
-              },
-            ),
-          );
-        }),
-      ).pipe(streamOrUnavailable),
-
-    import: Effect.fnUntraced(function* (chatbot, records, actor) {
-      const refuse = (reason: string) => Effect.fail(new ImportRefused({ reason }));
-      let chats = 0;
-      let highestEntry = 0;
-      /** The chat whose entries come; it is stored when they are counted. */
-      let open: ChatToImport | null = null;
-      // Read outside the transaction: the records may come from the same database.
-      const queue = yield* Stream.toQueue(Stream.rechunk(checkArchiveOrder(records), importBatch), {
-        capacity: importBatch,
-      });
-      const session = yield* orUnavailable(transfer);
-      // By itself: a row that refers to the chatbot keeps it from being renamed until it is committed.
-      yield* session
-        .query(chatbot, makeCounter, [chatbot])
-        .pipe(againAfterClash, orChatbotNotFound(chatbot), orUnavailable);
-      const inTransaction = Effect.gen(function* () {
-        const [counter] = yield* session.query<{
-          readonly chats: bigint;
-          readonly positions: bigint;
-        }>(chatbot, lockCounter, [chatbot]);
-        if (counter === undefined) return yield* new ChatbotNotFound({ chatbot });
-        if (counter.chats > 0n) return yield* refuse("the chatbot has chats");
-        const store = Effect.fnUntraced(function* (
-          newChats: ReadonlyArray<ChatToImport>,
-          newEntries: ReadonlyArray<EntryToImport>,
-        ) {
-          if (newChats.length > 0) {
-            yield* importChats(session, chatbot, counter.positions + BigInt(chats), newChats);
-            chats += newChats.length;
-          }
-          for (const some of byLength(newEntries)) yield* importEntries(session, chatbot, some);
-        });
-        yield* Stream.runForEachArray(
-          Stream.rechunk(Stream.fromQueue(queue), importBatch),
-          (some) => {
-            const newChats: Array<ChatToImport> = [];
-            const newEntries: Array<EntryToImport> = [];
-            for (const record of some) {
-              if (record._tag === "Chat") {
-                if (open !== null) newChats.push(open);
-                open = { chat: record.chat, entries: 0, lastEntryTime: null };
-              } else {
-                open!.entries++;
-                open!.lastEntryTime = record.entry.createTime;
-                highestEntry = Math.max(highestEntry, record.entry.id);
-                const entry = { ...record.entry, usage: record.usage };
-                newEntries.push({ entry, position: open!.entries });
+}: PgPools): Pick<ChatArchive["Service"], "export" | "import"> => ({
+  export: (chatbot, actor) =>
+    Stream.unwrap(
+      Effect.gen(function* () {
+        const session = yield* transfer;
+        const audited = yield* session.query(chatbot, auditExport, [chatbot, actor]);
+        if (audited.length === 0) return yield* new ChatbotNotFound({ chatbot });
+        return session.stream<ExportRow>(chatbot, everything, [chatbot]).pipe(
+          Stream.mapAccum(
+            () => 0n,
+            (seen: bigint, row: ExportRow): readonly [bigint, ReadonlyArray<ArchiveRecord>] => {
+              const records: Array<ArchiveRecord> = [];
+              if (row.chat_id !== seen) {
+                const { chat_id: id, chat_time: create_time, name, user_ref } = row;
+                records.push({ _tag: "Chat", chat: toChat({ id, name, user_ref, create_time }) });
               }
-            }
-            return store(newChats, newEntries);
-          },
+              if (row.id !== null) {
+                records.push({ _tag: "Entry", entry: toEntry(row), usage: toUsage(row) });
+              }
+              return [row.chat_id, records];
+            },
+          ),
         );
-        if (open !== null) yield* store([open], []);
-        yield* session.query(chatbot, auditImport, [chatbot, actor, importDetail(chats)]);
-        yield* session.query(chatbot, lockSequences);
-        yield* session.query(chatbot, settleCounter, [
-          chatbot,
-          chats,
-          open?.chat.id ?? 0,
-          highestEntry,
-        ]);
-        return chats;
-      });
-      return yield* session.transaction(chatbot, inTransaction).pipe(
-        Effect.catchIf(isUniqueViolation, () => refuse("two entries have one id")),
-        orUnavailable,
-      );
-    }, Effect.scoped),
-  };
-};
+      }),
+    ).pipe((stream) =>
+      Stream.catch(stream, (error) => Stream.fromEffect(toStorageUnavailable(Effect.fail(error)))),
+    ),
 
-/** In groups whose texts are not much longer than so many code units together. */
-export const byLength = <A extends { readonly entry: NewEntry }>(
-  entries: ReadonlyArray<A>,
-  most = importLength,
-): ReadonlyArray<ReadonlyArray<A>> => {
-  const groups: Array<Array<A>> = [];
-  let length = Infinity;
-  for (const one of entries) {
-    if (length > most) {
-      groups.push([]);
-      length = 0;
-    }
-    groups.at(-1)!.push(one);
-    const { answer, moderation, question, usage } = one.entry;
-    for (const text of [question, answer, moderation, usage?.provider, usage?.model])
-      length += text?.length ?? 0;
-  }
-  return groups;
-};
+  import: Effect.fnUntraced(function* (chatbot, records, actor) {
+    const refuse = (reason: string) => Effect.fail(new ImportRefused({ reason }));
+    let chats = 0;
+    let highestEntry = 0;
+    /** The chat of the current entries. It is inserted when they are counted. */
+    let open: ChatToImport | null = null;
+    // Read outside the transaction, because the records may be of the same database.
+    const queue = yield* Stream.toQueue(Stream.rechunk(checkArchiveOrder(records), batch), {
+      capacity: batch,
+    });
+    const { query, transaction } = yield* toStorageUnavailable(transfer);
+    // In a transaction of its own: a row that refers to the chatbot prevents its renaming until it is committed.
+    yield* query(chatbot, makeCounter, [chatbot]).pipe(
+      retryOnConflict,
+      toChatbotNotFound(chatbot),
+      toStorageUnavailable,
+    );
+    const insert = Effect.fnUntraced(function* (
+      before: bigint,
+      newChats: ReadonlyArray<ChatToImport>,
+      newEntries: ReadonlyArray<EntryToImport>,
+    ) {
+      if (newChats.length > 0) {
+        yield* query(chatbot, insertChats, [
+          chatbot,
+          before + BigInt(chats),
+          array(newChats, "int8", ({ chat }) => BigInt(chat.id)),
+          array(newChats, "text", ({ chat }) => chat.name),
+          array(newChats, "text", ({ chat }) => chat.userRef),
+          array(newChats, "text", ({ chat }) => (chat.name === null ? null : fold(chat.name))),
+          times(newChats, ({ chat }) => chat.createTime),
+          array(newChats, "int8", ({ entries }) => BigInt(entries)),
+          times(newChats, ({ lastEntryTime }) => lastEntryTime),
+        ]);
+        chats += newChats.length;
+      }
+      if (newEntries.length > 0) {
+        yield* query(chatbot, insertEntries, [
+          chatbot,
+          array(newEntries, "int8", ({ entry }) => BigInt(entry.chatId)),
+          array(newEntries, "int8", ({ entry }) => BigInt(entry.id)),
+          array(newEntries, "int8", ({ position }) => BigInt(position)),
+          times(newEntries, ({ entry }) => entry.createTime),
+          ...newEntryArrays(newEntries.map(({ entry }) => entry)),
+        ]);
+      }
+    });
+    const inTransaction = Effect.gen(function* () {
+      const [counter] = yield* query<{ readonly chats: bigint; readonly positions: bigint }>(
+        chatbot,
+        lockCounter,
+        [chatbot],
+      );
+      if (counter === undefined) return yield* new ChatbotNotFound({ chatbot });
+      if (counter.chats > 0n) return yield* refuse("the chatbot has chats");
+      yield* Stream.runForEachArray(Stream.rechunk(Stream.fromQueue(queue), batch), (some) => {
+        const newChats: Array<ChatToImport> = [];
+        const newEntries: Array<EntryToImport> = [];
+        for (const record of some) {
+          if (record._tag === "Chat") {
+            if (open !== null) newChats.push(open);
+            open = { chat: record.chat, entries: 0, lastEntryTime: null };
+          } else {
+            open!.entries++;
+            open!.lastEntryTime = record.entry.createTime;
+            highestEntry = Math.max(highestEntry, record.entry.id);
+            const entry = { ...record.entry, usage: record.usage };
+            newEntries.push({ entry, position: open!.entries });
+          }
+        }
+        return insert(counter.positions, newChats, newEntries);
+      });
+      if (open !== null) yield* insert(counter.positions, [open], []);
+      yield* query(chatbot, auditImport, [chatbot, actor, importDetail(chats)]);
+      yield* query(chatbot, lockSequences);
+      yield* query(chatbot, settleCounter, [chatbot, chats, open?.chat.id ?? 0, highestEntry]);
+      return chats;
+    });
+    return yield* transaction(chatbot, inTransaction).pipe(
+      Effect.catchIf(isUniqueViolation, () => refuse("two entries have one id")),
+      toStorageUnavailable,
+    );
+  }, Effect.scoped),
+});
 
 type ChatToImport = { readonly chat: Chat; entries: number; lastEntryTime: Date | null };
 type EntryToImport = {
@@ -198,7 +157,7 @@ type EntryToImport = {
   readonly position: number;
 };
 
-/** A chat without entries is one row of nulls beside it. */
+/** A chat without entries is one row with nulls for the entry. */
 type ExportRow = {
   readonly chat_id: bigint;
   readonly chat_time: Date;
@@ -206,7 +165,7 @@ type ExportRow = {
   Pick<ChatRow, "name" | "user_ref"> &
   (Omit<EntryRow, "chat_id"> | { readonly id: null });
 
-// Lateral: whatever the planner thinks of the tables, it goes through the chats and seeks their entries.
+// Lateral, so that every plan walks the chats and seeks their entries.
 const everything = `
 select chat.id as chat_id, chat.name, chat.user_ref, chat.create_time as chat_time, entry.*
 from chat left join lateral (
@@ -238,12 +197,12 @@ const insertEntries = `
 insert into entry (chatbot_id, chat_id, id, position, create_time, ${newEntryColumns})
 select $1, * from unnest($2::int8[], $3::int8[], $4::int8[], $5::timestamptz[], ${newEntryParameters(6, "[]")})`;
 
-// Imports set the sequences one after the other, or one would set them back.
+// Imports set the sequences in turn, or one would set them back.
 const lockSequences =
   "select pg_advisory_xact_lock(hashtextextended('parley.sequences.' || current_schema(), 0))";
 
-// A sequence cannot be locked: the margin covers what others draw between its reading and its setting. One that
-// nothing was drawn from says 1, which is still to come.
+// A sequence cannot be locked: the margin covers the ids that others draw between its reading and its setting. An unused
+// sequence has the last value 1, which is the next to be drawn.
 const settleCounter = `
 with moved as (
   select case when $3::int8 >= (select last_value from chat_id) then setval('chat_id', $3::int8 + 1000) end,
@@ -253,6 +212,3 @@ update chat_counter set chats = chats + $2::int8, positions = positions + $2::in
   last_time = greatest(
     last_time, (select create_time from chat where chatbot_id = $1 order by position desc limit 1))
 from moved where chatbot_id = $1`;
-
-const streamOrUnavailable = <A>(stream: Stream.Stream<A, any>) =>
-  Stream.catch(stream, (error) => Stream.fromEffect(orUnavailable(Effect.fail(error))));

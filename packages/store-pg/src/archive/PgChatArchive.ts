@@ -1,24 +1,13 @@
 /**
- * Operators' view of the chats: erasures, exports and imports, and what answers have cost.
+ * The port `ChatArchive`: erasures, exports and imports, and the sums of usage.
  */
-import { ChatArchive, type UsageSum } from "@parley/core";
+import { ChatArchive } from "@parley/core";
 import { Effect } from "effect";
+import { toStorageUnavailable } from "../database/PgErrors.ts";
+import { time } from "../database/PgParams.ts";
 import type { PgPools } from "../database/PgPools.ts";
 import { makeErasure } from "./ChatErasure.ts";
-import { time } from "../Parameters.ts";
-import { orUnavailable } from "../database/PgErrors.ts";
 import { makeTransfer } from "./ChatTransfer.ts";
-
-export const makeChatArchive = (pools: PgPools): ChatArchive["Service"] =>
-  ChatArchive.of({
-    erase: makeErasure(pools),
-    ...makeTransfer(pools),
-    usage: (chatbot, since) =>
-      pools.operations.query<UsageSumRow>(chatbot, sumUsage, [chatbot, time(since)]).pipe(
-        Effect.map((rows) => rows.map(usageSumOf)),
-        orUnavailable,
-      ),
-  });
 
 interface UsageSumRow {
   readonly provider: string;
@@ -29,17 +18,32 @@ interface UsageSumRow {
   readonly completion_tokens: string;
 }
 
-const usageSumOf = (row: UsageSumRow): UsageSum => ({
-  provider: row.provider,
-  model: row.model,
-  answers: Number(row.answers),
-  attempts: Number(row.attempts),
-  promptTokens: Number(row.prompt_tokens),
-  completionTokens: Number(row.completion_tokens),
-});
+export const makeChatArchive = (pools: PgPools): ChatArchive["Service"] =>
+  ChatArchive.of({
+    erase: makeErasure(pools),
+    ...makeTransfer(pools),
+    usage: (chatbot, since) =>
+      pools.operation.pipe(
+        Effect.flatMap(({ query }) =>
+          query<UsageSumRow>(chatbot, sumUsage, [chatbot, time(since)]),
+        ),
+        Effect.map((rows) =>
+          rows.map(({ answers, attempts, completion_tokens, model, prompt_tokens, provider }) => ({
+            provider,
+            model,
+            answers: Number(answers),
+            attempts: Number(attempts),
+            promptTokens: Number(prompt_tokens),
+            completionTokens: Number(completion_tokens),
+          })),
+        ),
+        Effect.scoped,
+        toStorageUnavailable,
+      ),
+  });
 
 const sumUsage = `
 select provider, model, count(*) as answers, sum(attempts) as attempts,
   sum(prompt_tokens)::text as prompt_tokens, sum(completion_tokens)::text as completion_tokens
 from entry where chatbot_id = $1 and create_time >= $2::timestamptz and provider is not null
-group by provider, model order by provider, model`;
+group by provider, model`;

@@ -1,6 +1,6 @@
 /**
- * Creates chats, each with its first entry if it has one. The creations of one chatbot wait for one another at its counter,
- * so those that arrive together share a statement: a crowd of one chatbot does not take the connections of all.
+ * Creates chats, each with its first entry if it has one. Creations of one chatbot wait for one another at its counter, so
+ * those that arrive together share a statement: a crowd of one chatbot does not occupy the connections of all.
  */
 import {
   fold,
@@ -11,20 +11,20 @@ import {
   type IdempotencyKey,
 } from "@parley/core";
 import { Data, Effect, Predicate, Schedule } from "effect";
+import { busy, mapLockTimeout, retryOnConflict, toChatbotNotFound } from "../database/PgErrors.ts";
+import { array } from "../database/PgParams.ts";
 import type { PgPools } from "../database/PgPools.ts";
 import type { Session } from "../database/TenantSession.ts";
-import { newEntryArrays, newEntryColumns, newEntryParameters } from "../NewEntries.ts";
-import { array } from "../Parameters.ts";
-import { chatOf, type ChatRow } from "../Rows.ts";
-import { claimKey, forgetKey } from "../rows/IdempotencyKeys.ts";
-import { againAfterClash, busy, orBusy, orChatbotNotFound } from "../database/PgErrors.ts";
+import { toChat, type ChatRow } from "../rows/ChatRows.ts";
+import { newEntryArrays, newEntryColumns, newEntryParameters } from "../rows/EntryRows.ts";
+import { claimKey, deleteClaim } from "../rows/IdempotencyKeys.ts";
 import { makeWriteBatcher } from "./WriteBatcher.ts";
 
 export interface ChatToCreate {
   readonly name: string | null;
   readonly userRef: string | null;
   readonly entry: NewEntry | null;
-  /** An idempotency key that was claimed in a turn; the chat is created if it still is. */
+  /** An idempotency key that a turn has claimed. The chat is created only if the turn still holds it. */
   readonly claimed: { readonly key: string; readonly turn: string } | null;
 }
 
@@ -35,48 +35,49 @@ export interface CreatedChat {
   readonly entryId: number | null;
 }
 
-/** Another request with the key is in flight. */
+/** Another request with the key is in progress. */
 class KeyHeld extends Data.TaggedError("KeyHeld") {}
 
 export type ChatCreation = Effect.Success<ReturnType<typeof makeChatCreation>>;
 
-/** Milliseconds in which a creation is answered, whatever the database does. */
+/** The deadline of a creation, in milliseconds. */
 export const createTimeout = 5_000;
 
 export const makeChatCreation = Effect.fnUntraced(function* ({ writes }: PgPools) {
   const scope = yield* Effect.scope;
-  /** `null` if its key was lost. */
+  /** Returns `null` if another turn has taken the key. */
   const create = yield* makeWriteBatcher(
     (chatbot: number, chats: ReadonlyArray<ChatToCreate>) =>
-      insertChats(writes, chatbot, chats).pipe(againAfterClash, orChatbotNotFound(chatbot), orBusy),
+      insertChats(writes, chatbot, chats).pipe(
+        retryOnConflict,
+        toChatbotNotFound(chatbot),
+        mapLockTimeout,
+      ),
     {
       writers: 2,
-      most: 200,
+      batch: 200,
       waiting: 10_000,
       full: busy,
       late: new StorageUnavailable({ cause: new Error("no answer in time") }),
     },
   );
 
-  const createOrKnow = Effect.fnUntraced(function* (
+  const createOrReplay = Effect.fnUntraced(function* (
     chatbot: number,
-    chat: Omit<ChatToCreate, "claimed">,
+    chat: ChatToCreate,
     { fingerprint, key }: IdempotencyKey,
   ) {
     const turn = crypto.randomUUID();
-    const claimed = yield* writes
+    const claims = yield* writes
       .query(chatbot, claimKey, [chatbot, key, fingerprint, turn, turnLease])
-      .pipe(againAfterClash, orChatbotNotFound(chatbot), orBusy);
-    if (claimed.length > 0) {
-      const created = yield* create(
-        chatbot,
-        { ...chat, claimed: { key, turn } },
-        createTimeout,
-      ).pipe(
-        // In the background: a database that does not answer has made the client wait enough.
+      .pipe(retryOnConflict, toChatbotNotFound(chatbot), mapLockTimeout);
+    if (claims.length > 0) {
+      const claimed = { key, turn };
+      const created = yield* create(chatbot, { ...chat, claimed }, createTimeout).pipe(
+        // In the background: the client has waited long enough for a database that does not answer.
         Effect.onError(() =>
           writes
-            .query(chatbot, forgetKey, [chatbot, key, turn])
+            .query(chatbot, deleteClaim, [chatbot, key, turn])
             .pipe(Effect.ignore, Effect.forkIn(scope)),
         ),
       );
@@ -84,23 +85,23 @@ export const makeChatCreation = Effect.fnUntraced(function* ({ writes }: PgPools
       const { createTime, id } = created;
       return { chat: { id, name: chat.name, userRef: chat.userRef, createTime }, replayed: false };
     }
-    const [known] = yield* writes.query<KnownRow>(chatbot, knownChat, [chatbot, key]).pipe(orBusy);
-    if (known !== undefined && known.fingerprint !== fingerprint) {
+    const [row] = yield* mapLockTimeout(writes.query<KeyRow>(chatbot, chatOfKey, [chatbot, key]));
+    if (row !== undefined && row.fingerprint !== fingerprint) {
       return yield* new IdempotencyKeyReused({ key });
     }
-    if (known === undefined || known.id === null) return yield* new KeyHeld();
-    return { chat: chatOf(known), replayed: true };
+    if (row === undefined || row.id === null) return yield* new KeyHeld();
+    return { chat: toChat(row), replayed: true };
   });
 
   return {
     create,
-    /** The chat of the request with the key, which is created once. A request in flight is waited for. */
-    createOnce: (chatbot: number, chat: Omit<ChatToCreate, "claimed">, key: IdempotencyKey) =>
-      Effect.uninterruptible(createOrKnow(chatbot, chat, key)).pipe(
+    /** Creates the chat of the request with the key once. Waits for a request in progress. */
+    createOnce: (chatbot: number, chat: ChatToCreate, key: IdempotencyKey) =>
+      Effect.uninterruptible(createOrReplay(chatbot, chat, key)).pipe(
         Effect.retry({
           while: Predicate.isTagged("KeyHeld"),
           schedule: Schedule.spaced("50 millis"),
-          // Longer than a killed process holds the key.
+          // Longer than the lease of a process that was killed.
           times: (2 * turnLease) / 50,
         }),
         Effect.catchTag("KeyHeld", () => Effect.fail(busy)),
@@ -108,7 +109,7 @@ export const makeChatCreation = Effect.fnUntraced(function* ({ writes }: PgPools
   };
 });
 
-type KnownRow = { readonly fingerprint: string } & (ChatRow | { readonly id: null });
+type KeyRow = { readonly fingerprint: string } & (ChatRow | { readonly id: null });
 
 interface CreatedRow {
   readonly id: bigint;
@@ -117,7 +118,7 @@ interface CreatedRow {
   readonly at: number;
 }
 
-/** All of the chats or none, but for those whose key was lost; the results are in the order of the chats. */
+/** Inserts all of the chats or none, without those whose key another turn has taken. Results are in the order of chats. */
 export const insertChats = (
   session: Session,
   chatbot: number,
@@ -129,7 +130,7 @@ export const insertChats = (
       array(chats, "text", ({ name }) => name),
       array(chats, "text", ({ userRef }) => userRef),
       array(chats, "text", ({ name }) => (name === null ? null : fold(name))),
-      ...newEntryArrays(chats, ({ entry }) => entry),
+      ...newEntryArrays(chats.map(({ entry }) => entry)),
       array(chats, "text", ({ claimed }) => claimed?.key ?? null),
       array(chats, "text", ({ claimed }) => claimed?.turn ?? null),
     ])
@@ -144,9 +145,9 @@ export const insertChats = (
       }),
     );
 
-// Keys are locked first, as by all others, and then the counter's row, before any id is drawn: so ids ascend in the order
-// of creation. Neither nextval nor RETURNING promise an order: ids are ranked, and rows are matched by their position.
-// A key that is given twice makes one chat.
+// Keys are locked first, as everywhere, and then the counter, before any id is drawn: so ids ascend in the order of creation.
+// Neither nextval nor RETURNING promises an order: ids are ranked, and rows are matched by position. A key that occurs twice
+// creates one chat.
 const insertion = `
 with wanted as (
   select * from unnest($2::text[], $3::text[], $4::text[], ${newEntryParameters(5, "[]")}, $15::text[], $16::text[])
@@ -191,13 +192,13 @@ with wanted as (
 ), settled as (
   insert into idempotency_key as k (chatbot_id, key, fingerprint, made_at, chat_id, entry_id)
   select $1, key, '', clock_timestamp(), id, entry_id from created where key is not null
-  -- It is there, so this is an update that finds it in the index of the primary key, whatever the planner thinks.
+  -- An update of the row that exists, which finds it by the primary key whatever the planner expects.
   on conflict (chatbot_id, key) do update set
     made_at = excluded.made_at, turn_until = null, chat_id = excluded.chat_id, entry_id = excluded.entry_id
 )
 select id, create_time, entry_id, at from created`;
 
-const knownChat = `
+const chatOfKey = `
 select k.fingerprint, c.id, c.name, c.user_ref, c.create_time
 from idempotency_key k left join chat c on c.chatbot_id = $1 and c.id = k.chat_id
 where k.chatbot_id = $1 and k.key = $2`;

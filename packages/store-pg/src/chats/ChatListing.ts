@@ -1,60 +1,124 @@
 /**
- * Pages of a chatbot's chats. One statement reads a page and its total, and so both of one snapshot:
+ * Pages of a chatbot's chats. One statement reads a page and its total, so that both are of one snapshot:
  *
- * | the query asks for               | statement          | read as                            |
- * | -------------------------------- | ------------------ | ---------------------------------- |
- * | all chats, by id or time         | {@link byPosition} | `quick`                            |
- * | all chats, by name or userRef    | {@link byText}     | `bulk`                             |
- * | the chat with an id              | {@link filtered}   | `quick`                            |
- * | a user's chats, by id or time    | {@link filtered}   | `quick` up to {@link few}, or `bulk` |
- * | a search, and any other order    | {@link filtered}   | `bulk`                             |
+ * | query                          | statement          | session                                |
+ * | ------------------------------ | ------------------ | -------------------------------------- |
+ * | all chats, by id or time       | {@link byPosition} | `reads`                                |
+ * | all chats, by name or userRef  | {@link byText}     | `bulk`                                 |
+ * | the chat with an id            | {@link filtered}   | `reads`                                |
+ * | a user's chats, by id or time  | {@link filtered}   | `reads` up to {@link few}, then `bulk` |
+ * | a search, and any other order  | {@link filtered}   | `bulk`                                 |
  *
- * The texts are put together from fixed pieces; what a client sent is always a parameter.
+ * SQL consists of constant pieces; every value of a client is a parameter.
  */
 import type { Chat, ChatQuery, ChatStore, OrderBy, Page } from "@parley/core";
 import { Effect } from "effect";
-import { chatColumns, chatOf, type ChatRow } from "../Rows.ts";
+import {
+  busy,
+  isStatementTimeout,
+  mapLockTimeout,
+  toStorageUnavailable,
+} from "../database/PgErrors.ts";
+import type { PgPools } from "../database/PgPools.ts";
+import { chatColumns, toChat, type ChatRow } from "../rows/ChatRows.ts";
 import { positionOf } from "./ChatPositions.ts";
-import { conditionOf, isSearch, type Search } from "./ChatSearch.ts";
-import { offsetOf, orderOf, positionOrder, type Reads, type Statement } from "./Paging.ts";
+import { searchCondition } from "./ChatSearch.ts";
 
-/** So many chats of a user are counted, or skipped, by a `quick` statement. */
+export interface Statement {
+  readonly text: string;
+  readonly values: ReadonlyArray<unknown>;
+}
+
+/** The sessions that lists read from. */
+export type ListPools = Pick<PgPools, "bulk" | "reads">;
+
+/** Reads by a statement whose cost does not depend on the number of rows. */
+export const readQuickly = <Row extends object>(
+  { reads }: ListPools,
+  chatbot: number,
+  { text, values }: Statement,
+) => toStorageUnavailable(reads.query<Row>(chatbot, text, values));
+
+/** Reads by any other statement: few run at a time, and after ten seconds the list fails with `Overloaded`. */
+export const readInBulk = <Row extends object>(
+  { bulk }: ListPools,
+  chatbot: number,
+  { text, values }: Statement,
+) =>
+  bulk.query<Row>(chatbot, text, values).pipe(
+    Effect.catchIf(isStatementTimeout, () => Effect.fail(busy)),
+    mapLockTimeout,
+  );
+
+/** The number of rows to skip. There are none beyond the range of int8. */
+export const offsetOf = ({ limit, page }: { readonly limit: number; readonly page: number }) =>
+  Math.min((page - 1) * limit, Number.MAX_SAFE_INTEGER);
+
+/** The direction of the order if it is that of positions, which ids and times of creation follow. */
+export const positionOrder = (
+  orderBy: readonly [OrderBy<string>, ...Array<OrderBy<string>>],
+): "asc" | "desc" | undefined => {
+  const [{ descending, field }, ...rest] = orderBy;
+  return field === "id" || (field === "_createTime" && rest.length === 0)
+    ? directionOf(descending)
+    : undefined;
+};
+
+/** The list of an ORDER BY. PostgreSQL puts nulls last ascending and first descending, as the contract does. */
+export const orderOf = <Field extends string>(
+  orderBy: ReadonlyArray<OrderBy<NoInfer<Field>>>,
+  columns: Readonly<Record<Field, string>> & { readonly id: string },
+): string =>
+  [...orderBy, { field: "id" as const, descending: orderBy.at(-1)!.descending }]
+    .map(({ descending, field }) => `${columns[field]} ${directionOf(descending)}`)
+    .join(", ");
+
+const directionOf = (descending: boolean) => (descending ? "desc" : "asc");
+
+/** `reads` counts or skips at most this many chats of a user. */
 export const few = 10_000;
 
 export const makeListChats = (
-  { bulk, quick }: Reads,
-  search: Search,
+  pools: ListPools & Pick<PgPools, "searched">,
+  indexed: RegExp,
 ): ChatStore["Service"]["listChats"] => {
   const read = (chatbot: number, query: ChatQuery) => {
     const position = positionOrder(query.orderBy);
     const text = textOrder(query.orderBy);
     const isAll = query.id === null && query.userRef === null && !isSearch(query);
     if (isAll && position !== undefined) {
-      return quick<Row>(chatbot, byPosition(chatbot, query, position));
+      return readQuickly<Row>(pools, chatbot, byPosition(chatbot, query, position));
     }
-    if (isAll && text !== undefined) return bulk<Row>(chatbot, byText(chatbot, query, text));
-
-    const matching = filtered(chatbot, query, search);
-    if (query.id !== null) return quick<Row>(chatbot, matching);
+    if (isAll && text !== undefined) {
+      return readInBulk<Row>(pools, chatbot, byText(chatbot, query, text));
+    }
+    const matching = filtered(chatbot, query, pools.searched, indexed);
+    if (query.id !== null) return readQuickly<Row>(pools, chatbot, matching);
     if (isSearch(query) || position === undefined || offsetOf(query) > few) {
-      return bulk<Row>(chatbot, matching);
+      return readInBulk<Row>(pools, chatbot, matching);
     }
-    return Effect.flatMap(quick<Row>(chatbot, filtered(chatbot, query, search, few + 1)), (rows) =>
-      Number(rows[0]!.total) > few ? bulk<Row>(chatbot, matching) : Effect.succeed(rows),
+    const first = filtered(chatbot, query, pools.searched, indexed, few + 1);
+    return Effect.flatMap(readQuickly<Row>(pools, chatbot, first), (rows) =>
+      Number(rows[0]!.total) > few
+        ? readInBulk<Row>(pools, chatbot, matching)
+        : Effect.succeed(rows),
     );
   };
-  return (chatbot, query) => Effect.map(read(chatbot, query), pageOf);
+  return (chatbot, query) => Effect.map(read(chatbot, query), toPage);
 };
 
-/** A page without rows is one row of nulls, because the total must survive it. */
+/** An empty page is one row of nulls with the total. */
 type Row = { readonly total: bigint | null } & (ChatRow | { readonly id: null });
 
-const pageOf = (rows: ReadonlyArray<Row>): Page<Chat> => ({
+const toPage = (rows: ReadonlyArray<Row>): Page<Chat> => ({
   total: Number(rows[0]!.total ?? 0),
-  items: rows[0]!.id === null ? [] : (rows as ReadonlyArray<ChatRow>).map(chatOf),
+  items: rows[0]!.id === null ? [] : (rows as ReadonlyArray<ChatRow>).map(toChat),
 });
 
-/** The columns that chats are sorted by. */
+/** An empty search filters nothing. */
+const isSearch = (query: ChatQuery): query is ChatQuery & { readonly search: string } =>
+  query.search !== null && query.search !== "";
+
 const sortColumns = {
   id: "position",
   name: "name",
@@ -89,7 +153,7 @@ order by page.position ${direction}`,
 
 type TextOrder = OrderBy<"name" | "userRef">;
 
-/** The field whose index gives the order, if one does: a text alone, or followed by `id` alike. */
+/** The text field whose index gives the order: alone, or followed by `id` in the same direction. */
 export const textOrder = ([first, ...rest]: ChatQuery["orderBy"]): TextOrder | undefined => {
   const { descending, field } = first;
   if (field !== "name" && field !== "userRef") return undefined;
@@ -98,8 +162,8 @@ export const textOrder = ([first, ...rest]: ChatQuery["orderBy"]): TextOrder | u
 };
 
 /**
- * All chats in the order of one text: its index is walked from the nearer end. The chatbot is taken from the counter's row,
- * or the planner would think that a chatbot has one chat if it was never analyzed.
+ * All chats in the order of a text: walks its index from the nearer end. The chatbot is that of the counter's row: with a
+ * parameter the planner expects one chat in a chatbot that was never analyzed.
  */
 export const byText = (
   chatbot: number,
@@ -131,32 +195,33 @@ order by ${order}`,
   };
 };
 
-/** The chats that match the filters, in any order; `atMost` ends the count of them. */
+/** The chats that match the filters, in any order; counts no more than `atMost`. */
 export const filtered = (
   chatbot: number,
   query: ChatQuery,
-  search: Search,
+  searched: PgPools["searched"],
+  indexed: RegExp,
   atMost?: number,
 ): Statement => {
   const values: Array<unknown> = [chatbot, query.limit, offsetOf(query)];
   const parameter = (value: unknown) => `$${values.push(value)}`;
-  // One with an id is looked up first (`offset 0`), or the planner may walk an index in the order of the page.
+  // The chat with the id is looked up first (`offset 0`), or the planner may walk an index in the order of the page.
   const from =
     query.id !== null
       ? `(select * from chat where chatbot_id = $1 and id = ${parameter(query.id)}::int8 offset 0) one`
       : isSearch(query)
-        ? search.from
+        ? searched
         : "chat";
   const conditions = ["chatbot_id = $1"];
   if (query.userRef !== null) conditions.push(`user_ref = ${parameter(query.userRef)}`);
-  if (isSearch(query)) conditions.push(conditionOf(query.search, search, parameter));
+  if (isSearch(query)) conditions.push(searchCondition(query.search, indexed, parameter));
   const matching = `from ${from} where ${conditions.join(" and ")}`;
   const counted =
     atMost === undefined
       ? matching
       : `from (select ${matching} limit ${parameter(atMost)}::int8) matching`;
   const order = orderOf(query.orderBy, sortColumns);
-  // The second condition on the page saves another scan where the total tells that the page is empty.
+  // The page's second condition saves another scan if the total shows that the page is empty.
   return {
     text: `
 select counted.total, page.*

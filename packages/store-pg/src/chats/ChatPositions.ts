@@ -1,15 +1,15 @@
 /**
- * Erasures leave gaps among the positions of a chatbot's chats. So that a seek still finds the chat of any rank, positions
- * are divided into spans of {@link parts} parts each, at {@link partSizes three levels}. A span with gaps has a row in
- * `position_gap`: how many of its chats come before each part, and before its end.
+ * Finds the chat of any rank by a seek, although erasures leave gaps among positions. Positions are divided into ranges of
+ * {@link parts} parts each, at {@link partSizes three levels}. A range with gaps has a row in `position_gap`, which counts the
+ * chats before each part, and all.
  */
 
 const parts = 256;
 
-/** Positions of a part at each level. The first level has one span, of all positions of a chatbot. */
+/** Positions of a part at each level. The first level has one range: all positions of a chatbot. */
 export const partSizes = [512 * parts * parts, 512 * parts, 512] as const;
 
-/** From a level's span, and a rank among its chats, to the span of the next level and the rank there. */
+/** From a range of one level, and a rank within it, to the range of the next level and the rank within that. */
 const descend = (level: number): string => {
   const [from, size] = [`level_${level}`, partSizes[level]!];
   return `
@@ -18,20 +18,19 @@ left join lateral (
   from (
     select chats_before, width_bucket(${from}.rank - 1, chats_before) as part from position_gap
     where chatbot_id = $1 and part_size = ${size} and number = ${from}.first / ${size * parts}
-    -- Otherwise the planner puts the expressions into each other, and they are calculated many times.
+    -- Without the fence the planner nests the expressions, and they are computed many times.
     offset 0
   ) found offset 0
 ) level_${level + 1} on true`;
 };
 
 /**
- * SQL for the position of the chat with the given rank among chatbot `$1`'s chats, from 1 for the
- * oldest; a rank that no chat has gives null or a position that none has. Reads one span of each level and
- * less than ${partSizes[2]} chats.
+ * SQL for the position of the chat with a rank among the chats of chatbot `$1`; the oldest has rank 1. For a rank of no chat
+ * it is null or a position of no chat. Reads one range of each level, and less than 512 chats.
  */
 export const positionOf = (rank: string): string => `
 select case
-  -- A span without a row has no gaps.
+  -- A range without a row has no gaps.
   when level_3.first is null then
     coalesce(level_2.first + level_2.rank, level_1.first + level_1.rank, level_0.rank)
   else (
@@ -42,7 +41,7 @@ select case
 end
 from (select 0::int8 as first, ${rank} as rank) level_0${partSizes.map((_, level) => descend(level)).join("")}`;
 
-/** SQL after a CTE `gone` with the chatbots and positions of erased chats: adds their gaps. */
+/** SQL after a CTE `gone` with the chatbots and positions of erased chats: counts their gaps. */
 export const addGaps = `
 insert into position_gap as held (chatbot_id, part_size, number, chats_before)
 select chatbot_id, part_size, number, array(

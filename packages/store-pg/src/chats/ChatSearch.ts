@@ -1,22 +1,13 @@
 /**
- * Where chats are searched, and by which condition.
+ * The condition of a search.
  */
-import { fold, type ChatQuery } from "@parley/core";
-
-export interface Search {
-  /**
-   * Below a policy no index serves LIKE, because it may not look at rows that the policy hides; `own_chat` has the
-   * chats of the transaction's chatbot, and no policy.
-   */
-  readonly from: "chat" | "own_chat";
-  /** Terms of which the trigram index holds a part. For any other a scan of the table is quicker than one of the index. */
-  readonly indexed: RegExp;
-}
+import { fold } from "@parley/core";
 
 /**
- * The index holds each three characters of a word that has two spaces before it and one behind. A term may begin and end
- * in the middle of a word, so it needs three letters or digits in a row, or one behind a character that ends a word, or two
- * before such a character. In a database of character type C only ASCII has letters.
+ * Matches the terms for which the trigram index helps; for any other term a scan of the table is faster than one of the
+ * index. The index holds each three characters of a word with two spaces before it and one behind. A term may begin and end
+ * within a word, so it needs three letters or digits in a row, one behind a character that ends a word, or two before such a
+ * character. In a database with character type C only ASCII has letters.
  */
 export const indexedIn = (characterType: string): RegExp => {
   const letters =
@@ -25,14 +16,10 @@ export const indexedIn = (characterType: string): RegExp => {
   return new RegExp(`${inWord}{3}|${between}${inWord}|${inWord}{2}${between}`, "u");
 };
 
-/** An empty search filters nothing. */
-export const isSearch = (query: ChatQuery): query is ChatQuery & { readonly search: string } =>
-  query.search !== null && query.search !== "";
-
-/** Whether a chat's folded name has the term as a literal part. */
-export const conditionOf = (
+/** SQL for whether a chat's folded name contains the term literally. */
+export const searchCondition = (
   search: string,
-  { indexed }: Search,
+  indexed: RegExp,
   parameter: (value: unknown) => string,
 ): string => {
   const folded = fold(search);

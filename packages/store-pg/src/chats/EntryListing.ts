@@ -1,27 +1,28 @@
 /**
- * Pages of a chat's entries. One statement reads a page and its total, and so both of one snapshot; it gives no row if the
- * chat does not exist.
+ * Pages of a chat's entries. One statement reads a page and its total, so that both are of one snapshot. It returns no row
+ * if the chat does not exist.
  */
 import { ChatNotFound, type ChatStore, type EntryField, type EntryQuery } from "@parley/core";
 import { Effect } from "effect";
-import { entryColumns, entryOf, type EntryRow } from "../Rows.ts";
-import { offsetOf, orderOf, positionOrder, type Reads, type Statement } from "./Paging.ts";
+import { entryColumns, toEntry, type EntryRow } from "../rows/EntryRows.ts";
+import {
+  offsetOf,
+  orderOf,
+  positionOrder,
+  readInBulk,
+  readQuickly,
+  type ListPools,
+  type Statement,
+} from "./ChatListing.ts";
 
-/** A history of so many entries is sorted by a `quick` statement. */
-const few = 1_000;
-
-export const makeListEntries = ({ bulk, quick }: Reads): ChatStore["Service"]["listEntries"] => {
+export const makeListEntries = (pools: ListPools): ChatStore["Service"]["listEntries"] => {
   const read = (chatbot: number, chat: number, query: EntryQuery) => {
-    const positions = positionOrder(query.orderBy);
-    if (query.id !== null) return quick<Row>(chatbot, entriesBy(chatbot, chat, query));
-    if (positions !== undefined) {
-      return quick<Row>(chatbot, entriesByPosition(chatbot, chat, query, positions));
+    const direction = positionOrder(query.orderBy);
+    if (query.id === null && direction !== undefined) {
+      return readQuickly<Row>(pools, chatbot, entriesByPosition(chatbot, chat, query, direction));
     }
-    return Effect.flatMap(quick<Row>(chatbot, entriesBy(chatbot, chat, query, few)), (rows) =>
-      rows.some(({ total }) => total > few)
-        ? bulk<Row>(chatbot, entriesBy(chatbot, chat, query))
-        : Effect.succeed(rows),
-    );
+    const readEntries = query.id === null ? readInBulk : readQuickly;
+    return readEntries<Row>(pools, chatbot, entriesBy(chatbot, chat, query));
   };
   return (chatbot, chatId, query) =>
     Effect.flatMap(read(chatbot, chatId, query), (rows) => {
@@ -29,15 +30,15 @@ export const makeListEntries = ({ bulk, quick }: Reads): ChatStore["Service"]["l
       if (first === undefined) return Effect.fail(new ChatNotFound({ chatId }));
       return Effect.succeed({
         total: Number(first.total),
-        items: first.id === null ? [] : (rows as ReadonlyArray<EntryRow>).map(entryOf),
+        items: first.id === null ? [] : (rows as ReadonlyArray<EntryRow>).map(toEntry),
       });
     });
 };
 
-/** A page without rows is one row of nulls, because the total must survive it. */
+/** An empty page is one row of nulls with the total. */
 type Row = { readonly total: bigint } & (EntryRow | { readonly id: null });
 
-const columns: Readonly<Record<EntryField, string>> = {
+const sortColumns: Readonly<Record<EntryField, string>> = {
   id: "position",
   chat_id: "chat_id",
   question: "question",
@@ -56,7 +57,7 @@ from chat left join lateral (
 where chat.chatbot_id = $1 and chat.id = $2::int8
 order by ${order}`;
 
-/** All entries in the order of positions, by a seek: erasures take chats whole, so that positions have no gaps. */
+/** All entries in the order of positions, by a seek: an erasure deletes whole chats, so that positions have no gaps. */
 export const entriesByPosition = (
   chatbot: number,
   chat: number,
@@ -74,28 +75,20 @@ export const entriesByPosition = (
   };
 };
 
-/** All entries in any order, or the one with the query's id; the page is empty if the chat has more than `atMost`. */
-export const entriesBy = (
-  chatbot: number,
-  chat: number,
-  query: EntryQuery,
-  atMost?: number,
-): Statement => {
-  const values: Array<unknown> = [chatbot, chat, query.limit, offsetOf(query)];
-  const parameter = (value: unknown) => `$${values.push(value)}::int8`;
+/** All entries in any order, or the one with the query's id. */
+export const entriesBy = (chatbot: number, chat: number, query: EntryQuery): Statement => {
   const from =
     query.id === null
       ? "entry"
-      : `(select * from entry where chatbot_id = $1 and id = ${parameter(query.id)} offset 0) one`;
-  const found = `from ${from} where chatbot_id = $1 and chat_id = $2::int8`;
-  const page = atMost === undefined ? found : `${found} and chat.entries <= ${parameter(atMost)}`;
+      : "(select * from entry where chatbot_id = $1 and id = $5::int8 offset 0) one";
+  const matching = `from ${from} where chatbot_id = $1 and chat_id = $2::int8`;
   return {
     text: pageOf(
-      query.id === null ? "chat.entries" : `(select count(*) ${found})`,
-      page,
-      orderOf(query.orderBy, columns),
+      query.id === null ? "chat.entries" : `(select count(*) ${matching})`,
+      matching,
+      orderOf(query.orderBy, sortColumns),
       "offset $4::int8",
     ),
-    values,
+    values: [chatbot, chat, query.limit, offsetOf(query), ...(query.id === null ? [] : [query.id])],
   };
 };

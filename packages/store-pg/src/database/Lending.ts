@@ -1,6 +1,6 @@
 /**
- * Lends the connections of a pool to work that must end in time, whatever the database does. No timeout of PostgreSQL's ends
- * anything once its processes are stopped, or once a firewall has forgotten the connection.
+ * Lends the connections of a pool, and ends each loan at its deadline. No timeout of PostgreSQL ends a statement whose
+ * server is frozen, or whose connection a firewall has dropped.
  */
 import type { PgConnection } from "@effect/sql-pg/PgConnection";
 import type { PgPool } from "@effect/sql-pg/PgPool";
@@ -8,11 +8,11 @@ import { Effect, Fiber, type Context } from "effect";
 import { SqlError } from "effect/sql";
 import type { RoundRobin } from "./RoundRobin.ts";
 
-/** A chatbot; or, for what belongs to no chatbot alone, which chats and entries never do, the operator. */
+/** A chatbot; or the operator, for rows that belong to no chatbot. */
 export type Tenant = number | "operator";
 
 export interface Lending {
-  /** Does the work on a connection. */
+  /** Runs the work on a connection. */
   readonly use: <A, E, R>(
     tenant: Tenant,
     work: (connection: PgConnection) => Effect.Effect<A, E, R>,
@@ -20,34 +20,46 @@ export interface Lending {
 }
 
 /**
- * When the latest statement that was not answered in time was sent. Connections that have not answered since then are not lent
- * again: what ended one path ended others, too, and to find out one by one would take a deadline for each.
+ * When the latest statement without an answer in time was sent, for all pools. Connections that have not answered since are
+ * not lent again: the failure of one path is often that of all, and to find out one by one would cost a deadline each.
  */
 export interface Silence {
   since: number;
 }
 
-interface LendingOptions {
-  /** Milliseconds for the waiting and the work together; `null` for work that may take as long as it needs. */
-  readonly deadline: number | null;
-  /** Whether an interruption cancels the work; otherwise it waits for its end. */
+export interface LendingOptions {
+  /** Milliseconds for the waiting and the work together. */
+  readonly deadline: number;
+  /** Whether an interruption cancels the work; otherwise it waits for the end of the work. */
   readonly cancels: boolean;
-  /** Who is lent one of the connections next; by default whoever asked first. */
+  /** The order in which tenants get a connection; that of arrival by default. */
   readonly turns?: RoundRobin<Tenant>;
 }
 
-/** Milliseconds after which a connection is replaced: it may lead to a server that others left, such as a standby. */
+/** Milliseconds after which a connection is replaced: it may lead to a former primary that has become a standby. */
 const lifetime = 30_000;
 
-/** Milliseconds after which a server that is alive has ended a statement itself, by its `statement_timeout`. */
-export const silentAfter = 4_500;
+/** Milliseconds within which a live server answers: its `statement_timeout` is shorter. */
+const silentAfter = 4_500;
 
-/** An answer in time to what has no other deadline, such as the BEGIN of a transaction that may take long. */
-export const inTime = <A, E, R>(effect: Effect.Effect<A, E, R>) =>
-  within(effect, 5_000, true, () => noAnswer);
+/** Gives up on a short statement that has no other deadline, such as BEGIN, after five seconds. */
+export const inTime = <A, E, R>(statement: Effect.Effect<A, E, R>) =>
+  within(statement, 5_000, true, () => noAnswer);
 
-export const makeLending = (pool: PgPool, silence: Silence) => {
-  const used = new WeakMap<PgConnection, { readonly first: number; answered: number }>();
+/** What is known of a loan when its deadline passes. */
+interface Loan {
+  connection?: PgConnection;
+  since?: number;
+}
+
+const stale = Symbol("a connection to replace");
+
+export const makeLending = (
+  pool: PgPool,
+  silence: Silence,
+  { cancels, deadline, turns }: LendingOptions,
+): Lending => {
+  const uses = new WeakMap<PgConnection, { readonly first: number; answered: number }>();
 
   const lend = <A, E, R>(
     work: (connection: PgConnection) => Effect.Effect<A, E, R>,
@@ -56,8 +68,8 @@ export const makeLending = (pool: PgPool, silence: Silence) => {
     Effect.flatMap(
       pool.use((connection): Effect.Effect<A | typeof stale, E, R> => {
         const now = Date.now();
-        let use = used.get(connection);
-        if (use === undefined) used.set(connection, (use = { first: now, answered: now }));
+        let use = uses.get(connection);
+        if (use === undefined) uses.set(connection, (use = { first: now, answered: now }));
         if (now - use.first >= lifetime || use.answered <= silence.since) {
           return Effect.as(pool.invalidate(connection), stale);
         }
@@ -71,38 +83,23 @@ export const makeLending = (pool: PgPool, silence: Silence) => {
       (result) => (result === stale ? lend(work, loan) : Effect.succeed(result)),
     );
 
-  return ({ cancels, deadline, turns }: LendingOptions): Lending => {
-    const inTurn = <A, E, R>(tenant: Tenant, work: Effect.Effect<A, E, R>) =>
-      turns === undefined ? work : turns(tenant, work, deadline, noConnection);
-
-    return {
-      use: (tenant, work) => {
-        if (deadline === null) return inTurn(tenant, lend(work, {}));
-        const until = Date.now() + deadline;
-        return inTurn(
-          tenant,
-          Effect.suspend(() => {
-            const loan: Loan = {};
-            return within(lend(work, loan), until - Date.now(), cancels, () => {
-              const { connection, since } = loan;
-              if (connection === undefined) return noConnection;
-              if (Date.now() - since! >= silentAfter) silence.since = since!;
-              Effect.runFork(pool.invalidate(connection));
-              return noAnswer;
-            });
-          }),
-        );
-      },
-    };
+  return {
+    use: (tenant, work) => {
+      const until = Date.now() + deadline;
+      const lent = Effect.suspend(() => {
+        const loan: Loan = {};
+        return within(lend(work, loan), until - Date.now(), cancels, () => {
+          const { connection, since } = loan;
+          if (connection === undefined) return noConnection;
+          if (Date.now() - since! >= silentAfter) silence.since = since!;
+          Effect.runFork(pool.invalidate(connection));
+          return noAnswer;
+        });
+      });
+      return turns === undefined ? lent : turns(tenant, lent, deadline, noConnection);
+    },
   };
 };
-
-interface Loan {
-  connection?: PgConnection;
-  since?: number;
-}
-
-const stale = Symbol("a connection that is not to be used any more");
 
 /** Nothing was sent. */
 const noConnection = new SqlError.SqlError({
@@ -114,8 +111,8 @@ const noAnswer = new SqlError.SqlError({
 });
 
 /**
- * Ends the waiting for work after so many milliseconds. The work is a fiber of its own, so that this holds in uninterruptible
- * regions, too; what it does on a silent connection may end later.
+ * Stops waiting for the work after so many milliseconds. The work has a fiber of its own and the timer is Node's, so that
+ * this holds in uninterruptible regions; work on a silent connection may end later.
  */
 const within = <A, E, R, E2>(
   work: Effect.Effect<A, E, R>,

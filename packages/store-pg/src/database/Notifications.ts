@@ -1,18 +1,15 @@
 /**
- * Notifications that other processes send by NOTIFY. One may be lost, and after a lost connection some were: then
- * subscribers get `null`, which stands for any.
+ * Notifications of other processes, sent by NOTIFY. Some may be lost, and after a lost connection some were: then
+ * subscribers receive `null`, which stands for any notification.
  */
 import type { PgConnection } from "@effect/sql-pg/PgConnection";
 import { Effect, PubSub, Schedule, Scope, Stream } from "effect";
 import type { SqlError } from "effect/sql";
 
-/**
- * The database-wide channel. Notifications of free chats name their schema. Those of changed keys need not: one of another
- * schema only makes keys be looked up again.
- */
+/** The channel is that of the database, so that notifications of free chats name their schema. */
 export const channel = "parley";
 
-/** Payloads of the form `kind:content`: the content of each of the kind. */
+/** The contents of the payloads `kind:content` of a kind. */
 export type Notifications = (kind: string) => Stream.Stream<string | null>;
 
 /** Listens on a connection of its own for as long as the scope is open. */
@@ -21,11 +18,11 @@ export const makeNotifications = Effect.fnUntraced(function* (
 ) {
   const payloads = yield* PubSub.sliding<string | null>(4096);
 
-  const listening = Effect.acquireUseRelease(
-    Effect.all({ connected: Scope.make(), listened: Scope.make() }),
-    Effect.fnUntraced(function* ({ connected, listened }) {
+  const listen = Effect.acquireUseRelease(
+    Effect.all({ connected: Scope.make(), listening: Scope.make() }),
+    Effect.fnUntraced(function* ({ connected, listening }) {
       const connection = yield* Scope.provide(connect, connected);
-      const received = yield* Scope.provide(connection.listen(channel), listened).pipe(
+      const received = yield* Scope.provide(connection.listen(channel), listening).pipe(
         Effect.timeout("10 seconds"),
       );
       yield* PubSub.publish(payloads, null);
@@ -33,11 +30,11 @@ export const makeNotifications = Effect.fnUntraced(function* (
         PubSub.publish(payloads, payload),
       );
     }),
-    // In this order: to end the listening first would send UNLISTEN to a database that may not answer.
-    ({ connected, listened }, exit) =>
-      Effect.andThen(Scope.close(connected, exit), Scope.close(listened, exit)),
+    // In this order: to close the listening first would send UNLISTEN to a database that may not answer.
+    ({ connected, listening }, exit) =>
+      Effect.andThen(Scope.close(connected, exit), Scope.close(listening, exit)),
   );
-  yield* listening.pipe(
+  yield* listen.pipe(
     Effect.sandbox,
     Effect.ignore,
     Effect.repeat(Schedule.spaced("1 second")),

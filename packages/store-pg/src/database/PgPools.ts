@@ -1,64 +1,61 @@
 /**
- * The connections to one database. Statements that share a pipelined connection queue behind one another, so what may
- * wait for a lock, or must read much, has connections of its own.
+ * The connections to the database. Statements on a pipelined connection wait for one another, so that statements which
+ * may wait for a lock, or read much, have connections of their own.
  */
 import * as PgClient from "@effect/sql-pg/PgClient";
 import * as PgConnection from "@effect/sql-pg/PgConnection";
 import * as PgPool from "@effect/sql-pg/PgPool";
 import { Effect, Scope, type Redacted } from "effect";
 import type { SqlError } from "effect/sql";
-import { searchPathOf } from "../Parameters.ts";
-import { types } from "../Types.ts";
-import { makeLending, type Silence } from "./Lending.ts";
+import { makeLending, type LendingOptions, type Silence } from "./Lending.ts";
+import { quoteSchema, types } from "./PgParams.ts";
 import { makeRoundRobin } from "./RoundRobin.ts";
 import {
+  makeDedicatedSession,
   makeTenantSession,
-  makeTransferSession,
+  type DedicatedSession,
   type Session,
-  type Tenant,
-  type TransferSession,
 } from "./TenantSession.ts";
+
+/** A connection that is opened for the scope. */
+type Connected<A> = Effect.Effect<A, SqlError.SqlError, Scope.Scope>;
 
 export interface PgPools {
   /**
-   * For reads that are quick and wait for nobody, pipelined unless row security binds them. Each has one good plan,
-   * whatever its parameters; to plan it anew would take longer than to run it.
+   * For quick reads, which wait for no lock; pipelined unless row security binds them. Each statement has one good plan,
+   * whatever its parameters: to plan it anew would take longer than to run it.
    */
   readonly reads: Session;
-  /** For what takes locks; gives up on one that is held for long. Its connections are lent to chatbots by turn. */
+  /** For statements that take locks. Gives up on a lock after 1.5 seconds. Serves chatbots in turn. */
   readonly writes: Session;
-  /** For lists that read much: ten seconds each, the waiting included. Its connections are lent to chatbots by turn. */
+  /** For lists that read much: ten seconds each, with the waiting. Serves chatbots in turn. */
   readonly bulk: Session;
-  /** For erasures and sums, on the connections of `bulk`: nothing ends them but a lock that is held for a second. */
-  readonly operations: Session;
-  /**
-   * For an export or import, on a connection of its own: it lasts as long as whoever reads the records, or gives them, likes,
-   * and two copies cannot wait for each other.
-   */
-  readonly transfer: Effect.Effect<TransferSession, SqlError.SqlError, Scope.Scope>;
-  /** A connection to listen on. */
-  readonly listener: Effect.Effect<PgConnection.PgConnection, SqlError.SqlError, Scope.Scope>;
-  /** What searches read: below a policy no index serves LIKE. */
+  /** For an erasure or a sum, which may take long. Gives up on a lock after a second. */
+  readonly operation: Connected<Session>;
+  /** For an export or import, whose reader or source may be slow. Two copies must not wait for each other. */
+  readonly transfer: Connected<DedicatedSession>;
+  /** For LISTEN. */
+  readonly listener: Connected<PgConnection.PgConnection>;
+  /** The relation that searches read: below a policy no index serves LIKE. */
   readonly searched: "chat" | "own_chat";
 }
 
 interface ConnectionOptions {
   readonly url: Redacted.Redacted;
   readonly schema: string;
-  /** Whether a connection keeps the plans of its statements, `true` by default. */
   readonly prepare?: boolean | undefined;
 }
 
 export interface PoolOptions extends ConnectionOptions {
-  /** All of them but those of exports and imports; {@link fewestConnections} at least. */
+  /** At least {@link fewestConnections}; dedicated connections do not count. */
   readonly maxConnections: number;
   readonly rowSecurity?: boolean | undefined;
 }
 
-const [bulkReaders, listeners] = [2, 1];
+const bulkReaders = 2;
 
-/** Two that read, two for bulk, one that listens and one that writes. */
-export const fewestConnections = 6;
+/** Two for reads, two for bulk, one for writes and the listener. */
+const fewestConnections = 6;
 
 const configOf = (
   { prepare, schema, url }: ConnectionOptions,
@@ -73,105 +70,101 @@ const configOf = (
   // Shorter than any deadline, so that work fails because nobody can connect, and not because it waited.
   connectTimeout: "4 seconds",
   keepAlive: "10 seconds",
+  // Each overrides a setting of the role or the database.
   startupParameters: {
-    search_path: searchPathOf(schema),
-    // Pages of many chats are expected to be dear and are not: to compile one would take longer than all else.
+    search_path: quoteSchema(schema),
+    // The planner overestimates pages of many chats: to compile one would take longer than to run it.
     jit: "off",
-    // What waited for a lock must see what its holder wrote.
+    // A statement that waited for a lock must see what the holder of the lock wrote.
     default_transaction_isolation: "read committed",
     row_security: "on",
-    // The settings of the role or the database are for others.
     lock_timeout: "0",
     ...settings,
   },
 });
 
-/** For what may take, and wait, as long as it needs. */
-const unhurried = { statement_timeout: "0", idle_in_transaction_session_timeout: "0" };
+const noTimeouts = { statement_timeout: "0", idle_in_transaction_session_timeout: "0" };
 
-/** One connection for migrations. */
-export const makeMigrator = (options: ConnectionOptions) =>
-  PgClient.make(configOf(options, 1, unhurried));
+/** One connection for migrations and checks. */
+export const makeMigrationClient = (options: ConnectionOptions) =>
+  PgClient.make(configOf(options, 1, noTimeouts));
 
-/** Nothing is connected before the first statement. */
+/** Opens no connection before the first statement. */
 export const makePools = Effect.fnUntraced(function* (
   options: PoolOptions,
   { bulkDeadline = 10_000 } = {},
 ) {
-  // Closed as a whole, when all that began later is over: a pool whose scope is being closed connects no more, and whoever
-  // waits for a connection waits for ever.
+  // Closed as a whole, after everything that began later: a pool whose scope is closing opens no connection, and work that
+  // waits for one would wait for ever.
   const scope = yield* Effect.acquireRelease(Scope.make("parallel"), Scope.close);
   const { rowSecurity = false } = options;
   const silence: Silence = { since: 0 };
-  const lendingOf = (
-    most: number,
+  const lend = (
+    connections: number,
     multiplex: boolean,
     settings: Readonly<Record<string, string>>,
+    lending: LendingOptions,
   ) => {
-    // The pool ends what is idle.
-    const config = configOf(options, most, { idle_session_timeout: "0", ...settings });
-    // With row security what belongs together is pipelined, on a connection that is lent to one fiber at a time.
+    // The pool closes idle connections itself.
+    const config = configOf(options, connections, { idle_session_timeout: "0", ...settings });
+    // With row security, the statements of one transaction are pipelined on a connection that serves one fiber at a time.
     const sharing = rowSecurity ? { multiplex: true, multiplexConcurrency: 1 } : { multiplex };
     return PgPool.make({ ...config, ...sharing }).pipe(
       Scope.provide(scope),
-      Effect.map((pool) => makeLending(pool, silence)),
+      Effect.map((pool) => makeLending(pool, silence, lending)),
     );
   };
 
-  const serving = Math.max(fewestConnections, options.maxConnections) - bulkReaders - listeners;
-  // Two pipelined readers keep PostgreSQL busy. Where each serves one statement at a time, there are as many as writers.
+  const serving = Math.max(fewestConnections, options.maxConnections) - bulkReaders - 1;
+  // Two pipelined readers keep PostgreSQL busy. Readers of one statement at a time are as many as writers.
   const readers = rowSecurity ? Math.floor(serving / 2) : 2;
   const writers = serving - readers;
-  // A client that vanished in the middle of a transaction must not keep its locks.
+  // A process that vanished within a transaction must not keep its locks.
   const idle = { idle_in_transaction_session_timeout: "30s" };
-  // Through indexes, whatever is known of the tables: a plan that was made when they were small must be right later.
+  // Plans by index stay right when the tables grow.
   const byIndex = { enable_seqscan: "off", enable_bitmapscan: "off" };
-  // What a plan for the average chatbot costs in a large one among many small ones depends on its size.
+  // A plan for the average chatbot does not suit a large one.
   const customPlans = { plan_cache_mode: "force_custom_plan" };
 
-  const lendReader = yield* lendingOf(readers, true, {
-    statement_timeout: "4s",
-    plan_cache_mode: "force_generic_plan",
-    ...byIndex,
-    ...idle,
-  });
-  const lendWriter = yield* lendingOf(writers, false, {
-    statement_timeout: "4s",
-    lock_timeout: "1500ms",
-    // A process that stands still in the middle of a transaction must not outlast a turn's lease.
-    idle_in_transaction_session_timeout: "5s",
-  });
-  const lendBulk = yield* lendingOf(bulkReaders, false, {
-    statement_timeout: "10s",
-    ...customPlans,
-    max_parallel_workers_per_gather: "0",
-    // With less, what a common word finds among ten million is noted by whole pages and searched twice.
-    work_mem: "32MB",
-    ...idle,
-  });
-  const bulkTurns = makeRoundRobin<Tenant>(bulkReaders);
+  const reads = yield* lend(
+    readers,
+    true,
+    { statement_timeout: "4s", plan_cache_mode: "force_generic_plan", ...byIndex, ...idle },
+    { deadline: 5_000, cancels: false },
+  );
+  const writes = yield* lend(
+    writers,
+    false,
+    // The transaction of a frozen process must end before its turn's lease.
+    { statement_timeout: "4s", lock_timeout: "1500ms", idle_in_transaction_session_timeout: "5s" },
+    { deadline: 5_000, cancels: false, turns: makeRoundRobin(writers) },
+  );
+  const bulk = yield* lend(
+    bulkReaders,
+    false,
+    {
+      statement_timeout: "10s",
+      max_parallel_workers_per_gather: "0",
+      // With less, a search for a common word among ten million chats is rechecked page by page.
+      work_mem: "32MB",
+      ...customPlans,
+      ...idle,
+    },
+    { deadline: bulkDeadline, cancels: true, turns: makeRoundRobin(bulkReaders) },
+  );
+  const dedicated = (settings: Readonly<Record<string, string>>) =>
+    PgConnection.make(
+      configOf(options, 1, { ...noTimeouts, ...customPlans, ...byIndex, ...settings }),
+    ).pipe(Effect.map((connection) => makeDedicatedSession(connection, rowSecurity)));
 
   const pools: PgPools = {
-    searched: rowSecurity ? "own_chat" : "chat",
-    reads: makeTenantSession(lendReader({ deadline: 5_000, cancels: false }), {
-      rowSecurity,
-      inOneGo: true,
-    }),
-    writes: makeTenantSession(
-      lendWriter({ deadline: 5_000, cancels: false, turns: makeRoundRobin(writers) }),
-      { rowSecurity, inOneGo: true },
-    ),
-    bulk: makeTenantSession(lendBulk({ deadline: bulkDeadline, cancels: true, turns: bulkTurns }), {
-      rowSecurity,
-    }),
-    operations: makeTenantSession(lendBulk({ deadline: null, cancels: true, turns: bulkTurns }), {
-      rowSecurity,
-      settings: { statement_timeout: "0", lock_timeout: "1s", ...byIndex },
-    }),
-    transfer: PgConnection.make(
-      configOf(options, 1, { ...unhurried, ...customPlans, ...byIndex }),
-    ).pipe(Effect.map((connection) => makeTransferSession(connection, { rowSecurity }))),
+    reads: makeTenantSession(reads, { rowSecurity, pipelined: true }),
+    writes: makeTenantSession(writes, { rowSecurity, pipelined: true }),
+    bulk: makeTenantSession(bulk, { rowSecurity }),
+    operation: dedicated({ lock_timeout: "1s", ...idle }),
+    transfer: dedicated({}),
     listener: PgConnection.make(configOf(options, 1, { idle_session_timeout: "0" })),
+    searched: rowSecurity ? "own_chat" : "chat",
   };
   return pools;
 });

@@ -1,21 +1,21 @@
 /**
- * Turns that go round the tenants, so that a crowd of one tenant's work does not delay another's. (Effect's
- * PartitionedSemaphore leaves a partition in its place after it was served: one behind it can wait forever.)
+ * Serves tenants in turn, so that a crowd of one tenant's work does not delay another's. (Effect's PartitionedSemaphore
+ * keeps a partition in its place after it was served, so that one behind it can wait for ever.)
  */
 import { Deferred, Effect, Exit } from "effect";
 
-/** Does the work in a turn of its tenant, or fails with `late` if none came within so many milliseconds. */
+/** Runs the work in a turn of its tenant, or fails with `late` if none was free within so many milliseconds. */
 export type RoundRobin<Tenant> = <A, E, R, E2>(
   tenant: Tenant,
   work: Effect.Effect<A, E, R>,
-  timeout: number | null,
+  timeout: number,
   late: E2,
 ) => Effect.Effect<A, E | E2, R>;
 
-/** At most so many work at a time. */
+/** At most `turns` run at a time. */
 export const makeRoundRobin = <Tenant>(turns: number): RoundRobin<Tenant> => {
   let free = turns;
-  /** The work that waits, by tenant; the first tenant is served next. */
+  /** Waiting work by tenant; the first tenant is served next. */
   const queues = new Map<Tenant, Set<Deferred.Deferred<void, any>>>();
 
   const leave = (tenant: Tenant, turn: Deferred.Deferred<void, any>) => {
@@ -39,7 +39,7 @@ export const makeRoundRobin = <Tenant>(turns: number): RoundRobin<Tenant> => {
     Deferred.doneUnsafe(turn!, Exit.void);
   };
 
-  // Work can end while it is being served, and so within this very loop: recursion would overflow the stack.
+  // Work can end within this very loop, as soon as it is served: recursion would overflow the stack.
   let released = 0;
   const release = Effect.sync(() => {
     if (released++ > 0) return;
@@ -57,16 +57,13 @@ export const makeRoundRobin = <Tenant>(turns: number): RoundRobin<Tenant> => {
         const turn = Deferred.makeUnsafe<void, typeof late>();
         queues.set(tenant, (queues.get(tenant) ?? new Set()).add(turn));
         let gaveUp = false;
-        // A timer of Node's, because Effect's would not end the waiting in an uninterruptible region.
-        const timer =
-          timeout === null
-            ? undefined
-            : setTimeout(() => {
-                gaveUp = leave(tenant, turn);
-                if (gaveUp) Deferred.doneUnsafe(turn, Exit.fail(late));
-              }, timeout);
+        // Effect's timers do not fire in an uninterruptible region.
+        const timer = setTimeout(() => {
+          gaveUp = leave(tenant, turn);
+          if (gaveUp) Deferred.doneUnsafe(turn, Exit.fail(late));
+        }, timeout);
         return restore(Deferred.await(turn)).pipe(
-          // Its turn may have come at the moment of the interruption.
+          // The turn may have been granted in the moment of the interruption.
           Effect.onInterrupt(() => (gaveUp || leave(tenant, turn) ? Effect.void : release)),
           Effect.ensuring(Effect.sync(() => clearTimeout(timer))),
           Effect.andThen(served),

@@ -1,9 +1,9 @@
 /**
- * The schema. A released migration never changes; later ones only add, so that the previous version can still serve during
- * a rolling upgrade. The statements name no schema: the connection's search path does.
+ * The schema. A released migration never changes. Later ones only add, so that the previous version can serve during a
+ * rolling upgrade. The statements name no schema: the search path of the connection does.
  */
 
-/** What a session with row security may see: the rows of the chatbot that its transaction names. */
+/** Below row security, a transaction sees the rows of the chatbot that it names. */
 const tenant = "chatbot_id = nullif(current_setting('parley.chatbot', true), '')::int";
 
 /** The tables with rows of tenants. Their owner is not bound. */
@@ -16,6 +16,8 @@ alter table ${table} enable row level security;
 create policy tenant on ${table} using (${tenant});`,
   )
   .join("");
+
+const keyColumns = "chatbot_id key fingerprint made_at turn turn_until chat_id entry_id".split(" ");
 
 export const initial = `
 create table chatbot (
@@ -52,15 +54,15 @@ revoke update, delete, truncate on audit from current_user;
 
 create extension if not exists pg_trgm with schema public;
 create extension if not exists btree_gin with schema public;
--- Another tenant of the database may have installed it elsewhere.
+-- Another application in the database may have installed it elsewhere.
 select set_config('search_path', concat_ws(', ', quote_ident(current_schema()), quote_ident(nspname)), true)
 from pg_extension join pg_namespace on pg_namespace.oid = extnamespace where extname = 'pg_trgm';
--- What a client reads as a JSON number must be exact.
+-- Clients read ids as JSON numbers, which must be exact.
 create sequence chat_id maxvalue 9007199254740991;
 create sequence entry_id maxvalue 9007199254740991;
 
--- How many chats a chatbot has, the highest position given, and when the last chat was created. Its row is the lock
--- that puts the creation of the chatbot's chats in order.
+-- The number of a chatbot's chats, the highest position ever, and the time of the newest chat. Creations lock the row, which
+-- puts them in order.
 create table chat_counter (
   chatbot_id int primary key references chatbot on delete cascade,
   chats bigint not null,
@@ -80,8 +82,7 @@ create table chat (
   create_time timestamptz(3) not null,
   entries bigint not null,
   last_entry_time timestamptz(3),
-  -- The turn of the ask that answers and until when it lasts, or since when there is none; and the processes that wait,
-  -- in order.
+  -- The turn of an ask and the end of its lease, or the time when the latest turn ended; the waiting instances, in order.
   turn text,
   turn_until timestamptz,
   waiting text[] not null default '{}',
@@ -112,8 +113,8 @@ create table entry (
 );
 create unique index entry_position on entry (chatbot_id, chat_id, position);
 
--- For a span of 256 parts of so many positions: how many of its chats come before each part, and before its end. Span n
--- holds the positions above n * 256 * part_size. A span without erased chats has no row.
+-- Counts the chats in a range of 256 parts of positions: those before each part, and all. Range n begins above position
+-- n * 256 * part_size. A range without erased chats has no row.
 create table position_gap (
   chatbot_id int not null references chatbot on delete cascade,
   part_size bigint not null,
@@ -126,7 +127,7 @@ create table position_gap (
 ) with (fillfactor = 70);
 alter table position_gap alter column chats_before set storage plain;
 
--- What became of requests with an idempotency key.
+-- See rows/IdempotencyKeys.ts.
 create table idempotency_key (
   chatbot_id int not null references chatbot on delete cascade,
   key text collate "C" not null,
@@ -141,28 +142,20 @@ create table idempotency_key (
 create index idempotency_key_made_at on idempotency_key (chatbot_id, made_at);
 create index idempotency_key_chat on idempotency_key (chatbot_id, chat_id);
 -- It grows from nothing within a day, so that what ANALYZE found is soon wrong: plans go by its size alone.
-alter table idempotency_key
-  alter column chatbot_id set statistics 0,
-  alter column key set statistics 0,
-  alter column fingerprint set statistics 0,
-  alter column made_at set statistics 0,
-  alter column turn set statistics 0,
-  alter column turn_until set statistics 0,
-  alter column chat_id set statistics 0,
-  alter column entry_id set statistics 0;
+alter table idempotency_key ${keyColumns.map((column) => `alter column ${column} set statistics 0`).join()};
 
--- The chats go when the counter is gone, which creations lock; entries go after their chats, which appends lock.
+-- Chats are deleted after the counter, which creations lock; entries after their chats, which appends lock.
 create function delete_chats() returns trigger language plpgsql security definer set search_path from current as $$
 begin
   delete from chat where chatbot_id = old.id; delete from entry where chatbot_id = old.id; return null; end $$;
 create trigger delete_chats after delete on chatbot for each row execute function delete_chats();
 
--- The version of the core's fold by which folded_name was made; a change of the fold refolds by a migration.
+-- The version of the core's fold that made folded_name; a change of the fold refolds by a migration.
 create table fold (version int not null);
 insert into fold values (1);
 ${policies}
 
--- What searches read under row security: its owner is not bound, so that the trigram index serves.
+-- Searches read it under row security, which does not bind its owner, so that the trigram index serves.
 create view own_chat as
 select chatbot_id, id, position, name, user_ref, folded_name, create_time from chat
 where ${tenant};

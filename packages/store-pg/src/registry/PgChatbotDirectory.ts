@@ -1,20 +1,20 @@
 /**
- * What a key opens, and that it was used.
+ * The port `ChatbotDirectory`: finds the chatbot of a key, and records the use of keys.
  */
 import { ChatbotDirectory } from "@parley/core";
 import { Effect, Stream } from "effect";
+import type { Notifications } from "../database/Notifications.ts";
+import { toStorageUnavailable } from "../database/PgErrors.ts";
+import { texts } from "../database/PgParams.ts";
+import type { PgPools } from "../database/PgPools.ts";
 import {
   chatbotColumns,
-  chatbotOf,
   keyColumns,
-  keyOf,
+  toChatbot,
+  toKey,
   type ChatbotRow,
   type KeyRow,
-} from "../ChatbotRows.ts";
-import type { Notifications } from "../database/Notifications.ts";
-import type { PgPools } from "../database/PgPools.ts";
-import { texts } from "../Parameters.ts";
-import { orUnavailable } from "../database/PgErrors.ts";
+} from "../rows/ChatbotRows.ts";
 
 export const makeChatbotDirectory = ({ reads, writes }: PgPools, notifications: Notifications) =>
   ChatbotDirectory.of({
@@ -22,13 +22,15 @@ export const makeChatbotDirectory = ({ reads, writes }: PgPools, notifications: 
       reads.query<ChatbotRow & KeyRow>("operator", openKey, [keyId]).pipe(
         Effect.map(([row]) => {
           if (row === undefined) return null;
-          const { expiresAt, hash, scopes } = keyOf(row);
-          return { hash, scopes, expiresAt, chatbot: chatbotOf(row) };
+          const { expiresAt, hash, scopes } = toKey(row);
+          return { hash, scopes, expiresAt, chatbot: toChatbot(row) };
         }),
-        orUnavailable,
+        toStorageUnavailable,
       ),
     used: (keyIds) =>
-      writes.query("operator", noteUse, [texts(keyIds)]).pipe(Effect.asVoid, orUnavailable),
+      writes
+        .query("operator", recordUse, [texts(keyIds)])
+        .pipe(Effect.asVoid, toStorageUnavailable),
     changed: Stream.map(notifications("changed"), (id) => (id === null ? null : Number(id))),
   });
 
@@ -36,7 +38,8 @@ const openKey = `
 select ${chatbotColumns}, ${keyColumns}
 from api_key join chatbot on chatbot.id = api_key.chatbot_id
 where api_key.id = $1 and revoked_at is null`;
-const noteUse = `
+
+const recordUse = `
 update api_key set last_used_at = clock_timestamp()
 where id = any ($1::text[])
   and (last_used_at is null or last_used_at < clock_timestamp() - interval '59 seconds')`;

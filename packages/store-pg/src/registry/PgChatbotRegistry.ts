@@ -1,5 +1,5 @@
 /**
- * Chatbots and keys as operators change them, each change with its line in the audit.
+ * The port `ChatbotRegistry`. A change is one transaction with its lines of the audit and the notifications of other processes.
  */
 import { PgTypes } from "@effect/sql-pg";
 import {
@@ -18,43 +18,46 @@ import {
 import { Effect } from "effect";
 import { Hex } from "effect/encoding";
 import type { SqlError } from "effect/sql";
+import { channel } from "../database/Notifications.ts";
+import { isLockTimeout, retryOnConflict, toStorageUnavailable } from "../database/PgErrors.ts";
+import { array, time, times } from "../database/PgParams.ts";
+import type { PgPools } from "../database/PgPools.ts";
 import {
   chatbotColumns,
-  chatbotOf,
   keyColumns,
-  keyOf,
+  toChatbot,
+  toKey,
   type ChatbotRow,
   type KeyRow,
-} from "../ChatbotRows.ts";
-import type { PgPools } from "../database/PgPools.ts";
-import { channel } from "../database/Notifications.ts";
-import { array, time, times } from "../Parameters.ts";
-import { againAfterClash, againAfterLock, orUnavailable } from "../database/PgErrors.ts";
+} from "../rows/ChatbotRows.ts";
 
-/** A line of the audit to be. */
+/** A new line of the audit. */
 type Line = Pick<AuditRecord, "chatbot" | "action" | "detail">;
 
 export const makeChatbotRegistry = ({ reads, writes }: PgPools) => {
   const query = <Row extends object>(text: string, values: ReadonlyArray<unknown> = []) =>
     writes.query<Row>("operator", text, values);
 
-  /** Writes come one after the other: each sees everything that the one before it left. */
+  /** Runs changes one after the other, so that each sees the one before. */
   const write = <A, E>(work: Effect.Effect<A, E | SqlError.SqlError>) =>
-    writes
-      .transaction("operator", Effect.andThen(query(lockRegistry), work))
-      .pipe(againAfterClash, againAfterLock, orUnavailable);
+    writes.transaction("operator", Effect.andThen(query(lockRegistry), work)).pipe(
+      retryOnConflict,
+      // In all longer than the transaction of a frozen process lasts.
+      Effect.retry({ while: isLockTimeout, times: 3 }),
+      toStorageUnavailable,
+    );
 
   const chatbotWith = (id: number) =>
     Effect.flatMap(query<ChatbotRow>(oneChatbot, [id]), ([row]) =>
       row === undefined
         ? Effect.fail(new ChatbotNotFound({ chatbot: id }))
-        : Effect.succeed(chatbotOf(row)),
+        : Effect.succeed(toChatbot(row)),
     );
 
-  /** A key that was not revoked. */
+  /** A key that is not revoked. */
   const keyWith = (chatbot: number, keyId: string) =>
     Effect.flatMap(query<KeyRow>(oneKey, [chatbot, keyId]), ([row]) =>
-      row === undefined ? Effect.fail(new KeyNotFound({ keyId })) : Effect.succeed(keyOf(row)),
+      row === undefined ? Effect.fail(new KeyNotFound({ keyId })) : Effect.succeed(toKey(row)),
     );
 
   const mustBeFree = (workspaceName: string, name: string) =>
@@ -72,7 +75,7 @@ export const makeChatbotRegistry = ({ reads, writes }: PgPools) => {
       times(keys, ({ expiresAt }) => expiresAt),
     ]);
     const left = new Set(made.map(({ id }) => id));
-    // An id that is named twice is taken the second time.
+    // An id that occurs twice is taken the second time.
     const taken = keys.find(({ id }) => !left.delete(id));
     if (taken !== undefined) return yield* new KeyTaken({ keyId: taken.id });
   });
@@ -82,9 +85,9 @@ export const makeChatbotRegistry = ({ reads, writes }: PgPools) => {
     { expiresAt, name, scopes }: Pick<KeyRecord, "expiresAt" | "name" | "scopes">,
   ) => query(changeKey, [id, name, scopes.join(","), time(expiresAt)]);
 
-  /** Writes the lines, and tells other processes once of each chatbot when the transaction commits. */
-  const note = (actor: string, lines: ReadonlyArray<Line>) =>
-    query(noteChanges, [
+  /** Writes the lines of the audit. When the transaction commits, notifies other processes once for each chatbot. */
+  const audit = (actor: string, lines: ReadonlyArray<Line>) =>
+    query(insertAudit, [
       actor,
       array(lines, "int4", ({ chatbot }) => chatbot),
       array(lines, "text", ({ action }) => action),
@@ -99,15 +102,15 @@ export const makeChatbotRegistry = ({ reads, writes }: PgPools) => {
     ]).pipe(
       Effect.map(([chatbots, keys]) => {
         const listed = chatbots.map((row) => ({
-          chatbot: chatbotOf(row),
+          chatbot: toChatbot(row),
           keys: [] as Array<RegisteredKey>,
         }));
         const keysOf = new Map(listed.map(({ chatbot, keys }) => [chatbot.id, keys]));
-        // A chatbot that was created between the two statements is not listed yet.
-        for (const row of keys) keysOf.get(row.chatbot_id)?.push(keyOf(row));
+        // A chatbot that was created between the two statements is not in the list.
+        for (const row of keys) keysOf.get(row.chatbot_id)?.push(toKey(row));
         return listed;
       }),
-      orUnavailable,
+      toStorageUnavailable,
     ),
 
     create: ({ description, keys, name, settings, workspaceName }, actor) =>
@@ -118,7 +121,7 @@ export const makeChatbotRegistry = ({ reads, writes }: PgPools) => {
           const [made] = yield* query<{ readonly id: number }>(addChatbot, values);
           const { id } = made!;
           yield* insertKeys(id, keys);
-          yield* note(actor, [
+          yield* audit(actor, [
             { chatbot: id, action: "create", detail: name },
             ...keys.map((key): Line => ({ chatbot: id, action: "add-key", detail: key.id })),
           ]);
@@ -138,10 +141,10 @@ export const makeChatbotRegistry = ({ reads, writes }: PgPools) => {
           }
           const fields = changedFields(before, change);
           if (fields.length === 0) return before;
-          // Only the named settings: another version may know more of them.
-          const named = PgTypes.jsonb(change.settings ?? {});
-          yield* query(changeChatbot, [id, workspaceName, name, description, named]);
-          yield* note(actor, [{ chatbot: id, action: "change", detail: fields.join(", ") }]);
+          // Only the changed settings: another version may have more of them.
+          const changed = PgTypes.jsonb(change.settings ?? {});
+          yield* query(changeChatbot, [id, workspaceName, name, description, changed]);
+          yield* audit(actor, [{ chatbot: id, action: "change", detail: fields.join(", ") }]);
           return after;
         }),
       ),
@@ -149,25 +152,20 @@ export const makeChatbotRegistry = ({ reads, writes }: PgPools) => {
     renameWorkspace: (from, to, { merge }, actor) =>
       write(
         Effect.gen(function* () {
-          const moving = (yield* query<ChatbotRow>(inWorkspace, [from])).map(chatbotOf);
+          const moving = (yield* query<ChatbotRow>(inWorkspace, [from])).map(toChatbot);
           if (moving.length === 0) return yield* new WorkspaceNotFound({ workspaceName: from });
           if (from === to) return;
-          const there = (yield* query<ChatbotRow>(inWorkspace, [to])).map(
-            ({ chatbot_name }) => chatbot_name,
-          );
+          const there = (yield* query<ChatbotRow>(inWorkspace, [to])).map(toChatbot);
           if (there.length > 0 && !merge) return yield* new WorkspaceTaken({ workspaceName: to });
-          const taken = moving.find(({ name }) => there.includes(name));
+          const taken = moving.find(({ name }) => there.some((one) => one.name === name));
           if (taken !== undefined) {
             return yield* new ChatbotTaken({ workspaceName: to, name: taken.name });
           }
           yield* query(moveChatbots, [from, to]);
-          yield* note(
+          const detail = "workspaceName";
+          yield* audit(
             actor,
-            moving.map(({ id }): Line => ({
-              chatbot: id,
-              action: "change",
-              detail: "workspaceName",
-            })),
+            moving.map(({ id }): Line => ({ chatbot: id, action: "change", detail })),
           );
         }),
       ),
@@ -176,9 +174,9 @@ export const makeChatbotRegistry = ({ reads, writes }: PgPools) => {
       write(
         Effect.gen(function* () {
           const { name } = yield* chatbotWith(id);
-          // Its keys and what is left of its chats go with it, by the foreign keys.
+          // Foreign keys and a trigger delete its other rows.
           yield* query(deleteChatbot, [id]);
-          yield* note(actor, [{ chatbot: id, action: "delete", detail: name }]);
+          yield* audit(actor, [{ chatbot: id, action: "delete", detail: name }]);
         }),
       ),
 
@@ -187,7 +185,7 @@ export const makeChatbotRegistry = ({ reads, writes }: PgPools) => {
         Effect.gen(function* () {
           yield* chatbotWith(id);
           yield* insertKeys(id, [key]);
-          yield* note(actor, [{ chatbot: id, action: "add-key", detail: key.id }]);
+          yield* audit(actor, [{ chatbot: id, action: "add-key", detail: key.id }]);
         }),
       ),
 
@@ -199,7 +197,7 @@ export const makeChatbotRegistry = ({ reads, writes }: PgPools) => {
           if (fields.length === 0) return;
           yield* updateKey(before, { ...before, ...change });
           const detail = `${keyId}: ${fields.join(", ")}`;
-          yield* note(actor, [{ chatbot: id, action: "change-key", detail }]);
+          yield* audit(actor, [{ chatbot: id, action: "change-key", detail }]);
         }),
       ),
 
@@ -210,14 +208,13 @@ export const makeChatbotRegistry = ({ reads, writes }: PgPools) => {
           const { name, scopes } = old;
           yield* insertKeys(id, [{ ...replacement, name, scopes }]);
           const lines: Array<Line> = [{ chatbot: id, action: "add-key", detail: replacement.id }];
-          if (old.expiresAt !== null && old.expiresAt <= end) {
-            yield* note(actor, lines);
-            return { name, scopes, expiresAt: old.expiresAt };
+          const isShortened = old.expiresAt === null || old.expiresAt > end;
+          if (isShortened) {
+            yield* updateKey(old, { name, scopes, expiresAt: end });
+            lines.push({ chatbot: id, action: "change-key", detail: `${keyId}: expiresAt` });
           }
-          yield* updateKey(old, { name, scopes, expiresAt: end });
-          lines.push({ chatbot: id, action: "change-key", detail: `${keyId}: expiresAt` });
-          yield* note(actor, lines);
-          return { name, scopes, expiresAt: end };
+          yield* audit(actor, lines);
+          return { name, scopes, expiresAt: isShortened ? end : old.expiresAt };
         }),
       ),
 
@@ -226,14 +223,14 @@ export const makeChatbotRegistry = ({ reads, writes }: PgPools) => {
         Effect.gen(function* () {
           yield* keyWith(id, keyId);
           yield* query(revokeKey, [keyId]);
-          yield* note(actor, [{ chatbot: id, action: "revoke-key", detail: keyId }]);
+          yield* audit(actor, [{ chatbot: id, action: "revoke-key", detail: keyId }]);
         }),
       ),
 
     audit: (limit) =>
       reads.query<AuditRecord>("operator", newestAudit, [limit]).pipe(
         Effect.map((rows) => rows.map((row) => ({ ...row }))),
-        orUnavailable,
+        toStorageUnavailable,
       ),
   });
 };
@@ -243,7 +240,7 @@ const everyKey = `select chatbot_id, ${keyColumns} from api_key order by created
 const newestAudit = `
 select time, actor, chatbot_id as chatbot, action, detail from audit order by id desc limit $1::int8`;
 
-// Statements that read chatbots, look keys up or refer to a chatbot do not wait for it.
+// Statements that read chatbots, find keys or refer to a chatbot do not wait for this lock.
 const lockRegistry = "lock table chatbot in share row exclusive mode";
 
 const oneChatbot = `select ${chatbotColumns} from chatbot where id = $1`;
@@ -272,11 +269,11 @@ const changeKey = `
 update api_key set name = $2, scopes = string_to_array($3, ','), expires_at = $4::timestamptz where id = $1`;
 const revokeKey = "update api_key set revoked_at = clock_timestamp() where id = $1";
 
-const noteChanges = `
-with noted as (
+const insertAudit = `
+with written as (
   insert into audit (actor, chatbot_id, action, detail)
   select $1, chatbot, action, detail
   from unnest($2::int4[], $3::text[], $4::text[]) with ordinality as line(chatbot, action, detail, n) order by n
   returning chatbot_id
 )
-select pg_notify($5, 'changed:' || chatbot_id)::text from (select distinct chatbot_id from noted) changed`;
+select pg_notify($5, 'changed:' || chatbot_id)::text from (select distinct chatbot_id from written) changed`;

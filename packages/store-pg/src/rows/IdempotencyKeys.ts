@@ -1,12 +1,12 @@
 /**
- * The rows of idempotency keys, as the creation of chats and the turns of asks both write them. One that is
+ * Rows of idempotency keys, which creations of chats and turns of asks share. A row is
  *
- * - claimed has a turn and its end, and no chat: when the turn has run out, the key is free again;
- * - settled has the chat, and the entry if there is one: both answer the next request with the key;
- * - older than a day (`made_at`) is free again, and is deleted when others are claimed.
+ * - claimed, with a turn and the end of its lease, while its request runs; when the lease ends, the key is free again;
+ * - settled, with the chat and its entry if there is one, when the request has succeeded;
+ * - free again a day after `made_at`. Later claims delete it.
  */
 import { idempotencyKeyLifetime } from "@parley/core";
-import { entryColumns } from "../Rows.ts";
+import { entryColumns } from "./EntryRows.ts";
 
 const isOld = (row: string) =>
   `${row}.made_at <= statement_timestamp() - interval '${idempotencyKeyLifetime} milliseconds'`;
@@ -15,8 +15,8 @@ const isFree = (row: string) =>
   `(${isOld(row)} or (${row}.chat_id is null and ${row}.turn_until <= clock_timestamp()))`;
 
 /**
- * Claims key `$2` of chatbot `$1` for the request with fingerprint `$3`, in turn `$4`, for `$5` milliseconds; no row if the
- * key is another's. Deletes a few keys that are too old.
+ * Claims key `$2` of chatbot `$1` for the request with fingerprint `$3` in turn `$4`, for `$5` milliseconds. Returns no row
+ * if the key is not free. Deletes a few old keys.
  */
 export const claimKey = `
 with forgotten as (
@@ -33,7 +33,7 @@ on conflict (chatbot_id, key) do update set
 where ${isFree("k")}
 returning key`;
 
-/** Looks up and locks key `$2`, and tells whether there is chat `$3`. */
+/** Locks key `$2` and returns its row, and whether chat `$3` exists. */
 export const lockKey = `
 select k.fingerprint, k.turn, ${isFree("k")} as free, e.*,
   $3::int8 is null or exists (select from chat where chatbot_id = $1 and id = $3::int8) as exists,
@@ -44,15 +44,10 @@ from idempotency_key k left join lateral (
 where k.chatbot_id = $1 and k.key = $2
 for update of k`;
 
-/**
- * Deletes the keys of asks in turns `$2` that nothing will come of: such a key knows no chat. One that is locked is passed
- * over: its append or release deletes it.
- */
-export const forgetAsks = `
-delete from idempotency_key where chatbot_id = $1 and key in (
-  select key from idempotency_key where chatbot_id = $1 and turn = any ($2::text[]) and chat_id is null
-  for update skip locked)`;
+/** Deletes the claims of the turns `$2`. */
+export const deleteClaims = `
+delete from idempotency_key where chatbot_id = $1 and turn = any ($2::text[]) and chat_id is null`;
 
-/** Deletes key `$2` of turn `$3`, unless it is settled. */
-export const forgetKey = `
+/** Deletes the claim of key `$2` by turn `$3`. */
+export const deleteClaim = `
 delete from idempotency_key where chatbot_id = $1 and key = $2 and turn = $3 and chat_id is null`;

@@ -1,40 +1,47 @@
 /**
- * Turns: the row of a chat, with the line of the processes that wait, and the row of the idempotency key, if there is one.
- * An erasure may hold a chat for seconds, so no statement waits for it: it does nothing then, and is tried again.
+ * The port `TurnStore`: a turn is held in the row of its chat, with the queue of the instances that wait, and in the row of
+ * its idempotency key. An erasure may lock a chat for seconds, so no statement waits for that lock: it skips the row, and is
+ * tried again.
  */
 import {
-  ChatbotNotFound,
   ChatNotFound,
   IdempotencyKeyReused,
-  StorageUnavailable,
   turnEntries,
   turnLease,
   TurnLost,
   turnPrecedence,
   TurnStore,
+  type ChatbotNotFound,
   type Entry,
   type NewEntry,
   type Overloaded,
   type IdempotencyKey,
+  type StorageUnavailable,
   type Taken,
   type Turn,
 } from "@parley/core";
 import { Data, Effect, Predicate, Schedule, Stream } from "effect";
 import type { ChatCreation } from "../chats/ChatCreation.ts";
-import type { PgPools } from "../database/PgPools.ts";
 import { channel, type Notifications } from "../database/Notifications.ts";
-import { newEntryColumns, newEntryParameters, newEntryValues } from "../NewEntries.ts";
-import { texts } from "../Parameters.ts";
-import { entryColumns, entryOf, type EntryRow } from "../Rows.ts";
-import { claimKey, forgetAsks, forgetKey, lockKey } from "../rows/IdempotencyKeys.ts";
 import {
-  againAfterClash,
   busy,
-  isForeignKeyViolation,
   isUnsent,
-  orBusy,
-  orUnavailable,
+  mapLockTimeout,
+  retryOnConflict,
+  toChatbotNotFound,
+  toStorageUnavailable,
 } from "../database/PgErrors.ts";
+import { texts } from "../database/PgParams.ts";
+import type { PgPools } from "../database/PgPools.ts";
+import {
+  entryColumns,
+  newEntryColumns,
+  newEntryParameters,
+  newEntryValues,
+  toEntry,
+  type EntryRow,
+} from "../rows/EntryRows.ts";
+import { claimKey, deleteClaims, lockKey } from "../rows/IdempotencyKeys.ts";
 
 const held = (by: "chat" | "key", forMillis: number | null): Taken => ({
   _tag: "Held",
@@ -42,14 +49,11 @@ const held = (by: "chat" | "key", forMillis: number | null): Taken => ({
   forMillis: Math.max(1, Math.min(turnLease, Math.ceil(forMillis ?? turnLease))),
 });
 
-/** Milliseconds after which a chat that is locked is tried again. */
+/** Milliseconds after which an ask tries a locked chat again. */
 const lockedPause = 50;
 
-/** Another request claimed the key in between. */
+/** Another request claimed the key meanwhile. */
 class KeyLost extends Data.TaggedError("KeyLost") {}
-
-/** The chat is locked, as by an erasure. */
-class ChatLocked extends Data.TaggedError("ChatLocked") {}
 
 export const makeTurnStore = Effect.fnUntraced(function* (
   { reads, writes }: PgPools,
@@ -58,10 +62,10 @@ export const makeTurnStore = Effect.fnUntraced(function* (
   schema: string,
 ) {
   const scope = yield* Effect.scope;
-  /** Names this instance among those that wait. */
-  const waiter = crypto.randomUUID();
+  /** Identifies this instance in the queues of chats. */
+  const instance = crypto.randomUUID();
 
-  /** Notifies the instances that wait. Nothing waits for it, and their polling makes up for a lost one. */
+  /** In the background: instances that wait poll, too. */
   const notify = (chatbot: number, chat: number) =>
     reads
       .query("operator", "select pg_notify($1, $2)", [
@@ -73,22 +77,22 @@ export const makeTurnStore = Effect.fnUntraced(function* (
   const entriesBefore = (chatbot: number, chat: number, before: number) =>
     Effect.map(
       reads.query<EntryRow>(chatbot, olderEntries, [chatbot, chat, before, turnEntries]),
-      (rows) => rows.map(entryOf),
+      (rows) => rows.map(toEntry),
     );
 
   const takeChat = Effect.fnUntraced(function* (
     chatbot: number,
     chatId: number,
     idempotencyKey: IdempotencyKey | null,
-    turn: string,
   ) {
+    const id = crypto.randomUUID();
     const rows = yield* writes.query<TakenRow>(chatbot, takeTurn, [
       chatbot,
       chatId,
-      turn,
+      id,
       turnLease,
       turnEntries,
-      waiter,
+      instance,
       turnPrecedence,
     ]);
     const first = rows[0]!;
@@ -96,71 +100,54 @@ export const makeTurnStore = Effect.fnUntraced(function* (
       if (!first.exists) return yield* new ChatNotFound({ chatId });
       return held("chat", first.for_millis);
     }
-    // An ask whose turn ran out loses its key, too; its process may be gone.
+    // The turn whose lease ended loses its key, too; its process may have been killed.
     if (first.before !== null) {
-      const forget = writes.query(chatbot, forgetAsks, [chatbot, texts([first.before])]);
-      // Outside a transaction the turn is taken in any case.
+      const forget = writes.query(chatbot, deleteClaims, [chatbot, texts([first.before])]);
+      // Outside a transaction the turn is taken already.
       yield* idempotencyKey === null ? Effect.ignore(forget) : forget;
     }
-    const seen = first.position === null ? 0n : first.position;
-    // The statement's snapshot may be older than the turn: another may have appended while this one waited for the chat's
-    // row. The turn is ours now, so a second look is exact.
-    const newest =
-      seen === first.entries
-        ? first.id === null
-          ? []
-          : (rows as ReadonlyArray<EntryRow>).map(entryOf)
-        : yield* entriesBefore(chatbot, chatId, Number.MAX_SAFE_INTEGER);
-    return {
-      _tag: "Turn",
-      turn: { id: turn, chatbot, chat: chatId, idempotencyKey, newest },
-    } satisfies Taken;
+    // The snapshot may be older than the turn, if an append committed in between. A second read is exact: the turn is ours.
+    const isCurrent = (first.position ?? 0n) === first.entries;
+    const newest = isCurrent
+      ? rows.flatMap((row) => (row.id === null ? [] : toEntry(row)))
+      : yield* entriesBefore(chatbot, chatId, Number.MAX_SAFE_INTEGER);
+    return { _tag: "Turn", turn: { id, chatbot, chat: chatId, idempotencyKey, newest } } satisfies Taken;
   });
 
-  const claim = (chatbot: number, { fingerprint, key }: IdempotencyKey, turn: string) =>
-    Effect.map(
-      writes.query(chatbot, claimKey, [chatbot, key, fingerprint, turn, turnLease]),
-      (rows) => rows.length > 0,
-    );
-
-  /** What a request with a key that is known gets; `undefined` if the key is free. */
-  const known = Effect.fnUntraced(function* (
+  /** What `take` returns for a key that is not free; `null` for one that is. */
+  const findKey = Effect.fnUntraced(function* (
     chatbot: number,
     chat: number | null,
     { fingerprint, key }: IdempotencyKey,
   ) {
-    const [row] = yield* writes.query<KnownRow>(chatbot, lockKey, [chatbot, key, chat]);
-    if (row === undefined || row.free) return undefined;
+    const [row] = yield* writes.query<KeyRow>(chatbot, lockKey, [chatbot, key, chat]);
+    if (row === undefined || row.free) return null;
     if (row.fingerprint !== fingerprint) return yield* new IdempotencyKeyReused({ key });
     if (row.id !== null) {
-      return { _tag: "Done", entry: entryOf(row as EntryRow), turn: row.turn! } satisfies Taken;
+      return { _tag: "Done", entry: toEntry(row), turn: row.turn! } satisfies Taken;
     }
     if (!row.exists) return yield* new ChatNotFound({ chatId: chat! });
     return held("key", row.for_millis);
   });
 
-  const takeKey = Effect.fnUntraced(function* (chatbot: number, idempotencyKey: IdempotencyKey) {
-    const turn = { id: crypto.randomUUID(), chatbot, chat: null, idempotencyKey, newest: [] };
-    const isOurs = yield* claim(chatbot, idempotencyKey, turn.id).pipe(
-      Effect.catchIf(isForeignKeyViolation, () => Effect.fail(new ChatbotNotFound({ chatbot }))),
-    );
-    if (isOurs) return { _tag: "Turn", turn } satisfies Taken;
-    return (yield* known(chatbot, null, idempotencyKey)) ?? held("key", 0);
-  });
-
-  /** The key is claimed last: a place in the chat's line is kept without it. */
-  const takeBoth = (chatbot: number, chat: number, idempotencyKey: IdempotencyKey) =>
+  /** Claims the key last: `Held` by `chat` keeps its place in the queue without it. */
+  const takeWithKey = (chatbot: number, chat: number | null, idempotencyKey: IdempotencyKey) =>
     writes
       .transaction(
         chatbot,
         Effect.gen(function* () {
-          const settled = yield* known(chatbot, chat, idempotencyKey);
-          if (settled !== undefined) return settled;
-          const turn = crypto.randomUUID();
-          const taken = yield* takeChat(chatbot, chat, idempotencyKey, turn);
-          if (taken._tag === "Held") return taken;
-          if (!(yield* claim(chatbot, idempotencyKey, turn))) return yield* new KeyLost();
-          return taken;
+          const found = yield* findKey(chatbot, chat, idempotencyKey);
+          if (found !== null) return found;
+          const taken =
+            chat === null
+              ? withoutRow(chatbot, idempotencyKey)
+              : yield* takeChat(chatbot, chat, idempotencyKey);
+          if (taken._tag !== "Turn") return taken;
+          const { fingerprint, key } = idempotencyKey;
+          const claims = yield* writes
+            .query(chatbot, claimKey, [chatbot, key, fingerprint, taken.turn.id, turnLease])
+            .pipe(toChatbotNotFound(chatbot));
+          return claims.length > 0 ? taken : yield* new KeyLost();
         }),
       )
       .pipe(
@@ -168,22 +155,15 @@ export const makeTurnStore = Effect.fnUntraced(function* (
         Effect.catchTag("KeyLost", () => Effect.succeed(held("key", 0))),
       );
 
-  const take = (chatbot: number, chat: number | null, idempotencyKey: IdempotencyKey | null) => {
-    if (idempotencyKey === null) return takeChat(chatbot, chat!, null, crypto.randomUUID());
-    return chat === null
-      ? takeKey(chatbot, idempotencyKey)
-      : takeBoth(chatbot, chat, idempotencyKey);
-  };
-
-  /** Why a statement of a turn did nothing. */
+  /** Why a statement of the turn found nothing: `busy` if the chat is locked. */
   const whyNot = Effect.fnUntraced(function* ({ chat, chatbot, id, idempotencyKey }: Turn) {
-    const [found] = yield* writes.query<{ readonly exists: boolean; readonly ours: boolean }>(
+    const [row] = yield* writes.query<{ readonly exists: boolean; readonly ours: boolean }>(
       chatbot,
       lookAtTurn,
       [chatbot, chat, id, idempotencyKey?.key ?? null],
     );
-    if (!found!.exists) return yield* new ChatNotFound({ chatId: chat! });
-    return found!.ours ? new ChatLocked() : new TurnLost();
+    if (!row!.exists) return new ChatNotFound({ chatId: chat! });
+    return row!.ours ? busy : new TurnLost();
   });
 
   const appendToChat = Effect.fnUntraced(function* (turn: Turn, entry: NewEntry) {
@@ -196,18 +176,11 @@ export const makeTurnStore = Effect.fnUntraced(function* (
         idempotencyKey?.key ?? null,
         ...newEntryValues(entry),
       ])
-      .pipe(againAfterClash);
-    if (row === undefined) {
-      // An erasure passes over keys that are locked.
-      const forget =
-        idempotencyKey === null
-          ? Effect.void
-          : writes.query(chatbot, forgetKey, [chatbot, idempotencyKey.key, id]);
-      return yield* yield* Effect.tapErrorTag(whyNot(turn), "ChatNotFound", () => forget);
-    }
+      .pipe(retryOnConflict);
+    if (row === undefined) return yield* yield* whyNot(turn);
     if (row.awaited) yield* notify(chatbot, chat!);
-    return entryOf(row);
-  }, orBusy);
+    return toEntry(row);
+  }, mapLockTimeout);
 
   const appendToNewChat = Effect.fnUntraced(function* (
     { chatbot, id, idempotencyKey }: Turn,
@@ -225,52 +198,24 @@ export const makeTurnStore = Effect.fnUntraced(function* (
     };
   });
 
-  /**
-   * Answers are paid, so an append is tried for as long as its turn lasts when nobody renews it. A try whose outcome is
-   * unknown may have stored the entry. That ended the turn, so that no later try stores it twice; a turn without chat and key
-   * has no row that could tell, and is not tried again.
-   */
-  const append = (turn: Turn, entry: NewEntry) => {
-    let unknown: StorageUnavailable | null = null;
-    const hasRow = turn.chat !== null || turn.idempotencyKey !== null;
-    const tried: Effect.Effect<
-      Entry,
-      ChatbotNotFound | ChatNotFound | TurnLost | Overloaded | StorageUnavailable | ChatLocked
-    > = turn.chat === null ? appendToNewChat(turn, entry) : appendToChat(turn, entry);
-    return tried.pipe(
-      Effect.tapError((error) =>
-        Effect.sync(() => {
-          if (error._tag === "StorageUnavailable" && !isUnsent(error)) unknown = error;
-        }),
-      ),
-      Effect.retry({
-        while: (error) =>
-          error._tag === "ChatLocked" ||
-          error._tag === "Overloaded" ||
-          (error._tag === "StorageUnavailable" && (hasRow || isUnsent(error))),
-        schedule: forALease,
-      }),
-      Effect.catchTag("ChatLocked", () => Effect.fail(busy)),
-      Effect.catchTag("TurnLost", (lost) => Effect.fail(unknown ?? lost)),
-    );
-  };
-
   return TurnStore.of({
-    take: (chatbot, chat, idempotencyKey) =>
-      idempotencyKey === null && chat === null
-        ? Effect.sync(() => ({
-            _tag: "Turn",
-            turn: { id: crypto.randomUUID(), chatbot, chat, idempotencyKey, newest: [] },
-          }))
-        : orBusy(againAfterClash(take(chatbot, chat, idempotencyKey))),
+    take: (chatbot, chat, idempotencyKey) => {
+      if (idempotencyKey !== null) {
+        return mapLockTimeout(retryOnConflict(takeWithKey(chatbot, chat, idempotencyKey)));
+      }
+      if (chat === null) return Effect.sync(() => withoutRow(chatbot, null));
+      return mapLockTimeout(retryOnConflict(takeChat(chatbot, chat, null)));
+    },
 
     earlier: ({ chat, chatbot }, before) =>
-      chat === null ? Effect.succeed([]) : orUnavailable(entriesBefore(chatbot, chat, before)),
+      chat === null
+        ? Effect.succeed([])
+        : toStorageUnavailable(entriesBefore(chatbot, chat, before)),
 
     renew: (turn) =>
       Effect.gen(function* () {
         const { chat, chatbot, id, idempotencyKey } = turn;
-        const [row] = yield* againAfterClash(
+        const [row] = yield* retryOnConflict(
           writes.query<{ readonly ours: boolean }>(chatbot, renewTurn, [
             chatbot,
             chat,
@@ -279,29 +224,59 @@ export const makeTurnStore = Effect.fnUntraced(function* (
             turnLease,
           ]),
         );
-        // A row that is locked is renewed the next time.
-        return row!.ours || (yield* whyNot(turn))._tag === "ChatLocked";
-      }).pipe(orUnavailable),
+        if (row!.ours) return true;
+        const reason = yield* whyNot(turn);
+        if (reason._tag === "ChatNotFound") return yield* reason;
+        // A locked chat is renewed the next time.
+        return reason === busy;
+      }).pipe(toStorageUnavailable),
 
-    append,
+    /**
+     * An answer is paid, so an append is retried for a lease. An attempt with an unknown outcome may have stored the entry,
+     * which ended the turn: no later attempt stores it again. A turn without chat and key has no row that could end, and is
+     * not retried.
+     */
+    append: (turn, entry) => {
+      let unknown: StorageUnavailable | null = null;
+      const hasRow = turn.chat !== null || turn.idempotencyKey !== null;
+      const attempt: Effect.Effect<
+        Entry,
+        TurnLost | ChatbotNotFound | ChatNotFound | Overloaded | StorageUnavailable
+      > = turn.chat === null ? appendToNewChat(turn, entry) : appendToChat(turn, entry);
+      return attempt.pipe(
+        Effect.tapError((error) =>
+          Effect.sync(() => {
+            if (error._tag === "StorageUnavailable" && !isUnsent(error)) unknown = error;
+          }),
+        ),
+        Effect.retry({
+          while: (error) =>
+            error._tag === "Overloaded" ||
+            (error._tag === "StorageUnavailable" && (hasRow || isUnsent(error))),
+          schedule: forALease,
+        }),
+        Effect.catchTag("TurnLost", (lost) => Effect.fail(unknown ?? lost)),
+      );
+    },
 
     release: ({ chat, chatbot, id, idempotencyKey }) =>
-      Effect.gen(function* () {
-        if (chat === null && idempotencyKey === null) return;
-        const [row] = yield* againAfterClash(
-          writes.query<{ readonly awaited: boolean | null; readonly locked: boolean }>(
-            chatbot,
-            releaseTurn,
-            [chatbot, chat, id, idempotencyKey?.key ?? null],
+      chat === null && idempotencyKey === null
+        ? Effect.void
+        : Effect.gen(function* () {
+            const [row] = yield* retryOnConflict(
+              writes.query<{ readonly awaited: boolean | null; readonly locked: boolean }>(
+                chatbot,
+                releaseTurn,
+                [chatbot, chat, id, idempotencyKey?.key ?? null],
+              ),
+            );
+            if (row!.awaited === true) yield* notify(chatbot, chat!);
+            if (row!.locked) return yield* busy;
+          }).pipe(
+            Effect.retry({ while: Predicate.isTagged("Overloaded"), schedule: forALease }),
+            Effect.catchTag("Overloaded", () => Effect.void),
+            toStorageUnavailable,
           ),
-        );
-        if (row!.awaited === true) yield* notify(chatbot, chat!);
-        if (row!.locked) return yield* new ChatLocked();
-      }).pipe(
-        Effect.retry({ while: Predicate.isTagged("ChatLocked"), schedule: forALease }),
-        Effect.catchTag("ChatLocked", () => Effect.void),
-        orUnavailable,
-      ),
 
     freed: notifications("freed").pipe(
       Stream.map((freed) => {
@@ -309,14 +284,20 @@ export const makeTurnStore = Effect.fnUntraced(function* (
         const [chatbot, chat, ...of] = freed.split(":");
         return { of: of.join(":"), freed: { chatbot: Number(chatbot), chat: Number(chat) } };
       }),
-      // The channel is that of the database.
       Stream.filter(({ of }) => of === schema),
       Stream.map(({ freed }) => freed),
     ),
   });
 });
 
-/** As long as the lease of a turn that nobody renews. */
+/** A turn in a new chat. */
+const withoutRow = (chatbot: number, idempotencyKey: IdempotencyKey | null) =>
+  ({
+    _tag: "Turn",
+    turn: { id: crypto.randomUUID(), chatbot, chat: null, idempotencyKey, newest: [] },
+  }) satisfies Taken;
+
+/** Retries for as long as the lease of a turn without renewals. */
 const forALease = Schedule.min([Schedule.exponential(5), Schedule.spaced(100)]).pipe(
   Schedule.jittered,
   Schedule.upTo({ duration: turnLease }),
@@ -324,7 +305,7 @@ const forALease = Schedule.min([Schedule.exponential(5), Schedule.spaced(100)]).
 
 type TakenRow = {
   readonly exists: boolean;
-  /** The turn before, which ran out. */
+  /** The turn before, whose lease ended. */
   readonly before: string | null;
   /** `null` if the turn was not taken. */
   readonly entries: bigint | null;
@@ -332,7 +313,7 @@ type TakenRow = {
   readonly position: bigint | null;
 } & (EntryRow | { readonly id: null });
 
-type KnownRow = {
+type KeyRow = {
   readonly exists: boolean;
   readonly free: boolean;
   readonly fingerprint: string;
@@ -340,8 +321,8 @@ type KnownRow = {
   readonly for_millis: number | null;
 } & (EntryRow | { readonly id: null });
 
-// All is decided by the row as it is once it is locked, which may be newer than the statement's snapshot. The instance that
-// takes the turn is the first that waits, or comes after one that did not come in time: either way the first is dropped.
+// The locked row decides, which may be newer than the statement's snapshot. The instance that takes the turn is the first in
+// the queue, or the first did not come in time: either way the first leaves the queue.
 const takeTurn = `
 with free as (
   select turn, turn_until, waiting, (turn is null or turn_until <= clock_timestamp()) and (
@@ -381,7 +362,7 @@ where chatbot_id = $1 and chat_id = $2::int8 and id < $3::int8 and position < co
   (select position from entry where chatbot_id = $1 and chat_id = $2::int8 and id = $3::int8), $3::int8)
 order by position desc limit $4::int8`;
 
-/** The rows of a turn, locked; the chat only if it is not locked by another. Chat `$2` or key `$4` may be null. */
+/** Locks the rows of a turn, but skips a locked chat. Chat `$2` or key `$4` may be null. */
 const lockedTurn = `
 ours as (
   select from idempotency_key where chatbot_id = $1 and key = $4::text and turn = $3 and entry_id is null
@@ -410,7 +391,7 @@ with ${lockedTurn}, mine as (
 )
 select made.*, awaited from made cross join mine`;
 
-/** Whether chat `$2` exists, and whether it and key `$4` are in turn `$3`. */
+/** Whether chat `$2` exists, and whether turn `$3` holds it and key `$4`. */
 const lookAtTurn = `
 select $2::int8 is null or exists (select from chat where chatbot_id = $1 and id = $2::int8) as exists,
   ($2::int8 is null or exists (select from chat where chatbot_id = $1 and id = $2::int8 and turn = $3))
@@ -418,7 +399,7 @@ select $2::int8 is null or exists (select from chat where chatbot_id = $1 and id
       select from idempotency_key where chatbot_id = $1 and key = $4::text and turn = $3 and entry_id is null
     )) as ours`;
 
-// Both or none: an ask that took one of them over does not wait for the other.
+// Both or none: an ask that took over one of them must not wait for the other.
 const renewTurn = `
 with ${lockedTurn}, chats as (
   update chat set turn_until = clock_timestamp() + $5::int4 * interval '1 millisecond'

@@ -42,10 +42,10 @@ const checkDatabase = Effect.gen(function* () {
     return [[ok("database", "There is none yet; the first start makes it.")], none] as const;
   }
   const options = yield* databaseOptions;
-  const { current, encoding, refusal, version, writing } = yield* inspectPostgres(options);
+  const { current, encoding, readOnly, refusal, version } = yield* inspectPostgres(options);
   const findings = [ok("database", `PostgreSQL ${version} with ${encoding} answers.`)];
   const hint = "docs/operations.md explains what the roles of the database need.";
-  if (writing.readOnly) {
+  if (readOnly) {
     const message = "It takes no writes: it is a standby, or transactions only read by default.";
     findings.push(warning("database", message, "Let DATABASE_URL lead to the primary."));
   }
@@ -53,9 +53,6 @@ const checkDatabase = Effect.gen(function* () {
   else if (!current) {
     const message = "The schema is not up to date; a start brings it there.";
     findings.push(warning("database", message, '"parley migrate --dry-run" prints the SQL.'));
-  } else if (writing.closed !== null) {
-    const message = `The server's role may not write to "${writing.closed}" as a server does.`;
-    findings.push(failed("database", message, hint));
   }
   if (refusal !== null || !current) return [findings, none] as const;
   const registered = yield* ChatbotRegistry.use(({ list }) => list).pipe(

@@ -2,8 +2,8 @@ import { assert, describe, it } from "@effect/vitest";
 import { ChatStore, newestChats } from "@parley/core";
 import { layerPostgres } from "@parley/store-pg";
 import { Effect } from "effect";
-import { fillChats, filledChatbot } from "./fill.ts";
-import { freshDatabase } from "./PostgresUnderTest.ts";
+import { fillChats, filledChatbot } from "../fill.ts";
+import { freshDatabase } from "../PostgresUnderTest.ts";
 
 describe.each(["C", "C.UTF-8"])("a search where letters are those of %s", (characterType) => {
   it.live("counts all chats that match and gives their page, wherever they are", () =>

@@ -1,11 +1,10 @@
 import { assert, describe, it } from "@effect/vitest";
-import { ChatArchive, ChatStore, TurnStore, type ArchiveRecord, type NewEntry } from "@parley/core";
+import { ChatArchive, ChatStore, TurnStore, type ArchiveRecord } from "@parley/core";
 import { registerChatbot } from "@parley/core/testing";
 import { layerPostgres } from "@parley/store-pg";
-import { Effect, Stream } from "effect";
-import { byLength } from "../src/archive/ChatTransfer.ts";
-import { blocked } from "./Blocked.ts";
-import { clientOf, freshSchema, optionsOf } from "./PostgresUnderTest.ts";
+import { Effect, Fiber, Stream } from "effect";
+import { hold } from "../hold.ts";
+import { clientOf, freshSchema, optionsOf } from "../PostgresUnderTest.ts";
 
 const createTime = new Date("2020-01-01T00:00:00Z");
 const bare = { name: null, userRef: null, helloMessage: "Hello" };
@@ -23,7 +22,7 @@ const imported = (chatbot: number, id: number) =>
   );
 
 describe("an import", () => {
-  it.live("of high ids leaves others such as can be imported, too", () =>
+  it.live("of high ids leaves room for ids that can be imported again", () =>
     Effect.gen(function* () {
       const archive = yield* ChatArchive;
       const [first, other, to] = [
@@ -37,31 +36,8 @@ describe("an import", () => {
     }).pipe(Effect.provide(layerPostgres(optionsOf(freshSchema())))),
   );
 
-  it("sends long texts in several statements", () => {
-    const usage = {
-      model: "m",
-      promptTokens: 1,
-      completionTokens: 1,
-      attempts: 1,
-      latencyMillis: 1,
-    };
-    const of = (more: Partial<NewEntry>) => ({ entry: { ...texts, usage: null, ...more } });
-    const long = "x".repeat(9);
-    const entries = [
-      of({ question: long }),
-      of({ answer: long }),
-      of({ moderation: long }),
-      of({ usage: { ...usage, provider: long } }),
-      of({}),
-      of({}),
-    ];
-    const groups = byLength(entries, 10).map((group) => group.map((one) => entries.indexOf(one)));
-    assert.deepStrictEqual(groups, [[0], [1], [2], [3], [4, 5]]);
-    assert.deepStrictEqual(byLength([]), []);
-  });
-
   for (const id of [1, 2]) {
-    it.live(`of the id ${id} into a new database is gone on from`, () =>
+    it.live(`of the id ${id} into a new database is followed by greater ids`, () =>
       Effect.gen(function* () {
         const [chats, turns] = [yield* ChatStore, yield* TurnStore];
         const chatbot = yield* registerChatbot;
@@ -76,22 +52,24 @@ describe("an import", () => {
     );
   }
 
-  it.live("moves the sequences when another that moves them has ended, and never back", () => {
+  it.live("waits for another import to move the sequences, and never moves them back", () => {
     const schema = freshSchema();
     return Effect.gen(function* () {
       const [first, second] = [yield* registerChatbot, yield* registerChatbot];
-      const sql = yield* clientOf(schema, 1);
+      const sql = yield* clientOf(schema);
       const chats = yield* ChatStore;
       yield* imported(first, 5_000);
       // Another import, at its end.
-      yield* blocked(
+      const other = yield* hold(
         sql,
-        [
-          "select pg_advisory_xact_lock(hashtextextended('parley.sequences.' || current_schema(), 0))",
-        ],
-        imported(second, 7_000),
-        ["select setval('chat_id', 9000), setval('entry_id', 9000)"],
+        "select pg_advisory_xact_lock(hashtextextended('parley.sequences.' || current_schema(), 0))",
+        [],
       );
+      const importing = yield* Effect.forkChild(imported(second, 7_000));
+      yield* other.awaited;
+      yield* sql.unsafe("select setval('chat_id', 9000), setval('entry_id', 9000)");
+      yield* other.release;
+      yield* Fiber.join(importing);
       const { chat } = yield* chats.createChat(second, bare, null);
       assert.strictEqual(chat.id, 9_001);
     }).pipe(Effect.provide(layerPostgres(optionsOf(schema))), Effect.scoped);

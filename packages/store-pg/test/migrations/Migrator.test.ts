@@ -5,7 +5,7 @@ import { layerPostgres, pendingSql } from "@parley/store-pg";
 import { Effect, Layer, Redacted } from "effect";
 import type { SqlClient } from "effect/sql";
 import { inject } from "vitest";
-import { clientOf, freshDatabase, freshSchema, optionsOf } from "./PostgresUnderTest.ts";
+import { clientOf, freshDatabase, freshSchema, optionsOf } from "../PostgresUnderTest.ts";
 
 type Options = Parameters<typeof layerPostgres>[0];
 

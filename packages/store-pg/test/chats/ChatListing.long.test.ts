@@ -6,8 +6,8 @@ import { ChatArchive, ChatStore, newestChats, type Chat, type ChatQuery } from "
 import { chatPage } from "@parley/core/testing";
 import { layerPostgres } from "@parley/store-pg";
 import { Context, Effect, Layer, Random, Stream } from "effect";
-import { filledChatbot as chatbot, fillChats, settle } from "./fill.ts";
-import { clientOf, freshSchema, optionsOf } from "./PostgresUnderTest.ts";
+import { filledChatbot as chatbot, fillChats, settle } from "../fill.ts";
+import { clientOf, freshSchema, optionsOf } from "../PostgresUnderTest.ts";
 
 const size = 105_000;
 

@@ -1,15 +1,15 @@
 import { assert, describe, it } from "@effect/vitest";
 import { Effect, Fiber } from "effect";
-import { makeRoundRobin } from "../src/database/RoundRobin.ts";
+import { makeRoundRobin } from "../../src/database/RoundRobin.ts";
 
-/** Work by turn that waits for no longer than the timeout. */
-const turnsOf = (turns: number, timeout: number | null = null) => {
+/** Runs work in turns, each waiting for no longer than the timeout. */
+const turnsOf = (turns: number, timeout = 30_000) => {
   const inTurn = makeRoundRobin<number>(turns);
   return <A>(chatbot: number, work: Effect.Effect<A>) => inTurn(chatbot, work, timeout, "late");
 };
 
 describe("a turn", () => {
-  it.effect("comes to a chatbot with many in the queue as often as to others", () =>
+  it.effect("is granted to each waiting chatbot equally often, however much work it has", () =>
     Effect.gen(function* () {
       const turn = turnsOf(2);
       const served = new Map<number, number>();
@@ -19,7 +19,7 @@ describe("a turn", () => {
           chatbot,
           Effect.suspend(() => {
             served.set(chatbot, (served.get(chatbot) ?? 0) + 1);
-            // Of different lengths, so that others join the queue at any time.
+            // Works of different lengths, so that others join the queue at any time.
             return Effect.forEach(
               Array.from({ length: 1 + ((all++ * 7) % 5) }),
               () => Effect.yieldNow,
@@ -33,7 +33,7 @@ describe("a turn", () => {
     }),
   );
 
-  it.live("is never lost or doubled, whoever gives up or waits for too long", () =>
+  it.live("is never lost or granted twice when work is interrupted or times out", () =>
     Effect.gen(function* () {
       const turn = turnsOf(3, 20);
       let inside = 0;
@@ -44,7 +44,7 @@ describe("a turn", () => {
           Effect.gen(function* () {
             most = Math.max(most, ++inside);
             for (let turns = 0; turns < n % 4; turns++) yield* Effect.yieldNow;
-            // Turns come at the very moment at which others stop waiting.
+            // Turns are granted in the very moment in which others time out.
             if (n % 11 === 0) yield* Effect.sleep(20);
           }).pipe(Effect.ensuring(Effect.sync(() => inside--))),
         );
@@ -74,7 +74,7 @@ describe("a turn", () => {
     }),
   );
 
-  it.effect("may end at once for any number that wait", () =>
+  it.effect("passes through any number of waiting works that end at once", () =>
     Effect.gen(function* () {
       const turn = turnsOf(1);
       let done = 0;

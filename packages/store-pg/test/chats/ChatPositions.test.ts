@@ -3,9 +3,9 @@ import { registerChatbot } from "@parley/core/testing";
 import { layerPostgres } from "@parley/store-pg";
 import { Effect, Random } from "effect";
 import type { SqlClient } from "effect/sql";
-import { addGaps, partSizes, positionOf } from "../src/chats/ChatPositions.ts";
-import { settle } from "./fill.ts";
-import { clientOf, freshSchema, optionsOf } from "./PostgresUnderTest.ts";
+import { addGaps, partSizes, positionOf } from "../../src/chats/ChatPositions.ts";
+import { settle } from "../fill.ts";
+import { clientOf, freshSchema, optionsOf } from "../PostgresUnderTest.ts";
 
 /** Positions that are erased alike: eight of the smallest parts. */
 const stretch = 8 * partSizes[2];

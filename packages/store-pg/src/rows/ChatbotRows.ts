@@ -1,5 +1,5 @@
 /**
- * The one mapping from rows to chatbots and their keys.
+ * Rows of chatbots and their keys.
  */
 import {
   defaultSettings,
@@ -28,16 +28,16 @@ export interface KeyRow {
   readonly last_used_at: Date | null;
 }
 
-export const chatbotOf = (row: ChatbotRow): Chatbot => ({
+export const toChatbot = (row: ChatbotRow): Chatbot => ({
   id: row.chatbot_id,
   name: row.chatbot_name,
   description: row.description,
   workspaceName: row.workspace_name,
-  // Rows may be older than a setting.
+  // A row may be older than a setting.
   settings: { ...defaultSettings, ...row.settings },
 });
 
-export const keyOf = (row: KeyRow): RegisteredKey => ({
+export const toKey = (row: KeyRow): RegisteredKey => ({
   id: row.id,
   hash: row.hash,
   name: row.name,

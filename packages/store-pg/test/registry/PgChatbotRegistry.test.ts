@@ -9,7 +9,7 @@ import {
   type ArchiveRecord,
 } from "@parley/core";
 import { Deferred, Effect, Fiber, Latch, Queue, Stream } from "effect";
-import { clientOf, freshSchema, layerPostgresUnderTest } from "./PostgresUnderTest.ts";
+import { clientOf, freshSchema, layerPostgresUnderTest } from "../PostgresUnderTest.ts";
 
 const schema = freshSchema();
 

@@ -2,7 +2,7 @@ import { assert, it } from "@effect/vitest";
 import { TurnStore } from "@parley/core";
 import { layerPostgres } from "@parley/store-pg";
 import { Effect, Stream } from "effect";
-import { clientOf, freshSchema, optionsOf } from "./PostgresUnderTest.ts";
+import { clientOf, freshSchema, optionsOf } from "../PostgresUnderTest.ts";
 
 it.live("a process takes no notification of another schema for its own", () =>
   Effect.gen(function* () {

@@ -2,7 +2,7 @@ import { assert, it } from "@effect/vitest";
 import { ChatStore, type ChatToCreate } from "@parley/core";
 import { registerChatbot } from "@parley/core/testing";
 import { Effect, Exit, Fiber, Layer, Scope } from "effect";
-import { bound, freshSchema, layerStore, optionsOf } from "./PostgresUnderTest.ts";
+import { bound, freshSchema, layerStore, optionsOf } from "../PostgresUnderTest.ts";
 
 const chat: ChatToCreate = { name: "last", userRef: null, helloMessage: null };
 

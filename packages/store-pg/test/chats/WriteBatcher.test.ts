@@ -1,35 +1,15 @@
 import { assert, it } from "@effect/vitest";
 import { Deferred, Effect, Exit, Fiber, Scope } from "effect";
-import { makeWriteBatcher } from "../src/chats/WriteBatcher.ts";
+import { makeWriteBatcher } from "../../src/chats/WriteBatcher.ts";
 
-const options = { writers: 1, most: 10, waiting: 10, full: "full", late: "late" };
+const options = { writers: 1, batch: 10, waiting: 10, full: "full", late: "late" };
 
-/** Begins it, so that it is in its line. */
+/** Starts a write, so that it waits in its lane. */
 const begun = <A, E>(write: Effect.Effect<A, E>) =>
   Effect.tap(Effect.forkChild(write, { startImmediately: true }), () => Effect.yieldNow);
 
-it.effect("of writes that are gathered one that throws fails alone", () =>
-  Effect.gen(function* () {
-    const write = yield* makeWriteBatcher((_, items: ReadonlyArray<number>) => {
-      if (items.includes(3)) throw new Error("three");
-      return Effect.as(Effect.yieldNow, items);
-    }, options);
-    const exits = yield* Effect.forEach(
-      [1, 2, 3, 4, 5],
-      (item) => Effect.exit(write(0, item, null)),
-      {
-        concurrency: "unbounded",
-      },
-    );
-    assert.deepStrictEqual(
-      exits.map(({ _tag }) => _tag),
-      ["Success", "Success", "Failure", "Success", "Success"],
-    );
-  }).pipe(Effect.scoped),
-);
-
 it.effect(
-  "what is interrupted while it waits is never written, and leaves its place to others",
+  "an item that is interrupted while it waits is never written, and makes room for others",
   () =>
     Effect.gen(function* () {
       const written: Array<number> = [];
@@ -54,7 +34,7 @@ it.effect(
     }).pipe(Effect.scoped),
 );
 
-it.effect("who is interrupted while it is written is over when the write is", () =>
+it.effect("an interruption waits for the end of a write in flight", () =>
   Effect.gen(function* () {
     const order: Array<string> = [];
     const open = yield* Deferred.make<void>();
@@ -76,7 +56,7 @@ it.effect("who is interrupted while it is written is over when the write is", ()
   }).pipe(Effect.scoped),
 );
 
-it.live("an item fails in time, whether it waits or its write does not end", () =>
+it.live("an item fails at its timeout, whether it waits or is in flight", () =>
   Effect.gen(function* () {
     const written: Array<ReadonlyArray<number>> = [];
     const open = yield* Deferred.make<void>();
@@ -96,7 +76,7 @@ it.live("an item fails in time, whether it waits or its write does not end", () 
   }).pipe(Effect.scoped),
 );
 
-it.effect("nothing is written, or waits, after the end", () =>
+it.effect("after the end of its scope a batcher neither writes nor waits", () =>
   Effect.gen(function* () {
     const scope = yield* Scope.make();
     const write = yield* makeWriteBatcher(

@@ -1,0 +1,44 @@
+/**
+ * Parameters whose type the driver cannot infer, and texts that its own codec changes.
+ */
+import { PgTypes } from "@effect/sql-pg";
+import { Result } from "effect";
+
+export type ArrayType = "bool" | "int4" | "int8" | "text";
+
+/** An array with one value of each item. */
+export const array = <A>(items: ReadonlyArray<A>, type: ArrayType, value: (item: A) => unknown) =>
+  Result.getOrThrow(PgTypes.array(items.map(value), PgTypes.OID[type]));
+
+export const texts = (items: ReadonlyArray<string>) => array(items, "text", (item) => item);
+
+/** PostgreSQL writes earlier times with an era. */
+const earliest = new Date("0001-01-01T00:00:00.000Z");
+
+/** A `timestamptz` as text: the driver computes microseconds in floating point, inexactly for distant centuries. */
+export const time = (at: Date | null): string | null =>
+  at === null ? null : (at < earliest ? earliest : at).toISOString().replace(/^\+0*/, "");
+
+/** One time of each item, to be cast to `timestamptz[]`. */
+export const times = <A>(items: ReadonlyArray<A>, at: (item: A) => Date | null) =>
+  array(items, "text", (item) => time(at(item)));
+
+/** The name of a schema, quoted for SQL and for `search_path`. */
+export const quoteSchema = (schema: string): string => `"${schema.replaceAll('"', '""')}"`;
+
+const encoder = new TextEncoder();
+const decoder = new TextDecoder("utf-8", { ignoreBOM: true });
+
+/** The driver's codec drops a leading U+FEFF from a text that contains U+FFFD. */
+export const types: PgTypes.Registry = PgTypes.makeRegistry();
+types.register<string>(
+  PgTypes.OID.text,
+  {
+    encode: (value) => Result.succeed(encoder.encode(value)),
+    write: (sink, value) => Result.succeed(sink.utf8(value)),
+    decode: (bytes) => Result.succeed(decoder.decode(bytes)),
+    read: (bytes, offset, size) =>
+      Result.succeed(decoder.decode(bytes.subarray(offset, offset + size))),
+  },
+  { arrayOid: PgTypes.OID.textArray },
+);

@@ -1,0 +1,220 @@
+import { assert, describe, it } from "@effect/vitest";
+import { ChatArchive, ChatbotRegistry, ChatStore, newestChats, TurnStore } from "@parley/core";
+import { registerChatbot } from "@parley/core/testing";
+import { layerPostgres } from "@parley/store-pg";
+import { Effect } from "effect";
+import { Reactivity } from "effect/reactivity";
+import { makePools } from "../../src/database/PgPools.ts";
+import { makeChatArchive } from "../../src/archive/PgChatArchive.ts";
+import type { Session } from "../../src/database/TenantSession.ts";
+import { fillChats, filledChatbot, settle } from "../fill.ts";
+import {
+  bound,
+  clientOf,
+  freshDatabase,
+  freshSchema,
+  layerStore,
+  optionsOf,
+} from "../PostgresUnderTest.ts";
+
+const secret = "Zugspitzpanorama";
+const entry = { question: secret, answer: secret, moderation: "none", flagged: false };
+const ofUser = { _tag: "UserRef", userRef: secret } as const;
+
+/** A chat of the user {@link secret}. */
+const create = (chatbot: number) =>
+  ChatStore.use((chats) =>
+    chats.createChat(
+      chatbot,
+      { name: secret, userRef: secret, helloMessage: secret },
+      { key: `${secret} ${crypto.randomUUID()}`, fingerprint: "f" },
+    ),
+  );
+
+const auditLines = ChatbotRegistry.use((registry) =>
+  Effect.map(registry.audit(100), (lines) =>
+    lines.flatMap(({ action, actor, detail }) => (action === "erase" ? [{ actor, detail }] : [])),
+  ),
+);
+
+describe.each([
+  ["", (schema: string) => optionsOf(schema)],
+  [" with row security", (schema: string) => ({ ...optionsOf(schema), ...bound() })],
+] as const)("an erasure%s", (_, optionsIn) => {
+  it.live("leaves no text of its chats in any row, also if asks were in progress or killed", () => {
+    const schema = freshSchema();
+    return Effect.gen(function* () {
+      const sql = yield* clientOf(schema);
+      const chatbot = yield* registerChatbot;
+      const turns = yield* TurnStore;
+      const take = (chat: number, key: string | null) =>
+        turns.take(chatbot, chat, key === null ? null : { key, fingerprint: "f" });
+      const taken = Effect.fnUntraced(function* (chat: number, key: string | null) {
+        const turn = yield* take(chat, key);
+        return turn._tag === "Turn" ? turn.turn : yield* Effect.die("the turn is free");
+      });
+      for (let n = 0; n < 4; n++) {
+        const { chat } = yield* create(chatbot);
+        yield* turns.append(yield* taken(chat.id, `${secret} ask ${n}`), {
+          ...entry,
+          usage: null,
+        });
+        // The process of an ask was killed, and another ask took over its turn.
+        yield* taken(chat.id, `${secret} killed ${n}`);
+        for (const table of ["chat", "idempotency_key"]) {
+          yield* sql.unsafe(`update ${table} set turn_until = now() where turn_until is not null`);
+        }
+        const over = yield* taken(chat.id, n % 2 === 0 ? null : `${secret} over ${n}`);
+        if (n < 2) yield* turns.release(over);
+      }
+      assert.isAbove(yield* occurrences(sql, schema, secret), 0);
+      const archive = yield* ChatArchive;
+      assert.strictEqual(yield* archive.erase(chatbot, ofUser, "test"), 4);
+      assert.strictEqual(yield* occurrences(sql, schema, secret), 0);
+      assert.deepStrictEqual(yield* auditLines, [
+        { actor: "test", detail: "4 chats of a userRef" },
+      ]);
+    }).pipe(Effect.provide(layerStore(optionsIn(schema))), Effect.scoped);
+  });
+
+  it.live("of everything erases all chats of that chatbot alone", () =>
+    Effect.gen(function* () {
+      const [ours, theirs] = [yield* registerChatbot, yield* registerChatbot];
+      for (const chatbot of [ours, ours, theirs]) yield* create(chatbot);
+      const archive = yield* ChatArchive;
+      assert.strictEqual(yield* archive.erase(ours, { _tag: "All" }, "test"), 2);
+      const chats = yield* ChatStore;
+      assert.strictEqual((yield* chats.listChats(ours, newestChats)).total, 0);
+      assert.strictEqual((yield* chats.listChats(theirs, newestChats)).total, 1);
+    }).pipe(Effect.provide(layerStore(optionsIn(freshSchema())))),
+  );
+});
+
+describe("an erasure", () => {
+  it.live(
+    "that fails midway is in the audit with the chats that it erased; an erasure of no chat is not",
+    () => {
+      const options = optionsOf(freshSchema());
+      return Effect.gen(function* () {
+        const chatbot = yield* registerChatbot;
+        const sql = yield* clientOf(options.schema);
+        const pools = yield* makePools({ ...options, maxConnections: 6 });
+        const { erase } = makeChatArchive(pools);
+        assert.strictEqual(yield* erase(chatbot, ofUser, "nobody"), 0);
+        yield* create(chatbot);
+        yield* create(chatbot);
+        // The second batch cannot be erased.
+        yield* sql.unsafe(
+          `insert into chat (chatbot_id, id, position, user_ref, create_time, entries)
+        select $1, n, n, $2, now(), 0 from generate_series(3, 1001) n`,
+          [chatbot, secret],
+        );
+        yield* sql.unsafe("update chat_counter set chats = 1001, positions = 1001");
+        yield* sql.unsafe(`create function stop() returns trigger language plpgsql as $$ begin
+        if old.position = 1001 then raise exception using errcode = '53100'; end if; return old; end $$`);
+        yield* sql.unsafe(
+          "create trigger stop before delete on chat for each row execute function stop()",
+        );
+        const failure = yield* Effect.flip(erase(chatbot, ofUser, "test"));
+        assert.strictEqual(failure._tag, "StorageUnavailable");
+        assert.deepStrictEqual(yield* auditLines, [
+          { actor: "test", detail: "1000 chats of a userRef" },
+        ]);
+      }).pipe(
+        Effect.provide(layerPostgres(options)),
+        Effect.provide(Reactivity.layer),
+        Effect.scoped,
+      );
+    },
+  );
+
+  it.live("reads no more of a large chatbot among many small ones than it erases", () =>
+    Effect.gen(function* () {
+      const { sql, url } = yield* freshDatabase();
+      yield* Effect.provide(Effect.void, layerPostgres({ url }));
+      const [large, small] = [40_000, 20_000];
+      yield* fillChats(sql, filledChatbot, large);
+      yield* sql.unsafe(
+        `insert into chat (chatbot_id, id, position, create_time, entries)
+        select n, $1::int8 + n, 1, now(), 0 from generate_series(1, $2::int4) n`,
+        [large, small],
+      );
+      yield* settle(sql);
+      /** Index entries that other sessions read; these report them at the latest when they close. */
+      const read = Effect.map(
+        sql.unsafe<{ readonly read: bigint }>(
+          "select sum(idx_tup_read)::int8 as read from pg_stat_user_indexes where relname = 'chat'",
+        ),
+        ([row]) => Number(row!.read),
+      );
+      yield* sql.unsafe("select pg_stat_force_next_flush()");
+      const before = yield* read;
+      yield* Effect.gen(function* () {
+        const archive = yield* ChatArchive;
+        for (let id = 1; id <= 20; id++) {
+          assert.strictEqual(
+            yield* archive.erase(filledChatbot, { _tag: "Chat", id: id * 100 }, "test"),
+            1,
+          );
+        }
+        const which = { _tag: "UserRef", userRef: "user 7" } as const;
+        assert.strictEqual(yield* archive.erase(filledChatbot, which, "test"), 90);
+      }).pipe(Effect.provide(layerPostgres({ url })));
+      yield* Effect.sleep("200 millis");
+      assert.isBelow((yield* read) - before, large / 3);
+    }).pipe(Effect.scoped),
+  );
+
+  it.live("of many chats ends while more are created", () => {
+    const options = optionsOf(freshSchema());
+    return Effect.gen(function* () {
+      const chatbot = yield* registerChatbot;
+      const pools = yield* makePools({ ...options, maxConnections: 6 });
+      const store = yield* ChatStore;
+      const chat = { name: null, userRef: "u", helloMessage: null };
+      const create = store.createChat(chatbot, chat, null);
+      const operation = Effect.map(pools.operation, (session): Session => ({
+        ...session,
+        transaction: (tenant, effect) =>
+          Effect.tap(session.transaction(tenant, effect), () => Effect.orDie(create)),
+      }));
+      const archive = makeChatArchive({ ...pools, operation });
+      const later = new Date("2100-01-01");
+      for (const which of [
+        { _tag: "UserRef", userRef: "u" },
+        { _tag: "IdleSince", limit: later },
+      ] as const) {
+        yield* Effect.repeat(create, { times: 2 });
+        const { total } = yield* store.listChats(chatbot, newestChats);
+        assert.strictEqual(yield* archive.erase(chatbot, which, "test"), total);
+        assert.strictEqual((yield* store.listChats(chatbot, newestChats)).total, 1);
+      }
+    }).pipe(
+      Effect.timeout("10 seconds"),
+      Effect.provide(layerPostgres(options)),
+      Effect.provide(Reactivity.layer),
+      Effect.scoped,
+    );
+  });
+});
+
+/** The number of rows of all tables that contain the text. */
+const occurrences = Effect.fnUntraced(function* (
+  sql: Effect.Success<ReturnType<typeof clientOf>>,
+  schema: string,
+  text: string,
+) {
+  const tables = yield* sql.unsafe<{ readonly tablename: string }>(
+    "select tablename from pg_tables where schemaname = $1",
+    [schema],
+  );
+  let found = 0;
+  for (const { tablename } of tables) {
+    const [row] = yield* sql.unsafe<{ readonly n: number }>(
+      `select count(*)::int4 as n from ${tablename} t where t::text ilike $1`,
+      [`%${text}%`],
+    );
+    found += row!.n;
+  }
+  return found;
+});

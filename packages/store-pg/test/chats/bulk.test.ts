@@ -1,0 +1,66 @@
+import { assert, it } from "@effect/vitest";
+import { newest, newestChats, type ChatQuery, type EntryQuery } from "@parley/core";
+import { layerPostgres } from "@parley/store-pg";
+import { Effect, Layer } from "effect";
+import { makeListChats } from "../../src/chats/ChatListing.ts";
+import { indexedIn } from "../../src/chats/ChatSearch.ts";
+import { makeListEntries } from "../../src/chats/EntryListing.ts";
+import { makePools } from "../../src/database/PgPools.ts";
+import type { Session } from "../../src/database/TenantSession.ts";
+import { fillChats, filledChatbot as chatbot } from "../fill.ts";
+import { clientOf, freshSchema, optionsOf } from "../PostgresUnderTest.ts";
+
+const by = <Field extends string>(field: Field) => ({ field, descending: false });
+
+type List = { readonly chats: Partial<ChatQuery> } | { readonly entries: Partial<EntryQuery> };
+
+const quick: ReadonlyArray<List> = [
+  { chats: {} },
+  { chats: { page: 400, orderBy: [by("_createTime")] } },
+  { chats: { id: 7, search: "lantern", orderBy: [by("name")] } },
+  { chats: { userRef: "user 7" } },
+  { chats: { userRef: "many", page: 2 } },
+  { entries: {} },
+  { entries: { id: 1, orderBy: [by("answer")] } },
+];
+const slow: ReadonlyArray<List> = [
+  { chats: { search: "nowhere" } },
+  { chats: { userRef: "very many" } },
+  { chats: { userRef: "user 7", orderBy: [by("name")] } },
+  { chats: { orderBy: [by("name")] } },
+  { chats: { orderBy: [by("userRef"), by("name")] } },
+  { entries: { orderBy: [by("answer")] } },
+];
+
+it.live("a list uses the bulk connections only if its cost grows with the rows", () => {
+  const options = optionsOf(freshSchema());
+  return Effect.gen(function* () {
+    yield* Layer.build(layerPostgres(options));
+    const sql = yield* clientOf(options.schema, 1);
+    yield* fillChats(sql, chatbot, 30_000);
+    yield* sql.unsafe(
+      "update chat set user_ref = case when id > 20000 then 'many' else 'very many' end where id > 9999 and id <= 30000",
+    );
+    const pools = yield* makePools({ ...options, maxConnections: 6 });
+    let statements = 0;
+    const query: Session["query"] = (...of) => {
+      statements++;
+      return pools.bulk.query(...of);
+    };
+    const counted = { ...pools, bulk: { ...pools.bulk, query } };
+    const listChats = makeListChats(counted, indexedIn("C"));
+    const listEntries = makeListEntries(counted);
+    for (const [lists, expected] of [
+      [quick, 0],
+      [slow, 1],
+    ] as const) {
+      for (const list of lists) {
+        statements = 0;
+        yield* "chats" in list
+          ? listChats(chatbot, { ...newestChats, ...list.chats })
+          : listEntries(chatbot, 1, { ...newest, ...list.entries });
+        assert.strictEqual(statements, expected, JSON.stringify(list));
+      }
+    }
+  });
+});

@@ -1,0 +1,29 @@
+import { Deferred, Effect, Fiber } from "effect";
+import type { SqlClient } from "effect/sql";
+
+/** Runs a statement that takes a lock, and keeps the lock until `release`; `awaited` ends when another session waits for it. */
+export const hold = Effect.fnUntraced(function* (
+  sql: SqlClient.SqlClient,
+  statement: string,
+  values: ReadonlyArray<unknown>,
+) {
+  const [locked, done] = [yield* Deferred.make<number>(), yield* Deferred.make<void>()];
+  // In the scope of the client: a failing test must not wait for it.
+  const holder = yield* Effect.forkScoped(
+    sql.withTransaction(
+      Effect.gen(function* () {
+        yield* sql.unsafe(statement, values);
+        const [own] = yield* sql.unsafe<{ readonly pid: number }>("select pg_backend_pid() as pid");
+        yield* Deferred.succeed(locked, own!.pid);
+        yield* Deferred.await(done);
+      }),
+    ),
+  );
+  const pid = yield* Deferred.await(locked);
+  return {
+    awaited: sql
+      .unsafe("select from pg_stat_activity where $1::int4 = any (pg_blocking_pids(pid))", [pid])
+      .pipe(Effect.repeat({ until: (waiting) => waiting.length > 0 })),
+    release: Effect.andThen(Deferred.succeed(done, undefined), Fiber.join(holder)),
+  };
+});
