@@ -1,5 +1,5 @@
 /**
- * The tests of the PostgreSQL store on the oldest PostgreSQL that it supports.
+ * The PostgreSQL store on the oldest PostgreSQL that it supports: the kit, the migration, the plans and row security.
  */
 import { execFile } from "node:child_process";
 import { join } from "node:path";
@@ -25,5 +25,5 @@ it("hold on PostgreSQL 15", async () => {
     throw new Error(`${stdout}\n${stderr}`);
   });
   const [, passed] = /Tests +(\d+) passed/.exec(stdout)!;
-  expect(Number(passed)).toBeGreaterThan(400);
+  expect(Number(passed)).toBeGreaterThan(150);
 }, 1_200_000);

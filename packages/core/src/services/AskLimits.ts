@@ -28,8 +28,8 @@ export const AskLimits = Context.Reference("@parley/core/AskLimits", {
 export type AskLimits = typeof AskLimits.Service;
 
 /**
- * When the ask in progress must be answered, in milliseconds since 1970. `Asking` sets it for the moderator and the
- * answerer, so that neither waits for an attempt that would start later.
+ * When the ask in progress must be answered, in milliseconds since 1970. `Asking` sets it for the moderator, the
+ * answerer and the append, so that none of them starts an attempt later.
  */
 export const AskDeadline = Context.Reference("@parley/core/AskDeadline", {
   defaultValue: () => Infinity,

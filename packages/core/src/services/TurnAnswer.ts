@@ -37,7 +37,6 @@ export const answerInTurn = (
   const { limits, store } = services;
   return Effect.flatMap(Clock.currentTimeMillis, (now) =>
     answer(services, live, chatbot, turn, question).pipe(
-      Effect.provideService(AskDeadline, now + Duration.toMillis(limits.deadline)),
       Effect.raceFirst(keepTurn(services, turn)),
       Effect.timeoutOrElse({
         duration: limits.deadline,
@@ -48,6 +47,7 @@ export const answerInTurn = (
       Effect.catchTag("TurnLost", () => Effect.fail(unavailable("the turn was lost"))),
       Effect.onError(() => Effect.ignore(store.release(turn))),
       Effect.map((entry) => ({ entry, replayed: false, turn: turn.id })),
+      Effect.provideService(AskDeadline, now + Duration.toMillis(limits.deadline)),
     ),
   );
 };

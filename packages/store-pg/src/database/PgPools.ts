@@ -119,8 +119,8 @@ export const makePools = Effect.fnUntraced(function* (
   // Two pipelined readers keep PostgreSQL busy. Readers of one statement at a time are as many as writers.
   const readers = rowSecurity ? Math.floor(serving / 2) : 2;
   const writers = serving - readers;
-  // A process that vanished within a transaction must not keep its locks.
-  const idle = { idle_in_transaction_session_timeout: "30s" };
+  // A process that vanished within a transaction must not keep its locks: creations wait for those of an erasure.
+  const idle = { idle_in_transaction_session_timeout: "5s" };
   // Plans by index stay right when the tables grow.
   const byIndex = { enable_seqscan: "off", enable_bitmapscan: "off" };
   // A plan for the average chatbot does not suit a large one.
@@ -135,8 +135,7 @@ export const makePools = Effect.fnUntraced(function* (
   const writes = yield* lend(
     writers,
     false,
-    // The transaction of a frozen process must end before its turn's lease.
-    { statement_timeout: "4s", lock_timeout: "1500ms", idle_in_transaction_session_timeout: "5s" },
+    { statement_timeout: "4s", lock_timeout: "1500ms", ...idle },
     { deadline: 5_000, cancels: false, turns: makeRoundRobin(writers) },
   );
   const bulk = yield* lend(

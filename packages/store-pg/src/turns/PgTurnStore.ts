@@ -4,6 +4,7 @@
  * tried again.
  */
 import {
+  AskDeadline,
   ChatNotFound,
   IdempotencyKeyReused,
   turnEntries,
@@ -20,7 +21,7 @@ import {
   type Taken,
   type Turn,
 } from "@parley/core";
-import { Data, Effect, Predicate, Schedule, Stream } from "effect";
+import { Clock, Data, Effect, Predicate, Schedule, Stream } from "effect";
 import type { ChatCreation } from "../chats/ChatCreation.ts";
 import { channel, type Notifications } from "../database/Notifications.ts";
 import {
@@ -111,7 +112,10 @@ export const makeTurnStore = Effect.fnUntraced(function* (
     const newest = isCurrent
       ? rows.flatMap((row) => (row.id === null ? [] : toEntry(row)))
       : yield* entriesBefore(chatbot, chatId, Number.MAX_SAFE_INTEGER);
-    return { _tag: "Turn", turn: { id, chatbot, chat: chatId, idempotencyKey, newest } } satisfies Taken;
+    return {
+      _tag: "Turn",
+      turn: { id, chatbot, chat: chatId, idempotencyKey, newest },
+    } satisfies Taken;
   });
 
   /** What `take` returns for a key that is not free; `null` for one that is. */
@@ -232,7 +236,7 @@ export const makeTurnStore = Effect.fnUntraced(function* (
       }).pipe(toStorageUnavailable),
 
     /**
-     * An answer is paid, so an append is retried for a lease. An attempt with an unknown outcome may have stored the entry,
+     * An answer is paid, so an append is retried until its ask's deadline. An attempt with an unknown outcome may have stored the entry,
      * which ended the turn: no later attempt stores it again. A turn without chat and key has no row that could end, and is
      * not retried.
      */
@@ -243,19 +247,23 @@ export const makeTurnStore = Effect.fnUntraced(function* (
         Entry,
         TurnLost | ChatbotNotFound | ChatNotFound | Overloaded | StorageUnavailable
       > = turn.chat === null ? appendToNewChat(turn, entry) : appendToChat(turn, entry);
-      return attempt.pipe(
-        Effect.tapError((error) =>
-          Effect.sync(() => {
-            if (error._tag === "StorageUnavailable" && !isUnsent(error)) unknown = error;
+      const retried = (schedule: Schedule.Schedule<unknown>) =>
+        attempt.pipe(
+          Effect.tapError((error) =>
+            Effect.sync(() => {
+              if (error._tag === "StorageUnavailable" && !isUnsent(error)) unknown = error;
+            }),
+          ),
+          Effect.retry({
+            while: (error) =>
+              error._tag === "Overloaded" ||
+              (error._tag === "StorageUnavailable" && (hasRow || isUnsent(error))),
+            schedule,
           }),
-        ),
-        Effect.retry({
-          while: (error) =>
-            error._tag === "Overloaded" ||
-            (error._tag === "StorageUnavailable" && (hasRow || isUnsent(error))),
-          schedule: forALease,
-        }),
-        Effect.catchTag("TurnLost", (lost) => Effect.fail(unknown ?? lost)),
+          Effect.catchTag("TurnLost", (lost) => Effect.fail(unknown ?? lost)),
+        );
+      return Effect.flatMap(Effect.all([AskDeadline, Clock.currentTimeMillis]), ([deadline, now]) =>
+        retried(deadline === Infinity ? forALease : retriesFor(Math.max(1_000, deadline - now))),
       );
     },
 
@@ -297,11 +305,15 @@ const withoutRow = (chatbot: number, idempotencyKey: IdempotencyKey | null) =>
     turn: { id: crypto.randomUUID(), chatbot, chat: null, idempotencyKey, newest: [] },
   }) satisfies Taken;
 
+/** Retries for so many milliseconds. */
+const retriesFor = (duration: number) =>
+  Schedule.min([Schedule.exponential(5), Schedule.spaced(100)]).pipe(
+    Schedule.jittered,
+    Schedule.upTo({ duration }),
+  );
+
 /** Retries for as long as the lease of a turn without renewals. */
-const forALease = Schedule.min([Schedule.exponential(5), Schedule.spaced(100)]).pipe(
-  Schedule.jittered,
-  Schedule.upTo({ duration: turnLease }),
-);
+const forALease = retriesFor(turnLease);
 
 type TakenRow = {
   readonly exists: boolean;

@@ -16,10 +16,10 @@ for (const rowSecurity of [false, true]) {
       }
       const pools = yield* makePools({ url, schema: "parley", maxConnections: 6, rowSecurity });
       const sessions = {
-        reads: [pools.reads, "4s", "0", "30s"],
+        reads: [pools.reads, "4s", "0", "5s"],
         writes: [pools.writes, "4s", "1500ms", "5s"],
-        bulk: [pools.bulk, "10s", "0", "30s"],
-        operation: [yield* pools.operation, "0", "1s", "30s"],
+        bulk: [pools.bulk, "10s", "0", "5s"],
+        operation: [yield* pools.operation, "0", "1s", "5s"],
         transfer: [yield* pools.transfer, "0", "0", "0"],
       } as const;
       for (const [name, [session, ...timeouts]] of Object.entries(sessions)) {

@@ -67,10 +67,7 @@ const contents = (sql: SqlClient.SqlClient, chatbot: number | null = null) =>
 /** As if every statement forgot whose rows it is about. */
 const withoutConditions = (pools: PgPools): PgPools => {
   const cut = (text: string) =>
-    text.replace(
-      /\b(\w+\.)?chatbot_id = (\$1|chat_counter\.chatbot_id)(?!\w)/g,
-      "$$1::int is not null",
-    );
+    text.replace(/\b(\w+\.)?chatbot_id = (\$1|\w+\.chatbot_id)(?!\w)/g, "$$1::int is not null");
   const forgetful = <S extends Session>(session: S): S => ({
     ...session,
     query: (tenant, text, values) => session.query(tenant, cut(text), values),
