@@ -1,5 +1,5 @@
 /**
- * What is told of measurements.
+ * The printed report of measurements.
  */
 import type { Measured } from "./Load.ts";
 

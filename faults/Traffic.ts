@@ -206,7 +206,7 @@ export class Traffic {
     return answer.status;
   }
 
-  /** What was acknowledged is there at once, and a list that fits on its page has as many rows as its total. */
+  /** Acknowledged rows appear at once, and a list that fits on its page has as many rows as its total. */
   async #read(tenant: 0 | 1): Promise<void> {
     const known = this.ledger.requests.filter(
       (one) => one.tenant === tenant && one.acknowledged !== null,
@@ -267,7 +267,7 @@ export class Traffic {
     }
   }
 
-  /** Repeats requests with keys: what is stored comes back, and the model is not asked. */
+  /** Repeats requests with their keys: the service returns what it stored, and does not ask the model again. */
   async repeat(stored: readonly [Stored, Stored]): Promise<void> {
     const { calls } = this.#service.model;
     const questions = new Set(
