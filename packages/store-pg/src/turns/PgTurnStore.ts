@@ -22,7 +22,7 @@ import {
 } from "@parley/core";
 import { Data, Effect, Predicate, Schedule, Stream } from "effect";
 import type { ChatCreation } from "../chats/ChatCreation.ts";
-import { channel, type Notifications } from "../database/Notifications.ts";
+import type { Notifications } from "../database/Notifications.ts";
 import {
   busy,
   isUnsent,
@@ -59,7 +59,6 @@ export const makeTurnStore = Effect.fnUntraced(function* (
   { reads, writes }: PgPools,
   { create }: ChatCreation,
   notifications: Notifications,
-  schema: string,
 ) {
   const scope = yield* Effect.scope;
   /** Identifies this instance in the queues of chats. */
@@ -68,10 +67,7 @@ export const makeTurnStore = Effect.fnUntraced(function* (
   /** In the background: instances that wait poll, too. */
   const notify = (chatbot: number, chat: number) =>
     reads
-      .query("operator", "select pg_notify($1, $2)", [
-        channel,
-        `freed:${chatbot}:${chat}:${schema}`,
-      ])
+      .query("operator", "select pg_notify(current_schema(), $1)", [`freed:${chatbot}:${chat}`])
       .pipe(Effect.ignore, Effect.forkIn(scope));
 
   const entriesBefore = (chatbot: number, chat: number, before: number) =>
@@ -111,7 +107,10 @@ export const makeTurnStore = Effect.fnUntraced(function* (
     const newest = isCurrent
       ? rows.flatMap((row) => (row.id === null ? [] : toEntry(row)))
       : yield* entriesBefore(chatbot, chatId, Number.MAX_SAFE_INTEGER);
-    return { _tag: "Turn", turn: { id, chatbot, chat: chatId, idempotencyKey, newest } } satisfies Taken;
+    return {
+      _tag: "Turn",
+      turn: { id, chatbot, chat: chatId, idempotencyKey, newest },
+    } satisfies Taken;
   });
 
   /** What `take` returns for a key that is not free; `null` for one that is. */
@@ -278,15 +277,11 @@ export const makeTurnStore = Effect.fnUntraced(function* (
             toStorageUnavailable,
           ),
 
-    freed: notifications("freed").pipe(
-      Stream.map((freed) => {
-        if (freed === null) return { of: schema, freed: null };
-        const [chatbot, chat, ...of] = freed.split(":");
-        return { of: of.join(":"), freed: { chatbot: Number(chatbot), chat: Number(chat) } };
-      }),
-      Stream.filter(({ of }) => of === schema),
-      Stream.map(({ freed }) => freed),
-    ),
+    freed: Stream.map(notifications("freed"), (freed) => {
+      if (freed === null) return null;
+      const [chatbot, chat] = freed.split(":");
+      return { chatbot: Number(chatbot), chat: Number(chat) };
+    }),
   });
 });
 

@@ -149,7 +149,7 @@ describe("the store with the condition on the chatbot cut out of every statement
         const pools = withoutConditions(mode === "as it is" ? tenants.plain : tenants.bound);
         const creation = yield* makeChatCreation(pools);
         const store = yield* makeChatStore(pools, creation);
-        const turns = yield* makeTurnStore(pools, creation, () => Stream.empty, "parley");
+        const turns = yield* makeTurnStore(pools, creation, () => Stream.empty);
         const archive = makeChatArchive(pools);
         const theirChats = (yield* Effect.provideContext(
           ChatStore.use((intact) => intact.listChats(theirs, newestChats)),
