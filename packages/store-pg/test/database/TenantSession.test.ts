@@ -64,7 +64,7 @@ const contents = (sql: SqlClient.SqlClient, chatbot: number | null = null) =>
     ),
   );
 
-/** As if every statement forgot whose rows it is about. */
+/** Removes the condition on the chatbot from every statement. */
 const withoutConditions = (pools: PgPools): PgPools => {
   const cut = (text: string) =>
     text.replace(
@@ -106,7 +106,7 @@ const twoTenants = Effect.gen(function* () {
 });
 
 describe("a server with row security", () => {
-  it.live("refuses to start as a role that it does not bind", () =>
+  it.live("refuses a role that row security does not bind", () =>
     Effect.gen(function* () {
       const { superuser, bypassing } = inject("roleUrls");
       const options = boundOptions();
@@ -121,7 +121,7 @@ describe("a server with row security", () => {
     }),
   );
 
-  it.live("refuses to start as a role without the grants", () =>
+  it.live("refuses a role without grants", () =>
     Effect.gen(function* () {
       const options = boundOptions();
       yield* migratePostgres(optionsOf(options.schema));
@@ -130,7 +130,7 @@ describe("a server with row security", () => {
   );
 });
 
-it.live("a server without row security refuses to start as a role that it binds", () =>
+it.live("a server without row security refuses a role that row security binds", () =>
   Effect.gen(function* () {
     const options = boundOptions();
     yield* Effect.provide(Effect.void, layerStore(options));
@@ -139,9 +139,9 @@ it.live("a server without row security refuses to start as a role that it binds"
   }),
 );
 
-describe("the store with the condition on the chatbot cut out of every statement", () => {
-  for (const mode of ["bound by row security", "as it is"] as const) {
-    const shows = mode === "as it is" ? "shows what is cut out" : "shows no foreign row";
+describe("the store whose statements lack the condition on the chatbot", () => {
+  for (const mode of ["with row security", "as it is"] as const) {
+    const shows = mode === "as it is" ? "shows and changes foreign rows" : "shows no foreign row";
     it.live(`${mode}: ${shows}`, () =>
       Effect.gen(function* () {
         const tenants = yield* twoTenants;
@@ -209,8 +209,8 @@ describe("the store with the condition on the chatbot cut out of every statement
   }
 });
 
-describe("a bound session", () => {
-  it.live("keeps thousands of statements apart that share its connections", () =>
+describe("a session with row security", () => {
+  it.live("keeps apart the tenants of thousands of statements on its connections", () =>
     Effect.gen(function* () {
       const { bound } = yield* twoTenants;
       const said = "select current_setting('parley.chatbot', true) as chatbot";
@@ -241,7 +241,7 @@ describe("a bound session", () => {
     }).pipe(Effect.scoped),
   );
 
-  it.live("undoes a transaction that fails, and leaves none open", () =>
+  it.live("rolls back a transaction that fails, and leaves none open", () =>
     Effect.gen(function* () {
       const { bound, ours, sql } = yield* twoTenants;
       const { writes } = bound;
