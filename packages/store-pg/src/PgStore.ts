@@ -136,13 +136,12 @@ export const layerPostgres = (
       );
       const pools = yield* makePools(settings);
       const notifications =
-        settings.listen === false ? () => Stream.empty : yield* makeNotifications(pools.listener);
+        settings.listen === false
+          ? () => Stream.empty
+          : yield* makeNotifications(pools.listener, settings.schema);
       const creation = yield* makeChatCreation(pools);
       return Context.make(ChatStore, yield* makeChatStore(pools, creation)).pipe(
-        Context.add(
-          TurnStore,
-          yield* makeTurnStore(pools, creation, notifications, settings.schema),
-        ),
+        Context.add(TurnStore, yield* makeTurnStore(pools, creation, notifications)),
         Context.add(ChatArchive, makeChatArchive(pools)),
         Context.add(ChatbotDirectory, makeChatbotDirectory(pools, notifications)),
         Context.add(ChatbotRegistry, makeChatbotRegistry(pools)),

@@ -31,7 +31,7 @@ export const optionsOf = (schema: string): TestOptions => ({
   schema,
 });
 
-/** How a server connects that row security binds. */
+/** The options of a server that row security binds. */
 export const bound = () => ({
   url: Redacted.make(inject("roleUrls").bound),
   rowSecurity: true,
@@ -41,7 +41,7 @@ export const bound = () => ({
 const ownerIn = ({ url }: PostgresOptions) =>
   inDatabase(new URL(Redacted.value(url)).pathname.slice(1), Redacted.make(inject("postgresUrl")));
 
-/** The store; where row security binds its role, the owner has made the schema before and granted what the role needs. */
+/** The store. With row security the owner migrates first, and grants the role its rights. */
 export const layerStore = (options: PostgresOptions) =>
   Layer.unwrap(
     Effect.gen(function* () {
@@ -72,9 +72,9 @@ export const inDatabase = (name: string, url: Redacted.Redacted) => {
   return Redacted.make(changed.href);
 };
 
-/** A database of its own, made with options, and a plain client of it. */
+/** A new database, created with options, and a plain client of it. */
 export const freshDatabase = Effect.fnUntraced(function* (more = "") {
-  // Who drops it ends its connections, whosesoever they are. In a scope that is being closed no client connects any more.
+  // A superuser can drop it with its connections. A client of its own, because a closing scope opens no connection.
   const asSuperuser = (statement: string) =>
     clientOf("public", 1, Redacted.make(inject("roleUrls").superuser)).pipe(
       Effect.flatMap((sql) => sql.unsafe(statement)),
@@ -91,7 +91,7 @@ export const freshDatabase = Effect.fnUntraced(function* (more = "") {
   return { ...options, name, sql: yield* clientOf("parley", 1, options.url) };
 });
 
-/** What the checks need of a PostgreSQL store. */
+/** The requirements of the checks on a PostgreSQL store. */
 const underTest = (options: TestOptions) =>
   Layer.effect(
     StoreUnderTest,
@@ -115,7 +115,7 @@ const underTest = (options: TestOptions) =>
     }),
   );
 
-/** The store in a schema of its own, and what the checks need of it. */
+/** The store in a schema of its own, with the requirements of the checks. */
 export const layerPostgresUnderTest = (more: Partial<TestOptions> = {}) => {
   const options = { ...optionsOf(freshSchema()), ...more };
   return Layer.provideMerge(underTest(options), layerStore(options));

@@ -1,5 +1,5 @@
 /**
- * What a statement touches, which is the same on every machine.
+ * The buffers that a statement touches, the same number on every machine.
  */
 import { PgTypes } from "@effect/sql-pg";
 import { Effect } from "effect";
@@ -17,7 +17,7 @@ const literal = (value: unknown): string => {
 export const touchedBy = (node: any): number =>
   node["Shared Hit Blocks"] + node["Shared Read Blocks"];
 
-/** What one execution did, by the kind of plan that the store has for it. */
+/** Executes a statement with a kind of plan, and returns the plan with its measurements. */
 export const executed = Effect.fnUntraced(function* (
   sql: SqlClient.SqlClient,
   { text, values }: Statement,

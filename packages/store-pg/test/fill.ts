@@ -77,7 +77,7 @@ export const fillThinned = (sql: SqlClient.SqlClient, chatbot: number, positions
       from generate_series(1, $2::int8, 100) n`,
       [chatbot, positions],
     );
-    // In no order, as erasures come.
+    // In no order, as erasures insert them.
     yield* sql.unsafe(
       `insert into position_gap (chatbot_id, part_size, number, chats_before)
       select $1, part_size, number, array(
@@ -123,8 +123,7 @@ export const settle = (sql: SqlClient.SqlClient) =>
   );
 
 /**
- * Makes a schema with that many rows, unless it is there already; indexes come last, and then one chat in
- * so many is erased.
+ * Creates a schema with so many rows, unless it exists. Creates its indexes last, and then erases one chat in `erased`.
  */
 export const fillSchema = ({
   chats,

@@ -42,7 +42,7 @@ const fill = ({ name, sql }: Effect.Success<ReturnType<typeof freshDatabase>>) =
     return { sql, boundTo };
   });
 
-/** In a database of its own: VACUUM leaves what others in the same one may still read. */
+/** In a database of its own: VACUUM keeps rows that other transactions in the same one may read. */
 const filled = Layer.unwrap(
   Effect.map(freshDatabase(), (database) =>
     Layer.effect(Filled, fill(database)).pipe(
@@ -124,7 +124,7 @@ layer(filled, { timeout: "2 minutes" })("lists of 100,000 rows touch at most 200
   }
 
   for (const term of ["falcon 77777", "привет", "qx zw", "o'n", "a.b.c", "हिन्दी", "ที่นี่", "۱۲۳۴"]) {
-    it.effect(`a search for ${term} is one in the index, also below row security`, () =>
+    it.effect(`a search for ${term} uses the index, also with row security`, () =>
       Effect.gen(function* () {
         const { boundTo, sql } = yield* Filled;
         for (const [connection, from] of [
@@ -139,7 +139,7 @@ layer(filled, { timeout: "2 minutes" })("lists of 100,000 rows touch at most 200
   }
 
   for (const term of ["zq", "é", "c++", "++ ++", "日本", "🙂🙂🙂"]) {
-    it.effect(`a search for ${term}, of which the index knows no part, reads the names once`, () =>
+    it.effect(`a search for ${term}, which the index does not support, reads the names once`, () =>
       Effect.gen(function* () {
         const { sql } = yield* Filled;
         const [table] = yield* sql.unsafe<{ readonly pages: number }>(
@@ -231,7 +231,7 @@ layer(filled, { timeout: "2 minutes" })("lists of 100,000 rows touch at most 200
   );
 
   for (const field of ["answer", "flagged"] as const) {
-    it.effect(`a history by ${field} sorts no more rows than it gives`, () =>
+    it.effect(`a history by ${field} sorts without temporary files`, () =>
       Effect.gen(function* () {
         const { sql } = yield* Filled;
         const orderBy = [{ field, descending: true }] as const;

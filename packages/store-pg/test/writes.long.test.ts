@@ -16,13 +16,13 @@ import { freshDatabase } from "./PostgresUnderTest.ts";
 const rows = 50_000;
 const most = 100;
 
-/** Of the node that touched most: what a part writes that nothing refers to is not in the whole. */
+/** The most that any node touched: the root does not include a CTE that nothing refers to. */
 const mostOf = (plan: any): number => Math.max(touchedBy(plan), ...(plan.Plans ?? []).map(mostOf));
 
 /** Whether a statement is part of a transaction. */
 const Inside = Context.Reference("Inside", { defaultValue: () => false });
 
-/** Each statement is run twice, and what the first one touched is noted and undone. */
+/** Runs each statement twice: the first run is measured and rolled back. */
 const measured = (session: Session, note: (text: string, buffers: number) => void): Session => ({
   ...session,
   transaction: (tenant, effect) =>
@@ -56,9 +56,9 @@ const measured = (session: Session, note: (text: string, buffers: number) => voi
 
 it.live.each([
   ["", settle],
-  // As if ANALYZE had come long before, when there were small chatbots alone.
+  // As if ANALYZE had run long before, when all chatbots were small.
   [
-    ", when the planner knows nothing of those",
+    ", when the planner has no statistics of the large chatbot",
     (sql: SqlClient.SqlClient) =>
       Effect.forEach(
         ["vacuum idempotency_key", "vacuum analyze chat", "vacuum analyze entry"],
@@ -66,7 +66,7 @@ it.live.each([
       ),
   ],
 ] as const)(
-  "no statement of a creation, an ask or an erasure touches more for the rows and idempotency keys that there are%s",
+  "statements of creations, asks and erasures touch few buffers, however many rows and idempotency keys there are%s",
   ([, settled]) =>
     Effect.gen(function* () {
       const { sql, url } = yield* freshDatabase();
@@ -104,7 +104,7 @@ it.live.each([
       };
       const make = yield* makeChatCreation(noted);
       const chats = yield* makeChatStore(noted, make);
-      const turns = yield* makeTurnStore(noted, make, () => Stream.empty, "parley");
+      const turns = yield* makeTurnStore(noted, make, () => Stream.empty);
       const archive = makeChatArchive(noted);
       const entry = { question: "q", answer: "a", moderation: "none", flagged: false, usage: null };
       const wanted = { name: "name", userRef: "user", helloMessage: "Hello" };
@@ -137,7 +137,7 @@ it.live.each([
         yield* archive.erase(chatbot, { _tag: "Chat", id }, "test");
       }
       yield* archive.erase(chatbot, { _tag: "UserRef", userRef: "user 7" }, "test");
-      // Now and then a statement does for the index of searches what others have put off.
+      // Now and then a statement merges the pending list of the search index.
       for (const [text, counts] of touched) {
         const usual = counts.toSorted((a, b) => a - b)[Math.floor(counts.length / 2)]!;
         assert.isAtMost(usual, most, text);

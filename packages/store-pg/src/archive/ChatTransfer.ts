@@ -72,10 +72,6 @@ export const makeTransfer = ({
     let highestEntry = 0;
     /** The chat of the current entries. It is inserted when they are counted. */
     let open: ChatToImport | null = null;
-    // Read outside the transaction, because the records may be of the same database.
-    const queue = yield* Stream.toQueue(Stream.rechunk(checkArchiveOrder(records), batch), {
-      capacity: batch,
-    });
     const { query, transaction } = yield* toStorageUnavailable(transfer);
     // In a transaction of its own: a row that refers to the chatbot prevents its renaming until it is committed.
     yield* query(chatbot, makeCounter, [chatbot]).pipe(
@@ -121,7 +117,7 @@ export const makeTransfer = ({
       );
       if (counter === undefined) return yield* new ChatbotNotFound({ chatbot });
       if (counter.chats > 0n) return yield* refuse("the chatbot has chats");
-      yield* Stream.runForEachArray(Stream.rechunk(Stream.fromQueue(queue), batch), (some) => {
+      yield* Stream.runForEachArray(Stream.rechunk(checkArchiveOrder(records), batch), (some) => {
         const newChats: Array<ChatToImport> = [];
         const newEntries: Array<EntryToImport> = [];
         for (const record of some) {

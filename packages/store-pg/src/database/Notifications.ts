@@ -1,13 +1,10 @@
 /**
- * Notifications of other processes, sent by NOTIFY. Some may be lost, and after a lost connection some were: then
- * subscribers receive `null`, which stands for any notification.
+ * Notifications of other processes, sent by NOTIFY on the channel that is named as the schema. Some may be lost, and after a
+ * lost connection some were: then subscribers receive `null`, which stands for any notification.
  */
 import type { PgConnection } from "@effect/sql-pg/PgConnection";
 import { Effect, PubSub, Schedule, Scope, Stream } from "effect";
 import type { SqlError } from "effect/sql";
-
-/** The channel is that of the database, so that notifications of free chats name their schema. */
-export const channel = "parley";
 
 /** The contents of the payloads `kind:content` of a kind. */
 export type Notifications = (kind: string) => Stream.Stream<string | null>;
@@ -15,6 +12,7 @@ export type Notifications = (kind: string) => Stream.Stream<string | null>;
 /** Listens on a connection of its own for as long as the scope is open. */
 export const makeNotifications = Effect.fnUntraced(function* (
   connect: Effect.Effect<PgConnection, SqlError.SqlError, Scope.Scope>,
+  schema: string,
 ) {
   const payloads = yield* PubSub.sliding<string | null>(4096);
 
@@ -22,7 +20,7 @@ export const makeNotifications = Effect.fnUntraced(function* (
     Effect.all({ connected: Scope.make(), listening: Scope.make() }),
     Effect.fnUntraced(function* ({ connected, listening }) {
       const connection = yield* Scope.provide(connect, connected);
-      const received = yield* Scope.provide(connection.listen(channel), listening).pipe(
+      const received = yield* Scope.provide(connection.listen(schema), listening).pipe(
         Effect.timeout("10 seconds"),
       );
       yield* PubSub.publish(payloads, null);

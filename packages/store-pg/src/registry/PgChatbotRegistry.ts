@@ -16,11 +16,9 @@ import {
   type RegisteredKey,
 } from "@parley/core";
 import { Effect } from "effect";
-import { Hex } from "effect/encoding";
 import type { SqlError } from "effect/sql";
-import { channel } from "../database/Notifications.ts";
 import { isLockTimeout, retryOnConflict, toStorageUnavailable } from "../database/PgErrors.ts";
-import { array, time, times } from "../database/PgParams.ts";
+import { array, texts, time } from "../database/PgParams.ts";
 import type { PgPools } from "../database/PgPools.ts";
 import {
   chatbotColumns,
@@ -66,24 +64,17 @@ export const makeChatbotRegistry = ({ reads, writes }: PgPools) => {
     );
 
   const insertKeys = Effect.fnUntraced(function* (chatbot: number, keys: ReadonlyArray<KeyRecord>) {
-    const made = yield* query<{ readonly id: string }>(addKeys, [
-      chatbot,
-      array(keys, "text", ({ id }) => id),
-      array(keys, "text", ({ hash }) => Hex.encode(hash)),
-      array(keys, "text", ({ name }) => name),
-      array(keys, "text", ({ scopes }) => scopes.join(",")),
-      times(keys, ({ expiresAt }) => expiresAt),
-    ]);
-    const left = new Set(made.map(({ id }) => id));
-    // An id that occurs twice is taken the second time.
-    const taken = keys.find(({ id }) => !left.delete(id));
-    if (taken !== undefined) return yield* new KeyTaken({ keyId: taken.id });
+    for (const { expiresAt, hash, id, name, scopes } of keys) {
+      const values = [chatbot, id, hash, name, texts(scopes), time(expiresAt)];
+      const inserted = yield* query(insertKey, values);
+      if (inserted.length === 0) return yield* new KeyTaken({ keyId: id });
+    }
   });
 
   const updateKey = (
     { id }: RegisteredKey,
     { expiresAt, name, scopes }: Pick<KeyRecord, "expiresAt" | "name" | "scopes">,
-  ) => query(changeKey, [id, name, scopes.join(","), time(expiresAt)]);
+  ) => query(changeKey, [id, name, texts(scopes), time(expiresAt)]);
 
   /** Writes the lines of the audit. When the transaction commits, notifies other processes once for each chatbot. */
   const audit = (actor: string, lines: ReadonlyArray<Line>) =>
@@ -92,7 +83,6 @@ export const makeChatbotRegistry = ({ reads, writes }: PgPools) => {
       array(lines, "int4", ({ chatbot }) => chatbot),
       array(lines, "text", ({ action }) => action),
       array(lines, "text", ({ detail }) => detail),
-      channel,
     ]);
 
   return ChatbotRegistry.of({
@@ -258,15 +248,11 @@ where id = $1`;
 const moveChatbots = "update chatbot set workspace_name = $2 where workspace_name = $1";
 const deleteChatbot = "delete from chatbot where id = $1";
 
-const addKeys = `
+const insertKey = `
 insert into api_key (chatbot_id, id, hash, name, scopes, expires_at)
-select $1, id, decode(hash, 'hex'), name, string_to_array(scopes, ','), expires_at
-from unnest($2::text[], $3::text[], $4::text[], $5::text[], $6::timestamptz[])
-  as key(id, hash, name, scopes, expires_at)
-on conflict (id) do nothing
-returning id`;
+values ($1, $2, $3, $4, $5, $6::timestamptz) on conflict (id) do nothing returning id`;
 const changeKey = `
-update api_key set name = $2, scopes = string_to_array($3, ','), expires_at = $4::timestamptz where id = $1`;
+update api_key set name = $2, scopes = $3, expires_at = $4::timestamptz where id = $1`;
 const revokeKey = "update api_key set revoked_at = clock_timestamp() where id = $1";
 
 const insertAudit = `
@@ -276,4 +262,4 @@ with written as (
   from unnest($2::int4[], $3::text[], $4::text[]) with ordinality as line(chatbot, action, detail, n) order by n
   returning chatbot_id
 )
-select pg_notify($5, 'changed:' || chatbot_id)::text from (select distinct chatbot_id from written) changed`;
+select pg_notify(current_schema(), 'changed:' || chatbot_id)::text from (select distinct chatbot_id from written) changed`;

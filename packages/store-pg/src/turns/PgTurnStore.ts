@@ -23,7 +23,7 @@ import {
 } from "@parley/core";
 import { Clock, Data, Effect, Predicate, Schedule, Stream } from "effect";
 import type { ChatCreation } from "../chats/ChatCreation.ts";
-import { channel, type Notifications } from "../database/Notifications.ts";
+import type { Notifications } from "../database/Notifications.ts";
 import {
   busy,
   isUnsent,
@@ -60,7 +60,6 @@ export const makeTurnStore = Effect.fnUntraced(function* (
   { reads, writes }: PgPools,
   { create }: ChatCreation,
   notifications: Notifications,
-  schema: string,
 ) {
   const scope = yield* Effect.scope;
   /** Identifies this instance in the queues of chats. */
@@ -69,10 +68,7 @@ export const makeTurnStore = Effect.fnUntraced(function* (
   /** In the background: instances that wait poll, too. */
   const notify = (chatbot: number, chat: number) =>
     reads
-      .query("operator", "select pg_notify($1, $2)", [
-        channel,
-        `freed:${chatbot}:${chat}:${schema}`,
-      ])
+      .query("operator", "select pg_notify(current_schema(), $1)", [`freed:${chatbot}:${chat}`])
       .pipe(Effect.ignore, Effect.forkIn(scope));
 
   const entriesBefore = (chatbot: number, chat: number, before: number) =>
@@ -160,29 +156,23 @@ export const makeTurnStore = Effect.fnUntraced(function* (
       );
 
   /** Why a statement of the turn found nothing: `busy` if the chat is locked. */
-  const whyNot = Effect.fnUntraced(function* ({ chat, chatbot, id, idempotencyKey }: Turn) {
+  const whyNot = Effect.fnUntraced(function* (turn: Turn) {
     const [row] = yield* writes.query<{ readonly exists: boolean; readonly ours: boolean }>(
-      chatbot,
+      turn.chatbot,
       lookAtTurn,
-      [chatbot, chat, id, idempotencyKey?.key ?? null],
+      rowsOf(turn),
     );
-    if (!row!.exists) return new ChatNotFound({ chatId: chat! });
+    if (!row!.exists) return new ChatNotFound({ chatId: turn.chat! });
     return row!.ours ? busy : new TurnLost();
   });
 
   const appendToChat = Effect.fnUntraced(function* (turn: Turn, entry: NewEntry) {
-    const { chat, chatbot, id, idempotencyKey } = turn;
+    const values = [...rowsOf(turn), ...newEntryValues(entry)];
     const [row] = yield* writes
-      .query<EntryRow & { readonly awaited: boolean }>(chatbot, appendEntry, [
-        chatbot,
-        chat,
-        id,
-        idempotencyKey?.key ?? null,
-        ...newEntryValues(entry),
-      ])
+      .query<EntryRow & { readonly awaited: boolean }>(turn.chatbot, appendEntry, values)
       .pipe(retryOnConflict);
     if (row === undefined) return yield* yield* whyNot(turn);
-    if (row.awaited) yield* notify(chatbot, chat!);
+    if (row.awaited) yield* notify(turn.chatbot, turn.chat!);
     return toEntry(row);
   }, mapLockTimeout);
 
@@ -218,15 +208,9 @@ export const makeTurnStore = Effect.fnUntraced(function* (
 
     renew: (turn) =>
       Effect.gen(function* () {
-        const { chat, chatbot, id, idempotencyKey } = turn;
+        const values = [...rowsOf(turn), turnLease];
         const [row] = yield* retryOnConflict(
-          writes.query<{ readonly ours: boolean }>(chatbot, renewTurn, [
-            chatbot,
-            chat,
-            id,
-            idempotencyKey?.key ?? null,
-            turnLease,
-          ]),
+          writes.query<{ readonly ours: boolean }>(turn.chatbot, renewTurn, values),
         );
         if (row!.ours) return true;
         const reason = yield* whyNot(turn);
@@ -267,18 +251,18 @@ export const makeTurnStore = Effect.fnUntraced(function* (
       );
     },
 
-    release: ({ chat, chatbot, id, idempotencyKey }) =>
-      chat === null && idempotencyKey === null
+    release: (turn) =>
+      turn.chat === null && turn.idempotencyKey === null
         ? Effect.void
         : Effect.gen(function* () {
             const [row] = yield* retryOnConflict(
               writes.query<{ readonly awaited: boolean | null; readonly locked: boolean }>(
-                chatbot,
+                turn.chatbot,
                 releaseTurn,
-                [chatbot, chat, id, idempotencyKey?.key ?? null],
+                rowsOf(turn),
               ),
             );
-            if (row!.awaited === true) yield* notify(chatbot, chat!);
+            if (row!.awaited === true) yield* notify(turn.chatbot, turn.chat!);
             if (row!.locked) return yield* busy;
           }).pipe(
             Effect.retry({ while: Predicate.isTagged("Overloaded"), schedule: forALease }),
@@ -286,17 +270,21 @@ export const makeTurnStore = Effect.fnUntraced(function* (
             toStorageUnavailable,
           ),
 
-    freed: notifications("freed").pipe(
-      Stream.map((freed) => {
-        if (freed === null) return { of: schema, freed: null };
-        const [chatbot, chat, ...of] = freed.split(":");
-        return { of: of.join(":"), freed: { chatbot: Number(chatbot), chat: Number(chat) } };
-      }),
-      Stream.filter(({ of }) => of === schema),
-      Stream.map(({ freed }) => freed),
-    ),
+    freed: Stream.map(notifications("freed"), (freed) => {
+      if (freed === null) return null;
+      const [chatbot, chat] = freed.split(":");
+      return { chatbot: Number(chatbot), chat: Number(chat) };
+    }),
   });
 });
+
+/** The parameters `$1` to `$4` of statements about the rows of a turn. */
+const rowsOf = ({ chat, chatbot, id, idempotencyKey }: Turn) => [
+  chatbot,
+  chat,
+  id,
+  idempotencyKey?.key ?? null,
+];
 
 /** A turn in a new chat. */
 const withoutRow = (chatbot: number, idempotencyKey: IdempotencyKey | null) =>

@@ -76,18 +76,6 @@ describe.each([
       ]);
     }).pipe(Effect.provide(layerStore(optionsIn(schema))), Effect.scoped);
   });
-
-  it.live("of everything erases all chats of that chatbot alone", () =>
-    Effect.gen(function* () {
-      const [ours, theirs] = [yield* registerChatbot, yield* registerChatbot];
-      for (const chatbot of [ours, ours, theirs]) yield* create(chatbot);
-      const archive = yield* ChatArchive;
-      assert.strictEqual(yield* archive.erase(ours, { _tag: "All" }, "test"), 2);
-      const chats = yield* ChatStore;
-      assert.strictEqual((yield* chats.listChats(ours, newestChats)).total, 0);
-      assert.strictEqual((yield* chats.listChats(theirs, newestChats)).total, 1);
-    }).pipe(Effect.provide(layerStore(optionsIn(freshSchema())))),
-  );
 });
 
 describe("an erasure", () => {

@@ -46,7 +46,7 @@ const someLeft = Effect.gen(function* () {
   return [...left].filter((position) => position <= highest).toSorted((a, b) => a - b);
 });
 
-/** What another erasure takes: here and there, a stretch, or all of a stretch. */
+/** The positions of another erasure: scattered ones, part of a stretch, and a whole stretch. */
 const someOf = Effect.fnUntraced(function* (left: ReadonlyArray<number>) {
   const any = Random.nextIntBetween(0, left.length - 1);
   const gone = new Set<number>();
@@ -148,7 +148,7 @@ describe("the position of a chat of any rank", () => {
       const rankOf = (position: number) =>
         position - [...gone].filter((one) => one < position).length;
       assert.deepStrictEqual(yield* positionsOf(sql, chatbot, wanted.map(rankOf)), wanted);
-      // There is no level for more, and what cannot be counted must not be erased.
+      // No level counts positions beyond, so that they must not be erased.
       const beyond = yield* Effect.flip(
         sql.unsafe(`with gone as (select $1::int4 as chatbot_id, $2::int8 as position)${addGaps}`, [
           chatbot,

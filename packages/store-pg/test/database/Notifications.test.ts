@@ -4,7 +4,7 @@ import { layerPostgres } from "@parley/store-pg";
 import { Effect, Stream } from "effect";
 import { clientOf, freshSchema, optionsOf } from "../PostgresUnderTest.ts";
 
-it.live("a process takes no notification of another schema for its own", () =>
+it.live("a process ignores the notifications of another schema", () =>
   Effect.gen(function* () {
     const schema = freshSchema();
     yield* Effect.gen(function* () {
@@ -18,11 +18,11 @@ it.live("a process takes no notification of another schema for its own", () =>
         { startImmediately: true },
       );
       const notify = (chat: number, of: string) =>
-        sql.unsafe("select pg_notify('parley', $1)", [`freed:7:${chat}:${of}`]);
+        sql.unsafe("select pg_notify($1, $2)", [of, `freed:7:${chat}`]);
       yield* Effect.repeat(Effect.andThen(notify(1, schema), Effect.sleep("20 millis")), {
         until: () => heard.length > 0,
       });
-      // Notifications come in the order of their commits.
+      // Notifications arrive in the order of their commits.
       yield* notify(2, "another");
       yield* notify(3, schema);
       yield* Effect.repeat(Effect.sleep("5 millis"), { until: () => heard.includes(3) });

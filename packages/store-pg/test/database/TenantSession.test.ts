@@ -64,7 +64,7 @@ const contents = (sql: SqlClient.SqlClient, chatbot: number | null = null) =>
     ),
   );
 
-/** As if every statement forgot whose rows it is about. */
+/** Removes the condition on the chatbot from every statement. */
 const withoutConditions = (pools: PgPools): PgPools => {
   const cut = (text: string) =>
     text.replace(/\b(\w+\.)?chatbot_id = (\$1|\w+\.chatbot_id)(?!\w)/g, "$$1::int is not null");
@@ -103,7 +103,7 @@ const twoTenants = Effect.gen(function* () {
 });
 
 describe("a server with row security", () => {
-  it.live("refuses to start as a role that it does not bind", () =>
+  it.live("refuses a role that row security does not bind", () =>
     Effect.gen(function* () {
       const { superuser, bypassing } = inject("roleUrls");
       const options = boundOptions();
@@ -118,7 +118,7 @@ describe("a server with row security", () => {
     }),
   );
 
-  it.live("refuses to start as a role without the grants", () =>
+  it.live("refuses a role without grants", () =>
     Effect.gen(function* () {
       const options = boundOptions();
       yield* migratePostgres(optionsOf(options.schema));
@@ -127,7 +127,7 @@ describe("a server with row security", () => {
   );
 });
 
-it.live("a server without row security refuses to start as a role that it binds", () =>
+it.live("a server without row security refuses a role that row security binds", () =>
   Effect.gen(function* () {
     const options = boundOptions();
     yield* Effect.provide(Effect.void, layerStore(options));
@@ -136,9 +136,9 @@ it.live("a server without row security refuses to start as a role that it binds"
   }),
 );
 
-describe("the store with the condition on the chatbot cut out of every statement", () => {
-  for (const mode of ["bound by row security", "as it is"] as const) {
-    const shows = mode === "as it is" ? "shows what is cut out" : "shows no foreign row";
+describe("the store whose statements lack the condition on the chatbot", () => {
+  for (const mode of ["with row security", "as it is"] as const) {
+    const shows = mode === "as it is" ? "shows and changes foreign rows" : "shows no foreign row";
     it.live(`${mode}: ${shows}`, () =>
       Effect.gen(function* () {
         const tenants = yield* twoTenants;
@@ -146,7 +146,7 @@ describe("the store with the condition on the chatbot cut out of every statement
         const pools = withoutConditions(mode === "as it is" ? tenants.plain : tenants.bound);
         const creation = yield* makeChatCreation(pools);
         const store = yield* makeChatStore(pools, creation);
-        const turns = yield* makeTurnStore(pools, creation, () => Stream.empty, "parley");
+        const turns = yield* makeTurnStore(pools, creation, () => Stream.empty);
         const archive = makeChatArchive(pools);
         const theirChats = (yield* Effect.provideContext(
           ChatStore.use((intact) => intact.listChats(theirs, newestChats)),
@@ -206,8 +206,8 @@ describe("the store with the condition on the chatbot cut out of every statement
   }
 });
 
-describe("a bound session", () => {
-  it.live("keeps thousands of statements apart that share its connections", () =>
+describe("a session with row security", () => {
+  it.live("keeps apart the tenants of thousands of statements on its connections", () =>
     Effect.gen(function* () {
       const { bound } = yield* twoTenants;
       const said = "select current_setting('parley.chatbot', true) as chatbot";
@@ -238,7 +238,7 @@ describe("a bound session", () => {
     }).pipe(Effect.scoped),
   );
 
-  it.live("undoes a transaction that fails, and leaves none open", () =>
+  it.live("rolls back a transaction that fails, and leaves none open", () =>
     Effect.gen(function* () {
       const { bound, ours, sql } = yield* twoTenants;
       const { writes } = bound;

@@ -8,19 +8,21 @@ const chat: ChatToCreate = { name: "last", userRef: null, helloMessage: null };
 
 for (const rowSecurity of [false, true]) {
   // The store has no connection yet, as after thirty idle seconds.
-  it.live(`a store that is closed stores what is under way (row security: ${rowSecurity})`, () =>
-    Effect.gen(function* () {
-      const layer = layerStore({ ...optionsOf(freshSchema()), ...(rowSecurity && bound()) });
-      const chatbot = yield* Effect.provide(registerChatbot, Layer.fresh(layer));
-      const scope = yield* Scope.make();
-      const services = yield* Layer.buildWithScope(layer, scope);
-      const store = yield* Effect.provideContext(ChatStore, services);
-      const creating = yield* Effect.forkChild(store.createChat(chatbot, chat, null), {
-        startImmediately: true,
-      });
-      yield* Effect.yieldNow;
-      yield* Scope.close(scope, Exit.void);
-      assert.strictEqual((yield* Fiber.join(creating)).chat.name, "last");
-    }),
+  it.live(
+    `a store that is closed completes the creations in progress (row security: ${rowSecurity})`,
+    () =>
+      Effect.gen(function* () {
+        const layer = layerStore({ ...optionsOf(freshSchema()), ...(rowSecurity && bound()) });
+        const chatbot = yield* Effect.provide(registerChatbot, Layer.fresh(layer));
+        const scope = yield* Scope.make();
+        const services = yield* Layer.buildWithScope(layer, scope);
+        const store = yield* Effect.provideContext(ChatStore, services);
+        const creating = yield* Effect.forkChild(store.createChat(chatbot, chat, null), {
+          startImmediately: true,
+        });
+        yield* Effect.yieldNow;
+        yield* Scope.close(scope, Exit.void);
+        assert.strictEqual((yield* Fiber.join(creating)).chat.name, "last");
+      }),
   );
 }

@@ -1,6 +1,4 @@
 import { assert, describe, it } from "@effect/vitest";
-import { ChatStore } from "@parley/core";
-import { registerChatbot } from "@parley/core/testing";
 import { layerPostgres, pendingSql } from "@parley/store-pg";
 import { Effect, Layer, Redacted } from "effect";
 import type { SqlClient } from "effect/sql";
@@ -30,15 +28,8 @@ const run = (sql: SqlClient.SqlClient, statements: ReadonlyArray<string>) =>
 /** The script's statements, each of which ends a line. */
 const statementsOf = (script: string) => script.split(/;$/m).filter((text) => text.trim() !== "");
 
-const create = Effect.gen(function* () {
-  const chatbot = yield* registerChatbot;
-  const chat = { name: null, userRef: null, helloMessage: "Hello" };
-  yield* ChatStore.use((chats) => chats.createChat(chatbot, chat, { key: "k", fingerprint: "f" }));
-  return chatbot;
-});
-
 describe("a start", () => {
-  it.live("of several servers on an empty database makes the schema once", () =>
+  it.live("of several servers on an empty database creates the schema once", () =>
     Effect.gen(function* () {
       const { sql, ...options } = yield* freshDatabase();
       const starts = Array.from({ length: 4 }, () => start(options));
@@ -59,7 +50,7 @@ describe("a start", () => {
     }),
   );
 
-  it.live("of a role that may not create the schema names the command that does", () =>
+  it.live("of a role that may not create the schema names the command of the owner", () =>
     Effect.gen(function* () {
       const { name } = yield* freshDatabase();
       const url = new URL(inject("roleUrls").server);
@@ -87,15 +78,17 @@ describe("a start", () => {
     }),
   );
 
-  it.live("refuses a schema in which a table of another application has a name of ours", () =>
-    Effect.gen(function* () {
-      const { options } = yield* withSchema(["create table chat (id int)"]);
-      assert.include(yield* refusal(options), `"chat" in the schema "${options.schema}" is not`);
-      assert.include(yield* refusal(options), "PARLEY_SCHEMA");
-    }),
+  it.live(
+    "refuses a schema with a table of another application that has the name of one of ours",
+    () =>
+      Effect.gen(function* () {
+        const { options } = yield* withSchema(["create table chat (id int)"]);
+        assert.include(yield* refusal(options), `"chat" in the schema "${options.schema}" is not`);
+        assert.include(yield* refusal(options), "PARLEY_SCHEMA");
+      }),
   );
 
-  it.live("refuses names that another version of the fold folded", () =>
+  it.live("refuses a schema whose names were folded by another version", () =>
     Effect.gen(function* () {
       const { options, sql } = yield* withSchema([]);
       yield* start(options);
@@ -105,7 +98,7 @@ describe("a start", () => {
   );
 });
 
-it.live("the SQL of a dry run makes the schema that a start makes", () =>
+it.live("the SQL of a dry run creates the schema that a start creates", () =>
   Effect.gen(function* () {
     const options = optionsOf(freshSchema());
     const script = yield* pendingSql(options);
@@ -128,20 +121,5 @@ it.live("the audit is append-only, also for its owner", () =>
       const { reason } = yield* Effect.flip(sql.unsafe(statement));
       assert.strictEqual(reason._tag, "AuthorizationError");
     }
-  }),
-);
-
-it.live("deleting a chatbot's row deletes all its rows but the lines of the audit", () =>
-  Effect.gen(function* () {
-    const options = optionsOf(freshSchema());
-    const sql = yield* clientOf(options.schema);
-    const chatbots = yield* Effect.provide(Effect.all([create, create]), layerPostgres(options));
-    yield* sql.unsafe("delete from chatbot where id = $1", [chatbots[0]]);
-    for (const table of ["chat", "entry", "chat_counter", "idempotency_key"]) {
-      const rows = yield* sql.unsafe(`select distinct chatbot_id as id from ${table}`);
-      assert.deepStrictEqual(rows, [{ id: chatbots[1] }], table);
-    }
-    const audit = yield* sql.unsafe("select distinct chatbot_id as id from audit");
-    assert.strictEqual(audit.length, 2);
   }),
 );
