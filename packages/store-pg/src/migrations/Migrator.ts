@@ -1,9 +1,10 @@
 /**
- * Brings a schema up to date. A start and a dry run use the same list of statements; applied migrations are recorded in the
- * table of Effect's Migrator, which cannot print what it would run.
+ * Brings a schema up to date by Effect's Migrator. A start asks for the newest migration first: the Migrator locks its table
+ * exclusively, so it would wait for a dump, and a role that may only read could not start.
  */
+import { describeCause } from "@parley/core";
 import { Effect } from "effect";
-import { SqlClient, SqlError } from "effect/sql";
+import { Migrator, SqlClient, SqlError } from "effect/sql";
 import { cannotBeUsed, codeOf } from "../database/PgErrors.ts";
 import { quoteSchema, texts } from "../database/PgParams.ts";
 import { initial } from "./0001_initial.ts";
@@ -34,14 +35,7 @@ select current_schema() as schema, array(
     and relname = any ($1::text[]) order by relname
 ) as names`;
 
-/** Every statement ends with a semicolon at the end of a line, and no other line ends so. */
-const statementsOf = (text: string): ReadonlyArray<string> =>
-  text
-    .split(/;$/m)
-    .map((statement) => statement.trim())
-    .filter((statement) => statement !== "");
-
-/** The statements of the migrations that are missing; fails for a schema that this version must not change. */
+/** The SQL of the migrations that are missing; fails for a schema that this version must not change. */
 const pending = Effect.fnUntraced(function* (schema: string) {
   const sql = yield* SqlClient.SqlClient;
   const wanted = [...relations, table, former];
@@ -69,29 +63,32 @@ const pending = Effect.fnUntraced(function* (schema: string) {
       `its schema has migration ${id}, which this version of Parley does not know`,
     );
   }
-  if (id === migrations.length) return [];
-  return [
-    ...(row!.schema === null ? [`create schema ${quoteSchema(schema)}`] : []),
-    `create table if not exists ${table} (
-  migration_id integer primary key,
-  created_at timestamp with time zone not null default now(),
-  name text not null
-)`,
-    ...migrations
-      .slice(id)
-      .flatMap(({ name, text }, at) => [
-        ...statementsOf(text),
-        `insert into ${table} (migration_id, name) values (${id + at + 1}, '${name}')`,
-      ]),
-  ];
+  const missing = migrations.slice(id).map(({ text }) => text.trim());
+  if (missing.length > 0 && row!.schema === null) missing.unshift(createSchema(schema));
+  return missing;
 });
 
-/** Servers that start together wait for each other. */
-const lock = "select pg_advisory_xact_lock(7275395391)";
+const createSchema = (schema: string) => `create schema ${quoteSchema(schema)};`;
+
+const loader = Migrator.fromRecord(
+  Object.fromEntries(
+    migrations.map(({ name, text }, at) => [
+      `${at + 1}_${name}`,
+      SqlClient.SqlClient.use((sql) =>
+        // Every statement ends with a semicolon at the end of a line, and no other line ends so.
+        Effect.forEach(
+          text.split(/;$/m).filter((statement) => statement.trim() !== ""),
+          (statement) => sql.unsafe(statement),
+          { discard: true },
+        ),
+      ),
+    ]),
+  ),
+);
 
 /**
  * Brings the schema up to date. For one that is, two SELECTs suffice, which wait for no dump and which a role that may only
- * read is allowed to run.
+ * read is allowed to run. Servers that start together wait for each other.
  */
 export const migrate = Effect.fnUntraced(
   function* (schema: string) {
@@ -99,28 +96,26 @@ export const migrate = Effect.fnUntraced(
     if ((yield* pending(schema)).length === 0) return;
     yield* sql.withTransaction(
       Effect.gen(function* () {
-        yield* sql.unsafe(lock);
-        const statements = yield* pending(schema);
-        yield* Effect.forEach(statements, (statement) => sql.unsafe(statement), { discard: true });
+        yield* sql.unsafe("select pg_advisory_xact_lock(7275395391)");
+        const [first] = yield* pending(schema);
+        if (first === undefined) return;
+        if (first === createSchema(schema)) yield* sql.unsafe(first);
+        yield* Migrator.make({})({ loader, table });
       }),
     );
   },
-  Effect.mapError((error) =>
-    SqlError.isSqlError(error) && codeOf(error) === "42501"
-      ? cannotBeUsed(
-          "its schema is not up to date, and the role may not change it: run DATABASE_URL=<owner> parley migrate",
-          error,
-        )
-      : error,
-  ),
+  Effect.mapError((error) => {
+    const cause = error._tag === "MigrationError" ? error.cause : error;
+    if (SqlError.isSqlError(cause) && codeOf(cause) === "42501") {
+      return cannotBeUsed(
+        "its schema is not up to date, and the role may not change it: run DATABASE_URL=<owner> parley migrate",
+        cause,
+      );
+    }
+    return error._tag === "MigrationError" ? cannotBeUsed(describeCause(error), error) : error;
+  }),
 );
 
-/** The SQL that {@link migrate} would run, as one transaction; empty if the schema is up to date. */
-export const pendingSql = Effect.fnUntraced(function* (schema: string) {
-  const statements = yield* pending(schema);
-  if (statements.length === 0) return "";
-  const path = `set local search_path = ${quoteSchema(schema)}`;
-  return ["begin isolation level read committed", lock, path, ...statements, "commit"]
-    .map((statement) => `${statement};\n`)
-    .join("\n");
-});
+/** The SQL of the migrations that {@link migrate} would run; empty if the schema is up to date. */
+export const pendingSql = (schema: string) =>
+  Effect.map(pending(schema), (missing) => missing.map((text) => `${text}\n`).join("\n"));
