@@ -99,7 +99,14 @@ export const migrate = Effect.fnUntraced(
         yield* sql.unsafe("select pg_advisory_xact_lock(7275395391)");
         const [first] = yield* pending(schema);
         if (first === undefined) return;
-        if (first === createSchema(schema)) yield* sql.unsafe(first);
+        if (first === createSchema(schema)) {
+          yield* sql.unsafe(first);
+          // A pooler may ignore the search path of the connection.
+          const [path] = yield* sql.unsafe<SchemaRow>(schemaRow, [texts([])]);
+          if (path!.schema === null) {
+            return yield* cannotBeUsed("no schema has been selected to create in");
+          }
+        }
         yield* Migrator.make({})({ loader, table });
       }),
     );

@@ -322,13 +322,17 @@ type KeyRow = {
 } & (EntryRow | { readonly id: null });
 
 // The locked row decides, which may be newer than the statement's snapshot. The instance that takes the turn is the first in
-// the queue, or the first did not come in time: either way the first leaves the queue.
+// the queue, or the first did not come in time: either way the first leaves the queue. An instance that is in the queue
+// already locks nothing while the turn is held: many that ask again would keep the holder from the lock that it needs to append.
 const takeTurn = `
-with free as (
+with seen as (
+  select turn_until, turn is not null and turn_until > clock_timestamp() and $6 = any (waiting) as waits
+  from chat where chatbot_id = $1 and id = $2::int8
+), free as (
   select turn, turn_until, waiting, (turn is null or turn_until <= clock_timestamp()) and (
     cardinality(waiting) = 0 or waiting[1] = $6
     or turn_until <= clock_timestamp() - $7::int4 * interval '1 millisecond') as is_ours
-  from chat where chatbot_id = $1 and id = $2::int8
+  from chat where chatbot_id = $1 and id = $2::int8 and not exists (select from seen where waits)
   for no key update skip locked
 ), taken as (
   update chat set
@@ -341,8 +345,10 @@ with free as (
   update chat set waiting = chat.waiting || $6::text
   from free where chatbot_id = $1 and id = $2::int8 and is_ours is not true and $6 <> all (free.waiting)
 )
-select exists (select from chat where chatbot_id = $1 and id = $2::int8) as exists, free.turn as before, taken.entries,
-  case when free.waiting is null then ${lockedPause}
+select exists (select from seen) as exists, free.turn as before, taken.entries,
+  case when (select waits from seen)
+      then greatest(1, extract(epoch from (select turn_until from seen) - clock_timestamp()) * 1000)
+    when free.waiting is null then ${lockedPause}
     else extract(epoch from free.turn_until - clock_timestamp()) * 1000
     + case when free.turn is null or free.turn_until <= clock_timestamp() then $7::int4 else 0 end
   end::float8 as for_millis, newest.*
