@@ -1,6 +1,15 @@
 /**
  * A client of both interfaces on `fetch`, for browsers and Node 20 or later.
  */
+import { streamAnswer } from "./AnswerStream.ts";
+import {
+  open,
+  readJson,
+  retryDelayMillis,
+  sleep,
+  type ClientRequest,
+  type ConnectionOptions,
+} from "./Connection.ts";
 import type {
   AnswerEvent,
   Chat,
@@ -9,41 +18,26 @@ import type {
   Entry,
   HistoryQuery,
   List,
+  ListQuery,
   NewChat,
+  Page,
   Question,
 } from "./Resources.ts";
 
 /** Options of {@link makeClient}. */
-export interface ClientOptions {
+export interface ClientOptions extends ConnectionOptions {
   /** Scheme, host and port of the server. In a browser, the page's own origin by default. */
   readonly origin?: string | URL | undefined;
   /** The address of the general interface, absolute or relative to `origin`; `/api` by default. */
   readonly baseUrl?: string | URL | undefined;
   /** The address of the answers interface, absolute or relative to `origin`; `/ask` by default. */
   readonly askUrl?: string | URL | undefined;
-  /** Left out where a proxy adds it. */
-  readonly apiKey?: string | undefined;
-  /** How long the server may be silent before an attempt counts as failed; 30 seconds by default. */
+  /** Limits the silence of the server within an attempt; 30 seconds by default. */
   readonly timeoutMillis?: number | undefined;
-  /** Attempts after the first, counted anew when a stream has gone on; 3 by default. */
+  /** The same for `ask`, which is silent until the answer is complete; 120 seconds by default. */
+  readonly askTimeoutMillis?: number | undefined;
+  /** How many attempts may follow one that failed; a stream that goes on counts anew. 4 by default. */
   readonly retries?: number | undefined;
-  /** In place of the global `fetch`. */
-  readonly fetch?: typeof fetch | undefined;
-  /** Called after each attempt's response headers or failure, for logs and metrics. */
-  readonly onAttempt?: ((attempt: Attempt) => void) | undefined;
-}
-
-/** One HTTP request with its outcome: a response, or the error in its place. */
-export interface Attempt {
-  readonly method: "GET" | "POST";
-  readonly url: string;
-  /** Without the API key. */
-  readonly headers: Readonly<Record<string, string>>;
-  readonly body?: string | undefined;
-  readonly status?: number | undefined;
-  readonly requestId?: string | undefined;
-  /** What failed: no response, or one with a failure. */
-  readonly error?: Error | undefined;
 }
 
 /** Options of every call. */
@@ -86,7 +80,95 @@ export interface Client {
   readonly stream: (question: Question, options?: AskOptions) => AsyncIterable<AnswerEvent>;
 }
 
-/** Makes a client; it opens no connection before the first call. */
-export const makeClient = (_options: ClientOptions = {}): Client => {
-  throw new Error("not yet");
+/** Makes a client. It opens no connection before the first call. */
+export const makeClient = ({
+  askTimeoutMillis = 120_000,
+  askUrl = "/ask",
+  baseUrl = "/api",
+  origin = globalThis.location?.origin,
+  retries = 4,
+  timeoutMillis = 30_000,
+  ...connection
+}: ClientOptions = {}): Client => {
+  const base = new URL(baseUrl, origin).href.replace(/\/$/, "");
+  const ask = new URL(askUrl, origin).href;
+
+  const send = async (request: ClientRequest): Promise<any> => {
+    for (let failures = 0; ; failures++) {
+      try {
+        return await readJson(await open(connection, request));
+      } catch (error) {
+        await sleep(retryDelayMillis(error, failures, retries), request.signal);
+      }
+    }
+  };
+  const get = (path: string, { signal }: CallOptions = {}) =>
+    send({ method: "GET", url: base + path, headers: {}, timeoutMillis, signal });
+
+  const toPost = (
+    url: string,
+    body: object,
+    { idempotencyKey = randomKey(), onDisconnect, signal }: AskOptions = {},
+  ): ClientRequest => ({
+    method: "POST",
+    url,
+    headers: {
+      "content-type": "application/json",
+      "idempotency-key": idempotencyKey,
+      ...(onDisconnect !== undefined && { "on-disconnect": onDisconnect }),
+    },
+    body: JSON.stringify(body),
+    timeoutMillis,
+    signal,
+  });
+
+  const list = <A>(path: string, query: ListQuery<string> = {}, options?: CallOptions): List<A> => {
+    const { limit = 25, page: first = 1 } = query;
+    const read = async (page: number): Promise<Page<A>> => {
+      const { data, meta } = await get(`${path}?${toSearch({ ...query, page })}`, options);
+      return { data, total: meta.total, page };
+    };
+    async function* pages() {
+      for (let number = first; ; number++) {
+        const page = await read(number);
+        yield page;
+        if (number * limit >= page.total) return;
+      }
+    }
+    return {
+      page: () => read(first),
+      pages,
+      async *[Symbol.asyncIterator]() {
+        for await (const { data } of pages()) yield* data;
+      },
+    };
+  };
+
+  return {
+    details: async (options) => (await get("/details", options)).data,
+    createChat: async (chat = {}, options) =>
+      (await send(toPost(`${base}/chats`, chat, options))).data,
+    chats: (query, options) => list("/chats", query, options),
+    history: (chatId, query, options) => list(`/chats/${chatId}/history`, query, options),
+    ask: async (question, options) =>
+      (await send({ ...toPost(ask, question, options), timeoutMillis: askTimeoutMillis })).data,
+    stream: (question, options) => {
+      const { headers, ...post } = toPost(ask, question, options);
+      return streamAnswer(connection, retries, {
+        ...post,
+        headers: { ...headers, accept: "text/event-stream" },
+      });
+    },
+  };
 };
+
+/** Not `randomUUID`, which pages without TLS lack. */
+const randomKey = (): string =>
+  crypto.getRandomValues(new Uint8Array(16)).reduce((key, byte) => key + byte.toString(16), "");
+
+const toSearch = (query: object): URLSearchParams =>
+  new URLSearchParams(
+    Object.entries(query).flatMap(([name, value]) =>
+      [value].flat().flatMap((one) => (one === undefined ? [] : [[name, String(one)]])),
+    ),
+  );

@@ -4,12 +4,12 @@
 export {
   makeClient,
   type AskOptions,
-  type Attempt,
   type CallOptions,
   type Client,
   type ClientOptions,
   type PostOptions,
 } from "./Client.ts";
+export type { Attempt } from "./Connection.ts";
 export {
   ConnectionError,
   ResponseError,
