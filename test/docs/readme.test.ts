@@ -48,14 +48,6 @@ describe("the first five minutes", () => {
     });
     expect(plain(stdout)).toBe(plain(documented));
   });
-
-  it("runs the example of the typed client", async () => {
-    const { stdout } = await run(process.execPath, [join(root, "examples/client.ts")], {
-      env: { ...withoutSettings(), PARLEY_ORIGIN: server.origin, API_KEY: server.key },
-      timeout: 10_000,
-    });
-    expect(stdout).toBe("{ chatOfTheEntry: true, entries: 2 }\n");
-  });
 });
 
 describe("TypeScript in the documentation", () => {

@@ -98,7 +98,7 @@ export const open = async (
       method: request.method,
       body: request.body ?? null,
       headers,
-      signal: signal ? AbortSignal.any([signal, hangUp.signal]) : hangUp.signal,
+      signal: anySignal(hangUp.signal, signal),
       // A redirect could hand the key to another server.
       redirect: "error",
     });
@@ -154,6 +154,9 @@ export const retryDelayMillis = (error: unknown, failures: number, retries: numb
   const backoff = Math.min(10_000, 500 * 2 ** failures);
   return 1000 * retryAfter + backoff * (0.5 + Math.random() / 2);
 };
+
+export const anySignal = (...signals: ReadonlyArray<AbortSignal | undefined>): AbortSignal =>
+  AbortSignal.any(signals.filter((signal) => signal !== undefined));
 
 /** Rejects with the signal's reason as soon as it is aborted. */
 export const sleep = (millis: number, signal: AbortSignal | undefined): Promise<void> =>

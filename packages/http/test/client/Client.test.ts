@@ -208,15 +208,35 @@ describe("an answer that the client streams", () => {
     }).pipe(Effect.scoped),
   );
 
-  it.live("hangs up when its reader leaves", () =>
+  it.live("fails when it has to begin again and again", () =>
     Effect.gen(function* () {
-      const { client: parley } = yield* makeTestClient();
+      const { attempts, client: parley } = yield* makeTestClient({
+        retries: 2,
+        alter: async (send) => cut(await send(), afterEvents(2)),
+      });
+      const events = parley.stream({ query: "q" }, { onDisconnect: "cancel" });
+      yield* Effect.promise(() => rejection(readAnswer(events), client.ConnectionError));
+      assert.strictEqual(attempts.length, 3);
+    }).pipe(Effect.scoped),
+  );
+
+  it.live("hangs up at once when its reader leaves, also while it waits for an event", () =>
+    Effect.gen(function* () {
+      let request: Request | undefined;
+      const { client: parley } = yield* makeTestClient({
+        alter: (_, __, sent) => {
+          request = sent;
+          return new Promise((_, reject) => {
+            sent.signal.addEventListener("abort", () => reject(sent.signal.reason));
+          });
+        },
+      });
       yield* Effect.promise(async () => {
-        for await (const { type } of parley.stream({ query: "q" }, { onDisconnect: "cancel" })) {
-          if (type === "delta") break;
-        }
-        await new Promise((resolve) => setTimeout(resolve, 100));
-        assert.strictEqual((await parley.chats().page()).total, 0);
+        const events = parley.stream({ query: "q" })[Symbol.asyncIterator]();
+        const waiting = rejection(events.next(), DOMException);
+        await events.return!();
+        assert.isTrue(request!.signal.aborted);
+        await waiting;
       });
     }).pipe(Effect.scoped),
   );
