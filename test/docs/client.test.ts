@@ -1,5 +1,5 @@
 /**
- * The examples of docs/client.md and docs/ai-sdk.md, run against a started server.
+ * The examples of docs/client.md, run against a started server.
  */
 import { AbstractChat, DefaultChatTransport, type ChatState } from "ai";
 import type { ParleyMessage } from "@parley/http/ai-sdk";
@@ -8,7 +8,7 @@ import { join } from "node:path";
 import { promisify } from "node:util";
 import { afterAll, beforeAll, expect, it } from "vitest";
 import { withoutSettings } from "../../apps/server/test/withoutSettings.ts";
-import { fencesOf, read, root, sectionOf } from "./Fences.ts";
+import { fencesOf, read, root } from "./Fences.ts";
 import { startServer, type StartedServer } from "./StartedServer.ts";
 
 let server: StartedServer;
@@ -33,7 +33,8 @@ it("client.ts streams an answer", async () => {
 });
 
 it("client-calls.ts prints what docs/client.md shows", async () => {
-  console.log(await run("client-calls.ts"));
+  const shown = fencesOf(read("docs/client.md")).find(({ info }) => info === "text")!;
+  expect((await run("client-calls.ts")).trim()).toBe(shown.text);
 });
 
 it("ai-sdk-route.ts answers the AI SDK without handing out the key, and only in the user's chats", async () => {
