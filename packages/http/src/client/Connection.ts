@@ -158,14 +158,13 @@ export const retryDelayMillis = (error: unknown, failures: number, retries: numb
 export const anySignal = (...signals: ReadonlyArray<AbortSignal | undefined>): AbortSignal =>
   AbortSignal.any(signals.filter((signal) => signal !== undefined));
 
-/** Rejects with the signal's reason as soon as it is aborted. */
+/** Ends early when the signal is aborted; the attempt that follows then rejects. */
 export const sleep = (millis: number, signal: AbortSignal | undefined): Promise<void> =>
-  new Promise((resolve, reject) => {
+  new Promise((resolve) => {
     const end = () => {
       clearTimeout(timer);
       signal?.removeEventListener("abort", end);
-      if (signal?.aborted) reject(signal.reason);
-      else resolve();
+      resolve();
     };
     const timer = setTimeout(end, millis);
     signal?.addEventListener("abort", end);

@@ -2,7 +2,7 @@ import { assert, describe, expectTypeOf, it } from "@effect/vitest";
 import * as client from "@parley/http/client";
 import { Effect } from "effect";
 import type { ChatWire, DetailsWire, EntryWire } from "../../src/contract/Wire.ts";
-import { afterEvents, answer, atByte, cut, makeTestClient, pieces } from "./TestClient.ts";
+import { afterEvents, answer, atByte, cut, makeTestClient, pieces, silent } from "./TestClient.ts";
 
 const collect = async <A>(items: AsyncIterable<A>): Promise<Array<A>> => {
   const all: Array<A> = [];
@@ -137,6 +137,20 @@ describe("the client on fetch", () => {
   );
 });
 
+it.live("the client follows no redirect, which could hand its key to another server", () =>
+  Effect.gen(function* () {
+    const redirects: Array<string> = [];
+    const { client: parley } = yield* makeTestClient({
+      alter: (send, _, request) => {
+        redirects.push(request.redirect);
+        return send();
+      },
+    });
+    yield* Effect.promise(() => parley.details());
+    assert.deepStrictEqual(redirects, ["error"]);
+  }).pipe(Effect.scoped),
+);
+
 describe("an answer that the client streams", () => {
   it.live("is complete and without repetition, wherever the connection breaks", () =>
     Effect.gen(function* () {
@@ -174,6 +188,48 @@ describe("an answer that the client streams", () => {
         assert.strictEqual((await whole.chats().page()).total, places.length + 1);
       });
       assert.isTrue(attempts.some(({ headers }) => headers["last-event-id"]?.endsWith(".5")));
+    }).pipe(Effect.scoped),
+  );
+
+  it.live("arrives whole in chunks of one byte", () =>
+    Effect.gen(function* () {
+      const { client: parley } = yield* makeTestClient({
+        alter: async (send) => {
+          const bytes = new Uint8Array(await (await send()).arrayBuffer());
+          return new Response(
+            new ReadableStream({
+              start(controller) {
+                for (const byte of bytes) controller.enqueue(Uint8Array.of(byte));
+                controller.close();
+              },
+            }),
+          );
+        },
+      });
+      const { text, types } = yield* Effect.promise(() =>
+        readAnswer(parley.stream({ query: "q" })),
+      );
+      assert.strictEqual(text, answer);
+      assert.notInclude(types, "reconnecting");
+    }).pipe(Effect.scoped),
+  );
+
+  it.live("can end in a failure", () =>
+    Effect.gen(function* () {
+      const { client: parley } = yield* makeTestClient({
+        alter: () =>
+          new Response(
+            'event: error\ndata: {"status":500,"code":500002,"message":"ANSWER_UNAVAILABLE"}\n\n',
+            { headers: { "x-request-id": "request" } },
+          ),
+      });
+      const { code, message, requestId, status } = yield* Effect.promise(() =>
+        rejection(readAnswer(parley.stream({ query: "q" })), client.ResponseError),
+      );
+      assert.deepStrictEqual(
+        [status, code, message, requestId],
+        [500, 500002, "ANSWER_UNAVAILABLE", "request"],
+      );
     }).pipe(Effect.scoped),
   );
 
@@ -224,12 +280,7 @@ describe("an answer that the client streams", () => {
     Effect.gen(function* () {
       let request: Request | undefined;
       const { client: parley } = yield* makeTestClient({
-        alter: (_, __, sent) => {
-          request = sent;
-          return new Promise((_, reject) => {
-            sent.signal.addEventListener("abort", () => reject(sent.signal.reason));
-          });
-        },
+        alter: (send, attempt, sent) => silent(send, attempt, (request = sent)),
       });
       yield* Effect.promise(async () => {
         const events = parley.stream({ query: "q" })[Symbol.asyncIterator]();
@@ -318,10 +369,7 @@ describe("a call whose attempt failed", () => {
         timeoutMillis: 20,
         askTimeoutMillis: 20,
         retries: 0,
-        alter: (_, __, { signal }) =>
-          new Promise((_, reject) => {
-            signal.addEventListener("abort", () => reject(signal.reason));
-          }),
+        alter: silent,
       });
       for (const call of [
         () => parley.details(),
