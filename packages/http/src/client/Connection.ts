@@ -62,8 +62,7 @@ export const open = async (
   if (apiKey !== undefined) headers.set("x-api-key", apiKey);
   const hangUp = new AbortController();
   let timer: ReturnType<typeof setTimeout> | undefined;
-  const restartTimer = () => {
-    clearTimeout(timer);
+  const startTimer = () => {
     timer = setTimeout(
       () => hangUp.abort(new Error(`The server was silent for ${timeoutMillis} ms`)),
       timeoutMillis,
@@ -83,8 +82,13 @@ export const open = async (
     const decoder = new TextDecoder();
     const reader = body?.getReader();
     try {
-      for (let part; reader && !(part = await reader.read()).done; restartTimer()) {
-        yield decoder.decode(part.value, { stream: true });
+      while (reader !== undefined) {
+        startTimer();
+        const { done, value } = await reader.read();
+        // A slow reader is no silent server.
+        clearTimeout(timer);
+        if (done) return;
+        yield decoder.decode(value, { stream: true });
       }
     } catch (error) {
       throw toError(error);
@@ -93,7 +97,7 @@ export const open = async (
   let facts: Pick<Attempt, "status" | "requestId"> = {};
   signal?.throwIfAborted();
   try {
-    restartTimer();
+    startTimer();
     const response = await fetch(request.url, {
       method: request.method,
       body: request.body ?? null,
@@ -102,7 +106,7 @@ export const open = async (
       // A redirect could hand the key to another server.
       redirect: "error",
     });
-    restartTimer();
+    clearTimeout(timer);
     const { status } = response;
     const requestId = response.headers.get("x-request-id") ?? undefined;
     facts = { status, requestId };
