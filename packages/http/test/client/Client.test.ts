@@ -363,21 +363,25 @@ describe("a call whose attempt failed", () => {
     }).pipe(Effect.scoped),
   );
 
-  it.live("fails when the server stays silent", () =>
+  it.live("fails when the server stays silent, also within a response", () =>
     Effect.gen(function* () {
-      const { client: parley } = yield* makeTestClient({
-        timeoutMillis: 20,
-        askTimeoutMillis: 20,
-        retries: 0,
-        alter: silent,
-      });
-      for (const call of [
-        () => parley.details(),
-        () => parley.ask({ query: "q" }),
-        () => readAnswer(parley.stream({ query: "q" })),
-      ]) {
-        const error = yield* Effect.promise(() => rejection(call(), client.ConnectionError));
-        assert.include(String(error.cause), "silent for 20 ms");
+      const { make } = yield* makeTestClient();
+      const opens = (_send: unknown, _attempt: unknown, { signal }: Request) =>
+        new Response(
+          new ReadableStream({
+            start: (body) => signal.addEventListener("abort", () => body.error(signal.reason)),
+          }),
+        );
+      for (const alter of [silent, opens]) {
+        const parley = make({ timeoutMillis: 20, askTimeoutMillis: 20, retries: 0, alter });
+        for (const call of [
+          () => parley.details(),
+          () => parley.ask({ query: "q" }),
+          () => readAnswer(parley.stream({ query: "q" })),
+        ]) {
+          const error = yield* Effect.promise(() => rejection(call(), client.ConnectionError));
+          assert.include(String(error.cause), "silent for 20 ms");
+        }
       }
     }).pipe(Effect.scoped),
   );
