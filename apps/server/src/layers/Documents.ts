@@ -8,6 +8,9 @@ import { Settings } from "../Settings.ts";
 
 /** The documentation of this project, the default where no language model is set. */
 const ownDocuments = fileURLToPath(new URL("../../../../docs", import.meta.url));
+const ownReadme = fileURLToPath(new URL("../../../../README.md", import.meta.url));
+
+const read = (folder: string) => readKnowledge(folder, folder === ownDocuments ? [ownReadme] : []);
 
 export class Documents extends Context.Service<
   Documents,
@@ -47,12 +50,12 @@ export const layerDocuments = (reload: Stream.Stream<void>) =>
     Effect.gen(function* () {
       const { knowledgeDir, knowledgeRoot, llms } = yield* Settings;
       const path = yield* Path.Path;
-      const folders = yield* Cache.makeWith(readKnowledge, {
+      const folders = yield* Cache.makeWith(read, {
         capacity: 10_000,
         timeToLive: (exit) => (Exit.isSuccess(exit) ? Duration.infinity : Duration.zero),
       });
       const readAgain = (folder: string) =>
-        readKnowledge(folder).pipe(
+        read(folder).pipe(
           Effect.flatMap((knowledge) => Cache.set(folders, folder, knowledge)),
           Effect.andThen(Effect.logInfo(`Read the documents in ${folder} again`)),
           Effect.catchCause((cause) =>

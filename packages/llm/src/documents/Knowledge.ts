@@ -4,17 +4,23 @@
 import type { AnswerUnavailable, Chatbot } from "@parley/core";
 import { Data, Effect, FileSystem, Path, type PlatformError } from "effect";
 import { type Passage, passagesOfMarkdown, passagesOfText } from "./Passage.ts";
-import { covers, questionTerms, termOf, wordsOf } from "./Terms.ts";
+import { covers, fold, questionTerms, termOf, wordsOf } from "./Terms.ts";
+
+/** A passage that a search found. */
+export interface Match extends Passage {
+  /** Whether the passage is likely to answer the question, rather than to touch its subject. */
+  readonly certain: boolean;
+}
 
 /** An index of passages. */
 export interface Knowledge {
-  /** The number of documents with text. */
-  readonly documents: number;
+  /** The titles of the documents: their first headings, or else their names. */
+  readonly topics: ReadonlyArray<string>;
   /**
    * Up to `limit` passages for a question, best first; none unless the best is about the question. The same documents and
    * question always return the same passages in the same order.
    */
-  readonly search: (question: string, limit: number) => ReadonlyArray<Passage>;
+  readonly search: (question: string, limit: number) => ReadonlyArray<Match>;
 }
 
 /** The documents of all chatbots, or a function that looks up those of one chatbot for each question. */
@@ -29,7 +35,7 @@ export const knowledgeFor = (
   chatbot: Chatbot,
 ): Effect.Effect<Knowledge | null, AnswerUnavailable> =>
   Effect.map(typeof source === "function" ? source(chatbot) : Effect.succeed(source), (knowledge) =>
-    knowledge?.documents === 0 ? null : knowledge,
+    knowledge?.topics.length === 0 ? null : knowledge,
   );
 
 /** The folder of documents is missing, is not a folder, or cannot be listed. */
@@ -46,12 +52,13 @@ export class KnowledgeUnreadable extends Data.TaggedError("KnowledgeUnreadable")
 const maxBytes = 5_000_000n;
 
 /**
- * Reads every `*.md` and `*.txt` file below `folder` into an index. Symbolic links are followed within the folder; each file
+ * Reads every `*.md` and `*.txt` file below `folder`, and the files in `others`, into an index. Symbolic links are followed within the folder; each file
  * and folder is read once. Names that begin with a dot and `node_modules` are ignored. A document that is larger than
  * 5 MB, unreadable or not UTF-8 text is skipped with a warning in the log.
  */
 export const readKnowledge = (
   folder: string,
+  others: ReadonlyArray<string> = [],
 ): Effect.Effect<Knowledge, KnowledgeUnreadable, FileSystem.FileSystem | Path.Path> =>
   Effect.gen(function* () {
     const fs = yield* FileSystem.FileSystem;
@@ -88,13 +95,18 @@ export const readKnowledge = (
       seen.add(real);
       if (type === "Directory") return yield* readFolder(real, `${source}/`);
       if (size > maxBytes) return yield* skip(source, "it is over 5 MB");
-      const text = decodeText(yield* fs.readFile(real));
+      yield* readDocument(real, source);
+    });
+
+    const readDocument = Effect.fnUntraced(function* (at: string, source: string) {
+      const text = decodeText(yield* fs.readFile(at));
       if (text === null) return yield* skip(source, "it is no UTF-8 text");
       const split = /\.md$/i.test(source) ? passagesOfMarkdown : passagesOfText;
       for (const passage of split(source, text)) passages.push(passage);
     });
 
     yield* readFolder(root, "");
+    for (const at of others) yield* readDocument(at, path.basename(at));
     return yield* makeKnowledge(passages);
   }).pipe(Effect.mapError((cause) => new KnowledgeUnreadable({ folder, cause })));
 
@@ -107,47 +119,69 @@ const decodeText = (bytes: Uint8Array): string | null => {
   }
 };
 
+/** How much of a question a passage must cover to be about it, and to be the likely answer. */
+const aboutShare = 0.4;
+const certainShare = 0.75;
+/** The part of a term's weight that a passage has which contains the term outside its headings. */
+const inText = 0.5;
+
 /** An index of the given passages. */
 export const makeKnowledge = (passages: ReadonlyArray<Passage>): Effect.Effect<Knowledge> =>
   Effect.gen(function* () {
     const { default: MiniSearch } = yield* Effect.promise(() => import("minisearch"));
+    const vocabulary = new Set<string>();
     const index = new MiniSearch({
       fields: ["title", "heading", "text"],
       tokenize: wordsOf,
-      processTerm: termOf,
+      processTerm: (word) => {
+        vocabulary.add(fold(word));
+        return termOf(word);
+      },
     });
+    const titles = new Map<string, string>();
     for (const [id, { headings, source, text }] of passages.entries()) {
       // One passage takes about a millisecond; a large folder would stop the server for seconds.
       yield* Effect.yieldNow;
       const title = source.replace(/\.[^./]*$/, "");
+      if (!titles.has(source)) titles.set(source, headings[0] ?? title);
       index.add({ id, title, heading: headings.join("\n"), text });
     }
 
-    const search = (question: string, limit: number): ReadonlyArray<Passage> => {
-      const { about, all } = questionTerms(question);
+    const search = (question: string, limit: number): ReadonlyArray<Match> => {
+      const { about, all } = questionTerms(question, vocabulary);
       if (all.length === 0) return [];
       const results = index.search(all.join(" "), {
         tokenize: (terms) => terms.split(" "),
         processTerm: (term) => term,
         boost: { title: 1.5, heading: 3 },
         prefix: (term) => term.length >= 4,
-        fuzzy: (term) => (term.length >= 5 ? 0.2 : false),
       });
-      const known = new Set<string>();
-      const matches = results.map(({ id, score, terms }) => {
-        // Similar words add to the score. Only equal words and beginnings of words count as covered.
-        const covered = about.filter((term) => terms.some((found) => covers(term, found)));
-        for (const term of covered) known.add(term);
-        return { id: id as number, score, covered: covered.length };
+      // The rarer a term, the more it says about the question; a term of no document says most.
+      const found = new Map(about.map((term) => [term, 0]));
+      const matches = results.map(({ id, match, score }) => {
+        const covered = new Map<string, number>();
+        for (const [term, fields] of Object.entries(match)) {
+          const share = fields.some((field) => field !== "text") ? 1 : inText;
+          for (const asked of about) {
+            if (covers(asked, term)) covered.set(asked, Math.max(share, covered.get(asked) ?? 0));
+          }
+        }
+        for (const term of covered.keys()) found.set(term, found.get(term)! + 1);
+        return { id: id as number, score, covered };
       });
-      matches.sort((a, b) => b.covered - a.covered || b.score - a.score || a.id - b.id);
-      // Half of the terms suffice unless no document has one of the others: "the capital of France" is not a question about
-      // capital letters.
-      const half = about.length / 2;
-      const best = matches[0]?.covered ?? 0;
-      const isAbout = best > half || (best === half && known.size === about.length);
-      return isAbout ? matches.slice(0, limit).map(({ id }) => passages[id]!) : [];
+      const weightOf = (term: string) => Math.log(2 + passages.length / (1 + found.get(term)!));
+      const whole = about.reduce((sum, term) => sum + weightOf(term), 0);
+      return matches
+        .map(({ covered, id, score }) => {
+          let share = 0;
+          for (const [term, part] of covered) share += (part * weightOf(term)) / whole;
+          return { id, score, share };
+        })
+        .filter(({ share }) => share >= aboutShare)
+        .sort((a, b) => b.share - a.share || b.score - a.score || a.id - b.id)
+        .slice(0, limit)
+        .map(({ id, share }) => ({ ...passages[id]!, certain: share >= certainShare }));
     };
 
-    return { documents: new Set(passages.map(({ source }) => source)).size, search };
+    return { topics: [...titles.values()], search };
   });

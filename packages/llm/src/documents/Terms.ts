@@ -18,7 +18,11 @@ const stopWords = new Set(
   something such t tell than thank thanks that the their theirs them then there these they thing
   things this those through to too under until up upon us use used using ve very want wants was way
   we were what when where whether which while who whom whose why will with without won work works
-  would yes yet you your yours`.split(/\s+/),
+  would yes yet you your yours
+  aber als am an auch auf aus bei das dem den der des die dies diese du ein eine einem einen einer es
+  euch fur gibt habe hat ich ihr im in ist kann kannst konnen mache machen man mein meine meinen mich
+  mir mit muss nach nicht noch oder ohne sich sie sind und uns vom von wann warum was welche welcher
+  welches wenn wer werden wie wieso wir wird wo zu zum zur`.split(/\s+/),
 );
 
 /** Words of questions such as "How do I change X?", whose subject is X. */
@@ -29,14 +33,18 @@ const settingWords = new Set(
 /** Such questions also search for sections on settings or configuration. */
 const settingTerms = ["set", "configur"];
 
-/** The distinct terms to search for, and those among them that are the question's subject. */
+/**
+ * The distinct terms to search for, and those among them that are the question's subject. A word that is not in the
+ * vocabulary of the documents is read as the word that it may be misspelt for.
+ */
 export const questionTerms = (
   question: string,
+  vocabulary: ReadonlySet<string>,
 ): { readonly all: ReadonlyArray<string>; readonly about: ReadonlyArray<string> } => {
-  const words = wordsOf(question).filter(
-    (word) => !stopWords.has(fold(word)) && !/^[a-z0-9]$/i.test(word),
-  );
-  const subjects = words.filter((word) => !settingWords.has(fold(word)));
+  const words = wordsOf(question)
+    .map((word) => correct(fold(word), vocabulary))
+    .filter((word) => !stopWords.has(word) && !/^[a-z0-9]$/.test(word));
+  const subjects = words.filter((word) => !settingWords.has(word));
   const asksToSet = subjects.length < words.length;
   return {
     all: Arr.dedupe([...words.map(termOf), ...(asksToSet ? settingTerms : [])]),
@@ -44,11 +52,33 @@ export const questionTerms = (
   };
 };
 
+const correct = (word: string, vocabulary: ReadonlySet<string>): string => {
+  const known = [stopWords, settingWords, vocabulary];
+  if (word.length < 4 || known.some((words) => words.has(word))) return word;
+  for (const words of known) {
+    for (const other of words) if (isSlip(word, other)) return other;
+  }
+  return word;
+};
+
+/** Whether the words begin alike and differ in one letter: added, left out, exchanged, or in the wrong place. */
+const isSlip = (a: string, b: string): boolean => {
+  if (a[0] !== b[0] || b.length < 4 || Math.abs(a.length - b.length) > 1) return false;
+  let at = 1;
+  while (a[at] === b[at] && at < a.length) at++;
+  const [x, y] = [a.slice(at), b.slice(at)];
+  return (
+    [y, y.slice(1)].includes(x.slice(1)) ||
+    x === y.slice(1) ||
+    (x[0] === y[1] && x[1] === y[0] && x.slice(2) === y.slice(2))
+  );
+};
+
 /** Whether a question's `term` equals `found` of a document, or is its beginning. */
 export const covers = (term: string, found: string): boolean =>
   found === term || (term.length >= 4 && found.startsWith(term));
 
-const fold = (word: string): string =>
+export const fold = (word: string): string =>
   word
     .normalize("NFKD")
     .replace(/[\u0300-\u036f]/g, "")
