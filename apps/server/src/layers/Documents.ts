@@ -1,6 +1,7 @@
 /**
  * The documents that chatbots answer from.
  */
+import { AnswerUnavailable, type Chatbot } from "@parley/core";
 import { type Knowledge, readKnowledge } from "@parley/llm";
 import { Cache, Context, Duration, Effect, Exit, Layer, Path, Queue, Stream } from "effect";
 import { fileURLToPath } from "node:url";
@@ -22,6 +23,8 @@ export class Documents extends Context.Service<
     readonly named: (
       name: string | null,
     ) => Effect.Effect<Knowledge | null, { readonly message: string }>;
+    /** The documents of a chatbot, by its settings. */
+    readonly knowledge: (chatbot: Chatbot) => Effect.Effect<Knowledge | null, AnswerUnavailable>;
   }
 >()("@parley/server/Documents") {}
 
@@ -68,15 +71,18 @@ export const layerDocuments = (reload: Stream.Stream<void>) =>
 
       const fallback = knowledgeDir ?? (llms.length === 0 ? ownDocuments : null);
       if (fallback !== null) yield* Cache.get(folders, fallback);
-      return Documents.of({
-        named: Effect.fnUntraced(function* (name) {
-          if (name === null) return fallback === null ? null : yield* Cache.get(folders, fallback);
-          if (knowledgeRoot !== null) {
-            return yield* Cache.get(folders, path.join(knowledgeRoot, name));
-          }
-          const message = `a chatbot has the documents "${name}", but PARLEY_KNOWLEDGE_ROOT is not set`;
-          return yield* Effect.fail({ message });
-        }),
+      const named = Effect.fnUntraced(function* (name: string | null) {
+        if (name === null) return fallback === null ? null : yield* Cache.get(folders, fallback);
+        if (knowledgeRoot !== null)
+          return yield* Cache.get(folders, path.join(knowledgeRoot, name));
+        const message = `a chatbot has the documents "${name}", but PARLEY_KNOWLEDGE_ROOT is not set`;
+        return yield* Effect.fail({ message });
       });
+      const knowledge = ({ settings }: Chatbot) =>
+        Effect.mapError(
+          named(settings.knowledge),
+          ({ message }) => new AnswerUnavailable({ reason: message }),
+        );
+      return Documents.of({ named, knowledge });
     }),
   );

@@ -51,7 +51,6 @@ describe("a server without settings", () => {
             wrong.push(bad.at(-1)!);
           }
         }
-        if (process.env.SHOW) console.log(bad.join("\n----\n"), bad.length, wrong.length);
         assert.deepStrictEqual(wrong, []);
         assert.isAtMost(bad.length, questions.length - 50, bad.join("\n"));
       }),

@@ -106,7 +106,10 @@ export const readKnowledge = (
     });
 
     yield* readFolder(root, "");
-    for (const at of others) yield* readDocument(at, path.basename(at));
+    for (const at of others) {
+      const source = path.basename(at);
+      yield* Effect.catch(readDocument(at, source), ({ reason }) => skip(source, reason._tag));
+    }
     return yield* makeKnowledge(passages);
   }).pipe(Effect.mapError((cause) => new KnowledgeUnreadable({ folder, cause })));
 
@@ -119,10 +122,12 @@ const decodeText = (bytes: Uint8Array): string | null => {
   }
 };
 
-/** How much of a question a passage must cover to be about it, and to be the likely answer. */
+/** The share of a question that a passage covers at least if it is about it, and if it is likely to answer it. */
 const aboutShare = 0.4;
-const certainShare = 0.75;
-/** The part of a term's weight that a passage has which contains the term outside its headings. */
+const certainShare = 0.85;
+/** How like the question a heading is at least if its passage is likely to answer it. */
+const certainLikeness = 0.4;
+/** The part of its weight that a term has which is in the text of a passage, but not in its headings or title. */
 const inText = 0.5;
 
 /** An index of the given passages. */
@@ -134,54 +139,68 @@ export const makeKnowledge = (passages: ReadonlyArray<Passage>): Effect.Effect<K
       fields: ["title", "heading", "text"],
       tokenize: wordsOf,
       processTerm: (word) => {
-        vocabulary.add(fold(word));
-        return termOf(word);
+        const term = termOf(word);
+        vocabulary.add(fold(word)).add(term);
+        return term;
       },
     });
-    const titles = new Map<string, string>();
+    const topics = new Map<string, string>();
     for (const [id, { headings, source, text }] of passages.entries()) {
       // One passage takes about a millisecond; a large folder would stop the server for seconds.
       yield* Effect.yieldNow;
       const title = source.replace(/\.[^./]*$/, "");
-      if (!titles.has(source)) titles.set(source, headings[0] ?? title);
+      if (!topics.has(source)) topics.set(source, headings[0] ?? title);
       index.add({ id, title, heading: headings.join("\n"), text });
     }
 
     const search = (question: string, limit: number): ReadonlyArray<Match> => {
-      const { about, all } = questionTerms(question, vocabulary);
-      if (all.length === 0) return [];
-      const results = index.search(all.join(" "), {
+      const { about, isMisspelt, words } = questionTerms(question, vocabulary);
+      if (about.length === 0) return [];
+      const results = index.search(about.join(" "), {
         tokenize: (terms) => terms.split(" "),
         processTerm: (term) => term,
         boost: { title: 1.5, heading: 3 },
         prefix: (term) => term.length >= 4,
       });
-      // The rarer a term, the more it says about the question; a term of no document says most.
       const found = new Map(about.map((term) => [term, 0]));
       const matches = results.map(({ id, match, score }) => {
         const covered = new Map<string, number>();
         for (const [term, fields] of Object.entries(match)) {
-          const share = fields.some((field) => field !== "text") ? 1 : inText;
+          const part = fields.some((field) => field !== "text") ? 1 : inText;
           for (const asked of about) {
-            if (covers(asked, term)) covered.set(asked, Math.max(share, covered.get(asked) ?? 0));
+            if (covers(asked, term)) covered.set(asked, Math.max(part, covered.get(asked) ?? 0));
           }
         }
         for (const term of covered.keys()) found.set(term, found.get(term)! + 1);
         return { id: id as number, score, covered };
       });
-      const weightOf = (term: string) => Math.log(2 + passages.length / (1 + found.get(term)!));
-      const whole = about.reduce((sum, term) => sum + weightOf(term), 0);
+      // The rarer a term, the more it says about the question; a term of no document says most.
+      const weight = (term: string) => Math.log(2 + passages.length / (1 + found.get(term)!));
+      const whole = about.reduce((sum, term) => sum + weight(term), 0);
       return matches
         .map(({ covered, id, score }) => {
           let share = 0;
-          for (const [term, part] of covered) share += (part * weightOf(term)) / whole;
-          return { id, score, share };
+          for (const [term, part] of covered) share += (part * weight(term)) / whole;
+          const passage = passages[id]!;
+          const alike = share < aboutShare ? 0 : likeness(words, passage.headings.at(-1) ?? "");
+          const certain = !isMisspelt && share >= certainShare && alike >= certainLikeness;
+          return { passage: { ...passage, certain }, share, rank: share + alike, score, id };
         })
         .filter(({ share }) => share >= aboutShare)
-        .sort((a, b) => b.share - a.share || b.score - a.score || a.id - b.id)
+        .sort((a, b) => b.rank - a.rank || b.score - a.score || a.id - b.id)
         .slice(0, limit)
-        .map(({ id, share }) => ({ ...passages[id]!, certain: share >= certainShare }));
+        .map(({ passage }) => passage);
     };
 
-    return { topics: [...titles.values()], search };
+    return { topics: [...topics.values()], search };
   });
+
+/** How like the words of a question a heading is, from 0 to 1, or the part of it between two marks that is most so. */
+const likeness = (question: ReadonlySet<string>, heading: string): number =>
+  Math.max(
+    ...heading.split(/[\p{P}\p{S}]\s/u).map((part) => {
+      const words = new Set(wordsOf(part).map(termOf));
+      const common = [...words].filter((word) => question.has(word));
+      return (2 * common.length) / (words.size + question.size);
+    }),
+  );
