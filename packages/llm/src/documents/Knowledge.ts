@@ -127,7 +127,7 @@ const aboutShare = 0.4;
 const certainShare = 0.85;
 /** How like the question a heading is at least if its passage is likely to answer it. */
 const certainLikeness = 0.4;
-/** The part of its weight that a term has which is in the text of a passage, but not in its headings or title. */
+/** The part of its weight that a term has which is in the text of a passage, and not in its headings. */
 const inText = 0.5;
 
 /** An index of the given passages. */
@@ -164,9 +164,11 @@ export const makeKnowledge = (passages: ReadonlyArray<Passage>): Effect.Effect<K
       });
       const found = new Map(about.map((term) => [term, 0]));
       const matches = results.map(({ id, match, score }) => {
+        const { headings } = passages[id as number]!;
         const covered = new Map<string, number>();
         for (const [term, fields] of Object.entries(match)) {
-          const part = fields.some((field) => field !== "text") ? 1 : inText;
+          const isWhole = headings.length === 0 || fields.some((field) => field !== "text");
+          const part = isWhole ? 1 : inText;
           for (const asked of about) {
             if (covers(asked, term)) covered.set(asked, Math.max(part, covered.get(asked) ?? 0));
           }
