@@ -23,7 +23,7 @@ export class Documents extends Context.Service<
     readonly named: (
       name: string | null,
     ) => Effect.Effect<Knowledge | null, { readonly message: string }>;
-    /** The documents of a chatbot, by its settings. */
+    /** The documents of a chatbot, by its settings; `null` if there are none. */
     readonly knowledge: (chatbot: Chatbot) => Effect.Effect<Knowledge | null, AnswerUnavailable>;
   }
 >()("@parley/server/Documents") {}

@@ -3,7 +3,7 @@
  */
 import { Answerer, type AnswerPart } from "@parley/core";
 import { Duration, Effect, Layer, Stream } from "effect";
-import { knowledgeFor, type Knowledge, type KnowledgeSource } from "../documents/Knowledge.ts";
+import { lookUpIn, type Knowledge, type KnowledgeSource } from "../documents/Knowledge.ts";
 import { fold, wordsOf } from "../documents/Terms.ts";
 
 /**
@@ -20,7 +20,7 @@ export const layerOffline = (knowledge: KnowledgeSource, hint = ""): Layer.Layer
     Answerer.of({
       answer: (chatbot, _earlier, question) =>
         Stream.fromIterableEffect(
-          knowledgeFor(knowledge, chatbot).pipe(
+          lookUpIn(knowledge)(chatbot).pipe(
             Effect.map((known) => answerFrom(known, question, hint)),
             Effect.timed,
             Effect.map(([duration, text]): ReadonlyArray<AnswerPart> => {
@@ -52,7 +52,7 @@ const smallTalk: ReadonlyArray<readonly [RegExp, string]> = [
 
 const answerFrom = (knowledge: Knowledge | null, question: string, hint: string): string => {
   const say = (...sentences: ReadonlyArray<string>) => sentences.filter((s) => s !== "").join(" ");
-  if (knowledge === null) {
+  if (knowledge === null || knowledge.topics.length === 0) {
     return say("Neither a language model nor documents to answer from are configured.", hint);
   }
   const names = knowledge.topics.slice(0, 20).join(" · ");

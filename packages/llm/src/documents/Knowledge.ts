@@ -23,20 +23,15 @@ export interface Knowledge {
   readonly search: (question: string, limit: number) => ReadonlyArray<Match>;
 }
 
-/** The documents of all chatbots, or a function that looks up those of one chatbot for each question. */
+/** The documents of all chatbots, or a function that looks up those of one chatbot for each question; `null`: none. */
 export type KnowledgeSource =
   | Knowledge
   | null
   | ((chatbot: Chatbot) => Effect.Effect<Knowledge | null, AnswerUnavailable>);
 
-/** The documents of the chatbot; `null` when there are none. */
-export const knowledgeFor = (
-  source: KnowledgeSource,
-  chatbot: Chatbot,
-): Effect.Effect<Knowledge | null, AnswerUnavailable> =>
-  Effect.map(typeof source === "function" ? source(chatbot) : Effect.succeed(source), (knowledge) =>
-    knowledge?.topics.length === 0 ? null : knowledge,
-  );
+/** The look-up of a source. */
+export const lookUpIn = (source: KnowledgeSource) =>
+  typeof source === "function" ? source : () => Effect.succeed(source);
 
 /** The folder of documents is missing, is not a folder, or cannot be listed. */
 export class KnowledgeUnreadable extends Data.TaggedError("KnowledgeUnreadable")<{

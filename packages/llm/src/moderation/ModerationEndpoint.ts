@@ -1,7 +1,7 @@
 /**
  * Moderation by an endpoint that speaks OpenAI's moderations.
  */
-import { AnswerUnavailable, type Moderation, Moderator } from "@parley/core";
+import { AnswerUnavailable, type Moderation, Moderator, unflagged } from "@parley/core";
 import { Effect, Layer, Option, Redacted, Schema } from "effect";
 import {
   classifyResponse,
@@ -31,8 +31,6 @@ const decodeResponse = Schema.decodeUnknownEffect(
   Schema.fromJsonString(Schema.Struct({ results: Schema.NonEmptyArray(Result) })),
 );
 
-const none: Moderation = { category: "none", flagged: false };
-
 /**
  * A `Moderator` that returns the endpoint's flagged category with the highest score. A call that fails by the network, 408,
  * 429 or 5xx is repeated like a language model's; a call without a response in 5 seconds is not. A failure is
@@ -57,7 +55,7 @@ export const layerModerationEndpoint = (
           Effect.catch(({ detail }) => {
             const reason = `the moderation endpoint failed: ${detail}`;
             return settings.failOpen === true
-              ? Effect.as(Effect.logWarning(reason), none)
+              ? Effect.as(Effect.logWarning(reason), unflagged)
               : Effect.fail(new AnswerUnavailable({ reason }));
           }),
         ),
@@ -95,7 +93,7 @@ const moderate = (
           ),
     ),
     Effect.map(({ results: [result] }) =>
-      result.flagged ? { category: flaggedCategory(result), flagged: true } : none,
+      result.flagged ? { category: flaggedCategory(result), flagged: true } : unflagged,
     ),
   );
 
