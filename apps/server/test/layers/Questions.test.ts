@@ -55,5 +55,17 @@ describe("a server without settings", () => {
         assert.isAtMost(bad.length, questions.length - 50, bad.join("\n"));
       }),
     );
+
+    it.effect("names its topics when it has no answer, and the settings of a language model", () =>
+      Effect.gen(function* () {
+        for (const message of ["hello", "Danke!", "help", "What is the capital of France?"]) {
+          assert.match(
+            yield* answer(message),
+            /The topics of the documents: .*Operations · Scaling/,
+          );
+        }
+        assert.include(yield* answer("What is the capital of France?"), "PARLEY_LLM_BASE_URL");
+      }),
+    );
   });
 });

@@ -157,31 +157,30 @@ export const makeKnowledge = (passages: ReadonlyArray<Passage>): Effect.Effect<K
         boost: { title: 1.5, heading: 3 },
         prefix: (term) => term.length >= 4,
       });
-      const found = new Map(about.map((term) => [term, 0]));
+      /** How much of each term a passage has. */
       const matches = results.map(({ id, match, score }) => {
-        const { headings } = passages[id as number]!;
-        const covered = new Map<string, number>();
-        for (const [term, fields] of Object.entries(match)) {
-          const isWhole = headings.length === 0 || fields.some((field) => field !== "text");
-          const part = isWhole ? 1 : inText;
-          for (const asked of about) {
-            if (covers(asked, term)) covered.set(asked, Math.max(part, covered.get(asked) ?? 0));
-          }
-        }
-        for (const term of covered.keys()) found.set(term, found.get(term)! + 1);
-        return { id: id as number, score, covered };
+        const passage = passages[id as number]!;
+        const parts = Object.entries(match).map(([term, fields]) => {
+          const isWhole = passage.headings.length === 0 || fields.some((field) => field !== "text");
+          return { term, part: isWhole ? 1 : inText };
+        });
+        const covered = about.map((asked) =>
+          Math.max(0, ...parts.map(({ part, term }) => (covers(asked, term) ? part : 0))),
+        );
+        return { passage, id: id as number, score, covered };
       });
       // The rarer a term, the more it says about the question; a term of no document says most.
-      const weight = (term: string) => Math.log(2 + passages.length / (1 + found.get(term)!));
-      const whole = about.reduce((sum, term) => sum + weight(term), 0);
+      const weights = about.map((_, at) => {
+        const found = matches.filter(({ covered }) => covered[at]! > 0).length;
+        return Math.log(2 + passages.length / (1 + found));
+      });
+      const sum = (numbers: ReadonlyArray<number>) => numbers.reduce((a, b) => a + b, 0);
       return matches
-        .map(({ covered, id, score }) => {
-          let share = 0;
-          for (const [term, part] of covered) share += (part * weight(term)) / whole;
-          const passage = passages[id]!;
+        .map(({ covered, passage, ...match }) => {
+          const share = sum(covered.map((part, at) => part * weights[at]!)) / sum(weights);
           const alike = share < aboutShare ? 0 : likeness(words, passage.headings.at(-1) ?? "");
           const certain = !isMisspelt && share >= certainShare && alike >= certainLikeness;
-          return { passage: { ...passage, certain }, share, rank: share + alike, score, id };
+          return { ...match, share, rank: share + alike, passage: { ...passage, certain } };
         })
         .filter(({ share }) => share >= aboutShare)
         .sort((a, b) => b.rank - a.rank || b.score - a.score || a.id - b.id)

@@ -40,7 +40,7 @@ const answers = (question: string, from: Effect.Effect<Knowledge | null> = knowl
     answerOf(question).pipe(Effect.provide(layerOffline(known, hint))),
   );
 
-const topics = "The topics of the documents: Architecture · Parley · faq.";
+const topics = "The topics of the documents: Architecture · Parley · faq";
 const nothing = "The documents hold nothing about that, and no language model is configured.";
 const hint = "Set a model.";
 
@@ -56,9 +56,6 @@ describe("layerOffline", () => {
         "Send an `Idempotency-Key` header so that a retry is answered with the first answer." +
           '\n\nSource: README.md, "Idempotency"',
       );
-      assert.containsSubset(parts.at(-1), {
-        usage: { provider: "offline", model: "minisearch", promptTokens: 0, attempts: 1 },
-      });
     }),
   );
 
@@ -107,7 +104,7 @@ describe("layerOffline", () => {
         "???",
         "1 + 1",
       ]) {
-        assert.strictEqual(yield* answers(question), `${nothing} ${topics} ${hint}`, question);
+        assert.strictEqual(yield* answers(question), `${nothing} ${topics}\n\n${hint}`, question);
       }
     }),
   );
