@@ -4,7 +4,7 @@
 import type { AnswerUnavailable, Chatbot } from "@parley/core";
 import { Data, Effect, FileSystem, Path, type PlatformError } from "effect";
 import { type Passage, passagesOfMarkdown, passagesOfText } from "./Passage.ts";
-import { covers, fold, questionTerms, termOf, wordsOf } from "./Terms.ts";
+import { covers, questionTerms, termOf, wordsOf } from "./Terms.ts";
 
 /** A passage that a search found. */
 export interface Match extends Passage {
@@ -125,65 +125,67 @@ const certainLikeness = 0.4;
 /** The part of its weight that a term has which is in the text of a passage, and not in its headings. */
 const inText = 0.5;
 
+/** How a passage has a term: the part of the term's weight that counts, and how often. */
+interface Hit {
+  part: number;
+  count: number;
+}
+
 /** An index of the given passages. */
 export const makeKnowledge = (passages: ReadonlyArray<Passage>): Effect.Effect<Knowledge> =>
   Effect.gen(function* () {
-    const { default: MiniSearch } = yield* Effect.promise(() => import("minisearch"));
-    const vocabulary = new Set<string>();
-    const index = new MiniSearch({
-      fields: ["title", "heading", "text"],
-      tokenize: wordsOf,
-      processTerm: (word) => {
-        const term = termOf(word);
-        vocabulary.add(fold(word)).add(term);
-        return term;
-      },
-    });
     const topics = new Map<string, string>();
+    /** By term, then by passage. */
+    const index = new Map<string, Map<number, Hit>>();
+    const add = (id: number, words: string, part: number) => {
+      for (const word of wordsOf(words)) {
+        const term = termOf(word);
+        const hits = index.get(term) ?? new Map<number, Hit>();
+        const hit = hits.get(id);
+        if (hit !== undefined) hit.count++;
+        else index.set(term, hits.set(id, { part, count: 1 }));
+      }
+    };
     for (const [id, { headings, source, text }] of passages.entries()) {
-      // One passage takes about a millisecond; a large folder would stop the server for seconds.
+      // A large folder would stop the server for seconds.
       yield* Effect.yieldNow;
       const title = source.replace(/\.[^./]*$/, "");
       if (!topics.has(source)) topics.set(source, headings[0] ?? title);
-      index.add({ id, title, heading: headings.join("\n"), text });
+      add(id, [title, ...headings].join("\n"), 1);
+      add(id, text, headings.length === 0 ? 1 : inText);
     }
 
     const search = (question: string, limit: number): ReadonlyArray<Match> => {
-      const { about, isMisspelt, words } = questionTerms(question, vocabulary);
-      if (about.length === 0) return [];
-      const results = index.search(about.join(" "), {
-        tokenize: (terms) => terms.split(" "),
-        processTerm: (term) => term,
-        boost: { title: 1.5, heading: 3 },
-        prefix: (term) => term.length >= 4,
+      const { about, isMisspelt, words } = questionTerms(question, index);
+      const hits = about.map((asked) => {
+        const found = new Map<number, Hit>();
+        for (const [term, hitsOfTerm] of index) {
+          if (!covers(asked, term)) continue;
+          for (const [id, { count, part }] of hitsOfTerm) {
+            const other = found.get(id) ?? { part: 0, count: 0 };
+            found.set(id, { part: Math.max(part, other.part), count: count + other.count });
+          }
+        }
+        // The rarer a term, the more it says about the question; a term of no document says most.
+        return { found, weight: Math.log(2 + passages.length / (1 + found.size)) };
       });
-      /** How much of each term a passage has. */
-      const matches = results.map(({ id, match, score }) => {
-        const passage = passages[id as number]!;
-        const parts = Object.entries(match).map(([term, fields]) => {
-          const isWhole = passage.headings.length === 0 || fields.some((field) => field !== "text");
-          return { term, part: isWhole ? 1 : inText };
-        });
-        const covered = about.map((asked) =>
-          Math.max(0, ...parts.map(({ part, term }) => (covers(asked, term) ? part : 0))),
-        );
-        return { passage, id: id as number, score, covered };
-      });
-      // The rarer a term, the more it says about the question; a term of no document says most.
-      const weights = about.map((_, at) => {
-        const found = matches.filter(({ covered }) => covered[at]! > 0).length;
-        return Math.log(2 + passages.length / (1 + found));
-      });
-      const sum = (numbers: ReadonlyArray<number>) => numbers.reduce((a, b) => a + b, 0);
-      return matches
-        .map(({ covered, passage, ...match }) => {
-          const share = sum(covered.map((part, at) => part * weights[at]!)) / sum(weights);
+      const whole = hits.reduce((sum, { weight }) => sum + weight, 0);
+      const ids = new Set(hits.flatMap(({ found }) => [...found.keys()]));
+      return [...ids]
+        .map((id) => {
+          const passage = passages[id]!;
+          let [share, count] = [0, 0];
+          for (const { found, weight } of hits) {
+            share += ((found.get(id)?.part ?? 0) * weight) / whole;
+            count += found.get(id)?.count ?? 0;
+          }
           const alike = share < aboutShare ? 0 : likeness(words, passage.headings.at(-1) ?? "");
           const certain = !isMisspelt && share >= certainShare && alike >= certainLikeness;
-          return { ...match, share, rank: share + alike, passage: { ...passage, certain } };
+          const density = count / passage.text.length;
+          return { share, rank: share + alike, density, id, passage: { ...passage, certain } };
         })
         .filter(({ share }) => share >= aboutShare)
-        .sort((a, b) => b.rank - a.rank || b.score - a.score || a.id - b.id)
+        .sort((a, b) => b.rank - a.rank || b.density - a.density || a.id - b.id)
         .slice(0, limit)
         .map(({ passage }) => passage);
     };

@@ -43,7 +43,10 @@ interface QuestionTerms {
 }
 
 /** The terms of a question. A word that the documents do not have is read as the word that it may be misspelt for. */
-export const questionTerms = (question: string, vocabulary: ReadonlySet<string>): QuestionTerms => {
+export const questionTerms = (
+  question: string,
+  vocabulary: ReadonlyMap<string, unknown>,
+): QuestionTerms => {
   const written = wordsOf(question).map(fold);
   const read = written.map((word) => correct(word, vocabulary));
   const words = read.filter((word) => !stopWords.has(word) && !/^[a-z0-9]$/.test(word));
@@ -56,14 +59,14 @@ export const questionTerms = (question: string, vocabulary: ReadonlySet<string>)
   };
 };
 
-const correct = (word: string, vocabulary: ReadonlySet<string>): string => {
+const correct = (word: string, vocabulary: ReadonlyMap<string, unknown>): string => {
   const term = termOf(word);
+  if (word.length < 5 || vocabulary.has(term)) return word;
   let slip: string | undefined;
-  if (word.length < 5) return word;
   for (const known of [stopWords, settingWords, vocabulary]) {
-    for (const other of known) {
+    for (const other of known.keys()) {
       if (covers(term, other)) return word;
-      if (slip === undefined && isSlip(word, other)) slip = other;
+      if (isSlip(word, other) || isSlip(term, other)) slip ??= other;
     }
   }
   return slip ?? word;
