@@ -17,11 +17,8 @@ export interface LanguageModelOptions {
   readonly maxOutputTokens?: number;
   /** The documents to answer from; `null` (the default) for none. */
   readonly knowledge?: KnowledgeSource;
-  /**
-   * Returns the model that a chatbot's settings name; it takes the first model's place. Without this option, such a chatbot
-   * cannot answer.
-   */
-  readonly modelNamed?: (name: string) => Effect.Effect<LanguageModel>;
+  /** Returns the model that a chatbot's settings name, for the first one's place. Without it, such a chatbot cannot answer. */
+  readonly modelNamed?: (name: string) => Effect.Effect<LanguageModel, AnswerUnavailable>;
   /** How many calls may follow a failed one at the same provider, for one question (default 4). */
   readonly retries?: number;
   /**
@@ -63,34 +60,23 @@ export const layerLanguageModel = (
         contextTokens = 32_000,
         knowledge = null,
         maxOutputTokens = Math.min(4096, Math.floor(contextTokens / 4)),
-        modelNamed,
+        modelNamed = () => Effect.fail(noModel),
         retries = defaultRetries,
       } = options;
       const list = "length" in models ? models : [models];
       const providerAt = (index: number, model: LanguageModel) => {
         const share = index === list.length - 1 ? idleShareOfLast : idleShare;
-        const idleTimeout = options.idleTimeout ?? Duration.times(deadline, share);
-        return makeProvider({
-          ai,
-          model,
-          maxOutputTokens,
-          idleTimeout: Duration.fromInputUnsafe(idleTimeout),
-        });
+        const idleTimeout = Duration.fromInputUnsafe(
+          options.idleTimeout ?? Duration.times(deadline, share),
+        );
+        return makeProvider({ ai, model, maxOutputTokens, idleTimeout });
       };
       const usual = yield* Effect.forEach(list, (model, index) => providerAt(index, model));
       const scope = yield* Effect.scope;
       const named = yield* Cache.make({
         capacity: 1000,
         lookup: (name: string) =>
-          modelNamed === undefined
-            ? Effect.fail(
-                new AnswerUnavailable({
-                  reason: "a chatbot names a model, but none can be chosen",
-                }),
-              )
-            : Effect.flatMap(modelNamed(name), (model) =>
-                Scope.provide(providerAt(0, model), scope),
-              ),
+          Effect.flatMap(modelNamed(name), (model) => Scope.provide(providerAt(0, model), scope)),
       });
 
       const tokens = contextTokens - maxOutputTokens;
@@ -105,17 +91,18 @@ export const layerLanguageModel = (
               const { model } = chatbot.settings;
               const providers =
                 model === null ? usual : [yield* Cache.get(named, model), ...usual.slice(1)];
-              const promptOf = yield* promptBuilder(
-                { chatbot, question, passages },
-                earlier,
-                tokens,
-              );
+              const parts = { chatbot, question, passages };
+              const promptOf = yield* promptBuilder(parts, earlier, tokens);
               return answerWith(providers, promptOf, tokens, retries);
             }),
           ),
       });
     }),
   );
+
+const noModel = new AnswerUnavailable({
+  reason: "a chatbot names a model, but none can be chosen",
+});
 
 const maxHalvings = 3;
 
@@ -189,7 +176,8 @@ const answerWith = (
           else candidates = candidates.filter((candidate) => candidate !== failed);
         }
         if (candidates.length === 0 || failure.reason === "content_filter") {
-          return Stream.fail(unavailable(failures));
+          const reason = [...new Set(failures.map(({ detail }) => detail))].join("; ");
+          return Stream.fail(new AnswerUnavailable({ reason }));
         }
         return Stream.concat(Stream.make<[AnswerPart]>({ _tag: "Restart" }), attempt);
       });
@@ -199,8 +187,3 @@ const answerWith = (
   );
 
 const wasCalled = ({ reason }: ModelFailure): boolean => reason !== "circuit_open";
-
-const unavailable = (failures: ReadonlyArray<ModelFailure>): AnswerUnavailable =>
-  new AnswerUnavailable({
-    reason: [...new Set(failures.map(({ detail }) => detail))].join("; "),
-  });

@@ -32,21 +32,11 @@ const settingWords = new Set(
   setup`.split(/\s+/),
 );
 
-/** A question in the form in which the search uses it. */
-interface QuestionTerms {
-  /** The distinct terms that are its subject. */
-  readonly about: ReadonlyArray<string>;
-  /** The terms of all its words. */
-  readonly words: ReadonlySet<string>;
-  /** Whether a word of the subject was read as another one. */
-  readonly isMisspelt: boolean;
-}
-
-/** The terms of a question. A word that the documents do not have is read as the word that it may be misspelt for. */
-export const questionTerms = (
-  question: string,
-  vocabulary: ReadonlyMap<string, unknown>,
-): QuestionTerms => {
+/**
+ * The distinct terms that are a question's subject, the terms of all its words, and whether the subject is misspelt: a word
+ * that no document has is read as the word that it may be misspelt for.
+ */
+export const questionTerms = (question: string, vocabulary: ReadonlyMap<string, unknown>) => {
   const written = wordsOf(question).map(fold);
   const read = written.map((word) => correct(word, vocabulary));
   const words = read.filter((word) => !stopWords.has(word) && !/^[a-z0-9]$/.test(word));

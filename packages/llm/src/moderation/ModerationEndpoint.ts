@@ -2,7 +2,7 @@
  * Moderation by an endpoint that speaks OpenAI's moderations.
  */
 import { AnswerUnavailable, type Moderation, Moderator, unflagged } from "@parley/core";
-import { Effect, Layer, Option, Redacted, Schema } from "effect";
+import { Effect, Layer, Redacted, Schema } from "effect";
 import {
   classifyResponse,
   defaultRetries,
@@ -43,15 +43,13 @@ export const layerModerationEndpoint = (
     Moderator,
     Moderator.of({
       check: (_chatbot, question) =>
-        // Without a retry after the timeout: five of them would use up the time of the answer.
-        Effect.timeoutOption(moderate(settings, question), "5 seconds").pipe(
+        moderate(settings, question).pipe(
+          Effect.timeoutOrElse({
+            duration: "5 seconds",
+            // No reason that is retried: five timeouts would use up the time of the answer.
+            orElse: () => Effect.fail(makeFailure("abnormal_end", "it did not answer in time")),
+          }),
           Effect.retry(retrySchedule(defaultRetries)),
-          Effect.flatMap(
-            Option.match({
-              onNone: () => Effect.fail(makeFailure("timeout", "it did not answer in time")),
-              onSome: Effect.succeed,
-            }),
-          ),
           Effect.catch(({ detail }) => {
             const reason = `the moderation endpoint failed: ${detail}`;
             return settings.failOpen === true
