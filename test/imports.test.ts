@@ -21,7 +21,6 @@ const mayImport: Readonly<Record<string, ReadonlyArray<RegExp>>> = {
     /^effect\/persistence\/CircuitBreaker$/,
     /^ai$/,
     /^@ai-sdk\//,
-    /^minisearch$/,
     /^obscenity$/,
   ],
   "apps/server": [
