@@ -24,9 +24,12 @@ const Inside = Context.Reference("Inside", { defaultValue: () => false });
 
 /** Runs each statement twice: the first run is measured and rolled back. */
 const measured = (session: Session, note: (text: string, buffers: number) => void): Session => ({
-  ...session,
   transaction: (tenant, effect) =>
     session.transaction(tenant, Effect.provideService(effect, Inside, true)),
+  batch(tenant, statements) {
+    const each = Effect.forEach(statements, ({ text, values }) => this.query(tenant, text, values));
+    return this.transaction(tenant, each);
+  },
   query: (tenant, text, values) => {
     const whole = session.query<any>(tenant, text, values);
     // It touches nothing, and has no plan.

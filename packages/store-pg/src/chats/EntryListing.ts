@@ -4,6 +4,7 @@
  */
 import { ChatNotFound, type ChatStore, type EntryField, type EntryQuery } from "@parley/core";
 import { Effect } from "effect";
+import type { Statement } from "../database/TenantSession.ts";
 import { entryColumns, toEntry, type EntryRow } from "../rows/EntryRows.ts";
 import {
   offsetOf,
@@ -12,7 +13,6 @@ import {
   readInBulk,
   readQuickly,
   type ListPools,
-  type Statement,
 } from "./ChatListing.ts";
 
 export const makeListEntries = (pools: ListPools): ChatStore["Service"]["listEntries"] => {

@@ -7,7 +7,7 @@ import * as PgConnection from "@effect/sql-pg/PgConnection";
 import * as PgPool from "@effect/sql-pg/PgPool";
 import { Effect, Scope, type Redacted } from "effect";
 import type { SqlError } from "effect/sql";
-import { makeLending, type LendingOptions, type Silence } from "./Lending.ts";
+import { makeLending, quickDeadline, type LendingOptions, type Silence } from "./Lending.ts";
 import { quoteSchema, types } from "./PgParams.ts";
 import { makeRoundRobin } from "./RoundRobin.ts";
 import {
@@ -54,6 +54,9 @@ export interface PoolOptions extends ConnectionOptions {
 
 const bulkReaders = 2;
 
+/** Milliseconds within which a list that reads much is answered. */
+export const bulkDeadline = 10_000;
+
 /** Two for reads, two for bulk, one for writes and the listener. */
 const fewestConnections = 6;
 
@@ -92,7 +95,8 @@ export const makeMigrationClient = (options: ConnectionOptions) =>
 /** Opens no connection before the first statement. */
 export const makePools = Effect.fnUntraced(function* (
   options: PoolOptions,
-  { bulkDeadline = 10_000 } = {},
+  /** Milliseconds for a list that reads much, with the waiting. */
+  { bulk: bulkMillis = bulkDeadline } = {},
 ) {
   // Closed as a whole, after everything that began later: a pool whose scope is closing opens no connection, and work that
   // waits for one would wait for ever.
@@ -101,15 +105,18 @@ export const makePools = Effect.fnUntraced(function* (
   const silence: Silence = { since: 0 };
   const lend = (
     connections: number,
-    multiplex: boolean,
+    /** Fibers that pipeline their statements on one connection; `0`: statements are sent one by one, and can be canceled. */
+    sharing: number,
     settings: Readonly<Record<string, string>>,
     lending: LendingOptions,
   ) => {
     // The pool closes idle connections itself.
     const config = configOf(options, connections, { idle_session_timeout: "0", ...settings });
-    // With row security, the statements of one transaction are pipelined on a connection that serves one fiber at a time.
-    const sharing = rowSecurity ? { multiplex: true, multiplexConcurrency: 1 } : { multiplex };
-    return PgPool.make({ ...config, ...sharing }).pipe(
+    return PgPool.make({
+      ...config,
+      multiplex: sharing > 0,
+      multiplexConcurrency: sharing,
+    }).pipe(
       Scope.provide(scope),
       Effect.map((pool) => makeLending(pool, silence, lending)),
     );
@@ -128,19 +135,19 @@ export const makePools = Effect.fnUntraced(function* (
 
   const reads = yield* lend(
     readers,
-    true,
+    rowSecurity ? 1 : 32,
     { statement_timeout: "4s", plan_cache_mode: "force_generic_plan", ...byIndex, ...idle },
-    { deadline: 5_000, cancels: false },
+    { deadline: quickDeadline, cancels: false },
   );
   const writes = yield* lend(
     writers,
-    false,
+    1,
     { statement_timeout: "4s", lock_timeout: "1500ms", ...idle },
-    { deadline: 5_000, cancels: false, turns: makeRoundRobin(writers) },
+    { deadline: quickDeadline, cancels: false, turns: makeRoundRobin(writers) },
   );
   const bulk = yield* lend(
     bulkReaders,
-    false,
+    0,
     {
       statement_timeout: "10s",
       max_parallel_workers_per_gather: "0",
@@ -149,7 +156,7 @@ export const makePools = Effect.fnUntraced(function* (
       ...customPlans,
       ...idle,
     },
-    { deadline: bulkDeadline, cancels: true, turns: makeRoundRobin(bulkReaders) },
+    { deadline: bulkMillis, cancels: true, turns: makeRoundRobin(bulkReaders) },
   );
   const dedicated = (settings: Readonly<Record<string, string>>) =>
     PgConnection.make(

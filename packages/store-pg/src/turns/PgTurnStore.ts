@@ -23,6 +23,7 @@ import {
 } from "@parley/core";
 import { Clock, Data, Effect, Predicate, Schedule, Stream } from "effect";
 import type { ChatCreation } from "../chats/ChatCreation.ts";
+import { endAfter, quickDeadline } from "../database/Lending.ts";
 import type { Notifications } from "../database/Notifications.ts";
 import {
   busy,
@@ -42,7 +43,7 @@ import {
   toEntry,
   type EntryRow,
 } from "../rows/EntryRows.ts";
-import { claimKey, deleteClaims, lockKey } from "../rows/IdempotencyKeys.ts";
+import { claim, deleteClaims, lockKey } from "../rows/IdempotencyKeys.ts";
 
 const held = (by: "chat" | "key", forMillis: number | null): Taken => ({
   _tag: "Held",
@@ -143,11 +144,11 @@ export const makeTurnStore = Effect.fnUntraced(function* (
               ? withoutRow(chatbot, idempotencyKey)
               : yield* takeChat(chatbot, chat, idempotencyKey);
           if (taken._tag !== "Turn") return taken;
-          const { fingerprint, key } = idempotencyKey;
-          const claims = yield* writes
-            .query(chatbot, claimKey, [chatbot, key, fingerprint, taken.turn.id, turnLease])
+          const { text, values } = claim(chatbot, [{ ...idempotencyKey, turn: taken.turn.id }]);
+          const claimed = yield* writes
+            .query(chatbot, text, values)
             .pipe(toChatbotNotFound(chatbot));
-          return claims.length > 0 ? taken : yield* new KeyLost();
+          return claimed.length > 0 ? taken : yield* new KeyLost();
         }),
       )
       .pipe(
@@ -180,8 +181,8 @@ export const makeTurnStore = Effect.fnUntraced(function* (
     { chatbot, id, idempotencyKey }: Turn,
     entry: NewEntry,
   ) {
-    const claimed = idempotencyKey && { key: idempotencyKey.key, turn: id };
-    const created = yield* create(chatbot, { name: null, userRef: null, entry, claimed }, null);
+    const keyed = idempotencyKey && { ...idempotencyKey, turn: id, claims: false };
+    const created = yield* create(chatbot, { name: null, userRef: null, entry, keyed });
     if (created === null) return yield* new TurnLost();
     const { usage: _, ...stored } = entry;
     return {
@@ -194,11 +195,14 @@ export const makeTurnStore = Effect.fnUntraced(function* (
 
   return TurnStore.of({
     take: (chatbot, chat, idempotencyKey) => {
-      if (idempotencyKey !== null) {
-        return mapLockTimeout(retryOnConflict(takeWithKey(chatbot, chat, idempotencyKey)));
+      if (idempotencyKey === null && chat === null) {
+        return Effect.sync(() => withoutRow(chatbot, null));
       }
-      if (chat === null) return Effect.sync(() => withoutRow(chatbot, null));
-      return mapLockTimeout(retryOnConflict(takeChat(chatbot, chat, null)));
+      const taking =
+        idempotencyKey === null
+          ? takeChat(chatbot, chat!, null)
+          : takeWithKey(chatbot, chat, idempotencyKey);
+      return mapLockTimeout(retryOnConflict(taking)).pipe(endAfter(quickDeadline));
     },
 
     earlier: ({ chat, chatbot }, before) =>
@@ -217,10 +221,10 @@ export const makeTurnStore = Effect.fnUntraced(function* (
         if (reason._tag === "ChatNotFound") return yield* reason;
         // A locked chat is renewed the next time.
         return reason === busy;
-      }).pipe(toStorageUnavailable),
+      }).pipe(toStorageUnavailable, endAfter(quickDeadline)),
 
     /**
-     * An answer is paid, so an append is retried until its ask's deadline. An attempt with an unknown outcome may have stored the entry,
+     * An answer is paid, so an append is retried until its ask's deadline, and ends five seconds later. An attempt with an unknown outcome may have stored the entry,
      * which ended the turn: no later attempt stores it again. A turn without chat and key has no row that could end, and is
      * not retried.
      */
@@ -246,8 +250,12 @@ export const makeTurnStore = Effect.fnUntraced(function* (
           }),
           Effect.catchTag("TurnLost", (lost) => Effect.fail(unknown ?? lost)),
         );
-      return Effect.flatMap(Effect.all([AskDeadline, Clock.currentTimeMillis]), ([deadline, now]) =>
-        retried(deadline === Infinity ? forALease : retriesFor(Math.max(1_000, deadline - now))),
+      return Effect.flatMap(
+        Effect.all([AskDeadline, Clock.currentTimeMillis]),
+        ([deadline, now]) => {
+          const millis = deadline === Infinity ? turnLease : Math.max(1_000, deadline - now);
+          return retried(retriesFor(millis)).pipe(endAfter(millis + quickDeadline));
+        },
       );
     },
 
