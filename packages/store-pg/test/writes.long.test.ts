@@ -24,11 +24,17 @@ const Inside = Context.Reference("Inside", { defaultValue: () => false });
 
 /** Runs each statement twice: the first run is measured and rolled back. */
 const measured = (session: Session, note: (text: string, buffers: number) => void): Session => ({
-  transaction: (tenant, effect) =>
-    session.transaction(tenant, Effect.provideService(effect, Inside, true)),
+  transaction(tenant, effect, last = () => []) {
+    const whole = Effect.tap(effect, (result) =>
+      Effect.forEach(last(result), ({ text, values }) => this.query(tenant, text, values)),
+    );
+    return session.transaction(tenant, Effect.provideService(whole, Inside, true));
+  },
   batch(tenant, statements) {
-    const each = Effect.forEach(statements, ({ text, values }) => this.query(tenant, text, values));
-    return this.transaction(tenant, each);
+    return this.transaction(
+      tenant,
+      Effect.forEach(statements, ({ text, values }) => this.query(tenant, text, values)),
+    );
   },
   query: (tenant, text, values) => {
     const whole = session.query<any>(tenant, text, values);

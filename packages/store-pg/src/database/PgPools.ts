@@ -23,16 +23,16 @@ type Connected<A> = Effect.Effect<A, SqlError.SqlError, Scope.Scope>;
 export interface PgPools {
   /**
    * For quick reads, which wait for no lock; pipelined unless row security binds them. Each statement has one good plan,
-   * whatever its parameters: to plan it anew would take longer than to run it.
+   * whatever its parameters: to plan it anew would take longer than to run it. Transactions would mix on a shared connection.
    */
   readonly reads: Session;
   /** For statements that take locks. Gives up on a lock after 1.5 seconds. Serves chatbots in turn. */
   readonly writes: Session;
   /** For lists that read much: ten seconds each, with the waiting. Serves chatbots in turn. */
   readonly bulk: Session;
-  /** For an erasure or a sum, which may take long. Gives up on a lock after a second. */
+  /** For an erasure, which may take long. Gives up on a lock after a second. */
   readonly operation: Connected<Session>;
-  /** For an export or import, whose reader or source may be slow. Two copies must not wait for each other. */
+  /** For an export, an import or a sum, which may take long. Two copies must not wait for each other. */
   readonly transfer: Connected<DedicatedSession>;
   /** For LISTEN. */
   readonly listener: Connected<PgConnection.PgConnection>;
@@ -158,17 +158,18 @@ export const makePools = Effect.fnUntraced(function* (
     },
     { deadline: bulkMillis, cancels: true, turns: makeRoundRobin(bulkReaders) },
   );
-  const dedicated = (settings: Readonly<Record<string, string>>) =>
-    PgConnection.make(
-      configOf(options, 1, { ...noTimeouts, ...customPlans, ...byIndex, ...settings }),
-    ).pipe(Effect.map((connection) => makeDedicatedSession(connection, rowSecurity)));
+  const dedicated = (multiplex: boolean, settings: Readonly<Record<string, string>>) =>
+    PgConnection.make({
+      ...configOf(options, 1, { ...noTimeouts, ...customPlans, ...byIndex, ...settings }),
+      multiplex,
+    }).pipe(Effect.map((connection) => makeDedicatedSession(connection, rowSecurity)));
 
   const pools: PgPools = {
     reads: makeTenantSession(reads, { rowSecurity, pipelined: true }),
     writes: makeTenantSession(writes, { rowSecurity, pipelined: true }),
     bulk: makeTenantSession(bulk, { rowSecurity }),
-    operation: dedicated({ lock_timeout: "1s", ...idle }),
-    transfer: dedicated({}),
+    operation: dedicated(true, { lock_timeout: "1s", ...idle }),
+    transfer: dedicated(false, {}),
     listener: PgConnection.make(configOf(options, 1, { idle_session_timeout: "0" })),
     searched: rowSecurity ? "own_chat" : "chat",
   };

@@ -28,10 +28,14 @@ export interface Session {
     tenant: Tenant,
     statements: ReadonlyArray<Statement>,
   ) => Effect.Effect<ReadonlyArray<ReadonlyArray<any>>, SqlError.SqlError>;
-  /** Commits all of the effect's statements, or none. All are of one tenant. Transactions do not nest. */
+  /**
+   * Commits all of the effect's statements, or none. All are of one tenant. Transactions do not nest. The statements that
+   * `last` makes of the result are sent together with the COMMIT, too.
+   */
   readonly transaction: <A, E, R>(
     tenant: Tenant,
     effect: Effect.Effect<A, E, R>,
+    last?: (result: A) => ReadonlyArray<Statement>,
   ) => Effect.Effect<A, E | SqlError.SqlError, R>;
 }
 
@@ -66,24 +70,28 @@ export const makeTenantSession = (
     `@parley/store-pg/TenantSession/${++sessions}`,
   );
 
-  const transaction: Session["transaction"] = (tenant, effect) =>
+  const transaction: Session["transaction"] = (tenant, effect, last = () => []) =>
     use(tenant, (lent) =>
       Effect.uninterruptibleMask((restore) =>
-        Effect.scoped(
-          Effect.gen(function* () {
-            const connection = yield* restore(lent.pin);
-            yield* begin(connection, tenant, rowSecurity);
-            const exit = yield* effect.pipe(
-              Effect.provideService(Open, { connection, tenant }),
-              restore,
-              Effect.exit,
-            );
-            yield* Exit.isSuccess(exit)
-              ? commit(connection)
-              : Effect.ignore(inTime(connection.query("ROLLBACK")));
-            return yield* exit;
-          }),
-        ),
+        Effect.gen(function* () {
+          const exit = yield* Effect.scoped(
+            Effect.gen(function* () {
+              // Statements on a pinned connection can be canceled, and are not pipelined.
+              const connection = yield* restore(lent.pin);
+              yield* begin(connection, tenant, rowSecurity);
+              const exit = yield* effect.pipe(
+                Effect.provideService(Open, { connection, tenant }),
+                restore,
+                Effect.exit,
+              );
+              if (Exit.isFailure(exit)) yield* Effect.ignore(inTime(connection.query("ROLLBACK")));
+              return exit;
+            }),
+          );
+          const result = yield* exit;
+          yield* sendTogether([...run(lent, last(result)), commit(lent)]);
+          return result;
+        }),
       ),
     ) as any;
 
@@ -91,19 +99,17 @@ export const makeTenantSession = (
     tenant: Tenant,
     statements: ReadonlyArray<Statement>,
   ): Effect.Effect<ReadonlyArray<Result>, SqlError.SqlError> => {
-    const run = (connection: PgConnection) =>
-      statements.map(({ text, values }) => connection.query(text, values));
     if (!pipelined) {
       return transaction(
         tenant,
-        Effect.flatMap(Open, ({ connection }) => Effect.all(run(connection))),
+        Effect.flatMap(Open, ({ connection }) => Effect.all(run(connection, statements))),
       ) as any;
     }
     // A statement that fails turns the COMMIT after it into a ROLLBACK.
     return use(tenant, (connection) => {
       const begun = opening(connection, tenant, rowSecurity);
       return Effect.map(
-        sendTogether([...begun, ...run(connection), commit(connection)]),
+        sendTogether([...begun, ...run(connection, statements), commit(connection)]),
         (results) => results.slice(begun.length, -1),
       );
     });
@@ -153,6 +159,9 @@ const spanOf = (text: string) =>
     kind: "client",
     attributes: { "db.system.name": "postgresql", "db.query.text": text },
   });
+
+const run = (connection: PgConnection, statements: ReadonlyArray<Statement>) =>
+  statements.map(({ text, values }) => connection.query(text, values));
 
 const opening = (connection: PgConnection, tenant: Tenant, rowSecurity: boolean) => {
   const begun = connection.query("BEGIN");
