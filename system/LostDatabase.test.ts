@@ -175,12 +175,12 @@ describe.each([
         const taken = yield* turns.take(chatbot, chat.id, null);
         if (taken._tag !== "Turn") return assert.fail("the turn is free");
         yield* turns.release(taken.turn);
-        path.slow(3_000);
+        path.slow(3_500);
         const lost = turns.renew(taken.turn);
         const takeKeyed = turns.take(chatbot, chat.id, { key: "ask", fingerprint: "f" });
         const quick = [replay, lost, takeKeyed, list];
         for (const { millis } of yield* Effect.forEach(quick, timed, { concurrency: 10 })) {
-          assert.isBelow(millis, 5_500);
+          assert.isBelow(millis, inTime);
         }
         path.slow(0);
       }).pipe(Effect.scoped),

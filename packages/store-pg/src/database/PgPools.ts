@@ -7,7 +7,7 @@ import * as PgConnection from "@effect/sql-pg/PgConnection";
 import * as PgPool from "@effect/sql-pg/PgPool";
 import { Effect, Scope, type Redacted } from "effect";
 import type { SqlError } from "effect/sql";
-import { makeLending, quickDeadline, type LendingOptions, type Silence } from "./Lending.ts";
+import { makeLending, type LendingOptions, type Silence } from "./Lending.ts";
 import { quoteSchema, types } from "./PgParams.ts";
 import { makeRoundRobin } from "./RoundRobin.ts";
 import {
@@ -53,6 +53,9 @@ export interface PoolOptions extends ConnectionOptions {
 }
 
 const bulkReaders = 2;
+
+/** Shorter than `quickDeadline`: a request that fails on a silent connection must leave none to the next. In milliseconds. */
+const statementDeadline = 4_800;
 
 /** Milliseconds within which a list that reads much is answered. */
 export const bulkDeadline = 10_000;
@@ -137,13 +140,13 @@ export const makePools = Effect.fnUntraced(function* (
     readers,
     rowSecurity ? 1 : 32,
     { statement_timeout: "4s", plan_cache_mode: "force_generic_plan", ...byIndex, ...idle },
-    { deadline: quickDeadline, cancels: false },
+    { deadline: statementDeadline, cancels: false },
   );
   const writes = yield* lend(
     writers,
     1,
     { statement_timeout: "4s", lock_timeout: "1500ms", ...idle },
-    { deadline: quickDeadline, cancels: false, turns: makeRoundRobin(writers) },
+    { deadline: statementDeadline, cancels: false, turns: makeRoundRobin(writers) },
   );
   const bulk = yield* lend(
     bulkReaders,
