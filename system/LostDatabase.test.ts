@@ -156,6 +156,7 @@ describe.each([
           Effect.timeout(inTime),
         );
         path.freeze(true);
+        yield* Effect.forEach([create, take, list], timed, { concurrency: 3 });
         const begun = Date.now();
         yield* Scope.close(scope, Exit.void);
         assert.isBelow(Date.now() - begun, inTime);
