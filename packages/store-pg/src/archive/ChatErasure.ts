@@ -37,26 +37,22 @@ export const makeErasure = (
           array(ids, "int8", (id) => id),
           time(limit),
         ]);
-        if (locked.length === 0) return locked;
+        if (locked.length === 0) return { erased: 0, last: [] };
         const chats = array(locked, "int8", ({ id }) => id);
         const positions = array(locked, "int8", ({ position }) => position);
+        const turns = texts(locked.flatMap(({ turn }) => turn ?? []));
         yield* query(chatbot, deleteChats, [chatbot, chats]);
         yield* query(chatbot, countGaps, [chatbot, positions]);
-        return locked;
+        const last = [
+          { text: deleteClaims, values: [chatbot, turns] },
+          { text: deleteKeys, values: [chatbot, chats] },
+          { text: countErased, values: [chatbot, locked.length] },
+        ];
+        return { erased: locked.length, last };
       }),
-      (locked) =>
-        locked.length === 0
-          ? []
-          : [
-              {
-                text: deleteClaims,
-                values: [chatbot, texts(locked.flatMap(({ turn }) => turn ?? []))],
-              },
-              { text: deleteKeys, values: [chatbot, array(locked, "int8", ({ id }) => id)] },
-              { text: countErased, values: [chatbot, BigInt(locked.length)] },
-            ],
+      ({ last }) => last,
     ).pipe(
-      Effect.map((locked) => locked.length),
+      Effect.map(({ erased }) => erased),
       retryOnConflict,
       Effect.retry({
         while: isLockTimeout,

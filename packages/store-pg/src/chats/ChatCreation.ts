@@ -18,8 +18,13 @@ import { busy, mapLockTimeout, retryOnConflict, toChatbotNotFound } from "../dat
 import { array } from "../database/PgParams.ts";
 import type { PgPools } from "../database/PgPools.ts";
 import type { Session } from "../database/TenantSession.ts";
-import { toChat, type ChatRow } from "../rows/ChatRows.ts";
-import { newEntryArrays, newEntryColumns, newEntryParameters } from "../rows/EntryRows.ts";
+import {
+  toChat,
+  type ChatRow,
+  newEntryArrays,
+  newEntryColumns,
+  newEntryParameters,
+} from "../rows/ChatRows.ts";
 import { claim } from "../rows/IdempotencyKeys.ts";
 import { makeWriteBatcher } from "./WriteBatcher.ts";
 

@@ -5,7 +5,7 @@
 import { ChatNotFound, type ChatStore, type EntryField, type EntryQuery } from "@parley/core";
 import { Effect } from "effect";
 import type { Statement } from "../database/TenantSession.ts";
-import { entryColumns, toEntry, type EntryRow } from "../rows/EntryRows.ts";
+import { entryColumns, toEntry, type EntryRow } from "../rows/ChatRows.ts";
 import {
   offsetOf,
   orderOf,

@@ -9,7 +9,7 @@
 import { idempotencyKeyLifetime, turnLease, type IdempotencyKey } from "@parley/core";
 import { texts } from "../database/PgParams.ts";
 import type { Statement } from "../database/TenantSession.ts";
-import { entryColumns } from "./EntryRows.ts";
+import { entryColumns } from "./ChatRows.ts";
 
 const isOld = (row: string) =>
   `${row}.made_at <= statement_timestamp() - interval '${idempotencyKeyLifetime} milliseconds'`;

@@ -42,7 +42,7 @@ import {
   newEntryValues,
   toEntry,
   type EntryRow,
-} from "../rows/EntryRows.ts";
+} from "../rows/ChatRows.ts";
 import { claim, deleteClaims, lockKey } from "../rows/IdempotencyKeys.ts";
 
 const held = (by: "chat" | "key", forMillis: number | null): Taken => ({
@@ -131,30 +131,38 @@ export const makeTurnStore = Effect.fnUntraced(function* (
     return held("key", row.for_millis);
   });
 
+  /** Returns whether the key was free. */
+  const claimKey = (turn: Turn, idempotencyKey: IdempotencyKey) => {
+    const { text, values } = claim(turn.chatbot, [{ ...idempotencyKey, turn: turn.id }]);
+    return writes.query(turn.chatbot, text, values).pipe(
+      Effect.map((claimed) => claimed.length > 0),
+      toChatbotNotFound(turn.chatbot),
+    );
+  };
+
   /** Claims the key last: `Held` by `chat` keeps its place in the queue without it. */
-  const takeWithKey = (chatbot: number, chat: number | null, idempotencyKey: IdempotencyKey) =>
-    writes
-      .transaction(
-        chatbot,
-        Effect.gen(function* () {
-          const found = yield* findKey(chatbot, chat, idempotencyKey);
-          if (found !== null) return found;
-          const taken =
-            chat === null
-              ? withoutRow(chatbot, idempotencyKey)
-              : yield* takeChat(chatbot, chat, idempotencyKey);
-          if (taken._tag !== "Turn") return taken;
-          const { text, values } = claim(chatbot, [{ ...idempotencyKey, turn: taken.turn.id }]);
-          const claimed = yield* writes
-            .query(chatbot, text, values)
-            .pipe(toChatbotNotFound(chatbot));
-          return claimed.length > 0 ? taken : yield* new KeyLost();
-        }),
-      )
-      .pipe(
-        Effect.retry({ while: Predicate.isTagged("KeyLost"), times: 3 }),
-        Effect.catchTag("KeyLost", () => Effect.succeed(held("key", 0))),
-      );
+  const takeBoth = (chatbot: number, chat: number, idempotencyKey: IdempotencyKey) =>
+    writes.transaction(
+      chatbot,
+      Effect.gen(function* () {
+        const found = yield* findKey(chatbot, chat, idempotencyKey);
+        if (found !== null) return found;
+        const taken = yield* takeChat(chatbot, chat, idempotencyKey);
+        if (taken._tag !== "Turn") return taken;
+        return (yield* claimKey(taken.turn, idempotencyKey)) ? taken : yield* new KeyLost();
+      }),
+    );
+
+  const takeWithKey = Effect.fnUntraced(
+    function* (chatbot: number, chat: number | null, idempotencyKey: IdempotencyKey) {
+      if (chat !== null) return yield* takeBoth(chatbot, chat, idempotencyKey);
+      const taken = withoutRow(chatbot, idempotencyKey);
+      if (yield* claimKey(taken.turn, idempotencyKey)) return taken;
+      return (yield* findKey(chatbot, null, idempotencyKey)) ?? (yield* new KeyLost());
+    },
+    Effect.retry({ while: Predicate.isTagged("KeyLost"), times: 3 }),
+    Effect.catchTag("KeyLost", () => Effect.succeed(held("key", 0))),
+  );
 
   /** Why a statement of the turn found nothing: `busy` if the chat is locked. */
   const whyNot = Effect.fnUntraced(function* (turn: Turn) {
@@ -194,16 +202,15 @@ export const makeTurnStore = Effect.fnUntraced(function* (
   });
 
   return TurnStore.of({
-    take: (chatbot, chat, idempotencyKey) => {
-      if (idempotencyKey === null && chat === null) {
-        return Effect.sync(() => withoutRow(chatbot, null));
-      }
-      const taking =
-        idempotencyKey === null
-          ? takeChat(chatbot, chat!, null)
-          : takeWithKey(chatbot, chat, idempotencyKey);
-      return mapLockTimeout(retryOnConflict(taking)).pipe(endAfter(quickDeadline));
-    },
+    take: Effect.fnUntraced(
+      function* (chatbot, chat, idempotencyKey) {
+        if (idempotencyKey !== null) return yield* takeWithKey(chatbot, chat, idempotencyKey);
+        return chat === null ? withoutRow(chatbot, null) : yield* takeChat(chatbot, chat, null);
+      },
+      retryOnConflict,
+      mapLockTimeout,
+      endAfter(quickDeadline),
+    ),
 
     earlier: ({ chat, chatbot }, before) =>
       chat === null
