@@ -8,6 +8,7 @@ import {
   IdempotencyKeyReused,
   StorageUnavailable,
   type ChatStore,
+  type Created,
   type IdempotencyKey,
   type NewEntry,
 } from "@parley/core";
@@ -70,25 +71,12 @@ export const makeChatCreation = Effect.fnUntraced(function* ({ writes }: PgPools
     },
   );
 
-  /** Returns `null` if the key is another request's. Ends as {@link endAfter} says. */
-  const create = (chatbot: number, chat: ChatToCreate) =>
-    Effect.flatMap(timeLeft, (left) => write(chatbot, chat, left));
-
-  /** Creates the chat, with a key once. Waits for a request with the key that is in progress. */
-  const createChat: ChatStore["Service"]["createChat"] = Effect.fnUntraced(
-    function* (chatbot, { helloMessage, name, userRef }, idempotencyKey) {
-      const entry = helloMessage === null ? null : helloEntry(helloMessage);
-      const keyed = idempotencyKey && {
-        ...idempotencyKey,
-        turn: crypto.randomUUID(),
-        claims: true,
-      };
-      const created = yield* create(chatbot, { name, userRef, entry, keyed });
-      if (created !== null) {
-        const { createTime, id } = created;
-        return { chat: { id, name, userRef, createTime }, replayed: false };
-      }
-      const { fingerprint, key } = idempotencyKey!;
+  /** Creates the chat of the request with the key once. Waits for a request with the key that is in progress. */
+  const createOnce = Effect.fnUntraced(
+    function* (chatbot: number, chat: ChatToCreate, { fingerprint, key }: IdempotencyKey) {
+      const keyed = { key, fingerprint, turn: crypto.randomUUID(), claims: true };
+      const created = yield* write(chatbot, { ...chat, keyed }, yield* timeLeft);
+      if (created !== null) return toCreated(chat, created);
       const [row] = yield* mapLockTimeout(writes.query<KeyRow>(chatbot, chatOfKey, [chatbot, key]));
       if (row === undefined) return yield* new KeyFreed();
       if (row.fingerprint !== fingerprint) return yield* new IdempotencyKeyReused({ key });
@@ -99,7 +87,23 @@ export const makeChatCreation = Effect.fnUntraced(function* ({ writes }: PgPools
     endAfter(quickDeadline),
   );
 
-  return { create, createChat };
+  return {
+    /** Returns `null` if the key is another request's. Ends as {@link endAfter} says. */
+    create: (chatbot: number, chat: ChatToCreate) =>
+      Effect.flatMap(timeLeft, (left) => write(chatbot, chat, left)),
+    createChat: ((chatbot, { helloMessage, name, userRef }, idempotencyKey) => {
+      const entry = helloMessage === null ? null : helloEntry(helloMessage);
+      const chat = { name, userRef, entry, keyed: null };
+      return idempotencyKey === null
+        ? Effect.map(write(chatbot, chat, quickDeadline), (made) => toCreated(chat, made!))
+        : createOnce(chatbot, chat, idempotencyKey);
+    }) satisfies ChatStore["Service"]["createChat"],
+  };
+});
+
+const toCreated = ({ name, userRef }: ChatToCreate, { createTime, id }: CreatedChat): Created => ({
+  chat: { id, name, userRef, createTime },
+  replayed: false,
 });
 
 type KeyRow = { readonly fingerprint: string } & (ChatRow | { readonly id: null });
