@@ -144,7 +144,7 @@ export const makePools = Effect.fnUntraced(function* (
   );
   const writes = yield* lend(
     writers,
-    1,
+    rowSecurity ? 1 : 0,
     { statement_timeout: "4s", lock_timeout: "1500ms", ...idle },
     { deadline: statementDeadline, cancels: false, turns: makeRoundRobin(writers) },
   );
