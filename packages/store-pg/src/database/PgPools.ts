@@ -144,6 +144,7 @@ export const makePools = Effect.fnUntraced(function* (
   );
   const writes = yield* lend(
     writers,
+    // A pipelined pool takes longer to recover from a killed connection: only where every statement is a transaction.
     rowSecurity ? 1 : 0,
     { statement_timeout: "4s", lock_timeout: "1500ms", ...idle },
     { deadline: statementDeadline, cancels: false, turns: makeRoundRobin(writers) },

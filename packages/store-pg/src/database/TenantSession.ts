@@ -21,8 +21,8 @@ export interface Session {
     values?: ReadonlyArray<unknown>,
   ) => Effect.Effect<ReadonlyArray<Row>, SqlError.SqlError>;
   /**
-   * Commits all of the statements, or none. They are sent together with their COMMIT, so that no lock of theirs waits for this
-   * process. Returns the rows of each.
+   * Commits all of the statements, or none. A connection that pipelines sends them together with their COMMIT, so that no lock
+   * of theirs waits for this process. Returns the rows of each.
    */
   readonly batch: (
     tenant: Tenant,
