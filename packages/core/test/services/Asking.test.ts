@@ -397,6 +397,26 @@ describe("asking", () => {
     }),
   );
 
+  it.effect("a later request with the same key and cancel can cancel an ask with finish", () =>
+    Effect.gen(function* () {
+      const closed = yield* Deferred.make<void>();
+      const layer = layerAsking(() =>
+        Stream.ensuring(Stream.never, Deferred.succeed(closed, undefined)),
+      );
+      yield* Effect.gen(function* () {
+        for (const onHangUp of ["finish", "cancel"] as const) {
+          const fiber = yield* Effect.forkChild(
+            asking(ask("q", { key: "key" as any, onHangUp })),
+          );
+          yield* settle;
+          yield* Fiber.interrupt(fiber);
+          yield* settle;
+          assert.strictEqual(yield* Deferred.isDone(closed), onHangUp === "cancel");
+        }
+      }).pipe(Effect.provide(layer));
+    }),
+  );
+
   /** Half an answer and, a second later, `more`. */
   const halfThen = (more: Stream.Stream<AnswerPart, AnswerUnavailable>) =>
     Stream.concat(
