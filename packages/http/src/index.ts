@@ -5,7 +5,7 @@ export { makeClient, type ClientOptions } from "./client/Client.ts";
 export { type BasePaths } from "./contract/Api.ts";
 export { generalCodes, validationCodes, type GeneralMessage } from "./contract/Codes.ts";
 export { toJsonResponse, type ResponseBody } from "./contract/Wire.ts";
-export { layerRedaction, makeApp, toRequestId, type AppOptions } from "./serve/App.ts";
+export { layerRedaction, makeApp, toRequestId, type AppOptions, type Pages } from "./serve/App.ts";
 export { toEndpointNotFound, toGeneralBody, toGeneralResponse } from "./serve/ErrorResponses.ts";
 export { toPath } from "./serve/Routes.ts";
 export { makeWebHandler, type WebHandler } from "./serve/WebHandler.ts";
