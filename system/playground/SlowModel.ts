@@ -1,5 +1,6 @@
 /**
- * A language model for tests: an OpenAI-compatible endpoint that streams scripted answers word by word.
+ * A language model for tests: an OpenAI-compatible endpoint that streams scripted answers word by word, and whose
+ * moderation flags questions about weapons.
  */
 import { createServer } from "node:http";
 import { once } from "node:events";
@@ -9,7 +10,9 @@ import { setTimeout as sleep } from "node:timers/promises";
 export interface SlowModel {
   /** The settings of a server that asks it. */
   readonly settings: Readonly<Record<string, string>>;
-  /** The questions whose answers were cancelled. */
+  /** The questions that it was asked. */
+  readonly asked: ReadonlyArray<string>;
+  /** Those whose answers were cancelled. */
   readonly cancelled: ReadonlyArray<string>;
   readonly close: () => void;
 }
@@ -19,12 +22,18 @@ export const startSlowModel = async (
   script: (question: string) => string | undefined,
   pauseMillis = 60,
 ): Promise<SlowModel> => {
+  const asked: Array<string> = [];
   const cancelled: Array<string> = [];
   const server = createServer(async (request, response) => {
     let body = "";
     for await (const chunk of request.setEncoding("utf8")) body += chunk;
+    if (request.url === "/v1/moderations") {
+      const flagged = /\bweapon/i.test(JSON.parse(body).input);
+      return void response.end(JSON.stringify({ results: [{ flagged, categories: { violence: flagged } }] }));
+    }
     const { content } = JSON.parse(body).messages.at(-1);
     const question: string = typeof content === "string" ? content : content[0].text;
+    asked.push(question);
     const answer = script(question);
     if (answer === undefined) return void response.writeHead(400).end("{}");
     response.on("close", () => {
@@ -49,7 +58,11 @@ export const startSlowModel = async (
     settings: {
       PARLEY_LLM_BASE_URL: `http://127.0.0.1:${port}/v1`,
       PARLEY_LLM_MODEL: "m",
+      PARLEY_MODERATION: "endpoint",
+      PARLEY_MODERATION_BASE_URL: `http://127.0.0.1:${port}/v1`,
+      PARLEY_MODERATION_MODEL: "m",
     },
+    asked,
     cancelled,
     close: () => {
       server.close();

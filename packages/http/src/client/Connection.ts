@@ -91,8 +91,8 @@ export const open = async (
     }
   }
   let facts: Pick<Attempt, "status" | "requestId"> = {};
+  signal?.throwIfAborted();
   try {
-    signal?.throwIfAborted();
     restartTimer();
     const response = await fetch(request.url, {
       method: request.method,

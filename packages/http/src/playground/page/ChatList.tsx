@@ -77,7 +77,7 @@ export const ChatList = ({ client }: { readonly client: Client }) => {
               <span class={chat.name ? "name" : "name unnamed"} dir="auto">
                 {titleOf(chat)}
               </span>
-              <span class="quiet">
+              <span class="quiet facts">
                 <Time iso={chat._createTime} />
                 {chat.userRef && <bdi class="user">{chat.userRef}</bdi>}
               </span>

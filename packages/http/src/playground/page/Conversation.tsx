@@ -68,6 +68,12 @@ export const Conversation = ({ chatId, client }: ConversationProps) => {
       .then(({ data }) => setChat(data[0] ?? null), () => {});
   }, [client, chatId]);
 
+  useEffect(() => {
+    // On a phone, the field would open the keyboard over the history.
+    const target = matchMedia("(hover: hover)").matches ? "textarea" : "h2";
+    document.querySelector<HTMLElement>(target)?.focus();
+  }, []);
+
   const ask = asks.value.get(chatId);
   const shown = useMemo(() => entries.map((entry) => <Answered key={entry.id} {...entry} />), [entries]);
   return (
@@ -76,9 +82,11 @@ export const Conversation = ({ chatId, client }: ConversationProps) => {
         <a class="back" href="#">
           All chats
         </a>
-        <h2 dir="auto">{titleOf(chat ?? { id: chatId, name: null })}</h2>
-        <p class="quiet">
-          Chat {chatId}
+        <h2 dir="auto" tabIndex={-1}>
+          {titleOf(chat ?? { id: chatId, name: null })}
+        </h2>
+        <p class="quiet facts">
+          <span>Chat {chatId}</span>
           {chat?.userRef && <bdi class="user">{chat.userRef}</bdi>}
           {total !== null && <span>{total === 1 ? "1 entry" : `${number.format(total)} entries`}</span>}
         </p>
@@ -131,7 +139,7 @@ const Answered = ({ _createTime, answer, flagged, id, moderation, question }: En
     )}
     <div class={flagged ? "answer flagged" : "answer"}>
       <Markdown text={answer} />
-      <p class="quiet">
+      <p class="quiet facts">
         {flagged && <strong class="flag">Flagged: {moderation}</strong>}
         {question === "" && <span>Hello message</span>}
         <Time iso={_createTime} />
@@ -143,7 +151,7 @@ const Answered = ({ _createTime, answer, flagged, id, moderation, question }: En
 );
 
 const states: Readonly<Record<Ask["state"], string>> = {
-  waiting: "Thinking…",
+  waiting: "Waiting for the answer…",
   streaming: "Answering…",
   reconnecting: "The connection is lost. Trying again…",
   stopped: "Stopped. Nothing was stored.",
@@ -171,11 +179,6 @@ interface ComposerProps {
 
 const Composer = ({ ask, send }: ComposerProps) => {
   const [text, setText] = useState("");
-  const field = useRef<HTMLTextAreaElement>(null);
-  useEffect(() => {
-    // On a phone it would open the keyboard over the history.
-    if (matchMedia("(hover: hover)").matches) field.current?.focus();
-  }, []);
   const isRunning = ask !== undefined && ask.state !== "failed" && ask.state !== "stopped";
   const length = [...text].length;
   const submit = () => {
@@ -200,7 +203,6 @@ const Composer = ({ ask, send }: ComposerProps) => {
       }}
     >
       <textarea
-        ref={field}
         dir="auto"
         rows={1}
         aria-label="Your question"
@@ -216,10 +218,7 @@ const Composer = ({ ask, send }: ComposerProps) => {
         }}
       />
       <span id="length" class={length > longestQuestion ? "quiet over" : "quiet"}>
-        {length}
-        <span class="unseen"> of</span>
-        <span aria-hidden>/</span>
-        {longestQuestion}
+        {length}/{longestQuestion}
         <span class="unseen"> characters</span>
       </span>
       {isRunning ? (

@@ -44,8 +44,9 @@ const Facts = ({ error }: { readonly error: unknown }) => {
   }
   return (
     <p>
-      {error instanceof ConnectionError ? "The server did not answer." : String(error)} Is it
-      running?
+      {error instanceof ConnectionError
+        ? "The server did not answer. Is it running?"
+        : String(error)}
     </p>
   );
 };

@@ -27,6 +27,7 @@ const KeyForm = () => {
   const [text, setText] = useState("");
   return (
     <main class="welcome">
+      <img src="/playground/icon.svg" alt="" width="48" height="48" />
       <h1>Parley playground</h1>
       <p>Meet a chatbot: read its chats, ask it questions, and see each request.</p>
       <form

@@ -113,7 +113,7 @@ const toCode = ({ body, method, url }: Attempt): string => {
   return [
     'import { makeClient } from "@parley/http/client";',
     "",
-    `const client = makeClient(${JSON.stringify(addresses).slice(0, -1)},"apiKey":process.env.KEY});`,
+    `const client = makeClient(${JSON.stringify(addresses, null, 2).slice(0, -2)},\n  "apiKey": process.env.KEY\n});`,
     call === null
       ? `for await (const event of client.stream(${body})) console.log(event);`
       : `console.log(${call});`,
