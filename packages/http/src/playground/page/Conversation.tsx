@@ -1,6 +1,7 @@
 /**
  * A chat: its history, the answer that arrives, and the next question.
  */
+import type { VNode } from "preact";
 import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 import type { Chat, Client, Entry } from "../../client/index.ts";
 import { titleOf } from "./ChatList.tsx";
@@ -70,12 +71,12 @@ export const Conversation = ({ chatId, client }: ConversationProps) => {
 
   useEffect(() => {
     // On a phone, the field would open the keyboard over the history.
-    const target = matchMedia("(hover: hover)").matches ? "textarea" : "h2";
+    const target = matchMedia("(hover: hover)").matches ? "textarea" : ".conversation h2";
     document.querySelector<HTMLElement>(target)?.focus();
   }, []);
 
   const ask = asks.value.get(chatId);
-  const shown = useMemo(() => entries.map((entry) => <Answered key={entry.id} {...entry} />), [entries]);
+  const shown = useMemo(() => entries.map(toElement), [entries]);
   return (
     <div class="conversation">
       <header>
@@ -129,6 +130,14 @@ const Older = ({ readOlder }: { readonly readOlder: () => void }) => {
     </button>
   );
 };
+
+/** The element of an entry, once: of ten thousand, only new ones are rendered. */
+const toElement = (entry: Entry): VNode => {
+  const element = elements.get(entry) ?? <Answered key={entry.id} {...entry} />;
+  elements.set(entry, element);
+  return element;
+};
+const elements = new WeakMap<Entry, VNode>();
 
 const Answered = ({ _createTime, answer, flagged, id, moderation, question }: Entry) => (
   <li>

@@ -1,7 +1,7 @@
 /**
  * The form of a new chat.
  */
-import { useState } from "preact/hooks";
+import { useEffect, useState } from "preact/hooks";
 import type { Client } from "../../client/index.ts";
 import { listed } from "./ChatList.tsx";
 import { Failure } from "./Failure.tsx";
@@ -11,6 +11,7 @@ export const NewChat = ({ client }: { readonly client: Client }) => {
   const [userRef, setUserRef] = useState("");
   const [error, setError] = useState<unknown>(null);
   const [isSending, setSending] = useState(false);
+  useEffect(() => document.getElementById("name")?.focus(), []);
   const create = async () => {
     setError(null);
     setSending(true);
@@ -39,7 +40,6 @@ export const NewChat = ({ client }: { readonly client: Client }) => {
       <input
         id="name"
         dir="auto"
-        autoFocus
         value={name}
         onInput={(event) => setName(event.currentTarget.value)}
       />

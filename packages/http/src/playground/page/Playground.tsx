@@ -25,6 +25,7 @@ export const Playground = () => (
 
 const KeyForm = () => {
   const [text, setText] = useState("");
+  useEffect(() => document.getElementById("key")?.focus(), []);
   return (
     <main class="welcome">
       <img src="/playground/icon.svg" alt="" width="48" height="48" />
@@ -42,7 +43,6 @@ const KeyForm = () => {
           type="password"
           autoComplete="off"
           spellcheck={false}
-          autoFocus
           placeholder="prl_…"
           value={text}
           onInput={(event) => setText(event.currentTarget.value)}
@@ -82,13 +82,14 @@ const Chatbot = ({ apiKey }: { readonly apiKey: string }) => {
   }, [details]);
 
   return (
-    <div class={route.value === "" ? "app at-list" : "app"}>
-      <nav aria-label="Chats">
+    <main class={route.value === "" ? "app at-list" : "app"}>
+      <h1 class="unseen">Parley playground</h1>
+      <section class="side" aria-label="Chats">
         <header>
           <p class="workspace" dir="auto">
             {details?.workspaceName ?? "Parley"}
           </p>
-          <h1 dir="auto">{details?.chatBotName ?? "Playground"}</h1>
+          <h2 dir="auto">{details?.chatBotName ?? "Playground"}</h2>
           {details?.chatBotDescription ? <p dir="auto">{details.chatBotDescription}</p> : null}
           <Failure error={error} retry={load} />
         </header>
@@ -97,11 +98,11 @@ const Chatbot = ({ apiKey }: { readonly apiKey: string }) => {
           <Requests />
           <button onClick={() => setKey(null)}>Forget key</button>
         </footer>
-      </nav>
-      <main>
+      </section>
+      <section class="view" aria-label="Chat">
         <View client={client} />
-      </main>
-    </div>
+      </section>
+    </main>
   );
 };
 
