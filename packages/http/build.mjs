@@ -19,13 +19,13 @@ await bundle.close();
 
 const style = await page("style.css");
 /** Named after their contents, so that browsers keep them for ever. */
-const named = (name, text, ending) =>
-  [`${name}-${createHash("sha256").update(text).digest("hex").slice(0, 12)}.${ending}`, text];
+const named = (name, text, ending) => [
+  `${name}-${createHash("sha256").update(text).digest("hex").slice(0, 12)}.${ending}`,
+  text,
+];
 const [script, sheet] = [named("page", output[0].code, "js"), named("page", style, "css")];
 const icon = await page("icon.svg");
-const html = (await page("index.html"))
-  .replace("page.js", script[0])
-  .replace("page.css", sheet[0]);
+const html = (await page("index.html")).replace("page.js", script[0]).replace("page.css", sheet[0]);
 
 await mkdir(here("dist/playground"), { recursive: true });
 const files = Object.fromEntries([["index.html", html], script, sheet, ["icon.svg", icon]]);

@@ -29,7 +29,9 @@ export const startSlowModel = async (
     for await (const chunk of request.setEncoding("utf8")) body += chunk;
     if (request.url === "/v1/moderations") {
       const flagged = /\bweapon/i.test(JSON.parse(body).input);
-      return void response.end(JSON.stringify({ results: [{ flagged, categories: { violence: flagged } }] }));
+      return void response.end(
+        JSON.stringify({ results: [{ flagged, categories: { violence: flagged } }] }),
+      );
     }
     const { content } = JSON.parse(body).messages.at(-1);
     const question: string = typeof content === "string" ? content : content[0].text;

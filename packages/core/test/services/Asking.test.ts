@@ -397,22 +397,27 @@ describe("asking", () => {
     }),
   );
 
-  it.effect("a later request with the same key and cancel can cancel an ask with finish", () =>
+  it.effect("of several requests with one key, the latest decides what their hang-ups do", () =>
     Effect.gen(function* () {
       const closed = yield* Deferred.make<void>();
       const layer = layerAsking(() =>
         Stream.ensuring(Stream.never, Deferred.succeed(closed, undefined)),
       );
       yield* Effect.gen(function* () {
-        for (const onHangUp of ["finish", "cancel"] as const) {
-          const fiber = yield* Effect.forkChild(
-            asking(ask("q", { key: "key" as any, onHangUp })),
-          );
+        const begin = Effect.fnUntraced(function* (onHangUp: "cancel" | "finish") {
+          const keyed = ask("q", { key: "key" as any, onHangUp });
+          const fiber = yield* Effect.forkChild(asking(keyed));
           yield* settle;
-          yield* Fiber.interrupt(fiber);
-          yield* settle;
-          assert.strictEqual(yield* Deferred.isDone(closed), onHangUp === "cancel");
-        }
+          return fiber;
+        });
+        const [first, second] = [yield* begin("cancel"), yield* begin("finish")];
+        yield* Fiber.interruptAll([second, first]);
+        yield* settle;
+        assert.isFalse(yield* Deferred.isDone(closed));
+        const [third, last] = [yield* begin("finish"), yield* begin("cancel")];
+        yield* Fiber.interruptAll([last, third]);
+        yield* settle;
+        assert.isTrue(yield* Deferred.isDone(closed));
       }).pipe(Effect.provide(layer));
     }),
   );

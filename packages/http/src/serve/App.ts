@@ -61,9 +61,7 @@ export const makeApp = Effect.fnUntraced(function* ({
   serves = ["general", "answers"],
 }: AppOptions = {}) {
   const access = yield* Access;
-  const pagesOf = yield* Effect.forEach(pages, (make) =>
-    make({ basePaths, serves, corsOrigins }),
-  );
+  const pagesOf = yield* Effect.forEach(pages, (make) => make({ basePaths, serves, corsOrigins }));
   const route = makeRouter(basePaths);
   const bases = serves.map((name) => basePaths[name]);
   const cors = corsOrigins.length === 0 ? null : makeCors(corsOrigins);

@@ -1,7 +1,6 @@
 /**
  * A chat: its history, the answer that arrives, and the next question.
  */
-import type { VNode } from "preact";
 import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 import type { Chat, Client, Entry } from "../../client/index.ts";
 import { titleOf } from "./ChatList.tsx";
@@ -14,12 +13,12 @@ const limit = 100;
 const longestQuestion = 200;
 const number = new Intl.NumberFormat("en");
 
-/** The newest entries of a chat, and older ones as they are asked for. */
+/** The newest entries of a chat, and older ones as they are asked for: in groups, which stay as they are. */
 const useHistory = (client: Client, chatId: number) => {
-  const [entries, setEntries] = useState<ReadonlyArray<Entry>>([]);
+  const [groups, setGroups] = useState<ReadonlyArray<ReadonlyArray<Entry>>>([]);
   const [total, setTotal] = useState<number | null>(null);
   const [error, setError] = useState<unknown>(null);
-  const known = useRef(new Map<number, Entry>());
+  const known = useRef(new Set<number>());
   const isReading = useRef(false);
 
   const read = async (page: number) => {
@@ -27,11 +26,14 @@ const useHistory = (client: Client, chatId: number) => {
     isReading.current = true;
     try {
       const found = await client.history(chatId, { limit, page }).page();
-      // So many new entries that some are between these and the known ones.
-      const hasGap = page === 1 && found.data.length === limit && !found.data.some(isKnown);
+      const added = found.data.filter(({ id }) => !known.current.has(id)).reverse();
+      // So many new entries that there may be more between these and the known ones.
+      const hasGap = page === 1 && added.length === limit;
       if (hasGap) known.current.clear();
-      for (const entry of found.data) known.current.set(entry.id, entry);
-      setEntries([...known.current.values()].sort((a, b) => a.id - b.id));
+      for (const { id } of added) known.current.add(id);
+      if (added.length > 0) {
+        setGroups((rest) => (hasGap ? [added] : page === 1 ? [...rest, added] : [added, ...rest]));
+      }
       setTotal(found.total);
       setError(null);
     } catch (failed) {
@@ -40,16 +42,17 @@ const useHistory = (client: Client, chatId: number) => {
       isReading.current = false;
     }
   };
-  const isKnown = ({ id }: Entry) => known.current.has(id);
 
   useEffect(() => void read(1), [client, chatId]);
+  const count = known.current.size;
   return {
-    entries,
+    groups,
+    count,
     total,
     error,
     refresh: () => read(1),
     // Entries that were added since have moved the pages. Those that arrive twice are kept once.
-    readOlder: () => read(Math.floor(known.current.size / limit) + 1),
+    readOlder: () => read(Math.floor(count / limit) + 1),
   };
 };
 
@@ -59,14 +62,17 @@ interface ConversationProps {
 }
 
 export const Conversation = ({ chatId, client }: ConversationProps) => {
-  const { entries, error, readOlder, refresh, total } = useHistory(client, chatId);
+  const { count, error, groups, readOlder, refresh, total } = useHistory(client, chatId);
   const [chat, setChat] = useState<Chat | null>(null);
   useEffect(() => {
     client
       .chats({ id: chatId })
       .page()
       // The history tells what is wrong.
-      .then(({ data }) => setChat(data[0] ?? null), () => {});
+      .then(
+        ({ data }) => setChat(data[0] ?? null),
+        () => {},
+      );
   }, [client, chatId]);
 
   useEffect(() => {
@@ -76,7 +82,6 @@ export const Conversation = ({ chatId, client }: ConversationProps) => {
   }, []);
 
   const ask = asks.value.get(chatId);
-  const shown = useMemo(() => entries.map(toElement), [entries]);
   return (
     <div class="conversation">
       <header>
@@ -89,24 +94,25 @@ export const Conversation = ({ chatId, client }: ConversationProps) => {
         <p class="quiet facts">
           <span>Chat {chatId}</span>
           {chat?.userRef && <bdi class="user">{chat.userRef}</bdi>}
-          {total !== null && <span>{total === 1 ? "1 entry" : `${number.format(total)} entries`}</span>}
+          {total !== null && (
+            <span>{total === 1 ? "1 entry" : `${number.format(total)} entries`}</span>
+          )}
         </p>
       </header>
       <div class="scroller" role="region" aria-label="History" tabIndex={0}>
         <div>
           <Failure error={error} retry={() => void refresh()} />
-          {total !== null && entries.length < total && (
-            <Older key={entries.length} readOlder={() => void readOlder()} />
+          {total !== null && count < total && (
+            <Older key={count} readOlder={() => void readOlder()} />
           )}
-          <ol class="entries">{shown}</ol>
+          {groups.map((entries) => (
+            <Group key={entries[0]!.id} entries={entries} />
+          ))}
           {ask && <Answering {...ask} />}
           {total === 0 && !ask && <p class="empty">Nothing has been said yet.</p>}
         </div>
       </div>
-      <Composer
-        ask={ask}
-        send={(question) => startAsk(client, chatId, question, refresh)}
-      />
+      <Composer ask={ask} send={(question) => startAsk(client, chatId, question, refresh)} />
     </div>
   );
 };
@@ -131,16 +137,22 @@ const Older = ({ readOlder }: { readonly readOlder: () => void }) => {
   );
 };
 
-/** The element of an entry, once: of ten thousand, only new ones are rendered. */
-const toElement = (entry: Entry): VNode => {
-  const element = elements.get(entry) ?? <Answered key={entry.id} {...entry} />;
-  elements.set(entry, element);
-  return element;
-};
-const elements = new WeakMap<Entry, VNode>();
+/** A group is rendered once, however many others come. */
+const Group = ({ entries }: { readonly entries: ReadonlyArray<Entry> }) =>
+  useMemo(
+    () => (
+      // A guess at its height, until it comes into view.
+      <div class="group" style={{ containIntrinsicSize: `auto ${12 * entries.length}rem` }}>
+        {entries.map((entry) => (
+          <Answered key={entry.id} {...entry} />
+        ))}
+      </div>
+    ),
+    [entries],
+  );
 
 const Answered = ({ _createTime, answer, flagged, id, moderation, question }: Entry) => (
-  <li>
+  <article>
     {question !== "" && (
       <p class="question" dir="auto">
         {question}
@@ -156,7 +168,7 @@ const Answered = ({ _createTime, answer, flagged, id, moderation, question }: En
         {!flagged && moderation !== "none" && <span>Moderation: {moderation}</span>}
       </p>
     </div>
-  </li>
+  </article>
 );
 
 const states: Readonly<Record<Ask["state"], string>> = {
@@ -168,7 +180,7 @@ const states: Readonly<Record<Ask["state"], string>> = {
 };
 
 const Answering = ({ error, question, retry, state, text }: Ask) => (
-  <div class={`entry ${state}`} aria-busy={state !== "stopped" && state !== "failed"}>
+  <article class={`pending ${state}`} aria-busy={state !== "stopped" && state !== "failed"}>
     <p class="question" dir="auto">
       {question}
     </p>
@@ -178,7 +190,7 @@ const Answering = ({ error, question, retry, state, text }: Ask) => (
       {state === "failed" && <Failure error={error} retry={retry} />}
       {state === "stopped" && <button onClick={retry}>Ask again</button>}
     </div>
-  </div>
+  </article>
 );
 
 interface ComposerProps {

@@ -140,11 +140,11 @@ export const startAsk = (
 };
 
 /**
- * Cancels an ask on which this page has hung up: a hang-up of the last request with its key decides. The server must
- * have read that request before.
+ * Cancels an ask on which this page hangs up: the latest request with its key decides what that does. The server must
+ * have read this one before it hangs up, too.
  */
 const cancel = async (client: Client, body: { query: string }, idempotencyKey: string) => {
-  const signal = AbortSignal.timeout(1000);
+  const signal = AbortSignal.timeout(3000);
   const options = { idempotencyKey, onDisconnect: "cancel", signal } as const;
   const events = client.stream(body, options)[Symbol.asyncIterator]();
   await events.next().catch(() => undefined);
