@@ -3,7 +3,7 @@
  * other bundlers take it along. Plain JavaScript, because an installation runs it on whichever Node there is.
  */
 import { createHash } from "node:crypto";
-import { mkdir, readFile, writeFile } from "node:fs/promises";
+import { mkdir, readdir, readFile, writeFile } from "node:fs/promises";
 import { rolldown } from "rolldown";
 
 const here = (path) => new URL(path, import.meta.url);
@@ -27,9 +27,19 @@ const [script, sheet] = [named("page", output[0].code, "js"), named("page", styl
 const icon = await page("icon.svg");
 const html = (await page("index.html")).replace("page.js", script[0]).replace("page.css", sheet[0]);
 
+const licences = await Promise.all(
+  [...new Set(output[0].moduleIds.map((id) => /^.*\/node_modules\/(@[^/]+\/)?[^/]+/.exec(id)?.[0]))]
+    .filter((folder) => folder !== undefined)
+    .map(async (folder) => {
+      const name = (await readdir(folder)).find((name) => /^licen[cs]e/i.test(name));
+      return `${folder.replace(/^.*\/node_modules\//, "")}\n\n${await readFile(`${folder}/${name}`)}`;
+    }),
+);
+
 await mkdir(here("dist/playground"), { recursive: true });
 const files = Object.fromEntries([["index.html", html], script, sheet, ["icon.svg", icon]]);
 await writeFile(here("dist/playground/files.js"), `export default ${JSON.stringify(files)};\n`);
+await writeFile(here("dist/playground/LICENSES.txt"), licences.join("\n---\n\n"));
 await writeFile(
   here("dist/playground/files.d.ts"),
   "declare const files: Readonly<Record<string, string>>;\nexport default files;\n",

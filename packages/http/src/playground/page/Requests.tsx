@@ -91,31 +91,23 @@ const toCurl = ({ body, headers, url }: Attempt): string =>
 
 const toCode = ({ body, method, url }: Attempt): string => {
   const { pathname, searchParams } = new URL(url);
-  const query = JSON.stringify(
-    Object.fromEntries(
-      [...searchParams].map(([name, value]) => [
-        name,
-        name === "page" || name === "limit" || name === "id" ? Number(value) : value,
-      ]),
-    ),
+  const query = Object.fromEntries(
+    [...searchParams].map(([name, value]) => [name, name === "search" ? value : Number(value)]),
   );
-  const chatId = /\/chats\/(\d+)\/history$/.exec(pathname)?.[1];
+  const [, kind, chatId] = /\/(details|chats)(?:\/(\d+)\/history)?$/.exec(pathname) ?? [];
   const call =
-    method === "GET"
-      ? chatId !== undefined
-        ? `await client.history(${chatId}, ${query}).page()`
-        : pathname.endsWith("/chats")
-          ? `await client.chats(${query}).page()`
-          : "await client.details()"
-      : pathname.endsWith("/chats")
-        ? `await client.createChat(${body})`
-        : null;
-  return [
-    'import { makeClient } from "@parley/http/client";',
-    "",
-    `const client = makeClient(${JSON.stringify(addresses, null, 2).slice(0, -2)},\n  "apiKey": process.env.KEY\n});`,
-    call === null
+    kind === undefined
       ? `for await (const event of client.stream(${body})) console.log(event);`
-      : `console.log(${call});`,
-  ].join("\n");
+      : kind === "details"
+        ? "console.log(await client.details());"
+        : method === "POST"
+          ? `console.log(await client.createChat(${body}));`
+          : chatId === undefined
+            ? `console.log(await client.chats(${toLiteral(query)}).page());`
+            : `console.log(await client.history(${chatId}, ${toLiteral(query)}).page());`;
+  const options = toLiteral({ ...addresses, apiKey: "KEY" }, 2).replace('"KEY"', "process.env.KEY");
+  return `import { makeClient } from "@parley/http/client";\n\nconst client = makeClient(${options});\n${call}`;
 };
+
+const toLiteral = (value: object, indent = 0): string =>
+  JSON.stringify(value, null, indent).replace(/"(\w+)":/g, "$1:");
