@@ -1,5 +1,5 @@
 /**
- * The two HTTP interfaces of Parley, to serve, to mount and to call.
+ * The two HTTP interfaces of Parley, to serve and to mount.
  */
 export { type BasePaths } from "./contract/Api.ts";
 export { generalCodes, validationCodes, type GeneralMessage } from "./contract/Codes.ts";

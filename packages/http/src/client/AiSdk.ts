@@ -3,6 +3,7 @@
  */
 import type { ChatTransport, UIMessage, UIMessageChunk } from "ai";
 import type { Client } from "./Client.ts";
+import { anySignal } from "./Connection.ts";
 import type { AnswerEvent, Entry } from "./Resources.ts";
 
 /** What an assistant's message tells of its entry, beside the texts. */
@@ -43,7 +44,7 @@ export const makeChatTransport = ({
         idempotencyKey: encodeURIComponent(
           `${hash(JSON.stringify(question))}.${id}.${asked?.id}`,
         ).slice(0, 255),
-        signal: abortSignal ? AbortSignal.any([abortSignal, hangUp.signal]) : hangUp.signal,
+        signal: anySignal(hangUp.signal, abortSignal),
       }),
     );
     return new ReadableStream({

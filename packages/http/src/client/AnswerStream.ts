@@ -23,6 +23,7 @@ export async function* streamAnswer(
 ): AsyncGenerator<AnswerEvent, void> {
   let lastId: string | undefined;
   let isReconnecting = false;
+  let restarts = 0;
   for (let failures = 0; ; failures++) {
     try {
       const headers = {
@@ -35,9 +36,13 @@ export async function* streamAnswer(
         isReconnecting = false;
         for await (const { data, id, name } of parseEvents(text)) {
           if (name === "error") throw toResponseError(data.status, data, requestId);
-          if (lastId !== undefined && turnOf(id) !== turnOf(lastId)) yield { type: "restart" };
+          if (lastId !== undefined && turnOf(id) !== turnOf(lastId)) {
+            restarts++;
+            yield { type: "restart" };
+          }
           lastId = id;
-          failures = 0;
+          // Progress after a restart counts less, or an answer that always breaks would be paid for without end.
+          failures = restarts;
           if (name === "delta") yield { type: "delta", text: data.text };
           if (name === "entry") {
             yield { type: "entry", entry: data.data };

@@ -3,6 +3,7 @@
  */
 import { streamAnswer } from "./AnswerStream.ts";
 import {
+  anySignal,
   open,
   readJson,
   retryDelayMillis,
@@ -153,11 +154,25 @@ export const makeClient = ({
     ask: async (question, options) =>
       (await send({ ...toPost(ask, question, options), timeoutMillis: askTimeoutMillis })).data,
     stream: (question, options) => {
-      const { headers, ...post } = toPost(ask, question, options);
-      return streamAnswer(connection, retries, {
-        ...post,
-        headers: { ...headers, accept: "text/event-stream" },
-      });
+      const { headers, signal, ...post } = toPost(ask, question, options);
+      return {
+        [Symbol.asyncIterator]: () => {
+          const hangUp = new AbortController();
+          const events = streamAnswer(connection, retries, {
+            ...post,
+            headers: { ...headers, accept: "text/event-stream" },
+            signal: anySignal(hangUp.signal, signal),
+          });
+          return {
+            next: () => events.next(),
+            // A generator's own `return` would wait for the next event.
+            return: () => {
+              hangUp.abort();
+              return events.return();
+            },
+          };
+        },
+      };
     },
   };
 };

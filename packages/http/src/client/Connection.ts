@@ -62,8 +62,7 @@ export const open = async (
   if (apiKey !== undefined) headers.set("x-api-key", apiKey);
   const hangUp = new AbortController();
   let timer: ReturnType<typeof setTimeout> | undefined;
-  const restartTimer = () => {
-    clearTimeout(timer);
+  const startTimer = () => {
     timer = setTimeout(
       () => hangUp.abort(new Error(`The server was silent for ${timeoutMillis} ms`)),
       timeoutMillis,
@@ -83,8 +82,13 @@ export const open = async (
     const decoder = new TextDecoder();
     const reader = body?.getReader();
     try {
-      for (let part; reader && !(part = await reader.read()).done; restartTimer()) {
-        yield decoder.decode(part.value, { stream: true });
+      while (reader !== undefined) {
+        startTimer();
+        const { done, value } = await reader.read();
+        // A slow reader is no silent server.
+        clearTimeout(timer);
+        if (done) return;
+        yield decoder.decode(value, { stream: true });
       }
     } catch (error) {
       throw toError(error);
@@ -93,16 +97,16 @@ export const open = async (
   let facts: Pick<Attempt, "status" | "requestId"> = {};
   signal?.throwIfAborted();
   try {
-    restartTimer();
+    startTimer();
     const response = await fetch(request.url, {
       method: request.method,
       body: request.body ?? null,
       headers,
-      signal: signal ? AbortSignal.any([signal, hangUp.signal]) : hangUp.signal,
+      signal: anySignal(hangUp.signal, signal),
       // A redirect could hand the key to another server.
       redirect: "error",
     });
-    restartTimer();
+    clearTimeout(timer);
     const { status } = response;
     const requestId = response.headers.get("x-request-id") ?? undefined;
     facts = { status, requestId };
@@ -155,14 +159,16 @@ export const retryDelayMillis = (error: unknown, failures: number, retries: numb
   return 1000 * retryAfter + backoff * (0.5 + Math.random() / 2);
 };
 
-/** Rejects with the signal's reason as soon as it is aborted. */
+export const anySignal = (...signals: ReadonlyArray<AbortSignal | undefined>): AbortSignal =>
+  AbortSignal.any(signals.filter((signal) => signal !== undefined));
+
+/** Ends early when the signal is aborted; the attempt that follows then rejects. */
 export const sleep = (millis: number, signal: AbortSignal | undefined): Promise<void> =>
-  new Promise((resolve, reject) => {
+  new Promise((resolve) => {
     const end = () => {
       clearTimeout(timer);
       signal?.removeEventListener("abort", end);
-      if (signal?.aborted) reject(signal.reason);
-      else resolve();
+      resolve();
     };
     const timer = setTimeout(end, millis);
     signal?.addEventListener("abort", end);

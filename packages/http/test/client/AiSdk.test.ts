@@ -3,7 +3,7 @@ import { makeChatTransport, toMessages, type ParleyMessage } from "@parley/http/
 import type { Client } from "@parley/http/client";
 import { AbstractChat, type ChatState, type ChatStatus } from "ai";
 import { Effect } from "effect";
-import { afterEvents, answer, cut, makeTestClient } from "./TestClient.ts";
+import { afterEvents, answer, cut, makeTestClient, silent } from "./TestClient.ts";
 
 /** The chat behind `useChat`, without React. */
 class TestChat extends AbstractChat<ParleyMessage> {
@@ -135,21 +135,40 @@ describe("the transport for the AI SDK", () => {
     }).pipe(Effect.scoped),
   );
 
-  it.live("hangs up when the chat is stopped", () =>
+  it.live("hangs up when its signal is aborted, or its stream is cancelled", () =>
     Effect.gen(function* () {
-      const { attempts, client } = yield* makeTestClient({
-        alter: (_, __, { signal }) =>
-          new Promise((_, reject) => signal.addEventListener("abort", () => reject(signal.reason))),
+      const signals: Array<AbortSignal> = [];
+      const { client } = yield* makeTestClient({
+        alter: (send, attempt, request) => {
+          signals.push(request.signal);
+          return silent(send, attempt, request);
+        },
       });
+      const stop = new AbortController();
       yield* Effect.promise(async () => {
-        const chat = new TestChat(client);
-        const sent = chat.sendMessage({ text: "one" });
+        const streams = await Promise.all(
+          [stop.signal, undefined].map((abortSignal) =>
+            makeChatTransport({ client }).sendMessages({
+              trigger: "submit-message",
+              chatId: "chat",
+              messageId: undefined,
+              messages: [{ id: "1", role: "user", parts: [{ type: "text", text: "one" }] }],
+              abortSignal,
+            }),
+          ),
+        );
+        const readers = streams.map((stream) => stream.getReader());
+        const reading = readers.map(async (reader) => {
+          while (!(await reader.read()).done);
+        });
+        const aborted = () => signals.map((signal) => signal.aborted);
         await new Promise((resolve) => setTimeout(resolve, 20));
-        await chat.stop();
-        await sent;
-        assert.strictEqual(chat.status, "ready");
+        stop.abort();
+        await reading[0];
+        assert.deepStrictEqual(aborted(), [true, false]);
+        await readers[1]!.cancel();
+        assert.deepStrictEqual(aborted(), [true, true]);
       });
-      assert.strictEqual(attempts.length, 1);
     }).pipe(Effect.scoped),
   );
 });

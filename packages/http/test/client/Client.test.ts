@@ -2,7 +2,7 @@ import { assert, describe, expectTypeOf, it } from "@effect/vitest";
 import * as client from "@parley/http/client";
 import { Effect } from "effect";
 import type { ChatWire, DetailsWire, EntryWire } from "../../src/contract/Wire.ts";
-import { afterEvents, answer, atByte, cut, makeTestClient, pieces } from "./TestClient.ts";
+import { afterEvents, answer, atByte, cut, makeTestClient, pieces, silent } from "./TestClient.ts";
 
 const collect = async <A>(items: AsyncIterable<A>): Promise<Array<A>> => {
   const all: Array<A> = [];
@@ -137,6 +137,20 @@ describe("the client on fetch", () => {
   );
 });
 
+it.live("the client follows no redirect, which could hand its key to another server", () =>
+  Effect.gen(function* () {
+    const redirects: Array<string> = [];
+    const { client: parley } = yield* makeTestClient({
+      alter: (send, _, request) => {
+        redirects.push(request.redirect);
+        return send();
+      },
+    });
+    yield* Effect.promise(() => parley.details());
+    assert.deepStrictEqual(redirects, ["error"]);
+  }).pipe(Effect.scoped),
+);
+
 describe("an answer that the client streams", () => {
   it.live("is complete and without repetition, wherever the connection breaks", () =>
     Effect.gen(function* () {
@@ -177,6 +191,48 @@ describe("an answer that the client streams", () => {
     }).pipe(Effect.scoped),
   );
 
+  it.live("arrives whole in chunks of one byte", () =>
+    Effect.gen(function* () {
+      const { client: parley } = yield* makeTestClient({
+        alter: async (send) => {
+          const bytes = new Uint8Array(await (await send()).arrayBuffer());
+          return new Response(
+            new ReadableStream({
+              start(controller) {
+                for (const byte of bytes) controller.enqueue(Uint8Array.of(byte));
+                controller.close();
+              },
+            }),
+          );
+        },
+      });
+      const { text, types } = yield* Effect.promise(() =>
+        readAnswer(parley.stream({ query: "q" })),
+      );
+      assert.strictEqual(text, answer);
+      assert.notInclude(types, "reconnecting");
+    }).pipe(Effect.scoped),
+  );
+
+  it.live("can end in a failure", () =>
+    Effect.gen(function* () {
+      const { client: parley } = yield* makeTestClient({
+        alter: () =>
+          new Response(
+            'event: error\ndata: {"status":500,"code":500002,"message":"ANSWER_UNAVAILABLE"}\n\n',
+            { headers: { "x-request-id": "request" } },
+          ),
+      });
+      const { code, message, requestId, status } = yield* Effect.promise(() =>
+        rejection(readAnswer(parley.stream({ query: "q" })), client.ResponseError),
+      );
+      assert.deepStrictEqual(
+        [status, code, message, requestId],
+        [500, 500002, "ANSWER_UNAVAILABLE", "request"],
+      );
+    }).pipe(Effect.scoped),
+  );
+
   it.live("goes on although every connection breaks after one event", () =>
     Effect.gen(function* () {
       const { client: parley } = yield* makeTestClient({
@@ -208,15 +264,30 @@ describe("an answer that the client streams", () => {
     }).pipe(Effect.scoped),
   );
 
-  it.live("hangs up when its reader leaves", () =>
+  it.live("fails when it has to begin again and again", () =>
     Effect.gen(function* () {
-      const { client: parley } = yield* makeTestClient();
+      const { attempts, client: parley } = yield* makeTestClient({
+        retries: 2,
+        alter: async (send) => cut(await send(), afterEvents(2)),
+      });
+      const events = parley.stream({ query: "q" }, { onDisconnect: "cancel" });
+      yield* Effect.promise(() => rejection(readAnswer(events), client.ConnectionError));
+      assert.strictEqual(attempts.length, 3);
+    }).pipe(Effect.scoped),
+  );
+
+  it.live("hangs up at once when its reader leaves, also while it waits for an event", () =>
+    Effect.gen(function* () {
+      let request: Request | undefined;
+      const { client: parley } = yield* makeTestClient({
+        alter: (send, attempt, sent) => silent(send, attempt, (request = sent)),
+      });
       yield* Effect.promise(async () => {
-        for await (const { type } of parley.stream({ query: "q" }, { onDisconnect: "cancel" })) {
-          if (type === "delta") break;
-        }
-        await new Promise((resolve) => setTimeout(resolve, 100));
-        assert.strictEqual((await parley.chats().page()).total, 0);
+        const events = parley.stream({ query: "q" })[Symbol.asyncIterator]();
+        const waiting = rejection(events.next(), DOMException);
+        await events.return!();
+        assert.isTrue(request!.signal.aborted);
+        await waiting;
       });
     }).pipe(Effect.scoped),
   );
@@ -292,24 +363,25 @@ describe("a call whose attempt failed", () => {
     }).pipe(Effect.scoped),
   );
 
-  it.live("fails when the server stays silent", () =>
+  it.live("fails when the server stays silent, also within a response", () =>
     Effect.gen(function* () {
-      const { client: parley } = yield* makeTestClient({
-        timeoutMillis: 20,
-        askTimeoutMillis: 20,
-        retries: 0,
-        alter: (_, __, { signal }) =>
-          new Promise((_, reject) => {
-            signal.addEventListener("abort", () => reject(signal.reason));
+      const { make } = yield* makeTestClient();
+      const opens = (_send: unknown, _attempt: unknown, { signal }: Request) =>
+        new Response(
+          new ReadableStream({
+            start: (body) => signal.addEventListener("abort", () => body.error(signal.reason)),
           }),
-      });
-      for (const call of [
-        () => parley.details(),
-        () => parley.ask({ query: "q" }),
-        () => readAnswer(parley.stream({ query: "q" })),
-      ]) {
-        const error = yield* Effect.promise(() => rejection(call(), client.ConnectionError));
-        assert.include(String(error.cause), "silent for 20 ms");
+        );
+      for (const alter of [silent, opens]) {
+        const parley = make({ timeoutMillis: 20, askTimeoutMillis: 20, retries: 0, alter });
+        for (const call of [
+          () => parley.details(),
+          () => parley.ask({ query: "q" }),
+          () => readAnswer(parley.stream({ query: "q" })),
+        ]) {
+          const error = yield* Effect.promise(() => rejection(call(), client.ConnectionError));
+          assert.include(String(error.cause), "silent for 20 ms");
+        }
       }
     }).pipe(Effect.scoped),
   );

@@ -49,6 +49,10 @@ export const afterEvents = (count: number) => (bytes: Uint8Array) => {
   return ends.length >= count ? bytes.length : undefined;
 };
 
+/** Never responds; rejects when the client hangs up. */
+export const silent = (_send: unknown, _attempt: unknown, { signal }: Request): Promise<Response> =>
+  new Promise((_, reject) => signal.addEventListener("abort", () => reject(signal.reason)));
+
 export const makeTestClient = (
   options: client.ClientOptions & {
     readonly alter?: (
