@@ -194,7 +194,7 @@ export const paths = (server: Server): void => {
 
     for (const target of ["http://example.test", "http://example.test/", "HTTP://EXAMPLE.TEST/"])
       it(`${target} is the root`, async () => {
-        expectNoEndpoint(await rawTarget("GET", target), "GET", "/");
+        expectNoEndpoint(await rawTarget("PUT", target), "PUT", "/");
       });
 
     it("an asterisk is no endpoint", async () => {
