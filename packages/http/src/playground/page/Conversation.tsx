@@ -187,7 +187,7 @@ const Answering = ({ error, question, retry, state, text }: Ask) => (
     <div class="answer">
       {text !== "" && <Markdown text={text} />}
       <p class="quiet state">{states[state]}</p>
-      {state === "failed" && <Failure error={error} retry={retry} />}
+      {state === "failed" && <Failure error={error ?? null} retry={retry} />}
       {state === "stopped" && <button onClick={retry}>Ask again</button>}
     </div>
   </article>

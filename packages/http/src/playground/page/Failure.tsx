@@ -10,50 +10,33 @@ interface FailureProps {
 }
 
 export const Failure = ({ error, retry }: FailureProps) => {
-  if (error === null || error === undefined) return null;
+  if (error === null) return null;
   return (
     <div class="failure" role="alert">
-      <Facts error={error} />
+      {error instanceof ResponseError ? <Response error={error} /> : <p>{describe(error)}</p>}
       {retry && <button onClick={retry}>Try again</button>}
     </div>
   );
 };
 
-const Facts = ({ error }: { readonly error: unknown }) => {
-  if (error instanceof ValidationError) {
-    return (
-      <div>
-        {error.errors.map(({ code, message, path }) => (
-          <p>
-            <strong>{message}</strong> <code>{code}</code> at <code>{JSON.stringify(path)}</code>
-          </p>
-        ))}
-        <RequestId id={error.requestId} />
-      </div>
-    );
-  }
-  if (error instanceof ResponseError) {
-    return (
-      <div>
-        <p>
-          <strong>{error.message}</strong> status {error.status}, code <code>{error.code}</code>
-        </p>
-        <RequestId id={error.requestId} />
-      </div>
-    );
-  }
-  return (
-    <p>
-      {error instanceof ConnectionError
-        ? "The server did not answer. Is it running?"
-        : String(error)}
-    </p>
-  );
-};
+const describe = (error: unknown): string =>
+  error instanceof ConnectionError ? "The server did not answer. Is it running?" : String(error);
 
-const RequestId = ({ id }: { readonly id: string | undefined }) =>
-  id === undefined ? null : (
+const Response = ({ error }: { readonly error: ResponseError }) => (
+  <div>
+    {error instanceof ValidationError ? (
+      error.errors.map(({ code, message, path }) => (
+        <p>
+          <strong>{message}</strong> code <code>{code}</code> at <code>{JSON.stringify(path)}</code>
+        </p>
+      ))
+    ) : (
+      <p>
+        <strong>{error.message}</strong> status {error.status}, code <code>{error.code}</code>
+      </p>
+    )}
     <p class="quiet">
-      Request id <code>{id}</code>
+      Request id <code>{error.requestId}</code>
     </p>
-  );
+  </div>
+);

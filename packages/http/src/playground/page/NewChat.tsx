@@ -7,16 +7,15 @@ import { listed } from "./ChatList.tsx";
 import { Failure } from "./Failure.tsx";
 
 export const NewChat = ({ client }: { readonly client: Client }) => {
-  const [name, setName] = useState("");
-  const [userRef, setUserRef] = useState("");
   const [error, setError] = useState<unknown>(null);
   const [isSending, setSending] = useState(false);
   useEffect(() => document.getElementById("name")?.focus(), []);
-  const create = async () => {
+  const create = async (fields: FormData) => {
+    const field = (name: string) => String(fields.get(name)) || null;
     setError(null);
     setSending(true);
     try {
-      const { id } = await client.createChat({ name: name || null, userRef: userRef || null });
+      const { id } = await client.createChat({ name: field("name"), userRef: field("userRef") });
       listed.value++;
       location.replace(`#chat/${id}`);
     } catch (failed) {
@@ -29,7 +28,7 @@ export const NewChat = ({ client }: { readonly client: Client }) => {
       class="new-chat"
       onSubmit={(event) => {
         event.preventDefault();
-        void create();
+        void create(new FormData(event.currentTarget));
       }}
     >
       <a class="back" href="#">
@@ -37,20 +36,9 @@ export const NewChat = ({ client }: { readonly client: Client }) => {
       </a>
       <h2>New chat</h2>
       <label for="name">Name</label>
-      <input
-        id="name"
-        dir="auto"
-        value={name}
-        onInput={(event) => setName(event.currentTarget.value)}
-      />
+      <input id="name" name="name" dir="auto" />
       <label for="user-ref">User reference</label>
-      <input
-        id="user-ref"
-        dir="auto"
-        aria-describedby="user-ref-help"
-        value={userRef}
-        onInput={(event) => setUserRef(event.currentTarget.value)}
-      />
+      <input id="user-ref" name="userRef" dir="auto" aria-describedby="user-ref-help" />
       <p id="user-ref-help" class="quiet">
         Your own name of the user. Both may be empty.
       </p>

@@ -24,7 +24,6 @@ export const Playground = () => (
 );
 
 const KeyForm = () => {
-  const [text, setText] = useState("");
   useEffect(() => document.getElementById("key")?.focus(), []);
   return (
     <main class="welcome">
@@ -34,18 +33,18 @@ const KeyForm = () => {
       <form
         onSubmit={(event) => {
           event.preventDefault();
-          if (text.trim() !== "") setKey(text.trim());
+          const text = String(new FormData(event.currentTarget).get("key")).trim();
+          if (text !== "") setKey(text);
         }}
       >
         <label for="key">API key</label>
         <input
           id="key"
+          name="key"
           type="password"
           autoComplete="off"
           spellcheck={false}
           placeholder="prl_…"
-          value={text}
-          onInput={(event) => setText(event.currentTarget.value)}
         />
         <button class="primary">Open</button>
       </form>

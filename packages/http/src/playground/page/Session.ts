@@ -25,10 +25,14 @@ export const addresses = {
 const storage = "parley-key";
 /** The key of this tab: `sessionStorage` ends with it. */
 export const key = signal(sessionStorage.getItem(storage));
+/** Ends the requests of a key that is forgotten. */
+let session = new AbortController();
 
 export const setKey = (text: string | null): void => {
   if (text === null) sessionStorage.removeItem(storage);
   else sessionStorage.setItem(storage, text);
+  session.abort();
+  session = new AbortController();
   asks.value = new Map();
   attempts.value = [];
   key.value = text;
@@ -94,6 +98,7 @@ export const startAsk = (
 ): void => {
   const body = { chat_id: chatId, query };
   const hangUp = new AbortController();
+  const signal = AbortSignal.any([hangUp.signal, session.signal]);
   let ask: Ask = {
     question: query,
     text: "",
@@ -111,7 +116,7 @@ export const startAsk = (
   spoken.value = "Waiting for the answer.";
   const read = async () => {
     // A lost connection must not end the answer.
-    const options = { idempotencyKey, onDisconnect: "finish", signal: hangUp.signal } as const;
+    const options = { idempotencyKey, onDisconnect: "finish", signal } as const;
     for await (const event of client.stream(body, options)) {
       switch (event.type) {
         case "delta":
@@ -135,7 +140,7 @@ export const startAsk = (
     }
   };
   read().catch((error: unknown) => {
-    if (!hangUp.signal.aborted) change({ state: "failed", error });
+    if (!signal.aborted) change({ state: "failed", error });
   });
 };
 
