@@ -4,6 +4,8 @@
 import * as NodeServices from "@effect/platform-node/NodeServices";
 import { Access, ChatbotRegistry, layerRetention } from "@parley/core";
 import { layerRedaction, makeApp } from "@parley/http";
+import { makeDocumentation } from "@parley/http/docs";
+import { makePlayground } from "@parley/http/playground";
 import { Console, Duration, Effect, Layer, Option, Redacted, type Scope } from "effect";
 import { SecureRandom } from "effect/crypto";
 import type { HttpServerRequest, HttpServerResponse } from "effect/http";
@@ -60,22 +62,30 @@ const listeners = Effect.gen(function* () {
     const bound = yield* listen(app, { host, port, grace });
     return `http://${host.includes(":") ? `[${host}]` : host}:${bound}`;
   });
-  const interfaces = (serves: ReadonlyArray<"general" | "answers">) =>
-    makeApp({ basePaths, corsOrigins, onDisconnect, serves });
+  const documentation = settings.docs ? [makeDocumentation] : [];
+  const interfaces = (serves: ReadonlyArray<"general" | "answers">, pages = documentation) =>
+    makeApp({ basePaths, corsOrigins, onDisconnect, pages, serves });
 
   if (managementPort !== 0) yield* listenTo(managementPort, yield* makeManagement);
+  const askListener =
+    askPort === null ? null : yield* listenTo(askPort, yield* interfaces(["answers"]));
+  // The page must know the port that the answers interface got.
+  const answersPort = askListener === null ? null : Number(new URL(askListener).port || 80);
+  const playground = settings.playground ? [makePlayground({ answersPort })] : [];
   const origin = yield* listenTo(
     port,
-    yield* interfaces(askPort === null ? ["general", "answers"] : ["general"]),
+    yield* interfaces(askListener === null ? ["general", "answers"] : ["general"], [
+      ...playground,
+      ...documentation,
+    ]),
   );
-  const askOrigin =
-    askPort === null ? origin : yield* listenTo(askPort, yield* interfaces(["answers"]));
+  const askOrigin = askListener ?? origin;
   // After listening: nobody would see the key of a start that fails.
   const firstKey = settings.provision === null ? yield* firstStart : Option.none();
   yield* Console.log(
     `General interface  ${origin}${basePaths.general}\n` +
-      `Answers interface  ${askOrigin}${basePaths.answers}/\n` +
-      `Documentation      ${origin}/docs`,
+      `Answers interface  ${askOrigin}${basePaths.answers}/` +
+      (settings.docs ? `\nDocumentation      ${origin}/docs` : ""),
   );
   if (Option.isSome(firstKey)) {
     const key = Redacted.value(firstKey.value);
