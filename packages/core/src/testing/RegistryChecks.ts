@@ -7,7 +7,7 @@ import { ChatbotDirectory } from "../ports/ChatbotDirectory.ts";
 import { ChatbotRegistry, type ChatbotChange, type KeyChange } from "../ports/ChatbotRegistry.ts";
 import type { ChatStore } from "../ports/ChatStore.ts";
 import * as Errors from "../model/Errors.ts";
-import type { TurnStore } from "../ports/TurnStore.ts";
+import { TurnStore } from "../ports/TurnStore.ts";
 import { check, failsWith, same, type Check } from "./Check.ts";
 import {
   actor,
@@ -512,6 +512,7 @@ export const registryChecks: ReadonlyArray<
     const { chat } = yield* conversation(id, [entry("q")]);
     yield* append(yield* taken(id, null, keyOf("key")), entry("q"));
     const turn = yield* taken(id, chat.id);
+    const withoutChat = yield* taken(id, null, keyOf("held"));
     yield* other.delete(id, "ann");
     yield* same("the chatbot", yield* found(id), undefined);
     yield* same("its key", yield* directory.open(key.id), null);
@@ -519,6 +520,9 @@ export const registryChecks: ReadonlyArray<
     const chatGone = new Errors.ChatNotFound({ chatId: chat.id });
     yield* failsWith("its history", chatGone, history(id, chat.id));
     yield* failsWith("an ask in flight", chatGone, append(turn, entry("late")));
+    const renewed = yield* TurnStore.use(({ renew }) => renew(withoutChat));
+    yield* same("a renewal of a turn without a chat", renewed, false);
+    yield* failsWith("its append", new Errors.TurnLost(), append(withoutChat, entry("late")));
     const notFound = new Errors.ChatbotNotFound({ chatbot: id });
     yield* failsWith("a new chat", notFound, create(id));
     yield* failsWith("a known key", notFound, taken(id, null, keyOf("key")));
