@@ -352,6 +352,16 @@ describe.skipIf(!isRoot)("as root", () => {
     }),
   );
 
+  it.live("starts in a container, where root may not inspect the processes of other users", () =>
+    Effect.gen(function* () {
+      const through = ["setpriv", "--bounding-set=-sys_ptrace", "--inh-caps=-sys_ptrace"];
+      const dataDir = yield* newDataDir;
+      const server = yield* startServer(dataDir, { through });
+      assert.match(yield* server.answer, /^postgres:/);
+      assert.include(yield* refusal(dataDir), "is in use by process");
+    }).pipe(quiet),
+  );
+
   it.live("runs the database of an ordinary user's server, and another user does not", () =>
     Effect.gen(function* () {
       const directory = yield* temporaryDirectory;
