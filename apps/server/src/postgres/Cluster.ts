@@ -15,6 +15,9 @@ import { binariesFor, EmbeddedFailed, run, type RunAs } from "./Binaries.ts";
 export const failedTo = (what: string) => (cause: unknown) =>
   new EmbeddedFailed({ message: `${what}: ${describeCause(cause)}` });
 
+const attempt = <A>(what: string, work: () => Promise<A>) =>
+  Effect.tryPromise({ try: work, catch: failedTo(what) });
+
 export const homeOf = (dataDir: string) => join(dataDir, "postgres");
 
 /** Whether a start has made a database in the directory. */
@@ -34,8 +37,8 @@ export const pathFor = (runAs: RunAs, data: string) =>
 const userFor = Effect.fnUntraced(function* (data: string, isNew: boolean) {
   const self = process.getuid?.();
   if (!isNew) {
-    const { gid, uid } = yield* Effect.tryPromise(() => fs.stat(data)).pipe(
-      Effect.mapError(failedTo(`The database in ${data} cannot be read`)),
+    const { gid, uid } = yield* attempt(`The database in ${data} cannot be read`, () =>
+      fs.stat(data),
     );
     if (self === 0 && uid !== 0) return { uid, gid };
     if (self === uid && uid !== 0) return null;
@@ -47,15 +50,10 @@ const userFor = Effect.fnUntraced(function* (data: string, isNew: boolean) {
   }
   if (self !== 0) return null;
   const users = yield* Effect.promise(() => fs.readFile("/etc/passwd", "utf8").catch(() => ""));
-  for (const name of ["postgres", "nobody"]) {
-    const [, uid, gid] = new RegExp(`^${name}:[^:]*:(\\d+):(\\d+):`, "m").exec(users) ?? [];
-    if (Number(uid) > 0) return { uid: Number(uid), gid: Number(gid) };
-  }
-  return yield* new EmbeddedFailed({
-    message:
-      "PostgreSQL does not run as root, and this system has no user named postgres or nobody: " +
-      "start the server as an ordinary user, or set DATABASE_URL.",
-  });
+  const idsOf = (name: string) =>
+    new RegExp(`^${name}:[^:]*:(\\d+):(\\d+):`, "m").exec(users)?.slice(1).map(Number);
+  const [uid = 65534, gid = 65534] = idsOf("postgres") ?? idsOf("nobody") ?? [];
+  return { uid, gid };
 });
 
 /** Makes a cluster with the superuser `parley`, all or nothing. */
@@ -110,25 +108,20 @@ const createCluster = Effect.fnUntraced(function* (dataDir: string, initdb: stri
 
 /** Finds the cluster in the directory, or makes both. */
 export const openCluster = Effect.fnUntraced(function* (path: string, from: string) {
-  const dataDir = yield* Effect.tryPromise(async () => {
+  const unwritable = `PARLEY_DATA_DIR ${path} cannot be written; name another directory, or set DATABASE_URL`;
+  const dataDir = yield* attempt(unwritable, async () => {
     await fs.mkdir(resolve(path), { mode: 0o700, recursive: true });
     await fs.access(path, fs.constants.W_OK | fs.constants.X_OK);
     return fs.realpath(path);
-  }).pipe(
-    Effect.mapError(
-      failedTo(
-        `PARLEY_DATA_DIR ${path} cannot be written; name another directory, or set DATABASE_URL`,
-      ),
-    ),
-  );
+  });
   const home = homeOf(dataDir);
   const data = join(home, "data");
   const isNew = !existsSync(home);
   const runAs = yield* userFor(data, isNew);
   const binaries = yield* binariesFor(runAs, from);
   if (isNew) yield* createCluster(dataDir, binaries.initdb, runAs);
-  const password = yield* Effect.tryPromise(() => fs.readFile(join(home, "password"), "utf8")).pipe(
-    Effect.mapError(failedTo(`The database in ${home} cannot be read`)),
+  const password = yield* attempt(`The database in ${home} cannot be read`, () =>
+    fs.readFile(join(home, "password"), "utf8"),
   );
   return { dataDir, data, binaries, runAs, password };
 });
@@ -148,15 +141,11 @@ export const connectionFile = ({ dataDir, password }: Cluster, port: number) => 
   const file = join(dataDir, "connection.json");
   const connection = { host, port, database: "parley", user, password };
   return Effect.acquireRelease(
-    Effect.tryPromise({
-      try: async () => {
-        await fs.rm(`${file}.new`, { force: true });
-        await fs.writeFile(`${file}.new`, `${JSON.stringify(connection, null, 2)}\n`, {
-          mode: 0o600,
-        });
-        await fs.rename(`${file}.new`, file);
-      },
-      catch: failedTo(`${file} cannot be written`),
+    attempt(`${file} cannot be written`, async () => {
+      const text = `${JSON.stringify(connection, null, 2)}\n`;
+      await fs.rm(`${file}.new`, { force: true });
+      await fs.writeFile(`${file}.new`, text, { mode: 0o600 });
+      await fs.rename(`${file}.new`, file);
     }),
     () => remove(file),
   );
