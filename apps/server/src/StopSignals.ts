@@ -23,7 +23,7 @@ const makeStop = Effect.acquireRelease(
   ({ forget }) => Effect.sync(forget),
 );
 
-/** Until the scope closes, a SIGHUP stops the process as Ctrl-C does, and with it the PostgreSQL that it has started. */
+/** Until the scope closes, a SIGHUP stops the process, and the PostgreSQL that it has started, as Ctrl-C does. */
 export const stopOnHangup = Effect.gen(function* () {
   const { stop } = yield* makeStop;
   const hangUp = () => stop("SIGINT");

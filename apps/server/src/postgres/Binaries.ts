@@ -51,7 +51,7 @@ export const run = (program: string, args: ReadonlyArray<string>, runAs: RunAs, 
 
 const platform = `${process.platform}-${process.arch}`;
 
-/** Copies the programs to a place that every user can reach, once for each version. Temporary directories get emptied. */
+/** Copies the programs to a place that every user can reach and nothing empties, once for each version. */
 const copied = Effect.fnUntraced(function* ({ postgres }: Binaries, version: string) {
   const target = `/var/lib/parley/postgresql-${version}-${platform}`;
   if (!existsSync(target)) {

@@ -14,7 +14,7 @@ import { counted, print, printable } from "../Output.ts";
 const hints = {
   settings: "docs/settings.md explains every setting.",
   database:
-    "Check that PostgreSQL runs, DATABASE_URL, and the roles in docs/operations.md; without DATABASE_URL, PARLEY_DATA_DIR.",
+    "Check DATABASE_URL, that PostgreSQL runs, and its roles (docs/operations.md); or else PARLEY_DATA_DIR.",
   documents:
     "Check PARLEY_KNOWLEDGE_DIR, PARLEY_KNOWLEDGE_ROOT and the folders; documents end with .md or .txt.",
   model: "Set PARLEY_LLM_BASE_URL and PARLEY_LLM_MODEL.",
