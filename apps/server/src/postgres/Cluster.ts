@@ -109,8 +109,12 @@ const createCluster = Effect.fnUntraced(function* (dataDir: string, initdb: stri
 /** Finds the cluster in the directory, or makes both. */
 export const openCluster = Effect.fnUntraced(function* (path: string, from: string) {
   const unwritable = `PARLEY_DATA_DIR ${path} cannot be written; name another directory, or set DATABASE_URL`;
+  // Node's own recursion never ends below /proc.
+  yield* Effect.mapError(
+    run("mkdir", ["-p", "-m", "700", resolve(path)], null),
+    failedTo(unwritable),
+  );
   const dataDir = yield* attempt(unwritable, async () => {
-    await fs.mkdir(resolve(path), { mode: 0o700, recursive: true });
     await fs.access(path, fs.constants.W_OK | fs.constants.X_OK);
     return fs.realpath(path);
   });
