@@ -87,8 +87,8 @@ const checkDocuments = Effect.fnUntraced(function* (chatbots: ReadonlyArray<Chat
   const folders = named.map((name) => path.join(knowledgeRoot!, name));
   return yield* Effect.forEach([knowledgeDir ?? [], folders].flat(), (folder) =>
     Effect.match(readKnowledge(folder), {
-      onSuccess: ({ documents }) =>
-        (documents === 0 ? warning : ok)("documents", `${folder} has ${documents}.`),
+      onSuccess: ({ topics }) =>
+        (topics.length === 0 ? warning : ok)("documents", `${folder} has ${topics.length}.`),
       onFailure: (error) => failed("documents", describeError(error).message),
     }),
   );
