@@ -6,18 +6,19 @@ import { Access, ChatbotRegistry, layerRetention } from "@parley/core";
 import { layerRedaction, makeApp } from "@parley/http";
 import { makeDocumentation } from "@parley/http/docs";
 import { makePlayground } from "@parley/http/playground";
-import { Console, Duration, Effect, Layer, Option, Redacted, type Scope } from "effect";
+import { Console, Duration, Effect, Layer, Option, Redacted, type Scope, Stream } from "effect";
 import { SecureRandom } from "effect/crypto";
 import type { HttpServerRequest, HttpServerResponse } from "effect/http";
 import { listen } from "./http/Listener.ts";
 import { makeManagement } from "./http/Management.ts";
 import { layerAsking } from "./layers/Asking.ts";
 import { layerDigest } from "./layers/Digest.ts";
-import { Documents, hangups } from "./layers/Documents.ts";
+import { Documents, layerDocuments, reloadOnSighup } from "./layers/Documents.ts";
 import { layerStore } from "./layers/Store.ts";
 import { firstStart } from "./provision/FirstStart.ts";
 import { provision } from "./provision/Provision.ts";
 import { readSettings, Settings } from "./Settings.ts";
+import { hasTerminal } from "./StopSignals.ts";
 
 /** Logs settings that do nothing, and settings of chatbots that this server cannot follow. */
 const startupChecks = Effect.gen(function* () {
@@ -100,8 +101,9 @@ const listeners = Effect.gen(function* () {
 /** The whole server; it runs as long as its scope is open. */
 export const layerServer = Layer.merge(Layer.effectDiscard(listeners), layerRetention).pipe(
   Layer.provide(Access.layer),
-  Layer.provide(layerAsking(hangups)),
-  Layer.provide(layerStore),
+  Layer.provide(layerAsking),
+  // At the same time: a database takes a while to start.
+  Layer.provide([layerStore, layerDocuments(hasTerminal ? Stream.empty : reloadOnSighup)]),
   Layer.provide([layerDigest, SecureRandom.layerWebCrypto, NodeServices.layer, layerRedaction]),
   Layer.provide(Settings.layer),
 );
