@@ -50,7 +50,7 @@ const started = async (settings: Readonly<Record<string, string>>): Promise<stri
   for await (const data of child.stdout) {
     printed += data;
     // Once: a second signal would end a server that has stopped already.
-    if (!child.killed && printed.includes("/docs\n")) child.kill("SIGTERM");
+    if (!child.killed && printed.includes("/docs\n")) child.kill("SIGINT");
   }
   expect((await ended)[0]).toBe(0);
   return printed;

@@ -110,7 +110,7 @@ export const launch = async (
   });
   const exited = once(child, "exit");
   // A run that is broken off must not leave a server behind.
-  const end = () => child.kill("SIGTERM");
+  const end = () => child.kill("SIGINT");
   process.once("exit", end);
   let output = "";
   let baseUrl: string | undefined;
@@ -128,7 +128,7 @@ export const launch = async (
 
   const stop = async () => {
     const deadline = setTimeout(() => child.kill("SIGKILL"), 20_000);
-    child.kill("SIGTERM");
+    child.kill("SIGINT");
     await exited;
     process.off("exit", end);
     clearTimeout(deadline);
