@@ -38,7 +38,7 @@ export const listen = Effect.fnUntraced(function* <R>(
   app: Effect.Effect<HttpServerResponse.HttpServerResponse, never, R>,
   { grace, host, isStopping, port }: ListenOptions,
 ) {
-  const requests = yield* Effect.acquireRelease(Scope.make("parallel"), Scope.close);
+  const requests = yield* Scope.make("parallel");
   const handle = yield* NodeHttpServer.makeHandler(
     app as Effect.Effect<
       HttpServerResponse.HttpServerResponse,
@@ -103,13 +103,14 @@ export const listen = Effect.fnUntraced(function* <R>(
         resume(Effect.succeed(bound));
       });
     }),
-    () =>
+    (_, exit) =>
       Effect.callback<void>((resume) => {
         server.close(() => resume(Effect.void));
         connections.close();
       }).pipe(
         Effect.timeoutOption(grace),
         Effect.andThen(Effect.sync(() => connections.destroy())),
+        Effect.andThen(Scope.close(requests, exit)),
       ),
   );
 });
