@@ -3,13 +3,21 @@
  */
 import { once } from "node:events";
 import { readFile } from "node:fs/promises";
+import { createServer, type AddressInfo } from "node:net";
 import { join } from "node:path";
 import { setTimeout } from "node:timers/promises";
 import { afterEach, expect, it, vi } from "vitest";
-import { freePort } from "../../../bench/FreePort.ts";
 import { api, askApi, askStream, createChat, expectGeneral, parseEvents } from "./contract/client.ts";
 import { launch, type Running } from "./contract/launch.ts";
 import { startSlowModel, type SlowModel } from "./SlowModel.ts";
+
+const freePort = async () => {
+  const server = createServer().listen(0, "127.0.0.1");
+  await once(server, "listening");
+  const { port } = server.address() as AddressInfo;
+  await new Promise((resolve) => server.close(resolve));
+  return port;
+};
 
 let model: SlowModel;
 let running: Running;
@@ -40,6 +48,8 @@ const start = async (
   const stream = askStream(target, { json: { query: "q" } });
   await vi.waitFor(() => expect(model.asked()).toBe(2));
   const waiting = ask();
+  // The server reads it first.
+  await details(target);
   return { answering, child, exited, ready, release, stream, target, waiting };
 };
 
