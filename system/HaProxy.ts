@@ -1,0 +1,70 @@
+/**
+ * Debian's HAProxy before servers, whose readiness it asks at their management listeners.
+ */
+import { spawn } from "node:child_process";
+import { once } from "node:events";
+import { existsSync } from "node:fs";
+import { mkdtemp, rm, writeFile } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { setTimeout as sleep } from "node:timers/promises";
+import { freePort } from "../bench/FreePort.ts";
+
+const program = "/usr/sbin/haproxy";
+
+export interface HaProxy {
+  readonly origin: string;
+  readonly close: () => Promise<void>;
+}
+
+/** The recipe of `docs/operations.md`, over servers on this machine. */
+export const startHaProxy = async (
+  servers: ReadonlyArray<{ readonly port: number; readonly management: number }>,
+): Promise<HaProxy> => {
+  if (!existsSync(program)) throw new Error(`${program} is missing: install Debian's haproxy`);
+  const port = await freePort();
+  const directory = await mkdtemp(join(tmpdir(), "parley-haproxy-"));
+  const file = join(directory, "haproxy.cfg");
+  const lines = servers.map(
+    ({ management, port }, n) => `  server parley${n} 127.0.0.1:${port} check port ${management}`,
+  );
+  await writeFile(
+    file,
+    `defaults
+  mode http
+  timeout connect 2s
+  timeout client 120s
+  timeout server 120s
+  option redispatch
+frontend parley
+  bind 127.0.0.1:${port}
+  default_backend parley
+backend parley
+  option httpchk GET /health/ready
+  default-server inter 500ms fall 1 rise 1
+${lines.join("\n")}
+`,
+  );
+  const proxy = spawn(program, ["-db", "-f", file], { stdio: ["ignore", "ignore", "pipe"] });
+  const exited = once(proxy, "exit");
+  let said = "";
+  proxy.stderr.setEncoding("utf8").on("data", (text: string) => (said += text));
+  const close = async () => {
+    proxy.kill();
+    await exited;
+    await rm(directory, { recursive: true, force: true });
+  };
+  const origin = `http://127.0.0.1:${port}`;
+  while (true) {
+    const isUp = await fetch(origin).then(
+      () => true,
+      () => false,
+    );
+    if (isUp) return { origin, close };
+    if (proxy.exitCode !== null) {
+      await close();
+      throw new Error(`HAProxy did not start: ${said}`);
+    }
+    await sleep(50);
+  }
+};
