@@ -9,6 +9,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 import { freePort } from "../bench/FreePort.ts";
+import { fencesOf, read } from "../test/Fences.ts";
 
 const program = "/usr/sbin/haproxy";
 
@@ -25,26 +26,15 @@ export const startHaProxy = async (
   const port = await freePort();
   const directory = await mkdtemp(join(tmpdir(), "parley-haproxy-"));
   const file = join(directory, "haproxy.cfg");
-  const lines = servers.map(
-    ({ management, port }, n) => `  server parley${n} 127.0.0.1:${port} check port ${management}`,
-  );
-  await writeFile(
-    file,
-    `defaults
-  mode http
-  timeout connect 2s
-  timeout client 120s
-  timeout server 120s
-  option redispatch
-frontend parley
-  bind 127.0.0.1:${port}
-  default_backend parley
-backend parley
-  option httpchk GET /health/ready
-  default-server inter 500ms fall 1 rise 1
-${lines.join("\n")}
-`,
-  );
+  const recipe = fencesOf(read("docs/operations.md")).find(({ info }) => info === "haproxy")!;
+  const left = [...servers];
+  const configuration = recipe.text
+    .replace(":8080", `127.0.0.1:${port}`)
+    .replace(/[\d.]+:3000 check port 3001/g, () => {
+      const { management, port } = left.shift()!;
+      return `127.0.0.1:${port} check port ${management}`;
+    });
+  await writeFile(file, `${configuration}\n`);
   const proxy = spawn(program, ["-db", "-f", file], { stdio: ["ignore", "ignore", "pipe"] });
   const exited = once(proxy, "exit");
   let said = "";

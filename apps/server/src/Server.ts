@@ -58,11 +58,16 @@ const reportAnswers = Effect.gen(function* () {
  * Stops the interfaces. After a SIGTERM they go on serving for a while, until load balancers have noticed. Then they
  * accept no more connections, and requests in flight end.
  */
-const stop = Effect.fnUntraced(function* (interfaces: Scope.Closeable, exit: Exit.Exit<unknown, unknown>) {
+const stop = Effect.fnUntraced(function* (
+  interfaces: Scope.Closeable,
+  exit: Exit.Exit<unknown, unknown>,
+) {
   const { signal } = yield* Lifecycle;
   const { drainDelay } = yield* Settings;
   if (signal === "SIGTERM" && !Duration.isZero(drainDelay)) {
-    yield* Effect.logInfo(`Stopping: not ready any more; serving for ${Duration.format(drainDelay)}`);
+    yield* Effect.logInfo(
+      `Stopping: not ready any more; serving for ${Duration.format(drainDelay)}`,
+    );
     yield* Effect.sleep(drainDelay);
   }
   const { drain } = yield* Asking;

@@ -7,7 +7,14 @@ import { createServer, type AddressInfo } from "node:net";
 import { join } from "node:path";
 import { setTimeout } from "node:timers/promises";
 import { afterEach, expect, it, vi } from "vitest";
-import { api, askApi, askStream, createChat, expectGeneral, parseEvents } from "./contract/client.ts";
+import {
+  api,
+  askApi,
+  askStream,
+  createChat,
+  expectGeneral,
+  parseEvents,
+} from "./contract/client.ts";
 import { launch, type Running } from "./contract/launch.ts";
 import { startSlowModel, type SlowModel } from "./SlowModel.ts";
 
@@ -39,8 +46,7 @@ const start = async (
   running = await launch(store, more);
   const { child, target } = running;
   const exited = once(child, "exit");
-  const ready = () =>
-    fetch(`http://127.0.0.1:${port}/health/ready`).then(({ status }) => status);
+  const ready = () => fetch(`http://127.0.0.1:${port}/health/ready`).then(({ status }) => status);
   expect(await ready()).toBe(200);
   const chat = await createChat(target);
   const ask = () => askApi(target, { json: { chat_id: chat.id, query: "q" } });

@@ -35,7 +35,10 @@ describe("readiness", () => {
   it.effect("is 503 until the interfaces are served, and from the first signal on", () =>
     Effect.gen(function* () {
       for (const phase of ["starting", "stopping"] as const) {
-        assert.strictEqual(yield* statusOf("/health/ready", () => Effect.succeed(null), phase), 503);
+        assert.strictEqual(
+          yield* statusOf("/health/ready", () => Effect.succeed(null), phase),
+          503,
+        );
       }
     }),
   );

@@ -642,7 +642,8 @@ describe("asking", () => {
         const stopped = yield* Effect.forkChild(Scope.close(scope, Exit.void));
         yield* settle;
         // No time has passed.
-        for (const fiber of waiting) assert.deepStrictEqual(tagOf(yield* Fiber.join(fiber)), ["Overloaded"]);
+        for (const fiber of waiting)
+          assert.deepStrictEqual(tagOf(yield* Fiber.join(fiber)), ["Overloaded"]);
         assert.deepStrictEqual(tagOf(yield* Effect.exit(asking(ask("t")))), ["Overloaded"]);
         assert.strictEqual(yield* Asking.use(({ inProgress }) => inProgress), 1);
         assert.isUndefined(stopped.pollUnsafe());
