@@ -3,7 +3,7 @@ import { join } from "node:path";
 import { promisify } from "node:util";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { documents, fencesOf, read, root, sectionOf } from "./Fences.ts";
-import { withoutSettings } from "../apps/server/test/withoutSettings.ts";
+import { withoutSettings } from "../../apps/server/test/withoutSettings.ts";
 import { startServer, type StartedServer } from "./StartedServer.ts";
 
 const run = promisify(execFile);
