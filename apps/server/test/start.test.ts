@@ -208,6 +208,7 @@ describe("a setting", () => {
     ["PARLEY_LLM_FALLBACK_MODEL", "alone"],
     ["PARLEY_ASK_DEADLINE", "30 parsecs"],
     ["PARLEY_ASK_DEADLINE", "2 hours"],
+    ["PARLEY_DRAIN_DELAY", "2 hours"],
     ["PARLEY_ASK_QUEUE_LIMIT", "-1"],
     ["PARLEY_ASKS_AT_ONCE", "0"],
     ["PARLEY_ROW_SECURITY", "maybe"],
