@@ -93,7 +93,9 @@ it("after a SIGTERM it is not ready, serves for the delay, and then completes it
   expect(await exited).toEqual([0, null]);
 });
 
-it("after Ctrl-C it accepts no connection; a second signal ends it at once, and PostgreSQL", async () => {
+const ending =
+  "after Ctrl-C it accepts no connection; a second signal ends it at once, and PostgreSQL";
+it(ending, { timeout: 90_000 }, async () => {
   const { answering, child, exited, ready, stream, target, waiting } = await start("embedded");
   const data = join(running.directory, "data", "postgres", "data");
   const [postmaster] = (await readFile(join(data, "postmaster.pid"), "utf8")).split("\n");
