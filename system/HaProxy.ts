@@ -15,6 +15,8 @@ const program = "/usr/sbin/haproxy";
 
 export interface HaProxy {
   readonly origin: string;
+  /** Whether it has found every server ready. */
+  readonly isComplete: () => Promise<boolean>;
   readonly close: () => Promise<void>;
 }
 
@@ -34,7 +36,15 @@ export const startHaProxy = async (
       const { management, port } = left.shift()!;
       return `127.0.0.1:${port} check port ${management}`;
     });
-  await writeFile(file, `${configuration}\n`);
+  const stats = await freePort();
+  await writeFile(
+    file,
+    `${configuration}\nlisten stats\n  bind 127.0.0.1:${stats}\n  stats enable\n  stats uri /\n`,
+  );
+  const isComplete = async () => {
+    const csv = await (await fetch(`http://127.0.0.1:${stats}/;csv`)).text();
+    return csv.match(/^parley,(one|two),.*,UP,/gm)?.length === servers.length;
+  };
   const proxy = spawn(program, ["-db", "-f", file], { stdio: ["ignore", "ignore", "pipe"] });
   const exited = once(proxy, "exit");
   let said = "";
@@ -50,7 +60,7 @@ export const startHaProxy = async (
       () => true,
       () => false,
     );
-    if (isUp) return { origin, close };
+    if (isUp) return { origin, isComplete, close };
     if (proxy.exitCode !== null) {
       await close();
       throw new Error(`HAProxy did not start: ${said}`);

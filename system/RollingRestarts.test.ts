@@ -26,7 +26,7 @@ beforeAll(async () => {
     PARLEY_STORE: "postgres",
     DATABASE_URL: inject("postgresUrl"),
     PARLEY_SCHEMA: schema,
-    PARLEY_DRAIN_DELAY: "2 seconds",
+    PARLEY_DRAIN_DELAY: "3 seconds",
   };
   servers = await Promise.all(
     [0, 1].map(async () => {
@@ -52,8 +52,7 @@ const restart = async () => {
   for (const server of servers) {
     expect(await server.stop(), server.log()).toBe(0);
     await server.start();
-    // HAProxy looks every half second.
-    await sleep(1000);
+    while (!(await proxy.isComplete())) await sleep(100);
   }
 };
 
