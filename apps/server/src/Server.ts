@@ -2,11 +2,21 @@
  * The server: a store, an answerer, the core and the listeners, wired by the settings.
  */
 import * as NodeServices from "@effect/platform-node/NodeServices";
-import { Access, ChatbotRegistry, layerRetention } from "@parley/core";
+import { Access, Asking, ChatbotRegistry, layerRetention } from "@parley/core";
 import { layerRedaction, makeApp } from "@parley/http";
 import { makeDocumentation } from "@parley/http/docs";
 import { makePlayground } from "@parley/http/playground";
-import { Console, Duration, Effect, Layer, Option, Redacted, type Scope, Stream } from "effect";
+import {
+  Console,
+  Duration,
+  Effect,
+  type Exit,
+  Layer,
+  Option,
+  Redacted,
+  Scope,
+  Stream,
+} from "effect";
 import { SecureRandom } from "effect/crypto";
 import type { HttpServerRequest, HttpServerResponse } from "effect/http";
 import { listen } from "./http/Listener.ts";
@@ -15,6 +25,7 @@ import { layerAsking } from "./layers/Asking.ts";
 import { layerDigest } from "./layers/Digest.ts";
 import { Documents, layerDocuments, reloadOnSighup } from "./layers/Documents.ts";
 import { layerStore } from "./layers/Store.ts";
+import { Lifecycle } from "./Lifecycle.ts";
 import { firstStart } from "./provision/FirstStart.ts";
 import { provision } from "./provision/Provision.ts";
 import { readSettings, Settings } from "./Settings.ts";
@@ -41,9 +52,47 @@ const startupChecks = Effect.gen(function* () {
   }
 });
 
+/** Logs for how many answers a server that stops waits, when their number changes. */
+const reportAnswers = Effect.gen(function* () {
+  const asking = yield* Asking;
+  let reported = 0;
+  while (true) {
+    yield* Effect.sleep(reported === 0 ? "100 millis" : "1 second");
+    const answers = yield* asking.inProgress;
+    if (answers === reported || answers === 0) continue;
+    reported = answers;
+    yield* Effect.logInfo(
+      `Waiting for ${answers} ${answers === 1 ? "answer" : "answers"}; a second signal ends the server at once`,
+    );
+  }
+});
+
+/**
+ * Stops the interfaces. After a SIGTERM they go on serving for a while, until load balancers have noticed. Then they
+ * accept no more connections, and requests in flight end.
+ */
+const stop = Effect.fnUntraced(function* (
+  interfaces: Scope.Closeable,
+  exit: Exit.Exit<unknown, unknown>,
+) {
+  const { signal } = yield* Lifecycle;
+  const { drainDelay } = yield* Settings;
+  if (signal === "SIGTERM" && !Duration.isZero(drainDelay)) {
+    yield* Effect.logInfo(
+      `Stopping: not ready any more; serving for ${Duration.format(drainDelay)}`,
+    );
+    yield* Effect.sleep(drainDelay);
+  }
+  const { drain } = yield* Asking;
+  yield* Effect.all([drain, Scope.close(interfaces, exit)], { concurrency: 2 }).pipe(
+    Effect.raceFirst(Effect.interruptible(reportAnswers)),
+  );
+});
+
 /** Listens until the scope closes. The store is ready before the first connection is accepted. */
 const listeners = Effect.gen(function* () {
   const settings = yield* Settings;
+  const lifecycle = yield* Lifecycle;
   const { askPort, basePaths, corsOrigins, host, managementPort, onDisconnect, port } = settings;
   if (settings.provision !== null) {
     yield* provision(settings.provision, process.env, "provisioning");
@@ -60,27 +109,32 @@ const listeners = Effect.gen(function* () {
       HttpServerRequest.HttpServerRequest | Scope.Scope
     >,
   ) {
-    const bound = yield* listen(app, { host, port, grace });
+    const isStopping = () => lifecycle.phase === "stopping";
+    const bound = yield* listen(app, { host, port, grace, isStopping });
     return `http://${host.includes(":") ? `[${host}]` : host}:${bound}`;
   });
-  const documentation = settings.docs ? [makeDocumentation] : [];
-  const interfaces = (serves: ReadonlyArray<"general" | "answers">, pages = documentation) =>
-    makeApp({ basePaths, corsOrigins, onDisconnect, pages, serves });
-
+  // It closes last.
   if (managementPort !== 0) yield* listenTo(managementPort, yield* makeManagement);
-  const askListener =
-    askPort === null ? null : yield* listenTo(askPort, yield* interfaces(["answers"]));
+  const interfaces = yield* Effect.acquireRelease(Scope.make("parallel"), stop);
+  const documentation = settings.docs ? [makeDocumentation] : [];
+  const serve = Effect.fnUntraced(function* (
+    port: number,
+    serves: ReadonlyArray<"general" | "answers">,
+    pages = documentation,
+  ) {
+    const app = yield* makeApp({ basePaths, corsOrigins, onDisconnect, pages, serves });
+    return yield* Scope.provide(listenTo(port, app), interfaces);
+  });
+  const askListener = askPort === null ? null : yield* serve(askPort, ["answers"]);
   // The page must know the port that the answers interface got.
   const answersPort = askListener === null ? null : Number(new URL(askListener).port || 80);
   const playground = settings.playground ? [makePlayground({ answersPort })] : [];
-  const origin = yield* listenTo(
-    port,
-    yield* interfaces(askListener === null ? ["general", "answers"] : ["general"], [
-      ...playground,
-      ...documentation,
-    ]),
-  );
+  const origin = yield* serve(port, askListener === null ? ["general", "answers"] : ["general"], [
+    ...playground,
+    ...documentation,
+  ]);
   const askOrigin = askListener ?? origin;
+  if (lifecycle.phase === "starting") lifecycle.phase = "serving";
   // After listening: nobody would see the key of a start that fails.
   const firstKey = settings.provision === null ? yield* firstStart : Option.none();
   yield* Console.log(
@@ -105,5 +159,5 @@ export const layerServer = Layer.merge(Layer.effectDiscard(listeners), layerRete
   // At the same time: a database takes a while to start.
   Layer.provide([layerStore, layerDocuments(hasTerminal ? Stream.empty : reloadOnSighup)]),
   Layer.provide([layerDigest, SecureRandom.layerWebCrypto, NodeServices.layer, layerRedaction]),
-  Layer.provide(Settings.layer),
+  Layer.provide([Settings.layer, Lifecycle.layer]),
 );
