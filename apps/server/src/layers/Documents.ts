@@ -3,11 +3,14 @@
  */
 import { type Knowledge, readKnowledge } from "@parley/llm";
 import { Cache, Context, Duration, Effect, Exit, Layer, Path, Queue, Stream } from "effect";
+import { existsSync } from "node:fs";
 import { fileURLToPath } from "node:url";
 import { Settings } from "../Settings.ts";
 
-/** The documentation of this project, the default where no language model is set. */
-const ownDocuments = fileURLToPath(new URL("../../../../docs", import.meta.url));
+/** The documentation of this project, the default where no language model is set: beside the bundle, or in the checkout. */
+const ownDocuments = ["docs", "../../../../docs"]
+  .map((path) => fileURLToPath(new URL(path, import.meta.url)))
+  .find(existsSync)!;
 
 export class Documents extends Context.Service<
   Documents,

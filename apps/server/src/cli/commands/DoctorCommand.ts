@@ -133,7 +133,7 @@ const checkModels = Effect.fnUntraced(function* (chatbots: ReadonlyArray<Chatbot
       return checkCall(
         "model",
         settings,
-        Effect.mapError(call, ({ detail }) => detail),
+        Effect.mapError(call, (error) => ("detail" in error ? error.detail : error.message)),
       );
     },
     { concurrency: 4 },
