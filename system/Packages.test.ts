@@ -5,7 +5,7 @@
 import { storeChecks } from "@parley/core/testing";
 import { execFile, spawn } from "node:child_process";
 import { once } from "node:events";
-import { chmod, cp, mkdtemp, readdir, readFile, rm, writeFile } from "node:fs/promises";
+import { chmod, cp, mkdtemp, readFile, rm, symlink, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { basename, delimiter, dirname, join, relative } from "node:path";
 import { promisify } from "node:util";
@@ -20,7 +20,9 @@ const newest = process.execPath;
 /** The oldest Node of the server, and of the libraries. */
 let oldest: { readonly server: string; readonly libraries: string };
 const nodeOf = async (version: string) =>
-  (await run("npx", ["--yes", `--package=node@${version}`, "-c", "node -p process.execPath"])).stdout.trim();
+  (
+    await run("npx", ["--yes", `--package=node@${version}`, "-c", "node -p process.execPath"])
+  ).stdout.trim();
 
 /** An environment whose `node` is this one. */
 const on = (node: string, settings: Readonly<Record<string, string>> = {}) => ({
@@ -42,7 +44,8 @@ const instructions = [
     .replaceAll("\\\n", "")
     .matchAll(/^([A-Z]+) (.*)$/gm),
 ].map(([, name, rest]) => ({ name: name!, rest: rest! }));
-const inImage = (text: string) => text.replaceAll(/(?<=^|[\s"])\/(src|opt\/parley)\b/g, `${image}/$1`);
+const inImage = (text: string) =>
+  text.replaceAll(/(?<=^|[\s"])\/(src|opt\/parley)\b/g, `${image}/$1`);
 const instructionsOf = (wanted: string) =>
   instructions.flatMap(({ name, rest }) => (name === wanted ? [rest] : []));
 const variablesOf = (name: string) =>
@@ -82,8 +85,16 @@ const buildImage = async () => {
   }
 };
 
-const install = (...wanted: ReadonlyArray<string>) =>
-  run("npm", ["install", "--no-audit", "--no-fund", ...wanted], { cwd: project });
+/** The lines of the commands in docs/install.md. */
+const documented = fencesOf(read("docs/install.md")).flatMap(({ text }) => text.split("\n"));
+
+/** Runs one or more of them in the project, as one. */
+const install = (...commands: ReadonlyArray<string>) => {
+  expect(documented).toEqual(expect.arrayContaining([...commands]));
+  const packages = commands.map((command) => command.replace(/^npm install/, "")).join("");
+  const command = `npm install --no-audit --no-fund ${packages}`;
+  return run("/bin/bash", ["-c", command], { cwd: project });
+};
 
 /** The packages in the project, ours included. */
 let packages: ReadonlyArray<string>;
@@ -101,16 +112,18 @@ beforeAll(async () => {
   ]);
   oldest = { server, libraries };
   await writeFile(join(project, "package.json"), '{ "private": true, "type": "module" }');
-  const tarballs = join(image, "src/dist");
-  const packed = (await readdir(tarballs)).map((name) => join(tarballs, name));
-  expect(packed).toHaveLength(6);
-  await install(...packed);
+  await symlink(join(image, "src/dist"), join(project, "dist"));
+  await install(...documented.filter((line) => /^npm install .*dist\/parley-/.test(line)));
   const lock = await readFile(join(project, "node_modules/.package-lock.json"), "utf8");
   packages = Object.keys(JSON.parse(lock).packages);
   complaints = await Promise.all(
     [
       { PARLEY_STORE: "embedded" },
-      { PARLEY_STORE: "memory", PARLEY_LLM_BASE_URL: "http://127.0.0.1:9/v1", PARLEY_LLM_MODEL: "m" },
+      {
+        PARLEY_STORE: "memory",
+        PARLEY_LLM_BASE_URL: "http://127.0.0.1:9/v1",
+        PARLEY_LLM_MODEL: "m",
+      },
     ].map((settings) =>
       run("node_modules/.bin/parley", ["serve"], {
         cwd: project,
@@ -122,13 +135,13 @@ beforeAll(async () => {
       ),
     ),
   );
+  await install(...complaints.map((text) => /npm install [^,):]+/.exec(text)![0]));
   const catalog = read("pnpm-workspace.yaml");
-  const pinned = ["typescript", '"@types/node"'].map((name) => {
+  const tools = ["typescript", '"@types/node"'].map((name) => {
     const version = new RegExp(`^  ${name}: (\\S+)$`, "m").exec(catalog)![1];
     return `${name.replaceAll('"', "")}@${version}`;
   });
-  const optional = complaints.flatMap((text) => /npm install ([^,):]+)/.exec(text)![1]!.split(" "));
-  await install(...pinned, ...optional);
+  await run("npm", ["install", "--no-audit", "--no-fund", ...tools], { cwd: project });
 }, 300_000);
 afterAll(async () => {
   await rm(image, { recursive: true, force: true });
@@ -267,7 +280,8 @@ describe("the image", () => {
     const server = spawn(file!, args, { ...nobody, env, cwd: "/" });
     const exited = once(server, "close");
     let output = "";
-    for (const stream of [server.stdout, server.stderr]) stream.on("data", (text) => (output += text));
+    for (const stream of [server.stdout, server.stderr])
+      stream.on("data", (text) => (output += text));
     try {
       await expect.poll(() => output, { timeout: 20_000 }).toMatch(/"query":/);
       const [node, ...check] = command("HEALTHCHECK").map((arg) =>
@@ -280,6 +294,8 @@ describe("the image", () => {
       await exited;
     }
     expect(server.exitCode).toBe(0);
-    await expect(run(command("HEALTHCHECK")[0]!, command("HEALTHCHECK").slice(1))).rejects.toThrow();
+    await expect(
+      run(command("HEALTHCHECK")[0]!, command("HEALTHCHECK").slice(1)),
+    ).rejects.toThrow();
   });
 });

@@ -128,8 +128,16 @@ it.each(samples)("$file passes each piece of a streamed answer on as it comes", 
 it("systemd understands deploy/parley.service, and rates what it may do as little", async () => {
   const unit = join(directory, "parley.service");
   // It must find the program.
-  await writeFile(unit, read("deploy/parley.service").replace(/^ExecStart=\S+/m, "ExecStart=/bin/true"));
+  await writeFile(
+    unit,
+    read("deploy/parley.service").replace(/^ExecStart=\S+/m, "ExecStart=/bin/true"),
+  );
   expect((await run("systemd-analyze", ["verify", unit])).stderr).toBe("");
-  const { stdout } = await run("systemd-analyze", ["security", "--offline=yes", "--no-pager", unit]);
+  const { stdout } = await run("systemd-analyze", [
+    "security",
+    "--offline=yes",
+    "--no-pager",
+    unit,
+  ]);
   expect(Number(/exposure level .*: ([\d.]+)/.exec(stdout)![1])).toBeLessThan(2);
 });

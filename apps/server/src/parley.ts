@@ -7,7 +7,9 @@ import { join } from "node:path";
 
 const [major, minor] = process.versions.node.split(".").map(Number) as [number, number];
 if (major < 22 || (major === 22 && minor < 19)) {
-  console.error(`parley: Node ${process.versions.node} is too old: 22.19 is the oldest that serves.`);
+  console.error(
+    `parley: Node ${process.versions.node} is too old: 22.19 is the oldest that serves.`,
+  );
   process.exit(1);
 }
 // Compiled code is kept in the package's own folder, if this user may write there: a start is quicker by 0.05 s. In a
