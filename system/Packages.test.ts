@@ -10,9 +10,9 @@ import { tmpdir } from "node:os";
 import { basename, delimiter, dirname, join, relative } from "node:path";
 import { promisify } from "node:util";
 import { afterAll, beforeAll, describe, expect, inject, it } from "vitest";
-import { freePort } from "../bench/FreePort.ts";
+import { freePort } from "../bench/harness/FreePort.ts";
 import { withoutSettings } from "../apps/server/test/withoutSettings.ts";
-import { fencesOf, read, root, sectionOf } from "../test/Fences.ts";
+import { fencesOf, read, root, sectionOf } from "../test/docs/Fences.ts";
 
 const run = promisify(execFile);
 

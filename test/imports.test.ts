@@ -7,7 +7,7 @@ const root = join(import.meta.dirname, "..");
 /** What each package's sources may import, beside their own files. */
 const mayImport: Readonly<Record<string, ReadonlyArray<RegExp>>> = {
   "packages/core": [/^effect$/, /^effect\/crypto$/],
-  "packages/http": [/^@parley\/core$/, /^effect$/, /^effect\//],
+  "packages/http": [/^@parley\/core$/, /^effect$/, /^effect\//, /^ai$/],
   "packages/store-memory": [/^@parley\/core$/, /^effect$/],
   "packages/store-pg": [
     /^@parley\/core$/,
@@ -21,7 +21,6 @@ const mayImport: Readonly<Record<string, ReadonlyArray<RegExp>>> = {
     /^effect\/persistence\/CircuitBreaker$/,
     /^ai$/,
     /^@ai-sdk\//,
-    /^minisearch$/,
     /^obscenity$/,
   ],
   "apps/server": [

@@ -4,7 +4,7 @@
 import { existsSync, readFileSync, realpathSync, writeFileSync } from "node:fs";
 import { dirname, join } from "node:path";
 import { expect, it } from "vitest";
-import { read, root } from "./Fences.ts";
+import { read, root } from "./docs/Fences.ts";
 
 interface Manifest {
   readonly name: string;

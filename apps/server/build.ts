@@ -27,7 +27,8 @@ const bundle = await rolldown({
 const { output } = await bundle.write({ dir: dist, chunkFileNames: "[name].js" });
 await bundle.close();
 
-cpSync(join(root, "docs"), join(dist, "docs"), { recursive: true });
+for (const path of ["docs", "README.md"])
+  cpSync(join(root, path), join(dist, path), { recursive: true });
 
 /** The folder of the package that a module is from. */
 const packageOf = (module: string): string =>

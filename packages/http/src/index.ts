@@ -1,7 +1,6 @@
 /**
- * The two HTTP interfaces of Parley, to serve, to mount and to call.
+ * The two HTTP interfaces of Parley, to serve and to mount.
  */
-export { makeClient, type ClientOptions } from "./client/Client.ts";
 export { type BasePaths } from "./contract/Api.ts";
 export { generalCodes, validationCodes, type GeneralMessage } from "./contract/Codes.ts";
 export { toJsonResponse, type ResponseBody } from "./contract/Wire.ts";

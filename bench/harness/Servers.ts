@@ -97,7 +97,7 @@ export const startParley = async ({
   settings = {},
   store,
 }: ParleyOptions): Promise<Running> => {
-  const main = pathOf("../apps/server/src/main.ts");
+  const main = pathOf("../../apps/server/src/main.ts");
   const generate = [main, "key", "generate"];
   const key = execFileSync(process.execPath, generate, { encoding: "utf8" }).trim();
   const directory = mkdtempSync(join(tmpdir(), "parley-bench-"));
@@ -151,7 +151,7 @@ export const startPeer = async (databaseUrl: string, parley: Running): Promise<R
   await client.connect();
   try {
     const { key } = parley;
-    await client.query(readFileSync(pathOf("peer/schema.sql"), "utf8"));
+    await client.query(readFileSync(pathOf("../peer/schema.sql"), "utf8"));
     await client.query(
       `WITH chatbot AS (
          INSERT INTO chatbots (workspace_name, name, description, hello_message)
@@ -167,7 +167,7 @@ export const startPeer = async (databaseUrl: string, parley: Running): Promise<R
       ],
     );
     const port = await freePort();
-    const stop = startNode("The peer", [pathOf("peer/server.ts")], {
+    const stop = startNode("The peer", [pathOf("../peer/server.ts")], {
       DATABASE_URL: databaseUrl,
       PORT: String(port),
     });

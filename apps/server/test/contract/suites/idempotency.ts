@@ -11,7 +11,7 @@ import {
   unique,
   type Answer,
   type Server,
-} from "./client.ts";
+} from "../client.ts";
 
 const replayed = (answer: Answer) => answer.headers["idempotent-replayed"];
 const json = { "content-type": "application/json" };

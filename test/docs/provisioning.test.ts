@@ -5,7 +5,7 @@ import { SecureRandom } from "effect/crypto";
 import { writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { describe, expect, it } from "vitest";
-import { provisionSchema } from "../apps/server/src/provision/ProvisionFile.ts";
+import { provisionSchema } from "../../apps/server/src/provision/ProvisionFile.ts";
 import { fencesOf, read, root, sectionOf } from "./Fences.ts";
 
 const path = "docs/provisioning.schema.json";

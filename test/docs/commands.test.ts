@@ -3,7 +3,7 @@
  */
 import type { Command } from "effect/cli";
 import { describe, expect, it } from "vitest";
-import { command } from "../apps/server/src/cli/Cli.ts";
+import { command } from "../../apps/server/src/cli/Cli.ts";
 import { read, sectionOf } from "./Fences.ts";
 
 interface Node {

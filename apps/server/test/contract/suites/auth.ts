@@ -13,7 +13,7 @@ import {
   type Call,
   type Server,
   type Target,
-} from "./client.ts";
+} from "../client.ts";
 
 interface Endpoint {
   readonly name: string;

@@ -11,7 +11,7 @@ import {
   type Chat,
   type Entry,
   type Server,
-} from "./client.ts";
+} from "../client.ts";
 
 /** "A chat of another chatbot, anywhere: exactly as a chat that does not exist." */
 export const tenants = (server: Server): void => {

@@ -8,7 +8,7 @@ import {
   listEntries,
   unique,
   type Server,
-} from "./client.ts";
+} from "../client.ts";
 import { clean, hostileJson, hostileStrings } from "./values.ts";
 
 /** Creates a chat by these bytes. */

@@ -7,7 +7,7 @@ import {
   unique,
   type Chat,
   type Server,
-} from "./client.ts";
+} from "../client.ts";
 import { notIntegers } from "./values.ts";
 
 const ids = (chats: ReadonlyArray<Chat>): ReadonlyArray<number> => chats.map(({ id }) => id);

@@ -13,7 +13,7 @@ import {
   listEntries,
   unique,
   type Server,
-} from "./client.ts";
+} from "../client.ts";
 import { clean, hostileJson, hostileStrings } from "./values.ts";
 
 const json = { "content-type": "application/json" };

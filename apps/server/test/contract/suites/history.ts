@@ -9,7 +9,7 @@ import {
   unique,
   type Entry,
   type Server,
-} from "./client.ts";
+} from "../client.ts";
 import { notIntegers } from "./values.ts";
 
 /** Section 4.4 and "Lists" of the decisions. */

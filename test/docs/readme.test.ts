@@ -2,8 +2,8 @@ import { execFile } from "node:child_process";
 import { join } from "node:path";
 import { promisify } from "node:util";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
-import { documents, fencesOf, read, root, sectionOf } from "./Fences.ts";
-import { withoutSettings } from "../apps/server/test/withoutSettings.ts";
+import { documents, fencesOf, read, sectionOf } from "./Fences.ts";
+import { withoutSettings } from "../../apps/server/test/withoutSettings.ts";
 import { startServer, type StartedServer } from "./StartedServer.ts";
 
 const run = promisify(execFile);
@@ -47,14 +47,6 @@ describe("the first five minutes", () => {
       timeout: 10_000,
     });
     expect(plain(stdout)).toBe(plain(documented));
-  });
-
-  it("runs the example of the typed client", async () => {
-    const { stdout } = await run(process.execPath, [join(root, "examples/client.ts")], {
-      env: { ...withoutSettings(), PARLEY_ORIGIN: server.origin, API_KEY: server.key },
-      timeout: 10_000,
-    });
-    expect(stdout).toBe("{ chatOfTheEntry: true, entries: 2 }\n");
   });
 });
 

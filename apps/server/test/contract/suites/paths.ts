@@ -12,7 +12,7 @@ import {
   raw,
   requestText,
   type Server,
-} from "./client.ts";
+} from "../client.ts";
 
 /** Section 7.4, "Addresses" of the decisions, and the addresses outside the two interfaces. */
 export const paths = (server: Server): void => {

@@ -4,7 +4,7 @@
 import { readdirSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 
-export const root = join(import.meta.dirname, "..");
+export const root = join(import.meta.dirname, "../..");
 
 export const read = (file: string): string => readFileSync(join(root, file), "utf8");
 

@@ -9,11 +9,11 @@ import { once } from "node:events";
 import { join } from "node:path";
 import { promisify } from "node:util";
 import { expect, it } from "vitest";
-import "../examples/memory-store.test.ts";
-import "../examples/testing/http.test.ts";
-import "../examples/testing/service.test.ts";
+import "../../examples/memory-store.test.ts";
+import "../../examples/testing/http.test.ts";
+import "../../examples/testing/service.test.ts";
 import { fencesOf, read, root, sectionOf } from "./Fences.ts";
-import { withoutSettings } from "../apps/server/test/withoutSettings.ts";
+import { withoutSettings } from "../../apps/server/test/withoutSettings.ts";
 
 const run = promisify(execFile);
 const example = (name: string) => join(root, "examples", name);
