@@ -29,7 +29,7 @@ const run = async (example: string): Promise<string> => {
 };
 
 it("client.ts streams an answer", async () => {
-  expect(await run("client.ts")).toMatch(/^The port is `PARLEY_PORT`[^]*\n$/);
+  expect(await run("client.ts")).toMatch(/^`PARLEY_PORT` is the port[^]*\n$/);
 });
 
 it("client-calls.ts prints what docs/client.md shows", async () => {
