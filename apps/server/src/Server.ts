@@ -3,7 +3,7 @@
  */
 import * as NodeServices from "@effect/platform-node/NodeServices";
 import { Access, ChatbotRegistry, layerRetention } from "@parley/core";
-import { layerRedaction, makeApp } from "@parley/http";
+import { layerRedaction, makeApp, makeRequestLog } from "@parley/http";
 import { Console, Duration, Effect, Layer, Option, Redacted, type Scope } from "effect";
 import { SecureRandom } from "effect/crypto";
 import type { HttpServerRequest, HttpServerResponse } from "effect/http";
@@ -12,10 +12,12 @@ import { makeManagement } from "./http/Management.ts";
 import { layerAsking } from "./layers/Asking.ts";
 import { layerDigest } from "./layers/Digest.ts";
 import { Documents, hangups } from "./layers/Documents.ts";
+import { layerObservability, logsText } from "./layers/Observability.ts";
 import { layerStore } from "./layers/Store.ts";
 import { firstStart } from "./provision/FirstStart.ts";
 import { provision } from "./provision/Provision.ts";
 import { readSettings, Settings } from "./Settings.ts";
+import { version } from "./Version.ts";
 
 /** Logs settings that do nothing, and settings of chatbots that this server cannot follow. */
 const startupChecks = Effect.gen(function* () {
@@ -41,7 +43,8 @@ const startupChecks = Effect.gen(function* () {
 /** Listens until the scope closes. The store is ready before the first connection is accepted. */
 const listeners = Effect.gen(function* () {
   const settings = yield* Settings;
-  const { askPort, basePaths, corsOrigins, host, managementPort, onDisconnect, port } = settings;
+  const { askPort, basePaths, corsOrigins, host, logRequests, managementPort, onDisconnect, port } =
+    settings;
   if (settings.provision !== null) {
     yield* provision(settings.provision, process.env, "provisioning");
   }
@@ -49,6 +52,7 @@ const listeners = Effect.gen(function* () {
 
   // An ask whose turn begins now may take its whole deadline.
   const grace = Duration.sum(settings.asks.deadline, Duration.seconds(5));
+  const { refuse: refused } = yield* makeRequestLog(logRequests);
   const listenTo = Effect.fnUntraced(function* (
     port: number,
     app: Effect.Effect<
@@ -57,13 +61,14 @@ const listeners = Effect.gen(function* () {
       HttpServerRequest.HttpServerRequest | Scope.Scope
     >,
   ) {
-    const bound = yield* listen(app, { host, port, grace });
+    const bound = yield* listen(app, { host, port, grace, refused });
     return `http://${host.includes(":") ? `[${host}]` : host}:${bound}`;
   });
   const interfaces = (serves: ReadonlyArray<"general" | "answers">) =>
-    makeApp({ basePaths, corsOrigins, onDisconnect, serves });
+    makeApp({ basePaths, corsOrigins, logRequests, onDisconnect, serves });
 
-  if (managementPort !== 0) yield* listenTo(managementPort, yield* makeManagement);
+  const management =
+    managementPort === 0 ? null : yield* listenTo(managementPort, yield* makeManagement);
   const origin = yield* listenTo(
     port,
     yield* interfaces(askPort === null ? ["general", "answers"] : ["general"]),
@@ -72,11 +77,26 @@ const listeners = Effect.gen(function* () {
     askPort === null ? origin : yield* listenTo(askPort, yield* interfaces(["answers"]));
   // After listening: nobody would see the key of a start that fails.
   const firstKey = settings.provision === null ? yield* firstStart : Option.none();
-  yield* Console.log(
-    `General interface  ${origin}${basePaths.general}\n` +
-      `Answers interface  ${askOrigin}${basePaths.answers}/\n` +
-      `Documentation      ${origin}/docs`,
-  );
+  const addresses = {
+    general: `${origin}${basePaths.general}`,
+    answers: `${askOrigin}${basePaths.answers}/`,
+    documentation: `${origin}/docs`,
+  };
+  yield* Effect.annotateLogs(Effect.logInfo(`Parley ${version} has started`), {
+    ...addresses,
+    management: management ?? "off",
+    store: settings.store,
+    models:
+      settings.llms.map(({ model, provider }) => `${model} at ${provider}`).join(", ") || "none",
+  });
+  yield* Effect.addFinalizer(() => Effect.logInfo("Parley is stopping"));
+  if (yield* logsText) {
+    yield* Console.log(
+      `General interface  ${addresses.general}\n` +
+        `Answers interface  ${addresses.answers}\n` +
+        `Documentation      ${addresses.documentation}`,
+    );
+  }
   if (Option.isSome(firstKey)) {
     const key = Redacted.value(firstKey.value);
     yield* Console.log(
@@ -87,11 +107,15 @@ const listeners = Effect.gen(function* () {
   }
 });
 
+const stopped = Effect.addFinalizer(() => Effect.logInfo("Parley has stopped"));
+
 /** The whole server; it runs as long as its scope is open. */
 export const layerServer = Layer.merge(Layer.effectDiscard(listeners), layerRetention).pipe(
   Layer.provide(Access.layer),
   Layer.provide(layerAsking(hangups)),
   Layer.provide(layerStore),
   Layer.provide([layerDigest, SecureRandom.layerWebCrypto, NodeServices.layer, layerRedaction]),
+  Layer.provide(Layer.effectDiscard(stopped)),
+  Layer.provide(layerObservability),
   Layer.provide(Settings.layer),
 );

@@ -21,7 +21,14 @@ export { Chats } from "./services/Chats.ts";
 export { makeDrainingRuntime } from "./services/DrainingRuntime.ts";
 export type { AnswerEvent, Asked, Progress } from "./services/LiveAnswer.ts";
 export { layerRetention } from "./services/Retention.ts";
-export { endSpan, inSpan, isTraced, logFailure, secondsHistogram } from "./services/Telemetry.ts";
+export {
+  endSpan,
+  inSpan,
+  isTraced,
+  logFailure,
+  secondsHistogram,
+  traceHeaders,
+} from "./services/Telemetry.ts";
 
 // Ports
 export { Answerer, type AnswerPart } from "./ports/Answerer.ts";

@@ -3,7 +3,13 @@
  * malformed requests, unmet expectations, upgrades and CONNECT.
  */
 import * as NodeHttpServer from "@effect/platform-node/NodeHttpServer";
-import { toGeneralBody, toRequestId, type GeneralMessage } from "@parley/http";
+import {
+  toGeneralBody,
+  toMethod,
+  toRequestId,
+  type GeneralMessage,
+  type RequestLog,
+} from "@parley/http";
 import { Data, Duration, Effect, Scope } from "effect";
 import type { HttpServerRequest, HttpServerResponse } from "effect/http";
 import { createServer, IncomingMessage, ServerResponse } from "node:http";
@@ -26,6 +32,8 @@ export interface ListenOptions {
   readonly port: number;
   /** How long requests in flight may take once the listener closes. */
   readonly grace: Duration.Duration;
+  /** Called for each request that the listener refuses in the application's place. */
+  readonly refused?: RequestLog["refuse"];
 }
 
 /** How long the server reads on after a last response, in milliseconds. */
@@ -34,7 +42,7 @@ const lingering = 2_000;
 /** Serves `app` until the scope closes, and refuses connections from then on. Returns the port. */
 export const listen = Effect.fnUntraced(function* <R>(
   app: Effect.Effect<HttpServerResponse.HttpServerResponse, never, R>,
-  { grace, host, port }: ListenOptions,
+  { grace, host, port, refused }: ListenOptions,
 ) {
   const requests = yield* Effect.acquireRelease(Scope.make("parallel"), Scope.close);
   const handle = yield* NodeHttpServer.makeHandler(
@@ -90,11 +98,13 @@ export const listen = Effect.fnUntraced(function* <R>(
     response.req.resume();
     const body = toGeneralBody(message);
     const text = JSON.stringify(body);
+    const requestId = toRequestId(response.req.headers["x-request-id"]);
+    refused?.({ requestId, method: toMethod(response.req.method) }, message, body.status);
     response.writeHead(body.status, {
       "content-type": "application/json; charset=utf-8",
       "content-length": Buffer.byteLength(text),
       "cache-control": "no-store",
-      "x-request-id": toRequestId(response.req.headers["x-request-id"]),
+      "x-request-id": requestId,
     });
     // Not gathered: the application must find that the response has ended.
     ServerResponse.prototype.end.call(response, text, "utf8");

@@ -77,6 +77,23 @@ export const inSpan = <A, E>(
       : effect,
   );
 
+/**
+ * The headers by which the spans of a service that is called belong to the trace of the current span (W3C Trace Context);
+ * none without a tracer.
+ */
+export const traceHeaders: Effect.Effect<Readonly<Record<string, string>>> = Effect.flatMap(
+  isTraced,
+  (traced) =>
+    traced
+      ? Effect.match(Effect.currentSpan, {
+          onFailure: () => ({}),
+          onSuccess: ({ sampled, spanId, traceId }) => ({
+            traceparent: `00-${traceId.padStart(32, "0")}-${spanId}-${sampled ? "01" : "00"}`,
+          }),
+        })
+      : Effect.succeed({}),
+);
+
 /** A histogram of times in seconds. */
 export const secondsHistogram = (
   name: string,
@@ -85,7 +102,9 @@ export const secondsHistogram = (
   attributes: Readonly<Record<string, string>> = {},
 ) => Metric.histogram(name, { description, boundaries, attributes: { ...attributes, unit: "s" } });
 
-const boundaries = [0.01, 0.02, 0.04, 0.08, 0.16, 0.32, 0.64, 1.28, 2.56, 5.12, 10.24, 20.48, 40.96];
+const boundaries = [
+  0.01, 0.02, 0.04, 0.08, 0.16, 0.32, 0.64, 1.28, 2.56, 5.12, 10.24, 20.48, 40.96,
+];
 const waiting = Metric.gauge("parley.asks.waiting", {
   description: "Asks that wait for the turn of their chat",
 });
@@ -117,11 +136,12 @@ export interface AskTimes {
 }
 
 /** Returns a function that begins the times of an ask, which waits for its turn. */
-export const makeAskTimes = Effect.map(
-  Effect.context<never>(),
-  (context: Context.Context<never>) => (): AskTimes => {
-    const clock = Context.get(context, Clock.Clock);
-    const now = () => clock.currentTimeMillisUnsafe() / 1000;
+export const makeAskTimes = Effect.map(Effect.context<never>(), (context) => {
+  const clock = Context.get(context, Clock.Clock);
+  const now = () => clock.currentTimeMillisUnsafe() / 1000;
+  // A metric is there from its first value on.
+  for (const gauge of [waiting, running]) gauge.modifyUnsafe(0, context);
+  return (): AskTimes => {
     let since = now();
     let state = waiting;
     let isSilent = true;
@@ -141,5 +161,5 @@ export const makeAskTimes = Effect.map(
       stored: () => answerTime.updateUnsafe(now() - since, context),
       ended: () => state.modifyUnsafe(-1, context),
     };
-  },
-);
+  };
+});

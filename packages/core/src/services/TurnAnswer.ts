@@ -77,10 +77,7 @@ const answer = Effect.fnUntraced(function* (
   times: AskTimes,
 ): Effect.fn.Return<NewEntry, AnswerUnavailable | StorageUnavailable> {
   live.reset(turn.id);
-  const { category, flagged } = yield* inSpan(
-    moderator.check(chatbot, question),
-    "moderation",
-  );
+  const { category, flagged } = yield* inSpan(moderator.check(chatbot, question), "moderation");
   const moderation = storableText(category);
   if (flagged) {
     const text = chatbot.settings.moderationErrorMessage;

@@ -28,7 +28,8 @@ export const answerWith = (
   Stream.unwrap(
     Effect.gen(function* () {
       const startedAt = yield* Clock.currentTimeMillis;
-      const failures: Array<ModelFailure> = [];
+      const details = new Set<string>();
+      let calls = 1;
       let candidates = yield* Effect.forEach(providers, (provider) =>
         Effect.map(Schedule.toStep(retrySchedule(retries)), (nextPause) => ({
           provider,
@@ -56,7 +57,7 @@ export const answerWith = (
                       model,
                       promptTokens: part.prompt,
                       completionTokens: part.completion,
-                      attempts: failures.filter(wasCalled).length + 1,
+                      attempts: calls,
                       latencyMillis: now - startedAt,
                     },
                   })),
@@ -67,7 +68,9 @@ export const answerWith = (
       );
 
       const attemptAfter = Effect.fnUntraced(function* (failure: ModelFailure, failed: Candidate) {
-        failures.push(failure);
+        const { name } = failed.provider;
+        details.add(providers.length > 1 ? `${name}: ${failure.detail}` : failure.detail);
+        if (failure.reason !== "circuit_open") calls++;
         if (failure.reason === "context_length" && failed.halvings < maxHalvings) {
           failed.halvings++;
           failed.prompt = promptOf(failed.prompt.tokens / 2);
@@ -79,7 +82,7 @@ export const answerWith = (
           else candidates = candidates.filter((candidate) => candidate !== failed);
         }
         if (candidates.length === 0 || failure.reason === "content_filter") {
-          return Stream.fail(unavailable(failures));
+          return Stream.fail(new AnswerUnavailable({ reason: [...details].join("; ") }));
         }
         return Stream.concat(Stream.make<[AnswerPart]>({ _tag: "Restart" }), attempt);
       });
@@ -87,10 +90,3 @@ export const answerWith = (
       return attempt;
     }),
   );
-
-const wasCalled = ({ reason }: ModelFailure): boolean => reason !== "circuit_open";
-
-const unavailable = (failures: ReadonlyArray<ModelFailure>): AnswerUnavailable =>
-  new AnswerUnavailable({
-    reason: [...new Set(failures.map(({ detail }) => detail))].join("; "),
-  });

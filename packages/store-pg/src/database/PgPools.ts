@@ -9,6 +9,7 @@ import { Effect, Scope, type Redacted } from "effect";
 import type { SqlError } from "effect/sql";
 import { makeLending, type LendingOptions, type Silence } from "./Lending.ts";
 import { quoteSchema, types } from "./PgParams.ts";
+import { makePoolTelemetry } from "./PoolTelemetry.ts";
 import { makeRoundRobin } from "./RoundRobin.ts";
 import {
   makeDedicatedSession,
@@ -99,7 +100,9 @@ export const makePools = Effect.fnUntraced(function* (
   const scope = yield* Effect.acquireRelease(Scope.make("parallel"), Scope.close);
   const { rowSecurity = false } = options;
   const silence: Silence = { since: 0 };
+  const { note, observeLending } = yield* makePoolTelemetry;
   const lend = (
+    name: string,
     connections: number,
     multiplex: boolean,
     settings: Readonly<Record<string, string>>,
@@ -111,7 +114,7 @@ export const makePools = Effect.fnUntraced(function* (
     const sharing = rowSecurity ? { multiplex: true, multiplexConcurrency: 1 } : { multiplex };
     return PgPool.make({ ...config, ...sharing }).pipe(
       Scope.provide(scope),
-      Effect.map((pool) => makeLending(pool, silence, lending)),
+      Effect.map((pool) => observeLending(name, makeLending(pool, silence, lending))),
     );
   };
 
@@ -127,18 +130,21 @@ export const makePools = Effect.fnUntraced(function* (
   const customPlans = { plan_cache_mode: "force_custom_plan" };
 
   const reads = yield* lend(
+    "reads",
     readers,
     true,
     { statement_timeout: "4s", plan_cache_mode: "force_generic_plan", ...byIndex, ...idle },
     { deadline: 5_000, cancels: false },
   );
   const writes = yield* lend(
+    "writes",
     writers,
     false,
     { statement_timeout: "4s", lock_timeout: "1500ms", ...idle },
     { deadline: 5_000, cancels: false, turns: makeRoundRobin(writers) },
   );
   const bulk = yield* lend(
+    "bulk",
     bulkReaders,
     false,
     {
@@ -162,7 +168,11 @@ export const makePools = Effect.fnUntraced(function* (
     bulk: makeTenantSession(bulk, { rowSecurity }),
     operation: dedicated({ lock_timeout: "1s", ...idle }),
     transfer: dedicated({}),
-    listener: PgConnection.make(configOf(options, 1, { idle_session_timeout: "0" })),
+    // It connects again at once, so that a loss is noted although nobody asks for anything.
+    listener: Effect.onExit(
+      PgConnection.make(configOf(options, 1, { idle_session_timeout: "0" })),
+      note,
+    ),
     searched: rowSecurity ? "own_chat" : "chat",
   };
   return pools;
