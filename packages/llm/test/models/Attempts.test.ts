@@ -168,10 +168,12 @@ describe("a failing model", () => {
       const status = "HTTP 401, invalid_api_key";
       const reason = `one: the language model failed: AI_APICallError, ${status}; two: the answer is empty`;
       assert.propertyVal(error, "reason", reason);
-    }).pipe(withModels([
+    }).pipe(
+      withModels([
         always(httpError(401, { body: '{"error":{"code":"invalid_api_key"}}' })),
         always(says(), "two"),
-      ])),
+      ]),
+    ),
   );
 
   it.effect("is counted in metrics by its reason; answers and their tokens are, too", () =>

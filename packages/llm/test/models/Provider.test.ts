@@ -18,10 +18,12 @@ const openCircuit = driven(
   Effect.all([Effect.exit(collect("Hi?")), Effect.exit(collect("Hi?"))], { concurrency: 2 }),
 );
 
-const circuitOf = Effect.map(Metric.snapshot, (metrics) =>
-  metrics.flatMap((one) => (one.id === "parley.model.circuit" ? [one.state] : [])).map((state) =>
-    "value" in state ? state.value : null,
-  )[0],
+const circuitOf = Effect.map(
+  Metric.snapshot,
+  (metrics) =>
+    metrics
+      .flatMap((one) => (one.id === "parley.model.circuit" ? [one.state] : []))
+      .map((state) => ("value" in state ? state.value : null))[0],
 );
 
 const failsAtOnce = Effect.gen(function* () {

@@ -24,26 +24,34 @@ it.live("the loss of the database and its return are one line each, also while n
   }).pipe(Effect.scoped),
 );
 
-it.live("the connections in use and the statements that wait for one are metrics of each pool", () =>
-  Effect.gen(function* () {
-    const { url } = yield* freshDatabase();
-    const pools = yield* makePools({ url, schema: "parley", maxConnections: 6 });
-    const value = (id: string) =>
-      Effect.map(Metric.snapshot, (metrics) =>
-        metrics.flatMap((one) =>
-          one.id === id && one.type === "Gauge"
-            ? [[one.attributes?.["db.client.connection.pool.name"], Number(one.state.value)]]
-            : [],
-        ),
+it.live(
+  "the connections in use and the statements that wait for one are metrics of each pool",
+  () =>
+    Effect.gen(function* () {
+      const { url } = yield* freshDatabase();
+      const pools = yield* makePools({ url, schema: "parley", maxConnections: 6 });
+      const value = (id: string) =>
+        Effect.map(Metric.snapshot, (metrics) =>
+          metrics.flatMap((one) =>
+            one.id === id && one.type === "Gauge"
+              ? [[one.attributes?.["db.client.connection.pool.name"], Number(one.state.value)]]
+              : [],
+          ),
+        );
+      const sleep = pools.bulk.query("operator", "select pg_sleep(0.5)");
+      const sleeping = yield* Effect.forkChild(
+        Effect.all([sleep, sleep, sleep], { concurrency: 3 }),
       );
-    const sleep = pools.bulk.query("operator", "select pg_sleep(0.5)");
-    const sleeping = yield* Effect.forkChild(Effect.all([sleep, sleep, sleep], { concurrency: 3 }));
-    yield* Effect.sleep("300 millis");
-    const idle = (count: number) => [["reads", 0], ["writes", 0], ["bulk", count]];
-    assert.deepStrictEqual(yield* value("db.client.connection.used"), idle(2));
-    assert.deepStrictEqual(yield* value("db.client.connection.pending_requests"), idle(1));
-    yield* Fiber.join(sleeping);
-    assert.deepStrictEqual(yield* value("db.client.connection.used"), idle(0));
-    assert.deepStrictEqual(yield* value("db.client.connection.pending_requests"), idle(0));
-  }).pipe(Effect.scoped, Effect.provideService(Metric.MetricRegistry, new Map())),
+      yield* Effect.sleep("300 millis");
+      const idle = (count: number) => [
+        ["reads", 0],
+        ["writes", 0],
+        ["bulk", count],
+      ];
+      assert.deepStrictEqual(yield* value("db.client.connection.used"), idle(2));
+      assert.deepStrictEqual(yield* value("db.client.connection.pending_requests"), idle(1));
+      yield* Fiber.join(sleeping);
+      assert.deepStrictEqual(yield* value("db.client.connection.used"), idle(0));
+      assert.deepStrictEqual(yield* value("db.client.connection.pending_requests"), idle(0));
+    }).pipe(Effect.scoped, Effect.provideService(Metric.MetricRegistry, new Map())),
 );
