@@ -4,7 +4,17 @@
 import * as NodeServices from "@effect/platform-node/NodeServices";
 import { Access, ChatbotRegistry, layerRetention } from "@parley/core";
 import { layerRedaction, makeApp, makeRequestLog } from "@parley/http";
-import { Console, Duration, Effect, Layer, Option, Redacted, type Scope } from "effect";
+import {
+  Cause,
+  Console,
+  Duration,
+  Effect,
+  Exit,
+  Layer,
+  Option,
+  Redacted,
+  type Scope,
+} from "effect";
 import { SecureRandom } from "effect/crypto";
 import type { HttpServerRequest, HttpServerResponse } from "effect/http";
 import { listen } from "./http/Listener.ts";
@@ -82,15 +92,15 @@ const listeners = Effect.gen(function* () {
     answers: `${askOrigin}${basePaths.answers}/`,
     documentation: `${origin}/docs`,
   };
+  const text = yield* logsText;
   yield* Effect.annotateLogs(Effect.logInfo(`Parley ${version} has started`), {
-    ...addresses,
+    ...(!text && addresses),
     management: management ?? "off",
     store: settings.store,
     models:
       settings.llms.map(({ model, provider }) => `${model} at ${provider}`).join(", ") || "none",
   });
-  yield* Effect.addFinalizer(() => Effect.logInfo("Parley is stopping"));
-  if (yield* logsText) {
+  if (text) {
     yield* Console.log(
       `General interface  ${addresses.general}\n` +
         `Answers interface  ${addresses.answers}\n` +
@@ -107,7 +117,12 @@ const listeners = Effect.gen(function* () {
   }
 });
 
-const stopped = Effect.addFinalizer(() => Effect.logInfo("Parley has stopped"));
+/** The last line of a server; one that cannot start has an error instead. */
+const stopped = Effect.addFinalizer((exit) =>
+  Exit.isFailure(exit) && !Cause.hasInterruptsOnly(exit.cause)
+    ? Effect.void
+    : Effect.logInfo("Parley has stopped"),
+);
 
 /** The whole server; it runs as long as its scope is open. */
 export const layerServer = Layer.merge(Layer.effectDiscard(listeners), layerRetention).pipe(

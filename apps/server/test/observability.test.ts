@@ -1,6 +1,7 @@
 import { once } from "node:events";
+import { readFileSync } from "node:fs";
 import { connect } from "node:net";
-import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { afterAll, beforeAll, describe, expect, inject, it } from "vitest";
 import { launch } from "./contract/launch.ts";
 import { freePort, startCollector, startProvider, type Received } from "./Observed.ts";
 
@@ -42,7 +43,9 @@ const observe = async () => {
     PARLEY_MODERATION_MODEL: "moderation",
     PARLEY_MODERATION_API_KEY: "MODEL-KEY-of-the-operator",
   };
-  const server = await launch("memory", {
+  const server = await launch("postgres", {
+    DATABASE_URL: inject("postgresUrl"),
+    PARLEY_SCHEMA: `observed_${process.pid}`,
     ...model,
     PARLEY_LLM_FALLBACK_BASE_URL: `http://127.0.0.1:${await freePort()}/v1`,
     PARLEY_LLM_FALLBACK_MODEL: "small",
@@ -196,7 +199,7 @@ describe("a server that is observed", () => {
       `parley_model_tokens_total{${large},direction="output"} 6`,
       `parley_model_failures_total{${large},reason="bad_request"} 1`,
       `parley_model_circuit{${large}} 0`,
-      'parley_build_info{version="0.1.0",node_version="v24.21.0"} 1',
+      `parley_build_info{version="0.1.0",node_version="${process.version}"} 1`,
     ]) {
       expect(seen.metrics).toContain(`\n${line}\n`);
     }
@@ -208,9 +211,17 @@ describe("a server that is observed", () => {
     expect(exported).toContain('"name":"http.server.request.duration"');
   });
 
+  it("has exactly the metrics in the table of docs/operations.md", () => {
+    const page = readFileSync(new URL("../../../docs/operations.md", import.meta.url), "utf8");
+    const section = page.split("\n### Metrics\n")[1]!.split("\n### ")[0]!;
+    const documented = [...section.matchAll(/^\| `(\w+)`/gm)].map(([, name]) => name);
+    const served = [...seen.metrics.matchAll(/^# TYPE (\w+)/gm)].map(([, name]) => name);
+    expect(served.toSorted()).toEqual(documented.toSorted());
+  });
+
   it("logs its start and stop, and each request, in a line of JSON with a date", () => {
     for (const { timestamp } of lines()) expect(timestamp).toMatch(/^\d{4}-\d\d-\d\dT[\d:.]+Z$/);
-    expect(logged("Parley 0.1.0 has started")[0].annotations).toMatchObject({ store: "memory" });
+    expect(logged("Parley 0.1.0 has started")[0].annotations).toMatchObject({ store: "postgres" });
     expect(logged("Parley has stopped")).toHaveLength(1);
     expect(logged("Request")).toHaveLength(seen.sent);
     const [asked] = logged("Request").filter((one) => one.annotations.requestId === "asked");
@@ -251,9 +262,9 @@ describe("a server that is observed", () => {
     const root = all.find((span) => attributesOf(span)["requestId"] === "asked")!;
     expect(root).toMatchObject({ name: "POST /ask", traceId, parentSpanId: "b7ad6b7169203331" });
     expect(attributesOf(root)).toMatchObject({ "http.route": "/ask" });
-    const names = all.filter((span) => span.traceId === traceId).map(({ name }) => name);
-    expect(names.toSorted()).toEqual(
-      ["POST /ask", "append", "chat large", "moderation", "take", "turn"].toSorted(),
+    const names = new Set(all.filter((span) => span.traceId === traceId).map(({ name }) => name));
+    expect([...names].toSorted()).toEqual(
+      ["POST /ask", "append", "chat large", "moderation", "sql.execute", "take", "turn"].toSorted(),
     );
     const call = all.find(({ name, traceId: of }) => name === "chat large" && of === traceId)!;
     const turn = all.find(({ spanId }) => spanId === call.parentSpanId)!;

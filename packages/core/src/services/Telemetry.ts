@@ -66,11 +66,12 @@ export const inSpan = <A, E>(
   effect: Effect.Effect<A, E>,
   name: string,
   attributes: Readonly<Record<string, unknown>> = {},
+  kind: Tracer.SpanKind = "internal",
 ): Effect.Effect<A, E> =>
   Effect.flatMap(isTraced, (traced) =>
     traced
       ? Effect.acquireUseRelease(
-          Effect.makeSpan(name, { attributes }),
+          Effect.makeSpan(name, { attributes, kind }),
           (span) => Effect.withParentSpan(effect, span),
           endSpan,
         )

@@ -3,6 +3,7 @@
  * the tenant to the policies, so that a statement without its condition still finds no other chatbot's row.
  */
 import type { PgConnection, Result } from "@effect/sql-pg/PgConnection";
+import { inSpan } from "@parley/core";
 import { Context, Effect, Exit, Option, Stream } from "effect";
 import { SqlError } from "effect/sql";
 import { inTime, type Lending, type Tenant } from "./Lending.ts";
@@ -107,10 +108,14 @@ export const makeTenantSession = (
         return opened === tenant ? connection.query(text, values) : wrongTenant;
       }),
       Effect.map(({ rows }) => rows as ReadonlyArray<any>),
-      Effect.withSpan("sql.execute", {
-        kind: "client",
-        attributes: { "db.system.name": "postgresql", "db.query.text": text },
-      }),
+      // The text is constant; what users wrote is in the values.
+      (executed) =>
+        inSpan(
+          executed,
+          "sql.execute",
+          { "db.system.name": "postgresql", "db.query.text": text },
+          "client",
+        ),
     );
 
   return { query, transaction };
