@@ -2,12 +2,12 @@
  * Logs, the metrics of the process, and the export by OpenTelemetry's protocol (OTLP).
  */
 import { describeCause } from "@parley/core";
-import { Array, ConfigProvider, Effect, Formatter, Layer, Logger, Metric } from "effect";
+import { Array, Cause, ConfigProvider, Effect, Formatter, Layer, Logger, Metric } from "effect";
 import { FetchHttpClient, HttpClient } from "effect/http";
 import { Otlp, OtlpSerialization } from "effect/observability";
 import { monitorEventLoopDelay } from "node:perf_hooks";
 import { getHeapStatistics } from "node:v8";
-import { Settings } from "../Settings.ts";
+import { Settings, SettingsInvalid } from "../Settings.ts";
 import { version } from "../Version.ts";
 
 /** `2026-11-25 02:46:09.318 +01:00`, in the time zone of the process. */
@@ -133,24 +133,38 @@ const layerCollector = Layer.effect(
 
 /** Does nothing unless a variable `OTEL_EXPORTER_OTLP_…ENDPOINT` is set. */
 const layerOtlp = Layer.suspend(() => {
-  const { env } = process;
-  const variables = {
+  const variables: Record<string, string> = {
     // The defaults of OpenTelemetry's specification.
     OTEL_LOGS_EXPORTER: "otlp",
     OTEL_METRICS_EXPORTER: "otlp",
     OTEL_TRACES_EXPORTER: "otlp",
-    ...env,
+    OTEL_EXPORTER_OTLP_PROTOCOL: "http/protobuf",
+    OTEL_SERVICE_NAME: "parley",
+    ...Object.fromEntries(
+      Object.entries(process.env).flatMap(([name, value]) =>
+        name.startsWith("OTEL_") && value ? [[name, value]] : [],
+      ),
+    ),
   };
-  return Otlp.layerFromConfig({
-    resource: { serviceName: env["OTEL_SERVICE_NAME"] || "parley", serviceVersion: version },
-  }).pipe(
+  const protocol = variables["OTEL_EXPORTER_OTLP_PROTOCOL"]!;
+  const serialization = {
+    "http/json": OtlpSerialization.layerJson,
+    "http/protobuf": OtlpSerialization.layerProtobuf,
+  }[protocol];
+  if (serialization === undefined) {
+    const message = `OTEL_EXPORTER_OTLP_PROTOCOL must be http/protobuf or http/json, not "${protocol}".`;
+    return Layer.effectDiscard(Effect.fail(new SettingsInvalid({ message })));
+  }
+  return Otlp.layerFromConfig({ resource: { serviceVersion: version } }).pipe(
     Layer.provide([
       layerCollector,
-      env["OTEL_EXPORTER_OTLP_PROTOCOL"] === "http/json"
-        ? OtlpSerialization.layerJson
-        : OtlpSerialization.layerProtobuf,
+      serialization,
       ConfigProvider.layer(ConfigProvider.fromEnvRecord(variables)),
     ]),
+    Layer.catchCause((cause) => {
+      const message = `OpenTelemetry's variables: ${describeCause(Cause.squash(cause))}`;
+      return Layer.effectDiscard(Effect.fail(new SettingsInvalid({ message })));
+    }),
   );
 });
 

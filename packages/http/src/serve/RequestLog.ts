@@ -129,7 +129,11 @@ const inRequestSpan = Effect.fnUntraced(function* <E, R>(
   const span = yield* Effect.makeSpan(route === undefined ? method : `${method} ${route}`, {
     kind: "server",
     ...(parent !== undefined && { parent }),
-    attributes: { requestId, "http.request.method": method, "http.route": route ?? "" },
+    attributes: {
+      requestId,
+      "http.request.method": method,
+      ...(route !== undefined && { "http.route": route }),
+    },
   });
   yield* Effect.addFinalizer((exit) => {
     const { chat, chatbot } = facts;
