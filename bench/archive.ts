@@ -11,7 +11,7 @@ import { encodeArchive, type ArchiveRecord } from "../packages/core/src/index.ts
 import { registerChatbot } from "../packages/core/src/testing/index.ts";
 import { layerPostgres } from "../packages/store-pg/src/index.ts";
 import { makeBenchSession } from "../packages/store-pg/test/fill.ts";
-import { databaseUrl } from "./DatabaseUrl.ts";
+import { databaseUrl } from "./harness/DatabaseUrl.ts";
 import { Effect, Redacted, Stream } from "effect";
 import { spawn, type ChildProcess } from "node:child_process";
 import { createHash } from "node:crypto";

@@ -9,7 +9,7 @@ import { registerChatbot } from "../packages/core/src/testing/index.ts";
 import { layerPostgres } from "../packages/store-pg/src/index.ts";
 import { insertChats } from "../packages/store-pg/src/chats/ChatCreation.ts";
 import { makeBenchSession } from "../packages/store-pg/test/fill.ts";
-import { databaseUrl } from "./DatabaseUrl.ts";
+import { databaseUrl } from "./harness/DatabaseUrl.ts";
 import { Effect, Layer } from "effect";
 import { parseArgs } from "node:util";
 
@@ -62,7 +62,7 @@ await Effect.runPromise(
       flagged: false,
       usage: null,
     };
-    const wanted = { name: chat.name, userRef: chat.userRef, entry: hello, claimed: null };
+    const wanted = { name: chat.name, userRef: chat.userRef, entry: hello, keyed: null };
     const single = insertChats(session, chatbot, [wanted]);
 
     yield* rate(gathered, 1);

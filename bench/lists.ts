@@ -16,7 +16,7 @@ import {
 } from "../packages/core/src/index.ts";
 import { layerPostgres } from "../packages/store-pg/src/index.ts";
 import { fillSchema, filledChatbot } from "../packages/store-pg/test/fill.ts";
-import { databaseUrl } from "./DatabaseUrl.ts";
+import { databaseUrl } from "./harness/DatabaseUrl.ts";
 import { Effect, Layer } from "effect";
 import { parseArgs } from "node:util";
 

@@ -9,12 +9,12 @@ import { parseArgs } from "node:util";
 import { migratePostgres } from "../packages/store-pg/src/index.ts";
 import { grantsTo } from "../packages/store-pg/test/grants.ts";
 import { Effect, Redacted } from "effect";
-import { abort, stopAll } from "./Children.ts";
-import { startGenerator, type Measured } from "./Load.ts";
-import { startPostgres } from "./Postgres.ts";
-import { line, median } from "./Report.ts";
-import { assertSame, loadOf, type Scenario } from "./Scenarios.ts";
-import { startParley, type Running } from "./Servers.ts";
+import { abort, stopAll } from "./harness/Children.ts";
+import { startGenerator, type Measured } from "./harness/Load.ts";
+import { startPostgres } from "./harness/Postgres.ts";
+import { line, median } from "./harness/Report.ts";
+import { assertSame, loadOf, type Scenario } from "./harness/Scenarios.ts";
+import { startParley, type Running } from "./harness/Servers.ts";
 
 const connections = 32;
 const leadMillis = 1000;

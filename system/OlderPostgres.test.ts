@@ -6,7 +6,7 @@ import { join } from "node:path";
 import { promisify } from "node:util";
 import { expect, it } from "vitest";
 import { withoutSettings } from "../apps/server/test/withoutSettings.ts";
-import { root } from "../test/Fences.ts";
+import { root } from "../test/docs/Fences.ts";
 
 const run = promisify(execFile);
 

@@ -8,7 +8,7 @@ import { tmpdir } from "node:os";
 import { basename, join } from "node:path";
 import { promisify } from "node:util";
 import { afterAll, beforeAll, expect, it } from "vitest";
-import { fencesOf, read, root, sectionOf } from "../test/Fences.ts";
+import { fencesOf, read, root, sectionOf } from "../test/docs/Fences.ts";
 
 const run = promisify(execFile);
 

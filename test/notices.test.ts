@@ -4,7 +4,7 @@
 import { existsSync, readFileSync, realpathSync, writeFileSync } from "node:fs";
 import { dirname, join } from "node:path";
 import { expect, it } from "vitest";
-import { read, root } from "./Fences.ts";
+import { read, root } from "./docs/Fences.ts";
 
 interface Manifest {
   readonly name: string;
@@ -46,6 +46,10 @@ const visit = (folder: string): void => {
   }
 };
 products.forEach(visit);
+// Bundled into the playground's page.
+for (const name of ["@preact/signals", "marked", "preact"]) {
+  visit(folderOf(name, join(root, "packages/http"))!);
+}
 
 const rows = [...licences]
   .toSorted(([a], [b]) => (a < b ? -1 : 1))

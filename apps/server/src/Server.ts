@@ -15,6 +15,8 @@ import {
   Redacted,
   type Scope,
 } from "effect";
+import { makeDocumentation } from "@parley/http/docs";
+import { makePlayground } from "@parley/http/playground";
 import { SecureRandom } from "effect/crypto";
 import type { HttpServerRequest, HttpServerResponse } from "effect/http";
 import { listen } from "./http/Listener.ts";
@@ -74,23 +76,31 @@ const listeners = Effect.gen(function* () {
     const bound = yield* listen(app, { host, port, grace, refused });
     return `http://${host.includes(":") ? `[${host}]` : host}:${bound}`;
   });
-  const interfaces = (serves: ReadonlyArray<"general" | "answers">) =>
-    makeApp({ basePaths, corsOrigins, logRequests, onDisconnect, serves });
+  const documentation = settings.docs ? [makeDocumentation] : [];
+  const interfaces = (serves: ReadonlyArray<"general" | "answers">, pages = documentation) =>
+    makeApp({ basePaths, corsOrigins, logRequests, onDisconnect, pages, serves });
 
   const management =
     managementPort === 0 ? null : yield* listenTo(managementPort, yield* makeManagement);
+  const askListener =
+    askPort === null ? null : yield* listenTo(askPort, yield* interfaces(["answers"]));
+  // The page must know the port that the answers interface got.
+  const answersPort = askListener === null ? null : Number(new URL(askListener).port || 80);
+  const playground = settings.playground ? [makePlayground({ answersPort })] : [];
   const origin = yield* listenTo(
     port,
-    yield* interfaces(askPort === null ? ["general", "answers"] : ["general"]),
+    yield* interfaces(askListener === null ? ["general", "answers"] : ["general"], [
+      ...playground,
+      ...documentation,
+    ]),
   );
-  const askOrigin =
-    askPort === null ? origin : yield* listenTo(askPort, yield* interfaces(["answers"]));
+  const askOrigin = askListener ?? origin;
   // After listening: nobody would see the key of a start that fails.
   const firstKey = settings.provision === null ? yield* firstStart : Option.none();
   const addresses = {
     general: `${origin}${basePaths.general}`,
     answers: `${askOrigin}${basePaths.answers}/`,
-    documentation: `${origin}/docs`,
+    ...(settings.docs && { documentation: `${origin}/docs` }),
   };
   const text = yield* logsText;
   yield* Effect.annotateLogs(Effect.logInfo(`Parley ${version} has started`), {
@@ -103,8 +113,8 @@ const listeners = Effect.gen(function* () {
   if (text) {
     yield* Console.log(
       `General interface  ${addresses.general}\n` +
-        `Answers interface  ${addresses.answers}\n` +
-        `Documentation      ${addresses.documentation}`,
+        `Answers interface  ${addresses.answers}` +
+        (settings.docs ? `\nDocumentation      ${addresses.documentation}` : ""),
     );
   }
   if (Option.isSome(firstKey)) {

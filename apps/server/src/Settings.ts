@@ -102,8 +102,8 @@ const basePath = (name: string, fallback: `/${string}`) =>
         `${name} must be a path such as /api, without a slash at its end, not "${path}".`,
       );
     }
-    if (path === "/docs" || path === "/openapi.json") {
-      return yield* invalid(`${name} must not be ${path}: the documentation is there.`);
+    if (path === "/docs" || path === "/openapi.json" || path === "/playground") {
+      return yield* invalid(`${name} must not be ${path}: a page of the server is there.`);
     }
     return path as `/${string}`;
   });
@@ -150,6 +150,10 @@ const read = Effect.gen(function* () {
     /** Whether each request leaves a log line. */
     logRequests: yield* Config.Boolean("PARLEY_LOG_REQUESTS").pipe(Config.withDefault(false)),
     corsOrigins: yield* origins,
+    /** Whether `/docs` and `/openapi.json` are served. */
+    docs: yield* Config.Boolean("PARLEY_DOCS").pipe(Config.withDefault(true)),
+    /** Whether the playground is served at `/`. */
+    playground: yield* Config.Boolean("PARLEY_PLAYGROUND").pipe(Config.withDefault(true)),
     onDisconnect: yield* Config.Literals(["finish", "cancel"], "PARLEY_ON_DISCONNECT").pipe(
       Config.withDefault("finish"),
     ),

@@ -55,7 +55,7 @@ export {
   type Replacement,
 } from "./ports/ChatbotRegistry.ts";
 export { ChatStore, type ChatToCreate, type Created } from "./ports/ChatStore.ts";
-export { Moderator, type Moderation } from "./ports/Moderator.ts";
+export { Moderator, unflagged, type Moderation } from "./ports/Moderator.ts";
 export {
   turnEntries,
   turnLease,

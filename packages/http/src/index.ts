@@ -1,11 +1,10 @@
 /**
- * The two HTTP interfaces of Parley, to serve, to mount and to call.
+ * The two HTTP interfaces of Parley, to serve and to mount.
  */
-export { makeClient, type ClientOptions } from "./client/Client.ts";
 export { type BasePaths } from "./contract/Api.ts";
 export { generalCodes, validationCodes, type GeneralMessage } from "./contract/Codes.ts";
 export { toJsonResponse, type ResponseBody } from "./contract/Wire.ts";
-export { layerRedaction, makeApp, toRequestId, type AppOptions } from "./serve/App.ts";
+export { layerRedaction, makeApp, toRequestId, type AppOptions, type Pages } from "./serve/App.ts";
 export { toEndpointNotFound, toGeneralBody, toGeneralResponse } from "./serve/ErrorResponses.ts";
 export {
   makeRequestLog,

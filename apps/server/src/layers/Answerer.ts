@@ -1,28 +1,19 @@
 /**
  * The answerer of the settings: language models, or else the documents alone.
  */
-import { AnswerUnavailable } from "@parley/core";
-import {
-  layerLanguageModel,
-  layerOffline,
-  openAiCompatible,
-  type KnowledgeSource,
-} from "@parley/llm";
+import { layerLanguageModel, layerOffline, openAiCompatible } from "@parley/llm";
 import { Effect, Layer } from "effect";
 import { Settings } from "../Settings.ts";
 import { Documents } from "./Documents.ts";
 
+const hint = "PARLEY_LLM_BASE_URL and PARLEY_LLM_MODEL turn a language model on.";
+
 export const layerAnswerer = Layer.unwrap(
   Effect.gen(function* () {
     const { contextTokens, llms } = yield* Settings;
-    const documents = yield* Documents;
-    const knowledge: KnowledgeSource = ({ settings }) =>
-      Effect.mapError(
-        documents.named(settings.knowledge),
-        ({ message }) => new AnswerUnavailable({ reason: message }),
-      );
+    const { knowledge } = yield* Documents;
     const [first, ...fallbacks] = llms;
-    if (first === undefined) return layerOffline(knowledge);
+    if (first === undefined) return layerOffline(knowledge, hint);
     const models = [
       yield* openAiCompatible(first),
       ...(yield* Effect.forEach(fallbacks, openAiCompatible)),

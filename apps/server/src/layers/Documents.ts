@@ -1,6 +1,7 @@
 /**
  * The documents that chatbots answer from.
  */
+import { AnswerUnavailable, type Chatbot } from "@parley/core";
 import { type Knowledge, readKnowledge } from "@parley/llm";
 import { Cache, Context, Duration, Effect, Exit, Layer, Path, Queue, Stream } from "effect";
 import { fileURLToPath } from "node:url";
@@ -8,6 +9,9 @@ import { Settings } from "../Settings.ts";
 
 /** The documentation of this project, the default where no language model is set. */
 const ownDocuments = fileURLToPath(new URL("../../../../docs", import.meta.url));
+const ownReadme = fileURLToPath(new URL("../../../../README.md", import.meta.url));
+
+const read = (folder: string) => readKnowledge(folder, folder === ownDocuments ? [ownReadme] : []);
 
 export class Documents extends Context.Service<
   Documents,
@@ -19,6 +23,8 @@ export class Documents extends Context.Service<
     readonly named: (
       name: string | null,
     ) => Effect.Effect<Knowledge | null, { readonly message: string }>;
+    /** The documents of a chatbot, by its settings; `null` if there are none. */
+    readonly knowledge: (chatbot: Chatbot) => Effect.Effect<Knowledge | null, AnswerUnavailable>;
   }
 >()("@parley/server/Documents") {}
 
@@ -47,12 +53,12 @@ export const layerDocuments = (reload: Stream.Stream<void>) =>
     Effect.gen(function* () {
       const { knowledgeDir, knowledgeRoot, llms } = yield* Settings;
       const path = yield* Path.Path;
-      const folders = yield* Cache.makeWith(readKnowledge, {
+      const folders = yield* Cache.makeWith(read, {
         capacity: 10_000,
         timeToLive: (exit) => (Exit.isSuccess(exit) ? Duration.infinity : Duration.zero),
       });
       const readAgain = (folder: string) =>
-        readKnowledge(folder).pipe(
+        read(folder).pipe(
           Effect.flatMap((knowledge) => Cache.set(folders, folder, knowledge)),
           Effect.andThen(Effect.logInfo(`Read the documents in ${folder} again`)),
           Effect.catchCause((cause) =>
@@ -65,15 +71,18 @@ export const layerDocuments = (reload: Stream.Stream<void>) =>
 
       const fallback = knowledgeDir ?? (llms.length === 0 ? ownDocuments : null);
       if (fallback !== null) yield* Cache.get(folders, fallback);
-      return Documents.of({
-        named: Effect.fnUntraced(function* (name) {
-          if (name === null) return fallback === null ? null : yield* Cache.get(folders, fallback);
-          if (knowledgeRoot !== null) {
-            return yield* Cache.get(folders, path.join(knowledgeRoot, name));
-          }
-          const message = `a chatbot has the documents "${name}", but PARLEY_KNOWLEDGE_ROOT is not set`;
-          return yield* Effect.fail({ message });
-        }),
+      const named = Effect.fnUntraced(function* (name: string | null) {
+        if (name === null) return fallback === null ? null : yield* Cache.get(folders, fallback);
+        if (knowledgeRoot !== null)
+          return yield* Cache.get(folders, path.join(knowledgeRoot, name));
+        const message = `a chatbot has the documents "${name}", but PARLEY_KNOWLEDGE_ROOT is not set`;
+        return yield* Effect.fail({ message });
       });
+      const knowledge = ({ settings }: Chatbot) =>
+        Effect.mapError(
+          named(settings.knowledge),
+          ({ message }) => new AnswerUnavailable({ reason: message }),
+        );
+      return Documents.of({ named, knowledge });
     }),
   );

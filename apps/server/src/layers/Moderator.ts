@@ -1,7 +1,7 @@
 /**
  * The moderator of each chatbot: none, a word list or an endpoint, by its own settings or else the server's.
  */
-import { AnswerUnavailable, Moderator } from "@parley/core";
+import { AnswerUnavailable, Moderator, unflagged } from "@parley/core";
 import { layerModerationEndpoint, layerWordList } from "@parley/llm";
 import { Context, Effect, Layer } from "effect";
 import { Settings } from "../Settings.ts";
@@ -29,17 +29,17 @@ export const layerModerator = Layer.effect(
         ),
       );
     const moderators = {
-      off: yield* lazily(Moderator.layerOff),
       words: yield* lazily(layerWordList),
       endpoint: yield* lazily(
         endpoint === null ? layerMissing : layerModerationEndpoint({ ...endpoint, failOpen }),
       ),
     };
     return Moderator.of({
-      check: (chatbot, question) =>
-        Effect.flatMap(moderators[chatbot.settings.moderation ?? fallback], ({ check }) =>
-          check(chatbot, question),
-        ),
+      check: (chatbot, question) => {
+        const kind = chatbot.settings.moderation ?? fallback;
+        if (kind === "off") return Effect.succeed(unflagged);
+        return Effect.flatMap(moderators[kind], ({ check }) => check(chatbot, question));
+      },
     });
   }),
 );

@@ -140,7 +140,7 @@ it("changes hold in the server, and keys stay where they belong", async () => {
 
   // The provisioned chatbot has a hello message.
   const asked = await parley(["chat"], "How do I change the port?");
-  expect(asked.stdout).toContain("The port is `PARLEY_PORT`");
+  expect(asked.stdout).toContain("`PARLEY_PORT` is the port");
   const id = /^Chat (\d+)\.$/m.exec(asked.stderr)![1];
   const history = await fetch(`${api}/chats/${id}/history`, { headers: { "x-api-key": first } });
   expect(await history.json()).toMatchObject({

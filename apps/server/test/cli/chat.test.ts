@@ -32,7 +32,7 @@ describe("parley chat", () => {
   it("answers piped questions, and prints the id of the chat", async () => {
     const { code, stderr, stdout } = await run(["chat"], settings(), question);
     expect({ code, stderr }).toEqual({ code: 0, stderr: "Chat 1.\n" });
-    expect(stdout).toContain("The port is `PARLEY_PORT`, 3000 by default.");
+    expect(stdout).toContain("`PARLEY_PORT` is the port, 3000 by default.");
     const more = await here(["chat", "--chat", "1"], settings(), `${question}\nAnd the host?`);
     expect(more).toMatchObject({
       code: 0,

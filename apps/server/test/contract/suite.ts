@@ -1,15 +1,15 @@
-import { ask } from "./ask.ts";
-import { auth } from "./auth.ts";
-import { chats } from "./chats.ts";
+import { ask } from "./suites/ask.ts";
+import { auth } from "./suites/auth.ts";
+import { chats } from "./suites/chats.ts";
 import type { Server } from "./client.ts";
-import { create } from "./create.ts";
-import { details } from "./details.ts";
-import { history } from "./history.ts";
-import { idempotency } from "./idempotency.ts";
-import { malformed } from "./malformed.ts";
-import { paths } from "./paths.ts";
-import { stream } from "./stream.ts";
-import { tenants } from "./tenants.ts";
+import { create } from "./suites/create.ts";
+import { details } from "./suites/details.ts";
+import { history } from "./suites/history.ts";
+import { idempotency } from "./suites/idempotency.ts";
+import { malformed } from "./suites/malformed.ts";
+import { paths } from "./suites/paths.ts";
+import { stream } from "./suites/stream.ts";
+import { tenants } from "./suites/tenants.ts";
 
 /** The whole contract, against one running server. */
 export const contract = (server: Server): void => {

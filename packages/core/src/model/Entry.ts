@@ -1,8 +1,6 @@
 /**
  * An entry of a chat's history: a question and its answer (section 2.3).
  */
-import { storableText } from "./Text.ts";
-
 /** The cost of an answer. It is stored with the entry, and clients do not see it. */
 export interface Usage {
   readonly provider: string;
@@ -13,21 +11,6 @@ export interface Usage {
   readonly attempts: number;
   readonly latencyMillis: number;
 }
-
-/** The usage in a form that every store keeps: an answerer may report any number and any text. */
-export const storableUsage = (usage: Usage): Usage => ({
-  provider: storableText(usage.provider),
-  model: storableText(usage.model),
-  promptTokens: wholeCount(usage.promptTokens),
-  completionTokens: wholeCount(usage.completionTokens),
-  attempts: wholeCount(usage.attempts, 2 ** 31 - 1),
-  latencyMillis: wholeCount(usage.latencyMillis),
-});
-
-const wholeCount = (count: number, most: number = Number.MAX_SAFE_INTEGER): number => {
-  const whole = Math.round(Number(count));
-  return Number.isNaN(whole) ? 0 : Math.min(Math.max(0, whole), most);
-};
 
 /** An entry to append. */
 export interface NewEntry {

@@ -1,7 +1,7 @@
 /**
  * The errors of the core: what a caller can handle. What no caller can handle is a defect.
  */
-import { Data } from "effect";
+import { Data, Inspectable } from "effect";
 
 /** The chatbot has no chat with this id. A chat of another chatbot counts as missing. */
 export class ChatNotFound extends Data.TaggedError("ChatNotFound")<{ readonly chatId: number }> {
@@ -145,7 +145,7 @@ export const describeCause = (error: unknown): string => {
 };
 
 const messageOf = (error: unknown): string => {
-  if (!(error instanceof Error)) return String(error);
+  if (!(error instanceof Error)) return Inspectable.toStringUnknown(error, 0);
   // Connecting to a name with several addresses fails without a message of its own.
   if (error.message === "" && error instanceof AggregateError && error.errors.length > 0)
     return [...new Set(error.errors.map(describeCause))].join("; ");

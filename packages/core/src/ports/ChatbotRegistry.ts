@@ -103,7 +103,7 @@ export class ChatbotRegistry extends Context.Service<
       void,
       WorkspaceNotFound | WorkspaceTaken | ChatbotTaken | StorageUnavailable
     >;
-    /** Deletes a chatbot with its keys and chats. Its lines in the audit stay. */
+    /** Deletes a chatbot with its keys, chats, turns and idempotency keys. Its lines in the audit stay. */
     readonly delete: (
       chatbot: number,
       actor: string,

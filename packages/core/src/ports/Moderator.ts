@@ -12,6 +12,9 @@ export interface Moderation {
   readonly flagged: boolean;
 }
 
+/** The judgement of a question that passes. */
+export const unflagged: Moderation = { category: "none", flagged: false };
+
 export class Moderator extends Context.Service<
   Moderator,
   {
@@ -25,6 +28,6 @@ export class Moderator extends Context.Service<
   /** A moderator that flags nothing. */
   static readonly layerOff: Layer.Layer<Moderator> = Layer.succeed(
     Moderator,
-    Moderator.of({ check: () => Effect.succeed({ category: "none", flagged: false }) }),
+    Moderator.of({ check: () => Effect.succeed(unflagged) }),
   );
 }

@@ -18,7 +18,7 @@ export interface Principal {
 /** How many keys the process remembers. */
 const capacity = 10_000;
 
-/** How long a process takes at most to notice a change whose hint was lost. */
+/** How long a process takes at most to notice a change whose notification was lost. */
 const staleness = Duration.seconds(30);
 
 /** How often the process writes which keys were used. */

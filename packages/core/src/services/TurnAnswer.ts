@@ -3,7 +3,7 @@
  */
 import { Clock, Duration, Effect, Option, Stream } from "effect";
 import type { Chatbot } from "../model/Chatbot.ts";
-import { storableUsage, type Entry, type NewEntry, type Usage } from "../model/Entry.ts";
+import type { Entry, NewEntry, Usage } from "../model/Entry.ts";
 import {
   AnswerUnavailable,
   type AskError,
@@ -117,3 +117,18 @@ const entriesBefore = (
         [page, page.length < turnEntries ? Option.none() : Option.some(page.at(-1)!.id)] as const,
     ),
   ).pipe(Stream.filter((entry) => !entry.flagged));
+
+/** The usage in a form that every store keeps: an answerer may report any number and any text. */
+const storableUsage = (usage: Usage): Usage => ({
+  provider: storableText(usage.provider),
+  model: storableText(usage.model),
+  promptTokens: wholeCount(usage.promptTokens),
+  completionTokens: wholeCount(usage.completionTokens),
+  attempts: wholeCount(usage.attempts, 2 ** 31 - 1),
+  latencyMillis: wholeCount(usage.latencyMillis),
+});
+
+const wholeCount = (count: number, most: number = Number.MAX_SAFE_INTEGER): number => {
+  const whole = Math.round(Number(count));
+  return Number.isNaN(whole) ? 0 : Math.min(Math.max(0, whole), most);
+};

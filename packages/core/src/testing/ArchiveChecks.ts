@@ -202,7 +202,7 @@ export const archiveChecks: ReadonlyArray<
     yield* same("the stored chats", yield* stored(chatbot), []);
   }),
 
-  check("an erasure leaves alone the turns, keys and places of other chats", function* () {
+  check("an erasure leaves the turns, keys and queues of other chats as they are", function* () {
     const chatbot = yield* newChatbot;
     const [first, second] = yield* instances;
     const [gone, other] = yield* createAll(chatbot, [{}, {}]);
@@ -619,7 +619,7 @@ export const archiveChecks: ReadonlyArray<
     }
   }),
 
-  check("an interrupted call leaves nothing half done, and nobody waits for it", function* () {
+  check("an interrupted call leaves nothing half done, and blocks no other", function* () {
     const chatbot = yield* newChatbot;
     const both = yield* instances;
     const hello = { ...bare, name: "n", helloMessage: "Hello" };

@@ -168,7 +168,7 @@ export const chatStoreChecks: ReadonlyArray<Check<ChatStore | TurnStore | StoreU
     }
   }),
 
-  check("a search finds literal, case-insensitive parts of names alone", function* () {
+  check("a search finds literal, case-insensitive parts of names", function* () {
     const chatbot = yield* newChatbot;
     const chats = yield* createAll(chatbot, [
       {},

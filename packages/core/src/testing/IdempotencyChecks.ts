@@ -68,7 +68,7 @@ export const idempotencyChecks: ReadonlyArray<Check<ChatStore | TurnStore | Stor
     yield* same("its entries", (yield* history(chatbot, chat.id)).total, 1);
   }),
 
-  check("keys that differ at all are different keys", function* () {
+  check("keys that differ in any character are different keys", function* () {
     const chatbot = yield* newChatbot;
     const { id } = yield* create(chatbot);
     const created = yield* Effect.forEach(awkwardKeys, (name) =>
@@ -165,23 +165,26 @@ export const idempotencyChecks: ReadonlyArray<Check<ChatStore | TurnStore | Stor
     yield* same("after", [again.replayed, again.chat.id === first.chat.id], [false, false]);
   }),
 
-  check("a take looks at the key's request, its entry, the chat, and who holds it", function* () {
-    const chatbot = yield* newChatbot;
-    const store = yield* TurnStore;
-    const { id } = yield* create(chatbot);
-    const chatId = Number.MAX_SAFE_INTEGER;
-    const turn = yield* taken(chatbot, id, key);
-    yield* failsWith("another request", reused, take(chatbot, chatId, other));
-    yield* failsWith("no chat", new ChatNotFound({ chatId }), take(chatbot, chatId, key));
-    const made = yield* append(turn, entry("q"));
-    yield* failsWith("another request, afterwards", reused, take(chatbot, chatId, other));
-    yield* same("no chat, afterwards", yield* take(chatbot, chatId, key), done(turn, made));
-    const held = yield* taken(chatbot, id);
-    yield* same("a held chat", yield* take(chatbot, id, key), done(turn, made));
-    yield* store.release(held);
-  }),
+  check(
+    "a take checks the key's request, its entry, the chat, and the holder of the turn",
+    function* () {
+      const chatbot = yield* newChatbot;
+      const store = yield* TurnStore;
+      const { id } = yield* create(chatbot);
+      const chatId = Number.MAX_SAFE_INTEGER;
+      const turn = yield* taken(chatbot, id, key);
+      yield* failsWith("another request", reused, take(chatbot, chatId, other));
+      yield* failsWith("no chat", new ChatNotFound({ chatId }), take(chatbot, chatId, key));
+      const made = yield* append(turn, entry("q"));
+      yield* failsWith("another request, afterwards", reused, take(chatbot, chatId, other));
+      yield* same("no chat, afterwards", yield* take(chatbot, chatId, key), done(turn, made));
+      const held = yield* taken(chatbot, id);
+      yield* same("a held chat", yield* take(chatbot, id, key), done(turn, made));
+      yield* store.release(held);
+    },
+  ),
 
-  check("a creation's key is another request's for an ask, and the other way round", function* () {
+  check("a key of a creation is reused if an ask sends it, and the other way round", function* () {
     const chatbot = yield* newChatbot;
     const store = yield* TurnStore;
     const creation = createWith(chatbot, other);
@@ -286,7 +289,7 @@ export const idempotencyChecks: ReadonlyArray<Check<ChatStore | TurnStore | Stor
     }
   }),
 
-  check("a key that comes at once with several requests works for one of them", function* () {
+  check("a key sent with several requests at once works for one of them", function* () {
     const both = yield* bothTurns;
     const { second } = yield* StoreUnderTest;
     const chats = [yield* ChatStore, second.chats];

@@ -7,7 +7,7 @@ import { ChatbotDirectory } from "../ports/ChatbotDirectory.ts";
 import { ChatbotRegistry, type ChatbotChange, type KeyChange } from "../ports/ChatbotRegistry.ts";
 import type { ChatStore } from "../ports/ChatStore.ts";
 import * as Errors from "../model/Errors.ts";
-import type { TurnStore } from "../ports/TurnStore.ts";
+import { TurnStore } from "../ports/TurnStore.ts";
 import { check, failsWith, same, type Check } from "./Check.ts";
 import {
   actor,
@@ -176,41 +176,48 @@ export const registryChecks: ReadonlyArray<
     yield* same("both at once", moved, { ...first, ...away });
   }),
 
-  check("a change changes the fields that it names, and is noted if it changes any", function* () {
-    const { directory, other, registry } = yield* services;
-    const key = newKey();
-    let chatbot = yield* newOne({ keys: [key] });
-    const { id, name } = chatbot;
-    const settings = { helloMessage: null, instructions: "Be kind", moderationErrorMessage: "No" };
-    const changes: ReadonlyArray<readonly [ChatbotChange, ChatbotRegistry["Service"]]> = [
-      [{ description: "another", settings }, registry],
-      [{ description: "another", settings }, other],
-      [{}, registry],
-      [{ name: fresh("chatbot"), workspaceName: fresh("W") }, registry],
-      [{ name: fresh("chatbot"), settings: { model: "m" } }, other],
-      [{ settings: { helloMessage: "" } }, registry],
-    ];
-    for (const [n, [change, instance]] of changes.entries()) {
-      const changed = yield* instance.change(id, change, `actor ${n}`);
-      chatbot = { ...chatbot, ...change, settings: { ...chatbot.settings, ...change.settings } };
-      yield* same("the chatbot", changed, chatbot);
-      yield* same("the listed chatbot", (yield* found(id))?.chatbot, chatbot);
-      yield* same("the opened chatbot", (yield* directory.open(key.id))?.chatbot, chatbot);
-    }
-    yield* same("the audit", yield* auditOf(id), [
-      `${actor} create ${name}`,
-      `${actor} add-key ${key.id}`,
-      "actor 0 change description, helloMessage, instructions, moderationErrorMessage",
-      "actor 3 change name, workspaceName",
-      "actor 4 change model, name",
-      "actor 5 change helloMessage",
-    ]);
-    const unknown = id + 1_000_000;
-    const missing = new Errors.ChatbotNotFound({ chatbot: unknown });
-    yield* failsWith("no chatbot", missing, registry.change(unknown, { name: "n" }, actor));
-  }),
+  check(
+    "a change sets the fields that it names, and the audit notes it if a value differs",
+    function* () {
+      const { directory, other, registry } = yield* services;
+      const key = newKey();
+      let chatbot = yield* newOne({ keys: [key] });
+      const { id, name } = chatbot;
+      const settings = {
+        helloMessage: null,
+        instructions: "Be kind",
+        moderationErrorMessage: "No",
+      };
+      const changes: ReadonlyArray<readonly [ChatbotChange, ChatbotRegistry["Service"]]> = [
+        [{ description: "another", settings }, registry],
+        [{ description: "another", settings }, other],
+        [{}, registry],
+        [{ name: fresh("chatbot"), workspaceName: fresh("W") }, registry],
+        [{ name: fresh("chatbot"), settings: { model: "m" } }, other],
+        [{ settings: { helloMessage: "" } }, registry],
+      ];
+      for (const [n, [change, instance]] of changes.entries()) {
+        const changed = yield* instance.change(id, change, `actor ${n}`);
+        chatbot = { ...chatbot, ...change, settings: { ...chatbot.settings, ...change.settings } };
+        yield* same("the chatbot", changed, chatbot);
+        yield* same("the listed chatbot", (yield* found(id))?.chatbot, chatbot);
+        yield* same("the opened chatbot", (yield* directory.open(key.id))?.chatbot, chatbot);
+      }
+      yield* same("the audit", yield* auditOf(id), [
+        `${actor} create ${name}`,
+        `${actor} add-key ${key.id}`,
+        "actor 0 change description, helloMessage, instructions, moderationErrorMessage",
+        "actor 3 change name, workspaceName",
+        "actor 4 change model, name",
+        "actor 5 change helloMessage",
+      ]);
+      const unknown = id + 1_000_000;
+      const missing = new Errors.ChatbotNotFound({ chatbot: unknown });
+      yield* failsWith("no chatbot", missing, registry.change(unknown, { name: "n" }, actor));
+    },
+  ),
 
-  check("a key is added, changed, and revoked for ever", function* () {
+  check("a key is added, changed, and revoked for good", function* () {
     const { directory, other, registry } = yield* services;
     const [key, kept, last] = [
       newKey({ id: fresh("b") }),
@@ -335,7 +342,7 @@ export const registryChecks: ReadonlyArray<
     yield* same("its keys", (yield* found(id))?.keys.length, 120);
   }),
 
-  check("the use of keys is noted with them, and nowhere else", function* () {
+  check("the last use of a key is stored with the key, and not in the audit", function* () {
     const { directory, registry } = yield* services;
     const keys = Array.from({ length: 1_003 }, () => newKey());
     const [idle, over, ...used] = keys.map(({ id }) => id);
@@ -357,33 +364,36 @@ export const registryChecks: ReadonlyArray<
     yield* same("the audit", yield* auditOf(id), before);
   }),
 
-  check("changes of different fields at once all count, and each is noted once", function* () {
-    const { other, registry } = yield* services;
-    const key = newKey();
-    const { id, settings } = yield* newOne({ keys: [key] });
-    const wanted = { helloMessage: "Hi", instructions: "Be kind", model: "m", retentionDays: 7 };
-    const keyChange = { name: "named", scopes: ["write"], expiresAt: end } as const;
-    const all = [...Object.entries(wanted), ...Object.entries(keyChange)];
-    yield* atOnce(2 * all.length, (n): Effect.Effect<unknown, unknown> => {
-      const instance = n % 2 === 0 ? registry : other;
-      const [field, value] = all[n % all.length]!;
-      return field in wanted
-        ? instance.change(id, { settings: { [field]: value } }, actor)
-        : instance.changeKey(id, key.id, { [field]: value }, actor);
-    });
-    const { chatbot } = (yield* found(id))!;
-    yield* same("the settings", chatbot.settings, { ...settings, ...wanted });
-    const { createdAt: _, ...changed } = (yield* foundKey(id, key.id))!;
-    const kept = { ...key, ...keyChange, revokedAt: null, lastUsedAt: null };
-    yield* same("the key", changed, kept);
-    const lines = [
-      ...Object.keys(wanted).map((field) => `${actor} change ${field}`),
-      ...Object.keys(keyChange).map((field) => `${actor} change-key ${key.id}: ${field}`),
-    ];
-    yield* same("the audit", (yield* auditOf(id)).slice(2).toSorted(), lines.toSorted());
-  }),
+  check(
+    "concurrent changes of different fields all take effect, and the audit notes each once",
+    function* () {
+      const { other, registry } = yield* services;
+      const key = newKey();
+      const { id, settings } = yield* newOne({ keys: [key] });
+      const wanted = { helloMessage: "Hi", instructions: "Be kind", model: "m", retentionDays: 7 };
+      const keyChange = { name: "named", scopes: ["write"], expiresAt: end } as const;
+      const all = [...Object.entries(wanted), ...Object.entries(keyChange)];
+      yield* atOnce(2 * all.length, (n): Effect.Effect<unknown, unknown> => {
+        const instance = n % 2 === 0 ? registry : other;
+        const [field, value] = all[n % all.length]!;
+        return field in wanted
+          ? instance.change(id, { settings: { [field]: value } }, actor)
+          : instance.changeKey(id, key.id, { [field]: value }, actor);
+      });
+      const { chatbot } = (yield* found(id))!;
+      yield* same("the settings", chatbot.settings, { ...settings, ...wanted });
+      const { createdAt: _, ...changed } = (yield* foundKey(id, key.id))!;
+      const kept = { ...key, ...keyChange, revokedAt: null, lastUsedAt: null };
+      yield* same("the key", changed, kept);
+      const lines = [
+        ...Object.keys(wanted).map((field) => `${actor} change ${field}`),
+        ...Object.keys(keyChange).map((field) => `${actor} change-key ${key.id}: ${field}`),
+      ];
+      yield* same("the audit", (yield* auditOf(id)).slice(2).toSorted(), lines.toSorted());
+    },
+  ),
 
-  check("a revocation, a replacement and a use at once leave one order", function* () {
+  check("a concurrent revocation, replacement and use take effect one after another", function* () {
     const { directory, other, registry } = yield* services;
     const { id } = yield* newOne();
     for (let round = 0; round < 4; round++) {
@@ -453,7 +463,7 @@ export const registryChecks: ReadonlyArray<
     yield* failsWith("the old name", gone, rename(into, from));
   }),
 
-  check("renames at once move workspaces whole or not at all", function* () {
+  check("concurrent renames move workspaces whole or not at all", function* () {
     const { other, registry } = yield* services;
     for (let round = 0; round < 4; round++) {
       const [a, b, to, name] = [fresh("a"), fresh("b"), fresh("to"), fresh("chatbot")];
@@ -502,6 +512,7 @@ export const registryChecks: ReadonlyArray<
     const { chat } = yield* conversation(id, [entry("q")]);
     yield* append(yield* taken(id, null, keyOf("key")), entry("q"));
     const turn = yield* taken(id, chat.id);
+    const withoutChat = yield* taken(id, null, keyOf("held"));
     yield* other.delete(id, "ann");
     yield* same("the chatbot", yield* found(id), undefined);
     yield* same("its key", yield* directory.open(key.id), null);
@@ -509,6 +520,9 @@ export const registryChecks: ReadonlyArray<
     const chatGone = new Errors.ChatNotFound({ chatId: chat.id });
     yield* failsWith("its history", chatGone, history(id, chat.id));
     yield* failsWith("an ask in flight", chatGone, append(turn, entry("late")));
+    const renewed = yield* TurnStore.use(({ renew }) => renew(withoutChat));
+    yield* same("a renewal of a turn without a chat", renewed, false);
+    yield* failsWith("its append", new Errors.TurnLost(), append(withoutChat, entry("late")));
     const notFound = new Errors.ChatbotNotFound({ chatbot: id });
     yield* failsWith("a new chat", notFound, create(id));
     yield* failsWith("a known key", notFound, taken(id, null, keyOf("key")));

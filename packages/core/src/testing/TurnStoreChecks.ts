@@ -73,7 +73,7 @@ export const turnStoreChecks: ReadonlyArray<Check<ChatStore | TurnStore | StoreU
     yield* same("the stored entries", (yield* stored(chatbot))[0]!.entries, rows);
   }),
 
-  check("a turn brings the newest entries, and the older ones on demand", function* () {
+  check("a turn holds the newest entries, and reads older ones on demand", function* () {
     const chatbot = yield* newChatbot;
     const turns = yield* TurnStore;
     const [chat, another] = yield* createAll(chatbot, [{}, {}]);
@@ -149,7 +149,7 @@ export const turnStoreChecks: ReadonlyArray<Check<ChatStore | TurnStore | StoreU
     }
   }),
 
-  check("an instance that does not come in its time loses its place", function* () {
+  check("an instance that does not return in time loses its place", function* () {
     const chatbot = yield* newChatbot;
     const [store, second] = yield* bothTurns;
     const { id } = yield* create(chatbot);
@@ -168,7 +168,7 @@ export const turnStoreChecks: ReadonlyArray<Check<ChatStore | TurnStore | StoreU
   }),
 
   check(
-    "an instance that a idempotency key holds has no place in the queue of a chat",
+    "an instance that waits for an idempotency key has no place in the queue of the chat",
     function* () {
       const chatbot = yield* newChatbot;
       const [store, second] = yield* bothTurns;
@@ -181,15 +181,15 @@ export const turnStoreChecks: ReadonlyArray<Check<ChatStore | TurnStore | StoreU
     },
   ),
 
-  check("hints come at the end of turns only, and hold no ask up", function* () {
+  check("notifications come at the end of turns only, and delay no ask", function* () {
     const chatbot = yield* newChatbot;
     const [store, second] = yield* bothTurns;
     const { id } = yield* create(chatbot);
-    const hinted: Array<number> = [];
+    const notified: Array<number> = [];
     const readers: Array<Fiber.Fiber<void>> = [];
     for (const { freed } of [store, second]) {
-      const heard = Stream.tap(freed, (hint) =>
-        Effect.sync(() => hint?.chatbot === chatbot && hinted.push(hint.chat)),
+      const heard = Stream.tap(freed, (turn) =>
+        Effect.sync(() => turn?.chatbot === chatbot && notified.push(turn.chat)),
       );
       const stalled = Stream.tap(freed, () => Effect.never);
       for (const one of [heard, stalled]) {
@@ -203,7 +203,7 @@ export const turnStoreChecks: ReadonlyArray<Check<ChatStore | TurnStore | StoreU
     yield* isHeld("chat", second, chatbot, id);
     yield* create(chatbot);
     yield* after(50);
-    yield* same("hints while it is held", hinted, []);
+    yield* same("notifications while it is held", notified, []);
     yield* append(turn, entry("q"));
     yield* second.release(yield* taken(chatbot, id, null, second));
     const asks = Effect.gen(function* () {
@@ -216,8 +216,8 @@ export const turnStoreChecks: ReadonlyArray<Check<ChatStore | TurnStore | StoreU
       yield* same("a reader failed", exit !== undefined && Exit.isFailure(exit), false);
     }
     yield* same(
-      "hints of other chats",
-      hinted.filter((chat) => chat !== id),
+      "notifications of other chats",
+      notified.filter((chat) => chat !== id),
       [],
     );
     yield* Fiber.interruptAll(readers);
@@ -282,33 +282,36 @@ export const turnStoreChecks: ReadonlyArray<Check<ChatStore | TurnStore | StoreU
     }
   }),
 
-  check("a turn whose lease ran out is lost once another takes it, for ever", function* () {
-    const chatbot = yield* newChatbot;
-    const [store, second] = yield* bothTurns;
-    const { id } = yield* create(chatbot);
-    for (const end of ["append", "release", "lease"] as const) {
-      const late = yield* taken(chatbot, id);
-      yield* pass(turnLease - 2_000);
-      yield* isHeld("chat", store, chatbot, id);
-      yield* pass(2_001);
-      const next = yield* taken(chatbot, id);
-      const isLost = Effect.gen(function* () {
-        yield* same("the renewal", yield* store.renew(late), false);
-        yield* failsWith("the append", new TurnLost(), append(late, entry("late")));
-        yield* store.release(late);
-      });
-      yield* isLost;
-      yield* isHeld("chat", store, chatbot, id);
-      if (end === "append") yield* second.append(next, entry("q"));
-      else if (end === "release") yield* second.release(next);
-      else yield* pass(turnLease + turnPrecedence + 1);
-      yield* isLost;
-      if (end === "lease") yield* append(next, entry("r"));
-      yield* failsWith("a second append", new TurnLost(), append(next, entry("twice")));
-      yield* pass(turnPrecedence + 1);
-    }
-    yield* same("the stored questions", yield* questions(chatbot), [["q", "r"]]);
-  }),
+  check(
+    "a turn whose lease ran out is lost for good once another ask takes the chat",
+    function* () {
+      const chatbot = yield* newChatbot;
+      const [store, second] = yield* bothTurns;
+      const { id } = yield* create(chatbot);
+      for (const end of ["append", "release", "lease"] as const) {
+        const late = yield* taken(chatbot, id);
+        yield* pass(turnLease - 2_000);
+        yield* isHeld("chat", store, chatbot, id);
+        yield* pass(2_001);
+        const next = yield* taken(chatbot, id);
+        const isLost = Effect.gen(function* () {
+          yield* same("the renewal", yield* store.renew(late), false);
+          yield* failsWith("the append", new TurnLost(), append(late, entry("late")));
+          yield* store.release(late);
+        });
+        yield* isLost;
+        yield* isHeld("chat", store, chatbot, id);
+        if (end === "append") yield* second.append(next, entry("q"));
+        else if (end === "release") yield* second.release(next);
+        else yield* pass(turnLease + turnPrecedence + 1);
+        yield* isLost;
+        if (end === "lease") yield* append(next, entry("r"));
+        yield* failsWith("a second append", new TurnLost(), append(next, entry("twice")));
+        yield* pass(turnPrecedence + 1);
+      }
+      yield* same("the stored questions", yield* questions(chatbot), [["q", "r"]]);
+    },
+  ),
 
   check("a renewed turn holds its chat and its key for another lease", function* () {
     const chatbot = yield* newChatbot;
@@ -334,39 +337,42 @@ export const turnStoreChecks: ReadonlyArray<Check<ChatStore | TurnStore | StoreU
     }
   }),
 
-  check("asks at once in one chat are answered in turn, each seeing all before it", function* () {
-    const chatbot = yield* newChatbot;
-    const both = yield* bothTurns;
-    const { id } = yield* create(chatbot);
-    yield* atOnce(64, (n) =>
-      Effect.gen(function* () {
-        const turns = both[n % 2]!;
-        while (true) {
-          const outcome = yield* turns.take(chatbot, id, null);
-          yield* Effect.yieldNow;
-          if (outcome._tag !== "Turn") continue;
-          const before: Array<Entry> = [...outcome.turn.newest];
-          while (before.length > 0 && before.length % turnEntries === 0) {
-            const older = yield* turns.earlier(outcome.turn, before.at(-1)!.id);
-            if (older.length === 0) break;
-            before.push(...older);
+  check(
+    "concurrent asks in one chat are answered in turn, each seeing all before it",
+    function* () {
+      const chatbot = yield* newChatbot;
+      const both = yield* bothTurns;
+      const { id } = yield* create(chatbot);
+      yield* atOnce(64, (n) =>
+        Effect.gen(function* () {
+          const turns = both[n % 2]!;
+          while (true) {
+            const outcome = yield* turns.take(chatbot, id, null);
+            yield* Effect.yieldNow;
+            if (outcome._tag !== "Turn") continue;
+            const before: Array<Entry> = [...outcome.turn.newest];
+            while (before.length > 0 && before.length % turnEntries === 0) {
+              const older = yield* turns.earlier(outcome.turn, before.at(-1)!.id);
+              if (older.length === 0) break;
+              before.push(...older);
+            }
+            // Each answer names the entries that its turn saw.
+            const answer = before.map((one) => one.id).join();
+            return yield* turns.append(outcome.turn, entry(`q${n}`, { answer }));
           }
-          // Each answer names the entries that its turn saw.
-          const answer = before.map((one) => one.id).join();
-          return yield* turns.append(outcome.turn, entry(`q${n}`, { answer }));
-        }
-      }),
-    );
-    const { entries } = (yield* stored(chatbot))[0]!;
-    const ids = entries.map((made) => made.id);
-    yield* same("how many", new Set(ids).size, 64);
-    for (const [at, made] of entries.entries()) {
-      yield* same("the entries before", made.answer, ids.slice(0, at).toReversed().join());
-      yield* same("its id is higher", made.id > (ids[at - 1] ?? 0), true);
-    }
-  }),
+        }),
+      );
+      const { entries } = (yield* stored(chatbot))[0]!;
+      const ids = entries.map((made) => made.id);
+      yield* same("how many", new Set(ids).size, 64);
+      for (const [at, made] of entries.entries()) {
+        yield* same("the entries before", made.answer, ids.slice(0, at).toReversed().join());
+        yield* same("its id is higher", made.id > (ids[at - 1] ?? 0), true);
+      }
+    },
+  ),
 
-  check("of a late append and a take at once, the later sees the earlier", function* () {
+  check("of a late append and a concurrent take, the later sees the earlier", function* () {
     const both = yield* bothTurns;
     const chatbot = yield* newChatbot;
     for (let n = 0; n < 4; n++) {
@@ -387,7 +393,7 @@ export const turnStoreChecks: ReadonlyArray<Check<ChatStore | TurnStore | StoreU
     }
   }),
 
-  check("of takes and appends at once, one succeeds", function* () {
+  check("of concurrent takes and appends, one succeeds", function* () {
     const both = yield* bothTurns;
     const chatbot = yield* newChatbot;
     const { id } = yield* create(chatbot);

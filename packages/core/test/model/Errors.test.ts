@@ -11,6 +11,10 @@ describe("the reason of an error", () => {
     );
     assert.strictEqual(describeCause(caused("Failed", { code: 5 })), "Failed");
     assert.strictEqual(describeCause("gone"), "gone");
+    assert.strictEqual(
+      describeCause(Object.assign(Object.create(null), { code: 5 })),
+      `{"code":5}`,
+    );
     assert.strictEqual(describeCause(new RangeError()), "RangeError");
     assert.strictEqual(
       new StorageUnavailable({ cause: caused("query", new Error("gone")) }).message,

@@ -125,20 +125,22 @@ describe("access", () => {
     }),
   );
 
-  it.effect("does not remember what it looked up before a hint that came meanwhile", () =>
-    Effect.gen(function* () {
-      const key = yield* newKey;
-      const { layer, state } = yield* directory(key);
-      yield* Effect.gen(function* () {
-        yield* Effect.repeat(Effect.yieldNow, { times: 20 });
-        state.found = Effect.yieldNow.pipe(Effect.repeat({ times: 50 }));
-        const looking = yield* Effect.forkChild(authenticate(key), { startImmediately: true });
-        state.revoked = true;
-        yield* PubSub.publish(state.changed, null);
-        yield* Fiber.join(looking);
-        assert.isTrue(Exit.isFailure(yield* Effect.exit(authenticate(key))));
-      }).pipe(Effect.provide(layer));
-    }),
+  it.effect(
+    "does not remember what it looked up before a notification that arrived meanwhile",
+    () =>
+      Effect.gen(function* () {
+        const key = yield* newKey;
+        const { layer, state } = yield* directory(key);
+        yield* Effect.gen(function* () {
+          yield* Effect.repeat(Effect.yieldNow, { times: 20 });
+          state.found = Effect.yieldNow.pipe(Effect.repeat({ times: 50 }));
+          const looking = yield* Effect.forkChild(authenticate(key), { startImmediately: true });
+          state.revoked = true;
+          yield* PubSub.publish(state.changed, null);
+          yield* Fiber.join(looking);
+          assert.isTrue(Exit.isFailure(yield* Effect.exit(authenticate(key))));
+        }).pipe(Effect.provide(layer));
+      }),
   );
 
   it.effect("rejects a key from its expiry on", () =>
@@ -154,17 +156,17 @@ describe("access", () => {
     }),
   );
 
-  it.effect("forgets what it knows at a hint, and without one after 30 seconds", () =>
+  it.effect("forgets what it knows at a notification, and without one after 30 seconds", () =>
     Effect.gen(function* () {
       const key = yield* newKey;
-      for (const hint of [true, false]) {
+      for (const isNotified of [true, false]) {
         const { layer, state } = yield* directory(key);
         yield* Effect.gen(function* () {
           yield* Effect.repeat(Effect.yieldNow, { times: 20 });
           yield* authenticate(key);
           state.revoked = true;
           yield* authenticate(key);
-          if (hint) {
+          if (isNotified) {
             yield* PubSub.publish(state.changed, null);
             yield* Effect.repeat(Effect.yieldNow, { times: 20 });
           } else {

@@ -1,5 +1,5 @@
 /**
- * The declaration of both interfaces. The API description, its page, the typed client and the routes derive from it.
+ * The declaration of both interfaces. The API description, its page and the routes derive from it.
  */
 import { Schema } from "effect";
 import {
@@ -31,7 +31,6 @@ import {
 export class ApiKey extends HttpApiMiddleware.Service<ApiKey>()("@parley/http/ApiKey", {
   security: { apiKey: HttpApiSecurity.apiKey({ in: "header", key: "x-api-key" }) },
   error: [Unauthenticated, Unauthorized],
-  requiredForClient: true,
 }) {}
 
 const failures = [BadRequest, EndpointNotFound, SystemError, ValidationException] as const;

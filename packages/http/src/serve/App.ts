@@ -7,7 +7,6 @@ import { Cause, Effect, Layer, type Scope } from "effect";
 import { HttpMiddleware, HttpServerRequest, HttpServerResponse, UrlParams } from "effect/http";
 import { defaultBasePaths, type BasePaths } from "../contract/Api.ts";
 import { toJsonResponse } from "../contract/Wire.ts";
-import { makeDocumentation } from "../docs/Documentation.ts";
 import { makeCors } from "./Cors.ts";
 import { toEndpointNotFound, toErrorResponse, type RequestError } from "./ErrorResponses.ts";
 import { makeHandlers, type Handler } from "./Handlers.ts";
@@ -26,7 +25,14 @@ export interface AppOptions {
   readonly onDisconnect?: "finish" | "cancel";
   /** Whether each request leaves a line in the log, without any text of a user; `false` by default. */
   readonly logRequests?: boolean;
+  /** Pages outside the base paths, such as those of `@parley/http/docs` and `@parley/http/playground`; none by default. */
+  readonly pages?: ReadonlyArray<Pages>;
 }
+
+/** Makes the pages of a listener: a function from a request to the response, `undefined` where the path is not theirs. */
+export type Pages = (
+  listener: Readonly<Required<Pick<AppOptions, "basePaths" | "serves" | "corsOrigins">>>,
+) => Effect.Effect<(request: Request) => Effect.Effect<Response> | undefined>;
 
 type Request = HttpServerRequest.HttpServerRequest;
 type Response = HttpServerResponse.HttpServerResponse;
@@ -51,10 +57,11 @@ export const makeApp = Effect.fnUntraced(function* ({
   corsOrigins = [],
   logRequests = false,
   onDisconnect = "finish",
+  pages = [],
   serves = ["general", "answers"],
 }: AppOptions = {}) {
   const access = yield* Access;
-  const documentation = yield* makeDocumentation(basePaths, serves);
+  const pagesOf = yield* Effect.forEach(pages, (make) => make({ basePaths, serves, corsOrigins }));
   const route = makeRouter(basePaths);
   const bases = serves.map((name) => basePaths[name]);
   const cors = corsOrigins.length === 0 ? null : makeCors(corsOrigins);
@@ -104,8 +111,9 @@ export const makeApp = Effect.fnUntraced(function* ({
       const path = toPath(request.url);
       const isInterface = bases.some((base) => isBelow(base, path));
       const found = isInterface ? route(method, path) : undefined;
-      const document = isInterface ? undefined : documentation(method, path);
-      const template = document === undefined ? found?.template : `/${path.split("/", 2)[1]}`;
+      let page: Effect.Effect<Response> | undefined;
+      if (!isInterface) for (const pageOf of pagesOf) page ??= pageOf(request);
+      const template = page === undefined ? found?.template : `/${path.split("/", 2)[1]}`;
       const facts: RequestFacts = {
         requestId,
         method: toMethod(method),
@@ -113,7 +121,7 @@ export const makeApp = Effect.fnUntraced(function* ({
       };
       const response = Effect.catchCause(
         Effect.suspend(() =>
-          isInterface ? respond(request, path, found, facts) : (document ?? notFound(method, path)),
+          isInterface ? respond(request, path, found, facts) : (page ?? notFound(method, path)),
         ),
         (cause) =>
           Cause.hasInterruptsOnly(cause)

@@ -1,14 +1,13 @@
 /**
  * Answers with language models of the AI SDK.
  */
-import { Answerer, AnswerUnavailable, AskLimits } from "@parley/core";
-import { Cache, Duration, Effect, Layer, Scope, Stream } from "effect";
-import { knowledgeFor, type KnowledgeSource } from "../documents/Knowledge.ts";
-import { answerWith } from "../models/Attempts.ts";
+import { Answerer, type AnswerPart, AnswerUnavailable, AskLimits } from "@parley/core";
+import { Cache, Clock, Duration, Effect, Layer, Option, Schedule, Scope, Stream } from "effect";
+import { lookUpIn, type KnowledgeSource } from "../documents/Knowledge.ts";
 import { loadAi, type LanguageModel } from "../models/ModelCall.ts";
-import { defaultRetries } from "../models/ModelFailure.ts";
-import { promptBuilder } from "../models/Prompt.ts";
-import { makeProvider } from "../models/Provider.ts";
+import { defaultRetries, type ModelFailure, retrySchedule } from "../models/ModelFailure.ts";
+import { type Prompt, promptBuilder } from "../models/Prompt.ts";
+import { makeProvider, type Provider } from "../models/Provider.ts";
 
 /** Options of `layerLanguageModel`; they apply to each of its models. */
 export interface LanguageModelOptions {
@@ -18,11 +17,8 @@ export interface LanguageModelOptions {
   readonly maxOutputTokens?: number;
   /** The documents to answer from; `null` (the default) for none. */
   readonly knowledge?: KnowledgeSource;
-  /**
-   * Returns the model that a chatbot's settings name; it takes the first model's place. Without this option, such a chatbot
-   * cannot answer.
-   */
-  readonly modelNamed?: (name: string) => Effect.Effect<LanguageModel>;
+  /** Returns the model that a chatbot's settings name, for the first one's place. Without it, such a chatbot cannot answer. */
+  readonly modelNamed?: (name: string) => Effect.Effect<LanguageModel, AnswerUnavailable>;
   /** How many calls may follow a failed one at the same provider, for one question (default 4). */
   readonly retries?: number;
   /**
@@ -64,54 +60,131 @@ export const layerLanguageModel = (
         contextTokens = 32_000,
         knowledge = null,
         maxOutputTokens = Math.min(4096, Math.floor(contextTokens / 4)),
-        modelNamed,
+        modelNamed = () => Effect.fail(noModel),
         retries = defaultRetries,
       } = options;
       const list = "length" in models ? models : [models];
       const providerAt = (index: number, model: LanguageModel) => {
         const share = index === list.length - 1 ? idleShareOfLast : idleShare;
-        const idleTimeout = options.idleTimeout ?? Duration.times(deadline, share);
-        return makeProvider({
-          ai,
-          model,
-          maxOutputTokens,
-          idleTimeout: Duration.fromInputUnsafe(idleTimeout),
-        });
+        const idleTimeout = Duration.fromInputUnsafe(
+          options.idleTimeout ?? Duration.times(deadline, share),
+        );
+        return makeProvider({ ai, model, maxOutputTokens, idleTimeout });
       };
       const usual = yield* Effect.forEach(list, (model, index) => providerAt(index, model));
       const scope = yield* Effect.scope;
       const named = yield* Cache.make({
         capacity: 1000,
         lookup: (name: string) =>
-          modelNamed === undefined
-            ? Effect.fail(
-                new AnswerUnavailable({
-                  reason: "a chatbot names a model, but none can be chosen",
-                }),
-              )
-            : Effect.flatMap(modelNamed(name), (model) =>
-                Scope.provide(providerAt(0, model), scope),
-              ),
+          Effect.flatMap(modelNamed(name), (model) => Scope.provide(providerAt(0, model), scope)),
       });
 
       const tokens = contextTokens - maxOutputTokens;
+      const knowledgeOf = lookUpIn(knowledge);
       return Answerer.of({
         answer: (chatbot, earlier, question) =>
           Stream.unwrap(
             Effect.gen(function* () {
-              const known = yield* knowledgeFor(knowledge, chatbot);
-              const passages = known?.search(question, maxPassages) ?? null;
+              const known = yield* knowledgeOf(chatbot);
+              const hasDocuments = known !== null && known.topics.length > 0;
+              const passages = hasDocuments ? known.search(question, maxPassages) : null;
               const { model } = chatbot.settings;
               const providers =
                 model === null ? usual : [yield* Cache.get(named, model), ...usual.slice(1)];
-              const promptOf = yield* promptBuilder(
-                { chatbot, question, passages },
-                earlier,
-                tokens,
-              );
+              const parts = { chatbot, question, passages };
+              const promptOf = yield* promptBuilder(parts, earlier, tokens);
               return answerWith(providers, promptOf, tokens, retries);
             }),
           ),
       });
+    }),
+  );
+
+const noModel = new AnswerUnavailable({
+  reason: "a chatbot names a model, but none can be chosen",
+});
+
+const maxHalvings = 3;
+
+/**
+ * Each attempt goes to the provider that is ready first, and of several to the first in the list. A provider that failed
+ * is ready again after the pause of {@link retrySchedule}, and drops out when that schedule ends. A refusal of the prompt
+ * as too long halves it, up to three times, without a pause. A content filter ends all attempts.
+ *
+ * @param providers at least one
+ * @param promptOf builds a prompt of at most that many tokens
+ * @param tokens the size of the first prompt
+ * @param retries how many calls may follow a failed one at the same provider
+ */
+const answerWith = (
+  providers: ReadonlyArray<Provider>,
+  promptOf: (tokens: number) => Prompt,
+  tokens: number,
+  retries: number,
+): Stream.Stream<AnswerPart, AnswerUnavailable> =>
+  Stream.unwrap(
+    Effect.gen(function* () {
+      const startedAt = yield* Clock.currentTimeMillis;
+      const details = new Set<string>();
+      let calls = 1;
+      let candidates = yield* Effect.forEach(providers, (provider) =>
+        Effect.map(Schedule.toStep(retrySchedule(retries)), (nextPause) => ({
+          provider,
+          nextPause,
+          readyAt: startedAt,
+          prompt: promptOf(tokens),
+          halvings: 0,
+        })),
+      );
+      type Candidate = (typeof candidates)[number];
+
+      const attempt: Stream.Stream<AnswerPart, AnswerUnavailable> = Stream.unwrap(
+        Effect.gen(function* () {
+          const next = candidates.toSorted((a, b) => a.readyAt - b.readyAt)[0]!;
+          yield* Effect.sleep(Math.max(0, next.readyAt - (yield* Clock.currentTimeMillis)));
+          const { model, name: provider } = next.provider;
+          return next.provider.answer(next.prompt).pipe(
+            Stream.mapEffect((part): Effect.Effect<AnswerPart> =>
+              part._tag === "Delta"
+                ? Effect.succeed(part)
+                : Effect.map(Clock.currentTimeMillis, (now) => ({
+                    _tag: "Usage",
+                    usage: {
+                      provider,
+                      model,
+                      promptTokens: part.prompt,
+                      completionTokens: part.completion,
+                      attempts: calls,
+                      latencyMillis: now - startedAt,
+                    },
+                  })),
+            ),
+            Stream.catch((failure) => Stream.unwrap(attemptAfter(failure, next))),
+          );
+        }),
+      );
+
+      const attemptAfter = Effect.fnUntraced(function* (failure: ModelFailure, failed: Candidate) {
+        const { name } = failed.provider;
+        details.add(providers.length > 1 ? `${name}: ${failure.detail}` : failure.detail);
+        if (failure.reason !== "circuit_open") calls++;
+        if (failure.reason === "context_length" && failed.halvings < maxHalvings) {
+          failed.halvings++;
+          failed.prompt = promptOf(failed.prompt.tokens / 2);
+          failed.readyAt = 0;
+        } else {
+          const now = yield* Clock.currentTimeMillis;
+          const pause = yield* Effect.option(failed.nextPause(now, failure));
+          if (Option.isSome(pause)) failed.readyAt = now + Duration.toMillis(pause.value[1]);
+          else candidates = candidates.filter((candidate) => candidate !== failed);
+        }
+        if (candidates.length === 0 || failure.reason === "content_filter") {
+          const reason = [...details].join("; ");
+          return Stream.fail(new AnswerUnavailable({ reason }));
+        }
+        return Stream.concat(Stream.make<[AnswerPart]>({ _tag: "Restart" }), attempt);
+      });
+
+      return attempt;
     }),
   );

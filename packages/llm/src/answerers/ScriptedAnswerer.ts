@@ -17,16 +17,7 @@ export type Script = (
   call: ScriptedCall,
 ) => ReadonlyArray<string> | Stream.Stream<string, AnswerUnavailable>;
 
-const usage = {
-  provider: "scripted",
-  model: "scripted",
-  promptTokens: 0,
-  completionTokens: 0,
-  attempts: 1,
-  latencyMillis: 0,
-};
-
-/** An `Answerer` that answers with the pieces that `script` returns; usage: no tokens, one attempt. */
+/** An `Answerer` that answers with the pieces that `script` returns, without usage. */
 export const layerScripted = (script: Script): Layer.Layer<Answerer> =>
   Layer.succeed(
     Answerer,
@@ -37,7 +28,6 @@ export const layerScripted = (script: Script): Layer.Layer<Answerer> =>
           Effect.map((pieces) => (Stream.isStream(pieces) ? pieces : Stream.fromIterable(pieces))),
           Stream.unwrap,
           Stream.map((text) => ({ _tag: "Delta", text }) as const),
-          Stream.concat(Stream.make({ _tag: "Usage", usage } as const)),
         ),
     }),
   );

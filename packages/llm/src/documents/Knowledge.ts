@@ -6,31 +6,32 @@ import { Data, Effect, FileSystem, Path, type PlatformError } from "effect";
 import { type Passage, passagesOfMarkdown, passagesOfText } from "./Passage.ts";
 import { covers, questionTerms, termOf, wordsOf } from "./Terms.ts";
 
+/** A passage that a search found. */
+export interface Match extends Passage {
+  /** Whether the passage is likely to answer the question, rather than to touch its subject. */
+  readonly certain: boolean;
+}
+
 /** An index of passages. */
 export interface Knowledge {
-  /** The number of documents with text. */
-  readonly documents: number;
+  /** The titles of the documents: their first headings, or else their names. */
+  readonly topics: ReadonlyArray<string>;
   /**
    * Up to `limit` passages for a question, best first; none unless the best is about the question. The same documents and
    * question always return the same passages in the same order.
    */
-  readonly search: (question: string, limit: number) => ReadonlyArray<Passage>;
+  readonly search: (question: string, limit: number) => ReadonlyArray<Match>;
 }
 
-/** The documents of all chatbots, or a function that looks up those of one chatbot for each question. */
+/** The documents of all chatbots, or a function that looks up those of one chatbot for each question; `null`: none. */
 export type KnowledgeSource =
   | Knowledge
   | null
   | ((chatbot: Chatbot) => Effect.Effect<Knowledge | null, AnswerUnavailable>);
 
-/** The documents of the chatbot; `null` when there are none. */
-export const knowledgeFor = (
-  source: KnowledgeSource,
-  chatbot: Chatbot,
-): Effect.Effect<Knowledge | null, AnswerUnavailable> =>
-  Effect.map(typeof source === "function" ? source(chatbot) : Effect.succeed(source), (knowledge) =>
-    knowledge?.documents === 0 ? null : knowledge,
-  );
+/** The look-up of a source. */
+export const lookUpIn = (source: KnowledgeSource) =>
+  typeof source === "function" ? source : () => Effect.succeed(source);
 
 /** The folder of documents is missing, is not a folder, or cannot be listed. */
 export class KnowledgeUnreadable extends Data.TaggedError("KnowledgeUnreadable")<{
@@ -46,12 +47,13 @@ export class KnowledgeUnreadable extends Data.TaggedError("KnowledgeUnreadable")
 const maxBytes = 5_000_000n;
 
 /**
- * Reads every `*.md` and `*.txt` file below `folder` into an index. Symbolic links are followed within the folder; each file
+ * Reads every `*.md` and `*.txt` file below `folder`, and the files in `others`, into an index. Symbolic links are followed within the folder; each file
  * and folder is read once. Names that begin with a dot and `node_modules` are ignored. A document that is larger than
  * 5 MB, unreadable or not UTF-8 text is skipped with a warning in the log.
  */
 export const readKnowledge = (
   folder: string,
+  others: ReadonlyArray<string> = [],
 ): Effect.Effect<Knowledge, KnowledgeUnreadable, FileSystem.FileSystem | Path.Path> =>
   Effect.gen(function* () {
     const fs = yield* FileSystem.FileSystem;
@@ -88,13 +90,21 @@ export const readKnowledge = (
       seen.add(real);
       if (type === "Directory") return yield* readFolder(real, `${source}/`);
       if (size > maxBytes) return yield* skip(source, "it is over 5 MB");
-      const text = decodeText(yield* fs.readFile(real));
+      yield* readDocument(real, source);
+    });
+
+    const readDocument = Effect.fnUntraced(function* (at: string, source: string) {
+      const text = decodeText(yield* fs.readFile(at));
       if (text === null) return yield* skip(source, "it is no UTF-8 text");
       const split = /\.md$/i.test(source) ? passagesOfMarkdown : passagesOfText;
       for (const passage of split(source, text)) passages.push(passage);
     });
 
     yield* readFolder(root, "");
+    for (const at of others) {
+      const source = path.basename(at);
+      yield* Effect.catch(readDocument(at, source), ({ reason }) => skip(source, reason._tag));
+    }
     return yield* makeKnowledge(passages);
   }).pipe(Effect.mapError((cause) => new KnowledgeUnreadable({ folder, cause })));
 
@@ -107,47 +117,88 @@ const decodeText = (bytes: Uint8Array): string | null => {
   }
 };
 
+/** The share of a question that a passage covers at least if it is about it, and if it is likely to answer it. */
+const aboutShare = 0.4;
+const certainShare = 0.85;
+/** How like the question a heading is at least if its passage is likely to answer it. */
+const certainLikeness = 0.4;
+/** The part of its weight that a term has which is in the text of a passage, and not in its headings. */
+const inText = 0.5;
+
+/** How a passage has a term: the part of the term's weight that counts, and how often. */
+interface Hit {
+  part: number;
+  count: number;
+}
+
 /** An index of the given passages. */
 export const makeKnowledge = (passages: ReadonlyArray<Passage>): Effect.Effect<Knowledge> =>
   Effect.gen(function* () {
-    const { default: MiniSearch } = yield* Effect.promise(() => import("minisearch"));
-    const index = new MiniSearch({
-      fields: ["title", "heading", "text"],
-      tokenize: wordsOf,
-      processTerm: termOf,
-    });
+    const topics = new Map<string, string>();
+    /** By term, then by passage. */
+    const index = new Map<string, Map<number, Hit>>();
+    const add = (id: number, words: string, part: number) => {
+      for (const word of wordsOf(words)) {
+        const term = termOf(word);
+        const hits = index.get(term) ?? new Map<number, Hit>();
+        const hit = hits.get(id);
+        if (hit !== undefined) hit.count++;
+        else index.set(term, hits.set(id, { part, count: 1 }));
+      }
+    };
     for (const [id, { headings, source, text }] of passages.entries()) {
-      // One passage takes about a millisecond; a large folder would stop the server for seconds.
+      // A large folder would stop the server for seconds.
       yield* Effect.yieldNow;
       const title = source.replace(/\.[^./]*$/, "");
-      index.add({ id, title, heading: headings.join("\n"), text });
+      if (!topics.has(source)) topics.set(source, headings[0] ?? title);
+      add(id, [title, ...headings].join("\n"), 1);
+      add(id, text, headings.length === 0 ? 1 : inText);
     }
 
-    const search = (question: string, limit: number): ReadonlyArray<Passage> => {
-      const { about, all } = questionTerms(question);
-      if (all.length === 0) return [];
-      const results = index.search(all.join(" "), {
-        tokenize: (terms) => terms.split(" "),
-        processTerm: (term) => term,
-        boost: { title: 1.5, heading: 3 },
-        prefix: (term) => term.length >= 4,
-        fuzzy: (term) => (term.length >= 5 ? 0.2 : false),
+    const search = (question: string, limit: number): ReadonlyArray<Match> => {
+      const { about, isMisspelt, words } = questionTerms(question, index);
+      const hits = about.map((asked) => {
+        const found = new Map<number, Hit>();
+        for (const [term, hitsOfTerm] of index) {
+          if (!covers(asked, term)) continue;
+          for (const [id, { count, part }] of hitsOfTerm) {
+            const other = found.get(id) ?? { part: 0, count: 0 };
+            found.set(id, { part: Math.max(part, other.part), count: count + other.count });
+          }
+        }
+        // The rarer a term, the more it says about the question; a term of no document says most.
+        return { found, weight: Math.log(2 + passages.length / (1 + found.size)) };
       });
-      const known = new Set<string>();
-      const matches = results.map(({ id, score, terms }) => {
-        // Similar words add to the score. Only equal words and beginnings of words count as covered.
-        const covered = about.filter((term) => terms.some((found) => covers(term, found)));
-        for (const term of covered) known.add(term);
-        return { id: id as number, score, covered: covered.length };
-      });
-      matches.sort((a, b) => b.covered - a.covered || b.score - a.score || a.id - b.id);
-      // Half of the terms suffice unless no document has one of the others: "the capital of France" is not a question about
-      // capital letters.
-      const half = about.length / 2;
-      const best = matches[0]?.covered ?? 0;
-      const isAbout = best > half || (best === half && known.size === about.length);
-      return isAbout ? matches.slice(0, limit).map(({ id }) => passages[id]!) : [];
+      const whole = hits.reduce((sum, { weight }) => sum + weight, 0);
+      const ids = new Set(hits.flatMap(({ found }) => [...found.keys()]));
+      return [...ids]
+        .map((id) => {
+          const passage = passages[id]!;
+          let [share, count] = [0, 0];
+          for (const { found, weight } of hits) {
+            share += ((found.get(id)?.part ?? 0) * weight) / whole;
+            count += found.get(id)?.count ?? 0;
+          }
+          const alike = share < aboutShare ? 0 : likeness(words, passage.headings.at(-1) ?? "");
+          const certain = !isMisspelt && share >= certainShare && alike >= certainLikeness;
+          const density = count / passage.text.length;
+          return { share, rank: share + alike, density, id, passage: { ...passage, certain } };
+        })
+        .filter(({ share }) => share >= aboutShare)
+        .sort((a, b) => b.rank - a.rank || b.density - a.density || a.id - b.id)
+        .slice(0, limit)
+        .map(({ passage }) => passage);
     };
 
-    return { documents: new Set(passages.map(({ source }) => source)).size, search };
+    return { topics: [...topics.values()], search };
   });
+
+/** How like the words of a question a heading is, from 0 to 1, or the part of it between two marks that is most so. */
+const likeness = (question: ReadonlySet<string>, heading: string): number =>
+  Math.max(
+    ...heading.split(/[\p{P}\p{S}]\s/u).map((part) => {
+      const words = new Set(wordsOf(part).map(termOf));
+      const common = [...words].filter((word) => question.has(word));
+      return (2 * common.length) / (words.size + question.size);
+    }),
+  );

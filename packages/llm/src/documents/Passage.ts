@@ -18,90 +18,83 @@ const maxLength = 1200;
 export const passagesOfMarkdown = (source: string, document: string): Array<Passage> => {
   const passages: Array<Passage> = [];
   let trail: ReadonlyArray<{ readonly level: number; readonly heading: string }> = [];
-  let section: Array<Block> = [];
+  /** The paragraphs, lists, tables and fenced code of the section so far, and the lines of the last one. */
+  let blocks: Array<string> = [];
   let lines: Array<string> = [];
   let fence: string | undefined;
 
   const endBlock = () => {
-    if (lines.length > 0) section.push(toBlock(lines, fence));
+    if (lines.length > 0) blocks.push(lines.join("\n"));
     lines = [];
   };
   const endSection = () => {
     endBlock();
     const headings = trail.map(({ heading }) => heading);
-    for (const text of pack(section)) passages.push({ source, headings, text });
-    section = [];
+    for (const text of pack(blocks)) passages.push({ source, headings, text });
+    blocks = [];
   };
   const startSection = (level: number, heading: string) => {
     endSection();
     trail = [...trail.filter((above) => above.level < level), { level, heading: plain(heading) }];
   };
 
-  for (const line of encodeArchive(document.replace(frontMatter, ""))) {
+  for (const line of splitLines(document.replace(frontMatter, ""))) {
     const mark = /^ {0,3}(`{3,}(?=[^`]*$)|~{3,})(.*)$/.exec(line);
     if (fence !== undefined) {
+      lines.push(line);
       if (mark?.[1]?.startsWith(fence) && mark[2]?.trim() === "") {
         endBlock();
         fence = undefined;
-      } else lines.push(line);
+      }
       continue;
     }
     const heading = /^ {0,3}(#{1,6})(?:[ \t](.*))?$/.exec(line);
     const underline = /^ {0,3}(=+|-+)[ \t]*$/.exec(line)?.[1];
-    if (mark?.[1] !== undefined) {
-      endBlock();
-      fence = mark[1];
-      lines.push(line);
-    } else if (heading?.[1] !== undefined) {
+    if (heading?.[1] !== undefined) {
       startSection(heading[1].length, heading[2] ?? "");
     } else if (underline !== undefined && lines.length === 1 && /^ {0,3}[^\s|>]/.test(lines[0]!)) {
       const [title] = lines.splice(0);
       startSection(underline.startsWith("=") ? 1 : 2, title!);
-    } else if (line.trim() === "") {
-      endBlock();
     } else {
-      lines.push(line);
+      fence = mark?.[1];
+      if (fence !== undefined || line.trim() === "") endBlock();
+      if (line.trim() !== "") lines.push(line);
     }
   }
+  if (fence !== undefined) lines.push(fence);
   endSection();
   return passages;
 };
 
 /** The passages of a plain text: its paragraphs, short neighbours together. */
-export const passagesOfText = (source: string, document: string): Array<Passage> => {
-  const paragraphs = encodeArchive(document)
-    .join("\n")
-    .split(/\n\s*\n/);
-  const blocks = paragraphs.map((text) => ({ head: [], lines: text.split("\n"), tail: [] }));
-  return pack(blocks).map((text) => ({ source, headings: [], text }));
-};
+export const passagesOfText = (source: string, document: string): Array<Passage> =>
+  pack(
+    splitLines(document)
+      .join("\n")
+      .split(/\n\s*\n/),
+  ).map((text) => ({ source, headings: [], text }));
 
 const frontMatter = /^---[ \t]*\r?\n(?:[^]*?\r?\n)??(?:---|\.\.\.)[ \t]*(?:\r?\n|$)/;
 
-const encodeArchive = (document: string): Array<string> => document.split(/\r\n|\r|\n/);
+const splitLines = (document: string): Array<string> => document.split(/\r\n|\r|\n/);
 
-/** A paragraph, list, table or fenced code. When its lines are cut, every piece repeats head and tail. */
-interface Block {
-  readonly head: ReadonlyArray<string>;
-  readonly lines: ReadonlyArray<string>;
-  readonly tail: ReadonlyArray<string>;
-}
-
-const toBlock = (lines: ReadonlyArray<string>, fence: string | undefined): Block => {
-  if (fence !== undefined) return { head: lines.slice(0, 1), lines: lines.slice(1), tail: [fence] };
-  const isTable = lines.length > 2 && lines[0]!.includes("|") && /^[\s|:-]*$/.test(lines[1]!);
-  const end = isTable ? 2 : 0;
-  return { head: lines.slice(0, end), lines: lines.slice(end), tail: [] };
-};
-
-/** Texts of at most `maxLength` characters, as far as the blocks' heads and tails leave room. */
-const pack = (blocks: ReadonlyArray<Block>): ReadonlyArray<string> =>
+/** Texts of at most `maxLength` characters, as far as the heads and tails of cut blocks leave room. */
+const pack = (blocks: ReadonlyArray<string>): ReadonlyArray<string> =>
   joinNeighbours(blocks.flatMap(cutBlock), "\n\n", maxLength);
 
-const cutBlock = ({ head, lines, tail }: Block): ReadonlyArray<string> => {
+/** Each piece of a table repeats its head, each piece of fenced code its fences. */
+const cutBlock = (block: string): ReadonlyArray<string> => {
+  const lines = block.split("\n");
+  const fence = /^ {0,3}(?:`{3,}|~{3,})/.test(block) ? 1 : 0;
+  const isTable = lines.length > 2 && lines[0]!.includes("|") && /^[\s|:-]*$/.test(lines[1]!);
+  const head = lines.splice(0, isTable ? 2 : fence);
+  const tail = lines.splice(lines.length - fence);
   const room = Math.max(maxLength / 2, maxLength - [...head, ...tail].join("\n").length - 2);
-  const pieces = lines.flatMap((line) => cutLine(line, room));
-  return joinNeighbours(pieces, "\n", room)
+  return joinNeighbours(
+    lines.flatMap((line) => cutLine(line, room)),
+    "\n",
+    room,
+  )
     .map((piece) => [...head, piece, ...tail].join("\n").trimEnd())
     .filter((text) => text.trim() !== "");
 };

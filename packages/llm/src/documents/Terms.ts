@@ -6,49 +6,80 @@ import { Array as Arr } from "effect";
 /** The words of a text, unchanged. */
 export const wordsOf = (text: string): Array<string> => text.match(/[\p{L}\p{M}\p{N}]+/gu) ?? [];
 
-/** Common English words, and the phrases around questions. They never are a question's subject. */
+/** Common words of English and German, and the phrases around questions. They never are a question's subject. */
 const stopWords = new Set(
-  `a about above after again all also am an and any anybody anyone anything are aren as at be because
+  `a about above after again all already also always am an and any anybody anyone anything are aren as at be because
   been before being below between both but by can cannot could couldn did didn do does doesn
   doing don done down during each either else ever every exactly explain few find for from further
   get gets getting give go goes going got had has have having he hello help her here hers hi him his
   how i if in into is isn it its just kind know let like ll lot many may me mean means might mine
   more most much must my need needs neither no nor not now of off on once one only or other our ours
   out over own please possible re really s same say shall she should show so some somebody someone
-  something such t tell than thank thanks that the their theirs them then there these they thing
+  something still such t tell than thank thanks that the their theirs them then there these they thing
   things this those through to too under until up upon us use used using ve very want wants was way
   we were what when where whether which while who whom whose why will with without won work works
-  would yes yet you your yours`.split(/\s+/),
+  would yes yet you your yours
+  aber als am an auch auf aus bei bekomme bekommen benutze benutzen brauche brauchen das dem den der
+  des die dies diese du ein eine einem einen einer es euch fur gibt habe hat ich ihr im in ist kann
+  kannst konnen mache machen man mein meine meinen mich mir mit muss nach nicht noch nutze nutzen
+  oder ohne sich sie sind und uns verwende verwenden vom von wann warum was welche welcher welches
+  wenn wer werden wie wieso wir wird wo zu zum zur`.split(/\s+/),
 );
 
-/** Words of questions such as "How do I change X?", whose subject is X. */
+/** Words of questions such as "How do I change X?", whose subject is X unless there is none. */
 const settingWords = new Set(
   `adjust change choose configure customise customize define enable modify pick select set
   setup`.split(/\s+/),
 );
-/** Such questions also search for sections on settings or configuration. */
-const settingTerms = ["set", "configur"];
 
-/** The distinct terms to search for, and those among them that are the question's subject. */
-export const questionTerms = (
-  question: string,
-): { readonly all: ReadonlyArray<string>; readonly about: ReadonlyArray<string> } => {
-  const words = wordsOf(question).filter(
-    (word) => !stopWords.has(fold(word)) && !/^[a-z0-9]$/i.test(word),
-  );
-  const subjects = words.filter((word) => !settingWords.has(fold(word)));
-  const asksToSet = subjects.length < words.length;
+/**
+ * The distinct terms that are a question's subject, the terms of all its words, and whether the subject is misspelt: a word
+ * that no document has is read as the word that it may be misspelt for.
+ */
+export const questionTerms = (question: string, vocabulary: ReadonlyMap<string, unknown>) => {
+  const written = wordsOf(question).map(fold);
+  const read = written.map((word) => correct(word, vocabulary));
+  const words = read.filter((word) => !stopWords.has(word) && !/^[a-z0-9]$/.test(word));
+  const subject = words.filter((word) => !settingWords.has(word));
+  const about = subject.length === 0 ? words : subject;
   return {
-    all: Arr.dedupe([...words.map(termOf), ...(asksToSet ? settingTerms : [])]),
-    about: Arr.dedupe((subjects.length === 0 ? words : subjects).map(termOf)),
+    about: Arr.dedupe(about.map(termOf)),
+    words: new Set(read.map(termOf)),
+    isMisspelt: about.some((word) => !written.includes(word)),
   };
+};
+
+const correct = (word: string, vocabulary: ReadonlyMap<string, unknown>): string => {
+  const term = termOf(word);
+  if (word.length < 5 || vocabulary.has(term)) return word;
+  let slip: string | undefined;
+  for (const known of [stopWords, settingWords, vocabulary]) {
+    for (const other of known.keys()) {
+      if (covers(term, other)) return word;
+      if (isSlip(word, other) || isSlip(term, other)) slip ??= other;
+    }
+  }
+  return slip ?? word;
+};
+
+/** Whether the words begin alike and differ in one letter: added, left out, exchanged, or in the wrong place. */
+const isSlip = (a: string, b: string): boolean => {
+  if (a[0] !== b[0] || b.length < 4 || Math.abs(a.length - b.length) > 1) return false;
+  let at = 1;
+  while (a[at] === b[at] && at < a.length) at++;
+  const [x, y] = [a.slice(at), b.slice(at)];
+  return (
+    [y, y.slice(1)].includes(x.slice(1)) ||
+    x === y.slice(1) ||
+    (x[0] === y[1] && x[1] === y[0] && x.slice(2) === y.slice(2))
+  );
 };
 
 /** Whether a question's `term` equals `found` of a document, or is its beginning. */
 export const covers = (term: string, found: string): boolean =>
   found === term || (term.length >= 4 && found.startsWith(term));
 
-const fold = (word: string): string =>
+export const fold = (word: string): string =>
   word
     .normalize("NFKD")
     .replace(/[\u0300-\u036f]/g, "")

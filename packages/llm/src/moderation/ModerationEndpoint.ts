@@ -1,8 +1,14 @@
 /**
  * Moderation by an endpoint that speaks OpenAI's moderations.
  */
-import { AnswerUnavailable, type Moderation, Moderator, traceHeaders } from "@parley/core";
-import { Effect, Layer, Option, Redacted, Schema } from "effect";
+import {
+  AnswerUnavailable,
+  type Moderation,
+  Moderator,
+  traceHeaders,
+  unflagged,
+} from "@parley/core";
+import { Effect, Layer, Redacted, Schema } from "effect";
 import {
   classifyResponse,
   codesIn,
@@ -32,8 +38,6 @@ const decodeResponse = Schema.decodeUnknownEffect(
   Schema.fromJsonString(Schema.Struct({ results: Schema.NonEmptyArray(Result) })),
 );
 
-const none: Moderation = { category: "none", flagged: false };
-
 /**
  * A `Moderator` that returns the endpoint's flagged category with the highest score. A call that fails by the network, 408,
  * 429 or 5xx is repeated like a language model's; a call without a response in 5 seconds is not. A failure is
@@ -46,19 +50,17 @@ export const layerModerationEndpoint = (
     Moderator,
     Moderator.of({
       check: (_chatbot, question) =>
-        // Without a retry after the timeout: five of them would use up the time of the answer.
-        Effect.timeoutOption(moderate(settings, question), "5 seconds").pipe(
+        moderate(settings, question).pipe(
+          Effect.timeoutOrElse({
+            duration: "5 seconds",
+            // No reason that is retried: five timeouts would use up the time of the answer.
+            orElse: () => Effect.fail(makeFailure("abnormal_end", "it did not answer in time")),
+          }),
           Effect.retry(retrySchedule(defaultRetries)),
-          Effect.flatMap(
-            Option.match({
-              onNone: () => Effect.fail(makeFailure("timeout", "it did not answer in time")),
-              onSome: Effect.succeed,
-            }),
-          ),
           Effect.catch(({ detail }) => {
             const reason = `the moderation endpoint failed: ${detail}`;
             return settings.failOpen === true
-              ? Effect.as(Effect.logWarning(reason), none)
+              ? Effect.as(Effect.logWarning(reason), unflagged)
               : Effect.fail(new AnswerUnavailable({ reason }));
           }),
         ),
@@ -104,7 +106,7 @@ const moderate = (
           ),
     ),
     Effect.map(({ results: [result] }) =>
-      result.flagged ? { category: flaggedCategory(result), flagged: true } : none,
+      result.flagged ? { category: flaggedCategory(result), flagged: true } : unflagged,
     ),
   );
 

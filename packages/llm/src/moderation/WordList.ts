@@ -1,7 +1,7 @@
 /**
  * Moderation by a list of English words, without a service.
  */
-import { type Moderation, Moderator } from "@parley/core";
+import { Moderator, unflagged } from "@parley/core";
 import { Effect, Layer } from "effect";
 
 /** Names and harmless phrases that contain a word of the list. */
@@ -41,10 +41,8 @@ export const layerWordList: Layer.Layer<Moderator> = Layer.effect(
         );
     return Moderator.of({
       check: (_chatbot, question) =>
-        Effect.sync((): Moderation =>
-          isProfane(question)
-            ? { category: "profanity", flagged: true }
-            : { category: "none", flagged: false },
+        Effect.sync(() =>
+          isProfane(question) ? { category: "profanity", flagged: true } : unflagged,
         ),
     });
   }),

@@ -31,13 +31,13 @@ describe("readKnowledge", () => {
         "node_modules/e/README.md": "Elderberries",
       });
       const knowledge = yield* read(folder);
-      assert.strictEqual(knowledge.documents, 2);
+      assert.deepStrictEqual(knowledge.topics, ["Apples", "deep/down/B"]);
       const found = ["apples", "bananas", "cherries", "dates", "elderberries"].flatMap((word) =>
         knowledge.search(word, 5),
       );
       assert.deepStrictEqual(found, [
-        { source: "a.md", headings: ["Apples"], text: "They are red." },
-        { source: "deep/down/B.TXT", headings: [], text: "Bananas bend." },
+        { source: "a.md", headings: ["Apples"], text: "They are red.", certain: true },
+        { source: "deep/down/B.TXT", headings: [], text: "Bananas bend.", certain: false },
       ]);
     }),
   );
@@ -52,7 +52,7 @@ describe("readKnowledge", () => {
         "nul.txt": "a\0b",
       });
       const { value, warnings } = yield* warningsOf(read(folder));
-      assert.strictEqual(value.documents, 2);
+      assert.strictEqual(value.topics.length, 2);
       assert.deepStrictEqual(warnings, [
         "Skipped the document larger.txt: it is over 5 MB",
         "Skipped the document latin1.txt: it is no UTF-8 text",
@@ -77,7 +77,7 @@ describe("readKnowledge", () => {
       });
       yield* Effect.addFinalizer(() => Effect.promise(() => rmdir(`${folder}-beside`)));
       const { value, warnings } = yield* warningsOf(read(folder));
-      assert.strictEqual(value.documents, 2);
+      assert.strictEqual(value.topics.length, 2);
       assert.strictEqual(value.search("apples", 1)[0]?.source, "a.md");
       assert.deepStrictEqual(warnings, [
         "Skipped the document b.md: its symbolic link leads out of the folder",
@@ -87,7 +87,7 @@ describe("readKnowledge", () => {
       ]);
       // The folder itself may be a link.
       yield* Effect.promise(() => symlink(folder, join(elsewhere, "link")));
-      assert.strictEqual((yield* read(join(elsewhere, "link"))).documents, 2);
+      assert.strictEqual((yield* read(join(elsewhere, "link"))).topics.length, 2);
     }),
   );
 
@@ -166,12 +166,20 @@ A page holds at most 100 items. Backups are not limited.
     }),
   );
 
-  it.effect("finds nothing for stop words, misspelt words and names of properties", () =>
+  it.effect("reads a word that no document has as the one that it is misspelt for", () =>
+    Effect.gen(function* () {
+      for (const question of ["bakcups", "bacups", "backkups", "beckups"]) {
+        assert.strictEqual((yield* headings(question))[0], "Backups", question);
+      }
+      assert.deepStrictEqual(yield* headings("bkacpus"), []);
+    }),
+  );
+
+  it.effect("finds nothing for stop words and names of properties", () =>
     Effect.gen(function* () {
       for (const question of [
         "What is this, and how does it work?",
         "?!",
-        "backsups",
         "constructor __proto__",
       ]) {
         assert.deepStrictEqual(yield* headings(question), [], question);

@@ -120,7 +120,7 @@ describe("the position of a chat of any rank", () => {
       const chatbot = yield* registerChatbot;
       const sql = yield* clientOf(schema);
       const last = 256 * partSizes[0];
-      // At the ends of spans of every level, in stretches, and anywhere.
+      // At the ends of ranges of every level, in stretches, and anywhere.
       const gone = new Set([1, 2, 512, 513, 131_072, 131_073, 33_554_432, 33_554_433, last]);
       for (let n = 0; n < 10; n++) {
         const first = yield* Random.nextIntBetween(1, last - 10);

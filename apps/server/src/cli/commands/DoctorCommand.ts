@@ -87,10 +87,10 @@ const checkDocuments = Effect.fnUntraced(function* (chatbots: ReadonlyArray<Chat
   if (knowledgeDir !== null) folders.unshift(knowledgeDir);
   return yield* Effect.forEach(folders, (folder) =>
     readKnowledge(folder).pipe(
-      Effect.map(({ documents }) =>
-        documents === 0
+      Effect.map(({ topics }) =>
+        topics.length === 0
           ? warning("documents", `${folder} has none.`, "Documents end with .md or .txt.")
-          : ok("documents", `${folder} has ${documents}.`),
+          : ok("documents", `${folder} has ${topics.length}.`),
       ),
       Effect.catch((error) => {
         const hint = "Correct the setting, or let this user read there.";

@@ -1,0 +1,326 @@
+import { describe, expect, it } from "vitest";
+import {
+  anywhere,
+  askApi,
+  askPath,
+  askQuestion,
+  createChat,
+  expectGeneral,
+  expectInvalid,
+  expectNoChat,
+  expectNoEndpoint,
+  listChats,
+  listEntries,
+  unique,
+  type Server,
+} from "../client.ts";
+import { clean, hostileJson, hostileStrings } from "./values.ts";
+
+const json = { "content-type": "application/json" };
+
+/** Section 4.5 and "Asking" of the decisions. */
+export const ask = (server: Server): void => {
+  describe("ask (4.5): a new chat", () => {
+    it("returns the entry, and the chat that was made for it", async () => {
+      const query = `How do I change the port? ${unique()}`;
+      const entry = await askQuestion(server(), { query });
+      expect(entry).toMatchObject({ question: query, moderation: "none", flagged: false });
+      const { data, total } = await listChats(server(), `id=${entry.chat_id}`);
+      expect(total).toBe(1);
+      expect(data).toMatchObject([{ id: entry.chat_id, name: null, userRef: null }]);
+    });
+
+    it("has no hello entry: its history is the one entry", async () => {
+      const entry = await askQuestion(server(), { query: "port" });
+      expect(await listEntries(server(), entry.chat_id)).toEqual({ data: [entry], total: 1 });
+    });
+
+    it("is another chat each time, with ascending ids", async () => {
+      const first = await askQuestion(server(), { query: "port" });
+      const between = await createChat(server());
+      const second = await askQuestion(server(), { query: "port" });
+      expect(between.id).toBeGreaterThan(first.chat_id);
+      expect(second.chat_id).toBeGreaterThan(between.id);
+    });
+
+    it("counts chat_id null as absent", async () => {
+      const chat = await createChat(server());
+      const entry = await askQuestion(server(), { chat_id: null, query: "port" });
+      expect(entry.chat_id).toBeGreaterThan(chat.id);
+    });
+
+    it("ignores fields that it does not have", async () => {
+      const fields = { query: "port", id: 1, answer: "x", flagged: true, chatId: 1, Chat_id: "x" };
+      const entry = await askQuestion(server(), fields);
+      expect(entry.flagged).toBe(false);
+      expect(entry.answer).not.toBe("x");
+    });
+
+    it("stamps the time of now", async () => {
+      const { _createTime } = await askQuestion(server(), { query: "port" });
+      expect(Math.abs(Date.parse(_createTime) - Date.now())).toBeLessThan(60_000);
+    });
+
+    for (const path of ["", "/", "?", "/?", "?x=1", "/?query=x&chat_id=abc"])
+      it(`answers at ${JSON.stringify(path)} below the base address`, async () => {
+        const answer = await askApi(server(), { json: { query: "port" } }, path);
+        expect(answer.status, answer.text).toBe(201);
+      });
+  });
+
+  describe("ask: continuing a chat", () => {
+    it("adds the entry behind the hello entry", async () => {
+      const chat = await createChat(server());
+      const entry = await askQuestion(server(), { chat_id: chat.id, query: "port" });
+      expect(entry.chat_id).toBe(chat.id);
+      const { data, total } = await listEntries(server(), chat.id, "orderBy=id");
+      expect(total).toBe(2);
+      expect(data[0]?.question).toBe("");
+      expect(data[1]).toEqual(entry);
+    });
+
+    it("makes no other chat", async () => {
+      const chat = await createChat(server());
+      const before = (await listChats(server(), "limit=1")).total;
+      await askQuestion(server(), { chat_id: chat.id, query: "port" });
+      expect((await listChats(server(), "limit=1")).total).toBe(before);
+    });
+
+    it("continues a chat that ask made", async () => {
+      const first = await askQuestion(server(), { query: "port" });
+      const second = await askQuestion(server(), { chat_id: first.chat_id, query: "key" });
+      expect(await listEntries(server(), first.chat_id)).toEqual({
+        data: [second, first],
+        total: 2,
+      });
+    });
+
+    it("answers overlapping asks in turn, and stores each once", async () => {
+      const chat = await createChat(server());
+      const entries = await Promise.all(
+        Array.from({ length: 8 }, (_, n) =>
+          askQuestion(server(), { chat_id: chat.id, query: `port ${n}` }),
+        ),
+      );
+      const { data, total } = await listEntries(server(), chat.id, "orderBy=id&limit=100");
+      expect(total).toBe(9);
+      expect(data.slice(1)).toEqual(entries.toSorted((a, b) => a.id - b.id));
+      expect(new Set(entries.map(({ question }) => question)).size).toBe(8);
+    });
+
+    for (const spelling of ["ID.0", "IDe0", "0.IDeLEN"])
+      it(`takes an integer however JSON spells it: ${spelling}`, async () => {
+        const { id } = await createChat(server());
+        const text = spelling.replace("ID", String(id)).replace("LEN", String(String(id).length));
+        const answer = await askApi(server(), {
+          body: `{"chat_id":${text},"query":"port"}`,
+          headers: json,
+        });
+        expect(answer.status, answer.text).toBe(201);
+        expect(answer.body.data.chat_id).toBe(id);
+      });
+  });
+
+  describe("ask: the question", () => {
+    for (const [what, value] of clean)
+      it(`is returned as it was sent: ${what}`, async () => {
+        const entry = await askQuestion(server(), { query: value });
+        expect(entry.question).toBe(value);
+        expect((await listEntries(server(), entry.chat_id)).data).toEqual([entry]);
+      });
+
+    for (const [what, character] of [
+      ["ASCII letters", "a"],
+      ["two-byte letters", "é"],
+      ["three-byte letters", "語"],
+      ["astral characters", "😀"],
+    ] as const) {
+      it(`200 ${what} are answered`, async () => {
+        const query = character.repeat(200);
+        expect((await askQuestion(server(), { query })).question).toBe(query);
+      });
+      it(`201 ${what} are 422`, async () => {
+        expectInvalid(await askApi(server(), { json: { query: character.repeat(201) } }), "query");
+      });
+    }
+
+    it("one character is enough", async () => {
+      expect((await askQuestion(server(), { query: "?" })).question).toBe("?");
+    });
+
+    for (const [what, value] of hostileStrings)
+      it(`422: ${what}`, async () => {
+        expectInvalid(await askApi(server(), { json: { query: value } }), "query");
+      });
+    for (const [what, text] of hostileJson)
+      it(`422: ${what}`, async () => {
+        expectInvalid(
+          await askApi(server(), { body: `{"query":${text}}`, headers: json }),
+          "query",
+        );
+      });
+
+    for (const body of ["{}", '{"query":null}', '{"Query":"x"}', '{"chat_id":null,"query":null}'])
+      it(`is missing in ${body}: 4222055`, async () => {
+        const answer = await askApi(server(), { body, headers: json });
+        expect(answer.body).toEqual({
+          status: 422,
+          errors: [{ code: 4222055, message: "ASK_DTO_QUERY_NOT_PRESENT", path: ["query"] }],
+        });
+      });
+
+    it("an empty or blank one has one code of its own", async () => {
+      const codes = new Set<number>();
+      for (const query of [
+        "",
+        " ",
+        "\t\r\n",
+        "\u00a0",
+        "\u0085",
+        "\u3000 \u2003",
+        " ".repeat(200),
+      ]) {
+        const answer = await askApi(server(), { json: { query } });
+        expectInvalid(answer, "query");
+        expect(answer.body.errors).toHaveLength(1);
+        codes.add(answer.body.errors[0].code);
+      }
+      expect([...codes]).toHaveLength(1);
+      expect([...codes]).not.toContain(4222055);
+    });
+
+    it("is not blank with U+FEFF, which is no white space", async () => {
+      expect((await askQuestion(server(), { query: "\ufeff" })).question).toBe("\ufeff");
+    });
+
+    it("too long and wrong type have codes of their own", async () => {
+      const codes: Array<number> = [];
+      for (const query of ["", "x".repeat(201), 1, "\u0000"]) {
+        const answer = await askApi(server(), { json: { query } });
+        codes.push(answer.body.errors[0].code);
+      }
+      expect(new Set(codes).size).toBe(4);
+    });
+
+    for (const body of ["[]", "null", "1", '"text"', "true", '[{"query":"x"}]'])
+      it(`a body that is no object is 422 at []: ${body}`, async () => {
+        const answer = await askApi(server(), { body, headers: json });
+        expect(answer.status, answer.text).toBe(422);
+        expect(answer.body.errors.map((error: { path: unknown }) => error.path)).toEqual([[]]);
+      });
+
+    for (const body of ["", "{", '{"query":"x"', "query=x", "{}{}"])
+      it(`broken JSON is 400: ${JSON.stringify(body)}`, async () => {
+        const answer = await askApi(server(), { method: "POST", body, headers: json });
+        expectGeneral(answer, 400);
+      });
+
+    for (const type of ["text/plain", "multipart/form-data; boundary=x", "application/x-ndjson"])
+      it(`${type} is 400`, async () => {
+        const answer = await askApi(server(), {
+          body: '{"query":"port"}',
+          headers: { "content-type": type },
+        });
+        expectGeneral(answer, 400);
+      });
+
+    it("a body over 64 KiB is 400", async () => {
+      const body = `{"query":"port"}${" ".repeat(65_536)}`;
+      expectGeneral(await askApi(server(), { body, headers: json }), 400);
+    });
+  });
+
+  describe("ask: chat_id", () => {
+    for (const text of [
+      '"1"',
+      '"abc"',
+      '""',
+      "1.5",
+      "0.1",
+      "-1.5",
+      "1e-3",
+      "1e999",
+      "true",
+      "false",
+      "[]",
+      "[1]",
+      "{}",
+      '{"id":1}',
+    ])
+      it(`${text} is 422`, async () => {
+        const body = `{"chat_id":${text},"query":"port"}`;
+        expectInvalid(await askApi(server(), { body, headers: json }), "chat_id");
+      });
+
+    it("a well-formed one that names no chat is 404", async () => {
+      const chat_id = 9007199254740991;
+      expectNoChat(await askApi(server(), { json: { chat_id, query: "port" } }));
+    });
+
+    for (const text of ["0", "-1", "-0", "9007199254740992", "1e300"])
+      it(`${text} names no chat: it is refused, whether as a value or as an entity`, async () => {
+        const body = `{"chat_id":${text},"query":"port"}`;
+        const answer = await askApi(server(), { body, headers: json });
+        if (answer.status === 404) expectNoChat(answer);
+        else expectInvalid(answer, "chat_id");
+      });
+
+    it("values are checked before the entity", async () => {
+      const chat_id = 9007199254740991;
+      expectInvalid(await askApi(server(), { json: { chat_id } }), "query");
+      expectInvalid(await askApi(server(), { json: { chat_id, query: " " } }), "query");
+    });
+
+    it("the response names every offending field", async () => {
+      expectInvalid(await askApi(server(), { json: { chat_id: "1" } }), "chat_id", "query");
+      expectInvalid(
+        await askApi(server(), { json: { chat_id: {}, query: "x".repeat(201) } }),
+        "chat_id",
+        "query",
+      );
+    });
+
+    it("a refused ask stores nothing", async () => {
+      const before = (await listChats(server(), "limit=1")).total;
+      await askApi(server(), { json: { chat_id: "1", query: "port" } });
+      await askApi(server(), { json: { query: "" } });
+      await askApi(server(), { json: { chat_id: 9007199254740991, query: "port" } });
+      expect((await listChats(server(), "limit=1")).total).toBe(before);
+    });
+  });
+
+  describe("ask: On-Disconnect", () => {
+    const askWith = (value: string, body: object = { query: "port" }) =>
+      askApi(server(), { json: body, headers: { "on-disconnect": value } });
+
+    for (const value of ["cancel", "finish", "CANCEL", "Finish"])
+      it(`takes ${value}`, async () => {
+        expect((await askWith(value)).status).toBe(201);
+      });
+
+    for (const value of ["", "nonsense", "cancel, finish", "cancel;q=1"])
+      it(`${JSON.stringify(value)} is 422, and named with every other offending value`, async () => {
+        expectInvalid(await askWith(value), "On-Disconnect");
+        expectInvalid(await askWith(value, { chat_id: "1" }), "On-Disconnect", "chat_id", "query");
+      });
+  });
+
+  describe("ask: other paths and methods", () => {
+    for (const method of ["GET", "PUT", "PATCH", "DELETE", "OPTIONS"])
+      for (const path of ["", "/"])
+        it(`${method} ${JSON.stringify(path)} is no endpoint`, async () => {
+          const answer = await askApi(server(), { method }, path);
+          expectNoEndpoint(answer, method, `${askPath(server())}${path}`);
+        });
+    for (const path of ["//", "/x", "/details", "/chats", "/%20", "/./"])
+      it(`POST ${path} is no endpoint`, async () => {
+        const answer = await askApi(server(), { json: { query: "port" } }, path);
+        expectNoEndpoint(answer, "POST", `${askPath(server())}${path}`);
+      });
+    it("the address with more letters lies outside, and asks for no key", async () => {
+      const path = `${askPath(server())}x`;
+      const answer = await anywhere(server(), path, { json: { query: "port" } });
+      expectNoEndpoint(answer, "POST", path);
+    });
+  });
+};

@@ -1,0 +1,262 @@
+import { describe, expect, it } from "vitest";
+import {
+  anywhere,
+  api,
+  askApi,
+  askPath,
+  basePath,
+  createChat,
+  expectGeneral,
+  expectNoEndpoint,
+  listChats,
+  type Answer,
+  type Call,
+  type Server,
+  type Target,
+} from "../client.ts";
+
+interface Endpoint {
+  readonly name: string;
+  readonly scope: "read" | "write" | "ask";
+  readonly call: (target: Target, call: Call) => Promise<Answer>;
+}
+
+const endpoints: ReadonlyArray<Endpoint> = [
+  { name: "details", scope: "read", call: (target, call) => api(target, "/details", call) },
+  { name: "chats", scope: "read", call: (target, call) => api(target, "/chats", call) },
+  {
+    name: "history",
+    scope: "read",
+    call: (target, call) => api(target, "/chats/9007199254740991/history", call),
+  },
+  {
+    name: "create chat",
+    scope: "write",
+    call: (target, call) => api(target, "/chats", { json: {}, ...call }),
+  },
+  {
+    name: "ask",
+    scope: "ask",
+    call: (target, call) => askApi(target, { json: { query: "port" }, ...call }),
+  },
+];
+
+/** Section 5 and "Order of the checks" of the decisions. */
+export const auth = (server: Server): void => {
+  describe("401", () => {
+    /** Anything that is a header value and not a valid key, the missing one aside. */
+    const invalid = (target: Target): ReadonlyArray<readonly [string, string]> => {
+      const { key } = target;
+      const middle = Math.floor(key.length / 2);
+      const other = key[middle] === "A" ? "B" : "A";
+      return [
+        ["unknown", target.unknownKey],
+        ["expired", target.expiredKey],
+        ["one letter", "x"],
+        ["a bare prefix", key.slice(0, 4)],
+        ["cut short", key.slice(0, -1)],
+        ["one letter more", `${key}A`],
+        ["one letter changed", key.slice(0, middle) + other + key.slice(middle + 1)],
+        ["the last letter changed", key.slice(0, -1) + (key.endsWith("A") ? "B" : "A")],
+        ["the first letter changed", `X${key.slice(1)}`],
+        ["in upper case", key.toUpperCase()],
+        ["in lower case", key.toLowerCase()],
+        ["another key's end", key.slice(0, middle) + target.otherKey.slice(middle)],
+        ["with a scheme", `Bearer ${key}`],
+        ["quoted", `"${key}"`],
+        ["two keys", `${key}, ${key}`],
+        ["very long", "prl_".padEnd(8000, "A")],
+        ["Latin-1", "prl_é\u00ff"],
+        ["markup", "<script>' OR 1=1 --"],
+        ["punctuation", "____.....%00"],
+      ];
+    };
+
+    for (const { call, name } of endpoints)
+      it(`${name}: the same bytes for every key that is not valid`, async () => {
+        const texts = new Set<string>();
+        for (const [what, key] of invalid(server())) {
+          const answer = await call(server(), { key });
+          expect(answer.status, what).toBe(401);
+          expectGeneral(answer, 401);
+          texts.add(answer.text);
+        }
+        expect([...texts]).toHaveLength(1);
+      });
+
+    it("is the same on all endpoints", async () => {
+      const texts = new Set<string>();
+      const missing = new Set<string>();
+      for (const { call } of endpoints) {
+        texts.add((await call(server(), { key: server().unknownKey })).text);
+        missing.add((await call(server(), { key: null })).text);
+      }
+      expect([...texts]).toHaveLength(1);
+      expect([...missing]).toHaveLength(1);
+    });
+
+    for (const { call, name } of endpoints)
+      it(`${name}: without a key`, async () => {
+        expectGeneral(await call(server(), { key: null }), 401);
+        expectGeneral(await call(server(), { key: "" }), 401);
+      });
+
+    for (const [what, path, headers] of [
+      ["the Authorization header", "/details", { authorization: "Bearer KEY" }],
+      ["a parameter", "/details?x-api-key=KEY&api_key=KEY", {}],
+      ["a cookie", "/details", { cookie: "x-api-key=KEY" }],
+      ["another header's name", "/details", { "api-key": "KEY", x_api_key: "KEY" }],
+    ] as const)
+      it(`a key in ${what} does not count`, async () => {
+        const filled = Object.fromEntries(
+          Object.entries(headers).map(([name, value]) => [
+            name,
+            value.replace("KEY", server().key),
+          ]),
+        );
+        const answer = await api(server(), path.replaceAll("KEY", server().key), {
+          key: null,
+          headers: filled,
+        });
+        expectGeneral(answer, 401);
+      });
+
+    it("is checked before the route, the method, the body and the values", async () => {
+      const { text } = await api(server(), "/details", { key: null });
+      for (const call of [
+        api(server(), "/nope", { key: null }),
+        api(server(), "/", { key: null }),
+        api(server(), "", { key: null }),
+        api(server(), "/details", { key: null, method: "DELETE" }),
+        api(server(), "/chats?limit=0", { key: null }),
+        api(server(), "/chats/0/history", { key: null }),
+        api(server(), "/chats", { key: null, body: "{", headers: {} }),
+        api(server(), "/chats", { key: null, json: { name: 1 } }),
+        api(server(), "/chats", { key: null, body: " ".repeat(70_000) }),
+        api(server(), "/chats", { key: null, json: {}, headers: { "idempotency-key": "é" } }),
+        askApi(server(), { key: null, body: "{" }),
+        askApi(server(), { key: null, json: {} }),
+        askApi(server(), { key: null, method: "GET" }),
+        askApi(server(), { key: null }, "/nope"),
+        askApi(server(), { key: null, json: { query: "port" } }, ""),
+      ]) {
+        const answer = await call;
+        expect(answer.status).toBe(401);
+        expect(answer.text).toBe(text);
+      }
+    });
+
+    it("has no body on HEAD", async () => {
+      expect((await api(server(), "/details", { key: null, method: "HEAD" })).status).toBe(401);
+    });
+
+    it("does nothing", async () => {
+      const before = (await listChats(server(), "limit=1")).total;
+      await api(server(), "/chats", { key: server().unknownKey, json: {} });
+      await askApi(server(), { key: server().expiredKey, json: { query: "port" } });
+      expect((await listChats(server(), "limit=1")).total).toBe(before);
+    });
+  });
+
+  describe("the key's header", () => {
+    for (const name of ["x-api-key", "X-API-KEY", "X-Api-Key"])
+      it(`is found as ${name}`, async () => {
+        const headers = { [name]: server().key };
+        expect((await api(server(), "/details", { key: null, headers })).status).toBe(200);
+      });
+  });
+
+  describe("403", () => {
+    const keyOf = (target: Target) =>
+      [
+        ["read", target.readKey],
+        ["write", target.writeKey],
+        ["ask", target.askKey],
+      ] as const;
+
+    for (const { call, name, scope } of endpoints)
+      it(`${name} needs ${scope} and nothing else`, async () => {
+        const texts = new Set<string>();
+        for (const [has, key] of keyOf(server())) {
+          const answer = await call(server(), { key });
+          if (has === scope) {
+            expect([200, 201, 404], answer.text).toContain(answer.status);
+            if (answer.status === 404) expect(answer.body.code).toBe(404011);
+          } else {
+            expectGeneral(answer, 403);
+            texts.add(answer.text);
+          }
+        }
+        expect([...texts]).toHaveLength(1);
+      });
+
+    it("is checked after route and method", async () => {
+      const key = server().readKey;
+      const base = basePath(server());
+      expectNoEndpoint(await api(server(), "/nope", { key }), "GET", `${base}/nope`);
+      expectNoEndpoint(
+        await api(server(), "/details", { key, method: "PUT" }),
+        "PUT",
+        `${base}/details`,
+      );
+      expectNoEndpoint(
+        await askApi(server(), { key, method: "GET" }),
+        "GET",
+        `${askPath(server())}/`,
+      );
+    });
+
+    it("is checked before the body, the values and the entity", async () => {
+      const { askKey: key, readKey } = server();
+      const { text } = await api(server(), "/details", { key });
+      for (const call of [
+        api(server(), "/chats?limit=0", { key }),
+        api(server(), "/chats/0/history", { key }),
+        api(server(), "/chats/0/history?limit=x", { key }),
+        api(server(), "/chats", { key, body: "{" }),
+        api(server(), "/chats", { key, body: "x", headers: { "content-type": "text/plain" } }),
+        api(server(), "/chats", { key, method: "POST" }),
+        api(server(), "/chats", { key, body: " ".repeat(70_000) }),
+        api(server(), "/chats", { key, json: { name: 1 } }),
+        api(server(), "/chats", { key, json: {}, headers: { "idempotency-key": "é" } }),
+        askApi(server(), { key: readKey, body: "{" }),
+        askApi(server(), { key: readKey, json: {} }),
+        askApi(server(), { key: readKey, json: { chat_id: 9007199254740991, query: "port" } }),
+      ]) {
+        const answer = await call;
+        expect(answer.status).toBe(403);
+        expect(answer.text).toBe(text);
+      }
+    });
+
+    it("does nothing", async () => {
+      const before = (await listChats(server(), "limit=1")).total;
+      await api(server(), "/chats", { key: server().readKey, json: {} });
+      await askApi(server(), { key: server().writeKey, json: { query: "port" } });
+      expect((await listChats(server(), "limit=1")).total).toBe(before);
+    });
+  });
+
+  describe("the other checks, in their order", () => {
+    it("a body that is no JSON is 400 before the values of the header", async () => {
+      const headers = { "content-type": "application/json", "idempotency-key": "é" };
+      expectGeneral(await api(server(), "/chats", { body: "{", headers }), 400);
+    });
+
+    it("an unknown route is 404 whatever its body is", async () => {
+      const answer = await api(server(), "/nope", { body: "{", headers: {} });
+      expectNoEndpoint(answer, "POST", `${basePath(server())}/nope`);
+    });
+
+    it("several keys of one chatbot see the same chats", async () => {
+      const chat = await createChat(server(), {}, server().writeKey);
+      const listed = await listChats(server(), `id=${chat.id}`, server().readKey);
+      expect(listed).toEqual({ data: [chat], total: 1 });
+    });
+
+    it("no key is asked for outside the base addresses", async () => {
+      for (const path of ["/nope", `${basePath(server())}x/details`])
+        expectNoEndpoint(await anywhere(server(), path), "GET", path);
+    });
+  });
+};

@@ -1,0 +1,318 @@
+import { describe, expect, it } from "vitest";
+import {
+  api,
+  createChat,
+  expectGeneral,
+  expectInvalid,
+  listChats,
+  listEntries,
+  unique,
+  type Server,
+} from "../client.ts";
+import { clean, hostileJson, hostileStrings } from "./values.ts";
+
+/** Creates a chat by these bytes. */
+const post = (server: Server, body: string | Buffer, type = "application/json") =>
+  api(server(), "/chats", { method: "POST", body, headers: { "content-type": type } });
+
+/** Section 4.2, and the values that a body can carry. */
+export const create = (server: Server): void => {
+  describe("create chat (4.2)", () => {
+    it("accepts an empty object: both fields are null", async () => {
+      const chat = await createChat(server(), {});
+      expect(chat).toMatchObject({ name: null, userRef: null });
+    });
+
+    it("returns name and userRef as given", async () => {
+      const fields = { name: "First chat", userRef: "user-17" };
+      expect(await createChat(server(), fields)).toMatchObject(fields);
+    });
+
+    it("counts null as absent", async () => {
+      const chat = await createChat(server(), { name: null, userRef: null });
+      expect(chat).toMatchObject({ name: null, userRef: null });
+    });
+
+    it("keeps an empty string apart from an absent one", async () => {
+      const chat = await createChat(server(), { name: "", userRef: "" });
+      expect(chat).toMatchObject({ name: "", userRef: "" });
+    });
+
+    it("returns the same chat in the list, times included", async () => {
+      const chat = await createChat(server(), { name: "n", userRef: unique() });
+      expect(await listChats(server(), `id=${chat.id}`)).toEqual({ data: [chat], total: 1 });
+      expect(await listChats(server(), `userRef=${chat.userRef}`)).toEqual({
+        data: [chat],
+        total: 1,
+      });
+    });
+
+    it("assigns ascending ids in order of creation", async () => {
+      const first = await createChat(server());
+      const second = await createChat(server());
+      const third = await createChat(server());
+      expect(first.id).toBeLessThan(second.id);
+      expect(second.id).toBeLessThan(third.id);
+    });
+
+    it("stamps the time of now", async () => {
+      const before = Date.now();
+      const chat = await createChat(server());
+      expect(Math.abs(Date.parse(chat._createTime) - before)).toBeLessThan(60_000);
+    });
+
+    it("stores the hello message as the chat's first entry", async () => {
+      const chat = await createChat(server());
+      const { data, total } = await listEntries(server(), chat.id);
+      expect(total).toBe(1);
+      expect(data).toMatchObject([
+        {
+          chat_id: chat.id,
+          question: "",
+          answer: server().chatBot.helloMessage,
+          moderation: "none",
+          flagged: false,
+        },
+      ]);
+    });
+
+    it("stores no entry when the hello message is off", async () => {
+      const chat = await createChat(server(), {}, server().noHelloKey);
+      const entries = await listEntries(server(), chat.id, "", server().noHelloKey);
+      expect(entries).toEqual({ data: [], total: 0 });
+    });
+
+    it("creates each of many that arrive together", async () => {
+      const userRef = unique();
+      const chats = await Promise.all(
+        Array.from({ length: 24 }, (_, n) => createChat(server(), { name: `${n}`, userRef })),
+      );
+      expect(new Set(chats.map(({ id }) => id)).size).toBe(24);
+      const listed = await listChats(server(), `userRef=${userRef}&orderBy=id`);
+      expect(listed.total).toBe(24);
+      expect(listed.data).toEqual(chats.toSorted((a, b) => a.id - b.id));
+      for (const [n, chat] of chats.entries()) expect(chat.name).toBe(`${n}`);
+    });
+  });
+
+  describe("create chat: unknown fields", () => {
+    it("ignores and forgets them", async () => {
+      const fields = { id: 7, _createTime: "2001-01-01T00:00:00.000Z", chat_id: "x", admin: true };
+      const chat = await createChat(server(), fields);
+      expect(chat.id).not.toBe(7);
+      expect(chat._createTime).not.toBe(fields._createTime);
+    });
+
+    for (const body of [
+      '{"__proto__":{"name":"x"}}',
+      '{"constructor":1,"toString":2,"hasOwnProperty":3}',
+      '{"Name":"x","NAME":"y","name ":"z"}',
+      '{"":"x","0":"y"}',
+      '{"unknown":{"name":{"deep":[1,2,{"name":"x"}]}}}',
+    ])
+      it(`takes no value from ${body}`, async () => {
+        const answer = await post(server, body);
+        expect(answer.status, answer.text).toBe(201);
+        expect(answer.body.data).toMatchObject({ name: null, userRef: null });
+      });
+
+    it("takes no parameters from the query string", async () => {
+      const answer = await api(server(), "/chats?name=x&userRef=y&limit=abc", { json: {} });
+      expect(answer.status).toBe(201);
+      expect(answer.body.data).toMatchObject({ name: null, userRef: null });
+    });
+
+    it("survives deep nesting in a field it ignores", async () => {
+      const body = `{"x":${"[".repeat(20_000)}${"]".repeat(20_000)}}`;
+      const answer = await post(server, body);
+      expect([201, 400]).toContain(answer.status);
+    });
+  });
+
+  describe("create chat: lengths count code points", () => {
+    for (const [field, most] of [
+      ["name", 255],
+      ["userRef", 60],
+    ] as const) {
+      for (const [what, character] of [
+        ["ASCII letters", "a"],
+        ["two-byte letters", "é"],
+        ["three-byte letters", "語"],
+        ["astral characters", "😀"],
+        ["combining marks", "\u0301"],
+        ["spaces", " "],
+      ] as const) {
+        it(`${field}: ${most} ${what} are kept`, async () => {
+          const value = character.repeat(most);
+          const chat = await createChat(server(), { [field]: value });
+          expect(chat[field]).toBe(value);
+        });
+        it(`${field}: ${most + 1} ${what} are 422`, async () => {
+          const answer = await api(server(), "/chats", {
+            json: { [field]: character.repeat(most + 1) },
+          });
+          expectInvalid(answer, field);
+        });
+      }
+    }
+  });
+
+  describe("create chat: text is returned as it was sent", () => {
+    for (const [what, value] of clean)
+      it(what, async () => {
+        const fields = { name: value, userRef: value };
+        const chat = await createChat(server(), fields);
+        expect(chat).toMatchObject(fields);
+        const listed = await listChats(server(), `id=${chat.id}`);
+        expect(listed.data).toEqual([chat]);
+      });
+  });
+
+  describe("create chat: wrong values are 422, never coerced", () => {
+    for (const field of ["name", "userRef"]) {
+      for (const [what, json] of hostileJson)
+        it(`${field}: ${what}`, async () => {
+          const answer = await post(server, `{"${field}":${json}}`);
+          expectInvalid(answer, field);
+        });
+      for (const [what, value] of hostileStrings)
+        it(`${field}: ${what}`, async () => {
+          expectInvalid(await api(server(), "/chats", { json: { [field]: value } }), field);
+        });
+    }
+
+    it("names every offending field", async () => {
+      const answer = await api(server(), "/chats", { json: { name: 1, userRef: ["x"] } });
+      expectInvalid(answer, "name", "userRef");
+    });
+
+    it("names every offending field, also for unlike reasons", async () => {
+      const answer = await api(server(), "/chats", {
+        json: { name: "\u0000", userRef: "x".repeat(61) },
+      });
+      expectInvalid(answer, "name", "userRef");
+    });
+
+    it("names the field by its path, the whole path", async () => {
+      const answer = await api(server(), "/chats", { json: { userRef: 5 } });
+      expect(answer.body.errors).toMatchObject([{ path: ["userRef"] }]);
+    });
+
+    it("stores nothing of a refused chat", async () => {
+      const userRef = unique();
+      expectInvalid(await api(server(), "/chats", { json: { name: 1, userRef } }), "name");
+      expect(await listChats(server(), `userRef=${userRef}`)).toEqual({ data: [], total: 0 });
+    });
+  });
+
+  describe("create chat: bodies", () => {
+    for (const body of ["[]", "[{}]", "null", "true", "false", "0", '"text"', '"{}"'])
+      it(`JSON that is no object is 422 at []: ${body}`, async () => {
+        const answer = await post(server, body);
+        expect(answer.status, answer.text).toBe(422);
+        expect(answer.body.errors.map((error: { path: unknown }) => error.path)).toEqual([[]]);
+      });
+
+    for (const body of [
+      "",
+      "{",
+      "{}x",
+      "{name:1}",
+      "{'name':'x'}",
+      '{"name":NaN}',
+      '{"name":"a\nb"}',
+      '{"name":"\\x41"}',
+      '{"name":01}',
+      "name=x",
+    ])
+      it(`broken JSON is 400: ${JSON.stringify(body)}`, async () => {
+        const answer = await post(server, body);
+        expectGeneral(answer, 400);
+      });
+
+    for (const body of [" {} ", "\r\n\t{ }\n", '{ "name" : null }'])
+      it(`white space around JSON is fine: ${JSON.stringify(body)}`, async () => {
+        const answer = await post(server, body);
+        expect(answer.status, answer.text).toBe(201);
+      });
+
+    it("reads escapes as the characters that they stand for", async () => {
+      const answer = await post(server, '{"n\\u0061me":"\\ud83d\\ude00\\n\\/\\u00e9"}');
+      expect(answer.body.data.name).toBe("😀\n/é");
+    });
+
+    for (const type of [
+      "application/json",
+      "application/json; charset=utf-8",
+      'application/json; charset="utf-8"',
+      "Application/JSON",
+    ])
+      it(`takes the content type ${type}`, async () => {
+        const answer = await api(server(), "/chats", {
+          body: "{}",
+          headers: { "content-type": type },
+        });
+        expect(answer.status, answer.text).toBe(201);
+      });
+
+    for (const type of [
+      undefined,
+      "text/plain",
+      "application/json5",
+      "application/vnd.api+json",
+      "application/x-www-form-urlencoded",
+      "multipart/form-data; boundary=x",
+      "text/plain; application/json",
+    ])
+      it(`refuses the content type ${type} with 400`, async () => {
+        const answer = await api(server(), "/chats", {
+          body: "{}",
+          headers: type === undefined ? {} : { "content-type": type },
+        });
+        expectGeneral(answer, 400);
+      });
+
+    it("refuses a POST without content type and without body with 400", async () => {
+      expectGeneral(await api(server(), "/chats", { method: "POST" }), 400);
+    });
+
+    it("takes a body of exactly 64 KiB", async () => {
+      const answer = await post(server, `{}${" ".repeat(65_534)}`);
+      expect(answer.status, answer.text).toBe(201);
+    });
+
+    it("refuses one byte more than 64 KiB with 400", async () => {
+      const answer = await post(server, `{}${" ".repeat(65_535)}`);
+      expectGeneral(answer, 400);
+    });
+
+    it("counts bytes, not characters, of a body", async () => {
+      const answer = await post(server, `{"x":"${"語".repeat(30_000)}"}`);
+      expectGeneral(answer, 400);
+    });
+
+    for (const [what, bytes] of [
+      ["a lone continuation byte", [0x80]],
+      ["a byte that is never used", [0xff]],
+      ["an overlong slash", [0xc0, 0xaf]],
+      ["an encoded surrogate", [0xed, 0xa0, 0x80]],
+      ["a code point above U+10FFFF", [0xf4, 0x90, 0x80, 0x80]],
+      ["a character cut short", [0xe2, 0x82]],
+      ["Latin-1", [0xe9]],
+    ] as const)
+      it(`a body that is not UTF-8 is 400: ${what}`, async () => {
+        const body = Buffer.concat([
+          Buffer.from('{"name":"'),
+          Buffer.from(bytes),
+          Buffer.from('"}'),
+        ]);
+        const answer = await post(server, body);
+        expectGeneral(answer, 400);
+      });
+
+    it("a body in UTF-16 is 400", async () => {
+      const answer = await post(server, Buffer.from("{}", "utf16le"));
+      expectGeneral(answer, 400);
+    });
+  });
+};

@@ -1,0 +1,87 @@
+import { describe, expect, it } from "vitest";
+import { api, expectInvalid, expectNoEndpoint, basePath, type Server } from "../client.ts";
+
+/** Section 4.1. */
+export const details = (server: Server): void => {
+  describe("details (4.1)", () => {
+    it("returns name, description and workspace of the key's chatbot", async () => {
+      const answer = await api(server(), "/details");
+      const { name, description, workspaceName } = server().chatBot;
+      expect(answer.body).toEqual({
+        status: 200,
+        data: { chatBotName: name, chatBotDescription: description, workspaceName },
+      });
+    });
+
+    it("answers an ordinary fetch", async () => {
+      const answer = await fetch(`${server().baseUrl}/details`, {
+        headers: { "X-API-Key": server().key },
+      });
+      expect(answer.status).toBe(200);
+      const body = (await answer.json()) as { data: { chatBotName: string } };
+      expect(body.data.chatBotName).toBe(server().chatBot.name);
+    });
+
+    it("belongs to the key: another chatbot's key returns another chatbot's details", async () => {
+      const mine = await api(server(), "/details");
+      const other = await api(server(), "/details", { key: server().otherKey });
+      expect(other.status).toBe(200);
+      expect(other.text).not.toBe(mine.text);
+    });
+
+    it("says the same bytes each time", async () => {
+      const first = await api(server(), "/details");
+      expect((await api(server(), "/details")).text).toBe(first.text);
+    });
+
+    it("carries the client's own x-request-id, or a new one", async () => {
+      const idOf = async (given: string) =>
+        (await api(server(), "/details", { headers: { "x-request-id": given } })).headers[
+          "x-request-id"
+        ];
+      for (const id of ["a", "A-1_2.3", "x".repeat(128)]) expect(await idOf(id)).toBe(id);
+      for (const id of ["", "a b", "a,b", "é", "x".repeat(129)]) {
+        expect(await idOf(id)).not.toBe(id);
+        expect(await idOf(id)).not.toBe(await idOf(id));
+      }
+    });
+
+    for (const query of [
+      "?",
+      "?x=1",
+      "?limit=abc",
+      "?orderBy=nope&desc=",
+      "?%zz",
+      "?a[0]=1&a[0]=2",
+    ])
+      it(`ignores parameters it does not have: ${query}`, async () => {
+        expect((await api(server(), `/details${query}`)).status).toBe(200);
+      });
+
+    for (const accept of ["application/xml", "text/html", "*/*", "text/event-stream", "bogus"])
+      it(`answers JSON whatever Accept says: ${accept}`, async () => {
+        expect((await api(server(), "/details", { headers: { accept } })).status).toBe(200);
+      });
+
+    it("needs no content type, and minds no other one", async () => {
+      const headers = { "content-type": "text/plain" };
+      expect((await api(server(), "/details", { headers })).status).toBe(200);
+    });
+
+    for (const method of ["POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", "PROPFIND"])
+      it(`has no ${method}`, async () => {
+        const answer = await api(server(), "/details", { method });
+        expectNoEndpoint(answer, method, `${basePath(server())}/details`);
+      });
+
+    it("has no HEAD", async () => {
+      expect((await api(server(), "/details", { method: "HEAD" })).status).toBe(404);
+    });
+  });
+
+  describe("the validation shape on a GET", () => {
+    it("is used, not status 400", async () => {
+      expectInvalid(await api(server(), "/chats?page=0"), "page");
+    });
+  });
+};

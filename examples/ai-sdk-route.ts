@@ -1,0 +1,32 @@
+import { makeChatTransport, toMessages, type ParleyMessage } from "@parley/http/ai-sdk";
+import { makeClient } from "@parley/http/client";
+import { createUIMessageStreamResponse } from "ai";
+
+const parley = makeClient({
+  origin: process.env["PARLEY_ORIGIN"] ?? "http://127.0.0.1:3000",
+  apiKey: process.env["API_KEY"],
+});
+
+/** The options of `useChat` for a new chat of a user. */
+export const openChat = async (user: string) => {
+  const { id } = await parley.createChat({ userRef: user });
+  const { data } = await parley.history(id, { orderBy: "id" }).page();
+  return { id: String(id), messages: toMessages(data) };
+};
+
+/** Answers `POST /chat` of the user that your service has signed in. */
+export const postChat = async (request: Request, user: string): Promise<Response> => {
+  const { id, messages } = (await request.json()) as { id: string; messages: Array<ParleyMessage> };
+  const chatId = Number(id);
+  // The browser chose the id: is the chat the user's?
+  const { total } = await parley.chats({ id: chatId, userRef: user }).page();
+  if (total === 0) return new Response("No such chat", { status: 404 });
+  const stream = await makeChatTransport({ client: parley, chatId }).sendMessages({
+    trigger: "submit-message",
+    chatId: id,
+    messageId: undefined,
+    messages,
+    abortSignal: request.signal,
+  });
+  return createUIMessageStreamResponse({ stream });
+};

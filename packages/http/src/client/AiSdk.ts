@@ -1,0 +1,106 @@
+/**
+ * `@parley/http/ai-sdk`: the client as a transport for `useChat` of the AI SDK, in a browser or behind a route handler.
+ */
+import type { ChatTransport, UIMessage, UIMessageChunk } from "ai";
+import type { Client } from "./Client.ts";
+import { anySignal } from "./Connection.ts";
+import type { AnswerEvent, Entry } from "./Resources.ts";
+
+/** What an assistant's message tells of its entry, beside the texts. */
+export type EntryMetadata = Omit<Entry, "question" | "answer">;
+
+export type ParleyMessage = UIMessage<EntryMetadata>;
+
+/** Options of {@link makeChatTransport}. */
+export interface ChatTransportOptions {
+  readonly client: Client;
+  /**
+   * The chat to ask in. Without it, the metadata of the last answer names the chat, and the first question creates one.
+   * A route handler always sets it, as a browser can send any metadata.
+   */
+  readonly chatId?: number | undefined;
+}
+
+/**
+ * A transport that asks the text of the last message of the user. A message has an idempotency key: `regenerate` asks
+ * a question again that failed, and returns the stored answer of one that did not. After an answer, the message's
+ * metadata is that of its entry. A failure arrives as the SDK's error, with the code's identifier as its message.
+ */
+export const makeChatTransport = ({
+  chatId,
+  client,
+}: ChatTransportOptions): ChatTransport<ParleyMessage> => ({
+  sendMessages: async ({ abortSignal, chatId: id, messages }) => {
+    const asked = messages.findLast(({ role }) => role === "user");
+    const query = (asked?.parts ?? [])
+      .map((part) => (part.type === "text" ? part.text : ""))
+      .join("");
+    const answered = messages.findLast(({ metadata }) => metadata?.chat_id !== undefined);
+    const question = { chat_id: chatId ?? answered?.metadata?.chat_id, query };
+    const hangUp = new AbortController();
+    const chunks = toChunks(
+      client.stream(question, {
+        // An edited message keeps its id.
+        idempotencyKey: encodeURIComponent(
+          `${hash(JSON.stringify(question))}.${id}.${asked?.id}`,
+        ).slice(0, 255),
+        signal: anySignal(hangUp.signal, abortSignal),
+      }),
+    );
+    return new ReadableStream({
+      pull: async (controller) => {
+        const { done, value } = await chunks.next();
+        if (done) controller.close();
+        else controller.enqueue(value);
+      },
+      cancel: () => hangUp.abort(),
+    });
+  },
+  // The server completes and stores an answer that nobody reads, so that the history has it.
+  reconnectToStream: () => Promise.resolve(null),
+});
+
+/** The entries of a history, oldest first, as the first messages of `useChat`. */
+export const toMessages = (entries: ReadonlyArray<Entry>): Array<ParleyMessage> =>
+  entries.flatMap(({ answer, question, ...metadata }) => [
+    // The hello message answers no question.
+    ...(question === "" ? [] : [toMessage("user", `${metadata.id}-question`, question)]),
+    { ...toMessage("assistant", `${metadata.id}`, answer), metadata },
+  ]);
+
+const toMessage = (role: "user" | "assistant", id: string, text: string): ParleyMessage => ({
+  id,
+  role,
+  parts: [{ type: "text", text }],
+});
+
+async function* toChunks(
+  events: AsyncIterable<AnswerEvent>,
+): AsyncGenerator<UIMessageChunk<EntryMetadata>, void> {
+  const id = "answer";
+  let isOpen = false;
+  yield { type: "start" };
+  yield { type: "start-step" };
+  try {
+    for await (const event of events) {
+      if (event.type === "restart") {
+        isOpen = false;
+        yield { type: "reset-step" };
+      } else if (event.type === "delta") {
+        if (!isOpen) yield { type: "text-start", id };
+        isOpen = true;
+        yield { type: "text-delta", id, delta: event.text };
+      } else if (event.type === "entry") {
+        const { answer: _answer, question: _question, ...metadata } = event.entry;
+        if (isOpen) yield { type: "text-end", id };
+        yield { type: "finish-step" };
+        yield { type: "finish", messageMetadata: metadata };
+      }
+    }
+  } catch (error) {
+    yield { type: "error", errorText: (error as Error).message };
+  }
+}
+
+const hash = (text: string): number =>
+  [...text].reduce((sum, character) => (sum * 31 + character.codePointAt(0)!) >>> 0, 0);

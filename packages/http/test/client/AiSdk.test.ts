@@ -1,0 +1,174 @@
+import { assert, describe, it } from "@effect/vitest";
+import { makeChatTransport, toMessages, type ParleyMessage } from "@parley/http/ai-sdk";
+import type { Client } from "@parley/http/client";
+import { AbstractChat, type ChatState, type ChatStatus } from "ai";
+import { Effect } from "effect";
+import { afterEvents, answer, cut, makeTestClient, silent } from "./TestClient.ts";
+
+/** The chat behind `useChat`, without React. */
+class TestChat extends AbstractChat<ParleyMessage> {
+  /** Each text that the last message has shown. */
+  readonly shown: Array<string> = [];
+
+  constructor(client: Client, messages: Array<ParleyMessage> = [], chatId?: number) {
+    const shown: Array<string> = [];
+    const state: ChatState<ParleyMessage> = {
+      status: "ready" as ChatStatus,
+      error: undefined,
+      messages,
+      pushMessage: (message) => {
+        state.messages = [...state.messages, message];
+        shown.push(textOf(message));
+      },
+      popMessage: () => (state.messages = state.messages.slice(0, -1)),
+      replaceMessage: (at, message) => {
+        state.messages = state.messages.with(at, message);
+        shown.push(textOf(message));
+      },
+      snapshot: (value) => structuredClone(value),
+    };
+    super({ state, transport: makeChatTransport({ client, chatId }) });
+    this.shown = shown;
+  }
+}
+
+const textOf = ({ parts }: ParleyMessage): string =>
+  parts.map((part) => (part.type === "text" ? part.text : "")).join("");
+
+describe("the transport for the AI SDK", () => {
+  it.live("streams answers into one chat, which the messages name", () =>
+    Effect.gen(function* () {
+      const { client } = yield* makeTestClient();
+      yield* Effect.promise(async () => {
+        const chat = new TestChat(client);
+        await chat.sendMessage({ text: "one" });
+        await chat.sendMessage({ text: "two" });
+        assert.deepStrictEqual(chat.messages.map(textOf), ["one", answer, "two", answer]);
+        assert.include(chat.shown, answer.slice(0, 5));
+        const { data, total } = await client.history(1, { orderBy: "id" }).page();
+        assert.deepStrictEqual([total, (await client.chats().page()).total], [2, 1]);
+        const { answer: _answer, question: _question, ...metadata } = data[1]!;
+        assert.deepStrictEqual(chat.lastMessage!.metadata, metadata);
+      });
+    }).pipe(Effect.scoped),
+  );
+
+  it.live("continues a chat from its history, hello message included", () =>
+    Effect.gen(function* () {
+      const { client } = yield* makeTestClient();
+      yield* Effect.promise(async () => {
+        const { id } = await client.createChat();
+        await client.ask({ chat_id: id, query: "one" });
+        const { data } = await client.history(id, { orderBy: "id" }).page();
+        const chat = new TestChat(client, toMessages(data));
+        await chat.sendMessage({ text: "two" });
+        assert.deepStrictEqual(
+          chat.messages.map(({ role }) => role),
+          ["assistant", "user", "assistant", "user", "assistant"],
+        );
+        assert.strictEqual(textOf(chat.messages[0]!), "Hello");
+        assert.strictEqual((await client.history(id).page()).total, 3);
+      });
+    }).pipe(Effect.scoped),
+  );
+
+  it.live("asks in its own chat, whatever the messages name", () =>
+    Effect.gen(function* () {
+      const { client } = yield* makeTestClient();
+      yield* Effect.promise(async () => {
+        const [own, other] = [await client.createChat(), await client.createChat()];
+        const { data } = await client.history(other.id).page();
+        await new TestChat(client, toMessages(data), own.id).sendMessage({ text: "one" });
+        assert.strictEqual((await client.history(own.id).page()).total, 2);
+        assert.strictEqual((await client.history(other.id).page()).total, 1);
+      });
+    }).pipe(Effect.scoped),
+  );
+
+  it.live("regenerates what failed, but pays for no answer twice", () =>
+    Effect.gen(function* () {
+      const { client } = yield* makeTestClient({
+        retries: 0,
+        alter: (send, attempt) =>
+          attempt === 1
+            ? Response.json(
+                { status: 500, code: 500002, message: "ANSWER_UNAVAILABLE" },
+                { status: 500 },
+              )
+            : send(),
+      });
+      yield* Effect.promise(async () => {
+        const chat = new TestChat(client);
+        await chat.sendMessage({ text: "one" });
+        assert.deepStrictEqual([chat.status, chat.error?.message], ["error", "ANSWER_UNAVAILABLE"]);
+        await chat.regenerate();
+        await chat.regenerate();
+        assert.deepStrictEqual([chat.status, textOf(chat.lastMessage!)], ["ready", answer]);
+        await chat.sendMessage({ text: "edited", messageId: chat.messages[0]!.id });
+        const entries = await Promise.all(
+          [1, 2].map(async (id) =>
+            (await client.history(id).page()).data.map(({ question }) => question),
+          ),
+        );
+        assert.deepStrictEqual(entries, [["one"], ["edited"]]);
+      });
+    }).pipe(Effect.scoped),
+  );
+
+  it.live("takes back the text of an answer that begins again", () =>
+    Effect.gen(function* () {
+      const { client } = yield* makeTestClient({
+        alter: async (send, attempt, request) => {
+          // So that the break cancels the answer.
+          request.headers.set("on-disconnect", "cancel");
+          return attempt === 1 ? cut(await send(), afterEvents(2)) : send();
+        },
+      });
+      yield* Effect.promise(async () => {
+        const chat = new TestChat(client);
+        await chat.sendMessage({ text: "one" });
+        assert.strictEqual(textOf(chat.lastMessage!), answer);
+        const isShorter = (text: string, at: number) =>
+          text.length < (chat.shown[at - 1] ?? "").length;
+        assert.isTrue(chat.shown.some(isShorter));
+      });
+    }).pipe(Effect.scoped),
+  );
+
+  it.live("hangs up when its signal is aborted, or its stream is cancelled", () =>
+    Effect.gen(function* () {
+      const signals: Array<AbortSignal> = [];
+      const { client } = yield* makeTestClient({
+        alter: (send, attempt, request) => {
+          signals.push(request.signal);
+          return silent(send, attempt, request);
+        },
+      });
+      const stop = new AbortController();
+      yield* Effect.promise(async () => {
+        const streams = await Promise.all(
+          [stop.signal, undefined].map((abortSignal) =>
+            makeChatTransport({ client }).sendMessages({
+              trigger: "submit-message",
+              chatId: "chat",
+              messageId: undefined,
+              messages: [{ id: "1", role: "user", parts: [{ type: "text", text: "one" }] }],
+              abortSignal,
+            }),
+          ),
+        );
+        const readers = streams.map((stream) => stream.getReader());
+        const reading = readers.map(async (reader) => {
+          while (!(await reader.read()).done);
+        });
+        const aborted = () => signals.map((signal) => signal.aborted);
+        await new Promise((resolve) => setTimeout(resolve, 20));
+        stop.abort();
+        await reading[0];
+        assert.deepStrictEqual(aborted(), [true, false]);
+        await readers[1]!.cancel();
+        assert.deepStrictEqual(aborted(), [true, true]);
+      });
+    }).pipe(Effect.scoped),
+  );
+});

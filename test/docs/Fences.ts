@@ -1,0 +1,37 @@
+/**
+ * The fenced blocks of this project's documentation.
+ */
+import { readdirSync, readFileSync } from "node:fs";
+import { join } from "node:path";
+
+export const root = join(import.meta.dirname, "../..");
+
+export const read = (file: string): string => readFileSync(join(root, file), "utf8");
+
+/** The pages in the root and in docs. */
+export const documents: ReadonlyArray<string> = [".", "docs"].flatMap((folder) =>
+  readdirSync(join(root, folder))
+    .filter((name) => name.endsWith(".md"))
+    .map((name) => join(folder, name)),
+);
+
+export interface Fence {
+  /** What stands behind the opening mark: the language and more. */
+  readonly info: string;
+  readonly text: string;
+}
+
+export const fencesOf = (markdown: string): ReadonlyArray<Fence> =>
+  [...markdown.matchAll(/^(`{3,})([^`\n]*)\n([^]*?)\n\1$/gm)].map((match) => ({
+    info: match[2]!,
+    text: match[3]!,
+  }));
+
+/** What stands under a heading, up to the next of the same level. */
+export const sectionOf = (markdown: string, heading: string): string => {
+  const level = /^#+ /.exec(heading)![0];
+  const start = markdown.indexOf(`\n${heading}\n`);
+  if (start === -1) throw new Error(`There is no section ${heading}`);
+  const end = markdown.indexOf(`\n${level}`, start + 1);
+  return markdown.slice(start, end === -1 ? undefined : end);
+};

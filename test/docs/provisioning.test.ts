@@ -1,0 +1,92 @@
+import { generateKey } from "@parley/core";
+import { Ajv2020 } from "ajv/dist/2020.js";
+import { Effect, Redacted } from "effect";
+import { SecureRandom } from "effect/crypto";
+import { writeFileSync } from "node:fs";
+import { join } from "node:path";
+import { describe, expect, it } from "vitest";
+import { provisionSchema } from "../../apps/server/src/provision/ProvisionFile.ts";
+import { fencesOf, read, root, sectionOf } from "./Fences.ts";
+
+const path = "docs/provisioning.schema.json";
+
+if (process.env["UPDATE_DOCS"] === "1") {
+  writeFileSync(join(root, path), `${JSON.stringify(provisionSchema(), null, 2)}\n`);
+}
+
+it(`${path} is the schema of what the server reads (UPDATE_DOCS=1 writes it)`, () => {
+  expect(JSON.parse(read(path))).toEqual(provisionSchema());
+});
+
+describe("the published schema", () => {
+  const validate = new Ajv2020({ allErrors: true }).compile(JSON.parse(read(path)));
+  const example = () => {
+    const section = sectionOf(read("docs/operations.md"), "## The provisioning file");
+    return JSON.parse(fencesOf(section).find(({ info }) => info === "json")!.text);
+  };
+  const chatbot = { workspace: "W", name: "N" };
+  const key = Effect.runSync(
+    Effect.provide(Effect.map(generateKey, Redacted.value), SecureRandom.layerWebCrypto),
+  );
+
+  it("accepts the documented example, and every field", () => {
+    validate(example());
+    expect(validate.errors).toBe(null);
+    validate({
+      chatbots: [
+        {
+          ...chatbot,
+          description: "",
+          helloMessage: null,
+          moderationErrorMessage: "No.",
+          instructions: "Be brief.",
+          model: "large",
+          moderation: "words",
+          knowledge: "manuals",
+          retentionDays: 30,
+          keys: [{ key, scopes: ["read", "ask"], name: "n", expiresAt: "2030-01-01" }],
+        },
+      ],
+    });
+    expect(validate.errors).toBe(null);
+  });
+
+  it.each([
+    [],
+    {},
+    { chatbots: {} },
+    { chatbots: [], chatbot: [] },
+    { chatbots: [{ name: "N" }] },
+    { chatbots: [{ workspace: "W" }] },
+    { chatbots: [{ ...chatbot, name: "" }] },
+    { chatbots: [{ ...chatbot, name: " " }] },
+    { chatbots: [{ ...chatbot, moderationErrorMessage: "" }] },
+    { chatbots: [{ ...chatbot, moderationErrorMessage: "\u0085" }] },
+    { chatbots: [{ ...chatbot, name: "n".repeat(256) }] },
+    { chatbots: [{ ...chatbot, hello: "Hi" }] },
+    { chatbots: [{ ...chatbot, moderation: "sometimes" }] },
+    { chatbots: [{ ...chatbot, knowledge: "../elsewhere" }] },
+    { chatbots: [{ ...chatbot, knowledge: "a\nb" }] },
+    { chatbots: [{ ...chatbot, retentionDays: 0 }] },
+    { chatbots: [{ ...chatbot, retentionDays: 1.5 }] },
+    { chatbots: [{ ...chatbot, keys: [{ scopes: ["read"] }] }] },
+    { chatbots: [{ ...chatbot, keys: [{ key: "${KEY}" }] }] },
+    { chatbots: [{ ...chatbot, keys: [{ key: "${KEY}", scopes: ["admin"] }] }] },
+    { chatbots: [{ ...chatbot, keys: [{ key: "secret", scopes: ["read"] }] }] },
+    { chatbots: [{ ...chatbot, keys: [{ key: "a ${KEY}", scopes: ["read"] }] }] },
+  ])("refuses %j", (file) => {
+    expect(validate(file)).toBe(false);
+  });
+
+  it("describes every field", () => {
+    const undescribed: Array<string> = [];
+    const look = (schema: any, at: string) => {
+      for (const [name, field] of Object.entries<any>(schema.properties ?? {})) {
+        if (typeof field.description !== "string") undescribed.push(`${at}${name}`);
+        look(field.items ?? {}, `${at}${name}.`);
+      }
+    };
+    look(JSON.parse(read(path)), "");
+    expect(undescribed).toEqual([]);
+  });
+});

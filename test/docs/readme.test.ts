@@ -1,0 +1,91 @@
+import { execFile } from "node:child_process";
+import { join } from "node:path";
+import { promisify } from "node:util";
+import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { documents, fencesOf, read, sectionOf } from "./Fences.ts";
+import { withoutSettings } from "../../apps/server/test/withoutSettings.ts";
+import { startServer, type StartedServer } from "./StartedServer.ts";
+
+const run = promisify(execFile);
+
+const minutes = fencesOf(sectionOf(read("README.md"), "## The first five minutes"));
+
+/** What differs from run to run, made equal. */
+const plain = (text: string): string =>
+  text
+    .replace(/prl_\w+/g, "prl_KEY")
+    .replace(/http:\/\/127\.0\.0\.1:\d+/g, "http://127.0.0.1:3000")
+    .replace(/^.* INFO Parley .*$/m, "STARTED")
+    .replace(/\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z/g, "TIME")
+    .replace(/^id: [^.]+\./gm, "id: TURN.")
+    .trim();
+
+describe("the first five minutes", () => {
+  let server: StartedServer;
+  beforeAll(async () => {
+    server = await startServer();
+  });
+  afterAll(() => server?.stop());
+
+  it("prints at the start what README.md shows", () => {
+    expect(minutes[0]!.text.split("\n")[0]).toBe("$ npx --yes pnpm@12 start");
+    expect(plain(server.output)).toBe(plain(minutes[0]!.text.replace(/^.*\n/, "")));
+  });
+
+  const commands = minutes.flatMap(({ info, text }, at) =>
+    info === "sh" && text.startsWith("curl ")
+      ? [{ command: text, documented: minutes[at + 1]!.text }]
+      : [],
+  );
+  it("has commands", () => expect(commands.length).toBe(5));
+
+  // In order: each builds on the ones before.
+  it.each(commands)("$command", async ({ command, documented }) => {
+    const here = command.replaceAll("http://127.0.0.1:3000", server.origin);
+    expect(here).not.toBe(command);
+    const { stdout } = await run("/bin/sh", ["-c", here], {
+      env: { ...withoutSettings(), KEY: server.key },
+      timeout: 10_000,
+    });
+    expect(plain(stdout)).toBe(plain(documented));
+  });
+});
+
+describe("TypeScript in the documentation", () => {
+  const quotes = documents.flatMap((document) =>
+    fencesOf(read(document))
+      .filter(({ info }) => /^(ts|typescript)\b/.test(info))
+      .map((fence) => ({ document, ...fence })),
+  );
+  it("is there", () => expect(quotes.length).toBeGreaterThan(0));
+
+  it.each(quotes)("$document quotes $info as it is", ({ info, text }) => {
+    const file = /^ts file=(\S+)$/.exec(info)?.[1];
+    expect(file, "every block names its file").toBeDefined();
+    expect(text.trim()).not.toBe("");
+    expect(`\n${read(file!)}`).toContain(`\n${text}\n`);
+  });
+});
+
+describe("links in the documentation", () => {
+  const links = documents.flatMap((document) =>
+    [...read(document).matchAll(/\]\(([^)\s]+)\)/g)].map((match) => ({ document, to: match[1]! })),
+  );
+  const anchorsOf = (markdown: string) =>
+    [...markdown.matchAll(/^#+ (.*)$/gm)].map((match) =>
+      match[1]!
+        .toLowerCase()
+        .replace(/[^\p{L}\p{N}\s_-]/gu, "")
+        .replaceAll(" ", "-"),
+    );
+
+  it.each(links.filter(({ to }) => !to.startsWith("https:")))(
+    "$document: $to leads somewhere",
+    ({ document, to }) => {
+      const [path, anchor] = to.split("#");
+      const target = path === "" ? document : join(document, "..", path!);
+      const text = read(target);
+      if (anchor !== undefined) expect(anchorsOf(text)).toContain(anchor);
+    },
+  );
+});
