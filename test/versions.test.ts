@@ -11,7 +11,7 @@ it("all packages have one version, which the command line tells", () => {
   });
   expect(manifests).toHaveLength(7);
   const versions = new Set(manifests.map((file) => JSON.parse(read(file)).version));
-  const [, told] = /version: "(.*)"/.exec(read("apps/server/src/cli/Cli.ts")) ?? [];
+  const [, told] = /version = "(.*)"/.exec(read("apps/server/src/Version.ts")) ?? [];
   expect([...versions]).toEqual([told]);
 });
 

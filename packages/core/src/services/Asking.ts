@@ -17,7 +17,6 @@ import { Moderator } from "../ports/Moderator.ts";
 import { TurnStore } from "../ports/TurnStore.ts";
 import { AskLimits } from "./AskLimits.ts";
 import { makeChatQueue, overloaded } from "./ChatQueue.ts";
-import { logFailure } from "./FailureLog.ts";
 import {
   LiveAnswer,
   type AnswerEvent,
@@ -25,6 +24,7 @@ import {
   type Completed,
   type Progress,
 } from "./LiveAnswer.ts";
+import { inSpan, logFailure, makeAskTimes } from "./Telemetry.ts";
 import { answerInTurn } from "./TurnAnswer.ts";
 
 export interface Ask {
@@ -106,12 +106,24 @@ export class Asking extends Context.Service<
       const byKey = new Map<string, Running>();
       let asks = 0;
 
+      const beginTimes = yield* makeAskTimes;
       const run = (live: LiveAnswer, chatbot: Chatbot, ask: Ask, key: IdempotencyKey | null) =>
-        queue.inTurn({ chatbot: chatbot.id, chat: ask.chatId, key }, (taken) =>
-          taken._tag === "Done"
-            ? Effect.succeed({ entry: taken.entry, replayed: true, turn: taken.turn })
-            : answerInTurn(services, live, chatbot, taken.turn, ask.question),
-        );
+        Effect.suspend(() => {
+          const times = beginTimes();
+          const facts = { chatbot: chatbot.id, ...(ask.chatId !== null && { chat: ask.chatId }) };
+          return queue
+            .inTurn({ chatbot: chatbot.id, chat: ask.chatId, key }, (taken) => {
+              times.taken();
+              return taken._tag === "Done"
+                ? Effect.succeed({ entry: taken.entry, replayed: true, turn: taken.turn })
+                : answerInTurn(services, live, chatbot, taken.turn, ask.question, times);
+            })
+            .pipe(
+              (answered) => inSpan(answered, "turn", facts),
+              Effect.ensuring(Effect.sync(times.ended)),
+              Effect.annotateLogs(facts),
+            );
+        });
 
       const start = Effect.fnUntraced(function* (
         live: LiveAnswer,
