@@ -37,7 +37,6 @@ export interface Ask {
   /**
    * The effect of an interruption of the waiting fiber. `finish`, the default: the answer is completed and stored.
    * `cancel`: the answer is interrupted and nothing is stored, unless another request with the same key waits for it.
-   * The latest request with a key decides.
    */
   readonly onHangUp?: "finish" | "cancel";
 }
@@ -47,8 +46,6 @@ interface Running {
   readonly live: LiveAnswer;
   readonly fiber: Fiber.Fiber<Completed, AskError>;
   readonly fingerprint: string | null;
-  /** The wish of the latest request. */
-  onHangUp: Ask["onHangUp"];
 }
 
 export class Asking extends Context.Service<
@@ -140,8 +137,7 @@ export class Asking extends Context.Service<
             live.readers > 0 || Cause.hasInterruptsOnly(cause) ? Effect.void : logFailure(cause),
           ),
         );
-        const { onHangUp } = ask;
-        const running: Running = { live, fiber, fingerprint: key?.fingerprint ?? null, onHangUp };
+        const running: Running = { live, fiber, fingerprint: key?.fingerprint ?? null };
         asks++;
         if (key !== null) byKey.set(name, running);
         fiber.addObserver((exit) => {
@@ -165,10 +161,9 @@ export class Asking extends Context.Service<
         const live = joined?.live ?? new LiveAnswer();
         live.readers++;
         const running = joined ?? (yield* start(live, chatbot, ask, key, name));
-        running.onHangUp = ask.onHangUp;
         yield* Effect.addFinalizer(() =>
           Effect.sync(() => {
-            if (--live.readers > 0 || running.onHangUp !== "cancel" || live.exit !== null) return;
+            if (--live.readers > 0 || ask.onHangUp !== "cancel" || live.exit !== null) return;
             // A later request with the same key starts anew.
             if (byKey.get(name) === running) byKey.delete(name);
             running.fiber.interruptUnsafe();
