@@ -6,6 +6,7 @@ import { toEndpointNotFound, toGeneralBody, toJsonResponse, toPath } from "@parl
 import { Duration, Effect, Fiber, Metric } from "effect";
 import { HttpServerRequest, HttpServerResponse } from "effect/http";
 import { PrometheusMetrics } from "effect/observability";
+import { Lifecycle } from "../Lifecycle.ts";
 
 /** How long the store may take to answer before the server counts as not ready. */
 const readyTimeout = Duration.seconds(2);
@@ -25,10 +26,11 @@ const formatMetrics = Effect.flatMap(Metric.MetricRegistry, (metrics) => {
 
 export const makeManagement = Effect.gen(function* () {
   const directory = yield* ChatbotDirectory;
+  const lifecycle = yield* Lifecycle;
 
   // No key has this id; the look-up costs the store one cheap read. It is forked, because the read itself ignores an
   // interruption.
-  const ready = Effect.forkDetach(directory.open("")).pipe(
+  const storeAnswers = Effect.forkDetach(directory.open("")).pipe(
     Effect.flatMap(Fiber.join),
     Effect.timeout(readyTimeout),
     Effect.as(toJsonResponse({ status: 200, data: { ready: true } })),
@@ -36,6 +38,13 @@ export const makeManagement = Effect.gen(function* () {
       toJsonResponse({ ...toGeneralBody("STORAGE_UNAVAILABLE"), status: 503 }),
     ),
   );
+
+  const ready = Effect.suspend(() => {
+    const { phase } = lifecycle;
+    return phase === "serving"
+      ? storeAnswers
+      : Effect.succeed(toJsonResponse({ status: 503, data: { ready: false, phase } }));
+  });
 
   const metrics = Effect.map(formatMetrics, (text) =>
     HttpServerResponse.text(text, { contentType: "text/plain; version=0.0.4; charset=utf-8" }),

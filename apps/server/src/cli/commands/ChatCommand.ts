@@ -1,4 +1,4 @@
-import { Data, Effect, Option, References, Stdio, Stream } from "effect";
+import { Data, Effect, Layer, Option, References, Stdio, Stream } from "effect";
 import { Command, Flag, GlobalFlag } from "effect/cli";
 import { converse } from "../Conversation.ts";
 import { onDatabase } from "../Database.ts";
@@ -20,12 +20,13 @@ export const chat = Command.make(
     Effect.gen(function* () {
       // The other commands need no language models.
       const { layerAsking } = yield* Effect.promise(() => import("../../layers/Asking.ts"));
+      const { layerDocuments } = yield* Effect.promise(() => import("../../layers/Documents.ts"));
       const { stdinIsTerminal } = yield* Stdio.Stdio;
       const logs = Option.isSome(yield* GlobalFlag.LogLevel);
       const failures = yield* Effect.gen(function* () {
         return yield* converse(yield* chatbotOf(wanted), Option.getOrNull(chat));
       }).pipe(
-        Effect.provide(layerAsking(Stream.empty)),
+        Effect.provide(Layer.provide(layerAsking, layerDocuments(Stream.empty))),
         // The conversation prints each failure already.
         logs ? (same) => same : Effect.provideService(References.MinimumLogLevel, "None"),
         onDatabase,
