@@ -48,25 +48,28 @@ const key = keyOf("key");
 const other = keyOf("key", 1);
 const reused = new IdempotencyKeyReused({ key: "key" });
 
-/** What `ChatStore` and `TurnStore` promise about idempotency keys. */
+/** The promises of `ChatStore` and `TurnStore` about idempotency keys. */
 export const idempotencyChecks: ReadonlyArray<Check<ChatStore | TurnStore | StoreUnderTest>> = [
-  check("creations with one key create one chat, one after the other or concurrently", function* () {
-    const chatbot = yield* newChatbot;
-    const { second } = yield* StoreUnderTest;
-    const store = yield* ChatStore;
-    const wanted = { name: "n", userRef: "u", helloMessage: "Hello" };
-    const created = yield* atOnce(20, (n) =>
-      (n % 2 === 0 ? store : second.chats).createChat(chatbot, wanted, key),
-    );
-    yield* same("new ones", created.filter(({ replayed }) => !replayed).length, 1);
-    const { chat } = yield* createWith(chatbot, key, wanted);
-    for (const one of created) yield* same("the chat", one.chat, chat);
-    yield* failsWith("another request", reused, createWith(chatbot, other, wanted));
-    const foreign = yield* createWith(yield* newChatbot, key, wanted);
-    yield* same("another chatbot's key", foreign.replayed, false);
-    yield* same("the chats", yield* list(chatbot), { items: [chat], total: 1 });
-    yield* same("its entries", (yield* history(chatbot, chat.id)).total, 1);
-  }),
+  check(
+    "creations with one key create one chat, one after the other or concurrently",
+    function* () {
+      const chatbot = yield* newChatbot;
+      const { second } = yield* StoreUnderTest;
+      const store = yield* ChatStore;
+      const wanted = { name: "n", userRef: "u", helloMessage: "Hello" };
+      const created = yield* atOnce(20, (n) =>
+        (n % 2 === 0 ? store : second.chats).createChat(chatbot, wanted, key),
+      );
+      yield* same("new ones", created.filter(({ replayed }) => !replayed).length, 1);
+      const { chat } = yield* createWith(chatbot, key, wanted);
+      for (const one of created) yield* same("the chat", one.chat, chat);
+      yield* failsWith("another request", reused, createWith(chatbot, other, wanted));
+      const foreign = yield* createWith(yield* newChatbot, key, wanted);
+      yield* same("another chatbot's key", foreign.replayed, false);
+      yield* same("the chats", yield* list(chatbot), { items: [chat], total: 1 });
+      yield* same("its entries", (yield* history(chatbot, chat.id)).total, 1);
+    },
+  ),
 
   check("keys that differ in any character are different keys", function* () {
     const chatbot = yield* newChatbot;
@@ -245,7 +248,7 @@ export const idempotencyChecks: ReadonlyArray<Check<ChatStore | TurnStore | Stor
       const next = yield* taken(chatbot, chat, idempotencyKey, second);
       yield* same("the late renewal", yield* store.renew(late), false);
       yield* failsWith("the late append", new TurnLost(), append(late, entry("late")));
-      // Nobody holds the other half.
+      // The other one of chat and key is free.
       if (chat === null) yield* store.release(yield* taken(chatbot, id));
       if (idempotencyKey === null) yield* store.release(yield* taken(chatbot, null, key));
       yield* store.release(late);

@@ -60,7 +60,7 @@ describe.each([
     },
   );
 
-  it.live("a crowd of one chatbot's asks delays no other chatbot", () =>
+  it.live("many asks of one chatbot delay no other chatbot", () =>
     Effect.gen(function* () {
       const [ours, theirs] = [yield* registerChatbot, yield* registerChatbot];
       const [store, turns] = [yield* ChatStore, yield* TurnStore];
