@@ -124,6 +124,48 @@ describe("parley chats", () => {
     ]);
   });
 
+  it("lists, searches and shows chats with exact totals, and texts only with --text", async () => {
+    const seen = async (line: string) =>
+      JSON.parse((await parley(`chats ${line} --chatbot Full --json`)).stdout);
+    const odd = await seen("list --user-ref odd --limit 4 --page 2 --text");
+    expect(odd).toMatchObject({
+      total: 6,
+      chats: [
+        { id: 4, userRef: "odd", name: "Chat 3 😀" },
+        { id: 2, userRef: "odd", name: "Chat 1 😀" },
+      ],
+    });
+    const { createTime } = odd.chats[1];
+    expect(await seen("search T\u00a01")).toEqual({
+      total: 3,
+      chats: [
+        { id: 12, userRef: "odd", createTime: expect.any(String), nameLength: 9 },
+        { id: 11, userRef: "even", createTime: expect.any(String), nameLength: 9 },
+        { id: 2, userRef: "odd", createTime, nameLength: 8 },
+      ],
+    });
+    const entry = { id: 4, createTime: expect.any(String), flagged: false, moderation: "none" };
+    const total = { total: 2 };
+    expect(await seen("show 2 --limit 1")).toEqual({
+      ...total,
+      entries: [{ ...entry, questionLength: 1, answerLength: 5 }],
+    });
+    expect(await seen("show 2 --limit 1 --text")).toEqual({
+      ...total,
+      entries: [{ ...entry, question: "q", answer: 'a\n"b"' }],
+    });
+    const table = (await parley("chats list --chatbot Full --limit 1")).stdout;
+    expect(table).toMatch(
+      /^ID {2}CREATED +USER REF {2}NAME\n12 {2}\S+Z {2}odd {7}9 characters\n1 of 12 chats\n$/,
+    );
+    expect((await parley("chats show 2 --chatbot Full")).stdout).not.toContain("Hello");
+    expect((await parley("chats show 2 --chatbot Full --text")).stdout).toContain(
+      "Hello\n\n2 of 2",
+    );
+    expect((await parley("chats show 99 --chatbot Full")).code).toBe(1);
+    expect((await parley("chats list --limit 101")).code).toBe(2);
+  });
+
   it("says why a file cannot be used, and replaces no device by a file", async () => {
     for (const [command, code, reason] of [
       ["export --chatbot Full --output /dev/null", 2, "/dev/null is not a file."],
