@@ -62,7 +62,7 @@ await Effect.runPromise(
       flagged: false,
       usage: null,
     };
-    const wanted = { name: chat.name, userRef: chat.userRef, entry: hello, claimed: null };
+    const wanted = { name: chat.name, userRef: chat.userRef, entry: hello, keyed: null };
     const single = insertChats(session, chatbot, [wanted]);
 
     yield* rate(gathered, 1);

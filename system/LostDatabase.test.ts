@@ -4,7 +4,7 @@
  */
 import type { Socket } from "node:net";
 import { assert, describe, it } from "@effect/vitest";
-import { ChatStore, newestChats, TurnStore } from "@parley/core";
+import { AskDeadline, ChatStore, newest, newestChats, TurnStore } from "@parley/core";
 import { registerChatbot } from "@parley/core/testing";
 import { layerPostgres } from "@parley/store-pg";
 import { Effect, Exit, Fiber, Layer, Redacted, Schedule, Scope } from "effect";
@@ -16,16 +16,20 @@ import {
   optionsOf,
 } from "../packages/store-pg/test/PostgresUnderTest.ts";
 
-/** A relay that can silence its connections, and those that are opened from then on. */
+/** A relay that can silence its connections, and those that are opened from then on, or delay the answers. */
 const startPath = (url: string) =>
   Effect.acquireRelease(
     Effect.promise(async () => {
       const sockets = new Set<Socket>();
       let silent = false;
+      let delay = 0;
       const relay = await startRelay(url, (near, far) => {
         if (silent) return;
         near.pipe(far);
-        far.pipe(near);
+        far.on("data", (bytes) => {
+          if (delay === 0) near.write(bytes);
+          else setTimeout(() => near.write(bytes), delay);
+        });
         sockets.add(near).add(far);
       });
       const forget = () => {
@@ -35,7 +39,10 @@ const startPath = (url: string) =>
         silent = frozen;
         forget();
       };
-      return { ...relay, forget, freeze };
+      const slow = (millis: number) => {
+        delay = millis;
+      };
+      return { ...relay, forget, freeze, slow };
     }),
     ({ close }) => Effect.sync(close),
   );
@@ -125,22 +132,58 @@ describe.each([
     "answers in time while its database is frozen, goes on afterwards, and can be closed meanwhile",
     () =>
       Effect.gen(function* () {
-        const { bulk, create, list, path, scope, take } = yield* connected;
+        const { bulk, chatbot, chats, create, list, path, scope, take, turns } = yield* connected;
+        const { chat } = yield* create;
+        const taken = yield* turns.take(chatbot, chat.id, null);
+        if (taken._tag !== "Turn") return assert.fail("the turn is free");
         path.freeze(true);
-        const tries = yield* Effect.forEach([create, take, list, bulk], timed, { concurrency: 4 });
+        const history = chats.listEntries(chatbot, chat.id, newest);
+        // A creation with a key, and one without.
+        const quick = [create, create, take, list, history];
+        const tries = yield* Effect.forEach([...quick, bulk], timed, { concurrency: 10 });
         for (const [n, { exit, millis }] of tries.entries()) {
           assert.isTrue(Exit.isFailure(exit));
-          assert.isBelow(millis, n < 3 ? inTime : 2 * inTime);
+          assert.isBelow(millis, n < quick.length ? inTime : 2 * inTime);
         }
+        const deadline = Date.now() + 3_000;
+        const append = turns.append(taken.turn, entry);
+        const appended = yield* timed(Effect.provideService(append, AskDeadline, deadline));
+        assert.isTrue(Exit.isFailure(appended.exit));
+        assert.isBelow(appended.millis, 3_000 + inTime);
         path.freeze(false);
         yield* Effect.all([create, take, list, bulk], { concurrency: 4 }).pipe(
           Effect.retry(Schedule.spaced("100 millis")),
           Effect.timeout(inTime),
         );
         path.freeze(true);
+        yield* Effect.forEach([create, take, list], timed, { concurrency: 3 });
         const begun = Date.now();
         yield* Scope.close(scope, Exit.void);
         assert.isBelow(Date.now() - begun, inTime);
+      }).pipe(Effect.scoped),
+    { timeout: 60_000 },
+  );
+
+  it.live(
+    "answers in time a request of several statements that are slow together",
+    () =>
+      Effect.gen(function* () {
+        const { chatbot, chats, create, list, path, turns } = yield* connected;
+        const { chat } = yield* create;
+        const wanted = { name: "keyed", userRef: null, helloMessage: null };
+        const keyed = chats.createChat(chatbot, wanted, { key: "keyed", fingerprint: "f" });
+        const replay = yield* Effect.as(keyed, keyed);
+        const taken = yield* turns.take(chatbot, chat.id, null);
+        if (taken._tag !== "Turn") return assert.fail("the turn is free");
+        yield* turns.release(taken.turn);
+        path.slow(3_500);
+        const lost = turns.renew(taken.turn);
+        const takeKeyed = turns.take(chatbot, chat.id, { key: "ask", fingerprint: "f" });
+        const quick = [replay, lost, takeKeyed, list];
+        for (const { millis } of yield* Effect.forEach(quick, timed, { concurrency: 10 })) {
+          assert.isBelow(millis, inTime);
+        }
+        path.slow(0);
       }).pipe(Effect.scoped),
     { timeout: 60_000 },
   );

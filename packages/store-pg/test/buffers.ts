@@ -4,7 +4,7 @@
 import { PgTypes } from "@effect/sql-pg";
 import { Effect } from "effect";
 import type { SqlClient } from "effect/sql";
-import type { Statement } from "../src/chats/ChatListing.ts";
+import type { Statement } from "../src/database/TenantSession.ts";
 
 let statements = 0;
 

@@ -3,9 +3,10 @@ import { ChatArchive, newest, newestChats, type ChatQuery, type EntryQuery } fro
 import { layerPostgres } from "@parley/store-pg";
 import { Context, Effect, Layer } from "effect";
 import type { SqlClient, SqlError } from "effect/sql";
-import { byPosition, byText, few, filtered, type Statement } from "../src/chats/ChatListing.ts";
+import { byPosition, byText, few, filtered } from "../src/chats/ChatListing.ts";
 import { indexedIn } from "../src/chats/ChatSearch.ts";
 import { entriesBy, entriesByPosition } from "../src/chats/EntryListing.ts";
+import type { Statement } from "../src/database/TenantSession.ts";
 import {
   eraseEvery,
   fillChats,

@@ -8,7 +8,8 @@ import { makePools } from "../src/database/PgPools.ts";
 import { makeChatArchive } from "../src/archive/PgChatArchive.ts";
 import { makeChatStore } from "../src/chats/PgChatStore.ts";
 import { makeTurnStore } from "../src/turns/PgTurnStore.ts";
-import type { Session } from "../src/database/TenantSession.ts";
+import type { Tenant } from "../src/database/Lending.ts";
+import type { Session, Statement } from "../src/database/TenantSession.ts";
 import { touchedBy } from "./buffers.ts";
 import { fillChats, filledChatbot as chatbot, fillEntries, settle } from "./fill.ts";
 import { freshDatabase } from "./PostgresUnderTest.ts";
@@ -23,11 +24,14 @@ const mostOf = (plan: any): number => Math.max(touchedBy(plan), ...(plan.Plans ?
 const Inside = Context.Reference("Inside", { defaultValue: () => false });
 
 /** Runs each statement twice: the first run is measured and rolled back. */
-const measured = (session: Session, note: (text: string, buffers: number) => void): Session => ({
-  ...session,
-  transaction: (tenant, effect) =>
-    session.transaction(tenant, Effect.provideService(effect, Inside, true)),
-  query: (tenant, text, values) => {
+const measured = (session: Session, note: (text: string, buffers: number) => void): Session => {
+  const transaction: Session["transaction"] = (tenant, effect, last = () => []) => {
+    const whole = Effect.tap(effect, (result) => each(tenant, last(result)));
+    return session.transaction(tenant, Effect.provideService(whole, Inside, true));
+  };
+  const each = (tenant: Tenant, statements: ReadonlyArray<Statement>) =>
+    Effect.forEach(statements, ({ text, values }) => query<any>(tenant, text, values));
+  const query: Session["query"] = (tenant, text, values) => {
     const whole = session.query<any>(tenant, text, values);
     // It touches nothing, and has no plan.
     if (text.startsWith("set ")) return whole;
@@ -51,8 +55,13 @@ const measured = (session: Session, note: (text: string, buffers: number) => voi
           ),
     );
     return Effect.andThen(undone, whole);
-  },
-});
+  };
+  return {
+    transaction,
+    batch: (tenant, statements) => transaction(tenant, each(tenant, statements)),
+    query,
+  };
+};
 
 it.live.each([
   ["", settle],

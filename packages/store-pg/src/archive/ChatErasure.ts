@@ -20,7 +20,8 @@ export const makeErasure = (
 ): ChatArchive["Service"]["erase"] => {
   /**
    * Erases the chats that are still to be erased. Only a statement after the locks sees what was appended while it waited for
-   * them. Statements of turns skip locked chats, but wait for keys and the counter, so these are locked last.
+   * them. Statements of turns skip locked chats, but writers wait for keys and for the counter: what locks those is sent
+   * together with the COMMIT.
    */
   const eraseBatch = (
     { query, transaction }: Session,
@@ -36,17 +37,22 @@ export const makeErasure = (
           array(ids, "int8", (id) => id),
           time(limit),
         ]);
-        if (locked.length === 0) return 0;
+        if (locked.length === 0) return { erased: 0, last: [] };
         const chats = array(locked, "int8", ({ id }) => id);
-        const turns = texts(locked.flatMap(({ turn }) => turn ?? []));
         const positions = array(locked, "int8", ({ position }) => position);
+        const turns = texts(locked.flatMap(({ turn }) => turn ?? []));
         yield* query(chatbot, deleteChats, [chatbot, chats]);
-        yield* query(chatbot, deleteClaims, [chatbot, turns]);
-        yield* query(chatbot, deleteKeys, [chatbot, chats]);
-        yield* query(chatbot, countErased, [chatbot, positions]);
-        return locked.length;
+        yield* query(chatbot, countGaps, [chatbot, positions]);
+        const last = [
+          { text: deleteClaims, values: [chatbot, turns] },
+          { text: deleteKeys, values: [chatbot, chats] },
+          { text: countErased, values: [chatbot, locked.length] },
+        ];
+        return { erased: locked.length, last };
       }),
+      ({ last }) => last,
     ).pipe(
+      Effect.map(({ erased }) => erased),
       retryOnConflict,
       Effect.retry({
         while: isLockTimeout,
@@ -153,10 +159,7 @@ delete from chat where chatbot_id = $1 and id = any ($2::int8[])`;
 const deleteKeys =
   "delete from idempotency_key where chatbot_id = $1 and chat_id = any ($2::int8[])";
 
-// The counter is locked last, because creations wait for it, and before the gaps, to which other erasures add, too.
-const countErased = `
-with counted as (
-  update chat_counter set chats = chats - cardinality($2::int8[]) where chatbot_id = $1 returning chatbot_id
-), gone as (
-  select chatbot_id, position from counted cross join unnest($2::int8[]) position
-)${addGaps}`;
+const countGaps = `
+with gone as (select $1::int4 as chatbot_id, position from unnest($2::int8[]) position)${addGaps}`;
+
+const countErased = "update chat_counter set chats = chats - $2::int8 where chatbot_id = $1";

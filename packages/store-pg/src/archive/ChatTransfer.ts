@@ -22,8 +22,9 @@ import {
 } from "../database/PgErrors.ts";
 import { array, times } from "../database/PgParams.ts";
 import type { PgPools } from "../database/PgPools.ts";
-import { toChat, type ChatRow } from "../rows/ChatRows.ts";
 import {
+  toChat,
+  type ChatRow,
   newEntryArrays,
   newEntryColumns,
   newEntryParameters,
@@ -31,7 +32,7 @@ import {
   toUsage,
   type EntryRow,
   type UsageRow,
-} from "../rows/EntryRows.ts";
+} from "../rows/ChatRows.ts";
 
 /** Records that one statement of an import inserts. */
 const batch = 200;

@@ -23,7 +23,7 @@ export const makeChatArchive = (pools: PgPools): ChatArchive["Service"] =>
     erase: makeErasure(pools),
     ...makeTransfer(pools),
     usage: (chatbot, since) =>
-      pools.operation.pipe(
+      pools.transfer.pipe(
         Effect.flatMap(({ query }) =>
           query<UsageSumRow>(chatbot, sumUsage, [chatbot, time(since)]),
         ),

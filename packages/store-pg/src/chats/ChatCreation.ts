@@ -4,28 +4,40 @@
  */
 import {
   fold,
+  helloEntry,
   IdempotencyKeyReused,
   StorageUnavailable,
-  turnLease,
-  type NewEntry,
+  type ChatStore,
+  type Created,
   type IdempotencyKey,
+  type NewEntry,
 } from "@parley/core";
-import { Data, Effect, Predicate, Schedule } from "effect";
+import { Data, Effect, Predicate } from "effect";
+import { endAfter, quickDeadline, timeLeft } from "../database/Lending.ts";
+import type { SqlError } from "effect/sql";
 import { busy, mapLockTimeout, retryOnConflict, toChatbotNotFound } from "../database/PgErrors.ts";
 import { array } from "../database/PgParams.ts";
 import type { PgPools } from "../database/PgPools.ts";
 import type { Session } from "../database/TenantSession.ts";
-import { toChat, type ChatRow } from "../rows/ChatRows.ts";
-import { newEntryArrays, newEntryColumns, newEntryParameters } from "../rows/EntryRows.ts";
-import { claimKey, deleteClaim } from "../rows/IdempotencyKeys.ts";
+import {
+  toChat,
+  type ChatRow,
+  newEntryArrays,
+  newEntryColumns,
+  newEntryParameters,
+} from "../rows/ChatRows.ts";
+import { claim } from "../rows/IdempotencyKeys.ts";
 import { makeWriteBatcher } from "./WriteBatcher.ts";
 
 export interface ChatToCreate {
   readonly name: string | null;
   readonly userRef: string | null;
   readonly entry: NewEntry | null;
-  /** An idempotency key that a turn has claimed. The chat is created only if the turn still holds it. */
-  readonly claimed: { readonly key: string; readonly turn: string } | null;
+  /**
+   * The idempotency key and its turn, which claims the key first (`claims`) or has claimed it already. The chat is created
+   * only if the turn gets the key, and in the same transaction.
+   */
+  readonly keyed: (IdempotencyKey & { readonly turn: string; readonly claims: boolean }) | null;
 }
 
 export interface CreatedChat {
@@ -35,23 +47,20 @@ export interface CreatedChat {
   readonly entryId: number | null;
 }
 
-/** Another request with the key is in progress. */
-class KeyHeld extends Data.TaggedError("KeyHeld") {}
+/** A key was not free at first, and then had no row: its request failed meanwhile. */
+class KeyFreed extends Data.TaggedError("KeyFreed") {}
 
 export type ChatCreation = Effect.Success<ReturnType<typeof makeChatCreation>>;
 
-/** The deadline of a creation, in milliseconds. */
-export const createTimeout = 5_000;
-
 export const makeChatCreation = Effect.fnUntraced(function* ({ writes }: PgPools) {
-  const scope = yield* Effect.scope;
-  /** Returns `null` if another turn has taken the key. */
-  const create = yield* makeWriteBatcher(
+  const write = yield* makeWriteBatcher(
     (chatbot: number, chats: ReadonlyArray<ChatToCreate>) =>
       insertChats(writes, chatbot, chats).pipe(
         retryOnConflict,
         toChatbotNotFound(chatbot),
         mapLockTimeout,
+        // Not that of the request which the batcher's fiber began with.
+        endAfter(quickDeadline),
       ),
     {
       writers: 2,
@@ -62,51 +71,39 @@ export const makeChatCreation = Effect.fnUntraced(function* ({ writes }: PgPools
     },
   );
 
-  const createOrReplay = Effect.fnUntraced(function* (
-    chatbot: number,
-    chat: ChatToCreate,
-    { fingerprint, key }: IdempotencyKey,
-  ) {
-    const turn = crypto.randomUUID();
-    const claims = yield* writes
-      .query(chatbot, claimKey, [chatbot, key, fingerprint, turn, turnLease])
-      .pipe(retryOnConflict, toChatbotNotFound(chatbot), mapLockTimeout);
-    if (claims.length > 0) {
-      const claimed = { key, turn };
-      const created = yield* create(chatbot, { ...chat, claimed }, createTimeout).pipe(
-        // In the background: the client has waited long enough for a database that does not answer.
-        Effect.onError(() =>
-          writes
-            .query(chatbot, deleteClaim, [chatbot, key, turn])
-            .pipe(Effect.ignore, Effect.forkIn(scope)),
-        ),
-      );
-      if (created === null) return yield* new KeyHeld();
-      const { createTime, id } = created;
-      return { chat: { id, name: chat.name, userRef: chat.userRef, createTime }, replayed: false };
-    }
-    const [row] = yield* mapLockTimeout(writes.query<KeyRow>(chatbot, chatOfKey, [chatbot, key]));
-    if (row !== undefined && row.fingerprint !== fingerprint) {
-      return yield* new IdempotencyKeyReused({ key });
-    }
-    if (row === undefined || row.id === null) return yield* new KeyHeld();
-    return { chat: toChat(row), replayed: true };
-  });
+  /** Creates the chat of the request with the key once. Waits for a request with the key that is in progress. */
+  const createOnce = Effect.fnUntraced(
+    function* (chatbot: number, chat: ChatToCreate, { fingerprint, key }: IdempotencyKey) {
+      const keyed = { key, fingerprint, turn: crypto.randomUUID(), claims: true };
+      const created = yield* write(chatbot, { ...chat, keyed }, yield* timeLeft);
+      if (created !== null) return toCreated(chat, created);
+      const [row] = yield* mapLockTimeout(writes.query<KeyRow>(chatbot, chatOfKey, [chatbot, key]));
+      if (row === undefined) return yield* new KeyFreed();
+      if (row.fingerprint !== fingerprint) return yield* new IdempotencyKeyReused({ key });
+      return row.id === null ? yield* busy : { chat: toChat(row), replayed: true };
+    },
+    Effect.retry({ while: Predicate.isTagged("KeyFreed"), times: 3 }),
+    Effect.catchTag("KeyFreed", () => Effect.fail(busy)),
+    endAfter(quickDeadline),
+  );
 
   return {
-    create,
-    /** Creates the chat of the request with the key once. Waits for a request in progress. */
-    createOnce: (chatbot: number, chat: ChatToCreate, key: IdempotencyKey) =>
-      Effect.uninterruptible(createOrReplay(chatbot, chat, key)).pipe(
-        Effect.retry({
-          while: Predicate.isTagged("KeyHeld"),
-          schedule: Schedule.spaced("50 millis"),
-          // Longer than the lease of a process that was killed.
-          times: (2 * turnLease) / 50,
-        }),
-        Effect.catchTag("KeyHeld", () => Effect.fail(busy)),
-      ),
+    /** Returns `null` if the key is another request's. Ends as {@link endAfter} says. */
+    create: (chatbot: number, chat: ChatToCreate) =>
+      Effect.flatMap(timeLeft, (left) => write(chatbot, chat, left)),
+    createChat: ((chatbot, { helloMessage, name, userRef }, idempotencyKey) => {
+      const entry = helloMessage === null ? null : helloEntry(helloMessage);
+      const chat = { name, userRef, entry, keyed: null };
+      return idempotencyKey === null
+        ? Effect.map(write(chatbot, chat, quickDeadline), (made) => toCreated(chat, made!))
+        : createOnce(chatbot, chat, idempotencyKey);
+    }) satisfies ChatStore["Service"]["createChat"],
   };
+});
+
+const toCreated = ({ name, userRef }: ChatToCreate, { createTime, id }: CreatedChat): Created => ({
+  chat: { id, name, userRef, createTime },
+  replayed: false,
 });
 
 type KeyRow = { readonly fingerprint: string } & (ChatRow | { readonly id: null });
@@ -123,32 +120,37 @@ export const insertChats = (
   session: Session,
   chatbot: number,
   chats: ReadonlyArray<ChatToCreate>,
-) =>
-  session
-    .query<CreatedRow>(chatbot, insertion, [
+) => {
+  const claims = chats.flatMap(({ keyed }) => (keyed?.claims === true ? keyed : []));
+  const insertion = {
+    text: insertStatement,
+    values: [
       chatbot,
       array(chats, "text", ({ name }) => name),
       array(chats, "text", ({ userRef }) => userRef),
       array(chats, "text", ({ name }) => (name === null ? null : fold(name))),
       ...newEntryArrays(chats.map(({ entry }) => entry)),
-      array(chats, "text", ({ claimed }) => claimed?.key ?? null),
-      array(chats, "text", ({ claimed }) => claimed?.turn ?? null),
-    ])
-    .pipe(
-      Effect.map((rows) => {
-        const created = chats.map((): CreatedChat | null => null);
-        for (const { at, create_time, entry_id, id } of rows) {
-          const entryId = entry_id === null ? null : Number(entry_id);
-          created[at - 1] = { id: Number(id), createTime: create_time, entryId };
-        }
-        return created;
-      }),
-    );
+      array(chats, "text", ({ keyed }) => keyed?.key ?? null),
+      array(chats, "text", ({ keyed }) => keyed?.turn ?? null),
+    ],
+  };
+  const rows: Effect.Effect<ReadonlyArray<CreatedRow>, SqlError.SqlError> = claims.length === 0
+    ? session.query(chatbot, insertion.text, insertion.values)
+    : Effect.map(session.batch(chatbot, [claim(chatbot, claims), insertion]), ([, made]) => made!);
+  return Effect.map(rows, (rows) => {
+    const created = chats.map((): CreatedChat | null => null);
+    for (const { at, create_time, entry_id, id } of rows) {
+      const entryId = entry_id === null ? null : Number(entry_id);
+      created[at - 1] = { id: Number(id), createTime: create_time, entryId };
+    }
+    return created;
+  });
+};
 
 // Keys are locked first, as everywhere, and then the counter, before any id is drawn: so ids ascend in the order of creation.
 // Neither nextval nor RETURNING promises an order: ids are ranked, and rows are matched by position. A key that occurs twice
 // creates one chat.
-const insertion = `
+const insertStatement = `
 with wanted as (
   select * from unnest($2::text[], $3::text[], $4::text[], ${newEntryParameters(5, "[]")}, $15::text[], $16::text[])
     with ordinality as i(name, user_ref, folded_name, ${newEntryColumns}, key, turn, at)

@@ -19,15 +19,12 @@ import {
   mapLockTimeout,
   toStorageUnavailable,
 } from "../database/PgErrors.ts";
-import type { PgPools } from "../database/PgPools.ts";
+import { endAfter } from "../database/Lending.ts";
+import { bulkDeadline, type PgPools } from "../database/PgPools.ts";
+import type { Statement } from "../database/TenantSession.ts";
 import { chatColumns, toChat, type ChatRow } from "../rows/ChatRows.ts";
 import { positionOf } from "./ChatPositions.ts";
 import { searchCondition } from "./ChatSearch.ts";
-
-export interface Statement {
-  readonly text: string;
-  readonly values: ReadonlyArray<unknown>;
-}
 
 /** The sessions that lists read from. */
 export type ListPools = Pick<PgPools, "bulk" | "reads">;
@@ -102,7 +99,7 @@ export const makeListChats = (
       Number(rows[0]!.total) > few
         ? readInBulk<Row>(pools, chatbot, matching)
         : Effect.succeed(rows),
-    );
+    ).pipe(endAfter(bulkDeadline));
   };
   return (chatbot, query) => Effect.map(read(chatbot, query), toPage);
 };

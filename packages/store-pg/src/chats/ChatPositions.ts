@@ -41,7 +41,10 @@ select case
 end
 from (select 0::int8 as first, ${rank} as rank) level_0${partSizes.map((_, level) => descend(level)).join("")}`;
 
-/** SQL after a CTE `gone` with the chatbots and positions of erased chats: counts their gaps. */
+/**
+ * SQL after a CTE `gone` with the chatbots and positions of erased chats: counts their gaps. It locks ranges in one order, the
+ * largest first, because erasures at the same time add to the same ranges.
+ */
 export const addGaps = `
 insert into position_gap as held (chatbot_id, part_size, number, chats_before)
 select chatbot_id, part_size, number, array(
@@ -53,6 +56,7 @@ from (
   from gone cross join unnest('{${partSizes.join()}}'::int8[]) part_size
   group by 1, 2, 3
 ) gaps
+order by chatbot_id, part_size desc, number
 on conflict (chatbot_id, part_size, number) do update set chats_before = array(
   select before + added - (n - 1) * held.part_size
   from unnest(held.chats_before, excluded.chats_before) with ordinality both_of (before, added, n) order by n

@@ -4,7 +4,8 @@
  */
 import { ChatNotFound, type ChatStore, type EntryField, type EntryQuery } from "@parley/core";
 import { Effect } from "effect";
-import { entryColumns, toEntry, type EntryRow } from "../rows/EntryRows.ts";
+import type { Statement } from "../database/TenantSession.ts";
+import { entryColumns, toEntry, type EntryRow } from "../rows/ChatRows.ts";
 import {
   offsetOf,
   orderOf,
@@ -12,7 +13,6 @@ import {
   readInBulk,
   readQuickly,
   type ListPools,
-  type Statement,
 } from "./ChatListing.ts";
 
 export const makeListEntries = (pools: ListPools): ChatStore["Service"]["listEntries"] => {

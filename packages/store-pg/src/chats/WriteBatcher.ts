@@ -59,7 +59,7 @@ export const makeWriteBatcher = Effect.fnUntraced(function* <A, B, E, Full, Late
       if (lane.writers === 0) lanes.delete(name);
     }).pipe(Effect.uninterruptible, Effect.forkIn(scope, { startImmediately: true }));
 
-  return (name: number, item: A, timeout: number | null): Effect.Effect<B, E | Full | Late> =>
+  return (name: number, item: A, timeout: number): Effect.Effect<B, E | Full | Late> =>
     Effect.uninterruptibleMask((restore) =>
       Effect.suspend(() => {
         if (scope.state._tag === "Closed") return Effect.interrupt;
@@ -69,13 +69,10 @@ export const makeWriteBatcher = Effect.fnUntraced(function* <A, B, E, Full, Late
         if (line.size >= waiting) return Effect.fail(full);
         const one = { item, done: Deferred.makeUnsafe<B, E | Full | Late>() };
         line.add(one);
-        const timer =
-          timeout === null
-            ? undefined
-            : setTimeout(
-                () => Deferred.doneUnsafe(one.done, Exit.fail(line.delete(one) ? full : late)),
-                timeout,
-              );
+        const timer = setTimeout(
+          () => Deferred.doneUnsafe(one.done, Exit.fail(line.delete(one) ? full : late)),
+          timeout,
+        );
         const result = restore(Deferred.await(one.done)).pipe(
           Effect.onInterrupt(() =>
             line.delete(one) ? Effect.void : Effect.exit(Deferred.await(one.done)),

@@ -4,7 +4,7 @@
  */
 import type { PgConnection } from "@effect/sql-pg/PgConnection";
 import type { PgPool } from "@effect/sql-pg/PgPool";
-import { Effect, Fiber, type Context } from "effect";
+import { Context, Effect, Fiber } from "effect";
 import { SqlError } from "effect/sql";
 import type { RoundRobin } from "./RoundRobin.ts";
 
@@ -18,6 +18,23 @@ export interface Lending {
     work: (connection: PgConnection) => Effect.Effect<A, E, R>,
   ) => Effect.Effect<A, E | SqlError.SqlError, R>;
 }
+
+/** When work must have ended that consists of several statements; in milliseconds since the epoch. */
+const WorkDeadline = Context.Reference("@parley/store-pg/WorkDeadline", {
+  defaultValue: () => Infinity,
+});
+
+/** Milliseconds within which a creation, a take or a quick read is answered, whatever the database does. */
+export const quickDeadline = 5_000;
+
+/** Gives all statements of the work so many milliseconds together, besides the deadline of each. */
+export const endAfter =
+  (millis: number) =>
+  <A, E, R>(work: Effect.Effect<A, E, R>) =>
+    Effect.suspend(() => Effect.provideService(work, WorkDeadline, Date.now() + millis));
+
+/** Milliseconds that are left of {@link endAfter}. */
+export const timeLeft = Effect.map(WorkDeadline, (deadline) => deadline - Date.now());
 
 /**
  * When the latest statement without an answer in time was sent, for all pools. Connections that have not answered since are
@@ -44,7 +61,7 @@ const silentAfter = 4_500;
 
 /** Gives up on a short statement that has no other deadline, such as BEGIN, after five seconds. */
 export const inTime = <A, E, R>(statement: Effect.Effect<A, E, R>) =>
-  within(statement, 5_000, true, () => noAnswer);
+  within(statement, quickDeadline, true, () => noAnswer);
 
 /** What is known of a loan when its deadline passes. */
 interface Loan {
@@ -84,20 +101,23 @@ export const makeLending = (
     );
 
   return {
-    use: (tenant, work) => {
-      const until = Date.now() + deadline;
-      const lent = Effect.suspend(() => {
-        const loan: Loan = {};
-        return within(lend(work, loan), until - Date.now(), cancels, () => {
-          const { connection, since } = loan;
-          if (connection === undefined) return noConnection;
-          if (Date.now() - since! >= silentAfter) silence.since = since!;
-          Effect.runFork(pool.invalidate(connection));
-          return noAnswer;
+    use: (tenant, work) =>
+      Effect.flatMap(timeLeft, (left) => {
+        if (left <= 0) return Effect.fail(noConnection);
+        const millis = Math.min(deadline, left);
+        const until = Date.now() + millis;
+        const lent = Effect.suspend(() => {
+          const loan: Loan = {};
+          return within(lend(work, loan), until - Date.now(), cancels, () => {
+            const { connection, since } = loan;
+            if (connection === undefined) return noConnection;
+            if (Date.now() - since! >= silentAfter) silence.since = since!;
+            Effect.runFork(pool.invalidate(connection));
+            return noAnswer;
+          });
         });
-      });
-      return turns === undefined ? lent : turns(tenant, lent, deadline, noConnection);
-    },
+        return turns === undefined ? lent : turns(tenant, lent, millis, noConnection);
+      }),
   };
 };
 

@@ -23,16 +23,16 @@ type Connected<A> = Effect.Effect<A, SqlError.SqlError, Scope.Scope>;
 export interface PgPools {
   /**
    * For quick reads, which wait for no lock; pipelined unless row security binds them. Each statement has one good plan,
-   * whatever its parameters: to plan it anew would take longer than to run it.
+   * whatever its parameters: to plan it anew would take longer than to run it. Transactions would mix on a shared connection.
    */
   readonly reads: Session;
   /** For statements that take locks. Gives up on a lock after 1.5 seconds. Serves chatbots in turn. */
   readonly writes: Session;
   /** For lists that read much: ten seconds each, with the waiting. Serves chatbots in turn. */
   readonly bulk: Session;
-  /** For an erasure or a sum, which may take long. Gives up on a lock after a second. */
+  /** For an erasure, which may take long. Gives up on a lock after a second. */
   readonly operation: Connected<Session>;
-  /** For an export or import, whose reader or source may be slow. Two copies must not wait for each other. */
+  /** For an export, an import or a sum, which may take long. Two copies must not wait for each other. */
   readonly transfer: Connected<DedicatedSession>;
   /** For LISTEN. */
   readonly listener: Connected<PgConnection.PgConnection>;
@@ -53,6 +53,12 @@ export interface PoolOptions extends ConnectionOptions {
 }
 
 const bulkReaders = 2;
+
+/** Shorter than `quickDeadline`: a request that fails on a silent connection must leave none to the next. In milliseconds. */
+const statementDeadline = 4_800;
+
+/** Milliseconds within which a list that reads much is answered. */
+export const bulkDeadline = 10_000;
 
 /** Two for reads, two for bulk, one for writes and the listener. */
 const fewestConnections = 6;
@@ -92,7 +98,8 @@ export const makeMigrationClient = (options: ConnectionOptions) =>
 /** Opens no connection before the first statement. */
 export const makePools = Effect.fnUntraced(function* (
   options: PoolOptions,
-  { bulkDeadline = 10_000 } = {},
+  /** Milliseconds for a list that reads much, with the waiting. */
+  { bulk: bulkMillis = bulkDeadline } = {},
 ) {
   // Closed as a whole, after everything that began later: a pool whose scope is closing opens no connection, and work that
   // waits for one would wait for ever.
@@ -101,15 +108,18 @@ export const makePools = Effect.fnUntraced(function* (
   const silence: Silence = { since: 0 };
   const lend = (
     connections: number,
-    multiplex: boolean,
+    /** Fibers that pipeline their statements on one connection; `0`: statements are sent one by one, and can be canceled. */
+    sharing: number,
     settings: Readonly<Record<string, string>>,
     lending: LendingOptions,
   ) => {
     // The pool closes idle connections itself.
     const config = configOf(options, connections, { idle_session_timeout: "0", ...settings });
-    // With row security, the statements of one transaction are pipelined on a connection that serves one fiber at a time.
-    const sharing = rowSecurity ? { multiplex: true, multiplexConcurrency: 1 } : { multiplex };
-    return PgPool.make({ ...config, ...sharing }).pipe(
+    return PgPool.make({
+      ...config,
+      multiplex: sharing > 0,
+      multiplexConcurrency: sharing,
+    }).pipe(
       Scope.provide(scope),
       Effect.map((pool) => makeLending(pool, silence, lending)),
     );
@@ -128,19 +138,20 @@ export const makePools = Effect.fnUntraced(function* (
 
   const reads = yield* lend(
     readers,
-    true,
+    rowSecurity ? 1 : 32,
     { statement_timeout: "4s", plan_cache_mode: "force_generic_plan", ...byIndex, ...idle },
-    { deadline: 5_000, cancels: false },
+    { deadline: statementDeadline, cancels: false },
   );
   const writes = yield* lend(
     writers,
-    false,
+    // A pipelined pool takes longer to recover from a killed connection: only where every statement is a transaction.
+    rowSecurity ? 1 : 0,
     { statement_timeout: "4s", lock_timeout: "1500ms", ...idle },
-    { deadline: 5_000, cancels: false, turns: makeRoundRobin(writers) },
+    { deadline: statementDeadline, cancels: false, turns: makeRoundRobin(writers) },
   );
   const bulk = yield* lend(
     bulkReaders,
-    false,
+    0,
     {
       statement_timeout: "10s",
       max_parallel_workers_per_gather: "0",
@@ -149,19 +160,20 @@ export const makePools = Effect.fnUntraced(function* (
       ...customPlans,
       ...idle,
     },
-    { deadline: bulkDeadline, cancels: true, turns: makeRoundRobin(bulkReaders) },
+    { deadline: bulkMillis, cancels: true, turns: makeRoundRobin(bulkReaders) },
   );
-  const dedicated = (settings: Readonly<Record<string, string>>) =>
-    PgConnection.make(
-      configOf(options, 1, { ...noTimeouts, ...customPlans, ...byIndex, ...settings }),
-    ).pipe(Effect.map((connection) => makeDedicatedSession(connection, rowSecurity)));
+  const dedicated = (multiplex: boolean, settings: Readonly<Record<string, string>>) =>
+    PgConnection.make({
+      ...configOf(options, 1, { ...noTimeouts, ...customPlans, ...byIndex, ...settings }),
+      multiplex,
+    }).pipe(Effect.map((connection) => makeDedicatedSession(connection, rowSecurity)));
 
   const pools: PgPools = {
     reads: makeTenantSession(reads, { rowSecurity, pipelined: true }),
     writes: makeTenantSession(writes, { rowSecurity, pipelined: true }),
     bulk: makeTenantSession(bulk, { rowSecurity }),
-    operation: dedicated({ lock_timeout: "1s", ...idle }),
-    transfer: dedicated({}),
+    operation: dedicated(true, { lock_timeout: "1s", ...idle }),
+    transfer: dedicated(false, {}),
     listener: PgConnection.make(configOf(options, 1, { idle_session_timeout: "0" })),
     searched: rowSecurity ? "own_chat" : "chat",
   };

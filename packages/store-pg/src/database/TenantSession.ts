@@ -7,6 +7,12 @@ import { Context, Effect, Exit, Option, Stream } from "effect";
 import { SqlError } from "effect/sql";
 import { inTime, type Lending, type Tenant } from "./Lending.ts";
 
+/** SQL with its parameters. */
+export interface Statement {
+  readonly text: string;
+  readonly values: ReadonlyArray<unknown>;
+}
+
 export interface Session {
   /** Runs one statement, as part of the session's open transaction if there is one. */
   readonly query: <Row extends object>(
@@ -14,10 +20,22 @@ export interface Session {
     text: string,
     values?: ReadonlyArray<unknown>,
   ) => Effect.Effect<ReadonlyArray<Row>, SqlError.SqlError>;
-  /** Commits all of the effect's statements, or none. All are of one tenant. Transactions do not nest. */
+  /**
+   * Commits all of the statements, or none. A connection that pipelines sends them together with their COMMIT, so that no lock
+   * of theirs waits for this process. Returns the rows of each.
+   */
+  readonly batch: (
+    tenant: Tenant,
+    statements: ReadonlyArray<Statement>,
+  ) => Effect.Effect<ReadonlyArray<ReadonlyArray<any>>, SqlError.SqlError>;
+  /**
+   * Commits all of the effect's statements, or none. All are of one tenant. Transactions do not nest. The statements that
+   * `last` makes of the result are sent together with the COMMIT, too.
+   */
   readonly transaction: <A, E, R>(
     tenant: Tenant,
     effect: Effect.Effect<A, E, R>,
+    last?: (result: A) => ReadonlyArray<Statement>,
   ) => Effect.Effect<A, E | SqlError.SqlError, R>;
 }
 
@@ -34,8 +52,8 @@ export interface DedicatedSession extends Session {
 interface SessionOptions {
   readonly rowSecurity: boolean;
   /**
-   * Whether row security's transaction is pipelined with its statement, which saves three round trips. Such a statement
-   * cannot be canceled.
+   * Whether a transaction of known statements is pipelined, which saves its round trips. Such a statement cannot be
+   * canceled.
    */
   readonly pipelined?: boolean;
 }
@@ -52,68 +70,73 @@ export const makeTenantSession = (
     `@parley/store-pg/TenantSession/${++sessions}`,
   );
 
-  const transaction: Session["transaction"] = (tenant, effect) =>
+  const transaction: Session["transaction"] = (tenant, effect, last = () => []) =>
     use(tenant, (lent) =>
       Effect.uninterruptibleMask((restore) =>
-        Effect.scoped(
-          Effect.gen(function* () {
-            const connection = yield* restore(lent.pin);
-            yield* begin(connection, tenant, rowSecurity);
-            const exit = yield* effect.pipe(
-              Effect.provideService(Open, { connection, tenant }),
-              restore,
-              Effect.exit,
-            );
-            yield* Exit.isSuccess(exit)
-              ? commit(connection)
-              : Effect.ignore(inTime(connection.query("ROLLBACK")));
-            return yield* exit;
-          }),
-        ),
+        Effect.gen(function* () {
+          const exit = yield* Effect.scoped(
+            Effect.gen(function* () {
+              // Statements on a pinned connection can be canceled, and are not pipelined.
+              const connection = yield* restore(lent.pin);
+              yield* begin(connection, tenant, rowSecurity);
+              const exit = yield* effect.pipe(
+                Effect.provideService(Open, { connection, tenant }),
+                restore,
+                Effect.exit,
+              );
+              if (Exit.isFailure(exit)) yield* Effect.ignore(inTime(connection.query("ROLLBACK")));
+              return exit;
+            }),
+          );
+          const result = yield* exit;
+          yield* sendTogether([...run(lent, last(result)), commit(lent)]);
+          return result;
+        }),
       ),
     ) as any;
 
   const send = (
     tenant: Tenant,
-    text: string,
-    values: ReadonlyArray<unknown> | undefined,
-  ): Effect.Effect<Result, SqlError.SqlError> => {
-    const isBound = rowSecurity && tenant !== "operator";
-    const run = (connection: PgConnection) => connection.query(text, values);
-    if (!isBound) return use(tenant, run);
-    if (!pipelined)
+    statements: ReadonlyArray<Statement>,
+  ): Effect.Effect<ReadonlyArray<Result>, SqlError.SqlError> => {
+    if (!pipelined) {
       return transaction(
         tenant,
-        Effect.flatMap(Open, ({ connection }) => run(connection)),
+        Effect.flatMap(Open, ({ connection }) => Effect.all(run(connection, statements))),
       ) as any;
+    }
     // A statement that fails turns the COMMIT after it into a ROLLBACK.
-    return use(tenant, (connection) =>
-      Effect.map(
-        sendTogether([
-          ...opening(connection, tenant, rowSecurity),
-          run(connection),
-          commit(connection),
-        ]),
-        (results) => results.at(-2)!,
-      ),
-    );
+    return use(tenant, (connection) => {
+      const begun = opening(connection, tenant, rowSecurity);
+      return Effect.map(
+        sendTogether([...begun, ...run(connection, statements), commit(connection)]),
+        (results) => results.slice(begun.length, -1),
+      );
+    });
   };
 
-  const query: Session["query"] = (tenant, text, values) =>
+  const sendOne = (tenant: Tenant, statement: Statement) =>
+    rowSecurity && tenant !== "operator"
+      ? Effect.map(send(tenant, [statement]), ([result]) => result!)
+      : use(tenant, (connection) => connection.query(statement.text, statement.values));
+
+  const query: Session["query"] = (tenant, text, values = []) =>
     Effect.serviceOption(Open).pipe(
       Effect.flatMap((open) => {
-        if (Option.isNone(open)) return send(tenant, text, values);
+        if (Option.isNone(open)) return sendOne(tenant, { text, values });
         const { connection, tenant: opened } = open.value;
         return opened === tenant ? connection.query(text, values) : wrongTenant;
       }),
       Effect.map(({ rows }) => rows as ReadonlyArray<any>),
-      Effect.withSpan("sql.execute", {
-        kind: "client",
-        attributes: { "db.system.name": "postgresql", "db.query.text": text },
-      }),
+      spanOf(text),
     );
 
-  return { query, transaction };
+  const batch: Session["batch"] = (tenant, statements) =>
+    Effect.map(send(tenant, statements), (results) => results.map(({ rows }) => rows)).pipe(
+      spanOf(statements.map(({ text }) => text).join(";")),
+    );
+
+  return { query, batch, transaction };
 };
 
 export const makeDedicatedSession = (
@@ -130,6 +153,15 @@ export const makeDedicatedSession = (
       ),
     ),
 });
+
+const spanOf = (text: string) =>
+  Effect.withSpan("sql.execute", {
+    kind: "client",
+    attributes: { "db.system.name": "postgresql", "db.query.text": text },
+  });
+
+const run = (connection: PgConnection, statements: ReadonlyArray<Statement>) =>
+  statements.map(({ text, values }) => connection.query(text, values));
 
 const opening = (connection: PgConnection, tenant: Tenant, rowSecurity: boolean) => {
   const begun = connection.query("BEGIN");

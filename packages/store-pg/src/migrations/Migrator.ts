@@ -19,9 +19,6 @@ const relations = migrations.flatMap(({ text }) =>
   [...text.matchAll(/^create (?:table|view|sequence) (\w+)/gm)].map(([, name]) => name!),
 );
 
-/** A table of versions with migrations of another kind. */
-const former = "parley_migration";
-
 interface SchemaRow {
   readonly schema: string | null;
   readonly names: ReadonlyArray<string>;
@@ -38,14 +35,8 @@ select current_schema() as schema, array(
 /** The SQL of the migrations that are missing; fails for a schema that this version must not change. */
 const pending = Effect.fnUntraced(function* (schema: string) {
   const sql = yield* SqlClient.SqlClient;
-  const wanted = [...relations, table, former];
-  const [row] = yield* sql.unsafe<SchemaRow>(schemaRow, [texts(wanted)]);
+  const [row] = yield* sql.unsafe<SchemaRow>(schemaRow, [texts([...relations, table])]);
   const { names } = row!;
-  if (names.includes(former)) {
-    return yield* cannotBeUsed(
-      `the schema "${schema}" is that of an earlier version of Parley: export the chats with that version, and import them into another schema or database with this one`,
-    );
-  }
   const isOurs = names.includes(table);
   if (names.length > 0 && !isOurs) {
     return yield* cannotBeUsed(

@@ -1,5 +1,6 @@
 /**
- * The port `ChatbotRegistry`. A change is one transaction with its lines of the audit and the notifications of other processes.
+ * The port `ChatbotRegistry`. A change, its lines of the audit and the notifications of other
+ * processes are one transaction.
  */
 import { PgTypes } from "@effect/sql-pg";
 import {
@@ -12,14 +13,15 @@ import {
   WorkspaceNotFound,
   WorkspaceTaken,
   type AuditRecord,
+  type Chatbot,
   type KeyRecord,
   type RegisteredKey,
 } from "@parley/core";
 import { Effect } from "effect";
-import type { SqlError } from "effect/sql";
 import { isLockTimeout, retryOnConflict, toStorageUnavailable } from "../database/PgErrors.ts";
-import { array, texts, time } from "../database/PgParams.ts";
+import { texts, time } from "../database/PgParams.ts";
 import type { PgPools } from "../database/PgPools.ts";
+import type { Statement } from "../database/TenantSession.ts";
 import {
   chatbotColumns,
   keyColumns,
@@ -29,16 +31,30 @@ import {
   type KeyRow,
 } from "../rows/ChatbotRows.ts";
 
-/** A new line of the audit. */
-type Line = Pick<AuditRecord, "chatbot" | "action" | "detail">;
+/** Adds a line to the audit of a change. */
+type Audit = (chatbot: number, action: AuditRecord["action"], detail: string) => void;
 
 export const makeChatbotRegistry = ({ reads, writes }: PgPools) => {
   const query = <Row extends object>(text: string, values: ReadonlyArray<unknown> = []) =>
     writes.query<Row>("operator", text, values);
 
-  /** Runs changes one after the other, so that each sees the one before. */
-  const write = <A, E>(work: Effect.Effect<A, E | SqlError.SqlError>) =>
-    writes.transaction("operator", Effect.andThen(query(lockRegistry), work)).pipe(
+  /** Makes changes one after the other, so that each sees the one before. Their audit is sent together with the COMMIT. */
+  const write = <Step extends Effect.Effect<any, any>, A>(
+    actor: string,
+    change: (audit: Audit) => Generator<Step, A, never>,
+  ) =>
+    Effect.suspend(() => {
+      const lines: Array<Statement> = [];
+      const audit: Audit = (...line) => lines.push({ text: addLine, values: [actor, ...line] });
+      return writes.transaction(
+        "operator",
+        Effect.andThen(
+          query(lockRegistry),
+          Effect.gen(() => change(audit)),
+        ),
+        () => lines,
+      );
+    }).pipe(
       retryOnConflict,
       // In all longer than the transaction of a frozen process lasts.
       Effect.retry({ while: isLockTimeout, times: 3 }),
@@ -63,159 +79,121 @@ export const makeChatbotRegistry = ({ reads, writes }: PgPools) => {
       rows.length > 0 ? Effect.fail(new ChatbotTaken({ workspaceName, name })) : Effect.void,
     );
 
-  const insertKeys = Effect.fnUntraced(function* (chatbot: number, keys: ReadonlyArray<KeyRecord>) {
-    for (const { expiresAt, hash, id, name, scopes } of keys) {
-      const values = [chatbot, id, hash, name, texts(scopes), time(expiresAt)];
-      const inserted = yield* query(insertKey, values);
-      if (inserted.length === 0) return yield* new KeyTaken({ keyId: id });
-    }
+  const insertKey = Effect.fnUntraced(function* (
+    chatbot: number,
+    { expiresAt, hash, id, name, scopes }: KeyRecord,
+    audit: Audit,
+  ) {
+    const values = [chatbot, id, hash, name, texts(scopes), time(expiresAt)];
+    const inserted = yield* query(addKey, values);
+    if (inserted.length === 0) return yield* new KeyTaken({ keyId: id });
+    audit(chatbot, "add-key", id);
   });
 
-  const updateKey = (
-    { id }: RegisteredKey,
-    { expiresAt, name, scopes }: Pick<KeyRecord, "expiresAt" | "name" | "scopes">,
-  ) => query(changeKey, [id, name, texts(scopes), time(expiresAt)]);
-
-  /** Writes the lines of the audit. When the transaction commits, notifies other processes once for each chatbot. */
-  const audit = (actor: string, lines: ReadonlyArray<Line>) =>
-    query(insertAudit, [
-      actor,
-      array(lines, "int4", ({ chatbot }) => chatbot),
-      array(lines, "text", ({ action }) => action),
-      array(lines, "text", ({ detail }) => detail),
-    ]);
+  const updateKey = ({ expiresAt, id, name, scopes }: KeyRecord) =>
+    query(changeKey, [id, name, texts(scopes), time(expiresAt)]);
 
   return ChatbotRegistry.of({
-    list: Effect.all([
-      reads.query<ChatbotRow>("operator", everyChatbot),
-      reads.query<KeyRow & { readonly chatbot_id: number }>("operator", everyKey),
-    ]).pipe(
-      Effect.map(([chatbots, keys]) => {
-        const listed = chatbots.map((row) => ({
-          chatbot: toChatbot(row),
-          keys: [] as Array<RegisteredKey>,
-        }));
-        const keysOf = new Map(listed.map(({ chatbot, keys }) => [chatbot.id, keys]));
-        // A chatbot that was created between the two statements is not in the list.
-        for (const row of keys) keysOf.get(row.chatbot_id)?.push(toKey(row));
-        return listed;
+    list: reads.query<ChatbotRow & (KeyRow | { readonly id: null })>("operator", everyChatbot).pipe(
+      Effect.map((rows) => {
+        const listed = new Map<number, { chatbot: Chatbot; keys: Array<RegisteredKey> }>();
+        for (const row of rows) {
+          const one = listed.get(row.chatbot_id) ?? { chatbot: toChatbot(row), keys: [] };
+          if (row.id !== null) one.keys.push(toKey(row));
+          listed.set(row.chatbot_id, one);
+        }
+        return [...listed.values()];
       }),
       toStorageUnavailable,
     ),
 
-    create: ({ description, keys, name, settings, workspaceName }, actor) =>
-      write(
-        Effect.gen(function* () {
-          yield* mustBeFree(workspaceName, name);
-          const values = [workspaceName, name, description, PgTypes.jsonb(settings)];
-          const [made] = yield* query<{ readonly id: number }>(addChatbot, values);
-          const { id } = made!;
-          yield* insertKeys(id, keys);
-          yield* audit(actor, [
-            { chatbot: id, action: "create", detail: name },
-            ...keys.map((key): Line => ({ chatbot: id, action: "add-key", detail: key.id })),
-          ]);
-          return { id, name, description, workspaceName, settings };
-        }),
-      ),
+    create: ({ keys, ...chatbot }, actor) =>
+      write(actor, function* (audit) {
+        const { description, name, settings, workspaceName } = chatbot;
+        yield* mustBeFree(workspaceName, name);
+        const values = [workspaceName, name, description, PgTypes.jsonb(settings)];
+        const [made] = yield* query<{ readonly id: number }>(addChatbot, values);
+        const { id } = made!;
+        audit(id, "create", name);
+        for (const key of keys) yield* insertKey(id, key, audit);
+        return { id, ...chatbot };
+      }),
 
     change: (id, change, actor) =>
-      write(
-        Effect.gen(function* () {
-          const before = yield* chatbotWith(id);
-          const settings = { ...before.settings, ...change.settings };
-          const after = { ...before, ...change, settings };
-          const { description, name, workspaceName } = after;
-          if (name !== before.name || workspaceName !== before.workspaceName) {
-            yield* mustBeFree(workspaceName, name);
-          }
-          const fields = changedFields(before, change);
-          if (fields.length === 0) return before;
-          // Only the changed settings: another version may have more of them.
-          const changed = PgTypes.jsonb(change.settings ?? {});
-          yield* query(changeChatbot, [id, workspaceName, name, description, changed]);
-          yield* audit(actor, [{ chatbot: id, action: "change", detail: fields.join(", ") }]);
-          return after;
-        }),
-      ),
+      write(actor, function* (audit) {
+        const before = yield* chatbotWith(id);
+        const settings = { ...before.settings, ...change.settings };
+        const after = { ...before, ...change, settings };
+        const { description, name, workspaceName } = after;
+        if (name !== before.name || workspaceName !== before.workspaceName) {
+          yield* mustBeFree(workspaceName, name);
+        }
+        const fields = changedFields(before, change);
+        if (fields.length === 0) return before;
+        // Only the changed settings: another version may have more of them.
+        const changed = PgTypes.jsonb(change.settings ?? {});
+        yield* query(changeChatbot, [id, workspaceName, name, description, changed]);
+        audit(id, "change", fields.join(", "));
+        return after;
+      }),
 
     renameWorkspace: (from, to, { merge }, actor) =>
-      write(
-        Effect.gen(function* () {
-          const moving = (yield* query<ChatbotRow>(inWorkspace, [from])).map(toChatbot);
-          if (moving.length === 0) return yield* new WorkspaceNotFound({ workspaceName: from });
-          if (from === to) return;
-          const there = (yield* query<ChatbotRow>(inWorkspace, [to])).map(toChatbot);
-          if (there.length > 0 && !merge) return yield* new WorkspaceTaken({ workspaceName: to });
-          const taken = moving.find(({ name }) => there.some((one) => one.name === name));
-          if (taken !== undefined) {
-            return yield* new ChatbotTaken({ workspaceName: to, name: taken.name });
-          }
-          yield* query(moveChatbots, [from, to]);
-          const detail = "workspaceName";
-          yield* audit(
-            actor,
-            moving.map(({ id }): Line => ({ chatbot: id, action: "change", detail })),
-          );
-        }),
-      ),
+      write(actor, function* (audit) {
+        const moving = (yield* query<ChatbotRow>(inWorkspace, [from])).map(toChatbot);
+        if (moving.length === 0) return yield* new WorkspaceNotFound({ workspaceName: from });
+        if (from === to) return;
+        const there = (yield* query<ChatbotRow>(inWorkspace, [to])).map(toChatbot);
+        if (there.length > 0 && !merge) return yield* new WorkspaceTaken({ workspaceName: to });
+        const taken = moving.find(({ name }) => there.some((one) => one.name === name));
+        if (taken !== undefined) {
+          return yield* new ChatbotTaken({ workspaceName: to, name: taken.name });
+        }
+        yield* query(moveChatbots, [from, to]);
+        for (const { id } of moving) audit(id, "change", "workspaceName");
+      }),
 
     delete: (id, actor) =>
-      write(
-        Effect.gen(function* () {
-          const { name } = yield* chatbotWith(id);
-          // Foreign keys and a trigger delete its other rows.
-          yield* query(deleteChatbot, [id]);
-          yield* audit(actor, [{ chatbot: id, action: "delete", detail: name }]);
-        }),
-      ),
+      write(actor, function* (audit) {
+        const { name } = yield* chatbotWith(id);
+        // Foreign keys and a trigger delete its other rows.
+        yield* query(deleteChatbot, [id]);
+        audit(id, "delete", name);
+      }),
 
     addKey: (id, key, actor) =>
-      write(
-        Effect.gen(function* () {
-          yield* chatbotWith(id);
-          yield* insertKeys(id, [key]);
-          yield* audit(actor, [{ chatbot: id, action: "add-key", detail: key.id }]);
-        }),
-      ),
+      write(actor, function* (audit) {
+        yield* chatbotWith(id);
+        yield* insertKey(id, key, audit);
+      }),
 
     changeKey: (id, keyId, change, actor) =>
-      write(
-        Effect.gen(function* () {
-          const before = yield* keyWith(id, keyId);
-          const fields = changedFields(before, change);
-          if (fields.length === 0) return;
-          yield* updateKey(before, { ...before, ...change });
-          const detail = `${keyId}: ${fields.join(", ")}`;
-          yield* audit(actor, [{ chatbot: id, action: "change-key", detail }]);
-        }),
-      ),
+      write(actor, function* (audit) {
+        const before = yield* keyWith(id, keyId);
+        const fields = changedFields(before, change);
+        if (fields.length === 0) return;
+        yield* updateKey({ ...before, ...change });
+        audit(id, "change-key", `${keyId}: ${fields.join(", ")}`);
+      }),
 
     replaceKey: (id, keyId, replacement, end, actor) =>
-      write(
-        Effect.gen(function* () {
-          const old = yield* keyWith(id, keyId);
-          const { name, scopes } = old;
-          yield* insertKeys(id, [{ ...replacement, name, scopes }]);
-          const lines: Array<Line> = [{ chatbot: id, action: "add-key", detail: replacement.id }];
-          const isShortened = old.expiresAt === null || old.expiresAt > end;
-          if (isShortened) {
-            yield* updateKey(old, { name, scopes, expiresAt: end });
-            lines.push({ chatbot: id, action: "change-key", detail: `${keyId}: expiresAt` });
-          }
-          yield* audit(actor, lines);
-          return { name, scopes, expiresAt: isShortened ? end : old.expiresAt };
-        }),
-      ),
+      write(actor, function* (audit) {
+        const old = yield* keyWith(id, keyId);
+        const { name, scopes } = old;
+        yield* insertKey(id, { ...replacement, name, scopes }, audit);
+        if (old.expiresAt !== null && old.expiresAt <= end) {
+          return { name, scopes, expiresAt: old.expiresAt };
+        }
+        yield* updateKey({ ...old, expiresAt: end });
+        audit(id, "change-key", `${keyId}: expiresAt`);
+        return { name, scopes, expiresAt: end };
+      }),
 
     revokeKey: (id, keyId, actor) =>
-      write(
-        Effect.gen(function* () {
-          yield* keyWith(id, keyId);
-          yield* query(revokeKey, [keyId]);
-          yield* audit(actor, [{ chatbot: id, action: "revoke-key", detail: keyId }]);
-        }),
-      ),
+      write(actor, function* (audit) {
+        yield* keyWith(id, keyId);
+        yield* query(revokeKey, [keyId]);
+        audit(id, "revoke-key", keyId);
+      }),
 
     audit: (limit) =>
       reads.query<AuditRecord>("operator", newestAudit, [limit]).pipe(
@@ -225,8 +203,9 @@ export const makeChatbotRegistry = ({ reads, writes }: PgPools) => {
   });
 };
 
-const everyChatbot = `select ${chatbotColumns} from chatbot order by id`;
-const everyKey = `select chatbot_id, ${keyColumns} from api_key order by created_at, id`;
+const everyChatbot = `
+select ${chatbotColumns}, ${keyColumns} from chatbot left join api_key on chatbot_id = chatbot.id
+order by chatbot.id, created_at, api_key.id`;
 const newestAudit = `
 select time, actor, chatbot_id as chatbot, action, detail from audit order by id desc limit $1::int8`;
 
@@ -248,18 +227,16 @@ where id = $1`;
 const moveChatbots = "update chatbot set workspace_name = $2 where workspace_name = $1";
 const deleteChatbot = "delete from chatbot where id = $1";
 
-const insertKey = `
+const addKey = `
 insert into api_key (chatbot_id, id, hash, name, scopes, expires_at)
 values ($1, $2, $3, $4, $5, $6::timestamptz) on conflict (id) do nothing returning id`;
 const changeKey = `
 update api_key set name = $2, scopes = $3, expires_at = $4::timestamptz where id = $1`;
 const revokeKey = "update api_key set revoked_at = clock_timestamp() where id = $1";
 
-const insertAudit = `
+// Equal notifications of a transaction are sent once.
+const addLine = `
 with written as (
-  insert into audit (actor, chatbot_id, action, detail)
-  select $1, chatbot, action, detail
-  from unnest($2::int4[], $3::text[], $4::text[]) with ordinality as line(chatbot, action, detail, n) order by n
-  returning chatbot_id
+  insert into audit (actor, chatbot_id, action, detail) values ($1, $2, $3, $4) returning chatbot_id
 )
-select pg_notify(current_schema(), 'changed:' || chatbot_id)::text from (select distinct chatbot_id from written) changed`;
+select pg_notify(current_schema(), 'changed:' || chatbot_id)::text from written`;

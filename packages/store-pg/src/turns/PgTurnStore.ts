@@ -23,6 +23,7 @@ import {
 } from "@parley/core";
 import { Clock, Data, Effect, Predicate, Schedule, Stream } from "effect";
 import type { ChatCreation } from "../chats/ChatCreation.ts";
+import { endAfter, quickDeadline } from "../database/Lending.ts";
 import type { Notifications } from "../database/Notifications.ts";
 import {
   busy,
@@ -41,8 +42,8 @@ import {
   newEntryValues,
   toEntry,
   type EntryRow,
-} from "../rows/EntryRows.ts";
-import { claimKey, deleteClaims, lockKey } from "../rows/IdempotencyKeys.ts";
+} from "../rows/ChatRows.ts";
+import { claim, deleteClaims, lockKey } from "../rows/IdempotencyKeys.ts";
 
 const held = (by: "chat" | "key", forMillis: number | null): Taken => ({
   _tag: "Held",
@@ -130,30 +131,38 @@ export const makeTurnStore = Effect.fnUntraced(function* (
     return held("key", row.for_millis);
   });
 
+  /** Returns whether the key was free. */
+  const claimKey = (turn: Turn, idempotencyKey: IdempotencyKey) => {
+    const { text, values } = claim(turn.chatbot, [{ ...idempotencyKey, turn: turn.id }]);
+    return writes.query(turn.chatbot, text, values).pipe(
+      Effect.map((claimed) => claimed.length > 0),
+      toChatbotNotFound(turn.chatbot),
+    );
+  };
+
   /** Claims the key last: `Held` by `chat` keeps its place in the queue without it. */
-  const takeWithKey = (chatbot: number, chat: number | null, idempotencyKey: IdempotencyKey) =>
-    writes
-      .transaction(
-        chatbot,
-        Effect.gen(function* () {
-          const found = yield* findKey(chatbot, chat, idempotencyKey);
-          if (found !== null) return found;
-          const taken =
-            chat === null
-              ? withoutRow(chatbot, idempotencyKey)
-              : yield* takeChat(chatbot, chat, idempotencyKey);
-          if (taken._tag !== "Turn") return taken;
-          const { fingerprint, key } = idempotencyKey;
-          const claims = yield* writes
-            .query(chatbot, claimKey, [chatbot, key, fingerprint, taken.turn.id, turnLease])
-            .pipe(toChatbotNotFound(chatbot));
-          return claims.length > 0 ? taken : yield* new KeyLost();
-        }),
-      )
-      .pipe(
-        Effect.retry({ while: Predicate.isTagged("KeyLost"), times: 3 }),
-        Effect.catchTag("KeyLost", () => Effect.succeed(held("key", 0))),
-      );
+  const takeBoth = (chatbot: number, chat: number, idempotencyKey: IdempotencyKey) =>
+    writes.transaction(
+      chatbot,
+      Effect.gen(function* () {
+        const found = yield* findKey(chatbot, chat, idempotencyKey);
+        if (found !== null) return found;
+        const taken = yield* takeChat(chatbot, chat, idempotencyKey);
+        if (taken._tag !== "Turn") return taken;
+        return (yield* claimKey(taken.turn, idempotencyKey)) ? taken : yield* new KeyLost();
+      }),
+    );
+
+  const takeWithKey = Effect.fnUntraced(
+    function* (chatbot: number, chat: number | null, idempotencyKey: IdempotencyKey) {
+      if (chat !== null) return yield* takeBoth(chatbot, chat, idempotencyKey);
+      const taken = withoutRow(chatbot, idempotencyKey);
+      if (yield* claimKey(taken.turn, idempotencyKey)) return taken;
+      return (yield* findKey(chatbot, null, idempotencyKey)) ?? (yield* new KeyLost());
+    },
+    Effect.retry({ while: Predicate.isTagged("KeyLost"), times: 3 }),
+    Effect.catchTag("KeyLost", () => Effect.succeed(held("key", 0))),
+  );
 
   /** Why a statement of the turn found nothing: `busy` if the chat is locked. */
   const whyNot = Effect.fnUntraced(function* (turn: Turn) {
@@ -180,8 +189,8 @@ export const makeTurnStore = Effect.fnUntraced(function* (
     { chatbot, id, idempotencyKey }: Turn,
     entry: NewEntry,
   ) {
-    const claimed = idempotencyKey && { key: idempotencyKey.key, turn: id };
-    const created = yield* create(chatbot, { name: null, userRef: null, entry, claimed }, null);
+    const keyed = idempotencyKey && { ...idempotencyKey, turn: id, claims: false };
+    const created = yield* create(chatbot, { name: null, userRef: null, entry, keyed });
     if (created === null) return yield* new TurnLost();
     const { usage: _, ...stored } = entry;
     return {
@@ -193,13 +202,15 @@ export const makeTurnStore = Effect.fnUntraced(function* (
   });
 
   return TurnStore.of({
-    take: (chatbot, chat, idempotencyKey) => {
-      if (idempotencyKey !== null) {
-        return mapLockTimeout(retryOnConflict(takeWithKey(chatbot, chat, idempotencyKey)));
-      }
-      if (chat === null) return Effect.sync(() => withoutRow(chatbot, null));
-      return mapLockTimeout(retryOnConflict(takeChat(chatbot, chat, null)));
-    },
+    take: Effect.fnUntraced(
+      function* (chatbot, chat, idempotencyKey) {
+        if (idempotencyKey !== null) return yield* takeWithKey(chatbot, chat, idempotencyKey);
+        return chat === null ? withoutRow(chatbot, null) : yield* takeChat(chatbot, chat, null);
+      },
+      retryOnConflict,
+      mapLockTimeout,
+      endAfter(quickDeadline),
+    ),
 
     earlier: ({ chat, chatbot }, before) =>
       chat === null
@@ -217,10 +228,10 @@ export const makeTurnStore = Effect.fnUntraced(function* (
         if (reason._tag === "ChatNotFound") return yield* reason;
         // A locked chat is renewed the next time.
         return reason === busy;
-      }).pipe(toStorageUnavailable),
+      }).pipe(toStorageUnavailable, endAfter(quickDeadline)),
 
     /**
-     * An answer is paid, so an append is retried until its ask's deadline. An attempt with an unknown outcome may have stored the entry,
+     * An answer is paid, so an append is retried until its ask's deadline, and ends five seconds later. An attempt with an unknown outcome may have stored the entry,
      * which ended the turn: no later attempt stores it again. A turn without chat and key has no row that could end, and is
      * not retried.
      */
@@ -246,8 +257,12 @@ export const makeTurnStore = Effect.fnUntraced(function* (
           }),
           Effect.catchTag("TurnLost", (lost) => Effect.fail(unknown ?? lost)),
         );
-      return Effect.flatMap(Effect.all([AskDeadline, Clock.currentTimeMillis]), ([deadline, now]) =>
-        retried(deadline === Infinity ? forALease : retriesFor(Math.max(1_000, deadline - now))),
+      return Effect.flatMap(
+        Effect.all([AskDeadline, Clock.currentTimeMillis]),
+        ([deadline, now]) => {
+          const millis = deadline === Infinity ? turnLease : Math.max(1_000, deadline - now);
+          return retried(retriesFor(millis)).pipe(endAfter(millis + quickDeadline));
+        },
       );
     },
 

@@ -153,6 +153,49 @@ describe("an erasure", () => {
     }).pipe(Effect.scoped),
   );
 
+  it.live("locks what writers wait for only together with its COMMIT", () => {
+    const options = optionsOf(freshSchema());
+    return Effect.gen(function* () {
+      const chatbot = yield* registerChatbot;
+      const pools = yield* makePools({ ...options, maxConnections: 6 });
+      const [store, turns] = [yield* ChatStore, yield* TurnStore];
+      const [made, asked] = ["made", "asked"].map((key) => ({ key, fingerprint: "f" })) as any;
+      const chat = { name: null, userRef: "u", helloMessage: null };
+      const first = yield* store.createChat(chatbot, chat, made);
+      const taken = yield* turns.take(chatbot, first.chat.id, asked);
+      if (taken._tag !== "Turn") return assert.fail("the turn is free");
+      const appended = yield* turns.append(taken.turn, { ...entry, usage: null });
+      // They fail if they wait for a lock.
+      const writers = Effect.gen(function* () {
+        yield* store.createChat(chatbot, chat, null);
+        assert.deepStrictEqual(yield* store.createChat(chatbot, chat, made), {
+          ...first,
+          replayed: true,
+        });
+        const done = yield* turns.take(chatbot, first.chat.id, asked);
+        assert.deepStrictEqual(done._tag === "Done" && done.entry, appended);
+      });
+      const operation = Effect.map(pools.operation, (session): Session => ({
+        ...session,
+        transaction: (tenant, effect, last) =>
+          session.transaction(
+            tenant,
+            Effect.tap(effect, () => Effect.orDie(writers)),
+            last,
+          ),
+      }));
+      const archive = makeChatArchive({ ...pools, operation });
+      assert.strictEqual(yield* archive.erase(chatbot, ofUser, "test"), 0);
+      const which = { _tag: "Chat", id: first.chat.id } as const;
+      assert.strictEqual(yield* archive.erase(chatbot, which, "test"), 1);
+      assert.strictEqual((yield* store.listChats(chatbot, newestChats)).total, 1);
+    }).pipe(
+      Effect.provide(layerPostgres(options)),
+      Effect.provide(Reactivity.layer),
+      Effect.scoped,
+    );
+  });
+
   it.live("of many chats ends while more are created", () => {
     const options = optionsOf(freshSchema());
     return Effect.gen(function* () {
@@ -163,8 +206,8 @@ describe("an erasure", () => {
       const create = store.createChat(chatbot, chat, null);
       const operation = Effect.map(pools.operation, (session): Session => ({
         ...session,
-        transaction: (tenant, effect) =>
-          Effect.tap(session.transaction(tenant, effect), () => Effect.orDie(create)),
+        transaction: (tenant, effect, last) =>
+          Effect.tap(session.transaction(tenant, effect, last), () => Effect.orDie(create)),
       }));
       const archive = makeChatArchive({ ...pools, operation });
       const later = new Date("2100-01-01");

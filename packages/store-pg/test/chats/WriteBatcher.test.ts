@@ -22,10 +22,10 @@ it.effect(
           }),
         { ...options, waiting: 2 },
       );
-      const fork = (item: number) => begun(write(0, item, null));
+      const fork = (item: number) => begun(write(0, item, 5_000));
       const first = yield* fork(1);
       const waiting = [yield* fork(2), yield* fork(3)];
-      assert.strictEqual(yield* Effect.flip(write(0, 4, null)), "full");
+      assert.strictEqual(yield* Effect.flip(write(0, 4, 5_000)), "full");
       yield* Fiber.interruptAll(waiting);
       const others = [yield* fork(5), yield* fork(6)];
       yield* Deferred.succeed(open, undefined);
@@ -46,7 +46,7 @@ it.effect("an interruption waits for the end of a write in flight", () =>
         }),
       options,
     );
-    const caller = yield* begun(write(0, 1, null));
+    const caller = yield* begun(write(0, 1, 5_000));
     const interruption = yield* begun(
       Effect.map(Fiber.interrupt(caller), () => order.push("interrupted")),
     );
@@ -69,7 +69,7 @@ it.live("an item fails at its timeout, whether it waits or is in flight", () =>
       yield* begun(Effect.exit(write(0, 2, 50))),
     ];
     assert.deepStrictEqual(yield* Fiber.joinAll(early), [Exit.fail("late"), Exit.fail("full")]);
-    const next = yield* begun(write(0, 3, null));
+    const next = yield* begun(write(0, 3, 5_000));
     yield* Deferred.succeed(open, undefined);
     assert.strictEqual(yield* Fiber.join(next), 3);
     assert.deepStrictEqual(written, [[1], [3]]);
@@ -83,10 +83,10 @@ it.effect("after the end of its scope a batcher neither writes nor waits", () =>
       (_, items: ReadonlyArray<number>) => Effect.succeed(items),
       options,
     ).pipe(Scope.provide(scope));
-    const first = yield* Effect.forkChild(write(0, 1, null), { startImmediately: true });
+    const first = yield* Effect.forkChild(write(0, 1, 5_000), { startImmediately: true });
     yield* Scope.close(scope, Exit.void);
     assert.strictEqual(yield* Fiber.join(first), 1);
-    const late = yield* Effect.exit(write(0, 2, null));
+    const late = yield* Effect.exit(write(0, 2, 5_000));
     assert.isTrue(Exit.hasInterrupts(late));
   }),
 );

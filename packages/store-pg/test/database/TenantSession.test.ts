@@ -9,7 +9,7 @@ import { inject } from "vitest";
 import { makeChatArchive } from "../../src/archive/PgChatArchive.ts";
 import { makeChatCreation } from "../../src/chats/ChatCreation.ts";
 import { makePools, type PgPools } from "../../src/database/PgPools.ts";
-import type { Session, DedicatedSession } from "../../src/database/TenantSession.ts";
+import type { DedicatedSession, Session, Statement } from "../../src/database/TenantSession.ts";
 import { tenantTables } from "../../src/migrations/0001_initial.ts";
 import { makeChatStore } from "../../src/chats/PgChatStore.ts";
 import { makeTurnStore } from "../../src/turns/PgTurnStore.ts";
@@ -68,9 +68,13 @@ const contents = (sql: SqlClient.SqlClient, chatbot: number | null = null) =>
 const withoutConditions = (pools: PgPools): PgPools => {
   const cut = (text: string) =>
     text.replace(/\b(\w+\.)?chatbot_id = (\$1|\w+\.chatbot_id)(?!\w)/g, "$$1::int is not null");
-  const forgetful = <S extends Session>(session: S): S => ({
-    ...session,
+  const cutAll = (statements: ReadonlyArray<Statement>) =>
+    statements.map(({ text, values }) => ({ text: cut(text), values }));
+  const forgetful = (session: Session): Session => ({
     query: (tenant, text, values) => session.query(tenant, cut(text), values),
+    batch: (tenant, statements) => session.batch(tenant, cutAll(statements)),
+    transaction: (tenant, effect, last) =>
+      session.transaction(tenant, effect, last && ((result) => cutAll(last(result)))),
   });
   const forgetfulTransfer = (session: DedicatedSession): DedicatedSession => ({
     ...forgetful(session),

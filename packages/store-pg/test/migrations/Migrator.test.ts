@@ -68,13 +68,6 @@ describe("a start", () => {
     }),
   );
 
-  it.live("refuses the schema of a version with other migrations", () =>
-    Effect.gen(function* () {
-      const { options } = yield* withSchema(["create table parley_migration (migration_id int)"]);
-      assert.include(yield* refusal(options), "export the chats with that version");
-    }),
-  );
-
   it.live(
     "refuses a schema with a table of another application that has the name of one of ours",
     () =>
