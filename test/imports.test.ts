@@ -6,16 +6,24 @@ const root = join(import.meta.dirname, "..");
 
 /** What each package's sources may import, beside their own files. */
 const mayImport: Readonly<Record<string, ReadonlyArray<RegExp>>> = {
-  "packages/core": [/^effect$/, /^effect\/crypto$/],
-  "packages/http": [/^@parley\/core$/, /^effect$/, /^effect\//, /^ai$/],
-  "packages/store-memory": [/^@parley\/core$/, /^effect$/],
-  "packages/store-pg": [
+  "packages/core/src": [/^effect$/, /^effect\/crypto$/],
+  "packages/http/src": [/^@parley\/core$/, /^effect$/, /^effect\//, /^ai$/, /^#playground$/],
+  // Code of the browser, which is bundled.
+  "packages/http/src/playground/page": [
+    /^preact(\/hooks)?$/,
+    /^@preact\/signals$/,
+    /^marked$/,
+    /^\.\.\/\.\.\/client\/index\.ts$/,
+    /^\.\.\/Playground\.ts$/,
+  ],
+  "packages/store-memory/src": [/^@parley\/core$/, /^effect$/],
+  "packages/store-pg/src": [
     /^@parley\/core$/,
     /^effect$/,
     /^effect\/(sql|encoding|reactivity)$/,
     /^@effect\/sql-pg/,
   ],
-  "packages/llm": [
+  "packages/llm/src": [
     /^@parley\/core$/,
     /^effect$/,
     /^effect\/persistence\/CircuitBreaker$/,
@@ -23,7 +31,7 @@ const mayImport: Readonly<Record<string, ReadonlyArray<RegExp>>> = {
     /^@ai-sdk\//,
     /^obscenity$/,
   ],
-  "apps/server": [
+  "apps/server/src": [
     /^@parley\//,
     /^effect$/,
     /^effect\//,
@@ -34,9 +42,13 @@ const mayImport: Readonly<Record<string, ReadonlyArray<RegExp>>> = {
 };
 
 const sources = (folder: string): ReadonlyArray<string> =>
-  readdirSync(join(root, folder, "src"), { recursive: true, encoding: "utf8" })
-    .filter((file) => file.endsWith(".ts"))
-    .map((file) => join(root, folder, "src", file));
+  readdirSync(join(root, folder), { recursive: true, encoding: "utf8" })
+    .filter((file) => /\.tsx?$/.test(file))
+    .map((file) => `${folder}/${file}`)
+    .filter(
+      (file) => !Object.keys(mayImport).some((one) => one > folder && file.startsWith(`${one}/`)),
+    )
+    .map((file) => join(root, file));
 
 const importsOf = (file: string): ReadonlyArray<string> =>
   [
@@ -47,7 +59,7 @@ const importsOf = (file: string): ReadonlyArray<string> =>
 
 /** Whether a relative import stays inside the folder. */
 const isOwn = (folder: string, file: string, name: string): boolean =>
-  name.startsWith(".") && resolve(dirname(file), name).startsWith(`${join(root, folder, "src")}/`);
+  name.startsWith(".") && resolve(dirname(file), name).startsWith(`${join(root, folder)}/`);
 
 describe("the direction of imports", () => {
   it.each(Object.keys(mayImport))("%s imports only what it may", (folder) => {

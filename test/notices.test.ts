@@ -46,6 +46,10 @@ const visit = (folder: string): void => {
   }
 };
 products.forEach(visit);
+// Bundled into the playground's page.
+for (const name of ["@preact/signals", "marked", "preact"]) {
+  visit(folderOf(name, join(root, "packages/http"))!);
+}
 
 const rows = [...licences]
   .toSorted(([a], [b]) => (a < b ? -1 : 1))

@@ -58,9 +58,10 @@ export default async (project: TestProject) => {
   // The tests start servers by the hundred; only the first has to compile what all load.
   process.env["NODE_COMPILE_CACHE"] = join(directory, "compiled");
   const scope = Scope.makeUnsafe();
-  const superuser = await embeddedPostgres(directory, {
-    from: process.env["PARLEY_TEST_POSTGRES"],
-  }).pipe(Scope.provide(scope), Effect.runPromise);
+  const superuser = await embeddedPostgres(directory, process.env["PARLEY_TEST_POSTGRES"]).pipe(
+    Scope.provide(scope),
+    Effect.runPromise,
+  );
   const { password } = new URL(Redacted.value(superuser));
   await Effect.gen(function* () {
     const connection = yield* PgConnection.make({ url: superuser });

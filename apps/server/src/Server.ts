@@ -4,18 +4,21 @@
 import * as NodeServices from "@effect/platform-node/NodeServices";
 import { Access, ChatbotRegistry, layerRetention } from "@parley/core";
 import { layerRedaction, makeApp } from "@parley/http";
-import { Console, Duration, Effect, Layer, Option, Redacted, type Scope } from "effect";
+import { makeDocumentation } from "@parley/http/docs";
+import { makePlayground } from "@parley/http/playground";
+import { Console, Duration, Effect, Layer, Option, Redacted, type Scope, Stream } from "effect";
 import { SecureRandom } from "effect/crypto";
 import type { HttpServerRequest, HttpServerResponse } from "effect/http";
 import { listen } from "./http/Listener.ts";
 import { makeManagement } from "./http/Management.ts";
 import { layerAsking } from "./layers/Asking.ts";
 import { layerDigest } from "./layers/Digest.ts";
-import { Documents, hangups } from "./layers/Documents.ts";
+import { Documents, layerDocuments, reloadOnSighup } from "./layers/Documents.ts";
 import { layerStore } from "./layers/Store.ts";
 import { firstStart } from "./provision/FirstStart.ts";
 import { provision } from "./provision/Provision.ts";
 import { readSettings, Settings } from "./Settings.ts";
+import { hasTerminal } from "./StopSignals.ts";
 
 /** Logs settings that do nothing, and settings of chatbots that this server cannot follow. */
 const startupChecks = Effect.gen(function* () {
@@ -60,22 +63,30 @@ const listeners = Effect.gen(function* () {
     const bound = yield* listen(app, { host, port, grace });
     return `http://${host.includes(":") ? `[${host}]` : host}:${bound}`;
   });
-  const interfaces = (serves: ReadonlyArray<"general" | "answers">) =>
-    makeApp({ basePaths, corsOrigins, onDisconnect, serves });
+  const documentation = settings.docs ? [makeDocumentation] : [];
+  const interfaces = (serves: ReadonlyArray<"general" | "answers">, pages = documentation) =>
+    makeApp({ basePaths, corsOrigins, onDisconnect, pages, serves });
 
   if (managementPort !== 0) yield* listenTo(managementPort, yield* makeManagement);
+  const askListener =
+    askPort === null ? null : yield* listenTo(askPort, yield* interfaces(["answers"]));
+  // The page must know the port that the answers interface got.
+  const answersPort = askListener === null ? null : Number(new URL(askListener).port || 80);
+  const playground = settings.playground ? [makePlayground({ answersPort })] : [];
   const origin = yield* listenTo(
     port,
-    yield* interfaces(askPort === null ? ["general", "answers"] : ["general"]),
+    yield* interfaces(askListener === null ? ["general", "answers"] : ["general"], [
+      ...playground,
+      ...documentation,
+    ]),
   );
-  const askOrigin =
-    askPort === null ? origin : yield* listenTo(askPort, yield* interfaces(["answers"]));
+  const askOrigin = askListener ?? origin;
   // After listening: nobody would see the key of a start that fails.
   const firstKey = settings.provision === null ? yield* firstStart : Option.none();
   yield* Console.log(
     `General interface  ${origin}${basePaths.general}\n` +
-      `Answers interface  ${askOrigin}${basePaths.answers}/\n` +
-      `Documentation      ${origin}/docs`,
+      `Answers interface  ${askOrigin}${basePaths.answers}/` +
+      (settings.docs ? `\nDocumentation      ${origin}/docs` : ""),
   );
   if (Option.isSome(firstKey)) {
     const key = Redacted.value(firstKey.value);
@@ -90,8 +101,9 @@ const listeners = Effect.gen(function* () {
 /** The whole server; it runs as long as its scope is open. */
 export const layerServer = Layer.merge(Layer.effectDiscard(listeners), layerRetention).pipe(
   Layer.provide(Access.layer),
-  Layer.provide(layerAsking(hangups)),
-  Layer.provide(layerStore),
+  Layer.provide(layerAsking),
+  // At the same time: a database takes a while to start.
+  Layer.provide([layerStore, layerDocuments(hasTerminal ? Stream.empty : reloadOnSighup)]),
   Layer.provide([layerDigest, SecureRandom.layerWebCrypto, NodeServices.layer, layerRedaction]),
   Layer.provide(Settings.layer),
 );

@@ -102,8 +102,8 @@ const basePath = (name: string, fallback: `/${string}`) =>
         `${name} must be a path such as /api, without a slash at its end, not "${path}".`,
       );
     }
-    if (path === "/docs" || path === "/openapi.json") {
-      return yield* invalid(`${name} must not be ${path}: the documentation is there.`);
+    if (path === "/docs" || path === "/openapi.json" || path === "/playground") {
+      return yield* invalid(`${name} must not be ${path}: a page of the server is there.`);
     }
     return path as `/${string}`;
   });
@@ -144,6 +144,10 @@ const read = Effect.gen(function* () {
     /** The port of health and metrics; 0: there are none. */
     managementPort: yield* port("PARLEY_MANAGEMENT_PORT").pipe(Config.withDefault(3001)),
     corsOrigins: yield* origins,
+    /** Whether `/docs` and `/openapi.json` are served. */
+    docs: yield* Config.Boolean("PARLEY_DOCS").pipe(Config.withDefault(true)),
+    /** Whether the playground is served at `/`. */
+    playground: yield* Config.Boolean("PARLEY_PLAYGROUND").pipe(Config.withDefault(true)),
     onDisconnect: yield* Config.Literals(["finish", "cancel"], "PARLEY_ON_DISCONNECT").pipe(
       Config.withDefault("finish"),
     ),

@@ -14,7 +14,7 @@ import {
   type AnswerPart,
   type AnswerUnavailable,
 } from "@parley/core";
-import { makeWebHandler } from "@parley/http";
+import { makeWebHandler, type AppOptions } from "@parley/http";
 import { layerMemory } from "@parley/store-memory";
 import { Effect, Layer, Logger, Redacted, type Stream } from "effect";
 import { Digest, SecureRandom } from "effect/crypto";
@@ -31,6 +31,7 @@ export const usage = {
 /** Makes a handler, an API key with all scopes, and the array in which the handler's log lines arrive as JSON. */
 export const makeTestHandler = Effect.fnUntraced(function* (
   answer: (question: string) => Stream.Stream<AnswerPart, AnswerUnavailable>,
+  options?: AppOptions,
 ) {
   const key = yield* Effect.provide(generateKey, SecureRandom.layerWebCrypto);
   const text = Redacted.value(key);
@@ -63,7 +64,7 @@ export const makeTestHandler = Effect.fnUntraced(function* (
     ]),
   );
   const { dispose, handler } = yield* Effect.acquireRelease(
-    Effect.sync(() => makeWebHandler(layer)),
+    Effect.sync(() => makeWebHandler(layer, options)),
     ({ dispose }) => Effect.promise(dispose),
   );
   const send = (path: string, init: RequestInit = {}) =>

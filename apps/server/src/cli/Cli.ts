@@ -1,6 +1,8 @@
 /**
  * The command line.
  */
+import * as NodeRuntime from "@effect/platform-node/NodeRuntime";
+import * as NodeServices from "@effect/platform-node/NodeServices";
 import { Effect, Logger, Stdio } from "effect";
 import { CliOutput, Command } from "effect/cli";
 import { audit } from "./commands/AuditCommand.ts";
@@ -14,7 +16,14 @@ import { provision } from "./commands/ProvisionCommand.ts";
 import { serve } from "./commands/ServeCommand.ts";
 import { usage } from "./commands/UsageCommand.ts";
 import { workspace } from "./commands/WorkspaceCommand.ts";
-import { presenter, printError, printingErrors, redactKeys, wrongUsage } from "./Errors.ts";
+import {
+  exitCode,
+  presenter,
+  printError,
+  printingErrors,
+  redactKeys,
+  wrongUsage,
+} from "./Errors.ts";
 
 export const command = Command.make("parley").pipe(
   Command.withDescription("A chatbot conversation service"),
@@ -66,3 +75,13 @@ export const parley: Effect.Effect<void, unknown, Command.Environment> = Stdio.S
   // Standard output is for results.
   Effect.provideService(Logger.LogToStderr, true),
 );
+
+/** Runs it as the process, which ends with its exit code. */
+export const main = () =>
+  parley.pipe(
+    Effect.provide(NodeServices.layer),
+    NodeRuntime.runMain({
+      disableErrorReporting: true,
+      teardown: (exit, onExit) => onExit(exitCode(exit)),
+    }),
+  );

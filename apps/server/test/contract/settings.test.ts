@@ -71,6 +71,16 @@ describe("other base addresses, a listener of its own for asking, and CORS", () 
     expect(Object.keys(answers.body.paths)).toEqual(["/question"]);
   });
 
+  it("serves the playground beside the general interface alone", async () => {
+    const request = { method: "GET", path: "/", headers: {} };
+    const { hostname } = new URL(askOrigin());
+    const page = await exchange(server().origin, request);
+    expect(page.headers["content-security-policy"]).toContain(
+      `connect-src 'self' ${hostname}:${new URL(askOrigin()).port}; `,
+    );
+    expectNoEndpoint(await anywhere({ ...server(), origin: askOrigin() }, "/"), "GET", "/");
+  });
+
   const preflight = {
     method: "OPTIONS",
     headers: {
@@ -146,4 +156,15 @@ describe("other base addresses, a listener of its own for asking, and CORS", () 
       expect(answers).toHaveLength(1);
       expectGeneral(answers[0]!, 400);
     });
+});
+
+it("without the playground and the documentation, their addresses are no endpoints", async () => {
+  const running = await launch("memory", { PARLEY_PLAYGROUND: "off", PARLEY_DOCS: "off" });
+  try {
+    for (const path of ["/", "/playground/icon.svg", "/docs", "/openapi.json"]) {
+      expectNoEndpoint(await anywhere(running.target, path), "GET", path);
+    }
+  } finally {
+    await running.stop();
+  }
 });

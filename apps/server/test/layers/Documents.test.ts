@@ -1,7 +1,7 @@
 import * as NodeServices from "@effect/platform-node/NodeServices";
 import { assert, it } from "@effect/vitest";
 import { Effect, FileSystem, Latch, Layer, Logger } from "effect";
-import { Documents, hangups, layerDocuments } from "../../src/layers/Documents.ts";
+import { Documents, layerDocuments, reloadOnSighup } from "../../src/layers/Documents.ts";
 import { Settings, type SettingsShape } from "../../src/Settings.ts";
 
 /** `Documents` over empty folders in memory, with the default folder `/default`, and the lines of its log. */
@@ -16,7 +16,7 @@ const documentsOver = Effect.fnUntraced(function* (
     stat: () => Effect.succeed(directory),
     readDirectory: (folder) => Effect.as(onRead(folder), []),
   });
-  const layer = layerDocuments(hangups).pipe(
+  const layer = layerDocuments(reloadOnSighup).pipe(
     Layer.provide([
       Layer.succeed(Settings, {
         knowledgeDir: "/default",

@@ -41,16 +41,22 @@ export interface ServerOptions {
   readonly uid?: number;
   readonly gid?: number;
   readonly env?: Readonly<Record<string, string>>;
+  /** A program with arguments that runs it. */
+  readonly through?: ReadonlyArray<string>;
   /** It drains until this file exists. */
   readonly drained?: string;
 }
 
 /** Starts a server in a process group of its own. With the scope it is stopped, and killed if it does not stop. */
-export const startServer = (dataDir: string, { drained = "/", env, ...user }: ServerOptions = {}) =>
+export const startServer = (
+  dataDir: string,
+  { drained = "/", env, through = [], ...user }: ServerOptions = {},
+) =>
   Effect.acquireRelease(
     Effect.sync(() => {
       const file = fileURLToPath(new URL("Server.ts", import.meta.url));
-      const child = spawn(process.execPath, [file, dataDir, drained], {
+      const [program, ...args] = [...through, process.execPath, file, dataDir, drained];
+      const child = spawn(program!, args, {
         ...user,
         cwd: "/",
         detached: true,

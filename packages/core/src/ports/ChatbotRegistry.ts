@@ -33,9 +33,9 @@ export interface ChatbotChange {
 }
 
 /** The fields of a key to change. The others stay. */
-export type KeyChange = Partial<Pick<KeyRecord, "name" | "scopes" | "expiresAt">>;
+export type KeyChange = Partial<Pick<KeyRecord, "name" | "scopes" | "expiresAt" | "ratePerMinute">>;
 
-/** A key that replaces another, with the name and the scopes of that key. */
+/** A key that replaces another, with the name, the scopes and the rate of that key. */
 export type Replacement = Pick<KeyRecord, "id" | "hash" | "expiresAt">;
 
 /** A chatbot and its keys. */
@@ -103,7 +103,7 @@ export class ChatbotRegistry extends Context.Service<
       void,
       WorkspaceNotFound | WorkspaceTaken | ChatbotTaken | StorageUnavailable
     >;
-    /** Deletes a chatbot with its keys and chats. Its lines in the audit stay. */
+    /** Deletes a chatbot with its keys, chats, turns and idempotency keys. Its lines in the audit stay. */
     readonly delete: (
       chatbot: number,
       actor: string,

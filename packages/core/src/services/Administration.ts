@@ -46,6 +46,8 @@ export interface KeyToCreate {
   readonly name?: string | null;
   readonly scopes: ReadonlyArray<Scope>;
   readonly expiresAt?: Date | null;
+  /** How many requests each server process accepts in a minute; `null`, the default: any number. */
+  readonly ratePerMinute?: number | null;
 }
 
 /** How to replace a key. */
@@ -133,7 +135,7 @@ export class Administration extends Context.Service<
       actor: string,
     ) => Effect.Effect<void, DeclarationInvalid | KeyNotFound | StorageUnavailable>;
     /**
-     * Creates a key with the name and scopes of another. The other expires after `keepFor`, or earlier if it would
+     * Creates a key with the name, scopes and rate of another. The other expires after `keepFor`, or earlier if it would
      * have, so that its users can change over. Both or neither.
      */
     readonly rotateKey: (
@@ -244,14 +246,15 @@ export class Administration extends Context.Service<
 
         createKey: Effect.fnUntraced(function* (
           id,
-          { expiresAt = null, name = null, scopes },
+          { expiresAt = null, name = null, ratePerMinute = null, scopes },
           actor,
         ) {
-          yield* validate("createKey", { name, scopes, expiresAt, actor });
+          const fields = { name, scopes, expiresAt, ratePerMinute };
+          yield* validate("createKey", { ...fields, actor });
           yield* known(id);
           const { key, record } = yield* freshKey;
           yield* registry
-            .addKey(id, { ...record, name, scopes, expiresAt }, actor)
+            .addKey(id, { ...record, ...fields }, actor)
             .pipe(Effect.catchTag("KeyTaken", Effect.die));
           return { id: record.id, key };
         }),
@@ -298,10 +301,14 @@ export const Scopes = Schema.Array(Schema.Literals(scopes)).check(
   Schema.isUnique(),
 );
 
+/** A number of requests in a minute. */
+export const RatePerMinute = Schema.Int.check(Schema.isBetween({ minimum: 1, maximum: 1_000_000 }));
+
 const keyFields = {
   name: Schema.NullOr(Text),
   scopes: Scopes,
   expiresAt: Schema.NullOr(PointInTime),
+  ratePerMinute: Schema.NullOr(RatePerMinute),
 };
 
 const chatbotFields = { workspaceName: Name, name: Name, description: LongText };

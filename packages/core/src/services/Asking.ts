@@ -34,10 +34,12 @@ export interface Ask {
   readonly chatId: number | null;
   readonly question: Question;
   readonly key: IdempotencyKeyText | null;
+  /** The id of the API key that asks, for the sums of usage; `null`, the default: none. */
+  readonly keyId?: string | null;
   /**
    * The effect of an interruption of the waiting fiber. `finish`, the default: the answer is completed and stored.
-   * `cancel`: the answer is interrupted and nothing is stored, unless another request with the same key waits for it
-   * or asked with `finish`.
+   * `cancel`: the answer is interrupted and nothing is stored, unless another request with the same key waits for it.
+   * The latest request with a key decides.
    */
   readonly onHangUp?: "finish" | "cancel";
 }
@@ -47,8 +49,8 @@ interface Running {
   readonly live: LiveAnswer;
   readonly fiber: Fiber.Fiber<Completed, AskError>;
   readonly fingerprint: string | null;
-  /** Whether some request asked with `finish`. */
-  finish: boolean;
+  /** The wish of the latest request. */
+  onHangUp: Ask["onHangUp"];
 }
 
 export class Asking extends Context.Service<
@@ -99,7 +101,7 @@ export class Asking extends Context.Service<
         queue.inTurn({ chatbot: chatbot.id, chat: ask.chatId, key }, (taken) =>
           taken._tag === "Done"
             ? Effect.succeed({ entry: taken.entry, replayed: true, turn: taken.turn })
-            : answerInTurn(services, live, chatbot, taken.turn, ask.question),
+            : answerInTurn(services, live, chatbot, taken.turn, ask),
         );
 
       const start = Effect.fnUntraced(function* (
@@ -117,7 +119,8 @@ export class Asking extends Context.Service<
             live.readers > 0 || Cause.hasInterruptsOnly(cause) ? Effect.void : logFailure(cause),
           ),
         );
-        const running = { live, fiber, fingerprint: key?.fingerprint ?? null, finish: false };
+        const { onHangUp } = ask;
+        const running: Running = { live, fiber, fingerprint: key?.fingerprint ?? null, onHangUp };
         asks++;
         if (key !== null) byKey.set(name, running);
         fiber.addObserver((exit) => {
@@ -141,10 +144,10 @@ export class Asking extends Context.Service<
         const live = joined?.live ?? new LiveAnswer();
         live.readers++;
         const running = joined ?? (yield* start(live, chatbot, ask, key, name));
-        running.finish ||= ask.onHangUp !== "cancel";
+        running.onHangUp = ask.onHangUp;
         yield* Effect.addFinalizer(() =>
           Effect.sync(() => {
-            if (--live.readers > 0 || running.finish || live.exit !== null) return;
+            if (--live.readers > 0 || running.onHangUp !== "cancel" || live.exit !== null) return;
             // A later request with the same key starts anew.
             if (byKey.get(name) === running) byKey.delete(name);
             running.fiber.interruptUnsafe();

@@ -32,7 +32,7 @@ export const answerInTurn = (
   live: LiveAnswer,
   chatbot: Chatbot,
   turn: Turn,
-  question: string,
+  { keyId = null, question }: { readonly question: string; readonly keyId?: string | null },
 ): Effect.Effect<Completed, AskError> => {
   const { limits, store } = services;
   return Effect.flatMap(Clock.currentTimeMillis, (now) =>
@@ -43,7 +43,7 @@ export const answerInTurn = (
         orElse: () => Effect.fail(unavailable("the deadline passed")),
       }),
       Effect.interruptible,
-      Effect.flatMap((entry) => store.append(turn, entry)),
+      Effect.flatMap((entry) => store.append(turn, { ...entry, keyId })),
       Effect.catchTag("TurnLost", () => Effect.fail(unavailable("the turn was lost"))),
       Effect.onError(() => Effect.ignore(store.release(turn))),
       Effect.map((entry) => ({ entry, replayed: false, turn: turn.id })),

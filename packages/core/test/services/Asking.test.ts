@@ -397,6 +397,31 @@ describe("asking", () => {
     }),
   );
 
+  it.effect("of several requests with one key, the latest decides what their hang-ups do", () =>
+    Effect.gen(function* () {
+      const closed = yield* Deferred.make<void>();
+      const layer = layerAsking(() =>
+        Stream.ensuring(Stream.never, Deferred.succeed(closed, undefined)),
+      );
+      yield* Effect.gen(function* () {
+        const begin = Effect.fnUntraced(function* (onHangUp: "cancel" | "finish") {
+          const keyed = ask("q", { key: "key" as any, onHangUp });
+          const fiber = yield* Effect.forkChild(asking(keyed));
+          yield* settle;
+          return fiber;
+        });
+        const [first, second] = [yield* begin("cancel"), yield* begin("finish")];
+        yield* Fiber.interruptAll([second, first]);
+        yield* settle;
+        assert.isFalse(yield* Deferred.isDone(closed));
+        const [third, last] = [yield* begin("finish"), yield* begin("cancel")];
+        yield* Fiber.interruptAll([last, third]);
+        yield* settle;
+        assert.isTrue(yield* Deferred.isDone(closed));
+      }).pipe(Effect.provide(layer));
+    }),
+  );
+
   /** Half an answer and, a second later, `more`. */
   const halfThen = (more: Stream.Stream<AnswerPart, AnswerUnavailable>) =>
     Stream.concat(
@@ -601,6 +626,7 @@ describe("asking", () => {
       const all = 13 + most + 0 + 0 + most;
       assert.deepStrictEqual(sums, [
         {
+          group: null,
           provider: "p",
           model: "m\ufffd",
           answers: 6,

@@ -1,10 +1,13 @@
 /**
- * The API description at `/openapi.json` and a page that shows it at `/docs`. The page loads nothing from other hosts.
+ * `@parley/http/docs`: the API description at `/openapi.json` and a page that shows it at `/docs`. The page loads nothing
+ * from other hosts.
  */
 import { Effect } from "effect";
 import { HttpRouter, HttpServerResponse } from "effect/http";
 import { HttpApiScalar, OpenApi } from "effect/http-api";
-import { makeApi, type BasePaths } from "../contract/Api.ts";
+import { makeApi } from "../contract/Api.ts";
+import type { Pages } from "../serve/App.ts";
+import { toPath } from "../serve/Routes.ts";
 
 /** Off: the page's tools that would send the description or the server's address to other hosts. */
 const scalar = {
@@ -16,12 +19,9 @@ const scalar = {
 
 type Response = HttpServerResponse.HttpServerResponse;
 
-/** A function from a request's method and path to the response; `undefined` where the path is no document's. */
-export const makeDocumentation = Effect.fnUntraced(function* (
-  paths: BasePaths,
-  serves: ReadonlyArray<keyof BasePaths>,
-) {
-  const api = makeApi(paths, serves);
+/** The documentation of the interfaces that the listener serves. */
+export const makeDocumentation: Pages = Effect.fnUntraced(function* ({ basePaths, serves }) {
+  const api = makeApi(basePaths, serves);
   const description = HttpServerResponse.text(JSON.stringify(OpenApi.fromApi(api)), {
     contentType: "application/json; charset=utf-8",
   });
@@ -33,8 +33,9 @@ export const makeDocumentation = Effect.fnUntraced(function* (
     ),
   );
 
-  return (method: string, path: string): Effect.Effect<Response> | undefined => {
+  return ({ method, url }) => {
     if (method !== "GET") return undefined;
+    const path = toPath(url);
     if (path === "/openapi.json") return Effect.succeed(description);
     return path === "/docs" ? (page as Effect.Effect<Response>) : undefined;
   };

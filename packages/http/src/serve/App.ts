@@ -7,7 +7,6 @@ import { Cause, Effect, Layer, type Scope } from "effect";
 import { HttpServerRequest, HttpServerResponse, UrlParams } from "effect/http";
 import { defaultBasePaths, type BasePaths } from "../contract/Api.ts";
 import { toJsonResponse } from "../contract/Wire.ts";
-import { makeDocumentation } from "../docs/Documentation.ts";
 import { makeCors } from "./Cors.ts";
 import {
   toEndpointNotFound,
@@ -28,7 +27,14 @@ export interface AppOptions {
   readonly corsOrigins?: ReadonlyArray<string>;
   /** The effect of a hang-up on an ask without an `On-Disconnect` header; `finish` by default. */
   readonly onDisconnect?: "finish" | "cancel";
+  /** Pages outside the base paths, such as those of `@parley/http/docs` and `@parley/http/playground`; none by default. */
+  readonly pages?: ReadonlyArray<Pages>;
 }
+
+/** Makes the pages of a listener: a function from a request to the response, `undefined` where the path is not theirs. */
+export type Pages = (
+  listener: Readonly<Required<Pick<AppOptions, "basePaths" | "serves" | "corsOrigins">>>,
+) => Effect.Effect<(request: Request) => Effect.Effect<Response> | undefined>;
 
 type Request = HttpServerRequest.HttpServerRequest;
 type Response = HttpServerResponse.HttpServerResponse;
@@ -51,10 +57,11 @@ export const makeApp = Effect.fnUntraced(function* ({
   basePaths = defaultBasePaths,
   corsOrigins = [],
   onDisconnect = "finish",
+  pages = [],
   serves = ["general", "answers"],
 }: AppOptions = {}) {
   const access = yield* Access;
-  const documentation = yield* makeDocumentation(basePaths, serves);
+  const pagesOf = yield* Effect.forEach(pages, (make) => make({ basePaths, serves, corsOrigins }));
   const route = makeRouter(basePaths);
   const bases = serves.map((name) => basePaths[name]);
   const cors = corsOrigins.length === 0 ? null : makeCors(corsOrigins);
@@ -73,7 +80,11 @@ export const makeApp = Effect.fnUntraced(function* ({
     const { headers, method } = request;
     const path = toPath(request.url);
     if (!bases.some((base) => isBelow(base, path))) {
-      return documentation(method, path) ?? Effect.succeed(toEndpointNotFound(method, path));
+      for (const page of pagesOf) {
+        const response = page(request);
+        if (response !== undefined) return response;
+      }
+      return Effect.succeed(toEndpointNotFound(method, path));
     }
     const key = headers["x-api-key"];
     if (key === undefined) return Effect.succeed(toGeneralResponse("API_KEY_NOT_PRESENT"));

@@ -15,22 +15,30 @@ export const makeCors =
     response: Effect.Effect<Response, never, R>,
   ): Effect.Effect<Response, never, R> => {
     const origin = headers["origin"];
-    // Without an origin too: a cache must not reuse that response for a request with one.
-    const vary = { vary: "Origin" };
-    if (origin === undefined || !origins.includes(origin)) {
-      return Effect.map(response, HttpServerResponse.setHeaders(vary));
-    }
+    if (origin === undefined || !origins.includes(origin)) return Effect.map(response, varied);
     const isPreflight =
       method === "OPTIONS" && headers["access-control-request-method"] !== undefined;
     return Effect.map(
-      isPreflight ? Effect.succeed(toJsonResponse({ status: 200, data: {} })) : response,
+      Effect.map(
+        isPreflight ? Effect.succeed(toJsonResponse({ status: 200, data: {} })) : response,
+        varied,
+      ),
       HttpServerResponse.setHeaders({
         "access-control-allow-origin": origin,
-        ...vary,
         ...(isPreflight ? preflight : exposed),
       }),
     );
   };
+
+/** Without an origin too: a cache must not reuse that response for a request with one. */
+const varied = (response: Response): Response => {
+  const { vary } = response.headers;
+  return HttpServerResponse.setHeader(
+    response,
+    "vary",
+    vary === undefined ? "Origin" : `${vary}, Origin`,
+  );
+};
 
 const preflight = {
   "access-control-allow-methods": "GET, POST",

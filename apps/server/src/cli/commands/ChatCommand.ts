@@ -1,4 +1,4 @@
-import { Data, Effect, Option, References, Stdio, Stream } from "effect";
+import { Data, Effect, Layer, Option, References, Stdio, Stream } from "effect";
 import { Command, Flag, GlobalFlag } from "effect/cli";
 import { converse } from "../Conversation.ts";
 import { onDatabase } from "../Database.ts";
@@ -22,13 +22,14 @@ export const chat = Command.make(
       // The other commands need no language models.
       const { layerAsking } = yield* Effect.promise(() => import("../../layers/Asking.ts"));
       const isTerminal = yield* Stdio.Stdio.use(({ stdinIsTerminal }) => stdinIsTerminal);
+      const { layerDocuments } = yield* Effect.promise(() => import("../../layers/Documents.ts"));
       const logs = Option.isSome(yield* GlobalFlag.LogLevel);
       const failures = yield* Effect.gen(function* () {
         const chatbot = yield* chatbotOf(wanted);
         const prompt = isTerminal ? yield* makePrompt : null;
         return yield* converse(chatbot, Option.getOrNull(chat), prompt);
       }).pipe(
-        Effect.provide(layerAsking(Stream.empty)),
+        Effect.provide(Layer.provide(layerAsking, layerDocuments(Stream.empty))),
         // The conversation prints each failure already.
         logs ? (same) => same : Effect.provideService(References.MinimumLogLevel, "None"),
         onDatabase,

@@ -1,19 +1,26 @@
 import { Effect, Layer, Logger } from "effect";
 import { Command } from "effect/cli";
+import { hasTerminal, stopOnHangup, stopWithScript } from "../../StopSignals.ts";
 
-/** A SIGHUP reloads documents, so it must not end a server that is still starting. */
-const ignoreHangup = () => {};
+const ignore = () => {};
+
+/** Without a terminal a SIGHUP reloads documents, so it must not end a server that is still starting. */
+const ignoreHangup = Effect.acquireRelease(
+  Effect.sync(() => process.on("SIGHUP", ignore)),
+  () => Effect.sync(() => process.off("SIGHUP", ignore)),
+);
 
 export const serve = Command.make("serve", {}, () =>
   Effect.gen(function* () {
-    process.on("SIGHUP", ignoreHangup);
+    yield* hasTerminal ? stopOnHangup : ignoreHangup;
+    yield* stopWithScript;
     // The other commands need neither HTTP nor language models.
     const { layerServer } = yield* Effect.promise(() => import("../../Server.ts"));
     return yield* Layer.launch(layerServer);
   }).pipe(
+    Effect.scoped,
     // Supervisors take another exit code than 0 for a failure.
     Effect.onInterrupt(() => Effect.sync(() => (process.exitCode = 0))),
-    Effect.ensuring(Effect.sync(() => process.off("SIGHUP", ignoreHangup))),
     Effect.provideService(Logger.LogToStderr, false),
   ),
 ).pipe(

@@ -144,7 +144,7 @@ export const malformed = (server: Server): void => {
 
     for (const [what, text] of [
       ["two Hosts", () => requestText(details(), [host, "Host: other.test", key(), ""])],
-      ["no version", () => `GET /\r\n${host}\r\n\r\n`],
+      ["no version", () => `GET /nope\r\n${host}\r\n\r\n`],
     ] as const)
       it(`${what}: answered in a shape of the specification`, async () => {
         await one([text()]);

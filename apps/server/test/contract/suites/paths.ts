@@ -95,8 +95,10 @@ export const paths = (server: Server): void => {
 
   describe("INVALID_PATH outside", () => {
     for (const path of [
-      "/",
       "//",
+      "/playground",
+      "/playground/",
+      "/playground/page.js",
       "/nope",
       "/API/details",
       "/ASK/",
@@ -192,7 +194,7 @@ export const paths = (server: Server): void => {
 
     for (const target of ["http://example.test", "http://example.test/", "HTTP://EXAMPLE.TEST/"])
       it(`${target} is the root`, async () => {
-        expectNoEndpoint(await rawTarget("GET", target), "GET", "/");
+        expectNoEndpoint(await rawTarget("PUT", target), "PUT", "/");
       });
 
     it("an asterisk is no endpoint", async () => {
@@ -247,7 +249,15 @@ export const paths = (server: Server): void => {
       expect(answer.text).toMatch(/<html/i);
     });
 
-    for (const path of ["/openapi.json", "/docs"])
+    it("/ is a page, without a key", async () => {
+      const answer = await exchange(server().origin, { method: "GET", path: "/", headers: {} });
+      expect(answer.status).toBe(200);
+      expect(answer.headers["content-type"]).toMatch(/^text\/html/);
+      expect(answer.headers["content-security-policy"]).toMatch(/^default-src 'none'; /);
+      expect(answer.headers["set-cookie"]).toBeUndefined();
+    });
+
+    for (const path of ["/openapi.json", "/docs", "/"])
       for (const method of ["POST", "PUT", "DELETE", "OPTIONS"])
         it(`${method} ${path} is no endpoint`, async () => {
           expectNoEndpoint(await anywhere(server(), path, { method }), method, path);

@@ -1,0 +1,69 @@
+/**
+ * What stops a process beside SIGTERM and SIGINT: the end of its terminal, or of the package manager that runs it.
+ */
+import { Effect, Schedule } from "effect";
+import { findProcess } from "./Processes.ts";
+
+/** Whether a person sees the process. `nohup` and supervisors take it from the terminal. */
+export const hasTerminal = [process.stdin, process.stdout, process.stderr].some(
+  ({ isTTY }) => isTTY,
+);
+
+/** Sends a signal to this process, unless another one has stopped it: the second would end it at once. */
+const makeStop = Effect.acquireRelease(
+  Effect.sync(() => {
+    let isStopping = false;
+    const note = () => void (isStopping = true);
+    process.on("SIGINT", note).on("SIGTERM", note);
+    return {
+      stop: (signal: NodeJS.Signals) => void (isStopping || process.kill(process.pid, signal)),
+      forget: () => void process.off("SIGINT", note).off("SIGTERM", note),
+    };
+  }),
+  ({ forget }) => Effect.sync(forget),
+);
+
+/** Until the scope closes, a SIGHUP stops the process, and the PostgreSQL that it has started, as Ctrl-C does. */
+export const stopOnHangup = Effect.gen(function* () {
+  const { stop } = yield* makeStop;
+  const hangUp = () => stop("SIGINT");
+  yield* Effect.acquireRelease(
+    Effect.sync(() => process.on("SIGHUP", hangUp)),
+    () => Effect.sync(() => process.off("SIGHUP", hangUp)),
+  );
+});
+
+const isRunner = (command: string) =>
+  /^(\S*node )?(\S*\/)?(npm|npx|pnpm)(-cli)?(\.[cm]?js)?( |$)/.test(command);
+
+/** The processes above this one up to the outermost package manager, such as npx, its shell, pnpm and its shell. */
+const findRunners = Effect.promise(async () => {
+  const runners: Array<number> = [];
+  const shells: Array<number> = [];
+  for (let pid = process.ppid; shells.length < 2;) {
+    const found = await findProcess(pid);
+    if (found === null) break;
+    shells.push(pid);
+    if (isRunner(found.command)) runners.push(...shells.splice(0));
+    else if (!/^\S*sh -c /.test(found.command)) break;
+    pid = found.parent;
+  }
+  return runners.join();
+});
+
+/**
+ * Stops a server of the script `start` when a package manager above it ends. npx ends at a SIGTERM, but passes it on to
+ * a shell alone, and pnpm and the server would run on. With `nohup` the server outlives a closed terminal; npx and pnpm
+ * do not.
+ */
+export const stopWithScript = Effect.gen(function* () {
+  if (process.env["npm_lifecycle_event"] !== "start") return;
+  const { stop } = yield* makeStop;
+  let hungUp = false;
+  process.once("SIGHUP", () => (hungUp = true));
+  const runners = yield* findRunners;
+  yield* Effect.repeat(findRunners, {
+    while: (found) => found === runners,
+    schedule: Schedule.spaced("1 second"),
+  }).pipe(Effect.andThen(Effect.sync(() => hungUp || stop("SIGTERM"))), Effect.forkScoped);
+});

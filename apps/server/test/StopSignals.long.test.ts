@@ -1,0 +1,92 @@
+/**
+ * The ends of a server's terminal, of the script that started it and of the package manager above it.
+ */
+import { spawn } from "node:child_process";
+import { once } from "node:events";
+import { createInterface } from "node:readline";
+import { fileURLToPath } from "node:url";
+import { afterEach, expect, it, vi } from "vitest";
+import { withoutSettings } from "./withoutSettings.ts";
+
+const root = fileURLToPath(new URL("../../..", import.meta.url));
+const serve = `'${process.execPath}' apps/server/src/main.ts serve`;
+const start = "npx --yes pnpm@12 start";
+
+/** Of servers that a failed test leaves. */
+const groups: Array<number> = [];
+afterEach(() => {
+  for (const group of groups.splice(0)) {
+    try {
+      process.kill(-group, "SIGKILL");
+    } catch {
+      // It has ended.
+    }
+  }
+});
+
+/** Runs a program in a process group of its own, and resolves when the server in it listens. */
+const running = async (program: string, ...args: ReadonlyArray<string>) => {
+  const child = spawn(program, args, {
+    cwd: root,
+    detached: true,
+    env: {
+      ...withoutSettings(),
+      SHELL: "/bin/sh",
+      PARLEY_STORE: "memory",
+      PARLEY_PORT: "0",
+      PARLEY_MANAGEMENT_PORT: "0",
+    },
+    stdio: ["pipe", "pipe", "inherit"],
+  });
+  groups.push(child.pid!);
+  const lines: Array<string> = [];
+  const reader = createInterface(child.stdout).on("line", (line) => lines.push(line));
+  const printed = async (pattern: RegExp): Promise<string> => {
+    for (;;) {
+      const found = pattern.exec(lines.join("\n"));
+      if (found !== null) return found[1]!;
+      await once(reader, "line");
+    }
+  };
+  const origin = await printed(/Documentation +(\S+)\/docs/);
+  const isUp = () =>
+    fetch(`${origin}/docs`).then(
+      ({ ok }) => ok,
+      () => false,
+    );
+  expect(await isUp()).toBe(true);
+  return { child, isUp, printed };
+};
+
+/** The same on a terminal of its own, which closes when `script` is killed. */
+const onTerminal = (line: string) =>
+  running("script", "--quiet", "--flush", "--command", line, "/dev/null");
+
+const ended = (isUp: () => Promise<boolean>) =>
+  vi.waitFor(async () => expect(await isUp()).toBe(false), { timeout: 20_000, interval: 200 });
+
+it("a SIGTERM to npx stops the server that it has started", async () => {
+  const { child, isUp } = await running("npx", ...start.split(" ").slice(1));
+  child.kill("SIGTERM");
+  await ended(isUp);
+});
+
+it.each([start, serve])("a terminal that is closed stops its server: %s", async (line) => {
+  const { child, isUp } = await onTerminal(line);
+  child.kill("SIGKILL");
+  await ended(isUp);
+});
+
+it("a SIGHUP makes a server without a terminal read its documents again", async () => {
+  const { child, isUp, printed } = await running("sh", "-c", `exec ${serve}`);
+  child.kill("SIGHUP");
+  await printed(/Read the documents in (.*) again/);
+  expect(await isUp()).toBe(true);
+});
+
+it("a server in the background of a script outlives the script", async () => {
+  const { isUp, printed } = await onTerminal(`sh -c "${serve} & sleep 5"; echo over; sleep 60`);
+  await printed(/(over)/);
+  await new Promise((resolve) => setTimeout(resolve, 2000));
+  expect(await isUp()).toBe(true);
+});

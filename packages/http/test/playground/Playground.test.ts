@@ -1,0 +1,95 @@
+import { expect, it } from "@effect/vitest";
+import { makePlayground } from "@parley/http/playground";
+import { Effect, Stream } from "effect";
+import { gzipSync } from "node:zlib";
+import files from "#playground";
+import { makeTestHandler } from "../TestHandler.ts";
+
+const serve = (options?: Parameters<typeof makePlayground>[0]) =>
+  Effect.map(
+    makeTestHandler(() => Stream.empty, {
+      corsOrigins: ["https://a.example"],
+      pages: [makePlayground(options)],
+    }),
+    ({ send }) =>
+      (path: string, headers: Record<string, string> = {}) =>
+        Effect.flatMap(
+          send(path, { headers: { host: "parley.test:3000", ...headers } }),
+          (response) =>
+            Effect.map(
+              Effect.promise(() => response.text()),
+              (text) => ({ text, status: response.status, headers: response.headers }),
+            ),
+        ),
+  );
+
+it("the page has at most 100 kB, compressed", () => {
+  const sizes = Object.values(files).map((text) => gzipSync(text).length);
+  expect(sizes.reduce((a, b) => a + b)).toBeLessThan(100_000);
+});
+
+it.effect("the playground answers `/` and the files that the page names, and nothing else", () =>
+  Effect.gen(function* () {
+    const get = yield* serve();
+    const { text } = yield* get("/");
+    const named = [...text.matchAll(/(?:src|href)="(.*?)"/g)].map(([, path]) => path!);
+    expect(named).toHaveLength(3);
+    for (const path of named) expect((yield* get(path)).status).toBe(200);
+    expect((yield* get("/playground/other.js")).status).toBe(404);
+    expect((yield* get("/other")).status).toBe(404);
+  }).pipe(Effect.scoped),
+);
+
+it.effect("its files are compressed, and sent again only when they have changed", () =>
+  Effect.gen(function* () {
+    const get = yield* serve();
+    for (const path of [
+      "/",
+      `/playground/${Object.keys(files).find((name) => name.endsWith(".js"))}`,
+    ]) {
+      const first = yield* get(path, { "accept-encoding": "br, gzip" });
+      expect(first.headers.get("content-encoding")).toBe("gzip");
+      expect(
+        (yield* get(path, { "accept-encoding": "gzip;q=0" })).headers.get("content-encoding"),
+      ).toBeNull();
+      expect(first.headers.get("cache-control")).toBe(
+        path === "/" ? "no-cache" : "public, max-age=31536000, immutable",
+      );
+      const again = yield* get(path, { "if-none-match": first.headers.get("etag")! });
+      expect([again.status, again.text]).toEqual([304, ""]);
+    }
+  }).pipe(Effect.scoped),
+);
+
+it.effect("its policy allows no inline script, no other host, no frame and no form", () =>
+  Effect.gen(function* () {
+    const get = yield* serve();
+    const { headers, text } = yield* get("/");
+    expect(headers.get("content-security-policy")).toBe(
+      "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'; " +
+        "base-uri 'none'; form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; " +
+        "trusted-types 'none'",
+    );
+    expect(headers.get("x-content-type-options")).toBe("nosniff");
+    expect(headers.get("referrer-policy")).toBe("no-referrer");
+    expect(headers.get("set-cookie")).toBeNull();
+    expect(text).not.toContain("https://a.example");
+  }).pipe(Effect.scoped),
+);
+
+it.effect(
+  "its policy names the answers interface's own port, on the host that the browser uses",
+  () =>
+    Effect.gen(function* () {
+      const get = yield* serve({ answersPort: 3002 });
+      const { headers, text } = yield* get("/");
+      expect(headers.get("content-security-policy")).toContain(
+        "connect-src 'self' parley.test:3002; ",
+      );
+      expect(text).toContain("https://a.example");
+      for (const host of ["a.example; script-src *", "[::1", "a b"]) {
+        const policy = (yield* get("/", { host })).headers.get("content-security-policy");
+        expect(policy).toContain("connect-src 'self'; ");
+      }
+    }).pipe(Effect.scoped),
+);
