@@ -51,6 +51,7 @@ const audited = async (limit: number) => {
 const user = `cli:${userInfo().username}`;
 
 let directory: string;
+const keyId = "QSCmEIhoudPA";
 /** Twelve chats with two entries each, and none. */
 const [full, empty] = [1, 2];
 
@@ -59,9 +60,17 @@ beforeAll(async () => {
   await withStores(
     Effect.gen(function* () {
       const registry = yield* ChatbotRegistry;
+      const key = {
+        id: keyId,
+        hash: new Uint8Array(32),
+        name: "web",
+        expiresAt: null,
+        ratePerMinute: null,
+      };
       for (const name of ["Full", "Empty"]) {
         const chatbot = { workspaceName: "W", name, description: "", settings: defaultSettings };
-        yield* registry.create({ ...chatbot, keys: [] }, "test");
+        const keys = name === "Full" ? [{ ...key, scopes: ["ask"] as const }] : [];
+        yield* registry.create({ ...chatbot, keys }, "test");
       }
       const store = yield* ChatStore;
       const turns = yield* TurnStore;
@@ -81,6 +90,7 @@ beforeAll(async () => {
           moderation: "none",
           flagged: false,
           usage: { provider: "p", model: "m", ...tokens },
+          keyId: n < 6 ? keyId : null,
         });
       }
     }),
@@ -251,6 +261,19 @@ it("parley usage sums the tokens of answers", async () => {
   const sums = { answers: 5, attempts: 5, promptTokens: 15, completionTokens: 20 };
   const json = await parley("usage --chatbot Full --json");
   expect(JSON.parse(json.stdout)).toEqual([{ provider: "p", model: "m", ...sums }]);
+  for (const [by, rows] of [
+    ["day", [{ day: expect.stringMatching(/^\d{4}-\d\d-\d\d$/) }]],
+    ["key", [{ key: keyId }, { key: null }]],
+    ["user-ref", [{ userRef: "odd" }]],
+  ] as const) {
+    const grouped = JSON.parse((await parley(`usage --chatbot Full --json --by ${by}`)).stdout);
+    expect(grouped).toMatchObject(rows);
+    const answers = grouped.map((sum: typeof sums) => sum.answers);
+    expect(answers.reduce((all: number, one: number) => all + one)).toBe(5);
+  }
+  expect((await parley("usage --chatbot Full --by key")).stdout).toMatch(
+    new RegExp(`^KEY +PROVIDER .*\\nprl_${keyId} web +p .*\\n- +p .*\\n$`),
+  );
   const since = await parley("usage --chatbot Full --json --since 2100-01-01");
   expect(JSON.parse(since.stdout)).toEqual([]);
 });
