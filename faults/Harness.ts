@@ -204,6 +204,7 @@ export const makeSite = async (): Promise<Site> => {
       PARLEY_DATA_DIR: dataDir,
       PARLEY_PROVISION: provision,
       PARLEY_MANAGEMENT_PORT: "0",
+      PARLEY_DRAIN_DELAY: "0 seconds",
     },
     remove: async () => {
       // Where PostgreSQL's user cannot reach the directory, the server keeps the database elsewhere.

@@ -126,6 +126,7 @@ export const startParley = async ({
     PARLEY_STORE: store,
     PARLEY_PORT: String(port),
     PARLEY_MANAGEMENT_PORT: "0",
+    PARLEY_DRAIN_DELAY: "0 seconds",
     PARLEY_PROVISION: provision,
     PARLEY_KNOWLEDGE_DIR: knowledge,
     ...settings,

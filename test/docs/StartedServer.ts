@@ -42,7 +42,7 @@ export const startServer = async (): Promise<StartedServer> => {
     origin: new URL(/http:\S+/.exec(output)![0]).origin,
     key: /prl_\w+/.exec(output)![0],
     stop: async () => {
-      child.kill("SIGTERM");
+      child.kill("SIGINT");
       await exited;
     },
   };

@@ -2,11 +2,22 @@
  * The server: a store, an answerer, the core and the listeners, wired by the settings.
  */
 import * as NodeServices from "@effect/platform-node/NodeServices";
-import { Access, ChatbotRegistry, layerRetention } from "@parley/core";
-import { layerRedaction, makeApp } from "@parley/http";
+import { Access, Asking, ChatbotRegistry, layerRetention } from "@parley/core";
+import { layerRedaction, makeApp, makeRequestLog } from "@parley/http";
 import { makeDocumentation } from "@parley/http/docs";
 import { makePlayground } from "@parley/http/playground";
-import { Console, Duration, Effect, Layer, Option, Redacted, type Scope, Stream } from "effect";
+import {
+  Cause,
+  Console,
+  Duration,
+  Effect,
+  Exit,
+  Layer,
+  Option,
+  Redacted,
+  Scope,
+  Stream,
+} from "effect";
 import { SecureRandom } from "effect/crypto";
 import type { HttpServerRequest, HttpServerResponse } from "effect/http";
 import { listen } from "./http/Listener.ts";
@@ -14,11 +25,14 @@ import { makeManagement } from "./http/Management.ts";
 import { layerAsking } from "./layers/Asking.ts";
 import { layerDigest } from "./layers/Digest.ts";
 import { Documents, layerDocuments, reloadOnSighup } from "./layers/Documents.ts";
+import { layerObservability, logsText } from "./layers/Observability.ts";
 import { layerStore } from "./layers/Store.ts";
+import { Lifecycle } from "./Lifecycle.ts";
 import { firstStart } from "./provision/FirstStart.ts";
 import { provision } from "./provision/Provision.ts";
 import { readSettings, Settings } from "./Settings.ts";
 import { hasTerminal } from "./StopSignals.ts";
+import { version } from "./Version.ts";
 
 /** Logs settings that do nothing, and settings of chatbots that this server cannot follow. */
 const startupChecks = Effect.gen(function* () {
@@ -41,10 +55,49 @@ const startupChecks = Effect.gen(function* () {
   }
 });
 
+/** Logs for how many answers a server that stops waits, when their number changes. */
+const reportAnswers = Effect.gen(function* () {
+  const asking = yield* Asking;
+  let reported = 0;
+  while (true) {
+    yield* Effect.sleep(reported === 0 ? "100 millis" : "1 second");
+    const answers = yield* asking.inProgress;
+    if (answers === reported || answers === 0) continue;
+    reported = answers;
+    yield* Effect.logInfo(
+      `Waiting for ${answers} ${answers === 1 ? "answer" : "answers"}; a second signal ends the server at once`,
+    );
+  }
+});
+
+/**
+ * Stops the interfaces. After a SIGTERM they go on serving for a while, until load balancers have noticed. Then they
+ * accept no more connections, and requests in flight end.
+ */
+const stop = Effect.fnUntraced(function* (
+  interfaces: Scope.Closeable,
+  exit: Exit.Exit<unknown, unknown>,
+) {
+  const { signal } = yield* Lifecycle;
+  const { drainDelay } = yield* Settings;
+  if (signal === "SIGTERM" && !Duration.isZero(drainDelay)) {
+    yield* Effect.logInfo(
+      `Stopping: not ready any more; serving for ${Duration.format(drainDelay)}`,
+    );
+    yield* Effect.sleep(drainDelay);
+  }
+  const { drain } = yield* Asking;
+  yield* Effect.all([drain, Scope.close(interfaces, exit)], { concurrency: 2 }).pipe(
+    Effect.raceFirst(Effect.interruptible(reportAnswers)),
+  );
+});
+
 /** Listens until the scope closes. The store is ready before the first connection is accepted. */
 const listeners = Effect.gen(function* () {
   const settings = yield* Settings;
-  const { askPort, basePaths, corsOrigins, host, managementPort, onDisconnect, port } = settings;
+  const lifecycle = yield* Lifecycle;
+  const { askPort, basePaths, corsOrigins, host, logRequests, managementPort, onDisconnect, port } =
+    settings;
   if (settings.provision !== null) {
     yield* provision(settings.provision, process.env, "provisioning");
   }
@@ -52,6 +105,7 @@ const listeners = Effect.gen(function* () {
 
   // An ask whose turn begins now may take its whole deadline.
   const grace = Duration.sum(settings.asks.deadline, Duration.seconds(5));
+  const { refuse: refused } = yield* makeRequestLog(logRequests);
   const listenTo = Effect.fnUntraced(function* (
     port: number,
     app: Effect.Effect<
@@ -60,34 +114,62 @@ const listeners = Effect.gen(function* () {
       HttpServerRequest.HttpServerRequest | Scope.Scope
     >,
   ) {
-    const bound = yield* listen(app, { host, port, grace });
+    const isStopping = () => lifecycle.phase === "stopping";
+    const bound = yield* listen(app, { host, port, grace, isStopping, refused });
     return `http://${host.includes(":") ? `[${host}]` : host}:${bound}`;
   });
+  // It closes last.
+  const management =
+    managementPort === 0 ? null : yield* listenTo(managementPort, yield* makeManagement);
+  const interfaces = yield* Effect.acquireRelease(Scope.make("parallel"), stop);
   const documentation = settings.docs ? [makeDocumentation] : [];
-  const interfaces = (serves: ReadonlyArray<"general" | "answers">, pages = documentation) =>
-    makeApp({ basePaths, corsOrigins, onDisconnect, pages, serves });
-
-  if (managementPort !== 0) yield* listenTo(managementPort, yield* makeManagement);
-  const askListener =
-    askPort === null ? null : yield* listenTo(askPort, yield* interfaces(["answers"]));
+  const serve = Effect.fnUntraced(function* (
+    port: number,
+    serves: ReadonlyArray<"general" | "answers">,
+    pages = documentation,
+  ) {
+    const app = yield* makeApp({
+      basePaths,
+      corsOrigins,
+      logRequests,
+      onDisconnect,
+      pages,
+      serves,
+    });
+    return yield* Scope.provide(listenTo(port, app), interfaces);
+  });
+  const askListener = askPort === null ? null : yield* serve(askPort, ["answers"]);
   // The page must know the port that the answers interface got.
   const answersPort = askListener === null ? null : Number(new URL(askListener).port || 80);
   const playground = settings.playground ? [makePlayground({ answersPort })] : [];
-  const origin = yield* listenTo(
-    port,
-    yield* interfaces(askListener === null ? ["general", "answers"] : ["general"], [
-      ...playground,
-      ...documentation,
-    ]),
-  );
+  const origin = yield* serve(port, askListener === null ? ["general", "answers"] : ["general"], [
+    ...playground,
+    ...documentation,
+  ]);
   const askOrigin = askListener ?? origin;
+  if (lifecycle.phase === "starting") lifecycle.phase = "serving";
   // After listening: nobody would see the key of a start that fails.
   const firstKey = settings.provision === null ? yield* firstStart : Option.none();
-  yield* Console.log(
-    `General interface  ${origin}${basePaths.general}\n` +
-      `Answers interface  ${askOrigin}${basePaths.answers}/` +
-      (settings.docs ? `\nDocumentation      ${origin}/docs` : ""),
-  );
+  const addresses = {
+    general: `${origin}${basePaths.general}`,
+    answers: `${askOrigin}${basePaths.answers}/`,
+    ...(settings.docs && { documentation: `${origin}/docs` }),
+  };
+  const text = yield* logsText;
+  yield* Effect.annotateLogs(Effect.logInfo(`Parley ${version} has started`), {
+    ...(!text && addresses),
+    management: management ?? "off",
+    store: settings.store,
+    models:
+      settings.llms.map(({ model, provider }) => `${model} at ${provider}`).join(", ") || "none",
+  });
+  if (text) {
+    yield* Console.log(
+      `General interface  ${addresses.general}\n` +
+        `Answers interface  ${addresses.answers}` +
+        (settings.docs ? `\nDocumentation      ${addresses.documentation}` : ""),
+    );
+  }
   if (Option.isSome(firstKey)) {
     const key = Redacted.value(firstKey.value);
     yield* Console.log(
@@ -98,6 +180,13 @@ const listeners = Effect.gen(function* () {
   }
 });
 
+/** The last line of a server; one that cannot start has an error instead. */
+const stopped = Effect.addFinalizer((exit) =>
+  Exit.isFailure(exit) && !Cause.hasInterruptsOnly(exit.cause)
+    ? Effect.void
+    : Effect.logInfo("Parley has stopped"),
+);
+
 /** The whole server; it runs as long as its scope is open. */
 export const layerServer = Layer.merge(Layer.effectDiscard(listeners), layerRetention).pipe(
   Layer.provide(Access.layer),
@@ -105,5 +194,7 @@ export const layerServer = Layer.merge(Layer.effectDiscard(listeners), layerRete
   // At the same time: a database takes a while to start.
   Layer.provide([layerStore, layerDocuments(hasTerminal ? Stream.empty : reloadOnSighup)]),
   Layer.provide([layerDigest, SecureRandom.layerWebCrypto, NodeServices.layer, layerRedaction]),
-  Layer.provide(Settings.layer),
+  Layer.provide(Layer.effectDiscard(stopped)),
+  Layer.provide(layerObservability),
+  Layer.provide([Settings.layer, Lifecycle.layer]),
 );

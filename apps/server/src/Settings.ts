@@ -50,16 +50,20 @@ const wholeNumber = (name: string, minimum: number) =>
     name,
   );
 
-/** A duration such as `30 seconds`, from a second to an hour. */
-const duration = Effect.fnUntraced(function* (name: string, fallback: Duration.Input) {
+/** A duration such as `30 seconds`, up to an hour. */
+const duration = Effect.fnUntraced(function* (
+  name: string,
+  fallback: Duration.Input,
+  minimum: Duration.Input = "1 second",
+) {
   const text = yield* Config.String(name).pipe(Config.withDefault(null));
-  const [minimum, maximum] = [Duration.seconds(1), Duration.hours(1)];
+  const [least, most] = [Duration.fromInputUnsafe(minimum), Duration.hours(1)];
   const found = Duration.fromInput((text ?? fallback) as Duration.Input);
-  if (Option.isSome(found) && Duration.between(found.value, { minimum, maximum })) {
+  if (Option.isSome(found) && Duration.between(found.value, { minimum: least, maximum: most })) {
     return found.value;
   }
   return yield* invalid(
-    `${name} must be a time between "1 second" and "1 hour", such as "45 seconds", not "${text}".`,
+    `${name} must be a time between "${minimum}" and "1 hour", such as "45 seconds", not "${text}".`,
   );
 });
 
@@ -143,6 +147,12 @@ const read = Effect.gen(function* () {
     askPort: yield* port("PARLEY_ASK_PORT").pipe(Config.withDefault(null)),
     /** The port of health and metrics; 0: there are none. */
     managementPort: yield* port("PARLEY_MANAGEMENT_PORT").pipe(Config.withDefault(3001)),
+    /** The form of log lines; `null`: JSON, but text on a terminal. */
+    logFormat: yield* Config.Literals(["json", "text"], "PARLEY_LOG_FORMAT").pipe(
+      Config.withDefault(null),
+    ),
+    /** Whether each request leaves a log line. */
+    logRequests: yield* Config.Boolean("PARLEY_LOG_REQUESTS").pipe(Config.withDefault(false)),
     corsOrigins: yield* origins,
     /** Whether `/docs` and `/openapi.json` are served. */
     docs: yield* Config.Boolean("PARLEY_DOCS").pipe(Config.withDefault(true)),
@@ -151,6 +161,8 @@ const read = Effect.gen(function* () {
     onDisconnect: yield* Config.Literals(["finish", "cancel"], "PARLEY_ON_DISCONNECT").pipe(
       Config.withDefault("finish"),
     ),
+    /** How long the server goes on serving after a SIGTERM. */
+    drainDelay: yield* duration("PARLEY_DRAIN_DELAY", "5 seconds", "0 seconds"),
     /** Some of the core's `AskLimits`. */
     asks: {
       deadline: yield* duration("PARLEY_ASK_DEADLINE", "30 seconds"),

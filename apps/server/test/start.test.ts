@@ -50,7 +50,7 @@ const started = async (settings: Readonly<Record<string, string>>): Promise<stri
   for await (const data of child.stdout) {
     printed += data;
     // Once: a second signal would end a server that has stopped already.
-    if (!child.killed && printed.includes("/docs\n")) child.kill("SIGTERM");
+    if (!child.killed && printed.includes("/docs\n")) child.kill("SIGINT");
   }
   expect((await ended)[0]).toBe(0);
   return printed;
@@ -208,6 +208,7 @@ describe("a setting", () => {
     ["PARLEY_LLM_FALLBACK_MODEL", "alone"],
     ["PARLEY_ASK_DEADLINE", "30 parsecs"],
     ["PARLEY_ASK_DEADLINE", "2 hours"],
+    ["PARLEY_DRAIN_DELAY", "2 hours"],
     ["PARLEY_ASK_QUEUE_LIMIT", "-1"],
     ["PARLEY_ASKS_AT_ONCE", "0"],
     ["PARLEY_ROW_SECURITY", "maybe"],

@@ -3,19 +3,34 @@
  */
 import { ChatbotDirectory } from "@parley/core";
 import { toEndpointNotFound, toGeneralBody, toJsonResponse, toPath } from "@parley/http";
-import { Duration, Effect, Fiber } from "effect";
+import { Duration, Effect, Fiber, Metric } from "effect";
 import { HttpServerRequest, HttpServerResponse } from "effect/http";
 import { PrometheusMetrics } from "effect/observability";
+import { Lifecycle } from "../Lifecycle.ts";
 
 /** How long the store may take to answer before the server counts as not ready. */
 const readyTimeout = Duration.seconds(2);
 
+const units: Readonly<Record<string, string>> = { s: "_seconds", By: "_bytes" };
+
+/** All metrics by Prometheus' conventions: their names, which are OpenTelemetry's, end with the unit and `_total`. */
+const formatMetrics = Effect.flatMap(Metric.MetricRegistry, (metrics) => {
+  const names = new Map(
+    Array.from(metrics.values(), ({ attributes, id, type }) => {
+      const unit = units[attributes?.["unit"] ?? ""] ?? "";
+      return [id, `${id}${unit}${type === "Counter" ? "_total" : ""}`];
+    }),
+  );
+  return PrometheusMetrics.format({ metricNameMapper: (id) => names.get(id) ?? id });
+});
+
 export const makeManagement = Effect.gen(function* () {
   const directory = yield* ChatbotDirectory;
+  const lifecycle = yield* Lifecycle;
 
   // No key has this id; the look-up costs the store one cheap read. It is forked, because the read itself ignores an
   // interruption.
-  const ready = Effect.forkDetach(directory.open("")).pipe(
+  const storeAnswers = Effect.forkDetach(directory.open("")).pipe(
     Effect.flatMap(Fiber.join),
     Effect.timeout(readyTimeout),
     Effect.as(toJsonResponse({ status: 200, data: { ready: true } })),
@@ -24,7 +39,14 @@ export const makeManagement = Effect.gen(function* () {
     ),
   );
 
-  const metrics = Effect.map(PrometheusMetrics.format(), (text) =>
+  const ready = Effect.suspend(() => {
+    const { phase } = lifecycle;
+    return phase === "serving"
+      ? storeAnswers
+      : Effect.succeed(toJsonResponse({ status: 503, data: { ready: false, phase } }));
+  });
+
+  const metrics = Effect.map(formatMetrics, (text) =>
     HttpServerResponse.text(text, { contentType: "text/plain; version=0.0.4; charset=utf-8" }),
   );
 

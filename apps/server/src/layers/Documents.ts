@@ -4,12 +4,17 @@
 import { AnswerUnavailable, type Chatbot } from "@parley/core";
 import { type Knowledge, readKnowledge } from "@parley/llm";
 import { Cache, Context, Duration, Effect, Exit, Layer, Path, Queue, Stream } from "effect";
+import { existsSync } from "node:fs";
 import { fileURLToPath } from "node:url";
 import { Settings } from "../Settings.ts";
 
-/** The documentation of this project, the default where no language model is set. */
-const ownDocuments = fileURLToPath(new URL("../../../../docs", import.meta.url));
-const ownReadme = fileURLToPath(new URL("../../../../README.md", import.meta.url));
+/** The documentation of this project, the default where no language model is set: beside the bundle, or in the checkout. */
+const own = (path: string) =>
+  [path, `../../../../${path}`]
+    .map((one) => fileURLToPath(new URL(one, import.meta.url)))
+    .find(existsSync)!;
+const ownDocuments = own("docs");
+const ownReadme = own("README.md");
 
 const read = (folder: string) => readKnowledge(folder, folder === ownDocuments ? [ownReadme] : []);
 

@@ -118,6 +118,10 @@ const spawnPostgres = ({ binaries, data, runAs }: Cluster, port: number) => {
       stdio: ["ignore", "ignore", "pipe"],
     },
   );
+  // A second signal ends this process without its finalizers.
+  const kill = () => child.kill("SIGINT");
+  process.once("exit", kill);
+  child.once("exit", () => process.off("exit", kill));
   let errors = "";
   child.stderr.setEncoding("utf8").on("data", (text: string) => {
     errors = (errors + text).slice(-2000);

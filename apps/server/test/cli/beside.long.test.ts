@@ -70,7 +70,7 @@ beforeAll(async () => {
 
 afterAll(async () => {
   // Its PostgreSQL ends with it.
-  server?.kill("SIGTERM");
+  server?.kill("SIGINT");
   await ended;
   await rm(directory, { recursive: true, force: true });
 });
@@ -183,7 +183,7 @@ it("changes hold in the server, and keys stay where they belong", async () => {
   expect((await over)[0]).toBe(0);
   await becomes(generated, 401);
 
-  server.kill("SIGTERM");
+  server.kill("SIGINT");
   await ended;
   const logs = join(directory, "data", "postgres", "data", "log");
   for (const log of await readdir(logs)) told += await readFile(join(logs, log), "utf8");

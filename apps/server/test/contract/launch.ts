@@ -4,7 +4,7 @@
 import { generateKey } from "@parley/core";
 import { Effect, Redacted } from "effect";
 import { SecureRandom } from "effect/crypto";
-import { spawn } from "node:child_process";
+import { spawn, type ChildProcess } from "node:child_process";
 import { once } from "node:events";
 import { chmod, mkdir, mkdtemp, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
@@ -15,6 +15,9 @@ import type { Target } from "./client.ts";
 
 export interface Running {
   readonly target: Target;
+  readonly child: ChildProcess;
+  /** Its files, the embedded database in `data` among them. */
+  readonly directory: string;
   /** The output of the server so far, for the message of a failure. */
   readonly log: () => string;
   /** Ends the process and removes its files. Rejects when it does not end in time. */
@@ -120,7 +123,7 @@ export const launch = async (
   });
   const exited = once(child, "exit");
   // A run that is broken off must not leave a server behind.
-  const end = () => child.kill("SIGTERM");
+  const end = () => child.kill("SIGINT");
   process.once("exit", end);
   let output = "";
   let baseUrl: string | undefined;
@@ -128,8 +131,13 @@ export const launch = async (
   const ready = new Promise<void>((resolve) => {
     const read = (chunk: Buffer) => {
       output += chunk.toString();
-      baseUrl = /^General interface\s+(http\S+?)\/?\s*$/m.exec(output)?.[1];
-      askUrl = /^Answers interface\s+(http\S+?)\/?\s*$/m.exec(output)?.[1];
+      // Text, or the line of a log in JSON.
+      baseUrl = /(?:^General interface\s+|"general":")(http[^\s"]+?)\/?(?:"|\s*$)/m.exec(
+        output,
+      )?.[1];
+      askUrl = /(?:^Answers interface\s+|"answers":")(http[^\s"]+?)\/?(?:"|\s*$)/m.exec(
+        output,
+      )?.[1];
       if (baseUrl !== undefined && askUrl !== undefined) resolve();
     };
     child.stdout.on("data", read);
@@ -138,7 +146,7 @@ export const launch = async (
 
   const stop = async () => {
     const deadline = setTimeout(() => child.kill("SIGKILL"), 20_000);
-    child.kill("SIGTERM");
+    child.kill("SIGINT");
     await exited;
     process.off("exit", end);
     clearTimeout(deadline);
@@ -171,6 +179,8 @@ export const launch = async (
       limitedKey: keys.limited,
       chatBot,
     },
+    child,
+    directory,
     log: () => output,
     stop,
   };

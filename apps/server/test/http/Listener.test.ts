@@ -41,6 +41,7 @@ const started = Effect.gen(function* () {
     host: "127.0.0.1",
     port: 0,
     grace: Duration.seconds(20),
+    isStopping: () => false,
   }).pipe(Scope.provide(scope));
   const stop = Scope.close(scope, Exit.void);
   yield* Effect.addFinalizer(() => stop);

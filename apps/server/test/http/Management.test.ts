@@ -4,8 +4,13 @@ import { Effect, Fiber, Stream } from "effect";
 import { HttpServerRequest } from "effect/http";
 import { TestClock } from "effect/testing";
 import { makeManagement } from "../../src/http/Management.ts";
+import { Lifecycle } from "../../src/Lifecycle.ts";
 
-const statusOf = (path: string, open: ChatbotDirectory["Service"]["open"]) =>
+const statusOf = (
+  path: string,
+  open: ChatbotDirectory["Service"]["open"],
+  phase: Lifecycle["Service"]["phase"] = "serving",
+) =>
   Effect.flatMap(makeManagement, (app) => Effect.map(app, ({ status }) => status)).pipe(
     Effect.provideService(
       HttpServerRequest.HttpServerRequest,
@@ -15,6 +20,7 @@ const statusOf = (path: string, open: ChatbotDirectory["Service"]["open"]) =>
       ChatbotDirectory,
       ChatbotDirectory.of({ open, used: () => Effect.void, changed: Stream.empty }),
     ),
+    Effect.provideService(Lifecycle, { phase, signal: null }),
   );
 
 describe("readiness", () => {
@@ -23,6 +29,17 @@ describe("readiness", () => {
       assert.strictEqual(yield* statusOf("/health/ready", () => Effect.succeed(null)), 200);
       const failing = () => Effect.fail(new StorageUnavailable({ cause: new Error("away") }));
       assert.strictEqual(yield* statusOf("/health/ready", failing), 503);
+    }),
+  );
+
+  it.effect("is 503 until the interfaces are served, and from the first signal on", () =>
+    Effect.gen(function* () {
+      for (const phase of ["starting", "stopping"] as const) {
+        assert.strictEqual(
+          yield* statusOf("/health/ready", () => Effect.succeed(null), phase),
+          503,
+        );
+      }
     }),
   );
 

@@ -19,7 +19,7 @@ export interface Principal {
 const capacity = 10_000;
 
 /** How long a process takes at most to notice a change whose notification was lost. */
-const staleness = Duration.seconds(30);
+const staleness = Duration.seconds(1);
 
 /** How often the process writes which keys were used. */
 const useInterval = Duration.minutes(1);
@@ -55,16 +55,11 @@ export class Access extends Context.Service<
           return { expiresAt, ratePerMinute, principal: { keyId: id, scopes, chatbot } };
         });
 
-        // By the key's text, so that only its first request looks it up and hashes it. A malformed key fails and takes
-        // no room; a second of memory keeps a client with a revoked key from the store.
+        // By the key's text, so that one request a second looks it up and hashes it, that of a revoked key too. A
+        // malformed key fails and takes no room.
         const opened = yield* Cache.makeWith(open, {
           capacity,
-          timeToLive: (exit) =>
-            Exit.isFailure(exit)
-              ? Duration.zero
-              : exit.value === null
-                ? Duration.seconds(1)
-                : staleness,
+          timeToLive: (exit) => (Exit.isFailure(exit) ? Duration.zero : staleness),
         });
         yield* directory.changed.pipe(
           Stream.runForEach(() => Cache.invalidateAll(opened)),

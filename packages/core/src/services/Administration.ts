@@ -1,6 +1,6 @@
 /**
  * The work of operators: workspaces, chatbots, their settings and their keys. Every change adds a line with its actor
- * to the audit. It takes effect in every process within a second, or within 30 seconds if a notification is lost.
+ * to the audit. It takes effect in every process within a second.
  */
 import { Clock, Context, Duration, Effect, Layer, Redacted, Schema, Struct } from "effect";
 import { Digest, SecureRandom } from "effect/crypto";

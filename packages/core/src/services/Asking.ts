@@ -2,7 +2,7 @@
  * Asking a chatbot (section 4.5). Each ask is a fiber of its own, so that it outlives the request that started it,
  * and so that requests with the same idempotency key share it.
  */
-import { Cause, Context, Effect, Fiber, FiberSet, Layer, Stream } from "effect";
+import { Cause, Context, Duration, Effect, Fiber, FiberSet, Layer, Stream } from "effect";
 import { Digest } from "effect/crypto";
 import type { Chatbot } from "../model/Chatbot.ts";
 import { IdempotencyKeyReused, type AskError } from "../model/Errors.ts";
@@ -17,7 +17,6 @@ import { Moderator } from "../ports/Moderator.ts";
 import { TurnStore } from "../ports/TurnStore.ts";
 import { AskLimits } from "./AskLimits.ts";
 import { makeChatQueue, overloaded } from "./ChatQueue.ts";
-import { logFailure } from "./FailureLog.ts";
 import {
   LiveAnswer,
   type AnswerEvent,
@@ -25,6 +24,7 @@ import {
   type Completed,
   type Progress,
 } from "./LiveAnswer.ts";
+import { inSpan, logFailure, makeAskTimes } from "./Telemetry.ts";
 import { answerInTurn } from "./TurnAnswer.ts";
 
 export interface Ask {
@@ -71,6 +71,14 @@ export class Asking extends Context.Service<
       ask: Ask,
       after?: Progress | null,
     ) => Stream.Stream<AnswerEvent, AskError>;
+    /** How many asks are in progress in this process, waiting ones included. */
+    readonly inProgress: Effect.Effect<number>;
+    /**
+     * Ends the asking in this process: asks that wait for a turn, and later ones, fail with `Overloaded`. Completes
+     * when all answers in progress are stored or have failed, at the latest five seconds after the deadline. The layer
+     * does so when it is closed.
+     */
+    readonly drain: Effect.Effect<void>;
   }
 >()("@parley/core/Asking") {
   static readonly layer: Layer.Layer<
@@ -89,20 +97,35 @@ export class Asking extends Context.Service<
       const { limits } = services;
       const digest = yield* Digest.Digest;
       const queue = yield* makeChatQueue(services.store, limits);
-      // Made after the queue, so that the queue still hears of freed turns while the asks in progress are waited for.
       const fibers = yield* FiberSet.make<Completed, AskError>();
-      yield* Effect.addFinalizer(() =>
-        Effect.timeoutOption(FiberSet.awaitEmpty(fibers), limits.deadline),
+      // The store may retry the entry of a finished answer for five seconds.
+      const drain = queue.close.pipe(
+        Effect.andThen(FiberSet.awaitEmpty(fibers)),
+        Effect.timeoutOption(Duration.sum(limits.deadline, Duration.seconds(5))),
+        Effect.asVoid,
       );
+      yield* Effect.addFinalizer(() => drain);
       const byKey = new Map<string, Running>();
       let asks = 0;
 
+      const beginTimes = yield* makeAskTimes;
       const run = (live: LiveAnswer, chatbot: Chatbot, ask: Ask, key: IdempotencyKey | null) =>
-        queue.inTurn({ chatbot: chatbot.id, chat: ask.chatId, key }, (taken) =>
-          taken._tag === "Done"
-            ? Effect.succeed({ entry: taken.entry, replayed: true, turn: taken.turn })
-            : answerInTurn(services, live, chatbot, taken.turn, ask),
-        );
+        Effect.suspend(() => {
+          const times = beginTimes();
+          const facts = { chatbot: chatbot.id, ...(ask.chatId !== null && { chat: ask.chatId }) };
+          return queue
+            .inTurn({ chatbot: chatbot.id, chat: ask.chatId, key }, (taken) => {
+              times.taken();
+              return taken._tag === "Done"
+                ? Effect.succeed({ entry: taken.entry, replayed: true, turn: taken.turn })
+                : answerInTurn(services, live, chatbot, taken.turn, ask, times);
+            })
+            .pipe(
+              (answered) => inSpan(answered, "turn", facts),
+              Effect.ensuring(Effect.sync(times.ended)),
+              Effect.annotateLogs(facts),
+            );
+        });
 
       const start = Effect.fnUntraced(function* (
         live: LiveAnswer,
@@ -157,6 +180,8 @@ export class Asking extends Context.Service<
       }, Effect.uninterruptible);
 
       return Asking.of({
+        drain,
+        inProgress: Effect.sync(() => asks),
         ask: (chatbot, ask) =>
           join(chatbot, ask).pipe(
             Effect.flatMap(({ fiber, isJoined }) =>

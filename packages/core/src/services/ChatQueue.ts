@@ -7,6 +7,7 @@ import type { IdempotencyKey } from "../model/IdempotencyKey.ts";
 import { Overloaded, type AskError } from "../model/Errors.ts";
 import type { Taken, TurnStore } from "../ports/TurnStore.ts";
 import type { AskLimits } from "./AskLimits.ts";
+import { inSpan } from "./Telemetry.ts";
 
 /** The chat and the key that an ask needs the turn of. */
 export interface Place {
@@ -26,6 +27,8 @@ export interface ChatQueue {
     place: Place,
     use: (taken: Exclude<Taken, { readonly _tag: "Held" }>) => Effect.Effect<A, E>,
   ) => Effect.Effect<A, E | AskError>;
+  /** Ends the waiting: asks without a turn, and all later ones, fail with `Overloaded`. */
+  readonly close: Effect.Effect<void>;
 }
 
 /** The asks of one chat in this process. */
@@ -44,6 +47,7 @@ export const makeChatQueue = (
 ): Effect.Effect<ChatQueue, never, Scope.Scope> =>
   Effect.gen(function* () {
     const queues = new Map<string, Queue>();
+    let isClosed = false;
     const wake = (deferred: Deferred.Deferred<void>) => Deferred.doneUnsafe(deferred, Effect.void);
     yield* store.freed.pipe(
       Stream.runForEach((freed) =>
@@ -63,6 +67,7 @@ export const makeChatQueue = (
       queue: Queue | null,
     ) {
       while (true) {
+        if (isClosed) return yield* overloaded;
         // Replaced before the store is asked, so that no notification is missed in between.
         const freed = Deferred.makeUnsafe<void>();
         if (queue !== null) queue.freed = freed;
@@ -97,11 +102,15 @@ export const makeChatQueue = (
       });
 
     return {
+      close: Effect.sync(() => {
+        isClosed = true;
+        for (const { asks, freed } of queues.values()) [freed, ...asks].forEach(wake);
+      }),
       inTurn: (place, use) =>
         Effect.flatMap(Clock.currentTimeMillis, (now) => {
           const until = now + Duration.toMillis(limits.queueTimeout);
           const takeAndUse = (queue: Queue | null) =>
-            Effect.uninterruptible(Effect.flatMap(take(place, until, queue), use));
+            Effect.uninterruptible(Effect.flatMap(inSpan(take(place, until, queue), "take"), use));
           if (place.chat === null) return takeAndUse(null);
           const name = `${place.chatbot}/${place.chat}`;
           return Effect.acquireUseRelease(

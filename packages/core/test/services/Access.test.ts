@@ -107,7 +107,7 @@ describe("access", () => {
     }),
   );
 
-  it.effect("looks a key up and hashes it at its first request, a wrong one once a second", () =>
+  it.effect("looks a key up and hashes it once a second, a wrong one too", () =>
     Effect.gen(function* () {
       const [key, wrong] = [yield* newKey, yield* newKey];
       const { layer, state } = yield* directory(key);
@@ -118,9 +118,8 @@ describe("access", () => {
         assert.deepStrictEqual([state.asked, state.hashed], [2, 2]);
         yield* TestClock.adjust("1 second");
         yield* authenticate(key);
-        assert.deepStrictEqual([state.asked, state.hashed], [2, 2]);
         yield* Effect.flip(authenticate(wrong));
-        assert.deepStrictEqual([state.asked, state.hashed], [3, 3]);
+        assert.deepStrictEqual([state.asked, state.hashed], [4, 4]);
       }).pipe(Effect.provide(layer));
     }),
   );
@@ -176,7 +175,7 @@ describe("access", () => {
     }),
   );
 
-  it.effect("forgets what it knows at a notification, and without one after 30 seconds", () =>
+  it.effect("forgets what it knows at a notification, and without one after a second", () =>
     Effect.gen(function* () {
       const key = yield* newKey;
       for (const isNotified of [true, false]) {
@@ -190,7 +189,7 @@ describe("access", () => {
             yield* PubSub.publish(state.changed, null);
             yield* Effect.repeat(Effect.yieldNow, { times: 20 });
           } else {
-            yield* TestClock.adjust("30 seconds");
+            yield* TestClock.adjust("1 second");
           }
           assert.isTrue(Exit.isFailure(yield* Effect.exit(authenticate(key))));
         }).pipe(Effect.provide(layer));

@@ -651,30 +651,33 @@ describe("asking", () => {
       ),
   );
 
-  it.effect(
-    "a waiting ask gets its turn as soon as another process ends its turn while the service stops, too",
-    () =>
-      Effect.gen(function* () {
-        const scope = yield* Scope.make();
-        const context = yield* Layer.build(layerAsking(() => says("done"))).pipe(
-          Scope.provide(scope),
+  it.effect("a service that stops completes its answers, and refuses asks without a turn", () =>
+    Effect.gen(function* () {
+      const gate = yield* Deferred.make<void>();
+      const scope = yield* Scope.make();
+      const layer = layerAsking(() => held(gate));
+      const context = yield* Scope.provide(Layer.build(layer), scope);
+      yield* Effect.gen(function* () {
+        const [ours, theirs] = [yield* newChat, yield* newChat];
+        yield* TurnStore.use((store) => store.take(chatbot.id, theirs, null));
+        const [answering, ...waiting] = yield* Effect.forEach(
+          [ask("q", { chatId: ours }), ask("r", { chatId: ours }), ask("s", { chatId: theirs })],
+          (one) => Effect.forkChild(Effect.exit(asking(one))),
         );
-        yield* Effect.gen(function* () {
-          const chatId = yield* newChat;
-          const store = yield* TurnStore;
-          const taken = yield* store.take(chatbot.id, chatId, null);
-          if (taken._tag !== "Turn") return assert.fail("the turn is free");
-          const waiting = yield* Effect.forkChild(asking(ask("q", { chatId })));
-          yield* settle;
-          const stopped = yield* Effect.forkChild(Scope.close(scope, Exit.void));
-          yield* settle;
-          assert.isUndefined(stopped.pollUnsafe());
-          yield* store.release(taken.turn);
-          yield* settle;
-          // No time has passed.
-          assert.strictEqual((yield* Fiber.join(waiting)).entry.question, "q");
-          yield* Fiber.join(stopped);
-        }).pipe(Effect.provide(context));
-      }),
+        yield* settle;
+        const stopped = yield* Effect.forkChild(Scope.close(scope, Exit.void));
+        yield* settle;
+        // No time has passed.
+        for (const fiber of waiting)
+          assert.deepStrictEqual(tagOf(yield* Fiber.join(fiber)), ["Overloaded"]);
+        assert.deepStrictEqual(tagOf(yield* Effect.exit(asking(ask("t")))), ["Overloaded"]);
+        assert.strictEqual(yield* Asking.use(({ inProgress }) => inProgress), 1);
+        assert.isUndefined(stopped.pollUnsafe());
+        yield* Deferred.succeed(gate, undefined);
+        assert.isTrue(Exit.isSuccess(yield* Fiber.join(answering!)));
+        yield* Fiber.join(stopped);
+        assert.deepStrictEqual(yield* questionsOf(ours), ["q"]);
+      }).pipe(Effect.provide(context));
+    }),
   );
 });

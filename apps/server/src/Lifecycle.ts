@@ -1,0 +1,43 @@
+import { Context, Effect, Layer } from "effect";
+
+/** The exit code of a server that did not wait for its answers. */
+const abandoned = 130;
+
+/**
+ * How long a further signal counts as the first one, in milliseconds: systemd and terminals signal a whole group of
+ * processes, and npm and pnpm forward the signal to the server again.
+ */
+const forwarding = 300;
+
+/** Whether a server is ready, and how it stops. */
+export class Lifecycle extends Context.Service<
+  Lifecycle,
+  {
+    phase: "starting" | "serving" | "stopping";
+    /** Why it stops; `null`: nobody sent a signal. */
+    signal: NodeJS.Signals | null;
+  }
+>()("@parley/server/Lifecycle") {
+  /** Follows the signals of the process. The second one ends it. */
+  static readonly layer = Layer.effect(
+    Lifecycle,
+    Effect.gen(function* () {
+      const lifecycle: Lifecycle["Service"] = { phase: "starting", signal: null };
+      let since = Infinity;
+      const stop = (signal: NodeJS.Signals) => {
+        if (performance.now() - since > forwarding) process.exit(abandoned);
+        if (lifecycle.signal !== null) return;
+        since = performance.now();
+        lifecycle.phase = "stopping";
+        lifecycle.signal = signal;
+      };
+      const signals = ["SIGINT", "SIGTERM"] as const;
+      yield* Effect.acquireRelease(
+        // Before `runMain`, which interrupts the program.
+        Effect.sync(() => signals.forEach((signal) => process.prependListener(signal, stop))),
+        () => Effect.sync(() => signals.forEach((signal) => process.off(signal, stop))),
+      );
+      return lifecycle;
+    }),
+  );
+}

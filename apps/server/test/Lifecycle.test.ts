@@ -1,0 +1,116 @@
+/**
+ * How a server stops: by a SIGTERM after a delay, by Ctrl-C at once, and by a second signal without its answers.
+ */
+import { once } from "node:events";
+import { readFile } from "node:fs/promises";
+import { createServer, type AddressInfo } from "node:net";
+import { join } from "node:path";
+import { setTimeout } from "node:timers/promises";
+import { afterEach, expect, it, vi } from "vitest";
+import {
+  api,
+  askApi,
+  askStream,
+  createChat,
+  expectGeneral,
+  parseEvents,
+} from "./contract/client.ts";
+import { launch, type Running } from "./contract/launch.ts";
+import { startSlowModel, type SlowModel } from "./SlowModel.ts";
+
+const freePort = async () => {
+  const server = createServer().listen(0, "127.0.0.1");
+  await once(server, "listening");
+  const { port } = server.address() as AddressInfo;
+  await new Promise((resolve) => server.close(resolve));
+  return port;
+};
+
+const patience = { timeout: 10_000, interval: 10 };
+
+let model: SlowModel;
+let running: Running;
+afterEach(async () => {
+  model?.close();
+  await running?.stop();
+});
+
+/** A server with an ask in a chat, another one behind it, and a stream. The model completes its answers after `release`. */
+const start = async (
+  store: "memory" | "embedded",
+  settings: Readonly<Record<string, string>> = {},
+) => {
+  let release = () => {};
+  const released = new Promise<void>((resolve) => (release = resolve));
+  model = await startSlowModel(() => released);
+  const port = await freePort();
+  const more = { ...model.settings, ...settings, PARLEY_MANAGEMENT_PORT: String(port) };
+  running = await launch(store, more);
+  const { child, target } = running;
+  const exited = once(child, "exit");
+  const ready = () => fetch(`http://127.0.0.1:${port}/health/ready`).then(({ status }) => status);
+  expect(await ready()).toBe(200);
+  const chat = await createChat(target);
+  const ask = () => askApi(target, { json: { chat_id: chat.id, query: "q" } });
+  const answering = ask();
+  const stream = askStream(target, { json: { query: "q" } });
+  await vi.waitFor(() => expect(model.asked()).toBe(2), patience);
+  const waiting = ask();
+  // The server reads it first.
+  await details(target);
+  return { answering, child, exited, ready, release, stream, target, waiting };
+};
+
+const details = (target: Running["target"]) => api(target, "/details");
+
+it("after a SIGTERM it is not ready, serves for the delay, and then completes its answers", async () => {
+  const { answering, child, exited, ready, release, stream, target, waiting } = await start(
+    "memory",
+    { PARLEY_DRAIN_DELAY: "3 seconds" },
+  );
+  child.kill("SIGTERM");
+  // As pnpm forwards it.
+  child.kill("SIGTERM");
+  await vi.waitFor(async () => expect(await ready()).toBe(503), patience);
+  const served = await details(target);
+  expect(served.status).toBe(200);
+  expect(served.headers["connection"]).toBe("close");
+
+  const refused = await waiting;
+  expectGeneral(refused, 500);
+  expect(refused.body.message).toBe("SERVICE_OVERLOADED");
+  expect(refused.headers["retry-after"]).toBe("1");
+  await expect(details(target)).rejects.toThrow("ECONNREFUSED");
+  await vi.waitFor(() => expect(running.log()).toContain("Waiting for 2 answers"), patience);
+  expect(await ready()).toBe(503);
+  expect(child.exitCode).toBeNull();
+
+  release();
+  const answered = await answering;
+  expect(answered.status).toBe(201);
+  expect(answered.headers["connection"]).toBe("close");
+  expect(parseEvents((await stream).text).at(-1)).toMatchObject({ event: "entry" });
+  expect(await exited).toEqual([0, null]);
+});
+
+const ending =
+  "after Ctrl-C it accepts no connection; a second signal ends it at once, and PostgreSQL";
+it(ending, { timeout: 90_000 }, async () => {
+  const { answering, child, exited, ready, stream, target, waiting } = await start("embedded");
+  const data = join(running.directory, "data", "postgres", "data");
+  const [postmaster] = (await readFile(join(data, "postmaster.pid"), "utf8")).split("\n");
+  const lost = Promise.allSettled([answering, stream]);
+  child.kill("SIGINT");
+  expectGeneral(await waiting, 500);
+  expect(await ready()).toBe(503);
+  await expect(details(target)).rejects.toThrow("ECONNREFUSED");
+
+  await setTimeout(400);
+  child.kill("SIGTERM");
+  expect(await exited).toEqual([130, null]);
+  expect((await lost).map(({ status }) => status)).toEqual(["rejected", "rejected"]);
+  await vi.waitFor(
+    () => expect(() => process.kill(Number(postmaster), 0)).toThrow("ESRCH"),
+    patience,
+  );
+});

@@ -1,0 +1,54 @@
+/**
+ * A language model that speaks OpenAI's chat completions, and keeps each answer open for a while.
+ */
+import { once } from "node:events";
+import { createServer } from "node:http";
+import type { AddressInfo } from "node:net";
+
+export interface SlowModel {
+  /** Settings that make a server use it. */
+  readonly settings: Readonly<Record<string, string>>;
+  /** How many questions it has got. */
+  readonly asked: () => number;
+  readonly close: () => void;
+}
+
+/** @param wait what the model does after the first half of an answer */
+export const startSlowModel = async (wait: () => Promise<unknown>): Promise<SlowModel> => {
+  let asked = 0;
+  const server = createServer(async (request, response) => {
+    asked++;
+    const piece = (delta: object, finish: string | null = null) =>
+      response.write(
+        `data: ${JSON.stringify({
+          id: "c",
+          object: "chat.completion.chunk",
+          created: 1,
+          model: "slow",
+          choices: [{ index: 0, delta, finish_reason: finish }],
+        })}\n\n`,
+      );
+    request.resume();
+    await once(request, "end");
+    response.writeHead(200, { "content-type": "text/event-stream" });
+    piece({ role: "assistant", content: "At " });
+    await wait();
+    piece({ content: "last." });
+    piece({}, "stop");
+    response.end("data: [DONE]\n\n");
+  }).listen(0, "127.0.0.1");
+  await once(server, "listening");
+  const { port } = server.address() as AddressInfo;
+  return {
+    settings: {
+      PARLEY_LLM_BASE_URL: `http://127.0.0.1:${port}/v1`,
+      PARLEY_LLM_MODEL: "slow",
+      PARLEY_LLM_API_KEY: "k",
+    },
+    asked: () => asked,
+    close: () => {
+      server.closeAllConnections();
+      server.close();
+    },
+  };
+};
