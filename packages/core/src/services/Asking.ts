@@ -39,7 +39,6 @@ export interface Ask {
   /**
    * The effect of an interruption of the waiting fiber. `finish`, the default: the answer is completed and stored.
    * `cancel`: the answer is interrupted and nothing is stored, unless another request with the same key waits for it.
-   * The latest request with a key decides.
    */
   readonly onHangUp?: "finish" | "cancel";
 }
@@ -49,8 +48,6 @@ interface Running {
   readonly live: LiveAnswer;
   readonly fiber: Fiber.Fiber<Completed, AskError>;
   readonly fingerprint: string | null;
-  /** The wish of the latest request. */
-  onHangUp: Ask["onHangUp"];
 }
 
 export class Asking extends Context.Service<
@@ -142,8 +139,7 @@ export class Asking extends Context.Service<
             live.readers > 0 || Cause.hasInterruptsOnly(cause) ? Effect.void : logFailure(cause),
           ),
         );
-        const { onHangUp } = ask;
-        const running: Running = { live, fiber, fingerprint: key?.fingerprint ?? null, onHangUp };
+        const running: Running = { live, fiber, fingerprint: key?.fingerprint ?? null };
         asks++;
         if (key !== null) byKey.set(name, running);
         fiber.addObserver((exit) => {
@@ -167,10 +163,9 @@ export class Asking extends Context.Service<
         const live = joined?.live ?? new LiveAnswer();
         live.readers++;
         const running = joined ?? (yield* start(live, chatbot, ask, key, name));
-        running.onHangUp = ask.onHangUp;
         yield* Effect.addFinalizer(() =>
           Effect.sync(() => {
-            if (--live.readers > 0 || running.onHangUp !== "cancel" || live.exit !== null) return;
+            if (--live.readers > 0 || ask.onHangUp !== "cancel" || live.exit !== null) return;
             // A later request with the same key starts anew.
             if (byKey.get(name) === running) byKey.delete(name);
             running.fiber.interruptUnsafe();
