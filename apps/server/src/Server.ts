@@ -3,14 +3,15 @@
  */
 import * as NodeServices from "@effect/platform-node/NodeServices";
 import { Access, Asking, ChatbotRegistry, layerRetention } from "@parley/core";
-import { layerRedaction, makeApp } from "@parley/http";
+import { layerRedaction, makeApp, makeRequestLog } from "@parley/http";
 import { makeDocumentation } from "@parley/http/docs";
 import { makePlayground } from "@parley/http/playground";
 import {
+  Cause,
   Console,
   Duration,
   Effect,
-  type Exit,
+  Exit,
   Layer,
   Option,
   Redacted,
@@ -19,17 +20,20 @@ import {
 } from "effect";
 import { SecureRandom } from "effect/crypto";
 import type { HttpServerRequest, HttpServerResponse } from "effect/http";
+import { makeGuide } from "./http/Guide.ts";
 import { listen } from "./http/Listener.ts";
 import { makeManagement } from "./http/Management.ts";
 import { layerAsking } from "./layers/Asking.ts";
 import { layerDigest } from "./layers/Digest.ts";
 import { Documents, layerDocuments, reloadOnSighup } from "./layers/Documents.ts";
+import { layerObservability, logsText } from "./layers/Observability.ts";
 import { layerStore } from "./layers/Store.ts";
 import { Lifecycle } from "./Lifecycle.ts";
 import { firstStart } from "./provision/FirstStart.ts";
 import { provision } from "./provision/Provision.ts";
 import { readSettings, Settings } from "./Settings.ts";
 import { hasTerminal } from "./StopSignals.ts";
+import { version } from "./Version.ts";
 
 /** Logs settings that do nothing, and settings of chatbots that this server cannot follow. */
 const startupChecks = Effect.gen(function* () {
@@ -93,7 +97,8 @@ const stop = Effect.fnUntraced(function* (
 const listeners = Effect.gen(function* () {
   const settings = yield* Settings;
   const lifecycle = yield* Lifecycle;
-  const { askPort, basePaths, corsOrigins, host, managementPort, onDisconnect, port } = settings;
+  const { askPort, basePaths, corsOrigins, host, logRequests, managementPort, onDisconnect, port } =
+    settings;
   if (settings.provision !== null) {
     yield* provision(settings.provision, process.env, "provisioning");
   }
@@ -101,6 +106,7 @@ const listeners = Effect.gen(function* () {
 
   // An ask whose turn begins now may take its whole deadline.
   const grace = Duration.sum(settings.asks.deadline, Duration.seconds(5));
+  const { refuse: refused } = yield* makeRequestLog(logRequests);
   const listenTo = Effect.fnUntraced(function* (
     port: number,
     app: Effect.Effect<
@@ -110,11 +116,12 @@ const listeners = Effect.gen(function* () {
     >,
   ) {
     const isStopping = () => lifecycle.phase === "stopping";
-    const bound = yield* listen(app, { host, port, grace, isStopping });
+    const bound = yield* listen(app, { host, port, grace, isStopping, refused });
     return `http://${host.includes(":") ? `[${host}]` : host}:${bound}`;
   });
   // It closes last.
-  if (managementPort !== 0) yield* listenTo(managementPort, yield* makeManagement);
+  const management =
+    managementPort === 0 ? null : yield* listenTo(managementPort, yield* makeManagement);
   const interfaces = yield* Effect.acquireRelease(Scope.make("parallel"), stop);
   const documentation = settings.docs ? [makeDocumentation] : [];
   const serve = Effect.fnUntraced(function* (
@@ -122,7 +129,14 @@ const listeners = Effect.gen(function* () {
     serves: ReadonlyArray<"general" | "answers">,
     pages = documentation,
   ) {
-    const app = yield* makeApp({ basePaths, corsOrigins, onDisconnect, pages, serves });
+    const app = yield* makeApp({
+      basePaths,
+      corsOrigins,
+      logRequests,
+      onDisconnect,
+      pages,
+      serves,
+    });
     return yield* Scope.provide(listenTo(port, app), interfaces);
   });
   const askListener = askPort === null ? null : yield* serve(askPort, ["answers"]);
@@ -132,16 +146,32 @@ const listeners = Effect.gen(function* () {
   const origin = yield* serve(port, askListener === null ? ["general", "answers"] : ["general"], [
     ...playground,
     ...documentation,
+    ...(settings.docs ? [yield* makeGuide] : []),
   ]);
   const askOrigin = askListener ?? origin;
   if (lifecycle.phase === "starting") lifecycle.phase = "serving";
   // After listening: nobody would see the key of a start that fails.
   const firstKey = settings.provision === null ? yield* firstStart : Option.none();
-  yield* Console.log(
-    `General interface  ${origin}${basePaths.general}\n` +
-      `Answers interface  ${askOrigin}${basePaths.answers}/` +
-      (settings.docs ? `\nDocumentation      ${origin}/docs` : ""),
-  );
+  const addresses = {
+    general: `${origin}${basePaths.general}`,
+    answers: `${askOrigin}${basePaths.answers}/`,
+    ...(settings.docs && { documentation: `${origin}/docs` }),
+  };
+  const text = yield* logsText;
+  yield* Effect.annotateLogs(Effect.logInfo(`Parley ${version} has started`), {
+    ...(!text && addresses),
+    management: management ?? "off",
+    store: settings.store,
+    models:
+      settings.llms.map(({ model, provider }) => `${model} at ${provider}`).join(", ") || "none",
+  });
+  if (text) {
+    yield* Console.log(
+      `General interface  ${addresses.general}\n` +
+        `Answers interface  ${addresses.answers}` +
+        (settings.docs ? `\nDocumentation      ${addresses.documentation}` : ""),
+    );
+  }
   if (Option.isSome(firstKey)) {
     const key = Redacted.value(firstKey.value);
     yield* Console.log(
@@ -152,6 +182,13 @@ const listeners = Effect.gen(function* () {
   }
 });
 
+/** The last line of a server; one that cannot start has an error instead. */
+const stopped = Effect.addFinalizer((exit) =>
+  Exit.isFailure(exit) && !Cause.hasInterruptsOnly(exit.cause)
+    ? Effect.void
+    : Effect.logInfo("Parley has stopped"),
+);
+
 /** The whole server; it runs as long as its scope is open. */
 export const layerServer = Layer.merge(Layer.effectDiscard(listeners), layerRetention).pipe(
   Layer.provide(Access.layer),
@@ -159,5 +196,7 @@ export const layerServer = Layer.merge(Layer.effectDiscard(listeners), layerRete
   // At the same time: a database takes a while to start.
   Layer.provide([layerStore, layerDocuments(hasTerminal ? Stream.empty : reloadOnSighup)]),
   Layer.provide([layerDigest, SecureRandom.layerWebCrypto, NodeServices.layer, layerRedaction]),
+  Layer.provide(Layer.effectDiscard(stopped)),
+  Layer.provide(layerObservability),
   Layer.provide([Settings.layer, Lifecycle.layer]),
 );

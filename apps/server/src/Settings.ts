@@ -147,6 +147,12 @@ const read = Effect.gen(function* () {
     askPort: yield* port("PARLEY_ASK_PORT").pipe(Config.withDefault(null)),
     /** The port of health and metrics; 0: there are none. */
     managementPort: yield* port("PARLEY_MANAGEMENT_PORT").pipe(Config.withDefault(3001)),
+    /** The form of log lines; `null`: JSON, but text on a terminal. */
+    logFormat: yield* Config.Literals(["json", "text"], "PARLEY_LOG_FORMAT").pipe(
+      Config.withDefault(null),
+    ),
+    /** Whether each request leaves a log line. */
+    logRequests: yield* Config.Boolean("PARLEY_LOG_REQUESTS").pipe(Config.withDefault(false)),
     corsOrigins: yield* origins,
     /** Whether `/docs` and `/openapi.json` are served. */
     docs: yield* Config.Boolean("PARLEY_DOCS").pipe(Config.withDefault(true)),

@@ -1,7 +1,12 @@
-/** The environment of this process without settings, which must not reach the servers and commands that it starts. */
-export const withoutSettings = (): NodeJS.ProcessEnv =>
-  Object.fromEntries(
+/**
+ * The environment of this process without settings, which must not reach the servers and commands that it starts. Their
+ * log is text, as on a terminal.
+ */
+export const withoutSettings = (): NodeJS.ProcessEnv => ({
+  ...Object.fromEntries(
     Object.entries(process.env).filter(
-      ([name]) => !/^(PARLEY_|DATABASE_URL$|NODE_OPTIONS$|VITEST|PG)/.test(name),
+      ([name]) => !/^(PARLEY_|OTEL_|DATABASE_URL$|NODE_OPTIONS$|VITEST|PG)/.test(name),
     ),
-  );
+  ),
+  PARLEY_LOG_FORMAT: "text",
+});

@@ -19,9 +19,16 @@ export { Asking, type Ask } from "./services/Asking.ts";
 export { AskDeadline, AskLimits } from "./services/AskLimits.ts";
 export { Chats } from "./services/Chats.ts";
 export { makeDrainingRuntime } from "./services/DrainingRuntime.ts";
-export { logFailure } from "./services/FailureLog.ts";
 export type { AnswerEvent, Asked, Progress } from "./services/LiveAnswer.ts";
 export { layerRetention } from "./services/Retention.ts";
+export {
+  endSpan,
+  inSpan,
+  isTraced,
+  logFailure,
+  secondsHistogram,
+  traceHeaders,
+} from "./services/Telemetry.ts";
 
 // Ports
 export { Answerer, type AnswerPart } from "./ports/Answerer.ts";

@@ -6,5 +6,11 @@ export { generalCodes, validationCodes, type GeneralMessage } from "./contract/C
 export { toJsonResponse, type ResponseBody } from "./contract/Wire.ts";
 export { layerRedaction, makeApp, toRequestId, type AppOptions, type Pages } from "./serve/App.ts";
 export { toEndpointNotFound, toGeneralBody, toGeneralResponse } from "./serve/ErrorResponses.ts";
+export {
+  makeRequestLog,
+  toMethod,
+  type RequestFacts,
+  type RequestLog,
+} from "./serve/RequestLog.ts";
 export { toPath } from "./serve/Routes.ts";
 export { makeWebHandler, type WebHandler } from "./serve/WebHandler.ts";

@@ -17,7 +17,11 @@ export {
 export { type Passage } from "./documents/Passage.ts";
 export { type LanguageModel, tryModel } from "./models/ModelCall.ts";
 export { type FailureReason, type ModelFailure } from "./models/ModelFailure.ts";
-export { openAiCompatible, type OpenAiCompatibleSettings } from "./models/OpenAiCompatible.ts";
+export {
+  AiSdkMissing,
+  openAiCompatible,
+  type OpenAiCompatibleSettings,
+} from "./models/OpenAiCompatible.ts";
 export {
   layerModerationEndpoint,
   type ModerationEndpointSettings,

@@ -16,6 +16,7 @@ import { provision } from "./commands/ProvisionCommand.ts";
 import { serve } from "./commands/ServeCommand.ts";
 import { usage } from "./commands/UsageCommand.ts";
 import { workspace } from "./commands/WorkspaceCommand.ts";
+import { version } from "../Version.ts";
 import {
   exitCode,
   presenter,
@@ -68,7 +69,7 @@ export const parley: Effect.Effect<void, unknown, Command.Environment> = Stdio.S
   ({ args }) => args,
 ).pipe(
   Effect.flatMap((args) =>
-    exposesKey(args) ? refuseKey : Command.runWith(command, { version: "0.1.0" })(args),
+    exposesKey(args) ? refuseKey : Command.runWith(command, { version })(args),
   ),
   printingErrors,
   Effect.provideService(CliOutput.Presenter, presenter),

@@ -2,7 +2,13 @@
  * The connections of a listener. Responses are sent in the order of their requests, each whole, and none after a last
  * one: a response that does not keep its connection alive.
  */
-import { toGeneralBody, toRequestId, type GeneralMessage } from "@parley/http";
+import {
+  toGeneralBody,
+  toMethod,
+  toRequestId,
+  type GeneralMessage,
+  type RequestLog,
+} from "@parley/http";
 import { ServerResponse, type IncomingMessage } from "node:http";
 import type { Socket } from "node:net";
 
@@ -12,11 +18,16 @@ const lingering = 2_000;
 export class Connections {
   readonly #latest = new Map<Socket, ServerResponse | null>();
   readonly #isStopping: () => boolean;
+  readonly #refused: RequestLog["refuse"] | undefined;
   #isClosing = false;
 
-  /** @param isStopping whether each response is the last of its connection */
-  constructor(isStopping: () => boolean) {
+  /**
+   * @param isStopping whether each response is the last of its connection
+   * @param refused called for each refused request
+   */
+  constructor(isStopping: () => boolean, refused?: RequestLog["refuse"]) {
     this.#isStopping = isStopping;
+    this.#refused = refused;
   }
 
   add(socket: Socket): void {
@@ -56,11 +67,13 @@ export class Connections {
     response.req.resume();
     const body = toGeneralBody(message);
     const text = JSON.stringify(body);
+    const requestId = toRequestId(response.req.headers["x-request-id"]);
+    this.#refused?.({ requestId, method: toMethod(response.req.method) }, message, body.status);
     response.writeHead(body.status, {
       "content-type": "application/json; charset=utf-8",
       "content-length": Buffer.byteLength(text),
       "cache-control": "no-store",
-      "x-request-id": toRequestId(response.req.headers["x-request-id"]),
+      "x-request-id": requestId,
     });
     // Not gathered: the application must find that the response has ended.
     ServerResponse.prototype.end.call(response, text, "utf8");

@@ -3,7 +3,7 @@
  * malformed requests, unmet expectations and CONNECT.
  */
 import * as NodeHttpServer from "@effect/platform-node/NodeHttpServer";
-import type { GeneralMessage } from "@parley/http";
+import type { GeneralMessage, RequestLog } from "@parley/http";
 import { Data, Duration, Effect, Scope } from "effect";
 import type { HttpServerRequest, HttpServerResponse } from "effect/http";
 import { createServer, IncomingMessage, type ServerResponse } from "node:http";
@@ -31,12 +31,14 @@ export interface ListenOptions {
   readonly grace: Duration.Duration;
   /** Whether it will close soon, so that each response is the last of its connection. */
   readonly isStopping: () => boolean;
+  /** Called for each request that the listener refuses in the application's place. */
+  readonly refused?: RequestLog["refuse"];
 }
 
 /** Serves `app` until the scope closes, and refuses connections from then on. Returns the port. */
 export const listen = Effect.fnUntraced(function* <R>(
   app: Effect.Effect<HttpServerResponse.HttpServerResponse, never, R>,
-  { grace, host, isStopping, port }: ListenOptions,
+  { grace, host, isStopping, port, refused }: ListenOptions,
 ) {
   const requests = yield* Scope.make("parallel");
   const handle = yield* NodeHttpServer.makeHandler(
@@ -56,7 +58,7 @@ export const listen = Effect.fnUntraced(function* <R>(
     connectionsCheckingInterval: 5_000,
     maxHeaderSize: 16 * 1024,
   });
-  const connections = new Connections(isStopping);
+  const connections = new Connections(isStopping, refused);
 
   server.on("connection", (socket: Socket) => connections.add(socket));
   server.on("request", (request: IncomingMessage, response: ServerResponse) => {

@@ -3,13 +3,26 @@
  */
 import { ChatbotDirectory } from "@parley/core";
 import { toEndpointNotFound, toGeneralBody, toJsonResponse, toPath } from "@parley/http";
-import { Duration, Effect, Fiber } from "effect";
+import { Duration, Effect, Fiber, Metric } from "effect";
 import { HttpServerRequest, HttpServerResponse } from "effect/http";
 import { PrometheusMetrics } from "effect/observability";
 import { Lifecycle } from "../Lifecycle.ts";
 
 /** How long the store may take to answer before the server counts as not ready. */
 const readyTimeout = Duration.seconds(2);
+
+const units: Readonly<Record<string, string>> = { s: "_seconds", By: "_bytes" };
+
+/** All metrics by Prometheus' conventions: their names, which are OpenTelemetry's, end with the unit and `_total`. */
+const formatMetrics = Effect.flatMap(Metric.MetricRegistry, (metrics) => {
+  const names = new Map(
+    Array.from(metrics.values(), ({ attributes, id, type }) => {
+      const unit = units[attributes?.["unit"] ?? ""] ?? "";
+      return [id, `${id}${unit}${type === "Counter" ? "_total" : ""}`];
+    }),
+  );
+  return PrometheusMetrics.format({ metricNameMapper: (id) => names.get(id) ?? id });
+});
 
 export const makeManagement = Effect.gen(function* () {
   const directory = yield* ChatbotDirectory;
@@ -33,7 +46,7 @@ export const makeManagement = Effect.gen(function* () {
       : Effect.succeed(toJsonResponse({ status: 503, data: { ready: false, phase } }));
   });
 
-  const metrics = Effect.map(PrometheusMetrics.format(), (text) =>
+  const metrics = Effect.map(formatMetrics, (text) =>
     HttpServerResponse.text(text, { contentType: "text/plain; version=0.0.4; charset=utf-8" }),
   );
 

@@ -20,7 +20,7 @@ export const layerAnswerer = Layer.unwrap(
     ] as const;
     return layerLanguageModel(models, {
       contextTokens,
-      modelNamed: (model) => openAiCompatible({ ...first, model }),
+      modelNamed: (model) => Effect.orDie(openAiCompatible({ ...first, model })),
       knowledge,
     });
   }),

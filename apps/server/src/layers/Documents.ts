@@ -4,12 +4,17 @@
 import { AnswerUnavailable, type Chatbot } from "@parley/core";
 import { type Knowledge, readKnowledge } from "@parley/llm";
 import { Cache, Context, Duration, Effect, Exit, Layer, Path, Queue, Stream } from "effect";
+import { existsSync } from "node:fs";
 import { fileURLToPath } from "node:url";
 import { Settings } from "../Settings.ts";
 
-/** The documentation of this project, the default where no language model is set. */
-const ownDocuments = fileURLToPath(new URL("../../../../docs", import.meta.url));
-const ownReadme = fileURLToPath(new URL("../../../../README.md", import.meta.url));
+/** The documentation of this project, the default where no language model is set: beside the bundle, or in the checkout. */
+const own = (path: string) =>
+  [path, `../../../../${path}`]
+    .map((one) => fileURLToPath(new URL(one, import.meta.url)))
+    .find(existsSync)!;
+export const ownDocuments = own("docs");
+export const ownReadme = own("README.md");
 
 const read = (folder: string) => readKnowledge(folder, folder === ownDocuments ? [ownReadme] : []);
 
@@ -23,6 +28,8 @@ export class Documents extends Context.Service<
     readonly named: (
       name: string | null,
     ) => Effect.Effect<Knowledge | null, { readonly message: string }>;
+    /** This project's documentation, read when it is first needed. */
+    readonly own: Effect.Effect<Knowledge, { readonly message: string }>;
     /** The documents of a chatbot, by its settings; `null` if there are none. */
     readonly knowledge: (chatbot: Chatbot) => Effect.Effect<Knowledge | null, AnswerUnavailable>;
   }
@@ -83,6 +90,6 @@ export const layerDocuments = (reload: Stream.Stream<void>) =>
           named(settings.knowledge),
           ({ message }) => new AnswerUnavailable({ reason: message }),
         );
-      return Documents.of({ named, knowledge });
+      return Documents.of({ named, own: Cache.get(folders, ownDocuments), knowledge });
     }),
   );

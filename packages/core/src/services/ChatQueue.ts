@@ -7,6 +7,7 @@ import type { IdempotencyKey } from "../model/IdempotencyKey.ts";
 import { Overloaded, type AskError } from "../model/Errors.ts";
 import type { Taken, TurnStore } from "../ports/TurnStore.ts";
 import type { AskLimits } from "./AskLimits.ts";
+import { inSpan } from "./Telemetry.ts";
 
 /** The chat and the key that an ask needs the turn of. */
 export interface Place {
@@ -109,7 +110,7 @@ export const makeChatQueue = (
         Effect.flatMap(Clock.currentTimeMillis, (now) => {
           const until = now + Duration.toMillis(limits.queueTimeout);
           const takeAndUse = (queue: Queue | null) =>
-            Effect.uninterruptible(Effect.flatMap(take(place, until, queue), use));
+            Effect.uninterruptible(Effect.flatMap(inSpan(take(place, until, queue), "take"), use));
           if (place.chat === null) return takeAndUse(null);
           const name = `${place.chatbot}/${place.chat}`;
           return Effect.acquireUseRelease(

@@ -16,6 +16,7 @@ import type { Moderator } from "../ports/Moderator.ts";
 import { turnEntries, type Turn, type TurnStore } from "../ports/TurnStore.ts";
 import { AskDeadline, type AskLimits } from "./AskLimits.ts";
 import type { Completed, LiveAnswer } from "./LiveAnswer.ts";
+import { inSpan, type AskTimes } from "./Telemetry.ts";
 
 export interface AnswerServices {
   readonly store: TurnStore["Service"];
@@ -33,17 +34,19 @@ export const answerInTurn = (
   chatbot: Chatbot,
   turn: Turn,
   question: string,
+  times: AskTimes,
 ): Effect.Effect<Completed, AskError> => {
   const { limits, store } = services;
   return Effect.flatMap(Clock.currentTimeMillis, (now) =>
-    answer(services, live, chatbot, turn, question).pipe(
+    answer(services, live, chatbot, turn, question, times).pipe(
       Effect.raceFirst(keepTurn(services, turn)),
       Effect.timeoutOrElse({
         duration: limits.deadline,
         orElse: () => Effect.fail(unavailable("the deadline passed")),
       }),
       Effect.interruptible,
-      Effect.flatMap((entry) => store.append(turn, entry)),
+      Effect.flatMap((entry) => inSpan(store.append(turn, entry), "append")),
+      Effect.tap(() => Effect.sync(times.stored)),
       Effect.catchTag("TurnLost", () => Effect.fail(unavailable("the turn was lost"))),
       Effect.onError(() => Effect.ignore(store.release(turn))),
       Effect.map((entry) => ({ entry, replayed: false, turn: turn.id })),
@@ -71,9 +74,10 @@ const answer = Effect.fnUntraced(function* (
   chatbot: Chatbot,
   turn: Turn,
   question: string,
+  times: AskTimes,
 ): Effect.fn.Return<NewEntry, AnswerUnavailable | StorageUnavailable> {
   live.reset(turn.id);
-  const { category, flagged } = yield* moderator.check(chatbot, question);
+  const { category, flagged } = yield* inSpan(moderator.check(chatbot, question), "moderation");
   const moderation = storableText(category);
   if (flagged) {
     const text = chatbot.settings.moderationErrorMessage;
@@ -84,6 +88,7 @@ const answer = Effect.fnUntraced(function* (
   const read = (part: AnswerPart): Effect.Effect<boolean, AnswerUnavailable> => {
     switch (part._tag) {
       case "Delta":
+        times.delta();
         return Effect.succeed(live.append(part.text, limits.length));
       case "Restart":
         if (live.seen) return Effect.fail(unavailable("the answer broke off"));

@@ -397,29 +397,33 @@ describe("asking", () => {
     }),
   );
 
-  it.effect("of several requests with one key, the latest decides what their hang-ups do", () =>
-    Effect.gen(function* () {
-      const closed = yield* Deferred.make<void>();
-      const layer = layerAsking(() =>
-        Stream.ensuring(Stream.never, Deferred.succeed(closed, undefined)),
-      );
-      yield* Effect.gen(function* () {
-        const begin = Effect.fnUntraced(function* (onHangUp: "cancel" | "finish") {
-          const keyed = ask("q", { key: "key" as any, onHangUp });
-          const fiber = yield* Effect.forkChild(asking(keyed));
+  it.effect(
+    "of several requests with one key, the last to hang up cancels the answer if it has asked for that",
+    () =>
+      Effect.gen(function* () {
+        const closed = yield* Deferred.make<void>();
+        const layer = layerAsking(() =>
+          Stream.ensuring(Stream.never, Deferred.succeed(closed, undefined)),
+        );
+        yield* Effect.gen(function* () {
+          const begin = Effect.fnUntraced(function* (onHangUp: "cancel" | "finish") {
+            const keyed = ask("q", { key: "key" as any, onHangUp });
+            const fiber = yield* Effect.forkChild(asking(keyed));
+            yield* settle;
+            return fiber;
+          });
+          const [first, second] = [yield* begin("cancel"), yield* begin("finish")];
+          yield* Fiber.interrupt(first);
+          yield* Fiber.interrupt(second);
           yield* settle;
-          return fiber;
-        });
-        const [first, second] = [yield* begin("cancel"), yield* begin("finish")];
-        yield* Fiber.interruptAll([second, first]);
-        yield* settle;
-        assert.isFalse(yield* Deferred.isDone(closed));
-        const [third, last] = [yield* begin("finish"), yield* begin("cancel")];
-        yield* Fiber.interruptAll([last, third]);
-        yield* settle;
-        assert.isTrue(yield* Deferred.isDone(closed));
-      }).pipe(Effect.provide(layer));
-    }),
+          assert.isFalse(yield* Deferred.isDone(closed));
+          const [third, last] = [yield* begin("finish"), yield* begin("cancel")];
+          yield* Fiber.interrupt(third);
+          yield* Fiber.interrupt(last);
+          yield* settle;
+          assert.isTrue(yield* Deferred.isDone(closed));
+        }).pipe(Effect.provide(layer));
+      }),
   );
 
   /** Half an answer and, a second later, `more`. */

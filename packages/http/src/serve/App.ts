@@ -4,17 +4,13 @@
  */
 import { Access, logFailure } from "@parley/core";
 import { Cause, Effect, Layer, type Scope } from "effect";
-import { HttpServerRequest, HttpServerResponse, UrlParams } from "effect/http";
+import { HttpMiddleware, HttpServerRequest, HttpServerResponse, UrlParams } from "effect/http";
 import { defaultBasePaths, type BasePaths } from "../contract/Api.ts";
 import { toJsonResponse } from "../contract/Wire.ts";
 import { makeCors } from "./Cors.ts";
-import {
-  toEndpointNotFound,
-  toErrorResponse,
-  toGeneralResponse,
-  type RequestError,
-} from "./ErrorResponses.ts";
+import { toEndpointNotFound, toErrorResponse, type RequestError } from "./ErrorResponses.ts";
 import { makeHandlers, type Handler } from "./Handlers.ts";
+import { makeRequestLog, toMethod, type RequestFacts } from "./RequestLog.ts";
 import { isBelow, makeRouter, toPath } from "./Routes.ts";
 
 /** Options of {@link makeApp}. */
@@ -27,6 +23,8 @@ export interface AppOptions {
   readonly corsOrigins?: ReadonlyArray<string>;
   /** The effect of a hang-up on an ask without an `On-Disconnect` header; `finish` by default. */
   readonly onDisconnect?: "finish" | "cancel";
+  /** Whether each request leaves a line in the log, without any text of a user; `false` by default. */
+  readonly logRequests?: boolean;
   /** Pages outside the base paths, such as those of `@parley/http/docs` and `@parley/http/playground`; none by default. */
   readonly pages?: ReadonlyArray<Pages>;
 }
@@ -38,6 +36,7 @@ export type Pages = (
 
 type Request = HttpServerRequest.HttpServerRequest;
 type Response = HttpServerResponse.HttpServerResponse;
+type Found = ReturnType<ReturnType<typeof makeRouter>>;
 
 /** The id of a request: its `x-request-id` header if that is well-formed, else a new id. */
 export const toRequestId = (header: unknown): string =>
@@ -56,6 +55,7 @@ let requests = 0;
 export const makeApp = Effect.fnUntraced(function* ({
   basePaths = defaultBasePaths,
   corsOrigins = [],
+  logRequests = false,
   onDisconnect = "finish",
   pages = [],
   serves = ["general", "answers"],
@@ -66,63 +66,88 @@ export const makeApp = Effect.fnUntraced(function* ({
   const bases = serves.map((name) => basePaths[name]);
   const cors = corsOrigins.length === 0 ? null : makeCors(corsOrigins);
 
-  const reportFailure = (cause: Cause.Cause<RequestError>, id: string) =>
-    Effect.as(Effect.annotateLogs(logFailure(cause), "requestId", id), toErrorResponse(cause));
+  const requests = yield* makeRequestLog(logRequests);
+
+  const reportFailure = (cause: Cause.Cause<RequestError>, facts: RequestFacts) => {
+    const response = toErrorResponse(cause);
+    requests.fail(response.reason);
+    return Effect.as(Effect.annotateLogs(logFailure(cause), { ...facts }), response);
+  };
   const handlers: Readonly<Record<string, Handler>> = yield* makeHandlers(
     onDisconnect,
     reportFailure,
   );
 
+  const notFound = (method: string, path: string) => {
+    requests.fail("INVALID_PATH");
+    return Effect.succeed(toEndpointNotFound(method, path));
+  };
   const respond = (
     request: Request,
-    id: string,
+    path: string,
+    found: Found,
+    facts: RequestFacts,
   ): Effect.Effect<Response, RequestError, Scope.Scope> => {
     const { headers, method } = request;
-    const path = toPath(request.url);
-    if (!bases.some((base) => isBelow(base, path))) {
-      for (const page of pagesOf) {
-        const response = page(request);
-        if (response !== undefined) return response;
-      }
-      return Effect.succeed(toEndpointNotFound(method, path));
-    }
     const key = headers["x-api-key"];
-    if (key === undefined) return Effect.succeed(toGeneralResponse("API_KEY_NOT_PRESENT"));
+    if (key === undefined) return Effect.fail("API_KEY_NOT_PRESENT");
     return Effect.flatMap(access.authenticate(key), (principal) => {
-      const found = route(method, path);
-      if (found === undefined) return Effect.succeed(toEndpointNotFound(method, path));
+      facts.chatbot = principal.chatbot.id;
+      if (found === undefined) return notFound(method, path);
       const { handle, scope } = handlers[found.endpoint]!;
-      return principal.scopes.includes(scope)
-        ? handle({ request, id, principal, parameter: found.parameter })
-        : Effect.succeed(toGeneralResponse("SCOPE_NOT_GRANTED"));
+      if (!principal.scopes.includes(scope)) return Effect.fail("SCOPE_NOT_GRANTED" as const);
+      const handled = handle({ request, facts, principal, parameter: found.parameter });
+      // The lines that an ask leaves on its way belong to its request.
+      const { requestId, route } = facts;
+      return scope === "ask" ? Effect.annotateLogs(handled, { requestId, route }) : handled;
     });
   };
 
   // Interruptible in every server: a client that hangs up must be able to end its request.
   return Effect.interruptible(
     Effect.flatMap(HttpServerRequest.HttpServerRequest, (request) => {
-      const id = toRequestId(request.headers["x-request-id"]);
+      const requestId = toRequestId(request.headers["x-request-id"]);
+      const { method } = request;
+      const path = toPath(request.url);
+      const isInterface = bases.some((base) => isBelow(base, path));
+      const found = isInterface ? route(method, path) : undefined;
+      let page: Effect.Effect<Response> | undefined;
+      if (!isInterface) for (const pageOf of pagesOf) page ??= pageOf(request);
+      const template = page === undefined ? found?.template : `/${path.split("/", 2)[1]}`;
+      const facts: RequestFacts = {
+        requestId,
+        method: toMethod(method),
+        ...(template !== undefined && { route: template }),
+      };
       const response = Effect.catchCause(
-        Effect.suspend(() => respond(request, id)),
+        Effect.suspend(() =>
+          isInterface ? respond(request, path, found, facts) : (page ?? notFound(method, path)),
+        ),
         (cause) =>
           Cause.hasInterruptsOnly(cause)
             ? Effect.failCause(cause as Cause.Cause<never>)
-            : Effect.map(reportFailure(cause, id), ({ body, headers }) =>
+            : Effect.map(reportFailure(cause, facts), ({ body, headers }) =>
                 toJsonResponse(body, headers),
               ),
       );
-      return Effect.map(
-        cors === null ? response : cors(request, response),
-        HttpServerResponse.setHeader("x-request-id", id),
+      return requests.observe(
+        Effect.map(
+          cors === null ? response : cors(request, response),
+          HttpServerResponse.setHeader("x-request-id", requestId),
+        ),
+        request,
+        facts,
       );
     }),
   );
 });
 
 /**
- * Keeps the values of query parameters, which users wrote, out of the spans and errors of requests. A server around
- * {@link makeApp} needs it where a tracer is installed; `makeWebHandler` provides it.
+ * Turns off the span that Effect's servers make of each request: it holds the path and the headers as users wrote them,
+ * and {@link makeApp} makes one of its own. `makeWebHandler` provides it; so must any other server around `makeApp`
+ * where a tracer is installed.
  */
-export const layerRedaction: Layer.Layer<never> = Layer.succeed(UrlParams.CurrentRedactedNames, [
-  /^/,
-]);
+export const layerRedaction: Layer.Layer<never> = Layer.mergeAll(
+  Layer.succeed(HttpMiddleware.TracerDisabledWhen, () => true),
+  Layer.succeed(UrlParams.CurrentRedactedNames, [/^/]),
+);

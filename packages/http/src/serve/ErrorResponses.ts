@@ -1,7 +1,12 @@
 /**
  * The responses of requests that fail (sections 7.2 to 7.4).
  */
-import type { AskError, KeyRejected, IdempotencyKeyReused } from "@parley/core";
+import {
+  Overloaded,
+  type AskError,
+  type KeyRejected,
+  type IdempotencyKeyReused,
+} from "@parley/core";
 import { Cause, Option } from "effect";
 import type { HttpServerResponse } from "effect/http";
 import { generalCodes, type GeneralMessage } from "../contract/Codes.ts";
@@ -21,6 +26,8 @@ export type RequestError =
 export interface ErrorResponse {
   readonly body: ResponseBody;
   readonly headers?: Readonly<Record<string, string>>;
+  /** The message of the body; `VALIDATION` for those of a 422. */
+  readonly reason: GeneralMessage | "VALIDATION";
 }
 
 /** The body of a general exception (section 7.2). */
@@ -43,23 +50,25 @@ export const toErrorResponse = (cause: Cause.Cause<RequestError>): ErrorResponse
     Cause.findErrorOption(cause),
     (): GeneralMessage => "INTERNAL_ERROR",
   );
-  if (typeof error === "string") return { body: toGeneralBody(error) };
-  if (error instanceof ValidationErrors) return { body: { status: 422, errors: error.found } };
-  switch (error._tag) {
-    case "KeyRejected":
-    // The chatbot was deleted while `Access` still remembered its key.
-    case "ChatbotNotFound":
-      return { body: toGeneralBody("API_KEY_NOT_VALID") };
-    case "ChatNotFound":
-      return { body: toGeneralBody("CHAT_DOES_NOT_EXISTS") };
-    case "AnswerUnavailable":
-      return { body: toGeneralBody("ANSWER_UNAVAILABLE") };
-    case "StorageUnavailable":
-      return { body: toGeneralBody("STORAGE_UNAVAILABLE") };
-    case "Overloaded":
-      return {
-        body: toGeneralBody("SERVICE_OVERLOADED"),
-        headers: { "retry-after": String(error.retryAfterSeconds) },
-      };
+  if (error instanceof ValidationErrors) {
+    return { body: { status: 422, errors: error.found }, reason: "VALIDATION" };
   }
+  const reason = typeof error === "string" ? error : messages[error._tag];
+  return {
+    body: toGeneralBody(reason),
+    reason,
+    ...(error instanceof Overloaded && {
+      headers: { "retry-after": String(error.retryAfterSeconds) },
+    }),
+  };
 };
+
+const messages = {
+  KeyRejected: "API_KEY_NOT_VALID",
+  // The chatbot was deleted while `Access` still remembered its key.
+  ChatbotNotFound: "API_KEY_NOT_VALID",
+  ChatNotFound: "CHAT_DOES_NOT_EXISTS",
+  AnswerUnavailable: "ANSWER_UNAVAILABLE",
+  StorageUnavailable: "STORAGE_UNAVAILABLE",
+  Overloaded: "SERVICE_OVERLOADED",
+} as const;

@@ -23,13 +23,13 @@ import type { ErrorResponse, RequestError } from "./ErrorResponses.ts";
 import { acceptsEvents, parseEventId, toEventStream } from "./EventStream.ts";
 import { decodeChatsQuery, decodeHistoryQuery } from "./ListQueries.ts";
 import { decodePost, decodeAsk, decodeCreateChat } from "./Posts.ts";
+import type { RequestFacts } from "./RequestLog.ts";
 import { ValidationErrors } from "./ValidationErrors.ts";
 
 /** A request whose API key is valid and has the endpoint's scope. */
 export interface AcceptedRequest {
   readonly request: HttpServerRequest.HttpServerRequest;
-  /** The request's id, for the log. */
-  readonly id: string;
+  readonly facts: RequestFacts;
   readonly principal: Principal;
   /** The path's parameter, as received; empty where the path has none. */
   readonly parameter: string;
@@ -57,7 +57,10 @@ const toChatId = (text: string): number =>
 /** The handlers by the identifiers of their endpoints in the declaration. `reportFailure` ends a stream that began. */
 export const makeHandlers = Effect.fnUntraced(function* (
   onDisconnect: "finish" | "cancel",
-  reportFailure: (cause: Cause.Cause<RequestError>, id: string) => Effect.Effect<ErrorResponse>,
+  reportFailure: (
+    cause: Cause.Cause<RequestError>,
+    facts: RequestFacts,
+  ) => Effect.Effect<ErrorResponse>,
 ) {
   const chats = yield* Chats;
   const asking = yield* Asking;
@@ -103,9 +106,10 @@ export const makeHandlers = Effect.fnUntraced(function* (
 
     history: {
       scope: "read",
-      handle: Effect.fnUntraced(function* ({ parameter, principal, request }) {
+      handle: Effect.fnUntraced(function* ({ facts, parameter, principal, request }) {
         const query = { ...newest, ...(yield* decodeHistoryQuery(request.url)) };
-        const page = yield* chats.history(principal.chatbot, toChatId(parameter), query);
+        facts.chat = toChatId(parameter);
+        const page = yield* chats.history(principal.chatbot, facts.chat, query);
         return toJsonResponse(encodePage(page, encodeEntry));
       }),
     },
@@ -124,11 +128,12 @@ export const makeHandlers = Effect.fnUntraced(function* (
           wish,
         );
         const ask = { chatId: chat_id ?? null, question: query, ...more };
+        if (ask.chatId !== null) accepted.facts.chat = ask.chatId;
         if (acceptsEvents(headers["accept"])) {
           const events = asking
             .stream(chatbot, ask, parseEventId(headers["last-event-id"]))
             .pipe(Stream.catchTag("IdempotencyKeyReused", () => Stream.fail(reportReuse(errors))));
-          return yield* toEventStream(events, (cause) => reportFailure(cause, accepted.id));
+          return yield* toEventStream(events, (cause) => reportFailure(cause, accepted.facts));
         }
         const { entry, replayed } = yield* asking
           .ask(chatbot, ask)

@@ -7,8 +7,8 @@ import { makeApi, type BasePaths } from "../contract/Api.ts";
 export const toPath = (target: string): string => target.split("?", 1)[0]!;
 
 /**
- * A function from a request's method and path to its endpoint's identifier and the path's parameter, as received (empty
- * where the path has none).
+ * A function from a request's method and path to its endpoint's identifier, the template of the path, and its parameter as
+ * received (empty where the path has none).
  */
 export const makeRouter = (paths: BasePaths) => {
   const routes = Object.values(makeApi(paths).groups)
@@ -18,7 +18,7 @@ export const makeRouter = (paths: BasePaths) => {
       (endpoint === "ask" ? [path, `${path}/`] : [path]).map((spelling: string) => {
         const segments = spelling.split("/");
         const parameterAt = segments.findIndex((segment) => segment.startsWith(":"));
-        return { endpoint, method, segments, parameterAt };
+        return { endpoint, template: path, method, segments, parameterAt };
       }),
     );
 
@@ -30,7 +30,8 @@ export const makeRouter = (paths: BasePaths) => {
         at === route.parameterAt ? segments[at] !== "" : segments[at] === one,
       );
       if (isMatch) {
-        return { endpoint: route.endpoint, parameter: segments[route.parameterAt] ?? "" };
+        const { endpoint, parameterAt, template } = route;
+        return { endpoint, template, parameter: segments[parameterAt] ?? "" };
       }
     }
     return undefined;

@@ -55,7 +55,7 @@ it.live("each request that fails leaves a line in the log with its id", () =>
       const headers = { "x-request-id": id };
       const response = yield* send("/ask", { method: "POST", body: '{"query":"q"}', headers });
       expect(response.status).toBe(500);
-      expect(logged.pop()).toMatch(new RegExp(`cut off.*"${id}"`));
+      expect(logged.pop()).toMatch(new RegExp(`"requestId":"${id}".*cut off`));
       expect(logged).toEqual([]);
     }
   }).pipe(Effect.scoped),

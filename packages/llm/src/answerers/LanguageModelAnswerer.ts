@@ -125,7 +125,8 @@ const answerWith = (
   Stream.unwrap(
     Effect.gen(function* () {
       const startedAt = yield* Clock.currentTimeMillis;
-      const failures: Array<ModelFailure> = [];
+      const details = new Set<string>();
+      let calls = 1;
       let candidates = yield* Effect.forEach(providers, (provider) =>
         Effect.map(Schedule.toStep(retrySchedule(retries)), (nextPause) => ({
           provider,
@@ -153,7 +154,7 @@ const answerWith = (
                       model,
                       promptTokens: part.prompt,
                       completionTokens: part.completion,
-                      attempts: failures.filter(wasCalled).length + 1,
+                      attempts: calls,
                       latencyMillis: now - startedAt,
                     },
                   })),
@@ -164,7 +165,9 @@ const answerWith = (
       );
 
       const attemptAfter = Effect.fnUntraced(function* (failure: ModelFailure, failed: Candidate) {
-        failures.push(failure);
+        const { name } = failed.provider;
+        details.add(providers.length > 1 ? `${name}: ${failure.detail}` : failure.detail);
+        if (failure.reason !== "circuit_open") calls++;
         if (failure.reason === "context_length" && failed.halvings < maxHalvings) {
           failed.halvings++;
           failed.prompt = promptOf(failed.prompt.tokens / 2);
@@ -176,7 +179,7 @@ const answerWith = (
           else candidates = candidates.filter((candidate) => candidate !== failed);
         }
         if (candidates.length === 0 || failure.reason === "content_filter") {
-          const reason = [...new Set(failures.map(({ detail }) => detail))].join("; ");
+          const reason = [...details].join("; ");
           return Stream.fail(new AnswerUnavailable({ reason }));
         }
         return Stream.concat(Stream.make<[AnswerPart]>({ _tag: "Restart" }), attempt);
@@ -185,5 +188,3 @@ const answerWith = (
       return attempt;
     }),
   );
-
-const wasCalled = ({ reason }: ModelFailure): boolean => reason !== "circuit_open";

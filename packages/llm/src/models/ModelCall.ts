@@ -1,7 +1,7 @@
 /**
  * One call of one language model.
  */
-import { isBlank } from "@parley/core";
+import { isBlank, traceHeaders } from "@parley/core";
 import type * as Ai from "ai";
 import { Duration, Effect, Scope, Stream } from "effect";
 import {
@@ -51,6 +51,7 @@ export const callModel = (
       Effect.sync(() => new AbortController()),
       (abort) => Effect.sync(() => abort.abort()),
     );
+    const headers = yield* traceHeaders;
     const source = yield* Effect.try({
       try: () =>
         ai.streamText({
@@ -60,6 +61,7 @@ export const callModel = (
           }),
           ...(prompt.system === null ? {} : { instructions: prompt.system }),
           messages: [...prompt.messages],
+          headers: { ...headers },
           maxOutputTokens,
           maxRetries: 0,
           abortSignal: controller.signal,

@@ -74,6 +74,7 @@ export const classifyError = (error: unknown): ModelFailure => {
     if (typeof statusCode === "number") facts.push(`HTTP ${(status ??= statusCode)}`);
     if (typeof code === "string" && /^[A-Z][A-Z0-9_]{2,39}$/.test(code)) facts.push(code);
     headers ??= responseHeaders;
+    facts.push(...codesIn(e["responseBody"]));
     for (const key of ["message", "code", "type", "responseBody"]) {
       if (typeof e[key] === "string") quoted += `\n${e[key].slice(0, 4000)}`;
     }
@@ -86,6 +87,14 @@ export const classifyError = (error: unknown): ModelFailure => {
   if (contextLength.test(quoted)) return makeFailure("context_length", detail);
   return makeFailure(error instanceof Error ? "network" : "server_error", detail);
 };
+
+/** The codes in the body of a provider's error, such as `insufficient_quota`: identifiers, which quote nobody. */
+export const codesIn = (body: unknown): ReadonlyArray<string> =>
+  typeof body === "string"
+    ? [...body.slice(0, 4000).matchAll(/"code"\s*:\s*"([a-z]{2,20}(?:_[a-z]{2,20}){1,4})"/g)].map(
+        ([, code]) => code!,
+      )
+    : [];
 
 /** Classifies an HTTP response that is no answer; `quoted` is searched and never logged. */
 export const classifyResponse = (

@@ -1,7 +1,8 @@
 /**
  * Language models behind endpoints that speak OpenAI's chat completions.
  */
-import { Effect, Redacted } from "effect";
+import { describeCause } from "@parley/core";
+import { Data, Effect, Redacted } from "effect";
 import type { LanguageModel } from "./ModelCall.ts";
 import { makeFailure } from "./ModelFailure.ts";
 
@@ -16,12 +17,24 @@ export interface OpenAiCompatibleSettings {
   readonly provider?: string;
 }
 
+/** The optional packages that language models need cannot be loaded. */
+export class AiSdkMissing extends Data.TaggedError("AiSdkMissing")<{ readonly cause: unknown }> {
+  override get message(): string {
+    return `Language models need two more packages (npm install ai@7 @ai-sdk/openai-compatible@3): ${describeCause(this.cause)}`;
+  }
+}
+
+const loadSdk = Effect.tryPromise({
+  try: () => Promise.all([import("@ai-sdk/openai-compatible"), import("ai")]),
+  catch: (cause) => new AiSdkMissing({ cause }),
+});
+
 /** The model of `settings`, for `layerLanguageModel`. Sends no request. */
 export const openAiCompatible = (
   settings: OpenAiCompatibleSettings,
-): Effect.Effect<LanguageModel> =>
-  Effect.promise(() => import("@ai-sdk/openai-compatible")).pipe(
-    Effect.map(({ createOpenAICompatible }) =>
+): Effect.Effect<LanguageModel, AiSdkMissing> =>
+  loadSdk.pipe(
+    Effect.map(([{ createOpenAICompatible }]) =>
       createOpenAICompatible({
         name: settings.provider ?? "openai-compatible",
         baseURL: settings.baseUrl,

@@ -1,7 +1,8 @@
 /**
  * One language model behind a circuit breaker of its own.
  */
-import { Duration, Effect, Exit, Metric, Schedule, Scope, Stream } from "effect";
+import { endSpan, isTraced } from "@parley/core";
+import { Duration, Effect, Exit, Metric, Schedule, Scope, Stream, Tracer } from "effect";
 import * as CircuitBreaker from "effect/persistence/CircuitBreaker";
 import { callModel, type CallOptions, type CallPart } from "./ModelCall.ts";
 import { makeFailure, type ModelFailure } from "./ModelFailure.ts";
@@ -14,14 +15,22 @@ export interface Provider {
   readonly answer: (prompt: Prompt) => Stream.Stream<CallPart, ModelFailure>;
 }
 
-const failures = Metric.counter("parley_model_failures", {
+const failures = Metric.counter("parley.model.failures", {
   description: "Calls of language models that failed",
   incremental: true,
 });
-const answers = Metric.counter("parley_answers", {
+const answers = Metric.counter("parley.model.answers", {
   description: "Answers that language models completed",
   incremental: true,
 });
+const tokens = Metric.counter("parley.model.tokens", {
+  description: "Tokens of completed answers, as the providers report them",
+  incremental: true,
+});
+const circuit = Metric.gauge("parley.model.circuit", {
+  description: "Circuit of a model: 0 closed, 1 tried again, 2 open: it is not called",
+});
+const circuitStates = { Closed: 0, HalfOpen: 1, Open: 2 };
 
 /**
  * Ten failures in a row open the circuit: a provider that fails three calls in ten does so once in 170 000 calls. It
@@ -38,9 +47,14 @@ const key = "calls";
 export const makeProvider = (options: CallOptions): Effect.Effect<Provider, never, Scope.Scope> =>
   Effect.gen(function* () {
     const { modelId: model, provider: name } = options.model;
-    const annotate = Effect.annotateLogs({ provider: name, model });
+    const attributes = { provider: name, model };
+    const annotate = Effect.annotateLogs(attributes);
     const breaker = yield* makeBreaker;
+    const setCircuit = (to: keyof typeof circuitStates) =>
+      Metric.update(Metric.withAttributes(circuit, attributes), circuitStates[to]);
+    yield* setCircuit("Closed");
     yield* breaker.transitions.pipe(
+      Stream.tap(({ to }) => setCircuit(to)),
       Stream.runForEach(logTransition),
       annotate,
       Effect.forkScoped({ startImmediately: true }),
@@ -48,7 +62,7 @@ export const makeProvider = (options: CallOptions): Effect.Effect<Provider, neve
 
     const report = ({ detail, reason }: ModelFailure) =>
       Effect.andThen(
-        Metric.update(Metric.withAttributes(failures, { provider: name, reason }), 1),
+        Metric.update(Metric.withAttributes(failures, { ...attributes, reason }), 1),
         annotate(Effect.annotateLogs(Effect.logWarning(detail), { reason })),
       );
     /**
@@ -63,10 +77,15 @@ export const makeProvider = (options: CallOptions): Effect.Effect<Provider, neve
           );
     const recordEnd = (end: Effect.Effect<void, ModelFailure>) =>
       Effect.ignore(breaker.execute(end, { key, classify: outcomeOf }));
-    const completed = Effect.andThen(
-      recordEnd(Effect.void),
-      Metric.update(Metric.withAttributes(answers, { provider: name }), 1),
-    );
+    const count = (direction: string, number: number) =>
+      Metric.update(Metric.withAttributes(tokens, { ...attributes, direction }), number);
+    const complete = ({ completion, prompt }: Extract<CallPart, { _tag: "Tokens" }>) =>
+      Effect.all([
+        recordEnd(Effect.void),
+        Metric.update(Metric.withAttributes(answers, attributes), 1),
+        count("input", prompt),
+        count("output", completion),
+      ]);
 
     const answer = (prompt: Prompt) =>
       breaker
@@ -80,17 +99,38 @@ export const makeProvider = (options: CallOptions): Effect.Effect<Provider, neve
           ),
           Effect.map((parts) =>
             parts.pipe(
-              Stream.tap(({ _tag }) => (_tag === "Tokens" ? completed : Effect.void)),
+              Stream.tap((part) => (part._tag === "Tokens" ? complete(part) : Effect.void)),
               Stream.tapError((error) =>
                 Effect.andThen(report(error), recordEnd(Effect.fail(error))),
               ),
             ),
           ),
           Stream.unwrap,
+          inCallSpan(attributes),
         );
 
     return { name, model, answer };
   });
+
+/** By OpenTelemetry's conventions for generative AI. */
+const inCallSpan =
+  ({ model, provider }: { readonly model: string; readonly provider: string }) =>
+  <A, E>(call: Stream.Stream<A, E>): Stream.Stream<A, E> =>
+    Effect.gen(function* () {
+      if (!(yield* isTraced)) return call;
+      const span = yield* Effect.acquireRelease(
+        Effect.makeSpan(`chat ${model}`, {
+          kind: "client",
+          attributes: {
+            "gen_ai.operation.name": "chat",
+            "gen_ai.provider.name": provider,
+            "gen_ai.request.model": model,
+          },
+        }),
+        endSpan,
+      );
+      return Stream.provideService(call, Tracer.ParentSpan, span);
+    }).pipe(Stream.unwrap);
 
 const logTransition = (transition: CircuitBreaker.Transition) => {
   if (transition.to === "HalfOpen") return Effect.void;

@@ -1,10 +1,17 @@
 /**
  * Moderation by an endpoint that speaks OpenAI's moderations.
  */
-import { AnswerUnavailable, type Moderation, Moderator, unflagged } from "@parley/core";
+import {
+  AnswerUnavailable,
+  type Moderation,
+  Moderator,
+  traceHeaders,
+  unflagged,
+} from "@parley/core";
 import { Effect, Layer, Redacted, Schema } from "effect";
 import {
   classifyResponse,
+  codesIn,
   defaultRetries,
   makeFailure,
   type ModelFailure,
@@ -64,30 +71,38 @@ const moderate = (
   { apiKey, baseUrl, model }: ModerationEndpointSettings,
   question: string,
 ): Effect.Effect<Moderation, ModelFailure> =>
-  Effect.tryPromise({
-    try: async (signal) => {
-      const response = await fetch(`${baseUrl.replace(/\/+$/, "")}/moderations`, {
-        method: "POST",
-        headers: {
-          "content-type": "application/json",
-          ...(apiKey === undefined ? {} : { authorization: `Bearer ${Redacted.value(apiKey)}` }),
-        },
-        body: JSON.stringify({ model, input: question }),
-        // A redirect would send the question to another address.
-        redirect: "error",
-        signal,
-      });
-      return { response, body: await response.text() };
-    },
-    catch: () => makeFailure("network", "it cannot be reached"),
-  }).pipe(
+  Effect.flatMap(traceHeaders, (trace) =>
+    Effect.tryPromise({
+      try: async (signal) => {
+        const response = await fetch(`${baseUrl.replace(/\/+$/, "")}/moderations`, {
+          method: "POST",
+          headers: {
+            "content-type": "application/json",
+            ...trace,
+            ...(apiKey === undefined ? {} : { authorization: `Bearer ${Redacted.value(apiKey)}` }),
+          },
+          body: JSON.stringify({ model, input: question }),
+          // A redirect would send the question to another address.
+          redirect: "error",
+          signal,
+        });
+        return { response, body: await response.text() };
+      },
+      catch: () => makeFailure("network", "it cannot be reached"),
+    }),
+  ).pipe(
     Effect.flatMap(({ body, response: { headers, ok, status } }) =>
       ok
         ? Effect.mapError(decodeResponse(body), () =>
             makeFailure("abnormal_end", "its answer makes no sense"),
           )
         : Effect.fail(
-            classifyResponse(status, Object.fromEntries(headers), body, `HTTP ${status}`),
+            classifyResponse(
+              status,
+              Object.fromEntries(headers),
+              body,
+              [`HTTP ${status}`, ...codesIn(body)].join(", "),
+            ),
           ),
     ),
     Effect.map(({ results: [result] }) =>

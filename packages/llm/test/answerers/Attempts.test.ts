@@ -157,7 +157,7 @@ describe("a failing model", () => {
     const [one, two] = [always([...said(), finish("content-filter")]), other()];
     return Effect.gen(function* () {
       const error = yield* Effect.flip(collect("Hi?"));
-      assert.propertyVal(error, "reason", "the answer ended abnormally: content-filter");
+      assert.propertyVal(error, "reason", "one: the answer ended abnormally: content-filter");
       assert.strictEqual(two.doStreamCalls.length, 0);
     }).pipe(withModels([one, two]));
   });
@@ -165,21 +165,30 @@ describe("a failing model", () => {
   it.effect("is named in the error with the failures of all models, each once", () =>
     Effect.gen(function* () {
       const error = yield* driven(Effect.flip(collect("Hi?")));
-      const reason = "the language model failed: AI_APICallError, HTTP 401; the answer is empty";
+      const status = "HTTP 401, invalid_api_key";
+      const reason = `one: the language model failed: AI_APICallError, ${status}; two: the answer is empty`;
       assert.propertyVal(error, "reason", reason);
-    }).pipe(withModels([always(httpError(401)), always(says(), "two")])),
+    }).pipe(
+      withModels([
+        always(httpError(401, { body: '{"error":{"code":"invalid_api_key"}}' })),
+        always(says(), "two"),
+      ]),
+    ),
   );
 
-  it.effect("is counted in metrics by provider and reason, and answers by provider", () =>
+  it.effect("is counted in metrics by its reason; answers and their tokens are, too", () =>
     Effect.gen(function* () {
       yield* driven(collect("Hi?"));
       const counts = (yield* Metric.snapshot).flatMap((one) =>
         one.type === "Counter" ? [[one.id, one.attributes, Number(one.state.count)] as const] : [],
       );
+      const one = { provider: "one", model: "one-1" };
       assert.sameDeepMembers(counts, [
-        ["parley_model_failures", { provider: "one", reason: "server_error" }, 2],
-        ["parley_model_failures", { provider: "one", reason: "rate_limit" }, 1],
-        ["parley_answers", { provider: "one" }, 1],
+        ["parley.model.failures", { ...one, reason: "server_error" }, 2],
+        ["parley.model.failures", { ...one, reason: "rate_limit" }, 1],
+        ["parley.model.answers", one, 1],
+        ["parley.model.tokens", { ...one, direction: "input" }, 11],
+        ["parley.model.tokens", { ...one, direction: "output" }, 7],
       ]);
     }).pipe(
       withModels([first(httpError(500), httpError(502), httpError(429))]),

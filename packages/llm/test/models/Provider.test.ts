@@ -1,5 +1,5 @@
 import { assert, describe, it } from "@effect/vitest";
-import { Clock, Effect, Exit, Fiber } from "effect";
+import { Clock, Effect, Exit, Fiber, Metric } from "effect";
 import { TestClock } from "effect/testing";
 import { layerLanguageModel } from "../../src/index.ts";
 import { collect, textOf, usageOf } from "../support/chat.ts";
@@ -16,6 +16,14 @@ const changing = (provider: string, reply: Reply) => {
 /** Two asks of a provider that fails every call open its circuit. */
 const openCircuit = driven(
   Effect.all([Effect.exit(collect("Hi?")), Effect.exit(collect("Hi?"))], { concurrency: 2 }),
+);
+
+const circuitOf = Effect.map(
+  Metric.snapshot,
+  (metrics) =>
+    metrics
+      .flatMap((one) => (one.id === "parley.model.circuit" ? [one.state] : []))
+      .map((state) => ("value" in state ? state.value : null))[0],
 );
 
 const failsAtOnce = Effect.gen(function* () {
@@ -38,6 +46,7 @@ describe("the circuit of a provider", () => {
     const one = changing("one", httpError(503));
     return Effect.gen(function* () {
       yield* openCircuit;
+      assert.strictEqual(yield* circuitOf, 2);
       assert.strictEqual(one.calls(), 10);
       one.now.reply = "silence";
       yield* TestClock.adjust("2 seconds");
@@ -57,7 +66,11 @@ describe("the circuit of a provider", () => {
       assert.strictEqual(textOf(yield* collect("Hi?")), "back");
       const parts = yield* Effect.all([collect("a"), collect("b")], { concurrency: 2 });
       assert.deepStrictEqual(parts.map(textOf), ["back", "back"]);
-    }).pipe(Effect.provide(layerLanguageModel(one.model)));
+      assert.strictEqual(yield* circuitOf, 0);
+    }).pipe(
+      Effect.provide(layerLanguageModel(one.model)),
+      Effect.provideService(Metric.MetricRegistry, new Map()),
+    );
   });
 
   it.effect("opens for a provider that breaks off every answer", () => {

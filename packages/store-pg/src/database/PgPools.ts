@@ -9,6 +9,7 @@ import { Effect, Scope, type Redacted } from "effect";
 import type { SqlError } from "effect/sql";
 import { makeLending, type LendingOptions, type Silence } from "./Lending.ts";
 import { quoteSchema, types } from "./PgParams.ts";
+import { makePoolTelemetry } from "./PoolTelemetry.ts";
 import { makeRoundRobin } from "./RoundRobin.ts";
 import {
   makeDedicatedSession,
@@ -106,7 +107,9 @@ export const makePools = Effect.fnUntraced(function* (
   const scope = yield* Effect.acquireRelease(Scope.make("parallel"), Scope.close);
   const { rowSecurity = false } = options;
   const silence: Silence = { since: 0 };
+  const { note, observeLending } = yield* makePoolTelemetry;
   const lend = (
+    name: string,
     connections: number,
     /** Fibers that pipeline their statements on one connection; `0`: statements are sent one by one, and can be canceled. */
     sharing: number,
@@ -121,7 +124,7 @@ export const makePools = Effect.fnUntraced(function* (
       multiplexConcurrency: sharing,
     }).pipe(
       Scope.provide(scope),
-      Effect.map((pool) => makeLending(pool, silence, lending)),
+      Effect.map((pool) => observeLending(name, makeLending(pool, silence, lending))),
     );
   };
 
@@ -137,12 +140,14 @@ export const makePools = Effect.fnUntraced(function* (
   const customPlans = { plan_cache_mode: "force_custom_plan" };
 
   const reads = yield* lend(
+    "reads",
     readers,
     rowSecurity ? 1 : 32,
     { statement_timeout: "4s", plan_cache_mode: "force_generic_plan", ...byIndex, ...idle },
     { deadline: statementDeadline, cancels: false },
   );
   const writes = yield* lend(
+    "writes",
     writers,
     // A pipelined pool takes longer to recover from a killed connection: only where every statement is a transaction.
     rowSecurity ? 1 : 0,
@@ -150,6 +155,7 @@ export const makePools = Effect.fnUntraced(function* (
     { deadline: statementDeadline, cancels: false, turns: makeRoundRobin(writers) },
   );
   const bulk = yield* lend(
+    "bulk",
     bulkReaders,
     0,
     {
@@ -174,7 +180,11 @@ export const makePools = Effect.fnUntraced(function* (
     bulk: makeTenantSession(bulk, { rowSecurity }),
     operation: dedicated(true, { lock_timeout: "1s", ...idle }),
     transfer: dedicated(false, {}),
-    listener: PgConnection.make(configOf(options, 1, { idle_session_timeout: "0" })),
+    // It connects again at once, so that a loss is noted although nobody asks for anything.
+    listener: Effect.onExit(
+      PgConnection.make(configOf(options, 1, { idle_session_timeout: "0" })),
+      note,
+    ),
     searched: rowSecurity ? "own_chat" : "chat",
   };
   return pools;

@@ -3,6 +3,7 @@
  * the tenant to the policies, so that a statement without its condition still finds no other chatbot's row.
  */
 import type { PgConnection, Result } from "@effect/sql-pg/PgConnection";
+import { inSpan } from "@parley/core";
 import { Context, Effect, Exit, Option, Stream } from "effect";
 import { SqlError } from "effect/sql";
 import { inTime, type Lending, type Tenant } from "./Lending.ts";
@@ -154,11 +155,16 @@ export const makeDedicatedSession = (
     ),
 });
 
-const spanOf = (text: string) =>
-  Effect.withSpan("sql.execute", {
-    kind: "client",
-    attributes: { "db.system.name": "postgresql", "db.query.text": text },
-  });
+/** The text of a statement is constant; what users wrote is in its values. */
+const spanOf =
+  (text: string) =>
+  <A, E>(executed: Effect.Effect<A, E>): Effect.Effect<A, E> =>
+    inSpan(
+      executed,
+      "sql.execute",
+      { "db.system.name": "postgresql", "db.query.text": text },
+      "client",
+    );
 
 const run = (connection: PgConnection, statements: ReadonlyArray<Statement>) =>
   statements.map(({ text, values }) => connection.query(text, values));

@@ -120,7 +120,7 @@ const checkModels = Effect.fnUntraced(function* (chatbots: ReadonlyArray<Chatbot
     [...llms, ...own],
     (settings) => {
       const call = Effect.flatMap(openAiCompatible(settings), tryModel).pipe(
-        Effect.mapError(({ detail }) => detail),
+        Effect.mapError((error) => ("detail" in error ? error.detail : error.message)),
       );
       return tryCall("model", settings, call);
     },

@@ -32,11 +32,14 @@ const Response = ({ error }: { readonly error: ResponseError }) => (
       ))
     ) : (
       <p>
-        <strong>{error.message}</strong> status {error.status}, code <code>{error.code}</code>
+        <strong>{error.message}</strong> status {error.status}
+        {error.code !== undefined && [", code ", <code>{error.code}</code>]}
       </p>
     )}
-    <p class="quiet">
-      Request id <code>{error.requestId}</code>
-    </p>
+    {error.requestId !== undefined && (
+      <p class="quiet">
+        Request id <code>{error.requestId}</code>
+      </p>
+    )}
   </div>
 );

@@ -145,8 +145,8 @@ export const startAsk = (
 };
 
 /**
- * Cancels an ask on which this page hangs up: the latest request with its key decides what that does. The server must
- * have read this one before it hangs up, too.
+ * Cancels an ask on which this page has hung up: the hang-up of the last request with its key counts, and the server must
+ * have read that request before.
  */
 const cancel = async (client: Client, body: { query: string }, idempotencyKey: string) => {
   const signal = AbortSignal.timeout(3000);

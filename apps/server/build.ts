@@ -1,0 +1,50 @@
+/**
+ * Bundles the server, its documents and the licences of the code in the bundle into `dist`, from which `pnpm pack` makes
+ * the package. The package depends on nothing; what is optional is imported when it is asked for.
+ */
+import { cpSync, existsSync, globSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { dirname, join } from "node:path";
+import { rolldown } from "rolldown";
+
+const here = import.meta.dirname;
+const dist = join(here, "dist");
+const root = join(here, "../..");
+const { peerDependencies } = JSON.parse(readFileSync(join(here, "package.json"), "utf8"));
+
+// Only what the package contains: the compiler's output is there, too.
+for (const path of ["docs", ".cache", ...globSync("*.{js,md}", { cwd: dist })]) {
+  rmSync(join(dist, path), { recursive: true, force: true });
+}
+
+const bundle = await rolldown({
+  input: join(here, "src/parley.ts"),
+  platform: "node",
+  external: [/^node:/, ...Object.keys(peerDependencies)],
+  onLog: (level, { message }) => {
+    if (level === "warn") throw new Error(message);
+  },
+});
+const { output } = await bundle.write({ dir: dist, chunkFileNames: "[name].js" });
+await bundle.close();
+
+for (const path of ["docs", "README.md"])
+  cpSync(join(root, path), join(dist, path), { recursive: true });
+
+/** The folder of the package that a module is from. */
+const packageOf = (module: string): string =>
+  existsSync(join(dirname(module), "package.json")) ? dirname(module) : packageOf(dirname(module));
+
+const modules = output.flatMap((file) => (file.type === "chunk" ? file.moduleIds : []));
+const packages = new Set(
+  modules.filter((module) => module.includes("/node_modules/")).map(packageOf),
+);
+const notices = [...packages].toSorted().map((folder) => {
+  const { name, version } = JSON.parse(readFileSync(join(folder, "package.json"), "utf8"));
+  const [licence] = globSync("LICEN[CS]E*", { cwd: folder });
+  if (licence === undefined) throw new Error(`${name} has no licence`);
+  return `## ${name} ${version}\n\n${readFileSync(join(folder, licence), "utf8").trim()}\n`;
+});
+writeFileSync(
+  join(dist, "THIRD-PARTY-NOTICES.md"),
+  `# Third-party notices\n\nThe files of this package contain code of these packages.\n\n${notices.join("\n")}`,
+);

@@ -1,0 +1,322 @@
+import { once } from "node:events";
+import { readFileSync } from "node:fs";
+import { connect } from "node:net";
+import { afterAll, beforeAll, describe, expect, inject, it } from "vitest";
+import { launch } from "./contract/launch.ts";
+import { freePort, startCollector, startProvider, type Received } from "./Observed.ts";
+
+const answer = "ANSWER-of-the-model";
+const traceId = "0af7651916cd43dd8448eb211c80319c";
+const secrets = [
+  answer,
+  "NAME-of-a-chat",
+  "REF-of-a-user",
+  "SEARCH-of-a-user",
+  "QUESTION-of-a-user",
+  "IDEMPOTENCY-KEY-of-a-user",
+  "MODEL-KEY-of-the-operator",
+  "PATH-of-a-user",
+  "AGENT-of-a-user",
+  "What would you like to know",
+  "prl_",
+];
+
+interface Span {
+  readonly name: string;
+  readonly traceId: string;
+  readonly spanId: string;
+  readonly parentSpanId?: string;
+  readonly status: { readonly code: number; readonly message?: string };
+  readonly attributes: ReadonlyArray<{ readonly key: string; readonly value: object }>;
+}
+
+/** All requests of the test, and everything that an operator can see of them. */
+const observe = async () => {
+  const [collector, provider] = [await startCollector(), await startProvider(answer)];
+  const managementPort = await freePort();
+  const model = {
+    PARLEY_LLM_BASE_URL: `${provider.url}/v1`,
+    PARLEY_LLM_MODEL: "large",
+    PARLEY_LLM_API_KEY: "MODEL-KEY-of-the-operator",
+    PARLEY_MODERATION: "endpoint",
+    PARLEY_MODERATION_BASE_URL: `${provider.url}/v1`,
+    PARLEY_MODERATION_MODEL: "moderation",
+    PARLEY_MODERATION_API_KEY: "MODEL-KEY-of-the-operator",
+  };
+  const server = await launch("postgres", {
+    DATABASE_URL: inject("postgresUrl"),
+    PARLEY_SCHEMA: `observed_${process.pid}`,
+    ...model,
+    PARLEY_LLM_FALLBACK_BASE_URL: `http://127.0.0.1:${await freePort()}/v1`,
+    PARLEY_LLM_FALLBACK_MODEL: "small",
+    PARLEY_ASK_DEADLINE: "3 seconds",
+    PARLEY_MANAGEMENT_PORT: String(managementPort),
+    PARLEY_LOG_FORMAT: "json",
+    PARLEY_LOG_REQUESTS: "true",
+    OTEL_EXPORTER_OTLP_ENDPOINT: collector.url,
+    OTEL_EXPORTER_OTLP_PROTOCOL: "http/json",
+    OTEL_METRIC_EXPORT_INTERVAL: "500",
+  });
+  const { askUrl, baseUrl, key, origin, unknownKey } = server.target;
+  let sent = 0;
+  const send = async (url: string, body?: object, headers: Record<string, string> = {}) => {
+    sent++;
+    const response = await fetch(url, {
+      ...(body !== undefined && { method: "POST", body: JSON.stringify(body) }),
+      headers: {
+        "x-api-key": key,
+        "content-type": "application/json",
+        "user-agent": "AGENT-of-a-user",
+        ...headers,
+      },
+    });
+    return { status: response.status, headers: response.headers, text: await response.text() };
+  };
+  const ask = (query: string, headers?: Record<string, string>) =>
+    send(askUrl, { query: `QUESTION-of-a-user ${query}` }, headers);
+
+  const traceparent = `00-${traceId}-b7ad6b7169203331-01`;
+  const created = await send(
+    `${baseUrl}/chats`,
+    { name: "NAME-of-a-chat", userRef: "REF-of-a-user" },
+    { "idempotency-key": "IDEMPOTENCY-KEY-of-a-user" },
+  );
+  const chat = JSON.parse(created.text).data.id as number;
+  const answered = await ask("", { traceparent, "x-request-id": "asked" });
+  const streamed = await ask("", {
+    accept: "text/event-stream",
+    "idempotency-key": "IDEMPOTENCY-KEY-of-a-user-2",
+  });
+  const failed = await send(
+    askUrl,
+    { chat_id: chat, query: "QUESTION-of-a-user fails" },
+    { "x-request-id": "failed" },
+  );
+  const unjudged = await ask("unjudged", { "x-request-id": "unjudged" });
+  const statuses = [created, answered, streamed, failed, unjudged].map(({ status }) => status);
+  expect(statuses).toEqual([201, 201, 200, 500, 500]);
+  expect(answered.text).toContain(answer);
+
+  const others = [
+    await send(`${baseUrl}/details`),
+    await send(`${baseUrl}/chats?search=SEARCH-of-a-user&userRef=REF-of-a-user&orderBy=name`),
+    await send(`${baseUrl}/chats/${chat}/history`),
+    await send(`${baseUrl}/chats/PATH-of-a-user/history`),
+    await send(`${baseUrl}/PATH-of-a-user`),
+    await send(`${origin}/PATH-of-a-user`),
+    await send(`${origin}/openapi.json`),
+    await send(`${baseUrl}/details`, undefined, { "x-api-key": unknownKey }),
+    await send(`${baseUrl}/details?x-api-key=${key}`, undefined, { "x-api-key": `${key}0` }),
+    await send(`${baseUrl}/chats`, { name: 7, userRef: "REF-of-a-user".repeat(9) }),
+    await send(askUrl, { query: "QUESTION-of-a-user".repeat(99) }),
+    await send(`${baseUrl}/chats`, {}, { "content-type": "text/plain" }),
+  ];
+  expect(others.map(({ status }) => status)).toEqual([
+    200, 200, 200, 404, 404, 404, 200, 401, 401, 422, 422, 400,
+  ]);
+  const socket = connect(Number(new URL(origin).port), "127.0.0.1");
+  socket.write("GET /PATH-of-a-user\x01 HTTP/1.1\r\nx-api-key: QUESTION-of-a-user\r\n\r\n");
+  let malformed = "";
+  socket.on("data", (data) => (malformed += data));
+  await once(socket, "end");
+  socket.end();
+  sent++;
+  expect(malformed).toMatch(/^HTTP\/1.1 400 /);
+
+  for (let n = 0; n < 3; n++) await send(`${baseUrl}/details`);
+  const metrics = await (await fetch(`http://127.0.0.1:${managementPort}/metrics`)).text();
+  await server.stop();
+  collector.stop();
+  provider.stop();
+  return {
+    chat,
+    sent,
+    metrics,
+    responses: [created, answered, streamed, failed, unjudged, ...others],
+    log: server.log(),
+    exported: collector.received,
+    provided: provider.received,
+  };
+};
+
+describe("a server that is observed", () => {
+  let seen: Awaited<ReturnType<typeof observe>>;
+  beforeAll(async () => {
+    seen = await observe();
+  }, 60_000);
+
+  const lines = () =>
+    seen.log
+      .trim()
+      .split("\n")
+      .map((line) => JSON.parse(line));
+  const logged = (message: string) => lines().filter((line) => line.message === message);
+  const bodiesOf = (path: string) =>
+    seen.exported.filter((one: Received) => one.path === path).map(({ body }) => JSON.parse(body));
+  const spans = (): ReadonlyArray<Span> =>
+    bodiesOf("/v1/traces").flatMap(({ resourceSpans }) => resourceSpans[0].scopeSpans[0].spans);
+  const attributesOf = ({ attributes }: Span) =>
+    Object.fromEntries(attributes.map(({ key, value }) => [key, Object.values(value)[0]]));
+
+  it("counts each request, the malformed one too", () => {
+    const counts = seen.metrics.matchAll(
+      /^http_server_request_duration_seconds_count\{.*\} (\d+)$/gm,
+    );
+    expect([...counts].reduce((sum, [, count]) => sum + Number(count), 0)).toBe(seen.sent);
+    expect(seen.sent).toBeGreaterThan(20);
+    for (const [labels, count] of [
+      ['http_request_method="GET",http_response_status_code="200",http_route="/api/details"', 4],
+      ['http_request_method="POST",http_response_status_code="500",http_route="/ask"', 2],
+      ['http_request_method="GET",http_response_status_code="404"', 2],
+    ] as const) {
+      expect(seen.metrics).toContain(
+        `http_server_request_duration_seconds_count{${labels}} ${count}\n`,
+      );
+    }
+    expect(seen.metrics).toContain("http_server_active_requests 0\n");
+    for (const [reason, count] of Object.entries({
+      API_KEY_NOT_VALID: 2,
+      INVALID_PATH: 2,
+      CHAT_DOES_NOT_EXISTS: 1,
+      ANSWER_UNAVAILABLE: 2,
+      VALIDATION: 2,
+      MALFORMED_REQUEST: 1,
+    })) {
+      expect(seen.metrics).toContain(`parley_failures_total{reason="${reason}"} ${count}\n`);
+    }
+  });
+
+  it("has the metrics of asks, models and the process", () => {
+    const [, host] = /provider="(127.0.0.1:\d+.chat)",model="large"/.exec(seen.metrics) ?? [];
+    const large = `provider="${host}",model="large"`;
+    for (const line of [
+      "parley_asks_running 0",
+      "parley_asks_waiting 0",
+      "parley_ask_wait_duration_seconds_count 4",
+      "parley_ask_first_delta_duration_seconds_count 2",
+      "parley_ask_answer_duration_seconds_count 2",
+      `parley_model_tokens_total{${large},direction="input"} 10`,
+      `parley_model_tokens_total{${large},direction="output"} 6`,
+      `parley_model_failures_total{${large},reason="bad_request"} 1`,
+      `parley_model_circuit{${large}} 0`,
+      `parley_build_info{version="0.1.0",node_version="${process.version}"} 1`,
+    ]) {
+      expect(seen.metrics).toContain(`\n${line}\n`);
+    }
+    expect(seen.metrics).toMatch(/^process_memory_usage_bytes [1-9]\d+$/m);
+    expect(seen.metrics).toMatch(/^nodejs_eventloop_delay_max_seconds [\d.e-]+$/m);
+    const exported = bodiesOf("/v1/metrics")
+      .map((body) => JSON.stringify(body))
+      .join();
+    expect(exported).toContain('"name":"http.server.request.duration"');
+  });
+
+  it("has exactly the metrics in the table of docs/operations.md", () => {
+    const page = readFileSync(new URL("../../../docs/operations.md", import.meta.url), "utf8");
+    const section = page.split("\n### Metrics\n")[1]!.split("\n### ")[0]!;
+    const documented = [...section.matchAll(/^\| `(\w+)`/gm)].map(([, name]) => name);
+    const served = [...seen.metrics.matchAll(/^# TYPE (\w+)/gm)].map(([, name]) => name);
+    expect(served.toSorted()).toEqual(documented.toSorted());
+  });
+
+  it("logs its start and stop, and each request, in a line of JSON with a date", () => {
+    for (const { timestamp } of lines()) expect(timestamp).toMatch(/^\d{4}-\d\d-\d\dT[\d:.]+Z$/);
+    expect(logged("Parley 0.1.0 has started")[0].annotations).toMatchObject({ store: "postgres" });
+    expect(logged("Parley has stopped")).toHaveLength(1);
+    expect(logged("Request")).toHaveLength(seen.sent);
+    const [asked] = logged("Request").filter((one) => one.annotations.requestId === "asked");
+    expect(asked.annotations).toMatchObject({ method: "POST", route: "/ask", status: 201 });
+    expect(Object.keys(asked.annotations)).toEqual(
+      expect.arrayContaining(["requestId", "chatbot", "ms"]),
+    );
+  });
+
+  it("logs each failure with its request, chatbot and chat, and the reasons of all providers", () => {
+    const [failed, unjudged, ...more] = logged("AnswerUnavailable");
+    expect(more).toEqual([]);
+    const { reason } = failed.annotations;
+    expect(failed.annotations).toMatchObject({
+      requestId: "failed",
+      route: "/ask",
+      chat: seen.chat,
+    });
+    expect(failed.annotations.chatbot).toBeGreaterThan(0);
+    expect(reason).toMatch(/HTTP 400, model_overloaded; .*ECONNREFUSED/);
+    expect(unjudged.annotations).toMatchObject({ requestId: "unjudged" });
+    expect(unjudged.annotations.reason).toContain(
+      "moderation endpoint failed: HTTP 400, model_over",
+    );
+    // The call that failed on the way there.
+    const [call] = lines().filter((line) => line.annotations.reason === "bad_request");
+    expect(call.annotations).toMatchObject({ requestId: "failed", model: "large" });
+  });
+
+  it("gives every response an id", () => {
+    for (const { headers } of seen.responses)
+      expect(headers.get("x-request-id")).toMatch(/^[\w.-]+$/);
+  });
+
+  it("exports a span for each request, within the trace of its client and around the provider's", () => {
+    const all = spans();
+    expect(all.filter(({ name }) => /^[A-Z]+( |$)/.test(name))).toHaveLength(seen.sent - 1);
+    const root = all.find((span) => attributesOf(span)["requestId"] === "asked")!;
+    expect(root).toMatchObject({ name: "POST /ask", traceId, parentSpanId: "b7ad6b7169203331" });
+    expect(attributesOf(root)).toMatchObject({ "http.route": "/ask" });
+    const names = new Set(all.filter((span) => span.traceId === traceId).map(({ name }) => name));
+    expect([...names].toSorted()).toEqual(
+      ["POST /ask", "append", "chat large", "moderation", "sql.execute", "take", "turn"].toSorted(),
+    );
+    const call = all.find(({ name, traceId: of }) => name === "chat large" && of === traceId)!;
+    const turn = all.find(({ spanId }) => spanId === call.parentSpanId)!;
+    expect([turn.name, turn.parentSpanId]).toEqual(["turn", root.spanId]);
+    const passed = seen.provided.map(({ headers }) => headers["traceparent"]);
+    expect(passed).toContain(`00-${traceId}-${call.spanId}-01`);
+    const failed = all.find((span) => attributesOf(span)["requestId"] === "failed")!;
+    expect(failed.status).toMatchObject({ code: 2 });
+    expect(attributesOf(failed)).toMatchObject({ chat: seen.chat });
+  });
+
+  it("exports its log lines within their traces", () => {
+    const records = bodiesOf("/v1/logs").flatMap(
+      ({ resourceLogs }) => resourceLogs[0].scopeLogs[0].logRecords,
+    );
+    const failure = records.find(({ body }) => body.stringValue === "AnswerUnavailable");
+    expect(spans().map((span) => span.traceId)).toContain(failure.traceId);
+  });
+
+  it.each(secrets)("shows nowhere: %s", (secret) => {
+    expect(seen.log.replaceAll("/api", "")).not.toContain(secret);
+    expect(seen.metrics).not.toContain(secret);
+    expect(seen.exported.map(({ body, path }) => path + body).join("\n")).not.toContain(secret);
+    expect(seen.exported.length).toBeGreaterThan(3);
+  });
+});
+
+describe("a collector that cannot be reached", () => {
+  let server: Awaited<ReturnType<typeof launch>>;
+  beforeAll(async () => {
+    server = await launch("memory", {
+      OTEL_EXPORTER_OTLP_ENDPOINT: `http://127.0.0.1:${await freePort()}`,
+    });
+  }, 60_000);
+  afterAll(() => server.stop());
+
+  it("is one line of text with date and zone, and nothing else", async () => {
+    const { baseUrl, key } = server.target;
+    const deadline = Date.now() + 20_000;
+    while (!server.log().includes("collector") && Date.now() < deadline) {
+      const response = await fetch(`${baseUrl}/details`, { headers: { "x-api-key": key } });
+      expect(response.status).toBe(200);
+      await new Promise((resolve) => setTimeout(resolve, 100));
+    }
+    await new Promise((resolve) => setTimeout(resolve, 6_000));
+    const [first, ...more] = server
+      .log()
+      .split("\n")
+      .filter((line) => line.includes("collector"));
+    expect(first).toMatch(
+      /^\d{4}-\d\d-\d\d [\d:.]{12} [+-]\d\d:\d\d WARN The OpenTelemetry collector takes no data .*ECONNREFUSED/,
+    );
+    expect(more).toEqual([]);
+  }, 40_000);
+});

@@ -1,0 +1,166 @@
+/**
+ * What an operator sees of the core: log lines of failures, spans, and the metrics of asks. None of them contains a text
+ * of a user. Names of metrics follow OpenTelemetry; a metric's attribute `unit` is its unit.
+ */
+import { Cause, Clock, Context, Effect, Exit, Metric, Option, Tracer } from "effect";
+import { AnswerUnavailable, Overloaded, StorageUnavailable } from "../model/Errors.ts";
+
+/** Why a request failed, in words that quote no text of a user and no key: an error's other properties may quote rows. */
+const reasonOf = (error: unknown): string => {
+  if (error instanceof AnswerUnavailable) return error.reason;
+  if (error instanceof StorageUnavailable || error instanceof Overloaded) return error.message;
+  return (error as { readonly _tag?: string })._tag ?? "the request is not valid";
+};
+
+const isReported = (error: unknown): error is AnswerUnavailable | StorageUnavailable | Overloaded =>
+  error instanceof AnswerUnavailable ||
+  error instanceof StorageUnavailable ||
+  error instanceof Overloaded;
+
+/**
+ * Logs each reason of a failure on a line of its own: a defect, an answer that failed, a store that cannot be reached, or
+ * too much work. A client's mistake leaves no line.
+ */
+export const logFailure = (cause: Cause.Cause<unknown>): Effect.Effect<void> =>
+  Effect.forEach(
+    cause.reasons,
+    (reason) => {
+      if (Cause.isDieReason(reason)) {
+        return Effect.logError("A request met a defect", Cause.pretty(Cause.die(reason.defect)));
+      }
+      if (!Cause.isFailReason(reason) || !isReported(reason.error)) return Effect.void;
+      const { error } = reason;
+      return Effect.annotateLogs(Effect.logWarning(error._tag), "reason", reasonOf(error));
+    },
+    { discard: true },
+  );
+
+/** Whether spans go anywhere. */
+export const isTraced: Effect.Effect<boolean> = Effect.map(
+  Tracer.Tracer,
+  (tracer) => tracer !== Tracer.nativeTracer,
+);
+
+/** Ends a span. It gets the words of the failure only: an exporter would send an error with its causes. */
+export const endSpan = (
+  span: Tracer.Span,
+  exit: Exit.Exit<unknown, unknown>,
+): Effect.Effect<void> =>
+  Effect.map(Clock.currentTimeNanos, (now) => {
+    const failed = Exit.isFailure(exit) && !Cause.hasInterruptsOnly(exit.cause);
+    span.end(
+      now,
+      failed
+        ? Exit.fail(
+            Option.match(Cause.findErrorOption(exit.cause), {
+              onNone: () => "A request met a defect",
+              onSome: reasonOf,
+            }),
+          )
+        : exit,
+    );
+  });
+
+/** Runs the effect in a span of this name. Without a tracer there is none, and no cost. */
+export const inSpan = <A, E>(
+  effect: Effect.Effect<A, E>,
+  name: string,
+  attributes: Readonly<Record<string, unknown>> = {},
+  kind: Tracer.SpanKind = "internal",
+): Effect.Effect<A, E> =>
+  Effect.flatMap(isTraced, (traced) =>
+    traced
+      ? Effect.acquireUseRelease(
+          Effect.makeSpan(name, { attributes, kind }),
+          (span) => Effect.withParentSpan(effect, span),
+          endSpan,
+        )
+      : effect,
+  );
+
+/**
+ * The headers by which the spans of a service that is called belong to the trace of the current span (W3C Trace Context);
+ * none without a tracer.
+ */
+export const traceHeaders: Effect.Effect<Readonly<Record<string, string>>> = Effect.flatMap(
+  isTraced,
+  (traced) =>
+    traced
+      ? Effect.match(Effect.currentSpan, {
+          onFailure: () => ({}),
+          onSuccess: ({ sampled, spanId, traceId }) => ({
+            traceparent: `00-${traceId.padStart(32, "0")}-${spanId}-${sampled ? "01" : "00"}`,
+          }),
+        })
+      : Effect.succeed({}),
+);
+
+/** A histogram of times in seconds. */
+export const secondsHistogram = (
+  name: string,
+  description: string,
+  boundaries: ReadonlyArray<number>,
+  attributes: Readonly<Record<string, string>> = {},
+) => Metric.histogram(name, { description, boundaries, attributes: { ...attributes, unit: "s" } });
+
+const boundaries = [
+  0.01, 0.02, 0.04, 0.08, 0.16, 0.32, 0.64, 1.28, 2.56, 5.12, 10.24, 20.48, 40.96,
+];
+const waiting = Metric.gauge("parley.asks.waiting", {
+  description: "Asks that wait for the turn of their chat",
+});
+const running = Metric.gauge("parley.asks.running", {
+  description: "Asks that are being answered",
+});
+const waitTime = secondsHistogram(
+  "parley.ask.wait.duration",
+  "From an ask's arrival to its turn",
+  boundaries,
+);
+const firstDeltaTime = secondsHistogram(
+  "parley.ask.first_delta.duration",
+  "From the turn to the first piece of the answer",
+  boundaries,
+);
+const answerTime = secondsHistogram(
+  "parley.ask.answer.duration",
+  "From the turn to the stored answer",
+  boundaries,
+);
+
+/** The times of one ask, for its metrics. Each of them is called when it happens. */
+export interface AskTimes {
+  readonly taken: () => void;
+  readonly delta: () => void;
+  readonly stored: () => void;
+  readonly ended: () => void;
+}
+
+/** Returns a function that begins the times of an ask, which waits for its turn. */
+export const makeAskTimes = Effect.map(Effect.context<never>(), (context) => {
+  const clock = Context.get(context, Clock.Clock);
+  const now = () => clock.currentTimeMillisUnsafe() / 1000;
+  // A metric is there from its first value on.
+  for (const gauge of [waiting, running]) gauge.modifyUnsafe(0, context);
+  return (): AskTimes => {
+    let since = now();
+    let state = waiting;
+    let isSilent = true;
+    waiting.modifyUnsafe(1, context);
+    return {
+      taken: () => {
+        waiting.modifyUnsafe(-1, context);
+        state = running;
+        running.modifyUnsafe(1, context);
+        waitTime.updateUnsafe(now() - since, context);
+        since = now();
+      },
+      delta: () => {
+        if (isSilent) firstDeltaTime.updateUnsafe(now() - since, context);
+        isSilent = false;
+      },
+      stored: () => answerTime.updateUnsafe(now() - since, context),
+      ended: () => state.modifyUnsafe(-1, context),
+    };
+  };
+});

@@ -1,0 +1,152 @@
+/**
+ * What an operator sees of requests: metrics by OpenTelemetry's conventions for HTTP servers, spans where a tracer is
+ * installed, and a log line for each request where that is wanted. None contains a path as received, a query or a body.
+ */
+import { endSpan, isTraced, secondsHistogram } from "@parley/core";
+import { Effect, Exit, Metric, Option, Scope, Tracer } from "effect";
+import { HttpTraceContext, type HttpServerRequest, type HttpServerResponse } from "effect/http";
+import type { GeneralMessage } from "../contract/Codes.ts";
+
+type Response = HttpServerResponse.HttpServerResponse;
+
+/** What is known of a request; the annotations of its log lines and of its span. */
+export interface RequestFacts {
+  readonly requestId: string;
+  readonly method: string;
+  /** The template of the path, such as `/api/chats/:chat_id/history`; none where no endpoint has the path. */
+  readonly route?: string;
+  chatbot?: number;
+  chat?: number;
+}
+
+export interface RequestLog {
+  /** Records the request, from now until its response has been sent. */
+  readonly observe: <E, R>(
+    response: Effect.Effect<Response, E, R>,
+    request: HttpServerRequest.HttpServerRequest,
+    facts: RequestFacts,
+  ) => Effect.Effect<Response, E, R | Scope.Scope>;
+  /** Counts a failure by the message that the client gets; `VALIDATION` stands for those of a 422. */
+  readonly fail: (reason: GeneralMessage | "VALIDATION") => void;
+  /** Records a request that was refused before it reached the application. */
+  readonly refuse: (facts: RequestFacts, reason: GeneralMessage, status: number) => void;
+}
+
+const boundaries = [
+  0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.25, 0.5, 0.75, 1, 2.5, 5, 7.5, 10, 30, 60,
+];
+const active = Metric.gauge("http.server.active_requests", {
+  description: "Requests in progress",
+});
+
+/** As other servers do, for a request whose client hung up before it had a response. */
+const hungUp = 499;
+
+/** @param logRequests whether each request leaves a log line; `false` by default */
+export const makeRequestLog = Effect.fnUntraced(function* (logRequests = false) {
+  const context = yield* Effect.context<never>();
+  const traced = yield* isTraced;
+  /** Series by their attributes: to look one up is far cheaper than to describe it. */
+  const durations = new Map<string, Metric.Histogram<number>>();
+  const failures = new Map<string, Metric.Counter<number>>();
+
+  const describeDuration = ({ method, route }: RequestFacts, status: number) =>
+    secondsHistogram(
+      "http.server.request.duration",
+      "From a request's arrival to the end of its response",
+      boundaries,
+      {
+        "http.request.method": method,
+        "http.response.status_code": String(status),
+        ...(route !== undefined && { "http.route": route }),
+      },
+    );
+
+  const end = (begun: number, facts: RequestFacts, status: number) => {
+    const millis = performance.now() - begun;
+    const name = `${status} ${facts.method} ${facts.route}`;
+    let duration = durations.get(name);
+    if (duration === undefined) durations.set(name, (duration = describeDuration(facts, status)));
+    duration.updateUnsafe(millis / 1000, context);
+    active.modifyUnsafe(-1, context);
+    return logRequests
+      ? Effect.annotateLogs(Effect.logInfo("Request"), { ...facts, status, ms: Math.round(millis) })
+      : Effect.void;
+  };
+
+  const fail: RequestLog["fail"] = (reason) => {
+    let failure = failures.get(reason);
+    if (failure === undefined) {
+      failure = Metric.counter("parley.failures", {
+        description: "Requests that failed, by the message that their clients got",
+        attributes: { reason },
+        incremental: true,
+      });
+      failures.set(reason, failure);
+    }
+    failure.updateUnsafe(1, context);
+  };
+
+  const observe: RequestLog["observe"] = (response, request, facts) => {
+    const begun = performance.now();
+    active.modifyUnsafe(1, context);
+    let status = hungUp;
+    const observed = Effect.onExit(response, (exit): Effect.Effect<void, never, Scope.Scope> => {
+      if (Exit.isFailure(exit)) return end(begun, facts, status);
+      status = exit.value.status;
+      // The scope of a request closes when its last event has been sent.
+      return exit.value.body._tag === "Stream"
+        ? Effect.addFinalizer(() => end(begun, facts, status))
+        : end(begun, facts, status);
+    });
+    return traced ? inRequestSpan(observed, request, facts, () => status) : observed;
+  };
+
+  return {
+    observe,
+    fail,
+    refuse: (facts, reason, status) => {
+      fail(reason);
+      active.modifyUnsafe(1, context);
+      Effect.runForkWith(context)(end(performance.now(), facts, status));
+    },
+  } satisfies RequestLog as RequestLog;
+});
+
+/** Runs the request in a span that lasts until its scope closes. */
+const inRequestSpan = Effect.fnUntraced(function* <E, R>(
+  response: Effect.Effect<Response, E, R>,
+  request: HttpServerRequest.HttpServerRequest,
+  facts: RequestFacts,
+  status: () => number,
+) {
+  const { method, requestId, route } = facts;
+  // Where an embedder has a span of its own, that is the parent.
+  const outer = yield* Effect.serviceOption(Tracer.ParentSpan);
+  const parent = Option.getOrUndefined(
+    Option.orElse(outer, () => HttpTraceContext.fromHeaders(request.headers)),
+  );
+  const span = yield* Effect.makeSpan(route === undefined ? method : `${method} ${route}`, {
+    kind: "server",
+    ...(parent !== undefined && { parent }),
+    attributes: {
+      requestId,
+      "http.request.method": method,
+      ...(route !== undefined && { "http.route": route }),
+    },
+  });
+  yield* Effect.addFinalizer((exit) => {
+    const { chat, chatbot } = facts;
+    span.attribute("http.response.status_code", status());
+    if (chatbot !== undefined) span.attribute("chatbot", chatbot);
+    if (chat !== undefined) span.attribute("chat", chat);
+    return endSpan(span, status() >= 500 ? Exit.fail({ _tag: `HTTP ${status()}` }) : exit);
+  });
+  return yield* Effect.withParentSpan(response, span);
+});
+
+const methods = ["GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "TRACE", "CONNECT"];
+
+/** The method of a request as an attribute: others than the standard ones are all `_OTHER`. */
+export const toMethod = (method: string | undefined): string =>
+  methods.includes(method!) ? method! : "_OTHER";

