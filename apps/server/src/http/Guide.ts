@@ -62,7 +62,8 @@ export const makeGuide = Effect.gen(function* () {
     const found = knowledge.search(query, 10).map(({ headings, source, text }) => {
       const address = `${toAddress(source)}#${toAnchor(headings.at(-1) ?? "")}`;
       const title = headings.join(" › ");
-      return `<li><a href="${escape(address)}">${escape(title)}</a><p>${escape(text.slice(0, 240))}</p></li>`;
+      const passage = marked.parse(text, { async: false });
+      return `<li><a href="${escape(address)}">${escape(title)}</a>${passage}</li>`;
     });
     const results = found.length === 0 ? "<p>Nothing found.</p>" : `<ol>${found.join("")}</ol>`;
     return layout("Search", query, `<h1>Search</h1>${results}`);
@@ -131,7 +132,7 @@ const guarded = {
 };
 
 const toPage = (html: string) =>
-  HttpServerResponse.html(html).pipe(HttpServerResponse.setHeaders(guarded));
+  HttpServerResponse.text(html, { contentType: "text/html; charset=utf-8", headers: guarded });
 
 const layout = (title: string, query: string, main: string): string => `<!doctype html>
 <html lang="en">
