@@ -10,6 +10,7 @@ import { Cause, Duration, Effect, Exit, Layer, Option, Scope, Stream } from "eff
 import { SecureRandom } from "effect/crypto";
 import type { HttpServerRequest, HttpServerResponse } from "effect/http";
 import { announceStart } from "./Announcement.ts";
+import { makeGuide } from "./http/Guide.ts";
 import { listen } from "./http/Listener.ts";
 import { makeManagement } from "./http/Management.ts";
 import { layerAsking } from "./layers/Asking.ts";
@@ -134,6 +135,7 @@ const listeners = Effect.gen(function* () {
   const origin = yield* serve(port, askListener === null ? ["general", "answers"] : ["general"], [
     ...playground,
     ...documentation,
+    ...(settings.docs ? [yield* makeGuide] : []),
   ]);
   const askOrigin = askListener ?? origin;
   if (lifecycle.phase === "starting") lifecycle.phase = "serving";
