@@ -66,10 +66,9 @@ describe.each([
       const [ours, theirs] = [yield* registerChatbot, yield* registerChatbot];
       const [store, turns] = [yield* ChatStore, yield* TurnStore];
       const { chat: held } = yield* store.createChat(ours, chat, null);
-      const taken = yield* turns.take(ours, held.id, null);
-      if (taken._tag !== "Turn") return assert.fail("the turn is free");
-      const key = { key: "key", fingerprint: "f" };
-      yield* turns.take(theirs, null, key);
+      const our = yield* turns.take(ours, held.id, null);
+      const their = yield* turns.take(theirs, null, { key: "key", fingerprint: "f" });
+      if (our._tag !== "Turn" || their._tag !== "Turn") return assert.fail("the turns are free");
       const sql = yield* clientOf(schema);
       const lock = yield* hold(sql, "select from idempotency_key where chatbot_id = $1 for update", [
         theirs,
@@ -79,7 +78,7 @@ describe.each([
       const crowd = yield* Effect.forEach(Array.from({ length: 100 }), () =>
         Effect.forkChild(
           Effect.ensuring(
-            Effect.exit(turns.take(theirs, null, key)),
+            Effect.exit(turns.renew(their.turn)),
             Effect.sync(() => served.push(theirs)),
           ),
           { startImmediately: true },
@@ -87,7 +86,7 @@ describe.each([
       );
       yield* lock.awaited;
       const renewing = yield* Effect.forkChild(
-        Effect.tap(turns.renew(taken.turn), () => Effect.sync(() => served.push(ours))),
+        Effect.tap(turns.renew(our.turn), () => Effect.sync(() => served.push(ours))),
         { startImmediately: true },
       );
       yield* lock.release;
