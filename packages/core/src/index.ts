@@ -26,6 +26,7 @@ export {
   inSpan,
   isTraced,
   logFailure,
+  registerGauge,
   secondsHistogram,
   traceHeaders,
 } from "./services/Telemetry.ts";
@@ -125,7 +126,6 @@ export {
   ChatName,
   compareText,
   fold,
-  foldVersion,
   isBlank,
   isStorable,
   Question,
