@@ -27,6 +27,7 @@ export {
   inSpan,
   isTraced,
   logFailure,
+  registerGauge,
   secondsHistogram,
   traceHeaders,
 } from "./services/Telemetry.ts";
@@ -127,7 +128,6 @@ export {
   ChatName,
   compareText,
   fold,
-  foldVersion,
   isBlank,
   isStorable,
   Question,

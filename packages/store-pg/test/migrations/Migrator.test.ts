@@ -80,15 +80,6 @@ describe("a start", () => {
         assert.include(yield* refusal(options), "PARLEY_SCHEMA");
       }),
   );
-
-  it.live("refuses a schema whose names were folded by another version", () =>
-    Effect.gen(function* () {
-      const { options, sql } = yield* withSchema([]);
-      yield* start(options);
-      yield* sql.unsafe("update fold set version = 7");
-      assert.include(yield* refusal(options), "folded by version 7");
-    }),
-  );
 });
 
 it.live("a dry run returns the SQL of the missing migrations, and writes nothing", () =>
