@@ -1,5 +1,5 @@
 /**
- * What clients sent, what was acknowledged to them, and whether the promises hold for it.
+ * A record of requests and acknowledgements, and the check that the promises hold for them.
  */
 import type { Chat, Entry } from "../apps/server/test/contract/client.ts";
 import type { Answer } from "./Client.ts";
@@ -11,7 +11,7 @@ export type { Chat, Entry };
 /** In every text of a client: it must get into no log. */
 export const marker = "Mxq7Zt";
 
-/** What a request asks for, however often it is sent. */
+/** The content of a request, however often it is sent. */
 export interface Wanted {
   /** Which of the two chatbots. */
   readonly tenant: 0 | 1;
@@ -153,7 +153,7 @@ export class Ledger {
   }
 }
 
-/** What a model must be told of these entries. The hello entry is an answer without a question. */
+/** The messages that a model must get for these entries. The hello entry is an answer without a question. */
 const messagesOf = (entries: ReadonlyArray<Entry>) =>
   entries.flatMap(({ answer, question }) => [
     ...(question === "" ? [] : [{ role: "user", text: question }]),

@@ -51,7 +51,7 @@ export const makeChatArchive = (database: Database): ChatArchive["Service"] => {
         return erased;
       }),
 
-    // Read at once: a transaction that stays open would hold up every other fiber.
+    // Read in one go: a transaction that stays open would hold up every other fiber.
     export: (chatbot, actor) =>
       Stream.fromIterableEffect(
         write((now): ReadonlyArray<ArchiveRecord> | ChatbotNotFound => {

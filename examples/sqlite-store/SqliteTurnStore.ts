@@ -105,7 +105,7 @@ export const makeTurnStore = (database: Database): TurnStore["Service"] => {
           return { _tag: "Held", forMillis: until - now, by: byKey ? "key" : "chat" };
         }
 
-        // Who waited longer than this instance did not come in time, and has lost its place.
+        // Instances that waited longer than this one did not ask in time, and have lost their places.
         stopWaiting(
           `id <= coalesce((SELECT id FROM waiting WHERE chatbot = :chatbot AND chat = :chat
              AND instance = :instance), id)`,

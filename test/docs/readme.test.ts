@@ -10,7 +10,7 @@ const run = promisify(execFile);
 
 const minutes = fencesOf(sectionOf(read("README.md"), "## The first five minutes"));
 
-/** What differs from run to run, made equal. */
+/** The text with all parts equal that differ from run to run. */
 const plain = (text: string): string =>
   text
     .replace(/prl_\w+/g, "prl_KEY")

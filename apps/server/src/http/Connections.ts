@@ -44,7 +44,8 @@ export class Connections {
     socket.once("close", () => this.#open.delete(socket));
     // After CONNECT nothing else listens for it.
     socket.on("error", () => {});
-    // Node calls it after a last response. Closing a connection with unread bytes would reset it, and lose the response.
+    // Node calls it after a last response. Closing a connection with unread bytes would reset it, and lose the
+    // response.
     socket.destroySoon = () => {
       socket.end();
       const timer = setTimeout(() => socket.destroy(), lingering);

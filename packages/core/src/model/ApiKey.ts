@@ -6,7 +6,7 @@ import { Effect, Redacted } from "effect";
 import { Digest, SecureRandom } from "effect/crypto";
 
 export const scopes = ["read", "write", "ask"] as const;
-/** What a key may do: read lists and details, create chats, ask. */
+/** The permissions of a key: read lists and details, create chats, ask. */
 export type Scope = (typeof scopes)[number];
 
 /** A key to register. It does not contain the key's text. */

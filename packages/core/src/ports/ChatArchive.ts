@@ -85,8 +85,8 @@ export class ChatArchive extends Context.Service<
      * may write to other chatbots.
      *
      * Fails with `ImportRefused`, before it writes anything, if the chatbot has chats. It fails so, too, at a record
-     * that `checkArchiveOrder` refuses, and if two entries have the same id. Texts are stored as they are: their reader checks
-     * that a client could have sent them, as `decodeArchive` does.
+     * that `checkArchiveOrder` refuses, and if two entries have the same id. Texts are stored as they are: their reader
+     * checks that a client could have sent them, as `decodeArchive` does.
      */
     readonly import: <E, R>(
       chatbot: number,

@@ -8,7 +8,7 @@ import type { Chatbot } from "../model/Chatbot.ts";
 import { ChatbotDirectory } from "../ports/ChatbotDirectory.ts";
 import { KeyRejected, Overloaded, type StorageUnavailable } from "../model/Errors.ts";
 
-/** What a valid key allows. */
+/** The chatbot and the scopes that a valid key opens. */
 export interface Principal {
   readonly keyId: string;
   readonly scopes: ReadonlyArray<Scope>;

@@ -60,7 +60,7 @@ const key = keyOf("key");
 
 const idle = (limit: Date): Erasable => ({ _tag: "IdleSince", limit });
 
-/** So many chats, and entries in one of them, that no store reads or writes them at once. */
+/** So many chats, and entries in one of them, that no store reads or writes them in one go. */
 const many = [
   ...Array.from({ length: 1_050 }, (_, n) => [
     chatRecord(n + 1, longAgo, { name: `chat ${n % 7}`, userRef: n % 5 === 0 ? "y" : "x" }),
@@ -352,7 +352,7 @@ export const archiveChecks: ReadonlyArray<
     }
   }),
 
-  check("copies of a chatbot run at once, while others are written to", function* () {
+  check("copies of a chatbot run concurrently, while others are written to", function* () {
     const [{ archive }, second] = yield* instances;
     const [from, other] = [yield* newChatbot, yield* newChatbot];
     yield* imported(from, many);
@@ -441,7 +441,7 @@ export const archiveChecks: ReadonlyArray<
     for (const twin of twins.slice(1)) yield* imported(twin, yield* exported(from));
     const held = yield* Effect.forEach(twins, (twin, n) => taken(twin, chat.id, keyOf("key", n)));
     for (const turn of held) {
-      yield* same("what it brings", turn.newest, entries.toReversed());
+      yield* same("the entries of a take", turn.newest, entries.toReversed());
       yield* same("the renewal", yield* turns.renew(turn), true);
       yield* same("earlier", yield* turns.earlier(turn, entries[1]!.id), [entries[0]]);
     }
@@ -494,7 +494,7 @@ export const archiveChecks: ReadonlyArray<
     const { chat } = yield* conversation(from, [entry("a")]);
     const before = yield* exported(from);
     yield* failsWith("into a full chatbot", "ImportRefused", imported(from, before));
-    yield* same("what it holds", yield* exported(from), before);
+    yield* same("the rows of the chatbot", yield* exported(from), before);
     const turn = yield* taken(to, null, key);
     const asking = ask(from, chat.id, entry("meanwhile"));
     const broken = Effect.as(asking, Stream.fail({ _tag: "Broken" as const }));
@@ -551,7 +551,7 @@ export const archiveChecks: ReadonlyArray<
     }
   }),
 
-  check("creations and erasures of two instances at once leave exact lists", function* () {
+  check("concurrent creations and erasures of two instances leave exact lists", function* () {
     const chatbot = yield* newChatbot;
     const both = yield* instances;
     let erased = 0;

@@ -40,7 +40,7 @@ const createWith = (
 const take = (chatbot: number, chat: number | null, idempotencyKey: IdempotencyKey | null) =>
   TurnStore.use((store) => store.take(chatbot, chat, idempotencyKey));
 
-/** What a take returns once the turn has stored its entry. */
+/** The result of a take once the turn has stored its entry. */
 const done = (turn: Turn, entry: Entry): Taken => ({ _tag: "Done", entry, turn: turn.id });
 
 const key = keyOf("key");
@@ -50,7 +50,7 @@ const reused = new IdempotencyKeyReused({ key: "key" });
 
 /** What `ChatStore` and `TurnStore` promise about idempotency keys. */
 export const idempotencyChecks: ReadonlyArray<Check<ChatStore | TurnStore | StoreUnderTest>> = [
-  check("creations with one key create one chat, one after the other or at once", function* () {
+  check("creations with one key create one chat, one after the other or concurrently", function* () {
     const chatbot = yield* newChatbot;
     const { second } = yield* StoreUnderTest;
     const store = yield* ChatStore;
@@ -289,7 +289,7 @@ export const idempotencyChecks: ReadonlyArray<Check<ChatStore | TurnStore | Stor
     }
   }),
 
-  check("a key sent with several requests at once works for one of them", function* () {
+  check("a key sent with several concurrent requests works for one of them", function* () {
     const both = yield* bothTurns;
     const { second } = yield* StoreUnderTest;
     const chats = [yield* ChatStore, second.chats];

@@ -49,7 +49,7 @@ const newOne = (more: Parameters<typeof declared>[0] = {}) =>
 
 const replacement = () => ({ id: fresh("key"), hash: newKey().hash, expiresAt: later });
 
-/** Runs both at once, in every other round the second first, and tells which of them succeeded. */
+/** Runs both concurrently, in every other round the second first, and returns which of them succeeded. */
 const bothAtOnce = (round: number, both: ReadonlyArray<Effect.Effect<unknown, unknown>>) =>
   Effect.gen(function* () {
     const order = round % 2 === 0 ? both : both.toReversed();
@@ -175,7 +175,7 @@ export const registryChecks: ReadonlyArray<
     }
     const away = { workspaceName: fresh("W"), name };
     const moved = yield* registry.change(first!.id, away, actor);
-    yield* same("both at once", moved, { ...first, ...away });
+    yield* same("both concurrently", moved, { ...first, ...away });
   }),
 
   check(

@@ -1,6 +1,6 @@
 /**
- * Every code of the contract, once (section 7). A number keeps its meaning for ever: a code that is no longer needed stays
- * here, unused.
+ * Every code of the contract, once (section 7). A number never changes its meaning: a code that is no longer needed
+ * stays here, unused.
  */
 
 /** General exceptions by their message: status, code and meaning. */

@@ -38,7 +38,9 @@ export const makeChatbotRegistry = ({ reads, writes }: PgPools) => {
   const query = <Row extends object>(text: string, values: ReadonlyArray<unknown> = []) =>
     writes.query<Row>("operator", text, values);
 
-  /** Makes changes one after the other, so that each sees the one before. Their audit is sent together with the COMMIT. */
+  /**
+   * Makes changes one after the other, so that each sees the one before. Their audit is sent together with the COMMIT.
+   */
   const write = <Step extends Effect.Effect<any, any>, A>(
     actor: string,
     change: (audit: Audit) => Generator<Step, A, never>,

@@ -1,6 +1,6 @@
 /**
- * Rows of chats and entries: as they are read, and the columns of an entry to insert. Ids and counts arrive as bigint and are
- * below 2^53.
+ * Rows of chats and entries: as they are read, and the columns of an entry to insert. Ids and counts arrive as bigint
+ * and are below 2^53.
  */
 import type { Chat, Entry, NewEntry, Usage } from "@parley/core";
 import { array, type ArrayType } from "../database/PgParams.ts";
