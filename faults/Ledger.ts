@@ -27,7 +27,7 @@ export interface Wanted {
 export interface Request extends Wanted {
   /** How often it was sent. */
   attempts: number;
-  /** How many of its acknowledgements were no replays. */
+  /** How many of its acknowledgements were certainly no replays. */
   fresh: number;
   /** The bytes of `data` of the first 201 and when it came, by `performance.now()`. */
   acknowledged: { readonly bytes: string; readonly at: number } | null;
@@ -70,13 +70,13 @@ export class Ledger {
     this.violations.push(request === undefined ? what : `${what}: ${JSON.stringify(request)}`);
   }
 
-  acknowledge(request: Request, bytes: string, replayed: boolean): void {
+  acknowledge(request: Request, bytes: string, replayed: boolean | null): void {
     const { acknowledged } = request;
     if (acknowledged !== null && acknowledged.bytes !== bytes) {
       this.violation(`acknowledged a second time as ${bytes}`, request);
     }
     request.acknowledged ??= { bytes, at: performance.now() };
-    if (!replayed) request.fresh++;
+    if (replayed === false) request.fresh++;
     if (request.fresh > 1) this.violation("acknowledged twice, and neither is a replay", request);
     if (replayed && request.attempts === 1) this.violation("a replay, but sent once", request);
   }

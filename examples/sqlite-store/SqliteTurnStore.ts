@@ -137,7 +137,7 @@ export const makeTurnStore = (database: Database): TurnStore["Service"] => {
         );
       }),
 
-    append: ({ chat, chatbot, id: turn, idempotencyKey }, { usage, ...entry }) =>
+    append: ({ chat, chatbot, id: turn, idempotencyKey }, { keyId = null, usage, ...entry }) =>
       write((now): Entry | TurnLost | ChatbotNotFound | ChatNotFound => {
         if (chat !== null && !Rows.chatExists(database, chatbot, chat))
           return new ChatNotFound({ chatId: chat });
@@ -154,7 +154,7 @@ export const makeTurnStore = (database: Database): TurnStore["Service"] => {
           Rows.insertChat(database, chatbot, { id: chatId, name: null, userRef: null, createTime });
         const id = Rows.nextId(database, "entry");
         const appended = { id, chatId, ...entry, createTime };
-        Rows.insertEntry(database, chatbot, appended, usage);
+        Rows.insertEntry(database, chatbot, appended, usage, keyId);
         const values = {
           chatbot,
           chatId,

@@ -17,6 +17,7 @@ const plain = (text: string): string =>
     .replace(/http:\/\/127\.0\.0\.1:\d+/g, "http://127.0.0.1:3000")
     .replace(/^.* INFO Parley .*$/m, "STARTED")
     .replace(/\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z/g, "TIME")
+    .replace(/^(Management|Store) .*\n/gm, "")
     .replace(/^id: [^.]+\./gm, "id: TURN.")
     .trim();
 

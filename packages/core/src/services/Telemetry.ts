@@ -97,6 +97,20 @@ export const traceHeaders: Effect.Effect<Readonly<Record<string, string>>> = Eff
       : Effect.succeed({}),
 );
 
+/** Registers a gauge whose value is read when somebody reads the metrics, and not before. */
+export const registerGauge = (
+  context: Context.Context<never>,
+  name: string,
+  description: string,
+  attributes: Readonly<Record<string, string>>,
+  read: () => number,
+) =>
+  Metric.registerUnsafe(Metric.gauge(name, { description, attributes }), context, {
+    get: () => ({ value: read() }),
+    update: () => {},
+    modify: () => {},
+  });
+
 /** A histogram of times in seconds. */
 export const secondsHistogram = (
   name: string,

@@ -676,7 +676,8 @@ export const archiveChecks: ReadonlyArray<
       ),
     ]);
     yield* conversation(yield* newChatbot, [entry("a", { usage })]);
-    const sum = (answers: number, model: typeof one) => ({
+    const sum = (answers: number, model: typeof one, group: string | null = null) => ({
+      group,
       ...model,
       answers,
       attempts: answers * attempts,
@@ -694,6 +695,45 @@ export const archiveChecks: ReadonlyArray<
         rows.toSorted((a, b) => (name(a) < name(b) ? -1 : 1));
       yield* same(`since ${since.toISOString()}`, sortSums(sums), sortSums(expected));
     }
+    const days = yield* archive.usage(chatbot, later, "day");
+    yield* same("by day", days, [sum(1, one, later.toISOString().slice(0, 10))]);
+  }),
+
+  check("usage is summed by the key that asked, and by the user of the chat", function* () {
+    const archive = yield* ChatArchive;
+    const chatbot = yield* newChatbot;
+    for (const [userRef, keyId] of [["u", "k"], ["u", null], [null, "k"], [null]] as const) {
+      const chat = yield* create(chatbot, { userRef });
+      const answered = entry("q", keyId === undefined ? { usage } : { usage, keyId });
+      const { keyId: _, usage: __, ...texts } = answered;
+      const made = yield* ask(chatbot, chat.id, answered);
+      const { createTime, id } = made;
+      yield* same("the entry", made, { ...texts, id, chatId: chat.id, createTime });
+    }
+    yield* ask(chatbot, null, entry("q", { usage, keyId: "first" }));
+    for (const [by, expected] of [
+      [
+        "key",
+        [
+          ["first", 1],
+          ["k", 2],
+          [null, 2],
+        ],
+      ],
+      [
+        "userRef",
+        [
+          ["u", 2],
+          [null, 3],
+        ],
+      ],
+    ] as const) {
+      const sums = yield* archive.usage(chatbot, new Date(0), by);
+      const found = sums.map(({ answers, group }) => [group, answers]);
+      yield* same(by, found.map(String).toSorted(), expected.map(String).toSorted());
+    }
+    const text = JSON.stringify(yield* exported(chatbot));
+    yield* same("a key in the export", text.includes("first"), false);
   }),
 
   check("the archive of a chatbot that is not registered is not found", function* () {

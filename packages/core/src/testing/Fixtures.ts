@@ -237,7 +237,7 @@ export const entryRecord = (
   createTime: Date,
   more: Partial<NewEntry> = {},
 ): ArchiveRecord => {
-  const { usage, ...texts } = entry(`question ${id}`, more);
+  const { keyId: _, usage, ...texts } = entry(`question ${id}`, more);
   return { _tag: "Entry", entry: { ...texts, id, chatId, createTime }, usage };
 };
 
@@ -253,6 +253,7 @@ export const newKey = (more: Partial<KeyRecord> = {}): KeyRecord => ({
   name: null,
   scopes: ["read", "ask"],
   expiresAt: null,
+  ratePerMinute: null,
   ...more,
 });
 

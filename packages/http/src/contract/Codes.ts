@@ -41,7 +41,8 @@ export const generalCodes = {
   SERVICE_OVERLOADED: {
     status: 500,
     code: 500004,
-    means: "The server is overloaded; repeat the request after Retry-After seconds.",
+    means:
+      "The server is overloaded, or the key is over its rate; repeat the request after Retry-After seconds.",
   },
 } as const;
 

@@ -38,9 +38,7 @@ export class KnowledgeUnreadable extends Data.TaggedError("KnowledgeUnreadable")
   readonly folder: string;
   readonly cause: PlatformError.PlatformError;
 }> {
-  override get message() {
-    return `cannot read the documents in ${this.folder}`;
-  }
+  override readonly message = `cannot read the documents in ${this.folder}`;
 }
 
 /** The size limit of a document, in bytes. */

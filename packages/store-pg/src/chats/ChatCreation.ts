@@ -154,7 +154,7 @@ export const insertChats = (
 // that occurs twice creates one chat.
 const insertStatement = `
 with wanted as (
-  select * from unnest($2::text[], $3::text[], $4::text[], ${newEntryParameters(5, "[]")}, $15::text[], $16::text[])
+  select * from unnest($2::text[], $3::text[], $4::text[], ${newEntryParameters(5, "[]")}, $16::text[], $17::text[])
     with ordinality as i(name, user_ref, folded_name, ${newEntryColumns}, key, turn, at)
 ), held as (
   select first.at, k.key from (

@@ -8,8 +8,12 @@ import { Migrator, SqlClient, SqlError } from "effect/sql";
 import { cannotBeUsed, codeOf } from "../database/PgErrors.ts";
 import { quoteSchema, texts } from "../database/PgParams.ts";
 import { initial } from "./0001_initial.ts";
+import { keys } from "./0002_keys.ts";
 
-const migrations = [{ name: "initial", text: initial }];
+const migrations = [
+  { name: "initial", text: initial },
+  { name: "keys", text: keys },
+];
 
 /** Records the migrations that were applied. */
 const table = "parley_schema";

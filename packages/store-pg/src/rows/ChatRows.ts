@@ -82,6 +82,7 @@ const columns: ReadonlyArray<
   ["completion_tokens", "int8", ({ usage }) => big(usage?.completionTokens)],
   ["attempts", "int4", ({ usage }) => usage?.attempts],
   ["latency_millis", "int8", ({ usage }) => big(usage?.latencyMillis)],
+  ["key_id", "text", ({ keyId }) => keyId],
 ];
 
 export const newEntryColumns = columns.map(([name]) => name).join(", ");

@@ -192,7 +192,7 @@ export const makeTurnStore = Effect.fnUntraced(function* (
     const keyed = idempotencyKey && { ...idempotencyKey, turn: id, claims: false };
     const created = yield* create(chatbot, { name: null, userRef: null, entry, keyed });
     if (created === null) return yield* new TurnLost();
-    const { usage: _, ...stored } = entry;
+    const { keyId: _, usage: __, ...stored } = entry;
     return {
       ...stored,
       id: created.entryId!,
