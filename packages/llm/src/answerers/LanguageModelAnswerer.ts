@@ -18,8 +18,8 @@ export interface LanguageModelOptions {
   /** The documents to answer from; `null` (the default) for none. */
   readonly knowledge?: KnowledgeSource;
   /**
-   * Returns the model that a chatbot's settings name; it replaces the first model for that chatbot. Without this option,
-   * such a chatbot cannot answer.
+   * Returns the model that a chatbot's settings name; it replaces the first model for that chatbot. Without this
+   * option, such a chatbot cannot answer.
    */
   readonly modelNamed?: (name: string) => Effect.Effect<LanguageModel, AnswerUnavailable>;
   /** How many calls may follow a failed one at the same provider, for one question (default 4). */

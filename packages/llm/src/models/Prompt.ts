@@ -38,8 +38,8 @@ const tokensOf = (text: string): number =>
 
 /**
  * Returns a function that builds a prompt of at most so many tokens. A prompt always has the instructions and the
- * question. Passages get up to half of the remaining room, the newest entries the rest; each is included whole or not at
- * all.
+ * question. Passages get up to half of the remaining room, the newest entries the rest; each is included whole or not
+ * at all.
  *
  * @param earlier the chat's entries, newest first; read once, as far as the largest prompt has room
  * @param budget the tokens of the largest prompt

@@ -131,7 +131,8 @@ const auditErasure =
 const isIdle = (limit: string) =>
   `(${limit}::timestamptz is null or greatest(last_entry_time, create_time) < ${limit}::timestamptz)`;
 
-// Times of creation ascend with positions: behind the first chat that is younger than the limit, no chat is to be erased.
+// Times of creation ascend with positions: behind the first chat that is younger than the limit, no chat is to be
+// erased.
 const findChats = `
 select array_agg(id order by position) filter (where ${isIdle("$6")}) as ids,
   case when $6::timestamptz is null or max(create_time) < $6::timestamptz then max(position) end as reached

@@ -1,6 +1,6 @@
 /**
- * Batches writes. A write that arrives alone runs immediately. Writes that arrive while a statement is in flight share the
- * next one.
+ * Batches writes. A write that arrives alone runs immediately. Writes that arrive while a statement is in flight share
+ * the next one.
  */
 import { Deferred, Effect, Exit, Iterable } from "effect";
 

@@ -104,7 +104,8 @@ export const makeTurnStore = Effect.fnUntraced(function* (
       // Outside a transaction the turn is taken already.
       yield* idempotencyKey === null ? Effect.ignore(forget) : forget;
     }
-    // An append may have committed between the snapshot and the turn. A second read is exact, now that the turn is ours.
+    // An append may have committed between the snapshot and the turn. A second read is exact, now that the turn is
+    // ours.
     const isCurrent = (first.position ?? 0n) === first.entries;
     const newest = isCurrent
       ? rows.flatMap((row) => (row.id === null ? [] : toEntry(row)))
