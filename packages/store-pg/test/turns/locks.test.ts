@@ -70,9 +70,11 @@ describe.each([
       const their = yield* turns.take(theirs, null, { key: "key", fingerprint: "f" });
       if (our._tag !== "Turn" || their._tag !== "Turn") return assert.fail("the turns are free");
       const sql = yield* clientOf(schema);
-      const lock = yield* hold(sql, "select from idempotency_key where chatbot_id = $1 for update", [
-        theirs,
-      ]);
+      const lock = yield* hold(
+        sql,
+        "select from idempotency_key where chatbot_id = $1 for update",
+        [theirs],
+      );
       const served: Array<number> = [];
       // The first ones occupy all connections until the release.
       const crowd = yield* Effect.forEach(Array.from({ length: 100 }), () =>
