@@ -7,6 +7,7 @@ export { Access, type Principal } from "./services/Access.ts";
 export {
   Administration,
   PointInTime,
+  RatePerMinute,
   Scopes,
   type ChatbotToCreate,
   type CreatedKey,
@@ -26,6 +27,7 @@ export {
   inSpan,
   isTraced,
   logFailure,
+  registerGauge,
   secondsHistogram,
   traceHeaders,
 } from "./services/Telemetry.ts";
@@ -38,6 +40,7 @@ export {
   importDetail,
   type ArchiveRecord,
   type Erasable,
+  type UsageGroup,
   type UsageSum,
 } from "./ports/ChatArchive.ts";
 export { ChatbotDirectory, type Opened } from "./ports/ChatbotDirectory.ts";
@@ -125,7 +128,6 @@ export {
   ChatName,
   compareText,
   fold,
-  foldVersion,
   isBlank,
   isStorable,
   Question,

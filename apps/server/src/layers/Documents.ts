@@ -8,7 +8,9 @@ import { existsSync } from "node:fs";
 import { fileURLToPath } from "node:url";
 import { Settings } from "../Settings.ts";
 
-/** The documentation of this project, the default where no language model is set: beside the bundle, or in the checkout. */
+/**
+ * The documentation of this project, the default where no language model is set: beside the bundle, or in the checkout.
+ */
 const own = (path: string) =>
   [path, `../../../../${path}`]
     .map((one) => fileURLToPath(new URL(one, import.meta.url)))

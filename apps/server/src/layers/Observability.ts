@@ -1,8 +1,8 @@
 /**
  * Logs, the metrics of the process, and the export by OpenTelemetry's protocol (OTLP).
  */
-import { describeCause } from "@parley/core";
-import { Array, Cause, ConfigProvider, Effect, Formatter, Layer, Logger, Metric } from "effect";
+import { describeCause, registerGauge } from "@parley/core";
+import { Array, Cause, ConfigProvider, DateTime, Effect, Formatter, Layer, Logger } from "effect";
 import { FetchHttpClient, HttpClient } from "effect/http";
 import { Otlp, OtlpSerialization } from "effect/observability";
 import { monitorEventLoopDelay } from "node:perf_hooks";
@@ -10,21 +10,21 @@ import { getHeapStatistics } from "node:v8";
 import { Settings, SettingsInvalid } from "../Settings.ts";
 import { version } from "../Version.ts";
 
+const timeZone = DateTime.zoneMakeLocal();
+
 /** `2026-11-25 02:46:09.318 +01:00`, in the time zone of the process. */
-const formatDate = (date: Date): string => {
-  const offset = -date.getTimezoneOffset();
-  const local = new Date(date.getTime() + offset * 60_000).toISOString();
-  const [hours, minutes] = [Math.trunc(Math.abs(offset) / 60), Math.abs(offset) % 60];
-  const two = (number: number) => String(number).padStart(2, "0");
-  return `${local.slice(0, 10)} ${local.slice(11, 23)} ${offset < 0 ? "-" : "+"}${two(hours)}:${two(minutes)}`;
-};
+const formatDate = (timestamp: string): string =>
+  DateTime.formatIsoOffset(DateTime.makeZonedUnsafe(timestamp, { timeZone })).replace(
+    /T|(?=[+-]\d\d:)/g,
+    " ",
+  );
 
 /** An event on one line: date and zone, level, message, and the annotations as `name=value`. */
 const formatText = Logger.map(
   Logger.formatStructured,
   ({ annotations, cause, level, message, timestamp }) =>
     [
-      formatDate(new Date(timestamp)),
+      formatDate(timestamp),
       level,
       ...Array.ensure(message).map((part) =>
         typeof part === "string" ? part : Formatter.format(part),
@@ -68,18 +68,7 @@ const layerProcessMetrics = Layer.effectDiscard(
     /** A sample is the time from one to the next. */
     const seconds = (nanos: number) => Math.max(0, nanos / 1e9 - resolution / 1000);
 
-    /** A gauge whose value is read when somebody reads the metrics, and not before. */
-    const gauge = (
-      name: string,
-      description: string,
-      attributes: Readonly<Record<string, string>>,
-      value: () => number,
-    ) =>
-      Metric.registerUnsafe(Metric.gauge(name, { description, attributes }), context, {
-        get: () => ({ value: value() }),
-        update: () => {},
-        modify: () => {},
-      });
+    const gauge = registerGauge.bind(null, context);
     const versions = { version, node_version: process.version };
     gauge("parley.build_info", "Always 1; the versions are attributes", versions, () => 1);
     gauge("process.memory.usage", "Resident memory of the process", { unit: "By" }, () =>

@@ -61,14 +61,11 @@ export const compareText = (a: string, b: string): number => {
 
 const aboveBmp = (unit: number): boolean => unit >= 0xd800 && unit <= 0xdfff;
 
-/** The version of {@link fold}. A store keeps it with folded text; a migration folds anew when it changes. */
-export const foldVersion = 1;
-
 const ascii = /^[\x00-\x7f]*$/;
 
 /**
  * The form in which a search compares text: NFKC, then each code point in lower case by itself (without the rule for
- * a final sigma), then NFKC.
+ * a final sigma), then NFKC. A release that changes it needs a migration of the stores that keep folded text.
  */
 export const fold = (text: string): string => {
   if (ascii.test(text)) return text.toLowerCase();

@@ -15,9 +15,6 @@ import {
 } from "../model/Chatbot.ts";
 import {
   ChatbotRegistry,
-  type AuditRecord,
-  type ChatbotChange,
-  type KeyChange,
   type RegisteredChatbot,
   type Replaced,
 } from "../ports/ChatbotRegistry.ts";
@@ -46,6 +43,8 @@ export interface KeyToCreate {
   readonly name?: string | null;
   readonly scopes: ReadonlyArray<Scope>;
   readonly expiresAt?: Date | null;
+  /** How many requests each server process accepts in a minute; `null`, the default: any number. */
+  readonly ratePerMinute?: number | null;
 }
 
 /** How to replace a key. */
@@ -74,6 +73,13 @@ export interface Workspace {
   readonly chatbots: number;
 }
 
+type Registry = ChatbotRegistry["Service"];
+
+/** A method of the registry behind a check of its arguments. */
+type Checked<Method> = Method extends (...args: infer Args) => Effect.Effect<infer A, infer E>
+  ? (...args: Args) => Effect.Effect<A, E | DeclarationInvalid>
+  : never;
+
 /**
  * Methods fail with `DeclarationInvalid` if an argument breaks a rule, and then write nothing. The name of an actor
  * has 1 to 255 code points.
@@ -94,7 +100,7 @@ export class Administration extends Context.Service<
       DeclarationInvalid | WorkspaceNotFound | WorkspaceTaken | ChatbotTaken | StorageUnavailable
     >;
     /** Every chatbot with its keys, revoked and expired ones included, in ascending order of id. */
-    readonly chatbots: Effect.Effect<ReadonlyArray<RegisteredChatbot>, StorageUnavailable>;
+    readonly chatbots: Registry["list"];
     readonly chatbot: (
       chatbot: number,
     ) => Effect.Effect<RegisteredChatbot, ChatbotNotFound | StorageUnavailable>;
@@ -103,14 +109,7 @@ export class Administration extends Context.Service<
       actor: string,
     ) => Effect.Effect<Chatbot, DeclarationInvalid | ChatbotTaken | StorageUnavailable>;
     /** Changes the given fields and leaves the others. */
-    readonly changeChatbot: (
-      chatbot: number,
-      change: ChatbotChange,
-      actor: string,
-    ) => Effect.Effect<
-      Chatbot,
-      DeclarationInvalid | ChatbotNotFound | ChatbotTaken | StorageUnavailable
-    >;
+    readonly changeChatbot: Checked<Registry["change"]>;
     /**
      * Deletes a chatbot with its keys and chats, and returns the number of erased chats. It revokes the keys first
      * and erases the chats before the chatbot. If it is interrupted, the same call finishes the deletion.
@@ -126,14 +125,9 @@ export class Administration extends Context.Service<
       actor: string,
     ) => Effect.Effect<CreatedKey, DeclarationInvalid | ChatbotNotFound | StorageUnavailable>;
     /** Changes the given fields of a key; fails with `KeyNotFound` if the key is revoked. */
-    readonly changeKey: (
-      chatbot: number,
-      keyId: string,
-      change: KeyChange,
-      actor: string,
-    ) => Effect.Effect<void, DeclarationInvalid | KeyNotFound | StorageUnavailable>;
+    readonly changeKey: Checked<Registry["changeKey"]>;
     /**
-     * Creates a key with the name and scopes of another. The other expires after `keepFor`, or earlier if it would
+     * Creates a key with the name, scopes and rate of another. The other expires after `keepFor`, or earlier if it would
      * have, so that its users can change over. Both or neither.
      */
     readonly rotateKey: (
@@ -143,15 +137,9 @@ export class Administration extends Context.Service<
       actor: string,
     ) => Effect.Effect<RotatedKey, DeclarationInvalid | KeyNotFound | StorageUnavailable>;
     /** Revokes a key for good. */
-    readonly revokeKey: (
-      chatbot: number,
-      keyId: string,
-      actor: string,
-    ) => Effect.Effect<void, DeclarationInvalid | KeyNotFound | StorageUnavailable>;
+    readonly revokeKey: Checked<Registry["revokeKey"]>;
     /** The newest `limit` lines of the audit, newest first. */
-    readonly audit: (
-      limit: number,
-    ) => Effect.Effect<ReadonlyArray<AuditRecord>, DeclarationInvalid | StorageUnavailable>;
+    readonly audit: Checked<Registry["audit"]>;
   }
 >()("@parley/core/Administration") {
   static readonly layer: Layer.Layer<
@@ -244,14 +232,15 @@ export class Administration extends Context.Service<
 
         createKey: Effect.fnUntraced(function* (
           id,
-          { expiresAt = null, name = null, scopes },
+          { expiresAt = null, name = null, ratePerMinute = null, scopes },
           actor,
         ) {
-          yield* validate("createKey", { name, scopes, expiresAt, actor });
+          const fields = { name, scopes, expiresAt, ratePerMinute };
+          yield* validate("createKey", { ...fields, actor });
           yield* known(id);
           const { key, record } = yield* freshKey;
           yield* registry
-            .addKey(id, { ...record, name, scopes, expiresAt }, actor)
+            .addKey(id, { ...record, ...fields }, actor)
             .pipe(Effect.catchTag("KeyTaken", Effect.die));
           return { id: record.id, key };
         }),
@@ -298,10 +287,14 @@ export const Scopes = Schema.Array(Schema.Literals(scopes)).check(
   Schema.isUnique(),
 );
 
+/** A number of requests in a minute. */
+export const RatePerMinute = Schema.Int.check(Schema.isBetween({ minimum: 1, maximum: 1_000_000 }));
+
 const keyFields = {
   name: Schema.NullOr(Text),
   scopes: Scopes,
   expiresAt: Schema.NullOr(PointInTime),
+  ratePerMinute: Schema.NullOr(RatePerMinute),
 };
 
 const chatbotFields = { workspaceName: Name, name: Name, description: LongText };

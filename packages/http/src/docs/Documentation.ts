@@ -1,6 +1,6 @@
 /**
- * `@parley/http/docs`: the API description at `/openapi.json` and a page that shows it at `/docs`. The page loads nothing
- * from other hosts.
+ * `@parley/http/docs`: the API description at `/openapi.json` and a page that shows it at `/docs`. The page loads
+ * nothing from other hosts.
  */
 import { Effect } from "effect";
 import { HttpRouter, HttpServerRequest, HttpServerResponse } from "effect/http";

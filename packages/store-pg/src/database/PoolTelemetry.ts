@@ -1,10 +1,10 @@
 /**
- * What an operator sees of the database: the connections in use, the work that waits for one, and a log line when the
+ * The database as an operator sees it: the connections in use, the work that waits for one, and a log line when the
  * database is lost or can be used again.
  */
 import type { PgConnection } from "@effect/sql-pg/PgConnection";
-import { describeCause } from "@parley/core";
-import { Cause, Effect, Exit, Metric, Option } from "effect";
+import { describeCause, registerGauge } from "@parley/core";
+import { Cause, Effect, Exit, Option } from "effect";
 import { SqlError } from "effect/sql";
 import type { Lending } from "./Lending.ts";
 import { codeOf, isStatementTimeout } from "./PgErrors.ts";
@@ -40,14 +40,8 @@ export const makePoolTelemetry = Effect.map(Effect.context<never>(), (context) =
   const observeLending = (pool: string, lending: Lending): Lending => {
     const loans = new Set<{ connection?: PgConnection }>();
     const lent = () => [...loans].flatMap(({ connection }) => connection ?? []);
-    const gauge = (name: string, description: string, value: () => number) => {
-      const attributes = { "db.client.connection.pool.name": pool };
-      Metric.registerUnsafe(Metric.gauge(name, { description, attributes }), context, {
-        get: () => ({ value: value() }),
-        update: () => {},
-        modify: () => {},
-      });
-    };
+    const gauge = (name: string, description: string, read: () => number) =>
+      registerGauge(context, name, description, { "db.client.connection.pool.name": pool }, read);
     gauge("db.client.connection.used", "Connections in use", () => new Set(lent()).size);
     gauge("db.client.connection.pending_requests", "Statements waiting for a connection", () => {
       return loans.size - lent().length;

@@ -1,7 +1,6 @@
 /**
  * Checks of a database, and of the server's role in it, at the start.
  */
-import { foldVersion } from "@parley/core";
 import { Effect } from "effect";
 import { SqlClient } from "effect/sql";
 import { cannotBeUsed } from "./PgErrors.ts";
@@ -60,25 +59,15 @@ interface RoleRow {
   readonly role: string;
   /** Whether row security binds the role. */
   readonly bound: boolean;
-  readonly fold: number;
 }
 
-const roleRow =
-  "select current_user as role, row_security_active('chat') as bound, version as fold from fold";
+const roleRow = "select current_user as role, row_security_active('chat') as bound";
 
-/**
- * Fails if a server must not serve. Lists would be empty for a role that row security binds without its setting, and
- * searches would miss names that were folded by another version of the fold.
- */
+/** Fails if a server must not serve: lists would be empty for a role that row security binds without its setting. */
 export const checkRole = Effect.fnUntraced(function* (rowSecurity: boolean) {
   const sql = yield* SqlClient.SqlClient;
   const [row] = yield* sql.unsafe<RoleRow>(roleRow);
-  const { bound, fold, role } = row!;
-  if (fold !== foldVersion) {
-    return yield* cannotBeUsed(
-      `its names are folded by version ${fold}, and this Parley folds by version ${foldVersion}`,
-    );
-  }
+  const { bound, role } = row!;
   if (bound === rowSecurity) return;
   return yield* cannotBeUsed(
     bound

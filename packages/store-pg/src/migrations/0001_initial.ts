@@ -150,9 +150,6 @@ begin
   delete from chat where chatbot_id = old.id; delete from entry where chatbot_id = old.id; return null; end $$;
 create trigger delete_chats after delete on chatbot for each row execute function delete_chats();
 
--- The version of the core's fold that made folded_name; a change of the fold refolds by a migration.
-create table fold (version int not null);
-insert into fold values (1);
 ${policies}
 
 -- Searches read it under row security, which does not bind its owner, so that the trigram index serves.

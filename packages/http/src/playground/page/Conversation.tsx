@@ -161,7 +161,7 @@ const Answered = ({ _createTime, answer, flagged, id, moderation, question }: En
     <div class={flagged ? "answer flagged" : "answer"}>
       <Markdown text={answer} />
       <p class="quiet facts">
-        {flagged && <strong class="flag">Flagged: {moderation}</strong>}
+        {flagged && <strong class="bad">Flagged: {moderation}</strong>}
         {question === "" && <span>Hello message</span>}
         <Time iso={_createTime} />
         <span>Entry {id}</span>
@@ -238,7 +238,7 @@ const Composer = ({ ask, send }: ComposerProps) => {
           submit();
         }}
       />
-      <span id="length" class={length > longestQuestion ? "quiet over" : "quiet"}>
+      <span id="length" class={length > longestQuestion ? "quiet bad" : "quiet"}>
         {length}/{longestQuestion}
         <span class="unseen"> characters</span>
       </span>

@@ -27,12 +27,13 @@ const Response = ({ error }: { readonly error: ResponseError }) => (
     {error instanceof ValidationError ? (
       error.errors.map(({ code, message, path }) => (
         <p>
-          <strong>{message}</strong> code <code>{code}</code> at <code>{JSON.stringify(path)}</code>
+          <strong class="bad">{message}</strong> code <code>{code}</code> at{" "}
+          <code>{JSON.stringify(path)}</code>
         </p>
       ))
     ) : (
       <p>
-        <strong>{error.message}</strong> status {error.status}
+        <strong class="bad">{error.message}</strong> status {error.status}
         {error.code !== undefined && [", code ", <code>{error.code}</code>]}
       </p>
     )}

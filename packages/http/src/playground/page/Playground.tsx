@@ -85,11 +85,13 @@ const Chatbot = ({ apiKey }: { readonly apiKey: string }) => {
       <h1 class="unseen">Parley playground</h1>
       <section class="side" aria-label="Chats">
         <header>
-          <p class="workspace" dir="auto">
+          <p class="quiet" dir="auto">
             {details?.workspaceName ?? "Parley"}
           </p>
           <h2 dir="auto">{details?.chatBotName ?? "Playground"}</h2>
-          {details?.chatBotDescription ? <p dir="auto">{details.chatBotDescription}</p> : null}
+          <p class="quiet" dir="auto">
+            {details?.chatBotDescription}
+          </p>
           <Failure error={error} retry={load} />
         </header>
         <ChatList client={client} />

@@ -34,7 +34,7 @@ const Request = ({ attempt, isOpen }: { readonly attempt: Attempt; readonly isOp
     <li>
       <details open={isOpen}>
         <summary>
-          <span class={error === undefined ? "status" : "status failed"}>{status ?? "—"}</span>{" "}
+          <span class={error === undefined ? "status" : "status bad"}>{status ?? "—"}</span>{" "}
           <code>
             {method} {pathname + search}
           </code>
