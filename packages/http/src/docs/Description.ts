@@ -35,6 +35,24 @@ export const makeDescribedApi = (basePaths: BasePaths, serves: ReadonlyArray<key
 };
 
 /**
+ * The declaration for the page, whose samples would have a made-up value of each parameter, such as an empty `userRef`.
+ * Scalar leaves out a parameter whose example is an empty list, until the reader gives it a value.
+ */
+export const withShortSamples = (api: ReturnType<typeof makeDescribedApi>) =>
+  api.annotate(OpenApi.Transform, () => {
+    const spec = OpenApi.fromApi(api);
+    const operations = Object.values(spec.paths).flatMap((path) => Object.values(path));
+    for (const { parameters } of operations as ReadonlyArray<Operation>) {
+      for (const parameter of parameters) {
+        if (parameter.required || "default" in parameter.schema) continue;
+        const examples = { default: { value: [], "x-disabled": true } };
+        Object.assign(parameter, { explode: true, examples });
+      }
+    }
+    return spec;
+  });
+
+/**
  * Without the bounds of every integer, and without a ban of further members: requests may have them, and responses of
  * later versions.
  */
@@ -54,8 +72,8 @@ const describeOperation = (spec: Spec, endpoint: HttpApiEndpoint.Top, operation:
     for (const [name, value] of Object.entries(values["properties"] as Record<string, any>)) {
       const parameter = operation.parameters.find((one) => one.name === name)!;
       const inlined = definitions[value.$ref?.split("/").at(-1)] ?? value;
-      const { description, examples, ...rest } = inlined as Record<string, any>;
-      Object.assign(parameter, { schema: rest, description }, examples && { example: examples[0] });
+      const { description, ...schema } = inlined as Record<string, any>;
+      Object.assign(parameter, { schema }, description && { description });
     }
   }
   const isPost = endpoint.method === "POST";

@@ -8,7 +8,7 @@ import { HttpApiScalar, OpenApi } from "effect/http-api";
 import type { Pages } from "../serve/App.ts";
 import { toPath } from "../serve/Routes.ts";
 import { makeStaticFile } from "../serve/StaticFile.ts";
-import { makeDescribedApi } from "./Description.ts";
+import { makeDescribedApi, withShortSamples } from "./Description.ts";
 
 /** Off: the page's tools that would send the description or the server's address to other hosts. */
 const scalar = {
@@ -25,7 +25,9 @@ export const makeDocumentation: Pages = Effect.fnUntraced(function* ({ basePaths
   const api = makeDescribedApi(basePaths, serves);
   const description = JSON.stringify(OpenApi.fromApi(api));
   const page = yield* Effect.cached(
-    HttpRouter.toHttpEffect(HttpApiScalar.layer(api, { path: "/docs", scalar })).pipe(
+    HttpRouter.toHttpEffect(
+      HttpApiScalar.layer(withShortSamples(api), { path: "/docs", scalar }),
+    ).pipe(
       Effect.flatten,
       Effect.flatMap((page) => Effect.promise(() => HttpServerResponse.toWeb(page).text())),
       Effect.flatMap((html) => makeStaticFile(html, "text/html; charset=utf-8", kept)),
