@@ -231,9 +231,9 @@ export const makeTurnStore = Effect.fnUntraced(function* (
       }).pipe(toStorageUnavailable, endAfter(quickDeadline)),
 
     /**
-     * An answer is paid, so an append is retried until its ask's deadline, and ends five seconds later. An attempt with an unknown outcome may have stored the entry,
-     * which ended the turn: no later attempt stores it again. A turn without chat and key has no row that could end, and is
-     * not retried.
+     * An answer is paid, so an append is retried until its ask's deadline, and ends five seconds later. An attempt with an
+     * unknown outcome may have stored the entry, which ended the turn: no later attempt stores it again. A turn without
+     * chat and key has no row that could end, and is not retried.
      */
     append: (turn, entry) => {
       let unknown: StorageUnavailable | null = null;
@@ -242,26 +242,21 @@ export const makeTurnStore = Effect.fnUntraced(function* (
         Entry,
         TurnLost | ChatbotNotFound | ChatNotFound | Overloaded | StorageUnavailable
       > = turn.chat === null ? appendToNewChat(turn, entry) : appendToChat(turn, entry);
-      const retried = (schedule: Schedule.Schedule<unknown>) =>
-        attempt.pipe(
-          Effect.tapError((error) =>
-            Effect.sync(() => {
-              if (error._tag === "StorageUnavailable" && !isUnsent(error)) unknown = error;
-            }),
-          ),
-          Effect.retry({
-            while: (error) =>
-              error._tag === "Overloaded" ||
-              (error._tag === "StorageUnavailable" && (hasRow || isUnsent(error))),
-            schedule,
-          }),
-          Effect.catchTag("TurnLost", (lost) => Effect.fail(unknown ?? lost)),
-        );
+      const mayRepeat = (error: Effect.Error<typeof attempt>): boolean => {
+        if (error._tag !== "StorageUnavailable") return error._tag === "Overloaded";
+        if (isUnsent(error)) return true;
+        unknown = error;
+        return hasRow;
+      };
       return Effect.flatMap(
         Effect.all([AskDeadline, Clock.currentTimeMillis]),
         ([deadline, now]) => {
           const millis = deadline === Infinity ? turnLease : Math.max(1_000, deadline - now);
-          return retried(retriesFor(millis)).pipe(endAfter(millis + quickDeadline));
+          return attempt.pipe(
+            Effect.retry({ while: mayRepeat, schedule: retriesFor(millis) }),
+            Effect.catchTag("TurnLost", (lost) => Effect.fail(unknown ?? lost)),
+            endAfter(millis + quickDeadline),
+          );
         },
       );
     },
@@ -280,7 +275,11 @@ export const makeTurnStore = Effect.fnUntraced(function* (
             if (row!.awaited === true) yield* notify(turn.chatbot, turn.chat!);
             if (row!.locked) return yield* busy;
           }).pipe(
-            Effect.retry({ while: Predicate.isTagged("Overloaded"), schedule: forALease }),
+            // For as long as the lease of a turn without renewals.
+            Effect.retry({
+              while: Predicate.isTagged("Overloaded"),
+              schedule: retriesFor(turnLease),
+            }),
             Effect.catchTag("Overloaded", () => Effect.void),
             toStorageUnavailable,
           ),
@@ -314,9 +313,6 @@ const retriesFor = (duration: number) =>
     Schedule.jittered,
     Schedule.upTo({ duration }),
   );
-
-/** Retries for as long as the lease of a turn without renewals. */
-const forALease = retriesFor(turnLease);
 
 type TakenRow = {
   readonly exists: boolean;
