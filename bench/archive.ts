@@ -1,5 +1,5 @@
 /**
- * What memory the commands take that move chats: imports so many entries from a pipe and exports them
+ * The memory of the commands that move chats: imports so many entries from a pipe and exports them
  * again, each by a process of its own. Needs BENCH_DATABASE_URL of a database, where it makes a schema and
  * drops it again. Ends with exit code 1 when a command took more than `most` MB, or when what came out
  * is not what went in.
@@ -37,7 +37,7 @@ const schema = `archive_${Date.now()}`;
 
 const root = new URL("..", import.meta.url);
 const scripts = JSON.parse(readFileSync(new URL("package.json", root), "utf8")).scripts;
-/** What `npx pnpm parley` runs, and then tells its peak. */
+/** Runs the program of `npx pnpm parley`, and then prints its peak memory. */
 const command: ReadonlyArray<string> = scripts.parley.split(" ").slice(1);
 const tellPeak = "process.on('exit',()=>console.error('peak '+process.resourceUsage().maxRSS))";
 

@@ -1,5 +1,5 @@
 /**
- * What gathering creates brings: 64 at a time for one chatbot, gathered as the store does it, and one
+ * The gain of batching creates: 64 at a time for one chatbot, gathered as the store does it, and one
  * statement each, in alternating rounds. Ends with exit code 1 when it brings less than three times as many.
  *
  *   BENCH_DATABASE_URL=postgres://… npm run creates -- [--rounds 5] [--seconds 3]

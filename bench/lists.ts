@@ -1,11 +1,11 @@
 /**
- * The cost of lists over a small and a large chatbot of one database, alternating. Needs BENCH_DATABASE_URL of a database
- * that it may fill and keep.
+ * The cost of lists over a small and a large chatbot of one database, alternating. Needs BENCH_DATABASE_URL of a
+ * database that it may fill and keep.
  *
  *   BENCH_DATABASE_URL=postgres://… npm run lists -- [--small 10000] [--large 10000000] [--runs 500]
  *
- * With --erased 100 one chat in a hundred was erased, all over, before it begins. The figures are medians of --rounds of so
- * many runs: whatever else the machine does spoils some of them.
+ * With --erased 100 one chat in a hundred was erased, all over, before it begins. The figures are medians of --rounds
+ * of so many runs: whatever else the machine does spoils some of them.
  */
 import {
   ChatStore,

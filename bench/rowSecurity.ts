@@ -1,5 +1,5 @@
 /**
- * What row security costs: two servers of Parley, one with it and one without, a database each, in
+ * The cost of row security: two servers of Parley, one with it and one without, a database each, in
  * alternating rounds.
  *
  *   ../node_modules/.bin/node rowSecurity.ts [--rounds 5] [--seconds 4] [--only history]
@@ -21,7 +21,7 @@ const leadMillis = 1000;
 
 const question = "What does the benchmark ask again and again?";
 
-// What adds rows comes last.
+// Requests that add rows come last.
 const scenarios: ReadonlyArray<Scenario> = [
   { name: "details", method: "GET", path: () => "/api/details", match: "bytes" },
   {

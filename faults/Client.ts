@@ -24,8 +24,11 @@ export interface Answer {
   /** Whether the client itself hung up. */
   readonly hungUp: boolean;
   readonly isStream: boolean;
-  /** Whether the service says that an earlier request with the same key made it. */
-  readonly replayed: boolean;
+  /**
+   * Whether the service says that an earlier request with the same key made it. `null`: it could not know yet, because
+   * the stream opened with a comment after 15 seconds without an event.
+   */
+  readonly replayed: boolean | null;
 }
 
 export const exchange = (what: Exchange): Promise<Answer> =>
@@ -65,7 +68,8 @@ export const exchange = (what: Exchange): Promise<Answer> =>
     request.on("error", () => undefined);
     request.on("close", () => {
       clearTimeout(timer);
-      resolve({ ...answer, text, hungUp });
+      const replayed = answer.isStream && text.startsWith(":") ? null : answer.replayed;
+      resolve({ ...answer, text, hungUp, replayed });
     });
     request.end(what.body === undefined ? undefined : JSON.stringify(what.body));
   });

@@ -24,8 +24,8 @@ const patience = 60_000;
 export const helloMessage = "Hello! What would you like to know?";
 
 /**
- * A port for a process that will be killed and started again. It is below the range from which the system gives ports to
- * outgoing connections: one of those would take it while the process is away.
+ * A port for a process that will be killed and started again. It is below the range from which the system gives ports
+ * to outgoing connections: one of those would take it while the process is away.
  */
 const freePort = async (): Promise<number> => {
   while (true) {
@@ -224,7 +224,7 @@ export interface Server {
   readonly stop: () => Promise<number | NodeJS.Signals>;
   readonly signal: (name: "SIGSTOP" | "SIGCONT") => void;
   readonly isRunning: () => boolean;
-  /** What all its processes wrote, one after the other. */
+  /** The output of all its processes, one after the other. */
   readonly log: () => string;
 }
 

@@ -1,5 +1,5 @@
 /**
- * What clients sent, what was acknowledged to them, and whether the promises hold for it.
+ * A record of requests and acknowledgements, and the check that the promises hold for them.
  */
 import type { Chat, Entry } from "../apps/server/test/contract/client.ts";
 import type { Answer } from "./Client.ts";
@@ -11,7 +11,7 @@ export type { Chat, Entry };
 /** In every text of a client: it must get into no log. */
 export const marker = "Mxq7Zt";
 
-/** What a request asks for, however often it is sent. */
+/** The content of a request, however often it is sent. */
 export interface Wanted {
   /** Which of the two chatbots. */
   readonly tenant: 0 | 1;
@@ -27,7 +27,7 @@ export interface Wanted {
 export interface Request extends Wanted {
   /** How often it was sent. */
   attempts: number;
-  /** How many of its acknowledgements were no replays. */
+  /** How many of its acknowledgements were certainly no replays. */
   fresh: number;
   /** The bytes of `data` of the first 201 and when it came, by `performance.now()`. */
   acknowledged: { readonly bytes: string; readonly at: number } | null;
@@ -70,13 +70,13 @@ export class Ledger {
     this.violations.push(request === undefined ? what : `${what}: ${JSON.stringify(request)}`);
   }
 
-  acknowledge(request: Request, bytes: string, replayed: boolean): void {
+  acknowledge(request: Request, bytes: string, replayed: boolean | null): void {
     const { acknowledged } = request;
     if (acknowledged !== null && acknowledged.bytes !== bytes) {
       this.violation(`acknowledged a second time as ${bytes}`, request);
     }
     request.acknowledged ??= { bytes, at: performance.now() };
-    if (!replayed) request.fresh++;
+    if (replayed === false) request.fresh++;
     if (request.fresh > 1) this.violation("acknowledged twice, and neither is a replay", request);
     if (replayed && request.attempts === 1) this.violation("a replay, but sent once", request);
   }
@@ -153,7 +153,7 @@ export class Ledger {
   }
 }
 
-/** What a model must be told of these entries. The hello entry is an answer without a question. */
+/** The messages that a model must get for these entries. The hello entry is an answer without a question. */
 const messagesOf = (entries: ReadonlyArray<Entry>) =>
   entries.flatMap(({ answer, question }) => [
     ...(question === "" ? [] : [{ role: "user", text: question }]),

@@ -15,10 +15,10 @@ export interface Message {
 export interface Call {
   /** The last message of the user. */
   readonly question: string;
-  /** What came before the question, without instructions. */
+  /** The messages before the question, without instructions. */
   readonly earlier: ReadonlyArray<Message>;
   readonly answer: string;
-  /** What it counts for the answer, in tokens. */
+  /** The tokens that it counts for the answer. */
   readonly promptTokens: number;
   readonly completionTokens: number;
   /** When it came, by `performance.now()`. */
@@ -95,7 +95,8 @@ export const startModel = async (failing = 0): Promise<Model> => {
       );
     const say = (delta: object, finish_reason: string | null) =>
       send({ choices: [{ index: 0, delta, finish_reason }] });
-    // Half of the answers come at once, so that turns end as others come; some take long enough for a fault to meet them.
+    // Half of the answers come at once, so that turns end as others come; some take long enough for a fault to meet
+    // them.
     const pause = chance(0.5) ? 0 : chance(0.2) ? 500 : 20 * Math.random();
     response.writeHead(200, { "content-type": "text/event-stream" });
     // The emoji of two code units may be sent in halves.

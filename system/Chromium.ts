@@ -48,7 +48,7 @@ export interface Chromium {
   readonly close: () => Promise<Asked>;
 }
 
-/** What the page asked of the network, whether or not it got it. */
+/** The page's requests, whether or not they got a response. */
 export interface Asked {
   readonly urls: ReadonlyArray<string>;
   /** With scheme, looked up for a request or ahead of one; `~notfound` for any other machine's. */
@@ -66,7 +66,7 @@ interface NetLog {
 }
 
 /**
- * What the pages of the site asked for. No switch silences all traffic of the browser's own; that was
+ * The requests of the site's pages. No switch silences all traffic of the browser's own; that was
  * begun by no page and is kept apart for no page.
  */
 const readNetLog = async (file: string, site: string): Promise<Asked> => {

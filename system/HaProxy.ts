@@ -9,7 +9,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 import { freePort } from "../bench/harness/FreePort.ts";
-import { fencesOf, read } from "../test/docs/Fences.ts";
+import { read } from "../test/docs/Fences.ts";
 
 const program = "/usr/sbin/haproxy";
 
@@ -20,7 +20,7 @@ export interface HaProxy {
   readonly close: () => Promise<void>;
 }
 
-/** The recipe of `docs/operations.md`, over servers on this machine. */
+/** The sample `deploy/haproxy.cfg`, over servers on this machine. */
 export const startHaProxy = async (
   servers: ReadonlyArray<{ readonly port: number; readonly management: number }>,
 ): Promise<HaProxy> => {
@@ -28,9 +28,8 @@ export const startHaProxy = async (
   const port = await freePort();
   const directory = await mkdtemp(join(tmpdir(), "parley-haproxy-"));
   const file = join(directory, "haproxy.cfg");
-  const recipe = fencesOf(read("docs/operations.md")).find(({ info }) => info === "haproxy")!;
   const left = [...servers];
-  const configuration = recipe.text
+  const configuration = read("deploy/haproxy.cfg")
     .replace(":8080", `127.0.0.1:${port}`)
     .replace(/[\d.]+:3000 check port 3001/g, () => {
       const { management, port } = left.shift()!;

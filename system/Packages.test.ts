@@ -224,13 +224,13 @@ describe("the server", () => {
     const up = new Promise<void>((resolve) => {
       npx.stdout.on("data", (text) => {
         output += text;
-        if (/"query":.*\n/.test(output)) resolve();
+        if (output.includes("has started")) resolve();
       });
       npx.stderr.on("data", (text) => (output += text));
     });
     try {
       await Promise.race([up, exited.then(() => expect.unreachable(output))]);
-      const key = /prl_\w+/.exec(output)![0];
+      const key = (await readFile(join(project, `data-${version}/first-key`), "utf8")).trim();
       const origin = new URL(/http:\S+/.exec(output)![0]).origin;
       expect((await fetch(`${origin}/docs`)).status).toBe(200);
       const asked = await fetch(`${origin}/ask/`, {

@@ -123,7 +123,13 @@ const command = fc.oneof(
   on("Rename", { from: name, to: name, merge: fc.boolean() }),
   on("Delete", {}),
   on("AddKey", { key, when }),
-  on("ChangeKey", { key, change: fc.record({ name: maybe(text), expiresAt: when }, optional) }),
+  on("ChangeKey", {
+    key,
+    change: fc.record(
+      { name: maybe(text), expiresAt: when, ratePerMinute: maybe(fc.constantFrom(1, 60)) },
+      optional,
+    ),
+  }),
   on("ReplaceKey", { key, by: key, end: anyOf(...future) }),
   on("RevokeKey", { key }),
   on("UseKeys", { keys: fc.array(key, { maxLength: 2 }) }),
@@ -182,7 +188,14 @@ const subject = Effect.fnUntraced(function* (run: number) {
     );
   const keyId = (key: number) => `${run} key ${key}`;
   const keyRecord = (key: number, expiresAt: Date | null) =>
-    ({ id: keyId(key), hash, name: null, scopes: ["read"], expiresAt }) as const;
+    ({
+      id: keyId(key),
+      hash,
+      name: null,
+      scopes: ["read"],
+      expiresAt,
+      ratePerMinute: null,
+    }) as const;
   const toIdempotencyKey = (key: number | null, request: string): IdempotencyKey | null =>
     key === null ? null : { key: `key ${key}`, fingerprint: request };
 

@@ -4,7 +4,7 @@ import { dirname, join, resolve } from "node:path";
 
 const root = join(import.meta.dirname, "..");
 
-/** What each package's sources may import, beside their own files. */
+/** The imports that each package's sources may have, beside their own files. */
 const mayImport: Readonly<Record<string, ReadonlyArray<RegExp>>> = {
   "packages/core/src": [/^effect$/, /^effect\/crypto$/],
   "packages/http/src": [/^@parley\/core$/, /^effect$/, /^effect\//, /^ai$/, /^#playground$/],

@@ -1,6 +1,6 @@
 /**
- * Bundles the server, its documents and the licences of the code in the bundle into `dist`, from which `pnpm pack` makes
- * the package. The package depends on nothing; what is optional is imported when it is asked for.
+ * Bundles the server, its documents and the licences of the code in the bundle into `dist`, from which `pnpm pack`
+ * makes the package. The package depends on nothing; optional packages are imported when they are needed.
  */
 import { cpSync, existsSync, globSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { dirname, join } from "node:path";

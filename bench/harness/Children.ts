@@ -26,7 +26,7 @@ export const own = (
     throw new Error(`${name} was started while the run was being stopped.`);
   }
   let asked = false;
-  // What a server logs is of interest only when it fails.
+  // The log of a server matters only if it fails.
   let said = "";
   child.stdout?.on("data", (text) => (said = (said + text).slice(-2000)));
   const ended = () => child.exitCode !== null || child.signalCode !== null;

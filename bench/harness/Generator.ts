@@ -112,7 +112,7 @@ const run = ({ connections, expected, leadMillis, millis, port, request }: Load)
         p99Millis: percentile(0.99),
         generatorBusy: (cpu.user + cpu.system) / 1e6 / seconds,
       };
-      // What is still under way would burden the other server's round.
+      // Requests in flight would burden the other server's round.
       if (answersDue === 0) finish(measured);
     };
     const timers = [

@@ -10,7 +10,7 @@ export interface Load {
   readonly port: number;
   /** One whole HTTP/1.1 request. */
   readonly request: string;
-  /** What every answer must be. */
+  /** The status and body that every response must have. */
   readonly expected: {
     readonly status: number;
     readonly body: string;

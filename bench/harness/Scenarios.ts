@@ -1,5 +1,5 @@
 /**
- * What is measured: one request each, and how Parley has to compare.
+ * The measured requests, one each, and the ratio that Parley has to reach.
  */
 import { call } from "./Http.ts";
 import type { Load } from "./Load.ts";

@@ -51,7 +51,7 @@ export const makeChatArchive = (database: Database): ChatArchive["Service"] => {
         return erased;
       }),
 
-    // Read at once: a transaction that stays open would hold up every other fiber.
+    // Read in one go: a transaction that stays open would hold up every other fiber.
     export: (chatbot, actor) =>
       Stream.fromIterableEffect(
         write((now): ReadonlyArray<ArchiveRecord> | ChatbotNotFound => {
@@ -103,16 +103,18 @@ export const makeChatArchive = (database: Database): ChatArchive["Service"] => {
         }),
       ),
 
-    usage: (chatbot, since) =>
+    usage: (chatbot, since, by = null) =>
       read(() =>
         all<UsageSum>(
-          `SELECT usage ->> 'provider' AS provider, usage ->> 'model' AS model,
+          `SELECT CASE :by WHEN 'day' THEN date(createTime / 1000, 'unixepoch') WHEN 'key' THEN keyId
+               WHEN 'userRef' THEN (SELECT userRef FROM chats WHERE chatbot = :chatbot AND id = chatId)
+             END AS "group", usage ->> 'provider' AS provider, usage ->> 'model' AS model,
              count(*) AS answers, sum(usage ->> 'attempts') AS attempts,
              sum(usage ->> 'promptTokens') AS promptTokens,
              sum(usage ->> 'completionTokens') AS completionTokens
            FROM entries WHERE chatbot = :chatbot AND usage IS NOT NULL AND createTime >= :since
-           GROUP BY 1, 2 ORDER BY 1, 2`,
-          { chatbot, since: since.getTime() },
+           GROUP BY 1, 2, 3`,
+          { chatbot, since: since.getTime(), by },
         ).map((row) => ({ ...row })),
       ),
   });

@@ -28,6 +28,7 @@ type KeyRow = Pick<KeyRecord, "hash" | "id" | "name"> & {
   readonly chatbot: number;
   readonly scopes: string;
   readonly expiresAt: number | null;
+  readonly ratePerMinute: number | null;
   readonly createdAt: number;
   readonly revokedAt: number | null;
   readonly lastUsedAt: number | null;
@@ -46,6 +47,7 @@ const toKey = ({ hash, id, name, ...row }: KeyRow): RegisteredKey => ({
   name,
   scopes: JSON.parse(row.scopes),
   expiresAt: toDate(row.expiresAt),
+  ratePerMinute: row.ratePerMinute,
   createdAt: new Date(row.createdAt),
   revokedAt: toDate(row.revokedAt),
   lastUsedAt: toDate(row.lastUsedAt),
@@ -64,11 +66,11 @@ export const makeChatbotDirectory = ({
           keyId,
         });
         if (row === undefined) return null;
-        const { expiresAt, hash, scopes } = toKey(row);
+        const { expiresAt, hash, ratePerMinute, scopes } = toKey(row);
         const chatbot = get<ChatbotRow>("SELECT * FROM chatbots WHERE id = :chatbot", {
           chatbot: row.chatbot,
         });
-        return { hash, scopes, expiresAt, chatbot: toChatbot(chatbot!) };
+        return { hash, scopes, expiresAt, ratePerMinute, chatbot: toChatbot(chatbot!) };
       }),
     used: (keyIds) =>
       write((now) => {
@@ -105,11 +107,11 @@ export const makeChatbotRegistry = (database: Database): ChatbotRegistry["Servic
 
   /** Gives the error if the id is another key's. */
   const insertKey = (chatbot: number, key: KeyRecord, actor: string, now: number) => {
-    const { expiresAt, hash, id, name, scopes } = key;
+    const { expiresAt, hash, id, name, ratePerMinute, scopes } = key;
     if (get("SELECT 1 FROM keys WHERE id = :id", { id })) return new KeyTaken({ keyId: id });
     run(
-      `INSERT INTO keys (id, chatbot, hash, name, scopes, expiresAt, createdAt)
-       VALUES (:id, :chatbot, :hash, :name, :scopes, :expiresAt, :now)`,
+      `INSERT INTO keys (id, chatbot, hash, name, scopes, expiresAt, ratePerMinute, createdAt)
+       VALUES (:id, :chatbot, :hash, :name, :scopes, :expiresAt, :ratePerMinute, :now)`,
       {
         id,
         chatbot,
@@ -117,6 +119,7 @@ export const makeChatbotRegistry = (database: Database): ChatbotRegistry["Servic
         name,
         scopes: JSON.stringify(scopes),
         expiresAt: expiresAt?.getTime() ?? null,
+        ratePerMinute,
         now,
       },
     );
@@ -209,14 +212,16 @@ export const makeChatbotRegistry = (database: Database): ChatbotRegistry["Servic
         if (before === undefined) return new KeyNotFound({ keyId });
         const fields = changedFields(before, wanted).join(", ");
         if (fields === "") return;
-        const { expiresAt, name, scopes } = { ...before, ...wanted };
+        const { expiresAt, name, ratePerMinute, scopes } = { ...before, ...wanted };
         run(
-          "UPDATE keys SET name = :name, scopes = :scopes, expiresAt = :expires WHERE id = :keyId",
+          `UPDATE keys SET name = :name, scopes = :scopes, expiresAt = :expires, ratePerMinute = :ratePerMinute
+           WHERE id = :keyId`,
           {
             keyId,
             name,
             scopes: JSON.stringify(scopes),
             expires: expiresAt?.getTime() ?? null,
+            ratePerMinute,
           },
         );
         note({ actor, chatbot, action: "change-key", detail: `${keyId}: ${fields}` }, now);
@@ -226,8 +231,9 @@ export const makeChatbotRegistry = (database: Database): ChatbotRegistry["Servic
       write((now): Replaced | KeyNotFound | KeyTaken => {
         const before = findKey(chatbot, keyId);
         if (before === undefined) return new KeyNotFound({ keyId });
-        const { name, scopes } = before;
-        const taken = insertKey(chatbot, { ...replacement, name, scopes }, actor, now);
+        const { name, ratePerMinute, scopes } = before;
+        const kept = { name, ratePerMinute, scopes };
+        const taken = insertKey(chatbot, { ...replacement, ...kept }, actor, now);
         if (taken) return taken;
         if (before.expiresAt !== null && before.expiresAt <= end) {
           return { name, scopes, expiresAt: before.expiresAt };

@@ -19,7 +19,7 @@ const tables = `
   ) STRICT;
   CREATE TABLE IF NOT EXISTS keys (
     id TEXT PRIMARY KEY, chatbot INTEGER NOT NULL REFERENCES chatbots ON DELETE CASCADE,
-    hash BLOB NOT NULL, name TEXT, scopes TEXT NOT NULL, expiresAt INTEGER, createdAt INTEGER NOT NULL,
+    hash BLOB NOT NULL, name TEXT, scopes TEXT NOT NULL, expiresAt INTEGER, ratePerMinute INTEGER, createdAt INTEGER NOT NULL,
     revokedAt INTEGER, lastUsedAt INTEGER
   ) STRICT;
   CREATE TABLE IF NOT EXISTS audit (
@@ -40,7 +40,7 @@ const tables = `
   CREATE TABLE IF NOT EXISTS entries (
     chatbot INTEGER NOT NULL, chatId INTEGER NOT NULL, id INTEGER NOT NULL,
     question TEXT NOT NULL, answer TEXT NOT NULL, moderation TEXT NOT NULL,
-    flagged INTEGER NOT NULL, createTime INTEGER NOT NULL, usage TEXT,
+    flagged INTEGER NOT NULL, createTime INTEGER NOT NULL, usage TEXT, keyId TEXT,
     PRIMARY KEY (chatbot, id),
     FOREIGN KEY (chatbot, chatId) REFERENCES chats ON DELETE CASCADE
   ) STRICT;

@@ -63,16 +63,18 @@ export const insertEntry = (
   chatbot: number,
   { createTime, flagged, ...row }: Entry,
   usage: Usage | null,
+  keyId: string | null = null,
 ): Entry => {
   run(
-    `INSERT INTO entries (chatbot, ${entryColumns}, usage)
-     VALUES (:chatbot, :id, :chatId, :question, :answer, :moderation, :flagged, :time, :usage)`,
+    `INSERT INTO entries (chatbot, ${entryColumns}, usage, keyId)
+     VALUES (:chatbot, :id, :chatId, :question, :answer, :moderation, :flagged, :time, :usage, :keyId)`,
     {
       chatbot,
       ...row,
       flagged: flagged ? 1 : 0,
       time: createTime.getTime(),
       usage: usage && JSON.stringify(usage),
+      keyId,
     },
   );
   return { ...row, flagged, createTime };

@@ -105,7 +105,7 @@ export const makeTurnStore = (database: Database): TurnStore["Service"] => {
           return { _tag: "Held", forMillis: until - now, by: byKey ? "key" : "chat" };
         }
 
-        // Who waited longer than this instance did not come in time, and has lost its place.
+        // Instances that waited longer than this one did not ask in time, and have lost their places.
         stopWaiting(
           `id <= coalesce((SELECT id FROM waiting WHERE chatbot = :chatbot AND chat = :chat
              AND instance = :instance), id)`,
@@ -137,7 +137,7 @@ export const makeTurnStore = (database: Database): TurnStore["Service"] => {
         );
       }),
 
-    append: ({ chat, chatbot, id: turn, idempotencyKey }, { usage, ...entry }) =>
+    append: ({ chat, chatbot, id: turn, idempotencyKey }, { keyId = null, usage, ...entry }) =>
       write((now): Entry | TurnLost | ChatbotNotFound | ChatNotFound => {
         if (chat !== null && !Rows.chatExists(database, chatbot, chat))
           return new ChatNotFound({ chatId: chat });
@@ -154,7 +154,7 @@ export const makeTurnStore = (database: Database): TurnStore["Service"] => {
           Rows.insertChat(database, chatbot, { id: chatId, name: null, userRef: null, createTime });
         const id = Rows.nextId(database, "entry");
         const appended = { id, chatId, ...entry, createTime };
-        Rows.insertEntry(database, chatbot, appended, usage);
+        Rows.insertEntry(database, chatbot, appended, usage, keyId);
         const values = {
           chatbot,
           chatId,

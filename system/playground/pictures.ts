@@ -1,6 +1,6 @@
 /**
- * Takes the pictures of the playground for README and docs: `node system/playground/pictures.ts`. Emoji need a font that
- * has them, such as Debian's fonts-noto-color-emoji.
+ * Takes the pictures of the playground for README and docs: `node system/playground/pictures.ts`. Emoji need a font
+ * that has them, such as Debian's fonts-noto-color-emoji.
  */
 import { makeClient } from "@parley/http/client";
 import { join } from "node:path";

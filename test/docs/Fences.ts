@@ -16,7 +16,7 @@ export const documents: ReadonlyArray<string> = [".", "docs"].flatMap((folder) =
 );
 
 export interface Fence {
-  /** What stands behind the opening mark: the language and more. */
+  /** The rest of the opening line: the language and more. */
   readonly info: string;
   readonly text: string;
 }
@@ -27,7 +27,7 @@ export const fencesOf = (markdown: string): ReadonlyArray<Fence> =>
     text: match[3]!,
   }));
 
-/** What stands under a heading, up to the next of the same level. */
+/** The text under a heading, up to the next heading of the same level. */
 export const sectionOf = (markdown: string, heading: string): string => {
   const level = /^#+ /.exec(heading)![0];
   const start = markdown.indexOf(`\n${heading}\n`);

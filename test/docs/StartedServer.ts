@@ -14,10 +14,11 @@ export interface StartedServer {
   readonly stop: () => Promise<void>;
 }
 
-/** Resolves once the server has printed everything that a first start prints. */
+/** On a terminal, where a first start prints its key. Resolves once the server has printed everything. */
 export const startServer = async (): Promise<StartedServer> => {
-  const child = spawn(process.execPath, [join(root, "apps/server/src/main.ts"), "serve"], {
-    stdio: ["ignore", "pipe", "pipe"],
+  const command = `${process.execPath} ${join(root, "apps/server/src/main.ts")} serve`;
+  const child = spawn("script", ["-qec", command, "/dev/null"], {
+    stdio: ["pipe", "pipe", "inherit"],
     env: {
       ...withoutSettings(),
       PARLEY_STORE: "memory",
@@ -29,11 +30,10 @@ export const startServer = async (): Promise<StartedServer> => {
   let output = "";
   const complete = new Promise<void>((resolve, reject) => {
     const add = (chunk: Buffer) => {
-      output += chunk.toString();
-      if (/"query":.*\n/.test(output)) resolve();
+      output += chunk.toString().replaceAll("\r", "");
+      if (/ has started .*\n/.test(output)) resolve();
     };
     child.stdout.on("data", add);
-    child.stderr.on("data", add);
     void exited.then(() => reject(new Error(`the server ended:\n${output}`)));
   });
   await complete;
@@ -42,7 +42,7 @@ export const startServer = async (): Promise<StartedServer> => {
     origin: new URL(/http:\S+/.exec(output)![0]).origin,
     key: /prl_\w+/.exec(output)![0],
     stop: async () => {
-      child.kill("SIGINT");
+      child.stdin.end("\x03");
       await exited;
     },
   };

@@ -60,7 +60,7 @@ const validation = Object.entries(endpoints).map(([prefix, endpoint]) => {
 
 const page = `# Errors
 
-Every code that a client can receive. A code keeps its meaning for ever and is never reused.
+Every code that a client can receive. A code keeps its meaning and is never reused.
 [The interface](interface.md#failures) describes the shapes of the responses.
 
 ## General exceptions

@@ -10,13 +10,14 @@ const run = promisify(execFile);
 
 const minutes = fencesOf(sectionOf(read("README.md"), "## The first five minutes"));
 
-/** What differs from run to run, made equal. */
+/** The text with all parts equal that differ from run to run. */
 const plain = (text: string): string =>
   text
     .replace(/prl_\w+/g, "prl_KEY")
     .replace(/http:\/\/127\.0\.0\.1:\d+/g, "http://127.0.0.1:3000")
     .replace(/^.* INFO Parley .*$/m, "STARTED")
     .replace(/\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z/g, "TIME")
+    .replace(/^(Management|Store) .*\n/gm, "")
     .replace(/^id: [^.]+\./gm, "id: TURN.")
     .trim();
 

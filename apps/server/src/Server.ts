@@ -6,33 +6,23 @@ import { Access, Asking, ChatbotRegistry, layerRetention } from "@parley/core";
 import { layerRedaction, makeApp, makeRequestLog } from "@parley/http";
 import { makeDocumentation } from "@parley/http/docs";
 import { makePlayground } from "@parley/http/playground";
-import {
-  Cause,
-  Console,
-  Duration,
-  Effect,
-  Exit,
-  Layer,
-  Option,
-  Redacted,
-  Scope,
-  Stream,
-} from "effect";
+import { Cause, Duration, Effect, Exit, Layer, Option, Scope, Stream } from "effect";
 import { SecureRandom } from "effect/crypto";
 import type { HttpServerRequest, HttpServerResponse } from "effect/http";
+import { announceStart } from "./Announcement.ts";
+import { makeGuide } from "./http/Guide.ts";
 import { listen } from "./http/Listener.ts";
 import { makeManagement } from "./http/Management.ts";
 import { layerAsking } from "./layers/Asking.ts";
 import { layerDigest } from "./layers/Digest.ts";
 import { Documents, layerDocuments, reloadOnSighup } from "./layers/Documents.ts";
-import { layerObservability, logsText } from "./layers/Observability.ts";
+import { layerObservability } from "./layers/Observability.ts";
 import { layerStore } from "./layers/Store.ts";
 import { Lifecycle } from "./Lifecycle.ts";
 import { firstStart } from "./provision/FirstStart.ts";
 import { provision } from "./provision/Provision.ts";
 import { readSettings, Settings } from "./Settings.ts";
 import { hasTerminal } from "./StopSignals.ts";
-import { version } from "./Version.ts";
 
 /** Logs settings that do nothing, and settings of chatbots that this server cannot follow. */
 const startupChecks = Effect.gen(function* () {
@@ -145,39 +135,22 @@ const listeners = Effect.gen(function* () {
   const origin = yield* serve(port, askListener === null ? ["general", "answers"] : ["general"], [
     ...playground,
     ...documentation,
+    ...(settings.docs ? [yield* makeGuide] : []),
   ]);
   const askOrigin = askListener ?? origin;
   if (lifecycle.phase === "starting") lifecycle.phase = "serving";
   // After listening: nobody would see the key of a start that fails.
   const firstKey = settings.provision === null ? yield* firstStart : Option.none();
-  const addresses = {
-    general: `${origin}${basePaths.general}`,
-    answers: `${askOrigin}${basePaths.answers}/`,
-    ...(settings.docs && { documentation: `${origin}/docs` }),
-  };
-  const text = yield* logsText;
-  yield* Effect.annotateLogs(Effect.logInfo(`Parley ${version} has started`), {
-    ...(!text && addresses),
-    management: management ?? "off",
-    store: settings.store,
-    models:
-      settings.llms.map(({ model, provider }) => `${model} at ${provider}`).join(", ") || "none",
-  });
-  if (text) {
-    yield* Console.log(
-      `General interface  ${addresses.general}\n` +
-        `Answers interface  ${addresses.answers}` +
-        (settings.docs ? `\nDocumentation      ${addresses.documentation}` : ""),
-    );
-  }
-  if (Option.isSome(firstKey)) {
-    const key = Redacted.value(firstKey.value);
-    yield* Console.log(
-      `\nAPI key (shown only now)  ${key}\n\nTry it:\n` +
-        `  curl -s ${askOrigin}${basePaths.answers}/ -H 'x-api-key: ${key}' \\\n` +
-        `    -H 'content-type: application/json' -d '{"query":"How do I change the port?"}'`,
-    );
-  }
+  yield* announceStart(
+    {
+      general: `${origin}${basePaths.general}`,
+      answers: `${askOrigin}${basePaths.answers}/`,
+      documentation: settings.docs ? `${origin}/docs` : null,
+      playground: settings.playground ? `${origin}/` : null,
+      management,
+    },
+    firstKey,
+  );
 });
 
 /** The last line of a server; one that cannot start has an error instead. */

@@ -35,7 +35,9 @@ afterEach(async () => {
   await running?.stop();
 });
 
-/** A server with an ask in a chat, another one behind it, and a stream. The model completes its answers after `release`. */
+/**
+ * A server with an ask in a chat, another one behind it, and a stream. The model completes its answers after `release`.
+ */
 const start = async (
   store: "memory" | "embedded",
   settings: Readonly<Record<string, string>> = {},

@@ -3,14 +3,20 @@
  */
 import { spawn } from "node:child_process";
 import { once } from "node:events";
+import { mkdtempSync, rmSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
 import { createInterface } from "node:readline";
 import { fileURLToPath } from "node:url";
-import { afterEach, expect, it, vi } from "vitest";
+import { afterAll, afterEach, expect, it, vi } from "vitest";
 import { withoutSettings } from "./withoutSettings.ts";
 
 const root = fileURLToPath(new URL("../../..", import.meta.url));
 const serve = `'${process.execPath}' apps/server/src/main.ts serve`;
 const start = "npx --yes pnpm@12 start";
+
+const directory = mkdtempSync(join(tmpdir(), "parley-signals-"));
+afterAll(() => rmSync(directory, { recursive: true, force: true }));
 
 /** Of servers that a failed test leaves. */
 const groups: Array<number> = [];
@@ -33,6 +39,7 @@ const running = async (program: string, ...args: ReadonlyArray<string>) => {
       ...withoutSettings(),
       SHELL: "/bin/sh",
       PARLEY_STORE: "memory",
+      PARLEY_DATA_DIR: directory,
       PARLEY_PORT: "0",
       PARLEY_MANAGEMENT_PORT: "0",
     },

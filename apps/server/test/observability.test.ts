@@ -211,9 +211,9 @@ describe("a server that is observed", () => {
     expect(exported).toContain('"name":"http.server.request.duration"');
   });
 
-  it("has exactly the metrics in the table of docs/operations.md", () => {
-    const page = readFileSync(new URL("../../../docs/operations.md", import.meta.url), "utf8");
-    const section = page.split("\n### Metrics\n")[1]!.split("\n### ")[0]!;
+  it("has exactly the metrics in the table of docs/monitoring.md", () => {
+    const page = readFileSync(new URL("../../../docs/monitoring.md", import.meta.url), "utf8");
+    const section = page.split("\n## Metrics\n")[1]!.split("\n## ")[0]!;
     const documented = [...section.matchAll(/^\| `(\w+)`/gm)].map(([, name]) => name);
     const served = [...seen.metrics.matchAll(/^# TYPE (\w+)/gm)].map(([, name]) => name);
     expect(served.toSorted()).toEqual(documented.toSorted());

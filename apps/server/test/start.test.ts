@@ -3,7 +3,7 @@
  */
 import { spawn } from "node:child_process";
 import { once } from "node:events";
-import { chmod, mkdtemp, rm, writeFile } from "node:fs/promises";
+import { chmod, mkdtemp, readFile, rm, stat, writeFile } from "node:fs/promises";
 import { createServer, type AddressInfo, type Socket } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -21,6 +21,8 @@ beforeAll(async () => {
 afterAll(() => rm(directory, { recursive: true, force: true }));
 
 const quiet = { PARLEY_STORE: "memory", PARLEY_PORT: "0", PARLEY_MANAGEMENT_PORT: "0" };
+/** Where a first start without a terminal puts its key. */
+const keyFile = () => join(directory, "data", "first-key");
 
 const refusal = async (
   settings: Readonly<Record<string, string>>,
@@ -35,7 +37,7 @@ const refusal = async (
 const spawned = (args: ReadonlyArray<string>, settings: Readonly<Record<string, string>>) => {
   const main = fileURLToPath(new URL("../src/main.ts", import.meta.url));
   const child = spawn(process.execPath, [main, ...args], {
-    env: { ...withoutSettings(), ...quiet, ...settings },
+    env: { ...withoutSettings(), ...quiet, PARLEY_DATA_DIR: join(directory, "data"), ...settings },
     stdio: ["ignore", "pipe", "inherit"],
   });
   return { child, ended: once(child, "exit") };
@@ -57,7 +59,7 @@ const started = async (settings: Readonly<Record<string, string>>): Promise<stri
 };
 
 describe("the first start", () => {
-  it("prints its key when an earlier one could not listen", async () => {
+  it("without a terminal writes its key into a file, when an earlier one could not listen", async () => {
     const taken = createServer().listen(0, "127.0.0.1");
     await once(taken, "listening");
     const { port } = taken.address() as AddressInfo;
@@ -70,8 +72,12 @@ describe("the first start", () => {
     expect(await refusal(settings, run)).toContain("the port is taken");
     taken.close();
     await once(taken, "close");
-    expect(await started(settings)).toMatch(/API key \(shown only now\) {2}prl_/);
-    expect(await started(settings)).not.toContain("prl_");
+    const printed = await started(settings);
+    expect(printed).toContain(`The first API key is in ${keyFile()}, `);
+    expect(printed).not.toContain("prl_");
+    expect(await readFile(keyFile(), "utf8")).toMatch(/^prl_\w{52}\n$/);
+    expect((await stat(keyFile())).mode & 0o777).toBe(0o600);
+    expect(await started(settings)).not.toContain("first API key");
   }, 60_000);
 });
 
@@ -175,7 +181,7 @@ describe("a provisioning file", () => {
     const wrong = { PARLEY_PROVISION: file, PARLEY_KNOWLEDGE_DIR: join(directory, "nowhere") };
     expect(await refusal({ ...settings, ...wrong })).toContain("cannot read the documents");
     // The first start of an empty store.
-    expect(await started(settings)).toContain("prl_");
+    expect(await started(settings)).toContain("The first API key is in ");
   }, 60_000);
 });
 

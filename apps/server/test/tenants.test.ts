@@ -1,5 +1,5 @@
 /**
- * What belongs to another chatbot is answered as what does not exist: the same bytes, by the same
+ * Requests for another chatbot's rows get the responses of rows that do not exist: the same bytes, by the same
  * statements. With row security and without.
  */
 import { afterAll, beforeAll, describe, expect, inject, it } from "vitest";

@@ -7,6 +7,7 @@ export { Access, type Principal } from "./services/Access.ts";
 export {
   Administration,
   PointInTime,
+  RatePerMinute,
   Scopes,
   type ChatbotToCreate,
   type CreatedKey,
@@ -39,6 +40,7 @@ export {
   importDetail,
   type ArchiveRecord,
   type Erasable,
+  type UsageGroup,
   type UsageSum,
 } from "./ports/ChatArchive.ts";
 export { ChatbotDirectory, type Opened } from "./ports/ChatbotDirectory.ts";

@@ -18,6 +18,7 @@ import type { IdempotencyRecord } from "./IdempotencyRecords.ts";
 export interface StoredEntry {
   readonly entry: Entry;
   readonly usage: Usage | null;
+  readonly keyId: string | null;
 }
 
 /** A turn that is held until a time, in milliseconds since 1970. */
@@ -125,13 +126,13 @@ export const emptyChat = (chat: Chat): StoredChat => ({
 export const addEntry = (
   { lastId }: Memory,
   { chat, entries }: StoredChat,
-  { usage, ...entry }: NewEntry,
+  { keyId = null, usage, ...entry }: NewEntry,
   now: number,
 ): Entry => {
   const before = entries.at(-1)?.entry ?? chat;
   const createTime = new Date(Math.max(now, before.createTime.getTime()));
   const stored = { ...entry, id: ++lastId.entry, chatId: chat.id, createTime };
-  entries.push({ entry: stored, usage });
+  entries.push({ entry: stored, usage, keyId });
   return stored;
 };
 

@@ -63,7 +63,7 @@ export const makeChatArchive = (memory: Memory): ChatArchive["Service"] => ({
       const { entry, usage } = record;
       if (entryIds.has(entry.id)) return Effect.fromResult(refusal("two entries have one id"));
       entryIds.add(entry.id);
-      chats.at(-1)!.entries.push({ entry, usage });
+      chats.at(-1)!.entries.push({ entry, usage, keyId: null });
       return Effect.void;
     });
     return yield* atomically(function* (now) {
@@ -82,16 +82,23 @@ export const makeChatArchive = (memory: Memory): ChatArchive["Service"] => ({
     });
   }),
 
-  usage: (chatbot, since) =>
+  usage: (chatbot, since, by = null) =>
     Effect.sync(() => {
       const sums = new Map<string, UsageSum>();
-      for (const { entries } of tenantOf(memory, chatbot).chats.values()) {
-        for (const { entry, usage } of entries) {
+      for (const { chat, entries } of tenantOf(memory, chatbot).chats.values()) {
+        for (const { entry, keyId, usage } of entries) {
           if (usage === null || entry.createTime < since) continue;
           const { attempts, completionTokens, model, promptTokens, provider } = usage;
-          const key = JSON.stringify([provider, model]);
+          const groups = {
+            day: entry.createTime.toISOString().slice(0, 10),
+            key: keyId,
+            userRef: chat.userRef,
+          };
+          const group = by === null ? null : groups[by];
+          const key = JSON.stringify([group, provider, model]);
           const sum = sums.get(key);
           sums.set(key, {
+            group,
             provider,
             model,
             answers: (sum?.answers ?? 0) + 1,
@@ -120,5 +127,5 @@ const matches = (which: Erasable, { chat, entries }: StoredChat): boolean => {
 
 const toRecords = ({ chat, entries }: StoredChat): Array<ArchiveRecord> => [
   { _tag: "Chat", chat },
-  ...entries.map((stored): ArchiveRecord => ({ _tag: "Entry", ...stored })),
+  ...entries.map(({ entry, usage }): ArchiveRecord => ({ _tag: "Entry", entry, usage })),
 ];

@@ -136,13 +136,14 @@ export const makeChatbotRegistry = (memory: Memory) => {
     replaceKey: (id, keyId, replacement, end, actor) =>
       atomically(function* (now) {
         const { key, keys } = yield* findKey(id, keyId);
-        const { expiresAt: before, name, scopes } = key;
+        const { expiresAt: before, name, ratePerMinute, scopes } = key;
         if (isTaken(replacement.id)) {
           return yield* Result.fail(new KeyTaken({ keyId: replacement.id }));
         }
         const expiresAt = before !== null && before <= end ? before : end;
         const createdAt = new Date(now);
-        keys.set(replacement.id, { ...replacement, name, scopes, ...newKey, createdAt });
+        const kept = { name, scopes, ratePerMinute };
+        keys.set(replacement.id, { ...replacement, ...kept, ...newKey, createdAt });
         keys.set(keyId, { ...key, expiresAt });
         record(now, actor, id, "add-key", replacement.id);
         if (expiresAt !== before) record(now, actor, id, "change-key", `${keyId}: expiresAt`);
@@ -165,7 +166,8 @@ export const makeChatbotRegistry = (memory: Memory) => {
         for (const { chatbot, keys } of all()) {
           const key = keys.get(keyId);
           if (key === undefined || key.revokedAt !== null) continue;
-          return { hash: key.hash, scopes: key.scopes, expiresAt: key.expiresAt, chatbot };
+          const { expiresAt, hash, ratePerMinute, scopes } = key;
+          return { hash, scopes, expiresAt, ratePerMinute, chatbot };
         }
         return null;
       }),

@@ -4,7 +4,7 @@ import { layerMemoryOf, type Memory } from "@parley/store-memory";
 import { Context, Effect, Layer } from "effect";
 import { TestClock } from "effect/testing";
 
-/** What the checks need besides the ports of a memory store. Time is the time of the test clock. */
+/** A memory store with the needs of the checks besides the ports. Time is the time of the test clock. */
 export const underTest = (memory: Memory) =>
   Layer.effect(
     StoreUnderTest,

@@ -29,21 +29,21 @@ export interface PostgresOptions {
   /** `postgres://user:password@host:5432/database`. */
   readonly url: Redacted.Redacted;
   /**
-   * Whether row-level security keeps the chatbots apart, too; `false` by default. The role of `url` must then be one that
-   * row security binds: no superuser, not the owner of the tables, and without BYPASSRLS.
+   * Whether row-level security keeps the chatbots apart, too; `false` by default. The role of `url` must then be one
+   * that row security binds: no superuser, not the owner of the tables, and without BYPASSRLS.
    */
   readonly rowSecurity?: boolean | undefined;
   /** The schema of the tables, `parley` by default; created if it does not exist. */
   readonly schema?: string | undefined;
   /**
-   * The number of connections, 12 by default and at least 6: two for reads, two for long lists, one that listens, the others
-   * for writes. With row security, half of those for reads and writes read. Each export, import, erasure and sum of usage
-   * opens one more, as does the start.
+   * The number of connections, 12 by default and at least 6: two for reads, two for long lists, one that listens, the
+   * others for writes. With row security, half of those for reads and writes read. Each export, import, erasure and sum
+   * of usage opens one more, as does the start.
    */
   readonly maxConnections?: number | undefined;
   /**
-   * Whether to listen for notifications of other processes, `true` by default. Behind a pooler that does not support LISTEN
-   * it must be `false`; changes of other processes are then found by polling.
+   * Whether to listen for notifications of other processes, `true` by default. Behind a pooler that does not support
+   * LISTEN it must be `false`; changes of other processes are then found by polling.
    */
   readonly listen?: boolean | undefined;
   /**

@@ -1,7 +1,10 @@
 import { Deferred, Effect, Fiber } from "effect";
 import type { SqlClient } from "effect/sql";
 
-/** Runs a statement that takes a lock, and keeps the lock until `release`; `awaited` ends when another session waits for it. */
+/**
+ * Runs a statement that takes a lock, and keeps the lock until `release`; `awaited` ends when another session waits for
+ * it.
+ */
 export const hold = Effect.fnUntraced(function* (
   sql: SqlClient.SqlClient,
   statement: string,

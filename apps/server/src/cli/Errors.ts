@@ -104,7 +104,9 @@ export const presenter: CliOutput.Presenter = {
       : CliOutput.defaultPresenter.present(event),
 };
 
-/** 0 for success, 2 for wrong usage, 1 for another failure, 130 for an interruption unless the command has set another. */
+/**
+ * 0 for success, 2 for wrong usage, 1 for another failure, 130 for an interruption unless the command has set another.
+ */
 export const exitCode = (exit: Exit.Exit<unknown, unknown>): number => {
   if (Exit.isSuccess(exit)) return 0;
   if (Cause.hasInterruptsOnly(exit.cause)) return Number(process.exitCode ?? 130);

@@ -11,6 +11,15 @@ export const jsonFlag = Flag.Boolean("json").pipe(
   Flag.withDescription("Print JSON, for programs"),
 );
 
+/** A whole number above 0, and at most `most`. */
+export const countFlag = (name: string, most: number = Number.MAX_SAFE_INTEGER) =>
+  Flag.Int(name).pipe(
+    Flag.filter(
+      (count) => count > 0 && count <= most,
+      () => `Expected a number above 0${most < 2 ** 31 ? ` and up to ${most}` : ""}`,
+    ),
+  );
+
 export class NoSuchChatbot extends Data.TaggedError("NoSuchChatbot")<{
   readonly message: string;
 }> {}

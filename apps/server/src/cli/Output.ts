@@ -25,25 +25,26 @@ export const counted = (count: number, noun: string): string =>
 
 export type Cell = string | number | Date | null;
 
-/** Prints rows as a JSON array or as a table, whose columns are named as in `columns`. */
-export const printTable = <Row>(
-  json: boolean,
-  rows: ReadonlyArray<Row>,
-  columns: Readonly<Record<string, (row: Row) => Cell>>,
-) =>
-  print(json, rows, () => {
-    const cells = rows.map((row) =>
-      Object.values(columns).map((column) => shorten(oneLine(toText(column(row))))),
-    );
-    const all = [Object.keys(columns), ...cells];
-    const widths = all[0]!.map((_, column) =>
-      Math.max(...all.map((row) => CliOutput.displayWidth(row[column]!))),
-    );
-    return all
-      .map((row) => row.map((text, column) => pad(text, widths[column]!)).join("  "))
-      .map((line) => line.trimEnd())
-      .join("\n");
-  });
+export type Columns<Row> = Readonly<Record<string, (row: Row) => Cell>>;
+
+/** The rows under the names of the columns. */
+export const table = <Row>(rows: ReadonlyArray<Row>, columns: Columns<Row>): string => {
+  const cells = rows.map((row) =>
+    Object.values(columns).map((column) => shorten(oneLine(toText(column(row))))),
+  );
+  const all = [Object.keys(columns), ...cells];
+  const widths = all[0]!.map((_, column) =>
+    Math.max(...all.map((row) => CliOutput.displayWidth(row[column]!))),
+  );
+  return all
+    .map((row) => row.map((text, column) => pad(text, widths[column]!)).join("  "))
+    .map((line) => line.trimEnd())
+    .join("\n");
+};
+
+/** Prints rows as a JSON array or as a table. */
+export const printTable = <Row>(json: boolean, rows: ReadonlyArray<Row>, columns: Columns<Row>) =>
+  print(json, rows, () => table(rows, columns));
 
 /** Names with their values, which may have several lines. */
 export const details = (pairs: ReadonlyArray<readonly [string, Cell]>): string => {

@@ -15,8 +15,17 @@ import type { Socket } from "node:net";
 /** How long the server reads on after a last response, in milliseconds. */
 const lingering = 2_000;
 
+/** How many requests of one connection may await their responses. Each costs the process kilobytes. */
+const maxUnanswered = 100;
+
+interface Connection {
+  /** The response to the latest request. */
+  latest: ServerResponse | null;
+  unanswered: number;
+}
+
 export class Connections {
-  readonly #latest = new Map<Socket, ServerResponse | null>();
+  readonly #open = new Map<Socket, Connection>();
   readonly #isStopping: () => boolean;
   readonly #refused: RequestLog["refuse"] | undefined;
   #isClosing = false;
@@ -31,11 +40,12 @@ export class Connections {
   }
 
   add(socket: Socket): void {
-    this.#latest.set(socket, null);
-    socket.once("close", () => this.#latest.delete(socket));
+    this.#open.set(socket, { latest: null, unanswered: 0 });
+    socket.once("close", () => this.#open.delete(socket));
     // After CONNECT nothing else listens for it.
     socket.on("error", () => {});
-    // Node calls it after a last response. Closing a connection with unread bytes would reset it, and lose the response.
+    // Node calls it after a last response. Closing a connection with unread bytes would reset it, and lose the
+    // response.
     socket.destroySoon = () => {
       socket.end();
       const timer = setTimeout(() => socket.destroy(), lingering);
@@ -45,19 +55,29 @@ export class Connections {
 
   /** The response to the latest request. */
   latest(socket: Socket): ServerResponse | null | undefined {
-    return this.#latest.get(socket);
+    return this.#open.get(socket)?.latest;
   }
 
-  /** Whether to answer the request: not behind a last response. */
+  /** Whether to answer the request: not behind a last response, nor behind too many that are not sent yet. */
   begin(response: ServerResponse): boolean {
     const { socket } = response.req;
-    if (this.latest(socket)?.shouldKeepAlive === false) {
+    const connection = this.#open.get(socket);
+    if (connection === undefined) return false;
+    if (connection.latest?.shouldKeepAlive === false) {
       // Node keeps each further request in memory until the connection ends.
       process.nextTick(() => socket.pause());
       return false;
     }
+    if (connection.unanswered === maxUnanswered) {
+      // Node reads on while responses are made. A pause would come too late: one read brings thousands of requests.
+      this.#open.delete(socket);
+      socket.destroy();
+      return false;
+    }
     if (this.#isClosing || this.#isStopping()) response.shouldKeepAlive = false;
-    this.#latest.set(socket, response);
+    connection.latest = response;
+    connection.unanswered++;
+    response.once("close", () => connection.unanswered--);
     return true;
   }
 
@@ -81,13 +101,14 @@ export class Connections {
 
   /** Refuses a request for which Node has made no response, once the latest response has been sent. */
   refuseNext(socket: Socket, request: IncomingMessage, message: GeneralMessage): void {
-    const latest = this.latest(socket);
-    if (latest === undefined || latest?.shouldKeepAlive === false) return;
+    const connection = this.#open.get(socket);
+    if (connection === undefined || connection.latest?.shouldKeepAlive === false) return;
+    const { latest } = connection;
     // Further malformed bytes are not about its body.
     request.complete = true;
     const response = new ServerResponse(request);
     response.shouldKeepAlive = false;
-    this.#latest.set(socket, response);
+    connection.latest = response;
     whenClosed(latest, () => {
       if (!socket.writable) return void socket.destroy();
       response.assignSocket(socket);
@@ -99,7 +120,7 @@ export class Connections {
   /** Makes the latest response of each connection its last. */
   close(): void {
     this.#isClosing = true;
-    for (const socket of this.#latest.keys()) this.#close(socket);
+    for (const socket of this.#open.keys()) this.#close(socket);
   }
 
   #close(socket: Socket): void {
@@ -110,7 +131,7 @@ export class Connections {
   }
 
   destroy(): void {
-    for (const socket of this.#latest.keys()) socket.destroy();
+    for (const socket of this.#open.keys()) socket.destroy();
   }
 }
 

@@ -9,7 +9,7 @@ const sendEnded = (): void => {
 
 /**
  * Responses that end in one turn of the event loop are sent back to back at its end, so that their clients wake up once
- * and not once for each. Where no other request has arrived, that is at once. Head and body go out in one write.
+ * and not once for each. Where no other request has arrived, that is immediately. Head and body go out in one write.
  */
 export class GatheredResponse extends ServerResponse {
   override end(...rest: ReadonlyArray<any>): this {
@@ -17,7 +17,8 @@ export class GatheredResponse extends ServerResponse {
     return this;
   }
 }
-// Effect sets it, and Node then writes an empty piece after the body. Our bodies are whole texts, whose length is right.
+// Effect sets it, and Node then writes an empty piece after the body. Our bodies are whole texts, whose length is
+// right.
 Object.defineProperty(GatheredResponse.prototype, "strictContentLength", {
   get: () => false,
   set: () => {},

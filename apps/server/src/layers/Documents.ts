@@ -8,13 +8,15 @@ import { existsSync } from "node:fs";
 import { fileURLToPath } from "node:url";
 import { Settings } from "../Settings.ts";
 
-/** The documentation of this project, the default where no language model is set: beside the bundle, or in the checkout. */
+/**
+ * The documentation of this project, the default where no language model is set: beside the bundle, or in the checkout.
+ */
 const own = (path: string) =>
   [path, `../../../../${path}`]
     .map((one) => fileURLToPath(new URL(one, import.meta.url)))
     .find(existsSync)!;
-const ownDocuments = own("docs");
-const ownReadme = own("README.md");
+export const ownDocuments = own("docs");
+export const ownReadme = own("README.md");
 
 const read = (folder: string) => readKnowledge(folder, folder === ownDocuments ? [ownReadme] : []);
 
@@ -28,6 +30,8 @@ export class Documents extends Context.Service<
     readonly named: (
       name: string | null,
     ) => Effect.Effect<Knowledge | null, { readonly message: string }>;
+    /** This project's documentation, read when it is first needed. */
+    readonly own: Effect.Effect<Knowledge, { readonly message: string }>;
     /** The documents of a chatbot, by its settings; `null` if there are none. */
     readonly knowledge: (chatbot: Chatbot) => Effect.Effect<Knowledge | null, AnswerUnavailable>;
   }
@@ -88,6 +92,6 @@ export const layerDocuments = (reload: Stream.Stream<void>) =>
           named(settings.knowledge),
           ({ message }) => new AnswerUnavailable({ reason: message }),
         );
-      return Documents.of({ named, knowledge });
+      return Documents.of({ named, own: Cache.get(folders, ownDocuments), knowledge });
     }),
   );

@@ -98,7 +98,7 @@ const conflict = (
 const titleOf = ({ name, workspaceName }: DeclaredChatbot) =>
   `chatbot "${name}" of workspace "${workspaceName}"`;
 
-const newKey = (key: DeclaredKey) => ({ expiresAt: null, ...key });
+const newKey = (key: DeclaredKey) => ({ expiresAt: null, ratePerMinute: null, ...key });
 
 const creation = (chatbot: DeclaredChatbot): Planned => {
   const keys = chatbot.keys.map(({ id }) => `prl_${id}_…`).join(", ");

@@ -9,6 +9,7 @@ import {
   LongText,
   Name,
   PointInTime,
+  RatePerMinute,
   describeSchemaError,
   Scopes,
   Text,
@@ -66,6 +67,10 @@ const Key = Schema.Struct({
         examples: ["2030-01-01T00:00:00Z"],
       })
       .pipe(Schema.decodeTo(Schema.DateTimeUtcFromString)),
+  ),
+  ratePerMinute: optional(
+    Schema.NullOr(RatePerMinute),
+    "How many requests each server process accepts in a minute; null: any number; absent: so, or as it was changed elsewhere",
   ),
 });
 
@@ -135,9 +140,10 @@ export const provisionSchema = () => {
   };
 };
 
-/** Without an expiry a known key keeps its own, and a new one never ends. */
-export interface DeclaredKey extends Omit<KeyRecord, "expiresAt"> {
+/** Without an expiry or a rate a known key keeps its own, and a new one has none. */
+export interface DeclaredKey extends Omit<KeyRecord, "expiresAt" | "ratePerMinute"> {
   readonly expiresAt?: Date;
+  readonly ratePerMinute?: number | null;
 }
 
 export interface DeclaredChatbot extends Omit<NewChatbot, "keys"> {
@@ -169,6 +175,7 @@ export const readProvisionFile = Effect.fnUntraced(function* (
   const declareKey = Effect.fnUntraced(function* ({
     expiresAt,
     name,
+    ratePerMinute,
     scopes,
     ...key
   }: typeof Key.Type) {
@@ -186,6 +193,7 @@ export const readProvisionFile = Effect.fnUntraced(function* (
       name: name ?? null,
       scopes,
       ...(expiresAt !== undefined && { expiresAt: DateTime.toDateUtc(expiresAt) }),
+      ...(ratePerMinute !== undefined && { ratePerMinute }),
     };
     return declared;
   });

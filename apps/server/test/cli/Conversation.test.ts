@@ -14,6 +14,7 @@ import { Console, Effect, Layer, Sink, Stdio, Stream } from "effect";
 import { Digest } from "effect/crypto";
 import { format } from "node:util";
 import { converse } from "../../src/cli/Conversation.ts";
+import { Stopped, type Prompt } from "../../src/cli/Prompt.ts";
 
 const chatbot: Chatbot = {
   id: 1,
@@ -22,6 +23,8 @@ const chatbot: Chatbot = {
   workspaceName: "Acme",
   settings: { ...defaultSettings, helloMessage: "Hello!" },
 };
+
+let pressCtrlC = () => {};
 
 const script = ({ question }: { readonly question: string }) => {
   if (question === "fail") {
@@ -34,6 +37,16 @@ const script = ({ question }: { readonly question: string }) => {
       new AnswerUnavailable({ reason: "it broke" }),
     );
     return Stream.concat(Stream.make("Half"), Stream.fromEffect(broken));
+  }
+  if (question === "wait") {
+    const pressed = Effect.andThen(
+      Effect.repeat(Effect.yieldNow, { times: 20 }),
+      Effect.andThen(
+        Effect.sync(() => pressCtrlC()),
+        Effect.never,
+      ),
+    );
+    return Stream.concat(Stream.make("Soon"), Stream.fromEffect(pressed));
   }
   return [`You asked: `, `${question}\x1b[31m\r\n`];
 };
@@ -57,15 +70,14 @@ const history = (chat: number) =>
 const conversation = Effect.fnUntraced(function* (
   chatId: number | null,
   text: string,
-  isTerminal = false,
+  prompt: Prompt | null = null,
 ) {
   let [stdout, stderr] = ["", ""];
   const stdio = Stdio.layerTest({
     stdin: Stream.encodeText(Stream.make(text)),
-    stdinIsTerminal: Effect.succeed(isTerminal),
     stdout: () => Sink.forEach((text) => Effect.sync(() => void (stdout += String(text)))),
   });
-  const failures = yield* converse(chatbot, chatId).pipe(
+  const failures = yield* converse(chatbot, chatId, prompt).pipe(
     Effect.provide(stdio),
     Effect.provideService(Console.Console, {
       ...console,
@@ -105,11 +117,43 @@ it.effect("a conversation from a pipe answers each line, and counts failures", (
   }).pipe(Effect.provide(layerCore)),
 );
 
-it.effect("a conversation at a terminal begins with the hello message", () =>
+/** A terminal with these lines. */
+const typed = (...lines: ReadonlyArray<string>): Prompt => ({
+  show: Effect.void,
+  lines: Stream.rechunk(Stream.fromIterable(lines), 1),
+  stoppable: (effect) =>
+    Effect.raceFirst(
+      effect,
+      Effect.callback<never, Stopped>((resume) => {
+        pressCtrlC = () => resume(Effect.fail(new Stopped()));
+      }),
+    ),
+});
+
+it.effect("a conversation at a terminal has commands, and a stopped answer is not stored", () =>
   Effect.gen(function* () {
-    const { stderr, stdout } = yield* conversation(null, "One?\n", true);
-    assert.strictEqual(stdout, "Hello!\nYou asked: One?\ufffd[31m\n");
-    assert.strictEqual(stderr, "Enter asks, Ctrl-D ends.\nChat 1.\n");
-    assert.deepStrictEqual(yield* history(1), ["One?", ""]);
+    const lines = ["One?", "wait", "/history", "/new", "/what", "/ is a path?", "/chats"];
+    const { failures, stderr, stdout } = yield* conversation(
+      null,
+      "",
+      typed(...lines, "/chat 1", "/chat 9", "Two?"),
+    );
+    assert.strictEqual(failures, 1);
+    assert.strictEqual(
+      stdout,
+      "Hello!\nYou asked: One?\ufffd[31m\nSoon\nHello!\n" +
+        "You asked: / is a path?\ufffd[31m\nYou asked: Two?\ufffd[31m\n",
+    );
+    assert.strictEqual(
+      stderr.replace(/\d{4}-\S+Z/g, "TIME"),
+      "Enter asks, Ctrl-C stops an answer, Ctrl-D leaves, /help shows more.\nChat 1.\nStopped.\n" +
+        "time      TIME\nquestion  -\nanswer    Hello!\n\n" +
+        "time      TIME\nquestion  One?\nanswer    You asked: One?\ufffd[31m\ufffd\n          \n" +
+        "There is no command /what; /help shows them.\nChat 2.\n" +
+        "ID  CREATED               NAME\n2   TIME  -\n1   TIME  -\n2 of 2\n" +
+        'Chat 1 of "Helpdesk"; entries so far: 2.\n' +
+        "parley: The chatbot has no chat 9.\nhint: without --chat a new chat begins.\n",
+    );
+    assert.deepStrictEqual(yield* history(1), ["Two?", "One?", ""]);
   }).pipe(Effect.provide(layerCore)),
 );

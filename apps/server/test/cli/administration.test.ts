@@ -151,13 +151,15 @@ it("keys are made, listed, changed, rotated and revoked", async () => {
   const listed = await json("key list");
   const common = { id, chatbot: 2, chatbotName: "Sales", name: "web", createdAt: time };
   const scopes = ["read", "write", "ask"];
-  const ends = { expiresAt: time, revokedAt: null, lastUsedAt: null };
+  const ends = { expiresAt: time, ratePerMinute: null, revokedAt: null, lastUsedAt: null };
   expect(listed).toEqual([{ ...common, state: "live", scopes, ...ends }]);
   const lasts = Date.parse(listed[0].expiresAt) - Date.parse(listed[0].createdAt);
   expect(Math.round(lasts / 86_400_000)).toBe(30);
   expect(await json("key list --chatbot 1")).toEqual([]);
 
-  const report = await json("key create --chatbot 2 --scopes read --expires 2100-01-01");
+  const report = await json(
+    "key create --chatbot 2 --scopes read --expires 2100-01-01 --rate 90/min",
+  );
   expect(report).toEqual({
     id: keyId(report.key),
     key: report.key,
@@ -165,9 +167,20 @@ it("keys are made, listed, changed, rotated and revoked", async () => {
     name: null,
     scopes: ["read"],
     expiresAt: "2100-01-01T00:00:00.000Z",
+    ratePerMinute: 90,
   });
   const changed = await json(`key change prl_${id}_… --scopes ask,read --expires never --name `);
   expect(changed).toMatchObject({ id, scopes: ["ask", "read"], expiresAt: null, name: null });
+
+  for (const [rate, ratePerMinute] of [
+    ["60/min", 60],
+    ["none", null],
+  ]) {
+    expect(await json(`key change ${id} --rate ${rate}`)).toMatchObject({ id, ratePerMinute });
+  }
+  for (const rate of ["0/min", "60", "2000000/min", "1/s"]) {
+    expect((await parley(`key change ${id} --rate ${rate}`)).code).toBe(2);
+  }
 
   const rotated = await json(`key rotate prl_${id} --keep-for 2h`);
   expect(rotated).toEqual({

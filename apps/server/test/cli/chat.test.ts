@@ -1,5 +1,7 @@
 import { spawn } from "node:child_process";
 import { once } from "node:events";
+import { createServer } from "node:http";
+import type { AddressInfo } from "node:net";
 import { beforeAll, describe, expect, inject, it } from "vitest";
 import { here } from "./here.ts";
 import { withoutSettings } from "../withoutSettings.ts";
@@ -65,6 +67,44 @@ describe("parley chat", () => {
     ]);
     expect(stderr).not.toContain("secret");
     expect(await asked()).toEqual(before);
+  });
+
+  it("stops an answer by Ctrl-C and goes on, and leaves by Ctrl-C at the prompt", async () => {
+    const model = createServer((_, response) => {
+      response.writeHead(200, { "content-type": "text/event-stream" });
+      const choice = { index: 0, delta: { role: "assistant", content: "Once upon" } };
+      response.write(`data: ${JSON.stringify({ id: "1", choices: [choice] })}\n\n`);
+    });
+    await once(model.listen(0, "127.0.0.1"), "listening");
+    const child = spawn("script", ["-qec", `${process.execPath} ${main} chat`, "/dev/null"], {
+      env: {
+        ...withoutSettings(),
+        ...settings(),
+        PARLEY_LLM_BASE_URL: `http://127.0.0.1:${(model.address() as AddressInfo).port}/v1`,
+        PARLEY_LLM_MODEL: "slow",
+      },
+      stdio: ["pipe", "pipe", "inherit"],
+    });
+    const ended = once(child, "exit");
+    const before = await asked();
+    const steps = [
+      ["/help shows more.", "A story?\r"],
+      ["Once upon", "\x03"],
+      ["Stopped.", "/help\r"],
+      ["Ctrl-D, leaves.", "\x03"],
+    ];
+    let printed = "";
+    for await (const data of child.stdout) {
+      printed += data;
+      if (steps.length === 0 || !printed.includes(steps[0]![0]!)) continue;
+      child.stdin.write(steps.shift()![1]!);
+      printed = "";
+    }
+    expect(await ended).toEqual([0, null]);
+    expect(await asked()).toEqual(before);
+    child.stdin.end();
+    model.closeAllConnections();
+    model.close();
   });
 
   it("ends with the terminal that it runs in", async () => {

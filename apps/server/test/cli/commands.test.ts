@@ -51,6 +51,7 @@ const audited = async (limit: number) => {
 const user = `cli:${userInfo().username}`;
 
 let directory: string;
+const keyId = "QSCmEIhoudPA";
 /** Twelve chats with two entries each, and none. */
 const [full, empty] = [1, 2];
 
@@ -59,9 +60,17 @@ beforeAll(async () => {
   await withStores(
     Effect.gen(function* () {
       const registry = yield* ChatbotRegistry;
+      const key = {
+        id: keyId,
+        hash: new Uint8Array(32),
+        name: "web",
+        expiresAt: null,
+        ratePerMinute: null,
+      };
       for (const name of ["Full", "Empty"]) {
         const chatbot = { workspaceName: "W", name, description: "", settings: defaultSettings };
-        yield* registry.create({ ...chatbot, keys: [] }, "test");
+        const keys = name === "Full" ? [{ ...key, scopes: ["ask"] as const }] : [];
+        yield* registry.create({ ...chatbot, keys }, "test");
       }
       const store = yield* ChatStore;
       const turns = yield* TurnStore;
@@ -81,6 +90,7 @@ beforeAll(async () => {
           moderation: "none",
           flagged: false,
           usage: { provider: "p", model: "m", ...tokens },
+          keyId: n < 6 ? keyId : null,
         });
       }
     }),
@@ -122,6 +132,48 @@ describe("parley chats", () => {
       `${user} export Empty `,
       expect.stringMatching(`^${user} erase Empty 12 chats idle since `),
     ]);
+  });
+
+  it("lists, searches and shows chats with exact totals, and texts only with --text", async () => {
+    const seen = async (line: string) =>
+      JSON.parse((await parley(`chats ${line} --chatbot Full --json`)).stdout);
+    const odd = await seen("list --user-ref odd --limit 4 --page 2 --text");
+    expect(odd).toMatchObject({
+      total: 6,
+      chats: [
+        { id: 4, userRef: "odd", name: "Chat 3 😀" },
+        { id: 2, userRef: "odd", name: "Chat 1 😀" },
+      ],
+    });
+    const { createTime } = odd.chats[1];
+    expect(await seen("search T\u00a01")).toEqual({
+      total: 3,
+      chats: [
+        { id: 12, userRef: "odd", createTime: expect.any(String), nameLength: 9 },
+        { id: 11, userRef: "even", createTime: expect.any(String), nameLength: 9 },
+        { id: 2, userRef: "odd", createTime, nameLength: 8 },
+      ],
+    });
+    const entry = { id: 4, createTime: expect.any(String), flagged: false, moderation: "none" };
+    const total = { total: 2 };
+    expect(await seen("show 2 --limit 1")).toEqual({
+      ...total,
+      entries: [{ ...entry, questionLength: 1, answerLength: 5 }],
+    });
+    expect(await seen("show 2 --limit 1 --text")).toEqual({
+      ...total,
+      entries: [{ ...entry, question: "q", answer: 'a\n"b"' }],
+    });
+    const table = (await parley("chats list --chatbot Full --limit 1")).stdout;
+    expect(table).toMatch(
+      /^ID {2}CREATED +USER REF {2}NAME\n12 {2}\S+Z {2}odd {7}9 characters\n1 of 12 chats\n$/,
+    );
+    expect((await parley("chats show 2 --chatbot Full")).stdout).not.toContain("Hello");
+    expect((await parley("chats show 2 --chatbot Full --text")).stdout).toContain(
+      "Hello\n\n2 of 2",
+    );
+    expect((await parley("chats show 99 --chatbot Full")).code).toBe(1);
+    expect((await parley("chats list --limit 101")).code).toBe(2);
   });
 
   it("says why a file cannot be used, and replaces no device by a file", async () => {
@@ -209,6 +261,19 @@ it("parley usage sums the tokens of answers", async () => {
   const sums = { answers: 5, attempts: 5, promptTokens: 15, completionTokens: 20 };
   const json = await parley("usage --chatbot Full --json");
   expect(JSON.parse(json.stdout)).toEqual([{ provider: "p", model: "m", ...sums }]);
+  for (const [by, rows] of [
+    ["day", [{ day: expect.stringMatching(/^\d{4}-\d\d-\d\d$/) }]],
+    ["key", [{ key: keyId }, { key: null }]],
+    ["user-ref", [{ userRef: "odd" }]],
+  ] as const) {
+    const grouped = JSON.parse((await parley(`usage --chatbot Full --json --by ${by}`)).stdout);
+    expect(grouped).toMatchObject(rows);
+    const answers = grouped.map((sum: typeof sums) => sum.answers);
+    expect(answers.reduce((all: number, one: number) => all + one)).toBe(5);
+  }
+  expect((await parley("usage --chatbot Full --by key")).stdout).toMatch(
+    new RegExp(`^KEY +PROVIDER .*\\nprl_${keyId} web +p .*\\n- +p .*\\n$`),
+  );
   const since = await parley("usage --chatbot Full --json --since 2100-01-01");
   expect(JSON.parse(since.stdout)).toEqual([]);
 });

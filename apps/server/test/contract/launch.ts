@@ -57,7 +57,16 @@ export const launch = async (
       "# Keys\n\nA key is sent in the header x-api-key.\n",
   );
 
-  const keyNames = ["all", "read", "write", "ask", "expired", "other", "noHello"] as const;
+  const keyNames = [
+    "all",
+    "read",
+    "write",
+    "ask",
+    "expired",
+    "other",
+    "noHello",
+    "limited",
+  ] as const;
   const keys = Object.fromEntries(
     await Promise.all(keyNames.map(async (name) => [name, await freshKey()] as const)),
   ) as Record<(typeof keyNames)[number], string>;
@@ -78,6 +87,7 @@ export const launch = async (
             { key: keys.read, scopes: ["read"] },
             { key: keys.write, scopes: ["write"] },
             { key: keys.ask, scopes: ["ask"] },
+            { key: keys.limited, scopes: ["read"], ratePerMinute: 2 },
             { key: keys.expired, scopes: everything, expiresAt: "2001-01-01T00:00:00.000Z" },
           ],
         },
@@ -166,6 +176,7 @@ export const launch = async (
       unknownKey: await freshKey(),
       otherKey: keys.other,
       noHelloKey: keys.noHello,
+      limitedKey: keys.limited,
       chatBot,
     },
     child,

@@ -161,7 +161,7 @@ describe("other base addresses, a listener of its own for asking, and CORS", () 
 it("without the playground and the documentation, their addresses are no endpoints", async () => {
   const running = await launch("memory", { PARLEY_PLAYGROUND: "off", PARLEY_DOCS: "off" });
   try {
-    for (const path of ["/", "/playground/icon.svg", "/docs", "/openapi.json"]) {
+    for (const path of ["/", "/playground/icon.svg", "/docs", "/docs/guide", "/openapi.json"]) {
       expectNoEndpoint(await anywhere(running.target, path), "GET", path);
     }
   } finally {

@@ -170,6 +170,27 @@ describe("a refused client", () => {
     }).pipe(Effect.scoped),
   );
 
+  it.live(
+    "is cut off when more than a hundred of its requests await responses, and not before",
+    () =>
+      Effect.gen(function* () {
+        const { made, port } = yield* started;
+        const ninetyNine = get("/").repeat(99);
+        const socket = connect(port, "127.0.0.1").on("error", () => {});
+        const closed = new Promise((resolve) => socket.once("close", resolve));
+        let text = "";
+        socket.setEncoding("latin1").on("data", (data: string) => (text += data));
+        for (const answered of [100, 200]) {
+          socket.write(ninetyNine + get("/"));
+          yield* Effect.promise(() => vi.waitUntil(() => statusesOf(text).length === answered));
+        }
+        socket.write(get("/slow") + ninetyNine + post("/", "x").repeat(1000));
+        yield* Effect.promise(() => closed);
+        assert.deepStrictEqual([statusesOf(text).length, made], [200, []]);
+        assert.deepStrictEqual(statusesOf(yield* exchange(port, last)), [200]);
+      }).pipe(Effect.scoped),
+  );
+
   it.live("receives large responses before a tunnel whole", () =>
     Effect.gen(function* () {
       const { port } = yield* started;

@@ -61,7 +61,7 @@ describe("a server without settings", () => {
         for (const message of ["hello", "Danke!", "help", "What is the capital of France?"]) {
           assert.match(
             yield* answer(message),
-            /The topics of the documents: .*Operations · Scaling/,
+            /The topics of the documents: .*Operations .*Scaling/,
           );
         }
         assert.include(yield* answer("What is the capital of France?"), "PARLEY_LLM_BASE_URL");

@@ -6,7 +6,7 @@ import { Effect, Redacted } from "effect";
 import { Digest, SecureRandom } from "effect/crypto";
 
 export const scopes = ["read", "write", "ask"] as const;
-/** What a key may do: read lists and details, create chats, ask. */
+/** The permissions of a key: read lists and details, create chats, ask. */
 export type Scope = (typeof scopes)[number];
 
 /** A key to register. It does not contain the key's text. */
@@ -19,6 +19,8 @@ export interface KeyRecord {
   readonly scopes: ReadonlyArray<Scope>;
   /** `null`: never. */
   readonly expiresAt: Date | null;
+  /** How many requests each server process accepts in a minute; `null`: any number. */
+  readonly ratePerMinute: number | null;
 }
 
 /** A key in a registry. */
@@ -74,17 +76,25 @@ export const hashKey = (key: string): Effect.Effect<Uint8Array, never, Digest.Di
 
 /**
  * The record of a well-formed key; dies if the key is malformed. Without `more`, the key has every scope, no name and
- * never expires.
+ * no rate, and never expires.
  */
 export const keyRecord = (
   key: string,
-  more: Partial<Pick<KeyRecord, "name" | "scopes" | "expiresAt">> = {},
+  more: Partial<Pick<KeyRecord, "name" | "scopes" | "expiresAt" | "ratePerMinute">> = {},
 ): Effect.Effect<KeyRecord, never, Digest.Digest> =>
   Effect.flatMap(hashKey(key), (hash) => {
     const id = keyId(key);
     return id === null
       ? Effect.die(new Error("the key is not well-formed"))
-      : Effect.succeed({ id, hash, name: null, scopes, expiresAt: null, ...more });
+      : Effect.succeed({
+          id,
+          hash,
+          name: null,
+          scopes,
+          expiresAt: null,
+          ratePerMinute: null,
+          ...more,
+        });
   });
 
 /** CRC-32 in six base-62 digits. */

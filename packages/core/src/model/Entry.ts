@@ -21,6 +21,8 @@ export interface NewEntry {
   readonly moderation: string;
   readonly flagged: boolean;
   readonly usage: Usage | null;
+  /** The id of the API key that asked. It is stored for sums of usage alone. */
+  readonly keyId?: string | null;
 }
 
 /** A stored entry. Ids are positive, below 2^53, and ascend within a chat. */

@@ -6,8 +6,9 @@ import { Digest } from "effect/crypto";
 
 /** A client's key for a request: 1 to 255 printable ASCII characters. */
 export const IdempotencyKeyText = Schema.String.check(
-  Schema.makeFilter<string>((key) => /^[\x20-\x7e]{1,255}$/.test(key) || "is not printable ASCII", {
+  Schema.isPattern(/^[\x20-\x7e]{1,255}$/, {
     identifier: "printable",
+    message: "is not printable ASCII",
   }),
 ).pipe(Schema.brand("IdempotencyKeyText"));
 export type IdempotencyKeyText = typeof IdempotencyKeyText.Type;

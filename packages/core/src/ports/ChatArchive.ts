@@ -37,8 +37,16 @@ export type ArchiveRecord =
   | { readonly _tag: "Chat"; readonly chat: Chat }
   | { readonly _tag: "Entry"; readonly entry: Entry; readonly usage: Usage | null };
 
-/** The cost of all answers of one model of a provider. */
+/**
+ * A group of the sums of usage: a day in UTC, as in `2026-11-25`, the id of the API key that asked, or the `userRef` of the
+ * chat.
+ */
+export type UsageGroup = "day" | "key" | "userRef";
+
+/** The cost of all answers of one model of a provider, and of one group. */
 export interface UsageSum {
+  /** `null` without groups, and for answers without a known key or without a `userRef`. */
+  readonly group: string | null;
   readonly provider: string;
   readonly model: string;
   readonly answers: number;
@@ -77,18 +85,22 @@ export class ChatArchive extends Context.Service<
      * may write to other chatbots.
      *
      * Fails with `ImportRefused`, before it writes anything, if the chatbot has chats. It fails so, too, at a record
-     * that `checkArchiveOrder` refuses, and if two entries have the same id. Texts are stored as they are: their reader checks
-     * that a client could have sent them, as `decodeArchive` does.
+     * that `checkArchiveOrder` refuses, and if two entries have the same id. Texts are stored as they are: their reader
+     * checks that a client could have sent them, as `decodeArchive` does.
      */
     readonly import: <E, R>(
       chatbot: number,
       records: Stream.Stream<ArchiveRecord, E, R>,
       actor: string,
     ) => Effect.Effect<number, E | ChatbotNotFound | ImportRefused | StorageUnavailable, R>;
-    /** The sums for each provider and model, in any order, over the entries since that time, inclusive. */
+    /**
+     * The sums for each provider and model, and each group if `by` is given, in any order, over the entries since that
+     * time, inclusive. Imported entries have no key.
+     */
     readonly usage: (
       chatbot: number,
       since: Date,
+      by?: UsageGroup | null,
     ) => Effect.Effect<ReadonlyArray<UsageSum>, StorageUnavailable>;
   }
 >()("@parley/core/ChatArchive") {}

@@ -14,6 +14,8 @@ export interface Opened {
   readonly scopes: ReadonlyArray<Scope>;
   /** `null`: never. */
   readonly expiresAt: Date | null;
+  /** How many requests each server process accepts in a minute; `null`, or absent: any number. */
+  readonly ratePerMinute?: number | null;
   readonly chatbot: Chatbot;
 }
 

@@ -33,9 +33,9 @@ export interface ChatbotChange {
 }
 
 /** The fields of a key to change. The others stay. */
-export type KeyChange = Partial<Pick<KeyRecord, "name" | "scopes" | "expiresAt">>;
+export type KeyChange = Partial<Pick<KeyRecord, "name" | "scopes" | "expiresAt" | "ratePerMinute">>;
 
-/** A key that replaces another, with the name and the scopes of that key. */
+/** A key that replaces another, with the name, the scopes and the rate of that key. */
 export type Replacement = Pick<KeyRecord, "id" | "hash" | "expiresAt">;
 
 /** A chatbot and its keys. */

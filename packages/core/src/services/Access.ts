@@ -6,9 +6,9 @@ import { Digest, Mac } from "effect/crypto";
 import { hashKey, keyId, type Scope } from "../model/ApiKey.ts";
 import type { Chatbot } from "../model/Chatbot.ts";
 import { ChatbotDirectory } from "../ports/ChatbotDirectory.ts";
-import { KeyRejected, type StorageUnavailable } from "../model/Errors.ts";
+import { KeyRejected, Overloaded, type StorageUnavailable } from "../model/Errors.ts";
 
-/** What a valid key allows. */
+/** The chatbot and the scopes that a valid key opens. */
 export interface Principal {
   readonly keyId: string;
   readonly scopes: ReadonlyArray<Scope>;
@@ -27,10 +27,13 @@ const useInterval = Duration.minutes(1);
 export class Access extends Context.Service<
   Access,
   {
-    /** Checks a key (section 5). A malformed one costs no look-up; every other failure does the same work. */
+    /**
+     * Checks a key (section 5). A malformed one costs no look-up; every other rejection does the same work. Fails with
+     * `Overloaded` beyond the key's rate, which counts the calls in this process.
+     */
     readonly authenticate: (
       key: string,
-    ) => Effect.Effect<Principal, KeyRejected | StorageUnavailable>;
+    ) => Effect.Effect<Principal, KeyRejected | Overloaded | StorageUnavailable>;
   }
 >()("@parley/core/Access") {
   static readonly layer: Layer.Layer<Access, never, ChatbotDirectory | Digest.Digest> =
@@ -48,8 +51,8 @@ export class Access extends Context.Service<
           const hash = yield* Effect.provideService(hashKey(key), Digest.Digest, digest);
           const isGenuine = Mac.timingSafeEqual(hash, found?.hash ?? noHash);
           if (!isGenuine || found === null) return null;
-          const { chatbot, expiresAt, scopes } = found;
-          return { expiresAt, principal: { keyId: id, scopes, chatbot } };
+          const { chatbot, expiresAt, ratePerMinute, scopes } = found;
+          return { expiresAt, ratePerMinute, principal: { keyId: id, scopes, chatbot } };
         });
 
         // By the key's text, so that one request a second looks it up and hashes it, that of a revoked key too. A
@@ -62,6 +65,19 @@ export class Access extends Context.Service<
           Stream.runForEach(() => Cache.invalidateAll(opened)),
           Effect.forkScoped,
         );
+
+        /** By key: the time at which its requests so far would have been spread evenly, in milliseconds since 1970. */
+        const spread = new Map<string, number>();
+        /** Counts a request, unless it exceeds the rate: then returns the milliseconds until it would not. */
+        const exceeds = (keyId: string, ratePerMinute: number, now: number): number => {
+          const interval = 60_000 / ratePerMinute;
+          const next = Math.max(now, spread.get(keyId) ?? now) + interval;
+          const excess = next - now - 60_000;
+          // Sums of intervals are inexact.
+          if (excess > interval / 2) return excess;
+          spread.set(keyId, next);
+          return 0;
+        };
 
         let used = new Set<string>();
         const writeUse = Effect.suspend(() => {
@@ -83,8 +99,15 @@ export class Access extends Context.Service<
             if (found === null || (found.expiresAt !== null && found.expiresAt.getTime() <= now)) {
               return yield* new KeyRejected();
             }
-            used.add(found.principal.keyId);
-            return found.principal;
+            const { principal, ratePerMinute } = found;
+            used.add(principal.keyId);
+            if (ratePerMinute != null) {
+              const millis = exceeds(principal.keyId, ratePerMinute, now);
+              if (millis > 0) {
+                return yield* new Overloaded({ retryAfterSeconds: Math.ceil(millis / 1000) });
+              }
+            }
+            return principal;
           }),
         });
       }),

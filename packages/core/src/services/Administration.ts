@@ -43,6 +43,8 @@ export interface KeyToCreate {
   readonly name?: string | null;
   readonly scopes: ReadonlyArray<Scope>;
   readonly expiresAt?: Date | null;
+  /** How many requests each server process accepts in a minute; `null`, the default: any number. */
+  readonly ratePerMinute?: number | null;
 }
 
 /** How to replace a key. */
@@ -125,7 +127,7 @@ export class Administration extends Context.Service<
     /** Changes the given fields of a key; fails with `KeyNotFound` if the key is revoked. */
     readonly changeKey: Checked<Registry["changeKey"]>;
     /**
-     * Creates a key with the name and scopes of another. The other expires after `keepFor`, or earlier if it would
+     * Creates a key with the name, scopes and rate of another. The other expires after `keepFor`, or earlier if it would
      * have, so that its users can change over. Both or neither.
      */
     readonly rotateKey: (
@@ -230,14 +232,15 @@ export class Administration extends Context.Service<
 
         createKey: Effect.fnUntraced(function* (
           id,
-          { expiresAt = null, name = null, scopes },
+          { expiresAt = null, name = null, ratePerMinute = null, scopes },
           actor,
         ) {
-          yield* validate("createKey", { name, scopes, expiresAt, actor });
+          const fields = { name, scopes, expiresAt, ratePerMinute };
+          yield* validate("createKey", { ...fields, actor });
           yield* known(id);
           const { key, record } = yield* freshKey;
           yield* registry
-            .addKey(id, { ...record, name, scopes, expiresAt }, actor)
+            .addKey(id, { ...record, ...fields }, actor)
             .pipe(Effect.catchTag("KeyTaken", Effect.die));
           return { id: record.id, key };
         }),
@@ -284,10 +287,14 @@ export const Scopes = Schema.Array(Schema.Literals(scopes)).check(
   Schema.isUnique(),
 );
 
+/** A number of requests in a minute. */
+export const RatePerMinute = Schema.Int.check(Schema.isBetween({ minimum: 1, maximum: 1_000_000 }));
+
 const keyFields = {
   name: Schema.NullOr(Text),
   scopes: Scopes,
   expiresAt: Schema.NullOr(PointInTime),
+  ratePerMinute: Schema.NullOr(RatePerMinute),
 };
 
 const chatbotFields = { workspaceName: Name, name: Name, description: LongText };

@@ -34,6 +34,8 @@ export interface Ask {
   readonly chatId: number | null;
   readonly question: Question;
   readonly key: IdempotencyKeyText | null;
+  /** The id of the API key that asks, for the sums of usage; `null`, the default: none. */
+  readonly keyId?: string | null;
   /**
    * The effect of an interruption of the waiting fiber. `finish`, the default: the answer is completed and stored.
    * `cancel`: the answer is interrupted and nothing is stored, unless another request with the same key waits for it.
@@ -113,7 +115,7 @@ export class Asking extends Context.Service<
               times.taken();
               return taken._tag === "Done"
                 ? Effect.succeed({ entry: taken.entry, replayed: true, turn: taken.turn })
-                : answerInTurn(services, live, chatbot, taken.turn, ask.question, times);
+                : answerInTurn(services, live, chatbot, taken.turn, ask, times);
             })
             .pipe(
               (answered) => inSpan(answered, "turn", facts),

@@ -1,6 +1,6 @@
 /**
- * The services of a layer for code that does not use Effect. Unlike a `ManagedRuntime`, it lets the runs in progress end
- * before it releases them.
+ * The services of a layer for code that does not use Effect. Unlike a `ManagedRuntime`, it lets the runs in progress
+ * end before it releases them.
  */
 import { ManagedRuntime, type Context, type Layer } from "effect";
 
@@ -10,8 +10,8 @@ export const makeDrainingRuntime = <R, E>(layer: Layer.Layer<R, E>) => {
   let disposing: Promise<void> | undefined;
   return {
     /**
-     * Runs `use` with the layer's services. The first call builds them; each call rejects with the layer's error if that
-     * fails. After `dispose` it runs `disposed` instead.
+     * Runs `use` with the layer's services. The first call builds them; each call rejects with the layer's error if
+     * that fails. After `dispose` it runs `disposed` instead.
      */
     run: async <A>(
       use: (context: Context.Context<R>) => Promise<A>,

@@ -1,11 +1,13 @@
 /**
- * What an operator sees of the core: log lines of failures, spans, and the metrics of asks. None of them contains a text
+ * The core as an operator sees it: log lines of failures, spans, and the metrics of asks. None of them contains a text
  * of a user. Names of metrics follow OpenTelemetry; a metric's attribute `unit` is its unit.
  */
 import { Cause, Clock, Context, Effect, Exit, Metric, Option, Tracer } from "effect";
 import { AnswerUnavailable, Overloaded, StorageUnavailable } from "../model/Errors.ts";
 
-/** Why a request failed, in words that quote no text of a user and no key: an error's other properties may quote rows. */
+/**
+ * Why a request failed, in words that quote no text of a user and no key: an error's other properties may quote rows.
+ */
 const reasonOf = (error: unknown): string => {
   if (error instanceof AnswerUnavailable) return error.reason;
   if (error instanceof StorageUnavailable || error instanceof Overloaded) return error.message;
@@ -18,8 +20,8 @@ const isReported = (error: unknown): error is AnswerUnavailable | StorageUnavail
   error instanceof Overloaded;
 
 /**
- * Logs each reason of a failure on a line of its own: a defect, an answer that failed, a store that cannot be reached, or
- * too much work. A client's mistake leaves no line.
+ * Logs each reason of a failure on a line of its own: a defect, an answer that failed, a store that cannot be reached,
+ * or too much work. A client's mistake leaves no line.
  */
 export const logFailure = (cause: Cause.Cause<unknown>): Effect.Effect<void> =>
   Effect.forEach(
@@ -79,8 +81,8 @@ export const inSpan = <A, E>(
   );
 
 /**
- * The headers by which the spans of a service that is called belong to the trace of the current span (W3C Trace Context);
- * none without a tracer.
+ * The headers by which the spans of a service that is called belong to the trace of the current span (W3C Trace
+ * Context); none without a tracer.
  */
 export const traceHeaders: Effect.Effect<Readonly<Record<string, string>>> = Effect.flatMap(
   isTraced,

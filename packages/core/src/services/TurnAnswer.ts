@@ -33,7 +33,7 @@ export const answerInTurn = (
   live: LiveAnswer,
   chatbot: Chatbot,
   turn: Turn,
-  question: string,
+  { keyId = null, question }: { readonly question: string; readonly keyId?: string | null },
   times: AskTimes,
 ): Effect.Effect<Completed, AskError> => {
   const { limits, store } = services;
@@ -45,7 +45,7 @@ export const answerInTurn = (
         orElse: () => Effect.fail(unavailable("the deadline passed")),
       }),
       Effect.interruptible,
-      Effect.flatMap((entry) => inSpan(store.append(turn, entry), "append")),
+      Effect.flatMap((entry) => inSpan(store.append(turn, { ...entry, keyId }), "append")),
       Effect.tap(() => Effect.sync(times.stored)),
       Effect.catchTag("TurnLost", () => Effect.fail(unavailable("the turn was lost"))),
       Effect.onError(() => Effect.ignore(store.release(turn))),

@@ -60,7 +60,7 @@ const key = keyOf("key");
 
 const idle = (limit: Date): Erasable => ({ _tag: "IdleSince", limit });
 
-/** So many chats, and entries in one of them, that no store reads or writes them at once. */
+/** So many chats, and entries in one of them, that no store reads or writes them in one go. */
 const many = [
   ...Array.from({ length: 1_050 }, (_, n) => [
     chatRecord(n + 1, longAgo, { name: `chat ${n % 7}`, userRef: n % 5 === 0 ? "y" : "x" }),
@@ -352,7 +352,7 @@ export const archiveChecks: ReadonlyArray<
     }
   }),
 
-  check("copies of a chatbot run at once, while others are written to", function* () {
+  check("copies of a chatbot run concurrently, while others are written to", function* () {
     const [{ archive }, second] = yield* instances;
     const [from, other] = [yield* newChatbot, yield* newChatbot];
     yield* imported(from, many);
@@ -441,7 +441,7 @@ export const archiveChecks: ReadonlyArray<
     for (const twin of twins.slice(1)) yield* imported(twin, yield* exported(from));
     const held = yield* Effect.forEach(twins, (twin, n) => taken(twin, chat.id, keyOf("key", n)));
     for (const turn of held) {
-      yield* same("what it brings", turn.newest, entries.toReversed());
+      yield* same("the entries of a take", turn.newest, entries.toReversed());
       yield* same("the renewal", yield* turns.renew(turn), true);
       yield* same("earlier", yield* turns.earlier(turn, entries[1]!.id), [entries[0]]);
     }
@@ -494,7 +494,7 @@ export const archiveChecks: ReadonlyArray<
     const { chat } = yield* conversation(from, [entry("a")]);
     const before = yield* exported(from);
     yield* failsWith("into a full chatbot", "ImportRefused", imported(from, before));
-    yield* same("what it holds", yield* exported(from), before);
+    yield* same("the rows of the chatbot", yield* exported(from), before);
     const turn = yield* taken(to, null, key);
     const asking = ask(from, chat.id, entry("meanwhile"));
     const broken = Effect.as(asking, Stream.fail({ _tag: "Broken" as const }));
@@ -551,7 +551,7 @@ export const archiveChecks: ReadonlyArray<
     }
   }),
 
-  check("creations and erasures of two instances at once leave exact lists", function* () {
+  check("concurrent creations and erasures of two instances leave exact lists", function* () {
     const chatbot = yield* newChatbot;
     const both = yield* instances;
     let erased = 0;
@@ -676,7 +676,8 @@ export const archiveChecks: ReadonlyArray<
       ),
     ]);
     yield* conversation(yield* newChatbot, [entry("a", { usage })]);
-    const sum = (answers: number, model: typeof one) => ({
+    const sum = (answers: number, model: typeof one, group: string | null = null) => ({
+      group,
       ...model,
       answers,
       attempts: answers * attempts,
@@ -694,6 +695,45 @@ export const archiveChecks: ReadonlyArray<
         rows.toSorted((a, b) => (name(a) < name(b) ? -1 : 1));
       yield* same(`since ${since.toISOString()}`, sortSums(sums), sortSums(expected));
     }
+    const days = yield* archive.usage(chatbot, later, "day");
+    yield* same("by day", days, [sum(1, one, later.toISOString().slice(0, 10))]);
+  }),
+
+  check("usage is summed by the key that asked, and by the user of the chat", function* () {
+    const archive = yield* ChatArchive;
+    const chatbot = yield* newChatbot;
+    for (const [userRef, keyId] of [["u", "k"], ["u", null], [null, "k"], [null]] as const) {
+      const chat = yield* create(chatbot, { userRef });
+      const answered = entry("q", keyId === undefined ? { usage } : { usage, keyId });
+      const { keyId: _, usage: __, ...texts } = answered;
+      const made = yield* ask(chatbot, chat.id, answered);
+      const { createTime, id } = made;
+      yield* same("the entry", made, { ...texts, id, chatId: chat.id, createTime });
+    }
+    yield* ask(chatbot, null, entry("q", { usage, keyId: "first" }));
+    for (const [by, expected] of [
+      [
+        "key",
+        [
+          ["first", 1],
+          ["k", 2],
+          [null, 2],
+        ],
+      ],
+      [
+        "userRef",
+        [
+          ["u", 2],
+          [null, 3],
+        ],
+      ],
+    ] as const) {
+      const sums = yield* archive.usage(chatbot, new Date(0), by);
+      const found = sums.map(({ answers, group }) => [group, answers]);
+      yield* same(by, found.map(String).toSorted(), expected.map(String).toSorted());
+    }
+    const text = JSON.stringify(yield* exported(chatbot));
+    yield* same("a key in the export", text.includes("first"), false);
   }),
 
   check("the archive of a chatbot that is not registered is not found", function* () {

@@ -12,7 +12,7 @@ export interface Check<R> {
 
 /** The store broke the promise. */
 export class CheckFailed extends Data.TaggedError("CheckFailed")<{
-  /** Which value was looked at. */
+  /** The name of the compared value. */
   readonly what: string;
   readonly expected: unknown;
   readonly actual: unknown;

@@ -41,7 +41,7 @@ export const after = (millis: number) =>
     return Effect.sync(() => clearTimeout(timer));
   });
 
-/** Runs `n` effects at once: all of them wait at a gate, which then opens. */
+/** Runs `n` effects concurrently: all of them wait at a gate, which then opens. */
 export const atOnce = <A, E, R>(
   n: number,
   effect: (at: number) => Effect.Effect<A, E, R>,
@@ -116,7 +116,10 @@ export const entry = (question: string, more: Partial<NewEntry> = {}): NewEntry 
   ...more,
 });
 
-/** A idempotency key; other requests have another fingerprint, of the length of a SHA-256 and different in the last digit. */
+/**
+ * A idempotency key; other requests have another fingerprint, of the length of a SHA-256 and different in the last
+ * digit.
+ */
 export const keyOf = (key: string, request = 0): IdempotencyKey => ({
   key,
   fingerprint: "f".repeat(63) + request,
@@ -234,7 +237,7 @@ export const entryRecord = (
   createTime: Date,
   more: Partial<NewEntry> = {},
 ): ArchiveRecord => {
-  const { usage, ...texts } = entry(`question ${id}`, more);
+  const { keyId: _, usage, ...texts } = entry(`question ${id}`, more);
   return { _tag: "Entry", entry: { ...texts, id, chatId, createTime }, usage };
 };
 
@@ -250,6 +253,7 @@ export const newKey = (more: Partial<KeyRecord> = {}): KeyRecord => ({
   name: null,
   scopes: ["read", "ask"],
   expiresAt: null,
+  ratePerMinute: null,
   ...more,
 });
 

@@ -40,7 +40,7 @@ const createWith = (
 const take = (chatbot: number, chat: number | null, idempotencyKey: IdempotencyKey | null) =>
   TurnStore.use((store) => store.take(chatbot, chat, idempotencyKey));
 
-/** What a take returns once the turn has stored its entry. */
+/** The result of a take once the turn has stored its entry. */
 const done = (turn: Turn, entry: Entry): Taken => ({ _tag: "Done", entry, turn: turn.id });
 
 const key = keyOf("key");
@@ -50,23 +50,26 @@ const reused = new IdempotencyKeyReused({ key: "key" });
 
 /** What `ChatStore` and `TurnStore` promise about idempotency keys. */
 export const idempotencyChecks: ReadonlyArray<Check<ChatStore | TurnStore | StoreUnderTest>> = [
-  check("creations with one key create one chat, one after the other or at once", function* () {
-    const chatbot = yield* newChatbot;
-    const { second } = yield* StoreUnderTest;
-    const store = yield* ChatStore;
-    const wanted = { name: "n", userRef: "u", helloMessage: "Hello" };
-    const created = yield* atOnce(20, (n) =>
-      (n % 2 === 0 ? store : second.chats).createChat(chatbot, wanted, key),
-    );
-    yield* same("new ones", created.filter(({ replayed }) => !replayed).length, 1);
-    const { chat } = yield* createWith(chatbot, key, wanted);
-    for (const one of created) yield* same("the chat", one.chat, chat);
-    yield* failsWith("another request", reused, createWith(chatbot, other, wanted));
-    const foreign = yield* createWith(yield* newChatbot, key, wanted);
-    yield* same("another chatbot's key", foreign.replayed, false);
-    yield* same("the chats", yield* list(chatbot), { items: [chat], total: 1 });
-    yield* same("its entries", (yield* history(chatbot, chat.id)).total, 1);
-  }),
+  check(
+    "creations with one key create one chat, one after the other or concurrently",
+    function* () {
+      const chatbot = yield* newChatbot;
+      const { second } = yield* StoreUnderTest;
+      const store = yield* ChatStore;
+      const wanted = { name: "n", userRef: "u", helloMessage: "Hello" };
+      const created = yield* atOnce(20, (n) =>
+        (n % 2 === 0 ? store : second.chats).createChat(chatbot, wanted, key),
+      );
+      yield* same("new ones", created.filter(({ replayed }) => !replayed).length, 1);
+      const { chat } = yield* createWith(chatbot, key, wanted);
+      for (const one of created) yield* same("the chat", one.chat, chat);
+      yield* failsWith("another request", reused, createWith(chatbot, other, wanted));
+      const foreign = yield* createWith(yield* newChatbot, key, wanted);
+      yield* same("another chatbot's key", foreign.replayed, false);
+      yield* same("the chats", yield* list(chatbot), { items: [chat], total: 1 });
+      yield* same("its entries", (yield* history(chatbot, chat.id)).total, 1);
+    },
+  ),
 
   check("keys that differ in any character are different keys", function* () {
     const chatbot = yield* newChatbot;
@@ -289,7 +292,7 @@ export const idempotencyChecks: ReadonlyArray<Check<ChatStore | TurnStore | Stor
     }
   }),
 
-  check("a key sent with several requests at once works for one of them", function* () {
+  check("a key sent with several concurrent requests works for one of them", function* () {
     const both = yield* bothTurns;
     const { second } = yield* StoreUnderTest;
     const chats = [yield* ChatStore, second.chats];

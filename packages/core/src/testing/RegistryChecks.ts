@@ -49,7 +49,7 @@ const newOne = (more: Parameters<typeof declared>[0] = {}) =>
 
 const replacement = () => ({ id: fresh("key"), hash: newKey().hash, expiresAt: later });
 
-/** Runs both at once, in every other round the second first, and tells which of them succeeded. */
+/** Runs both concurrently, in every other round the second first, and returns which of them succeeded. */
 const bothAtOnce = (round: number, both: ReadonlyArray<Effect.Effect<unknown, unknown>>) =>
   Effect.gen(function* () {
     const order = round % 2 === 0 ? both : both.toReversed();
@@ -69,6 +69,7 @@ export const registryChecks: ReadonlyArray<
         id: fresh("b"),
         name: "n".repeat(300),
         expiresAt: new Date("9999-12-31T23:59:59.997Z"),
+        ratePerMinute: 1_000_000,
       }),
       // A hash may be a view of more bytes, and a key may have ended long ago.
       newKey({
@@ -98,11 +99,12 @@ export const registryChecks: ReadonlyArray<
     yield* same("a positive id", Number.isSafeInteger(chatbot.id) && chatbot.id > 0, true);
     const listed = yield* found(chatbot.id);
     yield* same("the listed chatbot", listed?.chatbot, chatbot);
-    for (const { expiresAt, hash, id, name, scopes } of keys) {
+    for (const { expiresAt, hash, id, name, ratePerMinute, scopes } of keys) {
       const opened = yield* directory.open(id);
-      yield* same("the opened key", opened, { hash, scopes, expiresAt, chatbot });
+      const open = { hash, scopes, expiresAt, ratePerMinute };
+      yield* same("the opened key", opened, { ...open, chatbot });
       const { createdAt, ...key } = listed!.keys.find((one) => one.id === id)!;
-      const kept = { id, hash, name, scopes, expiresAt, revokedAt: null, lastUsedAt: null };
+      const kept = { id, name, ...open, revokedAt: null, lastUsedAt: null };
       yield* same("the listed key", key, kept);
       yield* same("its time", createdAt instanceof Date, true);
     }
@@ -173,7 +175,7 @@ export const registryChecks: ReadonlyArray<
     }
     const away = { workspaceName: fresh("W"), name };
     const moved = yield* registry.change(first!.id, away, actor);
-    yield* same("both at once", moved, { ...first, ...away });
+    yield* same("both concurrently", moved, { ...first, ...away });
   }),
 
   check(
@@ -237,16 +239,18 @@ export const registryChecks: ReadonlyArray<
     const changes: ReadonlyArray<KeyChange> = [
       { scopes: ["write"], expiresAt: end },
       { scopes: ["write"] },
-      { name: "named" },
+      { name: "named", ratePerMinute: 60 },
       { expiresAt: null, name: null },
+      { ratePerMinute: null },
     ];
     let expected = (yield* foundKey(id, key.id))!;
     for (const change of changes) {
       yield* registry.changeKey(id, key.id, change, "another");
       expected = { ...expected, ...change };
       yield* same("the changed key", yield* foundKey(id, key.id), expected);
-      const { expiresAt, scopes } = (yield* directory.open(key.id))!;
-      yield* same("the opened key", [scopes, expiresAt], [expected.scopes, expected.expiresAt]);
+      const { chatbot: _, ...opened } = (yield* directory.open(key.id))!;
+      const { expiresAt, hash, ratePerMinute, scopes } = expected;
+      yield* same("the opened key", opened, { hash, scopes, expiresAt, ratePerMinute });
     }
     const notFound = new Errors.KeyNotFound({ keyId: key.id });
     const unknown = id + 1_000_000;
@@ -274,46 +278,50 @@ export const registryChecks: ReadonlyArray<
       `${actor} add-key ${key.id}`,
       `${actor} add-key ${last.id}`,
       `another change-key ${key.id}: expiresAt, scopes`,
-      `another change-key ${key.id}: name`,
+      `another change-key ${key.id}: name, ratePerMinute`,
       `another change-key ${key.id}: expiresAt, name`,
+      `another change-key ${key.id}: ratePerMinute`,
       `another revoke-key ${key.id}`,
     ]);
     const missing = new Errors.ChatbotNotFound({ chatbot: unknown });
     yield* failsWith("no chatbot", missing, registry.addKey(unknown, kept, actor));
   }),
 
-  check("a replacement has the key's name and scopes, and the key never ends later", function* () {
-    const { directory, registry } = yield* services;
-    const keys = [later, null, sooner, end, new Date(0)].map((expiresAt) =>
-      newKey({ name: "named", scopes: ["ask"], expiresAt }),
-    );
-    const { id } = yield* newOne({ keys });
-    yield* directory.used([keys[0]!.id]);
-    const before = yield* auditOf(id);
-    const lines: Array<string> = [];
-    for (const [n, { expiresAt, id: keyId }] of keys.entries()) {
-      const by = replacement();
-      const replaced = yield* registry.replaceKey(id, keyId, by, end, actor);
-      const isEarlier = expiresAt !== null && expiresAt <= end;
-      const wanted = isEarlier ? expiresAt : end;
-      const name = { name: "named", scopes: ["ask"] };
-      yield* same("the replaced key", replaced, { ...name, expiresAt: wanted });
-      yield* same("the opened key", (yield* directory.open(keyId))?.expiresAt, wanted);
-      const { lastUsedAt, ...old } = (yield* foundKey(id, keyId))!;
-      yield* same("the listed key", old.expiresAt, wanted);
-      yield* same("it was used", lastUsedAt !== null, n === 0);
-      const { createdAt: _, ...made } = (yield* foundKey(id, by.id))!;
-      const expected = { ...by, ...name, revokedAt: null, lastUsedAt: null };
-      yield* same("the replacement", made, expected);
-      lines.push(`${actor} add-key ${by.id}`);
-      if (!isEarlier) lines.push(`${actor} change-key ${keyId}: expiresAt`);
-    }
-    const [key, known] = [keys[0]!.id, keys[1]!.id];
-    const isTaken = new Errors.KeyTaken({ keyId: known });
-    const replacing = registry.replaceKey(id, key, { ...replacement(), id: known }, end, actor);
-    yield* failsWith("by a known key", isTaken, replacing);
-    yield* same("the audit", (yield* auditOf(id)).slice(before.length), lines);
-  }),
+  check(
+    "a replacement has the key's name, scopes and rate, and the key never ends later",
+    function* () {
+      const { directory, registry } = yield* services;
+      const keys = [later, null, sooner, end, new Date(0)].map((expiresAt) =>
+        newKey({ name: "named", scopes: ["ask"], expiresAt, ratePerMinute: 9 }),
+      );
+      const { id } = yield* newOne({ keys });
+      yield* directory.used([keys[0]!.id]);
+      const before = yield* auditOf(id);
+      const lines: Array<string> = [];
+      for (const [n, { expiresAt, id: keyId }] of keys.entries()) {
+        const by = replacement();
+        const replaced = yield* registry.replaceKey(id, keyId, by, end, actor);
+        const isEarlier = expiresAt !== null && expiresAt <= end;
+        const wanted = isEarlier ? expiresAt : end;
+        const name = { name: "named", scopes: ["ask"] };
+        yield* same("the replaced key", replaced, { ...name, expiresAt: wanted });
+        yield* same("the opened key", (yield* directory.open(keyId))?.expiresAt, wanted);
+        const { lastUsedAt, ...old } = (yield* foundKey(id, keyId))!;
+        yield* same("the listed key", old.expiresAt, wanted);
+        yield* same("it was used", lastUsedAt !== null, n === 0);
+        const { createdAt: _, ...made } = (yield* foundKey(id, by.id))!;
+        const expected = { ...by, ...name, ratePerMinute: 9, revokedAt: null, lastUsedAt: null };
+        yield* same("the replacement", made, expected);
+        lines.push(`${actor} add-key ${by.id}`);
+        if (!isEarlier) lines.push(`${actor} change-key ${keyId}: expiresAt`);
+      }
+      const [key, known] = [keys[0]!.id, keys[1]!.id];
+      const isTaken = new Errors.KeyTaken({ keyId: known });
+      const replacing = registry.replaceKey(id, key, { ...replacement(), id: known }, end, actor);
+      yield* failsWith("by a known key", isTaken, replacing);
+      yield* same("the audit", (yield* auditOf(id)).slice(before.length), lines);
+    },
+  ),
 
   check("a creation fails for its name before a key, and writes all keys or nothing", function* () {
     const { registry } = yield* services;

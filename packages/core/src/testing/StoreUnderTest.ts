@@ -1,5 +1,5 @@
 /**
- * What the checks need besides the ports: chatbots, a clock that a test can move, and a second instance.
+ * The needs of the checks besides the ports: chatbots, a clock that a test can move, and a second instance.
  */
 import { Context, Effect } from "effect";
 import type { ChatArchive } from "../ports/ChatArchive.ts";
@@ -14,8 +14,8 @@ export class StoreUnderTest extends Context.Service<
     /** Registers a chatbot without chats and returns its id: {@link registerChatbot}, for a store with a registry. */
     readonly newChatbot: Effect.Effect<number>;
     /**
-     * Makes leases, the ends of turns and idempotency keys older by so many milliseconds: by the test clock where the store
-     * reads Effect's `Clock`, by an update of the rows where it reads the database's clock.
+     * Makes leases, the ends of turns and idempotency keys older by so many milliseconds: by the test clock where the
+     * store reads Effect's `Clock`, by an update of the rows where it reads the database's clock.
      */
     readonly pass: (millis: number) => Effect.Effect<void>;
     /**

@@ -155,6 +155,26 @@ describe("access", () => {
     }),
   );
 
+  it.effect("accepts a key as often as its rate allows, and says when it may come again", () =>
+    Effect.gen(function* () {
+      const key = yield* newKey;
+      const { layer } = yield* directory(key, { ratePerMinute: 7 });
+      yield* Effect.gen(function* () {
+        const refused = Effect.map(Effect.flip(authenticate(key)), (error) =>
+          error._tag === "Overloaded" ? error.retryAfterSeconds : error._tag,
+        );
+        yield* Effect.repeat(authenticate(key), { times: 6 });
+        assert.deepStrictEqual([yield* refused, yield* refused], [9, 9]);
+        yield* TestClock.adjust("9 seconds");
+        yield* authenticate(key);
+        assert.strictEqual(yield* refused, 9);
+        yield* TestClock.adjust("1 minute");
+        yield* Effect.repeat(authenticate(key), { times: 6 });
+        assert.strictEqual(yield* refused, 9);
+      }).pipe(Effect.provide(layer));
+    }),
+  );
+
   it.effect("forgets what it knows at a notification, and without one after a second", () =>
     Effect.gen(function* () {
       const key = yield* newKey;

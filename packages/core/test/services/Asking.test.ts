@@ -630,6 +630,7 @@ describe("asking", () => {
       const all = 13 + most + 0 + 0 + most;
       assert.deepStrictEqual(sums, [
         {
+          group: null,
           provider: "p",
           model: "m\ufffd",
           answers: 6,

@@ -4,7 +4,9 @@ import { makeDrainingRuntime } from "../../src/services/DrainingRuntime.ts";
 
 class Resource extends Context.Service<Resource, { isOpen: boolean }>()("Resource") {}
 
-/** A runtime with a resource that is open until the runtime is disposed of. Building the resource waits for `building`. */
+/**
+ * A runtime with a resource that is open until the runtime is disposed of. Building the resource waits for `building`.
+ */
 const runtimeAfter = (building: Promise<void>) =>
   makeDrainingRuntime(
     Layer.effect(

@@ -6,7 +6,7 @@ import type { Client } from "./Client.ts";
 import { anySignal } from "./Connection.ts";
 import type { AnswerEvent, Entry } from "./Resources.ts";
 
-/** What an assistant's message tells of its entry, beside the texts. */
+/** The fields of an entry that an assistant's message carries beside the texts. */
 export type EntryMetadata = Omit<Entry, "question" | "answer">;
 
 export type ParleyMessage = UIMessage<EntryMetadata>;

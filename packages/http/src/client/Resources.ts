@@ -78,8 +78,8 @@ export interface Page<A> {
 }
 
 /**
- * A list, read as it is iterated: row by row over all pages from the query's `page` on. The default order, newest first,
- * shifts while rows are added; walk a list that grows with `orderBy: "id"`.
+ * A list, read as it is iterated: row by row over all pages from the query's `page` on. The default order, newest
+ * first, shifts while rows are added; walk a list that grows with `orderBy: "id"`.
  */
 export interface List<A> extends AsyncIterable<A> {
   /** The page that the query names. */

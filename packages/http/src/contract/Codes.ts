@@ -1,6 +1,6 @@
 /**
- * Every code of the contract, once (section 7). A number keeps its meaning for ever: a code that is no longer needed stays
- * here, unused.
+ * Every code of the contract, once (section 7). A number never changes its meaning: a code that is no longer needed
+ * stays here, unused.
  */
 
 /** General exceptions by their message: status, code and meaning. */
@@ -41,7 +41,8 @@ export const generalCodes = {
   SERVICE_OVERLOADED: {
     status: 500,
     code: 500004,
-    means: "The server is overloaded; repeat the request after Retry-After seconds.",
+    means:
+      "The server is overloaded, or the key is over its rate; repeat the request after Retry-After seconds.",
   },
 } as const;
 

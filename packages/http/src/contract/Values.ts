@@ -18,20 +18,49 @@ import { Schema, SchemaTransformation } from "effect";
 /** The body of section 4.2; `null` counts as absent. */
 export const CreateChatBody = Schema.Struct({
   name: Schema.optionalKey(Schema.NullOr(ChatName).annotate({ message: "NOT_STRING" })),
-  userRef: Schema.optionalKey(Schema.NullOr(UserRef).annotate({ message: "NOT_STRING" })),
-}).annotate({ identifier: "NewChat" });
+  userRef: Schema.optionalKey(
+    Schema.NullOr(UserRef).annotate({
+      message: "NOT_STRING",
+      description: "The client's reference to its own user",
+    }),
+  ),
+}).annotate({
+  identifier: "NewChat",
+  examples: [{ name: ChatName.make("First steps"), userRef: UserRef.make("user-17") }],
+});
 
 /** The body of section 4.5. */
 export const AskBody = Schema.Struct({
-  chat_id: Schema.optionalKey(Schema.NullOr(Schema.Int).annotate({ message: "NOT_INTEGER" })),
-  query: Question,
-}).annotate({ identifier: "Ask" });
+  chat_id: Schema.optionalKey(
+    Schema.NullOr(Schema.Int).annotate({
+      message: "NOT_INTEGER",
+      description: "The chat to continue; without it the question begins a new chat",
+    }),
+  ),
+  query: Question.annotate({ description: "The question" }),
+}).annotate({
+  identifier: "Ask",
+  examples: [{ query: Question.make("How do I change the port?") }],
+});
 
-/** The headers of both POSTs. */
+/** The headers that count as values of both POSTs. */
 export const postHeaders = {
-  "idempotency-key": Schema.optionalKey(
+  "Idempotency-Key": Schema.optionalKey(
     IdempotencyKeyText.annotate({
-      description: "1 to 255 printable ASCII characters; a repeated request gets the first answer",
+      description:
+        "A key of the client's for this request, 1 to 255 printable ASCII characters. Within 24 hours a repetition of the " +
+        "request with the same key gets the first success again, and nothing is stored twice.",
+    }),
+  ),
+};
+export const askHeaders = {
+  ...postHeaders,
+  "On-Disconnect": Schema.optionalKey(
+    Schema.Literals(["cancel", "finish"]).annotate({
+      message: "NOT_CANCEL_OR_FINISH",
+      description:
+        "The effect of a hang-up: `finish` the answer and store it, or `cancel` it and store nothing. " +
+        "The server's setting is the default, `finish` unless changed.",
     }),
   ),
 };
@@ -41,6 +70,10 @@ const digits = Schema.String.check(
   Schema.makeFilter((text: string) => Number.isSafeInteger(Number(text)), { identifier: "digits" }),
 );
 
+const Id = Schema.Int.check(
+  Schema.isBetween({ minimum: 0, maximum: Number.MAX_SAFE_INTEGER }),
+).annotate({ description: "Only the item with this id" });
+
 const fromDigits = <S extends Schema.Codec<number, number>>(number: S) =>
   digits.pipe(
     Schema.decodeTo(
@@ -49,24 +82,44 @@ const fromDigits = <S extends Schema.Codec<number, number>>(number: S) =>
     ),
   );
 
+const spellings =
+  "Several values: `{name}=a&{name}=b`, `{name}[]=a&{name}[]=b` or `{name}[0]=a&{name}[1]=b`.";
+
 const list = <const Fields extends ReadonlyArray<string>>(fields: Fields) => ({
-  limit: Schema.optionalKey(fromDigits(Limit)),
-  page: Schema.optionalKey(fromDigits(PageNumber)),
+  limit: Schema.optionalKey(
+    fromDigits(Limit.annotate({ description: "Items per page", default: 25 })),
+  ),
+  page: Schema.optionalKey(
+    fromDigits(PageNumber.annotate({ description: "Number of the page, from 1", default: 1 })),
+  ),
   orderBy: Schema.optionalKey(
-    Schema.Array(Schema.Literals(fields).annotate({ message: "NOT_A_FIELD" })).check(
-      Schema.isUnique(),
-    ),
+    Schema.Array(Schema.Literals(fields).annotate({ message: "NOT_A_FIELD" }))
+      .check(Schema.isUnique())
+      .annotate({
+        description:
+          "Fields to sort by, in this order. By default the newest items come first. " +
+          spellings.replaceAll("{name}", "orderBy"),
+      }),
   ),
   desc: Schema.optionalKey(
-    Schema.Array(Schema.Literals(["true", "false"]).annotate({ message: "NOT_BOOLEAN" })),
+    Schema.Array(Schema.Literals(["true", "false"]).annotate({ message: "NOT_BOOLEAN" })).annotate({
+      description:
+        "Whether to sort in descending order: one value for each field of `orderBy`, in its order. Without `orderBy`, one " +
+        "value, for `id`. " +
+        spellings.replaceAll("{name}", "desc"),
+    }),
   ),
-  id: Schema.optionalKey(fromDigits(Schema.Int)),
+  id: Schema.optionalKey(fromDigits(Id)),
 });
 
 /** The query of a list of chats (section 4.3). */
 export const ChatsQuery = Schema.Struct({
-  search: Schema.optionalKey(Text),
-  userRef: Schema.optionalKey(Text),
+  search: Schema.optionalKey(
+    Text.annotate({ description: "Only chats whose name contains this text, in any case" }),
+  ),
+  userRef: Schema.optionalKey(
+    Text.annotate({ description: "Only chats with exactly this reference" }),
+  ),
   ...list(chatFields),
 });
 

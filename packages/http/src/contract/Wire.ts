@@ -7,34 +7,62 @@ import { Schema } from "effect";
 import { HttpServerResponse } from "effect/http";
 import { HttpApiSchema } from "effect/http-api";
 
-const Id = Schema.Int.annotate({ description: "Positive, below 2^53" });
+const from = (minimum: number, maximum = Number.MAX_SAFE_INTEGER) =>
+  Schema.Int.check(Schema.isBetween({ minimum, maximum }));
+
+const Id = from(1);
 const Time = Schema.String.annotate({
   description: "ISO 8601 in UTC with milliseconds",
   format: "date-time",
 });
+
+const exampleTime = "2026-01-02T03:04:05.678Z";
 
 export const ChatWire = Schema.Struct({
   id: Id,
   name: Schema.NullOr(Schema.String),
   userRef: Schema.NullOr(Schema.String),
   _createTime: Time,
-}).annotate({ identifier: "Chat" });
+}).annotate({
+  identifier: "Chat",
+  examples: [{ id: 1, name: "First steps", userRef: "user-17", _createTime: exampleTime }],
+});
+
+const exampleEntry = {
+  id: 2,
+  chat_id: 1,
+  question: "How do I change the port?",
+  answer: "Set `PORT`.",
+  moderation: "none",
+  flagged: false,
+  _createTime: exampleTime,
+};
 
 export const EntryWire = Schema.Struct({
   id: Id,
   chat_id: Id,
   question: Schema.String,
   answer: Schema.String,
-  moderation: Schema.String,
-  flagged: Schema.Boolean,
+  moderation: Schema.String.annotate({
+    description: "`none`, or the category of a question that violates the usage policy",
+  }),
+  flagged: Schema.Boolean.annotate({
+    description: "Whether the question violates the usage policy; the answer then says so",
+  }),
   _createTime: Time,
-}).annotate({ identifier: "ChatHistoryEntry" });
+}).annotate({
+  identifier: "ChatHistoryEntry",
+  examples: [exampleEntry],
+});
 
 export const DetailsWire = Schema.Struct({
   chatBotName: Schema.String,
   chatBotDescription: Schema.String,
   workspaceName: Schema.String,
-}).annotate({ identifier: "ChatbotDetails" });
+}).annotate({
+  identifier: "ChatbotDetails",
+  examples: [{ chatBotName: "Guide", chatBotDescription: "Knows the way", workspaceName: "Home" }],
+});
 
 export const envelope = <S extends Schema.Top>(status: 200 | 201, data: S) =>
   Schema.Struct({ status: Schema.Literal(status), data });
@@ -43,7 +71,7 @@ export const listEnvelope = <S extends Schema.Top>(item: S) =>
   Schema.Struct({
     ...envelope(200, Schema.Array(item)).fields,
     meta: Schema.Struct({
-      total: Schema.Int.annotate({ description: "How many items match in all" }),
+      total: from(0).annotate({ description: "How many items match in all" }),
     }),
   });
 
@@ -56,7 +84,8 @@ const failure = <Fields extends Schema.Struct.Fields>(
     .annotate({ identifier })
     .pipe(HttpApiSchema.status(status));
 
-const coded = { code: Schema.Int, message: Schema.String };
+// A range, not the codes of today: a later version may add some.
+const coded = { code: from(400_000, 5_999_999), message: Schema.String };
 
 export const BadRequest = failure(400, "BadRequest", coded);
 export const Unauthenticated = failure(401, "Unauthenticated", coded);
@@ -71,6 +100,41 @@ export const EndpointNotFound = failure(404, "EndpointNotFound", {
 export const ValidationException = failure(422, "ValidationException", {
   errors: Schema.Array(Schema.Struct({ ...coded, path: Schema.Array(Schema.String) })),
 });
+
+const eventId = {
+  id: Schema.String.annotate({ description: "For `Last-Event-ID`, where the stream breaks off" }),
+};
+
+/** The events of a streamed answer. */
+export const AnswerEvents = Schema.Union([
+  Schema.Struct({
+    event: Schema.Literal("delta"),
+    ...eventId,
+    data: Schema.Struct({ text: Schema.String }),
+  }).annotate({
+    identifier: "DeltaEvent",
+    examples: [{ event: "delta", id: "t1.4", data: { text: "Set " } }],
+  }),
+  Schema.Struct({
+    event: Schema.Literal("entry"),
+    ...eventId,
+    data: envelope(201, EntryWire),
+  }).annotate({
+    identifier: "EntryEvent",
+    examples: [{ event: "entry", id: "t1.11", data: { status: 201, data: exampleEntry } }],
+  }),
+  Schema.Struct({
+    event: Schema.Literal("error"),
+    data: Schema.Union([SystemError, NotFound, ValidationException, Unauthenticated]),
+  }).annotate({ identifier: "ErrorEvent" }),
+])
+  .annotate({
+    identifier: "AnswerEvent",
+    description:
+      "An event of the stream, its `data` parsed: a `delta` for each piece of the answer, then one `entry` with the " +
+      "whole, or one `error`. Comments keep the connection alive.",
+  })
+  .pipe(HttpApiSchema.status(200), HttpApiSchema.asJson({ contentType: "text/event-stream" }));
 
 // Member by member: every store then yields the same bytes.
 export const encodeChat = (chat: Chat): typeof ChatWire.Type => ({

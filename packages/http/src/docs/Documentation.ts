@@ -1,13 +1,14 @@
 /**
- * `@parley/http/docs`: the API description at `/openapi.json` and a page that shows it at `/docs`. The page loads nothing
- * from other hosts.
+ * `@parley/http/docs`: the API description at `/openapi.json` and a page that shows it at `/docs`. The page loads
+ * nothing from other hosts.
  */
 import { Effect } from "effect";
-import { HttpRouter, HttpServerResponse } from "effect/http";
+import { HttpRouter, HttpServerRequest, HttpServerResponse } from "effect/http";
 import { HttpApiScalar, OpenApi } from "effect/http-api";
-import { makeApi } from "../contract/Api.ts";
 import type { Pages } from "../serve/App.ts";
 import { toPath } from "../serve/Routes.ts";
+import { makeStaticFile } from "../serve/StaticFile.ts";
+import { makeDescribedApi } from "./Description.ts";
 
 /** Off: the page's tools that would send the description or the server's address to other hosts. */
 const scalar = {
@@ -17,26 +18,46 @@ const scalar = {
   showDeveloperTools: "never",
 };
 
-type Response = HttpServerResponse.HttpServerResponse;
+const kept = { "cache-control": "no-cache" };
 
 /** The documentation of the interfaces that the listener serves. */
 export const makeDocumentation: Pages = Effect.fnUntraced(function* ({ basePaths, serves }) {
-  const api = makeApi(basePaths, serves);
-  const description = HttpServerResponse.text(JSON.stringify(OpenApi.fromApi(api)), {
-    contentType: "application/json; charset=utf-8",
-  });
+  const api = makeDescribedApi(basePaths, serves);
+  const description = JSON.stringify(OpenApi.fromApi(api));
   const page = yield* Effect.cached(
     HttpRouter.toHttpEffect(HttpApiScalar.layer(api, { path: "/docs", scalar })).pipe(
       Effect.flatten,
+      Effect.flatMap((page) => Effect.promise(() => HttpServerResponse.toWeb(page).text())),
+      Effect.flatMap((html) => makeStaticFile(html, "text/html; charset=utf-8", kept)),
       Effect.scoped,
       Effect.orDie,
     ),
   );
 
-  return ({ method, url }) => {
+  return (request) => {
+    const { headers, method, url } = request;
     if (method !== "GET") return undefined;
-    const path = toPath(url);
-    if (path === "/openapi.json") return Effect.succeed(description);
-    return path === "/docs" ? (page as Effect.Effect<Response>) : undefined;
+    switch (toPath(url)) {
+      case "/openapi.json": {
+        const text = description.replace(relative, JSON.stringify({ url: originOf(headers) }));
+        const file = makeStaticFile(text, "application/json; charset=utf-8", kept);
+        return Effect.map(file, (respond) => respond(headers));
+      }
+      case "/docs":
+        return Effect.map(
+          Effect.provideService(page, HttpServerRequest.HttpServerRequest, request),
+          (respond) => respond(headers),
+        );
+    }
+    return undefined;
   };
 });
+
+const relative = JSON.stringify({ url: "/" });
+
+/** The server's address as the client wrote it; a proxy says whether that is `https`. */
+const originOf = (headers: Readonly<Record<string, string | undefined>>): string => {
+  const { host = "", "x-forwarded-proto": scheme } = headers;
+  if (!/^[\w.:[\]-]+$/.test(host)) return "/";
+  return `${scheme === "https" ? "https" : "http"}://${host}`;
+};

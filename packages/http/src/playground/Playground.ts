@@ -14,7 +14,7 @@ export interface PlaygroundOptions {
   readonly answersPort?: number | null;
 }
 
-/** What the page learns from the server. */
+/** The settings that the server passes to the page. */
 export interface PlaygroundConfig {
   readonly general: string;
   readonly answers: string;

@@ -25,11 +25,15 @@ export interface AppOptions {
   readonly onDisconnect?: "finish" | "cancel";
   /** Whether each request leaves a line in the log, without any text of a user; `false` by default. */
   readonly logRequests?: boolean;
-  /** Pages outside the base paths, such as those of `@parley/http/docs` and `@parley/http/playground`; none by default. */
+  /**
+   * Pages outside the base paths, such as those of `@parley/http/docs` and `@parley/http/playground`; none by default.
+   */
   readonly pages?: ReadonlyArray<Pages>;
 }
 
-/** Makes the pages of a listener: a function from a request to the response, `undefined` where the path is not theirs. */
+/**
+ * Makes the pages of a listener: a function from a request to the response, `undefined` where the path is not theirs.
+ */
 export type Pages = (
   listener: Readonly<Required<Pick<AppOptions, "basePaths" | "serves" | "corsOrigins">>>,
 ) => Effect.Effect<(request: Request) => Effect.Effect<Response> | undefined>;

@@ -22,7 +22,7 @@ export type RequestError =
   | ValidationErrors
   | GeneralMessage;
 
-/** What a client receives of a failure, as a response or as the last event of a stream. */
+/** A failure as a client receives it, as a response or as the last event of a stream. */
 export interface ErrorResponse {
   readonly body: ResponseBody;
   readonly headers?: Readonly<Record<string, string>>;

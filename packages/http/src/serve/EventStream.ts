@@ -27,8 +27,8 @@ export const parseEventId = (id = ""): Progress | null => {
 };
 
 /**
- * The response. It opens with the first event, so that a failure before that is a plain response, or with a comment when
- * no event arrives for as long as proxies wait. A later failure is reported by `reportFailure` as the last event.
+ * The response. It opens with the first event, so that a failure before that is a plain response, or with a comment
+ * when no event arrives for as long as proxies wait. A later failure is reported by `reportFailure` as the last event.
  */
 export const toEventStream = Effect.fnUntraced(function* <E extends RequestError>(
   events: Stream.Stream<AnswerEvent, E>,

@@ -118,7 +118,7 @@ export const makeHandlers = Effect.fnUntraced(function* (
       scope: "ask",
       handle: Effect.fnUntraced(function* (accepted) {
         const errors = new ValidationErrors("ASK_DTO");
-        const { chatbot } = accepted.principal;
+        const { chatbot, keyId } = accepted.principal;
         const { headers } = accepted.request;
         const wish = headers["on-disconnect"]?.toLowerCase() ?? onDisconnect;
         const { chat_id, query, ...more } = yield* decodePost(
@@ -127,7 +127,7 @@ export const makeHandlers = Effect.fnUntraced(function* (
           decodeAsk,
           wish,
         );
-        const ask = { chatId: chat_id ?? null, question: query, ...more };
+        const ask = { chatId: chat_id ?? null, question: query, keyId, ...more };
         if (ask.chatId !== null) accepted.facts.chat = ask.chatId;
         if (acceptsEvents(headers["accept"])) {
           const events = asking

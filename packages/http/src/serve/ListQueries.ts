@@ -9,8 +9,8 @@ import { makeDecoder, ValidationErrors } from "./ValidationErrors.ts";
 const arrays = ["orderBy", "desc"];
 
 /**
- * The values of each parameter in a request's target. `name[]` and `name[0]` are spellings of an array's `name`; indexed
- * values follow the others, in the order of their index.
+ * The values of each parameter in a request's target. `name[]` and `name[0]` are spellings of an array's `name`;
+ * indexed values follow the others, in the order of their index.
  */
 const parseQuery = (target: string): ReadonlyMap<string, ReadonlyArray<string>> => {
   const start = target.indexOf("?");

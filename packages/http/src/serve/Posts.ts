@@ -1,11 +1,10 @@
 /**
  * The values of the two POSTs (sections 4.2 and 4.5).
  */
-import { IdempotencyKeyText } from "@parley/core";
 import { ByteSize, Effect, Schema } from "effect";
 import { HttpIncomingMessage, type HttpServerRequest } from "effect/http";
 import type { GeneralMessage } from "../contract/Codes.ts";
-import { AskBody, CreateChatBody } from "../contract/Values.ts";
+import { AskBody, askHeaders, CreateChatBody } from "../contract/Values.ts";
 import { makeDecoder, type ValidationErrors } from "./ValidationErrors.ts";
 
 const maxBodyBytes = 64 * 1024;
@@ -40,14 +39,7 @@ const readJson = (
 
 export const decodeCreateChat = makeDecoder(CreateChatBody);
 export const decodeAsk = makeDecoder(AskBody);
-const decodeHeaders = makeDecoder(
-  Schema.Struct({
-    "Idempotency-Key": Schema.NullOr(IdempotencyKeyText),
-    "On-Disconnect": Schema.Literals(["cancel", "finish"]).annotate({
-      message: "NOT_CANCEL_OR_FINISH",
-    }),
-  }),
-);
+const decodeHeaders = makeDecoder(Schema.Struct(askHeaders));
 
 /** Decodes a POST: its body's members and the headers that count as values. */
 export const decodePost = <A extends object>(
@@ -57,8 +49,9 @@ export const decodePost = <A extends object>(
   onDisconnect = "finish",
 ) =>
   Effect.flatMap(readJson(request), (body) => {
+    const key = request.headers["idempotency-key"];
     const headers = decodeHeaders(errors, {
-      "Idempotency-Key": request.headers["idempotency-key"] ?? null,
+      ...(key !== undefined && { "Idempotency-Key": key }),
       "On-Disconnect": onDisconnect,
     });
     const isObject = typeof body === "object" && body !== null && !Array.isArray(body);
@@ -68,7 +61,7 @@ export const decodePost = <A extends object>(
       ? Effect.fail(errors)
       : Effect.succeed({
           ...values,
-          key: headers["Idempotency-Key"],
-          onHangUp: headers["On-Disconnect"],
+          key: headers["Idempotency-Key"] ?? null,
+          onHangUp: headers["On-Disconnect"] ?? "finish",
         });
   });

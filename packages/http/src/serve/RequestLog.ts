@@ -1,5 +1,5 @@
 /**
- * What an operator sees of requests: metrics by OpenTelemetry's conventions for HTTP servers, spans where a tracer is
+ * Requests as an operator sees them: metrics by OpenTelemetry's conventions for HTTP servers, spans where a tracer is
  * installed, and a log line for each request where that is wanted. None contains a path as received, a query or a body.
  */
 import { endSpan, isTraced, secondsHistogram } from "@parley/core";
@@ -9,7 +9,7 @@ import type { GeneralMessage } from "../contract/Codes.ts";
 
 type Response = HttpServerResponse.HttpServerResponse;
 
-/** What is known of a request; the annotations of its log lines and of its span. */
+/** The known facts of a request: the annotations of its log lines and of its span. */
 export interface RequestFacts {
   readonly requestId: string;
   readonly method: string;

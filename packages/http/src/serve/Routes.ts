@@ -7,8 +7,8 @@ import { makeApi, type BasePaths } from "../contract/Api.ts";
 export const toPath = (target: string): string => target.split("?", 1)[0]!;
 
 /**
- * A function from a request's method and path to its endpoint's identifier, the template of the path, and its parameter as
- * received (empty where the path has none).
+ * A function from a request's method and path to its endpoint's identifier, the template of the path, and its parameter
+ * as received (empty where the path has none).
  */
 export const makeRouter = (paths: BasePaths) => {
   const routes = Object.values(makeApi(paths).groups)

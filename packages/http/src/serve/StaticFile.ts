@@ -6,7 +6,7 @@ import { HttpServerResponse } from "effect/http";
 
 type Headers = Readonly<Record<string, string | undefined>>;
 
-/** What every page must not do: guess types, tell other sites its address, or run in another site's frame. */
+/** Headers of every page: no guessed types, no address for other sites, no frame of another site. */
 const guarded = { "x-content-type-options": "nosniff", "referrer-policy": "no-referrer" };
 
 /**

@@ -18,12 +18,18 @@ export class ValidationErrors {
   }
   /** Adds the problem of a value; the whole body has the path `[]`. */
   add(path: ReadonlyArray<string>, problem: string): this {
-    const field = (path[0] ?? "body").replace(/[a-z](?=[A-Z])/g, "$&_").replaceAll("-", "_");
-    const message = `${this.dto}_${field}_${problem}`.toUpperCase() as ValidationMessage;
+    const message = `${this.dto}_${toFieldName(path)}_${problem}` as ValidationMessage;
     this.found.push({ code: validationCodes[message], message, path });
     return this;
   }
 }
+
+/** How messages name the value at a path. */
+export const toFieldName = ([name = "body"]: ReadonlyArray<string>): string =>
+  name
+    .replace(/[a-z](?=[A-Z])/g, "$&_")
+    .replaceAll("-", "_")
+    .toUpperCase();
 
 /** A decoder of values, each at its name. It adds one problem for each value that breaks a rule. */
 export const makeDecoder = <A>(schema: Schema.Codec<A, unknown>) => {

@@ -17,13 +17,16 @@ export interface LanguageModelOptions {
   readonly maxOutputTokens?: number;
   /** The documents to answer from; `null` (the default) for none. */
   readonly knowledge?: KnowledgeSource;
-  /** Returns the model that a chatbot's settings name, for the first one's place. Without it, such a chatbot cannot answer. */
+  /**
+   * Returns the model that a chatbot's settings name, for the first one's place. Without it, such a chatbot cannot
+   * answer.
+   */
   readonly modelNamed?: (name: string) => Effect.Effect<LanguageModel, AnswerUnavailable>;
   /** How many calls may follow a failed one at the same provider, for one question (default 4). */
   readonly retries?: number;
   /**
-   * The longest time between two parts of a model's response, and before the first. The default is 8/30 of the deadline of
-   * `AskLimits`, and 20/30 for the last or only model: it may still be loading, or reason without streaming it.
+   * The longest time between two parts of a model's response, and before the first. The default is 8/30 of the deadline
+   * of `AskLimits`, and 20/30 for the last or only model: it may still be loading, or reason without streaming it.
    */
   readonly idleTimeout?: Duration.Input;
 }
@@ -37,13 +40,13 @@ const maxPassages = 5;
 /**
  * An `Answerer` over one model or several, in the order of preference. Building the layer loads the AI SDK.
  *
- * - A call that fails for a passing reason (network, idle timeout, 408, 429, 5xx, an answer that is empty or breaks off) is
- *   repeated after a growing, jittered pause, and not before its `Retry-After`. Meanwhile the next model is called. No
- *   attempt begins after the ask's deadline. Each attempt after the first begins with a `Restart` part.
- * - A provider whose calls fail ten times in a row is not called for 2 to 30 s, or as long as its `Retry-After` asks, up to an
- *   hour. Then one question tries it.
- * - If no attempt succeeds, the answer fails with `AnswerUnavailable`. A content filter ends all attempts. A model that only
- *   reasons is not called again. An answer that reaches `maxOutputTokens` is complete.
+ * - A call that fails for a passing reason (network, idle timeout, 408, 429, 5xx, an answer that is empty or breaks
+ *   off) is repeated after a growing, jittered pause, and not before its `Retry-After`. Meanwhile the next model is
+ *   called. No attempt begins after the ask's deadline. Each attempt after the first begins with a `Restart` part.
+ * - A provider whose calls fail ten times in a row is not called for 2 to 30 s, or as long as its `Retry-After` asks,
+ *   up to an hour. Then one question tries it.
+ * - If no attempt succeeds, the answer fails with `AnswerUnavailable`. A content filter ends all attempts. A model that
+ *   only reasons is not called again. An answer that reaches `maxOutputTokens` is complete.
  * - Interrupting or leaving the stream aborts the provider's request.
  * - Errors, logs and metrics contain names, statuses and codes, never a text of the chat or a key.
  */
@@ -107,9 +110,9 @@ const noModel = new AnswerUnavailable({
 const maxHalvings = 3;
 
 /**
- * Each attempt goes to the provider that is ready first, and of several to the first in the list. A provider that failed
- * is ready again after the pause of {@link retrySchedule}, and drops out when that schedule ends. A refusal of the prompt
- * as too long halves it, up to three times, without a pause. A content filter ends all attempts.
+ * Each attempt goes to the provider that is ready first, and of several to the first in the list. A provider that
+ * failed is ready again after the pause of {@link retrySchedule}, and drops out when that schedule ends. A refusal of
+ * the prompt as too long halves it, up to three times, without a pause. A content filter ends all attempts.
  *
  * @param providers at least one
  * @param promptOf builds a prompt of at most that many tokens

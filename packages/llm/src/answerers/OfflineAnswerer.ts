@@ -7,9 +7,10 @@ import { lookUpIn, type Knowledge, type KnowledgeSource } from "../documents/Kno
 import { fold, wordsOf } from "../documents/Terms.ts";
 
 /**
- * An `Answerer` that quotes the best passage for the question with its source. A passage that only touches the question's
- * subject begins with "The closest passage:". Without one, and to greetings, thanks and "help", it names the topics of
- * the documents. It reports no usage. It ignores the chat so far. The same question and documents always return the same answer.
+ * An `Answerer` that quotes the best passage for the question with its source. A passage that only touches the
+ * question's subject begins with "The closest passage:". Without one, and to greetings, thanks and "help", it names the
+ * topics of the documents. It reports no usage. It ignores the chat so far. The same question and documents always
+ * return the same answer.
  *
  * @param knowledge the documents; `null` when there are none
  * @param hint a sentence for answers without a passage, such as how to set a language model

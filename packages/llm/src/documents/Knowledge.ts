@@ -17,8 +17,8 @@ export interface Knowledge {
   /** The titles of the documents: their first headings, or else their names. */
   readonly topics: ReadonlyArray<string>;
   /**
-   * Up to `limit` passages for a question, best first; none unless the best is about the question. The same documents and
-   * question always return the same passages in the same order.
+   * Up to `limit` passages for a question, best first; none unless the best is about the question. The same documents
+   * and question always return the same passages in the same order.
    */
   readonly search: (question: string, limit: number) => ReadonlyArray<Match>;
 }
@@ -45,9 +45,9 @@ export class KnowledgeUnreadable extends Data.TaggedError("KnowledgeUnreadable")
 const maxBytes = 5_000_000n;
 
 /**
- * Reads every `*.md` and `*.txt` file below `folder`, and the files in `others`, into an index. Symbolic links are followed within the folder; each file
- * and folder is read once. Names that begin with a dot and `node_modules` are ignored. A document that is larger than
- * 5 MB, unreadable or not UTF-8 text is skipped with a warning in the log.
+ * Reads every `*.md` and `*.txt` file below `folder`, and the files in `others`, into an index. Symbolic links are
+ * followed within the folder; each file and folder is read once. Names that begin with a dot and `node_modules` are
+ * ignored. A document that is larger than 5 MB, unreadable or not UTF-8 text is skipped with a warning in the log.
  */
 export const readKnowledge = (
   folder: string,

@@ -13,8 +13,8 @@ import {
 import type { Prompt } from "./Prompt.ts";
 
 /**
- * A model object of the AI SDK, from any provider. A model's bare name is excluded: the AI SDK would send the chat to its
- * hosted gateway.
+ * A model object of the AI SDK, from any provider. A model's bare name is excluded: the AI SDK would send the chat to
+ * its hosted gateway.
  */
 export type LanguageModel = Exclude<Ai.LanguageModel, string>;
 
@@ -38,8 +38,8 @@ export interface CallOptions {
 }
 
 /**
- * Calls the model and waits for the first piece that is more than white space; the stream begins with it. A stream
- * that ends without a failure is complete, or was ended by `maxOutputTokens`. Reasoning is left out, also when the model
+ * Calls the model and waits for the first piece that is more than white space; the stream begins with it. A stream that
+ * ends without a failure is complete, or was ended by `maxOutputTokens`. Reasoning is left out, also when the model
  * sends it as text between `<think>` tags. Closing the scope aborts the request.
  */
 export const callModel = (

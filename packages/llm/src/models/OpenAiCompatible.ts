@@ -49,10 +49,17 @@ export const openAiCompatible = (
     ),
   );
 
-/** `fetch` that fails on the page of a web site. The AI SDK would read it as a stream that breaks off. */
-const fetchApi: typeof fetch = async (...request) => {
-  const response = await fetch(...request);
+/**
+ * `fetch` that fails on a redirect, which would send the chat to another address, and on the page of a web site, which the
+ * AI SDK would read as a stream that breaks off.
+ */
+const fetchApi: typeof fetch = async (url, init) => {
+  const response = await fetch(url, { ...init, redirect: "manual" });
   const { headers, ok, status } = response;
+  if (status >= 300 && status < 400) {
+    await response.body?.cancel();
+    throw makeFailure("client_error", `the address redirects to another one (HTTP ${status})`);
+  }
   const isHtml = /^text\/html\b/i.test(headers.get("content-type") ?? "");
   if (!isHtml || !(ok || status === 404 || status === 405)) return response;
   await response.body?.cancel();

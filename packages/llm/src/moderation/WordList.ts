@@ -15,8 +15,8 @@ const harmless =
 const medical = new Set("anal anus ejaculate orgasm penis sex testicle vagina".split(" "));
 
 /**
- * A `Moderator` that flags English profanity as `profanity`, disguised spellings included. A heuristic without regard to
- * meaning or to other languages. Building the layer loads the list.
+ * A `Moderator` that flags English profanity as `profanity`, disguised spellings included. A heuristic without regard
+ * to meaning or to other languages. Building the layer loads the list.
  */
 export const layerWordList: Layer.Layer<Moderator> = Layer.effect(
   Moderator,

@@ -116,6 +116,21 @@ describe("openAiCompatible", () => {
     );
   }
 
+  it.effect("follows no redirect, which would send the chat to another address", () =>
+    Effect.gen(function* () {
+      const other = yield* endpoint((response) => response.writeHead(500).end("{}"));
+      const { baseUrl, received } = yield* endpoint((response) => {
+        response.writeHead(307, { location: `${other.baseUrl}/chat/completions` }).end();
+      });
+      const error = yield* Effect.flip(collect("Hi?")).pipe(withEndpoint(baseUrl, "sk-1"));
+      assert.include(
+        (error as AnswerUnavailable).reason,
+        "the address redirects to another one (HTTP 307)",
+      );
+      assert.deepStrictEqual([received.length, other.received.length], [1, 0]);
+    }),
+  );
+
   it.live("closes the connection after the idle timeout", () =>
     Effect.gen(function* () {
       const closed = yield* Deferred.make<void>();

@@ -91,6 +91,17 @@ describe("layerModerationEndpoint", () => {
     });
   }
 
+  it.effect("follows no redirect, which would send the question to another address", () =>
+    Effect.gen(function* () {
+      const other = yield* endpoint(json({ results: [{ flagged: false, categories: {} }] }));
+      const { baseUrl } = yield* endpoint((response) =>
+        response.writeHead(307, { location: `${other.baseUrl}/moderations` }).end(),
+      );
+      yield* Effect.flip(driven(check("q").pipe(at(baseUrl)), 1000));
+      assert.strictEqual(other.received.length, 0);
+    }),
+  );
+
   it.effect("repeats a call after a passing failure, and not before its Retry-After", () =>
     Effect.gen(function* () {
       const replies = [

@@ -19,9 +19,9 @@ export const makeErasure = (
   { tries = 15 } = {},
 ): ChatArchive["Service"]["erase"] => {
   /**
-   * Erases the chats that are still to be erased. Only a statement after the locks sees what was appended while it waited for
-   * them. Statements of turns skip locked chats, but writers wait for keys and for the counter: what locks those is sent
-   * together with the COMMIT.
+   * Erases the chats that are still to be erased. Only a statement after the locks sees what was appended while it
+   * waited for them. Statements of turns skip locked chats, but writers wait for keys and for the counter: what locks
+   * those is sent together with the COMMIT.
    */
   const eraseBatch = (
     { query, transaction }: Session,
@@ -141,8 +141,8 @@ from (
   order by position limit $4::int8
 ) looked`;
 
-// In the order of ids, which is that of positions. Each is looked up by itself (`offset 0`), because the planner expects an
-// average chatbot.
+// In the order of ids, which is that of positions. Each is looked up by itself (`offset 0`), because the planner
+// expects an average chatbot.
 const lockChats = `
 select chat.* from unnest($2::int8[]) wanted cross join lateral (
   select id, position, turn from chat

@@ -198,8 +198,8 @@ select $1, * from unnest($2::int8[], $3::int8[], $4::int8[], $5::timestamptz[], 
 const lockSequences =
   "select pg_advisory_xact_lock(hashtextextended('parley.sequences.' || current_schema(), 0))";
 
-// A sequence cannot be locked: the margin covers the ids that others draw between its reading and its setting. An unused
-// sequence has the last value 1, which is the next to be drawn.
+// A sequence cannot be locked: the margin covers the ids that others draw between its reading and its setting. An
+// unused sequence has the last value 1, which is the next to be drawn.
 const settleCounter = `
 with moved as (
   select case when $3::int8 >= (select last_value from chat_id) then setval('chat_id', $3::int8 + 1000) end,

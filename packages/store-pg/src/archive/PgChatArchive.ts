@@ -1,7 +1,7 @@
 /**
  * The port `ChatArchive`: erasures, exports and imports, and the sums of usage.
  */
-import { ChatArchive } from "@parley/core";
+import { ChatArchive, type UsageGroup } from "@parley/core";
 import { Effect } from "effect";
 import { toStorageUnavailable } from "../database/PgErrors.ts";
 import { time } from "../database/PgParams.ts";
@@ -10,6 +10,7 @@ import { makeErasure } from "./ChatErasure.ts";
 import { makeTransfer } from "./ChatTransfer.ts";
 
 interface UsageSumRow {
+  readonly group: string | null;
   readonly provider: string;
   readonly model: string;
   readonly answers: bigint;
@@ -22,19 +23,20 @@ export const makeChatArchive = (pools: PgPools): ChatArchive["Service"] =>
   ChatArchive.of({
     erase: makeErasure(pools),
     ...makeTransfer(pools),
-    usage: (chatbot, since) =>
+    usage: (chatbot, since, by = null) =>
       pools.transfer.pipe(
         Effect.flatMap(({ query }) =>
-          query<UsageSumRow>(chatbot, sumUsage, [chatbot, time(since)]),
+          query<UsageSumRow>(chatbot, sumUsage(by), [chatbot, time(since)]),
         ),
         Effect.map((rows) =>
-          rows.map(({ answers, attempts, completion_tokens, model, prompt_tokens, provider }) => ({
-            provider,
-            model,
-            answers: Number(answers),
-            attempts: Number(attempts),
-            promptTokens: Number(prompt_tokens),
-            completionTokens: Number(completion_tokens),
+          rows.map((row) => ({
+            group: row.group,
+            provider: row.provider,
+            model: row.model,
+            answers: Number(row.answers),
+            attempts: Number(row.attempts),
+            promptTokens: Number(row.prompt_tokens),
+            completionTokens: Number(row.completion_tokens),
           })),
         ),
         Effect.scoped,
@@ -42,8 +44,14 @@ export const makeChatArchive = (pools: PgPools): ChatArchive["Service"] =>
       ),
   });
 
-const sumUsage = `
-select provider, model, count(*) as answers, sum(attempts) as attempts,
+const groups: Readonly<Record<UsageGroup, string>> = {
+  day: "to_char(create_time at time zone 'UTC', 'YYYY-MM-DD')",
+  key: "key_id",
+  userRef: "(select user_ref from chat where chat.chatbot_id = $1 and chat.id = entry.chat_id)",
+};
+
+const sumUsage = (by: UsageGroup | null) => `
+select ${by === null ? "null::text" : groups[by]} as "group", provider, model, count(*) as answers, sum(attempts) as attempts,
   sum(prompt_tokens)::text as prompt_tokens, sum(completion_tokens)::text as completion_tokens
 from entry where chatbot_id = $1 and create_time >= $2::timestamptz and provider is not null
-group by provider, model`;
+group by 1, provider, model`;

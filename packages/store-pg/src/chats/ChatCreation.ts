@@ -1,6 +1,6 @@
 /**
- * Creates chats, each with its first entry if it has one. Creations of one chatbot wait for one another at its counter, so
- * those that arrive together share a statement: a crowd of one chatbot does not occupy the connections of all.
+ * Creates chats, each with its first entry if it has one. Creations of one chatbot wait for one another at its counter,
+ * so those that arrive together share a statement: a crowd of one chatbot does not occupy the connections of all.
  */
 import {
   fold,
@@ -34,8 +34,8 @@ export interface ChatToCreate {
   readonly userRef: string | null;
   readonly entry: NewEntry | null;
   /**
-   * The idempotency key and its turn, which claims the key first (`claims`) or has claimed it already. The chat is created
-   * only if the turn gets the key, and in the same transaction.
+   * The idempotency key and its turn, which claims the key first (`claims`) or has claimed it already. The chat is
+   * created only if the turn gets the key, and in the same transaction.
    */
   readonly keyed: (IdempotencyKey & { readonly turn: string; readonly claims: boolean }) | null;
 }
@@ -115,7 +115,9 @@ interface CreatedRow {
   readonly at: number;
 }
 
-/** Inserts all of the chats or none, without those whose key another turn has taken. Results are in the order of chats. */
+/**
+ * Inserts all of the chats or none, without those whose key another turn has taken. Results are in the order of chats.
+ */
 export const insertChats = (
   session: Session,
   chatbot: number,
@@ -147,12 +149,12 @@ export const insertChats = (
   });
 };
 
-// Keys are locked first, as everywhere, and then the counter, before any id is drawn: so ids ascend in the order of creation.
-// Neither nextval nor RETURNING promises an order: ids are ranked, and rows are matched by position. A key that occurs twice
-// creates one chat.
+// Keys are locked first, as everywhere, and then the counter, before any id is drawn: so ids ascend in the order of
+// creation. Neither nextval nor RETURNING promises an order: ids are ranked, and rows are matched by position. A key
+// that occurs twice creates one chat.
 const insertStatement = `
 with wanted as (
-  select * from unnest($2::text[], $3::text[], $4::text[], ${newEntryParameters(5, "[]")}, $15::text[], $16::text[])
+  select * from unnest($2::text[], $3::text[], $4::text[], ${newEntryParameters(5, "[]")}, $16::text[], $17::text[])
     with ordinality as i(name, user_ref, folded_name, ${newEntryColumns}, key, turn, at)
 ), held as (
   select first.at, k.key from (

@@ -159,8 +159,8 @@ export const textOrder = ([first, ...rest]: ChatQuery["orderBy"]): TextOrder | u
 };
 
 /**
- * All chats in the order of a text: walks its index from the nearer end. The chatbot is that of the counter's row: with a
- * parameter the planner expects one chat in a chatbot that was never analyzed.
+ * All chats in the order of a text: walks its index from the nearer end. The chatbot is that of the counter's row: with
+ * a parameter the planner expects one chat in a chatbot that was never analyzed.
  */
 export const byText = (
   chatbot: number,

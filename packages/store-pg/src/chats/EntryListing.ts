@@ -1,6 +1,6 @@
 /**
- * Pages of a chat's entries. One statement reads a page and its total, so that both are of one snapshot. It returns no row
- * if the chat does not exist.
+ * Pages of a chat's entries. One statement reads a page and its total, so that both are of one snapshot. It returns no
+ * row if the chat does not exist.
  */
 import { ChatNotFound, type ChatStore, type EntryField, type EntryQuery } from "@parley/core";
 import { Effect } from "effect";

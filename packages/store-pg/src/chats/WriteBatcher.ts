@@ -1,6 +1,6 @@
 /**
- * Batches writes. A write that arrives alone runs at once. Writes that arrive while a statement is in flight share the next
- * one.
+ * Batches writes. A write that arrives alone runs at once. Writes that arrive while a statement is in flight share the
+ * next one.
  */
 import { Deferred, Effect, Exit, Iterable } from "effect";
 
@@ -26,10 +26,10 @@ export interface BatchOptions<Full, Late> {
 }
 
 /**
- * Makes a function that writes one item of a lane. `write` returns one result for each item, in their order; its failure is
- * that of every item, because any may have been written. An item fails with `full` if too many wait in its lane, or if it
- * still waits after so many milliseconds, and with `late` if it is in flight then. An interruption removes an item that waits,
- * and waits for the end of a write in flight.
+ * Makes a function that writes one item of a lane. `write` returns one result for each item, in their order; its
+ * failure is that of every item, because any may have been written. An item fails with `full` if too many wait in its
+ * lane, or if it still waits after so many milliseconds, and with `late` if it is in flight then. An interruption
+ * removes an item that waits, and waits for the end of a write in flight.
  */
 export const makeWriteBatcher = Effect.fnUntraced(function* <A, B, E, Full, Late>(
   write: (lane: number, items: ReadonlyArray<A>) => Effect.Effect<ReadonlyArray<B>, E>,

@@ -19,7 +19,7 @@ export interface Lending {
   ) => Effect.Effect<A, E | SqlError.SqlError, R>;
 }
 
-/** When work must have ended that consists of several statements; in milliseconds since the epoch. */
+/** The end of work that consists of several statements, in milliseconds since the epoch. */
 const WorkDeadline = Context.Reference("@parley/store-pg/WorkDeadline", {
   defaultValue: () => Infinity,
 });
@@ -37,8 +37,9 @@ export const endAfter =
 export const timeLeft = Effect.map(WorkDeadline, (deadline) => deadline - Date.now());
 
 /**
- * When the latest statement without an answer in time was sent, for all pools. Connections that have not answered since are
- * not lent again: the failure of one path is often that of all, and to find out one by one would cost a deadline each.
+ * The time at which a statement was sent that got no answer in time; the latest one, for all pools. The pools replace
+ * connections that have not answered since. When one connection is dead, the others often are: to find out one by one
+ * would cost a deadline each.
  */
 export interface Silence {
   since: number;
@@ -63,7 +64,7 @@ const silentAfter = 4_500;
 export const inTime = <A, E, R>(statement: Effect.Effect<A, E, R>) =>
   within(statement, quickDeadline, true, () => noAnswer);
 
-/** What is known of a loan when its deadline passes. */
+/** A loan: its connection, once there is one, and the time since when. */
 interface Loan {
   connection?: PgConnection;
   since?: number;
@@ -131,8 +132,8 @@ const noAnswer = new SqlError.SqlError({
 });
 
 /**
- * Stops waiting for the work after so many milliseconds. The work has a fiber of its own and the timer is Node's, so that
- * this holds in uninterruptible regions; work on a silent connection may end later.
+ * Stops waiting for the work after so many milliseconds. The work has a fiber of its own and the timer is Node's, so
+ * that this holds in uninterruptible regions; work on a silent connection may end later.
  */
 const within = <A, E, R, E2>(
   work: Effect.Effect<A, E, R>,

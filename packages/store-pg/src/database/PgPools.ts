@@ -23,8 +23,9 @@ type Connected<A> = Effect.Effect<A, SqlError.SqlError, Scope.Scope>;
 
 export interface PgPools {
   /**
-   * For quick reads, which wait for no lock; pipelined unless row security binds them. Each statement has one good plan,
-   * whatever its parameters: to plan it anew would take longer than to run it. Transactions would mix on a shared connection.
+   * For quick reads, which wait for no lock; pipelined unless row security binds them. Each statement has one good
+   * plan, whatever its parameters: to plan it anew would take longer than to run it. Transactions would mix on a shared
+   * connection.
    */
   readonly reads: Session;
   /** For statements that take locks. Gives up on a lock after 1.5 seconds. Serves chatbots in turn. */
@@ -55,7 +56,10 @@ export interface PoolOptions extends ConnectionOptions {
 
 const bulkReaders = 2;
 
-/** Shorter than `quickDeadline`: a request that fails on a silent connection must leave none to the next. In milliseconds. */
+/**
+ * Shorter than `quickDeadline`: a request that fails on a silent connection must leave none to the next. In
+ * milliseconds.
+ */
 const statementDeadline = 4_800;
 
 /** Milliseconds within which a list that reads much is answered. */
@@ -102,8 +106,8 @@ export const makePools = Effect.fnUntraced(function* (
   /** Milliseconds for a list that reads much, with the waiting. */
   { bulk: bulkMillis = bulkDeadline } = {},
 ) {
-  // Closed as a whole, after everything that began later: a pool whose scope is closing opens no connection, and work that
-  // waits for one would wait for ever.
+  // Closed as a whole, after everything that began later: a pool whose scope is closing opens no connection, and work
+  // that waits for one would never end.
   const scope = yield* Effect.acquireRelease(Scope.make("parallel"), Scope.close);
   const { rowSecurity = false } = options;
   const silence: Silence = { since: 0 };
@@ -111,7 +115,10 @@ export const makePools = Effect.fnUntraced(function* (
   const lend = (
     name: string,
     connections: number,
-    /** Fibers that pipeline their statements on one connection; `0`: statements are sent one by one, and can be canceled. */
+    /**
+     * Fibers that pipeline their statements on one connection; `0`: statements are sent one by one, and can be
+     * canceled.
+     */
     sharing: number,
     settings: Readonly<Record<string, string>>,
     lending: LendingOptions,

@@ -1,5 +1,5 @@
 /**
- * What an operator sees of the database: the connections in use, the work that waits for one, and a log line when the
+ * The database as an operator sees it: the connections in use, the work that waits for one, and a log line when the
  * database is lost or can be used again.
  */
 import type { PgConnection } from "@effect/sql-pg/PgConnection";

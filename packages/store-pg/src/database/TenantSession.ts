@@ -1,6 +1,6 @@
 /**
- * Sends statements, each with the tenant whose rows it is about. With row security each runs in a transaction that names
- * the tenant to the policies, so that a statement without its condition still finds no other chatbot's row.
+ * Sends statements, each with the tenant whose rows it is about. With row security each runs in a transaction that
+ * names the tenant to the policies, so that a statement without its condition still finds no other chatbot's row.
  */
 import type { PgConnection, Result } from "@effect/sql-pg/PgConnection";
 import { inSpan } from "@parley/core";
@@ -22,16 +22,16 @@ export interface Session {
     values?: ReadonlyArray<unknown>,
   ) => Effect.Effect<ReadonlyArray<Row>, SqlError.SqlError>;
   /**
-   * Commits all of the statements, or none. A connection that pipelines sends them together with their COMMIT, so that no lock
-   * of theirs waits for this process. Returns the rows of each.
+   * Commits all of the statements, or none. A connection that pipelines sends them together with their COMMIT, so that
+   * no lock of theirs waits for this process. Returns the rows of each.
    */
   readonly batch: (
     tenant: Tenant,
     statements: ReadonlyArray<Statement>,
   ) => Effect.Effect<ReadonlyArray<ReadonlyArray<any>>, SqlError.SqlError>;
   /**
-   * Commits all of the effect's statements, or none. All are of one tenant. Transactions do not nest. The statements that
-   * `last` makes of the result are sent together with the COMMIT, too.
+   * Commits all of the effect's statements, or none. All are of one tenant. Transactions do not nest. The statements
+   * that `last` makes of the result are sent together with the COMMIT, too.
    */
   readonly transaction: <A, E, R>(
     tenant: Tenant,

@@ -1,6 +1,6 @@
 /**
- * Brings a schema up to date by Effect's Migrator. A start asks for the newest migration first: the Migrator locks its table
- * exclusively, so it would wait for a dump, and a role that may only read could not start.
+ * Brings a schema up to date by Effect's Migrator. A start asks for the newest migration first: the Migrator locks its
+ * table exclusively, so it would wait for a dump, and a role that may only read could not start.
  */
 import { describeCause } from "@parley/core";
 import { Effect } from "effect";
@@ -8,8 +8,12 @@ import { Migrator, SqlClient, SqlError } from "effect/sql";
 import { cannotBeUsed, codeOf } from "../database/PgErrors.ts";
 import { quoteSchema, texts } from "../database/PgParams.ts";
 import { initial } from "./0001_initial.ts";
+import { keys } from "./0002_keys.ts";
 
-const migrations = [{ name: "initial", text: initial }];
+const migrations = [
+  { name: "initial", text: initial },
+  { name: "keys", text: keys },
+];
 
 /** Records the migrations that were applied. */
 const table = "parley_schema";
@@ -78,8 +82,8 @@ const loader = Migrator.fromRecord(
 );
 
 /**
- * Brings the schema up to date. For one that is, two SELECTs suffice, which wait for no dump and which a role that may only
- * read is allowed to run. Servers that start together wait for each other.
+ * Brings the schema up to date. For one that is, two SELECTs suffice, which wait for no dump and which a role that may
+ * only read is allowed to run. Servers that start together wait for each other.
  */
 export const migrate = Effect.fnUntraced(
   function* (schema: string) {

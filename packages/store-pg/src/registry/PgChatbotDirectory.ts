@@ -22,8 +22,8 @@ export const makeChatbotDirectory = ({ reads, writes }: PgPools, notifications: 
       reads.query<ChatbotRow & KeyRow>("operator", openKey, [keyId]).pipe(
         Effect.map(([row]) => {
           if (row === undefined) return null;
-          const { expiresAt, hash, scopes } = toKey(row);
-          return { hash, scopes, expiresAt, chatbot: toChatbot(row) };
+          const { expiresAt, hash, ratePerMinute, scopes } = toKey(row);
+          return { hash, scopes, expiresAt, ratePerMinute, chatbot: toChatbot(row) };
         }),
         toStorageUnavailable,
       ),

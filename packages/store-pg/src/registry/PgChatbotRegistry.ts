@@ -38,7 +38,9 @@ export const makeChatbotRegistry = ({ reads, writes }: PgPools) => {
   const query = <Row extends object>(text: string, values: ReadonlyArray<unknown> = []) =>
     writes.query<Row>("operator", text, values);
 
-  /** Makes changes one after the other, so that each sees the one before. Their audit is sent together with the COMMIT. */
+  /**
+   * Makes changes one after the other, so that each sees the one before. Their audit is sent together with the COMMIT.
+   */
   const write = <Step extends Effect.Effect<any, any>, A>(
     actor: string,
     change: (audit: Audit) => Generator<Step, A, never>,
@@ -81,17 +83,17 @@ export const makeChatbotRegistry = ({ reads, writes }: PgPools) => {
 
   const insertKey = Effect.fnUntraced(function* (
     chatbot: number,
-    { expiresAt, hash, id, name, scopes }: KeyRecord,
+    { expiresAt, hash, id, name, ratePerMinute, scopes }: KeyRecord,
     audit: Audit,
   ) {
-    const values = [chatbot, id, hash, name, texts(scopes), time(expiresAt)];
+    const values = [chatbot, id, hash, name, texts(scopes), time(expiresAt), ratePerMinute];
     const inserted = yield* query(addKey, values);
     if (inserted.length === 0) return yield* new KeyTaken({ keyId: id });
     audit(chatbot, "add-key", id);
   });
 
-  const updateKey = ({ expiresAt, id, name, scopes }: KeyRecord) =>
-    query(changeKey, [id, name, texts(scopes), time(expiresAt)]);
+  const updateKey = ({ expiresAt, id, name, ratePerMinute, scopes }: KeyRecord) =>
+    query(changeKey, [id, name, texts(scopes), time(expiresAt), ratePerMinute]);
 
   return ChatbotRegistry.of({
     list: reads.query<ChatbotRow & (KeyRow | { readonly id: null })>("operator", everyChatbot).pipe(
@@ -178,8 +180,8 @@ export const makeChatbotRegistry = ({ reads, writes }: PgPools) => {
     replaceKey: (id, keyId, replacement, end, actor) =>
       write(actor, function* (audit) {
         const old = yield* keyWith(id, keyId);
-        const { name, scopes } = old;
-        yield* insertKey(id, { ...replacement, name, scopes }, audit);
+        const { name, ratePerMinute, scopes } = old;
+        yield* insertKey(id, { ...replacement, name, scopes, ratePerMinute }, audit);
         if (old.expiresAt !== null && old.expiresAt <= end) {
           return { name, scopes, expiresAt: old.expiresAt };
         }
@@ -228,10 +230,11 @@ const moveChatbots = "update chatbot set workspace_name = $2 where workspace_nam
 const deleteChatbot = "delete from chatbot where id = $1";
 
 const addKey = `
-insert into api_key (chatbot_id, id, hash, name, scopes, expires_at)
-values ($1, $2, $3, $4, $5, $6::timestamptz) on conflict (id) do nothing returning id`;
+insert into api_key (chatbot_id, id, hash, name, scopes, expires_at, rate_per_minute)
+values ($1, $2, $3, $4, $5, $6::timestamptz, $7::int) on conflict (id) do nothing returning id`;
 const changeKey = `
-update api_key set name = $2, scopes = $3, expires_at = $4::timestamptz where id = $1`;
+update api_key set name = $2, scopes = $3, expires_at = $4::timestamptz, rate_per_minute = $5::int
+where id = $1`;
 const revokeKey = "update api_key set revoked_at = clock_timestamp() where id = $1";
 
 // Equal notifications of a transaction are sent once.

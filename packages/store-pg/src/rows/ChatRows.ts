@@ -1,6 +1,6 @@
 /**
- * Rows of chats and entries: as they are read, and the columns of an entry to insert. Ids and counts arrive as bigint and are
- * below 2^53.
+ * Rows of chats and entries: as they are read, and the columns of an entry to insert. Ids and counts arrive as bigint
+ * and are below 2^53.
  */
 import type { Chat, Entry, NewEntry, Usage } from "@parley/core";
 import { array, type ArrayType } from "../database/PgParams.ts";
@@ -82,6 +82,7 @@ const columns: ReadonlyArray<
   ["completion_tokens", "int8", ({ usage }) => big(usage?.completionTokens)],
   ["attempts", "int4", ({ usage }) => usage?.attempts],
   ["latency_millis", "int8", ({ usage }) => big(usage?.latencyMillis)],
+  ["key_id", "text", ({ keyId }) => keyId],
 ];
 
 export const newEntryColumns = columns.map(([name]) => name).join(", ");

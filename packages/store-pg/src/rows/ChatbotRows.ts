@@ -23,6 +23,7 @@ export interface KeyRow {
   readonly name: string | null;
   readonly scopes: ReadonlyArray<Scope>;
   readonly expires_at: Date | null;
+  readonly rate_per_minute: number | null;
   readonly revoked_at: Date | null;
   readonly created_at: Date;
   readonly last_used_at: Date | null;
@@ -43,6 +44,7 @@ export const toKey = (row: KeyRow): RegisteredKey => ({
   name: row.name,
   scopes: row.scopes,
   expiresAt: row.expires_at,
+  ratePerMinute: row.rate_per_minute,
   createdAt: row.created_at,
   revokedAt: row.revoked_at,
   lastUsedAt: row.last_used_at,
@@ -51,4 +53,4 @@ export const toKey = (row: KeyRow): RegisteredKey => ({
 export const chatbotColumns =
   "chatbot.id as chatbot_id, chatbot.name as chatbot_name, description, workspace_name, settings";
 export const keyColumns = `api_key.id, api_key.hash, api_key.name, api_key.scopes, api_key.expires_at,
-  api_key.created_at, api_key.revoked_at, api_key.last_used_at`;
+  api_key.rate_per_minute, api_key.created_at, api_key.revoked_at, api_key.last_used_at`;

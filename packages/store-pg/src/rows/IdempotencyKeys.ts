@@ -18,8 +18,8 @@ const isFree = (row: string) =>
   `(${isOld(row)} or (${row}.chat_id is null and ${row}.turn_until <= clock_timestamp()))`;
 
 /**
- * Claims the keys `$2` of chatbot `$1` for the requests with fingerprints `$3` in turns `$4`, for `$5` milliseconds. Returns
- * those that were free; of a key that occurs twice, the first. Deletes a few old keys.
+ * Claims the keys `$2` of chatbot `$1` for the requests with fingerprints `$3` in turns `$4`, for `$5` milliseconds.
+ * Returns those that were free; of a key that occurs twice, the first. Deletes a few old keys.
  */
 const claimKeys = `
 with wanted as (

@@ -1,7 +1,7 @@
 /**
- * The port `TurnStore`: a turn is held in the row of its chat, with the queue of the instances that wait, and in the row of
- * its idempotency key. An erasure may lock a chat for seconds, so no statement waits for that lock: it skips the row, and is
- * tried again.
+ * The port `TurnStore`: a turn is held in the row of its chat, with the queue of the instances that wait, and in the
+ * row of its idempotency key. An erasure may lock a chat for seconds, so no statement waits for that lock: it skips the
+ * row, and is tried again.
  */
 import {
   AskDeadline,
@@ -104,7 +104,8 @@ export const makeTurnStore = Effect.fnUntraced(function* (
       // Outside a transaction the turn is taken already.
       yield* idempotencyKey === null ? Effect.ignore(forget) : forget;
     }
-    // The snapshot may be older than the turn, if an append committed in between. A second read is exact: the turn is ours.
+    // The snapshot may be older than the turn, if an append committed in between. A second read is exact: the turn is
+    // ours.
     const isCurrent = (first.position ?? 0n) === first.entries;
     const newest = isCurrent
       ? rows.flatMap((row) => (row.id === null ? [] : toEntry(row)))
@@ -192,7 +193,7 @@ export const makeTurnStore = Effect.fnUntraced(function* (
     const keyed = idempotencyKey && { ...idempotencyKey, turn: id, claims: false };
     const created = yield* create(chatbot, { name: null, userRef: null, entry, keyed });
     if (created === null) return yield* new TurnLost();
-    const { usage: _, ...stored } = entry;
+    const { keyId: _, usage: __, ...stored } = entry;
     return {
       ...stored,
       id: created.entryId!,
@@ -231,9 +232,9 @@ export const makeTurnStore = Effect.fnUntraced(function* (
       }).pipe(toStorageUnavailable, endAfter(quickDeadline)),
 
     /**
-     * An answer is paid, so an append is retried until its ask's deadline, and ends five seconds later. An attempt with an
-     * unknown outcome may have stored the entry, which ended the turn: no later attempt stores it again. A turn without
-     * chat and key has no row that could end, and is not retried.
+     * An answer is paid, so an append is retried until its ask's deadline, and ends five seconds later. An attempt with
+     * an unknown outcome may have stored the entry, which ended the turn: no later attempt stores it again. A turn
+     * without chat and key has no row that could end, and is not retried.
      */
     append: (turn, entry) => {
       let unknown: StorageUnavailable | null = null;
@@ -242,21 +243,26 @@ export const makeTurnStore = Effect.fnUntraced(function* (
         Entry,
         TurnLost | ChatbotNotFound | ChatNotFound | Overloaded | StorageUnavailable
       > = turn.chat === null ? appendToNewChat(turn, entry) : appendToChat(turn, entry);
-      const mayRepeat = (error: Effect.Error<typeof attempt>): boolean => {
-        if (error._tag !== "StorageUnavailable") return error._tag === "Overloaded";
-        if (isUnsent(error)) return true;
-        unknown = error;
-        return hasRow;
-      };
+      const retried = (schedule: Schedule.Schedule<unknown>) =>
+        attempt.pipe(
+          Effect.tapError((error) =>
+            Effect.sync(() => {
+              if (error._tag === "StorageUnavailable" && !isUnsent(error)) unknown = error;
+            }),
+          ),
+          Effect.retry({
+            while: (error) =>
+              error._tag === "Overloaded" ||
+              (error._tag === "StorageUnavailable" && (hasRow || isUnsent(error))),
+            schedule,
+          }),
+          Effect.catchTag("TurnLost", (lost) => Effect.fail(unknown ?? lost)),
+        );
       return Effect.flatMap(
         Effect.all([AskDeadline, Clock.currentTimeMillis]),
         ([deadline, now]) => {
           const millis = deadline === Infinity ? turnLease : Math.max(1_000, deadline - now);
-          return attempt.pipe(
-            Effect.retry({ while: mayRepeat, schedule: retriesFor(millis) }),
-            Effect.catchTag("TurnLost", (lost) => Effect.fail(unknown ?? lost)),
-            endAfter(millis + quickDeadline),
-          );
+          return retried(retriesFor(millis)).pipe(endAfter(millis + quickDeadline));
         },
       );
     },
@@ -275,11 +281,7 @@ export const makeTurnStore = Effect.fnUntraced(function* (
             if (row!.awaited === true) yield* notify(turn.chatbot, turn.chat!);
             if (row!.locked) return yield* busy;
           }).pipe(
-            // For as long as the lease of a turn without renewals.
-            Effect.retry({
-              while: Predicate.isTagged("Overloaded"),
-              schedule: retriesFor(turnLease),
-            }),
+            Effect.retry({ while: Predicate.isTagged("Overloaded"), schedule: forALease }),
             Effect.catchTag("Overloaded", () => Effect.void),
             toStorageUnavailable,
           ),
@@ -314,6 +316,9 @@ const retriesFor = (duration: number) =>
     Schedule.upTo({ duration }),
   );
 
+/** Retries for as long as the lease of a turn without renewals. */
+const forALease = retriesFor(turnLease);
+
 type TakenRow = {
   readonly exists: boolean;
   /** The turn before, whose lease ended. */
@@ -332,9 +337,10 @@ type KeyRow = {
   readonly for_millis: number | null;
 } & (EntryRow | { readonly id: null });
 
-// The locked row decides, which may be newer than the statement's snapshot. The instance that takes the turn is the first in
-// the queue, or the first did not come in time: either way the first leaves the queue. An instance that is in the queue
-// already locks nothing while the turn is held: many that ask again would keep the holder from the lock that it needs to append.
+// The locked row decides, which may be newer than the statement's snapshot. The instance that takes the turn is the
+// first in the queue, or the first did not come in time: either way the first leaves the queue. An instance that is in
+// the queue already locks nothing while the turn is held: many that ask again would keep the holder from the lock that
+// it needs to append.
 const takeTurn = `
 with seen as (
   select turn_until, turn is not null and turn_until > clock_timestamp() and $6 = any (waiting) as waits

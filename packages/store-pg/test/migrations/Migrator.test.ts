@@ -32,7 +32,10 @@ describe("a start", () => {
       const starts = Array.from({ length: 4 }, () => start(options));
       yield* Effect.all(starts, { concurrency: "unbounded" });
       const rows = yield* sql.unsafe("select migration_id as id, name from parley_schema");
-      assert.deepStrictEqual(rows, [{ id: 1, name: "initial" }]);
+      assert.deepStrictEqual(rows, [
+        { id: 1, name: "initial" },
+        { id: 2, name: "keys" },
+      ]);
     }),
   );
 
@@ -63,8 +66,8 @@ describe("a start", () => {
     Effect.gen(function* () {
       const { options, sql } = yield* withSchema([]);
       yield* start(options);
-      yield* sql.unsafe("insert into parley_schema (migration_id, name) values (2, 'later')");
-      assert.include(yield* refusal(options), "has migration 2, which this version");
+      yield* sql.unsafe("insert into parley_schema (migration_id, name) values (3, 'later')");
+      assert.include(yield* refusal(options), "has migration 3, which this version");
     }),
   );
 

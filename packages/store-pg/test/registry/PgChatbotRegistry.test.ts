@@ -45,6 +45,7 @@ const keyRecord = () => ({
   name: null,
   scopes: ["read"] as const,
   expiresAt: null,
+  ratePerMinute: null,
 });
 
 layer(layerPostgresUnderTest(), { excludeTestServices: true })("registry on PostgreSQL", (it) => {

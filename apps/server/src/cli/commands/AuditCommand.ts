@@ -2,17 +2,13 @@ import { Administration } from "@parley/core";
 import { Effect } from "effect";
 import { Command, Flag } from "effect/cli";
 import { onDatabase } from "../Database.ts";
-import { jsonFlag } from "../Flags.ts";
+import { countFlag, jsonFlag } from "../Flags.ts";
 import { printTable } from "../Output.ts";
 
 export const audit = Command.make(
   "audit",
   {
-    limit: Flag.Int("limit").pipe(
-      Flag.filter(
-        (limit) => limit > 0,
-        () => "Expected a number above 0",
-      ),
+    limit: countFlag("limit").pipe(
       Flag.withDefault(50),
       Flag.withDescription("How many lines at most; 50 by default"),
     ),

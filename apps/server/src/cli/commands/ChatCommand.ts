@@ -3,6 +3,7 @@ import { Command, Flag, GlobalFlag } from "effect/cli";
 import { converse } from "../Conversation.ts";
 import { onDatabase } from "../Database.ts";
 import { chatbotFlag, chatbotOf } from "../Flags.ts";
+import { makePrompt } from "../Prompt.ts";
 
 export class NotAnswered extends Data.TaggedError("NotAnswered")<{ readonly message: string }> {}
 
@@ -20,11 +21,13 @@ export const chat = Command.make(
     Effect.gen(function* () {
       // The other commands need no language models.
       const { layerAsking } = yield* Effect.promise(() => import("../../layers/Asking.ts"));
+      const isTerminal = yield* Stdio.Stdio.use(({ stdinIsTerminal }) => stdinIsTerminal);
       const { layerDocuments } = yield* Effect.promise(() => import("../../layers/Documents.ts"));
-      const { stdinIsTerminal } = yield* Stdio.Stdio;
       const logs = Option.isSome(yield* GlobalFlag.LogLevel);
       const failures = yield* Effect.gen(function* () {
-        return yield* converse(yield* chatbotOf(wanted), Option.getOrNull(chat));
+        const chatbot = yield* chatbotOf(wanted);
+        const prompt = isTerminal ? yield* makePrompt : null;
+        return yield* converse(chatbot, Option.getOrNull(chat), prompt);
       }).pipe(
         Effect.provide(Layer.provide(layerAsking, layerDocuments(Stream.empty))),
         // The conversation prints each failure already.
@@ -32,7 +35,7 @@ export const chat = Command.make(
         onDatabase,
       );
       // A person has tried again.
-      if (failures === 0 || (yield* stdinIsTerminal)) return;
+      if (failures === 0 || isTerminal) return;
       return yield* new NotAnswered({
         message: failures === 1 ? "One ask failed." : `${failures} asks failed.`,
       });

@@ -1,14 +1,159 @@
 /**
- * Erasing chats, and moving them between stores.
+ * Seeing chats, erasing them, and moving them between stores.
  */
-import { ChatArchive, encodeArchive, decodeArchive, type Erasable } from "@parley/core";
+import {
+  ChatArchive,
+  ChatStore,
+  decodeArchive,
+  encodeArchive,
+  newest,
+  newestChats,
+  type Chat,
+  type Entry,
+  type Erasable,
+} from "@parley/core";
 import { Clock, Console, Effect, FileSystem, Option, Stdio, Stream } from "effect";
-import { Command, Flag } from "effect/cli";
+import { Argument, Command, Flag } from "effect/cli";
 import { resolve } from "node:path";
 import { actor, onDatabase } from "../Database.ts";
 import { wrongUsage } from "../Errors.ts";
-import { chatbotFlag, chatbotOf, jsonFlag, sinceFlag } from "../Flags.ts";
-import { counted, print } from "../Output.ts";
+import { chatbotFlag, chatbotOf, countFlag, jsonFlag, sinceFlag } from "../Flags.ts";
+import { counted, details, print, table } from "../Output.ts";
+
+const pageFlags = {
+  chatbot: chatbotFlag,
+  limit: countFlag("limit", 100).pipe(
+    Flag.withDefault(newest.limit),
+    Flag.withDescription(`How many at most; ${newest.limit} by default`),
+  ),
+  page: countFlag("page").pipe(Flag.withDefault(1), Flag.withDescription("Which page of them")),
+  text: Flag.Boolean("text").pipe(
+    Flag.withDefault(false),
+    Flag.withDescription("Show texts of users, too: names, questions and answers"),
+  ),
+  json: jsonFlag,
+};
+
+/** The text, or how many characters it has. */
+const shown = (text: string, isShown: boolean): string =>
+  isShown ? text : counted([...text].length, "character");
+
+/** Fields of a JSON document: the texts, or the numbers of their characters. */
+const textFields = (texts: Readonly<Record<string, string | null>>, isShown: boolean) =>
+  Object.fromEntries(
+    Object.entries(texts).map(([name, text]) =>
+      isShown ? [name, text] : [`${name}Length`, text === null ? null : [...text].length],
+    ),
+  );
+
+const chatDocument = ({ createTime, id, name, userRef }: Chat, text: boolean) => ({
+  id,
+  userRef,
+  createTime,
+  ...textFields({ name }, text),
+});
+
+const printChats = Effect.fnUntraced(function* (
+  { chatbot: wanted, json, limit, page, text }: Command.Command.Config.Infer<typeof pageFlags>,
+  filter: Partial<Pick<typeof newestChats, "search" | "userRef">>,
+) {
+  const chatbot = yield* chatbotOf(wanted);
+  const query = { ...newestChats, limit, page, ...filter };
+  const { items, total } = yield* ChatStore.use((store) => store.listChats(chatbot.id, query));
+  const document = { total, chats: items.map((chat) => chatDocument(chat, text)) };
+  yield* print(json, document, () => {
+    const rows = table(items, {
+      ID: ({ id }) => id,
+      CREATED: ({ createTime }) => createTime,
+      "USER REF": ({ userRef }) => userRef,
+      NAME: ({ name }) => (name === null ? null : shown(name, text)),
+    });
+    return `${rows}\n${items.length} of ${counted(total, "chat")}`;
+  });
+}, onDatabase);
+
+const list = Command.make(
+  "list",
+  {
+    ...pageFlags,
+    userRef: Flag.String("user-ref").pipe(
+      Flag.optional,
+      Flag.withDescription("Only chats with this userRef"),
+    ),
+  },
+  ({ userRef, ...page }) => printChats(page, { userRef: Option.getOrNull(userRef) }),
+).pipe(
+  Command.withDescription("List chats, the newest first, and how many there are"),
+  Command.withExamples([
+    { command: "parley chats list --user-ref user-7", description: "The newest of a user" },
+    { command: "parley chats list --limit 100 --page 2 --json", description: "For a program" },
+  ]),
+);
+
+const search = Command.make(
+  "search",
+  {
+    ...pageFlags,
+    search: Argument.String("text").pipe(
+      Argument.withDescription("A part of the chat's name; upper and lower case are the same"),
+    ),
+  },
+  ({ search, ...page }) => printChats(page, { search }),
+).pipe(
+  Command.withDescription("List the chats with a text in their name, the newest first"),
+  Command.withExamples([
+    { command: "parley chats search invoice --text", description: "With the names" },
+  ]),
+);
+
+const entryDocument = (entry: Entry, text: boolean) => {
+  const { answer, createTime, flagged, id, moderation, question } = entry;
+  return { id, createTime, flagged, moderation, ...textFields({ question, answer }, text) };
+};
+
+const show = Command.make(
+  "show",
+  {
+    ...pageFlags,
+    id: Argument.Int("id").pipe(Argument.withDescription("The id of the chat")),
+  },
+  ({ chatbot: wanted, id, json, limit, page, text }) =>
+    Effect.gen(function* () {
+      const chatbot = yield* chatbotOf(wanted);
+      const store = yield* ChatStore;
+      const query = { ...newest, limit, page };
+      const { items, total } = yield* store.listEntries(chatbot.id, id, query);
+      const document = { total, entries: items.map((entry) => entryDocument(entry, text)) };
+      yield* print(json, document, () => {
+        const rows = text
+          ? items.map(({ answer, createTime, id, moderation, question }) =>
+              details([
+                ["entry", id],
+                ["created", createTime],
+                ["moderation", moderation],
+                ["question", question],
+                ["answer", answer],
+              ]),
+            )
+          : [
+              table(items, {
+                ID: ({ id }) => id,
+                CREATED: ({ createTime }) => createTime,
+                MODERATION: ({ moderation }) => moderation,
+                QUESTION: ({ question }) => shown(question, false),
+                ANSWER: ({ answer }) => shown(answer, false),
+              }),
+            ];
+        return [...rows, `${items.length} of ${total} entries`].join(text ? "\n\n" : "\n");
+      });
+    }).pipe(onDatabase),
+).pipe(
+  Command.withDescription("Show the history of a chat, the newest entries first"),
+  Command.withExamples([
+    { command: "parley chats show 17", description: "When, how much, and what was flagged" },
+    { command: "parley chats show 17 --text", description: "With questions and answers" },
+  ]),
+);
 
 const erase = Command.make(
   "erase",
@@ -155,8 +300,9 @@ const importing = Command.make(
 export const chats = Command.make("chats").pipe(
   Command.withDescription("The chats of a chatbot"),
   Command.withExamples([
+    { command: "parley chats list", description: "The newest" },
     { command: "parley chats export --output chats.ndjson", description: "Back them up" },
     { command: "parley chats erase --help", description: "Which can be erased" },
   ]),
-  Command.withSubcommands([erase, exporting, importing]),
+  Command.withSubcommands([list, show, search, erase, exporting, importing]),
 );

@@ -6,6 +6,7 @@ import {
   generateKey,
   keyId,
   keyState,
+  RatePerMinute,
   scopes,
   type Chatbot,
   type CreatedKey,
@@ -22,6 +23,7 @@ import {
   Option,
   Record,
   Redacted,
+  Schema,
   Stdio,
   Stream,
 } from "effect";
@@ -91,6 +93,23 @@ const scopesFlag = Flag.String("scopes").pipe(
   Flag.withMetavar("read,write,ask"),
 );
 
+/** Requests in a minute; `null` for none. */
+const rateOf = (text: string): Option.Option<number | null> => {
+  if (text === "none") return Option.some(null);
+  const count = Number(/^(\d{1,7})\/min$/.exec(text)?.[1] ?? Number.NaN);
+  return Schema.is(RatePerMinute)(count) ? Option.some(count) : Option.none();
+};
+
+const rateFlag = Flag.String("rate").pipe(
+  Flag.filterMap(rateOf, () => "Expected a number up to 1000000 a minute, such as 60/min, or none"),
+  Flag.withMetavar("60/min|none"),
+  Flag.optional,
+  Flag.withDescription("How many requests with the key each server process accepts"),
+);
+
+const rateText = (ratePerMinute: number | null) =>
+  ratePerMinute === null ? null : `${ratePerMinute}/min`;
+
 /** The end of a new key. */
 const futureOf = Effect.fnUntraced(function* (command: ReadonlyArray<string>, expires: Expiry) {
   const now = yield* Clock.currentTimeMillis;
@@ -132,17 +151,20 @@ const create = Command.make(
       Flag.withDefault(() => null),
       Flag.withDescription("The end of the key; never by default"),
     ),
+    rate: rateFlag,
     json: jsonFlag,
   },
-  ({ chatbot: wanted, expires, json, name, scopes }) =>
+  ({ chatbot: wanted, expires, json, name, rate, scopes }) =>
     Effect.gen(function* () {
       const expiresAt = yield* futureOf(["key", "create"], expires);
       yield* Effect.gen(function* () {
         const chatbot = yield* chatbotOf(wanted);
         const administration = yield* Administration;
-        const key = { name: Option.getOrNull(name), scopes, expiresAt };
+        const ratePerMinute = Option.getOrNull(rate);
+        const key = { name: Option.getOrNull(name), scopes, expiresAt, ratePerMinute };
         const created = yield* administration.createKey(chatbot.id, key, yield* actor);
-        const about = `is valid ${untilOf(expiresAt)}, to ${scopes.join(", ")}`;
+        const limit = ratePerMinute === null ? "" : `, at ${rateText(ratePerMinute)}`;
+        const about = `is valid ${untilOf(expiresAt)}, to ${scopes.join(", ")}${limit}`;
         yield* printKey(json, chatbot, created, key, about);
       }).pipe(onDatabase);
     }),
@@ -154,6 +176,7 @@ const create = Command.make(
       command: "parley key create --chatbot Helpdesk --scopes read --expires 30d",
       description: "For a report, for a month",
     },
+    { command: "parley key create --rate 60/min", description: "Limited" },
     { command: "KEY=$(parley key create)", description: "Into a variable of the shell" },
   ]),
 );
@@ -167,6 +190,7 @@ const documentOf = (chatbot: Chatbot, key: RegisteredKey, now: number) => ({
   scopes: key.scopes,
   createdAt: key.createdAt,
   expiresAt: key.expiresAt,
+  ratePerMinute: key.ratePerMinute,
   revokedAt: key.revokedAt,
   lastUsedAt: key.lastUsedAt,
 });
@@ -191,6 +215,7 @@ const list = Command.make(
         NAME: ({ name }) => name,
         STATE: ({ state }) => state,
         SCOPES: ({ scopes }) => scopes.join(","),
+        RATE: ({ ratePerMinute }) => rateText(ratePerMinute),
         CREATED: ({ createdAt }) => createdAt,
         EXPIRES: ({ expiresAt }) => expiresAt,
         "LAST USED": ({ lastUsedAt }) => lastUsedAt,
@@ -217,9 +242,10 @@ const change = Command.make(
       Flag.optional,
       Flag.withDescription("The end of the key; a time in the past ends it at once"),
     ),
+    rate: rateFlag,
     json: jsonFlag,
   },
-  ({ expires, json, key: argument, name, scopes }) =>
+  ({ expires, json, key: argument, name, rate, scopes }) =>
     Effect.gen(function* () {
       const now = yield* Clock.currentTimeMillis;
       const path = ["key", "change"];
@@ -228,6 +254,7 @@ const change = Command.make(
         name: Option.map(name, (text) => text || null),
         scopes,
         expiresAt: Option.map(expires, (expiry) => expiry(now)),
+        ratePerMinute: rate,
       } as Record<string, Option.Option<any>>);
       if (Object.keys(change).length === 0) return yield* wrongUsage(path, "Name what to change.");
       const id = yield* idOf(path, argument);
@@ -252,6 +279,10 @@ const change = Command.make(
     {
       command: "parley key change prl_QSCmEIhoudPA --expires 2030-01-31",
       description: "Another end",
+    },
+    {
+      command: "parley key change prl_QSCmEIhoudPA --rate 60/min",
+      description: "At most a request a second on average",
     },
   ]),
 );

@@ -121,6 +121,22 @@ export const auth = (server: Server): void => {
         expectGeneral(answer, 401);
       });
 
+    it("a key beyond its rate is refused before the route is looked at, and may come again", async () => {
+      const key = server().limitedKey;
+      expect((await api(server(), "/details", { key })).status).toBe(200);
+      expectNoEndpoint(await api(server(), "/nope", { key }), "GET", `${basePath(server())}/nope`);
+      for (const answer of [
+        await api(server(), "/details", { key }),
+        await api(server(), "/nope", { key }),
+        await askApi(server(), { key, json: { query: "port" } }),
+      ]) {
+        expectGeneral(answer, 500);
+        expect(answer.body.message).toBe("SERVICE_OVERLOADED");
+        expect(Number(answer.headers["retry-after"])).toBeGreaterThan(20);
+        expect(Number(answer.headers["retry-after"])).toBeLessThanOrEqual(30);
+      }
+    });
+
     it("is checked before the route, the method, the body and the values", async () => {
       const { text } = await api(server(), "/details", { key: null });
       for (const call of [

@@ -252,6 +252,7 @@ export const chats = (server: Server): void => {
       ["orderBy=question", "orderBy"],
       ["orderBy=name,id", "orderBy"],
       ["orderBy=__proto__", "orderBy"],
+      ["orderBy=id%3Bdrop%20table%20chat", "orderBy"],
       ["orderBy=name&orderBy=name", "orderBy"],
       ["orderBy=id&orderBy=name&orderBy=id", "orderBy"],
       ["orderBy[]=name&orderBy[]=name", "orderBy"],

@@ -78,7 +78,7 @@ export interface Ask {
 /** The asks whose entries are not stored yet, by chat. They go on when another chat is shown. */
 export const asks = signal<ReadonlyMap<number, Ask>>(new Map());
 
-/** What a screen reader says next. */
+/** The text that a screen reader announces next. */
 export const spoken = signal("");
 
 const setAsk = (chatId: number, ask: Ask | null): void => {
@@ -145,8 +145,8 @@ export const startAsk = (
 };
 
 /**
- * Cancels an ask on which this page has hung up: the hang-up of the last request with its key counts, and the server must
- * have read that request before.
+ * Cancels an ask on which this page has hung up: the hang-up of the last request with its key counts, and the server
+ * must have read that request before.
  */
 const cancel = async (client: Client, body: { query: string }, idempotencyKey: string) => {
   const signal = AbortSignal.timeout(3000);

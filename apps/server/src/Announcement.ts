@@ -1,0 +1,80 @@
+/**
+ * The output of a start: addresses and the first key for a person, a line for the log.
+ */
+import { Console, Effect, FileSystem, Option, Path, Redacted } from "effect";
+import { details, type Cell } from "./cli/Output.ts";
+import { logsText } from "./layers/Observability.ts";
+import { Settings } from "./Settings.ts";
+import { version } from "./Version.ts";
+
+interface Addresses {
+  readonly general: string;
+  readonly answers: string;
+  readonly documentation: string | null;
+  readonly playground: string | null;
+  readonly management: string | null;
+}
+
+/** Without a terminal standard output is a log, which others may read. */
+const writeKey = Effect.fnUntraced(
+  function* (key: Redacted.Redacted) {
+    const { dataDir } = yield* Settings;
+    const files = yield* FileSystem.FileSystem;
+    const path = (yield* Path.Path).resolve(dataDir, "first-key");
+    yield* files.makeDirectory(dataDir, { recursive: true });
+    yield* files.remove(path, { force: true });
+    yield* files.writeFileString(path, `${Redacted.value(key)}\n`, { flag: "wx", mode: 0o600 });
+    yield* Effect.logInfo(`The first API key is in ${path}, which only this user can read`);
+  },
+  Effect.catch(({ message }) =>
+    Effect.logError(`The first API key is lost, "parley key create" makes another: ${message}`),
+  ),
+);
+
+const stores = {
+  embedded: ({ dataDir }: { readonly dataDir: string }) => `PostgreSQL in ${dataDir}`,
+  postgres: () => "PostgreSQL at DATABASE_URL",
+  memory: () => "memory: the chats end with the server",
+};
+
+/** Tells that the server serves. The first key is shown on a terminal, and nowhere else. */
+export const announceStart = Effect.fnUntraced(function* (
+  addresses: Addresses,
+  firstKey: Option.Option<Redacted.Redacted>,
+) {
+  const settings = yield* Settings;
+  const { documentation, general, answers, management, playground } = addresses;
+  const isTerminal = process.stdout.isTTY;
+  const models = settings.llms.map(({ model, provider }) => `${model} at ${provider}`).join(", ");
+  if (Option.isSome(firstKey) && !isTerminal) yield* writeKey(firstKey.value);
+  const text = yield* logsText;
+  if (text) {
+    const key = isTerminal ? Option.getOrNull(Option.map(firstKey, Redacted.value)) : null;
+    const documents = settings.knowledgeDir ?? (models === "" ? "its own documentation" : null);
+    const rows: ReadonlyArray<readonly [string, Cell]> = [
+      ["Playground", playground && playground + (key === null ? "" : `#key=${key}`)],
+      ["General interface", general],
+      ["Answers interface", answers],
+      ["Documentation", documentation],
+      ["Management", management],
+      ["Store", stores[settings.store](settings)],
+      ["Model", models || null],
+      ["Documents", documents],
+      ["API key", key && `${key} (shown only now)`],
+    ];
+    yield* Console.log(details(rows.filter(([, value]) => value !== null)));
+    if (key !== null) {
+      yield* Console.log(
+        `\nTry it:\n  curl -s ${answers} -H 'x-api-key: ${key}' \\\n` +
+          `    -H 'content-type: application/json' -d '{"query":"How do I change the port?"}'`,
+      );
+    }
+    if (isTerminal) yield* Console.log("\nCtrl-C stops the server.");
+  }
+  yield* Effect.annotateLogs(Effect.logInfo(`Parley ${version} has started`), {
+    ...(!text && { general, answers, ...(documentation !== null && { documentation }) }),
+    management: management ?? "off",
+    store: settings.store,
+    models: models || "none",
+  });
+});

@@ -1,0 +1,42 @@
+/**
+ * The lines that a person types on the terminal, with the keys of readline.
+ */
+import { Data, Effect, Queue, Stream, type Cause } from "effect";
+import { createInterface } from "node:readline";
+
+/** The person pressed Ctrl-C. */
+export class Stopped extends Data.TaggedError("Stopped") {}
+
+export interface Prompt {
+  /** Shows the prompt, and reads on from there. */
+  readonly show: Effect.Effect<void>;
+  /** Ends with Ctrl-D, and with a Ctrl-C that stops no effect. */
+  readonly lines: Stream.Stream<string>;
+  /** Lets Ctrl-C interrupt the effect, which then fails with `Stopped`. */
+  readonly stoppable: <A, E, R>(effect: Effect.Effect<A, E, R>) => Effect.Effect<A, E | Stopped, R>;
+}
+
+/** Takes the terminal until the scope closes. What is typed is shown on standard error. */
+export const makePrompt = Effect.gen(function* () {
+  const lines = yield* Queue.unbounded<string, Cause.Done>();
+  const leave = () => void Queue.endUnsafe(lines);
+  let interrupt: () => void = leave;
+  const readline = yield* Effect.acquireRelease(
+    Effect.sync(() =>
+      createInterface({ input: process.stdin, output: process.stderr, prompt: "> " })
+        .on("line", (line) => void Queue.offerUnsafe(lines, line))
+        .on("close", leave)
+        .on("SIGINT", () => interrupt()),
+    ),
+    (readline) => Effect.sync(() => readline.close()),
+  );
+  const stop = Effect.callback<never, Stopped>((resume) => {
+    interrupt = () => resume(Effect.fail(new Stopped()));
+  }).pipe(Effect.ensuring(Effect.sync(() => void (interrupt = leave))));
+  const prompt: Prompt = {
+    show: Effect.sync(() => readline.prompt(true)),
+    lines: Stream.rechunk(Stream.fromQueue(lines), 1),
+    stoppable: (effect) => Effect.raceFirst(effect, stop),
+  };
+  return prompt;
+});

@@ -1,0 +1,155 @@
+/**
+ * This project's documents as pages below `/docs/`, with a search over them: the Markdown files that the documents'
+ * answerer reads. They run no script and load nothing from other hosts.
+ */
+import { toPath, type Pages } from "@parley/http";
+import { Effect, FileSystem, Path } from "effect";
+import { HttpServerResponse } from "effect/http";
+import { Marked } from "marked";
+import { createHash } from "node:crypto";
+import { Documents, ownDocuments, ownReadme } from "../layers/Documents.ts";
+
+const types: Readonly<Record<string, string>> = { json: "application/json", png: "image/png" };
+
+/** The pages of the guide: `/docs/guide` lists and searches them. */
+export const makeGuide = Effect.gen(function* () {
+  const fs = yield* FileSystem.FileSystem;
+  const path = yield* Path.Path;
+  const { own } = yield* Documents;
+
+  const names = yield* fs.readDirectory(ownDocuments, { recursive: true }).pipe(Effect.orDie);
+  const files = new Map([
+    ["/docs/readme", ownReadme],
+    ...names
+      .filter((name) => /\.(md|json|png)$/.test(name))
+      .toSorted()
+      .map((name) => [toAddress(name), path.join(ownDocuments, name)] as const),
+  ]);
+  /** Where a link of a document leads; `null` out of the guide, such as to source code. */
+  const resolve = (link: string): string | null => {
+    if (/^(https?:|#)/.test(link)) return link;
+    const [, name = "", anchor = ""] = /^(?:\.\.\/)?(?:docs\/)?([^#]*)(#.*)?$/.exec(link) ?? [];
+    return files.has(toAddress(name)) ? toAddress(name) + anchor : null;
+  };
+  const marked = new Marked({
+    renderer: {
+      heading({ depth, text, tokens }) {
+        const inner = this.parser.parseInline(tokens);
+        return `<h${depth} id="${escape(toAnchor(text))}">${inner}</h${depth}>\n`;
+      },
+      html: ({ text }) => escape(text),
+      image: ({ href, text }) => `<img src="${escape(resolve(href) ?? "")}" alt="${escape(text)}">`,
+      link({ href, tokens }) {
+        const [address, inner] = [resolve(href), this.parser.parseInline(tokens)];
+        return address === null ? inner : `<a href="${escape(address)}">${inner}</a>`;
+      },
+    },
+  });
+
+  const pages = new Map<string, { readonly title: string; readonly html: Effect.Effect<string> }>();
+  for (const [address, file] of files) {
+    if (!file.endsWith(".md")) continue;
+    const text = yield* fs.readFileString(file).pipe(Effect.orDie);
+    const title = /^# (.*)$/m.exec(text)?.[1] ?? address;
+    const html = Effect.sync(() => layout(title, "", marked.parse(text, { async: false })));
+    pages.set(address, { title, html: yield* Effect.cached(html) });
+  }
+  const list = [...pages].map(
+    ([address, { title }]) => `<li><a href="${address}">${escape(title)}</a></li>`,
+  );
+  const search = Effect.fnUntraced(function* (query: string) {
+    const knowledge = yield* own;
+    const found = knowledge.search(query, 10).map(({ headings, source, text }) => {
+      const address = `${toAddress(source)}#${toAnchor(headings.at(-1) ?? "")}`;
+      const title = headings.join(" › ");
+      const passage = marked.parse(text, { async: false });
+      return `<li><a href="${escape(address)}">${escape(title)}</a>${passage}</li>`;
+    });
+    const results = found.length === 0 ? "<p>Nothing found.</p>" : `<ol>${found.join("")}</ol>`;
+    return layout("Search", query, `<h1>Search</h1>${results}`);
+  }, Effect.orDie);
+
+  const respond = Effect.fnUntraced(function* (address: string, target: string) {
+    const page = pages.get(address);
+    if (page !== undefined) return toPage(yield* page.html);
+    const file = files.get(address);
+    if (file !== undefined) {
+      const bytes = yield* fs.readFile(file).pipe(Effect.orDie);
+      const contentType = types[path.extname(file).slice(1)]!;
+      return HttpServerResponse.uint8Array(bytes, { contentType, headers: guarded });
+    }
+    const query = new URLSearchParams(target.split("?")[1]).get("q")?.trim().slice(0, 200) ?? "";
+    const all = layout("Guide", "", `<h1>Guide</h1><ul>${list.join("")}</ul>`);
+    return toPage(query === "" ? all : yield* search(query));
+  });
+  const guide: Pages = () =>
+    Effect.succeed(({ method, url }) => {
+      const address = toPath(url);
+      return method === "GET" && (address === "/docs/guide" || files.has(address))
+        ? respond(address, url)
+        : undefined;
+    });
+  return guide;
+});
+
+/** The address of a document by its path in the folder. */
+const toAddress = (name: string): string => `/docs/${name.toLowerCase().replace(/\.md$/, "")}`;
+
+/** The anchor of a heading, as GitHub makes it. */
+const toAnchor = (heading: string): string =>
+  heading
+    .toLowerCase()
+    .replace(/[^\p{L}\p{N}\s_-]/gu, "")
+    .replaceAll(" ", "-");
+
+const escape = (text: string): string =>
+  text
+    .replaceAll("&", "&amp;")
+    .replaceAll('"', "&quot;")
+    .replaceAll("<", "&lt;")
+    .replaceAll(">", "&gt;");
+
+const style = `
+:root { color-scheme: light dark; font: 1rem/1.6 system-ui, sans-serif; }
+body { margin: 0 auto; max-width: 52rem; padding: 1rem; overflow-wrap: break-word; }
+nav { align-items: center; display: flex; flex-wrap: wrap; gap: 1rem; }
+form { margin-inline-start: auto; }
+input, button { font: inherit; }
+pre, table { display: block; overflow-x: auto; }
+pre { background: color-mix(in srgb, currentColor 7%, transparent); padding: 0.75rem; }
+code { font-size: 0.9em; }
+th, td { border-bottom: 1px solid color-mix(in srgb, currentColor 25%, transparent); padding: 0.25rem 0.5rem; text-align: start; vertical-align: top; }
+img { max-width: 100%; }
+`;
+
+const guarded = {
+  "cache-control": "no-cache",
+  "content-security-policy":
+    `default-src 'none'; style-src 'sha256-${createHash("sha256").update(style).digest("base64")}'; ` +
+    "img-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'",
+  "referrer-policy": "no-referrer",
+  "x-content-type-options": "nosniff",
+};
+
+const toPage = (html: string) =>
+  HttpServerResponse.text(html, { contentType: "text/html; charset=utf-8", headers: guarded });
+
+const layout = (title: string, query: string, main: string): string => `<!doctype html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<title>${escape(title)} · Parley</title>
+<style>${style}</style>
+</head>
+<body>
+<nav aria-label="Documentation">
+<a href="/docs/guide">Guide</a> <a href="/docs">API</a>
+<form role="search" action="/docs/guide"><input type="search" name="q" aria-label="Search the guide" value="${escape(query)}" maxlength="200" required> <button>Search</button></form>
+</nav>
+<main>
+${main}
+</main>
+</body>
+</html>
+`;

@@ -1,0 +1,77 @@
+import * as NodeServices from "@effect/platform-node/NodeServices";
+import { assert, it } from "@effect/vitest";
+import { Effect, Layer, Stream } from "effect";
+import { HttpServerRequest, HttpServerResponse } from "effect/http";
+import { makeGuide } from "../../src/http/Guide.ts";
+import { layerDocuments } from "../../src/layers/Documents.ts";
+import { Settings, type SettingsShape } from "../../src/Settings.ts";
+
+const withModel = { knowledgeDir: null, knowledgeRoot: null, llms: [{}] };
+const layer = layerDocuments(Stream.empty).pipe(
+  Layer.provide(Layer.succeed(Settings, withModel as unknown as SettingsShape)),
+  Layer.provideMerge(NodeServices.layer),
+);
+
+/** Reads pages of the guide; `undefined` where a path is not the guide's. */
+const makeReader = Effect.gen(function* () {
+  const guide = yield* makeGuide;
+  const basePaths = { general: "/api", answers: "/ask" } as const;
+  const respond = yield* guide({ basePaths, serves: ["general"], corsOrigins: [] });
+  return (path: string) => {
+    const request = new Request(`http://parley.test${path}`);
+    const response = respond(HttpServerRequest.fromWeb(request));
+    return response === undefined
+      ? Effect.undefined
+      : Effect.flatMap(response, (sent) => {
+          const web = HttpServerResponse.toWeb(sent);
+          return Effect.promise(async () => ({ headers: web.headers, text: await web.text() }));
+        });
+  };
+});
+
+it.effect("every link and picture of the guide's pages leads to a page, file or heading", () =>
+  Effect.gen(function* () {
+    const read = yield* makeReader;
+    const seen = new Map<string, string>();
+    const open = ["/docs/guide"];
+    const anchors: Array<string> = [];
+    for (let address = open.pop(); address !== undefined; address = open.pop()) {
+      if (seen.has(address) || address === "/docs") continue;
+      const page = yield* read(address);
+      assert.isDefined(page, address);
+      seen.set(address, page!.text);
+      for (const [, link] of page!.text.matchAll(/ (?:href|src)="([^"]*)"/g)) {
+        if (/^https?:/.test(link!)) continue;
+        const [path, anchor] = link!.split("#");
+        open.push(path || address);
+        if (anchor !== undefined) anchors.push(`${path || address}#${anchor}`);
+      }
+    }
+    assert.isAbove(seen.size, 16);
+    for (const link of anchors) {
+      const [path, anchor] = link.split("#");
+      assert.include(seen.get(path!), ` id="${anchor}"`, link);
+    }
+  }).pipe(Effect.provide(layer)),
+);
+
+it.effect("a search finds passages, and shows a question as text", () =>
+  Effect.gen(function* () {
+    const read = yield* makeReader;
+    const found = yield* read("/docs/guide?q=change+the+port");
+    assert.include(found!.text, `<a href="/docs/settings#change-the-port">`);
+    const none = yield* read("/docs/guide?q=%22%3E%3Cscript%3Exyzzy");
+    assert.include(none!.text, `value="&quot;&gt;&lt;script&gt;xyzzy"`);
+    assert.notInclude(none!.text, "<script");
+    assert.match(none!.headers.get("content-security-policy")!, /^default-src 'none'; /);
+  }).pipe(Effect.provide(layer)),
+);
+
+it.effect("a path out of the documents' folder is not the guide's", () =>
+  Effect.gen(function* () {
+    const read = yield* makeReader;
+    for (const path of ["/docs/nowhere", "/docs/faq.md", "/docs/%2e%2e/package.json", "/docs/"]) {
+      assert.isUndefined(yield* read(path), path);
+    }
+  }).pipe(Effect.provide(layer)),
+);

@@ -1,0 +1,23 @@
+import { afterAll, beforeAll, expect, it } from "vitest";
+import { basePath, expectGeneral, raw, requestText } from "../contract/client.ts";
+import { launch, type Running } from "../contract/launch.ts";
+
+let running: Running;
+beforeAll(async () => {
+  running = await launch("memory");
+});
+afterAll(() => running?.stop());
+
+it("a body that does not arrive within thirty seconds is 400, and ends its connection", async () => {
+  const { key, origin } = running.target;
+  const head = requestText(`POST ${basePath(running.target)}/chats HTTP/1.1`, [
+    "Host: example.test",
+    `x-api-key: ${key}`,
+    "Content-Type: application/json",
+    "Content-Length: 100",
+  ]);
+  const { answers } = await raw(origin, [head, "{"], { methods: ["POST"], patience: 50_000 });
+  expect(answers).toHaveLength(1);
+  expectGeneral(answers[0]!, 400);
+  expect(answers[0]!.body.message).toBe("REQUEST_TIMEOUT");
+}, 60_000);

@@ -1,0 +1,137 @@
+import { expect, it } from "@effect/vitest";
+import { generalCodes, validationCodes } from "@parley/http";
+import { makeDocumentation } from "@parley/http/docs";
+import { Ajv2020 } from "ajv/dist/2020.js";
+import { Effect, Stream } from "effect";
+import { gunzipSync } from "node:zlib";
+import { makeTestHandler } from "../TestHandler.ts";
+
+const makeServer = makeTestHandler(() => Stream.empty, { pages: [makeDocumentation] });
+
+const describeApi = Effect.gen(function* () {
+  const { send } = yield* makeServer;
+  const response = yield* send("/openapi.json");
+  return (yield* Effect.promise(() => response.json())) as Record<string, any>;
+});
+
+type Named = readonly [string, any];
+
+/** Every object in the document with its JSON pointer. */
+const walk = (at: string, value: unknown): ReadonlyArray<Named> =>
+  typeof value !== "object" || value === null
+    ? []
+    : [
+        [at, value],
+        ...Object.entries(value).flatMap(([name, one]) =>
+          walk(`${at}/${name.replaceAll("~", "~0").replaceAll("/", "~1")}`, one),
+        ),
+      ];
+
+it.effect("the description has every code of the table, at responses with its status", () =>
+  Effect.gen(function* () {
+    const { paths } = yield* describeApi;
+    const found = new Map<string, { readonly status: number; readonly code: number }>();
+    for (const path of Object.values<any>(paths)) {
+      for (const { responses } of Object.values<any>(path)) {
+        for (const [status, { content, headers }] of Object.entries<any>(responses)) {
+          expect(headers).toHaveProperty("x-request-id");
+          for (const [message, { value }] of Object.entries<any>(
+            content["application/json"]?.examples ?? {},
+          )) {
+            expect(value.status).toBe(Number(status));
+            const { code } = value.errors?.[0] ?? value;
+            found.set(message, { status: value.status, code });
+          }
+        }
+      }
+    }
+    const general = Object.entries(generalCodes).map(([message, { code, status }]) => [
+      message,
+      { status, code },
+    ]);
+    const validation = Object.entries(validationCodes).map(([message, code]) => [
+      message,
+      { status: 422, code },
+    ]);
+    expect(Object.fromEntries(found)).toEqual(Object.fromEntries([...general, ...validation]));
+  }).pipe(Effect.scoped),
+);
+
+it.effect("every example and default is valid", () =>
+  Effect.gen(function* () {
+    const spec = yield* describeApi;
+    const ajv = new Ajv2020({ strict: false, formats: { "date-time": true } });
+    ajv.addSchema(spec, "openapi");
+    let examples = 0;
+    const check = (pointer: string, value: unknown) => {
+      examples++;
+      const isValid = ajv.compile({ $ref: `openapi#${encodeURI(pointer)}` });
+      expect(isValid(value), `${pointer}: ${ajv.errorsText(isValid.errors)}`).toBe(true);
+    };
+    for (const [pointer, value] of walk("", spec)) {
+      if ("default" in value && "type" in value) check(pointer, value.default);
+      if (Array.isArray(value.examples)) {
+        for (const example of value.examples) check(pointer, example);
+      } else if ("schema" in value) {
+        if ("example" in value) check(`${pointer}/schema`, value.example);
+        for (const example of Object.values<any>(value.examples ?? {})) {
+          check(`${pointer}/schema`, example.value);
+        }
+      }
+    }
+    expect(examples).toBeGreaterThan(100);
+  }).pipe(Effect.scoped),
+);
+
+it.effect("the description has the bounds of integers, and each type once", () =>
+  Effect.gen(function* () {
+    const spec = yield* describeApi;
+    const parameters = (path: string) =>
+      Object.fromEntries(
+        spec["paths"][path].get.parameters.map(({ name, schema }: any) => [name, schema]),
+      );
+    expect(parameters("/api/chats")).toMatchObject({
+      limit: { type: "integer", minimum: 1, maximum: 100, default: 25 },
+      page: { type: "integer", minimum: 1, default: 1 },
+      id: { type: "integer" },
+    });
+    expect(parameters("/api/chats/{chat_id}/history")).toMatchObject({
+      chat_id: { type: "integer", minimum: 1 },
+    });
+    for (const [pointer, { anyOf, minimum }] of walk("", spec)) {
+      expect(minimum ?? 0, pointer).toBeGreaterThanOrEqual(0);
+      const types = (anyOf ?? []).map((one: object) => JSON.stringify(one));
+      expect(new Set(types).size, pointer).toBe(types.length);
+    }
+  }).pipe(Effect.scoped),
+);
+
+it.effect("the description names the server as the client does", () =>
+  Effect.gen(function* () {
+    const { send } = yield* makeServer;
+    const servers = (headers: Record<string, string>) =>
+      Effect.gen(function* () {
+        const response = yield* send("/openapi.json", { headers });
+        return ((yield* Effect.promise(() => response.json())) as any).servers;
+      });
+    expect(yield* servers({ host: "chat.example.org:8080" })).toEqual([
+      { url: "http://chat.example.org:8080" },
+    ]);
+    expect(yield* servers({ host: "chat.example.org", "x-forwarded-proto": "https" })).toEqual([
+      { url: "https://chat.example.org" },
+    ]);
+    expect(yield* servers({ host: '"><script>' })).toEqual([{ url: "/" }]);
+  }).pipe(Effect.scoped),
+);
+
+it.effect("the page takes at most 1 MB, compressed, and nothing when the client has it", () =>
+  Effect.gen(function* () {
+    const { send } = yield* makeServer;
+    const response = yield* send("/docs", { headers: { "accept-encoding": "gzip" } });
+    const bytes = new Uint8Array(yield* Effect.promise(() => response.arrayBuffer()));
+    expect(bytes.length).toBeLessThan(1_000_000);
+    expect(gunzipSync(bytes).toString()).toContain("<title>Parley</title>");
+    const headers = { "if-none-match": response.headers.get("etag")! };
+    expect((yield* send("/docs", { headers })).status).toBe(304);
+  }).pipe(Effect.scoped),
+);

@@ -1,0 +1,29 @@
+import { gzipSync } from "node:zlib";
+import { rolldown } from "rolldown";
+import { expect, it } from "vitest";
+
+it("core, memory store and handler need no Node.js, and have at most 230 kB, compressed", async () => {
+  const entry = "embedded.js";
+  const packages = ["core", "store-memory", "http"];
+  const build = await rolldown({
+    input: entry,
+    cwd: import.meta.dirname,
+    platform: "neutral",
+    plugins: [
+      {
+        name: "embedded",
+        resolveId: (id) => (id === entry ? `${import.meta.dirname}/${entry}` : null),
+        load: (id) =>
+          id.endsWith(entry)
+            ? packages.map((name) => `export * from "@parley/${name}";`).join("\n")
+            : null,
+      },
+    ],
+  });
+  const { output } = await build.generate({ format: "es", minify: true });
+  expect(output.flatMap((file) => (file.type === "chunk" ? file.imports : []))).toEqual([]);
+  const sizes = output.map((file) => gzipSync(file.type === "chunk" ? file.code : "").length);
+  const size = sizes.reduce((sum, one) => sum + one, 0);
+  expect(size).toBeGreaterThan(50_000);
+  expect(size).toBeLessThan(230_000);
+});
