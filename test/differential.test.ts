@@ -249,6 +249,7 @@ const subject = Effect.fnUntraced(function* (run: number) {
       if (name === "chat" && typeof one === "number")
         return [name, place(seen("chat", chatbot), one)];
       if (name === "forMillis") return [name, "some"];
+      if (name === "message") return [name, String(one).replaceAll(/\d+/g, "n")];
       // An erasure of one chat names its id.
       if (name === "detail") return [name, String(one).replace(/^chat \d+$/, "chat")];
       return [name, plain(one)];

@@ -93,7 +93,8 @@ export const makeGuide = Effect.gen(function* () {
 });
 
 /** The address of a document by its path in the folder. */
-const toAddress = (name: string): string => `/docs/${name.toLowerCase().replace(/\.md$/, "")}`;
+const toAddress = (name: string): string =>
+  `/docs/${name === "README.md" ? "readme" : name.replace(/\.md$/, "")}`;
 
 /** The anchor of a heading, as GitHub makes it. */
 const toAnchor = (heading: string): string =>

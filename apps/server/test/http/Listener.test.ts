@@ -182,7 +182,9 @@ describe("a refused client", () => {
         socket.setEncoding("latin1").on("data", (data: string) => (text += data));
         for (const answered of [100, 200]) {
           socket.write(ninetyNine + get("/"));
-          yield* Effect.promise(() => vi.waitUntil(() => statusesOf(text).length === answered));
+          yield* Effect.promise(() =>
+            vi.waitUntil(() => statusesOf(text).length === answered, 20_000),
+          );
         }
         socket.write(get("/slow") + ninetyNine + post("/", "x").repeat(1000));
         yield* Effect.promise(() => closed);
