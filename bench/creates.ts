@@ -1,5 +1,5 @@
 /**
- * The gain of batching creates: 64 at a time for one chatbot, gathered as the store does it, and one
+ * The gain of batching creates: 64 at a time for one chatbot, batched as the store does it, and one
  * statement each, in alternating rounds. Ends with exit code 1 when it brings less than three times as many.
  *
  *   BENCH_DATABASE_URL=postgres://… npm run creates -- [--rounds 5] [--seconds 3]
@@ -54,7 +54,7 @@ await Effect.runPromise(
     const session = yield* makeBenchSession({ url, schema });
 
     const chat = { name: "A name of usual length", userRef: "user-1", helloMessage: "Hello!" };
-    const gathered = store.createChat(chatbot, chat, null);
+    const batched = store.createChat(chatbot, chat, null);
     const hello = {
       question: "",
       answer: "Hello!",
@@ -65,15 +65,15 @@ await Effect.runPromise(
     const wanted = { name: chat.name, userRef: chat.userRef, entry: hello, keyed: null };
     const single = insertChats(session, chatbot, [wanted]);
 
-    yield* rate(gathered, 1);
+    yield* rate(batched, 1);
     yield* rate(single, 1);
     const rounds = yield* Effect.forEach(Array.from({ length: Number(options.rounds) }), () =>
-      Effect.all([rate(single, Number(options.seconds)), rate(gathered, Number(options.seconds))]),
+      Effect.all([rate(single, Number(options.seconds)), rate(batched, Number(options.seconds))]),
     );
     const ratios = rounds.map(([one, many]) => many / one);
     console.log(`one statement each  ${median(rounds.map(([one]) => one)).toFixed(0)} creates/s`);
     console.log(
-      `gathered            ${median(rounds.map(([, many]) => many)).toFixed(0)} creates/s`,
+      `batched             ${median(rounds.map(([, many]) => many)).toFixed(0)} creates/s`,
     );
     console.log(
       `ratio               ${median(ratios).toFixed(2)}  (rounds ${Math.min(...ratios).toFixed(2)} to ${Math.max(...ratios).toFixed(2)})`,

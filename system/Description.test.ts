@@ -1,5 +1,6 @@
 /**
- * The API description as other people's tools read it. They are installed in `judges`, which is no member of the workspace.
+ * The API description as other people's tools read it. They are installed in `judges`, which is no member of the
+ * workspace.
  */
 import { execFile } from "node:child_process";
 import { existsSync } from "node:fs";

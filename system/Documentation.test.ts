@@ -82,7 +82,7 @@ describe.each(["example.com", "localhost"])("the documentation page at %s", (nam
 });
 
 describe("the browser's network log", () => {
-  it("tells what a page wants from elsewhere", async () => {
+  it("the browser reports the requests of a page to other hosts", async () => {
     const asked = await visit("example.com", async ({ evaluate }) => {
       await evaluate(`
         document.head.insertAdjacentHTML("beforeend", \`

@@ -81,7 +81,7 @@ describe("language models that are all dead", () => {
   }, 60_000);
   afterAll(() => running?.stop());
 
-  it("fail the asks at once after ten seconds, and answer them soon after one comes back", async () => {
+  it("fail the asks immediately after ten seconds, and answer them soon after one comes back", async () => {
     const { target } = running;
     const begun = performance.now();
     while (performance.now() - begun < 10_000) {

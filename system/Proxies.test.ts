@@ -1,5 +1,5 @@
 /**
- * The sample configurations of Debian's nginx and Caddy, as they are but for ports and names, and the unit of systemd.
+ * The sample configurations of Debian's nginx and Caddy, unchanged but for ports and names, and the unit of systemd.
  */
 import { execFile, spawn } from "node:child_process";
 import { once } from "node:events";
@@ -38,7 +38,7 @@ const samples: ReadonlyArray<Sample> = [
   },
 ];
 
-/** A language model that says what the test says, when the test says it. */
+/** A language model whose words the test sends. */
 const calls: Array<ServerResponse> = [];
 const say = (call: ServerResponse, choice: object) =>
   call.write(

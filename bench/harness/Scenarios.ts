@@ -45,7 +45,7 @@ export const scenarios: ReadonlyArray<Compared> = [
   },
 ];
 
-/** What to send to a server and what it answers to that, found out by asking once. */
+/** A request to a server and its expected response, which one request finds out. */
 export const loadOf = async (
   { body, match, method, path }: Scenario,
   server: Running,

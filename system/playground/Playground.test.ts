@@ -232,7 +232,7 @@ describe("the playground", () => {
     relay.close();
   });
 
-  it("does nothing that an answer wants of it, and loads nothing from elsewhere", async () => {
+  it("runs no script of an answer, and loads nothing from elsewhere", async () => {
     const { id } = await client.createChat();
     await visit(async (page) => {
       const elsewhere: Array<string> = [];
@@ -377,7 +377,7 @@ describe("the playground", () => {
   }, 120_000);
 });
 
-it("says which origin the answers interface must accept, and then asks it", async () => {
+it("names the origin that the answers interface must accept, and then asks it", async () => {
   const separate = { ...model.settings, PARLEY_ASK_PORT: "0" };
   const closed = await launch("memory", separate);
   const { origin } = closed.target;

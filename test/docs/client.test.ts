@@ -22,24 +22,24 @@ afterAll(() => server.stop());
 const run = async (example: string): Promise<string> => {
   const { stdout } = await promisify(execFile)(
     process.execPath,
-    [join(root, "examples", example)],
+    [join(root, "examples/client", example)],
     { env: { ...withoutSettings(), ...environment }, timeout: 20_000 },
   );
   return stdout;
 };
 
-it("client.ts streams an answer", async () => {
-  expect(await run("client.ts")).toMatch(/^`PARLEY_PORT` is the port[^]*\n$/);
+it("stream.ts streams an answer", async () => {
+  expect(await run("stream.ts")).toMatch(/^`PARLEY_PORT` is the port[^]*\n$/);
 });
 
-it("client-calls.ts prints what docs/client.md shows", async () => {
+it("calls.ts prints what docs/client.md shows", async () => {
   const shown = fencesOf(read("docs/client.md")).find(({ info }) => info === "text")!;
-  expect((await run("client-calls.ts")).trim()).toBe(shown.text);
+  expect((await run("calls.ts")).trim()).toBe(shown.text);
 });
 
 it("ai-sdk-route.ts answers the AI SDK without handing out the key, and only in the user's chats", async () => {
   Object.assign(process.env, environment);
-  const { openChat, postChat } = await import("../../examples/ai-sdk-route.ts");
+  const { openChat, postChat } = await import("../../examples/client/ai-sdk-route.ts");
 
   const open = async (id: string, messages: Array<ParleyMessage>, user: string) => {
     const state: ChatState<ParleyMessage> = {

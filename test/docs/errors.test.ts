@@ -80,7 +80,7 @@ it("docs/errors.md matches the table of codes (UPDATE_DOCS=1 writes it)", () => 
   expect(read("docs/errors.md")).toBe(page);
 });
 
-it("shows every code", () => {
+it("docs/errors.md shows every code", () => {
   for (const [message, code] of [
     ...Object.entries(generalCodes).map(([message, { code }]) => [message, code] as const),
     ...Object.entries(validationCodes),
@@ -89,7 +89,7 @@ it("shows every code", () => {
   }
 });
 
-it("uses each number once", () => {
+it("each code has a number of its own", () => {
   const codes = [
     ...Object.values(generalCodes).map(({ code }) => code),
     ...Object.values(validationCodes),

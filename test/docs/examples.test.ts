@@ -25,7 +25,7 @@ const key = await generateKey.pipe(
 );
 const environment = { ...withoutSettings(), API_KEY: key, PORT: "0" };
 
-it("all compile", async () => {
+it("all examples compile", async () => {
   const compiler = join(root, "node_modules/.bin/tsc");
   const { stdout } = await run(compiler, ["-p", example("")]).catch((failed) => failed);
   expect(stdout).toBe("");

@@ -38,7 +38,7 @@ describe("the first five minutes", () => {
       ? [{ command: text, documented: minutes[at + 1]!.text }]
       : [],
   );
-  it("has commands", () => expect(commands.length).toBe(5));
+  it("has five commands", () => expect(commands.length).toBe(5));
 
   // In order: each builds on the ones before.
   it.each(commands)("$command", async ({ command, documented }) => {
@@ -58,7 +58,7 @@ describe("TypeScript in the documentation", () => {
       .filter(({ info }) => /^(ts|typescript)\b/.test(info))
       .map((fence) => ({ document, ...fence })),
   );
-  it("is there", () => expect(quotes.length).toBeGreaterThan(0));
+  it("is found by this test", () => expect(quotes.length).toBeGreaterThan(0));
 
   it.each(quotes)("$document quotes $info as it is", ({ info, text }) => {
     const file = /^ts file=(\S+)$/.exec(info)?.[1];

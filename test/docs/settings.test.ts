@@ -6,7 +6,8 @@ const namesIn = (text: string): ReadonlyArray<string> =>
 
 const source = namesIn(read("apps/server/src/Settings.ts"));
 
-it("reads settings", () => expect(source).toContain("PARLEY_PORT"));
+it("the settings of the server are found by this test", () =>
+  expect(source).toContain("PARLEY_PORT"));
 
 it("README.md's table names exactly the settings that the server reads", () => {
   const rows = [...sectionOf(read("README.md"), "## Settings").matchAll(/^\| `([A-Z_]+)`/gm)].map(

@@ -10,27 +10,16 @@ export const hasTerminal = [process.stdin, process.stdout, process.stderr].some(
 );
 
 /** Sends a signal to this process, unless another one has stopped it: the second would end it at once. */
-const makeStop = Effect.acquireRelease(
-  Effect.sync(() => {
-    let isStopping = false;
-    const note = () => void (isStopping = true);
-    process.on("SIGINT", note).on("SIGTERM", note);
-    return {
-      stop: (signal: NodeJS.Signals) => void (isStopping || process.kill(process.pid, signal)),
-      forget: () => void process.off("SIGINT", note).off("SIGTERM", note),
-    };
-  }),
-  ({ forget }) => Effect.sync(forget),
-);
+const makeStop = Effect.sync(() => {
+  let isStopping = false;
+  const note = () => void (isStopping = true);
+  process.on("SIGINT", note).on("SIGTERM", note);
+  return (signal: NodeJS.Signals) => void (isStopping || process.kill(process.pid, signal));
+});
 
-/** Until the scope closes, a SIGHUP stops the process, and the PostgreSQL that it has started, as Ctrl-C does. */
-export const stopOnHangup = Effect.gen(function* () {
-  const { stop } = yield* makeStop;
-  const hangUp = () => stop("SIGINT");
-  yield* Effect.acquireRelease(
-    Effect.sync(() => process.on("SIGHUP", hangUp)),
-    () => Effect.sync(() => process.off("SIGHUP", hangUp)),
-  );
+/** From now on a SIGHUP stops the process, and the PostgreSQL that it has started, as Ctrl-C does. */
+export const stopOnHangup = Effect.map(makeStop, (stop) => {
+  process.on("SIGHUP", () => stop("SIGINT"));
 });
 
 const isRunner = (command: string) =>
@@ -58,7 +47,7 @@ const findRunners = Effect.promise(async () => {
  */
 export const stopWithScript = Effect.gen(function* () {
   if (process.env["npm_lifecycle_event"] !== "start") return;
-  const { stop } = yield* makeStop;
+  const stop = yield* makeStop;
   let hungUp = false;
   process.once("SIGHUP", () => (hungUp = true));
   const runners = yield* findRunners;

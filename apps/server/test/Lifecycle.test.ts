@@ -26,7 +26,7 @@ const freePort = async () => {
   return port;
 };
 
-const patience = { timeout: 10_000, interval: 10 };
+const polling = { timeout: 10_000, interval: 10 };
 
 let model: SlowModel;
 let running: Running;
@@ -56,7 +56,7 @@ const start = async (
   const ask = () => askApi(target, { json: { chat_id: chat.id, query: "q" } });
   const answering = ask();
   const stream = askStream(target, { json: { query: "q" } });
-  await vi.waitFor(() => expect(model.asked()).toBe(2), patience);
+  await vi.waitFor(() => expect(model.asked()).toBe(2), polling);
   const waiting = ask();
   // The server reads it first.
   await details(target);
@@ -73,7 +73,7 @@ it("after a SIGTERM it is not ready, serves for the delay, and then completes it
   child.kill("SIGTERM");
   // As pnpm forwards it.
   child.kill("SIGTERM");
-  await vi.waitFor(async () => expect(await ready()).toBe(503), patience);
+  await vi.waitFor(async () => expect(await ready()).toBe(503), polling);
   const served = await details(target);
   expect(served.status).toBe(200);
   expect(served.headers["connection"]).toBe("close");
@@ -83,7 +83,7 @@ it("after a SIGTERM it is not ready, serves for the delay, and then completes it
   expect(refused.body.message).toBe("SERVICE_OVERLOADED");
   expect(refused.headers["retry-after"]).toBe("1");
   await expect(details(target)).rejects.toThrow("ECONNREFUSED");
-  await vi.waitFor(() => expect(running.log()).toContain("Waiting for 2 answers"), patience);
+  await vi.waitFor(() => expect(running.log()).toContain("Waiting for 2 answers"), polling);
   expect(await ready()).toBe(503);
   expect(child.exitCode).toBeNull();
 
@@ -113,6 +113,6 @@ it(ending, { timeout: 90_000 }, async () => {
   expect((await lost).map(({ status }) => status)).toEqual(["rejected", "rejected"]);
   await vi.waitFor(
     () => expect(() => process.kill(Number(postmaster), 0)).toThrow("ESRCH"),
-    patience,
+    polling,
   );
 });

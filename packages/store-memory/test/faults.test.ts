@@ -185,7 +185,7 @@ const layerFaulty = (fault: Fault) => {
   return Layer.provideMerge(underTest(memory), Layer.provideMerge(faulty, layerMemoryOf(memory)));
 };
 
-it.effect.each(faults)("finds: %s", ([, foundBy, fault]) =>
+it.effect.each(faults)("the kit finds: %s", ([, foundBy, fault]) =>
   Effect.gen(function* () {
     for (const { run } of foundBy) if (Exit.isFailure(yield* Effect.exit(run))) return;
     assert.fail("no check fails");

@@ -95,7 +95,7 @@ export class Connections {
       "cache-control": "no-store",
       "x-request-id": requestId,
     });
-    // Not gathered: the application must find that the response has ended.
+    // Not batched: the application must find that the response has ended.
     ServerResponse.prototype.end.call(response, text, "utf8");
   }
 

@@ -9,7 +9,7 @@ import type { HttpServerRequest, HttpServerResponse } from "effect/http";
 import { createServer, IncomingMessage, type ServerResponse } from "node:http";
 import type { AddressInfo, Socket } from "node:net";
 import { Connections, whenClosed } from "./Connections.ts";
-import { GatheredResponse } from "./GatheredResponse.ts";
+import { BatchedResponse } from "./BatchedResponse.ts";
 import { checkHead, toOriginForm } from "./RequestHead.ts";
 
 export class ListenFailed extends Data.TaggedError("ListenFailed")<{
@@ -50,7 +50,7 @@ export const listen = Effect.fnUntraced(function* <R>(
     { scope: requests },
   );
   const server = createServer({
-    ServerResponse: GatheredResponse,
+    ServerResponse: BatchedResponse,
     requireHostHeader: false,
     requestTimeout: 30_000,
     headersTimeout: 10_000,
@@ -98,7 +98,7 @@ export const listen = Effect.fnUntraced(function* <R>(
       server.once("error", fail);
       server.listen(port, host, () => {
         const bound = (server.address() as AddressInfo).port;
-        // For example: no file descriptor is left for a connection. It passes.
+        // For example: no file descriptor is left for a connection. Later connections may succeed.
         server.off("error", fail).on("error", ({ message }) => {
           runFork(Effect.logError(`The listener on ${host}:${bound} met an error: ${message}`));
         });

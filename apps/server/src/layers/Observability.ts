@@ -39,7 +39,7 @@ const formatText = Logger.map(
       .replace(/\s*\n\s*/g, " | "),
 );
 
-/** Whether people read the log: then it is text. */
+/** Whether the log is text, for people to read, instead of JSON. */
 export const logsText = Effect.map(
   Settings,
   ({ logFormat }) => (logFormat ?? (process.stdout.isTTY ? "text" : "json")) === "text",
@@ -65,7 +65,7 @@ const layerProcessMetrics = Layer.effectDiscard(
       }),
       (delays) => Effect.sync(() => delays.disable()),
     );
-    /** A sample is the time from one to the next. */
+    /** A delay in seconds: a sample is the time since the previous one, its regular interval included. */
     const seconds = (nanos: number) => Math.max(0, nanos / 1e9 - resolution / 1000);
 
     const gauge = registerGauge.bind(null, context);
@@ -96,7 +96,7 @@ const layerProcessMetrics = Layer.effectDiscard(
   }),
 );
 
-/** Says once that the collector takes nothing, and once that it takes data again. */
+/** Logs once that the collector takes no data, and once that it takes data again. */
 const layerCollector = Layer.effect(
   HttpClient.HttpClient,
   Effect.map(HttpClient.HttpClient, (client) => {

@@ -15,7 +15,7 @@ import { promisify } from "node:util";
 export class EmbeddedFailed extends Data.TaggedError("EmbeddedFailed")<{
   readonly message: string;
   /** Whether another attempt may succeed in a moment. */
-  readonly mayPass?: boolean;
+  readonly retryable?: boolean;
 }> {}
 
 /** The user that PostgreSQL runs as; `null` for the user of this process. */

@@ -1,6 +1,6 @@
 /**
- * What PARLEY_DATA_DIR holds: `postgres`, with the database in `data` and the password of its superuser beside it, and
- * while a server runs `connection.json`.
+ * The content of PARLEY_DATA_DIR: `postgres`, with the database in `data` and the password of its superuser beside it,
+ * and while a server runs `connection.json`.
  *
  * Hazard: a server that is root must not write below `data`, whose owner could have put a link to any file there.
  */

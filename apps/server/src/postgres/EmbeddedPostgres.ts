@@ -77,7 +77,8 @@ const stopOrphan = Effect.fnUntraced(function* ({ data, dataDir }: Cluster) {
 });
 
 /** Another start, a port that another program took meanwhile, and children of a killed postmaster pass. */
-const passing = /lock file .* (already exists|is empty)|TCP\/IP sockets|shared memory block/;
+const retryableReasons =
+  /lock file .* (already exists|is empty)|TCP\/IP sockets|shared memory block/;
 
 /** Its last fatal error: on standard error, or in the newest log once its logger runs. */
 const readFatalError = async (data: string, errors: string) => {
@@ -150,7 +151,7 @@ const spawnPostgres = ({ binaries, data, runAs }: Cluster, port: number) => {
     }
     return yield* new EmbeddedFailed({
       message: `PostgreSQL did not start (${ended}): ${reason}`,
-      mayPass: passing.test(reason),
+      retryable: retryableReasons.test(reason),
     });
   });
 
@@ -189,7 +190,7 @@ export const embeddedPostgres = Effect.fnUntraced(function* (
     return { port, end: yield* start(port) };
   }).pipe(
     Effect.retry({
-      while: ({ mayPass }) => mayPass === true,
+      while: ({ retryable }) => retryable === true,
       schedule: Schedule.spaced("200 millis"),
       times: 100,
     }),

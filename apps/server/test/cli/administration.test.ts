@@ -42,7 +42,7 @@ const defaults = {
   retentionDays: null,
 };
 
-it("chatbots are made, shown and changed", async () => {
+it("chatbots are created, shown and changed", async () => {
   expect((await parley("chatbot show")).stderr).toContain("There is no chatbot yet: ");
   expect((await parley("chatbot create --name Helpdesk")).code).toBe(2);
   const create = "chatbot create --workspace Acme --name Helpdesk --hello-message Hello!";
@@ -137,7 +137,7 @@ it("the audit lists changes with their actors, newest first", async () => {
   expect(first).toMatch(new RegExp(`^\\S+Z  ${user} +1 Desk +change +workspaceName$`));
 });
 
-it("keys are made, listed, changed, rotated and revoked", async () => {
+it("keys are created, listed, changed, rotated and revoked", async () => {
   const made = await parley("key create --chatbot Sales --name web --expires 30d");
   expect(made.code).toBe(0);
   const key = made.stdout.trim();

@@ -197,7 +197,7 @@ export interface RawResult {
 /**
  * Bytes as they are over one connection, and as many answers as there are `methods`, each checked
  * against the shapes, or fewer when the server closes first. `end` half-closes after the last piece.
- * Rejects when the server neither answers nor closes within `patience`, four seconds by default.
+ * Rejects when the server neither answers nor closes within `timeout`, four seconds by default.
  */
 export const raw = (
   origin: string,
@@ -206,7 +206,7 @@ export const raw = (
     readonly methods?: ReadonlyArray<string>;
     readonly end?: boolean;
     /** Milliseconds. */
-    readonly patience?: number;
+    readonly timeout?: number;
   } = {},
 ): Promise<RawResult> =>
   new Promise((resolve, reject) => {
@@ -229,7 +229,7 @@ export const raw = (
         settle(() =>
           reject(new Error(`no answer in time; received ${JSON.stringify(received.toString())}`)),
         ),
-      options.patience ?? 4000,
+      options.timeout ?? 4000,
     );
     const parse = (closed: boolean) => {
       try {

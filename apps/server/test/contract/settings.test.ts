@@ -141,7 +141,7 @@ describe("other base addresses, a listener of its own for asking, and CORS", () 
     }
   });
 
-  it("an OPTIONS that is no preflight is a request like any other", async () => {
+  it("an OPTIONS request without the headers of a preflight is a request like any other", async () => {
     const headers = { origin: "https://one.test" };
     const answer = await api(server(), "/chats", { method: "OPTIONS", headers });
     expectNoEndpoint(answer, "OPTIONS", "/v1/bot/chats");
@@ -152,7 +152,7 @@ describe("other base addresses, a listener of its own for asking, and CORS", () 
     ["the first byte", ""],
   ] as const)
     it.concurrent(`${what} that never arrives is 400 in the end`, async () => {
-      const { answers } = await raw(server().origin, [text], { patience: 25_000 });
+      const { answers } = await raw(server().origin, [text], { timeout: 25_000 });
       expect(answers).toHaveLength(1);
       expectGeneral(answers[0]!, 400);
     });

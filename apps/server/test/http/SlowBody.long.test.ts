@@ -16,7 +16,7 @@ it("a body that does not arrive within thirty seconds is 400, and ends its conne
     "Content-Type: application/json",
     "Content-Length: 100",
   ]);
-  const { answers } = await raw(origin, [head, "{"], { methods: ["POST"], patience: 50_000 });
+  const { answers } = await raw(origin, [head, "{"], { methods: ["POST"], timeout: 50_000 });
   expect(answers).toHaveLength(1);
   expectGeneral(answers[0]!, 400);
   expect(answers[0]!.body.message).toBe("REQUEST_TIMEOUT");

@@ -103,7 +103,7 @@ export const query = (url: string | Redacted.Redacted, statement: string) =>
 export const keep = (url: string | Redacted.Redacted) =>
   query(url, "CREATE TABLE kept AS SELECT 42 AS answer");
 
-/** What {@link keep} stored, once the database answers. */
+/** The rows that {@link keep} stored, once the database answers. */
 export const kept = (url: string | Redacted.Redacted) =>
   query(url, "SELECT answer FROM kept").pipe(
     Effect.map(([row]) => row!["answer"]),

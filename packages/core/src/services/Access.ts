@@ -55,8 +55,8 @@ export class Access extends Context.Service<
           return { expiresAt, ratePerMinute, principal: { keyId: id, scopes, chatbot } };
         });
 
-        // By the key's text, so that one request a second looks it up and hashes it, that of a revoked key too. A
-        // malformed key fails and takes no room.
+        // By the key's text: at most one request a second hashes a key and looks it up, whether it is valid or revoked.
+        // A malformed key fails and takes no room.
         const opened = yield* Cache.makeWith(open, {
           capacity,
           timeToLive: (exit) => (Exit.isFailure(exit) ? Duration.zero : staleness),

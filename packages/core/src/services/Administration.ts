@@ -127,8 +127,8 @@ export class Administration extends Context.Service<
     /** Changes the given fields of a key; fails with `KeyNotFound` if the key is revoked. */
     readonly changeKey: Checked<Registry["changeKey"]>;
     /**
-     * Creates a key with the name, scopes and rate of another. The other expires after `keepFor`, or earlier if it would
-     * have, so that its users can change over. Both or neither.
+     * Creates a key with the name, scopes and rate of another. The other expires after `keepFor`, or earlier if it
+     * would have, so that its users can change over. Both or neither.
      */
     readonly rotateKey: (
       chatbot: number,

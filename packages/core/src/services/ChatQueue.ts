@@ -9,7 +9,7 @@ import type { Taken, TurnStore } from "../ports/TurnStore.ts";
 import type { AskLimits } from "./AskLimits.ts";
 import { inSpan } from "./Telemetry.ts";
 
-/** The chat and the key that an ask needs the turn of. */
+/** The chat and the key whose turn an ask needs. */
 export interface Place {
   readonly chatbot: number;
   /** `null`: a new chat, which the append creates. No other ask can wait for it. */

@@ -6,7 +6,7 @@ import { Cause, Clock, Context, Effect, Exit, Metric, Option, Tracer } from "eff
 import { AnswerUnavailable, Overloaded, StorageUnavailable } from "../model/Errors.ts";
 
 /**
- * Why a request failed, in words that quote no text of a user and no key: an error's other properties may quote rows.
+ * The reason of a failure in words that quote no text of a user and no key. An error's other properties may quote rows.
  */
 const reasonOf = (error: unknown): string => {
   if (error instanceof AnswerUnavailable) return error.reason;
@@ -37,7 +37,7 @@ export const logFailure = (cause: Cause.Cause<unknown>): Effect.Effect<void> =>
     { discard: true },
   );
 
-/** Whether spans go anywhere. */
+/** Whether a tracer exports spans. */
 export const isTraced: Effect.Effect<boolean> = Effect.map(
   Tracer.Tracer,
   (tracer) => tracer !== Tracer.nativeTracer,
@@ -156,7 +156,7 @@ export interface AskTimes {
 export const makeAskTimes = Effect.map(Effect.context<never>(), (context) => {
   const clock = Context.get(context, Clock.Clock);
   const now = () => clock.currentTimeMillisUnsafe() / 1000;
-  // A metric is there from its first value on.
+  // A metric appears with its first value.
   for (const gauge of [waiting, running]) gauge.modifyUnsafe(0, context);
   return (): AskTimes => {
     let since = now();

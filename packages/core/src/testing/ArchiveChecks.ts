@@ -79,7 +79,7 @@ const entriesOf = (records: ReadonlyArray<ArchiveRecord>, chat: number) =>
     record._tag === "Entry" && record.entry.chatId === chat ? [record.entry] : [],
   );
 
-/** What `ChatArchive` promises, also while others write. */
+/** The promises of `ChatArchive`, also while others write. */
 export const archiveChecks: ReadonlyArray<
   Check<ChatStore | TurnStore | ChatArchive | ChatbotRegistry | StoreUnderTest>
 > = [

@@ -41,7 +41,7 @@ const tied: ReadonlyArray<Partial<ChatToCreate>> = Array.from({ length: 23 }, (_
   userRef: [null, "y", "x"][n % 3]!,
 }));
 
-/** What `ChatStore` promises about creating and listing. */
+/** The promises of `ChatStore` about creating and listing. */
 export const chatStoreChecks: ReadonlyArray<Check<ChatStore | TurnStore | StoreUnderTest>> = [
   check("a chat is listed and stored as it was returned", function* () {
     const chatbot = yield* newChatbot;

@@ -117,7 +117,7 @@ export const entry = (question: string, more: Partial<NewEntry> = {}): NewEntry 
 });
 
 /**
- * A idempotency key; other requests have another fingerprint, of the length of a SHA-256 and different in the last
+ * An idempotency key. Each `request` has its own fingerprint, as long as a SHA-256; fingerprints differ in the last
  * digit.
  */
 export const keyOf = (key: string, request = 0): IdempotencyKey => ({
@@ -368,7 +368,7 @@ export const listsAre = Effect.fnUntraced(function* (chatbot: number, chats: Rea
   }
 });
 
-// Texts and times that stores mix up
+// Texts and times that stores confuse
 
 /** Keys that differ a little. */
 export const awkwardKeys: ReadonlyArray<string> = [

@@ -48,7 +48,7 @@ const key = keyOf("key");
 const other = keyOf("key", 1);
 const reused = new IdempotencyKeyReused({ key: "key" });
 
-/** What `ChatStore` and `TurnStore` promise about idempotency keys. */
+/** The promises of `ChatStore` and `TurnStore` about idempotency keys. */
 export const idempotencyChecks: ReadonlyArray<Check<ChatStore | TurnStore | StoreUnderTest>> = [
   check(
     "creations with one key create one chat, one after the other or concurrently",
@@ -248,7 +248,7 @@ export const idempotencyChecks: ReadonlyArray<Check<ChatStore | TurnStore | Stor
       const next = yield* taken(chatbot, chat, idempotencyKey, second);
       yield* same("the late renewal", yield* store.renew(late), false);
       yield* failsWith("the late append", new TurnLost(), append(late, entry("late")));
-      // Nobody holds the other half.
+      // The other one of chat and key is free.
       if (chat === null) yield* store.release(yield* taken(chatbot, id));
       if (idempotencyKey === null) yield* store.release(yield* taken(chatbot, null, key));
       yield* store.release(late);

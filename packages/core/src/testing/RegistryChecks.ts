@@ -57,7 +57,7 @@ const bothAtOnce = (round: number, both: ReadonlyArray<Effect.Effect<unknown, un
     return round % 2 === 0 ? done : done.toReversed();
   });
 
-/** What `ChatbotRegistry` and `ChatbotDirectory` promise, also while others write. */
+/** The promises of `ChatbotRegistry` and `ChatbotDirectory`, also while others write. */
 export const registryChecks: ReadonlyArray<
   Check<ChatbotRegistry | ChatbotDirectory | ChatStore | TurnStore | ChatArchive | StoreUnderTest>
 > = [

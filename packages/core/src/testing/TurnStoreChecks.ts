@@ -53,7 +53,7 @@ const isHeld = (...request: Parameters<typeof heldFor>) =>
     same(`the turn is held by the ${request[0]}`, millis > 0, true),
   );
 
-/** What `TurnStore` promises about turns, entries and the queue of a chat. */
+/** The promises of `TurnStore` about turns, entries and the queue of a chat. */
 export const turnStoreChecks: ReadonlyArray<Check<ChatStore | TurnStore | StoreUnderTest>> = [
   check("an entry is listed and stored as it was returned", function* () {
     const chatbot = yield* newChatbot;

@@ -11,7 +11,9 @@ import { toFieldName } from "../serve/ValidationErrors.ts";
 type Spec = OpenApi.OpenAPISpec;
 type Operation = OpenApi.OpenAPISpecOperation;
 
-/** The declaration of the interfaces that a listener serves, from which `OpenApi.fromApi` makes the whole description. */
+/**
+ * The declaration of the interfaces that a listener serves, from which `OpenApi.fromApi` makes the whole description.
+ */
 export const makeDescribedApi = (basePaths: BasePaths, serves: ReadonlyArray<keyof BasePaths>) => {
   const api = makeApi(basePaths, serves);
   return api.annotate(OpenApi.Transform, (declared) => {

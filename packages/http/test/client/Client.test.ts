@@ -276,7 +276,7 @@ describe("an answer that the client streams", () => {
     }).pipe(Effect.scoped),
   );
 
-  it.live("hangs up at once when its reader leaves, also while it waits for an event", () =>
+  it.live("hangs up as soon as its reader leaves, also while it waits for an event", () =>
     Effect.gen(function* () {
       let request: Request | undefined;
       const { client: parley } = yield* makeTestClient({
@@ -386,7 +386,7 @@ describe("a call whose attempt failed", () => {
     }).pipe(Effect.scoped),
   );
 
-  it.live("ends at once with the reason of its signal", () =>
+  it.live("ends with the reason of its signal as soon as that aborts", () =>
     Effect.gen(function* () {
       const { attempts, client: parley } = yield* makeTestClient({
         alter: () => Promise.reject(new TypeError("unreachable")),

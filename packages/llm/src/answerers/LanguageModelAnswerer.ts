@@ -18,8 +18,8 @@ export interface LanguageModelOptions {
   /** The documents to answer from; `null` (the default) for none. */
   readonly knowledge?: KnowledgeSource;
   /**
-   * Returns the model that a chatbot's settings name, for the first one's place. Without it, such a chatbot cannot
-   * answer.
+   * Returns the model that a chatbot's settings name; it replaces the first model for that chatbot. Without this
+   * option, such a chatbot cannot answer.
    */
   readonly modelNamed?: (name: string) => Effect.Effect<LanguageModel, AnswerUnavailable>;
   /** How many calls may follow a failed one at the same provider, for one question (default 4). */
@@ -110,7 +110,7 @@ const noModel = new AnswerUnavailable({
 const maxHalvings = 3;
 
 /**
- * Each attempt goes to the provider that is ready first, and of several to the first in the list. A provider that
+ * Each attempt goes to the provider that is ready first; if several are, to the first in the list. A provider that
  * failed is ready again after the pause of {@link retrySchedule}, and drops out when that schedule ends. A refusal of
  * the prompt as too long halves it, up to three times, without a pause. A content filter ends all attempts.
  *

@@ -33,8 +33,8 @@ const settingWords = new Set(
 );
 
 /**
- * The distinct terms that are a question's subject, the terms of all its words, and whether the subject is misspelt: a
- * word that no document has is read as the word that it may be misspelt for.
+ * The distinct terms of a question's subject, the terms of all its words, and whether the subject is misspelt. A word
+ * that is in no document counts as a similar word that is, if there is one.
  */
 export const questionTerms = (question: string, vocabulary: ReadonlyMap<string, unknown>) => {
   const written = wordsOf(question).map(fold);

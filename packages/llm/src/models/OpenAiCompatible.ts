@@ -50,8 +50,8 @@ export const openAiCompatible = (
   );
 
 /**
- * `fetch` that fails on a redirect, which would send the chat to another address, and on the page of a web site, which the
- * AI SDK would read as a stream that breaks off.
+ * `fetch` that fails on a redirect, which would send the chat to another address, and on the page of a web site, which
+ * the AI SDK would read as a stream that breaks off.
  */
 const fetchApi: typeof fetch = async (url, init) => {
   const response = await fetch(url, { ...init, redirect: "manual" });

@@ -32,13 +32,14 @@ const tokensPerPrompt = 32;
 
 const encoder = new TextEncoder();
 
-/** An estimate: English takes a token for four bytes of UTF-8, and few languages one for less than three. */
+/** An estimate: in English a token has about four bytes of UTF-8, and in few languages less than three. */
 const tokensOf = (text: string): number =>
   Math.ceil(encoder.encode(text).length / 3) + tokensPerMessage;
 
 /**
- * Builds prompts of at most so many tokens. Instructions and question always go in, then passages, in up to half of the
- * remaining room, then the newest entries. Passages and entries go in whole or not at all.
+ * Returns a function that builds a prompt of at most so many tokens. A prompt always has the instructions and the
+ * question. Passages get up to half of the remaining room, the newest entries the rest; each is included whole or not
+ * at all.
  *
  * @param earlier the chat's entries, newest first; read once, as far as the largest prompt has room
  * @param budget the tokens of the largest prompt

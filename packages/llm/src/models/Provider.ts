@@ -49,9 +49,10 @@ export const makeProvider = (options: CallOptions): Effect.Effect<Provider, neve
     const { modelId: model, provider: name } = options.model;
     const attributes = { provider: name, model };
     const annotate = Effect.annotateLogs(attributes);
+    const update = (metric: Metric.Metric<number, any>, value: number, more = {}) =>
+      Metric.update(Metric.withAttributes(metric, { ...attributes, ...more }), value);
     const breaker = yield* makeBreaker;
-    const setCircuit = (to: keyof typeof circuitStates) =>
-      Metric.update(Metric.withAttributes(circuit, attributes), circuitStates[to]);
+    const setCircuit = (to: keyof typeof circuitStates) => update(circuit, circuitStates[to]);
     yield* setCircuit("Closed");
     yield* breaker.transitions.pipe(
       Stream.tap(({ to }) => setCircuit(to)),
@@ -62,7 +63,7 @@ export const makeProvider = (options: CallOptions): Effect.Effect<Provider, neve
 
     const report = ({ detail, reason }: ModelFailure) =>
       Effect.andThen(
-        Metric.update(Metric.withAttributes(failures, { ...attributes, reason }), 1),
+        update(failures, 1, { reason }),
         annotate(Effect.annotateLogs(Effect.logWarning(detail), { reason })),
       );
     /**
@@ -77,14 +78,12 @@ export const makeProvider = (options: CallOptions): Effect.Effect<Provider, neve
           );
     const recordEnd = (end: Effect.Effect<void, ModelFailure>) =>
       Effect.ignore(breaker.execute(end, { key, classify: outcomeOf }));
-    const count = (direction: string, number: number) =>
-      Metric.update(Metric.withAttributes(tokens, { ...attributes, direction }), number);
     const complete = ({ completion, prompt }: Extract<CallPart, { _tag: "Tokens" }>) =>
       Effect.all([
         recordEnd(Effect.void),
-        Metric.update(Metric.withAttributes(answers, attributes), 1),
-        count("input", prompt),
-        count("output", completion),
+        update(answers, 1),
+        update(tokens, prompt, { direction: "input" }),
+        update(tokens, completion, { direction: "output" }),
       ]);
 
     const answer = (prompt: Prompt) =>

@@ -59,7 +59,7 @@ const final: Record<string, Reply> = {
 
 describe("a failing model", () => {
   for (const [name, reply] of Object.entries(transient)) {
-    it.effect(`is called again after ${name}, or the next one at once`, () =>
+    it.effect(`is called again after ${name}, or the next one is called without a pause`, () =>
       Effect.gen(function* () {
         const parts = yield* driven(collect("Hi?")).pipe(withModels([first(reply, reply)]));
         assert.strictEqual(textOf(parts), "Hello");

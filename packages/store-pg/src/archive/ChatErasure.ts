@@ -19,9 +19,9 @@ export const makeErasure = (
   { tries = 15 } = {},
 ): ChatArchive["Service"]["erase"] => {
   /**
-   * Erases the chats that are still to be erased. Only a statement after the locks sees what was appended while it
-   * waited for them. Statements of turns skip locked chats, but writers wait for keys and for the counter: what locks
-   * those is sent together with the COMMIT.
+   * Erases the chats that are still to be erased. It runs after the locks, so that it sees entries that were appended
+   * while the locks were awaited. Statements of turns skip locked chats, but writers wait for keys and for the counter:
+   * the statements that lock those are sent together with the COMMIT.
    */
   const eraseBatch = (
     { query, transaction }: Session,
@@ -131,7 +131,8 @@ const auditErasure =
 const isIdle = (limit: string) =>
   `(${limit}::timestamptz is null or greatest(last_entry_time, create_time) < ${limit}::timestamptz)`;
 
-// Times of creation follow positions: behind the first chat that is younger than the limit is none to erase.
+// Times of creation ascend with positions: behind the first chat that is younger than the limit, no chat is to be
+// erased.
 const findChats = `
 select array_agg(id order by position) filter (where ${isIdle("$6")}) as ids,
   case when $6::timestamptz is null or max(create_time) < $6::timestamptz then max(position) end as reached

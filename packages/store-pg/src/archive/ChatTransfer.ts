@@ -194,7 +194,7 @@ const insertEntries = `
 insert into entry (chatbot_id, chat_id, id, position, create_time, ${newEntryColumns})
 select $1, * from unnest($2::int8[], $3::int8[], $4::int8[], $5::timestamptz[], ${newEntryParameters(6, "[]")})`;
 
-// Imports set the sequences in turn, or one would set them back.
+// Imports set the sequences one after the other, so that none sets them back.
 const lockSequences =
   "select pg_advisory_xact_lock(hashtextextended('parley.sequences.' || current_schema(), 0))";
 

@@ -1,6 +1,6 @@
 /**
  * Creates chats, each with its first entry if it has one. Creations of one chatbot wait for one another at its counter,
- * so those that arrive together share a statement: a crowd of one chatbot does not occupy the connections of all.
+ * so those that arrive together share a statement: many of one chatbot do not occupy the connections of all.
  */
 import {
   fold,
@@ -59,7 +59,7 @@ export const makeChatCreation = Effect.fnUntraced(function* ({ writes }: PgPools
         retryOnConflict,
         toChatbotNotFound(chatbot),
         mapLockTimeout,
-        // Not that of the request which the batcher's fiber began with.
+        // A deadline of its own: the batcher's fiber inherits that of the request that started it.
         endAfter(quickDeadline),
       ),
     {

@@ -9,7 +9,7 @@ const parts = 256;
 /** Positions of a part at each level. The first level has one range: all positions of a chatbot. */
 export const partSizes = [512 * parts * parts, 512 * parts, 512] as const;
 
-/** From a range of one level, and a rank within it, to the range of the next level and the rank within that. */
+/** SQL that leads from a range and a rank within it to the part with that rank, a range of the next level. */
 const descend = (level: number): string => {
   const [from, size] = [`level_${level}`, partSizes[level]!];
   return `

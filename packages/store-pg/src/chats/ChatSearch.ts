@@ -5,9 +5,9 @@ import { fold } from "@parley/core";
 
 /**
  * Matches the terms for which the trigram index helps; for any other term a scan of the table is faster than one of the
- * index. The index holds each three characters of a word with two spaces before it and one behind. A term may begin and
- * end within a word, so it needs three letters or digits in a row, one behind a character that ends a word, or two
- * before such a character. In a database with character type C only ASCII has letters.
+ * index. The index holds the trigrams of each word, with two spaces before the word and one behind it. A term may begin
+ * and end within a word. So the index helps if the term has three letters or digits in a row, one behind a character
+ * that ends a word, or two before such a character. In a database with character type C only ASCII has letters.
  */
 export const indexedIn = (characterType: string): RegExp => {
   const letters =

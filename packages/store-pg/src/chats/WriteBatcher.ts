@@ -1,6 +1,6 @@
 /**
- * Batches writes. A write that arrives alone runs at once. Writes that arrive while a statement is in flight share the
- * next one.
+ * Batches writes. A write that arrives alone runs immediately. Writes that arrive while a statement is in flight share
+ * the next one.
  */
 import { Deferred, Effect, Exit, Iterable } from "effect";
 
@@ -54,7 +54,7 @@ export const makeWriteBatcher = Effect.fnUntraced(function* <A, B, E, Full, Late
           );
         }
       }
-      // Without a pause after the last look, in which an item could arrive.
+      // Nothing may yield between the last look and this: an item could arrive unseen.
       lane.writers--;
       if (lane.writers === 0) lanes.delete(name);
     }).pipe(Effect.uninterruptible, Effect.forkIn(scope, { startImmediately: true }));

@@ -1,6 +1,6 @@
 /**
- * Notifications of other processes, sent by NOTIFY on the channel that is named as the schema. Some may be lost, and
- * after a lost connection some were: then subscribers receive `null`, which stands for any notification.
+ * Notifications of other processes, sent by NOTIFY on the channel with the schema's name. Some may be lost. After a
+ * lost connection subscribers receive `null`, which stands for any notification.
  */
 import type { PgConnection } from "@effect/sql-pg/PgConnection";
 import { Effect, PubSub, Schedule, Scope, Stream } from "effect";

@@ -187,7 +187,7 @@ export const makePools = Effect.fnUntraced(function* (
     bulk: makeTenantSession(bulk, { rowSecurity }),
     operation: dedicated(true, { lock_timeout: "1s", ...idle }),
     transfer: dedicated(false, {}),
-    // It connects again at once, so that a loss is noted although nobody asks for anything.
+    // It connects again immediately, so that a loss is noted even while there are no requests.
     listener: Effect.onExit(
       PgConnection.make(configOf(options, 1, { idle_session_timeout: "0" })),
       note,

@@ -1,5 +1,5 @@
 /**
- * Serves tenants in turn, so that a crowd of one tenant's work does not delay another's. (Effect's PartitionedSemaphore
+ * Serves tenants in turn, so that much work of one tenant does not delay another's. (Effect's PartitionedSemaphore
  * keeps a partition in its place after it was served, so that one behind it can starve.)
  */
 import { Deferred, Effect, Exit } from "effect";

@@ -31,27 +31,19 @@ export const checkDatabase = Effect.fnUntraced(function* (schema: string) {
   const [row] = yield* sql.unsafe<DatabaseRow>(databaseRow, [schema]);
   const { current_schema, encoding, isolation, read_only, role, usable, version, version_number } =
     row!;
-  if (version_number < 150_000) {
-    return yield* cannotBeUsed(`it is PostgreSQL ${version}, and Parley needs 15 or later`);
-  }
-  if (encoding !== "UTF8") {
-    return yield* cannotBeUsed(`its encoding is ${encoding}, and Parley needs UTF8`);
-  }
-  if (isolation !== "read committed") {
-    return yield* cannotBeUsed(
+  const problems = [
+    version_number < 150_000 && `it is PostgreSQL ${version}, and Parley needs 15 or later`,
+    encoding !== "UTF8" && `its encoding is ${encoding}, and Parley needs UTF8`,
+    isolation !== "read committed" &&
       `its connections have the isolation "${isolation}": behind a pooler, set default_transaction_isolation for the role`,
-    );
-  }
-  if (usable === false) {
-    return yield* cannotBeUsed(
+    usable === false &&
       `the role "${role}" may not use the schema "${schema}"; see "Roles of the database" in docs/operations.md`,
-    );
-  }
-  if (current_schema !== null && current_schema !== schema) {
-    return yield* cannotBeUsed(
+    current_schema !== null &&
+      current_schema !== schema &&
       `the search_path leads to the schema "${current_schema}" instead of "${schema}": behind a pooler, create the schema, and set search_path for the role`,
-    );
-  }
+  ];
+  const problem = problems.find((one) => one !== false);
+  if (problem !== undefined) return yield* cannotBeUsed(problem);
   return { encoding, version, readOnly: read_only };
 });
 

@@ -82,8 +82,8 @@ const loader = Migrator.fromRecord(
 );
 
 /**
- * Brings the schema up to date. For one that is, two SELECTs suffice, which wait for no dump and which a role that may
- * only read is allowed to run. Servers that start together wait for each other.
+ * Brings the schema up to date. If it is, two SELECTs find that out: they wait for no dump, and a role that may only
+ * read can run them. Servers that start together wait for each other.
  */
 export const migrate = Effect.fnUntraced(
   function* (schema: string) {

@@ -1,7 +1,7 @@
 /**
  * The port `TurnStore`: a turn is held in the row of its chat, with the queue of the instances that wait, and in the
  * row of its idempotency key. An erasure may lock a chat for seconds, so no statement waits for that lock: it skips the
- * row, and is tried again.
+ * row, and runs again later.
  */
 import {
   AskDeadline,
@@ -104,7 +104,7 @@ export const makeTurnStore = Effect.fnUntraced(function* (
       // Outside a transaction the turn is taken already.
       yield* idempotencyKey === null ? Effect.ignore(forget) : forget;
     }
-    // The snapshot may be older than the turn, if an append committed in between. A second read is exact: the turn is
+    // An append may have committed between the snapshot and the turn. A second read is exact, now that the turn is
     // ours.
     const isCurrent = (first.position ?? 0n) === first.entries;
     const newest = isCurrent
@@ -116,7 +116,7 @@ export const makeTurnStore = Effect.fnUntraced(function* (
     } satisfies Taken;
   });
 
-  /** What `take` returns for a key that is not free; `null` for one that is. */
+  /** The result of `take` for a key that is not free; `null` for a free key. */
   const findKey = Effect.fnUntraced(function* (
     chatbot: number,
     chat: number | null,
@@ -232,9 +232,10 @@ export const makeTurnStore = Effect.fnUntraced(function* (
       }).pipe(toStorageUnavailable, endAfter(quickDeadline)),
 
     /**
-     * An answer is paid, so an append is retried until its ask's deadline, and ends five seconds later. An attempt with
-     * an unknown outcome may have stored the entry, which ended the turn: no later attempt stores it again. A turn
-     * without chat and key has no row that could end, and is not retried.
+     * The answer is paid for, so a failed append is tried again until the ask's deadline; the last attempt ends at most
+     * five seconds later. An attempt with an unknown outcome may have stored the entry. Then it also ended the turn, so
+     * that no later attempt stores the entry again. A turn without chat and key has no row that could show this, and
+     * its append is tried once.
      */
     append: (turn, entry) => {
       let unknown: StorageUnavailable | null = null;
@@ -337,10 +338,9 @@ type KeyRow = {
   readonly for_millis: number | null;
 } & (EntryRow | { readonly id: null });
 
-// The locked row decides, which may be newer than the statement's snapshot. The instance that takes the turn is the
-// first in the queue, or the first did not come in time: either way the first leaves the queue. An instance that is in
-// the queue already locks nothing while the turn is held: many that ask again would keep the holder from the lock that
-// it needs to append.
+// The statement decides by the locked row, which may be newer than its snapshot. The first instance of the queue leaves
+// it: either it takes the turn, or it did not come in time and another takes it. While the turn is held, an instance
+// that is already in the queue locks nothing: many that ask again would keep the holder from the lock for its append.
 const takeTurn = `
 with seen as (
   select turn_until, turn is not null and turn_until > clock_timestamp() and $6 = any (waiting) as waits

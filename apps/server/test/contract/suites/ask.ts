@@ -144,7 +144,7 @@ export const ask = (server: Server): void => {
       });
     }
 
-    it("one character is enough", async () => {
+    it("may be one character long", async () => {
       expect((await askQuestion(server(), { query: "?" })).question).toBe("?");
     });
 

@@ -166,7 +166,7 @@ export const auth = (server: Server): void => {
       expect((await api(server(), "/details", { key: null, method: "HEAD" })).status).toBe(401);
     });
 
-    it("does nothing", async () => {
+    it("changes nothing", async () => {
       const before = (await listChats(server(), "limit=1")).total;
       await api(server(), "/chats", { key: server().unknownKey, json: {} });
       await askApi(server(), { key: server().expiredKey, json: { query: "port" } });
@@ -245,7 +245,7 @@ export const auth = (server: Server): void => {
       }
     });
 
-    it("does nothing", async () => {
+    it("changes nothing", async () => {
       const before = (await listChats(server(), "limit=1")).total;
       await api(server(), "/chats", { key: server().readKey, json: {} });
       await askApi(server(), { key: server().writeKey, json: { query: "port" } });

@@ -386,7 +386,7 @@ export const chats = (server: Server): void => {
   });
 
   describe("chats: a page and its total are of one moment", () => {
-    it("also while chats are being created", async () => {
+    it("holds while chats are being created", async () => {
       const userRef = unique();
       let creating = true;
       const created = Promise.all(
@@ -410,7 +410,7 @@ export const chats = (server: Server): void => {
       expect((await listChats(server(), `userRef=${userRef}`)).total).toBe(60);
     });
 
-    it("without a filter too", async () => {
+    it("holds without a filter", async () => {
       const whole = async () => {
         const { data, total } = await listChats(server(), "limit=1&orderBy=id");
         const last = await listChats(server(), `limit=1&orderBy=id&page=${total}`);

@@ -231,7 +231,7 @@ export const create = (server: Server): void => {
       });
 
     for (const body of [" {} ", "\r\n\t{ }\n", '{ "name" : null }'])
-      it(`white space around JSON is fine: ${JSON.stringify(body)}`, async () => {
+      it(`white space around JSON is accepted: ${JSON.stringify(body)}`, async () => {
         const answer = await post(server, body);
         expect(answer.status, answer.text).toBe(201);
       });

@@ -29,7 +29,7 @@ export const details = (server: Server): void => {
       expect(other.text).not.toBe(mine.text);
     });
 
-    it("says the same bytes each time", async () => {
+    it("returns the same bytes each time", async () => {
       const first = await api(server(), "/details");
       expect((await api(server(), "/details")).text).toBe(first.text);
     });
@@ -63,7 +63,7 @@ export const details = (server: Server): void => {
         expect((await api(server(), "/details", { headers: { accept } })).status).toBe(200);
       });
 
-    it("needs no content type, and minds no other one", async () => {
+    it("needs no content type, and ignores any", async () => {
       const headers = { "content-type": "text/plain" };
       expect((await api(server(), "/details", { headers })).status).toBe(200);
     });

@@ -130,7 +130,7 @@ export const idempotency = (server: Server): void => {
       expect(replayed(foreign)).toBeUndefined();
     });
 
-    it("does nothing where it is not spoken of", async () => {
+    it("is ignored on endpoints that do not take it", async () => {
       const headers = { "idempotency-key": unique() };
       for (const path of ["/details", "/chats?limit=1", "/chats?limit=2"]) {
         const answer = await api(server(), path, { headers });
@@ -252,14 +252,14 @@ export const idempotency = (server: Server): void => {
       ["a space inside", () => `${unique()} x`],
       ["punctuation", () => `${unique()}!#$%&'()*+,-./:;<=>?@[\\]^_\`{|}~`],
     ] as const)
-      it(`${what} is fine`, async () => {
+      it(`${what} is accepted`, async () => {
         const idempotencyKey = value();
         const first = await create(idempotencyKey, { name: "form" });
         expect(first.status, first.text).toBe(201);
         expect((await create(idempotencyKey, { name: "form" })).text).toBe(first.text);
       });
 
-    it("letter case matters", async () => {
+    it("keys that differ in letter case are different keys", async () => {
       const idempotencyKey = unique();
       const first = await create(`${idempotencyKey}a`, {});
       const other = await create(`${idempotencyKey}A`, {});

@@ -134,7 +134,7 @@ export const malformed = (server: Server): void => {
         else expectGeneral(answer, 400);
       });
 
-    it("carries the client's own x-request-id where that was read", async () => {
+    it("carries the client's own x-request-id if the server has read it", async () => {
       for (const lines of [[], [host, "Expect: a"], [host, "Connection: upgrade", "Upgrade: a"]]) {
         const answer = await one([requestText(details(), [...lines, "x-request-id: mine", ""])]);
         expectGeneral(answer, 400);
@@ -289,7 +289,7 @@ export const malformed = (server: Server): void => {
       expect((await one([requestText(line, [key(), ""])])).status).toBe(200);
     });
 
-    it("an empty Host will do", async () => {
+    it("an empty Host is accepted", async () => {
       expect((await one([requestText(details(), ["Host:", key(), ""])])).status).toBe(200);
     });
 
@@ -350,7 +350,7 @@ export const malformed = (server: Server): void => {
       expect(answer.body.data.name).toBe("abc");
     });
 
-    it("chunks of 64 KiB in sum are not too much", async () => {
+    it("chunks of 64 KiB together are accepted", async () => {
       const text = `2\r\n{}\r\nfffe\r\n${" ".repeat(65_534)}\r\n0\r\n\r\n`;
       const answer = await one([requestText(chats(), [host, key(), json, chunked], text)], {
         method: "POST",
@@ -358,7 +358,7 @@ export const malformed = (server: Server): void => {
       expect(answer.status, answer.text).toBe(201);
     });
 
-    it("a character may be cut by chunks", async () => {
+    it("a character may be split between chunks", async () => {
       const bytes = Buffer.from('{"name":"😀"}');
       const chunk = (part: Uint8Array) =>
         Buffer.concat([Buffer.from(`${part.length.toString(16)}\r\n`), part, Buffer.from("\r\n")]);
@@ -375,7 +375,7 @@ export const malformed = (server: Server): void => {
       expect(answer.body.data.name).toBe("😀");
     });
 
-    it("requests in one go are answered in order", async () => {
+    it("pipelined requests are answered in order", async () => {
       const { answers } = await raw(
         server().origin,
         [
@@ -390,7 +390,7 @@ export const malformed = (server: Server): void => {
       expect(answers.map(({ status }) => status)).toEqual([200, 201, 404, 400, 401]);
     });
 
-    it("a body on a GET is of no interest, and the next request is read behind it", async () => {
+    it("a body on a GET is ignored, and the next request is read behind it", async () => {
       const { answers } = await raw(
         server().origin,
         [

@@ -230,7 +230,7 @@ export const paths = (server: Server): void => {
       expect(JSON.stringify(answer.body.components.securitySchemes)).toMatch(/x-api-key/i);
     });
 
-    it("/openapi.json speaks of the statuses of section 7.1 only", async () => {
+    it("/openapi.json lists only the statuses of section 7.1", async () => {
       const answer = await exchange(server().origin, {
         method: "GET",
         path: "/openapi.json",

@@ -13,7 +13,7 @@ const limit = 100;
 const longestQuestion = 200;
 const number = new Intl.NumberFormat("en");
 
-/** The newest entries of a chat, and older ones as they are asked for: in groups, which stay as they are. */
+/** The newest entries of a chat, and older ones on demand, in groups that do not change. */
 const useHistory = (client: Client, chatId: number) => {
   const [groups, setGroups] = useState<ReadonlyArray<ReadonlyArray<Entry>>>([]);
   const [total, setTotal] = useState<number | null>(null);
@@ -27,7 +27,7 @@ const useHistory = (client: Client, chatId: number) => {
     try {
       const found = await client.history(chatId, { limit, page }).page();
       const added = found.data.filter(({ id }) => !known.current.has(id)).reverse();
-      // So many new entries that there may be more between these and the known ones.
+      // There may be more new entries, between these and the known ones.
       const hasGap = page === 1 && added.length === limit;
       if (hasGap) known.current.clear();
       for (const { id } of added) known.current.add(id);
@@ -68,7 +68,7 @@ export const Conversation = ({ chatId, client }: ConversationProps) => {
     client
       .chats({ id: chatId })
       .page()
-      // The history tells what is wrong.
+      // The history shows the failure.
       .then(
         ({ data }) => setChat(data[0] ?? null),
         () => {},

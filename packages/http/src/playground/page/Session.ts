@@ -41,7 +41,7 @@ export const setKey = (text: string | null): void => {
 /** The part of the address that names a view: ``, `new` or `chat/<id>`. */
 export const route = signal("");
 
-/** Reads the address. A key in it is taken out of the address bar and the tab's history at once. */
+/** Reads the address. A key in it leaves the address bar and the tab's history immediately. */
 export const readAddress = (): void => {
   const found = /^#key=(.+)$/.exec(location.hash)?.[1];
   if (found !== undefined) {
