@@ -38,7 +38,9 @@ export class KnowledgeUnreadable extends Data.TaggedError("KnowledgeUnreadable")
   readonly folder: string;
   readonly cause: PlatformError.PlatformError;
 }> {
-  override readonly message = `cannot read the documents in ${this.folder}`;
+  override get message() {
+    return `cannot read the documents in ${this.folder}`;
+  }
 }
 
 /** The size limit of a document, in bytes. */

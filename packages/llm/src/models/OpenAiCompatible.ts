@@ -19,7 +19,9 @@ export interface OpenAiCompatibleSettings {
 
 /** The optional packages that language models need cannot be loaded. */
 export class AiSdkMissing extends Data.TaggedError("AiSdkMissing")<{ readonly cause: unknown }> {
-  override readonly message = `Language models need two more packages (npm install ai@7 @ai-sdk/openai-compatible@3): ${describeCause(this.cause)}`;
+  override get message(): string {
+    return `Language models need two more packages (npm install ai@7 @ai-sdk/openai-compatible@3): ${describeCause(this.cause)}`;
+  }
 }
 
 const loadSdk = Effect.tryPromise({

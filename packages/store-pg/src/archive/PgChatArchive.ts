@@ -1,23 +1,13 @@
 /**
  * The port `ChatArchive`: erasures, exports and imports, and the sums of usage.
  */
-import { ChatArchive, type UsageGroup } from "@parley/core";
+import { ChatArchive, type UsageGroup, type UsageSum } from "@parley/core";
 import { Effect } from "effect";
 import { toStorageUnavailable } from "../database/PgErrors.ts";
 import { time } from "../database/PgParams.ts";
 import type { PgPools } from "../database/PgPools.ts";
 import { makeErasure } from "./ChatErasure.ts";
 import { makeTransfer } from "./ChatTransfer.ts";
-
-interface UsageSumRow {
-  readonly group: string | null;
-  readonly provider: string;
-  readonly model: string;
-  readonly answers: bigint;
-  readonly attempts: bigint;
-  readonly prompt_tokens: string;
-  readonly completion_tokens: string;
-}
 
 export const makeChatArchive = (pools: PgPools): ChatArchive["Service"] =>
   ChatArchive.of({
@@ -26,19 +16,9 @@ export const makeChatArchive = (pools: PgPools): ChatArchive["Service"] =>
     usage: (chatbot, since, by = null) =>
       pools.transfer.pipe(
         Effect.flatMap(({ query }) =>
-          query<UsageSumRow>(chatbot, sumUsage(by), [chatbot, time(since)]),
+          query<UsageSum>(chatbot, sumUsage(by), [chatbot, time(since)]),
         ),
-        Effect.map((rows) =>
-          rows.map((row) => ({
-            group: row.group,
-            provider: row.provider,
-            model: row.model,
-            answers: Number(row.answers),
-            attempts: Number(row.attempts),
-            promptTokens: Number(row.prompt_tokens),
-            completionTokens: Number(row.completion_tokens),
-          })),
-        ),
+        Effect.map((rows) => rows.map((row) => ({ ...row }))),
         Effect.scoped,
         toStorageUnavailable,
       ),
@@ -51,7 +31,8 @@ const groups: Readonly<Record<UsageGroup, string>> = {
 };
 
 const sumUsage = (by: UsageGroup | null) => `
-select ${by === null ? "null::text" : groups[by]} as "group", provider, model, count(*) as answers, sum(attempts) as attempts,
-  sum(prompt_tokens)::text as prompt_tokens, sum(completion_tokens)::text as completion_tokens
+select ${by === null ? "null::text" : groups[by]} as "group", provider, model,
+  count(*)::float8 as answers, sum(attempts)::float8 as attempts,
+  sum(prompt_tokens)::float8 as "promptTokens", sum(completion_tokens)::float8 as "completionTokens"
 from entry where chatbot_id = $1 and create_time >= $2::timestamptz and provider is not null
 group by 1, provider, model`;

@@ -1,7 +1,7 @@
 /**
  * The port `ChatbotDirectory`: finds the chatbot of a key, and records the use of keys.
  */
-import { ChatbotDirectory } from "@parley/core";
+import { ChatbotDirectory, type RegisteredKey } from "@parley/core";
 import { Effect, Stream } from "effect";
 import type { Notifications } from "../database/Notifications.ts";
 import { toStorageUnavailable } from "../database/PgErrors.ts";
@@ -13,13 +13,12 @@ import {
   toChatbot,
   toKey,
   type ChatbotRow,
-  type KeyRow,
 } from "../rows/ChatbotRows.ts";
 
 export const makeChatbotDirectory = ({ reads, writes }: PgPools, notifications: Notifications) =>
   ChatbotDirectory.of({
     open: (keyId) =>
-      reads.query<ChatbotRow & KeyRow>("operator", openKey, [keyId]).pipe(
+      reads.query<ChatbotRow & RegisteredKey>("operator", openKey, [keyId]).pipe(
         Effect.map(([row]) => {
           if (row === undefined) return null;
           const { expiresAt, hash, ratePerMinute, scopes } = toKey(row);

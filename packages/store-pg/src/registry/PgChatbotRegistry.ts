@@ -28,7 +28,6 @@ import {
   toChatbot,
   toKey,
   type ChatbotRow,
-  type KeyRow,
 } from "../rows/ChatbotRows.ts";
 
 /** Adds a line to the audit of a change. */
@@ -72,7 +71,7 @@ export const makeChatbotRegistry = ({ reads, writes }: PgPools) => {
 
   /** A key that is not revoked. */
   const keyWith = (chatbot: number, keyId: string) =>
-    Effect.flatMap(query<KeyRow>(oneKey, [chatbot, keyId]), ([row]) =>
+    Effect.flatMap(query<RegisteredKey>(oneKey, [chatbot, keyId]), ([row]) =>
       row === undefined ? Effect.fail(new KeyNotFound({ keyId })) : Effect.succeed(toKey(row)),
     );
 
@@ -96,18 +95,20 @@ export const makeChatbotRegistry = ({ reads, writes }: PgPools) => {
     query(changeKey, [id, name, texts(scopes), time(expiresAt), ratePerMinute]);
 
   return ChatbotRegistry.of({
-    list: reads.query<ChatbotRow & (KeyRow | { readonly id: null })>("operator", everyChatbot).pipe(
-      Effect.map((rows) => {
-        const listed = new Map<number, { chatbot: Chatbot; keys: Array<RegisteredKey> }>();
-        for (const row of rows) {
-          const one = listed.get(row.chatbot_id) ?? { chatbot: toChatbot(row), keys: [] };
-          if (row.id !== null) one.keys.push(toKey(row));
-          listed.set(row.chatbot_id, one);
-        }
-        return [...listed.values()];
-      }),
-      toStorageUnavailable,
-    ),
+    list: reads
+      .query<ChatbotRow & (RegisteredKey | { readonly id: null })>("operator", everyChatbot)
+      .pipe(
+        Effect.map((rows) => {
+          const listed = new Map<number, { chatbot: Chatbot; keys: Array<RegisteredKey> }>();
+          for (const row of rows) {
+            const one = listed.get(row.chatbot_id) ?? { chatbot: toChatbot(row), keys: [] };
+            if (row.id !== null) one.keys.push(toKey(row));
+            listed.set(row.chatbot_id, one);
+          }
+          return [...listed.values()];
+        }),
+        toStorageUnavailable,
+      ),
 
     create: ({ keys, ...chatbot }, actor) =>
       write(actor, function* (audit) {

@@ -6,7 +6,6 @@ import {
   type Chatbot,
   type ChatbotSettings,
   type RegisteredKey,
-  type Scope,
 } from "@parley/core";
 
 export interface ChatbotRow {
@@ -15,18 +14,6 @@ export interface ChatbotRow {
   readonly description: string;
   readonly workspace_name: string;
   readonly settings: ChatbotSettings;
-}
-
-export interface KeyRow {
-  readonly id: string;
-  readonly hash: Uint8Array;
-  readonly name: string | null;
-  readonly scopes: ReadonlyArray<Scope>;
-  readonly expires_at: Date | null;
-  readonly rate_per_minute: number | null;
-  readonly revoked_at: Date | null;
-  readonly created_at: Date;
-  readonly last_used_at: Date | null;
 }
 
 export const toChatbot = (row: ChatbotRow): Chatbot => ({
@@ -38,19 +25,21 @@ export const toChatbot = (row: ChatbotRow): Chatbot => ({
   settings: { ...defaultSettings, ...row.settings },
 });
 
-export const toKey = (row: KeyRow): RegisteredKey => ({
+/** The key of a row that may have columns of its chatbot, too. */
+export const toKey = (row: RegisteredKey): RegisteredKey => ({
   id: row.id,
   hash: row.hash,
   name: row.name,
   scopes: row.scopes,
-  expiresAt: row.expires_at,
-  ratePerMinute: row.rate_per_minute,
-  createdAt: row.created_at,
-  revokedAt: row.revoked_at,
-  lastUsedAt: row.last_used_at,
+  expiresAt: row.expiresAt,
+  ratePerMinute: row.ratePerMinute,
+  createdAt: row.createdAt,
+  revokedAt: row.revokedAt,
+  lastUsedAt: row.lastUsedAt,
 });
 
 export const chatbotColumns =
   "chatbot.id as chatbot_id, chatbot.name as chatbot_name, description, workspace_name, settings";
-export const keyColumns = `api_key.id, api_key.hash, api_key.name, api_key.scopes, api_key.expires_at,
-  api_key.rate_per_minute, api_key.created_at, api_key.revoked_at, api_key.last_used_at`;
+export const keyColumns = `api_key.id, api_key.hash, api_key.name, api_key.scopes,
+  api_key.expires_at as "expiresAt", api_key.rate_per_minute as "ratePerMinute",
+  api_key.created_at as "createdAt", api_key.revoked_at as "revokedAt", api_key.last_used_at as "lastUsedAt"`;
