@@ -145,13 +145,14 @@ export const startAsk = (
 };
 
 /**
- * Cancels an ask on which this page has hung up: the hang-up of the last request with its key counts, and the server
- * must have read that request before.
+ * Cancels an ask on which this page has hung up, by a request with its key that hangs up last. The server must have read
+ * that request and noticed the first hang-up before.
  */
 const cancel = async (client: Client, body: { query: string }, idempotencyKey: string) => {
   const signal = AbortSignal.timeout(3000);
   const options = { idempotencyKey, onDisconnect: "cancel", signal } as const;
   const events = client.stream(body, options)[Symbol.asyncIterator]();
   await events.next().catch(() => undefined);
+  await new Promise((resume) => setTimeout(resume, 500));
   await events.return?.();
 };
