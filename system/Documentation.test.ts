@@ -1,6 +1,6 @@
 import { afterAll, beforeAll, describe, expect, it } from "vitest";
 import { launch, type Running } from "../apps/server/test/contract/launch.ts";
-import { startChromium, type Chromium } from "./Chromium.ts";
+import { startChromium, type Chromium } from "./programs/Chromium.ts";
 
 let server: Running;
 let port: string;

@@ -12,7 +12,7 @@ import {
   layerPostgresUnderTest,
   optionsOf,
 } from "../packages/store-pg/test/PostgresUnderTest.ts";
-import { startPgBouncer } from "./PgBouncer.ts";
+import { startPgBouncer } from "./programs/PgBouncer.ts";
 
 /** A server's settings by way of PgBouncer. */
 const pooled = Effect.fnUntraced(function* (schema: string, url = optionsOf(schema).url) {

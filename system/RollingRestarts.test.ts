@@ -10,7 +10,7 @@ import { startSlowModel, type SlowModel } from "../apps/server/test/SlowModel.ts
 import { freePort } from "../bench/harness/FreePort.ts";
 import { makeServer, makeSite, type Server, type Site } from "../faults/Harness.ts";
 import { clientOf } from "../packages/store-pg/test/PostgresUnderTest.ts";
-import { startHaProxy, type HaProxy } from "./HaProxy.ts";
+import { startHaProxy, type HaProxy } from "./programs/HaProxy.ts";
 
 const schema = `rolling_${process.pid}`;
 let site: Site;

@@ -7,7 +7,7 @@ import { mkdir, readdir, readFile, writeFile } from "node:fs/promises";
 import { rolldown } from "rolldown";
 
 const here = (path) => new URL(path, import.meta.url);
-const page = (name) => readFile(here(`src/playground/page/${name}`), "utf8");
+const source = (name) => readFile(here(`src/playground/page/static/${name}`), "utf8");
 
 const bundle = await rolldown({
   input: here("src/playground/page/main.tsx").pathname,
@@ -17,15 +17,17 @@ const bundle = await rolldown({
 const { output } = await bundle.generate({ format: "esm", minify: true });
 await bundle.close();
 
-const style = await page("style.css");
+const style = await source("style.css");
 /** Named after their contents, so that browsers keep them for ever. */
 const named = (name, text, ending) => [
   `${name}-${createHash("sha256").update(text).digest("hex").slice(0, 12)}.${ending}`,
   text,
 ];
 const [script, sheet] = [named("page", output[0].code, "js"), named("page", style, "css")];
-const icon = await page("icon.svg");
-const html = (await page("index.html")).replace("page.js", script[0]).replace("page.css", sheet[0]);
+const icon = await source("icon.svg");
+const html = (await source("index.html"))
+  .replace("page.js", script[0])
+  .replace("page.css", sheet[0]);
 
 const licences = await Promise.all(
   [...new Set(output[0].moduleIds.map((id) => /^.*\/node_modules\/(@[^/]+\/)?[^/]+/.exec(id)?.[0]))]

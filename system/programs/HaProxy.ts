@@ -8,8 +8,8 @@ import { mkdtemp, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
-import { freePort } from "../bench/harness/FreePort.ts";
-import { read } from "../test/docs/Fences.ts";
+import { freePort } from "../../bench/harness/FreePort.ts";
+import { read } from "../../test/docs/Fences.ts";
 
 const program = "/usr/sbin/haproxy";
 
