@@ -18,7 +18,7 @@ const { output } = await bundle.generate({ format: "esm", minify: true });
 await bundle.close();
 
 const style = await source("style.css");
-/** Named after their contents, so that browsers keep them for ever. */
+/** Named after their contents, so that browsers may cache them without end. */
 const named = (name, text, ending) => [
   `${name}-${createHash("sha256").update(text).digest("hex").slice(0, 12)}.${ending}`,
   text,
