@@ -1,4 +1,4 @@
-# The server without the embedded PostgreSQL. It writes nowhere: run it with a read-only root file system.
+# The server without the embedded PostgreSQL. It writes only below /tmp: run it with a read-only root file system.
 FROM node:24-bookworm-slim AS build
 # Optional packages: the AI SDK, for language models.
 ARG PACKAGES="ai@7 @ai-sdk/openai-compatible@3"
@@ -7,7 +7,8 @@ RUN /src/deploy/build.sh /opt/parley $PACKAGES
 
 FROM node:24-bookworm-slim
 COPY --from=build /opt/parley /opt/parley
-ENV NODE_ENV=production PARLEY_HOST=0.0.0.0
+# The first start writes its API key into this directory.
+ENV NODE_ENV=production PARLEY_HOST=0.0.0.0 PARLEY_DATA_DIR=/tmp/parley
 USER node
 EXPOSE 3000
 HEALTHCHECK --interval=10s --timeout=5s --start-period=30s --retries=3 \

@@ -152,7 +152,9 @@ describe("the libraries", () => {
   beforeAll(async () => {
     for (const file of [
       "packages/store-memory/test/MemoryUnderTest.ts",
-      ...["promise", "own-keys", "client", "mount", "kit"].map((name) => `examples/${name}.ts`),
+      ...["promise", "own-keys", "client/stream", "mount", "kit"].map(
+        (name) => `examples/${name}.ts`,
+      ),
     ]) {
       const text = read(file).replace("../packages/store-memory/test/", "./");
       await writeFile(join(project, basename(file)), text);
@@ -268,8 +270,11 @@ describe("the image", () => {
 
   it("serves as a user without rights, and answers its health check", async () => {
     const management = await freePort();
+    const data = await mkdtemp(join(tmpdir(), "parley-image-"));
+    await chmod(data, 0o777);
     const env = {
       ...on(newest, variablesOf("ENV")),
+      PARLEY_DATA_DIR: data,
       PARLEY_MANAGEMENT_PORT: String(management),
       DATABASE_URL: inject("postgresUrl"),
       PARLEY_SCHEMA: `image_${Date.now()}`,
@@ -283,7 +288,8 @@ describe("the image", () => {
     for (const stream of [server.stdout, server.stderr])
       stream.on("data", (text) => (output += text));
     try {
-      await expect.poll(() => output, { timeout: 20_000 }).toMatch(/"query":/);
+      await expect.poll(() => output, { timeout: 20_000 }).toContain("has started");
+      expect(await readFile(join(data, "first-key"), "utf8")).toMatch(/^prl_/);
       const [node, ...check] = command("HEALTHCHECK").map((arg) =>
         arg.replace(":3001/", `:${management}/`),
       );
@@ -292,6 +298,7 @@ describe("the image", () => {
     } finally {
       server.kill();
       await exited;
+      await rm(data, { recursive: true });
     }
     expect(server.exitCode).toBe(0);
     await expect(

@@ -1,7 +1,7 @@
 /**
  * The form of a new chat.
  */
-import { useEffect, useState } from "preact/hooks";
+import { useLayoutEffect, useState } from "preact/hooks";
 import type { Client } from "../../client/index.ts";
 import { listed } from "./ChatList.tsx";
 import { Failure } from "./Failure.tsx";
@@ -9,7 +9,8 @@ import { Failure } from "./Failure.tsx";
 export const NewChat = ({ client }: { readonly client: Client }) => {
   const [error, setError] = useState<unknown>(null);
   const [isSending, setSending] = useState(false);
-  useEffect(() => document.getElementById("name")?.focus(), []);
+  // Before the form is shown: keys that are pressed at once belong to it.
+  useLayoutEffect(() => document.getElementById("name")?.focus(), []);
   const create = async (fields: FormData) => {
     const field = (name: string) => String(fields.get(name)) || null;
     setError(null);
