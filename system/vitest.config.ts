@@ -11,6 +11,8 @@ export default defineConfig({
     ],
     env: { PARLEY_RANDOM_REQUESTS: "10000" },
     globalSetup: ["test/postgres.ts"],
+    // Much of their time is waiting for processes.
+    maxWorkers: 2,
     testTimeout: 60_000,
     hookTimeout: 60_000,
   },
