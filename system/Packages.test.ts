@@ -10,7 +10,7 @@ import { tmpdir } from "node:os";
 import { basename, delimiter, dirname, join, relative } from "node:path";
 import { promisify } from "node:util";
 import { afterAll, beforeAll, describe, expect, inject, it } from "vitest";
-import { freePort } from "../bench/harness/FreePort.ts";
+import { freePort } from "../apps/server/test/FreePort.ts";
 import { withoutSettings } from "../apps/server/test/withoutSettings.ts";
 import { fencesOf, read, root, sectionOf } from "../test/docs/Fences.ts";
 

@@ -10,7 +10,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { promisify } from "node:util";
 import { afterAll, beforeAll, expect, it } from "vitest";
-import { freePort } from "../bench/harness/FreePort.ts";
+import { freePort } from "../apps/server/test/FreePort.ts";
 import { launch, type Running } from "../apps/server/test/contract/launch.ts";
 import { read } from "../test/docs/Fences.ts";
 

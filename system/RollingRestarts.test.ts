@@ -7,7 +7,7 @@ import { Effect } from "effect";
 import { Migrator, SqlClient } from "effect/sql";
 import { afterAll, beforeAll, expect, inject, it } from "vitest";
 import { startSlowModel, type SlowModel } from "../apps/server/test/SlowModel.ts";
-import { freePort } from "../bench/harness/FreePort.ts";
+import { freePort } from "../apps/server/test/FreePort.ts";
 import { makeServer, makeSite, type Server, type Site } from "../faults/Harness.ts";
 import { clientOf } from "../packages/store-pg/test/PostgresUnderTest.ts";
 import { startHaProxy, type HaProxy } from "./programs/HaProxy.ts";

@@ -6,7 +6,7 @@ const root = join(import.meta.dirname, "..");
 
 /** The imports that each package's sources may have, beside their own files. */
 const mayImport: Readonly<Record<string, ReadonlyArray<RegExp>>> = {
-  "packages/core/src": [/^effect$/, /^effect\/crypto$/],
+  "packages/core/src": [/^effect$/, /^effect\/crypto$/, /^effect\/persistence\/RateLimiter$/],
   "packages/http/src": [/^@parley\/core$/, /^effect$/, /^effect\//, /^ai$/, /^#playground$/],
   // Code of the browser, which is bundled.
   "packages/http/src/playground/page": [

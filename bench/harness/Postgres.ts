@@ -12,7 +12,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 import { afterAll, own } from "./Children.ts";
-import { freePort } from "./FreePort.ts";
+import { freePort } from "../../apps/server/test/FreePort.ts";
 
 export interface Postgres {
   readonly version: string;

@@ -11,7 +11,7 @@ import { basename, dirname, join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 import { fileURLToPath } from "node:url";
 import { afterAll, own } from "./Children.ts";
-import { freePort } from "./FreePort.ts";
+import { freePort } from "../../apps/server/test/FreePort.ts";
 import { call, dataOf } from "./Http.ts";
 
 export interface Running {

@@ -8,7 +8,7 @@ import { mkdtemp, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
-import { freePort } from "../../bench/harness/FreePort.ts";
+import { freePort } from "../../apps/server/test/FreePort.ts";
 import { read } from "../../test/docs/Fences.ts";
 
 const program = "/usr/sbin/haproxy";

@@ -8,7 +8,7 @@ import { existsSync } from "node:fs";
 import { chmod, mkdtemp, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
-import { freePort } from "../../bench/harness/FreePort.ts";
+import { freePort } from "../../apps/server/test/FreePort.ts";
 
 const program = "/usr/sbin/pgbouncer";
 

@@ -37,7 +37,7 @@ const stores = {
   memory: () => "memory: the chats end with the server",
 };
 
-/** Tells that the server serves. The first key is shown on a terminal, and nowhere else. */
+/** Prints the addresses, and logs the start. A terminal shows the first key; otherwise a file holds it. */
 export const announceStart = Effect.fnUntraced(function* (
   addresses: Addresses,
   firstKey: Option.Option<Redacted.Redacted>,

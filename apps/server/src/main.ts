@@ -2,7 +2,8 @@
 import { enableCompileCache } from "node:module";
 import { fileURLToPath } from "node:url";
 
-// Compiling 600 modules takes a third of a start. Where the process may not write, Node compiles them each time.
+// Compiling 600 modules takes a third of a start. Where the process may not write, Node compiles them each time. In a
+// shared temporary folder another user could plant code.
 enableCompileCache(fileURLToPath(new URL("../node_modules/.cache/node", import.meta.url)));
 const { main } = await import("./cli/Cli.ts");
 main();

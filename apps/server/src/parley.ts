@@ -3,9 +3,6 @@
  * The command of the package. A young generation of semi-spaces of at most 16 MB costs no time, and leaves 170 MB in
  * use after a burst of requests where Node's default leaves 240 MB.
  */
-import module from "node:module";
-import { join } from "node:path";
-
 const [major, minor] = process.versions.node.split(".").map(Number) as [number, number];
 if (major < 22 || (major === 22 && minor < 19)) {
   console.error(
@@ -13,7 +10,4 @@ if (major < 22 || (major === 22 && minor < 19)) {
   );
   process.exit(1);
 }
-// Compiled code is kept in the package's own folder, if this user may write there: a start is quicker by 0.05 s. In a
-// shared temporary folder another user could plant code.
-module.enableCompileCache(join(import.meta.dirname, ".cache"));
 await import("./main.ts");

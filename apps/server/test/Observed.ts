@@ -76,13 +76,3 @@ export const startProvider = (answer: string) =>
         "data: [DONE]\n\n",
     };
   });
-
-/** A port that nothing listens on. */
-export const freePort = async (): Promise<number> => {
-  const server = createServer().listen(0, "127.0.0.1");
-  await once(server, "listening");
-  const { port } = server.address() as AddressInfo;
-  server.close();
-  await once(server, "close");
-  return port;
-};

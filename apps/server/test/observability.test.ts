@@ -3,7 +3,8 @@ import { readFileSync } from "node:fs";
 import { connect } from "node:net";
 import { afterAll, beforeAll, describe, expect, inject, it } from "vitest";
 import { launch } from "./contract/launch.ts";
-import { freePort, startCollector, startProvider, type Received } from "./Observed.ts";
+import { freePort } from "./FreePort.ts";
+import { startCollector, startProvider, type Received } from "./Observed.ts";
 
 const answer = "ANSWER-of-the-model";
 const traceId = "0af7651916cd43dd8448eb211c80319c";

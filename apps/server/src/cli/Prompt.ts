@@ -16,7 +16,7 @@ export interface Prompt {
   readonly stoppable: <A, E, R>(effect: Effect.Effect<A, E, R>) => Effect.Effect<A, E | Stopped, R>;
 }
 
-/** Takes the terminal until the scope closes. What is typed is shown on standard error. */
+/** Reads lines from the terminal until the scope closes. The terminal's echo goes to standard error. */
 export const makePrompt = Effect.gen(function* () {
   const lines = yield* Queue.unbounded<string, Cause.Done>();
   const leave = () => void Queue.endUnsafe(lines);

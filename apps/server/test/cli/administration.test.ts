@@ -197,7 +197,7 @@ it("keys are created, listed, changed, rotated and revoked", async () => {
 
   const revoked = await parley("key revoke -", `${rotated.key}\n`);
   expect(revoked.stdout).toBe(
-    `The key prl_${rotated.id}_… of chatbot 2 "Sales" is revoked for ever.\n`,
+    `The key prl_${rotated.id}_… of chatbot 2 "Sales" is revoked permanently.\n`,
   );
   await json(`key change ${id} --expires 0s`);
   const { stdout } = await parley("key list");
@@ -255,7 +255,7 @@ it("a chatbot is deleted with its keys and chats, after a question or with --yes
     here(["chatbot", "delete", "Sales"], settings(), answer, { isTerminal: true });
   expect(await asked("no\n")).toMatchObject({
     code: 1,
-    stderr: `This deletes ${what}, for ever. Type yes:\nparley: Nothing was deleted.\n`,
+    stderr: `This permanently deletes ${what}. Type yes:\nparley: Nothing was deleted.\n`,
   });
   expect(await asked("yes\n")).toMatchObject({ code: 0, stdout: `Deleted ${what}.\n` });
   expect(await json("key list")).toEqual([]);

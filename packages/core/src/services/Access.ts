@@ -3,6 +3,7 @@
  */
 import { Cache, Clock, Context, Duration, Effect, Exit, Layer, Schedule, Stream } from "effect";
 import { Digest, Mac } from "effect/crypto";
+import * as RateLimiter from "effect/persistence/RateLimiter";
 import { hashKey, keyId, type Scope } from "../model/ApiKey.ts";
 import type { Chatbot } from "../model/Chatbot.ts";
 import { ChatbotDirectory } from "../ports/ChatbotDirectory.ts";
@@ -66,18 +67,14 @@ export class Access extends Context.Service<
           Effect.forkScoped,
         );
 
-        /** By key: the time at which its requests so far would have been spread evenly, in milliseconds since 1970. */
-        const spread = new Map<string, number>();
-        /** Counts a request, unless it exceeds the rate: then returns the milliseconds until it would not. */
-        const exceeds = (keyId: string, ratePerMinute: number, now: number): number => {
-          const interval = 60_000 / ratePerMinute;
-          const next = Math.max(now, spread.get(keyId) ?? now) + interval;
-          const excess = next - now - 60_000;
-          // Sums of intervals are inexact.
-          if (excess > interval / 2) return excess;
-          spread.set(keyId, next);
-          return 0;
-        };
+        const limiter = yield* Effect.provide(RateLimiter.make, RateLimiter.layerStoreMemory);
+        const spend = (key: string, limit: number) =>
+          limiter.consume({ key, limit, window: "1 minute", algorithm: "token-bucket" }).pipe(
+            Effect.mapError(({ reason }) => {
+              const wait = reason._tag === "RateLimitExceeded" ? reason.retryAfter : Duration.zero;
+              return new Overloaded({ retryAfterSeconds: Math.ceil(Duration.toSeconds(wait)) });
+            }),
+          );
 
         let used = new Set<string>();
         const writeUse = Effect.suspend(() => {
@@ -101,12 +98,7 @@ export class Access extends Context.Service<
             }
             const { principal, ratePerMinute } = found;
             used.add(principal.keyId);
-            if (ratePerMinute != null) {
-              const millis = exceeds(principal.keyId, ratePerMinute, now);
-              if (millis > 0) {
-                return yield* new Overloaded({ retryAfterSeconds: Math.ceil(millis / 1000) });
-              }
-            }
+            if (ratePerMinute != null) yield* spend(principal.keyId, ratePerMinute);
             return principal;
           }),
         });

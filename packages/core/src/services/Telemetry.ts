@@ -97,7 +97,7 @@ export const traceHeaders: Effect.Effect<Readonly<Record<string, string>>> = Eff
       : Effect.succeed({}),
 );
 
-/** Registers a gauge whose value is read when somebody reads the metrics, and not before. */
+/** Registers a gauge that is computed only when the metrics are read. */
 export const registerGauge = (
   context: Context.Context<never>,
   name: string,

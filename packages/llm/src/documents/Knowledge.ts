@@ -122,7 +122,7 @@ const aboutShare = 0.4;
 const certainShare = 0.85;
 /** How like the question a heading is at least if its passage is likely to answer it. */
 const certainLikeness = 0.4;
-/** The part of its weight that a term has which is in the text of a passage, and not in its headings. */
+/** The share of its weight that a term keeps if only the text of a passage has it, and no heading. */
 const inText = 0.5;
 
 /** How a passage has a term: the part of the term's weight that counts, and how often. */

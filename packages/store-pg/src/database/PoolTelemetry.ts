@@ -36,7 +36,7 @@ export const makePoolTelemetry = Effect.map(Effect.context<never>(), (context) =
     return Effect.annotateLogs(line, "reason", describeCause(error));
   };
 
-  /** Observes the loans of a pool; they are counted when somebody reads the metrics. */
+  /** Observes the loans of a pool; they are counted only when the metrics are read. */
   const observeLending = (pool: string, lending: Lending): Lending => {
     const loans = new Set<{ connection?: PgConnection }>();
     const lent = () => [...loans].flatMap(({ connection }) => connection ?? []);

@@ -111,7 +111,7 @@ const show = Command.make(
           ["model", document.model ?? "- (the server's)"],
           ["moderation", document.moderation ?? "- (the server's)"],
           ["knowledge", document.knowledge ?? "- (the server's documents)"],
-          ["retention-days", document.retentionDays ?? "- (for ever)"],
+          ["retention-days", document.retentionDays ?? "- (unlimited)"],
           ["live keys", document.liveKeys],
         ]),
       );
@@ -199,14 +199,14 @@ const remove = Command.make(
       if (!yes) {
         const store = yield* ChatStore;
         const { total } = yield* store.listChats(chatbot.id, { ...newestChats, limit: 1 });
-        yield* mustConfirm(`This deletes ${withKeys(total)}, for ever.`);
+        yield* mustConfirm(`This permanently deletes ${withKeys(total)}.`);
       }
       const chats = yield* administration.deleteChatbot(chatbot.id, yield* actor);
       const document = { id: chatbot.id, chats, keys: keys.length };
       yield* print(json, document, () => `Deleted ${withKeys(chats)}.`);
     }).pipe(onDatabase),
 ).pipe(
-  Command.withDescription("Delete a chatbot with its keys and all its chats, for ever"),
+  Command.withDescription("Permanently delete a chatbot with its keys and all its chats"),
   Command.withExamples([
     {
       command: "parley chatbot delete Helpdesk",

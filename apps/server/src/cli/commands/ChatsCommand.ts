@@ -150,7 +150,10 @@ const show = Command.make(
 ).pipe(
   Command.withDescription("Show the history of a chat, the newest entries first"),
   Command.withExamples([
-    { command: "parley chats show 17", description: "When, how much, and what was flagged" },
+    {
+      command: "parley chats show 17",
+      description: "Times, lengths and moderation of its entries",
+    },
     { command: "parley chats show 17 --text", description: "With questions and answers" },
   ]),
 );
@@ -194,7 +197,7 @@ const erase = Command.make(
       }).pipe(onDatabase);
     }),
 ).pipe(
-  Command.withDescription("Erase chats with everything that belongs to them, for ever"),
+  Command.withDescription("Erase chats with everything that belongs to them, permanently"),
   Command.withExamples([
     { command: "parley chats erase --id 17", description: "One chat" },
     { command: "parley chats erase --user-ref user-7", description: "All chats of a user" },

@@ -123,7 +123,7 @@ const titleOf = (id: string, chatbot: Chatbot) =>
   `The key prl_${id}_… of chatbot ${chatbot.id} "${chatbot.name}"`;
 
 const untilOf = (expiresAt: Date | null) =>
-  expiresAt === null ? "for ever" : `until ${expiresAt.toISOString()}`;
+  expiresAt === null ? "indefinitely" : `until ${expiresAt.toISOString()}`;
 
 /** Prints the text of a new key alone on standard output, so that a shell can keep it in a variable. */
 const printKey = Effect.fnUntraced(function* (
@@ -297,13 +297,13 @@ const revoke = Command.make("revoke", { key: keyArgument, json: jsonFlag }, ({ j
       yield* print(
         json,
         { id, chatbot: chatbot.id },
-        () => `${titleOf(id, chatbot)} is revoked for ever.`,
+        () => `${titleOf(id, chatbot)} is revoked permanently.`,
       );
     }).pipe(onDatabase);
   }),
 ).pipe(
   Command.withDescription(
-    "End a key for ever; servers refuse it within a second, or 30 without LISTEN",
+    "Revoke a key permanently; servers refuse it within a second, or 30 without LISTEN",
   ),
   Command.withExamples([
     { command: "parley key revoke prl_QSCmEIhoudPA", description: "By its id" },
