@@ -40,7 +40,7 @@ let image: string;
 let project: string;
 
 const instructions = [
-  ...read("Dockerfile")
+  ...read("deploy/Dockerfile")
     .replaceAll("\\\n", "")
     .matchAll(/^([A-Z]+) (.*)$/gm),
 ].map(([, name, rest]) => ({ name: name!, rest: rest! }));
@@ -180,7 +180,7 @@ describe("the libraries", () => {
     (await run(oldest.libraries, [join(project, "out", `${name}.js`)])).stdout.trim();
 
   it("are compiled, and their types are right", async () => {
-    const section = fencesOf(sectionOf(read("docs/embedding.md"), "## Without Effect"));
+    const section = fencesOf(sectionOf(read("docs/library/embedding.md"), "## Without Effect"));
     expect(await output("promise")).toBe(section.find(({ info }) => info === "text")!.text);
   });
 

@@ -17,7 +17,7 @@ it("all packages have one version, which the command line prints", () => {
 
 it("the commands that install optional packages name the versions that are tested", () => {
   const catalog = read("pnpm-workspace.yaml");
-  const files = globSync(["{packages,apps}/*/src/**/*.ts", "docs/*.md", "Dockerfile"], {
+  const files = globSync(["{packages,apps}/*/src/**/*.ts", "docs/**/*.md", "deploy/Dockerfile"], {
     cwd: root,
   });
   const named = files.flatMap((file) =>

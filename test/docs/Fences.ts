@@ -1,7 +1,7 @@
 /**
  * The fenced blocks of this project's documentation.
  */
-import { readdirSync, readFileSync } from "node:fs";
+import { globSync, readFileSync } from "node:fs";
 import { join } from "node:path";
 
 export const root = join(import.meta.dirname, "../..");
@@ -9,11 +9,7 @@ export const root = join(import.meta.dirname, "../..");
 export const read = (file: string): string => readFileSync(join(root, file), "utf8");
 
 /** The pages in the root and in docs. */
-export const documents: ReadonlyArray<string> = [".", "docs"].flatMap((folder) =>
-  readdirSync(join(root, folder))
-    .filter((name) => name.endsWith(".md"))
-    .map((name) => join(folder, name)),
-);
+export const documents: ReadonlyArray<string> = globSync(["*.md", "docs/**/*.md"], { cwd: root });
 
 export interface Fence {
   /** The rest of the opening line: the language and more. */

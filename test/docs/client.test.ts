@@ -1,5 +1,5 @@
 /**
- * The examples of docs/client.md, run against a started server.
+ * The examples of docs/library/client.md, run against a started server.
  */
 import { AbstractChat, DefaultChatTransport, type ChatState } from "ai";
 import type { ParleyMessage } from "@parley/http/ai-sdk";
@@ -32,8 +32,8 @@ it("stream.ts streams an answer", async () => {
   expect(await run("stream.ts")).toMatch(/^`PARLEY_PORT` is the port[^]*\n$/);
 });
 
-it("calls.ts prints what docs/client.md shows", async () => {
-  const shown = fencesOf(read("docs/client.md")).find(({ info }) => info === "text")!;
+it("calls.ts prints what docs/library/client.md shows", async () => {
+  const shown = fencesOf(read("docs/library/client.md")).find(({ info }) => info === "text")!;
   expect((await run("calls.ts")).trim()).toBe(shown.text);
 });
 

@@ -31,20 +31,22 @@ it("all examples compile", async () => {
   expect(stdout).toBe("");
 });
 
-it("promise.ts prints what docs/embedding.md shows", async () => {
-  const section = fencesOf(sectionOf(read("docs/embedding.md"), "## Without Effect"));
+it("promise.ts prints what docs/library/embedding.md shows", async () => {
+  const section = fencesOf(sectionOf(read("docs/library/embedding.md"), "## Without Effect"));
   const { stdout } = await run(process.execPath, [example("promise.ts")], { env: environment });
   expect(stdout.trim()).toBe(section.find(({ info }) => info === "text")!.text);
 });
 
-it("archive.ts prints what docs/embedding.md shows", async () => {
-  const section = fencesOf(sectionOf(read("docs/embedding.md"), "## Erasing and moving"));
+it("archive.ts prints what docs/library/embedding.md shows", async () => {
+  const section = fencesOf(sectionOf(read("docs/library/embedding.md"), "## Erasing and moving"));
   const { stdout } = await run(process.execPath, [example("archive.ts")], { env: environment });
   expect(stdout.trim()).toBe(section.find(({ info }) => info === "text")!.text);
 });
 
-it("own-answerer.ts prints what docs/write-an-answerer.md shows", async () => {
-  const shown = fencesOf(read("docs/write-an-answerer.md")).find(({ info }) => info === "text")!;
+it("own-answerer.ts prints what docs/library/write-an-answerer.md shows", async () => {
+  const shown = fencesOf(read("docs/library/write-an-answerer.md")).find(
+    ({ info }) => info === "text",
+  )!;
   const { stdout } = await run(process.execPath, [example("own-answerer.ts")], {
     env: environment,
   });

@@ -19,17 +19,26 @@ export const makeGuide = Effect.gen(function* () {
 
   const names = yield* fs.readDirectory(ownDocuments, { recursive: true }).pipe(Effect.orDie);
   const files = new Map([
-    [toAddress("README.md"), ownReadme],
+    [toAddress("README.md"), { name: "README.md", file: ownReadme }],
     ...names
       .filter((name) => /\.(md|json|png)$/.test(name))
       .toSorted()
-      .map((name) => [toAddress(name), path.join(ownDocuments, name)] as const),
+      .map((name) => `docs/${name}`)
+      .map(
+        (name) => [toAddress(name), { name, file: path.join(ownDocuments, "..", name) }] as const,
+      ),
   ]);
-  /** Where a link of a document leads; `null` out of the guide, such as to source code. */
+  let document = "";
+  /** Where a link of the document leads; `null` out of the guide, such as to source code. */
   const resolve = (link: string): string | null => {
     if (/^(https?:|#)/.test(link)) return link;
-    const [, name = "", anchor = ""] = /^(?:\.\.\/)?(?:docs\/)?([^#]*)(#.*)?$/.exec(link) ?? [];
-    return files.has(toAddress(name)) ? toAddress(name) + anchor : null;
+    const { hash, pathname } = new URL(link, `file:///${document}`);
+    const address = toAddress(pathname.slice(1));
+    return files.has(address) ? address + hash : null;
+  };
+  const toHtml = (name: string, text: string): string => {
+    document = name;
+    return marked.parse(text, { async: false });
   };
   const marked = new Marked({
     renderer: {
@@ -47,11 +56,11 @@ export const makeGuide = Effect.gen(function* () {
   });
 
   const pages = new Map<string, { readonly title: string; readonly html: Effect.Effect<string> }>();
-  for (const [address, file] of files) {
+  for (const [address, { file, name }] of files) {
     if (!file.endsWith(".md")) continue;
     const text = yield* fs.readFileString(file).pipe(Effect.orDie);
     const title = /^# (.*)$/m.exec(text)?.[1] ?? address;
-    const html = Effect.sync(() => layout(title, "", marked.parse(text, { async: false })));
+    const html = Effect.sync(() => layout(title, "", toHtml(name, text)));
     pages.set(address, { title, html: yield* Effect.cached(html) });
   }
   const list = [...pages].map(
@@ -60,9 +69,10 @@ export const makeGuide = Effect.gen(function* () {
   const search = Effect.fnUntraced(function* (query: string) {
     const knowledge = yield* own;
     const found = knowledge.search(query, 10).map(({ headings, source, text }) => {
-      const address = `${toAddress(source)}#${toAnchor(headings.at(-1) ?? "")}`;
+      const name = source === "README.md" ? source : `docs/${source}`;
+      const address = `${toAddress(name)}#${toAnchor(headings.at(-1) ?? "")}`;
       const title = headings.join(" › ");
-      const passage = marked.parse(text, { async: false });
+      const passage = toHtml(name, text);
       return `<li><a href="${escape(address)}">${escape(title)}</a>${passage}</li>`;
     });
     const results = found.length === 0 ? "<p>Nothing found.</p>" : `<ol>${found.join("")}</ol>`;
@@ -72,7 +82,7 @@ export const makeGuide = Effect.gen(function* () {
   const respond = Effect.fnUntraced(function* (address: string, target: string) {
     const page = pages.get(address);
     if (page !== undefined) return toPage(yield* page.html);
-    const file = files.get(address);
+    const file = files.get(address)?.file;
     if (file !== undefined) {
       const bytes = yield* fs.readFile(file).pipe(Effect.orDie);
       const contentType = types[path.extname(file).slice(1)]!;
@@ -92,8 +102,8 @@ export const makeGuide = Effect.gen(function* () {
   return guide;
 });
 
-/** The address of a document by its path in the folder. */
-const toAddress = (name: string): string => `/docs/${name.replace(/\.md$/, "")}`;
+/** The address of a document by its path in the repository. */
+const toAddress = (name: string): string => `/docs/${name.replace(/^docs\/|\.md$/g, "")}`;
 
 /** The anchor of a heading, as GitHub makes it. */
 const toAnchor = (heading: string): string =>
