@@ -1,18 +1,21 @@
 /**
  * One language model behind a circuit breaker of its own.
  */
-import { endSpan, isTraced } from "@parley/core";
-import { Duration, Effect, Exit, Metric, Schedule, Scope, Stream, Tracer } from "effect";
+import { inSpan } from "@parley/core";
+import { Duration, Effect, Exit, Metric, Schedule, Scope, Stream } from "effect";
 import * as CircuitBreaker from "effect/persistence/CircuitBreaker";
-import { callModel, type CallOptions, type CallPart } from "./ModelCall.ts";
+import { callModel, type CallOptions, type Tokens } from "./ModelCall.ts";
 import { makeFailure, type ModelFailure } from "./ModelFailure.ts";
-import type { Prompt } from "./Prompt.ts";
+import type { Message } from "./Prompt.ts";
 
 export interface Provider {
   readonly name: string;
   readonly model: string;
-  /** One call. While the circuit is open, it fails with `circuit_open` and no request is sent. */
-  readonly answer: (prompt: Prompt) => Stream.Stream<CallPart, ModelFailure>;
+  /** One call, as `callModel`. While the circuit is open, it fails with `circuit_open` and no request is sent. */
+  readonly call: (
+    messages: ReadonlyArray<Message>,
+    emit: (text: string) => Effect.Effect<unknown>,
+  ) => Effect.Effect<Tokens, ModelFailure>;
 }
 
 const failures = Metric.counter("parley.model.failures", {
@@ -34,7 +37,8 @@ const circuitStates = { Closed: 0, HalfOpen: 1, Open: 2 };
 
 /**
  * Ten failures in a row open the circuit: a provider that fails three calls in ten does so once in 170 000 calls. It
- * stays open for 2 s, 4 s and so on up to 30 s, or as long as `Retry-After` asks, up to an hour.
+ * stays open for 2 s, 4 s and so on up to 30 s, or as long as `Retry-After` asks, up to an hour. Then one call tries the
+ * provider.
  */
 const makeBreaker = CircuitBreaker.make({
   tripPolicy: CircuitBreaker.consecutive(10),
@@ -42,94 +46,55 @@ const makeBreaker = CircuitBreaker.make({
   maxOpenDuration: "1 hour",
 }).pipe(Effect.provide(CircuitBreaker.layerStoreMemory()));
 
-const key = "calls";
-
 export const makeProvider = (options: CallOptions): Effect.Effect<Provider, never, Scope.Scope> =>
   Effect.gen(function* () {
     const { modelId: model, provider: name } = options.model;
     const attributes = { provider: name, model };
-    const annotate = Effect.annotateLogs(attributes);
     const update = (metric: Metric.Metric<number, any>, value: number, more = {}) =>
       Metric.update(Metric.withAttributes(metric, { ...attributes, ...more }), value);
     const breaker = yield* makeBreaker;
-    const setCircuit = (to: keyof typeof circuitStates) => update(circuit, circuitStates[to]);
-    yield* setCircuit("Closed");
+    yield* update(circuit, circuitStates.Closed);
     yield* breaker.transitions.pipe(
-      Stream.tap(({ to }) => setCircuit(to)),
+      Stream.tap(({ to }) => update(circuit, circuitStates[to])),
       Stream.runForEach(logTransition),
-      annotate,
+      Effect.annotateLogs(attributes),
       Effect.forkScoped({ startImmediately: true }),
     );
 
-    const report = ({ detail, reason }: ModelFailure) =>
-      Effect.andThen(
-        update(failures, 1, { reason }),
-        annotate(Effect.annotateLogs(Effect.logWarning(detail), { reason })),
+    const call: Provider["call"] = (messages, emit) =>
+      callModel(options, messages, emit).pipe(
+        Effect.tap(({ completion, prompt }) =>
+          Effect.all([
+            update(answers, 1),
+            update(tokens, prompt, { direction: "input" }),
+            update(tokens, completion, { direction: "output" }),
+          ]),
+        ),
+        Effect.tapError(({ detail, reason }) =>
+          Effect.logWarning(`the language model failed: ${detail}`).pipe(
+            Effect.annotateLogs({ ...attributes, reason }),
+            Effect.andThen(update(failures, 1, { reason })),
+          ),
+        ),
+        (called) => breaker.execute(called, { key: "calls", classify: outcomeOf }),
+        Effect.catchTag("CircuitBreakerError", () =>
+          Effect.fail(makeFailure("circuit_open", `${name} failed too often just before`)),
+        ),
+        // By OpenTelemetry's conventions for generative AI.
+        (called) =>
+          inSpan(
+            called,
+            `chat ${model}`,
+            {
+              "gen_ai.operation.name": "chat",
+              "gen_ai.provider.name": name,
+              "gen_ai.request.model": model,
+            },
+            "client",
+          ),
       );
-    /**
-     * An answer that begins closes a half-open circuit. It does not reset the count of failures: a provider that breaks
-     * off every answer must open its circuit, too.
-     */
-    const outcomeOfBegin = (exit: Exit.Exit<unknown, ModelFailure>) =>
-      Exit.isFailure(exit)
-        ? outcomeOf(exit)
-        : Effect.map(Effect.orDie(breaker.state(key)), ({ _tag }) =>
-            _tag === "HalfOpen" ? CircuitBreaker.success : CircuitBreaker.ignored,
-          );
-    const recordEnd = (end: Effect.Effect<void, ModelFailure>) =>
-      Effect.ignore(breaker.execute(end, { key, classify: outcomeOf }));
-    const complete = ({ completion, prompt }: Extract<CallPart, { _tag: "Tokens" }>) =>
-      Effect.all([
-        recordEnd(Effect.void),
-        update(answers, 1),
-        update(tokens, prompt, { direction: "input" }),
-        update(tokens, completion, { direction: "output" }),
-      ]);
-
-    const answer = (prompt: Prompt) =>
-      breaker
-        .execute(Effect.tapError(callModel(options, prompt), report), {
-          key,
-          classify: outcomeOfBegin,
-        })
-        .pipe(
-          Effect.catchTag("CircuitBreakerError", () =>
-            Effect.fail(makeFailure("circuit_open", `${name} failed too often just before`)),
-          ),
-          Effect.map((parts) =>
-            parts.pipe(
-              Stream.tap((part) => (part._tag === "Tokens" ? complete(part) : Effect.void)),
-              Stream.tapError((error) =>
-                Effect.andThen(report(error), recordEnd(Effect.fail(error))),
-              ),
-            ),
-          ),
-          Stream.unwrap,
-          inCallSpan(attributes),
-        );
-
-    return { name, model, answer };
+    return { name, model, call };
   });
-
-/** By OpenTelemetry's conventions for generative AI. */
-const inCallSpan =
-  ({ model, provider }: { readonly model: string; readonly provider: string }) =>
-  <A, E>(call: Stream.Stream<A, E>): Stream.Stream<A, E> =>
-    Effect.gen(function* () {
-      if (!(yield* isTraced)) return call;
-      const span = yield* Effect.acquireRelease(
-        Effect.makeSpan(`chat ${model}`, {
-          kind: "client",
-          attributes: {
-            "gen_ai.operation.name": "chat",
-            "gen_ai.provider.name": provider,
-            "gen_ai.request.model": model,
-          },
-        }),
-        endSpan,
-      );
-      return Stream.provideService(call, Tracer.ParentSpan, span);
-    }).pipe(Stream.unwrap);
 
 const logTransition = (transition: CircuitBreaker.Transition) => {
   if (transition.to === "HalfOpen") return Effect.void;

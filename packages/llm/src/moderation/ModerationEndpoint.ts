@@ -10,8 +10,7 @@ import {
 } from "@parley/core";
 import { Effect, Layer, Redacted, Schema } from "effect";
 import {
-  classifyResponse,
-  codesIn,
+  classifyError,
   defaultRetries,
   makeFailure,
   type ModelFailure,
@@ -71,44 +70,33 @@ const moderate = (
   { apiKey, baseUrl, model }: ModerationEndpointSettings,
   question: string,
 ): Effect.Effect<Moderation, ModelFailure> =>
-  Effect.flatMap(traceHeaders, (trace) =>
-    Effect.tryPromise({
+  Effect.gen(function* () {
+    const headers = new Headers({ "content-type": "application/json", ...(yield* traceHeaders) });
+    if (apiKey !== undefined) headers.set("authorization", `Bearer ${Redacted.value(apiKey)}`);
+    const body = yield* Effect.tryPromise({
       try: async (signal) => {
         const response = await fetch(`${baseUrl.replace(/\/+$/, "")}/moderations`, {
           method: "POST",
-          headers: {
-            "content-type": "application/json",
-            ...trace,
-            ...(apiKey === undefined ? {} : { authorization: `Bearer ${Redacted.value(apiKey)}` }),
-          },
+          headers,
           body: JSON.stringify({ model, input: question }),
           // A redirect would send the question to another address.
-          redirect: "error",
+          redirect: "manual",
           signal,
         });
-        return { response, body: await response.text() };
+        const responseBody = await response.text();
+        if (response.ok) return responseBody;
+        const responseHeaders = Object.fromEntries(response.headers);
+        throw { statusCode: response.status, responseHeaders, responseBody };
       },
-      catch: () => makeFailure("network", "it cannot be reached"),
-    }),
-  ).pipe(
-    Effect.flatMap(({ body, response: { headers, ok, status } }) =>
-      ok
-        ? Effect.mapError(decodeResponse(body), () =>
-            makeFailure("abnormal_end", "its answer makes no sense"),
-          )
-        : Effect.fail(
-            classifyResponse(
-              status,
-              Object.fromEntries(headers),
-              body,
-              [`HTTP ${status}`, ...codesIn(body)].join(", "),
-            ),
-          ),
-    ),
-    Effect.map(({ results: [result] }) =>
-      result.flagged ? { category: flaggedCategory(result), flagged: true } : unflagged,
-    ),
-  );
+      catch: classifyError,
+    });
+    const { results } = yield* Effect.mapError(decodeResponse(body), () =>
+      makeFailure("abnormal_end", "its answer makes no sense"),
+    );
+    return results[0].flagged
+      ? { category: flaggedCategory(results[0]), flagged: true }
+      : unflagged;
+  });
 
 /** The flagged category with the highest score; `flagged` when the endpoint names none. */
 const flaggedCategory = (result: typeof Result.Type): string => {

@@ -118,17 +118,16 @@ describe("a failing model", () => {
 
   it.effect("is not called for the same question before its Retry-After", () =>
     Effect.gen(function* () {
-      for (const headers of [{ "retry-after": "5" }, { "retry-after-ms": "5000" }]) {
-        const { latencyMillis, ...usage } = usageOf(
-          yield* driven(collect("Hi?")).pipe(
-            withModels([first(httpError(429, { headers })), always(httpError(400), "two")]),
-          ),
-        );
-        assert.deepInclude(usage, { provider: "one", attempts: 3 });
-        assert.isAtLeast(latencyMillis, 5000);
-        assert.isAtMost(latencyMillis, 5300);
-      }
-    }),
+      const { latencyMillis, ...usage } = usageOf(yield* driven(collect("Hi?")));
+      assert.deepInclude(usage, { provider: "one", attempts: 3 });
+      assert.isAtLeast(latencyMillis, 5000);
+      assert.isAtMost(latencyMillis, 5300);
+    }).pipe(
+      withModels([
+        first(httpError(429, { headers: { "retry-after": "5" } })),
+        always(httpError(400), "two"),
+      ]),
+    ),
   );
 
   it.effect("fails the answer at once if its Retry-After ends after the deadline", () => {
@@ -157,7 +156,8 @@ describe("a failing model", () => {
     const [one, two] = [always([...said(), finish("content-filter")]), other()];
     return Effect.gen(function* () {
       const error = yield* Effect.flip(collect("Hi?"));
-      assert.propertyVal(error, "reason", "one: the answer ended abnormally: content-filter");
+      const reason = "the language model failed: one: the answer ended abnormally: content-filter";
+      assert.propertyVal(error, "reason", reason);
       assert.strictEqual(two.doStreamCalls.length, 0);
     }).pipe(withModels([one, two]));
   });
@@ -165,8 +165,8 @@ describe("a failing model", () => {
   it.effect("is named in the error with the failures of all models, each once", () =>
     Effect.gen(function* () {
       const error = yield* driven(Effect.flip(collect("Hi?")));
-      const status = "HTTP 401, invalid_api_key";
-      const reason = `one: the language model failed: AI_APICallError, ${status}; two: the answer is empty`;
+      const reason =
+        "the language model failed: one: AI_APICallError, HTTP 401, invalid_api_key; two: the answer is empty";
       assert.propertyVal(error, "reason", reason);
     }).pipe(
       withModels([

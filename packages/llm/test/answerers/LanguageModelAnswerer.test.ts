@@ -119,9 +119,6 @@ describe("layerLanguageModel", () => {
       finish("stop"),
     ],
     "the language model failed: Error": [...said("Hel"), new Error(secret)],
-    "the answer broke off": said("Hel"),
-    "the answer ended abnormally: other": [...said("Hel"), finish("other")],
-    "the answer is empty": says(" ", "\n"),
   };
   for (const [reason, reply] of Object.entries(failures)) {
     it.effect(`fails without quoting the chat: ${reason}`, () => {
@@ -146,11 +143,11 @@ describe("layerLanguageModel", () => {
     }).pipe(withModel(modelThat(() => [...said("Hel"), finish("length")]))),
   );
 
-  it.effect("sends white space before the answer with its first piece", () =>
+  it.effect("leaves out white space before the answer", () =>
     Effect.gen(function* () {
       const texts = (yield* collect("Hi?")).map((part) => part._tag === "Delta" && part.text);
-      assert.deepStrictEqual(texts, ["\n Hel", "lo", false]);
-    }).pipe(withModel(modelThat(() => says("\n", " ", "Hel", "lo")))),
+      assert.deepStrictEqual(texts, ["Hel", " lo", false]);
+    }).pipe(withModel(modelThat(() => says("\n", " \u0085Hel", " lo")))),
   );
 
   it.effect("aborts the request if the stream is interrupted while the model is silent", () => {

@@ -1,5 +1,4 @@
 import { LLMock } from "@copilotkit/aimock";
-import type { AnswerUnavailable } from "@parley/core";
 import { assert, describe, it } from "@effect/vitest";
 import { Deferred, Effect, Layer, Redacted, Stream } from "effect";
 import { layerLanguageModel, openAiCompatible } from "../../src/index.ts";
@@ -99,23 +98,6 @@ describe("openAiCompatible", () => {
     }),
   );
 
-  for (const status of [200, 404]) {
-    it.effect(`names the page of a web site as the reason: HTTP ${status}`, () =>
-      Effect.gen(function* () {
-        const { baseUrl, received } = yield* endpoint((response) => {
-          response.writeHead(status, { "content-type": "text/html; charset=utf-8" });
-          response.end("<!doctype html><title>Welcome</title>");
-        });
-        const error = yield* Effect.flip(collect("Hi?")).pipe(withEndpoint(baseUrl, undefined));
-        assert.include(
-          (error as AnswerUnavailable).reason,
-          `the address answers with an HTML page (HTTP ${status}), not with a model's API`,
-        );
-        assert.strictEqual(received.length, 1);
-      }),
-    );
-  }
-
   it.effect("follows no redirect, which would send the chat to another address", () =>
     Effect.gen(function* () {
       const other = yield* endpoint((response) => response.writeHead(500).end("{}"));
@@ -123,10 +105,7 @@ describe("openAiCompatible", () => {
         response.writeHead(307, { location: `${other.baseUrl}/chat/completions` }).end();
       });
       const error = yield* Effect.flip(collect("Hi?")).pipe(withEndpoint(baseUrl, "sk-1"));
-      assert.include(
-        (error as AnswerUnavailable).reason,
-        "the address redirects to another one (HTTP 307)",
-      );
+      assert.propertyVal(error, "reason", "the language model failed: AI_APICallError, HTTP 307");
       assert.deepStrictEqual([received.length, other.received.length], [1, 0]);
     }),
   );
@@ -140,7 +119,7 @@ describe("openAiCompatible", () => {
       const model = yield* openAiCompatible({ baseUrl, apiKey: undefined, model: "small" });
       yield* Effect.gen(function* () {
         const error = yield* Effect.flip(collect("Hi?"));
-        assert.propertyVal(error, "reason", "the language model was silent for 100 ms");
+        assert.propertyVal(error, "reason", "the language model failed: no answer for 100 ms");
         yield* Deferred.await(closed);
       }).pipe(Effect.provide(layerLanguageModel(model, { idleTimeout: 100, retries: 0 })));
     }),

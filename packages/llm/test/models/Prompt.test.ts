@@ -36,7 +36,7 @@ describe("the token budget of a prompt", () => {
   it.effect("leaves the chat out if the question alone fills it", () => {
     const model = modelThat(() => says("ok"));
     return Effect.gen(function* () {
-      yield* collect("question", Stream.die("read"), chatbotWith(null));
+      yield* collect("question", Stream.make(entry(1, "One?", "1")), chatbotWith(null));
       assert.deepStrictEqual(promptOf(model), [{ role: "user", content: "question" }]);
     }).pipe(Effect.provide(layerLanguageModel(model, windowFor(3, 1))));
   });
