@@ -47,9 +47,9 @@ export class KnowledgeUnreadable extends Data.TaggedError("KnowledgeUnreadable")
 const maxBytes = 5_000_000n;
 
 /**
- * Reads every `*.md` and `*.txt` file below `folder`, and the files in `others`, into an index. Symbolic links are
- * followed within the folder; each file and folder is read once. Names that begin with a dot and `node_modules` are
- * ignored. A document that is larger than 5 MB, unreadable or not UTF-8 text is skipped with a warning in the log.
+ * Reads every `*.md` and `*.txt` file below `folder`, and the files in `others`, into an index. Names that begin with a
+ * dot, `node_modules` and links to folders are ignored. A document that is larger than 5 MB, unreadable, not UTF-8, or
+ * behind a symbolic link that leads out of the folder is skipped with a warning in the log.
  */
 export const readKnowledge = (
   folder: string,
@@ -59,63 +59,39 @@ export const readKnowledge = (
     const fs = yield* FileSystem.FileSystem;
     const path = yield* Path.Path;
     const root = yield* fs.realPath(folder);
-    const seen = new Set([root]);
+    // A glob in a file has no matches; this fails.
+    yield* fs.readDirectory(root);
+    const names = yield* fs.glob("**/*", { root, exclude: ["**/node_modules"] });
     const passages: Array<Passage> = [];
-    const skip = (source: string, reason: string) =>
-      Effect.logWarning(`Skipped the document ${source}: ${reason}`);
 
-    const readFolder = (
-      at: string,
-      prefix: string,
-    ): Effect.Effect<void, PlatformError.PlatformError> =>
-      Effect.gen(function* () {
-        for (const name of (yield* fs.readDirectory(at)).sort()) {
-          if (name.startsWith(".") || name === "node_modules") continue;
-          const source = `${prefix}${name}`;
-          yield* Effect.catch(visit(path.join(at, name), source), (error) =>
-            skip(source, error.reason._tag),
-          );
+    const readDocument = Effect.fnUntraced(
+      function* (source: string, at: string, within: string) {
+        // Only the real path is read: a link that changes meanwhile cannot lead out of the folder.
+        const real = yield* fs.realPath(at);
+        if (!real.startsWith(within)) {
+          return yield* Effect.fail("its symbolic link leads out of the folder");
         }
-      });
-
-    const visit = Effect.fnUntraced(function* (at: string, source: string) {
-      const { size, type } = yield* fs.stat(at);
-      if (type !== "Directory" && !(type === "File" && /\.(md|txt)$/i.test(source))) return;
-      // From here on only the real path is read: a link that changes meanwhile cannot lead out of the folder.
-      const real = yield* fs.realPath(at);
-      if (real !== root && !real.startsWith(root + path.sep)) {
-        return yield* skip(source, "its symbolic link leads out of the folder");
-      }
-      if (seen.has(real)) return;
-      seen.add(real);
-      if (type === "Directory") return yield* readFolder(real, `${source}/`);
-      if (size > maxBytes) return yield* skip(source, "it is over 5 MB");
-      yield* readDocument(real, source);
-    });
-
-    const readDocument = Effect.fnUntraced(function* (at: string, source: string) {
-      const text = decodeText(yield* fs.readFile(at));
-      if (text === null) return yield* skip(source, "it is no UTF-8 text");
-      const split = /\.md$/i.test(source) ? passagesOfMarkdown : passagesOfText;
-      for (const passage of split(source, text)) passages.push(passage);
-    });
-
-    yield* readFolder(root, "");
-    for (const at of others) {
-      const source = path.basename(at);
-      yield* Effect.catch(readDocument(at, source), ({ reason }) => skip(source, reason._tag));
+        if ((yield* fs.stat(real)).size > maxBytes) return yield* Effect.fail("it is over 5 MB");
+        const bytes = yield* fs.readFile(real);
+        const text = yield* Effect.try({
+          try: () => new TextDecoder("utf-8", { fatal: true }).decode(bytes),
+          catch: () => "it is no UTF-8 text",
+        });
+        const split = /\.md$/i.test(source) ? passagesOfMarkdown : passagesOfText;
+        for (const passage of split(source, text)) passages.push(passage);
+      },
+      (read, source) =>
+        Effect.catch(read, (error) => {
+          const reason = typeof error === "string" ? error : error.reason._tag;
+          return Effect.logWarning(`Skipped the document ${source}: ${reason}`);
+        }),
+    );
+    for (const name of names.filter((name) => /\.(md|txt)$/i.test(name))) {
+      yield* readDocument(name, path.join(root, name), path.join(root, path.sep));
     }
+    for (const at of others) yield* readDocument(path.basename(at), at, "");
     return yield* makeKnowledge(passages);
   }).pipe(Effect.mapError((cause) => new KnowledgeUnreadable({ folder, cause })));
-
-const decodeText = (bytes: Uint8Array): string | null => {
-  try {
-    const text = new TextDecoder("utf-8", { fatal: true }).decode(bytes);
-    return text.includes("\0") ? null : text;
-  } catch {
-    return null;
-  }
-};
 
 /** The share of a question that a passage covers at least if it is about it, and if it is likely to answer it. */
 const aboutShare = 0.4;
