@@ -4,7 +4,7 @@
 import type { AnswerUnavailable, Chatbot } from "@parley/core";
 import { Data, Effect, FileSystem, Path, type PlatformError } from "effect";
 import { type Passage, passagesOfMarkdown, passagesOfText } from "./Passage.ts";
-import { covers, questionTerms, termOf, wordsOf } from "./Terms.ts";
+import { questionTerms, termOf, wordsOf } from "./Terms.ts";
 
 /** A passage that a search found. */
 export interface Match extends Passage {
@@ -101,25 +101,16 @@ const certainLikeness = 0.4;
 /** The share of its weight that a term keeps if only the text of a passage has it, and no heading. */
 const inText = 0.5;
 
-/** How a passage has a term: the part of the term's weight that counts, and how often. */
-interface Hit {
-  part: number;
-  count: number;
-}
-
 /** An index of the given passages. */
 export const makeKnowledge = (passages: ReadonlyArray<Passage>): Effect.Effect<Knowledge> =>
   Effect.gen(function* () {
     const topics = new Map<string, string>();
-    /** By term, then by passage. */
-    const index = new Map<string, Map<number, Hit>>();
+    /** By term, then by passage: the part of the term's weight that counts. */
+    const index = new Map<string, Map<number, number>>();
     const add = (id: number, words: string, part: number) => {
-      for (const word of wordsOf(words)) {
-        const term = termOf(word);
-        const hits = index.get(term) ?? new Map<number, Hit>();
-        const hit = hits.get(id);
-        if (hit !== undefined) hit.count++;
-        else index.set(term, hits.set(id, { part, count: 1 }));
+      for (const term of wordsOf(words).map(termOf)) {
+        const parts = index.get(term) ?? new Map<number, number>();
+        if (!parts.has(id)) index.set(term, parts.set(id, part));
       }
     };
     for (const [id, { headings, source, text }] of passages.entries()) {
@@ -132,38 +123,31 @@ export const makeKnowledge = (passages: ReadonlyArray<Passage>): Effect.Effect<K
     }
 
     const search = (question: string, limit: number): ReadonlyArray<Match> => {
-      const { about, isMisspelt, words } = questionTerms(question, index);
+      const { about, words } = questionTerms(question, index);
       const hits = about.map((asked) => {
-        const found = new Map<number, Hit>();
-        for (const [term, hitsOfTerm] of index) {
-          if (!covers(asked, term)) continue;
-          for (const [id, { count, part }] of hitsOfTerm) {
-            const other = found.get(id) ?? { part: 0, count: 0 };
-            found.set(id, { part: Math.max(part, other.part), count: count + other.count });
+        const parts = new Map<number, number>();
+        for (const [term, partsOfTerm] of index) {
+          if (term !== asked && !(asked.length >= 4 && term.startsWith(asked))) continue;
+          for (const [id, part] of partsOfTerm) {
+            parts.set(id, Math.max(part, parts.get(id) ?? 0));
           }
         }
         // The rarer a term, the more it says about the question; a term of no document says most.
-        return { found, weight: Math.log(2 + passages.length / (1 + found.size)) };
+        return { parts, weight: Math.log(2 + passages.length / (1 + parts.size)) };
       });
       const whole = hits.reduce((sum, { weight }) => sum + weight, 0);
-      const ids = new Set(hits.flatMap(({ found }) => [...found.keys()]));
-      return [...ids]
-        .map((id) => {
-          const passage = passages[id]!;
-          let [share, count] = [0, 0];
-          for (const { found, weight } of hits) {
-            share += ((found.get(id)?.part ?? 0) * weight) / whole;
-            count += found.get(id)?.count ?? 0;
-          }
-          const alike = share < aboutShare ? 0 : likeness(words, passage.headings.at(-1) ?? "");
-          const certain = !isMisspelt && share >= certainShare && alike >= certainLikeness;
-          const density = count / passage.text.length;
-          return { share, rank: share + alike, density, id, passage: { ...passage, certain } };
-        })
-        .filter(({ share }) => share >= aboutShare)
-        .sort((a, b) => b.rank - a.rank || b.density - a.density || a.id - b.id)
+      const found = passages.flatMap((passage, id) => {
+        const covered = hits.reduce((sum, hit) => sum + (hit.parts.get(id) ?? 0) * hit.weight, 0);
+        const share = covered / whole;
+        if (covered === 0 || share < aboutShare) return [];
+        const alike = likeness(words, passage.headings.at(-1) ?? "");
+        const certain = share >= certainShare && alike >= certainLikeness;
+        return [{ rank: share + alike, match: { ...passage, certain } }];
+      });
+      return found
+        .sort((a, b) => b.rank - a.rank)
         .slice(0, limit)
-        .map(({ passage }) => passage);
+        .map(({ match }) => match);
     };
 
     return { topics: [...topics.values()], search };

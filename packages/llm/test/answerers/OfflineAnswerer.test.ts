@@ -62,7 +62,7 @@ describe("layerOffline", () => {
   const likely: Record<string, string> = {
     "Which ports are there?": '"Ports"',
     "QUICK STARTS?": '"Quick start"',
-    "What is idempotency?": '"Idempotency"',
+    "What is idempotancy?": '"Idempotency"',
     "Tell me about chats": '"Chats"',
   };
   const closest: Record<string, string> = {
@@ -70,7 +70,6 @@ describe("layerOffline", () => {
     "How is a retry answered?": '"Idempotency"',
     "How can I configure CORS origins?": '"Settings"',
     "How long may the name of a chat be?": '"Chats"',
-    "What is idempotancy?": '"Idempotency"',
     "Shipping time to Austria?": "faq.txt",
     "Hello, do you ship to Austria?": "faq.txt",
   };
