@@ -3,7 +3,8 @@
  */
 import { AnswerUnavailable, type Chatbot } from "@parley/core";
 import { type Knowledge, readKnowledge } from "@parley/llm";
-import { Cache, Context, Duration, Effect, Exit, Layer, Path, Queue, Stream } from "effect";
+import { Cache, Context, Duration, Effect, Exit, Layer, Path, Stream } from "effect";
+import { on } from "node:events";
 import { existsSync } from "node:fs";
 import { fileURLToPath } from "node:url";
 import { Settings } from "../Settings.ts";
@@ -38,25 +39,16 @@ export class Documents extends Context.Service<
 >()("@parley/server/Documents") {}
 
 /** A SIGHUP each. Signals that arrive while one is handled are handled as one. */
-export const reloadOnSighup: Stream.Stream<void> = Stream.callback<void>(
-  (queue) =>
-    Effect.acquireRelease(
-      Effect.sync(() => {
-        const offer = () => Queue.offerUnsafe(queue, undefined);
-        process.on("SIGHUP", offer);
-        return offer;
-      }),
-      (offer) => Effect.sync(() => process.off("SIGHUP", offer)),
-    ),
-  { bufferSize: 1, strategy: "sliding" },
-);
+export const reloadOnSighup: Stream.Stream<unknown> = Stream.suspend(() =>
+  Stream.fromAsyncIterable(on(process, "SIGHUP"), String),
+).pipe(Stream.orDie, Stream.buffer({ capacity: 1, strategy: "sliding" }));
 
 /**
  * Reads the default documents at once, and fails if they cannot be read.
  *
  * @param reload each element has all folders read again; one that cannot be read stays as it was
  */
-export const layerDocuments = (reload: Stream.Stream<void>) =>
+export const layerDocuments = (reload: Stream.Stream<unknown>) =>
   Layer.effect(
     Documents,
     Effect.gen(function* () {
