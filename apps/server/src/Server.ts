@@ -34,7 +34,7 @@ const startupChecks = Effect.gen(function* () {
   const documents = yield* Documents;
   for (const name of new Set(chatbots.map(({ settings }) => settings.knowledge))) {
     // A mistake in the settings of one chatbot must not keep the others from answering.
-    yield* Effect.catch(documents.named(name), ({ message }) => Effect.logError(message));
+    yield* Effect.catch(documents.named(name), ({ reason }) => Effect.logError(reason));
   }
   const withModel = chatbots.filter(({ settings }) => settings.model !== null);
   if (withModel.length > 0 && (yield* Settings).llms.length === 0) {

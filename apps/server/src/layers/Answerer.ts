@@ -1,6 +1,7 @@
 /**
  * The answerer of the settings: language models, or else the documents alone.
  */
+import type { Chatbot } from "@parley/core";
 import { layerLanguageModel, layerOffline, openAiCompatible } from "@parley/llm";
 import { Effect, Layer } from "effect";
 import { Settings } from "../Settings.ts";
@@ -11,7 +12,8 @@ const hint = "PARLEY_LLM_BASE_URL and PARLEY_LLM_MODEL turn a language model on.
 export const layerAnswerer = Layer.unwrap(
   Effect.gen(function* () {
     const { contextTokens, llms } = yield* Settings;
-    const { knowledge } = yield* Documents;
+    const { named } = yield* Documents;
+    const knowledge = ({ settings }: Chatbot) => named(settings.knowledge);
     const [first, ...fallbacks] = llms;
     if (first === undefined) return layerOffline(knowledge, hint);
     const models = [

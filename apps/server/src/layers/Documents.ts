@@ -1,8 +1,8 @@
 /**
  * The documents that chatbots answer from.
  */
-import { AnswerUnavailable, type Chatbot } from "@parley/core";
-import { type Knowledge, readKnowledge } from "@parley/llm";
+import { AnswerUnavailable } from "@parley/core";
+import { type Knowledge, type KnowledgeUnreadable, readKnowledge } from "@parley/llm";
 import { Cache, Context, Duration, Effect, Exit, Layer, Path, Stream } from "effect";
 import { on } from "node:events";
 import { existsSync } from "node:fs";
@@ -26,15 +26,11 @@ export class Documents extends Context.Service<
   {
     /**
      * The documents in the folder of this name below PARLEY_KNOWLEDGE_ROOT, read when they are first needed; the
-     * default ones for `null`. Fails if the folder cannot be read.
+     * default ones, or `null` if there are none, for `null`. Fails if the folder cannot be read.
      */
-    readonly named: (
-      name: string | null,
-    ) => Effect.Effect<Knowledge | null, { readonly message: string }>;
+    readonly named: (name: string | null) => Effect.Effect<Knowledge | null, AnswerUnavailable>;
     /** This project's documentation, read when it is first needed. */
-    readonly own: Effect.Effect<Knowledge, { readonly message: string }>;
-    /** The documents of a chatbot, by its settings; `null` if there are none. */
-    readonly knowledge: (chatbot: Chatbot) => Effect.Effect<Knowledge | null, AnswerUnavailable>;
+    readonly own: Effect.Effect<Knowledge, KnowledgeUnreadable>;
   }
 >()("@parley/server/Documents") {}
 
@@ -72,18 +68,16 @@ export const layerDocuments = (reload: Stream.Stream<unknown>) =>
 
       const fallback = knowledgeDir ?? (llms.length === 0 ? ownDocuments : null);
       if (fallback !== null) yield* Cache.get(folders, fallback);
-      const named = Effect.fnUntraced(function* (name: string | null) {
-        if (name === null) return fallback === null ? null : yield* Cache.get(folders, fallback);
-        if (knowledgeRoot !== null)
-          return yield* Cache.get(folders, path.join(knowledgeRoot, name));
-        const message = `a chatbot has the documents "${name}", but PARLEY_KNOWLEDGE_ROOT is not set`;
-        return yield* Effect.fail({ message });
-      });
-      const knowledge = ({ settings }: Chatbot) =>
-        Effect.mapError(
-          named(settings.knowledge),
-          ({ message }) => new AnswerUnavailable({ reason: message }),
-        );
-      return Documents.of({ named, own: Cache.get(folders, ownDocuments), knowledge });
+      const unavailable = (reason: string) => Effect.fail(new AnswerUnavailable({ reason }));
+      const named = (name: string | null) => {
+        if (name !== null && knowledgeRoot === null) {
+          const reason = `a chatbot has the documents "${name}", but PARLEY_KNOWLEDGE_ROOT is not set`;
+          return unavailable(reason);
+        }
+        const folder = name === null ? fallback : path.join(knowledgeRoot!, name);
+        if (folder === null) return Effect.succeed(null);
+        return Effect.catch(Cache.get(folders, folder), ({ message }) => unavailable(message));
+      };
+      return Documents.of({ named, own: Cache.get(folders, ownDocuments) });
     }),
   );

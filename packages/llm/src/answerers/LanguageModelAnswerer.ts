@@ -22,7 +22,7 @@ import {
 } from "effect";
 import { lookUpIn, type KnowledgeSource } from "../documents/Knowledge.ts";
 import { loadAi, type LanguageModel } from "../models/ModelCall.ts";
-import { defaultRetries, retrySchedule } from "../models/ModelFailure.ts";
+import { retrySchedule } from "../models/ModelFailure.ts";
 import { type Prompt, promptBuilder } from "../models/Prompt.ts";
 import { makeProvider, type Provider } from "../models/Provider.ts";
 
@@ -81,7 +81,7 @@ export const layerLanguageModel = (
         knowledge = null,
         maxOutputTokens = Math.min(4096, Math.floor(contextTokens / 4)),
         modelNamed = () => Effect.fail(noModel),
-        retries = defaultRetries,
+        retries,
       } = options;
       const list = "length" in models ? models : [models];
       const providerAt = (index: number, model: LanguageModel) => {
@@ -105,17 +105,12 @@ export const layerLanguageModel = (
           Stream.callback<AnswerPart, AnswerUnavailable | StorageUnavailable>(
             Effect.fnUntraced(function* (queue) {
               const known = yield* knowledgeOf(chatbot);
-              const hasDocuments = known !== null && known.topics.length > 0;
-              const passages = hasDocuments ? known.search(question, maxPassages) : null;
+              const passages = known === null ? null : known.search(question, maxPassages);
               const { model } = chatbot.settings;
               const providers =
                 model === null ? usual : [yield* Cache.get(named, model), ...usual.slice(1)];
               const tokens = contextTokens - maxOutputTokens;
-              const promptOf = yield* promptBuilder(
-                { chatbot, question, passages },
-                earlier,
-                tokens,
-              );
+              const promptOf = yield* promptBuilder(chatbot, question, passages, earlier, tokens);
               const emit = (part: AnswerPart) => Queue.offer(queue, part);
               yield* answerWith(providers, promptOf, tokens, retries, emit);
               yield* Queue.end(queue);
@@ -139,13 +134,12 @@ const maxHalvings = 3;
  * @param providers at least one
  * @param promptOf builds a prompt of at most that many tokens
  * @param tokens the size of the first prompt
- * @param retries how many calls may follow a failed one at the same provider
  */
 const answerWith = Effect.fnUntraced(function* (
   providers: ReadonlyArray<Provider>,
   promptOf: (tokens: number) => Prompt,
   tokens: number,
-  retries: number,
+  retries: number | undefined,
   emit: (part: AnswerPart) => Effect.Effect<unknown>,
 ) {
   const startedAt = yield* Clock.currentTimeMillis;

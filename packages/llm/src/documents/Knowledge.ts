@@ -3,7 +3,7 @@
  */
 import type { AnswerUnavailable, Chatbot } from "@parley/core";
 import { Data, Effect, FileSystem, Path, type PlatformError } from "effect";
-import { type Passage, passagesOfMarkdown, passagesOfText } from "./Passage.ts";
+import { type Passage, passagesOf } from "./Passage.ts";
 import { questionTerms, termOf, wordsOf } from "./Terms.ts";
 
 /** A passage that a search found. */
@@ -47,9 +47,9 @@ export class KnowledgeUnreadable extends Data.TaggedError("KnowledgeUnreadable")
 const maxBytes = 5_000_000n;
 
 /**
- * Reads every `*.md` and `*.txt` file below `folder`, and the files in `others`, into an index. Names that begin with a
- * dot, `node_modules` and links to folders are ignored. A document that is larger than 5 MB, unreadable, not UTF-8, or
- * behind a symbolic link that leads out of the folder is skipped with a warning in the log.
+ * Reads every `*.md` and `*.txt` file below `folder`, and the files in `others`, as Markdown into an index. Names that
+ * begin with a dot, `node_modules` and links to folders are ignored. A document that is larger than 5 MB, unreadable,
+ * not UTF-8, or behind a symbolic link that leads out of the folder is skipped with a warning in the log.
  */
 export const readKnowledge = (
   folder: string,
@@ -77,8 +77,7 @@ export const readKnowledge = (
           try: () => new TextDecoder("utf-8", { fatal: true }).decode(bytes),
           catch: () => "it is no UTF-8 text",
         });
-        const split = /\.md$/i.test(source) ? passagesOfMarkdown : passagesOfText;
-        for (const passage of split(source, text)) passages.push(passage);
+        for (const passage of passagesOf(source, text)) passages.push(passage);
       },
       (read, source) =>
         Effect.catch(read, (error) => {

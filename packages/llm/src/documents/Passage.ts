@@ -1,13 +1,13 @@
 /**
  * Passages: pieces of a document, each short enough to be an answer.
  */
-import { lexer, Parser } from "marked";
+import { lexer, Parser, type Token } from "marked";
 
 /** A piece of a document. */
 export interface Passage {
   /** The document's path in the folder, with `/` as the separator. */
   readonly source: string;
-  /** The headings above the passage, outermost first; empty in plain text. */
+  /** The headings above the passage, outermost first. */
   readonly headings: ReadonlyArray<string>;
   readonly text: string;
 }
@@ -15,11 +15,11 @@ export interface Passage {
 /** The most characters of a passage, unless a single sentence, or line of a table or of code, is longer. */
 const maxLength = 1200;
 
-/** The passages of a Markdown document. Each belongs to one heading; long sections are cut. */
-export const passagesOfMarkdown = (source: string, document: string): Array<Passage> => {
+/** The passages of a document in Markdown. Each belongs to one heading; long sections are cut. */
+export const passagesOf = (source: string, document: string): Array<Passage> => {
   const passages: Array<Passage> = [];
   let above: ReadonlyArray<{ readonly depth: number; readonly title: string }> = [];
-  let section: Array<Block> = [];
+  let section: Array<Token> = [];
   const endSection = () => {
     const headings = above.map(({ title }) => title);
     for (const text of pack(section)) passages.push({ source, headings, text });
@@ -38,31 +38,17 @@ export const passagesOfMarkdown = (source: string, document: string): Array<Pass
   return passages;
 };
 
-/** The passages of a plain text: its paragraphs, short neighbours together. */
-export const passagesOfText = (source: string, document: string): Array<Passage> =>
-  pack(
-    document
-      .replace(/\r\n?/g, "\n")
-      .split(/\n\s*\n/)
-      .map((raw) => ({ type: "paragraph", raw })),
-  ).map((text) => ({ source, headings: [], text }));
-
 const frontMatter = /^---[ \t]*\r?\n(?:[^]*?\r?\n)??(?:---|\.\.\.)[ \t]*(?:\r?\n|$)/;
 
 const inline = new Parser();
 
-interface Block {
-  readonly type: string;
-  readonly raw: string;
-}
-
-const pack = (blocks: ReadonlyArray<Block>): Array<string> =>
+const pack = (blocks: ReadonlyArray<Token>): Array<string> =>
   join(blocks.flatMap(cut), "\n\n", maxLength);
 
 const sentences = new Intl.Segmenter("en", { granularity: "sentence" });
 
 /** Cuts between sentences, or lines of a table or of code. Each piece repeats the table's head or the code's fences. */
-const cut = ({ raw, type }: Block): ReadonlyArray<string> => {
+const cut = ({ raw, type }: Token): ReadonlyArray<string> => {
   const text = raw.trimEnd();
   if (text.length <= maxLength) return [text];
   const isFenced = type === "code" && /^ *[`~]/.test(text);

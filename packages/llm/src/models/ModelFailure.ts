@@ -6,8 +6,8 @@ import { AskDeadline } from "@parley/core";
 import { Data, Duration, Effect, Schedule } from "effect";
 
 /**
- * `transient`: the same call may soon succeed. `provider`: the provider fails every call. `question`: the failure says
- * nothing about the provider.
+ * `transient`: the same call may soon succeed, and is repeated. `provider`: the provider fails every call. `question`:
+ * the failure says nothing about the provider, and its circuit breaker ignores it.
  */
 const scopeOf = {
   network: "transient",
@@ -43,12 +43,8 @@ export class ModelFailure extends Data.TaggedError("ModelFailure")<{
   /** The provider's `Retry-After`, in milliseconds. */
   readonly retryAfterMillis?: number | undefined;
 }> {
-  get retryable(): boolean {
-    return scopeOf[this.reason] === "transient";
-  }
-  /** Whether the provider's circuit breaker counts this failure. */
-  get countsAgainstProvider(): boolean {
-    return scopeOf[this.reason] !== "question";
+  get scope() {
+    return scopeOf[this.reason];
   }
 }
 
@@ -109,14 +105,11 @@ const millisOf = (retryAfter: unknown): number | undefined => {
 
 const isRecord = (u: unknown): u is Record<string, unknown> => typeof u === "object" && u !== null;
 
-/** How many calls may follow a failed one at the same provider by default. */
-export const defaultRetries = 4;
-
 /**
  * Pauses of 200 ms, 400 ms and so on, jittered, each on top of the failure's `Retry-After`. The schedule ends with a
- * failure that is not retryable, and when the next call would begin after the ask's deadline.
+ * failure that is not transient, and when the next call would begin after the ask's deadline.
  */
-export const retrySchedule = (retries: number) =>
+export const retrySchedule = (retries = 4) =>
   Schedule.exponential("200 millis").pipe(
     Schedule.setInputType<ModelFailure>(),
     Schedule.jittered,
@@ -125,7 +118,7 @@ export const retrySchedule = (retries: number) =>
     Schedule.while(({ duration, input, now }) =>
       Effect.map(
         AskDeadline,
-        (deadline) => input.retryable && now + Duration.toMillis(duration) < deadline,
+        (deadline) => input.scope === "transient" && now + Duration.toMillis(duration) < deadline,
       ),
     ),
   );

@@ -17,13 +17,6 @@ export interface Prompt {
   readonly tokens: number;
 }
 
-export interface PromptParts {
-  readonly chatbot: Chatbot;
-  readonly question: string;
-  /** The passages about the question, best first; `null` when there are no documents. */
-  readonly passages: ReadonlyArray<Passage> | null;
-}
-
 /** Tokens around each message and around the whole prompt: role names, separators, a model's default instructions. */
 const tokensPerMessage = 8;
 const tokensPerPrompt = 32;
@@ -40,11 +33,14 @@ const sizeOf = (messages: ReadonlyArray<Message>): number =>
  * question. Passages get up to half of the remaining room, the newest entries the rest; each is included whole or not
  * at all.
  *
+ * @param passages those about the question, best first; `null` when there are no documents
  * @param earlier the chat's entries, newest first; read once, as far as the largest prompt has room
  * @param budget the tokens of the largest prompt
  */
 export const promptBuilder = (
-  { chatbot, passages, question }: PromptParts,
+  chatbot: Chatbot,
+  question: string,
+  passages: ReadonlyArray<Passage> | null,
   earlier: Stream.Stream<Entry, StorageUnavailable>,
   budget: number,
 ): Effect.Effect<(tokens: number) => Prompt, StorageUnavailable> => {

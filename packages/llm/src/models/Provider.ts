@@ -107,6 +107,6 @@ const outcomeOf = (exit: Exit.Exit<unknown, ModelFailure>): CircuitBreaker.Outco
   if (Exit.isSuccess(exit)) return CircuitBreaker.success;
   const [reason] = exit.cause.reasons;
   if (reason?._tag !== "Fail") return CircuitBreaker.failure();
-  const { countsAgainstProvider, retryAfterMillis: retryAfter } = reason.error;
-  return countsAgainstProvider ? CircuitBreaker.failure({ retryAfter }) : CircuitBreaker.ignored;
+  const { retryAfterMillis: retryAfter, scope } = reason.error;
+  return scope === "question" ? CircuitBreaker.ignored : CircuitBreaker.failure({ retryAfter });
 };

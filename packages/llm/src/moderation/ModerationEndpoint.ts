@@ -11,7 +11,6 @@ import {
 import { Effect, Layer, Redacted, Schema } from "effect";
 import {
   classifyError,
-  defaultRetries,
   makeFailure,
   type ModelFailure,
   retrySchedule,
@@ -55,7 +54,7 @@ export const layerModerationEndpoint = (
             // No reason that is retried: five timeouts would use up the time of the answer.
             orElse: () => Effect.fail(makeFailure("abnormal_end", "it did not answer in time")),
           }),
-          Effect.retry(retrySchedule(defaultRetries)),
+          Effect.retry(retrySchedule()),
           Effect.catch(({ detail }) => {
             const reason = `the moderation endpoint failed: ${detail}`;
             return settings.failOpen === true
@@ -99,13 +98,10 @@ const moderate = (
   });
 
 /** The flagged category with the highest score; `flagged` when the endpoint names none. */
-const flaggedCategory = (result: typeof Result.Type): string => {
-  let best = { name: "flagged", score: -1 };
-  for (const [name, flagged] of Object.entries(result.categories)) {
-    const score = result.category_scores?.[name] ?? 0;
-    if (flagged === true && score > best.score && /^[\w/ -]{1,64}$/.test(name)) {
-      best = { name, score };
-    }
-  }
-  return best.name;
-};
+const flaggedCategory = ({
+  categories,
+  category_scores: scores = {},
+}: typeof Result.Type): string =>
+  Object.keys(categories)
+    .filter((name) => categories[name] === true && /^[\w/ -]{1,64}$/.test(name))
+    .toSorted((a, b) => (scores[b] ?? 0) - (scores[a] ?? 0))[0] ?? "flagged";

@@ -1,7 +1,7 @@
 import { assert, describe, it } from "@effect/vitest";
 import { Effect } from "effect";
 import { type Knowledge, layerOffline, makeKnowledge } from "../../src/index.ts";
-import { passagesOfMarkdown, passagesOfText } from "../../src/documents/Passage.ts";
+import { passagesOf } from "../../src/documents/Passage.ts";
 import { answerOf, collect, textOf } from "../support/chat.ts";
 
 const readme = `# Parley
@@ -30,9 +30,9 @@ What the core needs from outside is a port: chats, turns, archive, directory. An
 const faq = "We are open from 9 to 17.\n\nShipping to Austria takes three days.";
 
 const knowledge = makeKnowledge([
-  ...passagesOfMarkdown("ARCHITECTURE.md", architecture),
-  ...passagesOfMarkdown("README.md", readme),
-  ...passagesOfText("faq.txt", faq),
+  ...passagesOf("ARCHITECTURE.md", architecture),
+  ...passagesOf("README.md", readme),
+  ...passagesOf("faq.txt", faq),
 ]);
 
 const answers = (question: string, from: Effect.Effect<Knowledge | null> = knowledge) =>

@@ -4,7 +4,7 @@ import * as NodeServices from "@effect/platform-node/NodeServices";
 import { assert, describe, it } from "@effect/vitest";
 import { Effect, Logger } from "effect";
 import { KnowledgeUnreadable, makeKnowledge, readKnowledge } from "../../src/index.ts";
-import { passagesOfMarkdown } from "../../src/documents/Passage.ts";
+import { passagesOf } from "../../src/documents/Passage.ts";
 import { folderOf } from "../support/files.ts";
 
 const warningsOf = <A, E, R>(effect: Effect.Effect<A, E, R>) => {
@@ -122,7 +122,7 @@ A page holds at most 100 items. Backups are not limited.
 `;
   const headings = (question: string, limit = 10) =>
     Effect.gen(function* () {
-      const knowledge = yield* makeKnowledge(passagesOfMarkdown("guide.md", guide));
+      const knowledge = yield* makeKnowledge(passagesOf("guide.md", guide));
       return knowledge.search(question, limit).map((passage) => passage.headings.at(-1));
     });
 

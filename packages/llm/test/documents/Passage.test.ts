@@ -1,16 +1,13 @@
 import { assert, describe, it } from "@effect/vitest";
-import { passagesOfMarkdown, passagesOfText } from "../../src/documents/Passage.ts";
+import { passagesOf } from "../../src/documents/Passage.ts";
 
 const markdown = (...lines: ReadonlyArray<string>) =>
-  passagesOfMarkdown("x.md", lines.join("\n")).map(({ headings, text }) => [
-    headings.join(" > "),
-    text,
-  ]);
+  passagesOf("x.md", lines.join("\n")).map(({ headings, text }) => [headings.join(" > "), text]);
 
 const longest = (passages: ReadonlyArray<{ readonly text: string }>) =>
   Math.max(...passages.map(({ text }) => [...text].length));
 
-describe("passagesOfMarkdown", () => {
+describe("passagesOf", () => {
   it("gives each passage the headings above it", () => {
     assert.deepStrictEqual(
       markdown(
@@ -53,27 +50,27 @@ describe("passagesOfMarkdown", () => {
   });
 
   it("cuts long sections between paragraphs", () => {
-    const passages = passagesOfMarkdown("x.md", `# A\n${`${"word ".repeat(100)}\n\n`.repeat(10)}`);
+    const passages = passagesOf("x.md", `# A\n${`${"word ".repeat(100)}\n\n`.repeat(10)}`);
     assert.isAtMost(longest(passages), 1200);
     assert.strictEqual(passages.length, 5);
     assert.isTrue(passages.every(({ headings }) => headings[0] === "A"));
   });
 
   it("cuts long paragraphs between sentences", () => {
-    const passages = passagesOfMarkdown("x.md", "A sentence of six words here. ".repeat(100));
+    const passages = passagesOf("x.md", "A sentence of six words here. ".repeat(100));
     assert.isAtMost(longest(passages), 1200);
     for (const { text } of passages) assert.match(text, /^A.*here\.$/);
   });
 
   it("repeats the head of a cut table and the fence of cut code in each piece", () => {
     const rows = Array.from({ length: 60 }, (_, n) => `| PARLEY_${n} | what it does, at length |`);
-    const table = passagesOfMarkdown("x.md", ["| name | what |", "|---|:-:|", ...rows].join("\n"));
+    const table = passagesOf("x.md", ["| name | what |", "|---|:-:|", ...rows].join("\n"));
     assert.isAbove(table.length, 1);
     assert.isAtMost(longest(table), 1200);
     for (const { text } of table)
       assert.match(text, /^\| name \| what \|\n\|---\|:-:\|\n\| PARLEY/);
 
-    const code = passagesOfMarkdown("x.md", ["```ts", ...rows, "```"].join("\n"));
+    const code = passagesOf("x.md", ["```ts", ...rows, "```"].join("\n"));
     assert.isAbove(code.length, 1);
     for (const { text } of code) assert.match(text, /^```ts\n[^]*\n```$/);
   });
@@ -82,15 +79,5 @@ describe("passagesOfMarkdown", () => {
     assert.deepStrictEqual(markdown(""), []);
     assert.deepStrictEqual(markdown("# A", "## B", "  "), []);
     assert.deepStrictEqual(markdown("---", "---", ""), []);
-  });
-});
-
-describe("passagesOfText", () => {
-  it("joins short paragraphs, and reads # as text", () => {
-    const text = `# one\n\n${"a ".repeat(500)}\n\n \n\n${"b ".repeat(200)}`;
-    const passages = passagesOfText("x.txt", text);
-    assert.strictEqual(passages.length, 2);
-    assert.match(passages[0]!.text, /^# one\n\na a/);
-    assert.match(passages[1]!.text, /^b b/);
   });
 });
