@@ -4,7 +4,6 @@ import { APICallError } from "ai";
 import type { MockLanguageModelV4 } from "ai/test";
 import { Deferred, Effect, Fiber, Logger, Stream } from "effect";
 import { TestClock } from "effect/testing";
-import { afterEach, vi } from "vitest";
 import { layerLanguageModel } from "../../src/index.ts";
 import { answerOf, ask, chatbotWith, collect, entry } from "../support/chat.ts";
 import {
@@ -19,16 +18,6 @@ import {
 
 const withModel = (model: MockLanguageModelV4) =>
   Effect.provide(layerLanguageModel(model, { retries: 0 }));
-
-const printed = [
-  vi.spyOn(console, "error"),
-  vi.spyOn(console, "warn"),
-  vi.spyOn(console, "log"),
-  vi.spyOn(process, "emitWarning"),
-];
-afterEach(() => {
-  for (const spy of printed) assert.deepStrictEqual(spy.mock.calls, []);
-});
 
 const secret = "the user's secret";
 
@@ -191,11 +180,5 @@ describe("layerLanguageModel", () => {
         assert.deepStrictEqual(made, ["large", "broken"]);
       }).pipe(Effect.provide(layerLanguageModel(models, { modelNamed })));
     });
-
-    it.effect("fails without modelNamed", () =>
-      Effect.gen(function* () {
-        assert.instanceOf(yield* Effect.flip(answer("large")), AnswerUnavailable);
-      }).pipe(withModel(modelThat(() => says("the first")))),
-    );
   });
 });

@@ -120,18 +120,10 @@ A chat belongs to a user. Use \`userRef\` to link chats to your own users.
 ## Limits
 A page holds at most 100 items. Backups are not limited.
 `;
-  const headings = (question: string, limit = 10) =>
-    Effect.gen(function* () {
-      const knowledge = yield* makeKnowledge(passagesOf("guide.md", guide));
-      return knowledge.search(question, limit).map((passage) => passage.headings.at(-1));
-    });
-
-  it.effect("prefers matches in headings", () =>
-    Effect.gen(function* () {
-      assert.deepStrictEqual(yield* headings("backups"), ["Backups", "Limits"]);
-      assert.deepStrictEqual(yield* headings("backups", 1), ["Backups"]);
-    }),
-  );
+  const headings = (question: string) =>
+    Effect.map(makeKnowledge(passagesOf("guide.md", guide)), ({ search }) =>
+      search(question, 10).map((passage) => passage.headings.at(-1)),
+    );
 
   it.effect("ignores case, accents, plurals and endings, and finds beginnings of words", () =>
     Effect.gen(function* () {
@@ -159,18 +151,6 @@ A page holds at most 100 items. Backups are not limited.
         assert.strictEqual((yield* headings(question))[0], "Backups", question);
       }
       assert.deepStrictEqual(yield* headings("bkacpus"), []);
-    }),
-  );
-
-  it.effect("finds nothing for stop words and names of properties", () =>
-    Effect.gen(function* () {
-      for (const question of [
-        "What is this, and how does it work?",
-        "?!",
-        "constructor __proto__",
-      ]) {
-        assert.deepStrictEqual(yield* headings(question), [], question);
-      }
     }),
   );
 });
