@@ -60,12 +60,10 @@ const maxPassages = 5;
  * - A call that fails for a passing reason (network, idle timeout, 408, 429, 5xx, an answer that is empty or breaks
  *   off) is repeated after a growing, jittered pause, and not before its `Retry-After`. Meanwhile the next model is
  *   called. No attempt begins after the ask's deadline. Each attempt after the first begins with a `Restart` part.
- * - A provider whose calls fail ten times in a row is not called for 2 to 30 s, or as long as its `Retry-After` asks,
- *   up to an hour. Then one question tries it.
- * - If no attempt succeeds, the answer fails with `AnswerUnavailable`. A content filter ends all attempts. A model that
- *   only reasons is not called again. An answer that reaches `maxOutputTokens` is complete.
- * - Interrupting or leaving the stream aborts the provider's request.
- * - Errors, logs and metrics contain names, statuses and codes, never a text of the chat or a key.
+ * - A provider whose calls fail ten times in a row is not called for a while. Then one question tries it.
+ * - If no attempt succeeds, the answer fails with `AnswerUnavailable`. Errors, logs and metrics contain names, statuses
+ *   and codes, never a text of the chat or a key.
+ * - Interrupting the stream aborts the provider's request.
  */
 export const layerLanguageModel = (
   models: LanguageModel | readonly [LanguageModel, ...Array<LanguageModel>],

@@ -18,18 +18,14 @@ export interface Provider {
   ) => Effect.Effect<Tokens, ModelFailure>;
 }
 
-const failures = Metric.counter("parley.model.failures", {
-  description: "Calls of language models that failed",
-  incremental: true,
-});
-const answers = Metric.counter("parley.model.answers", {
-  description: "Answers that language models completed",
-  incremental: true,
-});
-const tokens = Metric.counter("parley.model.tokens", {
-  description: "Tokens of completed answers, as the providers report them",
-  incremental: true,
-});
+const counter = (name: string, description: string) =>
+  Metric.counter(name, { description, incremental: true });
+const failures = counter("parley.model.failures", "Calls of language models that failed");
+const answers = counter("parley.model.answers", "Answers that language models completed");
+const tokens = counter(
+  "parley.model.tokens",
+  "Tokens of completed answers, as the providers report them",
+);
 const circuit = Metric.gauge("parley.model.circuit", {
   description: "Circuit of a model: 0 closed, 1 tried again, 2 open: it is not called",
 });

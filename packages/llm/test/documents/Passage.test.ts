@@ -1,52 +1,40 @@
 import { assert, describe, it } from "@effect/vitest";
 import { passagesOf } from "../../src/documents/Passage.ts";
 
-const markdown = (...lines: ReadonlyArray<string>) =>
-  passagesOf("x.md", lines.join("\n")).map(({ headings, text }) => [headings.join(" > "), text]);
+const split = (document: string) =>
+  passagesOf("x.md", document).map(({ headings, text }) => [headings.join(" > "), text]);
 
 const longest = (passages: ReadonlyArray<{ readonly text: string }>) =>
   Math.max(...passages.map(({ text }) => [...text].length));
 
 describe("passagesOf", () => {
   it("gives each passage the headings above it", () => {
-    assert.deepStrictEqual(
-      markdown(
-        "Before.",
-        "# One",
-        "## Two ##",
-        "a",
-        "",
-        "b",
-        "#### Four",
-        "c",
-        "## `Five` and [six](y.md)",
-        "d",
-        "",
-        "Eight",
-        "---",
-        "f",
-      ),
-      [
-        ["", "Before."],
-        ["One > Two", "a\n\nb"],
-        ["One > Two > Four", "c"],
-        ["One > Five and six", "d"],
-        ["One > Eight", "f"],
-      ],
-    );
-  });
+    const document = `Before.
+# One
+## Two ##
+a
 
-  it("reads headings in fenced code as code", () => {
-    assert.deepStrictEqual(
-      markdown("# A", "````sh", "# no heading", "```", "", "# neither", "````", "text"),
-      [["A", "````sh\n# no heading\n```\n\n# neither\n````\n\ntext"]],
-    );
+b
+#### Four
+c
+## \`Five\` and [six](y.md)
+d
+
+Eight
+---
+e`;
+    assert.deepStrictEqual(split(document), [
+      ["", "Before."],
+      ["One > Two", "a\n\nb"],
+      ["One > Two > Four", "c"],
+      ["One > Five and six", "d"],
+      ["One > Eight", "e"],
+    ]);
   });
 
   it("leaves out front matter, and reads rules and #tags as text", () => {
-    assert.deepStrictEqual(markdown("---", "title: x", "---", "#tag", "", "---", "", "b"), [
-      ["", "#tag\n\n---\n\nb"],
-    ]);
+    const document = "---\ntitle: x\n---\n#tag\n\n---\n\nb";
+    assert.deepStrictEqual(split(document), [["", "#tag\n\n---\n\nb"]]);
   });
 
   it("cuts long sections between paragraphs", () => {
@@ -76,8 +64,8 @@ describe("passagesOf", () => {
   });
 
   it("returns no passage for an empty document or headings alone", () => {
-    assert.deepStrictEqual(markdown(""), []);
-    assert.deepStrictEqual(markdown("# A", "## B", "  "), []);
-    assert.deepStrictEqual(markdown("---", "---", ""), []);
+    for (const document of ["", "# A\n## B\n  ", "---\n---\n"]) {
+      assert.deepStrictEqual(split(document), []);
+    }
   });
 });

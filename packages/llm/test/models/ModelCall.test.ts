@@ -3,7 +3,7 @@ import { Effect } from "effect";
 import { layerLanguageModel, tryModel } from "../../src/index.ts";
 import { collect, textOf } from "../support/chat.ts";
 import { driven } from "../support/driven.ts";
-import { finish, httpError, modelThat, type Reply, said, says } from "../support/models.ts";
+import { httpError, modelThat, type Reply, says } from "../support/models.ts";
 
 describe("reasoning that a model sends as text", () => {
   for (const pieces of [
@@ -19,21 +19,6 @@ describe("reasoning that a model sends as text", () => {
       }).pipe(Effect.provide(layerLanguageModel(modelThat(() => says(...pieces))))),
     );
   }
-
-  it.effect("is no answer when it never ends, and the model is not called again", () => {
-    const model = modelThat(() => [...said("<think>Hm. ", "So?"), finish("length")]);
-    return Effect.gen(function* () {
-      const error = yield* driven(Effect.flip(collect("Hi?")));
-      assert.include(`${"reason" in error && error.reason}`, "on reasoning");
-      assert.strictEqual(model.doStreamCalls.length, 1);
-    }).pipe(Effect.provide(layerLanguageModel(model)));
-  });
-
-  it.effect("is not confused with text that only begins like a tag", () =>
-    Effect.gen(function* () {
-      assert.strictEqual(textOf(yield* collect("Hi?")), "1 < 2 <thi");
-    }).pipe(Effect.provide(layerLanguageModel(modelThat(() => says("1 <", " 2 ", "<thi"))))),
-  );
 });
 
 describe("tryModel", () => {

@@ -33,14 +33,6 @@ describe("the token budget of a prompt", () => {
     }).pipe(Effect.provide(layerLanguageModel(model, windowFor(1 + 1 + (1 + 4) * 2, 6))));
   });
 
-  it.effect("leaves the chat out if the question alone fills it", () => {
-    const model = modelThat(() => says("ok"));
-    return Effect.gen(function* () {
-      yield* collect("question", Stream.make(entry(1, "One?", "1")), chatbotWith(null));
-      assert.deepStrictEqual(promptOf(model), [{ role: "user", content: "question" }]);
-    }).pipe(Effect.provide(layerLanguageModel(model, windowFor(3, 1))));
-  });
-
   it.effect("is the context less the tokens reserved for the answer", () =>
     Effect.gen(function* () {
       for (const [contextTokens, output, entries] of [
