@@ -58,9 +58,9 @@ e`;
     for (const { text } of table)
       assert.match(text, /^\| name \| what \|\n\|---\|:-:\|\n\| PARLEY/);
 
-    const code = passagesOf("x.md", ["```ts", ...rows, "```"].join("\n"));
+    const code = passagesOf("x.md", ["```ts", ...rows, "```"].join("\n\n"));
     assert.isAbove(code.length, 1);
-    for (const { text } of code) assert.match(text, /^```ts\n[^]*\n```$/);
+    for (const { text } of code) assert.match(text, /^```ts\n[^]*h \|\n\n\|[^]*\n```$/);
   });
 
   it("returns no passage for an empty document or headings alone", () => {
