@@ -1,11 +1,11 @@
 /**
  * Asking and chats, with the limits, the answerer and the moderator of the settings.
  */
+import { layerDigest } from "@effect/platform-node/NodeCrypto";
 import { Asking, AskLimits, type Chatbot, Chats } from "@parley/core";
 import { layerLanguageModel, layerOffline, openAiCompatible } from "@parley/llm";
 import { Effect, Layer } from "effect";
 import { Settings } from "../Settings.ts";
-import { layerDigest } from "./Digest.ts";
 import { Documents } from "./Documents.ts";
 import { layerModerator } from "./Moderator.ts";
 
