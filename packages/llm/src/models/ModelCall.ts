@@ -74,12 +74,10 @@ export const callModel = (
     );
 
     let hasText = false;
-    let hasReasoning = false;
     type Part = Stream.Success<typeof parts>;
     let finish: Extract<Part, { type: "finish" }> | undefined;
     yield* Stream.runForEach(parts, (part): Effect.Effect<unknown, ModelFailure> => {
       if (part.type === "error") return Effect.fail(classifyError(part.error));
-      if (part.type === "reasoning-start") hasReasoning = true;
       if (part.type === "finish") finish = part;
       if (part.type !== "text-delta") return Effect.void;
       const text = hasText ? part.delta : part.delta.replace(/^\p{White_Space}+/u, "");
@@ -95,11 +93,8 @@ export const callModel = (
       const reason = unified === "content-filter" ? "content_filter" : "abnormal_end";
       return yield* makeFailure(reason, `the answer ended abnormally: ${unified}`);
     }
+    if (!hasText) return yield* unified === "length" ? reasoningOnly : empty;
     const { inputTokens, outputTokens } = finish.usage;
-    if (!hasText) {
-      const thought = hasReasoning || (outputTokens.reasoning ?? 0) > 0 || unified === "length";
-      return yield* thought ? reasoningOnly : empty;
-    }
     return { prompt: inputTokens.total ?? 0, completion: outputTokens.total ?? 0 };
   }).pipe(Effect.scoped);
 

@@ -2,21 +2,11 @@
  * One language model behind a circuit breaker of its own.
  */
 import { inSpan } from "@parley/core";
-import { Duration, Effect, Exit, Metric, Schedule, Scope, Stream } from "effect";
+import { Duration, Effect, Exit, Metric, Schedule, Stream } from "effect";
 import * as CircuitBreaker from "effect/persistence/CircuitBreaker";
-import { callModel, type CallOptions, type Tokens } from "./ModelCall.ts";
+import { callModel, type CallOptions } from "./ModelCall.ts";
 import { makeFailure, type ModelFailure } from "./ModelFailure.ts";
 import type { Message } from "./Prompt.ts";
-
-export interface Provider {
-  readonly name: string;
-  readonly model: string;
-  /** One call, as `callModel`. While the circuit is open, it fails with `circuit_open` and no request is sent. */
-  readonly call: (
-    messages: ReadonlyArray<Message>,
-    emit: (text: string) => Effect.Effect<unknown>,
-  ) => Effect.Effect<Tokens, ModelFailure>;
-}
 
 const counter = (name: string, description: string) =>
   Metric.counter(name, { description, incremental: true });
@@ -42,7 +32,7 @@ const makeBreaker = CircuitBreaker.make({
   maxOpenDuration: "1 hour",
 }).pipe(Effect.provide(CircuitBreaker.layerStoreMemory()));
 
-export const makeProvider = (options: CallOptions): Effect.Effect<Provider, never, Scope.Scope> =>
+export const makeProvider = (options: CallOptions) =>
   Effect.gen(function* () {
     const { modelId: model, provider: name } = options.model;
     const attributes = { provider: name, model };
@@ -57,7 +47,11 @@ export const makeProvider = (options: CallOptions): Effect.Effect<Provider, neve
       Effect.forkScoped({ startImmediately: true }),
     );
 
-    const call: Provider["call"] = (messages, emit) =>
+    /** One call, as {@link callModel}. While the circuit is open, it fails with `circuit_open` and sends no request. */
+    const call = (
+      messages: ReadonlyArray<Message>,
+      emit: (text: string) => Effect.Effect<unknown>,
+    ) =>
       callModel(options, messages, emit).pipe(
         Effect.tap(({ completion, prompt }) =>
           Effect.all([
@@ -91,6 +85,8 @@ export const makeProvider = (options: CallOptions): Effect.Effect<Provider, neve
       );
     return { name, model, call };
   });
+
+export type Provider = Effect.Success<ReturnType<typeof makeProvider>>;
 
 const logTransition = (transition: CircuitBreaker.Transition) => {
   if (transition.to === "HalfOpen") return Effect.void;

@@ -29,12 +29,6 @@ const first = (...replies: ReadonlyArray<Reply>) =>
 const other = () => modelThat(() => says("other"), "two");
 const always = (reply: Reply, provider = "one") => modelThat(() => reply, provider);
 
-const reasoned: Reply = [
-  { type: "reasoning-start", id: "r" },
-  { type: "reasoning-delta", id: "r", delta: "Hm." },
-  { type: "reasoning-end", id: "r" },
-];
-
 const transient: Record<string, Reply> = {
   "a refused connection": refused,
   "HTTP 408": httpError(408),
@@ -51,10 +45,7 @@ const final: Record<string, Reply> = {
   "HTTP 400": httpError(400),
   "HTTP 401": httpError(401),
   "an abnormal end": [...said(), finish("other")],
-  "tokens for reasoning alone": [...reasoned, finish("length")],
-  "reasoning without an answer": [...reasoned, finish("stop")],
   "a token limit without text": [...said(), finish("length")],
-  "hidden reasoning without an answer": [...said(), finish("stop", 5)],
 };
 
 describe("a failing model", () => {
