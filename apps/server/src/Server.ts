@@ -1,6 +1,7 @@
 /**
  * The server: a store, an answerer, the core and the listeners, wired by the settings.
  */
+import { layerDigest } from "@effect/platform-node/NodeCrypto";
 import * as NodeServices from "@effect/platform-node/NodeServices";
 import { Access, Asking, ChatbotRegistry, layerRetention } from "@parley/core";
 import { layerRedaction, makeApp, makeRequestLog } from "@parley/http";
@@ -14,7 +15,6 @@ import { makeGuide } from "./http/Guide.ts";
 import { listen } from "./http/Listener.ts";
 import { makeManagement } from "./http/Management.ts";
 import { layerAsking } from "./layers/Asking.ts";
-import { layerDigest } from "./layers/Digest.ts";
 import { Documents, layerDocuments, reloadOnSighup } from "./layers/Documents.ts";
 import { layerObservability } from "./layers/Observability.ts";
 import { layerStore } from "./layers/Store.ts";
@@ -34,7 +34,7 @@ const startupChecks = Effect.gen(function* () {
   const documents = yield* Documents;
   for (const name of new Set(chatbots.map(({ settings }) => settings.knowledge))) {
     // A mistake in the settings of one chatbot must not keep the others from answering.
-    yield* Effect.catch(documents.named(name), ({ message }) => Effect.logError(message));
+    yield* Effect.catch(documents.named(name), ({ reason }) => Effect.logError(reason));
   }
   const withModel = chatbots.filter(({ settings }) => settings.model !== null);
   if (withModel.length > 0 && (yield* Settings).llms.length === 0) {

@@ -1,12 +1,12 @@
 /**
  * The database of a command: beside a running server the server's.
  */
+import { layerDigest } from "@effect/platform-node/NodeCrypto";
 import { Administration } from "@parley/core";
 import { layerPostgres, pendingSql, type PostgresOptions } from "@parley/store-pg";
 import { Data, Effect, Layer, Option } from "effect";
 import { SecureRandom } from "effect/crypto";
 import { userInfo } from "node:os";
-import { layerDigest } from "../layers/Digest.ts";
 import { postgresOptions } from "../layers/Store.ts";
 import { hasDatabase } from "../postgres/Cluster.ts";
 import { embeddedPostgres, runningPostgres } from "../postgres/EmbeddedPostgres.ts";

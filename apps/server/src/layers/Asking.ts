@@ -1,12 +1,35 @@
 /**
  * Asking and chats, with the limits, the answerer and the moderator of the settings.
  */
-import { Asking, AskLimits, Chats } from "@parley/core";
+import { layerDigest } from "@effect/platform-node/NodeCrypto";
+import { Asking, AskLimits, type Chatbot, Chats } from "@parley/core";
+import { layerLanguageModel, layerOffline, openAiCompatible } from "@parley/llm";
 import { Effect, Layer } from "effect";
 import { Settings } from "../Settings.ts";
-import { layerAnswerer } from "./Answerer.ts";
-import { layerDigest } from "./Digest.ts";
+import { Documents } from "./Documents.ts";
 import { layerModerator } from "./Moderator.ts";
+
+const hint = "PARLEY_LLM_BASE_URL and PARLEY_LLM_MODEL turn a language model on.";
+
+/** Answers by the language models of the settings, or else by the documents alone. */
+export const layerAnswerer = Layer.unwrap(
+  Effect.gen(function* () {
+    const { contextTokens, llms } = yield* Settings;
+    const { named } = yield* Documents;
+    const knowledge = ({ settings }: Chatbot) => named(settings.knowledge);
+    const [first, ...fallbacks] = llms;
+    if (first === undefined) return layerOffline(knowledge, hint);
+    const models = [
+      yield* openAiCompatible(first),
+      ...(yield* Effect.forEach(fallbacks, openAiCompatible)),
+    ] as const;
+    return layerLanguageModel(models, {
+      contextTokens,
+      modelNamed: (model) => Effect.orDie(openAiCompatible({ ...first, model })),
+      knowledge,
+    });
+  }),
+);
 
 const layerLimits = Layer.effect(
   AskLimits,

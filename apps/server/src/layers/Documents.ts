@@ -1,9 +1,10 @@
 /**
  * The documents that chatbots answer from.
  */
-import { AnswerUnavailable, type Chatbot } from "@parley/core";
-import { type Knowledge, readKnowledge } from "@parley/llm";
-import { Cache, Context, Duration, Effect, Exit, Layer, Path, Queue, Stream } from "effect";
+import { AnswerUnavailable } from "@parley/core";
+import { type Knowledge, type KnowledgeUnreadable, readKnowledge } from "@parley/llm";
+import { Cache, Context, Duration, Effect, Exit, Layer, Path, Stream } from "effect";
+import { on } from "node:events";
 import { existsSync } from "node:fs";
 import { fileURLToPath } from "node:url";
 import { Settings } from "../Settings.ts";
@@ -25,38 +26,25 @@ export class Documents extends Context.Service<
   {
     /**
      * The documents in the folder of this name below PARLEY_KNOWLEDGE_ROOT, read when they are first needed; the
-     * default ones for `null`. Fails if the folder cannot be read.
+     * default ones, or `null` if there are none, for `null`. Fails if the folder cannot be read.
      */
-    readonly named: (
-      name: string | null,
-    ) => Effect.Effect<Knowledge | null, { readonly message: string }>;
+    readonly named: (name: string | null) => Effect.Effect<Knowledge | null, AnswerUnavailable>;
     /** This project's documentation, read when it is first needed. */
-    readonly own: Effect.Effect<Knowledge, { readonly message: string }>;
-    /** The documents of a chatbot, by its settings; `null` if there are none. */
-    readonly knowledge: (chatbot: Chatbot) => Effect.Effect<Knowledge | null, AnswerUnavailable>;
+    readonly own: Effect.Effect<Knowledge, KnowledgeUnreadable>;
   }
 >()("@parley/server/Documents") {}
 
 /** A SIGHUP each. Signals that arrive while one is handled are handled as one. */
-export const reloadOnSighup: Stream.Stream<void> = Stream.callback<void>(
-  (queue) =>
-    Effect.acquireRelease(
-      Effect.sync(() => {
-        const offer = () => Queue.offerUnsafe(queue, undefined);
-        process.on("SIGHUP", offer);
-        return offer;
-      }),
-      (offer) => Effect.sync(() => process.off("SIGHUP", offer)),
-    ),
-  { bufferSize: 1, strategy: "sliding" },
-);
+export const reloadOnSighup: Stream.Stream<unknown> = Stream.suspend(() =>
+  Stream.fromAsyncIterable(on(process, "SIGHUP"), String),
+).pipe(Stream.orDie, Stream.buffer({ capacity: 1, strategy: "sliding" }));
 
 /**
  * Reads the default documents at once, and fails if they cannot be read.
  *
  * @param reload each element has all folders read again; one that cannot be read stays as it was
  */
-export const layerDocuments = (reload: Stream.Stream<void>) =>
+export const layerDocuments = (reload: Stream.Stream<unknown>) =>
   Layer.effect(
     Documents,
     Effect.gen(function* () {
@@ -80,18 +68,16 @@ export const layerDocuments = (reload: Stream.Stream<void>) =>
 
       const fallback = knowledgeDir ?? (llms.length === 0 ? ownDocuments : null);
       if (fallback !== null) yield* Cache.get(folders, fallback);
-      const named = Effect.fnUntraced(function* (name: string | null) {
-        if (name === null) return fallback === null ? null : yield* Cache.get(folders, fallback);
-        if (knowledgeRoot !== null)
-          return yield* Cache.get(folders, path.join(knowledgeRoot, name));
-        const message = `a chatbot has the documents "${name}", but PARLEY_KNOWLEDGE_ROOT is not set`;
-        return yield* Effect.fail({ message });
-      });
-      const knowledge = ({ settings }: Chatbot) =>
-        Effect.mapError(
-          named(settings.knowledge),
-          ({ message }) => new AnswerUnavailable({ reason: message }),
-        );
-      return Documents.of({ named, own: Cache.get(folders, ownDocuments), knowledge });
+      const unavailable = (reason: string) => Effect.fail(new AnswerUnavailable({ reason }));
+      const named = (name: string | null) => {
+        if (name !== null && knowledgeRoot === null) {
+          const reason = `a chatbot has the documents "${name}", but PARLEY_KNOWLEDGE_ROOT is not set`;
+          return unavailable(reason);
+        }
+        const folder = name === null ? fallback : path.join(knowledgeRoot!, name);
+        if (folder === null) return Effect.succeed(null);
+        return Effect.catch(Cache.get(folders, folder), ({ message }) => unavailable(message));
+      };
+      return Documents.of({ named, own: Cache.get(folders, ownDocuments) });
     }),
   );

@@ -10,7 +10,7 @@ import {
 } from "@parley/core";
 import { layerMemory } from "@parley/store-memory";
 import { Effect, Exit, FileSystem, Layer, Path, Stream } from "effect";
-import { layerAnswerer } from "../../src/layers/Answerer.ts";
+import { layerAnswerer } from "../../src/layers/Asking.ts";
 import { layerDocuments } from "../../src/layers/Documents.ts";
 import { layerModerator } from "../../src/layers/Moderator.ts";
 import { Settings, type SettingsShape } from "../../src/Settings.ts";

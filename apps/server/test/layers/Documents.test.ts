@@ -8,13 +8,11 @@ import { Settings, type SettingsShape } from "../../src/Settings.ts";
 const documentsOver = Effect.fnUntraced(function* (
   onRead: (folder: string) => Effect.Effect<void>,
 ) {
-  const fs = yield* FileSystem.FileSystem;
-  const directory = yield* fs.stat(yield* fs.makeTempDirectoryScoped());
   const logs: Array<string> = [];
   const files = FileSystem.makeNoop({
     realPath: Effect.succeed,
-    stat: () => Effect.succeed(directory),
     readDirectory: (folder) => Effect.as(onRead(folder), []),
+    glob: () => Effect.succeed([]),
   });
   const layer = layerDocuments(reloadOnSighup).pipe(
     Layer.provide([

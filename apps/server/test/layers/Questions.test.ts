@@ -2,7 +2,7 @@ import * as NodeServices from "@effect/platform-node/NodeServices";
 import { assert, describe, layer } from "@effect/vitest";
 import { Answerer, defaultSettings, type Chatbot } from "@parley/core";
 import { Effect, Layer, Stream } from "effect";
-import { layerAnswerer } from "../../src/layers/Answerer.ts";
+import { layerAnswerer } from "../../src/layers/Asking.ts";
 import { layerDocuments } from "../../src/layers/Documents.ts";
 import { readSettings, Settings } from "../../src/Settings.ts";
 import { questions } from "./questions.ts";

@@ -1,11 +1,28 @@
 /**
  * Answers with language models of the AI SDK.
  */
-import { Answerer, type AnswerPart, AnswerUnavailable, AskLimits } from "@parley/core";
-import { Cache, Clock, Duration, Effect, Layer, Option, Schedule, Scope, Stream } from "effect";
+import {
+  Answerer,
+  type AnswerPart,
+  AnswerUnavailable,
+  AskLimits,
+  type StorageUnavailable,
+} from "@parley/core";
+import {
+  Cache,
+  Clock,
+  Duration,
+  Effect,
+  Layer,
+  Queue,
+  Result,
+  Schedule,
+  Scope,
+  Stream,
+} from "effect";
 import { lookUpIn, type KnowledgeSource } from "../documents/Knowledge.ts";
 import { loadAi, type LanguageModel } from "../models/ModelCall.ts";
-import { defaultRetries, type ModelFailure, retrySchedule } from "../models/ModelFailure.ts";
+import { retrySchedule } from "../models/ModelFailure.ts";
 import { type Prompt, promptBuilder } from "../models/Prompt.ts";
 import { makeProvider, type Provider } from "../models/Provider.ts";
 
@@ -43,12 +60,10 @@ const maxPassages = 5;
  * - A call that fails for a passing reason (network, idle timeout, 408, 429, 5xx, an answer that is empty or breaks
  *   off) is repeated after a growing, jittered pause, and not before its `Retry-After`. Meanwhile the next model is
  *   called. No attempt begins after the ask's deadline. Each attempt after the first begins with a `Restart` part.
- * - A provider whose calls fail ten times in a row is not called for 2 to 30 s, or as long as its `Retry-After` asks,
- *   up to an hour. Then one question tries it.
- * - If no attempt succeeds, the answer fails with `AnswerUnavailable`. A content filter ends all attempts. A model that
- *   only reasons is not called again. An answer that reaches `maxOutputTokens` is complete.
- * - Interrupting or leaving the stream aborts the provider's request.
- * - Errors, logs and metrics contain names, statuses and codes, never a text of the chat or a key.
+ * - A provider whose calls fail ten times in a row is not called for a while. Then one question tries it.
+ * - If no attempt succeeds, the answer fails with `AnswerUnavailable`. Errors, logs and metrics contain names, statuses
+ *   and codes, never a text of the chat or a key.
+ * - Interrupting the stream aborts the provider's request.
  */
 export const layerLanguageModel = (
   models: LanguageModel | readonly [LanguageModel, ...Array<LanguageModel>],
@@ -64,7 +79,7 @@ export const layerLanguageModel = (
         knowledge = null,
         maxOutputTokens = Math.min(4096, Math.floor(contextTokens / 4)),
         modelNamed = () => Effect.fail(noModel),
-        retries = defaultRetries,
+        retries,
       } = options;
       const list = "length" in models ? models : [models];
       const providerAt = (index: number, model: LanguageModel) => {
@@ -82,21 +97,21 @@ export const layerLanguageModel = (
           Effect.flatMap(modelNamed(name), (model) => Scope.provide(providerAt(0, model), scope)),
       });
 
-      const tokens = contextTokens - maxOutputTokens;
       const knowledgeOf = lookUpIn(knowledge);
       return Answerer.of({
         answer: (chatbot, earlier, question) =>
-          Stream.unwrap(
-            Effect.gen(function* () {
+          Stream.callback<AnswerPart, AnswerUnavailable | StorageUnavailable>(
+            Effect.fnUntraced(function* (queue) {
               const known = yield* knowledgeOf(chatbot);
-              const hasDocuments = known !== null && known.topics.length > 0;
-              const passages = hasDocuments ? known.search(question, maxPassages) : null;
+              const passages = known === null ? null : known.search(question, maxPassages);
               const { model } = chatbot.settings;
               const providers =
                 model === null ? usual : [yield* Cache.get(named, model), ...usual.slice(1)];
-              const parts = { chatbot, question, passages };
-              const promptOf = yield* promptBuilder(parts, earlier, tokens);
-              return answerWith(providers, promptOf, tokens, retries);
+              const tokens = contextTokens - maxOutputTokens;
+              const promptOf = yield* promptBuilder(chatbot, question, passages, earlier, tokens);
+              const emit = (part: AnswerPart) => Queue.offer(queue, part);
+              yield* answerWith(providers, promptOf, tokens, retries, emit);
+              yield* Queue.end(queue);
             }),
           ),
       });
@@ -111,83 +126,65 @@ const maxHalvings = 3;
 
 /**
  * Each attempt goes to the provider that is ready first; if several are, to the first in the list. A provider that
- * failed is ready again after the pause of {@link retrySchedule}, and drops out when that schedule ends. A refusal of
- * the prompt as too long halves it, up to three times, without a pause. A content filter ends all attempts.
+ * failed is ready again after the pause of {@link retrySchedule}, and never when that schedule ends. A refusal of the
+ * prompt as too long halves it, up to three times, without a pause. A content filter ends all attempts.
  *
  * @param providers at least one
  * @param promptOf builds a prompt of at most that many tokens
  * @param tokens the size of the first prompt
- * @param retries how many calls may follow a failed one at the same provider
  */
-const answerWith = (
+const answerWith = Effect.fnUntraced(function* (
   providers: ReadonlyArray<Provider>,
   promptOf: (tokens: number) => Prompt,
   tokens: number,
-  retries: number,
-): Stream.Stream<AnswerPart, AnswerUnavailable> =>
-  Stream.unwrap(
-    Effect.gen(function* () {
-      const startedAt = yield* Clock.currentTimeMillis;
-      const details = new Set<string>();
-      let calls = 1;
-      let candidates = yield* Effect.forEach(providers, (provider) =>
-        Effect.map(Schedule.toStep(retrySchedule(retries)), (nextPause) => ({
-          provider,
-          nextPause,
-          readyAt: startedAt,
-          prompt: promptOf(tokens),
-          halvings: 0,
-        })),
-      );
-      type Candidate = (typeof candidates)[number];
-
-      const attempt: Stream.Stream<AnswerPart, AnswerUnavailable> = Stream.unwrap(
-        Effect.gen(function* () {
-          const next = candidates.toSorted((a, b) => a.readyAt - b.readyAt)[0]!;
-          yield* Effect.sleep(Math.max(0, next.readyAt - (yield* Clock.currentTimeMillis)));
-          const { model, name: provider } = next.provider;
-          return next.provider.answer(next.prompt).pipe(
-            Stream.mapEffect((part): Effect.Effect<AnswerPart> =>
-              part._tag === "Delta"
-                ? Effect.succeed(part)
-                : Effect.map(Clock.currentTimeMillis, (now) => ({
-                    _tag: "Usage",
-                    usage: {
-                      provider,
-                      model,
-                      promptTokens: part.prompt,
-                      completionTokens: part.completion,
-                      attempts: calls,
-                      latencyMillis: now - startedAt,
-                    },
-                  })),
-            ),
-            Stream.catch((failure) => Stream.unwrap(attemptAfter(failure, next))),
-          );
-        }),
-      );
-
-      const attemptAfter = Effect.fnUntraced(function* (failure: ModelFailure, failed: Candidate) {
-        const { name } = failed.provider;
-        details.add(providers.length > 1 ? `${name}: ${failure.detail}` : failure.detail);
-        if (failure.reason !== "circuit_open") calls++;
-        if (failure.reason === "context_length" && failed.halvings < maxHalvings) {
-          failed.halvings++;
-          failed.prompt = promptOf(failed.prompt.tokens / 2);
-          failed.readyAt = 0;
-        } else {
-          const now = yield* Clock.currentTimeMillis;
-          const pause = yield* Effect.option(failed.nextPause(now, failure));
-          if (Option.isSome(pause)) failed.readyAt = now + Duration.toMillis(pause.value[1]);
-          else candidates = candidates.filter((candidate) => candidate !== failed);
-        }
-        if (candidates.length === 0 || failure.reason === "content_filter") {
-          const reason = [...details].join("; ");
-          return Stream.fail(new AnswerUnavailable({ reason }));
-        }
-        return Stream.concat(Stream.make<[AnswerPart]>({ _tag: "Restart" }), attempt);
-      });
-
-      return attempt;
-    }),
+  retries: number | undefined,
+  emit: (part: AnswerPart) => Effect.Effect<unknown>,
+) {
+  const startedAt = yield* Clock.currentTimeMillis;
+  const details = new Set<string>();
+  const candidates = yield* Effect.forEach(providers, (provider) =>
+    Effect.map(Schedule.toStep(retrySchedule(retries)), (nextPause) => ({
+      provider,
+      nextPause,
+      readyAt: startedAt,
+      prompt: promptOf(tokens),
+      halvings: 0,
+    })),
   );
+  let attempts = 0;
+  while (true) {
+    const next = candidates.toSorted((a, b) => a.readyAt - b.readyAt)[0]!;
+    yield* Effect.sleep(Math.max(0, next.readyAt - (yield* Clock.currentTimeMillis)));
+    const { model, name: provider } = next.provider;
+    const called = yield* next.provider
+      .call(next.prompt.messages, (text) => emit({ _tag: "Delta", text }))
+      .pipe(Effect.result);
+    const now = yield* Clock.currentTimeMillis;
+    if (Result.isSuccess(called)) {
+      const { completion: completionTokens, prompt: promptTokens } = called.success;
+      attempts++;
+      const latencyMillis = now - startedAt;
+      const usage = { provider, model, promptTokens, completionTokens, attempts, latencyMillis };
+      return yield* emit({ _tag: "Usage", usage });
+    }
+    const { failure } = called;
+    details.add(providers.length > 1 ? `${provider}: ${failure.detail}` : failure.detail);
+    if (failure.reason !== "circuit_open") attempts++;
+    if (failure.reason === "context_length" && next.halvings < maxHalvings) {
+      next.halvings++;
+      next.prompt = promptOf(next.prompt.tokens / 2);
+      next.readyAt = 0;
+    } else {
+      next.readyAt = yield* Effect.match(next.nextPause(now, failure), {
+        onSuccess: ([, pause]) => now + Duration.toMillis(pause),
+        onFailure: () => Infinity,
+      });
+    }
+    const isOver = candidates.every(({ readyAt }) => readyAt === Infinity);
+    if (isOver || failure.reason === "content_filter") {
+      const reason = `the language model failed: ${[...details].join("; ")}`;
+      return yield* new AnswerUnavailable({ reason });
+    }
+    yield* emit({ _tag: "Restart" });
+  }
+});

@@ -3,8 +3,8 @@
  */
 import type { AnswerUnavailable, Chatbot } from "@parley/core";
 import { Data, Effect, FileSystem, Path, type PlatformError } from "effect";
-import { type Passage, passagesOfMarkdown, passagesOfText } from "./Passage.ts";
-import { covers, questionTerms, termOf, wordsOf } from "./Terms.ts";
+import { type Passage, passagesOf } from "./Passage.ts";
+import { questionTerms, termOf, wordsOf } from "./Terms.ts";
 
 /** A passage that a search found. */
 export interface Match extends Passage {
@@ -47,9 +47,9 @@ export class KnowledgeUnreadable extends Data.TaggedError("KnowledgeUnreadable")
 const maxBytes = 5_000_000n;
 
 /**
- * Reads every `*.md` and `*.txt` file below `folder`, and the files in `others`, into an index. Symbolic links are
- * followed within the folder; each file and folder is read once. Names that begin with a dot and `node_modules` are
- * ignored. A document that is larger than 5 MB, unreadable or not UTF-8 text is skipped with a warning in the log.
+ * Reads every `*.md` and `*.txt` file below `folder`, and the files in `others`, as Markdown into an index. Names that
+ * begin with a dot, `node_modules` and links to folders are ignored. A document that is larger than 5 MB, unreadable,
+ * not UTF-8, or behind a symbolic link that leads out of the folder is skipped with a warning in the log.
  */
 export const readKnowledge = (
   folder: string,
@@ -59,63 +59,38 @@ export const readKnowledge = (
     const fs = yield* FileSystem.FileSystem;
     const path = yield* Path.Path;
     const root = yield* fs.realPath(folder);
-    const seen = new Set([root]);
+    // A glob in a file has no matches; this fails.
+    yield* fs.readDirectory(root);
+    const names = yield* fs.glob("**/*", { root, exclude: ["**/node_modules"] });
     const passages: Array<Passage> = [];
-    const skip = (source: string, reason: string) =>
-      Effect.logWarning(`Skipped the document ${source}: ${reason}`);
 
-    const readFolder = (
-      at: string,
-      prefix: string,
-    ): Effect.Effect<void, PlatformError.PlatformError> =>
-      Effect.gen(function* () {
-        for (const name of (yield* fs.readDirectory(at)).sort()) {
-          if (name.startsWith(".") || name === "node_modules") continue;
-          const source = `${prefix}${name}`;
-          yield* Effect.catch(visit(path.join(at, name), source), (error) =>
-            skip(source, error.reason._tag),
-          );
+    const readDocument = Effect.fnUntraced(
+      function* (source: string, at: string, within: string) {
+        // Only the real path is read: a link that changes meanwhile cannot lead out of the folder.
+        const real = yield* fs.realPath(at);
+        if (!real.startsWith(within)) {
+          return yield* Effect.fail("its symbolic link leads out of the folder");
         }
-      });
-
-    const visit = Effect.fnUntraced(function* (at: string, source: string) {
-      const { size, type } = yield* fs.stat(at);
-      if (type !== "Directory" && !(type === "File" && /\.(md|txt)$/i.test(source))) return;
-      // From here on only the real path is read: a link that changes meanwhile cannot lead out of the folder.
-      const real = yield* fs.realPath(at);
-      if (real !== root && !real.startsWith(root + path.sep)) {
-        return yield* skip(source, "its symbolic link leads out of the folder");
-      }
-      if (seen.has(real)) return;
-      seen.add(real);
-      if (type === "Directory") return yield* readFolder(real, `${source}/`);
-      if (size > maxBytes) return yield* skip(source, "it is over 5 MB");
-      yield* readDocument(real, source);
-    });
-
-    const readDocument = Effect.fnUntraced(function* (at: string, source: string) {
-      const text = decodeText(yield* fs.readFile(at));
-      if (text === null) return yield* skip(source, "it is no UTF-8 text");
-      const split = /\.md$/i.test(source) ? passagesOfMarkdown : passagesOfText;
-      for (const passage of split(source, text)) passages.push(passage);
-    });
-
-    yield* readFolder(root, "");
-    for (const at of others) {
-      const source = path.basename(at);
-      yield* Effect.catch(readDocument(at, source), ({ reason }) => skip(source, reason._tag));
+        if ((yield* fs.stat(real)).size > maxBytes) return yield* Effect.fail("it is over 5 MB");
+        const bytes = yield* fs.readFile(real);
+        const text = yield* Effect.try({
+          try: () => new TextDecoder("utf-8", { fatal: true }).decode(bytes),
+          catch: () => "it is no UTF-8 text",
+        });
+        for (const passage of passagesOf(source, text)) passages.push(passage);
+      },
+      (read, source) =>
+        Effect.catch(read, (error) => {
+          const reason = typeof error === "string" ? error : error.reason._tag;
+          return Effect.logWarning(`Skipped the document ${source}: ${reason}`);
+        }),
+    );
+    for (const name of names.filter((name) => /\.(md|txt)$/i.test(name))) {
+      yield* readDocument(name, path.join(root, name), path.join(root, path.sep));
     }
+    for (const at of others) yield* readDocument(path.basename(at), at, "");
     return yield* makeKnowledge(passages);
   }).pipe(Effect.mapError((cause) => new KnowledgeUnreadable({ folder, cause })));
-
-const decodeText = (bytes: Uint8Array): string | null => {
-  try {
-    const text = new TextDecoder("utf-8", { fatal: true }).decode(bytes);
-    return text.includes("\0") ? null : text;
-  } catch {
-    return null;
-  }
-};
 
 /** The share of a question that a passage covers at least if it is about it, and if it is likely to answer it. */
 const aboutShare = 0.4;
@@ -125,25 +100,16 @@ const certainLikeness = 0.4;
 /** The share of its weight that a term keeps if only the text of a passage has it, and no heading. */
 const inText = 0.5;
 
-/** How a passage has a term: the part of the term's weight that counts, and how often. */
-interface Hit {
-  part: number;
-  count: number;
-}
-
 /** An index of the given passages. */
 export const makeKnowledge = (passages: ReadonlyArray<Passage>): Effect.Effect<Knowledge> =>
   Effect.gen(function* () {
     const topics = new Map<string, string>();
-    /** By term, then by passage. */
-    const index = new Map<string, Map<number, Hit>>();
+    /** By term, then by passage: the part of the term's weight that counts. */
+    const index = new Map<string, Map<number, number>>();
     const add = (id: number, words: string, part: number) => {
-      for (const word of wordsOf(words)) {
-        const term = termOf(word);
-        const hits = index.get(term) ?? new Map<number, Hit>();
-        const hit = hits.get(id);
-        if (hit !== undefined) hit.count++;
-        else index.set(term, hits.set(id, { part, count: 1 }));
+      for (const term of wordsOf(words).map(termOf)) {
+        const parts = index.get(term) ?? new Map<number, number>();
+        if (!parts.has(id)) index.set(term, parts.set(id, part));
       }
     };
     for (const [id, { headings, source, text }] of passages.entries()) {
@@ -156,38 +122,31 @@ export const makeKnowledge = (passages: ReadonlyArray<Passage>): Effect.Effect<K
     }
 
     const search = (question: string, limit: number): ReadonlyArray<Match> => {
-      const { about, isMisspelt, words } = questionTerms(question, index);
+      const { about, words } = questionTerms(question, index);
       const hits = about.map((asked) => {
-        const found = new Map<number, Hit>();
-        for (const [term, hitsOfTerm] of index) {
-          if (!covers(asked, term)) continue;
-          for (const [id, { count, part }] of hitsOfTerm) {
-            const other = found.get(id) ?? { part: 0, count: 0 };
-            found.set(id, { part: Math.max(part, other.part), count: count + other.count });
+        const parts = new Map<number, number>();
+        for (const [term, partsOfTerm] of index) {
+          if (term !== asked && !(asked.length >= 4 && term.startsWith(asked))) continue;
+          for (const [id, part] of partsOfTerm) {
+            parts.set(id, Math.max(part, parts.get(id) ?? 0));
           }
         }
         // The rarer a term, the more it says about the question; a term of no document says most.
-        return { found, weight: Math.log(2 + passages.length / (1 + found.size)) };
+        return { parts, weight: Math.log(2 + passages.length / (1 + parts.size)) };
       });
       const whole = hits.reduce((sum, { weight }) => sum + weight, 0);
-      const ids = new Set(hits.flatMap(({ found }) => [...found.keys()]));
-      return [...ids]
-        .map((id) => {
-          const passage = passages[id]!;
-          let [share, count] = [0, 0];
-          for (const { found, weight } of hits) {
-            share += ((found.get(id)?.part ?? 0) * weight) / whole;
-            count += found.get(id)?.count ?? 0;
-          }
-          const alike = share < aboutShare ? 0 : likeness(words, passage.headings.at(-1) ?? "");
-          const certain = !isMisspelt && share >= certainShare && alike >= certainLikeness;
-          const density = count / passage.text.length;
-          return { share, rank: share + alike, density, id, passage: { ...passage, certain } };
-        })
-        .filter(({ share }) => share >= aboutShare)
-        .sort((a, b) => b.rank - a.rank || b.density - a.density || a.id - b.id)
+      const found = passages.flatMap((passage, id) => {
+        const covered = hits.reduce((sum, hit) => sum + (hit.parts.get(id) ?? 0) * hit.weight, 0);
+        const share = covered / whole;
+        if (covered === 0 || share < aboutShare) return [];
+        const alike = likeness(words, passage.headings.at(-1) ?? "");
+        const certain = share >= certainShare && alike >= certainLikeness;
+        return [{ rank: share + alike, match: { ...passage, certain } }];
+      });
+      return found
+        .sort((a, b) => b.rank - a.rank)
         .slice(0, limit)
-        .map(({ passage }) => passage);
+        .map(({ match }) => match);
     };
 
     return { topics: [...topics.values()], search };

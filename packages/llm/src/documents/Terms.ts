@@ -28,41 +28,28 @@ const stopWords = new Set(
 
 /** Words of questions such as "How do I change X?", whose subject is X unless there is none. */
 const settingWords = new Set(
-  `adjust change choose configure customise customize define enable modify pick select set
-  setup`.split(/\s+/),
+  "adjust change choose configure customise customize define enable modify pick select set setup".split(
+    " ",
+  ),
 );
 
-/**
- * The distinct terms of a question's subject, the terms of all its words, and whether the subject is misspelt. A word
- * that is in no document counts as a similar word that is, if there is one.
- */
+/** The distinct terms of a question's subject, and the terms of all its words. */
 export const questionTerms = (question: string, vocabulary: ReadonlyMap<string, unknown>) => {
-  const written = wordsOf(question).map(fold);
-  const read = written.map((word) => correct(word, vocabulary));
-  const words = read.filter((word) => !stopWords.has(word) && !/^[a-z0-9]$/.test(word));
-  const subject = words.filter((word) => !settingWords.has(word));
-  const about = subject.length === 0 ? words : subject;
-  return {
-    about: Arr.dedupe(about.map(termOf)),
-    words: new Set(read.map(termOf)),
-    isMisspelt: about.some((word) => !written.includes(word)),
-  };
+  const words = wordsOf(question).map(fold);
+  const subject = words.filter((word) => !stopWords.has(word) && !/^[a-z0-9]$/.test(word));
+  const object = subject.filter((word) => !settingWords.has(word));
+  const read = (word: string) => correct(termOf(word), vocabulary);
+  const about = (object.length === 0 ? subject : object).map(read);
+  return { about: Arr.dedupe(about), words: new Set(words.map(read)) };
 };
 
-const correct = (word: string, vocabulary: ReadonlyMap<string, unknown>): string => {
-  const term = termOf(word);
-  if (word.length < 5 || vocabulary.has(term)) return word;
-  let slip: string | undefined;
-  for (const known of [stopWords, settingWords, vocabulary]) {
-    for (const other of known.keys()) {
-      if (covers(term, other)) return word;
-      if (isSlip(word, other) || isSlip(term, other)) slip ??= other;
-    }
-  }
-  return slip ?? word;
-};
+/** The term, or the known one for which it is misspelt. */
+const correct = (term: string, vocabulary: ReadonlyMap<string, unknown>): string =>
+  term.length < 5 || vocabulary.has(term)
+    ? term
+    : ([...vocabulary.keys()].find((known) => isSlip(term, known)) ?? term);
 
-/** Whether the words begin alike and differ in one letter: added, left out, exchanged, or in the wrong place. */
+/** Whether the terms begin alike and differ in one letter: added, left out, exchanged, or in the wrong place. */
 const isSlip = (a: string, b: string): boolean => {
   if (a[0] !== b[0] || b.length < 4 || Math.abs(a.length - b.length) > 1) return false;
   let at = 1;
@@ -74,10 +61,6 @@ const isSlip = (a: string, b: string): boolean => {
     (x[0] === y[1] && x[1] === y[0] && x.slice(2) === y.slice(2))
   );
 };
-
-/** Whether a question's `term` equals `found` of a document, or is its beginning. */
-export const covers = (term: string, found: string): boolean =>
-  found === term || (term.length >= 4 && found.startsWith(term));
 
 export const fold = (word: string): string =>
   word

@@ -1,16 +1,11 @@
 /**
  * One call of one language model.
  */
-import { isBlank, traceHeaders } from "@parley/core";
+import { traceHeaders } from "@parley/core";
 import type * as Ai from "ai";
-import { Duration, Effect, Scope, Stream } from "effect";
-import {
-  classifyError,
-  makeFailure,
-  type FailureReason,
-  type ModelFailure,
-} from "./ModelFailure.ts";
-import type { Prompt } from "./Prompt.ts";
+import { Duration, Effect, Stream } from "effect";
+import { classifyError, makeFailure, type ModelFailure } from "./ModelFailure.ts";
+import type { Message } from "./Prompt.ts";
 
 /**
  * A model object of the AI SDK, from any provider. A model's bare name is excluded: the AI SDK would send the chat to
@@ -18,16 +13,7 @@ import type { Prompt } from "./Prompt.ts";
  */
 export type LanguageModel = Exclude<Ai.LanguageModel, string>;
 
-/** A piece of the answer, or once and last, the tokens that the call took. */
-export type CallPart =
-  | { readonly _tag: "Delta"; readonly text: string }
-  | { readonly _tag: "Tokens"; readonly prompt: number; readonly completion: number };
-
-/** The AI SDK. Its warnings would bypass the logger and go to stderr; an embedder's own setting stays. */
-export const loadAi = Effect.promise(() => {
-  globalThis.AI_SDK_LOG_WARNINGS ??= false;
-  return import("ai");
-});
+export const loadAi = Effect.promise(() => import("ai"));
 
 export interface CallOptions {
   readonly ai: typeof Ai;
@@ -37,106 +23,80 @@ export interface CallOptions {
   readonly idleTimeout: Duration.Duration;
 }
 
+/** The tokens that a call took, as the provider reports them. */
+export interface Tokens {
+  readonly prompt: number;
+  readonly completion: number;
+}
+
 /**
- * Calls the model and waits for the first piece that is more than white space; the stream begins with it. A stream that
- * ends without a failure is complete, or was ended by `maxOutputTokens`. Reasoning is left out, also when the model
- * sends it as text between `<think>` tags. Closing the scope aborts the request.
+ * Calls the model and emits the pieces of its answer, without white space before the first. Reasoning is left out, also
+ * when the model sends it as text between `<think>` tags. The call succeeds if the answer is complete, or was ended by
+ * `maxOutputTokens`. Interrupting it aborts the request.
  */
 export const callModel = (
   { ai, idleTimeout, maxOutputTokens, model }: CallOptions,
-  prompt: Prompt,
-): Effect.Effect<Stream.Stream<CallPart, ModelFailure>, ModelFailure, Scope.Scope> =>
+  messages: ReadonlyArray<Message>,
+  emit: (text: string) => Effect.Effect<unknown>,
+): Effect.Effect<Tokens, ModelFailure> =>
   Effect.gen(function* () {
-    const controller = yield* Effect.acquireRelease(
-      Effect.sync(() => new AbortController()),
-      (abort) => Effect.sync(() => abort.abort()),
-    );
+    const abortSignal = yield* Effect.abortSignal;
     const headers = yield* traceHeaders;
-    const source = yield* Effect.try({
+    const middleware = ai.extractReasoningMiddleware({ tagName: "think" });
+    const response = Effect.tryPromise({
       try: () =>
-        ai.streamText({
-          model: ai.wrapLanguageModel({
-            model,
-            middleware: ai.extractReasoningMiddleware({ tagName: "think" }),
-          }),
-          ...(prompt.system === null ? {} : { instructions: prompt.system }),
-          messages: [...prompt.messages],
-          headers: { ...headers },
+        ai.wrapLanguageModel({ model, middleware }).doStream({
+          prompt: messages.map((message) =>
+            message.role === "system"
+              ? { role: message.role, content: message.content }
+              : { role: message.role, content: [{ type: "text", text: message.content }] },
+          ),
+          headers,
           maxOutputTokens,
-          maxRetries: 0,
-          abortSignal: controller.signal,
-          telemetry: { isEnabled: false },
-          // Without it, the AI SDK prints the error with the prompt in it.
-          onError: () => {},
-        }).stream,
+          abortSignal,
+        }),
       catch: classifyError,
     });
-    const silent = `the language model was silent for ${Duration.toMillis(idleTimeout)} ms`;
-    const parts = Stream.fromReadableStream({
-      evaluate: () => source,
-      onError: classifyError,
-      // Cancelling would wait until the provider closes the connection, which may never happen.
-      releaseLockOnEnd: true,
-    }).pipe(
+    const silent = `no answer for ${Duration.toMillis(idleTimeout)} ms`;
+    const parts = Effect.map(response, ({ stream }) =>
+      Stream.fromReadableStream({
+        evaluate: () => stream,
+        onError: classifyError,
+        // Cancelling would wait until the provider closes the connection, which may never happen.
+        releaseLockOnEnd: true,
+      }),
+    ).pipe(
+      Stream.unwrap,
       Stream.timeoutOrElse({
         duration: idleTimeout,
         orElse: () => Stream.fail(makeFailure("timeout", silent)),
       }),
     );
-    const pull = yield* Stream.toPull(toCallParts(parts));
-    const first = yield* Effect.catchTag(pull, "Done", () => Effect.die("a call without parts"));
-    return Stream.concat(Stream.fromIterable(first), Stream.fromPull(Effect.succeed(pull)));
-  });
 
-type Part = Ai.TextStreamPart<Ai.ToolSet>;
-
-const toCallParts = (
-  parts: Stream.Stream<Part, ModelFailure>,
-): Stream.Stream<CallPart, ModelFailure> =>
-  Stream.suspend(() => {
     let hasText = false;
-    let hasReasoning = false;
-    let whiteSpace = "";
+    type Part = Stream.Success<typeof parts>;
     let finish: Extract<Part, { type: "finish" }> | undefined;
-
-    /** White space before the answer waits for the first piece; after reasoning it is dropped. */
-    const deltas = (piece: string): ReadonlyArray<CallPart> => {
-      if (piece === "") return [];
-      if (hasText) return [{ _tag: "Delta", text: piece }];
-      whiteSpace += piece;
-      if (isBlank(whiteSpace)) return [];
+    yield* Stream.runForEach(parts, (part): Effect.Effect<unknown, ModelFailure> => {
+      if (part.type === "error") return Effect.fail(classifyError(part.error));
+      if (part.type === "finish") finish = part;
+      if (part.type !== "text-delta") return Effect.void;
+      const text = hasText ? part.delta : part.delta.replace(/^\p{White_Space}+/u, "");
+      if (text === "") return Effect.void;
       hasText = true;
-      return [{ _tag: "Delta", text: hasReasoning ? whiteSpace.trimStart() : whiteSpace }];
-    };
-    const pieces = Stream.mapEffect(
-      parts,
-      (part): Effect.Effect<ReadonlyArray<CallPart>, ModelFailure> => {
-        if (part.type === "error") return Effect.fail(classifyError(part.error));
-        if (part.type === "text-delta") return Effect.succeed(deltas(part.text));
-        if (part.type === "reasoning-start") hasReasoning = true;
-        if (part.type === "finish") finish = part;
-        return Effect.succeed([]);
-      },
-    );
-    const end = Effect.suspend((): Effect.Effect<ReadonlyArray<CallPart>, ModelFailure> => {
-      if (finish === undefined) return Effect.fail(cutOff);
-      const { finishReason, rawFinishReason, totalUsage } = finish;
-      if (finishReason !== "stop" && finishReason !== "length") {
-        // The AI SDK adds a finish without a raw reason to a stream that breaks off.
-        if (rawFinishReason === undefined) return Effect.fail(cutOff);
-        const reason = finishReason === "content-filter" ? "content_filter" : "abnormal_end";
-        return Effect.fail(makeFailure(reason, `the answer ended abnormally: ${finishReason}`));
-      }
-      if (!hasText) {
-        const { reasoningTokens = 0 } = totalUsage.outputTokenDetails;
-        const thought = hasReasoning || reasoningTokens > 0 || finishReason === "length";
-        return Effect.fail(thought ? reasoningOnly : empty);
-      }
-      const { inputTokens: prompt = 0, outputTokens: completion = 0 } = totalUsage;
-      return Effect.succeed([{ _tag: "Tokens", prompt, completion }]);
+      return emit(text);
     });
-    return Stream.flattenIterable(Stream.concat(pieces, Stream.fromEffect(end)));
-  });
+    if (finish === undefined) return yield* cutOff;
+    const { raw, unified } = finish.finishReason;
+    if (unified !== "stop" && unified !== "length") {
+      // An adapter of the AI SDK adds a finish without a raw reason to a stream that breaks off.
+      if (raw === undefined) return yield* cutOff;
+      const reason = unified === "content-filter" ? "content_filter" : "abnormal_end";
+      return yield* makeFailure(reason, `the answer ended abnormally: ${unified}`);
+    }
+    if (!hasText) return yield* unified === "length" ? reasoningOnly : empty;
+    const { inputTokens, outputTokens } = finish.usage;
+    return { prompt: inputTokens.total ?? 0, completion: outputTokens.total ?? 0 };
+  }).pipe(Effect.scoped);
 
 const cutOff = makeFailure("cut_off", "the answer broke off");
 const empty = makeFailure("empty", "the answer is empty");
@@ -145,29 +105,15 @@ const reasoningOnly = makeFailure(
   "the model spent the tokens of its answer on reasoning, and said nothing",
 );
 
-const probe = { system: null, messages: [{ role: "user", content: "ping" }], tokens: 1 } as const;
-
-/** Failures of a model that works, and has no text in a single token. */
-const signsOfLife: ReadonlySet<FailureReason> = new Set<FailureReason>([
-  "context_length",
-  "empty",
-  "output_limit",
-  "reasoning_only",
-]);
-
 /**
- * Succeeds if the model answers a call of one token, or refuses it only for being so short; fails after 30 silent
- * seconds. The call carries a text of ours, never a user's.
+ * Succeeds if the model answers a short text, which is no user's, in at most 2000 tokens. Fails after 30 silent
+ * seconds.
  */
 export const tryModel = (model: LanguageModel): Effect.Effect<void, ModelFailure> =>
-  loadAi.pipe(
-    Effect.flatMap((ai) =>
-      callModel({ ai, model, maxOutputTokens: 1, idleTimeout: Duration.seconds(30) }, probe),
-    ),
-    Effect.scoped,
-    Effect.asVoid,
-    Effect.catchIf(
-      ({ reason }) => signsOfLife.has(reason),
+  Effect.flatMap(loadAi, (ai) =>
+    callModel(
+      { ai, model, maxOutputTokens: 2000, idleTimeout: Duration.seconds(30) },
+      [{ role: "user", content: "ping" }],
       () => Effect.void,
     ),
   );

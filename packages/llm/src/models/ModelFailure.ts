@@ -6,8 +6,8 @@ import { AskDeadline } from "@parley/core";
 import { Data, Duration, Effect, Schedule } from "effect";
 
 /**
- * `transient`: the same call may soon succeed. `provider`: the provider fails every call. `question`: the failure says
- * nothing about the provider.
+ * `transient`: the same call may soon succeed, and is repeated. `provider`: the provider fails every call. `question`:
+ * the failure says nothing about the provider, and its circuit breaker ignores it.
  */
 const scopeOf = {
   network: "transient",
@@ -21,12 +21,10 @@ const scopeOf = {
   /** The model spent all tokens of its answer on reasoning. */
   reasoning_only: "question",
   bad_request: "question",
-  /** A refused key, an unknown model, or a web site at the address. */
+  /** A redirect, a refused key or an unknown model. */
   client_error: "provider",
   /** The prompt is longer than the model's context. */
   context_length: "question",
-  /** The provider refused the limit on the answer's length. */
-  output_limit: "question",
   content_filter: "question",
   /** The model stopped for a reason that leaves no usable answer. */
   abnormal_end: "question",
@@ -45,101 +43,73 @@ export class ModelFailure extends Data.TaggedError("ModelFailure")<{
   /** The provider's `Retry-After`, in milliseconds. */
   readonly retryAfterMillis?: number | undefined;
 }> {
-  get retryable(): boolean {
-    return scopeOf[this.reason] === "transient";
-  }
-  /** Whether the provider's circuit breaker counts this failure. */
-  get countsAgainstProvider(): boolean {
-    return scopeOf[this.reason] !== "question";
+  get scope() {
+    return scopeOf[this.reason];
   }
 }
 
-export const makeFailure = (
-  reason: FailureReason,
-  detail: string,
-  retryAfterMillis?: number,
-): ModelFailure => new ModelFailure({ reason, detail, retryAfterMillis });
+export const makeFailure = (reason: FailureReason, detail: string): ModelFailure =>
+  new ModelFailure({ reason, detail });
 
-/** Classifies an error that the AI SDK threw or streamed. */
+/**
+ * Classifies an error that the AI SDK or `fetch` threw or streamed. The response of an error or of its cause is in
+ * `statusCode`, `responseHeaders` and `responseBody`.
+ */
 export const classifyError = (error: unknown): ModelFailure => {
-  if (error instanceof ModelFailure) return error;
   const facts: Array<string> = [];
   /** The error's texts: they are searched, and never logged. */
   let quoted = typeof error === "string" ? error : "";
   let status: number | undefined;
-  let headers: unknown;
+  let retryAfter: unknown;
   for (let e = error, depth = 0; isRecord(e) && depth < 4; e = e["cause"], depth++) {
-    const { code, name, responseHeaders, statusCode } = e;
+    const { code, message, name, responseBody, responseHeaders, statusCode } = e;
     if (e instanceof Error && /^\w{1,60}$/.test(`${name}`)) facts.push(`${name}`);
     if (typeof statusCode === "number") facts.push(`HTTP ${(status ??= statusCode)}`);
     if (typeof code === "string" && /^[A-Z][A-Z0-9_]{2,39}$/.test(code)) facts.push(code);
-    headers ??= responseHeaders;
-    facts.push(...codesIn(e["responseBody"]));
-    for (const key of ["message", "code", "type", "responseBody"]) {
-      if (typeof e[key] === "string") quoted += `\n${e[key].slice(0, 4000)}`;
+    if (isRecord(responseHeaders)) retryAfter ??= responseHeaders["retry-after"];
+    const body = `${responseBody ?? ""}`.slice(0, 4000);
+    // Codes of providers, such as `insufficient_quota`, are identifiers: they quote nobody.
+    for (const [, id] of body.matchAll(/"code"\s*:\s*"([a-z]{2,20}(?:_[a-z]{2,20}){1,4})"/g)) {
+      facts.push(id!);
     }
+    quoted += [message, code, e["type"], body].join("\n").slice(0, 8000);
   }
-  const detail = `the language model failed: ${facts.join(", ") || "an error of unknown kind"}`;
-  if (status !== undefined && status >= 400) {
-    return classifyResponse(status, headers, quoted, detail);
-  }
-  // An error inside a streamed response has no status of its own.
-  if (contextLength.test(quoted)) return makeFailure("context_length", detail);
-  return makeFailure(error instanceof Error ? "network" : "server_error", detail);
+  return new ModelFailure({
+    reason: reasonOf(error, status, quoted),
+    detail: facts.join(", ") || "an error of unknown kind",
+    retryAfterMillis: millisOf(retryAfter),
+  });
 };
 
-/** The codes in the body of a provider's error, such as `insufficient_quota`: identifiers, which quote nobody. */
-export const codesIn = (body: unknown): ReadonlyArray<string> =>
-  typeof body === "string"
-    ? [...body.slice(0, 4000).matchAll(/"code"\s*:\s*"([a-z]{2,20}(?:_[a-z]{2,20}){1,4})"/g)].map(
-        ([, code]) => code!,
-      )
-    : [];
-
-/** Classifies an HTTP response that is no answer; `quoted` is searched and never logged. */
-export const classifyResponse = (
-  status: number,
-  headers: unknown,
-  quoted: string,
-  detail: string,
-): ModelFailure => {
-  const wait = retryAfterMillis(headers);
-  if (status === 408) return makeFailure("timeout", detail, wait);
-  if (status === 429) return makeFailure("rate_limit", detail, wait);
-  if (status >= 500) return makeFailure("server_error", detail, wait);
-  if (status === 413) return makeFailure("context_length", detail);
-  if (status !== 400 && status !== 422) return makeFailure("client_error", detail);
-  if (contextLength.test(quoted)) return makeFailure("context_length", detail);
-  return makeFailure(outputLimit.test(quoted) ? "output_limit" : "bad_request", detail);
+const reasonOf = (error: unknown, status: number | undefined, quoted: string): FailureReason => {
+  if (status === 408) return "timeout";
+  if (status === 413) return "context_length";
+  if (status === 429) return "rate_limit";
+  const isTooLong = contextLength.test(quoted);
+  if (status === 400 || status === 422) return isTooLong ? "context_length" : "bad_request";
+  if (status !== undefined && status >= 300) return status < 500 ? "client_error" : "server_error";
+  // An error inside a streamed response has no status of its own.
+  if (isTooLong) return "context_length";
+  return error instanceof Error ? "network" : "server_error";
 };
 
 const contextLength =
   /context_length_exceeded|context[ _](length|window|size)|maximum (context|prompt) length|(prompt|input|request) is too (long|large)|too many (input )?tokens|reduce the length/i;
 
-/** Does not match a provider that rejects the parameter by name: such a provider fails every call. */
-const outputLimit = /^(?![^]*(unsupported|not supported|unknown|unrecognized))[^]*max\w*_tokens/i;
-
-const retryAfterMillis = (headers: unknown): number | undefined => {
-  if (!isRecord(headers)) return undefined;
-  const millis = Number.parseFloat(String(headers["retry-after-ms"]));
-  if (millis >= 0) return millis;
-  const value = headers["retry-after"];
-  if (typeof value !== "string") return undefined;
-  if (/^\s*\d+(\.\d+)?\s*$/.test(value)) return Number.parseFloat(value) * 1000;
-  const date = Date.parse(value);
-  return Number.isNaN(date) ? undefined : Math.max(0, date - Date.now());
+/** A `Retry-After` is a number of seconds or a date. */
+const millisOf = (retryAfter: unknown): number | undefined => {
+  const seconds = Number(retryAfter);
+  const millis = Number.isNaN(seconds) ? Date.parse(`${retryAfter}`) - Date.now() : seconds * 1000;
+  return millis > 0 ? millis : undefined;
 };
 
 const isRecord = (u: unknown): u is Record<string, unknown> => typeof u === "object" && u !== null;
 
-/** How many calls may follow a failed one at the same provider by default. */
-export const defaultRetries = 4;
-
 /**
  * Pauses of 200 ms, 400 ms and so on, jittered, each on top of the failure's `Retry-After`. The schedule ends with a
- * failure that is not retryable, and when the next call would begin after the ask's deadline.
+ * failure that is not transient, and when the next call would begin after the ask's deadline.
  */
-export const retrySchedule = (retries: number) =>
+export const retrySchedule = (retries = 4) =>
   Schedule.exponential("200 millis").pipe(
     Schedule.setInputType<ModelFailure>(),
     Schedule.jittered,
@@ -148,7 +118,7 @@ export const retrySchedule = (retries: number) =>
     Schedule.while(({ duration, input, now }) =>
       Effect.map(
         AskDeadline,
-        (deadline) => input.retryable && now + Duration.toMillis(duration) < deadline,
+        (deadline) => input.scope === "transient" && now + Duration.toMillis(duration) < deadline,
       ),
     ),
   );

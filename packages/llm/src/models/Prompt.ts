@@ -5,81 +5,79 @@ import type { Chatbot, Entry, StorageUnavailable } from "@parley/core";
 import { Array as Arr, Effect, Stream } from "effect";
 import type { Passage } from "../documents/Passage.ts";
 
-interface Message {
-  readonly role: "user" | "assistant";
+export interface Message {
+  readonly role: "system" | "user" | "assistant";
   readonly content: string;
 }
 
 export interface Prompt {
-  /** Contains no text of a user. */
-  readonly system: string | null;
-  /** Oldest first, the question last. */
+  /** The system message, which contains no text of a user, then the chat, oldest first, and the question. */
   readonly messages: ReadonlyArray<Message>;
   /** An estimate. */
   readonly tokens: number;
-}
-
-export interface PromptParts {
-  readonly chatbot: Chatbot;
-  readonly question: string;
-  /** The passages about the question, best first; `null` when there are no documents. */
-  readonly passages: ReadonlyArray<Passage> | null;
 }
 
 /** Tokens around each message and around the whole prompt: role names, separators, a model's default instructions. */
 const tokensPerMessage = 8;
 const tokensPerPrompt = 32;
 
-const encoder = new TextEncoder();
-
 /** An estimate: in English a token has about four bytes of UTF-8, and in few languages less than three. */
 const tokensOf = (text: string): number =>
-  Math.ceil(encoder.encode(text).length / 3) + tokensPerMessage;
+  Math.ceil(new TextEncoder().encode(text).length / 3) + tokensPerMessage;
+
+const sizeOf = (messages: ReadonlyArray<Message>): number =>
+  messages.reduce((sum, { content }) => sum + tokensOf(content), 0);
 
 /**
  * Returns a function that builds a prompt of at most so many tokens. A prompt always has the instructions and the
  * question. Passages get up to half of the remaining room, the newest entries the rest; each is included whole or not
  * at all.
  *
+ * @param passages those about the question, best first; `null` when there are no documents
  * @param earlier the chat's entries, newest first; read once, as far as the largest prompt has room
  * @param budget the tokens of the largest prompt
  */
 export const promptBuilder = (
-  parts: PromptParts,
+  chatbot: Chatbot,
+  question: string,
+  passages: ReadonlyArray<Passage> | null,
   earlier: Stream.Stream<Entry, StorageUnavailable>,
   budget: number,
 ): Effect.Effect<(tokens: number) => Prompt, StorageUnavailable> => {
-  const room = budget - withoutChat(parts, budget).tokens;
-  const read =
-    room > 0 ? Stream.runCollect(Stream.takeWhile(earlier, fitsInto(room))) : Effect.succeed([]);
+  const asked: Message = { role: "user", content: question };
+  /** The system message and the room that it leaves for the chat. */
+  const system = (tokens: number) => {
+    const room = tokens - tokensPerPrompt - sizeOf([asked]);
+    const content = systemText(chatbot.settings.instructions ?? "", passages, room);
+    const messages: ReadonlyArray<Message> = content === "" ? [] : [{ role: "system", content }];
+    return { messages, room: room - sizeOf(messages) };
+  };
+  const { room } = system(budget);
+  const read = Stream.runCollect(Stream.takeWhile(earlier, fitsInto(room, sizeOfEntry)));
   return Effect.map(read, (entries) => (tokens) => {
-    const { messages, system, tokens: used } = withoutChat(parts, tokens);
-    const chat = Arr.takeWhile(entries, fitsInto(tokens - used))
+    const { messages, room } = system(tokens);
+    const chat = Arr.takeWhile(entries, fitsInto(room, sizeOfEntry))
       .toReversed()
       .flatMap(messagesOf);
-    return {
-      system,
-      messages: [...chat, ...messages],
-      tokens: chat.reduce((sum, { content }) => sum + tokensOf(content), used),
-    };
+    return { messages: [...messages, ...chat, asked], tokens: tokens - room + sizeOf(chat) };
   });
 };
 
-/** Whether an entry fits into the room that the entries before it have left. */
-const fitsInto = (room: number) => (entry: Entry) => {
-  for (const { content } of messagesOf(entry)) room -= tokensOf(content);
-  return room >= 0;
-};
-
-const withoutChat = ({ chatbot, passages, question }: PromptParts, budget: number): Prompt => {
-  const tokens = tokensPerPrompt + tokensOf(question);
-  const system = systemText(chatbot.settings.instructions, passages, budget - tokens);
-  return {
-    system,
-    messages: [{ role: "user", content: question }],
-    tokens: tokens + (system === null ? 0 : tokensOf(system)),
+/** Whether a part fits into the room that the parts before it have left. */
+const fitsInto =
+  <A>(room: number, sizeOf: (part: A) => number) =>
+  (part: A): boolean => {
+    room -= sizeOf(part);
+    return room >= 0;
   };
-};
+
+const sizeOfEntry = (entry: Entry): number => sizeOf(messagesOf(entry));
+
+/** The hello entry has an empty question. */
+const messagesOf = (entry: Entry): ReadonlyArray<Message> => [
+  ...(entry.question === "" ? [] : [{ role: "user" as const, content: entry.question }]),
+  { role: "assistant", content: entry.answer },
+];
 
 const fromDocuments =
   "Below are passages of the documents that were found for the user's question. Answer from them, and " +
@@ -91,23 +89,15 @@ const notCovered =
   "conversation so far does not give, say that the documents do not cover it; do not guess.";
 
 const systemText = (
-  instructions: string | null,
+  instructions: string,
   passages: ReadonlyArray<Passage> | null,
   room: number,
-): string | null => {
-  const own = instructions === null || instructions === "" ? [] : [instructions];
-  if (passages === null) return own[0] ?? null;
-  if (passages.length === 0) return [...own, notCovered].join("\n\n");
-  const head = [...own, fromDocuments];
-  let left = (room - tokensOf(head.join("\n\n"))) / 2;
+): string => {
+  if (passages === null) return instructions;
+  const head = [instructions, passages.length === 0 ? notCovered : fromDocuments];
+  const half = (room - tokensOf(head.join("\n\n"))) / 2;
   const texts = passages.map(
     ({ headings, source, text }) => `[Source: ${[source, ...headings].join(" > ")}]\n${text}`,
   );
-  return [...head, ...Arr.takeWhile(texts, (text) => (left -= tokensOf(text)) >= 0)].join("\n\n");
+  return [...head, ...Arr.takeWhile(texts, fitsInto(half, tokensOf))].join("\n\n").trimStart();
 };
-
-/** The hello entry has an empty question. */
-const messagesOf = (entry: Entry): ReadonlyArray<Message> => [
-  ...(entry.question === "" ? [] : [{ role: "user" as const, content: entry.question }]),
-  { role: "assistant", content: entry.answer },
-];

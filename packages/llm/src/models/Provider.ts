@@ -1,32 +1,21 @@
 /**
  * One language model behind a circuit breaker of its own.
  */
-import { endSpan, isTraced } from "@parley/core";
-import { Duration, Effect, Exit, Metric, Schedule, Scope, Stream, Tracer } from "effect";
+import { inSpan } from "@parley/core";
+import { Duration, Effect, Exit, Metric, Schedule, Stream } from "effect";
 import * as CircuitBreaker from "effect/persistence/CircuitBreaker";
-import { callModel, type CallOptions, type CallPart } from "./ModelCall.ts";
+import { callModel, type CallOptions } from "./ModelCall.ts";
 import { makeFailure, type ModelFailure } from "./ModelFailure.ts";
-import type { Prompt } from "./Prompt.ts";
+import type { Message } from "./Prompt.ts";
 
-export interface Provider {
-  readonly name: string;
-  readonly model: string;
-  /** One call. While the circuit is open, it fails with `circuit_open` and no request is sent. */
-  readonly answer: (prompt: Prompt) => Stream.Stream<CallPart, ModelFailure>;
-}
-
-const failures = Metric.counter("parley.model.failures", {
-  description: "Calls of language models that failed",
-  incremental: true,
-});
-const answers = Metric.counter("parley.model.answers", {
-  description: "Answers that language models completed",
-  incremental: true,
-});
-const tokens = Metric.counter("parley.model.tokens", {
-  description: "Tokens of completed answers, as the providers report them",
-  incremental: true,
-});
+const counter = (name: string, description: string) =>
+  Metric.counter(name, { description, incremental: true });
+const failures = counter("parley.model.failures", "Calls of language models that failed");
+const answers = counter("parley.model.answers", "Answers that language models completed");
+const tokens = counter(
+  "parley.model.tokens",
+  "Tokens of completed answers, as the providers report them",
+);
 const circuit = Metric.gauge("parley.model.circuit", {
   description: "Circuit of a model: 0 closed, 1 tried again, 2 open: it is not called",
 });
@@ -34,7 +23,8 @@ const circuitStates = { Closed: 0, HalfOpen: 1, Open: 2 };
 
 /**
  * Ten failures in a row open the circuit: a provider that fails three calls in ten does so once in 170 000 calls. It
- * stays open for 2 s, 4 s and so on up to 30 s, or as long as `Retry-After` asks, up to an hour.
+ * stays open for 2 s, 4 s and so on up to 30 s, or as long as `Retry-After` asks, up to an hour. Then one call tries the
+ * provider.
  */
 const makeBreaker = CircuitBreaker.make({
   tripPolicy: CircuitBreaker.consecutive(10),
@@ -42,94 +32,61 @@ const makeBreaker = CircuitBreaker.make({
   maxOpenDuration: "1 hour",
 }).pipe(Effect.provide(CircuitBreaker.layerStoreMemory()));
 
-const key = "calls";
-
-export const makeProvider = (options: CallOptions): Effect.Effect<Provider, never, Scope.Scope> =>
+export const makeProvider = (options: CallOptions) =>
   Effect.gen(function* () {
     const { modelId: model, provider: name } = options.model;
     const attributes = { provider: name, model };
-    const annotate = Effect.annotateLogs(attributes);
     const update = (metric: Metric.Metric<number, any>, value: number, more = {}) =>
       Metric.update(Metric.withAttributes(metric, { ...attributes, ...more }), value);
     const breaker = yield* makeBreaker;
-    const setCircuit = (to: keyof typeof circuitStates) => update(circuit, circuitStates[to]);
-    yield* setCircuit("Closed");
+    yield* update(circuit, circuitStates.Closed);
     yield* breaker.transitions.pipe(
-      Stream.tap(({ to }) => setCircuit(to)),
+      Stream.tap(({ to }) => update(circuit, circuitStates[to])),
       Stream.runForEach(logTransition),
-      annotate,
+      Effect.annotateLogs(attributes),
       Effect.forkScoped({ startImmediately: true }),
     );
 
-    const report = ({ detail, reason }: ModelFailure) =>
-      Effect.andThen(
-        update(failures, 1, { reason }),
-        annotate(Effect.annotateLogs(Effect.logWarning(detail), { reason })),
+    /** One call, as {@link callModel}. While the circuit is open, it fails with `circuit_open` and sends no request. */
+    const call = (
+      messages: ReadonlyArray<Message>,
+      emit: (text: string) => Effect.Effect<unknown>,
+    ) =>
+      callModel(options, messages, emit).pipe(
+        Effect.tap(({ completion, prompt }) =>
+          Effect.all([
+            update(answers, 1),
+            update(tokens, prompt, { direction: "input" }),
+            update(tokens, completion, { direction: "output" }),
+          ]),
+        ),
+        Effect.tapError(({ detail, reason }) =>
+          Effect.logWarning(`the language model failed: ${detail}`).pipe(
+            Effect.annotateLogs({ ...attributes, reason }),
+            Effect.andThen(update(failures, 1, { reason })),
+          ),
+        ),
+        (called) => breaker.execute(called, { key: "calls", classify: outcomeOf }),
+        Effect.catchTag("CircuitBreakerError", () =>
+          Effect.fail(makeFailure("circuit_open", `${name} failed too often just before`)),
+        ),
+        // By OpenTelemetry's conventions for generative AI.
+        (called) =>
+          inSpan(
+            called,
+            `chat ${model}`,
+            {
+              "gen_ai.operation.name": "chat",
+              "gen_ai.provider.name": name,
+              "gen_ai.request.model": model,
+            },
+            "client",
+          ),
       );
-    /**
-     * An answer that begins closes a half-open circuit. It does not reset the count of failures: a provider that breaks
-     * off every answer must open its circuit, too.
-     */
-    const outcomeOfBegin = (exit: Exit.Exit<unknown, ModelFailure>) =>
-      Exit.isFailure(exit)
-        ? outcomeOf(exit)
-        : Effect.map(Effect.orDie(breaker.state(key)), ({ _tag }) =>
-            _tag === "HalfOpen" ? CircuitBreaker.success : CircuitBreaker.ignored,
-          );
-    const recordEnd = (end: Effect.Effect<void, ModelFailure>) =>
-      Effect.ignore(breaker.execute(end, { key, classify: outcomeOf }));
-    const complete = ({ completion, prompt }: Extract<CallPart, { _tag: "Tokens" }>) =>
-      Effect.all([
-        recordEnd(Effect.void),
-        update(answers, 1),
-        update(tokens, prompt, { direction: "input" }),
-        update(tokens, completion, { direction: "output" }),
-      ]);
-
-    const answer = (prompt: Prompt) =>
-      breaker
-        .execute(Effect.tapError(callModel(options, prompt), report), {
-          key,
-          classify: outcomeOfBegin,
-        })
-        .pipe(
-          Effect.catchTag("CircuitBreakerError", () =>
-            Effect.fail(makeFailure("circuit_open", `${name} failed too often just before`)),
-          ),
-          Effect.map((parts) =>
-            parts.pipe(
-              Stream.tap((part) => (part._tag === "Tokens" ? complete(part) : Effect.void)),
-              Stream.tapError((error) =>
-                Effect.andThen(report(error), recordEnd(Effect.fail(error))),
-              ),
-            ),
-          ),
-          Stream.unwrap,
-          inCallSpan(attributes),
-        );
-
-    return { name, model, answer };
+    return { name, model, call };
   });
 
-/** By OpenTelemetry's conventions for generative AI. */
-const inCallSpan =
-  ({ model, provider }: { readonly model: string; readonly provider: string }) =>
-  <A, E>(call: Stream.Stream<A, E>): Stream.Stream<A, E> =>
-    Effect.gen(function* () {
-      if (!(yield* isTraced)) return call;
-      const span = yield* Effect.acquireRelease(
-        Effect.makeSpan(`chat ${model}`, {
-          kind: "client",
-          attributes: {
-            "gen_ai.operation.name": "chat",
-            "gen_ai.provider.name": provider,
-            "gen_ai.request.model": model,
-          },
-        }),
-        endSpan,
-      );
-      return Stream.provideService(call, Tracer.ParentSpan, span);
-    }).pipe(Stream.unwrap);
+export type Provider = Effect.Success<ReturnType<typeof makeProvider>>;
 
 const logTransition = (transition: CircuitBreaker.Transition) => {
   if (transition.to === "HalfOpen") return Effect.void;
@@ -142,6 +99,6 @@ const outcomeOf = (exit: Exit.Exit<unknown, ModelFailure>): CircuitBreaker.Outco
   if (Exit.isSuccess(exit)) return CircuitBreaker.success;
   const [reason] = exit.cause.reasons;
   if (reason?._tag !== "Fail") return CircuitBreaker.failure();
-  const { countsAgainstProvider, retryAfterMillis: retryAfter } = reason.error;
-  return countsAgainstProvider ? CircuitBreaker.failure({ retryAfter }) : CircuitBreaker.ignored;
+  const { retryAfterMillis: retryAfter, scope } = reason.error;
+  return scope === "question" ? CircuitBreaker.ignored : CircuitBreaker.failure({ retryAfter });
 };

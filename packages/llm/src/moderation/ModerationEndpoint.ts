@@ -10,9 +10,7 @@ import {
 } from "@parley/core";
 import { Effect, Layer, Redacted, Schema } from "effect";
 import {
-  classifyResponse,
-  codesIn,
-  defaultRetries,
+  classifyError,
   makeFailure,
   type ModelFailure,
   retrySchedule,
@@ -56,7 +54,7 @@ export const layerModerationEndpoint = (
             // No reason that is retried: five timeouts would use up the time of the answer.
             orElse: () => Effect.fail(makeFailure("abnormal_end", "it did not answer in time")),
           }),
-          Effect.retry(retrySchedule(defaultRetries)),
+          Effect.retry(retrySchedule()),
           Effect.catch(({ detail }) => {
             const reason = `the moderation endpoint failed: ${detail}`;
             return settings.failOpen === true
@@ -71,53 +69,39 @@ const moderate = (
   { apiKey, baseUrl, model }: ModerationEndpointSettings,
   question: string,
 ): Effect.Effect<Moderation, ModelFailure> =>
-  Effect.flatMap(traceHeaders, (trace) =>
-    Effect.tryPromise({
+  Effect.gen(function* () {
+    const headers = new Headers({ "content-type": "application/json", ...(yield* traceHeaders) });
+    if (apiKey !== undefined) headers.set("authorization", `Bearer ${Redacted.value(apiKey)}`);
+    const body = yield* Effect.tryPromise({
       try: async (signal) => {
         const response = await fetch(`${baseUrl.replace(/\/+$/, "")}/moderations`, {
           method: "POST",
-          headers: {
-            "content-type": "application/json",
-            ...trace,
-            ...(apiKey === undefined ? {} : { authorization: `Bearer ${Redacted.value(apiKey)}` }),
-          },
+          headers,
           body: JSON.stringify({ model, input: question }),
           // A redirect would send the question to another address.
-          redirect: "error",
+          redirect: "manual",
           signal,
         });
-        return { response, body: await response.text() };
+        const responseBody = await response.text();
+        if (response.ok) return responseBody;
+        const responseHeaders = Object.fromEntries(response.headers);
+        throw { statusCode: response.status, responseHeaders, responseBody };
       },
-      catch: () => makeFailure("network", "it cannot be reached"),
-    }),
-  ).pipe(
-    Effect.flatMap(({ body, response: { headers, ok, status } }) =>
-      ok
-        ? Effect.mapError(decodeResponse(body), () =>
-            makeFailure("abnormal_end", "its answer makes no sense"),
-          )
-        : Effect.fail(
-            classifyResponse(
-              status,
-              Object.fromEntries(headers),
-              body,
-              [`HTTP ${status}`, ...codesIn(body)].join(", "),
-            ),
-          ),
-    ),
-    Effect.map(({ results: [result] }) =>
-      result.flagged ? { category: flaggedCategory(result), flagged: true } : unflagged,
-    ),
-  );
+      catch: classifyError,
+    });
+    const { results } = yield* Effect.mapError(decodeResponse(body), () =>
+      makeFailure("abnormal_end", "its answer makes no sense"),
+    );
+    return results[0].flagged
+      ? { category: flaggedCategory(results[0]), flagged: true }
+      : unflagged;
+  });
 
 /** The flagged category with the highest score; `flagged` when the endpoint names none. */
-const flaggedCategory = (result: typeof Result.Type): string => {
-  let best = { name: "flagged", score: -1 };
-  for (const [name, flagged] of Object.entries(result.categories)) {
-    const score = result.category_scores?.[name] ?? 0;
-    if (flagged === true && score > best.score && /^[\w/ -]{1,64}$/.test(name)) {
-      best = { name, score };
-    }
-  }
-  return best.name;
-};
+const flaggedCategory = ({
+  categories,
+  category_scores: scores = {},
+}: typeof Result.Type): string =>
+  Object.keys(categories)
+    .filter((name) => categories[name] === true && /^[\w/ -]{1,64}$/.test(name))
+    .toSorted((a, b) => (scores[b] ?? 0) - (scores[a] ?? 0))[0] ?? "flagged";

@@ -16,34 +16,36 @@ const medical = new Set("anal anus ejaculate orgasm penis sex testicle vagina".s
 
 /**
  * A `Moderator` that flags English profanity as `profanity`, disguised spellings included. A heuristic without regard
- * to meaning or to other languages. Building the layer loads the list.
+ * to meaning or to other languages. The first question loads the list.
  */
 export const layerWordList: Layer.Layer<Moderator> = Layer.effect(
   Moderator,
-  Effect.gen(function* () {
-    const { DataSet, englishDataset, englishRecommendedTransformers, RegExpMatcher } =
-      yield* Effect.promise(() => import("obscenity"));
-    const words = new DataSet<{ originalWord: string }>()
-      .addAll(englishDataset)
-      .removePhrasesIf(({ metadata }) => medical.has(metadata?.originalWord ?? ""))
-      .build();
-    const matcher = new RegExpMatcher({
-      ...words,
-      whitelistedTerms: [...(words.whitelistedTerms ?? []), ...harmless],
-      ...englishRecommendedTransformers,
-    });
-    const isProfane = (question: string) =>
-      matcher
-        .getAllMatches(question)
-        // The matcher reads digits and signs as letters: without a letter, the number 455 would match.
-        .some(({ endIndex, startIndex }) =>
-          /[a-z\u0080-\u{10ffff}]/iu.test(question.slice(startIndex, endIndex + 1)),
-        );
-    return Moderator.of({
+  Effect.map(Effect.cached(Effect.promise(() => loadMatcher())), (loaded) =>
+    Moderator.of({
       check: (_chatbot, question) =>
-        Effect.sync(() =>
-          isProfane(question) ? { category: "profanity", flagged: true } : unflagged,
-        ),
-    });
-  }),
+        Effect.map(loaded, (matcher) => {
+          const isProfane = matcher
+            .getAllMatches(question)
+            // The matcher reads digits and signs as letters: without a letter, the number 455 would match.
+            .some(({ endIndex, startIndex }) =>
+              /[a-z\u0080-\u{10ffff}]/iu.test(question.slice(startIndex, endIndex + 1)),
+            );
+          return isProfane ? { category: "profanity", flagged: true } : unflagged;
+        }),
+    }),
+  ),
 );
+
+const loadMatcher = async () => {
+  const { DataSet, englishDataset, englishRecommendedTransformers, RegExpMatcher } =
+    await import("obscenity");
+  const words = new DataSet<{ originalWord: string }>()
+    .addAll(englishDataset)
+    .removePhrasesIf(({ metadata }) => medical.has(metadata?.originalWord ?? ""))
+    .build();
+  return new RegExpMatcher({
+    ...words,
+    whitelistedTerms: [...(words.whitelistedTerms ?? []), ...harmless],
+    ...englishRecommendedTransformers,
+  });
+};

@@ -4,7 +4,6 @@ import { APICallError } from "ai";
 import type { MockLanguageModelV4 } from "ai/test";
 import { Deferred, Effect, Fiber, Logger, Stream } from "effect";
 import { TestClock } from "effect/testing";
-import { afterEach, vi } from "vitest";
 import { layerLanguageModel } from "../../src/index.ts";
 import { answerOf, ask, chatbotWith, collect, entry } from "../support/chat.ts";
 import {
@@ -19,16 +18,6 @@ import {
 
 const withModel = (model: MockLanguageModelV4) =>
   Effect.provide(layerLanguageModel(model, { retries: 0 }));
-
-const printed = [
-  vi.spyOn(console, "error"),
-  vi.spyOn(console, "warn"),
-  vi.spyOn(console, "log"),
-  vi.spyOn(process, "emitWarning"),
-];
-afterEach(() => {
-  for (const spy of printed) assert.deepStrictEqual(spy.mock.calls, []);
-});
 
 const secret = "the user's secret";
 
@@ -119,9 +108,6 @@ describe("layerLanguageModel", () => {
       finish("stop"),
     ],
     "the language model failed: Error": [...said("Hel"), new Error(secret)],
-    "the answer broke off": said("Hel"),
-    "the answer ended abnormally: other": [...said("Hel"), finish("other")],
-    "the answer is empty": says(" ", "\n"),
   };
   for (const [reason, reply] of Object.entries(failures)) {
     it.effect(`fails without quoting the chat: ${reason}`, () => {
@@ -146,11 +132,11 @@ describe("layerLanguageModel", () => {
     }).pipe(withModel(modelThat(() => [...said("Hel"), finish("length")]))),
   );
 
-  it.effect("sends white space before the answer with its first piece", () =>
+  it.effect("leaves out white space before the answer", () =>
     Effect.gen(function* () {
       const texts = (yield* collect("Hi?")).map((part) => part._tag === "Delta" && part.text);
-      assert.deepStrictEqual(texts, ["\n Hel", "lo", false]);
-    }).pipe(withModel(modelThat(() => says("\n", " ", "Hel", "lo")))),
+      assert.deepStrictEqual(texts, ["Hel", " lo", false]);
+    }).pipe(withModel(modelThat(() => says("\n", " \u0085Hel", " lo")))),
   );
 
   it.effect("aborts the request if the stream is interrupted while the model is silent", () => {
@@ -194,11 +180,5 @@ describe("layerLanguageModel", () => {
         assert.deepStrictEqual(made, ["large", "broken"]);
       }).pipe(Effect.provide(layerLanguageModel(models, { modelNamed })));
     });
-
-    it.effect("fails without modelNamed", () =>
-      Effect.gen(function* () {
-        assert.instanceOf(yield* Effect.flip(answer("large")), AnswerUnavailable);
-      }).pipe(withModel(modelThat(() => says("the first")))),
-    );
   });
 });

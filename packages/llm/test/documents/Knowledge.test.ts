@@ -1,10 +1,10 @@
-import { mkdir, rmdir, symlink } from "node:fs/promises";
+import { symlink } from "node:fs/promises";
 import { join } from "node:path";
 import * as NodeServices from "@effect/platform-node/NodeServices";
 import { assert, describe, it } from "@effect/vitest";
 import { Effect, Logger } from "effect";
 import { KnowledgeUnreadable, makeKnowledge, readKnowledge } from "../../src/index.ts";
-import { passagesOfMarkdown } from "../../src/documents/Passage.ts";
+import { passagesOf } from "../../src/documents/Passage.ts";
 import { folderOf } from "../support/files.ts";
 
 const warningsOf = <A, E, R>(effect: Effect.Effect<A, E, R>) => {
@@ -49,45 +49,37 @@ describe("readKnowledge", () => {
         "largest.txt": "a".repeat(5_000_000),
         "larger.txt": "b".repeat(5_000_001),
         "latin1.txt": Uint8Array.of(0x66, 0xfc, 0x72),
-        "nul.txt": "a\0b",
       });
       const { value, warnings } = yield* warningsOf(read(folder));
       assert.strictEqual(value.topics.length, 2);
       assert.deepStrictEqual(warnings, [
         "Skipped the document larger.txt: it is over 5 MB",
         "Skipped the document latin1.txt: it is no UTF-8 text",
-        "Skipped the document nul.txt: it is no UTF-8 text",
       ]);
     }),
   );
 
-  it.effect("follows symbolic links within the folder, and reads each target once", () =>
+  it.effect("reads a file behind a symbolic link only if it lies within the folder", () =>
     Effect.gen(function* () {
       const elsewhere = yield* folderOf({ "b.md": "Bananas bend.", "folder/c.md": "Cherries." });
       const folder = yield* folderOf({ "..data/a.md": "Apples are red.", "sub/d.md": "Dates." });
       yield* Effect.promise(async () => {
         await symlink(folder, join(folder, "sub", "up"));
         await symlink(join("..data", "a.md"), join(folder, "a.md"));
-        await symlink(join(folder, "a.md"), join(folder, "z.md"));
         await symlink(join(elsewhere, "b.md"), join(folder, "b.md"));
         await symlink(join(elsewhere, "folder"), join(folder, "c"));
-        await symlink(`${folder}-beside`, join(folder, "beside.md"));
-        await mkdir(`${folder}-beside`);
         await symlink(join(folder, "nowhere"), join(folder, "lost.md"));
+        await symlink(folder, join(elsewhere, "link"));
       });
-      yield* Effect.addFinalizer(() => Effect.promise(() => rmdir(`${folder}-beside`)));
-      const { value, warnings } = yield* warningsOf(read(folder));
-      assert.strictEqual(value.topics.length, 2);
-      assert.strictEqual(value.search("apples", 1)[0]?.source, "a.md");
-      assert.deepStrictEqual(warnings, [
-        "Skipped the document b.md: its symbolic link leads out of the folder",
-        "Skipped the document beside.md: its symbolic link leads out of the folder",
-        "Skipped the document c: its symbolic link leads out of the folder",
-        "Skipped the document lost.md: NotFound",
-      ]);
       // The folder itself may be a link.
-      yield* Effect.promise(() => symlink(folder, join(elsewhere, "link")));
-      assert.strictEqual((yield* read(join(elsewhere, "link"))).topics.length, 2);
+      for (const path of [folder, join(elsewhere, "link")]) {
+        const { value, warnings } = yield* warningsOf(read(path));
+        assert.deepStrictEqual(value.topics, ["a", "sub/d"]);
+        assert.deepStrictEqual(warnings, [
+          "Skipped the document b.md: its symbolic link leads out of the folder",
+          "Skipped the document lost.md: NotFound",
+        ]);
+      }
     }),
   );
 
@@ -128,18 +120,10 @@ A chat belongs to a user. Use \`userRef\` to link chats to your own users.
 ## Limits
 A page holds at most 100 items. Backups are not limited.
 `;
-  const headings = (question: string, limit = 10) =>
-    Effect.gen(function* () {
-      const knowledge = yield* makeKnowledge(passagesOfMarkdown("guide.md", guide));
-      return knowledge.search(question, limit).map((passage) => passage.headings.at(-1));
-    });
-
-  it.effect("prefers matches in headings", () =>
-    Effect.gen(function* () {
-      assert.deepStrictEqual(yield* headings("backups"), ["Backups", "Limits"]);
-      assert.deepStrictEqual(yield* headings("backups", 1), ["Backups"]);
-    }),
-  );
+  const headings = (question: string) =>
+    Effect.map(makeKnowledge(passagesOf("guide.md", guide)), ({ search }) =>
+      search(question, 10).map((passage) => passage.headings.at(-1)),
+    );
 
   it.effect("ignores case, accents, plurals and endings, and finds beginnings of words", () =>
     Effect.gen(function* () {
@@ -152,15 +136,10 @@ A page holds at most 100 items. Backups are not limited.
     }),
   );
 
-  it.effect("finds nothing unless a passage has at least half of the question's terms", () =>
+  it.effect("finds nothing unless a passage has most of what the question is about", () =>
     Effect.gen(function* () {
       assert.deepStrictEqual(yield* headings("items of chats from Mars"), []);
       assert.deepStrictEqual((yield* headings("items of chats and users"))[0], "Chats");
-    }),
-  );
-
-  it.effect("finds nothing with half of the terms if no document has one of the others", () =>
-    Effect.gen(function* () {
       assert.deepStrictEqual(yield* headings("dumps on Mars"), []);
       assert.deepStrictEqual((yield* headings("dumps of chats"))[0], "Chats");
     }),
@@ -172,18 +151,6 @@ A page holds at most 100 items. Backups are not limited.
         assert.strictEqual((yield* headings(question))[0], "Backups", question);
       }
       assert.deepStrictEqual(yield* headings("bkacpus"), []);
-    }),
-  );
-
-  it.effect("finds nothing for stop words and names of properties", () =>
-    Effect.gen(function* () {
-      for (const question of [
-        "What is this, and how does it work?",
-        "?!",
-        "constructor __proto__",
-      ]) {
-        assert.deepStrictEqual(yield* headings(question), [], question);
-      }
     }),
   );
 });

@@ -1,111 +1,71 @@
 import { assert, describe, it } from "@effect/vitest";
-import { passagesOfMarkdown, passagesOfText } from "../../src/documents/Passage.ts";
+import { passagesOf } from "../../src/documents/Passage.ts";
 
-const markdown = (...lines: ReadonlyArray<string>) =>
-  passagesOfMarkdown("x.md", lines.join("\n")).map(({ headings, text }) => [
-    headings.join(" > "),
-    text,
-  ]);
+const split = (document: string) =>
+  passagesOf("x.md", document).map(({ headings, text }) => [headings.join(" > "), text]);
 
 const longest = (passages: ReadonlyArray<{ readonly text: string }>) =>
   Math.max(...passages.map(({ text }) => [...text].length));
 
-describe("passagesOfMarkdown", () => {
+describe("passagesOf", () => {
   it("gives each passage the headings above it", () => {
-    assert.deepStrictEqual(
-      markdown(
-        "Before.",
-        "# One",
-        "## Two ##",
-        "a",
-        "",
-        "b",
-        "#### Four",
-        "c",
-        "## `Five` and [six](y.md)",
-        "d",
-        "Seven",
-        "=====",
-        "e",
-        "",
-        "Eight",
-        "---",
-        "f",
-      ),
-      [
-        ["", "Before."],
-        ["One > Two", "a\n\nb"],
-        ["One > Two > Four", "c"],
-        ["One > Five and six", "d\nSeven\n=====\ne"],
-        ["One > Eight", "f"],
-      ],
-    );
-  });
+    const document = `Before.
+# One
+## Two ##
+a
 
-  it("reads headings in fenced code as code", () => {
-    assert.deepStrictEqual(
-      markdown("# A", "````sh", "# no heading", "```", "", "# neither", "````", "text"),
-      [["A", "````sh\n# no heading\n```\n\n# neither\n````\n\ntext"]],
-    );
-  });
+b
+#### Four
+c
+## \`Five\` and [six](y.md)
+d
 
-  it("ends a fence that is never closed with the document", () => {
-    assert.deepStrictEqual(markdown("# A", "```", "code"), [["A", "```\ncode\n```"]]);
-  });
-
-  it("leaves out front matter, and reads rules and #tags as text", () => {
-    assert.deepStrictEqual(markdown("---", "title: x", "---", "#tag", "", "---", "", "b"), [
-      ["", "#tag\n\n---\n\nb"],
+Eight
+---
+e`;
+    assert.deepStrictEqual(split(document), [
+      ["", "Before."],
+      ["One > Two", "a\n\nb"],
+      ["One > Two > Four", "c"],
+      ["One > Five and six", "d"],
+      ["One > Eight", "e"],
     ]);
   });
 
-  it("reads lines that end in CR LF", () => {
-    assert.deepStrictEqual(markdown("# A\r", "b\r", "\r", "c\r"), [["A", "b\n\nc"]]);
+  it("leaves out front matter, and reads rules and #tags as text", () => {
+    const document = "---\ntitle: x\n---\n#tag\n\n---\n\nb";
+    assert.deepStrictEqual(split(document), [["", "#tag\n\n---\n\nb"]]);
   });
 
   it("cuts long sections between paragraphs", () => {
-    const passages = passagesOfMarkdown("x.md", `# A\n${`${"word ".repeat(100)}\n\n`.repeat(10)}`);
+    const passages = passagesOf("x.md", `# A\n${`${"word ".repeat(100)}\n\n`.repeat(10)}`);
     assert.isAtMost(longest(passages), 1200);
     assert.strictEqual(passages.length, 5);
     assert.isTrue(passages.every(({ headings }) => headings[0] === "A"));
   });
 
-  it("cuts long paragraphs between sentences, and endless words between code points", () => {
-    const passages = passagesOfMarkdown("x.md", "A sentence of six words here. ".repeat(100));
+  it("cuts long paragraphs between sentences", () => {
+    const passages = passagesOf("x.md", "A sentence of six words here. ".repeat(100));
     assert.isAtMost(longest(passages), 1200);
     for (const { text } of passages) assert.match(text, /^A.*here\.$/);
-    const faces = passagesOfMarkdown("x.md", `x${"😀".repeat(2000)}`);
-    assert.isAtMost(longest(faces), 1200);
-    assert.isTrue(faces.every(({ text }) => text.isWellFormed()));
-    assert.strictEqual(faces.map(({ text }) => text).join(""), `x${"😀".repeat(2000)}`);
   });
 
   it("repeats the head of a cut table and the fence of cut code in each piece", () => {
     const rows = Array.from({ length: 60 }, (_, n) => `| PARLEY_${n} | what it does, at length |`);
-    const table = passagesOfMarkdown("x.md", ["| name | what |", "|---|:-:|", ...rows].join("\n"));
+    const table = passagesOf("x.md", ["| name | what |", "|---|:-:|", ...rows].join("\n"));
     assert.isAbove(table.length, 1);
     assert.isAtMost(longest(table), 1200);
     for (const { text } of table)
       assert.match(text, /^\| name \| what \|\n\|---\|:-:\|\n\| PARLEY/);
 
-    const code = passagesOfMarkdown("x.md", ["```ts", ...rows, "```"].join("\n"));
+    const code = passagesOf("x.md", ["```ts", ...rows, "```"].join("\n\n"));
     assert.isAbove(code.length, 1);
-    for (const { text } of code) assert.match(text, /^```ts\n[^]*\n```$/);
+    for (const { text } of code) assert.match(text, /^```ts\n[^]*h \|\n\n\|[^]*\n```$/);
   });
 
   it("returns no passage for an empty document or headings alone", () => {
-    assert.deepStrictEqual(markdown(""), []);
-    assert.deepStrictEqual(markdown("# A", "## B", "  "), []);
-    assert.deepStrictEqual(markdown("---", "---", ""), []);
-  });
-});
-
-describe("passagesOfText", () => {
-  it("joins short paragraphs, and reads # as text", () => {
-    const text = `# one\n\n${"a ".repeat(500)}\n\n \n\n${"b ".repeat(200)}`;
-    const passages = passagesOfText("x.txt", text);
-    assert.strictEqual(passages.length, 2);
-    assert.match(passages[0]!.text, /^# one\n\na a/);
-    assert.match(passages[1]!.text, /^b b/);
+    for (const document of ["", "# A\n## B\n  ", "---\n---\n"]) {
+      assert.deepStrictEqual(split(document), []);
+    }
   });
 });

@@ -3,7 +3,7 @@ import { Effect } from "effect";
 import { layerLanguageModel, tryModel } from "../../src/index.ts";
 import { collect, textOf } from "../support/chat.ts";
 import { driven } from "../support/driven.ts";
-import { finish, httpError, modelThat, type Reply, said, says } from "../support/models.ts";
+import { httpError, modelThat, type Reply, says } from "../support/models.ts";
 
 describe("reasoning that a model sends as text", () => {
   for (const pieces of [
@@ -19,51 +19,17 @@ describe("reasoning that a model sends as text", () => {
       }).pipe(Effect.provide(layerLanguageModel(modelThat(() => says(...pieces))))),
     );
   }
-
-  it.effect("is no answer when it never ends, and the model is not called again", () => {
-    const model = modelThat(() => [...said("<think>Hm. ", "So?"), finish("length")]);
-    return Effect.gen(function* () {
-      const error = yield* driven(Effect.flip(collect("Hi?")));
-      assert.include(`${"reason" in error && error.reason}`, "on reasoning");
-      assert.strictEqual(model.doStreamCalls.length, 1);
-    }).pipe(Effect.provide(layerLanguageModel(model)));
-  });
-
-  it.effect("is not confused with text that only begins like a tag", () =>
-    Effect.gen(function* () {
-      assert.strictEqual(textOf(yield* collect("Hi?")), "1 < 2 <thi");
-    }).pipe(Effect.provide(layerLanguageModel(modelThat(() => says("1 <", " 2 ", "<thi"))))),
-  );
 });
 
 describe("tryModel", () => {
-  const refusal = (message: string) =>
-    httpError(400, { body: JSON.stringify({ error: { message } }) });
+  it.effect("succeeds if the model answers", () => tryModel(modelThat(() => says("pong"))));
 
-  const alive: Record<string, Reply> = {
-    answers: says("pong"),
-    "has no text in so few tokens": [...said(), finish("length")],
-    "refuses so few tokens": refusal("Invalid 'max_output_tokens': expected a value >= 16."),
-    "reaches the limit before it ends": refusal(
-      "Could not finish, because max_tokens was reached.",
-    ),
-  };
-  for (const [name, reply] of Object.entries(alive)) {
-    it.effect(`succeeds if the model ${name}`, () => driven(tryModel(modelThat(() => reply))));
-  }
-
-  const dead: Record<string, Reply> = {
-    "refuses the key": httpError(401),
-    "rejects the parameter that limits its answer": refusal("'max_tokens' is not supported."),
-    "finds another fault": refusal("The model is not for chats."),
-    "is silent": "silence",
-  };
+  const dead: Record<string, Reply> = { "refuses the key": httpError(401), "is silent": "silence" };
   for (const [name, reply] of Object.entries(dead)) {
     it.effect(`fails if the model ${name}, and aborts the request`, () => {
       const model = modelThat(() => reply);
       return Effect.gen(function* () {
         yield* driven(Effect.flip(tryModel(model)), 1000);
-        assert.strictEqual(model.doStreamCalls[0]!.maxOutputTokens, 1);
         assert.isTrue(model.doStreamCalls[0]!.abortSignal!.aborted);
       });
     });

@@ -1,26 +1,22 @@
 import { LLMock } from "@copilotkit/aimock";
-import type { AnswerUnavailable } from "@parley/core";
 import { assert, describe, it } from "@effect/vitest";
-import { Deferred, Effect, Layer, Redacted, Stream } from "effect";
+import { Deferred, Effect, Layer, Redacted } from "effect";
 import { layerLanguageModel, openAiCompatible } from "../../src/index.ts";
-import { chatbotWith, collect, entry, textOf } from "../support/chat.ts";
-import { driven } from "../support/driven.ts";
+import { collect, textOf } from "../support/chat.ts";
 import { endpoint } from "../support/endpoint.ts";
 
-const withEndpoint = (baseUrl: string, apiKey: string | undefined, model = "small") =>
-  Effect.provide(
-    Layer.unwrap(
-      Effect.map(
-        openAiCompatible({
-          baseUrl,
-          apiKey: apiKey === undefined ? undefined : Redacted.make(apiKey),
-          model,
-          provider: "house",
-        }),
-        (model) => layerLanguageModel(model, { retries: 1, maxOutputTokens: 500 }),
-      ),
-    ),
+const withEndpoint = (baseUrl: string, model = "small") => {
+  const made = openAiCompatible({
+    baseUrl,
+    apiKey: Redacted.make("sk-1"),
+    model,
+    provider: "house",
+  });
+  const options = { retries: 1, maxOutputTokens: 500 };
+  return Effect.provide(
+    Layer.unwrap(Effect.map(made, (model) => layerLanguageModel(model, options))),
   );
+};
 
 describe("openAiCompatible", () => {
   it.live("streams an answer from a server, and retries one that breaks off", () =>
@@ -36,10 +32,7 @@ describe("openAiCompatible", () => {
       const brokenOff = { truncateAfterChunks: 4, latency: 20 };
       server.on({ userMessage: "Hi?", sequenceIndex: 0 }, answer, brokenOff);
       server.on({ userMessage: "Hi?", sequenceIndex: 1 }, answer);
-      const earlier = Stream.make(entry(1, "One?", "1"));
-      const parts = yield* collect("Hi?", earlier, chatbotWith("Be kind.")).pipe(
-        withEndpoint(`${server.baseUrl}/v1`, "sk-1"),
-      );
+      const parts = yield* collect("Hi?").pipe(withEndpoint(`${server.baseUrl}/v1`));
       assert.strictEqual(textOf(parts), answer.content);
       assert.isAbove(
         parts.findIndex(({ _tag }) => _tag === "Restart"),
@@ -51,12 +44,7 @@ describe("openAiCompatible", () => {
       });
       assert.deepInclude(server.getLastRequest()?.body, {
         model: "small",
-        messages: [
-          { role: "system", content: "Be kind." },
-          { role: "user", content: "One?" },
-          { role: "assistant", content: "1" },
-          { role: "user", content: "Hi?" },
-        ],
+        messages: [{ role: "user", content: "Hi?" }],
         max_tokens: 500,
         stream: true,
         stream_options: { include_usage: true },
@@ -70,7 +58,7 @@ describe("openAiCompatible", () => {
         response.writeHead(400).end("{}"),
       );
       for (const model of ["gpt-5.4-mini", "o3", "openai/gpt-5", "gpt-oss:20b", "gpt-4o"]) {
-        yield* Effect.flip(collect("Hi?")).pipe(withEndpoint(baseUrl, "sk-1", model));
+        yield* Effect.flip(collect("Hi?")).pipe(withEndpoint(baseUrl, model));
       }
       assert.strictEqual(received[0]?.authorization, "Bearer sk-1");
       const bounds = received.map(({ body }) => {
@@ -85,64 +73,31 @@ describe("openAiCompatible", () => {
     }),
   );
 
-  it.effect("sends no key if there is none, and fails with the status of a gateway's page", () =>
-    Effect.gen(function* () {
-      const { baseUrl, received } = yield* endpoint((response) =>
-        response.writeHead(502, { "content-type": "text/html" }).end("<html>Bad Gateway</html>"),
-      );
-      const error = yield* driven(Effect.flip(collect("Hi?"))).pipe(
-        withEndpoint(baseUrl, undefined),
-      );
-      assert.propertyVal(error, "reason", "the language model failed: AI_APICallError, HTTP 502");
-      assert.strictEqual(received.length, 2);
-      assert.isUndefined(received[0]?.authorization);
-    }),
-  );
-
-  for (const status of [200, 404]) {
-    it.effect(`names the page of a web site as the reason: HTTP ${status}`, () =>
-      Effect.gen(function* () {
-        const { baseUrl, received } = yield* endpoint((response) => {
-          response.writeHead(status, { "content-type": "text/html; charset=utf-8" });
-          response.end("<!doctype html><title>Welcome</title>");
-        });
-        const error = yield* Effect.flip(collect("Hi?")).pipe(withEndpoint(baseUrl, undefined));
-        assert.include(
-          (error as AnswerUnavailable).reason,
-          `the address answers with an HTML page (HTTP ${status}), not with a model's API`,
-        );
-        assert.strictEqual(received.length, 1);
-      }),
-    );
-  }
-
   it.effect("follows no redirect, which would send the chat to another address", () =>
     Effect.gen(function* () {
       const other = yield* endpoint((response) => response.writeHead(500).end("{}"));
       const { baseUrl, received } = yield* endpoint((response) => {
         response.writeHead(307, { location: `${other.baseUrl}/chat/completions` }).end();
       });
-      const error = yield* Effect.flip(collect("Hi?")).pipe(withEndpoint(baseUrl, "sk-1"));
-      assert.include(
-        (error as AnswerUnavailable).reason,
-        "the address redirects to another one (HTTP 307)",
-      );
+      const error = yield* Effect.flip(collect("Hi?")).pipe(withEndpoint(baseUrl));
+      assert.propertyVal(error, "reason", "the language model failed: AI_APICallError, HTTP 307");
       assert.deepStrictEqual([received.length, other.received.length], [1, 0]);
     }),
   );
 
-  it.live("closes the connection after the idle timeout", () =>
+  it.live("sends no key if there is none, and closes the connection after the idle timeout", () =>
     Effect.gen(function* () {
       const closed = yield* Deferred.make<void>();
-      const { baseUrl } = yield* endpoint((response) => {
+      const { baseUrl, received } = yield* endpoint((response) => {
         response.on("close", () => Deferred.doneUnsafe(closed, Effect.void));
       });
       const model = yield* openAiCompatible({ baseUrl, apiKey: undefined, model: "small" });
       yield* Effect.gen(function* () {
         const error = yield* Effect.flip(collect("Hi?"));
-        assert.propertyVal(error, "reason", "the language model was silent for 100 ms");
+        assert.propertyVal(error, "reason", "the language model failed: no answer for 1000 ms");
         yield* Deferred.await(closed);
-      }).pipe(Effect.provide(layerLanguageModel(model, { idleTimeout: 100, retries: 0 })));
+        assert.isUndefined(received[0]?.authorization);
+      }).pipe(Effect.provide(layerLanguageModel(model, { idleTimeout: 1000, retries: 0 })));
     }),
   );
 });

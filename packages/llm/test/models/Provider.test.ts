@@ -42,7 +42,7 @@ describe("the circuit of a provider", () => {
     }).pipe(Effect.provide(layerLanguageModel(silent, { idleTimeout: "4 seconds" })));
   });
 
-  it.effect("lets one ask try the provider, and closes once an answer begins", () => {
+  it.effect("lets one ask try the provider, and closes once it is answered", () => {
     const one = changing("one", httpError(503));
     return Effect.gen(function* () {
       yield* openCircuit;

@@ -1,6 +1,8 @@
 import { Effect } from "effect";
-import { createServer, type IncomingMessage, type ServerResponse } from "node:http";
+import { once } from "node:events";
+import { createServer, type ServerResponse } from "node:http";
 import type { AddressInfo } from "node:net";
+import { json } from "node:stream/consumers";
 
 interface Received {
   readonly url: string | undefined;
@@ -11,27 +13,20 @@ interface Received {
 /** An endpoint on a loopback port, which calls `respond` after it has read a request. */
 export const endpoint = (respond: (response: ServerResponse) => void) =>
   Effect.acquireRelease(
-    Effect.callback<{
-      readonly baseUrl: string;
-      readonly received: Array<Received>;
-      stop: () => void;
-    }>((resume) => {
+    Effect.promise(async () => {
       const received: Array<Received> = [];
-      const server = createServer(async (request: IncomingMessage, response) => {
-        let text = "";
-        for await (const chunk of request) text += chunk;
+      const server = createServer(async (request, response) => {
         const { authorization } = request.headers;
-        received.push({ url: request.url, authorization, body: JSON.parse(text) });
+        received.push({ url: request.url, authorization, body: await json(request) });
         respond(response);
       });
-      server.listen(0, "127.0.0.1", () => {
-        const { port } = server.address() as AddressInfo;
-        const stop = () => {
-          server.closeAllConnections();
-          server.close();
-        };
-        resume(Effect.succeed({ baseUrl: `http://127.0.0.1:${port}/v1`, received, stop }));
-      });
+      await once(server.listen(0, "127.0.0.1"), "listening");
+      const { port } = server.address() as AddressInfo;
+      return { baseUrl: `http://127.0.0.1:${port}/v1`, received, server };
     }),
-    ({ stop }) => Effect.sync(stop),
+    ({ server }) =>
+      Effect.sync(() => {
+        server.close();
+        server.closeAllConnections();
+      }),
   );

@@ -8,17 +8,14 @@ type Part =
     ? A
     : never;
 
-const usage = {
-  inputTokens: { total: 11, noCache: 11, cacheRead: undefined, cacheWrite: undefined },
-  outputTokens: { total: 7, text: 7, reasoning: undefined },
-};
-
 export const finish = (
   unified: "stop" | "length" | "content-filter" | "other" | "error",
-  reasoning?: number,
 ): Part => ({
   type: "finish",
-  usage: { ...usage, outputTokens: { ...usage.outputTokens, reasoning } },
+  usage: {
+    inputTokens: { total: 11, noCache: 11, cacheRead: undefined, cacheWrite: undefined },
+    outputTokens: { total: 7, text: 7, reasoning: undefined },
+  },
   finishReason: { unified, raw: unified },
 });
 

@@ -94,7 +94,7 @@ const checkDocuments = Effect.fnUntraced(function* (chatbots: ReadonlyArray<Chat
   );
 });
 
-/** Makes the shortest call to each model of the server, each that a chatbot names, and the moderation endpoint. */
+/** Makes a short call to each model of the server, each that a chatbot names, and the moderation endpoint. */
 const checkModels = Effect.fnUntraced(function* (chatbots: ReadonlyArray<Chatbot>) {
   const { llms, moderation } = yield* Settings;
   const { layerModerationEndpoint, openAiCompatible, tryModel } = yield* llm;

@@ -1,7 +1,7 @@
+import { layerDigest } from "@effect/platform-node/NodeCrypto";
 import type { FieldChange } from "@parley/core";
 import { Effect, Option } from "effect";
 import { Argument, Command, Flag } from "effect/cli";
-import { layerDigest } from "../../layers/Digest.ts";
 import { plan, provision as apply, type Planned } from "../../provision/Provision.ts";
 import { Settings } from "../../Settings.ts";
 import { actor, onDatabase } from "../Database.ts";
