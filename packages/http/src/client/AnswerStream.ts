@@ -1,10 +1,10 @@
 /**
  * A streamed answer, which survives broken connections.
  */
-import { ConnectionError } from "./ClientErrors.ts";
 import {
-  open,
+  ConnectionError,
   retryDelayMillis,
+  send,
   sleep,
   toResponseError,
   type ClientRequest,
@@ -21,36 +21,33 @@ export async function* streamAnswer(
   retries: number,
   request: ClientRequest,
 ): AsyncGenerator<AnswerEvent, void> {
-  let lastId: string | undefined;
+  let headers: ClientRequest["headers"] = { ...request.headers, accept: "text/event-stream" };
+  let turn: string | undefined;
   let isReconnecting = false;
   let restarts = 0;
   for (let failures = 0; ; failures++) {
     try {
-      const headers = {
-        ...request.headers,
-        ...(lastId !== undefined && { "last-event-id": lastId }),
-      };
-      const { close, requestId, text } = await open(options, { ...request, headers });
-      try {
+      for await (const event of readEvents(send(options, { ...request, headers }))) {
+        const { data, id, name, requestId } = event;
         if (isReconnecting) yield { type: "reconnected" };
         isReconnecting = false;
-        for await (const { data, id, name } of parseEvents(text)) {
-          if (name === "error") throw toResponseError(data.status, data, requestId);
-          if (lastId !== undefined && turnOf(id) !== turnOf(lastId)) {
-            restarts++;
-            yield { type: "restart" };
-          }
-          lastId = id;
-          // Progress after a restart counts less, or an answer that always breaks would be paid for without end.
-          failures = restarts;
-          if (name === "delta") yield { type: "delta", text: data.text };
-          if (name === "entry") {
-            yield { type: "entry", entry: data.data };
-            return;
-          }
+        if (name === "error") throw toResponseError(data.status, data, requestId);
+        // A comment.
+        if (id === "") continue;
+        headers = { ...headers, "last-event-id": id };
+        const [current] = id.split(".");
+        if (turn !== undefined && turn !== current) {
+          restarts++;
+          yield { type: "restart" };
         }
-      } finally {
-        close();
+        turn = current;
+        // Progress after a restart counts less, or an answer that always breaks would be paid for without end.
+        failures = restarts;
+        if (name === "delta") yield { type: "delta", text: data.text };
+        if (name === "entry") {
+          yield { type: "entry", entry: data.data };
+          return;
+        }
       }
       throw new ConnectionError("The stream ended before the answer");
     } catch (error) {
@@ -62,19 +59,21 @@ export async function* streamAnswer(
   }
 }
 
-/** The part of an event's id that names the attempt to answer. */
-const turnOf = (id: string): string => id.replace(/\.\d+$/, "");
-
-/** The server-sent events of a text without its comments. An event that is cut off is dropped. */
-async function* parseEvents(text: AsyncIterable<string>) {
+/** The server-sent events of a response. Comments have empty fields; an event that is cut off is dropped. */
+async function* readEvents(response: ReturnType<typeof send>) {
   let rest = "";
-  for await (const part of text) {
-    const blocks = (rest + part).split("\n\n");
+  for await (const { requestId, text } of response) {
+    const blocks = (rest + text).split("\n\n");
     rest = blocks.pop()!;
     for (const block of blocks) {
       const field = (name: string) => new RegExp(`^${name}: (.*)$`, "m").exec(block)?.[1] ?? "";
       const data = field("data");
-      if (data !== "") yield { name: field("event"), id: field("id"), data: JSON.parse(data) };
+      yield {
+        name: field("event"),
+        id: field("id"),
+        data: data === "" ? undefined : JSON.parse(data),
+        requestId,
+      };
     }
   }
 }

@@ -4,9 +4,8 @@
 import { streamAnswer } from "./AnswerStream.ts";
 import {
   anySignal,
-  open,
-  readJson,
   retryDelayMillis,
+  send,
   sleep,
   type ClientRequest,
   type ConnectionOptions,
@@ -94,17 +93,19 @@ export const makeClient = ({
   const base = new URL(baseUrl, origin).href.replace(/\/$/, "");
   const ask = new URL(askUrl, origin).href;
 
-  const send = async (request: ClientRequest): Promise<any> => {
+  const call = async (request: ClientRequest): Promise<any> => {
     for (let failures = 0; ; failures++) {
       try {
-        return await readJson(await open(connection, request));
+        let json = "";
+        for await (const { text } of send(connection, request)) json += text;
+        return JSON.parse(json);
       } catch (error) {
         await sleep(retryDelayMillis(error, failures, retries), request.signal);
       }
     }
   };
   const get = (path: string, { signal }: CallOptions = {}) =>
-    send({ method: "GET", url: base + path, headers: {}, timeoutMillis, signal });
+    call({ method: "GET", url: base + path, headers: {}, timeoutMillis, signal });
 
   const toPost = (
     url: string,
@@ -148,21 +149,18 @@ export const makeClient = ({
   return {
     details: async (options) => (await get("/details", options)).data,
     createChat: async (chat = {}, options) =>
-      (await send(toPost(`${base}/chats`, chat, options))).data,
+      (await call(toPost(`${base}/chats`, chat, options))).data,
     chats: (query, options) => list("/chats", query, options),
     history: (chatId, query, options) => list(`/chats/${chatId}/history`, query, options),
     ask: async (question, options) =>
-      (await send({ ...toPost(ask, question, options), timeoutMillis: askTimeoutMillis })).data,
+      (await call({ ...toPost(ask, question, options), timeoutMillis: askTimeoutMillis })).data,
     stream: (question, options) => {
-      const { headers, signal, ...post } = toPost(ask, question, options);
+      const request = toPost(ask, question, options);
       return {
         [Symbol.asyncIterator]: () => {
           const hangUp = new AbortController();
-          const events = streamAnswer(connection, retries, {
-            ...post,
-            headers: { ...headers, accept: "text/event-stream" },
-            signal: anySignal(hangUp.signal, signal),
-          });
+          const signal = anySignal(hangUp.signal, request.signal);
+          const events = streamAnswer(connection, retries, { ...request, signal });
           return {
             next: () => events.next(),
             // A generator's own `return` would wait for the next event.
@@ -184,6 +182,6 @@ const randomKey = (): string =>
 const toSearch = (query: object): URLSearchParams =>
   new URLSearchParams(
     Object.entries(query).flatMap(([name, value]) =>
-      [value].flat().flatMap((one) => (one === undefined ? [] : [[name, String(one)]])),
+      value === undefined ? [] : [value].flat().map((one) => [name, String(one)]),
     ),
   );

@@ -1,7 +1,51 @@
 /**
- * One attempt of a request, and when to repeat it.
+ * One attempt of a request, its errors, and when to repeat it. A caller's `AbortSignal` rejects with its own reason
+ * instead of an error of this file.
  */
-import { ConnectionError, ResponseError, ValidationError } from "./ClientErrors.ts";
+
+/** The server answered with a failure (section 7). `message` is the contract's, such as `CHAT_DOES_NOT_EXISTS`. */
+export class ResponseError extends Error {
+  override readonly name: string = "ResponseError";
+  readonly status: number;
+  /** Missing from a failure that is not the server's, such as a proxy's 502. */
+  readonly code: number | undefined;
+  /** Finds the failure in the server's log. */
+  readonly requestId: string | undefined;
+  /** The seconds after which the server asks to be called again. */
+  readonly retryAfterSeconds: number | undefined;
+
+  /** `body` is that of the response, if it is JSON. */
+  constructor(status: number, body: any, requestId?: string, retryAfter?: string | null) {
+    super(body?.message ?? `HTTP ${status}`);
+    this.status = status;
+    this.code = body?.code;
+    this.requestId = requestId;
+    this.retryAfterSeconds = Number(retryAfter) || undefined;
+  }
+}
+
+/** One value that the server refused; `path` is `[]` for the body itself. */
+export interface ValueError {
+  readonly code: number;
+  readonly message: string;
+  readonly path: ReadonlyArray<string>;
+}
+
+/** The server refused values of the request (status 422); `code` and `message` are those of the first of `errors`. */
+export class ValidationError extends ResponseError {
+  override readonly name = "ValidationError";
+  readonly errors: ReadonlyArray<ValueError>;
+
+  constructor(errors: ReadonlyArray<ValueError>, requestId?: string) {
+    super(422, errors[0], requestId);
+    this.errors = errors;
+  }
+}
+
+/** No response arrived, it broke off, or the server was silent for longer than the timeout. `cause` tells which. */
+export class ConnectionError extends Error {
+  override readonly name = "ConnectionError";
+}
 
 /** One HTTP request with its outcome: a response, or the error in its place. */
 export interface Attempt {
@@ -29,13 +73,6 @@ export interface ClientRequest extends Pick<Attempt, "method" | "url" | "headers
   readonly signal?: AbortSignal | undefined;
 }
 
-/** A successful response, which its reader closes. */
-export interface Opened {
-  readonly requestId: string | undefined;
-  readonly text: AsyncIterable<string>;
-  readonly close: () => void;
-}
-
 /** The error of a failure's body (section 7), or of any other body. */
 export const toResponseError = (
   status: number,
@@ -45,99 +82,65 @@ export const toResponseError = (
 ): ResponseError =>
   Array.isArray(body?.errors)
     ? new ValidationError(body.errors, requestId)
-    : new ResponseError(body?.message ?? `HTTP ${status}`, {
-        status,
-        code: body?.code,
-        requestId,
-        retryAfterSeconds: Number(retryAfter) || undefined,
-      });
+    : new ResponseError(status, body, requestId, retryAfter);
 
-/** Sends a request, and resolves with its response if that is a success. */
-export const open = async (
+/** Sends a request, and yields the text of a successful response as it arrives. Leaving the iteration hangs up. */
+export async function* send(
   { apiKey, fetch = globalThis.fetch, onAttempt }: ConnectionOptions,
   { signal, timeoutMillis, ...request }: ClientRequest,
-): Promise<Opened> => {
+) {
+  signal?.throwIfAborted();
   // Outside the attempt: headers that HTTP does not allow are no broken connection.
   const headers = new Headers(request.headers);
   if (apiKey !== undefined) headers.set("x-api-key", apiKey);
   const hangUp = new AbortController();
-  let timer: ReturnType<typeof setTimeout> | undefined;
-  const startTimer = () => {
-    timer = setTimeout(
-      () => hangUp.abort(new Error(`The server was silent for ${timeoutMillis} ms`)),
-      timeoutMillis,
+  const silence = new Error(`The server was silent for ${timeoutMillis} ms`);
+  /** Limits each wait by itself: a slow reader is no silent server. */
+  const inTime = <A>(awaited: Promise<A>): Promise<A> => {
+    const timer = setTimeout(() => hangUp.abort(silence), timeoutMillis);
+    return awaited.finally(() => clearTimeout(timer));
+  };
+  let outcome: Pick<Attempt, "status" | "requestId"> = {};
+  let isOpen = false;
+  try {
+    const response = await inTime(
+      fetch(request.url, {
+        method: request.method,
+        body: request.body ?? null,
+        headers,
+        signal: anySignal(hangUp.signal, signal),
+        // A redirect could hand the key to another server.
+        redirect: "error",
+      }),
     );
-  };
-  const close = () => {
-    clearTimeout(timer);
-    hangUp.abort();
-  };
-  const toError = (cause: unknown): unknown =>
-    signal?.aborted
+    const { body, ok, status } = response;
+    const requestId = response.headers.get("x-request-id") ?? undefined;
+    outcome = { status, requestId };
+    if (!ok) {
+      const failure = await inTime(response.json()).catch(() => undefined);
+      throw toResponseError(status, failure, requestId, response.headers.get("retry-after"));
+    }
+    onAttempt?.({ ...request, ...outcome });
+    isOpen = true;
+    const reader = body!.getReader();
+    const decoder = new TextDecoder();
+    for (;;) {
+      const { done, value } = await inTime(reader.read());
+      if (done) return;
+      yield { requestId, text: decoder.decode(value, { stream: true }) };
+    }
+  } catch (cause) {
+    const error = signal?.aborted
       ? signal.reason
       : cause instanceof ResponseError
         ? cause
         : new ConnectionError("The connection failed", { cause });
-  async function* read(body: ReadableStream<Uint8Array> | null) {
-    const decoder = new TextDecoder();
-    const reader = body?.getReader();
-    try {
-      while (reader !== undefined) {
-        startTimer();
-        const { done, value } = await reader.read();
-        // A slow reader is no silent server.
-        clearTimeout(timer);
-        if (done) return;
-        yield decoder.decode(value, { stream: true });
-      }
-    } catch (error) {
-      throw toError(error);
-    }
-  }
-  let facts: Pick<Attempt, "status" | "requestId"> = {};
-  signal?.throwIfAborted();
-  try {
-    startTimer();
-    const response = await fetch(request.url, {
-      method: request.method,
-      body: request.body ?? null,
-      headers,
-      signal: anySignal(hangUp.signal, signal),
-      // A redirect could hand the key to another server.
-      redirect: "error",
-    });
-    clearTimeout(timer);
-    const { status } = response;
-    const requestId = response.headers.get("x-request-id") ?? undefined;
-    facts = { status, requestId };
-    const opened = { requestId, text: read(response.body), close };
-    if (!response.ok) {
-      const failure = await readJson(opened).catch(() => undefined);
-      throw toResponseError(status, failure, requestId, response.headers.get("retry-after"));
-    }
-    onAttempt?.({ ...request, ...facts });
-    return opened;
-  } catch (thrown) {
-    close();
-    const error = toError(thrown);
-    onAttempt?.({ ...request, ...facts, error });
+    if (!isOpen) onAttempt?.({ ...request, ...outcome, error });
     throw error;
-  }
-};
-
-/** Reads a response whole, and closes it. */
-export const readJson = async ({ close, text }: Opened): Promise<any> => {
-  try {
-    let json = "";
-    for await (const part of text) json += part;
-    return JSON.parse(json);
-  } catch (cause) {
-    if (!(cause instanceof SyntaxError)) throw cause;
-    throw new ConnectionError("The response is not JSON", { cause });
   } finally {
-    close();
+    hangUp.abort();
   }
-};
+}
 
 const answerUnavailable = 500002;
 const longestRetryAfterSeconds = 60;

@@ -9,23 +9,11 @@ export {
   type ClientOptions,
   type PostOptions,
 } from "./Client.ts";
-export type { Attempt } from "./Connection.ts";
 export {
   ConnectionError,
   ResponseError,
   ValidationError,
+  type Attempt,
   type ValueError,
-} from "./ClientErrors.ts";
-export type {
-  AnswerEvent,
-  Chat,
-  ChatbotDetails,
-  ChatsQuery,
-  Entry,
-  HistoryQuery,
-  List,
-  ListQuery,
-  NewChat,
-  Page,
-  Question,
-} from "./Resources.ts";
+} from "./Connection.ts";
+export type * from "./Resources.ts";
