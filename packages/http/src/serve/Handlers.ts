@@ -21,9 +21,13 @@ import {
 } from "../contract/Wire.ts";
 import type { ErrorResponse, RequestError } from "./ErrorResponses.ts";
 import { acceptsEvents, parseEventId, toEventStream } from "./EventStream.ts";
-import { decodeChatsQuery, decodeHistoryQuery } from "./ListQueries.ts";
-import { decodePost, decodeAsk, decodeCreateChat } from "./Posts.ts";
 import type { RequestFacts } from "./RequestLog.ts";
+import {
+  decodeAsk,
+  decodeChatsQuery,
+  decodeCreateChat,
+  decodeHistoryQuery,
+} from "./RequestValues.ts";
 import { ValidationErrors } from "./ValidationErrors.ts";
 
 /** A request whose API key is valid and has the endpoint's scope. */
@@ -45,7 +49,7 @@ export interface Handler {
   ) => Effect.Effect<Response, RequestError, Scopes.Scope>;
 }
 
-const reportReuse = (errors: ValidationErrors) => errors.add(["Idempotency-Key"], "REUSED");
+const toReuseError = (dto: string) => new ValidationErrors(dto, [[["Idempotency-Key"], "REUSED"]]);
 
 const toCreated = (data: object, replayed: boolean): Response =>
   toJsonResponse({ status: 201, data }, replayed ? { "idempotent-replayed": "true" } : undefined);
@@ -82,16 +86,13 @@ export const makeHandlers = Effect.fnUntraced(function* (
 
     createChat: {
       scope: "write",
-      handle: Effect.fnUntraced(function* (accepted) {
-        const errors = new ValidationErrors("CREATE_CHAT_DTO");
-        const { key, name, userRef } = yield* decodePost(
-          accepted.request,
-          errors,
-          decodeCreateChat,
+      handle: Effect.fnUntraced(function* ({ principal, request }) {
+        const { body, "Idempotency-Key": key = null } = yield* decodeCreateChat(request);
+        const { chat, replayed } = yield* Effect.catchTag(
+          chats.create(principal.chatbot, body, key),
+          "IdempotencyKeyReused",
+          () => Effect.fail(toReuseError("CREATE_CHAT_DTO")),
         );
-        const { chat, replayed } = yield* chats
-          .create(accepted.principal.chatbot, { name, userRef }, key)
-          .pipe(Effect.catchTag("IdempotencyKeyReused", () => Effect.fail(reportReuse(errors))));
         return toCreated(encodeChat(chat), replayed);
       }),
     },
@@ -116,28 +117,29 @@ export const makeHandlers = Effect.fnUntraced(function* (
 
     ask: {
       scope: "ask",
-      handle: Effect.fnUntraced(function* (accepted) {
-        const errors = new ValidationErrors("ASK_DTO");
-        const { chatbot, keyId } = accepted.principal;
-        const { headers } = accepted.request;
-        const wish = headers["on-disconnect"]?.toLowerCase() ?? onDisconnect;
-        const { chat_id, query, ...more } = yield* decodePost(
-          accepted.request,
-          errors,
-          decodeAsk,
-          wish,
-        );
-        const ask = { chatId: chat_id ?? null, question: query, keyId, ...more };
-        if (ask.chatId !== null) accepted.facts.chat = ask.chatId;
+      handle: Effect.fnUntraced(function* ({ facts, principal, request }) {
+        const { chatbot, keyId } = principal;
+        const { headers } = request;
+        const {
+          body: { chat_id: chatId = null, query: question },
+          "Idempotency-Key": key = null,
+          "On-Disconnect": onHangUp,
+        } = yield* decodeAsk(request, onDisconnect);
+        if (chatId !== null) facts.chat = chatId;
+        const ask = { chatId, question, key, keyId, ...(onHangUp && { onHangUp }) };
         if (acceptsEvents(headers["accept"])) {
-          const events = asking
-            .stream(chatbot, ask, parseEventId(headers["last-event-id"]))
-            .pipe(Stream.catchTag("IdempotencyKeyReused", () => Stream.fail(reportReuse(errors))));
-          return yield* toEventStream(events, (cause) => reportFailure(cause, accepted.facts));
+          const events = Stream.catchTag(
+            asking.stream(chatbot, ask, parseEventId(headers["last-event-id"])),
+            "IdempotencyKeyReused",
+            () => Stream.fail(toReuseError("ASK_DTO")),
+          );
+          return yield* toEventStream(events, (cause) => reportFailure(cause, facts));
         }
-        const { entry, replayed } = yield* asking
-          .ask(chatbot, ask)
-          .pipe(Effect.catchTag("IdempotencyKeyReused", () => Effect.fail(reportReuse(errors))));
+        const { entry, replayed } = yield* Effect.catchTag(
+          asking.ask(chatbot, ask),
+          "IdempotencyKeyReused",
+          () => Effect.fail(toReuseError("ASK_DTO")),
+        );
         return toCreated(encodeEntry(entry), replayed);
       }),
     },

@@ -140,7 +140,7 @@ describe("an event stream", () => {
           { status: 500, code: 500002, message: "ANSWER_UNAVAILABLE" },
         ],
         [
-          new ValidationErrors("ASK_DTO").add(["Idempotency-Key"], "REUSED"),
+          new ValidationErrors("ASK_DTO", [[["Idempotency-Key"], "REUSED"]]),
           {
             status: 422,
             errors: [
