@@ -4,7 +4,14 @@
 export { type BasePaths } from "./contract/Api.ts";
 export { generalCodes, validationCodes, type GeneralMessage } from "./contract/Codes.ts";
 export { toJsonResponse, type ResponseBody } from "./contract/Wire.ts";
-export { layerRedaction, makeApp, toRequestId, type AppOptions, type Pages } from "./serve/App.ts";
+export {
+  layerRedaction,
+  makeApp,
+  toPath,
+  toRequestId,
+  type AppOptions,
+  type Pages,
+} from "./serve/App.ts";
 export { toEndpointNotFound, toGeneralBody, toGeneralResponse } from "./serve/ErrorResponses.ts";
 export {
   makeRequestLog,
@@ -12,5 +19,4 @@ export {
   type RequestFacts,
   type RequestLog,
 } from "./serve/RequestLog.ts";
-export { toPath } from "./serve/Routes.ts";
 export { makeWebHandler, type WebHandler } from "./serve/WebHandler.ts";

@@ -5,8 +5,7 @@
 import { Effect } from "effect";
 import { HttpRouter, HttpServerRequest, HttpServerResponse } from "effect/http";
 import { HttpApiScalar, OpenApi } from "effect/http-api";
-import type { Pages } from "../serve/App.ts";
-import { toPath } from "../serve/Routes.ts";
+import { toPath, type Pages } from "../serve/App.ts";
 import { makeStaticFile } from "../serve/StaticFile.ts";
 import { makeDescribedApi, withShortSamples } from "./Description.ts";
 

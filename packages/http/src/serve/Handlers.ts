@@ -71,7 +71,7 @@ export const makeHandlers = Effect.fnUntraced(function* (
   /** Encoded once for each chatbot that the core remembers. */
   const details = new WeakMap<Chatbot, Effect.Effect<Response>>();
 
-  return {
+  const handlers: Readonly<Record<string, Handler>> = {
     details: {
       scope: "read",
       handle: ({ principal: { chatbot } }) => {
@@ -143,5 +143,6 @@ export const makeHandlers = Effect.fnUntraced(function* (
         return toCreated(encodeEntry(entry), replayed);
       }),
     },
-  } satisfies Record<string, Handler>;
+  };
+  return handlers;
 });
