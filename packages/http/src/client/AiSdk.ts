@@ -2,8 +2,7 @@
  * `@parley/http/ai-sdk`: the client as a transport for `useChat` of the AI SDK, in a browser or behind a route handler.
  */
 import type { ChatTransport, UIMessage, UIMessageChunk } from "ai";
-import type { Client } from "./Client.ts";
-import type { AnswerEvent, Entry } from "./Resources.ts";
+import type { AnswerEvent, Client, Entry } from "./Interface.ts";
 
 /** The fields of an entry that an assistant's message carries beside the texts. */
 export type EntryMetadata = Omit<Entry, "question" | "answer">;

@@ -2,6 +2,7 @@
  * One attempt of a request, its errors, and when to repeat it. A caller's `AbortSignal` rejects with its own reason
  * instead of an error of this file.
  */
+import type { Attempt, ClientOptions } from "./Interface.ts";
 
 /** The server answered with a failure (section 7). `message` is the contract's, such as `CHAT_DOES_NOT_EXISTS`. */
 export class ResponseError extends Error {
@@ -24,19 +25,13 @@ export class ResponseError extends Error {
   }
 }
 
-/** One value that the server refused; `path` is `[]` for the body itself. */
-export interface ValueError {
-  readonly code: number;
-  readonly message: string;
-  readonly path: ReadonlyArray<string>;
-}
-
 /** The server refused values of the request (status 422); `code` and `message` are those of the first of `errors`. */
 export class ValidationError extends ResponseError {
   override readonly name = "ValidationError";
-  readonly errors: ReadonlyArray<ValueError>;
+  /** Each refused value; the body itself has the path `[]`. */
+  readonly errors: ReadonlyArray<{ code: number; message: string; path: ReadonlyArray<string> }>;
 
-  constructor(errors: ReadonlyArray<ValueError>, requestId?: string) {
+  constructor(errors: ValidationError["errors"], requestId?: string) {
     super(422, errors[0], requestId);
     this.errors = errors;
   }
@@ -45,26 +40,6 @@ export class ValidationError extends ResponseError {
 /** No response arrived, it broke off, or the server was silent for longer than the timeout. `cause` tells which. */
 export class ConnectionError extends Error {
   override readonly name = "ConnectionError";
-}
-
-/** One HTTP request with its outcome: a response, or the error in its place. */
-export interface Attempt {
-  readonly method: "GET" | "POST";
-  readonly url: string;
-  /** Without the API key. */
-  readonly headers: Readonly<Record<string, string>>;
-  readonly body?: string | undefined;
-  readonly status?: number | undefined;
-  readonly requestId?: string | undefined;
-  /** Why there is no successful response. */
-  readonly error?: unknown;
-}
-
-/** The options of a client that concern its connections. */
-export interface ConnectionOptions {
-  readonly apiKey?: string | undefined;
-  readonly fetch?: typeof fetch | undefined;
-  readonly onAttempt?: ((attempt: Attempt) => void) | undefined;
 }
 
 /** A request; `timeoutMillis` limits the silence of the server. */
@@ -86,7 +61,7 @@ export const toResponseError = (
 
 /** Sends a request, and yields the text of a successful response as it arrives. Leaving the iteration hangs up. */
 export async function* send(
-  { apiKey, fetch = globalThis.fetch, onAttempt }: ConnectionOptions,
+  { apiKey, fetch = globalThis.fetch, onAttempt }: ClientOptions,
   { signal, timeoutMillis, ...request }: ClientRequest,
 ) {
   signal?.throwIfAborted();
@@ -143,23 +118,18 @@ export async function* send(
 }
 
 const answerUnavailable = 500002;
-const longestRetryAfterSeconds = 60;
 
 /**
  * The delay before the next attempt. Throws the error if none may follow: the request was wrong (4xx), the server has
- * already tried all its models, it asks for a longer wait, or too many attempts have failed in a row.
+ * already tried all its models, it asks for more than a minute, or too many attempts have failed in a row.
  */
 export const retryDelayMillis = (error: unknown, failures: number, retries: number): number => {
-  const { retryAfterSeconds: retryAfter = 0 } = error instanceof ResponseError ? error : {};
-  const mayRepeat =
-    error instanceof ResponseError
-      ? error.status >= 500 &&
-        error.code !== answerUnavailable &&
-        retryAfter <= longestRetryAfterSeconds
-      : error instanceof ConnectionError;
-  if (!mayRepeat || failures >= retries) throw error;
+  const isFailure = error instanceof ResponseError || error instanceof ConnectionError;
+  if (!isFailure || failures >= retries) throw error;
+  const { code, retryAfterSeconds = 0, status = 500 }: Partial<ResponseError> = error;
+  if (status < 500 || code === answerUnavailable || retryAfterSeconds > 60) throw error;
   const backoff = Math.min(10_000, 500 * 2 ** failures);
-  return 1000 * retryAfter + backoff * (0.5 + Math.random() / 2);
+  return 1000 * retryAfterSeconds + backoff * (0.5 + Math.random() / 2);
 };
 
 export const anySignal = (...signals: ReadonlyArray<AbortSignal | undefined>): AbortSignal =>
