@@ -3,7 +3,7 @@
  */
 export { type BasePaths } from "./contract/Api.ts";
 export { generalCodes, validationCodes, type GeneralMessage } from "./contract/Codes.ts";
-export { toJsonResponse, type ResponseBody } from "./contract/Wire.ts";
+export { toJsonResponse } from "./contract/Wire.ts";
 export {
   layerRedaction,
   makeApp,
@@ -12,11 +12,6 @@ export {
   type AppOptions,
   type Pages,
 } from "./serve/App.ts";
-export { toEndpointNotFound, toGeneralBody, toGeneralResponse } from "./serve/ErrorResponses.ts";
-export {
-  makeRequestLog,
-  toMethod,
-  type RequestFacts,
-  type RequestLog,
-} from "./serve/RequestLog.ts";
+export { toEndpointNotFound, toGeneralBody } from "./serve/ErrorResponses.ts";
+export { makeRequestLog, toMethod, type RequestLog } from "./serve/RequestLog.ts";
 export { makeWebHandler, type WebHandler } from "./serve/WebHandler.ts";

@@ -36,10 +36,6 @@ export const toGeneralBody = (message: GeneralMessage) => {
   return { status, code, message };
 };
 
-/** The response of a general exception (section 7.2). */
-export const toGeneralResponse = (message: GeneralMessage): Response =>
-  toJsonResponse(toGeneralBody(message));
-
 /** The response to an unknown route (section 7.4). `path` is the request's target as received, without its query. */
 export const toEndpointNotFound = (method: string, path: string): Response =>
   toJsonResponse({ ...toGeneralBody("INVALID_PATH"), method, path });

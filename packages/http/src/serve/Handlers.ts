@@ -30,23 +30,19 @@ import {
 } from "./RequestValues.ts";
 import { ValidationErrors } from "./ValidationErrors.ts";
 
-/** A request whose API key is valid and has the endpoint's scope. */
-export interface AcceptedRequest {
-  readonly request: HttpServerRequest.HttpServerRequest;
-  readonly facts: RequestFacts;
-  readonly principal: Principal;
-  /** The path's parameter, as received; empty where the path has none. */
-  readonly parameter: string;
-}
-
 type Response = HttpServerResponse.HttpServerResponse;
 
-export interface Handler {
+interface Handler {
   /** The scope that the API key needs. */
   readonly scope: Scope;
-  readonly handle: (
-    accepted: AcceptedRequest,
-  ) => Effect.Effect<Response, RequestError, Scopes.Scope>;
+  /** Answers a request whose API key is valid and has the scope. */
+  readonly handle: (accepted: {
+    readonly request: HttpServerRequest.HttpServerRequest;
+    readonly facts: RequestFacts;
+    readonly principal: Principal;
+    /** The path's parameter, as received; empty where the path has none. */
+    readonly parameter: string;
+  }) => Effect.Effect<Response, RequestError, Scopes.Scope>;
 }
 
 const toReuseError = (dto: string) => new ValidationErrors(dto, [[["Idempotency-Key"], "REUSED"]]);
@@ -69,18 +65,16 @@ export const makeHandlers = Effect.fnUntraced(function* (
   const chats = yield* Chats;
   const asking = yield* Asking;
   /** Encoded once for each chatbot that the core remembers. */
-  const details = new WeakMap<Chatbot, Effect.Effect<Response>>();
+  const details = new WeakMap<Chatbot, Response>();
 
   const handlers: Readonly<Record<string, Handler>> = {
     details: {
       scope: "read",
       handle: ({ principal: { chatbot } }) => {
-        let response = details.get(chatbot);
-        if (response === undefined) {
-          response = Effect.succeed(toJsonResponse({ status: 200, data: encodeDetails(chatbot) }));
-          details.set(chatbot, response);
-        }
-        return response;
+        const known = details.get(chatbot);
+        const response = known ?? toJsonResponse({ status: 200, data: encodeDetails(chatbot) });
+        details.set(chatbot, response);
+        return Effect.succeed(response);
       },
     },
 

@@ -4,8 +4,9 @@
 import { makeDrainingRuntime, type Access, type Asking, type Chats } from "@parley/core";
 import { Context, Effect, Layer } from "effect";
 import { HttpEffect, HttpServerResponse } from "effect/http";
+import { toJsonResponse } from "../contract/Wire.ts";
 import { layerRedaction, makeApp, toRequestId, type AppOptions } from "./App.ts";
-import { toGeneralResponse } from "./ErrorResponses.ts";
+import { toGeneralBody } from "./ErrorResponses.ts";
 
 /** A handler to mount in a framework whose handlers take a web `Request`. */
 export interface WebHandler {
@@ -56,7 +57,7 @@ const Handler = Context.Service<(request: Request) => Promise<Response>>("@parle
 const refuse = ({ headers, method }: Request): Response =>
   HttpServerResponse.toWeb(
     HttpServerResponse.setHeader(
-      toGeneralResponse("STORAGE_UNAVAILABLE"),
+      toJsonResponse(toGeneralBody("STORAGE_UNAVAILABLE")),
       "x-request-id",
       toRequestId(headers.get("x-request-id")),
     ),

@@ -1,4 +1,4 @@
-import { assert, describe, it } from "@effect/vitest";
+import { assert, it } from "@effect/vitest";
 import { AnswerUnavailable } from "@parley/core";
 import { Cause, Effect, Fiber, Stream } from "effect";
 import { TestClock } from "effect/testing";
@@ -6,33 +6,34 @@ import { toErrorResponse } from "../../src/serve/ErrorResponses.ts";
 import { toEventStream } from "../../src/serve/EventStream.ts";
 import { makeTestHandler } from "../TestHandler.ts";
 
-describe("an event stream", () => {
-  it.live("that breaks off leaves a line in the log with the id of its request", () =>
-    Effect.gen(function* () {
-      for (const [failure, message] of [
-        [Effect.fail(new AnswerUnavailable({ reason: "cut off" })), "cut off"],
-        [Effect.die(new Error("a mistake")), "A request met a defect"],
-      ] as const) {
-        const { logged, send } = yield* makeTestHandler(() =>
-          Stream.concat(
-            Stream.make({ _tag: "Delta", text: "first" } as const),
-            Stream.fromEffect(Effect.delay(failure, "50 millis")),
-          ),
-        );
-        const response = yield* send("/ask", {
-          method: "POST",
-          body: JSON.stringify({ query: "q" }),
-          headers: { accept: "text/event-stream" },
-        });
-        assert.include(yield* Effect.promise(() => response.text()), "event: error");
-        assert.strictEqual(logged.length, 1);
-        assert.include(logged[0]!, message);
-        assert.include(logged[0]!, response.headers.get("x-request-id")!);
-      }
-    }).pipe(Effect.scoped),
-  );
+it.live("a stream that breaks off leaves a line in the log with the id of its request", () =>
+  Effect.gen(function* () {
+    for (const [failure, message] of [
+      [Effect.fail(new AnswerUnavailable({ reason: "cut off" })), "cut off"],
+      [Effect.die(new Error("a mistake")), "A request met a defect"],
+    ] as const) {
+      const { logged, send } = yield* makeTestHandler(() =>
+        Stream.concat(
+          Stream.make({ _tag: "Delta", text: "first" } as const),
+          Stream.fromEffect(Effect.delay(failure, "50 millis")),
+        ),
+      );
+      const response = yield* send("/ask", {
+        method: "POST",
+        body: JSON.stringify({ query: "q" }),
+        headers: { accept: "text/event-stream" },
+      });
+      assert.include(yield* Effect.promise(() => response.text()), "event: error");
+      assert.strictEqual(logged.length, 1);
+      assert.include(logged[0]!, message);
+      assert.include(logged[0]!, response.headers.get("x-request-id")!);
+    }
+  }).pipe(Effect.scoped),
+);
 
-  it.effect("opens with a comment after 15 seconds without an event, and can end in an error", () =>
+it.effect(
+  "a stream opens with a comment after 15 seconds without an event, and can end in an error",
+  () =>
     Effect.gen(function* () {
       const error = new AnswerUnavailable({ reason: "test" });
       const events = Stream.fromEffect(Effect.delay(Effect.fail(error), "40 seconds"));
@@ -54,5 +55,4 @@ describe("an event stream", () => {
         'event: error\ndata: {"status":500,"code":500002,"message":"ANSWER_UNAVAILABLE"}\n\n',
       ]);
     }).pipe(Effect.scoped),
-  );
-});
+);
