@@ -1,7 +1,7 @@
 /**
  * The two HTTP interfaces of Parley, to serve and to mount.
  */
-export { type BasePaths } from "./contract/Api.ts";
+export { type BasePaths } from "./contract/Endpoints.ts";
 export { generalCodes, validationCodes, type GeneralMessage } from "./contract/Codes.ts";
 export { toJsonResponse } from "./contract/Wire.ts";
 export {

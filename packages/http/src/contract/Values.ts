@@ -43,7 +43,7 @@ export const AskBody = Schema.Struct({
   examples: [{ query: Question.make("How do I change the port?") }],
 });
 
-/** The headers that count as values of both POSTs. */
+/** The headers of both POSTs. */
 export const postHeaders = {
   "Idempotency-Key": Schema.optionalKey(
     IdempotencyKeyText.annotate({
@@ -61,6 +61,13 @@ export const askHeaders = {
       description:
         "The effect of a hang-up: `finish` the answer and store it, or `cancel` it and store nothing. " +
         "The server's setting is the default, `finish` unless changed.",
+    }),
+  ),
+  "Last-Event-ID": Schema.optionalKey(
+    Schema.String.annotate({
+      description:
+        "The id of the last event that the client received of a stream that broke off. With the `Idempotency-Key` of the " +
+        "broken request, the stream goes on there.",
     }),
   ),
 };
@@ -112,8 +119,15 @@ const list = <const Fields extends ReadonlyArray<string>>(fields: Fields) => ({
   id: Schema.optionalKey(fromDigits(Id)),
 });
 
+/** The path of section 4.4. */
+export const historyPath = {
+  chat_id: Schema.Int.check(
+    Schema.isBetween({ minimum: 1, maximum: Number.MAX_SAFE_INTEGER }),
+  ).annotate({ description: "The chat", examples: [1] }),
+};
+
 /** The query of a list of chats (section 4.3). */
-export const ChatsQuery = Schema.Struct({
+export const chatsQuery = {
   search: Schema.optionalKey(
     Text.annotate({ description: "Only chats whose name contains this text, in any case" }),
   ),
@@ -121,7 +135,7 @@ export const ChatsQuery = Schema.Struct({
     Text.annotate({ description: "Only chats with exactly this reference" }),
   ),
   ...list(chatFields),
-});
+};
 
 /** The query of a chat's history (section 4.4). */
-export const HistoryQuery = Schema.Struct(list(entryFields));
+export const historyQuery = list(entryFields);

@@ -4,10 +4,10 @@
  */
 import { Effect } from "effect";
 import { HttpRouter, HttpServerRequest, HttpServerResponse } from "effect/http";
-import { HttpApiScalar, OpenApi } from "effect/http-api";
+import { HttpApi, HttpApiScalar, OpenApi } from "effect/http-api";
 import { toPath, type Pages } from "../serve/App.ts";
 import { makeStaticFile } from "../serve/StaticFile.ts";
-import { makeDescribedApi, withShortSamples } from "./Description.ts";
+import { describeApi, withShortSamples } from "./Description.ts";
 
 /** Off: the page's tools that would send the description or the server's address to other hosts. */
 const scalar = {
@@ -21,12 +21,11 @@ const kept = { "cache-control": "no-cache" };
 
 /** The documentation of the interfaces that the listener serves. */
 export const makeDocumentation: Pages = Effect.fnUntraced(function* ({ basePaths, serves }) {
-  const api = makeDescribedApi(basePaths, serves);
-  const description = JSON.stringify(OpenApi.fromApi(api));
+  const api = describeApi(basePaths, serves);
+  const description = JSON.stringify(api);
+  const described = HttpApi.make("parley").annotate(OpenApi.Transform, () => withShortSamples(api));
   const page = yield* Effect.cached(
-    HttpRouter.toHttpEffect(
-      HttpApiScalar.layer(withShortSamples(api), { path: "/docs", scalar }),
-    ).pipe(
+    HttpRouter.toHttpEffect(HttpApiScalar.layer(described, { path: "/docs", scalar })).pipe(
       Effect.flatten,
       Effect.flatMap((page) => Effect.promise(() => HttpServerResponse.toWeb(page).text())),
       Effect.flatMap((html) => makeStaticFile(html, "text/html; charset=utf-8", kept)),

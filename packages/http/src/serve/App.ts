@@ -5,10 +5,16 @@
 import { Access, logFailure } from "@parley/core";
 import { Cause, Effect, Layer } from "effect";
 import { HttpMiddleware, HttpServerRequest, HttpServerResponse, UrlParams } from "effect/http";
-import { defaultBasePaths, makeApi, type BasePaths } from "../contract/Api.ts";
+import {
+  defaultBasePaths,
+  endpoints,
+  type BasePaths,
+  type Endpoint,
+  type EndpointName,
+} from "../contract/Endpoints.ts";
 import { toJsonResponse } from "../contract/Wire.ts";
 import { makeCors } from "./Cors.ts";
-import { toEndpointNotFound, toErrorResponse, type RequestError } from "./ErrorResponses.ts";
+import { toEndpointNotFound, toErrorResponse, type ReportFailure } from "./ErrorResponses.ts";
 import { makeHandlers } from "./Handlers.ts";
 import { makeRequestLog, toMethod, type RequestFacts } from "./RequestLog.ts";
 
@@ -54,23 +60,23 @@ let requests = 0;
 export const toPath = (target: string): string => target.split("?", 1)[0]!;
 
 /**
- * A function from a request's method and path to its endpoint's identifier, the template of the path, and its parameter
- * as received (empty where the path has none). HEAD and OPTIONS of a path are no endpoints.
+ * A function from a request's method and path to its endpoint, the template of the path, and its parameter as
+ * received (empty where the path has none). HEAD and OPTIONS of a path are no endpoints.
  */
 const makeRouter = (paths: BasePaths) => {
-  const routes = Object.values(makeApi(paths).groups)
-    .flatMap((group) => Object.values(group.endpoints))
-    .map(({ identifier, method, path }) => {
-      const pattern = path.replace(/[^\w/:-]/g, "\\$&").replace(/:\w+/, "([^/]+)");
-      // The answers interface has one address with two spellings.
-      const end = identifier === "ask" ? "/?" : "";
-      return { identifier, method, path, pattern: new RegExp(`^${pattern}${end}$`) };
-    });
+  const names = Object.keys(endpoints) as Array<EndpointName>;
+  const routes = names.map((endpoint) => {
+    const { interface: name, method, path, scope, dto }: Endpoint = endpoints[endpoint];
+    const template = `${paths[name]}${path}`;
+    const pattern = template.replace(/[^\w/:-]/g, "\\$&").replace(/:\w+/, "([^/]+)");
+    // The answers interface has one address with two spellings.
+    const end = endpoint === "ask" ? "/?" : "";
+    return { dto, endpoint, method, scope, template, pattern: new RegExp(`^${pattern}${end}$`) };
+  });
   return (method: string, path: string) => {
     for (const route of routes) {
       const match = route.method === method ? route.pattern.exec(path) : null;
-      if (match === null) continue;
-      return { endpoint: route.identifier, template: route.path, parameter: match[1] ?? "" };
+      if (match !== null) return { ...route, parameter: match[1] ?? "" };
     }
     return undefined;
   };
@@ -95,27 +101,27 @@ export const makeApp = Effect.fnUntraced(function* ({
   const cors = corsOrigins.length === 0 ? null : makeCors(corsOrigins);
   const requests = yield* makeRequestLog(logRequests);
 
-  const reportFailure = (cause: Cause.Cause<RequestError>, facts: RequestFacts) => {
-    const response = toErrorResponse(cause);
-    requests.fail(response.reason);
-    return Effect.as(Effect.annotateLogs(logFailure(cause), { ...facts }), response);
-  };
-  const handlers = yield* makeHandlers(onDisconnect, reportFailure);
+  const handlers = yield* makeHandlers(onDisconnect);
 
   const notFound = ({ method, url }: Request) => {
     requests.fail("INVALID_PATH");
     return Effect.succeed(toEndpointNotFound(method, toPath(url)));
   };
   /** Makes the checks 1 to 3 of the contract; the handlers make the others. */
-  const respond = (request: Request, found: ReturnType<typeof route>, facts: RequestFacts) => {
+  const respond = (
+    request: Request,
+    found: ReturnType<typeof route>,
+    facts: RequestFacts,
+    reportFailure: ReportFailure,
+  ) => {
     const key = request.headers["x-api-key"];
     if (key === undefined) return Effect.fail("API_KEY_NOT_PRESENT" as const);
     return Effect.flatMap(access.authenticate(key), (principal) => {
       facts.chatbot = principal.chatbot.id;
       if (found === undefined) return notFound(request);
-      const { handle, scope } = handlers[found.endpoint]!;
+      const { endpoint, parameter, scope } = found;
       if (!principal.scopes.includes(scope)) return Effect.fail("SCOPE_NOT_GRANTED" as const);
-      const handled = handle({ request, facts, principal, parameter: found.parameter });
+      const handled = handlers[endpoint]({ request, facts, principal, parameter, reportFailure });
       // The lines that an ask leaves on its way belong to its request.
       const { requestId, route } = facts;
       return scope === "ask" ? Effect.annotateLogs(handled, { requestId, route }) : handled;
@@ -137,14 +143,19 @@ export const makeApp = Effect.fnUntraced(function* ({
         method: toMethod(request.method),
         ...(template !== undefined && { route: template }),
       };
+      const reportFailure: ReportFailure = (cause) => {
+        const response = toErrorResponse(cause, found?.dto);
+        requests.fail(response.reason);
+        return Effect.as(Effect.annotateLogs(logFailure(cause), { ...facts }), response);
+      };
       const response = Effect.catchCause(
         Effect.suspend(() =>
-          isInterface ? respond(request, found, facts) : (page ?? notFound(request)),
+          isInterface ? respond(request, found, facts, reportFailure) : (page ?? notFound(request)),
         ),
         (cause) =>
           Cause.hasInterruptsOnly(cause)
             ? Effect.failCause(cause as Cause.Cause<never>)
-            : Effect.map(reportFailure(cause, facts), ({ body, headers }) =>
+            : Effect.map(reportFailure(cause), ({ body, headers }) =>
                 toJsonResponse(body, headers),
               ),
       );

@@ -1,18 +1,11 @@
 /**
  * The values of requests, decoded: bodies, the headers that count as values, and the queries of lists.
  */
-import type { ChatField, EntryField, OrderBy } from "@parley/core";
+import type { OrderBy } from "@parley/core";
 import { ByteSize, Effect, Result, Schema } from "effect";
 import { HttpIncomingMessage, type HttpServerRequest } from "effect/http";
 import type { GeneralMessage } from "../contract/Codes.ts";
-import {
-  AskBody,
-  askHeaders,
-  ChatsQuery,
-  CreateChatBody,
-  HistoryQuery,
-  postHeaders,
-} from "../contract/Values.ts";
+import { endpoints } from "../contract/Endpoints.ts";
 import { toProblems, ValidationErrors, type Problem } from "./ValidationErrors.ts";
 
 const maxBodyBytes = 64 * 1024;
@@ -46,22 +39,21 @@ const readJson = (
 };
 
 /** A decoder that fails with the problems of all values; `problems` are those that the schema does not know. */
-const makeDecoder = <A>(dto: string, schema: Schema.Codec<A, unknown>) => {
+const makeDecoder = <A>(schema: Schema.Codec<A, unknown>) => {
   const decode = Schema.decodeUnknownResult(schema, { errors: "all", reportInput: true });
   return (values: object, problems: ReadonlyArray<Problem> = []) => {
     const result = decode(values);
     if (Result.isFailure(result)) {
-      const more = toProblems(result.failure.issue);
-      return Effect.fail(new ValidationErrors(dto, [...problems, ...more]));
+      return Effect.fail(new ValidationErrors([...problems, ...toProblems(result.failure.issue)]));
     }
     return problems.length === 0
       ? Effect.succeed(result.success)
-      : Effect.fail(new ValidationErrors(dto, problems));
+      : Effect.fail(new ValidationErrors(problems));
   };
 };
 
-const makePostDecoder = <A>(dto: string, schema: Schema.Codec<A, unknown>) => {
-  const decode = makeDecoder(dto, schema);
+const makePostDecoder = <A>(schema: Schema.Codec<A, unknown>) => {
+  const decode = makeDecoder(schema);
   return (request: HttpServerRequest.HttpServerRequest, onDisconnect = "finish") => {
     const { "idempotency-key": key, "on-disconnect": wish = onDisconnect } = request.headers;
     return Effect.flatMap(readJson(request), (body) =>
@@ -73,18 +65,6 @@ const makePostDecoder = <A>(dto: string, schema: Schema.Codec<A, unknown>) => {
     );
   };
 };
-
-/** Decodes the request of section 4.2. */
-export const decodeCreateChat = makePostDecoder(
-  "CREATE_CHAT_DTO",
-  Schema.Struct({ ...postHeaders, body: CreateChatBody }),
-);
-
-/** Decodes the request of section 4.5; the second argument is the value of an absent `On-Disconnect`. */
-export const decodeAsk = makePostDecoder(
-  "ASK_DTO",
-  Schema.Struct({ ...askHeaders, body: AskBody }),
-);
 
 /** The parameters in a request's target. `name[]` and `name[0]` are spellings of an array's `name`. */
 const parseQuery = (target: string): URLSearchParams => {
@@ -108,17 +88,10 @@ const decodeText = (text: string): string => {
 };
 
 /** A decoder of the query in a request's target; an absent parameter is absent in its result. */
-const makeQueryDecoder = <
-  Field extends string,
-  Values extends {
-    readonly orderBy?: ReadonlyArray<Field>;
-    readonly desc?: ReadonlyArray<"true" | "false">;
-  },
->(
-  dto: string,
-  schema: Schema.Codec<Values, unknown> & { readonly fields: object },
+const makeQueryDecoder = <Field extends string, Values>(
+  schema: Schema.Codec<Values & Sorting<Field>, unknown> & { readonly fields: object },
 ) => {
-  const decode = makeDecoder(dto, schema);
+  const decode = makeDecoder(schema);
   const names = Object.keys(schema.fields);
   return (target: string) => {
     const parameters = parseQuery(target);
@@ -146,14 +119,19 @@ const makeQueryDecoder = <
   };
 };
 
-/** Decodes the query of section 4.3. */
-export const decodeChatsQuery = makeQueryDecoder<ChatField, typeof ChatsQuery.Type>(
-  "CHATS_DTO",
-  ChatsQuery,
-);
+interface Sorting<Field extends string> {
+  readonly orderBy?: ReadonlyArray<Field>;
+  readonly desc?: ReadonlyArray<"true" | "false">;
+}
 
-/** Decodes the query of section 4.4. */
-export const decodeHistoryQuery = makeQueryDecoder<EntryField, typeof HistoryQuery.Type>(
-  "HISTORY_DTO",
-  HistoryQuery,
+const { ask, createChat, history, listChats } = endpoints;
+
+export const decodeCreateChat = makePostDecoder(
+  Schema.Struct({ ...createChat.parameters.header, body: createChat.body }),
 );
+/** The second argument is the value of an absent `On-Disconnect`. */
+export const decodeAsk = makePostDecoder(
+  Schema.Struct({ ...ask.parameters.header, body: ask.body }),
+);
+export const decodeChatsQuery = makeQueryDecoder(Schema.Struct(listChats.parameters.query));
+export const decodeHistoryQuery = makeQueryDecoder(Schema.Struct(history.parameters.query));

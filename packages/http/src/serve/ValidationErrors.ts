@@ -2,24 +2,15 @@
  * The errors of a request's values (section 7.3).
  */
 import { SchemaIssue } from "effect";
-import { validationCodes, type ValidationMessage } from "../contract/Codes.ts";
 
 /** The path of a value, `[]` for the whole body, and the end of the message about it. */
 export type Problem = readonly [path: ReadonlyArray<string>, problem: string];
 
 /** Everything that is wrong with one request, so that its client learns of every value and not only of the first. */
 export class ValidationErrors {
-  readonly found: ReadonlyArray<{
-    readonly code: number;
-    readonly message: ValidationMessage;
-    readonly path: ReadonlyArray<string>;
-  }>;
-  /** `dto` starts every message. */
-  constructor(dto: string, problems: ReadonlyArray<Problem>) {
-    this.found = problems.map(([path, problem]) => {
-      const message = `${dto}_${toFieldName(path)}_${problem}` as ValidationMessage;
-      return { code: validationCodes[message], message, path };
-    });
+  readonly problems: ReadonlyArray<Problem>;
+  constructor(problems: ReadonlyArray<Problem>) {
+    this.problems = problems;
   }
 }
 
@@ -54,12 +45,12 @@ const format = SchemaIssue.makeFormatterStandardSchemaV1({
       readonly identifier?: string;
       readonly representation?: { readonly id: string };
     };
-    return problems[identifier ?? representation?.id ?? ""];
+    return endings[identifier ?? representation?.id ?? ""];
   },
 });
 
 /** The problem that a broken check is, by the check's identifier. */
-const problems: Readonly<Record<string, string>> = {
+const endings: Readonly<Record<string, string>> = {
   text: "NOT_STORABLE",
   notBlank: "BLANK",
   printable: "NOT_PRINTABLE",
