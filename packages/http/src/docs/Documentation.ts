@@ -22,7 +22,6 @@ const kept = { "cache-control": "no-cache" };
 /** The documentation of the interfaces that the listener serves. */
 export const makeDocumentation: Pages = Effect.fnUntraced(function* ({ basePaths, serves }) {
   const api = describeApi(basePaths, serves);
-  const description = JSON.stringify(api);
   const described = HttpApi.make("parley").annotate(OpenApi.Transform, () => withShortSamples(api));
   const page = yield* Effect.cached(
     HttpRouter.toHttpEffect(HttpApiScalar.layer(described, { path: "/docs", scalar })).pipe(
@@ -39,7 +38,7 @@ export const makeDocumentation: Pages = Effect.fnUntraced(function* ({ basePaths
     if (method !== "GET") return undefined;
     switch (toPath(url)) {
       case "/openapi.json": {
-        const text = description.replace(relative, JSON.stringify({ url: originOf(headers) }));
+        const text = JSON.stringify({ ...api, servers: [{ url: originOf(headers) }] });
         const file = makeStaticFile(text, "application/json; charset=utf-8", kept);
         return Effect.map(file, (respond) => respond(headers));
       }
@@ -52,8 +51,6 @@ export const makeDocumentation: Pages = Effect.fnUntraced(function* ({ basePaths
     return undefined;
   };
 });
-
-const relative = JSON.stringify({ url: "/" });
 
 /** The server's address as the client wrote it; a proxy says whether that is `https`. */
 const originOf = (headers: Readonly<Record<string, string | undefined>>): string => {
