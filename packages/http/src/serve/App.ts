@@ -67,11 +67,11 @@ const makeRouter = (paths: BasePaths) => {
   const names = Object.keys(endpoints) as Array<EndpointName>;
   const routes = names.map((endpoint) => {
     const { interface: name, method, path, scope, dto }: Endpoint = endpoints[endpoint];
-    const template = `${paths[name]}${path}`;
-    const pattern = template.replace(/[^\w/:-]/g, "\\$&").replace(/:\w+/, "([^/]+)");
+    const base = paths[name].replace(/[^\w/-]/g, "\\$&");
     // The answers interface has one address with two spellings.
-    const end = endpoint === "ask" ? "/?" : "";
-    return { dto, endpoint, method, scope, template, pattern: new RegExp(`^${pattern}${end}$`) };
+    const below = endpoint === "ask" ? "/?" : path.replace(/:\w+/, "([^/]+)");
+    const pattern = new RegExp(`^${base}${below}$`);
+    return { dto, endpoint, method, pattern, scope, template: paths[name] + path };
   });
   return (method: string, path: string) => {
     for (const route of routes) {
