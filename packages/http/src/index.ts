@@ -1,16 +1,17 @@
 /**
  * The two HTTP interfaces of Parley, to serve and to mount.
  */
-export { type BasePaths } from "./contract/Api.ts";
+export { type BasePaths } from "./contract/Endpoints.ts";
 export { generalCodes, validationCodes, type GeneralMessage } from "./contract/Codes.ts";
-export { toJsonResponse, type ResponseBody } from "./contract/Wire.ts";
-export { layerRedaction, makeApp, toRequestId, type AppOptions, type Pages } from "./serve/App.ts";
-export { toEndpointNotFound, toGeneralBody, toGeneralResponse } from "./serve/ErrorResponses.ts";
+export { toJsonResponse } from "./contract/Wire.ts";
 export {
-  makeRequestLog,
-  toMethod,
-  type RequestFacts,
-  type RequestLog,
-} from "./serve/RequestLog.ts";
-export { toPath } from "./serve/Routes.ts";
+  layerRedaction,
+  makeApp,
+  toPath,
+  toRequestId,
+  type AppOptions,
+  type Pages,
+} from "./serve/App.ts";
+export { toEndpointNotFound, toGeneralBody } from "./serve/ErrorResponses.ts";
+export { makeRequestLog, toMethod, type RequestLog } from "./serve/RequestLog.ts";
 export { makeWebHandler, type WebHandler } from "./serve/WebHandler.ts";

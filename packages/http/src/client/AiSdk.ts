@@ -2,9 +2,7 @@
  * `@parley/http/ai-sdk`: the client as a transport for `useChat` of the AI SDK, in a browser or behind a route handler.
  */
 import type { ChatTransport, UIMessage, UIMessageChunk } from "ai";
-import type { Client } from "./Client.ts";
-import { anySignal } from "./Connection.ts";
-import type { AnswerEvent, Entry } from "./Resources.ts";
+import type { AnswerEvent, Client, Entry } from "./Interface.ts";
 
 /** The fields of an entry that an assistant's message carries beside the texts. */
 export type EntryMetadata = Omit<Entry, "question" | "answer">;
@@ -37,23 +35,21 @@ export const makeChatTransport = ({
       .join("");
     const answered = messages.findLast(({ metadata }) => metadata?.chat_id !== undefined);
     const question = { chat_id: chatId ?? answered?.metadata?.chat_id, query };
-    const hangUp = new AbortController();
-    const chunks = toChunks(
-      client.stream(question, {
-        // An edited message keeps its id.
-        idempotencyKey: encodeURIComponent(
-          `${hash(JSON.stringify(question))}.${id}.${asked?.id}`,
-        ).slice(0, 255),
-        signal: anySignal(hangUp.signal, abortSignal),
-      }),
-    );
+    // An edited message keeps its id.
+    const key = `${hash(JSON.stringify(question))}.${id}.${asked?.id}`;
+    const idempotencyKey = encodeURIComponent(key).slice(0, 255);
+    const options = { idempotencyKey, signal: abortSignal };
+    const events = client.stream(question, options)[Symbol.asyncIterator]();
+    const chunks = toChunks({ [Symbol.asyncIterator]: () => events });
     return new ReadableStream({
       pull: async (controller) => {
         const { done, value } = await chunks.next();
         if (done) controller.close();
         else controller.enqueue(value);
       },
-      cancel: () => hangUp.abort(),
+      cancel: async () => {
+        await events.return?.();
+      },
     });
   },
   // The server completes and stores an answer that nobody reads, so that the history has it.

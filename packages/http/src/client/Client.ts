@@ -1,85 +1,16 @@
 /**
  * A client of both interfaces on `fetch`, for browsers and Node 20 or later.
  */
-import { streamAnswer } from "./AnswerStream.ts";
 import {
   anySignal,
-  open,
-  readJson,
+  ConnectionError,
   retryDelayMillis,
+  send,
   sleep,
+  toResponseError,
   type ClientRequest,
-  type ConnectionOptions,
 } from "./Connection.ts";
-import type {
-  AnswerEvent,
-  Chat,
-  ChatbotDetails,
-  ChatsQuery,
-  Entry,
-  HistoryQuery,
-  List,
-  ListQuery,
-  NewChat,
-  Page,
-  Question,
-} from "./Resources.ts";
-
-/** Options of {@link makeClient}. */
-export interface ClientOptions extends ConnectionOptions {
-  /** Scheme, host and port of the server. In a browser, the page's own origin by default. */
-  readonly origin?: string | URL | undefined;
-  /** The address of the general interface, absolute or relative to `origin`; `/api` by default. */
-  readonly baseUrl?: string | URL | undefined;
-  /** The address of the answers interface, absolute or relative to `origin`; `/ask` by default. */
-  readonly askUrl?: string | URL | undefined;
-  /** Limits the silence of the server within an attempt; 30 seconds by default. */
-  readonly timeoutMillis?: number | undefined;
-  /** The same for `ask`, which is silent until the answer is complete; 120 seconds by default. */
-  readonly askTimeoutMillis?: number | undefined;
-  /** How many attempts may follow one that failed; a stream that goes on counts anew. 4 by default. */
-  readonly retries?: number | undefined;
-}
-
-/** Options of every call. */
-export interface CallOptions {
-  /** Ends the call with the signal's reason. */
-  readonly signal?: AbortSignal | undefined;
-}
-
-/** Options of the calls that store. */
-export interface PostOptions extends CallOptions {
-  /** 1 to 255 printable ASCII characters; a random one by default. */
-  readonly idempotencyKey?: string | undefined;
-}
-
-/** Options of asks. */
-export interface AskOptions extends PostOptions {
-  /** Whether the server finishes and stores the answer after the client hangs up; the server decides by default. */
-  readonly onDisconnect?: "cancel" | "finish" | undefined;
-}
-
-/**
- * A client of one chatbot. Every call repeats attempts that failed without an answer, also POSTs: they carry an
- * `Idempotency-Key`. It rejects with a `ResponseError`, `ValidationError`, `ConnectionError` or the signal's reason.
- */
-export interface Client {
-  /** Section 4.1. */
-  readonly details: (options?: CallOptions) => Promise<ChatbotDetails>;
-  /** Section 4.2. */
-  readonly createChat: (chat?: NewChat, options?: PostOptions) => Promise<Chat>;
-  /** Section 4.3. */
-  readonly chats: (query?: ChatsQuery, options?: CallOptions) => List<Chat>;
-  /** Section 4.4. */
-  readonly history: (chatId: number, query?: HistoryQuery, options?: CallOptions) => List<Entry>;
-  /** Section 4.5: resolves once the entry is stored. */
-  readonly ask: (question: Question, options?: AskOptions) => Promise<Entry>;
-  /**
-   * Asks, and yields the answer as it arrives. If the connection breaks, the stream takes up the answer where it was.
-   * Leaving the iteration hangs up.
-   */
-  readonly stream: (question: Question, options?: AskOptions) => AsyncIterable<AnswerEvent>;
-}
+import type * as api from "./Interface.ts";
 
 /** Makes a client. It opens no connection before the first call. */
 export const makeClient = ({
@@ -90,26 +21,28 @@ export const makeClient = ({
   retries = 4,
   timeoutMillis = 30_000,
   ...connection
-}: ClientOptions = {}): Client => {
+}: api.ClientOptions = {}): api.Client => {
   const base = new URL(baseUrl, origin).href.replace(/\/$/, "");
   const ask = new URL(askUrl, origin).href;
 
-  const send = async (request: ClientRequest): Promise<any> => {
+  const call = async (request: ClientRequest): Promise<any> => {
     for (let failures = 0; ; failures++) {
       try {
-        return await readJson(await open(connection, request));
+        let json = "";
+        for await (const { text } of send(connection, request)) json += text;
+        return JSON.parse(json);
       } catch (error) {
         await sleep(retryDelayMillis(error, failures, retries), request.signal);
       }
     }
   };
-  const get = (path: string, { signal }: CallOptions = {}) =>
-    send({ method: "GET", url: base + path, headers: {}, timeoutMillis, signal });
+  const get = (path: string, { signal }: api.CallOptions = {}) =>
+    call({ method: "GET", url: base + path, headers: {}, timeoutMillis, signal });
 
   const toPost = (
     url: string,
     body: object,
-    { idempotencyKey = randomKey(), onDisconnect, signal }: AskOptions = {},
+    { idempotencyKey = randomKey(), onDisconnect, signal }: api.AskOptions = {},
   ): ClientRequest => ({
     method: "POST",
     url,
@@ -123,9 +56,13 @@ export const makeClient = ({
     signal,
   });
 
-  const list = <A>(path: string, query: ListQuery<string> = {}, options?: CallOptions): List<A> => {
+  const list = <A>(
+    path: string,
+    query: api.ListQuery<string> = {},
+    options?: api.CallOptions,
+  ): api.List<A> => {
     const { limit = 25, page: first = 1 } = query;
-    const read = async (page: number): Promise<Page<A>> => {
+    const read = async (page: number): Promise<api.Page<A>> => {
       const { data, meta } = await get(`${path}?${toSearch({ ...query, page })}`, options);
       return { data, total: meta.total, page };
     };
@@ -148,21 +85,18 @@ export const makeClient = ({
   return {
     details: async (options) => (await get("/details", options)).data,
     createChat: async (chat = {}, options) =>
-      (await send(toPost(`${base}/chats`, chat, options))).data,
+      (await call(toPost(`${base}/chats`, chat, options))).data,
     chats: (query, options) => list("/chats", query, options),
     history: (chatId, query, options) => list(`/chats/${chatId}/history`, query, options),
     ask: async (question, options) =>
-      (await send({ ...toPost(ask, question, options), timeoutMillis: askTimeoutMillis })).data,
+      (await call({ ...toPost(ask, question, options), timeoutMillis: askTimeoutMillis })).data,
     stream: (question, options) => {
-      const { headers, signal, ...post } = toPost(ask, question, options);
+      const request = toPost(ask, question, options);
       return {
         [Symbol.asyncIterator]: () => {
           const hangUp = new AbortController();
-          const events = streamAnswer(connection, retries, {
-            ...post,
-            headers: { ...headers, accept: "text/event-stream" },
-            signal: anySignal(hangUp.signal, signal),
-          });
+          const signal = anySignal(hangUp.signal, request.signal);
+          const events = streamAnswer(connection, retries, { ...request, signal });
           return {
             next: () => events.next(),
             // A generator's own `return` would wait for the next event.
@@ -184,6 +118,72 @@ const randomKey = (): string =>
 const toSearch = (query: object): URLSearchParams =>
   new URLSearchParams(
     Object.entries(query).flatMap(([name, value]) =>
-      [value].flat().flatMap((one) => (one === undefined ? [] : [[name, String(one)]])),
+      value === undefined ? [] : [value].flat().map((one) => [name, String(one)]),
     ),
   );
+
+/**
+ * The events of an ask, whose headers carry an idempotency key: by it and by the id of the last event, the server finds
+ * the rest of an answer after a broken connection.
+ */
+async function* streamAnswer(
+  options: api.ClientOptions,
+  retries: number,
+  request: ClientRequest,
+): AsyncGenerator<api.AnswerEvent, void> {
+  let headers: ClientRequest["headers"] = { ...request.headers, accept: "text/event-stream" };
+  let turn: string | undefined;
+  let isReconnecting = false;
+  let restarts = 0;
+  for (let failures = 0; ; failures++) {
+    try {
+      for await (const event of readEvents(send(options, { ...request, headers }))) {
+        const { data, id, name, requestId } = event;
+        if (isReconnecting) yield { type: "reconnected" };
+        isReconnecting = false;
+        if (name === "error") throw toResponseError(data.status, data, requestId);
+        // A comment.
+        if (id === "") continue;
+        headers = { ...headers, "last-event-id": id };
+        const [current] = id.split(".");
+        if (turn !== undefined && turn !== current) {
+          restarts++;
+          yield { type: "restart" };
+        }
+        turn = current;
+        // Progress after a restart counts less, or an answer that always breaks would be paid for without end.
+        failures = restarts;
+        if (name === "delta") yield { type: "delta", text: data.text };
+        if (name === "entry") {
+          yield { type: "entry", entry: data.data };
+          return;
+        }
+      }
+      throw new ConnectionError("The stream ended before the answer");
+    } catch (error) {
+      const delayMillis = retryDelayMillis(error, failures, retries);
+      isReconnecting = true;
+      yield { type: "reconnecting", error: error as Error, delayMillis };
+      await sleep(delayMillis, request.signal);
+    }
+  }
+}
+
+/** The server-sent events of a response. Comments have empty fields; an event that is cut off is dropped. */
+async function* readEvents(response: ReturnType<typeof send>) {
+  let rest = "";
+  for await (const { requestId, text } of response) {
+    const blocks = (rest + text).split("\n\n");
+    rest = blocks.pop()!;
+    for (const block of blocks) {
+      const field = (name: string) => new RegExp(`^${name}: (.*)$`, "m").exec(block)?.[1] ?? "";
+      const data = field("data");
+      yield {
+        name: field("event"),
+        id: field("id"),
+        data: data === "" ? undefined : JSON.parse(data),
+        requestId,
+      };
+    }
+  }
+}

@@ -1,39 +1,51 @@
 /**
- * One attempt of a request, and when to repeat it.
+ * One attempt of a request, its errors, and when to repeat it. A caller's `AbortSignal` rejects with its own reason
+ * instead of an error of this file.
  */
-import { ConnectionError, ResponseError, ValidationError } from "./ClientErrors.ts";
+import type { Attempt, ClientOptions } from "./Interface.ts";
 
-/** One HTTP request with its outcome: a response, or the error in its place. */
-export interface Attempt {
-  readonly method: "GET" | "POST";
-  readonly url: string;
-  /** Without the API key. */
-  readonly headers: Readonly<Record<string, string>>;
-  readonly body?: string | undefined;
-  readonly status?: number | undefined;
-  readonly requestId?: string | undefined;
-  /** Why there is no successful response. */
-  readonly error?: unknown;
+/** The server answered with a failure (section 7). `message` is the contract's, such as `CHAT_DOES_NOT_EXISTS`. */
+export class ResponseError extends Error {
+  override readonly name: string = "ResponseError";
+  readonly status: number;
+  /** Missing from a failure that is not the server's, such as a proxy's 502. */
+  readonly code: number | undefined;
+  /** Finds the failure in the server's log. */
+  readonly requestId: string | undefined;
+  /** The seconds after which the server asks to be called again. */
+  readonly retryAfterSeconds: number | undefined;
+
+  /** `body` is that of the response, if it is JSON. */
+  constructor(status: number, body: any, requestId?: string, retryAfter?: string | null) {
+    super(body?.message ?? `HTTP ${status}`);
+    this.status = status;
+    this.code = body?.code;
+    this.requestId = requestId;
+    this.retryAfterSeconds = Number(retryAfter) || undefined;
+  }
 }
 
-/** The options of a client that concern its connections. */
-export interface ConnectionOptions {
-  readonly apiKey?: string | undefined;
-  readonly fetch?: typeof fetch | undefined;
-  readonly onAttempt?: ((attempt: Attempt) => void) | undefined;
+/** The server refused values of the request (status 422); `code` and `message` are those of the first of `errors`. */
+export class ValidationError extends ResponseError {
+  override readonly name = "ValidationError";
+  /** Each refused value; the body itself has the path `[]`. */
+  readonly errors: ReadonlyArray<{ code: number; message: string; path: ReadonlyArray<string> }>;
+
+  constructor(errors: ValidationError["errors"], requestId?: string) {
+    super(422, errors[0], requestId);
+    this.errors = errors;
+  }
+}
+
+/** No response arrived, it broke off, or the server was silent for longer than the timeout. `cause` tells which. */
+export class ConnectionError extends Error {
+  override readonly name = "ConnectionError";
 }
 
 /** A request; `timeoutMillis` limits the silence of the server. */
 export interface ClientRequest extends Pick<Attempt, "method" | "url" | "headers" | "body"> {
   readonly timeoutMillis: number;
   readonly signal?: AbortSignal | undefined;
-}
-
-/** A successful response, which its reader closes. */
-export interface Opened {
-  readonly requestId: string | undefined;
-  readonly text: AsyncIterable<string>;
-  readonly close: () => void;
 }
 
 /** The error of a failure's body (section 7), or of any other body. */
@@ -45,118 +57,79 @@ export const toResponseError = (
 ): ResponseError =>
   Array.isArray(body?.errors)
     ? new ValidationError(body.errors, requestId)
-    : new ResponseError(body?.message ?? `HTTP ${status}`, {
-        status,
-        code: body?.code,
-        requestId,
-        retryAfterSeconds: Number(retryAfter) || undefined,
-      });
+    : new ResponseError(status, body, requestId, retryAfter);
 
-/** Sends a request, and resolves with its response if that is a success. */
-export const open = async (
-  { apiKey, fetch = globalThis.fetch, onAttempt }: ConnectionOptions,
+/** Sends a request, and yields the text of a successful response as it arrives. Leaving the iteration hangs up. */
+export async function* send(
+  { apiKey, fetch = globalThis.fetch, onAttempt }: ClientOptions,
   { signal, timeoutMillis, ...request }: ClientRequest,
-): Promise<Opened> => {
+) {
+  signal?.throwIfAborted();
   // Outside the attempt: headers that HTTP does not allow are no broken connection.
   const headers = new Headers(request.headers);
   if (apiKey !== undefined) headers.set("x-api-key", apiKey);
   const hangUp = new AbortController();
-  let timer: ReturnType<typeof setTimeout> | undefined;
-  const startTimer = () => {
-    timer = setTimeout(
-      () => hangUp.abort(new Error(`The server was silent for ${timeoutMillis} ms`)),
-      timeoutMillis,
+  const silence = new Error(`The server was silent for ${timeoutMillis} ms`);
+  /** Limits each wait by itself: a slow reader is no silent server. */
+  const inTime = <A>(awaited: Promise<A>): Promise<A> => {
+    const timer = setTimeout(() => hangUp.abort(silence), timeoutMillis);
+    return awaited.finally(() => clearTimeout(timer));
+  };
+  let outcome: Pick<Attempt, "status" | "requestId"> = {};
+  let isOpen = false;
+  try {
+    const response = await inTime(
+      fetch(request.url, {
+        method: request.method,
+        body: request.body ?? null,
+        headers,
+        signal: anySignal(hangUp.signal, signal),
+        // A redirect could hand the key to another server.
+        redirect: "error",
+      }),
     );
-  };
-  const close = () => {
-    clearTimeout(timer);
-    hangUp.abort();
-  };
-  const toError = (cause: unknown): unknown =>
-    signal?.aborted
+    const { body, ok, status } = response;
+    const requestId = response.headers.get("x-request-id") ?? undefined;
+    outcome = { status, requestId };
+    if (!ok) {
+      const failure = await inTime(response.json()).catch(() => undefined);
+      throw toResponseError(status, failure, requestId, response.headers.get("retry-after"));
+    }
+    onAttempt?.({ ...request, ...outcome });
+    isOpen = true;
+    const reader = body!.getReader();
+    const decoder = new TextDecoder();
+    for (;;) {
+      const { done, value } = await inTime(reader.read());
+      if (done) return;
+      yield { requestId, text: decoder.decode(value, { stream: true }) };
+    }
+  } catch (cause) {
+    const error = signal?.aborted
       ? signal.reason
       : cause instanceof ResponseError
         ? cause
         : new ConnectionError("The connection failed", { cause });
-  async function* read(body: ReadableStream<Uint8Array> | null) {
-    const decoder = new TextDecoder();
-    const reader = body?.getReader();
-    try {
-      while (reader !== undefined) {
-        startTimer();
-        const { done, value } = await reader.read();
-        // A slow reader is no silent server.
-        clearTimeout(timer);
-        if (done) return;
-        yield decoder.decode(value, { stream: true });
-      }
-    } catch (error) {
-      throw toError(error);
-    }
-  }
-  let facts: Pick<Attempt, "status" | "requestId"> = {};
-  signal?.throwIfAborted();
-  try {
-    startTimer();
-    const response = await fetch(request.url, {
-      method: request.method,
-      body: request.body ?? null,
-      headers,
-      signal: anySignal(hangUp.signal, signal),
-      // A redirect could hand the key to another server.
-      redirect: "error",
-    });
-    clearTimeout(timer);
-    const { status } = response;
-    const requestId = response.headers.get("x-request-id") ?? undefined;
-    facts = { status, requestId };
-    const opened = { requestId, text: read(response.body), close };
-    if (!response.ok) {
-      const failure = await readJson(opened).catch(() => undefined);
-      throw toResponseError(status, failure, requestId, response.headers.get("retry-after"));
-    }
-    onAttempt?.({ ...request, ...facts });
-    return opened;
-  } catch (thrown) {
-    close();
-    const error = toError(thrown);
-    onAttempt?.({ ...request, ...facts, error });
+    if (!isOpen) onAttempt?.({ ...request, ...outcome, error });
     throw error;
-  }
-};
-
-/** Reads a response whole, and closes it. */
-export const readJson = async ({ close, text }: Opened): Promise<any> => {
-  try {
-    let json = "";
-    for await (const part of text) json += part;
-    return JSON.parse(json);
-  } catch (cause) {
-    if (!(cause instanceof SyntaxError)) throw cause;
-    throw new ConnectionError("The response is not JSON", { cause });
   } finally {
-    close();
+    hangUp.abort();
   }
-};
+}
 
 const answerUnavailable = 500002;
-const longestRetryAfterSeconds = 60;
 
 /**
  * The delay before the next attempt. Throws the error if none may follow: the request was wrong (4xx), the server has
- * already tried all its models, it asks for a longer wait, or too many attempts have failed in a row.
+ * already tried all its models, it asks for more than a minute, or too many attempts have failed in a row.
  */
 export const retryDelayMillis = (error: unknown, failures: number, retries: number): number => {
-  const { retryAfterSeconds: retryAfter = 0 } = error instanceof ResponseError ? error : {};
-  const mayRepeat =
-    error instanceof ResponseError
-      ? error.status >= 500 &&
-        error.code !== answerUnavailable &&
-        retryAfter <= longestRetryAfterSeconds
-      : error instanceof ConnectionError;
-  if (!mayRepeat || failures >= retries) throw error;
+  const isFailure = error instanceof ResponseError || error instanceof ConnectionError;
+  if (!isFailure || failures >= retries) throw error;
+  const { code, retryAfterSeconds = 0, status = 500 }: Partial<ResponseError> = error;
+  if (status < 500 || code === answerUnavailable || retryAfterSeconds > 60) throw error;
   const backoff = Math.min(10_000, 500 * 2 ** failures);
-  return 1000 * retryAfter + backoff * (0.5 + Math.random() / 2);
+  return 1000 * retryAfterSeconds + backoff * (0.5 + Math.random() / 2);
 };
 
 export const anySignal = (...signals: ReadonlyArray<AbortSignal | undefined>): AbortSignal =>

@@ -15,14 +15,16 @@ import {
 } from "@parley/core";
 import { Schema, SchemaTransformation } from "effect";
 
+/** A value that may be missing. */
+const optional = <S extends Schema.Top>(description: string, schema: S) =>
+  Schema.optionalKey(schema.annotate({ description }));
+
 /** The body of section 4.2; `null` counts as absent. */
 export const CreateChatBody = Schema.Struct({
   name: Schema.optionalKey(Schema.NullOr(ChatName).annotate({ message: "NOT_STRING" })),
-  userRef: Schema.optionalKey(
-    Schema.NullOr(UserRef).annotate({
-      message: "NOT_STRING",
-      description: "The client's reference to its own user",
-    }),
+  userRef: optional(
+    "The client's reference to its own user",
+    Schema.NullOr(UserRef).annotate({ message: "NOT_STRING" }),
   ),
 }).annotate({
   identifier: "NewChat",
@@ -31,11 +33,9 @@ export const CreateChatBody = Schema.Struct({
 
 /** The body of section 4.5. */
 export const AskBody = Schema.Struct({
-  chat_id: Schema.optionalKey(
-    Schema.NullOr(Schema.Int).annotate({
-      message: "NOT_INTEGER",
-      description: "The chat to continue; without it the question begins a new chat",
-    }),
+  chat_id: optional(
+    "The chat to continue; without it the question begins a new chat",
+    Schema.NullOr(Schema.Int).annotate({ message: "NOT_INTEGER" }),
   ),
   query: Question.annotate({ description: "The question" }),
 }).annotate({
@@ -43,85 +43,79 @@ export const AskBody = Schema.Struct({
   examples: [{ query: Question.make("How do I change the port?") }],
 });
 
-/** The headers that count as values of both POSTs. */
+/** The headers of both POSTs. */
 export const postHeaders = {
-  "Idempotency-Key": Schema.optionalKey(
-    IdempotencyKeyText.annotate({
-      description:
-        "A key of the client's for this request, 1 to 255 printable ASCII characters. Within 24 hours a repetition of the " +
-        "request with the same key gets the first success again, and nothing is stored twice.",
-    }),
+  "Idempotency-Key": optional(
+    "A key of the client's for this request, 1 to 255 printable ASCII characters. Within 24 hours a repetition of the " +
+      "request with the same key gets the first success again, and nothing is stored twice.",
+    IdempotencyKeyText,
   ),
 };
 export const askHeaders = {
   ...postHeaders,
-  "On-Disconnect": Schema.optionalKey(
-    Schema.Literals(["cancel", "finish"]).annotate({
-      message: "NOT_CANCEL_OR_FINISH",
-      description:
-        "The effect of a hang-up: `finish` the answer and store it, or `cancel` it and store nothing. " +
-        "The server's setting is the default, `finish` unless changed.",
-    }),
+  "On-Disconnect": optional(
+    "The effect of a hang-up: `finish` the answer and store it, or `cancel` it and store nothing. " +
+      "The server's setting is the default, `finish` unless changed.",
+    Schema.Literals(["cancel", "finish"]).annotate({ message: "NOT_CANCEL_OR_FINISH" }),
+  ),
+  "Last-Event-ID": optional(
+    "The id of the last event that the client received of a stream that broke off. With the `Idempotency-Key` of the " +
+      "broken request, the stream goes on there.",
+    Schema.String,
   ),
 };
+
+const from = (minimum: number) =>
+  Schema.Int.check(Schema.isBetween({ minimum, maximum: Number.MAX_SAFE_INTEGER }));
 
 const digits = Schema.String.check(
   Schema.isPattern(/^[0-9]+$/, { identifier: "digits" }),
   Schema.makeFilter((text: string) => Number.isSafeInteger(Number(text)), { identifier: "digits" }),
 );
 
-const Id = Schema.Int.check(
-  Schema.isBetween({ minimum: 0, maximum: Number.MAX_SAFE_INTEGER }),
-).annotate({ description: "Only the item with this id" });
-
-const fromDigits = <S extends Schema.Codec<number, number>>(number: S) =>
-  digits.pipe(
-    Schema.decodeTo(
-      number,
-      SchemaTransformation.transform<number, string>({ decode: Number, encode: String }),
+const optionalNumber = <S extends Schema.Codec<number, number>>(number: S) =>
+  Schema.optionalKey(
+    digits.pipe(
+      Schema.decodeTo(
+        number,
+        SchemaTransformation.transform<number, string>({ decode: Number, encode: String }),
+      ),
     ),
   );
 
-const spellings =
-  "Several values: `{name}=a&{name}=b`, `{name}[]=a&{name}[]=b` or `{name}[0]=a&{name}[1]=b`.";
+const spellings = (name: string) =>
+  `Several values: \`${name}=a&${name}=b\`, \`${name}[]=a&${name}[]=b\` or \`${name}[0]=a&${name}[1]=b\`.`;
 
 const list = <const Fields extends ReadonlyArray<string>>(fields: Fields) => ({
-  limit: Schema.optionalKey(
-    fromDigits(Limit.annotate({ description: "Items per page", default: 25 })),
+  limit: optionalNumber(Limit.annotate({ description: "Items per page", default: 25 })),
+  page: optionalNumber(
+    PageNumber.annotate({ description: "Number of the page, from 1", default: 1 }),
   ),
-  page: Schema.optionalKey(
-    fromDigits(PageNumber.annotate({ description: "Number of the page, from 1", default: 1 })),
+  orderBy: optional(
+    `Fields to sort by, in this order. By default the newest items come first. ${spellings("orderBy")}`,
+    Schema.Array(Schema.Literals(fields).annotate({ message: "NOT_A_FIELD" })).check(
+      Schema.isUnique(),
+    ),
   ),
-  orderBy: Schema.optionalKey(
-    Schema.Array(Schema.Literals(fields).annotate({ message: "NOT_A_FIELD" }))
-      .check(Schema.isUnique())
-      .annotate({
-        description:
-          "Fields to sort by, in this order. By default the newest items come first. " +
-          spellings.replaceAll("{name}", "orderBy"),
-      }),
+  desc: optional(
+    "Whether to sort in descending order: one value for each field of `orderBy`, in its order. Without `orderBy`, one " +
+      `value, for \`id\`. ${spellings("desc")}`,
+    Schema.Array(Schema.Literals(["true", "false"]).annotate({ message: "NOT_BOOLEAN" })),
   ),
-  desc: Schema.optionalKey(
-    Schema.Array(Schema.Literals(["true", "false"]).annotate({ message: "NOT_BOOLEAN" })).annotate({
-      description:
-        "Whether to sort in descending order: one value for each field of `orderBy`, in its order. Without `orderBy`, one " +
-        "value, for `id`. " +
-        spellings.replaceAll("{name}", "desc"),
-    }),
-  ),
-  id: Schema.optionalKey(fromDigits(Id)),
+  id: optionalNumber(from(0).annotate({ description: "Only the item with this id" })),
 });
+
+/** The path of section 4.4. */
+export const historyPath = {
+  chat_id: from(1).annotate({ description: "The chat", examples: [1] }),
+};
 
 /** The query of a list of chats (section 4.3). */
-export const ChatsQuery = Schema.Struct({
-  search: Schema.optionalKey(
-    Text.annotate({ description: "Only chats whose name contains this text, in any case" }),
-  ),
-  userRef: Schema.optionalKey(
-    Text.annotate({ description: "Only chats with exactly this reference" }),
-  ),
+export const chatsQuery = {
+  search: optional("Only chats whose name contains this text, in any case", Text),
+  userRef: optional("Only chats with exactly this reference", Text),
   ...list(chatFields),
-});
+};
 
 /** The query of a chat's history (section 4.4). */
-export const HistoryQuery = Schema.Struct(list(entryFields));
+export const historyQuery = list(entryFields);

@@ -5,7 +5,6 @@
 import type { Chat, Chatbot, Entry, Page } from "@parley/core";
 import { Schema } from "effect";
 import { HttpServerResponse } from "effect/http";
-import { HttpApiSchema } from "effect/http-api";
 
 const from = (minimum: number, maximum = Number.MAX_SAFE_INTEGER) =>
   Schema.Int.check(Schema.isBetween({ minimum, maximum }));
@@ -79,10 +78,7 @@ const failure = <Fields extends Schema.Struct.Fields>(
   status: number,
   identifier: string,
   fields: Fields,
-) =>
-  Schema.Struct({ status: Schema.Literal(status), ...fields })
-    .annotate({ identifier })
-    .pipe(HttpApiSchema.status(status));
+) => Schema.Struct({ status: Schema.Literal(status), ...fields }).annotate({ identifier });
 
 // A range, not the codes of today: a later version may add some.
 const coded = { code: from(400_000, 5_999_999), message: Schema.String };
@@ -127,14 +123,12 @@ export const AnswerEvents = Schema.Union([
     event: Schema.Literal("error"),
     data: Schema.Union([SystemError, NotFound, ValidationException, Unauthenticated]),
   }).annotate({ identifier: "ErrorEvent" }),
-])
-  .annotate({
-    identifier: "AnswerEvent",
-    description:
-      "An event of the stream, its `data` parsed: a `delta` for each piece of the answer, then one `entry` with the " +
-      "whole, or one `error`. Comments keep the connection alive.",
-  })
-  .pipe(HttpApiSchema.status(200), HttpApiSchema.asJson({ contentType: "text/event-stream" }));
+]).annotate({
+  identifier: "AnswerEvent",
+  description:
+    "An event of the stream, its `data` parsed: a `delta` for each piece of the answer, then one `entry` with the " +
+    "whole, or one `error`. Comments keep the connection alive.",
+});
 
 // Member by member: every store then yields the same bytes.
 export const encodeChat = (chat: Chat): typeof ChatWire.Type => ({

@@ -1,96 +1,76 @@
 /**
- * The API description, OpenAPI 3.1: the declaration, with the headers and failures of every response.
+ * The API description, OpenAPI 3.1, of the declared endpoints.
  */
 import { Schema } from "effect";
-import { OpenApi, type HttpApiEndpoint } from "effect/http-api";
-import { makeApi, type BasePaths } from "../contract/Api.ts";
 import { generalCodes, validationCodes, type GeneralMessage } from "../contract/Codes.ts";
+import { endpoints, type BasePaths, type Endpoint } from "../contract/Endpoints.ts";
+import * as Wire from "../contract/Wire.ts";
 import { toGeneralBody } from "../serve/ErrorResponses.ts";
 import { toFieldName } from "../serve/ValidationErrors.ts";
 
-type Spec = OpenApi.OpenAPISpec;
-type Operation = OpenApi.OpenAPISpecOperation;
+type Json = Record<string, any>;
 
-/**
- * The declaration of the interfaces that a listener serves, from which `OpenApi.fromApi` makes the whole description.
- */
-export const makeDescribedApi = (basePaths: BasePaths, serves: ReadonlyArray<keyof BasePaths>) => {
-  const api = makeApi(basePaths, serves);
-  return api.annotate(OpenApi.Transform, (declared) => {
-    const spec = withoutArtefacts(declared as Spec);
-    const endpoints: ReadonlyArray<HttpApiEndpoint.Top> = Object.values(api.groups).flatMap(
-      (group) => Object.values<HttpApiEndpoint.Top>(group.endpoints),
-    );
-    for (const endpoint of endpoints) {
-      const path = endpoint.path.replace(/:(\w+)/g, "{$1}");
-      const method = endpoint.method.toLowerCase() as "get" | "post";
-      describeOperation(spec, endpoint, spec.paths[path]![method]!);
-    }
-    for (const name of Object.keys(spec.components.schemas)) {
-      // Named after a check, for validation, and inlined.
-      if (/^[a-z]/.test(name)) delete spec.components.schemas[name];
-    }
-    return { ...spec, servers: [{ url: "/" }] };
-  });
+/** The description of the interfaces that a listener serves. */
+export const describeApi = (basePaths: BasePaths, serves: ReadonlyArray<keyof BasePaths>) => {
+  const schemas: Json = {};
+  const paths: Record<string, Json> = {};
+  for (const [name, endpoint] of Object.entries<Endpoint>(endpoints)) {
+    if (!serves.includes(endpoint.interface)) continue;
+    const path = `${basePaths[endpoint.interface]}${endpoint.path.replace(/:(\w+)/g, "{$1}")}`;
+    const operation = describeEndpoint(name, endpoint, schemas);
+    paths[path] = { ...paths[path], [endpoint.method.toLowerCase()]: operation };
+  }
+  return {
+    openapi: "3.1.0",
+    info: {
+      title: "Parley",
+      version: "1",
+      description: "Create chats, ask a chatbot in them, and read their history.",
+      license: { name: "MIT", identifier: "MIT" },
+    },
+    servers: [{ url: "/" }],
+    tags: serves.map((name) => ({ name, description: tags[name] })),
+    paths,
+    components: { schemas, securitySchemes: { apiKey } },
+  };
 };
 
 /**
- * The declaration for the page, whose samples would have a made-up value of each parameter, such as an empty `userRef`.
+ * The description for the page, whose samples would have a made-up value of each parameter, such as an empty `userRef`.
  * Scalar leaves out a parameter whose example is an empty list, until the reader gives it a value.
  */
-export const withShortSamples = (api: ReturnType<typeof makeDescribedApi>) =>
-  api.annotate(OpenApi.Transform, () => {
-    const spec = OpenApi.fromApi(api);
-    const operations = Object.values(spec.paths).flatMap((path) => Object.values(path));
-    for (const { parameters } of operations as ReadonlyArray<Operation>) {
-      for (const parameter of parameters) {
-        if (parameter.required || "default" in parameter.schema) continue;
-        const examples = { default: { value: [], "x-disabled": true } };
-        Object.assign(parameter, { explode: true, examples });
-      }
-    }
-    return spec;
-  });
-
-/**
- * Without the bounds of every integer, and without a ban of further members: requests may have them, and responses of
- * later versions.
- */
-const withoutArtefacts = (spec: Spec): Spec =>
-  JSON.parse(JSON.stringify(spec), (name, value: unknown) =>
-    (name === "additionalProperties" && value === false) ||
-    (name === "minimum" && value === Number.MIN_SAFE_INTEGER)
-      ? undefined
-      : value,
-  );
-
-const describeOperation = (spec: Spec, endpoint: HttpApiEndpoint.Top, operation: Operation) => {
-  for (const schema of [endpoint.params, endpoint.query, endpoint.headers]) {
-    if (schema === undefined) continue;
-    // The values, where Effect describes the strings that encode them.
-    const { definitions, schema: values } = Schema.toJsonSchemaDocument(Schema.toType(schema));
-    for (const [name, value] of Object.entries(values["properties"] as Record<string, any>)) {
-      const parameter = operation.parameters.find((one) => one.name === name)!;
-      const inlined = definitions[value.$ref?.split("/").at(-1)] ?? value;
-      const { description, ...schema } = inlined as Record<string, any>;
-      Object.assign(parameter, { schema }, description && { description });
-    }
+export const withShortSamples = (spec: ReturnType<typeof describeApi>) => {
+  const copy = structuredClone(spec);
+  const operations = Object.values(copy.paths).flatMap((path) => Object.values<Json>(path));
+  for (const parameter of operations.flatMap((operation) => operation["parameters"])) {
+    if (parameter.required || "default" in parameter.schema) continue;
+    const examples = { default: { value: [], "x-disabled": true } };
+    Object.assign(parameter, { explode: true, examples });
   }
-  const isPost = endpoint.method === "POST";
-  for (const [status, response] of Object.entries(operation.responses)) {
-    const repeatable = isPost && Number(status) < 300 && { "Idempotent-Replayed": replayed };
-    const failed = status === "500" && { "Retry-After": retryAfter };
-    Object.assign(response, { headers: { "x-request-id": requestId, ...repeatable, ...failed } });
-    const content = response.content?.["application/json"];
-    const examples = examplesOf(spec, endpoint, operation, Number(status));
-    if (content !== undefined && Object.keys(examples).length > 0)
-      Object.assign(content, { examples });
-  }
+  return copy;
 };
 
+const tags = {
+  general: "Chatbot details, chats and their history",
+  answers: "Questions and answers",
+};
+const apiKey = {
+  type: "apiKey",
+  name: "x-api-key",
+  in: "header",
+  description: "A key of the chatbot, with the scopes it needs",
+};
 const requestId = {
   description: "The request's id in the server's log",
   required: true,
+  schema: { type: "string" },
+};
+const ownRequestId = {
+  name: "x-request-id",
+  in: "header",
+  required: false,
+  description:
+    "The request's id in the server's log, 1 to 128 letters, digits, `.`, `_` or `-`; by default the server makes one",
   schema: { type: "string" },
 };
 const replayed = {
@@ -102,46 +82,102 @@ const retryAfter = {
   schema: { type: "integer", minimum: 1 },
 };
 
-const dtos: Readonly<Record<string, string>> = {
-  createChat: "CREATE_CHAT_DTO",
-  listChats: "CHATS_DTO",
-  history: "HISTORY_DTO",
-  ask: "ASK_DTO",
+const failures: ReadonlyArray<readonly [status: number, means: string, schema: Schema.Top]> = [
+  [400, "Bad request", Wire.BadRequest],
+  [401, "Unauthenticated access", Wire.Unauthenticated],
+  [403, "Unauthorized access", Wire.Unauthorized],
+  [404, "Path or entity not found", Wire.EndpointNotFound],
+  [422, "Data validation failed", Wire.ValidationException],
+  [500, "System error", Wire.SystemError],
+];
+
+/** Describes an endpoint as an operation, and adds the schemas that it refers to. */
+const describeEndpoint = (name: string, endpoint: Endpoint, schemas: Json): Json => {
+  const describe = (schema: Schema.Top, type = "application/json", examples?: Json) => {
+    const { definitions, schema: described } = toJsonSchema(schema);
+    Object.assign(schemas, definitions);
+    return { content: { [type]: { schema: described, ...(examples && { examples }) } } };
+  };
+  const { body, description, events, method, success } = endpoint;
+  const parameters = Object.entries(endpoint.parameters ?? {}).flatMap(describeParameters);
+  const isPost = method === "POST";
+  const succeeded = {
+    description: "Success",
+    headers: { "x-request-id": requestId, ...(isPost && { "Idempotent-Replayed": replayed }) },
+  };
+  const responses: Json = {
+    [isPost ? 201 : 200]: { ...succeeded, ...describe(success) },
+    ...(events && { 200: { ...succeeded, ...describe(events, "text/event-stream") } }),
+  };
+  for (const [status, description, schema] of failures) {
+    const examples = examplesOf(name, endpoint, status);
+    if (Object.keys(examples).length === 0) continue;
+    const either = "CHAT_DOES_NOT_EXISTS" in examples && Schema.Union([schema, Wire.NotFound]);
+    responses[status] = {
+      description,
+      headers: { "x-request-id": requestId, ...(status === 500 && { "Retry-After": retryAfter }) },
+      ...describe(either || schema, "application/json", examples),
+    };
+  }
+  return {
+    tags: [endpoint.interface],
+    operationId: `${endpoint.interface}.${name}`,
+    summary: endpoint.summary,
+    description: `${description} Needs the scope \`${endpoint.scope}\`.`,
+    parameters: [...parameters, ownRequestId],
+    security: [{ apiKey: [] }],
+    ...(body && { requestBody: { required: true, ...describe(body) } }),
+    responses,
+  };
+};
+
+/** A schema in JSON Schema, without the least value of every integer and a word on members that it does not name. */
+const toJsonSchema = (
+  schema: Schema.Top,
+): { readonly definitions: Json; readonly schema: Json } => {
+  const text = JSON.stringify(Schema.toJsonSchemaDocument(schema));
+  return JSON.parse(text.replaceAll("#/$defs/", "#/components/schemas/"), (name, value) =>
+    name === "additionalProperties" || value === Number.MIN_SAFE_INTEGER ? undefined : value,
+  );
+};
+
+/** Parameters with the schemas of their values, which strings encode. */
+const describeParameters = ([place, fields]: readonly [string, Schema.Struct.Fields]) => {
+  const { definitions, schema } = toJsonSchema(Schema.toType(Schema.Struct(fields)));
+  return Object.entries<Json>(schema["properties"]).map(([name, value]) => {
+    // A schema that is named after its check is inlined.
+    const { description, ...schema } = definitions[value["$ref"]?.split("/").at(-1)] ?? value;
+    return { name, in: place, required: place === "path", description, schema };
+  });
 };
 
 /** Every failure of the endpoint with this status, by its message. */
-const examplesOf = (
-  spec: Spec,
-  { identifier, method }: HttpApiEndpoint.Top,
-  operation: Operation,
-  status: number,
-) => {
-  const schema = operation.requestBody?.content["application/json"]?.schema as { $ref?: string };
-  const body = spec.components.schemas[schema?.$ref?.split("/").at(-1) ?? ""]?.["properties"] ?? {};
-  const names = [...operation.parameters.map(({ name }) => name), ...Object.keys(body)];
-  const paths = [[], ...names.map((name) => [name])];
-
+const examplesOf = (name: string, endpoint: Endpoint, status: number): Json => {
+  const values = Object.assign(
+    {},
+    ...Object.values(endpoint.parameters ?? {}),
+    endpoint.body?.fields,
+  );
+  const paths = [[], ...Object.keys(values).map((value) => [value])];
   const general = Object.entries(generalCodes)
-    .filter(([message, code]) => code.status === status && occurs(message, identifier, method))
+    .filter(([message, code]) => code.status === status && occurs(message, name, endpoint))
     .map(([message, { means }]) => {
-      const value = toGeneralBody(message as GeneralMessage);
-      const more = message === "INVALID_PATH" ? { method, path: "/nowhere" } : {};
-      return [message, { summary: means, value: { ...value, ...more } }];
+      const body = toGeneralBody(message as GeneralMessage);
+      const target = message === "INVALID_PATH" && { method: endpoint.method, path: "/nowhere" };
+      return [message, { summary: means, value: { ...body, ...target } }];
     });
   const validation = Object.entries(validationCodes).flatMap(([message, code]) => {
-    const path = paths.find((one) =>
-      message.startsWith(`${dtos[identifier]}_${toFieldName(one)}_`),
-    );
+    const path = paths.find((one) => message.startsWith(`${endpoint.dto}_${toFieldName(one)}_`));
     return status !== 422 || path === undefined
       ? []
       : [[message, { value: { status, errors: [{ code, message, path }] } }]];
   });
-  return Object.fromEntries([...general, ...validation]) as object;
+  return Object.fromEntries([...general, ...validation]) as Json;
 };
 
 /** Whether the endpoint can answer with the message. */
-const occurs = (message: string, endpoint: string, method: string): boolean => {
-  if (message === "ANSWER_UNAVAILABLE") return endpoint === "ask";
-  if (message === "CHAT_DOES_NOT_EXISTS") return endpoint === "ask" || endpoint === "history";
-  return method === "POST" || !/^(BODY|CONTENT_TYPE)_/.test(message);
+const occurs = (message: string, name: string, { body }: Endpoint): boolean => {
+  if (message === "ANSWER_UNAVAILABLE") return name === "ask";
+  if (message === "CHAT_DOES_NOT_EXISTS") return name === "ask" || name === "history";
+  return body !== undefined || !/^(BODY|CONTENT_TYPE)_/.test(message);
 };

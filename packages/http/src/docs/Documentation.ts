@@ -4,11 +4,10 @@
  */
 import { Effect } from "effect";
 import { HttpRouter, HttpServerRequest, HttpServerResponse } from "effect/http";
-import { HttpApiScalar, OpenApi } from "effect/http-api";
-import type { Pages } from "../serve/App.ts";
-import { toPath } from "../serve/Routes.ts";
+import { HttpApi, HttpApiScalar, OpenApi } from "effect/http-api";
+import { toPath, type Pages } from "../serve/App.ts";
 import { makeStaticFile } from "../serve/StaticFile.ts";
-import { makeDescribedApi, withShortSamples } from "./Description.ts";
+import { describeApi, withShortSamples } from "./Description.ts";
 
 /** Off: the page's tools that would send the description or the server's address to other hosts. */
 const scalar = {
@@ -22,12 +21,10 @@ const kept = { "cache-control": "no-cache" };
 
 /** The documentation of the interfaces that the listener serves. */
 export const makeDocumentation: Pages = Effect.fnUntraced(function* ({ basePaths, serves }) {
-  const api = makeDescribedApi(basePaths, serves);
-  const description = JSON.stringify(OpenApi.fromApi(api));
+  const api = describeApi(basePaths, serves);
+  const described = HttpApi.make("parley").annotate(OpenApi.Transform, () => withShortSamples(api));
   const page = yield* Effect.cached(
-    HttpRouter.toHttpEffect(
-      HttpApiScalar.layer(withShortSamples(api), { path: "/docs", scalar }),
-    ).pipe(
+    HttpRouter.toHttpEffect(HttpApiScalar.layer(described, { path: "/docs", scalar })).pipe(
       Effect.flatten,
       Effect.flatMap((page) => Effect.promise(() => HttpServerResponse.toWeb(page).text())),
       Effect.flatMap((html) => makeStaticFile(html, "text/html; charset=utf-8", kept)),
@@ -41,7 +38,7 @@ export const makeDocumentation: Pages = Effect.fnUntraced(function* ({ basePaths
     if (method !== "GET") return undefined;
     switch (toPath(url)) {
       case "/openapi.json": {
-        const text = description.replace(relative, JSON.stringify({ url: originOf(headers) }));
+        const text = JSON.stringify({ ...api, servers: [{ url: originOf(headers) }] });
         const file = makeStaticFile(text, "application/json; charset=utf-8", kept);
         return Effect.map(file, (respond) => respond(headers));
       }
@@ -54,8 +51,6 @@ export const makeDocumentation: Pages = Effect.fnUntraced(function* ({ basePaths
     return undefined;
   };
 });
-
-const relative = JSON.stringify({ url: "/" });
 
 /** The server's address as the client wrote it; a proxy says whether that is `https`. */
 const originOf = (headers: Readonly<Record<string, string | undefined>>): string => {

@@ -3,9 +3,8 @@
  */
 import { Effect } from "effect";
 import { HttpServerResponse } from "effect/http";
-import type { Pages } from "../serve/App.ts";
+import { toPath, type Pages } from "../serve/App.ts";
 import { toEndpointNotFound } from "../serve/ErrorResponses.ts";
-import { toPath } from "../serve/Routes.ts";
 import { makeStaticFile } from "../serve/StaticFile.ts";
 
 /** Options of {@link makePlayground}. */

@@ -3,15 +3,20 @@
  * of the contract's shapes.
  */
 import { Access, logFailure } from "@parley/core";
-import { Cause, Effect, Layer, type Scope } from "effect";
+import { Cause, Effect, Layer } from "effect";
 import { HttpMiddleware, HttpServerRequest, HttpServerResponse, UrlParams } from "effect/http";
-import { defaultBasePaths, type BasePaths } from "../contract/Api.ts";
+import {
+  defaultBasePaths,
+  endpoints,
+  type BasePaths,
+  type Endpoint,
+  type EndpointName,
+} from "../contract/Endpoints.ts";
 import { toJsonResponse } from "../contract/Wire.ts";
 import { makeCors } from "./Cors.ts";
-import { toEndpointNotFound, toErrorResponse, type RequestError } from "./ErrorResponses.ts";
-import { makeHandlers, type Handler } from "./Handlers.ts";
+import { toEndpointNotFound, toErrorResponse, type ReportFailure } from "./ErrorResponses.ts";
+import { makeHandlers } from "./Handlers.ts";
 import { makeRequestLog, toMethod, type RequestFacts } from "./RequestLog.ts";
-import { isBelow, makeRouter, toPath } from "./Routes.ts";
 
 /** Options of {@link makeApp}. */
 export interface AppOptions {
@@ -40,7 +45,6 @@ export type Pages = (
 
 type Request = HttpServerRequest.HttpServerRequest;
 type Response = HttpServerResponse.HttpServerResponse;
-type Found = ReturnType<ReturnType<typeof makeRouter>>;
 
 /** The id of a request: its `x-request-id` header if that is well-formed, else a new id. */
 export const toRequestId = (header: unknown): string =>
@@ -51,6 +55,32 @@ export const toRequestId = (header: unknown): string =>
 // A number is far cheaper than randomness for each request.
 const processId = crypto.randomUUID().slice(0, 13);
 let requests = 0;
+
+/** The path in a request's target, as received. */
+export const toPath = (target: string): string => target.split("?", 1)[0]!;
+
+/**
+ * A function from a request's method and path to its endpoint, the template of the path, and its parameter as
+ * received (empty where the path has none). HEAD and OPTIONS of a path are no endpoints.
+ */
+const makeRouter = (paths: BasePaths) => {
+  const names = Object.keys(endpoints) as Array<EndpointName>;
+  const routes = names.map((endpoint) => {
+    const { interface: name, method, path, scope, dto }: Endpoint = endpoints[endpoint];
+    const base = paths[name].replace(/[^\w/-]/g, "\\$&");
+    // The answers interface has one address with two spellings.
+    const below = endpoint === "ask" ? "/?" : path.replace(/:\w+/, "([^/]+)");
+    const pattern = new RegExp(`^${base}${below}$`);
+    return { dto, endpoint, method, pattern, scope, template: paths[name] + path };
+  });
+  return (method: string, path: string) => {
+    for (const route of routes) {
+      const match = route.method === method ? route.pattern.exec(path) : null;
+      if (match !== null) return { ...route, parameter: match[1] ?? "" };
+    }
+    return undefined;
+  };
+};
 
 /**
  * The application, over the core's services in the context. It never fails: a defect becomes a response whose
@@ -69,38 +99,29 @@ export const makeApp = Effect.fnUntraced(function* ({
   const route = makeRouter(basePaths);
   const bases = serves.map((name) => basePaths[name]);
   const cors = corsOrigins.length === 0 ? null : makeCors(corsOrigins);
-
   const requests = yield* makeRequestLog(logRequests);
 
-  const reportFailure = (cause: Cause.Cause<RequestError>, facts: RequestFacts) => {
-    const response = toErrorResponse(cause);
-    requests.fail(response.reason);
-    return Effect.as(Effect.annotateLogs(logFailure(cause), { ...facts }), response);
-  };
-  const handlers: Readonly<Record<string, Handler>> = yield* makeHandlers(
-    onDisconnect,
-    reportFailure,
-  );
+  const handlers = yield* makeHandlers(onDisconnect);
 
-  const notFound = (method: string, path: string) => {
+  const notFound = ({ method, url }: Request) => {
     requests.fail("INVALID_PATH");
-    return Effect.succeed(toEndpointNotFound(method, path));
+    return Effect.succeed(toEndpointNotFound(method, toPath(url)));
   };
+  /** Makes the checks 1 to 3 of the contract; the handlers make the others. */
   const respond = (
     request: Request,
-    path: string,
-    found: Found,
+    found: ReturnType<typeof route>,
     facts: RequestFacts,
-  ): Effect.Effect<Response, RequestError, Scope.Scope> => {
-    const { headers, method } = request;
-    const key = headers["x-api-key"];
-    if (key === undefined) return Effect.fail("API_KEY_NOT_PRESENT");
+    reportFailure: ReportFailure,
+  ) => {
+    const key = request.headers["x-api-key"];
+    if (key === undefined) return Effect.fail("API_KEY_NOT_PRESENT" as const);
     return Effect.flatMap(access.authenticate(key), (principal) => {
       facts.chatbot = principal.chatbot.id;
-      if (found === undefined) return notFound(method, path);
-      const { handle, scope } = handlers[found.endpoint]!;
+      if (found === undefined) return notFound(request);
+      const { endpoint, parameter, scope } = found;
       if (!principal.scopes.includes(scope)) return Effect.fail("SCOPE_NOT_GRANTED" as const);
-      const handled = handle({ request, facts, principal, parameter: found.parameter });
+      const handled = handlers[endpoint]({ request, facts, principal, parameter, reportFailure });
       // The lines that an ask leaves on its way belong to its request.
       const { requestId, route } = facts;
       return scope === "ask" ? Effect.annotateLogs(handled, { requestId, route }) : handled;
@@ -111,26 +132,30 @@ export const makeApp = Effect.fnUntraced(function* ({
   return Effect.interruptible(
     Effect.flatMap(HttpServerRequest.HttpServerRequest, (request) => {
       const requestId = toRequestId(request.headers["x-request-id"]);
-      const { method } = request;
       const path = toPath(request.url);
-      const isInterface = bases.some((base) => isBelow(base, path));
-      const found = isInterface ? route(method, path) : undefined;
+      const isInterface = bases.some((base) => path === base || path.startsWith(`${base}/`));
+      const found = isInterface ? route(request.method, path) : undefined;
       let page: Effect.Effect<Response> | undefined;
       if (!isInterface) for (const pageOf of pagesOf) page ??= pageOf(request);
       const template = page === undefined ? found?.template : `/${path.split("/", 2)[1]}`;
       const facts: RequestFacts = {
         requestId,
-        method: toMethod(method),
+        method: toMethod(request.method),
         ...(template !== undefined && { route: template }),
+      };
+      const reportFailure: ReportFailure = (cause) => {
+        const response = toErrorResponse(cause, found?.dto);
+        requests.fail(response.reason);
+        return Effect.as(Effect.annotateLogs(logFailure(cause), { ...facts }), response);
       };
       const response = Effect.catchCause(
         Effect.suspend(() =>
-          isInterface ? respond(request, path, found, facts) : (page ?? notFound(method, path)),
+          isInterface ? respond(request, found, facts, reportFailure) : (page ?? notFound(request)),
         ),
         (cause) =>
           Cause.hasInterruptsOnly(cause)
             ? Effect.failCause(cause as Cause.Cause<never>)
-            : Effect.map(reportFailure(cause, facts), ({ body, headers }) =>
+            : Effect.map(reportFailure(cause), ({ body, headers }) =>
                 toJsonResponse(body, headers),
               ),
       );

@@ -14,31 +14,20 @@ export const makeCors =
     { headers, method }: HttpServerRequest.HttpServerRequest,
     response: Effect.Effect<Response, never, R>,
   ): Effect.Effect<Response, never, R> => {
-    const origin = headers["origin"];
-    if (origin === undefined || !origins.includes(origin)) return Effect.map(response, varied);
-    const isPreflight =
-      method === "OPTIONS" && headers["access-control-request-method"] !== undefined;
+    const { origin = "", "access-control-request-method": requested } = headers;
+    const isListed = origins.includes(origin);
+    const isPreflight = isListed && method === "OPTIONS" && requested !== undefined;
     return Effect.map(
-      Effect.map(
-        isPreflight ? Effect.succeed(toJsonResponse({ status: 200, data: {} })) : response,
-        varied,
-      ),
-      HttpServerResponse.setHeaders({
-        "access-control-allow-origin": origin,
-        ...(isPreflight ? preflight : exposed),
-      }),
+      isPreflight ? Effect.succeed(toJsonResponse({ status: 200, data: {} })) : response,
+      (response) =>
+        HttpServerResponse.setHeaders(response, {
+          // Without an origin too: a cache must not reuse that response for a request with one.
+          vary: [response.headers["vary"] ?? [], "Origin"].flat().join(", "),
+          ...(isListed && { "access-control-allow-origin": origin }),
+          ...(isListed && (isPreflight ? preflight : exposed)),
+        }),
     );
   };
-
-/** Without an origin too: a cache must not reuse that response for a request with one. */
-const varied = (response: Response): Response => {
-  const { vary } = response.headers;
-  return HttpServerResponse.setHeader(
-    response,
-    "vary",
-    vary === undefined ? "Origin" : `${vary}, Origin`,
-  );
-};
 
 const preflight = {
   "access-control-allow-methods": "GET, POST",

@@ -1,26 +1,22 @@
 /**
  * The responses of requests that fail (sections 7.2 to 7.4).
  */
-import {
-  Overloaded,
-  type AskError,
-  type KeyRejected,
-  type IdempotencyKeyReused,
-} from "@parley/core";
-import { Cause, Option } from "effect";
+import { IdempotencyKeyReused, Overloaded, type AskError, type KeyRejected } from "@parley/core";
+import { Cause, Option, type Effect } from "effect";
 import type { HttpServerResponse } from "effect/http";
-import { generalCodes, type GeneralMessage } from "../contract/Codes.ts";
+import {
+  generalCodes,
+  validationCodes,
+  type GeneralMessage,
+  type ValidationMessage,
+} from "../contract/Codes.ts";
 import { toJsonResponse, type ResponseBody } from "../contract/Wire.ts";
-import { ValidationErrors } from "./ValidationErrors.ts";
+import { toFieldName, ValidationErrors, type Problem } from "./ValidationErrors.ts";
 
 type Response = HttpServerResponse.HttpServerResponse;
 
-/** Why a request fails. A handler reports the reuse of an idempotency key among its validation errors. */
-export type RequestError =
-  | Exclude<AskError, IdempotencyKeyReused>
-  | KeyRejected
-  | ValidationErrors
-  | GeneralMessage;
+/** Why a request fails. */
+export type RequestError = AskError | KeyRejected | ValidationErrors | GeneralMessage;
 
 /** A failure as a client receives it, as a response or as the last event of a stream. */
 export interface ErrorResponse {
@@ -30,28 +26,28 @@ export interface ErrorResponse {
   readonly reason: GeneralMessage | "VALIDATION";
 }
 
+/** Logs and counts a failure, and returns its response. */
+export type ReportFailure = (cause: Cause.Cause<RequestError>) => Effect.Effect<ErrorResponse>;
+
 /** The body of a general exception (section 7.2). */
 export const toGeneralBody = (message: GeneralMessage) => {
   const { code, status } = generalCodes[message];
   return { status, code, message };
 };
 
-/** The response of a general exception (section 7.2). */
-export const toGeneralResponse = (message: GeneralMessage): Response =>
-  toJsonResponse(toGeneralBody(message));
-
 /** The response to an unknown route (section 7.4). `path` is the request's target as received, without its query. */
 export const toEndpointNotFound = (method: string, path: string): Response =>
   toJsonResponse({ ...toGeneralBody("INVALID_PATH"), method, path });
 
-/** The response to a request that failed; a defect shows no detail. */
-export const toErrorResponse = (cause: Cause.Cause<RequestError>): ErrorResponse => {
+/** The response to a request that failed; a defect shows no detail. `dto` starts the messages about its values. */
+export const toErrorResponse = (cause: Cause.Cause<RequestError>, dto = ""): ErrorResponse => {
   const error = Option.getOrElse(
     Cause.findErrorOption(cause),
     (): GeneralMessage => "INTERNAL_ERROR",
   );
-  if (error instanceof ValidationErrors) {
-    return { body: { status: 422, errors: error.found }, reason: "VALIDATION" };
+  if (error instanceof ValidationErrors) return toValidationResponse(dto, error.problems);
+  if (error instanceof IdempotencyKeyReused) {
+    return toValidationResponse(dto, [[["Idempotency-Key"], "REUSED"]]);
   }
   const reason = typeof error === "string" ? error : messages[error._tag];
   return {
@@ -61,6 +57,14 @@ export const toErrorResponse = (cause: Cause.Cause<RequestError>): ErrorResponse
       headers: { "retry-after": String(error.retryAfterSeconds) },
     }),
   };
+};
+
+const toValidationResponse = (dto: string, problems: ReadonlyArray<Problem>): ErrorResponse => {
+  const errors = problems.map(([path, problem]) => {
+    const message = `${dto}_${toFieldName(path)}_${problem}` as ValidationMessage;
+    return { code: validationCodes[message], message, path };
+  });
+  return { body: { status: 422, errors }, reason: "VALIDATION" };
 };
 
 const messages = {

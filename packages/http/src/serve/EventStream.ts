@@ -2,11 +2,11 @@
  * An answer as server-sent events: a `delta` for each piece, then one `entry` with the envelope of a plain ask, or one
  * `error` with the envelope of a failure.
  */
-import type { AnswerEvent, Progress } from "@parley/core";
+import type { AnswerEvent, AskError, Progress } from "@parley/core";
 import { Cause, Duration, Effect, Fiber, Option, Pull, Stream } from "effect";
 import { HttpServerResponse } from "effect/http";
 import { encodeEntry } from "../contract/Wire.ts";
-import type { ErrorResponse, RequestError } from "./ErrorResponses.ts";
+import type { ReportFailure } from "./ErrorResponses.ts";
 
 /** Between two comments, by which proxies see that the connection is alive. */
 const heartbeat = Duration.seconds(15);
@@ -30,9 +30,9 @@ export const parseEventId = (id = ""): Progress | null => {
  * The response. It opens with the first event, so that a failure before that is a plain response, or with a comment
  * when no event arrives for as long as proxies wait. A later failure is reported by `reportFailure` as the last event.
  */
-export const toEventStream = Effect.fnUntraced(function* <E extends RequestError>(
-  events: Stream.Stream<AnswerEvent, E>,
-  reportFailure: (cause: Cause.Cause<E>) => Effect.Effect<ErrorResponse>,
+export const toEventStream = Effect.fnUntraced(function* (
+  events: Stream.Stream<AnswerEvent, AskError>,
+  reportFailure: ReportFailure,
 ) {
   const pull = yield* Stream.toPull(events);
   const opening = yield* Pull.catchDone(pull, () => Effect.die("an answer without events")).pipe(

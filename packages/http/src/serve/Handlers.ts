@@ -1,17 +1,10 @@
 /**
  * The handlers of the endpoints: each decodes a request, calls the core and encodes the response.
  */
-import {
-  Asking,
-  Chats,
-  newest,
-  newestChats,
-  type Chatbot,
-  type Principal,
-  type Scope,
-} from "@parley/core";
-import { Effect, Stream, type Cause, type Scope as Scopes } from "effect";
+import { Asking, Chats, newest, newestChats, type Chatbot, type Principal } from "@parley/core";
+import { Effect, type Scope } from "effect";
 import type { HttpServerRequest, HttpServerResponse } from "effect/http";
+import type { EndpointName } from "../contract/Endpoints.ts";
 import {
   encodeChat,
   encodeDetails,
@@ -19,33 +12,28 @@ import {
   encodePage,
   toJsonResponse,
 } from "../contract/Wire.ts";
-import type { ErrorResponse, RequestError } from "./ErrorResponses.ts";
+import type { ReportFailure, RequestError } from "./ErrorResponses.ts";
 import { acceptsEvents, parseEventId, toEventStream } from "./EventStream.ts";
-import { decodeChatsQuery, decodeHistoryQuery } from "./ListQueries.ts";
-import { decodePost, decodeAsk, decodeCreateChat } from "./Posts.ts";
 import type { RequestFacts } from "./RequestLog.ts";
-import { ValidationErrors } from "./ValidationErrors.ts";
-
-/** A request whose API key is valid and has the endpoint's scope. */
-export interface AcceptedRequest {
-  readonly request: HttpServerRequest.HttpServerRequest;
-  readonly facts: RequestFacts;
-  readonly principal: Principal;
-  /** The path's parameter, as received; empty where the path has none. */
-  readonly parameter: string;
-}
+import {
+  decodeAsk,
+  decodeChatsQuery,
+  decodeCreateChat,
+  decodeHistoryQuery,
+} from "./RequestValues.ts";
 
 type Response = HttpServerResponse.HttpServerResponse;
 
-export interface Handler {
-  /** The scope that the API key needs. */
-  readonly scope: Scope;
-  readonly handle: (
-    accepted: AcceptedRequest,
-  ) => Effect.Effect<Response, RequestError, Scopes.Scope>;
-}
-
-const reportReuse = (errors: ValidationErrors) => errors.add(["Idempotency-Key"], "REUSED");
+/** Answers a request whose API key is valid and has the endpoint's scope. */
+type Handler = (accepted: {
+  readonly request: HttpServerRequest.HttpServerRequest;
+  readonly facts: RequestFacts;
+  /** Ends a stream that began. */
+  readonly reportFailure: ReportFailure;
+  readonly principal: Principal;
+  /** The path's parameter, as received; empty where the path has none. */
+  readonly parameter: string;
+}) => Effect.Effect<Response, RequestError, Scope.Scope>;
 
 const toCreated = (data: object, replayed: boolean): Response =>
   toJsonResponse({ status: 201, data }, replayed ? { "idempotent-replayed": "true" } : undefined);
@@ -54,92 +42,56 @@ const toCreated = (data: object, replayed: boolean): Response =>
 const toChatId = (text: string): number =>
   /^[0-9]+$/.test(text) && Number.isSafeInteger(Number(text)) ? Number(text) : 0;
 
-/** The handlers by the identifiers of their endpoints in the declaration. `reportFailure` ends a stream that began. */
-export const makeHandlers = Effect.fnUntraced(function* (
-  onDisconnect: "finish" | "cancel",
-  reportFailure: (
-    cause: Cause.Cause<RequestError>,
-    facts: RequestFacts,
-  ) => Effect.Effect<ErrorResponse>,
-) {
+/** The handlers of the declared endpoints. */
+export const makeHandlers = Effect.fnUntraced(function* (onDisconnect: "finish" | "cancel") {
   const chats = yield* Chats;
   const asking = yield* Asking;
   /** Encoded once for each chatbot that the core remembers. */
-  const details = new WeakMap<Chatbot, Effect.Effect<Response>>();
+  const details = new WeakMap<Chatbot, Response>();
 
-  return {
-    details: {
-      scope: "read",
-      handle: ({ principal: { chatbot } }) => {
-        let response = details.get(chatbot);
-        if (response === undefined) {
-          response = Effect.succeed(toJsonResponse({ status: 200, data: encodeDetails(chatbot) }));
-          details.set(chatbot, response);
-        }
-        return response;
-      },
+  const handlers: Readonly<Record<EndpointName, Handler>> = {
+    details: ({ principal: { chatbot } }) => {
+      const known = details.get(chatbot);
+      const response = known ?? toJsonResponse({ status: 200, data: encodeDetails(chatbot) });
+      details.set(chatbot, response);
+      return Effect.succeed(response);
     },
 
-    createChat: {
-      scope: "write",
-      handle: Effect.fnUntraced(function* (accepted) {
-        const errors = new ValidationErrors("CREATE_CHAT_DTO");
-        const { key, name, userRef } = yield* decodePost(
-          accepted.request,
-          errors,
-          decodeCreateChat,
-        );
-        const { chat, replayed } = yield* chats
-          .create(accepted.principal.chatbot, { name, userRef }, key)
-          .pipe(Effect.catchTag("IdempotencyKeyReused", () => Effect.fail(reportReuse(errors))));
-        return toCreated(encodeChat(chat), replayed);
-      }),
-    },
+    createChat: Effect.fnUntraced(function* ({ principal, request }) {
+      const { body, "Idempotency-Key": key = null } = yield* decodeCreateChat(request);
+      const { chat, replayed } = yield* chats.create(principal.chatbot, body, key);
+      return toCreated(encodeChat(chat), replayed);
+    }),
 
-    listChats: {
-      scope: "read",
-      handle: Effect.fnUntraced(function* ({ principal, request }) {
-        const query = { ...newestChats, ...(yield* decodeChatsQuery(request.url)) };
-        return toJsonResponse(encodePage(yield* chats.list(principal.chatbot, query), encodeChat));
-      }),
-    },
+    listChats: Effect.fnUntraced(function* ({ principal, request }) {
+      const query = { ...newestChats, ...(yield* decodeChatsQuery(request.url)) };
+      return toJsonResponse(encodePage(yield* chats.list(principal.chatbot, query), encodeChat));
+    }),
 
-    history: {
-      scope: "read",
-      handle: Effect.fnUntraced(function* ({ facts, parameter, principal, request }) {
-        const query = { ...newest, ...(yield* decodeHistoryQuery(request.url)) };
-        facts.chat = toChatId(parameter);
-        const page = yield* chats.history(principal.chatbot, facts.chat, query);
-        return toJsonResponse(encodePage(page, encodeEntry));
-      }),
-    },
+    history: Effect.fnUntraced(function* ({ facts, parameter, principal, request }) {
+      const query = { ...newest, ...(yield* decodeHistoryQuery(request.url)) };
+      facts.chat = toChatId(parameter);
+      const page = yield* chats.history(principal.chatbot, facts.chat, query);
+      return toJsonResponse(encodePage(page, encodeEntry));
+    }),
 
-    ask: {
-      scope: "ask",
-      handle: Effect.fnUntraced(function* (accepted) {
-        const errors = new ValidationErrors("ASK_DTO");
-        const { chatbot, keyId } = accepted.principal;
-        const { headers } = accepted.request;
-        const wish = headers["on-disconnect"]?.toLowerCase() ?? onDisconnect;
-        const { chat_id, query, ...more } = yield* decodePost(
-          accepted.request,
-          errors,
-          decodeAsk,
-          wish,
-        );
-        const ask = { chatId: chat_id ?? null, question: query, keyId, ...more };
-        if (ask.chatId !== null) accepted.facts.chat = ask.chatId;
-        if (acceptsEvents(headers["accept"])) {
-          const events = asking
-            .stream(chatbot, ask, parseEventId(headers["last-event-id"]))
-            .pipe(Stream.catchTag("IdempotencyKeyReused", () => Stream.fail(reportReuse(errors))));
-          return yield* toEventStream(events, (cause) => reportFailure(cause, accepted.facts));
-        }
-        const { entry, replayed } = yield* asking
-          .ask(chatbot, ask)
-          .pipe(Effect.catchTag("IdempotencyKeyReused", () => Effect.fail(reportReuse(errors))));
-        return toCreated(encodeEntry(entry), replayed);
-      }),
-    },
-  } satisfies Record<string, Handler>;
+    ask: Effect.fnUntraced(function* ({ facts, principal, reportFailure, request }) {
+      const { chatbot, keyId } = principal;
+      const { headers } = request;
+      const {
+        body: { chat_id: chatId = null, query: question },
+        "Idempotency-Key": key = null,
+        "On-Disconnect": onHangUp,
+      } = yield* decodeAsk(request, onDisconnect);
+      if (chatId !== null) facts.chat = chatId;
+      const ask = { chatId, question, key, keyId, ...(onHangUp && { onHangUp }) };
+      if (acceptsEvents(headers["accept"])) {
+        const seen = parseEventId(headers["last-event-id"]);
+        return yield* toEventStream(asking.stream(chatbot, ask, seen), reportFailure);
+      }
+      const { entry, replayed } = yield* asking.ask(chatbot, ask);
+      return toCreated(encodeEntry(entry), replayed);
+    }),
+  };
+  return handlers;
 });

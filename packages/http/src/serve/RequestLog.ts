@@ -19,19 +19,6 @@ export interface RequestFacts {
   chat?: number;
 }
 
-export interface RequestLog {
-  /** Records the request, from now until its response has been sent. */
-  readonly observe: <E, R>(
-    response: Effect.Effect<Response, E, R>,
-    request: HttpServerRequest.HttpServerRequest,
-    facts: RequestFacts,
-  ) => Effect.Effect<Response, E, R | Scope.Scope>;
-  /** Counts a failure by the message that the client gets; `VALIDATION` stands for those of a 422. */
-  readonly fail: (reason: GeneralMessage | "VALIDATION") => void;
-  /** Records a request that was refused before it reached the application. */
-  readonly refuse: (facts: RequestFacts, reason: GeneralMessage, status: number) => void;
-}
-
 const boundaries = [
   0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.25, 0.5, 0.75, 1, 2.5, 5, 7.5, 10, 30, 60,
 ];
@@ -61,12 +48,18 @@ export const makeRequestLog = Effect.fnUntraced(function* (logRequests = false) 
         ...(route !== undefined && { "http.route": route }),
       },
     );
+  const describeFailure = (reason: string) =>
+    Metric.counter("parley.failures", {
+      description: "Requests that failed, by the message that their clients got",
+      attributes: { reason },
+      incremental: true,
+    });
 
   const end = (begun: number, facts: RequestFacts, status: number) => {
     const millis = performance.now() - begun;
     const name = `${status} ${facts.method} ${facts.route}`;
-    let duration = durations.get(name);
-    if (duration === undefined) durations.set(name, (duration = describeDuration(facts, status)));
+    const duration = durations.get(name) ?? describeDuration(facts, status);
+    durations.set(name, duration);
     duration.updateUnsafe(millis / 1000, context);
     active.modifyUnsafe(-1, context);
     return logRequests
@@ -74,20 +67,26 @@ export const makeRequestLog = Effect.fnUntraced(function* (logRequests = false) 
       : Effect.void;
   };
 
-  const fail: RequestLog["fail"] = (reason) => {
-    let failure = failures.get(reason);
-    if (failure === undefined) {
-      failure = Metric.counter("parley.failures", {
-        description: "Requests that failed, by the message that their clients got",
-        attributes: { reason },
-        incremental: true,
-      });
-      failures.set(reason, failure);
-    }
+  /** Counts a failure by the message that the client gets; `VALIDATION` stands for those of a 422. */
+  const fail = (reason: GeneralMessage | "VALIDATION"): void => {
+    const failure = failures.get(reason) ?? describeFailure(reason);
+    failures.set(reason, failure);
     failure.updateUnsafe(1, context);
   };
 
-  const observe: RequestLog["observe"] = (response, request, facts) => {
+  /** Records a request that was refused before it reached the application. */
+  const refuse = (facts: RequestFacts, reason: GeneralMessage, status: number): void => {
+    fail(reason);
+    active.modifyUnsafe(1, context);
+    Effect.runForkWith(context)(end(performance.now(), facts, status));
+  };
+
+  /** Records the request, from now until its response has been sent. */
+  const observe = <E, R>(
+    response: Effect.Effect<Response, E, R>,
+    request: HttpServerRequest.HttpServerRequest,
+    facts: RequestFacts,
+  ): Effect.Effect<Response, E, R | Scope.Scope> => {
     const begun = performance.now();
     active.modifyUnsafe(1, context);
     let status = hungUp;
@@ -102,33 +101,25 @@ export const makeRequestLog = Effect.fnUntraced(function* (logRequests = false) 
     return traced ? inRequestSpan(observed, request, facts, () => status) : observed;
   };
 
-  return {
-    observe,
-    fail,
-    refuse: (facts, reason, status) => {
-      fail(reason);
-      active.modifyUnsafe(1, context);
-      Effect.runForkWith(context)(end(performance.now(), facts, status));
-    },
-  } satisfies RequestLog as RequestLog;
+  return { fail, observe, refuse };
 });
+
+export type RequestLog = Effect.Success<ReturnType<typeof makeRequestLog>>;
 
 /** Runs the request in a span that lasts until its scope closes. */
 const inRequestSpan = Effect.fnUntraced(function* <E, R>(
   response: Effect.Effect<Response, E, R>,
-  request: HttpServerRequest.HttpServerRequest,
+  { headers }: HttpServerRequest.HttpServerRequest,
   facts: RequestFacts,
   status: () => number,
 ) {
   const { method, requestId, route } = facts;
   // Where an embedder has a span of its own, that is the parent.
   const outer = yield* Effect.serviceOption(Tracer.ParentSpan);
-  const parent = Option.getOrUndefined(
-    Option.orElse(outer, () => HttpTraceContext.fromHeaders(request.headers)),
-  );
+  const parent = Option.orElse(outer, () => HttpTraceContext.fromHeaders(headers));
   const span = yield* Effect.makeSpan(route === undefined ? method : `${method} ${route}`, {
     kind: "server",
-    ...(parent !== undefined && { parent }),
+    ...(Option.isSome(parent) && { parent: parent.value }),
     attributes: {
       requestId,
       "http.request.method": method,

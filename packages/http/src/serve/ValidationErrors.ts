@@ -1,26 +1,16 @@
 /**
- * Validation of a request's values (section 7.3).
+ * The errors of a request's values (section 7.3).
  */
-import { Result, Schema, SchemaIssue } from "effect";
-import { validationCodes, type ValidationMessage } from "../contract/Codes.ts";
+import { SchemaIssue } from "effect";
+
+/** The path of a value, `[]` for the whole body, and the end of the message about it. */
+export type Problem = readonly [path: ReadonlyArray<string>, problem: string];
 
 /** Everything that is wrong with one request, so that its client learns of every value and not only of the first. */
 export class ValidationErrors {
-  readonly found: Array<{
-    readonly code: number;
-    readonly message: ValidationMessage;
-    readonly path: ReadonlyArray<string>;
-  }> = [];
-  readonly dto: string;
-  /** `dto` starts every message. */
-  constructor(dto: string) {
-    this.dto = dto;
-  }
-  /** Adds the problem of a value; the whole body has the path `[]`. */
-  add(path: ReadonlyArray<string>, problem: string): this {
-    const message = `${this.dto}_${toFieldName(path)}_${problem}` as ValidationMessage;
-    this.found.push({ code: validationCodes[message], message, path });
-    return this;
+  readonly problems: ReadonlyArray<Problem>;
+  constructor(problems: ReadonlyArray<Problem>) {
+    this.problems = problems;
   }
 }
 
@@ -31,25 +21,21 @@ export const toFieldName = ([name = "body"]: ReadonlyArray<string>): string =>
     .replaceAll("-", "_")
     .toUpperCase();
 
-/** A decoder of values, each at its name. It adds one problem for each value that breaks a rule. */
-export const makeDecoder = <A>(schema: Schema.Codec<A, unknown>) => {
-  const decode = Schema.decodeUnknownResult(schema, { errors: "all", reportInput: true });
-  return (errors: ValidationErrors, values: object): A | undefined => {
-    const result = decode(values);
-    if (Result.isSuccess(result)) return result.success;
-    const seen = new Set<PropertyKey>();
-    for (const { message, path } of format(result.failure.issue).issues) {
-      const name = String(path![0]);
-      if (!seen.has(name)) errors.add([name], message);
-      seen.add(name);
-    }
-    return undefined;
-  };
+/** The first problem of each value: of the members of `body`, and of all others. */
+export const toProblems = (issue: SchemaIssue.Issue): ReadonlyArray<Problem> => {
+  const found = new Map<string | undefined, Problem>();
+  for (const { message, path } of format(issue).issues) {
+    const [name] = (path![0] === "body" ? path!.slice(1) : path!) as ReadonlyArray<string>;
+    const value = name === undefined ? [] : [name];
+    if (!found.has(name)) found.set(name, [value, message]);
+  }
+  return [...found.values()];
 };
 
 /** Formats an issue as the name of its problem. */
 const format = SchemaIssue.makeFormatterStandardSchemaV1({
   leafHook: (issue) => {
+    if (issue._tag === "InvalidType" && issue.ast._tag === "Objects") return "NOT_OBJECT";
     const isAbsent =
       issue._tag === "MissingKey" || (SchemaIssue.hasInput(issue) && issue.input === null);
     return isAbsent ? "NOT_PRESENT" : "NOT_STRING";
@@ -59,12 +45,12 @@ const format = SchemaIssue.makeFormatterStandardSchemaV1({
       readonly identifier?: string;
       readonly representation?: { readonly id: string };
     };
-    return problems[identifier ?? representation?.id ?? ""];
+    return endings[identifier ?? representation?.id ?? ""];
   },
 });
 
 /** The problem that a broken check is, by the check's identifier. */
-const problems: Readonly<Record<string, string>> = {
+const endings: Readonly<Record<string, string>> = {
   text: "NOT_STORABLE",
   notBlank: "BLANK",
   printable: "NOT_PRINTABLE",

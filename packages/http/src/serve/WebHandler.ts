@@ -3,9 +3,10 @@
  */
 import { makeDrainingRuntime, type Access, type Asking, type Chats } from "@parley/core";
 import { Context, Effect, Layer } from "effect";
-import { HttpEffect, HttpServerRequest, HttpServerResponse } from "effect/http";
+import { HttpEffect, HttpServerResponse } from "effect/http";
+import { toJsonResponse } from "../contract/Wire.ts";
 import { layerRedaction, makeApp, toRequestId, type AppOptions } from "./App.ts";
-import { toGeneralResponse } from "./ErrorResponses.ts";
+import { toGeneralBody } from "./ErrorResponses.ts";
 
 /** A handler to mount in a framework whose handlers take a web `Request`. */
 export interface WebHandler {
@@ -44,7 +45,7 @@ export const makeWebHandler = <E>(
     handler: (request) =>
       run(
         (context) => Context.get(context, Handler)(request),
-        () => refuse(request),
+        async () => refuse(request),
       ),
     dispose,
   };
@@ -52,13 +53,13 @@ export const makeWebHandler = <E>(
 
 const Handler = Context.Service<(request: Request) => Promise<Response>>("@parley/http/WebHandler");
 
-/** Responds to a request after `dispose`. */
-const refuse = HttpEffect.toWebHandler(
-  HttpServerRequest.HttpServerRequest.useSync(({ headers }) =>
+/** The response to a request after `dispose`. */
+const refuse = ({ headers, method }: Request): Response =>
+  HttpServerResponse.toWeb(
     HttpServerResponse.setHeader(
-      toGeneralResponse("STORAGE_UNAVAILABLE"),
+      toJsonResponse(toGeneralBody("STORAGE_UNAVAILABLE")),
       "x-request-id",
-      toRequestId(headers["x-request-id"]),
+      toRequestId(headers.get("x-request-id")),
     ),
-  ),
-);
+    { withoutBody: method === "HEAD" },
+  );

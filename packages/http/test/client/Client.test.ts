@@ -403,14 +403,4 @@ describe("a call whose attempt failed", () => {
       assert.strictEqual(attempts.length, 1);
     }).pipe(Effect.scoped),
   );
-
-  it.live("is not repeated if HTTP does not allow its headers", () =>
-    Effect.gen(function* () {
-      const { attempts, client: parley } = yield* makeTestClient();
-      yield* Effect.promise(() =>
-        rejection(parley.createChat({}, { idempotencyKey: "ключ" }), TypeError),
-      );
-      assert.strictEqual(attempts.length, 0);
-    }).pipe(Effect.scoped),
-  );
 });

@@ -1,0 +1,177 @@
+/**
+ * The client's interface: its calls and their options, and the values of the contract with the names and shapes of the
+ * wire, so that the interface's documentation holds for them too.
+ */
+
+/** Options of a client. */
+export interface ClientOptions {
+  /** Left out where a proxy adds it. */
+  readonly apiKey?: string | undefined;
+  /** Sends the requests; the global one by default. */
+  readonly fetch?: typeof fetch | undefined;
+  /** Called with each attempt. */
+  readonly onAttempt?: ((attempt: Attempt) => void) | undefined;
+  /** Scheme, host and port of the server. In a browser, the page's own origin by default. */
+  readonly origin?: string | URL | undefined;
+  /** The address of the general interface, absolute or relative to `origin`; `/api` by default. */
+  readonly baseUrl?: string | URL | undefined;
+  /** The address of the answers interface, absolute or relative to `origin`; `/ask` by default. */
+  readonly askUrl?: string | URL | undefined;
+  /** Limits the silence of the server within an attempt; 30 seconds by default. */
+  readonly timeoutMillis?: number | undefined;
+  /** The same for `ask`, which is silent until the answer is complete; 120 seconds by default. */
+  readonly askTimeoutMillis?: number | undefined;
+  /** How many attempts may follow one that failed; a stream that goes on counts anew. 4 by default. */
+  readonly retries?: number | undefined;
+}
+
+/** Options of every call. */
+export interface CallOptions {
+  /** Ends the call with the signal's reason. */
+  readonly signal?: AbortSignal | undefined;
+}
+
+/** Options of the calls that store. */
+export interface PostOptions extends CallOptions {
+  /** 1 to 255 printable ASCII characters; a random one by default. */
+  readonly idempotencyKey?: string | undefined;
+}
+
+/** Options of asks. */
+export interface AskOptions extends PostOptions {
+  /** Whether the server finishes and stores the answer after the client hangs up; the server decides by default. */
+  readonly onDisconnect?: "cancel" | "finish" | undefined;
+}
+
+/**
+ * A client of one chatbot. Every call repeats attempts that failed without an answer, also POSTs: they carry an
+ * `Idempotency-Key`. It rejects with a `ResponseError`, `ValidationError`, `ConnectionError` or the signal's reason.
+ */
+export interface Client {
+  /** Section 4.1. */
+  readonly details: (options?: CallOptions) => Promise<ChatbotDetails>;
+  /** Section 4.2. */
+  readonly createChat: (chat?: NewChat, options?: PostOptions) => Promise<Chat>;
+  /** Section 4.3. */
+  readonly chats: (query?: ChatsQuery, options?: CallOptions) => List<Chat>;
+  /** Section 4.4. */
+  readonly history: (chatId: number, query?: HistoryQuery, options?: CallOptions) => List<Entry>;
+  /** Section 4.5: resolves once the entry is stored. */
+  readonly ask: (question: Question, options?: AskOptions) => Promise<Entry>;
+  /**
+   * Asks, and yields the answer as it arrives. If the connection breaks, the stream takes up the answer where it was.
+   * Leaving the iteration hangs up.
+   */
+  readonly stream: (question: Question, options?: AskOptions) => AsyncIterable<AnswerEvent>;
+}
+
+/** One HTTP request with its outcome: a response, or the error in its place. */
+export interface Attempt {
+  readonly method: "GET" | "POST";
+  readonly url: string;
+  /** Without the API key. */
+  readonly headers: Readonly<Record<string, string>>;
+  readonly body?: string | undefined;
+  readonly status?: number | undefined;
+  readonly requestId?: string | undefined;
+  /** Why there is no successful response. */
+  readonly error?: unknown;
+}
+
+/** Chatbot details (section 2.1). */
+export interface ChatbotDetails {
+  readonly chatBotName: string;
+  readonly chatBotDescription: string;
+  readonly workspaceName: string;
+}
+
+/** A chat (section 2.2). */
+export interface Chat {
+  readonly id: number;
+  readonly name: string | null;
+  readonly userRef: string | null;
+  /** ISO 8601 in UTC with milliseconds. */
+  readonly _createTime: string;
+}
+
+/** A chat history entry (section 2.3). */
+export interface Entry {
+  readonly id: number;
+  readonly chat_id: number;
+  readonly question: string;
+  readonly answer: string;
+  readonly moderation: string;
+  readonly flagged: boolean;
+  /** ISO 8601 in UTC with milliseconds. */
+  readonly _createTime: string;
+}
+
+/** The body of section 4.2. */
+export interface NewChat {
+  /** Up to 255 characters. */
+  readonly name?: string | null | undefined;
+  /** Up to 60 characters. */
+  readonly userRef?: string | null | undefined;
+}
+
+/** The body of section 4.5. */
+export interface Question {
+  /** Without it, the service creates a chat. */
+  readonly chat_id?: number | null | undefined;
+  /** 1 to 200 characters, not only white space. */
+  readonly query: string;
+}
+
+/** The parameters of every list (sections 4.3 and 4.4). */
+export interface ListQuery<Field extends string> {
+  /** Rows of a page, 1 to 100; 25 by default. */
+  readonly limit?: number | undefined;
+  /** The page to begin with; 1 by default. */
+  readonly page?: number | undefined;
+  readonly orderBy?: Field | ReadonlyArray<Field> | undefined;
+  /** One for each field of `orderBy`. */
+  readonly desc?: boolean | ReadonlyArray<boolean> | undefined;
+  readonly id?: number | undefined;
+}
+
+export interface ChatsQuery extends ListQuery<keyof Chat> {
+  /** Part of the name, in any case. */
+  readonly search?: string | undefined;
+  /** The exact value. */
+  readonly userRef?: string | undefined;
+}
+
+export type HistoryQuery = ListQuery<keyof Entry>;
+
+/** One page of a list; rows and total come from one snapshot. */
+export interface Page<A> {
+  readonly data: ReadonlyArray<A>;
+  /** How many rows match in all. */
+  readonly total: number;
+  /** Its number, from 1. */
+  readonly page: number;
+}
+
+/**
+ * A list, read as it is iterated: row by row over all pages from the query's `page` on. The default order, newest
+ * first, shifts while rows are added; walk a list that grows with `orderBy: "id"`.
+ */
+export interface List<A> extends AsyncIterable<A> {
+  /** The page that the query names. */
+  readonly page: () => Promise<Page<A>>;
+  /** The same walk, page by page, with the total of each. */
+  readonly pages: () => AsyncIterable<Page<A>>;
+}
+
+/** An event of a streamed answer. `entry` is the last. */
+export type AnswerEvent =
+  /** The next piece of the answer. */
+  | { readonly type: "delta"; readonly text: string }
+  /** The answer begins again: drop the text so far. */
+  | { readonly type: "restart" }
+  /** The connection broke; the client asks for the rest after the delay. */
+  | { readonly type: "reconnecting"; readonly error: Error; readonly delayMillis: number }
+  /** The server took up the answer again. */
+  | { readonly type: "reconnected" }
+  /** The answer is complete and stored. */
+  | { readonly type: "entry"; readonly entry: Entry };

@@ -1,0 +1,105 @@
+/**
+ * The declaration of both interfaces: the server's routes, scopes and decoders and the API description derive from it.
+ */
+import type { Scope } from "@parley/core";
+import type { Schema } from "effect";
+import {
+  AskBody,
+  askHeaders,
+  chatsQuery,
+  CreateChatBody,
+  historyPath,
+  historyQuery,
+  postHeaders,
+} from "./Values.ts";
+import { AnswerEvents, ChatWire, DetailsWire, EntryWire, envelope, listEnvelope } from "./Wire.ts";
+
+/** The base paths of the two interfaces. Each starts with `/` and does not end with it. */
+export interface BasePaths {
+  readonly general: `/${string}`;
+  readonly answers: `/${string}`;
+}
+
+export const defaultBasePaths: BasePaths = { general: "/api", answers: "/ask" };
+
+export interface Endpoint {
+  readonly interface: keyof BasePaths;
+  readonly method: "GET" | "POST";
+  /** Follows the base path of the interface. */
+  readonly path: string;
+  /** The scope that the API key needs. */
+  readonly scope: Scope;
+  readonly summary: string;
+  readonly description: string;
+  /** Starts the messages about refused values. */
+  readonly dto?: string;
+  readonly parameters?: Readonly<
+    Partial<Record<"header" | "path" | "query", Schema.Struct.Fields>>
+  >;
+  readonly body?: Schema.Top & { readonly fields: Schema.Struct.Fields };
+  readonly success: Schema.Top;
+  /** The events of a streamed success. */
+  readonly events?: Schema.Top;
+}
+
+export const endpoints = {
+  details: {
+    interface: "general",
+    method: "GET",
+    path: "/details",
+    scope: "read",
+    summary: "Get chatbot details",
+    description: "The chatbot of the API key.",
+    success: envelope(200, DetailsWire),
+  },
+  createChat: {
+    interface: "general",
+    method: "POST",
+    path: "/chats",
+    scope: "write",
+    summary: "Create a chat",
+    description: "The chat begins with the chatbot's hello message, if it has one.",
+    dto: "CREATE_CHAT_DTO",
+    parameters: { header: postHeaders },
+    body: CreateChatBody,
+    success: envelope(201, ChatWire),
+  },
+  listChats: {
+    interface: "general",
+    method: "GET",
+    path: "/chats",
+    scope: "read",
+    summary: "Get chats",
+    description: "A page of the chatbot's chats and their total.",
+    dto: "CHATS_DTO",
+    parameters: { query: chatsQuery },
+    success: listEnvelope(ChatWire),
+  },
+  history: {
+    interface: "general",
+    method: "GET",
+    path: "/chats/:chat_id/history",
+    scope: "read",
+    summary: "Get a chat's history",
+    description: "A page of the chat's entries and their total.",
+    dto: "HISTORY_DTO",
+    parameters: { path: historyPath, query: historyQuery },
+    success: listEnvelope(EntryWire),
+  },
+  ask: {
+    interface: "answers",
+    method: "POST",
+    path: "",
+    scope: "ask",
+    summary: "Ask the chatbot a question",
+    description:
+      "Responds with the stored entry, or, to `Accept: text/event-stream`, with status 200 and the answer as it is written.",
+    dto: "ASK_DTO",
+    parameters: { header: askHeaders },
+    body: AskBody,
+    success: envelope(201, EntryWire),
+    events: AnswerEvents,
+  },
+} as const satisfies Readonly<Record<string, Endpoint>>;
+
+export type EndpointName = keyof typeof endpoints;
