@@ -31,7 +31,7 @@ export const makeChatArchive = (database: Database): ChatArchive["Service"] => {
   const { all, get, read, run, write } = database;
 
   return ChatArchive.of({
-    // Foreign keys take along whatever refers to a chat.
+    // Foreign keys delete all rows that refer to a chat.
     erase: (chatbot, which, actor) =>
       write((now): number | ChatbotNotFound => {
         const missing = Rows.chatbotMissing(database, chatbot);
@@ -109,9 +109,9 @@ export const makeChatArchive = (database: Database): ChatArchive["Service"] => {
           `SELECT CASE :by WHEN 'day' THEN date(createTime / 1000, 'unixepoch') WHEN 'key' THEN keyId
                WHEN 'userRef' THEN (SELECT userRef FROM chats WHERE chatbot = :chatbot AND id = chatId)
              END AS "group", usage ->> 'provider' AS provider, usage ->> 'model' AS model,
-             count(*) AS answers, sum(usage ->> 'attempts') AS attempts,
-             sum(usage ->> 'promptTokens') AS promptTokens,
-             sum(usage ->> 'completionTokens') AS completionTokens
+             count(*) AS answers, total(usage ->> 'attempts') AS attempts,
+             total(usage ->> 'promptTokens') AS promptTokens,
+             total(usage ->> 'completionTokens') AS completionTokens
            FROM entries WHERE chatbot = :chatbot AND usage IS NOT NULL AND createTime >= :since
            GROUP BY 1, 2, 3`,
           { chatbot, since: since.getTime(), by },

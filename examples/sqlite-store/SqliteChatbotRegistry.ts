@@ -1,5 +1,5 @@
 /**
- * Chatbots and their keys: what operators change, and what a key opens.
+ * Chatbots and their keys, for operators and for the requests that a key opens.
  */
 import {
   type AuditRecord,
@@ -194,7 +194,7 @@ export const makeChatbotRegistry = (database: Database): ChatbotRegistry["Servic
         }
       }),
 
-    // Foreign keys take along the keys and the chats.
+    // Foreign keys delete the keys and the chats.
     delete: (chatbot, actor) =>
       write((now): void | ChatbotNotFound => {
         const before = find(chatbot);

@@ -7,7 +7,7 @@ import { DatabaseSync, type SQLInputValue } from "node:sqlite";
 
 const tables = `
   PRAGMA journal_mode = WAL;
-  -- Zeros take the place of what is deleted.
+  -- Deleted rows are overwritten with zeros.
   PRAGMA secure_delete = ON;
 
   CREATE TABLE IF NOT EXISTS sequences (kind TEXT PRIMARY KEY, last INTEGER NOT NULL) STRICT;
@@ -46,20 +46,20 @@ const tables = `
   ) STRICT;
   CREATE INDEX IF NOT EXISTS entriesOfChat ON entries (chatbot, chatId, id);
 
-  -- A turn that somebody holds, or held until it ran out.
+  -- Turns that are held, or ran out and were not taken over.
   CREATE TABLE IF NOT EXISTS turns (
     id TEXT PRIMARY KEY, chatbot INTEGER NOT NULL REFERENCES chatbots ON DELETE CASCADE,
     chat INTEGER, idempotencyKey TEXT, fingerprint TEXT,
     heldUntil INTEGER NOT NULL, UNIQUE (chatbot, chat), UNIQUE (chatbot, idempotencyKey),
     FOREIGN KEY (chatbot, chat) REFERENCES chats ON DELETE CASCADE
   ) STRICT;
-  -- Instances that were told to wait; ids are in the order in which they came.
+  -- The queues of the chats; ids are in order of arrival.
   CREATE TABLE IF NOT EXISTS waiting (
     id INTEGER PRIMARY KEY, chatbot INTEGER NOT NULL, chat INTEGER NOT NULL,
     instance TEXT NOT NULL, UNIQUE (chatbot, chat, instance),
     FOREIGN KEY (chatbot, chat) REFERENCES chats ON DELETE CASCADE
   ) STRICT;
-  -- What a idempotency key's request made: a chat, or an entry in a turn.
+  -- The result of a request with an idempotency key: a chat, or an entry and its turn.
   CREATE TABLE IF NOT EXISTS made (
     chatbot INTEGER NOT NULL, idempotencyKey TEXT NOT NULL, fingerprint TEXT NOT NULL,
     knownUntil INTEGER NOT NULL, chat INTEGER NOT NULL, entry INTEGER, turn TEXT,
@@ -73,20 +73,29 @@ const tables = `
 /** Values of `:names` in a statement; more than it names are fine. */
 export type Values = Record<string, SQLInputValue>;
 
-const unavailable = (cause: unknown) => new StorageUnavailable({ cause });
+/** The result codes of a mistake in a statement: ERROR, CONSTRAINT, MISMATCH, MISUSE and RANGE. */
+const mistakes: ReadonlyArray<number> = [1, 19, 20, 21, 25];
+
+/** Fails with `StorageUnavailable` if SQLite cannot work with the file; any other error is a defect. */
+const failOrDie = (cause: unknown): Effect.Effect<never, StorageUnavailable> => {
+  const code = cause instanceof Error && "errcode" in cause ? Number(cause.errcode) & 0xff : 1;
+  return mistakes.includes(code)
+    ? Effect.die(cause)
+    : Effect.fail(new StorageUnavailable({ cause }));
+};
 
 /** Opens a file, or `:memory:`, until the scope closes. */
 export const openDatabase = (path: string) =>
   Effect.acquireRelease(
-    Effect.try({
-      try: () => {
+    Effect.catchDefect(
+      Effect.sync(() => {
         const db = new DatabaseSync(path, { timeout: 5000, allowUnknownNamedParameters: true });
         db.function("fold", (text) => (typeof text === "string" ? fold(text) : null));
         db.exec(tables);
         return db;
-      },
-      catch: unavailable,
-    }),
+      }),
+      failOrDie,
+    ),
     (db) => Effect.sync(() => db.close()),
   ).pipe(Effect.map(make));
 
@@ -110,7 +119,7 @@ const make = (db: DatabaseSync) => {
               : Effect.succeed(result as Exclude<A, Error>);
           } catch (cause) {
             if (db.isOpen && db.isTransaction) db.exec("ROLLBACK");
-            return Effect.fail(unavailable(cause));
+            return failOrDie(cause);
           }
         },
       );

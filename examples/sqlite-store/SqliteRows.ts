@@ -25,7 +25,7 @@ export const nextId = ({ get }: Database, kind: "chat" | "entry"): number =>
     kind,
   })!.last;
 
-/** The present, unless what comes before is later: the clock went back, or it was imported. */
+/** The present, or the time of the row before if that is later: the clock went back, or the row was imported. */
 export const nextTime = (
   { get }: Database,
   chatbot: number,

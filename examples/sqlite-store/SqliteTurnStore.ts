@@ -50,7 +50,7 @@ export const makeTurnStore = (database: Database): TurnStore["Service"] => {
           run(`DELETE FROM waiting WHERE chatbot = :chatbot AND chat = :chat AND ${which}`, values);
 
         run("DELETE FROM made WHERE knownUntil <= :now", values);
-        // Turns of processes that died, where nobody will ever take the chat or the key again.
+        // Turns of processes that died are never taken again if no other request uses their chat or key.
         run("DELETE FROM turns WHERE heldUntil <= :before AND idempotencyKey IS NOT NULL", {
           before: now - idempotencyKeyLifetime,
         });
@@ -125,7 +125,7 @@ export const makeTurnStore = (database: Database): TurnStore["Service"] => {
 
     earlier: (turn, before) => read(() => entriesBefore(turn.chatbot, turn.chat, before)),
 
-    // A turn that ran out is ours as long as nobody took it.
+    // A turn that ran out is valid until another turn takes its chat or key.
     renew: ({ chat, chatbot, id, idempotencyKey }) =>
       write((now): boolean | ChatNotFound => {
         if (chat !== null && !Rows.chatExists(database, chatbot, chat))

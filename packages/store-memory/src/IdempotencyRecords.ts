@@ -2,7 +2,7 @@
  * The requests with an idempotency key, and their outcomes.
  */
 import { idempotencyKeyLifetime, type IdempotencyKey } from "@parley/core";
-import type { Lease, Tenant } from "./Memory.ts";
+import type { Tenant } from "./Memory.ts";
 
 export interface IdempotencyRecord {
   readonly fingerprint: string;
@@ -10,7 +10,7 @@ export interface IdempotencyRecord {
   readonly createdAt: number;
   /** The turn that works on the request, or what the request stored: a chat, or an entry by a turn. */
   readonly outcome:
-    | { readonly _tag: "Pending"; readonly lease: Lease }
+    | { readonly _tag: "Pending"; readonly turn: string }
     | { readonly _tag: "Chat"; readonly chat: number }
     | {
         readonly _tag: "Entry";
@@ -21,32 +21,35 @@ export interface IdempotencyRecord {
 }
 
 /**
- * The record of a key: none if the key was not used, its lifetime is over, or its turn ended without an entry.
- * Removes the records whose lifetime is over.
+ * The record of a key: none if the key was not used, its lifetime is over, or its turn is not held any more. Removes
+ * the records whose lifetime is over.
  */
 export const findRecord = (
-  { idempotencyRecords: records }: Tenant,
-  key: string,
+  { idempotencyRecords: records, leases }: Tenant,
+  idempotencyKey: IdempotencyKey | null,
   now: number,
 ): IdempotencyRecord | undefined => {
-  const isOver = ({ createdAt }: IdempotencyRecord) => now - createdAt >= idempotencyKeyLifetime;
-  for (const [old, record] of records) {
-    if (!isOver(record)) break;
+  for (const [old, { createdAt }] of records) {
+    if (now - createdAt < idempotencyKeyLifetime) break;
     records.delete(old);
   }
-  const record = records.get(key);
-  // The clock may have gone back, so that an older record was put behind this one.
-  if (record === undefined || isOver(record)) return undefined;
-  const { outcome } = record;
-  return outcome._tag === "Pending" && outcome.lease.until <= now ? undefined : record;
+  const record = idempotencyKey === null ? undefined : records.get(idempotencyKey.key);
+  const isFree =
+    record?.outcome._tag === "Pending" && (leases.get(record.outcome.turn) ?? now) <= now;
+  return isFree ? undefined : record;
 };
 
+/** Records the outcome of a key's request, and ends an earlier turn that had the key. Without a key it does nothing. */
 export const putRecord = (
-  { idempotencyRecords: records }: Tenant,
-  { fingerprint, key }: IdempotencyKey,
+  { idempotencyRecords: records, leases }: Tenant,
+  idempotencyKey: IdempotencyKey | null,
   now: number,
   outcome: IdempotencyRecord["outcome"],
 ): void => {
+  if (idempotencyKey === null) return;
+  const { fingerprint, key } = idempotencyKey;
+  const before = records.get(key)?.outcome;
+  if (before?._tag === "Pending") leases.delete(before.turn);
   // Removed first, so that the map keeps the records in order of age.
   records.delete(key);
   records.set(key, { fingerprint, createdAt: now, outcome });

@@ -21,29 +21,26 @@ export interface StoredEntry {
   readonly keyId: string | null;
 }
 
-/** A turn that is held until a time, in milliseconds since 1970. */
-export interface Lease {
-  readonly turn: string;
-  readonly until: number;
-}
-
 export interface StoredChat {
   readonly chat: Chat;
   /** The name as a search compares it. */
   readonly folded: string | null;
   /** In order of creation, which is the order of their ids. */
   readonly entries: Array<StoredEntry>;
-  lease: Lease | null;
+  /** The id of the latest turn, which may have ended. */
+  turn: string | null;
   /** When the latest turn ended, in milliseconds since 1970. */
   turnEnded: number;
   /** The instances that wait for a turn; the one that has waited longest is the first. */
   waiting: Array<object>;
 }
 
-/** The chats and idempotency records of one chatbot. */
+/** The chats, turns and idempotency records of one chatbot. */
 export interface Tenant {
   /** By id, in order of creation, which is the order of their ids. */
   readonly chats: Map<number, StoredChat>;
+  /** When the lease of each turn ends, in milliseconds since 1970, by the turn's id. A turn that ended has none. */
+  readonly leases: Map<string, number>;
   /** By key, oldest first. */
   readonly idempotencyRecords: Map<string, IdempotencyRecord>;
   /** When the newest chat was created, even if it was erased, in milliseconds since 1970. */
@@ -88,6 +85,7 @@ export const publish = <A>(hub: PubSub.PubSub<A>, message: A) =>
 
 export const emptyTenant = (): Tenant => ({
   chats: new Map(),
+  leases: new Map(),
   idempotencyRecords: new Map(),
   lastTime: -Infinity,
 });
@@ -118,7 +116,7 @@ export const emptyChat = (chat: Chat): StoredChat => ({
   chat,
   folded: chat.name === null ? null : fold(chat.name),
   entries: [],
-  lease: null,
+  turn: null,
   turnEnded: -Infinity,
   waiting: [],
 });
@@ -144,12 +142,15 @@ export const atomically = <A, Step extends Result.Result<any, any>>(
     Effect.fromResult<A, any>(Result.gen(() => f(now))),
   );
 
-/** Adds a line to the audit. */
-export const audit = (
-  memory: Memory,
+/** Adds a line to the audit, and notifies that the chatbot changed. */
+export const record = (
+  { audit, notifications }: Memory,
   now: number,
   actor: string,
   chatbot: number,
   action: AuditRecord["action"],
   detail: string,
-) => memory.audit.push({ time: new Date(now), actor, chatbot, action, detail });
+) => {
+  audit.push({ time: new Date(now), actor, chatbot, action, detail });
+  publish(notifications.changed, chatbot);
+};

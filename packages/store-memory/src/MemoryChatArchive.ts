@@ -14,9 +14,9 @@ import {
 import { Effect, Result, Stream } from "effect";
 import {
   atomically,
-  audit,
   findChatbot,
   emptyChat,
+  record,
   tenantOf,
   type Memory,
   type StoredChat,
@@ -25,24 +25,24 @@ import {
 export const makeChatArchive = (memory: Memory): ChatArchive["Service"] => ({
   erase: (chatbot, which, actor) =>
     atomically(function* (now) {
-      const { chats, idempotencyRecords } = yield* findChatbot(memory, chatbot);
+      const { chats, idempotencyRecords, leases } = yield* findChatbot(memory, chatbot);
       const erased = [...chats.values()].filter((chat) => matches(which, chat));
-      const turns = new Set(erased.map(({ lease }) => lease?.turn));
-      for (const { chat } of erased) chats.delete(chat.id);
+      for (const { chat, turn } of erased) {
+        chats.delete(chat.id);
+        if (turn !== null) leases.delete(turn);
+      }
       for (const [key, { outcome }] of idempotencyRecords) {
-        const isErased =
-          outcome._tag === "Pending" ? turns.has(outcome.lease.turn) : !chats.has(outcome.chat);
-        if (isErased) idempotencyRecords.delete(key);
+        if (outcome._tag !== "Pending" && !chats.has(outcome.chat)) idempotencyRecords.delete(key);
       }
       const detail = erasureDetail(which, erased.length);
-      if (erased.length > 0) audit(memory, now, actor, chatbot, "erase", detail);
+      if (erased.length > 0) record(memory, now, actor, chatbot, "erase", detail);
       return erased.length;
     }),
 
   export: (chatbot, actor) =>
     atomically(function* (now) {
       const { chats } = yield* findChatbot(memory, chatbot);
-      audit(memory, now, actor, chatbot, "export", "");
+      record(memory, now, actor, chatbot, "export", "");
       return Stream.fromIterable([...chats.values()].flatMap(toRecords));
     }).pipe(Stream.unwrap),
 
@@ -55,12 +55,12 @@ export const makeChatArchive = (memory: Memory): ChatArchive["Service"] => ({
     yield* Effect.fromResult(findEmpty());
     const chats: Array<StoredChat> = [];
     const entryIds = new Set<number>();
-    yield* Stream.runForEach(checkArchiveOrder(records), (record) => {
-      if (record._tag === "Chat") {
-        chats.push(emptyChat(record.chat));
+    yield* Stream.runForEach(checkArchiveOrder(records), (row) => {
+      if (row._tag === "Chat") {
+        chats.push(emptyChat(row.chat));
         return Effect.void;
       }
-      const { entry, usage } = record;
+      const { entry, usage } = row;
       if (entryIds.has(entry.id)) return Effect.fromResult(refusal("two entries have one id"));
       entryIds.add(entry.id);
       chats.at(-1)!.entries.push({ entry, usage, keyId: null });
@@ -77,7 +77,7 @@ export const makeChatArchive = (memory: Memory): ChatArchive["Service"] => ({
         lastId.chat = Math.max(lastId.chat, id);
       }
       for (const id of entryIds) lastId.entry = Math.max(lastId.entry, id);
-      audit(memory, now, actor, chatbot, "import", importDetail(chats.length));
+      record(memory, now, actor, chatbot, "import", importDetail(chats.length));
       return chats.length;
     });
   }),

@@ -21,8 +21,7 @@ export const makeChatStore = (memory: Memory): ChatStore["Service"] => ({
   createChat: (chatbot, { helloMessage, ...chat }, idempotencyKey) =>
     atomically(function* (now) {
       const tenant = yield* findChatbot(memory, chatbot);
-      const record =
-        idempotencyKey === null ? undefined : findRecord(tenant, idempotencyKey.key, now);
+      const record = findRecord(tenant, idempotencyKey, now);
       if (record !== undefined) {
         const { fingerprint, outcome } = record;
         if (fingerprint !== idempotencyKey!.fingerprint || outcome._tag !== "Chat") {
@@ -32,9 +31,7 @@ export const makeChatStore = (memory: Memory): ChatStore["Service"] => ({
       }
       const stored = addChat(memory, tenant, chat, now);
       if (helloMessage !== null) addEntry(memory, stored, helloEntry(helloMessage), now);
-      const { id } = stored.chat;
-      if (idempotencyKey !== null)
-        putRecord(tenant, idempotencyKey, now, { _tag: "Chat", chat: id });
+      putRecord(tenant, idempotencyKey, now, { _tag: "Chat", chat: stored.chat.id });
       return { chat: stored.chat, replayed: false };
     }),
 

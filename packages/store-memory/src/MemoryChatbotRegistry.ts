@@ -10,11 +10,10 @@ import {
   KeyTaken,
   WorkspaceNotFound,
   WorkspaceTaken,
-  type AuditRecord,
   type RegisteredKey,
 } from "@parley/core";
 import { Clock, Context, Effect, Result, Stream } from "effect";
-import { atomically, audit, emptyTenant, findChatbot, publish, type Memory } from "./Memory.ts";
+import { atomically, emptyTenant, findChatbot, record, type Memory } from "./Memory.ts";
 
 /** A key that is added was neither used nor revoked. */
 const newKey = { revokedAt: null, lastUsedAt: null };
@@ -37,17 +36,6 @@ export const makeChatbotRegistry = (memory: Memory) => {
       : Result.succeed({ key, keys });
   };
 
-  const record = (
-    now: number,
-    actor: string,
-    chatbot: number,
-    action: AuditRecord["action"],
-    detail: string,
-  ) => {
-    audit(memory, now, actor, chatbot, action, detail);
-    publish(notifications.changed, chatbot);
-  };
-
   const registry = ChatbotRegistry.of({
     list: Effect.sync(() =>
       all().map(({ chatbot, keys }) => ({ chatbot, keys: [...keys.values()] })),
@@ -67,8 +55,8 @@ export const makeChatbotRegistry = (memory: Memory) => {
         }
         const chatbot = { id: ++lastId.chatbot, name, workspaceName, ...rest };
         chatbots.set(chatbot.id, { chatbot, keys: registered, ...emptyTenant() });
-        record(now, actor, chatbot.id, "create", name);
-        for (const { id } of keys) record(now, actor, chatbot.id, "add-key", id);
+        record(memory, now, actor, chatbot.id, "create", name);
+        for (const { id } of keys) record(memory, now, actor, chatbot.id, "add-key", id);
         return chatbot;
       }),
 
@@ -85,7 +73,7 @@ export const makeChatbotRegistry = (memory: Memory) => {
         const fields = changedFields(before, change);
         if (fields.length === 0) return before;
         found.chatbot = chatbot;
-        record(now, actor, id, "change", fields.join(", "));
+        record(memory, now, actor, id, "change", fields.join(", "));
         return chatbot;
       }),
 
@@ -105,7 +93,7 @@ export const makeChatbotRegistry = (memory: Memory) => {
         }
         for (const one of moved) {
           one.chatbot = { ...one.chatbot, workspaceName: to };
-          record(now, actor, one.chatbot.id, "change", "workspaceName");
+          record(memory, now, actor, one.chatbot.id, "change", "workspaceName");
         }
       }),
 
@@ -113,7 +101,7 @@ export const makeChatbotRegistry = (memory: Memory) => {
       atomically(function* (now) {
         const { name } = (yield* findChatbot(memory, id)).chatbot;
         chatbots.delete(id);
-        record(now, actor, id, "delete", name);
+        record(memory, now, actor, id, "delete", name);
       }),
 
     addKey: (id, key, actor) =>
@@ -121,7 +109,7 @@ export const makeChatbotRegistry = (memory: Memory) => {
         const { keys } = yield* findChatbot(memory, id);
         if (isTaken(key.id)) return yield* Result.fail(new KeyTaken({ keyId: key.id }));
         keys.set(key.id, { ...key, ...newKey, createdAt: new Date(now) });
-        record(now, actor, id, "add-key", key.id);
+        record(memory, now, actor, id, "add-key", key.id);
       }),
 
     changeKey: (id, keyId, change, actor) =>
@@ -130,7 +118,7 @@ export const makeChatbotRegistry = (memory: Memory) => {
         const fields = changedFields(key, change);
         if (fields.length === 0) return;
         keys.set(keyId, { ...key, ...change });
-        record(now, actor, id, "change-key", `${keyId}: ${fields.join(", ")}`);
+        record(memory, now, actor, id, "change-key", `${keyId}: ${fields.join(", ")}`);
       }),
 
     replaceKey: (id, keyId, replacement, end, actor) =>
@@ -145,8 +133,9 @@ export const makeChatbotRegistry = (memory: Memory) => {
         const kept = { name, scopes, ratePerMinute };
         keys.set(replacement.id, { ...replacement, ...kept, ...newKey, createdAt });
         keys.set(keyId, { ...key, expiresAt });
-        record(now, actor, id, "add-key", replacement.id);
-        if (expiresAt !== before) record(now, actor, id, "change-key", `${keyId}: expiresAt`);
+        record(memory, now, actor, id, "add-key", replacement.id);
+        if (expiresAt !== before)
+          record(memory, now, actor, id, "change-key", `${keyId}: expiresAt`);
         return { name, scopes, expiresAt };
       }),
 
@@ -154,7 +143,7 @@ export const makeChatbotRegistry = (memory: Memory) => {
       atomically(function* (now) {
         const { key, keys } = yield* findKey(id, keyId);
         keys.set(keyId, { ...key, revokedAt: new Date(now) });
-        record(now, actor, id, "revoke-key", keyId);
+        record(memory, now, actor, id, "revoke-key", keyId);
       }),
 
     audit: (limit) => Effect.sync(() => memory.audit.toReversed().slice(0, limit)),

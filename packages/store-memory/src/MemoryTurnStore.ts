@@ -23,6 +23,7 @@ import {
   tenantOf,
   type Memory,
   type StoredChat,
+  type Tenant,
 } from "./Memory.ts";
 
 /** The newest of the chat's first `count` entries, newest first. */
@@ -32,51 +33,49 @@ const newestEntries = ({ entries }: StoredChat, count = entries.length) =>
     .reverse()
     .map(({ entry }) => entry);
 
+const holdsNothing = ({ chat, idempotencyKey }: Turn) => chat === null && idempotencyKey === null;
+
 export const makeTurnStore = (memory: Memory): TurnStore["Service"] => {
   const { freed } = memory.notifications;
   /** Identifies this instance among those that wait. */
   const instance = {};
 
+  /** The tenant and the chat of a turn: `null` for a new chat, `undefined` if the chat was erased. */
+  const find = ({ chat, chatbot }: Pick<Turn, "chat" | "chatbot">) => {
+    const tenant = tenantOf(memory, chatbot);
+    return { tenant, chat: chat === null ? null : tenant.chats.get(chat) };
+  };
+
   /**
    * When this instance may take the chat's turn: not while it is held, nor while it is reserved for another instance.
    */
-  const availableAt = ({ lease, turnEnded, waiting }: StoredChat, now: number): number => {
-    if (lease !== null && lease.until > now) return lease.until;
+  const availableAt = (
+    { leases }: Tenant,
+    { turn, turnEnded, waiting }: StoredChat,
+    now: number,
+  ): number => {
+    const until = leases.get(turn ?? "");
+    if (until !== undefined && until > now) return until;
     const [first = instance] = waiting;
-    return first === instance ? now : Math.min(lease?.until ?? turnEnded, now) + turnPrecedence;
+    return first === instance ? now : (until ?? turnEnded) + turnPrecedence;
   };
 
-  /** The chat and the record that the turn still holds. */
-  const holdings = ({ chat, chatbot, id, idempotencyKey }: Turn) => {
-    const tenant = tenantOf(memory, chatbot);
-    const stored = chat === null ? null : tenant.chats.get(chat);
-    const record =
-      idempotencyKey === null ? null : tenant.idempotencyRecords.get(idempotencyKey.key);
-    const isChatOurs = stored?.lease?.turn === id;
-    const isKeyOurs = record?.outcome._tag === "Pending" && record.outcome.lease.turn === id;
-    return {
-      tenant,
-      chat: isChatOurs ? stored : null,
-      record: isKeyOurs ? record : null,
-      isErased: stored === undefined,
-      isLost: (stored !== null && !isChatOurs) || (record !== null && !isKeyOurs),
-    };
-  };
-
-  const freeChat = (chatbot: number, chat: StoredChat | null, now: number) => {
-    if (chat === null) return;
-    chat.lease = null;
-    chat.turnEnded = now;
-    publish(freed, { chatbot, chat: chat.chat.id });
+  /** Ends the turn; returns whether it was still valid. */
+  const end = (turn: Turn, now: number): boolean => {
+    const { chat, tenant } = find(turn);
+    if (!tenant.leases.delete(turn.id)) return holdsNothing(turn);
+    if (chat) {
+      chat.turnEnded = now;
+      publish(freed, { chatbot: turn.chatbot, chat: chat.chat.id });
+    }
+    return true;
   };
 
   return TurnStore.of({
     take: (chatbot, chatId, idempotencyKey) =>
       atomically(function* (now) {
-        const tenant = tenantOf(memory, chatbot);
-        const chat = chatId === null ? null : tenant.chats.get(chatId);
-        const record =
-          idempotencyKey === null ? undefined : findRecord(tenant, idempotencyKey.key, now);
+        const { chat, tenant } = find({ chatbot, chat: chatId });
+        const record = findRecord(tenant, idempotencyKey, now);
         if (record !== undefined && record.fingerprint !== idempotencyKey!.fingerprint) {
           return yield* Result.fail(new IdempotencyKeyReused({ key: idempotencyKey!.key }));
         }
@@ -89,72 +88,60 @@ export const makeTurnStore = (memory: Memory): TurnStore["Service"] => {
         if (chat === undefined) return yield* Result.fail(new ChatNotFound({ chatId: chatId! }));
         if (chat === null && idempotencyKey !== null) yield* findChatbot(memory, chatbot);
         if (outcome?._tag === "Pending") {
-          return { _tag: "Held", forMillis: outcome.lease.until - now, by: "key" } satisfies Taken;
-        }
-        const at = chat === null ? now : availableAt(chat, now);
-        if (chat !== null && at > now) {
-          if (!chat.waiting.includes(instance)) chat.waiting.push(instance);
-          return { _tag: "Held", forMillis: at - now, by: "chat" } satisfies Taken;
+          const forMillis = tenant.leases.get(outcome.turn)! - now;
+          return { _tag: "Held", forMillis, by: "key" } satisfies Taken;
         }
         // Unique across processes: a client may resume a stream by its turn's id after a restart.
         const id = crypto.randomUUID();
-        const lease = { turn: id, until: now + turnLease };
         if (chat !== null) {
-          chat.lease = lease;
+          const at = availableAt(tenant, chat, now);
+          if (at > now) {
+            if (!chat.waiting.includes(instance)) chat.waiting.push(instance);
+            return { _tag: "Held", forMillis: at - now, by: "chat" } satisfies Taken;
+          }
           // The first is this instance, or did not ask again in time.
           chat.waiting = chat.waiting.slice(1).filter((one) => one !== instance);
+          tenant.leases.delete(chat.turn ?? "");
+          chat.turn = id;
         }
-        if (idempotencyKey !== null)
-          putRecord(tenant, idempotencyKey, now, { _tag: "Pending", lease });
+        putRecord(tenant, idempotencyKey, now, { _tag: "Pending", turn: id });
         const newest = chat === null ? [] : newestEntries(chat);
         const turn = { id, chatbot, chat: chatId, idempotencyKey, newest };
+        if (!holdsNothing(turn)) tenant.leases.set(id, now + turnLease);
         return { _tag: "Turn", turn } satisfies Taken;
       }),
 
-    earlier: ({ chat, chatbot }, before) =>
+    earlier: (turn, before) =>
       Effect.sync(() => {
-        const stored = chat === null ? undefined : tenantOf(memory, chatbot).chats.get(chat);
-        if (stored === undefined) return [];
-        const at = stored.entries.findIndex(({ entry }) => entry.id >= before);
-        return newestEntries(stored, at === -1 ? undefined : at);
+        const { chat } = find(turn);
+        if (!chat) return [];
+        const at = chat.entries.findIndex(({ entry }) => entry.id >= before);
+        return newestEntries(chat, at === -1 ? undefined : at);
       }),
 
     renew: (turn) =>
       atomically(function* (now) {
-        const { chat, isErased, isLost, record, tenant } = holdings(turn);
-        if (isErased) return yield* Result.fail(new ChatNotFound({ chatId: turn.chat! }));
-        if (isLost) return false;
-        const lease = { turn: turn.id, until: now + turnLease };
-        if (chat !== null) chat.lease = lease;
-        if (record !== null) {
-          const outcome = { _tag: "Pending", lease } as const;
-          tenant.idempotencyRecords.set(turn.idempotencyKey!.key, { ...record, outcome });
-        }
+        const { chat, tenant } = find(turn);
+        if (chat === undefined) return yield* Result.fail(new ChatNotFound({ chatId: turn.chat! }));
+        if (!tenant.leases.has(turn.id)) return holdsNothing(turn);
+        tenant.leases.set(turn.id, now + turnLease);
         return true;
       }),
 
     append: (turn, entry) =>
       atomically(function* (now) {
-        const { chat: held, isErased, isLost, tenant } = holdings(turn);
-        if (isErased) return yield* Result.fail(new ChatNotFound({ chatId: turn.chat! }));
-        if (isLost) return yield* Result.fail(new TurnLost());
-        if (turn.chat === null) yield* findChatbot(memory, turn.chatbot);
-        const chat = held ?? addChat(memory, tenant, { name: null, userRef: null }, now);
-        const stored = addEntry(memory, chat, entry, now);
-        if (turn.idempotencyKey !== null) {
-          const made = { chat: stored.chatId, entry: stored.id, turn: turn.id };
-          putRecord(tenant, turn.idempotencyKey, now, { _tag: "Entry", ...made });
-        }
-        freeChat(turn.chatbot, held, now);
+        const { chat, tenant } = find(turn);
+        if (chat === undefined) return yield* Result.fail(new ChatNotFound({ chatId: turn.chat! }));
+        if (!end(turn, now)) return yield* Result.fail(new TurnLost());
+        yield* findChatbot(memory, turn.chatbot);
+        const asked = chat ?? addChat(memory, tenant, { name: null, userRef: null }, now);
+        const stored = addEntry(memory, asked, entry, now);
+        const made = { chat: stored.chatId, entry: stored.id, turn: turn.id };
+        putRecord(tenant, turn.idempotencyKey, now, { _tag: "Entry", ...made });
         return stored;
       }),
 
-    release: (turn) =>
-      Effect.map(Clock.currentTimeMillis, (now) => {
-        const { chat, record, tenant } = holdings(turn);
-        if (record !== null) tenant.idempotencyRecords.delete(turn.idempotencyKey!.key);
-        freeChat(turn.chatbot, chat, now);
-      }),
+    release: (turn) => Effect.map(Clock.currentTimeMillis, (now) => void end(turn, now)),
 
     freed: Stream.fromPubSub(freed),
   });

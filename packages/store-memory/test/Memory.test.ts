@@ -38,37 +38,6 @@ it.effect("times do not go back with the clock, even if the newest chat was eras
   }).pipe(Effect.provide(layerMemory)),
 );
 
-it.effect(
-  "an idempotency key is forgotten after 24 hours, even if the clock went back meanwhile",
-  () =>
-    Effect.gen(function* () {
-      const { createChat } = yield* ChatStore;
-      const chatbot = yield* newChatbot();
-      const create = (key: string) => createChat(chatbot, bare, { key, fingerprint: "f" });
-      const hour = 3_600_000;
-      yield* TestClock.setTime(100 * hour);
-      yield* create("later");
-      yield* TestClock.setTime(50 * hour);
-      yield* create("earlier");
-      yield* TestClock.setTime(75 * hour);
-      assert.isFalse((yield* create("earlier")).replayed);
-    }).pipe(Effect.provide(layerMemory)),
-);
-
-it.effect("a turn that ended is free, even if the clock went back meanwhile", () =>
-  Effect.gen(function* () {
-    const { createChat } = yield* ChatStore;
-    const { release, take } = yield* TurnStore;
-    const chatbot = yield* newChatbot();
-    yield* TestClock.setTime(1_000_000);
-    const { chat } = yield* createChat(chatbot, bare, null);
-    const taken = yield* take(chatbot, chat.id, null);
-    if (taken._tag === "Turn") yield* release(taken.turn);
-    yield* TestClock.setTime(0);
-    assert.strictEqual((yield* take(chatbot, chat.id, null))._tag, "Turn");
-  }).pipe(Effect.provide(layerMemory)),
-);
-
 it.effect("the id of a turn differs from those of earlier processes", () =>
   Effect.gen(function* () {
     const first = TurnStore.use(({ take }) => take(1, null, null)).pipe(

@@ -50,26 +50,23 @@ const reused = new IdempotencyKeyReused({ key: "key" });
 
 /** The promises of `ChatStore` and `TurnStore` about idempotency keys. */
 export const idempotencyChecks: ReadonlyArray<Check<ChatStore | TurnStore | StoreUnderTest>> = [
-  check(
-    "creations with one key create one chat, one after the other or concurrently",
-    function* () {
-      const chatbot = yield* newChatbot;
-      const { second } = yield* StoreUnderTest;
-      const store = yield* ChatStore;
-      const wanted = { name: "n", userRef: "u", helloMessage: "Hello" };
-      const created = yield* atOnce(20, (n) =>
-        (n % 2 === 0 ? store : second.chats).createChat(chatbot, wanted, key),
-      );
-      yield* same("new ones", created.filter(({ replayed }) => !replayed).length, 1);
-      const { chat } = yield* createWith(chatbot, key, wanted);
-      for (const one of created) yield* same("the chat", one.chat, chat);
-      yield* failsWith("another request", reused, createWith(chatbot, other, wanted));
-      const foreign = yield* createWith(yield* newChatbot, key, wanted);
-      yield* same("another chatbot's key", foreign.replayed, false);
-      yield* same("the chats", yield* list(chatbot), { items: [chat], total: 1 });
-      yield* same("its entries", (yield* history(chatbot, chat.id)).total, 1);
-    },
-  ),
+  check("creations with one key create one chat, also concurrently", function* () {
+    const chatbot = yield* newChatbot;
+    const { second } = yield* StoreUnderTest;
+    const store = yield* ChatStore;
+    const wanted = { name: "n", userRef: "u", helloMessage: "Hello" };
+    const created = yield* atOnce(20, (n) =>
+      (n % 2 === 0 ? store : second.chats).createChat(chatbot, wanted, key),
+    );
+    yield* same("new ones", created.filter(({ replayed }) => !replayed).length, 1);
+    const { chat } = yield* createWith(chatbot, key, wanted);
+    for (const one of created) yield* same("the chat", one.chat, chat);
+    yield* failsWith("another request", reused, createWith(chatbot, other, wanted));
+    const foreign = yield* createWith(yield* newChatbot, key, wanted);
+    yield* same("another chatbot's key", foreign.replayed, false);
+    yield* same("the chats", yield* list(chatbot), { items: [chat], total: 1 });
+    yield* same("its entries", (yield* history(chatbot, chat.id)).total, 1);
+  }),
 
   check("keys that differ in any character are different keys", function* () {
     const chatbot = yield* newChatbot;
@@ -169,7 +166,7 @@ export const idempotencyChecks: ReadonlyArray<Check<ChatStore | TurnStore | Stor
   }),
 
   check(
-    "a take checks the key's request, its entry, the chat, and the holder of the turn",
+    "a take checks the key's request, its entry, the chat, and the turn's holder",
     function* () {
       const chatbot = yield* newChatbot;
       const store = yield* TurnStore;
@@ -268,25 +265,21 @@ export const idempotencyChecks: ReadonlyArray<Check<ChatStore | TurnStore | Stor
     yield* same("late entries", late, []);
   }),
 
-  check("a turn that ran out is its owner's until it is taken, with a key for a day", function* () {
+  check("a turn that ran out is its owner's until another takes it", function* () {
     const chatbot = yield* newChatbot;
     const store = yield* TurnStore;
     const [first, second] = yield* createAll(chatbot, [{}, {}]);
-    const keyed = [
+    const turns = [
       yield* taken(chatbot, first!.id, key),
       yield* taken(chatbot, null, keyOf("another")),
+      yield* taken(chatbot, second!.id),
+      yield* taken(chatbot, null),
     ];
-    const others = [yield* taken(chatbot, second!.id), yield* taken(chatbot, null)];
-    const half = idempotencyKeyLifetime / 2;
-    for (const [n, millis] of [turnLease + 1, half, half - 60_000, half, half].entries()) {
-      yield* pass(millis);
-      // Other keys may sweep away old ones.
-      yield* createWith(chatbot, keyOf(`chat ${n}`));
-      yield* append(yield* taken(chatbot, null, keyOf(`ask ${n}`)), entry("q"));
-      yield* store.release(yield* taken(chatbot, null, keyOf(`release ${n}`)));
-      if (n === 2) for (const turn of keyed) yield* append(turn, entry("late"));
-    }
-    for (const turn of others) {
+    yield* pass(idempotencyKeyLifetime - 60_000);
+    // Other keys may sweep away old ones.
+    yield* createWith(chatbot, keyOf("chat"));
+    yield* append(yield* taken(chatbot, null, keyOf("ask")), entry("q"));
+    for (const turn of turns) {
       yield* same("the renewal", yield* store.renew(turn), true);
       yield* append(turn, entry("late"));
     }
@@ -326,10 +319,12 @@ export const idempotencyChecks: ReadonlyArray<Check<ChatStore | TurnStore | Stor
     }
   }),
 
-  check("a key and no chat of a chatbot that is not registered fail", function* () {
+  check("asks and keyed creations in a chatbot that is not registered fail", function* () {
     const notFound = new ChatbotNotFound({ chatbot: noChatbot });
     yield* failsWith("an ask", notFound, take(noChatbot, null, key));
     yield* failsWith("a creation", notFound, createWith(noChatbot, key));
     yield* failsWith("an ask in a chat", new ChatNotFound({ chatId: 1 }), take(noChatbot, 1, key));
+    const turn = yield* taken(noChatbot, null);
+    yield* failsWith("an append without a key", notFound, append(turn, entry("q")));
   }),
 ];

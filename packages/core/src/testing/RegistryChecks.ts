@@ -136,11 +136,6 @@ export const registryChecks: ReadonlyArray<
     yield* same("no line", yield* registry.audit(0), []);
     const all = yield* registry.audit(2 ** 31 - 1);
     yield* same("the newest of all", all[0], newest[0]);
-    yield* same(
-      "lines with a time",
-      all.filter(({ time }) => time instanceof Date).length,
-      all.length,
-    );
   }),
 
   check("a name belongs to one chatbot of a workspace", function* () {
@@ -179,7 +174,7 @@ export const registryChecks: ReadonlyArray<
   }),
 
   check(
-    "a change sets the fields that it names, and the audit notes it if a value differs",
+    "a change sets the fields that it names, and the audit notes those that differ",
     function* () {
       const { directory, other, registry } = yield* services;
       const key = newKey();
@@ -288,7 +283,7 @@ export const registryChecks: ReadonlyArray<
   }),
 
   check(
-    "a replacement has the key's name, scopes and rate, and the key never ends later",
+    "a replacement has the key's name, scopes and rate, and the key ends no later",
     function* () {
       const { directory, registry } = yield* services;
       const keys = [later, null, sooner, end, new Date(0)].map((expiresAt) =>
@@ -372,34 +367,31 @@ export const registryChecks: ReadonlyArray<
     yield* same("the audit", yield* auditOf(id), before);
   }),
 
-  check(
-    "concurrent changes of different fields all take effect, and the audit notes each once",
-    function* () {
-      const { other, registry } = yield* services;
-      const key = newKey();
-      const { id, settings } = yield* newOne({ keys: [key] });
-      const wanted = { helloMessage: "Hi", instructions: "Be kind", model: "m", retentionDays: 7 };
-      const keyChange = { name: "named", scopes: ["write"], expiresAt: end } as const;
-      const all = [...Object.entries(wanted), ...Object.entries(keyChange)];
-      yield* atOnce(2 * all.length, (n): Effect.Effect<unknown, unknown> => {
-        const instance = n % 2 === 0 ? registry : other;
-        const [field, value] = all[n % all.length]!;
-        return field in wanted
-          ? instance.change(id, { settings: { [field]: value } }, actor)
-          : instance.changeKey(id, key.id, { [field]: value }, actor);
-      });
-      const { chatbot } = (yield* found(id))!;
-      yield* same("the settings", chatbot.settings, { ...settings, ...wanted });
-      const { createdAt: _, ...changed } = (yield* foundKey(id, key.id))!;
-      const kept = { ...key, ...keyChange, revokedAt: null, lastUsedAt: null };
-      yield* same("the key", changed, kept);
-      const lines = [
-        ...Object.keys(wanted).map((field) => `${actor} change ${field}`),
-        ...Object.keys(keyChange).map((field) => `${actor} change-key ${key.id}: ${field}`),
-      ];
-      yield* same("the audit", (yield* auditOf(id)).slice(2).toSorted(), lines.toSorted());
-    },
-  ),
+  check("concurrent changes of different fields all take effect and are noted once", function* () {
+    const { other, registry } = yield* services;
+    const key = newKey();
+    const { id, settings } = yield* newOne({ keys: [key] });
+    const wanted = { helloMessage: "Hi", instructions: "Be kind", model: "m", retentionDays: 7 };
+    const keyChange = { name: "named", scopes: ["write"], expiresAt: end } as const;
+    const all = [...Object.entries(wanted), ...Object.entries(keyChange)];
+    yield* atOnce(2 * all.length, (n): Effect.Effect<unknown, unknown> => {
+      const instance = n % 2 === 0 ? registry : other;
+      const [field, value] = all[n % all.length]!;
+      return field in wanted
+        ? instance.change(id, { settings: { [field]: value } }, actor)
+        : instance.changeKey(id, key.id, { [field]: value }, actor);
+    });
+    const { chatbot } = (yield* found(id))!;
+    yield* same("the settings", chatbot.settings, { ...settings, ...wanted });
+    const { createdAt: _, ...changed } = (yield* foundKey(id, key.id))!;
+    const kept = { ...key, ...keyChange, revokedAt: null, lastUsedAt: null };
+    yield* same("the key", changed, kept);
+    const lines = [
+      ...Object.keys(wanted).map((field) => `${actor} change ${field}`),
+      ...Object.keys(keyChange).map((field) => `${actor} change-key ${key.id}: ${field}`),
+    ];
+    yield* same("the audit", (yield* auditOf(id)).slice(2).toSorted(), lines.toSorted());
+  }),
 
   check("a concurrent revocation, replacement and use take effect one after another", function* () {
     const { directory, other, registry } = yield* services;
@@ -496,18 +488,6 @@ export const registryChecks: ReadonlyArray<
         const names = new Set(moved.map(({ chatbot }) => chatbot.workspaceName));
         yield* same("its workspaces", [...names], [done[n] ? to : [a, b][n]]);
       }
-      // Of two renames that meet, one comes after the other.
-      const [here, there] = [fresh("here"), fresh("there")];
-      const meeting = yield* Effect.forEach([here, there], (workspaceName) =>
-        newOne({ workspaceName }),
-      );
-      const met = yield* bothAtOnce(round, [
-        registry.renameWorkspace(here, there, { merge: true }, actor),
-        other.renameWorkspace(there, here, { merge: true }, actor),
-      ]);
-      yield* same("both renames", met, [true, true]);
-      const [one, two] = yield* Effect.forEach(meeting, ({ id }) => found(id));
-      yield* same("one workspace", one?.chatbot.workspaceName, two?.chatbot.workspaceName);
     }
   }),
 

@@ -4,7 +4,7 @@
 import { Effect, Exit, Fiber, Stream } from "effect";
 import type { ChatStore } from "../ports/ChatStore.ts";
 import type { Entry } from "../model/Entry.ts";
-import { ChatbotNotFound, ChatNotFound, TurnLost } from "../model/Errors.ts";
+import { ChatNotFound, TurnLost } from "../model/Errors.ts";
 import type { IdempotencyKey } from "../model/IdempotencyKey.ts";
 import { TurnStore, turnEntries, turnLease, turnPrecedence } from "../ports/TurnStore.ts";
 import { check, failsWith, same, type Check } from "./Check.ts";
@@ -23,7 +23,6 @@ import {
   keyOf,
   list,
   newChatbot,
-  noChatbot,
   pass,
   questions,
   stored,
@@ -167,19 +166,16 @@ export const turnStoreChecks: ReadonlyArray<Check<ChatStore | TurnStore | StoreU
     }
   }),
 
-  check(
-    "an instance that waits for an idempotency key has no place in the queue of the chat",
-    function* () {
-      const chatbot = yield* newChatbot;
-      const [store, second] = yield* bothTurns;
-      const [chat, elsewhere] = yield* createAll(chatbot, [{}, {}]);
-      const turn = yield* taken(chatbot, chat!.id);
-      yield* taken(chatbot, elsewhere!.id, key);
-      yield* isHeld("key", second, chatbot, chat!.id, key);
-      yield* store.release(turn);
-      yield* taken(chatbot, chat!.id);
-    },
-  ),
+  check("an instance that waits for a key has no place in the queue of the chat", function* () {
+    const chatbot = yield* newChatbot;
+    const [store, second] = yield* bothTurns;
+    const [chat, elsewhere] = yield* createAll(chatbot, [{}, {}]);
+    const turn = yield* taken(chatbot, chat!.id);
+    yield* taken(chatbot, elsewhere!.id, key);
+    yield* isHeld("key", second, chatbot, chat!.id, key);
+    yield* store.release(turn);
+    yield* taken(chatbot, chat!.id);
+  }),
 
   check("notifications come at the end of turns only, and delay no ask", function* () {
     const chatbot = yield* newChatbot;
@@ -282,36 +278,33 @@ export const turnStoreChecks: ReadonlyArray<Check<ChatStore | TurnStore | StoreU
     }
   }),
 
-  check(
-    "a turn whose lease ran out is lost for good once another ask takes the chat",
-    function* () {
-      const chatbot = yield* newChatbot;
-      const [store, second] = yield* bothTurns;
-      const { id } = yield* create(chatbot);
-      for (const end of ["append", "release", "lease"] as const) {
-        const late = yield* taken(chatbot, id);
-        yield* pass(turnLease - 2_000);
-        yield* isHeld("chat", store, chatbot, id);
-        yield* pass(2_001);
-        const next = yield* taken(chatbot, id);
-        const isLost = Effect.gen(function* () {
-          yield* same("the renewal", yield* store.renew(late), false);
-          yield* failsWith("the append", new TurnLost(), append(late, entry("late")));
-          yield* store.release(late);
-        });
-        yield* isLost;
-        yield* isHeld("chat", store, chatbot, id);
-        if (end === "append") yield* second.append(next, entry("q"));
-        else if (end === "release") yield* second.release(next);
-        else yield* pass(turnLease + turnPrecedence + 1);
-        yield* isLost;
-        if (end === "lease") yield* append(next, entry("r"));
-        yield* failsWith("a second append", new TurnLost(), append(next, entry("twice")));
-        yield* pass(turnPrecedence + 1);
-      }
-      yield* same("the stored questions", yield* questions(chatbot), [["q", "r"]]);
-    },
-  ),
+  check("a turn that ran out is lost for good once another ask takes the chat", function* () {
+    const chatbot = yield* newChatbot;
+    const [store, second] = yield* bothTurns;
+    const { id } = yield* create(chatbot);
+    for (const end of ["append", "release", "lease"] as const) {
+      const late = yield* taken(chatbot, id);
+      yield* pass(turnLease - 2_000);
+      yield* isHeld("chat", store, chatbot, id);
+      yield* pass(2_001);
+      const next = yield* taken(chatbot, id);
+      const isLost = Effect.gen(function* () {
+        yield* same("the renewal", yield* store.renew(late), false);
+        yield* failsWith("the append", new TurnLost(), append(late, entry("late")));
+        yield* store.release(late);
+      });
+      yield* isLost;
+      yield* isHeld("chat", store, chatbot, id);
+      if (end === "append") yield* second.append(next, entry("q"));
+      else if (end === "release") yield* second.release(next);
+      else yield* pass(turnLease + turnPrecedence + 1);
+      yield* isLost;
+      if (end === "lease") yield* append(next, entry("r"));
+      yield* failsWith("a second append", new TurnLost(), append(next, entry("twice")));
+      yield* pass(turnPrecedence + 1);
+    }
+    yield* same("the stored questions", yield* questions(chatbot), [["q", "r"]]);
+  }),
 
   check("a renewed turn holds its chat and its key for another lease", function* () {
     const chatbot = yield* newChatbot;
@@ -337,40 +330,37 @@ export const turnStoreChecks: ReadonlyArray<Check<ChatStore | TurnStore | StoreU
     }
   }),
 
-  check(
-    "concurrent asks in one chat are answered in turn, each seeing all before it",
-    function* () {
-      const chatbot = yield* newChatbot;
-      const both = yield* bothTurns;
-      const { id } = yield* create(chatbot);
-      yield* atOnce(64, (n) =>
-        Effect.gen(function* () {
-          const turns = both[n % 2]!;
-          while (true) {
-            const outcome = yield* turns.take(chatbot, id, null);
-            yield* Effect.yieldNow;
-            if (outcome._tag !== "Turn") continue;
-            const before: Array<Entry> = [...outcome.turn.newest];
-            while (before.length > 0 && before.length % turnEntries === 0) {
-              const older = yield* turns.earlier(outcome.turn, before.at(-1)!.id);
-              if (older.length === 0) break;
-              before.push(...older);
-            }
-            // Each answer names the entries that its turn saw.
-            const answer = before.map((one) => one.id).join();
-            return yield* turns.append(outcome.turn, entry(`q${n}`, { answer }));
+  check("concurrent asks in one chat take turns, and each sees all before it", function* () {
+    const chatbot = yield* newChatbot;
+    const both = yield* bothTurns;
+    const { id } = yield* create(chatbot);
+    yield* atOnce(64, (n) =>
+      Effect.gen(function* () {
+        const turns = both[n % 2]!;
+        while (true) {
+          const outcome = yield* turns.take(chatbot, id, null);
+          yield* Effect.yieldNow;
+          if (outcome._tag !== "Turn") continue;
+          const before: Array<Entry> = [...outcome.turn.newest];
+          while (before.length > 0 && before.length % turnEntries === 0) {
+            const older = yield* turns.earlier(outcome.turn, before.at(-1)!.id);
+            if (older.length === 0) break;
+            before.push(...older);
           }
-        }),
-      );
-      const { entries } = (yield* stored(chatbot))[0]!;
-      const ids = entries.map((made) => made.id);
-      yield* same("how many", new Set(ids).size, 64);
-      for (const [at, made] of entries.entries()) {
-        yield* same("the entries before", made.answer, ids.slice(0, at).toReversed().join());
-        yield* same("its id is higher", made.id > (ids[at - 1] ?? 0), true);
-      }
-    },
-  ),
+          // Each answer names the entries that its turn saw.
+          const answer = before.map((one) => one.id).join();
+          return yield* turns.append(outcome.turn, entry(`q${n}`, { answer }));
+        }
+      }),
+    );
+    const { entries } = (yield* stored(chatbot))[0]!;
+    const ids = entries.map((made) => made.id);
+    yield* same("how many", new Set(ids).size, 64);
+    for (const [at, made] of entries.entries()) {
+      yield* same("the entries before", made.answer, ids.slice(0, at).toReversed().join());
+      yield* same("its id is higher", made.id > (ids[at - 1] ?? 0), true);
+    }
+  }),
 
   check("of a late append and a concurrent take, the later sees the earlier", function* () {
     const both = yield* bothTurns;
@@ -407,11 +397,5 @@ export const turnStoreChecks: ReadonlyArray<Check<ChatStore | TurnStore | StoreU
     }
     const lengths = (yield* questions(chatbot)).map(({ length }) => length);
     yield* same("the entries of each chat", lengths, [1, 1]);
-  }),
-
-  check("an append to a new chat of a chatbot that is not registered fails", function* () {
-    const turn = yield* taken(noChatbot, null);
-    const notFound = new ChatbotNotFound({ chatbot: noChatbot });
-    yield* failsWith("the append", notFound, append(turn, entry("q")));
   }),
 ];
