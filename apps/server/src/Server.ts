@@ -8,7 +8,6 @@ import { makeDocumentation } from "@parley/http/docs";
 import { makePlayground } from "@parley/http/playground";
 import { Cause, Duration, Effect, Exit, Layer, Option, Scope, Stream } from "effect";
 import { SecureRandom } from "effect/crypto";
-import type { HttpServerRequest, HttpServerResponse } from "effect/http";
 import { announceStart } from "./Announcement.ts";
 import { makeGuide } from "./http/Guide.ts";
 import { listen } from "./http/Listener.ts";
@@ -96,18 +95,8 @@ const listeners = Effect.gen(function* () {
   // An ask whose turn begins now may take its whole deadline.
   const grace = Duration.sum(settings.asks.deadline, Duration.seconds(5));
   const { refuse: refused } = yield* makeRequestLog(logRequests);
-  const listenTo = Effect.fnUntraced(function* (
-    port: number,
-    app: Effect.Effect<
-      HttpServerResponse.HttpServerResponse,
-      never,
-      HttpServerRequest.HttpServerRequest | Scope.Scope
-    >,
-  ) {
-    const isStopping = () => lifecycle.phase === "stopping";
-    const bound = yield* listen(app, { host, port, grace, isStopping, refused });
-    return `http://${host.includes(":") ? `[${host}]` : host}:${bound}`;
-  });
+  const listenTo = (port: number, app: Parameters<typeof listen>[0]) =>
+    listen(app, { host, port, grace, refused });
   // It closes last.
   const management =
     managementPort === 0 ? null : yield* listenTo(managementPort, yield* makeManagement);
