@@ -55,13 +55,12 @@ export const makeGuide = Effect.gen(function* () {
     },
   });
 
-  const pages = new Map<string, { readonly title: string; readonly html: Effect.Effect<string> }>();
+  const pages = new Map<string, { readonly title: string; readonly html: () => string }>();
   for (const [address, { file, name }] of files) {
     if (!file.endsWith(".md")) continue;
     const text = yield* fs.readFileString(file).pipe(Effect.orDie);
     const title = /^# (.*)$/m.exec(text)?.[1] ?? address;
-    const html = Effect.sync(() => layout(title, "", toHtml(name, text)));
-    pages.set(address, { title, html: yield* Effect.cached(html) });
+    pages.set(address, { title, html: () => layout(title, "", toHtml(name, text)) });
   }
   const list = [...pages].map(
     ([address, { title }]) => `<li><a href="${address}">${escape(title)}</a></li>`,
@@ -81,7 +80,7 @@ export const makeGuide = Effect.gen(function* () {
 
   const respond = Effect.fnUntraced(function* (address: string, target: string) {
     const page = pages.get(address);
-    if (page !== undefined) return toPage(yield* page.html);
+    if (page !== undefined) return toPage(page.html());
     const file = files.get(address)?.file;
     if (file !== undefined) {
       const bytes = yield* fs.readFile(file).pipe(Effect.orDie);

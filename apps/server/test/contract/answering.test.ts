@@ -201,14 +201,6 @@ describe("the prompt", () => {
       ["user", words[2]],
     ]);
   });
-
-  it("contains nothing of other chats", async () => {
-    const [one, other] = [unique(), unique()];
-    await askQuestion(server(), { query: one });
-    await askQuestion(server(), { query: other });
-    const asked = seen.find(({ text }) => text.includes(other))!;
-    expect(said(asked)).toEqual([["user", other]]);
-  });
 });
 
 describe("asks that overlap", () => {
@@ -227,20 +219,6 @@ describe("asks that overlap", () => {
     expect(entryTwo.id).toBeGreaterThan(entryOne.id);
     const askedTwo = seen.find(({ text }) => text.includes(two))!;
     expect(JSON.stringify(askedTwo.messages)).toContain(`Answer to ${one}`);
-  });
-
-  it("with the same Idempotency-Key wait for the one that runs", async () => {
-    const word = unique();
-    const call = { json: { query: word }, headers: { "idempotency-key": unique() } };
-    const held = hold(word);
-    const first = askApi(server(), call);
-    const asked = await held;
-    const others = [askApi(server(), call), askApi(server(), call)];
-    await askQuestion(server(), { query: unique() });
-    answer(asked);
-    const texts = (await Promise.all([first, ...others])).map(({ text }) => text);
-    expect(new Set(texts).size).toBe(1);
-    expect(seen.filter(({ text }) => text.includes(word))).toHaveLength(1);
   });
 });
 
@@ -450,20 +428,5 @@ describe("a streamed answer", () => {
     expect(first.events().at(-1)?.data).toEqual(body);
     expect(second.events().at(-1)?.data).toEqual(body);
     expect(deltaText(second.events())).toBe("One two");
-  });
-
-  it("is cancelled by a hang-up only where that was asked for", async () => {
-    const chat = await createChat(server());
-    const word = unique();
-    const held = hold(word);
-    const stream = open({ chat_id: chat.id, query: word }, { "on-disconnect": "cancel" });
-    const asked = await held;
-    const model = speak(asked);
-    model.say("Half");
-    await stream.said("Half");
-    stream.hangUp();
-    expect(await isCancelled(asked)).toBe(true);
-    await askQuestion(server(), { chat_id: chat.id, query: "next" });
-    expect((await listEntries(server(), chat.id)).total).toBe(2);
   });
 });

@@ -165,20 +165,6 @@ const parseAnswer = (
     rest,
   });
   if (method === "HEAD" || status < 200 || status === 204) return done(Buffer.alloc(0), after);
-  if (headers["transfer-encoding"] === "chunked") {
-    const parts: Array<Buffer> = [];
-    let offset = 0;
-    for (;;) {
-      const lineEnd = after.indexOf("\r\n", offset);
-      if (lineEnd < 0) return undefined;
-      const size = Number.parseInt(after.subarray(offset, lineEnd).toString("latin1"), 16);
-      const next = lineEnd + 2 + size + 2;
-      if (after.length < next) return undefined;
-      if (size === 0) return done(Buffer.concat(parts), after.subarray(next));
-      parts.push(after.subarray(lineEnd + 2, lineEnd + 2 + size));
-      offset = next;
-    }
-  }
   if (headers["content-length"] !== undefined) {
     const length = Number(headers["content-length"]);
     return after.length < length

@@ -144,10 +144,6 @@ export const ask = (server: Server): void => {
       });
     }
 
-    it("may be one character long", async () => {
-      expect((await askQuestion(server(), { query: "?" })).question).toBe("?");
-    });
-
     for (const [what, value] of hostileStrings)
       it(`422: ${what}`, async () => {
         expectInvalid(await askApi(server(), { json: { query: value } }), "query");
