@@ -181,8 +181,8 @@ export interface RawResult {
 }
 
 /**
- * Bytes as they are over one connection, and as many answers as there are `methods`, each checked
- * against the shapes, or fewer when the server closes first. `end` half-closes after the last piece.
+ * Bytes as they are over one connection, and as many answers as there are `methods` (that of the first piece
+ * by default), each checked against the shapes, or fewer when the server closes first. `end` half-closes after the last piece.
  * Rejects when the server neither answers nor closes within `timeout`, four seconds by default.
  */
 export const raw = (
@@ -196,7 +196,7 @@ export const raw = (
   } = {},
 ): Promise<RawResult> =>
   new Promise((resolve, reject) => {
-    const methods = options.methods ?? ["GET"];
+    const methods = options.methods ?? [/^[A-Z]+/.exec(String(pieces[0]))?.[0] ?? "GET"];
     const answers: Array<Answer> = [];
     const interim: Array<number> = [];
     const { hostname, port } = new URL(origin);

@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { api, expectInvalid, expectNoEndpoint, basePath, type Server } from "../client.ts";
+import { api, expectNoEndpoint, basePath, type Server } from "../client.ts";
 
 /** Section 4.1. */
 export const details = (server: Server): void => {

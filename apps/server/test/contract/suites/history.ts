@@ -6,7 +6,6 @@ import {
   expectInvalid,
   expectNoChat,
   listEntries,
-  unique,
   type Entry,
   type Server,
 } from "../client.ts";

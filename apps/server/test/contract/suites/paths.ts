@@ -5,7 +5,6 @@ import {
   askApi,
   askPath,
   basePath,
-  createChat,
   exchange,
   expectGeneral,
   expectNoEndpoint,
