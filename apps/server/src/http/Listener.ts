@@ -43,7 +43,6 @@ export const listen = Effect.fnUntraced(function* (
     headersTimeout: 10_000,
     keepAliveTimeout: 65_000,
     connectionsCheckingInterval: 5_000,
-    maxHeaderSize: 16 * 1024,
   });
   const isStopping = () => lifecycle.phase === "stopping";
   const connections = serveRequests(server, handle, isStopping, refused);

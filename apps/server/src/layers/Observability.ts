@@ -43,23 +43,11 @@ const layerLogger = Layer.unwrap(
   ),
 );
 
-/** Milliseconds between the samples of the event loop's delay. */
-const resolution = 20;
-
 const layerProcessMetrics = Layer.effectDiscard(
   Effect.gen(function* () {
     const context = yield* Effect.context<never>();
-    const loop = yield* Effect.acquireRelease(
-      Effect.sync(() => {
-        const delays = monitorEventLoopDelay({ resolution });
-        delays.enable();
-        return delays;
-      }),
-      (delays) => Effect.sync(() => delays.disable()),
-    );
-    /** A delay in seconds: a sample is the time since the previous one, its regular interval included. */
-    const seconds = (nanos: number) => Math.max(0, nanos / 1e9 - resolution / 1000);
-
+    const loop = monitorEventLoopDelay({ resolution: 20 });
+    loop.enable();
     const gauge = (name: string, description: string, unit: string, read: () => number) =>
       registerGauge(context, name, description, { unit }, read);
     const versions = { version, node_version: process.version };
@@ -71,13 +59,16 @@ const layerProcessMetrics = Layer.effectDiscard(
       "By",
       () => getHeapStatistics().used_heap_size,
     );
-    gauge("nodejs.eventloop.delay.p99", "Delay of the event loop since the last reading", "s", () =>
-      seconds(loop.percentile(99)),
+    gauge(
+      "nodejs.eventloop.delay.p99",
+      "Delay of the event loop since the last reading",
+      "s",
+      () => loop.percentile(99) / 1e9,
     );
     gauge("nodejs.eventloop.delay.max", "Longest delay since the last reading", "s", () => {
       const { max } = loop;
       loop.reset();
-      return seconds(max);
+      return max / 1e9;
     });
   }),
 );
