@@ -31,50 +31,43 @@ const writeKey = Effect.fnUntraced(
   ),
 );
 
-const stores = {
-  embedded: ({ dataDir }: { readonly dataDir: string }) => `PostgreSQL in ${dataDir}`,
-  postgres: () => "PostgreSQL at DATABASE_URL",
-  memory: () => "memory: the chats end with the server",
-};
-
 /** Prints the addresses, and logs the start. A terminal shows the first key; otherwise a file holds it. */
 export const announceStart = Effect.fnUntraced(function* (
   addresses: Addresses,
   firstKey: Option.Option<Redacted.Redacted>,
 ) {
-  const settings = yield* Settings;
-  const { documentation, general, answers, management, playground } = addresses;
-  const isTerminal = process.stdout.isTTY;
-  const models = settings.llms.map(({ model, provider }) => `${model} at ${provider}`).join(", ");
-  if (Option.isSome(firstKey) && !isTerminal) yield* writeKey(firstKey.value);
+  const { dataDir, knowledgeDir, llms, store } = yield* Settings;
+  const { answers, documentation, general, management, playground } = addresses;
+  const models = llms.map(({ model, provider }) => `${model} at ${provider}`).join(", ");
   const text = yield* logsText;
+  const isShown = text && process.stdout.isTTY;
+  if (Option.isSome(firstKey) && !isShown) yield* writeKey(firstKey.value);
   if (text) {
-    const key = isTerminal ? Option.getOrNull(Option.map(firstKey, Redacted.value)) : null;
-    const documents = settings.knowledgeDir ?? (models === "" ? "its own documentation" : null);
+    const key = isShown && Option.isSome(firstKey) ? Redacted.value(firstKey.value) : null;
+    const stores = {
+      embedded: `PostgreSQL in ${dataDir}`,
+      postgres: "PostgreSQL at DATABASE_URL",
+      memory: "memory: the chats end with the server",
+    };
     const rows: ReadonlyArray<readonly [string, Cell]> = [
       ["Playground", playground && playground + (key === null ? "" : `#key=${key}`)],
       ["General interface", general],
       ["Answers interface", answers],
       ["Documentation", documentation],
       ["Management", management],
-      ["Store", stores[settings.store](settings)],
+      ["Store", stores[store]],
       ["Model", models || null],
-      ["Documents", documents],
+      ["Documents", knowledgeDir ?? (models === "" ? "its own documentation" : null)],
       ["API key", key && `${key} (shown only now)`],
     ];
     yield* Console.log(details(rows.filter(([, value]) => value !== null)));
-    if (key !== null) {
-      yield* Console.log(
-        `\nTry it:\n  curl -s ${answers} -H 'x-api-key: ${key}' \\\n` +
-          `    -H 'content-type: application/json' -d '{"query":"How do I change the port?"}'`,
-      );
-    }
-    if (isTerminal) yield* Console.log("\nCtrl-C stops the server.");
+    if (isShown) yield* Console.log("\nCtrl-C stops the server.");
   }
   yield* Effect.annotateLogs(Effect.logInfo(`Parley ${version} has started`), {
-    ...(!text && { general, answers, ...(documentation !== null && { documentation }) }),
+    general,
+    answers,
     management: management ?? "off",
-    store: settings.store,
+    store,
     models: models || "none",
   });
 });

@@ -3,19 +3,18 @@
  */
 import { layerDigest } from "@effect/platform-node/NodeCrypto";
 import * as NodeServices from "@effect/platform-node/NodeServices";
-import { Access, Asking, ChatbotRegistry, layerRetention } from "@parley/core";
+import { Access, Asking, layerRetention } from "@parley/core";
 import { layerRedaction, makeApp, makeRequestLog } from "@parley/http";
 import { makeDocumentation } from "@parley/http/docs";
 import { makePlayground } from "@parley/http/playground";
 import { Cause, Duration, Effect, Exit, Layer, Option, Scope, Stream } from "effect";
 import { SecureRandom } from "effect/crypto";
-import type { HttpServerRequest, HttpServerResponse } from "effect/http";
 import { announceStart } from "./Announcement.ts";
 import { makeGuide } from "./http/Guide.ts";
 import { listen } from "./http/Listener.ts";
 import { makeManagement } from "./http/Management.ts";
 import { layerAsking } from "./layers/Asking.ts";
-import { Documents, layerDocuments, reloadOnSighup } from "./layers/Documents.ts";
+import { layerDocuments, reloadOnSighup } from "./layers/Documents.ts";
 import { layerObservability } from "./layers/Observability.ts";
 import { layerStore } from "./layers/Store.ts";
 import { Lifecycle } from "./Lifecycle.ts";
@@ -24,40 +23,15 @@ import { provision } from "./provision/Provision.ts";
 import { readSettings, Settings } from "./Settings.ts";
 import { hasTerminal } from "./StopSignals.ts";
 
-/** Logs settings that do nothing, and settings of chatbots that this server cannot follow. */
-const startupChecks = Effect.gen(function* () {
-  const { warnings } = yield* readSettings(process.env);
-  for (const warning of warnings) yield* Effect.logWarning(warning);
-
-  const registered = yield* ChatbotRegistry.use(({ list }) => list);
-  const chatbots = registered.map(({ chatbot }) => chatbot);
-  const documents = yield* Documents;
-  for (const name of new Set(chatbots.map(({ settings }) => settings.knowledge))) {
-    // A mistake in the settings of one chatbot must not keep the others from answering.
-    yield* Effect.catch(documents.named(name), ({ reason }) => Effect.logError(reason));
-  }
-  const withModel = chatbots.filter(({ settings }) => settings.model !== null);
-  if (withModel.length > 0 && (yield* Settings).llms.length === 0) {
-    const ids = withModel.map(({ id }) => id).join(", ");
-    yield* Effect.logWarning(
-      `PARLEY_LLM_BASE_URL is not set: chatbots that name a model answer with passages of documents alone: ${ids}`,
-    );
-  }
-});
-
-/** Logs for how many answers a server that stops waits, when their number changes. */
+/** Logs for how many answers a server that stops waits. */
 const reportAnswers = Effect.gen(function* () {
-  const asking = yield* Asking;
-  let reported = 0;
-  while (true) {
-    yield* Effect.sleep(reported === 0 ? "100 millis" : "1 second");
-    const answers = yield* asking.inProgress;
-    if (answers === reported || answers === 0) continue;
-    reported = answers;
-    yield* Effect.logInfo(
-      `Waiting for ${answers} ${answers === 1 ? "answer" : "answers"}; a second signal ends the server at once`,
-    );
-  }
+  // Asks that wait for their turn are refused first.
+  yield* Effect.sleep("100 millis");
+  const answers = yield* Asking.use(({ inProgress }) => inProgress);
+  if (answers === 0) return;
+  yield* Effect.logInfo(
+    `Waiting for ${answers} ${answers === 1 ? "answer" : "answers"}; a second signal ends the server at once`,
+  );
 });
 
 /**
@@ -77,9 +51,7 @@ const stop = Effect.fnUntraced(function* (
     yield* Effect.sleep(drainDelay);
   }
   const { drain } = yield* Asking;
-  yield* Effect.all([drain, Scope.close(interfaces, exit)], { concurrency: 2 }).pipe(
-    Effect.raceFirst(Effect.interruptible(reportAnswers)),
-  );
+  yield* Effect.all([drain, Scope.close(interfaces, exit), reportAnswers], { concurrency: 3 });
 });
 
 /** Listens until the scope closes. The store is ready before the first connection is accepted. */
@@ -91,23 +63,14 @@ const listeners = Effect.gen(function* () {
   if (settings.provision !== null) {
     yield* provision(settings.provision, process.env, "provisioning");
   }
-  yield* startupChecks;
+  const { warnings } = yield* readSettings(process.env);
+  for (const warning of warnings) yield* Effect.logWarning(warning);
 
   // An ask whose turn begins now may take its whole deadline.
   const grace = Duration.sum(settings.asks.deadline, Duration.seconds(5));
   const { refuse: refused } = yield* makeRequestLog(logRequests);
-  const listenTo = Effect.fnUntraced(function* (
-    port: number,
-    app: Effect.Effect<
-      HttpServerResponse.HttpServerResponse,
-      never,
-      HttpServerRequest.HttpServerRequest | Scope.Scope
-    >,
-  ) {
-    const isStopping = () => lifecycle.phase === "stopping";
-    const bound = yield* listen(app, { host, port, grace, isStopping, refused });
-    return `http://${host.includes(":") ? `[${host}]` : host}:${bound}`;
-  });
+  const listenTo = (port: number, app: Parameters<typeof listen>[0]) =>
+    listen(app, { host, port, grace, refused });
   // It closes last.
   const management =
     managementPort === 0 ? null : yield* listenTo(managementPort, yield* makeManagement);

@@ -10,7 +10,6 @@ import {
   Duration,
   Effect,
   Layer,
-  Option,
   Redacted,
   Schema,
 } from "effect";
@@ -29,46 +28,59 @@ export interface ModelSettings {
   /** The host of the endpoint: its name in usage and metrics. */
   readonly provider: string;
   /** The settings that these values are from. */
-  readonly names: ModelSettingNames;
+  readonly names: { readonly baseUrl: string; readonly model: string; readonly apiKey: string };
 }
 
-interface ModelSettingNames {
-  readonly baseUrl: string;
-  readonly model: string;
-  readonly apiKey: string;
-}
-
-const port = (name: string) =>
+const integer = (name: string, minimum: number, maximum = Number.MAX_SAFE_INTEGER) =>
   Config.schema(
-    Schema.FiniteFromString.check(Schema.isInt(), Schema.isBetween({ minimum: 0, maximum: 65535 })),
+    Schema.FiniteFromString.check(Schema.isInt(), Schema.isBetween({ minimum, maximum })),
     name,
   );
 
-const wholeNumber = (name: string, minimum: number) =>
-  Config.schema(
-    Schema.FiniteFromString.check(Schema.isInt(), Schema.isGreaterThanOrEqualTo(minimum)),
-    name,
-  );
+const port = (name: string) => integer(name, 0, 65_535);
 
-/** A duration such as `30 seconds`, up to an hour. */
-const duration = Effect.fnUntraced(function* (
-  name: string,
-  fallback: Duration.Input,
-  minimum: Duration.Input = "1 second",
-) {
-  const text = yield* Config.String(name).pipe(Config.withDefault(null));
+const text = (name: string, expected: string, isValid: (value: string) => boolean) =>
+  Config.schema(Schema.String.check(Schema.makeFilter(isValid, { expected })), name);
+
+const duration = (name: string, fallback: Duration.Input, minimum: Duration.Input = "1 second") => {
+  const expected = `a time between "${minimum}" and "1 hour", such as "45 seconds"`;
   const [least, most] = [Duration.fromInputUnsafe(minimum), Duration.hours(1)];
-  const found = Duration.fromInput((text ?? fallback) as Duration.Input);
-  if (Option.isSome(found) && Duration.between(found.value, { minimum: least, maximum: most })) {
-    return found.value;
-  }
-  return yield* invalid(
-    `${name} must be a time between "${minimum}" and "1 hour", such as "45 seconds", not "${text}".`,
+  const isBetween = (value: Duration.Duration) =>
+    Duration.between(value, { minimum: least, maximum: most });
+  return Config.schema(
+    Schema.DurationFromString.check(Schema.makeFilter(isBetween, { expected })),
+    name,
+  ).pipe(Config.withDefault(Duration.fromInputUnsafe(fallback)));
+};
+
+const basePath = (name: string, fallback: `/${string}`) =>
+  text(
+    name,
+    "a path such as /api, without a slash at its end, that is no page of the server",
+    (path) =>
+      /^(\/(?!\.\.?(\/|$))[A-Za-z0-9._~-]+)+$/.test(path) &&
+      !["/docs", "/openapi.json", "/playground"].includes(path),
+  ).pipe(
+    Config.map((path) => path as `/${string}`),
+    Config.withDefault(fallback),
   );
-});
+
+const toOrigins = (list: string) => list.split(",").map((origin) => origin.trim());
+
+const origins = text(
+  "PARLEY_CORS_ORIGINS",
+  "a list of origins such as https://app.example",
+  (list) =>
+    toOrigins(list).every((origin) => URL.canParse(origin) && new URL(origin).origin === origin),
+).pipe(Config.map(toOrigins), Config.withDefault([]));
 
 /** A model and its endpoint; `null` when they are not set. */
-const modelOf = Effect.fnUntraced(function* (names: ModelSettingNames) {
+const readModel = Effect.fnUntraced(function* (prefix: string) {
+  const names = {
+    baseUrl: `${prefix}_BASE_URL`,
+    model: `${prefix}_MODEL`,
+    apiKey: `${prefix}_API_KEY`,
+  };
   const { apiKey, baseUrl, model } = yield* Config.all({
     baseUrl: Config.URL(names.baseUrl).pipe(Config.withDefault(null)),
     model: Config.String(names.model).pipe(Config.withDefault(null)),
@@ -80,12 +92,9 @@ const modelOf = Effect.fnUntraced(function* (names: ModelSettingNames) {
       `${names.baseUrl} and ${names.model} must be set together; ${names.apiKey} needs both.`,
     );
   }
-  if (!/^https?:$/.test(baseUrl.protocol)) {
-    return yield* invalid(`${names.baseUrl} must begin with http:// or https://.`);
-  }
-  if (baseUrl.username !== "" || baseUrl.password !== "") {
+  if (!/^https?:$/.test(baseUrl.protocol) || baseUrl.username !== "" || baseUrl.password !== "") {
     return yield* invalid(
-      `${names.baseUrl} must not contain a user or a password: set ${names.apiKey} instead.`,
+      `${names.baseUrl} must begin with http:// or https://, and contain no user or password: set ${names.apiKey} instead.`,
     );
   }
   const settings: ModelSettings = {
@@ -98,121 +107,81 @@ const modelOf = Effect.fnUntraced(function* (names: ModelSettingNames) {
   return settings;
 });
 
-const basePath = (name: string, fallback: `/${string}`) =>
-  Effect.gen(function* () {
-    const path = yield* Config.String(name).pipe(Config.withDefault(fallback));
-    if (!/^(\/(?!\.\.?(\/|$))[A-Za-z0-9._~-]+)+$/.test(path)) {
-      return yield* invalid(
-        `${name} must be a path such as /api, without a slash at its end, not "${path}".`,
-      );
-    }
-    if (path === "/docs" || path === "/openapi.json" || path === "/playground") {
-      return yield* invalid(`${name} must not be ${path}: a page of the server is there.`);
-    }
-    return path as `/${string}`;
-  });
+const boolean = (name: string, fallback: boolean) =>
+  Config.Boolean(name).pipe(Config.withDefault(fallback));
 
-const origins = Effect.gen(function* () {
-  const text = yield* Config.String("PARLEY_CORS_ORIGINS").pipe(Config.withDefault(""));
-  const all = text
-    .split(",")
-    .map((origin) => origin.trim())
-    .filter((origin) => origin !== "");
-  const wrong = all.find((origin) => !URL.canParse(origin) || new URL(origin).origin !== origin);
-  if (wrong === undefined) return all;
-  return yield* invalid(
-    `PARLEY_CORS_ORIGINS must list origins such as https://app.example, not "${wrong}".`,
-  );
+const optional = (name: string) => Config.String(name).pipe(Config.withDefault(null));
+
+const config = Config.all({
+  host: Config.String("PARLEY_HOST").pipe(Config.withDefault("127.0.0.1")),
+  port: port("PARLEY_PORT").pipe(Config.withDefault(3000)),
+  basePaths: Config.all({
+    general: basePath("PARLEY_BASE_PATH", "/api"),
+    answers: basePath("PARLEY_ASK_PATH", "/ask"),
+  }),
+  /** The port of the answers interface; `null`: it shares `port`. */
+  askPort: port("PARLEY_ASK_PORT").pipe(Config.withDefault(null)),
+  /** The port of health and metrics; 0: there are none. */
+  managementPort: port("PARLEY_MANAGEMENT_PORT").pipe(Config.withDefault(3001)),
+  /** The form of log lines; `null`: JSON, but text on a terminal. */
+  logFormat: Config.Literals(["json", "text"], "PARLEY_LOG_FORMAT").pipe(Config.withDefault(null)),
+  logRequests: boolean("PARLEY_LOG_REQUESTS", false),
+  corsOrigins: origins,
+  docs: boolean("PARLEY_DOCS", true),
+  playground: boolean("PARLEY_PLAYGROUND", true),
+  onDisconnect: Config.Literals(["finish", "cancel"], "PARLEY_ON_DISCONNECT").pipe(
+    Config.withDefault("finish"),
+  ),
+  /** How long the server goes on serving after a SIGTERM. */
+  drainDelay: duration("PARLEY_DRAIN_DELAY", "5 seconds", "0 seconds"),
+  /** Some of the core's `AskLimits`. */
+  asks: Config.all({
+    deadline: duration("PARLEY_ASK_DEADLINE", "30 seconds"),
+    queueTimeout: duration("PARLEY_ASK_QUEUE_TIMEOUT", "60 seconds"),
+    queueLimit: integer("PARLEY_ASK_QUEUE_LIMIT", 0).pipe(Config.withDefault(256)),
+    asks: integer("PARLEY_ASKS_AT_ONCE", 1).pipe(Config.withDefault(10_000)),
+  }),
+  store: Config.Literals(["embedded", "postgres", "memory"], "PARLEY_STORE").pipe(
+    Config.withDefault(null),
+  ),
+  dataDir: Config.String("PARLEY_DATA_DIR").pipe(Config.withDefault("./.parley")),
+  databaseUrl: Config.Redacted("DATABASE_URL").pipe(Config.withDefault(null)),
+  connections: integer("PARLEY_DATABASE_CONNECTIONS", 6).pipe(Config.withDefault(12)),
+  rowSecurity: boolean("PARLEY_ROW_SECURITY", false),
+  listen: boolean("PARLEY_LISTEN", true),
+  prepare: boolean("PARLEY_PREPARE", true),
+  schema: Config.String("PARLEY_SCHEMA").pipe(Config.withDefault("parley")),
+  /** The path of the provisioning file. */
+  provision: optional("PARLEY_PROVISION"),
+  /** The window of the models in tokens. */
+  contextTokens: integer("PARLEY_LLM_CONTEXT_TOKENS", 1000).pipe(Config.withDefault(32_000)),
+  moderation: Config.all({
+    /** The moderator of chatbots whose own settings name none. */
+    fallback: Config.Literals(["off", "words", "endpoint"], "PARLEY_MODERATION").pipe(
+      Config.withDefault("off"),
+    ),
+    /** Whether a question passes when the endpoint fails. */
+    failOpen: boolean("PARLEY_MODERATION_FAIL_OPEN", false),
+  }),
+  /** A folder of documents; `null`: this project's documentation, or none with a language model. */
+  knowledgeDir: optional("PARLEY_KNOWLEDGE_DIR"),
+  /** The folder above those that chatbots' own settings name. */
+  knowledgeRoot: optional("PARLEY_KNOWLEDGE_ROOT"),
 });
 
 const read = Effect.gen(function* () {
-  const llm = yield* modelOf({
-    baseUrl: "PARLEY_LLM_BASE_URL",
-    model: "PARLEY_LLM_MODEL",
-    apiKey: "PARLEY_LLM_API_KEY",
-  });
-  const fallback = yield* modelOf({
-    baseUrl: "PARLEY_LLM_FALLBACK_BASE_URL",
-    model: "PARLEY_LLM_FALLBACK_MODEL",
-    apiKey: "PARLEY_LLM_FALLBACK_API_KEY",
-  });
+  const values = yield* config;
+  const { basePaths, databaseUrl, rowSecurity } = values;
+  const llm = yield* readModel("PARLEY_LLM");
+  const fallback = yield* readModel("PARLEY_LLM_FALLBACK");
   const settings = {
-    host: yield* Config.String("PARLEY_HOST").pipe(Config.withDefault("127.0.0.1")),
-    port: yield* port("PARLEY_PORT").pipe(Config.withDefault(3000)),
-    basePaths: {
-      general: yield* basePath("PARLEY_BASE_PATH", "/api"),
-      answers: yield* basePath("PARLEY_ASK_PATH", "/ask"),
-    },
-    /** The port of the answers interface; `null`: it shares `port`. */
-    askPort: yield* port("PARLEY_ASK_PORT").pipe(Config.withDefault(null)),
-    /** The port of health and metrics; 0: there are none. */
-    managementPort: yield* port("PARLEY_MANAGEMENT_PORT").pipe(Config.withDefault(3001)),
-    /** The form of log lines; `null`: JSON, but text on a terminal. */
-    logFormat: yield* Config.Literals(["json", "text"], "PARLEY_LOG_FORMAT").pipe(
-      Config.withDefault(null),
-    ),
-    /** Whether each request leaves a log line. */
-    logRequests: yield* Config.Boolean("PARLEY_LOG_REQUESTS").pipe(Config.withDefault(false)),
-    corsOrigins: yield* origins,
-    /** Whether `/docs` and `/openapi.json` are served. */
-    docs: yield* Config.Boolean("PARLEY_DOCS").pipe(Config.withDefault(true)),
-    /** Whether the playground is served at `/`. */
-    playground: yield* Config.Boolean("PARLEY_PLAYGROUND").pipe(Config.withDefault(true)),
-    onDisconnect: yield* Config.Literals(["finish", "cancel"], "PARLEY_ON_DISCONNECT").pipe(
-      Config.withDefault("finish"),
-    ),
-    /** How long the server goes on serving after a SIGTERM. */
-    drainDelay: yield* duration("PARLEY_DRAIN_DELAY", "5 seconds", "0 seconds"),
-    /** Some of the core's `AskLimits`. */
-    asks: {
-      deadline: yield* duration("PARLEY_ASK_DEADLINE", "30 seconds"),
-      queueTimeout: yield* duration("PARLEY_ASK_QUEUE_TIMEOUT", "60 seconds"),
-      queueLimit: yield* wholeNumber("PARLEY_ASK_QUEUE_LIMIT", 0).pipe(Config.withDefault(256)),
-      asks: yield* wholeNumber("PARLEY_ASKS_AT_ONCE", 1).pipe(Config.withDefault(10_000)),
-    },
-    dataDir: yield* Config.String("PARLEY_DATA_DIR").pipe(Config.withDefault("./.parley")),
-    databaseUrl: yield* Config.Redacted("DATABASE_URL").pipe(Config.withDefault(null)),
-    /** Connections to the database. */
-    connections: yield* wholeNumber("PARLEY_DATABASE_CONNECTIONS", 6).pipe(Config.withDefault(12)),
-    /** Whether row security keeps the tenants apart, too. */
-    rowSecurity: yield* Config.Boolean("PARLEY_ROW_SECURITY").pipe(Config.withDefault(false)),
-    /** Whether the server uses LISTEN. */
-    listen: yield* Config.Boolean("PARLEY_LISTEN").pipe(Config.withDefault(true)),
-    /** Whether connections prepare their statements. */
-    prepare: yield* Config.Boolean("PARLEY_PREPARE").pipe(Config.withDefault(true)),
-    schema: yield* Config.String("PARLEY_SCHEMA").pipe(Config.withDefault("parley")),
-    /** The path of the provisioning file. */
-    provision: yield* Config.String("PARLEY_PROVISION").pipe(Config.withDefault(null)),
+    ...values,
+    store: values.store ?? (databaseUrl === null ? ("embedded" as const) : ("postgres" as const)),
     /** The language models, in the order in which they are tried; none: answers quote the documents. */
     llms: [llm, fallback].filter((model) => model !== null),
-    /** The window of the models in tokens. */
-    contextTokens: yield* wholeNumber("PARLEY_LLM_CONTEXT_TOKENS", 1000).pipe(
-      Config.withDefault(32_000),
-    ),
-    moderation: {
-      /** The moderator of chatbots whose own settings name none. */
-      fallback: yield* Config.Literals(["off", "words", "endpoint"], "PARLEY_MODERATION").pipe(
-        Config.withDefault("off"),
-      ),
-      endpoint: yield* modelOf({
-        baseUrl: "PARLEY_MODERATION_BASE_URL",
-        model: "PARLEY_MODERATION_MODEL",
-        apiKey: "PARLEY_MODERATION_API_KEY",
-      }),
-      /** Whether a question passes when the endpoint fails. */
-      failOpen: yield* Config.Boolean("PARLEY_MODERATION_FAIL_OPEN").pipe(
-        Config.withDefault(false),
-      ),
-    },
-    /** A folder of documents; `null`: this project's documentation, or none with a language model. */
-    knowledgeDir: yield* Config.String("PARLEY_KNOWLEDGE_DIR").pipe(Config.withDefault(null)),
-    /** The folder above those that chatbots' own settings name. */
-    knowledgeRoot: yield* Config.String("PARLEY_KNOWLEDGE_ROOT").pipe(Config.withDefault(null)),
+    moderation: { ...values.moderation, endpoint: yield* readModel("PARLEY_MODERATION") },
   };
-  const { basePaths, databaseUrl, moderation, rowSecurity } = settings;
-  const store = yield* Config.Literals(["embedded", "postgres", "memory"], "PARLEY_STORE").pipe(
-    Config.withDefault(databaseUrl === null ? "embedded" : "postgres"),
-  );
+  const { moderation, store } = settings;
   const [general, answers] = [`${basePaths.general}/`, `${basePaths.answers}/`];
   const mistakes = [
     (general.startsWith(answers) || answers.startsWith(general)) &&
@@ -235,7 +204,7 @@ const read = Effect.gen(function* () {
       "PARLEY_MODERATION is endpoint, but PARLEY_MODERATION_BASE_URL is not set.",
   ];
   const mistake = mistakes.find((one) => one !== false);
-  return mistake === undefined ? { ...settings, store } : yield* invalid(mistake);
+  return mistake === undefined ? settings : yield* invalid(mistake);
 });
 
 export type SettingsShape = Effect.Success<typeof read>;

@@ -42,17 +42,14 @@ const findRunners = Effect.promise(async () => {
 
 /**
  * Stops a server of the script `start` when a package manager above it ends. npx ends at a SIGTERM, but passes it on to
- * a shell alone, and pnpm and the server would run on. With `nohup` the server outlives a closed terminal; npx and pnpm
- * do not.
+ * a shell alone, and pnpm and the server would run on.
  */
 export const stopWithScript = Effect.gen(function* () {
   if (process.env["npm_lifecycle_event"] !== "start") return;
   const stop = yield* makeStop;
-  let hungUp = false;
-  process.once("SIGHUP", () => (hungUp = true));
   const runners = yield* findRunners;
   yield* Effect.repeat(findRunners, {
     while: (found) => found === runners,
     schedule: Schedule.spaced("1 second"),
-  }).pipe(Effect.andThen(Effect.sync(() => hungUp || stop("SIGTERM"))), Effect.forkScoped);
+  }).pipe(Effect.andThen(Effect.sync(() => stop("SIGTERM"))), Effect.forkScoped);
 });

@@ -3,7 +3,6 @@
  */
 import { once } from "node:events";
 import { readFile } from "node:fs/promises";
-import { createServer, type AddressInfo } from "node:net";
 import { join } from "node:path";
 import { setTimeout } from "node:timers/promises";
 import { afterEach, expect, it, vi } from "vitest";
@@ -16,15 +15,8 @@ import {
   parseEvents,
 } from "./contract/client.ts";
 import { launch, type Running } from "./contract/launch.ts";
+import { freePort } from "./FreePort.ts";
 import { startSlowModel, type SlowModel } from "./SlowModel.ts";
-
-const freePort = async () => {
-  const server = createServer().listen(0, "127.0.0.1");
-  await once(server, "listening");
-  const { port } = server.address() as AddressInfo;
-  await new Promise((resolve) => server.close(resolve));
-  return port;
-};
 
 const polling = { timeout: 10_000, interval: 10 };
 

@@ -13,29 +13,28 @@ export interface SlowModel {
   readonly close: () => void;
 }
 
+/** A piece of a streamed completion. */
+export const chunk = (delta: object, finish: string | null = null): string =>
+  `data: ${JSON.stringify({
+    id: "c",
+    object: "chat.completion.chunk",
+    created: 1,
+    model: "slow",
+    choices: [{ index: 0, delta, finish_reason: finish }],
+  })}\n\n`;
+
 /** @param wait what the model does after the first half of an answer */
 export const startSlowModel = async (wait: () => Promise<unknown>): Promise<SlowModel> => {
   let asked = 0;
   const server = createServer(async (request, response) => {
     asked++;
-    const piece = (delta: object, finish: string | null = null) =>
-      response.write(
-        `data: ${JSON.stringify({
-          id: "c",
-          object: "chat.completion.chunk",
-          created: 1,
-          model: "slow",
-          choices: [{ index: 0, delta, finish_reason: finish }],
-        })}\n\n`,
-      );
     request.resume();
     await once(request, "end");
     response.writeHead(200, { "content-type": "text/event-stream" });
-    piece({ role: "assistant", content: "At " });
+    response.write(chunk({ role: "assistant", content: "At " }));
     await wait();
-    piece({ content: "last." });
-    piece({}, "stop");
-    response.end("data: [DONE]\n\n");
+    response.write(chunk({ content: "last." }));
+    response.end(`${chunk({}, "stop")}data: [DONE]\n\n`);
   }).listen(0, "127.0.0.1");
   await once(server, "listening");
   const { port } = server.address() as AddressInfo;

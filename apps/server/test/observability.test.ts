@@ -252,11 +252,6 @@ describe("a server that is observed", () => {
     expect(call.annotations).toMatchObject({ requestId: "failed", model: "large" });
   });
 
-  it("gives every response an id", () => {
-    for (const { headers } of seen.responses)
-      expect(headers.get("x-request-id")).toMatch(/^[\w.-]+$/);
-  });
-
   it("exports a span for each request, within the trace of its client and around the provider's", () => {
     const all = spans();
     expect(all.filter(({ name }) => /^[A-Z]+( |$)/.test(name))).toHaveLength(seen.sent - 1);
@@ -316,7 +311,7 @@ describe("a collector that cannot be reached", () => {
       .split("\n")
       .filter((line) => line.includes("collector"));
     expect(first).toMatch(
-      /^\d{4}-\d\d-\d\d [\d:.]{12} [+-]\d\d:\d\d WARN The OpenTelemetry collector takes no data .*ECONNREFUSED/,
+      /^\d{4}-\d\d-\d\dT[\d:.]{12}Z WARN The OpenTelemetry collector takes no data .*ECONNREFUSED/,
     );
     expect(more).toEqual([]);
   }, 40_000);

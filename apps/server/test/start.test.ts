@@ -160,16 +160,6 @@ describe("a provisioning file", () => {
     expect(await refusal(settings)).toContain("belongs to another chatbot");
   }, 60_000);
 
-  it("declares chatbots whose documents are read at this start, and whose models are missed", async () => {
-    const file = join(directory, "first.json");
-    const bot = { workspace: "W", name: "B", knowledge: "nowhere", model: "large" };
-    await writeFile(file, JSON.stringify({ chatbots: [bot] }));
-    const printed = await started({ PARLEY_PROVISION: file, PARLEY_KNOWLEDGE_ROOT: directory });
-    const [before] = printed.split("General interface");
-    expect(before).toContain(`cannot read the documents in ${join(directory, "nowhere")}`);
-    expect(before).toMatch(/name a model answer with passages of documents alone: 1\n/);
-  });
-
   it("declares nothing when a setting is wrong", async () => {
     const file = join(directory, "wrong.json");
     await writeFile(file, JSON.stringify({ chatbots: [{ workspace: "W", name: "B" }] }));

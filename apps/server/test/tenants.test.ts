@@ -95,7 +95,7 @@ describe.each(["as it is", "bound by row security"] as const)("a server %s", (mo
     return foreign!;
   };
 
-  for (const query of ["", "?limit=3", "?id=ENTRY", "?orderBy=question", "?page=7&orderBy=id"]) {
+  for (const query of ["", "?id=ENTRY", "?orderBy=question"]) {
     it(`the history of their chat${query}`, async () => {
       const { answer } = await both(
         (foreign) =>
@@ -121,17 +121,12 @@ describe.each(["as it is", "bound by row security"] as const)("a server %s", (mo
   for (const query of [
     "id=ID",
     "userRef=TEXT",
-    "search=TEXT",
     "search=PART",
-    "id=ID&userRef=TEXT",
     "userRef=TEXT&search=PART",
     "userRef=TEXT&orderBy=name",
-    "search=TEXT&orderBy=userRef&desc=true",
-    "search=TEXT&page=2&limit=1",
   ]) {
     it(`their chats by ${query}`, async () => {
       const { answer } = await both(async (foreign) => {
-        // Searches are remembered, so that each must be a new one.
         const text = unique();
         const { id } = foreign
           ? await createChat(target(), { name: text, userRef: text }, target().otherKey)
@@ -150,7 +145,6 @@ describe.each(["as it is", "bound by row security"] as const)("a server %s", (mo
   const asked: ReadonlyArray<readonly [string, () => Call]> = [
     ["asking", () => ({})],
     ["asking with a key of one's own", () => ({ headers: { "idempotency-key": unique() } })],
-    ["a stream", () => ({ headers: { accept: "text/event-stream" } })],
     [
       "a stream that goes on",
       () => ({

@@ -1,6 +1,7 @@
 /**
- * The connections of a listener. Responses are sent in the order of their requests, each whole, and none after a last
- * one: a response that does not keep its connection alive.
+ * The requests of a Node server. Every response has a shape of the contract, also where Node itself would answer or hang
+ * up. Responses are sent in the order of their requests, each whole, and none after a last one: a response that does not
+ * keep its connection alive.
  */
 import {
   toGeneralBody,
@@ -9,7 +10,7 @@ import {
   type GeneralMessage,
   type RequestLog,
 } from "@parley/http";
-import { ServerResponse, type IncomingMessage } from "node:http";
+import { IncomingMessage, ServerResponse, type Server } from "node:http";
 import type { Socket } from "node:net";
 
 /** How long the server reads on after a last response, in milliseconds. */
@@ -18,77 +19,90 @@ const lingering = 2_000;
 /** How many requests of one connection may await their responses. Each costs the process kilobytes. */
 const maxUnanswered = 100;
 
-interface Connection {
-  /** The response to the latest request. */
-  latest: ServerResponse | null;
-  unanswered: number;
+const clientErrors: Readonly<Record<string, GeneralMessage>> = {
+  HPE_HEADER_OVERFLOW: "HEADERS_TOO_LARGE",
+  ERR_HTTP_REQUEST_TIMEOUT: "REQUEST_TIMEOUT",
+};
+
+let ended: Array<() => void> = [];
+const sendEnded = (): void => {
+  const responses = ended;
+  ended = [];
+  for (const end of responses) end();
+};
+
+/**
+ * Responses that end in one turn of the event loop are sent back to back at its end, so that their clients wake up once
+ * and not once for each. Head and body go out in one write.
+ */
+export class BatchedResponse extends ServerResponse {
+  override end(...rest: ReadonlyArray<any>): this {
+    if (ended.push(() => Reflect.apply(super.end, this, rest)) === 1) setImmediate(sendEnded);
+    return this;
+  }
 }
+// Effect sets it, and Node then writes an empty piece after the body.
+Object.defineProperty(BatchedResponse.prototype, "strictContentLength", {
+  get: () => false,
+  set: () => {},
+});
 
-export class Connections {
-  readonly #open = new Map<Socket, Connection>();
-  readonly #isStopping: () => boolean;
-  readonly #refused: RequestLog["refuse"] | undefined;
-  #isClosing = false;
+/** Why a request that Node accepts is refused, by RFC 9112, sections 3.2 and 6.1; `null`: it is not. */
+const checkHead = ({ headers, httpVersion, url }: IncomingMessage): GeneralMessage | null => {
+  const isOld = httpVersion === "1.0";
+  const { connection = "", host = isOld ? "" : " ", upgrade } = headers;
+  const coding = headers["transfer-encoding"]?.toLowerCase();
+  if (/[\s,/?#@\\]/.test(host) || /^https?:\/\/([/?#]|$)/i.test(url!)) return "MALFORMED_REQUEST";
+  if (coding !== undefined && (coding !== "chunked" || isOld)) return "MALFORMED_REQUEST";
+  return upgrade !== undefined && /\bupgrade\b/i.test(connection) ? "METHOD_NOT_SUPPORTED" : null;
+};
 
-  /**
-   * @param isStopping whether each response is the last of its connection
-   * @param refused called for each refused request
-   */
-  constructor(isStopping: () => boolean, refused?: RequestLog["refuse"]) {
-    this.#isStopping = isStopping;
-    this.#refused = refused;
+/**
+ * Passes the requests of the server to `handle`.
+ *
+ * @param isStopping whether each response is the last of its connection
+ * @param refused called for each refused request
+ */
+export const serveRequests = (
+  server: Server,
+  handle: (request: IncomingMessage, response: ServerResponse) => void,
+  isStopping: () => boolean,
+  refused?: RequestLog["refuse"],
+) => {
+  interface Connection {
+    /** The response to the latest request. */
+    latest: ServerResponse | null;
+    unanswered: number;
   }
-
-  add(socket: Socket): void {
-    this.#open.set(socket, { latest: null, unanswered: 0 });
-    socket.once("close", () => this.#open.delete(socket));
-    // After CONNECT nothing else listens for it.
-    socket.on("error", () => {});
-    // Node calls it after a last response. Closing a connection with unread bytes would reset it, and lose the
-    // response.
-    socket.destroySoon = () => {
-      socket.end();
-      const timer = setTimeout(() => socket.destroy(), lingering);
-      socket.once("close", () => clearTimeout(timer));
-    };
-  }
-
-  /** The response to the latest request. */
-  latest(socket: Socket): ServerResponse | null | undefined {
-    return this.#open.get(socket)?.latest;
-  }
+  const connections = new Map<Socket, Connection>();
 
   /** Whether to answer the request: not behind a last response, nor behind too many that are not sent yet. */
-  begin(response: ServerResponse): boolean {
+  const begin = (response: ServerResponse): boolean => {
     const { socket } = response.req;
-    const connection = this.#open.get(socket);
+    const connection = connections.get(socket);
     if (connection === undefined) return false;
-    if (connection.latest?.shouldKeepAlive === false) {
-      // Node keeps each further request in memory until the connection ends.
-      process.nextTick(() => socket.pause());
-      return false;
-    }
     if (connection.unanswered === maxUnanswered) {
-      // Node reads on while responses are made. A pause would come too late: one read brings thousands of requests.
-      this.#open.delete(socket);
+      // A pause would come too late: one read brings thousands of requests, and Node keeps them all.
+      connections.delete(socket);
       socket.destroy();
       return false;
     }
-    if (this.#isClosing || this.#isStopping()) response.shouldKeepAlive = false;
-    connection.latest = response;
     connection.unanswered++;
+    if (connection.latest?.shouldKeepAlive === false) return false;
+    if (isStopping() || !server.listening) response.shouldKeepAlive = false;
+    connection.latest = response;
     response.once("close", () => connection.unanswered--);
     return true;
-  }
+  };
 
   /** Answers in place of the application. Node sends the response in its turn, and closes the connection. */
-  refuse(message: GeneralMessage, response: ServerResponse): void {
+  const refuse = (message: GeneralMessage, response: ServerResponse): void => {
     response.shouldKeepAlive = false;
     response.req.resume();
     const body = toGeneralBody(message);
     const text = JSON.stringify(body);
     const requestId = toRequestId(response.req.headers["x-request-id"]);
-    this.#refused?.({ requestId, method: toMethod(response.req.method) }, message, body.status);
+    refused?.({ requestId, method: toMethod(response.req.method) }, message, body.status);
     response.writeHead(body.status, {
       "content-type": "application/json; charset=utf-8",
       "content-length": Buffer.byteLength(text),
@@ -97,15 +111,13 @@ export class Connections {
     });
     // Not batched: the application must find that the response has ended.
     ServerResponse.prototype.end.call(response, text, "utf8");
-  }
+  };
 
   /** Refuses a request for which Node has made no response, once the latest response has been sent. */
-  refuseNext(socket: Socket, request: IncomingMessage, message: GeneralMessage): void {
-    const connection = this.#open.get(socket);
+  const refuseNext = (socket: Socket, request: IncomingMessage, message: GeneralMessage): void => {
+    const connection = connections.get(socket);
     if (connection === undefined || connection.latest?.shouldKeepAlive === false) return;
     const { latest } = connection;
-    // Further malformed bytes are not about its body.
-    request.complete = true;
     const response = new ServerResponse(request);
     response.shouldKeepAlive = false;
     connection.latest = response;
@@ -113,27 +125,72 @@ export class Connections {
       if (!socket.writable) return void socket.destroy();
       response.assignSocket(socket);
       response.once("finish", () => socket.destroySoon());
-      this.refuse(message, response);
+      refuse(message, response);
     });
-  }
+  };
 
-  /** Makes the latest response of each connection its last. */
-  close(): void {
-    this.#isClosing = true;
-    for (const socket of this.#open.keys()) this.#close(socket);
-  }
+  server.on("connection", (socket: Socket) => {
+    connections.set(socket, { latest: null, unanswered: 0 });
+    socket.once("close", () => connections.delete(socket));
+    // Node calls it after a last response. Closing a connection with unread bytes would reset it, and lose the response.
+    socket.destroySoon = () => {
+      socket.end();
+      const timer = setTimeout(() => socket.destroy(), lingering);
+      socket.once("close", () => clearTimeout(timer));
+    };
+  });
+  server.on("request", (request: IncomingMessage, response: ServerResponse) => {
+    if (!begin(response)) return;
+    const refusal = checkHead(request);
+    if (refusal !== null) return refuse(refusal, response);
+    // A target may have the form of a whole URL.
+    request.url = request.url!.replace(/^https?:\/\/[^/?#]*\/?/i, "/");
+    handle(request, response);
+  });
+  server.on("checkExpectation", (_: IncomingMessage, response: ServerResponse) => {
+    if (begin(response)) refuse("EXPECTATION_NOT_MET", response);
+  });
+  server.on("connect", (request: IncomingMessage, socket: Socket) => {
+    // Node has detached itself from the connection, also from earlier responses that wait for it to drain.
+    socket
+      .on("drain", () => (socket as { _httpMessage?: ServerResponse })._httpMessage?.emit("drain"))
+      .on("error", () => {})
+      .on("end", () => socket.destroy())
+      .resume();
+    refuseNext(socket, request, "METHOD_NOT_SUPPORTED");
+  });
+  server.on("clientError", (error: NodeJS.ErrnoException, socket: Socket) => {
+    const message = clientErrors[error.code ?? ""] ?? "MALFORMED_REQUEST";
+    const latest = connections.get(socket)?.latest;
+    if (!latest || latest.req.complete) {
+      const request = new IncomingMessage(socket);
+      // Further malformed bytes are not about its body.
+      request.complete = true;
+      return refuseNext(socket, request, message);
+    }
+    // The body of the latest request is malformed. Nothing may follow a response that is half sent.
+    if (latest.headersSent) return whenClosed(latest, () => socket.destroySoon());
+    refuse(message, latest);
+    // Node forgets an answered request, but the application may still wait for its body.
+    socket.once("close", () => latest.req.destroy());
+  });
 
-  #close(socket: Socket): void {
-    const latest = this.latest(socket);
-    if (!latest || latest.closed) return socket.destroySoon();
-    if (!latest.headersSent) latest.shouldKeepAlive = false;
-    latest.once("close", () => setImmediate(() => this.#close(socket)));
-  }
+  return {
+    /** Closes each connection after its latest response. The server has stopped to listen. */
+    close: (): void => {
+      for (const [socket, connection] of connections) {
+        const { latest } = connection;
+        if (latest?.headersSent === false) latest.shouldKeepAlive = false;
+        whenClosed(latest, () => {
+          if (connection.latest === latest) socket.destroySoon();
+        });
+      }
+    },
+    destroy: (): void => {
+      for (const socket of connections.keys()) socket.destroy();
+    },
+  };
+};
 
-  destroy(): void {
-    for (const socket of this.#open.keys()) socket.destroy();
-  }
-}
-
-export const whenClosed = (response: ServerResponse | null, next: () => void): void =>
+const whenClosed = (response: ServerResponse | null, next: () => void): void =>
   response === null || response.closed ? next() : void response.once("close", next);

@@ -18,16 +18,12 @@ export const makeGuide = Effect.gen(function* () {
   const { own } = yield* Documents;
 
   const names = yield* fs.readDirectory(ownDocuments, { recursive: true }).pipe(Effect.orDie);
-  const files = new Map([
-    [toAddress("README.md"), { name: "README.md", file: ownReadme }],
-    ...names
-      .filter((name) => /\.(md|json|png)$/.test(name))
-      .toSorted()
-      .map((name) => `docs/${name}`)
-      .map(
-        (name) => [toAddress(name), { name, file: path.join(ownDocuments, "..", name) }] as const,
-      ),
-  ]);
+  const files = new Map<string, { readonly name: string; readonly bytes: Uint8Array }>();
+  for (const name of ["README.md", ...names.toSorted().map((name) => `docs/${name}`)]) {
+    if (!/\.(md|json|png)$/.test(name)) continue;
+    const file = name === "README.md" ? ownReadme : path.join(ownDocuments, "..", name);
+    files.set(toAddress(name), { name, bytes: yield* fs.readFile(file).pipe(Effect.orDie) });
+  }
   let document = "";
   /** Where a link of the document leads; `null` out of the guide, such as to source code. */
   const resolve = (link: string): string | null => {
@@ -55,13 +51,12 @@ export const makeGuide = Effect.gen(function* () {
     },
   });
 
-  const pages = new Map<string, { readonly title: string; readonly html: Effect.Effect<string> }>();
-  for (const [address, { file, name }] of files) {
-    if (!file.endsWith(".md")) continue;
-    const text = yield* fs.readFileString(file).pipe(Effect.orDie);
+  const pages = new Map<string, { readonly title: string; readonly html: () => string }>();
+  for (const [address, { bytes, name }] of files) {
+    if (!name.endsWith(".md")) continue;
+    const text = new TextDecoder().decode(bytes);
     const title = /^# (.*)$/m.exec(text)?.[1] ?? address;
-    const html = Effect.sync(() => layout(title, "", toHtml(name, text)));
-    pages.set(address, { title, html: yield* Effect.cached(html) });
+    pages.set(address, { title, html: () => layout(title, "", toHtml(name, text)) });
   }
   const list = [...pages].map(
     ([address, { title }]) => `<li><a href="${address}">${escape(title)}</a></li>`,
@@ -79,19 +74,19 @@ export const makeGuide = Effect.gen(function* () {
     return layout("Search", query, `<h1>Search</h1>${results}`);
   }, Effect.orDie);
 
-  const respond = Effect.fnUntraced(function* (address: string, target: string) {
+  const respond = (address: string, target: string) => {
     const page = pages.get(address);
-    if (page !== undefined) return toPage(yield* page.html);
-    const file = files.get(address)?.file;
+    if (page !== undefined) return Effect.sync(() => toPage(page.html()));
+    const file = files.get(address);
     if (file !== undefined) {
-      const bytes = yield* fs.readFile(file).pipe(Effect.orDie);
-      const contentType = types[path.extname(file).slice(1)]!;
-      return HttpServerResponse.uint8Array(bytes, { contentType, headers: guarded });
+      const contentType = types[path.extname(file.name).slice(1)]!;
+      const options = { contentType, headers: guarded };
+      return Effect.succeed(HttpServerResponse.uint8Array(file.bytes, options));
     }
     const query = new URLSearchParams(target.split("?")[1]).get("q")?.trim().slice(0, 200) ?? "";
     const all = layout("Guide", "", `<h1>Guide</h1><ul>${list.join("")}</ul>`);
-    return toPage(query === "" ? all : yield* search(query));
-  });
+    return query === "" ? Effect.succeed(toPage(all)) : Effect.map(search(query), toPage);
+  };
   const guide: Pages = () =>
     Effect.succeed(({ method, url }) => {
       const address = toPath(url);

@@ -1,27 +1,18 @@
 /**
- * A Node HTTP server whose every response has a shape of the contract, also where Node itself would answer or hang up:
- * malformed requests, unmet expectations and CONNECT.
+ * A Node HTTP server that serves an application of Effect until its scope closes.
  */
 import * as NodeHttpServer from "@effect/platform-node/NodeHttpServer";
-import type { GeneralMessage, RequestLog } from "@parley/http";
-import { Data, Duration, Effect, Scope } from "effect";
+import type { RequestLog } from "@parley/http";
+import { Data, type Duration, Effect, Scope } from "effect";
 import type { HttpServerRequest, HttpServerResponse } from "effect/http";
-import { createServer, IncomingMessage, type ServerResponse } from "node:http";
-import type { AddressInfo, Socket } from "node:net";
-import { Connections, whenClosed } from "./Connections.ts";
-import { BatchedResponse } from "./BatchedResponse.ts";
-import { checkHead, toOriginForm } from "./RequestHead.ts";
+import { createServer } from "node:http";
+import type { AddressInfo } from "node:net";
+import { Lifecycle } from "../Lifecycle.ts";
+import { BatchedResponse, serveRequests } from "./Connections.ts";
 
 export class ListenFailed extends Data.TaggedError("ListenFailed")<{
-  readonly host: string;
-  readonly port: number;
-  readonly cause: NodeJS.ErrnoException;
-}> {
-  override get message(): string {
-    const reason = this.cause.code === "EADDRINUSE" ? "the port is taken" : this.cause.message;
-    return `Cannot listen on ${this.host}:${this.port}: ${reason}.`;
-  }
-}
+  readonly message: string;
+}> {}
 
 export interface ListenOptions {
   readonly host: string;
@@ -29,26 +20,22 @@ export interface ListenOptions {
   readonly port: number;
   /** How long requests in flight may take once the listener closes. */
   readonly grace: Duration.Duration;
-  /** Whether it will close soon, so that each response is the last of its connection. */
-  readonly isStopping: () => boolean;
   /** Called for each request that the listener refuses in the application's place. */
   readonly refused?: RequestLog["refuse"];
 }
 
-/** Serves `app` until the scope closes, and refuses connections from then on. Returns the port. */
-export const listen = Effect.fnUntraced(function* <R>(
-  app: Effect.Effect<HttpServerResponse.HttpServerResponse, never, R>,
-  { grace, host, isStopping, port, refused }: ListenOptions,
+/** Serves `app` until the scope closes, and refuses connections from then on. Returns the origin, such as `http://127.0.0.1:3000`. */
+export const listen = Effect.fnUntraced(function* (
+  app: Effect.Effect<
+    HttpServerResponse.HttpServerResponse,
+    never,
+    HttpServerRequest.HttpServerRequest | Scope.Scope
+  >,
+  { grace, host, port, refused }: ListenOptions,
 ) {
+  const lifecycle = yield* Lifecycle;
   const requests = yield* Scope.make("parallel");
-  const handle = yield* NodeHttpServer.makeHandler(
-    app as Effect.Effect<
-      HttpServerResponse.HttpServerResponse,
-      never,
-      Exclude<R, HttpServerRequest.HttpServerRequest>
-    >,
-    { scope: requests },
-  );
+  const handle = yield* NodeHttpServer.makeHandler(app, { scope: requests });
   const server = createServer({
     ServerResponse: BatchedResponse,
     requireHostHeader: false,
@@ -56,53 +43,26 @@ export const listen = Effect.fnUntraced(function* <R>(
     headersTimeout: 10_000,
     keepAliveTimeout: 65_000,
     connectionsCheckingInterval: 5_000,
-    maxHeaderSize: 16 * 1024,
   });
-  const connections = new Connections(isStopping, refused);
-
-  server.on("connection", (socket: Socket) => connections.add(socket));
-  server.on("request", (request: IncomingMessage, response: ServerResponse) => {
-    if (!connections.begin(response)) return;
-    const refusal = checkHead(request);
-    if (refusal !== null) return connections.refuse(refusal, response);
-    request.url = toOriginForm(request.url!);
-    handle(request, response);
-  });
-  server.on("checkExpectation", (_: IncomingMessage, response: ServerResponse) => {
-    if (connections.begin(response)) connections.refuse("EXPECTATION_NOT_MET", response);
-  });
-  server.on("connect", (request: IncomingMessage, socket: Socket) => {
-    // Node has detached itself from the connection, also from earlier responses that wait for it to drain.
-    socket
-      .on("drain", () => (socket as { _httpMessage?: ServerResponse })._httpMessage?.emit("drain"))
-      .on("end", () => socket.destroy())
-      .resume();
-    connections.refuseNext(socket, request, "METHOD_NOT_SUPPORTED");
-  });
-  server.on("clientError", (error: NodeJS.ErrnoException, socket: Socket) => {
-    const message = clientErrors[error.code ?? ""] ?? "MALFORMED_REQUEST";
-    const latest = connections.latest(socket);
-    if (!latest || latest.req.complete)
-      return connections.refuseNext(socket, new IncomingMessage(socket), message);
-    // The body of the latest request is malformed. Nothing may follow a response that is half sent.
-    if (latest.headersSent) return whenClosed(latest, () => socket.destroySoon());
-    connections.refuse(message, latest);
-    // Node forgets an answered request, but the application may still wait for its body.
-    socket.once("close", () => latest.req.destroy());
-  });
-
+  const isStopping = () => lifecycle.phase === "stopping";
+  const connections = serveRequests(server, handle, isStopping, refused);
+  const toOrigin = (port: number) => `http://${host.includes(":") ? `[${host}]` : host}:${port}`;
   const runFork = Effect.runForkWith(yield* Effect.context<never>());
   return yield* Effect.acquireRelease(
-    Effect.callback<number, ListenFailed>((resume) => {
-      const fail = (cause: Error) => resume(Effect.fail(new ListenFailed({ host, port, cause })));
+    Effect.callback<string, ListenFailed>((resume) => {
+      const fail = ({ code, message }: NodeJS.ErrnoException) => {
+        const reason = code === "EADDRINUSE" ? "the port is taken" : message;
+        const failed = `Cannot listen on ${toOrigin(port)}: ${reason}.`;
+        resume(Effect.fail(new ListenFailed({ message: failed })));
+      };
       server.once("error", fail);
       server.listen(port, host, () => {
-        const bound = (server.address() as AddressInfo).port;
+        const origin = toOrigin((server.address() as AddressInfo).port);
         // For example: no file descriptor is left for a connection. Later connections may succeed.
         server.off("error", fail).on("error", ({ message }) => {
-          runFork(Effect.logError(`The listener on ${host}:${bound} met an error: ${message}`));
+          runFork(Effect.logError(`The listener on ${origin} met an error: ${message}`));
         });
-        resume(Effect.succeed(bound));
+        resume(Effect.succeed(origin));
       });
     }),
     (_, exit) =>
@@ -116,8 +76,3 @@ export const listen = Effect.fnUntraced(function* <R>(
       ),
   );
 });
-
-const clientErrors: Readonly<Record<string, GeneralMessage>> = {
-  HPE_HEADER_OVERFLOW: "HEADERS_TOO_LARGE",
-  ERR_HTTP_REQUEST_TIMEOUT: "REQUEST_TIMEOUT",
-};

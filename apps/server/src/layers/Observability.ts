@@ -2,7 +2,7 @@
  * Logs, the metrics of the process, and the export by OpenTelemetry's protocol (OTLP).
  */
 import { describeCause, registerGauge } from "@parley/core";
-import { Array, Cause, ConfigProvider, DateTime, Effect, Formatter, Layer, Logger } from "effect";
+import { Array, Cause, ConfigProvider, Effect, Formatter, Layer, Logger } from "effect";
 import { FetchHttpClient, HttpClient } from "effect/http";
 import { Otlp, OtlpSerialization } from "effect/observability";
 import { monitorEventLoopDelay } from "node:perf_hooks";
@@ -10,31 +10,23 @@ import { getHeapStatistics } from "node:v8";
 import { Settings, SettingsInvalid } from "../Settings.ts";
 import { version } from "../Version.ts";
 
-const timeZone = DateTime.zoneMakeLocal();
-
-/** `2026-11-25 02:46:09.318 +01:00`, in the time zone of the process. */
-const formatDate = (timestamp: string): string =>
-  DateTime.formatIsoOffset(DateTime.makeZonedUnsafe(timestamp, { timeZone })).replace(
-    /T|(?=[+-]\d\d:)/g,
-    " ",
-  );
-
-/** An event on one line: date and zone, level, message, and the annotations as `name=value`. */
+/** An event on one line: time, level, message, and the annotations as `name=value`. */
 const formatText = Logger.map(
   Logger.formatStructured,
-  ({ annotations, cause, level, message, timestamp }) =>
+  ({ annotations, cause = "", level, message, timestamp }) =>
     [
-      formatDate(timestamp),
+      timestamp,
       level,
       ...Array.ensure(message).map((part) =>
         typeof part === "string" ? part : Formatter.format(part),
       ),
-      ...(cause === undefined ? [] : [cause]),
+      cause,
       ...Object.entries(annotations).map(([name, value]) => {
         const text = String(value);
         return `${name}=${/^[^\s"=]+$/.test(text) ? text : JSON.stringify(text)}`;
       }),
     ]
+      .filter((part) => part !== "")
       .join(" ")
       .replace(/\s*\n\s*/g, " | "),
 );
@@ -51,71 +43,55 @@ const layerLogger = Layer.unwrap(
   ),
 );
 
-/** Milliseconds between the samples of the event loop's delay. */
-const resolution = 20;
-
 const layerProcessMetrics = Layer.effectDiscard(
   Effect.gen(function* () {
     const context = yield* Effect.context<never>();
-    const loop = yield* Effect.acquireRelease(
-      Effect.sync(() => {
-        const delays = monitorEventLoopDelay({ resolution });
-        delays.enable();
-        return delays;
-      }),
-      (delays) => Effect.sync(() => delays.disable()),
-    );
-    /** A delay in seconds: a sample is the time since the previous one, its regular interval included. */
-    const seconds = (nanos: number) => Math.max(0, nanos / 1e9 - resolution / 1000);
-
-    const gauge = registerGauge.bind(null, context);
+    const loop = monitorEventLoopDelay({ resolution: 20 });
+    loop.enable();
+    const gauge = (name: string, description: string, unit: string, read: () => number) =>
+      registerGauge(context, name, description, { unit }, read);
     const versions = { version, node_version: process.version };
-    gauge("parley.build_info", "Always 1; the versions are attributes", versions, () => 1);
-    gauge("process.memory.usage", "Resident memory of the process", { unit: "By" }, () =>
-      process.memoryUsage.rss(),
+    registerGauge(context, "parley.build_info", "Always 1", versions, () => 1);
+    gauge("process.memory.usage", "Resident memory", "By", () => process.memoryUsage.rss());
+    gauge(
+      "v8js.memory.heap.used",
+      "Memory of JavaScript's objects",
+      "By",
+      () => getHeapStatistics().used_heap_size,
     );
-    gauge("v8js.memory.heap.used", "Memory of JavaScript's objects", { unit: "By" }, () => {
-      return getHeapStatistics().used_heap_size;
-    });
     gauge(
       "nodejs.eventloop.delay.p99",
-      "Event-loop delay since the last reading",
-      { unit: "s" },
-      () => seconds(loop.percentile(99)),
+      "Delay of the event loop since the last reading",
+      "s",
+      () => loop.percentile(99) / 1e9,
     );
-    gauge(
-      "nodejs.eventloop.delay.max",
-      "Longest delay since the last reading",
-      { unit: "s" },
-      () => {
-        const { max } = loop;
-        loop.reset();
-        return seconds(max);
-      },
-    );
+    gauge("nodejs.eventloop.delay.max", "Longest delay since the last reading", "s", () => {
+      const { max } = loop;
+      loop.reset();
+      return max / 1e9;
+    });
   }),
 );
 
-/** Logs once that the collector takes no data, and once that it takes data again. */
+/** Logs once that the collector takes no data. */
 const layerCollector = Layer.effect(
   HttpClient.HttpClient,
   Effect.map(HttpClient.HttpClient, (client) => {
     let isFailing = false;
-    const note = (reason: string | null) =>
+    const fail = (reason: string) =>
       Effect.suspend(() => {
-        if ((reason !== null) === isFailing) return Effect.void;
-        isFailing = reason !== null;
-        return reason === null
-          ? Effect.logInfo("The OpenTelemetry collector takes data again")
-          : Effect.annotateLogs(
-              Effect.logWarning("The OpenTelemetry collector takes no data"),
-              "reason",
-              reason,
-            );
+        if (isFailing) return Effect.void;
+        isFailing = true;
+        return Effect.annotateLogs(
+          Effect.logWarning("The OpenTelemetry collector takes no data"),
+          "reason",
+          reason,
+        );
       });
     return client.pipe(
-      HttpClient.tap(({ status }) => note(status < 300 ? null : `HTTP ${status}`)),
-      HttpClient.tapError((error) => note(describeCause(error))),
+      HttpClient.filterStatusOk,
+      HttpClient.tap(() => Effect.sync(() => (isFailing = false))),
+      HttpClient.tapError((error) => fail(describeCause(error))),
     );
   }),
 ).pipe(Layer.provide(FetchHttpClient.layer));
@@ -127,7 +103,6 @@ const layerOtlp = Layer.suspend(() => {
     OTEL_LOGS_EXPORTER: "otlp",
     OTEL_METRICS_EXPORTER: "otlp",
     OTEL_TRACES_EXPORTER: "otlp",
-    OTEL_EXPORTER_OTLP_PROTOCOL: "http/protobuf",
     OTEL_SERVICE_NAME: "parley",
     ...Object.fromEntries(
       Object.entries(process.env).flatMap(([name, value]) =>
@@ -135,19 +110,11 @@ const layerOtlp = Layer.suspend(() => {
       ),
     ),
   };
-  const protocol = variables["OTEL_EXPORTER_OTLP_PROTOCOL"]!;
-  const serialization = {
-    "http/json": OtlpSerialization.layerJson,
-    "http/protobuf": OtlpSerialization.layerProtobuf,
-  }[protocol];
-  if (serialization === undefined) {
-    const message = `OTEL_EXPORTER_OTLP_PROTOCOL must be http/protobuf or http/json, not "${protocol}".`;
-    return Layer.effectDiscard(Effect.fail(new SettingsInvalid({ message })));
-  }
+  const isJson = variables["OTEL_EXPORTER_OTLP_PROTOCOL"] === "http/json";
   return Otlp.layerFromConfig({ resource: { serviceVersion: version } }).pipe(
     Layer.provide([
       layerCollector,
-      serialization,
+      isJson ? OtlpSerialization.layerJson : OtlpSerialization.layerProtobuf,
       ConfigProvider.layer(ConfigProvider.fromEnvRecord(variables)),
     ]),
     Layer.catchCause((cause) => {

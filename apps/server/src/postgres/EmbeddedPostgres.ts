@@ -13,11 +13,10 @@ import { randomInt } from "node:crypto";
 import * as fs from "node:fs/promises";
 import { join } from "node:path";
 import { findProcess } from "../Processes.ts";
-import { EmbeddedFailed, environment, lastLines } from "./Binaries.ts";
+import { EmbeddedFailed, environment, failedTo, lastLines } from "./Binaries.ts";
 import {
   type Cluster,
   connectionFile,
-  failedTo,
   homeOf,
   openCluster,
   pathFor,
@@ -82,7 +81,7 @@ const retryableReasons =
 
 /** Its last fatal error: on standard error, or in the newest log once its logger runs. */
 const readFatalError = async (data: string, errors: string) => {
-  if (/FATAL|PANIC/.test(errors)) return lastLines(errors);
+  if (!errors.includes("logging collector")) return lastLines(errors);
   const [, file] = (await fs.readFile(join(data, "current_logfiles"), "utf8")).trim().split(" ");
   const log = await fs.readFile(join(data, file!), "utf8");
   return log.split("\n").findLast((line) => /FATAL|PANIC/.test(line)) ?? lastLines(log);
@@ -98,7 +97,6 @@ const settings = {
   log_rotation_age: "1d",
   log_rotation_size: "0",
   log_truncate_on_rotation: "on",
-  log_checkpoints: "off",
   log_timezone: "UTC",
   timezone: "UTC",
 };
@@ -136,10 +134,9 @@ const spawnPostgres = ({ binaries, data, runAs }: Cluster, port: number) => {
 
   /** Completes when it accepts connections. It may recover for long before. */
   const ready = Effect.gen(function* () {
-    for (let polls = 1; ended === null; polls += 1) {
+    while (ended === null) {
       const { isReady, pid } = yield* Effect.promise(() => readPidFile(data));
       if (pid === child.pid && isReady) return;
-      if (polls % 500 === 0) yield* Effect.logInfo(`PostgreSQL is not ready yet; see ${data}/log`);
       yield* Effect.sleep("20 millis");
     }
     const reason = yield* Effect.promise(() =>
@@ -203,12 +200,11 @@ export const embeddedPostgres = Effect.fnUntraced(function* (
   }).pipe(Effect.scoped, Effect.mapError(failedTo("PostgreSQL cannot be used")));
   yield* connectionFile(cluster, port);
 
-  const again = Schedule.min([Schedule.exponential("200 millis"), Schedule.spaced("10 seconds")]);
   const restart = Effect.gen(function* () {
     yield* Effect.logWarning(`PostgreSQL has ended unasked (${yield* end}) and is started again`);
     end = yield* start(port).pipe(
       Effect.tapError(({ message }) => Effect.logError(message)),
-      Effect.retry(again),
+      Effect.retry(Schedule.spaced("1 second")),
       Effect.delay("100 millis"),
     );
     yield* Effect.logInfo("PostgreSQL runs again");

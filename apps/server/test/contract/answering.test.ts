@@ -1,16 +1,9 @@
 /** Promises of the decisions about asking, with a language model that this suite controls. */
-import {
-  createServer,
-  request as httpRequest,
-  type IncomingMessage,
-  type Server,
-  type ServerResponse,
-} from "node:http";
+import { createServer, type IncomingMessage, type Server, type ServerResponse } from "node:http";
 import type { AddressInfo } from "node:net";
 import { afterAll, beforeAll, describe, expect, it, vi } from "vitest";
 import {
   askApi,
-  askPath,
   askQuestion,
   createChat,
   deltaText,
@@ -20,6 +13,7 @@ import {
   parseEvents,
   unique,
 } from "./client.ts";
+import { chunk } from "../SlowModel.ts";
 import { launch, type Running } from "./launch.ts";
 
 interface Asked {
@@ -36,19 +30,10 @@ let running: Running;
 const waiting = new Map<string, (asked: Asked) => void>();
 const seen: Array<Asked> = [];
 
-const chunk = (delta: object, finish: string | null) =>
-  `data: ${JSON.stringify({
-    id: "c",
-    object: "chat.completion.chunk",
-    created: 1,
-    model: "m",
-    choices: [{ index: 0, delta, finish_reason: finish }],
-  })}\n\n`;
-
 const answer = ({ response, text }: Asked, content = `Answer to ${text}`): void => {
   response.writeHead(200, { "content-type": "text/event-stream" });
-  response.write(chunk({ role: "assistant", content: content.slice(0, 3) }, null));
-  response.write(chunk({ content: content.slice(3) }, null));
+  response.write(chunk({ role: "assistant", content: content.slice(0, 3) }));
+  response.write(chunk({ content: content.slice(3) }));
   response.write(chunk({}, "stop"));
   response.end("data: [DONE]\n\n");
 };
@@ -64,12 +49,12 @@ const behave = (asked: Asked): void => {
   else if (text.includes("empty")) answer(asked, "");
   else if (text.includes("cut off")) {
     response.writeHead(200, { "content-type": "text/event-stream" });
-    response.write(chunk({ role: "assistant", content: "Half an ans" }, null), () =>
+    response.write(chunk({ role: "assistant", content: "Half an ans" }), () =>
       response.socket?.destroy(),
     );
   } else if (text.includes("unfinished")) {
     response.writeHead(200, { "content-type": "text/event-stream" });
-    response.end(chunk({ role: "assistant", content: "Half an ans" }, null));
+    response.end(chunk({ role: "assistant", content: "Half an ans" }));
   } else answer(asked);
 };
 
@@ -201,14 +186,6 @@ describe("the prompt", () => {
       ["user", words[2]],
     ]);
   });
-
-  it("contains nothing of other chats", async () => {
-    const [one, other] = [unique(), unique()];
-    await askQuestion(server(), { query: one });
-    await askQuestion(server(), { query: other });
-    const asked = seen.find(({ text }) => text.includes(other))!;
-    expect(said(asked)).toEqual([["user", other]]);
-  });
 });
 
 describe("asks that overlap", () => {
@@ -228,60 +205,31 @@ describe("asks that overlap", () => {
     const askedTwo = seen.find(({ text }) => text.includes(two))!;
     expect(JSON.stringify(askedTwo.messages)).toContain(`Answer to ${one}`);
   });
-
-  it("with the same Idempotency-Key wait for the one that runs", async () => {
-    const word = unique();
-    const call = { json: { query: word }, headers: { "idempotency-key": unique() } };
-    const held = hold(word);
-    const first = askApi(server(), call);
-    const asked = await held;
-    const others = [askApi(server(), call), askApi(server(), call)];
-    await askQuestion(server(), { query: unique() });
-    answer(asked);
-    const texts = (await Promise.all([first, ...others])).map(({ text }) => text);
-    expect(new Set(texts).size).toBe(1);
-    expect(seen.filter(({ text }) => text.includes(word))).toHaveLength(1);
-  });
 });
 
 /** A streamed ask whose text can be watched as it grows. */
 const open = (fields: object, headers: Record<string, string> = {}) => {
-  const body = JSON.stringify(fields);
-  const { hostname, port } = new URL(server().askUrl);
+  const controller = new AbortController();
   let text = "";
-  let ended = false;
-  const request = httpRequest(
-    {
-      agent: false,
-      hostname,
-      port,
+  const read = async () => {
+    const response = await fetch(`${server().askUrl}/`, {
       method: "POST",
-      path: `${askPath(server())}/`,
+      body: JSON.stringify(fields),
+      signal: controller.signal,
       headers: {
         accept: "text/event-stream",
         "x-api-key": server().key,
         "content-type": "application/json",
-        "content-length": Buffer.byteLength(body),
         ...headers,
       },
-    },
-    (response) => {
-      response.setEncoding("utf8");
-      response.on("data", (part: string) => {
-        text += part;
-      });
-      response.on("error", () => undefined);
-      response.on("close", () => {
-        ended = true;
-      });
-    },
-  );
-  request.on("error", () => undefined);
-  request.end(body);
+    });
+    for await (const part of response.body!.pipeThrough(new TextDecoderStream())) text += part;
+  };
+  const ended = read().catch(() => undefined);
   return {
     events: () => parseEvents(text),
-    hangUp: () => request.destroy(),
-    ended: () => eventually(async () => expect(ended).toBe(true)),
+    hangUp: () => controller.abort(),
+    ended: () => ended,
     said: (wanted: string) =>
       eventually(async () => expect(deltaText(parseEvents(text))).toBe(wanted)),
   };
@@ -351,7 +299,7 @@ describe("a streamed answer", () => {
   const speak = ({ response }: Asked) => {
     response.writeHead(200, { "content-type": "text/event-stream" });
     return {
-      say: (content: string) => response.write(chunk({ role: "assistant", content }, null)),
+      say: (content: string) => response.write(chunk({ role: "assistant", content })),
       end: () => {
         response.write(chunk({}, "stop"));
         response.end("data: [DONE]\n\n");
@@ -450,20 +398,5 @@ describe("a streamed answer", () => {
     expect(first.events().at(-1)?.data).toEqual(body);
     expect(second.events().at(-1)?.data).toEqual(body);
     expect(deltaText(second.events())).toBe("One two");
-  });
-
-  it("is cancelled by a hang-up only where that was asked for", async () => {
-    const chat = await createChat(server());
-    const word = unique();
-    const held = hold(word);
-    const stream = open({ chat_id: chat.id, query: word }, { "on-disconnect": "cancel" });
-    const asked = await held;
-    const model = speak(asked);
-    model.say("Half");
-    await stream.said("Half");
-    stream.hangUp();
-    expect(await isCancelled(asked)).toBe(true);
-    await askQuestion(server(), { chat_id: chat.id, query: "next" });
-    expect((await listEntries(server(), chat.id)).total).toBe(2);
   });
 });

@@ -142,11 +142,8 @@ export const exchange = (origin: string, request: PlainRequest): Promise<Answer>
     outgoing.end(body);
   });
 
-const parseAnswer = (
-  bytes: Buffer,
-  method: string,
-  closed: boolean,
-): { readonly answer: Answer; readonly rest: Buffer } | undefined => {
+/** The first response in the bytes, all of whose bodies have a length; `undefined` until it is complete. */
+const parseAnswer = (bytes: Buffer, method: string) => {
   const headEnd = bytes.indexOf("\r\n\r\n");
   if (headEnd < 0) return undefined;
   const [statusLine = "", ...lines] = bytes.subarray(0, headEnd).toString("latin1").split("\r\n");
@@ -159,33 +156,11 @@ const parseAnswer = (
     const value = line.slice(colon + 1).trim();
     headers[name] = headers[name] === undefined ? value : `${headers[name]}, ${value}`;
   }
-  const after = bytes.subarray(headEnd + 4);
-  const done = (body: Buffer, rest: Buffer) => ({
-    answer: makeAnswer(method, status, headers, body),
-    rest,
-  });
-  if (method === "HEAD" || status < 200 || status === 204) return done(Buffer.alloc(0), after);
-  if (headers["transfer-encoding"] === "chunked") {
-    const parts: Array<Buffer> = [];
-    let offset = 0;
-    for (;;) {
-      const lineEnd = after.indexOf("\r\n", offset);
-      if (lineEnd < 0) return undefined;
-      const size = Number.parseInt(after.subarray(offset, lineEnd).toString("latin1"), 16);
-      const next = lineEnd + 2 + size + 2;
-      if (after.length < next) return undefined;
-      if (size === 0) return done(Buffer.concat(parts), after.subarray(next));
-      parts.push(after.subarray(lineEnd + 2, lineEnd + 2 + size));
-      offset = next;
-    }
-  }
-  if (headers["content-length"] !== undefined) {
-    const length = Number(headers["content-length"]);
-    return after.length < length
-      ? undefined
-      : done(after.subarray(0, length), after.subarray(length));
-  }
-  return closed ? done(after, Buffer.alloc(0)) : undefined;
+  const start = headEnd + 4;
+  const end = start + (method === "HEAD" || status < 200 ? 0 : Number(headers["content-length"]));
+  if (bytes.length < end) return undefined;
+  const answer = makeAnswer(method, status, headers, bytes.subarray(start, end));
+  return { answer, rest: bytes.subarray(end) };
 };
 
 export interface RawResult {
@@ -195,11 +170,11 @@ export interface RawResult {
 }
 
 /**
- * Bytes as they are over one connection, and as many answers as there are `methods`, each checked
- * against the shapes, or fewer when the server closes first. `end` half-closes after the last piece.
+ * Bytes as they are over one connection, and as many answers as there are `methods` (that of the first piece
+ * by default), each checked against the shapes, or fewer when the server closes first. `end` half-closes after the last piece.
  * Rejects when the server neither answers nor closes within `timeout`, four seconds by default.
  */
-export const raw = (
+export const raw = async (
   origin: string,
   pieces: ReadonlyArray<string | Uint8Array>,
   options: {
@@ -208,61 +183,47 @@ export const raw = (
     /** Milliseconds. */
     readonly timeout?: number;
   } = {},
-): Promise<RawResult> =>
-  new Promise((resolve, reject) => {
-    const methods = options.methods ?? ["GET"];
-    const answers: Array<Answer> = [];
-    const interim: Array<number> = [];
-    const { hostname, port } = new URL(origin);
-    const socket = connect({ host: hostname, port: Number(port), allowHalfOpen: true });
-    let received: Buffer = Buffer.alloc(0);
-    let settled = false;
-    const settle = (action: () => void) => {
-      if (settled) return;
-      settled = true;
-      clearTimeout(timer);
-      socket.destroy();
-      action();
-    };
-    const timer = setTimeout(
-      () =>
-        settle(() =>
-          reject(new Error(`no answer in time; received ${JSON.stringify(received.toString())}`)),
-        ),
-      options.timeout ?? 4000,
-    );
-    const parse = (closed: boolean) => {
-      try {
-        for (;;) {
-          const parsed = parseAnswer(received, methods[answers.length] ?? "GET", closed);
-          if (parsed === undefined) break;
-          received = parsed.rest;
-          if (parsed.answer.status < 200 && parsed.answer.status !== 101) {
-            interim.push(parsed.answer.status);
-            continue;
-          }
-          expectShape(parsed.answer);
-          answers.push(parsed.answer);
-          if (answers.length === methods.length) break;
-        }
-        if (closed) expect(received.toString("latin1"), "half an answer").toBe("");
-        if (closed || answers.length === methods.length)
-          settle(() => resolve({ answers, interim }));
-      } catch (error) {
-        settle(() => reject(error));
+): Promise<RawResult> => {
+  const methods = options.methods ?? [/^[A-Z]+/.exec(String(pieces[0]))?.[0] ?? "GET"];
+  const answers: Array<Answer> = [];
+  const interim: Array<number> = [];
+  const { hostname, port } = new URL(origin);
+  const socket = connect({ host: hostname, port: Number(port), allowHalfOpen: true });
+  let received: Buffer = Buffer.alloc(0);
+  const parse = () => {
+    while (answers.length < methods.length) {
+      const parsed = parseAnswer(received, methods[answers.length]!);
+      if (parsed === undefined) return false;
+      received = parsed.rest;
+      if (parsed.answer.status < 200) interim.push(parsed.answer.status);
+      else {
+        expectShape(parsed.answer);
+        answers.push(parsed.answer);
       }
-    };
+    }
+    return true;
+  };
+  await new Promise<void>((resolve, reject) => {
     socket.on("data", (chunk: Buffer) => {
       received = Buffer.concat([received, chunk]);
-      parse(false);
+      try {
+        if (parse()) resolve();
+      } catch (error) {
+        reject(error);
+      }
     });
-    socket.on("end", () => parse(true));
     // A server may close the connection while bytes are on their way to it. Its responses before count.
-    socket.on("error", () => parse(true));
-    socket.on("close", () => parse(true));
+    for (const event of ["end", "error", "close"]) socket.on(event, () => resolve());
+    setTimeout(() => {
+      reject(new Error(`no answer in time; received ${JSON.stringify(received.toString())}`));
+    }, options.timeout ?? 4000).unref();
     for (const piece of pieces) socket.write(piece);
     if (options.end === true) socket.end();
-  });
+  }).finally(() => socket.destroy());
+  if (answers.length < methods.length)
+    expect(received.toString("latin1"), "half an answer").toBe("");
+  return { answers, interim };
+};
 
 /** The text of a request: its line, its header lines, an empty line, its body. */
 export const requestText = (line: string, headers: ReadonlyArray<string>, body = ""): string =>

@@ -1,5 +1,5 @@
 import { describe, expect, it } from "vitest";
-import { api, expectInvalid, expectNoEndpoint, basePath, type Server } from "../client.ts";
+import { api, expectNoEndpoint, basePath, type Server } from "../client.ts";
 
 /** Section 4.1. */
 export const details = (server: Server): void => {
@@ -13,25 +13,11 @@ export const details = (server: Server): void => {
       });
     });
 
-    it("answers an ordinary fetch", async () => {
-      const answer = await fetch(`${server().baseUrl}/details`, {
-        headers: { "X-API-Key": server().key },
-      });
-      expect(answer.status).toBe(200);
-      const body = (await answer.json()) as { data: { chatBotName: string } };
-      expect(body.data.chatBotName).toBe(server().chatBot.name);
-    });
-
     it("belongs to the key: another chatbot's key returns another chatbot's details", async () => {
       const mine = await api(server(), "/details");
       const other = await api(server(), "/details", { key: server().otherKey });
       expect(other.status).toBe(200);
       expect(other.text).not.toBe(mine.text);
-    });
-
-    it("returns the same bytes each time", async () => {
-      const first = await api(server(), "/details");
-      expect((await api(server(), "/details")).text).toBe(first.text);
     });
 
     it("carries the client's own x-request-id, or a new one", async () => {
@@ -73,15 +59,5 @@ export const details = (server: Server): void => {
         const answer = await api(server(), "/details", { method });
         expectNoEndpoint(answer, method, `${basePath(server())}/details`);
       });
-
-    it("has no HEAD", async () => {
-      expect((await api(server(), "/details", { method: "HEAD" })).status).toBe(404);
-    });
-  });
-
-  describe("the validation shape on a GET", () => {
-    it("is used, not status 400", async () => {
-      expectInvalid(await api(server(), "/chats?page=0"), "page");
-    });
   });
 };

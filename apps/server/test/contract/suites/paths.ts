@@ -5,7 +5,6 @@ import {
   askApi,
   askPath,
   basePath,
-  createChat,
   exchange,
   expectGeneral,
   expectNoEndpoint,
@@ -85,12 +84,6 @@ export const paths = (server: Server): void => {
         const answer = await api(server(), `/nope${query}`);
         expectNoEndpoint(answer, "GET", `${basePath(server())}/nope`);
       });
-
-    it("a real chat has no resource of its own", async () => {
-      const { id } = await createChat(server());
-      const path = `/chats/${id}`;
-      expectNoEndpoint(await api(server(), path), "GET", `${basePath(server())}${path}`);
-    });
   });
 
   describe("INVALID_PATH outside", () => {
@@ -123,17 +116,9 @@ export const paths = (server: Server): void => {
         expectNoEndpoint(await anywhere(server(), "/nope", { method }), method, "/nope");
       });
 
-    it("HEAD /nope: 404, without a body", async () => {
-      expect((await anywhere(server(), "/nope", { method: "HEAD" })).status).toBe(404);
-    });
-
     it("a POST with a large body is 404 too", async () => {
       const answer = await anywhere(server(), "/nope", { body: "x".repeat(200_000) });
       expectNoEndpoint(answer, "POST", "/nope");
-    });
-
-    it("returns the path without the query", async () => {
-      expectNoEndpoint(await anywhere(server(), "/nope?x=1&y"), "GET", "/nope");
     });
 
     it("returns the path as received, not decoded", async () => {
