@@ -7,9 +7,8 @@ import * as PgConnection from "@effect/sql-pg/PgConnection";
 import * as PgPool from "@effect/sql-pg/PgPool";
 import { Effect, Scope, type Redacted } from "effect";
 import type { SqlError } from "effect/sql";
-import { makeLending, type LendingOptions, type Silence } from "./Lending.ts";
+import { makeLender, type LendingOptions } from "./Lending.ts";
 import { quoteSchema, types } from "./PgParams.ts";
-import { makePoolTelemetry } from "./PoolTelemetry.ts";
 import { makeRoundRobin } from "./RoundRobin.ts";
 import {
   makeDedicatedSession,
@@ -110,10 +109,8 @@ export const makePools = Effect.fnUntraced(function* (
   // that waits for one would never end.
   const scope = yield* Effect.acquireRelease(Scope.make("parallel"), Scope.close);
   const { rowSecurity = false } = options;
-  const silence: Silence = { since: 0 };
-  const { note, observeLending } = yield* makePoolTelemetry;
+  const { lendFrom, note } = yield* makeLender;
   const lend = (
-    name: string,
     connections: number,
     /**
      * Fibers that pipeline their statements on one connection; `0`: statements are sent one by one, and can be
@@ -131,7 +128,7 @@ export const makePools = Effect.fnUntraced(function* (
       multiplexConcurrency: sharing,
     }).pipe(
       Scope.provide(scope),
-      Effect.map((pool) => observeLending(name, makeLending(pool, silence, lending))),
+      Effect.map((pool) => lendFrom(pool, lending)),
     );
   };
 
@@ -147,22 +144,24 @@ export const makePools = Effect.fnUntraced(function* (
   const customPlans = { plan_cache_mode: "force_custom_plan" };
 
   const reads = yield* lend(
-    "reads",
     readers,
     rowSecurity ? 1 : 32,
     { statement_timeout: "4s", plan_cache_mode: "force_generic_plan", ...byIndex, ...idle },
-    { deadline: statementDeadline, cancels: false },
+    { name: "reads", deadline: statementDeadline, cancels: false },
   );
   const writes = yield* lend(
-    "writes",
     writers,
     // A pipelined pool takes longer to recover from a killed connection: only where every statement is a transaction.
     rowSecurity ? 1 : 0,
     { statement_timeout: "4s", lock_timeout: "1500ms", ...idle },
-    { deadline: statementDeadline, cancels: false, turns: makeRoundRobin(writers) },
+    {
+      name: "writes",
+      deadline: statementDeadline,
+      cancels: false,
+      turns: makeRoundRobin(writers),
+    },
   );
   const bulk = yield* lend(
-    "bulk",
     bulkReaders,
     0,
     {
@@ -173,7 +172,7 @@ export const makePools = Effect.fnUntraced(function* (
       ...customPlans,
       ...idle,
     },
-    { deadline: bulkMillis, cancels: true, turns: makeRoundRobin(bulkReaders) },
+    { name: "bulk", deadline: bulkMillis, cancels: true, turns: makeRoundRobin(bulkReaders) },
   );
   const dedicated = (multiplex: boolean, settings: Readonly<Record<string, string>>) =>
     PgConnection.make({

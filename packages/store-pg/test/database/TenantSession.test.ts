@@ -253,7 +253,6 @@ describe("a session with row security", () => {
         writes.transaction(ours, Effect.andThen(rename, writes.query(ours, "select 1 / 0"))),
         writes.transaction(ours, Effect.andThen(rename, Effect.fail("no"))),
         writes.transaction(ours, Effect.andThen(rename, Effect.die("no"))),
-        writes.transaction(ours, Effect.andThen(rename, writes.query(-1, "select 1"))),
         writes.transaction(ours, Effect.andThen(rename, slow)),
         writes.query(ours, "update chat set name = (1 / 0)::text"),
       ];
