@@ -14,11 +14,13 @@ import type { RoundRobin } from "./RoundRobin.ts";
 /** A chatbot; or the operator, for rows that belong to no chatbot. */
 export type Tenant = number | "operator";
 
+type Work<A, E, R> = (connection: PgConnection) => Effect.Effect<A, E, R>;
+
 export interface Lending {
   /** Runs the work on a connection. */
   readonly use: <A, E, R>(
     tenant: Tenant,
-    work: (connection: PgConnection) => Effect.Effect<A, E, R>,
+    work: Work<A, E, R>,
   ) => Effect.Effect<A, E | SqlError.SqlError, R>;
 }
 
@@ -56,11 +58,11 @@ const lifetime = 30_000;
 /** Milliseconds within which a live server answers: its `statement_timeout` is shorter. */
 const silentAfter = 4_500;
 
-/** A loan: its connection, once there is one, the time since when, and the end of its turn. */
 interface Loan {
+  hasTurn?: boolean;
   connection?: PgConnection;
+  /** The time at which the work got the connection. */
   since?: number;
-  endTurn?: () => void;
 }
 
 const stale = Symbol("a connection to replace");
@@ -100,7 +102,7 @@ export const makeLender = Effect.map(Effect.context<never>(), (context) => {
     });
 
     const lend = <A, E, R>(
-      work: (connection: PgConnection) => Effect.Effect<A, E, R>,
+      work: Work<A, E, R>,
       loan: Loan,
     ): Effect.Effect<A, E | SqlError.SqlError, R> =>
       Effect.flatMap(
@@ -118,25 +120,16 @@ export const makeLender = Effect.map(Effect.context<never>(), (context) => {
         (result) => (result === stale ? lend(work, loan) : Effect.succeed(result)),
       );
 
-    const lendInTurn = <A, E, R>(
-      tenant: Tenant,
-      work: (connection: PgConnection) => Effect.Effect<A, E, R>,
-      loan: Loan,
-    ) =>
+    const lendInTurn = <A, E, R>(tenant: Tenant, work: Work<A, E, R>, loan: Loan) =>
       turns === undefined
         ? lend(work, loan)
-        : Effect.acquireUseRelease(
-            Effect.interruptible(turns(tenant)),
-            (endTurn) => {
-              loan.endTurn = endTurn;
-              return lend(work, loan);
-            },
-            (endTurn) => Effect.sync(endTurn),
-          );
+        : Effect.flatMap(turns.take(tenant), () => {
+            loan.hasTurn = true;
+            return lend(work, loan);
+          });
 
-    /** Ends the loan at its deadline, though its work may go on. The pool replaces the connection. */
-    const end = ({ connection, endTurn, since }: Loan) => {
-      endTurn?.();
+    /** The error of a loan that ends at its deadline. The pool replaces the connection. */
+    const overdue = ({ connection, since }: Loan) => {
       if (connection === undefined) return noConnection;
       if (Date.now() - since! >= silentAfter) silentSince = since!;
       Effect.runFork(pool.invalidate(connection));
@@ -149,14 +142,11 @@ export const makeLender = Effect.map(Effect.context<never>(), (context) => {
           if (left <= 0) return Effect.fail(noConnection);
           const loan: Loan = {};
           loans.add(loan);
-          const lent = within(
-            lendInTurn(tenant, work, loan),
-            Math.min(deadline, left),
-            cancels,
-            () => end(loan),
-          );
-          return Effect.onExit(lent, (exit) => {
+          const lent = lendInTurn(tenant, work, loan);
+          const used = within(lent, Math.min(deadline, left), cancels, () => overdue(loan));
+          return Effect.onExit(used, (exit) => {
             loans.delete(loan);
+            if (loan.hasTurn === true) turns!.end();
             return note(exit);
           });
         }),
@@ -193,10 +183,12 @@ const within = <A, E, R, E2>(
     Effect.callback<A, E | E2>((resume) => {
       const fiber = Effect.runForkWith(context)(work);
       const timer = setTimeout(() => {
-        resume(Effect.fail(late()));
+        unobserve();
+        // First, so that work that waits for its turn gets none from what follows.
         fiber.interruptUnsafe();
+        resume(Effect.fail(late()));
       }, millis);
-      fiber.addObserver((exit) => {
+      const unobserve = fiber.addObserver((exit) => {
         clearTimeout(timer);
         resume(exit);
       });

@@ -4,12 +4,17 @@
  */
 import { Effect } from "effect";
 
-/** Waits for a turn of the tenant, and returns the function that ends it. To end it twice does nothing. */
-export type RoundRobin<Tenant> = (tenant: Tenant) => Effect.Effect<() => void>;
+export interface RoundRobin<Tenant> {
+  /** Waits for a turn of the tenant. */
+  readonly take: (tenant: Tenant) => Effect.Effect<void>;
+  /** Ends a turn. */
+  readonly end: () => void;
+}
 
-/** At most `turns` are granted at a time. */
+/** At most `turns` are taken at a time. */
 export const makeRoundRobin = <Tenant>(turns: number): RoundRobin<Tenant> => {
   let free = turns;
+  let ended = 0;
   /** Those that wait for a turn, by tenant; the first tenant is served next. */
   const queues = new Map<Tenant, Set<() => void>>();
 
@@ -24,31 +29,25 @@ export const makeRoundRobin = <Tenant>(turns: number): RoundRobin<Tenant> => {
     free++;
   };
 
-  let ended = 0;
-  const grantTo = (resume: (turn: Effect.Effect<() => void>) => void) => {
-    let isOver = false;
-    const endTurn = () => {
-      if (isOver) return;
-      isOver = true;
+  return {
+    take: (tenant) =>
+      Effect.callback((resume) => {
+        const grant = () => resume(Effect.void);
+        if (free > 0) {
+          free--;
+          return grant();
+        }
+        const queue = queues.get(tenant) ?? new Set();
+        queues.set(tenant, queue.add(grant));
+        return Effect.sync(() => {
+          queue.delete(grant);
+          if (queue.size === 0) queues.delete(tenant);
+        });
+      }),
+    end: () => {
       // Work that ends as soon as it is served ends its turn within this very loop: recursion would overflow the stack.
       if (ended++ > 0) return;
       for (; ended > 0; ended--) serveNext();
-    };
-    resume(Effect.succeed(endTurn));
+    },
   };
-
-  return (tenant) =>
-    Effect.callback((resume) => {
-      const grant = () => grantTo(resume);
-      if (free > 0) {
-        free--;
-        return grant();
-      }
-      const queue = queues.get(tenant) ?? new Set();
-      queues.set(tenant, queue.add(grant));
-      return Effect.sync(() => {
-        queue.delete(grant);
-        if (queue.size === 0) queues.delete(tenant);
-      });
-    });
 };

@@ -8,17 +8,19 @@ import { mapLockTimeout } from "../../src/database/PgErrors.ts";
 import { makeRoundRobin } from "../../src/database/RoundRobin.ts";
 import { clientOf, freshDatabase, optionsOf } from "../PostgresUnderTest.ts";
 
-/** Two values of a pool's gauges: connections in use, and statements that wait for one. */
-const gauges = (pool: string) =>
+/** Waits until the metrics show so many connections in use, and statements that wait for one. */
+const showing = (pool: string, used: number, pending: number) =>
   Effect.map(Metric.snapshot, (metrics) =>
-    ["used", "pending_requests"].map((name) => {
-      const id = `db.client.connection.${name}`;
-      const found = metrics.find(
-        (one) => one.id === id && one.attributes?.["db.client.connection.pool.name"] === pool,
-      );
-      return found?.type === "Gauge" ? Number(found.state.value) : null;
-    }),
-  );
+    Object.entries({ used, pending_requests: pending }).every(([name, value]) =>
+      metrics.some(
+        ({ attributes, id, state }) =>
+          id === `db.client.connection.${name}` &&
+          attributes?.["db.client.connection.pool.name"] === pool &&
+          "value" in state &&
+          Number(state.value) === value,
+      ),
+    ),
+  ).pipe(Effect.delay("5 millis"), Effect.repeat({ until: (shows) => shows }));
 
 for (const turns of [1, 2]) {
   it.live(
@@ -36,12 +38,11 @@ for (const turns of [1, 2]) {
         const inTurn = makeRoundRobin<number | "operator">(turns);
         const sleep = query("long", 10_000, "select pg_sleep(5)");
         yield* Effect.forkScoped(sleep, { startImmediately: true });
+        yield* showing("long", 1, 0);
         const waiting = yield* Effect.forkChild(query("short", 300, "select 1"));
-        yield* Effect.sleep("100 millis");
-        assert.deepStrictEqual(yield* gauges("long"), [1, 0]);
-        assert.deepStrictEqual(yield* gauges("short"), [0, 1]);
+        yield* showing("short", 0, 1);
         assert.strictEqual((yield* Effect.flip(Fiber.join(waiting)))._tag, "Overloaded");
-        assert.deepStrictEqual(yield* gauges("short"), [0, 0]);
+        yield* showing("short", 0, 0);
       }).pipe(Effect.scoped, Effect.provideService(Metric.MetricRegistry, new Map())),
   );
 }

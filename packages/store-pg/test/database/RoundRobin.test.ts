@@ -4,12 +4,12 @@ import { makeRoundRobin } from "../../src/database/RoundRobin.ts";
 
 /** Runs work in turns. */
 const turnsOf = (turns: number) => {
-  const take = makeRoundRobin<number>(turns);
+  const { end, take } = makeRoundRobin<number>(turns);
   return <A>(chatbot: number, work: Effect.Effect<A>) =>
     Effect.acquireUseRelease(
       Effect.interruptible(take(chatbot)),
       () => work,
-      (endTurn) => Effect.sync(endTurn),
+      () => Effect.sync(end),
     );
 };
 
