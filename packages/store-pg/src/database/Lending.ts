@@ -46,8 +46,6 @@ export interface LendingOptions {
   readonly name: string;
   /** Milliseconds for the waiting and the work together. */
   readonly deadline: number;
-  /** Whether an interruption cancels the work; otherwise it waits for the end of the work. */
-  readonly cancels: boolean;
   /** The order in which tenants get a connection; that of arrival by default. */
   readonly turns?: RoundRobin<Tenant>;
 }
@@ -90,7 +88,7 @@ export const makeLender = Effect.map(Effect.context<never>(), (context) => {
     return Effect.annotateLogs(line, "reason", describeCause(error));
   };
 
-  const lendFrom = (pool: PgPool, { cancels, deadline, name, turns }: LendingOptions): Lending => {
+  const lendFrom = (pool: PgPool, { deadline, name, turns }: LendingOptions): Lending => {
     const firstUses = new WeakMap<PgConnection, number>();
     const loans = new Set<Loan>();
     const lent = () => [...loans].flatMap(({ connection }) => connection ?? []);
@@ -143,7 +141,7 @@ export const makeLender = Effect.map(Effect.context<never>(), (context) => {
           const loan: Loan = {};
           loans.add(loan);
           const lent = lendInTurn(tenant, work, loan);
-          const used = within(lent, Math.min(deadline, left), cancels, () => overdue(loan));
+          const used = within(lent, Math.min(deadline, left), () => overdue(loan));
           return Effect.onExit(used, (exit) => {
             loans.delete(loan);
             if (loan.hasTurn === true) turns!.end();
@@ -167,7 +165,7 @@ const noAnswer = new SqlError.SqlError({
 
 /** Gives up on a short statement that has no other deadline, such as BEGIN, after five seconds. */
 export const inTime = <A, E, R>(statement: Effect.Effect<A, E, R>) =>
-  within(statement, quickDeadline, true, () => noAnswer);
+  within(statement, quickDeadline, () => noAnswer);
 
 /**
  * Stops waiting for the work after so many milliseconds. The work has a fiber of its own and the timer is Node's, so
@@ -176,7 +174,6 @@ export const inTime = <A, E, R>(statement: Effect.Effect<A, E, R>) =>
 const within = <A, E, R, E2>(
   work: Effect.Effect<A, E, R>,
   millis: number,
-  cancels: boolean,
   late: () => E2,
 ): Effect.Effect<A, E | E2, R> =>
   Effect.contextWith((context: Context.Context<R>) =>
@@ -192,6 +189,6 @@ const within = <A, E, R, E2>(
         clearTimeout(timer);
         resume(exit);
       });
-      return cancels ? Fiber.interrupt(fiber) : Fiber.await(fiber);
+      return Fiber.interrupt(fiber);
     }),
   );

@@ -50,20 +50,18 @@ export interface DedicatedSession extends Session {
   ) => Stream.Stream<Row, SqlError.SqlError>;
 }
 
-interface SessionOptions {
-  readonly rowSecurity: boolean;
-  /**
-   * Whether a transaction of known statements is pipelined, which saves its round trips. Such a statement cannot be
-   * canceled.
-   */
-  readonly pipelined?: boolean;
-}
-
 let sessions = 0;
 
+/**
+ * A session over lent connections. `pipelined` saves the round trips of a transaction of known statements, which then
+ * cannot be canceled.
+ */
 export const makeTenantSession = (
   { use }: Lending,
-  { pipelined = false, rowSecurity }: SessionOptions,
+  {
+    pipelined = false,
+    rowSecurity,
+  }: { readonly pipelined?: boolean; readonly rowSecurity: boolean },
 ): Session => {
   /** The connection of the open transaction. */
   const Open = Context.Service<PgConnection>(`@parley/store-pg/TenantSession/${++sessions}`);
