@@ -14,7 +14,7 @@ interface DatabaseRow {
   readonly role: string;
   /** Whether the role may use the schema; `null` if there is none. */
   readonly usable: boolean | null;
-  readonly read_only: boolean;
+  readonly readOnly: boolean;
 }
 
 const databaseRow = `
@@ -22,13 +22,13 @@ select current_setting('server_version') as version, current_setting('server_enc
   current_setting('default_transaction_isolation') as isolation,
   current_schema() as current_schema, current_user as role,
   (select has_schema_privilege(oid, 'usage') from pg_namespace where nspname = $1) as usable,
-  current_setting('transaction_read_only')::bool as read_only`;
+  current_setting('transaction_read_only')::bool as "readOnly"`;
 
 /** Fails if the statements would not work, or would work in another schema. Behind a pooler settings may be lost. */
 export const checkDatabase = Effect.fnUntraced(function* (schema: string) {
   const sql = yield* SqlClient.SqlClient;
   const [row] = yield* sql.unsafe<DatabaseRow>(databaseRow, [schema]);
-  const { current_schema, encoding, isolation, read_only, role, usable, version } = row!;
+  const { current_schema, encoding, isolation, readOnly, role, usable, version } = row!;
   const problems = [
     Number.parseInt(version) < 15 && `it is PostgreSQL ${version}, and Parley needs 15 or later`,
     encoding !== "UTF8" && `its encoding is ${encoding}, and Parley needs UTF8`,
@@ -42,7 +42,7 @@ export const checkDatabase = Effect.fnUntraced(function* (schema: string) {
   ];
   const problem = problems.find((one) => one !== false);
   if (problem !== undefined) return yield* cannotBeUsed(problem);
-  return { encoding, version, readOnly: read_only };
+  return { encoding, version, readOnly };
 });
 
 /** Fails if a server must not serve: lists would be empty for a role that row security binds without its setting. */
