@@ -46,6 +46,8 @@ export interface LendingOptions {
   readonly name: string;
   /** Milliseconds for the waiting and the work together. */
   readonly deadline: number;
+  /** Whether an interruption cancels the work. Otherwise it waits for the end: part of a pipelined transaction must not stay. */
+  readonly cancels: boolean;
   /** The order in which tenants get a connection; that of arrival by default. */
   readonly turns?: RoundRobin<Tenant>;
 }
@@ -88,7 +90,7 @@ export const makeLender = Effect.map(Effect.context<never>(), (context) => {
     return Effect.annotateLogs(line, "reason", describeCause(error));
   };
 
-  const lendFrom = (pool: PgPool, { deadline, name, turns }: LendingOptions): Lending => {
+  const lendFrom = (pool: PgPool, { cancels, deadline, name, turns }: LendingOptions): Lending => {
     const firstUses = new WeakMap<PgConnection, number>();
     const loans = new Set<Loan>();
     const lent = () => [...loans].flatMap(({ connection }) => connection ?? []);
@@ -141,7 +143,7 @@ export const makeLender = Effect.map(Effect.context<never>(), (context) => {
           const loan: Loan = {};
           loans.add(loan);
           const lent = lendInTurn(tenant, work, loan);
-          const used = within(lent, Math.min(deadline, left), () => overdue(loan));
+          const used = within(lent, Math.min(deadline, left), cancels, () => overdue(loan));
           return Effect.onExit(used, (exit) => {
             loans.delete(loan);
             if (loan.hasTurn === true) turns!.end();
@@ -165,7 +167,7 @@ const noAnswer = new SqlError.SqlError({
 
 /** Gives up on a short statement that has no other deadline, such as BEGIN, after five seconds. */
 export const inTime = <A, E, R>(statement: Effect.Effect<A, E, R>) =>
-  within(statement, quickDeadline, () => noAnswer);
+  within(statement, quickDeadline, true, () => noAnswer);
 
 /**
  * Stops waiting for the work after so many milliseconds. The work has a fiber of its own and the timer is Node's, so
@@ -174,6 +176,7 @@ export const inTime = <A, E, R>(statement: Effect.Effect<A, E, R>) =>
 const within = <A, E, R, E2>(
   work: Effect.Effect<A, E, R>,
   millis: number,
+  cancels: boolean,
   late: () => E2,
 ): Effect.Effect<A, E | E2, R> =>
   Effect.contextWith((context: Context.Context<R>) =>
@@ -189,6 +192,6 @@ const within = <A, E, R, E2>(
         clearTimeout(timer);
         resume(exit);
       });
-      return Fiber.interrupt(fiber);
+      return cancels ? Fiber.interrupt(fiber) : Fiber.await(fiber);
     }),
   );

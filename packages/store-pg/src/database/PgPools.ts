@@ -139,14 +139,14 @@ export const makePools = Effect.fnUntraced(function* (
     pipelined,
     readers,
     { statement_timeout: "4s", plan_cache_mode: "force_generic_plan", ...byIndex },
-    { name: "reads", deadline: statementDeadline },
+    { name: "reads", deadline: statementDeadline, cancels: false },
   );
   const writes = yield* lend(
     // A pipelined pool takes longer to recover from a killed connection: only where every statement is a transaction.
     rowSecurity ? pipelined : {},
     writers,
     { statement_timeout: "4s", lock_timeout: "1500ms" },
-    { name: "writes", deadline: statementDeadline, turns: makeRoundRobin(writers) },
+    { name: "writes", deadline: statementDeadline, cancels: false, turns: makeRoundRobin(writers) },
   );
   const bulk = yield* lend(
     {},
@@ -158,7 +158,7 @@ export const makePools = Effect.fnUntraced(function* (
       work_mem: "32MB",
       ...customPlans,
     },
-    { name: "bulk", deadline: bulkMillis, turns: makeRoundRobin(bulkReaders) },
+    { name: "bulk", deadline: bulkMillis, cancels: true, turns: makeRoundRobin(bulkReaders) },
   );
   const dedicated = (multiplex: boolean, settings: Readonly<Record<string, string>>) =>
     PgConnection.make({

@@ -30,7 +30,7 @@ for (const turns of [1, 2]) {
         const pool = yield* PgPool.make({ ...optionsOf("public"), maxConnections: 1 });
         const { lendFrom } = yield* makeLender;
         const query = (name: string, deadline: number, text: string) => {
-          const options = { name, deadline, turns: inTurn };
+          const options = { name, deadline, cancels: true, turns: inTurn };
           return mapLockTimeout(
             lendFrom(pool, options).use(1, (connection) => connection.query(text)),
           );
