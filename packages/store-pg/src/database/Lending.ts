@@ -46,7 +46,7 @@ export interface LendingOptions {
   readonly name: string;
   /** Milliseconds for the waiting and the work together. */
   readonly deadline: number;
-  /** Whether an interruption cancels the work. Otherwise it waits for the end: part of a pipelined transaction must not stay. */
+  /** Whether an interruption cancels the work. Otherwise it waits for the end, so that no transaction stays open. */
   readonly cancels: boolean;
   /** The order in which tenants get a connection; that of arrival by default. */
   readonly turns?: RoundRobin<Tenant>;
