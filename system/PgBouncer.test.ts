@@ -24,8 +24,8 @@ const pooled = Effect.fnUntraced(function* (schema: string, url = optionsOf(sche
 });
 
 for (const { setting, got } of [
-  { setting: "search_path = ''", got: "no schema has been selected to create in" },
-  { setting: "search_path = public, SCHEMA", got: 'leads to the schema "public" instead of' },
+  { setting: "search_path = ''", got: "does not lead to the schema" },
+  { setting: "search_path = public, SCHEMA", got: "does not lead to the schema" },
   { setting: "search_path = SCHEMA", got: "" },
   {
     setting: "default_transaction_isolation = 'repeatable read'",

@@ -60,15 +60,17 @@ const withDefaults = (options: PostgresOptions) => ({
   maxConnections: options.maxConnections ?? 12,
 });
 
-/** Runs statements on a connection of their own, which is closed at the end. */
+/** Checks the database and runs statements on a connection of their own, which is closed at the end. */
 const onConnection = <A, R>(
   options: PostgresOptions,
   work: (
     settings: ReturnType<typeof withDefaults>,
+    database: Effect.Success<ReturnType<typeof checkDatabase>>,
   ) => Effect.Effect<A, PostgresUnusable | SqlError.SqlError, R>,
 ) => {
   const settings = withDefaults(options);
-  return work(settings).pipe(
+  return checkDatabase(settings.schema).pipe(
+    Effect.flatMap((database) => work(settings, database)),
     Effect.provideServiceEffect(SqlClient.SqlClient, makeMigrationClient(settings)),
     Effect.scoped,
     Effect.provide(Reactivity.layer),
@@ -76,18 +78,13 @@ const onConnection = <A, R>(
   );
 };
 
-const bringUpToDate = (schema: string) =>
-  Effect.andThen(checkDatabase(schema), Migrator.migrate(schema));
-
 /** Brings the schema up to date, as {@link layerPostgres} does. The role need not be able to serve. */
 export const migratePostgres = (options: PostgresOptions): Effect.Effect<void, PostgresUnusable> =>
-  onConnection(options, ({ schema }) => bringUpToDate(schema));
+  onConnection(options, ({ schema }) => Migrator.migrate(schema));
 
 /** Returns the SQL that {@link migratePostgres} would run; empty if the schema is up to date. */
 export const pendingSql = (options: PostgresOptions): Effect.Effect<string, PostgresUnusable> =>
-  onConnection(options, ({ schema }) =>
-    Effect.andThen(checkDatabase(schema), Migrator.pendingSql(schema)),
-  );
+  onConnection(options, ({ schema }) => Migrator.pendingSql(schema));
 
 /** The state of the database. */
 export interface Inspection {
@@ -108,8 +105,7 @@ export const inspectPostgres = (
 ): Effect.Effect<Inspection, PostgresUnusable> =>
   onConnection(
     options,
-    Effect.fnUntraced(function* ({ rowSecurity, schema }) {
-      const database = yield* checkDatabase(schema);
+    Effect.fnUntraced(function* ({ rowSecurity, schema }, database) {
       const current = (yield* Migrator.pendingSql(schema)) === "";
       const refusal = current
         ? yield* checkRole(rowSecurity).pipe(
@@ -132,7 +128,7 @@ export const layerPostgres = (
     Effect.gen(function* () {
       const settings = withDefaults(options);
       yield* onConnection(options, ({ rowSecurity, schema }) =>
-        Effect.andThen(bringUpToDate(schema), checkRole(rowSecurity)),
+        Effect.andThen(Migrator.migrate(schema), checkRole(rowSecurity)),
       );
       const pools = yield* makePools(settings);
       const notifications =

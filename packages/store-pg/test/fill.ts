@@ -8,7 +8,6 @@ import { Effect } from "effect";
 import { Reactivity } from "effect/reactivity";
 import type { SqlClient } from "effect/sql";
 import { addGaps, partSizes } from "../src/chats/ChatPositions.ts";
-import { makeLending } from "../src/database/Lending.ts";
 import { makeTenantSession } from "../src/database/TenantSession.ts";
 
 /** The chatbot that is filled. */
@@ -177,8 +176,5 @@ export const makeBenchSession = ({ schema, url }: PostgresOptions & { readonly s
       multiplex: true,
       startupParameters: { search_path: schema },
     }),
-    (pool) =>
-      makeTenantSession(makeLending(pool, { since: 0 }, { deadline: 60_000, cancels: false }), {
-        rowSecurity: false,
-      }),
+    (pool) => makeTenantSession({ use: (_, work) => pool.use(work) }, { rowSecurity: false }),
   );

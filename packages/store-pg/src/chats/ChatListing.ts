@@ -13,12 +13,7 @@
  */
 import type { Chat, ChatQuery, ChatStore, OrderBy, Page } from "@parley/core";
 import { Effect } from "effect";
-import {
-  busy,
-  isStatementTimeout,
-  mapLockTimeout,
-  toStorageUnavailable,
-} from "../database/PgErrors.ts";
+import { busy, isStatementTimeout, mapLockTimeout, unavailable } from "../database/PgErrors.ts";
 import { endAfter } from "../database/Lending.ts";
 import { bulkDeadline, type PgPools } from "../database/PgPools.ts";
 import type { Statement } from "../database/TenantSession.ts";
@@ -34,7 +29,7 @@ export const readQuickly = <Row extends object>(
   { reads }: ListPools,
   chatbot: number,
   { text, values }: Statement,
-) => toStorageUnavailable(reads.query<Row>(chatbot, text, values));
+) => Effect.catchTag(reads.query<Row>(chatbot, text, values), "SqlError", unavailable);
 
 /** Reads by any other statement: few run at a time, and after ten seconds the list fails with `Overloaded`. */
 export const readInBulk = <Row extends object>(

@@ -1,21 +1,26 @@
 /**
- * Lends the connections of a pool, and ends each loan at its deadline. No timeout of PostgreSQL ends a statement whose
- * server is frozen, or whose connection a firewall has dropped.
+ * Lends the connections of the pools, and ends each loan at its deadline. No timeout of PostgreSQL ends a statement
+ * whose server is frozen, or whose connection a firewall has dropped. Operators see the loans in metrics, and a lost
+ * database in the log.
  */
 import type { PgConnection } from "@effect/sql-pg/PgConnection";
 import type { PgPool } from "@effect/sql-pg/PgPool";
-import { Context, Effect, Fiber } from "effect";
+import { describeCause, registerGauge } from "@parley/core";
+import { Cause, Context, Effect, Exit, Fiber } from "effect";
 import { SqlError } from "effect/sql";
+import { isLost } from "./PgErrors.ts";
 import type { RoundRobin } from "./RoundRobin.ts";
 
 /** A chatbot; or the operator, for rows that belong to no chatbot. */
 export type Tenant = number | "operator";
 
+type Work<A, E, R> = (connection: PgConnection) => Effect.Effect<A, E, R>;
+
 export interface Lending {
   /** Runs the work on a connection. */
   readonly use: <A, E, R>(
     tenant: Tenant,
-    work: (connection: PgConnection) => Effect.Effect<A, E, R>,
+    work: Work<A, E, R>,
   ) => Effect.Effect<A, E | SqlError.SqlError, R>;
 }
 
@@ -36,19 +41,12 @@ export const endAfter =
 /** Milliseconds that are left of {@link endAfter}. */
 export const timeLeft = Effect.map(WorkDeadline, (deadline) => deadline - Date.now());
 
-/**
- * The time at which a statement was sent that got no answer in time; the latest one, for all pools. The pools replace
- * connections that have not answered since. When one connection is dead, the others often are: to find out one by one
- * would cost a deadline each.
- */
-export interface Silence {
-  since: number;
-}
-
 export interface LendingOptions {
+  /** The pool in metrics. */
+  readonly name: string;
   /** Milliseconds for the waiting and the work together. */
   readonly deadline: number;
-  /** Whether an interruption cancels the work; otherwise it waits for the end of the work. */
+  /** Whether an interruption cancels the work. Otherwise it waits for the end, so that no transaction stays open. */
   readonly cancels: boolean;
   /** The order in which tenants get a connection; that of arrival by default. */
   readonly turns?: RoundRobin<Tenant>;
@@ -60,67 +58,103 @@ const lifetime = 30_000;
 /** Milliseconds within which a live server answers: its `statement_timeout` is shorter. */
 const silentAfter = 4_500;
 
-/** Gives up on a short statement that has no other deadline, such as BEGIN, after five seconds. */
-export const inTime = <A, E, R>(statement: Effect.Effect<A, E, R>) =>
-  within(statement, quickDeadline, true, () => noAnswer);
-
-/** A loan: its connection, once there is one, and the time since when. */
 interface Loan {
+  hasTurn?: boolean;
   connection?: PgConnection;
+  /** The time at which the work got the connection. */
   since?: number;
 }
 
 const stale = Symbol("a connection to replace");
 
-export const makeLending = (
-  pool: PgPool,
-  silence: Silence,
-  { cancels, deadline, turns }: LendingOptions,
-): Lending => {
-  const uses = new WeakMap<PgConnection, { readonly first: number; answered: number }>();
+/** Lends the connections of several pools to one database. */
+export const makeLender = Effect.map(Effect.context<never>(), (context) => {
+  /**
+   * The time at which a statement was sent that got no answer. Connections that are older are replaced: when one is
+   * dead, others often are, and to find out one by one would cost a deadline each.
+   */
+  let silentSince = 0;
+  let lost = false;
 
-  const lend = <A, E, R>(
-    work: (connection: PgConnection) => Effect.Effect<A, E, R>,
-    loan: Loan,
-  ): Effect.Effect<A, E | SqlError.SqlError, R> =>
-    Effect.flatMap(
-      pool.use((connection): Effect.Effect<A | typeof stale, E, R> => {
-        const now = Date.now();
-        let use = uses.get(connection);
-        if (use === undefined) uses.set(connection, (use = { first: now, answered: now }));
-        if (now - use.first >= lifetime || use.answered <= silence.since) {
-          return Effect.as(pool.invalidate(connection), stale);
-        }
-        loan.connection = connection;
-        loan.since = now;
-        return Effect.map(work(connection), (result) => {
-          use.answered = Date.now();
-          return result;
-        });
-      }),
-      (result) => (result === stale ? lend(work, loan) : Effect.succeed(result)),
-    );
-
-  return {
-    use: (tenant, work) =>
-      Effect.flatMap(timeLeft, (left) => {
-        if (left <= 0) return Effect.fail(noConnection);
-        const millis = Math.min(deadline, left);
-        const until = Date.now() + millis;
-        const lent = Effect.suspend(() => {
-          const loan: Loan = {};
-          return within(lend(work, loan), until - Date.now(), cancels, () => {
-            const { connection, since } = loan;
-            if (connection === undefined) return noConnection;
-            if (Date.now() - since! >= silentAfter) silence.since = since!;
-            Effect.runFork(pool.invalidate(connection));
-            return noAnswer;
-          });
-        });
-        return turns === undefined ? lent : turns(tenant, lent, millis, noConnection);
-      }),
+  /** Logs the loss of the database once, and its return. */
+  const note = (exit: Exit.Exit<unknown, unknown>): Effect.Effect<void> => {
+    if (Exit.isSuccess(exit)) {
+      if (!lost) return Effect.void;
+      lost = false;
+      return Effect.logInfo("The database can be used again");
+    }
+    const error = Cause.squash(exit.cause);
+    if (lost || !(error === noAnswer || isLost(error))) return Effect.void;
+    lost = true;
+    const line = Effect.logError("The database was lost");
+    return Effect.annotateLogs(line, "reason", describeCause(error));
   };
-};
+
+  const lendFrom = (pool: PgPool, { cancels, deadline, name, turns }: LendingOptions): Lending => {
+    const firstUses = new WeakMap<PgConnection, number>();
+    const loans = new Set<Loan>();
+    const lent = () => [...loans].flatMap(({ connection }) => connection ?? []);
+    const gauge = (metric: string, description: string, read: () => number) =>
+      registerGauge(context, metric, description, { "db.client.connection.pool.name": name }, read);
+    gauge("db.client.connection.used", "Connections in use", () => new Set(lent()).size);
+    gauge("db.client.connection.pending_requests", "Statements waiting for a connection", () => {
+      return loans.size - lent().length;
+    });
+
+    const lend = <A, E, R>(
+      work: Work<A, E, R>,
+      loan: Loan,
+    ): Effect.Effect<A, E | SqlError.SqlError, R> =>
+      Effect.flatMap(
+        pool.use((connection): Effect.Effect<A | typeof stale, E, R> => {
+          const now = Date.now();
+          const firstUse = firstUses.get(connection) ?? now;
+          firstUses.set(connection, firstUse);
+          if (firstUse <= Math.max(silentSince, now - lifetime)) {
+            return Effect.as(pool.invalidate(connection), stale);
+          }
+          loan.connection = connection;
+          loan.since = now;
+          return work(connection);
+        }),
+        (result) => (result === stale ? lend(work, loan) : Effect.succeed(result)),
+      );
+
+    const lendInTurn = <A, E, R>(tenant: Tenant, work: Work<A, E, R>, loan: Loan) =>
+      turns === undefined
+        ? lend(work, loan)
+        : Effect.flatMap(turns.take(tenant), () => {
+            loan.hasTurn = true;
+            return lend(work, loan);
+          });
+
+    /** The error of a loan that ends at its deadline. The pool replaces the connection. */
+    const overdue = ({ connection, since }: Loan) => {
+      if (connection === undefined) return noConnection;
+      if (Date.now() - since! >= silentAfter) silentSince = since!;
+      Effect.runFork(pool.invalidate(connection));
+      return noAnswer;
+    };
+
+    return {
+      use: (tenant, work) =>
+        Effect.flatMap(timeLeft, (left) => {
+          if (left <= 0) return Effect.fail(noConnection);
+          const loan: Loan = {};
+          loans.add(loan);
+          const lent = lendInTurn(tenant, work, loan);
+          const used = within(lent, Math.min(deadline, left), cancels, () => overdue(loan));
+          return Effect.onExit(used, (exit) => {
+            loans.delete(loan);
+            if (loan.hasTurn === true) turns!.end();
+            return note(exit);
+          });
+        }),
+    };
+  };
+
+  return { note, lendFrom };
+});
 
 /** Nothing was sent. */
 const noConnection = new SqlError.SqlError({
@@ -130,6 +164,10 @@ const noConnection = new SqlError.SqlError({
 const noAnswer = new SqlError.SqlError({
   reason: new SqlError.StatementTimeoutError({ cause: new Error("no answer in time") }),
 });
+
+/** Gives up on a short statement that has no other deadline, such as BEGIN, after five seconds. */
+export const inTime = <A, E, R>(statement: Effect.Effect<A, E, R>) =>
+  within(statement, quickDeadline, true, () => noAnswer);
 
 /**
  * Stops waiting for the work after so many milliseconds. The work has a fiber of its own and the timer is Node's, so
@@ -145,10 +183,12 @@ const within = <A, E, R, E2>(
     Effect.callback<A, E | E2>((resume) => {
       const fiber = Effect.runForkWith(context)(work);
       const timer = setTimeout(() => {
-        resume(Effect.fail(late()));
+        unobserve();
+        // First, so that work that waits for its turn gets none from what follows.
         fiber.interruptUnsafe();
+        resume(Effect.fail(late()));
       }, millis);
-      fiber.addObserver((exit) => {
+      const unobserve = fiber.addObserver((exit) => {
         clearTimeout(timer);
         resume(exit);
       });

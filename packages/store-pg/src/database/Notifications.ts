@@ -16,10 +16,10 @@ export const makeNotifications = Effect.fnUntraced(function* (
 ) {
   const payloads = yield* PubSub.sliding<string | null>(4096);
 
-  const listen = Effect.acquireUseRelease(
-    Effect.all({ connected: Scope.make(), listening: Scope.make() }),
-    Effect.fnUntraced(function* ({ connected, listening }) {
-      const connection = yield* Scope.provide(connect, connected);
+  // The connection closes before the listening, which would send UNLISTEN to a database that may not answer.
+  const listen = Effect.scopedWith((listening) =>
+    Effect.gen(function* () {
+      const connection = yield* connect;
       const received = yield* Scope.provide(connection.listen(schema), listening).pipe(
         Effect.timeout("10 seconds"),
       );
@@ -27,10 +27,7 @@ export const makeNotifications = Effect.fnUntraced(function* (
       yield* Stream.runForEach(Stream.fromQueue(received), ({ payload }) =>
         PubSub.publish(payloads, payload),
       );
-    }),
-    // In this order: to close the listening first would send UNLISTEN to a database that may not answer.
-    ({ connected, listening }, exit) =>
-      Effect.andThen(Scope.close(connected, exit), Scope.close(listening, exit)),
+    }).pipe(Effect.scoped),
   );
   yield* listen.pipe(
     Effect.sandbox,

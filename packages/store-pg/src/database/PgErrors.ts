@@ -35,36 +35,36 @@ export const codeOf = ({ reason }: SqlError.SqlError): string =>
 export const isUnsent = ({ cause }: StorageUnavailable): boolean =>
   SqlError.isSqlError(cause) && cause.reason.operation === "connect";
 
-/** SQLSTATE classes: connection, read-only, timeouts, rollback, resources, lock, operator intervention, system. */
-const unavailableCodes = /^(08|25006|25P0[34]|40|53|55P03|57|58)/;
+/** Whether there is no connection, or PostgreSQL closes it as it stops or starts. */
+export const isLost = (error: unknown): boolean =>
+  SqlError.isSqlError(error) &&
+  (error.reason._tag === "ConnectionError" ||
+    error.reason.operation === "connect" ||
+    /^(08|57P0[1-3])/.test(codeOf(error)));
 
-const unavailableReasons: ReadonlySet<string> = new Set([
-  "ConnectionError",
-  "AuthenticationError",
-  "AuthorizationError",
-  "DeadlockError",
-  "SerializationError",
-  "LockTimeoutError",
-  "StatementTimeoutError",
-]);
+/**
+ * SQLSTATE classes: connection, read-only, timeouts, authorization, rollback, privilege, resources, lock, operator
+ * intervention, system.
+ */
+const unavailableCodes = /^(08|25006|25P0[34]|28|40|42501|53|55P03|57|58)/;
 
 /** Maps a failure of the database to {@link StorageUnavailable}. An error in a statement is a defect. */
-export const toStorageUnavailable = <A, E, R>(
-  effect: Effect.Effect<A, E | SqlError.SqlError, R>,
-): Effect.Effect<A, Exclude<E, SqlError.SqlError> | StorageUnavailable, R> =>
-  Effect.catchIf(effect, SqlError.isSqlError, (error) =>
-    unavailableReasons.has(error.reason._tag) || unavailableCodes.test(codeOf(error))
-      ? Effect.fail(new StorageUnavailable({ cause: error }))
-      : Effect.die(error),
-  ) as Effect.Effect<A, Exclude<E, SqlError.SqlError> | StorageUnavailable, R>;
+export const unavailable = (error: SqlError.SqlError) =>
+  error.isRetryable || unavailableCodes.test(codeOf(error))
+    ? Effect.fail(new StorageUnavailable({ cause: error }))
+    : Effect.die(error);
 
-/** Maps a lock timeout to {@link Overloaded}, and other failures as {@link toStorageUnavailable} does. */
-export const mapLockTimeout = <A, E, R>(
-  effect: Effect.Effect<A, E | SqlError.SqlError, R>,
-): Effect.Effect<A, Exclude<E, SqlError.SqlError> | StorageUnavailable | Overloaded, R> =>
-  toStorageUnavailable(
-    Effect.catchIf(effect, isLockTimeout, () => Effect.fail(busy)),
-  ) as Effect.Effect<A, Exclude<E, SqlError.SqlError> | StorageUnavailable | Overloaded, R>;
+/** Maps failures as {@link unavailable} does. */
+export const toStorageUnavailable = <A, E, R>(effect: Effect.Effect<A, E | SqlError.SqlError, R>) =>
+  Effect.catchIf(effect, SqlError.isSqlError, unavailable) as Effect.Effect<
+    A,
+    Exclude<E, SqlError.SqlError> | StorageUnavailable,
+    R
+  >;
+
+/** Maps a lock timeout to {@link Overloaded}, and other failures as {@link unavailable} does. */
+export const mapLockTimeout = <A, E, R>(effect: Effect.Effect<A, E | SqlError.SqlError, R>) =>
+  toStorageUnavailable(Effect.catchIf(effect, isLockTimeout, () => Effect.fail(busy)));
 
 /** Maps a foreign key violation of a write to {@link ChatbotNotFound}. */
 export const toChatbotNotFound =

@@ -12,12 +12,8 @@ export const array = <A>(items: ReadonlyArray<A>, type: ArrayType, value: (item:
 
 export const texts = (items: ReadonlyArray<string>) => array(items, "text", (item) => item);
 
-/** PostgreSQL writes earlier times with an era. */
-const earliest = new Date("0001-01-01T00:00:00.000Z");
-
 /** A `timestamptz` as text: the driver computes microseconds in floating point, inexactly for distant centuries. */
-export const time = (at: Date | null): string | null =>
-  at === null ? null : (at < earliest ? earliest : at).toISOString().replace(/^\+0*/, "");
+export const time = (at: Date | null): string | null => at && at.toISOString();
 
 /** One time of each item, to be cast to `timestamptz[]`. */
 export const times = <A>(items: ReadonlyArray<A>, at: (item: A) => Date | null) =>

@@ -7,9 +7,8 @@ import * as PgConnection from "@effect/sql-pg/PgConnection";
 import * as PgPool from "@effect/sql-pg/PgPool";
 import { Effect, Scope, type Redacted } from "effect";
 import type { SqlError } from "effect/sql";
-import { makeLending, type LendingOptions, type Silence } from "./Lending.ts";
+import { makeLender, type LendingOptions } from "./Lending.ts";
 import { quoteSchema, types } from "./PgParams.ts";
-import { makePoolTelemetry } from "./PoolTelemetry.ts";
 import { makeRoundRobin } from "./RoundRobin.ts";
 import {
   makeDedicatedSession,
@@ -42,13 +41,10 @@ export interface PgPools {
   readonly searched: "chat" | "own_chat";
 }
 
-interface ConnectionOptions {
+export interface PoolOptions {
   readonly url: Redacted.Redacted;
   readonly schema: string;
   readonly prepare?: boolean | undefined;
-}
-
-export interface PoolOptions extends ConnectionOptions {
   /** At least {@link fewestConnections}; dedicated connections do not count. */
   readonly maxConnections: number;
   readonly rowSecurity?: boolean | undefined;
@@ -69,10 +65,10 @@ export const bulkDeadline = 10_000;
 const fewestConnections = 6;
 
 const configOf = (
-  { prepare, schema, url }: ConnectionOptions,
+  { prepare, schema, url }: PoolOptions,
   maxConnections: number,
   settings: Readonly<Record<string, string>>,
-): PgClient.PgPoolConfig => ({
+): PgPool.Config => ({
   url,
   prepare,
   types,
@@ -97,7 +93,7 @@ const configOf = (
 const noTimeouts = { statement_timeout: "0", idle_in_transaction_session_timeout: "0" };
 
 /** One connection for migrations and checks. */
-export const makeMigrationClient = (options: ConnectionOptions) =>
+export const makeMigrationClient = (options: PoolOptions) =>
   PgClient.make(configOf(options, 1, noTimeouts));
 
 /** Opens no connection before the first statement. */
@@ -110,70 +106,59 @@ export const makePools = Effect.fnUntraced(function* (
   // that waits for one would never end.
   const scope = yield* Effect.acquireRelease(Scope.make("parallel"), Scope.close);
   const { rowSecurity = false } = options;
-  const silence: Silence = { since: 0 };
-  const { note, observeLending } = yield* makePoolTelemetry;
+  const { lendFrom, note } = yield* makeLender;
+  // A process that vanished within a transaction must not keep its locks: creations wait for those of an erasure.
+  const idle = { idle_in_transaction_session_timeout: "5s" };
   const lend = (
-    name: string,
+    config: Pick<PgPool.Config, "multiplex" | "multiplexConcurrency">,
     connections: number,
-    /**
-     * Fibers that pipeline their statements on one connection; `0`: statements are sent one by one, and can be
-     * canceled.
-     */
-    sharing: number,
     settings: Readonly<Record<string, string>>,
     lending: LendingOptions,
-  ) => {
+  ) =>
     // The pool closes idle connections itself.
-    const config = configOf(options, connections, { idle_session_timeout: "0", ...settings });
-    return PgPool.make({
+    PgPool.make({
+      ...configOf(options, connections, { idle_session_timeout: "0", ...idle, ...settings }),
       ...config,
-      multiplex: sharing > 0,
-      multiplexConcurrency: sharing,
     }).pipe(
       Scope.provide(scope),
-      Effect.map((pool) => observeLending(name, makeLending(pool, silence, lending))),
+      Effect.map((pool) => lendFrom(pool, lending)),
     );
-  };
+  /** Without pipelining, statements are sent one by one, and can be canceled. */
+  const pipelined = { multiplex: true, multiplexConcurrency: rowSecurity ? 1 : 32 };
 
   const serving = Math.max(fewestConnections, options.maxConnections) - bulkReaders - 1;
   // Two pipelined readers keep PostgreSQL busy. Readers of one statement at a time are as many as writers.
   const readers = rowSecurity ? Math.floor(serving / 2) : 2;
   const writers = serving - readers;
-  // A process that vanished within a transaction must not keep its locks: creations wait for those of an erasure.
-  const idle = { idle_in_transaction_session_timeout: "5s" };
   // Plans by index stay right when the tables grow.
   const byIndex = { enable_seqscan: "off", enable_bitmapscan: "off" };
   // A plan for the average chatbot does not suit a large one.
   const customPlans = { plan_cache_mode: "force_custom_plan" };
 
   const reads = yield* lend(
-    "reads",
+    pipelined,
     readers,
-    rowSecurity ? 1 : 32,
-    { statement_timeout: "4s", plan_cache_mode: "force_generic_plan", ...byIndex, ...idle },
-    { deadline: statementDeadline, cancels: false },
+    { statement_timeout: "4s", plan_cache_mode: "force_generic_plan", ...byIndex },
+    { name: "reads", deadline: statementDeadline, cancels: false },
   );
   const writes = yield* lend(
-    "writes",
-    writers,
     // A pipelined pool takes longer to recover from a killed connection: only where every statement is a transaction.
-    rowSecurity ? 1 : 0,
-    { statement_timeout: "4s", lock_timeout: "1500ms", ...idle },
-    { deadline: statementDeadline, cancels: false, turns: makeRoundRobin(writers) },
+    rowSecurity ? pipelined : {},
+    writers,
+    { statement_timeout: "4s", lock_timeout: "1500ms" },
+    { name: "writes", deadline: statementDeadline, cancels: false, turns: makeRoundRobin(writers) },
   );
   const bulk = yield* lend(
-    "bulk",
+    {},
     bulkReaders,
-    0,
+    // With less memory, a search for a common word among ten million chats is rechecked page by page.
     {
       statement_timeout: "10s",
       max_parallel_workers_per_gather: "0",
-      // With less, a search for a common word among ten million chats is rechecked page by page.
       work_mem: "32MB",
       ...customPlans,
-      ...idle,
     },
-    { deadline: bulkMillis, cancels: true, turns: makeRoundRobin(bulkReaders) },
+    { name: "bulk", deadline: bulkMillis, cancels: true, turns: makeRoundRobin(bulkReaders) },
   );
   const dedicated = (multiplex: boolean, settings: Readonly<Record<string, string>>) =>
     PgConnection.make({

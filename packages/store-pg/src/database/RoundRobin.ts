@@ -2,72 +2,52 @@
  * Serves tenants in turn, so that much work of one tenant does not delay another's. (Effect's PartitionedSemaphore
  * keeps a partition in its place after it was served, so that one behind it can starve.)
  */
-import { Deferred, Effect, Exit } from "effect";
+import { Effect } from "effect";
 
-/** Runs the work in a turn of its tenant, or fails with `late` if none was free within so many milliseconds. */
-export type RoundRobin<Tenant> = <A, E, R, E2>(
-  tenant: Tenant,
-  work: Effect.Effect<A, E, R>,
-  timeout: number,
-  late: E2,
-) => Effect.Effect<A, E | E2, R>;
+export interface RoundRobin<Tenant> {
+  /** Waits for a turn of the tenant. */
+  readonly take: (tenant: Tenant) => Effect.Effect<void>;
+  /** Ends a turn. */
+  readonly end: () => void;
+}
 
-/** At most `turns` run at a time. */
+/** At most `turns` are taken at a time. */
 export const makeRoundRobin = <Tenant>(turns: number): RoundRobin<Tenant> => {
   let free = turns;
-  /** Waiting work by tenant; the first tenant is served next. */
-  const queues = new Map<Tenant, Set<Deferred.Deferred<void, any>>>();
-
-  const leave = (tenant: Tenant, turn: Deferred.Deferred<void, any>) => {
-    const queue = queues.get(tenant);
-    const waited = queue?.delete(turn) ?? false;
-    if (queue?.size === 0) queues.delete(tenant);
-    return waited;
-  };
+  let ended = 0;
+  /** Those that wait for a turn, by tenant; the first tenant is served next. */
+  const queues = new Map<Tenant, Set<() => void>>();
 
   const serveNext = () => {
-    const [next] = queues;
-    if (next === undefined) {
-      free++;
-      return;
+    for (const [tenant, queue] of queues) {
+      const [grant] = queue;
+      queue.delete(grant!);
+      queues.delete(tenant);
+      if (queue.size > 0) queues.set(tenant, queue);
+      return grant!();
     }
-    const [tenant, queue] = next;
-    const [turn] = queue;
-    queue.delete(turn!);
-    queues.delete(tenant);
-    if (queue.size > 0) queues.set(tenant, queue);
-    Deferred.doneUnsafe(turn!, Exit.void);
+    free++;
   };
 
-  // Work can end within this very loop, as soon as it is served: recursion would overflow the stack.
-  let released = 0;
-  const release = Effect.sync(() => {
-    if (released++ > 0) return;
-    for (; released > 0; released--) serveNext();
-  });
-
-  return (tenant, work, timeout, late) =>
-    Effect.uninterruptibleMask((restore) =>
-      Effect.suspend(() => {
-        const served = Effect.ensuring(restore(work), release);
+  return {
+    take: (tenant) =>
+      Effect.callback((resume) => {
+        const grant = () => resume(Effect.void);
         if (free > 0) {
           free--;
-          return served;
+          return grant();
         }
-        const turn = Deferred.makeUnsafe<void, typeof late>();
-        queues.set(tenant, (queues.get(tenant) ?? new Set()).add(turn));
-        let gaveUp = false;
-        // Effect's timers do not fire in an uninterruptible region.
-        const timer = setTimeout(() => {
-          gaveUp = leave(tenant, turn);
-          if (gaveUp) Deferred.doneUnsafe(turn, Exit.fail(late));
-        }, timeout);
-        return restore(Deferred.await(turn)).pipe(
-          // The turn may have been granted in the moment of the interruption.
-          Effect.onInterrupt(() => (gaveUp || leave(tenant, turn) ? Effect.void : release)),
-          Effect.ensuring(Effect.sync(() => clearTimeout(timer))),
-          Effect.andThen(served),
-        );
+        const queue = queues.get(tenant) ?? new Set();
+        queues.set(tenant, queue.add(grant));
+        return Effect.sync(() => {
+          queue.delete(grant);
+          if (queue.size === 0) queues.delete(tenant);
+        });
       }),
-    );
+    end: () => {
+      // Work that ends as soon as it is served ends its turn within this very loop: recursion would overflow the stack.
+      if (ended++ > 0) return;
+      for (; ended > 0; ended--) serveNext();
+    },
+  };
 };

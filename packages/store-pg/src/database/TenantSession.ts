@@ -50,26 +50,21 @@ export interface DedicatedSession extends Session {
   ) => Stream.Stream<Row, SqlError.SqlError>;
 }
 
-interface SessionOptions {
-  readonly rowSecurity: boolean;
-  /**
-   * Whether a transaction of known statements is pipelined, which saves its round trips. Such a statement cannot be
-   * canceled.
-   */
-  readonly pipelined?: boolean;
-}
-
 let sessions = 0;
 
-const wrongTenant = Effect.die(new Error("the transaction is of another tenant"));
-
+/**
+ * A session over lent connections. `pipelined` saves the round trips of a transaction of known statements, which then
+ * cannot be canceled.
+ */
 export const makeTenantSession = (
   { use }: Lending,
-  { pipelined = false, rowSecurity }: SessionOptions,
+  {
+    pipelined = false,
+    rowSecurity,
+  }: { readonly pipelined?: boolean; readonly rowSecurity: boolean },
 ): Session => {
-  const Open = Context.Service<{ readonly connection: PgConnection; readonly tenant: Tenant }>(
-    `@parley/store-pg/TenantSession/${++sessions}`,
-  );
+  /** The connection of the open transaction. */
+  const Open = Context.Service<PgConnection>(`@parley/store-pg/TenantSession/${++sessions}`);
 
   const transaction: Session["transaction"] = (tenant, effect, last = () => []) =>
     use(tenant, (lent) =>
@@ -81,7 +76,7 @@ export const makeTenantSession = (
               const connection = yield* restore(lent.pin);
               yield* begin(connection, tenant, rowSecurity);
               const exit = yield* effect.pipe(
-                Effect.provideService(Open, { connection, tenant }),
+                Effect.provideService(Open, connection),
                 restore,
                 Effect.exit,
               );
@@ -103,7 +98,7 @@ export const makeTenantSession = (
     if (!pipelined) {
       return transaction(
         tenant,
-        Effect.flatMap(Open, ({ connection }) => Effect.all(run(connection, statements))),
+        Effect.flatMap(Open, (connection) => Effect.all(run(connection, statements))),
       ) as any;
     }
     // A statement that fails turns the COMMIT after it into a ROLLBACK.
@@ -116,28 +111,26 @@ export const makeTenantSession = (
     });
   };
 
-  const sendOne = (tenant: Tenant, statement: Statement) =>
+  const sendOne = (tenant: Tenant, text: string, values: ReadonlyArray<unknown>) =>
     rowSecurity && tenant !== "operator"
-      ? Effect.map(send(tenant, [statement]), ([result]) => result!)
-      : use(tenant, (connection) => connection.query(statement.text, statement.values));
+      ? Effect.map(send(tenant, [{ text, values }]), ([result]) => result!)
+      : use(tenant, (connection) => connection.query(text, values));
 
-  const query: Session["query"] = (tenant, text, values = []) =>
-    Effect.serviceOption(Open).pipe(
-      Effect.flatMap((open) => {
-        if (Option.isNone(open)) return sendOne(tenant, { text, values });
-        const { connection, tenant: opened } = open.value;
-        return opened === tenant ? connection.query(text, values) : wrongTenant;
-      }),
-      Effect.map(({ rows }) => rows as ReadonlyArray<any>),
-      spanOf(text),
-    );
-
-  const batch: Session["batch"] = (tenant, statements) =>
-    Effect.map(send(tenant, statements), (results) => results.map(({ rows }) => rows)).pipe(
-      spanOf(statements.map(({ text }) => text).join(";")),
-    );
-
-  return { query, batch, transaction };
+  return {
+    query: (tenant, text, values = []) =>
+      Effect.serviceOption(Open).pipe(
+        Effect.flatMap((open) =>
+          Option.isSome(open) ? open.value.query(text, values) : sendOne(tenant, text, values),
+        ),
+        Effect.map(({ rows }) => rows as ReadonlyArray<any>),
+        spanOf(text),
+      ),
+    batch: (tenant, statements) =>
+      Effect.map(send(tenant, statements), (results) => results.map(({ rows }) => rows)).pipe(
+        spanOf(statements.map(({ text }) => text).join(";")),
+      ),
+    transaction,
+  };
 };
 
 export const makeDedicatedSession = (

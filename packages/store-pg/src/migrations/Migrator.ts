@@ -6,7 +6,8 @@ import { describeCause } from "@parley/core";
 import { Effect } from "effect";
 import { Migrator, SqlClient, SqlError } from "effect/sql";
 import { cannotBeUsed, codeOf } from "../database/PgErrors.ts";
-import { quoteSchema, texts } from "../database/PgParams.ts";
+import { quoteSchema } from "../database/PgParams.ts";
+import { checkDatabase } from "../database/ServerChecks.ts";
 import { initial } from "./0001_initial.ts";
 import { keys } from "./0002_keys.ts";
 
@@ -18,49 +19,32 @@ const migrations = [
 /** Records the migrations that were applied. */
 const table = "parley_schema";
 
-/** The tables, views and sequences of the migrations. */
-const relations = migrations.flatMap(({ text }) =>
-  [...text.matchAll(/^create (?:table|view|sequence) (\w+)/gm)].map(([, name]) => name!),
-);
-
-interface SchemaRow {
-  readonly schema: string | null;
-  readonly names: ReadonlyArray<string>;
-}
-
-// A select from a table, so that a session in a transaction learns of relations that others have created since.
+// A select from tables, so that a session in a transaction learns of relations that others have created since.
 const schemaRow = `
-select current_schema() as schema, array(
-  select relname::text from pg_class
-  where relnamespace = (select oid from pg_namespace where nspname = current_schema())
-    and relname = any ($1::text[]) order by relname
-) as names`;
+select exists (select from pg_namespace where nspname = $1) as exists,
+  exists (select from pg_tables where schemaname = $1 and tablename = '${table}') as migrated`;
 
-/** The SQL of the migrations that are missing; fails for a schema that this version must not change. */
+/** The SQL that is missing, first that of the schema; fails for a schema of a later version. */
 const pending = Effect.fnUntraced(function* (schema: string) {
   const sql = yield* SqlClient.SqlClient;
-  const [row] = yield* sql.unsafe<SchemaRow>(schemaRow, [texts([...relations, table])]);
-  const { names } = row!;
-  const isOurs = names.includes(table);
-  if (names.length > 0 && !isOurs) {
-    return yield* cannotBeUsed(
-      `"${names[0]}" in the schema "${schema}" is not Parley's: name another schema in PARLEY_SCHEMA`,
-    );
-  }
-  const [applied] = isOurs
+  const [row] = yield* sql.unsafe<{ readonly exists: boolean; readonly migrated: boolean }>(
+    schemaRow,
+    [schema],
+  );
+  const { exists, migrated } = row!;
+  const [newest] = migrated
     ? yield* sql.unsafe<{ readonly id: number | null }>(
         `select max(migration_id) as id from ${table}`,
       )
     : [];
-  const id = applied?.id ?? 0;
+  const id = newest?.id ?? 0;
   if (id > migrations.length) {
     return yield* cannotBeUsed(
       `its schema has migration ${id}, which this version of Parley does not know`,
     );
   }
   const missing = migrations.slice(id).map(({ text }) => text.trim());
-  if (missing.length > 0 && row!.schema === null) missing.unshift(createSchema(schema));
-  return missing;
+  return exists ? missing : [createSchema(schema), ...missing];
 });
 
 const createSchema = (schema: string) => `create schema ${quoteSchema(schema)};`;
@@ -81,6 +65,14 @@ const loader = Migrator.fromRecord(
   ),
 );
 
+/** What an operator can do about an error of a migration, by SQLSTATE. */
+const hints: Readonly<Record<string, string>> = {
+  "42501":
+    "its schema is not up to date, and the role may not change it: run DATABASE_URL=<owner> parley migrate",
+  "42P07":
+    "its schema has a table of another program, with the name of one of Parley's: name another schema in PARLEY_SCHEMA",
+};
+
 /**
  * Brings the schema up to date. If it is, two SELECTs find that out: they wait for no dump, and a role that may only
  * read can run them. Servers that start together wait for each other.
@@ -93,27 +85,19 @@ export const migrate = Effect.fnUntraced(
       Effect.gen(function* () {
         yield* sql.unsafe("select pg_advisory_xact_lock(7275395391)");
         const [first] = yield* pending(schema);
-        if (first === undefined) return;
         if (first === createSchema(schema)) {
           yield* sql.unsafe(first);
           // A pooler may ignore the search path of the connection.
-          const [path] = yield* sql.unsafe<SchemaRow>(schemaRow, [texts([])]);
-          if (path!.schema === null) {
-            return yield* cannotBeUsed("no schema has been selected to create in");
-          }
+          yield* checkDatabase(schema);
         }
-        yield* Migrator.make({})({ loader, table });
+        if (first !== undefined) yield* Migrator.make({})({ loader, table });
       }),
     );
   },
   Effect.mapError((error) => {
     const cause = error._tag === "MigrationError" ? error.cause : error;
-    if (SqlError.isSqlError(cause) && codeOf(cause) === "42501") {
-      return cannotBeUsed(
-        "its schema is not up to date, and the role may not change it: run DATABASE_URL=<owner> parley migrate",
-        cause,
-      );
-    }
+    const hint = SqlError.isSqlError(cause) ? hints[codeOf(cause)] : undefined;
+    if (hint !== undefined) return cannotBeUsed(hint, cause);
     return error._tag === "MigrationError" ? cannotBeUsed(describeCause(error), error) : error;
   }),
 );

@@ -18,10 +18,14 @@ import {
   type RegisteredKey,
 } from "@parley/core";
 import { Effect } from "effect";
-import { isLockTimeout, retryOnConflict, toStorageUnavailable } from "../database/PgErrors.ts";
+import {
+  isLockTimeout,
+  isUniqueViolation,
+  retryOnConflict,
+  toStorageUnavailable,
+} from "../database/PgErrors.ts";
 import { texts, time } from "../database/PgParams.ts";
 import type { PgPools } from "../database/PgPools.ts";
-import type { Statement } from "../database/TenantSession.ts";
 import {
   chatbotColumns,
   keyColumns,
@@ -30,32 +34,19 @@ import {
   type ChatbotRow,
 } from "../rows/ChatbotRows.ts";
 
-/** Adds a line to the audit of a change. */
-type Audit = (chatbot: number, action: AuditRecord["action"], detail: string) => void;
-
 export const makeChatbotRegistry = ({ reads, writes }: PgPools) => {
   const query = <Row extends object>(text: string, values: ReadonlyArray<unknown> = []) =>
     writes.query<Row>("operator", text, values);
 
-  /**
-   * Makes changes one after the other, so that each sees the one before. Their audit is sent together with the COMMIT.
-   */
+  /** Adds a line to the audit, and notifies other processes of the change. */
+  const audit = (actor: string, chatbot: number, action: AuditRecord["action"], detail: string) =>
+    query(addLine, [actor, chatbot, action, detail]);
+
+  /** Makes changes one after the other, so that each sees the one before. */
   const write = <Step extends Effect.Effect<any, any>, A>(
-    actor: string,
-    change: (audit: Audit) => Generator<Step, A, never>,
+    change: () => Generator<Step, A, never>,
   ) =>
-    Effect.suspend(() => {
-      const lines: Array<Statement> = [];
-      const audit: Audit = (...line) => lines.push({ text: addLine, values: [actor, ...line] });
-      return writes.transaction(
-        "operator",
-        Effect.andThen(
-          query(lockRegistry),
-          Effect.gen(() => change(audit)),
-        ),
-        () => lines,
-      );
-    }).pipe(
+    writes.transaction("operator", Effect.andThen(query(lockRegistry), Effect.gen(change))).pipe(
       retryOnConflict,
       // In all longer than the transaction of a frozen process lasts.
       Effect.retry({ while: isLockTimeout, times: 3 }),
@@ -75,20 +66,20 @@ export const makeChatbotRegistry = ({ reads, writes }: PgPools) => {
       row === undefined ? Effect.fail(new KeyNotFound({ keyId })) : Effect.succeed(toKey(row)),
     );
 
-  const mustBeFree = (workspaceName: string, name: string) =>
-    Effect.flatMap(query(named, [workspaceName, name]), (rows) =>
-      rows.length > 0 ? Effect.fail(new ChatbotTaken({ workspaceName, name })) : Effect.void,
+  /** Inserts or updates a row, or fails with `taken` if another row has its name. */
+  const writeUnique = <E>(text: string, values: ReadonlyArray<unknown>, taken: E) =>
+    Effect.catchIf(query<{ readonly id: number }>(text, values), isUniqueViolation, () =>
+      Effect.fail(taken),
     );
 
   const insertKey = Effect.fnUntraced(function* (
     chatbot: number,
     { expiresAt, hash, id, name, ratePerMinute, scopes }: KeyRecord,
-    audit: Audit,
+    actor: string,
   ) {
     const values = [chatbot, id, hash, name, texts(scopes), time(expiresAt), ratePerMinute];
-    const inserted = yield* query(addKey, values);
-    if (inserted.length === 0) return yield* new KeyTaken({ keyId: id });
-    audit(chatbot, "add-key", id);
+    yield* writeUnique(addKey, values, new KeyTaken({ keyId: id }));
+    yield* audit(actor, chatbot, "add-key", id);
   });
 
   const updateKey = ({ expiresAt, id, name, ratePerMinute, scopes }: KeyRecord) =>
@@ -111,37 +102,36 @@ export const makeChatbotRegistry = ({ reads, writes }: PgPools) => {
       ),
 
     create: ({ keys, ...chatbot }, actor) =>
-      write(actor, function* (audit) {
+      write(function* () {
         const { description, name, settings, workspaceName } = chatbot;
-        yield* mustBeFree(workspaceName, name);
         const values = [workspaceName, name, description, PgTypes.jsonb(settings)];
-        const [made] = yield* query<{ readonly id: number }>(addChatbot, values);
+        const taken = new ChatbotTaken({ workspaceName, name });
+        const [made] = yield* writeUnique(addChatbot, values, taken);
         const { id } = made!;
-        audit(id, "create", name);
-        for (const key of keys) yield* insertKey(id, key, audit);
+        yield* audit(actor, id, "create", name);
+        for (const key of keys) yield* insertKey(id, key, actor);
         return { id, ...chatbot };
       }),
 
     change: (id, change, actor) =>
-      write(actor, function* (audit) {
+      write(function* () {
         const before = yield* chatbotWith(id);
         const settings = { ...before.settings, ...change.settings };
         const after = { ...before, ...change, settings };
         const { description, name, workspaceName } = after;
-        if (name !== before.name || workspaceName !== before.workspaceName) {
-          yield* mustBeFree(workspaceName, name);
-        }
         const fields = changedFields(before, change);
         if (fields.length === 0) return before;
         // Only the changed settings: another version may have more of them.
         const changed = PgTypes.jsonb(change.settings ?? {});
-        yield* query(changeChatbot, [id, workspaceName, name, description, changed]);
-        audit(id, "change", fields.join(", "));
+        const values = [id, workspaceName, name, description, changed];
+        const taken = new ChatbotTaken({ workspaceName, name });
+        yield* writeUnique(changeChatbot, values, taken);
+        yield* audit(actor, id, "change", fields.join(", "));
         return after;
       }),
 
     renameWorkspace: (from, to, { merge }, actor) =>
-      write(actor, function* (audit) {
+      write(function* () {
         const moving = (yield* query<ChatbotRow>(inWorkspace, [from])).map(toChatbot);
         if (moving.length === 0) return yield* new WorkspaceNotFound({ workspaceName: from });
         if (from === to) return;
@@ -152,50 +142,50 @@ export const makeChatbotRegistry = ({ reads, writes }: PgPools) => {
           return yield* new ChatbotTaken({ workspaceName: to, name: taken.name });
         }
         yield* query(moveChatbots, [from, to]);
-        for (const { id } of moving) audit(id, "change", "workspaceName");
+        for (const { id } of moving) yield* audit(actor, id, "change", "workspaceName");
       }),
 
     delete: (id, actor) =>
-      write(actor, function* (audit) {
+      write(function* () {
         const { name } = yield* chatbotWith(id);
         // Foreign keys and a trigger delete its other rows.
         yield* query(deleteChatbot, [id]);
-        audit(id, "delete", name);
+        yield* audit(actor, id, "delete", name);
       }),
 
     addKey: (id, key, actor) =>
-      write(actor, function* (audit) {
+      write(function* () {
         yield* chatbotWith(id);
-        yield* insertKey(id, key, audit);
+        yield* insertKey(id, key, actor);
       }),
 
     changeKey: (id, keyId, change, actor) =>
-      write(actor, function* (audit) {
+      write(function* () {
         const before = yield* keyWith(id, keyId);
         const fields = changedFields(before, change);
         if (fields.length === 0) return;
         yield* updateKey({ ...before, ...change });
-        audit(id, "change-key", `${keyId}: ${fields.join(", ")}`);
+        yield* audit(actor, id, "change-key", `${keyId}: ${fields.join(", ")}`);
       }),
 
     replaceKey: (id, keyId, replacement, end, actor) =>
-      write(actor, function* (audit) {
+      write(function* () {
         const old = yield* keyWith(id, keyId);
         const { name, ratePerMinute, scopes } = old;
-        yield* insertKey(id, { ...replacement, name, scopes, ratePerMinute }, audit);
+        yield* insertKey(id, { ...replacement, name, scopes, ratePerMinute }, actor);
         if (old.expiresAt !== null && old.expiresAt <= end) {
           return { name, scopes, expiresAt: old.expiresAt };
         }
         yield* updateKey({ ...old, expiresAt: end });
-        audit(id, "change-key", `${keyId}: expiresAt`);
+        yield* audit(actor, id, "change-key", `${keyId}: expiresAt`);
         return { name, scopes, expiresAt: end };
       }),
 
     revokeKey: (id, keyId, actor) =>
-      write(actor, function* (audit) {
+      write(function* () {
         yield* keyWith(id, keyId);
         yield* query(revokeKey, [keyId]);
-        audit(id, "revoke-key", keyId);
+        yield* audit(actor, id, "revoke-key", keyId);
       }),
 
     audit: (limit) =>
@@ -217,7 +207,6 @@ const lockRegistry = "lock table chatbot in share row exclusive mode";
 
 const oneChatbot = `select ${chatbotColumns} from chatbot where id = $1`;
 const inWorkspace = `select ${chatbotColumns} from chatbot where workspace_name = $1 order by id`;
-const named = "select from chatbot where workspace_name = $1 and name = $2";
 const oneKey = `
 select ${keyColumns} from api_key where chatbot_id = $1 and id = $2 and revoked_at is null`;
 
@@ -232,7 +221,7 @@ const deleteChatbot = "delete from chatbot where id = $1";
 
 const addKey = `
 insert into api_key (chatbot_id, id, hash, name, scopes, expires_at, rate_per_minute)
-values ($1, $2, $3, $4, $5, $6::timestamptz, $7::int) on conflict (id) do nothing returning id`;
+values ($1, $2, $3, $4, $5, $6::timestamptz, $7::int)`;
 const changeKey = `
 update api_key set name = $2, scopes = $3, expires_at = $4::timestamptz, rate_per_minute = $5::int
 where id = $1`;

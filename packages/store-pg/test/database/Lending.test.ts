@@ -1,23 +1,67 @@
 import * as PgPool from "@effect/sql-pg/PgPool";
 import { assert, it } from "@effect/vitest";
-import { Effect } from "effect";
-import { makeLending } from "../../src/database/Lending.ts";
+import { layerPostgres } from "@parley/store-pg";
+import { Effect, Fiber, Logger, Metric, Redacted } from "effect";
+import { inject } from "vitest";
+import { makeLender } from "../../src/database/Lending.ts";
 import { mapLockTimeout } from "../../src/database/PgErrors.ts";
 import { makeRoundRobin } from "../../src/database/RoundRobin.ts";
-import { optionsOf } from "../PostgresUnderTest.ts";
+import { clientOf, freshDatabase, optionsOf } from "../PostgresUnderTest.ts";
+
+/** Waits until the metrics show so many connections in use, and statements that wait for one. */
+const showing = (pool: string, used: number, pending: number) =>
+  Effect.map(Metric.snapshot, (metrics) =>
+    Object.entries({ used, pending_requests: pending }).every(([name, value]) =>
+      metrics.some(
+        ({ attributes, id, state }) =>
+          id === `db.client.connection.${name}` &&
+          attributes?.["db.client.connection.pool.name"] === pool &&
+          "value" in state &&
+          Number(state.value) === value,
+      ),
+    ),
+  ).pipe(Effect.delay("5 millis"), Effect.repeat({ until: (shows) => shows }));
 
 for (const turns of [1, 2]) {
-  it.live(`work that waits for a connection until its deadline is refused (turns: ${turns})`, () =>
-    Effect.gen(function* () {
-      const pool = yield* PgPool.make({ ...optionsOf("public"), maxConnections: 1 });
-      const options = { cancels: true, turns: makeRoundRobin<number | "operator">(turns) };
-      const lending = (deadline: number) =>
-        makeLending(pool, { since: 0 }, { ...options, deadline });
-      const query = (text: string) => (deadline: number) =>
-        mapLockTimeout(lending(deadline).use(1, (connection) => connection.query(text)));
-      yield* Effect.forkScoped(query("select pg_sleep(5)")(10_000), { startImmediately: true });
-      yield* Effect.sleep("100 millis");
-      assert.strictEqual((yield* Effect.flip(query("select 1")(200)))._tag, "Overloaded");
-    }),
+  it.live(
+    `work that waits for a connection until its deadline is refused, and shows in the metrics (turns: ${turns})`,
+    () =>
+      Effect.gen(function* () {
+        const pool = yield* PgPool.make({ ...optionsOf("public"), maxConnections: 1 });
+        const { lendFrom } = yield* makeLender;
+        const query = (name: string, deadline: number, text: string) => {
+          const options = { name, deadline, cancels: true, turns: inTurn };
+          return mapLockTimeout(
+            lendFrom(pool, options).use(1, (connection) => connection.query(text)),
+          );
+        };
+        const inTurn = makeRoundRobin<number | "operator">(turns);
+        const sleep = query("long", 10_000, "select pg_sleep(5)");
+        yield* Effect.forkScoped(sleep, { startImmediately: true });
+        yield* showing("long", 1, 0);
+        const waiting = yield* Effect.forkChild(query("short", 300, "select 1"));
+        yield* showing("short", 0, 1);
+        assert.strictEqual((yield* Effect.flip(Fiber.join(waiting)))._tag, "Overloaded");
+        yield* showing("short", 0, 0);
+      }).pipe(Effect.scoped, Effect.provideService(Metric.MetricRegistry, new Map())),
   );
 }
+
+it.live("the loss of the database and its return are one line each, also while nobody asks", () =>
+  Effect.gen(function* () {
+    const logged: Array<string> = [];
+    const logger = Logger.make((entry) => void logged.push(Logger.formatJson.log(entry)));
+    const { name, url } = yield* freshDatabase();
+    const superuser = yield* clientOf("public", 1, Redacted.make(inject("roleUrls").superuser));
+    yield* Effect.gen(function* () {
+      yield* superuser.unsafe(`drop database ${name} with (force)`);
+      yield* Effect.repeat(Effect.sleep("20 millis"), { until: () => logged.length > 0 });
+      assert.include(logged[0]!, "The database was lost");
+      assert.include(logged[0]!, "does not exist");
+      yield* superuser.unsafe(`create database ${name} template template0`);
+      yield* Effect.repeat(Effect.sleep("20 millis"), { until: () => logged.length > 1 });
+      assert.include(logged[1]!, "The database can be used again");
+      assert.lengthOf(logged, 2);
+    }).pipe(Effect.provide(layerPostgres({ url })), Effect.provide(Logger.layer([logger])));
+  }).pipe(Effect.scoped),
+);

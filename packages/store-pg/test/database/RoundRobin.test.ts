@@ -2,10 +2,15 @@ import { assert, describe, it } from "@effect/vitest";
 import { Effect, Fiber } from "effect";
 import { makeRoundRobin } from "../../src/database/RoundRobin.ts";
 
-/** Runs work in turns, each waiting for no longer than the timeout. */
-const turnsOf = (turns: number, timeout = 30_000) => {
-  const inTurn = makeRoundRobin<number>(turns);
-  return <A>(chatbot: number, work: Effect.Effect<A>) => inTurn(chatbot, work, timeout, "late");
+/** Runs work in turns. */
+const turnsOf = (turns: number) => {
+  const { end, take } = makeRoundRobin<number>(turns);
+  return <A>(chatbot: number, work: Effect.Effect<A>) =>
+    Effect.acquireUseRelease(
+      Effect.interruptible(take(chatbot)),
+      () => work,
+      () => Effect.sync(end),
+    );
 };
 
 describe("a turn", () => {
@@ -35,7 +40,7 @@ describe("a turn", () => {
 
   it.live("is never lost or granted twice when work is interrupted or times out", () =>
     Effect.gen(function* () {
-      const turn = turnsOf(3, 20);
+      const turn = turnsOf(3);
       let inside = 0;
       let most = 0;
       const client = (n: number) =>
@@ -47,7 +52,7 @@ describe("a turn", () => {
             // Turns are granted in the very moment in which others time out.
             if (n % 11 === 0) yield* Effect.sleep(20);
           }).pipe(Effect.ensuring(Effect.sync(() => inside--))),
-        );
+        ).pipe(Effect.timeoutOption(20));
       const fibers = yield* Effect.forEach(
         Array.from({ length: 300 }, (_, n) => n),
         (n) => Effect.forkChild(client(n)),
@@ -60,15 +65,10 @@ describe("a turn", () => {
       yield* Effect.forEach(fibers, Fiber.await, { discard: true });
       assert.strictEqual(most, 3);
       assert.strictEqual(inside, 0);
-      const forever = yield* Effect.forEach([1, 2, 3], (n) =>
-        Effect.forkChild(turn(n, Effect.sync(() => inside++).pipe(Effect.andThen(Effect.never)))),
-      );
-      yield* Effect.yieldNow;
-      const late = turn(
-        4,
-        Effect.sync(() => inside++),
-      ).pipe(Effect.uninterruptible, Effect.flip);
-      assert.strictEqual(yield* late, "late");
+      const enter = (n: number) =>
+        Effect.forkChild(turn(n, Effect.sync(() => inside++).pipe(Effect.andThen(Effect.never))));
+      const forever = yield* Effect.forEach([1, 2, 3, 4], enter);
+      yield* Effect.sleep(20);
       assert.strictEqual(inside, 3);
       yield* Fiber.interruptAll(forever);
     }),

@@ -99,24 +99,6 @@ layer(layerPostgresUnderTest(), { excludeTestServices: true })("registry on Post
     }),
   );
 
-  it.effect("the last use of a key is written once a minute, whichever process reports it", () =>
-    Effect.gen(function* () {
-      const registry = yield* ChatbotRegistry;
-      const directory = yield* ChatbotDirectory;
-      const { id } = yield* newChatbot;
-      const key = Effect.map(
-        registry.list,
-        (all) => all.find(({ chatbot }) => chatbot.id === id)!.keys[0]!,
-      );
-      const { id: keyId } = yield* key;
-      yield* directory.used([keyId]);
-      const { lastUsedAt } = yield* key;
-      yield* directory.used([keyId]);
-      assert.isNotNull(lastUsedAt);
-      assert.deepStrictEqual((yield* key).lastUsedAt, lastUsedAt);
-    }),
-  );
-
   it.effect("a chatbot can be changed while an import runs", () =>
     Effect.gen(function* () {
       const registry = yield* ChatbotRegistry;
