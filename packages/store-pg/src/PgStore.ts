@@ -141,7 +141,7 @@ export const layerPostgres = (
           : yield* makeNotifications(pools.listener, settings.schema);
       const creation = yield* makeChatCreation(pools);
       return Context.make(ChatStore, yield* makeChatStore(pools, creation)).pipe(
-        Context.add(TurnStore, yield* makeTurnStore(pools, creation, notifications)),
+        Context.add(TurnStore, makeTurnStore(pools, creation, notifications)),
         Context.add(ChatArchive, makeChatArchive(pools)),
         Context.add(ChatbotDirectory, makeChatbotDirectory(pools, notifications)),
         Context.add(ChatbotRegistry, makeChatbotRegistry(pools)),

@@ -113,7 +113,7 @@ it.live.each([
       };
       const make = yield* makeChatCreation(noted);
       const chats = yield* makeChatStore(noted, make);
-      const turns = yield* makeTurnStore(noted, make, () => Stream.empty);
+      const turns = makeTurnStore(noted, make, () => Stream.empty);
       const archive = makeChatArchive(noted);
       const entry = { question: "q", answer: "a", moderation: "none", flagged: false, usage: null };
       const wanted = { name: "name", userRef: "user", helloMessage: "Hello" };

@@ -150,7 +150,7 @@ describe("the store whose statements lack the condition on the chatbot", () => {
         const pools = withoutConditions(mode === "as it is" ? tenants.plain : tenants.bound);
         const creation = yield* makeChatCreation(pools);
         const store = yield* makeChatStore(pools, creation);
-        const turns = yield* makeTurnStore(pools, creation, () => Stream.empty);
+        const turns = makeTurnStore(pools, creation, () => Stream.empty);
         const archive = makeChatArchive(pools);
         const theirChats = (yield* Effect.provideContext(
           ChatStore.use((intact) => intact.listChats(theirs, newestChats)),
