@@ -6,13 +6,13 @@ import {
   fold,
   helloEntry,
   IdempotencyKeyReused,
-  StorageUnavailable,
+  type Chat,
   type ChatStore,
   type Created,
   type IdempotencyKey,
   type NewEntry,
 } from "@parley/core";
-import { Data, Effect, Predicate } from "effect";
+import { Effect } from "effect";
 import { endAfter, quickDeadline, timeLeft } from "../database/Lending.ts";
 import type { SqlError } from "effect/sql";
 import { busy, mapLockTimeout, retryOnConflict, toChatbotNotFound } from "../database/PgErrors.ts";
@@ -20,8 +20,7 @@ import { array } from "../database/PgParams.ts";
 import type { PgPools } from "../database/PgPools.ts";
 import type { Session } from "../database/TenantSession.ts";
 import {
-  toChat,
-  type ChatRow,
+  chatColumns,
   newEntryArrays,
   newEntryColumns,
   newEntryParameters,
@@ -47,9 +46,6 @@ export interface CreatedChat {
   readonly entryId: number | null;
 }
 
-/** A key was not free at first, and then had no row: its request failed meanwhile. */
-class KeyFreed extends Data.TaggedError("KeyFreed") {}
-
 export type ChatCreation = Effect.Success<ReturnType<typeof makeChatCreation>>;
 
 export const makeChatCreation = Effect.fnUntraced(function* ({ writes }: PgPools) {
@@ -62,30 +58,28 @@ export const makeChatCreation = Effect.fnUntraced(function* ({ writes }: PgPools
         // A deadline of its own: the batcher's fiber inherits that of the request that started it.
         endAfter(quickDeadline),
       ),
-    {
-      writers: 2,
-      batch: 200,
-      waiting: 10_000,
-      full: busy,
-      late: new StorageUnavailable({ cause: new Error("no answer in time") }),
-    },
+    { writers: 2, batch: 200 },
   );
 
   /** Creates the chat of the request with the key once. Waits for a request with the key that is in progress. */
-  const createOnce = Effect.fnUntraced(
-    function* (chatbot: number, chat: ChatToCreate, { fingerprint, key }: IdempotencyKey) {
-      const keyed = { key, fingerprint, turn: crypto.randomUUID(), claims: true };
+  const createOnce = Effect.fnUntraced(function* (
+    chatbot: number,
+    chat: ChatToCreate,
+    { fingerprint, key }: IdempotencyKey,
+  ) {
+    const keyed = { key, fingerprint, turn: crypto.randomUUID(), claims: true };
+    while (true) {
       const created = yield* write(chatbot, { ...chat, keyed }, yield* timeLeft);
       if (created !== null) return toCreated(chat, created);
       const [row] = yield* mapLockTimeout(writes.query<KeyRow>(chatbot, chatOfKey, [chatbot, key]));
-      if (row === undefined) return yield* new KeyFreed();
+      // The request with the key failed meanwhile, or its chat was erased.
+      if (row === undefined) continue;
       if (row.fingerprint !== fingerprint) return yield* new IdempotencyKeyReused({ key });
-      return row.id === null ? yield* busy : { chat: toChat(row), replayed: true };
-    },
-    Effect.retry({ while: Predicate.isTagged("KeyFreed"), times: 3 }),
-    Effect.catchTag("KeyFreed", () => Effect.fail(busy)),
-    endAfter(quickDeadline),
-  );
+      if (row.id === null) return yield* busy;
+      const { createTime, id, name, userRef } = row;
+      return { chat: { id, name, userRef, createTime }, replayed: true };
+    }
+  }, endAfter(quickDeadline));
 
   return {
     /** Returns `null` if the key is another request's. Ends as {@link endAfter} says. */
@@ -106,7 +100,7 @@ const toCreated = ({ name, userRef }: ChatToCreate, { createTime, id }: CreatedC
   replayed: false,
 });
 
-type KeyRow = { readonly fingerprint: string } & (ChatRow | { readonly id: null });
+type KeyRow = { readonly fingerprint: string } & (Chat | { readonly id: null });
 
 interface CreatedRow {
   readonly id: bigint;
@@ -203,6 +197,6 @@ with wanted as (
 select id, create_time, entry_id, at from created`;
 
 const chatOfKey = `
-select k.fingerprint, c.id, c.name, c.user_ref, c.create_time
+select k.fingerprint, ${chatColumns("c")}
 from idempotency_key k left join chat c on c.chatbot_id = $1 and c.id = k.chat_id
 where k.chatbot_id = $1 and k.key = $2`;

@@ -12,6 +12,7 @@ import {
   TurnLost,
   turnPrecedence,
   TurnStore,
+  type Entry,
   type NewEntry,
   type StorageUnavailable,
   type Taken,
@@ -36,7 +37,6 @@ import {
   newEntryParameters,
   newEntryValues,
   toEntry,
-  type EntryRow,
 } from "../rows/ChatRows.ts";
 import { claimWanted, isFree } from "../rows/IdempotencyKeys.ts";
 
@@ -49,7 +49,7 @@ export const makeTurnStore = (
   const instance = crypto.randomUUID();
 
   const entriesBefore = ({ chat, chatbot }: Turn, before: number) =>
-    Effect.map(reads.query<EntryRow>(chatbot, olderEntries, [chatbot, chat, before]), (rows) =>
+    Effect.map(reads.query<Entry>(chatbot, olderEntries, [chatbot, chat, before]), (rows) =>
       rows.map(toEntry),
     );
 
@@ -151,7 +151,7 @@ export const makeTurnStore = (
       const attempt: ReturnType<TurnStore["Service"]["append"]> =
         turn.chat === null
           ? appendToNewChat(turn, entry)
-          : Effect.map(whileHeld<EntryRow>(turn, appendEntry, newEntryValues(entry)), toEntry);
+          : Effect.map(whileHeld<Entry>(turn, appendEntry, newEntryValues(entry)), toEntry);
       return yield* attempt.pipe(
         Effect.tapError((error) =>
           Effect.sync(() => {
@@ -217,7 +217,7 @@ type TakenRow = {
   /** The number of the chat's entries. */
   readonly entries: bigint | null;
   readonly position: bigint | null;
-} & (EntryRow | { readonly id: null });
+} & (Entry | { readonly id: null });
 
 /** Milliseconds after which an ask tries a locked chat again. */
 const lockedPause = 50;
@@ -277,15 +277,15 @@ select
     else extract(epoch from free.turn_until - clock_timestamp()) * 1000
       + case when free.turn is null or free.turn_until <= clock_timestamp() then ${turnPrecedence} else 0 end
   end)))::float8 as for_millis,
-  taken.entries, newest.*
+  taken.entries, newest.position, ${entryColumns("newest")}
 from (values (1)) one
 left join known on true
 left join free on true
 left join taken on true
 left join lateral (
-  select ${entryColumns}, position from entry where chatbot_id = $1 and id = known.entry_id
+  select * from entry where chatbot_id = $1 and id = known.entry_id
   union all (
-    select ${entryColumns}, position from entry
+    select * from entry
     where taken.entries is not null and chatbot_id = $1 and chat_id = $2::int8
     order by position desc limit ${turnEntries}
   )
@@ -293,7 +293,7 @@ left join lateral (
 order by newest.position desc`;
 
 const olderEntries = `
-select ${entryColumns} from entry
+select ${entryColumns("entry")} from entry
 where chatbot_id = $1 and chat_id = $2::int8 and id < $3::int8 and position < coalesce(
   (select position from entry where chatbot_id = $1 and chat_id = $2::int8 and id = $3::int8), $3::int8)
 order by position desc limit ${turnEntries}`;
@@ -339,12 +339,12 @@ with ${lockedTurn}, freed as (
   insert into entry (chatbot_id, chat_id, id, position, create_time, ${newEntryColumns})
   select $1, $2::int8, nextval('entry_id'), entries, last_entry_time, ${newEntryParameters(5)}
   from freed
-  returning ${entryColumns}
+  returning *
 ), settled as (
   update idempotency_key set made_at = clock_timestamp(), turn_until = null, chat_id = made.chat_id, entry_id = made.id
   from made where idempotency_key.chatbot_id = $1 and idempotency_key.key = $4::text
 )
-select made.*, ${state}, ${notifyFreed} as notified
+select ${entryColumns("made")}, ${state}, ${notifyFreed} as notified
 from (values (1)) one left join made on true`;
 
 // Both or none: an ask that took over one of them must not wait for the other.
