@@ -13,8 +13,8 @@ import {
   type NewEntry,
 } from "@parley/core";
 import { Effect } from "effect";
-import { endAfter, quickDeadline, timeLeft } from "../database/Lending.ts";
 import type { SqlError } from "effect/sql";
+import { endAfter, quickDeadline, timeLeft } from "../database/Lending.ts";
 import { busy, mapLockTimeout, retryOnConflict, toChatbotNotFound } from "../database/PgErrors.ts";
 import { array } from "../database/PgParams.ts";
 import type { PgPools } from "../database/PgPools.ts";
@@ -102,21 +102,10 @@ const toCreated = ({ name, userRef }: ChatToCreate, { createTime, id }: CreatedC
 
 type KeyRow = { readonly fingerprint: string } & (Chat | { readonly id: null });
 
-interface CreatedRow {
-  readonly id: bigint;
-  readonly create_time: Date;
-  readonly entry_id: bigint | null;
-  readonly at: number;
-}
-
 /**
  * Inserts all of the chats or none, without those whose key another turn has taken. Results are in the order of chats.
  */
-export const insertChats = (
-  session: Session,
-  chatbot: number,
-  chats: ReadonlyArray<ChatToCreate>,
-) => {
+export const insertChats = (session: Session, chatbot: number, chats: ReadonlyArray<ChatToCreate>) => {
   const claims = chats.flatMap(({ keyed }) => (keyed?.claims === true ? keyed : []));
   const insertion = {
     text: insertStatement,
@@ -130,15 +119,15 @@ export const insertChats = (
       array(chats, "text", ({ keyed }) => keyed?.turn ?? null),
     ],
   };
-  const rows: Effect.Effect<ReadonlyArray<CreatedRow>, SqlError.SqlError> = claims.length === 0
+  const rows: Effect.Effect<
+    ReadonlyArray<CreatedChat & { readonly at: number }>,
+    SqlError.SqlError
+  > = claims.length === 0
     ? session.query(chatbot, insertion.text, insertion.values)
     : Effect.map(session.batch(chatbot, [claim(chatbot, claims), insertion]), ([, made]) => made!);
   return Effect.map(rows, (rows) => {
     const created = chats.map((): CreatedChat | null => null);
-    for (const { at, create_time, entry_id, id } of rows) {
-      const entryId = entry_id === null ? null : Number(entry_id);
-      created[at - 1] = { id: Number(id), createTime: create_time, entryId };
-    }
+    for (const row of rows) created[row.at - 1] = row;
     return created;
   });
 };
@@ -194,7 +183,7 @@ with wanted as (
   on conflict (chatbot_id, key) do update set
     made_at = excluded.made_at, turn_until = null, chat_id = excluded.chat_id, entry_id = excluded.entry_id
 )
-select id, create_time, entry_id, at from created`;
+select id::float8 as id, create_time as "createTime", entry_id::float8 as "entryId", at from created`;
 
 const chatOfKey = `
 select k.fingerprint, ${chatColumns("c")}

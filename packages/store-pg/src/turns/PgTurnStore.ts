@@ -59,19 +59,18 @@ export const makeTurnStore = (
     statement: string,
     more: ReadonlyArray<unknown> = [],
   ) {
+    const errors = {
+      locked: busy,
+      lost: new TurnLost(),
+      erased: new ChatNotFound({ chatId: turn.chat! }),
+    };
     const [row] = yield* writes
-      .query<Row & HeldRow>(turn.chatbot, statement, [...rowsOf(turn), ...more])
+      .query<Row & { readonly state: "held" | keyof typeof errors }>(turn.chatbot, statement, [
+        ...rowsOf(turn),
+        ...more,
+      ])
       .pipe(retryOnConflict, mapLockTimeout);
-    switch (row!.state) {
-      case "held":
-        return row!;
-      case "locked":
-        return yield* busy;
-      case "lost":
-        return yield* new TurnLost();
-      case "erased":
-        return yield* new ChatNotFound({ chatId: turn.chat! });
-    }
+    return row!.state === "held" ? row! : yield* errors[row!.state];
   });
 
   const appendToNewChat = Effect.fnUntraced(function* (
@@ -298,11 +297,6 @@ where chatbot_id = $1 and chat_id = $2::int8 and id < $3::int8 and position < co
   (select position from entry where chatbot_id = $1 and chat_id = $2::int8 and id = $3::int8), $3::int8)
 order by position desc limit ${turnEntries}`;
 
-/** What became of a turn; `locked` if its chat is locked for the moment. */
-interface HeldRow {
-  readonly state: "held" | "locked" | "lost" | "erased";
-}
-
 /** CTEs that lock the rows of a turn, but skip a locked chat. `held` has a row if the turn holds them all. */
 const lockedTurn = `
 ours as (
@@ -314,7 +308,7 @@ ours as (
   select where ($2::int8 is null or exists (select from free)) and ($4::text is null or exists (select from ours))
 )`;
 
-/** After {@link lockedTurn}. */
+/** What became of the turn, after {@link lockedTurn}; `locked`: its chat is locked for the moment. */
 const state = `
 case
   when exists (select from held) then 'held'
