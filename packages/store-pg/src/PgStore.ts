@@ -14,7 +14,8 @@ import { Reactivity } from "effect/reactivity";
 import { SqlClient, type SqlError } from "effect/sql";
 import { makeChatArchive } from "./archive/PgChatArchive.ts";
 import { makeChatCreation } from "./chats/ChatCreation.ts";
-import { makeChatStore } from "./chats/PgChatStore.ts";
+import { makeListChats } from "./chats/ChatListing.ts";
+import { makeListEntries } from "./chats/EntryListing.ts";
 import { makeNotifications } from "./database/Notifications.ts";
 import { cannotBeUsed, PostgresUnusable } from "./database/PgErrors.ts";
 import { makeMigrationClient, makePools } from "./database/PgPools.ts";
@@ -136,8 +137,13 @@ export const layerPostgres = (
           ? () => Stream.empty
           : yield* makeNotifications(pools.listener, settings.schema);
       const creation = yield* makeChatCreation(pools);
-      return Context.make(ChatStore, yield* makeChatStore(pools, creation)).pipe(
-        Context.add(TurnStore, yield* makeTurnStore(pools, creation, notifications)),
+      const chats = ChatStore.of({
+        createChat: creation.createChat,
+        listChats: makeListChats(pools),
+        listEntries: makeListEntries(pools),
+      });
+      return Context.make(ChatStore, chats).pipe(
+        Context.add(TurnStore, makeTurnStore(pools, creation, notifications)),
         Context.add(ChatArchive, makeChatArchive(pools)),
         Context.add(ChatbotDirectory, makeChatbotDirectory(pools, notifications)),
         Context.add(ChatbotRegistry, makeChatbotRegistry(pools)),

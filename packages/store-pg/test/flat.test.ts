@@ -4,8 +4,7 @@ import { layerPostgres } from "@parley/store-pg";
 import { Context, Effect, Layer } from "effect";
 import type { SqlClient, SqlError } from "effect/sql";
 import { byPosition, byText, few, filtered } from "../src/chats/ChatListing.ts";
-import { indexedIn } from "../src/chats/ChatSearch.ts";
-import { entriesBy, entriesByPosition } from "../src/chats/EntryListing.ts";
+import { entryPage } from "../src/chats/EntryListing.ts";
 import type { Statement } from "../src/database/TenantSession.ts";
 import {
   eraseEvery,
@@ -56,12 +55,12 @@ const query = (more: Partial<ChatQuery> = {}): ChatQuery => ({ ...newestChats, .
 const entries = (more: Partial<EntryQuery> = {}): EntryQuery => ({ ...newest, ...more });
 
 const directions = ["asc", "desc"] as const;
+const byId = (descending: boolean) => [{ field: "id", descending }] as const;
 const pages = [1, 2, 5, 6, 7, chats / 50, chats / 25, chats / 25 + 1, Number.MAX_SAFE_INTEGER];
-const indexed = indexedIn("C.UTF-8");
 const matching = (chatbot: number, more: Partial<ChatQuery>, from: "chat" | "own_chat" = "chat") =>
-  filtered(chatbot, query(more), from, indexed);
+  filtered(chatbot, query(more), from);
 const ofUser = (chatbot: number, more: Partial<ChatQuery>) =>
-  filtered(chatbot, query(more), "chat", indexed, few + 1);
+  filtered(chatbot, query(more), "chat", few + 1);
 
 /** Pages near either end in the orders of texts. */
 const byTexts = (chatbot: number) =>
@@ -84,19 +83,19 @@ const flat: ReadonlyArray<List> = [
       [`page ${page} ${direction}`, byPosition(chatbot, query({ page }), direction)],
       [
         `history page ${page} ${direction}`,
-        entriesByPosition(chatbot, 1, entries({ page }), direction),
+        entryPage(chatbot, 1, entries({ page, orderBy: byId(direction === "desc") })),
       ],
     ]),
   ),
   ...[1, 2, 100].flatMap((page) =>
     [true, false].map((descending): List => [
       `page ${page} of a user${descending ? ", newest first" : ""}`,
-      ofUser(chatbot, { userRef: "user 500", page, orderBy: [{ field: "id", descending }] }),
+      ofUser(chatbot, { userRef: "user 500", page, orderBy: byId(descending) }),
     ]),
   ),
   ["one chat by its id", matching(chatbot, { id: 77_777 })],
   ["no chat by its id", matching(chatbot, { id: 777_777 })],
-  ["one entry by its id", entriesBy(chatbot, 1, entries({ id: 77_777 }))],
+  ["one entry by its id", entryPage(chatbot, 1, entries({ id: 77_777 }))],
   ...byTexts(chatbot),
 ];
 
@@ -226,7 +225,7 @@ layer(filled, { timeout: "2 minutes" })("lists of 100,000 rows touch at most 200
         select $1, 1, 1000000 + n, n, '', '', 'none', false, now() from generate_series(1, 50000) n`,
         [small],
       );
-      const statement = entriesBy(small, 1, entries({ id: 1_049_000 }));
+      const statement = entryPage(small, 1, entries({ id: 1_049_000 }));
       assert.isAtMost(yield* buffers(sql, statement), most);
     }),
   );
@@ -236,7 +235,7 @@ layer(filled, { timeout: "2 minutes" })("lists of 100,000 rows touch at most 200
       Effect.gen(function* () {
         const { sql } = yield* Filled;
         const orderBy = [{ field, descending: true }] as const;
-        const statement = entriesBy(chatbot, 1, entries({ orderBy }));
+        const statement = entryPage(chatbot, 1, entries({ orderBy }));
         const plan = yield* executed(sql, statement, "force_custom_plan");
         assert.strictEqual(plan["Temp Written Blocks"], 0);
       }),

@@ -6,7 +6,8 @@ import type { SqlClient } from "effect/sql";
 import { makeChatCreation } from "../src/chats/ChatCreation.ts";
 import { makePools } from "../src/database/PgPools.ts";
 import { makeChatArchive } from "../src/archive/PgChatArchive.ts";
-import { makeChatStore } from "../src/chats/PgChatStore.ts";
+import { makeListChats } from "../src/chats/ChatListing.ts";
+import { makeListEntries } from "../src/chats/EntryListing.ts";
 import { makeTurnStore } from "../src/turns/PgTurnStore.ts";
 import type { Tenant } from "../src/database/Lending.ts";
 import type { Session, Statement } from "../src/database/TenantSession.ts";
@@ -112,8 +113,12 @@ it.live.each([
         operation: Effect.map(pools.operation, (session) => measured(session, note)),
       };
       const make = yield* makeChatCreation(noted);
-      const chats = yield* makeChatStore(noted, make);
-      const turns = yield* makeTurnStore(noted, make, () => Stream.empty);
+      const chats = {
+        ...make,
+        listChats: makeListChats(noted),
+        listEntries: makeListEntries(noted),
+      };
+      const turns = makeTurnStore(noted, make, () => Stream.empty);
       const archive = makeChatArchive(noted);
       const entry = { question: "q", answer: "a", moderation: "none", flagged: false, usage: null };
       const wanted = { name: "name", userRef: "user", helloMessage: "Hello" };

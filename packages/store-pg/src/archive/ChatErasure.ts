@@ -1,7 +1,7 @@
 /**
  * Erases whole chats, a batch at a time, and keeps totals, positions and pages exact.
  */
-import { ChatbotNotFound, erasureDetail, StorageUnavailable, type ChatArchive } from "@parley/core";
+import { ChatbotNotFound, erasureDetail, type ChatArchive } from "@parley/core";
 import { Effect, Schedule } from "effect";
 import { addGaps } from "../chats/ChatPositions.ts";
 import { isLockTimeout, retryOnConflict, toStorageUnavailable } from "../database/PgErrors.ts";
@@ -10,61 +10,41 @@ import type { PgPools } from "../database/PgPools.ts";
 import type { Session } from "../database/TenantSession.ts";
 import { deleteClaims } from "../rows/IdempotencyKeys.ts";
 
-/** Chats of one batch. */
-const batch = 1_000;
-
-export const makeErasure = (
-  { operation }: PgPools,
-  /** How often a batch is tried whose chats another transaction locks; each attempt takes two seconds. */
-  { tries = 15 } = {},
-): ChatArchive["Service"]["erase"] => {
+export const makeErasure = ({ operation }: PgPools): ChatArchive["Service"]["erase"] => {
   /**
-   * Erases the chats that are still to be erased. It runs after the locks, so that it sees entries that were appended
-   * while the locks were awaited. Statements of turns skip locked chats, but writers wait for keys and for the counter:
-   * the statements that lock those are sent together with the COMMIT.
+   * Erases the chats that are still to be erased. The statements that delete run after the locks, so that they see
+   * entries that were appended while the locks were awaited. Statements of turns skip locked chats, but writers wait for
+   * keys and for the counter: these are locked last, by statements that are sent together with the COMMIT.
    */
   const eraseBatch = (
     { query, transaction }: Session,
     chatbot: number,
     ids: ReadonlyArray<bigint>,
     limit: Date | null,
-  ) =>
-    transaction(
+  ) => {
+    const locked = query<LockedRow>(chatbot, lockChats, [
       chatbot,
-      Effect.gen(function* () {
-        const locked = yield* query<LockedRow>(chatbot, lockChats, [
-          chatbot,
-          array(ids, "int8", (id) => id),
-          time(limit),
-        ]);
-        if (locked.length === 0) return { erased: 0, last: [] };
-        const chats = array(locked, "int8", ({ id }) => id);
-        const positions = array(locked, "int8", ({ position }) => position);
-        const turns = texts(locked.flatMap(({ turn }) => turn ?? []));
-        yield* query(chatbot, deleteChats, [chatbot, chats]);
-        yield* query(chatbot, countGaps, [chatbot, positions]);
-        const last = [
-          { text: deleteClaims, values: [chatbot, turns] },
-          { text: deleteKeys, values: [chatbot, chats] },
-          { text: countErased, values: [chatbot, locked.length] },
-        ];
-        return { erased: locked.length, last };
-      }),
-      ({ last }) => last,
-    ).pipe(
-      Effect.map(({ erased }) => erased),
+      array(ids, "int8", (id) => id),
+      time(limit),
+    ]);
+    return transaction(chatbot, locked, (rows) => {
+      const chats = array(rows, "int8", ({ id }) => id);
+      const positions = array(rows, "int8", ({ position }) => position);
+      const turns = texts(rows.flatMap(({ turn }) => turn ?? []));
+      return [
+        { text: deleteChats, values: [chatbot, chats] },
+        { text: countGaps, values: [chatbot, positions] },
+        { text: deleteClaims, values: [chatbot, turns] },
+        { text: deleteKeys, values: [chatbot, chats] },
+        { text: countErased, values: [chatbot, rows.length] },
+      ];
+    }).pipe(
+      Effect.map((rows) => rows.length),
       retryOnConflict,
-      Effect.retry({
-        while: isLockTimeout,
-        times: tries - 1,
-        schedule: Schedule.spaced("1 second"),
-      }),
-      Effect.catchIf(isLockTimeout, () =>
-        Effect.fail(
-          new StorageUnavailable({ cause: new Error("another transaction locks chats") }),
-        ),
-      ),
+      // Another transaction may lock a chat for a while. Each attempt waits a second for it.
+      Effect.retry({ while: isLockTimeout, times: 14, schedule: Schedule.spaced("1 second") }),
     );
+  };
 
   return (chatbot, which, actor) =>
     Effect.gen(function* () {
@@ -77,22 +57,16 @@ export const makeErasure = (
         chatbot,
       ]);
       if (counter === undefined) return yield* new ChatbotNotFound({ chatbot });
-      const eraseAll = Effect.gen(function* () {
+      const erase = Effect.fnUntraced(function* (ids: ReadonlyArray<bigint>) {
+        erased += yield* eraseBatch(session, chatbot, ids, limit);
+      });
+      const eraseMatching = Effect.gen(function* () {
         let after: bigint | null = 0n;
         while (after !== null) {
-          const found: FoundRow =
-            which._tag === "Chat"
-              ? { ids: [BigInt(which.id)], reached: null }
-              : // Up to the last position at the start: chats that are created meanwhile must not keep it from ending.
-                (yield* query<FoundRow>(chatbot, findChats, [
-                  chatbot,
-                  after,
-                  counter.positions,
-                  batch,
-                  userRef,
-                  time(limit),
-                ]))[0]!;
-          if (found.ids !== null) erased += yield* eraseBatch(session, chatbot, found.ids, limit);
+          // Up to the last position at the start: chats that are created meanwhile must not keep it from ending.
+          const values = [chatbot, after, counter.positions, userRef, time(limit)];
+          const [found] = (yield* query<FoundRow>(chatbot, findChats, values)) as [FoundRow];
+          if (found.ids !== null) yield* erase(found.ids);
           after = found.reached;
         }
       });
@@ -102,8 +76,10 @@ export const makeErasure = (
           : query(chatbot, auditErasure, [chatbot, actor, erasureDetail(which, erased)]),
       );
       // An erasure that fails midway has erased chats, too.
-      yield* Effect.onError(eraseAll, () => Effect.ignore(audit));
-      yield* Effect.uninterruptible(audit);
+      yield* Effect.onExit(
+        which._tag === "Chat" ? erase([BigInt(which.id)]) : eraseMatching,
+        () => audit,
+      );
       return erased;
     }).pipe(Effect.scoped, toStorageUnavailable);
 };
@@ -134,12 +110,12 @@ const isIdle = (limit: string) =>
 // Times of creation ascend with positions: behind the first chat that is younger than the limit, no chat is to be
 // erased.
 const findChats = `
-select array_agg(id order by position) filter (where ${isIdle("$6")}) as ids,
-  case when $6::timestamptz is null or max(create_time) < $6::timestamptz then max(position) end as reached
+select array_agg(id order by position) filter (where ${isIdle("$5")}) as ids,
+  case when $5::timestamptz is null or max(create_time) < $5::timestamptz then max(position) end as reached
 from (
   select id, position, create_time, last_entry_time from chat
-  where chatbot_id = $1 and position > $2::int8 and position <= $3::int8 and ($5::text is null or user_ref = $5)
-  order by position limit $4::int8
+  where chatbot_id = $1 and position > $2::int8 and position <= $3::int8 and ($4::text is null or user_ref = $4)
+  order by position limit 1000
 ) looked`;
 
 // In the order of ids, which is that of positions. Each is looked up by itself (`offset 0`), because the planner

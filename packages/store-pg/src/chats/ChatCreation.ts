@@ -6,22 +6,21 @@ import {
   fold,
   helloEntry,
   IdempotencyKeyReused,
-  StorageUnavailable,
+  type Chat,
   type ChatStore,
   type Created,
   type IdempotencyKey,
   type NewEntry,
 } from "@parley/core";
-import { Data, Effect, Predicate } from "effect";
-import { endAfter, quickDeadline, timeLeft } from "../database/Lending.ts";
+import { Effect } from "effect";
 import type { SqlError } from "effect/sql";
+import { endAfter, quickDeadline, timeLeft } from "../database/Lending.ts";
 import { busy, mapLockTimeout, retryOnConflict, toChatbotNotFound } from "../database/PgErrors.ts";
 import { array } from "../database/PgParams.ts";
 import type { PgPools } from "../database/PgPools.ts";
 import type { Session } from "../database/TenantSession.ts";
 import {
-  toChat,
-  type ChatRow,
+  chatColumns,
   newEntryArrays,
   newEntryColumns,
   newEntryParameters,
@@ -47,9 +46,6 @@ export interface CreatedChat {
   readonly entryId: number | null;
 }
 
-/** A key was not free at first, and then had no row: its request failed meanwhile. */
-class KeyFreed extends Data.TaggedError("KeyFreed") {}
-
 export type ChatCreation = Effect.Success<ReturnType<typeof makeChatCreation>>;
 
 export const makeChatCreation = Effect.fnUntraced(function* ({ writes }: PgPools) {
@@ -62,30 +58,28 @@ export const makeChatCreation = Effect.fnUntraced(function* ({ writes }: PgPools
         // A deadline of its own: the batcher's fiber inherits that of the request that started it.
         endAfter(quickDeadline),
       ),
-    {
-      writers: 2,
-      batch: 200,
-      waiting: 10_000,
-      full: busy,
-      late: new StorageUnavailable({ cause: new Error("no answer in time") }),
-    },
+    { writers: 2, batch: 200 },
   );
 
   /** Creates the chat of the request with the key once. Waits for a request with the key that is in progress. */
-  const createOnce = Effect.fnUntraced(
-    function* (chatbot: number, chat: ChatToCreate, { fingerprint, key }: IdempotencyKey) {
-      const keyed = { key, fingerprint, turn: crypto.randomUUID(), claims: true };
+  const createOnce = Effect.fnUntraced(function* (
+    chatbot: number,
+    chat: ChatToCreate,
+    { fingerprint, key }: IdempotencyKey,
+  ) {
+    const keyed = { key, fingerprint, turn: crypto.randomUUID(), claims: true };
+    while (true) {
       const created = yield* write(chatbot, { ...chat, keyed }, yield* timeLeft);
       if (created !== null) return toCreated(chat, created);
       const [row] = yield* mapLockTimeout(writes.query<KeyRow>(chatbot, chatOfKey, [chatbot, key]));
-      if (row === undefined) return yield* new KeyFreed();
+      // The request with the key failed meanwhile, or its chat was erased.
+      if (row === undefined) continue;
       if (row.fingerprint !== fingerprint) return yield* new IdempotencyKeyReused({ key });
-      return row.id === null ? yield* busy : { chat: toChat(row), replayed: true };
-    },
-    Effect.retry({ while: Predicate.isTagged("KeyFreed"), times: 3 }),
-    Effect.catchTag("KeyFreed", () => Effect.fail(busy)),
-    endAfter(quickDeadline),
-  );
+      if (row.id === null) return yield* busy;
+      const { createTime, id, name, userRef } = row;
+      return { chat: { id, name, userRef, createTime }, replayed: true };
+    }
+  }, endAfter(quickDeadline));
 
   return {
     /** Returns `null` if the key is another request's. Ends as {@link endAfter} says. */
@@ -106,23 +100,12 @@ const toCreated = ({ name, userRef }: ChatToCreate, { createTime, id }: CreatedC
   replayed: false,
 });
 
-type KeyRow = { readonly fingerprint: string } & (ChatRow | { readonly id: null });
-
-interface CreatedRow {
-  readonly id: bigint;
-  readonly create_time: Date;
-  readonly entry_id: bigint | null;
-  readonly at: number;
-}
+type KeyRow = { readonly fingerprint: string } & (Chat | { readonly id: null });
 
 /**
  * Inserts all of the chats or none, without those whose key another turn has taken. Results are in the order of chats.
  */
-export const insertChats = (
-  session: Session,
-  chatbot: number,
-  chats: ReadonlyArray<ChatToCreate>,
-) => {
+export const insertChats = (session: Session, chatbot: number, chats: ReadonlyArray<ChatToCreate>) => {
   const claims = chats.flatMap(({ keyed }) => (keyed?.claims === true ? keyed : []));
   const insertion = {
     text: insertStatement,
@@ -136,15 +119,15 @@ export const insertChats = (
       array(chats, "text", ({ keyed }) => keyed?.turn ?? null),
     ],
   };
-  const rows: Effect.Effect<ReadonlyArray<CreatedRow>, SqlError.SqlError> = claims.length === 0
+  const rows: Effect.Effect<
+    ReadonlyArray<CreatedChat & { readonly at: number }>,
+    SqlError.SqlError
+  > = claims.length === 0
     ? session.query(chatbot, insertion.text, insertion.values)
     : Effect.map(session.batch(chatbot, [claim(chatbot, claims), insertion]), ([, made]) => made!);
   return Effect.map(rows, (rows) => {
     const created = chats.map((): CreatedChat | null => null);
-    for (const { at, create_time, entry_id, id } of rows) {
-      const entryId = entry_id === null ? null : Number(entry_id);
-      created[at - 1] = { id: Number(id), createTime: create_time, entryId };
-    }
+    for (const row of rows) created[row.at - 1] = row;
     return created;
   });
 };
@@ -200,9 +183,9 @@ with wanted as (
   on conflict (chatbot_id, key) do update set
     made_at = excluded.made_at, turn_until = null, chat_id = excluded.chat_id, entry_id = excluded.entry_id
 )
-select id, create_time, entry_id, at from created`;
+select id::float8 as id, create_time as "createTime", entry_id::float8 as "entryId", at from created`;
 
 const chatOfKey = `
-select k.fingerprint, c.id, c.name, c.user_ref, c.create_time
+select k.fingerprint, ${chatColumns("c")}
 from idempotency_key k left join chat c on c.chatbot_id = $1 and c.id = k.chat_id
 where k.chatbot_id = $1 and k.key = $2`;

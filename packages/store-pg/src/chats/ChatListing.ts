@@ -11,15 +11,14 @@
  *
  * SQL consists of constant pieces; every value of a client is a parameter.
  */
-import type { Chat, ChatQuery, ChatStore, OrderBy, Page } from "@parley/core";
+import { fold, type Chat, type ChatQuery, type ChatStore, type OrderBy } from "@parley/core";
 import { Effect } from "effect";
 import { busy, isStatementTimeout, mapLockTimeout, unavailable } from "../database/PgErrors.ts";
 import { endAfter } from "../database/Lending.ts";
 import { bulkDeadline, type PgPools } from "../database/PgPools.ts";
 import type { Statement } from "../database/TenantSession.ts";
-import { chatColumns, toChat, type ChatRow } from "../rows/ChatRows.ts";
+import { chatColumns } from "../rows/ChatRows.ts";
 import { positionOf } from "./ChatPositions.ts";
-import { searchCondition } from "./ChatSearch.ts";
 
 /** The sessions that lists read from. */
 export type ListPools = Pick<PgPools, "bulk" | "reads">;
@@ -56,13 +55,17 @@ export const positionOrder = (
     : undefined;
 };
 
-/** The list of an ORDER BY. PostgreSQL puts nulls last ascending and first descending, as the contract does. */
+/**
+ * The list of an ORDER BY with columns of a relation. PostgreSQL puts nulls last ascending and first descending, as the
+ * contract does.
+ */
 export const orderOf = <Field extends string>(
+  relation: string,
   orderBy: ReadonlyArray<OrderBy<NoInfer<Field>>>,
   columns: Readonly<Record<Field, string>> & { readonly id: string },
 ): string =>
   [...orderBy, { field: "id" as const, descending: orderBy.at(-1)!.descending }]
-    .map(({ descending, field }) => `${columns[field]} ${directionOf(descending)}`)
+    .map(({ descending, field }) => `${relation}.${columns[field]} ${directionOf(descending)}`)
     .join(", ");
 
 const directionOf = (descending: boolean) => (descending ? "desc" : "asc");
@@ -72,7 +75,6 @@ export const few = 10_000;
 
 export const makeListChats = (
   pools: ListPools & Pick<PgPools, "searched">,
-  indexed: RegExp,
 ): ChatStore["Service"]["listChats"] => {
   const read = (chatbot: number, query: ChatQuery) => {
     const position = positionOrder(query.orderBy);
@@ -84,28 +86,29 @@ export const makeListChats = (
     if (isAll && text !== undefined) {
       return readInBulk<Row>(pools, chatbot, byText(chatbot, query, text));
     }
-    const matching = filtered(chatbot, query, pools.searched, indexed);
+    const matching = filtered(chatbot, query, pools.searched);
     if (query.id !== null) return readQuickly<Row>(pools, chatbot, matching);
     if (isSearch(query) || position === undefined || offsetOf(query) > few) {
       return readInBulk<Row>(pools, chatbot, matching);
     }
-    const first = filtered(chatbot, query, pools.searched, indexed, few + 1);
+    const first = filtered(chatbot, query, pools.searched, few + 1);
     return Effect.flatMap(readQuickly<Row>(pools, chatbot, first), (rows) =>
-      Number(rows[0]!.total) > few
-        ? readInBulk<Row>(pools, chatbot, matching)
-        : Effect.succeed(rows),
+      rows[0]!.total! > few ? readInBulk<Row>(pools, chatbot, matching) : Effect.succeed(rows),
     ).pipe(endAfter(bulkDeadline));
   };
-  return (chatbot, query) => Effect.map(read(chatbot, query), toPage);
+  return (chatbot, query) =>
+    Effect.map(read(chatbot, query), (rows) => ({
+      total: rows[0]!.total ?? 0,
+      items: rows.flatMap((row): Chat | [] =>
+        row.id === null
+          ? []
+          : { id: row.id, name: row.name, userRef: row.userRef, createTime: row.createTime },
+      ),
+    }));
 };
 
-/** An empty page is one row of nulls with the total. */
-type Row = { readonly total: bigint | null } & (ChatRow | { readonly id: null });
-
-const toPage = (rows: ReadonlyArray<Row>): Page<Chat> => ({
-  total: Number(rows[0]!.total ?? 0),
-  items: rows[0]!.id === null ? [] : (rows as ReadonlyArray<ChatRow>).map(toChat),
-});
+/** An empty page is one row of nulls with the total, which is null in a chatbot that never had a chat. */
+type Row = { readonly total: number | null } & (Chat | { readonly id: null });
 
 /** An empty search filters nothing. */
 const isSearch = (query: ChatQuery): query is ChatQuery & { readonly search: string } =>
@@ -118,30 +121,34 @@ const sortColumns = {
   _createTime: "create_time",
 } as const;
 
-/** All chats in the order of positions, by a seek: the rank of the page's first row gives its position. */
-export const byPosition = (
-  chatbot: number,
-  query: ChatQuery,
-  direction: "asc" | "desc",
-): Statement => {
-  const [rank, compare] = direction === "asc" ? ["$2::int8 + 1", ">="] : ["chats - $2::int8", "<="];
-  return {
-    text: `
-select counter.chats as total, page.*
+const pagesByPosition = (direction: "asc" | "desc", rank: string, compare: string) => `
+select counter.chats::float8 as total, ${chatColumns("page")}
 from (values (1)) one
 left join chat_counter counter on counter.chatbot_id = $1
 left join lateral (
   select case when chats = positions then ${rank} else (${positionOf(rank)}) end as position
 ) first on true
 left join lateral (
-  select ${chatColumns}, position from chat
+  select * from chat
   where chatbot_id = $1 and position ${compare} first.position
   order by position ${direction} limit $3::int8
 ) page on true
-order by page.position ${direction}`,
-    values: [chatbot, offsetOf(query), query.limit],
-  };
+order by page.position ${direction}`;
+
+const allByPosition = {
+  asc: pagesByPosition("asc", "$2::int8 + 1", ">="),
+  desc: pagesByPosition("desc", "chats - $2::int8", "<="),
 };
+
+/** All chats in the order of positions, by a seek: the rank of the page's first row gives its position. */
+export const byPosition = (
+  chatbot: number,
+  query: ChatQuery,
+  direction: "asc" | "desc",
+): Statement => ({
+  text: allByPosition[direction],
+  values: [chatbot, offsetOf(query), query.limit],
+});
 
 type TextOrder = OrderBy<"name" | "userRef">;
 
@@ -162,27 +169,26 @@ export const byText = (
   query: ChatQuery,
   { descending, field }: TextOrder,
 ): Statement => {
-  const order = orderOf([{ field, descending }], sortColumns);
-  const reverse = orderOf([{ field, descending: !descending }], sortColumns);
+  const orderIn = (relation: string, isReverse = false) =>
+    orderOf(relation, [{ field, descending: descending !== isReverse }], sortColumns);
   return {
     text: `
-select counter.chats as total, page.*
+select counter.chats::float8 as total, ${chatColumns("page")}
 from (values (1)) one
 left join chat_counter counter on counter.chatbot_id = $1
 left join lateral (
   (select position from chat where chatbot_id = counter.chatbot_id and $2::int8 <= chats / 2
-    order by ${order} offset $2::int8 limit $3::int8)
+    order by ${orderIn("chat")} offset $2::int8 limit $3::int8)
   union all
   (select position from chat where chatbot_id = counter.chatbot_id and $2::int8 > chats / 2
-    order by ${reverse} offset greatest(chats - $2::int8 - $3::int8, 0)
+    order by ${orderIn("chat", true)} offset greatest(chats - $2::int8 - $3::int8, 0)
     limit greatest(least(chats - $2::int8, $3::int8), 0))
   limit $3::int8
 ) picked on true
 left join lateral (
-  select ${chatColumns}, position from chat
-  where chatbot_id = counter.chatbot_id and position = picked.position limit 1
+  select * from chat where chatbot_id = counter.chatbot_id and position = picked.position limit 1
 ) page on true
-order by ${order}`,
+order by ${orderIn("page")}`,
     values: [chatbot, offsetOf(query), query.limit],
   };
 };
@@ -192,7 +198,6 @@ export const filtered = (
   chatbot: number,
   query: ChatQuery,
   searched: PgPools["searched"],
-  indexed: RegExp,
   atMost?: number,
 ): Statement => {
   const values: Array<unknown> = [chatbot, query.limit, offsetOf(query)];
@@ -200,29 +205,31 @@ export const filtered = (
   // The chat with the id is looked up first (`offset 0`), or the planner may walk an index in the order of the page.
   const from =
     query.id !== null
-      ? `(select * from chat where chatbot_id = $1 and id = ${parameter(query.id)}::int8 offset 0) one`
+      ? `(select * from chat where chatbot_id = $1 and id = ${parameter(query.id)}::int8 offset 0)`
       : isSearch(query)
         ? searched
         : "chat";
   const conditions = ["chatbot_id = $1"];
   if (query.userRef !== null) conditions.push(`user_ref = ${parameter(query.userRef)}`);
-  if (isSearch(query)) conditions.push(searchCondition(query.search, indexed, parameter));
-  const matching = `from ${from} where ${conditions.join(" and ")}`;
+  if (isSearch(query)) {
+    const literal = fold(query.search).replace(/[\\%_]/g, "\\$&");
+    conditions.push(`folded_name like ${parameter(`%${literal}%`)}`);
+  }
+  const matching = `from ${from} one where ${conditions.join(" and ")}`;
   const counted =
     atMost === undefined
       ? matching
       : `from (select ${matching} limit ${parameter(atMost)}::int8) matching`;
-  const order = orderOf(query.orderBy, sortColumns);
   // The page's second condition saves another scan if the total shows that the page is empty.
   return {
     text: `
-select counted.total, page.*
+select counted.total::float8 as total, ${chatColumns("page")}
 from (select count(*) as total ${counted}) counted
 left join lateral (
-  select ${chatColumns}, position ${matching} and counted.total > $3::int8
-  order by ${order} limit $2::int8 offset $3::int8
+  select * ${matching} and counted.total > $3::int8
+  order by ${orderOf("one", query.orderBy, sortColumns)} limit $2::int8 offset $3::int8
 ) page on true
-order by ${order}`,
+order by ${orderOf("page", query.orderBy, sortColumns)}`,
     values,
   };
 };

@@ -2,10 +2,16 @@
  * Pages of a chat's entries. One statement reads a page and its total, so that both are of one snapshot. It returns no
  * row if the chat does not exist.
  */
-import { ChatNotFound, type ChatStore, type EntryField, type EntryQuery } from "@parley/core";
+import {
+  ChatNotFound,
+  type ChatStore,
+  type Entry,
+  type EntryField,
+  type EntryQuery,
+} from "@parley/core";
 import { Effect } from "effect";
 import type { Statement } from "../database/TenantSession.ts";
-import { entryColumns, toEntry, type EntryRow } from "../rows/ChatRows.ts";
+import { entryColumns, toEntry } from "../rows/ChatRows.ts";
 import {
   offsetOf,
   orderOf,
@@ -15,28 +21,23 @@ import {
   type ListPools,
 } from "./ChatListing.ts";
 
-export const makeListEntries = (pools: ListPools): ChatStore["Service"]["listEntries"] => {
-  const read = (chatbot: number, chat: number, query: EntryQuery) => {
-    const direction = positionOrder(query.orderBy);
-    if (query.id === null && direction !== undefined) {
-      return readQuickly<Row>(pools, chatbot, entriesByPosition(chatbot, chat, query, direction));
-    }
-    const readEntries = query.id === null ? readInBulk : readQuickly;
-    return readEntries<Row>(pools, chatbot, entriesBy(chatbot, chat, query));
-  };
-  return (chatbot, chatId, query) =>
-    Effect.flatMap(read(chatbot, chatId, query), (rows) => {
+/** An empty page is one row of nulls with the total. */
+type Row = { readonly total: number } & (Entry | { readonly id: null });
+
+export const makeListEntries =
+  (pools: ListPools): ChatStore["Service"]["listEntries"] =>
+  (chatbot, chatId, query) => {
+    const isQuick = query.id !== null || positionOrder(query.orderBy) !== undefined;
+    const read = isQuick ? readQuickly : readInBulk;
+    return Effect.flatMap(read<Row>(pools, chatbot, entryPage(chatbot, chatId, query)), (rows) => {
       const [first] = rows;
       if (first === undefined) return Effect.fail(new ChatNotFound({ chatId }));
       return Effect.succeed({
-        total: Number(first.total),
-        items: first.id === null ? [] : (rows as ReadonlyArray<EntryRow>).map(toEntry),
+        total: first.total,
+        items: rows.flatMap((row) => (row.id === null ? [] : toEntry(row))),
       });
     });
-};
-
-/** An empty page is one row of nulls with the total. */
-type Row = { readonly total: bigint } & (EntryRow | { readonly id: null });
+  };
 
 const sortColumns: Readonly<Record<EntryField, string>> = {
   id: "position",
@@ -48,47 +49,31 @@ const sortColumns: Readonly<Record<EntryField, string>> = {
   _createTime: "create_time",
 };
 
-const pageOf = (total: string, page: string, order: string, offset = ""): string => `
-select ${total} as total, page.*
-from chat left join lateral (
-  select ${entryColumns}, position ${page}
-  order by ${order} limit $3::int8 ${offset}
-) page on true
-where chat.chatbot_id = $1 and chat.id = $2::int8
-order by ${order}`;
-
-/** All entries in the order of positions, by a seek: an erasure deletes whole chats, so that positions have no gaps. */
-export const entriesByPosition = (
-  chatbot: number,
-  chat: number,
-  query: EntryQuery,
-  direction: "asc" | "desc",
-): Statement => {
-  const first = direction === "asc" ? "position > $4::int8" : "position <= chat.entries - $4::int8";
-  return {
-    text: pageOf(
-      "chat.entries",
-      `from entry where chatbot_id = $1 and chat_id = $2::int8 and ${first}`,
-      `position ${direction}`,
-    ),
-    values: [chatbot, chat, query.limit, offsetOf(query)],
-  };
-};
-
-/** All entries in any order, or the one with the query's id. */
-export const entriesBy = (chatbot: number, chat: number, query: EntryQuery): Statement => {
+/** The entry with the query's id; or all, by a seek in the order of positions, else sorted. */
+export const entryPage = (chatbot: number, chat: number, query: EntryQuery): Statement => {
+  const direction = query.id === null ? positionOrder(query.orderBy) : undefined;
+  const orderBy =
+    direction === undefined
+      ? query.orderBy
+      : [{ field: "id" as const, descending: direction === "desc" }];
+  // An erasure deletes whole chats, so that positions have no gaps.
+  const seek = { asc: "position > $4::int8", desc: "position <= chat.entries - $4::int8" };
+  const [condition, offset] =
+    direction === undefined ? ["true", "offset $4::int8"] : [seek[direction], ""];
   const from =
     query.id === null
       ? "entry"
-      : "(select * from entry where chatbot_id = $1 and id = $5::int8 offset 0) one";
-  const matching = `from ${from} where chatbot_id = $1 and chat_id = $2::int8`;
+      : "(select * from entry where chatbot_id = $1 and id = $5::int8 offset 0)";
+  const matching = `from ${from} one where chatbot_id = $1 and chat_id = $2::int8 and ${condition}`;
   return {
-    text: pageOf(
-      query.id === null ? "chat.entries" : `(select count(*) ${matching})`,
-      matching,
-      orderOf(query.orderBy, sortColumns),
-      "offset $4::int8",
-    ),
+    text: `
+select ${query.id === null ? "chat.entries" : `(select count(*) ${matching})`}::float8 as total, ${entryColumns("page")}
+from chat left join lateral (
+  select * ${matching}
+  order by ${orderOf("one", orderBy, sortColumns)} limit $3::int8 ${offset}
+) page on true
+where chat.chatbot_id = $1 and chat.id = $2::int8
+order by ${orderOf("page", orderBy, sortColumns)}`,
     values: [chatbot, chat, query.limit, offsetOf(query), ...(query.id === null ? [] : [query.id])],
   };
 };

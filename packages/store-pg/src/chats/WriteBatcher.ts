@@ -2,11 +2,13 @@
  * Batches writes. A write that arrives alone runs immediately. Writes that arrive while a statement is in flight share
  * the next one.
  */
+import { StorageUnavailable, type Overloaded } from "@parley/core";
 import { Deferred, Effect, Exit, Iterable } from "effect";
+import { busy } from "../database/PgErrors.ts";
 
 interface Waiting<A, B, E> {
   readonly item: A;
-  readonly done: Deferred.Deferred<B, E>;
+  readonly done: Deferred.Deferred<B, E | Overloaded | StorageUnavailable>;
 }
 
 interface Lane<A, B, E> {
@@ -14,31 +16,21 @@ interface Lane<A, B, E> {
   writers: number;
 }
 
-export interface BatchOptions<Full, Late> {
-  /** Batches of one lane in flight at a time. */
-  readonly writers: number;
-  /** Items of one batch. */
-  readonly batch: number;
-  /** Items that wait in one lane. */
-  readonly waiting: number;
-  readonly full: Full;
-  readonly late: Late;
-}
-
 /**
  * Makes a function that writes one item of a lane. `write` returns one result for each item, in their order; its
- * failure is that of every item, because any may have been written. An item fails with `full` if too many wait in its
- * lane, or if it still waits after so many milliseconds, and with `late` if it is in flight then. An interruption
- * removes an item that waits, and waits for the end of a write in flight.
+ * failure is that of every item, because any may have been written. After so many milliseconds an item fails: with
+ * `Overloaded` if it still waits, with `StorageUnavailable` if it is in flight. An interruption removes an item that
+ * waits, and waits for the end of a write in flight.
  */
-export const makeWriteBatcher = Effect.fnUntraced(function* <A, B, E, Full, Late>(
+export const makeWriteBatcher = Effect.fnUntraced(function* <A, B, E>(
   write: (lane: number, items: ReadonlyArray<A>) => Effect.Effect<ReadonlyArray<B>, E>,
-  { batch, full, late, waiting, writers }: BatchOptions<Full, Late>,
+  /** The number of batches of one lane in flight at a time, and of the items of a batch. */
+  { batch, writers }: { readonly batch: number; readonly writers: number },
 ) {
   const scope = yield* Effect.scope;
-  const lanes = new Map<number, Lane<A, B, E | Full | Late>>();
+  const lanes = new Map<number, Lane<A, B, E>>();
 
-  const drain = (name: number, lane: Lane<A, B, E | Full | Late>) =>
+  const drain = (name: number, lane: Lane<A, B, E>) =>
     Effect.gen(function* () {
       // Items that arrive in the same moment share a batch.
       yield* Effect.yieldNow;
@@ -59,23 +51,22 @@ export const makeWriteBatcher = Effect.fnUntraced(function* <A, B, E, Full, Late
       if (lane.writers === 0) lanes.delete(name);
     }).pipe(Effect.uninterruptible, Effect.forkIn(scope, { startImmediately: true }));
 
-  return (name: number, item: A, timeout: number): Effect.Effect<B, E | Full | Late> =>
+  return (name: number, item: A, timeout: number) =>
     Effect.uninterruptibleMask((restore) =>
       Effect.suspend(() => {
         if (scope.state._tag === "Closed") return Effect.interrupt;
         let lane = lanes.get(name);
         if (lane === undefined) lanes.set(name, (lane = { waiting: new Set(), writers: 0 }));
-        const { waiting: line } = lane;
-        if (line.size >= waiting) return Effect.fail(full);
-        const one = { item, done: Deferred.makeUnsafe<B, E | Full | Late>() };
-        line.add(one);
-        const timer = setTimeout(
-          () => Deferred.doneUnsafe(one.done, Exit.fail(line.delete(one) ? full : late)),
-          timeout,
-        );
+        const { waiting } = lane;
+        const one: Waiting<A, B, E> = { item, done: Deferred.makeUnsafe() };
+        waiting.add(one);
+        const timer = setTimeout(() => {
+          const late = waiting.delete(one) ? busy : new StorageUnavailable({ cause: noAnswer });
+          Deferred.doneUnsafe(one.done, Exit.fail(late));
+        }, timeout);
         const result = restore(Deferred.await(one.done)).pipe(
           Effect.onInterrupt(() =>
-            line.delete(one) ? Effect.void : Effect.exit(Deferred.await(one.done)),
+            waiting.delete(one) ? Effect.void : Effect.exit(Deferred.await(one.done)),
           ),
           Effect.ensuring(Effect.sync(() => clearTimeout(timer))),
         );
@@ -85,3 +76,5 @@ export const makeWriteBatcher = Effect.fnUntraced(function* <A, B, E, Full, Late
       }),
     );
 });
+
+const noAnswer = new Error("no answer in time");

@@ -1,69 +1,28 @@
 /**
- * Rows of chats and entries: as they are read, and the columns of an entry to insert. Ids and counts arrive as bigint
- * and are below 2^53.
+ * Columns of chats and entries: as they are read, under the names of the core, and those of an entry to insert.
  */
-import type { Chat, Entry, NewEntry, Usage } from "@parley/core";
+import type { Entry, NewEntry } from "@parley/core";
 import { array, type ArrayType } from "../database/PgParams.ts";
 
-export interface ChatRow {
-  readonly id: bigint;
-  readonly name: string | null;
-  readonly user_ref: string | null;
-  readonly create_time: Date;
-}
+/** The columns of a chat. Ids are below 2^53, so that they are exact as float8. */
+export const chatColumns = (row: string) =>
+  `${row}.id::float8 as id, ${row}.name, ${row}.user_ref as "userRef", ${row}.create_time as "createTime"`;
 
-export const chatColumns = "id, name, user_ref, create_time";
+/** The columns of an entry. */
+export const entryColumns = (row: string) => `
+  ${row}.id::float8 as id, ${row}.chat_id::float8 as "chatId", ${row}.question, ${row}.answer, ${row}.moderation,
+  ${row}.flagged, ${row}.create_time as "createTime"`;
 
-export const toChat = (row: ChatRow): Chat => ({
-  id: Number(row.id),
-  name: row.name,
-  userRef: row.user_ref,
-  createTime: row.create_time,
-});
-
-export interface EntryRow {
-  readonly id: bigint;
-  readonly chat_id: bigint;
-  readonly question: string;
-  readonly answer: string;
-  readonly moderation: string;
-  readonly flagged: boolean;
-  readonly create_time: Date;
-}
-
-export const entryColumns = "id, chat_id, question, answer, moderation, flagged, create_time";
-
-export const toEntry = (row: EntryRow): Entry => ({
-  id: Number(row.id),
-  chatId: Number(row.chat_id),
+/** The entry of a row that may have other columns, too. */
+export const toEntry = (row: Entry): Entry => ({
+  id: row.id,
+  chatId: row.chatId,
   question: row.question,
   answer: row.answer,
   moderation: row.moderation,
   flagged: row.flagged,
-  createTime: row.create_time,
+  createTime: row.createTime,
 });
-
-/** The columns of usage, which are all null if there is none. */
-export interface UsageRow {
-  readonly provider: string | null;
-  readonly model: string | null;
-  readonly prompt_tokens: bigint | null;
-  readonly completion_tokens: bigint | null;
-  readonly attempts: number | null;
-  readonly latency_millis: bigint | null;
-}
-
-export const toUsage = (row: UsageRow): Usage | null =>
-  row.provider === null
-    ? null
-    : {
-        provider: row.provider,
-        model: row.model!,
-        promptTokens: Number(row.prompt_tokens),
-        completionTokens: Number(row.completion_tokens),
-        attempts: row.attempts!,
-        latencyMillis: Number(row.latency_millis),
-      };
 
 type Value = string | boolean | number | bigint | null;
 

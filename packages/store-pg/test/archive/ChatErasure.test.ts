@@ -7,15 +7,7 @@ import { Reactivity } from "effect/reactivity";
 import { makePools } from "../../src/database/PgPools.ts";
 import { makeChatArchive } from "../../src/archive/PgChatArchive.ts";
 import type { Session } from "../../src/database/TenantSession.ts";
-import { fillChats, filledChatbot, settle } from "../fill.ts";
-import {
-  bound,
-  clientOf,
-  freshDatabase,
-  freshSchema,
-  layerStore,
-  optionsOf,
-} from "../PostgresUnderTest.ts";
+import { bound, clientOf, freshSchema, layerStore, optionsOf } from "../PostgresUnderTest.ts";
 
 const secret = "Zugspitzpanorama";
 const entry = { question: secret, answer: secret, moderation: "none", flagged: false };
@@ -114,43 +106,6 @@ describe("an erasure", () => {
         Effect.scoped,
       );
     },
-  );
-
-  it.live("reads no more of a large chatbot among many small ones than it erases", () =>
-    Effect.gen(function* () {
-      const { sql, url } = yield* freshDatabase();
-      yield* Effect.provide(Effect.void, layerPostgres({ url }));
-      const [large, small] = [40_000, 20_000];
-      yield* fillChats(sql, filledChatbot, large);
-      yield* sql.unsafe(
-        `insert into chat (chatbot_id, id, position, create_time, entries)
-        select n, $1::int8 + n, 1, now(), 0 from generate_series(1, $2::int4) n`,
-        [large, small],
-      );
-      yield* settle(sql);
-      /** Index entries that other sessions read; these report them at the latest when they close. */
-      const read = Effect.map(
-        sql.unsafe<{ readonly read: bigint }>(
-          "select sum(idx_tup_read)::int8 as read from pg_stat_user_indexes where relname = 'chat'",
-        ),
-        ([row]) => Number(row!.read),
-      );
-      yield* sql.unsafe("select pg_stat_force_next_flush()");
-      const before = yield* read;
-      yield* Effect.gen(function* () {
-        const archive = yield* ChatArchive;
-        for (let id = 1; id <= 20; id++) {
-          assert.strictEqual(
-            yield* archive.erase(filledChatbot, { _tag: "Chat", id: id * 100 }, "test"),
-            1,
-          );
-        }
-        const which = { _tag: "UserRef", userRef: "user 7" } as const;
-        assert.strictEqual(yield* archive.erase(filledChatbot, which, "test"), 90);
-      }).pipe(Effect.provide(layerPostgres({ url })));
-      yield* Effect.sleep("200 millis");
-      assert.isBelow((yield* read) - before, large / 3);
-    }).pipe(Effect.scoped),
   );
 
   it.live("locks what writers wait for only together with its COMMIT", () => {

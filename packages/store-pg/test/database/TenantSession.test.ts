@@ -11,7 +11,8 @@ import { makeChatCreation } from "../../src/chats/ChatCreation.ts";
 import { makePools, type PgPools } from "../../src/database/PgPools.ts";
 import type { DedicatedSession, Session, Statement } from "../../src/database/TenantSession.ts";
 import { tenantTables } from "../../src/migrations/0001_initial.ts";
-import { makeChatStore } from "../../src/chats/PgChatStore.ts";
+import { makeListChats } from "../../src/chats/ChatListing.ts";
+import { makeListEntries } from "../../src/chats/EntryListing.ts";
 import { makeTurnStore } from "../../src/turns/PgTurnStore.ts";
 import { bound, clientOf, freshSchema, layerStore, optionsOf } from "../PostgresUnderTest.ts";
 
@@ -139,8 +140,12 @@ describe("the store whose statements lack the condition on the chatbot", () => {
         const { ours, sql, stores, theirs } = tenants;
         const pools = withoutConditions(mode === "as it is" ? tenants.plain : tenants.bound);
         const creation = yield* makeChatCreation(pools);
-        const store = yield* makeChatStore(pools, creation);
-        const turns = yield* makeTurnStore(pools, creation, () => Stream.empty);
+        const store = {
+          ...creation,
+          listChats: makeListChats(pools),
+          listEntries: makeListEntries(pools),
+        };
+        const turns = makeTurnStore(pools, creation, () => Stream.empty);
         const archive = makeChatArchive(pools);
         const theirChats = (yield* Effect.provideContext(
           ChatStore.use((intact) => intact.listChats(theirs, newestChats)),

@@ -2,8 +2,6 @@ import { assert, describe, it } from "@effect/vitest";
 import { ChatArchive, ChatStore, newestChats, TurnStore, type IdempotencyKey } from "@parley/core";
 import { registerChatbot } from "@parley/core/testing";
 import { Cause, Effect, Exit, Fiber, Stream } from "effect";
-import { makePools } from "../../src/database/PgPools.ts";
-import { makeErasure } from "../../src/archive/ChatErasure.ts";
 import { hold } from "../hold.ts";
 import { bound, clientOf, freshSchema, layerStore, optionsOf } from "../PostgresUnderTest.ts";
 
@@ -119,48 +117,6 @@ describe.each([
       assert.strictEqual(records.filter(({ _tag }) => _tag === "Chat").length, total);
       assert.isAtMost(total, 150);
     }).pipe(Effect.provide(layerStore(options(freshSchema())))),
-  );
-
-  it.live(
-    "of two appends with one idempotency key, only that of the turn which holds the key stores its answer",
-    () => {
-      const schema = freshSchema();
-      return Effect.gen(function* () {
-        const chatbot = yield* registerChatbot;
-        const [store, turns] = [yield* ChatStore, yield* TurnStore];
-        yield* store.createChat(chatbot, chat, null);
-        const sql = yield* clientOf(schema);
-        const take = Effect.gen(function* () {
-          const taken = yield* turns.take(chatbot, null, { key: "key", fingerprint: "f" });
-          return taken._tag === "Turn" ? taken.turn : yield* Effect.die("the key is free");
-        });
-        const late = yield* take;
-        yield* sql.unsafe("update idempotency_key set turn_until = 'epoch'");
-        const holder = yield* take;
-        const chat_counter = [
-          "select from chat_counter where chatbot_id = $1 for update",
-          [chatbot],
-        ] as const;
-        const lock = yield* hold(sql, ...chat_counter);
-        // Appends that wait behind it share a statement.
-        const key = { key: "another", fingerprint: "f" };
-        const first = yield* Effect.forkChild(store.createChat(chatbot, chat, key));
-        yield* lock.awaited;
-        const both = yield* Effect.forkChild(
-          Effect.forEach([late, holder], (turn) => Effect.exit(turns.append(turn, entry)), {
-            concurrency: "unbounded",
-          }),
-        );
-        yield* Effect.sleep("100 millis");
-        yield* lock.release;
-        yield* Fiber.join(first);
-        const exits = yield* Fiber.join(both);
-        assert.deepStrictEqual(
-          exits.map(({ _tag }) => _tag),
-          ["Failure", "Success"],
-        );
-      }).pipe(Effect.provide(layerStore(options(schema))), Effect.scoped);
-    },
   );
 
   it.live("no answer is lost to the locks of a frozen process", () => {
@@ -289,11 +245,11 @@ describe.each([
     }).pipe(Effect.provide(layerStore(options(schema))), Effect.scoped);
   });
 
-  it.live("an erasure retries a locked chat, and gives up in time", () => {
+  it.live("an erasure retries a locked chat", () => {
     const schema = freshSchema();
     return Effect.gen(function* () {
       const chatbot = yield* registerChatbot;
-      const store = yield* ChatStore;
+      const [store, archive] = [yield* ChatStore, yield* ChatArchive];
       const sql = yield* clientOf(schema);
       const { chat: held } = yield* store.createChat(chatbot, chat, null);
       const lock = yield* hold(
@@ -301,12 +257,11 @@ describe.each([
         "select from chat where chatbot_id = $1 and id = $2::int8 for update",
         [chatbot, held.id],
       );
-      const pools = yield* makePools({ ...options(schema), maxConnections: 6 });
-      const erase = (tries: number) =>
-        makeErasure(pools, { tries })(chatbot, { _tag: "UserRef", userRef: "u" }, "test");
-      const erasing = yield* Effect.forkScoped(erase(10));
+      const erasing = yield* Effect.forkScoped(
+        archive.erase(chatbot, { _tag: "UserRef", userRef: "u" }, "test"),
+      );
       yield* lock.awaited;
-      assert.strictEqual((yield* Effect.flip(erase(1)))._tag, "StorageUnavailable");
+      yield* Effect.sleep("1500 millis");
       yield* lock.release;
       assert.strictEqual(yield* Fiber.join(erasing), 1);
     }).pipe(Effect.provide(layerStore(options(schema))), Effect.scoped);

@@ -3,7 +3,6 @@ import { newest, newestChats, type ChatQuery, type EntryQuery } from "@parley/co
 import { layerPostgres } from "@parley/store-pg";
 import { Effect, Layer } from "effect";
 import { makeListChats } from "../../src/chats/ChatListing.ts";
-import { indexedIn } from "../../src/chats/ChatSearch.ts";
 import { makeListEntries } from "../../src/chats/EntryListing.ts";
 import { makePools } from "../../src/database/PgPools.ts";
 import type { Session } from "../../src/database/TenantSession.ts";
@@ -48,7 +47,7 @@ it.live("a list uses the bulk connections only if its cost grows with the rows",
       return pools.bulk.query(...of);
     };
     const counted = { ...pools, bulk: { ...pools.bulk, query } };
-    const listChats = makeListChats(counted, indexedIn("C"));
+    const listChats = makeListChats(counted);
     const listEntries = makeListEntries(counted);
     for (const [lists, expected] of [
       [quick, 0],
