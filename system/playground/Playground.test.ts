@@ -75,7 +75,7 @@ const visit = async (
 
 const openChat = async (page: Page, id: number) => {
   await page.evaluate((to) => (location.hash = to), `#chat/${id}`);
-  await page.waitForSelector(".group article");
+  await page.waitForSelector(".stored");
 };
 
 const question = (page: Page) => page.getByLabel("Your question");
@@ -83,7 +83,7 @@ const ask = async (page: Page, text: string) => {
   await question(page).fill(text);
   await question(page).press("Enter");
 };
-const storedAnswer = (page: Page) => page.locator(".group article .markdown").last();
+const storedAnswer = (page: Page) => page.locator(".stored .markdown").last();
 const answered = (page: Page) => page.waitForSelector(".pending", { state: "detached" });
 
 const expectAccessible = async (page: Page, view: string) => {
@@ -147,7 +147,7 @@ describe("the playground", () => {
 
   it("creates a chat, reads its hello message, and shows an answer while it arrives", () =>
     visit(async (page) => {
-      await page.locator(".tools").getByText("New chat").click();
+      await page.getByRole("button", { name: "New chat" }).first().click();
       await page.getByLabel("Name", { exact: true }).fill("Größe 🚲");
       await page.getByLabel("User reference").fill("user-7");
       await page.getByRole("button", { name: "Create chat" }).click();
@@ -173,7 +173,7 @@ describe("the playground", () => {
           .getByText(server.target.chatBot.moderationErrorMessage, { exact: true })
           .waitFor();
         await ask(page, "x".repeat(201));
-        await page.getByText("ASK_DTO_QUERY_TOO_LONG", { exact: true }).waitFor();
+        await page.locator(".failure").getByText("ASK_DTO_QUERY_TOO_LONG").waitFor();
         await ask(page, "fail");
         await page.waitForSelector(".failure :text('500002')");
         const requestId = await page.locator(".failure code").last().innerText();
@@ -200,7 +200,7 @@ describe("the playground", () => {
       await ask(page, "long");
       await page.waitForSelector(".streaming :text('word3')");
       await page.getByRole("button", { name: "Stop" }).click();
-      await page.getByText("Stopped. Nothing was stored.").waitFor();
+      await page.locator(".stopped").waitFor();
       await expect.poll(() => model.cancelled.length, { timeout: 10_000 }).toBe(before + 1);
       expect((await client.history(id).page()).total).toBe(1);
     });
@@ -221,7 +221,7 @@ describe("the playground", () => {
         await ask(page, "long");
         await page.waitForSelector(".streaming :text('word3')");
         for (const cut of connections) cut();
-        await page.getByText("The connection is lost. Trying again…").waitFor();
+        await page.locator(".reconnecting").waitFor();
         await page.waitForSelector(".streaming");
         await answered(page);
         expect(await storedAnswer(page).innerText()).toBe(long);
@@ -276,7 +276,7 @@ describe("the playground", () => {
         ["Done 👩‍👩‍👧", "ltr"],
       ]);
       expect(
-        await page.locator(".conversation h2").evaluate((one) => getComputedStyle(one).direction),
+        await page.locator(".view h2").evaluate((one) => getComputedStyle(one).direction),
       ).toBe("rtl");
     });
   });
@@ -307,13 +307,13 @@ describe("the playground", () => {
         await keyboard.type("By keyboard");
         await keyboard.press("Enter");
         await page.waitForSelector("h2:text('By keyboard')");
-        await page.waitForSelector(".group article");
+        await page.waitForSelector(".stored");
         await keyboard.type("long");
         await keyboard.press("Enter");
         await page.waitForSelector(".streaming :text('word3')");
         await tabTo("Stop");
         await keyboard.press("Enter");
-        await page.getByText("Stopped. Nothing was stored.").waitFor();
+        await page.locator(".stopped").waitFor();
         await keyboard.press("Shift+Tab");
         await keyboard.type("short");
         await keyboard.press("Enter");
@@ -361,10 +361,10 @@ describe("the playground", () => {
       const first = page.getByText("Answer 9901", { exact: true });
       await first.evaluate((one) => one.scrollIntoView());
       const { y } = (await first.boundingBox())!;
-      await page.waitForFunction(() => document.querySelectorAll(".group > article").length > 100);
+      await page.waitForFunction(() => document.querySelectorAll(".stored").length > 100);
       expect((await first.boundingBox())!.y).toBeCloseTo(y, -1);
       await scroller.evaluate(async (one) => {
-        while (one.querySelectorAll(".group > article").length < 10_000) {
+        while (one.querySelectorAll(".stored").length < 10_000) {
           one.scrollTop = -one.scrollHeight;
           await new Promise(requestAnimationFrame);
         }
@@ -426,11 +426,11 @@ describe.each([
         await page.getByRole("button", { name: "Requests" }).click();
         await expectAccessible(page, "requests");
         await page.getByRole("button", { name: "Close" }).click();
-        await page.locator(".tools").getByText("New chat").click();
+        await page.getByRole("button", { name: "New chat" }).first().click();
         await page.getByLabel("Name", { exact: true }).waitFor();
         await expectAccessible(page, "new chat");
         await page.getByRole("button", { name: "Create chat" }).click();
-        await page.waitForSelector(".group article");
+        await page.waitForSelector(".stored");
         await ask(page, "weapon");
         await page.getByText("Flagged: violence").waitFor();
         await ask(page, "languages");

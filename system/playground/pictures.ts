@@ -70,7 +70,7 @@ for (const [name, colorScheme, device] of [
   await page.goto(`${origin}/#key=${key}`);
   await page.waitForSelector(".chats li");
   await page.evaluate((to) => (location.hash = to), `#chat/${id}`);
-  await page.waitForSelector(".group article");
+  await page.waitForSelector(".stored");
   const ask = async (question: string) => {
     await page.getByLabel("Your question").fill(question);
     await page.getByLabel("Your question").press("Enter");

@@ -2,7 +2,6 @@
  * A page at `/` on which a person meets a chatbot: `@parley/http/playground`. It loads nothing from other hosts.
  */
 import { Effect } from "effect";
-import { HttpServerResponse } from "effect/http";
 import { toPath, type Pages } from "../serve/App.ts";
 import { toEndpointNotFound } from "../serve/ErrorResponses.ts";
 import { makeStaticFile } from "../serve/StaticFile.ts";
@@ -29,11 +28,6 @@ const types: Readonly<Record<string, string>> = {
   svg: "image/svg+xml",
 };
 
-const notBuilt = HttpServerResponse.text(
-  "The playground has not been built: run `pnpm install`, and start the server again.\n",
-  { status: 500, headers: { "cache-control": "no-store" } },
-);
-
 /**
  * The playground at `/` and its files below `/playground/`, on a listener that serves the general interface. The files
  * are loaded by the first request.
@@ -47,42 +41,36 @@ export const makePlayground =
       answersPort,
       corsOrigins: answersPort === null ? [] : corsOrigins,
     };
+    const attribute = JSON.stringify(config).replaceAll("&", "&amp;").replaceAll('"', "&quot;");
     const load = Effect.gen(function* () {
-      const files = yield* Effect.tryPromise(() => import("#playground"));
-      const made = Object.entries(files.default).map(([name, text]) => {
-        const isPage = name === "index.html";
-        // The other names change with their contents.
-        const isNamed = !isPage && name !== "icon.svg";
-        return Effect.map(
-          makeStaticFile(
-            isPage ? text.replace("{config}", () => escapeAttribute(JSON.stringify(config))) : text,
-            types[name.split(".").at(-1)!]!,
-            { "cache-control": isNamed ? "public, max-age=31536000, immutable" : "no-cache" },
-          ),
-          (file) => [isPage ? "/" : `/playground/${name}`, file] as const,
-        );
-      });
-      return new Map(yield* Effect.all(made));
+      const { default: texts } = yield* Effect.promise(() => import("#playground"));
+      const html = texts["index.html"]!.replace("{config}", () => attribute);
+      const files = { ...texts, "index.html": html };
+      const entries = yield* Effect.forEach(Object.entries(files), ([name, text]) =>
+        Effect.map(
+          makeStaticFile(text, types[name.split(".").at(-1)!]!, { "cache-control": "no-cache" }),
+          (file) => [name === "index.html" ? "/" : `/playground/${name}`, file] as const,
+        ),
+      );
+      return new Map(entries);
     });
-    return Effect.map(Effect.cached(Effect.option(load)), (files) => ({ headers, method, url }) => {
+    return Effect.map(Effect.cached(load), (files) => ({ headers, method, url }) => {
       const path = toPath(url);
       if (method !== "GET" || (path !== "/" && !path.startsWith("/playground/"))) return undefined;
-      return Effect.map(files, (found) => {
-        if (found._tag === "None") return notBuilt;
-        const file = found.value.get(path);
-        if (file === undefined) return toEndpointNotFound(method, path);
-        return file(headers, { "content-security-policy": policy(headers["host"], answersPort) });
-      });
+      const policy = toPolicy(headers["host"], answersPort);
+      return Effect.map(
+        files,
+        (found) =>
+          found.get(path)?.(headers, { "content-security-policy": policy }) ??
+          toEndpointNotFound(method, path),
+      );
     });
   };
-
-const escapeAttribute = (text: string): string =>
-  text.replaceAll("&", "&amp;").replaceAll('"', "&quot;").replaceAll("<", "&lt;");
 
 /** A host without its port, as an address of the policy. */
 const plainHost = /^(\[[\da-f:.]+\]|[\w.-]+)(?::\d+)?$/i;
 
-const policy = (host = "", answersPort: number | null): string => {
+const toPolicy = (host = "", answersPort: number | null): string => {
   const name = plainHost.exec(host)?.[1];
   // Without a scheme: that of the page.
   const answers = answersPort === null || name === undefined ? "" : ` ${name}:${answersPort}`;

@@ -91,7 +91,7 @@ export const paths = (server: Server): void => {
       "//",
       "/playground",
       "/playground/",
-      "/playground/page.js",
+      "/playground/other.js",
       "/nope",
       "/API/details",
       "/ASK/",

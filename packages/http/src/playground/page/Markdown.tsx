@@ -3,105 +3,55 @@
  * an answer.
  */
 import { lexer, type MarkedToken, type Token } from "marked";
-import type { ComponentChildren } from "preact";
-import { useMemo } from "preact/hooks";
+import { h, type ComponentChildren } from "preact";
 
-const entities: Readonly<Record<string, string>> = {
-  amp: "&",
-  apos: "'",
-  gt: ">",
-  lt: "<",
-  nbsp: "\u00a0",
-  quot: '"',
-};
+/** The elements of tokens that have nothing but their content. */
+const elements = {
+  blockquote: "blockquote",
+  br: "br",
+  del: "del",
+  em: "em",
+  // Of one level, so that the page's outline has no gaps.
+  heading: "h3",
+  hr: "hr",
+  list_item: "li",
+  paragraph: "p",
+  strong: "strong",
+} as const;
 
-const decodeEntities = (text: string): string =>
-  text.replace(/&(?:#(\d{1,6})|(\w+));/g, (whole, number, name) =>
-    number === undefined ? (entities[name] ?? whole) : String.fromCodePoint(Number(number)),
-  );
-
-/** Addresses that a reader may open; all others, such as `javascript:`, stay text. */
-const isSafe = (href: string): boolean =>
-  URL.canParse(href) && /^(https?|mailto):$/.test(new URL(href).protocol);
-
-const link = (href: string, children: ComponentChildren) =>
-  isSafe(href) ? (
-    <a href={href} target="_blank" rel="noopener noreferrer nofollow">
-      {children}
-    </a>
-  ) : (
-    children
-  );
-
-const all = (tokens: ReadonlyArray<Token> | undefined) =>
-  tokens?.map((token) => render(token as MarkedToken));
+const all = (tokens: ReadonlyArray<Token> = []) =>
+  tokens.map((token) => render(token as MarkedToken));
 
 const render = (token: MarkedToken): ComponentChildren => {
   switch (token.type) {
-    case "paragraph":
-      return <p dir="auto">{all(token.tokens)}</p>;
-    case "heading":
-      // Of one level, so that the page's outline has no gaps.
-      return (
-        <h3 dir="auto" class={`depth-${token.depth}`}>
-          {all(token.tokens)}
-        </h3>
-      );
     case "code":
       return (
         <pre dir="ltr" tabIndex={0}>
           <code>{token.text}</code>
         </pre>
       );
-    case "blockquote":
-      return <blockquote dir="auto">{all(token.tokens)}</blockquote>;
+    case "codespan":
+      return <code>{token.text}</code>;
     case "list":
-      return token.ordered ? (
-        <ol dir="auto" start={token.start || 1}>
-          {all(token.items)}
-        </ol>
-      ) : (
-        <ul dir="auto">{all(token.items)}</ul>
+      return h(
+        token.ordered ? "ol" : "ul",
+        { dir: "auto", start: token.start || undefined },
+        all(token.items),
       );
-    case "list_item":
-      return <li dir="auto">{all(token.tokens)}</li>;
     case "checkbox":
       return token.checked ? "☑ " : "☐ ";
     case "table":
       return (
-        <div class="table" tabIndex={0}>
-          <table dir="auto">
-            <thead>
-              <tr>
-                {token.header.map(({ tokens }) => (
-                  <th scope="col">{all(tokens)}</th>
-                ))}
-              </tr>
-            </thead>
-            <tbody>
-              {token.rows.map((row) => (
-                <tr>
-                  {row.map(({ tokens }) => (
-                    <td dir="auto">{all(tokens)}</td>
-                  ))}
-                </tr>
-              ))}
-            </tbody>
-          </table>
-        </div>
+        <table dir="auto" tabIndex={0}>
+          {[token.header, ...token.rows].map((row) => (
+            <tr>
+              {row.map(({ header, tokens }) =>
+                h(header ? "th" : "td", { dir: "auto" }, all(tokens)),
+              )}
+            </tr>
+          ))}
+        </table>
       );
-    case "hr":
-      return <hr />;
-    case "br":
-      return <br />;
-    case "strong":
-      return <strong>{all(token.tokens)}</strong>;
-    case "em":
-      return <em>{all(token.tokens)}</em>;
-    case "del":
-      return <del>{all(token.tokens)}</del>;
-    case "codespan":
-      return <code>{token.text}</code>;
     case "link":
       return link(token.href, all(token.tokens));
     case "image":
@@ -110,13 +60,35 @@ const render = (token: MarkedToken): ComponentChildren => {
       return token.tokens === undefined ? decodeEntities(token.text) : all(token.tokens);
     case "escape":
       return token.text;
+    case "html":
+      return token.raw;
     case "space":
     case "def":
       return null;
     default:
-      return token.raw;
+      return h(elements[token.type], { dir: "auto" }, "tokens" in token && all(token.tokens));
   }
 };
 
-export const Markdown = ({ text }: { readonly text: string }) =>
-  useMemo(() => <div class="markdown">{all(lexer(text))}</div>, [text]);
+/** Addresses of other kinds, such as `javascript:`, stay text. */
+const link = (href: string, children: ComponentChildren) =>
+  /^(https?:\/\/|mailto:)/i.test(href) ? (
+    <a href={href} target="_blank" rel="noopener noreferrer nofollow">
+      {children}
+    </a>
+  ) : (
+    children
+  );
+
+const entities = new Map(
+  Object.entries({ amp: "&", apos: "'", gt: ">", lt: "<", nbsp: "\u00a0", quot: '"' }),
+);
+
+const decodeEntities = (text: string): string =>
+  text.replace(/&(?:#(\d{1,6})|(\w+));/g, (whole, number, name) =>
+    number === undefined ? (entities.get(name) ?? whole) : String.fromCodePoint(Number(number)),
+  );
+
+export const Markdown = ({ text }: { readonly text: string }) => (
+  <div class="stack markdown">{all(lexer(text))}</div>
+);

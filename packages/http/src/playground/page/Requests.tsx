@@ -1,8 +1,9 @@
 /**
- * The latest requests, each as a command or as client code to copy.
+ * The latest requests, each as a command and as client code to copy.
  */
 import { useRef, useState } from "preact/hooks";
-import { ResponseError, type Attempt } from "../../client/index.ts";
+import type { Attempt } from "../../client/index.ts";
+import { Reason } from "./Parts.tsx";
 import { addresses, attempts } from "./Session.ts";
 
 export const Requests = () => {
@@ -12,16 +13,14 @@ export const Requests = () => {
     <>
       <button onClick={() => dialog.current?.showModal()}>Requests</button>
       <dialog ref={dialog} aria-labelledby="requests">
-        <header>
+        <header class="row">
           <h2 id="requests">Requests</h2>
           <button onClick={() => dialog.current?.close()}>Close</button>
         </header>
         <p class="quiet">Newest first, without the key.</p>
-        <ol>
-          {all.map((attempt, at) => (
-            <Request key={all.length - at} attempt={attempt} isOpen={at === 0} />
-          ))}
-        </ol>
+        {all.map((attempt, at) => (
+          <Request key={all.length - at} attempt={attempt} isOpen={at === 0} />
+        ))}
       </dialog>
     </>
   );
@@ -29,43 +28,37 @@ export const Requests = () => {
 
 const Request = ({ attempt, isOpen }: { readonly attempt: Attempt; readonly isOpen: boolean }) => {
   const { error, method, requestId, status, url } = attempt;
-  const { pathname, search } = new URL(url);
   return (
-    <li>
-      <details open={isOpen}>
-        <summary>
-          <span class={error === undefined ? "status" : "status bad"}>{status ?? "—"}</span>{" "}
-          <code>
-            {method} {pathname + search}
-          </code>
-        </summary>
+    <details open={isOpen}>
+      <summary>
+        <strong class={error === undefined ? "" : "bad"}>{status ?? "—"}</strong>{" "}
+        <code>
+          {method} {url.replace(location.origin, "")}
+        </code>
+      </summary>
+      {error === undefined ? (
         <p class="quiet">
-          {error instanceof ResponseError && `${error.message}, code ${error.code}. `}
-          {error !== undefined && !(error instanceof ResponseError) && `${String(error)}. `}
-          {requestId !== undefined && (
-            <>
-              Request id <code>{requestId}</code>
-            </>
-          )}
+          Request id <code>{requestId}</code>
         </p>
-        <Copyable label="curl" text={toCurl(attempt)} />
-        <Copyable label="Client code" text={toCode(attempt)} />
-      </details>
-    </li>
+      ) : (
+        <Reason error={error} />
+      )}
+      <Copyable name="curl" text={toCurl(attempt)} />
+      <Copyable name="client code" text={toCode(attempt)} />
+    </details>
   );
 };
 
-const Copyable = ({ label, text }: { readonly label: string; readonly text: string }) => {
+const Copyable = ({ name, text }: { readonly name: string; readonly text: string }) => {
   const [isCopied, setCopied] = useState(false);
   return (
-    <div class="copyable">
-      <h3>{label}</h3>
+    <div class="stack">
       {/* Pages without TLS have no clipboard, except on this machine. */}
       {navigator.clipboard && (
         <button
           onClick={() => void navigator.clipboard.writeText(text).then(() => setCopied(true))}
         >
-          {isCopied ? "Copied" : `Copy ${label === "curl" ? "as curl" : "as client code"}`}
+          {isCopied ? "Copied" : `Copy as ${name}`}
         </button>
       )}
       <pre tabIndex={0}>
@@ -89,25 +82,30 @@ const toCurl = ({ body, headers, url }: Attempt): string =>
     ...(body === undefined ? [] : [`-d ${quote(body)}`]),
   ].join(" \\\n  ");
 
-const toCode = ({ body, method, url }: Attempt): string => {
-  const { pathname, searchParams } = new URL(url);
-  const query = Object.fromEntries(
-    [...searchParams].map(([name, value]) => [name, name === "search" ? value : Number(value)]),
+const toCode = (attempt: Attempt): string => {
+  const options = Object.entries(addresses).map(
+    ([name, url]) => `  ${name}: ${JSON.stringify(url)},`,
   );
-  const [, kind, chatId] = /\/(details|chats)(?:\/(\d+)\/history)?$/.exec(pathname) ?? [];
-  const call =
-    kind === undefined
-      ? `for await (const event of client.stream(${body})) console.log(event);`
-      : kind === "details"
-        ? "console.log(await client.details());"
-        : method === "POST"
-          ? `console.log(await client.createChat(${body}));`
-          : chatId === undefined
-            ? `console.log(await client.chats(${toLiteral(query)}).page());`
-            : `console.log(await client.history(${chatId}, ${toLiteral(query)}).page());`;
-  const options = toLiteral({ ...addresses, apiKey: "KEY" }, 2).replace('"KEY"', "process.env.KEY");
-  return `import { makeClient } from "@parley/http/client";\n\nconst client = makeClient(${options});\n${call}`;
+  return `import { makeClient } from "@parley/http/client";
+
+const client = makeClient({
+  apiKey: process.env.KEY,
+${options.join("\n")}
+});
+${toCall(attempt)}`;
 };
 
-const toLiteral = (value: object, indent = 0): string =>
-  JSON.stringify(value, null, indent).replace(/"(\w+)":/g, "$1:");
+const toCall = ({ body, method, url }: Attempt): string => {
+  const { pathname, searchParams } = new URL(url);
+  const query = JSON.stringify(
+    Object.fromEntries(
+      [...searchParams].map(([name, value]) => [name, name === "search" ? value : Number(value)]),
+    ),
+  );
+  if (pathname.endsWith("/details")) return "console.log(await client.details());";
+  const chatId = /\/chats\/(\d+)\/history$/.exec(pathname)?.[1];
+  if (chatId) return `console.log(await client.history(${chatId}, ${query}).page());`;
+  if (method === "GET") return `console.log(await client.chats(${query}).page());`;
+  if (pathname.endsWith("/chats")) return `console.log(await client.createChat(${body}));`;
+  return `for await (const event of client.stream(${body})) console.log(event);`;
+};
