@@ -157,7 +157,9 @@ const program = Effect.gen(function* () {
   }
 
   const large = sizes[1]!;
-  const pages = Effect.map(measured(flat[0]!, [large], 10_000), ([taken]) => quantile(taken!, 0.99));
+  const pages = Effect.map(measured(flat[0]!, [large], 10_000), ([taken]) =>
+    quantile(taken!, 0.99),
+  );
   const alone = yield* pages;
   let [done, refused] = [0, 0];
   const searching = yield* Effect.forkChild(
