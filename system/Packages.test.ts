@@ -245,14 +245,14 @@ describe("the server", () => {
         run("/bin/sh", ["-c", `node_modules/.bin/parley ${command}`], { cwd: project, env });
       const text = async (command: string) => (await parley(command)).stdout;
       expect(await text("doctor")).not.toContain("failed");
-      await text("chatbot create --name Second");
+      await text("chatbot create --workspace Acme --name Second");
       await Promise.all([
         text("migrate --dry-run"),
         text("workspace list"),
         text("audit"),
         text("usage --chatbot Second"),
         text("key create --chatbot Second --name web"),
-        text("chats export --chatbot Second --output - > /dev/null"),
+        text("chats export --chatbot Second > /dev/null"),
       ]);
       expect(await text("chat --chatbot Second < /dev/null")).toBe("");
       await writeFile(join(project, "chatbots.json"), '{ "chatbots": [] }');

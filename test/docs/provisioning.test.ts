@@ -1,14 +1,29 @@
 import { generateKey } from "@parley/core";
 import { Ajv2020 } from "ajv/dist/2020.js";
-import { Effect, Redacted } from "effect";
+import { Effect, Redacted, Schema } from "effect";
 import { SecureRandom } from "effect/crypto";
 import { writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { describe, expect, it } from "vitest";
-import { provisionSchema } from "../../apps/server/src/provision/ProvisionFile.ts";
+import { ProvisionFile } from "../../apps/server/src/provision/ProvisionFile.ts";
 import { fencesOf, read, root, sectionOf } from "./Fences.ts";
 
 const path = "docs/provisioning.schema.json";
+
+/** The file's JSON Schema, with no references. */
+const provisionSchema = () => {
+  const { definitions, schema } = Schema.toJsonSchemaDocument(ProvisionFile, {
+    onExcessProperty: "error",
+  });
+  const whole = (_: string, value: unknown): unknown => {
+    const reference = (value as { readonly $ref?: unknown } | null)?.$ref;
+    return typeof reference === "string" ? definitions[reference.split("/").at(-1)!] : value;
+  };
+  return {
+    $schema: "https://json-schema.org/draft/2020-12/schema",
+    ...JSON.parse(JSON.stringify(schema, whole)),
+  };
+};
 
 if (process.env["UPDATE_DOCS"] === "1") {
   writeFileSync(join(root, path), `${JSON.stringify(provisionSchema(), null, 2)}\n`);

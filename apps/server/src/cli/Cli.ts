@@ -16,27 +16,21 @@ import { provision } from "./commands/ProvisionCommand.ts";
 import { serve } from "./commands/ServeCommand.ts";
 import { usage } from "./commands/UsageCommand.ts";
 import { workspace } from "./commands/WorkspaceCommand.ts";
+import { withHelp } from "./Declaration.ts";
+import { CommandFailed, exitCode, presenter, printingErrors, redactKeys } from "./Errors.ts";
+import { Json } from "./Output.ts";
 import { version } from "../Version.ts";
-import {
-  exitCode,
-  presenter,
-  printError,
-  printingErrors,
-  redactKeys,
-  wrongUsage,
-} from "./Errors.ts";
 
 export const command = Command.make("parley").pipe(
-  Command.withDescription("A chatbot conversation service"),
-  Command.withExamples([
-    { command: "parley serve", description: "Serve with the settings of the environment" },
-    { command: "parley key create --name web", description: "Create a key for the only chatbot" },
-    { command: "parley doctor", description: "Check settings, database and models" },
-    {
-      command: "parley --completions bash >> ~/.bashrc",
-      description: "Complete commands in the shell",
+  withHelp({
+    description: "A chatbot conversation service",
+    examples: {
+      "parley serve": "Serve with the settings of the environment",
+      "parley key create --name web": "Create a key for the only chatbot",
+      "parley doctor": "Check settings, database and models",
+      "parley --completions bash >> ~/.bashrc": "Complete commands in the shell",
     },
-  ]),
+  }),
   Command.withSubcommands([
     serve,
     migrate,
@@ -50,27 +44,23 @@ export const command = Command.make("parley").pipe(
     chats,
     usage,
   ]),
-);
-
-/** Other users of the machine can read arguments, and shells keep them. */
-const exposesKey = (args: ReadonlyArray<string>) => args.some((arg) => redactKeys(arg) !== arg);
-
-const refuseKey = Effect.andThen(
-  printError({
-    message:
-      "An argument contains an API key, which others can read there: the command did nothing.",
-    hint: 'name a key by its id, prl_<id>, or write it to standard input; "parley key revoke" ends an exposed key.',
-  }),
-  Effect.fail(wrongUsage([], "An argument contains an API key.")),
+  Command.withGlobalFlags([Json]),
 );
 
 /** Runs the command of the process's arguments, and prints why it fails. */
-export const parley: Effect.Effect<void, unknown, Command.Environment> = Stdio.Stdio.use(
-  ({ args }) => args,
-).pipe(
-  Effect.flatMap((args) =>
-    exposesKey(args) ? refuseKey : Command.runWith(command, { version })(args),
-  ),
+export const parley: Effect.Effect<void, unknown, Command.Environment> = Effect.gen(function* () {
+  const args = yield* Stdio.Stdio.use(({ args }) => args);
+  // Other users of the machine can read arguments, and shells keep them.
+  if (args.some((arg) => redactKeys(arg) !== arg)) {
+    return yield* new CommandFailed({
+      message:
+        "An argument contains an API key, which others can read there: the command did nothing.",
+      hint: 'name a key by its id, prl_<id>, or write it to standard input; "parley key revoke" ends an exposed key.',
+      exitCode: 2,
+    });
+  }
+  yield* Command.runWith(command, { version })(args);
+}).pipe(
   printingErrors,
   Effect.provideService(CliOutput.Presenter, presenter),
   // Standard output is for results.

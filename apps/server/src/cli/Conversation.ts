@@ -11,20 +11,16 @@ import {
   Question,
   type Chatbot,
 } from "@parley/core";
-import { Console, Effect, Result, Schema, Stdio, Stream } from "effect";
-import { describeError, printError } from "./Errors.ts";
-import { details, printable, table } from "./Output.ts";
-import { Stopped, type Prompt } from "./Prompt.ts";
+import { Console, Effect, Schema, Stdio, Stream } from "effect";
+import { CommandFailed, describeError, printError } from "./Errors.ts";
+import { details, printable, table, write } from "./Output.ts";
+import type { Prompt } from "./Prompt.ts";
 
 const help = `/new       begin a new chat
 /chats     list the newest chats
-/chat 17   continue the chat with this id
 /history   show the newest entries of this chat
 /help      show this
 Ctrl-C stops an answer, of which nothing is stored. Ctrl-C at the prompt, or Ctrl-D, leaves.`;
-
-/** A command and its argument. Other questions may begin with a slash, too. */
-const commandLine = /^\/([a-z]+)(?: +([1-9]\d{0,14}))? *$/;
 
 /**
  * Asks each line, and writes the answers to standard output as they arrive; everything else goes to standard error.
@@ -40,117 +36,81 @@ export const converse = Effect.fnUntraced(function* (
 ) {
   const asking = yield* Asking;
   const chats = yield* Chats;
-  const { stdin, stdout } = yield* Stdio.Stdio;
-  const helloMessage = chatbot.settings.helloMessage || null;
-  const write = (text: string) =>
-    Stream.run(Stream.make(printable(text.replaceAll("\r", ""))), stdout({ endOnDone: false }));
-
-  let chat: number | null = null;
-  const open = Effect.fnUntraced(function* (id: number) {
-    const { total } = yield* chats.history(chatbot, id, { ...newest, limit: 1 });
-    yield* Console.error(`Chat ${id} of "${chatbot.name}"; entries so far: ${total}.`);
-    chat = id;
-  });
-  const greet = Effect.suspend(() => {
-    chat = null;
-    return helloMessage === null ? Effect.void : write(`${helloMessage}\n`);
-  });
+  const { stdin } = yield* Stdio.Stdio;
+  let chat = chatId;
 
   const ask = Effect.fnUntraced(function* (line: string) {
-    const question = yield* Schema.decodeEffect(Question)(line);
+    const question = yield* Effect.mapError(
+      Schema.decodeEffect(Question)(line),
+      (error) =>
+        new CommandFailed({
+          message: `The question was not asked: ${describeSchemaError(error)}.`,
+          hint: "a question has at most 200 characters, and none of them is NUL.",
+        }),
+    );
     // As a client does, so that the chat has its hello entry.
-    if (chat === null && helloMessage !== null) {
+    if (chat === null) {
       chat = (yield* chats.create(chatbot, {})).chat.id;
       yield* Console.error(`Chat ${chat}.`);
     }
-    let written = "";
-    const endLine = Effect.suspend(() =>
-      written === "" || written.endsWith("\n") ? Effect.void : write("\n"),
-    );
     yield* asking.stream(chatbot, { chatId: chat, question, key: null, onHangUp: "cancel" }).pipe(
-      Stream.runForEach(
-        Effect.fnUntraced(function* (event) {
-          if (event._tag === "Delta") {
-            written = event.text;
-            return yield* write(event.text);
-          }
-          if (chat === null) yield* Console.error(`Chat ${event.entry.chatId}.`);
-          chat = event.entry.chatId;
-        }),
+      Stream.runForEach((event) =>
+        event._tag === "Delta" ? write(printable(event.text)) : Effect.void,
       ),
-      Effect.onError(() => Effect.ignore(endLine)),
+      Effect.ensuring(Effect.ignore(write("\n"))),
     );
-    yield* endLine;
   });
 
-  const history = Effect.suspend(() =>
-    chat === null
-      ? Console.error("This chat is new.")
-      : Effect.flatMap(chats.history(chatbot, chat, newest), ({ items, total }) =>
-          Console.error(
-            [
-              ...(total > items.length ? [`The newest ${items.length} of ${total} entries:`] : []),
-              ...items.toReversed().map(({ answer, createTime, question }) =>
-                details([
-                  ["time", createTime],
-                  ["question", question || null],
-                  ["answer", answer],
-                ]),
-              ),
-            ].join("\n\n"),
-          ),
-        ),
-  );
-  const list = Effect.flatMap(chats.list(chatbot, newestChats), ({ items, total }) =>
-    Console.error(
-      `${table(items, {
-        ID: ({ id }) => id,
-        CREATED: ({ createTime }) => createTime,
-        NAME: ({ name }) => name,
-      })}\n${items.length} of ${total}`,
-    ),
-  );
-  /** The command in a line of a terminal; `null` for a question. */
-  const commandOf = (line: string) => {
-    const [, name, id] = commandLine.exec(line) ?? [];
-    if (prompt === null || name === undefined) return null;
-    if (name === "chat" && id !== undefined) return open(Number(id));
-    const commands: Readonly<Record<string, typeof list | typeof greet | typeof history>> = {
-      new: greet,
-      chats: list,
-      history,
-      help: Console.error(help),
-    };
-    return commands[name] ?? Console.error(`There is no command ${line}; /help shows them.`);
+  const begin = Effect.suspend(() => {
+    chat = null;
+    const { helloMessage } = chatbot.settings;
+    return helloMessage ? write(printable(`${helloMessage}\n`)) : Effect.void;
+  });
+  const history = Effect.gen(function* () {
+    if (chat === null) return yield* Console.error("This chat is new.");
+    const { items, total } = yield* chats.history(chatbot, chat, newest);
+    const entries = items.toReversed().map(({ answer, createTime, question }) =>
+      details([
+        ["time", createTime],
+        ["question", question],
+        ["answer", answer],
+      ]),
+    );
+    yield* Console.error([...entries, `The newest ${items.length} of ${total}.`].join("\n\n"));
+  });
+  const list = Effect.gen(function* () {
+    const { items, total } = yield* chats.list(chatbot, newestChats);
+    const rows = table(items, ["id", "createTime", "name"]);
+    yield* Console.error(`${rows}\n${items.length} of ${total}`);
+  });
+  const answer = (line: string) => {
+    if (prompt === null || !line.startsWith("/")) return ask(line);
+    const commands = { "/new": begin, "/chats": list, "/history": history };
+    return commands[line.trim() as keyof typeof commands] ?? Console.error(help);
   };
 
-  if (chatId !== null) yield* open(chatId);
+  if (chatId !== null) yield* chats.history(chatbot, chatId, { ...newest, limit: 1 });
   if (prompt !== null) {
     yield* Console.error("Enter asks, Ctrl-C stops an answer, Ctrl-D leaves, /help shows more.");
-    if (chatId === null) yield* greet;
+    if (chatId === null) yield* begin;
     yield* prompt.show;
   }
-  let failures = 0;
   const lines =
     prompt?.lines ?? stdin.pipe(Stream.decodeText, Stream.splitLines, Stream.rechunk(1));
-  const answer = Effect.fnUntraced(function* (line: string) {
-    if (isBlank(line)) return;
-    const asked = commandOf(line) ?? ask(line);
-    const result = yield* Effect.result(prompt === null ? asked : prompt.stoppable(asked));
-    if (Result.isSuccess(result)) return;
-    if (result.failure instanceof Stopped) return yield* Console.error("Stopped.");
-    failures += 1;
-    yield* printError(
-      result.failure._tag === "SchemaError"
-        ? {
-            message: `The question was not asked: ${describeSchemaError(result.failure)}.`,
-            hint: "a question has at most 200 characters, and none of them is NUL.",
-          }
-        : describeError(result.failure),
-    );
-  });
+  let failures = 0;
+  const answerLine = Effect.fnUntraced(
+    function* (line: string) {
+      if (isBlank(line)) return;
+      yield* prompt === null ? answer(line) : prompt.stoppable(answer(line));
+    },
+    Effect.catchTag("Stopped", () => Console.error("Stopped.")),
+    Effect.catch((error) => {
+      failures += 1;
+      return printError(describeError(error));
+    }),
+  );
   yield* Stream.runForEach(lines, (line) =>
-    prompt === null ? answer(line) : Effect.andThen(answer(line), prompt.show),
+    Effect.andThen(answerLine(line), prompt?.show ?? Effect.void),
   );
   return failures;
 });

@@ -2,8 +2,8 @@
  * The database of a command: beside a running server the server's.
  */
 import { Administration } from "@parley/core";
-import { layerPostgres, pendingSql, type PostgresOptions } from "@parley/store-pg";
-import { Data, Effect, Layer, Option } from "effect";
+import { layerPostgres, pendingSql } from "@parley/store-pg";
+import { Effect, Layer, Option } from "effect";
 import { SecureRandom } from "effect/crypto";
 import { userInfo } from "node:os";
 import { layerDigest } from "../layers/Digest.ts";
@@ -12,27 +12,27 @@ import { hasDatabase } from "../postgres/Cluster.ts";
 import { embeddedPostgres, runningPostgres } from "../postgres/EmbeddedPostgres.ts";
 import { Settings } from "../Settings.ts";
 import { stopOnHangup } from "../StopSignals.ts";
+import { CommandFailed } from "./Errors.ts";
 
 /** The store has no database that a command could use. */
-export class NoDatabase extends Data.TaggedError("NoDatabase")<{ readonly message: string }> {}
+const noDatabase = (message: string) =>
+  new CommandFailed({
+    message,
+    hint: 'commands need the settings of the server; "parley doctor" checks them.',
+  });
 
 export const databaseOptions = Effect.gen(function* () {
   yield* stopOnHangup;
   const options = yield* postgresOptions((dataDir) =>
     Effect.flatMap(
       runningPostgres(dataDir),
-      Option.match({
-        onNone: () => embeddedPostgres(dataDir),
-        onSome: (url) => Effect.succeed(url),
-      }),
+      Option.match({ onNone: () => embeddedPostgres(dataDir), onSome: Effect.succeed }),
     ),
   );
   if (options !== null) return { ...options, listen: false };
-  return yield* new NoDatabase({
-    message:
-      "With PARLEY_STORE=memory the chats are in the memory of the running server alone: " +
-      "commands need another store.",
-  });
+  return yield* noDatabase(
+    "With PARLEY_STORE=memory the chats are in the memory of the running server alone: commands need another store.",
+  );
 });
 
 /** Whether there is a database; a start makes the embedded one. */
@@ -41,29 +41,23 @@ export const databaseExists = Effect.gen(function* () {
   return store !== "embedded" || (yield* hasDatabase(dataDir));
 });
 
-/** In another directory than the server's a command would make a database, and find it empty. */
-const mustExist = Effect.gen(function* () {
-  if (yield* databaseExists) return;
+const layerDatabase = Effect.gen(function* () {
   const { dataDir } = yield* Settings;
-  return yield* new NoDatabase({
-    message: `There is no database in PARLEY_DATA_DIR ${dataDir}: name the server's, or make one with "parley migrate".`,
-  });
-});
-
-/** Servers of an older version may use the schema as it is, so only a start and `parley migrate` change it. */
-const mustBeCurrent = Effect.fnUntraced(function* (options: PostgresOptions) {
-  if ((yield* pendingSql(options)) === "") return;
-  return yield* new NoDatabase({
-    message: 'The schema of the database is not up to date: run "parley migrate" first.',
-  });
-});
-
-const layerDatabase = mustExist.pipe(
-  Effect.andThen(databaseOptions),
-  Effect.tap(mustBeCurrent),
-  Effect.map(layerPostgres),
-  Layer.unwrap,
-);
+  // In another directory than the server's a command would make a database, and find it empty.
+  if (!(yield* databaseExists)) {
+    return yield* noDatabase(
+      `There is no database in PARLEY_DATA_DIR ${dataDir}: name the server's, or make one with "parley migrate".`,
+    );
+  }
+  const options = yield* databaseOptions;
+  // Servers of an older version may use the schema as it is, so only a start and `parley migrate` change it.
+  if ((yield* pendingSql(options)) !== "") {
+    return yield* noDatabase(
+      'The schema of the database is not up to date: run "parley migrate" first.',
+    );
+  }
+  return layerPostgres(options);
+}).pipe(Layer.unwrap);
 
 const layerAdministration = Administration.layer.pipe(
   Layer.provideMerge(layerDatabase),

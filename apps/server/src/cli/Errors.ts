@@ -2,62 +2,51 @@
  * Errors for people: one line and a hint on standard error, and an exit code.
  */
 import { describeCause } from "@parley/core";
-import { Cause, Console, Effect, Exit, Runtime } from "effect";
+import { Cause, Console, Data, Effect, Exit, Runtime } from "effect";
 import { CliError, CliOutput } from "effect/cli";
 
-export interface Described {
+interface Described {
   /** One line: the problem. */
   readonly message: string;
   /** One line: what to do about it. */
-  readonly hint: string | null;
+  readonly hint: string;
 }
 
-const checkDatabase = 'check that the database runs and its settings; "parley doctor" checks both.';
-const listChatbots = '"parley chatbot list" shows the chatbots.';
-const listKeys = '"parley key list" shows the keys, revoked ones too.';
+/** Why a command has failed, for errors that only commands have. */
+export class CommandFailed extends Data.TaggedError("CommandFailed")<
+  Described & { readonly exitCode?: 1 | 2 }
+> {
+  override readonly [Runtime.errorExitCode] = this.exitCode ?? 1;
+}
+
+export const listChatbots = '"parley chatbot list" shows the chatbots.';
 
 const hints: Readonly<Record<string, string>> = {
-  AnswerUnavailable: '"parley doctor" tries the language model and the moderation endpoint.',
   ChatbotNotFound: listChatbots,
-  ChatbotTaken: '"parley chatbot set" changes that chatbot; a new one needs another name.',
-  ChatNotFound: "without --chat a new chat begins.",
+  ChatbotTaken: listChatbots,
+  ChatNotFound: '"parley chats list" shows the chats.',
   DeclarationInvalid: "nothing was changed; docs/operations.md says what each setting may be.",
-  DoctorFailed: "the findings say what to do.",
-  EmbeddedFailed: "PARLEY_DATA_DIR names the directory of the database.",
   ImportRefused: '"parley chats import --help" says what can be imported.',
-  KeyNotFound: listKeys,
-  KnowledgeUnreadable: "PARLEY_KNOWLEDGE_DIR names a folder of Markdown and text files.",
+  KeyNotFound: '"parley key list" shows the keys, revoked ones too.',
   ListenFailed: "PARLEY_PORT, PARLEY_ASK_PORT and PARLEY_MANAGEMENT_PORT say where to listen.",
-  NoDatabase: 'commands need the settings of the server; "parley doctor" checks them.',
-  NoSuchChatbot: listChatbots,
-  NoSuchKey: listKeys,
-  NotAnswered: "each failure is printed where its answer would have been.",
   Overloaded: "try again in a moment.",
-  PlatformError: "check the path and its permissions.",
-  PostgresUnusable: checkDatabase,
   ProvisionInvalid: "nothing was changed; docs/provisioning.schema.json describes the file.",
-  SettingsInvalid: 'docs/settings.md explains every setting; "parley doctor" checks them.',
-  StorageUnavailable: checkDatabase,
   WorkspaceNotFound: '"parley workspace list" shows the workspaces.',
   WorkspaceTaken: "with --merge its chatbots move there, and the two become one.",
 };
 
-/** Messages of errors that have none for people. */
-const messages: Readonly<Record<string, (error: any) => string>> = {
-  PlatformError: (error) => {
-    const { module, pathOrDescriptor } = error.reason;
-    const stream = module === "Stdio" ? "Standard input or output" : "A file";
-    return `${typeof pathOrDescriptor === "string" ? pathOrDescriptor : stream} cannot be used: ${describeCause(error)}`;
-  },
-  StorageUnavailable: ({ message }) => `Database unavailable: ${message}`,
-};
-
 export const describeError = (error: Error): Described => {
-  const tag = String((error as { readonly _tag?: unknown })._tag);
-  const message = toLine(messages[tag]?.(error) ?? (error.message || describeCause(error)));
+  const { _tag = "", hint } = error as { readonly _tag?: string; readonly hint?: string };
+  const problem = _tag === "StorageUnavailable" ? "Database unavailable: " : "";
+  const message = toLine(
+    problem + (_tag === "PlatformError" ? describeCause(error) : error.message || String(error)),
+  );
   return {
     message: /[.!?]$/.test(message) ? message : `${message}.`,
-    hint: hints[tag] ?? null,
+    hint:
+      hint ??
+      hints[_tag] ??
+      '"parley doctor" checks settings, database, documents and models; docs/settings.md explains every setting.',
   };
 };
 
@@ -72,7 +61,7 @@ export const redactKeys = (text: string): string => text.replace(key, "prl_$1$2_
 
 /** Prints it on standard error. */
 export const printError = ({ hint, message }: Described): Effect.Effect<void> =>
-  Console.error(`parley: ${message}${hint === null ? "" : `\nhint: ${hint}`}`);
+  Console.error(`parley: ${message}\nhint: ${hint}`);
 
 /** Prints why the effect failed: an error as its line and hint, a defect as it is. */
 export const printingErrors = <A, E, R>(effect: Effect.Effect<A, E, R>): Effect.Effect<A, E, R> =>
@@ -84,13 +73,6 @@ export const printingErrors = <A, E, R>(effect: Effect.Effect<A, E, R>): Effect.
     return Cause.hasDies(cause) || !(error instanceof Error)
       ? Effect.logError(cause)
       : printError(describeError(error));
-  });
-
-/** The command at this path, such as `["key", "create"]`, is used wrongly. Nothing was done. */
-export const wrongUsage = (command: ReadonlyArray<string>, message: string) =>
-  new CliError.ShowHelp({
-    commandPath: ["parley", ...command],
-    errors: [new CliError.ValidationError({ message })],
   });
 
 /** The usual help; after wrong usage one line of error and a hint instead. */

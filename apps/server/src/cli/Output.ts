@@ -1,72 +1,71 @@
 /**
  * The output of commands: text for people, one JSON document for programs.
  */
-import { Effect, Stdio, Stream, type PlatformError } from "effect";
-import { CliOutput } from "effect/cli";
+import { Effect, Stdio, Stream } from "effect";
+import { CliOutput, Flag, GlobalFlag } from "effect/cli";
 
-/** Prints the document as JSON, or the text; fails if it cannot be written. */
-export const print = (
-  json: boolean,
-  document: unknown,
-  text: () => string,
-): Effect.Effect<void, PlatformError.PlatformError, Stdio.Stdio> =>
-  printText(json ? JSON.stringify(document) : text());
+export const Json = GlobalFlag.Setting("json")({
+  flag: Flag.Boolean("json").pipe(
+    Flag.withDefault(false),
+    Flag.withDescription("Print JSON, for programs"),
+  ),
+});
 
-export const printText = (
-  text: string,
-): Effect.Effect<void, PlatformError.PlatformError, Stdio.Stdio> =>
-  Stdio.Stdio.use(({ stdout }) =>
-    Stream.run(Stream.make(`${text}\n`), stdout({ endOnDone: false })),
-  );
+/** Writes to standard output; fails if that is impossible. */
+export const write = (text: string) =>
+  Stdio.Stdio.use(({ stdout }) => Stream.run(Stream.make(text), stdout({ endOnDone: false })));
+
+/** Prints the document with `--json`, else the text. */
+export const print = Effect.fnUntraced(function* (document: unknown, text: string) {
+  yield* write(`${(yield* Json) ? JSON.stringify(document) : text}\n`);
+});
 
 /** "1 chat", "2 chats". */
 export const counted = (count: number, noun: string): string =>
   `${count} ${noun}${count === 1 ? "" : "s"}`;
 
-export type Cell = string | number | Date | null;
+export type Cell = string | number | boolean | Date | null | ReadonlyArray<string>;
 
-export type Columns<Row> = Readonly<Record<string, (row: Row) => Cell>>;
-
-/** The rows under the names of the columns. */
-export const table = <Row>(rows: ReadonlyArray<Row>, columns: Columns<Row>): string => {
-  const cells = rows.map((row) =>
-    Object.values(columns).map((column) => shorten(oneLine(toText(column(row))))),
-  );
-  const all = [Object.keys(columns), ...cells];
-  const widths = all[0]!.map((_, column) =>
+/** The fields of each row under their names, such as `USER REF` for `userRef`. */
+export const table = <Name extends string>(
+  rows: ReadonlyArray<Readonly<Record<Name, Cell>>>,
+  fields: ReadonlyArray<Name>,
+): string => {
+  const headings = fields.map((name) => name.replace(/[A-Z]/g, " $&").toUpperCase());
+  const cells = rows.map((row) => fields.map((name) => shorten(toText(row[name]))));
+  const all = [headings, ...cells];
+  const widths = headings.map((_, column) =>
     Math.max(...all.map((row) => CliOutput.displayWidth(row[column]!))),
   );
-  return all
-    .map((row) => row.map((text, column) => pad(text, widths[column]!)).join("  "))
-    .map((line) => line.trimEnd())
-    .join("\n");
+  const pad = (text: string, column: number) =>
+    text + " ".repeat(widths[column]! - CliOutput.displayWidth(text));
+  return all.map((row) => row.map(pad).join("  ").trimEnd()).join("\n");
 };
-
-/** Prints rows as a JSON array or as a table. */
-export const printTable = <Row>(json: boolean, rows: ReadonlyArray<Row>, columns: Columns<Row>) =>
-  print(json, rows, () => table(rows, columns));
 
 /** Names with their values, which may have several lines. */
 export const details = (pairs: ReadonlyArray<readonly [string, Cell]>): string => {
   const width = Math.max(...pairs.map(([name]) => name.length)) + 2;
-  const indented = (cell: Cell) =>
-    printable(toText(cell)).replaceAll("\n", `\n${" ".repeat(width)}`);
+  const indented = (cell: Cell) => toText(cell).replaceAll("\n", `\n${" ".repeat(width)}`);
   return pairs.map(([name, cell]) => name.padEnd(width) + indented(cell)).join("\n");
 };
 
 /** The text without what moves the cursor, rings or colours a terminal. */
 export const printable = (text: string): string =>
-  text.replace(/[\0-\x08\x0b-\x1f\x7f-\x9f]/g, "\ufffd");
-
-const oneLine = (text: string) => printable(text.replace(/\s+/g, " "));
+  text.replaceAll("\r\n", "\n").replace(/[\0-\x08\x0b-\x1f\x7f-\x9f]/g, "\ufffd");
 
 const toText = (cell: Cell): string =>
-  cell === null ? "-" : cell instanceof Date ? cell.toISOString().slice(0, 19) + "Z" : `${cell}`;
+  cell === null
+    ? "-"
+    : cell instanceof Date
+      ? cell.toISOString().replace(/\.\d+/, "")
+      : printable(String(cell));
 
 const widest = 60;
 
-const shorten = (text: string): string =>
-  CliOutput.displayWidth(text) <= widest ? text : `${[...text].slice(0, widest - 1).join("")}…`;
-
-const pad = (text: string, width: number) =>
-  text + " ".repeat(Math.max(0, width - CliOutput.displayWidth(text)));
+/** One line of a cell's width. */
+const shorten = (text: string): string => {
+  const line = text.replace(/\s+/g, " ");
+  return CliOutput.displayWidth(line) <= widest
+    ? line
+    : `${[...line].slice(0, widest - 1).join("")}…`;
+};

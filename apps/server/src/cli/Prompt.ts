@@ -1,7 +1,7 @@
 /**
  * The lines that a person types on the terminal, with the keys of readline.
  */
-import { Data, Effect, Queue, Stream, type Cause } from "effect";
+import { Data, Effect, Stream } from "effect";
 import { createInterface } from "node:readline";
 
 /** The person pressed Ctrl-C. */
@@ -18,24 +18,21 @@ export interface Prompt {
 
 /** Reads lines from the terminal until the scope closes. The terminal's echo goes to standard error. */
 export const makePrompt = Effect.gen(function* () {
-  const lines = yield* Queue.unbounded<string, Cause.Done>();
-  const leave = () => void Queue.endUnsafe(lines);
-  let interrupt: () => void = leave;
   const readline = yield* Effect.acquireRelease(
     Effect.sync(() =>
-      createInterface({ input: process.stdin, output: process.stderr, prompt: "> " })
-        .on("line", (line) => void Queue.offerUnsafe(lines, line))
-        .on("close", leave)
-        .on("SIGINT", () => interrupt()),
+      createInterface({ input: process.stdin, output: process.stderr, prompt: "> " }),
     ),
     (readline) => Effect.sync(() => readline.close()),
   );
+  const leave = () => readline.close();
+  let interrupt = leave;
+  readline.on("SIGINT", () => interrupt());
   const stop = Effect.callback<never, Stopped>((resume) => {
     interrupt = () => resume(Effect.fail(new Stopped()));
   }).pipe(Effect.ensuring(Effect.sync(() => void (interrupt = leave))));
   const prompt: Prompt = {
     show: Effect.sync(() => readline.prompt(true)),
-    lines: Stream.rechunk(Stream.fromQueue(lines), 1),
+    lines: Stream.orDie(Stream.fromAsyncIterable(readline, (error) => error)),
     stoppable: (effect) => Effect.raceFirst(effect, stop),
   };
   return prompt;

@@ -16,21 +16,18 @@ import {
   type KeyRecord,
   type NewChatbot,
 } from "@parley/core";
-import { Data, DateTime, Effect, FileSystem, Option, Schema } from "effect";
+import { Data, Effect, FileSystem, Option, Schema, SchemaTransformation } from "effect";
 
 export class ProvisionInvalid extends Data.TaggedError("ProvisionInvalid")<{
   readonly message: string;
 }> {}
 
-const isoTime = /^(\d{4}-\d\d-\d\d)(T\d\d:\d\d(:\d\d(\.\d+)?)?(Z|[+-]\d\d:\d\d))?$/u;
+const isoTime = /^\d{4}-\d\d-\d\d(T\d\d:\d\d(:\d\d(\.\d+)?)?(Z|[+-]\d\d:\d\d))?$/u;
 
 /** A date, which means its beginning in UTC, or a time with its zone, in ISO 8601. */
 export const timeOf = (text: string): Option.Option<Date> => {
-  const [, date] = isoTime.exec(text) ?? [];
-  const [time, day] = [new Date(text), new Date(date ?? Number.NaN)];
-  if (Number.isNaN(time.getTime()) || Number.isNaN(day.getTime())) return Option.none();
-  // JavaScript takes the 31st of February for the 3rd of March.
-  return day.toISOString().startsWith(date!) ? Option.some(time) : Option.none();
+  const time = new Date(text);
+  return isoTime.test(text) && !Number.isNaN(time.getTime()) ? Option.some(time) : Option.none();
 };
 
 const optional = <S extends Schema.Top>(schema: S, description: string) =>
@@ -49,25 +46,17 @@ const Key = Schema.Struct({
     description: "read: details and lists; write: create chats; ask: ask questions",
   }),
   name: optional(Text, "A name for your own overview"),
-  expiresAt: Schema.optionalKey(
-    Schema.String.check(
-      Schema.makeFilter(
-        (text) =>
-          !isoTime.test(text) ||
-          Option.exists(timeOf(text), Schema.is(PointInTime)) ||
-          "is no point in time between 1970 and 9999",
-      ),
-      Schema.isPattern(isoTime, {
-        message: "is no time in ISO 8601 with a zone, such as 2030-01-01T00:00:00Z",
-      }),
-    )
-      .annotate({
-        description:
-          "Time in ISO 8601 at which the key ends; absent: never, or as it was changed elsewhere",
-        examples: ["2030-01-01T00:00:00Z"],
-      })
-      .pipe(Schema.decodeTo(Schema.DateTimeUtcFromString)),
-  ),
+  expiresAt: Schema.String.check(
+    Schema.isPattern(isoTime, {
+      message: "is no time in ISO 8601 with a zone, such as 2030-01-01T00:00:00Z",
+    }),
+  )
+    .annotate({
+      description:
+        "Time in ISO 8601 at which the key ends; absent: never, or as it was changed elsewhere",
+      examples: ["2030-01-01T00:00:00Z"],
+    })
+    .pipe(Schema.decodeTo(PointInTime, SchemaTransformation.dateFromString), Schema.optionalKey),
   ratePerMinute: optional(
     Schema.NullOr(RatePerMinute),
     "How many requests each server process accepts in a minute; null: any number; absent: so, or as it was changed elsewhere",
@@ -77,49 +66,37 @@ const Key = Schema.Struct({
 const { fields } = ChatbotSettings;
 
 const settings = {
-  helloMessage: optional(
-    fields.helloMessage,
-    "The first entry of each chat that POST /chats creates; empty, or null, the default: none",
-  ),
+  helloMessage: optional(fields.helloMessage, "The first entry of each new chat; null: none"),
   moderationErrorMessage: optional(
     fields.moderationErrorMessage,
     "The answer to a flagged question; a sentence in English by default",
   ),
-  instructions: optional(
-    fields.instructions,
-    "Instructions for the language model; null by default: none",
-  ),
-  model: optional(
-    fields.model,
-    "The language model, by the name that its provider uses; null by default: PARLEY_LLM_MODEL",
-  ),
-  moderation: optional(
-    fields.moderation,
-    "The moderator of questions; null by default: PARLEY_MODERATION",
-  ),
+  instructions: optional(fields.instructions, "For the language model; null: none"),
+  model: optional(fields.model, "The language model; null: PARLEY_LLM_MODEL"),
+  moderation: optional(fields.moderation, "The moderator of questions; null: PARLEY_MODERATION"),
   knowledge: optional(
     fields.knowledge,
-    "A folder of documents below PARLEY_KNOWLEDGE_ROOT; null by default: PARLEY_KNOWLEDGE_DIR",
+    "A folder of documents below PARLEY_KNOWLEDGE_ROOT; null: PARLEY_KNOWLEDGE_DIR",
   ),
   retentionDays: optional(
     fields.retentionDays,
-    "The days without an entry after which a chat is erased; null by default: never",
+    "The days without an entry after which a chat is erased; null: never",
   ),
 } satisfies Record<keyof ChatbotSettings, unknown>;
 
-const ChatbotFile = Schema.Struct({
-  workspace: Name.annotate({ description: "Name of the workspace" }),
-  name: Name.annotate({
-    description: "Name of the chatbot; workspace and name together identify it",
-  }),
-  description: optional(LongText, "Shown by the details endpoint; empty by default"),
-  ...settings,
-  keys: optional(Schema.Array(Key), "The API keys that open this chatbot"),
-});
-
 export const ProvisionFile = Schema.Struct({
   $schema: optional(Schema.String, "The address of this file's schema, for editors"),
-  chatbots: Schema.Array(ChatbotFile).annotate({
+  chatbots: Schema.Array(
+    Schema.Struct({
+      workspace: Name.annotate({ description: "Name of the workspace" }),
+      name: Name.annotate({
+        description: "Name of the chatbot; workspace and name together identify it",
+      }),
+      description: optional(LongText, "Shown by the details endpoint; empty by default"),
+      ...settings,
+      keys: optional(Schema.Array(Key), "The API keys that open this chatbot"),
+    }),
+  ).annotate({
     description: "Chatbots and keys that are not named here stay as they are",
   }),
 }).annotate({
@@ -127,31 +104,13 @@ export const ProvisionFile = Schema.Struct({
   description: "Chatbots and their API keys, for PARLEY_PROVISION and parley provision",
 });
 
-/** The file's JSON Schema, with no references. */
-export const provisionSchema = () => {
-  const { definitions, schema } = Schema.toJsonSchemaDocument(ProvisionFile, options);
-  const whole = (_: string, value: unknown): unknown => {
-    const reference = (value as { readonly $ref?: unknown } | null)?.$ref;
-    return typeof reference === "string" ? definitions[reference.split("/").at(-1)!] : value;
-  };
-  return {
-    $schema: "https://json-schema.org/draft/2020-12/schema",
-    ...JSON.parse(JSON.stringify(schema, whole)),
-  };
-};
-
 /** Without an expiry or a rate a known key keeps its own, and a new one has none. */
-export interface DeclaredKey extends Omit<KeyRecord, "expiresAt" | "ratePerMinute"> {
-  readonly expiresAt?: Date;
-  readonly ratePerMinute?: number | null;
-}
+export type DeclaredKey = Omit<KeyRecord, "expiresAt" | "ratePerMinute"> &
+  Partial<Pick<KeyRecord, "expiresAt" | "ratePerMinute">>;
 
-export interface DeclaredChatbot extends Omit<NewChatbot, "keys"> {
+export type DeclaredChatbot = Omit<NewChatbot, "keys"> & {
   readonly keys: ReadonlyArray<DeclaredKey>;
-}
-
-/** With an error for each misspelt field. */
-const options = { onExcessProperty: "error", errors: "all" } as const;
+};
 
 /** The chatbots that the file declares. Fields that it does not name have their defaults. */
 export const readProvisionFile = Effect.fnUntraced(function* (
@@ -168,33 +127,21 @@ export const readProvisionFile = Effect.fnUntraced(function* (
       invalid(`is not JSON${/ \(line \d+ column \d+\)/.exec(String(error))?.[0] ?? ""}.`),
   });
   const { chatbots } = yield* Effect.mapError(
-    Schema.decodeUnknownEffect(ProvisionFile)(json, options),
+    // With an error for each misspelt field.
+    Schema.decodeUnknownEffect(ProvisionFile)(json, { onExcessProperty: "error", errors: "all" }),
     (error) => invalid(`${describeSchemaError(error)}.`),
   );
 
-  const declareKey = Effect.fnUntraced(function* ({
-    expiresAt,
-    name,
-    ratePerMinute,
-    scopes,
-    ...key
-  }: typeof Key.Type) {
-    const variable = /^\$\{(.*)\}$/.exec(key.key)?.[1];
-    const value = variable === undefined ? key.key : environment[variable];
-    if (value === undefined) return yield* invalid(`\${${variable}} is not set.`);
-    const id = keyId(value);
+  const declareKey = Effect.fnUntraced(function* ({ key, name, ...rest }: typeof Key.Type) {
+    const variable = /^\$\{(.*)\}$/.exec(key)?.[1];
+    const text = variable === undefined ? key : environment[variable];
+    if (text === undefined) return yield* invalid(`${key} is not set.`);
+    const id = keyId(text);
     if (id === null) {
-      const which = variable === undefined ? "a key" : `\${${variable}}`;
+      const which = variable === undefined ? "a key" : key;
       return yield* invalid(`${which} is not a valid key; "parley key generate" makes one.`);
     }
-    const declared: DeclaredKey = {
-      id,
-      hash: yield* hashKey(value),
-      name: name ?? null,
-      scopes,
-      ...(expiresAt !== undefined && { expiresAt: DateTime.toDateUtc(expiresAt) }),
-      ...(ratePerMinute !== undefined && { ratePerMinute }),
-    };
+    const declared: DeclaredKey = { ...rest, id, hash: yield* hashKey(text), name: name ?? null };
     return declared;
   });
 

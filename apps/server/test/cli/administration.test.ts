@@ -1,22 +1,12 @@
 import { ChatStore, keyId } from "@parley/core";
 import { layerPostgres } from "@parley/store-pg";
 import { Effect, Redacted } from "effect";
-import { spawn } from "node:child_process";
-import { mkdtemp, rm, writeFile } from "node:fs/promises";
-import { tmpdir, userInfo } from "node:os";
-import { join } from "node:path";
-import { afterAll, beforeAll, expect, inject, it } from "vitest";
+import { userInfo } from "node:os";
+import { beforeAll, expect, inject, it } from "vitest";
 import { redactKeys } from "../../src/cli/Errors.ts";
-import { withoutSettings } from "../withoutSettings.ts";
 import { here, oneLineAndHint } from "./here.ts";
-import { main } from "./run.ts";
 
-let directory: string;
-beforeAll(async () => {
-  directory = await mkdtemp(join(tmpdir(), "parley-administration-"));
-  expect((await parley("migrate")).code).toBe(0);
-});
-afterAll(() => rm(directory, { recursive: true, force: true }));
+beforeAll(async () => expect((await parley("migrate")).code).toBe(0));
 
 const schema = `administration_${process.pid}`;
 const settings = () => ({ DATABASE_URL: inject("postgresUrl"), PARLEY_SCHEMA: schema });
@@ -43,7 +33,7 @@ const defaults = {
 };
 
 it("chatbots are created, shown and changed", async () => {
-  expect((await parley("chatbot show")).stderr).toContain("There is no chatbot yet: ");
+  expect((await parley("chatbot show")).stderr).toContain("There is no chatbot");
   expect((await parley("chatbot create --name Helpdesk")).code).toBe(2);
   const create = "chatbot create --workspace Acme --name Helpdesk --hello-message Hello!";
   expect(await parley(`${create} --retention-days 30`)).toEqual({
@@ -53,32 +43,25 @@ it("chatbots are created, shown and changed", async () => {
   });
   const named = { id: 1, workspace: "Acme", name: "Helpdesk" };
   const helpdesk = { ...named, ...defaults, helloMessage: "Hello!", retentionDays: 30 };
-  expect(await json("chatbot show")).toEqual({ ...helpdesk, liveKeys: 0 });
+  expect(await json("chatbot show")).toEqual(helpdesk);
 
-  // The only workspace need not be named.
-  const sales = await json("chatbot create --name Sales --description Sells\n\x07");
-  expect(sales).toEqual({
-    id: 2,
-    workspace: "Acme",
-    name: "Sales",
-    ...defaults,
-    description: "Sells\n\x07",
-  });
+  const description = "Sells\n\x07";
+  const sales = `chatbot create --workspace Acme --name Sales --description ${description}`;
+  const named2 = { id: 2, workspace: "Acme", name: "Sales" };
+  expect(await json(sales)).toEqual({ ...named2, ...defaults, description });
   expect((await parley("chatbot list")).stdout).toBe(
-    "ID  WORKSPACE  NAME      LIVE KEYS  DESCRIPTION\n" +
-      "1   Acme       Helpdesk  0\n" +
-      "2   Acme       Sales     0          Sells \ufffd\n",
+    "ID  WORKSPACE  NAME      DESCRIPTION\n" +
+      "1   Acme       Helpdesk\n" +
+      "2   Acme       Sales     Sells \ufffd\n",
   );
 
   // White space alone, in Unicode's sense.
   const blank = await parley("chatbot set --chatbot Sales --moderation-error-message \u0085");
   expect(blank).toMatchObject({ code: 1, stderr: expect.stringMatching(/^parley: .*is blank/) });
 
-  const file = join(directory, "instructions.txt");
-  await writeFile(file, "Be brief.\nBe kind.\n");
   const changed = await json(
     "chatbot set --chatbot Helpdesk --workspace Beta --name Desk --description Helps --model large " +
-      `--moderation-error-message No. --instructions-file ${file} --moderation words ` +
+      "--moderation-error-message No. --instructions Be\nbrief. --moderation words " +
       "--knowledge manuals --unset hello-message --unset retention-days",
   );
   expect(changed).toEqual({
@@ -88,19 +71,18 @@ it("chatbots are created, shown and changed", async () => {
     description: "Helps",
     helloMessage: null,
     moderationErrorMessage: "No.",
-    instructions: "Be brief.\nBe kind.",
+    instructions: "Be\nbrief.",
     model: "large",
     moderation: "words",
     knowledge: "manuals",
     retentionDays: null,
   });
   expect((await parley("chatbot show --chatbot 1")).stdout).toContain(
-    "instructions              Be brief.\n                          Be kind.\n",
+    "instructions            Be\n                        brief.\n",
   );
-  for (const outcome of ["Changed the chatbot 1", "The chatbot 1"]) {
-    const set = await parley("chatbot set --chatbot 1 --instructions-file -", "Ask back.\n");
-    expect(set.stdout).toContain(outcome);
-  }
+  expect((await parley("chatbot set --chatbot 1 --model small")).stdout).toBe(
+    'Changed the chatbot 1 "Desk" of the workspace "Beta".\n',
+  );
 });
 
 it("workspaces are listed and renamed, and merged only with --merge", async () => {
@@ -117,7 +99,7 @@ it("workspaces are listed and renamed, and merged only with --merge", async () =
   });
   const renamed = await parley("workspace rename Beta Acme --merge");
   expect(renamed.stdout).toBe('Renamed the workspace "Beta" to "Acme".\n');
-  expect((await parley("workspace list")).stdout).toBe("WORKSPACE  CHATBOTS\nAcme       2\n");
+  expect((await parley("workspace list")).stdout).toBe("NAME  CHATBOTS\nAcme  2\n");
   const unnamed = await here(["workspace", "rename", "Acme", ""], settings());
   expect(unnamed).toMatchObject({
     code: 1,
@@ -130,11 +112,11 @@ it("the audit lists changes with their actors, newest first", async () => {
   const renamed = { time, actor: user, chatbot: 1, chatbotName: "Desk", action: "change" };
   expect(await json("audit --limit 2")).toEqual([
     { ...renamed, detail: "workspaceName" },
-    { ...renamed, detail: "instructions" },
+    { ...renamed, detail: "model" },
   ]);
   const [headings, first] = (await parley("audit")).stdout.split("\n");
-  expect(headings).toMatch(/^TIME +ACTOR +CHATBOT +ACTION +DETAIL$/);
-  expect(first).toMatch(new RegExp(`^\\S+Z  ${user} +1 Desk +change +workspaceName$`));
+  expect(headings).toMatch(/^TIME +ACTOR +CHATBOT +CHATBOT NAME +ACTION +DETAIL$/);
+  expect(first).toMatch(new RegExp(`^\\S+Z  ${user} +1 +Desk +change +workspaceName$`));
 });
 
 it("keys are created, listed, changed, rotated and revoked", async () => {
@@ -143,11 +125,7 @@ it("keys are created, listed, changed, rotated and revoked", async () => {
   const key = made.stdout.trim();
   const id = keyId(key)!;
   expect(made.stdout).toBe(`${key}\n`);
-  expect(made.stderr).toMatch(
-    new RegExp(
-      `^The key prl_${id}_… of chatbot 2 "Sales" is valid until .+, to read, write, ask\\. .+\n$`,
-    ),
-  );
+  expect(made.stderr).toBe(`The key prl_${id}_… of chatbot 2 "Sales" is shown only now.\n`);
   const listed = await json("key list");
   const common = { id, chatbot: 2, chatbotName: "Sales", name: "web", createdAt: time };
   const scopes = ["read", "write", "ask"];
@@ -170,7 +148,7 @@ it("keys are created, listed, changed, rotated and revoked", async () => {
     ratePerMinute: 90,
   });
   const changed = await json(`key change prl_${id}_… --scopes ask,read --expires never --name `);
-  expect(changed).toMatchObject({ id, scopes: ["ask", "read"], expiresAt: null, name: null });
+  expect(changed).toMatchObject({ id, scopes: ["read", "ask"], expiresAt: null, name: null });
 
   for (const [rate, ratePerMinute] of [
     ["60/min", 60],
@@ -189,7 +167,7 @@ it("keys are created, listed, changed, rotated and revoked", async () => {
     chatbot: 2,
     name: null,
     expiresAt: null,
-    scopes: ["ask", "read"],
+    scopes: ["read", "ask"],
     replaces: { id, expiresAt: time },
   });
   const left = Date.parse(rotated.replaces.expiresAt) - Date.now();
@@ -201,20 +179,18 @@ it("keys are created, listed, changed, rotated and revoked", async () => {
   );
   await json(`key change ${id} --expires 0s`);
   const { stdout } = await parley("key list");
-  expect(stdout).toMatch(new RegExp(`^prl_${id} {2}2 Sales {2}- {5}expired`, "m"));
-  expect(stdout).toMatch(new RegExp(`^prl_${report.id} .* live `, "m"));
-  expect(stdout).toMatch(new RegExp(`^prl_${rotated.id} .* revoked `, "m"));
+  expect(stdout).toMatch(new RegExp(`^${id} +2 +Sales +- +expired +read,ask `, "m"));
+  expect(stdout).toMatch(new RegExp(`^${report.id} .* live `, "m"));
+  expect(stdout).toMatch(new RegExp(`^${rotated.id} .* revoked `, "m"));
   for (const whole of [key, report.key, rotated.key]) expect(stdout).not.toContain(whole);
   const twice = await parley(`key revoke ${rotated.id}`);
-  expect(twice.stderr).toContain(`The key prl_${rotated.id}_… is revoked already.\n`);
+  expect(twice.stderr).toContain(`no live key prl_${rotated.id}_…`);
 });
 
 it("a key is generated without being stored", async () => {
-  const { code, stdout } = await parley("key generate");
-  expect(code).toBe(0);
+  const { stdout } = await parley("key generate");
   expect(keyId(stdout.slice(0, -1))).not.toBeNull();
-  const printed = JSON.parse((await parley("key generate --json")).stdout);
-  expect(Object.keys(printed)).toEqual(["key"]);
+  expect(await json("key generate")).toEqual({ key: expect.stringMatching(/^prl_/) });
 });
 
 it("no command takes a key as an argument, or repeats it", async () => {
@@ -238,7 +214,7 @@ it("no command takes a key as an argument, or repeats it", async () => {
   }
 });
 
-it("a chatbot is deleted with its keys and chats, after a question or with --yes", async () => {
+it("a chatbot is deleted with its keys and chats, and only with --yes", async () => {
   const chat = { name: null, userRef: null, helloMessage: null };
   await ChatStore.use((store) =>
     Effect.andThen(store.createChat(2, chat, null), store.createChat(2, chat, null)),
@@ -247,38 +223,19 @@ it("a chatbot is deleted with its keys and chats, after a question or with --yes
     Effect.runPromise,
   );
   const what = 'the chatbot 2 "Sales" of the workspace "Acme" with 2 chats and 3 keys';
-  expect(await parley("chatbot delete Sales", "yes\n")).toMatchObject({
-    code: 2,
-    stderr: expect.stringContaining("Confirm it with --yes."),
-  });
-  const asked = (answer: string) =>
-    here(["chatbot", "delete", "Sales"], settings(), answer, { isTerminal: true });
-  expect(await asked("no\n")).toMatchObject({
+  expect(await parley("chatbot delete Sales")).toEqual({
     code: 1,
-    stderr: `This permanently deletes ${what}. Type yes:\nparley: Nothing was deleted.\n`,
+    stdout: "",
+    stderr: `parley: With --yes this permanently deletes ${what}.\nhint: nothing was deleted.\n`,
   });
-  expect(await asked("yes\n")).toMatchObject({ code: 0, stdout: `Deleted ${what}.\n` });
+  expect(await parley("chatbot delete Sales --yes")).toMatchObject({
+    code: 0,
+    stdout: `Deleted ${what}.\n`,
+  });
   expect(await json("key list")).toEqual([]);
   expect(await json("chatbot delete 1 --yes")).toEqual({ id: 1, chats: 0, keys: 0 });
   expect(await json("chatbot list")).toEqual([]);
   expect(await json("audit --limit 1")).toMatchObject([
     { chatbot: 1, chatbotName: null, action: "delete", detail: "Desk" },
   ]);
-});
-
-it("a deletion that is confirmed on a terminal ends the command, while the terminal stays", async () => {
-  expect((await parley("chatbot create --workspace Acme --name Old")).code).toBe(0);
-  const command = `${process.execPath} ${main} chatbot delete Old`;
-  const child = spawn("script", ["-qec", command, "/dev/null"], {
-    env: { ...withoutSettings(), ...settings() },
-    stdio: ["pipe", "pipe", "inherit"],
-  });
-  let printed = "";
-  for await (const data of child.stdout) {
-    const asked = printed.includes("Type yes:");
-    printed += data;
-    if (!asked && printed.includes("Type yes:")) child.stdin.write("yes\n");
-  }
-  expect(printed).toMatch(/Deleted the chatbot \d+ "Old" of the workspace "Acme"/);
-  child.stdin.end();
 });

@@ -2,6 +2,7 @@ import { spawn } from "node:child_process";
 import { once } from "node:events";
 import { createServer } from "node:http";
 import type { AddressInfo } from "node:net";
+import { text } from "node:stream/consumers";
 import { beforeAll, describe, expect, inject, it } from "vitest";
 import { here } from "./here.ts";
 import { withoutSettings } from "../withoutSettings.ts";
@@ -31,15 +32,16 @@ const asked = async () => {
 };
 
 describe("parley chat", () => {
-  it("answers piped questions, and prints the id of the chat", async () => {
+  it("answers each piped question that can be asked, and prints the id of the chat", async () => {
     const { code, stderr, stdout } = await run(["chat"], settings(), question);
     expect({ code, stderr }).toEqual({ code: 0, stderr: "Chat 1.\n" });
     expect(stdout).toContain("`PARLEY_PORT` is the port, 3000 by default.");
-    const more = await here(["chat", "--chat", "1"], settings(), `${question}\nAnd the host?`);
-    expect(more).toMatchObject({
-      code: 0,
-      stderr: 'Chat 1 of "Helpdesk"; entries so far: 1.\n',
-    });
+    const lines = `${question}\n${"x".repeat(201)}\na\0b\nAnd the host?`;
+    const more = await here(["chat", "--chat", "1"], settings(), lines);
+    expect(more).toMatchObject({ code: 1, stderr: expect.stringMatching(/: 2 asks failed\.$/m) });
+    expect(more.stderr.match(/^parley: The question was not asked: .*\nhint: .*\n/gm)).toHaveLength(
+      2,
+    );
     expect(await asked()).toEqual([
       [1, "How do I change the port?"],
       [1, "How do I change the port?"],
@@ -47,7 +49,7 @@ describe("parley chat", () => {
     ]);
   });
 
-  it("ends with 1 if an ask failed, stores nothing of it, and logs nothing without --log-level", async () => {
+  it("ends with 1 if an ask failed, stores no entry of it, and logs nothing without --log-level", async () => {
     const dead = {
       ...settings(),
       PARLEY_LLM_BASE_URL: "http://127.0.0.1:1/v1",
@@ -57,11 +59,12 @@ describe("parley chat", () => {
     };
     const before = await asked();
     const { code, stderr, stdout } = await here(["chat"], dead, question);
-    expect({ code, stdout }).toEqual({ code: 1, stdout: "" });
+    expect({ code, stdout }).toEqual({ code: 1, stdout: "\n" });
     expect(stderr.split("\n")).toEqual([
+      "Chat 2.",
       expect.stringMatching(/^parley: No answer: .+\.$/),
-      expect.stringMatching(/^hint: "parley doctor" tries /),
-      "parley: One ask failed.",
+      expect.stringMatching(/^hint: "parley doctor" checks /),
+      "parley: 1 ask failed.",
       expect.stringMatching(/^hint: /),
       "",
     ]);
@@ -69,11 +72,15 @@ describe("parley chat", () => {
     expect(await asked()).toEqual(before);
   });
 
-  it("stops an answer by Ctrl-C and goes on, and leaves by Ctrl-C at the prompt", async () => {
-    const model = createServer((_, response) => {
+  it("stops an answer by Ctrl-C, has commands, and leaves by Ctrl-C at the prompt", async () => {
+    const model = createServer(async (request, response) => {
+      const prompt = await text(request);
       response.writeHead(200, { "content-type": "text/event-stream" });
-      const choice = { index: 0, delta: { role: "assistant", content: "Once upon" } };
+      const isShort = prompt.includes("A short story?");
+      const delta = { role: "assistant", content: "Once upon\x1b[31m" };
+      const choice = { index: 0, delta, finish_reason: isShort ? "stop" : null };
       response.write(`data: ${JSON.stringify({ id: "1", choices: [choice] })}\n\n`);
+      if (isShort) response.end("data: [DONE]\n\n");
     });
     await once(model.listen(0, "127.0.0.1"), "listening");
     const child = spawn("script", ["-qec", `${process.execPath} ${main} chat`, "/dev/null"], {
@@ -89,8 +96,11 @@ describe("parley chat", () => {
     const before = await asked();
     const steps = [
       ["/help shows more.", "A story?\r"],
-      ["Once upon", "\x03"],
-      ["Stopped.", "/help\r"],
+      ["Once upon\ufffd[31m", "\x03"],
+      ["Stopped.", "/new\rA short story?\r"],
+      ["Once upon", "/history\r"],
+      ["answer    Once upon", "/chats\r"],
+      ["CREATE TIME", "/what\r"],
       ["Ctrl-D, leaves.", "\x03"],
     ];
     let printed = "";
@@ -101,7 +111,7 @@ describe("parley chat", () => {
       printed = "";
     }
     expect(await ended).toEqual([0, null]);
-    expect(await asked()).toEqual(before);
+    expect(await asked()).toEqual([...before, [expect.any(Number), "A short story?"]]);
     child.stdin.end();
     model.closeAllConnections();
     model.close();
@@ -116,8 +126,6 @@ describe("parley chat", () => {
     child.stdin.write(question);
     await once(child.stdout, "data");
     child.kill("SIGHUP");
-    // Else this would end it.
-    child.stdin.end();
     expect(await ended).toEqual([130, null]);
   });
 });

@@ -1,17 +1,15 @@
 /**
  * Commands about the chats of a chatbot.
  */
-import * as NodeServices from "@effect/platform-node/NodeServices";
 import { ChatbotRegistry, ChatStore, defaultSettings, newestChats, TurnStore } from "@parley/core";
 import { layerPostgres } from "@parley/store-pg";
-import { Effect, Redacted, Stream } from "effect";
+import { Effect, Redacted } from "effect";
 import { spawn } from "node:child_process";
-import { mkdtemp, open, readdir, readFile, rm, stat, writeFile } from "node:fs/promises";
-import { tmpdir, userInfo } from "node:os";
-import { join } from "node:path";
+import { once } from "node:events";
+import { open } from "node:fs/promises";
+import { userInfo } from "node:os";
 import { text as readAll } from "node:stream/consumers";
-import { afterAll, beforeAll, describe, expect, inject, it } from "vitest";
-import { replaceFile } from "../../src/cli/commands/ChatsCommand.ts";
+import { beforeAll, describe, expect, inject, it } from "vitest";
 import { withoutSettings } from "../withoutSettings.ts";
 import { here } from "./here.ts";
 import { main, run } from "./run.ts";
@@ -24,7 +22,8 @@ declare module "vitest" {
 
 const schema = `commands_${process.pid}`;
 const settings = () => ({ DATABASE_URL: inject("postgresUrl"), PARLEY_SCHEMA: schema });
-const parley = (line: string, input = "") => here(line.split(" "), settings(), input);
+const parley = (line: string, input: string | Uint8Array = "") =>
+  here(line.split(" "), settings(), input);
 
 const withStores = <A, E>(
   effect: Effect.Effect<A, E, ChatStore | TurnStore | ChatbotRegistry>,
@@ -50,13 +49,11 @@ const audited = async (limit: number) => {
 };
 const user = `cli:${userInfo().username}`;
 
-let directory: string;
 const keyId = "QSCmEIhoudPA";
 /** Twelve chats with two entries each, and none. */
 const [full, empty] = [1, 2];
 
 beforeAll(async () => {
-  directory = await mkdtemp(join(tmpdir(), "parley-commands-"));
   await withStores(
     Effect.gen(function* () {
       const registry = yield* ChatbotRegistry;
@@ -96,26 +93,18 @@ beforeAll(async () => {
     }),
   );
 });
-afterAll(() => rm(directory, { recursive: true, force: true }));
 
 describe("parley chats", () => {
-  it("exports and imports with the same ids and times, through files and pipes, and is audited", async () => {
-    const file = join(directory, "chats.ndjson");
-    expect(await parley(`chats export --chatbot Full --output ${file}`)).toEqual({
-      code: 0,
-      stdout: "",
-      stderr: "Exported 36 records: chats and their entries.\n",
-    });
-    const text = await readFile(file, "utf8");
+  it("exports and imports with the same ids and times, and is audited", async () => {
+    const { stdout: text, ...exported } = await parley("chats export --chatbot Full");
+    const stderr = "Exported 36 records: chats and their entries.\n";
+    expect(exported).toEqual({ code: 0, stderr });
     expect(text.trimEnd().split("\n")).toHaveLength(37);
     expect(text).toMatch(/\n\{"end":\{"chats":12,"entries":24\}\}\n$/);
     const imported = await run(["chats", "import", "--chatbot", "Empty"], settings(), text);
     expect(imported).toEqual({ code: 0, stdout: "Imported 12 chats.\n", stderr: "" });
-    await parley("chats erase --chatbot Empty --idle-since 0s");
-    expect((await parley(`chats import --chatbot Empty --input ${file}`)).code).toBe(0);
-    const again = await run(["chats", "export", "--chatbot", "Empty", "--output", "-"], settings());
-    expect(again.stdout).toBe(text);
-    expect(await parley(`chats import --chatbot Empty --input ${file}`)).toEqual({
+    expect((await parley("chats export --chatbot Empty")).stdout).toBe(text);
+    expect(await parley("chats import --chatbot Empty", text)).toEqual({
       code: 1,
       stdout: "",
       stderr:
@@ -124,10 +113,8 @@ describe("parley chats", () => {
     });
     await parley("chats erase --chatbot Empty --idle-since 0s");
     expect(await totalOf(empty)).toBe(0);
-    expect(await audited(6)).toEqual([
+    expect(await audited(4)).toEqual([
       `${user} export Full `,
-      `${user} import Empty 12 chats`,
-      expect.stringMatching(`^${user} erase Empty 12 chats idle since `),
       `${user} import Empty 12 chats`,
       `${user} export Empty `,
       expect.stringMatching(`^${user} erase Empty 12 chats idle since `),
@@ -166,40 +153,12 @@ describe("parley chats", () => {
     });
     const table = (await parley("chats list --chatbot Full --limit 1")).stdout;
     expect(table).toMatch(
-      /^ID {2}CREATED +USER REF {2}NAME\n12 {2}\S+Z {2}odd {7}9 characters\n1 of 12 chats\n$/,
+      /^ID {2}CREATE TIME +USER REF {2}NAME LENGTH\n12 {2}\S+Z {2}odd {7}9\n1 of 12 chats\n$/,
     );
     expect((await parley("chats show 2 --chatbot Full")).stdout).not.toContain("Hello");
     expect((await parley("chats show 2 --chatbot Full --text")).stdout).toContain(
       "Hello\n\n2 of 2",
     );
-    expect((await parley("chats show 99 --chatbot Full")).code).toBe(1);
-    expect((await parley("chats list --limit 101")).code).toBe(2);
-  });
-
-  it("says why a file cannot be used, and replaces no device by a file", async () => {
-    for (const [command, code, reason] of [
-      ["export --chatbot Full --output /dev/null", 2, "/dev/null is not a file."],
-      [`import --chatbot Empty --input ${directory}`, 1, "cannot be used"],
-    ] as const) {
-      const refused = await parley(`chats ${command}`);
-      expect(refused).toMatchObject({ code, stderr: expect.stringContaining(reason) });
-    }
-    expect((await stat("/dev/null")).isCharacterDevice()).toBe(true);
-  });
-
-  it("leaves an export as it was until another is whole", async () => {
-    const file = join(directory, "whole.ndjson");
-    await writeFile(file, "before");
-    const names = await readdir(directory);
-    const bytes = Stream.encodeText(Stream.make("after"));
-    const write = (some: Stream.Stream<Uint8Array, string>) =>
-      replaceFile(file, some).pipe(Effect.provide(NodeServices.layer), Effect.runPromiseExit);
-    expect((await write(Stream.concat(bytes, Stream.fail("lost"))))._tag).toBe("Failure");
-    expect(await readFile(file, "utf8")).toBe("before");
-    expect((await write(bytes))._tag).toBe("Success");
-    expect(await readFile(file, "utf8")).toBe("after");
-    expect((await stat(file)).mode & 0o777).toBe(0o600);
-    expect(await readdir(directory)).toEqual(names);
   });
 
   it("refuses an import that is wrong or was cut off, says where, and writes nothing", async () => {
@@ -218,9 +177,7 @@ describe("parley chats", () => {
       [chat(1) + end, "its last line counts 2 chats and 0 entries, but it has"],
       [chat(1) + chat(2) + end + end, "line 4 follows the last line"],
     ] as const) {
-      const file = join(directory, "bad.ndjson");
-      await writeFile(file, bytes);
-      const refused = await parley(`chats import --chatbot Empty --input ${file}`);
+      const refused = await parley("chats import --chatbot Empty", bytes);
       expect(refused).toMatchObject({ code: 1, stderr: expect.stringContaining(reason) });
       expect(refused.stderr).not.toContain("secret");
     }
@@ -243,21 +200,13 @@ describe("parley chats", () => {
       });
     }
     expect(await totalOf(full)).toBe(5);
-    expect(await audited(2)).toEqual([
-      `${user} erase Full chat ${id}`,
-      `${user} erase Full 6 chats of a userRef`,
-    ]);
+    expect(await audited(1)).toEqual([`${user} erase Full 6 chats of a userRef`]);
   });
 });
 
 it("parley usage sums the tokens of answers", async () => {
-  const { code, stdout } = await parley("usage --chatbot Full");
-  expect({ code, stdout }).toEqual({
-    code: 0,
-    stdout:
-      "PROVIDER  MODEL  ANSWERS  ATTEMPTS  PROMPT TOKENS  COMPLETION TOKENS\n" +
-      "p         m      5        5         15             20\n",
-  });
+  const { stdout } = await parley("usage --chatbot Full");
+  expect(stdout).toMatch(/^PROVIDER {2}MODEL {2}ANSWERS .* PROMPT TOKENS .*\np {9}m {6}5 .* 15 /);
   const sums = { answers: 5, attempts: 5, promptTokens: 15, completionTokens: 20 };
   const json = await parley("usage --chatbot Full --json");
   expect(JSON.parse(json.stdout)).toEqual([{ provider: "p", model: "m", ...sums }]);
@@ -272,34 +221,33 @@ it("parley usage sums the tokens of answers", async () => {
     expect(answers.reduce((all: number, one: number) => all + one)).toBe(5);
   }
   expect((await parley("usage --chatbot Full --by key")).stdout).toMatch(
-    new RegExp(`^KEY +PROVIDER .*\\nprl_${keyId} web +p .*\\n- +p .*\\n$`),
+    new RegExp(`^KEY +KEY NAME +PROVIDER .*\\n${keyId} +web +p .*\\n- +- +p .*\\n$`),
   );
-  const since = await parley("usage --chatbot Full --json --since 2100-01-01");
-  expect(JSON.parse(since.stdout)).toEqual([]);
+  for (const [since, count] of [
+    ["30d", 1],
+    ["0s", 0],
+  ] as const) {
+    const { stdout } = await parley(`usage --chatbot Full --json --since ${since}`);
+    expect(JSON.parse(stdout)).toHaveLength(count);
+  }
 });
 
-it("a command fails when its output is lost, and prints a defect on standard error alone", async () => {
+it("a command fails when its output is lost", async () => {
   const device = await open("/dev/full", "w");
   const lost = spawn(process.execPath, [main, "usage", "--chatbot", "Full"], {
     env: { ...withoutSettings(), ...settings() },
     stdio: ["ignore", device.fd, "pipe"],
   });
+  const ended = once(lost, "exit");
   expect(await readAll(lost.stderr!)).toContain("ENOSPC: no space left on device, write");
-  const code = `JSON.stringify=()=>{throw new TypeError("no JSON today")}`;
-  const options = `--import data:text/javascript,${encodeURIComponent(code)}`;
-  const args = ["usage", "--chatbot", "Full", "--json"];
-  const ran = await run(args, { ...settings(), NODE_OPTIONS: options });
-  expect(ran).toMatchObject({ code: 1, stdout: "" });
-  expect(ran.stderr).toContain("no JSON today");
+  expect(await ended).toEqual([1, null]);
   await device.close();
 });
 
 it("parley migrate prints the SQL first, and then does it", async () => {
   const fresh = { ...settings(), PARLEY_SCHEMA: `${schema}_fresh` };
-  for (const _ of [1, 2]) {
-    const plan = await here(["migrate", "--dry-run"], fresh);
-    expect(plan).toMatchObject({ code: 0, stdout: expect.stringContaining("create table chat (") });
-  }
+  const plan = await here(["migrate", "--dry-run"], fresh);
+  expect(plan).toMatchObject({ code: 0, stdout: expect.stringContaining("create table chat (") });
   expect((await here(["migrate"], fresh)).stdout).toBe("The schema was brought up to date.\n");
   expect((await here(["migrate"], fresh)).stdout).toBe("The schema is up to date.\n");
 });

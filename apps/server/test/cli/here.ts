@@ -14,8 +14,7 @@ const isSetting = (name: string) => /^(PARLEY_|DATABASE_URL$)/.test(name);
 export const here = async (
   args: ReadonlyArray<string>,
   settings: Readonly<Record<string, string>>,
-  input = "",
-  { isTerminal = false } = {},
+  input: string | Uint8Array = "",
 ): Promise<Ran> => {
   for (const name of Object.keys(process.env)) if (isSetting(name)) delete process.env[name];
   Object.assign(process.env, settings);
@@ -28,8 +27,8 @@ export const here = async (
     );
   const stdio = Stdio.layerTest({
     args: Effect.succeed(args),
-    stdinIsTerminal: Effect.succeed(isTerminal),
-    stdin: Stream.encodeText(input === "" ? Stream.empty : Stream.make(input)),
+    stdinIsTerminal: Effect.succeed(false),
+    stdin: Stream.make(typeof input === "string" ? new TextEncoder().encode(input) : input),
     stdout: sink((text) => (stdout += text)),
     stderr: sink((text) => (stderr += text)),
   });

@@ -3,20 +3,35 @@
  */
 import {
   Administration,
-  changedFields,
   ChatStore,
-  keyState,
+  defaultSettings,
   newestChats,
   type Chatbot,
-  type RegisteredChatbot,
+  type ChatbotSettings,
 } from "@parley/core";
-import { Clock, Console, Data, Effect, Option, Stdio, Stream } from "effect";
+import { Effect, Option, String } from "effect";
 import { Argument, Command, Flag } from "effect/cli";
-import { changeOf, chatbotFlags } from "../ChatbotFlags.ts";
 import { actor, onDatabase } from "../Database.ts";
-import { wrongUsage } from "../Errors.ts";
-import { chatbotFlag, chatbotOf, jsonFlag, registeredChatbotOf } from "../Flags.ts";
-import { counted, details, print, printTable } from "../Output.ts";
+import { makeCommand, withHelp } from "../Declaration.ts";
+import { CommandFailed } from "../Errors.ts";
+import { chatbotFlag, chatbotOf, givenOf, switchFlag, textFlag } from "../Flags.ts";
+import { counted, details, print, table } from "../Output.ts";
+
+const settingFlags = {
+  helloMessage: textFlag("hello-message", "The first entry of each chat that a client creates"),
+  moderationErrorMessage: textFlag("moderation-error-message", "The answer to a flagged question"),
+  instructions: textFlag("instructions", "Instructions for the language model"),
+  model: textFlag("model", "The language model, by the name that its provider uses"),
+  moderation: Flag.Literals("moderation", ["off", "words", "endpoint"]).pipe(
+    Flag.optional,
+    Flag.withDescription("The moderator of questions"),
+  ),
+  knowledge: textFlag("knowledge", "Its folder of documents below PARLEY_KNOWLEDGE_ROOT"),
+  retentionDays: Flag.Int("retention-days").pipe(
+    Flag.optional,
+    Flag.withDescription("The days without an entry after which a chat is erased"),
+  ),
+} satisfies Record<keyof ChatbotSettings, unknown>;
 
 /** The fields of the provisioning file, and the id. */
 const documentOf = ({ description, id, name, settings, workspaceName }: Chatbot) => ({
@@ -27,200 +42,135 @@ const documentOf = ({ description, id, name, settings, workspaceName }: Chatbot)
   ...settings,
 });
 
-const withLiveKeys = ({ chatbot, keys }: RegisteredChatbot, now: number) => ({
-  ...documentOf(chatbot),
-  liveKeys: keys.filter((key) => keyState(key, now) === "live").length,
-});
-
 const titleOf = ({ id, name, workspaceName }: Chatbot) =>
   `chatbot ${id} "${name}" of the workspace "${workspaceName}"`;
 
-const create = Command.make("create", { ...chatbotFlags, json: jsonFlag }, ({ json, ...flags }) =>
-  Effect.gen(function* () {
-    const wrong = (message: string) => wrongUsage(["chatbot", "create"], message);
-    const { name, ...rest } = yield* changeOf("create", flags);
-    if (name === undefined) return yield* wrong("Name the chatbot with --name.");
-    yield* Effect.gen(function* () {
-      const administration = yield* Administration;
-      const [only, ...others] = yield* administration.workspaces;
-      const workspaceName = rest.workspaceName ?? (others.length === 0 ? only?.name : undefined);
-      if (workspaceName === undefined) {
-        return yield* wrong(
-          "Name the workspace with --workspace; without it there must be exactly one.",
-        );
-      }
-      const created = yield* administration.createChatbot(
-        { ...rest, name, workspaceName },
-        yield* actor,
-      );
-      yield* print(json, documentOf(created), () => `Created the ${titleOf(created)}.`);
-    }).pipe(onDatabase);
-  }),
-).pipe(
-  Command.withDescription("Create a chatbot; it needs a key before a client can use it"),
-  Command.withExamples([
-    {
-      command: "parley chatbot create --workspace Acme --name Helpdesk",
-      description: "With the default settings",
-    },
-    {
-      command:
-        "parley chatbot create --name Sales --hello-message 'Hello!' --instructions-file sales.md",
-      description: "In the only workspace, with a hello message and instructions from a file",
-    },
-  ]),
-);
-
-const list = Command.make("list", { json: jsonFlag }, ({ json }) =>
-  Effect.gen(function* () {
-    const registered = yield* Administration.use((administration) => administration.chatbots);
-    const now = yield* Clock.currentTimeMillis;
-    const documents = registered.map((one) => withLiveKeys(one, now));
-    yield* printTable(json, documents, {
-      ID: ({ id }) => id,
-      WORKSPACE: ({ workspace }) => workspace,
-      NAME: ({ name }) => name,
-      "LIVE KEYS": ({ liveKeys }) => liveKeys,
-      DESCRIPTION: ({ description }) => description,
-    });
-  }).pipe(onDatabase),
-).pipe(
-  Command.withDescription("List the chatbots"),
-  Command.withExamples([
-    { command: "parley chatbot list", description: "A table" },
-    { command: "parley chatbot list --json", description: "With every setting, for a program" },
-  ]),
-);
-
-const show = Command.make(
-  "show",
-  { chatbot: chatbotFlag, json: jsonFlag },
-  ({ chatbot: wanted, json }) =>
-    Effect.gen(function* () {
-      const registered = yield* registeredChatbotOf(wanted);
-      const document = withLiveKeys(registered, yield* Clock.currentTimeMillis);
-      yield* print(json, document, () =>
-        details([
-          ["id", document.id],
-          ["workspace", document.workspace],
-          ["name", document.name],
-          ["description", document.description],
-          ["hello-message", document.helloMessage || "- (off)"],
-          ["moderation-error-message", document.moderationErrorMessage],
-          ["instructions", document.instructions ?? "- (none)"],
-          ["model", document.model ?? "- (the server's)"],
-          ["moderation", document.moderation ?? "- (the server's)"],
-          ["knowledge", document.knowledge ?? "- (the server's documents)"],
-          ["retention-days", document.retentionDays ?? "- (unlimited)"],
-          ["live keys", document.liveKeys],
-        ]),
-      );
-    }).pipe(onDatabase),
-).pipe(
-  Command.withDescription("Show a chatbot with all its settings"),
-  Command.withExamples([
-    { command: "parley chatbot show", description: "The only one" },
-    { command: "parley chatbot show --chatbot Helpdesk --json", description: "For a program" },
-  ]),
-);
-
-const set = Command.make(
-  "set",
-  { chatbot: chatbotFlag, ...chatbotFlags, json: jsonFlag },
-  ({ chatbot: wanted, json, ...flags }) =>
-    Effect.gen(function* () {
-      const change = yield* changeOf("set", flags);
-      const { settings = {}, ...names } = change;
-      if (Object.keys({ ...settings, ...names }).length === 0) {
-        return yield* wrongUsage(["chatbot", "set"], "Name what to change.");
-      }
-      yield* Effect.gen(function* () {
-        const before = yield* chatbotOf(wanted);
-        const administration = yield* Administration;
-        const changed = yield* administration.changeChatbot(before.id, change, yield* actor);
-        const fields = changedFields(before, change);
-        yield* print(json, documentOf(changed), () =>
-          fields.length === 0
-            ? `The ${titleOf(changed)} is unchanged.`
-            : `Changed the ${titleOf(changed)}: ${fields.join(", ")}.`,
-        );
-      }).pipe(onDatabase);
-    }),
-).pipe(
-  Command.withDescription(
-    "Change the named fields of a chatbot; servers follow within a second, or 30 without LISTEN",
-  ),
-  Command.withExamples([
-    { command: "parley chatbot set --hello-message 'Good day!'", description: "Of the only one" },
-    {
-      command: "parley chatbot set --chatbot Helpdesk --unset hello-message --retention-days 30",
-      description: "No hello message, and chats are erased after 30 idle days",
-    },
-    {
-      command: "parley chatbot set --chatbot 3 --instructions-file - < instructions.md",
-      description: "Instructions from standard input",
-    },
-  ]),
-);
-
-export class NotConfirmed extends Data.TaggedError("NotConfirmed")<{ readonly message: string }> {}
-
-/** Asks on the terminal; fails unless the answer is yes. */
-const mustConfirm = Effect.fnUntraced(function* (question: string) {
-  const { stdin, stdinIsTerminal } = yield* Stdio.Stdio;
-  if (!(yield* stdinIsTerminal)) {
-    return yield* wrongUsage(["chatbot", "delete"], "Confirm it with --yes.");
-  }
-  yield* Console.error(`${question} Type yes:`);
-  const answer = yield* stdin.pipe(Stream.decodeText, Stream.splitLines, Stream.runHead);
-  // A terminal whose reading is not over would keep the process.
-  process.stdin.unref?.();
-  if (!Option.contains(answer, "yes")) {
-    return yield* new NotConfirmed({ message: "Nothing was deleted." });
-  }
+const create = makeCommand("create", {
+  description: "Create a chatbot; it needs a key before a client can use it",
+  examples: {
+    "parley chatbot create --workspace Acme --name Helpdesk": "With the default settings",
+    'parley chatbot create --workspace Acme --name Sales --instructions "$(cat sales.md)"':
+      "With instructions from a file",
+  },
+  flags: {
+    workspaceName: Flag.String("workspace").pipe(Flag.withDescription("Its workspace")),
+    name: Flag.String("name").pipe(
+      Flag.withDescription("Its name; workspace and name together identify it"),
+    ),
+    description: Flag.String("description").pipe(
+      Flag.withDefault(""),
+      Flag.withDescription("Its description, which GET /details returns"),
+    ),
+    settings: settingFlags,
+  },
+  run: Effect.fnUntraced(function* ({ settings, ...names }) {
+    const administration = yield* Administration;
+    const chatbot = { ...names, settings: givenOf(settings) };
+    const created = yield* administration.createChatbot(chatbot, yield* actor);
+    yield* print(documentOf(created), `Created the ${titleOf(created)}.`);
+  }, onDatabase),
 });
 
-const remove = Command.make(
-  "delete",
-  {
-    chatbot: Argument.String("chatbot").pipe(Argument.withDescription("The chatbot's id or name")),
-    yes: Flag.Boolean("yes").pipe(
-      Flag.withDefault(false),
-      Flag.withDescription("Do not ask for confirmation"),
-    ),
-    json: jsonFlag,
+const list = makeCommand("list", {
+  description: "List the chatbots",
+  examples: {
+    "parley chatbot list": "A table",
+    "parley chatbot list --json": "With every setting, for a program",
   },
-  ({ chatbot: wanted, json, yes }) =>
-    Effect.gen(function* () {
-      const { chatbot, keys } = yield* registeredChatbotOf(Option.some(wanted));
-      const administration = yield* Administration;
-      const withKeys = (chats: number) =>
-        `the ${titleOf(chatbot)} with ${counted(chats, "chat")} and ${counted(keys.length, "key")}`;
-      if (!yes) {
-        const store = yield* ChatStore;
-        const { total } = yield* store.listChats(chatbot.id, { ...newestChats, limit: 1 });
-        yield* mustConfirm(`This permanently deletes ${withKeys(total)}.`);
-      }
-      const chats = yield* administration.deleteChatbot(chatbot.id, yield* actor);
-      const document = { id: chatbot.id, chats, keys: keys.length };
-      yield* print(json, document, () => `Deleted ${withKeys(chats)}.`);
-    }).pipe(onDatabase),
-).pipe(
-  Command.withDescription("Permanently delete a chatbot with its keys and all its chats"),
-  Command.withExamples([
-    {
-      command: "parley chatbot delete Helpdesk",
-      description: "Shows what is deleted, and asks for confirmation",
+  flags: {},
+  run: Effect.fnUntraced(function* () {
+    const registered = yield* Administration.use((administration) => administration.chatbots);
+    const documents = registered.map(({ chatbot }) => documentOf(chatbot));
+    yield* print(documents, table(documents, ["id", "workspace", "name", "description"]));
+  }, onDatabase),
+});
+
+const show = makeCommand("show", {
+  description: "Show a chatbot with all its settings",
+  examples: {
+    "parley chatbot show": "The only one",
+    "parley chatbot show --chatbot Helpdesk --json": "For a program",
+  },
+  flags: { chatbot: chatbotFlag },
+  run: Effect.fnUntraced(function* ({ chatbot: wanted }) {
+    const { chatbot } = yield* chatbotOf(wanted);
+    const document = documentOf(chatbot);
+    yield* print(document, details(Object.entries(document)));
+  }, onDatabase),
+});
+
+const settingNames = Object.keys(defaultSettings) as ReadonlyArray<keyof ChatbotSettings>;
+
+const set = makeCommand("set", {
+  description:
+    "Change the named fields of a chatbot; servers follow within a second, or 30 without LISTEN",
+  examples: {
+    "parley chatbot set --hello-message 'Good day!'": "Of the only one",
+    "parley chatbot set --chatbot Helpdesk --unset hello-message --retention-days 30":
+      "No hello message, and chats are erased after 30 idle days",
+  },
+  flags: {
+    chatbot: chatbotFlag,
+    names: {
+      workspaceName: textFlag("workspace", "Its workspace"),
+      name: textFlag("name", "Its name; workspace and name together identify it"),
+      description: textFlag("description", "Its description, which GET /details returns"),
     },
-    { command: "parley chatbot delete 3 --yes", description: "Asks nothing, for scripts" },
-  ]),
-);
+    settings: settingFlags,
+    unset: Flag.ChoiceWithValue(
+      "unset",
+      settingNames.map((name) => [String.kebabCase(name), name] as const),
+    ).pipe(
+      Flag.atLeast(0),
+      Flag.withDescription("A setting to put back to its default; can be repeated"),
+    ),
+  },
+  run: Effect.fnUntraced(function* ({ chatbot: wanted, names, settings, unset }) {
+    const { chatbot } = yield* chatbotOf(wanted);
+    const administration = yield* Administration;
+    const defaults = Object.fromEntries(unset.map((name) => [name, defaultSettings[name]]));
+    const change = { ...givenOf(names), settings: { ...givenOf(settings), ...defaults } };
+    const changed = yield* administration.changeChatbot(chatbot.id, change, yield* actor);
+    yield* print(documentOf(changed), `Changed the ${titleOf(changed)}.`);
+  }, onDatabase),
+});
+
+const remove = makeCommand("delete", {
+  description: "Permanently delete a chatbot with its keys and all its chats",
+  examples: {
+    "parley chatbot delete Helpdesk": "Only says what would be deleted",
+    "parley chatbot delete Helpdesk --yes": "Deletes it",
+  },
+  flags: {
+    chatbot: Argument.String("chatbot").pipe(Argument.withDescription("The chatbot's id or name")),
+    yes: switchFlag("yes", "Delete it"),
+  },
+  run: Effect.fnUntraced(function* ({ chatbot: wanted, yes }) {
+    const { chatbot, keys } = yield* chatbotOf(Option.some(wanted));
+    const withKeys = (chats: number) =>
+      `the ${titleOf(chatbot)} with ${counted(chats, "chat")} and ${counted(keys.length, "key")}`;
+    if (!yes) {
+      const store = yield* ChatStore;
+      const { total } = yield* store.listChats(chatbot.id, { ...newestChats, limit: 1 });
+      return yield* new CommandFailed({
+        message: `With --yes this permanently deletes ${withKeys(total)}.`,
+        hint: "nothing was deleted.",
+      });
+    }
+    const administration = yield* Administration;
+    const chats = yield* administration.deleteChatbot(chatbot.id, yield* actor);
+    const document = { id: chatbot.id, chats, keys: keys.length };
+    yield* print(document, `Deleted ${withKeys(chats)}.`);
+  }, onDatabase),
+});
 
 export const chatbot = Command.make("chatbot").pipe(
-  Command.withDescription("Chatbots and their settings"),
-  Command.withExamples([
-    { command: "parley chatbot list", description: "All of them" },
-    { command: "parley chatbot set --help", description: "How to change one" },
-  ]),
+  withHelp({
+    description: "Chatbots and their settings",
+    examples: {
+      "parley chatbot list": "All of them",
+      "parley chatbot set --help": "How to change one",
+    },
+  }),
   Command.withSubcommands([create, list, show, set, remove]),
 );

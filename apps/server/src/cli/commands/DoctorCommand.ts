@@ -3,12 +3,11 @@
  */
 import { ChatbotRegistry, defaultSettings, Moderator, type Chatbot } from "@parley/core";
 import { inspectPostgres } from "@parley/store-pg";
-import { Data, Effect, Path, Result } from "effect";
-import { Command } from "effect/cli";
+import { Effect, Path, Result } from "effect";
 import { readSettings, Settings, type ModelSettings } from "../../Settings.ts";
 import { databaseExists, databaseOptions, onDatabase } from "../Database.ts";
-import { describeError, toLine } from "../Errors.ts";
-import { jsonFlag } from "../Flags.ts";
+import { makeCommand } from "../Declaration.ts";
+import { CommandFailed, describeError, toLine } from "../Errors.ts";
 import { counted, print, printable } from "../Output.ts";
 
 const hints = {
@@ -39,21 +38,16 @@ const checkDatabase = Effect.gen(function* () {
   if (!(yield* databaseExists)) {
     return [ok("database", "There is none yet; the first start makes it.")];
   }
-  const { current, encoding, readOnly, refusal, version } = yield* Effect.flatMap(
-    databaseOptions,
-    inspectPostgres,
-  );
-  const findings = [ok("database", `PostgreSQL ${version} with ${encoding} answers.`)];
-  if (readOnly) {
-    const message = "It takes no writes: it is a standby, or transactions only read by default.";
-    findings.push(warning("database", message));
-  }
-  if (!current) {
-    const message = 'The schema is not up to date; a start or "parley migrate" brings it there.';
-    findings.push(warning("database", message));
-  }
-  if (refusal !== null) findings.push(failed("database", refusal));
-  return findings;
+  const options = yield* databaseOptions;
+  const { current, encoding, readOnly, refusal, version } = yield* inspectPostgres(options);
+  const standby = "It takes no writes: it is a standby, or transactions only read by default.";
+  const behind = 'The schema is not up to date; a start or "parley migrate" brings it there.';
+  return [
+    ok("database", `PostgreSQL ${version} with ${encoding} answers.`),
+    ...(readOnly ? [warning("database", standby)] : []),
+    ...(current ? [] : [warning("database", behind)]),
+    ...(refusal === null ? [] : [failed("database", refusal)]),
+  ];
 }).pipe(
   Effect.scoped,
   Effect.catch((error) => Effect.succeed([failed("database", describeError(error).message)])),
@@ -80,8 +74,7 @@ const checkDocuments = Effect.fnUntraced(function* (chatbots: ReadonlyArray<Chat
   const path = yield* Path.Path;
   const named = namedBy(chatbots, "knowledge");
   if (knowledgeRoot === null && named.length > 0) {
-    const folders = named.join('", "');
-    const message = `Chatbots have the documents "${folders}", but PARLEY_KNOWLEDGE_ROOT is not set.`;
+    const message = `Chatbots name the documents ${named.join(", ")}, but PARLEY_KNOWLEDGE_ROOT is not set.`;
     return [failed("documents", message)];
   }
   const folders = named.map((name) => path.join(knowledgeRoot!, name));
@@ -89,61 +82,61 @@ const checkDocuments = Effect.fnUntraced(function* (chatbots: ReadonlyArray<Chat
     Effect.match(readKnowledge(folder), {
       onSuccess: ({ topics }) =>
         (topics.length === 0 ? warning : ok)("documents", `${folder} has ${topics.length}.`),
-      onFailure: (error) => failed("documents", describeError(error).message),
+      onFailure: ({ message }) => failed("documents", message),
     }),
   );
 });
 
-/** Makes the shortest call to each model of the server, each that a chatbot names, and the moderation endpoint. */
+const tryCall = (
+  check: "model" | "moderation",
+  { model, names, provider }: ModelSettings,
+  call: Effect.Effect<unknown, string>,
+) =>
+  Effect.match(call, {
+    onSuccess: () => ok(check, `${model} at ${provider} answers.`),
+    onFailure: (reason) =>
+      // A model that refuses this call, or an account with too many, may answer a question.
+      (/HTTP 4(00|29)/.test(reason) ? warning : failed)(
+        check,
+        `${model} at ${provider}: ${reason}.`,
+        `Check ${names.baseUrl}, which often ends with /v1, ${names.model} and ${names.apiKey}.`,
+      ),
+  });
+
+/** Makes the shortest call to each model of the server and each that a chatbot names. */
 const checkModels = Effect.fnUntraced(function* (chatbots: ReadonlyArray<Chatbot>) {
-  const { llms, moderation } = yield* Settings;
-  const { layerModerationEndpoint, openAiCompatible, tryModel } = yield* llm;
-  const tryCall = (
-    check: "model" | "moderation",
-    { model, names, provider }: ModelSettings,
-    call: Effect.Effect<unknown, string>,
-  ) =>
-    Effect.match(call, {
-      onSuccess: () => ok(check, `${model} at ${provider} answers.`),
-      onFailure: (reason) =>
-        // A model that refuses this call, or an account with too many, may answer a question.
-        (/HTTP 4(00|29)/.test(reason) ? warning : failed)(
-          check,
-          `${model} at ${provider}: ${reason}.`,
-          `Check ${names.baseUrl}, which often ends with /v1, ${names.model} and ${names.apiKey}.`,
-        ),
-    });
-  const [first] = llms;
-  const named = namedBy(chatbots, "model").filter((model) => model !== first?.model);
-  const own = first === undefined ? [] : named.map((model) => ({ ...first, model }));
-  const findings = yield* Effect.forEach(
-    [...llms, ...own],
-    (settings) => {
-      const call = Effect.flatMap(openAiCompatible(settings), tryModel).pipe(
-        Effect.mapError((error) => ("detail" in error ? error.detail : error.message)),
-      );
-      return tryCall("model", settings, call);
-    },
-    { concurrency: 4 },
-  );
-  if (first === undefined && named.length > 0) {
-    const message = `Chatbots name the models "${named.join('", "')}", but no endpoint is set.`;
-    findings.push(warning("model", message));
+  const { llms } = yield* Settings;
+  const { openAiCompatible, tryModel } = yield* llm;
+  const named = namedBy(chatbots, "model").filter((model) => model !== llms[0]?.model);
+  if (llms[0] === undefined && named.length > 0) {
+    const message = `Chatbots name the models ${named.join(", ")}, but no endpoint is set.`;
+    return [warning("model", message)];
   }
-  if (moderation.endpoint !== null) {
-    const chatbot = { id: 0, name: "", description: "", workspaceName: "" };
-    const call = Moderator.use(({ check }) =>
-      check({ ...chatbot, settings: defaultSettings }, "ping"),
-    ).pipe(
-      Effect.provide(layerModerationEndpoint(moderation.endpoint)),
-      Effect.mapError(({ reason }) => reason),
-    );
-    findings.push(yield* tryCall("moderation", moderation.endpoint, call));
-  } else if (chatbots.some(({ settings }) => settings.moderation === "endpoint")) {
+  const own = named.map((model) => ({ ...llms[0]!, model }));
+  return yield* Effect.forEach([...llms, ...own], (settings) => {
+    const call = Effect.flatMap(openAiCompatible(settings), tryModel);
+    const reasonOf = (error: Effect.Error<typeof call>) =>
+      "detail" in error ? error.detail : error.message;
+    return tryCall("model", settings, Effect.mapError(call, reasonOf));
+  });
+});
+
+const checkModeration = Effect.fnUntraced(function* (chatbots: ReadonlyArray<Chatbot>) {
+  const { endpoint } = (yield* Settings).moderation;
+  const { layerModerationEndpoint } = yield* llm;
+  if (endpoint === null) {
     const message = "Chatbots are set to be moderated by the endpoint, but no endpoint is set.";
-    findings.push(failed("moderation", message));
+    const isNamed = chatbots.some(({ settings }) => settings.moderation === "endpoint");
+    return isNamed ? [failed("moderation", message)] : [];
   }
-  return findings;
+  const names = { name: "", description: "", workspaceName: "" };
+  const call = Moderator.use(({ check }) =>
+    check({ id: 0, ...names, settings: defaultSettings }, "ping"),
+  ).pipe(
+    Effect.provide(layerModerationEndpoint(endpoint)),
+    Effect.mapError(({ reason }) => reason),
+  );
+  return [yield* tryCall("moderation", endpoint, call)];
 });
 
 /** With invalid settings nothing else is checked. */
@@ -151,34 +144,37 @@ const examine = Effect.gen(function* () {
   const read = yield* Effect.result(readSettings(process.env));
   if (Result.isFailure(read)) return [failed("settings", read.failure.message)];
   const { settings, warnings } = read.success;
-  const findings = warnings.map((message) => warning("settings", message));
-  if (findings.length === 0) findings.push(ok("settings", "All settings can be read."));
-  return yield* Effect.gen(function* () {
-    findings.push(...(yield* checkDatabase));
+  const unknown = warnings.map((message) => warning("settings", message));
+  const findings = yield* Effect.gen(function* () {
+    const database = yield* checkDatabase;
     const chatbots = yield* readChatbots;
-    return [...findings, ...(yield* checkDocuments(chatbots)), ...(yield* checkModels(chatbots))];
+    const checks = [checkDocuments(chatbots), checkModels(chatbots), checkModeration(chatbots)];
+    return [...database, ...(yield* Effect.all(checks)).flat()];
   }).pipe(Effect.provideService(Settings, settings));
+  return unknown.length > 0
+    ? [...unknown, ...findings]
+    : [ok("settings", "All settings can be read."), ...findings];
 });
 
-export class DoctorFailed extends Data.TaggedError("DoctorFailed")<{ readonly message: string }> {}
-
-const textOf = ({ check, hint, message, status }: ReturnType<typeof ok>): string => {
-  const first = `${status.padEnd(8)} ${check.padEnd(10)}  ${printable(toLine(message))}`;
-  return hint === null ? first : `${first}\n${" ".repeat(21)}${printable(toLine(hint))}`;
-};
-
-export const doctor = Command.make("doctor", { json: jsonFlag }, ({ json }) =>
-  Effect.gen(function* () {
+export const doctor = makeCommand("doctor", {
+  description: "Check settings, database, documents and models, with hints",
+  examples: {
+    "parley doctor": "Before the first start, or when something is wrong",
+    "parley doctor --json": "For a program",
+  },
+  flags: {},
+  run: Effect.fnUntraced(function* () {
     const findings = yield* examine;
-    yield* print(json, findings, () => findings.map(textOf).join("\n"));
+    const lines = findings.map(({ check, hint, message, status }) => {
+      const first = `${status.padEnd(8)} ${check.padEnd(10)}  ${printable(toLine(message))}`;
+      return hint === null ? first : `${first}\n${" ".repeat(21)}${hint}`;
+    });
+    yield* print(findings, lines.join("\n"));
     const failures = findings.filter(({ status }) => status === "failed").length;
     if (failures === 0) return;
-    return yield* new DoctorFailed({ message: `${counted(failures, "check")} failed.` });
+    return yield* new CommandFailed({
+      message: `${counted(failures, "check")} failed.`,
+      hint: "the findings say what to do.",
+    });
   }),
-).pipe(
-  Command.withDescription("Check settings, database, documents and models, with hints"),
-  Command.withExamples([
-    { command: "parley doctor", description: "Before the first start, or when something is wrong" },
-    { command: "parley doctor --json", description: "For a program" },
-  ]),
-);
+});

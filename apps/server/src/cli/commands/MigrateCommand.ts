@@ -1,31 +1,24 @@
 import { migratePostgres, pendingSql } from "@parley/store-pg";
 import { Effect } from "effect";
-import { Command, Flag } from "effect/cli";
-import { Settings } from "../../Settings.ts";
 import { databaseOptions } from "../Database.ts";
-import { printText } from "../Output.ts";
+import { makeCommand } from "../Declaration.ts";
+import { switchFlag } from "../Flags.ts";
+import { write } from "../Output.ts";
+import { Settings } from "../../Settings.ts";
 
-export const migrate = Command.make(
-  "migrate",
-  {
-    dryRun: Flag.Boolean("dry-run").pipe(
-      Flag.withDefault(false),
-      Flag.withDescription("Print the SQL and run none of it"),
-    ),
-  },
-  ({ dryRun }) =>
-    Effect.gen(function* () {
+export const migrate = makeCommand("migrate", {
+  description: "Bring the database's schema up to date, as every start does",
+  examples: { "parley migrate --dry-run": "Print the SQL first" },
+  flags: { dryRun: switchFlag("dry-run", "Print the SQL and run none of it") },
+  run: Effect.fnUntraced(
+    function* ({ dryRun }) {
       const options = yield* databaseOptions;
       const sql = yield* pendingSql(options);
-      if (dryRun) return yield* printText(sql || "-- The schema is up to date.");
+      if (dryRun) return yield* write(`${sql || "-- The schema is up to date."}\n`);
       yield* migratePostgres(options);
-      yield* printText(
-        sql === "" ? "The schema is up to date." : "The schema was brought up to date.",
-      );
-    }).pipe(Effect.scoped, Effect.provide(Settings.layer)),
-).pipe(
-  Command.withDescription("Bring the database's schema up to date, as every start does"),
-  Command.withExamples([
-    { command: "parley migrate --dry-run", description: "Print the SQL first" },
-  ]),
-);
+      yield* write(`The schema ${sql === "" ? "is" : "was brought"} up to date.\n`);
+    },
+    Effect.scoped,
+    Effect.provide(Settings.layer),
+  ),
+});

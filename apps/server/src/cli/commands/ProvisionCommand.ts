@@ -1,59 +1,43 @@
-import type { FieldChange } from "@parley/core";
-import { Effect, Option } from "effect";
-import { Argument, Command, Flag } from "effect/cli";
+import { Config, Effect } from "effect";
+import { Argument } from "effect/cli";
 import { layerDigest } from "../../layers/Digest.ts";
-import { plan, provision as apply, type Planned } from "../../provision/Provision.ts";
-import { Settings } from "../../Settings.ts";
+import { plan, provision as apply } from "../../provision/Provision.ts";
 import { actor, onDatabase } from "../Database.ts";
-import { wrongUsage } from "../Errors.ts";
-import { jsonFlag } from "../Flags.ts";
+import { makeCommand } from "../Declaration.ts";
+import { switchFlag } from "../Flags.ts";
 import { print, printable } from "../Output.ts";
 
-const lineOf = ({ after, before, field }: FieldChange) =>
-  `  ${field}: ${JSON.stringify(before)} -> ${JSON.stringify(after)}`;
-
-/** Never the steps themselves: they contain the hashes of keys. */
-const documentOf = ({ fields, title }: Planned) => ({ title, fields });
-
-export const provision = Command.make(
-  "provision",
-  {
+export const provision = makeCommand("provision", {
+  description: "Make the store match a provisioning file, and print the changes",
+  examples: {
+    "parley provision chatbots.json --dry-run": "Print the difference first",
+    "parley provision chatbots.json": "Apply it; again changes nothing",
+  },
+  flags: {
     file: Argument.Path("file").pipe(
-      Argument.optional,
+      Argument.withFallbackConfig(Config.String("PARLEY_PROVISION")),
       Argument.withDescription("The provisioning file; by default the one of PARLEY_PROVISION"),
     ),
-    dryRun: Flag.Boolean("dry-run").pipe(
-      Flag.withDefault(false),
-      Flag.withDescription("Print the difference and change nothing"),
-    ),
-    json: jsonFlag,
+    dryRun: switchFlag("dry-run", "Print the difference and change nothing"),
   },
-  ({ dryRun, file: named, json }) =>
-    Effect.gen(function* () {
-      const file = Option.getOrNull(named) ?? (yield* Settings).provision;
-      if (file === null) {
-        return yield* wrongUsage(["provision"], "Name a file, or set PARLEY_PROVISION.");
-      }
-      yield* Effect.gen(function* () {
-        const changes = yield* dryRun
-          ? plan(file, process.env)
-          : apply(file, process.env, yield* actor);
-        yield* print(json, { dryRun, changes: changes.map(documentOf) }, () =>
-          changes.length === 0
-            ? "There is nothing to change."
-            : printable(
-                changes.flatMap(({ fields, title }) => [title, ...fields.map(lineOf)]).join("\n"),
-              ),
-        );
-      }).pipe(Effect.provide(layerDigest), onDatabase);
-    }).pipe(Effect.provide(Settings.layer)),
-).pipe(
-  Command.withDescription("Make the store match a provisioning file, and print the changes"),
-  Command.withExamples([
-    {
-      command: "parley provision chatbots.json --dry-run",
-      description: "Print the difference first",
+  run: Effect.fnUntraced(
+    function* ({ dryRun, file }) {
+      const planned = yield* (dryRun ? plan : apply)(file, process.env, yield* actor);
+      // Without the steps, which contain the hashes of keys.
+      const changes = planned.map(({ fields, title }) => ({ title, fields }));
+      const lines = changes.flatMap(({ fields, title }) => [
+        title,
+        ...fields.map(
+          ({ after, before, field }) =>
+            `  ${field}: ${JSON.stringify(before)} -> ${JSON.stringify(after)}`,
+        ),
+      ]);
+      yield* print(
+        { dryRun, changes },
+        printable(lines.join("\n")) || "There is nothing to change.",
+      );
     },
-    { command: "parley provision chatbots.json", description: "Apply it; again changes nothing" },
-  ]),
-);
+    Effect.provide(layerDigest),
+    onDatabase,
+  ),
+});
