@@ -4,18 +4,7 @@
 
 // Services
 export { Access, type Principal } from "./services/Access.ts";
-export {
-  Administration,
-  PointInTime,
-  RatePerMinute,
-  Scopes,
-  type ChatbotToCreate,
-  type CreatedKey,
-  type KeyRotation,
-  type KeyToCreate,
-  type RotatedKey,
-  type Workspace,
-} from "./services/Administration.ts";
+export { Administration, type CreatedKey } from "./services/Administration.ts";
 export { Asking, type Ask } from "./services/Asking.ts";
 export { AskDeadline, AskLimits } from "./services/AskLimits.ts";
 export { Chats } from "./services/Chats.ts";
@@ -55,7 +44,6 @@ export {
   type NewChatbot,
   type RegisteredChatbot,
   type Replaced,
-  type Replacement,
 } from "./ports/ChatbotRegistry.ts";
 export { ChatStore, type ChatToCreate, type Created } from "./ports/ChatStore.ts";
 export { Moderator, unflagged, type Moderation } from "./ports/Moderator.ts";
@@ -75,9 +63,11 @@ export {
   keyId,
   keyRecord,
   keyState,
+  PointInTime,
+  RatePerMinute,
+  Scopes,
   scopes,
   type KeyRecord,
-  type KeyState,
   type RegisteredKey,
   type Scope,
 } from "./model/ApiKey.ts";
@@ -124,16 +114,7 @@ export {
   type Page,
 } from "./model/ListQuery.ts";
 export { describeSchemaError } from "./model/SchemaErrors.ts";
-export {
-  ChatName,
-  compareText,
-  fold,
-  isBlank,
-  isStorable,
-  Question,
-  Text,
-  UserRef,
-} from "./model/Text.ts";
+export { ChatName, compareText, fold, isBlank, Question, Text, UserRef } from "./model/Text.ts";
 
 // Export format
 export { encodeArchive, decodeArchive } from "./archive/ArchiveFormat.ts";

@@ -2,56 +2,16 @@
  * The services of the core for code without Effect, as promises.
  */
 import { Effect, Schema, type Layer } from "effect";
-import { Access, type Principal } from "./services/Access.ts";
+import { Access } from "./services/Access.ts";
 import { Asking } from "./services/Asking.ts";
-import { NewChat, type Chat } from "./model/Chat.ts";
+import { NewChat } from "./model/Chat.ts";
 import type { Chatbot } from "./model/Chatbot.ts";
 import { Chats } from "./services/Chats.ts";
-import type { Created } from "./ports/ChatStore.ts";
 import { makeDrainingRuntime } from "./services/DrainingRuntime.ts";
-import type { Entry } from "./model/Entry.ts";
 import { StorageUnavailable } from "./model/Errors.ts";
-import type { Asked } from "./services/LiveAnswer.ts";
-import { ChatQuery, EntryQuery, newest, newestChats, type Page } from "./model/ListQuery.ts";
+import { ChatQuery, EntryQuery, newest, newestChats } from "./model/ListQuery.ts";
 import { IdempotencyKeyText } from "./model/IdempotencyKey.ts";
 import { Question } from "./model/Text.ts";
-
-/**
- * The services as promises. A promise rejects with an error of the core, whose `_tag` names it, or with a
- * `SchemaError` that names the field if an argument breaks a rule of the contract.
- */
-export interface Parley {
-  /** Checks an API key (section 5); rejects with `KeyRejected` or `StorageUnavailable`. */
-  readonly authenticate: (key: string) => Promise<Principal>;
-  /** Creates a chat (section 4.2). A repetition with the same `idempotencyKey` returns the same chat for 24 hours. */
-  readonly createChat: (
-    chatbot: Chatbot,
-    chat?: { readonly name?: string | null; readonly userRef?: string | null },
-    options?: { readonly idempotencyKey?: string },
-  ) => Promise<Created>;
-  /** A page of chats, and the number of chats that match (section 4.3); the newest 25 by default. */
-  readonly listChats: (chatbot: Chatbot, query?: Partial<ChatQuery>) => Promise<Page<Chat>>;
-  /** A page of a chat's entries, and the number of entries that match (section 4.4); the newest 25 by default. */
-  readonly history: (
-    chatbot: Chatbot,
-    chatId: number,
-    query?: Partial<EntryQuery>,
-  ) => Promise<Page<Entry>>;
-  /**
-   * Asks in a chat, or in a new one, and waits for the stored entry (section 4.5). A repetition with the same
-   * `idempotencyKey` returns the same entry for 24 hours.
-   */
-  readonly ask: (
-    chatbot: Chatbot,
-    ask: { readonly chatId?: number | null; readonly question: string },
-    options?: { readonly idempotencyKey?: string },
-  ) => Promise<Asked>;
-  /**
-   * Waits for the promises in progress and releases what the layer acquired. Later calls reject with
-   * `StorageUnavailable`. A promise in progress must not wait for it: neither would end.
-   */
-  readonly dispose: () => Promise<void>;
-}
 
 // Arguments are fields of a structure, so that a SchemaError names the wrong one.
 const Keyed = Schema.Struct({ idempotencyKey: Schema.optional(IdempotencyKeyText) });
@@ -62,28 +22,50 @@ const Ask = Schema.Struct({
   ...Keyed.fields,
 });
 
+/**
+ * The services as promises. A promise rejects with an error of the core, whose `_tag` names it, or with a
+ * `SchemaError` that names the field if an argument breaks a rule of the contract.
+ */
+export type Parley = ReturnType<typeof makeParley>;
+
 /** The services of `layer`, which is built at the first call. */
-export const makeParley = <E>(layer: Layer.Layer<Access | Chats | Asking, E>): Parley => {
+export const makeParley = <E>(layer: Layer.Layer<Access | Chats | Asking, E>) => {
   const runtime = makeDrainingRuntime(layer);
   const run = <A, E>(effect: Effect.Effect<A, E, Access | Chats | Asking>): Promise<A> =>
     runtime.run((context) => Effect.runPromiseWith(context)(effect), disposed);
   return {
-    authenticate: (key) => run(Access.use((access) => access.authenticate(key))),
-    createChat: async (chatbot, chat = {}, { idempotencyKey } = {}) => {
+    /** Checks an API key (section 5); rejects with `KeyRejected` or `StorageUnavailable`. */
+    authenticate: (key: string) => run(Access.use((access) => access.authenticate(key))),
+    /** Creates a chat (section 4.2). A repetition with the same `idempotencyKey` returns the same chat for 24 hours. */
+    createChat: async (
+      chatbot: Chatbot,
+      chat: { readonly name?: string | null; readonly userRef?: string | null } = {},
+      { idempotencyKey }: { readonly idempotencyKey?: string } = {},
+    ) => {
       const wanted = Schema.decodeUnknownSync(NewChat)(chat);
       const { idempotencyKey: key = null } = Schema.decodeUnknownSync(Keyed)({ idempotencyKey });
       return run(Chats.use((chats) => chats.create(chatbot, wanted, key)));
     },
-    listChats: async (chatbot, query) => {
+    /** A page of chats, and the number of chats that match (section 4.3); the newest 25 by default. */
+    listChats: async (chatbot: Chatbot, query?: Partial<ChatQuery>) => {
       const wanted = Schema.decodeUnknownSync(ChatQuery)({ ...newestChats, ...query });
       return run(Chats.use((chats) => chats.list(chatbot, wanted)));
     },
-    history: async (chatbot, chatId, query) => {
+    /** A page of a chat's entries, and the number of entries that match (section 4.4); the newest 25 by default. */
+    history: async (chatbot: Chatbot, chatId: number, query?: Partial<EntryQuery>) => {
       const { chatId: id } = Schema.decodeUnknownSync(History)({ chatId });
       const wanted = Schema.decodeUnknownSync(EntryQuery)({ ...newest, ...query });
       return run(Chats.use((chats) => chats.history(chatbot, id, wanted)));
     },
-    ask: async (chatbot, { chatId = null, question }, { idempotencyKey } = {}) => {
+    /**
+     * Asks in a chat, or in a new one, and waits for the stored entry (section 4.5). A repetition with the same
+     * `idempotencyKey` returns the same entry for 24 hours.
+     */
+    ask: async (
+      chatbot: Chatbot,
+      { chatId = null, question }: { readonly chatId?: number | null; readonly question: string },
+      { idempotencyKey }: { readonly idempotencyKey?: string } = {},
+    ) => {
       const { idempotencyKey: key = null, ...wanted } = Schema.decodeUnknownSync(Ask)({
         chatId,
         question,
@@ -91,6 +73,10 @@ export const makeParley = <E>(layer: Layer.Layer<Access | Chats | Asking, E>): P
       });
       return run(Asking.use((asking) => asking.ask(chatbot, { ...wanted, key })));
     },
+    /**
+     * Waits for the promises in progress and releases the services. Later calls reject with `StorageUnavailable`. A
+     * promise in progress must not wait for it: neither would end.
+     */
     dispose: runtime.dispose,
   };
 };

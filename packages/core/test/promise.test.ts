@@ -114,15 +114,4 @@ describe("dispose", () => {
     await disposed;
     await parley.dispose();
   });
-
-  it("interrupts the building of the layer", async () => {
-    const building = signal();
-    const endless = Effect.andThen(Effect.sync(building.send), Effect.never);
-    const parley = makeParley(Layer.provideMerge(services(), Layer.effectDiscard(endless)));
-    const creating = parley.createChat(chatbot);
-    await building.sent;
-    const refused = expect(creating).rejects.toMatchObject({ _tag: "StorageUnavailable" });
-    await parley.dispose();
-    await refused;
-  });
 });

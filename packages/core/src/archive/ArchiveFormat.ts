@@ -3,7 +3,7 @@
  * entries. Fields have their names on the wire, and an entry has its usage. The last line counts both, so that an
  * export that was cut off is recognised.
  */
-import { Effect, Result, Schema, Stream } from "effect";
+import { Effect, Schema, Stream } from "effect";
 import { ImportRefused } from "../model/Errors.ts";
 import { listSchemaErrors } from "../model/SchemaErrors.ts";
 import { ChatName, Text, UserRef } from "../model/Text.ts";
@@ -57,7 +57,7 @@ const Line = Schema.Struct({
   end: Schema.optionalKey(Schema.Struct({ chats: Count, entries: Count })),
 }).check(Schema.makeFilter((line) => Object.keys(line).length === 1));
 
-const decodeLine = Schema.decodeUnknownResult(Schema.fromJsonString(Line), {
+const decodeLine = Schema.decodeUnknownEffect(Schema.fromJsonString(Line), {
   onExcessProperty: "error",
 });
 
@@ -65,15 +65,13 @@ const encodeLine = (line: typeof Line.Encoded): string => `${JSON.stringify(line
 
 const encodeRecord = (record: ArchiveRecord): string => {
   if (record._tag === "Chat") {
-    const { createTime, id, name, userRef } = record.chat;
-    return encodeLine({ chat: { id, name, userRef, _createTime: createTime.toISOString() } });
+    const { createTime, ...chat } = record.chat;
+    return encodeLine({ chat: { ...chat, _createTime: createTime.toISOString() } });
   }
-  const { answer, chatId, createTime, flagged, id, moderation, question } = record.entry;
-  const _createTime = createTime.toISOString();
   const { usage } = record;
-  return encodeLine({
-    entry: { id, chat_id: chatId, question, answer, moderation, flagged, _createTime, usage },
-  });
+  const { chatId: chat_id, createTime, id, ...texts } = record.entry;
+  const _createTime = createTime.toISOString();
+  return encodeLine({ entry: { id, chat_id, ...texts, _createTime, usage } });
 };
 
 /** The lines of an export of these records, each with its line break. */
@@ -123,48 +121,46 @@ export const decodeArchive = <E, R>(
     let hasEnded = false;
     let at = 0;
 
-    /** The record in a line, `null` if it has none, or the reason for a refusal. */
-    const decodeRecord = (line: string): ArchiveRecord | string | null => {
+    /** The record in a line, or `null` if it has none. */
+    const decodeRecord = Effect.fnUntraced(function* (text: string) {
       at++;
-      if (line.trim() === "") return null;
-      const result = decodeLine(line);
-      if (Result.isFailure(result)) {
-        return `line ${at} is neither a chat nor an entry${describeProblem(result.failure)}`;
-      }
-      if (hasEnded) return `line ${at} follows the last line`;
-      const { chat, end, entry } = result.success;
-      if (end !== undefined) {
-        hasEnded = true;
-        return end.chats === read.chats && end.entries === read.entries
-          ? null
-          : `its last line counts ${end.chats} chats and ${end.entries} entries, but it has ${read.chats} and ${read.entries}`;
-      }
-      if (chat !== undefined) {
+      if (text.trim() === "") return null;
+      const line = yield* Effect.mapError(
+        decodeLine(text),
+        (error) =>
+          new ImportRefused({
+            reason: `line ${at} is neither a chat nor an entry${describeProblem(error)}`,
+          }),
+      );
+      if (hasEnded) return yield* refuse(`line ${at} follows the last line`);
+      if (line.chat !== undefined) {
         read.chats++;
-        const { _createTime, ...rest } = chat;
-        return { _tag: "Chat", chat: { ...rest, createTime: new Date(_createTime) } };
+        const { _createTime, ...chat } = line.chat;
+        return { _tag: "Chat", chat: { ...chat, createTime: new Date(_createTime) } } as const;
       }
-      read.entries++;
-      const { _createTime, chat_id: chatId, usage, ...rest } = entry!;
-      const createTime = new Date(_createTime);
-      return { _tag: "Entry", entry: { ...rest, chatId, createTime }, usage };
-    };
+      if (line.entry !== undefined) {
+        read.entries++;
+        const { _createTime, chat_id: chatId, usage, ...texts } = line.entry;
+        const entry = { ...texts, chatId, createTime: new Date(_createTime) };
+        return { _tag: "Entry", entry, usage } as const;
+      }
+      hasEnded = true;
+      const { chats, entries } = line.end!;
+      if (chats === read.chats && entries === read.entries) return null;
+      return yield* refuse(
+        `its last line counts ${chats} chats and ${entries} entries, but it has ${read.chats} and ${read.entries}`,
+      );
+    });
 
+    const end = Effect.suspend(() =>
+      hasEnded
+        ? Effect.void
+        : refuse("its last line is missing, so other lines may be missing, too"),
+    );
     return textLines(bytes).pipe(
-      Stream.mapEffect((line) => {
-        const record = decodeRecord(line);
-        return typeof record === "string" ? refuse(record) : Effect.succeed(record);
-      }),
+      Stream.mapEffect(decodeRecord),
       Stream.filter((record) => record !== null),
-      Stream.concat(
-        Stream.fromEffectDrain(
-          Effect.suspend(() =>
-            hasEnded
-              ? Effect.void
-              : refuse("its last line is missing, so other lines may be missing, too"),
-          ),
-        ),
-      ),
+      Stream.concat(Stream.fromEffectDrain(end)),
     );
   });
 

@@ -2,12 +2,30 @@
  * API keys: `prl_<id>_<secret>_<checksum>`, in base 62. The checksum identifies a mistyped key without a look-up in
  * the store. A store keeps the SHA-256 of the whole text, never the text.
  */
-import { Effect, Redacted } from "effect";
+import { Effect, Redacted, Schema } from "effect";
 import { Digest, SecureRandom } from "effect/crypto";
 
 export const scopes = ["read", "write", "ask"] as const;
 /** The permissions of a key: read lists and details, create chats, ask. */
 export type Scope = (typeof scopes)[number];
+
+/** The scopes of a key, at least one, each at most once. */
+export const Scopes = Schema.Array(Schema.Literals(scopes)).check(
+  Schema.isNonEmpty({ message: `must name at least one of ${scopes.join(", ")}` }),
+  Schema.isUnique(),
+);
+
+/** A time that every store keeps, and whose year has four digits in ISO 8601. */
+export const PointInTime = Schema.Date.check(
+  Schema.makeFilter<Date>(
+    (date) =>
+      (date.getTime() >= Date.UTC(1970) && date.getTime() < Date.UTC(10_000)) ||
+      "is no point in time between 1970 and 9999",
+  ),
+);
+
+/** A number of requests in a minute. */
+export const RatePerMinute = Schema.Int.check(Schema.isBetween({ minimum: 1, maximum: 1_000_000 }));
 
 /** A key to register. It does not contain the key's text. */
 export interface KeyRecord {
@@ -45,30 +63,23 @@ export const keyState = (
       : "live";
 
 const alphabet = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
-const idLength = 12;
-/** 32 base-62 digits: 190.5 bits. */
-const secretLength = 32;
-const checksumLength = 6;
-const shape = /^prl_([0-9A-Za-z]{12})_[0-9A-Za-z]{32}_([0-9A-Za-z]{6})$/;
+const shape = /^(prl_([0-9A-Za-z]{12})_[0-9A-Za-z]{32})_([0-9A-Za-z]{6})$/;
 
 /** The id in the text of a well-formed key; `null` for any other text. */
 export const keyId = (key: string): string | null => {
-  const match = shape.exec(key);
-  if (match === null) return null;
-  return checksum(key.slice(0, -checksumLength - 1)) === match[2] ? match[1]! : null;
+  const [, body, id, digits] = shape.exec(key) ?? [];
+  return body !== undefined && checksum(body) === digits ? id! : null;
 };
 
-/** Generates the text of a new key. */
-export const generateKey: Effect.Effect<Redacted.Redacted, never, SecureRandom.SecureRandom> =
-  SecureRandom.SecureRandom.use((random) =>
-    Effect.map(random.randomBytes(128), (bytes) => {
-      // 248 = 4 × 62: with larger bytes, some digits would be more likely than others.
-      let digits = "";
-      for (const byte of bytes) if (byte < 248) digits += alphabet[byte % 62];
-      const body = `prl_${digits.slice(0, idLength)}_${digits.slice(idLength, idLength + secretLength)}`;
-      return Redacted.make(`${body}_${checksum(body)}`);
-    }),
-  );
+/** Generates the text of a new key, whose secret of 32 base-62 digits has 190.5 bits. */
+export const generateKey = Effect.gen(function* () {
+  const random = yield* SecureRandom.SecureRandom;
+  // 248 = 4 × 62: with larger bytes, some digits would be more likely than others.
+  const bytes = (yield* random.randomBytes(128)).filter((byte) => byte < 248);
+  const digits = Array.from(bytes, (byte) => alphabet[byte % 62]).join("");
+  const body = `prl_${digits.slice(0, 12)}_${digits.slice(12, 44)}`;
+  return Redacted.make(`${body}_${checksum(body)}`);
+});
 
 /** The SHA-256 of a key's text. */
 export const hashKey = (key: string): Effect.Effect<Uint8Array, never, Digest.Digest> =>
@@ -78,24 +89,17 @@ export const hashKey = (key: string): Effect.Effect<Uint8Array, never, Digest.Di
  * The record of a well-formed key; dies if the key is malformed. Without `more`, the key has every scope, no name and
  * no rate, and never expires.
  */
-export const keyRecord = (
+export const keyRecord = Effect.fnUntraced(function* (
   key: string,
   more: Partial<Pick<KeyRecord, "name" | "scopes" | "expiresAt" | "ratePerMinute">> = {},
-): Effect.Effect<KeyRecord, never, Digest.Digest> =>
-  Effect.flatMap(hashKey(key), (hash) => {
-    const id = keyId(key);
-    return id === null
-      ? Effect.die(new Error("the key is not well-formed"))
-      : Effect.succeed({
-          id,
-          hash,
-          name: null,
-          scopes,
-          expiresAt: null,
-          ratePerMinute: null,
-          ...more,
-        });
-  });
+) {
+  const id = keyId(key);
+  if (id === null) return yield* Effect.die(new Error("the key is not well-formed"));
+  const hash = yield* hashKey(key);
+  const absent = { name: null, scopes, expiresAt: null, ratePerMinute: null };
+  const record: KeyRecord = { id, hash, ...absent, ...more };
+  return record;
+});
 
 /** CRC-32 in six base-62 digits. */
 const checksum = (text: string): string => {
@@ -104,11 +108,6 @@ const checksum = (text: string): string => {
     crc ^= character.charCodeAt(0);
     for (let bit = 0; bit < 8; bit++) crc = crc & 1 ? 0xedb88320 ^ (crc >>> 1) : crc >>> 1;
   }
-  let rest = ~crc >>> 0;
-  let digits = "";
-  for (let i = 0; i < checksumLength; i++) {
-    digits = alphabet[rest % 62] + digits;
-    rest = Math.floor(rest / 62);
-  }
-  return digits;
+  const digit = (place: number) => alphabet[Math.floor((~crc >>> 0) / 62 ** place) % 62];
+  return [5, 4, 3, 2, 1, 0].map(digit).join("");
 };

@@ -1,7 +1,7 @@
 /**
  * An entry of a chat's history: a question and its answer (section 2.3).
  */
-/** The cost of an answer. It is stored with the entry, and clients do not see it. */
+/** The cost of an answer, in whole numbers. It is stored with the entry, and clients do not see it. */
 export interface Usage {
   readonly provider: string;
   readonly model: string;
@@ -26,13 +26,9 @@ export interface NewEntry {
 }
 
 /** A stored entry. Ids are positive, below 2^53, and ascend within a chat. */
-export interface Entry {
+export interface Entry extends Omit<NewEntry, "usage" | "keyId"> {
   readonly id: number;
   readonly chatId: number;
-  readonly question: string;
-  readonly answer: string;
-  readonly moderation: string;
-  readonly flagged: boolean;
   /** Whole milliseconds. */
   readonly createTime: Date;
 }

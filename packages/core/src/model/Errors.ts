@@ -5,25 +5,20 @@ import { Data, Inspectable } from "effect";
 
 /** The chatbot has no chat with this id. A chat of another chatbot counts as missing. */
 export class ChatNotFound extends Data.TaggedError("ChatNotFound")<{ readonly chatId: number }> {
-  override get message(): string {
-    return `The chatbot has no chat ${this.chatId}.`;
-  }
+  override message = `The chatbot has no chat ${this.chatId}.`;
 }
 
 /** Another request used the idempotency key before. */
 export class IdempotencyKeyReused extends Data.TaggedError("IdempotencyKeyReused")<{
   readonly key: string;
 }> {
-  override get message(): string {
-    return "The idempotency key belongs to another request. Use a new key for a new request.";
-  }
+  override message =
+    "The idempotency key belongs to another request. Use a new key for a new request.";
 }
 
 /** The lease of the turn ended and another ask took the turn. Nothing was stored. */
 export class TurnLost extends Data.TaggedError("TurnLost") {
-  override get message(): string {
-    return "Another ask took the turn in this chat.";
-  }
+  override message = "Another ask took the turn in this chat.";
 }
 
 /**
@@ -35,57 +30,43 @@ export class AnswerUnavailable extends Data.TaggedError("AnswerUnavailable")<{
   readonly reason: string;
   readonly cause?: unknown;
 }> {
-  override get message(): string {
-    return `No answer: ${this.reason}.`;
-  }
+  override message = `No answer: ${this.reason}.`;
 }
 
 /** The store cannot be reached or failed. Whether it wrote something is unknown. */
 export class StorageUnavailable extends Data.TaggedError("StorageUnavailable")<{
   readonly cause: unknown;
 }> {
-  override get message(): string {
-    return describeCause(this.cause);
-  }
+  override message = describeCause(this.cause);
 }
 
 /** The service has more work than it takes on. The same request may succeed after the given time. */
 export class Overloaded extends Data.TaggedError("Overloaded")<{
   readonly retryAfterSeconds: number;
 }> {
-  override get message(): string {
-    return `The server is overloaded. Try again in ${this.retryAfterSeconds} s.`;
-  }
+  override message = `The server is overloaded. Try again in ${this.retryAfterSeconds} s.`;
 }
 
 /** The API key is malformed, unknown, expired or revoked. The error does not say which. */
 export class KeyRejected extends Data.TaggedError("KeyRejected") {
-  override get message(): string {
-    return "The API key is not valid.";
-  }
+  override message = "The API key is not valid.";
 }
 
 /** A key with this id exists. Nothing was written. */
 export class KeyTaken extends Data.TaggedError("KeyTaken")<{ readonly keyId: string }> {
-  override get message(): string {
-    return `There is a key prl_${this.keyId}_… already.`;
-  }
+  override message = `There is a key prl_${this.keyId}_… already.`;
 }
 
 /** The chatbot has no key with this id, or the key is revoked. */
 export class KeyNotFound extends Data.TaggedError("KeyNotFound")<{ readonly keyId: string }> {
-  override get message(): string {
-    return `The chatbot has no live key prl_${this.keyId}_….`;
-  }
+  override message = `The chatbot has no live key prl_${this.keyId}_….`;
 }
 
 /** No chatbot has this id. */
 export class ChatbotNotFound extends Data.TaggedError("ChatbotNotFound")<{
   readonly chatbot: number;
 }> {
-  override get message(): string {
-    return `There is no chatbot ${this.chatbot}.`;
-  }
+  override message = `There is no chatbot ${this.chatbot}.`;
 }
 
 /** The workspace has another chatbot of this name. Nothing was written. */
@@ -93,9 +74,7 @@ export class ChatbotTaken extends Data.TaggedError("ChatbotTaken")<{
   readonly workspaceName: string;
   readonly name: string;
 }> {
-  override get message(): string {
-    return `The workspace "${this.workspaceName}" has a chatbot "${this.name}" already.`;
-  }
+  override message = `The workspace "${this.workspaceName}" has a chatbot "${this.name}" already.`;
 }
 
 /** A name, a setting or a key breaks a rule, which the message states. Nothing was written. */
@@ -107,25 +86,19 @@ export class DeclarationInvalid extends Data.TaggedError("DeclarationInvalid")<{
 export class WorkspaceNotFound extends Data.TaggedError("WorkspaceNotFound")<{
   readonly workspaceName: string;
 }> {
-  override get message(): string {
-    return `There is no workspace "${this.workspaceName}".`;
-  }
+  override message = `There is no workspace "${this.workspaceName}".`;
 }
 
 /** The workspace of this name has chatbots. Nothing was written. */
 export class WorkspaceTaken extends Data.TaggedError("WorkspaceTaken")<{
   readonly workspaceName: string;
 }> {
-  override get message(): string {
-    return `There is a workspace "${this.workspaceName}" already.`;
-  }
+  override message = `There is a workspace "${this.workspaceName}" already.`;
 }
 
 /** The import cannot be carried out. Nothing was written. */
 export class ImportRefused extends Data.TaggedError("ImportRefused")<{ readonly reason: string }> {
-  override get message(): string {
-    return `The import was refused, and nothing was written: ${this.reason}.`;
-  }
+  override message = `The import was refused, and nothing was written: ${this.reason}.`;
 }
 
 /** Every error that an ask can fail with. */

@@ -24,18 +24,14 @@ export interface IdempotencyKey {
 }
 
 /** The key of a request with these decoded values; `null` for a request without a key. */
-export const toIdempotencyKey = (
+export const toIdempotencyKey = Effect.fnUntraced(function* (
   digest: Digest.Digest["Service"],
   key: IdempotencyKeyText | null,
   endpoint: "chats" | "ask",
   values: ReadonlyArray<string | number | null>,
-): Effect.Effect<IdempotencyKey | null> =>
-  key === null
-    ? Effect.succeed(null)
-    : Effect.map(
-        digest.digestHex(
-          Digest.sha256,
-          new TextEncoder().encode(JSON.stringify([endpoint, values])),
-        ),
-        (fingerprint) => ({ key, fingerprint }),
-      );
+) {
+  if (key === null) return null;
+  const request = new TextEncoder().encode(JSON.stringify([endpoint, values]));
+  const fingerprint = yield* digest.digestHex(Digest.sha256, request);
+  return { key, fingerprint } satisfies IdempotencyKey;
+});

@@ -5,13 +5,8 @@ import { SchemaIssue, type Schema } from "effect";
 
 const format = SchemaIssue.makeFormatterStandardSchemaV1();
 
-export interface Problem {
-  /** The path of the field, joined by dots; empty for the value itself. */
-  readonly field: string;
-  readonly message: string;
-}
-
-export const listSchemaErrors = ({ issue }: Schema.SchemaError): ReadonlyArray<Problem> =>
+/** The problems of a value. `field` is the path of the field, joined by dots; empty for the value itself. */
+export const listSchemaErrors = ({ issue }: Schema.SchemaError) =>
   format(issue).issues.map(({ message, path = [] }) => ({
     field: path.map((part) => String(typeof part === "object" ? part.key : part)).join("."),
     message,

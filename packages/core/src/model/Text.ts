@@ -4,14 +4,11 @@
  */
 import { Schema } from "effect";
 
-/** Whether every store keeps the text unchanged: it contains neither NUL nor a lone surrogate. */
-export const isStorable = (text: string): boolean => text.isWellFormed() && !text.includes("\0");
-
 /** The text without NUL, and with U+FFFD in the place of lone surrogates. */
 export const storableText = (text: string): string => text.replaceAll("\0", "").toWellFormed();
 
 const storable = Schema.makeFilter<string>(
-  (text) => isStorable(text) || "holds NUL or a lone surrogate",
+  (text) => (text.isWellFormed() && !text.includes("\0")) || "holds NUL or a lone surrogate",
   // JSON Schema cannot express the rule. Without this, it would drop the descriptions of such strings.
   { identifier: "text", toJsonSchema: () => [{}, true] },
 );
@@ -50,25 +47,18 @@ export type Question = typeof Question.Type;
 
 /** Compares by code point, which is the order of every list. The order of UTF-16 differs above U+FFFF. */
 export const compareText = (a: string, b: string): number => {
-  const length = Math.min(a.length, b.length);
-  for (let i = 0; i < length; i++) {
-    const x = a.charCodeAt(i);
-    const y = b.charCodeAt(i);
-    if (x !== y) return aboveBmp(x) === aboveBmp(y) ? x - y : aboveBmp(x) ? 1 : -1;
+  for (let i = 0; i < Math.min(a.length, b.length); i++) {
+    const [x, y] = [a.codePointAt(i)!, b.codePointAt(i)!];
+    if (x !== y) return x - y;
   }
   return a.length - b.length;
 };
-
-const aboveBmp = (unit: number): boolean => unit >= 0xd800 && unit <= 0xdfff;
-
-const ascii = /^[\x00-\x7f]*$/;
 
 /**
  * The form in which a search compares text: NFKC, then each code point in lower case by itself (without the rule for
  * a final sigma), then NFKC. A release that changes it needs a migration of the stores that keep folded text.
  */
 export const fold = (text: string): string => {
-  if (ascii.test(text)) return text.toLowerCase();
   let folded = "";
   for (const codePoint of text.normalize("NFKC")) folded += codePoint.toLowerCase();
   return folded.normalize("NFKC");

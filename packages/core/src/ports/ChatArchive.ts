@@ -32,7 +32,7 @@ export const erasureDetail = (which: Erasable, erased: number): string => {
 /** The detail of an import's line in the audit. */
 export const importDetail = (chats: number): string => `${chats} ${chats === 1 ? "chat" : "chats"}`;
 
-/** A chat or an entry of an export. Chats ascend by id; each is followed by its entries, which ascend by id. */
+/** A chat or an entry of an export, in the order that `checkArchiveOrder` states. */
 export type ArchiveRecord =
   | { readonly _tag: "Chat"; readonly chat: Chat }
   | { readonly _tag: "Entry"; readonly entry: Entry; readonly usage: Usage | null };
@@ -44,15 +44,10 @@ export type ArchiveRecord =
 export type UsageGroup = "day" | "key" | "userRef";
 
 /** The cost of all answers of one model of a provider, and of one group. */
-export interface UsageSum {
+export interface UsageSum extends Omit<Usage, "latencyMillis"> {
   /** `null` without groups, and for answers without a known key or without a `userRef`. */
   readonly group: string | null;
-  readonly provider: string;
-  readonly model: string;
   readonly answers: number;
-  readonly attempts: number;
-  readonly promptTokens: number;
-  readonly completionTokens: number;
 }
 
 /**
@@ -81,12 +76,9 @@ export class ChatArchive extends Context.Service<
     ) => Stream.Stream<ArchiveRecord, ChatbotNotFound | StorageUnavailable>;
     /**
      * Stores the records with their ids and times, all of them or none, and returns the number of chats. Later chats
-     * and entries have greater ids, and times that are not earlier. Other processes may write meanwhile; the stream
-     * may write to other chatbots.
-     *
-     * Fails with `ImportRefused`, before it writes anything, if the chatbot has chats. It fails so, too, at a record
-     * that `checkArchiveOrder` refuses, and if two entries have the same id. Texts are stored as they are: their reader
-     * checks that a client could have sent them, as `decodeArchive` does.
+     * and entries have greater ids, and times that are not earlier. Fails with `ImportRefused` if the chatbot has
+     * chats, at a record that `checkArchiveOrder` refuses, and if two entries have the same id. Texts are stored as they
+     * are: their reader checks that a client could have sent them, as `decodeArchive` does.
      */
     readonly import: <E, R>(
       chatbot: number,

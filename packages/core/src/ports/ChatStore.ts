@@ -15,9 +15,7 @@ import type { IdempotencyKey } from "../model/IdempotencyKey.ts";
 import type { ChatQuery, EntryQuery, Page } from "../model/ListQuery.ts";
 
 /** A chat to create. */
-export interface ChatToCreate {
-  readonly name: string | null;
-  readonly userRef: string | null;
+export interface ChatToCreate extends Pick<Chat, "name" | "userRef"> {
   /** The answer of the chat's hello entry; `null`: the chat has no hello entry. */
   readonly helloMessage: string | null;
 }
@@ -37,10 +35,8 @@ export class ChatStore extends Context.Service<
      * Stores a chat and its hello entry, both or neither. For 24 hours, the same request with the same key returns
      * that chat, and another request with the key fails with `IdempotencyKeyReused`.
      *
-     * Ids of chats ascend in order of creation within a chatbot, and ids of entries within a chat. No id occurs twice
-     * in a chatbot, even after an erasure. Times are whole milliseconds of the store's clock. A chat is not older
-     * than the chat before it in its chatbot, even if that was erased; an entry is not older than the entry before
-     * it, or than its chat.
+     * Ids of chats ascend in order of creation within a chatbot, and ids of entries within a chat, and so do their
+     * times, which are whole milliseconds. No id occurs twice in a chatbot, even after an erasure.
      */
     readonly createChat: (
       chatbot: number,

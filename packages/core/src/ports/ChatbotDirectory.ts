@@ -3,21 +3,13 @@
  * without a registry.
  */
 import { Context, type Effect, type Stream } from "effect";
-import type { Scope } from "../model/ApiKey.ts";
+import type { KeyRecord } from "../model/ApiKey.ts";
 import type { Chatbot } from "../model/Chatbot.ts";
 import type { StorageUnavailable } from "../model/Errors.ts";
 
 /** A key that is not revoked, though it may be expired, and its chatbot. */
-export interface Opened {
-  /** SHA-256 of the whole key's text. */
-  readonly hash: Uint8Array;
-  readonly scopes: ReadonlyArray<Scope>;
-  /** `null`: never. */
-  readonly expiresAt: Date | null;
-  /** How many requests each server process accepts in a minute; `null`, or absent: any number. */
-  readonly ratePerMinute?: number | null;
-  readonly chatbot: Chatbot;
-}
+export type Opened = Pick<KeyRecord, "hash" | "scopes" | "expiresAt"> &
+  Partial<Pick<KeyRecord, "ratePerMinute">> & { readonly chatbot: Chatbot };
 
 export class ChatbotDirectory extends Context.Service<
   ChatbotDirectory,

@@ -16,27 +16,15 @@ import type {
 } from "../model/Errors.ts";
 
 /** A chatbot to create. No two chatbots have the same workspace and name, compared by code points. */
-export interface NewChatbot {
-  readonly workspaceName: string;
-  readonly name: string;
-  readonly description: string;
-  readonly settings: ChatbotSettings;
-  readonly keys: ReadonlyArray<KeyRecord>;
-}
+export type NewChatbot = Omit<Chatbot, "id"> & { readonly keys: ReadonlyArray<KeyRecord> };
 
 /** The fields of a chatbot to change. The others stay. */
-export interface ChatbotChange {
-  readonly workspaceName?: string;
-  readonly name?: string;
-  readonly description?: string;
+export type ChatbotChange = Partial<Omit<Chatbot, "id" | "settings">> & {
   readonly settings?: Partial<ChatbotSettings>;
-}
+};
 
 /** The fields of a key to change. The others stay. */
 export type KeyChange = Partial<Pick<KeyRecord, "name" | "scopes" | "expiresAt" | "ratePerMinute">>;
-
-/** A key that replaces another, with the name, the scopes and the rate of that key. */
-export type Replacement = Pick<KeyRecord, "id" | "hash" | "expiresAt">;
 
 /** A chatbot and its keys. */
 export interface RegisteredChatbot {
@@ -122,14 +110,14 @@ export class ChatbotRegistry extends Context.Service<
       actor: string,
     ) => Effect.Effect<void, KeyNotFound | StorageUnavailable>;
     /**
-     * Adds a key that replaces another. The other expires at `end`, or earlier if it would have. Fails with
+     * Adds a key that replaces another, with the name, the scopes and the rate of that key. The other expires at `end`, or earlier if it would have. Fails with
      * `KeyNotFound` if the other is revoked, which is checked first, and with `KeyTaken` if the id of the replacement
      * is in use.
      */
     readonly replaceKey: (
       chatbot: number,
       keyId: string,
-      replacement: Replacement,
+      replacement: Pick<KeyRecord, "id" | "hash" | "expiresAt">,
       end: Date,
       actor: string,
     ) => Effect.Effect<Replaced, KeyNotFound | KeyTaken | StorageUnavailable>;

@@ -1,6 +1,7 @@
 /**
  * Port: turns. An ask takes the turn of its chat, answers, and appends its entry; meanwhile no other ask can take
- * that turn. No method blocks: `Asking` waits for turns and renews them.
+ * that turn. No method blocks: `Asking` waits for turns and renews them. `docs/library/write-a-store.md` has the rules
+ * for every case.
  */
 import { Context, type Effect, type Stream } from "effect";
 import type { Entry, NewEntry } from "../model/Entry.ts";
@@ -62,15 +63,10 @@ export class TurnStore extends Context.Service<
      * 3. The chat does not exist: fails with `ChatNotFound`. With a key and without a chat, an unregistered chatbot
      *    fails with `ChatbotNotFound`; without both, that fails at the append.
      * 4. A turn holds the key: returns `Held` by `key`.
-     * 5. A turn holds the chat, or it is reserved for another instance: returns `Held` by `chat`.
+     * 5. A turn holds the chat, or it is reserved for another instance: returns `Held` by `chat`, and puts this instance
+     *    into the chat's queue, of which the one that has waited longest is next.
      *
      * A turn whose lease ended stays valid until another turn takes its chat or its key; then it loses both for good.
-     * If it has a key, the store may forget it a day after the take, or later. A turn without a chat and a key holds
-     * nothing and stays valid. A key whose turn was released, or whose lease ended, is free for any request.
-     *
-     * `Held` by `chat` puts the instance into the chat's queue. When the turn ends, or its lease does, it is reserved
-     * for the instance that has waited longest, for {@link turnPrecedence}. An instance that does not take it in that
-     * time loses its place. `Held` by `key` gives no place.
      */
     readonly take: (
       chatbot: number,

@@ -7,7 +7,7 @@ import * as RateLimiter from "effect/persistence/RateLimiter";
 import { hashKey, keyId, type Scope } from "../model/ApiKey.ts";
 import type { Chatbot } from "../model/Chatbot.ts";
 import { ChatbotDirectory } from "../ports/ChatbotDirectory.ts";
-import { KeyRejected, Overloaded, type StorageUnavailable } from "../model/Errors.ts";
+import { KeyRejected, Overloaded } from "../model/Errors.ts";
 
 /** The chatbot and the scopes that a valid key opens. */
 export interface Principal {
@@ -25,83 +25,75 @@ const staleness = Duration.seconds(1);
 /** How often the process writes which keys were used. */
 const useInterval = Duration.minutes(1);
 
-export class Access extends Context.Service<
-  Access,
-  {
+const make = Effect.gen(function* () {
+  const directory = yield* ChatbotDirectory;
+  const digest = yield* Digest.Digest;
+  const noHash = new Uint8Array(32);
+
+  const open = Effect.fnUntraced(function* (key: string) {
+    const id = keyId(key);
+    if (id === null) return yield* new KeyRejected();
+    const found = yield* directory.open(id);
+    const hash = yield* Effect.provideService(hashKey(key), Digest.Digest, digest);
+    const isGenuine = Mac.timingSafeEqual(hash, found?.hash ?? noHash);
+    if (!isGenuine || found === null) return null;
+    const { chatbot, expiresAt, ratePerMinute, scopes } = found;
+    const principal: Principal = { keyId: id, scopes, chatbot };
+    return { expiresAt, ratePerMinute, principal };
+  });
+
+  // By the key's text: at most one request a second hashes a key and looks it up, whether it is valid or revoked.
+  // A malformed key fails and takes no room.
+  const opened = yield* Cache.makeWith(open, {
+    capacity,
+    timeToLive: (exit) => (Exit.isFailure(exit) ? Duration.zero : staleness),
+  });
+  yield* directory.changed.pipe(
+    Stream.runForEach(() => Cache.invalidateAll(opened)),
+    Effect.forkScoped,
+  );
+
+  const limiter = yield* Effect.provide(RateLimiter.make, RateLimiter.layerStoreMemory);
+  const spend = (key: string, limit: number) =>
+    limiter.consume({ key, limit, window: "1 minute", algorithm: "token-bucket" }).pipe(
+      Effect.mapError(({ reason }) => {
+        const wait = reason._tag === "RateLimitExceeded" ? reason.retryAfter : Duration.zero;
+        return new Overloaded({ retryAfterSeconds: Math.ceil(Duration.toSeconds(wait)) });
+      }),
+    );
+
+  let used = new Set<string>();
+  const writeUse = Effect.suspend(() => {
+    if (used.size === 0) return Effect.void;
+    const ids = used;
+    used = new Set();
+    return Effect.catchCause(directory.used([...ids]), (cause) => {
+      for (const id of ids) used.add(id);
+      return Effect.logDebug("The use of keys could not be written", cause);
+    });
+  });
+  yield* Effect.addFinalizer(() => Effect.timeoutOption(writeUse, "2 seconds"));
+  yield* writeUse.pipe(Effect.repeat(Schedule.spaced(useInterval)), Effect.forkScoped);
+
+  return {
     /**
      * Checks a key (section 5). A malformed one costs no look-up; every other rejection does the same work. Fails with
      * `Overloaded` beyond the key's rate, which counts the calls in this process.
      */
-    readonly authenticate: (
-      key: string,
-    ) => Effect.Effect<Principal, KeyRejected | Overloaded | StorageUnavailable>;
-  }
->()("@parley/core/Access") {
-  static readonly layer: Layer.Layer<Access, never, ChatbotDirectory | Digest.Digest> =
-    Layer.effect(
-      Access,
-      Effect.gen(function* () {
-        const directory = yield* ChatbotDirectory;
-        const digest = yield* Digest.Digest;
-        const noHash = new Uint8Array(32);
+    authenticate: Effect.fnUntraced(function* (key: string) {
+      const found = yield* Cache.get(opened, key);
+      const now = yield* Clock.currentTimeMillis;
+      if (found === null || (found.expiresAt !== null && found.expiresAt.getTime() <= now)) {
+        return yield* new KeyRejected();
+      }
+      const { principal, ratePerMinute } = found;
+      used.add(principal.keyId);
+      if (ratePerMinute != null) yield* spend(principal.keyId, ratePerMinute);
+      return principal;
+    }),
+  };
+});
 
-        const open = Effect.fnUntraced(function* (key: string) {
-          const id = keyId(key);
-          if (id === null) return yield* new KeyRejected();
-          const found = yield* directory.open(id);
-          const hash = yield* Effect.provideService(hashKey(key), Digest.Digest, digest);
-          const isGenuine = Mac.timingSafeEqual(hash, found?.hash ?? noHash);
-          if (!isGenuine || found === null) return null;
-          const { chatbot, expiresAt, ratePerMinute, scopes } = found;
-          return { expiresAt, ratePerMinute, principal: { keyId: id, scopes, chatbot } };
-        });
-
-        // By the key's text: at most one request a second hashes a key and looks it up, whether it is valid or revoked.
-        // A malformed key fails and takes no room.
-        const opened = yield* Cache.makeWith(open, {
-          capacity,
-          timeToLive: (exit) => (Exit.isFailure(exit) ? Duration.zero : staleness),
-        });
-        yield* directory.changed.pipe(
-          Stream.runForEach(() => Cache.invalidateAll(opened)),
-          Effect.forkScoped,
-        );
-
-        const limiter = yield* Effect.provide(RateLimiter.make, RateLimiter.layerStoreMemory);
-        const spend = (key: string, limit: number) =>
-          limiter.consume({ key, limit, window: "1 minute", algorithm: "token-bucket" }).pipe(
-            Effect.mapError(({ reason }) => {
-              const wait = reason._tag === "RateLimitExceeded" ? reason.retryAfter : Duration.zero;
-              return new Overloaded({ retryAfterSeconds: Math.ceil(Duration.toSeconds(wait)) });
-            }),
-          );
-
-        let used = new Set<string>();
-        const writeUse = Effect.suspend(() => {
-          if (used.size === 0) return Effect.void;
-          const ids = used;
-          used = new Set();
-          return Effect.catchCause(directory.used([...ids]), (cause) => {
-            for (const id of ids) used.add(id);
-            return Effect.logDebug("The use of keys could not be written", cause);
-          });
-        });
-        yield* Effect.addFinalizer(() => Effect.timeoutOption(writeUse, "2 seconds"));
-        yield* writeUse.pipe(Effect.repeat(Schedule.spaced(useInterval)), Effect.forkScoped);
-
-        return Access.of({
-          authenticate: Effect.fnUntraced(function* (key) {
-            const found = yield* Cache.get(opened, key);
-            const now = yield* Clock.currentTimeMillis;
-            if (found === null || (found.expiresAt !== null && found.expiresAt.getTime() <= now)) {
-              return yield* new KeyRejected();
-            }
-            const { principal, ratePerMinute } = found;
-            used.add(principal.keyId);
-            if (ratePerMinute != null) yield* spend(principal.keyId, ratePerMinute);
-            return principal;
-          }),
-        });
-      }),
-    );
+export class Access extends Context.Service<Access>()("@parley/core/Access", { make }) {
+  static readonly layer = Layer.effect(Access, Access.make);
 }

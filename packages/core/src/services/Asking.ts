@@ -50,149 +50,133 @@ interface Running {
   readonly fingerprint: string | null;
 }
 
-export class Asking extends Context.Service<
-  Asking,
-  {
+const make = Effect.gen(function* () {
+  const services = {
+    store: yield* TurnStore,
+    answerer: yield* Answerer,
+    moderator: yield* Moderator,
+    limits: yield* AskLimits,
+  };
+  const { limits } = services;
+  const digest = yield* Digest.Digest;
+  const queue = yield* makeChatQueue(services.store, limits);
+  const fibers = yield* FiberSet.make<Completed, AskError>();
+  // The store may retry the entry of a finished answer for five seconds.
+  const drain = queue.close.pipe(
+    Effect.andThen(FiberSet.awaitEmpty(fibers)),
+    Effect.timeoutOption(Duration.sum(limits.deadline, Duration.seconds(5))),
+    Effect.asVoid,
+  );
+  yield* Effect.addFinalizer(() => drain);
+  const byKey = new Map<string, Running>();
+
+  const beginTimes = yield* makeAskTimes;
+  const run = (live: LiveAnswer, chatbot: Chatbot, ask: Ask, key: IdempotencyKey | null) =>
+    Effect.suspend(() => {
+      const times = beginTimes();
+      const facts = { chatbot: chatbot.id, ...(ask.chatId !== null && { chat: ask.chatId }) };
+      return queue
+        .inTurn({ chatbot: chatbot.id, chat: ask.chatId, idempotencyKey: key }, (taken) => {
+          times.taken();
+          return taken._tag === "Done"
+            ? Effect.succeed({ entry: taken.entry, replayed: true, turn: taken.turn })
+            : answerInTurn(services, live, chatbot, taken.turn, ask, times);
+        })
+        .pipe(
+          (answered) => inSpan(answered, "turn", facts),
+          Effect.ensuring(Effect.sync(times.ended)),
+          Effect.annotateLogs(facts),
+        );
+    });
+
+  const start = Effect.fnUntraced(function* (
+    live: LiveAnswer,
+    chatbot: Chatbot,
+    ask: Ask,
+    key: IdempotencyKey | null,
+    name: string,
+  ) {
+    if ((yield* FiberSet.size(fibers)) >= limits.asks) return yield* overloaded;
+    const fiber = yield* FiberSet.run(
+      fibers,
+      // Without a reader no request is left to answer, and its caller logs nothing.
+      Effect.tapCause(run(live, chatbot, ask, key), (cause) =>
+        live.readers > 0 || Cause.hasInterruptsOnly(cause) ? Effect.void : logFailure(cause),
+      ),
+    );
+    const running: Running = { live, fiber, fingerprint: key?.fingerprint ?? null };
+    if (key !== null) byKey.set(name, running);
+    fiber.addObserver((exit) => {
+      if (byKey.get(name) === running) byKey.delete(name);
+      live.complete(exit);
+    });
+    return running;
+  });
+
+  /**
+   * Starts the ask, or joins the one in progress with the same key. The request reads it until the scope closes.
+   */
+  const join = Effect.fnUntraced(function* (chatbot: Chatbot, ask: Ask) {
+    const key = yield* toIdempotencyKey(digest, ask.key, "ask", [ask.chatId, ask.question]);
+    const name = `${chatbot.id}/${ask.key}`;
+    const joined = key === null ? undefined : byKey.get(name);
+    if (joined !== undefined && joined.fingerprint !== key!.fingerprint) {
+      return yield* new IdempotencyKeyReused({ key: key!.key });
+    }
+    const live = joined?.live ?? new LiveAnswer();
+    live.readers++;
+    const running = joined ?? (yield* start(live, chatbot, ask, key, name));
+    yield* Effect.addFinalizer(() =>
+      Effect.sync(() => {
+        if (--live.readers > 0 || ask.onHangUp !== "cancel" || live.exit !== null) return;
+        // A later request with the same key starts anew.
+        if (byKey.get(name) === running) byKey.delete(name);
+        running.fiber.interruptUnsafe();
+      }),
+    );
+    return { ...running, isJoined: joined !== undefined };
+  }, Effect.uninterruptible);
+
+  return {
     /**
      * Asks, and waits for the stored entry. Asks in one chat are answered in turn, across processes; each sees the
      * entries before it. A failed ask stores nothing.
      */
-    readonly ask: (chatbot: Chatbot, ask: Ask) => Effect.Effect<Asked, AskError>;
+    ask: (chatbot: Chatbot, ask: Ask): Effect.Effect<Asked, AskError> =>
+      join(chatbot, ask).pipe(
+        Effect.flatMap(({ fiber, isJoined }) =>
+          Effect.map(Fiber.join(fiber), ({ entry, replayed }) => ({
+            entry,
+            replayed: replayed || isJoined,
+          })),
+        ),
+        Effect.scoped,
+      ),
     /**
      * Asks like `ask`, and emits the answer in pieces as it arrives, then the stored entry. `after` is the progress
      * of a reader whose connection broke: the stream continues from there, or from the start if it is of another
      * turn.
      */
-    readonly stream: (
+    stream: (
       chatbot: Chatbot,
       ask: Ask,
-      after?: Progress | null,
-    ) => Stream.Stream<AnswerEvent, AskError>;
+      after: Progress | null = null,
+    ): Stream.Stream<AnswerEvent, AskError> =>
+      join(chatbot, ask).pipe(
+        Effect.map(({ isJoined, live }) => live.subscribe(after, isJoined)),
+        Stream.unwrap,
+      ),
     /** How many asks are in progress in this process, waiting ones included. */
-    readonly inProgress: Effect.Effect<number>;
+    inProgress: FiberSet.size(fibers),
     /**
      * Ends the asking in this process: asks that wait for a turn, and later ones, fail with `Overloaded`. Completes
      * when all answers in progress are stored or have failed, at the latest five seconds after the deadline. The layer
      * does so when it is closed.
      */
-    readonly drain: Effect.Effect<void>;
-  }
->()("@parley/core/Asking") {
-  static readonly layer: Layer.Layer<
-    Asking,
-    never,
-    TurnStore | Answerer | Moderator | Digest.Digest
-  > = Layer.effect(
-    Asking,
-    Effect.gen(function* () {
-      const services = {
-        store: yield* TurnStore,
-        answerer: yield* Answerer,
-        moderator: yield* Moderator,
-        limits: yield* AskLimits,
-      };
-      const { limits } = services;
-      const digest = yield* Digest.Digest;
-      const queue = yield* makeChatQueue(services.store, limits);
-      const fibers = yield* FiberSet.make<Completed, AskError>();
-      // The store may retry the entry of a finished answer for five seconds.
-      const drain = queue.close.pipe(
-        Effect.andThen(FiberSet.awaitEmpty(fibers)),
-        Effect.timeoutOption(Duration.sum(limits.deadline, Duration.seconds(5))),
-        Effect.asVoid,
-      );
-      yield* Effect.addFinalizer(() => drain);
-      const byKey = new Map<string, Running>();
-      let asks = 0;
+    drain,
+  };
+});
 
-      const beginTimes = yield* makeAskTimes;
-      const run = (live: LiveAnswer, chatbot: Chatbot, ask: Ask, key: IdempotencyKey | null) =>
-        Effect.suspend(() => {
-          const times = beginTimes();
-          const facts = { chatbot: chatbot.id, ...(ask.chatId !== null && { chat: ask.chatId }) };
-          return queue
-            .inTurn({ chatbot: chatbot.id, chat: ask.chatId, key }, (taken) => {
-              times.taken();
-              return taken._tag === "Done"
-                ? Effect.succeed({ entry: taken.entry, replayed: true, turn: taken.turn })
-                : answerInTurn(services, live, chatbot, taken.turn, ask, times);
-            })
-            .pipe(
-              (answered) => inSpan(answered, "turn", facts),
-              Effect.ensuring(Effect.sync(times.ended)),
-              Effect.annotateLogs(facts),
-            );
-        });
-
-      const start = Effect.fnUntraced(function* (
-        live: LiveAnswer,
-        chatbot: Chatbot,
-        ask: Ask,
-        key: IdempotencyKey | null,
-        name: string,
-      ) {
-        if (asks >= limits.asks) return yield* overloaded;
-        const fiber = yield* FiberSet.run(
-          fibers,
-          // Without a reader no request is left to answer, and its caller logs nothing.
-          Effect.tapCause(run(live, chatbot, ask, key), (cause) =>
-            live.readers > 0 || Cause.hasInterruptsOnly(cause) ? Effect.void : logFailure(cause),
-          ),
-        );
-        const running: Running = { live, fiber, fingerprint: key?.fingerprint ?? null };
-        asks++;
-        if (key !== null) byKey.set(name, running);
-        fiber.addObserver((exit) => {
-          asks--;
-          if (byKey.get(name) === running) byKey.delete(name);
-          live.complete(exit);
-        });
-        return running;
-      });
-
-      /**
-       * Starts the ask, or joins the one in progress with the same key. The request reads it until the scope closes.
-       */
-      const join = Effect.fnUntraced(function* (chatbot: Chatbot, ask: Ask) {
-        const key = yield* toIdempotencyKey(digest, ask.key, "ask", [ask.chatId, ask.question]);
-        const name = `${chatbot.id}/${ask.key}`;
-        const joined = key === null ? undefined : byKey.get(name);
-        if (joined !== undefined && joined.fingerprint !== key!.fingerprint) {
-          return yield* new IdempotencyKeyReused({ key: key!.key });
-        }
-        const live = joined?.live ?? new LiveAnswer();
-        live.readers++;
-        const running = joined ?? (yield* start(live, chatbot, ask, key, name));
-        yield* Effect.addFinalizer(() =>
-          Effect.sync(() => {
-            if (--live.readers > 0 || ask.onHangUp !== "cancel" || live.exit !== null) return;
-            // A later request with the same key starts anew.
-            if (byKey.get(name) === running) byKey.delete(name);
-            running.fiber.interruptUnsafe();
-          }),
-        );
-        return { ...running, isJoined: joined !== undefined };
-      }, Effect.uninterruptible);
-
-      return Asking.of({
-        drain,
-        inProgress: Effect.sync(() => asks),
-        ask: (chatbot, ask) =>
-          join(chatbot, ask).pipe(
-            Effect.flatMap(({ fiber, isJoined }) =>
-              Effect.map(Fiber.join(fiber), ({ entry, replayed }) => ({
-                entry,
-                replayed: replayed || isJoined,
-              })),
-            ),
-            Effect.scoped,
-          ),
-        stream: (chatbot, ask, after = null) =>
-          join(chatbot, ask).pipe(
-            Effect.map(({ isJoined, live }) => live.subscribe(after, isJoined)),
-            Stream.unwrap,
-          ),
-      });
-    }),
-  );
+export class Asking extends Context.Service<Asking>()("@parley/core/Asking", { make }) {
+  static readonly layer = Layer.effect(Asking, Asking.make);
 }

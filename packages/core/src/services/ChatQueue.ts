@@ -2,34 +2,14 @@
  * The queue of a chat: the asks of this process in order of arrival, then this process among the others. Every ask
  * waits for its turn here; the stores never block.
  */
-import { Clock, Deferred, Duration, Effect, Stream, type Scope } from "effect";
-import type { IdempotencyKey } from "../model/IdempotencyKey.ts";
+import { Clock, Deferred, Duration, Effect, Stream } from "effect";
 import { Overloaded, type AskError } from "../model/Errors.ts";
-import type { Taken, TurnStore } from "../ports/TurnStore.ts";
+import type { Taken, Turn, TurnStore } from "../ports/TurnStore.ts";
 import type { AskLimits } from "./AskLimits.ts";
 import { inSpan } from "./Telemetry.ts";
 
-/** The chat and the key whose turn an ask needs. */
-export interface Place {
-  readonly chatbot: number;
-  /** `null`: a new chat, which the append creates. No other ask can wait for it. */
-  readonly chat: number | null;
-  readonly key: IdempotencyKey | null;
-}
-
-export interface ChatQueue {
-  /**
-   * Waits for the turn, or for the entry of an earlier request with the same key, and runs `use` with it. Fails with
-   * `Overloaded` if the queue is full or the wait takes too long. `use` runs uninterruptibly, because an interruption
-   * between taking a turn and using it would leave the turn taken; it makes its own parts interruptible.
-   */
-  readonly inTurn: <A, E>(
-    place: Place,
-    use: (taken: Exclude<Taken, { readonly _tag: "Held" }>) => Effect.Effect<A, E>,
-  ) => Effect.Effect<A, E | AskError>;
-  /** Ends the waiting: asks without a turn, and all later ones, fail with `Overloaded`. */
-  readonly close: Effect.Effect<void>;
-}
+/** The chat and the key whose turn an ask needs. No other ask can wait for a new chat. */
+type Place = Pick<Turn, "chatbot" | "chat" | "idempotencyKey">;
 
 /** The asks of one chat in this process. */
 interface Queue {
@@ -41,10 +21,7 @@ interface Queue {
 
 export const overloaded = new Overloaded({ retryAfterSeconds: 1 });
 
-export const makeChatQueue = (
-  store: TurnStore["Service"],
-  limits: AskLimits,
-): Effect.Effect<ChatQueue, never, Scope.Scope> =>
+export const makeChatQueue = (store: TurnStore["Service"], limits: AskLimits) =>
   Effect.gen(function* () {
     const queues = new Map<string, Queue>();
     let isClosed = false;
@@ -62,7 +39,7 @@ export const makeChatQueue = (
 
     /** Takes the turn from the store; while another process holds it, asks again until `until`. */
     const take = Effect.fnUntraced(function* (
-      { chat, chatbot, key }: Place,
+      { chat, chatbot, idempotencyKey }: Place,
       until: number,
       queue: Queue | null,
     ) {
@@ -71,7 +48,7 @@ export const makeChatQueue = (
         // Replaced before the store is asked, so that no notification is missed in between.
         const freed = Deferred.makeUnsafe<void>();
         if (queue !== null) queue.freed = freed;
-        const taken = yield* store.take(chatbot, chat, key);
+        const taken = yield* store.take(chatbot, chat, idempotencyKey);
         if (taken._tag !== "Held") return taken;
         const left = until - (yield* Clock.currentTimeMillis);
         if (left <= 0) return yield* overloaded;
@@ -102,11 +79,20 @@ export const makeChatQueue = (
       });
 
     return {
+      /** Ends the waiting: asks without a turn, and all later ones, fail with `Overloaded`. */
       close: Effect.sync(() => {
         isClosed = true;
         for (const { asks, freed } of queues.values()) [freed, ...asks].forEach(wake);
       }),
-      inTurn: (place, use) =>
+      /**
+       * Waits for the turn, or for the entry of an earlier request with the same key, and runs `use` with it. Fails with
+       * `Overloaded` if the queue is full or the wait takes too long. `use` runs uninterruptibly, because an interruption
+       * between taking a turn and using it would leave the turn taken; it makes its own parts interruptible.
+       */
+      inTurn: <A, E>(
+        place: Place,
+        use: (taken: Exclude<Taken, { readonly _tag: "Held" }>) => Effect.Effect<A, E>,
+      ): Effect.Effect<A, E | AskError> =>
         Effect.flatMap(Clock.currentTimeMillis, (now) => {
           const until = now + Duration.toMillis(limits.queueTimeout);
           const takeAndUse = (queue: Queue | null) =>

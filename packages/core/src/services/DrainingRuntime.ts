@@ -17,14 +17,8 @@ export const makeDrainingRuntime = <R, E>(layer: Layer.Layer<R, E>) => {
       use: (context: Context.Context<R>) => Promise<A>,
       disposed: () => Promise<A>,
     ): Promise<A> => {
-      if (disposing === undefined && runtime.cachedContext === undefined) {
-        await runtime.context().catch((cause: unknown) => {
-          if (disposing === undefined) throw cause;
-        });
-      }
-      const context = runtime.cachedContext;
-      if (disposing !== undefined || context === undefined) return disposed();
-      const one = Promise.resolve(context).then(use);
+      if (disposing !== undefined) return disposed();
+      const one = runtime.context().then(use);
       running.add(one);
       try {
         return await one;
@@ -32,10 +26,7 @@ export const makeDrainingRuntime = <R, E>(layer: Layer.Layer<R, E>) => {
         running.delete(one);
       }
     },
-    /**
-     * Waits for the runs in progress, then releases the layer's resources; a layer that is still being built is
-     * interrupted. A run that waits for this promise never ends.
-     */
+    /** Waits for the runs in progress, then releases the services. A run that waits for this promise never ends. */
     dispose: (): Promise<void> => {
       disposing ??= Promise.allSettled(running).then(() => runtime.dispose());
       return disposing;

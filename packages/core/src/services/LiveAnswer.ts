@@ -82,38 +82,33 @@ export class LiveAnswer {
    * text since its last piece as one. `joined`: whether another request started the answer.
    */
   subscribe(after: Progress | null, joined: boolean): Stream.Stream<AnswerEvent, AskError> {
-    return Stream.unfold(null as Position | "end" | null, (at) =>
-      at === "end" ? Effect.undefined : this.#next(at, after, joined),
-    );
-  }
-
-  /** Waits for the next event; returns it with the reader's new position. */
-  #next(
-    from: Position | null,
-    after: Progress | null,
-    joined: boolean,
-  ): Effect.Effect<readonly [AnswerEvent, Position | "end"], AskError> {
-    return Effect.suspend(() => {
-      const { exit, text, turn } = this;
-      if (exit !== null && Exit.isFailure(exit)) return Effect.failCause(exit.cause);
-      let at = from;
-      if (turn !== null) {
-        at ??= positionAfter(after?.turn === turn ? after.points : 0, text);
-        const replayed = joined || exit?.value.replayed === true;
-        const delta = text.slice(at.units);
-        this.seen ||= at.points > 0 || delta !== "";
-        if (delta !== "") {
-          at = { units: text.length, points: at.points + [...delta].length };
-          const reached = { turn, points: at.points };
-          return Effect.succeed([{ _tag: "Delta", text: delta, reached, replayed }, at] as const);
+    return Stream.suspend(() => {
+      /** The reader's place in the text: in code points, and in code units. */
+      let points: number | null = null;
+      let units = 0;
+      const next = Effect.fnUntraced({ self: this }, function* () {
+        while (true) {
+          const { exit, text, turn } = this;
+          if (exit !== null && Exit.isFailure(exit)) return yield* Effect.failCause(exit.cause);
+          if (turn !== null) {
+            if (points === null) {
+              points = after?.turn === turn ? after.points : 0;
+              units = Array.from(text).slice(0, points).join("").length;
+            }
+            const delta = text.slice(units);
+            points += Array.from(delta).length;
+            units = text.length;
+            this.seen ||= points > 0;
+            const replayed = joined || exit?.value.replayed === true;
+            const shared = { replayed, reached: { turn, points } };
+            if (delta !== "") return { _tag: "Delta", text: delta, ...shared } as const;
+            if (exit !== null)
+              return { _tag: "Entry", entry: exit.value.entry, ...shared } as const;
+          }
+          yield* Deferred.await(this.#changed);
         }
-        if (exit !== null) {
-          const { entry } = exit.value;
-          const reached = { turn, points: at.points };
-          return Effect.succeed([{ _tag: "Entry", entry, reached, replayed }, "end"] as const);
-        }
-      }
-      return Effect.andThen(Deferred.await(this.#changed), this.#next(at, after, joined));
+      });
+      return Stream.fromEffectRepeat(next()).pipe(Stream.takeUntil(({ _tag }) => _tag === "Entry"));
     });
   }
 
@@ -123,14 +118,3 @@ export class LiveAnswer {
     Deferred.doneUnsafe(changed, Exit.void);
   }
 }
-
-/** A reader's place in the text, in code units and in code points. */
-interface Position {
-  readonly units: number;
-  readonly points: number;
-}
-
-const positionAfter = (points: number, text: string): Position => ({
-  points,
-  units: Array.from(text).slice(0, points).join("").length,
-});

@@ -6,36 +6,33 @@ import { Cause, Clock, Context, Effect, Exit, Metric, Option, Tracer } from "eff
 import { AnswerUnavailable, Overloaded, StorageUnavailable } from "../model/Errors.ts";
 
 /**
- * The reason of a failure in words that quote no text of a user and no key. An error's other properties may quote rows.
+ * The reason of a failure in words that quote no text of a user and no key; `null` for a client's mistake. An error's
+ * other properties may quote rows.
  */
-const reasonOf = (error: unknown): string => {
+const reasonOf = (error: unknown): string | null => {
   if (error instanceof AnswerUnavailable) return error.reason;
   if (error instanceof StorageUnavailable || error instanceof Overloaded) return error.message;
-  return (error as { readonly _tag?: string })._tag ?? "the request is not valid";
+  return null;
 };
 
-const isReported = (error: unknown): error is AnswerUnavailable | StorageUnavailable | Overloaded =>
-  error instanceof AnswerUnavailable ||
-  error instanceof StorageUnavailable ||
-  error instanceof Overloaded;
+const tagOf = (error: unknown): string =>
+  (error as { readonly _tag?: string })._tag ?? "the request is not valid";
 
 /**
  * Logs each reason of a failure on a line of its own: a defect, an answer that failed, a store that cannot be reached,
  * or too much work. A client's mistake leaves no line.
  */
-export const logFailure = (cause: Cause.Cause<unknown>): Effect.Effect<void> =>
-  Effect.forEach(
-    cause.reasons,
-    (reason) => {
-      if (Cause.isDieReason(reason)) {
-        return Effect.logError("A request met a defect", Cause.pretty(Cause.die(reason.defect)));
-      }
-      if (!Cause.isFailReason(reason) || !isReported(reason.error)) return Effect.void;
-      const { error } = reason;
-      return Effect.annotateLogs(Effect.logWarning(error._tag), "reason", reasonOf(error));
-    },
-    { discard: true },
-  );
+export const logFailure = Effect.fnUntraced(function* (cause: Cause.Cause<unknown>) {
+  for (const reason of cause.reasons) {
+    if (Cause.isDieReason(reason)) {
+      yield* Effect.logError("A request met a defect", Cause.pretty(Cause.die(reason.defect)));
+    } else if (Cause.isFailReason(reason)) {
+      const words = reasonOf(reason.error);
+      if (words === null) continue;
+      yield* Effect.annotateLogs(Effect.logWarning(tagOf(reason.error)), "reason", words);
+    }
+  }
+});
 
 /** Whether a tracer exports spans. */
 export const isTraced: Effect.Effect<boolean> = Effect.map(
@@ -49,18 +46,12 @@ export const endSpan = (
   exit: Exit.Exit<unknown, unknown>,
 ): Effect.Effect<void> =>
   Effect.map(Clock.currentTimeNanos, (now) => {
-    const failed = Exit.isFailure(exit) && !Cause.hasInterruptsOnly(exit.cause);
-    span.end(
-      now,
-      failed
-        ? Exit.fail(
-            Option.match(Cause.findErrorOption(exit.cause), {
-              onNone: () => "A request met a defect",
-              onSome: reasonOf,
-            }),
-          )
-        : exit,
-    );
+    if (Exit.isSuccess(exit) || Cause.hasInterruptsOnly(exit.cause)) return span.end(now, exit);
+    const words = Option.match(Cause.findErrorOption(exit.cause), {
+      onNone: () => "A request met a defect",
+      onSome: (error) => reasonOf(error) ?? tagOf(error),
+    });
+    span.end(now, Exit.fail(words));
   });
 
 /** Runs the effect in a span of this name. Without a tracer there is none, and no cost. */
@@ -144,21 +135,16 @@ const answerTime = secondsHistogram(
   boundaries,
 );
 
-/** The times of one ask, for its metrics. Each of them is called when it happens. */
-export interface AskTimes {
-  readonly taken: () => void;
-  readonly delta: () => void;
-  readonly stored: () => void;
-  readonly ended: () => void;
-}
-
-/** Returns a function that begins the times of an ask, which waits for its turn. */
+/**
+ * Returns a function that begins the times of an ask, which waits for its turn, for its metrics. Each member of the
+ * result is called when that happens.
+ */
 export const makeAskTimes = Effect.map(Effect.context<never>(), (context) => {
   const clock = Context.get(context, Clock.Clock);
   const now = () => clock.currentTimeMillisUnsafe() / 1000;
   // A metric appears with its first value.
   for (const gauge of [waiting, running]) gauge.modifyUnsafe(0, context);
-  return (): AskTimes => {
+  return () => {
     let since = now();
     let state = waiting;
     let isSilent = true;
@@ -180,3 +166,6 @@ export const makeAskTimes = Effect.map(Effect.context<never>(), (context) => {
     };
   };
 });
+
+/** The times of one ask. */
+export type AskTimes = ReturnType<Effect.Success<typeof makeAskTimes>>;

@@ -10,7 +10,7 @@ import {
   type ChatNotFound,
   type StorageUnavailable,
 } from "../model/Errors.ts";
-import { isBlank, storableText } from "../model/Text.ts";
+import { isBlank } from "../model/Text.ts";
 import type { Answerer, AnswerPart } from "../ports/Answerer.ts";
 import type { Moderator } from "../ports/Moderator.ts";
 import { turnEntries, type Turn, type TurnStore } from "../ports/TurnStore.ts";
@@ -77,8 +77,10 @@ const answer = Effect.fnUntraced(function* (
   times: AskTimes,
 ): Effect.fn.Return<NewEntry, AnswerUnavailable | StorageUnavailable> {
   live.reset(turn.id);
-  const { category, flagged } = yield* inSpan(moderator.check(chatbot, question), "moderation");
-  const moderation = storableText(category);
+  const { category: moderation, flagged } = yield* inSpan(
+    moderator.check(chatbot, question),
+    "moderation",
+  );
   if (flagged) {
     const text = chatbot.settings.moderationErrorMessage;
     return { question, answer: text, moderation, flagged, usage: null };
@@ -95,7 +97,7 @@ const answer = Effect.fnUntraced(function* (
         live.reset(turn.id);
         return Effect.succeed(true);
       case "Usage":
-        usage = storableUsage(part.usage);
+        usage = part.usage;
         return Effect.succeed(true);
     }
   };
@@ -117,18 +119,3 @@ const entriesBefore = (
         [page, page.length < turnEntries ? Option.none() : Option.some(page.at(-1)!.id)] as const,
     ),
   ).pipe(Stream.filter((entry) => !entry.flagged));
-
-/** The usage in a form that every store keeps: an answerer may report any number and any text. */
-const storableUsage = (usage: Usage): Usage => ({
-  provider: storableText(usage.provider),
-  model: storableText(usage.model),
-  promptTokens: wholeCount(usage.promptTokens),
-  completionTokens: wholeCount(usage.completionTokens),
-  attempts: wholeCount(usage.attempts, 2 ** 31 - 1),
-  latencyMillis: wholeCount(usage.latencyMillis),
-});
-
-const wholeCount = (count: number, most: number = Number.MAX_SAFE_INTEGER): number => {
-  const whole = Math.round(Number(count));
-  return Number.isNaN(whole) ? 0 : Math.min(Math.max(0, whole), most);
-};

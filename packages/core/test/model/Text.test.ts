@@ -1,5 +1,5 @@
 import { assert, describe, it } from "@effect/vitest";
-import { compareText, fold, isBlank, isStorable } from "@parley/core";
+import { compareText, fold, isBlank } from "@parley/core";
 import { Schema } from "effect";
 
 const points = (text: string) => Array.from(text, (point) => point.codePointAt(0)!);
@@ -63,13 +63,6 @@ describe("text", () => {
     }
     for (const text of ["\ufeff", "\u200b", "\u180e", " a ", "\0"]) {
       assert.isFalse(isBlank(text), JSON.stringify(text));
-    }
-  });
-
-  it("is storable if it contains neither NUL nor a lone surrogate", () => {
-    for (const text of ["", "a", "😀", "\ufffd"]) assert.isTrue(isStorable(text));
-    for (const text of ["\0", "a\0b", "\ud83d", "\ude00x", "a\udfff"]) {
-      assert.isFalse(isStorable(text));
     }
   });
 });

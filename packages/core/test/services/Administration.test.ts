@@ -59,65 +59,56 @@ describe("administration", () => {
       }).pipe(administered),
   );
 
-  it.effect("settings, names and keys that break a rule are refused, and nothing is written", () =>
-    Effect.gen(function* () {
-      const administration = yield* Administration;
-      const { id } = yield* administration.createChatbot(helpdesk, "ann");
-      const lines = yield* administration.audit(100);
-      const wrong: ReadonlyArray<Partial<ChatbotSettings>> = [
-        { helloMessage: "\0" },
-        { instructions: "\ud800" },
-        { instructions: "x".repeat(100_001) },
-        { model: "" },
-        { knowledge: "../secrets" },
-        { knowledge: "a/b" },
-        { knowledge: "." },
-        ...["\n", "\r", "\t", "\u001b", "\u007f", "\u0085", "\u2028", "\u2029"].map(
-          (character) => ({
-            knowledge: `a${character}b`,
-          }),
-        ),
-        { knowledge: " " },
-        { model: " " },
-        { retentionDays: 0 },
-        { retentionDays: 1.5 },
-        { moderation: "sometimes" as "off" },
-        { unknown: 1 } as object,
-      ];
-      for (const settings of wrong) {
-        const change = yield* Effect.result(administration.changeChatbot(id, { settings }, "ann"));
-        assert.isTrue(Result.isFailure(change), JSON.stringify(settings));
+  it.effect(
+    "settings, names, keys and actors that break a rule are refused, and nothing is written",
+    () =>
+      Effect.gen(function* () {
+        const administration = yield* Administration;
+        const { id } = yield* administration.createChatbot(helpdesk, "ann");
+        const { id: key } = yield* administration.createKey(id, { scopes }, "ann");
+        const lines = yield* administration.audit(100);
+        const change = (settings: Partial<ChatbotSettings>, actor = "ann") =>
+          administration.changeChatbot(id, { settings }, actor);
+        const names = ["", " ", "\t\n\u00a0\u3000", "x".repeat(256), "\0"];
+        const folders = ["../secrets", "a/b", ".", " ", "a\nb", "a\u001bb", "a\u0085b", "a\u2028b"];
+        const hour = Duration.hours(1);
+        const longAgo = new Date(Date.UTC(-5000));
+        const refused = [
+          change({ helloMessage: "\0" }),
+          change({ instructions: "\ud800" }),
+          change({ instructions: "x".repeat(100_001) }),
+          change({ model: "" }),
+          change({ model: " " }),
+          ...folders.map((knowledge) => change({ knowledge })),
+          change({ retentionDays: 0 }),
+          change({ retentionDays: 1.5 }),
+          change({ moderation: "sometimes" as "off" }),
+          change({ unknown: 1 } as object),
+          change({ helloMessage: "Hi" }, "a\0"),
+          change({ helloMessage: "Hi" }, ""),
+          ...names.flatMap((name) => [
+            administration.createChatbot({ ...helpdesk, name }, "ann"),
+            administration.renameWorkspace("Acme", name, {}, "ann"),
+          ]),
+          administration.createKey(id, { scopes: ["admin" as "read"] }, "ann"),
+          administration.createKey(id, { scopes: ["read", "read"] }, "ann"),
+          administration.createKey(id, { scopes: [] }, "ann"),
+          administration.createKey(id, { scopes, expiresAt: new Date(Number.NaN) }, "ann"),
+          administration.changeKey(id, key, { expiresAt: longAgo }, "ann"),
+          administration.rotateKey(id, key, { keepFor: Duration.infinity }, "ann"),
+          administration.rotateKey(id, key, { keepFor: hour, expiresAt: longAgo }, "ann"),
+        ];
+        for (const [at, one] of refused.entries()) {
+          const { _tag } = yield* Effect.flip(one as Effect.Effect<unknown, { _tag: string }>);
+          assert.strictEqual(_tag, "DeclarationInvalid", String(at));
+        }
+        const { message } = yield* Effect.flip(change({ retentionDays: 0, knowledge: ".." }));
         assert.strictEqual(
-          Result.isFailure(change) && change.failure._tag,
-          "DeclarationInvalid",
-          JSON.stringify(settings),
+          message,
+          "settings.knowledge: is no name of a folder; settings.retentionDays: Expected a value between 1 and 36500.",
         );
-      }
-      const wrongTwice = { retentionDays: 0, knowledge: ".." };
-      const { message } = yield* Effect.flip(
-        administration.changeChatbot(id, { settings: wrongTwice }, "ann"),
-      );
-      assert.strictEqual(
-        message,
-        "settings.knowledge: is no name of a folder; settings.retentionDays: Expected a value between 1 and 36500.",
-      );
-      for (const name of ["", " ", "\t\n\u00a0\u3000", "x".repeat(256), "\0"]) {
-        const create = Effect.flip(administration.createChatbot({ ...helpdesk, name }, "ann"));
-        assert.match((yield* create).message, /^name: /);
-        const rename = Effect.flip(administration.renameWorkspace("Acme", name, {}, "ann"));
-        assert.match((yield* rename).message, /^to: /);
-      }
-      for (const key of [
-        { scopes: ["admin" as "read"] },
-        { scopes, expiresAt: new Date(Number.NaN) },
-        { scopes: ["read", "read"] as const },
-        { scopes: [] },
-      ]) {
-        const create = Effect.flip(administration.createKey(id, key, "ann"));
-        assert.strictEqual((yield* create)._tag, "DeclarationInvalid");
-      }
-      assert.deepStrictEqual(yield* administration.audit(100), lines);
-    }).pipe(administered),
+        assert.deepStrictEqual(yield* administration.audit(100), lines);
+      }).pipe(administered),
   );
 
   it.effect("a workspace exists as long as it has a chatbot, and can be renamed and merged", () =>
@@ -134,12 +125,7 @@ describe("administration", () => {
         administration.renameWorkspace(from, to, { merge }, "ann");
       const taken = yield* Effect.flip(rename("Acme", "Beta"));
       assert.strictEqual(taken.message, 'There is a workspace "Beta" already.');
-      assert.strictEqual((yield* Effect.flip(rename("Acme", "Beta", true)))._tag, "ChatbotTaken");
       yield* rename("Acme", "Zeta");
-      assert.deepStrictEqual(
-        (yield* administration.workspaces).map(({ name }) => name),
-        ["Beta", "Zeta"],
-      );
       const gone = yield* Effect.flip(rename("Acme", "Acme"));
       assert.strictEqual(gone.message, 'There is no workspace "Acme".');
       yield* administration.createChatbot({ ...helpdesk, workspaceName: "Eta", name: "E" }, "ann");
@@ -218,67 +204,6 @@ describe("administration", () => {
       const revoked = administration.rotateKey(id, fresh.id, { keepFor: Duration.zero }, "ann");
       assert.strictEqual((yield* Effect.flip(revoked))._tag, "KeyNotFound");
     }).pipe(administered),
-  );
-
-  it.effect("a rotation never makes the old key expire later", () =>
-    Effect.gen(function* () {
-      const administration = yield* Administration;
-      const { id } = yield* administration.createChatbot(helpdesk, "ann");
-      const expiresAt = new Date(60_000);
-      const old = yield* administration.createKey(id, { scopes, expiresAt }, "ann");
-      const rotation = { keepFor: Duration.days(1), expiresAt: new Date(90_000) };
-      const { replaced } = yield* administration.rotateKey(id, old.id, rotation, "ann");
-      assert.deepStrictEqual(replaced, { name: null, scopes, expiresAt });
-      const { keys } = yield* administration.chatbot(id);
-      assert.deepStrictEqual(
-        keys.map((key) => key.expiresAt),
-        [expiresAt, rotation.expiresAt],
-      );
-    }).pipe(administered),
-  );
-
-  it.effect(
-    "actors, ids and times that a store could not keep are refused, and nothing is written",
-    () =>
-      Effect.gen(function* () {
-        const administration = yield* Administration;
-        const { id } = yield* administration.createChatbot(helpdesk, "ann");
-        const { id: key } = yield* administration.createKey(id, { scopes }, "ann");
-        const lines = yield* administration.audit(100);
-        const settings = { helloMessage: "Hi" };
-        const keepFor = Duration.hours(1);
-        const longAgo = new Date(Date.UTC(-5000));
-        const refused: ReadonlyArray<readonly [string, Effect.Effect<unknown, { _tag: string }>]> =
-          [
-            ["DeclarationInvalid", administration.changeChatbot(id, { settings }, "a\0")],
-            ["DeclarationInvalid", administration.changeChatbot(id, { settings }, "\ud800")],
-            ["DeclarationInvalid", administration.createChatbot({ ...helpdesk, name: "b" }, "")],
-            [
-              "DeclarationInvalid",
-              administration.changeKey(id, key, { expiresAt: longAgo }, "ann"),
-            ],
-            [
-              "DeclarationInvalid",
-              administration.rotateKey(id, key, { keepFor: Duration.infinity }, "ann"),
-            ],
-            [
-              "DeclarationInvalid",
-              administration.rotateKey(id, key, { keepFor, expiresAt: longAgo }, "ann"),
-            ],
-            ["DeclarationInvalid", administration.audit(-1)],
-            ["DeclarationInvalid", administration.audit(Number.NaN)],
-            ["ChatbotNotFound", administration.changeChatbot(1e12, { settings }, "ann")],
-            ["ChatbotNotFound", administration.changeChatbot(Number.NaN, { settings }, "ann")],
-            ["ChatbotNotFound", administration.createKey(0.5, { scopes }, "ann")],
-            ["KeyNotFound", administration.revokeKey(id, "\0", "ann")],
-            ["KeyNotFound", administration.changeKey(1e12, key, { name: "x" }, "ann")],
-            ["WorkspaceNotFound", administration.renameWorkspace("\0", "Beta", {}, "ann")],
-          ];
-        for (const [at, [tag, effect]] of refused.entries()) {
-          assert.strictEqual((yield* Effect.flip(effect))._tag, tag, String(at));
-        }
-        assert.deepStrictEqual(yield* administration.audit(100), lines);
-      }).pipe(administered),
   );
 
   it("a key expires at its time, and a revoked key is revoked at any time", () => {

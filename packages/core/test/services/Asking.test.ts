@@ -5,7 +5,6 @@ import {
   Asking,
   AskLimits,
   ChatArchive,
-  ChatbotNotFound,
   ChatStore,
   Moderator,
   newestChats,
@@ -15,7 +14,6 @@ import {
   type AnswerPart,
   type Ask,
 } from "@parley/core";
-import { layerMemoryWith } from "@parley/store-memory";
 import { Deferred, Duration, Effect, Exit, Fiber, Layer, Logger, Scope, Stream } from "effect";
 import { TestClock } from "effect/testing";
 import {
@@ -482,19 +480,6 @@ describe("asking", () => {
       }),
   );
 
-  it.effect("a failed answer is not run again", () =>
-    Effect.gen(function* () {
-      let calls = 0;
-      const answers = () => {
-        calls++;
-        return Stream.fail(broken);
-      };
-      const exit = yield* Effect.exit(asking(ask("q"))).pipe(Effect.provide(layerAsking(answers)));
-      assert.deepStrictEqual(tagOf(exit), ["AnswerUnavailable"]);
-      assert.strictEqual(calls, 1);
-    }),
-  );
-
   it.effect("the moderator and the answerer can read the deadline", () => {
     const deadlines: Array<number> = [];
     const record = Effect.map(AskDeadline, (deadline) => void deadlines.push(deadline));
@@ -520,32 +505,20 @@ describe("asking", () => {
     );
   });
 
-  it.effect("an ask fails with ChatbotNotFound if its chatbot is deleted meanwhile", () => {
-    const deleted = Effect.fail(new ChatbotNotFound({ chatbot: chatbot.id }));
-    const storesWith = (
-      broken: Partial<TurnStore["Service"]>,
-    ): ReturnType<typeof layerMemoryWith> =>
-      Layer.effect(
-        TurnStore,
-        TurnStore.useSync((store) => TurnStore.of({ ...store, ...broken })),
-      ).pipe(Layer.provideMerge(layerMemoryWith([chatbot])));
-    return Effect.forEach([{ take: () => deleted }, { append: () => deleted }], (broken) =>
-      Effect.gen(function* () {
-        const exit = yield* Effect.exit(asking(ask("q")));
-        assert.deepStrictEqual(tagOf(exit), ["ChatbotNotFound"]);
-      }).pipe(Effect.provide(layerAsking(() => says("a"), Moderator.layerOff, storesWith(broken)))),
-    );
-  });
-
-  it.effect("an ask without an answer stores nothing and creates no chat", () =>
+  it.effect("an ask without an answer stores nothing, creates no chat, and is not run again", () =>
     Effect.gen(function* () {
-      for (const answers of [
-        () => Stream.fail(broken),
-        () => says(),
-        () => says("", " \n\u0085"),
-        () => Stream.concat(says("half"), Stream.fail(broken)),
-        () => Stream.die("a defect"),
+      for (const answer of [
+        Stream.fail(broken),
+        says(),
+        says("", " \n\u0085"),
+        Stream.concat(says("half"), Stream.fail(broken)),
+        Stream.die("a defect"),
       ]) {
+        let calls = 0;
+        const answers = () => {
+          calls++;
+          return answer;
+        };
         yield* Effect.gen(function* () {
           const chatId = yield* newChat;
           const exits = yield* Effect.forEach(
@@ -553,6 +526,7 @@ describe("asking", () => {
             (one) => Effect.exit(asking(one)),
           );
           assert.isTrue(exits.every(Exit.isFailure));
+          assert.strictEqual(calls, 3);
           assert.strictEqual(yield* total, 1);
           assert.deepStrictEqual(yield* questionsOf(chatId), []);
           const turns = yield* TurnStore;
@@ -563,84 +537,26 @@ describe("asking", () => {
     }),
   );
 
-  it.effect("a moderation category is stored without NUL and lone surrogates", () => {
-    const moderator = Moderator.of({
-      check: () => Effect.succeed({ category: "a\0\ud83d", flagged: true }),
-    });
-    return Effect.gen(function* () {
-      const { entry } = yield* asking(ask("q"));
-      assert.strictEqual(entry.moderation, "a\ufffd");
-    }).pipe(Effect.provide(layerAsking(() => says("a"), Layer.succeed(Moderator, moderator))));
-  });
-
   it.effect(
-    "an answer is stored without NUL and lone surrogates, up to its greatest length",
+    "an answer is stored without NUL and lone surrogates, and cut off between code points beyond its greatest length",
     () => {
+      const long = "x".repeat(99_999);
       return Effect.gen(function* () {
-        const { entry } = yield* asking(ask("q"));
-        assert.strictEqual(entry.answer, "a😀\ufffdb" + "x".repeat(100_000 - 5));
-      }).pipe(
-        Effect.provide(
-          layerAsking(() => says("a\0\ud83d", "\ude00", "\ud83d", "b", "x".repeat(200_000))),
-        ),
-      );
+        for (const [pieces, kept] of [
+          [["a\0\ud83d", "\ude00", "\ud83d", "b"], "a😀\ufffdb"],
+          [[`${long}😀`, "tail"], long],
+          [[long, "\ud83d", "\ude00", "tail"], long],
+          [[long, "y"], `${long}y`],
+          [[`${long}y`, "", "z"], `${long}y`],
+        ] as const) {
+          const { entry } = yield* asking(ask("q")).pipe(
+            Effect.provide(layerAsking(() => says(...pieces))),
+          );
+          assert.isTrue(entry.answer === kept, kept.slice(0, 9));
+        }
+      });
     },
   );
-
-  it.effect("an answer is cut off between code points, and only beyond its greatest length", () => {
-    const long = "x".repeat(99_999);
-    return Effect.gen(function* () {
-      for (const [pieces, kept] of [
-        [[`${long}😀`, "tail"], long],
-        [[long, "\ud83d", "\ude00", "tail"], long],
-        [[long, "y"], `${long}y`],
-        [[`${long}y`, "", "z"], `${long}y`],
-      ] as const) {
-        const { entry } = yield* asking(ask("q")).pipe(
-          Effect.provide(layerAsking(() => says(...pieces))),
-        );
-        assert.strictEqual(entry.answer.length, kept.length);
-        assert.isTrue(entry.answer === kept);
-      }
-    });
-  });
-
-  it.effect("the usage of an answer is stored in whole, bounded numbers", () => {
-    const counted = (n: number): AnswerPart => ({
-      _tag: "Usage",
-      usage: {
-        provider: "p\0",
-        model: "m\ud800",
-        promptTokens: n,
-        completionTokens: n,
-        attempts: n,
-        latencyMillis: n,
-      },
-    });
-    const counts = [12.5, 1e30, -3, Number.NaN, Infinity, undefined as never];
-    const answers = (question: string) =>
-      Stream.concat(
-        Stream.make({ _tag: "Delta", text: "a" } as const),
-        Stream.make(counted(counts[Number(question)]!)),
-      );
-    return Effect.gen(function* () {
-      for (const n of counts.keys()) yield* asking(ask(`${n}`));
-      const sums = yield* ChatArchive.use((archive) => archive.usage(chatbot.id, new Date(0)));
-      const most = Number.MAX_SAFE_INTEGER;
-      const all = 13 + most + 0 + 0 + most;
-      assert.deepStrictEqual(sums, [
-        {
-          group: null,
-          provider: "p",
-          model: "m\ufffd",
-          answers: 6,
-          attempts: 13 + 2 * (2 ** 31 - 1),
-          promptTokens: all,
-          completionTokens: all,
-        },
-      ]);
-    }).pipe(Effect.provide(layerAsking(answers)));
-  });
 
   it.effect(
     "readers of an answer that is cut off receive what is stored, and the rest is not read",

@@ -85,6 +85,8 @@ it.effect(
       yield* TestClock.adjust("2 days");
       assert.deepStrictEqual(yield* chatsOf(short), []);
       assert.deepStrictEqual(yield* chatsOf(kept), [kept.used, kept.idle]);
+      const [line] = yield* ChatbotRegistry.use((registry) => registry.audit(1));
+      assert.deepInclude(line, { actor: "retention", action: "erase", chatbot: short.id });
     }).pipe(Effect.scoped, Effect.provide(layerMemory)),
 );
 
@@ -148,20 +150,5 @@ it.effect("a defect is logged, and the next run erases the chats", () =>
     broken = false;
     yield* anHour;
     assert.deepStrictEqual(yield* chatsOf(chatbot), []);
-  }).pipe(Effect.scoped, Effect.provide(layerMemory)),
-);
-
-it.effect("a run adds a line to the audit for each chatbot of which it erased chats", () =>
-  Effect.gen(function* () {
-    const registry = yield* ChatbotRegistry;
-    const { id } = yield* make("short", 2);
-    yield* make("long", 9);
-    yield* retained({});
-    yield* TestClock.adjust("3 days");
-    const lines = yield* registry.audit(10);
-    assert.deepStrictEqual(
-      lines.flatMap(({ action, actor, chatbot }) => (action === "erase" ? [[actor, chatbot]] : [])),
-      [["retention", id]],
-    );
   }).pipe(Effect.scoped, Effect.provide(layerMemory)),
 );

@@ -13,10 +13,7 @@ export interface WebHandler {
   readonly ready: Promise<void>;
   /** Responds to every request, also outside the base paths and after `dispose`; rejects only if `layer` failed. */
   readonly handler: (request: Request) => Promise<Response>;
-  /**
-   * Waits for the requests in progress, then releases the layer's resources; a layer that is still being built is
-   * interrupted. A request that waits for this promise never ends.
-   */
+  /** Waits for the requests in progress, then releases the services. A request that waits for it never ends. */
   readonly dispose: () => Promise<void>;
 }
 
