@@ -10,7 +10,7 @@ import {
   type ChatNotFound,
   type StorageUnavailable,
 } from "../model/Errors.ts";
-import { isBlank } from "../model/Text.ts";
+import { isBlank, storableText } from "../model/Text.ts";
 import type { Answerer, AnswerPart } from "../ports/Answerer.ts";
 import type { Moderator } from "../ports/Moderator.ts";
 import { turnEntries, type Turn, type TurnStore } from "../ports/TurnStore.ts";
@@ -77,10 +77,8 @@ const answer = Effect.fnUntraced(function* (
   times: AskTimes,
 ): Effect.fn.Return<NewEntry, AnswerUnavailable | StorageUnavailable> {
   live.reset(turn.id);
-  const { category: moderation, flagged } = yield* inSpan(
-    moderator.check(chatbot, question),
-    "moderation",
-  );
+  const { category, flagged } = yield* inSpan(moderator.check(chatbot, question), "moderation");
+  const moderation = storableText(category);
   if (flagged) {
     const text = chatbot.settings.moderationErrorMessage;
     return { question, answer: text, moderation, flagged, usage: null };
@@ -97,7 +95,7 @@ const answer = Effect.fnUntraced(function* (
         live.reset(turn.id);
         return Effect.succeed(true);
       case "Usage":
-        usage = part.usage;
+        usage = storableUsage(part.usage);
         return Effect.succeed(true);
     }
   };
@@ -119,3 +117,15 @@ const entriesBefore = (
         [page, page.length < turnEntries ? Option.none() : Option.some(page.at(-1)!.id)] as const,
     ),
   ).pipe(Stream.filter((entry) => !entry.flagged));
+
+/** A paid answer must not be lost to the numbers that came with it. */
+const storableUsage = (usage: Usage): Usage => ({
+  ...usage,
+  promptTokens: wholeCount(usage.promptTokens),
+  completionTokens: wholeCount(usage.completionTokens),
+  attempts: wholeCount(usage.attempts),
+  latencyMillis: wholeCount(usage.latencyMillis),
+});
+
+const wholeCount = (count: number): number =>
+  Math.min(Math.max(0, Math.round(Number(count)) || 0), 2 ** 31 - 1);

@@ -558,6 +558,43 @@ describe("asking", () => {
     },
   );
 
+  it.effect("the usage of an answer is stored in whole, bounded numbers", () => {
+    const counted = (n: number): AnswerPart => ({
+      _tag: "Usage",
+      usage: {
+        provider: "p",
+        model: "m",
+        promptTokens: n,
+        completionTokens: n,
+        attempts: n,
+        latencyMillis: n,
+      },
+    });
+    const counts = [12.5, 1e30, -3, Number.NaN, Infinity, undefined as never];
+    const answers = (question: string) =>
+      Stream.concat(
+        Stream.make({ _tag: "Delta", text: "a" } as const),
+        Stream.make(counted(counts[Number(question)]!)),
+      );
+    return Effect.gen(function* () {
+      for (const n of counts.keys()) yield* asking(ask(`${n}`));
+      const sums = yield* ChatArchive.use((archive) => archive.usage(chatbot.id, new Date(0)));
+      const most = 2 ** 31 - 1;
+      const all = 13 + most + 0 + 0 + most;
+      assert.deepStrictEqual(sums, [
+        {
+          group: null,
+          provider: "p",
+          model: "m",
+          answers: 6,
+          attempts: all,
+          promptTokens: all,
+          completionTokens: all,
+        },
+      ]);
+    }).pipe(Effect.provide(layerAsking(answers)));
+  });
+
   it.effect(
     "readers of an answer that is cut off receive what is stored, and the rest is not read",
     () =>
