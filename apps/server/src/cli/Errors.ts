@@ -21,6 +21,13 @@ export class CommandFailed extends Data.TaggedError("CommandFailed")<
 
 export const listChatbots = '"parley chatbot list" shows the chatbots.';
 
+/** For a command that changes the named fields of something. */
+export const nothingNamed = new CommandFailed({
+  message: "Name what to change.",
+  hint: "--help lists what can be changed.",
+  exitCode: 2,
+});
+
 const hints: Readonly<Record<string, string>> = {
   ChatbotNotFound: listChatbots,
   ChatbotTaken: listChatbots,

@@ -26,8 +26,10 @@ const isoTime = /^\d{4}-\d\d-\d\d(T\d\d:\d\d(:\d\d(\.\d+)?)?(Z|[+-]\d\d:\d\d))?$
 
 /** A date, which means its beginning in UTC, or a time with its zone, in ISO 8601. */
 export const timeOf = (text: string): Option.Option<Date> => {
-  const time = new Date(text);
-  return isoTime.test(text) && !Number.isNaN(time.getTime()) ? Option.some(time) : Option.none();
+  const [time, day] = [new Date(text), new Date(text.slice(0, 10))];
+  const isValid = isoTime.test(text) && !Number.isNaN(time.getTime());
+  // JavaScript reads 31 February as 3 March.
+  return isValid && day.toJSON().startsWith(text.slice(0, 10)) ? Option.some(time) : Option.none();
 };
 
 const optional = <S extends Schema.Top>(schema: S, description: string) =>

@@ -147,17 +147,17 @@ it("keys are created, listed, changed, rotated and revoked", async () => {
     expiresAt: "2100-01-01T00:00:00.000Z",
     ratePerMinute: 90,
   });
-  const changed = await json(`key change prl_${id}_… --scopes ask,read --expires never --name `);
+  const changed = await json(`key set prl_${id}_… --scopes ask,read --expires never --name `);
   expect(changed).toMatchObject({ id, scopes: ["read", "ask"], expiresAt: null, name: null });
 
   for (const [rate, ratePerMinute] of [
     ["60/min", 60],
     ["none", null],
   ]) {
-    expect(await json(`key change ${id} --rate ${rate}`)).toMatchObject({ id, ratePerMinute });
+    expect(await json(`key set ${id} --rate ${rate}`)).toMatchObject({ id, ratePerMinute });
   }
   for (const rate of ["0/min", "60", "2000000/min", "1/s"]) {
-    expect((await parley(`key change ${id} --rate ${rate}`)).code).toBe(2);
+    expect((await parley(`key set ${id} --rate ${rate}`)).code).toBe(2);
   }
 
   const rotated = await json(`key rotate prl_${id} --keep-for 2h`);
@@ -177,7 +177,7 @@ it("keys are created, listed, changed, rotated and revoked", async () => {
   expect(revoked.stdout).toBe(
     `The key prl_${rotated.id}_… of chatbot 2 "Sales" is revoked permanently.\n`,
   );
-  await json(`key change ${id} --expires 0s`);
+  await json(`key set ${id} --expires 0s`);
   const { stdout } = await parley("key list");
   expect(stdout).toMatch(new RegExp(`^${id} +2 +Sales +- +expired +read,ask `, "m"));
   expect(stdout).toMatch(new RegExp(`^${report.id} .* live `, "m"));

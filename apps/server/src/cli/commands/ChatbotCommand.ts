@@ -13,7 +13,7 @@ import { Effect, Option, String } from "effect";
 import { Argument, Command, Flag } from "effect/cli";
 import { actor, onDatabase } from "../Database.ts";
 import { makeCommand, withHelp } from "../Declaration.ts";
-import { CommandFailed } from "../Errors.ts";
+import { CommandFailed, nothingNamed } from "../Errors.ts";
 import { chatbotFlag, chatbotOf, givenOf, switchFlag, textFlag } from "../Flags.ts";
 import { counted, details, print, table } from "../Output.ts";
 
@@ -126,9 +126,11 @@ const set = makeCommand("set", {
     ),
   },
   run: Effect.fnUntraced(function* ({ chatbot: wanted, names, settings, unset }) {
+    const defaults = Object.fromEntries(unset.map((name) => [name, defaultSettings[name]]));
+    const given = { ...givenOf(names), ...givenOf(settings), ...defaults };
+    if (Object.keys(given).length === 0) return yield* nothingNamed;
     const { chatbot } = yield* chatbotOf(wanted);
     const administration = yield* Administration;
-    const defaults = Object.fromEntries(unset.map((name) => [name, defaultSettings[name]]));
     const change = { ...givenOf(names), settings: { ...givenOf(settings), ...defaults } };
     const changed = yield* administration.changeChatbot(chatbot.id, change, yield* actor);
     yield* print(documentOf(changed), `Changed the ${titleOf(changed)}.`);

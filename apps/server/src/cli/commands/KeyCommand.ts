@@ -18,6 +18,7 @@ import { Argument, CliError, Command, Flag } from "effect/cli";
 import { SecureRandom } from "effect/crypto";
 import { actor, onDatabase } from "../Database.ts";
 import { makeCommand, withHelp } from "../Declaration.ts";
+import { nothingNamed } from "../Errors.ts";
 import { chatbotFlag, chatbotOf, durationOf, expiresFlag, givenOf, textFlag } from "../Flags.ts";
 import { print, table } from "../Output.ts";
 
@@ -147,13 +148,13 @@ const list = makeCommand("list", {
   }, onDatabase),
 });
 
-const change = makeCommand("change", {
+const set = makeCommand("set", {
   description:
     "Change the named fields of a key; servers follow within a second, or 30 without LISTEN",
   examples: {
-    "parley key change prl_QSCmEIhoudPA --scopes read": "Only to read",
-    "parley key change prl_QSCmEIhoudPA --expires 2030-01-31": "Another end",
-    "parley key change prl_QSCmEIhoudPA --rate 60/min": "At most a request a second on average",
+    "parley key set prl_QSCmEIhoudPA --scopes read": "Only to read",
+    "parley key set prl_QSCmEIhoudPA --expires 2030-01-31": "Another end",
+    "parley key set prl_QSCmEIhoudPA --rate 60/min": "At most a request a second on average",
   },
   flags: {
     id: idArgument,
@@ -169,9 +170,10 @@ const change = makeCommand("change", {
     },
   },
   run: Effect.fnUntraced(function* ({ id, change }) {
+    const given = givenOf(change);
+    if (Object.keys(given).length === 0) return yield* nothingNamed;
     const chatbot = yield* chatbotWithKey(id);
     const administration = yield* Administration;
-    const given = givenOf(change);
     yield* administration.changeKey(chatbot.id, id, given, yield* actor);
     yield* print({ id, chatbot: chatbot.id, ...given }, `${titleOf(id, chatbot)} is changed.`);
   }, onDatabase),
@@ -238,5 +240,5 @@ export const key = Command.make("key").pipe(
       "parley key rotate --help": "How to replace one",
     },
   }),
-  Command.withSubcommands([create, list, change, revoke, rotate, generate]),
+  Command.withSubcommands([create, list, set, revoke, rotate, generate]),
 );
