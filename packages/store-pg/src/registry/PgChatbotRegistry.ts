@@ -77,9 +77,8 @@ export const makeChatbotRegistry = ({ reads, writes }: PgPools) => {
     { expiresAt, hash, id, name, ratePerMinute, scopes }: KeyRecord,
     actor: string,
   ) {
-    const values = [chatbot, id, hash, name, texts(scopes), time(expiresAt), ratePerMinute];
+    const values = [chatbot, id, hash, name, texts(scopes), time(expiresAt), ratePerMinute, actor];
     yield* writeUnique(addKey, values, new KeyTaken({ keyId: id }));
-    yield* audit(actor, chatbot, "add-key", id);
   });
 
   const updateKey = ({ expiresAt, id, name, ratePerMinute, scopes }: KeyRecord) =>
@@ -219,17 +218,23 @@ where id = $1`;
 const moveChatbots = "update chatbot set workspace_name = $2 where workspace_name = $1";
 const deleteChatbot = "delete from chatbot where id = $1";
 
-const addKey = `
-insert into api_key (chatbot_id, id, hash, name, scopes, expires_at, rate_per_minute)
-values ($1, $2, $3, $4, $5, $6::timestamptz, $7::int)`;
 const changeKey = `
 update api_key set name = $2, scopes = $3, expires_at = $4::timestamptz, rate_per_minute = $5::int
 where id = $1`;
 const revokeKey = "update api_key set revoked_at = clock_timestamp() where id = $1";
 
 // Equal notifications of a transaction are sent once.
-const addLine = `
-with written as (
-  insert into audit (actor, chatbot_id, action, detail) values ($1, $2, $3, $4) returning chatbot_id
+const written = (line: string) => `
+written as (
+  insert into audit (actor, chatbot_id, action, detail) values (${line}) returning chatbot_id
 )
 select pg_notify(current_schema(), 'changed:' || chatbot_id)::text from written`;
+
+const addLine = `with ${written("$1, $2, $3, $4")}`;
+
+// One statement, because a chatbot may be created with a thousand keys.
+const addKey = `
+with added as (
+  insert into api_key (chatbot_id, id, hash, name, scopes, expires_at, rate_per_minute)
+  values ($1, $2, $3, $4, $5, $6::timestamptz, $7::int)
+), ${written("$8, $1, 'add-key', $2")}`;
