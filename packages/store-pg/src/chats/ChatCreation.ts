@@ -105,7 +105,11 @@ type KeyRow = { readonly fingerprint: string } & (Chat | { readonly id: null });
 /**
  * Inserts all of the chats or none, without those whose key another turn has taken. Results are in the order of chats.
  */
-export const insertChats = (session: Session, chatbot: number, chats: ReadonlyArray<ChatToCreate>) => {
+export const insertChats = (
+  session: Session,
+  chatbot: number,
+  chats: ReadonlyArray<ChatToCreate>,
+) => {
   const claims = chats.flatMap(({ keyed }) => (keyed?.claims === true ? keyed : []));
   const insertion = {
     text: insertStatement,
