@@ -43,6 +43,7 @@ beforeAll(async () => {
   model = await startSlowModel(script);
   server = await launch("embedded", model.settings);
   client = makeClient({ origin: server.target.origin, apiKey: server.target.key });
+  await client.createChat();
   // As root, its sandbox refuses to run.
   const args = ["--no-sandbox"];
   browser = await chromium.launch({ executablePath: "/usr/bin/chromium", args });
