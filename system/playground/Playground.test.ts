@@ -30,6 +30,8 @@ const script = (question: string): string | undefined => {
   if (question === "fail") return undefined;
   if (question === "hostile") return hostile;
   if (question === "languages") return multilingual;
+  // Long enough to check its accessibility while it arrives, also on a busy machine.
+  if (question === "endless") return long.repeat(20);
   return question === "long" ? long : "A short **answer**.";
 };
 
@@ -41,6 +43,7 @@ beforeAll(async () => {
   model = await startSlowModel(script);
   server = await launch("embedded", model.settings);
   client = makeClient({ origin: server.target.origin, apiKey: server.target.key });
+  await client.createChat();
   // As root, its sandbox refuses to run.
   const args = ["--no-sandbox"];
   browser = await chromium.launch({ executablePath: "/usr/bin/chromium", args });
@@ -156,6 +159,10 @@ describe("the playground", () => {
       await ask(page, "long");
       await page.waitForSelector(".streaming :text('word3')");
       expect(await page.locator(".streaming .markdown").innerText()).not.toContain("It ends.");
+      // A person who leaves the chat finds the answer afterwards.
+      await page.getByRole("button", { name: "New chat" }).click();
+      await page.goBack();
+      await page.waitForSelector(".streaming");
       await answered(page);
       expect(await storedAnswer(page).innerText()).toBe(long);
       await page.getByText("2 entries").waitFor();
@@ -435,7 +442,7 @@ describe.each([
         await page.getByText("Flagged: violence").waitFor();
         await ask(page, "languages");
         await answered(page);
-        await ask(page, "long");
+        await ask(page, "endless");
         await page.waitForSelector(".streaming :text('word3')");
         await expectAccessible(page, "answering");
         await page.getByRole("button", { name: "Stop" }).click();
