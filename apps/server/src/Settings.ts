@@ -75,12 +75,7 @@ const origins = text(
 ).pipe(Config.map(toOrigins), Config.withDefault([]));
 
 /** A model and its endpoint; `null` when they are not set. */
-const readModel = Effect.fnUntraced(function* (prefix: string) {
-  const names = {
-    baseUrl: `${prefix}_BASE_URL`,
-    model: `${prefix}_MODEL`,
-    apiKey: `${prefix}_API_KEY`,
-  };
+const readModel = Effect.fnUntraced(function* (names: ModelSettings["names"]) {
   const { apiKey, baseUrl, model } = yield* Config.all({
     baseUrl: Config.URL(names.baseUrl).pipe(Config.withDefault(null)),
     model: Config.String(names.model).pipe(Config.withDefault(null)),
@@ -172,14 +167,27 @@ const config = Config.all({
 const read = Effect.gen(function* () {
   const values = yield* config;
   const { basePaths, databaseUrl, rowSecurity } = values;
-  const llm = yield* readModel("PARLEY_LLM");
-  const fallback = yield* readModel("PARLEY_LLM_FALLBACK");
+  const llm = yield* readModel({
+    baseUrl: "PARLEY_LLM_BASE_URL",
+    model: "PARLEY_LLM_MODEL",
+    apiKey: "PARLEY_LLM_API_KEY",
+  });
+  const fallback = yield* readModel({
+    baseUrl: "PARLEY_LLM_FALLBACK_BASE_URL",
+    model: "PARLEY_LLM_FALLBACK_MODEL",
+    apiKey: "PARLEY_LLM_FALLBACK_API_KEY",
+  });
+  const endpoint = yield* readModel({
+    baseUrl: "PARLEY_MODERATION_BASE_URL",
+    model: "PARLEY_MODERATION_MODEL",
+    apiKey: "PARLEY_MODERATION_API_KEY",
+  });
   const settings = {
     ...values,
     store: values.store ?? (databaseUrl === null ? ("embedded" as const) : ("postgres" as const)),
     /** The language models, in the order in which they are tried; none: answers quote the documents. */
     llms: [llm, fallback].filter((model) => model !== null),
-    moderation: { ...values.moderation, endpoint: yield* readModel("PARLEY_MODERATION") },
+    moderation: { ...values.moderation, endpoint },
   };
   const { moderation, store } = settings;
   const [general, answers] = [`${basePaths.general}/`, `${basePaths.answers}/`];
