@@ -48,10 +48,13 @@ Object.defineProperty(BatchedResponse.prototype, "strictContentLength", {
 });
 
 /** Why a request that Node accepts is refused, by RFC 9112, sections 3.2 and 6.1; `null`: it is not. */
-const checkHead = ({ headers, httpVersion, url }: IncomingMessage): GeneralMessage | null => {
+const checkHead = (request: IncomingMessage): GeneralMessage | null => {
+  const { headers, httpVersion, rawHeaders, url } = request;
+  const hosts = rawHeaders.filter((name, at) => at % 2 === 0 && /^host$/i.test(name));
   const isOld = httpVersion === "1.0";
   const { connection = "", host = isOld ? "" : " ", upgrade } = headers;
   const coding = headers["transfer-encoding"]?.toLowerCase();
+  if (hosts.length > 1) return "MALFORMED_REQUEST";
   if (/[\s,/?#@\\]/.test(host) || /^https?:\/\/([/?#]|$)/i.test(url!)) return "MALFORMED_REQUEST";
   if (coding !== undefined && (coding !== "chunked" || isOld)) return "MALFORMED_REQUEST";
   return upgrade !== undefined && /\bupgrade\b/i.test(connection) ? "METHOD_NOT_SUPPORTED" : null;

@@ -36,6 +36,7 @@ export const malformed = (server: Server): void => {
       ["no Host", () => get(key())],
       ["a Host with a space", () => get("Host: a b", key())],
       ["a Host that is a list", () => get("Host: a, b", key())],
+      ["two Hosts", () => get(host, host, key())],
       ["chunks in HTTP/1.0", () => `POST / HTTP/1.0\r\n${host}\r\n${chunked}\r\n\r\n0\r\n\r\n`],
       ["nonsense", () => "nonsense\r\n\r\n"],
       ["the preface of HTTP/2", () => "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"],

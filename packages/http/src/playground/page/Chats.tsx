@@ -100,14 +100,17 @@ export const NewChatButton = () => (
 
 export const NewChat = () => {
   const [error, setError] = useState<unknown>();
+  const [isSending, setSending] = useState(false);
   const create = async (fields: FormData) => {
     const field = (name: string) => String(fields.get(name)) || null;
+    setSending(true);
     try {
       const { id } = await client.createChat({ name: field("name"), userRef: field("userRef") });
       created.value++;
       location.replace(`#chat/${id}`);
     } catch (failed) {
       setError(failed);
+      setSending(false);
     }
   };
   return (
@@ -129,7 +132,9 @@ export const NewChat = () => {
       <p id="user-ref-help" class="quiet">
         Your own name of the user. Both may be empty.
       </p>
-      <button class="primary">Create chat</button>
+      <button class="primary" disabled={isSending}>
+        Create chat
+      </button>
       <Failure error={error} />
     </form>
   );
