@@ -59,18 +59,23 @@ export const makeTurnStore = (
     statement: string,
     more: ReadonlyArray<unknown> = [],
   ) {
-    const errors = {
-      locked: busy,
-      lost: new TurnLost(),
-      erased: new ChatNotFound({ chatId: turn.chat! }),
-    };
     const [row] = yield* writes
-      .query<Row & { readonly state: "held" | keyof typeof errors }>(turn.chatbot, statement, [
-        ...rowsOf(turn),
-        ...more,
-      ])
+      .query<Row & { readonly state: "held" | "locked" | "lost" | "erased" }>(
+        turn.chatbot,
+        statement,
+        [...rowsOf(turn), ...more],
+      )
       .pipe(retryOnConflict, mapLockTimeout);
-    return row!.state === "held" ? row! : yield* errors[row!.state];
+    switch (row!.state) {
+      case "held":
+        return row!;
+      case "locked":
+        return yield* busy;
+      case "lost":
+        return yield* new TurnLost();
+      case "erased":
+        return yield* new ChatNotFound({ chatId: turn.chat! });
+    }
   });
 
   const appendToNewChat = Effect.fnUntraced(function* (
@@ -97,8 +102,9 @@ export const makeTurnStore = (
           return { _tag: "Turn", turn } satisfies Taken;
         }
         const fingerprint = idempotencyKey?.fingerprint ?? null;
+        const take = idempotencyKey === null ? takeChat : takeBoth;
         const rows = yield* writes
-          .query<TakenRow>(chatbot, takeTurn, [...rowsOf(turn), fingerprint, instance])
+          .query<TakenRow>(chatbot, take, [...rowsOf(turn), fingerprint, instance])
           .pipe(Effect.repeat({ while: ([row]) => row!.outran }), toChatbotNotFound(chatbot));
         const first = rows[0]!;
         if (first.fingerprint !== null && first.fingerprint !== fingerprint) {
@@ -227,11 +233,11 @@ const leaseEnd = `clock_timestamp() + interval '${turnLease} milliseconds'`;
 // snapshot. The first instance of the queue leaves it: either it takes the turn, or it did not come in time and another
 // takes it. While the turn is held, an instance that is already in the queue locks nothing: many that ask again would
 // keep the holder from the lock for its append. A turn whose lease ended loses its key with its chat; its process may
-// have been killed.
-const takeTurn = `
+// have been killed. PostgreSQL prepares for each table that a CTE writes, so a take without a key has a text of its own.
+const takeTurn = (isKeyed: boolean) => `
 with known as (
   select fingerprint, turn, turn_until, entry_id from idempotency_key k
-  where chatbot_id = $1 and key = $4::text and not ${isFree("k")}
+  where ${isKeyed ? `chatbot_id = $1 and key = $4::text and not ${isFree("k")}` : "false"}
 ), seen as (
   select turn_until, turn is not null and turn_until > clock_timestamp() and $6 = any (waiting) as waits
   from chat where chatbot_id = $1 and id = $2::int8
@@ -246,7 +252,7 @@ with known as (
   select $4::text as key, $5::text as fingerprint, $3::text as turn
   where $4::text is not null and not exists (select from known)
     and ($2::int8 is null or exists (select from free where is_ours))
-), ${claimWanted}, taken as (
+), ${isKeyed ? claimWanted : "claimed as (select from wanted)"}, taken as (
   update chat set
     turn = $3::text, turn_until = ${leaseEnd}, waiting = array_remove(chat.waiting[2:], $6)
   from free where chatbot_id = $1 and id = $2::int8 and is_ours
@@ -290,6 +296,8 @@ left join lateral (
   )
 ) newest on true
 order by newest.position desc`;
+const takeChat = takeTurn(false);
+const takeBoth = takeTurn(true);
 
 const olderEntries = `
 select ${entryColumns("entry")} from entry
