@@ -55,9 +55,9 @@ const variablesOf = (name: string) =>
       .map(([, name, value]) => [name!, value!.replaceAll('"', "")]),
   );
 
-/** The checkout without the files that .dockerignore names. */
+/** The checkout without the files that deploy/Dockerfile.dockerignore names. */
 const copyCheckout = (target: string) => {
-  const ignored = read(".dockerignore").trim().split("\n");
+  const ignored = read("deploy/Dockerfile.dockerignore").trim().split("\n");
   return cp(root, target, {
     recursive: true,
     filter: (path) => {

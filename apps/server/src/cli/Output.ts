@@ -35,7 +35,7 @@ export const table = <Name extends string>(
   const cells = rows.map((row) => fields.map((name) => shorten(toText(row[name]))));
   const all = [headings, ...cells];
   const widths = headings.map((_, column) =>
-    Math.max(...all.map((row) => CliOutput.displayWidth(row[column]!))),
+    all.reduce((widest, row) => Math.max(widest, CliOutput.displayWidth(row[column]!)), 0),
   );
   const pad = (text: string, column: number) =>
     text + " ".repeat(widths[column]! - CliOutput.displayWidth(text));

@@ -83,7 +83,8 @@ export const serveRequests = (
   const begin = (response: ServerResponse): boolean => {
     const { socket } = response.req;
     const connection = connections.get(socket);
-    if (connection === undefined) return false;
+    // Nothing could be sent on a connection that the server has closed for sending.
+    if (connection === undefined || !socket.writable) return false;
     if (connection.unanswered === maxUnanswered) {
       // A pause would come too late: one read brings thousands of requests, and Node keeps them all.
       connections.delete(socket);

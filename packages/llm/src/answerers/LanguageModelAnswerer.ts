@@ -13,6 +13,7 @@ import {
   Clock,
   Duration,
   Effect,
+  Exit,
   Layer,
   Queue,
   Result,
@@ -91,11 +92,14 @@ export const layerLanguageModel = (
       };
       const usual = yield* Effect.forEach(list, (model, index) => providerAt(index, model));
       const scope = yield* Effect.scope;
-      const named = yield* Cache.make({
-        capacity: 1000,
-        lookup: (name: string) =>
+      const named = yield* Cache.makeWith(
+        (name: string) =>
           Effect.flatMap(modelNamed(name), (model) => Scope.provide(providerAt(0, model), scope)),
-      });
+        {
+          capacity: 1000,
+          timeToLive: (exit) => (Exit.isSuccess(exit) ? Duration.infinity : Duration.zero),
+        },
+      );
 
       const knowledgeOf = lookUpIn(knowledge);
       return Answerer.of({

@@ -24,7 +24,7 @@ export interface Lending {
   ) => Effect.Effect<A, E | SqlError.SqlError, R>;
 }
 
-/** The end of work that consists of several statements, in milliseconds since the epoch. */
+/** The end of work that consists of several statements, on the clock of `performance.now`. */
 const WorkDeadline = Context.Reference("@parley/store-pg/WorkDeadline", {
   defaultValue: () => Infinity,
 });
@@ -36,16 +36,21 @@ export const quickDeadline = 5_000;
 export const endAfter =
   (millis: number) =>
   <A, E, R>(work: Effect.Effect<A, E, R>) =>
-    Effect.suspend(() => Effect.provideService(work, WorkDeadline, Date.now() + millis));
+    Effect.suspend(() => Effect.provideService(work, WorkDeadline, performance.now() + millis));
 
 /** Milliseconds that are left of {@link endAfter}. */
-export const timeLeft = Effect.map(WorkDeadline, (deadline) => deadline - Date.now());
+export const timeLeft = Effect.map(WorkDeadline, (deadline) => deadline - performance.now());
 
 export interface LendingOptions {
   /** The pool in metrics. */
   readonly name: string;
   /** Milliseconds for the waiting and the work together. */
   readonly deadline: number;
+  /**
+   * Milliseconds within which a live server answers a statement, because its `statement_timeout` is shorter. `Infinity`:
+   * this pool does not tell a dead connection from a slow statement.
+   */
+  readonly silentAfter: number;
   /** Whether an interruption cancels the work. Otherwise it waits for the end, so that no transaction stays open. */
   readonly cancels: boolean;
   /** The order in which tenants get a connection; that of arrival by default. */
@@ -54,9 +59,6 @@ export interface LendingOptions {
 
 /** Milliseconds after which a connection is replaced: it may lead to a former primary that has become a standby. */
 const lifetime = 30_000;
-
-/** Milliseconds within which a live server answers: its `statement_timeout` is shorter. */
-const silentAfter = 4_500;
 
 interface Loan {
   hasTurn?: boolean;
@@ -73,7 +75,7 @@ export const makeLender = Effect.map(Effect.context<never>(), (context) => {
    * The time at which a statement was sent that got no answer. Connections that are older are replaced: when one is
    * dead, others often are, and to find out one by one would cost a deadline each.
    */
-  let silentSince = 0;
+  let silentSince = -Infinity;
   let lost = false;
 
   /** Logs the loss of the database once, and its return. */
@@ -90,7 +92,10 @@ export const makeLender = Effect.map(Effect.context<never>(), (context) => {
     return Effect.annotateLogs(line, "reason", describeCause(error));
   };
 
-  const lendFrom = (pool: PgPool, { cancels, deadline, name, turns }: LendingOptions): Lending => {
+  const lendFrom = (
+    pool: PgPool,
+    { cancels, deadline, name, silentAfter, turns }: LendingOptions,
+  ): Lending => {
     const firstUses = new WeakMap<PgConnection, number>();
     const loans = new Set<Loan>();
     const lent = () => [...loans].flatMap(({ connection }) => connection ?? []);
@@ -107,7 +112,7 @@ export const makeLender = Effect.map(Effect.context<never>(), (context) => {
     ): Effect.Effect<A, E | SqlError.SqlError, R> =>
       Effect.flatMap(
         pool.use((connection): Effect.Effect<A | typeof stale, E, R> => {
-          const now = Date.now();
+          const now = performance.now();
           const firstUse = firstUses.get(connection) ?? now;
           firstUses.set(connection, firstUse);
           if (firstUse <= Math.max(silentSince, now - lifetime)) {
@@ -131,9 +136,10 @@ export const makeLender = Effect.map(Effect.context<never>(), (context) => {
     /** The error of a loan that ends at its deadline. The pool replaces the connection. */
     const overdue = ({ connection, since }: Loan) => {
       if (connection === undefined) return noConnection;
-      if (Date.now() - since! >= silentAfter) silentSince = since!;
+      const isSilent = performance.now() - since! >= silentAfter;
+      if (isSilent) silentSince = since!;
       Effect.runFork(pool.invalidate(connection));
-      return noAnswer;
+      return isSilent ? noAnswer : tooSlow;
     };
 
     return {
@@ -161,9 +167,12 @@ const noConnection = new SqlError.SqlError({
   reason: new SqlError.LockTimeoutError({ cause: new Error("no connection was free in time") }),
 });
 
-const noAnswer = new SqlError.SqlError({
-  reason: new SqlError.StatementTimeoutError({ cause: new Error("no answer in time") }),
-});
+const timeout = (message: string) =>
+  new SqlError.SqlError({
+    reason: new SqlError.StatementTimeoutError({ cause: new Error(message) }),
+  });
+const noAnswer = timeout("no answer in time");
+const tooSlow = timeout("the statement takes too long");
 
 /** Gives up on a short statement that has no other deadline, such as BEGIN, after five seconds. */
 export const inTime = <A, E, R>(statement: Effect.Effect<A, E, R>) =>

@@ -57,6 +57,8 @@ const bulkReaders = 2;
  * milliseconds.
  */
 const statementDeadline = 4_800;
+/** More than the `statement_timeout` of reads and writes. */
+const silentAfter = 4_500;
 
 /** Milliseconds within which a list that reads much is answered. */
 export const bulkDeadline = 10_000;
@@ -139,14 +141,20 @@ export const makePools = Effect.fnUntraced(function* (
     pipelined,
     readers,
     { statement_timeout: "4s", plan_cache_mode: "force_generic_plan", ...byIndex },
-    { name: "reads", deadline: statementDeadline, cancels: false },
+    { name: "reads", deadline: statementDeadline, silentAfter, cancels: false },
   );
   const writes = yield* lend(
     // A pipelined pool takes longer to recover from a killed connection: only where every statement is a transaction.
     rowSecurity ? pipelined : {},
     writers,
     { statement_timeout: "4s", lock_timeout: "1500ms" },
-    { name: "writes", deadline: statementDeadline, cancels: false, turns: makeRoundRobin(writers) },
+    {
+      name: "writes",
+      deadline: statementDeadline,
+      silentAfter,
+      cancels: false,
+      turns: makeRoundRobin(writers),
+    },
   );
   const bulk = yield* lend(
     {},
@@ -158,7 +166,13 @@ export const makePools = Effect.fnUntraced(function* (
       work_mem: "32MB",
       ...customPlans,
     },
-    { name: "bulk", deadline: bulkMillis, cancels: true, turns: makeRoundRobin(bulkReaders) },
+    {
+      name: "bulk",
+      deadline: bulkMillis,
+      silentAfter: Infinity,
+      cancels: true,
+      turns: makeRoundRobin(bulkReaders),
+    },
   );
   const dedicated = (multiplex: boolean, settings: Readonly<Record<string, string>>) =>
     PgConnection.make({

@@ -143,14 +143,13 @@ export const makeTurnStore = (
       ),
 
     /**
-     * The answer is paid for, so a failed append is tried again until the ask's deadline; the last attempt ends at most
-     * five seconds later. An attempt with an unknown outcome may have stored the entry. Then it also ended the turn, so
+     * The answer is paid for, so a failed append is tried again until five seconds after the ask's deadline. An attempt with an unknown outcome may have stored the entry. Then it also ended the turn, so
      * that no later attempt stores the entry again. A turn without chat and key has no row that could show this, and
      * its append is tried once.
      */
     append: Effect.fnUntraced(function* (turn, entry) {
       const left = (yield* AskDeadline) - (yield* Clock.currentTimeMillis);
-      const millis = left === Infinity ? turnLease : Math.max(1_000, left);
+      const millis = quickDeadline + (left === Infinity ? turnLease : Math.max(0, left));
       const hasRow = turn.chat !== null || turn.idempotencyKey !== null;
       let unknown: StorageUnavailable | null = null;
       const attempt: ReturnType<TurnStore["Service"]["append"]> =
@@ -170,7 +169,7 @@ export const makeTurnStore = (
           schedule: retriesFor(millis),
         }),
         Effect.catchTag("TurnLost", (lost) => Effect.fail(unknown ?? lost)),
-        endAfter(millis + quickDeadline),
+        endAfter(millis),
       );
     }),
 

@@ -30,7 +30,7 @@ for (const turns of [1, 2]) {
         const pool = yield* PgPool.make({ ...optionsOf("public"), maxConnections: 1 });
         const { lendFrom } = yield* makeLender;
         const query = (name: string, deadline: number, text: string) => {
-          const options = { name, deadline, cancels: true, turns: inTurn };
+          const options = { name, deadline, silentAfter: 4_500, cancels: true, turns: inTurn };
           return mapLockTimeout(
             lendFrom(pool, options).use(1, (connection) => connection.query(text)),
           );
@@ -46,6 +46,23 @@ for (const turns of [1, 2]) {
       }).pipe(Effect.scoped, Effect.provideService(Metric.MetricRegistry, new Map())),
   );
 }
+
+it.live("a slow statement of a live server is ended without a line about a lost database", () =>
+  Effect.gen(function* () {
+    const logged: Array<string> = [];
+    const logger = Logger.make((entry) => void logged.push(Logger.formatJson.log(entry)));
+    yield* Effect.gen(function* () {
+      const pool = yield* PgPool.make({ ...optionsOf("public"), maxConnections: 1 });
+      const { lendFrom } = yield* makeLender;
+      const options = { name: "bulk", deadline: 300, silentAfter: Infinity, cancels: true };
+      const { use } = lendFrom(pool, options);
+      const slow = yield* Effect.flip(use(1, (one) => one.query("select pg_sleep(5)")));
+      assert.strictEqual(slow._tag === "SqlError" && slow.reason._tag, "StatementTimeoutError");
+      yield* use(1, (one) => one.query("select 1"));
+    }).pipe(Effect.provide(Logger.layer([logger])));
+    assert.deepStrictEqual(logged, []);
+  }).pipe(Effect.scoped, Effect.provideService(Metric.MetricRegistry, new Map())),
+);
 
 it.live("the loss of the database and its return are one line each, also while nobody asks", () =>
   Effect.gen(function* () {

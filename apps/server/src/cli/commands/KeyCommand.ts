@@ -32,7 +32,10 @@ const idArgument = Argument.String("key").pipe(
       const { stdin } = yield* Stdio.Stdio;
       const text =
         argument === "-"
-          ? (yield* Effect.orDie(Stream.mkString(Stream.decodeText(stdin)))).trim()
+          ? (yield* Effect.mapError(
+              Stream.mkString(Stream.decodeText(stdin)),
+              () => new CliError.ValidationError({ message: "Standard input cannot be read." }),
+            )).trim()
           : argument;
       const id = keyId(text) ?? /^(?:prl_)?([0-9A-Za-z]{12})(?:_(?:…|\.\.\.)?)?$/.exec(text)?.[1];
       // The message does not repeat the argument, which may be most of a key.
