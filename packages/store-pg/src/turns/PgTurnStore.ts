@@ -287,8 +287,7 @@ left join known on true
 left join free on true
 left join taken on true
 left join lateral (
-  select * from entry where chatbot_id = $1 and id = known.entry_id
-  union all (
+  ${isKeyed ? "select * from entry where chatbot_id = $1 and id = known.entry_id union all" : ""} (
     select * from entry
     where taken.entries is not null and chatbot_id = $1 and chat_id = $2::int8
     order by position desc limit ${turnEntries}
