@@ -18,6 +18,7 @@ export type AnswerPart =
   /** The cost of the answer, failed attempts included; the last part, if the answer has a cost. */
   | { readonly _tag: "Usage"; readonly usage: Usage };
 
+/** Answers questions. */
 export class Answerer extends Context.Service<
   Answerer,
   {

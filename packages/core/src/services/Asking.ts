@@ -27,6 +27,7 @@ import {
 import { inSpan, logFailure, makeAskTimes } from "./Telemetry.ts";
 import { answerInTurn } from "./TurnAnswer.ts";
 
+/** A question, with the chat and the idempotency key that it belongs to. */
 export interface Ask {
   /**
    * The chat to continue. `null`: a new chat, without a hello entry, which is created together with its first entry.
@@ -177,6 +178,7 @@ const make = Effect.gen(function* () {
   };
 });
 
+/** Answers questions. Each chat has one ask at a time, across processes. */
 export class Asking extends Context.Service<Asking>()("@parley/core/Asking", { make }) {
   static readonly layer = Layer.effect(Asking, Asking.make);
 }
