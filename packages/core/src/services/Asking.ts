@@ -38,8 +38,8 @@ export interface Ask {
   /** The id of the API key that asks, for the sums of usage; `null`, the default: none. */
   readonly keyId?: string | null;
   /**
-   * The effect of an interruption of the waiting fiber. `finish`, the default: the answer is completed and stored.
-   * `cancel`: the answer is interrupted and nothing is stored, unless another request with the same key waits for it.
+   * The effect of an interruption of the waiting fiber; of several requests with one key, that of the last to wait.
+   * `finish`, the default: the answer is completed and stored. `cancel`: it is interrupted, and nothing is stored.
    */
   readonly onHangUp?: "finish" | "cancel";
 }
