@@ -14,7 +14,7 @@ const mayImport: Readonly<Record<string, ReadonlyArray<RegExp>>> = {
     /^@preact\/signals$/,
     /^marked$/,
     /^\.\.\/\.\.\/client\/index\.ts$/,
-    /^\.\.\/Playground\.ts$/,
+    /^\.\.\/PlaygroundConfig\.ts$/,
   ],
   "packages/store-memory/src": [/^@parley\/core$/, /^effect$/],
   "packages/store-pg/src": [

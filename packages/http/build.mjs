@@ -1,6 +1,6 @@
 /**
  * Bundles the playground's page into one module that exports its files as texts: the server needs no file system, and
- * other bundlers take it along. Plain JavaScript, because an installation runs it on whichever Node there is.
+ * other bundlers take it along. Plain JavaScript, because `pnpm install` runs it on whichever Node there is.
  */
 import { mkdir, readdir, readFile, writeFile } from "node:fs/promises";
 import { rolldown } from "rolldown";

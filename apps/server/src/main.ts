@@ -1,4 +1,7 @@
 #!/usr/bin/env -S node --memory-saver-mode --max-semi-space-size=4
+/**
+ * The command of a checkout. That of the package, `parley.ts`, imports it.
+ */
 import { enableCompileCache } from "node:module";
 import { fileURLToPath } from "node:url";
 

@@ -1,5 +1,6 @@
 /**
- * The public interface of the core: the services, the ports that adapters implement, and the model that both share.
+ * The public interface of the core: the services, the ports that adapters implement, the model that both share, the
+ * export format, and helpers for adapters and servers.
  */
 
 // Services
@@ -8,18 +9,8 @@ export { Administration, type CreatedKey } from "./services/Administration.ts";
 export { Asking, type Ask } from "./services/Asking.ts";
 export { AskDeadline, AskLimits } from "./services/AskLimits.ts";
 export { Chats } from "./services/Chats.ts";
-export { makeDrainingRuntime } from "./services/DrainingRuntime.ts";
 export type { AnswerEvent, Asked, Progress } from "./services/LiveAnswer.ts";
 export { layerRetention } from "./services/Retention.ts";
-export {
-  endSpan,
-  inSpan,
-  isTraced,
-  logFailure,
-  registerGauge,
-  secondsHistogram,
-  traceHeaders,
-} from "./services/Telemetry.ts";
 
 // Ports
 export { Answerer, type AnswerPart } from "./ports/Answerer.ts";
@@ -85,7 +76,6 @@ export {
   KeyRejected,
   KeyTaken,
   Overloaded,
-  describeCause,
   IdempotencyKeyReused,
   StorageUnavailable,
   TurnLost,
@@ -119,3 +109,16 @@ export { ChatName, compareText, fold, isBlank, Question, Text, UserRef } from ".
 // Export format
 export { encodeArchive, decodeArchive } from "./archive/ArchiveFormat.ts";
 export { earliestTime, checkArchiveOrder } from "./archive/ArchiveOrder.ts";
+
+// For adapters and servers
+export { describeCause } from "./model/Errors.ts";
+export { makeDrainingRuntime } from "./services/DrainingRuntime.ts";
+export {
+  endSpan,
+  inSpan,
+  isTraced,
+  logFailure,
+  registerGauge,
+  secondsHistogram,
+  traceHeaders,
+} from "./services/Telemetry.ts";

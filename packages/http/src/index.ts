@@ -1,5 +1,6 @@
 /**
- * The two HTTP interfaces of Parley, to serve and to mount.
+ * The two HTTP interfaces of Parley, to serve and to mount, and what another listener needs to answer and log as they
+ * do.
  */
 export { type BasePaths } from "./contract/Endpoints.ts";
 export { generalCodes, validationCodes, type GeneralMessage } from "./contract/Codes.ts";
@@ -13,5 +14,10 @@ export {
   type Pages,
 } from "./serve/App.ts";
 export { toEndpointNotFound, toGeneralBody } from "./serve/ErrorResponses.ts";
-export { makeRequestLog, toMethod, type RequestLog } from "./serve/RequestLog.ts";
+export {
+  makeRequestLog,
+  toMethod,
+  type RequestFacts,
+  type RequestLog,
+} from "./serve/RequestLog.ts";
 export { makeWebHandler, type WebHandler } from "./serve/WebHandler.ts";

@@ -12,6 +12,7 @@ export {
   type KnowledgeSource,
   KnowledgeUnreadable,
   makeKnowledge,
+  type Match,
   readKnowledge,
 } from "./documents/Knowledge.ts";
 export { type Passage } from "./documents/Passage.ts";

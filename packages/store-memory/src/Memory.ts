@@ -52,6 +52,7 @@ export interface StoredChatbot extends Tenant {
   readonly keys: Map<string, RegisteredKey>;
 }
 
+/** The state of a memory store, as {@link makeMemory} makes it. Its fields are internal. */
 export interface Memory {
   /** By id, in order of creation. */
   readonly chatbots: Map<number, StoredChatbot>;

@@ -99,7 +99,7 @@ const flat: ReadonlyArray<List> = [
   ...byTexts(chatbot),
 ];
 
-/** Any page of the chatbot's chats touches few buffers, also below row security. */
+/** Any page of the chatbot's chats touches few buffers, also under row security. */
 const pagesAreFlat = Effect.fnUntraced(function* (chatbot: number) {
   const { boundTo, sql } = yield* Filled;
   yield* settle(sql);

@@ -5,8 +5,9 @@
 import { Effect, Redacted, Schema } from "effect";
 import { Digest, SecureRandom } from "effect/crypto";
 
+/** Every scope. */
 export const scopes = ["read", "write", "ask"] as const;
-/** The permissions of a key: read lists and details, create chats, ask. */
+/** A permission of a key: read lists and details, create chats, ask. */
 export type Scope = (typeof scopes)[number];
 
 /** The scopes of a key, at least one, each at most once. */

@@ -6,6 +6,7 @@ import { Text } from "./Text.ts";
 
 /** The fields by which chats can be sorted. */
 export const chatFields = ["id", "name", "userRef", "_createTime"] as const;
+/** A field by which chats can be sorted. */
 export type ChatField = (typeof chatFields)[number];
 
 /** The fields by which entries can be sorted. */
@@ -18,6 +19,7 @@ export const entryFields = [
   "flagged",
   "_createTime",
 ] as const;
+/** A field by which entries can be sorted. */
 export type EntryField = (typeof entryFields)[number];
 
 /** A field to sort by. */

@@ -15,9 +15,10 @@ export type AnswerPart =
    * Send it as soon as an attempt has failed, so that no reader receives its text during the pause before the next.
    */
   | { readonly _tag: "Restart" }
-  /** The cost of the answer, failed attempts included; the last part, if the answer has a cost. */
+  /** The cost of the answer; its attempts and latency include failed attempts. The last part, if there is a cost. */
   | { readonly _tag: "Usage"; readonly usage: Usage };
 
+/** Answers questions. */
 export class Answerer extends Context.Service<
   Answerer,
   {

@@ -11,12 +11,13 @@ import type { StorageUnavailable } from "../model/Errors.ts";
 export type Opened = Pick<KeyRecord, "hash" | "scopes" | "expiresAt"> &
   Partial<Pick<KeyRecord, "ratePerMinute">> & { readonly chatbot: Chatbot };
 
+/** Finds the chatbot of a key. */
 export class ChatbotDirectory extends Context.Service<
   ChatbotDirectory,
   {
     /** The present state of the key with this id; `null` if the key is unknown or revoked. */
     readonly open: (keyId: string) => Effect.Effect<Opened | null, StorageUnavailable>;
-    /** Records that these keys were used just now. It is called at most once a minute for a key. */
+    /** Records that these keys were used lately. Each process calls it at most once a minute, and when it stops. */
     readonly used: (keyIds: ReadonlyArray<string>) => Effect.Effect<void, StorageUnavailable>;
     /** Notifications that a chatbot or its keys changed; `null`: any chatbot. Some may be missing. */
     readonly changed: Stream.Stream<number | null>;

@@ -1,6 +1,6 @@
 /**
- * Port for operators: chatbots and their keys. A change and its lines in the audit are written together. A change to
- * the present values writes nothing.
+ * Port for operators: chatbots and their keys. A change and its lines in the audit are written together. A change that
+ * leaves every value as it is writes nothing.
  */
 import { Context, type Effect } from "effect";
 import type { KeyRecord, RegisteredKey } from "../model/ApiKey.ts";
@@ -37,8 +37,8 @@ export interface RegisteredChatbot {
 export type Replaced = Pick<KeyRecord, "name" | "scopes"> & { readonly expiresAt: Date };
 
 /**
- * A line of the audit, which only grows. The line of a new chatbot precedes those of its keys. The line of a key that
- * replaces another precedes the line of the other key's expiry.
+ * A line of the audit, to which lines are only added. The line of a new chatbot precedes those of its keys. When a key
+ * replaces another, its `add-key` line precedes the `change-key` line of the other.
  */
 export interface AuditRecord {
   readonly time: Date;
@@ -56,12 +56,13 @@ export interface AuditRecord {
     | "import";
   /**
    * `create` and `delete`: the chatbot's name. `change`: its {@link changedFields}, as in `description, model`.
-   * `add-key` and `revoke-key`: the key's id. `change-key`: the key's id and its changed fields, as in `4gT…:
-   * expiresAt, scopes`. `erase`: `erasureDetail`. `export`: empty. `import`: `importDetail`.
+   * `add-key` and `revoke-key`: the key's id. `change-key`: the key's id and its changed fields, as in
+   * `4gT…: expiresAt, scopes`. `erase`: `erasureDetail`. `export`: empty. `import`: `importDetail`.
    */
   readonly detail: string;
 }
 
+/** Keeps chatbots and their keys. */
 export class ChatbotRegistry extends Context.Service<
   ChatbotRegistry,
   {
@@ -72,7 +73,7 @@ export class ChatbotRegistry extends Context.Service<
       chatbot: NewChatbot,
       actor: string,
     ) => Effect.Effect<Chatbot, ChatbotTaken | KeyTaken | StorageUnavailable>;
-    /** Changes a chatbot. Of changes at the same time, those of different fields all take effect. */
+    /** Changes a chatbot. Concurrent changes of different fields all take effect. */
     readonly change: (
       chatbot: number,
       change: ChatbotChange,
@@ -80,7 +81,8 @@ export class ChatbotRegistry extends Context.Service<
     ) => Effect.Effect<Chatbot, ChatbotNotFound | ChatbotTaken | StorageUnavailable>;
     /**
      * Moves every chatbot of a workspace to the workspace `to`, all or none. Without `merge`, fails with
-     * `WorkspaceTaken` if `to` has chatbots. Renames at the same time are carried out one after the other.
+     * `WorkspaceTaken` if `to` has chatbots, unless `to` is `from`. Concurrent renames are carried out one after the
+     * other.
      */
     readonly renameWorkspace: (
       from: string,
@@ -110,9 +112,9 @@ export class ChatbotRegistry extends Context.Service<
       actor: string,
     ) => Effect.Effect<void, KeyNotFound | StorageUnavailable>;
     /**
-     * Adds a key that replaces another, with the name, the scopes and the rate of that key. The other expires at `end`, or earlier if it would have. Fails with
-     * `KeyNotFound` if the other is revoked, which is checked first, and with `KeyTaken` if the id of the replacement
-     * is in use.
+     * Adds a key that replaces another, with the name, the scopes and the rate of that key. The other expires at `end`,
+     * or earlier if it would have. Fails with `KeyNotFound` if the other is revoked, which is checked first, and with
+     * `KeyTaken` if the id of the replacement is in use.
      */
     readonly replaceKey: (
       chatbot: number,
@@ -127,7 +129,7 @@ export class ChatbotRegistry extends Context.Service<
       keyId: string,
       actor: string,
     ) => Effect.Effect<void, KeyNotFound | StorageUnavailable>;
-    /** The newest `limit` lines, newest first. Of writes at the same time, either may be the newer. */
+    /** The newest `limit` lines, newest first. The lines of concurrent writes may have any order. */
     readonly audit: (
       limit: number,
     ) => Effect.Effect<ReadonlyArray<AuditRecord>, StorageUnavailable>;

@@ -15,6 +15,7 @@ export interface Moderation {
 /** The judgement of a question that passes. */
 export const unflagged: Moderation = { category: "none", flagged: false };
 
+/** Judges questions. */
 export class Moderator extends Context.Service<
   Moderator,
   {

@@ -94,6 +94,7 @@ const make = Effect.gen(function* () {
   };
 });
 
+/** Checks API keys. */
 export class Access extends Context.Service<Access>()("@parley/core/Access", { make }) {
   static readonly layer = Layer.effect(Access, Access.make);
 }

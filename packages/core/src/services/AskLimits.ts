@@ -1,8 +1,6 @@
-/**
- * The bounds of asking.
- */
 import { Context, Duration } from "effect";
 
+/** The bounds of asking; a layer may replace them. */
 export const AskLimits = Context.Reference("@parley/core/AskLimits", {
   defaultValue: () => ({
     /** From the start of the turn to the last piece of the answer. */
@@ -25,6 +23,7 @@ export const AskLimits = Context.Reference("@parley/core/AskLimits", {
     length: 100_000,
   }),
 });
+/** The bounds of asking. */
 export type AskLimits = typeof AskLimits.Service;
 
 /**

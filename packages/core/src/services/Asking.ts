@@ -27,6 +27,7 @@ import {
 import { inSpan, logFailure, makeAskTimes } from "./Telemetry.ts";
 import { answerInTurn } from "./TurnAnswer.ts";
 
+/** A question, with the chat and the idempotency key that it belongs to. */
 export interface Ask {
   /**
    * The chat to continue. `null`: a new chat, without a hello entry, which is created together with its first entry.
@@ -37,8 +38,8 @@ export interface Ask {
   /** The id of the API key that asks, for the sums of usage; `null`, the default: none. */
   readonly keyId?: string | null;
   /**
-   * The effect of an interruption of the waiting fiber. `finish`, the default: the answer is completed and stored.
-   * `cancel`: the answer is interrupted and nothing is stored, unless another request with the same key waits for it.
+   * The effect of an interruption of the waiting fiber; of several requests with one key, that of the last to wait.
+   * `finish`, the default: the answer is completed and stored. `cancel`: it is interrupted, and nothing is stored.
    */
   readonly onHangUp?: "finish" | "cancel";
 }
@@ -177,6 +178,7 @@ const make = Effect.gen(function* () {
   };
 });
 
+/** Answers questions. Each chat has one ask at a time, across processes. */
 export class Asking extends Context.Service<Asking>()("@parley/core/Asking", { make }) {
   static readonly layer = Layer.effect(Asking, Asking.make);
 }

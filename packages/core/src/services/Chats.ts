@@ -38,6 +38,7 @@ const make = Effect.gen(function* () {
   };
 });
 
+/** Creates chats, and lists them and their entries. */
 export class Chats extends Context.Service<Chats>()("@parley/core/Chats", { make }) {
   static readonly layer = Layer.effect(Chats, Chats.make);
 }

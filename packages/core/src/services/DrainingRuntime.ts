@@ -4,6 +4,7 @@
  */
 import { ManagedRuntime, type Context, type Layer } from "effect";
 
+/** Builds the services of a layer at the first run. `dispose` releases them after the last run has ended. */
 export const makeDrainingRuntime = <R, E>(layer: Layer.Layer<R, E>) => {
   const runtime = ManagedRuntime.make(layer);
   const running = new Set<Promise<unknown>>();

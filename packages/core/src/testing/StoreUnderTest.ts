@@ -8,6 +8,7 @@ import { ChatbotRegistry } from "../ports/ChatbotRegistry.ts";
 import type { ChatStore } from "../ports/ChatStore.ts";
 import type { TurnStore } from "../ports/TurnStore.ts";
 
+/** The needs of the checks besides the ports. */
 export class StoreUnderTest extends Context.Service<
   StoreUnderTest,
   {

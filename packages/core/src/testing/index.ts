@@ -17,11 +17,11 @@ import { turnStoreChecks } from "./TurnStoreChecks.ts";
 
 export { archiveChecks } from "./ArchiveChecks.ts";
 export { chatStoreChecks } from "./ChatStoreChecks.ts";
-export * from "./Check.ts";
-export { chatPage, entryPage } from "./Fixtures.ts";
+export { check, CheckFailed, failsWith, same, type Check } from "./Check.ts";
+export { chatPage } from "./Fixtures.ts";
 export { idempotencyChecks } from "./IdempotencyChecks.ts";
 export { registryChecks } from "./RegistryChecks.ts";
-export * from "./StoreUnderTest.ts";
+export { registerChatbot, StoreUnderTest } from "./StoreUnderTest.ts";
 export { turnStoreChecks } from "./TurnStoreChecks.ts";
 
 /** The services that `storeChecks` need: the five ports of a store, and the {@link StoreUnderTest}. */

@@ -7,6 +7,7 @@ import type { AnswerEvent, Client, Entry } from "./Interface.ts";
 /** The fields of an entry that an assistant's message carries beside the texts. */
 export type EntryMetadata = Omit<Entry, "question" | "answer">;
 
+/** A message of `useChat`, with the metadata of its entry. */
 export type ParleyMessage = UIMessage<EntryMetadata>;
 
 /** Options of {@link makeChatTransport}. */

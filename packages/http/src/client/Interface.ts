@@ -134,6 +134,7 @@ export interface ListQuery<Field extends string> {
   readonly id?: number | undefined;
 }
 
+/** The parameters of the list of chats. */
 export interface ChatsQuery extends ListQuery<keyof Chat> {
   /** Part of the name, in any case. */
   readonly search?: string | undefined;
@@ -141,6 +142,7 @@ export interface ChatsQuery extends ListQuery<keyof Chat> {
   readonly userRef?: string | undefined;
 }
 
+/** The parameters of a chat's history. */
 export type HistoryQuery = ListQuery<keyof Entry>;
 
 /** One page of a list; rows and total come from one snapshot. */

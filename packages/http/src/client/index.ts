@@ -3,4 +3,22 @@
  */
 export { makeClient } from "./Client.ts";
 export { ConnectionError, ResponseError, ValidationError } from "./Connection.ts";
-export type * from "./Interface.ts";
+export type {
+  AnswerEvent,
+  AskOptions,
+  Attempt,
+  CallOptions,
+  Chat,
+  ChatbotDetails,
+  ChatsQuery,
+  Client,
+  ClientOptions,
+  Entry,
+  HistoryQuery,
+  List,
+  ListQuery,
+  NewChat,
+  Page,
+  PostOptions,
+  Question,
+} from "./Interface.ts";

@@ -46,6 +46,7 @@ export const generalCodes = {
   },
 } as const;
 
+/** The message of a general exception. */
 export type GeneralMessage = keyof typeof generalCodes;
 
 /** The codes of validation errors by their message, `<DTO>_<FIELD>_<PROBLEM>`. */

@@ -5,20 +5,12 @@ import { Effect } from "effect";
 import { toPath, type Pages } from "../serve/App.ts";
 import { toEndpointNotFound } from "../serve/ErrorResponses.ts";
 import { makeStaticFile } from "../serve/StaticFile.ts";
+import type { PlaygroundConfig } from "./PlaygroundConfig.ts";
 
 /** Options of {@link makePlayground}. */
 export interface PlaygroundOptions {
   /** The port of the answers interface, on the page's own host, where it is not the page's. */
   readonly answersPort?: number | null;
-}
-
-/** The settings that the server passes to the page. */
-export interface PlaygroundConfig {
-  readonly general: string;
-  readonly answers: string;
-  readonly answersPort: number | null;
-  /** The origins that the answers interface accepts, where it has a port of its own. */
-  readonly corsOrigins: ReadonlyArray<string>;
 }
 
 const types: Readonly<Record<string, string>> = {

@@ -50,11 +50,11 @@ type Response = HttpServerResponse.HttpServerResponse;
 export const toRequestId = (header: unknown): string =>
   typeof header === "string" && /^[A-Za-z0-9._-]{1,128}$/.test(header)
     ? header
-    : `${processId}-${(++requests).toString(36)}`;
+    : `${processId}-${(++count).toString(36)}`;
 
 // A number is far cheaper than randomness for each request.
 const processId = crypto.randomUUID().slice(0, 13);
-let requests = 0;
+let count = 0;
 
 /** The path in a request's target, as received. */
 export const toPath = (target: string): string => target.split("?", 1)[0]!;
@@ -96,21 +96,21 @@ export const makeApp = Effect.fnUntraced(function* ({
 }: AppOptions = {}) {
   const access = yield* Access;
   const pagesOf = yield* Effect.forEach(pages, (make) => make({ basePaths, serves, corsOrigins }));
-  const route = makeRouter(basePaths);
+  const findRoute = makeRouter(basePaths);
   const bases = serves.map((name) => basePaths[name]);
   const cors = corsOrigins.length === 0 ? null : makeCors(corsOrigins);
-  const requests = yield* makeRequestLog(logRequests);
+  const requestLog = yield* makeRequestLog(logRequests);
 
   const handlers = yield* makeHandlers(onDisconnect);
 
   const notFound = ({ method, url }: Request) => {
-    requests.fail("INVALID_PATH");
+    requestLog.fail("INVALID_PATH");
     return Effect.succeed(toEndpointNotFound(method, toPath(url)));
   };
   /** Makes the checks 1 to 3 of the contract; the handlers make the others. */
   const respond = (
     request: Request,
-    found: ReturnType<typeof route>,
+    found: ReturnType<typeof findRoute>,
     facts: RequestFacts,
     reportFailure: ReportFailure,
   ) => {
@@ -134,7 +134,7 @@ export const makeApp = Effect.fnUntraced(function* ({
       const requestId = toRequestId(request.headers["x-request-id"]);
       const path = toPath(request.url);
       const isInterface = bases.some((base) => path === base || path.startsWith(`${base}/`));
-      const found = isInterface ? route(request.method, path) : undefined;
+      const found = isInterface ? findRoute(request.method, path) : undefined;
       let page: Effect.Effect<Response> | undefined;
       if (!isInterface) for (const pageOf of pagesOf) page ??= pageOf(request);
       const template = page === undefined ? found?.template : `/${path.split("/", 2)[1]}`;
@@ -145,7 +145,7 @@ export const makeApp = Effect.fnUntraced(function* ({
       };
       const reportFailure: ReportFailure = (cause) => {
         const response = toErrorResponse(cause, found?.dto);
-        requests.fail(response.reason);
+        requestLog.fail(response.reason);
         return Effect.as(Effect.annotateLogs(logFailure(cause), { ...facts }), response);
       };
       const response = Effect.catchCause(
@@ -159,7 +159,7 @@ export const makeApp = Effect.fnUntraced(function* ({
                 toJsonResponse(body, headers),
               ),
       );
-      return requests.observe(
+      return requestLog.observe(
         Effect.map(
           cors === null ? response : cors(request, response),
           HttpServerResponse.setHeader("x-request-id", requestId),

@@ -28,7 +28,7 @@ type Response = HttpServerResponse.HttpServerResponse;
 type Handler = (accepted: {
   readonly request: HttpServerRequest.HttpServerRequest;
   readonly facts: RequestFacts;
-  /** Ends a stream that began. */
+  /** Reports the failure of a stream that began. */
   readonly reportFailure: ReportFailure;
   readonly principal: Principal;
   /** The path's parameter, as received; empty where the path has none. */

@@ -104,6 +104,7 @@ export const makeRequestLog = Effect.fnUntraced(function* (logRequests = false) 
   return { fail, observe, refuse };
 });
 
+/** Records requests; see {@link makeRequestLog}. */
 export type RequestLog = Effect.Success<ReturnType<typeof makeRequestLog>>;
 
 /** Runs the request in a span that lasts until its scope closes. */

@@ -1,6 +1,6 @@
 /**
- * Batches writes. A write that arrives alone runs immediately. Writes that arrive while a statement is in flight share
- * the next one.
+ * Batches writes. A lane has up to `writers` statements in flight. Writes that arrive while all of them are in flight
+ * share the next one.
  */
 import { StorageUnavailable, type Overloaded } from "@parley/core";
 import { Deferred, Effect, Exit, Iterable } from "effect";

@@ -22,9 +22,9 @@ type Connected<A> = Effect.Effect<A, SqlError.SqlError, Scope.Scope>;
 
 export interface PgPools {
   /**
-   * For quick reads, which wait for no lock; pipelined unless row security binds them. Each statement has one good
-   * plan, whatever its parameters: to plan it anew would take longer than to run it. Transactions would mix on a shared
-   * connection.
+   * For quick reads, which wait for no lock. They are pipelined, except with row security: transactions would mix on a
+   * shared connection. Each statement has one good plan, whatever its parameters: to plan it anew would take longer
+   * than to run it.
    */
   readonly reads: Session;
   /** For statements that take locks. Gives up on a lock after 1.5 seconds. Serves chatbots in turn. */
@@ -37,7 +37,7 @@ export interface PgPools {
   readonly transfer: Connected<DedicatedSession>;
   /** For LISTEN. */
   readonly listener: Connected<PgConnection.PgConnection>;
-  /** The relation that searches read: below a policy no index serves LIKE. */
+  /** The relation that searches read: under a policy no index serves LIKE. */
   readonly searched: "chat" | "own_chat";
 }
 

@@ -1,7 +1,7 @@
 /**
  * The port `TurnStore`: a turn is held in the row of its chat, with the queue of the instances that wait, and in the
- * row of its idempotency key. An erasure may lock a chat for seconds, so no statement waits for that lock: it skips the
- * row, and runs again later. So the order in which a statement locks chat and key causes no deadlock.
+ * row of its idempotency key. An erasure may lock a chat for seconds. No statement here waits for that lock: a
+ * statement skips a locked chat, and runs again later. So the order in which it locks chat and key causes no deadlock.
  */
 import {
   AskDeadline,
@@ -143,13 +143,14 @@ export const makeTurnStore = (
       ),
 
     /**
-     * The answer is paid for, so a failed append is tried again until five seconds after the ask's deadline. An attempt with an unknown outcome may have stored the entry. Then it also ended the turn, so
+     * The answer is paid for, so a failed append is tried again until the ask's deadline. The last attempt ends at most
+     * five seconds later. An attempt with an unknown outcome may have stored the entry. Then it also ended the turn, so
      * that no later attempt stores the entry again. A turn without chat and key has no row that could show this, and
      * its append is tried once.
      */
     append: Effect.fnUntraced(function* (turn, entry) {
       const left = (yield* AskDeadline) - (yield* Clock.currentTimeMillis);
-      const millis = quickDeadline + (left === Infinity ? turnLease : Math.max(0, left));
+      const millis = left === Infinity ? turnLease : Math.max(0, left);
       const hasRow = turn.chat !== null || turn.idempotencyKey !== null;
       let unknown: StorageUnavailable | null = null;
       const attempt: ReturnType<TurnStore["Service"]["append"]> =
@@ -169,7 +170,7 @@ export const makeTurnStore = (
           schedule: retriesFor(millis),
         }),
         Effect.catchTag("TurnLost", (lost) => Effect.fail(unknown ?? lost)),
-        endAfter(millis),
+        endAfter(millis + quickDeadline),
       );
     }),
 
@@ -192,7 +193,7 @@ export const makeTurnStore = (
   });
 };
 
-/** The parameters `$1` to `$4` of statements about the rows of a turn. */
+/** The parameters `$1` to `$4` of statements about the rows of a turn: its chatbot, chat, id and key. */
 const rowsOf = ({ chat, chatbot, id, idempotencyKey }: Turn) => [
   chatbot,
   chat,
@@ -228,11 +229,17 @@ const lockedPause = 50;
 
 const leaseEnd = `clock_timestamp() + interval '${turnLease} milliseconds'`;
 
-// Takes chat `$2` and key `$4`, or neither. The statement decides by the locked rows, which may be newer than its
-// snapshot. The first instance of the queue leaves it: either it takes the turn, or it did not come in time and another
-// takes it. While the turn is held, an instance that is already in the queue locks nothing: many that ask again would
-// keep the holder from the lock for its append. A turn whose lease ended loses its key with its chat; its process may
-// have been killed. PostgreSQL prepares for each table that a CTE writes, so a take without a key has a text of its own.
+// Takes chat `$2` and key `$4`, or neither, for the turn `$3`; `$5` is the fingerprint of the request, `$6` this
+// instance. `known` is the row of the key if an earlier request has the key, and `seen` the chat's row in the snapshot.
+// `free` is the chat's row once this statement has locked it; it has none if another transaction holds the lock, or if
+// `known` or `seen` has decided. `is_ours`: this instance may take the turn. `claimed` and `taken` are the key and the
+// chat that the statement has taken.
+//
+// The statement decides by the locked rows, which may be newer than its snapshot. The first instance of the queue
+// leaves it: either it takes the turn, or it did not come in time and another takes it. While the turn is held, an
+// instance that is already in the queue locks nothing: many that ask again would keep the holder from the lock for its
+// append. A turn whose lease ended loses its key with its chat; its process may have been killed. PostgreSQL prepares
+// for each table that a CTE writes, so a take without a key has a text of its own.
 const takeTurn = (isKeyed: boolean) => `
 with known as (
   select fingerprint, turn, turn_until, entry_id from idempotency_key k
@@ -303,7 +310,10 @@ where chatbot_id = $1 and chat_id = $2::int8 and id < $3::int8 and position < co
   (select position from entry where chatbot_id = $1 and chat_id = $2::int8 and id = $3::int8), $3::int8)
 order by position desc limit ${turnEntries}`;
 
-/** CTEs that lock the rows of a turn, but skip a locked chat. `held` has a row if the turn holds them all. */
+/**
+ * CTEs that lock the rows of a turn, but skip a locked chat: `ours` is the row of the key, `free` that of the chat.
+ * `held` has a row if the turn holds them all.
+ */
 const lockedTurn = `
 ours as (
   select from idempotency_key where chatbot_id = $1 and key = $4::text and turn = $3 and entry_id is null

@@ -22,7 +22,7 @@ import { nothingNamed } from "../Errors.ts";
 import { chatbotFlag, chatbotOf, durationOf, expiresFlag, givenOf, textFlag } from "../Flags.ts";
 import { print, table } from "../Output.ts";
 
-/** The id of a key. Never a whole key: other users of the machine can read arguments, and shells keep them. */
+/** The id of a key. `Cli.ts` refuses an argument that contains a whole key; standard input may have one. */
 const idArgument = Argument.String("key").pipe(
   Argument.withDescription(
     "The key's id, as prl_<id> or <id>; - reads the id or the whole key from standard input",
@@ -152,8 +152,7 @@ const list = makeCommand("list", {
 });
 
 const set = makeCommand("set", {
-  description:
-    "Change the named fields of a key; servers follow within a second, or 30 without LISTEN",
+  description: "Change the named fields of a key; servers follow within a second",
   examples: {
     "parley key set prl_QSCmEIhoudPA --scopes read": "Only to read",
     "parley key set prl_QSCmEIhoudPA --expires 2030-01-31": "Another end",
@@ -183,7 +182,7 @@ const set = makeCommand("set", {
 });
 
 const revoke = makeCommand("revoke", {
-  description: "Revoke a key permanently; servers refuse it within a second, or 30 without LISTEN",
+  description: "Revoke a key permanently; servers refuse it within a second",
   examples: {
     "parley key revoke prl_QSCmEIhoudPA": "By its id",
     "parley key revoke - < leaked.txt": "A whole key in a file",

@@ -4,7 +4,7 @@
  */
 import { signal } from "@preact/signals";
 import { makeClient, type Attempt, type Entry } from "../../client/index.ts";
-import type { PlaygroundConfig } from "../Playground.ts";
+import type { PlaygroundConfig } from "../PlaygroundConfig.ts";
 
 const config: PlaygroundConfig = JSON.parse(document.body.dataset["config"]!);
 
