@@ -102,8 +102,7 @@ const show = makeCommand("show", {
 const settingNames = Object.keys(defaultSettings) as ReadonlyArray<keyof ChatbotSettings>;
 
 const set = makeCommand("set", {
-  description:
-    "Change the named fields of a chatbot; servers follow within a second, or 30 without LISTEN",
+  description: "Change the named fields of a chatbot; servers follow within a second",
   examples: {
     "parley chatbot set --hello-message 'Good day!'": "Of the only one",
     "parley chatbot set --chatbot Helpdesk --unset hello-message --retention-days 30":

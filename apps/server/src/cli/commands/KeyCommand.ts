@@ -149,8 +149,7 @@ const list = makeCommand("list", {
 });
 
 const set = makeCommand("set", {
-  description:
-    "Change the named fields of a key; servers follow within a second, or 30 without LISTEN",
+  description: "Change the named fields of a key; servers follow within a second",
   examples: {
     "parley key set prl_QSCmEIhoudPA --scopes read": "Only to read",
     "parley key set prl_QSCmEIhoudPA --expires 2030-01-31": "Another end",
@@ -180,7 +179,7 @@ const set = makeCommand("set", {
 });
 
 const revoke = makeCommand("revoke", {
-  description: "Revoke a key permanently; servers refuse it within a second, or 30 without LISTEN",
+  description: "Revoke a key permanently; servers refuse it within a second",
   examples: {
     "parley key revoke prl_QSCmEIhoudPA": "By its id",
     "parley key revoke - < leaked.txt": "A whole key in a file",
