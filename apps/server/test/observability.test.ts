@@ -297,7 +297,7 @@ describe("a collector that cannot be reached", () => {
   }, 60_000);
   afterAll(() => server.stop());
 
-  it("is one line of text with date and zone, and nothing else", async () => {
+  it("is one line of text with its time in UTC, and nothing else", async () => {
     const { baseUrl, key } = server.target;
     const deadline = Date.now() + 20_000;
     while (!server.log().includes("collector") && Date.now() < deadline) {

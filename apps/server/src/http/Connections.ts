@@ -47,7 +47,10 @@ Object.defineProperty(BatchedResponse.prototype, "strictContentLength", {
   set: () => {},
 });
 
-/** Why a request that Node accepts is refused, by RFC 9112, sections 3.2 and 6.1; `null`: it is not. */
+/**
+ * The reason to refuse a request that Node accepts: its Host or its coding (RFC 9112, sections 3.2 and 6.1), or an
+ * upgrade. `null`: none.
+ */
 const checkHead = (request: IncomingMessage): GeneralMessage | null => {
   const { headers, httpVersion, rawHeaders, url } = request;
   const hosts = rawHeaders.filter((name, at) => at % 2 === 0 && /^host$/i.test(name));

@@ -201,7 +201,7 @@ it("no command takes a key as an argument, or repeats it", async () => {
   for (const args of [
     ["key", "revoke", key],
     ["key", "rotate", key.slice(0, -1)],
-    ["key", "change", `${key}x`, "--name", "n"],
+    ["key", "set", `${key}x`, "--name", "n"],
     ["chatbot", "set", "--instructions", `The key is ${key}.`],
     ["nonsense", `--key=${key}`],
     ["key", "revoke", key.slice(4)],

@@ -111,7 +111,7 @@ it("changes hold in the server, and keys stay where they belong", async () => {
   const fresh = rotated.trim();
   await becomes(fresh, 200);
   await becomes(key, 401);
-  await parley(["key", "change", keyId(fresh)!, "--scopes", "write"]);
+  await parley(["key", "set", keyId(fresh)!, "--scopes", "write"]);
   await becomes(fresh, 403);
   await parley(["key", "revoke", "-"], fresh);
   await becomes(fresh, 401);

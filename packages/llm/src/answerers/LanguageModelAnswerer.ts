@@ -60,7 +60,7 @@ const maxPassages = 5;
  *
  * - A call that fails for a passing reason (network, idle timeout, 408, 429, 5xx, an answer that is empty or breaks
  *   off) is repeated after a growing, jittered pause, and not before its `Retry-After`. Meanwhile the next model is
- *   called. No attempt begins after the ask's deadline. Each attempt after the first begins with a `Restart` part.
+ *   called. No attempt begins after the ask's deadline. A failed attempt ends with a `Restart` part, before the pause.
  * - A provider whose calls fail ten times in a row is not called for a while. Then one question tries it.
  * - If no attempt succeeds, the answer fails with `AnswerUnavailable`. Errors, logs and metrics contain names, statuses
  *   and codes, never a text of the chat or a key.

@@ -81,7 +81,10 @@ const checkDocuments = Effect.fnUntraced(function* (chatbots: ReadonlyArray<Chat
   return yield* Effect.forEach([knowledgeDir ?? [], folders].flat(), (folder) =>
     Effect.match(readKnowledge(folder), {
       onSuccess: ({ topics }) =>
-        (topics.length === 0 ? warning : ok)("documents", `${folder} has ${topics.length}.`),
+        (topics.length === 0 ? warning : ok)(
+          "documents",
+          `${folder} has ${counted(topics.length, "document")}.`,
+        ),
       onFailure: ({ message }) => failed("documents", message),
     }),
   );
