@@ -93,7 +93,7 @@ export const readKnowledge = (
   }).pipe(Effect.mapError((cause) => new KnowledgeUnreadable({ folder, cause })));
 
 /** The share of a question that a passage covers at least if it is about it, and if it is likely to answer it. */
-const aboutShare = 0.4;
+const aboutShare = 0.3;
 const certainShare = 0.85;
 /** How like the question a heading is at least if its passage is likely to answer it. */
 const certainLikeness = 0.4;
