@@ -241,16 +241,3 @@ describe("the use of keys", () => {
     }),
   );
 });
-
-describe("keys", () => {
-  it.effect("are all different and well-formed", () =>
-    Effect.gen(function* () {
-      const keys = yield* Effect.all(Array.from({ length: 200 }, () => newKey));
-      assert.strictEqual(new Set(keys).size, 200);
-      for (const key of keys) {
-        assert.match(key, /^prl_[0-9A-Za-z]{12}_[0-9A-Za-z]{32}_[0-9A-Za-z]{6}$/);
-        assert.strictEqual(keyId(key), key.slice(4, 16));
-      }
-    }),
-  );
-});

@@ -5,7 +5,6 @@ import {
   ChatStore,
   defaultSettings,
   keyId,
-  keyState,
   scopes,
   type ChatbotSettings,
 } from "@parley/core";
@@ -205,14 +204,6 @@ describe("administration", () => {
       assert.strictEqual((yield* Effect.flip(revoked))._tag, "KeyNotFound");
     }).pipe(administered),
   );
-
-  it("a key expires at its time, and a revoked key is revoked at any time", () => {
-    const time = new Date(1000);
-    assert.strictEqual(keyState({ expiresAt: null, revokedAt: null }, 1000), "live");
-    assert.strictEqual(keyState({ expiresAt: time, revokedAt: null }, 999), "live");
-    assert.strictEqual(keyState({ expiresAt: time, revokedAt: null }, 1000), "expired");
-    assert.strictEqual(keyState({ expiresAt: null, revokedAt: time }, 0), "revoked");
-  });
 
   it.effect("a change of settings or of a key takes effect for the next request", () =>
     Effect.gen(function* () {

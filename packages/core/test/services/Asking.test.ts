@@ -559,39 +559,19 @@ describe("asking", () => {
   );
 
   it.effect("the usage of an answer is stored in whole, bounded numbers", () => {
-    const counted = (n: number): AnswerPart => ({
-      _tag: "Usage",
-      usage: {
-        provider: "p",
-        model: "m",
-        promptTokens: n,
-        completionTokens: n,
-        attempts: n,
-        latencyMillis: n,
-      },
-    });
-    const counts = [12.5, 1e30, -3, Number.NaN, Infinity, undefined as never];
-    const answers = (question: string) =>
-      Stream.concat(
-        Stream.make({ _tag: "Delta", text: "a" } as const),
-        Stream.make(counted(counts[Number(question)]!)),
-      );
+    const counts = [12.5, 1e30, -3, Number.NaN, undefined as never];
+    const answers = (question: string) => {
+      const n = counts[Number(question)]!;
+      const tokens = { promptTokens: n, completionTokens: n };
+      const usage = { provider: "p", model: "m", ...tokens, attempts: n, latencyMillis: n };
+      return Stream.make({ _tag: "Delta", text: "a" } as const, { _tag: "Usage", usage } as const);
+    };
     return Effect.gen(function* () {
       for (const n of counts.keys()) yield* asking(ask(`${n}`));
-      const sums = yield* ChatArchive.use((archive) => archive.usage(chatbot.id, new Date(0)));
-      const most = 2 ** 31 - 1;
-      const all = 13 + most + 0 + 0 + most;
-      assert.deepStrictEqual(sums, [
-        {
-          group: null,
-          provider: "p",
-          model: "m",
-          answers: 6,
-          attempts: all,
-          promptTokens: all,
-          completionTokens: all,
-        },
-      ]);
+      const [sum] = yield* ChatArchive.use((archive) => archive.usage(chatbot.id, new Date(0)));
+      const all = 13 + (2 ** 31 - 1);
+      const sums = { attempts: all, promptTokens: all, completionTokens: all };
+      assert.deepInclude(sum, { answers: 5, ...sums });
     }).pipe(Effect.provide(layerAsking(answers)));
   });
 

@@ -134,21 +134,3 @@ it.effect("a failed erasure is logged, and the chats of the other chatbots are e
     assert.include(errors[1], "Error: broken");
   }).pipe(Effect.scoped, Effect.provide(layerMemory)),
 );
-
-it.effect("a defect is logged, and the next run erases the chats", () =>
-  Effect.gen(function* () {
-    const { list } = yield* ChatbotRegistry;
-    const chatbot = yield* make("short", 2);
-    yield* TestClock.adjust("3 days");
-    let broken = true;
-    const logs = yield* retained({
-      registry: { list: Effect.suspend(() => (broken ? Effect.die(new Error("broken")) : list)) },
-    });
-    yield* TestClock.adjust("61 seconds");
-    assert.strictEqual(logs.length, 1);
-    assert.include(logs[0], "Error: broken");
-    broken = false;
-    yield* anHour;
-    assert.deepStrictEqual(yield* chatsOf(chatbot), []);
-  }).pipe(Effect.scoped, Effect.provide(layerMemory)),
-);
