@@ -110,6 +110,13 @@ export const makeListChats = (
 /** An empty page is one row of nulls with the total, which is null in a chatbot that never had a chat. */
 type Row = { readonly total: number | null } & (Chat | { readonly id: null });
 
+/**
+ * Matches the texts for which the trigram index helps: three letters or digits in a row, or fewer at the edge of a word.
+ * For any other PostgreSQL may read the whole index, which takes ten seconds at ten million chats; the table takes two.
+ */
+const isIndexed =
+  /[\p{Alphabetic}\p{Nd}]{3}|[^\p{Alphabetic}\p{Nd}][\p{Alphabetic}\p{Nd}]|[\p{Alphabetic}\p{Nd}]{2}[^\p{Alphabetic}\p{Nd}]/u;
+
 /** An empty search filters nothing. */
 const isSearch = (query: ChatQuery): query is ChatQuery & { readonly search: string } =>
   query.search !== null && query.search !== "";
@@ -212,8 +219,12 @@ export const filtered = (
   const conditions = ["chatbot_id = $1"];
   if (query.userRef !== null) conditions.push(`user_ref = ${parameter(query.userRef)}`);
   if (isSearch(query)) {
-    const literal = fold(query.search).replace(/[\\%_]/g, "\\$&");
-    conditions.push(`folded_name like ${parameter(`%${literal}%`)}`);
+    const folded = fold(query.search);
+    conditions.push(
+      isIndexed.test(folded)
+        ? `folded_name like ${parameter(`%${folded.replace(/[\\%_]/g, "\\$&")}%`)}`
+        : `strpos(folded_name, ${parameter(folded)}) > 0`,
+    );
   }
   const matching = `from ${from} one where ${conditions.join(" and ")}`;
   const counted =
