@@ -54,10 +54,10 @@ export const announceStart = Effect.fnUntraced(function* (
       ["General interface", general],
       ["Answers interface", answers],
       ["Documentation", documentation],
-      ["Management", management],
       ["Store", stores[store]],
       ["Model", models || null],
       ["Documents", knowledgeDir ?? (models === "" ? "its own documentation" : null)],
+      ["Management", management],
       ["API key", key && `${key} (shown only now)`],
     ];
     yield* Console.log(details(rows.filter(([, value]) => value !== null)));

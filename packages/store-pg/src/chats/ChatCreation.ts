@@ -28,7 +28,7 @@ import {
 import { claim } from "../rows/IdempotencyKeys.ts";
 import { makeWriteBatcher } from "./WriteBatcher.ts";
 
-export interface ChatToCreate {
+export interface Creation {
   readonly name: string | null;
   readonly userRef: string | null;
   readonly entry: NewEntry | null;
@@ -50,7 +50,7 @@ export type ChatCreation = Effect.Success<ReturnType<typeof makeChatCreation>>;
 
 export const makeChatCreation = Effect.fnUntraced(function* ({ writes }: PgPools) {
   const write = yield* makeWriteBatcher(
-    (chatbot: number, chats: ReadonlyArray<ChatToCreate>) =>
+    (chatbot: number, chats: ReadonlyArray<Creation>) =>
       insertChats(writes, chatbot, chats).pipe(
         retryOnConflict,
         toChatbotNotFound(chatbot),
@@ -64,7 +64,7 @@ export const makeChatCreation = Effect.fnUntraced(function* ({ writes }: PgPools
   /** Creates the chat of the request with the key once. Waits for a request with the key that is in progress. */
   const createOnce = Effect.fnUntraced(function* (
     chatbot: number,
-    chat: ChatToCreate,
+    chat: Creation,
     { fingerprint, key }: IdempotencyKey,
   ) {
     const keyed = { key, fingerprint, turn: crypto.randomUUID(), claims: true };
@@ -83,7 +83,7 @@ export const makeChatCreation = Effect.fnUntraced(function* ({ writes }: PgPools
 
   return {
     /** Returns `null` if the key is another request's. Ends as {@link endAfter} says. */
-    create: (chatbot: number, chat: ChatToCreate) =>
+    create: (chatbot: number, chat: Creation) =>
       Effect.flatMap(timeLeft, (left) => write(chatbot, chat, left)),
     createChat: ((chatbot, { helloMessage, name, userRef }, idempotencyKey) => {
       const entry = helloMessage === null ? null : helloEntry(helloMessage);
@@ -95,7 +95,7 @@ export const makeChatCreation = Effect.fnUntraced(function* ({ writes }: PgPools
   };
 });
 
-const toCreated = ({ name, userRef }: ChatToCreate, { createTime, id }: CreatedChat): Created => ({
+const toCreated = ({ name, userRef }: Creation, { createTime, id }: CreatedChat): Created => ({
   chat: { id, name, userRef, createTime },
   replayed: false,
 });
@@ -105,11 +105,7 @@ type KeyRow = { readonly fingerprint: string } & (Chat | { readonly id: null });
 /**
  * Inserts all of the chats or none, without those whose key another turn has taken. Results are in the order of chats.
  */
-export const insertChats = (
-  session: Session,
-  chatbot: number,
-  chats: ReadonlyArray<ChatToCreate>,
-) => {
+export const insertChats = (session: Session, chatbot: number, chats: ReadonlyArray<Creation>) => {
   const claims = chats.flatMap(({ keyed }) => (keyed?.claims === true ? keyed : []));
   const insertion = {
     text: insertStatement,

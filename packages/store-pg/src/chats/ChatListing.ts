@@ -160,7 +160,7 @@ export const byPosition = (
 type TextOrder = OrderBy<"name" | "userRef">;
 
 /** The text field whose index gives the order: alone, or followed by `id` in the same direction. */
-export const textOrder = ([first, ...rest]: ChatQuery["orderBy"]): TextOrder | undefined => {
+const textOrder = ([first, ...rest]: ChatQuery["orderBy"]): TextOrder | undefined => {
   const { descending, field } = first;
   if (field !== "name" && field !== "userRef") return undefined;
   const isAlone = rest.every((next) => next.field === "id" && next.descending === descending);

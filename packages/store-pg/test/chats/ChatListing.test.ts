@@ -2,7 +2,7 @@ import { assert, it } from "@effect/vitest";
 import { newest, newestChats, type ChatQuery, type EntryQuery } from "@parley/core";
 import { layerPostgres } from "@parley/store-pg";
 import { Effect, Layer } from "effect";
-import { makeListChats } from "../../src/chats/ChatListing.ts";
+import { filtered, makeListChats } from "../../src/chats/ChatListing.ts";
 import { makeListEntries } from "../../src/chats/EntryListing.ts";
 import { makePools } from "../../src/database/PgPools.ts";
 import type { Session } from "../../src/database/TenantSession.ts";
@@ -62,4 +62,16 @@ it.live("a list uses the bulk connections only if its cost grows with the rows",
       }
     }
   });
+});
+
+// Only among millions of chats does the planner read the whole index for the others.
+it.each([
+  ["ern", true],
+  ["Größe", true],
+  [" 1", true],
+  ["zq", false],
+  ["++", false],
+])("a search for %j can use the trigram index: %s", (search, canUse) => {
+  const { text } = filtered(chatbot, { ...newestChats, search }, "chat");
+  assert.strictEqual(text.includes("folded_name like"), canUse);
 });
