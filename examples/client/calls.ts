@@ -1,4 +1,4 @@
-import { ConnectionError, makeClient, ResponseError, ValidationError } from "@parley/http/client";
+import { ConnectionError, makeClient, ResponseError, ValidationError } from "@parley/client";
 import { Effect, Stream } from "effect";
 
 const parley = makeClient({

@@ -1,4 +1,4 @@
-import { makeClient } from "@parley/http/client";
+import { makeClient } from "@parley/client";
 
 const parley = makeClient({
   origin: process.env["PARLEY_ORIGIN"] ?? "http://127.0.0.1:3000",

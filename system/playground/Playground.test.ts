@@ -1,7 +1,7 @@
 /**
  * The playground in Chromium, over the embedded PostgreSQL and a slow model.
  */
-import { makeClient, type Client } from "@parley/http/client";
+import { makeClient, type Client } from "@parley/client";
 import axe from "axe-core";
 import { chromium, type Browser, type BrowserContextOptions, type Page } from "playwright-core";
 import { afterAll, beforeAll, describe, expect, it } from "vitest";

@@ -2,7 +2,7 @@
  * Takes the pictures of the playground for README and docs: `node system/playground/pictures.ts`. Emoji need a font
  * that has them, such as Debian's fonts-noto-color-emoji.
  */
-import { makeClient } from "@parley/http/client";
+import { makeClient } from "@parley/client";
 import { join } from "node:path";
 import { chromium } from "playwright-core";
 import { launch } from "../../apps/server/test/contract/launch.ts";

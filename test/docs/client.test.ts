@@ -2,7 +2,7 @@
  * The examples of docs/library/client.md, run against a started server.
  */
 import { AbstractChat, DefaultChatTransport, type ChatState } from "ai";
-import type { ParleyMessage } from "@parley/http/ai-sdk";
+import type { ParleyMessage } from "@parley/client/ai-sdk";
 import { execFile } from "node:child_process";
 import { join } from "node:path";
 import { promisify } from "node:util";

@@ -5,16 +5,22 @@ import { layerDigest } from "@effect/platform-node/NodeCrypto";
 import * as NodeServices from "@effect/platform-node/NodeServices";
 import { Access, Asking, layerRetention } from "@parley/core";
 import { layerRedaction, makeApp, makeRequestLog } from "@parley/http";
-import { makeDocumentation } from "@parley/http/docs";
-import { makePlayground } from "@parley/http/playground";
+import { makeDocumentation } from "@parley/pages/docs";
+import { makeGuide } from "@parley/pages/guide";
+import { makePlayground } from "@parley/pages/playground";
 import { Cause, Duration, Effect, Exit, Layer, Option, Scope, Stream } from "effect";
 import { SecureRandom } from "effect/crypto";
 import { announceStart } from "./Announcement.ts";
-import { makeGuide } from "./http/Guide.ts";
 import { listen } from "./http/Listener.ts";
 import { makeManagement } from "./http/Management.ts";
 import { layerAsking } from "./layers/Asking.ts";
-import { layerDocuments, reloadOnSighup } from "./layers/Documents.ts";
+import {
+  Documents,
+  layerDocuments,
+  ownDocuments,
+  ownReadme,
+  reloadOnSighup,
+} from "./layers/Documents.ts";
 import { layerObservability } from "./layers/Observability.ts";
 import { layerStore } from "./layers/Store.ts";
 import { Lifecycle } from "./Lifecycle.ts";
@@ -52,6 +58,16 @@ const stop = Effect.fnUntraced(function* (
   }
   const { drain } = yield* Asking;
   yield* Effect.all([drain, Scope.close(interfaces, exit), reportAnswers], { concurrency: 3 });
+});
+
+/** This project's documents. */
+const guide = Effect.gen(function* () {
+  const { own } = yield* Documents;
+  return yield* makeGuide({
+    readme: ownReadme,
+    folder: ownDocuments,
+    search: (question, limit) => Effect.map(own, ({ search }) => search(question, limit)),
+  });
 });
 
 /** Listens until the scope closes. The store is ready before the first connection is accepted. */
@@ -98,7 +114,7 @@ const listeners = Effect.gen(function* () {
   const origin = yield* serve(port, askListener === null ? ["general", "answers"] : ["general"], [
     ...playground,
     ...documentation,
-    ...(settings.docs ? [yield* makeGuide] : []),
+    ...(settings.docs ? [yield* guide] : []),
   ]);
   const askOrigin = askListener ?? origin;
   if (lifecycle.phase === "starting") lifecycle.phase = "serving";

@@ -20,4 +20,5 @@ export {
   type RequestFacts,
   type RequestLog,
 } from "./serve/RequestLog.ts";
+export { toFieldName } from "./serve/ValidationErrors.ts";
 export { makeWebHandler, type WebHandler } from "./serve/WebHandler.ts";

@@ -31,7 +31,7 @@ export interface AppOptions {
   /** Whether each request leaves a line in the log, without any text of a user; `false` by default. */
   readonly logRequests?: boolean;
   /**
-   * Pages outside the base paths, such as those of `@parley/http/docs` and `@parley/http/playground`; none by default.
+   * Pages outside the base paths, such as those of `@parley/pages/docs` and `@parley/pages/playground`; none by default.
    */
   readonly pages?: ReadonlyArray<Pages>;
 }

@@ -3,7 +3,7 @@
  */
 import { signal } from "@preact/signals";
 import { useState } from "preact/hooks";
-import type { Chat, Page } from "../../client/index.ts";
+import type { Chat, Page } from "@parley/client";
 import { Failure, focus, Time, useRead } from "./Parts.tsx";
 import { client, route } from "./Session.ts";
 

@@ -1,5 +1,5 @@
 /**
- * `@parley/http/ai-sdk`: the client as a transport for `useChat` of the AI SDK, in a browser or behind a route handler.
+ * `@parley/client/ai-sdk`: the client as a transport for `useChat` of the AI SDK, in a browser or behind a route handler.
  */
 import type { ChatTransport, UIMessage, UIMessageChunk } from "ai";
 import type { AnswerEvent, Client, Entry } from "./Interface.ts";

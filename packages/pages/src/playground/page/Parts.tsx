@@ -2,7 +2,7 @@
  * Parts of several views.
  */
 import { useEffect, useState } from "preact/hooks";
-import { ConnectionError, ResponseError, ValidationError } from "../../client/index.ts";
+import { ConnectionError, ResponseError, ValidationError } from "@parley/client";
 
 /** The result of `read`, which runs again when one of `inputs` changes. The last result stays until then. */
 export const useRead = <A,>(

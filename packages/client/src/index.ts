@@ -1,5 +1,5 @@
 /**
- * `@parley/http/client`: a client on `fetch`, without other dependencies.
+ * `@parley/client`: a client on `fetch`, without other dependencies.
  */
 export { makeClient } from "./Client.ts";
 export { ConnectionError, ResponseError, ValidationError } from "./Connection.ts";

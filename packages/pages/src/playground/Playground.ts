@@ -1,10 +1,9 @@
 /**
- * A page at `/` on which a person meets a chatbot: `@parley/http/playground`. It loads nothing from other hosts.
+ * A page at `/` on which a person meets a chatbot: `@parley/pages/playground`. It loads nothing from other hosts.
  */
+import { toEndpointNotFound, toPath, type Pages } from "@parley/http";
 import { Effect } from "effect";
-import { toPath, type Pages } from "../serve/App.ts";
-import { toEndpointNotFound } from "../serve/ErrorResponses.ts";
-import { makeStaticFile } from "../serve/StaticFile.ts";
+import { makeStaticFile } from "../StaticFile.ts";
 import type { PlaygroundConfig } from "./PlaygroundConfig.ts";
 
 /** Options of {@link makePlayground}. */

@@ -17,7 +17,7 @@ const folder = mkdtempSync(join(tmpdir(), "parley-client-"));
 afterAll(() => rmSync(folder, { recursive: true }));
 
 const bundle = async (name: string) => {
-  const input = join(import.meta.dirname, "../../src/client", name);
+  const input = join(import.meta.dirname, "../src", name);
   const build = await rolldown({ input, platform: "browser", treeshake: false });
   const file = join(folder, name.replace(".ts", ".mjs"));
   const { output } = await build.write({ file, format: "es", minify: true });

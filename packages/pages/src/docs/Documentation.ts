@@ -1,12 +1,12 @@
 /**
- * `@parley/http/docs`: the API description at `/openapi.json` and a page that shows it at `/docs`. The page loads
+ * `@parley/pages/docs`: the API description at `/openapi.json` and a page that shows it at `/docs`. The page loads
  * nothing from other hosts.
  */
+import { toPath, type Pages } from "@parley/http";
 import { Effect } from "effect";
 import { HttpRouter, HttpServerRequest, HttpServerResponse } from "effect/http";
 import { HttpApi, HttpApiScalar, OpenApi } from "effect/http-api";
-import { toPath, type Pages } from "../serve/App.ts";
-import { makeStaticFile } from "../serve/StaticFile.ts";
+import { makeStaticFile } from "../StaticFile.ts";
 import { describeApi, withShortSamples } from "./Description.ts";
 
 /** Off: the page's tools that would send the description or the server's address to other hosts. */

@@ -1,12 +1,17 @@
 /**
  * The API description, OpenAPI 3.1, of the declared endpoints.
  */
+import { toFieldName, toGeneralBody } from "@parley/http";
+import {
+  endpoints,
+  generalCodes,
+  validationCodes,
+  Wire,
+  type BasePaths,
+  type Endpoint,
+  type GeneralMessage,
+} from "@parley/http/contract";
 import { Schema } from "effect";
-import { generalCodes, validationCodes, type GeneralMessage } from "../contract/Codes.ts";
-import { endpoints, type BasePaths, type Endpoint } from "../contract/Endpoints.ts";
-import * as Wire from "../contract/Wire.ts";
-import { toGeneralBody } from "../serve/ErrorResponses.ts";
-import { toFieldName } from "../serve/ValidationErrors.ts";
 
 type Json = Record<string, any>;
 

@@ -3,7 +3,7 @@
  */
 import type { JSX } from "preact";
 import { useRef, useState } from "preact/hooks";
-import type { Entry } from "../../client/index.ts";
+import type { Entry } from "@parley/client";
 import { titleOf } from "./Chats.tsx";
 import { Markdown } from "./Markdown.tsx";
 import { Failure, focus, Time, useRead } from "./Parts.tsx";

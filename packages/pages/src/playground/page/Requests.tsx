@@ -2,7 +2,7 @@
  * The latest requests, each as a command and as client code to copy.
  */
 import { useRef, useState } from "preact/hooks";
-import type { Attempt } from "../../client/index.ts";
+import type { Attempt } from "@parley/client";
 import { Reason } from "./Parts.tsx";
 import { addresses, attempts } from "./Session.ts";
 
@@ -86,7 +86,7 @@ const toCode = (attempt: Attempt): string => {
   const options = Object.entries(addresses).map(
     ([name, url]) => `  ${name}: ${JSON.stringify(url)},`,
   );
-  return `import { makeClient } from "@parley/http/client";
+  return `import { makeClient } from "@parley/client";
 
 const client = makeClient({
   apiKey: process.env.KEY,

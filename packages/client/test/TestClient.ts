@@ -2,9 +2,9 @@
  * A client of the test handler, whose responses a test can alter.
  */
 import type { AnswerPart } from "@parley/core";
-import * as client from "@parley/http/client";
+import * as client from "@parley/client";
 import { Effect, Redacted, Stream } from "effect";
-import { makeTestHandler, usage } from "../TestHandler.ts";
+import { makeTestHandler, usage } from "@parley/http/test";
 
 export const pieces = ["Grüß ", "dich, ", "😀!"];
 export const answer = pieces.join("");

@@ -1,27 +1,48 @@
 /**
- * This project's documents as pages below `/docs/`, with a search over them: the Markdown files that the documents'
- * answerer reads. They run no script and load nothing from other hosts.
+ * `@parley/pages/guide`: Markdown documents as pages below `/docs/`, with a search over them. They run no script and
+ * load nothing from other hosts.
  */
 import { toPath, type Pages } from "@parley/http";
 import { Effect, FileSystem, Path } from "effect";
 import { HttpServerResponse } from "effect/http";
 import { Marked } from "marked";
-import { createHash } from "node:crypto";
-import { Documents, ownDocuments, ownReadme } from "../layers/Documents.ts";
 
 const types: Readonly<Record<string, string>> = { json: "application/json", png: "image/png" };
 
+/** A part of a document. */
+export interface GuidePassage {
+  /** `README.md`, or the path in the folder. */
+  readonly source: string;
+  /** The headings around it, the outermost first. */
+  readonly headings: ReadonlyArray<string>;
+  /** Markdown. */
+  readonly text: string;
+}
+
+/** Options of {@link makeGuide}. */
+export interface GuideOptions {
+  /** The path of the project's `README.md`. */
+  readonly readme: string;
+  /** The path of the folder `docs` beside it. */
+  readonly folder: string;
+  /** Finds the passages that fit a question, the best first, `limit` at most. */
+  readonly search: (
+    question: string,
+    limit: number,
+  ) => Effect.Effect<ReadonlyArray<GuidePassage>, unknown>;
+}
+
 /** The pages of the guide: `/docs/guide` lists and searches them. */
-export const makeGuide = Effect.gen(function* () {
+export const makeGuide = Effect.fnUntraced(function* (options: GuideOptions) {
   const fs = yield* FileSystem.FileSystem;
   const path = yield* Path.Path;
-  const { own } = yield* Documents;
+  const headers = yield* guarded;
 
-  const names = yield* fs.readDirectory(ownDocuments, { recursive: true }).pipe(Effect.orDie);
+  const names = yield* fs.readDirectory(options.folder, { recursive: true }).pipe(Effect.orDie);
   const files = new Map<string, { readonly name: string; readonly bytes: Uint8Array }>();
   for (const name of ["README.md", ...names.toSorted().map((name) => `docs/${name}`)]) {
     if (!/\.(md|json|png)$/.test(name)) continue;
-    const file = name === "README.md" ? ownReadme : path.join(ownDocuments, "..", name);
+    const file = name === "README.md" ? options.readme : path.join(options.folder, "..", name);
     files.set(toAddress(name), { name, bytes: yield* fs.readFile(file).pipe(Effect.orDie) });
   }
   let document = "";
@@ -62,8 +83,8 @@ export const makeGuide = Effect.gen(function* () {
     ([address, { title }]) => `<li><a href="${address}">${escape(title)}</a></li>`,
   );
   const search = Effect.fnUntraced(function* (query: string) {
-    const knowledge = yield* own;
-    const found = knowledge.search(query, 10).map(({ headings, source, text }) => {
+    const passages = yield* options.search(query, 10);
+    const found = passages.map(({ headings, source, text }) => {
       const name = source === "README.md" ? source : `docs/${source}`;
       const address = `${toAddress(name)}#${toAnchor(headings.at(-1) ?? "")}`;
       const title = headings.join(" › ");
@@ -74,14 +95,15 @@ export const makeGuide = Effect.gen(function* () {
     return layout("Search", query, `<h1>Search</h1>${results}`);
   }, Effect.orDie);
 
+  const toPage = (html: string) =>
+    HttpServerResponse.text(html, { contentType: "text/html; charset=utf-8", headers });
   const respond = (address: string, target: string) => {
     const page = pages.get(address);
     if (page !== undefined) return Effect.sync(() => toPage(page.html()));
     const file = files.get(address);
     if (file !== undefined) {
       const contentType = types[path.extname(file.name).slice(1)]!;
-      const options = { contentType, headers: guarded };
-      return Effect.succeed(HttpServerResponse.uint8Array(file.bytes, options));
+      return Effect.succeed(HttpServerResponse.uint8Array(file.bytes, { contentType, headers }));
     }
     const query = new URLSearchParams(target.split("?")[1]).get("q")?.trim().slice(0, 200) ?? "";
     const all = layout("Guide", "", `<h1>Guide</h1><ul>${list.join("")}</ul>`);
@@ -127,17 +149,18 @@ th, td { border-bottom: 1px solid color-mix(in srgb, currentColor 25%, transpare
 img { max-width: 100%; }
 `;
 
-const guarded = {
-  "cache-control": "no-cache",
-  "content-security-policy":
-    `default-src 'none'; style-src 'sha256-${createHash("sha256").update(style).digest("base64")}'; ` +
-    "img-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'",
-  "referrer-policy": "no-referrer",
-  "x-content-type-options": "nosniff",
-};
-
-const toPage = (html: string) =>
-  HttpServerResponse.text(html, { contentType: "text/html; charset=utf-8", headers: guarded });
+const guarded = Effect.promise(async () => {
+  const digest = await crypto.subtle.digest("SHA-256", new TextEncoder().encode(style));
+  const hash = btoa(String.fromCharCode(...new Uint8Array(digest)));
+  return {
+    "cache-control": "no-cache",
+    "content-security-policy":
+      `default-src 'none'; style-src 'sha256-${hash}'; ` +
+      "img-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'",
+    "referrer-policy": "no-referrer",
+    "x-content-type-options": "nosniff",
+  };
+});
 
 const layout = (title: string, query: string, main: string): string => `<!doctype html>
 <html lang="en">

@@ -1,6 +1,6 @@
 import { assert, describe, it } from "@effect/vitest";
-import { makeChatTransport, toMessages, type ParleyMessage } from "@parley/http/ai-sdk";
-import type { Client } from "@parley/http/client";
+import { makeChatTransport, toMessages, type ParleyMessage } from "@parley/client/ai-sdk";
+import type { Client } from "@parley/client";
 import { AbstractChat, type ChatState, type ChatStatus } from "ai";
 import { Effect } from "effect";
 import { afterEvents, answer, cut, makeTestClient, silent } from "./TestClient.ts";

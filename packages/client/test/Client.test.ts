@@ -1,7 +1,7 @@
 import { assert, describe, expectTypeOf, it } from "@effect/vitest";
-import * as client from "@parley/http/client";
+import * as client from "@parley/client";
+import type { Wire } from "@parley/http/contract";
 import { Effect } from "effect";
-import type { ChatWire, DetailsWire, EntryWire } from "../../src/contract/Wire.ts";
 import { afterEvents, answer, atByte, cut, makeTestClient, pieces, silent } from "./TestClient.ts";
 
 const collect = async <A>(items: AsyncIterable<A>): Promise<Array<A>> => {
@@ -58,9 +58,9 @@ describe("the client on fetch", () => {
           chat,
         ]);
       });
-      expectTypeOf<client.ChatbotDetails>().toEqualTypeOf<typeof DetailsWire.Type>();
-      expectTypeOf<client.Chat>().toEqualTypeOf<typeof ChatWire.Type>();
-      expectTypeOf<client.Entry>().toEqualTypeOf<typeof EntryWire.Type>();
+      expectTypeOf<client.ChatbotDetails>().toEqualTypeOf<typeof Wire.DetailsWire.Type>();
+      expectTypeOf<client.Chat>().toEqualTypeOf<typeof Wire.ChatWire.Type>();
+      expectTypeOf<client.Entry>().toEqualTypeOf<typeof Wire.EntryWire.Type>();
     }).pipe(Effect.scoped),
   );
 

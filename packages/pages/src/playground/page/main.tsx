@@ -2,7 +2,7 @@
  * The whole page: the question for a key, or the chats beside the one that is open.
  */
 import { render } from "preact";
-import { ResponseError } from "../../client/index.ts";
+import { ResponseError } from "@parley/client";
 import { ChatList, NewChat, NewChatButton } from "./Chats.tsx";
 import { Conversation } from "./Conversation.tsx";
 import { Failure, focus, useRead } from "./Parts.tsx";

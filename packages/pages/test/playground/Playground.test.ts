@@ -1,9 +1,9 @@
 import { expect, it } from "@effect/vitest";
-import { makePlayground } from "@parley/http/playground";
+import { makePlayground } from "@parley/pages/playground";
 import { Effect, Stream } from "effect";
 import { gzipSync } from "node:zlib";
 import files from "#playground";
-import { makeTestHandler } from "../TestHandler.ts";
+import { makeTestHandler } from "@parley/http/test";
 
 const serve = (options?: Parameters<typeof makePlayground>[0]) =>
   Effect.map(

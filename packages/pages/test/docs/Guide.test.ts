@@ -1,20 +1,21 @@
 import * as NodeServices from "@effect/platform-node/NodeServices";
 import { assert, it } from "@effect/vitest";
-import { Effect, Layer, Stream } from "effect";
+import { readKnowledge } from "@parley/llm";
+import { makeGuide } from "@parley/pages/guide";
+import { Effect } from "effect";
 import { HttpServerRequest, HttpServerResponse } from "effect/http";
-import { makeGuide } from "../../src/http/Guide.ts";
-import { layerDocuments } from "../../src/layers/Documents.ts";
-import { Settings, type SettingsShape } from "../../src/Settings.ts";
+import { join } from "node:path";
 
-const withModel = { knowledgeDir: null, knowledgeRoot: null, llms: [{}] };
-const layer = layerDocuments(Stream.empty).pipe(
-  Layer.provide(Layer.succeed(Settings, withModel as unknown as SettingsShape)),
-  Layer.provideMerge(NodeServices.layer),
-);
+const root = join(import.meta.dirname, "../../../..");
+const readme = join(root, "README.md");
+const folder = join(root, "docs");
 
 /** Reads pages of the guide; `undefined` where a path is not the guide's. */
 const makeReader = Effect.gen(function* () {
-  const guide = yield* makeGuide;
+  const knowledge = yield* readKnowledge(folder, [readme]);
+  const search = (question: string, limit: number) =>
+    Effect.succeed(knowledge.search(question, limit));
+  const guide = yield* makeGuide({ readme, folder, search });
   const basePaths = { general: "/api", answers: "/ask" } as const;
   const respond = yield* guide({ basePaths, serves: ["general"], corsOrigins: [] });
   return (path: string) => {
@@ -52,7 +53,7 @@ it.effect("every link and picture of the guide's pages leads to a page, file or 
       const [path, anchor] = link.split("#");
       assert.include(seen.get(path!), ` id="${anchor}"`, link);
     }
-  }).pipe(Effect.provide(layer)),
+  }).pipe(Effect.provide(NodeServices.layer)),
 );
 
 it.effect("a search finds passages, and shows a question as text", () =>
@@ -64,7 +65,7 @@ it.effect("a search finds passages, and shows a question as text", () =>
     assert.include(none!.text, `value="&quot;&gt;&lt;script&gt;xyzzy"`);
     assert.notInclude(none!.text, "<script");
     assert.match(none!.headers.get("content-security-policy")!, /^default-src 'none'; /);
-  }).pipe(Effect.provide(layer)),
+  }).pipe(Effect.provide(NodeServices.layer)),
 );
 
 it.effect("a path out of the documents' folder is not the guide's", () =>
@@ -73,5 +74,5 @@ it.effect("a path out of the documents' folder is not the guide's", () =>
     for (const path of ["/docs/nowhere", "/docs/faq.md", "/docs/%2e%2e/package.json", "/docs/"]) {
       assert.isUndefined(yield* read(path), path);
     }
-  }).pipe(Effect.provide(layer)),
+  }).pipe(Effect.provide(NodeServices.layer)),
 );

@@ -1,10 +1,10 @@
 import { expect, it } from "@effect/vitest";
 import { generalCodes, validationCodes } from "@parley/http";
-import { makeDocumentation } from "@parley/http/docs";
+import { makeDocumentation } from "@parley/pages/docs";
 import { Ajv2020 } from "ajv/dist/2020.js";
 import { Effect, Stream } from "effect";
 import { gunzipSync } from "node:zlib";
-import { makeTestHandler } from "../TestHandler.ts";
+import { makeTestHandler } from "@parley/http/test";
 
 const makeServer = makeTestHandler(() => Stream.empty, { pages: [makeDocumentation] });
 

@@ -3,7 +3,7 @@
  * page anew, so that nothing of the last one remains.
  */
 import { signal } from "@preact/signals";
-import { makeClient, type Attempt, type Entry } from "../../client/index.ts";
+import { makeClient, type Attempt, type Entry } from "@parley/client";
 import type { PlaygroundConfig } from "../PlaygroundConfig.ts";
 
 const config: PlaygroundConfig = JSON.parse(document.body.dataset["config"]!);

@@ -1,0 +1,6 @@
+/**
+ * `@parley/http/contract`: the declaration of both interfaces, for what describes them.
+ */
+export { generalCodes, validationCodes, type GeneralMessage } from "./Codes.ts";
+export { endpoints, type BasePaths, type Endpoint } from "./Endpoints.ts";
+export * as Wire from "./Wire.ts";
