@@ -1,11 +1,13 @@
 /**
  * The packages in projects that know nothing of this workspace, as they are built by the Dockerfile's steps: the
- * libraries and the server, installed by npm from tarballs, on the oldest Node that each supports and on the newest.
+ * libraries and the server, installed from tarballs, on the oldest Node that each supports and on the newest.
  */
 import { storeChecks } from "@parley/core/testing";
 import { execFile, spawn } from "node:child_process";
 import { once } from "node:events";
 import { chmod, cp, mkdtemp, readFile, rm, symlink, writeFile } from "node:fs/promises";
+import { createServer } from "node:http";
+import type { AddressInfo } from "node:net";
 import { tmpdir } from "node:os";
 import { basename, delimiter, dirname, join, relative } from "node:path";
 import { promisify } from "node:util";
@@ -189,7 +191,7 @@ describe("the libraries", () => {
   });
 
   it("load by require, every export", async () => {
-    const names = ["core", "http", "llm", "store-memory", "store-pg"];
+    const names = ["client", "core", "http", "llm", "pages", "store-memory", "store-pg"];
     const entries = names.flatMap((name) => {
       const { publishConfig } = JSON.parse(read(`packages/${name}/package.json`));
       return Object.keys(publishConfig.exports).map((path) => join("@parley", name, path));
@@ -200,10 +202,82 @@ describe("the libraries", () => {
   });
 });
 
+describe("the tarballs", () => {
+  const readme = fencesOf(read("README.md")).find(({ info }) =>
+    info.includes("examples/quick.ts"),
+  )!;
+
+  /** A project whose package managers look for our names in a registry that has none, and what they asked it. */
+  const makeProject = async () => {
+    const folder = await mkdtemp(join(tmpdir(), "parley-project-"));
+    const requests: Array<string> = [];
+    const registry = createServer(({ url }, response) => {
+      requests.push(decodeURIComponent(url!));
+      response.writeHead(404).end("{}");
+    }).listen(0, "127.0.0.1");
+    await once(registry, "listening");
+    const origin = `http://127.0.0.1:${(registry.address() as AddressInfo).port}`;
+    const files = {
+      "package.json": '{ "private": true, "type": "module" }',
+      ".npmrc": `@parley:registry=${origin}/`,
+      ".yarnrc.yml": `npmScopes: { parley: { npmRegistryServer: "${origin}" } }\nunsafeHttpWhitelist: ["127.0.0.1"]`,
+      "yarn.lock": "",
+      "quick.ts": readme.text,
+    };
+    for (const [name, text] of Object.entries(files)) await writeFile(join(folder, name), text);
+    await symlink(join(image, "src/dist"), join(folder, "dist"));
+    return {
+      folder,
+      requests,
+      run: (command: string) =>
+        run("/bin/bash", ["-c", command], { cwd: folder, env: on(newest), timeout: 60_000 }),
+      [Symbol.asyncDispose]: async () => {
+        registry.close();
+        await rm(folder, { recursive: true });
+      },
+    };
+  };
+
+  const all = documented.flatMap(
+    (line) => /^npm install (.*dist\/parley-.*)/.exec(line)?.[1] ?? [],
+  );
+  const yarn = "npx --yes --package=@yarnpkg/cli-dist@4.18.1 yarn";
+
+  it.each([
+    ["npm", "npm install", "node"],
+    ["pnpm", "npx --yes pnpm@12 add", "node"],
+    ["Yarn 1", "npx --yes yarn@1.22.22 add", "node"],
+    ["Yarn 4", `${yarn} add`, `${yarn} node`],
+  ])(
+    "are installed by %s without a look for our names in a registry, and run README's example",
+    async (_, add, node) => {
+      await using project = await makeProject();
+      await project.run(`${add} ${all.join(" ")}`);
+      const { stdout } = await project.run(`${node} quick.ts`);
+      expect(stdout.trim()).toBe(/console\.log\(.*\/\/ (.*)/.exec(readme.text)![1]);
+      await using incomplete = await makeProject();
+      await incomplete.run(`${add} ./dist/parley-{http,llm,store-memory,store-pg}-0.1.0.tgz`);
+      await incomplete.run(`${add} ./dist/parley-pages-0.1.0.tgz`);
+      expect([...project.requests, ...incomplete.requests]).toEqual([]);
+      // The package manager does use the registry that has none of our names.
+      await expect(project.run(`${add} @parley/absent`)).rejects.toThrow();
+      expect(project.requests).toContain("/@parley/absent");
+    },
+    180_000,
+  );
+
+  it("of the client brings no other package", async () => {
+    await using project = await makeProject();
+    await project.run("npm install ./dist/parley-client-0.1.0.tgz");
+    const lock = await readFile(join(project.folder, "node_modules/.package-lock.json"), "utf8");
+    expect(Object.keys(JSON.parse(lock).packages)).toEqual(["node_modules/@parley/client"]);
+  });
+});
+
 describe("the server", () => {
   it("brings the libraries and few packages of others", () => {
     expect(packages.length).toBeLessThanOrEqual(60);
-    expect(packages.filter((path) => path.includes("@parley/"))).toHaveLength(6);
+    expect(packages.filter((path) => path.includes("@parley/"))).toHaveLength(8);
   });
 
   it("says in one line how to install the optional package that it misses", () => {
