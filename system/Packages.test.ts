@@ -203,17 +203,27 @@ describe("the libraries", () => {
 });
 
 describe("the tarballs", () => {
-  const readme = fencesOf(read("README.md")).find(({ info }) =>
-    info.includes("examples/quick.ts"),
-  )!;
+  /** README.md quotes it. */
+  const example = read("examples/quick.ts");
 
-  /** A project whose package managers look for our names in a registry that has none, and what they asked it. */
+  /** A project with a registry where a stranger has taken our names, and the requests for the stranger's files. */
   const makeProject = async () => {
     const folder = await mkdtemp(join(tmpdir(), "parley-project-"));
-    const requests: Array<string> = [];
+    const downloads: Array<string> = [];
     const registry = createServer(({ url }, response) => {
-      requests.push(decodeURIComponent(url!));
-      response.writeHead(404).end("{}");
+      const name = decodeURIComponent(url!).slice(1);
+      if (name.endsWith(".tgz")) {
+        downloads.push(name);
+        return response.writeHead(404).end();
+      }
+      const dist = { tarball: `${origin}/${name}-${version}.tgz`, shasum: "0".repeat(40) };
+      const stranger = {
+        name,
+        "dist-tags": { latest: version },
+        versions: { [version]: { name, version, dist } },
+        time: { [version]: "2020-01-01T00:00:00.000Z" },
+      };
+      response.setHeader("content-type", "application/json").end(JSON.stringify(stranger));
     }).listen(0, "127.0.0.1");
     await once(registry, "listening");
     const origin = `http://127.0.0.1:${(registry.address() as AddressInfo).port}`;
@@ -222,13 +232,13 @@ describe("the tarballs", () => {
       ".npmrc": `@parley:registry=${origin}/`,
       ".yarnrc.yml": `npmScopes: { parley: { npmRegistryServer: "${origin}" } }\nunsafeHttpWhitelist: ["127.0.0.1"]`,
       "yarn.lock": "",
-      "quick.ts": readme.text,
+      "quick.ts": example,
     };
     for (const [name, text] of Object.entries(files)) await writeFile(join(folder, name), text);
     await symlink(join(image, "src/dist"), join(folder, "dist"));
     return {
       folder,
-      requests,
+      downloads,
       run: (command: string) =>
         run("/bin/bash", ["-c", command], { cwd: folder, env: on(newest), timeout: 60_000 }),
       [Symbol.asyncDispose]: async () => {
@@ -241,6 +251,7 @@ describe("the tarballs", () => {
   const all = documented.flatMap(
     (line) => /^npm install (.*dist\/parley-.*)/.exec(line)?.[1] ?? [],
   );
+  const { version } = JSON.parse(read("package.json"));
   const yarn = "npx --yes --package=@yarnpkg/cli-dist@4.18.1 yarn";
 
   it.each([
@@ -249,26 +260,28 @@ describe("the tarballs", () => {
     ["Yarn 1", "npx --yes yarn@1.22.22 add", "node"],
     ["Yarn 4", `${yarn} add`, `${yarn} node`],
   ])(
-    "are installed by %s without a look for our names in a registry, and run README's example",
+    "%s installs them and runs README's example, and never takes a sibling from a registry",
     async (_, add, node) => {
       await using project = await makeProject();
       await project.run(`${add} ${all.join(" ")}`);
       const { stdout } = await project.run(`${node} quick.ts`);
-      expect(stdout.trim()).toBe(/console\.log\(.*\/\/ (.*)/.exec(readme.text)![1]);
-      await using incomplete = await makeProject();
-      await incomplete.run(`${add} ./dist/parley-{http,llm,store-memory,store-pg}-0.1.0.tgz`);
-      await incomplete.run(`${add} ./dist/parley-pages-0.1.0.tgz`);
-      expect([...project.requests, ...incomplete.requests]).toEqual([]);
-      // The package manager does use the registry that has none of our names.
-      await expect(project.run(`${add} @parley/absent`)).rejects.toThrow();
-      expect(project.requests).toContain("/@parley/absent");
+      expect(stdout.trim()).toBe(/console\.log\(.*\/\/ (.*)/.exec(example)![1]);
+      await using withoutCore = await makeProject();
+      await withoutCore.run(`${add} ./dist/parley-{http,llm,store-memory,store-pg}-${version}.tgz`);
+      await using withoutHttp = await makeProject();
+      await withoutHttp.run(`${add} ./dist/parley-pages-${version}.tgz`);
+      for (const { downloads } of [project, withoutCore, withoutHttp])
+        expect(downloads).toEqual([]);
+      // Asked for by name, the stranger's package is taken.
+      await expect(withoutHttp.run(`${add} @parley/core`)).rejects.toThrow();
+      expect(withoutHttp.downloads).not.toEqual([]);
     },
     180_000,
   );
 
-  it("of the client brings no other package", async () => {
+  it("the client is installed alone", async () => {
     await using project = await makeProject();
-    await project.run("npm install ./dist/parley-client-0.1.0.tgz");
+    await project.run(`npm install ./dist/parley-client-${version}.tgz`);
     const lock = await readFile(join(project.folder, "node_modules/.package-lock.json"), "utf8");
     expect(Object.keys(JSON.parse(lock).packages)).toEqual(["node_modules/@parley/client"]);
   });
