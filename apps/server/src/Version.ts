@@ -1,2 +1,4 @@
+import manifest from "../package.json" with { type: "json" };
+
 /** The version of the server, that of all packages. */
-export const version = "0.1.0";
+export const { version } = manifest;
