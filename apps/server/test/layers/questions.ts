@@ -35,7 +35,7 @@ export const questions: ReadonlyArray<readonly [question: string, ...good: Reado
     ["What is an idempotency key?", /Idempotency-Key/],
     ["What happens if the client disconnects?", /On-Disconnect|PARLEY_ON_DISCONNECT/],
     ["CORS error in the browser", /PARLEY_CORS_ORIGINS/],
-    ["Is there a JavaScript client?", /@parley\/http|makeClient/],
+    ["Is there a JavaScript client?", /@parley\/client|makeClient/],
     ["What does error 404011 mean?", /CHAT_DOES_NOT_EXISTS/],
     ["How do I use OpenAI?", /PARLEY_LLM_BASE_URL/, /openai/i],
     ["does it work with ollama", /11434/],
