@@ -61,7 +61,7 @@ const maxPassages = 5;
  * - A call that fails for a passing reason (network, idle timeout, 408, 429, 5xx, an answer that is empty or breaks
  *   off) is repeated after a growing, jittered pause, and not before its `Retry-After`. Meanwhile the next model is
  *   called. No attempt begins after the ask's deadline. A failed attempt ends with a `Restart` part, before the pause.
- * - A provider whose calls fail ten times in a row is not called for a while. Then one question tries it.
+ * - A provider that fails ten questions in a row is not called for a while. Then one question tries it.
  * - If no attempt succeeds, the answer fails with `AnswerUnavailable`. Errors, logs and metrics contain names, statuses
  *   and codes, never a text of the chat or a key.
  * - Interrupting the stream aborts the provider's request.
@@ -153,6 +153,7 @@ const answerWith = Effect.fnUntraced(function* (
       readyAt: startedAt,
       prompt: promptOf(tokens),
       halvings: 0,
+      hasFailed: false,
     })),
   );
   let attempts = 0;
@@ -161,7 +162,7 @@ const answerWith = Effect.fnUntraced(function* (
     yield* Effect.sleep(Math.max(0, next.readyAt - (yield* Clock.currentTimeMillis)));
     const { model, name: provider } = next.provider;
     const called = yield* next.provider
-      .call(next.prompt.messages, (text) => emit({ _tag: "Delta", text }))
+      .call(next, next.prompt.messages, (text) => emit({ _tag: "Delta", text }))
       .pipe(Effect.result);
     const now = yield* Clock.currentTimeMillis;
     if (Result.isSuccess(called)) {

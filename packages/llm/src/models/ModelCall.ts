@@ -4,7 +4,7 @@
 import { traceHeaders } from "@parley/core";
 import type * as Ai from "ai";
 import { Duration, Effect, Stream } from "effect";
-import { classifyError, makeFailure, type ModelFailure } from "./ModelFailure.ts";
+import { classifyError, cutOff, makeFailure, type ModelFailure } from "./ModelFailure.ts";
 import type { Message } from "./Prompt.ts";
 
 /**
@@ -85,25 +85,48 @@ export const callModel = (
       hasText = true;
       return emit(text);
     });
-    if (finish === undefined) return yield* cutOff;
-    const { raw, unified } = finish.finishReason;
-    if (unified !== "stop" && unified !== "length") {
-      // An adapter of the AI SDK adds a finish without a raw reason to a stream that breaks off.
-      if (raw === undefined) return yield* cutOff;
-      const reason = unified === "content-filter" ? "content_filter" : "abnormal_end";
-      return yield* makeFailure(reason, `the answer ended abnormally: ${unified}`);
-    }
-    if (!hasText) return yield* unified === "length" ? reasoningOnly : empty;
-    const { inputTokens, outputTokens } = finish.usage;
+    const failure = finish === undefined ? cutOff : failureOf(finish);
+    if (failure !== null) return yield* failure;
+    const { finishReason, usage } = finish!;
+    const isCapped = finishReason.unified === "length" || /max|length/i.test(`${finishReason.raw}`);
+    if (!hasText) return yield* isCapped ? reasoningOnly : empty;
+    const { inputTokens, outputTokens } = usage;
     return { prompt: inputTokens.total ?? 0, completion: outputTokens.total ?? 0 };
   }).pipe(Effect.scoped);
 
-const cutOff = makeFailure("cut_off", "the answer broke off");
+interface Finish {
+  readonly finishReason: { readonly raw: string | undefined; readonly unified: string };
+  readonly providerMetadata?: Readonly<Record<string, { readonly [name: string]: unknown }>>;
+}
+
 const empty = makeFailure("empty", "the answer is empty");
 const reasoningOnly = makeFailure(
   "reasoning_only",
   "the model spent the tokens of its answer on reasoning, and said nothing",
 );
+
+/** Finish words of content filters, by any provider's name. */
+const filterWords =
+  /filter|safety|unsafe|recitation|prohibited|block(ed|list)|spii|refus|sensitive|guardrail|toxic|moderat|violation/i;
+/** Finish words that name another failure, or that wait for the result of a tool. */
+const failureWords =
+  /error|abort|cancel|fail|interrupt|insufficient|malformed|invalid|time_?(out|limit)|tool|function|^language$/i;
+
+/** Why an answer with this finish is not complete; `null` if it is. A word that names no failure says "done". */
+const failureOf = ({ finishReason: { raw, unified }, providerMetadata }: Finish) => {
+  const { isOpen, isRefusal } = providerMetadata?.["parley"] ?? {};
+  // The provider chooses the word: a long one may quote the chat.
+  const word = raw !== undefined && /^[\w-]{1,40}$/.test(raw) ? raw : unified;
+  if (unified === "content-filter" || isRefusal === true || filterWords.test(`${raw}`)) {
+    return makeFailure("content_filter", `a content filter ended the answer: ${word}`);
+  }
+  if (unified === "stop" || unified === "length") return null;
+  // An adapter of the AI SDK adds a finish without a raw reason to a stream that breaks off.
+  if (raw === undefined || isOpen === true) return cutOff;
+  return unified === "tool-calls" || unified === "error" || failureWords.test(raw)
+    ? makeFailure("abnormal_end", `the answer ended abnormally: ${word}`)
+    : null;
+};
 
 /**
  * Succeeds if the model answers a short text, which is no user's, in at most 2000 tokens. Fails after 30 silent

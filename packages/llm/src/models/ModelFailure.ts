@@ -51,32 +51,61 @@ export class ModelFailure extends Data.TaggedError("ModelFailure")<{
 export const makeFailure = (reason: FailureReason, detail: string): ModelFailure =>
   new ModelFailure({ reason, detail });
 
+export const cutOff = makeFailure("cut_off", "the answer broke off");
+
+/** Codes of Node's network errors in words. */
+const meanings: ReadonlyArray<readonly [RegExp, string]> = [
+  [/^ECONNREFUSED$/, "connection refused"],
+  [/^(ECONNRESET|EPIPE|UND_ERR_SOCKET)$/, "connection closed"],
+  [/^(ENOTFOUND|EAI_AGAIN)$/, "the host name is unknown"],
+  [/TIMEDOUT$|_TIMEOUT$/, "connection timed out"],
+  [/^E(HOST|NET)(UNREACH|DOWN)$/, "the host cannot be reached"],
+  [/CERT|^UNABLE_TO_|^ERR_(SSL|TLS)_|^EPROTO$/, "TLS failed"],
+];
+
+const describeCode = (code: string): string => {
+  const meaning = meanings.find(([pattern]) => pattern.test(code));
+  return meaning === undefined ? code : `${meaning[1]} (${code})`;
+};
+
 /**
  * Classifies an error that the AI SDK or `fetch` threw or streamed. The response of an error or of its cause is in
  * `statusCode`, `responseHeaders` and `responseBody`.
  */
 export const classifyError = (error: unknown): ModelFailure => {
+  if (error instanceof ModelFailure) return error;
+  // A stream without a finish word.
+  if (isRecord(error) && error["name"] === "AI_InvalidResponseDataError") return cutOff;
   const facts: Array<string> = [];
+  const names: Array<string> = [];
   /** The error's texts: they are searched, and never logged. */
   let quoted = typeof error === "string" ? error : "";
   let status: number | undefined;
   let retryAfter: unknown;
   for (let e = error, depth = 0; isRecord(e) && depth < 4; e = e["cause"], depth++) {
     const { code, message, name, responseBody, responseHeaders, statusCode } = e;
-    if (e instanceof Error && /^\w{1,60}$/.test(`${name}`)) facts.push(`${name}`);
-    if (typeof statusCode === "number") facts.push(`HTTP ${(status ??= statusCode)}`);
-    if (typeof code === "string" && /^[A-Z][A-Z0-9_]{2,39}$/.test(code)) facts.push(code);
+    if (e instanceof Error && /^\w{1,60}$/.test(`${name}`)) names.push(`${name}`);
+    // A stream that breaks off has the status of its beginning.
+    if (typeof statusCode === "number" && statusCode >= 300) {
+      facts.push(`HTTP ${(status ??= statusCode)}`);
+    }
+    if (typeof code === "string" && /^[A-Z][A-Z0-9_]{2,39}$/.test(code)) {
+      facts.push(describeCode(code));
+    }
     if (isRecord(responseHeaders)) retryAfter ??= responseHeaders["retry-after"];
     const body = `${responseBody ?? ""}`.slice(0, 4000);
     // Codes of providers, such as `insufficient_quota`, are identifiers: they quote nobody.
     for (const [, id] of body.matchAll(/"code"\s*:\s*"([a-z]{2,20}(?:_[a-z]{2,20}){1,4})"/g)) {
       facts.push(id!);
     }
+    // What `fetch` refuses has no code.
+    if (message === "bad port" || message === "unknown scheme") facts.push(message);
+    if (/^\s*<(!doctype|html)/i.test(body)) facts.push("an HTML page");
     quoted += [message, code, e["type"], body].join("\n").slice(0, 8000);
   }
   return new ModelFailure({
     reason: reasonOf(error, status, quoted),
-    detail: facts.join(", ") || "an error of unknown kind",
+    detail: [...new Set(facts.length > 0 ? facts : names)].join(", ") || "an error of unknown kind",
     retryAfterMillis: millisOf(retryAfter),
   });
 };

@@ -4,6 +4,7 @@
 import { describeCause } from "@parley/core";
 import { Data, Effect, Redacted } from "effect";
 import type { LanguageModel } from "./ModelCall.ts";
+import { makeFailure } from "./ModelFailure.ts";
 
 /** Where a model is, and its name there. */
 export interface OpenAiCompatibleSettings {
@@ -40,8 +41,11 @@ export const openAiCompatible = ({
         baseURL: baseUrl,
         ...(apiKey !== undefined && { apiKey: Redacted.value(apiKey) }),
         includeUsage: true,
-        // A redirect would send the chat to another address.
-        fetch: (url, init) => fetch(url, { ...init, redirect: "manual" }),
+        fetch: fetchEvents,
+        metadataExtractor: {
+          extractMetadata: async () => undefined,
+          createStreamExtractor: observeChunks,
+        },
         ...((openAiHost.test(baseUrl) || newerModel.test(model)) && {
           transformRequestBody: ({ max_tokens, ...body }) => ({
             ...body,
@@ -51,6 +55,36 @@ export const openAiCompatible = ({
       }).chatModel(model),
     ),
   );
+
+const fetchEvents: typeof fetch = async (url, init) => {
+  // A redirect would send the chat to another address.
+  const response = await fetch(url, { ...init, redirect: "manual" });
+  // The AI SDK would take the page of a proxy, or of a wrong address, for a stream that broke off.
+  if (response.ok && response.headers.get("content-type")?.startsWith("text/html")) {
+    await response.body?.cancel();
+    throw makeFailure("client_error", "the address answers with an HTML page");
+  }
+  return response;
+};
+
+/**
+ * What a finish word does not tell: whether the model refused, and whether the stream ended within the text. Some
+ * servers send a blank word with each chunk.
+ */
+const observeChunks = () => {
+  let isOpen = false;
+  let isRefusal = false;
+  return {
+    processChunk: (chunk: any) => {
+      const choice = chunk?.choices?.[0];
+      if (choice === undefined) return;
+      const { content, refusal } = choice.delta ?? {};
+      isOpen = Boolean(content) && /^(null|none)?$/i.test(choice.finish_reason ?? "");
+      isRefusal ||= Boolean(refusal);
+    },
+    buildMetadata: () => ({ parley: { isOpen, isRefusal } }),
+  };
+};
 
 /** OpenAI's newer models refuse `max_tokens`, the only limit that most other servers support. */
 const openAiHost = /^https:\/\/(api\.openai\.com|[\w-]+\.openai\.azure\.com)(\/|$)/;

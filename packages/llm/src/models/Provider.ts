@@ -22,7 +22,7 @@ const circuit = Metric.gauge("parley.model.circuit", {
 const circuitStates = { Closed: 0, HalfOpen: 1, Open: 2 };
 
 /**
- * Ten failures in a row open the circuit: a provider that fails three calls in ten does so once in 170 000 calls. It
+ * Ten questions in a row that fail open the circuit: a provider that fails three calls in ten does so once in 170 000. It
  * stays open for 2 s, 4 s and so on up to 30 s, or as long as `Retry-After` asks, up to an hour. Then one call tries the
  * provider.
  */
@@ -31,6 +31,11 @@ const makeBreaker = CircuitBreaker.make({
   openDuration: Schedule.min([Schedule.exponential("2 seconds"), Schedule.spaced("30 seconds")]),
   maxOpenDuration: "1 hour",
 }).pipe(Effect.provide(CircuitBreaker.layerStoreMemory()));
+
+/** A question, to one provider. */
+interface Question {
+  hasFailed: boolean;
+}
 
 export const makeProvider = (options: CallOptions) =>
   Effect.gen(function* () {
@@ -47,8 +52,21 @@ export const makeProvider = (options: CallOptions) =>
       Effect.forkScoped({ startImmediately: true }),
     );
 
-    /** One call, as {@link callModel}. While the circuit is open, it fails with `circuit_open` and sends no request. */
+    /** A question that has failed here before says nothing more about the provider, unless it tries the circuit. */
+    const outcomeFor = (question: Question) => (exit: Exit.Exit<unknown, ModelFailure>) =>
+      Effect.map(Effect.orDie(breaker.state("calls")), ({ _tag }) => {
+        const isRepeated = question.hasFailed && _tag === "Closed" && Exit.isFailure(exit);
+        const outcome = isRepeated ? CircuitBreaker.ignored : outcomeOf(exit);
+        question.hasFailed ||= outcome._tag === "Failure";
+        return outcome;
+      });
+
+    /**
+     * One call, as {@link callModel}. While the circuit is open, it fails with `circuit_open` and sends no request. All
+     * failures of a question count once towards the circuit.
+     */
     const call = (
+      question: Question,
       messages: ReadonlyArray<Message>,
       emit: (text: string) => Effect.Effect<unknown>,
     ) =>
@@ -66,7 +84,7 @@ export const makeProvider = (options: CallOptions) =>
             Effect.andThen(update(failures, 1, { reason })),
           ),
         ),
-        (called) => breaker.execute(called, { key: "calls", classify: outcomeOf }),
+        (called) => breaker.execute(called, { key: "calls", classify: outcomeFor(question) }),
         Effect.catchTag("CircuitBreakerError", () =>
           Effect.fail(makeFailure("circuit_open", `${name} failed too often just before`)),
         ),

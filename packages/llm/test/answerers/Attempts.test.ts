@@ -44,7 +44,7 @@ const transient: Record<string, Reply> = {
 const final: Record<string, Reply> = {
   "HTTP 400": httpError(400),
   "HTTP 401": httpError(401),
-  "an abnormal end": [...said(), finish("other")],
+  "an abnormal end": [...said("Hel"), finish("error")],
   "a token limit without text": [...said(), finish("length")],
 };
 
@@ -147,7 +147,8 @@ describe("a failing model", () => {
     const [one, two] = [always([...said(), finish("content-filter")]), other()];
     return Effect.gen(function* () {
       const error = yield* Effect.flip(collect("Hi?"));
-      const reason = "the language model failed: one: the answer ended abnormally: content-filter";
+      const reason =
+        "the language model failed: one: a content filter ended the answer: content-filter";
       assert.propertyVal(error, "reason", reason);
       assert.strictEqual(two.doStreamCalls.length, 0);
     }).pipe(withModels([one, two]));
@@ -157,7 +158,7 @@ describe("a failing model", () => {
     Effect.gen(function* () {
       const error = yield* driven(Effect.flip(collect("Hi?")));
       const reason =
-        "the language model failed: one: AI_APICallError, HTTP 401, invalid_api_key; two: the answer is empty";
+        "the language model failed: one: HTTP 401, invalid_api_key; two: the answer is empty";
       assert.propertyVal(error, "reason", reason);
     }).pipe(
       withModels([

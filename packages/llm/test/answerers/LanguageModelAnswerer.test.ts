@@ -100,8 +100,8 @@ describe("layerLanguageModel", () => {
     cause: Object.assign(new Error(), { code: "ECONNREFUSED" }),
   });
   const failures: Record<string, Reply> = {
-    "the language model failed: AI_APICallError, HTTP 429": refusal,
-    "the language model failed: TypeError, Error, ECONNREFUSED": lost,
+    "the language model failed: HTTP 429": refusal,
+    "the language model failed: connection refused (ECONNREFUSED)": lost,
     "the language model failed: an error of unknown kind": [
       ...said("Hel"),
       { type: "error", error: secret },

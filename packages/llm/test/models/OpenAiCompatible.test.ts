@@ -1,7 +1,7 @@
 import { LLMock } from "@copilotkit/aimock";
 import { assert, describe, it } from "@effect/vitest";
 import { Deferred, Effect, Layer, Redacted } from "effect";
-import { layerLanguageModel, openAiCompatible } from "../../src/index.ts";
+import { layerLanguageModel, openAiCompatible, tryModel } from "../../src/index.ts";
 import { collect, textOf } from "../support/chat.ts";
 import { endpoint } from "../support/endpoint.ts";
 
@@ -80,7 +80,7 @@ describe("openAiCompatible", () => {
         response.writeHead(307, { location: `${other.baseUrl}/chat/completions` }).end();
       });
       const error = yield* Effect.flip(collect("Hi?")).pipe(withEndpoint(baseUrl));
-      assert.propertyVal(error, "reason", "the language model failed: AI_APICallError, HTTP 307");
+      assert.propertyVal(error, "reason", "the language model failed: HTTP 307");
       assert.deepStrictEqual([received.length, other.received.length], [1, 0]);
     }),
   );
@@ -98,6 +98,135 @@ describe("openAiCompatible", () => {
         yield* Deferred.await(closed);
         assert.isUndefined(received[0]?.authorization);
       }).pipe(Effect.provide(layerLanguageModel(model, { idleTimeout: 1000, retries: 0 })));
+    }),
+  );
+
+  /** The reason of an answer that ends with these chunks, or its text. */
+  const endOf = Effect.fnUntraced(function* (...chunks: ReadonlyArray<object | string>) {
+    const { baseUrl } = yield* endpoint((response) => {
+      response.writeHead(200, { "content-type": "text/event-stream" });
+      const lines = chunks.map((chunk) =>
+        typeof chunk === "string" ? chunk : JSON.stringify({ choices: [{ index: 0, ...chunk }] }),
+      );
+      response.end(lines.map((line) => `data: ${line}\n\n`).join(""));
+    });
+    const model = yield* openAiCompatible({ baseUrl, apiKey: undefined, model: "small" });
+    return yield* collect("Hi?").pipe(
+      Effect.match({
+        onSuccess: textOf,
+        onFailure: (error) => ("reason" in error ? error.reason : `${error}`).slice(27),
+      }),
+      Effect.provide(layerLanguageModel(model, { retries: 0 })),
+    );
+  });
+  const text = { delta: { content: "Fine." }, finish_reason: null };
+  const last = (finish_reason: string | null) => ({ delta: {}, finish_reason });
+
+  for (const word of [
+    "eos_token",
+    "eos",
+    "end",
+    "",
+    "end_turn",
+    "STOP",
+    "COMPLETE",
+    "null",
+    "max_tokens",
+    "stop_sequence",
+    "normal",
+  ]) {
+    it.live(`takes an answer that ends with ${JSON.stringify(word)}`, () =>
+      Effect.gen(function* () {
+        assert.strictEqual(yield* endOf(text, last(word), "[DONE]"), "Fine.");
+      }),
+    );
+  }
+
+  const filtered = (word: string) => `a content filter ended the answer: ${word}`;
+  const abnormal = (word: string) => `the answer ended abnormally: ${word}`;
+  const brokenOff = "the answer broke off";
+  const blank = { ...text, finish_reason: "" };
+  const failures: ReadonlyArray<readonly [string, ReadonlyArray<object | string>, string]> = [
+    ...[
+      "content_filter",
+      "content-filter",
+      "SAFETY",
+      "RECITATION",
+      "PROHIBITED_CONTENT",
+      "BLOCKLIST",
+      "SPII",
+      "refusal",
+      "guardrail_intervened",
+      "sensitive",
+      "ERROR_TOXIC",
+    ].map((word) => [`with ${word}`, [text, last(word), "[DONE]"], filtered(word)] as const),
+    ...[
+      "error",
+      "abort",
+      "aborted",
+      "cancelled",
+      "USER_CANCEL",
+      "network_error",
+      "insufficient_system_resource",
+      "tool_calls",
+      "tool_use",
+      "MALFORMED_FUNCTION_CALL",
+    ].map((word) => [`with ${word}`, [text, last(word), "[DONE]"], abnormal(word)] as const),
+    [
+      "with a text of a stranger",
+      [text, last("error: the prompt was Hi?"), "[DONE]"],
+      abnormal("other"),
+    ],
+    [
+      "by a refusal and an unknown word",
+      [{ delta: { refusal: "No." } }, last("end"), "[DONE]"],
+      filtered("end"),
+    ],
+    ["without a finish", [text, "[DONE]"], brokenOff],
+    ["without anything", [text], brokenOff],
+    ["within chunks that all have an empty word", [blank, blank], brokenOff],
+    ["with no text", [last("eos"), "[DONE]"], "the answer is empty"],
+  ];
+  for (const [name, chunks, reason] of failures) {
+    it.live(`fails an answer that ends ${name}`, () =>
+      Effect.gen(function* () {
+        assert.strictEqual(yield* endOf(...chunks), reason);
+      }),
+    );
+  }
+
+  it.live("takes an answer whose chunks all have an empty word, up to the last without text", () =>
+    Effect.gen(function* () {
+      assert.strictEqual(yield* endOf(blank, blank, last(""), "[DONE]"), "Fine.Fine.");
+    }),
+  );
+
+  it.live("names why a model cannot be reached, in words", () =>
+    Effect.gen(function* () {
+      const page = yield* endpoint((response) => {
+        response.writeHead(200, { "content-type": "text/html" }).end("<html>Sign in</html>");
+      });
+      const gateway = yield* endpoint((response) => {
+        response.writeHead(502, { "content-type": "text/html" }).end("<html>Bad gateway</html>");
+      });
+      const reset = yield* endpoint((response) => response.destroy());
+      const away = yield* Effect.scoped(endpoint(() => {}));
+      const reasonAt = Effect.fnUntraced(function* (baseUrl: string) {
+        const model = yield* openAiCompatible({ baseUrl, apiKey: undefined, model: "small" });
+        return (yield* Effect.flip(tryModel(model))).detail;
+      });
+      for (const [baseUrl, reason] of [
+        [away.baseUrl, "connection refused (ECONNREFUSED)"],
+        [away.baseUrl.replace("127.0.0.1", "localhost"), "connection refused (ECONNREFUSED)"],
+        ["http://127.0.0.1:1/v1", "bad port"],
+        ["http://no-such-host.invalid/v1", "the host name is unknown (ENOTFOUND)"],
+        [page.baseUrl.replace("http", "https"), "TLS failed (ERR_SSL_WRONG_VERSION_NUMBER)"],
+        [page.baseUrl, "the address answers with an HTML page"],
+        [gateway.baseUrl, "HTTP 502, an HTML page"],
+        [reset.baseUrl, "connection closed (UND_ERR_SOCKET)"],
+      ] as const) {
+        assert.strictEqual(yield* reasonAt(baseUrl), reason, baseUrl);
+      }
     }),
   );
 });

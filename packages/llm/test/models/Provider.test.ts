@@ -13,10 +13,14 @@ const changing = (provider: string, reply: Reply) => {
   return { model, now, calls: () => model.doStreamCalls.length };
 };
 
-/** Two asks of a provider that fails every call open its circuit. */
-const openCircuit = driven(
-  Effect.all([Effect.exit(collect("Hi?")), Effect.exit(collect("Hi?"))], { concurrency: 2 }),
-);
+/** Asks this many questions at once of a provider that fails every call. */
+const askAtOnce = (questions: number) =>
+  driven(
+    Effect.all(
+      Array.from({ length: questions }, () => Effect.exit(collect("Hi?"))),
+      { concurrency: "unbounded" },
+    ),
+  );
 
 const circuitOf = Effect.map(
   Metric.snapshot,
@@ -45,7 +49,7 @@ describe("the circuit of a provider", () => {
   it.effect("lets one ask try the provider, and closes once it is answered", () => {
     const one = changing("one", httpError(503));
     return Effect.gen(function* () {
-      yield* openCircuit;
+      yield* askAtOnce(10);
       assert.strictEqual(yield* circuitOf, 2);
       assert.strictEqual(one.calls(), 10);
       one.now.reply = "silence";
@@ -97,6 +101,21 @@ describe("the circuit of a provider", () => {
       }).pipe(Effect.provide(layerLanguageModel(one.model)));
     });
   }
+
+  it.effect("counts the attempts of one question once, and opens at the tenth that fails", () => {
+    const one = changing("one", httpError(503));
+    return Effect.gen(function* () {
+      for (let n = 0; n < 9; n++) yield* askAtOnce(1);
+      assert.strictEqual(one.calls(), 9 * 5);
+      assert.strictEqual(yield* circuitOf, 0);
+      yield* askAtOnce(1);
+      assert.strictEqual(yield* circuitOf, 2);
+      assert.strictEqual(one.calls(), 9 * 5 + 1);
+    }).pipe(
+      Effect.provide(layerLanguageModel(one.model)),
+      Effect.provideService(Metric.MetricRegistry, new Map()),
+    );
+  });
 
   it.effect("stays closed when clients cancel their asks", () => {
     const one = changing("one", "silence");

@@ -65,7 +65,7 @@ describe("layerModerationEndpoint", () => {
   const failures: Record<string, readonly [(response: ServerResponse) => void, calls: number]> = {
     "HTTP 500": [json({ error: "secret question sk-1" }, 500), 5],
     "HTTP 401": [json({ error: "secret question sk-1" }, 401), 1],
-    TypeError: [(response) => response.destroy(), 5],
+    "connection closed (UND_ERR_SOCKET)": [(response) => response.destroy(), 5],
     "its answer makes no sense": [json({ results: [] }), 1],
     "it did not answer in time": [() => {}, 1],
   };
@@ -83,7 +83,7 @@ describe("layerModerationEndpoint", () => {
         assert.instanceOf(error, AnswerUnavailable);
         assert.include(error.reason, `the moderation endpoint failed: ${reason}`);
         // fetch itself may repeat a request on a connection that was closed.
-        if (reason !== "TypeError") assert.strictEqual(received.length, calls);
+        if (!reason.startsWith("connection")) assert.strictEqual(received.length, calls);
         assert.isFalse((yield* run({ failOpen: true })).flagged);
         assert.strictEqual(logged.length, 1);
         assert.notMatch([...logged, JSON.stringify({ ...error })].join(), /secret|sk-1/);
