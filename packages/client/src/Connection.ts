@@ -120,14 +120,16 @@ export async function* send(
 const answerUnavailable = 500002;
 
 /**
- * The delay before the next attempt. Throws the error if none may follow: the request was wrong (4xx), the server has
- * already tried all its models, it asks for more than a minute, or too many attempts have failed in a row.
+ * The delay before the next attempt. Throws the error if none may follow: the request was wrong (4xx without
+ * `Retry-After`), the server has already tried all its models, it asks for more than a minute, or too many attempts
+ * have failed in a row.
  */
 export const retryDelayMillis = (error: unknown, failures: number, retries: number): number => {
   const isFailure = error instanceof ResponseError || error instanceof ConnectionError;
   if (!isFailure || failures >= retries) throw error;
   const { code, retryAfterSeconds = 0, status = 500 }: Partial<ResponseError> = error;
-  if (status < 500 || code === answerUnavailable || retryAfterSeconds > 60) throw error;
+  const isFinal = status < 500 && retryAfterSeconds === 0;
+  if (isFinal || code === answerUnavailable || retryAfterSeconds > 60) throw error;
   const backoff = Math.min(10_000, 500 * 2 ** failures);
   return 1000 * retryAfterSeconds + backoff * (0.5 + Math.random() / 2);
 };

@@ -325,6 +325,8 @@ describe("a call whose attempt failed", () => {
       for (const [response, isRepeated] of [
         [general(400, 400004), false],
         [general(429, 1), false],
+        [general(403, 403001), false],
+        [general(403, 403002, { "retry-after": "61" }), false],
         [general(500, 500002), false],
         [general(500, 500004, { "retry-after": "61" }), false],
         [general(500, 500003), true],
@@ -360,6 +362,27 @@ describe("a call whose attempt failed", () => {
       if (event.type !== "reconnecting") return assert.fail(event.type);
       assert.isAtLeast(event.delayMillis, 7000);
       assert.isBelow(event.delayMillis, 8000);
+    }).pipe(Effect.scoped),
+  );
+
+  it.live("waits and tries again beyond the rate of its key, until its signal aborts", () =>
+    Effect.gen(function* () {
+      const { attempts, make } = yield* makeTestClient();
+      const beyond = () =>
+        Response.json(
+          { status: 403, code: 403002 },
+          { status: 403, headers: { "retry-after": "1" } },
+        );
+      const parley = make({ alter: (send, attempt) => (attempt === 1 ? beyond() : send()) });
+      yield* Effect.promise(async () => {
+        const begun = performance.now();
+        await parley.details();
+        assert.isAtLeast(performance.now() - begun, 990);
+        assert.strictEqual(attempts.length, 2);
+        const signal = AbortSignal.timeout(20);
+        await rejection(make({ alter: beyond }).details({ signal }), DOMException);
+      });
+      assert.strictEqual(attempts.length, 3);
     }).pipe(Effect.scoped),
   );
 

@@ -76,6 +76,7 @@ export {
   KeyRejected,
   KeyTaken,
   Overloaded,
+  RateExceeded,
   IdempotencyKeyReused,
   StorageUnavailable,
   TurnLost,

@@ -34,7 +34,7 @@ export const makeParley = <E>(layer: Layer.Layer<Access | Chats | Asking, E>) =>
   const run = <A, E>(effect: Effect.Effect<A, E, Access | Chats | Asking>): Promise<A> =>
     runtime.run((context) => Effect.runPromiseWith(context)(effect), disposed);
   return {
-    /** Checks an API key (section 5); rejects with `KeyRejected`, `Overloaded` or `StorageUnavailable`. */
+    /** Checks an API key (section 5); rejects with `KeyRejected`, `RateExceeded` or `StorageUnavailable`. */
     authenticate: (key: string) => run(Access.use((access) => access.authenticate(key))),
     /** Creates a chat (section 4.2). A repetition with the same `idempotencyKey` returns the same chat for 24 hours. */
     createChat: async (

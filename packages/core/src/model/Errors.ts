@@ -47,6 +47,14 @@ export class Overloaded extends Data.TaggedError("Overloaded")<{
   override message = `The server is overloaded. Try again in ${this.retryAfterSeconds} s.`;
 }
 
+/** The key is over its rate. The same request may succeed after the given time. */
+export class RateExceeded extends Data.TaggedError("RateExceeded")<{
+  readonly keyId: string;
+  readonly retryAfterSeconds: number;
+}> {
+  override message = `The key is over its rate. Try again in ${this.retryAfterSeconds} s.`;
+}
+
 /** The API key is malformed, unknown, expired or revoked. The error does not say which. */
 export class KeyRejected extends Data.TaggedError("KeyRejected") {
   override message = "The API key is not valid.";

@@ -7,7 +7,7 @@ import * as RateLimiter from "effect/persistence/RateLimiter";
 import { hashKey, keyId, type Scope } from "../model/ApiKey.ts";
 import type { Chatbot } from "../model/Chatbot.ts";
 import { ChatbotDirectory } from "../ports/ChatbotDirectory.ts";
-import { KeyRejected, Overloaded } from "../model/Errors.ts";
+import { KeyRejected, RateExceeded } from "../model/Errors.ts";
 
 /** The chatbot and the scopes that a valid key opens. */
 export interface Principal {
@@ -54,11 +54,12 @@ const make = Effect.gen(function* () {
   );
 
   const limiter = yield* Effect.provide(RateLimiter.make, RateLimiter.layerStoreMemory);
-  const spend = (key: string, limit: number) =>
-    limiter.consume({ key, limit, window: "1 minute", algorithm: "token-bucket" }).pipe(
+  const spend = (keyId: string, limit: number) =>
+    limiter.consume({ key: keyId, limit, window: "1 minute", algorithm: "token-bucket" }).pipe(
       Effect.mapError(({ reason }) => {
         const wait = reason._tag === "RateLimitExceeded" ? reason.retryAfter : Duration.zero;
-        return new Overloaded({ retryAfterSeconds: Math.ceil(Duration.toSeconds(wait)) });
+        const retryAfterSeconds = Math.ceil(Duration.toSeconds(wait));
+        return new RateExceeded({ keyId, retryAfterSeconds });
       }),
     );
 
@@ -78,7 +79,7 @@ const make = Effect.gen(function* () {
   return {
     /**
      * Checks a key (section 5). A malformed one costs no look-up; every other rejection does the same work. Fails with
-     * `Overloaded` beyond the key's rate, which counts the calls in this process.
+     * `RateExceeded` beyond the key's rate, which counts the calls in this process.
      */
     authenticate: Effect.fnUntraced(function* (key: string) {
       const found = yield* Cache.get(opened, key);

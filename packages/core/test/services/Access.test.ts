@@ -161,16 +161,17 @@ describe("access", () => {
       const { layer } = yield* directory(key, { ratePerMinute: 7 });
       yield* Effect.gen(function* () {
         const refused = Effect.map(Effect.flip(authenticate(key)), (error) =>
-          error._tag === "Overloaded" ? error.retryAfterSeconds : error._tag,
+          error._tag === "RateExceeded" ? [error.keyId, error.retryAfterSeconds] : error._tag,
         );
         yield* Effect.repeat(authenticate(key), { times: 6 });
-        assert.deepStrictEqual([yield* refused, yield* refused], [9, 9]);
+        const inNineSeconds = [keyId(key)!, 9];
+        assert.deepStrictEqual([yield* refused, yield* refused], [inNineSeconds, inNineSeconds]);
         yield* TestClock.adjust("9 seconds");
         yield* authenticate(key);
-        assert.strictEqual(yield* refused, 9);
+        assert.deepStrictEqual(yield* refused, inNineSeconds);
         yield* TestClock.adjust("1 minute");
         yield* Effect.repeat(authenticate(key), { times: 6 });
-        assert.strictEqual(yield* refused, 9);
+        assert.deepStrictEqual(yield* refused, inNineSeconds);
       }).pipe(Effect.provide(layer));
     }),
   );

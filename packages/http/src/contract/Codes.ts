@@ -26,6 +26,11 @@ export const generalCodes = {
   API_KEY_NOT_PRESENT: { status: 401, code: 401001, means: "The x-api-key header is missing." },
   API_KEY_NOT_VALID: { status: 401, code: 401002, means: "The API key is not valid." },
   SCOPE_NOT_GRANTED: { status: 403, code: 403001, means: "The API key lacks the scope." },
+  RATE_EXCEEDED: {
+    status: 403,
+    code: 403002,
+    means: "The API key is over its rate; repeat the request after Retry-After seconds.",
+  },
   CHAT_DOES_NOT_EXISTS: { status: 404, code: 404011, means: "The chatbot has no such chat." },
   INTERNAL_ERROR: {
     status: 500,
@@ -41,8 +46,7 @@ export const generalCodes = {
   SERVICE_OVERLOADED: {
     status: 500,
     code: 500004,
-    means:
-      "The server is overloaded, or the key is over its rate; repeat the request after Retry-After seconds.",
+    means: "The server is overloaded; repeat the request after Retry-After seconds.",
   },
 } as const;
 

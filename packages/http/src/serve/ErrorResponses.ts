@@ -1,7 +1,13 @@
 /**
  * The responses of requests that fail (sections 7.2 to 7.4).
  */
-import { IdempotencyKeyReused, Overloaded, type AskError, type KeyRejected } from "@parley/core";
+import {
+  IdempotencyKeyReused,
+  Overloaded,
+  RateExceeded,
+  type AskError,
+  type KeyRejected,
+} from "@parley/core";
 import { Cause, Option, type Effect } from "effect";
 import type { HttpServerResponse } from "effect/http";
 import {
@@ -16,7 +22,12 @@ import { toFieldName, ValidationErrors, type Problem } from "./ValidationErrors.
 type Response = HttpServerResponse.HttpServerResponse;
 
 /** Why a request fails. */
-export type RequestError = AskError | KeyRejected | ValidationErrors | GeneralMessage;
+export type RequestError =
+  | AskError
+  | KeyRejected
+  | RateExceeded
+  | ValidationErrors
+  | GeneralMessage;
 
 /** A failure as a client receives it, as a response or as the last event of a stream. */
 export interface ErrorResponse {
@@ -53,7 +64,7 @@ export const toErrorResponse = (cause: Cause.Cause<RequestError>, dto = ""): Err
   return {
     body: toGeneralBody(reason),
     reason,
-    ...(error instanceof Overloaded && {
+    ...((error instanceof Overloaded || error instanceof RateExceeded) && {
       headers: { "retry-after": String(error.retryAfterSeconds) },
     }),
   };
@@ -69,6 +80,7 @@ const toValidationResponse = (dto: string, problems: ReadonlyArray<Problem>): Er
 
 const messages = {
   KeyRejected: "API_KEY_NOT_VALID",
+  RateExceeded: "RATE_EXCEEDED",
   // The chatbot was deleted while `Access` still remembered its key.
   ChatbotNotFound: "API_KEY_NOT_VALID",
   ChatNotFound: "CHAT_DOES_NOT_EXISTS",

@@ -83,7 +83,8 @@ const replayed = {
   schema: { type: "string", enum: ["true"] },
 };
 const retryAfter = {
-  description: "With `SERVICE_OVERLOADED`: seconds after which to repeat the request",
+  description:
+    "With `RATE_EXCEEDED` and `SERVICE_OVERLOADED`: seconds after which to repeat the request",
   schema: { type: "integer", minimum: 1 },
 };
 
@@ -120,7 +121,10 @@ const describeEndpoint = (name: string, endpoint: Endpoint, schemas: Json): Json
     const either = "CHAT_DOES_NOT_EXISTS" in examples && Schema.Union([schema, Wire.NotFound]);
     responses[status] = {
       description,
-      headers: { "x-request-id": requestId, ...(status === 500 && { "Retry-After": retryAfter }) },
+      headers: {
+        "x-request-id": requestId,
+        ...((status === 403 || status === 500) && { "Retry-After": retryAfter }),
+      },
       ...describe(either || schema, "application/json", examples),
     };
   }

@@ -129,8 +129,8 @@ export const auth = (server: Server): void => {
         await api(server(), "/nope", { key }),
         await askApi(server(), { key, json: { query: "port" } }),
       ]) {
-        expectGeneral(answer, 500);
-        expect(answer.body.message).toBe("SERVICE_OVERLOADED");
+        expectGeneral(answer, 403);
+        expect(answer.body).toMatchObject({ code: 403002, message: "RATE_EXCEEDED" });
         expect(Number(answer.headers["retry-after"])).toBeGreaterThan(20);
         expect(Number(answer.headers["retry-after"])).toBeLessThanOrEqual(30);
       }
