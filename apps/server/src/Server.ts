@@ -11,6 +11,7 @@ import { makePlayground } from "@parley/pages/playground";
 import { Cause, Duration, Effect, Exit, Layer, Option, Scope, Stream } from "effect";
 import { SecureRandom } from "effect/crypto";
 import { announceStart } from "./Announcement.ts";
+import { clientAddressBehind, parseNetworks } from "./http/ClientAddress.ts";
 import { listen } from "./http/Listener.ts";
 import { makeManagement } from "./http/Management.ts";
 import { layerAsking } from "./layers/Asking.ts";
@@ -99,6 +100,7 @@ const listeners = Effect.gen(function* () {
   ) {
     const app = yield* makeApp({
       basePaths,
+      clientAddress: clientAddressBehind(parseNetworks(settings.trustedProxies)!),
       corsOrigins,
       logRequests,
       onDisconnect,

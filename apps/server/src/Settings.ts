@@ -13,6 +13,7 @@ import {
   Redacted,
   Schema,
 } from "effect";
+import { parseNetworks } from "./http/ClientAddress.ts";
 
 export class SettingsInvalid extends Data.TaggedError("SettingsInvalid")<{
   readonly message: string;
@@ -74,6 +75,12 @@ const origins = text(
     toOrigins(list).every((origin) => URL.canParse(origin) && new URL(origin).origin === origin),
 ).pipe(Config.map(toOrigins), Config.withDefault([]));
 
+const trustedProxies = text(
+  "PARLEY_TRUSTED_PROXIES",
+  "a list of addresses and networks such as 10.0.0.0/8, fd00::/8",
+  (list) => parseNetworks(list) !== null,
+).pipe(Config.withDefault(""));
+
 /** A model and its endpoint; `null` when they are not set. */
 const readModel = Effect.fnUntraced(function* (names: ModelSettings["names"]) {
   const { apiKey, baseUrl, model } = yield* Config.all({
@@ -122,6 +129,7 @@ const config = Config.all({
   logFormat: Config.Literals(["json", "text"], "PARLEY_LOG_FORMAT").pipe(Config.withDefault(null)),
   logRequests: boolean("PARLEY_LOG_REQUESTS", false),
   corsOrigins: origins,
+  trustedProxies,
   docs: boolean("PARLEY_DOCS", true),
   playground: boolean("PARLEY_PLAYGROUND", true),
   onDisconnect: Config.Literals(["finish", "cancel"], "PARLEY_ON_DISCONNECT").pipe(

@@ -2,8 +2,8 @@
  * Both interfaces as one HTTP application. It makes the checks in the order of the contract, and every response has one
  * of the contract's shapes.
  */
-import { Access, logFailure } from "@parley/core";
-import { Cause, Effect, Layer } from "effect";
+import { Access, logFailure, RateExceeded } from "@parley/core";
+import { Cause, Effect, Layer, Option } from "effect";
 import { HttpMiddleware, HttpServerRequest, HttpServerResponse, UrlParams } from "effect/http";
 import {
   defaultBasePaths,
@@ -24,6 +24,8 @@ export interface AppOptions {
   readonly basePaths?: BasePaths;
   /** The interfaces that this listener serves; both by default. */
   readonly serves?: ReadonlyArray<keyof BasePaths>;
+  /** The address of a request's client, for the log; by default that of the connection. */
+  readonly clientAddress?: (request: HttpServerRequest.HttpServerRequest) => string | undefined;
   /** Origins whose pages may call the interfaces; none by default. */
   readonly corsOrigins?: ReadonlyArray<string>;
   /** The effect of a hang-up on an ask without an `On-Disconnect` header; `finish` by default. */
@@ -88,6 +90,7 @@ const makeRouter = (paths: BasePaths) => {
  */
 export const makeApp = Effect.fnUntraced(function* ({
   basePaths = defaultBasePaths,
+  clientAddress = ({ remoteAddress }) => Option.getOrUndefined(remoteAddress),
   corsOrigins = [],
   logRequests = false,
   onDisconnect = "finish",
@@ -118,13 +121,13 @@ export const makeApp = Effect.fnUntraced(function* ({
     if (key === undefined) return Effect.fail("API_KEY_NOT_PRESENT" as const);
     return Effect.flatMap(access.authenticate(key), (principal) => {
       facts.chatbot = principal.chatbot.id;
+      facts.key = principal.keyId;
       if (found === undefined) return notFound(request);
       const { endpoint, parameter, scope } = found;
       if (!principal.scopes.includes(scope)) return Effect.fail("SCOPE_NOT_GRANTED" as const);
       const handled = handlers[endpoint]({ request, facts, principal, parameter, reportFailure });
       // The lines that an ask leaves on its way belong to its request.
-      const { requestId, route } = facts;
-      return scope === "ask" ? Effect.annotateLogs(handled, { requestId, route }) : handled;
+      return scope === "ask" ? Effect.annotateLogs(handled, { ...facts }) : handled;
     });
   };
 
@@ -138,14 +141,18 @@ export const makeApp = Effect.fnUntraced(function* ({
       let page: Effect.Effect<Response> | undefined;
       if (!isInterface) for (const pageOf of pagesOf) page ??= pageOf(request);
       const template = page === undefined ? found?.template : `/${path.split("/", 2)[1]}`;
+      const client = clientAddress(request);
       const facts: RequestFacts = {
         requestId,
         method: toMethod(request.method),
+        ...(client !== undefined && { client }),
         ...(template !== undefined && { route: template }),
       };
       const reportFailure: ReportFailure = (cause) => {
         const response = toErrorResponse(cause, found?.dto);
-        requestLog.fail(response.reason);
+        const error = Option.getOrNull(Cause.findErrorOption(cause));
+        if (error instanceof RateExceeded) facts.key = error.keyId;
+        requestLog.fail(response.reason, facts);
         return Effect.as(Effect.annotateLogs(logFailure(cause), { ...facts }), response);
       };
       const response = Effect.catchCause(

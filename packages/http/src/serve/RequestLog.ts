@@ -5,7 +5,7 @@
 import { endSpan, isTraced, secondsHistogram } from "@parley/core";
 import { Effect, Exit, Metric, Option, Scope, Tracer } from "effect";
 import { HttpTraceContext, type HttpServerRequest, type HttpServerResponse } from "effect/http";
-import type { GeneralMessage } from "../contract/Codes.ts";
+import { generalCodes, type GeneralMessage } from "../contract/Codes.ts";
 
 type Response = HttpServerResponse.HttpServerResponse;
 
@@ -15,16 +15,23 @@ export interface RequestFacts {
   readonly method: string;
   /** The template of the path, such as `/api/chats/:chat_id/history`; none where no endpoint has the path. */
   readonly route?: string;
+  /** The address of the client. */
+  readonly client?: string;
+  /** The id of the API key. */
+  key?: string;
   chatbot?: number;
   chat?: number;
 }
 
 const boundaries = [
-  0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.25, 0.5, 0.75, 1, 2.5, 5, 7.5, 10, 30, 60,
+  0.005, 0.01, 0.025, 0.05, 0.075, 0.1, 0.25, 0.5, 0.75, 1, 2.5, 5, 7.5, 10, 30, 60, 120,
 ];
 const active = Metric.gauge("http.server.active_requests", {
   description: "Requests in progress",
 });
+
+/** How many addresses or keys a line about refused requests names. */
+const maxNames = 50;
 
 /** As other servers do, for a request whose client hung up before it had a response. */
 const hungUp = 499;
@@ -36,6 +43,27 @@ export const makeRequestLog = Effect.fnUntraced(function* (logRequests = false) 
   /** Series by their attributes: to look one up is far cheaper than to describe it. */
   const durations = new Map<string, Metric.Histogram<number>>();
   const failures = new Map<string, Metric.Counter<number>>();
+
+  /** Refused requests of the current minute: by reason, and by the client's address or the key's id. */
+  const refusals = new Map<GeneralMessage, Map<string, number>>();
+  const logRefusals = (): void => {
+    for (const [reason, counts] of refusals) {
+      const requests = [...counts].map(([name, count]) => `${name} ${count}`).join(", ");
+      const line = Effect.logWarning("Requests were refused in the last minute");
+      Effect.runForkWith(context)(Effect.annotateLogs(line, { reason, requests }));
+    }
+    refusals.clear();
+  };
+  const noteRefusal = (reason: GeneralMessage, name = "unknown"): void => {
+    if (refusals.size === 0) {
+      const timer: { unref?: () => void } | number = setTimeout(logRefusals, 60_000);
+      // The line must not keep a process from ending.
+      if (typeof timer === "object") timer.unref?.();
+    }
+    const counts = refusals.get(reason) ?? new Map<string, number>();
+    const counted = counts.has(name) || counts.size < maxNames ? name : "other";
+    refusals.set(reason, counts.set(counted, (counts.get(counted) ?? 0) + 1));
+  };
 
   const describeDuration = ({ method, route }: RequestFacts, status: number) =>
     secondsHistogram(
@@ -55,6 +83,13 @@ export const makeRequestLog = Effect.fnUntraced(function* (logRequests = false) 
       incremental: true,
     });
 
+  // A counter exists from the start: a rate does not see the step to the first value.
+  for (const reason of [...Object.keys(generalCodes), "VALIDATION"]) {
+    const failure = describeFailure(reason);
+    failures.set(reason, failure);
+    failure.updateUnsafe(0, context);
+  }
+
   const end = (begun: number, facts: RequestFacts, status: number) => {
     const millis = performance.now() - begun;
     const name = `${status} ${facts.method} ${facts.route}`;
@@ -68,10 +103,10 @@ export const makeRequestLog = Effect.fnUntraced(function* (logRequests = false) 
   };
 
   /** Counts a failure by the message that the client gets; `VALIDATION` stands for those of a 422. */
-  const fail = (reason: GeneralMessage | "VALIDATION"): void => {
-    const failure = failures.get(reason) ?? describeFailure(reason);
-    failures.set(reason, failure);
-    failure.updateUnsafe(1, context);
+  const fail = (reason: GeneralMessage | "VALIDATION", facts?: RequestFacts): void => {
+    failures.get(reason)!.updateUnsafe(1, context);
+    if (reason === "RATE_EXCEEDED") noteRefusal(reason, facts?.key);
+    if (reason === "API_KEY_NOT_VALID") noteRefusal(reason, facts?.client);
   };
 
   /** Records a request that was refused before it reached the application. */

@@ -1,6 +1,6 @@
-import { assert, it } from "@effect/vitest";
-import { makeRequestLog } from "@parley/http";
-import { Effect, Exit, Fiber, Metric, Scope, Stream } from "effect";
+import { assert, it, vi } from "@effect/vitest";
+import { generalCodes, makeRequestLog } from "@parley/http";
+import { Effect, Exit, Fiber, Logger, Metric, Scope, Stream } from "effect";
 import { HttpServerRequest, HttpServerResponse } from "effect/http";
 
 const request = HttpServerRequest.fromWeb(new Request("http://parley.test/ask"));
@@ -37,5 +37,45 @@ it.effect("a stream lasts until its request's scope closes", () =>
     assert.deepStrictEqual(yield* counted, { ended: [], active: 1 });
     yield* Scope.close(scope, Exit.void);
     assert.deepStrictEqual(yield* counted, { ended: ["200"], active: 0 });
+  }).pipe(Effect.provideService(Metric.MetricRegistry, new Map())),
+);
+
+it("requests that are refused for their key or its rate are one line a minute, with counts", async () => {
+  vi.useFakeTimers();
+  const lines: Array<string> = [];
+  const logger = Logger.make((entry) => void lines.push(Logger.formatJson.log(entry)));
+  const { fail } = await Effect.runPromise(
+    makeRequestLog().pipe(Effect.provide(Logger.layer([logger]))),
+  );
+  for (let n = 0; n < 70; n++) {
+    for (const client of ["192.0.2.1", `198.51.100.${n}`])
+      fail("API_KEY_NOT_VALID", { ...facts, client });
+    fail("RATE_EXCEEDED", { ...facts, key: "4gT" });
+  }
+  fail("INVALID_PATH");
+  assert.isEmpty(lines);
+  vi.advanceTimersByTime(60_000);
+  const [invalid, beyond, ...more] = lines.map((line) => JSON.parse(line).annotations);
+  assert.isEmpty(more);
+  assert.strictEqual(invalid.reason, "API_KEY_NOT_VALID");
+  assert.match(invalid.requests, /^192\.0\.2\.1 70, 198\.51\.100\.0 1, .*, other 21$/);
+  assert.deepStrictEqual(beyond, { reason: "RATE_EXCEEDED", requests: "4gT 70" });
+  vi.advanceTimersByTime(600_000);
+  assert.lengthOf(lines, 2);
+  vi.useRealTimers();
+});
+
+it.effect("a failure has a counter before the first", () =>
+  Effect.gen(function* () {
+    yield* makeRequestLog();
+    const counters = (yield* Metric.snapshot).filter(({ id }) => id === "parley.failures");
+    const counts = counters.map(({ attributes, state }) => [
+      attributes?.["reason"],
+      (state as { count: number }).count,
+    ]);
+    assert.sameDeepMembers(
+      counts,
+      [...Object.keys(generalCodes), "VALIDATION"].map((reason) => [reason, 0]),
+    );
   }).pipe(Effect.provideService(Metric.MetricRegistry, new Map())),
 );
