@@ -54,6 +54,7 @@ const observe = async () => {
     PARLEY_MANAGEMENT_PORT: String(managementPort),
     PARLEY_LOG_FORMAT: "json",
     PARLEY_LOG_REQUESTS: "true",
+    PARLEY_TRUSTED_PROXIES: "127.0.0.0/8",
     OTEL_EXPORTER_OTLP_ENDPOINT: collector.url,
     OTEL_EXPORTER_OTLP_PROTOCOL: "http/json",
     OTEL_METRIC_EXPORT_INTERVAL: "500",
@@ -91,7 +92,7 @@ const observe = async () => {
   const failed = await send(
     askUrl,
     { chat_id: chat, query: "QUESTION-of-a-user fails" },
-    { "x-request-id": "failed" },
+    { "x-request-id": "failed", "x-forwarded-for": "198.51.100.1, 203.0.113.7" },
   );
   const unjudged = await ask("unjudged", { "x-request-id": "unjudged" });
   const statuses = [created, answered, streamed, failed, unjudged].map(({ status }) => status);
@@ -131,6 +132,8 @@ const observe = async () => {
   provider.stop();
   return {
     chat,
+    keyId: key.split("_")[1],
+    database: new URL(inject("postgresUrl")).pathname.slice(1),
     sent,
     metrics,
     responses: [created, answered, streamed, failed, unjudged, ...others],
@@ -195,7 +198,17 @@ describe("a server that is observed", () => {
       "parley_asks_waiting 0",
       "parley_ask_wait_duration_seconds_count 4",
       "parley_ask_first_delta_duration_seconds_count 2",
-      "parley_ask_answer_duration_seconds_count 2",
+      'parley_ask_answer_duration_seconds_count{model="large",outcome="stored"} 2',
+      'parley_ask_answer_duration_seconds_count{model="small",outcome="failed"} 1',
+      'parley_ask_answer_duration_seconds_bucket{model="large",outcome="stored",le="120"} 2',
+      `parley_requests_total{key="${seen.keyId}"} ${seen.sent - 5}`,
+      'parley_requests_total{key="other"} 0',
+      'parley_chatbot_tokens_total{chatbot="1",direction="input"} 10',
+      'parley_chatbot_tokens_total{chatbot="1",direction="output"} 6',
+      'parley_failures_total{reason="INTERNAL_ERROR"} 0',
+      `parley_model_failures_total{${large},reason="timeout"} 0`,
+      'db_client_connection_max{db_client_connection_pool_name="bulk"} 2',
+      "parley_key_expiry_seconds +Inf",
       `parley_model_tokens_total{${large},direction="input"} 10`,
       `parley_model_tokens_total{${large},direction="output"} 6`,
       `parley_model_failures_total{${large},reason="bad_request"} 1`,
@@ -204,7 +217,15 @@ describe("a server that is observed", () => {
     ]) {
       expect(seen.metrics).toContain(`\n${line}\n`);
     }
-    expect(seen.metrics).toMatch(/^process_memory_usage_bytes [1-9]\d+$/m);
+    for (const name of [
+      "resident_memory_bytes",
+      "start_time_seconds",
+      "cpu_seconds_total",
+      "open_fds",
+      "max_fds",
+    ]) {
+      expect(seen.metrics).toMatch(new RegExp(`^process_${name} [\\d.]*[1-9][\\d.]*$`, "m"));
+    }
     expect(seen.metrics).toMatch(/^nodejs_eventloop_delay_max_seconds [\d.e-]+$/m);
     const exported = bodiesOf("/v1/metrics")
       .map((body) => JSON.stringify(body))
@@ -220,36 +241,42 @@ describe("a server that is observed", () => {
     expect(served.toSorted()).toEqual(documented.toSorted());
   });
 
-  it("logs its start and stop, and each request, in a line of JSON with a date", () => {
-    for (const { timestamp } of lines()) expect(timestamp).toMatch(/^\d{4}-\d\d-\d\dT[\d:.]+Z$/);
-    expect(logged("Parley 0.1.0 has started")[0].annotations).toMatchObject({ store: "postgres" });
+  it("logs its start and stop, and each request, in a flat line of JSON with a date", () => {
+    for (const { time, ...line } of lines()) {
+      expect(time).toMatch(/^\d{4}-\d\d-\d\dT[\d:.]+Z$/);
+      expect(line).toMatchObject({
+        level: /^(INFO|WARN)$/.exec(line.level)?.[0],
+        service: "parley",
+        version: "0.1.0",
+      });
+      expect(Object.values(line).every((value) => typeof value !== "object")).toBe(true);
+    }
+    expect(logged("Parley 0.1.0 has started")[0]).toMatchObject({ store: "postgres" });
     expect(logged("Parley has stopped")).toHaveLength(1);
     expect(logged("Request")).toHaveLength(seen.sent);
-    const [asked] = logged("Request").filter((one) => one.annotations.requestId === "asked");
-    expect(asked.annotations).toMatchObject({ method: "POST", route: "/ask", status: 201 });
-    expect(Object.keys(asked.annotations)).toEqual(
-      expect.arrayContaining(["requestId", "chatbot", "ms"]),
-    );
+    const [asked] = logged("Request").filter(({ requestId }) => requestId === "asked");
+    expect(asked).toMatchObject({ method: "POST", route: "/ask", status: 201, trace_id: traceId });
+    expect(Object.keys(asked)).toEqual(expect.arrayContaining(["requestId", "chatbot", "ms"]));
   });
 
   it("logs each failure with its request, chatbot and chat, and the reasons of all providers", () => {
     const [failed, unjudged, ...more] = logged("AnswerUnavailable");
     expect(more).toEqual([]);
-    const { reason } = failed.annotations;
-    expect(failed.annotations).toMatchObject({
+    const { reason } = failed;
+    const whose = { key: seen.keyId, client: "203.0.113.7" };
+    expect(failed).toMatchObject({
+      ...whose,
       requestId: "failed",
       route: "/ask",
       chat: seen.chat,
     });
-    expect(failed.annotations.chatbot).toBeGreaterThan(0);
+    expect(failed.chatbot).toBeGreaterThan(0);
     expect(reason).toMatch(/HTTP 400, model_overloaded; .*ECONNREFUSED/);
-    expect(unjudged.annotations).toMatchObject({ requestId: "unjudged" });
-    expect(unjudged.annotations.reason).toContain(
-      "moderation endpoint failed: HTTP 400, model_over",
-    );
+    expect(unjudged).toMatchObject({ requestId: "unjudged", client: "127.0.0.1" });
+    expect(unjudged.reason).toContain("moderation endpoint failed: HTTP 400, model_over");
     // The call that failed on the way there.
-    const [call] = lines().filter((line) => line.annotations.reason === "bad_request");
-    expect(call.annotations).toMatchObject({ requestId: "failed", model: "large" });
+    const [call] = lines().filter(({ reason }) => reason === "bad_request");
+    expect(call).toMatchObject({ ...whose, requestId: "failed", model: "large" });
   });
 
   it("exports a span for each request, within the trace of its client and around the provider's", () => {
@@ -263,6 +290,12 @@ describe("a server that is observed", () => {
       ["POST /ask", "append", "chat large", "moderation", "sql.execute", "take", "turn"].toSorted(),
     );
     const call = all.find(({ name, traceId: of }) => name === "chat large" && of === traceId)!;
+    expect(attributesOf(call)).toMatchObject({
+      "gen_ai.usage.input_tokens": 5,
+      "gen_ai.usage.output_tokens": 3,
+    });
+    const sql = all.find(({ name, traceId: of }) => name === "sql.execute" && of === traceId)!;
+    expect(attributesOf(sql)).toHaveProperty("db.namespace", seen.database);
     const turn = all.find(({ spanId }) => spanId === call.parentSpanId)!;
     expect([turn.name, turn.parentSpanId]).toEqual(["turn", root.spanId]);
     const passed = seen.provided.map(({ headers }) => headers["traceparent"]);

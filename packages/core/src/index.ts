@@ -7,7 +7,7 @@
 export { Access, type Principal } from "./services/Access.ts";
 export { Administration, type CreatedKey } from "./services/Administration.ts";
 export { Asking, type Ask } from "./services/Asking.ts";
-export { AskDeadline, AskLimits } from "./services/AskLimits.ts";
+export { AskDeadline, AskedModel, AskLimits } from "./services/AskLimits.ts";
 export { Chats } from "./services/Chats.ts";
 export type { AnswerEvent, Asked, Progress } from "./services/LiveAnswer.ts";
 export { layerRetention } from "./services/Retention.ts";
@@ -119,7 +119,9 @@ export {
   inSpan,
   isTraced,
   logFailure,
+  makeBusiest,
   registerGauge,
+  registerRead,
   secondsHistogram,
   traceHeaders,
 } from "./services/Telemetry.ts";

@@ -176,5 +176,6 @@ export const makeBenchSession = ({ schema, url }: PostgresOptions & { readonly s
       multiplex: true,
       startupParameters: { search_path: schema },
     }),
-    (pool) => makeTenantSession({ use: (_, work) => pool.use(work) }, { rowSecurity: false }),
+    (pool) =>
+      makeTenantSession({ use: (_, work) => pool.use(work) }, { rowSecurity: false, database: "" }),
   );

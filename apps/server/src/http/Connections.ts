@@ -114,6 +114,7 @@ export const serveRequests = (
       "content-type": "application/json; charset=utf-8",
       "content-length": Buffer.byteLength(text),
       "cache-control": "no-store",
+      "x-content-type-options": "nosniff",
       "x-request-id": requestId,
     });
     // Not batched: the application must find that the response has ended.

@@ -1,14 +1,21 @@
 /**
  * Logs, the metrics of the process, and the export by OpenTelemetry's protocol (OTLP).
  */
-import { describeCause, registerGauge } from "@parley/core";
-import { Array, Cause, ConfigProvider, Effect, Formatter, Layer, Logger } from "effect";
+import { describeCause, registerGauge, registerRead } from "@parley/core";
+import { Array, Cause, ConfigProvider, Effect, Formatter, Layer, Logger, Metric } from "effect";
 import { FetchHttpClient, HttpClient } from "effect/http";
 import { Otlp, OtlpSerialization } from "effect/observability";
+import { existsSync, readdirSync, readFileSync } from "node:fs";
 import { monitorEventLoopDelay } from "node:perf_hooks";
 import { getHeapStatistics } from "node:v8";
 import { Settings, SettingsInvalid } from "../Settings.ts";
 import { version } from "../Version.ts";
+
+/** The default of OTEL_SERVICE_NAME. */
+const serviceName = "parley";
+
+const toText = (part: unknown): string =>
+  typeof part === "string" ? part : Formatter.format(part);
 
 /** An event on one line: time, level, message, and the annotations as `name=value`. */
 const formatText = Logger.map(
@@ -17,9 +24,7 @@ const formatText = Logger.map(
     [
       timestamp,
       level,
-      ...Array.ensure(message).map((part) =>
-        typeof part === "string" ? part : Formatter.format(part),
-      ),
+      ...Array.ensure(message).map(toText),
       cause,
       ...Object.entries(annotations).map(([name, value]) => {
         const text = String(value);
@@ -31,6 +36,21 @@ const formatText = Logger.map(
       .replace(/\s*\n\s*/g, " | "),
 );
 
+/** An event as an object of JSON on one line. The annotations are members beside the others. */
+const formatJson = Logger.make((event: Logger.Options<unknown>) => {
+  const { annotations, cause, level, message, timestamp } = Logger.formatStructured.log(event);
+  return Formatter.formatJson({
+    time: timestamp,
+    level,
+    message: typeof message === "string" ? message : Array.ensure(message).map(toText).join(" "),
+    ...annotations,
+    cause,
+    trace_id: event.fiber.cache.span?.traceId,
+    service: process.env["OTEL_SERVICE_NAME"] || serviceName,
+    version,
+  });
+});
+
 /** Whether the log is text, for people to read, instead of JSON. */
 export const logsText = Effect.map(
   Settings,
@@ -39,7 +59,7 @@ export const logsText = Effect.map(
 
 const layerLogger = Layer.unwrap(
   Effect.map(logsText, (text) =>
-    Logger.layer([text ? Logger.withConsoleLog(formatText) : Logger.consoleJson]),
+    Logger.layer([Logger.withConsoleLog<unknown, string>(text ? formatText : formatJson)]),
   ),
 );
 
@@ -52,7 +72,31 @@ const layerProcessMetrics = Layer.effectDiscard(
       registerGauge(context, name, description, { unit }, read);
     const versions = { version, node_version: process.version };
     registerGauge(context, "parley.build_info", "Always 1", versions, () => 1);
-    gauge("process.memory.usage", "Resident memory", "By", () => process.memoryUsage.rss());
+    // The names of Prometheus' own clients.
+    gauge("process.resident_memory", "Resident memory", "By", () => process.memoryUsage.rss());
+    const started = Date.now() / 1000 - process.uptime();
+    gauge("process.start_time", "Start of the process since 1970", "s", () => started);
+    registerRead(
+      Metric.counter("process.cpu", { description: "CPU time", attributes: { unit: "s" } }),
+      context,
+      () => ({
+        count: process.cpuUsage().user / 1e6 + process.cpuUsage().system / 1e6,
+        incremental: true,
+      }),
+    );
+    if (existsSync("/proc/self/limits")) {
+      const [, limit] =
+        /^Max open files +(\d+)/m.exec(readFileSync("/proc/self/limits", "utf8")) ?? [];
+      gauge("process.max_fds", "Limit of open file descriptors", "", () =>
+        Number(limit ?? Infinity),
+      );
+      gauge(
+        "process.open_fds",
+        "Open file descriptors",
+        "",
+        () => readdirSync("/proc/self/fd").length,
+      );
+    }
     gauge(
       "v8js.memory.heap.used",
       "Memory of JavaScript's objects",
@@ -103,7 +147,7 @@ const layerOtlp = Layer.suspend(() => {
     OTEL_LOGS_EXPORTER: "otlp",
     OTEL_METRICS_EXPORTER: "otlp",
     OTEL_TRACES_EXPORTER: "otlp",
-    OTEL_SERVICE_NAME: "parley",
+    OTEL_SERVICE_NAME: serviceName,
     ...Object.fromEntries(
       Object.entries(process.env).flatMap(([name, value]) =>
         name.startsWith("OTEL_") && value ? [[name, value]] : [],

@@ -1,13 +1,25 @@
 /**
  * Authentication: from the text of an API key to the chatbot that it opens (section 5).
  */
-import { Cache, Clock, Context, Duration, Effect, Exit, Layer, Schedule, Stream } from "effect";
+import {
+  Cache,
+  Clock,
+  Context,
+  Duration,
+  Effect,
+  Exit,
+  Layer,
+  Metric,
+  Schedule,
+  Stream,
+} from "effect";
 import { Digest, Mac } from "effect/crypto";
 import * as RateLimiter from "effect/persistence/RateLimiter";
 import { hashKey, keyId, type Scope } from "../model/ApiKey.ts";
 import type { Chatbot } from "../model/Chatbot.ts";
 import { ChatbotDirectory } from "../ports/ChatbotDirectory.ts";
 import { KeyRejected, RateExceeded } from "../model/Errors.ts";
+import { makeBusiest } from "./Telemetry.ts";
 
 /** The chatbot and the scopes that a valid key opens. */
 export interface Principal {
@@ -63,6 +75,13 @@ const make = Effect.gen(function* () {
       }),
     );
 
+  const countRequest = makeBusiest(yield* Effect.context<never>(), (key) => [
+    Metric.counter("parley.requests", {
+      description: "Requests with a valid key, by the key's id",
+      attributes: { key },
+      incremental: true,
+    }),
+  ]);
   let used = new Set<string>();
   const writeUse = Effect.suspend(() => {
     if (used.size === 0) return Effect.void;
@@ -89,6 +108,7 @@ const make = Effect.gen(function* () {
       }
       const { principal, ratePerMinute } = found;
       used.add(principal.keyId);
+      countRequest(principal.keyId, 0, 1);
       if (ratePerMinute != null) yield* spend(principal.keyId, ratePerMinute);
       return principal;
     }),

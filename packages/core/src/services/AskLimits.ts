@@ -33,3 +33,11 @@ export type AskLimits = typeof AskLimits.Service;
 export const AskDeadline = Context.Reference("@parley/core/AskDeadline", {
   defaultValue: () => Infinity,
 });
+
+/**
+ * The model that the ask in progress called last, for the metrics of asks that fail. `Asking` provides it, and an
+ * answerer sets it; `null`: none.
+ */
+export const AskedModel = Context.Reference<{ model: string | null }>("@parley/core/AskedModel", {
+  defaultValue: () => ({ model: null }),
+});

@@ -74,7 +74,7 @@ const make = Effect.gen(function* () {
   const beginTimes = yield* makeAskTimes;
   const run = (live: LiveAnswer, chatbot: Chatbot, ask: Ask, key: IdempotencyKey | null) =>
     Effect.suspend(() => {
-      const times = beginTimes();
+      const times = beginTimes(chatbot.id);
       const facts = { chatbot: chatbot.id, ...(ask.chatId !== null && { chat: ask.chatId }) };
       return queue
         .inTurn({ chatbot: chatbot.id, chat: ask.chatId, idempotencyKey: key }, (taken) => {

@@ -1,26 +1,63 @@
 /**
- * Erases the chats that had no entry for as many days as their chatbot's `retentionDays` say.
+ * Erases the chats that had no entry for as many days as their chatbot's `retentionDays` say, and reports the expiry of
+ * keys.
  */
-import { Clock, Effect, Layer, Schedule } from "effect";
+import { Clock, Context, Effect, Layer, Schedule } from "effect";
 import { ChatArchive } from "../ports/ChatArchive.ts";
 import { ChatbotRegistry } from "../ports/ChatbotRegistry.ts";
+import { registerGauge } from "./Telemetry.ts";
 
 const day = 86_400_000;
 
-/** Logs every failure, defects included. The next run erases the chats that are left. */
-const logged = (message: string) => Effect.catchCause((cause) => Effect.logError(message, cause));
-
-const eraseOutdated = Effect.gen(function* () {
+const retain = Effect.gen(function* () {
   const registry = yield* ChatbotRegistry;
   const archive = yield* ChatArchive;
-  for (const { chatbot } of yield* registry.list) {
-    const days = chatbot.settings.retentionDays;
-    if (days === null) continue;
-    const limit = new Date((yield* Clock.currentTimeMillis) - days * day);
-    yield* archive
-      .erase(chatbot.id, { _tag: "IdleSince", limit }, "retention")
-      .pipe(logged(`Outdated chats of the chatbot ${chatbot.id} could not be erased`));
-  }
+  const context = yield* Effect.context<never>();
+  const now = () => Context.get(context, Clock.Clock).currentTimeMillisUnsafe();
+  let completedAt = now();
+  let hasFailed = false;
+  /** When the live keys expire. */
+  let expiries: ReadonlyArray<number> = [];
+  const gauge = (name: string, description: string, millis: () => number) =>
+    registerGauge(context, name, description, { unit: "s" }, () => millis() / 1000);
+  gauge("parley.retention.age", "Time since a retention without a failure, or the start", () => {
+    return now() - completedAt;
+  });
+  gauge("parley.key.expiry", "Time to the next expiry of a key", () => {
+    return Math.min(...expiries.filter((expiry) => expiry > now())) - now();
+  });
+
+  /** Logs every failure, defects included. The next run erases the chats that are left. */
+  const logged = (message: string) =>
+    Effect.catchCause((cause) => {
+      hasFailed = true;
+      return Effect.logError(message, cause);
+    });
+  const list = Effect.tap(registry.list, (all) =>
+    Effect.sync(() => {
+      const live = all.flatMap(({ keys }) => keys.filter(({ revokedAt }) => revokedAt === null));
+      expiries = live.flatMap(({ expiresAt }) => expiresAt?.getTime() ?? []);
+    }),
+  );
+  const eraseOutdated = Effect.gen(function* () {
+    hasFailed = false;
+    for (const { chatbot } of yield* list) {
+      const days = chatbot.settings.retentionDays;
+      if (days === null) continue;
+      const limit = new Date((yield* Clock.currentTimeMillis) - days * day);
+      yield* archive
+        .erase(chatbot.id, { _tag: "IdleSince", limit }, "retention")
+        .pipe(logged(`Outdated chats of the chatbot ${chatbot.id} could not be erased`));
+    }
+    if (!hasFailed) completedAt = now();
+  });
+
+  yield* Effect.ignore(list);
+  yield* eraseOutdated.pipe(
+    logged("The erasure of outdated chats failed"),
+    Effect.repeat(Schedule.jittered(Schedule.spaced("1 hour"))),
+    Effect.delay("1 minute"),
+  );
 });
 
 /**
@@ -28,11 +65,4 @@ const eraseOutdated = Effect.gen(function* () {
  * processes may do so.
  */
 export const layerRetention: Layer.Layer<never, never, ChatArchive | ChatbotRegistry> =
-  Layer.effectDiscard(
-    eraseOutdated.pipe(
-      logged("The erasure of outdated chats failed"),
-      Effect.repeat(Schedule.jittered(Schedule.spaced("1 hour"))),
-      Effect.delay("1 minute"),
-      Effect.forkScoped,
-    ),
-  );
+  Layer.effectDiscard(Effect.forkScoped(retain, { startImmediately: true }));

@@ -3,6 +3,7 @@
  * of a user. Names of metrics follow OpenTelemetry; a metric's attribute `unit` is its unit.
  */
 import { Cause, Clock, Context, Effect, Exit, Metric, Option, Tracer } from "effect";
+import type { Usage } from "../model/Entry.ts";
 import { AnswerUnavailable, Overloaded, StorageUnavailable } from "../model/Errors.ts";
 
 /**
@@ -88,6 +89,13 @@ export const traceHeaders: Effect.Effect<Readonly<Record<string, string>>> = Eff
       : Effect.succeed({}),
 );
 
+/** Registers a series whose state is computed only when the metrics are read. */
+export const registerRead = <State>(
+  metric: Metric.Metric<number, State>,
+  context: Context.Context<never>,
+  get: () => State,
+) => Metric.registerUnsafe(metric, context, { get, update: () => {}, modify: () => {} });
+
 /** Registers a gauge that is computed only when the metrics are read. */
 export const registerGauge = (
   context: Context.Context<never>,
@@ -96,11 +104,50 @@ export const registerGauge = (
   attributes: Readonly<Record<string, string>>,
   read: () => number,
 ) =>
-  Metric.registerUnsafe(Metric.gauge(name, { description, attributes }), context, {
-    get: () => ({ value: read() }),
-    update: () => {},
-    modify: () => {},
-  });
+  registerRead(Metric.gauge(name, { description, attributes }), context, () => ({ value: read() }));
+
+/**
+ * Metrics by a value that may have thousands of forms, such as a key: the busiest values have series of their own, all
+ * others share the label `other`. Returns a function that updates the metric at an index of the described ones.
+ *
+ * A series never decreases. A value that gets a label leaves its past in `other`; one that loses its label keeps its
+ * count for the case that it gets it back. To take a label, a value needs twice the events of its holder, so that
+ * series seldom come and go.
+ */
+export const makeBusiest = (
+  context: Context.Context<never>,
+  describe: (label: string) => ReadonlyArray<Metric.Metric<number, any>>,
+  size = 50,
+) => {
+  const hidden = Context.add(context, Metric.MetricRegistry, new Map());
+  const events = new Map<string, number>();
+  const described = new Map<string, ReturnType<typeof describe>>();
+  const shown = new Map<string, ReadonlyArray<Metric.Registration>>();
+  const show = (label: string) => {
+    const metrics = described.get(label) ?? describe(label);
+    described.set(label, metrics);
+    const register = (metric: Metric.Metric<number, any>) =>
+      registerRead(metric, context, () => metric.valueUnsafe(hidden));
+    if (!shown.has(label)) shown.set(label, metrics.map(register));
+    return metrics;
+  };
+  show("other");
+
+  const takeLabel = (value: string, count: number): string => {
+    if (shown.has(value) || shown.size <= size) return value;
+    const [, ...labels] = shown.keys();
+    const least = labels.reduce((a, b) => (events.get(b)! < events.get(a)! ? b : a));
+    if (count < 2 * events.get(least)!) return "other";
+    for (const { remove } of shown.get(least)!) remove();
+    shown.delete(least);
+    return value;
+  };
+  return (value: string, index: number, amount: number): void => {
+    const count = (events.get(value) ?? 0) + 1;
+    events.set(value, count);
+    show(takeLabel(value, count))[index]!.updateUnsafe(amount, hidden);
+  };
+};
 
 /** A histogram of times in seconds. */
 export const secondsHistogram = (
@@ -111,7 +158,7 @@ export const secondsHistogram = (
 ) => Metric.histogram(name, { description, boundaries, attributes: { ...attributes, unit: "s" } });
 
 const boundaries = [
-  0.01, 0.02, 0.04, 0.08, 0.16, 0.32, 0.64, 1.28, 2.56, 5.12, 10.24, 20.48, 40.96,
+  0.01, 0.02, 0.04, 0.08, 0.16, 0.32, 0.64, 1.28, 2.56, 5.12, 10.24, 20.48, 40.96, 81.92, 120,
 ];
 const waiting = Metric.gauge("parley.asks.waiting", {
   description: "Asks that wait for the turn of their chat",
@@ -129,11 +176,23 @@ const firstDeltaTime = secondsHistogram(
   "From the turn to the first piece of the answer",
   boundaries,
 );
-const answerTime = secondsHistogram(
-  "parley.ask.answer.duration",
-  "From the turn to the stored answer",
-  boundaries,
-);
+const answerTimes = (model: string) =>
+  ["stored", "failed"].map((outcome) =>
+    secondsHistogram(
+      "parley.ask.answer.duration",
+      "From the turn to the stored answer, or to the failure of the ask",
+      boundaries,
+      { model, outcome },
+    ),
+  );
+const chatbotTokens = (chatbot: string) =>
+  ["input", "output"].map((direction) =>
+    Metric.counter("parley.chatbot.tokens", {
+      description: "Tokens of stored answers, as the providers report them",
+      attributes: { chatbot, direction },
+      incremental: true,
+    }),
+  );
 
 /**
  * Returns a function that begins the times of an ask, which waits for its turn, for its metrics. Each member of the
@@ -144,7 +203,9 @@ export const makeAskTimes = Effect.map(Effect.context<never>(), (context) => {
   const now = () => clock.currentTimeMillisUnsafe() / 1000;
   // A metric appears with its first value.
   for (const gauge of [waiting, running]) gauge.modifyUnsafe(0, context);
-  return () => {
+  const timeAnswer = makeBusiest(context, answerTimes);
+  const countTokens = makeBusiest(context, chatbotTokens);
+  return (chatbot: number) => {
     let since = now();
     let state = waiting;
     let isSilent = true;
@@ -161,7 +222,13 @@ export const makeAskTimes = Effect.map(Effect.context<never>(), (context) => {
         if (isSilent) firstDeltaTime.updateUnsafe(now() - since, context);
         isSilent = false;
       },
-      stored: () => answerTime.updateUnsafe(now() - since, context),
+      stored: (usage: Usage | null) => {
+        timeAnswer(usage?.model ?? "none", 0, now() - since);
+        if (usage === null) return;
+        countTokens(String(chatbot), 0, usage.promptTokens);
+        countTokens(String(chatbot), 1, usage.completionTokens);
+      },
+      failed: (model: string | null) => timeAnswer(model ?? "none", 1, now() - since),
       ended: () => state.modifyUnsafe(-1, context),
     };
   };

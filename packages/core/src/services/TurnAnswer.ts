@@ -1,7 +1,7 @@
 /**
  * One answer in a turn: moderation, the answer, and the entry that stores both.
  */
-import { Clock, Duration, Effect, Option, Stream } from "effect";
+import { Cause, Clock, Duration, Effect, Option, Stream } from "effect";
 import type { Chatbot } from "../model/Chatbot.ts";
 import type { Entry, NewEntry, Usage } from "../model/Entry.ts";
 import {
@@ -14,7 +14,7 @@ import { isBlank, storableText } from "../model/Text.ts";
 import type { Answerer, AnswerPart } from "../ports/Answerer.ts";
 import type { Moderator } from "../ports/Moderator.ts";
 import { turnEntries, type Turn, type TurnStore } from "../ports/TurnStore.ts";
-import { AskDeadline, type AskLimits } from "./AskLimits.ts";
+import { AskDeadline, AskedModel, type AskLimits } from "./AskLimits.ts";
 import type { Completed, LiveAnswer } from "./LiveAnswer.ts";
 import { inSpan, type AskTimes } from "./Telemetry.ts";
 
@@ -37,6 +37,8 @@ export const answerInTurn = (
   times: AskTimes,
 ): Effect.Effect<Completed, AskError> => {
   const { limits, store } = services;
+  /** The answerer writes it. */
+  const asked: typeof AskedModel.Service = { model: null };
   return Effect.flatMap(Clock.currentTimeMillis, (now) =>
     answer(services, live, chatbot, turn, question, times).pipe(
       Effect.raceFirst(keepTurn(services, turn)),
@@ -45,12 +47,19 @@ export const answerInTurn = (
         orElse: () => Effect.fail(unavailable("the deadline passed")),
       }),
       Effect.interruptible,
-      Effect.flatMap((entry) => inSpan(store.append(turn, { ...entry, keyId }), "append")),
-      Effect.tap(() => Effect.sync(times.stored)),
+      Effect.flatMap((entry) =>
+        Effect.tap(inSpan(store.append(turn, { ...entry, keyId }), "append"), () =>
+          Effect.sync(() => times.stored(entry.usage)),
+        ),
+      ),
       Effect.catchTag("TurnLost", () => Effect.fail(unavailable("the turn was lost"))),
-      Effect.onError(() => Effect.ignore(store.release(turn))),
+      Effect.onError((cause) => {
+        if (!Cause.hasInterruptsOnly(cause)) times.failed(asked.model);
+        return Effect.ignore(store.release(turn));
+      }),
       Effect.map((entry) => ({ entry, replayed: false, turn: turn.id })),
       Effect.provideService(AskDeadline, now + Duration.toMillis(limits.deadline)),
+      Effect.provideService(AskedModel, asked),
     ),
   );
 };

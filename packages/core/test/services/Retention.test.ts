@@ -10,7 +10,7 @@ import {
   TurnStore,
 } from "@parley/core";
 import { layerMemory } from "@parley/store-memory";
-import { Cause, Effect, Layer, Logger } from "effect";
+import { Cause, Effect, Layer, Logger, Metric } from "effect";
 import { TestClock } from "effect/testing";
 
 const entry = { question: "q", answer: "a", moderation: "none", flagged: false, usage: null };
@@ -133,4 +133,63 @@ it.effect("a failed erasure is logged, and the chats of the other chatbots are e
     assert.include(errors[1], `of the chatbot ${broken.id} could not be erased`);
     assert.include(errors[1], "Error: broken");
   }).pipe(Effect.scoped, Effect.provide(layerMemory)),
+);
+
+it.effect(
+  "metrics tell the age of the last run without a failure, and when the next key expires",
+  () =>
+    Effect.gen(function* () {
+      const registry = yield* ChatbotRegistry;
+      const { erase } = yield* ChatArchive;
+      const { id } = yield* make("short", 2);
+      const key = (name: string, expiresAt: Date | null) =>
+        registry.addKey(
+          id,
+          {
+            id: name,
+            hash: new Uint8Array(32),
+            name,
+            scopes: ["read"],
+            expiresAt,
+            ratePerMinute: null,
+          },
+          "test",
+        );
+      const gauges = Effect.map(Metric.snapshot, (metrics) =>
+        Object.fromEntries(
+          metrics.map(({ id, state }) => [id, Math.round((state as { value: number }).value)]),
+        ),
+      );
+      yield* key("eternal", null);
+      let isFailing = true;
+      yield* retained({
+        archive: {
+          erase: (...erasure) =>
+            isFailing ? Effect.fail(new StorageUnavailable({ cause: "gone" })) : erase(...erasure),
+        },
+      });
+      const hour = 3600;
+      assert.deepStrictEqual(yield* gauges, {
+        "parley.retention.age": 0,
+        "parley.key.expiry": Infinity,
+      });
+      yield* key("later", new Date(9 * hour * 1000));
+      yield* key("soon", new Date(2 * hour * 1000));
+      yield* key("revoked", new Date(hour * 1000));
+      yield* registry.revokeKey(id, "revoked", "test");
+      yield* TestClock.adjust("61 seconds");
+      assert.deepStrictEqual(yield* gauges, {
+        "parley.retention.age": 61,
+        "parley.key.expiry": 2 * hour - 61,
+      });
+      isFailing = false;
+      yield* TestClock.adjust("119 minutes");
+      const { "parley.key.expiry": expiry, "parley.retention.age": age } = yield* gauges;
+      assert.isBelow(age!, 75 * 60);
+      assert.strictEqual(expiry, 7 * hour - 1);
+    }).pipe(
+      Effect.scoped,
+      Effect.provide(layerMemory),
+      Effect.provideService(Metric.MetricRegistry, new Map()),
+    ),
 );

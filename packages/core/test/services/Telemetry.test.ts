@@ -1,6 +1,13 @@
 import { assert, it } from "@effect/vitest";
-import { AnswerUnavailable, ChatNotFound, inSpan, logFailure, Overloaded } from "@parley/core";
-import { Cause, Effect, Logger, Tracer } from "effect";
+import {
+  AnswerUnavailable,
+  ChatNotFound,
+  inSpan,
+  logFailure,
+  makeBusiest,
+  Overloaded,
+} from "@parley/core";
+import { Cause, Context, Effect, Logger, Metric, Tracer } from "effect";
 
 it.effect("each reason of a failure has a line, and a client's mistake has none", () =>
   Effect.gen(function* () {
@@ -43,3 +50,34 @@ it.effect(
       assert.notInclude(shown.map(({ stack }) => stack).join(), "secret");
     }),
 );
+
+it("the busiest values have series of their own, all others share one, and no series decreases", () => {
+  const context = Context.make(Metric.MetricRegistry, new Map());
+  const count = makeBusiest(
+    context,
+    (key) => [Metric.counter("requests", { attributes: { key }, incremental: true })],
+    2,
+  );
+  const before = new Map<string, number>();
+  /** The series after so many more events of a value. */
+  const after = (value: string, events: number) => {
+    for (let n = 0; n < events; n++) count(value, 0, 1);
+    const series = Metric.snapshotUnsafe(context).map(
+      ({ attributes, state }) => [attributes!["key"]!, (state as { count: number }).count] as const,
+    );
+    for (const [key, total] of series) {
+      assert.isAtLeast(total, before.get(key) ?? 0, key);
+      before.set(key, total);
+    }
+    return Object.fromEntries(series);
+  };
+  assert.deepStrictEqual(after("a", 10), { other: 0, a: 10 });
+  assert.deepStrictEqual(after("b", 20), { other: 0, a: 10, b: 20 });
+  // A value that is new among many gets a label only when it is twice as busy as another.
+  assert.deepStrictEqual(after("c", 19), { other: 19, a: 10, b: 20 });
+  assert.deepStrictEqual(after("c", 2), { other: 19, c: 2, b: 20 });
+  assert.deepStrictEqual(after("a", 29), { other: 48, c: 2, b: 20 });
+  assert.deepStrictEqual(after("a", 1), { other: 48, c: 2, a: 11 });
+  for (let n = 0; n < 1000; n++) after(`d${n}`, 1);
+  assert.lengthOf(Metric.snapshotUnsafe(context), 3);
+});

@@ -164,7 +164,10 @@ export const encodePage = <A, B>({ items, total }: Page<A>, encode: (item: A) =>
 /** The body of a response; `status` is its HTTP status, too. */
 export type ResponseBody = { readonly status: number; readonly [member: string]: unknown };
 
-/** A JSON response with the status that its body names. No cache may keep what a key opens. */
+/** Headers of every response of the interfaces: browsers guess no type, and no cache keeps what a key opens. */
+export const guarded = { "cache-control": "no-store", "x-content-type-options": "nosniff" };
+
+/** A JSON response with the status that its body names. */
 export const toJsonResponse = (
   body: ResponseBody,
   headers?: Readonly<Record<string, string>>,
@@ -172,5 +175,5 @@ export const toJsonResponse = (
   HttpServerResponse.text(JSON.stringify(body), {
     status: body.status,
     contentType: "application/json; charset=utf-8",
-    headers: { "cache-control": "no-store", ...headers },
+    headers: { ...guarded, ...headers },
   });

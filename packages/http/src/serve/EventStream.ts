@@ -5,7 +5,7 @@
 import type { AnswerEvent, AskError, Progress } from "@parley/core";
 import { Cause, Duration, Effect, Fiber, Option, Pull, Stream } from "effect";
 import { HttpServerResponse } from "effect/http";
-import { encodeEntry } from "../contract/Wire.ts";
+import { encodeEntry, guarded } from "../contract/Wire.ts";
 import type { ReportFailure } from "./ErrorResponses.ts";
 
 /** Between two comments, by which proxies see that the connection is alive. */
@@ -58,7 +58,7 @@ export const toEventStream = Effect.fnUntraced(function* (
       status: 200,
       contentType: "text/event-stream; charset=utf-8",
       headers: {
-        "cache-control": "no-store",
+        ...guarded,
         // Some proxies hold a response back until it is complete.
         "x-accel-buffering": "no",
         ...(Option.exists(first, ([{ replayed }]) => replayed) && {

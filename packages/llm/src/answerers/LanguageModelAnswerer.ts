@@ -5,6 +5,7 @@ import {
   Answerer,
   type AnswerPart,
   AnswerUnavailable,
+  AskedModel,
   AskLimits,
   type StorageUnavailable,
 } from "@parley/core";
@@ -145,6 +146,7 @@ const answerWith = Effect.fnUntraced(function* (
   emit: (part: AnswerPart) => Effect.Effect<unknown>,
 ) {
   const startedAt = yield* Clock.currentTimeMillis;
+  const asked = yield* AskedModel;
   const details = new Set<string>();
   const candidates = yield* Effect.forEach(providers, (provider) =>
     Effect.map(Schedule.toStep(retrySchedule(retries)), (nextPause) => ({
@@ -161,6 +163,7 @@ const answerWith = Effect.fnUntraced(function* (
     const next = candidates.toSorted((a, b) => a.readyAt - b.readyAt)[0]!;
     yield* Effect.sleep(Math.max(0, next.readyAt - (yield* Clock.currentTimeMillis)));
     const { model, name: provider } = next.provider;
+    asked.model = model;
     const called = yield* next.provider
       .call(next, next.prompt.messages, (text) => emit({ _tag: "Delta", text }))
       .pipe(Effect.result);

@@ -34,6 +34,7 @@ const scopeOf = {
 
 /** Why a call failed: a closed set, so that it can be the attribute of a metric. */
 export type FailureReason = keyof typeof scopeOf;
+export const failureReasons = Object.keys(scopeOf) as ReadonlyArray<FailureReason>;
 
 /** A call of a language model or of the moderation endpoint that failed. */
 export class ModelFailure extends Data.TaggedError("ModelFailure")<{

@@ -5,7 +5,7 @@ import { inSpan } from "@parley/core";
 import { Duration, Effect, Exit, Metric, Schedule, Stream } from "effect";
 import * as CircuitBreaker from "effect/persistence/CircuitBreaker";
 import { callModel, type CallOptions } from "./ModelCall.ts";
-import { makeFailure, type ModelFailure } from "./ModelFailure.ts";
+import { failureReasons, makeFailure, type ModelFailure } from "./ModelFailure.ts";
 import type { Message } from "./Prompt.ts";
 
 const counter = (name: string, description: string) =>
@@ -45,6 +45,8 @@ export const makeProvider = (options: CallOptions) =>
       Metric.update(Metric.withAttributes(metric, { ...attributes, ...more }), value);
     const breaker = yield* makeBreaker;
     yield* update(circuit, circuitStates.Closed);
+    // A counter exists from the start: a rate does not see the step to the first value.
+    for (const reason of failureReasons) yield* update(failures, 0, { reason });
     yield* breaker.transitions.pipe(
       Stream.tap(({ to }) => update(circuit, circuitStates[to])),
       Stream.runForEach(logTransition),
@@ -73,6 +75,10 @@ export const makeProvider = (options: CallOptions) =>
       callModel(options, messages, emit).pipe(
         Effect.tap(({ completion, prompt }) =>
           Effect.all([
+            Effect.annotateCurrentSpan({
+              "gen_ai.usage.input_tokens": prompt,
+              "gen_ai.usage.output_tokens": completion,
+            }),
             update(answers, 1),
             update(tokens, prompt, { direction: "input" }),
             update(tokens, completion, { direction: "output" }),

@@ -44,6 +44,8 @@ export const timeLeft = Effect.map(WorkDeadline, (deadline) => deadline - perfor
 export interface LendingOptions {
   /** The pool in metrics. */
   readonly name: string;
+  /** The most connections of the pool, for metrics. */
+  readonly size?: number;
   /** Milliseconds for the waiting and the work together. */
   readonly deadline: number;
   /**
@@ -94,13 +96,14 @@ export const makeLender = Effect.map(Effect.context<never>(), (context) => {
 
   const lendFrom = (
     pool: PgPool,
-    { cancels, deadline, name, silentAfter, turns }: LendingOptions,
+    { cancels, deadline, name, silentAfter, size = 1, turns }: LendingOptions,
   ): Lending => {
     const firstUses = new WeakMap<PgConnection, number>();
     const loans = new Set<Loan>();
     const lent = () => [...loans].flatMap(({ connection }) => connection ?? []);
     const gauge = (metric: string, description: string, read: () => number) =>
       registerGauge(context, metric, description, { "db.client.connection.pool.name": name }, read);
+    gauge("db.client.connection.max", "The most connections of the pool", () => size);
     gauge("db.client.connection.used", "Connections in use", () => new Set(lent()).size);
     gauge("db.client.connection.pending_requests", "Statements waiting for a connection", () => {
       return loans.size - lent().length;

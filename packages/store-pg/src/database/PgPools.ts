@@ -5,7 +5,7 @@
 import * as PgClient from "@effect/sql-pg/PgClient";
 import * as PgConnection from "@effect/sql-pg/PgConnection";
 import * as PgPool from "@effect/sql-pg/PgPool";
-import { Effect, Scope, type Redacted } from "effect";
+import { Effect, Redacted, Scope } from "effect";
 import type { SqlError } from "effect/sql";
 import { makeLender, type LendingOptions } from "./Lending.ts";
 import { quoteSchema, types } from "./PgParams.ts";
@@ -108,6 +108,8 @@ export const makePools = Effect.fnUntraced(function* (
   // that waits for one would never end.
   const scope = yield* Effect.acquireRelease(Scope.make("parallel"), Scope.close);
   const { rowSecurity = false } = options;
+  const database = decodeURIComponent(new URL(Redacted.value(options.url)).pathname.slice(1));
+  const session = { rowSecurity, database };
   const { lendFrom, note } = yield* makeLender;
   // A process that vanished within a transaction must not keep its locks: creations wait for those of an erasure.
   const idle = { idle_in_transaction_session_timeout: "5s" };
@@ -123,7 +125,7 @@ export const makePools = Effect.fnUntraced(function* (
       ...config,
     }).pipe(
       Scope.provide(scope),
-      Effect.map((pool) => lendFrom(pool, lending)),
+      Effect.map((pool) => lendFrom(pool, { ...lending, size: connections })),
     );
   /** Without pipelining, statements are sent one by one, and can be canceled. */
   const pipelined = { multiplex: true, multiplexConcurrency: rowSecurity ? 1 : 32 };
@@ -178,12 +180,12 @@ export const makePools = Effect.fnUntraced(function* (
     PgConnection.make({
       ...configOf(options, 1, { ...noTimeouts, ...customPlans, ...byIndex, ...settings }),
       multiplex,
-    }).pipe(Effect.map((connection) => makeDedicatedSession(connection, rowSecurity)));
+    }).pipe(Effect.map((connection) => makeDedicatedSession(connection, session)));
 
   const pools: PgPools = {
-    reads: makeTenantSession(reads, { rowSecurity, pipelined: true }),
-    writes: makeTenantSession(writes, { rowSecurity, pipelined: true }),
-    bulk: makeTenantSession(bulk, { rowSecurity }),
+    reads: makeTenantSession(reads, { ...session, pipelined: true }),
+    writes: makeTenantSession(writes, { ...session, pipelined: true }),
+    bulk: makeTenantSession(bulk, session),
     operation: dedicated(true, { lock_timeout: "1s", ...idle }),
     transfer: dedicated(false, {}),
     // It connects again immediately, so that a loss is noted even while there are no requests.

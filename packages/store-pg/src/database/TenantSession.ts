@@ -50,6 +50,12 @@ export interface DedicatedSession extends Session {
   ) => Stream.Stream<Row, SqlError.SqlError>;
 }
 
+interface SessionOptions {
+  readonly rowSecurity: boolean;
+  /** The database's name, for spans. */
+  readonly database: string;
+}
+
 let sessions = 0;
 
 /**
@@ -58,11 +64,19 @@ let sessions = 0;
  */
 export const makeTenantSession = (
   { use }: Lending,
-  {
-    pipelined = false,
-    rowSecurity,
-  }: { readonly pipelined?: boolean; readonly rowSecurity: boolean },
+  { database, pipelined = false, rowSecurity }: SessionOptions & { readonly pipelined?: boolean },
 ): Session => {
+  /** The text of a statement is constant; what users wrote is in its values. */
+  const spanOf =
+    (text: string) =>
+    <A, E>(executed: Effect.Effect<A, E>): Effect.Effect<A, E> =>
+      inSpan(
+        executed,
+        "sql.execute",
+        { "db.system.name": "postgresql", "db.namespace": database, "db.query.text": text },
+        "client",
+      );
+
   /** The connection of the open transaction. */
   const Open = Context.Service<PgConnection>(`@parley/store-pg/TenantSession/${++sessions}`);
 
@@ -135,29 +149,18 @@ export const makeTenantSession = (
 
 export const makeDedicatedSession = (
   connection: PgConnection,
-  rowSecurity: boolean,
+  options: SessionOptions,
 ): DedicatedSession => ({
-  ...makeTenantSession({ use: (_, work) => work(connection) }, { rowSecurity }),
+  ...makeTenantSession({ use: (_, work) => work(connection) }, options),
   // The transaction ends with the connection.
   stream: (tenant, text, values) =>
     Stream.unwrap(
       Effect.as(
-        begin(connection, tenant, rowSecurity),
+        begin(connection, tenant, options.rowSecurity),
         connection.stream(text, values) as Stream.Stream<any, SqlError.SqlError>,
       ),
     ),
 });
-
-/** The text of a statement is constant; what users wrote is in its values. */
-const spanOf =
-  (text: string) =>
-  <A, E>(executed: Effect.Effect<A, E>): Effect.Effect<A, E> =>
-    inSpan(
-      executed,
-      "sql.execute",
-      { "db.system.name": "postgresql", "db.query.text": text },
-      "client",
-    );
 
 const run = (connection: PgConnection, statements: ReadonlyArray<Statement>) =>
   statements.map(({ text, values }) => connection.query(text, values));

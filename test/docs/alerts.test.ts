@@ -1,0 +1,35 @@
+import { expect, it } from "vitest";
+import { read, sectionOf } from "./Fences.ts";
+
+const rules = read("deploy/prometheus-rules.yaml");
+const alerts = [...rules.matchAll(/alert: (\w+)/g)].map(([, name]) => name!);
+
+it("each alert names its section of docs/troubleshooting.md, and each of its sections has an alert", () => {
+  const sections = [...read("docs/troubleshooting.md").matchAll(/^## (\w+)$/gm)].map(
+    ([, name]) => name,
+  );
+  expect(sections).toEqual(alerts);
+  const runbooks = [...rules.matchAll(/runbook: (\S+)/g)].map(([, link]) => link);
+  expect(runbooks).toEqual(alerts.map((name) => `docs/troubleshooting.md#${name.toLowerCase()}`));
+});
+
+it("alerts and dashboard use only metrics that the server serves", () => {
+  const table = sectionOf(read("docs/monitoring.md"), "## Metrics");
+  const served = new Set([...table.matchAll(/^\| `(\w+)`/gm)].map(([, name]) => name));
+  // The PostgreSQL store adds them.
+  for (const name of ["writable", "clock_offset_seconds"]) served.add(`parley_database_${name}`);
+  const dashboard = JSON.parse(read("deploy/grafana-dashboard.json"));
+  const panels: ReadonlyArray<{ targets: ReadonlyArray<{ expr: string }> }> = dashboard.panels;
+  const queries = panels.flatMap(({ targets }) => targets.map(({ expr }) => expr));
+  const used = [
+    ...`${rules.replaceAll(/^ +runbook: .*$/gm, "")}${queries.join("\n")}`.matchAll(
+      /\b(?:parley|http_server|db_client|process|nodejs|v8js)_\w+/g,
+    ),
+  ].map(([name]) => name.replace(/_(bucket|count|sum)$/, ""));
+  const labels = ["db_client_connection_pool_name"];
+  expect([...new Set(used)].filter((name) => !served.has(name) && !labels.includes(name))).toEqual(
+    [],
+  );
+  // Each metric has a panel.
+  expect([...served].filter((name) => !queries.some((query) => query.includes(name!)))).toEqual([]);
+});
