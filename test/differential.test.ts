@@ -350,7 +350,7 @@ const subject = Effect.fnUntraced(function* (run: number) {
       }
       case "Usage":
         return Effect.map(archive.usage(chatbot, past[0]!), (sums) =>
-          sums.toSorted((a, b) => (a.model < b.model ? -1 : 1)),
+          sums.toSorted((a, b) => ((a.model ?? "") < (b.model ?? "") ? -1 : 1)),
         );
       case "Pass":
         passed += command.millis;

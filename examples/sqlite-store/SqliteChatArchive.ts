@@ -4,6 +4,7 @@ import {
   type ChatbotNotFound,
   type Erasable,
   erasureDetail,
+  exportDetail,
   importDetail,
   ImportRefused,
   checkArchiveOrder,
@@ -52,15 +53,20 @@ export const makeChatArchive = (database: Database): ChatArchive["Service"] => {
       }),
 
     // Read in one go: a transaction that stays open would hold up every other fiber.
-    export: (chatbot, actor) =>
+    export: (chatbot, actor, person) =>
       Stream.fromIterableEffect(
         write((now): ReadonlyArray<ArchiveRecord> | ChatbotNotFound => {
           const missing = Rows.chatbotMissing(database, chatbot);
           if (missing) return missing;
-          Rows.insertAudit(database, { actor, chatbot, action: "export", detail: "" }, now);
+          Rows.insertAudit(
+            database,
+            { actor, chatbot, action: "export", detail: exportDetail(person) },
+            now,
+          );
           return all<Rows.ChatRow>(
-            `SELECT ${Rows.chatColumns} FROM chats WHERE chatbot = :chatbot ORDER BY id`,
-            { chatbot },
+            `SELECT ${Rows.chatColumns} FROM chats
+             WHERE chatbot = :chatbot AND (:userRef IS NULL OR userRef = :userRef) ORDER BY id`,
+            { chatbot, userRef: person?.userRef ?? null },
           ).flatMap((chat): Array<ArchiveRecord> => [
             { _tag: "Chat", chat: Rows.toChat(chat) },
             ...all<Rows.EntryRow & { readonly usage: string | null }>(
@@ -112,7 +118,7 @@ export const makeChatArchive = (database: Database): ChatArchive["Service"] => {
              count(*) AS answers, total(usage ->> 'attempts') AS attempts,
              total(usage ->> 'promptTokens') AS promptTokens,
              total(usage ->> 'completionTokens') AS completionTokens
-           FROM entries WHERE chatbot = :chatbot AND usage IS NOT NULL AND createTime >= :since
+           FROM entries WHERE chatbot = :chatbot AND question <> '' AND NOT flagged AND createTime >= :since
            GROUP BY 1, 2, 3`,
           { chatbot, since: since.getTime(), by },
         ).map((row) => ({ ...row })),

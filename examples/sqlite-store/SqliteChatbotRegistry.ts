@@ -250,6 +250,9 @@ export const makeChatbotRegistry = (database: Database): ChatbotRegistry["Servic
         note({ actor, chatbot, action: "revoke-key", detail: keyId }, now);
       }),
 
+    recordRead: (chatbot, detail, actor) =>
+      write((now) => note({ actor, chatbot, action: "read", detail }, now)),
+
     audit: (limit) =>
       read(() =>
         all<Omit<AuditRecord, "time"> & { readonly time: number }>(

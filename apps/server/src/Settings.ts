@@ -154,6 +154,10 @@ const config = Config.all({
   listen: boolean("PARLEY_LISTEN", true),
   prepare: boolean("PARLEY_PREPARE", true),
   schema: Config.String("PARLEY_SCHEMA").pipe(Config.withDefault("parley")),
+  /** The person who runs a command, in the audit. */
+  actor: text("PARLEY_ACTOR", "a name of at most 200 printable characters", (name) =>
+    /^\P{C}{1,200}$/u.test(name),
+  ).pipe(Config.withDefault(null)),
   /** The path of the provisioning file. */
   provision: optional("PARLEY_PROVISION"),
   /** The window of the models in tokens. */

@@ -17,6 +17,7 @@ export { Answerer, type AnswerPart } from "./ports/Answerer.ts";
 export {
   ChatArchive,
   erasureDetail,
+  exportDetail,
   importDetail,
   type ArchiveRecord,
   type Erasable,

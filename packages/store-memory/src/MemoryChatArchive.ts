@@ -4,6 +4,7 @@
 import {
   ChatArchive,
   erasureDetail,
+  exportDetail,
   importDetail,
   ImportRefused,
   checkArchiveOrder,
@@ -39,11 +40,14 @@ export const makeChatArchive = (memory: Memory): ChatArchive["Service"] => ({
       return erased.length;
     }),
 
-  export: (chatbot, actor) =>
+  export: (chatbot, actor, person) =>
     atomically(function* (now) {
       const { chats } = yield* findChatbot(memory, chatbot);
-      record(memory, now, actor, chatbot, "export", "");
-      return Stream.fromIterable([...chats.values()].flatMap(toRecords));
+      record(memory, now, actor, chatbot, "export", exportDetail(person));
+      const exported = [...chats.values()].filter(
+        ({ chat }) => person === undefined || chat.userRef === person.userRef,
+      );
+      return Stream.fromIterable(exported.flatMap(toRecords));
     }).pipe(Stream.unwrap),
 
   import: Effect.fnUntraced(function* (chatbot, records, actor) {
@@ -87,8 +91,8 @@ export const makeChatArchive = (memory: Memory): ChatArchive["Service"] => ({
       const sums = new Map<string, UsageSum>();
       for (const { chat, entries } of tenantOf(memory, chatbot).chats.values()) {
         for (const { entry, keyId, usage } of entries) {
-          if (usage === null || entry.createTime < since) continue;
-          const { attempts, completionTokens, model, promptTokens, provider } = usage;
+          if (entry.question === "" || entry.flagged || entry.createTime < since) continue;
+          const { attempts, completionTokens, model, promptTokens, provider } = usage ?? free;
           const groups = {
             day: entry.createTime.toISOString().slice(0, 10),
             key: keyId,
@@ -111,6 +115,9 @@ export const makeChatArchive = (memory: Memory): ChatArchive["Service"] => ({
       return [...sums.values()];
     }),
 });
+
+/** The cost of an answer without a model. */
+const free = { provider: null, model: null, attempts: 0, promptTokens: 0, completionTokens: 0 };
 
 const matches = (which: Erasable, { chat, entries }: StoredChat): boolean => {
   switch (which._tag) {

@@ -146,6 +146,9 @@ export const makeChatbotRegistry = (memory: Memory) => {
         record(memory, now, actor, id, "revoke-key", keyId);
       }),
 
+    recordRead: (id, detail, actor) =>
+      Effect.map(Clock.currentTimeMillis, (now) => record(memory, now, actor, id, "read", detail)),
+
     audit: (limit) => Effect.sync(() => memory.audit.toReversed().slice(0, limit)),
   });
 

@@ -12,6 +12,7 @@ import {
   type Chatbot,
 } from "@parley/core";
 import { Console, Effect, Schema, Stdio, Stream } from "effect";
+import { recordRead } from "./Database.ts";
 import { CommandFailed, describeError, printError } from "./Errors.ts";
 import { details, printable, table, write } from "./Output.ts";
 import type { Prompt } from "./Prompt.ts";
@@ -68,6 +69,7 @@ export const converse = Effect.fnUntraced(function* (
   });
   const history = Effect.gen(function* () {
     if (chat === null) return yield* Console.error("This chat is new.");
+    yield* recordRead(chatbot.id, `chat ${chat}`);
     const { items, total } = yield* chats.history(chatbot, chat, newest);
     const entries = items.toReversed().map(({ answer, createTime, question }) =>
       details([
@@ -79,15 +81,16 @@ export const converse = Effect.fnUntraced(function* (
     yield* Console.error([...entries, `The newest ${items.length} of ${total}.`].join("\n\n"));
   });
   const list = Effect.gen(function* () {
+    yield* recordRead(chatbot.id, "names of chats");
     const { items, total } = yield* chats.list(chatbot, newestChats);
     const rows = table(items, ["id", "createTime", "name"]);
     yield* Console.error(`${rows}\n${items.length} of ${total}`);
   });
-  const answer = (line: string) => {
-    if (prompt === null || !line.startsWith("/")) return ask(line);
+  const answer = Effect.fnUntraced(function* (line: string) {
+    if (prompt === null || !line.startsWith("/")) return yield* ask(line);
     const commands = { "/new": begin, "/chats": list, "/history": history };
-    return commands[line.trim() as keyof typeof commands] ?? Console.error(help);
-  };
+    yield* commands[line.trim() as keyof typeof commands] ?? Console.error(help);
+  });
 
   if (chatId !== null) yield* chats.history(chatbot, chatId, { ...newest, limit: 1 });
   if (prompt !== null) {

@@ -2,7 +2,7 @@
  * The database of a command: beside a running server the server's.
  */
 import { layerDigest } from "@effect/platform-node/NodeCrypto";
-import { Administration } from "@parley/core";
+import { Administration, ChatbotRegistry } from "@parley/core";
 import { layerPostgres, pendingSql } from "@parley/store-pg";
 import { Effect, Layer, Option } from "effect";
 import { SecureRandom } from "effect/crypto";
@@ -68,11 +68,21 @@ const layerAdministration = Administration.layer.pipe(
 export const onDatabase = <A, E, R>(work: Effect.Effect<A, E, R>) =>
   work.pipe(Effect.provide(layerAdministration), Effect.scoped, Effect.provide(Settings.layer));
 
-/** The actor of the command in the audit: the user of the operating system, such as `cli:ann`, or its number. */
-export const actor: Effect.Effect<string> = Effect.sync(() => {
+/**
+ * The actor of the command in the audit: the user of the operating system, such as `cli:ann`, or its number. With
+ * PARLEY_ACTOR, the person behind a shared account, too: `cli:deploy (ann)`.
+ */
+export const actor = Effect.map(Settings, ({ actor }) => {
+  const person = actor === null ? "" : ` (${actor})`;
   try {
-    return `cli:${userInfo().username}`;
+    return `cli:${userInfo().username}${person}`;
   } catch {
-    return `cli:${process.getuid?.() ?? "unknown"}`;
+    return `cli:${process.getuid?.() ?? "unknown"}${person}`;
   }
+});
+
+/** Adds the line of the audit for texts of users that the command is about to show. */
+export const recordRead = Effect.fnUntraced(function* (chatbot: number, detail: string) {
+  const registry = yield* ChatbotRegistry;
+  yield* registry.recordRead(chatbot, detail, yield* actor);
 });

@@ -200,7 +200,66 @@ describe("parley chats", () => {
       });
     }
     expect(await totalOf(full)).toBe(5);
-    expect(await audited(1)).toEqual([`${user} erase Full 6 chats of a userRef`]);
+    expect(await audited(1)).toEqual([
+      expect.stringMatching(`^${user} erase Full 6 chats of a userRef sha256:\\w{32}:\\w{64}$`),
+    ]);
+  });
+
+  it("exports and erases one person in a workspace, verifies it in the audit, and lists nobody", async () => {
+    await withStores(
+      Effect.gen(function* () {
+        const registry = yield* ChatbotRegistry;
+        const store = yield* ChatStore;
+        for (const [name, workspaceName] of [
+          ["One", "People"],
+          ["Two", "People"],
+          ["Three", "Elsewhere"],
+        ] as const) {
+          const chatbot = { workspaceName, name, description: "", settings: defaultSettings };
+          const { id } = yield* registry.create({ ...chatbot, keys: [] }, "test");
+          for (const userRef of ["ann@example.org", "bob@example.org"]) {
+            yield* store.createChat(id, { name: userRef, userRef, helloMessage: "Hello" }, null);
+          }
+        }
+      }),
+    );
+    const ann = "--user-ref ann@example.org";
+    const { stdout: text } = await parley(`chats export --chatbot One ${ann}`);
+    expect(text).toMatch(
+      /"userRef":"ann@example.org"(.*\n){2}\{"end":\{"chats":1,"entries":1\}\}\n$/,
+    );
+    expect(text).not.toContain("bob");
+    for (const wrong of ["", "--id 1", "--idle-since 1d", `${ann} --chatbot One`]) {
+      expect((await parley(`chats erase --workspace People ${wrong}`)).code).toBe(2);
+    }
+    expect((await parley(`chats erase --workspace Nowhere ${ann}`)).stderr).toContain(
+      "no workspace",
+    );
+    const erased = await parley(`chats erase --workspace People ${ann}`);
+    expect(erased).toEqual({ code: 0, stdout: "Erased 2 chats.\n", stderr: "" });
+    const about = async (userRef: string) =>
+      JSON.parse((await parley(`audit --json --user-ref ${userRef}`)).stdout).map(
+        (line: { action: string; chatbotName: string }) => `${line.action} ${line.chatbotName}`,
+      );
+    expect(await about("ann@example.org")).toEqual(["erase Two", "erase One", "export One"]);
+    expect(await about("bob@example.org")).toEqual([]);
+    expect((await parley("audit --json --limit 100000")).stdout).not.toContain("example.org");
+    expect((await parley("chats list --chatbot Three")).stdout).toContain("2 of 2 chats");
+  });
+
+  it("leaves a line in the audit when it shows texts, with the person behind the account", async () => {
+    const { stdout } = await parley("chats list --chatbot Full --limit 1 --json");
+    const { id } = JSON.parse(stdout).chats[0];
+    const lines = await audited(100);
+    await parley("chats show --chatbot Full 17");
+    expect(await audited(100)).toEqual(lines);
+    const ann = { ...settings(), PARLEY_ACTOR: "ann" };
+    await here(["chats", "show", "--chatbot", "Full", "--text", `${id}`], ann);
+    await here(["chats", "search", "--chatbot", "Full", "--text", "secret"], ann);
+    expect(await audited(2)).toEqual([
+      `${user} (ann) read Full chat ${id}`,
+      `${user} (ann) read Full names of chats`,
+    ]);
   });
 });
 

@@ -6,10 +6,17 @@ import type { Chat } from "../model/Chat.ts";
 import type { Entry, Usage } from "../model/Entry.ts";
 import type { ChatbotNotFound, ImportRefused, StorageUnavailable } from "../model/Errors.ts";
 
+/** A person whose chats are erased or exported. */
+export interface Person {
+  readonly userRef: string;
+  /** A salted digest of `userRef`, for the audit; see `Administration.digestUserRef`. */
+  readonly digest?: string;
+}
+
 /** The chats to erase. A chat is always erased as a whole. */
 export type Erasable =
   | { readonly _tag: "Chat"; readonly id: number }
-  | { readonly _tag: "UserRef"; readonly userRef: string }
+  | ({ readonly _tag: "UserRef" } & Person)
   /** Chats that were created before `limit`, without an entry since. */
   | { readonly _tag: "IdleSince"; readonly limit: Date }
   | { readonly _tag: "All" };
@@ -21,13 +28,17 @@ export const erasureDetail = (which: Erasable, erased: number): string => {
     case "Chat":
       return `chat ${which.id}`;
     case "UserRef":
-      return `${chats} of a userRef`;
+      return `${chats} of ${exportDetail(which)}`;
     case "IdleSince":
       return `${chats} idle since ${which.limit.toISOString()}`;
     case "All":
       return chats;
   }
 };
+
+/** The detail of an export's line in the audit. */
+export const exportDetail = (person?: Person): string =>
+  person === undefined ? "" : `a userRef ${person.digest ?? ""}`.trimEnd();
 
 /** The detail of an import's line in the audit. */
 export const importDetail = (chats: number): string => `${chats} ${chats === 1 ? "chat" : "chats"}`;
@@ -43,8 +54,10 @@ export type ArchiveRecord =
  */
 export type UsageGroup = "day" | "key" | "userRef";
 
-/** The cost of all answers of one model of a provider, and of one group. */
-export interface UsageSum extends Omit<Usage, "latencyMillis"> {
+/** The cost of all answers of one model of a provider, and of one group; `null`: of answers without a model. */
+export interface UsageSum extends Omit<Usage, "latencyMillis" | "provider" | "model"> {
+  readonly provider: string | null;
+  readonly model: string | null;
   /** `null` without groups, and for answers without a known key or without a `userRef`. */
   readonly group: string | null;
   readonly answers: number;
@@ -67,12 +80,13 @@ export class ChatArchive extends Context.Service<
       actor: string,
     ) => Effect.Effect<number, ChatbotNotFound | StorageUnavailable>;
     /**
-     * Every chat and entry of the chatbot, from one snapshot. The reader may write to the store meanwhile, and read
+     * Every chat and entry of the chatbot, or of one person in it, from one snapshot. The reader may write to the store meanwhile, and read
      * another export.
      */
     readonly export: (
       chatbot: number,
       actor: string,
+      person?: Person,
     ) => Stream.Stream<ArchiveRecord, ChatbotNotFound | StorageUnavailable>;
     /**
      * Stores the records with their ids and times, all of them or none, and returns the number of chats. Later chats
@@ -87,7 +101,7 @@ export class ChatArchive extends Context.Service<
     ) => Effect.Effect<number, E | ChatbotNotFound | ImportRefused | StorageUnavailable, R>;
     /**
      * The sums for each provider and model, and each group if `by` is given, in any order, over the entries since that
-     * time, inclusive. Imported entries have no key.
+     * time, inclusive. Hello entries and flagged questions have no answer. Imported entries have no key.
      */
     readonly usage: (
       chatbot: number,

@@ -53,11 +53,13 @@ export interface AuditRecord {
     | "revoke-key"
     | "erase"
     | "export"
-    | "import";
+    | "import"
+    | "read";
   /**
    * `create` and `delete`: the chatbot's name. `change`: its {@link changedFields}, as in `description, model`.
    * `add-key` and `revoke-key`: the key's id. `change-key`: the key's id and its changed fields, as in
-   * `4gT…: expiresAt, scopes`. `erase`: `erasureDetail`. `export`: empty. `import`: `importDetail`.
+   * `4gT…: expiresAt, scopes`. `erase`: `erasureDetail`. `export`: `exportDetail`. `import`: `importDetail`. `read`: what was
+   * read, without a text of a user.
    */
   readonly detail: string;
 }
@@ -129,6 +131,12 @@ export class ChatbotRegistry extends Context.Service<
       keyId: string,
       actor: string,
     ) => Effect.Effect<void, KeyNotFound | StorageUnavailable>;
+    /** Adds the line of an operator who reads texts of users. */
+    readonly recordRead: (
+      chatbot: number,
+      detail: string,
+      actor: string,
+    ) => Effect.Effect<void, StorageUnavailable>;
     /** The newest `limit` lines, newest first. The lines of concurrent writes may have any order. */
     readonly audit: (
       limit: number,

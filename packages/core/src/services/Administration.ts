@@ -4,6 +4,7 @@
  */
 import { Clock, Context, Duration, Effect, Layer, Redacted, Schema, Struct } from "effect";
 import { Digest, SecureRandom } from "effect/crypto";
+import { Hex } from "effect/encoding";
 import {
   generateKey,
   keyRecord,
@@ -41,6 +42,11 @@ const make = Effect.gen(function* () {
     const { hash, id } = yield* keyRecord(Redacted.value(key));
     return { key, id, hash };
   }).pipe(Effect.provideContext(services));
+
+  const digestWith = (salt: string, userRef: string) =>
+    Context.get(services, Digest.Digest)
+      .digestHex(Digest.sha256, new TextEncoder().encode(`${salt}:${userRef}`))
+      .pipe(Effect.map((hash) => `sha256:${salt}:${hash}`));
 
   const find = Effect.fnUntraced(function* (id: number) {
     const found = (yield* registry.list).find(({ chatbot }) => chatbot.id === id);
@@ -160,8 +166,22 @@ const make = Effect.gen(function* () {
       yield* validate(KeyRules, { actor });
       yield* registry.revokeKey(id, keyId, actor);
     }),
-    /** The newest `limit` lines of the audit, newest first. */
-    audit: registry.audit,
+    /** A digest of a `userRef` for lines of the audit. Its salt is random, so that nobody can list persons by it. */
+    digestUserRef: (userRef: string) =>
+      Effect.flatMap(Context.get(services, SecureRandom.SecureRandom).randomBytes(16), (salt) =>
+        digestWith(Hex.encode(salt), userRef),
+      ),
+    /** The newest `limit` lines of the audit, newest first; with a `userRef`, those with a digest of it. */
+    audit: Effect.fnUntraced(function* (limit: number, userRef?: string) {
+      if (userRef === undefined) return yield* registry.audit(limit);
+      const lines = yield* Effect.filter(yield* registry.audit(2 ** 31 - 1), ({ detail }) => {
+        const [digest, salt] = /sha256:(\w+):\w+$/.exec(detail) ?? [];
+        return salt === undefined
+          ? Effect.succeed(false)
+          : Effect.map(digestWith(salt, userRef), (own) => own === digest);
+      });
+      return lines.slice(0, limit);
+    }),
   };
 });
 

@@ -8,6 +8,7 @@ import {
   erasureDetail,
   type ArchiveRecord,
   type Erasable,
+  type UsageSum,
 } from "../ports/ChatArchive.ts";
 import type { ChatbotRegistry } from "../ports/ChatbotRegistry.ts";
 import type { ChatStore } from "../ports/ChatStore.ts";
@@ -264,9 +265,10 @@ export const archiveChecks: ReadonlyArray<
     yield* archive.erase(chatbot, { _tag: "Chat", id }, "ann");
     yield* archive.erase(chatbot, { _tag: "Chat", id }, "ann");
     yield* archive.erase(chatbot, idle(longAgo), "ann");
-    yield* archive.erase(chatbot, { _tag: "UserRef", ...user }, "bob");
+    yield* archive.erase(chatbot, { _tag: "UserRef", ...user, digest: "d1" }, "bob");
     // The line of an export is written when it begins.
     yield* Stream.runDrain(Stream.take(archive.export(chatbot, "cat"), 1));
+    yield* Stream.runDrain(archive.export(chatbot, "cat", { ...user, digest: "d2" }));
     const refused = archive.import(chatbot, Stream.make(chatRecord(1, longAgo)), "dan");
     yield* failsWith("a refused import", "ImportRefused", refused);
     yield* archive.erase(chatbot, idle(future), "eve");
@@ -276,8 +278,9 @@ export const archiveChecks: ReadonlyArray<
     yield* archive.import(chatbot, Stream.empty, "hal");
     yield* same("the audit", (yield* auditOf(chatbot)).slice(before.length), [
       `ann erase ${erasureDetail({ _tag: "Chat", id }, 1)}`,
-      "bob erase 1 chat of a userRef",
+      "bob erase 1 chat of a userRef d1",
       "cat export ",
+      "cat export a userRef d2",
       `eve erase ${erasureDetail(idle(future), 2)}`,
       "fay import 3 chats",
       "guy erase 3 chats",
@@ -322,6 +325,29 @@ export const archiveChecks: ReadonlyArray<
     const { items, total } = yield* history(to, id, { limit: 1 });
     const expected = [later.id, entriesOf(records, id).length + 1];
     yield* same("the newest entry and the total", [items[0]?.id, total], expected);
+  }),
+
+  check("an export of a user holds the chats of this user alone", function* () {
+    const archive = yield* ChatArchive;
+    const [chatbot, other] = [yield* newChatbot, yield* newChatbot];
+    for (const of of [chatbot, other]) {
+      for (const userRef of ["u", null, "U", "u", "u "]) {
+        const chat = yield* create(of, { userRef });
+        yield* ask(of, chat.id, entry("q", { usage }));
+      }
+    }
+    const whole = yield* exported(chatbot);
+    const chats = new Set(chatsOf(whole).flatMap(({ id, userRef }) => (userRef === "u" ? id : [])));
+    const expected = whole.filter((record) =>
+      chats.has(record._tag === "Chat" ? record.chat.id : record.entry.chatId),
+    );
+    for (const [userRef, records] of [
+      ["u", expected],
+      ["nobody", []],
+    ] as const) {
+      const found = yield* Stream.runCollect(archive.export(chatbot, actor, { userRef }));
+      yield* same(userRef, found, records);
+    }
   }),
 
   check("an export is of one moment, whatever is written while it is read", function* () {
@@ -450,7 +476,8 @@ export const archiveChecks: ReadonlyArray<
     yield* append(held[1]!, entry("second"));
     for (const [n, more] of [["first"], ["second"], []].entries()) {
       yield* same("the questions", yield* questions(twins[n]!), [["a", "b", ...more]]);
-      const sums = yield* archive.usage(twins[n]!, longAgo);
+      const all = yield* archive.usage(twins[n]!, longAgo);
+      const sums = all.filter(({ provider }) => provider !== null);
       yield* same("the usage", sums.length, n === 0 ? 1 : 0);
     }
     yield* erase(twins[1], { _tag: "Chat", id: chat.id });
@@ -663,41 +690,56 @@ export const archiveChecks: ReadonlyArray<
     }
   }),
 
-  check("usage is summed by provider and model since a time", function* () {
-    const archive = yield* ChatArchive;
-    const chatbot = yield* newChatbot;
-    const { latencyMillis: _, attempts, completionTokens, promptTokens, ...one } = usage;
-    const later = new Date(longAgo.getTime() + 1);
-    const costs = [one, { ...one, model: "another" }, one, null, { ...one, provider: "p" }, one];
-    yield* imported(chatbot, [
-      chatRecord(1, longAgo),
-      ...costs.map((cost, n) =>
-        entryRecord(1, n + 1, n < 5 ? longAgo : later, { usage: cost && { ...usage, ...cost } }),
-      ),
-    ]);
-    yield* conversation(yield* newChatbot, [entry("a", { usage })]);
-    const sum = (answers: number, model: typeof one, group: string | null = null) => ({
-      group,
-      ...model,
-      answers,
-      attempts: answers * attempts,
-      promptTokens: answers * promptTokens,
-      completionTokens: answers * completionTokens,
-    });
-    for (const [since, expected] of [
-      [longAgo, [sum(3, one), sum(1, costs[1]!), sum(1, costs[4]!)]],
-      [later, [sum(1, one)]],
-      [new Date(later.getTime() + 1), []],
-    ] as const) {
-      const sums = yield* archive.usage(chatbot, since);
-      const name = (row: typeof one) => `${row.provider} ${row.model}`;
-      const sortSums = (rows: ReadonlyArray<(typeof sums)[number]>) =>
-        rows.toSorted((a, b) => (name(a) < name(b) ? -1 : 1));
-      yield* same(`since ${since.toISOString()}`, sortSums(sums), sortSums(expected));
-    }
-    const days = yield* archive.usage(chatbot, later, "day");
-    yield* same("by day", days, [sum(1, one, later.toISOString().slice(0, 10))]);
-  }),
+  check(
+    "usage is summed by provider and model since a time, also of answers without a model",
+    function* () {
+      const archive = yield* ChatArchive;
+      const chatbot = yield* newChatbot;
+      const { latencyMillis: _, attempts, completionTokens, promptTokens, ...one } = usage;
+      const later = new Date(longAgo.getTime() + 1);
+      const costs = [one, { ...one, model: "another" }, one, null, { ...one, provider: "p" }, one];
+      const none = { provider: null, model: null };
+      yield* imported(chatbot, [
+        chatRecord(1, longAgo),
+        ...costs.map((cost, n) =>
+          entryRecord(1, n + 1, n < 5 ? longAgo : later, { usage: cost && { ...usage, ...cost } }),
+        ),
+        // No answers: a hello entry and a flagged question.
+        entryRecord(1, 7, later, { question: "" }),
+        entryRecord(1, 8, later, { flagged: true }),
+      ]);
+      yield* conversation(yield* newChatbot, [entry("a", { usage })]);
+      const sum = (answers: number, model: typeof one, group: string | null = null) => ({
+        group,
+        ...model,
+        answers,
+        attempts: answers * attempts,
+        promptTokens: answers * promptTokens,
+        completionTokens: answers * completionTokens,
+      });
+      const free = {
+        group: null,
+        ...none,
+        answers: 1,
+        attempts: 0,
+        promptTokens: 0,
+        completionTokens: 0,
+      };
+      for (const [since, expected] of [
+        [longAgo, [sum(3, one), sum(1, costs[1]!), sum(1, costs[4]!), free]],
+        [later, [sum(1, one)]],
+        [new Date(later.getTime() + 1), []],
+      ] as const) {
+        const sums = yield* archive.usage(chatbot, since);
+        const name = (row: Pick<UsageSum, "provider" | "model">) => `${row.provider} ${row.model}`;
+        const sortSums = (rows: ReadonlyArray<(typeof sums)[number]>) =>
+          rows.toSorted((a, b) => (name(a) < name(b) ? -1 : 1));
+        yield* same(`since ${since.toISOString()}`, sortSums(sums), sortSums(expected));
+      }
+      const days = yield* archive.usage(chatbot, later, "day");
+      yield* same("by day", days, [sum(1, one, later.toISOString().slice(0, 10))]);
+    },
+  ),
 
   check("usage is summed by the key that asked, and by the user of the chat", function* () {
     const archive = yield* ChatArchive;
@@ -711,9 +753,11 @@ export const archiveChecks: ReadonlyArray<
       yield* same("the entry", made, { ...texts, id, chatId: chat.id, createTime });
     }
     yield* ask(chatbot, null, entry("q", { usage, keyId: "first" }));
+    // An answer from documents has a key, and no cost.
+    yield* ask(chatbot, null, entry("q", { keyId: "free" }));
     for (const [by, ...expected] of [
-      ["key", "first,1", "k,2", ",2"],
-      ["userRef", "u,2", ",3"],
+      ["key", "first,1", "free,1", "k,2", ",2"],
+      ["userRef", "u,2", ",1", ",3"],
     ] as const) {
       const sums = yield* archive.usage(chatbot, new Date(0), by);
       const found = sums.map(({ answers, group }) => `${group ?? ""},${answers}`);

@@ -491,6 +491,14 @@ export const registryChecks: ReadonlyArray<
     }
   }),
 
+  check("a reading of texts is a line of the audit", function* () {
+    const registry = yield* ChatbotRegistry;
+    const { id } = yield* newOne();
+    const before = yield* auditOf(id);
+    yield* registry.recordRead(id, "chat 17", "ann");
+    yield* same("the audit", yield* auditOf(id), [...before, "ann read chat 17"]);
+  }),
+
   check("a deleted chatbot is gone with its keys and chats, and its audit stays", function* () {
     const { directory, other, registry } = yield* services;
     const key = newKey();

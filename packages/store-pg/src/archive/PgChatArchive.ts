@@ -4,6 +4,7 @@
 import {
   ChatArchive,
   ChatbotNotFound,
+  exportDetail,
   fold,
   importDetail,
   ImportRefused,
@@ -41,13 +42,18 @@ export const makeChatArchive = (pools: PgPools): ChatArchive["Service"] =>
   ChatArchive.of({
     erase: makeErasure(pools),
 
-    export: (chatbot, actor) =>
+    export: (chatbot, actor, person) =>
       Stream.unwrap(
         Effect.gen(function* () {
           const session = yield* pools.transfer;
-          const audited = yield* session.query(chatbot, auditExport, [chatbot, actor]);
+          const audited = yield* session.query(chatbot, auditExport, [
+            chatbot,
+            actor,
+            exportDetail(person),
+          ]);
           if (audited.length === 0) return yield* new ChatbotNotFound({ chatbot });
-          return session.stream<ExportRow>(chatbot, everything, [chatbot]).pipe(
+          const userRef = person === undefined ? [] : [person.userRef];
+          return session.stream<ExportRow>(chatbot, rowsOf(userRef), [chatbot, ...userRef]).pipe(
             Stream.mapAccum(
               () => 0,
               (seen: number, row: ExportRow): readonly [number, ReadonlyArray<ArchiveRecord>] => {
@@ -168,7 +174,7 @@ type ExportRow = {
   (Entry | { readonly id: null });
 
 // Lateral, so that every plan walks the chats and seeks their entries.
-const everything = `
+const rowsOf = (userRef: ReadonlyArray<string>) => `
 select chat.id::float8 as in_chat, chat.name, chat.user_ref as "userRef", chat.create_time as chat_time,
   ${entryColumns("entry")}, case when provider is not null then json_build_object(
     'provider', provider, 'model', model, 'promptTokens', prompt_tokens, 'completionTokens', completion_tokens,
@@ -177,11 +183,11 @@ select chat.id::float8 as in_chat, chat.name, chat.user_ref as "userRef", chat.c
 from chat left join lateral (
   select * from entry where chatbot_id = $1 and chat_id = chat.id order by position
 ) entry on true
-where chat.chatbot_id = $1
+where chat.chatbot_id = $1${userRef.length === 0 ? "" : " and chat.user_ref = $2"}
 order by chat.position, entry.position`;
 
 const auditExport = `
-insert into audit (chatbot_id, actor, action, detail) select id, $2, 'export', '' from chatbot where id = $1
+insert into audit (chatbot_id, actor, action, detail) select id, $2, 'export', $3 from chatbot where id = $1
 returning 1`;
 
 const auditImport =
@@ -226,7 +232,8 @@ const groups: Readonly<Record<UsageGroup, string>> = {
 
 const sumUsage = (by: UsageGroup | null) => `
 select ${by === null ? "null::text" : groups[by]} as "group", provider, model,
-  count(*)::float8 as answers, sum(attempts)::float8 as attempts,
-  sum(prompt_tokens)::float8 as "promptTokens", sum(completion_tokens)::float8 as "completionTokens"
-from entry where chatbot_id = $1 and create_time >= $2::timestamptz and provider is not null
+  count(*)::float8 as answers, coalesce(sum(attempts), 0)::float8 as attempts,
+  coalesce(sum(prompt_tokens), 0)::float8 as "promptTokens",
+  coalesce(sum(completion_tokens), 0)::float8 as "completionTokens"
+from entry where chatbot_id = $1 and create_time >= $2::timestamptz and question <> '' and not flagged
 group by 1, provider, model`;

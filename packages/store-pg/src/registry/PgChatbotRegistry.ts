@@ -187,6 +187,9 @@ export const makeChatbotRegistry = ({ reads, writes }: PgPools) => {
         yield* audit(actor, id, "revoke-key", keyId);
       }),
 
+    recordRead: (id, detail, actor) =>
+      Effect.asVoid(audit(actor, id, "read", detail)).pipe(toStorageUnavailable),
+
     audit: (limit) =>
       reads.query<AuditRecord>("operator", newestAudit, [limit]).pipe(
         Effect.map((rows) => rows.map((row) => ({ ...row }))),

@@ -1,26 +1,28 @@
 import { Administration } from "@parley/core";
-import { Effect } from "effect";
+import { Effect, Option } from "effect";
 import { Flag } from "effect/cli";
 import { onDatabase } from "../Database.ts";
 import { makeCommand } from "../Declaration.ts";
-import { countFlag } from "../Flags.ts";
+import { countFlag, textFlag } from "../Flags.ts";
 import { print, table } from "../Output.ts";
 
 export const audit = makeCommand("audit", {
-  description: "Show the changes of chatbots and keys with their actors, newest first",
+  description: "Show changes, exports, erasures and readings with their actors, newest first",
   examples: {
     "parley audit --limit 10": "The last ten changes",
     "parley audit --limit 100000 --json": "For a program",
+    "parley audit --user-ref user-7": "Whether the chats of a user were exported or erased",
   },
   flags: {
     limit: countFlag("limit", 2 ** 31 - 1).pipe(
       Flag.withDefault(50),
       Flag.withDescription("How many lines at most; 50 by default"),
     ),
+    userRef: textFlag("user-ref", "Only exports and erasures of this userRef"),
   },
-  run: Effect.fnUntraced(function* ({ limit }) {
+  run: Effect.fnUntraced(function* ({ limit, userRef }) {
     const administration = yield* Administration;
-    const lines = yield* administration.audit(limit);
+    const lines = yield* administration.audit(limit, Option.getOrUndefined(userRef));
     const registered = yield* administration.chatbots;
     const names = new Map(registered.map(({ chatbot }) => [chatbot.id, chatbot.name]));
     const documents = lines.map((line) => ({

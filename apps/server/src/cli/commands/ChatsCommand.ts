@@ -2,6 +2,7 @@
  * Seeing chats, erasing them, and moving them between stores.
  */
 import {
+  Administration,
   ChatArchive,
   ChatStore,
   decodeArchive,
@@ -12,10 +13,18 @@ import {
 } from "@parley/core";
 import { Console, Effect, Option, Stdio, Stream } from "effect";
 import { Argument, Command, Flag } from "effect/cli";
-import { actor, onDatabase } from "../Database.ts";
+import { actor, onDatabase, recordRead } from "../Database.ts";
 import { makeCommand, withHelp } from "../Declaration.ts";
 import { CommandFailed } from "../Errors.ts";
-import { chatbotFlag, chatbotOf, countFlag, sinceFlag, switchFlag, textFlag } from "../Flags.ts";
+import {
+  chatbotFlag,
+  chatbotOf,
+  chatbotsIn,
+  countFlag,
+  sinceFlag,
+  switchFlag,
+  textFlag,
+} from "../Flags.ts";
 import { counted, details, print, table, write } from "../Output.ts";
 
 const pageFlags = {
@@ -42,11 +51,22 @@ const textFields = (texts: Readonly<Record<string, string | null>>, isShown: boo
         ]),
       );
 
+/** The person with this `userRef`, with a digest for the audit. */
+const personOf = (userRef: Option.Option<string>) =>
+  Effect.transposeOption(
+    Option.map(userRef, (userRef) =>
+      Administration.use(({ digestUserRef }) =>
+        Effect.map(digestUserRef(userRef), (digest) => ({ userRef, digest })),
+      ),
+    ),
+  );
+
 const printChats = Effect.fnUntraced(function* (
   { chatbot: wanted, limit, page, text }: Command.Command.Config.Infer<typeof pageFlags>,
   filter: Partial<Pick<typeof newestChats, "search" | "userRef">>,
 ) {
   const { chatbot } = yield* chatbotOf(wanted);
+  if (text) yield* recordRead(chatbot.id, "names of chats");
   const query = { ...newestChats, limit, page, ...filter };
   const { items, total } = yield* ChatStore.use((store) => store.listChats(chatbot.id, query));
   const chats = items.map(({ name, ...chat }) => ({
@@ -93,6 +113,7 @@ const show = makeCommand("show", {
   run: Effect.fnUntraced(function* ({ chatbot: wanted, id, limit, page, text }) {
     const { chatbot } = yield* chatbotOf(wanted);
     const store = yield* ChatStore;
+    if (text) yield* recordRead(chatbot.id, `chat ${id}`);
     const { items, total } = yield* store.listEntries(chatbot.id, id, { ...newest, limit, page });
     const entries = items.map(({ answer, chatId: _, question, ...entry }) => ({
       ...entry,
@@ -108,46 +129,63 @@ const erase = makeCommand("erase", {
   examples: {
     "parley chats erase --id 17": "One chat",
     "parley chats erase --user-ref user-7": "All chats of a user",
+    "parley chats erase --user-ref user-7 --workspace Acme": "In all chatbots of a workspace",
     "parley chats erase --idle-since 2026-01-01": "Chats without an entry since then",
   },
   flags: {
     chatbot: chatbotFlag,
+    workspace: textFlag("workspace", "With --user-ref: in every chatbot of this workspace"),
     id: Flag.Int("id").pipe(Flag.optional, Flag.withDescription("The chat with this id")),
     userRef: textFlag("user-ref", "Every chat with this userRef"),
     idleSince: sinceFlag("idle-since", "Every chat with no entry since this time"),
   },
-  run: Effect.fnUntraced(function* ({ chatbot: wanted, id, idleSince, userRef }) {
+  run: Effect.fnUntraced(function* ({ chatbot: wanted, id, idleSince, userRef, workspace }) {
+    const person = yield* personOf(userRef);
     const [which, ...others] = [
       Option.map(id, (id): Erasable => ({ _tag: "Chat", id })),
-      Option.map(userRef, (userRef): Erasable => ({ _tag: "UserRef", userRef })),
+      Option.map(person, (person): Erasable => ({ _tag: "UserRef", ...person })),
       Option.map(idleSince, (limit): Erasable => ({ _tag: "IdleSince", limit })),
     ].flatMap(Option.toArray);
-    if (which === undefined || others.length > 0) {
+    const isWide = Option.isSome(workspace);
+    if (
+      which === undefined ||
+      others.length > 0 ||
+      (isWide && (which._tag !== "UserRef" || Option.isSome(wanted)))
+    ) {
       return yield* new CommandFailed({
-        message: "Name the chats by one of --id, --user-ref and --idle-since.",
+        message:
+          "Name the chats by one of --id, --user-ref and --idle-since; --workspace needs --user-ref and no --chatbot.",
         hint: '"parley chats erase --help" explains it, with examples.',
         exitCode: 2,
       });
     }
-    const { chatbot } = yield* chatbotOf(wanted);
     const archive = yield* ChatArchive;
-    const erased = yield* archive.erase(chatbot.id, which, yield* actor);
-    yield* print({ chatbot: chatbot.id, erased }, `Erased ${counted(erased, "chat")}.`);
+    const chatbots = isWide ? yield* chatbotsIn(workspace.value) : [yield* chatbotOf(wanted)];
+    const erasures = yield* Effect.forEach(
+      chatbots,
+      Effect.fnUntraced(function* ({ chatbot: { id } }) {
+        return { chatbot: id, erased: yield* archive.erase(id, which, yield* actor) };
+      }),
+    );
+    const erased = erasures.reduce((sum, { erased }) => sum + erased, 0);
+    yield* print(isWide ? erasures : erasures[0], `Erased ${counted(erased, "chat")}.`);
   }, onDatabase),
 });
 
 const exporting = makeCommand("export", {
-  description: "Write every chat and entry of a chatbot as newline-delimited JSON",
+  description: "Write the chats and entries of a chatbot as newline-delimited JSON",
   examples: {
     "parley chats export > chats.ndjson": "Into a file",
     "parley chats export | gzip > chats.ndjson.gz": "Compressed",
+    "parley chats export --user-ref user-7 > user-7.ndjson": "Of one user",
   },
-  flags: { chatbot: chatbotFlag },
-  run: Effect.fnUntraced(function* ({ chatbot: wanted }) {
+  flags: { chatbot: chatbotFlag, userRef: textFlag("user-ref", "Only chats with this userRef") },
+  run: Effect.fnUntraced(function* ({ chatbot: wanted, userRef }) {
     const { chatbot } = yield* chatbotOf(wanted);
+    const person = Option.getOrUndefined(yield* personOf(userRef));
     const archive = yield* ChatArchive;
     let records = 0;
-    yield* archive.export(chatbot.id, yield* actor).pipe(
+    yield* archive.export(chatbot.id, yield* actor, person).pipe(
       Stream.tap(() => Effect.sync(() => records++)),
       encodeArchive,
       // One write for some lines. Many of the longest would exceed the length of a string.

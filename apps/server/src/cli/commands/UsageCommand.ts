@@ -7,7 +7,7 @@ import { chatbotFlag, chatbotOf, sinceFlag } from "../Flags.ts";
 import { print, table } from "../Output.ts";
 
 export const usage = makeCommand("usage", {
-  description: "Sum the tokens of a chatbot's answers, by provider and model",
+  description: "Sum a chatbot's answers and their tokens, by provider and model",
   examples: {
     "parley usage --since 2026-11-01 --json": "Since November, as JSON",
     "parley usage --by key --since 30d": "Which key cost how much",
