@@ -1,8 +1,19 @@
 /**
  * Logs, the metrics of the process, and the export by OpenTelemetry's protocol (OTLP).
  */
-import { describeCause, registerGauge, registerRead } from "@parley/core";
-import { Array, Cause, ConfigProvider, Effect, Formatter, Layer, Logger, Metric } from "effect";
+import { describeCause, isTraced, registerGauge, registerRead } from "@parley/core";
+import {
+  Array,
+  Cause,
+  ConfigProvider,
+  Effect,
+  Formatter,
+  Layer,
+  Logger,
+  Metric,
+  Option,
+  Tracer,
+} from "effect";
 import { FetchHttpClient, HttpClient } from "effect/http";
 import { Otlp, OtlpSerialization } from "effect/observability";
 import { existsSync, readdirSync, readFileSync } from "node:fs";
@@ -168,7 +179,45 @@ const layerOtlp = Layer.suspend(() => {
   );
 });
 
-/** The logger of the settings, the metrics of the process, and a tracer if OTLP is on. */
-export const layerObservability = Layer.mergeAll(layerProcessMetrics, layerOtlp).pipe(
-  Layer.provideMerge(layerLogger),
+/**
+ * The tracer with a sampler of OpenTelemetry's names; `null` for another name or ratio. The id of a trace decides, so
+ * that services with the same ratio sample the same traces.
+ */
+export const sampledBy = (
+  tracer: Tracer.Tracer,
+  sampler = "parentbased_always_on",
+  argument = "1",
+): Tracer.Tracer | null => {
+  const names = /^(parentbased_)?(?:always_on|(always_off)|(traceidratio))$/;
+  const [known, isParentBased, isOff, isRatio] = names.exec(sampler) ?? [];
+  const ratio = isOff ? 0 : isRatio ? Number(argument) : 1;
+  if (known === undefined || !(ratio >= 0 && ratio <= 1)) return null;
+  const span: Tracer.Tracer["span"] = (options) => {
+    const span = tracer.span(options);
+    if (isParentBased && Option.isSome(options.parent)) return span;
+    const sampled = Number.parseInt(span.traceId.slice(-8), 16) < ratio * 2 ** 32;
+    return sampled === span.sampled ? span : tracer.span({ ...options, sampled });
+  };
+  return { ...tracer, span };
+};
+
+const layerSampler = Layer.effect(
+  Tracer.Tracer,
+  Effect.gen(function* () {
+    const tracer = yield* Tracer.Tracer;
+    if (!(yield* isTraced)) return tracer;
+    const { OTEL_TRACES_SAMPLER: sampler, OTEL_TRACES_SAMPLER_ARG: argument } = process.env;
+    const sampled = sampledBy(tracer, sampler || undefined, argument || undefined);
+    if (sampled !== null) return sampled;
+    yield* Effect.logWarning(
+      `OTEL_TRACES_SAMPLER=${sampler} with OTEL_TRACES_SAMPLER_ARG=${argument ?? ""} is not supported: every trace is exported`,
+    );
+    return tracer;
+  }),
 );
+
+/** The logger of the settings, the metrics of the process, and a tracer if OTLP is on. */
+export const layerObservability = Layer.mergeAll(
+  layerProcessMetrics,
+  Layer.provideMerge(layerSampler, layerOtlp),
+).pipe(Layer.provideMerge(layerLogger));
