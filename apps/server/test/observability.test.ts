@@ -202,7 +202,6 @@ describe("a server that is observed", () => {
       'parley_ask_answer_duration_seconds_count{model="small",outcome="failed"} 1',
       'parley_ask_answer_duration_seconds_bucket{model="large",outcome="stored",le="120"} 2',
       `parley_requests_total{key="${seen.keyId}"} ${seen.sent - 5}`,
-      'parley_requests_total{key="other"} 0',
       'parley_chatbot_tokens_total{chatbot="1",direction="input"} 10',
       'parley_chatbot_tokens_total{chatbot="1",direction="output"} 6',
       'parley_failures_total{reason="INTERNAL_ERROR"} 0',

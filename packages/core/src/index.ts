@@ -122,7 +122,6 @@ export {
   logFailure,
   makeBusiest,
   registerGauge,
-  registerRead,
   secondsHistogram,
   traceHeaders,
 } from "./services/Telemetry.ts";

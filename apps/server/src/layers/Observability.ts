@@ -1,19 +1,8 @@
 /**
  * Logs, the metrics of the process, and the export by OpenTelemetry's protocol (OTLP).
  */
-import { describeCause, isTraced, registerGauge, registerRead } from "@parley/core";
-import {
-  Array,
-  Cause,
-  ConfigProvider,
-  Effect,
-  Formatter,
-  Layer,
-  Logger,
-  Metric,
-  Option,
-  Tracer,
-} from "effect";
+import { describeCause, registerGauge } from "@parley/core";
+import { Array, Cause, ConfigProvider, Effect, Formatter, Layer, Logger, Metric } from "effect";
 import { FetchHttpClient, HttpClient } from "effect/http";
 import { Otlp, OtlpSerialization } from "effect/observability";
 import { existsSync, readdirSync, readFileSync } from "node:fs";
@@ -74,6 +63,11 @@ const layerLogger = Layer.unwrap(
   ),
 );
 
+const cpuSeconds = (): number => {
+  const { system, user } = process.cpuUsage();
+  return (system + user) / 1e6;
+};
+
 const layerProcessMetrics = Layer.effectDiscard(
   Effect.gen(function* () {
     const context = yield* Effect.context<never>();
@@ -87,26 +81,20 @@ const layerProcessMetrics = Layer.effectDiscard(
     gauge("process.resident_memory", "Resident memory", "By", () => process.memoryUsage.rss());
     const started = Date.now() / 1000 - process.uptime();
     gauge("process.start_time", "Start of the process since 1970", "s", () => started);
-    registerRead(
+    Metric.registerUnsafe(
       Metric.counter("process.cpu", { description: "CPU time", attributes: { unit: "s" } }),
       context,
-      () => ({
-        count: process.cpuUsage().user / 1e6 + process.cpuUsage().system / 1e6,
-        incremental: true,
-      }),
+      {
+        get: () => ({ count: cpuSeconds(), incremental: true }),
+        update: () => {},
+        modify: () => {},
+      },
     );
-    if (existsSync("/proc/self/limits")) {
-      const [, limit] =
-        /^Max open files +(\d+)/m.exec(readFileSync("/proc/self/limits", "utf8")) ?? [];
-      gauge("process.max_fds", "Limit of open file descriptors", "", () =>
-        Number(limit ?? Infinity),
-      );
-      gauge(
-        "process.open_fds",
-        "Open file descriptors",
-        "",
-        () => readdirSync("/proc/self/fd").length,
-      );
+    if (existsSync("/proc/self/fd")) {
+      const [, limit] = /files +(\d+)/.exec(readFileSync("/proc/self/limits", "utf8")) ?? [];
+      gauge("process.max_fds", "Limit of open file descriptors", "", () => Number(limit));
+      const read = () => readdirSync("/proc/self/fd").length;
+      gauge("process.open_fds", "Open file descriptors", "", read);
     }
     gauge(
       "v8js.memory.heap.used",
@@ -179,45 +167,17 @@ const layerOtlp = Layer.suspend(() => {
   );
 });
 
-/**
- * The tracer with a sampler of OpenTelemetry's names; `null` for another name or ratio. The id of a trace decides, so
- * that services with the same ratio sample the same traces.
- */
-export const sampledBy = (
-  tracer: Tracer.Tracer,
-  sampler = "parentbased_always_on",
-  argument = "1",
-): Tracer.Tracer | null => {
-  const names = /^(parentbased_)?(?:always_on|(always_off)|(traceidratio))$/;
-  const [known, isParentBased, isOff, isRatio] = names.exec(sampler) ?? [];
-  const ratio = isOff ? 0 : isRatio ? Number(argument) : 1;
-  if (known === undefined || !(ratio >= 0 && ratio <= 1)) return null;
-  const span: Tracer.Tracer["span"] = (options) => {
-    const span = tracer.span(options);
-    if (isParentBased && Option.isSome(options.parent)) return span;
-    const sampled = Number.parseInt(span.traceId.slice(-8), 16) < ratio * 2 ** 32;
-    return sampled === span.sampled ? span : tracer.span({ ...options, sampled });
-  };
-  return { ...tracer, span };
-};
-
-const layerSampler = Layer.effect(
-  Tracer.Tracer,
-  Effect.gen(function* () {
-    const tracer = yield* Tracer.Tracer;
-    if (!(yield* isTraced)) return tracer;
-    const { OTEL_TRACES_SAMPLER: sampler, OTEL_TRACES_SAMPLER_ARG: argument } = process.env;
-    const sampled = sampledBy(tracer, sampler || undefined, argument || undefined);
-    if (sampled !== null) return sampled;
-    yield* Effect.logWarning(
-      `OTEL_TRACES_SAMPLER=${sampler} with OTEL_TRACES_SAMPLER_ARG=${argument ?? ""} is not supported: every trace is exported`,
-    );
-    return tracer;
-  }),
-);
+/** Every trace is exported: a sampler of the collector can choose among whole traces. */
+const warnOfSampler = Effect.suspend(() => {
+  const { OTEL_TRACES_SAMPLER: sampler } = process.env;
+  return !sampler || /^(parentbased_)?always_on$/.test(sampler)
+    ? Effect.void
+    : Effect.logWarning(`OTEL_TRACES_SAMPLER=${sampler} is not supported: every trace is exported`);
+});
 
 /** The logger of the settings, the metrics of the process, and a tracer if OTLP is on. */
 export const layerObservability = Layer.mergeAll(
   layerProcessMetrics,
-  Layer.provideMerge(layerSampler, layerOtlp),
+  layerOtlp,
+  Layer.effectDiscard(warnOfSampler),
 ).pipe(Layer.provideMerge(layerLogger));

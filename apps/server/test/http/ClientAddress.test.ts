@@ -1,11 +1,12 @@
 import { assert, describe, it } from "@effect/vitest";
 import { Option } from "effect";
+import { Headers } from "effect/http";
 import { clientAddressBehind, parseNetworks } from "../../src/http/ClientAddress.ts";
 
 const addressOf = (proxies: string, remote: string | undefined, forwarded?: string) =>
   clientAddressBehind(parseNetworks(proxies)!)({
     remoteAddress: Option.fromUndefinedOr(remote),
-    headers: forwarded === undefined ? {} : { "x-forwarded-for": forwarded },
+    headers: Headers.fromInput(forwarded === undefined ? {} : { "x-forwarded-for": forwarded }),
   });
 
 describe("the address of a client", () => {

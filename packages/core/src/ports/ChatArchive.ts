@@ -9,7 +9,7 @@ import type { ChatbotNotFound, ImportRefused, StorageUnavailable } from "../mode
 /** A person whose chats are erased or exported. */
 export interface Person {
   readonly userRef: string;
-  /** A salted digest of `userRef`, for the audit; see `Administration.digestUserRef`. */
+  /** A salted digest of `userRef`, for the audit; see `Administration.person`. */
   readonly digest?: string;
 }
 

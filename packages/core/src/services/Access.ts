@@ -1,25 +1,14 @@
 /**
  * Authentication: from the text of an API key to the chatbot that it opens (section 5).
  */
-import {
-  Cache,
-  Clock,
-  Context,
-  Duration,
-  Effect,
-  Exit,
-  Layer,
-  Metric,
-  Schedule,
-  Stream,
-} from "effect";
+import { Cache, Clock, Context, Duration, Effect, Exit, Layer, Schedule, Stream } from "effect";
 import { Digest, Mac } from "effect/crypto";
 import * as RateLimiter from "effect/persistence/RateLimiter";
 import { hashKey, keyId, type Scope } from "../model/ApiKey.ts";
 import type { Chatbot } from "../model/Chatbot.ts";
 import { ChatbotDirectory } from "../ports/ChatbotDirectory.ts";
 import { KeyRejected, RateExceeded } from "../model/Errors.ts";
-import { makeBusiest } from "./Telemetry.ts";
+import { makeKeyRequests } from "./Telemetry.ts";
 
 /** The chatbot and the scopes that a valid key opens. */
 export interface Principal {
@@ -75,13 +64,7 @@ const make = Effect.gen(function* () {
       }),
     );
 
-  const countRequest = makeBusiest(yield* Effect.context<never>(), (key) => [
-    Metric.counter("parley.requests", {
-      description: "Requests with a valid key, by the key's id",
-      attributes: { key },
-      incremental: true,
-    }),
-  ]);
+  const countRequest = yield* makeKeyRequests;
   let used = new Set<string>();
   const writeUse = Effect.suspend(() => {
     if (used.size === 0) return Effect.void;

@@ -13,7 +13,7 @@ import {
   Scopes,
   type KeyRecord,
 } from "../model/ApiKey.ts";
-import { ChatArchive } from "../ports/ChatArchive.ts";
+import { ChatArchive, type Person } from "../ports/ChatArchive.ts";
 import {
   ChatbotSettings,
   defaultSettings,
@@ -43,10 +43,11 @@ const make = Effect.gen(function* () {
     return { key, id, hash };
   }).pipe(Effect.provideContext(services));
 
-  const digestWith = (salt: string, userRef: string) =>
-    Context.get(services, Digest.Digest)
-      .digestHex(Digest.sha256, new TextEncoder().encode(`${salt}:${userRef}`))
-      .pipe(Effect.map((hash) => `sha256:${salt}:${hash}`));
+  const digestWith = Effect.fnUntraced(function* (salt: string, userRef: string) {
+    const { digestHex } = Context.get(services, Digest.Digest);
+    const hash = yield* digestHex(Digest.sha256, new TextEncoder().encode(`${salt}:${userRef}`));
+    return `sha256:${salt}:${hash}`;
+  });
 
   const find = Effect.fnUntraced(function* (id: number) {
     const found = (yield* registry.list).find(({ chatbot }) => chatbot.id === id);
@@ -166,11 +167,13 @@ const make = Effect.gen(function* () {
       yield* validate(KeyRules, { actor });
       yield* registry.revokeKey(id, keyId, actor);
     }),
-    /** A digest of a `userRef` for lines of the audit. Its salt is random, so that nobody can list persons by it. */
-    digestUserRef: (userRef: string) =>
-      Effect.flatMap(Context.get(services, SecureRandom.SecureRandom).randomBytes(16), (salt) =>
-        digestWith(Hex.encode(salt), userRef),
-      ),
+    /** A person for exports and erasures. The salt of the digest is random, so that nobody can list persons by it. */
+    person: Effect.fnUntraced(function* (userRef: string): Effect.fn.Return<Person> {
+      const salt = Hex.encode(
+        yield* Context.get(services, SecureRandom.SecureRandom).randomBytes(16),
+      );
+      return { userRef, digest: yield* digestWith(salt, userRef) };
+    }),
     /** The newest `limit` lines of the audit, newest first; with a `userRef`, those with a digest of it. */
     audit: Effect.fnUntraced(function* (limit: number, userRef?: string) {
       if (userRef === undefined) return yield* registry.audit(limit);

@@ -89,13 +89,6 @@ export const traceHeaders: Effect.Effect<Readonly<Record<string, string>>> = Eff
       : Effect.succeed({}),
 );
 
-/** Registers a series whose state is computed only when the metrics are read. */
-export const registerRead = <State>(
-  metric: Metric.Metric<number, State>,
-  context: Context.Context<never>,
-  get: () => State,
-) => Metric.registerUnsafe(metric, context, { get, update: () => {}, modify: () => {} });
-
 /** Registers a gauge that is computed only when the metrics are read. */
 export const registerGauge = (
   context: Context.Context<never>,
@@ -104,50 +97,56 @@ export const registerGauge = (
   attributes: Readonly<Record<string, string>>,
   read: () => number,
 ) =>
-  registerRead(Metric.gauge(name, { description, attributes }), context, () => ({ value: read() }));
+  Metric.registerUnsafe(Metric.gauge(name, { description, attributes }), context, {
+    get: () => ({ value: read() }),
+    update: () => {},
+    modify: () => {},
+  });
 
 /**
- * Metrics by a value that may have thousands of forms, such as a key: the busiest values have series of their own, all
- * others share the label `other`. Returns a function that updates the metric at an index of the described ones.
+ * Metrics by a value that may have thousands of forms, such as a key: the fifty busiest values have series of their own,
+ * all others share the label `other`. Returns a function that updates the metric at an index of the described ones.
  *
- * A series never decreases. A value that gets a label leaves its past in `other`; one that loses its label keeps its
- * count for the case that it gets it back. To take a label, a value needs twice the events of its holder, so that
- * series seldom come and go.
+ * No series decreases: a value leaves its past in `other` when it gets a label, and never gets a second one when it has
+ * lost it to another value, which needs twice its events.
  */
 export const makeBusiest = (
   context: Context.Context<never>,
-  describe: (label: string) => ReadonlyArray<Metric.Metric<number, any>>,
+  describe: (label: string) => ReadonlyArray<Metric.Metric<number, unknown>>,
   size = 50,
 ) => {
-  const hidden = Context.add(context, Metric.MetricRegistry, new Map());
   const events = new Map<string, number>();
-  const described = new Map<string, ReturnType<typeof describe>>();
-  const shown = new Map<string, ReadonlyArray<Metric.Registration>>();
-  const show = (label: string) => {
-    const metrics = described.get(label) ?? describe(label);
-    described.set(label, metrics);
-    const register = (metric: Metric.Metric<number, any>) =>
-      registerRead(metric, context, () => metric.valueUnsafe(hidden));
-    if (!shown.has(label)) shown.set(label, metrics.map(register));
-    return metrics;
-  };
-  show("other");
-
-  const takeLabel = (value: string, count: number): string => {
-    if (shown.has(value) || shown.size <= size) return value;
-    const [, ...labels] = shown.keys();
-    const least = labels.reduce((a, b) => (events.get(b)! < events.get(a)! ? b : a));
-    if (count < 2 * events.get(least)!) return "other";
-    for (const { remove } of shown.get(least)!) remove();
-    shown.delete(least);
-    return value;
+  const others = describe("other");
+  const labelled = new Map<string, typeof others>();
+  const replace = (value: string, count: number) => {
+    const least = [...labelled.keys()].reduce((a, b) => (events.get(b)! < events.get(a)! ? b : a));
+    if (count < 2 * events.get(least)!) return;
+    for (const metric of labelled.get(least)!) Metric.removeUnsafe(metric, context);
+    labelled.delete(least);
+    events.set(least, -Infinity);
+    labelled.set(value, describe(value));
   };
   return (value: string, index: number, amount: number): void => {
     const count = (events.get(value) ?? 0) + 1;
     events.set(value, count);
-    show(takeLabel(value, count))[index]!.updateUnsafe(amount, hidden);
+    if (!labelled.has(value)) {
+      if (labelled.size < size) labelled.set(value, describe(value));
+      else replace(value, count);
+    }
+    (labelled.get(value) ?? others)[index]!.updateUnsafe(amount, context);
   };
 };
+
+/** Counts the requests of keys. */
+export const makeKeyRequests = Effect.map(Effect.context<never>(), (context) =>
+  makeBusiest(context, (key) => [
+    Metric.counter("parley.requests", {
+      description: "Requests with a valid key, by the key's id",
+      attributes: { key },
+      incremental: true,
+    }),
+  ]),
+);
 
 /** A histogram of times in seconds. */
 export const secondsHistogram = (

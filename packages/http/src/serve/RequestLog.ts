@@ -44,25 +44,23 @@ export const makeRequestLog = Effect.fnUntraced(function* (logRequests = false) 
   const durations = new Map<string, Metric.Histogram<number>>();
   const failures = new Map<string, Metric.Counter<number>>();
 
-  /** Refused requests of the current minute: by reason, and by the client's address or the key's id. */
-  const refusals = new Map<GeneralMessage, Map<string, number>>();
+  /** Refused requests of the current minute, by reason and by the client's address or the key's id. */
+  const refusals = new Map<string, number>();
   const logRefusals = (): void => {
-    for (const [reason, counts] of refusals) {
-      const requests = [...counts].map(([name, count]) => `${name} ${count}`).join(", ");
-      const line = Effect.logWarning("Requests were refused in the last minute");
-      Effect.runForkWith(context)(Effect.annotateLogs(line, { reason, requests }));
-    }
+    const requests = Array.from(refusals, ([name, count]) => `${name} ${count}`).join(", ");
     refusals.clear();
+    const line = Effect.logWarning("Requests were refused in the last minute");
+    Effect.runForkWith(context)(Effect.annotateLogs(line, "requests", requests));
   };
-  const noteRefusal = (reason: GeneralMessage, name = "unknown"): void => {
+  const noteRefusal = (reason: GeneralMessage, who = "unknown"): void => {
     if (refusals.size === 0) {
       const timer: { unref?: () => void } | number = setTimeout(logRefusals, 60_000);
       // The line must not keep a process from ending.
       if (typeof timer === "object") timer.unref?.();
     }
-    const counts = refusals.get(reason) ?? new Map<string, number>();
-    const counted = counts.has(name) || counts.size < maxNames ? name : "other";
-    refusals.set(reason, counts.set(counted, (counts.get(counted) ?? 0) + 1));
+    const name = `${reason} ${who}`;
+    const counted = refusals.has(name) || refusals.size < maxNames ? name : `${reason} other`;
+    refusals.set(counted, (refusals.get(counted) ?? 0) + 1);
   };
 
   const describeDuration = ({ method, route }: RequestFacts, status: number) =>

@@ -55,13 +55,16 @@ it("requests that are refused for their key or its rate are one line a minute, w
   fail("INVALID_PATH");
   assert.isEmpty(lines);
   vi.advanceTimersByTime(60_000);
-  const [invalid, beyond, ...more] = lines.map((line) => JSON.parse(line).annotations);
-  assert.isEmpty(more);
-  assert.strictEqual(invalid.reason, "API_KEY_NOT_VALID");
-  assert.match(invalid.requests, /^192\.0\.2\.1 70, 198\.51\.100\.0 1, .*, other 21$/);
-  assert.deepStrictEqual(beyond, { reason: "RATE_EXCEEDED", requests: "4gT 70" });
   vi.advanceTimersByTime(600_000);
-  assert.lengthOf(lines, 2);
+  assert.lengthOf(lines, 1);
+  const { requests } = JSON.parse(lines[0]!).annotations;
+  const [client, key] = ["API_KEY_NOT_VALID", "RATE_EXCEEDED"];
+  assert.match(
+    requests,
+    new RegExp(
+      `^${client} 192.0.2.1 70, ${client} 198.51.100.0 1, ${key} 4gT 70, .*, ${client} other 22$`,
+    ),
+  );
   vi.useRealTimers();
 });
 

@@ -114,15 +114,14 @@ const failureWords =
 
 /** Why an answer with this finish is not complete; `null` if it is. A word that names no failure says "done". */
 const failureOf = ({ finishReason: { raw, unified }, providerMetadata }: Finish) => {
-  const { isOpen, isRefusal } = providerMetadata?.["parley"] ?? {};
   // The provider chooses the word: a long one may quote the chat.
   const word = raw !== undefined && /^[\w-]{1,40}$/.test(raw) ? raw : unified;
-  if (unified === "content-filter" || isRefusal === true || filterWords.test(`${raw}`)) {
+  if (unified === "content-filter" || filterWords.test(`${raw}`)) {
     return makeFailure("content_filter", `a content filter ended the answer: ${word}`);
   }
   if (unified === "stop" || unified === "length") return null;
   // An adapter of the AI SDK adds a finish without a raw reason to a stream that breaks off.
-  if (raw === undefined || isOpen === true) return cutOff;
+  if (raw === undefined || providerMetadata?.["parley"]?.["isOpen"] === true) return cutOff;
   return unified === "tool-calls" || unified === "error" || failureWords.test(raw)
     ? makeFailure("abnormal_end", `the answer ended abnormally: ${word}`)
     : null;

@@ -67,22 +67,15 @@ const fetchEvents: typeof fetch = async (url, init) => {
   return response;
 };
 
-/**
- * What a finish word does not tell: whether the model refused, and whether the stream ended within the text. Some
- * servers send a blank word with each chunk.
- */
+/** Notes whether a stream ended within the text: some servers send a blank finish word with each chunk. */
 const observeChunks = () => {
   let isOpen = false;
-  let isRefusal = false;
   return {
     processChunk: (chunk: any) => {
-      const choice = chunk?.choices?.[0];
-      if (choice === undefined) return;
-      const { content, refusal } = choice.delta ?? {};
-      isOpen = Boolean(content) && /^(null|none)?$/i.test(choice.finish_reason ?? "");
-      isRefusal ||= Boolean(refusal);
+      const { delta, finish_reason: word } = chunk.choices?.[0] ?? {};
+      isOpen = Boolean(delta?.content) && /^(null|none)?$/i.test(word ?? "");
     },
-    buildMetadata: () => ({ parley: { isOpen, isRefusal } }),
+    buildMetadata: () => ({ parley: { isOpen } }),
   };
 };
 

@@ -177,11 +177,6 @@ describe("openAiCompatible", () => {
       [text, last("error: the prompt was Hi?"), "[DONE]"],
       abnormal("other"),
     ],
-    [
-      "by a refusal and an unknown word",
-      [{ delta: { refusal: "No." } }, last("end"), "[DONE]"],
-      filtered("end"),
-    ],
     ["without a finish", [text, "[DONE]"], brokenOff],
     ["without anything", [text], brokenOff],
     ["within chunks that all have an empty word", [blank, blank], brokenOff],

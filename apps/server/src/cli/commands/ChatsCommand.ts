@@ -51,15 +51,8 @@ const textFields = (texts: Readonly<Record<string, string | null>>, isShown: boo
         ]),
       );
 
-/** The person with this `userRef`, with a digest for the audit. */
 const personOf = (userRef: Option.Option<string>) =>
-  Effect.transposeOption(
-    Option.map(userRef, (userRef) =>
-      Administration.use(({ digestUserRef }) =>
-        Effect.map(digestUserRef(userRef), (digest) => ({ userRef, digest })),
-      ),
-    ),
-  );
+  Administration.use(({ person }) => Effect.transposeOption(Option.map(userRef, person)));
 
 const printChats = Effect.fnUntraced(function* (
   { chatbot: wanted, limit, page, text }: Command.Command.Config.Infer<typeof pageFlags>,
@@ -147,11 +140,8 @@ const erase = makeCommand("erase", {
       Option.map(idleSince, (limit): Erasable => ({ _tag: "IdleSince", limit })),
     ].flatMap(Option.toArray);
     const isWide = Option.isSome(workspace);
-    if (
-      which === undefined ||
-      others.length > 0 ||
-      (isWide && (which._tag !== "UserRef" || Option.isSome(wanted)))
-    ) {
+    const isClear = !isWide || (Option.isSome(person) && Option.isNone(wanted));
+    if (which === undefined || others.length > 0 || !isClear) {
       return yield* new CommandFailed({
         message:
           "Name the chats by one of --id, --user-ref and --idle-since; --workspace needs --user-ref and no --chatbot.",
@@ -161,11 +151,9 @@ const erase = makeCommand("erase", {
     }
     const archive = yield* ChatArchive;
     const chatbots = isWide ? yield* chatbotsIn(workspace.value) : [yield* chatbotOf(wanted)];
-    const erasures = yield* Effect.forEach(
-      chatbots,
-      Effect.fnUntraced(function* ({ chatbot: { id } }) {
-        return { chatbot: id, erased: yield* archive.erase(id, which, yield* actor) };
-      }),
+    const by = yield* actor;
+    const erasures = yield* Effect.forEach(chatbots, ({ chatbot: { id: chatbot } }) =>
+      Effect.map(archive.erase(chatbot, which, by), (erased) => ({ chatbot, erased })),
     );
     const erased = erasures.reduce((sum, { erased }) => sum + erased, 0);
     yield* print(isWide ? erasures : erasures[0], `Erased ${counted(erased, "chat")}.`);
