@@ -81,14 +81,12 @@ describe("language models that are all dead", () => {
   }, 60_000);
   afterAll(() => running?.stop());
 
-  it("fail the asks immediately after ten seconds, and answer them soon after one comes back", async () => {
+  it("fail the asks immediately after ten that failed, and answer them soon after one comes back", async () => {
     const { target } = running;
-    const begun = performance.now();
-    while (performance.now() - begun < 10_000) {
-      const { status } = await askApi(target, { json: { query: "Are you there?" } });
-      expect(status).toBe(500);
-      await new Promise((resolve) => setTimeout(resolve, 100));
-    }
+    const failed = Array.from({ length: 10 }, () =>
+      askApi(target, { json: { query: "Are you there?" } }),
+    );
+    for (const { status } of await Promise.all(failed)) expect(status).toBe(500);
     const before = dead.map(({ asked }) => asked.length);
     const times: Array<number> = [];
     for (let n = 0; n < 200; n++) {

@@ -20,12 +20,10 @@ const retain = Effect.gen(function* () {
   let expiries: ReadonlyArray<number> = [];
   const gauge = (name: string, description: string, millis: () => number) =>
     registerGauge(context, name, description, { unit: "s" }, () => millis() / 1000);
-  gauge("parley.retention.age", "Time since a retention without a failure, or the start", () => {
-    return now() - completedAt;
-  });
-  gauge("parley.key.expiry", "Time to the next expiry of a key", () => {
-    return Math.min(...expiries.filter((expiry) => expiry > now())) - now();
-  });
+  const age = () => now() - completedAt;
+  gauge("parley.retention.age", "Time since a retention without a failure, or the start", age);
+  const next = () => Math.min(...expiries.filter((expiry) => expiry > now())) - now();
+  gauge("parley.key.expiry", "Time to the next expiry of a key", next);
 
   /** Logs every failure, defects included. The next run erases the chats that are left. */
   const logged = (message: string) =>

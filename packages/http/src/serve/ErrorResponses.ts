@@ -3,10 +3,9 @@
  */
 import {
   IdempotencyKeyReused,
-  Overloaded,
-  RateExceeded,
   type AskError,
   type KeyRejected,
+  type RateExceeded,
 } from "@parley/core";
 import { Cause, Option, type Effect } from "effect";
 import type { HttpServerResponse } from "effect/http";
@@ -61,12 +60,11 @@ export const toErrorResponse = (cause: Cause.Cause<RequestError>, dto = ""): Err
     return toValidationResponse(dto, [[["Idempotency-Key"], "REUSED"]]);
   }
   const reason = typeof error === "string" ? error : messages[error._tag];
+  const waits = typeof error !== "string" && "retryAfterSeconds" in error;
   return {
     body: toGeneralBody(reason),
     reason,
-    ...((error instanceof Overloaded || error instanceof RateExceeded) && {
-      headers: { "retry-after": String(error.retryAfterSeconds) },
-    }),
+    ...(waits && { headers: { "retry-after": String(error.retryAfterSeconds) } }),
   };
 };
 

@@ -32,11 +32,6 @@ const makeBreaker = CircuitBreaker.make({
   maxOpenDuration: "1 hour",
 }).pipe(Effect.provide(CircuitBreaker.layerStoreMemory()));
 
-/** A question, to one provider. */
-interface Question {
-  hasFailed: boolean;
-}
-
 export const makeProvider = (options: CallOptions) =>
   Effect.gen(function* () {
     const { modelId: model, provider: name } = options.model;
@@ -55,20 +50,21 @@ export const makeProvider = (options: CallOptions) =>
     );
 
     /** A question that has failed here before says nothing more about the provider, unless it tries the circuit. */
-    const outcomeFor = (question: Question) => (exit: Exit.Exit<unknown, ModelFailure>) =>
-      Effect.map(Effect.orDie(breaker.state("calls")), ({ _tag }) => {
-        const isRepeated = question.hasFailed && _tag === "Closed" && Exit.isFailure(exit);
-        const outcome = isRepeated ? CircuitBreaker.ignored : outcomeOf(exit);
-        question.hasFailed ||= outcome._tag === "Failure";
-        return outcome;
-      });
+    const outcomeFor =
+      (question: { hasFailed: boolean }) => (exit: Exit.Exit<unknown, ModelFailure>) =>
+        Effect.map(Effect.orDie(breaker.state("calls")), ({ _tag }) => {
+          const isRepeated = question.hasFailed && _tag === "Closed" && Exit.isFailure(exit);
+          const outcome = isRepeated ? CircuitBreaker.ignored : outcomeOf(exit);
+          question.hasFailed ||= outcome._tag === "Failure";
+          return outcome;
+        });
 
     /**
      * One call, as {@link callModel}. While the circuit is open, it fails with `circuit_open` and sends no request. All
      * failures of a question count once towards the circuit.
      */
     const call = (
-      question: Question,
+      question: { hasFailed: boolean },
       messages: ReadonlyArray<Message>,
       emit: (text: string) => Effect.Effect<unknown>,
     ) =>
