@@ -4,7 +4,6 @@
  */
 import { Clock, Context, Duration, Effect, Layer, Redacted, Schema, Struct } from "effect";
 import { Digest, SecureRandom } from "effect/crypto";
-import { Hex } from "effect/encoding";
 import {
   generateKey,
   keyRecord,
@@ -43,11 +42,12 @@ const make = Effect.gen(function* () {
     return { key, id, hash };
   }).pipe(Effect.provideContext(services));
 
-  const digestWith = Effect.fnUntraced(function* (salt: string, userRef: string) {
-    const { digestHex } = Context.get(services, Digest.Digest);
-    const hash = yield* digestHex(Digest.sha256, new TextEncoder().encode(`${salt}:${userRef}`));
-    return `sha256:${salt}:${hash}`;
-  });
+  const sha256 = (data: Uint8Array) =>
+    Context.get(services, Digest.Digest).digestHex(Digest.sha256, data);
+  const digestWith = (salt: string, userRef: string) =>
+    Effect.map(sha256(new TextEncoder().encode(`${salt}:${userRef}`)), (hash) => {
+      return `sha256:${salt}:${hash}`;
+    });
 
   const find = Effect.fnUntraced(function* (id: number) {
     const found = (yield* registry.list).find(({ chatbot }) => chatbot.id === id);
@@ -169,9 +169,8 @@ const make = Effect.gen(function* () {
     }),
     /** A person for exports and erasures. The salt of the digest is random, so that nobody can list persons by it. */
     person: Effect.fnUntraced(function* (userRef: string): Effect.fn.Return<Person> {
-      const salt = Hex.encode(
-        yield* Context.get(services, SecureRandom.SecureRandom).randomBytes(16),
-      );
+      const { randomBytes } = Context.get(services, SecureRandom.SecureRandom);
+      const salt = (yield* sha256(yield* randomBytes(16))).slice(0, 32);
       return { userRef, digest: yield* digestWith(salt, userRef) };
     }),
     /** The newest `limit` lines of the audit, newest first; with a `userRef`, those with a digest of it. */
