@@ -31,15 +31,13 @@ const retain = Effect.gen(function* () {
       hasFailed = true;
       return Effect.logError(message, cause);
     });
-  const list = Effect.tap(registry.list, (all) =>
-    Effect.sync(() => {
-      const live = all.flatMap(({ keys }) => keys.filter(({ revokedAt }) => revokedAt === null));
-      expiries = live.flatMap(({ expiresAt }) => expiresAt?.getTime() ?? []);
-    }),
-  );
+  const readExpiries = Effect.map(registry.list, (all) => {
+    const live = all.flatMap(({ keys }) => keys.filter(({ revokedAt }) => revokedAt === null));
+    expiries = live.flatMap(({ expiresAt }) => expiresAt?.getTime() ?? []);
+  });
   const eraseOutdated = Effect.gen(function* () {
     hasFailed = false;
-    for (const { chatbot } of yield* list) {
+    for (const { chatbot } of yield* registry.list) {
       const days = chatbot.settings.retentionDays;
       if (days === null) continue;
       const limit = new Date((yield* Clock.currentTimeMillis) - days * day);
@@ -50,7 +48,11 @@ const retain = Effect.gen(function* () {
     if (!hasFailed) completedAt = now();
   });
 
-  yield* Effect.ignore(list);
+  yield* Effect.ignore(readExpiries).pipe(
+    Effect.delay("1 second"),
+    Effect.repeat(Schedule.spaced("1 minute")),
+    Effect.forkChild,
+  );
   yield* eraseOutdated.pipe(
     logged("The erasure of outdated chats failed"),
     Effect.repeat(Schedule.jittered(Schedule.spaced("1 hour"))),

@@ -177,16 +177,20 @@ it.effect(
       yield* key("soon", new Date(2 * hour * 1000));
       yield* key("revoked", new Date(hour * 1000));
       yield* registry.revokeKey(id, "revoked", "test");
+      yield* TestClock.adjust("1 second");
+      assert.strictEqual((yield* gauges)["parley.key.expiry"], 2 * hour - 1);
+      // A key that was created later is seen within a minute.
+      yield* key("sooner", new Date(1.5 * hour * 1000));
       yield* TestClock.adjust("61 seconds");
       assert.deepStrictEqual(yield* gauges, {
-        "parley.retention.age": 61,
-        "parley.key.expiry": 2 * hour - 61,
+        "parley.retention.age": 62,
+        "parley.key.expiry": 1.5 * hour - 62,
       });
       isFailing = false;
       yield* TestClock.adjust("119 minutes");
       const { "parley.key.expiry": expiry, "parley.retention.age": age } = yield* gauges;
       assert.isBelow(age!, 75 * 60);
-      assert.strictEqual(expiry, 7 * hour - 1);
+      assert.strictEqual(expiry, 7 * hour - 2);
     }).pipe(
       Effect.scoped,
       Effect.provide(layerMemory),
