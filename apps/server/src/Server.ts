@@ -26,7 +26,7 @@ import { layerStore } from "./layers/Store.ts";
 import { Lifecycle } from "./Lifecycle.ts";
 import { firstStart } from "./provision/FirstStart.ts";
 import { provision } from "./provision/Provision.ts";
-import { readSettings, Settings } from "./Settings.ts";
+import { Settings } from "./Settings.ts";
 import { hasTerminal } from "./StopSignals.ts";
 
 /** Logs for how many answers a server that stops waits. */
@@ -79,8 +79,6 @@ const listeners = Effect.gen(function* () {
   if (settings.provision !== null) {
     yield* provision(settings.provision, process.env, "provisioning");
   }
-  const { warnings } = yield* readSettings(process.env);
-  for (const warning of warnings) yield* Effect.logWarning(warning);
 
   // An ask whose turn begins now may take its whole deadline.
   const grace = Duration.sum(settings.asks.deadline, Duration.seconds(5));
@@ -132,6 +130,11 @@ const listeners = Effect.gen(function* () {
   );
 });
 
+/** Before all else: a variable without effect may be why the server fails. */
+const warn = Effect.flatMap(Settings, ({ warnings }) =>
+  Effect.forEach(warnings, (warning) => Effect.logWarning(warning), { discard: true }),
+);
+
 /** The last line of a server; one that cannot start has an error instead. */
 const stopped = Effect.addFinalizer((exit) =>
   Exit.isFailure(exit) && !Cause.hasInterruptsOnly(exit.cause)
@@ -146,7 +149,7 @@ export const layerServer = Layer.merge(Layer.effectDiscard(listeners), layerRete
   // At the same time: a database takes a while to start.
   Layer.provide([layerStore, layerDocuments(hasTerminal ? Stream.empty : reloadOnSighup)]),
   Layer.provide([layerDigest, SecureRandom.layerWebCrypto, NodeServices.layer, layerRedaction]),
-  Layer.provide(Layer.effectDiscard(stopped)),
+  Layer.provide(Layer.effectDiscard(Effect.andThen(warn, stopped))),
   Layer.provide(layerObservability),
   Layer.provide([Settings.layer, Lifecycle.layer]),
 );

@@ -1,22 +1,28 @@
 /**
- * The settings of a server, read from the environment once, at the start. An invalid value stops the start with one
- * line that names the setting.
+ * The settings of a server, read from the environment and from files that it names, once, at the start. An invalid value
+ * stops the start with one line that names the setting.
  */
+import { addressProblem } from "@parley/store-pg";
 import {
   Config,
   ConfigProvider,
   Context,
-  Data,
   Duration,
   Effect,
   Layer,
   Redacted,
   Schema,
 } from "effect";
+import {
+  ignoredVariables,
+  isServiceLink,
+  readVariable,
+  SettingsInvalid,
+  unusedProxy,
+  type Variables,
+} from "./Variables.ts";
 
-export class SettingsInvalid extends Data.TaggedError("SettingsInvalid")<{
-  readonly message: string;
-}> {}
+export { SettingsInvalid };
 
 const invalid = (message: string) => Effect.fail(new SettingsInvalid({ message }));
 
@@ -118,6 +124,8 @@ const config = Config.all({
   askPort: port("PARLEY_ASK_PORT").pipe(Config.withDefault(null)),
   /** The port of health and metrics; 0: there are none. */
   managementPort: port("PARLEY_MANAGEMENT_PORT").pipe(Config.withDefault(3001)),
+  /** Health and metrics ask for no key: they are not on `host`. */
+  managementHost: Config.String("PARLEY_MANAGEMENT_HOST").pipe(Config.withDefault("127.0.0.1")),
   /** The form of log lines; `null`: JSON, but text on a terminal. */
   logFormat: Config.Literals(["json", "text"], "PARLEY_LOG_FORMAT").pipe(Config.withDefault(null)),
   logRequests: boolean("PARLEY_LOG_REQUESTS", false),
@@ -143,8 +151,7 @@ const config = Config.all({
   databaseUrl: Config.Redacted("DATABASE_URL").pipe(Config.withDefault(null)),
   connections: integer("PARLEY_DATABASE_CONNECTIONS", 6).pipe(Config.withDefault(12)),
   rowSecurity: boolean("PARLEY_ROW_SECURITY", false),
-  listen: boolean("PARLEY_LISTEN", true),
-  prepare: boolean("PARLEY_PREPARE", true),
+  pooler: boolean("PARLEY_POOLER", false),
   schema: Config.String("PARLEY_SCHEMA").pipe(Config.withDefault("parley")),
   /** The path of the provisioning file. */
   provision: optional("PARLEY_PROVISION"),
@@ -190,6 +197,7 @@ const read = Effect.gen(function* () {
     moderation: { ...values.moderation, endpoint },
   };
   const { moderation, store } = settings;
+  const addressError = databaseUrl && addressProblem(databaseUrl);
   const [general, answers] = [`${basePaths.general}/`, `${basePaths.answers}/`];
   const mistakes = [
     (general.startsWith(answers) || answers.startsWith(general)) &&
@@ -197,10 +205,7 @@ const read = Effect.gen(function* () {
     store === "postgres" &&
       databaseUrl === null &&
       "PARLEY_STORE is postgres, but DATABASE_URL is not set.",
-    // Other clients know the parameter. Ours would ignore it, and connect without TLS.
-    databaseUrl !== null &&
-      /[?&]ssl=/i.test(Redacted.value(databaseUrl)) &&
-      "DATABASE_URL has an unknown parameter ssl: write sslmode=require, or sslmode=disable.",
+    addressError !== null && `DATABASE_URL ${addressError}.`,
     rowSecurity &&
       store !== "postgres" &&
       `PARLEY_ROW_SECURITY is on, but PARLEY_STORE is ${store}: it needs a database of your own (DATABASE_URL).`,
@@ -215,40 +220,42 @@ const read = Effect.gen(function* () {
   return mistake === undefined ? settings : yield* invalid(mistake);
 });
 
-export type SettingsShape = Effect.Success<typeof read>;
+export type SettingsShape = Effect.Success<typeof read> & {
+  /** What an operator should know about variables that have no effect. */
+  readonly warnings: ReadonlyArray<string>;
+};
 
-/**
- * The settings in the variables of an environment, and a warning for each variable that begins with PARLEY_ and is not
- * a setting.
- */
+/** The settings in the variables of an environment. */
 export const readSettings = (
-  variables: Readonly<Record<string, string | undefined>>,
-): Effect.Effect<
-  { readonly settings: SettingsShape; readonly warnings: ReadonlyArray<string> },
-  SettingsInvalid
-> => {
-  // A variable of white space alone is not set.
-  const set = Object.fromEntries(
-    Object.entries(variables).flatMap(([name, value = ""]) =>
-      value.trim() === "" ? [] : [[name, value.trim()] as const],
-    ),
+  environment: Variables,
+): Effect.Effect<SettingsShape, SettingsInvalid> => {
+  const variables = Object.fromEntries(
+    Object.entries(environment).filter(([name, value]) => !isServiceLink(name, value)),
   );
-  const known = new Set<string>();
-  const provider = ConfigProvider.fromEnvRecord(set).pipe(
-    ConfigProvider.mapInput((path) => {
-      known.add(path.join("_"));
-      return path;
-    }),
-  );
+  const names = new Set<string>();
+  const provider = ConfigProvider.make(([name = ""]) => {
+    names.add(String(name));
+    return readVariable(variables, String(name)).pipe(
+      Effect.map((value) => (value === undefined ? value : ConfigProvider.makeValue(value))),
+      Effect.mapError(({ message }) => new ConfigProvider.SourceError({ message })),
+    );
+  });
   return read.pipe(
     Effect.provideService(ConfigProvider.ConfigProvider, provider),
-    Effect.catchTag("ConfigError", ({ message }) => invalid(settingFirst(message))),
-    Effect.map((settings) => ({
-      settings,
-      warnings: Object.keys(set)
-        .filter((name) => name.startsWith("PARLEY_") && !known.has(name))
-        .map((name) => `${name} is not a setting; docs/settings.md lists them all.`),
-    })),
+    Effect.catchTag("ConfigError", ({ cause, message }) =>
+      invalid(cause._tag === "SourceError" ? cause.message : settingFirst(message)),
+    ),
+    Effect.map((settings) => {
+      const models = [...settings.llms, settings.moderation.endpoint ?? []].flat();
+      const warnings = [
+        ...ignoredVariables(environment, names),
+        ...models.flatMap(({ baseUrl }) => unusedProxy(environment, baseUrl)),
+        ...(settings.store !== "postgres" && settings.databaseUrl !== null
+          ? [`DATABASE_URL is set, but not used: PARLEY_STORE is ${settings.store}.`]
+          : []),
+      ];
+      return { ...settings, warnings: [...new Set(warnings)] };
+    }),
   );
 };
 
@@ -265,6 +272,6 @@ export class Settings extends Context.Service<Settings, SettingsShape>()(
   /** The settings in the environment of the process. */
   static readonly layer = Layer.effect(
     Settings,
-    Effect.suspend(() => Effect.map(readSettings(process.env), ({ settings }) => settings)),
+    Effect.suspend(() => readSettings(process.env)),
   );
 }

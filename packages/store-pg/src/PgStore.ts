@@ -6,7 +6,6 @@ import {
   ChatbotDirectory,
   ChatbotRegistry,
   ChatStore,
-  describeCause,
   TurnStore,
 } from "@parley/core";
 import { Context, Effect, Layer, Stream, type Redacted } from "effect";
@@ -16,6 +15,7 @@ import { makeChatArchive } from "./archive/PgChatArchive.ts";
 import { makeChatCreation } from "./chats/ChatCreation.ts";
 import { makeListChats } from "./chats/ChatListing.ts";
 import { makeListEntries } from "./chats/EntryListing.ts";
+import { addressProblem, describeFailure, fallBack } from "./database/DatabaseAddress.ts";
 import { makeNotifications } from "./database/Notifications.ts";
 import { cannotBeUsed, PostgresUnusable } from "./database/PgErrors.ts";
 import { makeMigrationClient, makePools } from "./database/PgPools.ts";
@@ -43,15 +43,15 @@ export interface PostgresOptions {
    */
   readonly maxConnections?: number | undefined;
   /**
-   * Whether to listen for notifications of other processes, `true` by default. Behind a pooler that does not support
-   * LISTEN it must be `false`; changes of other processes are then found by polling.
+   * Whether to listen for notifications of other processes, `true` by default. Otherwise changes of other processes are
+   * found by polling.
    */
   readonly listen?: boolean | undefined;
   /**
-   * Whether connections keep prepared statements, `true` by default. Behind a pooler that lends connections for one
-   * transaction, and does not support prepared statements, it must be `false`.
+   * Whether a pooler, such as PgBouncer, lends connections for one transaction; `false` by default. Then connections
+   * neither listen nor prepare statements nor send settings, which the role must have instead.
    */
-  readonly prepare?: boolean | undefined;
+  readonly pooler?: boolean | undefined;
 }
 
 const withDefaults = (options: PostgresOptions) => ({
@@ -59,6 +59,7 @@ const withDefaults = (options: PostgresOptions) => ({
   schema: options.schema ?? "parley",
   rowSecurity: options.rowSecurity ?? false,
   maxConnections: options.maxConnections ?? 12,
+  pooler: options.pooler ?? false,
 });
 
 /** Checks the database and runs statements on a connection of their own, which is closed at the end. */
@@ -70,11 +71,14 @@ const onConnection = <A, R>(
   ) => Effect.Effect<A, PostgresUnusable | SqlError.SqlError, R>,
 ) => {
   const settings = withDefaults(options);
-  return checkDatabase(settings.schema).pipe(
+  const problem = addressProblem(settings.url);
+  if (problem !== null) return Effect.fail(cannotBeUsed(`its address ${problem}`));
+  return checkDatabase(settings.schema, settings.pooler).pipe(
     Effect.flatMap((database) => work(settings, database)),
     Effect.provideServiceEffect(SqlClient.SqlClient, makeMigrationClient(settings)),
     Effect.scoped,
     Effect.provide(Reactivity.layer),
+    Effect.retry({ while: (error) => fallBack(settings.url, error), times: 1 }),
     toUnusable,
   );
 };
@@ -133,7 +137,7 @@ export const layerPostgres = (
       );
       const pools = yield* makePools(settings);
       const notifications =
-        settings.listen === false
+        settings.listen === false || settings.pooler
           ? () => Stream.empty
           : yield* makeNotifications(pools.listener, settings.schema);
       const creation = yield* makeChatCreation(pools);
@@ -155,5 +159,5 @@ const toUnusable = <A, R>(
   effect: Effect.Effect<A, PostgresUnusable | SqlError.SqlError, R>,
 ): Effect.Effect<A, PostgresUnusable, R> =>
   Effect.mapError(effect, (error) =>
-    error instanceof PostgresUnusable ? error : cannotBeUsed(describeCause(error), error),
+    error instanceof PostgresUnusable ? error : cannotBeUsed(describeFailure(error), error),
   );

@@ -29,10 +29,7 @@ const answer = (question: string) =>
 const layerOwn = layerAnswerer.pipe(
   Layer.provide(layerDocuments(Stream.empty)),
   Layer.provide(
-    Layer.effect(
-      Settings,
-      Effect.map(readSettings({}), ({ settings }) => settings),
-    ),
+    Layer.effect(Settings, readSettings({})),
   ),
   Layer.provide(NodeServices.layer),
 );

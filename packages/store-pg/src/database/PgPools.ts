@@ -7,7 +7,8 @@ import * as PgConnection from "@effect/sql-pg/PgConnection";
 import * as PgPool from "@effect/sql-pg/PgPool";
 import { Effect, Scope, type Redacted } from "effect";
 import type { SqlError } from "effect/sql";
-import { makeLender, type LendingOptions } from "./Lending.ts";
+import { fallBack, transportOf } from "./DatabaseAddress.ts";
+import { makeLender, type Lending, type LendingOptions } from "./Lending.ts";
 import { quoteSchema, types } from "./PgParams.ts";
 import { makeRoundRobin } from "./RoundRobin.ts";
 import {
@@ -44,7 +45,7 @@ export interface PgPools {
 export interface PoolOptions {
   readonly url: Redacted.Redacted;
   readonly schema: string;
-  readonly prepare?: boolean | undefined;
+  readonly pooler?: boolean | undefined;
   /** At least {@link fewestConnections}; dedicated connections do not count. */
   readonly maxConnections: number;
   readonly rowSecurity?: boolean | undefined;
@@ -67,36 +68,59 @@ export const bulkDeadline = 10_000;
 const fewestConnections = 6;
 
 const configOf = (
-  { prepare, schema, url }: PoolOptions,
+  { pooler = false, schema, url }: PoolOptions,
   maxConnections: number,
   settings: Readonly<Record<string, string>>,
-): PgPool.Config => ({
-  url,
-  prepare,
-  types,
-  maxConnections,
-  applicationName: "parley",
-  // Shorter than any deadline, so that work fails because nobody can connect, and not because it waited.
-  connectTimeout: "4 seconds",
-  keepAlive: "10 seconds",
-  // Each overrides a setting of the role or the database.
-  startupParameters: {
-    search_path: quoteSchema(schema),
-    // The planner overestimates pages of many chats: to compile one would take longer than to run it.
-    jit: "off",
-    // A statement that waited for a lock must see what the holder of the lock wrote.
-    default_transaction_isolation: "read committed",
-    row_security: "on",
-    lock_timeout: "0",
-    ...settings,
-  },
-});
+  more: Pick<PgPool.Config, "multiplex" | "multiplexConcurrency"> = {},
+): PgPool.Config => {
+  const transport = transportOf(url);
+  return {
+    url: transport.url,
+    // The driver reads it for each connection.
+    get ssl() {
+      return transport.ssl;
+    },
+    prepare: !pooler,
+    types,
+    maxConnections,
+    applicationName: transport.applicationName,
+    // Shorter than any deadline, so that work fails because nobody can connect, and not because it waited.
+    connectTimeout: "4 seconds",
+    keepAlive: "10 seconds",
+    ...more,
+    // A pooler refuses them; `checkDatabase` asks for settings of the role.
+    startupParameters: pooler
+      ? {}
+      : // Each overrides a setting of the role or the database.
+        {
+          search_path: quoteSchema(schema),
+          // The planner overestimates pages of many chats: to compile one would take longer than to run it.
+          jit: "off",
+          // A statement that waited for a lock must see what the holder of the lock wrote.
+          default_transaction_isolation: "read committed",
+          row_security: "on",
+          lock_timeout: "0",
+          ...settings,
+        },
+  };
+};
 
 const noTimeouts = { statement_timeout: "0", idle_in_transaction_session_timeout: "0" };
 
 /** One connection for migrations and checks. */
 export const makeMigrationClient = (options: PoolOptions) =>
   PgClient.make(configOf(options, 1, noTimeouts));
+
+/** Connects again with or without TLS after PostgreSQL has refused the one way. */
+const withFallback = (url: Redacted.Redacted, lending: Lending): Lending =>
+  transportOf(url).other === null
+    ? lending
+    : {
+        use: (tenant, work) =>
+          Effect.tapError(lending.use(tenant, work), (error) =>
+            Effect.sync(() => fallBack(url, error)),
+          ),
+      };
 
 /** Opens no connection before the first statement. */
 export const makePools = Effect.fnUntraced(function* (
@@ -118,12 +142,11 @@ export const makePools = Effect.fnUntraced(function* (
     lending: LendingOptions,
   ) =>
     // The pool closes idle connections itself.
-    PgPool.make({
-      ...configOf(options, connections, { idle_session_timeout: "0", ...idle, ...settings }),
-      ...config,
-    }).pipe(
+    PgPool.make(
+      configOf(options, connections, { idle_session_timeout: "0", ...idle, ...settings }, config),
+    ).pipe(
       Scope.provide(scope),
-      Effect.map((pool) => lendFrom(pool, lending)),
+      Effect.map((pool) => withFallback(options.url, lendFrom(pool, lending))),
     );
   /** Without pipelining, statements are sent one by one, and can be canceled. */
   const pipelined = { multiplex: true, multiplexConcurrency: rowSecurity ? 1 : 32 };
@@ -175,10 +198,9 @@ export const makePools = Effect.fnUntraced(function* (
     },
   );
   const dedicated = (multiplex: boolean, settings: Readonly<Record<string, string>>) =>
-    PgConnection.make({
-      ...configOf(options, 1, { ...noTimeouts, ...customPlans, ...byIndex, ...settings }),
-      multiplex,
-    }).pipe(Effect.map((connection) => makeDedicatedSession(connection, rowSecurity)));
+    PgConnection.make(
+      configOf(options, 1, { ...noTimeouts, ...customPlans, ...byIndex, ...settings }, { multiplex }),
+    ).pipe(Effect.map((connection) => makeDedicatedSession(connection, rowSecurity)));
 
   const pools: PgPools = {
     reads: makeTenantSession(reads, { rowSecurity, pipelined: true }),

@@ -146,8 +146,8 @@ const checkModeration = Effect.fnUntraced(function* (chatbots: ReadonlyArray<Cha
 const examine = Effect.gen(function* () {
   const read = yield* Effect.result(readSettings(process.env));
   if (Result.isFailure(read)) return [failed("settings", read.failure.message)];
-  const { settings, warnings } = read.success;
-  const unknown = warnings.map((message) => warning("settings", message));
+  const settings = read.success;
+  const unknown = settings.warnings.map((message) => warning("settings", message));
   const findings = yield* Effect.gen(function* () {
     const database = yield* checkDatabase;
     const chatbots = yield* readChatbots;

@@ -1,0 +1,118 @@
+/**
+ * The variables of the environment: files that contain their values, and those that have no effect.
+ */
+import { Data, Effect } from "effect";
+import { isUtf8 } from "node:buffer";
+import { readFileSync } from "node:fs";
+
+export class SettingsInvalid extends Data.TaggedError("SettingsInvalid")<{
+  readonly message: string;
+}> {}
+
+export type Variables = Readonly<Record<string, string | undefined>>;
+
+/** The text without a byte order mark. Throws unless it is UTF-8; UTF-16 can be valid UTF-8, with NULs. */
+export const decodeUtf8 = (bytes: Uint8Array): string => {
+  const text = new TextDecoder().decode(bytes);
+  if (!isUtf8(bytes) || text.includes("\0")) throw new Error("is not UTF-8");
+  return text;
+};
+
+const readLine = (path: string): string => {
+  const line = decodeUtf8(readFileSync(path)).replace(/\r?\n$/, "");
+  if (line.trim() === "") throw new Error("is empty");
+  if (/[\r\n]/.test(line)) throw new Error("has more than one line");
+  return line.trim();
+};
+
+/** The variable that names a file with the value of a setting; none for a setting that is a path itself. */
+const fileVariable = (name: string) =>
+  /^PARLEY_(DATA_DIR|KNOWLEDGE_(DIR|ROOT)|PROVISION)$/.test(name) ? "" : `${name}_FILE`;
+
+/**
+ * The value of a variable, or the content of the file that `<name>_FILE` names, without its last line break. A variable
+ * of white space alone is not set.
+ */
+export const readVariable = (
+  variables: Variables,
+  name: string,
+): Effect.Effect<string | undefined, SettingsInvalid> => {
+  const value = variables[name]?.trim();
+  const path = variables[fileVariable(name)]?.trim();
+  if (!path) return Effect.succeed(value || undefined);
+  const invalid = (message: string) => new SettingsInvalid({ message });
+  if (value) return Effect.fail(invalid(`${name} and ${name}_FILE are both set: unset one.`));
+  return Effect.try({
+    try: () => readLine(path),
+    catch: (error) => {
+      const { code, message } = error as NodeJS.ErrnoException;
+      const reason = code === undefined ? message : `cannot be read (${code})`;
+      return invalid(`${name}_FILE: the file ${path} ${reason}.`);
+    },
+  });
+};
+
+/** Whether Kubernetes has set the variable to the address of a Service. */
+export const isServiceLink = (name: string, value = "") =>
+  name.endsWith("_PORT") && /^(tcp|udp|sctp):\/\//.test(value);
+
+/** Other variables that Kubernetes sets for a Service. */
+const serviceVariable = /_SERVICE_(HOST|PORT)(_|$)|_PORT_\d+_(TCP|UDP|SCTP)(_|$)/;
+
+const renamed: Readonly<Record<string, string>> = {
+  PARLEY_LISTEN: "PARLEY_POOLER",
+  PARLEY_PREPARE: "PARLEY_POOLER",
+};
+
+/** The number of letters that only one of two names has. */
+const difference = (one: string, other: string) => {
+  const rest = (a: string, b: string) => [...a].reduce((left, at) => left.replace(at, ""), b).length;
+  return rest(one, other) + rest(other, one);
+};
+
+/** A warning for each variable that looks like a setting and has no effect. */
+export const ignoredVariables = (variables: Variables, settings: ReadonlySet<string>) => {
+  const names = Object.keys(variables).filter(
+    (name) => /^(PARLEY|DATABASE)_/.test(name) && variables[name]?.trim(),
+  );
+  const links = names.filter((name) => settings.has(name) && isServiceLink(name, variables[name]));
+  const unknown = names.filter(
+    (name) =>
+      ![...settings].some((setting) => name === setting || name === fileVariable(setting)) &&
+      !isServiceLink(name, variables[name]) &&
+      !serviceVariable.test(name),
+  );
+  const [closestTo, short] = [
+    (name: string) =>
+      [...settings].toSorted((a, b) => difference(short(a), name) - difference(short(b), name))[0],
+    (name: string) => name.replace(/^PARLEY_/, ""),
+  ];
+  return [
+    ...(links.length > 0
+      ? [
+          `${links.join(", ")}: ignored, as Kubernetes sets it for a Service; enableServiceLinks: false in the pod's spec prevents that.`,
+        ]
+      : []),
+    ...unknown.map((name) =>
+      renamed[name] === undefined
+        ? `${name} is not a setting; the closest is ${closestTo(short(name))}, and docs/settings.md lists them all.`
+        : `${name} is not a setting any more; ${renamed[name]} has replaced it.`,
+    ),
+  ];
+};
+
+/** A warning if requests to an address should go through a proxy, but Node sends them directly. */
+export const unusedProxy = (variables: Variables, address: string): ReadonlyArray<string> => {
+  const { hostname, protocol } = new URL(address);
+  const valueOf = (name: string) => variables[name] || variables[name.toLowerCase()] || "";
+  const excluded = ["localhost", "127.0.0.1", "[::1]", ...valueOf("NO_PROXY").split(/[\s,]+/)];
+  const isExcluded = excluded.some((name) =>
+    `.${hostname}`.endsWith(name === "*" ? "" : `.${name.replace(/^\*?\.|:\d+$/g, "") || " "}`),
+  );
+  const proxy = [`${protocol.slice(0, -1).toUpperCase()}_PROXY`, "ALL_PROXY"].find(valueOf);
+  return proxy === undefined || isExcluded || valueOf("NODE_USE_ENV_PROXY") === "1"
+    ? []
+    : [
+        `${proxy} is set, but Node uses it only with NODE_USE_ENV_PROXY=1: requests to ${hostname} do not use the proxy (docs/models.md).`,
+      ];
+};
