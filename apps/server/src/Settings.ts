@@ -3,16 +3,7 @@
  * stops the start with one line that names the setting.
  */
 import { addressProblem } from "@parley/store-pg";
-import {
-  Config,
-  ConfigProvider,
-  Context,
-  Duration,
-  Effect,
-  Layer,
-  Redacted,
-  Schema,
-} from "effect";
+import { Config, ConfigProvider, Context, Duration, Effect, Layer, Redacted, Schema } from "effect";
 import {
   ignoredVariables,
   isServiceLink,

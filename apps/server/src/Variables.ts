@@ -66,7 +66,8 @@ const renamed: Readonly<Record<string, string>> = {
 
 /** The number of letters that only one of two names has. */
 const difference = (one: string, other: string) => {
-  const rest = (a: string, b: string) => [...a].reduce((left, at) => left.replace(at, ""), b).length;
+  const rest = (a: string, b: string) =>
+    [...a].reduce((left, at) => left.replace(at, ""), b).length;
   return rest(one, other) + rest(other, one);
 };
 

@@ -1,13 +1,7 @@
 /**
  * The store as a layer, and operations on its schema.
  */
-import {
-  ChatArchive,
-  ChatbotDirectory,
-  ChatbotRegistry,
-  ChatStore,
-  TurnStore,
-} from "@parley/core";
+import { ChatArchive, ChatbotDirectory, ChatbotRegistry, ChatStore, TurnStore } from "@parley/core";
 import { Context, Effect, Layer, Stream, type Redacted } from "effect";
 import { Reactivity } from "effect/reactivity";
 import { SqlClient, type SqlError } from "effect/sql";

@@ -6,6 +6,7 @@
 import { describeCause } from "@parley/core";
 import { Redacted } from "effect";
 import { SqlError } from "effect/sql";
+import { X509Certificate } from "node:crypto";
 import { readFileSync } from "node:fs";
 import * as tls from "node:tls";
 import { codeOf } from "./PgErrors.ts";
@@ -27,7 +28,8 @@ const advice: Readonly<Record<string, string>> = {
   connect_timeout: "remove it; a connection attempt takes four seconds at most",
   connection_limit: "set PARLEY_DATABASE_CONNECTIONS in its place",
   load_balance_hosts: onePrimary,
-  passfile: "write the password into the address, or name a file with the address in DATABASE_URL_FILE",
+  passfile:
+    "write the password into the address, or name a file with the address in DATABASE_URL_FILE",
   pgbouncer: "set PARLEY_POOLER=true in its place",
   schema: "set PARLEY_SCHEMA in its place",
   ssl: "write sslmode=require, or sslmode=disable",
@@ -87,9 +89,12 @@ const readAddress = (text: string): Transport | string => {
   if (sslmode === "verify-ca") options.checkServerIdentity = () => undefined;
   if (isVerified && sslrootcert !== undefined) {
     try {
-      const isSystem = sslrootcert === "system";
-      const ca = isSystem ? tls.getCACertificates("system") : readFileSync(sslrootcert);
-      options.secureContext = tls.createSecureContext({ ca });
+      options.ca =
+        sslrootcert === "system"
+          ? tls.getCACertificates("system")
+          : readFileSync(sslrootcert, "utf8");
+      // TLS ignores what is not a certificate.
+      if (typeof options.ca === "string") new X509Certificate(options.ca);
     } catch {
       return "has an sslrootcert that is not a readable file of certificates (PEM)";
     }

@@ -199,7 +199,12 @@ export const makePools = Effect.fnUntraced(function* (
   );
   const dedicated = (multiplex: boolean, settings: Readonly<Record<string, string>>) =>
     PgConnection.make(
-      configOf(options, 1, { ...noTimeouts, ...customPlans, ...byIndex, ...settings }, { multiplex }),
+      configOf(
+        options,
+        1,
+        { ...noTimeouts, ...customPlans, ...byIndex, ...settings },
+        { multiplex },
+      ),
     ).pipe(Effect.map((connection) => makeDedicatedSession(connection, rowSecurity)));
 
   const pools: PgPools = {
