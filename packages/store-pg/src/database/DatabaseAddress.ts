@@ -41,7 +41,7 @@ const modes = ["disable", "allow", "prefer", "require", "verify-ca", "verify-ful
 
 const notAnAddress = "is not an address such as postgres://user:password@host:5432/database";
 const notEncoded =
-  "is not a valid address: percent-encode special characters in user and password, such as / as %2F, # as %23 and % as %25";
+  "is not a valid address: percent-encode special characters in user and password (/ as %2F, # as %23, % as %25), and check the port";
 
 interface Transport {
   /** The address as the driver reads it. */
@@ -163,6 +163,6 @@ export const describeFailure = (error: SqlError.SqlError): string => {
     return `${message} Name another host, or set sslmode=verify-ca`;
   }
   return message.includes("unsupported startup parameter")
-    ? `${message}: behind a pooler, set PARLEY_POOLER=true (docs/scaling.md)`
+    ? `${message}: a pooler needs PARLEY_POOLER=true, and a migration PostgreSQL's own address (docs/scaling.md)`
     : message;
 };
