@@ -74,20 +74,22 @@ const guide = Effect.gen(function* () {
 const listeners = Effect.gen(function* () {
   const settings = yield* Settings;
   const lifecycle = yield* Lifecycle;
-  const { askPort, basePaths, corsOrigins, host, logRequests, managementPort, onDisconnect, port } =
-    settings;
+  const { askPort, basePaths, corsOrigins, host, logRequests, onDisconnect, port } = settings;
+  const { managementHost, managementPort } = settings;
   if (settings.provision !== null) {
-    yield* provision(settings.provision, process.env, "provisioning");
+    yield* provision(settings.provision, process.env, "provisioning", true);
   }
 
   // An ask whose turn begins now may take its whole deadline.
   const grace = Duration.sum(settings.asks.deadline, Duration.seconds(5));
   const { refuse: refused } = yield* makeRequestLog(logRequests);
-  const listenTo = (port: number, app: Parameters<typeof listen>[0]) =>
-    listen(app, { host, port, grace, refused });
+  const listenTo = (port: number, app: Parameters<typeof listen>[0], at = host) =>
+    listen(app, { host: at, port, grace, refused });
   // It closes last.
   const management =
-    managementPort === 0 ? null : yield* listenTo(managementPort, yield* makeManagement);
+    managementPort === 0
+      ? null
+      : yield* listenTo(managementPort, yield* makeManagement, managementHost);
   const interfaces = yield* Effect.acquireRelease(Scope.make("parallel"), stop);
   const documentation = settings.docs ? [makeDocumentation] : [];
   const serve = Effect.fnUntraced(function* (
@@ -115,7 +117,6 @@ const listeners = Effect.gen(function* () {
     ...(settings.docs ? [yield* guide] : []),
   ]);
   const askOrigin = askListener ?? origin;
-  if (lifecycle.phase === "starting") lifecycle.phase = "serving";
   // After listening: nobody would see the key of a start that fails.
   const firstKey = settings.provision === null ? yield* firstStart : Option.none();
   yield* announceStart(
@@ -128,6 +129,8 @@ const listeners = Effect.gen(function* () {
     },
     firstKey,
   );
+  // Who waits for readiness may read the first key's file.
+  if (lifecycle.phase === "starting") lifecycle.phase = "serving";
 });
 
 /** Before all else: a variable without effect may be why the server fails. */

@@ -197,6 +197,9 @@ const read = Effect.gen(function* () {
       databaseUrl === null &&
       "PARLEY_STORE is postgres, but DATABASE_URL is not set.",
     addressError !== null && `DATABASE_URL ${addressError}.`,
+    [values.port, values.askPort, values.managementPort].some(
+      (port, at, all) => port && all.indexOf(port) < at,
+    ) && "PARLEY_PORT, PARLEY_ASK_PORT and PARLEY_MANAGEMENT_PORT must be different ports.",
     rowSecurity &&
       store !== "postgres" &&
       `PARLEY_ROW_SECURITY is on, but PARLEY_STORE is ${store}: it needs a database of your own (DATABASE_URL).`,

@@ -90,11 +90,13 @@ export interface Inspection {
   /** The version of PostgreSQL, such as `18.4`. */
   readonly version: string;
   readonly encoding: string;
+  /** The character type: with `C`, the search index recognizes only ASCII letters. */
+  readonly ctype: string;
   /** Whether the database refuses all writes of the role, as a standby does. */
   readonly readOnly: boolean;
   /** Whether the schema is up to date. */
   readonly current: boolean;
-  /** Why a server would refuse to serve on the current schema; `null` if it would serve. */
+  /** Why a server would refuse to serve on the schema, or to bring it up to date; `null` if it would serve. */
   readonly refusal: string | null;
 }
 
@@ -111,8 +113,11 @@ export const inspectPostgres = (
             Effect.as(null),
             Effect.catchTag("PostgresUnusable", ({ message }) => Effect.succeed(message)),
           )
-        : null;
-      return { ...database, current, refusal };
+        : database.mayMigrate
+          ? null
+          : `The schema is not up to date, and the role "${database.role}" may not change it: run DATABASE_URL=<owner> parley migrate.`;
+      const { ctype, encoding, readOnly, version } = database;
+      return { ctype, encoding, readOnly, version, current, refusal };
     }),
   );
 

@@ -19,6 +19,10 @@ interface DatabaseRow {
   /** Whether the role may use the schema; `null` if there is none. */
   readonly usable: boolean | null;
   readonly readOnly: boolean;
+  /** `lc_ctype`. */
+  readonly ctype: string;
+  /** Whether the role may create or change the schema. */
+  readonly mayMigrate: boolean;
 }
 
 const databaseRow = `
@@ -27,7 +31,15 @@ select current_setting('server_version') as version, current_setting('server_enc
   (select json_object_agg(name, current_setting(name)) from unnest($2::text[]) as name) as settings,
   current_schema() as current_schema, current_user as role,
   (select has_schema_privilege(oid, 'usage') from pg_namespace where nspname = $1) as usable,
-  current_setting('transaction_read_only')::bool as "readOnly"`;
+  current_setting('transaction_read_only')::bool as "readOnly",
+  (select datctype from pg_database where datname = current_database()) as ctype,
+  coalesce(
+    (select has_schema_privilege(n.oid, 'create') and not exists (
+        select from pg_class where relnamespace = n.oid and relkind in ('r', 'S') and not pg_has_role(relowner, 'usage'))
+      from pg_namespace n where nspname = $1),
+    has_database_privilege(current_database(), 'create'))
+  and (has_database_privilege(current_database(), 'create')
+    or (select count(*) = 2 from pg_extension where extname in ('pg_trgm', 'btree_gin'))) as "mayMigrate"`;
 
 /** The settings that the role needs behind a pooler: those that the connections of all pools can share. */
 const roleSettings: Readonly<Record<string, string>> = {
@@ -43,7 +55,7 @@ export const checkDatabase = Effect.fnUntraced(function* (schema: string, pooler
   const sql = yield* SqlClient.SqlClient;
   const names = pooler ? Object.keys(roleSettings) : ["default_transaction_isolation"];
   const [row] = yield* sql.unsafe<DatabaseRow>(databaseRow, [schema, texts(names)]);
-  const { current_schema, database, encoding, readOnly, role, settings, usable, version } = row!;
+  const { current_schema, database, encoding, role, settings, usable, version } = row!;
   const isElsewhere = current_schema !== schema && (current_schema !== null || usable !== null);
   const missing = [
     ...(isElsewhere ? [`search_path = ${quoteSchema(schema)}`] : []),
@@ -63,7 +75,7 @@ export const checkDatabase = Effect.fnUntraced(function* (schema: string, pooler
   ];
   const problem = problems.find((one) => one !== false);
   if (problem !== undefined) return yield* cannotBeUsed(problem);
-  return { encoding, version, readOnly };
+  return row!;
 });
 
 /** Fails if a server must not serve: lists would be empty for a role that row security binds without its setting. */
