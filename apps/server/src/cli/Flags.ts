@@ -75,7 +75,7 @@ export const expiresFlag = Flag.String("expires").pipe(
     (text): Option.Option<Date | null> =>
       text === "never"
         ? Option.some(null)
-        : Option.filter(timeFrom(text, 1), (time) => time.getTime() > Date.now()),
+        : Option.filter(timeFrom(text, 1), (time) => time.getTime() > Date.now() - 1000),
     () =>
       "Expected a future date such as 2030-01-31, a time in ISO 8601, a duration such as 30d, or never",
   ),

@@ -112,7 +112,7 @@ export type Cluster = Effect.Success<ReturnType<typeof openCluster>>;
 const [user, host] = ["parley", "127.0.0.1"];
 
 export const urlOf = (port: number, password: string, database = "parley") =>
-  Redacted.make(`postgres://${user}:${password}@${host}:${port}/${database}?sslmode=disable`);
+  Redacted.make(`postgres://${user}:${password}@${host}:${port}/${database}`);
 
 /** Writes the address of the database for tools on this machine, until the scope closes. Its owner alone can read it. */
 export const connectionFile = ({ dataDir, password }: Cluster, port: number) => {

@@ -78,11 +78,14 @@ export const readKnowledge = (
         if ((yield* fs.stat(real)).size > maxBytes) return yield* Effect.fail("it is over 5 MB");
         const bytes = yield* fs.readFile(real);
         const text = yield* Effect.try({
-          try: () => new TextDecoder("utf-8", { fatal: true }).decode(bytes),
+          try: () => {
+            const text = new TextDecoder("utf-8", { fatal: true }).decode(bytes);
+            // UTF-16 can be valid UTF-8.
+            if (text.includes("\0")) throw new TypeError();
+            return text;
+          },
           catch: () => "it is not UTF-8",
         });
-        // UTF-16 can be valid UTF-8.
-        if (text.includes("\0")) return yield* Effect.fail("it is not UTF-8");
         for (const passage of passagesOf(source, text)) passages.push(passage);
       },
       (read, source) =>

@@ -3,7 +3,7 @@
  */
 import { layerDigest } from "@effect/platform-node/NodeCrypto";
 import { ChatbotRegistry, defaultSettings, Moderator, type Chatbot } from "@parley/core";
-import { inspectPostgres, securityOf } from "@parley/store-pg";
+import { inspectPostgres } from "@parley/store-pg";
 import { Effect, Path, Result } from "effect";
 import { findBinaries } from "../../postgres/Binaries.ts";
 import { plan } from "../../provision/Provision.ts";
@@ -41,7 +41,7 @@ const finding =
 const [ok, warning, failed] = [finding("ok"), finding("warning"), finding("failed")];
 
 const checkDatabase = Effect.gen(function* () {
-  const { databaseUrl, dataDir, store } = yield* Settings;
+  const { dataDir, store } = yield* Settings;
   if (store === "memory") {
     return [warning("database", "PARLEY_STORE is memory, which ends with the server.")];
   }
@@ -54,14 +54,13 @@ const checkDatabase = Effect.gen(function* () {
   }
   const options = yield* databaseOptions;
   const { ctype, current, encoding, readOnly, refusal, version } = yield* inspectPostgres(options);
-  const security = store === "postgres" ? ` by ${securityOf(databaseUrl!)}` : "";
   const ascii = `The character type of the database is ${ctype}: the search index recognizes only ASCII letters.`;
   const recreate =
     'Create a database with lc_ctype C.UTF-8: "Start on your own PostgreSQL" in docs/operations.md.';
   const standby = "It takes no writes: it is a standby, or transactions only read by default.";
   const behind = 'The schema is not up to date; a start or "parley migrate" brings it there.';
   return [
-    ok("database", `PostgreSQL ${version} with ${encoding} answers${security}.`),
+    ok("database", `PostgreSQL ${version} with ${encoding} answers.`),
     ...(/^(C|POSIX)$/.test(ctype) ? [warning("database", ascii, recreate)] : []),
     ...(readOnly ? [warning("database", standby)] : []),
     ...(current || refusal !== null ? [] : [warning("database", behind)]),

@@ -166,7 +166,7 @@ const set = makeCommand("set", {
       scopes: Flag.optional(scopesFlag),
       expiresAt: expiresFlag.pipe(
         Flag.optional,
-        Flag.withDescription("When the key expires; to end it at once, revoke it"),
+        Flag.withDescription("When the key expires; 0s ends it at once"),
       ),
       ratePerMinute: Flag.optional(rateFlag),
     },
