@@ -2,7 +2,7 @@
  * The settings of a server, read from the environment and from files that it names, once, at the start. An invalid value
  * stops the start with one line that names the setting.
  */
-import { addressProblem } from "@parley/store-pg";
+import { transportOf } from "@parley/store-pg";
 import { Config, ConfigProvider, Context, Duration, Effect, Layer, Redacted, Schema } from "effect";
 import {
   ignoredVariables,
@@ -188,7 +188,7 @@ const read = Effect.gen(function* () {
     moderation: { ...values.moderation, endpoint },
   };
   const { moderation, store } = settings;
-  const addressError = databaseUrl && addressProblem(databaseUrl);
+  const transport = databaseUrl && transportOf(databaseUrl);
   const [general, answers] = [`${basePaths.general}/`, `${basePaths.answers}/`];
   const mistakes = [
     (general.startsWith(answers) || answers.startsWith(general)) &&
@@ -196,7 +196,7 @@ const read = Effect.gen(function* () {
     store === "postgres" &&
       databaseUrl === null &&
       "PARLEY_STORE is postgres, but DATABASE_URL is not set.",
-    addressError !== null && `DATABASE_URL ${addressError}.`,
+    typeof transport === "string" && `DATABASE_URL ${transport}.`,
     [values.port, values.askPort, values.managementPort].some(
       (port, at, all) => port && all.indexOf(port) < at,
     ) && "PARLEY_PORT, PARLEY_ASK_PORT and PARLEY_MANAGEMENT_PORT must be different ports.",

@@ -64,54 +64,50 @@ const renamed: Readonly<Record<string, string>> = {
   PARLEY_PREPARE: "PARLEY_POOLER",
 };
 
-/** The number of letters that only one of two names has. */
-const difference = (one: string, other: string) => {
-  const rest = (a: string, b: string) =>
-    [...a].reduce((left, at) => left.replace(at, ""), b).length;
-  return rest(one, other) + rest(other, one);
+const withoutPrefix = (name: string) => name.replace(/^PARLEY_/, "");
+/** The letters of a name that another one lacks. */
+const lacking = (name: string, other: string) =>
+  [...other].reduce((left, letter) => left.replace(letter, ""), name);
+
+const closest = (names: ReadonlySet<string>, to: string) => {
+  const difference = (name: string) => {
+    const [one, other] = [withoutPrefix(name), withoutPrefix(to)];
+    return lacking(one, other).length + lacking(other, one).length;
+  };
+  return [...names].toSorted((a, b) => difference(a) - difference(b))[0];
 };
 
 /** A warning for each variable that looks like a setting and has no effect. */
 export const ignoredVariables = (variables: Variables, settings: ReadonlySet<string>) => {
+  const files = new Set(Array.from(settings, fileVariable));
   const names = Object.keys(variables).filter(
     (name) => /^(PARLEY|DATABASE)_/.test(name) && variables[name]?.trim(),
   );
-  const links = names.filter((name) => settings.has(name) && isServiceLink(name, variables[name]));
-  const unknown = names.filter(
-    (name) =>
-      ![...settings].some((setting) => name === setting || name === fileVariable(setting)) &&
-      !isServiceLink(name, variables[name]) &&
-      !serviceVariable.test(name),
-  );
-  const [closestTo, short] = [
-    (name: string) =>
-      [...settings].toSorted((a, b) => difference(short(a), name) - difference(short(b), name))[0],
-    (name: string) => name.replace(/^PARLEY_/, ""),
-  ];
-  return [
-    ...(links.length > 0
-      ? [
-          `${links.join(", ")}: ignored, as Kubernetes sets it for a Service; enableServiceLinks: false in the pod's spec prevents that.`,
-        ]
-      : []),
-    ...unknown.map((name) =>
+  const isLink = (name: string) => isServiceLink(name, variables[name]);
+  const links = names.filter((name) => isLink(name) && settings.has(name)).join(", ");
+  const warnings = names
+    .filter((name) => !settings.has(name) && !files.has(name))
+    .filter((name) => !isLink(name) && !serviceVariable.test(name))
+    .map((name) =>
       renamed[name] === undefined
-        ? `${name} is not a setting; the closest is ${closestTo(short(name))}, and docs/settings.md lists them all.`
+        ? `${name} is not a setting; the closest is ${closest(settings, name)}, and docs/settings.md lists them all.`
         : `${name} is not a setting any more; ${renamed[name]} has replaced it.`,
-    ),
-  ];
+    );
+  if (links === "") return warnings;
+  const link = `${links}: ignored, because Kubernetes sets it for a Service; enableServiceLinks: false in the pod's spec prevents that.`;
+  return [link, ...warnings];
 };
 
 /** A warning if requests to an address should go through a proxy, but Node sends them directly. */
 export const unusedProxy = (variables: Variables, address: string): ReadonlyArray<string> => {
   const { hostname, protocol } = new URL(address);
   const valueOf = (name: string) => variables[name] || variables[name.toLowerCase()] || "";
-  const excluded = ["localhost", "127.0.0.1", "[::1]", ...valueOf("NO_PROXY").split(/[\s,]+/)];
-  const isExcluded = excluded.some((name) =>
-    `.${hostname}`.endsWith(name === "*" ? "" : `.${name.replace(/^\*?\.|:\d+$/g, "") || " "}`),
+  const proxy = [protocol.replace(":", "_proxy").toUpperCase(), "ALL_PROXY"].find(valueOf);
+  const direct = `localhost,127.0.0.1,[::1],${valueOf("NO_PROXY")}`.split(/[\s,]+/).filter(Boolean);
+  const isDirect = direct.some((name) =>
+    `.${hostname}`.endsWith(name === "*" ? "" : `.${name.replace(/^\*?\.|:\d+$/g, "")}`),
   );
-  const proxy = [`${protocol.slice(0, -1).toUpperCase()}_PROXY`, "ALL_PROXY"].find(valueOf);
-  return proxy === undefined || isExcluded || valueOf("NODE_USE_ENV_PROXY") === "1"
+  return proxy === undefined || isDirect || valueOf("NODE_USE_ENV_PROXY") === "1"
     ? []
     : [
         `${proxy} is set, but Node uses it only with NODE_USE_ENV_PROXY=1: requests to ${hostname} do not use the proxy (docs/models.md).`,

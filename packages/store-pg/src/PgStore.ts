@@ -9,7 +9,7 @@ import { makeChatArchive } from "./archive/PgChatArchive.ts";
 import { makeChatCreation } from "./chats/ChatCreation.ts";
 import { makeListChats } from "./chats/ChatListing.ts";
 import { makeListEntries } from "./chats/EntryListing.ts";
-import { addressProblem, describeFailure, fallBack } from "./database/DatabaseAddress.ts";
+import { describeFailure, fallBack, transportOf } from "./database/DatabaseAddress.ts";
 import { makeNotifications } from "./database/Notifications.ts";
 import { cannotBeUsed, PostgresUnusable } from "./database/PgErrors.ts";
 import { makeMigrationClient, makePools } from "./database/PgPools.ts";
@@ -65,8 +65,8 @@ const onConnection = <A, R>(
   ) => Effect.Effect<A, PostgresUnusable | SqlError.SqlError, R>,
 ) => {
   const settings = withDefaults(options);
-  const problem = addressProblem(settings.url);
-  if (problem !== null) return Effect.fail(cannotBeUsed(`its address ${problem}`));
+  const transport = transportOf(settings.url);
+  if (typeof transport === "string") return Effect.fail(cannotBeUsed(`its address ${transport}`));
   return checkDatabase(settings.schema, settings.pooler).pipe(
     Effect.flatMap((database) => work(settings, database)),
     Effect.provideServiceEffect(SqlClient.SqlClient, makeMigrationClient(settings)),

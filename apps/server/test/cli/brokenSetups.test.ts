@@ -167,7 +167,7 @@ const failing: ReadonlyArray<readonly [string, SetUp, check: string, message: Re
     "the host of another machine",
     () => ({ ...memory, PARLEY_HOST: "192.0.2.1" }),
     "listeners",
-    /PARLEY_HOST 192/,
+    /192.* of PARLEY_PORT/,
   ],
   [
     "a host without an address",
@@ -183,13 +183,13 @@ const failing: ReadonlyArray<readonly [string, SetUp, check: string, message: Re
       PARLEY_MANAGEMENT_HOST: "192.0.2.1",
     }),
     "listeners",
-    /PARLEY_MANAGEMENT_HOST/,
+    /192.* of PARLEY_MANAGEMENT_PORT/,
   ],
   [
     "a data directory below a file",
     () => ({ PARLEY_DATA_DIR: file("blank/data") }),
     "directory",
-    /blank is not a directory/,
+    /write into .*blank/,
   ],
   [
     "no database server",
@@ -279,7 +279,7 @@ const warned: ReadonlyArray<readonly [string, SetUp, check: string, message: Reg
     "a directory for no key",
     () => ({ ...memory, PARLEY_DATA_DIR: file("blank/data") }),
     "directory",
-    /first key/,
+    /write into .*blank/,
   ],
   ["a former setting", () => ({ ...memory, PARLEY_LISTEN: "false" }), "settings", /PARLEY_POOLER/],
   [

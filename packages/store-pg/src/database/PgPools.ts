@@ -7,7 +7,7 @@ import * as PgConnection from "@effect/sql-pg/PgConnection";
 import * as PgPool from "@effect/sql-pg/PgPool";
 import { Effect, Scope, type Redacted } from "effect";
 import type { SqlError } from "effect/sql";
-import { fallBack, transportOf } from "./DatabaseAddress.ts";
+import { fallBack, transportOf, type Transport } from "./DatabaseAddress.ts";
 import { makeLender, type Lending, type LendingOptions } from "./Lending.ts";
 import { quoteSchema, types } from "./PgParams.ts";
 import { makeRoundRobin } from "./RoundRobin.ts";
@@ -73,7 +73,7 @@ const configOf = (
   settings: Readonly<Record<string, string>>,
   more: Pick<PgPool.Config, "multiplex" | "multiplexConcurrency"> = {},
 ): PgPool.Config => {
-  const transport = transportOf(url);
+  const transport = transportOf(url) as Transport;
   return {
     url: transport.url,
     // The driver reads it for each connection.
@@ -113,7 +113,7 @@ export const makeMigrationClient = (options: PoolOptions) =>
 
 /** Connects again with or without TLS after PostgreSQL has refused the one way. */
 const withFallback = (url: Redacted.Redacted, lending: Lending): Lending =>
-  transportOf(url).other === null
+  (transportOf(url) as Transport).other === null
     ? lending
     : {
         use: (tenant, work) =>

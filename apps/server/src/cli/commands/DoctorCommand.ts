@@ -13,7 +13,7 @@ import { databaseExists, databaseOptions, onDatabase } from "../Database.ts";
 import { makeCommand } from "../Declaration.ts";
 import { CommandFailed, describeError, toLine } from "../Errors.ts";
 import { counted, print, printable } from "../Output.ts";
-import { checkCollectors, checkListeners, directoryProblem } from "../StartChecks.ts";
+import { checkStart } from "../StartChecks.ts";
 
 const hints = {
   settings: "docs/settings.md explains every setting.",
@@ -21,7 +21,7 @@ const hints = {
     "Check DATABASE_URL, that PostgreSQL runs, and its roles (docs/operations.md); or else PARLEY_DATA_DIR.",
   documents:
     "Check PARLEY_KNOWLEDGE_DIR, PARLEY_KNOWLEDGE_ROOT and the folders; documents end with .md or .txt.",
-  listeners: "Choose another host or port, or stop what listens there.",
+  listeners: "Set another PARLEY_HOST, PARLEY_MANAGEMENT_HOST or port, or stop what listens there.",
   directory: "Name a directory in PARLEY_DATA_DIR that the server's user may write into.",
   provision: "docs/provisioning.schema.json describes the file of PARLEY_PROVISION.",
   telemetry: "Check the variables OTEL_EXPORTER_OTLP_…ENDPOINT, and that the collector runs.",
@@ -41,16 +41,12 @@ const finding =
 const [ok, warning, failed] = [finding("ok"), finding("warning"), finding("failed")];
 
 const checkDatabase = Effect.gen(function* () {
-  const { dataDir, store } = yield* Settings;
-  if (store === "memory") {
+  if ((yield* Settings).store === "memory") {
     return [warning("database", "PARLEY_STORE is memory, which ends with the server.")];
   }
   if (!(yield* databaseExists)) {
     yield* findBinaries(null, import.meta.url);
-    const problem = directoryProblem(dataDir);
-    return problem === null
-      ? [ok("database", "There is none yet; the first start makes it.")]
-      : [failed("directory", `PARLEY_DATA_DIR ${dataDir} cannot be used: ${problem}.`)];
+    return [ok("database", "There is none yet; the first start makes it.")];
   }
   const options = yield* databaseOptions;
   const { ctype, current, encoding, readOnly, refusal, version } = yield* inspectPostgres(options);
@@ -72,25 +68,15 @@ const checkDatabase = Effect.gen(function* () {
 );
 
 /** Also where the database cannot be used: the file, and the variables that it names. */
-const checkProvisioning = Effect.fnUntraced(
-  function* (chatbots: ReadonlyArray<Chatbot>) {
-    const { dataDir, provision, store } = yield* Settings;
-    if (provision === null) {
-      const problem =
-        store === "embedded" || chatbots.length > 0 ? null : directoryProblem(dataDir);
-      const message = `A start without a terminal cannot write the first key: ${problem}.`;
-      return problem === null ? [] : [warning("directory", message)];
-    }
-    yield* readProvisionFile(provision, process.env);
-    yield* plan(provision, process.env, "doctor", true).pipe(
-      onDatabase,
-      Effect.catchIf(
-        ({ _tag }) => _tag !== "ProvisionInvalid",
-        () => Effect.void,
-      ),
-    );
-    return [ok("provision", `${provision} can be applied.`)];
-  },
+const checkProvisioning = Effect.gen(function* () {
+  const { provision } = yield* Settings;
+  if (provision === null) return [];
+  yield* readProvisionFile(provision, process.env);
+  const planned = yield* Effect.result(onDatabase(plan(provision, process.env, "doctor", true)));
+  return Result.isFailure(planned) && planned.failure._tag === "ProvisionInvalid"
+    ? yield* planned.failure
+    : [ok("provision", `${provision} can be applied.`)];
+}).pipe(
   Effect.provide(layerDigest),
   Effect.catchTag("ProvisionInvalid", ({ message }) =>
     Effect.succeed([failed("provision", message)]),
@@ -195,21 +181,16 @@ const examine = Effect.gen(function* () {
   const findings = yield* Effect.gen(function* () {
     const database = yield* checkDatabase;
     const chatbots = yield* readChatbots;
-    const problems = {
-      listeners: yield* checkListeners,
-      telemetry: yield* checkCollectors(process.env),
-    };
+    const problems = yield* checkStart(process.env, chatbots.length);
     const checks = [
-      checkProvisioning(chatbots),
+      checkProvisioning,
       checkDocuments(chatbots),
       checkModels(chatbots),
       checkModeration(chatbots),
     ];
     return [
       ...database,
-      ...(["listeners", "telemetry"] as const).flatMap((check) =>
-        problems[check].map(({ fails, message }) => (fails ? failed : warning)(check, message)),
-      ),
+      ...problems.map(([check, status, message]) => finding(status)(check, message)),
       ...(yield* Effect.all(checks)).flat(),
     ];
   }).pipe(Effect.provideService(Settings, settings));
