@@ -98,18 +98,17 @@ export const ignoredVariables = (variables: Variables, settings: ReadonlySet<str
   return [link, ...warnings];
 };
 
-/** A warning if requests to an address should go through a proxy, but Node sends them directly. */
+/** A warning if requests to an address ignore a proxy because Node does, unless NO_PROXY names the host. */
 export const unusedProxy = (variables: Variables, address: string): ReadonlyArray<string> => {
-  const { hostname, protocol } = new URL(address);
+  const { hostname } = new URL(address);
   const valueOf = (name: string) => variables[name] || variables[name.toLowerCase()] || "";
-  const proxy = [protocol.replace(":", "_proxy").toUpperCase(), "ALL_PROXY"].find(valueOf);
-  const direct = `localhost,127.0.0.1,[::1],${valueOf("NO_PROXY")}`.split(/[\s,]+/).filter(Boolean);
-  const isDirect = direct.some((name) =>
-    `.${hostname}`.endsWith(name === "*" ? "" : `.${name.replace(/^\*?\.|:\d+$/g, "")}`),
-  );
-  return proxy === undefined || isDirect || valueOf("NODE_USE_ENV_PROXY") === "1"
-    ? []
-    : [
-        `${proxy} is set, but Node uses it only with NODE_USE_ENV_PROXY=1: requests to ${hostname} do not use the proxy (docs/models.md).`,
-      ];
+  const proxies = ["HTTPS_PROXY", "HTTP_PROXY", "ALL_PROXY"].filter(valueOf).join(" and ");
+  const isDirect = valueOf("NO_PROXY")
+    .split(/[\s,]+/)
+    .map((name) => name.replace(/^\*?\.|:\d+$/g, ""))
+    .some((name) => name === "*" || (name !== "" && `.${hostname}`.endsWith(`.${name}`)));
+  if (proxies === "" || isDirect || valueOf("NODE_USE_ENV_PROXY") === "1") return [];
+  return [
+    `${proxies} is set, but Node uses it only with NODE_USE_ENV_PROXY=1: requests to ${hostname} do not use the proxy (docs/models.md).`,
+  ];
 };

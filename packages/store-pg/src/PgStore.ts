@@ -9,7 +9,7 @@ import { makeChatArchive } from "./archive/PgChatArchive.ts";
 import { makeChatCreation } from "./chats/ChatCreation.ts";
 import { makeListChats } from "./chats/ChatListing.ts";
 import { makeListEntries } from "./chats/EntryListing.ts";
-import { describeFailure, fallBack, transportOf } from "./database/DatabaseAddress.ts";
+import { describeFailure, transportOf, withFallback } from "./database/DatabaseAddress.ts";
 import { makeNotifications } from "./database/Notifications.ts";
 import { cannotBeUsed, PostgresUnusable } from "./database/PgErrors.ts";
 import { makeMigrationClient, makePools } from "./database/PgPools.ts";
@@ -72,7 +72,7 @@ const onConnection = <A, R>(
     Effect.provideServiceEffect(SqlClient.SqlClient, makeMigrationClient(settings)),
     Effect.scoped,
     Effect.provide(Reactivity.layer),
-    Effect.retry({ while: (error) => fallBack(settings.url, error), times: 1 }),
+    withFallback(settings.url),
     toUnusable,
   );
 };

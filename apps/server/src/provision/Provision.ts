@@ -48,7 +48,7 @@ export const plan = Effect.fnUntraced(function* (
       const end = key.expiresAt?.getTime() ?? Infinity;
       const current = known?.keys.find(({ id }) => id === key.id)?.expiresAt?.getTime();
       if (end > Date.now() || end === current) continue;
-      const message = `${path}: the expiresAt of the key prl_${key.id}_… is in the past.`;
+      const message = `${path}: the expiresAt of the key ${key.id} is in the past.`;
       if (!isStart) return yield* new ProvisionInvalid({ message });
       yield* Effect.logWarning(message);
     }

@@ -3,7 +3,7 @@
  * certificates with `sslmode=prefer`, too, and falls back to plain text only if PostgreSQL has no TLS.
  */
 import { describeCause } from "@parley/core";
-import { Redacted } from "effect";
+import { Effect, Redacted } from "effect";
 import { SqlError } from "effect/sql";
 import { X509Certificate } from "node:crypto";
 import { readFileSync } from "node:fs";
@@ -102,12 +102,10 @@ export const securityOf = (url: Redacted.Redacted): string => {
 };
 
 /** Whether the next connection is made with or without TLS because of the error of the latest. */
-export const fallBack = (url: Redacted.Redacted, error: unknown): boolean => {
-  const transport = transportOf(url) as Transport;
+const fallBack = (transport: Transport | string, error: unknown): boolean => {
+  if (typeof transport === "string" || !SqlError.isSqlError(error)) return false;
   const { other, ssl } = transport;
-  if (other === null || !SqlError.isSqlError(error) || error.reason.operation !== "connect") {
-    return false;
-  }
+  if (other === null || error.reason.operation !== "connect") return false;
   const isTlsRefused = error.message.includes("refused TLS") || codeOf(error).startsWith("ERR_SSL");
   // No line of pg_hba.conf allows this way.
   if (!isTlsRefused && codeOf(error) !== "28000") return false;
@@ -115,6 +113,16 @@ export const fallBack = (url: Redacted.Redacted, error: unknown): boolean => {
   if (!isTlsRefused || ssl !== false) Object.assign(transport, { ssl: other, other: ssl });
   return true;
 };
+
+/** Does the work once more if PostgreSQL has refused its connection with, or without, TLS. */
+export const withFallback =
+  (url: Redacted.Redacted) =>
+  <A, E, R>(work: Effect.Effect<A, E, R>): Effect.Effect<A, E, R> =>
+    Effect.catchIf(
+      work,
+      (error) => fallBack(transportOf(url), error),
+      () => work,
+    );
 
 /** Why a connection failed, with what the operator can do about it. */
 export const describeFailure = (error: SqlError.SqlError): string => {

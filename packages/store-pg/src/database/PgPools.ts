@@ -7,7 +7,7 @@ import * as PgConnection from "@effect/sql-pg/PgConnection";
 import * as PgPool from "@effect/sql-pg/PgPool";
 import { Effect, Scope, type Redacted } from "effect";
 import type { SqlError } from "effect/sql";
-import { fallBack, transportOf, type Transport } from "./DatabaseAddress.ts";
+import { transportOf, withFallback, type Transport } from "./DatabaseAddress.ts";
 import { makeLender, type Lending, type LendingOptions } from "./Lending.ts";
 import { quoteSchema, types } from "./PgParams.ts";
 import { makeRoundRobin } from "./RoundRobin.ts";
@@ -111,17 +111,6 @@ const noTimeouts = { statement_timeout: "0", idle_in_transaction_session_timeout
 export const makeMigrationClient = (options: PoolOptions) =>
   PgClient.make(configOf(options, 1, noTimeouts));
 
-/** Connects again with or without TLS after PostgreSQL has refused the one way. */
-const withFallback = (url: Redacted.Redacted, lending: Lending): Lending =>
-  (transportOf(url) as Transport).other === null
-    ? lending
-    : {
-        use: (tenant, work) =>
-          Effect.tapError(lending.use(tenant, work), (error) =>
-            Effect.sync(() => fallBack(url, error)),
-          ),
-      };
-
 /** Opens no connection before the first statement. */
 export const makePools = Effect.fnUntraced(function* (
   options: PoolOptions,
@@ -132,6 +121,7 @@ export const makePools = Effect.fnUntraced(function* (
   // that waits for one would never end.
   const scope = yield* Effect.acquireRelease(Scope.make("parallel"), Scope.close);
   const { rowSecurity = false } = options;
+  const connecting = withFallback(options.url);
   const { lendFrom, note } = yield* makeLender;
   // A process that vanished within a transaction must not keep its locks: creations wait for those of an erasure.
   const idle = { idle_in_transaction_session_timeout: "5s" };
@@ -146,7 +136,10 @@ export const makePools = Effect.fnUntraced(function* (
       configOf(options, connections, { idle_session_timeout: "0", ...idle, ...settings }, config),
     ).pipe(
       Scope.provide(scope),
-      Effect.map((pool) => withFallback(options.url, lendFrom(pool, lending))),
+      Effect.map((pool): Lending => {
+        const { use } = lendFrom(pool, lending);
+        return { use: (tenant, work) => connecting(use(tenant, work)) };
+      }),
     );
   /** Without pipelining, statements are sent one by one, and can be canceled. */
   const pipelined = { multiplex: true, multiplexConcurrency: rowSecurity ? 1 : 32 };
@@ -205,7 +198,10 @@ export const makePools = Effect.fnUntraced(function* (
         { ...noTimeouts, ...customPlans, ...byIndex, ...settings },
         { multiplex },
       ),
-    ).pipe(Effect.map((connection) => makeDedicatedSession(connection, rowSecurity)));
+    ).pipe(
+      connecting,
+      Effect.map((connection) => makeDedicatedSession(connection, rowSecurity)),
+    );
 
   const pools: PgPools = {
     reads: makeTenantSession(reads, { rowSecurity, pipelined: true }),
@@ -215,7 +211,7 @@ export const makePools = Effect.fnUntraced(function* (
     transfer: dedicated(false, {}),
     // It connects again immediately, so that a loss is noted even while there are no requests.
     listener: Effect.onExit(
-      PgConnection.make(configOf(options, 1, { idle_session_timeout: "0" })),
+      connecting(PgConnection.make(configOf(options, 1, { idle_session_timeout: "0" }))),
       note,
     ),
     searched: rowSecurity ? "own_chat" : "chat",
