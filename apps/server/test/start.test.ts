@@ -78,7 +78,10 @@ describe("the first start", () => {
     expect(printed).not.toContain("prl_");
     expect(await readFile(keyFile(), "utf8")).toMatch(/^prl_\w{52}\n$/);
     expect((await stat(keyFile())).mode & 0o777).toBe(0o600);
-    expect(await started(settings)).not.toContain("first API key");
+    const again = await started(settings);
+    expect(again).not.toContain("first API key");
+    expect(again).toMatch(/^Store +PostgreSQL at DATABASE_URL \(plain text\)$/m);
+    expect(again).toContain('store=postgres security="plain text"');
   }, 60_000);
 
   it("is ready only after its key is in the file", async () => {

@@ -37,14 +37,16 @@ const checkListener = Effect.fnUntraced(function* (
   host: string,
 ): Effect.fn.Return<ReadonlyArray<Problem>> {
   const fail = (message: string) => [["listeners", "failed", message] as const];
-  const found = yield* Effect.promise(() => lookup(host).catch(() => null));
-  if (found === null) return fail(`The host ${host} of ${name} cannot be resolved.`);
-  const isAny = found.address === "0.0.0.0" || found.address === "::";
-  const own = Object.values(networkInterfaces()).flatMap((all) => all!.map((one) => one.address));
-  if (!isAny && !found.address.startsWith("127.") && !own.includes(found.address)) {
+  const target = yield* Effect.promise(() => lookup(host).catch(() => null));
+  if (target === null) return fail(`The host ${host} of ${name} cannot be resolved.`);
+  const isAny = target.address === "0.0.0.0" || target.address === "::";
+  const addresses = Object.values(networkInterfaces()).flatMap((all) =>
+    all!.map((one) => one.address),
+  );
+  if (!isAny && !target.address.startsWith("127.") && !addresses.includes(target.address)) {
     return fail(`The host ${host} of ${name} is not an address of this machine.`);
   }
-  const answer = port === 0 ? null : yield* answerAt(isAny ? "localhost" : found.address, port);
+  const answer = port === 0 ? null : yield* answerAt(isAny ? "localhost" : target.address, port);
   if (answer === null) return [];
   return /"live":true|"INVALID_PATH"/.test(answer)
     ? [["listeners", "warning", `A Parley server listens on ${name} ${port} already.`]]
@@ -97,9 +99,9 @@ export const checkStart = Effect.fnUntraced(function* (variables: Variables, cha
   ]);
   // A new database and the first key are written there.
   const isNew = chatbots === 0 && (store === "embedded" || provision === null);
-  const closed = isNew ? unwritable(dataDir) : null;
-  if (closed === null) return problems.flat();
+  const directory = isNew ? unwritable(dataDir) : null;
+  if (directory === null) return problems.flat();
   const status = store === "embedded" ? "failed" : "warning";
-  const directory: Problem = ["directory", status, `The server cannot write into ${closed}.`];
-  return [...problems.flat(), directory];
+  const problem: Problem = ["directory", status, `The server cannot write into ${directory}.`];
+  return [...problems.flat(), problem];
 });

@@ -91,10 +91,10 @@ export const readKnowledge = (
       (read, source) =>
         Effect.catch(read, (error) => {
           const reason = typeof error === "string" ? error : error.reason._tag;
-          const kept = previous?.passages.filter((passage) => passage.source === source) ?? [];
-          passages.push(...kept);
-          const what = kept.length > 0 ? "Did not read again" : "Skipped";
-          return Effect.logWarning(`${what} the document ${source}: ${reason}`);
+          const older = previous?.passages.filter((passage) => passage.source === source) ?? [];
+          passages.push(...older);
+          const outcome = older.length > 0 ? "Did not read again" : "Skipped";
+          return Effect.logWarning(`${outcome} the document ${source}: ${reason}`);
         }),
     );
     for (const name of names.filter((name) => /\.(md|txt)$/i.test(name))) {

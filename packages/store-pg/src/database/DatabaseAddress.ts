@@ -45,14 +45,14 @@ const readAddress = (text: string): Transport | string => {
   // In a form + is a space; libpq takes it as it is.
   url.search = url.search.replaceAll("+", "%2B");
   const parameters = Object.fromEntries(url.searchParams);
-  const unsupported = Object.keys(parameters).find((name) => !supported.test(name));
-  const isSplit = unsupported !== undefined && (rest!.includes("@") || !/^\w+$/.test(unsupported));
+  const parameter = Object.keys(parameters).find((name) => !supported.test(name));
+  const isSplit = parameter !== undefined && (rest!.includes("@") || !/^\w+$/.test(parameter));
   const path = url.username + url.password + url.hostname + url.pathname;
   if (isSplit || url.hash !== "" || url.pathname.includes("@") || /%(?![\da-f]{2})/i.test(path)) {
     return notEncoded;
   }
-  if (unsupported !== undefined) {
-    return `has the parameter ${unsupported}, which is not supported: ${advice[unsupported] ?? "remove it"}`;
+  if (parameter !== undefined) {
+    return `has the parameter ${parameter}, which is not supported: ${advice[parameter] ?? "remove it"}`;
   }
   const { application_name = "parley", host = url.hostname, sslrootcert } = parameters;
   if (host.includes(",")) return several;
@@ -97,8 +97,8 @@ export const securityOf = (url: Redacted.Redacted): string => {
   const { ssl } = transportOf(url) as Transport;
   if (ssl === false) return "plain text";
   if (ssl.rejectUnauthorized === true) return "verified TLS";
-  const ignored = Redacted.value(url).includes("sslrootcert=");
-  return `unverified TLS${ignored ? ": sslrootcert needs sslmode=verify-full" : ""}`;
+  const hasAuthority = Redacted.value(url).includes("sslrootcert=");
+  return `unverified TLS${hasAuthority ? ": sslrootcert needs sslmode=verify-full" : ""}`;
 };
 
 /** Whether the next connection is made with or without TLS because of the error of the latest. */
@@ -136,5 +136,5 @@ export const describeFailure = (error: SqlError.SqlError): string => {
     ],
   ];
   const hint = hints.find(([pattern]) => pattern.test(`${codeOf(error)} ${message}`))?.[1];
-  return hint === undefined ? message : `${message.replace(/\.$/, "")}: ${hint}`;
+  return hint === undefined ? message : `${message.replace(/[.:\s]+$/, "")}: ${hint}`;
 };

@@ -72,9 +72,9 @@ const checkProvisioning = Effect.gen(function* () {
   const { provision } = yield* Settings;
   if (provision === null) return [];
   yield* readProvisionFile(provision, process.env);
-  const planned = yield* Effect.result(onDatabase(plan(provision, process.env, "doctor", true)));
-  return Result.isFailure(planned) && planned.failure._tag === "ProvisionInvalid"
-    ? yield* planned.failure
+  const result = yield* Effect.result(onDatabase(plan(provision, process.env, "doctor", true)));
+  return Result.isFailure(result) && result.failure._tag === "ProvisionInvalid"
+    ? yield* result.failure
     : [ok("provision", `${provision} can be applied.`)];
 }).pipe(
   Effect.provide(layerDigest),
