@@ -11,6 +11,7 @@ import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { promisify } from "node:util";
 import { embeddedPostgres } from "../apps/server/src/postgres/EmbeddedPostgres.ts";
+import { readSettings } from "../apps/server/src/Settings.ts";
 import { clientOf } from "../packages/store-pg/test/PostgresUnderTest.ts";
 
 const openssl = (directory: string, args: string) =>
@@ -101,11 +102,11 @@ class Server extends Context.Service<
 const connect = (parameters: string, host?: string) =>
   Effect.gen(function* () {
     const { address } = yield* Server;
-    const url = address(parameters, host);
-    return yield* inspectPostgres({ url }).pipe(
-      Effect.match({ onSuccess: () => securityOf(url), onFailure: ({ message }) => message }),
-    );
-  });
+    const DATABASE_URL = Redacted.value(address(parameters, host));
+    const { authorities, databaseUrl } = yield* readSettings({ DATABASE_URL });
+    yield* inspectPostgres({ url: databaseUrl!, authorities });
+    return securityOf(databaseUrl!);
+  }).pipe(Effect.catch(({ message }) => Effect.succeed(message)));
 
 layer(Server.layer, { excludeTestServices: true })("a connection", (it) => {
   it.effect("without TLS on the server is plain text, and fails where TLS is required", () =>

@@ -7,6 +7,7 @@ import { Config, ConfigProvider, Context, Duration, Effect, Layer, Redacted, Sch
 import {
   ignoredVariables,
   isServiceLink,
+  readAuthorities,
   readVariable,
   SettingsInvalid,
   unusedProxy,
@@ -211,7 +212,9 @@ const read = Effect.gen(function* () {
       "PARLEY_MODERATION is endpoint, but PARLEY_MODERATION_BASE_URL is not set.",
   ];
   const mistake = mistakes.find((one) => one !== false);
-  return mistake === undefined ? settings : yield* invalid(mistake);
+  if (mistake !== undefined) return yield* invalid(mistake);
+  const file = typeof transport === "object" ? transport?.authorities : undefined;
+  return { ...settings, authorities: file && (yield* readAuthorities(file)) };
 });
 
 export type SettingsShape = Effect.Success<typeof read> & {

@@ -3,7 +3,9 @@
  */
 import { Data, Effect } from "effect";
 import { isUtf8 } from "node:buffer";
+import { X509Certificate } from "node:crypto";
 import { readFileSync } from "node:fs";
+import { getCACertificates } from "node:tls";
 
 export class SettingsInvalid extends Data.TaggedError("SettingsInvalid")<{
   readonly message: string;
@@ -17,6 +19,22 @@ export const decodeUtf8 = (bytes: Uint8Array): string => {
   if (!isUtf8(bytes) || text.includes("\0")) throw new Error("is not UTF-8");
   return text;
 };
+
+/** The certificates (PEM) in a file, or those of the system. */
+export const readAuthorities = (path: string) =>
+  Effect.try({
+    try: () => {
+      if (path === "system") return getCACertificates("system");
+      const certificates = decodeUtf8(readFileSync(path));
+      // TLS ignores what is not a certificate.
+      return new X509Certificate(certificates) && certificates;
+    },
+    catch: () =>
+      new SettingsInvalid({
+        message:
+          "DATABASE_URL has an sslrootcert that is not a readable file of certificates (PEM).",
+      }),
+  });
 
 const readLine = (path: string): string => {
   const line = decodeUtf8(readFileSync(path)).replace(/\r?\n$/, "");

@@ -231,6 +231,11 @@ describe("a setting", () => {
     ["PARLEY_HOST_FILE", "/nowhere"],
     ["PARLEY_DATABASE_CONNECTIONS", "5"],
     ["DATABASE_URL", "postgres://a:b@127.0.0.1:1/c?ssl=true"],
+    ["DATABASE_URL", "postgres://a:b@127.0.0.1:1/c?sslmode=require&sslrootcert=/nowhere"],
+    [
+      "DATABASE_URL",
+      `postgres://a:b@[::1]:1/c?sslmode=require&sslrootcert=${import.meta.filename}`,
+    ],
     ["PARLEY_MODERATION", "endpoint"],
   ])("%s=%s is refused by its name", async (name, value) => {
     expect(await refusal({ [name]: value })).toContain(name);

@@ -23,6 +23,8 @@ import { makeTurnStore } from "./turns/PgTurnStore.ts";
 export interface PostgresOptions {
   /** `postgres://user:password@host:5432/database`. */
   readonly url: Redacted.Redacted;
+  /** Certificates (PEM) of the authorities that `sslrootcert` of the address names. */
+  readonly authorities?: string | Array<string> | undefined;
   /**
    * Whether row-level security keeps the chatbots apart, too; `false` by default. The role of `url` must then be one
    * that row security binds: no superuser, not the owner of the tables, and without BYPASSRLS.
@@ -67,6 +69,9 @@ const onConnection = <A, R>(
   const settings = withDefaults(options);
   const transport = transportOf(settings.url);
   if (typeof transport === "string") return Effect.fail(cannotBeUsed(`its address ${transport}`));
+  if (transport.authorities !== undefined && settings.authorities === undefined) {
+    return Effect.fail(cannotBeUsed("it needs the authorities that sslrootcert names"));
+  }
   return checkDatabase(settings.schema, settings.pooler).pipe(
     Effect.flatMap((database) => work(settings, database)),
     Effect.provideServiceEffect(SqlClient.SqlClient, makeMigrationClient(settings)),

@@ -2,12 +2,10 @@
  * The address of a database, as libpq reads it. The driver ignores parameters that it does not know, verifies
  * certificates with `sslmode=prefer`, too, and falls back to plain text only if PostgreSQL has no TLS.
  */
+import type * as PgConnection from "@effect/sql-pg/PgConnection";
 import { describeCause } from "@parley/core";
 import { Effect, Redacted } from "effect";
 import { SqlError } from "effect/sql";
-import { X509Certificate } from "node:crypto";
-import { readFileSync } from "node:fs";
-import * as tls from "node:tls";
 import { codeOf } from "./PgErrors.ts";
 
 const supported = /^(application_name|dbname|host|options|password|port|sslmode|sslrootcert|user)$/;
@@ -24,14 +22,18 @@ const noAddress = "is not an address such as postgres://user:password@host:5432/
 const notEncoded =
   "is not a valid address: percent-encode special characters in user and password (/ as %2F, # as %23, % as %25), and check the port";
 
+type TlsOptions = Exclude<PgConnection.Config["ssl"], boolean | undefined>;
+
 export interface Transport {
   /** The address as the driver reads it. */
   readonly url: Redacted.Redacted;
   readonly applicationName: string;
+  /** The file of the authorities that are trusted, or `system`; this package reads no files. */
+  readonly authorities: string | undefined;
   /** The options of the next connection; `false`: plain text. */
-  ssl: false | tls.ConnectionOptions;
+  ssl: false | TlsOptions;
   /** The options to try when PostgreSQL refuses those of `ssl`; `null`: none. */
-  other: false | tls.ConnectionOptions | null;
+  other: false | TlsOptions | null;
 }
 
 /** A string says what is wrong with the address, and contains no part of a password. */
@@ -60,21 +62,15 @@ const readAddress = (text: string): Transport | string => {
   // libpq does not encrypt Unix sockets, whatever the mode.
   const mode = /^(\/|%2f)/i.test(host) ? 0 : modes.indexOf(sslmode);
   if (mode === -1) return `has an unknown sslmode: it must be one of ${modes.join(", ")}`;
-  const options: tls.ConnectionOptions = { rejectUnauthorized: mode >= 3 };
-  if (sslmode === "verify-ca") options.checkServerIdentity = () => undefined;
-  if (mode >= 3 && sslrootcert !== undefined) {
-    try {
-      const isSystem = sslrootcert === "system";
-      options.ca = isSystem ? tls.getCACertificates("system") : readFileSync(sslrootcert, "utf8");
-      // TLS ignores what is not a certificate.
-      if (!isSystem) new X509Certificate(String(options.ca));
-    } catch {
-      return "has an sslrootcert that is not a readable file of certificates (PEM)";
-    }
-  }
+  const isVerified = mode >= 3;
+  const options: TlsOptions = {
+    rejectUnauthorized: isVerified,
+    ...(sslmode === "verify-ca" && { checkServerIdentity: () => undefined }),
+  };
   return {
     url: Redacted.make(url.href),
     applicationName: application_name,
+    authorities: isVerified ? sslrootcert : undefined,
     ssl: mode < 2 ? false : options,
     other: mode === 1 ? options : mode === 2 ? false : null,
   };

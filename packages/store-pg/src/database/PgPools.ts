@@ -44,6 +44,7 @@ export interface PgPools {
 
 export interface PoolOptions {
   readonly url: Redacted.Redacted;
+  readonly authorities?: string | Array<string> | undefined;
   readonly schema: string;
   readonly pooler?: boolean | undefined;
   /** At least {@link fewestConnections}; dedicated connections do not count. */
@@ -68,7 +69,7 @@ export const bulkDeadline = 10_000;
 const fewestConnections = 6;
 
 const configOf = (
-  { pooler = false, schema, url }: PoolOptions,
+  { authorities, pooler = false, schema, url }: PoolOptions,
   maxConnections: number,
   settings: Readonly<Record<string, string>>,
   more: Pick<PgPool.Config, "multiplex" | "multiplexConcurrency"> = {},
@@ -78,7 +79,7 @@ const configOf = (
     url: transport.url,
     // The driver reads it for each connection.
     get ssl() {
-      return transport.ssl;
+      return transport.ssl && { ...transport.ssl, ...(authorities && { ca: authorities }) };
     },
     prepare: !pooler,
     types,

@@ -28,8 +28,6 @@ it.each([
   ["SSLMODE=require", "SSLMODE", "remove it"],
   ["sslmode=on", "sslmode", "verify-full"],
   ["host=one,two", "several hosts", "one address"],
-  ["sslmode=verify-full&sslrootcert=/nowhere", "sslrootcert", "readable"],
-  [`sslmode=require&sslrootcert=${import.meta.filename}`, "sslrootcert", "PEM"],
 ])("the parameter %s is refused by its name, with what to do", (parameter, name, advice) => {
   const problem = problemOf(`${base}?${parameter}`);
   expect(problem).toContain(name);
