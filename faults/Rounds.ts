@@ -80,13 +80,29 @@ export const faults = {
 } satisfies Record<string, Fault>;
 export type FaultName = keyof typeof faults;
 
+/** What the role has behind a pooler. */
+const poolerSettings = [
+  "search_path=parley",
+  "jit=off",
+  "idle_in_transaction_session_timeout=5s",
+  "lock_timeout=1500ms",
+  "statement_timeout=10s",
+]
+  .map((setting) => `-c ${setting}`)
+  .join(" ");
+
 /** Runs the faults, all of one store, one after the other. Gives what went against the promises, and what it did. */
 export const round = async (names: ReadonlyArray<FaultName>) => {
   const { store } = faults[names[0]!];
-  // One of two servers hears nothing of what the other stores.
-  const service = await startService(store === "shared" ? 2 : 1, store, (at) => ({
-    PARLEY_LISTEN: String(at === 0),
-  }));
+  // One of two servers hears nothing of what the other stores, as behind a pooler.
+  const service = await startService(store === "shared" ? 2 : 1, store, (at, url) =>
+    at === 0
+      ? {}
+      : {
+          PARLEY_POOLER: "true",
+          DATABASE_URL: `${url}?options=${encodeURIComponent(poolerSettings)}`,
+        },
+  );
   const traffic = new Traffic(service);
   const { ledger } = traffic;
   const recovery: Record<string, number> = {};

@@ -1,67 +1,114 @@
 /**
- * The store behind PgBouncer, as docs/scaling.md describes it.
+ * Parley behind PgBouncer, as docs/scaling.md describes it.
  */
 import { assert, it, layer } from "@effect/vitest";
 import { storeChecks } from "@parley/core/testing";
-import { layerPostgres } from "@parley/store-pg";
+import { layerPostgres, migratePostgres } from "@parley/store-pg";
 import { Effect, Layer, Redacted, Result } from "effect";
+import { here } from "../apps/server/test/cli/here.ts";
 import {
-  clientOf,
   freshDatabase,
-  freshSchema,
   layerPostgresUnderTest,
-  optionsOf,
 } from "../packages/store-pg/test/PostgresUnderTest.ts";
+import { fencesOf, read, sectionOf } from "../test/docs/Fences.ts";
 import { startPgBouncer } from "./programs/PgBouncer.ts";
 
-/** A server's settings by way of PgBouncer. */
-const pooled = Effect.fnUntraced(function* (schema: string, url = optionsOf(schema).url) {
+/** The address of a database by way of PgBouncer. */
+const pooled = Effect.fnUntraced(function* (url: Redacted.Redacted) {
   const { url: near } = yield* Effect.acquireRelease(
     Effect.promise(() => startPgBouncer(Redacted.value(url))),
     ({ close }) => Effect.promise(close),
   );
-  return { schema, url: Redacted.make(near), listen: false, prepare: false };
+  return Redacted.make(near);
 });
 
-for (const { setting, got } of [
-  { setting: "search_path = ''", got: "does not lead to the schema" },
-  { setting: "search_path = public, SCHEMA", got: "does not lead to the schema" },
-  { setting: "search_path = SCHEMA", got: "" },
-  {
-    setting: "default_transaction_isolation = 'repeatable read'",
-    got: 'connections have the isolation "repeatable read"',
-  },
-]) {
-  const what = got === "" ? "serves" : "is refused";
-  it.live(`a server whose role has ${setting} ${what}`, () =>
-    Effect.gen(function* () {
-      const schema = freshSchema();
-      const { name, sql, url } = yield* freshDatabase();
-      const set = `alter database ${name} set`;
-      yield* sql.unsafe(`${set} search_path = ${schema}`);
-      yield* sql.unsafe(`${set} ${setting.replace("SCHEMA", schema)}`);
-      const started = yield* Effect.result(Layer.build(layerPostgres(yield* pooled(schema, url))));
-      const told = Result.isFailure(started) ? started.failure.message : "";
-      assert.include(told, got.replaceAll("SCHEMA", schema));
-      const tables = yield* sql.unsafe("select from pg_tables where tablename = 'chat'");
-      assert.lengthOf(tables, got === "" ? 1 : 0);
-    }).pipe(Effect.scoped),
-  );
-}
+const steps = fencesOf(
+  sectionOf(read("docs/scaling.md"), "## Behind PgBouncer").replaceAll(/^ {3}/gm, ""),
+);
+const [, settings] = steps;
 
-const withRole = Layer.unwrap(
+/** The SQL of the documentation for this database, a statement each. */
+const settingsOf = (url: Redacted.Redacted) => {
+  const { pathname, username } = new URL(Redacted.value(url));
+  return settings!.text
+    .replaceAll(
+      "role parley in database parley",
+      `role ${username} in database ${pathname.slice(1)}`,
+    )
+    .split("\n");
+};
+
+it.live("the steps of the documentation work in their order, with three servers at once", () =>
   Effect.gen(function* () {
-    const schema = freshSchema();
-    const sql = yield* clientOf(schema);
-    yield* sql.unsafe(`alter role current_user set search_path = ${schema}`);
-    yield* sql.unsafe(
-      "alter role current_user set default_transaction_isolation = 'read committed'",
+    const { sql, url } = yield* freshDatabase();
+    const near = yield* pooled(url);
+    assert.deepStrictEqual(
+      steps.map(({ text }) => /parley migrate|alter role|pnpm@12 start/.exec(text)?.[0]),
+      ["parley migrate", "alter role", "pnpm@12 start"],
     );
-    yield* sql.unsafe("alter role current_user set jit = off");
-    return layerPostgresUnderTest(yield* pooled(schema));
+    const migrated = yield* Effect.promise(() =>
+      here(["migrate"], { DATABASE_URL: Redacted.value(url), PARLEY_POOLER: "true" }),
+    );
+    assert.deepStrictEqual(migrated.code, 0, migrated.stderr);
+    for (const statement of settingsOf(url)) yield* sql.unsafe(statement);
+    const server = Layer.build(Layer.fresh(layerPostgres({ url: near, pooler: true })));
+    yield* Effect.all([server, server, server], { concurrency: "unbounded" });
+    const listed = yield* Effect.promise(() =>
+      here(["chatbot", "list"], { DATABASE_URL: Redacted.value(near), PARLEY_POOLER: "true" }),
+    );
+    assert.deepStrictEqual(listed.code, 0, listed.stderr);
+  }).pipe(Effect.scoped),
+);
+
+it.live(
+  "a start names the settings that its role lacks as SQL, after which three servers start",
+  () =>
+    Effect.gen(function* () {
+      const { sql, url } = yield* freshDatabase();
+      const start = (url: Redacted.Redacted) =>
+        Layer.build(Layer.fresh(layerPostgres({ url, pooler: true }))).pipe(Effect.scoped);
+      const refused = yield* Effect.flip(start(yield* pooled(url)));
+      const statements = refused.message.match(/alter role [^;]+;/g) ?? [];
+      assert.deepStrictEqual(
+        statements.map((text) => text.replaceAll('"', "")).toSorted(),
+        // The default already.
+        settingsOf(url)
+          .filter((text) => !text.includes("isolation"))
+          .toSorted(),
+      );
+      for (const statement of statements) yield* sql.unsafe(statement);
+      const near = yield* pooled(url);
+      yield* Effect.all([start(near), start(near), start(near)], { concurrency: "unbounded" });
+      yield* sql.unsafe(
+        statements.find((text) => text.includes("lock_timeout"))!.replace("1500ms", "2s"),
+      );
+      const changed = yield* Effect.flip(start(yield* pooled(url)));
+      assert.deepStrictEqual(changed.message.match(/set \w+/g), ["set lock_timeout"]);
+    }).pipe(Effect.scoped),
+);
+
+it.live("without PARLEY_POOLER a start and a migration name it", () =>
+  Effect.gen(function* () {
+    const { url } = yield* freshDatabase();
+    const near = yield* pooled(url);
+    for (const work of [
+      migratePostgres({ url: near }),
+      Layer.build(layerPostgres({ url: near })),
+    ]) {
+      const failed = yield* Effect.result(Effect.scoped(work as Effect.Effect<unknown, Error>));
+      assert.include(Result.isFailure(failed) ? failed.failure.message : "", "PARLEY_POOLER=true");
+    }
+  }).pipe(Effect.scoped),
+);
+
+const behind = Layer.unwrap(
+  Effect.gen(function* () {
+    const { sql, url } = yield* freshDatabase();
+    for (const statement of settingsOf(url)) yield* sql.unsafe(statement);
+    return layerPostgresUnderTest({ schema: "parley", url: yield* pooled(url), pooler: true });
   }),
 );
 
-layer(withRole, { excludeTestServices: true })("PostgreSQL store behind PgBouncer", (it) => {
+layer(behind, { excludeTestServices: true })("PostgreSQL store behind PgBouncer", (it) => {
   for (const { name, run } of storeChecks) it.effect(name, () => run);
 });

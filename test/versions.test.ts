@@ -15,6 +15,20 @@ it("all packages have one version, which the command line prints", () => {
   expect([...versions]).toEqual([version]);
 });
 
+it("an installation's lock file has the versions that are tested, and names no registry", () => {
+  const { dependencies, optionalDependencies } = JSON.parse(read("deploy/package.json"));
+  const { "@parley/server": server, ...others } = { ...dependencies, ...optionalDependencies };
+  expect(server).toBe("file:parley-server.tgz");
+  const text = read("deploy/package-lock.json");
+  expect(text.match(/"resolved": .*/g)).toEqual(['"resolved": "file:parley-server.tgz",']);
+  const { packages } = JSON.parse(text);
+  expect(packages[""]).toMatchObject({ dependencies, optionalDependencies });
+  for (const [name, version] of Object.entries(others)) {
+    expect(read("pnpm-workspace.yaml")).toMatch(new RegExp(`^  "?${name}"?: ${version}$`, "m"));
+    expect(packages[`node_modules/${name}`].version).toBe(version);
+  }
+});
+
 it("the commands that install optional packages name the versions that are tested", () => {
   const catalog = read("pnpm-workspace.yaml");
   const files = globSync(["{packages,apps}/*/src/**/*.ts", "docs/**/*.md", "deploy/Dockerfile"], {

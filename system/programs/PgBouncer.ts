@@ -1,6 +1,6 @@
 /**
- * Debian's PgBouncer before a PostgreSQL: it lends a connection for one transaction, and drops what the client
- * asks for when it connects.
+ * Debian's PgBouncer before a PostgreSQL, with its own defaults: it lends a connection for one transaction, and refuses
+ * a client that asks for settings when it connects.
  */
 import { spawn } from "node:child_process";
 import { once } from "node:events";
@@ -40,7 +40,6 @@ unix_socket_dir =
 auth_type = any
 pool_mode = transaction
 default_pool_size = 20
-ignore_startup_parameters = search_path, jit, statement_timeout, lock_timeout, idle_in_transaction_session_timeout, default_transaction_isolation, row_security, idle_session_timeout, plan_cache_mode, enable_seqscan, enable_bitmapscan, work_mem, max_parallel_workers_per_gather
 `,
   );
   const asNobody = process.getuid?.() === 0 ? { uid: nobody, gid: nobody } : {};

@@ -1,6 +1,7 @@
 /**
  * The output of a start: addresses and the first key for a person, a line for the log.
  */
+import { securityOf } from "@parley/store-pg";
 import { Console, Effect, FileSystem, Option, Path, Redacted } from "effect";
 import { details, type Cell } from "./cli/Output.ts";
 import { logsText } from "./layers/Observability.ts";
@@ -36,7 +37,8 @@ export const announceStart = Effect.fnUntraced(function* (
   addresses: Addresses,
   firstKey: Option.Option<Redacted.Redacted>,
 ) {
-  const { dataDir, knowledgeDir, llms, store } = yield* Settings;
+  const { databaseUrl, dataDir, knowledgeDir, llms, store } = yield* Settings;
+  const security = store === "postgres" ? securityOf(databaseUrl!) : null;
   const { answers, documentation, general, management, playground } = addresses;
   const models = llms.map(({ model, provider }) => `${model} at ${provider}`).join(", ");
   const text = yield* logsText;
@@ -46,7 +48,7 @@ export const announceStart = Effect.fnUntraced(function* (
     const key = isShown && Option.isSome(firstKey) ? Redacted.value(firstKey.value) : null;
     const stores = {
       embedded: `PostgreSQL in ${dataDir}`,
-      postgres: "PostgreSQL at DATABASE_URL",
+      postgres: `PostgreSQL at DATABASE_URL (${security})`,
       memory: "memory: the chats end with the server",
     };
     const rows: ReadonlyArray<readonly [string, Cell]> = [
@@ -68,6 +70,7 @@ export const announceStart = Effect.fnUntraced(function* (
     answers,
     management: management ?? "off",
     store,
+    ...(security === null ? {} : { security }),
     models: models || "none",
   });
 });

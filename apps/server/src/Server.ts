@@ -27,7 +27,7 @@ import { layerStore } from "./layers/Store.ts";
 import { Lifecycle } from "./Lifecycle.ts";
 import { firstStart } from "./provision/FirstStart.ts";
 import { provision } from "./provision/Provision.ts";
-import { readSettings, Settings } from "./Settings.ts";
+import { Settings } from "./Settings.ts";
 import { hasTerminal } from "./StopSignals.ts";
 
 /** Logs for how many answers a server that stops waits. */
@@ -75,22 +75,22 @@ const guide = Effect.gen(function* () {
 const listeners = Effect.gen(function* () {
   const settings = yield* Settings;
   const lifecycle = yield* Lifecycle;
-  const { askPort, basePaths, corsOrigins, host, logRequests, managementPort, onDisconnect, port } =
-    settings;
+  const { askPort, basePaths, corsOrigins, host, logRequests, onDisconnect, port } = settings;
+  const { managementHost, managementPort } = settings;
   if (settings.provision !== null) {
-    yield* provision(settings.provision, process.env, "provisioning");
+    yield* provision(settings.provision, process.env, "provisioning", true);
   }
-  const { warnings } = yield* readSettings(process.env);
-  for (const warning of warnings) yield* Effect.logWarning(warning);
 
   // An ask whose turn begins now may take its whole deadline.
   const grace = Duration.sum(settings.asks.deadline, Duration.seconds(5));
   const { refuse: refused } = yield* makeRequestLog(logRequests);
-  const listenTo = (port: number, app: Parameters<typeof listen>[0]) =>
-    listen(app, { host, port, grace, refused });
+  const listenTo = (port: number, app: Parameters<typeof listen>[0], at = host) =>
+    listen(app, { host: at, port, grace, refused });
   // It closes last.
   const management =
-    managementPort === 0 ? null : yield* listenTo(managementPort, yield* makeManagement);
+    managementPort === 0
+      ? null
+      : yield* listenTo(managementPort, yield* makeManagement, managementHost);
   const interfaces = yield* Effect.acquireRelease(Scope.make("parallel"), stop);
   const documentation = settings.docs ? [makeDocumentation] : [];
   const serve = Effect.fnUntraced(function* (
@@ -119,7 +119,6 @@ const listeners = Effect.gen(function* () {
     ...(settings.docs ? [yield* guide] : []),
   ]);
   const askOrigin = askListener ?? origin;
-  if (lifecycle.phase === "starting") lifecycle.phase = "serving";
   // After listening: nobody would see the key of a start that fails.
   const firstKey = settings.provision === null ? yield* firstStart : Option.none();
   yield* announceStart(
@@ -132,7 +131,14 @@ const listeners = Effect.gen(function* () {
     },
     firstKey,
   );
+  // Who waits for readiness may read the first key's file.
+  if (lifecycle.phase === "starting") lifecycle.phase = "serving";
 });
+
+/** Before all else: a variable without effect may be why the server fails. */
+const warn = Effect.flatMap(Settings, ({ warnings }) =>
+  Effect.forEach(warnings, (warning) => Effect.logWarning(warning), { discard: true }),
+);
 
 /** The last line of a server; one that cannot start has an error instead. */
 const stopped = Effect.addFinalizer((exit) =>
@@ -148,7 +154,7 @@ export const layerServer = Layer.merge(Layer.effectDiscard(listeners), layerRete
   // At the same time: a database takes a while to start.
   Layer.provide([layerStore, layerDocuments(hasTerminal ? Stream.empty : reloadOnSighup)]),
   Layer.provide([layerDigest, SecureRandom.layerWebCrypto, NodeServices.layer, layerRedaction]),
-  Layer.provide(Layer.effectDiscard(stopped)),
+  Layer.provide(Layer.effectDiscard(Effect.andThen(warn, stopped))),
   Layer.provide(layerObservability),
   Layer.provide([Settings.layer, Lifecycle.layer]),
 );

@@ -1,23 +1,21 @@
 /**
- * The settings of a server, read from the environment once, at the start. An invalid value stops the start with one
- * line that names the setting.
+ * The settings of a server, read from the environment and from files that it names, once, at the start. An invalid value
+ * stops the start with one line that names the setting.
  */
-import {
-  Config,
-  ConfigProvider,
-  Context,
-  Data,
-  Duration,
-  Effect,
-  Layer,
-  Redacted,
-  Schema,
-} from "effect";
+import { transportOf } from "@parley/store-pg";
+import { Config, ConfigProvider, Context, Duration, Effect, Layer, Redacted, Schema } from "effect";
 import { parseNetworks } from "./http/ClientAddress.ts";
+import {
+  ignoredVariables,
+  isServiceLink,
+  readAuthorities,
+  readVariable,
+  SettingsInvalid,
+  unusedProxy,
+  type Variables,
+} from "./Variables.ts";
 
-export class SettingsInvalid extends Data.TaggedError("SettingsInvalid")<{
-  readonly message: string;
-}> {}
+export { SettingsInvalid };
 
 const invalid = (message: string) => Effect.fail(new SettingsInvalid({ message }));
 
@@ -125,6 +123,8 @@ const config = Config.all({
   askPort: port("PARLEY_ASK_PORT").pipe(Config.withDefault(null)),
   /** The port of health and metrics; 0: there are none. */
   managementPort: port("PARLEY_MANAGEMENT_PORT").pipe(Config.withDefault(3001)),
+  /** Health and metrics ask for no key: they are not on `host`. */
+  managementHost: Config.String("PARLEY_MANAGEMENT_HOST").pipe(Config.withDefault("127.0.0.1")),
   /** The form of log lines; `null`: JSON, but text on a terminal. */
   logFormat: Config.Literals(["json", "text"], "PARLEY_LOG_FORMAT").pipe(Config.withDefault(null)),
   logRequests: boolean("PARLEY_LOG_REQUESTS", false),
@@ -151,8 +151,7 @@ const config = Config.all({
   databaseUrl: Config.Redacted("DATABASE_URL").pipe(Config.withDefault(null)),
   connections: integer("PARLEY_DATABASE_CONNECTIONS", 6).pipe(Config.withDefault(12)),
   rowSecurity: boolean("PARLEY_ROW_SECURITY", false),
-  listen: boolean("PARLEY_LISTEN", true),
-  prepare: boolean("PARLEY_PREPARE", true),
+  pooler: boolean("PARLEY_POOLER", false),
   schema: Config.String("PARLEY_SCHEMA").pipe(Config.withDefault("parley")),
   /** The person who runs a command, in the audit. */
   actor: text("PARLEY_ACTOR", "a name of at most 200 printable characters", (name) =>
@@ -202,6 +201,7 @@ const read = Effect.gen(function* () {
     moderation: { ...values.moderation, endpoint },
   };
   const { moderation, store } = settings;
+  const transport = databaseUrl && transportOf(databaseUrl);
   const [general, answers] = [`${basePaths.general}/`, `${basePaths.answers}/`];
   const mistakes = [
     (general.startsWith(answers) || answers.startsWith(general)) &&
@@ -209,10 +209,10 @@ const read = Effect.gen(function* () {
     store === "postgres" &&
       databaseUrl === null &&
       "PARLEY_STORE is postgres, but DATABASE_URL is not set.",
-    // Other clients know the parameter. Ours would ignore it, and connect without TLS.
-    databaseUrl !== null &&
-      /[?&]ssl=/i.test(Redacted.value(databaseUrl)) &&
-      "DATABASE_URL has an unknown parameter ssl: write sslmode=require, or sslmode=disable.",
+    typeof transport === "string" && `DATABASE_URL ${transport}.`,
+    [values.port, values.askPort, values.managementPort].some(
+      (port, at, all) => port && all.indexOf(port) < at,
+    ) && "PARLEY_PORT, PARLEY_ASK_PORT and PARLEY_MANAGEMENT_PORT must be different ports.",
     rowSecurity &&
       store !== "postgres" &&
       `PARLEY_ROW_SECURITY is on, but PARLEY_STORE is ${store}: it needs a database of your own (DATABASE_URL).`,
@@ -224,43 +224,47 @@ const read = Effect.gen(function* () {
       "PARLEY_MODERATION is endpoint, but PARLEY_MODERATION_BASE_URL is not set.",
   ];
   const mistake = mistakes.find((one) => one !== false);
-  return mistake === undefined ? settings : yield* invalid(mistake);
+  if (mistake !== undefined) return yield* invalid(mistake);
+  const file = typeof transport === "object" ? transport?.authorities : undefined;
+  return { ...settings, authorities: file && (yield* readAuthorities(file)) };
 });
 
-export type SettingsShape = Effect.Success<typeof read>;
+export type SettingsShape = Effect.Success<typeof read> & {
+  /** What an operator should know about variables that have no effect. */
+  readonly warnings: ReadonlyArray<string>;
+};
 
-/**
- * The settings in the variables of an environment, and a warning for each variable that begins with PARLEY_ and is not
- * a setting.
- */
+/** The settings in the variables of an environment. */
 export const readSettings = (
-  variables: Readonly<Record<string, string | undefined>>,
-): Effect.Effect<
-  { readonly settings: SettingsShape; readonly warnings: ReadonlyArray<string> },
-  SettingsInvalid
-> => {
-  // A variable of white space alone is not set.
-  const set = Object.fromEntries(
-    Object.entries(variables).flatMap(([name, value = ""]) =>
-      value.trim() === "" ? [] : [[name, value.trim()] as const],
-    ),
+  environment: Variables,
+): Effect.Effect<SettingsShape, SettingsInvalid> => {
+  const variables = Object.fromEntries(
+    Object.entries(environment).filter(([name, value]) => !isServiceLink(name, value)),
   );
-  const known = new Set<string>();
-  const provider = ConfigProvider.fromEnvRecord(set).pipe(
-    ConfigProvider.mapInput((path) => {
-      known.add(path.join("_"));
-      return path;
-    }),
-  );
+  const names = new Set<string>();
+  const provider = ConfigProvider.make(([name = ""]) => {
+    names.add(String(name));
+    return readVariable(variables, String(name)).pipe(
+      Effect.map((value) => (value === undefined ? value : ConfigProvider.makeValue(value))),
+      Effect.mapError(({ message }) => new ConfigProvider.SourceError({ message })),
+    );
+  });
   return read.pipe(
     Effect.provideService(ConfigProvider.ConfigProvider, provider),
-    Effect.catchTag("ConfigError", ({ message }) => invalid(settingFirst(message))),
-    Effect.map((settings) => ({
-      settings,
-      warnings: Object.keys(set)
-        .filter((name) => name.startsWith("PARLEY_") && !known.has(name))
-        .map((name) => `${name} is not a setting; docs/settings.md lists them all.`),
-    })),
+    Effect.catchTag("ConfigError", ({ cause, message }) =>
+      invalid(cause._tag === "SourceError" ? cause.message : settingFirst(message)),
+    ),
+    Effect.map((settings) => {
+      const models = [...settings.llms, settings.moderation.endpoint ?? []].flat();
+      const warnings = [
+        ...ignoredVariables(environment, names),
+        ...models.flatMap(({ baseUrl }) => unusedProxy(environment, baseUrl)),
+        ...(settings.store !== "postgres" && settings.databaseUrl !== null
+          ? [`DATABASE_URL is set, but not used: PARLEY_STORE is ${settings.store}.`]
+          : []),
+      ];
+      return { ...settings, warnings: [...new Set(warnings)] };
+    }),
   );
 };
 
@@ -277,6 +281,6 @@ export class Settings extends Context.Service<Settings, SettingsShape>()(
   /** The settings in the environment of the process. */
   static readonly layer = Layer.effect(
     Settings,
-    Effect.suspend(() => Effect.map(readSettings(process.env), ({ settings }) => settings)),
+    Effect.suspend(() => readSettings(process.env)),
   );
 }

@@ -11,6 +11,7 @@ import { fileURLToPath } from "node:url";
 import { afterAll, beforeAll, describe, expect, inject, it } from "vitest";
 import { here, oneLineAndHint } from "./cli/here.ts";
 import { run } from "./cli/run.ts";
+import { freePort } from "./FreePort.ts";
 import { withoutSettings } from "./withoutSettings.ts";
 
 let directory: string;
@@ -77,8 +78,26 @@ describe("the first start", () => {
     expect(printed).not.toContain("prl_");
     expect(await readFile(keyFile(), "utf8")).toMatch(/^prl_\w{52}\n$/);
     expect((await stat(keyFile())).mode & 0o777).toBe(0o600);
-    expect(await started(settings)).not.toContain("first API key");
+    const again = await started(settings);
+    expect(again).not.toContain("first API key");
+    expect(again).toMatch(/^Store +PostgreSQL at DATABASE_URL \(plain text\)$/m);
+    expect(again).toContain('store=postgres security="plain text"');
   }, 60_000);
+
+  it("is ready only after its key is in the file", async () => {
+    const data = join(directory, "ready");
+    const port = String(await freePort());
+    const { child, ended } = serve({ PARLEY_DATA_DIR: data, PARLEY_MANAGEMENT_PORT: port });
+    const isReady = () =>
+      fetch(`http://127.0.0.1:${port}/health/ready`).then(
+        ({ ok }) => ok,
+        () => false,
+      );
+    while (!(await isReady())) expect(child.exitCode).toBeNull();
+    expect(await readFile(join(data, "first-key"), "utf8")).toMatch(/^prl_/);
+    child.kill("SIGINT");
+    await ended;
+  });
 });
 
 describe("a server that is still starting", () => {
@@ -208,10 +227,15 @@ describe("a setting", () => {
     ["PARLEY_ASK_QUEUE_LIMIT", "-1"],
     ["PARLEY_ASKS_AT_ONCE", "0"],
     ["PARLEY_ROW_SECURITY", "maybe"],
-    ["PARLEY_LISTEN", "sometimes"],
-    ["PARLEY_PREPARE", "sometimes"],
+    ["PARLEY_POOLER", "sometimes"],
+    ["PARLEY_HOST_FILE", "/nowhere"],
     ["PARLEY_DATABASE_CONNECTIONS", "5"],
     ["DATABASE_URL", "postgres://a:b@127.0.0.1:1/c?ssl=true"],
+    ["DATABASE_URL", "postgres://a:b@127.0.0.1:1/c?sslmode=require&sslrootcert=/nowhere"],
+    [
+      "DATABASE_URL",
+      `postgres://a:b@[::1]:1/c?sslmode=require&sslrootcert=${import.meta.filename}`,
+    ],
     ["PARLEY_MODERATION", "endpoint"],
   ])("%s=%s is refused by its name", async (name, value) => {
     expect(await refusal({ [name]: value })).toContain(name);

@@ -1,14 +1,7 @@
 /**
  * The store as a layer, and operations on its schema.
  */
-import {
-  ChatArchive,
-  ChatbotDirectory,
-  ChatbotRegistry,
-  ChatStore,
-  describeCause,
-  TurnStore,
-} from "@parley/core";
+import { ChatArchive, ChatbotDirectory, ChatbotRegistry, ChatStore, TurnStore } from "@parley/core";
 import { Context, Effect, Layer, Stream, type Redacted } from "effect";
 import { Reactivity } from "effect/reactivity";
 import { SqlClient, type SqlError } from "effect/sql";
@@ -16,6 +9,7 @@ import { makeChatArchive } from "./archive/PgChatArchive.ts";
 import { makeChatCreation } from "./chats/ChatCreation.ts";
 import { makeListChats } from "./chats/ChatListing.ts";
 import { makeListEntries } from "./chats/EntryListing.ts";
+import { describeFailure, transportOf, withFallback } from "./database/DatabaseAddress.ts";
 import { makeNotifications } from "./database/Notifications.ts";
 import { cannotBeUsed, PostgresUnusable } from "./database/PgErrors.ts";
 import { makeMigrationClient, makePools } from "./database/PgPools.ts";
@@ -29,6 +23,8 @@ import { makeTurnStore } from "./turns/PgTurnStore.ts";
 export interface PostgresOptions {
   /** `postgres://user:password@host:5432/database`. */
   readonly url: Redacted.Redacted;
+  /** Certificates (PEM) of the authorities that `sslrootcert` of the address names. */
+  readonly authorities?: string | Array<string> | undefined;
   /**
    * Whether row-level security keeps the chatbots apart, too; `false` by default. The role of `url` must then be one
    * that row security binds: no superuser, not the owner of the tables, and without BYPASSRLS.
@@ -43,15 +39,15 @@ export interface PostgresOptions {
    */
   readonly maxConnections?: number | undefined;
   /**
-   * Whether to listen for notifications of other processes, `true` by default. Behind a pooler that does not support
-   * LISTEN it must be `false`; changes of other processes are then found by polling.
+   * Whether to listen for notifications of other processes, `true` by default. Otherwise changes of other processes are
+   * found by polling.
    */
   readonly listen?: boolean | undefined;
   /**
-   * Whether connections keep prepared statements, `true` by default. Behind a pooler that lends connections for one
-   * transaction, and does not support prepared statements, it must be `false`.
+   * Whether a pooler, such as PgBouncer, lends connections for one transaction; `false` by default. Then connections
+   * neither listen nor prepare statements nor send settings, which the role must have instead.
    */
-  readonly prepare?: boolean | undefined;
+  readonly pooler?: boolean | undefined;
 }
 
 const withDefaults = (options: PostgresOptions) => ({
@@ -59,6 +55,7 @@ const withDefaults = (options: PostgresOptions) => ({
   schema: options.schema ?? "parley",
   rowSecurity: options.rowSecurity ?? false,
   maxConnections: options.maxConnections ?? 12,
+  pooler: options.pooler ?? false,
 });
 
 /** Checks the database and runs statements on a connection of their own, which is closed at the end. */
@@ -70,11 +67,17 @@ const onConnection = <A, R>(
   ) => Effect.Effect<A, PostgresUnusable | SqlError.SqlError, R>,
 ) => {
   const settings = withDefaults(options);
-  return checkDatabase(settings.schema).pipe(
+  const transport = transportOf(settings.url);
+  if (typeof transport === "string") return Effect.fail(cannotBeUsed(`its address ${transport}`));
+  if (transport.authorities !== undefined && settings.authorities === undefined) {
+    return Effect.fail(cannotBeUsed("it needs the authorities that sslrootcert names"));
+  }
+  return checkDatabase(settings.schema, settings.pooler).pipe(
     Effect.flatMap((database) => work(settings, database)),
     Effect.provideServiceEffect(SqlClient.SqlClient, makeMigrationClient(settings)),
     Effect.scoped,
     Effect.provide(Reactivity.layer),
+    withFallback(settings.url),
     toUnusable,
   );
 };
@@ -92,11 +95,13 @@ export interface Inspection {
   /** The version of PostgreSQL, such as `18.4`. */
   readonly version: string;
   readonly encoding: string;
+  /** The character type: with `C`, the search index recognizes only ASCII letters. */
+  readonly ctype: string;
   /** Whether the database refuses all writes of the role, as a standby does. */
   readonly readOnly: boolean;
   /** Whether the schema is up to date. */
   readonly current: boolean;
-  /** Why a server would refuse to serve on the current schema; `null` if it would serve. */
+  /** Why a server would refuse to serve on the schema, or to bring it up to date; `null` if it would serve. */
   readonly refusal: string | null;
 }
 
@@ -113,8 +118,11 @@ export const inspectPostgres = (
             Effect.as(null),
             Effect.catchTag("PostgresUnusable", ({ message }) => Effect.succeed(message)),
           )
-        : null;
-      return { ...database, current, refusal };
+        : database.mayMigrate
+          ? null
+          : `The schema is not up to date, and the role "${database.role}" may not change it: run DATABASE_URL=<owner> parley migrate.`;
+      const { ctype, encoding, readOnly, version } = database;
+      return { ctype, encoding, readOnly, version, current, refusal };
     }),
   );
 
@@ -133,7 +141,7 @@ export const layerPostgres = (
       );
       const pools = yield* makePools(settings);
       const notifications =
-        settings.listen === false
+        settings.listen === false || settings.pooler
           ? () => Stream.empty
           : yield* makeNotifications(pools.listener, settings.schema);
       const creation = yield* makeChatCreation(pools);
@@ -155,5 +163,5 @@ const toUnusable = <A, R>(
   effect: Effect.Effect<A, PostgresUnusable | SqlError.SqlError, R>,
 ): Effect.Effect<A, PostgresUnusable, R> =>
   Effect.mapError(effect, (error) =>
-    error instanceof PostgresUnusable ? error : cannotBeUsed(describeCause(error), error),
+    error instanceof PostgresUnusable ? error : cannotBeUsed(describeFailure(error), error),
   );

@@ -1,6 +1,7 @@
 /**
  * The PostgreSQL store: implements every port of the core that stores something.
  */
+export { securityOf, transportOf } from "./database/DatabaseAddress.ts";
 export { PostgresUnusable } from "./database/PgErrors.ts";
 export {
   inspectPostgres,

@@ -35,7 +35,8 @@ const hints: Readonly<Record<string, string>> = {
   DeclarationInvalid: "nothing was changed; docs/operations.md says what each setting may be.",
   ImportRefused: '"parley chats import --help" says what can be imported.',
   KeyNotFound: '"parley key list" shows the keys, revoked ones too.',
-  ListenFailed: "PARLEY_PORT, PARLEY_ASK_PORT and PARLEY_MANAGEMENT_PORT say where to listen.",
+  ListenFailed:
+    "PARLEY_HOST and PARLEY_MANAGEMENT_HOST, PARLEY_PORT, PARLEY_ASK_PORT and PARLEY_MANAGEMENT_PORT say where to listen.",
   Overloaded: "try again in a moment.",
   ProvisionInvalid: "nothing was changed; docs/provisioning.schema.json describes the file.",
   WorkspaceNotFound: '"parley workspace list" shows the workspaces.',

@@ -80,9 +80,11 @@ const timeFrom = (text: string, sign: 1 | -1): Option.Option<Date> =>
 export const expiresFlag = Flag.String("expires").pipe(
   Flag.filterMap(
     (text): Option.Option<Date | null> =>
-      text === "never" ? Option.some(null) : timeFrom(text, 1),
+      text === "never"
+        ? Option.some(null)
+        : Option.filter(timeFrom(text, 1), (time) => time.getTime() > Date.now() - 1000),
     () =>
-      "Expected a date such as 2030-01-31, a time in ISO 8601, a duration such as 30d, or never",
+      "Expected a future date such as 2030-01-31, a time in ISO 8601, a duration such as 30d, or never",
   ),
   Flag.withMetavar("date|30d|never"),
 );

@@ -3,7 +3,7 @@
  */
 import { AnswerUnavailable } from "@parley/core";
 import { type Knowledge, type KnowledgeUnreadable, readKnowledge } from "@parley/llm";
-import { Cache, Context, Duration, Effect, Exit, Layer, Path, Stream } from "effect";
+import { Cache, Context, Duration, Effect, Exit, Layer, Option, Path, Stream } from "effect";
 import { on } from "node:events";
 import { existsSync } from "node:fs";
 import { fileURLToPath } from "node:url";
@@ -19,7 +19,8 @@ const own = (path: string) =>
 export const ownDocuments = own("docs");
 export const ownReadme = own("README.md");
 
-const read = (folder: string) => readKnowledge(folder, folder === ownDocuments ? [ownReadme] : []);
+const read = (folder: string, previous: Knowledge | null = null) =>
+  readKnowledge(folder, folder === ownDocuments ? [ownReadme] : [], previous);
 
 export class Documents extends Context.Service<
   Documents,
@@ -50,12 +51,13 @@ export const layerDocuments = (reload: Stream.Stream<unknown>) =>
     Effect.gen(function* () {
       const { knowledgeDir, knowledgeRoot, llms } = yield* Settings;
       const path = yield* Path.Path;
-      const folders = yield* Cache.makeWith(read, {
+      const folders = yield* Cache.makeWith((folder: string) => read(folder), {
         capacity: 10_000,
         timeToLive: (exit) => (Exit.isSuccess(exit) ? Duration.infinity : Duration.zero),
       });
       const readAgain = (folder: string) =>
-        read(folder).pipe(
+        Cache.getOption(folders, folder).pipe(
+          Effect.flatMap((previous) => read(folder, Option.getOrNull(previous))),
           Effect.flatMap((knowledge) => Cache.set(folders, folder, knowledge)),
           Effect.andThen(Effect.logInfo(`Read the documents in ${folder} again`)),
           Effect.catchCause((cause) =>
@@ -63,7 +65,10 @@ export const layerDocuments = (reload: Stream.Stream<unknown>) =>
           ),
         );
       yield* Stream.runForEach(reload, () =>
-        Effect.flatMap(Cache.keys(folders), Effect.forEach(readAgain, { discard: true })),
+        // A copy: looking a folder up moves it to the end.
+        Effect.flatMap(Cache.keys(folders), (keys) =>
+          Effect.forEach([...keys], readAgain, { discard: true }),
+        ),
       ).pipe(Effect.forkScoped({ startImmediately: true }));
 
       const fallback = knowledgeDir ?? (llms.length === 0 ? ownDocuments : null);

@@ -16,10 +16,10 @@ export const postgresOptions = Effect.fnUntraced(function* <E, R>(
   embedded: (dataDir: string) => Effect.Effect<Redacted.Redacted, E, R>,
 ): Effect.fn.Return<PostgresOptions | null, E, R | Settings> {
   const settings = yield* Settings;
-  const { connections: maxConnections, listen, prepare, rowSecurity, schema, store } = settings;
+  const { authorities, connections: maxConnections, pooler, rowSecurity, schema, store } = settings;
   if (store === "memory") return null;
   const url = store === "embedded" ? yield* embedded(settings.dataDir) : settings.databaseUrl!;
-  return { url, maxConnections, rowSecurity, listen, prepare, schema };
+  return { url, authorities, maxConnections, rowSecurity, pooler, schema };
 });
 
 export const layerStore = postgresOptions(embeddedPostgres).pipe(

@@ -9,7 +9,7 @@ import { randomBytes } from "node:crypto";
 import { existsSync } from "node:fs";
 import * as fs from "node:fs/promises";
 import { join } from "node:path";
-import { attempt, failedTo, findBinaries, run, type RunAs } from "./Binaries.ts";
+import { attempt, EmbeddedFailed, failedTo, findBinaries, run, type RunAs } from "./Binaries.ts";
 
 export const homeOf = (dataDir: string) => join(dataDir, "postgres");
 
@@ -75,6 +75,18 @@ const createCluster = Effect.fnUntraced(function* (dataDir: string, initdb: stri
   );
 });
 
+/** PostgreSQL refuses a directory that others can read, as Kubernetes makes it with `fsGroup`. */
+const restrict = (data: string, runAs: RunAs) =>
+  run("chmod", ["00700", "."], runAs, data).pipe(
+    Effect.mapError(
+      ({ message }) =>
+        new EmbeddedFailed({
+          message: `Others can read ${data}, so PostgreSQL refuses it (${message}): run chmod 0700 ${data} as its owner.`,
+        }),
+    ),
+    Effect.andThen(Effect.logInfo(`Set the permissions of ${data} to 0700: others could read it`)),
+  );
+
 /** Finds the cluster in the directory, or makes both. Root, as which PostgreSQL does not run, runs it as another user. */
 export const openCluster = Effect.fnUntraced(function* (path: string, from: string) {
   const dataDir = yield* attempt(`PARLEY_DATA_DIR ${path} cannot be used`, async () => {
@@ -85,10 +97,12 @@ export const openCluster = Effect.fnUntraced(function* (path: string, from: stri
   const data = join(home, "data");
   const isNew = !existsSync(home);
   const unreadable = `The database in ${home} cannot be read`;
-  const owner = isNew ? nobody : yield* attempt(unreadable, () => fs.stat(data));
-  const runAs = process.getuid?.() === 0 ? { uid: owner.uid, gid: owner.gid } : null;
+  const owner = isNew ? null : yield* attempt(unreadable, () => fs.stat(data));
+  const { gid, uid } = owner ?? nobody;
+  const runAs = process.getuid?.() === 0 ? { uid, gid } : null;
   const binaries = yield* findBinaries(runAs, from);
   if (isNew) yield* createCluster(dataDir, binaries.initdb, runAs);
+  if (owner !== null && (owner.mode & 0o027) !== 0) yield* restrict(data, runAs);
   const password = yield* attempt(unreadable, () => fs.readFile(join(home, "password"), "utf8"));
   return { dataDir, data, binaries, runAs, password };
 });

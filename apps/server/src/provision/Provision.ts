@@ -9,6 +9,7 @@ import {
 } from "@parley/core";
 import { Effect } from "effect";
 import { Hex } from "effect/encoding";
+import type { Variables } from "../Variables.ts";
 import { ProvisionInvalid, readProvisionFile, type DeclaredKey } from "./ProvisionFile.ts";
 
 type Registry = typeof ChatbotRegistry.Service;
@@ -27,8 +28,10 @@ interface Planned {
 /** The changes that make the store match the file, by this actor; all of them are checked first. */
 export const plan = Effect.fnUntraced(function* (
   path: string,
-  environment: Readonly<Record<string, string | undefined>>,
+  environment: Variables,
   actor: string,
+  /** A start does not fail because a key of its file has expired since. */
+  isStart = false,
 ) {
   const declared = yield* readProvisionFile(path, environment);
   const registry = yield* ChatbotRegistry;
@@ -42,6 +45,12 @@ export const plan = Effect.fnUntraced(function* (
     for (const key of keys) {
       const wrong = conflict(key, known, registered);
       if (wrong !== null) return yield* new ProvisionInvalid({ message: `${path}: ${wrong}` });
+      const end = key.expiresAt?.getTime() ?? Infinity;
+      const current = known?.keys.find(({ id }) => id === key.id)?.expiresAt?.getTime();
+      if (end > Date.now() || end === current) continue;
+      const message = `${path}: the expiresAt of the key ${key.id} is in the past.`;
+      if (!isStart) return yield* new ProvisionInvalid({ message });
+      yield* Effect.logWarning(message);
     }
     const title = `chatbot "${wanted.name}" of workspace "${wanted.workspaceName}"`;
     if (known === undefined) {

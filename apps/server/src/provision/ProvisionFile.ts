@@ -17,6 +17,7 @@ import {
   type NewChatbot,
 } from "@parley/core";
 import { Data, Effect, FileSystem, Option, Schema, SchemaTransformation } from "effect";
+import { decodeUtf8, readVariable, type Variables } from "../Variables.ts";
 
 export class ProvisionInvalid extends Data.TaggedError("ProvisionInvalid")<{
   readonly message: string;
@@ -42,7 +43,8 @@ const Key = Schema.Struct({
       { message: 'is neither a key nor ${NAME}; "parley key generate" makes a key' },
     ),
   ).annotate({
-    description: "The key's text, or ${NAME} for the value of an environment variable",
+    description:
+      "The key's text, or ${NAME} for the value of an environment variable, or of the file that NAME_FILE names",
   }),
   scopes: Scopes.annotate({
     description: "read: details and lists; write: create chats; ask: ask questions",
@@ -117,11 +119,15 @@ export type DeclaredChatbot = Omit<NewChatbot, "keys"> & {
 /** The chatbots that the file declares. Fields that it does not name have their defaults. */
 export const readProvisionFile = Effect.fnUntraced(function* (
   path: string,
-  environment: Readonly<Record<string, string | undefined>>,
+  environment: Variables,
 ) {
   const invalid = (reason: string) => new ProvisionInvalid({ message: `${path}: ${reason}` });
   const files = yield* FileSystem.FileSystem;
-  const text = yield* Effect.mapError(files.readFileString(path), () => invalid("cannot be read."));
+  const bytes = yield* Effect.mapError(files.readFile(path), () => invalid("cannot be read."));
+  const text = yield* Effect.try({
+    try: () => decodeUtf8(bytes),
+    catch: () => invalid("is not UTF-8: save it with that encoding."),
+  });
   const json = yield* Effect.try({
     try: (): unknown => JSON.parse(text),
     // The parser's message quotes the file, which may contain keys.
@@ -136,7 +142,12 @@ export const readProvisionFile = Effect.fnUntraced(function* (
 
   const declareKey = Effect.fnUntraced(function* ({ key, name, ...rest }: typeof Key.Type) {
     const variable = /^\$\{(.*)\}$/.exec(key)?.[1];
-    const text = variable === undefined ? key : environment[variable];
+    const text =
+      variable === undefined
+        ? key
+        : yield* Effect.mapError(readVariable(environment, variable), ({ message }) =>
+            invalid(message),
+          );
     if (text === undefined) return yield* invalid(`${key} is not set.`);
     const id = keyId(text);
     if (id === null) {

@@ -173,6 +173,7 @@ describe("parley chats", () => {
       [chat(1) + chat(2, { "a secret \u001b": 1 }) + end, "line 2 is neither a chat nor an entry."],
       [chat(2) + chat(1) + end, "chat 1: its id is not greater than 2."],
       [Buffer.from(chat(1), "latin1"), "it is not UTF-8."],
+      [Buffer.from("{}", "utf16le"), "it is not UTF-8."],
       [chat(1) + chat(2), "its last line is missing"],
       [chat(1) + end, "its last line counts 2 chats and 0 entries, but it has"],
       [chat(1) + chat(2) + end + end, "line 4 follows the last line"],

@@ -123,7 +123,7 @@ it("names an invalid setting, and warns of an unknown one and of the memory stor
 
 it.each([
   ["postgres://parley:secret@127.0.0.1:1/parley", "ECONNREFUSED"],
-  ["nonsense", "Invalid URL"],
+  ["postgres://parley:secret@db.invalid/parley", "ENOTFOUND"],
 ])("names the reason why the database %s cannot be used, and a hint", async (url, reason) => {
   const found = (await examined({ ...noPorts, DATABASE_URL: url }))("database");
   const hint = expect.stringContaining("DATABASE_URL");

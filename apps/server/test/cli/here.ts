@@ -8,7 +8,7 @@ import { parley } from "../../src/cli/Cli.ts";
 import { exitCode } from "../../src/cli/Errors.ts";
 import type { Ran } from "./run.ts";
 
-const isSetting = (name: string) => /^(PARLEY_|DATABASE_URL$)/.test(name);
+const isSetting = (name: string) => /^(PARLEY_|DATABASE_|OTEL_|HTTPS_PROXY$)/.test(name);
 
 /** As `run` of `run.ts`, one at a time: the settings are in this process's environment meanwhile. */
 export const here = async (

@@ -91,6 +91,8 @@ describe("a mistake ends a command with one line of error, a hint and an exit co
     "key create --chatbot One --scopes ",
     "key create --chatbot One --scopes read,read",
     "key create --chatbot One --expires tomorrow",
+    "key create --chatbot One --expires 2020-01-01",
+    `key set ${id} --expires 2020-01-01`,
     "key create --chatbot One --expires 2030-02-31",
     `key set ${id}`,
     "chatbot set --chatbot One",

@@ -68,6 +68,40 @@ it("shows the difference, carries it out, and then has nothing to do", async () 
   }
 });
 
+it("reads UTF-8 as Windows writes it, and refuses other encodings by name", async () => {
+  const file = join(directory, "encoded.json");
+  const text = JSON.stringify({ chatbots: [{ workspace: "W", name: "M\u00fcller" }] }, null, 1);
+  const provision = async (bytes: Uint8Array) => {
+    await writeFile(file, bytes);
+    return parley("provision", file, "--dry-run");
+  };
+  const windows = Buffer.from(`\ufeff${text.replaceAll("\n", "\r\n")}`);
+  expect((await provision(windows)).stdout).toBe('create chatbot "M\u00fcller" of workspace "W"\n');
+  for (const encoding of ["latin1", "utf16le"] as const) {
+    for (const mark of ["", "\ufeff"]) {
+      const { code, stderr, stdout } = await provision(Buffer.from(mark + text, encoding));
+      expect({ code, stdout }).toEqual({ code: 1, stdout: "" });
+      expect(stderr).toMatch(
+        mark !== "" && encoding === "latin1" ? /UTF-8/ : /encoded\.json: is not UTF-8/,
+      );
+    }
+  }
+});
+
+it("takes a key from the file that a variable of its name with _FILE names", async () => {
+  const secret = join(directory, "key");
+  await writeFile(secret, `${key}\n`);
+  const file = await declare({ ...bot, keys: [{ key: "${SECRET_KEY}", scopes: ["read"] }] });
+  process.env["SECRET_KEY_FILE"] = secret;
+  try {
+    expect((await parley("provision", file, "--dry-run")).stderr).toBe("");
+    await rm(secret);
+    expect((await parley("provision", file, "--dry-run")).stderr).toContain("SECRET_KEY_FILE: ");
+  } finally {
+    delete process.env["SECRET_KEY_FILE"];
+  }
+});
+
 it("refuses a file with mistakes, names them all, and writes nothing", async () => {
   const before = await parley("audit", "--json");
   const wrong = await declare(
@@ -89,6 +123,11 @@ it("refuses a file with mistakes, names them all, and writes nothing", async () 
   const mistake = { key: `${key.slice(0, -1)}_` };
   const mistyped = await declare({ ...bot, keys: [{ ...mistake, scopes: ["read"] }] });
   expect((await parley("provision", mistyped)).stderr).toContain("is neither a key nor ${NAME}");
+  const past = await declare({
+    ...bot,
+    keys: [{ key, scopes: ["read"], expiresAt: "2020-01-01" }],
+  });
+  expect((await parley("provision", past)).stderr).toContain("is in the past.");
   for (const expiresAt of ["2030-13-01", "0000-01-01", "soon"]) {
     const never = await declare({ ...bot, keys: [{ key, scopes: ["read"], expiresAt }] });
     const { stderr } = await parley("provision", never);

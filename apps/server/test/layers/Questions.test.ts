@@ -28,12 +28,7 @@ const answer = (question: string) =>
 /** The answerer of a server without settings: its documents are this project's. */
 const layerOwn = layerAnswerer.pipe(
   Layer.provide(layerDocuments(Stream.empty)),
-  Layer.provide(
-    Layer.effect(
-      Settings,
-      Effect.map(readSettings({}), ({ settings }) => settings),
-    ),
-  ),
+  Layer.provide(Layer.effect(Settings, readSettings({}))),
   Layer.provide(NodeServices.layer),
 );
 

@@ -141,6 +141,31 @@ describe("the embedded PostgreSQL", () => {
     }).pipe(quiet),
   );
 
+  it.live(
+    "closes its directory to others, as after the fsGroup of Kubernetes, and says so once",
+    () =>
+      Effect.gen(function* () {
+        const dataDir = yield* newDataDir;
+        yield* fill(dataDir);
+        const lines: Array<string> = [];
+        const logger = Logger.layer([
+          Logger.make(({ message }) => void lines.push(String(message))),
+        ]);
+        for (const mode of [0o2770, 0o755, 0o700, 0o750]) {
+          yield* Effect.promise(() => fs.chmod(dataOf(dataDir), mode));
+          lines.length = 0;
+          assert.strictEqual(yield* Effect.provide(answerOf(dataDir), logger), 42);
+          const permissions = (yield* Effect.promise(() => fs.stat(dataOf(dataDir)))).mode & 0o7777;
+          const isOpen = (mode & 0o027) !== 0;
+          assert.strictEqual(permissions, isOpen ? 0o700 : mode);
+          assert.lengthOf(
+            lines.filter((line) => line.includes("to 0700")),
+            isOpen ? 1 : 0,
+          );
+        }
+      }).pipe(quiet),
+  );
+
   it.live("says in one line why it cannot start", () =>
     Effect.gen(function* () {
       const dataDir = yield* newDataDir;

@@ -99,7 +99,12 @@ const textLines = <E, R>(
     const decoder = new TextDecoder("utf-8", { fatal: true });
     const decode = (some?: Uint8Array) =>
       Effect.try({
-        try: () => decoder.decode(some, { stream: some !== undefined }),
+        try: () => {
+          const text = decoder.decode(some, { stream: some !== undefined });
+          // JSON contains none, but UTF-16 does.
+          if (text.includes("\0")) throw new TypeError();
+          return text;
+        },
         catch: () => new ImportRefused({ reason: "it is not UTF-8" }),
       });
     return bytes.pipe(

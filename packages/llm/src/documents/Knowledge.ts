@@ -21,6 +21,8 @@ export interface Knowledge {
    * and question always return the same passages in the same order.
    */
   readonly search: (question: string, limit: number) => ReadonlyArray<Match>;
+  /** All passages. */
+  readonly passages: ReadonlyArray<Passage>;
 }
 
 /** The documents of all chatbots, or a function that looks up those of one chatbot for each question; `null`: none. */
@@ -49,11 +51,13 @@ const maxBytes = 5_000_000n;
 /**
  * Reads every `*.md` and `*.txt` file below `folder`, and the files in `others`, as Markdown into an index. Names that
  * begin with a dot, `node_modules` and links to folders are ignored. A document that is larger than 5 MB, unreadable,
- * not UTF-8, or behind a symbolic link that leads out of the folder is skipped with a warning in the log.
+ * not UTF-8, or behind a symbolic link that leads out of the folder is skipped with a warning in the log, and keeps its
+ * passages of `previous`: a link may dangle for a moment while documents are replaced.
  */
 export const readKnowledge = (
   folder: string,
   others: ReadonlyArray<string> = [],
+  previous: Knowledge | null = null,
 ): Effect.Effect<Knowledge, KnowledgeUnreadable, FileSystem.FileSystem | Path.Path> =>
   Effect.gen(function* () {
     const fs = yield* FileSystem.FileSystem;
@@ -74,15 +78,23 @@ export const readKnowledge = (
         if ((yield* fs.stat(real)).size > maxBytes) return yield* Effect.fail("it is over 5 MB");
         const bytes = yield* fs.readFile(real);
         const text = yield* Effect.try({
-          try: () => new TextDecoder("utf-8", { fatal: true }).decode(bytes),
-          catch: () => "it is no UTF-8 text",
+          try: () => {
+            const text = new TextDecoder("utf-8", { fatal: true }).decode(bytes);
+            // UTF-16 can be valid UTF-8.
+            if (text.includes("\0")) throw new TypeError();
+            return text;
+          },
+          catch: () => "it is not UTF-8",
         });
         for (const passage of passagesOf(source, text)) passages.push(passage);
       },
       (read, source) =>
         Effect.catch(read, (error) => {
           const reason = typeof error === "string" ? error : error.reason._tag;
-          return Effect.logWarning(`Skipped the document ${source}: ${reason}`);
+          const older = previous?.passages.filter((passage) => passage.source === source) ?? [];
+          passages.push(...older);
+          const outcome = older.length > 0 ? "Did not read again" : "Skipped";
+          return Effect.logWarning(`${outcome} the document ${source}: ${reason}`);
         }),
     );
     for (const name of names.filter((name) => /\.(md|txt)$/i.test(name))) {
@@ -149,7 +161,7 @@ export const makeKnowledge = (passages: ReadonlyArray<Passage>): Effect.Effect<K
         .map(({ match }) => match);
     };
 
-    return { topics: [...topics.values()], search };
+    return { topics: [...topics.values()], search, passages };
   });
 
 /** How like the words of a question a heading is, from 0 to 1, or the part of it between two marks that is most so. */

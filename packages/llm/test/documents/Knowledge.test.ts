@@ -1,4 +1,4 @@
-import { symlink } from "node:fs/promises";
+import { rename, symlink, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import * as NodeServices from "@effect/platform-node/NodeServices";
 import { assert, describe, it } from "@effect/vitest";
@@ -49,12 +49,14 @@ describe("readKnowledge", () => {
         "largest.txt": "a".repeat(5_000_000),
         "larger.txt": "b".repeat(5_000_001),
         "latin1.txt": Uint8Array.of(0x66, 0xfc, 0x72),
+        "utf16.md": Uint8Array.of(0x23, 0, 0x20, 0, 0x48, 0, 0x69, 0),
       });
       const { value, warnings } = yield* warningsOf(read(folder));
       assert.strictEqual(value.topics.length, 2);
       assert.deepStrictEqual(warnings, [
         "Skipped the document larger.txt: it is over 5 MB",
-        "Skipped the document latin1.txt: it is no UTF-8 text",
+        "Skipped the document latin1.txt: it is not UTF-8",
+        "Skipped the document utf16.md: it is not UTF-8",
       ]);
     }),
   );
@@ -81,6 +83,53 @@ describe("readKnowledge", () => {
         ]);
       }
     }),
+  );
+
+  it.effect("finds the first heading behind a byte order mark and with Windows' line breaks", () =>
+    Effect.gen(function* () {
+      const folder = yield* folderOf({ "a.md": "\ufeff# Apples\r\n\r\nThey are red.\r\n" });
+      assert.deepStrictEqual((yield* read(folder)).topics, ["Apples"]);
+    }),
+  );
+
+  it.effect(
+    "keeps the passages of documents that cannot be read again, such as behind a link that dangles",
+    () =>
+      Effect.gen(function* () {
+        const folder = yield* folderOf({
+          "..one/a.md": "Apples are red.",
+          "..two/a.md": "Apples are green.",
+          "b.md": "Bananas bend.",
+        });
+        const lead = (to: string) =>
+          Effect.promise(async () => {
+            await symlink(to, join(folder, "..next"));
+            await rename(join(folder, "..next"), join(folder, "..data"));
+          });
+        yield* lead("..one");
+        yield* Effect.promise(() => symlink(join("..data", "a.md"), join(folder, "a.md")));
+        let knowledge = yield* read(folder);
+        const readAgain = Effect.gen(function* () {
+          const again = readKnowledge(folder, [], knowledge).pipe(
+            Effect.provide(NodeServices.layer),
+          );
+          const { value, warnings } = yield* warningsOf(again);
+          knowledge = value;
+          return warnings;
+        });
+        yield* lead("..nowhere");
+        yield* Effect.promise(() => writeFile(join(folder, "b.md"), "Bananas are yellow."));
+        for (const _ of [1, 2]) {
+          assert.deepStrictEqual(yield* readAgain, [
+            "Did not read again the document a.md: NotFound",
+          ]);
+          const texts = knowledge.passages.map(({ text }) => text);
+          assert.sameMembers(texts, ["Apples are red.", "Bananas are yellow."]);
+        }
+        yield* lead("..two");
+        assert.deepStrictEqual(yield* readAgain, []);
+        assert.strictEqual(knowledge.search("apples", 1)[0]?.text, "Apples are green.");
+      }),
   );
 
   it.effect("names a folder that is missing or a file", () =>

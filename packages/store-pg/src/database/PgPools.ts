@@ -5,9 +5,10 @@
 import * as PgClient from "@effect/sql-pg/PgClient";
 import * as PgConnection from "@effect/sql-pg/PgConnection";
 import * as PgPool from "@effect/sql-pg/PgPool";
-import { Effect, Redacted, Scope } from "effect";
+import { Effect, Scope, type Redacted } from "effect";
 import type { SqlError } from "effect/sql";
-import { makeLender, type LendingOptions } from "./Lending.ts";
+import { transportOf, withFallback, type Transport } from "./DatabaseAddress.ts";
+import { makeLender, type Lending, type LendingOptions } from "./Lending.ts";
 import { quoteSchema, types } from "./PgParams.ts";
 import { makeRoundRobin } from "./RoundRobin.ts";
 import {
@@ -43,8 +44,9 @@ export interface PgPools {
 
 export interface PoolOptions {
   readonly url: Redacted.Redacted;
+  readonly authorities?: string | Array<string> | undefined;
   readonly schema: string;
-  readonly prepare?: boolean | undefined;
+  readonly pooler?: boolean | undefined;
   /** At least {@link fewestConnections}; dedicated connections do not count. */
   readonly maxConnections: number;
   readonly rowSecurity?: boolean | undefined;
@@ -67,30 +69,42 @@ export const bulkDeadline = 10_000;
 const fewestConnections = 6;
 
 const configOf = (
-  { prepare, schema, url }: PoolOptions,
+  { authorities, pooler = false, schema, url }: PoolOptions,
   maxConnections: number,
   settings: Readonly<Record<string, string>>,
-): PgPool.Config => ({
-  url,
-  prepare,
-  types,
-  maxConnections,
-  applicationName: "parley",
-  // Shorter than any deadline, so that work fails because nobody can connect, and not because it waited.
-  connectTimeout: "4 seconds",
-  keepAlive: "10 seconds",
-  // Each overrides a setting of the role or the database.
-  startupParameters: {
-    search_path: quoteSchema(schema),
-    // The planner overestimates pages of many chats: to compile one would take longer than to run it.
-    jit: "off",
-    // A statement that waited for a lock must see what the holder of the lock wrote.
-    default_transaction_isolation: "read committed",
-    row_security: "on",
-    lock_timeout: "0",
-    ...settings,
-  },
-});
+  more: Pick<PgPool.Config, "multiplex" | "multiplexConcurrency"> = {},
+): PgPool.Config => {
+  const transport = transportOf(url) as Transport;
+  return {
+    url: transport.url,
+    // The driver reads it for each connection.
+    get ssl() {
+      return transport.ssl && { ...transport.ssl, ...(authorities && { ca: authorities }) };
+    },
+    prepare: !pooler,
+    types,
+    maxConnections,
+    applicationName: transport.applicationName,
+    // Shorter than any deadline, so that work fails because nobody can connect, and not because it waited.
+    connectTimeout: "4 seconds",
+    keepAlive: "10 seconds",
+    ...more,
+    // A pooler refuses them; `checkDatabase` asks for settings of the role.
+    startupParameters: pooler
+      ? {}
+      : // Each overrides a setting of the role or the database.
+        {
+          search_path: quoteSchema(schema),
+          // The planner overestimates pages of many chats: to compile one would take longer than to run it.
+          jit: "off",
+          // A statement that waited for a lock must see what the holder of the lock wrote.
+          default_transaction_isolation: "read committed",
+          row_security: "on",
+          lock_timeout: "0",
+          ...settings,
+        },
+  };
+};
 
 const noTimeouts = { statement_timeout: "0", idle_in_transaction_session_timeout: "0" };
 
@@ -108,7 +122,8 @@ export const makePools = Effect.fnUntraced(function* (
   // that waits for one would never end.
   const scope = yield* Effect.acquireRelease(Scope.make("parallel"), Scope.close);
   const { rowSecurity = false } = options;
-  const database = decodeURIComponent(new URL(Redacted.value(options.url)).pathname.slice(1));
+  const connecting = withFallback(options.url);
+  const { database } = transportOf(options.url) as Transport;
   const session = { rowSecurity, database };
   const { lendFrom, note } = yield* makeLender;
   // A process that vanished within a transaction must not keep its locks: creations wait for those of an erasure.
@@ -120,12 +135,14 @@ export const makePools = Effect.fnUntraced(function* (
     lending: LendingOptions,
   ) =>
     // The pool closes idle connections itself.
-    PgPool.make({
-      ...configOf(options, connections, { idle_session_timeout: "0", ...idle, ...settings }),
-      ...config,
-    }).pipe(
+    PgPool.make(
+      configOf(options, connections, { idle_session_timeout: "0", ...idle, ...settings }, config),
+    ).pipe(
       Scope.provide(scope),
-      Effect.map((pool) => lendFrom(pool, { ...lending, size: connections })),
+      Effect.map((pool): Lending => {
+        const { use } = lendFrom(pool, { ...lending, size: connections });
+        return { use: (tenant, work) => connecting(use(tenant, work)) };
+      }),
     );
   /** Without pipelining, statements are sent one by one, and can be canceled. */
   const pipelined = { multiplex: true, multiplexConcurrency: rowSecurity ? 1 : 32 };
@@ -177,10 +194,17 @@ export const makePools = Effect.fnUntraced(function* (
     },
   );
   const dedicated = (multiplex: boolean, settings: Readonly<Record<string, string>>) =>
-    PgConnection.make({
-      ...configOf(options, 1, { ...noTimeouts, ...customPlans, ...byIndex, ...settings }),
-      multiplex,
-    }).pipe(Effect.map((connection) => makeDedicatedSession(connection, session)));
+    PgConnection.make(
+      configOf(
+        options,
+        1,
+        { ...noTimeouts, ...customPlans, ...byIndex, ...settings },
+        { multiplex },
+      ),
+    ).pipe(
+      connecting,
+      Effect.map((connection) => makeDedicatedSession(connection, session)),
+    );
 
   const pools: PgPools = {
     reads: makeTenantSession(reads, { ...session, pipelined: true }),
@@ -190,7 +214,7 @@ export const makePools = Effect.fnUntraced(function* (
     transfer: dedicated(false, {}),
     // It connects again immediately, so that a loss is noted even while there are no requests.
     listener: Effect.onExit(
-      PgConnection.make(configOf(options, 1, { idle_session_timeout: "0" })),
+      connecting(PgConnection.make(configOf(options, 1, { idle_session_timeout: "0" }))),
       note,
     ),
     searched: rowSecurity ? "own_chat" : "chat",

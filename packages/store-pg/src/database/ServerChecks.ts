@@ -4,45 +4,78 @@
 import { Effect } from "effect";
 import { SqlClient } from "effect/sql";
 import { cannotBeUsed } from "./PgErrors.ts";
+import { quoteSchema, texts } from "./PgParams.ts";
 
 interface DatabaseRow {
   readonly version: string;
   readonly encoding: string;
-  readonly isolation: string;
+  /** The database, quoted. */
+  readonly database: string;
+  /** What connections send when they start, unless a pooler drops it. */
+  readonly settings: Readonly<Record<string, string>>;
   /** The schema of names without one; `null` if there is none. */
   readonly current_schema: string | null;
   readonly role: string;
   /** Whether the role may use the schema; `null` if there is none. */
   readonly usable: boolean | null;
   readonly readOnly: boolean;
+  /** `lc_ctype`. */
+  readonly ctype: string;
+  /** Whether the role may create or change the schema. */
+  readonly mayMigrate: boolean;
 }
 
 const databaseRow = `
 select current_setting('server_version') as version, current_setting('server_encoding') as encoding,
-  current_setting('default_transaction_isolation') as isolation,
+  quote_ident(current_database()) as database,
+  (select json_object_agg(name, current_setting(name)) from unnest($2::text[]) as name) as settings,
   current_schema() as current_schema, current_user as role,
   (select has_schema_privilege(oid, 'usage') from pg_namespace where nspname = $1) as usable,
-  current_setting('transaction_read_only')::bool as "readOnly"`;
+  current_setting('transaction_read_only')::bool as "readOnly",
+  (select datctype from pg_database where datname = current_database()) as ctype,
+  coalesce(
+    (select has_schema_privilege(n.oid, 'create') and not exists (
+        select from pg_class where relnamespace = n.oid and relkind in ('r', 'S') and not pg_has_role(relowner, 'usage'))
+      from pg_namespace n where nspname = $1),
+    has_database_privilege(current_database(), 'create'))
+  and (has_database_privilege(current_database(), 'create')
+    or (select count(*) = 2 from pg_extension where extname in ('pg_trgm', 'btree_gin'))) as "mayMigrate"`;
 
-/** Fails if the statements would not work, or would work in another schema. Behind a pooler settings may be lost. */
-export const checkDatabase = Effect.fnUntraced(function* (schema: string) {
+/** The settings that the role needs behind a pooler: those that the connections of all pools can share. */
+const roleSettings: Readonly<Record<string, string>> = {
+  default_transaction_isolation: "read committed",
+  jit: "off",
+  idle_in_transaction_session_timeout: "5s",
+  lock_timeout: "1500ms",
+  statement_timeout: "10s",
+};
+
+/** Fails if the statements would not work, or would work in another schema. */
+export const checkDatabase = Effect.fnUntraced(function* (schema: string, pooler = false) {
   const sql = yield* SqlClient.SqlClient;
-  const [row] = yield* sql.unsafe<DatabaseRow>(databaseRow, [schema]);
-  const { current_schema, encoding, isolation, readOnly, role, usable, version } = row!;
+  const names = pooler ? Object.keys(roleSettings) : ["default_transaction_isolation"];
+  const [row] = yield* sql.unsafe<DatabaseRow>(databaseRow, [schema, texts(names)]);
+  const { current_schema, database, encoding, role, settings, usable, version } = row!;
+  const isElsewhere = current_schema !== schema && (current_schema !== null || usable !== null);
+  const missing = [
+    ...(isElsewhere ? [`search_path = ${quoteSchema(schema)}`] : []),
+    ...names.flatMap((name) =>
+      settings[name] === roleSettings[name] ? [] : [`${name} = '${roleSettings[name]}'`],
+    ),
+  ].map((setting) => `alter role ${quoteSchema(role)} in database ${database} set ${setting};`);
   const problems = [
     Number.parseInt(version) < 15 && `it is PostgreSQL ${version}, and Parley needs 15 or later`,
     encoding !== "UTF8" && `its encoding is ${encoding}, and Parley needs UTF8`,
-    isolation !== "read committed" &&
-      `its connections have the isolation "${isolation}": behind a pooler, set default_transaction_isolation for the role`,
     usable === false &&
       `the role "${role}" may not use the schema "${schema}"; see "Roles of the database" in docs/operations.md`,
-    current_schema !== schema &&
-      (current_schema !== null || usable !== null) &&
-      `the search_path does not lead to the schema "${schema}": behind a pooler, create the schema, and set search_path for the role`,
+    missing.length > 0 &&
+      (pooler
+        ? `behind a pooler its role lacks settings: run ${missing.join(" ")} Then have the pooler open new connections (RECONNECT in PgBouncer's console)`
+        : "a pooler drops the settings that Parley sends: set PARLEY_POOLER=true (docs/scaling.md)"),
   ];
   const problem = problems.find((one) => one !== false);
   if (problem !== undefined) return yield* cannotBeUsed(problem);
-  return { encoding, version, readOnly };
+  return row!;
 });
 
 /** Fails if a server must not serve: lists would be empty for a role that row security binds without its setting. */

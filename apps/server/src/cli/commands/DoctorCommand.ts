@@ -1,14 +1,19 @@
 /**
  * `parley doctor` checks settings, database, documents and models. It changes nothing.
  */
+import { layerDigest } from "@effect/platform-node/NodeCrypto";
 import { ChatbotRegistry, defaultSettings, Moderator, type Chatbot } from "@parley/core";
 import { inspectPostgres } from "@parley/store-pg";
 import { Effect, Path, Result } from "effect";
+import { findBinaries } from "../../postgres/Binaries.ts";
+import { plan } from "../../provision/Provision.ts";
+import { readProvisionFile } from "../../provision/ProvisionFile.ts";
 import { readSettings, Settings, type ModelSettings } from "../../Settings.ts";
 import { databaseExists, databaseOptions, onDatabase } from "../Database.ts";
 import { makeCommand } from "../Declaration.ts";
 import { CommandFailed, describeError, toLine } from "../Errors.ts";
 import { counted, print, printable } from "../Output.ts";
+import { checkStart } from "../StartChecks.ts";
 
 const hints = {
   settings: "docs/settings.md explains every setting.",
@@ -16,6 +21,10 @@ const hints = {
     "Check DATABASE_URL, that PostgreSQL runs, and its roles (docs/operations.md); or else PARLEY_DATA_DIR.",
   documents:
     "Check PARLEY_KNOWLEDGE_DIR, PARLEY_KNOWLEDGE_ROOT and the folders; documents end with .md or .txt.",
+  listeners: "Set another PARLEY_HOST, PARLEY_MANAGEMENT_HOST or port, or stop what listens there.",
+  directory: "Name a directory in PARLEY_DATA_DIR that the server's user may write into.",
+  provision: "docs/provisioning.schema.json describes the file of PARLEY_PROVISION.",
+  telemetry: "Check the variables OTEL_EXPORTER_OTLP_…ENDPOINT, and that the collector runs.",
   model: "Set PARLEY_LLM_BASE_URL and PARLEY_LLM_MODEL.",
   moderation: "Set PARLEY_MODERATION_BASE_URL and PARLEY_MODERATION_MODEL.",
 };
@@ -36,21 +45,42 @@ const checkDatabase = Effect.gen(function* () {
     return [warning("database", "PARLEY_STORE is memory, which ends with the server.")];
   }
   if (!(yield* databaseExists)) {
+    yield* findBinaries(null, import.meta.url);
     return [ok("database", "There is none yet; the first start makes it.")];
   }
   const options = yield* databaseOptions;
-  const { current, encoding, readOnly, refusal, version } = yield* inspectPostgres(options);
+  const { ctype, current, encoding, readOnly, refusal, version } = yield* inspectPostgres(options);
+  const ascii = `The character type of the database is ${ctype}: the search index recognizes only ASCII letters.`;
+  const recreate =
+    'Create a database with lc_ctype C.UTF-8: "Start on your own PostgreSQL" in docs/operations.md.';
   const standby = "It takes no writes: it is a standby, or transactions only read by default.";
   const behind = 'The schema is not up to date; a start or "parley migrate" brings it there.';
   return [
     ok("database", `PostgreSQL ${version} with ${encoding} answers.`),
+    ...(/^(C|POSIX)$/.test(ctype) ? [warning("database", ascii, recreate)] : []),
     ...(readOnly ? [warning("database", standby)] : []),
-    ...(current ? [] : [warning("database", behind)]),
+    ...(current || refusal !== null ? [] : [warning("database", behind)]),
     ...(refusal === null ? [] : [failed("database", refusal)]),
   ];
 }).pipe(
   Effect.scoped,
   Effect.catch((error) => Effect.succeed([failed("database", describeError(error).message)])),
+);
+
+/** Also where the database cannot be used: the file, and the variables that it names. */
+const checkProvisioning = Effect.gen(function* () {
+  const { provision } = yield* Settings;
+  if (provision === null) return [];
+  yield* readProvisionFile(provision, process.env);
+  const result = yield* Effect.result(onDatabase(plan(provision, process.env, "doctor", true)));
+  return Result.isFailure(result) && result.failure._tag === "ProvisionInvalid"
+    ? yield* result.failure
+    : [ok("provision", `${provision} can be applied.`)];
+}).pipe(
+  Effect.provide(layerDigest),
+  Effect.catchTag("ProvisionInvalid", ({ message }) =>
+    Effect.succeed([failed("provision", message)]),
+  ),
 );
 
 /** None if the database cannot be used; {@link checkDatabase} says why. */
@@ -146,13 +176,23 @@ const checkModeration = Effect.fnUntraced(function* (chatbots: ReadonlyArray<Cha
 const examine = Effect.gen(function* () {
   const read = yield* Effect.result(readSettings(process.env));
   if (Result.isFailure(read)) return [failed("settings", read.failure.message)];
-  const { settings, warnings } = read.success;
-  const unknown = warnings.map((message) => warning("settings", message));
+  const settings = read.success;
+  const unknown = settings.warnings.map((message) => warning("settings", message));
   const findings = yield* Effect.gen(function* () {
     const database = yield* checkDatabase;
     const chatbots = yield* readChatbots;
-    const checks = [checkDocuments(chatbots), checkModels(chatbots), checkModeration(chatbots)];
-    return [...database, ...(yield* Effect.all(checks)).flat()];
+    const problems = yield* checkStart(process.env, chatbots.length);
+    const checks = [
+      checkProvisioning,
+      checkDocuments(chatbots),
+      checkModels(chatbots),
+      checkModeration(chatbots),
+    ];
+    return [
+      ...database,
+      ...problems.map(([check, status, message]) => finding(status)(check, message)),
+      ...(yield* Effect.all(checks)).flat(),
+    ];
   }).pipe(Effect.provideService(Settings, settings));
   return unknown.length > 0
     ? [...unknown, ...findings]

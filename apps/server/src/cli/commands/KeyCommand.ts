@@ -81,7 +81,7 @@ const rateFlag = Flag.String("rate").pipe(
 
 const newExpiresFlag = expiresFlag.pipe(
   Flag.withDefault(null),
-  Flag.withDescription("The end of the new key; never by default"),
+  Flag.withDescription("When the new key expires (default: never)"),
 );
 
 const titleOf = (id: string, { id: chatbot, name }: Chatbot) =>
@@ -166,7 +166,7 @@ const set = makeCommand("set", {
       scopes: Flag.optional(scopesFlag),
       expiresAt: expiresFlag.pipe(
         Flag.optional,
-        Flag.withDescription("The end of the key; a time in the past ends it at once"),
+        Flag.withDescription("When the key expires; 0s ends it at once"),
       ),
       ratePerMinute: Flag.optional(rateFlag),
     },

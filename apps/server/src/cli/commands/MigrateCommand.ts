@@ -12,7 +12,8 @@ export const migrate = makeCommand("migrate", {
   flags: { dryRun: switchFlag("dry-run", "Print the SQL and run none of it") },
   run: Effect.fnUntraced(
     function* ({ dryRun }) {
-      const options = yield* databaseOptions;
+      // A migration may take longer than the role's settings for a pooler allow.
+      const options = { ...(yield* databaseOptions), pooler: false };
       const sql = yield* pendingSql(options);
       if (dryRun) return yield* write(`${sql || "-- The schema is up to date."}\n`);
       yield* migratePostgres(options);

@@ -1,0 +1,133 @@
+/**
+ * The variables of the environment: files that contain their values, and those that have no effect.
+ */
+import { Data, Effect } from "effect";
+import { isUtf8 } from "node:buffer";
+import { X509Certificate } from "node:crypto";
+import { readFileSync } from "node:fs";
+import { getCACertificates } from "node:tls";
+
+export class SettingsInvalid extends Data.TaggedError("SettingsInvalid")<{
+  readonly message: string;
+}> {}
+
+export type Variables = Readonly<Record<string, string | undefined>>;
+
+/** The text without a byte order mark. Throws unless it is UTF-8; UTF-16 can be valid UTF-8, with NULs. */
+export const decodeUtf8 = (bytes: Uint8Array): string => {
+  const text = new TextDecoder().decode(bytes);
+  if (!isUtf8(bytes) || text.includes("\0")) throw new Error("is not UTF-8");
+  return text;
+};
+
+/** The certificates (PEM) in a file, or those of the system. */
+export const readAuthorities = (path: string) =>
+  Effect.try({
+    try: () => {
+      if (path === "system") return getCACertificates("system");
+      const certificates = decodeUtf8(readFileSync(path));
+      // TLS ignores what is not a certificate; this fails.
+      new X509Certificate(certificates);
+      return certificates;
+    },
+    catch: () =>
+      new SettingsInvalid({
+        message:
+          "DATABASE_URL has an sslrootcert that is not a readable file of certificates (PEM).",
+      }),
+  });
+
+const readLine = (path: string): string => {
+  const line = decodeUtf8(readFileSync(path)).replace(/\r?\n$/, "");
+  if (line.trim() === "") throw new Error("is empty");
+  if (/[\r\n]/.test(line)) throw new Error("has more than one line");
+  return line.trim();
+};
+
+/** The variable that names a file with the value of a setting; none for a setting that is a path itself. */
+const fileVariable = (name: string) =>
+  /^PARLEY_(DATA_DIR|KNOWLEDGE_(DIR|ROOT)|PROVISION)$/.test(name) ? "" : `${name}_FILE`;
+
+/**
+ * The value of a variable, or the content of the file that `<name>_FILE` names, without its last line break. A variable
+ * of white space alone is not set.
+ */
+export const readVariable = (
+  variables: Variables,
+  name: string,
+): Effect.Effect<string | undefined, SettingsInvalid> => {
+  const value = variables[name]?.trim();
+  const path = variables[fileVariable(name)]?.trim();
+  if (!path) return Effect.succeed(value || undefined);
+  const invalid = (message: string) => new SettingsInvalid({ message });
+  if (value) return Effect.fail(invalid(`${name} and ${name}_FILE are both set: unset one.`));
+  return Effect.try({
+    try: () => readLine(path),
+    catch: (error) => {
+      const { code, message } = error as NodeJS.ErrnoException;
+      const reason = code === undefined ? message : `cannot be read (${code})`;
+      return invalid(`${name}_FILE: the file ${path} ${reason}.`);
+    },
+  });
+};
+
+/** Whether Kubernetes has set the variable to the address of a Service. */
+export const isServiceLink = (name: string, value = "") =>
+  name.endsWith("_PORT") && /^(tcp|udp|sctp):\/\//.test(value);
+
+/** Other variables that Kubernetes sets for a Service. */
+const serviceVariable = /_SERVICE_(HOST|PORT)(_|$)|_PORT_\d+_(TCP|UDP|SCTP)(_|$)/;
+
+const renamed: Readonly<Record<string, string>> = {
+  PARLEY_LISTEN: "PARLEY_POOLER",
+  PARLEY_PREPARE: "PARLEY_POOLER",
+};
+
+const withoutPrefix = (name: string) => name.replace(/^PARLEY_/, "");
+/** The letters of a name that another one lacks. */
+const lacking = (name: string, other: string) =>
+  [...other].reduce((left, letter) => left.replace(letter, ""), name);
+
+const closest = (names: ReadonlySet<string>, to: string) => {
+  const difference = (name: string) => {
+    const [one, other] = [withoutPrefix(name), withoutPrefix(to)];
+    return lacking(one, other).length + lacking(other, one).length;
+  };
+  return [...names].toSorted((a, b) => difference(a) - difference(b))[0];
+};
+
+/** A warning for each variable that looks like a setting and has no effect. */
+export const ignoredVariables = (variables: Variables, settings: ReadonlySet<string>) => {
+  const files = new Set(Array.from(settings, fileVariable));
+  const names = Object.keys(variables).filter(
+    (name) => /^(PARLEY|DATABASE)_/.test(name) && variables[name]?.trim(),
+  );
+  const isLink = (name: string) => isServiceLink(name, variables[name]);
+  const links = names.filter((name) => isLink(name) && settings.has(name)).join(", ");
+  const warnings = names
+    .filter((name) => !settings.has(name) && !files.has(name))
+    .filter((name) => !isLink(name) && !serviceVariable.test(name))
+    .map((name) =>
+      renamed[name] === undefined
+        ? `${name} is not a setting; the closest is ${closest(settings, name)}, and docs/settings.md lists them all.`
+        : `${name} is not a setting any more; ${renamed[name]} has replaced it.`,
+    );
+  if (links === "") return warnings;
+  const link = `${links}: ignored, because Kubernetes sets it for a Service; enableServiceLinks: false in the pod's spec prevents that.`;
+  return [link, ...warnings];
+};
+
+/** A warning if requests to an address ignore a proxy because Node does, unless NO_PROXY names the host. */
+export const unusedProxy = (variables: Variables, address: string): ReadonlyArray<string> => {
+  const { hostname } = new URL(address);
+  const valueOf = (name: string) => variables[name] || variables[name.toLowerCase()] || "";
+  const proxies = ["HTTPS_PROXY", "HTTP_PROXY", "ALL_PROXY"].filter(valueOf).join(" and ");
+  const isDirect = valueOf("NO_PROXY")
+    .split(/[\s,]+/)
+    .map((name) => name.replace(/^\*?\.|:\d+$/g, ""))
+    .some((name) => name === "*" || (name !== "" && `.${hostname}`.endsWith(`.${name}`)));
+  if (proxies === "" || isDirect || valueOf("NODE_USE_ENV_PROXY") === "1") return [];
+  return [
+    `${proxies} is set, but Node uses it only with NODE_USE_ENV_PROXY=1: requests to ${hostname} do not use the proxy (docs/models.md).`,
+  ];
+};

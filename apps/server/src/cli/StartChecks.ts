@@ -1,0 +1,107 @@
+/**
+ * What a start needs besides the database and the models. The checks write nothing, and listen on no port.
+ */
+import { Effect } from "effect";
+import { lookup } from "node:dns/promises";
+import { accessSync, constants, existsSync } from "node:fs";
+import { connect } from "node:net";
+import { networkInterfaces } from "node:os";
+import { dirname, resolve } from "node:path";
+import { Settings } from "../Settings.ts";
+import type { Variables } from "../Variables.ts";
+
+/** What a program answers to a request for liveness; `null` if none listens. */
+const answerAt = (host: string, port: number) =>
+  Effect.callback<string | null>((resume) => {
+    let answer: string | null = null;
+    const socket = connect({ host, port, timeout: 1000 }, () => {
+      answer = "";
+      socket.write("GET /health/live HTTP/1.1\r\nhost: parley\r\nconnection: close\r\n\r\n");
+    });
+    socket.on("data", (text) => (answer += String(text)));
+    socket.on("timeout", () => socket.destroy()).on("error", () => {});
+    socket.on("close", () => resume(Effect.succeed(answer)));
+  });
+
+/** A start fails, or works differently. */
+type Problem = readonly [
+  check: "listeners" | "telemetry" | "directory",
+  status: "failed" | "warning",
+  message: string,
+];
+
+/** Why a listener cannot have its address. */
+const checkListener = Effect.fnUntraced(function* (
+  name: string,
+  port: number,
+  host: string,
+): Effect.fn.Return<ReadonlyArray<Problem>> {
+  const fail = (message: string) => [["listeners", "failed", message] as const];
+  const target = yield* Effect.promise(() => lookup(host).catch(() => null));
+  if (target === null) return fail(`The host ${host} of ${name} cannot be resolved.`);
+  const isAny = target.address === "0.0.0.0" || target.address === "::";
+  const addresses = Object.values(networkInterfaces()).flatMap((all) =>
+    all!.map((one) => one.address),
+  );
+  if (!isAny && !target.address.startsWith("127.") && !addresses.includes(target.address)) {
+    return fail(`The host ${host} of ${name} is not an address of this machine.`);
+  }
+  const answer = port === 0 ? null : yield* answerAt(isAny ? "localhost" : target.address, port);
+  if (answer === null) return [];
+  return /"live":true|"INVALID_PATH"/.test(answer)
+    ? [["listeners", "warning", `A Parley server listens on ${name} ${port} already.`]]
+    : fail(`${name} ${port} is taken by another program.`);
+});
+
+/** Whether a collector of OpenTelemetry can be reached. */
+const checkCollector = Effect.fnUntraced(function* (
+  name: string,
+  endpoint: string,
+): Effect.fn.Return<ReadonlyArray<Problem>> {
+  if (!URL.canParse(endpoint)) return [["telemetry", "failed", `${name} is not a URL.`]];
+  const { hostname, port, protocol } = new URL(endpoint);
+  const answer = yield* answerAt(
+    hostname.replace(/^\[|\]$/g, ""),
+    Number(port) || (protocol === "https:" ? 443 : 80),
+  );
+  const message = `Nothing listens at ${endpoint}, the address of ${name}.`;
+  return answer === null ? [["telemetry", "warning", message]] : [];
+});
+
+/** The directory because of which this process cannot write into a path, which need not exist; `null` for none. */
+const unwritable = (path: string): string | null => {
+  let at = resolve(path);
+  while (!existsSync(at)) at = dirname(at);
+  try {
+    // A file has no such path.
+    accessSync(`${at}/.`, constants.W_OK | constants.X_OK);
+    return null;
+  } catch {
+    return at;
+  }
+};
+
+export const checkStart = Effect.fnUntraced(function* (variables: Variables, chatbots: number) {
+  const { askPort, dataDir, host, managementHost, managementPort, port, provision, store } =
+    yield* Settings;
+  const collectors = Object.entries(variables).flatMap(([name, endpoint = ""]) =>
+    /^OTEL_EXPORTER_OTLP_(\w+_)?ENDPOINT$/.test(name) && endpoint.trim() !== ""
+      ? [checkCollector(name, endpoint)]
+      : [],
+  );
+  const problems = yield* Effect.all([
+    checkListener("PARLEY_PORT", port, host),
+    checkListener("PARLEY_ASK_PORT", askPort ?? 0, host),
+    ...(managementPort === 0
+      ? []
+      : [checkListener("PARLEY_MANAGEMENT_PORT", managementPort, managementHost)]),
+    ...collectors,
+  ]);
+  // A new database and the first key are written there.
+  const isNew = chatbots === 0 && (store === "embedded" || provision === null);
+  const directory = isNew ? unwritable(dataDir) : null;
+  if (directory === null) return problems.flat();
+  const status = store === "embedded" ? "failed" : "warning";
+  const problem: Problem = ["directory", status, `The server cannot write into ${directory}.`];
+  return [...problems.flat(), problem];
+});

@@ -1,0 +1,140 @@
+import { assert, describe, it } from "@effect/vitest";
+import { Effect } from "effect";
+import { mkdtemp, rm, writeFile } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { readSettings } from "../src/Settings.ts";
+import { ignoredVariables, unusedProxy } from "../src/Variables.ts";
+
+const fileOf = (content: string | Uint8Array) =>
+  Effect.acquireRelease(
+    Effect.promise(async () => {
+      const directory = await mkdtemp(join(tmpdir(), "parley-variables-"));
+      await writeFile(join(directory, "value"), content);
+      return directory;
+    }),
+    (directory) => Effect.promise(() => rm(directory, { recursive: true })),
+  ).pipe(Effect.map((directory) => join(directory, "value")));
+
+describe("a setting that <name>_FILE gives", () => {
+  it.effect("is the content of the file without a last line break and a byte order mark", () =>
+    Effect.gen(function* () {
+      for (const content of ["8080", "8080\n", "8080\r\n", "\ufeff8080\n"]) {
+        const settings = yield* readSettings({ PARLEY_PORT_FILE: yield* fileOf(content) });
+        assert.strictEqual(settings.port, 8080);
+        assert.deepStrictEqual(settings.warnings, []);
+      }
+    }),
+  );
+
+  it.effect("is refused by its name if the file cannot be its value, which is not repeated", () =>
+    Effect.gen(function* () {
+      const utf16 = Buffer.from("\ufeffsecret", "utf16le");
+      for (const [content, reason] of [
+        ["", "is empty"],
+        [" \n", "is empty"],
+        ["secret\n\n", "more than one line"],
+        ["secret\nsecret", "more than one line"],
+        [utf16, "not UTF-8"],
+        [utf16.subarray(2), "not UTF-8"],
+        [Uint8Array.of(0xfc), "not UTF-8"],
+      ] as const) {
+        const path = yield* fileOf(content);
+        const { message } = yield* Effect.flip(readSettings({ DATABASE_URL_FILE: path }));
+        assert.match(message, /^DATABASE_URL_FILE: /);
+        assert.include(message, reason);
+        assert.notInclude(message, "secret");
+      }
+      const missing = yield* Effect.flip(readSettings({ PARLEY_LLM_API_KEY_FILE: "/nowhere" }));
+      assert.match(missing.message, /^PARLEY_LLM_API_KEY_FILE: .*ENOENT/);
+      const directory = yield* Effect.flip(readSettings({ PARLEY_HOST_FILE: "/tmp" }));
+      assert.match(directory.message, /^PARLEY_HOST_FILE: .*EISDIR/);
+      const both = { DATABASE_URL: "secret", DATABASE_URL_FILE: yield* fileOf("secret") };
+      const { message } = yield* Effect.flip(readSettings(both));
+      assert.strictEqual(message, "DATABASE_URL and DATABASE_URL_FILE are both set: unset one.");
+    }),
+  );
+
+  it.effect("is no file for a setting that is a path itself", () =>
+    Effect.gen(function* () {
+      const path = yield* fileOf("/elsewhere");
+      const settings = yield* readSettings({ PARLEY_DATA_DIR_FILE: path });
+      assert.strictEqual(settings.dataDir, "./.parley");
+      assert.match(
+        settings.warnings.join(),
+        /PARLEY_DATA_DIR_FILE is not a setting.* PARLEY_DATA_DIR,/,
+      );
+    }),
+  );
+});
+
+const settings = new Set(["DATABASE_URL", "PARLEY_PORT", "PARLEY_POOLER", "PARLEY_LLM_MODEL"]);
+
+it("a variable that looks like a setting is a warning with the closest name", () => {
+  for (const [name, meant] of [
+    ["PARLEY_PROT", "PARLEY_PORT"],
+    ["PARLEY_PROT_FILE", "PARLEY_PORT"],
+    ["PARLEY_MODEL", "PARLEY_LLM_MODEL"],
+    ["PARLEY_DATABASE_URL", "DATABASE_URL"],
+    ["DATABASE_ULR", "DATABASE_URL"],
+    ["DATABASE_URL_FLIE", "DATABASE_URL"],
+    ["PARLEY_LISTEN", "PARLEY_POOLER"],
+    ["PARLEY_PREPARE", "PARLEY_POOLER"],
+  ] as const) {
+    const warnings = ignoredVariables({ [name]: "x", HOME: "/", PARLEY_PORT: "1" }, settings);
+    assert.strictEqual(warnings.length, 1, name);
+    assert.match(warnings[0]!, new RegExp(`^${name} is not a setting.*\\b${meant}\\b`));
+  }
+  assert.deepStrictEqual(ignoredVariables({ PARLEY_PROT: " ", PARLEYS: "x" }, settings), []);
+});
+
+it.effect("what Kubernetes sets for Services is ignored, with one warning for all settings", () =>
+  Effect.gen(function* () {
+    const { askPort, managementPort, port, warnings } = yield* readSettings({
+      PARLEY_PORT: "tcp://10.43.7.1:3000",
+      PARLEY_ASK_PORT: "tcp://10.43.7.2:3000",
+      PARLEY_MANAGEMENT_PORT: "udp://10.43.7.3:3000",
+      PARLEY_SERVICE_HOST: "10.43.7.1",
+      PARLEY_SERVICE_PORT: "3000",
+      PARLEY_SERVICE_PORT_HTTP: "3000",
+      PARLEY_PORT_3000_TCP: "tcp://10.43.7.1:3000",
+      PARLEY_PORT_3000_TCP_ADDR: "10.43.7.1",
+      PARLEY_WEB_PORT: "tcp://10.43.7.4:80",
+      DATABASE_SERVICE_HOST: "10.43.7.5",
+      DATABASE_PORT: "tcp://10.43.7.5:5432",
+    });
+    assert.deepStrictEqual(
+      { port, askPort, managementPort },
+      { port: 3000, askPort: null, managementPort: 3001 },
+    );
+    assert.strictEqual(warnings.length, 1);
+    assert.match(
+      warnings[0]!,
+      /^PARLEY_PORT, PARLEY_ASK_PORT, PARLEY_MANAGEMENT_PORT: .*enableServiceLinks: false/,
+    );
+  }),
+);
+
+it("a proxy that Node does not use is a warning", () => {
+  const model = "https://llm.example/v1";
+  const isWarned = (variables: Record<string, string>, address = model) =>
+    unusedProxy(variables, address).length > 0;
+  for (const name of ["HTTPS_PROXY", "https_proxy", "ALL_PROXY"]) {
+    assert.isTrue(isWarned({ [name]: "http://proxy:3128" }), name);
+  }
+  const proxy = { HTTPS_PROXY: "http://proxy:3128" };
+  assert.match(
+    unusedProxy(proxy, model)[0]!,
+    /^HTTPS_PROXY is set, but Node uses it only with NODE_USE_ENV_PROXY=1/,
+  );
+  assert.isFalse(isWarned({ ...proxy, NODE_USE_ENV_PROXY: "1" }));
+  for (const list of ["*", "llm.example", ".example", "*.example", "a.b, llm.example:443"]) {
+    assert.isFalse(isWarned({ ...proxy, NO_PROXY: list }), list);
+  }
+  assert.isTrue(isWarned({ ...proxy, no_proxy: "lm.example,other" }));
+  assert.isFalse(isWarned({ ...proxy, NO_PROXY: "localhost" }, "http://localhost:11434/v1"));
+  assert.match(
+    unusedProxy({ ...proxy, HTTP_PROXY: "x" }, model)[0]!,
+    /^HTTPS_PROXY and HTTP_PROXY/,
+  );
+});

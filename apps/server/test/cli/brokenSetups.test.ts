@@ -1,0 +1,303 @@
+/**
+ * Broken set-ups: what fails a start, the doctor names before, with what to do.
+ */
+import * as PgConnection from "@effect/sql-pg/PgConnection";
+import { Effect, Redacted } from "effect";
+import { once } from "node:events";
+import { mkdtemp, rm, writeFile } from "node:fs/promises";
+import { createServer, type AddressInfo, type Server } from "node:net";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { afterAll, beforeAll, describe, expect, inject, it } from "vitest";
+import { launch, type Running } from "../contract/launch.ts";
+import { here, oneLineAndHint } from "./here.ts";
+
+const query = (...statements: ReadonlyArray<string>) =>
+  PgConnection.make({ url: Redacted.make(inject("postgresUrl")) }).pipe(
+    Effect.flatMap((connection) => Effect.forEach(statements, (text) => connection.query(text))),
+    Effect.scoped,
+    Effect.runPromise,
+  );
+const schema = `broken_${process.pid}`;
+
+let directory: string;
+let other: Server;
+let running: Running;
+
+const memory = { PARLEY_STORE: "memory" };
+const postgres = () => ({ DATABASE_URL: inject("postgresUrl"), PARLEY_SCHEMA: schema });
+const file = (name: string) => join(directory, name);
+const as = (change: (url: URL) => void) => {
+  const url = new URL(inject("postgresUrl"));
+  change(url);
+  return { DATABASE_URL: url.href };
+};
+const portOfOther = () => String((other.address() as AddressInfo).port);
+const key = "prl_0V2ClbsUvRtr_KNsvc24Uij3stmrY9QNFvKQNdDB0DxCe_32uFFN";
+
+beforeAll(async () => {
+  directory = await mkdtemp(join(tmpdir(), "parley-broken-"));
+  other = createServer((socket) => socket.end("220 mail.example\r\n")).listen(0, "127.0.0.1");
+  await once(other, "listening");
+  const keys = [{ key, scopes: ["read"] }];
+  const declare = (name: string, ...chatbots: ReadonlyArray<object>) =>
+    writeFile(file(name), JSON.stringify({ chatbots }));
+  const bot = { workspace: "W", name: "B" };
+  await declare("good.json", { ...bot, keys });
+  await declare("taken.json", { ...bot, name: "C", keys });
+  await declare("unset.json", { ...bot, keys: [{ ...keys[0]!, key: "${NO_SUCH_KEY}" }] });
+  await writeFile(file("broken.json"), '{ "chatbots": [');
+  await writeFile(file("utf16.json"), Buffer.from('\ufeff{"chatbots":[]}', "utf16le"));
+  await writeFile(file("blank"), "\n");
+  expect((await here(["migrate"], postgres())).code).toBe(0);
+  expect((await here(["provision", file("good.json")], postgres())).code).toBe(0);
+  const databases = { latin: "encoding 'LATIN1' lc_collate 'C'", ascii: "" };
+  await query(
+    ...Object.entries(databases).map(
+      ([name, more]) => `create database ${schema}_${name} template template0 ${more} lc_ctype 'C'`,
+    ),
+  );
+  running = await launch("memory");
+});
+afterAll(async () => {
+  await running?.stop();
+  other.close();
+  await rm(directory, { recursive: true, force: true });
+  await query(...["latin", "ascii"].map((name) => `drop database ${schema}_${name} with (force)`));
+});
+
+interface Finding {
+  readonly check: string;
+  readonly status: string;
+  readonly message: string;
+  readonly hint: string | null;
+}
+
+type SetUp = () => Readonly<Record<string, string>>;
+const free = { PARLEY_PORT: "0", PARLEY_MANAGEMENT_PORT: "0" };
+
+const examine = async (setUp: SetUp) => {
+  const settings = { ...free, PARLEY_DATA_DIR: file("data"), ...setUp() };
+  const doctor = await here(["doctor", "--json"], settings);
+  const findings: ReadonlyArray<Finding> = JSON.parse(doctor.stdout);
+  return { settings, code: doctor.code, findings };
+};
+
+const failing: ReadonlyArray<readonly [string, SetUp, check: string, message: RegExp]> = [
+  ["a value that is none", () => ({ PARLEY_STORE: "disk" }), "settings", /PARLEY_STORE/],
+  [
+    "one port twice",
+    () => ({ ...memory, PARLEY_PORT: "7", PARLEY_ASK_PORT: "7" }),
+    "settings",
+    /PARLEY_ASK_PORT/,
+  ],
+  [
+    "a missing secret",
+    () => ({ DATABASE_URL_FILE: file("nowhere") }),
+    "settings",
+    /DATABASE_URL_FILE.*ENOENT/,
+  ],
+  [
+    "a blank secret",
+    () => ({ DATABASE_URL_FILE: file("blank") }),
+    "settings",
+    /DATABASE_URL_FILE.*empty/,
+  ],
+  [
+    "a secret given twice",
+    () => ({ ...postgres(), DATABASE_URL_FILE: file("blank") }),
+    "settings",
+    /both set/,
+  ],
+  [
+    "several hosts",
+    () => ({ DATABASE_URL: "postgres://a:secret@b,c/d" }),
+    "settings",
+    /several hosts/,
+  ],
+  [
+    "an unencoded password",
+    () => ({ DATABASE_URL: "postgres://a:se/cret@b/d" }),
+    "settings",
+    /percent-encode/,
+  ],
+  [
+    "no provisioning file",
+    () => ({ ...memory, PARLEY_PROVISION: file("nowhere") }),
+    "provision",
+    /cannot be read/,
+  ],
+  [
+    "a provisioning file cut off",
+    () => ({ ...memory, PARLEY_PROVISION: file("broken.json") }),
+    "provision",
+    /not JSON/,
+  ],
+  [
+    "a provisioning file in UTF-16",
+    () => ({ ...memory, PARLEY_PROVISION: file("utf16.json") }),
+    "provision",
+    /UTF-8/,
+  ],
+  [
+    "an unset variable in it",
+    () => ({ ...memory, PARLEY_PROVISION: file("unset.json") }),
+    "provision",
+    /NO_SUCH_KEY/,
+  ],
+  [
+    "another chatbot's key in it",
+    () => ({ ...postgres(), PARLEY_PROVISION: file("taken.json") }),
+    "provision",
+    /another chatbot/,
+  ],
+  [
+    "a taken port",
+    () => ({ ...memory, PARLEY_PORT: portOfOther() }),
+    "listeners",
+    /PARLEY_PORT.*taken/,
+  ],
+  [
+    "a taken management port",
+    () => ({ ...memory, PARLEY_MANAGEMENT_PORT: portOfOther() }),
+    "listeners",
+    /PARLEY_MANAGEMENT_PORT.*taken/,
+  ],
+  [
+    "the host of another machine",
+    () => ({ ...memory, PARLEY_HOST: "192.0.2.1" }),
+    "listeners",
+    /192.* of PARLEY_PORT/,
+  ],
+  [
+    "a host without an address",
+    () => ({ ...memory, PARLEY_HOST: "no.invalid" }),
+    "listeners",
+    /cannot be resolved/,
+  ],
+  [
+    "a management host elsewhere",
+    () => ({
+      ...memory,
+      PARLEY_MANAGEMENT_PORT: portOfOther(),
+      PARLEY_MANAGEMENT_HOST: "192.0.2.1",
+    }),
+    "listeners",
+    /192.* of PARLEY_MANAGEMENT_PORT/,
+  ],
+  [
+    "a data directory below a file",
+    () => ({ PARLEY_DATA_DIR: file("blank/data") }),
+    "directory",
+    /write into .*blank/,
+  ],
+  [
+    "no database server",
+    () => ({ DATABASE_URL: "postgres://a:secret@127.0.0.1:1/d" }),
+    "database",
+    /ECONNREFUSED/,
+  ],
+  ["a wrong password", () => as((url) => (url.password = "secret")), "database", /password/],
+  [
+    "no such database",
+    () => as((url) => (url.pathname = "/nowhere")),
+    "database",
+    /does not exist/,
+  ],
+  [
+    "a database that is not UTF-8",
+    () => as((url) => (url.pathname = `/${schema}_latin`)),
+    "database",
+    /LATIN1/,
+  ],
+  [
+    "a role that may not migrate",
+    () => ({ ...as((url) => (url.username = "parley_server")), PARLEY_SCHEMA: "none" }),
+    "database",
+    /may not change it.*parley migrate/,
+  ],
+  [
+    "a role that row security does not bind",
+    () => ({ ...postgres(), PARLEY_ROW_SECURITY: "true" }),
+    "database",
+    /row security/,
+  ],
+  [
+    "no settings for a pooler",
+    () => ({ ...postgres(), PARLEY_POOLER: "true" }),
+    "database",
+    /alter role "parley_owner"/,
+  ],
+  [
+    "no documents",
+    () => ({ ...memory, PARLEY_KNOWLEDGE_DIR: file("nowhere") }),
+    "documents",
+    /nowhere/,
+  ],
+  [
+    "an address of a collector that is none",
+    () => ({ ...memory, OTEL_EXPORTER_OTLP_ENDPOINT: "nonsense" }),
+    "telemetry",
+    /OTEL_EXPORTER_OTLP_ENDPOINT/,
+  ],
+];
+
+describe("what fails a start, the doctor names with what to do:", () => {
+  it.each(failing)("%s", async (_, setUp, check, message) => {
+    const { code, findings, settings } = await examine(setUp);
+    expect(code).toBe(1);
+    const hint = expect.any(String);
+    const wanted = { check, status: "failed", message: expect.stringMatching(message), hint };
+    expect(findings).toContainEqual(wanted);
+    const started = await here(["serve"], settings);
+    expect(started).toMatchObject({ code: 1, stdout: "" });
+    expect(started.stderr).toMatch(oneLineAndHint);
+    expect(JSON.stringify([findings, started])).not.toMatch(/secret|se\/cret/);
+  });
+});
+
+const warned: ReadonlyArray<readonly [string, SetUp, check: string, message: RegExp]> = [
+  [
+    "a port of a Parley server",
+    () => ({ ...memory, PARLEY_PORT: new URL(running.target.origin).port }),
+    "listeners",
+    /Parley server listens/,
+  ],
+  [
+    "a collector that is away",
+    () => ({ ...memory, OTEL_EXPORTER_OTLP_ENDPOINT: "http://127.0.0.1:1" }),
+    "telemetry",
+    /Nothing listens/,
+  ],
+  [
+    "the character type C",
+    () => as((url) => (url.pathname = `/${schema}_ascii`)),
+    "database",
+    /ASCII/,
+  ],
+  [
+    "a directory for no key",
+    () => ({ ...memory, PARLEY_DATA_DIR: file("blank/data") }),
+    "directory",
+    /write into .*blank/,
+  ],
+  ["a former setting", () => ({ ...memory, PARLEY_LISTEN: "false" }), "settings", /PARLEY_POOLER/],
+  [
+    "a proxy that Node ignores",
+    () => ({
+      ...memory,
+      HTTPS_PROXY: "http://127.0.0.1:1",
+      PARLEY_LLM_BASE_URL: "https://llm.invalid/v1",
+      PARLEY_LLM_MODEL: "m",
+    }),
+    "settings",
+    /NODE_USE_ENV_PROXY=1/,
+  ],
+];
+
+it.each(warned)("the doctor warns of %s", async (_, setUp, check, message) => {
+  const { findings } = await examine(setUp);
+  const hint = expect.any(String);
+  const wanted = { check, status: "warning", message: expect.stringMatching(message), hint };
+  expect(findings).toContainEqual(wanted);
+});

@@ -1,0 +1,144 @@
+/**
+ * The address of a database, as libpq reads it. The driver ignores parameters that it does not know, verifies
+ * certificates with `sslmode=prefer`, too, and falls back to plain text only if PostgreSQL has no TLS.
+ */
+import type * as PgConnection from "@effect/sql-pg/PgConnection";
+import { describeCause } from "@parley/core";
+import { Effect, Redacted } from "effect";
+import { SqlError } from "effect/sql";
+import { codeOf } from "./PgErrors.ts";
+
+const supported = /^(application_name|dbname|host|options|password|port|sslmode|sslrootcert|user)$/;
+const onePrimary = "name the one address that always leads to the primary, such as a proxy's";
+/** What to do about a parameter. Any other is to be removed. */
+const advice: Readonly<Record<string, string>> = {
+  load_balance_hosts: onePrimary,
+  ssl: "write sslmode=require, or sslmode=disable",
+  target_session_attrs: onePrimary,
+};
+/** By strength. */
+const modes = ["disable", "allow", "prefer", "require", "verify-ca", "verify-full"];
+const noAddress = "is not an address such as postgres://user:password@host:5432/database";
+const notEncoded =
+  "is not a valid address: percent-encode special characters in user and password (/ as %2F, # as %23, % as %25), and check the port";
+
+type TlsOptions = Exclude<PgConnection.Config["ssl"], boolean | undefined>;
+
+export interface Transport {
+  /** The address as the driver reads it. */
+  readonly url: Redacted.Redacted;
+  readonly applicationName: string;
+  /** The name of the database. */
+  readonly database: string;
+  /** The file of the authorities that are trusted, or `system`; this package reads no files. */
+  readonly authorities: string | undefined;
+  /** The options of the next connection; `false`: plain text. */
+  ssl: false | TlsOptions;
+  /** The options to try when PostgreSQL refuses those of `ssl`; `null`: none. */
+  other: false | TlsOptions | null;
+}
+
+/** A string says what is wrong with the address, and contains no part of a password. */
+const readAddress = (text: string): Transport | string => {
+  const [, authority, rest] = /^postgres(?:ql)?:\/\/([^/?#]*)(.*)$/s.exec(text) ?? [];
+  if (authority === undefined) return noAddress;
+  const several = `names several hosts: ${onePrimary}`;
+  if (authority.slice(authority.lastIndexOf("@") + 1).includes(",")) return several;
+  if (!URL.canParse(text)) return text.includes("@") ? notEncoded : noAddress;
+  const url = new URL(text);
+  // In a form + is a space; libpq takes it as it is.
+  url.search = url.search.replaceAll("+", "%2B");
+  const parameters = Object.fromEntries(url.searchParams);
+  const parameter = Object.keys(parameters).find((name) => !supported.test(name));
+  const isSplit = parameter !== undefined && (rest!.includes("@") || !/^\w+$/.test(parameter));
+  const path = url.username + url.password + url.hostname + url.pathname;
+  if (isSplit || url.hash !== "" || url.pathname.includes("@") || /%(?![\da-f]{2})/i.test(path)) {
+    return notEncoded;
+  }
+  if (parameter !== undefined) {
+    return `has the parameter ${parameter}, which is not supported: ${advice[parameter] ?? "remove it"}`;
+  }
+  const {
+    application_name = "parley",
+    dbname = decodeURIComponent(url.pathname.slice(1)),
+    host = url.hostname,
+    sslrootcert,
+  } = parameters;
+  if (host.includes(",")) return several;
+  const { sslmode = sslrootcert === "system" ? "verify-full" : "prefer" } = parameters;
+  // libpq does not encrypt Unix sockets, whatever the mode.
+  const mode = /^(\/|%2f)/i.test(host) ? 0 : modes.indexOf(sslmode);
+  if (mode === -1) return `has an unknown sslmode: it must be one of ${modes.join(", ")}`;
+  const isVerified = mode >= 3;
+  const options: TlsOptions = {
+    rejectUnauthorized: isVerified,
+    ...(sslmode === "verify-ca" && { checkServerIdentity: () => undefined }),
+  };
+  return {
+    url: Redacted.make(url.href),
+    applicationName: application_name,
+    database: dbname,
+    authorities: isVerified ? sslrootcert : undefined,
+    ssl: mode < 2 ? false : options,
+    other: mode === 1 ? options : mode === 2 ? false : null,
+  };
+};
+
+const transports = new WeakMap<Redacted.Redacted, Transport | string>();
+
+/**
+ * How to connect to an address, or what is wrong with it, to follow its name. All connections to one address share what
+ * a failure taught.
+ */
+export const transportOf = (url: Redacted.Redacted): Transport | string => {
+  const transport = transports.get(url) ?? readAddress(Redacted.value(url));
+  transports.set(url, transport);
+  return transport;
+};
+
+/** How connections to an address are encrypted. */
+export const securityOf = (url: Redacted.Redacted): string => {
+  const { ssl } = transportOf(url) as Transport;
+  if (ssl === false) return "plain text";
+  if (ssl.rejectUnauthorized === true) return "verified TLS";
+  const hasAuthority = Redacted.value(url).includes("sslrootcert=");
+  return `unverified TLS${hasAuthority ? ": sslrootcert needs sslmode=verify-full" : ""}`;
+};
+
+/** Whether the next connection is made with or without TLS because of the error of the latest. */
+const fallBack = (transport: Transport | string, error: unknown): boolean => {
+  if (typeof transport === "string" || !SqlError.isSqlError(error)) return false;
+  const { other, ssl } = transport;
+  if (other === null || error.reason.operation !== "connect") return false;
+  const isTlsRefused = error.message.includes("refused TLS") || codeOf(error).startsWith("ERR_SSL");
+  // No line of pg_hba.conf allows this way.
+  if (!isTlsRefused && codeOf(error) !== "28000") return false;
+  // Of several connections that fail at the same time, the first one has changed it already.
+  if (!isTlsRefused || ssl !== false) Object.assign(transport, { ssl: other, other: ssl });
+  return true;
+};
+
+/** Does the work once more if PostgreSQL has refused its connection with, or without, TLS. */
+export const withFallback =
+  (url: Redacted.Redacted) =>
+  <A, E, R>(work: Effect.Effect<A, E, R>): Effect.Effect<A, E, R> =>
+    Effect.catchIf(
+      work,
+      (error) => fallBack(transportOf(url), error),
+      () => work,
+    );
+
+/** Why a connection failed, with what the operator can do about it. */
+export const describeFailure = (error: SqlError.SqlError): string => {
+  const message = describeCause(error);
+  const hints: ReadonlyArray<readonly [RegExp, string]> = [
+    [/SELF_SIGNED|UNABLE_TO_/, "name its authority in sslrootcert=<file> or NODE_EXTRA_CA_CERTS"],
+    [/ALTNAME_INVALID/, "name another host, or set sslmode=verify-ca"],
+    [
+      /startup parameter/,
+      "a pooler needs PARLEY_POOLER=true, a migration PostgreSQL's own address",
+    ],
+  ];
+  const hint = hints.find(([pattern]) => pattern.test(`${codeOf(error)} ${message}`))?.[1];
+  return hint === undefined ? message : `${message.replace(/[.:\s]+$/, "")}: ${hint}`;
+};

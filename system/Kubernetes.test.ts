@@ -1,0 +1,91 @@
+/**
+ * deploy/kubernetes.yaml by the schemas and types of Kubernetes' API, and by Parley's own. It runs on no cluster.
+ */
+import { Duration, Effect, Redacted } from "effect";
+import { execFile } from "node:child_process";
+import { existsSync } from "node:fs";
+import { mkdir, mkdtemp, rm, writeFile } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { dirname, join } from "node:path";
+import { promisify } from "node:util";
+import { expect, inject, it } from "vitest";
+import { readSettings } from "../apps/server/src/Settings.ts";
+import { run } from "../apps/server/test/cli/run.ts";
+import { read } from "../test/docs/Fences.ts";
+
+const judges = join(import.meta.dirname, "judges");
+const sample = read("deploy/kubernetes.yaml");
+
+/** The objects of a YAML file; a rejection has what is wrong with them. */
+const check = async (yaml: string): Promise<ReadonlyArray<any>> => {
+  if (!existsSync(join(judges, "node_modules"))) {
+    throw new Error("their packages are not installed: npm ci --prefix system/judges");
+  }
+  const checking = promisify(execFile)(process.execPath, ["kubernetes.ts"], { cwd: judges });
+  checking.child.stdin!.end(yaml);
+  return JSON.parse((await checking).stdout);
+};
+
+it("has the fields and values of Kubernetes' API alone", async () => {
+  expect((await check(sample)).map(({ kind }) => kind)).toEqual([
+    "Secret",
+    "ConfigMap",
+    "Deployment",
+    "Service",
+    "PodDisruptionBudget",
+  ]);
+  await expect(check(sample.replace("enableServiceLinks", "enableLinks"))).rejects.toThrow(
+    "enableLinks",
+  );
+  await expect(
+    check(sample.replace("failureThreshold: 2", "failureThreshold: two")),
+  ).rejects.toThrow("failureThreshold");
+});
+
+it("gives a server its settings and secrets, and the probes its management port", async () => {
+  const [secret, config, deployment, service] = await check(sample);
+  const pod = deployment.spec.template.spec;
+  const [container] = pod.containers;
+  const root = await mkdtemp(join(tmpdir(), "parley-kubernetes-"));
+  try {
+    const files = { secrets: secret.stringData, chatbots: config.data, tmp: {} };
+    for (const { mountPath, name } of container.volumeMounts) {
+      for (const [file, text] of Object.entries(files[name as keyof typeof files])) {
+        await mkdir(join(root, mountPath), { recursive: true });
+        await writeFile(join(root, mountPath, file), String(text));
+      }
+    }
+    const env: Record<string, string> = Object.fromEntries(
+      container.env.map(({ name, value }: { name: string; value: string }) => [
+        name,
+        value.startsWith("/") ? join(root, value) : value,
+      ]),
+    );
+    // What Kubernetes would add without enableServiceLinks: false.
+    const links = { PARLEY_PORT: "tcp://10.0.0.1:80", PARLEY_SERVICE_HOST: "10.0.0.1" };
+    expect(pod.enableServiceLinks).toBe(false);
+    const settings = await Effect.runPromise(readSettings({ ...env, ...links }));
+    expect(settings.warnings).toEqual([expect.stringContaining("enableServiceLinks")]);
+    expect(Redacted.value(settings.databaseUrl!)).toBe(secret.stringData["database-url"]);
+    const ports = { http: settings.port, management: settings.managementPort };
+    for (const { containerPort, name } of container.ports) {
+      expect(containerPort).toBe(ports[name as keyof typeof ports]);
+    }
+    expect(settings.managementHost).toBe("0.0.0.0");
+    for (const probe of ["startupProbe", "readinessProbe", "livenessProbe"]) {
+      expect(container[probe].httpGet.port).toBe("management");
+    }
+    expect(service.spec.ports[0].targetPort).toBe("http");
+    const stop = Duration.sum(settings.drainDelay, settings.asks.deadline);
+    expect(pod.terminationGracePeriodSeconds).toBeGreaterThan(Duration.toSeconds(stop) + 40);
+
+    const database = { DATABASE_URL: inject("postgresUrl"), PARLEY_SCHEMA: `k8s_${Date.now()}` };
+    const { DATABASE_URL_FILE: _, ...rest } = env;
+    await run(["migrate"], database);
+    const provisioned = await run(["provision"], { ...rest, ...database });
+    expect(provisioned).toMatchObject({ code: 0, stdout: expect.stringContaining("Helpdesk") });
+    expect(dirname(env["PARLEY_PROVISION"]!)).toBe(join(root, "etc/parley"));
+  } finally {
+    await rm(root, { recursive: true });
+  }
+});
