@@ -19,7 +19,9 @@ const ownDirectory = Layer.succeed(
   ChatbotDirectory.of({
     open: (id) =>
       Effect.succeed(
-        id === keyId(key) ? { hash, scopes: ["read", "ask"], expiresAt: null, chatbot } : null,
+        id === keyId(key)
+          ? { hash, scopes: ["read", "ask"], expiresInMillis: null, chatbot }
+          : null,
       ),
     used: () => Effect.void,
     changed: Stream.empty,

@@ -130,7 +130,7 @@ const command = fc.oneof(
       optional,
     ),
   }),
-  on("ReplaceKey", { key, by: key, end: anyOf(...future) }),
+  on("ReplaceKey", { key, by: key }),
   on("RevokeKey", { key }),
   on("UseKeys", { keys: fc.array(key, { maxLength: 2 }) }),
   on("OpenKey", { key }),
@@ -249,6 +249,7 @@ const subject = Effect.fnUntraced(function* (run: number) {
       if (name === "chat" && typeof one === "number")
         return [name, place(seen("chat", chatbot), one)];
       if (name === "forMillis") return [name, "some"];
+      if (name === "expiresInMillis") return [name, one === null ? null : "some"];
       if (name === "message") return [name, String(one).replaceAll(/\d+/g, "n")];
       // An erasure of one chat names its id.
       if (name === "detail") return [name, String(one).replace(/^chat \d+$/, "chat")];
@@ -387,7 +388,7 @@ const subject = Effect.fnUntraced(function* (run: number) {
         return registry.changeKey(chatbot, keyId(command.key), command.change, "tester");
       case "ReplaceKey": {
         const by = { id: keyId(command.by), hash, expiresAt: null };
-        return registry.replaceKey(chatbot, keyId(command.key), by, command.end, "tester");
+        return registry.replaceKey(chatbot, keyId(command.key), by, 3_600_000, "tester");
       }
       case "RevokeKey":
         return registry.revokeKey(chatbot, keyId(command.key), "tester");

@@ -2,7 +2,8 @@ import {
   type ArchiveRecord,
   ChatArchive,
   type ChatbotNotFound,
-  type Erasable,
+  type DatedErasure,
+  erasureAt,
   erasureDetail,
   exportDetail,
   importDetail,
@@ -14,7 +15,7 @@ import { Effect, Stream } from "effect";
 import type { Database } from "./SqliteDatabase.ts";
 import * as Rows from "./SqliteRows.ts";
 
-const erasable: Record<Erasable["_tag"], string> = {
+const erasable: Record<DatedErasure["_tag"], string> = {
   Chat: "id = :id",
   UserRef: "userRef = :userRef",
   IdleSince: `createTime < :limit AND NOT EXISTS (SELECT 1 FROM entries
@@ -37,15 +38,16 @@ export const makeChatArchive = (database: Database): ChatArchive["Service"] => {
       write((now): number | ChatbotNotFound => {
         const missing = Rows.chatbotMissing(database, chatbot);
         if (missing) return missing;
-        const value = which._tag === "IdleSince" ? { limit: which.limit.getTime() } : which;
+        const erasure = erasureAt(which, now);
+        const value = erasure._tag === "IdleSince" ? { limit: erasure.limit.getTime() } : erasure;
         const erased = run(
-          `DELETE FROM chats WHERE chatbot = :chatbot AND ${erasable[which._tag]}`,
+          `DELETE FROM chats WHERE chatbot = :chatbot AND ${erasable[erasure._tag]}`,
           {
             chatbot,
             ...value,
           },
         );
-        const detail = erasureDetail(which, erased);
+        const detail = erasureDetail(erasure, erased);
         if (erased > 0) {
           Rows.insertAudit(database, { actor, chatbot, action: "erase", detail }, now);
         }

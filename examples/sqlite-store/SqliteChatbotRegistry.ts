@@ -61,7 +61,7 @@ export const makeChatbotDirectory = ({
 }: Database): ChatbotDirectory["Service"] =>
   ChatbotDirectory.of({
     open: (keyId) =>
-      read(() => {
+      read((now) => {
         const row = get<KeyRow>("SELECT * FROM keys WHERE id = :keyId AND revokedAt IS NULL", {
           keyId,
         });
@@ -70,7 +70,8 @@ export const makeChatbotDirectory = ({
         const chatbot = get<ChatbotRow>("SELECT * FROM chatbots WHERE id = :chatbot", {
           chatbot: row.chatbot,
         });
-        return { hash, scopes, expiresAt, ratePerMinute, chatbot: toChatbot(chatbot!) };
+        const expiresInMillis = expiresAt && expiresAt.getTime() - now;
+        return { hash, scopes, ratePerMinute, chatbot: toChatbot(chatbot!), expiresInMillis };
       }),
     used: (keyIds) =>
       write((now) => {
@@ -227,7 +228,7 @@ export const makeChatbotRegistry = (database: Database): ChatbotRegistry["Servic
         note({ actor, chatbot, action: "change-key", detail: `${keyId}: ${fields}` }, now);
       }),
 
-    replaceKey: (chatbot, keyId, replacement, end, actor) =>
+    replaceKey: (chatbot, keyId, replacement, keepForMillis, actor) =>
       write((now): Replaced | KeyNotFound | KeyTaken => {
         const before = findKey(chatbot, keyId);
         if (before === undefined) return new KeyNotFound({ keyId });
@@ -235,6 +236,7 @@ export const makeChatbotRegistry = (database: Database): ChatbotRegistry["Servic
         const kept = { name, ratePerMinute, scopes };
         const taken = insertKey(chatbot, { ...replacement, ...kept }, actor, now);
         if (taken) return taken;
+        const end = new Date(now + keepForMillis);
         if (before.expiresAt !== null && before.expiresAt <= end) {
           return { name, scopes, expiresAt: before.expiresAt };
         }
@@ -252,6 +254,7 @@ export const makeChatbotRegistry = (database: Database): ChatbotRegistry["Servic
 
     recordRead: (chatbot, detail, actor) =>
       write((now) => note({ actor, chatbot, action: "read", detail }, now)),
+    now: read((now) => new Date(now)),
 
     audit: (limit) =>
       read(() =>

@@ -16,15 +16,17 @@ export { layerRetention } from "./services/Retention.ts";
 export { Answerer, type AnswerPart } from "./ports/Answerer.ts";
 export {
   ChatArchive,
+  erasureAt,
   erasureDetail,
   exportDetail,
   importDetail,
   type ArchiveRecord,
+  type DatedErasure,
   type Erasable,
   type UsageGroup,
   type UsageSum,
 } from "./ports/ChatArchive.ts";
-export { ChatbotDirectory, type Opened } from "./ports/ChatbotDirectory.ts";
+export { ChatbotDirectory, type Grant } from "./ports/ChatbotDirectory.ts";
 export {
   changedFields,
   ChatbotRegistry,
@@ -38,6 +40,7 @@ export {
   type Replaced,
 } from "./ports/ChatbotRegistry.ts";
 export { ChatStore, type ChatToCreate, type Created } from "./ports/ChatStore.ts";
+export { StoreState } from "./ports/StoreState.ts";
 export { Moderator, unflagged, type Moderation } from "./ports/Moderator.ts";
 export {
   turnEntries,

@@ -3,13 +3,14 @@
  */
 import {
   ChatArchive,
+  erasureAt,
   erasureDetail,
   exportDetail,
   importDetail,
   ImportRefused,
   checkArchiveOrder,
   type ArchiveRecord,
-  type Erasable,
+  type DatedErasure,
   type UsageSum,
 } from "@parley/core";
 import { Effect, Result, Stream } from "effect";
@@ -27,7 +28,8 @@ export const makeChatArchive = (memory: Memory): ChatArchive["Service"] => ({
   erase: (chatbot, which, actor) =>
     atomically(function* (now) {
       const { chats, idempotencyRecords, leases } = yield* findChatbot(memory, chatbot);
-      const erased = [...chats.values()].filter((chat) => matches(which, chat));
+      const erasure = erasureAt(which, now);
+      const erased = [...chats.values()].filter((chat) => matches(erasure, chat));
       for (const { chat, turn } of erased) {
         chats.delete(chat.id);
         if (turn !== null) leases.delete(turn);
@@ -35,7 +37,7 @@ export const makeChatArchive = (memory: Memory): ChatArchive["Service"] => ({
       for (const [key, { outcome }] of idempotencyRecords) {
         if (outcome._tag !== "Pending" && !chats.has(outcome.chat)) idempotencyRecords.delete(key);
       }
-      const detail = erasureDetail(which, erased.length);
+      const detail = erasureDetail(erasure, erased.length);
       if (erased.length > 0) record(memory, now, actor, chatbot, "erase", detail);
       return erased.length;
     }),
@@ -119,7 +121,7 @@ export const makeChatArchive = (memory: Memory): ChatArchive["Service"] => ({
 /** The cost of an answer without a model. */
 const free = { provider: null, model: null, attempts: 0, promptTokens: 0, completionTokens: 0 };
 
-const matches = (which: Erasable, { chat, entries }: StoredChat): boolean => {
+const matches = (which: DatedErasure, { chat, entries }: StoredChat): boolean => {
   switch (which._tag) {
     case "Chat":
       return chat.id === which.id;

@@ -121,13 +121,14 @@ export const makeChatbotRegistry = (memory: Memory) => {
         record(memory, now, actor, id, "change-key", `${keyId}: ${fields.join(", ")}`);
       }),
 
-    replaceKey: (id, keyId, replacement, end, actor) =>
+    replaceKey: (id, keyId, replacement, keepForMillis, actor) =>
       atomically(function* (now) {
         const { key, keys } = yield* findKey(id, keyId);
         const { expiresAt: before, name, ratePerMinute, scopes } = key;
         if (isTaken(replacement.id)) {
           return yield* Result.fail(new KeyTaken({ keyId: replacement.id }));
         }
+        const end = new Date(now + keepForMillis);
         const expiresAt = before !== null && before <= end ? before : end;
         const createdAt = new Date(now);
         const kept = { name, scopes, ratePerMinute };
@@ -148,18 +149,20 @@ export const makeChatbotRegistry = (memory: Memory) => {
 
     recordRead: (id, detail, actor) =>
       Effect.map(Clock.currentTimeMillis, (now) => record(memory, now, actor, id, "read", detail)),
+    now: Effect.map(Clock.currentTimeMillis, (now) => new Date(now)),
 
     audit: (limit) => Effect.sync(() => memory.audit.toReversed().slice(0, limit)),
   });
 
   const directory = ChatbotDirectory.of({
     open: (keyId) =>
-      Effect.sync(() => {
+      Effect.map(Clock.currentTimeMillis, (now) => {
         for (const { chatbot, keys } of all()) {
           const key = keys.get(keyId);
           if (key === undefined || key.revokedAt !== null) continue;
           const { expiresAt, hash, ratePerMinute, scopes } = key;
-          return { hash, scopes, expiresAt, ratePerMinute, chatbot };
+          const expiresInMillis = expiresAt && expiresAt.getTime() - now;
+          return { hash, scopes, ratePerMinute, chatbot, expiresInMillis };
         }
         return null;
       }),

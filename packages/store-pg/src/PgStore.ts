@@ -1,7 +1,14 @@
 /**
  * The store as a layer, and operations on its schema.
  */
-import { ChatArchive, ChatbotDirectory, ChatbotRegistry, ChatStore, TurnStore } from "@parley/core";
+import {
+  ChatArchive,
+  ChatbotDirectory,
+  ChatbotRegistry,
+  ChatStore,
+  StoreState,
+  TurnStore,
+} from "@parley/core";
 import { Context, Effect, Layer, Stream, type Redacted } from "effect";
 import { Reactivity } from "effect/reactivity";
 import { SqlClient, type SqlError } from "effect/sql";
@@ -48,6 +55,11 @@ export interface PostgresOptions {
    * neither listen nor prepare statements nor send settings, which the role must have instead.
    */
   readonly pooler?: boolean | undefined;
+  /**
+   * Whether the start moves the sequences of ids if need be, and warns of a database that cannot be written and of
+   * clocks that differ; `true` by default. Otherwise the first write moves them.
+   */
+  readonly settle?: boolean | undefined;
 }
 
 const withDefaults = (options: PostgresOptions) => ({
@@ -97,12 +109,12 @@ export interface Inspection {
   readonly encoding: string;
   /** The character type: with `C`, the search index recognizes only ASCII letters. */
   readonly ctype: string;
-  /** Whether the database refuses all writes of the role, as a standby does. */
-  readonly readOnly: boolean;
   /** Whether the schema is up to date. */
   readonly current: boolean;
   /** Why a server would refuse to serve on the schema, or to bring it up to date; `null` if it would serve. */
   readonly refusal: string | null;
+  /** What a start would warn of: a database that cannot be written, clocks that differ, ids that could come back. */
+  readonly warnings: ReadonlyArray<string>;
 }
 
 /** Checks the database as {@link layerPostgres} does, and writes nothing. */
@@ -111,7 +123,8 @@ export const inspectPostgres = (
 ): Effect.Effect<Inspection, PostgresUnusable> =>
   onConnection(
     options,
-    Effect.fnUntraced(function* ({ rowSecurity, schema }, database) {
+    Effect.fnUntraced(function* (settings, database) {
+      const { rowSecurity, schema } = settings;
       const current = (yield* Migrator.pendingSql(schema)) === "";
       const refusal = current
         ? yield* checkRole(rowSecurity).pipe(
@@ -121,8 +134,9 @@ export const inspectPostgres = (
         : database.mayMigrate
           ? null
           : `The schema is not up to date, and the role "${database.role}" may not change it: run DATABASE_URL=<owner> parley migrate.`;
-      const { ctype, encoding, readOnly, version } = database;
-      return { ctype, encoding, readOnly, version, current, refusal };
+      const warnings = current ? yield* (yield* makePools(settings)).examine(false) : [];
+      const { ctype, encoding, version } = database;
+      return { ctype, encoding, version, current, refusal, warnings };
     }),
   );
 
@@ -140,6 +154,9 @@ export const layerPostgres = (
         Effect.andThen(Migrator.migrate(schema), checkRole(rowSecurity)),
       );
       const pools = yield* makePools(settings);
+      if (settings.settle !== false) {
+        for (const line of yield* pools.examine(true)) yield* Effect.logWarning(line);
+      }
       const notifications =
         settings.listen === false || settings.pooler
           ? () => Stream.empty
@@ -155,6 +172,7 @@ export const layerPostgres = (
         Context.add(ChatArchive, makeChatArchive(pools)),
         Context.add(ChatbotDirectory, makeChatbotDirectory(pools, notifications)),
         Context.add(ChatbotRegistry, makeChatbotRegistry(pools)),
+        Context.add(StoreState, { readOnlyReason: pools.readOnlyReason }),
       );
     }).pipe(toUnusable),
   ).pipe(Layer.provide(Reactivity.layer));

@@ -29,7 +29,7 @@ export const databaseOptions = Effect.gen(function* () {
       Option.match({ onNone: () => embeddedPostgres(dataDir), onSome: Effect.succeed }),
     ),
   );
-  if (options !== null) return { ...options, listen: false };
+  if (options !== null) return { ...options, listen: false, settle: false };
   return yield* noDatabase(
     "With PARLEY_STORE=memory the chats are in the memory of the running server alone: commands need another store.",
   );

@@ -1,7 +1,7 @@
 /**
  * Flags of several commands: a chatbot, times, durations and counts.
  */
-import { ChatbotRegistry, WorkspaceNotFound } from "@parley/core";
+import { ChatbotRegistry, WorkspaceNotFound, type StorageUnavailable } from "@parley/core";
 import { Effect, Option, Record } from "effect";
 import { Flag } from "effect/cli";
 import { timeOf } from "../provision/ProvisionFile.ts";
@@ -70,34 +70,54 @@ export const durationOf = (text: string): Option.Option<number> => {
     : Option.some(Number(count) * units[unit as keyof typeof units]);
 };
 
-/** A time, or a duration after the present; before it, if `sign` is negative. */
-const timeFrom = (text: string, sign: 1 | -1): Option.Option<Date> =>
+/** What depends on the database's clock. */
+type Timed<A> = Effect.Effect<A, StorageUnavailable | CommandFailed, ChatbotRegistry>;
+
+/** The present by the database's clock. */
+export const present: Timed<Date> = ChatbotRegistry.use(({ now }) => now);
+
+/** A future time, or a duration after the present; a past one and before it, if `sign` is negative. */
+const timeFrom = (text: string, sign: 1 | -1): Option.Option<Timed<Date>> =>
   Option.orElse(
-    Option.map(durationOf(text), (millis) => new Date(Date.now() + sign * millis)),
-    () => timeOf(text),
+    Option.map(
+      durationOf(text),
+      (millis) => (now: Date) => new Date(now.getTime() + sign * millis),
+    ),
+    () => Option.map(timeOf(text), (time) => () => time),
+  ).pipe(
+    Option.map((timeAt) =>
+      Effect.flatMap(present, (now): Timed<Date> => {
+        const time = timeAt(now);
+        if (sign * (time.getTime() - now.getTime()) > -1000) return Effect.succeed(time);
+        const message = `Expected a ${sign > 0 ? "future" : "past"} time, not ${time.toISOString()}.`;
+        const hint = `by the database's clock it is ${now.toISOString()}.`;
+        return Effect.fail(new CommandFailed({ message, hint, exitCode: 2 }));
+      }),
+    ),
   );
 
-export const expiresFlag = Flag.String("expires").pipe(
-  Flag.filterMap(
-    (text): Option.Option<Date | null> =>
-      text === "never"
-        ? Option.some(null)
-        : Option.filter(timeFrom(text, 1), (time) => time.getTime() > Date.now() - 1000),
-    () =>
-      "Expected a future date such as 2030-01-31, a time in ISO 8601, a duration such as 30d, or never",
-  ),
-  Flag.withMetavar("date|30d|never"),
-);
+export const expiresFlag = <Absent extends null | undefined>(absent: Absent, description: string) =>
+  Flag.String("expires").pipe(
+    Flag.filterMap(
+      (text): Option.Option<Timed<Date | null>> =>
+        text === "never" ? Option.some(Effect.succeed(null)) : timeFrom(text, 1),
+      () =>
+        "Expected a future date such as 2030-01-31, a time in ISO 8601, a duration such as 30d, or never",
+    ),
+    Flag.withMetavar("date|30d|never"),
+    Flag.withDefault(absent),
+    Flag.withDescription(description),
+  );
 
 /** A time in the past, or how long ago. */
 export const sinceFlag = (name: string, description: string) =>
   Flag.String(name).pipe(
     Flag.filterMap(
-      (text) => Option.filter(timeFrom(text, -1), (time) => time.getTime() <= Date.now()),
+      (text) => timeFrom(text, -1),
       () =>
         "Expected a past date such as 2026-01-31, a time with its zone in ISO 8601, or 30d for that long ago",
     ),
     Flag.withMetavar("date|30d"),
-    Flag.optional,
+    Flag.withDefault(undefined),
     Flag.withDescription(description),
   );

@@ -1,7 +1,7 @@
 /**
  * The application of the management listener: liveness, readiness and metrics.
  */
-import { ChatbotDirectory } from "@parley/core";
+import { ChatbotDirectory, StoreState } from "@parley/core";
 import { toEndpointNotFound, toGeneralBody, toJsonResponse, toPath } from "@parley/http";
 import { Duration, Effect, Fiber, Metric } from "effect";
 import { HttpServerRequest, HttpServerResponse } from "effect/http";
@@ -26,12 +26,15 @@ const formatMetrics = Effect.flatMap(Metric.MetricRegistry, (metrics) => {
 
 export const makeManagement = Effect.gen(function* () {
   const directory = yield* ChatbotDirectory;
+  const store = yield* StoreState;
   const lifecycle = yield* Lifecycle;
 
   // No key has this id; the look-up costs the store one cheap read. It is forked, because the read itself ignores an
   // interruption.
   const storeAnswers = Effect.forkDetach(directory.open("")).pipe(
     Effect.flatMap(Fiber.join),
+    Effect.andThen(Effect.flatMap(Effect.forkDetach(store.readOnlyReason), Fiber.join)),
+    Effect.filterOrFail((reason) => reason === null),
     Effect.timeout(readyTimeout),
     Effect.as(toJsonResponse({ status: 200, data: { ready: true } })),
     Effect.orElseSucceed(() =>

@@ -1,5 +1,5 @@
 import { assert, describe, it } from "@effect/vitest";
-import { ChatbotDirectory, StorageUnavailable } from "@parley/core";
+import { ChatbotDirectory, StorageUnavailable, StoreState } from "@parley/core";
 import { Effect, Fiber, Stream } from "effect";
 import { HttpServerRequest } from "effect/http";
 import { TestClock } from "effect/testing";
@@ -29,6 +29,19 @@ describe("readiness", () => {
       assert.strictEqual(yield* statusOf("/health/ready", () => Effect.succeed(null)), 200);
       const failing = () => Effect.fail(new StorageUnavailable({ cause: new Error("away") }));
       assert.strictEqual(yield* statusOf("/health/ready", failing), 503);
+    }),
+  );
+
+  it.effect("is 503 while the store can be read but not written", () =>
+    Effect.gen(function* () {
+      let reason: string | null = "it is a standby";
+      const store = { readOnlyReason: Effect.sync(() => reason) };
+      const status = statusOf("/health/ready", () => Effect.succeed(null)).pipe(
+        Effect.provideService(StoreState, store),
+      );
+      assert.strictEqual(yield* status, 503);
+      reason = null;
+      assert.strictEqual(yield* status, 200);
     }),
   );
 

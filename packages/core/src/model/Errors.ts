@@ -38,6 +38,8 @@ export class StorageUnavailable extends Data.TaggedError("StorageUnavailable")<{
   readonly cause: unknown;
 }> {
   override message = describeCause(this.cause);
+  /** When the same request may succeed. */
+  readonly retryAfterSeconds = 2;
 }
 
 /** The service has more work than it takes on. The same request may succeed after the given time. */

@@ -55,11 +55,15 @@ export const compareText = (a: string, b: string): number => {
 };
 
 /**
- * The form in which a search compares text: NFKC, then each code point in lower case by itself (without the rule for
- * a final sigma), then NFKC. A release that changes it needs a migration of the stores that keep folded text.
+ * The form in which a search compares text: NFKC, then each code point in upper case and the result in lower case, code
+ * point by code point (without the rule for a final sigma), then without the dot above that `İ` leaves behind its `i`,
+ * then NFKC. A release that changes it needs a column of its own in the stores that keep folded text.
  */
 export const fold = (text: string): string => {
   let folded = "";
-  for (const codePoint of text.normalize("NFKC")) folded += codePoint.toLowerCase();
-  return folded.normalize("NFKC");
+  for (const codePoint of text.normalize("NFKC")) {
+    // Lower case first, for ẞ alone: only ß has the upper case SS.
+    for (const upper of codePoint.toLowerCase().toUpperCase()) folded += upper.toLowerCase();
+  }
+  return folded.replaceAll("i\u0307", "i").normalize("NFKC");
 };

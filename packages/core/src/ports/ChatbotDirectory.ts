@@ -8,15 +8,22 @@ import type { Chatbot } from "../model/Chatbot.ts";
 import type { StorageUnavailable } from "../model/Errors.ts";
 
 /** A key that is not revoked, though it may be expired, and its chatbot. */
-export type Opened = Pick<KeyRecord, "hash" | "scopes" | "expiresAt"> &
-  Partial<Pick<KeyRecord, "ratePerMinute">> & { readonly chatbot: Chatbot };
+export type Grant = Pick<KeyRecord, "hash" | "scopes"> &
+  Partial<Pick<KeyRecord, "ratePerMinute">> & {
+    readonly chatbot: Chatbot;
+    /**
+     * How long the key is still valid by the store's clock, in milliseconds: 0 or less for an expired key, `null` for
+     * one that never expires. Servers count it down without a clock that can be set.
+     */
+    readonly expiresInMillis: number | null;
+  };
 
 /** Finds the chatbot of a key. */
 export class ChatbotDirectory extends Context.Service<
   ChatbotDirectory,
   {
     /** The present state of the key with this id; `null` if the key is unknown or revoked. */
-    readonly open: (keyId: string) => Effect.Effect<Opened | null, StorageUnavailable>;
+    readonly open: (keyId: string) => Effect.Effect<Grant | null, StorageUnavailable>;
     /** Records that these keys were used lately. Each process calls it at most once a minute, and when it stops. */
     readonly used: (keyIds: ReadonlyArray<string>) => Effect.Effect<void, StorageUnavailable>;
     /** Notifications that a chatbot or its keys changed; `null`: any chatbot. Some may be missing. */

@@ -114,15 +114,15 @@ export class ChatbotRegistry extends Context.Service<
       actor: string,
     ) => Effect.Effect<void, KeyNotFound | StorageUnavailable>;
     /**
-     * Adds a key that replaces another, with the name, the scopes and the rate of that key. The other expires at `end`,
-     * or earlier if it would have. Fails with `KeyNotFound` if the other is revoked, which is checked first, and with
-     * `KeyTaken` if the id of the replacement is in use.
+     * Adds a key that replaces another, with the name, the scopes and the rate of that key. The other expires after
+     * `keepForMillis`, by the store's clock, or earlier if it would have. Fails with `KeyNotFound` if the other is
+     * revoked, which is checked first, and with `KeyTaken` if the id of the replacement is in use.
      */
     readonly replaceKey: (
       chatbot: number,
       keyId: string,
       replacement: Pick<KeyRecord, "id" | "hash" | "expiresAt">,
-      end: Date,
+      keepForMillis: number,
       actor: string,
     ) => Effect.Effect<Replaced, KeyNotFound | KeyTaken | StorageUnavailable>;
     /** Revokes a key, for good; fails with `KeyNotFound` if it is revoked. */
@@ -137,6 +137,8 @@ export class ChatbotRegistry extends Context.Service<
       detail: string,
       actor: string,
     ) => Effect.Effect<void, StorageUnavailable>;
+    /** The present by the store's clock, which decides when keys expire and which chats are idle. */
+    readonly now: Effect.Effect<Date, StorageUnavailable>;
     /** The newest `limit` lines, newest first. The lines of concurrent writes may have any order. */
     readonly audit: (
       limit: number,

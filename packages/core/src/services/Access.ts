@@ -26,6 +26,9 @@ const staleness = Duration.seconds(1);
 /** How often the process writes which keys were used. */
 const useInterval = Duration.minutes(1);
 
+/** Milliseconds of a clock that nobody sets. */
+const elapsedMillis = Effect.map(Clock.monotonicTimeNanos, (nanos) => Number(nanos) / 1e6);
+
 const make = Effect.gen(function* () {
   const directory = yield* ChatbotDirectory;
   const digest = yield* Digest.Digest;
@@ -34,25 +37,36 @@ const make = Effect.gen(function* () {
   const open = Effect.fnUntraced(function* (key: string) {
     const id = keyId(key);
     if (id === null) return yield* new KeyRejected();
-    const found = yield* directory.open(id);
+    // Before the look-up: what that takes is time of the key, too.
+    const at = yield* elapsedMillis;
+    const grant = yield* directory.open(id);
     const hash = yield* Effect.provideService(hashKey(key), Digest.Digest, digest);
-    const isGenuine = Mac.timingSafeEqual(hash, found?.hash ?? noHash);
-    if (!isGenuine || found === null) return null;
-    const { chatbot, expiresAt, ratePerMinute, scopes } = found;
+    const isGenuine = Mac.timingSafeEqual(hash, grant?.hash ?? noHash);
+    const staleAt = (yield* elapsedMillis) + Duration.toMillis(staleness);
+    if (!isGenuine || grant === null) return { staleAt, grant: null };
+    const { chatbot, expiresInMillis, ratePerMinute, scopes } = grant;
     const principal: Principal = { keyId: id, scopes, chatbot };
-    return { expiresAt, ratePerMinute, principal };
+    const expiresAt = at + (expiresInMillis ?? Infinity);
+    return { staleAt, grant: { expiresAt, ratePerMinute, principal } };
   });
 
   // By the key's text: at most one request a second hashes a key and looks it up, whether it is valid or revoked.
   // A malformed key fails and takes no room.
-  const opened = yield* Cache.makeWith(open, {
+  const grants = yield* Cache.makeWith(open, {
     capacity,
     timeToLive: (exit) => (Exit.isFailure(exit) ? Duration.zero : staleness),
   });
   yield* directory.changed.pipe(
-    Stream.runForEach(() => Cache.invalidateAll(opened)),
+    Stream.runForEach(() => Cache.invalidateAll(grants)),
     Effect.forkScoped,
   );
+  /** The cache goes by the machine's clock: after that was set back, it would keep a revoked key for as long. */
+  const grantOf = Effect.fnUntraced(function* (key: string) {
+    const cached = yield* Cache.get(grants, key);
+    const now = yield* elapsedMillis;
+    const { grant } = now < cached.staleAt ? cached : yield* Cache.refresh(grants, key);
+    return grant === null || grant.expiresAt <= now ? null : grant;
+  });
 
   const limiter = yield* Effect.provide(RateLimiter.make, RateLimiter.layerStoreMemory);
   const spend = (keyId: string, limit: number) =>
@@ -84,12 +98,9 @@ const make = Effect.gen(function* () {
      * `RateExceeded` beyond the key's rate, which counts the calls in this process.
      */
     authenticate: Effect.fnUntraced(function* (key: string) {
-      const found = yield* Cache.get(opened, key);
-      const now = yield* Clock.currentTimeMillis;
-      if (found === null || (found.expiresAt !== null && found.expiresAt.getTime() <= now)) {
-        return yield* new KeyRejected();
-      }
-      const { principal, ratePerMinute } = found;
+      const grant = yield* grantOf(key);
+      if (grant === null) return yield* new KeyRejected();
+      const { principal, ratePerMinute } = grant;
       used.add(principal.keyId);
       countRequest(principal.keyId, 0, 1);
       if (ratePerMinute != null) yield* spend(principal.keyId, ratePerMinute);

@@ -2,7 +2,7 @@
  * The work of operators: workspaces, chatbots, their settings and their keys. Every change adds a line with its actor
  * to the audit. It takes effect in every process within a second.
  */
-import { Clock, Context, Duration, Effect, Layer, Redacted, Schema, Struct } from "effect";
+import { Context, Duration, Effect, Layer, Redacted, Schema, Struct } from "effect";
 import { Digest, SecureRandom } from "effect/crypto";
 import {
   generateKey,
@@ -156,10 +156,11 @@ const make = Effect.gen(function* () {
       }: { readonly keepFor: Duration.Duration; readonly expiresAt?: Date | null },
       actor: string,
     ) {
-      const end = new Date((yield* Clock.currentTimeMillis) + Duration.toMillis(keepFor));
-      yield* validate(KeyRules, { keepFor: end, expiresAt, actor });
+      const millis = Duration.toMillis(keepFor);
+      yield* validate(KeyRules, { keepFor: millis, expiresAt, actor });
       const { key, ...fresh } = yield* freshKey;
-      const replaced = yield* registry.replaceKey(id, oldKey, { ...fresh, expiresAt }, end, actor);
+      const by = { ...fresh, expiresAt };
+      const replaced = yield* registry.replaceKey(id, oldKey, by, millis, actor);
       return { id: fresh.id, key, replaced };
     }),
     /** Revokes a key for good. */
@@ -215,7 +216,7 @@ const KeyRules = Schema.Struct({
   scopes: Schema.optionalKey(Scopes),
   expiresAt: Schema.optionalKey(Schema.NullOr(PointInTime)),
   ratePerMinute: Schema.optionalKey(Schema.NullOr(RatePerMinute)),
-  keepFor: Schema.optionalKey(PointInTime),
+  keepFor: Schema.optionalKey(Schema.Finite.check(Schema.isBetween({ minimum: 0, maximum: 1e14 }))),
   actor,
 });
 

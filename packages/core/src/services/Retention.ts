@@ -16,7 +16,7 @@ const retain = Effect.gen(function* () {
   const now = () => Context.get(context, Clock.Clock).currentTimeMillisUnsafe();
   let completedAt = now();
   let hasFailed = false;
-  /** When the live keys expire. */
+  /** When the live keys expire, by this machine's clock. */
   let expiries: ReadonlyArray<number> = [];
   const gauge = (name: string, description: string, millis: () => number) =>
     registerGauge(context, name, description, { unit: "s" }, () => millis() / 1000);
@@ -31,18 +31,20 @@ const retain = Effect.gen(function* () {
       hasFailed = true;
       return Effect.logError(message, cause);
     });
-  const readExpiries = Effect.map(registry.list, (all) => {
+  const readExpiries = Effect.map(Effect.all([registry.list, registry.now]), ([all, present]) => {
+    const ahead = now() - present.getTime();
     const live = all.flatMap(({ keys }) => keys.filter(({ revokedAt }) => revokedAt === null));
-    expiries = live.flatMap(({ expiresAt }) => expiresAt?.getTime() ?? []);
+    expiries = live.flatMap(({ expiresAt }) =>
+      expiresAt === null ? [] : expiresAt.getTime() + ahead,
+    );
   });
   const eraseOutdated = Effect.gen(function* () {
     hasFailed = false;
     for (const { chatbot } of yield* registry.list) {
       const days = chatbot.settings.retentionDays;
       if (days === null) continue;
-      const limit = new Date((yield* Clock.currentTimeMillis) - days * day);
       yield* archive
-        .erase(chatbot.id, { _tag: "IdleSince", limit }, "retention")
+        .erase(chatbot.id, { _tag: "IdleFor", millis: days * day }, "retention")
         .pipe(logged(`Outdated chats of the chatbot ${chatbot.id} could not be erased`));
     }
     if (!hasFailed) completedAt = now();

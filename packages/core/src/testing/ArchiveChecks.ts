@@ -7,10 +7,11 @@ import {
   ChatArchive,
   erasureDetail,
   type ArchiveRecord,
+  type DatedErasure,
   type Erasable,
   type UsageSum,
 } from "../ports/ChatArchive.ts";
-import type { ChatbotRegistry } from "../ports/ChatbotRegistry.ts";
+import { ChatbotRegistry } from "../ports/ChatbotRegistry.ts";
 import type { ChatStore } from "../ports/ChatStore.ts";
 import { ChatbotNotFound, ChatNotFound } from "../model/Errors.ts";
 import { newest, newestChats } from "../model/ListQuery.ts";
@@ -59,7 +60,7 @@ const longAgo = new Date("1960-01-01T00:00:00Z");
 const future = new Date("2900-01-01T00:00:00Z");
 const key = keyOf("key");
 
-const idle = (limit: Date): Erasable => ({ _tag: "IdleSince", limit });
+const idle = (limit: Date): DatedErasure => ({ _tag: "IdleSince", limit });
 
 /** So many chats, and entries in one of them, that no store reads or writes them in one go. */
 const many = [
@@ -179,6 +180,28 @@ export const archiveChecks: ReadonlyArray<
         expected,
       );
     }
+  }),
+
+  check("a chat is idle for so long by the store's clock", function* () {
+    const chatbot = yield* newChatbot;
+    const { now } = yield* ChatbotRegistry;
+    const before = (yield* now).getTime();
+    const ago = (minutes: number) => new Date(before - minutes * 60_000);
+    const records = [chatRecord(1, ago(90)), chatRecord(2, ago(80)), entryRecord(2, 1, ago(30))];
+    yield* imported(chatbot, records);
+    for (const [minutes, expected] of [
+      [91, 0],
+      [60, 1],
+      [31, 0],
+      [29, 1],
+    ] as const) {
+      const which = { _tag: "IdleFor", millis: minutes * 60_000 } as const;
+      yield* same(`idle for ${minutes} minutes`, yield* erase(chatbot, which), expected);
+    }
+    const [line] = (yield* auditOf(chatbot)).slice(-1);
+    const [, limit] = /^conformance erase 1 chat idle since (.*)$/.exec(line!) ?? [];
+    const late = Date.parse(limit ?? "") - ago(29).getTime();
+    yield* same("the limit in the audit", late >= 0 && late < 60_000, true);
   }),
 
   check("an ask in flight in an erased chat stores nothing and forgets its key", function* () {

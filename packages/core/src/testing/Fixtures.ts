@@ -376,7 +376,7 @@ export const awkwardTexts: ReadonlyArray<string> = [
   ["％", "＿", "＼", "Ｆｕｌｌ"],
   ["line\nbreak", "tab\there", "\u007f", "\u202eright to left", "\ufeffmark", "\ufeff\ufffd"],
   ["é", "e\u0301", "É", "ß", "ẞ", "SS", "ﬁn", "FIN", "İstanbul", "istanbul"],
-  ["ΣΊΣΥΦΟΣ", "σίσυφος", "Ǆ", "ǆ", "中文", "ひら", "ヒラ", "ﾋﾗ"],
+  ["ΣΊΣΥΦΟΣ", "σίσυφος", "i\u0307", "ı", "ŉ", "Ǆ", "ǆ", "中文", "ひら", "ヒラ", "ﾋﾗ"],
   ["42", "042", "0", "null", "NULL"],
   // By code point these come before those outside the basic plane, by UTF-16 after them.
   ["\ue000", "\uffee", "\ufffd", "𐐀", "𐐨", "😀", "👩‍👩‍👧"],

@@ -34,7 +34,7 @@ import {
 import { StoreUnderTest } from "./StoreUnderTest.ts";
 
 const year = (year: number) => new Date(Date.UTC(year, 0));
-const [sooner, end, later] = [year(2031), year(2032), year(2033)] as const;
+const [end, later] = [year(2032), year(2033)] as const;
 
 /** The registries of both instances, and the directory. */
 const services = Effect.gen(function* () {
@@ -48,6 +48,14 @@ const newOne = (more: Parameters<typeof declared>[0] = {}) =>
   ChatbotRegistry.use((registry) => registry.create(declared(more), actor));
 
 const replacement = () => ({ id: fresh("key"), hash: newKey().hash, expiresAt: later });
+
+const hour = 3_600_000;
+
+/** Whether the time is about so many milliseconds after the present of the store's clock. */
+const isIn = Effect.fnUntraced(function* (time: Date | null | undefined, millis: number) {
+  const { now } = yield* ChatbotRegistry;
+  return Math.abs(time!.getTime() - (yield* now).getTime() - millis) < 60_000;
+});
 
 /** Runs both concurrently, in every other round the second first, and returns which of them succeeded. */
 const bothAtOnce = (round: number, both: ReadonlyArray<Effect.Effect<unknown, unknown>>) =>
@@ -100,11 +108,14 @@ export const registryChecks: ReadonlyArray<
     const listed = yield* found(chatbot.id);
     yield* same("the listed chatbot", listed?.chatbot, chatbot);
     for (const { expiresAt, hash, id, name, ratePerMinute, scopes } of keys) {
-      const opened = yield* directory.open(id);
-      const open = { hash, scopes, expiresAt, ratePerMinute };
+      const { expiresInMillis, ...opened } = (yield* directory.open(id))!;
+      const open = { hash, scopes, ratePerMinute };
       yield* same("the opened key", opened, { ...open, chatbot });
+      const isRight =
+        expiresAt === null ? expiresInMillis === null : yield* isIn(expiresAt, expiresInMillis!);
+      yield* same("the time that is left", isRight, true);
       const { createdAt, ...key } = listed!.keys.find((one) => one.id === id)!;
-      const kept = { id, name, ...open, revokedAt: null, lastUsedAt: null };
+      const kept = { id, name, ...open, expiresAt, revokedAt: null, lastUsedAt: null };
       yield* same("the listed key", key, kept);
       yield* same("its time", createdAt instanceof Date, true);
     }
@@ -243,9 +254,10 @@ export const registryChecks: ReadonlyArray<
       yield* registry.changeKey(id, key.id, change, "another");
       expected = { ...expected, ...change };
       yield* same("the changed key", yield* foundKey(id, key.id), expected);
-      const { chatbot: _, ...opened } = (yield* directory.open(key.id))!;
+      const { chatbot: _, expiresInMillis, ...opened } = (yield* directory.open(key.id))!;
       const { expiresAt, hash, ratePerMinute, scopes } = expected;
-      yield* same("the opened key", opened, { hash, scopes, expiresAt, ratePerMinute });
+      yield* same("the opened key", opened, { hash, scopes, ratePerMinute });
+      yield* same("its end", expiresInMillis === null, expiresAt === null);
     }
     const notFound = new Errors.KeyNotFound({ keyId: key.id });
     const unknown = id + 1_000_000;
@@ -253,7 +265,7 @@ export const registryChecks: ReadonlyArray<
       const changing = registry.changeKey(chatbot, key.id, { name: "x" }, actor);
       yield* failsWith("a change", notFound, changing);
       yield* failsWith("a revocation", notFound, registry.revokeKey(chatbot, key.id, actor));
-      const replacing = registry.replaceKey(chatbot, key.id, replacement(), end, actor);
+      const replacing = registry.replaceKey(chatbot, key.id, replacement(), hour, actor);
       yield* failsWith("a replacement", notFound, replacing);
     });
     yield* isNotFound(another);
@@ -286,7 +298,8 @@ export const registryChecks: ReadonlyArray<
     "a replacement has the key's name, scopes and rate, and the key ends no later",
     function* () {
       const { directory, registry } = yield* services;
-      const keys = [later, null, sooner, end, new Date(0)].map((expiresAt) =>
+      const soon = new Date((yield* registry.now).getTime() + hour / 2);
+      const keys = [later, null, soon, new Date(0)].map((expiresAt) =>
         newKey({ name: "named", scopes: ["ask"], expiresAt, ratePerMinute: 9 }),
       );
       const { id } = yield* newOne({ keys });
@@ -295,12 +308,15 @@ export const registryChecks: ReadonlyArray<
       const lines: Array<string> = [];
       for (const [n, { expiresAt, id: keyId }] of keys.entries()) {
         const by = replacement();
-        const replaced = yield* registry.replaceKey(id, keyId, by, end, actor);
-        const isEarlier = expiresAt !== null && expiresAt <= end;
-        const wanted = isEarlier ? expiresAt : end;
+        const replaced = yield* registry.replaceKey(id, keyId, by, hour, actor);
+        const isEarlier = expiresAt !== null && expiresAt <= soon;
+        const wanted = replaced.expiresAt;
+        if (isEarlier) yield* same("the earlier end", wanted, expiresAt);
+        else yield* same("an end in an hour", yield* isIn(wanted, hour), true);
         const name = { name: "named", scopes: ["ask"] };
         yield* same("the replaced key", replaced, { ...name, expiresAt: wanted });
-        yield* same("the opened key", (yield* directory.open(keyId))?.expiresAt, wanted);
+        const left = (yield* directory.open(keyId))?.expiresInMillis ?? Number.NaN;
+        yield* same("the time that is left", yield* isIn(wanted, left), true);
         const { lastUsedAt, ...old } = (yield* foundKey(id, keyId))!;
         yield* same("the listed key", old.expiresAt, wanted);
         yield* same("it was used", lastUsedAt !== null, n === 0);
@@ -312,7 +328,7 @@ export const registryChecks: ReadonlyArray<
       }
       const [key, known] = [keys[0]!.id, keys[1]!.id];
       const isTaken = new Errors.KeyTaken({ keyId: known });
-      const replacing = registry.replaceKey(id, key, { ...replacement(), id: known }, end, actor);
+      const replacing = registry.replaceKey(id, key, { ...replacement(), id: known }, hour, actor);
       yield* failsWith("by a known key", isTaken, replacing);
       yield* same("the audit", (yield* auditOf(id)).slice(before.length), lines);
     },
@@ -400,7 +416,7 @@ export const registryChecks: ReadonlyArray<
       const [old, by] = [newKey(), replacement()];
       yield* registry.addKey(id, old, actor);
       yield* bothAtOnce(round, [
-        registry.replaceKey(id, old.id, by, end, actor),
+        registry.replaceKey(id, old.id, by, hour, actor),
         other.revokeKey(id, old.id, actor),
       ]);
       const lines = yield* auditOf(id);
@@ -416,10 +432,11 @@ export const registryChecks: ReadonlyArray<
       ]);
       yield* same("one addition", isAdded.toSorted(), [false, true]);
       yield* bothAtOnce(round, [
-        registry.replaceKey(id, shared.id, replacement(), sooner, actor),
-        other.replaceKey(id, shared.id, replacement(), end, actor),
+        registry.replaceKey(id, shared.id, replacement(), hour, actor),
+        other.replaceKey(id, shared.id, replacement(), 9 * hour, actor),
       ]);
-      yield* same("the earlier end", (yield* foundKey(id, shared.id))?.expiresAt, sooner);
+      const { expiresAt } = (yield* foundKey(id, shared.id))!;
+      yield* same("the earlier end", yield* isIn(expiresAt, hour), true);
       const using = directory.used([shared.id]);
       yield* bothAtOnce(round, [using, other.revokeKey(id, shared.id, actor)]);
       yield* same("a revoked key", yield* directory.open(shared.id), null);

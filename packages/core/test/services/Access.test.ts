@@ -6,9 +6,9 @@ import {
   hashKey,
   keyId,
   StorageUnavailable,
-  type Opened,
+  type Grant,
 } from "@parley/core";
-import { Effect, Exit, Fiber, Layer, PubSub, Redacted, Stream } from "effect";
+import { Clock, Effect, Exit, Fiber, Layer, PubSub, Redacted, Stream } from "effect";
 import { Digest, SecureRandom } from "effect/crypto";
 import { TestClock } from "effect/testing";
 import { chatbot } from "./asked.ts";
@@ -16,7 +16,7 @@ import { chatbot } from "./asked.ts";
 const newKey = Effect.map(Effect.provide(generateKey, SecureRandom.layerWebCrypto), Redacted.value);
 
 /** A directory of one key, which counts how often it is asked. */
-const directory = Effect.fnUntraced(function* (key: string, more: Partial<Opened> = {}) {
+const directory = Effect.fnUntraced(function* (key: string, more: Partial<Grant> = {}) {
   const hash = yield* Effect.provide(hashKey(key), Digest.layerWebCrypto);
   const changed = yield* PubSub.unbounded<number | null>();
   const state = {
@@ -44,9 +44,9 @@ const directory = Effect.fnUntraced(function* (key: string, more: Partial<Opened
               state.asked++;
               const found =
                 id === keyId(key) && !state.revoked
-                  ? { hash, scopes: ["read"], expiresAt: null, chatbot, ...more }
+                  ? { hash, scopes: ["read"], expiresInMillis: null, chatbot, ...more }
                   : null;
-              return Effect.as(state.found, found as Opened | null);
+              return Effect.as(state.found, found as Grant | null);
             }),
           used: (ids) =>
             Effect.andThen(
@@ -145,13 +145,46 @@ describe("access", () => {
   it.effect("rejects a key from its expiry on", () =>
     Effect.gen(function* () {
       const key = yield* newKey;
-      const { layer } = yield* directory(key, { expiresAt: new Date(10_000) });
+      const { layer, state } = yield* directory(key, { expiresInMillis: 900 });
+      // The time that the look-up takes is time of the key.
+      state.found = Effect.sleep(300);
       yield* Effect.gen(function* () {
-        yield* TestClock.adjust(9_999);
+        const looking = yield* Effect.forkChild(authenticate(key));
+        yield* TestClock.adjust(300);
+        yield* Fiber.join(looking);
+        yield* TestClock.adjust(599);
         yield* authenticate(key);
         yield* TestClock.adjust(1);
         assert.isTrue(Exit.isFailure(yield* Effect.exit(authenticate(key))));
       }).pipe(Effect.provide(layer));
+    }),
+  );
+
+  it.effect("neither lengthens a key's life nor remembers it when the machine's clock is set", () =>
+    Effect.gen(function* () {
+      const key = yield* newKey;
+      const { layer, state } = yield* directory(key, { expiresInMillis: 3_000 });
+      const clock = yield* Clock.Clock;
+      let wall = Date.parse("2026-11-25");
+      let elapsed = 0;
+      const settable: Clock.Clock = {
+        ...clock,
+        currentTimeMillisUnsafe: () => wall,
+        currentTimeMillis: Effect.sync(() => wall),
+        monotonicTimeNanos: Effect.sync(() => BigInt(elapsed * 1e6)),
+        sleep: clock.sleep,
+      };
+      const pass = (millis: number) => void ((wall += millis), (elapsed += millis));
+      yield* Effect.gen(function* () {
+        yield* authenticate(key);
+        wall += 86_400_000;
+        yield* authenticate(key);
+        wall -= 2 * 86_400_000;
+        yield* authenticate(key);
+        pass(1_001);
+        state.revoked = true;
+        assert.isTrue(Exit.isFailure(yield* Effect.exit(authenticate(key))));
+      }).pipe(Effect.provide(layer), Effect.provideService(Clock.Clock, settable));
     }),
   );
 

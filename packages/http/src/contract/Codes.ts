@@ -42,7 +42,7 @@ export const generalCodes = {
     code: 500002,
     means: "The answer failed; nothing was stored.",
   },
-  STORAGE_UNAVAILABLE: { status: 500, code: 500003, means: "The storage cannot be reached." },
+  STORAGE_UNAVAILABLE: { status: 500, code: 500003, means: "The storage cannot be used." },
   SERVICE_OVERLOADED: {
     status: 500,
     code: 500004,

@@ -54,7 +54,7 @@ const Handler = Context.Service<(request: Request) => Promise<Response>>("@parle
 const refuse = ({ headers, method }: Request): Response =>
   HttpServerResponse.toWeb(
     HttpServerResponse.setHeader(
-      toJsonResponse(toGeneralBody("STORAGE_UNAVAILABLE")),
+      toJsonResponse(toGeneralBody("STORAGE_UNAVAILABLE"), { "retry-after": "2" }),
       "x-request-id",
       toRequestId(headers.get("x-request-id")),
     ),

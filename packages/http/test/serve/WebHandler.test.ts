@@ -37,6 +37,7 @@ it.live("dispose waits for the requests in progress and refuses later ones", () 
       message: "STORAGE_UNAVAILABLE",
     });
     expect(refused.headers.get("x-request-id")).not.toBeNull();
+    expect(refused.headers.get("retry-after")).toBe("2");
     expect(disposing.pollUnsafe()).toBeUndefined();
     yield* Deferred.succeed(answer, undefined);
     expect((yield* Fiber.join(asking)).status).toBe(201);

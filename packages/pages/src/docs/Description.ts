@@ -84,7 +84,7 @@ const replayed = {
 };
 const retryAfter = {
   description:
-    "With `RATE_EXCEEDED` and `SERVICE_OVERLOADED`: seconds after which to repeat the request",
+    "With `RATE_EXCEEDED`, `SERVICE_OVERLOADED` and `STORAGE_UNAVAILABLE`: seconds after which to repeat the request",
   schema: { type: "integer", minimum: 1 },
 };
 

@@ -1,11 +1,11 @@
 /**
  * Erases whole chats, a batch at a time, and keeps totals, positions and pages exact.
  */
-import { ChatbotNotFound, erasureDetail, type ChatArchive } from "@parley/core";
+import { ChatbotNotFound, erasureAt, erasureDetail, type ChatArchive } from "@parley/core";
 import { Effect, Schedule } from "effect";
 import { addGaps } from "../chats/ChatPositions.ts";
 import { isLockTimeout, retryOnConflict, toStorageUnavailable } from "../database/PgErrors.ts";
-import { array, texts, time } from "../database/PgParams.ts";
+import { array, millisNow, texts, time } from "../database/PgParams.ts";
 import type { PgPools } from "../database/PgPools.ts";
 import type { Session } from "../database/TenantSession.ts";
 import { deleteClaims } from "../rows/IdempotencyKeys.ts";
@@ -51,12 +51,11 @@ export const makeErasure = ({ operation }: PgPools): ChatArchive["Service"]["era
       const session = yield* operation;
       const { query } = session;
       let erased = 0;
-      const userRef = which._tag === "UserRef" ? which.userRef : null;
-      const limit = which._tag === "IdleSince" ? which.limit : null;
-      const [counter] = yield* query<{ readonly positions: bigint }>(chatbot, lastPosition, [
-        chatbot,
-      ]);
+      const [counter] = yield* query<CounterRow>(chatbot, lastPosition, [chatbot]);
       if (counter === undefined) return yield* new ChatbotNotFound({ chatbot });
+      const erasure = erasureAt(which, counter.now);
+      const userRef = erasure._tag === "UserRef" ? erasure.userRef : null;
+      const limit = erasure._tag === "IdleSince" ? erasure.limit : null;
       const erase = Effect.fnUntraced(function* (ids: ReadonlyArray<bigint>) {
         erased += yield* eraseBatch(session, chatbot, ids, limit);
       });
@@ -73,11 +72,11 @@ export const makeErasure = ({ operation }: PgPools): ChatArchive["Service"]["era
       const audit = Effect.suspend(() =>
         erased === 0
           ? Effect.void
-          : query(chatbot, auditErasure, [chatbot, actor, erasureDetail(which, erased)]),
+          : query(chatbot, auditErasure, [chatbot, actor, erasureDetail(erasure, erased)]),
       );
       // An erasure that fails midway has erased chats, too.
       yield* Effect.onExit(
-        which._tag === "Chat" ? erase([BigInt(which.id)]) : eraseMatching,
+        erasure._tag === "Chat" ? erase([BigInt(erasure.id)]) : eraseMatching,
         () => audit,
       );
       return erased;
@@ -91,6 +90,12 @@ interface LockedRow {
   readonly turn: string | null;
 }
 
+interface CounterRow {
+  readonly positions: bigint;
+  /** Milliseconds since 1970. */
+  readonly now: number;
+}
+
 interface FoundRow {
   readonly ids: ReadonlyArray<bigint> | null;
   /** The position after which more may be found; `null` at the end. */
@@ -98,7 +103,7 @@ interface FoundRow {
 }
 
 const lastPosition = `
-select coalesce(positions, 0) as positions from chatbot left join chat_counter on chatbot_id = chatbot.id
+select coalesce(positions, 0) as positions, ${millisNow} as now from chatbot left join chat_counter on chatbot_id = chatbot.id
 where chatbot.id = $1`;
 
 const auditErasure =

@@ -26,6 +26,7 @@ import {
 } from "../database/PgErrors.ts";
 import { array, time, times } from "../database/PgParams.ts";
 import type { PgPools } from "../database/PgPools.ts";
+import { settleIds } from "../database/WriteState.ts";
 import {
   entryColumns,
   newEntryArrays,
@@ -79,6 +80,7 @@ export const makeChatArchive = (pools: PgPools): ChatArchive["Service"] =>
       /** The chat of the current entries. It is inserted when they are counted. */
       let open: ChatToImport | null = null;
       const { query, transaction } = yield* toStorageUnavailable(pools.transfer);
+      yield* toStorageUnavailable(query(chatbot, settleIds, [true]));
       // In a transaction of its own: a row that refers to the chatbot prevents its renaming until it is committed.
       yield* query(chatbot, makeCounter, [chatbot]).pipe(
         retryOnConflict,

@@ -19,6 +19,7 @@ import { busy, mapLockTimeout, retryOnConflict, toChatbotNotFound } from "../dat
 import { array } from "../database/PgParams.ts";
 import type { PgPools } from "../database/PgPools.ts";
 import type { Session } from "../database/TenantSession.ts";
+import { ownSequence } from "../database/WriteState.ts";
 import {
   chatColumns,
   newEntryArrays,
@@ -159,7 +160,7 @@ with wanted as (
   returning positions - (select count(*) from input) as before, last_time
 ), ranked as (
   select id, row_number() over (order by id) as n
-  from (select nextval('chat_id') as id from counter cross join input) drawn
+  from (select nextval(${ownSequence("chat_id")}) as id from counter cross join input) drawn
 ), made as (
   insert into chat (chatbot_id, id, position, name, user_ref, folded_name, create_time, entries, last_entry_time)
   select $1, ranked.id, before + n, name, user_ref, folded_name, last_time,
@@ -168,7 +169,7 @@ with wanted as (
   returning id, position, create_time
 ), first_entry as (
   insert into entry (chatbot_id, chat_id, id, position, create_time, ${newEntryColumns})
-  select $1, ranked.id, nextval('entry_id'), 1, last_time, ${newEntryColumns}
+  select $1, ranked.id, nextval(${ownSequence("entry_id")}), 1, last_time, ${newEntryColumns}
   from input join ranked using (n) cross join counter
   where answer is not null
   returning id, chat_id

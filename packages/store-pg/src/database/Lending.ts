@@ -14,7 +14,7 @@ import type { RoundRobin } from "./RoundRobin.ts";
 /** A chatbot; or the operator, for rows that belong to no chatbot. */
 export type Tenant = number | "operator";
 
-type Work<A, E, R> = (connection: PgConnection) => Effect.Effect<A, E, R>;
+export type Work<A, E, R> = (connection: PgConnection) => Effect.Effect<A, E, R>;
 
 export interface Lending {
   /** Runs the work on a connection. */
@@ -79,6 +79,8 @@ export const makeLender = Effect.map(Effect.context<never>(), (context) => {
    */
   let silentSince = -Infinity;
   let lost = false;
+  /** Replaces the connections that are open now. */
+  const renew = () => void (silentSince = performance.now());
 
   /** Logs the loss of the database once, and its return. */
   const note = (exit: Exit.Exit<unknown, unknown>): Effect.Effect<void> => {
@@ -162,7 +164,7 @@ export const makeLender = Effect.map(Effect.context<never>(), (context) => {
     };
   };
 
-  return { note, lendFrom };
+  return { note, lendFrom, renew };
 });
 
 /** Nothing was sent. */

@@ -31,6 +31,16 @@ export const isUniqueViolation = hasReason("UniqueViolation");
 export const codeOf = ({ reason }: SqlError.SqlError): string =>
   String((reason.cause as { readonly code?: unknown } | undefined)?.code ?? "");
 
+/** Whether an id was in use, or there was none to draw: see `settle_ids`. */
+export const isUnsettled = (error: unknown) =>
+  isUniqueViolation(error) && error.reason._tag === "UniqueViolation"
+    ? /^(chat|entry|chatbot|audit)_pkey$/.test(error.reason.constraint)
+    : SqlError.isSqlError(error) && codeOf(error) === "23502";
+
+/** Whether the database refuses writes: it is read-only or its disk is full, or the role lacks a right. */
+export const isWriteRefused = (error: unknown): error is SqlError.SqlError =>
+  SqlError.isSqlError(error) && /^(25006|53100|42501)$/.test(codeOf(error));
+
 /** Whether the statement cannot have reached the database. */
 export const isUnsent = ({ cause }: StorageUnavailable): boolean =>
   SqlError.isSqlError(cause) && cause.reason.operation === "connect";

@@ -19,6 +19,9 @@ export const time = (at: Date | null): string | null => at && at.toISOString();
 export const times = <A>(items: ReadonlyArray<A>, at: (item: A) => Date | null) =>
   array(items, "text", (item) => time(at(item)));
 
+/** SQL for the present by the database's clock, in milliseconds since 1970. */
+export const millisNow = "extract(epoch from clock_timestamp())::float8 * 1000";
+
 /** The name of a schema, quoted for SQL and for `search_path`. */
 export const quoteSchema = (schema: string): string => `"${schema.replaceAll('"', '""')}"`;
 

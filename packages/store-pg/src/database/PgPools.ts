@@ -17,18 +17,22 @@ import {
   type DedicatedSession,
   type Session,
 } from "./TenantSession.ts";
+import { makeWriteState, type WriteState } from "./WriteState.ts";
 
 /** A connection that is opened for the scope. */
 type Connected<A> = Effect.Effect<A, SqlError.SqlError, Scope.Scope>;
 
-export interface PgPools {
+export interface PgPools extends Omit<WriteState, "guard"> {
   /**
    * For quick reads, which wait for no lock. They are pipelined, except with row security: transactions would mix on a
    * shared connection. Each statement has one good plan, whatever its parameters: to plan it anew would take longer
    * than to run it.
    */
   readonly reads: Session;
-  /** For statements that take locks. Gives up on a lock after 1.5 seconds. Serves chatbots in turn. */
+  /**
+   * For statements that take locks. Gives up on a lock after 1.5 seconds. Serves chatbots in turn. Fails at once while the
+   * database cannot be written.
+   */
   readonly writes: Session;
   /** For lists that read much: ten seconds each, with the waiting. Serves chatbots in turn. */
   readonly bulk: Session;
@@ -108,9 +112,9 @@ const configOf = (
 
 const noTimeouts = { statement_timeout: "0", idle_in_transaction_session_timeout: "0" };
 
-/** One connection for migrations and checks. */
+/** One connection for migrations and checks, and one to watch a migration that takes long. */
 export const makeMigrationClient = (options: PoolOptions) =>
-  PgClient.make(configOf(options, 1, noTimeouts));
+  PgClient.make(configOf(options, 2, noTimeouts));
 
 /** Opens no connection before the first statement. */
 export const makePools = Effect.fnUntraced(function* (
@@ -125,7 +129,7 @@ export const makePools = Effect.fnUntraced(function* (
   const connecting = withFallback(options.url);
   const { database } = transportOf(options.url) as Transport;
   const session = { rowSecurity, database };
-  const { lendFrom, note } = yield* makeLender;
+  const { lendFrom, note, renew } = yield* makeLender;
   // A process that vanished within a transaction must not keep its locks: creations wait for those of an erasure.
   const idle = { idle_in_transaction_session_timeout: "5s" };
   const lend = (
@@ -206,9 +210,13 @@ export const makePools = Effect.fnUntraced(function* (
       Effect.map((connection) => makeDedicatedSession(connection, session)),
     );
 
+  const readSession = makeTenantSession(reads, { ...session, pipelined: true });
+  const connect = connecting(PgConnection.make(configOf(options, 1, noTimeouts)));
+  const { guard, ...writeState } = yield* makeWriteState(connect, readSession, renew);
   const pools: PgPools = {
-    reads: makeTenantSession(reads, { ...session, pipelined: true }),
-    writes: makeTenantSession(writes, { ...session, pipelined: true }),
+    ...writeState,
+    reads: readSession,
+    writes: makeTenantSession(guard(writes), { ...session, pipelined: true }),
     bulk: makeTenantSession(bulk, session),
     operation: dedicated(true, { lock_timeout: "1s", ...idle }),
     transfer: dedicated(false, {}),

@@ -18,7 +18,6 @@ interface DatabaseRow {
   readonly role: string;
   /** Whether the role may use the schema; `null` if there is none. */
   readonly usable: boolean | null;
-  readonly readOnly: boolean;
   /** `lc_ctype`. */
   readonly ctype: string;
   /** Whether the role may create or change the schema. */
@@ -31,7 +30,6 @@ select current_setting('server_version') as version, current_setting('server_enc
   (select json_object_agg(name, current_setting(name)) from unnest($2::text[]) as name) as settings,
   current_schema() as current_schema, current_user as role,
   (select has_schema_privilege(oid, 'usage') from pg_namespace where nspname = $1) as usable,
-  current_setting('transaction_read_only')::bool as "readOnly",
   (select datctype from pg_database where datname = current_database()) as ctype,
   coalesce(
     (select has_schema_privilege(n.oid, 'create') and not exists (

@@ -20,6 +20,8 @@ create policy tenant on ${table} using (${tenant});`,
 const keyColumns = "chatbot_id key fingerprint made_at turn turn_until chat_id entry_id".split(" ");
 
 export const initial = `
+create table parley_schema (migration_id int primary key, name text not null, created_at timestamptz not null default now());
+
 create table chatbot (
   id int generated always as identity primary key,
   workspace_name text not null,
@@ -35,6 +37,7 @@ create table api_key (
   name text,
   scopes text[] not null,
   expires_at timestamptz(3),
+  rate_per_minute int,
   revoked_at timestamptz(3),
   created_at timestamptz(3) not null default clock_timestamp(),
   last_used_at timestamptz(3)
@@ -109,6 +112,8 @@ create table entry (
   completion_tokens bigint,
   attempts int,
   latency_millis bigint,
+  -- The API key that asked.
+  key_id text,
   primary key (chatbot_id, id)
 );
 create unique index entry_position on entry (chatbot_id, chat_id, position);
@@ -156,4 +161,56 @@ ${policies}
 create view own_chat as
 select chatbot_id, id, position, name, user_ref, folded_name, create_time from chat
 where ${tenant};
+
+-- The database that last gave out ids. A database that was restored or replicated from it has a row that another
+-- transaction wrote; one that continues its files or its write-ahead log has another identity. There ids may have been
+-- given out that the sequences do not know. The primary key lets a publication replicate updates.
+create table database_identity (id int primary key, identity text not null, written_by xid not null);
+create function present_identity() returns text language plpgsql as $$
+declare
+  copy text := (select oid from pg_database where datname = current_database());
+begin
+  -- A copy of the files has a new time, which a superuser's schema may ask for.
+  if has_function_privilege('pg_stat_file(text)', 'execute') then
+    copy := copy || ' ' || (select extract(epoch from change) from pg_stat_file('PG_VERSION')); end if;
+  return concat_ws(' ', (select system_identifier from pg_control_system()),
+    left(pg_walfile_name(pg_current_wal_insert_lsn()), 8), copy);
+exception when others then
+  -- Some providers forbid these functions. Each start of PostgreSQL then counts as another database.
+  return concat_ws(' ', extract(epoch from pg_postmaster_start_time()), copy);
+end $$;
+
+-- Whether this database is the one that last gave out ids. Every statement that draws ids asks: a connection may survive
+-- the promotion of a standby, and a pooler may lead it elsewhere.
+create function is_same_database() returns boolean language plpgsql security definer set search_path from current as $$
+begin return exists (select from database_identity where xmin = written_by and identity = present_identity()); end $$;
+
+create view id_sequence as select sequence, greatest_id, pg_sequence_last_value(sequence) as last_id, ahead from (values
+  ('chat_id'::regclass, (select max(chats.id) from chatbot cross join lateral (
+    select max(id) from chat where chatbot_id = chatbot.id) chats (id)), 1),
+  ('entry_id', (select max(entries.id) from chatbot cross join lateral (
+    select max(id) from entry where chatbot_id = chatbot.id) entries (id)), 1),
+  ('chatbot_id_seq', (select max(id) from chatbot), 0),
+  ('audit_id_seq', (select max(id) from audit), 0)
+) sequences (sequence, greatest_id, ahead);
+
+-- Whether ids may come back or collide. If so, \`moves\` moves the sequences past all ids that were given out, also those
+-- whose rows are missing here: 100,000, and of chats and entries 100 more for each second since the newest chat.
+create function settle_ids(moves boolean) returns boolean language plpgsql security definer set search_path from current as $$
+declare
+  further bigint := (select 100 * least(31536000, greatest(0, extract(epoch from clock_timestamp() - max(last_time))))
+    from chat_counter);
+  is_unsettled boolean;
+begin
+  -- The lock of imports.
+  perform pg_advisory_xact_lock(hashtextextended('parley.sequences.' || current_schema(), 0));
+  is_unsettled := exists (select from id_sequence where greatest_id > coalesce(last_id, 0)) or not is_same_database()
+    and (exists (select from database_identity) or pg_sequence_last_value('chat_id') is not null);
+  if moves and is_unsettled then
+    perform setval(sequence, greatest(greatest_id, last_id, 0) + 100000 + ahead * further) from id_sequence; end if;
+  if moves and not is_same_database() then
+    insert into database_identity values (1, present_identity(), pg_current_xact_id()::xid)
+    on conflict (id) do update set identity = excluded.identity, written_by = excluded.written_by; end if;
+  return is_unsettled;
+end $$;
 `;

@@ -1,20 +1,26 @@
 /**
- * Brings a schema up to date by Effect's Migrator. A start asks for the newest migration first: the Migrator locks its
- * table exclusively, so it would wait for a dump, and a role that may only read could not start.
+ * Brings a schema up to date. A start asks for the applied migrations first, without a lock: so it waits for no dump,
+ * and a role that may only read can start.
  */
-import { describeCause } from "@parley/core";
-import { Effect } from "effect";
-import { Migrator, SqlClient, SqlError } from "effect/sql";
-import { cannotBeUsed, codeOf } from "../database/PgErrors.ts";
+import { Effect, Schedule } from "effect";
+import { SqlClient, SqlError } from "effect/sql";
+import { cannotBeUsed, codeOf, isLockTimeout } from "../database/PgErrors.ts";
 import { quoteSchema } from "../database/PgParams.ts";
 import { checkDatabase } from "../database/ServerChecks.ts";
 import { initial } from "./0001_initial.ts";
-import { keys } from "./0002_keys.ts";
 
-const migrations = [
-  { name: "initial", text: initial },
-  { name: "keys", text: keys },
-];
+/** Tells a text from each other one. */
+const hashOf = (text: string) =>
+  Array.from(text).reduce((hash, one) => Math.imul(hash ^ one.codePointAt(0)!, 0x1000193), 0) >>> 0;
+
+/** Until its release a migration changes. Its name in the database tells from which text a schema was made. */
+export const migrations = [{ name: "initial", text: initial }].map(({ name, text }, at) => ({
+  id: at + 1,
+  name: `${name}_${hashOf(text).toString(16)}`,
+  text: text.trim(),
+}));
+
+type Migrations = typeof migrations;
 
 /** Records the migrations that were applied. */
 const table = "parley_schema";
@@ -24,84 +30,105 @@ const schemaRow = `
 select exists (select from pg_namespace where nspname = $1) as exists,
   exists (select from pg_tables where schemaname = $1 and tablename = '${table}') as migrated`;
 
-/** The SQL that is missing, first that of the schema; fails for a schema of a later version. */
-const pending = Effect.fnUntraced(function* (schema: string) {
+/** The migrations that are missing; fails for a schema of a later or an unreleased version. */
+const pending = Effect.fnUntraced(function* (schema: string, migrations: Migrations) {
   const sql = yield* SqlClient.SqlClient;
   const [row] = yield* sql.unsafe<{ readonly exists: boolean; readonly migrated: boolean }>(
     schemaRow,
     [schema],
   );
   const { exists, migrated } = row!;
-  const [newest] = migrated
-    ? yield* sql.unsafe<{ readonly id: number | null }>(
-        `select max(migration_id) as id from ${table}`,
+  const applied = migrated
+    ? yield* sql.unsafe<{ readonly name: string }>(
+        `select name from ${table} order by migration_id`,
       )
     : [];
-  const id = newest?.id ?? 0;
-  if (id > migrations.length) {
+  if (migrations.some(({ name }, at) => at < applied.length && applied[at]!.name !== name)) {
     return yield* cannotBeUsed(
-      `its schema has migration ${id}, which this version of Parley does not know`,
+      "its schema was made by an unreleased version of Parley: export its chats with that version, and import them here, into a new database or another PARLEY_SCHEMA",
     );
   }
-  const missing = migrations.slice(id).map(({ text }) => text.trim());
-  return exists ? missing : [createSchema(schema), ...missing];
+  if (applied.length > migrations.length) {
+    return yield* cannotBeUsed(
+      `its schema has migration ${applied.length}, which this version of Parley does not know`,
+    );
+  }
+  return { exists, missing: migrations.slice(applied.length) };
 });
 
 const createSchema = (schema: string) => `create schema ${quoteSchema(schema)};`;
-
-const loader = Migrator.fromRecord(
-  Object.fromEntries(
-    migrations.map(({ name, text }, at) => [
-      `${at + 1}_${name}`,
-      SqlClient.SqlClient.use((sql) =>
-        // Every statement ends with a semicolon at the end of a line, and no other line ends so.
-        Effect.forEach(
-          text.split(/;$/m).filter((statement) => statement.trim() !== ""),
-          (statement) => sql.unsafe(statement),
-          { discard: true },
-        ),
-      ),
-    ]),
-  ),
-);
 
 /** What an operator can do about an error of a migration, by SQLSTATE. */
 const hints: Readonly<Record<string, string>> = {
   "42501":
     "its schema is not up to date, and the role may not change it: run DATABASE_URL=<owner> parley migrate",
   "42P07":
-    "its schema has a table of another program, with the name of one of Parley's: name another schema in PARLEY_SCHEMA",
+    "its schema has a table with the name of one of Parley's, of another program or of an unreleased version: name another schema in PARLEY_SCHEMA",
 };
 
+/** Held by the session that migrates. */
+const lock = 7275395391;
+
+// The role may not see the state and the time of another role's session.
+const blockersOf = `
+select string_agg(concat_ws(', ', 'process ' || pid, '"' || nullif(application_name, '') || '"', state,
+  'since ' || to_char(xact_start at time zone 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS"Z"')), '; ') as blockers
+from pg_stat_activity where pid in (
+  select unnest(pg_blocking_pids(pid)) from pg_locks
+  where locktype = 'advisory' and granted and classid::int8 << 32 | objid::int8 = ${lock})`;
+
 /**
- * Brings the schema up to date. If it is, two SELECTs find that out: they wait for no dump, and a role that may only
- * read can run them. Servers that start together wait for each other.
+ * Brings the schema up to date. If it is, two SELECTs find that out. Servers that start together wait for each other.
+ * While a migration waits for a table, all others wait for the migration: so it gives up, tries a few times more, and at
+ * last fails with the sessions that held the table.
  */
-export const migrate = Effect.fnUntraced(
-  function* (schema: string) {
-    const sql = yield* SqlClient.SqlClient;
-    if ((yield* pending(schema)).length === 0) return;
-    yield* sql.withTransaction(
-      Effect.gen(function* () {
-        yield* sql.unsafe("select pg_advisory_xact_lock(7275395391)");
-        const [first] = yield* pending(schema);
-        if (first === createSchema(schema)) {
-          yield* sql.unsafe(first);
-          // A pooler may ignore the search path of the connection.
-          yield* checkDatabase(schema);
-        }
-        if (first !== undefined) yield* Migrator.make({})({ loader, table });
-      }),
-    );
-  },
-  Effect.mapError((error) => {
-    const cause = error._tag === "MigrationError" ? error.cause : error;
-    const hint = SqlError.isSqlError(cause) ? hints[codeOf(cause)] : undefined;
-    if (hint !== undefined) return cannotBeUsed(hint, cause);
-    return error._tag === "MigrationError" ? cannotBeUsed(describeCause(error), error) : error;
-  }),
-);
+export const migrate = Effect.fnUntraced(function* (
+  schema: string,
+  /** Tests add some. */
+  all: Migrations = migrations,
+) {
+  const sql = yield* SqlClient.SqlClient;
+  if ((yield* pending(schema, all)).missing.length === 0) return;
+
+  const apply = Effect.gen(function* () {
+    yield* sql.unsafe(`select pg_advisory_xact_lock(${lock})`);
+    yield* sql.unsafe("set local lock_timeout = '3s'");
+    const { exists, missing } = yield* pending(schema, all);
+    if (!exists) {
+      yield* sql.unsafe(createSchema(schema));
+      // A pooler may ignore the search path of the connection.
+      yield* checkDatabase(schema);
+    }
+    for (const { id, name, text } of missing) {
+      // Every statement ends with a semicolon at the end of a line. Outside of bodies no other line ends so.
+      for (const [statement] of text.matchAll(/(\$\$[^]*?\$\$|[^$])+?;$/gm)) {
+        yield* sql.unsafe(statement);
+      }
+      yield* sql.unsafe(`insert into ${table} (migration_id, name) values ($1, $2)`, [id, name]);
+    }
+  });
+  let holders = "another session";
+  const watch = sql.unsafe<{ readonly blockers: string | null }>(blockersOf).pipe(
+    Effect.tap(([row]) => Effect.sync(() => (holders = row!.blockers ?? holders))),
+    Effect.ignore,
+    Effect.delay("1 second"),
+    Effect.forever,
+  );
+  yield* Effect.raceFirst(sql.withTransaction(apply), watch).pipe(
+    Effect.retry({ while: isLockTimeout, times: 3, schedule: Schedule.spaced("3 seconds") }),
+    Effect.mapError((error) => {
+      const hint = isLockTimeout(error)
+        ? `its schema is not up to date, and cannot be changed while a table is locked by ${holders}: end that session, or try again when it has ended`
+        : SqlError.isSqlError(error) && hints[codeOf(error)];
+      return hint ? cannotBeUsed(hint, error) : error;
+    }),
+  );
+});
 
 /** The SQL of the migrations that {@link migrate} would run; empty if the schema is up to date. */
 export const pendingSql = (schema: string) =>
-  Effect.map(pending(schema), (missing) => missing.map((text) => `${text}\n`).join("\n"));
+  Effect.map(pending(schema, migrations), ({ exists, missing }) =>
+    [...(exists ? [] : [createSchema(schema)]), ...missing.map(({ text }) => text)]
+      .map((text) => `${text}\n`)
+      .join("\n"),
+  );

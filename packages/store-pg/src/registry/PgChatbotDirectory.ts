@@ -5,7 +5,7 @@ import { ChatbotDirectory, type RegisteredKey } from "@parley/core";
 import { Effect, Stream } from "effect";
 import type { Notifications } from "../database/Notifications.ts";
 import { toStorageUnavailable } from "../database/PgErrors.ts";
-import { texts } from "../database/PgParams.ts";
+import { millisNow, texts } from "../database/PgParams.ts";
 import type { PgPools } from "../database/PgPools.ts";
 import {
   chatbotColumns,
@@ -18,11 +18,12 @@ import {
 export const makeChatbotDirectory = ({ reads, writes }: PgPools, notifications: Notifications) =>
   ChatbotDirectory.of({
     open: (keyId) =>
-      reads.query<ChatbotRow & RegisteredKey>("operator", openKey, [keyId]).pipe(
+      reads.query<GrantRow>("operator", openKey, [keyId]).pipe(
         Effect.map(([row]) => {
           if (row === undefined) return null;
-          const { expiresAt, hash, ratePerMinute, scopes } = toKey(row);
-          return { hash, scopes, expiresAt, ratePerMinute, chatbot: toChatbot(row) };
+          const { expiresInMillis } = row;
+          const { hash, ratePerMinute, scopes } = toKey(row);
+          return { hash, scopes, ratePerMinute, chatbot: toChatbot(row), expiresInMillis };
         }),
         toStorageUnavailable,
       ),
@@ -33,8 +34,11 @@ export const makeChatbotDirectory = ({ reads, writes }: PgPools, notifications: 
     changed: Stream.map(notifications("changed"), (id) => (id === null ? null : Number(id))),
   });
 
+type GrantRow = ChatbotRow & RegisteredKey & { readonly expiresInMillis: number | null };
+
 const openKey = `
-select ${chatbotColumns}, ${keyColumns}
+select ${chatbotColumns}, ${keyColumns},
+  extract(epoch from expires_at)::float8 * 1000 - ${millisNow} as "expiresInMillis"
 from api_key join chatbot on chatbot.id = api_key.chatbot_id
 where api_key.id = $1 and revoked_at is null`;
 

@@ -16,11 +16,13 @@ import {
   type Chatbot,
   type KeyRecord,
   type RegisteredKey,
+  type Replaced,
 } from "@parley/core";
 import { Effect } from "effect";
 import {
   isLockTimeout,
   isUniqueViolation,
+  isUnsettled,
   retryOnConflict,
   toStorageUnavailable,
 } from "../database/PgErrors.ts";
@@ -68,8 +70,10 @@ export const makeChatbotRegistry = ({ reads, writes }: PgPools) => {
 
   /** Inserts or updates a row, or fails with `taken` if another row has its name. */
   const writeUnique = <E>(text: string, values: ReadonlyArray<unknown>, taken: E) =>
-    Effect.catchIf(query<{ readonly id: number }>(text, values), isUniqueViolation, () =>
-      Effect.fail(taken),
+    Effect.catchIf(
+      query<{ readonly id: number }>(text, values),
+      (error) => isUniqueViolation(error) && !isUnsettled(error),
+      () => Effect.fail(taken),
     );
 
   const insertKey = Effect.fnUntraced(function* (
@@ -167,17 +171,14 @@ export const makeChatbotRegistry = ({ reads, writes }: PgPools) => {
         yield* audit(actor, id, "change-key", `${keyId}: ${fields.join(", ")}`);
       }),
 
-    replaceKey: (id, keyId, replacement, end, actor) =>
+    replaceKey: (id, keyId, replacement, keepForMillis, actor) =>
       write(function* () {
-        const old = yield* keyWith(id, keyId);
-        const { name, ratePerMinute, scopes } = old;
+        const { name, ratePerMinute, scopes, ...old } = yield* keyWith(id, keyId);
         yield* insertKey(id, { ...replacement, name, scopes, ratePerMinute }, actor);
-        if (old.expiresAt !== null && old.expiresAt <= end) {
-          return { name, scopes, expiresAt: old.expiresAt };
-        }
-        yield* updateKey({ ...old, expiresAt: end });
+        const [ended] = yield* query<Pick<Replaced, "expiresAt">>(endKey, [keyId, keepForMillis]);
+        if (ended === undefined) return { name, scopes, expiresAt: old.expiresAt! };
         yield* audit(actor, id, "change-key", `${keyId}: expiresAt`);
-        return { name, scopes, expiresAt: end };
+        return { name, scopes, expiresAt: ended.expiresAt };
       }),
 
     revokeKey: (id, keyId, actor) =>
@@ -189,6 +190,10 @@ export const makeChatbotRegistry = ({ reads, writes }: PgPools) => {
 
     recordRead: (id, detail, actor) =>
       Effect.asVoid(audit(actor, id, "read", detail)).pipe(toStorageUnavailable),
+    now: Effect.map(
+      toStorageUnavailable(reads.query<{ readonly now: Date }>("operator", present)),
+      ([row]) => row!.now,
+    ),
 
     audit: (limit) =>
       reads.query<AuditRecord>("operator", newestAudit, [limit]).pipe(
@@ -224,6 +229,12 @@ const deleteChatbot = "delete from chatbot where id = $1";
 const changeKey = `
 update api_key set name = $2, scopes = $3, expires_at = $4::timestamptz, rate_per_minute = $5::int
 where id = $1`;
+// An end that was to come earlier stays.
+const endKey = `
+update api_key set expires_at = clock_timestamp() + $2::float8 * interval '1 millisecond'
+where id = $1 and (expires_at > clock_timestamp() + $2::float8 * interval '1 millisecond') is not false
+returning expires_at as "expiresAt"`;
+const present = "select clock_timestamp()::timestamptz(3) as now";
 const revokeKey = "update api_key set revoked_at = clock_timestamp() where id = $1";
 
 // Equal notifications of a transaction are sent once.

@@ -31,6 +31,7 @@ import {
   toStorageUnavailable,
 } from "../database/PgErrors.ts";
 import type { PgPools } from "../database/PgPools.ts";
+import { ownSequence } from "../database/WriteState.ts";
 import {
   entryColumns,
   newEntryColumns,
@@ -41,7 +42,7 @@ import {
 import { claimWanted, isFree } from "../rows/IdempotencyKeys.ts";
 
 export const makeTurnStore = (
-  { reads, writes }: PgPools,
+  { reads, writable, writes }: PgPools,
   { create }: ChatCreation,
   notifications: Notifications,
 ): TurnStore["Service"] => {
@@ -99,6 +100,7 @@ export const makeTurnStore = (
       function* (chatbot, chat, idempotencyKey) {
         const turn = { id: crypto.randomUUID(), chatbot, chat, idempotencyKey, newest: [] };
         if (chat === null && idempotencyKey === null) {
+          yield* writable;
           return { _tag: "Turn", turn } satisfies Taken;
         }
         const fingerprint = idempotencyKey?.fingerprint ?? null;
@@ -347,7 +349,7 @@ with ${lockedTurn}, freed as (
   returning entries, last_entry_time, cardinality(waiting) > 0 as awaited
 ), made as (
   insert into entry (chatbot_id, chat_id, id, position, create_time, ${newEntryColumns})
-  select $1, $2::int8, nextval('entry_id'), entries, last_entry_time, ${newEntryParameters(5)}
+  select $1, $2::int8, nextval(${ownSequence("entry_id")}), entries, last_entry_time, ${newEntryParameters(5)}
   from freed
   returning *
 ), settled as (

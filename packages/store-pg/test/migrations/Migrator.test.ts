@@ -1,6 +1,7 @@
 import { assert, describe, it } from "@effect/vitest";
 import { layerPostgres } from "@parley/store-pg";
 import { Effect, Layer, Redacted } from "effect";
+import { migrations } from "../../src/migrations/Migrator.ts";
 import { inject } from "vitest";
 import { clientOf, freshDatabase, freshSchema, optionsOf } from "../PostgresUnderTest.ts";
 
@@ -28,10 +29,10 @@ describe("a start", () => {
       const starts = Array.from({ length: 4 }, () => start(options));
       yield* Effect.all(starts, { concurrency: "unbounded" });
       const rows = yield* sql.unsafe("select migration_id as id, name from parley_schema");
-      assert.deepStrictEqual(rows, [
-        { id: 1, name: "initial" },
-        { id: 2, name: "keys" },
-      ]);
+      assert.deepStrictEqual(
+        rows,
+        migrations.map(({ id, name }) => ({ id, name })),
+      );
     }),
   );
 
@@ -62,9 +63,26 @@ describe("a start", () => {
     Effect.gen(function* () {
       const { options, sql } = yield* withSchema([]);
       yield* start(options);
-      yield* sql.unsafe("insert into parley_schema (migration_id, name) values (3, 'later')");
-      assert.include(yield* refusal(options), "has migration 3, which this version");
+      yield* sql.unsafe("insert into parley_schema (migration_id, name) values (2, 'later')");
+      assert.include(yield* refusal(options), "has migration 2, which this version");
     }),
+  );
+
+  it.live(
+    "refuses the schema of an unreleased version as such, and says how to move its chats",
+    () =>
+      Effect.gen(function* () {
+        // As they were made before the first release, and as a text of the first migration that changed meanwhile.
+        for (const names of [["initial", "keys"], ["initial"], ["initial_1f2e3d4c"]]) {
+          const { options } = yield* withSchema([
+            "create table chat (id int)",
+            "create table parley_schema (migration_id int primary key, name text, created_at timestamptz)",
+            ...names.map((name, at) => `insert into parley_schema values (${at + 1}, '${name}')`),
+          ]);
+          const message = yield* refusal(options);
+          assert.include(message, "was made by an unreleased version of Parley: export its chats");
+        }
+      }),
   );
 
   it.live("on a table of another program with the name of one of ours names PARLEY_SCHEMA", () =>

@@ -134,10 +134,14 @@ const erase = makeCommand("erase", {
   },
   run: Effect.fnUntraced(function* ({ chatbot: wanted, id, idleSince, userRef, workspace }) {
     const person = yield* personOf(userRef);
+    const limit = idleSince && (yield* idleSince);
     const [which, ...others] = [
       Option.map(id, (id): Erasable => ({ _tag: "Chat", id })),
       Option.map(person, (person): Erasable => ({ _tag: "UserRef", ...person })),
-      Option.map(idleSince, (limit): Erasable => ({ _tag: "IdleSince", limit })),
+      Option.map(Option.fromUndefinedOr(limit), (limit): Erasable => ({
+        _tag: "IdleSince",
+        limit,
+      })),
     ].flatMap(Option.toArray);
     const isWide = Option.isSome(workspace);
     const isClear = !isWide || (Option.isSome(person) && Option.isNone(wanted));

@@ -49,16 +49,15 @@ const checkDatabase = Effect.gen(function* () {
     return [ok("database", "There is none yet; the first start makes it.")];
   }
   const options = yield* databaseOptions;
-  const { ctype, current, encoding, readOnly, refusal, version } = yield* inspectPostgres(options);
+  const { ctype, current, encoding, refusal, version, warnings } = yield* inspectPostgres(options);
   const ascii = `The character type of the database is ${ctype}: the search index recognizes only ASCII letters.`;
   const recreate =
     'Create a database with lc_ctype C.UTF-8: "Start on your own PostgreSQL" in docs/operations.md.';
-  const standby = "It takes no writes: it is a standby, or transactions only read by default.";
   const behind = 'The schema is not up to date; a start or "parley migrate" brings it there.';
   return [
     ok("database", `PostgreSQL ${version} with ${encoding} answers.`),
     ...(/^(C|POSIX)$/.test(ctype) ? [warning("database", ascii, recreate)] : []),
-    ...(readOnly ? [warning("database", standby)] : []),
+    ...warnings.map((message) => warning("database", message)),
     ...(current || refusal !== null ? [] : [warning("database", behind)]),
     ...(refusal === null ? [] : [failed("database", refusal)]),
   ];

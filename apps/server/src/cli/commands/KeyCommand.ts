@@ -19,7 +19,15 @@ import { SecureRandom } from "effect/crypto";
 import { actor, onDatabase } from "../Database.ts";
 import { makeCommand, withHelp } from "../Declaration.ts";
 import { nothingNamed } from "../Errors.ts";
-import { chatbotFlag, chatbotOf, durationOf, expiresFlag, givenOf, textFlag } from "../Flags.ts";
+import {
+  chatbotFlag,
+  chatbotOf,
+  durationOf,
+  expiresFlag,
+  givenOf,
+  present,
+  textFlag,
+} from "../Flags.ts";
 import { print, table } from "../Output.ts";
 
 /** The id of a key. `Cli.ts` refuses an argument that contains a whole key; standard input may have one. */
@@ -53,6 +61,8 @@ const chatbotWithKey = Effect.fnUntraced(function* (id: string) {
 });
 
 const nameFlag = textFlag("name", "A name for your own overview");
+/** An empty name is none. */
+const newNameFlag = Flag.map(nameFlag, (name) => Option.map(name, (text) => text || null));
 
 const scopesOf = (text: string): Option.Option<ReadonlyArray<Scope>> => {
   const named = text.split(",");
@@ -79,10 +89,7 @@ const rateFlag = Flag.String("rate").pipe(
   Flag.withDescription("How many requests with the key each server process accepts"),
 );
 
-const newExpiresFlag = expiresFlag.pipe(
-  Flag.withDefault(null),
-  Flag.withDescription("When the new key expires (default: never)"),
-);
+const newExpiresFlag = expiresFlag(null, "When the new key expires (default: never)");
 
 const titleOf = (id: string, { id: chatbot, name }: Chatbot) =>
   `The key prl_${id}_… of chatbot ${chatbot} "${name}"`;
@@ -110,12 +117,13 @@ const create = makeCommand("create", {
     chatbot: chatbotFlag,
     name: nameFlag,
     scopes: scopesFlag.pipe(Flag.withDefault(scopes)),
-    expiresAt: newExpiresFlag,
+    expires: newExpiresFlag,
     ratePerMinute: rateFlag.pipe(Flag.withDefault(null)),
   },
-  run: Effect.fnUntraced(function* ({ chatbot: wanted, expiresAt, name, ratePerMinute, scopes }) {
+  run: Effect.fnUntraced(function* ({ chatbot: wanted, expires, name, ratePerMinute, scopes }) {
     const { chatbot } = yield* chatbotOf(wanted);
     const administration = yield* Administration;
+    const expiresAt = expires && (yield* expires);
     const key = { name: Option.getOrNull(name), scopes, expiresAt, ratePerMinute };
     const created = yield* administration.createKey(chatbot.id, key, yield* actor);
     yield* printKey(chatbot, created, key);
@@ -133,12 +141,13 @@ const list = makeCommand("list", {
     const chatbots = yield* Option.isSome(wanted)
       ? Effect.map(chatbotOf(wanted), (one) => [one])
       : Administration.use((administration) => administration.chatbots);
+    const now = yield* present;
     const documents = chatbots.flatMap(({ chatbot, keys }) =>
       keys.map(({ hash: _, ...key }) => ({
         ...key,
         chatbot: chatbot.id,
         chatbotName: chatbot.name,
-        state: keyState(key, Date.now()),
+        state: keyState(key, now.getTime()),
       })),
     );
     yield* print(
@@ -160,19 +169,16 @@ const set = makeCommand("set", {
   },
   flags: {
     id: idArgument,
+    expires: expiresFlag(undefined, "When the key expires; 0s ends it at once"),
     change: {
-      // An empty name is none.
-      name: Flag.map(nameFlag, (name) => Option.map(name, (text) => text || null)),
+      name: newNameFlag,
       scopes: Flag.optional(scopesFlag),
-      expiresAt: expiresFlag.pipe(
-        Flag.optional,
-        Flag.withDescription("When the key expires; 0s ends it at once"),
-      ),
       ratePerMinute: Flag.optional(rateFlag),
     },
   },
-  run: Effect.fnUntraced(function* ({ id, change }) {
-    const given = givenOf(change);
+  run: Effect.fnUntraced(function* ({ id, change, expires }) {
+    const expiresAt = expires && (yield* expires);
+    const given = { ...givenOf(change), ...(expiresAt !== undefined && { expiresAt }) };
     if (Object.keys(given).length === 0) return yield* nothingNamed;
     const chatbot = yield* chatbotWithKey(id);
     const administration = yield* Administration;
@@ -210,11 +216,12 @@ const rotate = makeCommand("rotate", {
       Flag.withDefault(3_600_000),
       Flag.withDescription("How long the old key stays valid; an hour by default"),
     ),
-    expiresAt: newExpiresFlag,
+    expires: newExpiresFlag,
   },
-  run: Effect.fnUntraced(function* ({ expiresAt, id, keepFor }) {
+  run: Effect.fnUntraced(function* ({ expires, id, keepFor }) {
     const chatbot = yield* chatbotWithKey(id);
     const administration = yield* Administration;
+    const expiresAt = expires && (yield* expires);
     const rotation = { keepFor: Duration.millis(keepFor), expiresAt };
     const created = yield* administration.rotateKey(chatbot.id, id, rotation, yield* actor);
     const { expiresAt: end, name, scopes } = created.replaced;

@@ -27,7 +27,7 @@ export const usage = makeCommand("usage", {
   run: Effect.fnUntraced(function* ({ by, chatbot: wanted, since }) {
     const { chatbot, keys } = yield* chatbotOf(wanted);
     const archive = yield* ChatArchive;
-    const from = Option.getOrElse(since, () => earliestTime);
+    const from = since === undefined ? earliestTime : yield* since;
     const field = Option.getOrNull(by);
     const names = new Map(keys.map(({ id, name }) => [id, name]));
     const sums = yield* archive.usage(chatbot.id, from, field);

@@ -1,0 +1,174 @@
+/**
+ * Guards the writes. While the database refuses them they fail without a statement, so that no model is paid for an
+ * answer that cannot be stored. When the ids are not those of this database, the sequences are moved, and the write is
+ * tried again.
+ */
+import type { PgConnection, Result } from "@effect/sql-pg/PgConnection";
+import { describeCause, registerGauge } from "@parley/core";
+import { Cause, Duration, Effect, Exit, Queue, Schedule, type Scope } from "effect";
+import { SqlError } from "effect/sql";
+import { inTime, type Lending, type Tenant, type Work } from "./Lending.ts";
+import { codeOf, isUnsettled, isWriteRefused } from "./PgErrors.ts";
+import { millisNow } from "./PgParams.ts";
+import type { Session } from "./TenantSession.ts";
+
+/** SQL for the sequence to draw ids from, once a statement; `null` in another database, which fails the insertion. */
+export const ownSequence = (name: "chat_id" | "entry_id") =>
+  `(select case when is_same_database() then '${name}'::regclass end)`;
+
+/** Returns whether the ids are not those of this database. With `true` it moves the sequences. */
+export const settleIds = "select settle_ids($1::bool) as unsettled";
+const isSettled = ({ rows: [row] }: Result) => row!["unsettled"] !== true;
+const moved =
+  "New ids begin at least 100,000 further, so that none comes back: the database was restored, copied, replicated, or promoted from a standby.";
+
+const describeReadOnly = (reason: string) => `The database cannot be written: ${reason}.`;
+
+const describeClock = (offset: number) => {
+  const difference = Duration.format(Duration.seconds(Math.round(Math.abs(offset) / 1000)));
+  return `This machine's clock is ${difference} ${offset < 0 ? "ahead of" : "behind"} the database's, which decides when keys expire and chats are erased.`;
+};
+
+const stateRow = `
+select ${millisNow} as now, case when pg_is_in_recovery() then 'it is a standby'
+  when current_setting('transaction_read_only')::bool then 'its transactions are read-only by default' end as reason`;
+
+// What creations and asks write. PostgreSQL checks a right though there is no row. The entry needs new space on the disk.
+const probes = [
+  "begin",
+  "select set_config('parley.chatbot', '0', true)",
+  ...["chat", "chat_counter", "idempotency_key"].flatMap((table) => [
+    `insert into ${table} select * from ${table} where false`,
+    `update ${table} set chatbot_id = 0 where false`,
+  ]),
+  `insert into entry (chatbot_id, chat_id, id, position, question, answer, moderation, flagged, create_time)
+  select 0, 0, 0, 0, '', string_agg(md5(n::text), ''), '', false, now() from generate_series(1, 10000) n`,
+  "rollback",
+];
+
+export type WriteState = Effect.Success<ReturnType<typeof makeWriteState>>;
+
+/**
+ * @param connect opens a connection, with the present settings of the database
+ * @param renew replaces all open connections: their settings may be those of a read-only database
+ */
+export const makeWriteState = Effect.fnUntraced(function* (
+  connect: Effect.Effect<PgConnection, SqlError.SqlError, Scope.Scope>,
+  reads: Session,
+  renew: () => void,
+) {
+  /** Why no write can succeed; `null`: writes can succeed. */
+  let readOnlyReason: string | null = null;
+  /** The database's clock minus this machine's, in milliseconds. */
+  let clockOffset = 0;
+  const context = yield* Effect.context<never>();
+  const [writes, clocks] = ["1, or 0 while it refuses writes", "Its clock minus this machine's"];
+  const isWritable = () => (readOnlyReason === null ? 1 : 0);
+  registerGauge(context, "parley.database.writable", writes, {}, isWritable);
+  const offset = () => clockOffset / 1000;
+  registerGauge(context, "parley.database.clock_offset", clocks, { unit: "s" }, offset);
+
+  const noteState = ([row]: ReadonlyArray<object>) => {
+    const { now, reason } = row as { readonly now: number; readonly reason: string | null };
+    clockOffset = now - Date.now();
+    return reason;
+  };
+  /** Tries to write, and returns why that fails. */
+  const probe = Effect.fnUntraced(function* ({ query }: PgConnection) {
+    const reason = noteState((yield* query(stateRow)).rows);
+    if (reason !== null) return reason;
+    return yield* Effect.forEach(probes, (text) => query(text)).pipe(
+      Effect.as(null),
+      Effect.tapError(() => Effect.ignore(query("rollback"))),
+      Effect.catch((error) =>
+        Effect.succeed(isWriteRefused(error) ? describeCause(error) : readOnlyReason),
+      ),
+    );
+  });
+  const suspicions = yield* Queue.sliding<void>(1);
+  /** Lets the loop below probe at once. */
+  const suspect = Queue.offer(suspicions, undefined);
+  const set = (reason: string | null) =>
+    Effect.suspend(() => {
+      const before = readOnlyReason;
+      readOnlyReason = reason;
+      if ((before === null) === (reason === null)) return Effect.void;
+      if (reason !== null) {
+        return Effect.andThen(suspect, Effect.logWarning(describeReadOnly(reason)));
+      }
+      renew();
+      return Effect.logInfo("The database can be written again");
+    });
+  yield* Queue.take(suspicions).pipe(
+    Effect.andThen(
+      connect.pipe(
+        Effect.flatMap((connection) => inTime(probe(connection))),
+        Effect.flatMap(set),
+        Effect.scoped,
+        Effect.sandbox,
+        Effect.ignore,
+        Effect.repeat({
+          until: () => readOnlyReason === null,
+          schedule: Schedule.spaced("1 second"),
+        }),
+      ),
+    ),
+    Effect.forever,
+    Effect.forkScoped,
+  );
+  /** Returns the warnings of a start. One that `starts` tries to write, and moves the sequences if need be. */
+  const examine = Effect.fnUntraced(function* (starts: boolean) {
+    const connection = yield* connect;
+    const { query } = connection;
+    readOnlyReason = starts ? yield* probe(connection) : noteState((yield* query(stateRow)).rows);
+    if (readOnlyReason !== null) yield* suspect;
+    const isFine = readOnlyReason !== null || isSettled(yield* query(settleIds, [starts]));
+    return [
+      ...(Math.abs(clockOffset) > 60_000 ? [describeClock(clockOffset)] : []),
+      ...(readOnlyReason === null ? [] : [describeReadOnly(readOnlyReason)]),
+      ...(isFine ? [] : [moved]),
+    ];
+  }, Effect.scoped);
+
+  /** Only a probe ends the state: this connection may be one that can still write. */
+  const check = Effect.flatMap(reads.query("operator", stateRow), (rows) => {
+    const reason = noteState(rows);
+    return reason === null ? Effect.void : set(reason);
+  });
+  const writable = Effect.suspend(() => {
+    if (readOnlyReason === null) return Effect.void;
+    const cause = new Error(describeReadOnly(readOnlyReason));
+    const reason = new SqlError.ConnectionError({ operation: "connect", cause });
+    return Effect.fail(new SqlError.SqlError({ reason }));
+  });
+  const note = (exit: Exit.Exit<unknown, unknown>) => {
+    const error = Exit.isFailure(exit) ? Cause.squash(exit.cause) : null;
+    if (!isWriteRefused(error)) return Effect.void;
+    // Row security refuses a row by the same code as a table: the probe decides.
+    return codeOf(error) === "42501" ? suspect : set(describeCause(error));
+  };
+  const guard = ({ use }: Lending): Lending => {
+    const settle = Effect.flatMap(
+      use("operator", ({ query }) => query(settleIds, [true])),
+      (result) => (isSettled(result) ? Effect.void : Effect.logWarning(moved)),
+    );
+    return {
+      use: <A, E, R>(tenant: Tenant, work: Work<A, E, R>) => {
+        type Attempt = Effect.Effect<A, E | SqlError.SqlError, R>;
+        const attempt: Attempt = Effect.andThen(writable, use(tenant, work));
+        const repaired = Effect.catch(attempt, (error): Attempt =>
+          isUnsettled(error) ? Effect.andThen(settle, attempt) : Effect.fail(error),
+        );
+        return Effect.onExit(repaired, note);
+      },
+    };
+  };
+  return {
+    guard,
+    examine,
+    /** Fails while the database refuses writes, as a statement that was not sent. */
+    writable,
+    /** Reads why the database refuses writes; `null` if it does not. */
+    readOnlyReason: Effect.map(Effect.ignore(check), () => readOnlyReason),
+  };
+});

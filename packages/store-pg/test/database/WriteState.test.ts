@@ -1,0 +1,228 @@
+import { assert, describe, it } from "@effect/vitest";
+import { ChatStore, newestChats, StoreState, TurnStore } from "@parley/core";
+import { registerChatbot } from "@parley/core/testing";
+import { inspectPostgres, layerPostgres } from "@parley/store-pg";
+import { Effect, Layer, Logger, Redacted } from "effect";
+import { inject } from "vitest";
+import { clientOf, freshDatabase, inDatabase } from "../PostgresUnderTest.ts";
+
+const bare = { name: null, userRef: null, helloMessage: null };
+const entry = { question: "q", answer: "a", moderation: "none", flagged: false, usage: null };
+
+/** Keeps the lines of the log. */
+const logging = Effect.fnUntraced(function* <A, E, R>(
+  work: (lines: ReadonlyArray<string>) => Effect.Effect<A, E, R>,
+) {
+  const lines: Array<string> = [];
+  const logger = Logger.make(({ message }) => void lines.push(String(message)));
+  return yield* Effect.provide(work(lines), Logger.layer([logger]));
+});
+
+/** A database of its own, a superuser in it, and the store as the owner of the tables. */
+const database = Effect.gen(function* () {
+  const { name, url } = yield* freshDatabase();
+  const superuser = inDatabase(name, Redacted.make(inject("roleUrls").superuser));
+  const sql = yield* clientOf("parley", 2, superuser);
+  return {
+    name,
+    url,
+    sql,
+    /** This session was open before, so that it can write. */
+    setReadOnly: (isReadOnly: boolean) =>
+      sql.unsafe(
+        `alter database ${name} ${isReadOnly ? "set default_transaction_read_only = on" : "reset all"}`,
+      ),
+    disconnect: sql.unsafe(
+      "select pg_terminate_backend(pid) from pg_stat_activity where datname = $1 and application_name = 'parley'",
+      [name],
+    ),
+  };
+});
+
+const services = Effect.gen(function* () {
+  const chats = yield* ChatStore;
+  const turns = yield* TurnStore;
+  const { readOnlyReason } = yield* StoreState;
+  const chatbot = yield* registerChatbot;
+  const { chat } = yield* chats.createChat(chatbot, bare, null);
+  return {
+    chatbot,
+    chats,
+    readOnlyReason,
+    create: chats.createChat(chatbot, bare, null),
+    takes: {
+      "of a new chat": turns.take(chatbot, null, null),
+      "of a chat": turns.take(chatbot, chat.id, null),
+      "with a key": turns.take(chatbot, null, { key: "k", fingerprint: "f" }),
+    },
+    ask: Effect.gen(function* () {
+      const taken = yield* turns.take(chatbot, null, null);
+      if (taken._tag !== "Turn") return assert.fail("a new chat has no turn");
+      return yield* turns.append(taken.turn, entry);
+    }),
+  };
+});
+
+/** Waits for five seconds at most, without writing. */
+const becomes = (readOnlyReason: Effect.Effect<string | null>, isReadOnly: boolean) =>
+  readOnlyReason.pipe(
+    Effect.delay("50 millis"),
+    Effect.repeat({ until: (reason) => (reason !== null) === isReadOnly }),
+    Effect.timeout("5 seconds"),
+  );
+
+describe("a database that becomes read-only", () => {
+  it.live("refuses asks before they are answered, is read on, and is well again by itself", () =>
+    logging((lines) =>
+      Effect.gen(function* () {
+        const { disconnect, setReadOnly, url } = yield* database;
+        yield* Effect.gen(function* () {
+          const { ask, chatbot, chats, create, readOnlyReason, takes } = yield* services;
+          assert.isNull(yield* readOnlyReason);
+          yield* setReadOnly(true);
+          yield* disconnect;
+          yield* Effect.ignore(chats.listChats(chatbot, newestChats));
+          assert.strictEqual(yield* readOnlyReason, "its transactions are read-only by default");
+          for (const [which, take] of Object.entries(takes)) {
+            // PostgreSQL's own message would show that a statement was sent.
+            const { message } = yield* Effect.flip(take);
+            assert.include(message, "The database cannot be written: ", which);
+          }
+          assert.strictEqual((yield* Effect.flip(create))._tag, "StorageUnavailable");
+          assert.strictEqual((yield* chats.listChats(chatbot, newestChats)).total, 1);
+          assert.deepStrictEqual((yield* inspectPostgres({ url })).warnings, [
+            "The database cannot be written: its transactions are read-only by default.",
+          ]);
+          yield* setReadOnly(false);
+          // Connections that were opened meanwhile are read-only for as long as they live.
+          yield* becomes(readOnlyReason, false);
+          yield* Effect.all([create, ask, create]);
+        }).pipe(Effect.provide(layerPostgres({ url })));
+        assert.deepStrictEqual(
+          lines.filter((line) => line.includes("written")),
+          [
+            "The database cannot be written: its transactions are read-only by default.",
+            "The database can be written again",
+          ],
+        );
+      }).pipe(Effect.scoped),
+    ),
+  );
+
+  it.live("stores an answer that was finished meanwhile, once it can be written again", () =>
+    Effect.gen(function* () {
+      const { disconnect, setReadOnly, url } = yield* database;
+      yield* Effect.gen(function* () {
+        const turns = yield* TurnStore;
+        const { chatbot, chats, create } = yield* services;
+        const { chat } = yield* create;
+        const taken = yield* turns.take(chatbot, chat.id, null);
+        if (taken._tag !== "Turn") return assert.fail("the turn is free");
+        yield* setReadOnly(true);
+        yield* disconnect;
+        yield* Effect.repeat(Effect.ignore(create), { times: 2 });
+        const append = turns.append(taken.turn, entry);
+        yield* Effect.all([append, Effect.delay(setReadOnly(false), "1 second")], {
+          concurrency: 2,
+        });
+        const { total } = yield* chats.listEntries(chatbot, chat.id, {
+          ...newestChats,
+          orderBy: [{ field: "id", descending: true }],
+        });
+        assert.strictEqual(total, 1);
+      }).pipe(Effect.provide(layerPostgres({ url })));
+    }).pipe(Effect.scoped),
+  );
+});
+
+describe("a start", () => {
+  it.live("on a read-only database warns in one line, and serves what can be read", () =>
+    logging((lines) =>
+      Effect.gen(function* () {
+        const { setReadOnly, url } = yield* database;
+        yield* Effect.scoped(Layer.build(layerPostgres({ url })));
+        yield* setReadOnly(true);
+        yield* Effect.gen(function* () {
+          const { readOnlyReason } = yield* StoreState;
+          const chats = yield* ChatStore;
+          assert.isNotNull(yield* readOnlyReason);
+          assert.strictEqual((yield* chats.listChats(1, newestChats)).total, 0);
+          yield* setReadOnly(false);
+          yield* becomes(readOnlyReason, false);
+        }).pipe(Effect.provide(layerPostgres({ url })));
+        assert.deepStrictEqual(lines, [
+          "The database cannot be written: its transactions are read-only by default.",
+          "The database can be written again",
+        ]);
+      }).pipe(Effect.scoped),
+    ),
+  );
+
+  it.live("as a role without a right names the right", () =>
+    Effect.gen(function* () {
+      const { name, sql, url } = yield* database;
+      yield* Effect.scoped(Layer.build(layerPostgres({ url })));
+      yield* sql.unsafe("grant usage on schema parley to parley_bypass");
+      yield* sql.unsafe("grant all on all tables in schema parley to parley_bypass");
+      yield* sql.unsafe("grant all on all sequences in schema parley to parley_bypass");
+      yield* sql.unsafe("revoke insert on parley.entry from parley_bypass");
+      const server = { url: inDatabase(name, Redacted.make(inject("roleUrls").bypassing)) };
+      yield* Effect.gen(function* () {
+        const { readOnlyReason } = yield* StoreState;
+        assert.strictEqual(yield* readOnlyReason, "permission denied for table entry");
+        yield* sql.unsafe("grant insert on parley.entry to parley_bypass");
+        yield* becomes(readOnlyReason, false);
+      }).pipe(Effect.provide(layerPostgres(server)));
+    }).pipe(Effect.scoped),
+  );
+});
+
+describe("an error of a write", () => {
+  /** Lets each row of a table fail with the SQLSTATE. */
+  const failing = (table: string, condition: string, code: string) => [
+    `create or replace function fail() returns trigger language plpgsql as $$ begin
+      if ${condition} then raise exception 'could not extend file' using errcode = '${code}'; end if; return new; end $$`,
+    `create trigger fail before insert on parley.${table} for each row execute function fail()`,
+  ];
+
+  it.live("about a full disk lasts for as long as a larger row finds no room", () =>
+    Effect.gen(function* () {
+      const { sql, url } = yield* database;
+      yield* Effect.gen(function* () {
+        const { create, readOnlyReason, takes } = yield* services;
+        for (const statement of failing("entry", "true", "53100")) yield* sql.unsafe(statement);
+        yield* sql.unsafe(
+          "create trigger fail before insert on parley.chat for each row execute function fail()",
+        );
+        assert.strictEqual((yield* Effect.flip(create))._tag, "StorageUnavailable");
+        yield* sql.unsafe("drop trigger fail on parley.chat");
+        yield* Effect.sleep("1500 millis");
+        assert.strictEqual(yield* readOnlyReason, "could not extend file");
+        yield* Effect.flip(takes["of a new chat"]);
+        yield* sql.unsafe("drop trigger fail on parley.entry");
+        yield* becomes(readOnlyReason, false);
+        yield* create;
+        const [probed] = yield* sql.unsafe("select count(*)::int4 as rows from parley.entry");
+        assert.deepStrictEqual(probed, { rows: 0 });
+      }).pipe(Effect.provide(layerPostgres({ url })));
+    }).pipe(Effect.scoped),
+  );
+
+  it.live("about the rows of one chatbot does not refuse those of another", () =>
+    Effect.gen(function* () {
+      const { sql, url } = yield* database;
+      yield* Effect.gen(function* () {
+        const { chatbot, chats, create, readOnlyReason } = yield* services;
+        for (const statement of failing("chat", `new.chatbot_id = ${chatbot}`, "42501")) {
+          yield* sql.unsafe(statement);
+        }
+        const other = yield* registerChatbot;
+        for (let n = 0; n < 5; n++) {
+          assert.strictEqual((yield* Effect.flip(create))._tag, "StorageUnavailable");
+          yield* chats.createChat(other, bare, null);
+          assert.isNull(yield* readOnlyReason);
+        }
+      }).pipe(Effect.provide(layerPostgres({ url })));
+    }).pipe(Effect.scoped),
+  );
+});

@@ -1,0 +1,205 @@
+import { assert, describe, it } from "@effect/vitest";
+import {
+  ChatArchive,
+  ChatbotRegistry,
+  ChatStore,
+  defaultSettings,
+  newestChats,
+  TurnStore,
+} from "@parley/core";
+import { registerChatbot } from "@parley/core/testing";
+import { inspectPostgres, layerPostgres } from "@parley/store-pg";
+import { Effect, Layer, Logger, Stream } from "effect";
+import {
+  clientOf,
+  freshDatabase,
+  freshSchema,
+  inDatabase,
+  layerStore,
+  optionsOf,
+  bound,
+} from "../PostgresUnderTest.ts";
+
+type Options = Parameters<typeof layerPostgres>[0];
+
+const entry = { question: "q", answer: "a", moderation: "none", flagged: false, usage: null };
+const bare = { name: null, userRef: null, helloMessage: null };
+
+const create = Effect.fnUntraced(function* (chatbot: number, helloMessage: string | null = null) {
+  const { createChat } = yield* ChatStore;
+  return (yield* createChat(chatbot, { ...bare, helloMessage }, null)).chat.id;
+});
+
+const append = Effect.fnUntraced(function* (chatbot: number, chat: number | null) {
+  const turns = yield* TurnStore;
+  const taken = yield* turns.take(chatbot, chat, null);
+  if (taken._tag !== "Turn") return assert.fail("the turn is free");
+  return yield* turns.append(taken.turn, entry);
+});
+
+const ask = (chatbot: number): Effect.Effect<number, unknown, ChatStore | TurnStore> =>
+  Effect.map(append(chatbot, null), ({ chatId }) => chatId);
+
+/** Runs work over the store, and returns its result with the warnings of the log. */
+const served = <A, E>(
+  options: Options,
+  work: Effect.Effect<A, E, ChatStore | TurnStore | ChatArchive | ChatbotRegistry>,
+) =>
+  Effect.suspend(() => {
+    const warnings: Array<string> = [];
+    const logger = Logger.make(({ logLevel, message }) => {
+      if (logLevel === "Warn") warnings.push(String(message));
+    });
+    return Effect.map(
+      work.pipe(Effect.provide(layerPostgres(options)), Effect.provide(Logger.layer([logger]))),
+      (result) => ({ result, warnings }),
+    );
+  });
+
+/** A chatbot with three chats, of which one has an entry. */
+const fill = Effect.gen(function* () {
+  const chatbot = yield* registerChatbot;
+  const ids = yield* Effect.replicateEffect(create(chatbot), 3);
+  const { id } = yield* append(chatbot, ids[0]!);
+  return { chatbot, chats: ids, entry: id };
+});
+
+const moved = 100_000;
+
+/** The row as another transaction writes it, which copies all rows of the schema. */
+const copyRows = "update database_identity set identity = identity";
+
+describe("ids", () => {
+  it.live("of a database that nobody restored go on without a gap at each start", () =>
+    Effect.gen(function* () {
+      const { url } = yield* freshDatabase();
+      const { result: chatbot, warnings } = yield* served({ url }, registerChatbot);
+      assert.deepStrictEqual(warnings, []);
+      for (const expected of [1, 2, 3]) {
+        const { result, warnings } = yield* served({ url }, create(chatbot));
+        assert.deepStrictEqual([result, warnings], [expected, []]);
+      }
+      assert.deepStrictEqual((yield* inspectPostgres({ url })).warnings, []);
+    }).pipe(Effect.scoped),
+  );
+
+  it.live("of a copy of the database are none that the original has given out since", () =>
+    Effect.gen(function* () {
+      const original = yield* freshDatabase();
+      const { result: before } = yield* served({ url: original.url }, fill);
+      const copy = freshSchema();
+      const admin = yield* clientOf("public", 1);
+      yield* admin.unsafe(`create database ${copy} template ${original.name}`);
+      yield* Effect.addFinalizer(() =>
+        Effect.orDie(admin.unsafe(`drop database ${copy} with (force)`)),
+      );
+      const options = { url: inDatabase(copy, original.url) };
+      const [warning] = (yield* inspectPostgres(options)).warnings;
+      assert.include(warning, "restored");
+      const next = Effect.gen(function* () {
+        const chat = yield* create(before.chatbot, "Hello");
+        const { id } = yield* append(before.chatbot, null);
+        return { chat, entry: id, chatbot: yield* registerChatbot };
+      });
+      const { result, warnings } = yield* served(options, next);
+      assert.deepStrictEqual(warnings, [warning!]);
+      assert.isAbove(result.chat, Math.max(...before.chats) + moved);
+      assert.isAbove(result.entry, before.entry + moved);
+      assert.isAbove(result.chatbot, before.chatbot + 1);
+      const { result: again, warnings: others } = yield* served(options, next);
+      assert.deepStrictEqual([again.chat, others], [result.chat + 2, []]);
+      assert.deepStrictEqual((yield* inspectPostgres(options)).warnings, []);
+    }).pipe(Effect.scoped),
+  );
+
+  for (const rowSecurity of [false, true]) {
+    it.live(
+      `move once when the rows are replaced under several servers (row security: ${rowSecurity})`,
+      () =>
+        Effect.gen(function* () {
+          const options = {
+            ...optionsOf(freshSchema()),
+            ...(rowSecurity ? bound() : {}),
+          };
+          const sql = yield* clientOf(options.schema);
+          yield* Layer.build(layerStore(options));
+          const servers = yield* Effect.replicateEffect(
+            Layer.build(Layer.fresh(layerPostgres(options))),
+            2,
+          );
+          const { chatbot, chats } = yield* Effect.provideContext(fill, servers[0]!);
+          yield* sql.unsafe(copyRows);
+          const ids = yield* Effect.forEach(
+            Array.from({ length: 40 }, (_, n) => servers[n % 2]!),
+            (server, n) =>
+              Effect.provideContext(n % 4 < 2 ? create(chatbot) : ask(chatbot), server),
+            { concurrency: 40 },
+          );
+          const last = Math.max(...chats);
+          assert.isAbove(Math.min(...ids), last + moved);
+          assert.isBelow(Math.max(...ids), last + 2 * moved);
+          assert.strictEqual(new Set(ids).size, ids.length);
+        }).pipe(Effect.scoped),
+    );
+  }
+
+  it.live("behind the rows are moved by the first write of each kind, and by a start", () =>
+    Effect.gen(function* () {
+      const { sql, url } = yield* freshDatabase();
+      const reset = Effect.forEach(
+        ["chat_id", "entry_id", "chatbot_id_seq", "audit_id_seq"],
+        (one) => sql.unsafe(`select setval('parley.${one}', 1, false)`),
+      );
+      const written = Effect.gen(function* () {
+        const { chatbot, chats } = yield* fill;
+        const registry = yield* ChatbotRegistry;
+        const writes: Record<string, Effect.Effect<unknown, unknown, ChatStore | TurnStore>> = {
+          "a chat": create(chatbot, "Hello"),
+          "an entry": append(chatbot, chats[0]!),
+          "a new chat's entry": append(chatbot, null),
+          "a chatbot": registry.create(
+            { workspaceName: "W", name: "N", description: "", settings: defaultSettings, keys: [] },
+            "test",
+          ),
+          "a line of the audit": registry.change(chatbot, { description: "changed" }, "test"),
+        };
+        for (const [name, write] of Object.entries(writes)) {
+          yield* reset;
+          assert.isTrue(yield* Effect.isSuccess(write), name);
+        }
+        const { items } = yield* ChatStore.use((store) => store.listChats(chatbot, newestChats));
+        const ids = items.map(({ id }) => id);
+        assert.deepStrictEqual(
+          ids,
+          ids.toSorted((a, b) => b - a),
+        );
+      });
+      const { warnings } = yield* served({ url }, written);
+      assert.lengthOf(warnings, 5);
+      yield* reset;
+      assert.include((yield* inspectPostgres({ url })).warnings[0], "at least 100,000 further");
+      const started = yield* served({ url }, Effect.void);
+      assert.lengthOf(started.warnings, 1);
+    }).pipe(Effect.scoped),
+  );
+
+  it.live("move before an import into a restored database, which leaves its own ids", () =>
+    Effect.gen(function* () {
+      const { sql, url } = yield* freshDatabase();
+      const options = { url, settle: false };
+      const { result: filled } = yield* served({ url }, fill);
+      yield* sql.unsafe("update parley.database_identity set identity = identity");
+      const work = Effect.gen(function* () {
+        const archive = yield* ChatArchive;
+        const records = yield* Stream.runCollect(archive.export(filled.chatbot, "test"));
+        const chatbot = yield* registerChatbot;
+        yield* archive.import(chatbot, Stream.fromIterable(records), "test");
+        const { items } = yield* ChatStore.use((store) => store.listChats(chatbot, newestChats));
+        assert.deepStrictEqual(items.map(({ id }) => id).toReversed(), filled.chats);
+        return yield* create(chatbot);
+      });
+      const { result } = yield* served(options, work);
+      assert.isAbove(result, Math.max(...filled.chats) + moved);
+    }).pipe(Effect.scoped),
+  );
+});

@@ -1,0 +1,70 @@
+import { assert, describe, it } from "@effect/vitest";
+import { layerPostgres } from "@parley/store-pg";
+import { Effect, Fiber, Layer, Redacted } from "effect";
+import { Reactivity } from "effect/reactivity";
+import { SqlClient } from "effect/sql";
+import { makeMigrationClient } from "../../src/database/PgPools.ts";
+import { migrate, migrations } from "../../src/migrations/Migrator.ts";
+import { hold } from "../hold.ts";
+import { clientOf, freshSchema, optionsOf } from "../PostgresUnderTest.ts";
+
+const later = {
+  id: migrations.length + 1,
+  name: "later",
+  text: "alter table entry add column later int;",
+};
+
+/** A migrated schema, a migration that changes a table, and a session in a transaction that has read the table. */
+const blocked = Effect.gen(function* () {
+  const options = optionsOf(freshSchema());
+  yield* Effect.scoped(Layer.build(layerPostgres(options)));
+  const url = new URL(Redacted.value(options.url));
+  url.searchParams.set("application_name", "nightly report");
+  const report = yield* clientOf(options.schema, 1, Redacted.make(url.href));
+  const { release } = yield* hold(report, "select from entry", []);
+  const migration = migrate(options.schema, [...migrations, later]).pipe(
+    Effect.provideServiceEffect(
+      SqlClient.SqlClient,
+      makeMigrationClient({ ...options, maxConnections: 6 }),
+    ),
+    Effect.scoped,
+    Effect.provide(Reactivity.layer),
+  );
+  return { sql: yield* clientOf(options.schema), migration, release };
+});
+
+describe("a migration whose table another session has locked", () => {
+  it.live(
+    "lets readers through between its tries, and at last names the session",
+    () =>
+      Effect.gen(function* () {
+        const { migration, sql } = yield* blocked;
+        const migrating = yield* Effect.forkChild(Effect.flip(migration));
+        let reads = 0;
+        const reader = yield* Effect.forkChild(
+          sql.unsafe("select from entry").pipe(
+            Effect.tap(() => Effect.sync(() => reads++)),
+            Effect.delay("100 millis"),
+            Effect.forever,
+          ),
+        );
+        const error = yield* Fiber.join(migrating);
+        yield* Fiber.interrupt(reader);
+        assert.match(
+          error.message,
+          /locked by process \d+, "nightly report", idle in transaction, since 2\d{3}-.*Z: end that session/,
+        );
+        // Three pauses of three seconds.
+        assert.isAbove(reads, 30);
+      }).pipe(Effect.scoped),
+    60_000,
+  );
+
+  it.live("goes on when the session has ended", () =>
+    Effect.gen(function* () {
+      const { migration, release, sql } = yield* blocked;
+      yield* Effect.all([migration, Effect.delay(release, "4 seconds")], { concurrency: 2 });
+      yield* sql.unsafe("select later from entry");
+    }).pipe(Effect.scoped),
+  );
+});
