@@ -121,7 +121,7 @@ export const makeWriteState = Effect.fnUntraced(function* (
     const connection = yield* connect;
     const { query } = connection;
     readOnlyReason = starts ? yield* probe(connection) : noteState((yield* query(stateRow)).rows);
-    if (readOnlyReason !== null) yield* suspect;
+    if (starts && readOnlyReason !== null) yield* suspect;
     const isFine = readOnlyReason !== null || isSettled(yield* query(settleIds, [starts]));
     return [
       ...(Math.abs(clockOffset) > 60_000 ? [describeClock(clockOffset)] : []),
