@@ -16,7 +16,7 @@ const retain = Effect.gen(function* () {
   const now = () => Context.get(context, Clock.Clock).currentTimeMillisUnsafe();
   let completedAt = now();
   let hasFailed = false;
-  /** When the live keys expire, by this machine's clock. */
+  /** When the live keys expire. */
   let expiries: ReadonlyArray<number> = [];
   const gauge = (name: string, description: string, millis: () => number) =>
     registerGauge(context, name, description, { unit: "s" }, () => millis() / 1000);
@@ -31,12 +31,9 @@ const retain = Effect.gen(function* () {
       hasFailed = true;
       return Effect.logError(message, cause);
     });
-  const readExpiries = Effect.map(Effect.all([registry.list, registry.now]), ([all, present]) => {
-    const ahead = now() - present.getTime();
+  const readExpiries = Effect.map(registry.list, (all) => {
     const live = all.flatMap(({ keys }) => keys.filter(({ revokedAt }) => revokedAt === null));
-    expiries = live.flatMap(({ expiresAt }) =>
-      expiresAt === null ? [] : expiresAt.getTime() + ahead,
-    );
+    expiries = live.flatMap(({ expiresAt }) => expiresAt?.getTime() ?? []);
   });
   const eraseOutdated = Effect.gen(function* () {
     hasFailed = false;
