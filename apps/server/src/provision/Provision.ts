@@ -36,6 +36,7 @@ export const plan = Effect.fnUntraced(function* (
   const declared = yield* readProvisionFile(path, environment);
   const registry = yield* ChatbotRegistry;
   const registered = yield* registry.list;
+  const now = (yield* registry.now).getTime();
   const changes: Array<Planned> = [];
   for (const { keys, ...wanted } of declared) {
     const known = registered.find(
@@ -47,7 +48,7 @@ export const plan = Effect.fnUntraced(function* (
       if (wrong !== null) return yield* new ProvisionInvalid({ message: `${path}: ${wrong}` });
       const end = key.expiresAt?.getTime() ?? Infinity;
       const current = known?.keys.find(({ id }) => id === key.id)?.expiresAt?.getTime();
-      if (end > Date.now() || end === current) continue;
+      if (end > now || end === current) continue;
       const message = `${path}: the expiresAt of the key ${key.id} is in the past.`;
       if (!isStart) return yield* new ProvisionInvalid({ message });
       yield* Effect.logWarning(message);
