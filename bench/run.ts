@@ -1,137 +1,167 @@
 /**
- * Measures Parley against the peer, in alternating rounds, and exits with 1 when a ratio is below its
- * target. See README.md.
+ * Measures servers in alternating rounds. See README.md.
  */
+import { spawn } from "node:child_process";
+import { once } from "node:events";
 import { rmSync } from "node:fs";
 import { loadavg } from "node:os";
 import { fileURLToPath } from "node:url";
 import { parseArgs } from "node:util";
-import { abort, stopAll } from "./harness/Children.ts";
+import { abort, own, stopAll } from "./harness/Children.ts";
 import { startGenerator, type Measured } from "./harness/Load.ts";
 import { startPostgres } from "./harness/Postgres.ts";
 import { profileClock, topFunctions } from "./harness/Profile.ts";
-import { line, median } from "./harness/Report.ts";
+import { figuresOf, linesOf, missed, ratiosOf, type Result } from "./harness/Report.ts";
 import { assertSame, loadOf, scenarios, type Scenario } from "./harness/Scenarios.ts";
-import { startParley, startPeer, type Running } from "./harness/Servers.ts";
+import { startServer, type Server, type ServerName } from "./harness/Servers.ts";
 
-const connections = 32;
 const leadMillis = 1000;
-const setUpSeconds = 120;
 
-const usage = `node run.ts [--rounds 1..50] [--seconds 1..60] [--only ${scenarios.map(({ name }) => name).join("|")}] [--profile] [--store postgres|memory]`;
+const { values: options } = parseArgs({
+  options: {
+    rounds: { type: "string", default: "5" },
+    seconds: { type: "string", default: "3" },
+    only: { type: "string", default: "" },
+    servers: { type: "string" },
+    against: { type: "string" },
+    "row-security": { type: "boolean", default: false },
+    profile: { type: "boolean", default: false },
+  },
+});
+const rounds = Number(options.rounds);
+const seconds = Number(options.seconds);
+const only = new RegExp(options.only);
 
-const readOptions = () => {
-  const { values } = parseArgs({
-    options: {
-      rounds: { type: "string", default: "5" },
-      seconds: { type: "string", default: "4" },
-      only: { type: "string" },
-      profile: { type: "boolean", default: false },
-      store: { type: "string", default: "postgres" },
-    },
-  });
-  const { only, profile, store } = values;
-  const rounds = Number(values.rounds);
-  const seconds = Number(values.seconds);
-  const chosen = scenarios.filter(({ name }) => only === undefined || name === only);
-  const inRange = (n: number, most: number) => Number.isInteger(n) && n >= 1 && n <= most;
-  if (
-    !inRange(rounds, 50) ||
-    !inRange(seconds, 60) ||
-    chosen.length === 0 ||
-    (store !== "postgres" && store !== "memory")
-  ) {
-    throw new Error(usage);
-  }
-  return { rounds, seconds, chosen, profile, store } as const;
+const labelOf = ({ name }: Scenario, connections: number) =>
+  `${name}, ${connections} ${connections === 1 ? "connection" : "connections"}`;
+
+const selectedServers = (): ReadonlySet<string> => {
+  if (options.servers !== undefined) return new Set(options.servers.split(","));
+  if (options.profile) return new Set(["parley"]);
+  if (options.against !== undefined) return new Set(["against", "parley"]);
+  if (options["row-security"]) return new Set(["parley", "row-security"]);
+  return new Set(["floor", "fastify", "care", "parley"]);
+};
+
+const startModel = async (): Promise<string> => {
+  const child = spawn(
+    process.execPath,
+    [fileURLToPath(new URL("harness/Model.ts", import.meta.url))],
+    { stdio: ["ignore", "pipe", "inherit"], detached: true },
+  );
+  own("The model", child, "SIGTERM");
+  const [port] = await once(child.stdout, "data");
+  return `http://127.0.0.1:${Number(port)}/v1`;
 };
 
 const main = async (): Promise<boolean> => {
-  const { chosen, profile, rounds, seconds, store } = readOptions();
-  const needed = setUpSeconds + chosen.length * rounds * 2 * (seconds + 5);
-  setTimeout(() => void abort(`Not done after ${needed} s.`), needed * 1000).unref();
-
   const [load] = loadavg();
   if (load! > 0.5) {
     console.log(
-      `Other work is being done on this machine (load ${load!.toFixed(1)}): ratios will spread.`,
+      `Other work is done on this machine (load ${load!.toFixed(1)}): figures will vary.`,
     );
   }
+  const selected = selectedServers();
+  const chosen = scenarios.flatMap((scenario) => {
+    const connections = scenario.connections.filter((n) => only.test(labelOf(scenario, n)));
+    return connections.length === 0 ? [] : [{ ...scenario, connections }];
+  });
   const measure = startGenerator();
   const postgres = await startPostgres();
-  const parleyDatabase = await postgres.createDatabase("parley");
+  console.log(
+    `PostgreSQL ${postgres.version}, Node ${process.version}, ${rounds} rounds of ${seconds} s\n`,
+  );
+  const results: Array<Result> = [];
+  let met = true;
+  let busiest = 0;
 
-  const round = async (scenario: Scenario, server: Running) => {
+  const round = async (scenario: Scenario, connections: number, server: Server) => {
     const load = await loadOf(scenario, server);
     await postgres.checkpoint();
-    return measure({ ...load, connections, leadMillis, millis: seconds * 1000 });
+    const measured = await measure({
+      ...load,
+      connections,
+      leadMillis,
+      millis: seconds * 1000,
+      pids: { server: server.pid, postgres: postgres.pid },
+    });
+    busiest = Math.max(busiest, measured.generatorBusy);
+    return measured;
   };
 
-  const checkStore = async (): Promise<void> => {
-    if (store === "postgres" && !(await postgres.hasTables(parleyDatabase))) {
-      throw new Error("Parley keeps nothing in PostgreSQL, so there is nothing to compare.");
+  const compare = async (
+    scenario: Scenario,
+    connections: number,
+    servers: ReadonlyArray<Server>,
+  ) => {
+    const measured = new Map(servers.map((server): [Server, Array<Measured>] => [server, []]));
+    for (let i = 0; i < rounds; i++) {
+      // Each goes first now and then.
+      const at = i % servers.length;
+      for (const server of [...servers.slice(at), ...servers.slice(0, at)]) {
+        measured.get(server)!.push(await round(scenario, connections, server));
+      }
     }
+    const figures = servers.map((server) => figuresOf(server.name, measured.get(server)!));
+    const named = (name: ServerName) => figures.find(({ server }) => server === name);
+    results.push({ scenario: scenario.name, connections, figures });
+    console.log(labelOf(scenario, connections));
+    const reference = named("fastify") ?? named("against") ?? named("parley");
+    for (const line of linesOf(figures, reference)) console.log(line);
+    const [parley, peer, goal] = [named("parley"), named("fastify"), scenario.goals?.[connections]];
+    if (parley !== undefined && peer !== undefined && goal !== undefined) {
+      const failures = missed(ratiosOf(parley, peer), goal);
+      if (failures.length > 0) met = false;
+      console.log(failures.length === 0 ? "  goal met" : `  MISSED: ${failures.join(", ")}`);
+    }
+    console.log();
   };
 
-  if (profile) {
+  const profile = async (scenario: Scenario, connections: number): Promise<void> => {
+    const file = fileURLToPath(new URL("parley.cpuprofile", import.meta.url));
+    rmSync(file, { force: true });
+    const modelUrl = scenario.answers === "at once" ? null : await startModel();
+    const server = await startServer("parley", { postgres, modelUrl, profile: file }, undefined);
+    await postgres.settle();
+    const from = profileClock();
+    const measured = await round(scenario, connections, server);
+    const to = profileClock();
+    await server.stop();
+    console.log(`${labelOf(scenario, connections)}, profiled`);
+    for (const line of linesOf([figuresOf(server.name, [measured])], undefined)) console.log(line);
+    for (const line of topFunctions(file, from, to, 30)) console.log(`  ${line}`);
+    console.log(`  Whole profile: ${file}\n`);
+  };
+
+  if (options.profile) {
     for (const scenario of chosen) {
-      const file = fileURLToPath(new URL(`${scenario.name}.cpuprofile`, import.meta.url));
-      rmSync(file, { force: true });
-      const parley = await startParley({ store, databaseUrl: parleyDatabase, profile: file });
-      await checkStore();
-      await postgres.settle([parleyDatabase]);
-      const from = profileClock();
-      const measured = await round(scenario, parley);
-      const to = profileClock();
-      await parley.stop();
-      console.log(`\n${scenario.name}, profiled\n${line("parley", [measured])}`);
-      for (const text of topFunctions(file, from, to, 30)) console.log(`  ${text}`);
-      console.log(`  Whole profile: ${file}`);
+      for (const connections of scenario.connections) await profile(scenario, connections);
     }
     return true;
   }
 
-  const parley = await startParley({ store, databaseUrl: parleyDatabase, profile: null });
-  await checkStore();
-  const peerDatabase = await postgres.createDatabase("peer");
-  const peer = await startPeer(peerDatabase, parley);
-  await postgres.settle([parleyDatabase, peerDatabase]);
-  console.log(
-    `PostgreSQL ${postgres.version}, Node ${process.version}, ${connections} connections, ` +
-      `${rounds} rounds of ${seconds} s; Parley's store: ${store}`,
-  );
-
-  let met = true;
-  let busiest = 0;
-  for (const scenario of chosen) {
-    const { name, target } = scenario;
-    const [ours, theirs] = [await loadOf(scenario, parley), await loadOf(scenario, peer)];
-    assertSame(name, ours.expected, theirs.expected);
-    console.log(`\n${name}`);
-    const results = new Map<Running, Array<Measured>>([
-      [peer, []],
-      [parley, []],
-    ]);
-    for (let i = 0; i < rounds; i++) {
-      for (const server of i % 2 === 0 ? [peer, parley] : [parley, peer]) {
-        const measured = await round(scenario, server);
-        results.get(server)!.push(measured);
-        busiest = Math.max(busiest, measured.generatorBusy);
-      }
-    }
-    for (const [server, measured] of results) console.log(line(server.name, measured));
-    const perSecond = (server: Running) =>
-      results.get(server)!.map(({ requestsPerSecond }) => requestsPerSecond);
-    const ratio = median(perSecond(parley)) / median(perSecond(peer));
-    const byRound = perSecond(parley).map((value, i) => value / perSecond(peer)[i]!);
-    const verdict = ratio >= target ? "met" : "MISSED";
-    if (ratio < target) met = false;
-    console.log(
-      `  ratio   ${ratio.toFixed(2).padStart(7)}  (rounds ${Math.min(...byRound).toFixed(2)}` +
-        ` to ${Math.max(...byRound).toFixed(2)})   target ${target}: ${verdict}`,
+  for (const answers of ["at once", "by a model"] as const) {
+    const group = chosen.filter((scenario) => scenario.answers === answers);
+    const names = new Set(
+      group.flatMap(({ servers }) => servers.filter((name) => selected.has(name))),
     );
+    if (names.size === 0) continue;
+    const setUp = { postgres, modelUrl: answers === "at once" ? null : await startModel() };
+    const servers: Array<Server> = [];
+    for (const name of names) servers.push(await startServer(name, setUp, options.against));
+    await postgres.settle();
+    for (const scenario of group) {
+      const compared = servers.filter(({ name }) => scenario.servers.includes(name));
+      const responses = new Map<Server, Awaited<ReturnType<typeof loadOf>>["expected"]>();
+      for (const server of compared)
+        responses.set(server, (await loadOf(scenario, server)).expected);
+      assertSame(scenario, responses);
+      for (const connections of scenario.connections)
+        await compare(scenario, connections, compared);
+    }
+    for (const { stop } of servers) await stop();
   }
-  console.log(`\nThe generator used at most ${(100 * busiest).toFixed(0)} % of a core.`);
+  console.log(`The generator used at most ${(100 * busiest).toFixed(0)} % of a core.`);
   return met;
 };
 

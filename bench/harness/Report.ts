@@ -1,7 +1,8 @@
 /**
- * The printed report of measurements.
+ * The figures of a run.
  */
 import type { Measured } from "./Load.ts";
+import type { Goal } from "./Scenarios.ts";
 
 export const median = (values: ReadonlyArray<number>): number => {
   const sorted = values.toSorted((a, b) => a - b);
@@ -10,10 +11,68 @@ export const median = (values: ReadonlyArray<number>): number => {
 };
 
 /** One server in one scenario: medians over its rounds. */
-export const line = (name: string, rounds: ReadonlyArray<Measured>): string => {
-  const of = (figure: keyof Measured) => median(rounds.map((round) => round[figure]));
-  return (
-    `  ${name.padEnd(12)}${of("requestsPerSecond").toFixed(0).padStart(7)} req/s` +
-    `   p50 ${of("p50Millis").toFixed(2).padStart(6)} ms   p99 ${of("p99Millis").toFixed(2).padStart(6)} ms`
-  );
+export interface Figures {
+  readonly server: string;
+  readonly perSecond: number;
+  readonly p50Millis: number;
+  readonly p99Millis: number;
+  readonly serverMicros: number;
+  readonly postgresMicros: number;
+}
+
+export interface Result {
+  readonly scenario: string;
+  readonly connections: number;
+  readonly figures: ReadonlyArray<Figures>;
+}
+
+export const figuresOf = (server: string, rounds: ReadonlyArray<Measured>): Figures => {
+  const of = (
+    figure: "perSecond" | "p50Millis" | "p99Millis" | "serverMicros" | "postgresMicros",
+  ) => median(rounds.map((round) => round[figure]));
+  return {
+    server,
+    perSecond: of("perSecond"),
+    p50Millis: of("p50Millis"),
+    p99Millis: of("p99Millis"),
+    serverMicros: of("serverMicros"),
+    postgresMicros: of("postgresMicros"),
+  };
 };
+
+export const cpuOf = ({ postgresMicros, serverMicros }: Figures) => serverMicros + postgresMicros;
+
+/** `figures` as a share of `reference`. */
+export const ratiosOf = (figures: Figures, reference: Figures): Required<Goal> => ({
+  throughput: figures.perSecond / reference.perSecond,
+  cpu: cpuOf(figures) / cpuOf(reference),
+  p99: figures.p99Millis / reference.p99Millis,
+});
+
+/** What of a goal was missed. */
+export const missed = (ratios: Required<Goal>, goal: Goal): ReadonlyArray<string> => [
+  ...(ratios.throughput < goal.throughput ? [`throughput of at least ${goal.throughput}`] : []),
+  ...(goal.cpu !== undefined && ratios.cpu > goal.cpu ? [`CPU of at most ${goal.cpu}`] : []),
+  ...(goal.p99 !== undefined && ratios.p99 > goal.p99 ? [`p99 of at most ${goal.p99}`] : []),
+];
+
+/** Lines for a terminal; each server's ratios are to `reference`, if that was measured. */
+export const linesOf = (
+  figures: ReadonlyArray<Figures>,
+  reference: Figures | undefined,
+): ReadonlyArray<string> =>
+  figures.map((one) => {
+    const { p50Millis, p99Millis, perSecond, postgresMicros, server, serverMicros } = one;
+    const columns = [
+      `  ${server.padEnd(12)}`,
+      `${perSecond.toFixed(perSecond < 100 ? 1 : 0).padStart(7)} req/s`,
+      `  p50 ${p50Millis.toFixed(2).padStart(8)} ms`,
+      `  p99 ${p99Millis.toFixed(2).padStart(8)} ms`,
+      `  CPU ${cpuOf(one).toFixed(0).padStart(6)} us`,
+      ` (server ${serverMicros.toFixed(0)} + PostgreSQL ${postgresMicros.toFixed(0)})`.padEnd(34),
+    ];
+    if (reference === undefined || reference === one) return columns.join("").trimEnd();
+    const { cpu, p99, throughput } = ratiosOf(one, reference);
+    const ratios = `throughput ${throughput.toFixed(2)}, CPU ${cpu.toFixed(2)}, p99 ${p99.toFixed(2)}`;
+    return `${columns.join("")}  of ${reference.server}: ${ratios}`;
+  });

@@ -1,31 +1,37 @@
 /**
- * The two servers that are compared: each with a database of its own in the same PostgreSQL, one
- * chatbot, one key, and one long chat.
+ * The servers that are compared: each with a database of its own in the same PostgreSQL, one chatbot, one key, the same
+ * chats.
  */
-import pg from "pg";
 import { execFileSync, spawn } from "node:child_process";
 import { createHash } from "node:crypto";
 import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
-import { basename, dirname, join } from "node:path";
+import { basename, dirname, join, resolve } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 import { fileURLToPath } from "node:url";
-import { afterAll, own } from "./Children.ts";
+import { Effect, Redacted } from "effect";
 import { freePort } from "../../apps/server/test/FreePort.ts";
+import { instantQuestion } from "../servers/answers.ts";
+import { afterAll, own } from "./Children.ts";
 import { call, dataOf } from "./Http.ts";
+import type { Postgres } from "./Postgres.ts";
 
-export interface Running {
-  readonly name: string;
+export type ServerName = "floor" | "fastify" | "care" | "against" | "parley" | "row-security";
+
+export interface Server {
+  readonly name: ServerName;
   readonly port: number;
+  readonly pid: number;
   readonly key: string;
+  readonly chats: ReadonlyArray<number>;
   /** The id of the long chat. */
   readonly longChat: number;
   readonly stop: () => Promise<void>;
 }
 
 /**
- * Chats that there are before the first round. Far from none: what PostgreSQL plans for a table of one
- * page (also for the check of a foreign key) it keeps while the table grows under load.
+ * Chats that there are before the first round. Far from none: what PostgreSQL plans for a table of one page (also for
+ * the check of a foreign key) it keeps while the table grows under load.
  */
 const chats = 5000;
 
@@ -40,27 +46,32 @@ const chatbot = {
 };
 
 const pathOf = (path: string) => fileURLToPath(new URL(path, import.meta.url));
+const thisCheckout = pathOf("../..");
+const mainOf = (checkout: string) => join(resolve(checkout), "apps/server/src/main.ts");
 
-/** Starts a server's process; what it prints on its error stream is shown. */
-const startNode = (
-  name: string,
+/** An API key, of every server. */
+const key = execFileSync(process.execPath, [mainOf(thisCheckout), "key", "generate"], {
+  encoding: "utf8",
+}).trim();
+
+/** Starts a server's process, and waits until it accepts the key; what it prints on its error stream is shown. */
+const startNode = async (
+  name: ServerName,
   args: ReadonlyArray<string>,
   env: Readonly<Record<string, string>>,
-): (() => Promise<void>) => {
+  port: number,
+): Promise<Server> => {
   const child = spawn(process.execPath, args, {
     env: { PATH: process.env["PATH"], HOME: process.env["HOME"], NODE_ENV: "production", ...env },
     stdio: ["ignore", "pipe", "inherit"],
     detached: true,
   });
-  return own(name, child, "SIGTERM");
-};
-
-/** Waits until a server accepts its key, 30 s at most. */
-const ready = async (name: string, port: number, key: string): Promise<void> => {
+  const stop = own(name, child, "SIGTERM");
+  const server = { name, port, pid: child.pid!, key, chats: [1], longChat: 1, stop };
   for (let tries = 1; ; tries++) {
     try {
-      const { status } = await call(port, "GET", "/api/details", key);
-      if (status === 200) return;
+      const { status } = await call(server, { method: "GET", path: "/api/details" });
+      if (status === 200) return server;
       throw new Error(`details were answered ${status}`);
     } catch (cause) {
       if (tries === 300) throw new Error(`${name} is not ready after 30 s.`, { cause });
@@ -69,119 +80,155 @@ const ready = async (name: string, port: number, key: string): Promise<void> => 
   }
 };
 
-/** Makes the chats; gives the last one's id. */
-const createChats = async (port: number, key: string): Promise<number> => {
-  const create = async (): Promise<number> =>
-    (await dataOf(port, "POST", "/api/chats", key, { name: "Chat", userRef: "u-1" })).id;
-  let left = chats - 1;
+/** Makes chats by requests; gives their ids. */
+const createChats = async (server: Server): Promise<ReadonlyArray<number>> => {
+  const body = { name: "Chat", userRef: "u-1" };
+  const ids: Array<number> = [];
+  let left = chats;
   const createSome = async () => {
-    while (left-- > 0) await create();
+    while (left-- > 0) {
+      ids.push((await dataOf(server, { method: "POST", path: "/api/chats", body })).id);
+    }
   };
   await Promise.all(Array.from({ length: 32 }, createSome));
-  return create();
+  return ids;
 };
 
-export interface ParleyOptions {
-  readonly store: "postgres" | "memory";
+/** Gives a server its chats. The last one becomes long if asks are answered at once. */
+const fill = async (server: Server, { modelUrl }: SetUp): Promise<Server> => {
+  const [longChat, ...chats] = (await createChats(server)).toReversed();
+  const body = { chat_id: longChat, query: instantQuestion };
+  for (let length = 1; modelUrl === null && length < longChatLength; length++) {
+    await dataOf(server, { method: "POST", path: "/ask/", body });
+  }
+  return { ...server, chats: chats.toReversed(), longChat: longChat! };
+};
+
+export interface SetUp {
+  readonly postgres: Postgres;
+  /** The language model that answers; `null`: the answerers that all servers have. */
+  readonly modelUrl: string | null;
+  /** The file to which a server writes a CPU profile when it stops; absent: none. */
+  readonly profile?: string;
+}
+
+interface ParleyOptions {
+  readonly name: ServerName;
+  readonly checkout: string;
   readonly databaseUrl: string;
-  /** The file to write a CPU profile to when the server stops. */
-  readonly profile: string | null;
   /** Further settings. */
   readonly settings?: Readonly<Record<string, string>>;
 }
 
-/** Its long chat is made as any is: by asking. */
-export const startParley = async ({
-  databaseUrl,
-  profile,
-  settings = {},
-  store,
-}: ParleyOptions): Promise<Running> => {
-  const main = pathOf("../../apps/server/src/main.ts");
-  const generate = [main, "key", "generate"];
-  const key = execFileSync(process.execPath, generate, { encoding: "utf8" }).trim();
+/** Starts the server of a checkout. */
+const startParley = async (
+  { modelUrl, profile }: SetUp,
+  { checkout, databaseUrl, name, settings }: ParleyOptions,
+): Promise<Server> => {
   const directory = mkdtempSync(join(tmpdir(), "parley-bench-"));
   afterAll(() => rmSync(directory, { recursive: true, force: true }));
   const provision = join(directory, "provision.json");
   const scopes = ["read", "write", "ask"];
   writeFileSync(provision, JSON.stringify({ chatbots: [{ ...chatbot, keys: [{ key, scopes }] }] }));
-  // One short document, so that all answers are the same.
+  // Without documents of its own it would load those of the project.
   const knowledge = join(directory, "knowledge");
   mkdirSync(knowledge);
-  writeFileSync(
-    join(knowledge, "benchmark.md"),
-    "# Benchmark\n\nThe benchmark asks one question again and again, and this is its answer.\n",
-  );
+  writeFileSync(join(knowledge, "benchmark.md"), "# Benchmark\n\nNobody reads this.\n");
   const port = await freePort();
-  const profiling =
-    profile === null
+  const args = [
+    ...(profile === undefined
       ? []
       : [
           "--cpu-prof",
           `--cpu-prof-dir=${dirname(profile)}`,
           `--cpu-prof-name=${basename(profile)}`,
-        ];
-  const stop = startNode("Parley", [...profiling, main, "serve"], {
+        ]),
+    `--import=${new URL("../servers/parley.ts", import.meta.url)}`,
+    mainOf(checkout),
+    "serve",
+  ];
+  const env = {
     DATABASE_URL: databaseUrl,
-    PARLEY_STORE: store,
+    PARLEY_STORE: "postgres",
     PARLEY_PORT: String(port),
     PARLEY_MANAGEMENT_PORT: "0",
     PARLEY_DRAIN_DELAY: "0 seconds",
     PARLEY_PROVISION: provision,
-    PARLEY_KNOWLEDGE_DIR: knowledge,
+    ...(modelUrl === null
+      ? { PARLEY_KNOWLEDGE_DIR: knowledge }
+      : { PARLEY_LLM_BASE_URL: modelUrl, PARLEY_LLM_MODEL: "m" }),
     ...settings,
+  };
+  return startNode(name, args, env, port);
+};
+
+/** Parley whose role is bound by the policies of row security. */
+const startWithRowSecurity = async (setUp: SetUp): Promise<Server> => {
+  const { createDatabase, createRole, run } = setUp.postgres;
+  const { migratePostgres } = await import("../../packages/store-pg/src/index.ts");
+  const { grantsTo } = await import("../../packages/store-pg/test/grants.ts");
+  const url = await createDatabase("row_security");
+  await Effect.runPromise(migratePostgres({ url: Redacted.make(url) }));
+  const asBound = await createRole("parley_bound");
+  for (const statement of grantsTo("parley_bound", "parley")) await run(url, statement);
+  return startParley(setUp, {
+    name: "row-security",
+    checkout: thisCheckout,
+    databaseUrl: asBound(url),
+    settings: { PARLEY_ROW_SECURITY: "true" },
   });
-  await ready("Parley", port, key);
-  const longChat = await createChats(port, key);
-  const query = "What does the benchmark ask again and again?";
-  for (let length = 1; length < longChatLength; length++) {
-    await dataOf(port, "POST", "/ask/", key, { chat_id: longChat, query });
-  }
-  return { name: "parley", port, key, longChat, stop };
 };
 
-const historyOf = async ({ key, longChat, port }: Running) => {
-  const page = (number: number) =>
-    dataOf(port, "GET", `/api/chats/${longChat}/history?orderBy=id&limit=100&page=${number}`, key);
-  return [...(await page(1)), ...(await page(2))];
+const startFastify = async (
+  { modelUrl, postgres: { createDatabase, run } }: SetUp,
+  name: "fastify" | "care",
+): Promise<Server> => {
+  const databaseUrl = await createDatabase(name);
+  await run(databaseUrl, readFileSync(pathOf("../servers/schema.sql"), "utf8"));
+  const { description, helloMessage, name: chatbotName, workspace } = chatbot;
+  await run(
+    databaseUrl,
+    `WITH chatbot AS (
+       INSERT INTO chatbots (workspace_name, name, description, hello_message)
+       VALUES ($1, $2, $3, $4) RETURNING id
+     )
+     INSERT INTO api_keys (hash, chatbot_id) SELECT $5, id FROM chatbot`,
+    [workspace, chatbotName, description, helloMessage, createHash("sha256").update(key).digest()],
+  );
+  const port = await freePort();
+  const env = {
+    DATABASE_URL: databaseUrl,
+    PORT: String(port),
+    ...(modelUrl !== null && { MODEL_URL: modelUrl }),
+    ...(name === "care" && { CARE: "1" }),
+  };
+  return startNode(name, [pathOf("../servers/fastify.ts")], env, port);
 };
 
-/** Starts the peer, whose long chat becomes a copy of Parley's. */
-export const startPeer = async (databaseUrl: string, parley: Running): Promise<Running> => {
-  const client = new pg.Client({ connectionString: databaseUrl });
-  await client.connect();
-  try {
-    const { key } = parley;
-    await client.query(readFileSync(pathOf("../peer/schema.sql"), "utf8"));
-    await client.query(
-      `WITH chatbot AS (
-         INSERT INTO chatbots (workspace_name, name, description, hello_message)
-         VALUES ($1, $2, $3, $4) RETURNING id
-       )
-       INSERT INTO api_keys (hash, chatbot_id) SELECT $5, id FROM chatbot`,
-      [
-        chatbot.workspace,
-        chatbot.name,
-        chatbot.description,
-        chatbot.helloMessage,
-        createHash("sha256").update(key).digest(),
-      ],
-    );
-    const port = await freePort();
-    const stop = startNode("The peer", [pathOf("../peer/server.ts")], {
-      DATABASE_URL: databaseUrl,
-      PORT: String(port),
-    });
-    await ready("The peer", port, key);
-    const longChat = await createChats(port, key);
-    const afterHello = (await historyOf(parley)).slice(1);
-    await client.query(
-      `INSERT INTO entries (chat_id, question, answer)
-       SELECT $1, question, answer FROM unnest($2::text[], $3::text[]) AS e (question, answer)`,
-      [longChat, afterHello.map((e) => e.question), afterHello.map((e) => e.answer)],
-    );
-    return { name: "peer", port, key, longChat, stop };
-  } finally {
-    await client.end();
+const startFloor = async (): Promise<Server> => {
+  const port = await freePort();
+  return startNode("floor", [pathOf("../servers/floor.ts")], { PORT: String(port) }, port);
+};
+
+/** Starts a server with its chats. `against` is the other checkout. */
+export const startServer = async (
+  name: ServerName,
+  setUp: SetUp,
+  against: string | undefined,
+): Promise<Server> => {
+  switch (name) {
+    case "floor":
+      return startFloor();
+    case "fastify":
+    case "care":
+      return fill(await startFastify(setUp, name), setUp);
+    case "row-security":
+      return fill(await startWithRowSecurity(setUp), setUp);
+    case "against":
+    case "parley": {
+      const checkout = name === "parley" ? thisCheckout : against!;
+      const databaseUrl = await setUp.postgres.createDatabase(name);
+      return fill(await startParley(setUp, { name, checkout, databaseUrl }), setUp);
+    }
   }
 };
