@@ -24,6 +24,7 @@ const { values: options } = parseArgs({
     only: { type: "string", default: "" },
     servers: { type: "string" },
     against: { type: "string" },
+    mastra: { type: "boolean", default: false },
     "row-security": { type: "boolean", default: false },
     profile: { type: "boolean", default: false },
   },
@@ -40,7 +41,7 @@ const selectedServers = (): ReadonlySet<string> => {
   if (options.profile) return new Set(["parley"]);
   if (options.against !== undefined) return new Set(["against", "parley"]);
   if (options["row-security"]) return new Set(["parley", "row-security"]);
-  return new Set(["floor", "fastify", "care", "parley"]);
+  return new Set(["floor", "fastify", "care", "parley", ...(options.mastra ? ["mastra"] : [])]);
 };
 
 const startModel = async (): Promise<string> => {

@@ -140,9 +140,12 @@ const run = ({
     };
     const end = (): void => {
       phase = "ending";
-      timers.push(
-        setTimeout(() => fail(`${unanswered} responses did not come`), lastAnswersMillis),
-      );
+      const giveUp = (): void => {
+        if (rate === undefined) return fail(`${unanswered} responses did not come`);
+        for (let n = 0; n < unanswered + due.length; n++) latencies.failed.push(Infinity);
+        finish();
+      };
+      timers.push(setTimeout(giveUp, lastAnswersMillis));
       if (unanswered === 0) finish();
     };
 

@@ -4,7 +4,7 @@
  */
 import { execFileSync, spawn } from "node:child_process";
 import { createHash } from "node:crypto";
-import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { basename, dirname, join, resolve } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
@@ -16,7 +16,14 @@ import { afterAll, own } from "./Children.ts";
 import { call, dataOf } from "./Http.ts";
 import type { Postgres } from "./Postgres.ts";
 
-export type ServerName = "floor" | "fastify" | "care" | "against" | "parley" | "row-security";
+export type ServerName =
+  | "floor"
+  | "fastify"
+  | "care"
+  | "mastra"
+  | "against"
+  | "parley"
+  | "row-security";
 
 export interface Server {
   readonly name: ServerName;
@@ -205,6 +212,22 @@ const startFastify = async (
   return startNode(name, [pathOf("../servers/fastify.ts")], env, port);
 };
 
+/** Installs Mastra first: 280 MB that nobody else needs. */
+const startMastra = async ({ modelUrl, postgres }: SetUp): Promise<Server> => {
+  const folder = pathOf("../mastra");
+  if (!existsSync(join(folder, "node_modules"))) {
+    execFileSync("npm", ["ci", "--no-audit", "--no-fund"], { cwd: folder, stdio: "inherit" });
+  }
+  const port = await freePort();
+  const env = {
+    DATABASE_URL: await postgres.createDatabase("mastra"),
+    PORT: String(port),
+    MODEL_URL: modelUrl!,
+    MASTRA_TELEMETRY_DISABLED: "1",
+  };
+  return startNode("mastra", [join(folder, "server.ts")], env, port);
+};
+
 const startFloor = async (): Promise<Server> => {
   const port = await freePort();
   return startNode("floor", [pathOf("../servers/floor.ts")], { PORT: String(port) }, port);
@@ -222,6 +245,8 @@ export const startServer = async (
     case "fastify":
     case "care":
       return fill(await startFastify(setUp, name), setUp);
+    case "mastra":
+      return fill(await startMastra(setUp), setUp);
     case "row-security":
       return fill(await startWithRowSecurity(setUp), setUp);
     case "against":
