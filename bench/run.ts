@@ -4,16 +4,36 @@
 import { spawn } from "node:child_process";
 import { once } from "node:events";
 import { rmSync } from "node:fs";
-import { loadavg } from "node:os";
+import { cpus, loadavg, release, totalmem } from "node:os";
+import { setTimeout as sleep } from "node:timers/promises";
 import { fileURLToPath } from "node:url";
 import { parseArgs } from "node:util";
 import { abort, own, stopAll } from "./harness/Children.ts";
+import { memoryOf } from "./harness/Cpu.ts";
 import { startGenerator, type Measured } from "./harness/Load.ts";
 import { startPostgres } from "./harness/Postgres.ts";
 import { profileClock, topFunctions } from "./harness/Profile.ts";
-import { figuresOf, linesOf, missed, ratiosOf, type Result } from "./harness/Report.ts";
+import {
+  figuresOf,
+  linesOf,
+  median,
+  missed,
+  ratiosOf,
+  startLine,
+  type Result,
+  type Run,
+  type StartFigures,
+} from "./harness/Report.ts";
 import { assertSame, loadOf, scenarios, type Scenario } from "./harness/Scenarios.ts";
-import { startServer, type Server, type ServerName } from "./harness/Servers.ts";
+import {
+  createChats,
+  installedStart,
+  lacks,
+  startServer,
+  type Server,
+  type ServerName,
+} from "./harness/Servers.ts";
+import { saveRun, writeReport } from "./report.ts";
 
 const leadMillis = 1000;
 
@@ -27,11 +47,17 @@ const { values: options } = parseArgs({
     mastra: { type: "boolean", default: false },
     "row-security": { type: "boolean", default: false },
     profile: { type: "boolean", default: false },
+    write: { type: "boolean", default: false },
   },
 });
 const rounds = Number(options.rounds);
 const seconds = Number(options.seconds);
 const only = new RegExp(options.only);
+if (options.write && (options.only !== "" || options.against !== undefined)) {
+  throw new Error(
+    "--write rewrites all figures, so it measures all: without --only and --against.",
+  );
+}
 
 const labelOf = ({ name }: Scenario, connections: number) =>
   `${name}, ${connections} ${connections === 1 ? "connection" : "connections"}`;
@@ -42,6 +68,14 @@ const selectedServers = (): ReadonlySet<string> => {
   if (options.against !== undefined) return new Set(["against", "parley"]);
   if (options["row-security"]) return new Set(["parley", "row-security"]);
   return new Set(["floor", "fastify", "care", "parley", ...(options.mastra ? ["mastra"] : [])]);
+};
+
+const startLabel = "start and memory of the installed server";
+
+const describeMachine = (): string => {
+  const [cpu] = cpus();
+  const gigabytes = Math.round(totalmem() / 2 ** 30);
+  return `${cpu!.model}, ${cpus().length} cores, ${gigabytes} GiB of memory, Linux ${release()}`;
 };
 
 const startModel = async (): Promise<string> => {
@@ -72,7 +106,11 @@ const main = async (): Promise<boolean> => {
   console.log(
     `PostgreSQL ${postgres.version}, Node ${process.version}, ${rounds} rounds of ${seconds} s\n`,
   );
+  for (const [name, text] of Object.entries(lacks)) {
+    if (selected.has(name)) console.log(`${name}: ${text}\n`);
+  }
   const results: Array<Result> = [];
+  const started: Array<StartFigures> = [];
   let met = true;
   let busiest = 0;
 
@@ -134,6 +172,52 @@ const main = async (): Promise<boolean> => {
     console.log(`  Whole profile: ${file}\n`);
   };
 
+  /** Servers as they are installed: how long a start takes, and memory before and after a burst of asks. */
+  const compareStarts = async (names: ReadonlyArray<ServerName>): Promise<void> => {
+    const setUp = { postgres, modelUrl: null };
+    const starts = new Map<ServerName, Awaited<ReturnType<typeof installedStart>>>();
+    for (const name of names) {
+      const start = await installedStart(name, setUp, options.against);
+      starts.set(name, start);
+      // The first start migrates the database, and fills the cache of compiled code.
+      await (await start()).stop();
+    }
+    const measured = new Map(names.map((name): [ServerName, Array<StartFigures>] => [name, []]));
+    for (let i = 0; i < rounds; i++) {
+      for (const name of i % 2 === 0 ? names : names.toReversed()) {
+        const started = await starts.get(name)!();
+        await sleep(1000);
+        const idle = memoryOf(started.pid).now;
+        const server = await createChats(started, 32);
+        await round(
+          scenarios.find((scenario) => scenario.name === "ask")!,
+          32,
+          server,
+        );
+        await sleep(1000);
+        const { now: loaded, peak } = memoryOf(server.pid);
+        const { startMillis } = server;
+        measured.get(name)!.push({ server: name, startMillis, idle, loaded, peak });
+        await server.stop();
+      }
+    }
+    console.log(startLabel);
+    for (const [server, rounds] of measured) {
+      const of = (figure: "startMillis" | "idle" | "loaded" | "peak") =>
+        median(rounds.map((round) => round[figure]));
+      const figures = {
+        server,
+        startMillis: of("startMillis"),
+        idle: of("idle"),
+        loaded: of("loaded"),
+        peak: of("peak"),
+      };
+      started.push(figures);
+      console.log(startLine(figures));
+    }
+    console.log();
+  };
+
   if (options.profile) {
     for (const scenario of chosen) {
       for (const connections of scenario.connections) await profile(scenario, connections);
@@ -162,7 +246,22 @@ const main = async (): Promise<boolean> => {
     }
     for (const { stop } of servers) await stop();
   }
+  if (only.test(startLabel)) {
+    const names = (["fastify", "against", "parley"] as const).filter((name) => selected.has(name));
+    await compareStarts(names);
+  }
   console.log(`The generator used at most ${(100 * busiest).toFixed(0)} % of a core.`);
+  const run: Run = {
+    machine: describeMachine(),
+    postgres: postgres.version,
+    node: process.versions.node,
+    rounds,
+    seconds,
+    results,
+    starts: started,
+  };
+  saveRun(run);
+  if (options.write) writeReport(run);
   return met;
 };
 

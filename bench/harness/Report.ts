@@ -26,6 +26,25 @@ export interface Result {
   readonly figures: ReadonlyArray<Figures>;
 }
 
+/** The start of an installed server, and the bytes of its memory: medians over the rounds. */
+export interface StartFigures {
+  readonly server: string;
+  readonly startMillis: number;
+  readonly idle: number;
+  readonly loaded: number;
+  readonly peak: number;
+}
+
+export interface Run {
+  readonly machine: string;
+  readonly postgres: string;
+  readonly node: string;
+  readonly rounds: number;
+  readonly seconds: number;
+  readonly results: ReadonlyArray<Result>;
+  readonly starts: ReadonlyArray<StartFigures>;
+}
+
 export const figuresOf = (server: string, rounds: ReadonlyArray<Measured>): Figures => {
   const of = (
     figure: "perSecond" | "p50Millis" | "p99Millis" | "serverMicros" | "postgresMicros",
@@ -76,3 +95,11 @@ export const linesOf = (
     const ratios = `throughput ${throughput.toFixed(2)}, CPU ${cpu.toFixed(2)}, p99 ${p99.toFixed(2)}`;
     return `${columns.join("")}  of ${reference.server}: ${ratios}`;
   });
+
+export const startLine = ({ idle, loaded, peak, server, startMillis }: StartFigures): string => {
+  const megabytes = (bytes: number) => `${(bytes / 1e6).toFixed(0).padStart(4)} MB`;
+  return (
+    `  ${server.padEnd(12)}${startMillis.toFixed(0).padStart(7)} ms` +
+    `  idle ${megabytes(idle)}  after asks ${megabytes(loaded)}  at most ${megabytes(peak)}`
+  );
+};

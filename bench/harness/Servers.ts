@@ -4,7 +4,7 @@
  */
 import { execFileSync, spawn } from "node:child_process";
 import { createHash } from "node:crypto";
-import { existsSync, mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { existsSync, globSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { basename, dirname, join, resolve } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
@@ -16,19 +16,35 @@ import { afterAll, own } from "./Children.ts";
 import { call, dataOf } from "./Http.ts";
 import type { Postgres } from "./Postgres.ts";
 
-export type ServerName =
-  | "floor"
-  | "fastify"
-  | "care"
-  | "mastra"
-  | "against"
-  | "parley"
-  | "row-security";
+/** The servers that can be compared, in the order of reports. */
+export const titles = {
+  parley: "Parley",
+  fastify: "Fastify",
+  care: "Fastify, with care",
+  floor: "node:http",
+  mastra: "Mastra",
+  against: "Parley of the other checkout",
+  "row-security": "Parley with row security",
+} as const;
+
+export type ServerName = keyof typeof titles;
+
+/** What a server does less than Parley. */
+export const lacks = {
+  fastify:
+    "Written by hand with Fastify 5 and `pg`, for this benchmark. Asks of one chat do not take turns, so an answer may not see the entry before it. It ignores `Idempotency-Key`, cannot resume a stream, and keeps no metrics, request ids, limits, moderation or usage. It counts all rows for the total of a list. A model is the AI SDK's `streamText`, piped to the client, and one INSERT at the end.",
+  care: "The same with Parley's care for writes: entries and chats that arrive together share a statement and its commit, and responses of one turn of the event loop are sent together.",
+  floor: "Node's HTTP server alone. It checks no key and stores nothing.",
+  mastra:
+    "An agent of Mastra behind `node:http`, with its memory in PostgreSQL. It checks no key, and asks of one chat do not take turns; no `Idempotency-Key`, no resuming.",
+} as const;
 
 export interface Server {
   readonly name: ServerName;
   readonly port: number;
   readonly pid: number;
+  /** From the start of its process to its first response. */
+  readonly startMillis: number;
   readonly key: string;
   readonly chats: ReadonlyArray<number>;
   /** The id of the long chat. */
@@ -42,6 +58,9 @@ export interface Server {
  */
 const chats = 5000;
 
+/** How long a start may take. */
+const startMillis = 30_000;
+
 /** Entries of the long chat, its hello entry included. */
 const longChatLength = 200;
 
@@ -54,6 +73,11 @@ const chatbot = {
 
 const pathOf = (path: string) => fileURLToPath(new URL(path, import.meta.url));
 const thisCheckout = pathOf("../..");
+const temporary = (): string => {
+  const folder = mkdtempSync(join(tmpdir(), "parley-bench-"));
+  afterAll(() => rmSync(folder, { recursive: true, force: true }));
+  return folder;
+};
 const mainOf = (checkout: string) => join(resolve(checkout), "apps/server/src/main.ts");
 
 /** An API key, of every server. */
@@ -61,54 +85,62 @@ const key = execFileSync(process.execPath, [mainOf(thisCheckout), "key", "genera
   encoding: "utf8",
 }).trim();
 
+interface Program {
+  readonly file?: string;
+  readonly args: ReadonlyArray<string>;
+  readonly env: Readonly<Record<string, string>>;
+}
+
 /** Starts a server's process, and waits until it accepts the key; what it prints on its error stream is shown. */
-const startNode = async (
+const startProgram = async (
   name: ServerName,
-  args: ReadonlyArray<string>,
-  env: Readonly<Record<string, string>>,
   port: number,
+  { args, env, file = process.execPath }: Program,
 ): Promise<Server> => {
-  const child = spawn(process.execPath, args, {
+  const startedAt = performance.now();
+  const child = spawn(file, args, {
     env: { PATH: process.env["PATH"], HOME: process.env["HOME"], NODE_ENV: "production", ...env },
     stdio: ["ignore", "pipe", "inherit"],
     detached: true,
   });
   const stop = own(name, child, "SIGTERM");
-  const server = { name, port, pid: child.pid!, key, chats: [1], longChat: 1, stop };
-  for (let tries = 1; ; tries++) {
+  const server = { name, port, pid: child.pid!, key, chats: [], longChat: 0, stop };
+  while (performance.now() - startedAt < startMillis) {
     try {
-      const { status } = await call(server, { method: "GET", path: "/api/details" });
-      if (status === 200) return server;
-      throw new Error(`details were answered ${status}`);
-    } catch (cause) {
-      if (tries === 300) throw new Error(`${name} is not ready after 30 s.`, { cause });
-      await sleep(100);
+      const { status, text } = await call(server, { method: "GET", path: "/api/details" });
+      if (status === 200) return { ...server, startMillis: performance.now() - startedAt };
+      throw new Error(`${name} answered ${status}: ${text}`);
+    } catch (error) {
+      if (!(error instanceof TypeError)) throw error;
+      // It does not listen yet.
+      await sleep(5);
     }
   }
+  throw new Error(`${name} is not ready after ${startMillis} ms.`);
 };
 
-/** Makes chats by requests; gives their ids. */
-const createChats = async (server: Server): Promise<ReadonlyArray<number>> => {
+/** Gives a server chats, by requests. */
+export const createChats = async (server: Server, count: number): Promise<Server> => {
   const body = { name: "Chat", userRef: "u-1" };
   const ids: Array<number> = [];
-  let left = chats;
+  let left = count;
   const createSome = async () => {
     while (left-- > 0) {
       ids.push((await dataOf(server, { method: "POST", path: "/api/chats", body })).id);
     }
   };
   await Promise.all(Array.from({ length: 32 }, createSome));
-  return ids;
+  return { ...server, chats: ids };
 };
 
-/** Gives a server its chats. The last one becomes long if asks are answered at once. */
-const fill = async (server: Server, { modelUrl }: SetUp): Promise<Server> => {
-  const [longChat, ...chats] = (await createChats(server)).toReversed();
+/** Gives a server a long chat, the newest. */
+const addLongChat = async (server: Server): Promise<Server> => {
+  const [longChat] = (await createChats(server, 1)).chats;
   const body = { chat_id: longChat, query: instantQuestion };
-  for (let length = 1; modelUrl === null && length < longChatLength; length++) {
+  for (let length = 1; length < longChatLength; length++) {
     await dataOf(server, { method: "POST", path: "/ask/", body });
   }
-  return { ...server, chats: chats.toReversed(), longChat: longChat! };
+  return { ...server, longChat: longChat! };
 };
 
 export interface SetUp {
@@ -119,58 +151,58 @@ export interface SetUp {
   readonly profile?: string;
 }
 
-interface ParleyOptions {
-  readonly name: ServerName;
-  readonly checkout: string;
-  readonly databaseUrl: string;
-  /** Further settings. */
-  readonly settings?: Readonly<Record<string, string>>;
-}
+/** What starts a server, also again and again, with one database. */
+type Start = () => Promise<Server>;
 
-/** Starts the server of a checkout. */
-const startParley = async (
-  { modelUrl, profile }: SetUp,
-  { checkout, databaseUrl, name, settings }: ParleyOptions,
-): Promise<Server> => {
-  const directory = mkdtempSync(join(tmpdir(), "parley-bench-"));
-  afterAll(() => rmSync(directory, { recursive: true, force: true }));
-  const provision = join(directory, "provision.json");
+/** Settings of Parley that make it a server with the chatbot and the key. */
+const parleySettings = (databaseUrl: string, port: number): Readonly<Record<string, string>> => {
+  const provision = join(temporary(), "provision.json");
   const scopes = ["read", "write", "ask"];
   writeFileSync(provision, JSON.stringify({ chatbots: [{ ...chatbot, keys: [{ key, scopes }] }] }));
-  // Without documents of its own it would load those of the project.
-  const knowledge = join(directory, "knowledge");
-  mkdirSync(knowledge);
-  writeFileSync(join(knowledge, "benchmark.md"), "# Benchmark\n\nNobody reads this.\n");
-  const port = await freePort();
-  const args = [
-    ...(profile === undefined
-      ? []
-      : [
-          "--cpu-prof",
-          `--cpu-prof-dir=${dirname(profile)}`,
-          `--cpu-prof-name=${basename(profile)}`,
-        ]),
-    `--import=${new URL("../servers/parley.ts", import.meta.url)}`,
-    mainOf(checkout),
-    "serve",
-  ];
-  const env = {
+  return {
     DATABASE_URL: databaseUrl,
     PARLEY_STORE: "postgres",
     PARLEY_PORT: String(port),
     PARLEY_MANAGEMENT_PORT: "0",
     PARLEY_DRAIN_DELAY: "0 seconds",
     PARLEY_PROVISION: provision,
+  };
+};
+
+/** Parley of a checkout, whose answerer of documents `servers/parley.ts` replaces. */
+const parleyOf = async (
+  { modelUrl, profile }: SetUp,
+  name: ServerName,
+  checkout: string,
+  databaseUrl: string,
+  settings: Readonly<Record<string, string>> = {},
+): Promise<Start> => {
+  // Without documents of its own it would load those of the project.
+  const documents = temporary();
+  writeFileSync(join(documents, "benchmark.md"), "# Benchmark\n\nNobody reads this.\n");
+  const profiling =
+    profile === undefined
+      ? []
+      : [
+          "--cpu-prof",
+          `--cpu-prof-dir=${dirname(profile)}`,
+          `--cpu-prof-name=${basename(profile)}`,
+        ];
+  const preload = `--import=${new URL("../servers/parley.ts", import.meta.url)}`;
+  const port = await freePort();
+  const env = {
+    ...parleySettings(databaseUrl, port),
     ...(modelUrl === null
-      ? { PARLEY_KNOWLEDGE_DIR: knowledge }
+      ? { PARLEY_KNOWLEDGE_DIR: documents }
       : { PARLEY_LLM_BASE_URL: modelUrl, PARLEY_LLM_MODEL: "m" }),
     ...settings,
   };
-  return startNode(name, args, env, port);
+  const args = [...profiling, preload, mainOf(checkout), "serve"];
+  return () => startProgram(name, port, { args, env });
 };
 
 /** Parley whose role is bound by the policies of row security. */
-const startWithRowSecurity = async (setUp: SetUp): Promise<Server> => {
+const withRowSecurity = async (setUp: SetUp): Promise<Start> => {
   const { createDatabase, createRole, run } = setUp.postgres;
   const { migratePostgres } = await import("../../packages/store-pg/src/index.ts");
   const { grantsTo } = await import("../../packages/store-pg/test/grants.ts");
@@ -178,18 +210,46 @@ const startWithRowSecurity = async (setUp: SetUp): Promise<Server> => {
   await Effect.runPromise(migratePostgres({ url: Redacted.make(url) }));
   const asBound = await createRole("parley_bound");
   for (const statement of grantsTo("parley_bound", "parley")) await run(url, statement);
-  return startParley(setUp, {
-    name: "row-security",
-    checkout: thisCheckout,
-    databaseUrl: asBound(url),
-    settings: { PARLEY_ROW_SECURITY: "true" },
-  });
+  const settings = { PARLEY_ROW_SECURITY: "true" };
+  return parleyOf(setUp, "row-security", thisCheckout, asBound(url), settings);
 };
 
-const startFastify = async (
+/** The package of Parley's server, built from a checkout and installed by npm in a folder of its own. */
+const installed = async (
+  { postgres }: SetUp,
+  name: ServerName,
+  checkout: string,
+): Promise<Start> => {
+  const folder = temporary();
+  const server = join(checkout, "apps/server");
+  const run = (command: string, args: ReadonlyArray<string>, cwd: string) =>
+    execFileSync(command, args, {
+      cwd,
+      env: { ...process.env, PATH: `${dirname(process.execPath)}:${process.env["PATH"]}` },
+      stdio: ["ignore", "ignore", "inherit"],
+    });
+  run(process.execPath, ["build.ts"], server);
+  run("npx", ["--yes", "pnpm@12", "pack", "--pack-destination", folder], server);
+  const [tarball] = globSync("*.tgz", { cwd: folder });
+  writeFileSync(join(folder, "package.json"), '{ "private": true }');
+  run("npm", ["install", "--no-audit", "--no-fund", "--omit=peer", `./${tarball}`], folder);
+  const port = await freePort();
+  const env = {
+    ...parleySettings(await postgres.createDatabase("installed"), port),
+    PATH: `${dirname(process.execPath)}:${process.env["PATH"]}`,
+  };
+  return () =>
+    startProgram(name, port, {
+      file: join(folder, "node_modules/.bin/parley"),
+      args: ["serve"],
+      env,
+    });
+};
+
+const fastify = async (
   { modelUrl, postgres: { createDatabase, run } }: SetUp,
   name: "fastify" | "care",
-): Promise<Server> => {
+): Promise<Start> => {
   const databaseUrl = await createDatabase(name);
   await run(databaseUrl, readFileSync(pathOf("../servers/schema.sql"), "utf8"));
   const { description, helloMessage, name: chatbotName, workspace } = chatbot;
@@ -209,11 +269,11 @@ const startFastify = async (
     ...(modelUrl !== null && { MODEL_URL: modelUrl }),
     ...(name === "care" && { CARE: "1" }),
   };
-  return startNode(name, [pathOf("../servers/fastify.ts")], env, port);
+  return () => startProgram(name, port, { args: [pathOf("../servers/fastify.ts")], env });
 };
 
 /** Installs Mastra first: 280 MB that nobody else needs. */
-const startMastra = async ({ modelUrl, postgres }: SetUp): Promise<Server> => {
+const mastra = async ({ modelUrl, postgres }: SetUp): Promise<Start> => {
   const folder = pathOf("../mastra");
   if (!existsSync(join(folder, "node_modules"))) {
     execFileSync("npm", ["ci", "--no-audit", "--no-fund"], { cwd: folder, stdio: "inherit" });
@@ -225,35 +285,56 @@ const startMastra = async ({ modelUrl, postgres }: SetUp): Promise<Server> => {
     MODEL_URL: modelUrl!,
     MASTRA_TELEMETRY_DISABLED: "1",
   };
-  return startNode("mastra", [join(folder, "server.ts")], env, port);
+  return () => startProgram("mastra", port, { args: [join(folder, "server.ts")], env });
 };
 
-const startFloor = async (): Promise<Server> => {
+const floor = async (): Promise<Start> => {
   const port = await freePort();
-  return startNode("floor", [pathOf("../servers/floor.ts")], { PORT: String(port) }, port);
+  const env = { PORT: String(port) };
+  return () => startProgram("floor", port, { args: [pathOf("../servers/floor.ts")], env });
 };
 
-/** Starts a server with its chats. `against` is the other checkout. */
+const startOf = async (
+  name: ServerName,
+  setUp: SetUp,
+  against: string | undefined,
+  isInstalled: boolean,
+): Promise<Start> => {
+  switch (name) {
+    case "floor":
+      return floor();
+    case "fastify":
+    case "care":
+      return fastify(setUp, name);
+    case "mastra":
+      return mastra(setUp);
+    case "row-security":
+      return withRowSecurity(setUp);
+    case "against":
+    case "parley": {
+      const checkout = resolve(name === "parley" ? thisCheckout : against!);
+      if (isInstalled) return installed(setUp, name, checkout);
+      return parleyOf(setUp, name, checkout, await setUp.postgres.createDatabase(name));
+    }
+  }
+};
+
+/** Starts a server with its chats. `against` is the folder of the other checkout. */
 export const startServer = async (
   name: ServerName,
   setUp: SetUp,
   against: string | undefined,
 ): Promise<Server> => {
-  switch (name) {
-    case "floor":
-      return startFloor();
-    case "fastify":
-    case "care":
-      return fill(await startFastify(setUp, name), setUp);
-    case "mastra":
-      return fill(await startMastra(setUp), setUp);
-    case "row-security":
-      return fill(await startWithRowSecurity(setUp), setUp);
-    case "against":
-    case "parley": {
-      const checkout = name === "parley" ? thisCheckout : against!;
-      const databaseUrl = await setUp.postgres.createDatabase(name);
-      return fill(await startParley(setUp, { name, checkout, databaseUrl }), setUp);
-    }
-  }
+  const start = await startOf(name, setUp, against, false);
+  const server = await start();
+  if (name === "floor") return { ...server, chats: [1], longChat: 1 };
+  const filled = await createChats(server, chats);
+  return setUp.modelUrl === null ? addLongChat(filled) : filled;
 };
+
+/** What starts a server as it is installed, without chats. */
+export const installedStart = (
+  name: ServerName,
+  setUp: SetUp,
+  against: string | undefined,
+): Promise<Start> => startOf(name, setUp, against, true);

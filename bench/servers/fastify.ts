@@ -5,8 +5,7 @@
  * Environment: DATABASE_URL, PORT; MODEL_URL of an OpenAI-compatible endpoint, or the answerers of all servers answer;
  * CARE=1: with Parley's care for writes (see `inBatches` and `BatchedResponse`).
  */
-import { createOpenAICompatible } from "@ai-sdk/openai-compatible";
-import { streamText, type LanguageModel, type ModelMessage } from "ai";
+import type { ModelMessage } from "ai";
 import Fastify, { type FastifyError, type FastifyReply } from "fastify";
 import { hash } from "node:crypto";
 import { ServerResponse } from "node:http";
@@ -32,13 +31,15 @@ pg.types.setTypeParser(pg.types.builtins.INT8, Number);
 const pool = new pg.Pool({ connectionString: process.env["DATABASE_URL"], max: 10 });
 
 const hasCare = process.env["CARE"] === "1";
+/** The AI SDK and its model. Loading it takes time and memory, so a server without a model does not. */
+const loadModel = async (baseURL: string) => {
+  const { createOpenAICompatible } = await import("@ai-sdk/openai-compatible");
+  const { streamText } = await import("ai");
+  const provider = createOpenAICompatible({ name: "model", baseURL, includeUsage: true });
+  return { streamText, model: provider.chatModel("m") };
+};
 const modelUrl = process.env["MODEL_URL"];
-const model: LanguageModel | null =
-  modelUrl === undefined
-    ? null
-    : createOpenAICompatible({ name: "model", baseURL: modelUrl, includeUsage: true }).chatModel(
-        "m",
-      );
+const ai = modelUrl === undefined ? null : await loadModel(modelUrl);
 
 const maxBatch = 100;
 const maxWriters = 2;
@@ -407,9 +408,9 @@ await app.register(
         const earlier = await entriesOf(chatbot, chatId);
         if (earlier === null) return chatDoesNotExist(reply);
         const isStream = headers.accept === "text/event-stream";
-        if (model !== null) {
-          const result = streamText({
-            model,
+        if (ai !== null) {
+          const result = ai.streamText({
+            model: ai.model,
             messages: toMessages(earlier, question),
             ...(isStream && {
               onEnd: async ({ text }) =>
