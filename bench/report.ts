@@ -40,19 +40,18 @@ const compared = (results: ReadonlyArray<Result>, cell: (figures: Figures) => st
   );
 };
 
-const barsOf = ({ figures, scenario }: Result): BarGroup => ({
-  label: scenario,
-  bars: figures.map((one) => ({
-    name: titleOf(one.server),
-    parts: [one.serverMicros, one.postgresMicros],
-  })),
-});
-
-const cpuPlot = (title: string, results: ReadonlyArray<Result>): string =>
+/** A plot of CPU time in a unit of so many microseconds. */
+const cpuPlot = (title: string, micros: number, results: ReadonlyArray<Result>): string =>
   barPlot(
     title,
     "Dark: the server. Light: PostgreSQL.",
-    results.map(barsOf),
+    results.map(({ figures, scenario }): BarGroup => ({
+      label: scenario,
+      bars: figures.map(({ postgresMicros, server, serverMicros }) => ({
+        name: titleOf(server),
+        parts: [serverMicros / micros, postgresMicros / micros],
+      })),
+    })),
     (Object.keys(titles) as Array<ServerName>)
       .filter((name) =>
         results.some(({ figures }) => figures.some(({ server }) => server === name)),
@@ -91,14 +90,15 @@ const asksPlot = (results: ReadonlyArray<Result>): string => {
 };
 
 export const writeReport = (run: Run): void => {
-  const { machine, node, postgres, results, rounds, seconds, starts } = run;
+  const { machine, node, postgres, results, rounds, seconds, starts: startFigures } = run;
   const isLong = ({ scenario }: Result) => /streamed|model/.test(scenario);
   const at32 = results.filter((result) => result.connections === 32 && !isLong(result));
   const plots: Readonly<Record<string, string>> = {
-    "performance-cpu.svg": cpuPlot("CPU time of a request, microseconds, 32 connections", at32),
+    "performance-cpu.svg": cpuPlot("CPU time of a request, microseconds, 32 connections", 1, at32),
     "performance-asks.svg": asksPlot(results),
     "performance-streams.svg": cpuPlot(
-      "CPU time of a long answer, microseconds",
+      "CPU time of a long answer, milliseconds",
+      1000,
       results.filter(isLong),
     ),
   };
@@ -122,7 +122,7 @@ export const writeReport = (run: Run): void => {
     p99: compared(results, ({ p99Millis }) => p99Millis.toFixed(p99Millis < 100 ? 1 : 0)),
     starts: table(
       ["server", "start", "memory when idle", "after a burst of asks", "at most"],
-      starts.map(({ idle, loaded, peak, server, startMillis }) => [
+      startFigures.map(({ idle, loaded, peak, server, startMillis }) => [
         titleOf(server),
         `${Math.round(startMillis)} ms`,
         ...[idle, loaded, peak].map(megabytes),
@@ -143,8 +143,8 @@ export const writeReport = (run: Run): void => {
   };
   for (const path of documents) {
     const text = readFileSync(path, "utf8").replace(
-      /(\[figures\]: # "(\w+)"\n)[^]*?(\n\[figures\]: # "end")/g,
-      (_, start: string, name: string, end: string) => `${start}\n${sections[name]}\n${end}`,
+      /(\[figures\]: # "(?!end)(\w+)"\n)[^]*?(\[figures\]: # "end")/g,
+      (_, start: string, name: string, end: string) => `${start}\n${sections[name]}\n\n${end}`,
     );
     writeFileSync(path, text);
   }

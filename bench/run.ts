@@ -30,6 +30,7 @@ import {
   installedStart,
   lacks,
   startServer,
+  titles,
   type Server,
   type ServerName,
 } from "./harness/Servers.ts";
@@ -141,7 +142,10 @@ const main = async (): Promise<boolean> => {
         measured.get(server)!.push(await round(scenario, connections, server));
       }
     }
-    const figures = servers.map((server) => figuresOf(server.name, measured.get(server)!));
+    const order = Object.keys(titles);
+    const figures = servers
+      .map((server) => figuresOf(server.name, measured.get(server)!))
+      .toSorted((a, b) => order.indexOf(a.server) - order.indexOf(b.server));
     const named = (name: ServerName) => figures.find(({ server }) => server === name);
     results.push({ scenario: scenario.name, connections, figures });
     console.log(labelOf(scenario, connections));

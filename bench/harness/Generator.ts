@@ -62,6 +62,7 @@ const run = ({
   rate,
   refusal,
   requests,
+  staggerMillis = 0,
 }: Load): Promise<Reply> =>
   new Promise((resolve) => {
     const texts = requests.map((request) => {
@@ -136,7 +137,14 @@ const run = ({
       phase = "counting";
       from = clocks();
       timers.push(setTimeout(end, millis));
-      if (rate === undefined) for (const connection of all) send(connection, performance.now());
+      if (rate !== undefined) return;
+      for (const [n, connection] of all.entries()) {
+        if (staggerMillis === 0) send(connection, performance.now());
+        else {
+          const delay = (staggerMillis * n) / connections;
+          timers.push(setTimeout(() => send(connection, performance.now()), delay));
+        }
+      }
     };
     const end = (): void => {
       phase = "ending";

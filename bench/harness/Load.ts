@@ -34,6 +34,11 @@ export interface Load {
   readonly rate?: number;
   /** The status of responses that an open loop counts as refusals. */
   readonly refusal?: number;
+  /**
+   * Of a closed loop: the first requests that count are sent over so many milliseconds; default 0. Streams that began
+   * together would be served together, which costs less.
+   */
+  readonly staggerMillis?: number;
   /** Under load, but not counted: connections open, caches fill, code is compiled. */
   readonly leadMillis: number;
   /** How long requests are sent that count. The last of them are awaited. */

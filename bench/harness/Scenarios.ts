@@ -23,6 +23,7 @@ export interface Scenario {
   /** Connections send these requests in turn. */
   readonly requests: (server: Server) => ReadonlyArray<Request>;
   readonly match: Expected["match"];
+  readonly staggerMillis?: number;
   readonly goals?: Readonly<Record<number, Goal>>;
 }
 
@@ -41,6 +42,9 @@ const asks = (query: string, headers?: Request["headers"]) => ({
   requests: ({ chats }: Server) =>
     chats.slice(0, askedChats).map((chat) => ask(chat, query, headers)),
 });
+
+/** Of answers that come piece by piece. */
+const staggerMillis = 100;
 
 const idempotent = { "idempotency-key": "{key}" };
 const streamed = { accept: "text/event-stream" };
@@ -119,6 +123,7 @@ export const scenarios: ReadonlyArray<Scenario> = [
     servers: ["floor", "fastify", ...parleys],
     ...asks(pacedQuestion, streamed),
     match: "last event",
+    staggerMillis,
   },
   {
     name: "ask a model",
@@ -127,6 +132,7 @@ export const scenarios: ReadonlyArray<Scenario> = [
     servers: ["fastify", "mastra", ...parleys],
     ...asks(instantQuestion),
     match: "all but digits",
+    staggerMillis,
   },
   {
     name: "ask a model, streamed",
@@ -135,6 +141,7 @@ export const scenarios: ReadonlyArray<Scenario> = [
     servers: ["fastify", "mastra", ...parleys],
     ...asks(instantQuestion, streamed),
     match: "last event",
+    staggerMillis,
   },
 ];
 
@@ -154,9 +161,9 @@ const toText = ({ body, headers, method, path }: Request, key: string): string =
 
 /** The requests of a scenario to a server, and their expected response, which one request finds out. */
 export const loadOf = async (
-  { match, requests }: Scenario,
+  { match, requests, staggerMillis = 0 }: Scenario,
   server: Server,
-): Promise<Pick<Load, "expected" | "port" | "requests">> => {
+): Promise<Pick<Load, "expected" | "port" | "requests" | "staggerMillis">> => {
   const all = requests(server);
   const [first] = all;
   const headers = Object.entries(first!.headers ?? {});
@@ -170,6 +177,7 @@ export const loadOf = async (
     port: server.port,
     requests: all.map((request) => toText(request, server.key)),
     expected: { status, body: text, match },
+    staggerMillis,
   };
 };
 
