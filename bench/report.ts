@@ -24,14 +24,18 @@ const table = (head: ReadonlyArray<string>, rows: ReadonlyArray<ReadonlyArray<st
     .join("\n");
 
 /** A table with a column a server. */
-const compared = (results: ReadonlyArray<Result>, cell: (figures: Figures) => string): string => {
+const comparisonTable = (
+  results: ReadonlyArray<Result>,
+  cell: (figures: Figures) => string,
+): string => {
   const servers = (Object.keys(titles) as Array<ServerName>).filter((name) =>
     results.some(({ figures }) => figures.some(({ server }) => server === name)),
   );
   return table(
-    ["request", ...servers.map(titleOf)],
+    ["request", "connections", ...servers.map(titleOf)],
     results.map(({ connections, figures, scenario }) => [
-      `${scenario}, ${plural(connections)}`,
+      scenario,
+      String(connections),
       ...servers.map((name) => {
         const own = figures.find(({ server }) => server === name);
         return own === undefined ? "" : cell(own);
@@ -90,7 +94,7 @@ const asksPlot = (results: ReadonlyArray<Result>): string => {
 };
 
 export const writeReport = (run: Run): void => {
-  const { machine, node, postgres, results, rounds, seconds, starts: startFigures } = run;
+  const { machine, node, postgres, results, rounds, seconds, starts } = run;
   const isLong = ({ scenario }: Result) => /streamed|model/.test(scenario);
   const at32 = results.filter((result) => result.connections === 32 && !isLong(result));
   const plots: Readonly<Record<string, string>> = {
@@ -113,16 +117,12 @@ export const writeReport = (run: Run): void => {
       ["server", "what it does less than Parley"],
       Object.entries(lacks).map(([name, text]) => [titleOf(name), text]),
     ),
-    throughput: compared(results, ({ perSecond }) => count(perSecond)),
-    cpu: compared(
-      results,
-      (figures) =>
-        `${count(cpuOf(figures))} (${count(figures.serverMicros)} + ${count(figures.postgresMicros)})`,
-    ),
-    p99: compared(results, ({ p99Millis }) => p99Millis.toFixed(p99Millis < 100 ? 1 : 0)),
+    throughput: comparisonTable(results, ({ perSecond }) => count(perSecond)),
+    cpu: comparisonTable(results, (figures) => count(cpuOf(figures))),
+    p99: comparisonTable(results, ({ p99Millis }) => p99Millis.toFixed(p99Millis < 100 ? 1 : 0)),
     starts: table(
       ["server", "start", "memory when idle", "after a burst of asks", "at most"],
-      startFigures.map(({ idle, loaded, peak, server, startMillis }) => [
+      starts.map(({ idle, loaded, peak, server, startMillis }) => [
         titleOf(server),
         `${Math.round(startMillis)} ms`,
         ...[idle, loaded, peak].map(megabytes),

@@ -10,18 +10,17 @@ import { fileURLToPath } from "node:url";
 import { parseArgs } from "node:util";
 import { abort, own, stopAll } from "./harness/Children.ts";
 import { memoryOf } from "./harness/Cpu.ts";
-import { startGenerator, type Measured } from "./harness/Load.ts";
+import { startGenerator, type Expected, type Measurement } from "./harness/Load.ts";
 import { startPostgres } from "./harness/Postgres.ts";
 import { profileClock, topFunctions } from "./harness/Profile.ts";
 import {
   figuresOf,
   linesOf,
-  median,
-  missed,
+  medians,
+  missedGoals,
   ratiosOf,
   startLine,
   type Result,
-  type Run,
   type StartFigures,
 } from "./harness/Report.ts";
 import { assertSame, loadOf, scenarios, type Scenario } from "./harness/Scenarios.ts";
@@ -51,26 +50,33 @@ const { values: options } = parseArgs({
     write: { type: "boolean", default: false },
   },
 });
+const { against } = options;
 const rounds = Number(options.rounds);
 const seconds = Number(options.seconds);
 const only = new RegExp(options.only);
-if (options.write && (options.only !== "" || options.against !== undefined)) {
-  throw new Error(
-    "--write rewrites all figures, so it measures all: without --only and --against.",
-  );
-}
 
-const labelOf = ({ name }: Scenario, connections: number) =>
-  `${name}, ${connections} ${connections === 1 ? "connection" : "connections"}`;
-
-const selectedServers = (): ReadonlySet<string> => {
+const readServers = (): ReadonlySet<string> => {
   if (options.servers !== undefined) return new Set(options.servers.split(","));
-  if (options.profile) return new Set(["parley"]);
-  if (options.against !== undefined) return new Set(["against", "parley"]);
+  if (against !== undefined) return new Set(["against", "parley"]);
   if (options["row-security"]) return new Set(["parley", "row-security"]);
   return new Set(["floor", "fastify", "care", "parley", ...(options.mastra ? ["mastra"] : [])]);
 };
+const serverNames = readServers();
 
+const checkOptions = (): void => {
+  const unknown = [...serverNames].filter((name) => !(name in titles));
+  if (unknown.length > 0) throw new Error(`Servers are ${Object.keys(titles).join(", ")}.`);
+  if (serverNames.has("against") && against === undefined) {
+    throw new Error("--against <folder> names the other checkout.");
+  }
+  if (!(rounds >= 1) || !(seconds >= 1)) throw new Error("--rounds and --seconds are at least 1.");
+  if (options.write && (options.only !== "" || against !== undefined)) {
+    throw new Error("--write rewrites all figures: it goes with neither --only nor --against.");
+  }
+};
+
+const labelOf = ({ name }: Scenario, connections: number) =>
+  `${name}, ${connections} ${connections === 1 ? "connection" : "connections"}`;
 const startLabel = "start and memory of the installed server";
 
 const describeMachine = (): string => {
@@ -80,25 +86,39 @@ const describeMachine = (): string => {
 };
 
 const startModel = async (): Promise<string> => {
-  const child = spawn(
-    process.execPath,
-    [fileURLToPath(new URL("harness/Model.ts", import.meta.url))],
-    { stdio: ["ignore", "pipe", "inherit"], detached: true },
-  );
+  const program = fileURLToPath(new URL("harness/Model.ts", import.meta.url));
+  const child = spawn(process.execPath, [program], {
+    stdio: ["ignore", "pipe", "inherit"],
+    detached: true,
+  });
   own("The model", child, "SIGTERM");
   const [port] = await once(child.stdout, "data");
   return `http://127.0.0.1:${Number(port)}/v1`;
 };
 
+/** Rounds of all servers, in which each goes first now and then. */
+const alternate = async <Key, A>(
+  keys: ReadonlyArray<Key>,
+  round: (key: Key) => Promise<A>,
+): Promise<ReadonlyMap<Key, ReadonlyArray<A>>> => {
+  const all = new Map(keys.map((key): [Key, Array<A>] => [key, []]));
+  for (let i = 0; i < rounds; i++) {
+    const at = i % keys.length;
+    for (const key of [...keys.slice(at), ...keys.slice(0, at)])
+      all.get(key)!.push(await round(key));
+  }
+  return all;
+};
+
 const main = async (): Promise<boolean> => {
+  checkOptions();
   const [load] = loadavg();
   if (load! > 0.5) {
     console.log(
       `Other work is done on this machine (load ${load!.toFixed(1)}): figures will vary.`,
     );
   }
-  const selected = selectedServers();
-  const chosen = scenarios.flatMap((scenario) => {
+  const selection = scenarios.flatMap((scenario) => {
     const connections = scenario.connections.filter((n) => only.test(labelOf(scenario, n)));
     return connections.length === 0 ? [] : [{ ...scenario, connections }];
   });
@@ -108,56 +128,86 @@ const main = async (): Promise<boolean> => {
     `PostgreSQL ${postgres.version}, Node ${process.version}, ${rounds} rounds of ${seconds} s\n`,
   );
   for (const [name, text] of Object.entries(lacks)) {
-    if (selected.has(name)) console.log(`${name}: ${text}\n`);
+    if (serverNames.has(name)) console.log(`${name}: ${text}\n`);
   }
-  const results: Array<Result> = [];
-  const started: Array<StartFigures> = [];
-  let met = true;
-  let busiest = 0;
 
-  const round = async (scenario: Scenario, connections: number, server: Server) => {
+  let busiest = 0;
+  const round = async (
+    scenario: Scenario,
+    connections: number,
+    server: Server,
+  ): Promise<Measurement> => {
     const load = await loadOf(scenario, server);
     await postgres.checkpoint();
-    const measured = await measure({
+    const measurement = await measure({
       ...load,
       connections,
       leadMillis,
       millis: seconds * 1000,
       pids: { server: server.pid, postgres: postgres.pid },
     });
-    busiest = Math.max(busiest, measured.generatorBusy);
-    return measured;
+    busiest = Math.max(busiest, measurement.generatorBusy);
+    return measurement;
   };
 
   const compare = async (
     scenario: Scenario,
     connections: number,
     servers: ReadonlyArray<Server>,
-  ) => {
-    const measured = new Map(servers.map((server): [Server, Array<Measured>] => [server, []]));
-    for (let i = 0; i < rounds; i++) {
-      // Each goes first now and then.
-      const at = i % servers.length;
-      for (const server of [...servers.slice(at), ...servers.slice(0, at)]) {
-        measured.get(server)!.push(await round(scenario, connections, server));
-      }
-    }
+  ): Promise<Result> => {
+    const all = await alternate(servers, (server) => round(scenario, connections, server));
     const order = Object.keys(titles);
-    const figures = servers
-      .map((server) => figuresOf(server.name, measured.get(server)!))
+    const figures = [...all]
+      .map(([{ name }, measurements]) => figuresOf(name, measurements))
       .toSorted((a, b) => order.indexOf(a.server) - order.indexOf(b.server));
-    const named = (name: ServerName) => figures.find(({ server }) => server === name);
-    results.push({ scenario: scenario.name, connections, figures });
-    console.log(labelOf(scenario, connections));
-    const reference = named("fastify") ?? named("against") ?? named("parley");
-    for (const line of linesOf(figures, reference)) console.log(line);
-    const [parley, peer, goal] = [named("parley"), named("fastify"), scenario.goals?.[connections]];
-    if (parley !== undefined && peer !== undefined && goal !== undefined) {
-      const failures = missed(ratiosOf(parley, peer), goal);
-      if (failures.length > 0) met = false;
-      console.log(failures.length === 0 ? "  goal met" : `  MISSED: ${failures.join(", ")}`);
+    return { scenario: scenario.name, connections, figures };
+  };
+
+  /** Prints the figures; returns whether Parley met its goals. */
+  const print = (label: string, { connections, figures }: Result, { goals }: Scenario): boolean => {
+    const ofServer = (name: ServerName) => figures.find(({ server }) => server === name);
+    const [parley, fastify] = [ofServer("parley"), ofServer("fastify")];
+    const reference = fastify ?? ofServer("against") ?? parley;
+    console.log([label, ...linesOf(figures, reference)].join("\n"));
+    const goal = goals?.[connections];
+    if (goal === undefined || parley === undefined || fastify === undefined) {
+      console.log();
+      return true;
     }
-    console.log();
+    const missed = missedGoals(ratiosOf(parley, fastify), goal);
+    console.log(missed.length === 0 ? "  goal met\n" : `  MISSED: ${missed.join(", ")}\n`);
+    return missed.length === 0;
+  };
+
+  /** Servers as they are installed: how long a start takes, and memory before and after a burst of asks. */
+  const compareStarts = async (): Promise<ReadonlyArray<StartFigures>> => {
+    const names = (["parley", "against", "fastify"] as const).filter((name) =>
+      serverNames.has(name),
+    );
+    const ask = scenarios.find(({ name }) => name === "ask")!;
+    const starts = new Map<ServerName, () => Promise<Server>>();
+    for (const name of names) {
+      const start = await installedStart(name, { postgres, modelUrl: null }, against);
+      starts.set(name, start);
+      // The first start migrates the database, and fills the cache of compiled code.
+      await (await start()).stop();
+    }
+    const all = await alternate(names, async (name) => {
+      const server = await starts.get(name)!();
+      await sleep(1000);
+      const idle = memoryOf(server.pid).now;
+      await round(ask, 32, await createChats(server, 32));
+      await sleep(1000);
+      const { now: loaded, peak } = memoryOf(server.pid);
+      await server.stop();
+      return { startMillis: server.startMillis, idle, loaded, peak };
+    });
+    const figures = [...all].map(([server, measurements]) => ({
+      server,
+      ...medians(["startMillis", "idle", "loaded", "peak"], measurements),
+    }));
+    console.log([startLabel, ...figures.map(startLine), ""].join("\n"));
+    return figures;
   };
 
   const profile = async (scenario: Scenario, connections: number): Promise<void> => {
@@ -167,112 +217,67 @@ const main = async (): Promise<boolean> => {
     const server = await startServer("parley", { postgres, modelUrl, profile: file }, undefined);
     await postgres.settle();
     const from = profileClock();
-    const measured = await round(scenario, connections, server);
+    const measurement = await round(scenario, connections, server);
     const to = profileClock();
     await server.stop();
     console.log(`${labelOf(scenario, connections)}, profiled`);
-    for (const line of linesOf([figuresOf(server.name, [measured])], undefined)) console.log(line);
+    for (const line of linesOf([figuresOf(server.name, [measurement])], undefined)) {
+      console.log(line);
+    }
     for (const line of topFunctions(file, from, to, 30)) console.log(`  ${line}`);
     console.log(`  Whole profile: ${file}\n`);
   };
 
-  /** Servers as they are installed: how long a start takes, and memory before and after a burst of asks. */
-  const compareStarts = async (names: ReadonlyArray<ServerName>): Promise<void> => {
-    const setUp = { postgres, modelUrl: null };
-    const starts = new Map<ServerName, Awaited<ReturnType<typeof installedStart>>>();
-    for (const name of names) {
-      const start = await installedStart(name, setUp, options.against);
-      starts.set(name, start);
-      // The first start migrates the database, and fills the cache of compiled code.
-      await (await start()).stop();
-    }
-    const measured = new Map(names.map((name): [ServerName, Array<StartFigures>] => [name, []]));
-    for (let i = 0; i < rounds; i++) {
-      for (const name of i % 2 === 0 ? names : names.toReversed()) {
-        const started = await starts.get(name)!();
-        await sleep(1000);
-        const idle = memoryOf(started.pid).now;
-        const server = await createChats(started, 32);
-        await round(
-          scenarios.find((scenario) => scenario.name === "ask")!,
-          32,
-          server,
-        );
-        await sleep(1000);
-        const { now: loaded, peak } = memoryOf(server.pid);
-        const { startMillis } = server;
-        measured.get(name)!.push({ server: name, startMillis, idle, loaded, peak });
-        await server.stop();
-      }
-    }
-    console.log(startLabel);
-    for (const [server, rounds] of measured) {
-      const of = (figure: "startMillis" | "idle" | "loaded" | "peak") =>
-        median(rounds.map((round) => round[figure]));
-      const figures = {
-        server,
-        startMillis: of("startMillis"),
-        idle: of("idle"),
-        loaded: of("loaded"),
-        peak: of("peak"),
-      };
-      started.push(figures);
-      console.log(startLine(figures));
-    }
-    console.log();
-  };
-
   if (options.profile) {
-    for (const scenario of chosen) {
+    for (const scenario of selection) {
       for (const connections of scenario.connections) await profile(scenario, connections);
     }
     return true;
   }
 
+  const results: Array<Result> = [];
+  let isMet = true;
   for (const answers of ["at once", "by a model"] as const) {
-    const group = chosen.filter((scenario) => scenario.answers === answers);
-    const names = new Set(
-      group.flatMap(({ servers }) => servers.filter((name) => selected.has(name))),
+    const group = selection.filter((scenario) => scenario.answers === answers);
+    const names = (Object.keys(titles) as Array<ServerName>).filter(
+      (name) => serverNames.has(name) && group.some(({ servers }) => servers.includes(name)),
     );
-    if (names.size === 0) continue;
+    if (names.length === 0) continue;
     const setUp = { postgres, modelUrl: answers === "at once" ? null : await startModel() };
     const servers: Array<Server> = [];
-    for (const name of names) servers.push(await startServer(name, setUp, options.against));
+    for (const name of names) servers.push(await startServer(name, setUp, against));
     await postgres.settle();
     for (const scenario of group) {
-      const compared = servers.filter(({ name }) => scenario.servers.includes(name));
-      const responses = new Map<Server, Awaited<ReturnType<typeof loadOf>>["expected"]>();
-      for (const server of compared)
+      const participants = servers.filter(({ name }) => scenario.servers.includes(name));
+      if (participants.length === 0) continue;
+      const responses = new Map<Server, Expected>();
+      for (const server of participants) {
         responses.set(server, (await loadOf(scenario, server)).expected);
+      }
       assertSame(scenario, responses);
-      for (const connections of scenario.connections)
-        await compare(scenario, connections, compared);
+      for (const connections of scenario.connections) {
+        const result = await compare(scenario, connections, participants);
+        results.push(result);
+        if (!print(labelOf(scenario, connections), result, scenario)) isMet = false;
+      }
     }
     for (const { stop } of servers) await stop();
   }
-  if (only.test(startLabel)) {
-    const names = (["fastify", "against", "parley"] as const).filter((name) => selected.has(name));
-    await compareStarts(names);
-  }
+  const starts = only.test(startLabel) ? await compareStarts() : [];
   console.log(`The generator used at most ${(100 * busiest).toFixed(0)} % of a core.`);
-  const run: Run = {
-    machine: describeMachine(),
-    postgres: postgres.version,
-    node: process.versions.node,
-    rounds,
-    seconds,
-    results,
-    starts: started,
-  };
+
+  const machine = describeMachine();
+  const versions = { postgres: postgres.version, node: process.versions.node };
+  const run = { machine, ...versions, rounds, seconds, results, starts };
   saveRun(run);
   if (options.write) writeReport(run);
-  return met;
+  return isMet;
 };
 
 try {
-  const met = await main();
+  const isMet = await main();
   await stopAll();
-  process.exit(met ? 0 : 1);
+  process.exit(isMet ? 0 : 1);
 } catch (error) {
   await abort(error instanceof Error ? error.message : String(error));
 }

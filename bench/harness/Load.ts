@@ -47,7 +47,7 @@ export interface Load {
   readonly pids: { readonly server: number; readonly postgres: number };
 }
 
-export interface Measured {
+export interface Measurement {
   readonly perSecond: number;
   readonly p50Millis: number;
   readonly p99Millis: number;
@@ -66,9 +66,9 @@ export interface Measured {
   readonly failed: number;
 }
 
-export type Reply = Measured | { readonly failure: string };
+export type Reply = Measurement | { readonly failure: string };
 
-export type Measure = (load: Load) => Promise<Measured>;
+export type Measure = (load: Load) => Promise<Measurement>;
 
 /** Starts a generator, which makes one measurement at a time. */
 export const startGenerator = (): Measure => {

@@ -1,10 +1,10 @@
 /**
  * The figures of a run.
  */
-import type { Measured } from "./Load.ts";
+import type { Measurement } from "./Load.ts";
 import type { Goal } from "./Scenarios.ts";
 
-export const median = (values: ReadonlyArray<number>): number => {
+const median = (values: ReadonlyArray<number>): number => {
   const sorted = values.toSorted((a, b) => a - b);
   const middle = sorted.length >> 1;
   return sorted.length % 2 === 1 ? sorted[middle]! : (sorted[middle - 1]! + sorted[middle]!) / 2;
@@ -45,19 +45,19 @@ export interface Run {
   readonly starts: ReadonlyArray<StartFigures>;
 }
 
-export const figuresOf = (server: string, rounds: ReadonlyArray<Measured>): Figures => {
-  const of = (
-    figure: "perSecond" | "p50Millis" | "p99Millis" | "serverMicros" | "postgresMicros",
-  ) => median(rounds.map((round) => round[figure]));
-  return {
-    server,
-    perSecond: of("perSecond"),
-    p50Millis: of("p50Millis"),
-    p99Millis: of("p99Millis"),
-    serverMicros: of("serverMicros"),
-    postgresMicros: of("postgresMicros"),
-  };
-};
+/** The median of each figure over the rounds. */
+export const medians = <Name extends string>(
+  names: ReadonlyArray<Name>,
+  rounds: ReadonlyArray<Readonly<Record<Name, number>>>,
+): Record<Name, number> =>
+  Object.fromEntries(
+    names.map((name) => [name, median(rounds.map((round) => round[name]))]),
+  ) as Record<Name, number>;
+
+export const figuresOf = (server: string, rounds: ReadonlyArray<Measurement>): Figures => ({
+  server,
+  ...medians(["perSecond", "p50Millis", "p99Millis", "serverMicros", "postgresMicros"], rounds),
+});
 
 export const cpuOf = ({ postgresMicros, serverMicros }: Figures) => serverMicros + postgresMicros;
 
@@ -69,7 +69,7 @@ export const ratiosOf = (figures: Figures, reference: Figures): Required<Goal> =
 });
 
 /** What of a goal was missed. */
-export const missed = (ratios: Required<Goal>, goal: Goal): ReadonlyArray<string> => [
+export const missedGoals = (ratios: Required<Goal>, goal: Goal): ReadonlyArray<string> => [
   ...(ratios.throughput < goal.throughput ? [`throughput of at least ${goal.throughput}`] : []),
   ...(goal.cpu !== undefined && ratios.cpu > goal.cpu ? [`CPU of at most ${goal.cpu}`] : []),
   ...(goal.p99 !== undefined && ratios.p99 > goal.p99 ? [`p99 of at most ${goal.p99}`] : []),
