@@ -276,7 +276,10 @@ const fastify = async (
 const mastra = async ({ modelUrl, postgres }: SetUp): Promise<Start> => {
   const folder = pathOf("../mastra");
   if (!existsSync(join(folder, "node_modules"))) {
-    execFileSync("npm", ["ci", "--no-audit", "--no-fund"], { cwd: folder, stdio: "inherit" });
+    execFileSync("npm", ["install", "--no-package-lock", "--no-audit", "--no-fund"], {
+      cwd: folder,
+      stdio: "inherit",
+    });
   }
   const port = await freePort();
   const env = {
