@@ -1,144 +1,283 @@
 /**
- * Measures Parley against the peer, in alternating rounds, and exits with 1 when a ratio is below its
- * target. See README.md.
+ * Measures servers in alternating rounds. See README.md.
  */
+import { spawn } from "node:child_process";
+import { once } from "node:events";
 import { rmSync } from "node:fs";
-import { loadavg } from "node:os";
+import { cpus, loadavg, release, totalmem } from "node:os";
+import { setTimeout as sleep } from "node:timers/promises";
 import { fileURLToPath } from "node:url";
 import { parseArgs } from "node:util";
-import { abort, stopAll } from "./harness/Children.ts";
-import { startGenerator, type Measured } from "./harness/Load.ts";
+import { abort, own, stopAll } from "./harness/Children.ts";
+import { memoryOf } from "./harness/Cpu.ts";
+import { startGenerator, type Expected, type Measurement } from "./harness/Load.ts";
 import { startPostgres } from "./harness/Postgres.ts";
 import { profileClock, topFunctions } from "./harness/Profile.ts";
-import { line, median } from "./harness/Report.ts";
+import {
+  figuresOf,
+  linesOf,
+  medians,
+  missedGoals,
+  ratiosOf,
+  startLine,
+  type Result,
+  type StartFigures,
+} from "./harness/Report.ts";
 import { assertSame, loadOf, scenarios, type Scenario } from "./harness/Scenarios.ts";
-import { startParley, startPeer, type Running } from "./harness/Servers.ts";
+import {
+  createChats,
+  installedStart,
+  lacks,
+  startServer,
+  titles,
+  type Server,
+  type ServerName,
+} from "./harness/Servers.ts";
+import { saveRun, writeReport } from "./report.ts";
 
-const connections = 32;
 const leadMillis = 1000;
-const setUpSeconds = 120;
 
-const usage = `node run.ts [--rounds 1..50] [--seconds 1..60] [--only ${scenarios.map(({ name }) => name).join("|")}] [--profile] [--store postgres|memory]`;
+const { values: options } = parseArgs({
+  options: {
+    rounds: { type: "string", default: "5" },
+    seconds: { type: "string", default: "3" },
+    only: { type: "string", default: "" },
+    servers: { type: "string" },
+    against: { type: "string" },
+    mastra: { type: "boolean", default: false },
+    "row-security": { type: "boolean", default: false },
+    profile: { type: "boolean", default: false },
+    write: { type: "boolean", default: false },
+  },
+});
+const { against } = options;
+const rounds = Number(options.rounds);
+const seconds = Number(options.seconds);
+const only = new RegExp(options.only);
 
-const readOptions = () => {
-  const { values } = parseArgs({
-    options: {
-      rounds: { type: "string", default: "5" },
-      seconds: { type: "string", default: "4" },
-      only: { type: "string" },
-      profile: { type: "boolean", default: false },
-      store: { type: "string", default: "postgres" },
-    },
-  });
-  const { only, profile, store } = values;
-  const rounds = Number(values.rounds);
-  const seconds = Number(values.seconds);
-  const chosen = scenarios.filter(({ name }) => only === undefined || name === only);
-  const inRange = (n: number, most: number) => Number.isInteger(n) && n >= 1 && n <= most;
-  if (
-    !inRange(rounds, 50) ||
-    !inRange(seconds, 60) ||
-    chosen.length === 0 ||
-    (store !== "postgres" && store !== "memory")
-  ) {
-    throw new Error(usage);
+const readServers = (): ReadonlySet<string> => {
+  if (options.servers !== undefined) return new Set(options.servers.split(","));
+  if (against !== undefined) return new Set(["against", "parley"]);
+  if (options["row-security"]) return new Set(["parley", "row-security"]);
+  return new Set(["floor", "fastify", "care", "parley", ...(options.mastra ? ["mastra"] : [])]);
+};
+const serverNames = readServers();
+
+const checkOptions = (): void => {
+  const unknown = [...serverNames].filter((name) => !(name in titles));
+  if (unknown.length > 0) throw new Error(`Servers are ${Object.keys(titles).join(", ")}.`);
+  if (serverNames.has("against") && against === undefined) {
+    throw new Error("--against <folder> names the other checkout.");
   }
-  return { rounds, seconds, chosen, profile, store } as const;
+  if (!(rounds >= 1) || !(seconds >= 1)) throw new Error("--rounds and --seconds are at least 1.");
+  if (options.write && (options.only !== "" || against !== undefined)) {
+    throw new Error("--write rewrites all figures: it goes with neither --only nor --against.");
+  }
+};
+
+const labelOf = ({ name }: Scenario, connections: number) =>
+  `${name}, ${connections} ${connections === 1 ? "connection" : "connections"}`;
+const startLabel = "start and memory of the installed server";
+
+const describeMachine = (): string => {
+  const [cpu] = cpus();
+  const gigabytes = Math.round(totalmem() / 2 ** 30);
+  return `${cpu!.model}, ${cpus().length} cores, ${gigabytes} GiB of memory, Linux ${release()}`;
+};
+
+const startModel = async (): Promise<string> => {
+  const program = fileURLToPath(new URL("harness/Model.ts", import.meta.url));
+  const child = spawn(process.execPath, [program], {
+    stdio: ["ignore", "pipe", "inherit"],
+    detached: true,
+  });
+  own("The model", child, "SIGTERM");
+  const [port] = await once(child.stdout, "data");
+  return `http://127.0.0.1:${Number(port)}/v1`;
+};
+
+/** Rounds of all servers, in which each goes first now and then. */
+const alternate = async <Key, A>(
+  keys: ReadonlyArray<Key>,
+  round: (key: Key) => Promise<A>,
+): Promise<ReadonlyMap<Key, ReadonlyArray<A>>> => {
+  const all = new Map(keys.map((key): [Key, Array<A>] => [key, []]));
+  for (let i = 0; i < rounds; i++) {
+    const at = i % keys.length;
+    for (const key of [...keys.slice(at), ...keys.slice(0, at)])
+      all.get(key)!.push(await round(key));
+  }
+  return all;
 };
 
 const main = async (): Promise<boolean> => {
-  const { chosen, profile, rounds, seconds, store } = readOptions();
-  const needed = setUpSeconds + chosen.length * rounds * 2 * (seconds + 5);
-  setTimeout(() => void abort(`Not done after ${needed} s.`), needed * 1000).unref();
-
+  checkOptions();
   const [load] = loadavg();
   if (load! > 0.5) {
     console.log(
-      `Other work is being done on this machine (load ${load!.toFixed(1)}): ratios will spread.`,
+      `Other work is done on this machine (load ${load!.toFixed(1)}): figures will vary.`,
     );
   }
+  const selection = scenarios.flatMap((scenario) => {
+    const connections = scenario.connections.filter((n) => only.test(labelOf(scenario, n)));
+    return connections.length === 0 ? [] : [{ ...scenario, connections }];
+  });
   const measure = startGenerator();
   const postgres = await startPostgres();
-  const parleyDatabase = await postgres.createDatabase("parley");
+  console.log(
+    `PostgreSQL ${postgres.version}, Node ${process.version}, ${rounds} rounds of ${seconds} s\n`,
+  );
+  for (const [name, text] of Object.entries(lacks)) {
+    if (serverNames.has(name)) console.log(`${name}: ${text}\n`);
+  }
 
-  const round = async (scenario: Scenario, server: Running) => {
+  let busiest = 0;
+  const round = async (
+    scenario: Scenario,
+    connections: number,
+    server: Server,
+  ): Promise<Measurement> => {
     const load = await loadOf(scenario, server);
     await postgres.checkpoint();
-    return measure({ ...load, connections, leadMillis, millis: seconds * 1000 });
+    const measurement = await measure({
+      ...load,
+      connections,
+      leadMillis,
+      millis: seconds * 1000,
+      pids: { server: server.pid, postgres: postgres.pid },
+    });
+    busiest = Math.max(busiest, measurement.generatorBusy);
+    return measurement;
   };
 
-  const checkStore = async (): Promise<void> => {
-    if (store === "postgres" && !(await postgres.hasTables(parleyDatabase))) {
-      throw new Error("Parley keeps nothing in PostgreSQL, so there is nothing to compare.");
+  const compare = async (
+    scenario: Scenario,
+    connections: number,
+    servers: ReadonlyArray<Server>,
+  ): Promise<Result> => {
+    const all = await alternate(servers, (server) => round(scenario, connections, server));
+    const order = Object.keys(titles);
+    const figures = [...all]
+      .map(([{ name }, measurements]) => figuresOf(name, measurements))
+      .toSorted((a, b) => order.indexOf(a.server) - order.indexOf(b.server));
+    return { scenario: scenario.name, connections, figures };
+  };
+
+  /** Prints the figures; returns whether Parley met its goals. */
+  const print = (label: string, { connections, figures }: Result, { goals }: Scenario): boolean => {
+    const ofServer = (name: ServerName) => figures.find(({ server }) => server === name);
+    const [parley, fastify] = [ofServer("parley"), ofServer("fastify")];
+    const reference = fastify ?? ofServer("against") ?? parley;
+    console.log([label, ...linesOf(figures, reference)].join("\n"));
+    const goal = goals?.[connections];
+    if (goal === undefined || parley === undefined || fastify === undefined) {
+      console.log();
+      return true;
     }
+    const missed = missedGoals(ratiosOf(parley, fastify), goal);
+    console.log(missed.length === 0 ? "  goal met\n" : `  MISSED: ${missed.join(", ")}\n`);
+    return missed.length === 0;
   };
 
-  if (profile) {
-    for (const scenario of chosen) {
-      const file = fileURLToPath(new URL(`${scenario.name}.cpuprofile`, import.meta.url));
-      rmSync(file, { force: true });
-      const parley = await startParley({ store, databaseUrl: parleyDatabase, profile: file });
-      await checkStore();
-      await postgres.settle([parleyDatabase]);
-      const from = profileClock();
-      const measured = await round(scenario, parley);
-      const to = profileClock();
-      await parley.stop();
-      console.log(`\n${scenario.name}, profiled\n${line("parley", [measured])}`);
-      for (const text of topFunctions(file, from, to, 30)) console.log(`  ${text}`);
-      console.log(`  Whole profile: ${file}`);
+  /** Servers as they are installed: how long a start takes, and memory before and after a burst of asks. */
+  const compareStarts = async (): Promise<ReadonlyArray<StartFigures>> => {
+    const names = (["parley", "against", "fastify"] as const).filter((name) =>
+      serverNames.has(name),
+    );
+    const ask = scenarios.find(({ name }) => name === "ask")!;
+    const starts = new Map<ServerName, () => Promise<Server>>();
+    for (const name of names) {
+      const start = await installedStart(name, { postgres, modelUrl: null }, against);
+      starts.set(name, start);
+      // The first start migrates the database, and fills the cache of compiled code.
+      await (await start()).stop();
+    }
+    const all = await alternate(names, async (name) => {
+      const server = await starts.get(name)!();
+      await sleep(1000);
+      const idle = memoryOf(server.pid).now;
+      await round(ask, 32, await createChats(server, 32));
+      await sleep(1000);
+      const { now: loaded, peak } = memoryOf(server.pid);
+      await server.stop();
+      return { startMillis: server.startMillis, idle, loaded, peak };
+    });
+    const figures = [...all].map(([server, measurements]) => ({
+      server,
+      ...medians(["startMillis", "idle", "loaded", "peak"], measurements),
+    }));
+    console.log([startLabel, ...figures.map(startLine), ""].join("\n"));
+    return figures;
+  };
+
+  const profile = async (scenario: Scenario, connections: number): Promise<void> => {
+    const file = fileURLToPath(new URL("parley.cpuprofile", import.meta.url));
+    rmSync(file, { force: true });
+    const modelUrl = scenario.answers === "at once" ? null : await startModel();
+    const server = await startServer("parley", { postgres, modelUrl, profile: file }, undefined);
+    await postgres.settle();
+    const from = profileClock();
+    const measurement = await round(scenario, connections, server);
+    const to = profileClock();
+    await server.stop();
+    console.log(`${labelOf(scenario, connections)}, profiled`);
+    for (const line of linesOf([figuresOf(server.name, [measurement])], undefined)) {
+      console.log(line);
+    }
+    for (const line of topFunctions(file, from, to, 30)) console.log(`  ${line}`);
+    console.log(`  Whole profile: ${file}\n`);
+  };
+
+  if (options.profile) {
+    for (const scenario of selection) {
+      for (const connections of scenario.connections) await profile(scenario, connections);
     }
     return true;
   }
 
-  const parley = await startParley({ store, databaseUrl: parleyDatabase, profile: null });
-  await checkStore();
-  const peerDatabase = await postgres.createDatabase("peer");
-  const peer = await startPeer(peerDatabase, parley);
-  await postgres.settle([parleyDatabase, peerDatabase]);
-  console.log(
-    `PostgreSQL ${postgres.version}, Node ${process.version}, ${connections} connections, ` +
-      `${rounds} rounds of ${seconds} s; Parley's store: ${store}`,
-  );
-
-  let met = true;
-  let busiest = 0;
-  for (const scenario of chosen) {
-    const { name, target } = scenario;
-    const [ours, theirs] = [await loadOf(scenario, parley), await loadOf(scenario, peer)];
-    assertSame(name, ours.expected, theirs.expected);
-    console.log(`\n${name}`);
-    const results = new Map<Running, Array<Measured>>([
-      [peer, []],
-      [parley, []],
-    ]);
-    for (let i = 0; i < rounds; i++) {
-      for (const server of i % 2 === 0 ? [peer, parley] : [parley, peer]) {
-        const measured = await round(scenario, server);
-        results.get(server)!.push(measured);
-        busiest = Math.max(busiest, measured.generatorBusy);
+  const results: Array<Result> = [];
+  let isMet = true;
+  for (const answers of ["at once", "by a model"] as const) {
+    const group = selection.filter((scenario) => scenario.answers === answers);
+    const names = (Object.keys(titles) as Array<ServerName>).filter(
+      (name) => serverNames.has(name) && group.some(({ servers }) => servers.includes(name)),
+    );
+    if (names.length === 0) continue;
+    const setUp = { postgres, modelUrl: answers === "at once" ? null : await startModel() };
+    const servers: Array<Server> = [];
+    for (const name of names) servers.push(await startServer(name, setUp, against));
+    await postgres.settle();
+    for (const scenario of group) {
+      const participants = servers.filter(({ name }) => scenario.servers.includes(name));
+      if (participants.length === 0) continue;
+      const responses = new Map<Server, Expected>();
+      for (const server of participants) {
+        responses.set(server, (await loadOf(scenario, server)).expected);
+      }
+      assertSame(scenario, responses);
+      for (const connections of scenario.connections) {
+        const result = await compare(scenario, connections, participants);
+        results.push(result);
+        if (!print(labelOf(scenario, connections), result, scenario)) isMet = false;
       }
     }
-    for (const [server, measured] of results) console.log(line(server.name, measured));
-    const perSecond = (server: Running) =>
-      results.get(server)!.map(({ requestsPerSecond }) => requestsPerSecond);
-    const ratio = median(perSecond(parley)) / median(perSecond(peer));
-    const byRound = perSecond(parley).map((value, i) => value / perSecond(peer)[i]!);
-    const verdict = ratio >= target ? "met" : "MISSED";
-    if (ratio < target) met = false;
-    console.log(
-      `  ratio   ${ratio.toFixed(2).padStart(7)}  (rounds ${Math.min(...byRound).toFixed(2)}` +
-        ` to ${Math.max(...byRound).toFixed(2)})   target ${target}: ${verdict}`,
-    );
+    for (const { stop } of servers) await stop();
   }
-  console.log(`\nThe generator used at most ${(100 * busiest).toFixed(0)} % of a core.`);
-  return met;
+  const starts = only.test(startLabel) ? await compareStarts() : [];
+  console.log(`The generator used at most ${(100 * busiest).toFixed(0)} % of a core.`);
+
+  const machine = describeMachine();
+  const versions = { postgres: postgres.version, node: process.versions.node };
+  const run = { machine, ...versions, rounds, seconds, results, starts };
+  saveRun(run);
+  if (options.write) writeReport(run);
+  return isMet;
 };
 
 try {
-  const met = await main();
+  const isMet = await main();
   await stopAll();
-  process.exit(met ? 0 : 1);
+  process.exit(isMet ? 0 : 1);
 } catch (error) {
   await abort(error instanceof Error ? error.message : String(error));
 }

@@ -1,78 +1,208 @@
 /**
- * The load generator, a process of its own: keep-alive connections that each send the next request
- * when the answer to the last one is complete. It reads no more of HTTP than that takes, because it
- * shares the machine with what it measures.
+ * The load generator, a process of its own. It reads no more of HTTP than it must, because it shares the machine with
+ * what it measures.
  */
+import { randomUUID } from "node:crypto";
 import { connect, type Socket } from "node:net";
-import type { Load, Reply } from "./Load.ts";
+import { cpuMicros } from "./Cpu.ts";
+import type { Expected, Load, Reply } from "./Load.ts";
 
 const headEnd = Buffer.from("\r\n\r\n");
-const lastAnswersMillis = 10_000;
+const lastChunk = Buffer.from("\r\n0\r\n\r\n");
+const lastAnswersMillis = 20_000;
 
-/** A judge of answers' bodies. */
-const bodyCheck = ({ body, match }: Load["expected"]): ((actual: Buffer) => boolean) => {
+/** A judge of responses' bodies. */
+const bodyCheck = ({ body, match }: Expected): ((actual: Buffer) => boolean) => {
   if (match === "bytes") {
-    const wanted = Buffer.from(body);
-    return (actual) => wanted.equals(actual);
+    const bytes = Buffer.from(body);
+    return (actual) => bytes.equals(actual);
   }
-  const literal = body.replace(/[.*+?^${}()|[\]\\]/g, "\\$&");
-  const wanted = new RegExp(`^${literal.replace(/[0-9]+/g, "[0-9]+")}$`);
-  return (actual) => wanted.test(actual.toString());
+  const relevant = (text: string) =>
+    match === "last event" ? text.slice(text.lastIndexOf("\ndata: ")) : text;
+  const literal = relevant(body).replace(/[.*+?^${}()|[\]\\]/g, "\\$&");
+  const pattern = new RegExp(`^${literal.replace(/[0-9]+/g, "[0-9]+")}$`);
+  return (actual) => pattern.test(relevant(actual.toString()));
 };
 
-const run = ({ connections, expected, leadMillis, millis, port, request }: Load): Promise<Reply> =>
-  new Promise((resolve) => {
-    const bytes = Buffer.from(request, "latin1");
-    const status = String(expected.status);
-    const bodyIsRight = bodyCheck(expected);
-    const latencies: Array<number> = [];
-    let phase: "lead" | "counting" | "ending" | "over" = "lead";
-    let answersDue = 0;
-    let measured: Reply = { failure: "nothing was measured" };
-    const sockets: Array<Socket> = [];
+/** The body of a response in chunks. */
+const unchunk = (data: Buffer): Buffer => {
+  const chunks: Array<Buffer> = [];
+  for (let at = 0; ;) {
+    const line = data.indexOf("\r\n", at);
+    const size = parseInt(data.toString("latin1", at, line), 16);
+    if (!(size > 0)) return Buffer.concat(chunks);
+    chunks.push(data.subarray(line + 2, line + 2 + size));
+    at = line + 2 + size + 2;
+  }
+};
 
-    const finish = (reply: Reply): void => {
+const endsIn = (data: Buffer, end: Buffer) => data.subarray(-end.length).equals(end);
+
+const percentile = (sorted: Float64Array, share: number): number =>
+  sorted[Math.floor(sorted.length * share)] ?? 0;
+
+type Outcome = "expected" | "refused" | "failed";
+
+interface Connection {
+  /** When the request that awaits its response was sent, or was due; `null`: there is none. */
+  sentAt: number | null;
+  isCounted: boolean;
+  socket: Socket;
+  /** The index of the request to send next. */
+  next: number;
+}
+
+const run = ({
+  connections,
+  expected,
+  leadMillis,
+  millis,
+  pids,
+  port,
+  rate,
+  refusal,
+  requests,
+  staggerMillis = 0,
+}: Load): Promise<Reply> =>
+  new Promise((resolve) => {
+    const texts = requests.map((request) => {
+      const [before, after] = request.split("{key}");
+      const bytes = Buffer.from(request, "latin1");
+      return () =>
+        after === undefined ? bytes : Buffer.from(before + randomUUID() + after, "latin1");
+    });
+    const bodyIsRight = bodyCheck(expected);
+    const latencies: Record<Outcome, Array<number>> = { expected: [], refused: [], failed: [] };
+    /** `pausing`: of a closed loop; the requests of the lead end before the first that counts. */
+    let phase: "lead" | "pausing" | "counting" | "ending" | "over" = "lead";
+    let unanswered = 0;
+    const all: Array<Connection> = [];
+    /** Of an open loop: the connections without a request, and when the requests were due that wait for one. */
+    const idle: Array<Connection> = [];
+    const due: Array<number> = [];
+
+    const clocks = () => ({
+      millis: performance.now(),
+      server: cpuMicros(pids.server),
+      postgres: cpuMicros(pids.postgres),
+      generator: process.cpuUsage(),
+    });
+    let from: ReturnType<typeof clocks>;
+
+    const stop = (reply: Reply): void => {
       if (phase === "over") return;
       phase = "over";
       for (const timer of timers) clearTimeout(timer);
-      for (const socket of sockets) socket.destroy();
+      for (const { socket } of all) socket.destroy();
       resolve(reply);
     };
-    const fail = (failure: string): void => finish({ failure });
+    const fail = (failure: string): void => stop({ failure });
 
-    const open = (): void => {
-      let sentAt = 0;
-      let rest: Buffer | null = null;
-      const next = (): void => {
-        answersDue += 1;
-        sentAt = performance.now();
-        socket.write(bytes);
+    const finish = (): void => {
+      const to = clocks();
+      const seconds = (to.millis - from.millis) / 1000;
+      const cpu = process.cpuUsage(from.generator);
+      const figuresOf = (outcome: Outcome) => {
+        const sorted = Float64Array.from(latencies[outcome]).sort();
+        return {
+          // The last responses of an open loop come after the time in which its requests were due.
+          perSecond: sorted.length / (rate === undefined ? seconds : millis / 1000),
+          p50Millis: percentile(sorted, 0.5),
+          p99Millis: percentile(sorted, 0.99),
+        };
       };
-      // The chunk is a view of the one read buffer, so what is kept of it has to be copied.
-      const keep = (data: Buffer, chunk: Buffer): void => {
-        rest = data === chunk ? Buffer.from(data) : data;
+      const responses = latencies.expected.length + latencies.refused.length;
+      stop({
+        ...figuresOf("expected"),
+        serverMicros: (to.server - from.server) / responses,
+        postgresMicros: (to.postgres - from.postgres) / responses,
+        generatorBusy: (cpu.user + cpu.system) / 1e6 / seconds,
+        refused: figuresOf("refused"),
+        failed: latencies.failed.length,
+      });
+    };
+
+    const send = (connection: Connection, dueAt: number): void => {
+      unanswered += 1;
+      connection.sentAt = dueAt;
+      connection.isCounted =
+        rate === undefined
+          ? phase === "counting"
+          : phase !== "lead" && dueAt >= from.millis && dueAt < from.millis + millis;
+      connection.socket.write(texts[connection.next]!());
+      connection.next = (connection.next + connections) % texts.length;
+    };
+
+    const begin = (): void => {
+      phase = "counting";
+      from = clocks();
+      timers.push(setTimeout(end, millis));
+      if (rate !== undefined) return;
+      for (const [n, connection] of all.entries()) {
+        if (staggerMillis === 0) send(connection, performance.now());
+        else {
+          const delay = (staggerMillis * n) / connections;
+          timers.push(setTimeout(() => send(connection, performance.now()), delay));
+        }
+      }
+    };
+    const end = (): void => {
+      phase = "ending";
+      const giveUp = (): void => {
+        if (rate === undefined) return fail(`${unanswered} responses did not come`);
+        for (let n = 0; n < unanswered + due.length; n++) latencies.failed.push(Infinity);
+        finish();
+      };
+      timers.push(setTimeout(giveUp, lastAnswersMillis));
+      if (unanswered === 0) finish();
+    };
+
+    /** Called when the request of the connection has an outcome. */
+    const settle = (connection: Connection, outcome: Outcome): void => {
+      unanswered -= 1;
+      if (connection.isCounted) latencies[outcome].push(performance.now() - connection.sentAt!);
+      connection.sentAt = null;
+      if (rate !== undefined) {
+        const dueAt = due.shift();
+        if (dueAt === undefined) idle.push(connection);
+        else send(connection, dueAt);
+      } else if (phase === "lead" || phase === "counting") {
+        send(connection, performance.now());
+      } else if (phase === "pausing" && unanswered === 0) begin();
+      if (phase === "ending" && unanswered === 0 && due.length === 0) finish();
+    };
+
+    const open = (connection: Connection): void => {
+      /** The bytes of the response so far. */
+      let parts: Array<Buffer> = [];
+      let isChunked = false;
+      const judge = (status: number, body: Buffer, data: Buffer): void => {
+        parts = [];
+        isChunked = false;
+        if (status === expected.status && bodyIsRight(body)) return settle(connection, "expected");
+        if (rate === undefined)
+          return fail(`an unexpected response: ${data.toString("utf8", 0, 2000)}`);
+        settle(connection, status === refusal ? "refused" : "failed");
       };
       const read = (chunk: Buffer): void => {
-        const data: Buffer = rest === null ? chunk : Buffer.concat([rest, chunk]);
+        parts.push(chunk);
+        if (isChunked && chunk.length >= lastChunk.length && !endsIn(chunk, lastChunk)) return;
+        const data = parts.length === 1 ? chunk : Buffer.concat(parts);
+        parts = [data];
         const end = data.indexOf(headEnd);
-        if (end < 0) return keep(data, chunk);
-        const head = data.toString("latin1", 0, end).toLowerCase();
+        if (end < 0) return;
+        const head = data.toString("latin1", 0, end + 2).toLowerCase();
+        const status = Number(head.slice(9, 12));
+        const body = data.subarray(end + 4);
         const at = head.indexOf("\r\ncontent-length:");
-        if (at < 0) return fail(`an answer without content-length: ${head}`);
-        const size = end + 4 + parseInt(head.slice(at + 17), 10);
-        if (data.length < size) return keep(data, chunk);
-        rest = null;
-        answersDue -= 1;
-        if (
-          data.length !== size ||
-          head.slice(9, 12) !== status ||
-          !bodyIsRight(data.subarray(end + 4))
-        ) {
-          return fail(`an unexpected answer: ${data.toString("utf8", 0, 1000)}`);
-        }
-        if (phase === "counting") latencies.push(performance.now() - sentAt);
-        if (phase !== "ending") next();
-        else if (answersDue === 0) finish(measured);
+        if (at >= 0) {
+          const size = parseInt(head.slice(at + 17), 10);
+          if (body.length === size) return judge(status, body, data);
+          if (body.length > size) fail(`more than a response: ${data.toString("utf8", 0, 1000)}`);
+        } else if (/\r\ntransfer-encoding: *chunked\r\n/.test(head)) {
+          isChunked = true;
+          if (endsIn(data, lastChunk)) judge(status, unchunk(body), data);
+        } else fail(`a response of unknown length: ${head}`);
       };
       const buffer = Buffer.allocUnsafe(1 << 16);
       const socket = connect({
@@ -82,48 +212,62 @@ const run = ({ connections, expected, leadMillis, millis, port, request }: Load)
         onread: {
           buffer,
           callback: (size) => {
-            if (phase !== "over") read(buffer.subarray(0, size));
+            // The one buffer is read into again, and the bytes are kept until the response is complete.
+            if (phase !== "over") read(Buffer.from(buffer.subarray(0, size)));
             return true;
           },
         },
       });
-      sockets.push(socket);
-      socket.once("connect", next);
-      socket.on("error", (error) => fail(error.message));
-      socket.on("close", () => fail("the server closed a connection"));
+      connection.socket = socket;
+      socket.once("connect", () => {
+        if (rate === undefined) send(connection, performance.now());
+        else idle.push(connection);
+      });
+      socket.on("error", (error) => rate === undefined && fail(error.message));
+      socket.on("close", () => {
+        if (phase === "over") return;
+        if (rate === undefined) return fail("the server closed a connection");
+        const at = idle.indexOf(connection);
+        if (at >= 0) idle.splice(at, 1);
+        setTimeout(open, 10, connection);
+        if (connection.sentAt !== null) {
+          unanswered -= 1;
+          if (connection.isCounted) latencies.failed.push(performance.now() - connection.sentAt);
+          connection.sentAt = null;
+        }
+      });
     };
 
-    let from = 0;
-    let cpuFrom: NodeJS.CpuUsage;
-    const count = (): void => {
-      phase = "counting";
-      from = performance.now();
-      cpuFrom = process.cpuUsage();
+    const lead = (): void => {
+      if (phase !== "lead") return;
+      if (rate !== undefined) return begin();
+      phase = "pausing";
     };
-    const end = (): void => {
-      phase = "ending";
-      const seconds = (performance.now() - from) / 1000;
-      const cpu = process.cpuUsage(cpuFrom);
-      const sorted = Float64Array.from(latencies).sort();
-      const percentile = (share: number): number => sorted[Math.floor(sorted.length * share)] ?? 0;
-      measured = {
-        requestsPerSecond: sorted.length / seconds,
-        p50Millis: percentile(0.5),
-        p99Millis: percentile(0.99),
-        generatorBusy: (cpu.user + cpu.system) / 1e6 / seconds,
+    const timers = [setTimeout(lead, leadMillis)];
+    for (let next = 0; next < connections; next++) {
+      const connection = {
+        sentAt: null,
+        isCounted: false,
+        socket: null!,
+        next: next % texts.length,
       };
-      // Requests in flight would burden the other server's round.
-      if (answersDue === 0) finish(measured);
-    };
-    const timers = [
-      setTimeout(count, leadMillis),
-      setTimeout(end, leadMillis + millis),
-      setTimeout(
-        () => fail(`${answersDue} answers did not come`),
-        leadMillis + millis + lastAnswersMillis,
-      ),
-    ];
-    for (let i = 0; i < connections; i++) open();
+      all.push(connection);
+      open(connection);
+    }
+    if (rate !== undefined) {
+      const start = performance.now();
+      let sent = 0;
+      const timer = setInterval(() => {
+        if (phase === "over" || phase === "ending") return clearInterval(timer);
+        const now = performance.now();
+        for (; sent < ((now - start) / 1000) * rate; sent++) {
+          const dueAt = start + (sent / rate) * 1000;
+          const connection = idle.pop();
+          if (connection === undefined) due.push(dueAt);
+          else send(connection, dueAt);
+        }
+      }, 1);
+    }
   });
 
 process.on("message", (load: Load) => void run(load).then((reply) => process.send!(reply)));

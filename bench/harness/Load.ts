@@ -1,41 +1,76 @@
 /**
- * One measurement: a request, sent over and over by the generator's process.
+ * One measurement: requests that the generator's process sends to a server, and what it counts meanwhile.
  */
 import { fork } from "node:child_process";
 import { once } from "node:events";
 import { fileURLToPath } from "node:url";
 import { own } from "./Children.ts";
 
+/** The status and body that a response must have. */
+export interface Expected {
+  readonly status: number;
+  readonly body: string;
+  /**
+   * The same bytes; the same but for digits, as with new ids and times; or, of a stream, the same last event but for
+   * digits.
+   */
+  readonly match: "bytes" | "all but digits" | "last event";
+}
+
 export interface Load {
   readonly port: number;
-  /** One whole HTTP/1.1 request. */
-  readonly request: string;
-  /** The status and body that every response must have. */
-  readonly expected: {
-    readonly status: number;
-    readonly body: string;
-    /** The same bytes, or the same but for the digits, as with new ids and times. */
-    readonly match: "bytes" | "all but digits";
-  };
+  /**
+   * Whole HTTP/1.1 requests; `{key}` in one becomes a new UUID each time. Of n connections the first sends the 1st,
+   * the (n+1)th and so on, and begins anew at the end.
+   */
+  readonly requests: ReadonlyArray<string>;
+  readonly expected: Expected;
   readonly connections: number;
+  /**
+   * Requests a second over all connections, whatever became of earlier ones: an open loop. A latency then begins when
+   * the request was due, and unexpected responses are counted. Absent: a closed loop, in which a connection sends its
+   * next request when a response is complete, and an unexpected response ends the measurement.
+   */
+  readonly rate?: number;
+  /** The status of responses that an open loop counts as refusals. */
+  readonly refusal?: number;
+  /**
+   * Of a closed loop: the first requests that count are sent over so many milliseconds; default 0. Streams that began
+   * together would be served together, which costs less.
+   */
+  readonly staggerMillis?: number;
   /** Under load, but not counted: connections open, caches fill, code is compiled. */
   readonly leadMillis: number;
+  /** How long requests are sent that count. The last of them are awaited. */
   readonly millis: number;
+  /** Processes whose CPU time counts, with their children. */
+  readonly pids: { readonly server: number; readonly postgres: number };
 }
 
-export interface Measured {
-  readonly requestsPerSecond: number;
+export interface Measurement {
+  readonly perSecond: number;
   readonly p50Millis: number;
   readonly p99Millis: number;
+  /** CPU time of the server and of PostgreSQL, divided by the responses; microseconds. */
+  readonly serverMicros: number;
+  readonly postgresMicros: number;
   /** Share of one core that the generator itself used. */
   readonly generatorBusy: number;
+  /** Of an open loop. */
+  readonly refused: {
+    readonly perSecond: number;
+    readonly p50Millis: number;
+    readonly p99Millis: number;
+  };
+  /** Responses of an open loop that were neither expected nor refusals, and requests without a response. */
+  readonly failed: number;
 }
 
-export type Reply = Measured | { readonly failure: string };
+export type Reply = Measurement | { readonly failure: string };
 
-export type Measure = (load: Load) => Promise<Measured>;
+export type Measure = (load: Load) => Promise<Measurement>;
 
-/** Starts the generator. A measurement fails on the first answer that is not the expected one. */
+/** Starts a generator, which makes one measurement at a time. */
 export const startGenerator = (): Measure => {
   const child = fork(fileURLToPath(new URL("Generator.ts", import.meta.url)), { detached: true });
   own("The generator", child, "SIGTERM");

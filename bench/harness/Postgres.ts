@@ -15,18 +15,17 @@ import { afterAll, own } from "./Children.ts";
 import { freePort } from "../../apps/server/test/FreePort.ts";
 
 export interface Postgres {
+  readonly pid: number;
   readonly version: string;
-  /** Makes a database; gives its URL. */
-  readonly createDatabase: (name: string) => Promise<string>;
+  /** Makes a database whose name begins so; gives its URL. */
+  readonly createDatabase: (prefix: string) => Promise<string>;
   /** Makes a role that may log in; gives a database's URL as that role's. */
   readonly createRole: (name: string) => Promise<(databaseUrl: string) => string>;
-  readonly run: (databaseUrl: string, statements: ReadonlyArray<string>) => Promise<void>;
+  readonly run: (databaseUrl: string, statement: string, values?: Array<unknown>) => Promise<void>;
   /** Writes all dirty pages out, so that one round's do not burden the next. */
   readonly checkpoint: () => Promise<void>;
   /** Does now what autovacuum would do at a moment of its own. */
-  readonly settle: (databaseUrls: ReadonlyArray<string>) => Promise<void>;
-  /** Whether anything of anybody's is kept in a database. */
-  readonly hasTables: (databaseUrl: string) => Promise<boolean>;
+  readonly settle: () => Promise<void>;
 }
 
 interface Binaries {
@@ -104,12 +103,16 @@ export const startPostgres = async (): Promise<Postgres> => {
   // SIGINT is PostgreSQL's "fast" shutdown.
   own("PostgreSQL", child, "SIGINT");
 
+  const urls: Array<string> = [];
   const url = (database: string) => `postgres://postgres:${password}@127.0.0.1:${port}/${database}`;
   const admin = await connected(url("postgres"));
   const { rows } = await admin.query<{ server_version: string }>("SHOW server_version");
   return {
+    pid: child.pid!,
     version: rows[0]!.server_version,
-    createDatabase: async (name) => {
+    createDatabase: async (prefix) => {
+      const name = `${prefix}_${urls.length + 1}`;
+      urls.push(url(name));
       await admin.query(`CREATE DATABASE ${pg.escapeIdentifier(name)}`);
       return url(name);
     },
@@ -117,15 +120,11 @@ export const startPostgres = async (): Promise<Postgres> => {
       await admin.query(`CREATE ROLE ${pg.escapeIdentifier(name)} LOGIN PASSWORD '${password}'`);
       return (databaseUrl) => databaseUrl.replace("//postgres:", `//${name}:`);
     },
-    run: async (databaseUrl, statements) => {
-      for (const statement of statements) await query(databaseUrl, statement);
-    },
+    run: query,
     checkpoint: async () => void (await admin.query("CHECKPOINT")),
-    settle: async (databaseUrls) => {
-      for (const databaseUrl of databaseUrls) await query(databaseUrl, "VACUUM (ANALYZE)");
+    settle: async () => {
+      for (const databaseUrl of urls) await query(databaseUrl, "VACUUM (ANALYZE)");
     },
-    hasTables: async (databaseUrl) =>
-      (await query(databaseUrl, "SELECT 1 FROM pg_stat_user_tables LIMIT 1")).length > 0,
   };
 };
 
@@ -144,10 +143,10 @@ const connected = async (connectionString: string): Promise<pg.Client> => {
   }
 };
 
-const query = async (databaseUrl: string, text: string): Promise<ReadonlyArray<unknown>> => {
+const query = async (databaseUrl: string, text: string, values?: Array<unknown>): Promise<void> => {
   const client = await connected(databaseUrl);
   try {
-    return (await client.query(text)).rows;
+    await client.query(text, values);
   } finally {
     await client.end();
   }

@@ -1,19 +1,105 @@
 /**
- * The printed report of measurements.
+ * The figures of a run.
  */
-import type { Measured } from "./Load.ts";
+import type { Measurement } from "./Load.ts";
+import type { Goal } from "./Scenarios.ts";
 
-export const median = (values: ReadonlyArray<number>): number => {
+const median = (values: ReadonlyArray<number>): number => {
   const sorted = values.toSorted((a, b) => a - b);
   const middle = sorted.length >> 1;
   return sorted.length % 2 === 1 ? sorted[middle]! : (sorted[middle - 1]! + sorted[middle]!) / 2;
 };
 
 /** One server in one scenario: medians over its rounds. */
-export const line = (name: string, rounds: ReadonlyArray<Measured>): string => {
-  const of = (figure: keyof Measured) => median(rounds.map((round) => round[figure]));
+export interface Figures {
+  readonly server: string;
+  readonly perSecond: number;
+  readonly p50Millis: number;
+  readonly p99Millis: number;
+  readonly serverMicros: number;
+  readonly postgresMicros: number;
+}
+
+export interface Result {
+  readonly scenario: string;
+  readonly connections: number;
+  readonly figures: ReadonlyArray<Figures>;
+}
+
+/** The start of an installed server, and the bytes of its memory: medians over the rounds. */
+export interface StartFigures {
+  readonly server: string;
+  readonly startMillis: number;
+  readonly idle: number;
+  readonly loaded: number;
+  readonly peak: number;
+}
+
+export interface Run {
+  readonly machine: string;
+  readonly postgres: string;
+  readonly node: string;
+  readonly rounds: number;
+  readonly seconds: number;
+  readonly results: ReadonlyArray<Result>;
+  readonly starts: ReadonlyArray<StartFigures>;
+}
+
+/** The median of each figure over the rounds. */
+export const medians = <Name extends string>(
+  names: ReadonlyArray<Name>,
+  rounds: ReadonlyArray<Readonly<Record<Name, number>>>,
+): Record<Name, number> =>
+  Object.fromEntries(
+    names.map((name) => [name, median(rounds.map((round) => round[name]))]),
+  ) as Record<Name, number>;
+
+export const figuresOf = (server: string, rounds: ReadonlyArray<Measurement>): Figures => ({
+  server,
+  ...medians(["perSecond", "p50Millis", "p99Millis", "serverMicros", "postgresMicros"], rounds),
+});
+
+export const cpuOf = ({ postgresMicros, serverMicros }: Figures) => serverMicros + postgresMicros;
+
+/** `figures` as a share of `reference`. */
+export const ratiosOf = (figures: Figures, reference: Figures): Required<Goal> => ({
+  throughput: figures.perSecond / reference.perSecond,
+  cpu: cpuOf(figures) / cpuOf(reference),
+  p99: figures.p99Millis / reference.p99Millis,
+});
+
+/** What of a goal was missed. */
+export const missedGoals = (ratios: Required<Goal>, goal: Goal): ReadonlyArray<string> => [
+  ...(ratios.throughput < goal.throughput ? [`throughput of at least ${goal.throughput}`] : []),
+  ...(goal.cpu !== undefined && ratios.cpu > goal.cpu ? [`CPU of at most ${goal.cpu}`] : []),
+  ...(goal.p99 !== undefined && ratios.p99 > goal.p99 ? [`p99 of at most ${goal.p99}`] : []),
+];
+
+/** Lines for a terminal; each server's ratios are to `reference`, if that was measured. */
+export const linesOf = (
+  figures: ReadonlyArray<Figures>,
+  reference: Figures | undefined,
+): ReadonlyArray<string> =>
+  figures.map((one) => {
+    const { p50Millis, p99Millis, perSecond, postgresMicros, server, serverMicros } = one;
+    const columns = [
+      `  ${server.padEnd(12)}`,
+      `${perSecond.toFixed(perSecond < 100 ? 1 : 0).padStart(7)} req/s`,
+      `  p50 ${p50Millis.toFixed(2).padStart(8)} ms`,
+      `  p99 ${p99Millis.toFixed(2).padStart(8)} ms`,
+      `  CPU ${cpuOf(one).toFixed(0).padStart(6)} us`,
+      ` (server ${serverMicros.toFixed(0)} + PostgreSQL ${postgresMicros.toFixed(0)})`.padEnd(34),
+    ];
+    if (reference === undefined || reference === one) return columns.join("").trimEnd();
+    const { cpu, p99, throughput } = ratiosOf(one, reference);
+    const ratios = `throughput ${throughput.toFixed(2)}, CPU ${cpu.toFixed(2)}, p99 ${p99.toFixed(2)}`;
+    return `${columns.join("")}  of ${reference.server}: ${ratios}`;
+  });
+
+export const startLine = ({ idle, loaded, peak, server, startMillis }: StartFigures): string => {
+  const megabytes = (bytes: number) => `${(bytes / 1e6).toFixed(0).padStart(4)} MB`;
   return (
-    `  ${name.padEnd(12)}${of("requestsPerSecond").toFixed(0).padStart(7)} req/s` +
-    `   p50 ${of("p50Millis").toFixed(2).padStart(6)} ms   p99 ${of("p99Millis").toFixed(2).padStart(6)} ms`
+    `  ${server.padEnd(12)}${startMillis.toFixed(0).padStart(7)} ms` +
+    `  idle ${megabytes(idle)}  after asks ${megabytes(loaded)}  at most ${megabytes(peak)}`
   );
 };

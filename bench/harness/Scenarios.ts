@@ -1,80 +1,201 @@
 /**
- * The measured requests, one each, and the ratio that Parley has to reach.
+ * What is measured: requests, by how many connections, of which servers, and what Parley has to reach.
  */
-import { call } from "./Http.ts";
-import type { Load } from "./Load.ts";
-import type { Running } from "./Servers.ts";
+import { randomUUID } from "node:crypto";
+import { instantQuestion, pacedQuestion } from "../servers/answers.ts";
+import { call, type Request } from "./Http.ts";
+import type { Expected, Load } from "./Load.ts";
+import type { Server, ServerName } from "./Servers.ts";
+
+/** The most or least that a figure of Parley may be, of the same figure of `fastify`. */
+export interface Goal {
+  readonly throughput: number;
+  readonly cpu?: number;
+  readonly p99?: number;
+}
 
 export interface Scenario {
   readonly name: string;
-  readonly method: "GET" | "POST";
-  readonly path: (server: Running) => string;
-  readonly body?: object;
-  readonly match: Load["expected"]["match"];
+  /** How asks are answered: see `servers/answers.ts` and `Model.ts`. */
+  readonly answers: "at once" | "by a model";
+  readonly connections: ReadonlyArray<number>;
+  readonly servers: ReadonlyArray<ServerName>;
+  /** Connections send these requests in turn. */
+  readonly requests: (server: Server) => ReadonlyArray<Request>;
+  readonly match: Expected["match"];
+  readonly staggerMillis?: number;
+  readonly goals?: Readonly<Record<number, Goal>>;
 }
 
-export interface Compared extends Scenario {
-  readonly name: "details" | "history" | "create";
-  /** The least ratio of Parley's requests a second to the peer's. */
-  readonly target: number;
-}
+const parleys = ["against", "parley", "row-security"] as const;
 
-// `create` comes last: it leaves work behind for PostgreSQL.
-export const scenarios: ReadonlyArray<Compared> = [
+/** Chats that asks go to. Each gets its 20 newest entries soon, which is what an ask reads. */
+const askedChats = 1024;
+
+const ask = (chat_id: number, query: string, headers: Request["headers"] = {}): Request => ({
+  method: "POST",
+  path: "/ask/",
+  headers,
+  body: { chat_id, query },
+});
+const asks = (query: string, headers?: Request["headers"]) => ({
+  requests: ({ chats }: Server) =>
+    chats.slice(0, askedChats).map((chat) => ask(chat, query, headers)),
+});
+
+/** Of answers that come piece by piece. */
+const staggerMillis = 100;
+
+const idempotent = { "idempotency-key": "{key}" };
+const streamed = { accept: "text/event-stream" };
+
+// What adds rows comes last.
+export const scenarios: ReadonlyArray<Scenario> = [
   {
     name: "details",
-    method: "GET",
-    path: () => "/api/details",
+    answers: "at once",
+    connections: [32, 128],
+    servers: ["floor", "fastify", "care", ...parleys],
+    requests: () => [{ method: "GET", path: "/api/details" }],
     match: "bytes",
-    target: 1,
+    goals: { 32: { throughput: 1 } },
+  },
+  {
+    name: "list",
+    answers: "at once",
+    connections: [32, 128],
+    servers: ["fastify", "care", ...parleys],
+    requests: () => [{ method: "GET", path: "/api/chats" }],
+    match: "bytes",
   },
   {
     name: "history",
-    method: "GET",
-    path: ({ longChat }) => `/api/chats/${longChat}/history`,
+    answers: "at once",
+    connections: [32, 128],
+    servers: ["fastify", "care", ...parleys],
+    requests: ({ longChat }) => [{ method: "GET", path: `/api/chats/${longChat}/history` }],
     match: "bytes",
-    target: 1.2,
+    goals: { 32: { throughput: 1.2 } },
   },
   {
     name: "create",
-    method: "POST",
-    path: () => "/api/chats",
-    body: { name: "Chat", userRef: "u-1" },
+    answers: "at once",
+    connections: [32, 128],
+    servers: ["fastify", "care", ...parleys],
+    requests: () => [
+      { method: "POST", path: "/api/chats", body: { name: "Chat", userRef: "u-1" } },
+    ],
     match: "all but digits",
-    target: 1.4,
+    goals: { 32: { throughput: 1.4 } },
+  },
+  {
+    name: "ask",
+    answers: "at once",
+    connections: [1, 8, 32, 128],
+    servers: ["floor", "fastify", "care", ...parleys],
+    ...asks(instantQuestion),
+    match: "all but digits",
+    goals: {
+      32: { throughput: 0.7, cpu: 1.3, p99: 2 },
+      128: { throughput: 1, cpu: 0.9, p99: 2 },
+    },
+  },
+  {
+    name: "ask with Idempotency-Key",
+    answers: "at once",
+    connections: [1, 8, 32, 128],
+    servers: ["fastify", "care", ...parleys],
+    ...asks(instantQuestion, idempotent),
+    match: "all but digits",
+  },
+  {
+    name: "ask, all in one chat",
+    answers: "at once",
+    connections: [64],
+    servers: ["fastify", "care", ...parleys],
+    requests: ({ chats }) => [ask(chats.at(-1)!, instantQuestion)],
+    match: "all but digits",
+  },
+  {
+    name: "ask, streamed in 200 pieces",
+    answers: "at once",
+    connections: [32],
+    servers: ["floor", "fastify", ...parleys],
+    ...asks(pacedQuestion, streamed),
+    match: "last event",
+    staggerMillis,
+  },
+  {
+    name: "ask a model",
+    answers: "by a model",
+    connections: [16],
+    servers: ["fastify", "mastra", ...parleys],
+    ...asks(instantQuestion),
+    match: "all but digits",
+    staggerMillis,
+  },
+  {
+    name: "ask a model, streamed",
+    answers: "by a model",
+    connections: [16],
+    servers: ["fastify", "mastra", ...parleys],
+    ...asks(instantQuestion, streamed),
+    match: "last event",
+    staggerMillis,
   },
 ];
 
-/** A request to a server and its expected response, which one request finds out. */
-export const loadOf = async (
-  { body, match, method, path }: Scenario,
-  server: Running,
-): Promise<Pick<Load, "expected" | "port" | "request">> => {
-  const answer = await call(server.port, method, path(server), server.key, body);
+const toText = ({ body, headers, method, path }: Request, key: string): string => {
   const text = body === undefined ? "" : JSON.stringify(body);
-  const headers = [
-    "host: 127.0.0.1",
-    `x-api-key: ${server.key}`,
-    ...(body === undefined
-      ? []
-      : [
-          "content-type: application/json; charset=utf-8",
-          `content-length: ${Buffer.byteLength(text)}`,
-        ]),
-  ];
+  const lines = Object.entries({
+    host: "127.0.0.1",
+    "x-api-key": key,
+    ...(body !== undefined && {
+      "content-type": "application/json; charset=utf-8",
+      "content-length": Buffer.byteLength(text),
+    }),
+    ...headers,
+  }).map(([name, value]) => `${name}: ${value}\r\n`);
+  return `${method} ${path} HTTP/1.1\r\n${lines.join("")}\r\n${text}`;
+};
+
+/** The requests of a scenario to a server, and their expected response, which one request finds out. */
+export const loadOf = async (
+  { match, requests, staggerMillis = 0 }: Scenario,
+  server: Server,
+): Promise<Pick<Load, "expected" | "port" | "requests" | "staggerMillis">> => {
+  const all = requests(server);
+  const [first] = all;
+  const headers = Object.entries(first!.headers ?? {});
+  const { status, text } = await call(server, {
+    ...first!,
+    headers: Object.fromEntries(
+      headers.map(([name, value]) => [name, value.replace("{key}", randomUUID())]),
+    ),
+  });
   return {
     port: server.port,
-    request: `${method} ${path(server)} HTTP/1.1\r\n${headers.join("\r\n")}\r\n\r\n${text}`,
-    expected: { status: answer.status, body: answer.text, match },
+    requests: all.map((request) => toText(request, server.key)),
+    expected: { status, body: text, match },
+    staggerMillis,
   };
 };
 
-/** Throws unless two servers' answers say the same, other ids and times aside. */
-export const assertSame = (scenario: string, one: Load["expected"], other: Load["expected"]) => {
-  const said = ({ body, status }: Load["expected"]) =>
-    JSON.stringify([status, plain(JSON.parse(body))]);
-  if (said(one) !== said(other) || (one.status !== 200 && one.status !== 201)) {
-    throw new Error(`The servers differ in ${scenario}:\n${said(one)}\n${said(other)}`);
+/**
+ * Throws unless the responses of all servers say the same, but for ids and times. Two that cannot are left out: the
+ * floor stores nothing, and the AI SDK streams events of its own.
+ */
+export const assertSame = (scenario: Scenario, responses: ReadonlyMap<Server, Expected>): void => {
+  const texts = [...responses].flatMap(([{ name }, { body, status }]) => {
+    if (status !== 200 && status !== 201)
+      throw new Error(`${scenario.name}: ${name} answered ${status}: ${body}`);
+    if (name === "floor") return [];
+    const json = scenario.match === "last event" ? body.split("\ndata: ").at(-1)! : body;
+    return json.startsWith("{") ? [`${name}: ${JSON.stringify(plain(JSON.parse(json)))}`] : [];
+  });
+  const contents = texts.map((text) => text.slice(text.indexOf(":")));
+  if (new Set(contents).size > 1) {
+    throw new Error(`The servers differ in ${scenario.name}:\n${texts.join("\n")}`);
   }
 };
 

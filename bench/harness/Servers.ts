@@ -1,33 +1,65 @@
 /**
- * The two servers that are compared: each with a database of its own in the same PostgreSQL, one
- * chatbot, one key, and one long chat.
+ * The servers that are compared: each with a database of its own in the same PostgreSQL, one chatbot, one key, the same
+ * chats.
  */
-import pg from "pg";
 import { execFileSync, spawn } from "node:child_process";
 import { createHash } from "node:crypto";
-import { mkdirSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
+import { existsSync, globSync, mkdtempSync, readFileSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
-import { basename, dirname, join } from "node:path";
+import { basename, dirname, join, resolve } from "node:path";
 import { setTimeout as sleep } from "node:timers/promises";
 import { fileURLToPath } from "node:url";
-import { afterAll, own } from "./Children.ts";
+import { Effect, Redacted } from "effect";
 import { freePort } from "../../apps/server/test/FreePort.ts";
+import { instantQuestion } from "../servers/answers.ts";
+import { afterAll, own } from "./Children.ts";
 import { call, dataOf } from "./Http.ts";
+import type { Postgres } from "./Postgres.ts";
 
-export interface Running {
-  readonly name: string;
+/** The servers that can be compared, in the order of reports. */
+export const titles = {
+  parley: "Parley",
+  fastify: "Fastify",
+  care: "Fastify, with care",
+  floor: "node:http",
+  mastra: "Mastra",
+  against: "Parley of the other checkout",
+  "row-security": "Parley with row security",
+} as const;
+
+export type ServerName = keyof typeof titles;
+
+/** What a server does less than Parley. */
+export const lacks = {
+  fastify:
+    "Written by hand with Fastify 5 and `pg`, for this benchmark. Asks of one chat do not take turns, so an answer may not see the entry before it. It ignores `Idempotency-Key`, cannot resume a stream, and keeps no metrics, request ids, limits, moderation or usage. It counts all rows for the total of a list. A model is the AI SDK's `streamText`, piped to the client, and one INSERT at the end.",
+  care: "The same with Parley's care for writes: entries and chats that arrive together share a statement and its commit, and responses of one turn of the event loop are sent together.",
+  floor: "Node's HTTP server alone. It checks no key and stores nothing.",
+  mastra:
+    "An agent of Mastra behind `node:http`, with its memory in PostgreSQL. It checks no key, and asks of one chat do not take turns; no `Idempotency-Key`, no resuming.",
+} as const;
+
+export interface Server {
+  readonly name: ServerName;
   readonly port: number;
+  readonly pid: number;
+  /** From the start of its process to its first response. */
+  readonly startMillis: number;
   readonly key: string;
+  readonly chats: ReadonlyArray<number>;
   /** The id of the long chat. */
   readonly longChat: number;
   readonly stop: () => Promise<void>;
 }
 
 /**
- * Chats that there are before the first round. Far from none: what PostgreSQL plans for a table of one
- * page (also for the check of a foreign key) it keeps while the table grows under load.
+ * Chats that there are before the first round. Far from none: what PostgreSQL plans for a table of one page (also for
+ * the check of a foreign key) it keeps while the table grows under load.
  */
 const chats = 5000;
+
+/** How long a start may take. */
+const startMillis = 30_000;
 
 /** Entries of the long chat, its hello entry included. */
 const longChatLength = 200;
@@ -40,148 +72,272 @@ const chatbot = {
 };
 
 const pathOf = (path: string) => fileURLToPath(new URL(path, import.meta.url));
+const thisCheckout = pathOf("../..");
+const temporary = (): string => {
+  const folder = mkdtempSync(join(tmpdir(), "parley-bench-"));
+  afterAll(() => rmSync(folder, { recursive: true, force: true }));
+  return folder;
+};
+const mainOf = (checkout: string) => join(resolve(checkout), "apps/server/src/main.ts");
 
-/** Starts a server's process; what it prints on its error stream is shown. */
-const startNode = (
-  name: string,
-  args: ReadonlyArray<string>,
-  env: Readonly<Record<string, string>>,
-): (() => Promise<void>) => {
-  const child = spawn(process.execPath, args, {
+/** An API key, of every server. */
+const key = execFileSync(process.execPath, [mainOf(thisCheckout), "key", "generate"], {
+  encoding: "utf8",
+}).trim();
+
+interface Program {
+  readonly file?: string;
+  readonly args: ReadonlyArray<string>;
+  readonly env: Readonly<Record<string, string>>;
+}
+
+/** Starts a server's process, and waits until it accepts the key; what it prints on its error stream is shown. */
+const startProgram = async (
+  name: ServerName,
+  port: number,
+  { args, env, file = process.execPath }: Program,
+): Promise<Server> => {
+  const startedAt = performance.now();
+  const child = spawn(file, args, {
     env: { PATH: process.env["PATH"], HOME: process.env["HOME"], NODE_ENV: "production", ...env },
     stdio: ["ignore", "pipe", "inherit"],
     detached: true,
   });
-  return own(name, child, "SIGTERM");
-};
-
-/** Waits until a server accepts its key, 30 s at most. */
-const ready = async (name: string, port: number, key: string): Promise<void> => {
-  for (let tries = 1; ; tries++) {
+  const stop = own(name, child, "SIGTERM");
+  const server = { name, port, pid: child.pid!, key, chats: [], longChat: 0, stop };
+  while (performance.now() - startedAt < startMillis) {
     try {
-      const { status } = await call(port, "GET", "/api/details", key);
-      if (status === 200) return;
-      throw new Error(`details were answered ${status}`);
-    } catch (cause) {
-      if (tries === 300) throw new Error(`${name} is not ready after 30 s.`, { cause });
-      await sleep(100);
+      const { status, text } = await call(server, { method: "GET", path: "/api/details" });
+      if (status === 200) return { ...server, startMillis: performance.now() - startedAt };
+      throw new Error(`${name} answered ${status}: ${text}`);
+    } catch (error) {
+      if (!(error instanceof TypeError)) throw error;
+      // It does not listen yet.
+      await sleep(5);
     }
   }
+  throw new Error(`${name} is not ready after ${startMillis} ms.`);
 };
 
-/** Makes the chats; gives the last one's id. */
-const createChats = async (port: number, key: string): Promise<number> => {
-  const create = async (): Promise<number> =>
-    (await dataOf(port, "POST", "/api/chats", key, { name: "Chat", userRef: "u-1" })).id;
-  let left = chats - 1;
+/** Gives a server chats, by requests. */
+export const createChats = async (server: Server, count: number): Promise<Server> => {
+  const body = { name: "Chat", userRef: "u-1" };
+  const ids: Array<number> = [];
+  let left = count;
   const createSome = async () => {
-    while (left-- > 0) await create();
+    while (left-- > 0) {
+      ids.push((await dataOf(server, { method: "POST", path: "/api/chats", body })).id);
+    }
   };
   await Promise.all(Array.from({ length: 32 }, createSome));
-  return create();
+  return { ...server, chats: ids };
 };
 
-export interface ParleyOptions {
-  readonly store: "postgres" | "memory";
-  readonly databaseUrl: string;
-  /** The file to write a CPU profile to when the server stops. */
-  readonly profile: string | null;
-  /** Further settings. */
-  readonly settings?: Readonly<Record<string, string>>;
+/** Gives a server a long chat, the newest. */
+const addLongChat = async (server: Server): Promise<Server> => {
+  const [longChat] = (await createChats(server, 1)).chats;
+  const body = { chat_id: longChat, query: instantQuestion };
+  for (let length = 1; length < longChatLength; length++) {
+    await dataOf(server, { method: "POST", path: "/ask/", body });
+  }
+  return { ...server, longChat: longChat! };
+};
+
+export interface SetUp {
+  readonly postgres: Postgres;
+  /** The language model that answers; `null`: the answerers that all servers have. */
+  readonly modelUrl: string | null;
+  /** The file to which a server writes a CPU profile when it stops; absent: none. */
+  readonly profile?: string;
 }
 
-/** Its long chat is made as any is: by asking. */
-export const startParley = async ({
-  databaseUrl,
-  profile,
-  settings = {},
-  store,
-}: ParleyOptions): Promise<Running> => {
-  const main = pathOf("../../apps/server/src/main.ts");
-  const generate = [main, "key", "generate"];
-  const key = execFileSync(process.execPath, generate, { encoding: "utf8" }).trim();
-  const directory = mkdtempSync(join(tmpdir(), "parley-bench-"));
-  afterAll(() => rmSync(directory, { recursive: true, force: true }));
-  const provision = join(directory, "provision.json");
+/** What starts a server, also again and again, with one database. */
+type Start = () => Promise<Server>;
+
+/** Settings of Parley that make it a server with the chatbot and the key. */
+const parleySettings = (databaseUrl: string, port: number): Readonly<Record<string, string>> => {
+  const provision = join(temporary(), "provision.json");
   const scopes = ["read", "write", "ask"];
   writeFileSync(provision, JSON.stringify({ chatbots: [{ ...chatbot, keys: [{ key, scopes }] }] }));
-  // One short document, so that all answers are the same.
-  const knowledge = join(directory, "knowledge");
-  mkdirSync(knowledge);
-  writeFileSync(
-    join(knowledge, "benchmark.md"),
-    "# Benchmark\n\nThe benchmark asks one question again and again, and this is its answer.\n",
-  );
-  const port = await freePort();
+  return {
+    DATABASE_URL: databaseUrl,
+    PARLEY_STORE: "postgres",
+    PARLEY_PORT: String(port),
+    PARLEY_MANAGEMENT_PORT: "0",
+    PARLEY_DRAIN_DELAY: "0 seconds",
+    PARLEY_PROVISION: provision,
+  };
+};
+
+/** Parley of a checkout, whose answerer of documents `servers/parley.ts` replaces. */
+const parleyOf = async (
+  { modelUrl, profile }: SetUp,
+  name: ServerName,
+  checkout: string,
+  databaseUrl: string,
+  settings: Readonly<Record<string, string>> = {},
+): Promise<Start> => {
+  // Without documents of its own it would load those of the project.
+  const documents = temporary();
+  writeFileSync(join(documents, "benchmark.md"), "# Benchmark\n\nNobody reads this.\n");
   const profiling =
-    profile === null
+    profile === undefined
       ? []
       : [
           "--cpu-prof",
           `--cpu-prof-dir=${dirname(profile)}`,
           `--cpu-prof-name=${basename(profile)}`,
         ];
-  const stop = startNode("Parley", [...profiling, main, "serve"], {
-    DATABASE_URL: databaseUrl,
-    PARLEY_STORE: store,
-    PARLEY_PORT: String(port),
-    PARLEY_MANAGEMENT_PORT: "0",
-    PARLEY_DRAIN_DELAY: "0 seconds",
-    PARLEY_PROVISION: provision,
-    PARLEY_KNOWLEDGE_DIR: knowledge,
+  const preload = `--import=${new URL("../servers/parley.ts", import.meta.url)}`;
+  const port = await freePort();
+  const env = {
+    ...parleySettings(databaseUrl, port),
+    ...(modelUrl === null
+      ? { PARLEY_KNOWLEDGE_DIR: documents }
+      : { PARLEY_LLM_BASE_URL: modelUrl, PARLEY_LLM_MODEL: "m" }),
     ...settings,
-  });
-  await ready("Parley", port, key);
-  const longChat = await createChats(port, key);
-  const query = "What does the benchmark ask again and again?";
-  for (let length = 1; length < longChatLength; length++) {
-    await dataOf(port, "POST", "/ask/", key, { chat_id: longChat, query });
-  }
-  return { name: "parley", port, key, longChat, stop };
+  };
+  const args = [...profiling, preload, mainOf(checkout), "serve"];
+  return () => startProgram(name, port, { args, env });
 };
 
-const historyOf = async ({ key, longChat, port }: Running) => {
-  const page = (number: number) =>
-    dataOf(port, "GET", `/api/chats/${longChat}/history?orderBy=id&limit=100&page=${number}`, key);
-  return [...(await page(1)), ...(await page(2))];
+/** Parley whose role is bound by the policies of row security. */
+const withRowSecurity = async (setUp: SetUp): Promise<Start> => {
+  const { createDatabase, createRole, run } = setUp.postgres;
+  const { migratePostgres } = await import("../../packages/store-pg/src/index.ts");
+  const { grantsTo } = await import("../../packages/store-pg/test/grants.ts");
+  const url = await createDatabase("row_security");
+  await Effect.runPromise(migratePostgres({ url: Redacted.make(url) }));
+  const asBound = await createRole("parley_bound");
+  for (const statement of grantsTo("parley_bound", "parley")) await run(url, statement);
+  const settings = { PARLEY_ROW_SECURITY: "true" };
+  return parleyOf(setUp, "row-security", thisCheckout, asBound(url), settings);
 };
 
-/** Starts the peer, whose long chat becomes a copy of Parley's. */
-export const startPeer = async (databaseUrl: string, parley: Running): Promise<Running> => {
-  const client = new pg.Client({ connectionString: databaseUrl });
-  await client.connect();
-  try {
-    const { key } = parley;
-    await client.query(readFileSync(pathOf("../peer/schema.sql"), "utf8"));
-    await client.query(
-      `WITH chatbot AS (
-         INSERT INTO chatbots (workspace_name, name, description, hello_message)
-         VALUES ($1, $2, $3, $4) RETURNING id
-       )
-       INSERT INTO api_keys (hash, chatbot_id) SELECT $5, id FROM chatbot`,
-      [
-        chatbot.workspace,
-        chatbot.name,
-        chatbot.description,
-        chatbot.helloMessage,
-        createHash("sha256").update(key).digest(),
-      ],
-    );
-    const port = await freePort();
-    const stop = startNode("The peer", [pathOf("../peer/server.ts")], {
-      DATABASE_URL: databaseUrl,
-      PORT: String(port),
+/** The package of Parley's server, built from a checkout and installed by npm in a folder of its own. */
+const installed = async (
+  { postgres }: SetUp,
+  name: ServerName,
+  checkout: string,
+): Promise<Start> => {
+  const folder = temporary();
+  const server = join(checkout, "apps/server");
+  const run = (command: string, args: ReadonlyArray<string>, cwd: string) =>
+    execFileSync(command, args, {
+      cwd,
+      env: { ...process.env, PATH: `${dirname(process.execPath)}:${process.env["PATH"]}` },
+      stdio: ["ignore", "ignore", "inherit"],
     });
-    await ready("The peer", port, key);
-    const longChat = await createChats(port, key);
-    const afterHello = (await historyOf(parley)).slice(1);
-    await client.query(
-      `INSERT INTO entries (chat_id, question, answer)
-       SELECT $1, question, answer FROM unnest($2::text[], $3::text[]) AS e (question, answer)`,
-      [longChat, afterHello.map((e) => e.question), afterHello.map((e) => e.answer)],
-    );
-    return { name: "peer", port, key, longChat, stop };
-  } finally {
-    await client.end();
+  run(process.execPath, ["build.ts"], server);
+  run("npx", ["--yes", "pnpm@12", "pack", "--pack-destination", folder], server);
+  const [tarball] = globSync("*.tgz", { cwd: folder });
+  writeFileSync(join(folder, "package.json"), '{ "private": true }');
+  run("npm", ["install", "--no-audit", "--no-fund", "--omit=peer", `./${tarball}`], folder);
+  const port = await freePort();
+  const env = {
+    ...parleySettings(await postgres.createDatabase("installed"), port),
+    PATH: `${dirname(process.execPath)}:${process.env["PATH"]}`,
+  };
+  return () =>
+    startProgram(name, port, {
+      file: join(folder, "node_modules/.bin/parley"),
+      args: ["serve"],
+      env,
+    });
+};
+
+const fastify = async (
+  { modelUrl, postgres: { createDatabase, run } }: SetUp,
+  name: "fastify" | "care",
+): Promise<Start> => {
+  const databaseUrl = await createDatabase(name);
+  await run(databaseUrl, readFileSync(pathOf("../servers/schema.sql"), "utf8"));
+  const { description, helloMessage, name: chatbotName, workspace } = chatbot;
+  await run(
+    databaseUrl,
+    `WITH chatbot AS (
+       INSERT INTO chatbots (workspace_name, name, description, hello_message)
+       VALUES ($1, $2, $3, $4) RETURNING id
+     )
+     INSERT INTO api_keys (hash, chatbot_id) SELECT $5, id FROM chatbot`,
+    [workspace, chatbotName, description, helloMessage, createHash("sha256").update(key).digest()],
+  );
+  const port = await freePort();
+  const env = {
+    DATABASE_URL: databaseUrl,
+    PORT: String(port),
+    ...(modelUrl !== null && { MODEL_URL: modelUrl }),
+    ...(name === "care" && { CARE: "1" }),
+  };
+  return () => startProgram(name, port, { args: [pathOf("../servers/fastify.ts")], env });
+};
+
+/** Installs Mastra first: 280 MB that nobody else needs. */
+const mastra = async ({ modelUrl, postgres }: SetUp): Promise<Start> => {
+  const folder = pathOf("../mastra");
+  if (!existsSync(join(folder, "node_modules"))) {
+    execFileSync("npm", ["install", "--no-package-lock", "--no-audit", "--no-fund"], {
+      cwd: folder,
+      stdio: "inherit",
+    });
+  }
+  const port = await freePort();
+  const env = {
+    DATABASE_URL: await postgres.createDatabase("mastra"),
+    PORT: String(port),
+    MODEL_URL: modelUrl!,
+    MASTRA_TELEMETRY_DISABLED: "1",
+  };
+  return () => startProgram("mastra", port, { args: [join(folder, "server.ts")], env });
+};
+
+const floor = async (): Promise<Start> => {
+  const port = await freePort();
+  const env = { PORT: String(port) };
+  return () => startProgram("floor", port, { args: [pathOf("../servers/floor.ts")], env });
+};
+
+const startOf = async (
+  name: ServerName,
+  setUp: SetUp,
+  against: string | undefined,
+  isInstalled: boolean,
+): Promise<Start> => {
+  switch (name) {
+    case "floor":
+      return floor();
+    case "fastify":
+    case "care":
+      return fastify(setUp, name);
+    case "mastra":
+      return mastra(setUp);
+    case "row-security":
+      return withRowSecurity(setUp);
+    case "against":
+    case "parley": {
+      const checkout = resolve(name === "parley" ? thisCheckout : against!);
+      if (isInstalled) return installed(setUp, name, checkout);
+      return parleyOf(setUp, name, checkout, await setUp.postgres.createDatabase(name));
+    }
   }
 };
+
+/** Starts a server with its chats. `against` is the folder of the other checkout. */
+export const startServer = async (
+  name: ServerName,
+  setUp: SetUp,
+  against: string | undefined,
+): Promise<Server> => {
+  const start = await startOf(name, setUp, against, false);
+  const server = await start();
+  if (name === "floor") return { ...server, chats: [1], longChat: 1 };
+  const filled = await createChats(server, chats);
+  return setUp.modelUrl === null ? addLongChat(filled) : filled;
+};
+
+/** What starts a server as it is installed, without chats. */
+export const installedStart = (
+  name: ServerName,
+  setUp: SetUp,
+  against: string | undefined,
+): Promise<Start> => startOf(name, setUp, against, true);

@@ -7,7 +7,11 @@ import { Effect, FileSystem, Path } from "effect";
 import { HttpServerResponse } from "effect/http";
 import { Marked } from "marked";
 
-const types: Readonly<Record<string, string>> = { json: "application/json", png: "image/png" };
+const types: Readonly<Record<string, string>> = {
+  json: "application/json",
+  png: "image/png",
+  svg: "image/svg+xml",
+};
 
 /** A part of a document. */
 export interface GuidePassage {
@@ -41,7 +45,7 @@ export const makeGuide = Effect.fnUntraced(function* (options: GuideOptions) {
   const names = yield* fs.readDirectory(options.folder, { recursive: true }).pipe(Effect.orDie);
   const files = new Map<string, { readonly name: string; readonly bytes: Uint8Array }>();
   for (const name of ["README.md", ...names.toSorted().map((name) => `docs/${name}`)]) {
-    if (!/\.(md|json|png)$/.test(name)) continue;
+    if (!/\.(md|json|png|svg)$/.test(name)) continue;
     const file = name === "README.md" ? options.readme : path.join(options.folder, "..", name);
     files.set(toAddress(name), { name, bytes: yield* fs.readFile(file).pipe(Effect.orDie) });
   }

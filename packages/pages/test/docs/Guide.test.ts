@@ -40,6 +40,11 @@ it.effect("every link and picture of the guide's pages leads to a page, file or 
       if (seen.has(address) || address === "/docs") continue;
       const page = yield* read(address);
       assert.isDefined(page, address);
+      assert.notInclude(
+        page!.text,
+        ` src=""`,
+        `${address} has a picture that the guide does not serve`,
+      );
       seen.set(address, page!.text);
       for (const [, link] of page!.text.matchAll(/ (?:href|src)="([^"]*)"/g)) {
         if (/^https?:/.test(link!)) continue;

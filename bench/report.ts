@@ -1,0 +1,156 @@
+/**
+ * Rewrites the figures and plots of the documentation from the last run: `node report.ts`, or `--write` of a run.
+ */
+import { execFileSync } from "node:child_process";
+import { readFileSync, writeFileSync } from "node:fs";
+import { fileURLToPath } from "node:url";
+import { barPlot, curvePlot, type BarGroup, type Curve } from "./harness/Plot.ts";
+import { cpuOf, type Figures, type Result, type Run } from "./harness/Report.ts";
+import { lacks, titles, type ServerName } from "./harness/Servers.ts";
+
+const pathOf = (path: string) => fileURLToPath(new URL(path, import.meta.url));
+const lastRun = pathOf("results.json");
+const documents = [pathOf("../docs/performance.md"), pathOf("../README.md")];
+
+const titleOf = (server: string): string => titles[server as ServerName];
+const plural = (connections: number) =>
+  `${connections} ${connections === 1 ? "connection" : "connections"}`;
+const count = (value: number): string =>
+  value < 100 ? value.toFixed(1) : Math.round(value).toLocaleString("en-US");
+
+const table = (head: ReadonlyArray<string>, rows: ReadonlyArray<ReadonlyArray<string>>): string =>
+  [head, head.map((_, at) => (at === 0 ? "---" : "---:")), ...rows]
+    .map((cells) => `| ${cells.join(" | ")} |`)
+    .join("\n");
+
+/** A table with a column a server. */
+const comparisonTable = (
+  results: ReadonlyArray<Result>,
+  cell: (figures: Figures) => string,
+): string => {
+  const servers = (Object.keys(titles) as Array<ServerName>).filter((name) =>
+    results.some(({ figures }) => figures.some(({ server }) => server === name)),
+  );
+  return table(
+    ["request", "connections", ...servers.map(titleOf)],
+    results.map(({ connections, figures, scenario }) => [
+      scenario,
+      String(connections),
+      ...servers.map((name) => {
+        const own = figures.find(({ server }) => server === name);
+        return own === undefined ? "" : cell(own);
+      }),
+    ]),
+  );
+};
+
+/** A plot of CPU time in a unit of so many microseconds. */
+const cpuPlot = (title: string, micros: number, results: ReadonlyArray<Result>): string =>
+  barPlot(
+    title,
+    "Dark: the server. Light: PostgreSQL.",
+    results.map(({ figures, scenario }): BarGroup => ({
+      label: scenario,
+      bars: figures.map(({ postgresMicros, server, serverMicros }) => ({
+        name: titleOf(server),
+        parts: [serverMicros / micros, postgresMicros / micros],
+      })),
+    })),
+    (Object.keys(titles) as Array<ServerName>)
+      .filter((name) =>
+        results.some(({ figures }) => figures.some(({ server }) => server === name)),
+      )
+      .map(titleOf),
+  );
+
+const asksPlot = (results: ReadonlyArray<Result>): string => {
+  const curve = (
+    scenario: string,
+    server: ServerName,
+    label: string,
+    isDashed: boolean,
+  ): Curve => ({
+    name: titleOf(server),
+    label,
+    isDashed,
+    points: results
+      .filter((result) => result.scenario === scenario)
+      .map(({ connections, figures }) => [
+        connections,
+        figures.find((one) => one.server === server)!.perSecond,
+      ]),
+  });
+  return curvePlot(
+    "Asks a second",
+    "Dashed: with Idempotency-Key, which only Parley keeps.",
+    [
+      curve("ask", "fastify", "Fastify", false),
+      curve("ask", "care", "Fastify, with care", false),
+      curve("ask", "parley", "Parley", false),
+      curve("ask with Idempotency-Key", "parley", "Parley, with key", true),
+    ],
+    plural,
+  );
+};
+
+export const writeReport = (run: Run): void => {
+  const { machine, node, postgres, results, rounds, seconds, starts } = run;
+  const isLong = ({ scenario }: Result) => /streamed|model/.test(scenario);
+  const at32 = results.filter((result) => result.connections === 32 && !isLong(result));
+  const plots: Readonly<Record<string, string>> = {
+    "performance-cpu.svg": cpuPlot("CPU time of a request, microseconds, 32 connections", 1, at32),
+    "performance-asks.svg": asksPlot(results),
+    "performance-streams.svg": cpuPlot(
+      "CPU time of a long answer, milliseconds",
+      1000,
+      results.filter(isLong),
+    ),
+  };
+  for (const [name, svg] of Object.entries(plots)) {
+    writeFileSync(pathOf(`../docs/pictures/${name}`), svg);
+  }
+
+  const megabytes = (bytes: number) => `${Math.round(bytes / 1e6)} MB`;
+  const sections: Readonly<Record<string, string>> = {
+    machine: `${machine}. PostgreSQL ${postgres}, Node ${node}. Medians of ${rounds} rounds of ${seconds} s.`,
+    servers: table(
+      ["server", "what it does less than Parley"],
+      Object.entries(lacks).map(([name, text]) => [titleOf(name), text]),
+    ),
+    throughput: comparisonTable(results, ({ perSecond }) => count(perSecond)),
+    cpu: comparisonTable(results, (figures) => count(cpuOf(figures))),
+    p99: comparisonTable(results, ({ p99Millis }) => p99Millis.toFixed(p99Millis < 100 ? 1 : 0)),
+    starts: table(
+      ["server", "start", "memory when idle", "after a burst of asks", "at most"],
+      starts.map(({ idle, loaded, peak, server, startMillis }) => [
+        titleOf(server),
+        `${Math.round(startMillis)} ms`,
+        ...[idle, loaded, peak].map(megabytes),
+      ]),
+    ),
+    summary: table(
+      ["at 32 connections", "Parley", "Fastify", "CPU of Parley", "CPU of Fastify"],
+      at32.map(({ figures, scenario }) => {
+        const of = (name: ServerName) => figures.find(({ server }) => server === name)!;
+        const [parley, peer] = [of("parley"), of("fastify")];
+        return [
+          scenario,
+          ...[parley, peer].map(({ perSecond }) => `${count(perSecond)} a second`),
+          ...[parley, peer].map((one) => `${count(cpuOf(one))} µs`),
+        ];
+      }),
+    ),
+  };
+  for (const path of documents) {
+    const text = readFileSync(path, "utf8").replace(
+      /(\[figures\]: # "(?!end)(\w+)"\n)[^]*?(\[figures\]: # "end")/g,
+      (_, start: string, name: string, end: string) => `${start}\n${sections[name]}\n\n${end}`,
+    );
+    writeFileSync(path, text);
+  }
+  execFileSync(pathOf("../node_modules/.bin/oxfmt"), ["--write", ...documents]);
+};
+
+export const saveRun = (run: Run): void => writeFileSync(lastRun, JSON.stringify(run, null, 1));
+
+if (import.meta.main) writeReport(JSON.parse(readFileSync(lastRun, "utf8")));

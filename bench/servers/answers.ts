@@ -1,0 +1,23 @@
+/**
+ * What the compared servers answer. Each of them has the same two answerers beside its language model, so that what is
+ * measured is the work around an answer.
+ */
+import { setTimeout as sleep } from "node:timers/promises";
+
+/** The question that is answered at once, in one piece. */
+export const instantQuestion = "What does the benchmark ask again and again?";
+export const instantAnswer =
+  "The benchmark asks one question again and again, and this is its answer.";
+
+/** The question that is answered in pieces, some milliseconds apart. */
+export const pacedQuestion = "What does the benchmark say piece by piece?";
+export const pacedPieces = 200;
+export const pacedMillis = 5;
+
+export async function* answer(question: string): AsyncGenerator<string> {
+  if (question !== pacedQuestion) return yield instantAnswer;
+  for (let n = 1; n <= pacedPieces; n++) {
+    await sleep(pacedMillis);
+    yield `piece ${n} `;
+  }
+}
