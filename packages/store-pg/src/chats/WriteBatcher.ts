@@ -3,7 +3,7 @@
  * share the next one.
  */
 import { StorageUnavailable, type Overloaded } from "@parley/core";
-import { Deferred, Effect, Exit } from "effect";
+import { Deferred, Effect, Exit, Iterable } from "effect";
 import { busy } from "../database/PgErrors.ts";
 
 interface Write<A, B, E> {
@@ -16,15 +16,6 @@ interface Lane<A, B, E> {
   writers: number;
 }
 
-export interface BatcherOptions<A> {
-  /** The number of batches of one lane in flight at a time. */
-  readonly writers: number;
-  /** The most items of a batch. */
-  readonly batch: number;
-  /** Names of what an item changes: no two items of a batch share one. None by default. */
-  readonly changes?: (item: A) => ReadonlyArray<unknown>;
-}
-
 /**
  * Makes a function that writes one item of a lane. `write` returns one result for each item, in their order; its
  * failure is that of every item, because any may have been written. A batch that dies has written nothing; its items
@@ -34,24 +25,11 @@ export interface BatcherOptions<A> {
  */
 export const makeWriteBatcher = Effect.fnUntraced(function* <A, B, E>(
   write: (lane: number, items: ReadonlyArray<A>) => Effect.Effect<ReadonlyArray<B>, E>,
-  { batch, changes = () => [], writers }: BatcherOptions<A>,
+  /** The number of batches of one lane in flight at a time, and of the items of a batch. */
+  { batch, writers }: { readonly batch: number; readonly writers: number },
 ) {
   const scope = yield* Effect.scope;
   const lanes = new Map<number, Lane<A, B, E>>();
-
-  /** Removes the items of the next batch. */
-  const next = (waiting: Lane<A, B, E>["waiting"]) => {
-    const items: Array<Write<A, B, E>> = [];
-    const changed = new Set<unknown>();
-    for (const one of waiting) {
-      const names = changes(one.item);
-      if (names.some((name) => changed.has(name))) continue;
-      for (const name of names) changed.add(name);
-      waiting.delete(one);
-      if (items.push(one) === batch) break;
-    }
-    return items;
-  };
 
   const writeAll = (name: number, writes: ReadonlyArray<Write<A, B, E>>): Effect.Effect<void> =>
     Effect.suspend(() =>
@@ -79,7 +57,11 @@ export const makeWriteBatcher = Effect.fnUntraced(function* <A, B, E>(
     Effect.gen(function* () {
       // Items that arrive in the same moment share a batch.
       yield* Effect.yieldNow;
-      while (lane.waiting.size > 0) yield* writeAll(name, next(lane.waiting));
+      while (lane.waiting.size > 0) {
+        const writes = Array.from(Iterable.take(lane.waiting, batch));
+        for (const one of writes) lane.waiting.delete(one);
+        yield* writeAll(name, writes);
+      }
       // Nothing may yield between the last look and this: an item could arrive unseen.
       lane.writers--;
       if (lane.writers === 0) lanes.delete(name);

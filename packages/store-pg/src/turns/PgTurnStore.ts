@@ -76,7 +76,7 @@ export const makeTurnStore = Effect.fnUntraced(function* (
         Effect.map((rows) => rows.toSorted((a, b) => a.at - b.at)),
       );
     },
-    { writers: 2, batch: 100, changes: ({ turn }) => [turn.id] },
+    { writers: 2, batch: 100 },
   );
 
   const appendToChat = (turn: Turn, entry: NewEntry) =>

@@ -79,14 +79,7 @@ export const makeTakeTurn = Effect.fnUntraced(function* <E>(
       // A deadline of its own: the batcher's fiber inherits that of the request that started it.
       endAfter(quickDeadline),
     ),
-    {
-      writers: 2,
-      batch: 100,
-      changes: ({ chat, idempotencyKey }) => [
-        ...(chat === null ? [] : [chat]),
-        ...(idempotencyKey === null ? [] : [idempotencyKey.key]),
-      ],
-    },
+    { writers: 2, batch: 100 },
   );
 
   return Effect.fnUntraced(function* (
@@ -138,7 +131,8 @@ const lockedPause = 50;
 
 const leaseEnd = `clock_timestamp() + interval '${turnLease} milliseconds'`;
 
-// Decides the requests for turns, of which no two have the same chat or key; `$2` is this instance.
+// Decides the requests for turns; `$2` is this instance. It fails if two of them take the same chat or key: the batcher
+// then sends each by itself. In one process asks of a chat wait for one another, and those with one key are joined.
 //
 // It decides by the locked rows, which may be newer than its snapshot. It waits for no lock of a chat, but for those of
 // keys, which it takes in their order. Every look-up is fenced (`offset 0`), and every change finds its row by the
