@@ -168,7 +168,7 @@ export const layerPostgres = (
         listEntries: makeListEntries(pools),
       });
       return Context.make(ChatStore, chats).pipe(
-        Context.add(TurnStore, makeTurnStore(pools, creation, notifications)),
+        Context.add(TurnStore, yield* makeTurnStore(pools, creation, notifications)),
         Context.add(ChatArchive, makeChatArchive(pools)),
         Context.add(ChatbotDirectory, makeChatbotDirectory(pools, notifications)),
         Context.add(ChatbotRegistry, makeChatbotRegistry(pools)),

@@ -118,7 +118,7 @@ it.live.each([
         listChats: makeListChats(noted),
         listEntries: makeListEntries(noted),
       };
-      const turns = makeTurnStore(noted, make, () => Stream.empty);
+      const turns = yield* makeTurnStore(noted, make, () => Stream.empty);
       const archive = makeChatArchive(noted);
       const entry = { question: "q", answer: "a", moderation: "none", flagged: false, usage: null };
       const wanted = { name: "name", userRef: "user", helloMessage: "Hello" };

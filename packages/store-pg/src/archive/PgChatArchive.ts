@@ -27,13 +27,8 @@ import {
 import { array, time, times } from "../database/PgParams.ts";
 import type { PgPools } from "../database/PgPools.ts";
 import { settleIds } from "../database/WriteState.ts";
-import {
-  entryColumns,
-  newEntryArrays,
-  newEntryColumns,
-  newEntryParameters,
-  toEntry,
-} from "../rows/ChatRows.ts";
+import { entryColumns, columnsOfEntry, newEntryColumns, toEntry } from "../rows/ChatRows.ts";
+import { arraysOf, parametersOf } from "../rows/BatchStatement.ts";
 import { makeErasure } from "./ChatErasure.ts";
 
 /** Records that one statement of an import inserts. */
@@ -110,7 +105,7 @@ export const makeChatArchive = (pools: PgPools): ChatArchive["Service"] =>
           array(newEntries, "int8", ({ entry }) => BigInt(entry.id)),
           array(newEntries, "int8", ({ position }) => BigInt(position)),
           times(newEntries, ({ entry }) => entry.createTime),
-          ...newEntryArrays(newEntries.map(({ entry }) => entry)),
+          ...arraysOf(importedColumns, newEntries),
         ]);
       });
       const inTransaction = Effect.gen(function* () {
@@ -206,9 +201,11 @@ select $1, i.id, $2::int8 + n, name, user_ref, folded_name, create_time, entries
 from unnest($3::int8[], $4::text[], $5::text[], $6::text[], $7::timestamptz[], $8::int8[], $9::timestamptz[])
   with ordinality as i(id, name, user_ref, folded_name, create_time, entries, last_entry_time, n)`;
 
+const importedColumns = columnsOfEntry(({ entry }: EntryToImport) => entry);
+
 const insertEntries = `
 insert into entry (chatbot_id, chat_id, id, position, create_time, ${newEntryColumns})
-select $1, * from unnest($2::int8[], $3::int8[], $4::int8[], $5::timestamptz[], ${newEntryParameters(6, "[]")})`;
+select $1, * from unnest($2::int8[], $3::int8[], $4::int8[], $5::timestamptz[], ${parametersOf(importedColumns, 6, "[]")})`;
 
 // Imports set the sequences one after the other, so that none sets them back.
 const lockSequences =

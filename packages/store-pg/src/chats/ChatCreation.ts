@@ -16,17 +16,12 @@ import { Effect } from "effect";
 import type { SqlError } from "effect/sql";
 import { endAfter, quickDeadline, timeLeft } from "../database/Lending.ts";
 import { busy, mapLockTimeout, retryOnConflict, toChatbotNotFound } from "../database/PgErrors.ts";
-import { array } from "../database/PgParams.ts";
 import type { PgPools } from "../database/PgPools.ts";
 import type { Session } from "../database/TenantSession.ts";
 import { ownSequence } from "../database/WriteState.ts";
-import {
-  chatColumns,
-  newEntryArrays,
-  newEntryColumns,
-  newEntryParameters,
-} from "../rows/ChatRows.ts";
-import { claim } from "../rows/IdempotencyKeys.ts";
+import { batchStatement } from "../rows/BatchStatement.ts";
+import { chatColumns, columnsOfEntry, newEntryColumns } from "../rows/ChatRows.ts";
+import { claim, makeKeySweep } from "../rows/IdempotencyKeys.ts";
 import { makeWriteBatcher } from "./WriteBatcher.ts";
 
 export interface Creation {
@@ -49,7 +44,9 @@ export interface CreatedChat {
 
 export type ChatCreation = Effect.Success<ReturnType<typeof makeChatCreation>>;
 
-export const makeChatCreation = Effect.fnUntraced(function* ({ writes }: PgPools) {
+export const makeChatCreation = Effect.fnUntraced(function* (pools: PgPools) {
+  const { writes } = pools;
+  const sweepKeys = yield* makeKeySweep(pools);
   const write = yield* makeWriteBatcher(
     (chatbot: number, chats: ReadonlyArray<Creation>) =>
       insertChats(writes, chatbot, chats).pipe(
@@ -58,6 +55,7 @@ export const makeChatCreation = Effect.fnUntraced(function* ({ writes }: PgPools
         mapLockTimeout,
         // A deadline of its own: the batcher's fiber inherits that of the request that started it.
         endAfter(quickDeadline),
+        Effect.tap(() => sweepKeys(chatbot, chats.filter(({ keyed }) => keyed?.claims).length)),
       ),
     { writers: 2, batch: 200 },
   );
@@ -108,18 +106,7 @@ type KeyRow = { readonly fingerprint: string } & (Chat | { readonly id: null });
  */
 export const insertChats = (session: Session, chatbot: number, chats: ReadonlyArray<Creation>) => {
   const claims = chats.flatMap(({ keyed }) => (keyed?.claims === true ? keyed : []));
-  const insertion = {
-    text: insertStatement,
-    values: [
-      chatbot,
-      array(chats, "text", ({ name }) => name),
-      array(chats, "text", ({ userRef }) => userRef),
-      array(chats, "text", ({ name }) => (name === null ? null : fold(name))),
-      ...newEntryArrays(chats.map(({ entry }) => entry)),
-      array(chats, "text", ({ keyed }) => keyed?.key ?? null),
-      array(chats, "text", ({ keyed }) => keyed?.turn ?? null),
-    ],
-  };
+  const insertion = insertStatement(chats, chatbot);
   const rows: Effect.Effect<
     ReadonlyArray<CreatedChat & { readonly at: number }>,
     SqlError.SqlError
@@ -136,10 +123,19 @@ export const insertChats = (session: Session, chatbot: number, chats: ReadonlyAr
 // Keys are locked first, as everywhere, and then the counter, before any id is drawn: so ids ascend in the order of
 // creation. Neither nextval nor RETURNING promises an order: ids are ranked, and rows are matched by position. A key
 // that occurs twice creates one chat.
-const insertStatement = `
+const insertStatement = batchStatement<Creation>(
+  [
+    ["name", "text", ({ name }) => name],
+    ["user_ref", "text", ({ userRef }) => userRef],
+    ["folded_name", "text", ({ name }) => name && fold(name)],
+    ...columnsOfEntry(({ entry }: Creation) => entry),
+    ["key", "text", ({ keyed }) => keyed?.key],
+    ["turn", "text", ({ keyed }) => keyed?.turn],
+  ],
+  2,
+  (items) => `
 with wanted as (
-  select * from unnest($2::text[], $3::text[], $4::text[], ${newEntryParameters(5, "[]")}, $16::text[], $17::text[])
-    with ordinality as i(name, user_ref, folded_name, ${newEntryColumns}, key, turn, at)
+  select * from ${items}
 ), held as (
   select first.at, k.key from (
     select key, turn, min(at) as at from wanted where key is not null group by key, turn order by key
@@ -184,7 +180,8 @@ with wanted as (
   on conflict (chatbot_id, key) do update set
     made_at = excluded.made_at, turn_until = null, chat_id = excluded.chat_id, entry_id = excluded.entry_id
 )
-select id::float8 as id, create_time as "createTime", entry_id::float8 as "entryId", at from created`;
+select id::float8 as id, create_time as "createTime", entry_id::float8 as "entryId", at from created`,
+);
 
 const chatOfKey = `
 select k.fingerprint, ${chatColumns("c")}

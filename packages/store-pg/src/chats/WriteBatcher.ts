@@ -6,19 +6,20 @@ import { StorageUnavailable, type Overloaded } from "@parley/core";
 import { Deferred, Effect, Exit, Iterable } from "effect";
 import { busy } from "../database/PgErrors.ts";
 
-interface Waiting<A, B, E> {
+interface Write<A, B, E> {
   readonly item: A;
   readonly done: Deferred.Deferred<B, E | Overloaded | StorageUnavailable>;
 }
 
 interface Lane<A, B, E> {
-  readonly waiting: Set<Waiting<A, B, E>>;
+  readonly waiting: Set<Write<A, B, E>>;
   writers: number;
 }
 
 /**
  * Makes a function that writes one item of a lane. `write` returns one result for each item, in their order; its
- * failure is that of every item, because any may have been written. After so many milliseconds an item fails: with
+ * failure is that of every item, because any may have been written. A batch that dies has written nothing; its items
+ * are written one by one, so that only the item with the defect dies. After so many milliseconds an item fails: with
  * `Overloaded` if it still waits, with `StorageUnavailable` if it is in flight. An interruption removes an item that
  * waits, and waits for the end of a write in flight.
  */
@@ -30,21 +31,36 @@ export const makeWriteBatcher = Effect.fnUntraced(function* <A, B, E>(
   const scope = yield* Effect.scope;
   const lanes = new Map<number, Lane<A, B, E>>();
 
-  const drain = (name: number, lane: Lane<A, B, E>) =>
-    Effect.gen(function* () {
-      // Items that arrive in the same moment share a batch.
-      yield* Effect.yieldNow;
-      while (lane.waiting.size > 0) {
-        const taken = Array.from(Iterable.take(lane.waiting, batch));
-        for (const one of taken) lane.waiting.delete(one);
-        const items = taken.map(({ item }) => item);
-        const exit = yield* Effect.exit(Effect.suspend(() => write(name, items)));
-        for (const [at, { done }] of taken.entries()) {
+  const writeAll = (name: number, writes: ReadonlyArray<Write<A, B, E>>): Effect.Effect<void> =>
+    Effect.suspend(() =>
+      write(
+        name,
+        writes.map(({ item }) => item),
+      ),
+    ).pipe(
+      Effect.exit,
+      Effect.flatMap((exit) => {
+        if (writes.length > 1 && Exit.hasDies(exit)) {
+          return Effect.forEach(writes, (one) => writeAll(name, [one]), { discard: true });
+        }
+        for (const [at, { done }] of writes.entries()) {
           Deferred.doneUnsafe(
             done,
             Exit.map(exit, (results) => results[at]!),
           );
         }
+        return Effect.void;
+      }),
+    );
+
+  const drain = (name: number, lane: Lane<A, B, E>) =>
+    Effect.gen(function* () {
+      // Items that arrive in the same moment share a batch.
+      yield* Effect.yieldNow;
+      while (lane.waiting.size > 0) {
+        const writes = Array.from(Iterable.take(lane.waiting, batch));
+        for (const one of writes) lane.waiting.delete(one);
+        yield* writeAll(name, writes);
       }
       // Nothing may yield between the last look and this: an item could arrive unseen.
       lane.writers--;
@@ -58,7 +74,7 @@ export const makeWriteBatcher = Effect.fnUntraced(function* <A, B, E>(
         let lane = lanes.get(name);
         if (lane === undefined) lanes.set(name, (lane = { waiting: new Set(), writers: 0 }));
         const { waiting } = lane;
-        const one: Waiting<A, B, E> = { item, done: Deferred.makeUnsafe() };
+        const one: Write<A, B, E> = { item, done: Deferred.makeUnsafe() };
         waiting.add(one);
         const timer = setTimeout(() => {
           const late = waiting.delete(one) ? busy : new StorageUnavailable({ cause: noAnswer });

@@ -170,7 +170,12 @@ export const makePools = Effect.fnUntraced(function* (
     // A pipelined pool takes longer to recover from a killed connection: only where every statement is a transaction.
     rowSecurity ? pipelined : {},
     writers,
-    { statement_timeout: "4s", lock_timeout: "1500ms" },
+    {
+      statement_timeout: "4s",
+      lock_timeout: "1500ms",
+      plan_cache_mode: "force_generic_plan",
+      ...byIndex,
+    },
     {
       name: "writes",
       deadline: statementDeadline,

@@ -2,7 +2,7 @@
  * Columns of chats and entries: as they are read, under the names of the core, and those of an entry to insert.
  */
 import type { Entry, NewEntry } from "@parley/core";
-import { array, type ArrayType } from "../database/PgParams.ts";
+import { namesOf, type Column } from "./BatchStatement.ts";
 
 /** The columns of a chat. Ids are below 2^53, so that they are exact as float8. */
 export const chatColumns = (row: string) =>
@@ -24,13 +24,9 @@ export const toEntry = (row: Entry): Entry => ({
   createTime: row.createTime,
 });
 
-type Value = string | boolean | number | bigint | null;
-
 const big = (count: number | undefined) => (count === undefined ? null : BigInt(count));
 
-const columns: ReadonlyArray<
-  readonly [name: string, type: ArrayType, value: (entry: NewEntry) => Value | undefined]
-> = [
+const columns: ReadonlyArray<Column<NewEntry>> = [
   ["question", "text", ({ question }) => question],
   ["answer", "text", ({ answer }) => answer],
   ["moderation", "text", ({ moderation }) => moderation],
@@ -44,17 +40,16 @@ const columns: ReadonlyArray<
   ["key_id", "text", ({ keyId }) => keyId],
 ];
 
-export const newEntryColumns = columns.map(([name]) => name).join(", ");
+export const newEntryColumns = namesOf(columns);
 
-/** SQL for one parameter of each column, from `$first`; with brackets for an array of each. */
-export const newEntryParameters = (first: number, brackets: "" | "[]" = "") =>
-  columns.map(([, type], at) => `$${first + at}::${type}${brackets}`).join(", ");
-
-export const newEntryValues = (entry: NewEntry) =>
-  columns.map(([, , value]) => value(entry) ?? null);
-
-/** An array for each column; nulls for an absent entry. */
-export const newEntryArrays = (entries: ReadonlyArray<NewEntry | null>) =>
-  columns.map(([, type, value]) =>
-    array(entries, type, (entry) => (entry === null ? null : (value(entry) ?? null))),
-  );
+/** The columns of the items' entries; nulls for an absent entry. */
+export const columnsOfEntry = <Item>(
+  entryOf: (item: Item) => NewEntry | null,
+): ReadonlyArray<Column<Item>> =>
+  columns.map(([name, type, value]) => {
+    const ofItem = (item: Item) => {
+      const entry = entryOf(item);
+      return entry && value(entry);
+    };
+    return [name, type, ofItem];
+  });

@@ -4,10 +4,12 @@
  * - claimed, with a turn and the end of its lease, while its ask runs; when the lease ends, the key is free again. A
  *   creation claims and settles its key in one transaction;
  * - settled, with the chat and its entry if there is one, when the request has succeeded;
- * - free again a day after `made_at`. Later claims delete it.
+ * - free again a day after `made_at`. A sweep deletes it later.
  */
 import { idempotencyKeyLifetime, turnLease, type IdempotencyKey } from "@parley/core";
+import { Effect } from "effect";
 import { texts } from "../database/PgParams.ts";
+import type { PgPools } from "../database/PgPools.ts";
 import type { Statement } from "../database/TenantSession.ts";
 
 const isOld = (row: string) =>
@@ -18,20 +20,14 @@ export const isFree = (row: string) =>
   `(${isOld(row)} or (${row}.chat_id is null and ${row}.turn_until <= clock_timestamp()))`;
 
 /**
- * CTEs that claim the keys of a CTE `wanted (key, fingerprint, turn)` for chatbot `$1` and one lease; `claimed` has
- * those that were free. They delete a few old keys, too.
+ * A CTE `claimed (key)`: the keys of a CTE `claim (key, fingerprint, turn)` that were free, claimed for chatbot `$1` and
+ * one lease.
  */
-export const claimWanted = `
-old as (
-  delete from idempotency_key where chatbot_id = $1 and key in (
-    select key from idempotency_key old
-    where chatbot_id = $1 and exists (select from wanted) and key not in (select key from wanted) and ${isOld("old")}
-    order by made_at limit 8 + 2 * (select count(*) from wanted) for update skip locked
-  )
-), claimed as (
+export const claimKeys = `
+claimed as (
   insert into idempotency_key as k (chatbot_id, key, fingerprint, made_at, turn, turn_until)
   select $1, key, fingerprint, clock_timestamp(), turn, clock_timestamp() + interval '${turnLease} milliseconds'
-  from wanted order by key
+  from claim order by key
   on conflict (chatbot_id, key) do update set
     fingerprint = excluded.fingerprint, made_at = excluded.made_at,
     turn = excluded.turn, turn_until = excluded.turn_until, chat_id = null, entry_id = null
@@ -45,10 +41,10 @@ export const claim = (
   claims: ReadonlyArray<IdempotencyKey & { readonly turn: string }>,
 ): Statement => ({
   text: `
-with wanted as (
+with claim as (
   select distinct on (key) key, fingerprint, turn
-  from unnest($2::text[], $3::text[], $4::text[]) with ordinality as w(key, fingerprint, turn, at) order by key, at
-), ${claimWanted}
+  from unnest($2::text[], $3::text[], $4::text[]) with ordinality as c(key, fingerprint, turn, at) order by key, at
+), ${claimKeys}
 select from claimed`,
   values: [
     chatbot,
@@ -57,6 +53,33 @@ select from claimed`,
     texts(claims.map(({ turn }) => turn)),
   ],
 });
+
+/** The number of claims after which old keys are deleted, and of the keys that are deleted then. */
+const sweep = { claims: 100, keys: 1000 };
+
+/**
+ * Makes an effect that deletes old keys of a chatbot, now and then as claims are made. A statement of its own, because
+ * the plan of one that claims may be older than most keys, and would read them all.
+ */
+export const makeKeySweep = Effect.fnUntraced(function* ({ bulk }: PgPools) {
+  const scope = yield* Effect.scope;
+  let claims = sweep.claims;
+  return (chatbot: number, more: number): Effect.Effect<void> =>
+    Effect.suspend(() => {
+      claims += more;
+      if (more === 0 || claims < sweep.claims) return Effect.void;
+      claims = 0;
+      return Effect.asVoid(
+        Effect.forkIn(Effect.ignore(bulk.query(chatbot, deleteOldKeys, [chatbot])), scope),
+      );
+    });
+});
+
+const deleteOldKeys = `
+delete from idempotency_key where chatbot_id = $1 and key = any (array(
+  select key from idempotency_key k where chatbot_id = $1 and ${isOld("k")}
+  order by made_at limit ${sweep.keys} for update skip locked
+))`;
 
 /** Deletes the claims of the turns `$2`. */
 export const deleteClaims = `

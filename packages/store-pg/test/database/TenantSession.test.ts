@@ -145,7 +145,7 @@ describe("the store whose statements lack the condition on the chatbot", () => {
           listChats: makeListChats(pools),
           listEntries: makeListEntries(pools),
         };
-        const turns = makeTurnStore(pools, creation, () => Stream.empty);
+        const turns = yield* makeTurnStore(pools, creation, () => Stream.empty);
         const archive = makeChatArchive(pools);
         const theirChats = (yield* Effect.provideContext(
           ChatStore.use((intact) => intact.listChats(theirs, newestChats)),

@@ -1,0 +1,217 @@
+/**
+ * Takes turns. Takes of one chatbot that arrive together share a statement, which decides each by itself, as the table
+ * in `docs/library/write-a-store.md` says.
+ */
+import {
+  ChatbotNotFound,
+  ChatNotFound,
+  IdempotencyKeyReused,
+  turnEntries,
+  turnLease,
+  turnPrecedence,
+  type Entry,
+  type Taken,
+  type Turn,
+} from "@parley/core";
+import { Effect } from "effect";
+import { makeWriteBatcher } from "../chats/WriteBatcher.ts";
+import { endAfter, quickDeadline, timeLeft } from "../database/Lending.ts";
+import {
+  mapLockTimeout,
+  retryOnConflict,
+  toChatbotNotFound,
+  toStorageUnavailable,
+} from "../database/PgErrors.ts";
+import type { PgPools } from "../database/PgPools.ts";
+import { batchStatement } from "../rows/BatchStatement.ts";
+import { entryColumns, toEntry } from "../rows/ChatRows.ts";
+import { claimKeys, isFree, makeKeySweep } from "../rows/IdempotencyKeys.ts";
+
+/** The statement's decision on a request: a row of the table, or that the request is to be decided again. */
+type Decision =
+  | "key_reused"
+  | "answered"
+  | "no_chat"
+  | "no_chatbot"
+  | "key_held"
+  | "chat_held"
+  | "chat_locked"
+  | "chat_reserved"
+  | "free"
+  | "overtaken";
+
+/** A decision with an entry: that of the key, or one of the chat's newest. */
+type DecisionRow = {
+  /** The place of the request in the batch, from 1. */
+  readonly at: number;
+  readonly decision: Decision;
+  /** The turn that stored the key's entry. */
+  readonly key_turn: string | null;
+  /** Milliseconds after which the turn is free. */
+  readonly free_in: number | null;
+  /** The number of the chat's entries. */
+  readonly entries: number | null;
+  readonly position: number | null;
+} & (Entry | { readonly id: null });
+
+/** Makes `take` of the port. `entriesOf` reads the newest entries of a turn that is taken. */
+export const makeTakeTurn = Effect.fnUntraced(function* <E>(
+  pools: PgPools,
+  entriesOf: (turn: Turn) => Effect.Effect<ReadonlyArray<Entry>, E>,
+) {
+  /** Identifies this instance in the queues of chats. */
+  const instance = crypto.randomUUID();
+  const sweepKeys = yield* makeKeySweep(pools);
+
+  const decide = yield* makeWriteBatcher(
+    Effect.fnUntraced(
+      function* (chatbot: number, turns: ReadonlyArray<Turn>) {
+        const { text, values } = takeTurns(turns, chatbot, instance);
+        const rows = yield* pools.writes
+          .query<DecisionRow>(chatbot, text, values)
+          .pipe(retryOnConflict, toChatbotNotFound(chatbot), mapLockTimeout);
+        yield* sweepKeys(chatbot, turns.filter((turn) => turn.idempotencyKey !== null).length);
+        const decisions = turns.map((): Array<DecisionRow> => []);
+        for (const row of rows) decisions[row.at - 1]!.push(row);
+        for (const entries of decisions) entries.sort((a, b) => b.position! - a.position!);
+        return decisions as ReadonlyArray<ReadonlyArray<DecisionRow>>;
+      },
+      // A deadline of its own: the batcher's fiber inherits that of the request that started it.
+      endAfter(quickDeadline),
+    ),
+    { writers: 2, batch: 100 },
+  );
+
+  return Effect.fnUntraced(function* (
+    chatbot: number,
+    chat: number | null,
+    idempotencyKey: Turn["idempotencyKey"],
+  ) {
+    const turn: Turn = { id: crypto.randomUUID(), chatbot, chat, idempotencyKey, newest: [] };
+    if (chat === null && idempotencyKey === null) {
+      yield* toStorageUnavailable(pools.writable);
+      return { _tag: "Turn", turn } satisfies Taken;
+    }
+    const rows = yield* Effect.flatMap(timeLeft, (left) => decide(chatbot, turn, left)).pipe(
+      Effect.repeat({ while: ([row]) => row!.decision === "overtaken" }),
+    );
+    const { decision, entries, free_in, key_turn, position } = rows[0]!;
+    const held = (by: "chat" | "key") =>
+      ({ _tag: "Held", by, forMillis: free_in! }) satisfies Taken;
+    switch (decision) {
+      case "key_reused":
+        return yield* new IdempotencyKeyReused({ key: idempotencyKey!.key });
+      case "answered":
+        return { _tag: "Done", entry: toEntry(rows[0] as Entry), turn: key_turn! } satisfies Taken;
+      case "no_chat":
+        return yield* new ChatNotFound({ chatId: chat! });
+      case "no_chatbot":
+        return yield* new ChatbotNotFound({ chatbot });
+      case "key_held":
+        return held("key");
+      case "chat_held":
+      case "chat_locked":
+      case "chat_reserved":
+        return held("chat");
+      default: {
+        // An append may have committed between the snapshot and the turn. A second read is exact, now that the turn is
+        // ours.
+        const newest =
+          (position ?? 0) === (entries ?? 0)
+            ? rows.flatMap((row) => (row.id === null ? [] : toEntry(row)))
+            : yield* entriesOf(turn);
+        return { _tag: "Turn", turn: { ...turn, newest } } satisfies Taken;
+      }
+    }
+  }, endAfter(quickDeadline));
+});
+
+/** Milliseconds after which an ask tries a locked chat again. */
+const lockedPause = 50;
+
+const leaseEnd = `clock_timestamp() + interval '${turnLease} milliseconds'`;
+
+// Decides the requests for turns; `$2` is this instance. It fails if two of them take the same chat or key: the batcher
+// then sends each by itself. In one process asks of a chat wait for one another, and those with one key are joined.
+//
+// It decides by the locked rows, which may be newer than its snapshot. It waits for no lock of a chat, but for those of
+// keys, which it takes in their order. Every look-up is fenced (`offset 0`), and every change finds its row by the
+// primary key (`on conflict`), whatever the planner expects.
+//
+// The first instance of the queue leaves it: either it takes the turn, or it did not come in time and another takes it.
+// While the turn is held, an instance that is already in the queue locks nothing: many that ask again would keep the
+// holder from the lock for its append.
+const takeTurns = batchStatement<Turn>(
+  [
+    ["chat_id", "int8", ({ chat }) => (chat === null ? null : BigInt(chat))],
+    ["turn", "text", ({ id }) => id],
+    ["key", "text", ({ idempotencyKey }) => idempotencyKey?.key],
+    ["fingerprint", "text", ({ idempotencyKey }) => idempotencyKey?.fingerprint],
+  ],
+  3,
+  (items) => `
+with request as (
+  select * from ${items}
+), found as (
+  select request.*, key_row.*, snapshot.*, chat_row.*
+  from request left join lateral (
+    select fingerprint as key_fingerprint, turn as key_turn, turn_until as key_until, entry_id as key_entry
+    from idempotency_key k where chatbot_id = $1 and k.key = request.key and not ${isFree("k")}
+    offset 0
+  ) key_row on true left join lateral (
+    select turn_until as held_until, turn is not null and turn_until > statement_timestamp() and $2 = any (waiting) as is_queued
+    from chat where chatbot_id = $1 and id = request.chat_id
+    offset 0
+  ) snapshot on true left join lateral (
+    select position, create_time, entries, turn as chat_turn, turn_until as chat_until, waiting
+    from chat where chatbot_id = $1 and id = request.chat_id and key_fingerprint is null and not is_queued
+    offset 0 for no key update skip locked
+  ) chat_row on true
+), decided as (
+  select *, case
+    when key_fingerprint <> fingerprint then 'key_reused'
+    when key_entry is not null then 'answered'
+    when chat_id is not null and is_queued is null then 'no_chat'
+    when chat_id is null and not exists (select from chatbot where id = $1) then 'no_chatbot'
+    when key_fingerprint is not null then 'key_held'
+    when chat_id is null then 'free'
+    when is_queued or chat_turn is not null and chat_until > statement_timestamp() then 'chat_held'
+    when waiting is null then 'chat_locked'
+    when waiting[1] <> $2 and chat_until > statement_timestamp() - interval '${turnPrecedence} milliseconds' then 'chat_reserved'
+    else 'free'
+  end as decision
+  from found
+), claim as (
+  select key, fingerprint, turn from decided where decision = 'free' and key is not null
+), ${claimKeys}, outcome as (
+  select decided.*,
+    -- Another request claimed the key after the snapshot.
+    case when decision = 'free' and decided.key is not null and claimed.key is null then 'overtaken' else decision end as outcome
+  from decided left join claimed using (key)
+), changed as (
+  insert into chat (chatbot_id, id, position, create_time, entries, turn, turn_until, waiting)
+  select $1, chat_id, position, create_time, entries,
+    case outcome when 'free' then turn else chat_turn end,
+    case outcome when 'free' then ${leaseEnd} else chat_until end,
+    case outcome when 'free' then array_remove(waiting[2:], $2) else waiting || $2 end
+  from outcome where waiting is not null
+    and (outcome = 'free' or outcome in ('chat_held', 'chat_reserved') and $2 <> all (waiting))
+  on conflict (chatbot_id, id) do update set
+    turn = excluded.turn, turn_until = excluded.turn_until, waiting = excluded.waiting
+)
+select at::int4 as at, outcome as decision, key_turn,
+  least(${turnLease}, greatest(1, ceil(1000 * extract(epoch from case outcome
+    when 'key_held' then key_until
+    when 'chat_held' then coalesce(chat_until, held_until)
+    when 'chat_locked' then statement_timestamp() + interval '${lockedPause} milliseconds'
+    when 'chat_reserved' then chat_until + interval '${turnPrecedence} milliseconds'
+  end - statement_timestamp()))))::float8 as free_in,
+  entries::float8 as entries, newest.position::float8 as position, ${entryColumns("newest")}
+from outcome left join lateral (
+  select * from entry where outcome = 'answered' and chatbot_id = $1 and id = key_entry
+  union all (
+    select * from entry where outcome = 'free' and chatbot_id = $1 and chat_id = outcome.chat_id
+    order by position desc limit ${turnEntries}
+  )
+) newest on true`,
+);

@@ -1,0 +1,261 @@
+/**
+ * Takes and appends that share a statement: each is decided by itself.
+ */
+import { assert, it } from "@effect/vitest";
+import { ChatbotRegistry, ChatStore, type IdempotencyKey, type Taken } from "@parley/core";
+import { registerChatbot } from "@parley/core/testing";
+import { Cause, Deferred, Effect, Exit, Fiber, Result, Scope, Stream } from "effect";
+import { Reactivity } from "effect/reactivity";
+import { makeChatCreation } from "../../src/chats/ChatCreation.ts";
+import { makePools } from "../../src/database/PgPools.ts";
+import { makeTurnStore } from "../../src/turns/PgTurnStore.ts";
+import { hold } from "../hold.ts";
+import { clientOf, freshSchema, layerStore, optionsOf } from "../PostgresUnderTest.ts";
+
+const entry = { question: "q", answer: "a", moderation: "none", flagged: false, usage: null };
+/** An id that no chatbot has. */
+const noChatbot = 2_000_000_000;
+const key = (name: string, fingerprint = "f"): IdempotencyKey => ({ key: name, fingerprint });
+
+/** A chatbot with chats, two instances of the store, and a count of the statements that the first one writes. */
+const setUp = Effect.fnUntraced(function* (schema: string) {
+  const pools = yield* makePools({ ...optionsOf(schema), maxConnections: 10 });
+  const creation = yield* makeChatCreation(pools);
+  let statements = 0;
+  let gate: Deferred.Deferred<void> | null = null;
+  const counted = {
+    ...pools,
+    writes: {
+      ...pools.writes,
+      query: (...args: Parameters<typeof pools.writes.query>) =>
+        Effect.suspend(() => {
+          statements++;
+          const query = pools.writes.query<any>(...args);
+          return gate === null ? query : Effect.andThen(Deferred.await(gate), query);
+        }),
+    },
+  };
+  const turns = yield* makeTurnStore(counted, creation, () => Stream.empty);
+  const second = yield* makeTurnStore(pools, creation, () => Stream.empty);
+  const chatbot = yield* registerChatbot;
+  const create = Effect.map(
+    ChatStore.use((store) =>
+      store.createChat(chatbot, { name: null, userRef: null, helloMessage: null }, null),
+    ),
+    ({ chat }) => chat.id,
+  );
+  const take = Effect.fnUntraced(function* (
+    chat: number | null,
+    idempotencyKey: IdempotencyKey | null = null,
+  ) {
+    const taken = yield* turns.take(chatbot, chat, idempotencyKey);
+    return taken._tag === "Turn" ? taken.turn : assert.fail("the turn is free");
+  });
+  /** Runs work that arrives while both writers of the chatbot are busy, so that it shares a statement. */
+  const together = Effect.fnUntraced(function* <A, E>(
+    busy: ReadonlyArray<Effect.Effect<unknown, unknown>>,
+    work: ReadonlyArray<Effect.Effect<A, E>>,
+  ) {
+    const opened = yield* Deferred.make<void>();
+    gate = opened;
+    const before = statements;
+    const writers: Array<Fiber.Fiber<unknown, unknown>> = [];
+    for (const [n, writer] of busy.entries()) {
+      writers.push(yield* Effect.forkChild(writer));
+      yield* Effect.repeat(Effect.yieldNow, { until: () => statements === before + n + 1 });
+    }
+    const fibers = yield* Effect.forEach(work, (one) =>
+      Effect.forkChild(Effect.result(one), { startImmediately: true }),
+    );
+    gate = null;
+    yield* Deferred.succeed(opened, undefined);
+    yield* Fiber.joinAll(writers);
+    return { fibers, statements: () => statements - before - busy.length };
+  });
+  return { chatbot, create, second, sql: yield* clientOf(schema), take, together, turns };
+});
+
+type SetUp = Effect.Success<ReturnType<typeof setUp>>;
+type Context = ChatStore | ChatbotRegistry | Scope.Scope;
+
+/** Its request, and what must come of it, after the row was arranged. */
+interface Row {
+  readonly chatbot?: number;
+  readonly chat: number | null;
+  readonly key?: IdempotencyKey;
+  readonly outcome: string;
+  /** Lets a request end that waits. */
+  readonly release?: Effect.Effect<unknown>;
+}
+
+const rows: Readonly<Record<string, (up: SetUp) => Effect.Effect<Row, unknown, Context>>> = {
+  key_reused: Effect.fnUntraced(function* ({ create, take }) {
+    yield* take(null, key("k"));
+    return { chat: yield* create, key: key("k", "g"), outcome: "IdempotencyKeyReused" };
+  }),
+  answered: Effect.fnUntraced(function* ({ create, take, turns }) {
+    const chat = yield* create;
+    yield* turns.append(yield* take(chat, key("k")), entry);
+    return { chat, key: key("k"), outcome: "Done" };
+  }),
+  no_chat: () => Effect.succeed({ chat: 2 ** 40, key: key("k"), outcome: "ChatNotFound" }),
+  no_chatbot: () =>
+    Effect.succeed({
+      chatbot: noChatbot,
+      chat: null,
+      key: key("k"),
+      outcome: "ChatbotNotFound",
+    }),
+  key_held: Effect.fnUntraced(function* ({ create, take }) {
+    yield* take(null, key("k"));
+    return { chat: yield* create, key: key("k"), outcome: "Held by key" };
+  }),
+  chat_held: Effect.fnUntraced(function* ({ create, take }) {
+    const chat = yield* create;
+    yield* take(chat);
+    return { chat, key: key("k"), outcome: "Held by chat" };
+  }),
+  chat_reserved: Effect.fnUntraced(function* ({ chatbot, create, second, take, turns }) {
+    const chat = yield* create;
+    const turn = yield* take(chat);
+    yield* second.take(chatbot, chat, null);
+    yield* turns.release(turn);
+    return { chat, outcome: "Held by chat" };
+  }),
+  free: Effect.fnUntraced(function* ({ create, sql, take }) {
+    const chat = yield* create;
+    yield* take(chat, key("old"));
+    yield* sql.unsafe("update chat set turn_until = 'epoch' where id = $1::int8", [chat]);
+    return { chat, key: key("k"), outcome: "Turn" };
+  }),
+  "chat_locked, which is not in the table,": Effect.fnUntraced(function* ({ create, sql }) {
+    const chat = yield* create;
+    const lock = yield* hold(sql, "select from chat where id = $1::int8 for update", [chat]);
+    return { chat, outcome: "Held by chat", release: Effect.orDie(lock.release) };
+  }),
+  "overtaken, which is not in the table,": Effect.fnUntraced(function* (up) {
+    const chat = yield* up.create;
+    const lock = yield* hold(
+      up.sql,
+      `insert into idempotency_key (chatbot_id, key, fingerprint, made_at, turn, turn_until)
+      values ($1, 'k', 'f', now(), 'another', now() + interval '10 seconds')`,
+      [up.chatbot],
+    );
+    const release = Effect.andThen(lock.awaited, lock.release);
+    return { chat, key: key("k"), outcome: "Held by key", release: Effect.orDie(release) };
+  }),
+};
+
+const describeTaken = (result: Result.Result<Taken, { readonly _tag: string }>): string => {
+  if (Result.isFailure(result)) return result.failure._tag;
+  const taken = result.success;
+  return taken._tag === "Held" ? `Held by ${taken.by}` : taken._tag;
+};
+
+const withStore = <A, E>(test: (schema: string) => Effect.Effect<A, E, Context>) => {
+  const schema = freshSchema();
+  return test(schema).pipe(
+    Effect.provide(layerStore(optionsOf(schema))),
+    Effect.provide(Reactivity.layer),
+    Effect.scoped,
+  );
+};
+
+for (const [name, arrange] of Object.entries(rows)) {
+  it.live(`a take that the row ${name} decides leaves the others of its statement alone`, () =>
+    withStore(
+      Effect.fnUntraced(function* (schema) {
+        const up = yield* setUp(schema);
+        const { chatbot: registered, create, together, turns } = up;
+        const { chat, key: idempotencyKey = null, outcome, release, ...row } = yield* arrange(up);
+        const { chatbot = registered } = row;
+        const [before, after, ...others] = yield* Effect.all([create, create, create, create]);
+        const { fibers, statements } = yield* together(
+          others.map((other) => Effect.ignore(turns.take(chatbot, other, null))),
+          [
+            turns.take(chatbot, before, null),
+            turns.take(chatbot, chat, idempotencyKey),
+            turns.take(chatbot, after, key("another")),
+          ],
+        );
+        yield* release ?? Effect.void;
+        const outcomes = (yield* Fiber.joinAll(fibers)).map(describeTaken);
+        // No chat is that of a chatbot which is not registered.
+        const usual = chatbot === registered ? "Turn" : "ChatNotFound";
+        assert.deepStrictEqual(outcomes, [usual, outcome, usual]);
+        // A request that was overtaken is decided again.
+        assert.strictEqual(statements(), name.startsWith("overtaken") ? 2 : 1);
+      }),
+    ),
+  );
+}
+
+/** Turns of as many new chats, half of them with a key, and of two more for the writers. */
+const takeMany = Effect.fnUntraced(function* ({ create, take }: SetUp, many: number) {
+  const turns = yield* Effect.all(
+    Array.from({ length: many + 2 }, (_, n) =>
+      Effect.flatMap(create, (chat) => take(chat, n % 2 === 0 ? null : key(`k${n}`))),
+    ),
+    { concurrency: "unbounded" },
+  );
+  return { busy: turns.slice(0, 2), turns: turns.slice(2) };
+});
+
+it.live("64 appends that arrive together share a statement, with and without keys", () =>
+  withStore(
+    Effect.fnUntraced(function* (schema) {
+      const up = yield* setUp(schema);
+      const { busy, turns } = yield* takeMany(up, 64);
+      const { fibers, statements } = yield* up.together(
+        busy.map((turn) => up.turns.append(turn, entry)),
+        turns.map((turn, n) => up.turns.append(turn, { ...entry, question: `q${n}` })),
+      );
+      const entries = (yield* Fiber.joinAll(fibers)).map(Result.getOrThrow);
+      assert.deepStrictEqual(
+        entries.map(({ chatId, question }) => [chatId, question]),
+        turns.map(({ chat }, n) => [chat, `q${n}`]),
+      );
+      assert.strictEqual(statements(), 1);
+    }),
+  ),
+);
+
+it.live("an append that cannot be stored leaves the others of its statement alone", () =>
+  withStore(
+    Effect.fnUntraced(function* (schema) {
+      const up = yield* setUp(schema);
+      const { sql } = up;
+      const { busy, turns } = yield* takeMany(up, 6);
+      const [lost, erased, locked, broken] = turns;
+      yield* up.turns.release(lost!);
+      yield* sql.unsafe("delete from chat where id = $1::int8", [erased!.chat]);
+      const lock = yield* hold(sql, "select from chat where id = $1::int8 for update", [
+        locked!.chat,
+      ]);
+      // An entry that violates a unique index.
+      yield* sql.unsafe(
+        `insert into entry (chatbot_id, chat_id, id, position, question, answer, moderation, flagged, create_time)
+        values ($1, $2::int8, 1000000, 1, '', '', '', false, now())`,
+        [up.chatbot, broken!.chat],
+      );
+      const { fibers } = yield* up.together(
+        busy.map((turn) => up.turns.append(turn, entry)),
+        turns.map((turn) => Effect.exit(up.turns.append(turn, entry))),
+      );
+      const [first, second, third, ...others] = fibers;
+      const stored = yield* Fiber.joinAll([first!, second!, ...others]);
+      yield* lock.release;
+      const exits = [...stored, yield* Fiber.join(third!)].map(Result.getOrThrow);
+      assert.deepStrictEqual(
+        exits.map((exit) =>
+          Exit.isSuccess(exit)
+            ? "stored"
+            : Cause.hasDies(exit.cause)
+              ? "died"
+              : (Cause.squash(exit.cause) as any)._tag,
+        ),
+        ["TurnLost", "ChatNotFound", "died", "stored", "stored", "stored"],
+      );
+    }),
+  ),
+);
