@@ -42,19 +42,21 @@ export const makeWriteBatcher = Effect.fnUntraced(function* <A, B, E>(
     });
   };
 
-  const drain = (name: number, lane: Lane<A, B, E>) =>
-    Effect.gen(function* () {
-      // Items that arrive in the same moment share a batch.
-      yield* Effect.yieldNow;
-      while (lane.waiting.size > 0) {
-        const writes = Array.from(Iterable.take(lane.waiting, batch));
-        for (const one of writes) lane.waiting.delete(one);
-        yield* writeAll(name, writes);
+  /** Whether the latest batch had several items: then more may arrive in the same moment as the first of the next. */
+  let isShared = false;
+  const drain = (name: number, lane: Lane<A, B, E>): Effect.Effect<void> =>
+    Effect.suspend(() => {
+      const writes = Array.from(Iterable.take(lane.waiting, batch));
+      for (const one of writes) lane.waiting.delete(one);
+      if (writes.length > 0) {
+        isShared = writes.length > 1;
+        return Effect.flatMap(writeAll(name, writes), () => drain(name, lane));
       }
       // Nothing may yield between the last look and this: an item could arrive unseen.
       lane.writers--;
       if (lane.writers === 0) lanes.delete(name);
-    }).pipe(Effect.uninterruptible);
+      return Effect.void;
+    });
 
   // Without a fiber, a deferred and finalizers of its own: an ask makes two of them.
   return (name: number, item: A, timeout: number) =>
@@ -78,7 +80,11 @@ export const makeWriteBatcher = Effect.fnUntraced(function* <A, B, E>(
         waiting.add(one);
         if (lane.writers < writers) {
           lane.writers++;
-          Fiber.runIn(Effect.runForkWith(context)(drain(name, lane)), scope);
+          const begin =
+            lane.writers > 1 || isShared
+              ? Effect.andThen(Effect.yieldNow, drain(name, lane))
+              : drain(name, lane);
+          Fiber.runIn(Effect.runForkWith(context)(begin, { uninterruptible: true }), scope);
         }
         return Effect.callback<void>((ended) => {
           one.done = () => {
