@@ -131,22 +131,23 @@ export const makeTurnStore = Effect.fnUntraced(function* (
       const millis = left === Infinity ? turnLease : Math.max(0, left);
       const hasRow = turn.chat !== null || turn.idempotencyKey !== null;
       let unknown: StorageUnavailable | null = null;
-      const attempt: ReturnType<TurnStore["Service"]["append"]> =
+      const append: ReturnType<TurnStore["Service"]["append"]> =
         turn.chat === null
           ? appendToNewChat(turn, entry)
           : Effect.map(appendToChat({ ...turn, entry }), toEntry);
-      return yield* attempt.pipe(
-        Effect.tapError((error) =>
-          Effect.sync(() => {
-            if (error._tag === "StorageUnavailable" && !isUnsent(error)) unknown = error;
-          }),
-        ),
-        Effect.retry({
-          while: (error) =>
-            error._tag === "Overloaded" ||
-            (error._tag === "StorageUnavailable" && (hasRow || isUnsent(error))),
-          schedule: retriesFor(millis),
+      const attempt = Effect.tapError(append, (error) =>
+        Effect.sync(() => {
+          if (error._tag === "StorageUnavailable" && !isUnsent(error)) unknown = error;
         }),
+      );
+      const mayPass = (error: Effect.Error<typeof append>) =>
+        error._tag === "Overloaded" ||
+        (error._tag === "StorageUnavailable" && (hasRow || isUnsent(error)));
+      return yield* attempt.pipe(
+        // A schedule is made for those that need one.
+        Effect.catchIf(mayPass, () =>
+          Effect.retry(attempt, { while: mayPass, schedule: retriesFor(millis) }),
+        ),
         Effect.catchTag("TurnLost", (lost) => Effect.fail(unknown ?? lost)),
         endAfter(millis + quickDeadline),
       );

@@ -92,9 +92,9 @@ export const makeTakeTurn = Effect.fnUntraced(function* <E>(
       yield* toStorageUnavailable(pools.writable);
       return { _tag: "Turn", turn } satisfies Taken;
     }
-    const rows = yield* Effect.flatMap(timeLeft, (left) => decide(chatbot, turn, left)).pipe(
-      Effect.repeat({ while: ([row]) => row!.decision === "overtaken" }),
-    );
+    let rows: ReadonlyArray<DecisionRow>;
+    do rows = yield* decide(chatbot, turn, yield* timeLeft);
+    while (rows[0]!.decision === "overtaken");
     const { decision, entries, free_in, key_turn, position } = rows[0]!;
     const held = (by: "chat" | "key") =>
       ({ _tag: "Held", by, forMillis: free_in! }) satisfies Taken;
