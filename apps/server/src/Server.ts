@@ -71,6 +71,18 @@ const guide = Effect.gen(function* () {
   });
 });
 
+/** Questions that a chatbot's documents answer, for the holder of a key that reads. */
+const questionsFor = Effect.gen(function* () {
+  const { authenticate } = yield* Access;
+  const { named } = yield* Documents;
+  return (key: string) =>
+    Effect.gen(function* () {
+      const { chatbot, scopes } = yield* authenticate(key);
+      const knowledge = yield* named(chatbot.settings.knowledge);
+      return scopes.includes("read") ? (knowledge?.questions ?? []) : [];
+    }).pipe(Effect.orElseSucceed(() => []));
+});
+
 /** Listens until the scope closes. The store is ready before the first connection is accepted. */
 const listeners = Effect.gen(function* () {
   const settings = yield* Settings;
@@ -112,7 +124,18 @@ const listeners = Effect.gen(function* () {
   const askListener = askPort === null ? null : yield* serve(askPort, ["answers"]);
   // The page must know the port that the answers interface got.
   const answersPort = askListener === null ? null : Number(new URL(askListener).port || 80);
-  const playground = settings.playground ? [makePlayground({ answersPort })] : [];
+  const ownOnly = settings.knowledgeDir === null && settings.knowledgeRoot === null;
+  const quotes = ownOnly ? ("guide" as const) : ("documents" as const);
+  const playground = settings.playground
+    ? [
+        makePlayground({
+          answersPort,
+          answerer: settings.llms.length > 0 ? "model" : quotes,
+          hasGuide: settings.docs,
+          questions: yield* questionsFor,
+        }),
+      ]
+    : [];
   const origin = yield* serve(port, askListener === null ? ["general", "answers"] : ["general"], [
     ...playground,
     ...documentation,

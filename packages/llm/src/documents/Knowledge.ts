@@ -16,6 +16,8 @@ export interface Match extends Passage {
 export interface Knowledge {
   /** The titles of the documents: their first headings, or else their names. */
   readonly topics: ReadonlyArray<string>;
+  /** Up to three headings, questions if there are any, that the documents are likely to answer when they are asked. */
+  readonly questions: ReadonlyArray<string>;
   /**
    * Up to `limit` passages for a question, best first; none unless the best is about the question. The same documents
    * and question always return the same passages in the same order.
@@ -161,8 +163,32 @@ export const makeKnowledge = (passages: ReadonlyArray<Passage>): Effect.Effect<K
         .map(({ match }) => match);
     };
 
-    return { topics: [...topics.values()], search, passages };
+    return {
+      topics: [...topics.values()],
+      questions: questionsOf(passages, search),
+      search,
+      passages,
+    };
   });
+
+const questionsOf = (
+  passages: ReadonlyArray<Passage>,
+  search: Knowledge["search"],
+): ReadonlyArray<string> => {
+  const headings = new Set(passages.map(({ headings }) => headings.at(-1) ?? ""));
+  const questions: Array<string> = [];
+  // Few: a large folder would stop the server for seconds.
+  const candidates = [...headings]
+    .filter(({ length }) => length > 0 && length <= 80)
+    .sort((a, b) => Number(b.endsWith("?")) - Number(a.endsWith("?")))
+    .slice(0, 20);
+  for (const heading of candidates) {
+    const [best] = search(heading, 1);
+    if (best?.certain && best.headings.at(-1) === heading) questions.push(heading);
+    if (questions.length === 3) break;
+  }
+  return questions;
+};
 
 /** How like the words of a question a heading is, from 0 to 1, or the part of it between two marks that is most so. */
 const likeness = (question: ReadonlySet<string>, heading: string): number =>

@@ -1,10 +1,11 @@
 /**
  * The latest requests, each as a command and as client code to copy.
  */
-import { useRef, useState } from "preact/hooks";
+import { useRef } from "preact/hooks";
 import type { Attempt } from "@parley/client";
-import { Reason } from "./Parts.tsx";
-import { addresses, attempts } from "./Session.ts";
+import { explain, Reason } from "../../page/Failure.tsx";
+import { CopyButton, Icon, Time } from "../../page/Parts.tsx";
+import { addresses, attempts, session } from "./Session.ts";
 
 export const Requests = () => {
   const dialog = useRef<HTMLDialogElement>(null);
@@ -15,7 +16,9 @@ export const Requests = () => {
       <dialog ref={dialog} aria-labelledby="requests">
         <header class="row">
           <h2 id="requests">Requests</h2>
-          <button onClick={() => dialog.current?.close()}>Close</button>
+          <button class="plain" aria-label="Close" onClick={() => dialog.current?.close()}>
+            <Icon name="close" />
+          </button>
         </header>
         <p class="quiet">Newest first, without the key.</p>
         {all.map((attempt, at) => (
@@ -27,59 +30,61 @@ export const Requests = () => {
 };
 
 const Request = ({ attempt, isOpen }: { readonly attempt: Attempt; readonly isOpen: boolean }) => {
-  const { error, method, requestId, status, url } = attempt;
+  const { beganAt, error, durationMillis, headers, method, requestId, status, url } = attempt;
+  const answer = [...session.entries.value.values()].find(
+    ({ askId }) => askId === headers["idempotency-key"],
+  );
   return (
     <details open={isOpen}>
-      <summary>
-        <strong class={error === undefined ? "" : "bad"}>{status ?? "—"}</strong>{" "}
-        <code>
-          {method} {url.replace(location.origin, "")}
-        </code>
+      <summary class="row">
+        <span>
+          <strong class={error === undefined ? "" : "bad"}>{status ?? "—"}</strong>{" "}
+          <code>
+            {method} {url.replace(location.origin, "")}
+          </code>
+        </span>
+        <span class="quiet">
+          <Time iso={new Date(beganAt).toISOString()} /> · {durationMillis} ms
+        </span>
       </summary>
       {error === undefined ? (
         <p class="quiet">
           Request id <code>{requestId}</code>
         </p>
       ) : (
-        <Reason error={error} />
+        <>
+          <p>{explain(error)[0]}</p>
+          <Reason error={error} />
+        </>
       )}
-      <Copyable name="curl" text={toCurl(attempt)} />
-      <Copyable name="client code" text={toCode(attempt)} />
+      {answer && (
+        <>
+          <p class="question">{answer.question}</p>
+          <p class="clipped">{answer.answer}</p>
+        </>
+      )}
+      <Sample name="Copy as curl" text={toCurl(attempt)} />
+      <Sample name="Copy as client code" text={toCode(attempt)} />
     </details>
   );
 };
 
-const Copyable = ({ name, text }: { readonly name: string; readonly text: string }) => {
-  const [isCopied, setCopied] = useState(false);
-  return (
-    <div class="stack">
-      {/* Pages without TLS have no clipboard, except on this machine. */}
-      {navigator.clipboard && (
-        <button
-          onClick={() => void navigator.clipboard.writeText(text).then(() => setCopied(true))}
-        >
-          {isCopied ? "Copied" : `Copy as ${name}`}
-        </button>
-      )}
-      <pre tabIndex={0}>
-        <code>{text}</code>
-      </pre>
-    </div>
-  );
-};
+const Sample = ({ name, text }: { readonly name: string; readonly text: string }) => (
+  <div class="stack">
+    <CopyButton name={name} text={text} isNamed />
+    <pre tabIndex={0}>
+      <code>{text}</code>
+    </pre>
+  </div>
+);
 
 const quote = (text: string): string => `'${text.replaceAll("'", `'\\''`)}'`;
 
-/** Of the one request that they are for: another request must not have them. */
-const ownHeaders = ["idempotency-key", "last-event-id"];
-
-const toCurl = ({ body, headers, url }: Attempt): string =>
+/** The request without what is only of this page: how it streams, resumes and repeats. */
+const toCurl = ({ body, url }: Attempt): string =>
   [
-    `curl -sN ${quote(url)} -H "x-api-key: $KEY"`,
-    ...Object.entries(headers)
-      .filter(([name]) => !ownHeaders.includes(name))
-      .map(([name, value]) => `-H ${quote(`${name}: ${value}`)}`),
-    ...(body === undefined ? [] : [`-d ${quote(body)}`]),
+    `curl -s ${quote(url)} -H "x-api-key: $KEY"`,
+    ...(body === undefined ? [] : ["-H 'content-type: application/json'", `-d ${quote(body)}`]),
   ].join(" \\\n  ");
 
 const toCode = (attempt: Attempt): string => {
@@ -99,7 +104,7 @@ const toCall = ({ body, method, url }: Attempt): string => {
   const { pathname, searchParams } = new URL(url);
   const query = JSON.stringify(
     Object.fromEntries(
-      [...searchParams].map(([name, value]) => [name, name === "search" ? value : Number(value)]),
+      [...searchParams].map(([name, value]) => [name, /^(id|limit|page)$/.test(name) ? Number(value) : value]),
     ),
   );
   if (pathname.endsWith("/details")) return "console.log(await client.details());";
