@@ -23,6 +23,8 @@ const bundled = async (path, format) => {
 
 const files = {
   "page.js": await bundled("playground/page/main.tsx", "esm"),
+  "reference.js": await bundled("docs/page/Reference.tsx", "esm"),
+  "guide.js": await bundled("docs/page/guide.ts", "esm"),
   "theme.js": await bundled("page/theme.ts", "iife"),
   "style.css": await source("style.css"),
   "icon.svg": await source("icon.svg"),

@@ -6,7 +6,7 @@ import * as NodeServices from "@effect/platform-node/NodeServices";
 import { Access, Asking, layerRetention } from "@parley/core";
 import { layerRedaction, makeApp, makeRequestLog } from "@parley/http";
 import { makeDocumentation } from "@parley/pages/docs";
-import { makeGuide } from "@parley/pages/guide";
+import { makeGuide, type Place } from "@parley/pages/guide";
 import { makePlayground } from "@parley/pages/playground";
 import { Cause, Duration, Effect, Exit, Layer, Option, Scope, Stream } from "effect";
 import { SecureRandom } from "effect/crypto";
@@ -62,12 +62,13 @@ const stop = Effect.fnUntraced(function* (
 });
 
 /** This project's documents. */
-const guide = Effect.gen(function* () {
+const guideOf = Effect.fnUntraced(function* (places: ReadonlyArray<Place>) {
   const { own } = yield* Documents;
   return yield* makeGuide({
     readme: ownReadme,
     folder: ownDocuments,
     search: (question, limit) => Effect.map(own, ({ search }) => search(question, limit)),
+    places,
   });
 });
 
@@ -104,7 +105,7 @@ const listeners = Effect.gen(function* () {
       ? null
       : yield* listenTo(managementPort, yield* makeManagement, managementHost);
   const interfaces = yield* Effect.acquireRelease(Scope.make("parallel"), stop);
-  const documentation = settings.docs ? [makeDocumentation] : [];
+  const documentation = settings.docs ? [makeDocumentation()] : [];
   const serve = Effect.fnUntraced(function* (
     port: number,
     serves: ReadonlyArray<"general" | "answers">,
@@ -124,6 +125,10 @@ const listeners = Effect.gen(function* () {
   const askListener = askPort === null ? null : yield* serve(askPort, ["answers"]);
   // The page must know the port that the answers interface got.
   const answersPort = askListener === null ? null : Number(new URL(askListener).port || 80);
+  const places: ReadonlyArray<Place> = [
+    ...(settings.playground ? (["playground"] as const) : []),
+    ...(settings.docs ? (["guide", "docs"] as const) : []),
+  ];
   const ownOnly = settings.knowledgeDir === null && settings.knowledgeRoot === null;
   const quotes = ownOnly ? ("guide" as const) : ("documents" as const);
   const playground = settings.playground
@@ -131,15 +136,14 @@ const listeners = Effect.gen(function* () {
         makePlayground({
           answersPort,
           answerer: settings.llms.length > 0 ? "model" : quotes,
-          hasGuide: settings.docs,
+          places,
           questions: yield* questionsFor,
         }),
       ]
     : [];
   const origin = yield* serve(port, askListener === null ? ["general", "answers"] : ["general"], [
     ...playground,
-    ...documentation,
-    ...(settings.docs ? [yield* guide] : []),
+    ...(settings.docs ? [makeDocumentation({ places }), yield* guideOf(places)] : []),
   ]);
   const askOrigin = askListener ?? origin;
   // After listening: nobody would see the key of a start that fails.

@@ -2,7 +2,11 @@
  * What all pages have in common: the head, and the bar that leads from one to another.
  */
 
-const places = { playground: ["/", "Playground"], guide: ["/docs/guide", "Guide"], docs: ["/docs", "API"] } as const;
+const places = {
+  playground: ["/", "Playground"],
+  guide: ["/docs/guide", "Guide"],
+  docs: ["/docs", "API"],
+} as const;
 
 export type Place = keyof typeof places;
 
@@ -53,6 +57,12 @@ ${main}
 </html>
 `;
 };
+
+/** The content policy of all pages. `forms` and `others` are sources that forms and requests may have beside their own. */
+export const toPolicy = (forms = "'none'", others = ""): string =>
+  `default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'${others}; ` +
+  `base-uri 'none'; form-action ${forms}; frame-ancestors 'none'; require-trusted-types-for 'script'; ` +
+  "trusted-types 'none'";
 
 export const escape = (text: string): string =>
   text

@@ -3,7 +3,13 @@
  * to a client, and tells the other tabs of the same origin.
  */
 import { signal, type Signal } from "@preact/signals";
-import { ConnectionError, ResponseError, type Client, type Entry, type NewChat } from "@parley/client";
+import {
+  ConnectionError,
+  ResponseError,
+  type Client,
+  type Entry,
+  type NewChat,
+} from "@parley/client";
 import type { ToAddress } from "./Markdown.tsx";
 import { kept, untilBack } from "./Parts.tsx";
 
@@ -16,7 +22,14 @@ export interface Ask {
   readonly newChat?: NewChat | undefined;
   readonly question: string;
   readonly text: Signal<string>;
-  readonly state: "waiting" | "streaming" | "reconnecting" | "busy" | "stopping" | "stopped" | "failed";
+  readonly state:
+    | "waiting"
+    | "streaming"
+    | "reconnecting"
+    | "busy"
+    | "stopping"
+    | "stopped"
+    | "failed";
   /** In milliseconds of the epoch. */
   readonly since: number;
   /** The newest entry of the chat when it was asked. */
@@ -72,7 +85,11 @@ export const makeChatSession = ({ client, name, toAddress }: ChatSessionOptions)
   const tellAsk = ({ chatId, id }: Ask, isOver = false) =>
     tell({ type: "ask", id, chatId: isOver ? null : chatId });
   channel.onmessage = ({ data }: MessageEvent<Message>) => {
-    if (data.type === "opened") asks.peek().filter(isRunning).forEach((ask) => tellAsk(ask));
+    if (data.type === "opened")
+      asks
+        .peek()
+        .filter(isRunning)
+        .forEach((ask) => tellAsk(ask));
     if (data.type === "created") created.value++;
     if (data.type === "entry") add(data.entry);
     if (data.type === "ask") {
@@ -138,7 +155,8 @@ export const makeChatSession = ({ client, name, toAddress }: ChatSessionOptions)
           if (event.type === "reconnecting") {
             change(id, { state: event.error instanceof ConnectionError ? "reconnecting" : "busy" });
           } else {
-            text = event.type === "delta" ? text + event.text : event.type === "restart" ? "" : text;
+            text =
+              event.type === "delta" ? text + event.text : event.type === "restart" ? "" : text;
             const state = text === "" ? "waiting" : "streaming";
             if (find(id)!.state !== state) change(id, { state });
             write(text);
@@ -165,7 +183,11 @@ export const makeChatSession = ({ client, name, toAddress }: ChatSessionOptions)
    * another server nothing arrives, and the one that answers goes on.
    */
   const cancel = async ({ chatId, id, question }: Ask) => {
-    const options = { idempotencyKey: id, onDisconnect: "cancel", signal: AbortSignal.timeout(1000) } as const;
+    const options = {
+      idempotencyKey: id,
+      onDisconnect: "cancel",
+      signal: AbortSignal.timeout(1000),
+    } as const;
     let goesOn = false;
     try {
       for await (const event of client.stream({ chat_id: chatId, query: question }, options)) {
@@ -182,7 +204,10 @@ export const makeChatSession = ({ client, name, toAddress }: ChatSessionOptions)
 
   const start = (ask: Pick<Ask, "chatId" | "newChat" | "question" | "after">) => {
     const id = [...crypto.getRandomValues(new Uint8Array(16))].join("-");
-    asks.value = [...asks.peek(), { ...ask, id, text: signal(""), state: "waiting", since: Date.now() }];
+    asks.value = [
+      ...asks.peek(),
+      { ...ask, id, text: signal(""), state: "waiting", since: Date.now() },
+    ];
     tellAsk(find(id)!);
     void run(id);
     return id;
@@ -221,11 +246,25 @@ export const makeChatSession = ({ client, name, toAddress }: ChatSessionOptions)
   }
 
   return {
-    again, asks, client, created, drafts, drop, elsewhere, entries, setDraft, settle, spoken, stale, start, stop, toAddress,
+    again,
+    asks,
+    client,
+    created,
+    drafts,
+    drop,
+    elsewhere,
+    entries,
+    setDraft,
+    settle,
+    spoken,
+    stale,
+    start,
+    stop,
+    toAddress,
   };
 };
 
-/** Shows a text that grows: once a frame at most, and for a fifth of the time where that takes long. */
+/** Shows a text that grows: twenty times a second at most, and for a sixth of the time where that takes long. */
 const makeWriter = (shown: Signal<string>) => {
   let text = "";
   let isPending = false;
@@ -242,7 +281,7 @@ const makeWriter = (shown: Signal<string>) => {
             isPending = false;
             if (shown.peek() !== text) show();
           },
-          4 * (performance.now() - begin),
+          Math.max(50, 5 * (performance.now() - begin)),
         );
       });
     });

@@ -78,7 +78,13 @@ export const Composer = ({ chat, children, last, running, send, session }: Compo
           </span>
         )}
         {running ? (
-          <button type="button" class="round" aria-label="Stop" title="Stop (Escape)" onClick={stop}>
+          <button
+            type="button"
+            class="round"
+            aria-label="Stop"
+            title="Stop (Escape)"
+            onClick={stop}
+          >
             <Icon name="stop" />
           </button>
         ) : (

@@ -2,7 +2,7 @@
  * A chat: its history, the answer that arrives, and the next question.
  */
 import type { ComponentChildren } from "preact";
-import { useEffect, useRef, useState } from "preact/hooks";
+import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 import type { Entry } from "@parley/client";
 import { isRunning, type Ask, type ChatSession } from "./ChatSession.ts";
 import { Composer } from "./Composer.tsx";
@@ -21,10 +21,13 @@ interface ConversationProps {
   readonly header: (total: number | undefined) => ComponentChildren;
   /** The line below the field. */
   readonly note?: ComponentChildren;
+  /** In place of the field, where nobody may ask. */
+  readonly instead?: ComponentChildren;
   readonly forgetKey?: () => void;
 }
 
-export const Conversation = ({ chatId, forgetKey, header, note, session }: ConversationProps) => {
+export const Conversation = (props: ConversationProps) => {
+  const { chatId, forgetKey, header, instead, note, session } = props;
   const history = useHistory(session, chatId);
   const scroller = useRef<HTMLDivElement>(null);
   const [isAway, setAway] = useState(false);
@@ -54,7 +57,9 @@ export const Conversation = ({ chatId, forgetKey, header, note, session }: Conve
         <div>
           <Failure error={history.error} retry={history.retry} forgetKey={forgetKey} />
           {history.readOlder && <button onClick={history.readOlder}>Earlier entries</button>}
-          {history.groups}
+          {history.groups.map((entries) => (
+            <Group key={entries[0]!.id} session={session} entries={entries} />
+          ))}
           {tail.map(({ at: _, key, ...exchange }) => (
             <Exchange key={key} {...exchange} {...{ forgetKey, session, waitsElsewhere }} />
           ))}
@@ -65,22 +70,29 @@ export const Conversation = ({ chatId, forgetKey, header, note, session }: Conve
       </div>
       <div class="below">
         {isAway && (
-          <button class="round to-newest" aria-label="To the newest" title="To the newest" onClick={toNewest}>
+          <button
+            class="round to-newest"
+            aria-label="To the newest"
+            title="To the newest"
+            onClick={toNewest}
+          >
             <Icon name="down" />
           </button>
         )}
-        <Composer
-          session={session}
-          chat={chatId}
-          running={running}
-          last={history.newest?.question}
-          send={(question) => {
-            toNewest();
-            session.start({ chatId, question, after: history.newest?.id ?? 0 });
-          }}
-        >
-          {note}
-        </Composer>
+        {instead ?? (
+          <Composer
+            session={session}
+            chat={chatId}
+            running={running}
+            last={history.newest?.question}
+            send={(question) => {
+              toNewest();
+              session.start({ chatId, question, after: history.newest?.id ?? 0 });
+            }}
+          >
+            {note}
+          </Composer>
+        )}
       </div>
     </div>
   );
@@ -91,8 +103,7 @@ const useHistory = (session: ChatSession, chatId: number) => {
   const { client, entries, stale } = session;
   const known = useRef(new Set<number>());
   const newest = useRef<Entry | undefined>(undefined);
-  // As elements: those of a page are rendered once, however many others come.
-  const groups = useRef<ReadonlyArray<ComponentChildren>>([]);
+  const groups = useRef<ReadonlyArray<ReadonlyArray<Entry>>>([]);
   const [page, setPage] = useState(1);
   const isUnknown = ({ id }: Entry) => !known.current.has(id);
   const { error, retry, value } = useRead(async () => {
@@ -102,11 +113,10 @@ const useHistory = (session: ChatSession, chatId: number) => {
     for (const { id } of fresh) known.current.add(id);
     if (page === 1) newest.current = fresh.at(-1);
     const chunks = [];
-    for (let at = 0; at < fresh.length; at += groupSize) chunks.push(fresh.slice(at, at + groupSize));
-    groups.current = [
-      ...chunks.map((chunk) => <Group key={chunk[0]!.id} session={session} entries={chunk} />),
-      ...groups.current,
-    ];
+    for (let at = 0; at < fresh.length; at += groupSize) {
+      chunks.push(fresh.slice(at, at + groupSize));
+    }
+    groups.current = [...chunks, ...groups.current];
     session.settle(read.data);
     return read;
   }, [page]);
@@ -167,10 +177,17 @@ const Group = ({ entries, session }: GroupProps) => {
     observer.observe(box.current!);
     return () => observer.disconnect();
   }, []);
+  const isShown = height === undefined;
+  // As elements: they are rendered once, however often the chat is.
+  const exchanges = useMemo(
+    () =>
+      isShown &&
+      entries.map((entry) => <Exchange key={entry.id} session={session} entry={entry} />),
+    [isShown],
+  );
   return (
-    <div ref={box} style={{ height }}>
-      {height === undefined &&
-        entries.map((entry) => <Exchange key={entry.id} session={session} entry={entry} />)}
+    <div ref={box} style={{ height: isShown ? "" : `${height}px` }}>
+      {exchanges}
     </div>
   );
 };
@@ -253,7 +270,12 @@ const State = ({ ask, forgetKey, session, waitsElsewhere }: StateProps) => {
         >
           Edit
         </button>
-        <button class="plain" aria-label="Remove" title="Remove" onClick={() => session.drop(ask.id)}>
+        <button
+          class="plain"
+          aria-label="Remove"
+          title="Remove"
+          onClick={() => session.drop(ask.id)}
+        >
           <Icon name="close" />
         </button>
       </>

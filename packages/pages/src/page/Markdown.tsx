@@ -61,25 +61,35 @@ const makeBlocks = (toAddress: ToAddress): ((text: string) => ComponentChildren)
     }
     before = text;
     try {
-      if (!isPlain && !hostile.test(text)) return read(text);
+      if (!isPlain && !isTangled(text.slice(at))) return read(text);
     } catch {
-      // Too deep or too tangled to be read in time.
+      // Nested too deeply.
     }
     isPlain = true;
-    return <p class="plain">{source}</p>;
+    // In pieces: browsers take seconds for a paragraph of thousands of open brackets.
+    return source.match(/[^]{1,4000}/g)?.map((piece) => <p class="plain">{piece}</p>);
   };
 };
 
 /** Forty quotations or lists in one line, which would overflow the stack of the lexer, or take it minutes. */
-const hostile = /^[ \t]*(?:(?:>|(?:[-*+]|\d{1,9}[.)])[ \t])[ \t]*){40}/m;
+const nested = /^[ \t]*(?:(?:>|(?:[-*+]|\d{1,9}[.)])[ \t])[ \t]*){40}/m;
 const maxDepth = 40;
-/** Some 0.2 s. Emphasis takes time by the square of its paragraph. */
-const maxWork = 5e8;
+/** Some 0.3 s: marks of emphasis take time by the length of their paragraph. */
+const maxWork = 1e9;
 
-/** Throws where marked would overflow the stack or take seconds. */
+/** Whether the lexer would overflow the stack, or it or the browser take seconds. */
+const isTangled = (text: string): boolean =>
+  nested.test(text) ||
+  text.split(/[([{]/).length - text.split(/[)\]}]/).length > 2000 ||
+  text.split(/\n[ \t]*\n/).some((block) => {
+    const isTable = /^.*\n[ \t|:]*-[ \t|:-]*\n/.test(block);
+    const pieces = isTable ? block.split("\n") : [block];
+    return pieces.some((piece) => piece.length * piece.split(/[*_]/).length > maxWork);
+  });
+
+/** Throws where lists and quotations are nested so deeply that the stack could overflow. */
 class BoundedTokenizer extends Tokenizer {
   #depth = 0;
-  #work = 0;
   readonly #nested = <A,>(read: () => A): A => {
     if (++this.#depth > maxDepth) throw new RangeError("nested too deeply");
     const token = read();
@@ -91,12 +101,6 @@ class BoundedTokenizer extends Tokenizer {
   }
   override list(source: string) {
     return this.#nested(() => super.list(source));
-  }
-  override emStrong(source: string, masked: string, before?: string) {
-    if (/^[*_]/.test(source) && (this.#work += masked.length) > maxWork) {
-      throw new RangeError("too many marks");
-    }
-    return this.#nested(() => super.emStrong(source, masked, before));
   }
 }
 

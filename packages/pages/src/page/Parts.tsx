@@ -4,14 +4,18 @@
 import { signal, type Signal } from "@preact/signals";
 import { useEffect, useState } from "preact/hooks";
 import { ConnectionError } from "@parley/client";
+import { copy } from "./copy.ts";
 
 /** A value that this tab keeps over a reload. */
 export const kept = <A,>(name: string, initial: A): Signal<A> => {
-  const text = sessionStorage.getItem(`parley-${name}`);
+  const key = `parley-${name}`;
+  const text = sessionStorage.getItem(key);
   const value = signal<A>(text === null ? initial : JSON.parse(text));
-  const written = value.peek();
+  const empty = JSON.stringify(initial);
   value.subscribe((now) => {
-    if (now !== written) sessionStorage.setItem(`parley-${name}`, JSON.stringify(now));
+    const text = JSON.stringify(now);
+    if (text === empty) sessionStorage.removeItem(key);
+    else sessionStorage.setItem(key, text);
   });
   return value;
 };
@@ -92,23 +96,17 @@ export const Icon = ({ name }: { readonly name: keyof typeof paths }) => (
 );
 
 /** A time in the reader's zone; pointing at it shows the time as the server sent it. */
-export const Time = ({ iso, dateStyle }: { readonly iso: string; readonly dateStyle?: "medium" }) => (
+export const Time = ({
+  iso,
+  dateStyle,
+}: {
+  readonly iso: string;
+  readonly dateStyle?: "medium";
+}) => (
   <time dateTime={iso} title={iso}>
     {new Date(iso).toLocaleString("en", { dateStyle, timeStyle: "short" })}
   </time>
 );
-
-/** Pages without TLS have no clipboard, except on this machine. */
-const copy = async (text: string): Promise<void> => {
-  if (navigator.clipboard) return navigator.clipboard.writeText(text);
-  const field = document.createElement("textarea");
-  field.value = text;
-  // The rest of the document is inert while a dialog is open.
-  (document.querySelector("dialog[open]") ?? document.body).append(field);
-  field.select();
-  document.execCommand("copy");
-  field.remove();
-};
 
 interface CopyButtonProps {
   readonly text: string;

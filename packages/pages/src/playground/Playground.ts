@@ -4,7 +4,7 @@
 import { toEndpointNotFound, toPath, type Pages } from "@parley/http";
 import { Effect } from "effect";
 import { HttpServerResponse } from "effect/http";
-import { escape, toHtml } from "../Shell.ts";
+import { escape, toHtml, toPolicy, type Place } from "../Shell.ts";
 import { isRead, loadFiles, makeStaticFile } from "../StaticFile.ts";
 import type { PlaygroundConfig } from "./PlaygroundConfig.ts";
 
@@ -14,8 +14,8 @@ export interface PlaygroundOptions {
   readonly answersPort?: number | null;
   /** What answers, in a line below the question; by default the page does not say. */
   readonly answerer?: PlaygroundConfig["answerer"];
-  /** Whether the listener has the pages of `@parley/pages/docs` and `@parley/pages/guide`; `false` by default. */
-  readonly hasGuide?: boolean;
+  /** The pages that the listener has; this one alone by default. */
+  readonly places?: ReadonlyArray<Place>;
   /** Finds questions to begin with, for the holder of an API key; none by default. */
   readonly questions?: (apiKey: string) => Effect.Effect<ReadonlyArray<string>>;
 }
@@ -28,7 +28,7 @@ export const makePlayground =
   ({
     answerer = null,
     answersPort = null,
-    hasGuide = false,
+    places = ["playground"],
     questions = () => Effect.succeed([]),
   }: PlaygroundOptions = {}): Pages =>
   ({ basePaths, corsOrigins, serves }) => {
@@ -38,12 +38,12 @@ export const makePlayground =
       answersPort,
       corsOrigins: answersPort === null ? [] : corsOrigins,
       answerer,
-      guide: hasGuide,
+      guide: places.includes("guide"),
     };
     const page = toHtml({
       title: "Parley playground",
       place: "playground",
-      places: hasGuide ? ["playground", "guide", "docs"] : ["playground"],
+      places,
       folder: "/playground",
       script: "page.js",
       attributes: ` data-config="${escape(JSON.stringify(config))}"`,
@@ -61,7 +61,7 @@ export const makePlayground =
           HttpServerResponse.jsonUnsafe(found, { headers: { "cache-control": "no-store" } }),
         );
       }
-      const policy = toPolicy(headers["host"], answersPort);
+      const policy = toPolicy("'none'", toSource(headers["host"], answersPort));
       return Effect.map(loaded, ([html, files]) => {
         const file = path === "/" ? html : files.get(path);
         return (
@@ -74,13 +74,8 @@ export const makePlayground =
 /** A host without its port, as an address of the policy. */
 const plainHost = /^(\[[\da-f:.]+\]|[\w.-]+)(?::\d+)?$/i;
 
-const toPolicy = (host = "", answersPort: number | null): string => {
+/** The answers interface's own port, on the host that the browser uses. Without a scheme: that of the page. */
+const toSource = (host = "", answersPort: number | null): string => {
   const name = plainHost.exec(host)?.[1];
-  // Without a scheme: that of the page.
-  const answers = answersPort === null || name === undefined ? "" : ` ${name}:${answersPort}`;
-  return (
-    `default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'${answers}; ` +
-    "base-uri 'none'; form-action 'none'; frame-ancestors 'none'; require-trusted-types-for 'script'; " +
-    "trusted-types 'none'"
-  );
+  return answersPort === null || name === undefined ? "" : ` ${name}:${answersPort}`;
 };

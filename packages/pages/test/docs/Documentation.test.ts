@@ -6,7 +6,7 @@ import { Effect, Stream } from "effect";
 import { gunzipSync } from "node:zlib";
 import { makeTestHandler } from "@parley/http/test";
 
-const makeServer = makeTestHandler(() => Stream.empty, { pages: [makeDocumentation] });
+const makeServer = makeTestHandler(() => Stream.empty, { pages: [makeDocumentation()] });
 
 const describeApi = Effect.gen(function* () {
   const { send } = yield* makeServer;

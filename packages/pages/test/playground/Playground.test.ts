@@ -30,7 +30,9 @@ it.effect("the page and its files have at most 60 kB as they are sent", () =>
   Effect.gen(function* () {
     const get = yield* serve();
     const { text } = yield* get("/");
-    const named = [...text.matchAll(/(?:src|href)="(\/playground\/.*?)"/g)].map(([, path]) => path!);
+    const named = [...text.matchAll(/(?:src|href)="(\/playground\/.*?)"/g)].map(
+      ([, path]) => path!,
+    );
     let size = 0;
     for (const path of new Set(["/", ...named])) {
       size += (yield* get(path, { "accept-encoding": "gzip" })).size;

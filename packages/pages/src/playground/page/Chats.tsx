@@ -33,7 +33,9 @@ export const ChatList = () => {
     async (signal) => {
       // A person is still typing.
       if (search !== "") await new Promise((resume) => setTimeout(resume, 250));
-      const names = await client.chats({ search: search || undefined, limit, page }, { signal }).page();
+      const names = await client
+        .chats({ search: search || undefined, limit, page }, { signal })
+        .page();
       if (names.total > 0 || search === "" || [...search].length > 60) return names;
       // No name contains it: it may be the reference of a user.
       return client.chats({ userRef: search, limit, page }, { signal }).page();
@@ -63,7 +65,7 @@ export const ChatList = () => {
       <div class="chats">
         {[...days].map(([day, chats]) => (
           <section key={day}>
-            <h3>{day}</h3>
+            <h2>{day}</h2>
             <ul>
               {chats.map((chat) => (
                 <Row key={chat.id} {...chat} />
@@ -72,7 +74,9 @@ export const ChatList = () => {
           </section>
         ))}
         {value?.total === 0 && (
-          <p class="quiet">{search === "" ? "No chats yet." : "No chat has such a name or user."}</p>
+          <p class="quiet">
+            {search === "" ? "No chats yet." : "No chat has such a name or user."}
+          </p>
         )}
       </div>
       {value && value.total > 0 && (
@@ -80,7 +84,12 @@ export const ChatList = () => {
           <p class="quiet" role="status">
             {positionOf(value)}
           </p>
-          <button class="plain" aria-label="Newer chats" disabled={page === 1} onClick={() => turn(page - 1)}>
+          <button
+            class="plain"
+            aria-label="Newer chats"
+            disabled={page === 1}
+            onClick={() => turn(page - 1)}
+          >
             <Icon name="back" />
           </button>
           <button
@@ -128,7 +137,9 @@ const Row = (chat: Chat) => {
 
 const dayOf = (iso: string): string => {
   const [date, today] = [new Date(iso), new Date()];
-  const days = Math.round((new Date(today).setHours(0, 0, 0, 0) - date.setHours(0, 0, 0, 0)) / 864e5);
+  const days = Math.round(
+    (new Date(today).setHours(0, 0, 0, 0) - date.setHours(0, 0, 0, 0)) / 864e5,
+  );
   const year = date.getFullYear() === today.getFullYear() ? undefined : "numeric";
   return (
     ["Today", "Yesterday"][days] ??

@@ -1,7 +1,7 @@
 /**
  * The latest requests, each as a command and as client code to copy.
  */
-import { useRef } from "preact/hooks";
+import { useRef, useState } from "preact/hooks";
 import type { Attempt } from "@parley/client";
 import { explain, Reason } from "../../page/Failure.tsx";
 import { CopyButton, Icon, Time } from "../../page/Parts.tsx";
@@ -9,11 +9,16 @@ import { addresses, attempts, session } from "./Session.ts";
 
 export const Requests = () => {
   const dialog = useRef<HTMLDialogElement>(null);
-  const all = attempts.value;
+  const [isOpen, setOpen] = useState(false);
+  const all = isOpen ? attempts.value : [];
+  const open = () => {
+    setOpen(true);
+    dialog.current!.showModal();
+  };
   return (
     <>
-      <button onClick={() => dialog.current?.showModal()}>Requests</button>
-      <dialog ref={dialog} aria-labelledby="requests">
+      <button onClick={open}>Requests</button>
+      <dialog ref={dialog} aria-labelledby="requests" onClose={() => setOpen(false)}>
         <header class="row">
           <h2 id="requests">Requests</h2>
           <button class="plain" aria-label="Close" onClick={() => dialog.current?.close()}>
@@ -32,7 +37,7 @@ export const Requests = () => {
 const Request = ({ attempt, isOpen }: { readonly attempt: Attempt; readonly isOpen: boolean }) => {
   const { beganAt, error, durationMillis, headers, method, requestId, status, url } = attempt;
   const answer = [...session.entries.value.values()].find(
-    ({ askId }) => askId === headers["idempotency-key"],
+    ({ askId }) => askId !== undefined && askId === headers["idempotency-key"],
   );
   return (
     <details open={isOpen}>
@@ -104,7 +109,10 @@ const toCall = ({ body, method, url }: Attempt): string => {
   const { pathname, searchParams } = new URL(url);
   const query = JSON.stringify(
     Object.fromEntries(
-      [...searchParams].map(([name, value]) => [name, /^(id|limit|page)$/.test(name) ? Number(value) : value]),
+      [...searchParams].map(([name, value]) => [
+        name,
+        /^(id|limit|page)$/.test(name) ? Number(value) : value,
+      ]),
     ),
   );
   if (pathname.endsWith("/details")) return "console.log(await client.details());";

@@ -74,12 +74,7 @@ const KeyForm = ({ error }: { readonly error?: unknown }) => {
 const Note = () => {
   if (config.answerer === null) return null;
   if (config.answerer === "model") return <>A language model answers. It can be wrong.</>;
-  return (
-    <>
-      Quotes its documents.{" "}
-      {config.guide && <a href="/docs/models">Connect a model →</a>}
-    </>
-  );
+  return <>Quotes its documents. {config.guide && <a href="/docs/models">Connect a model →</a>}</>;
 };
 
 const Chatbot = () => {
@@ -92,7 +87,7 @@ const Chatbot = () => {
   useEffect(() => {
     addEventListener("keydown", (event) => {
       if (!(event.ctrlKey || event.metaKey) || event.altKey) return;
-      const pressed = event.shiftKey ? `shift ${event.key.toLowerCase()}` : event.key;
+      const pressed = `${event.shiftKey ? "shift " : ""}${event.key.toLowerCase()}`;
       if (pressed !== "k" && pressed !== "shift o") return;
       event.preventDefault();
       if (pressed === "shift o") location.hash = "";
@@ -101,10 +96,13 @@ const Chatbot = () => {
   }, []);
   if (rejection.value !== undefined) return <KeyForm error={rejection.value} />;
   return (
-    <div class={route.value === "chats" ? "app at-list" : "app"}>
+    <main class={route.value === "chats" ? "app at-list" : "app"}>
+      <h1 class="unseen">{name}</h1>
       <nav class="side column" aria-label="Chats">
         <header>
-          <h1 dir="auto">{name}</h1>
+          <p dir="auto" class="name">
+            {name}
+          </p>
           <p dir="auto" class="quiet">
             {details?.workspaceName}
           </p>
@@ -116,14 +114,14 @@ const Chatbot = () => {
           <button onClick={forgetKey}>Forget key</button>
         </footer>
       </nav>
-      <main class="view">
+      <section class="view" aria-label="Chat">
         {chatId > 0 ? (
           <OpenChat key={chatId} chatId={chatId} bot={name} />
         ) : (
           <NewChat name={name} description={details?.chatBotDescription} />
         )}
-      </main>
-    </div>
+      </section>
+    </main>
   );
 };
 
@@ -171,7 +169,8 @@ const OpenChat = ({ bot, chatId }: { readonly bot: string; readonly chatId: numb
       </button>
     </header>
   );
-  return <Conversation {...{ chatId, forgetKey, header, mayAsk, session }} note={<Note />} />;
+  const instead = mayAsk ? undefined : <MayNotAsk />;
+  return <Conversation {...{ chatId, forgetKey, header, instead, session }} note={<Note />} />;
 };
 
 /** Downloads a chat, oldest entry first. */
@@ -197,7 +196,10 @@ interface NewChatProps {
 /** The first question creates the chat. */
 const NewChat = ({ description, name }: NewChatProps) => {
   const { value: questions = [] } = useRead(async (signal): Promise<ReadonlyArray<string>> => {
-    const response = await fetch("/playground/questions", { headers: { "x-api-key": key! }, signal });
+    const response = await fetch("/playground/questions", {
+      headers: { "x-api-key": key! },
+      signal,
+    });
     return response.ok ? response.json() : [];
   });
   const fields = useRef<HTMLFormElement>(null);
