@@ -3,46 +3,47 @@
  */
 import type { ComponentChildren } from "preact";
 import { useEffect, useMemo, useRef, useState } from "preact/hooks";
-import type { Entry } from "@parley/client";
-import { isRunning, type Ask, type ChatSession } from "./ChatSession.ts";
+import type { Entry, NewChat } from "@parley/client";
+import * as chat from "./ChatSession.ts";
 import { Composer } from "./Composer.tsx";
 import { Failure } from "./Failure.tsx";
 import { Markdown } from "./Markdown.tsx";
 import { CopyButton, Icon, Time, useRead } from "./Parts.tsx";
 
-const limit = 100;
-/** The entries that are shown or hidden together. */
-const groupSize = 20;
-
-interface ConversationProps {
-  readonly session: ChatSession;
-  readonly chatId: number;
+export interface ConversationProps {
+  /** `null`: the first question creates the chat, with the fields of `toNewChat`. */
+  readonly chatId: number | null;
+  readonly toNewChat?: (question: string) => NewChat;
   /** What stands above, with the number of entries as far as it is known. */
-  readonly header: (total: number | undefined) => ComponentChildren;
+  readonly header?: (total: number | undefined) => ComponentChildren;
+  /** What stands in place of the entries of a new chat. */
+  readonly welcome?: (ask: (question: string) => void) => ComponentChildren;
   /** The line below the field. */
   readonly note?: ComponentChildren;
   /** In place of the field, where nobody may ask. */
   readonly instead?: ComponentChildren;
-  readonly forgetKey?: () => void;
 }
 
 export const Conversation = (props: ConversationProps) => {
-  const { chatId, forgetKey, header, instead, note, session } = props;
-  const history = useHistory(session, chatId);
+  const { chatId, header, instead, note, toNewChat, welcome } = props;
+  const { added, error, groups, newest, readOlder, retry, total } = useHistory(chatId);
   const scroller = useRef<HTMLDivElement>(null);
   const [isAway, setAway] = useState(false);
-  const asks = session.asks.value.filter((ask) => ask.chatId === chatId);
-  const running = asks.find(isRunning);
-  const waitsElsewhere = [...session.elsewhere.value.values()].includes(chatId);
+  const asks = chat.asks.value.filter((ask) => ask.chatId === chatId);
+  const running = asks.find(chat.isRunning);
   // Counted from the end of the history.
   const toNewest = () => scroller.current!.scrollTo({ top: 0 });
+  const send = (question: string) => {
+    toNewest();
+    chat.start({ chatId, newChat: toNewChat?.(question), question, after: newest?.id ?? 0 });
+  };
   const tail = [
-    ...history.added.map((entry) => ({ at: entry.id, key: entry.askId ?? entry.id, entry })),
-    ...asks.map((ask) => ({ at: isRunning(ask) ? Infinity : ask.after + 0.5, key: ask.id, ask })),
+    ...added.map((entry) => ({ at: entry.id, key: entry.askId ?? entry.id, entry })),
+    ...asks.map((ask) => ({ at: ask === running ? Infinity : ask.after + 0.5, key: ask.id, ask })),
   ].toSorted((a, b) => a.at - b.at);
   return (
     <div class="column">
-      {header(history.total)}
+      {header?.(total)}
       <div
         class="scroller"
         role="region"
@@ -51,45 +52,32 @@ export const Conversation = (props: ConversationProps) => {
         ref={scroller}
         onScroll={({ currentTarget: { clientHeight, scrollHeight, scrollTop } }) => {
           setAway(scrollTop < -200);
-          if (scrollHeight - clientHeight + scrollTop < 600) history.readOlder?.();
+          if (scrollHeight - clientHeight + scrollTop < 600) readOlder?.();
         }}
       >
         <div>
-          <Failure error={history.error} retry={history.retry} forgetKey={forgetKey} />
-          {history.readOlder && <button onClick={history.readOlder}>Earlier entries</button>}
-          {history.groups.map((entries) => (
-            <Group key={entries[0]!.id} session={session} entries={entries} />
+          <Failure error={error} retry={retry} />
+          {readOlder && <button onClick={readOlder}>Earlier entries</button>}
+          {groups.map((entries) => (
+            <Group key={entries[0]!.id} entries={entries} />
           ))}
           {tail.map(({ at: _, key, ...exchange }) => (
-            <Exchange key={key} {...exchange} {...{ forgetKey, session, waitsElsewhere }} />
+            <Exchange key={key} {...exchange} />
           ))}
-          {waitsElsewhere && !running && (
+          {chatId === null && tail.length === 0 && welcome?.(send)}
+          {chat.waitsElsewhere(chatId) && !running && (
             <p class="quiet">Another tab waits for an answer in this chat.</p>
           )}
         </div>
       </div>
       <div class="below">
         {isAway && (
-          <button
-            class="round to-newest"
-            aria-label="To the newest"
-            title="To the newest"
-            onClick={toNewest}
-          >
+          <button class="round to-newest" title="To the newest" onClick={toNewest}>
             <Icon name="down" />
           </button>
         )}
         {instead ?? (
-          <Composer
-            session={session}
-            chat={chatId}
-            running={running}
-            last={history.newest?.question}
-            send={(question) => {
-              toNewest();
-              session.start({ chatId, question, after: history.newest?.id ?? 0 });
-            }}
-          >
+          <Composer {...{ chatId, running, send }} last={newest?.question}>
             {note}
           </Composer>
         )}
@@ -98,91 +86,66 @@ export const Conversation = (props: ConversationProps) => {
   );
 };
 
+const limit = 100;
+/** The entries that are shown or hidden together. */
+const groupSize = 20;
+
 /** The history of a chat, newest page first, and what was added while it was open. */
-const useHistory = (session: ChatSession, chatId: number) => {
-  const { client, entries, stale } = session;
+const useHistory = (chatId: number | null) => {
   const known = useRef(new Set<number>());
-  const newest = useRef<Entry | undefined>(undefined);
   const groups = useRef<ReadonlyArray<ReadonlyArray<Entry>>>([]);
   const [page, setPage] = useState(1);
-  const isUnknown = ({ id }: Entry) => !known.current.has(id);
-  const { error, retry, value } = useRead(async () => {
-    const read = await client.history(chatId, { limit, page }).page();
-    // Entries that were added since move the pages. Those that arrive twice are kept once.
-    const fresh = read.data.filter(isUnknown).reverse();
-    for (const { id } of fresh) known.current.add(id);
-    if (page === 1) newest.current = fresh.at(-1);
+  const read = async (page: number) => {
+    if (chatId === null) return undefined;
+    const list = await chat.session.client.history(chatId, { limit, page }).page();
+    const last = groups.current.at(-1)?.at(-1)?.id ?? Infinity;
+    // There may be more between them and those that are known.
+    if (list.data.length === limit && list.data.at(-1)!.id > last) location.reload();
+    chat.add(list.data, last);
+    // Entries that were added move the pages. Those that arrive twice are kept once.
+    const older = list.data.filter(({ id }) => id <= last && !known.current.has(id)).reverse();
+    for (const { id } of older) known.current.add(id);
     const chunks = [];
-    for (let at = 0; at < fresh.length; at += groupSize) {
-      chunks.push(fresh.slice(at, at + groupSize));
-    }
+    while (older.length > 0) chunks.push(older.splice(0, groupSize));
     groups.current = [...chunks, ...groups.current];
-    session.settle(read.data);
-    return read;
-  }, [page]);
-
-  const refresh = async () => {
-    const { data } = await client.history(chatId, { limit }).page();
-    if (data.length === limit && data.every(isUnknown)) {
-      // More than a page was added: it begins anew.
-      known.current.clear();
-      groups.current = [];
-      setPage(1);
-      return retry();
-    }
-    const fresh = data.filter((entry) => isUnknown(entry) && !entries.peek().has(entry.id));
-    if (fresh.length > 0) {
-      entries.value = new Map([...entries.peek(), ...fresh.map((one) => [one.id, one] as const)]);
-    }
-    session.settle(data);
+    return list;
   };
-  const read = useRef(stale.value);
-  useEffect(() => {
-    if (read.current !== stale.value) refresh().catch(() => undefined);
-    read.current = stale.value;
-  }, [stale.value]);
-
-  const added = [...entries.value.values()]
-    .filter((entry) => entry.chat_id === chatId && isUnknown(entry))
+  const first = useRead(() => read(1), [chat.stale.value]);
+  const more = useRead(async () => (page === 1 ? undefined : read(page)), [page]);
+  const added = [...chat.entries.value.values()]
+    .filter(({ chat_id, id }) => chat_id === chatId && !known.current.has(id))
     .toSorted((a, b) => a.id - b.id);
-  const hasOlder = value !== undefined && page === value.page && page * limit < value.total;
+  const { data = [], total = 0 } = first.value ?? {};
+  const since = added.filter(({ id }) => id > (data[0]?.id ?? 0)).length;
+  const mayRead = (more.value?.page ?? 1) === page && page * limit < total;
   return {
     added,
-    error,
-    retry,
+    error: first.error ?? more.error,
     groups: groups.current,
-    newest: added.at(-1) ?? newest.current,
-    readOlder: hasOlder ? () => setPage(page + 1) : undefined,
-    total: value && value.total + added.length,
+    newest: added.at(-1) ?? groups.current.at(-1)?.at(-1),
+    readOlder: mayRead ? () => setPage(page + 1) : undefined,
+    retry: first.error === undefined ? more.retry : first.retry,
+    total: first.value && total + since,
   };
 };
 
-interface GroupProps {
-  readonly session: ChatSession;
-  readonly entries: ReadonlyArray<Entry>;
-}
-
 /** Ten thousand entries cost as much as those in view: far from it, a group is a box of the same height. */
-const Group = ({ entries, session }: GroupProps) => {
+const Group = ({ entries }: { readonly entries: ReadonlyArray<Entry> }) => {
   const box = useRef<HTMLDivElement>(null);
   const [height, setHeight] = useState<number>();
   useEffect(() => {
-    const observer = new IntersectionObserver(
-      ([seen]) => {
-        const mayHide = !seen!.isIntersecting && !box.current!.contains(document.activeElement);
-        setHeight(mayHide ? seen!.boundingClientRect.height : undefined);
-      },
-      { root: box.current!.closest(".scroller"), rootMargin: "1500px 0px" },
-    );
+    const options = { root: box.current!.closest(".scroller"), rootMargin: "1500px 0px" };
+    const observer = new IntersectionObserver(([seen]) => {
+      const mayHide = !seen!.isIntersecting && !box.current!.contains(document.activeElement);
+      setHeight(mayHide ? seen!.boundingClientRect.height : undefined);
+    }, options);
     observer.observe(box.current!);
     return () => observer.disconnect();
   }, []);
   const isShown = height === undefined;
   // As elements: they are rendered once, however often the chat is.
   const exchanges = useMemo(
-    () =>
-      isShown &&
-      entries.map((entry) => <Exchange key={entry.id} session={session} entry={entry} />),
+    () => isShown && entries.map((entry) => <Exchange key={entry.id} entry={entry} />),
     [isShown],
   );
   return (
@@ -192,24 +155,13 @@ const Group = ({ entries, session }: GroupProps) => {
   );
 };
 
-interface ExchangeProps {
-  readonly session: ChatSession;
-  /** The stored exchange, or the ask that is to become one. */
-  readonly entry?: Entry;
-  readonly ask?: Ask;
-  readonly waitsElsewhere?: boolean;
-  readonly forgetKey?: (() => void) | undefined;
-}
-
-/** A question with its answer. It stays the same element when the answer is complete. */
-export const Exchange = ({ ask, entry, forgetKey, session, waitsElsewhere }: ExchangeProps) => {
+/** A stored question with its answer, or an ask that is to become one: it stays the same element. */
+const Exchange = ({ ask, entry }: { readonly ask?: chat.Ask; readonly entry?: Entry }) => {
   const question = ask?.question ?? entry!.question;
   const text = ask?.text.value ?? entry!.answer;
+  const isBusy = ask && chat.isRunning(ask);
   return (
-    <article
-      class={`stack ${ask ? `pending ${ask.state}` : "stored"}`}
-      aria-busy={ask && isRunning(ask)}
-    >
+    <article class={`stack ${ask ? `pending ${ask.state}` : "stored"}`} aria-busy={isBusy}>
       {question && (
         <p class="question" dir="auto">
           {question}
@@ -217,12 +169,14 @@ export const Exchange = ({ ask, entry, forgetKey, session, waitsElsewhere }: Exc
       )}
       <div class={`stack ${entry?.flagged ? "flagged" : ""}`}>
         {entry?.flagged && <strong class="bad">Flagged: {entry.moderation}</strong>}
-        {text && <Markdown text={text} toAddress={session.toAddress} />}
+        {text && <Markdown text={text} toAddress={chat.session.toAddress} />}
       </div>
-      {ask ? (
-        <State {...{ ask, forgetKey, session }} waitsElsewhere={waitsElsewhere === true} />
-      ) : (
-        <Facts {...entry!} />
+      {entry && <Facts {...entry} />}
+      {isBusy && <Progress {...ask} />}
+      {ask && !isBusy && (
+        <Failure error={ask.error ?? chat.states[ask.state]} retry={() => chat.again(ask)}>
+          <button onClick={() => chat.edit(ask)}>Edit</button>
+        </Failure>
       )}
     </article>
   );
@@ -232,7 +186,7 @@ const Facts = ({ _createTime, answer, flagged, id, moderation }: Entry) => (
   <div class="acts quiet">
     <CopyButton text={answer} name="Copy answer" />
     <details>
-      <summary aria-label="Details" title="Details">
+      <summary title="Details">
         <Icon name="more" />
       </summary>
       <span class="facts">
@@ -245,83 +199,20 @@ const Facts = ({ _createTime, answer, flagged, id, moderation }: Entry) => (
   </div>
 );
 
-interface StateProps {
-  readonly ask: Ask;
-  readonly session: ChatSession;
-  readonly waitsElsewhere: boolean;
-  readonly forgetKey: (() => void) | undefined;
-}
-
-/** How an ask stands, and what can be done about it. */
-const State = ({ ask, forgetKey, session, waitsElsewhere }: StateProps) => {
-  const again = () => session.again(ask);
-  const { chatId, error, isCancelled, question, since, state } = ask;
-  if (!isRunning(ask)) {
-    const stopped = isCancelled
-      ? "Stopped. Nothing was stored."
-      : "Stopped. If the server has gone on, the answer appears here.";
-    const acts = (
-      <>
-        <button
-          onClick={() => {
-            session.setDraft(chatId ?? "new", question);
-            session.drop(ask.id);
-          }}
-        >
-          Edit
-        </button>
-        <button
-          class="plain"
-          aria-label="Remove"
-          title="Remove"
-          onClick={() => session.drop(ask.id)}
-        >
-          <Icon name="close" />
-        </button>
-      </>
-    );
-    if (error !== undefined) {
-      return (
-        <Failure error={error} retry={again} forgetKey={forgetKey}>
-          {acts}
-        </Failure>
-      );
-    }
-    return (
-      <>
-        <p class="quiet" role="status">
-          {state === "stopped" ? stopped : "There is no answer yet."}
-        </p>
-        <div class="acts">
-          <button onClick={again}>Ask again</button>
-          {acts}
-        </div>
-      </>
-    );
-  }
-  const states = {
-    waiting: waitsElsewhere ? "Waiting for the answer in another tab" : "Waiting for the answer",
-    streaming: "Answering",
-    reconnecting: "The connection is lost. Trying again",
-    busy: "The server is busy. Trying again",
-    stopping: "Stopping",
-  };
+/** What an ask waits for, and for how long after two seconds. */
+const Progress = ({ chatId, since, state }: chat.Ask) => {
+  const [now, setNow] = useState(Date.now());
+  useEffect(() => {
+    const timer = setInterval(() => setNow(Date.now()), 500);
+    return () => clearInterval(timer);
+  }, []);
+  const seconds = Math.floor((now - since) / 1000);
   return (
     <p class="quiet state">
-      <span class="motion" aria-hidden="true" />
-      {states[state as keyof typeof states]}
-      {state !== "streaming" && <Since time={since} />}
+      <span class="motion" />
+      {chat.states[state]}
+      {state === "waiting" && chat.waitsElsewhere(chatId) && " in another tab"}
+      {state !== "streaming" && seconds >= 2 && ` · ${seconds} s`}
     </p>
   );
-};
-
-/** For how long, after two seconds. */
-const Since = ({ time }: { readonly time: number }) => {
-  const seconds = Math.floor((Date.now() - time) / 1000);
-  const [, setShown] = useState(seconds);
-  useEffect(() => {
-    const timer = setInterval(() => setShown(Math.floor((Date.now() - time) / 1000)), 500);
-    return () => clearInterval(timer);
-  }, [time]);
-  return seconds >= 2 && <span> · {seconds} s</span>;
 };

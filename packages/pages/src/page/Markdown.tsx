@@ -8,64 +8,55 @@ import { useState } from "preact/hooks";
 import { CopyButton } from "./Parts.tsx";
 
 /** The address of a link that is neither on the web nor mail; `undefined`: it stays text. */
-export type ToAddress = (href: string) => string | undefined;
+type ToAddress = (href: string) => string | undefined;
 
-export interface MarkdownProps {
+interface MarkdownProps {
   readonly text: string;
-  readonly toAddress?: ToAddress | undefined;
+  readonly toAddress?: ToAddress;
 }
 
-/** An answer. One that grows costs its last block each time, not all of it. */
+/** A text that grows costs its last block each time, not all of it. */
 export const Markdown = ({ text, toAddress = () => undefined }: MarkdownProps) => {
-  const [read] = useState(() => makeBlocks(toAddress));
+  const [read] = useState(() => makeReader(toAddress));
   return <div class="stack markdown">{read(text)}</div>;
 };
 
-/** Reads a text that grows. */
-const makeBlocks = (toAddress: ToAddress): ((text: string) => ComponentChildren) => {
+const makeReader = (toAddress: ToAddress) => {
   let before = "";
   let settled: Array<ComponentChildren> = [];
   /** Where the blocks that may still change begin. */
   let at = 0;
   let links: Lexer["tokens"]["links"] = {};
   let isPlain = false;
-  const restart = () => {
-    settled = [];
-    at = 0;
-  };
-  const read = (text: string): ComponentChildren => {
+  const readBlocks = (text: string): ComponentChildren => {
     const lexer = new Lexer({ gfm: true, tokenizer: new BoundedTokenizer() });
     lexer.tokens.links = links;
     const tokens = lexer.lex(text.slice(at));
     if (at > 0 && tokens.some(({ type }) => type === "def")) {
       // Earlier blocks may refer to it.
-      restart();
-      return read(text);
+      [settled, at] = [[], 0];
+      return readBlocks(text);
     }
     const last = tokens.findLastIndex(({ type }) => type !== "space");
-    const open = tokens.findIndex(({ raw }, index) => {
-      if (index >= last || !text.startsWith(raw, at)) return true;
-      at += raw.length;
-      return false;
-    });
     const elements = tokens.map((token) => renderBlock(token, toAddress));
-    settled.push(...elements.splice(0, Math.max(0, open)));
+    for (const { raw } of tokens.slice(0, Math.max(0, last))) {
+      if (!text.startsWith(raw, at)) break;
+      at += raw.length;
+      settled.push(elements.shift());
+    }
     return [...settled, ...elements];
   };
-  return (source) => {
+  return (source: string): ComponentChildren => {
     const text = source.replaceAll(/\r\n?/g, "\n");
-    if (!text.startsWith(before)) {
-      restart();
-      links = {};
-      isPlain = false;
-    }
+    if (!text.startsWith(before)) [settled, at, links, isPlain] = [[], 0, {}, false];
     before = text;
     try {
-      if (!isPlain && !isTangled(text.slice(at))) return read(text);
+      isPlain ||= isTangled(text.slice(at));
+      if (!isPlain) return readBlocks(text);
     } catch {
       // Nested too deeply.
+      isPlain = true;
     }
-    isPlain = true;
     // In pieces: browsers take seconds for a paragraph of thousands of open brackets.
     return source.match(/[^]{1,4000}/g)?.map((piece) => <p class="plain">{piece}</p>);
   };
@@ -90,17 +81,17 @@ const isTangled = (text: string): boolean =>
 /** Throws where lists and quotations are nested so deeply that the stack could overflow. */
 class BoundedTokenizer extends Tokenizer {
   #depth = 0;
-  readonly #nested = <A,>(read: () => A): A => {
+  #nest<A>(read: () => A): A {
     if (++this.#depth > maxDepth) throw new RangeError("nested too deeply");
     const token = read();
     this.#depth--;
     return token;
-  };
+  }
   override blockquote(source: string) {
-    return this.#nested(() => super.blockquote(source));
+    return this.#nest(() => super.blockquote(source));
   }
   override list(source: string) {
-    return this.#nested(() => super.list(source));
+    return this.#nest(() => super.list(source));
   }
 }
 
@@ -116,19 +107,15 @@ const elements = {
   strong: "strong",
 } as const;
 
-/** Each block of an answer has the direction of its text. The blocks in it have the same, as far as they stand. */
+/** A block has the direction of its text, and so have the blocks in it. */
 const renderBlock = (block: Token, toAddress: ToAddress): ComponentChildren => {
   const all = (tokens: ReadonlyArray<Token> = []) =>
     tokens.map((token) => render(token as MarkedToken));
   const link = (href: string, children: ComponentChildren) => {
     // Addresses of other kinds, such as `javascript:`, stay text.
     const address = /^(https?:\/\/|mailto:)/i.test(href) ? href : toAddress(href);
-    if (address === undefined) return children;
-    return (
-      <a href={address} target="_blank" rel="noopener noreferrer nofollow">
-        {children}
-      </a>
-    );
+    const props = { target: "_blank", rel: "noopener noreferrer nofollow" };
+    return address === undefined ? children : h("a", { href: address, ...props }, children);
   };
   const render = (token: MarkedToken, props: { dir?: "auto" } = {}): ComponentChildren => {
     switch (token.type) {
@@ -138,27 +125,20 @@ const renderBlock = (block: Token, toAddress: ToAddress): ComponentChildren => {
         return <code>{token.text}</code>;
       case "heading":
         // Of one level, so that the page's outline has no gaps.
-        return (
-          <h3 class={`depth-${token.depth}`} {...props}>
-            {all(token.tokens)}
-          </h3>
-        );
-      case "list":
-        return h(
-          token.ordered ? "ol" : "ul",
-          { ...props, start: token.start || undefined },
-          all(token.items),
-        );
+        return h("h3", { class: `depth-${token.depth}`, ...props }, all(token.tokens));
+      case "list": {
+        const tag = token.ordered ? "ol" : "ul";
+        return h(tag, { ...props, start: token.start || undefined }, all(token.items));
+      }
       case "checkbox":
         return token.checked ? "☑ " : "☐ ";
       case "table": {
-        const [head, ...rows] = [token.header, ...token.rows].map((row) => (
-          <tr>
-            {row.map(({ align, header, tokens }) =>
-              h(header ? "th" : "td", { style: { textAlign: align ?? "" } }, all(tokens)),
-            )}
-          </tr>
-        ));
+        const [head, ...rows] = [token.header, ...token.rows].map((row) => {
+          const cells = row.map(({ align, header, tokens }) =>
+            h(header ? "th" : "td", { style: { textAlign: align ?? "" } }, all(tokens)),
+          );
+          return <tr>{cells}</tr>;
+        });
         return (
           <div class="box" role="region" aria-label="Table" tabIndex={0} {...props}>
             <table>
@@ -177,13 +157,7 @@ const renderBlock = (block: Token, toAddress: ToAddress): ComponentChildren => {
       case "escape":
         return token.text;
       case "html":
-        return props.dir === undefined ? (
-          token.raw
-        ) : (
-          <p class="plain" {...props}>
-            {token.raw}
-          </p>
-        );
+        return h(props.dir ? "p" : "span", { class: "plain", ...props }, token.raw);
       case "space":
       case "def":
         return null;
@@ -194,16 +168,17 @@ const renderBlock = (block: Token, toAddress: ToAddress): ComponentChildren => {
   return render(block as MarkedToken, { dir: "auto" });
 };
 
-interface CodeProps {
-  readonly language: string | undefined;
-  readonly text: string;
-}
-
 /** A block of code with the name of its language and a button that copies it. */
-export const Code = ({ language, text }: CodeProps) => (
+export const Code = ({
+  language = "text",
+  text,
+}: {
+  readonly language?: string | undefined;
+  readonly text: string;
+}) => (
   <div class="code" dir="ltr">
     <div class="row quiet">
-      <span>{language ?? "text"}</span>
+      <span>{language}</span>
       <CopyButton text={text} name="Copy code" />
     </div>
     <pre tabIndex={0}>
@@ -212,11 +187,16 @@ export const Code = ({ language, text }: CodeProps) => (
   </div>
 );
 
-const entities = new Map(
-  Object.entries({ amp: "&", apos: "'", gt: ">", lt: "<", nbsp: "\u00a0", quot: '"' }),
-);
+const entities: Record<string, string> = {
+  amp: "&",
+  apos: "'",
+  gt: ">",
+  lt: "<",
+  nbsp: "\u00a0",
+  quot: '"',
+};
 
 const decodeEntities = (text: string): string =>
   text.replace(/&(?:#(\d{1,6})|(\w+));/g, (whole, number, name) =>
-    number === undefined ? (entities.get(name) ?? whole) : String.fromCodePoint(Number(number)),
+    number === undefined ? (entities[name] ?? whole) : String.fromCodePoint(Number(number)),
   );

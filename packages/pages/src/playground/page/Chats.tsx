@@ -4,9 +4,10 @@
 import { signal } from "@preact/signals";
 import { useEffect, useRef } from "preact/hooks";
 import type { Chat, Page } from "@parley/client";
+import { stale } from "../../page/ChatSession.ts";
 import { Failure } from "../../page/Failure.tsx";
 import { Icon, Time, useRead } from "../../page/Parts.tsx";
-import { client, list, route, session } from "./Session.ts";
+import { client, list, route } from "./Session.ts";
 
 const limit = 25;
 
@@ -40,7 +41,7 @@ export const ChatList = () => {
       // No name contains it: it may be the reference of a user.
       return client.chats({ userRef: search, limit, page }, { signal }).page();
     },
-    [search, page, session.created.value],
+    [search, page, stale.value],
   );
   const days = Map.groupBy(value?.data ?? [], ({ _createTime }) => dayOf(_createTime));
   return (

@@ -3,9 +3,11 @@
  */
 import { useRef, useState } from "preact/hooks";
 import type { Attempt } from "@parley/client";
-import { explain, Reason } from "../../page/Failure.tsx";
-import { CopyButton, Icon, Time } from "../../page/Parts.tsx";
-import { addresses, attempts, session } from "./Session.ts";
+import { entries } from "../../page/ChatSession.ts";
+import { Failure } from "../../page/Failure.tsx";
+import { Code } from "../../page/Markdown.tsx";
+import { Icon, Time } from "../../page/Parts.tsx";
+import { addresses, attempts } from "./Session.ts";
 
 export const Requests = () => {
   const dialog = useRef<HTMLDialogElement>(null);
@@ -21,7 +23,7 @@ export const Requests = () => {
       <dialog ref={dialog} aria-labelledby="requests" onClose={() => setOpen(false)}>
         <header class="row">
           <h2 id="requests">Requests</h2>
-          <button class="plain" aria-label="Close" onClick={() => dialog.current?.close()}>
+          <button class="plain" title="Close" onClick={() => dialog.current!.close()}>
             <Icon name="close" />
           </button>
         </header>
@@ -36,7 +38,7 @@ export const Requests = () => {
 
 const Request = ({ attempt, isOpen }: { readonly attempt: Attempt; readonly isOpen: boolean }) => {
   const { beganAt, error, durationMillis, headers, method, requestId, status, url } = attempt;
-  const answer = [...session.entries.value.values()].find(
+  const answer = [...entries.value.values()].find(
     ({ askId }) => askId !== undefined && askId === headers["idempotency-key"],
   );
   return (
@@ -52,36 +54,23 @@ const Request = ({ attempt, isOpen }: { readonly attempt: Attempt; readonly isOp
           <Time iso={new Date(beganAt).toISOString()} /> · {durationMillis} ms
         </span>
       </summary>
-      {error === undefined ? (
-        <p class="quiet">
-          Request id <code>{requestId}</code>
-        </p>
-      ) : (
-        <>
-          <p>{explain(error)[0]}</p>
-          <Reason error={error} />
-        </>
-      )}
+      <Failure error={error} />
       {answer && (
         <>
           <p class="question">{answer.question}</p>
           <p class="clipped">{answer.answer}</p>
         </>
       )}
-      <Sample name="Copy as curl" text={toCurl(attempt)} />
-      <Sample name="Copy as client code" text={toCode(attempt)} />
+      {requestId && (
+        <p class="quiet">
+          Request id <code>{requestId}</code>
+        </p>
+      )}
+      <Code language="curl" text={toCurl(attempt)} />
+      <Code language="@parley/client" text={toCode(attempt)} />
     </details>
   );
 };
-
-const Sample = ({ name, text }: { readonly name: string; readonly text: string }) => (
-  <div class="stack">
-    <CopyButton name={name} text={text} isNamed />
-    <pre tabIndex={0}>
-      <code>{text}</code>
-    </pre>
-  </div>
-);
 
 const quote = (text: string): string => `'${text.replaceAll("'", `'\\''`)}'`;
 
@@ -92,18 +81,14 @@ const toCurl = ({ body, url }: Attempt): string =>
     ...(body === undefined ? [] : ["-H 'content-type: application/json'", `-d ${quote(body)}`]),
   ].join(" \\\n  ");
 
-const toCode = (attempt: Attempt): string => {
-  const options = Object.entries(addresses).map(
-    ([name, url]) => `  ${name}: ${JSON.stringify(url)},`,
-  );
-  return `import { makeClient } from "@parley/client";
+const toCode = (attempt: Attempt): string => `import { makeClient } from "@parley/client";
 
 const client = makeClient({
   apiKey: process.env.KEY,
-${options.join("\n")}
+  baseUrl: ${JSON.stringify(addresses.baseUrl)},
+  askUrl: ${JSON.stringify(addresses.askUrl)},
 });
 ${toCall(attempt)}`;
-};
 
 const toCall = ({ body, method, url }: Attempt): string => {
   const { pathname, searchParams } = new URL(url);

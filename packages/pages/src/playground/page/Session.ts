@@ -4,7 +4,7 @@
  */
 import { signal } from "@preact/signals";
 import { makeClient, ResponseError, type Attempt } from "@parley/client";
-import { makeChatSession } from "../../page/ChatSession.ts";
+import { openSession } from "../../page/ChatSession.ts";
 import { kept } from "../../page/Parts.tsx";
 import type { PlaygroundConfig } from "../PlaygroundConfig.ts";
 
@@ -38,9 +38,10 @@ export const key = sessionStorage.getItem(storage);
 /** Whether an HTTP header can carry the text. */
 export const isKey = (text: string): boolean => /^[!-~]+$/.test(text);
 
-/** Drafts stay. The asks in progress were those of the last key. */
+/** Drafts stay. */
 export const setKey = (text: string): void => {
   sessionStorage.setItem(storage, text);
+  if (location.hash === "#key") history.replaceState(null, "", location.pathname);
   location.reload();
 };
 
@@ -49,7 +50,7 @@ export const forgetKey = (): void => {
   location.reload();
 };
 
-/** The part of the address that names a view: ``, `chats` or `chat/<id>`. */
+/** The part of the address that names a view: ``, `chats`, `chat/<id>` or `key`. */
 export const route = signal(location.hash.slice(1));
 
 addEventListener("hashchange", () => {
@@ -88,8 +89,11 @@ const toGuide = (href: string): string | undefined => {
   return document === null ? undefined : `/docs/${document[1]}${document[2] ?? ""}`;
 };
 
-export const session = makeChatSession({
+openSession({
   client,
   name: String(name),
-  toAddress: config.answerer === "guide" && config.guide ? toGuide : undefined,
+  onCreated: (id) => {
+    if (route.peek() === "") location.replace(`#chat/${id}`);
+  },
+  toAddress: (href) => (config.answerer === "guide" && config.guide ? toGuide(href) : undefined),
 });

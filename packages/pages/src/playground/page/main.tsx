@@ -1,53 +1,30 @@
 /**
  * The whole page: the question for a key, or the chats beside the one that is open.
  */
-import { useSignalEffect } from "@preact/signals";
 import { render } from "preact";
-import { useEffect, useRef, useState } from "preact/hooks";
+import { useRef, useState } from "preact/hooks";
 import type { Chat, Entry } from "@parley/client";
-import { isRunning } from "../../page/ChatSession.ts";
-import { Composer } from "../../page/Composer.tsx";
-import { Conversation, Exchange } from "../../page/Conversation.tsx";
+import { spoken, stale } from "../../page/ChatSession.ts";
+import { Conversation } from "../../page/Conversation.tsx";
 import { Failure } from "../../page/Failure.tsx";
 import { focus, Icon, isPhone, useRead } from "../../page/Parts.tsx";
 import { ChatList, nameChat, titleOf } from "./Chats.tsx";
 import { Requests } from "./Requests.tsx";
-import {
-  addresses,
-  client,
-  config,
-  forgetKey,
-  isKey,
-  key,
-  mayAsk,
-  rejection,
-  route,
-  session,
-  setKey,
-} from "./Session.ts";
+import { addresses, client, config, forgetKey } from "./Session.ts";
+import { isKey, key, mayAsk, rejection, route, setKey } from "./Session.ts";
 
 /** `error`: why the last key was not accepted. */
 const KeyForm = ({ error }: { readonly error?: unknown }) => {
-  const [isWrong, setWrong] = useState(key !== null && !isKey(key));
+  const submit = (event: SubmitEvent) => {
+    event.preventDefault();
+    setKey(String(new FormData(event.currentTarget as HTMLFormElement).get("key")).trim());
+  };
   return (
-    <main class="welcome">
-      <form
-        class="stack form"
-        onSubmit={(event) => {
-          event.preventDefault();
-          const text = String(new FormData(event.currentTarget).get("key")).trim();
-          if (isKey(text)) setKey(text);
-          else setWrong(true);
-        }}
-      >
+    <main>
+      <form class="stack form" onSubmit={submit}>
         <h1>Meet your chatbot</h1>
         <p>Read its chats, ask it questions, and see each request. An API key opens one chatbot.</p>
         <Failure error={error} />
-        {isWrong && (
-          <p class="failure" role="alert">
-            That is not a key. Copy it again, without anything around it.
-          </p>
-        )}
         <label for="key">API key</label>
         <div class="row">
           <input
@@ -56,6 +33,8 @@ const KeyForm = ({ error }: { readonly error?: unknown }) => {
             type="password"
             autoComplete="off"
             placeholder="prl_…"
+            pattern="\s*[!-~]+\s*"
+            title="A key has no spaces and no accents"
             required
             ref={focus}
           />
@@ -70,44 +49,22 @@ const KeyForm = ({ error }: { readonly error?: unknown }) => {
   );
 };
 
-/** Who answers. */
-const Note = () => {
-  if (config.answerer === null) return null;
-  if (config.answerer === "model") return <>A language model answers. It can be wrong.</>;
-  return <>Quotes its documents. {config.guide && <a href="/docs/models">Connect a model →</a>}</>;
-};
-
 const Chatbot = () => {
   const { error, retry, value: details } = useRead(() => client.details());
+  if (rejection.value !== undefined || route.value === "key") {
+    return <KeyForm error={rejection.value} />;
+  }
   const chatId = Number(/^chat\/(\d+)$/.exec(route.value)?.[1]);
   const name = details?.chatBotName ?? "Playground";
-  useEffect(() => {
-    if (!(chatId > 0)) document.title = `${name} · Parley`;
-  }, [chatId, name]);
-  useEffect(() => {
-    addEventListener("keydown", (event) => {
-      if (!(event.ctrlKey || event.metaKey) || event.altKey) return;
-      const pressed = `${event.shiftKey ? "shift " : ""}${event.key.toLowerCase()}`;
-      if (pressed !== "k" && pressed !== "shift o") return;
-      event.preventDefault();
-      if (pressed === "shift o") location.hash = "";
-      else document.getElementById("search")?.focus();
-    });
-  }, []);
-  if (rejection.value !== undefined) return <KeyForm error={rejection.value} />;
   return (
     <main class={route.value === "chats" ? "app at-list" : "app"}>
       <h1 class="unseen">{name}</h1>
       <nav class="side column" aria-label="Chats">
-        <header>
-          <p dir="auto" class="name">
-            {name}
-          </p>
-          <p dir="auto" class="quiet">
-            {details?.workspaceName}
-          </p>
+        <header dir="auto">
+          <p class="name">{name}</p>
+          <p class="quiet">{details?.workspaceName}</p>
         </header>
-        <Failure error={error} retry={retry} forgetKey={forgetKey} />
+        <Failure error={error} retry={retry} />
         <ChatList />
         <footer class="row">
           <Requests />
@@ -125,23 +82,45 @@ const Chatbot = () => {
   );
 };
 
+addEventListener("keydown", (event) => {
+  const pressed = `${event.shiftKey ? "shift " : ""}${event.key.toLowerCase()}`;
+  if (!(event.ctrlKey || event.metaKey) || !["k", "shift o"].includes(pressed)) return;
+  event.preventDefault();
+  if (pressed === "k") document.getElementById("search")?.focus();
+  else location.hash = "";
+});
+
 /** A phone shows either the list or a chat. */
 const Back = () => (
-  <a class="back" href="#chats" aria-label="All chats">
+  <a class="back" href="#chats" title="All chats">
     <Icon name="back" />
   </a>
 );
 
+const note =
+  config.answerer === "model" ? (
+    "A language model answers. It can be wrong."
+  ) : config.answerer === null ? null : (
+    <>Quotes its documents. {config.guide && <a href="/docs/models">Connect a model →</a>}</>
+  );
+
+/** `undefined` where this page may ask. */
+const instead = mayAsk ? undefined : (
+  <p>
+    The answers interface has port {new URL(addresses.askUrl).port}. Start the server with{" "}
+    <code>PARLEY_CORS_ORIGINS={location.origin}</code>, so that this page may ask.
+  </p>
+);
+
 const OpenChat = ({ bot, chatId }: { readonly bot: string; readonly chatId: number }) => {
-  const { value: chat } = useRead(async () => {
-    const [chat = { id: chatId, name: null }] = (await client.chats({ id: chatId }).page()).data;
+  const { value: chat } = useRead(async (): Promise<Partial<Chat> & Pick<Chat, "id" | "name">> => {
+    const { data } = await client.chats({ id: chatId }).page();
+    const chat = data[0] ?? { id: chatId, name: null };
     nameChat(chat).catch(() => undefined);
-    return chat as Chat;
+    return chat;
   });
   const title = titleOf(chat ?? { id: chatId, name: null });
-  useEffect(() => {
-    document.title = `${title} · ${bot}`;
-  }, [title, bot]);
+  document.title = `${title} · ${bot}`;
   const header = (total: number | undefined) => (
     <header class="row">
       <div class="heading">
@@ -153,157 +132,102 @@ const OpenChat = ({ bot, chatId }: { readonly bot: string; readonly chatId: numb
           <p class="quiet facts">
             <span>Chat {chatId}</span>
             {chat?.userRef && <bdi>{chat.userRef}</bdi>}
-            {total !== undefined && (
-              <span>{total === 1 ? "1 entry" : `${total.toLocaleString("en")} entries`}</span>
-            )}
+            <span>{total === 1 ? "1 entry" : `${total?.toLocaleString("en") ?? "…"} entries`}</span>
           </p>
         </div>
       </div>
-      <button
-        class="plain"
-        aria-label="Save as Markdown"
-        title="Save as Markdown"
-        onClick={() => void save(chatId, title)}
-      >
+      <button class="plain" title="Save as Markdown" onClick={() => save(chatId, title)}>
         <Icon name="save" />
       </button>
     </header>
   );
-  const instead = mayAsk ? undefined : <MayNotAsk />;
-  return <Conversation {...{ chatId, forgetKey, header, instead, session }} note={<Note />} />;
+  return <Conversation {...{ chatId, header, instead, note }} />;
 };
 
 /** Downloads a chat, oldest entry first. */
 const save = async (chatId: number, title: string) => {
-  let text = `# ${title}\n`;
+  const parts = [`# ${title}\n`];
   const toText = ({ _createTime, answer, question }: Entry) =>
     `\n${question && `> ${question.replaceAll("\n", "\n> ")}\n\n`}${answer}\n\n*${_createTime}*\n`;
-  for await (const entry of client.history(chatId, { limit: 100, orderBy: "id" })) {
-    text += toText(entry);
-  }
+  const history = client.history(chatId, { limit: 100, orderBy: "id" });
+  for await (const entry of history) parts.push(toText(entry));
   const link = document.createElement("a");
-  link.href = URL.createObjectURL(new Blob([text], { type: "text/markdown" }));
+  link.href = URL.createObjectURL(new Blob(parts, { type: "text/markdown" }));
   link.download = `chat-${chatId}.md`;
   link.click();
   URL.revokeObjectURL(link.href);
 };
 
-interface NewChatProps {
-  readonly name: string;
-  readonly description: string | undefined;
-}
-
 /** The first question creates the chat. */
-const NewChat = ({ description, name }: NewChatProps) => {
+const NewChat = ({
+  description,
+  name,
+}: {
+  readonly name: string;
+  readonly description?: string | undefined;
+}) => {
   const { value: questions = [] } = useRead(async (signal): Promise<ReadonlyArray<string>> => {
-    const response = await fetch("/playground/questions", {
-      headers: { "x-api-key": key! },
-      signal,
-    });
-    return response.ok ? response.json() : [];
+    const headers = { "x-api-key": key! };
+    const response = await fetch("/playground/questions", { headers, signal });
+    return response.ok && mayAsk ? response.json() : [];
   });
   const fields = useRef<HTMLFormElement>(null);
-  const field = (name: string) =>
-    (fields.current && String(new FormData(fields.current).get(name))) || null;
   const [error, setError] = useState<unknown>();
-  const create = async (event: Event) => {
-    event.preventDefault();
-    try {
-      const { id } = await client.createChat({ name: field("name"), userRef: field("userRef") });
-      session.created.value++;
-      location.hash = `chat/${id}`;
-    } catch (failed) {
-      setError(failed);
-    }
+  document.title = `${name} · Parley`;
+  const toNewChat = (question: string) => {
+    const form = new FormData(fields.current ?? undefined);
+    const first = [...question.trim()].slice(0, 60).join("");
+    return {
+      name: String(form.get("name") || first) || null,
+      userRef: String(form.get("userRef") ?? "") || null,
+    };
   };
-  const ask = (question: string) =>
-    session.start({
-      chatId: null,
-      newChat: {
-        name: field("name") ?? [...question.trim()].slice(0, 60).join(""),
-        userRef: field("userRef"),
-      },
-      question,
-      after: 0,
-    });
-  const asks = session.asks.value.filter(({ chatId }) => chatId === null);
-  const shown = useRef<ReadonlyArray<string>>([]);
-  useSignalEffect(() => {
-    const made = session.asks.value.find(
-      ({ chatId, id }) => chatId !== null && shown.current.includes(id),
-    );
-    shown.current = session.asks.value.filter(({ chatId }) => chatId === null).map(({ id }) => id);
-    if (made) location.replace(`#chat/${made.chatId}`);
-  });
-  return (
-    <div class="column">
-      <header class="heading back">
-        <Back />
-        <p class="quiet">New chat</p>
-      </header>
-      <div class="scroller">
-        <div class={asks.length === 0 ? "stack welcome" : ""}>
-          {asks.length === 0 && (
-            <>
-              <h2 dir="auto">Ask {name}</h2>
-              {description && <p dir="auto">{description}</p>}
-              {mayAsk && questions.length > 0 && (
-                <ul class="questions" aria-label="Questions to begin with">
-                  {questions.map((question) => (
-                    <li key={question}>
-                      <button dir="auto" onClick={() => ask(question)}>
-                        {question}
-                      </button>
-                    </li>
-                  ))}
-                </ul>
-              )}
-              <details>
-                <summary class="quiet">With a name or a user reference</summary>
-                <form class="stack" ref={fields} onSubmit={create}>
-                  <label for="name">Name</label>
-                  <input id="name" name="name" dir="auto" />
-                  <label for="user-ref">User reference</label>
-                  <input id="user-ref" name="userRef" dir="auto" aria-describedby="user-ref-help" />
-                  <p id="user-ref-help" class="quiet">
-                    Your own name of the user. Both may be empty.
-                  </p>
-                  <button>Create chat</button>
-                  <Failure error={error} forgetKey={forgetKey} />
-                </form>
-              </details>
-            </>
-          )}
-          {asks.map((one) => (
-            <Exchange key={one.id} ask={one} {...{ forgetKey, session }} />
-          ))}
-        </div>
-      </div>
-      <div class="below">
-        {mayAsk ? (
-          <Composer session={session} chat="new" running={asks.find(isRunning)} send={ask}>
-            <Note />
-          </Composer>
-        ) : (
-          <MayNotAsk />
-        )}
-      </div>
+  const create = (event: Event) => {
+    event.preventDefault();
+    client.createChat(toNewChat("")).then(({ id }) => {
+      stale.value++;
+      location.hash = `chat/${id}`;
+    }, setError);
+  };
+  const header = () => (
+    <header class="heading back">
+      <Back /> New chat
+    </header>
+  );
+  const welcome = (ask: (question: string) => void) => (
+    <div class="stack welcome">
+      <h2 dir="auto">Ask {name}</h2>
+      <p dir="auto">{description}</p>
+      <ul class="questions" aria-label="Questions to begin with">
+        {questions.map((question) => (
+          <li>
+            <button dir="auto" onClick={() => ask(question)}>
+              {question}
+            </button>
+          </li>
+        ))}
+      </ul>
+      <details>
+        <summary class="quiet">With a name or a user reference</summary>
+        <form class="stack" ref={fields} onSubmit={create}>
+          <label for="name">Name</label>
+          <input id="name" name="name" dir="auto" />
+          <label for="user-ref">User reference: your own name of the user</label>
+          <input id="user-ref" name="userRef" dir="auto" />
+          <button>Create chat</button>
+          <Failure error={error} />
+        </form>
+      </details>
     </div>
   );
+  return <Conversation chatId={null} {...{ header, instead, note, toNewChat, welcome }} />;
 };
-
-const MayNotAsk = () => (
-  <p>
-    The answers interface has port {new URL(addresses.askUrl).port}. Start the server with{" "}
-    <code>PARLEY_CORS_ORIGINS={location.origin}</code>, so that this page may ask.
-  </p>
-);
 
 const Page = () => (
   <>
-    {key === null || !isKey(key) ? <KeyForm /> : <Chatbot />}
+    {key !== null && isKey(key) ? <Chatbot /> : <KeyForm />}
     <p class="unseen" role="status">
-      {session.spoken.value}
+      {spoken.value}
     </p>
   </>
 );
