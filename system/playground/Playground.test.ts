@@ -147,7 +147,7 @@ const expectAccessible = async (page: Page, view: string) => {
 };
 
 describe("the playground's key", () => {
-  it("leaves the address, and stays in this tab only", () =>
+  it("the key leaves the address, and stays in this tab only", () =>
     visit(async (page) => {
       await page.waitForSelector("h1:text('Contract bot')");
       expect(page.url()).toBe(`${server.target.origin}/`);
@@ -162,7 +162,7 @@ describe("the playground's key", () => {
       expect(await kept(page)).toEqual([]);
     }));
 
-  it("is refused with a sentence, whose code and request id unfold", () =>
+  it("a wrong key is refused with a sentence, whose code and request id unfold", () =>
     visit(
       async (page) => {
         const field = page.getByLabel("API key");
@@ -183,7 +183,7 @@ describe("the playground's key", () => {
       "",
     ));
 
-  it("that is revoked leads to the field for another one, and keeps the question as a draft", () =>
+  it("a revoked key leads to the field for another one, and the question stays as a draft", () =>
     visit(async (page) => {
       await page.waitForSelector("h1:text('Contract bot')");
       const { id } = await client.createChat();
@@ -206,7 +206,7 @@ describe("the playground's key", () => {
 });
 
 describe("the first sight of the playground", () => {
-  it("is a field for the first question, which creates a chat with a hello message and its name", () =>
+  it("the first question creates a chat with its name and a hello message", () =>
     visit(async (page) => {
       await page.waitForSelector("h1:text('Contract bot')");
       await page.getByText("A language model answers.").waitFor();
@@ -223,7 +223,7 @@ describe("the first sight of the playground", () => {
       await page.waitForSelector(`h2:text-is("${name}")`);
     }));
 
-  it("offers questions that the documents answer, but only to the holder of a key", async () => {
+  it("questions that the documents answer are offered, but only to the holder of a key", async () => {
     const read = async (headers: Record<string, string>) =>
       (await fetch(`${server.target.origin}/playground/questions`, { headers })).json();
     expect(await read({})).toEqual([]);
@@ -236,7 +236,7 @@ describe("the first sight of the playground", () => {
     });
   });
 
-  it("has a form for a name and a user reference", () =>
+  it("a form creates a chat with a name and a user reference", () =>
     visit(async (page) => {
       await page.getByText("With a name or a user reference").click();
       await page.getByLabel("Name", { exact: true }).fill("Größe 🚲");
@@ -250,7 +250,7 @@ describe("the first sight of the playground", () => {
 });
 
 describe("the list of chats", () => {
-  it("has pages, their exact total and a search, and keeps both over a reload", async () => {
+  it("the list has pages with their exact total, and keeps page and search over a reload", async () => {
     const mark = crypto.randomUUID();
     for (let at = 0; at < 30; at++) await client.createChat({ name: `${mark} ${at}` });
     await visit(async (page) => {
@@ -267,7 +267,7 @@ describe("the list of chats", () => {
     });
   });
 
-  it("finds the chats of a user, by day, and names one without a name by its first question", async () => {
+  it("the list finds the chats of a user, by day, and names one without a name by its first question", async () => {
     const userRef = `user-${crypto.randomUUID()}`;
     const { id } = await client.createChat({ userRef });
     await client.ask({ chat_id: id, query: "What was first?" });
@@ -295,7 +295,7 @@ describe("the list of chats", () => {
 });
 
 describe("an answer", () => {
-  it("is shown while it arrives, also to a person who was away", () =>
+  it("an answer is shown while it arrives, also to a person who was away", () =>
     visit(async (page) => {
       const { id } = await client.createChat();
       await openChat(page, id);
@@ -311,7 +311,7 @@ describe("an answer", () => {
       expect(await page.getByRole("status").last().innerText()).toBe(`Answer: ${long}`);
     }));
 
-  it("tells its facts when they are unfolded, and that it was flagged at once", async () => {
+  it("an answer shows that it was flagged, and its other facts once they are unfolded", async () => {
     const { id } = await client.createChat();
     await visit(async (page) => {
       await openChat(page, id);
@@ -330,7 +330,7 @@ describe("an answer", () => {
     });
   });
 
-  it("is copied as Markdown, its code alone, and the chat as a file", async () => {
+  it("an answer is copied as Markdown, its code alone, and the chat is saved as a file", async () => {
     const { id } = await client.createChat({ name: "To keep" });
     await visit(
       async (page) => {
@@ -360,7 +360,7 @@ describe("an answer", () => {
     );
   });
 
-  it("runs no script, and loads nothing from elsewhere", async () => {
+  it("the page runs no script of an answer, and loads nothing from elsewhere", async () => {
     const { id } = await client.createChat();
     await visit(async (page) => {
       const elsewhere: Array<string> = [];
@@ -389,7 +389,7 @@ describe("an answer", () => {
     });
   });
 
-  it("in German, Arabic and emoji has the direction of each block", async () => {
+  it("each block of an answer has the direction of its text", async () => {
     const { id } = await client.createChat({ name: "سؤال عن الفاتورة" });
     await visit(async (page) => {
       await openChat(page, id);
@@ -411,7 +411,7 @@ describe("an answer", () => {
     });
   });
 
-  it("has tables that scroll in a box of their own, break between words, and align their columns", async () => {
+  it("tables scroll in a box of their own, break between words, and align their columns", async () => {
     const { id } = await client.createChat();
     await client.ask({ chat_id: id, query: "table" });
     await visit(async (page) => {
@@ -427,7 +427,7 @@ describe("an answer", () => {
     }, phone);
   });
 
-  it("shows a question and the open chat also in the person's own colours", async () => {
+  it("a question and the open chat are marked also in the person's own colours", async () => {
     const { id } = await client.createChat({ name: "Contrast" });
     await client.ask({ chat_id: id, query: "short" });
     await visit(
@@ -447,23 +447,26 @@ describe("an answer", () => {
     );
   });
 
-  it.each(Object.keys(tangles))("of %s opens, and the rest of its chat works", async (name) => {
-    const { id } = await client.createChat();
-    await client.ask({ chat_id: id, query: "short" });
-    await client.ask({ chat_id: id, query: name });
-    await visit(async (page) => {
-      const begin = Date.now();
-      await openChat(page, id);
-      expect(await storedAnswer(page).locator("*").count()).toBeGreaterThan(0);
-      expect(Date.now() - begin).toBeLessThan(5000);
-      await ask(page, "short");
-      await page.getByText("4 entries").waitFor();
-    });
-  });
+  it.each(Object.keys(tangles))(
+    "a chat with an answer of %s opens, and the rest of it works",
+    async (name) => {
+      const { id } = await client.createChat();
+      await client.ask({ chat_id: id, query: "short" });
+      await client.ask({ chat_id: id, query: name });
+      await visit(async (page) => {
+        const begin = Date.now();
+        await openChat(page, id);
+        expect(await storedAnswer(page).locator("*").count()).toBeGreaterThan(0);
+        expect(Date.now() - begin).toBeLessThan(5000);
+        await ask(page, "short");
+        await page.getByText("4 entries").waitFor();
+      });
+    },
+  );
 });
 
 describe("the history", () => {
-  it("stays where a person reads while an answer arrives, and leads back to the newest entry", async () => {
+  it("the history stays where a person reads while an answer arrives, and leads back to the newest entry", async () => {
     const { id } = await client.createChat();
     for (let at = 0; at < 20; at++) await client.ask({ chat_id: id, query: "short" });
     await visit(async (page) => {
@@ -486,7 +489,7 @@ describe("the history", () => {
     });
   });
 
-  it("of ten thousand entries takes at most 80 MB, and answers a key within 100 ms", async () => {
+  it("ten thousand entries take at most 80 MB, and a key is answered within 100 ms", async () => {
     const { id } = await client.createChat();
     await visit(async (page) => {
       // The store's long histories have tests of their own.
@@ -552,7 +555,7 @@ describe("the history", () => {
     });
   }, 120_000);
 
-  it("keeps the browser free while 26 kB arrive in 5,000 pieces", async () => {
+  it("the browser stays free while 26 kB arrive in 5,000 pieces", async () => {
     const { id } = await client.createChat();
     await visit(async (page) => {
       await openChat(page, id);
@@ -575,7 +578,7 @@ describe("the history", () => {
 });
 
 describe("asking", () => {
-  it("refuses too long a question before it leaves the field", async () => {
+  it("too long a question is refused before it leaves the field", async () => {
     const { id } = await client.createChat();
     await visit(async (page) => {
       await openChat(page, id);
@@ -590,7 +593,7 @@ describe("asking", () => {
     });
   });
 
-  it("leaves Enter to the composition of a word, also in Safari", async () => {
+  it("Enter that ends the composition of a word asks nothing, also in Safari", async () => {
     const { id } = await client.createChat();
     await visit(async (page) => {
       await openChat(page, id);
@@ -603,7 +606,7 @@ describe("asking", () => {
     });
   });
 
-  it("fails with a sentence and an act, and keeps the question over a reload", async () => {
+  it("an ask fails with a sentence and an act, and the question stays over a reload", async () => {
     const { id } = await client.createChat();
     await visit(
       async (page) => {
@@ -647,7 +650,7 @@ describe("asking", () => {
     );
   });
 
-  it("stops by Escape: the model's request ends, and nothing is stored", async () => {
+  it("Escape stops an answer: the model's request ends, and nothing is stored", async () => {
     const { id } = await client.createChat();
     await visit(async (page) => {
       await openChat(page, id);
@@ -662,7 +665,7 @@ describe("asking", () => {
     });
   });
 
-  it("says no more than it knows when another server may go on after a stop", async () => {
+  it("a stop says no more than is known when another server may go on", async () => {
     const { id } = await client.createChat();
     await visit(async (page) => {
       await openChat(page, id);
@@ -682,7 +685,7 @@ describe("asking", () => {
     });
   });
 
-  it("takes an answer up again after its connection was lost for a while, and after a reload", async () => {
+  it("an answer goes on after its connection was lost for a while, and after a reload", async () => {
     const { id } = await client.createChat();
     const connections = new Set<() => void>();
     let isDown = false;
@@ -726,7 +729,7 @@ describe("asking", () => {
     relay.close();
   });
 
-  it("shows the entries of another tab, and says when it waits for one", async () => {
+  it("two tabs show each other's entries, and say when they wait for each other", async () => {
     const { id } = await client.createChat();
     await visit(async (page) => {
       await openChat(page, id);
@@ -751,7 +754,7 @@ describe("asking", () => {
     });
   });
 
-  it("works without a mouse", () =>
+  it("the playground works without a mouse", () =>
     visit(
       async (page) => {
         const { keyboard } = page;

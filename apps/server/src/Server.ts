@@ -97,13 +97,18 @@ const listeners = Effect.gen(function* () {
   // An ask whose turn begins now may take its whole deadline.
   const grace = Duration.sum(settings.asks.deadline, Duration.seconds(5));
   const { refuse: refused } = yield* makeRequestLog(logRequests);
-  const listenTo = (port: number, app: Parameters<typeof listen>[0], at = host) =>
-    listen(app, { host: at, port, grace, refused });
+  const listenTo = (port: number, app: Parameters<typeof listen>[0], setting: string, at = host) =>
+    listen(app, { host: at, port, setting, grace, refused });
   // It closes last.
   const management =
     managementPort === 0
       ? null
-      : yield* listenTo(managementPort, yield* makeManagement, managementHost);
+      : yield* listenTo(
+          managementPort,
+          yield* makeManagement,
+          "PARLEY_MANAGEMENT_PORT",
+          managementHost,
+        );
   const interfaces = yield* Effect.acquireRelease(Scope.make("parallel"), stop);
   const documentation = settings.docs ? [makeDocumentation()] : [];
   const serve = Effect.fnUntraced(function* (
@@ -120,7 +125,10 @@ const listeners = Effect.gen(function* () {
       pages,
       serves,
     });
-    return yield* Scope.provide(listenTo(port, app), interfaces);
+    return yield* Scope.provide(
+      listenTo(port, app, serves.includes("general") ? "PARLEY_PORT" : "PARLEY_ASK_PORT"),
+      interfaces,
+    );
   });
   const askListener = askPort === null ? null : yield* serve(askPort, ["answers"]);
   // The page must know the port that the answers interface got.

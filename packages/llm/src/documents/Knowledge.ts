@@ -126,7 +126,7 @@ export const makeKnowledge = (passages: ReadonlyArray<Passage>): Effect.Effect<K
         if (!parts.has(id)) index.set(term, parts.set(id, part));
       }
     };
-    for (const [id, { headings, source, synonyms, text }] of passages.entries()) {
+    for (const [id, { headings, source, synonyms = [], text }] of passages.entries()) {
       // A large folder would stop the server for seconds.
       yield* Effect.yieldNow;
       const title = source.replace(/\.[^./]*$/, "");
@@ -157,7 +157,7 @@ export const makeKnowledge = (passages: ReadonlyArray<Passage>): Effect.Effect<K
         const covered = hits.reduce((sum, hit) => sum + (hit.parts.get(id) ?? 0) * hit.weight, 0);
         const share = covered / whole;
         if (covered === 0 || share < aboutShare) return [];
-        const phrases = [passage.headings.at(-1) ?? "", ...passage.synonyms];
+        const phrases = [passage.headings.at(-1) ?? "", ...(passage.synonyms ?? [])];
         const others = actsOf(new Set(wordsOf(phrases.join("\n")).map(termOf)));
         // A passage about stopping does not answer a question about starting.
         const isOtherAct = acts.length > 0 && !acts.some((act) => others.includes(act));

@@ -10,7 +10,7 @@ export interface Passage {
   /** The headings above the passage, outermost first. */
   readonly headings: ReadonlyArray<string>;
   /** Other words for the last heading, each a phrase: the comments (`<!-- … · … -->`) below it. */
-  readonly synonyms: ReadonlyArray<string>;
+  readonly synonyms?: ReadonlyArray<string>;
   readonly text: string;
 }
 
@@ -25,7 +25,8 @@ export const passagesOf = (source: string, document: string): Array<Passage> => 
   let synonyms: Array<string> = [];
   const endSection = () => {
     const headings = above.map(({ title }) => title);
-    for (const text of pack(section)) passages.push({ source, headings, synonyms, text });
+    const others = synonyms.length > 0 && { synonyms };
+    for (const text of pack(section)) passages.push({ source, headings, ...others, text });
     section = [];
     synonyms = [];
   };

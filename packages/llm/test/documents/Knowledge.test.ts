@@ -39,14 +39,14 @@ describe("readKnowledge", () => {
         {
           source: "a.md",
           headings: ["Apples"],
-          synonyms: [],
+
           text: "They are red.",
           certain: true,
         },
         {
           source: "deep/down/B.TXT",
           headings: [],
-          synonyms: [],
+
           text: "Bananas bend.",
           certain: false,
         },
