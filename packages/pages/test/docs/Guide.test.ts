@@ -88,8 +88,8 @@ it.effect("the guide lists every document with a sentence, and each leads to the
     const visited: Array<string> = [];
     for (let next: string | undefined = "/docs/README"; next;) {
       visited.push(next);
-      const page = yield* read(next);
-      next = /Next: <a href="([^"]*)"/.exec(page!.text)?.[1];
+      const text: string = (yield* read(next))!.text;
+      next = /Next: <a href="([^"]*)"/.exec(text)?.[1];
     }
     assert.deepStrictEqual(visited.toSorted(), documents);
     assert.include((yield* read("/docs/operations"))!.text, '<a href="#upgrade">');
