@@ -18,6 +18,8 @@ export interface ListenOptions {
   readonly host: string;
   /** 0: any free port. */
   readonly port: number;
+  /** The name of the port's setting, for the message where another program has the port. */
+  readonly setting?: string;
   /** How long requests in flight may take once the listener closes. */
   readonly grace: Duration.Duration;
   /** Called for each request that the listener refuses in the application's place. */
@@ -31,7 +33,7 @@ export const listen = Effect.fnUntraced(function* (
     never,
     HttpServerRequest.HttpServerRequest | Scope.Scope
   >,
-  { grace, host, port, refused }: ListenOptions,
+  { grace, host, port, refused, setting = "the port" }: ListenOptions,
 ) {
   const lifecycle = yield* Lifecycle;
   const requests = yield* Scope.make("parallel");
@@ -51,7 +53,9 @@ export const listen = Effect.fnUntraced(function* (
   return yield* Effect.acquireRelease(
     Effect.callback<string, ListenFailed>((resume) => {
       const fail = ({ code, message }: NodeJS.ErrnoException) => {
-        const reason = code === "EADDRINUSE" ? "the port is taken" : message;
+        const other = port < 65_000 ? port + 100 : port - 100;
+        const taken = `the port is taken; set ${setting} to another one, such as ${other}`;
+        const reason = code === "EADDRINUSE" ? taken : message;
         const failed = `Cannot listen on ${toOrigin(port)}: ${reason}.`;
         resume(Effect.fail(new ListenFailed({ message: failed })));
       };
