@@ -5,6 +5,7 @@ import type { IncomingMessage, ServerResponse } from "node:http";
 import { Readable } from "node:stream";
 import { pipeline } from "node:stream/promises";
 import { ReadableStream } from "node:stream/web";
+import { guarded } from "../contract/Wire.ts";
 import { toRequestId } from "../serve/App.ts";
 import { toGeneralBody } from "../serve/ErrorResponses.ts";
 
@@ -63,6 +64,7 @@ export const toNodeHandler =
       console.error(error);
       if (outgoing.headersSent) return void outgoing.destroy();
       const headers = {
+        ...guarded,
         "content-type": "application/json; charset=utf-8",
         "x-request-id": toRequestId(incoming.headers["x-request-id"]),
       };

@@ -120,7 +120,7 @@ const makeQueryDecoder = <Field extends string, Values>(
       const { desc, orderBy = desc && ["id" as Field], ...values } = decoded;
       const [first, ...rest] = (orderBy ?? []).map((field, at): OrderBy<Field> => ({
         field,
-        descending: desc?.[at] === "true",
+        descending: desc?.[at] === true,
       }));
       return { ...values, ...(first && { orderBy: [first, ...rest] as const }) };
     });
@@ -129,7 +129,7 @@ const makeQueryDecoder = <Field extends string, Values>(
 
 interface Sorting<Field extends string> {
   readonly orderBy?: ReadonlyArray<Field>;
-  readonly desc?: ReadonlyArray<"true" | "false">;
+  readonly desc?: ReadonlyArray<boolean>;
 }
 
 const { ask, createChat, history, listChats } = endpoints;
