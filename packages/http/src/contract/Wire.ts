@@ -27,16 +27,6 @@ export const ChatWire = Schema.Struct({
   examples: [{ id: 1, name: "First steps", userRef: "user-17", _createTime: exampleTime }],
 });
 
-const exampleEntry = {
-  id: 2,
-  chat_id: 1,
-  question: "How do I change the port?",
-  answer: "Set `PORT`.",
-  moderation: "none",
-  flagged: false,
-  _createTime: exampleTime,
-};
-
 export const EntryWire = Schema.Struct({
   id: Id,
   chat_id: Id,
@@ -51,7 +41,17 @@ export const EntryWire = Schema.Struct({
   _createTime: Time,
 }).annotate({
   identifier: "ChatHistoryEntry",
-  examples: [exampleEntry],
+  examples: [
+    {
+      id: 2,
+      chat_id: 1,
+      question: "How do I change the port?",
+      answer: "Set `PORT`.",
+      moderation: "none",
+      flagged: false,
+      _createTime: exampleTime,
+    },
+  ],
 });
 
 export const DetailsWire = Schema.Struct({
@@ -95,39 +95,6 @@ export const EndpointNotFound = failure(404, "EndpointNotFound", {
 });
 export const ValidationException = failure(422, "ValidationException", {
   errors: Schema.Array(Schema.Struct({ ...coded, path: Schema.Array(Schema.String) })),
-});
-
-const eventId = {
-  id: Schema.String.annotate({ description: "For `Last-Event-ID`, where the stream breaks off" }),
-};
-
-/** The events of a streamed answer. */
-export const AnswerEvents = Schema.Union([
-  Schema.Struct({
-    event: Schema.Literal("delta"),
-    ...eventId,
-    data: Schema.Struct({ text: Schema.String }),
-  }).annotate({
-    identifier: "DeltaEvent",
-    examples: [{ event: "delta", id: "t1.4", data: { text: "Set " } }],
-  }),
-  Schema.Struct({
-    event: Schema.Literal("entry"),
-    ...eventId,
-    data: envelope(201, EntryWire),
-  }).annotate({
-    identifier: "EntryEvent",
-    examples: [{ event: "entry", id: "t1.11", data: { status: 201, data: exampleEntry } }],
-  }),
-  Schema.Struct({
-    event: Schema.Literal("error"),
-    data: Schema.Union([SystemError, NotFound, ValidationException, Unauthenticated]),
-  }).annotate({ identifier: "ErrorEvent" }),
-]).annotate({
-  identifier: "AnswerEvent",
-  description:
-    "An event of the stream, its `data` parsed: a `delta` for each piece of the answer, then one `entry` with the " +
-    "whole, or one `error`. Comments keep the connection alive.",
 });
 
 // Member by member: every store then yields the same bytes.
