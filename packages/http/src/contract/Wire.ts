@@ -3,7 +3,7 @@
  * description is derived, and the encoding of the core's records.
  */
 import type { Chat, Chatbot, Entry, Page } from "@parley/core";
-import { Schema } from "effect";
+import { Schema, Stream } from "effect";
 import { HttpServerResponse } from "effect/http";
 
 const from = (minimum: number, maximum = Number.MAX_SAFE_INTEGER) =>
@@ -154,13 +154,6 @@ export const encodeDetails = (chatbot: Chatbot): typeof DetailsWire.Type => ({
   workspaceName: chatbot.workspaceName,
 });
 
-/** The envelope of a list. */
-export const encodePage = <A, B>({ items, total }: Page<A>, encode: (item: A) => B) => ({
-  status: 200,
-  data: items.map(encode),
-  meta: { total },
-});
-
 /** The body of a response; `status` is its HTTP status, too. */
 export type ResponseBody = { readonly status: number; readonly [member: string]: unknown };
 
@@ -172,8 +165,44 @@ export const toJsonResponse = (
   body: ResponseBody,
   headers?: Readonly<Record<string, string>>,
 ): HttpServerResponse.HttpServerResponse =>
-  HttpServerResponse.text(JSON.stringify(body), {
-    status: body.status,
-    contentType: "application/json; charset=utf-8",
-    headers: { ...guarded, ...headers },
-  });
+  HttpServerResponse.text(JSON.stringify(body), jsonOptions(body.status, headers));
+
+const jsonOptions = (status: number, headers?: Readonly<Record<string, string>>) => ({
+  status,
+  contentType: "application/json; charset=utf-8",
+  headers: { ...guarded, ...headers },
+});
+
+/** Code units of a page that are sent as one piece. */
+const pieceLength = 65_536;
+
+/**
+ * The response with a page of a list. A large one is sent in pieces as its client takes them, and each is forgotten then,
+ * so that a client that reads nothing costs little. The response can be sent once.
+ */
+export const toPageResponse = <A, B>(
+  { items, total }: Page<A>,
+  encode: (item: A) => B,
+): HttpServerResponse.HttpServerResponse => {
+  const text = JSON.stringify({ status: 200, data: items.map(encode), meta: { total } });
+  if (text.length <= pieceLength) return HttpServerResponse.text(text, jsonOptions(200));
+  const pieces: Array<Uint8Array> = [];
+  let contentLength = 0;
+  for (let start = 0; start < text.length;) {
+    let end = start + pieceLength;
+    // A pair of surrogates is one character.
+    if (/[\ud800-\udbff]/.test(text.charAt(end - 1))) end++;
+    const piece = encoder.encode(text.slice(start, end));
+    pieces.push(piece);
+    contentLength += piece.length;
+    start = end;
+  }
+  pieces.reverse();
+  const take = function* () {
+    while (pieces.length > 0) yield pieces.pop()!;
+  };
+  // Each piece is a chunk of its own: chunks are sent whole.
+  const body = Stream.fromIterable(take(), { chunkSize: 1 });
+  return HttpServerResponse.stream(body, { ...jsonOptions(200), contentLength });
+};
+const encoder = new TextEncoder();

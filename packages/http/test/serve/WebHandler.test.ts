@@ -88,7 +88,11 @@ it.live("a key whose chatbot was deleted meanwhile gets the response of any reje
         Chats,
         Effect.map(Chats, (chats) => ({ ...chats, create: () => deleted })),
       ),
-      Layer.mock(Asking, { ask: () => deleted, stream: () => Stream.fail(deleted) }),
+      Layer.mock(Asking, {
+        ask: () => deleted,
+        stream: () => Stream.fail(deleted),
+        inProgress: Effect.succeed(0),
+      }),
     ).pipe(Layer.provide(layer));
     const { dispose, handler } = makeWebHandler(services);
     const send = (path: string, headers: Record<string, string>) =>
