@@ -57,6 +57,8 @@ export interface LendingOptions {
   readonly cancels: boolean;
   /** The order in which tenants get a connection; that of arrival by default. */
   readonly turns?: RoundRobin<Tenant>;
+  /** Whether work in progress fails as soon as the database is known to be away: it has written nothing. */
+  readonly reads?: boolean;
 }
 
 /** Milliseconds after which a connection is replaced: it may lead to a former primary that has become a standby. */
@@ -79,6 +81,14 @@ export const makeLender = Effect.map(Effect.context<never>(), (context) => {
    */
   let silentSince = -Infinity;
   let lost = false;
+  /** Whether the database is known to be away: work fails without a connection. */
+  let isAway = false;
+  /** Ends the reads in progress. */
+  const expiries = new Set<() => void>();
+  const setAway = (away: boolean): void => {
+    isAway = away;
+    if (away) for (const expire of expiries) expire();
+  };
   /** Replaces the connections that are open now. */
   const renew = () => void (silentSince = performance.now());
 
@@ -98,7 +108,7 @@ export const makeLender = Effect.map(Effect.context<never>(), (context) => {
 
   const lendFrom = (
     pool: PgPool,
-    { cancels, deadline, name, silentAfter, size = 1, turns }: LendingOptions,
+    { cancels, deadline, name, reads = false, silentAfter, size = 1, turns }: LendingOptions,
   ): Lending => {
     const firstUses = new WeakMap<PgConnection, number>();
     const loans = new Set<Loan>();
@@ -140,8 +150,8 @@ export const makeLender = Effect.map(Effect.context<never>(), (context) => {
 
     /** The error of a loan that ends at its deadline. The pool replaces the connection. */
     const overdue = ({ connection, since }: Loan) => {
-      if (connection === undefined) return noConnection;
-      const isSilent = performance.now() - since! >= silentAfter;
+      if (connection === undefined) return isAway ? databaseAway : noConnection;
+      const isSilent = isAway || performance.now() - since! >= silentAfter;
       if (isSilent) silentSince = since!;
       Effect.runFork(pool.invalidate(connection));
       return isSilent ? noAnswer : tooSlow;
@@ -150,11 +160,13 @@ export const makeLender = Effect.map(Effect.context<never>(), (context) => {
     return {
       use: (tenant, work) =>
         Effect.flatMap(timeLeft, (left) => {
+          if (isAway) return Effect.fail(databaseAway);
           if (left <= 0) return Effect.fail(noConnection);
           const loan: Loan = {};
           loans.add(loan);
           const lent = lendInTurn(tenant, work, loan);
-          const used = within(lent, Math.min(deadline, left), cancels, () => overdue(loan));
+          const millis = Math.min(deadline, left);
+          const used = within(lent, millis, cancels, () => overdue(loan), reads ? expiries : null);
           return Effect.onExit(used, (exit) => {
             loans.delete(loan);
             if (loan.hasTurn === true) turns!.end();
@@ -164,7 +176,15 @@ export const makeLender = Effect.map(Effect.context<never>(), (context) => {
     };
   };
 
-  return { note, lendFrom, renew };
+  return { note, lendFrom, renew, setAway };
+});
+
+/** Nothing was sent. */
+const databaseAway = new SqlError.SqlError({
+  reason: new SqlError.ConnectionError({
+    operation: "connect",
+    cause: new Error("the database does not answer"),
+  }),
 });
 
 /** Nothing was sent. */
@@ -179,9 +199,9 @@ const timeout = (message: string) =>
 const noAnswer = timeout("no answer in time");
 const tooSlow = timeout("the statement takes too long");
 
-/** Gives up on a short statement that has no other deadline, such as BEGIN, after five seconds. */
-export const inTime = <A, E, R>(statement: Effect.Effect<A, E, R>) =>
-  within(statement, quickDeadline, true, () => noAnswer);
+/** Gives up on a short statement that has no other deadline, such as BEGIN, after five seconds or so many milliseconds. */
+export const inTime = <A, E, R>(statement: Effect.Effect<A, E, R>, millis = quickDeadline) =>
+  within(statement, millis, true, () => noAnswer);
 
 /**
  * Stops waiting for the work after so many milliseconds. The work has a fiber of its own and the timer is Node's, so
@@ -192,18 +212,26 @@ const within = <A, E, R, E2>(
   millis: number,
   cancels: boolean,
   late: () => E2,
+  expiries: Set<() => void> | null = null,
 ): Effect.Effect<A, E | E2, R> =>
   Effect.contextWith((context: Context.Context<R>) =>
     Effect.callback<A, E | E2>((resume) => {
       const fiber = Effect.runForkWith(context)(work);
-      const timer = setTimeout(() => {
+      const forget = () => {
+        clearTimeout(timer);
+        expiries?.delete(expire);
+      };
+      const expire = () => {
+        forget();
         unobserve();
         // First, so that work that waits for its turn gets none from what follows.
         fiber.interruptUnsafe();
         resume(Effect.fail(late()));
-      }, millis);
+      };
+      const timer = setTimeout(expire, millis);
+      expiries?.add(expire);
       const unobserve = fiber.addObserver((exit) => {
-        clearTimeout(timer);
+        forget();
         resume(exit);
       });
       return cancels ? Fiber.interrupt(fiber) : Fiber.await(fiber);
