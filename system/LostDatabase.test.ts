@@ -150,7 +150,16 @@ describe.each([
         const appended = yield* timed(Effect.provideService(append, AskDeadline, deadline));
         assert.isTrue(Exit.isFailure(appended.exit));
         assert.isBelow(appended.millis, 3_000 + inTime);
+        // Now that it is known to be away, nothing waits for it any more.
+        const many = Array.from({ length: 20 }, () => [...quick, bulk]).flat();
+        const refused = yield* timed(Effect.forEach(many, Effect.flip));
+        assert.isTrue(Exit.isSuccess(refused.exit));
+        assert.isBelow(refused.millis, inTime);
+        const paid = Effect.provideService(append, AskDeadline, Date.now() + 20_000);
+        const appending = yield* Effect.forkChild(paid);
+        yield* Effect.sleep("1 second");
         path.freeze(false);
+        assert.strictEqual((yield* Fiber.join(appending)).answer, entry.answer);
         yield* Effect.all([create, take, list, bulk], { concurrency: 4 }).pipe(
           Effect.retry(Schedule.spaced("100 millis")),
           Effect.timeout(inTime),

@@ -6,11 +6,11 @@ import { Effect, Schedule, type Scope } from "effect";
 import type { SqlError } from "effect/sql";
 import { inTime, type Lending } from "./Lending.ts";
 
-/** Milliseconds for a statement on an open connection, and then on a new one, until the database counts as away. */
-const patience = 1_000;
+/** Milliseconds for a statement on an open connection, then for one on a new connection; after both it is away. */
+const patience = [1_000, 2_000] as const;
 
 /** Milliseconds for a new connection to a database that is away. */
-const connectPatience = 4_000;
+const returnPatience = 4_000;
 
 /**
  * Probes the database each second, for as long as the scope is open. A silent connection alone says little: it may be
@@ -27,11 +27,20 @@ export const watchAvailability = (
       onFailure: () => false,
       onSuccess: () => true,
     });
-  const onOpenConnection = reads.use("operator", ({ query }) => query("select 1"));
+  let isPending = false;
+  /** One at a time: each would keep another connection from the requests. */
+  const onOpenConnection = Effect.suspend(() => {
+    isPending = true;
+    const end = Effect.sync(() => void (isPending = false));
+    return Effect.ensuring(
+      reads.use("operator", ({ query }) => query("select 1")),
+      end,
+    );
+  });
   const onNewConnection = Effect.scoped(Effect.flatMap(connect, ({ query }) => query("select 1")));
   return Effect.gen(function* () {
-    if (!isAway && (yield* answers(onOpenConnection, patience))) return;
-    isAway = !(yield* answers(onNewConnection, isAway ? connectPatience : patience));
+    if (!isAway && !isPending && (yield* answers(onOpenConnection, patience[0]))) return;
+    isAway = !(yield* answers(onNewConnection, isAway ? returnPatience : patience[1]));
     setAway(isAway);
   }).pipe(Effect.repeat(Schedule.spaced("1 second")), Effect.forkScoped);
 };
