@@ -79,13 +79,13 @@ const run = (asks: ReadonlyArray<Ask>, work = usual, pauses: ReadonlyArray<numbe
   const left = [...pauses];
   while (next < arriving.length || waiting.length > 0 || ends.length > 0) {
     const start = time;
-    if (left[0]! <= time) time = left.shift()! + 300;
-    for (; arriving[next]?.at! <= start; next++) {
+    if ((left[0] ?? Infinity) <= time) time = left.shift()! + 300;
+    for (; (arriving[next]?.at ?? Infinity) <= start; next++) {
       time += work.read;
       waiting.push({ ...arriving[next]!, read: time });
     }
     ends.sort((a, b) => a.at - b.at);
-    while (ends[0]?.at! <= start) {
+    while ((ends[0]?.at ?? Infinity) <= start) {
       const { ask } = ends.shift()!;
       time += work.end;
       inProgress--;
