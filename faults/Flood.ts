@@ -8,7 +8,7 @@ import type { AddressInfo } from "node:net";
 import { readFile } from "node:fs/promises";
 import { fileURLToPath } from "node:url";
 import { makeServer, makeSite } from "./Harness.ts";
-import type { Load, Report } from "./OverloadLoad.ts";
+import type { Load, Report } from "./FloodLoad.ts";
 
 const piece = (delta: object, finish_reason: string | null = null) =>
   `data: ${JSON.stringify({
@@ -45,12 +45,12 @@ const startSteadyModel = async (millis: number) => {
 };
 
 /** Starts everything. `measure` runs a load against it. */
-export const startOverload = async (modelMillis: number) => {
+export const startFlood = async (modelMillis: number) => {
   const site = await makeSite();
   const model = await startSteadyModel(modelMillis);
   const server = await makeServer(site, model.environment);
   await server.start();
-  const load = fork(fileURLToPath(new URL("OverloadLoad.ts", import.meta.url)));
+  const load = fork(fileURLToPath(new URL("FloodLoad.ts", import.meta.url)));
   const port = Number(new URL(server.baseUrl).port);
   let megabytes = 0;
   const watch = setInterval(() => {

@@ -1,9 +1,9 @@
 import { afterAll, beforeAll, expect, it } from "vitest";
-import { startOverload } from "./Overload.ts";
+import { startFlood } from "./Flood.ts";
 
-let overload: Awaited<ReturnType<typeof startOverload>>;
+let overload: Awaited<ReturnType<typeof startFlood>>;
 beforeAll(async () => {
-  overload = await startOverload(300);
+  overload = await startFlood(300);
 });
 afterAll(() => overload?.stop());
 
