@@ -16,7 +16,6 @@ export {
 export type { EventLoop } from "./serve/Admission.ts";
 export { toEndpointNotFound, toGeneralBody } from "./serve/ErrorResponses.ts";
 export {
-  hungUp,
   makeRequestLog,
   toMethod,
   type RequestFacts,

@@ -4,7 +4,6 @@
  * keep its connection alive.
  */
 import {
-  hungUp,
   toGeneralBody,
   toMethod,
   toRequestId,
@@ -89,7 +88,7 @@ export interface ConnectionOptions {
   readonly isStopping: () => boolean;
   /** What a client that closes its sending half wants of a POST without `On-Disconnect`. */
   readonly onDisconnect: "finish" | "cancel";
-  /** Called for each request that `handle` does not get; the reason is `null` if its client hung up before. */
+  /** Called for each refused request. */
   readonly refused?: RequestLog["refuse"] | undefined;
 }
 
@@ -206,9 +205,9 @@ export const serveRequests = (
     const enter = () =>
       queue.enter(request.method === "POST", () => {
         if (response.writableEnded) return;
-        if (!request.destroyed) return handle(request, response);
-        const requestId = toRequestId(request.headers["x-request-id"]);
-        refused?.({ requestId, method: toMethod(request.method) }, null, hungUp);
+        handle(request, response);
+        // The client hung up while the request waited.
+        if (request.destroyed) response.emit("close");
       });
     if (unanswered.size > maxHandled) waiting.push(enter);
     else enter();

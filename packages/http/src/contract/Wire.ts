@@ -154,55 +154,42 @@ export const encodeDetails = (chatbot: Chatbot): typeof DetailsWire.Type => ({
   workspaceName: chatbot.workspaceName,
 });
 
+/** The envelope of a list. */
+export const encodePage = <A, B>({ items, total }: Page<A>, encode: (item: A) => B) => ({
+  status: 200,
+  data: items.map(encode),
+  meta: { total },
+});
+
 /** The body of a response; `status` is its HTTP status, too. */
 export type ResponseBody = { readonly status: number; readonly [member: string]: unknown };
 
 /** Headers of every response of the interfaces: browsers guess no type, and no cache keeps what a key opens. */
 export const guarded = { "cache-control": "no-store", "x-content-type-options": "nosniff" };
 
-/** A JSON response with the status that its body names. */
-export const toJsonResponse = (
-  body: ResponseBody,
-  headers?: Readonly<Record<string, string>>,
-): HttpServerResponse.HttpServerResponse =>
-  HttpServerResponse.text(JSON.stringify(body), jsonOptions(body.status, headers));
-
-const jsonOptions = (status: number, headers?: Readonly<Record<string, string>>) => ({
-  status,
-  contentType: "application/json; charset=utf-8",
-  headers: { ...guarded, ...headers },
-});
-
-/** Code units of a page that are sent as one piece. */
+/** Bytes that a large response sends as one piece. */
 const pieceLength = 65_536;
 
 /**
- * The response with a page of a list. A large one is sent in pieces as its client takes them, and each is forgotten then,
- * so that a client that reads nothing costs little. The response can be sent once.
+ * A JSON response with the status that its body names. No cache may keep what a key opens. A large one is sent in pieces,
+ * as fast as its client takes them.
  */
-export const toPageResponse = <A, B>(
-  { items, total }: Page<A>,
-  encode: (item: A) => B,
+export const toJsonResponse = (
+  body: ResponseBody,
+  headers?: Readonly<Record<string, string>>,
 ): HttpServerResponse.HttpServerResponse => {
-  const text = JSON.stringify({ status: 200, data: items.map(encode), meta: { total } });
-  if (text.length <= pieceLength) return HttpServerResponse.text(text, jsonOptions(200));
-  const pieces: Array<Uint8Array> = [];
-  let contentLength = 0;
-  for (let start = 0; start < text.length;) {
-    let end = start + pieceLength;
-    // A pair of surrogates is one character.
-    if (/[\ud800-\udbff]/.test(text.charAt(end - 1))) end++;
-    const piece = encoder.encode(text.slice(start, end));
-    pieces.push(piece);
-    contentLength += piece.length;
-    start = end;
-  }
-  pieces.reverse();
-  const take = function* () {
-    while (pieces.length > 0) yield pieces.pop()!;
+  const text = JSON.stringify(body);
+  const options = {
+    status: body.status,
+    contentType: "application/json; charset=utf-8",
+    headers: { ...guarded, ...headers },
   };
-  // Each piece is a chunk of its own: chunks are sent whole.
-  const body = Stream.fromIterable(take(), { chunkSize: 1 });
-  return HttpServerResponse.stream(body, { ...jsonOptions(200), contentLength });
+  if (text.length <= pieceLength) return HttpServerResponse.text(text, options);
+  const bytes = new TextEncoder().encode(text);
+  const pieces = Array.from({ length: Math.ceil(bytes.length / pieceLength) }, (_, n) =>
+    bytes.subarray(n * pieceLength, (n + 1) * pieceLength),
+  );
+  // A chunk of the stream is written as a whole.
+  const stream = Stream.fromIterable(pieces, { chunkSize: 1 });
+  return HttpServerResponse.stream(stream, { ...options, contentLength: bytes.length });
 };
-const encoder = new TextEncoder();

@@ -9,8 +9,8 @@ import {
   encodeChat,
   encodeDetails,
   encodeEntry,
+  encodePage,
   toJsonResponse,
-  toPageResponse,
 } from "../contract/Wire.ts";
 import type { ReportFailure, RequestError } from "./ErrorResponses.ts";
 import { acceptsEvents, parseEventId, toEventStream } from "./EventStream.ts";
@@ -65,14 +65,14 @@ export const makeHandlers = Effect.fnUntraced(function* (onDisconnect: "finish" 
 
     listChats: Effect.fnUntraced(function* ({ principal, request }) {
       const query = { ...newestChats, ...(yield* decodeChatsQuery(request.url)) };
-      return toPageResponse(yield* chats.list(principal.chatbot, query), encodeChat);
+      return toJsonResponse(encodePage(yield* chats.list(principal.chatbot, query), encodeChat));
     }),
 
     history: Effect.fnUntraced(function* ({ facts, parameter, principal, request }) {
       const query = { ...newest, ...(yield* decodeHistoryQuery(request.url)) };
       facts.chat = toChatId(parameter);
       const page = yield* chats.history(principal.chatbot, facts.chat, query);
-      return toPageResponse(page, encodeEntry);
+      return toJsonResponse(encodePage(page, encodeEntry));
     }),
 
     ask: Effect.fnUntraced(function* ({ facts, principal, reportFailure, request }) {

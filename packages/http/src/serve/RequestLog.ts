@@ -34,7 +34,7 @@ const active = Metric.gauge("http.server.active_requests", {
 const maxNames = 50;
 
 /** As other servers do, for a request whose client hung up before it had a response. */
-export const hungUp = 499;
+const hungUp = 499;
 
 /** @param logRequests whether each request leaves a log line; `false` by default */
 export const makeRequestLog = Effect.fnUntraced(function* (logRequests = false) {
@@ -107,12 +107,9 @@ export const makeRequestLog = Effect.fnUntraced(function* (logRequests = false) 
     if (reason === "API_KEY_NOT_VALID") noteRefusal(reason, facts?.client);
   };
 
-  /**
-   * Records a request that was refused before it reached the application, or whose client hung up before that: then
-   * the reason is `null`.
-   */
-  const refuse = (facts: RequestFacts, reason: GeneralMessage | null, status: number): void => {
-    if (reason !== null) fail(reason);
+  /** Records a request that was refused before it reached the application. */
+  const refuse = (facts: RequestFacts, reason: GeneralMessage, status: number): void => {
+    fail(reason);
     active.modifyUnsafe(1, context);
     Effect.runForkWith(context)(end(performance.now(), facts, status));
   };

@@ -57,8 +57,6 @@ export interface LendingOptions {
   readonly cancels: boolean;
   /** The order in which tenants get a connection; that of arrival by default. */
   readonly turns?: RoundRobin<Tenant>;
-  /** Whether work in progress fails as soon as the database is known to be away: it has written nothing. */
-  readonly reads?: boolean;
 }
 
 /** Milliseconds after which a connection is replaced: it may lead to a former primary that has become a standby. */
@@ -83,12 +81,7 @@ export const makeLender = Effect.map(Effect.context<never>(), (context) => {
   let lost = false;
   /** Whether the database is known to be away: work fails without a connection. */
   let isAway = false;
-  /** Ends the reads in progress. */
-  const expiries = new Set<() => void>();
-  const setAway = (away: boolean): void => {
-    isAway = away;
-    if (away) for (const expire of expiries) expire();
-  };
+  const setAway = (away: boolean) => void (isAway = away);
   /** Replaces the connections that are open now. */
   const renew = () => void (silentSince = performance.now());
 
@@ -108,7 +101,7 @@ export const makeLender = Effect.map(Effect.context<never>(), (context) => {
 
   const lendFrom = (
     pool: PgPool,
-    { cancels, deadline, name, reads = false, silentAfter, size = 1, turns }: LendingOptions,
+    { cancels, deadline, name, silentAfter, size = 1, turns }: LendingOptions,
   ): Lending => {
     const firstUses = new WeakMap<PgConnection, number>();
     const loans = new Set<Loan>();
@@ -150,8 +143,8 @@ export const makeLender = Effect.map(Effect.context<never>(), (context) => {
 
     /** The error of a loan that ends at its deadline. The pool replaces the connection. */
     const overdue = ({ connection, since }: Loan) => {
-      if (connection === undefined) return isAway ? databaseAway : noConnection;
-      const isSilent = isAway || performance.now() - since! >= silentAfter;
+      if (connection === undefined) return noConnection;
+      const isSilent = performance.now() - since! >= silentAfter;
       if (isSilent) silentSince = since!;
       Effect.runFork(pool.invalidate(connection));
       return isSilent ? noAnswer : tooSlow;
@@ -165,8 +158,7 @@ export const makeLender = Effect.map(Effect.context<never>(), (context) => {
           const loan: Loan = {};
           loans.add(loan);
           const lent = lendInTurn(tenant, work, loan);
-          const millis = Math.min(deadline, left);
-          const used = within(lent, millis, cancels, () => overdue(loan), reads ? expiries : null);
+          const used = within(lent, Math.min(deadline, left), cancels, () => overdue(loan));
           return Effect.onExit(used, (exit) => {
             loans.delete(loan);
             if (loan.hasTurn === true) turns!.end();
@@ -186,8 +178,6 @@ const databaseAway = new SqlError.SqlError({
     cause: new Error("the database does not answer"),
   }),
 });
-
-/** Nothing was sent. */
 const noConnection = new SqlError.SqlError({
   reason: new SqlError.LockTimeoutError({ cause: new Error("no connection was free in time") }),
 });
@@ -199,7 +189,7 @@ const timeout = (message: string) =>
 const noAnswer = timeout("no answer in time");
 const tooSlow = timeout("the statement takes too long");
 
-/** Gives up on a short statement that has no other deadline, such as BEGIN, after five seconds or so many milliseconds. */
+/** Gives up on a short statement that has no other deadline, such as BEGIN. */
 export const inTime = <A, E, R>(statement: Effect.Effect<A, E, R>, millis = quickDeadline) =>
   within(statement, millis, true, () => noAnswer);
 
@@ -212,26 +202,18 @@ const within = <A, E, R, E2>(
   millis: number,
   cancels: boolean,
   late: () => E2,
-  expiries: Set<() => void> | null = null,
 ): Effect.Effect<A, E | E2, R> =>
   Effect.contextWith((context: Context.Context<R>) =>
     Effect.callback<A, E | E2>((resume) => {
       const fiber = Effect.runForkWith(context)(work);
-      const forget = () => {
-        clearTimeout(timer);
-        expiries?.delete(expire);
-      };
-      const expire = () => {
-        forget();
+      const timer = setTimeout(() => {
         unobserve();
         // First, so that work that waits for its turn gets none from what follows.
         fiber.interruptUnsafe();
         resume(Effect.fail(late()));
-      };
-      const timer = setTimeout(expire, millis);
-      expiries?.add(expire);
+      }, millis);
       const unobserve = fiber.addObserver((exit) => {
-        forget();
+        clearTimeout(timer);
         resume(exit);
       });
       return cancels ? Fiber.interrupt(fiber) : Fiber.await(fiber);

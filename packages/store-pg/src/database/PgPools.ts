@@ -165,7 +165,7 @@ export const makePools = Effect.fnUntraced(function* (
     pipelined,
     readers,
     { statement_timeout: "4s", plan_cache_mode: "force_generic_plan", ...byIndex },
-    { name: "reads", deadline: statementDeadline, silentAfter, cancels: false, reads: true },
+    { name: "reads", deadline: statementDeadline, silentAfter, cancels: false },
   );
   const writes = yield* lend(
     // A pipelined pool takes longer to recover from a killed connection: only where every statement is a transaction.
@@ -195,7 +195,6 @@ export const makePools = Effect.fnUntraced(function* (
       deadline: bulkMillis,
       silentAfter: Infinity,
       cancels: true,
-      reads: true,
       turns: makeRoundRobin(bulkReaders),
     },
   );
