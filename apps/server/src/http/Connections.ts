@@ -30,6 +30,9 @@ const inspection = 5_000;
 /** How long a GET goes on whose client has closed its sending half, in milliseconds: such a client has mostly gone. */
 const farewell = 1_000;
 
+/** How long a connection stays, beyond the time for a head, whose client has sent nothing, in milliseconds. */
+const unused = 55_000;
+
 const clientErrors: Readonly<Record<string, GeneralMessage>> = {
   HPE_HEADER_OVERFLOW: "HEADERS_TOO_LARGE",
   ERR_HTTP_REQUEST_TIMEOUT: "REQUEST_TIMEOUT",
@@ -245,8 +248,11 @@ export const serveRequests = (
     const answered = latest()?.req.complete === true ? latest() : null;
     // If the event loop is late, the rest of the request may have arrived long ago. A whole turn of the loop reads it.
     const refuseIncomplete = () => {
+      // A client that opens its connection ahead would take the response for that of its first request.
+      if (socket.bytesRead === 0) return void setTimeout(closeUnused, unused).unref();
       if (latest() === answered || !latest()!.req.complete) refuseBroken(socket, message);
     };
+    const closeUnused = () => socket.bytesRead === 0 && socket.destroySoon();
     setImmediate(() => setImmediate(refuseIncomplete));
   });
 

@@ -293,38 +293,51 @@ describe("a client that closes its sending half after its request", () => {
     );
 });
 
-it.live("a request that has arrived whole when its time is over is answered", () => {
-  const begun = vi.spyOn(Server.prototype, "listen");
-  return Effect.gen(function* () {
-    const { port } = yield* started;
-    const [server] = begun.mock.contexts as ReadonlyArray<Server>;
-    for (const [early, late, statuses] of [
-      ["", last, [200]],
-      [post("/", "four").slice(0, -1), "r", [201]],
-      ["", last.slice(0, -2), [400]],
-      [post("/", "four").slice(0, -2), "u", [400]],
-    ] as const) {
-      const accepted = once(server!, "connection");
-      const socket = connect(port, "127.0.0.1");
-      let text = "";
-      socket.setEncoding("latin1").on("data", (data: string) => (text += data));
-      const [[peer]] = yield* Effect.promise(() =>
-        Promise.all([accepted, once(socket, "connect")]),
-      );
-      if (early !== "") {
-        socket.write(early);
-        yield* Effect.sleep("50 millis");
-      }
-      // The event loop has not read it yet when Node's timer finds that the request is late.
-      socket.write(late);
+it.live(
+  "a request that has arrived whole when its time is over is answered, and so is a late first one",
+  () => {
+    const begun = vi.spyOn(Server.prototype, "listen");
+    return Effect.gen(function* () {
+      const { port } = yield* started;
+      const [server] = begun.mock.contexts as ReadonlyArray<Server>;
       const timeout = Object.assign(new Error(), { code: "ERR_HTTP_REQUEST_TIMEOUT" });
+      for (const [early, late, statuses] of [
+        ["", last, [200]],
+        [post("/", "four").slice(0, -1), "r", [201]],
+        [last.slice(0, 9), last.slice(9, -2), [400]],
+        [post("/", "four").slice(0, -2), "u", [400]],
+      ] as const) {
+        const accepted = once(server!, "connection");
+        const socket = connect(port, "127.0.0.1");
+        let text = "";
+        socket.setEncoding("latin1").on("data", (data: string) => (text += data));
+        const [[peer]] = yield* Effect.promise(() =>
+          Promise.all([accepted, once(socket, "connect")]),
+        );
+        if (early !== "") {
+          socket.write(early);
+          yield* Effect.sleep("50 millis");
+        }
+        // The event loop has not read it yet when Node's timer finds that the request is late.
+        socket.write(late);
+        server!.emit("clientError", timeout, peer);
+        yield* Effect.promise(() => vi.waitUntil(() => text.includes("\r\n\r\n")));
+        socket.destroy();
+        assert.deepStrictEqual(statusesOf(text), [...statuses], early + late);
+      }
+      const accepted = once(server!, "connection");
+      const unused = connect(port, "127.0.0.1").setEncoding("latin1");
+      const text = unused.toArray();
+      const [[peer]] = yield* Effect.promise(() =>
+        Promise.all([accepted, once(unused, "connect")]),
+      );
       server!.emit("clientError", timeout, peer);
-      yield* Effect.promise(() => vi.waitUntil(() => text.includes("\r\n\r\n")));
-      socket.destroy();
-      assert.deepStrictEqual(statusesOf(text), [...statuses], early + late);
-    }
-  }).pipe(Effect.scoped, Effect.ensuring(Effect.sync(() => begun.mockRestore())));
-});
+      yield* Effect.sleep("50 millis");
+      unused.write(last);
+      assert.deepStrictEqual(statusesOf((yield* Effect.promise(() => text)).join("")), [200]);
+    }).pipe(Effect.scoped, Effect.ensuring(Effect.sync(() => begun.mockRestore())));
+  },
+);
 
 it.live("an error of the listener itself is logged, and ends nothing", () => {
   const logs: Array<string> = [];
