@@ -10,8 +10,11 @@ import type { EventLoop } from "@parley/http";
 /** How long requests may begin in one turn, in milliseconds. */
 const slice = 5;
 
-/** How often the lateness of a timer is measured, in milliseconds. */
-const interval = 20;
+/** How often a timer measures the turns, in milliseconds. In a longer turn it is due once. */
+const interval = 5;
+
+/** After how long without a request the timer ends, in milliseconds: it must not wake an idle machine. */
+const idleAfter = 1_000;
 
 interface Entry {
   readonly arrival: number;
@@ -27,14 +30,18 @@ export const makeRequestQueue = () => {
   let end = 0;
   /** When the request that begins now was read. */
   let arrival = 0;
-  let timerDelay = 0;
-  let timerDue = performance.now() + interval;
-  setInterval(() => {
-    const now = performance.now();
-    timerDelay = now - timerDue;
-    timerDue = now + interval;
-  }, interval).unref();
+  let timer: NodeJS.Timeout | null = null;
+  let lastTurn = 0;
+  let turnStart = 0;
 
+  const measure = (): void => {
+    const now = performance.now();
+    lastTurn = now - turnStart;
+    turnStart = now;
+    if (now - arrival < idleAfter) return;
+    clearInterval(timer!);
+    timer = null;
+  };
   const begin = (entry: Entry): void => {
     arrival = entry.arrival;
     entry.begin();
@@ -58,7 +65,7 @@ export const makeRequestQueue = () => {
   const loop: EventLoop = {
     delay: () => {
       const now = performance.now();
-      return Math.max(timerDelay, now - timerDue, now - arrival);
+      return Math.max(lastTurn, now - turnStart, now - arrival) - interval;
     },
     arrival: () => arrival,
     waiting: () => posts.length,
@@ -68,8 +75,12 @@ export const makeRequestQueue = () => {
     loop,
     /** Begins the request at once, or behind the others if this turn has lasted long enough. */
     enter: (isPost: boolean, beginRequest: () => void): void => {
-      if (!isInTurn) startTurn();
       const entry: Entry = { arrival: performance.now(), begin: beginRequest };
+      if (timer === null) {
+        [turnStart, lastTurn] = [entry.arrival, 0];
+        timer = setInterval(measure, interval).unref();
+      }
+      if (!isInTurn) startTurn();
       const queue = isPost ? posts : reads;
       if (queue.length === 0 && entry.arrival < end) begin(entry);
       else queue.push(entry);

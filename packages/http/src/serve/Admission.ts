@@ -52,7 +52,7 @@ export const makeAdmission = (loop: EventLoop, now: () => number = () => perform
   let limit = Infinity;
   /** Since when there is a limit. */
   let fullSince = Infinity;
-  /** Asks a second that were taken on, as a moving mean. */
+  /** Asks a second that are taken on when all is well, as a moving mean. */
   let rate = 0;
   /** What a key may ask in a second in any case. */
   let share = 0;
@@ -73,7 +73,9 @@ export const makeAdmission = (loop: EventLoop, now: () => number = () => perform
       if (limit === Infinity) fullSince = time;
       limit = Math.min(limit, inProgress) * decline;
     } else if (limit < Infinity) limit = Math.max(limit, inProgress) * growth + 1;
-    rate += (millis / memory) * ((1_000 * admitted) / millis - rate);
+    const present = (1_000 * admitted) / millis;
+    // It falls slowly: a server that stands still for a second does not owe the keys less.
+    rate += (millis / memory) * (present > rate ? 1 : 0.1) * (present - rate);
     for (const [key, { at }] of accounts) if (time - at > memory) accounts.delete(key);
     share = rate / 2 / Math.max(accounts.size, 1);
     stepStart = time;
