@@ -9,8 +9,8 @@
  *   one ask in, and the work that comes back later is bounded from the start.
  * - What counts is the least delay of a step, not the greatest. After a pause (a collection of garbage, a large page) the
  *   first requests are late, and the next are not; on a full server all are.
- * - The limit exists only while more asks come than are taken on. When the asks of a burst still wait, but hardly any
- *   more come, the delay will end by itself, and all of them are served.
+ * - There is no limit when a step has refused nothing and no more asks wait than before. When the asks of a burst still
+ *   wait, but no more come, the delay ends by itself, and all of them are served.
  *
  * While the loop is late, the limit falls slowly from the number of asks in progress; otherwise it grows slowly from
  * there, so that the step from an idle server to a full one does not overshoot by much. Asks that came before the server
@@ -67,8 +67,8 @@ export const makeAdmission = (loop: EventLoop, now: () => number = () => perform
   const endStep = (time: number, inProgress: number): void => {
     const millis = Math.min(time - stepStart, memory);
     const waiting = loop.waiting();
-    const excess = refused + waiting - waitedBefore;
-    if (excess <= 0) limit = fullSince = Infinity;
+    const isOver = refused === 0 && admitted > 0 && waiting <= waitedBefore;
+    if (isOver) limit = fullSince = Infinity;
     else if (leastDelay > late) {
       if (limit === Infinity) fullSince = time;
       limit = Math.min(limit, inProgress) * decline;
