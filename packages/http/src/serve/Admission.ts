@@ -38,7 +38,13 @@ const late = 10;
 
 /** How the limit changes in a step. */
 const growth = 1.05;
-const decline = 0.975;
+const decline = 0.95;
+
+/** So many asks never make a server full: to answer them late is better than to refuse them. */
+const few = 128;
+
+/** How long a server must not have been full to take on a burst, in milliseconds. */
+const rest = 5_000;
 
 /** How long a key counts after its last ask, in milliseconds. */
 const memory = 1_000;
@@ -50,8 +56,9 @@ const memory = 1_000;
  */
 export const makeAdmission = (loop: EventLoop, now: () => number = () => performance.now()) => {
   let limit = Infinity;
-  /** Since when there is a limit. */
+  /** Since when there is a limit; asks that came before are taken on. */
   let fullSince = Infinity;
+  let lastFull = -Infinity;
   /** Asks a second that are taken on when all is well, as a moving mean. */
   let rate = 0;
   /** What a key may ask in a second in any case. */
@@ -70,11 +77,12 @@ export const makeAdmission = (loop: EventLoop, now: () => number = () => perform
     const isOver = refused === 0 && admitted > 0 && waiting <= waitedBefore;
     if (isOver) limit = fullSince = Infinity;
     else if (leastDelay > late) {
-      if (limit === Infinity) fullSince = time;
+      if (limit === Infinity) fullSince = time - lastFull > rest ? time : -Infinity;
       limit = Math.min(limit, inProgress) * decline;
     } else if (limit < Infinity) limit = Math.max(limit, inProgress) * growth + 1;
     const present = (1_000 * admitted) / millis;
     // It falls slowly: a server that stands still for a second does not owe the keys less.
+    if (limit < Infinity) lastFull = time;
     rate += (millis / memory) * (present > rate ? 1 : 0.1) * (present - rate);
     for (const [key, { at }] of accounts) if (time - at > memory) accounts.delete(key);
     share = rate / 2 / Math.max(accounts.size, 1);
@@ -94,7 +102,8 @@ export const makeAdmission = (loop: EventLoop, now: () => number = () => perform
     account.left = Math.min(account.left + (share * (time - account.at)) / 1_000, most);
     account.at = time;
     accounts.set(key, account);
-    if (inProgress >= limit && account.left < 1 && loop.arrival() >= fullSince) {
+    const isFull = inProgress >= limit && inProgress + loop.waiting() >= few;
+    if (isFull && account.left < 1 && loop.arrival() >= fullSince) {
       refused++;
       return false;
     }
