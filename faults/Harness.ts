@@ -224,6 +224,7 @@ export interface Server {
   readonly stop: () => Promise<number | NodeJS.Signals>;
   readonly signal: (name: "SIGSTOP" | "SIGCONT") => void;
   readonly isRunning: () => boolean;
+  readonly pid: () => number;
   /** The output of all its processes, one after the other. */
   readonly log: () => string;
 }
@@ -264,6 +265,7 @@ export const makeServer = async (
     stop: () => end(runs.at(-1)!, "SIGTERM"),
     signal: (name) => void runs.at(-1)!.child.kill(name),
     isRunning: () => runs.at(-1)?.isRunning() === true,
+    pid: () => runs.at(-1)!.child.pid!,
     log,
   };
 };
