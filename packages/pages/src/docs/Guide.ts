@@ -120,7 +120,7 @@ export const makeGuide = Effect.fnUntraced(function* (options: GuideOptions) {
         return `<h${depth} id="${id}">${inner}</h${depth}>\n`;
       },
       // The search reads comments.
-      html: ({ text }) => (/^<!--/.test(text) ? "" : escape(text)),
+      html: ({ text }) => (text.startsWith("<!--") ? "" : escape(text)),
       image: ({ href, text }) => `<img src="${escape(resolve(href) ?? "")}" alt="${escape(text)}">`,
       link({ href, tokens }) {
         const [address, inner] = [resolve(href), this.parser.parseInline(tokens)];
