@@ -13,6 +13,7 @@ import { SecureRandom } from "effect/crypto";
 import { announceStart } from "./Announcement.ts";
 import { clientAddressBehind, parseNetworks } from "./http/ClientAddress.ts";
 import { listen } from "./http/Listener.ts";
+import { makeRequestQueue } from "./http/RequestQueue.ts";
 import { makeManagement } from "./http/Management.ts";
 import { layerAsking } from "./layers/Asking.ts";
 import {
@@ -97,8 +98,9 @@ const listeners = Effect.gen(function* () {
   // An ask whose turn begins now may take its whole deadline.
   const grace = Duration.sum(settings.asks.deadline, Duration.seconds(5));
   const { refuse: refused } = yield* makeRequestLog(logRequests);
+  const queue = makeRequestQueue();
   const listenTo = (port: number, app: Parameters<typeof listen>[0], setting: string, at = host) =>
-    listen(app, { host: at, port, setting, grace, refused });
+    listen(app, { host: at, port, setting, grace, refused, onDisconnect, queue });
   // It closes last.
   const management =
     managementPort === 0
@@ -120,6 +122,7 @@ const listeners = Effect.gen(function* () {
       basePaths,
       clientAddress: clientAddressBehind(parseNetworks(settings.trustedProxies)!),
       corsOrigins,
+      eventLoop: queue.loop,
       logRequests,
       onDisconnect,
       pages,
