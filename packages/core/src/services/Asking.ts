@@ -2,7 +2,17 @@
  * Asking a chatbot (section 4.5). Each ask is a fiber of its own, so that it outlives the request that started it,
  * and so that requests with the same idempotency key share it.
  */
-import { Cause, Context, Duration, Effect, Fiber, FiberSet, Layer, Stream } from "effect";
+import {
+  Cause,
+  Context,
+  Duration,
+  Effect,
+  Fiber,
+  FiberSet,
+  Layer,
+  Scheduler,
+  Stream,
+} from "effect";
 import { Digest } from "effect/crypto";
 import type { Chatbot } from "../model/Chatbot.ts";
 import { IdempotencyKeyReused, type AskError } from "../model/Errors.ts";
@@ -60,6 +70,7 @@ const make = Effect.gen(function* () {
   };
   const { limits } = services;
   const digest = yield* Digest.Digest;
+  const dispatcher = (yield* Scheduler.Scheduler).makeDispatcher();
   const queue = yield* makeChatQueue(services.store, limits);
   const fibers = yield* FiberSet.make<Completed, AskError>();
   // The store may retry the entry of a finished answer for five seconds.
@@ -124,7 +135,7 @@ const make = Effect.gen(function* () {
     if (joined !== undefined && joined.fingerprint !== key!.fingerprint) {
       return yield* new IdempotencyKeyReused({ key: key!.key });
     }
-    const live = joined?.live ?? new LiveAnswer();
+    const live = joined?.live ?? new LiveAnswer(dispatcher);
     live.readers++;
     const running = joined ?? (yield* start(live, chatbot, ask, key, name));
     yield* Effect.addFinalizer(() =>

@@ -1,7 +1,7 @@
 /**
  * An answer in progress, which any number of requests read.
  */
-import { Deferred, Effect, Exit, Stream } from "effect";
+import { Array as Arr, Cause, Effect, Exit, Stream, type Pull, type Scheduler } from "effect";
 import type { Entry } from "../model/Entry.ts";
 import type { AskError } from "../model/Errors.ts";
 import { storableText } from "../model/Text.ts";
@@ -47,7 +47,14 @@ export class LiveAnswer {
   exit: Exit.Exit<Completed, AskError> | null = null;
   /** A high surrogate whose other half is still to arrive. */
   #half = "";
-  #changed = Deferred.makeUnsafe<void>();
+  /** Wake the readers that have all of the text. */
+  readonly #waiting = new Set<() => void>();
+  readonly #dispatcher: Scheduler.SchedulerDispatcher;
+
+  /** @param dispatcher wakes readers: at the end of a turn of the event loop all of them, one after the other */
+  constructor(dispatcher: Scheduler.SchedulerDispatcher) {
+    this.#dispatcher = dispatcher;
+  }
 
   /** Starts the answer, or starts it again: in the given turn, without text. */
   reset(turn: string): void {
@@ -78,43 +85,54 @@ export class LiveAnswer {
   }
 
   /**
-   * The answer from a reader's progress on, or from its start if that is of another turn. A slow reader receives all
-   * text since its last piece as one. `joined`: whether another request started the answer.
+   * The answer from a reader's progress on, or from its start if that is of another turn. All text that came since a
+   * reader's last piece is one piece: that of one turn of the event loop, and for a slow reader more. `joined`: whether
+   * another request started the answer.
    */
   subscribe(after: Progress | null, joined: boolean): Stream.Stream<AnswerEvent, AskError> {
-    return Stream.suspend(() => {
+    const start = Effect.sync(() => {
       /** The reader's place in the text: in code points, and in code units. */
       let points: number | null = null;
       let units = 0;
-      const next = Effect.fnUntraced({ self: this }, function* () {
-        while (true) {
+      let isOver = false;
+      const pull: Pull.Pull<Arr.NonEmptyReadonlyArray<AnswerEvent>, AskError> = Effect.suspend(
+        () => {
           const { exit, text, turn } = this;
-          if (exit !== null && Exit.isFailure(exit)) return yield* Effect.failCause(exit.cause);
-          if (turn !== null) {
-            if (points === null) {
-              points = after?.turn === turn ? after.points : 0;
-              units = Array.from(text).slice(0, points).join("").length;
-            }
-            const delta = text.slice(units);
-            points += Array.from(delta).length;
-            units = text.length;
-            this.seen ||= points > 0;
-            const replayed = joined || exit?.value.replayed === true;
-            const shared = { replayed, reached: { turn, points } };
-            if (delta !== "") return { _tag: "Delta", text: delta, ...shared } as const;
-            if (exit !== null)
-              return { _tag: "Entry", entry: exit.value.entry, ...shared } as const;
+          if (isOver) return Cause.done();
+          if (exit !== null && Exit.isFailure(exit)) return Effect.failCause(exit.cause);
+          if (turn === null) return next;
+          if (points === null) {
+            points = after?.turn === turn ? after.points : 0;
+            units = Array.from(text).slice(0, points).join("").length;
           }
-          yield* Deferred.await(this.#changed);
-        }
-      });
-      return Stream.fromEffectRepeat(next()).pipe(Stream.takeUntil(({ _tag }) => _tag === "Entry"));
+          const delta = text.slice(units);
+          for (const _ of delta) points++;
+          units = text.length;
+          this.seen ||= points > 0;
+          const replayed = joined || exit?.value.replayed === true;
+          const shared = { replayed, reached: { turn, points } };
+          const events: Array<AnswerEvent> = [];
+          if (delta !== "") events.push({ _tag: "Delta", text: delta, ...shared });
+          if (exit !== null) events.push({ _tag: "Entry", entry: exit.value.entry, ...shared });
+          isOver = exit !== null;
+          return Arr.isArrayNonEmpty(events) ? Effect.succeed(events) : next;
+        },
+      );
+      const next = Effect.flatMap(this.#change, () => pull);
+      return pull;
     });
+    return Stream.fromPull(start);
   }
 
+  /** Waits for the next change, and for the end of the turn of the event loop. */
+  readonly #change = Effect.callback<void>((resume) => {
+    const wake = () => resume(Effect.void);
+    this.#waiting.add(wake);
+    return Effect.sync(() => this.#waiting.delete(wake));
+  });
+
   #notify(): void {
-    const changed = this.#changed;
-    this.#changed = Deferred.makeUnsafe();
-    Deferred.doneUnsafe(changed, Exit.void);
+    for (const wake of this.#waiting) this.#dispatcher.scheduleTask(wake, 0);
+    this.#waiting.clear();
   }
 }

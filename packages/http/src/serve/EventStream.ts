@@ -3,7 +3,7 @@
  * `error` with the envelope of a failure.
  */
 import type { AnswerEvent, AskError, Progress } from "@parley/core";
-import { Cause, Duration, Effect, Fiber, Option, Pull, Stream } from "effect";
+import { Array as Arr, Cause, Duration, Effect, Pull, Stream } from "effect";
 import { HttpServerResponse } from "effect/http";
 import { encodeEntry, guarded } from "../contract/Wire.ts";
 import type { ReportFailure } from "./ErrorResponses.ts";
@@ -34,40 +34,71 @@ export const toEventStream = Effect.fnUntraced(function* (
   events: Stream.Stream<AnswerEvent, AskError>,
   reportFailure: ReportFailure,
 ) {
-  const pull = yield* Stream.toPull(events);
-  const opening = yield* Pull.catchDone(pull, () => Effect.die("an answer without events")).pipe(
-    Effect.forkScoped({ startImmediately: true }),
-  );
-  const first = yield* Effect.timeoutOption(Fiber.join(opening), heartbeat);
-  const answer = Stream.fromIterableEffect(Fiber.join(opening)).pipe(
-    Stream.concat(Stream.fromPull(Effect.succeed(pull))),
-    Stream.map(encodeEvent),
-    Stream.catchCause((cause) =>
-      Cause.hasInterruptsOnly(cause)
-        ? Stream.failCause(cause)
-        : Stream.fromEffect(Effect.map(reportFailure(cause), ({ body }) => encode("error", body))),
+  const { offer, peek, take } = makeRelay<string, AskError | Cause.Done>();
+  let replayed = false;
+  let isOpen = false;
+  yield* Stream.runForEachArray(events, (arrived) => {
+    replayed ||= arrived[0].replayed;
+    return offer(Effect.succeed(arrived.map(encodeEvent).join("")));
+  }).pipe(
+    Effect.catchCause((cause) =>
+      isOpen && !Cause.hasInterruptsOnly(cause)
+        ? Effect.flatMap(reportFailure(cause), ({ body }) =>
+            offer(Effect.succeed(encode("error", body))),
+          )
+        : offer(Effect.failCause(cause)),
     ),
+    Effect.andThen(offer(Cause.done())),
+    Effect.forkScoped,
   );
-  const comments = Stream.tick(heartbeat).pipe(
-    Stream.drop(Option.isSome(first) ? 1 : 0),
-    Stream.map(() => ": \n\n"),
+  yield* offer(Effect.succeed(": \n\n")).pipe(
+    Effect.delay(heartbeat),
+    Effect.forever,
+    Effect.forkScoped,
   );
-  return HttpServerResponse.stream(
-    Stream.encodeText(Stream.merge(answer, comments, { haltStrategy: "left" })),
-    {
-      status: 200,
-      contentType: "text/event-stream; charset=utf-8",
-      headers: {
-        ...guarded,
-        // Some proxies hold a response back until it is complete.
-        "x-accel-buffering": "no",
-        ...(Option.exists(first, ([{ replayed }]) => replayed) && {
-          "idempotent-replayed": "true",
-        }),
-      },
+  yield* Pull.catchDone(peek, () => Effect.die("an answer without events"));
+  isOpen = true;
+  const encoder = new TextEncoder();
+  const bytes = Effect.map(take, (text) => Arr.of(encoder.encode(text)));
+  return HttpServerResponse.stream(Stream.fromPull(Effect.succeed(bytes)), {
+    status: 200,
+    contentType: "text/event-stream; charset=utf-8",
+    headers: {
+      ...guarded,
+      // Some proxies hold a response back until it is complete.
+      "x-accel-buffering": "no",
+      ...(replayed ? { "idempotent-replayed": "true" } : {}),
     },
-  );
+  });
 });
+
+/** Passes pieces on one by one. An offer waits until its piece is taken. */
+const makeRelay = <A, E>() => {
+  const offers: Array<{ readonly piece: Effect.Effect<A, E>; readonly taken: () => void }> = [];
+  let wake = () => {};
+  const whenOffered = (isLast: boolean) =>
+    Effect.callback<A, E>((resume) => {
+      wake = () => {
+        const [first] = offers;
+        if (first === undefined) return;
+        wake = () => {};
+        if (isLast) offers.shift();
+        resume(first.piece);
+        if (isLast) first.taken();
+      };
+      wake();
+    });
+  return {
+    offer: (piece: Effect.Effect<A, E>) =>
+      Effect.callback<void>((resume) => {
+        offers.push({ piece, taken: () => resume(Effect.void) });
+        wake();
+      }),
+    /** Waits for a piece, and leaves it there. */
+    peek: whenOffered(false),
+    take: whenOffered(true),
+  };
+};
 
 const encodeEvent = (event: AnswerEvent): string => {
   const id = `${event.reached.turn}.${event.reached.points}`;
