@@ -51,6 +51,13 @@ export class LiveAnswer {
   readonly #waiting = new Set<() => void>();
   readonly #dispatcher: Scheduler.SchedulerDispatcher;
 
+  /** Waits for the next change, and for the end of the turn of the event loop. */
+  readonly #change = Effect.callback<void>((resume) => {
+    const wake = () => resume(Effect.void);
+    this.#waiting.add(wake);
+    return Effect.sync(() => this.#waiting.delete(wake));
+  });
+
   /** @param dispatcher wakes readers: at the end of a turn of the event loop all of them, one after the other */
   constructor(dispatcher: Scheduler.SchedulerDispatcher) {
     this.#dispatcher = dispatcher;
@@ -123,13 +130,6 @@ export class LiveAnswer {
     });
     return Stream.fromPull(start);
   }
-
-  /** Waits for the next change, and for the end of the turn of the event loop. */
-  readonly #change = Effect.callback<void>((resume) => {
-    const wake = () => resume(Effect.void);
-    this.#waiting.add(wake);
-    return Effect.sync(() => this.#waiting.delete(wake));
-  });
 
   #notify(): void {
     for (const wake of this.#waiting) this.#dispatcher.scheduleTask(wake, 0);

@@ -56,3 +56,33 @@ it.effect(
       ]);
     }).pipe(Effect.scoped),
 );
+
+it.live("deltas of one turn of the event loop are sent as one, in one write", () =>
+  Effect.gen(function* () {
+    const nextTurn = Effect.callback<void>((resume) => void setTimeout(() => resume(Effect.void)));
+    const turns = [["one ", "two ", "three "], ["four "], ["five ", "six"]];
+    const { send } = yield* makeTestHandler(() =>
+      Stream.fromIterable(turns, { chunkSize: 1 }).pipe(
+        Stream.mapEffect((texts) => Effect.as(nextTurn, texts)),
+        Stream.flatMap((texts) => Stream.fromIterable(texts, { chunkSize: 1 })),
+        Stream.map((text) => ({ _tag: "Delta", text }) as const),
+      ),
+    );
+    const { body } = yield* send("/ask", {
+      method: "POST",
+      body: JSON.stringify({ query: "q" }),
+      headers: { accept: "text/event-stream" },
+    });
+    const writes: Array<string> = [];
+    const decoder = new TextDecoder();
+    yield* Effect.promise(async () => {
+      for await (const bytes of body!) writes.push(decoder.decode(bytes));
+    });
+    const deltas = writes.join("").match(/(?<=event: delta\n.*\ndata: ).*/g);
+    assert.deepStrictEqual(
+      deltas?.map((data) => JSON.parse(data).text),
+      turns.map((texts) => texts.join("")),
+    );
+    assert.isAtMost(writes.length, turns.length + 1);
+  }).pipe(Effect.scoped),
+);
