@@ -33,6 +33,7 @@ import {
   type Asked,
   type Completed,
   type Progress,
+  type Pulse,
 } from "./LiveAnswer.ts";
 import { inSpan, logFailure, makeAskTimes } from "./Telemetry.ts";
 import { answerInTurn } from "./TurnAnswer.ts";
@@ -169,13 +170,14 @@ const make = Effect.gen(function* () {
      * of a reader whose connection broke: the stream continues from there, or from the start if it is of another
      * turn.
      */
-    stream: (
+    stream: <P = never>(
       chatbot: Chatbot,
       ask: Ask,
       after: Progress | null = null,
-    ): Stream.Stream<AnswerEvent, AskError> =>
+      pulse: Pulse<P> | null = null,
+    ): Stream.Stream<AnswerEvent | P, AskError> =>
       join(chatbot, ask).pipe(
-        Effect.map(({ isJoined, live }) => live.subscribe(after, isJoined)),
+        Effect.map(({ isJoined, live }) => live.subscribe(after, isJoined, pulse)),
         Stream.unwrap,
       ),
     /** How many asks are in progress in this process, waiting ones included. */

@@ -1,7 +1,16 @@
 /**
  * An answer in progress, which any number of requests read.
  */
-import { Array as Arr, Cause, Effect, Exit, Stream, type Pull, type Scheduler } from "effect";
+import {
+  Array as Arr,
+  Cause,
+  Effect,
+  Exit,
+  Stream,
+  type Duration,
+  type Pull,
+  type Scheduler,
+} from "effect";
 import type { Entry } from "../model/Entry.ts";
 import type { AskError } from "../model/Errors.ts";
 import { storableText } from "../model/Text.ts";
@@ -31,6 +40,12 @@ export type AnswerEvent = {
   | { readonly _tag: "Entry"; readonly entry: Entry }
 );
 
+/** A value that a stream emits so often beside the answer, so that its reader sees that the stream lives. */
+export interface Pulse<P> {
+  readonly value: P;
+  readonly every: Duration.Duration;
+}
+
 /** An ask that succeeded, and the turn that answered it. */
 export interface Completed extends Asked {
   readonly turn: string;
@@ -50,13 +65,6 @@ export class LiveAnswer {
   /** Wake the readers that have all of the text. */
   readonly #waiting = new Set<() => void>();
   readonly #dispatcher: Scheduler.SchedulerDispatcher;
-
-  /** Waits for the next change, and for the end of the turn of the event loop. */
-  readonly #change = Effect.callback<void>((resume) => {
-    const wake = () => resume(Effect.void);
-    this.#waiting.add(wake);
-    return Effect.sync(() => this.#waiting.delete(wake));
-  });
 
   /** @param dispatcher wakes readers: at the end of a turn of the event loop all of them, one after the other */
   constructor(dispatcher: Scheduler.SchedulerDispatcher) {
@@ -96,39 +104,60 @@ export class LiveAnswer {
    * reader's last piece is one piece: that of one turn of the event loop, and for a slow reader more. `joined`: whether
    * another request started the answer.
    */
-  subscribe(after: Progress | null, joined: boolean): Stream.Stream<AnswerEvent, AskError> {
-    const start = Effect.sync(() => {
-      /** The reader's place in the text: in code points, and in code units. */
-      let points: number | null = null;
-      let units = 0;
-      let isOver = false;
-      const pull: Pull.Pull<Arr.NonEmptyReadonlyArray<AnswerEvent>, AskError> = Effect.suspend(
-        () => {
+  subscribe<P>(
+    after: Progress | null,
+    joined: boolean,
+    pulse: Pulse<P> | null,
+  ): Stream.Stream<AnswerEvent | P, AskError> {
+    return Stream.unwrap(
+      Effect.gen({ self: this }, function* () {
+        /** The reader's place in the text: in code points, and in code units. */
+        let points: number | null = null;
+        let units = 0;
+        let isOver = false;
+        let isPulseDue = false;
+        let wake = () => {};
+        if (pulse !== null) {
+          yield* Effect.sync(() => {
+            isPulseDue = true;
+            wake();
+          }).pipe(Effect.delay(pulse.every), Effect.forever, Effect.forkScoped);
+        }
+        const change = Effect.callback<void>((resume) => {
+          wake = () => resume(Effect.void);
+          this.#waiting.add(wake);
+          return Effect.sync(() => this.#waiting.delete(wake));
+        });
+        const pull: Pull.Pull<
+          Arr.NonEmptyReadonlyArray<AnswerEvent | P>,
+          AskError
+        > = Effect.suspend(() => {
           const { exit, text, turn } = this;
           if (isOver) return Cause.done();
           if (exit !== null && Exit.isFailure(exit)) return Effect.failCause(exit.cause);
-          if (turn === null) return next;
-          if (points === null) {
-            points = after?.turn === turn ? after.points : 0;
-            units = Array.from(text).slice(0, points).join("").length;
+          const events: Array<AnswerEvent | P> = isPulseDue ? [pulse!.value] : [];
+          isPulseDue = false;
+          if (turn !== null) {
+            if (points === null) {
+              points = after?.turn === turn ? after.points : 0;
+              units = Array.from(text).slice(0, points).join("").length;
+            }
+            const delta = text.slice(units);
+            for (const _ of delta) points++;
+            units = text.length;
+            this.seen ||= points > 0;
+            const replayed = joined || exit?.value.replayed === true;
+            const shared = { replayed, reached: { turn, points } };
+            if (delta !== "") events.push({ _tag: "Delta", text: delta, ...shared });
+            if (exit !== null) events.push({ _tag: "Entry", entry: exit.value.entry, ...shared });
+            isOver = exit !== null;
           }
-          const delta = text.slice(units);
-          for (const _ of delta) points++;
-          units = text.length;
-          this.seen ||= points > 0;
-          const replayed = joined || exit?.value.replayed === true;
-          const shared = { replayed, reached: { turn, points } };
-          const events: Array<AnswerEvent> = [];
-          if (delta !== "") events.push({ _tag: "Delta", text: delta, ...shared });
-          if (exit !== null) events.push({ _tag: "Entry", entry: exit.value.entry, ...shared });
-          isOver = exit !== null;
           return Arr.isArrayNonEmpty(events) ? Effect.succeed(events) : next;
-        },
-      );
-      const next = Effect.flatMap(this.#change, () => pull);
-      return pull;
-    });
-    return Stream.fromPull(start);
+        });
+        const next = Effect.flatMap(change, () => pull);
+        return Stream.fromPull(Effect.succeed(pull));
+      }),
+    );
   }
 
   #notify(): void {

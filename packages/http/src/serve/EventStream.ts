@@ -2,14 +2,15 @@
  * An answer as server-sent events: a `delta` for each piece, then one `entry` with the envelope of a plain ask, or one
  * `error` with the envelope of a failure.
  */
-import type { AnswerEvent, AskError, Progress } from "@parley/core";
-import { Array as Arr, Cause, Duration, Effect, Pull, Stream } from "effect";
+import type { AnswerEvent, AskError, Progress, Pulse } from "@parley/core";
+import { Array as Arr, Cause, Channel, Duration, Effect, Pull, Stream } from "effect";
 import { HttpServerResponse } from "effect/http";
 import { encodeEntry, guarded } from "../contract/Wire.ts";
 import type { ReportFailure } from "./ErrorResponses.ts";
 
 /** Between two comments, by which proxies see that the connection is alive. */
 const heartbeat = Duration.seconds(15);
+const comment = ": \n\n";
 
 /** Whether an `Accept` header names the type of event streams. */
 export const acceptsEvents = (accept = ""): boolean =>
@@ -31,76 +32,42 @@ export const parseEventId = (id = ""): Progress | null => {
  * when no event arrives for as long as proxies wait. A later failure is reported by `reportFailure` as the last event.
  */
 export const toEventStream = Effect.fnUntraced(function* (
-  events: Stream.Stream<AnswerEvent, AskError>,
+  stream: (pulse: Pulse<typeof comment>) => Stream.Stream<AnswerEvent | typeof comment, AskError>,
   reportFailure: ReportFailure,
 ) {
-  const { offer, peek, take } = makeRelay<string, AskError | Cause.Done>();
-  let replayed = false;
-  let isOpen = false;
-  yield* Stream.runForEachArray(events, (arrived) => {
-    replayed ||= arrived[0].replayed;
-    return offer(Effect.succeed(arrived.map(encodeEvent).join("")));
-  }).pipe(
-    Effect.catchCause((cause) =>
-      isOpen && !Cause.hasInterruptsOnly(cause)
-        ? Effect.flatMap(reportFailure(cause), ({ body }) =>
-            offer(Effect.succeed(encode("error", body))),
-          )
-        : offer(Effect.failCause(cause)),
+  const events = stream({ value: comment, every: heartbeat });
+  const pull = yield* Channel.toPullScoped(Stream.toChannel(events), yield* Effect.scope);
+  const first = yield* Pull.catchDone(pull, () => Effect.die("an answer without events"));
+  const replayed = first.some((event) => event !== comment && event.replayed);
+  let opening: typeof first | null = first;
+  // `Stream.concat` would cost each event more than all else here.
+  const arrivals = Effect.suspend(() => {
+    const arrived = opening;
+    opening = null;
+    return arrived === null ? pull : Effect.succeed(arrived);
+  });
+  const answer = Stream.fromPull(Effect.succeed(arrivals)).pipe(
+    Stream.mapArray((arrived) => Arr.of(arrived.map(encodeEvent).join(""))),
+    Stream.catchCause((cause) =>
+      Cause.hasInterruptsOnly(cause)
+        ? Stream.failCause(cause)
+        : Stream.fromEffect(Effect.map(reportFailure(cause), ({ body }) => encode("error", body))),
     ),
-    Effect.andThen(offer(Cause.done())),
-    Effect.forkScoped,
   );
-  yield* offer(Effect.succeed(": \n\n")).pipe(
-    Effect.delay(heartbeat),
-    Effect.forever,
-    Effect.forkScoped,
-  );
-  yield* Pull.catchDone(peek, () => Effect.die("an answer without events"));
-  isOpen = true;
-  const encoder = new TextEncoder();
-  const bytes = Effect.map(take, (text) => Arr.of(encoder.encode(text)));
-  return HttpServerResponse.stream(Stream.fromPull(Effect.succeed(bytes)), {
+  return HttpServerResponse.stream(Stream.encodeText(answer), {
     status: 200,
     contentType: "text/event-stream; charset=utf-8",
     headers: {
       ...guarded,
       // Some proxies hold a response back until it is complete.
       "x-accel-buffering": "no",
-      ...(replayed ? { "idempotent-replayed": "true" } : {}),
+      ...(replayed && { "idempotent-replayed": "true" }),
     },
   });
 });
 
-/** Passes pieces on one by one. An offer waits until its piece is taken. */
-const makeRelay = <A, E>() => {
-  const offers: Array<{ readonly piece: Effect.Effect<A, E>; readonly taken: () => void }> = [];
-  let wake = () => {};
-  const whenOffered = (isLast: boolean) =>
-    Effect.callback<A, E>((resume) => {
-      wake = () => {
-        const [first] = offers;
-        if (first === undefined) return;
-        wake = () => {};
-        if (isLast) offers.shift();
-        resume(first.piece);
-        if (isLast) first.taken();
-      };
-      wake();
-    });
-  return {
-    offer: (piece: Effect.Effect<A, E>) =>
-      Effect.callback<void>((resume) => {
-        offers.push({ piece, taken: () => resume(Effect.void) });
-        wake();
-      }),
-    /** Waits for a piece, and leaves it there. */
-    peek: whenOffered(false),
-    take: whenOffered(true),
-  };
-};
-
-const encodeEvent = (event: AnswerEvent): string => {
+const encodeEvent = (event: AnswerEvent | typeof comment): string => {
+  if (event === comment) return comment;
   const id = `${event.reached.turn}.${event.reached.points}`;
   return event._tag === "Delta"
     ? encode("delta", { text: event.text }, id)
