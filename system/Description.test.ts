@@ -4,6 +4,7 @@
  */
 import { execFile } from "node:child_process";
 import { existsSync } from "node:fs";
+import { mkdir, rm, writeFile } from "node:fs/promises";
 import { join } from "node:path";
 import { promisify } from "node:util";
 import { afterAll, beforeAll, expect, it } from "vitest";
@@ -41,9 +42,29 @@ it("Redocly finds nothing", async () => {
   expect(await run(["lint.ts"], {}, description.replace('"servers"', '"x-servers"'))).not.toBe("");
 });
 
-it("a client of openapi-typescript type-checks, and goes through the flow of section 1", async () => {
-  const generate = "node_modules/openapi-typescript/bin/cli.js";
-  await run([generate, `${origin}/openapi.json`, "--output", "openapi.d.ts"]);
-  await run(["node_modules/typescript/bin/tsc"]);
-  await run(["flow.ts"], { ORIGIN: origin, KEY: server.target.key });
-});
+const description = "clients/generated/openapi.json";
+const generators: ReadonlyArray<readonly [string, ReadonlyArray<string>]> = [
+  [
+    "openapi-fetch",
+    ["openapi-typescript/bin/cli.js", description, "-o", "clients/generated/openapi-typescript.ts"],
+  ],
+  [
+    "hey-api",
+    ["@hey-api/openapi-ts/bin/run.js", "-i", description, "-o", "clients/generated/hey-api"],
+  ],
+  ["orval", ["orval/dist/bin/orval.mjs", "--config", "clients/orval.config.ts"]],
+];
+
+it("clients of three generators are strictly typed, and go through the flow of section 1", async () => {
+  await rm(join(judges, "clients/generated"), { recursive: true, force: true });
+  await mkdir(join(judges, "clients/generated"));
+  const response = await fetch(`${origin}/openapi.json`);
+  await writeFile(join(judges, description), await response.text());
+  for (const [, [program, ...options]] of generators) {
+    await run([`node_modules/${program}`, ...options]);
+  }
+  await run(["node_modules/typescript/bin/tsc", "-p", "clients"]);
+  for (const [name] of generators) {
+    await run([`clients/out/${name}.js`], { ORIGIN: origin, KEY: server.target.key });
+  }
+}, 120_000);

@@ -12,7 +12,7 @@ import {
   historyQuery,
   postHeaders,
 } from "./Values.ts";
-import { AnswerEvents, ChatWire, DetailsWire, EntryWire, envelope, listEnvelope } from "./Wire.ts";
+import { ChatWire, DetailsWire, EntryWire, envelope, listEnvelope } from "./Wire.ts";
 
 /** The base paths of the two interfaces. Each starts with `/` and does not end with it. */
 export interface BasePaths {
@@ -38,8 +38,6 @@ export interface Endpoint {
   >;
   readonly body?: Schema.Top & { readonly fields: Schema.Struct.Fields };
   readonly success: Schema.Top;
-  /** The events of a streamed success. */
-  readonly events?: Schema.Top;
 }
 
 export const endpoints = {
@@ -92,13 +90,16 @@ export const endpoints = {
     path: "",
     scope: "ask",
     summary: "Ask the chatbot a question",
+    // Not in `success`: generators would make a call of this endpoint that reads nothing but event streams.
     description:
-      "Responds with the stored entry, or, to `Accept: text/event-stream`, with status 200 and the answer as it is written.",
+      "Responds with the stored entry.\n\nWith the header `Accept: text/event-stream`, the response has the status 200 " +
+      'instead, and is a stream of server-sent events: a `delta` with the data `{"text": "…"}` for each piece of the ' +
+      "answer, then an `entry` with the data of the 201 response, or an `error` with the data of another. Comments keep " +
+      "the connection alive. A generated client does not read the stream; `fetch` or `@parley/client` does.",
     dto: "ASK_DTO",
     parameters: { header: askHeaders },
     body: AskBody,
     success: envelope(201, EntryWire),
-    events: AnswerEvents,
   },
 } as const satisfies Readonly<Record<string, Endpoint>>;
 

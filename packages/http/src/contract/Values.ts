@@ -100,7 +100,19 @@ const list = <const Fields extends ReadonlyArray<string>>(fields: Fields) => ({
   desc: optional(
     "Whether to sort in descending order: one value for each field of `orderBy`, in its order. Without `orderBy`, one " +
       `value, for \`id\`. ${spellings("desc")}`,
-    Schema.Array(Schema.Literals(["true", "false"]).annotate({ message: "NOT_BOOLEAN" })),
+    Schema.Array(
+      Schema.Literals(["true", "false"])
+        .annotate({ message: "NOT_BOOLEAN" })
+        .pipe(
+          Schema.decodeTo(
+            Schema.Boolean,
+            SchemaTransformation.transform<boolean, "true" | "false">({
+              decode: (text) => text === "true",
+              encode: (descending) => (descending ? "true" : "false"),
+            }),
+          ),
+        ),
+    ),
   ),
   id: optionalNumber(from(0).annotate({ description: "Only the item with this id" })),
 });

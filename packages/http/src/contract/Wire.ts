@@ -3,7 +3,7 @@
  * description is derived, and the encoding of the core's records.
  */
 import type { Chat, Chatbot, Entry, Page } from "@parley/core";
-import { Schema } from "effect";
+import { Schema, Stream } from "effect";
 import { HttpServerResponse } from "effect/http";
 
 const from = (minimum: number, maximum = Number.MAX_SAFE_INTEGER) =>
@@ -27,16 +27,6 @@ export const ChatWire = Schema.Struct({
   examples: [{ id: 1, name: "First steps", userRef: "user-17", _createTime: exampleTime }],
 });
 
-const exampleEntry = {
-  id: 2,
-  chat_id: 1,
-  question: "How do I change the port?",
-  answer: "Set `PORT`.",
-  moderation: "none",
-  flagged: false,
-  _createTime: exampleTime,
-};
-
 export const EntryWire = Schema.Struct({
   id: Id,
   chat_id: Id,
@@ -51,7 +41,17 @@ export const EntryWire = Schema.Struct({
   _createTime: Time,
 }).annotate({
   identifier: "ChatHistoryEntry",
-  examples: [exampleEntry],
+  examples: [
+    {
+      id: 2,
+      chat_id: 1,
+      question: "How do I change the port?",
+      answer: "Set `PORT`.",
+      moderation: "none",
+      flagged: false,
+      _createTime: exampleTime,
+    },
+  ],
 });
 
 export const DetailsWire = Schema.Struct({
@@ -97,39 +97,6 @@ export const ValidationException = failure(422, "ValidationException", {
   errors: Schema.Array(Schema.Struct({ ...coded, path: Schema.Array(Schema.String) })),
 });
 
-const eventId = {
-  id: Schema.String.annotate({ description: "For `Last-Event-ID`, where the stream breaks off" }),
-};
-
-/** The events of a streamed answer. */
-export const AnswerEvents = Schema.Union([
-  Schema.Struct({
-    event: Schema.Literal("delta"),
-    ...eventId,
-    data: Schema.Struct({ text: Schema.String }),
-  }).annotate({
-    identifier: "DeltaEvent",
-    examples: [{ event: "delta", id: "t1.4", data: { text: "Set " } }],
-  }),
-  Schema.Struct({
-    event: Schema.Literal("entry"),
-    ...eventId,
-    data: envelope(201, EntryWire),
-  }).annotate({
-    identifier: "EntryEvent",
-    examples: [{ event: "entry", id: "t1.11", data: { status: 201, data: exampleEntry } }],
-  }),
-  Schema.Struct({
-    event: Schema.Literal("error"),
-    data: Schema.Union([SystemError, NotFound, ValidationException, Unauthenticated]),
-  }).annotate({ identifier: "ErrorEvent" }),
-]).annotate({
-  identifier: "AnswerEvent",
-  description:
-    "An event of the stream, its `data` parsed: a `delta` for each piece of the answer, then one `entry` with the " +
-    "whole, or one `error`. Comments keep the connection alive.",
-});
-
 // Member by member: every store then yields the same bytes.
 export const encodeChat = (chat: Chat): typeof ChatWire.Type => ({
   id: chat.id,
@@ -167,13 +134,29 @@ export type ResponseBody = { readonly status: number; readonly [member: string]:
 /** Headers of every response of the interfaces: browsers guess no type, and no cache keeps what a key opens. */
 export const guarded = { "cache-control": "no-store", "x-content-type-options": "nosniff" };
 
-/** A JSON response with the status that its body names. */
+/** Bytes that a large response sends as one piece. */
+const pieceLength = 65_536;
+
+/**
+ * A JSON response with the status that its body names. No cache may keep what a key opens. A large one is sent in pieces,
+ * as fast as its client takes them.
+ */
 export const toJsonResponse = (
   body: ResponseBody,
   headers?: Readonly<Record<string, string>>,
-): HttpServerResponse.HttpServerResponse =>
-  HttpServerResponse.text(JSON.stringify(body), {
+): HttpServerResponse.HttpServerResponse => {
+  const text = JSON.stringify(body);
+  const options = {
     status: body.status,
     contentType: "application/json; charset=utf-8",
     headers: { ...guarded, ...headers },
-  });
+  };
+  if (text.length <= pieceLength) return HttpServerResponse.text(text, options);
+  const bytes = new TextEncoder().encode(text);
+  const pieces = Array.from({ length: Math.ceil(bytes.length / pieceLength) }, (_, n) =>
+    bytes.subarray(n * pieceLength, (n + 1) * pieceLength),
+  );
+  // A chunk of the stream is written as a whole.
+  const stream = Stream.fromIterable(pieces, { chunkSize: 1 });
+  return HttpServerResponse.stream(stream, { ...options, contentLength: bytes.length });
+};

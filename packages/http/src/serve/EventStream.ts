@@ -59,7 +59,8 @@ export const toEventStream = Effect.fnUntraced(function* (
     contentType: "text/event-stream; charset=utf-8",
     headers: {
       ...guarded,
-      // Some proxies hold a response back until it is complete.
+      // Compression holds the pieces of a response back, and so do some proxies.
+      "cache-control": "no-store, no-transform",
       "x-accel-buffering": "no",
       ...(replayed && { "idempotent-replayed": "true" }),
     },

@@ -10,6 +10,11 @@ import { toProblems, ValidationErrors, type Problem } from "./ValidationErrors.t
 
 const maxBodyBytes = 64 * 1024;
 
+const bodyUsed =
+  "The body was read before Parley got the request, by a parser such as express.json(), multer or koa-bodyparser, or " +
+  "by request.json(). Move the line that mounts Parley above the line of the parser, or leave what was read in " +
+  "request.body. In Fastify, pass its request and reply to the handler, not request.raw and reply.raw.";
+
 const utf8 = new TextDecoder("utf-8", { fatal: true });
 
 /** Reads and parses a request's body: at most 64 KiB of JSON in UTF-8. */
@@ -22,6 +27,9 @@ const readJson = (
   if (!/^application\/json[ \t]*(;|$)/i.test(headers["content-type"] ?? "")) {
     return Effect.fail("CONTENT_TYPE_NOT_JSON");
   }
+  // Of a web request. No fault of the client's: its status must not be 400.
+  if ((request.source as Partial<Request>).bodyUsed === true)
+    return Effect.die(new Error(bodyUsed));
   return request.arrayBuffer.pipe(
     Effect.mapError(({ reason }): GeneralMessage =>
       reason._tag === "RequestParseError" && reason.reason === "BodyTooLarge"
@@ -112,7 +120,7 @@ const makeQueryDecoder = <Field extends string, Values>(
       const { desc, orderBy = desc && ["id" as Field], ...values } = decoded;
       const [first, ...rest] = (orderBy ?? []).map((field, at): OrderBy<Field> => ({
         field,
-        descending: desc?.[at] === "true",
+        descending: desc?.[at] === true,
       }));
       return { ...values, ...(first && { orderBy: [first, ...rest] as const }) };
     });
@@ -121,7 +129,7 @@ const makeQueryDecoder = <Field extends string, Values>(
 
 interface Sorting<Field extends string> {
   readonly orderBy?: ReadonlyArray<Field>;
-  readonly desc?: ReadonlyArray<"true" | "false">;
+  readonly desc?: ReadonlyArray<boolean>;
 }
 
 const { ask, createChat, history, listChats } = endpoints;

@@ -12,8 +12,11 @@ import { toGeneralBody } from "./ErrorResponses.ts";
 export interface WebHandler {
   /** Fulfilled when `layer` is built. Rejects with the layer's error, and then so does every request. */
   readonly ready: Promise<void>;
-  /** Responds to every request, also outside the base paths and after `dispose`; rejects only if `layer` failed. */
-  readonly handler: (request: Request) => Promise<Response>;
+  /**
+   * Responds to every request, also outside the base paths and after `dispose`; rejects only if `layer` failed. It takes
+   * the arguments of `fetch`, too. With a `Request`, it ignores the second, which frameworks use for their own ends.
+   */
+  readonly handler: (request: Request | URL | string, init?: unknown) => Promise<Response>;
   /** Waits for the requests in progress, then releases the services. A request that waits for it never ends. */
   readonly dispose: () => Promise<void>;
 }
@@ -39,11 +42,16 @@ export const makeWebHandler = <E>(
   ready.catch(() => undefined);
   return {
     ready,
-    handler: (request) =>
-      run(
+    handler: async (input, init) => {
+      const request =
+        typeof input === "string" || input instanceof URL
+          ? new Request(input, init as RequestInit)
+          : input;
+      return run(
         (context) => Context.get(context, Handler)(request),
         async () => refuse(request),
-      ),
+      );
+    },
     dispose,
   };
 };

@@ -40,21 +40,6 @@ export const describeApi = (basePaths: BasePaths, serves: ReadonlyArray<keyof Ba
   };
 };
 
-/**
- * The description for the page, whose samples would have a made-up value of each parameter, such as an empty `userRef`.
- * Scalar leaves out a parameter whose example is an empty list, until the reader gives it a value.
- */
-export const withShortSamples = (spec: ReturnType<typeof describeApi>) => {
-  const copy = structuredClone(spec);
-  const operations = Object.values(copy.paths).flatMap((path) => Object.values<Json>(path));
-  for (const parameter of operations.flatMap((operation) => operation["parameters"])) {
-    if (parameter.required || "default" in parameter.schema) continue;
-    const examples = { default: { value: [], "x-disabled": true } };
-    Object.assign(parameter, { explode: true, examples });
-  }
-  return copy;
-};
-
 const tags = {
   general: "Chatbot details, chats and their history",
   answers: "Questions and answers",
@@ -99,21 +84,22 @@ const failures: ReadonlyArray<readonly [status: number, means: string, schema: S
 
 /** Describes an endpoint as an operation, and adds the schemas that it refers to. */
 const describeEndpoint = (name: string, endpoint: Endpoint, schemas: Json): Json => {
-  const describe = (schema: Schema.Top, type = "application/json", examples?: Json) => {
+  const describe = (schema: Schema.Top, examples?: Json) => {
     const { definitions, schema: described } = toJsonSchema(schema);
     Object.assign(schemas, definitions);
-    return { content: { [type]: { schema: described, ...(examples && { examples }) } } };
+    return {
+      content: { "application/json": { schema: described, ...(examples && { examples }) } },
+    };
   };
-  const { body, description, events, method, success } = endpoint;
+  const { body, description, method, success } = endpoint;
   const parameters = Object.entries(endpoint.parameters ?? {}).flatMap(describeParameters);
   const isPost = method === "POST";
-  const succeeded = {
-    description: "Success",
-    headers: { "x-request-id": requestId, ...(isPost && { "Idempotent-Replayed": replayed }) },
-  };
   const responses: Json = {
-    [isPost ? 201 : 200]: { ...succeeded, ...describe(success) },
-    ...(events && { 200: { ...succeeded, ...describe(events, "text/event-stream") } }),
+    [isPost ? 201 : 200]: {
+      description: "Success",
+      headers: { "x-request-id": requestId, ...(isPost && { "Idempotent-Replayed": replayed }) },
+      ...describe(success),
+    },
   };
   for (const [status, description, schema] of failures) {
     const examples = examplesOf(name, endpoint, status);
@@ -125,7 +111,7 @@ const describeEndpoint = (name: string, endpoint: Endpoint, schemas: Json): Json
         "x-request-id": requestId,
         ...((status === 403 || status === 500) && { "Retry-After": retryAfter }),
       },
-      ...describe(either || schema, "application/json", examples),
+      ...describe(either || schema, examples),
     };
   }
   return {

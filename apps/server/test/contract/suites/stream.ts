@@ -18,6 +18,7 @@ export const stream = (server: Server): void => {
   describe("ask: streaming", () => {
     let streamed: ReadonlyArray<StreamEvent> = [];
     let type = "";
+    let caching = "";
     const idempotencyKey = unique();
     const call = {
       json: { query: "How do I change the port?" },
@@ -26,11 +27,13 @@ export const stream = (server: Server): void => {
     beforeAll(async () => {
       const answer = await askStream(server(), call);
       type = answer.headers["content-type"] ?? "";
+      caching = answer.headers["cache-control"] ?? "";
       streamed = parseEvents(answer.text);
     });
 
     it("is an event stream of deltas and then one entry, the envelope of a plain ask", async () => {
       expect(type).toMatch(/^text\/event-stream/);
+      expect(caching).toBe("no-store, no-transform");
       const last = streamed.at(-1);
       expect(streamed.filter(({ event }) => event !== "delta")).toEqual([last]);
       expect(last?.event).toBe("entry");

@@ -1,0 +1,112 @@
+/**
+ * `@parley/http/node`: a web handler as a listener of `node:http`, and as a handler of Express, Connect and Fastify.
+ */
+import type { IncomingMessage, ServerResponse } from "node:http";
+import { Readable } from "node:stream";
+import { pipeline } from "node:stream/promises";
+import { ReadableStream } from "node:stream/web";
+import { guarded } from "../contract/Wire.ts";
+import { toRequestId } from "../serve/App.ts";
+import { toGeneralBody } from "../serve/ErrorResponses.ts";
+
+/** A request of `node:http`, with what Express, Connect and their body parsers add to it. */
+export interface NodeRequest extends IncomingMessage {
+  readonly originalUrl?: string;
+  readonly body?: unknown;
+}
+
+/** What the listener needs of Fastify's request and reply. */
+export interface FastifyRequest {
+  readonly raw: NodeRequest;
+  readonly body?: unknown;
+}
+export interface FastifyReply {
+  readonly raw: ServerResponse;
+  readonly hijack: () => unknown;
+}
+
+/** Responds by a web handler. The promise never rejects. */
+export type NodeHandler = (
+  request: NodeRequest | FastifyRequest,
+  response: ServerResponse | FastifyReply,
+  next?: (error: unknown) => void,
+) => Promise<void>;
+
+/**
+ * Makes a listener of a web handler, such as that of `makeWebHandler`. It serves the path that the client sent, also
+ * below a router's prefix, and takes a body that a parser has read from `request.body`. If the client hangs up, it
+ * aborts the signal of the handler's request. An error of the handler goes to `next` or, without it, to the console,
+ * and its response is 500 `INTERNAL_ERROR`.
+ */
+export const toNodeHandler =
+  (handler: (request: Request) => Promise<Response>): NodeHandler =>
+  async (request, response, next) => {
+    const incoming = "raw" in request ? request.raw : request;
+    const outgoing = "raw" in response ? response.raw : response;
+    if ("hijack" in response) response.hijack();
+    const hangUp = new AbortController();
+    const close = () => {
+      if (!outgoing.writableFinished && !outgoing.errored) hangUp.abort();
+    };
+    // It may have closed while a middleware waited.
+    if (outgoing.destroyed) close();
+    outgoing.once("close", close);
+    try {
+      const answer = await handler(await toWebRequest(incoming, request.body, hangUp.signal));
+      // The client hung up, or a middleware answered in the meantime.
+      if (outgoing.headersSent || outgoing.destroyed) return void (await answer.body?.cancel());
+      outgoing.writeHead(answer.status, Object.fromEntries(answer.headers));
+      if (answer.body === null) outgoing.end();
+      else await pipeline(Readable.fromWeb(answer.body as never), outgoing);
+    } catch (error) {
+      if (hangUp.signal.aborted) return;
+      if (next !== undefined && !outgoing.headersSent) return next(error);
+      console.error(error);
+      if (outgoing.headersSent) return void outgoing.destroy();
+      const headers = {
+        ...guarded,
+        "content-type": "application/json; charset=utf-8",
+        "x-request-id": toRequestId(incoming.headers["x-request-id"]),
+      };
+      outgoing.writeHead(500, headers).end(JSON.stringify(toGeneralBody("INTERNAL_ERROR")));
+    } finally {
+      // Node.js reads the next request of the connection after the rest of this one's body.
+      incoming.resume();
+    }
+  };
+
+const toWebRequest = async (incoming: NodeRequest, parsed: unknown, signal: AbortSignal) => {
+  const { method = "GET", originalUrl, readableDidRead: isRead, url = "/" } = incoming;
+  // The names of HTTP/2's pseudo-headers begin with a colon.
+  const fields = Object.entries(incoming.headers as Record<string, string>);
+  const headers = new Headers(fields.filter(([name]) => !name.startsWith(":")));
+  // What a parser has read may have another length now.
+  if (isRead) headers.delete("content-length");
+  const body = isRead ? toBody(parsed) : ReadableStream.from(readBytes(incoming));
+  // `*` and absolute targets do not begin with a slash.
+  const request = new Request(`http://localhost${(originalUrl ?? url).replace(/^(?!\/)/, "/")}`, {
+    // A web request refuses TRACE.
+    method: method === "TRACE" ? "OPTIONS" : method,
+    headers,
+    signal,
+    ...(method !== "GET" && method !== "HEAD" && { body, duplex: "half" }),
+  } as RequestInit);
+  if (method === "TRACE") Object.defineProperty(request, "method", { value: method });
+  // `bodyUsed` then says that the body cannot be had.
+  if (isRead && parsed === undefined) await request.arrayBuffer();
+  return request;
+};
+
+/** The body that a parser has left: bytes, text, or a value of JSON. */
+const toBody = (parsed: unknown): BodyInit =>
+  typeof parsed === "string" || parsed instanceof Uint8Array
+    ? (parsed as BodyInit)
+    : (JSON.stringify(parsed) ?? "");
+
+/** Leaves the connection open when the handler reads no further: the client still gets the response. */
+async function* readBytes(incoming: IncomingMessage): AsyncGenerator<Uint8Array> {
+  for await (const chunk of incoming.iterator({ destroyOnReturn: false })) {
+    // A middleware may have set an encoding.
+    yield Buffer.from(chunk, incoming.readableEncoding ?? undefined);
+  }
+}

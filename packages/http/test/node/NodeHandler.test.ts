@@ -1,0 +1,222 @@
+import { afterEach, expect, it, vi } from "vitest";
+import { toNodeHandler, type NodeRequest } from "@parley/http/node";
+import { makeTestHandler, usage } from "@parley/http/test";
+import { Effect, Redacted, Scope, Stream } from "effect";
+import { once } from "node:events";
+import { createServer, request, type RequestListener, type ServerResponse } from "node:http";
+import * as http2 from "node:http2";
+import { connect, type AddressInfo } from "node:net";
+
+const closers: Array<() => void> = [];
+afterEach(() => {
+  for (const close of closers.splice(0)) close();
+  vi.restoreAllMocks();
+});
+
+const listen = async (listener: RequestListener): Promise<number> => {
+  const server = createServer(listener).listen(0, "127.0.0.1");
+  await once(server, "listening");
+  closers.push(() => {
+    server.closeAllConnections();
+    server.close();
+  });
+  return (server.address() as AddressInfo).port;
+};
+
+/** The handler of both interfaces, which answers "fine", and what sends it the body of an ask. */
+const makeService = async () => {
+  const scope = Scope.makeUnsafe();
+  const { handler, key, logged } = await makeTestHandler(() =>
+    Stream.make({ _tag: "Delta", text: "fine" } as const, { _tag: "Usage", usage } as const),
+  ).pipe(Effect.provideService(Scope.Scope, scope), Effect.runPromise);
+  const ask = async (port: number, body: string, headers: object = {}) => {
+    const response = await fetch(`http://127.0.0.1:${port}/ask`, {
+      method: "POST",
+      headers: { "x-api-key": Redacted.value(key), "content-type": "application/json", ...headers },
+      body,
+    });
+    return {
+      status: response.status,
+      id: response.headers.get("x-request-id"),
+      body: (await response.json()) as any,
+    };
+  };
+  return { ask, handler, logged };
+};
+
+const readBody = async (incoming: NodeRequest) => {
+  const chunks = [];
+  for await (const chunk of incoming) chunks.push(chunk);
+  return Buffer.concat(chunks);
+};
+
+it("a body that a parser has read is taken from request.body: a value, text or bytes", async () => {
+  const { ask, handler } = await makeService();
+  const listener = toNodeHandler(handler);
+  for (const parse of [JSON.parse, String, (bytes: Buffer) => bytes]) {
+    const port = await listen(async (incoming: NodeRequest, response) => {
+      const body: unknown = parse((await readBody(incoming)) as never);
+      await listener(Object.assign(incoming, { body }), response);
+    });
+    const answered = await ask(port, '{ "query": "é", "more": [1, 2] }');
+    expect(answered).toMatchObject({ status: 201, body: { data: { question: "é" } } });
+    expect(await ask(port, "null")).toMatchObject({
+      status: 422,
+      body: { errors: [{ path: [] }] },
+    });
+  }
+});
+
+it("a body in an encoding that a middleware has set arrives unchanged", async () => {
+  const { ask, handler } = await makeService();
+  const listener = toNodeHandler(handler);
+  for (const encoding of ["utf8", "hex"] as const) {
+    const port = await listen((incoming, response) =>
+      listener(incoming.setEncoding(encoding), response),
+    );
+    expect(await ask(port, '{"query":"é"}')).toMatchObject({ body: { data: { question: "é" } } });
+  }
+});
+
+it("a body that was read and is nowhere is a 500, whose log line names the parser and the line to move", async () => {
+  const { ask, handler, logged } = await makeService();
+  const listener = toNodeHandler(handler);
+  const ports = [
+    // A parser that leaves nothing in `request.body`.
+    await listen(async (incoming, response) => {
+      await readBody(incoming);
+      await listener(incoming, response);
+    }),
+    // A reader of the first piece.
+    await listen(async (incoming, response) => {
+      await once(incoming, "data");
+      await listener(incoming.pause(), response);
+    }),
+    // Frameworks of web requests.
+    await listen(
+      toNodeHandler(async (web) => {
+        await web.json();
+        return handler(web);
+      }),
+    ),
+  ];
+  for (const port of ports) {
+    const answer = await ask(port, '{"query":"q"}');
+    expect(answer).toMatchObject({ status: 500, body: { message: "INTERNAL_ERROR" } });
+    const line = logged.splice(0).join();
+    expect(line).toMatch(/Move the line that mounts Parley above the line of the parser/);
+    expect(line).toMatch(/express\.json\(\)/);
+    expect(line).toContain(answer.id);
+  }
+});
+
+it("an error of the handler goes to next, or to the console with a 500 of the contract", async () => {
+  const printed = vi.spyOn(console, "error").mockReturnValue(undefined);
+  const error = new Error("no database");
+  const listener = toNodeHandler(() => Promise.reject(error));
+  const next = vi.fn((_: unknown) => {});
+  const withNext = await listen((incoming, response) =>
+    listener(incoming, response, (reason) => {
+      next(reason);
+      response.end("next");
+    }),
+  );
+  expect(await (await fetch(`http://127.0.0.1:${withNext}`)).text()).toBe("next");
+  expect(next.mock.calls).toEqual([[error]]);
+  expect(printed).not.toHaveBeenCalled();
+  const response = await fetch(`http://127.0.0.1:${await listen(listener)}`);
+  expect([response.status, await response.json()]).toMatchObject([
+    500,
+    { message: "INTERNAL_ERROR" },
+  ]);
+  expect(response.headers.get("x-request-id")).toMatch(/./);
+  expect(printed.mock.calls).toEqual([[error]]);
+});
+
+it("a stream that fails breaks the connection and is printed; a client that leaves is not", async () => {
+  const printed = vi.spyOn(console, "error").mockReturnValue(undefined);
+  const error = new Error("broken");
+  let controller: ReadableStreamDefaultController<string>;
+  const signals: Array<AbortSignal> = [];
+  const listener = toNodeHandler(async ({ signal }) => {
+    signals.push(signal);
+    const body = new ReadableStream<string>({ start: (made) => void (controller = made) });
+    controller.enqueue("a");
+    return new Response(body.pipeThrough(new TextEncoderStream()));
+  });
+  const port = await listen(listener);
+  const open = async () => {
+    const [response] = await once(request({ port }).end(), "response");
+    await once(response, "data");
+    return response;
+  };
+  const left = await open();
+  left.destroy();
+  await vi.waitFor(() => expect(signals[0]!.aborted).toBe(true));
+  const broken = await open();
+  controller!.error(error);
+  await expect(once(broken, "end")).rejects.toThrow("aborted");
+  await vi.waitFor(() => expect(printed.mock.calls).toEqual([[error]]));
+});
+
+it("a client that left before the handler got the request has hung up", async () => {
+  const aborted: Array<boolean> = [];
+  const listener = toNodeHandler(async ({ signal }) => {
+    aborted.push(signal.aborted);
+    return new Response("late");
+  });
+  const port = await listen(async (incoming, response) => {
+    await once(response, "close");
+    await listener(incoming, response);
+  });
+  const socket = connect(port, "127.0.0.1");
+  socket.write("GET / HTTP/1.1\r\nhost: a\r\n\r\n", () => setTimeout(() => socket.destroy(), 20));
+  await vi.waitFor(() => expect(aborted).toEqual([true]));
+});
+
+it("a response that a middleware has sent stays as it is", async () => {
+  let cancelled = false;
+  const body = new ReadableStream({ cancel: () => void (cancelled = true) });
+  const listener = toNodeHandler(async () => new Response(body));
+  const port = await listen((incoming, response: ServerResponse) => {
+    response.writeHead(503).end("busy");
+    void listener(incoming, response);
+  });
+  const response = await fetch(`http://127.0.0.1:${port}`);
+  expect([response.status, await response.text()]).toEqual([503, "busy"]);
+  await vi.waitFor(() => expect(cancelled).toBe(true));
+});
+
+it("requests that a web request cannot be are answered: TRACE, targets without a path, HTTP/2", async () => {
+  const { handler } = await makeService();
+  const listener = toNodeHandler(handler);
+  const port = await listen(listener);
+  for (const [line, path] of [
+    ["TRACE /a", "/a"],
+    ["OPTIONS *", "/*"],
+    ["GET http://example.org/a?b", "/http://example.org/a"],
+  ] as const) {
+    const socket = connect(port, "127.0.0.1");
+    socket.write(`${line} HTTP/1.1\r\nhost: a\r\nconnection: close\r\n\r\n`);
+    let answer = "";
+    for await (const text of socket) answer += text;
+    expect(answer).toMatch(/^HTTP\/1\.1 404 /);
+    expect(JSON.parse(/\{.*\}/.exec(answer)![0])).toMatchObject({
+      method: line.split(" ")[0],
+      path,
+    });
+  }
+  const server = http2.createServer((incoming, response) =>
+    listener(incoming as never, response as never),
+  );
+  await once(server.listen(0, "127.0.0.1"), "listening");
+  const session = http2.connect(`http://127.0.0.1:${(server.address() as AddressInfo).port}`);
+  closers.push(() => {
+    session.destroy();
+    server.close();
+  });
+  const stream = session.request({ ":path": "/api/details" });
+  let answer = "";
+  for await (const text of stream) answer += text;
+  expect(answer).toContain("API_KEY_NOT_PRESENT");
+});

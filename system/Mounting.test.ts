@@ -1,0 +1,244 @@
+/**
+ * One suite for the handler in every server that the documentation mounts it in. The frameworks and runtimes are
+ * installed in `mounts`, which is no member of the workspace; its programs are bundled with Parley, as an application is.
+ */
+import { generateKey } from "@parley/core";
+import { Effect, Redacted } from "effect";
+import { SecureRandom } from "effect/crypto";
+import { spawn } from "node:child_process";
+import { once } from "node:events";
+import { existsSync, readFileSync } from "node:fs";
+import { Agent, createServer, request, type ServerResponse } from "node:http";
+import type { AddressInfo } from "node:net";
+import { join } from "node:path";
+import { rolldown } from "rolldown";
+import { afterAll, beforeAll, describe, expect, it } from "vitest";
+import { withoutSettings } from "../apps/server/test/withoutSettings.ts";
+
+const mounts = join(import.meta.dirname, "mounts");
+const bin = (name: string) => [join(mounts, "node_modules/.bin", name)];
+
+const node24 = [process.execPath];
+const node20 = bin("node");
+const bun = bin("bun");
+const deno = [...bin("deno"), "run", "--quiet", "--allow-all"];
+
+const servers: ReadonlyArray<readonly [string, string, ReadonlyArray<string>]> = [
+  ["node:http", "node-http", node24],
+  ["node:http on Node 20", "node-http", node20],
+  ["Express 5 below its parser", "express", node24],
+  ["Express 5 on Node 20", "express", node20],
+  ["Express 5 on Bun", "express", bun],
+  ["Express 5 on Deno", "express", deno],
+  ["a router of Express 5", "express-router", node24],
+  ["Express 4", "express-4", node24],
+  ["Fastify 5", "fastify", node24],
+  ["Fastify 5 without its parsers", "fastify-raw", node24],
+  ["Hono", "hono", node24],
+  ["Next.js", "next", node24],
+  ["Bun", "bun", bun],
+  ["Deno", "deno", deno],
+];
+
+const key = await generateKey.pipe(
+  Effect.map(Redacted.value),
+  Effect.provide(SecureRandom.layerWebCrypto),
+  Effect.runPromise,
+);
+
+/** The second halves of answers that the programs wait for, by question. */
+const halves = new Map<string, ServerResponse>();
+const cancelled = new Set<string>();
+const gate = createServer(({ url }, response) => {
+  const question = decodeURIComponent(url!.slice(1));
+  if (question.startsWith("quick")) return void response.end("two");
+  halves.set(question, response);
+  response.once("close", () => {
+    if (!response.writableEnded) cancelled.add(question);
+  });
+});
+
+beforeAll(async () => {
+  if (!existsSync(join(mounts, "node_modules"))) {
+    throw new Error("their packages are not installed: npm ci --prefix system/mounts");
+  }
+  await once(gate.listen(0, "127.0.0.1"), "listening");
+  const { devDependencies } = JSON.parse(readFileSync(join(mounts, "package.json"), "utf8"));
+  const names = new Set([...servers.map(([, name]) => name), "read-before"]);
+  const build = await rolldown({
+    input: [...names].map((name) => join(mounts, `${name}.ts`)),
+    platform: "node",
+    external: [...Object.keys(devDependencies), "hono/compress"],
+  });
+  await build.write({ dir: join(mounts, "dist"), format: "es", entryFileNames: "[name].mjs" });
+}, 60_000);
+afterAll(() => gate.close());
+
+/** A program of the folder, started. */
+const start = async (name: string, [file, ...args]: ReadonlyArray<string>) => {
+  const { port } = gate.address() as AddressInfo;
+  const child = spawn(file!, [...args, join(mounts, `dist/${name}.mjs`)], {
+    cwd: mounts,
+    env: { ...withoutSettings(), GATE: `http://127.0.0.1:${port}`, KEY: key },
+  });
+  let output = "";
+  const exited = once(child, "close");
+  const origin = await new Promise<string>((resolve, reject) => {
+    const read = (text: Buffer) => {
+      output += text;
+      const [address] = /^http:\S+$/m.exec(output) ?? [];
+      if (address !== undefined) resolve(address);
+    };
+    child.stdout.on("data", read);
+    child.stderr.on("data", read);
+    exited.then(() => reject(new Error(output)));
+  });
+  return {
+    origin,
+    /** What it has printed beside its address. */
+    output: () => output.replace(`${origin}\n`, ""),
+    [Symbol.asyncDispose]: async () => {
+      child.kill("SIGKILL");
+      await exited;
+    },
+  };
+};
+
+const json = { "x-api-key": key, "content-type": "application/json" };
+
+describe.each(servers)("%s", (title, name, runtime) => {
+  let server: Awaited<ReturnType<typeof start>>;
+  beforeAll(async () => {
+    server = await start(name, runtime);
+  });
+  afterAll(() => server?.[Symbol.asyncDispose]());
+
+  const send = async (path: string, body?: unknown, headers: object = {}, method?: string) => {
+    const response = await fetch(server.origin + path, {
+      method: method ?? (body === undefined ? "GET" : "POST"),
+      headers: { "x-api-key": key, ...(body !== undefined && json), ...headers },
+      ...(body !== undefined && { body: JSON.stringify(body) }),
+    });
+    const text = await response.text();
+    return { status: response.status, body: text === "" ? null : JSON.parse(text) };
+  };
+
+  it("serves the paths that clients send", async () => {
+    expect(await send("/support/chatbot/details")).toMatchObject({
+      status: 200,
+      body: { data: { chatBotName: "Helpdesk" } },
+    });
+    expect((await send("/support/chatbot/chats?limit=1&orderBy=id&orderBy=name")).status).toBe(200);
+    expect(await send("/support/chatbot/nowhere?a=b")).toMatchObject({
+      status: 404,
+      body: { method: "GET", path: "/support/chatbot/nowhere" },
+    });
+    if (title !== "Next.js") {
+      expect(await send("/support/chatbot/chats", undefined, {}, "DELETE")).toMatchObject({
+        status: 404,
+        body: { method: "DELETE", path: "/support/chatbot/chats" },
+      });
+    }
+    expect((await send("/support/chatbot/details", undefined, { "x-api-key": "no" })).status).toBe(
+      401,
+    );
+  });
+
+  it("takes bodies, and refuses invalid ones as the contract says", async () => {
+    const name = "Größe 😀 \u2028";
+    expect(await send("/support/chatbot/chats", { name })).toMatchObject({
+      status: 201,
+      body: { data: { name } },
+    });
+    expect(await send("/support/chatbot/chats", {})).toMatchObject({ status: 201 });
+    const refused = async (body: unknown) => {
+      const { body: answer, status } = await send("/support/ask", body);
+      return [status, answer.errors?.map(({ path }: { path: unknown }) => path) ?? answer.message];
+    };
+    expect(await refused({ chat_id: "1" })).toEqual([422, [["chat_id"], ["query"]]]);
+    expect(await refused([])).toEqual([422, [[]]]);
+    expect(await refused({ query: "x".repeat(70_000) })).toEqual([400, "BODY_TOO_LARGE"]);
+    expect(await send("/support/ask", { query: "quick" })).toMatchObject({
+      status: 201,
+      body: { data: { answer: "one two" } },
+    });
+  });
+
+  it("answers on a connection whose body it did not read to the end", async () => {
+    const agent = new Agent({ keepAlive: true, maxSockets: 1 });
+    const statuses = [];
+    for (const path of ["/support/chatbot/chats", "/support/ask"]) {
+      const outgoing = request(server.origin + path, { method: "POST", headers: json, agent });
+      // Of no length that the server knows beforehand.
+      for (let n = 0; n < 2; n++) outgoing.write(JSON.stringify("x".repeat(45_000)));
+      outgoing.end();
+      const [response] = await once(outgoing, "response");
+      response.resume();
+      await once(response, "end");
+      statuses.push(response.statusCode);
+    }
+    agent.destroy();
+    expect(statuses).toEqual([400, 400]);
+  });
+
+  it("passes each delta on as it comes, to clients that take compressed responses", async () => {
+    const question = `delta in ${title}`;
+    const response = await fetch(`${server.origin}/support/ask`, {
+      method: "POST",
+      headers: { ...json, accept: "text/event-stream", "accept-encoding": "gzip, br" },
+      body: JSON.stringify({ query: question }),
+    });
+    expect(response.headers.get("cache-control")).toBe("no-store, no-transform");
+    expect(response.headers.get("content-encoding")).toBeNull();
+    const pieces = response.body!.pipeThrough(new TextDecoderStream()).getReader();
+    expect((await pieces.read()).value).toContain('data: {"text":"one "}\n\n');
+    await expect.poll(() => halves.has(question)).toBe(true);
+    halves.get(question)!.end("two");
+    let rest = "";
+    for (let piece; !(piece = await pieces.read()).done;) rest += piece.value;
+    expect(rest).toMatch(/"text":"two"[^]*event: entry\n.*\ndata: .*"one two"/);
+  });
+
+  /** Asks, and hangs up when the answer has begun. */
+  const leave = async (question: string, headers: object) => {
+    const outgoing = request(`${server.origin}/support/ask`, {
+      method: "POST",
+      headers: { ...json, ...headers },
+    });
+    outgoing.once("error", () => {});
+    outgoing.once("response", (response) => response.on("error", () => {}));
+    outgoing.end(JSON.stringify({ query: question }));
+    await expect.poll(() => halves.has(question), { timeout: 10_000 }).toBe(true);
+    outgoing.destroy();
+  };
+
+  it("a hang-up cancels an ask, streamed or not, if the client wants that", async () => {
+    const cancel = { "on-disconnect": "cancel" };
+    for (const accept of ["text/event-stream", "application/json"]) {
+      const question = `cancel ${accept} in ${title}`;
+      await leave(question, { ...cancel, accept });
+      await expect.poll(() => cancelled.has(question), { timeout: 5000 }).toBe(true);
+    }
+    const finished = `finish in ${title}`;
+    await leave(finished, { accept: "text/event-stream" });
+    const last = `last in ${title}`;
+    await leave(last, { ...cancel, accept: "text/event-stream" });
+    await expect.poll(() => cancelled.has(last), { timeout: 5000 }).toBe(true);
+    expect(cancelled.has(finished)).toBe(false);
+    halves.get(finished)!.end("two");
+  });
+
+  it("survives 48 streams that are killed, and prints nothing", async () => {
+    const questions = Array.from({ length: 48 }, (_, n) => `killed ${n} in ${title}`);
+    const headers = { "on-disconnect": "cancel", accept: "text/event-stream" };
+    await Promise.all(questions.map((question) => leave(question, headers)));
+    await expect
+      .poll(() => questions.filter((question) => cancelled.has(question)).length, {
+        timeout: 10_000,
+      })
+      .toBe(48);
+    expect((await send("/support/chatbot/details")).status).toBe(200);
+    // A notice of Deno's about all of its servers.
+    expect(server.output().replace(/^Deno\.serve: request\.signal .*\n/m, "")).toBe("");
+  });
+});

@@ -1,0 +1,65 @@
+/**
+ * The flow of section 1, by a client that was generated from the API description.
+ */
+import assert from "node:assert/strict";
+
+interface Chat {
+  readonly id: number;
+  readonly userRef: string | null;
+}
+interface Entry {
+  readonly id: number;
+  readonly chat_id: number;
+  readonly question: string;
+  readonly answer: string;
+  readonly flagged: boolean;
+}
+interface List<A> {
+  readonly data: ReadonlyArray<A>;
+  readonly total: number;
+}
+
+/** The calls of a generated client, with the types that it has made. */
+export interface GeneratedClient {
+  readonly details: () => Promise<{ readonly chatBotName: string }>;
+  readonly createChat: (
+    chat: { name: string; userRef: string },
+    idempotencyKey: string,
+  ) => Promise<Chat>;
+  readonly listChats: (userRef: string) => Promise<List<Chat>>;
+  /** Ordered by id, the newest first. */
+  readonly history: (chatId: number) => Promise<List<Entry>>;
+  /** Ordered by two fields. */
+  readonly sortedHistory: (chatId: number) => Promise<List<Entry>>;
+  readonly ask: (chatId: number, query: string) => Promise<Entry>;
+  /** The message of the error for a chat that does not exist. */
+  readonly missing: (chatId: number) => Promise<string>;
+  /** The path of the first error of an ask with an empty query. */
+  readonly invalid: () => Promise<ReadonlyArray<string>>;
+}
+
+const { KEY, ORIGIN } = process.env;
+export const key = KEY!;
+export const origin = ORIGIN!;
+
+/** Runs the flow with a client, whose name makes its chats its own. */
+export const run = async (name: string, client: GeneratedClient): Promise<void> => {
+  assert.equal(typeof (await client.details()).chatBotName, "string");
+  const chat = await client.createChat({ name: "First steps", userRef: name }, name);
+  // The same request again.
+  assert.deepEqual(await client.createChat({ name: "First steps", userRef: name }, name), chat);
+  assert.deepEqual(await client.listChats(name), { data: [chat], total: 1 });
+  assert.equal((await client.history(chat.id)).data[0]?.question, "");
+
+  const question = "How do I change the port?";
+  const entry = await client.ask(chat.id, question);
+  assert.deepEqual([entry.chat_id, entry.question, entry.flagged], [chat.id, question, false]);
+  assert.match(entry.answer, /PARLEY_PORT/);
+  const { data, total } = await client.history(chat.id);
+  assert.equal(total, 2);
+  assert.deepEqual(data[0], entry);
+  assert.deepEqual((await client.sortedHistory(chat.id)).data, data);
+
+  assert.equal(await client.missing(chat.id + 1000), "CHAT_DOES_NOT_EXISTS");
+  assert.deepEqual(await client.invalid(), ["query"]);
+};

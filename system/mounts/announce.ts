@@ -1,0 +1,4 @@
+/** Tells the test the address. */
+export const announce = (address: unknown): void => {
+  console.log(`http://127.0.0.1:${(address as { readonly port: number }).port}`);
+};

@@ -1,0 +1,14 @@
+import { announce } from "./announce.ts";
+import { handler } from "./service.ts";
+
+// Of the types of Bun.
+declare const Bun: {
+  readonly serve: (options: {
+    readonly hostname: string;
+    readonly port: number;
+    readonly idleTimeout: number;
+    readonly fetch: (request: Request, server: { readonly port: number }) => Promise<Response>;
+  }) => unknown;
+};
+
+announce(Bun.serve({ hostname: "127.0.0.1", port: 0, idleTimeout: 60, fetch: handler }));

@@ -1,0 +1,16 @@
+import { toNodeHandler } from "@parley/http/node";
+import compression from "compression";
+import express from "express";
+import { announce } from "./announce.ts";
+import { handler } from "./service.ts";
+
+const support = express.Router();
+support.use(["/chatbot", "/ask"], toNodeHandler(handler));
+
+const app = express();
+app.use(compression({ threshold: 0 }));
+app.use("/support", support);
+// Parsers below the line that mounts Parley.
+app.use(express.json());
+
+const server = app.listen(0, "127.0.0.1", () => announce(server.address()));

@@ -1,0 +1,4 @@
+import { handler } from "./service.ts";
+
+export const dynamic = "force-dynamic";
+export { handler as GET, handler as POST };

@@ -1,0 +1,19 @@
+/** Stands for Next.js: it calls the route's functions with a request of a class of its own, and its parameters. */
+import { serve } from "@hono/node-server";
+import { announce } from "./announce.ts";
+import { GET, POST } from "./next-route.ts";
+
+class NextRequest extends Request {
+  get nextUrl(): URL {
+    return new URL(this.url);
+  }
+}
+const fetch = (request: Request) => {
+  const method = { GET, POST }[request.method];
+  const path = new URL(request.url).pathname.split("/").slice(2);
+  return method === undefined
+    ? new Response(null, { status: 405 })
+    : method(new NextRequest(request.url, request), { params: Promise.resolve({ path }) });
+};
+
+serve({ fetch, hostname: "127.0.0.1", port: 0 }, announce);
