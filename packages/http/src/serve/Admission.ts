@@ -10,10 +10,8 @@
  * - What counts is the least delay of a step, not the greatest, and two steps in a row make a server full. After a pause
  *   (a collection of garbage, a large page) the first requests are late, and the next are not; on a full server all are.
  *   And the thousands of asks that come to an idle server at once are taken on.
- * - The limit ends with the first step in which nothing is refused and no more asks wait than before.
- *
- * While the loop is late, the limit falls slowly from the number of asks in progress; otherwise it grows slowly from
- * there, so that the step from an idle server to a full one does not overshoot by much.
+ * - While the loop is late, the limit falls slowly from the number of asks in progress. Otherwise it grows slowly from
+ *   there, so that the step from an idle server to a full one does not overshoot by much, and ends when nothing is refused.
  *
  * Fairness. Half of the asks that a full server takes on in a second belong to the keys, in equal shares; the limit
  * gives the others to whoever comes. So a key that asks less than its share is never refused, whatever others do.
@@ -64,15 +62,12 @@ export const makeAdmission = (loop: EventLoop, now: () => number = () => perform
   let wasLate = false;
   let admitted = 0;
   let refused = 0;
-  let waitedBefore = 0;
 
   const endStep = (time: number, inProgress: number): void => {
     const millis = Math.min(time - stepStart, memory);
-    const waiting = loop.waiting();
     const isLate = leastDelay > late;
-    if (refused === 0 && waiting <= waitedBefore) limit = Infinity;
-    else if (isLate && wasLate) limit = Math.min(limit, inProgress) * decline;
-    else if (!isLate) limit = Math.max(limit, inProgress) * growth + 1;
+    if (isLate && wasLate) limit = Math.min(limit, inProgress) * decline;
+    else if (!isLate) limit = refused === 0 ? Infinity : Math.max(limit, inProgress) * growth + 1;
     const present = (1_000 * admitted) / millis;
     // It falls slowly: a server that stands still for a second does not owe the keys less.
     rate += (millis / memory) * (present > rate ? 1 : 0.1) * (present - rate);
@@ -82,7 +77,6 @@ export const makeAdmission = (loop: EventLoop, now: () => number = () => perform
     leastDelay = Infinity;
     wasLate = isLate;
     admitted = refused = 0;
-    waitedBefore = waiting;
   };
 
   return (key: string, begun: number): boolean => {
