@@ -14,7 +14,7 @@ import {
 } from "@parley/core";
 import { Effect } from "effect";
 import type { SqlError } from "effect/sql";
-import { endAfter, quickDeadline, timeLeft } from "../database/Lending.ts";
+import { deadlines, endAfter, timeLeft } from "../database/Deadlines.ts";
 import { busy, mapLockTimeout, retryOnConflict, toChatbotNotFound } from "../database/PgErrors.ts";
 import type { PgPools } from "../database/PgPools.ts";
 import type { Session } from "../database/TenantSession.ts";
@@ -54,7 +54,7 @@ export const makeChatCreation = Effect.fnUntraced(function* (pools: PgPools) {
         toChatbotNotFound(chatbot),
         mapLockTimeout,
         // A deadline of its own: the batcher's fiber inherits that of the request that started it.
-        endAfter(quickDeadline),
+        endAfter(deadlines.request),
         Effect.tap(() => sweepKeys(chatbot, chats.filter(({ keyed }) => keyed?.claims).length)),
       ),
     { writers: 2, batch: 200 },
@@ -78,7 +78,7 @@ export const makeChatCreation = Effect.fnUntraced(function* (pools: PgPools) {
       const { createTime, id, name, userRef } = row;
       return { chat: { id, name, userRef, createTime }, replayed: true };
     }
-  }, endAfter(quickDeadline));
+  }, endAfter(deadlines.request));
 
   return {
     /** Returns `null` if the key is another request's. Ends as {@link endAfter} says. */
@@ -88,7 +88,7 @@ export const makeChatCreation = Effect.fnUntraced(function* (pools: PgPools) {
       const entry = helloMessage === null ? null : helloEntry(helloMessage);
       const chat = { name, userRef, entry, keyed: null };
       return idempotencyKey === null
-        ? Effect.map(write(chatbot, chat, quickDeadline), (made) => toCreated(chat, made!))
+        ? Effect.map(write(chatbot, chat, deadlines.request), (made) => toCreated(chat, made!))
         : createOnce(chatbot, chat, idempotencyKey);
     }) satisfies ChatStore["Service"]["createChat"],
   };

@@ -18,7 +18,7 @@ import {
 import { Clock, Effect, Predicate, Schedule, Stream } from "effect";
 import type { ChatCreation } from "../chats/ChatCreation.ts";
 import { makeWriteBatcher } from "../chats/WriteBatcher.ts";
-import { endAfter, quickDeadline, timeLeft } from "../database/Lending.ts";
+import { deadlines, endAfter, timeLeft } from "../database/Deadlines.ts";
 import type { Notifications } from "../database/Notifications.ts";
 import {
   busy,
@@ -61,7 +61,7 @@ export const makeTurnStore = Effect.fnUntraced(function* (
           retryOnConflict,
           mapLockTimeout,
           // A deadline of its own: the batcher's fiber inherits that of the request that started it.
-          endAfter(quickDeadline),
+          endAfter(deadlines.request),
           Effect.map((rows) => rows.toSorted((a, b) => a.at - b.at)),
         );
       },
@@ -69,7 +69,7 @@ export const makeTurnStore = Effect.fnUntraced(function* (
     ).pipe(
       Effect.map((change) =>
         Effect.fnUntraced(function* (turn: Item) {
-          const left = Math.min(yield* timeLeft, quickDeadline);
+          const left = Math.min(yield* timeLeft, deadlines.request);
           const row = yield* change(turn.chatbot, turn, left);
           switch (row.outcome) {
             case "held":
@@ -117,7 +117,7 @@ export const makeTurnStore = Effect.fnUntraced(function* (
           // A locked chat is renewed the next time.
           Overloaded: () => Effect.succeed(true),
         }),
-        endAfter(quickDeadline),
+        endAfter(deadlines.request),
       ),
 
     /**
@@ -149,7 +149,7 @@ export const makeTurnStore = Effect.fnUntraced(function* (
           Effect.retry(attempt, { while: mayPass, schedule: retriesFor(millis) }),
         ),
         Effect.catchTag("TurnLost", (lost) => Effect.fail(unknown ?? lost)),
-        endAfter(millis + quickDeadline),
+        endAfter(millis + deadlines.request),
       );
     }),
 

@@ -15,7 +15,7 @@ import {
 } from "@parley/core";
 import { Effect } from "effect";
 import { makeWriteBatcher } from "../chats/WriteBatcher.ts";
-import { endAfter, quickDeadline, timeLeft } from "../database/Lending.ts";
+import { deadlines, endAfter, timeLeft } from "../database/Deadlines.ts";
 import {
   mapLockTimeout,
   retryOnConflict,
@@ -77,7 +77,7 @@ export const makeTakeTurn = Effect.fnUntraced(function* <E>(
         return decisions as ReadonlyArray<ReadonlyArray<DecisionRow>>;
       },
       // A deadline of its own: the batcher's fiber inherits that of the request that started it.
-      endAfter(quickDeadline),
+      endAfter(deadlines.request),
     ),
     { writers: 2, batch: 100 },
   );
@@ -123,7 +123,7 @@ export const makeTakeTurn = Effect.fnUntraced(function* <E>(
         return { _tag: "Turn", turn: { ...turn, newest } } satisfies Taken;
       }
     }
-  }, endAfter(quickDeadline));
+  }, endAfter(deadlines.request));
 });
 
 /** Milliseconds after which an ask tries a locked chat again. */
