@@ -84,8 +84,6 @@ export {
   IdempotencyKeyReused,
   StorageUnavailable,
   TurnLost,
-  WorkspaceNotFound,
-  WorkspaceTaken,
   type AskError,
 } from "./model/Errors.ts";
 export {
