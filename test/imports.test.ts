@@ -17,7 +17,7 @@ const mayImport: Readonly<Record<string, ReadonlyArray<RegExp>>> = {
     /^effect$/,
     /^effect\//,
     /^node:/,
-    /^\.\.\/serve\//,
+    /^\.\.\/(contract|serve)\//,
   ],
   "packages/pages/src": [
     /^@parley\/http(\/contract)?$/,
