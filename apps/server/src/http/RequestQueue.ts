@@ -67,6 +67,8 @@ export const makeRequestQueue = () => {
     },
     waiting: () => asks.length,
     turn: Effect.callback<void>((resume) => {
+      // The look-up of its key may have outlasted the turn of its request.
+      if (!isInTurn) startTurn();
       const since = performance.now();
       if (asks.length === 0 && since < end) return resume(Effect.void);
       const ask = { since, begin: () => resume(Effect.void) };

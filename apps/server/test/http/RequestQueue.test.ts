@@ -56,3 +56,12 @@ it("an ask that is interrupted while it waits gives up its place", async () => {
   expect(queue.loop.waiting()).toBe(1);
   await new Promise((resolve) => fibers[1]!.addObserver(resolve));
 });
+
+it("an ask begins without another request when the look-up of its key outlasts the turn", async () => {
+  const queue = makeRequestQueue();
+  queue.enter(() => {
+    for (let n = 0; n < 7; n++) spin();
+  });
+  await new Promise((resolve) => setTimeout(resolve, 20));
+  await Effect.runPromise(queue.loop.turn);
+});
