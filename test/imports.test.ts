@@ -11,6 +11,14 @@ const mayImport: Readonly<Record<string, ReadonlyArray<RegExp>>> = {
   "packages/core/src": [/^effect$/, /^effect\/crypto$/, /^effect\/persistence\/RateLimiter$/],
   "packages/client/src": [/^ai$/],
   "packages/http/src": [/^@parley\/core$/, /^effect$/, /^effect\//],
+  // For hosts with Node's own requests and responses.
+  "packages/http/src/node": [
+    /^@parley\/core$/,
+    /^effect$/,
+    /^effect\//,
+    /^node:/,
+    /^\.\.\/(contract|serve)\//,
+  ],
   "packages/pages/src": [
     /^@parley\/http(\/contract)?$/,
     /^effect$/,
