@@ -62,6 +62,8 @@ export const makeRequestQueue = () => {
     waiting: () => asks.length,
     turn: Effect.callback<void>((resume) => {
       const since = performance.now();
+      // Its body may have arrived in a later turn than the request, in which no other one is read.
+      if (!isInTurn) startTurn();
       if (asks.length === 0 && since < end) return resume(Effect.void);
       const ask = { since, begin: () => resume(Effect.void) };
       asks.push(ask);
