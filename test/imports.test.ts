@@ -6,9 +6,9 @@ const root = join(import.meta.dirname, "..");
 
 /** The imports that each package's sources may have, beside their own files. */
 const mayImport: Readonly<Record<string, ReadonlyArray<RegExp>>> = {
-  "packages/core/src": [/^effect$/, /^effect\/crypto$/, /^effect\/persistence\/RateLimiter$/],
+  "packages/core/src": [/^effect$/, /^effect\/crypto$/],
   "packages/client/src": [/^ai$/],
-  "packages/http/src": [/^@parley\/core$/, /^effect$/, /^effect\//],
+  "packages/http/src": [/^@parley\/core$/, /^effect$/, /^effect\//, /^jose(\/|$)/],
   "packages/pages/src": [
     /^@parley\/http(\/contract)?$/,
     /^effect$/,

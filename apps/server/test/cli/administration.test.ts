@@ -1,6 +1,7 @@
 import { ChatStore, keyId } from "@parley/core";
 import { layerPostgres } from "@parley/store-pg";
 import { Effect, Redacted } from "effect";
+import { createHmac } from "node:crypto";
 import { userInfo } from "node:os";
 import { beforeAll, expect, inject, it } from "vitest";
 import { redactKeys } from "../../src/cli/Errors.ts";
@@ -129,8 +130,10 @@ it("keys are created, listed, changed, rotated and revoked", async () => {
   const listed = await json("key list");
   const common = { id, chatbot: 2, chatbotName: "Sales", name: "web", createdAt: time };
   const scopes = ["read", "write", "ask"];
-  const ends = { expiresAt: time, ratePerMinute: null, revokedAt: null, lastUsedAt: null };
-  expect(listed).toEqual([{ ...common, state: "live", scopes, ...ends }]);
+  const ends = { expiresAt: time, revokedAt: null, lastUsedAt: null };
+  const bounds = { ratePerMinute: null, visitorRatePerMinute: null, tokensPerDay: null };
+  const widget = { visitors: false, origins: [], anonymous: false };
+  expect(listed).toEqual([{ ...common, state: "live", scopes, ...ends, ...bounds, ...widget }]);
   const lasts = Date.parse(listed[0].expiresAt) - Date.parse(listed[0].createdAt);
   expect(Math.round(lasts / 86_400_000)).toBe(30);
   expect(await json("key list --chatbot 1")).toEqual([]);
@@ -145,7 +148,9 @@ it("keys are created, listed, changed, rotated and revoked", async () => {
     name: null,
     scopes: ["read"],
     expiresAt: "2100-01-01T00:00:00.000Z",
+    ...bounds,
     ratePerMinute: 90,
+    signingSecret: null,
   });
   const changed = await json(`key set prl_${id}_… --scopes ask,read --expires never --name `);
   expect(changed).toMatchObject({ id, scopes: ["read", "ask"], expiresAt: null, name: null });
@@ -169,6 +174,7 @@ it("keys are created, listed, changed, rotated and revoked", async () => {
     expiresAt: null,
     scopes: ["read", "ask"],
     replaces: { id, expiresAt: time },
+    signingSecret: null,
   });
   const left = Date.parse(rotated.replaces.expiresAt) - Date.now();
   expect(Math.round(left / 60_000)).toBe(120);
@@ -185,6 +191,29 @@ it("keys are created, listed, changed, rotated and revoked", async () => {
   for (const whole of [key, report.key, rotated.key]) expect(stdout).not.toContain(whole);
   const twice = await parley(`key revoke ${rotated.id}`);
   expect(twice.stderr).toContain(`no live key prl_${rotated.id}_…`);
+});
+
+it("a key for visitors is printed with its signing secret, which no list shows", async () => {
+  const flags = "--visitors --visitor-rate 10/min --budget 200000/day";
+  const made = await parley(`key create --chatbot Sales ${flags}`);
+  const key = made.stdout.trim();
+  const secret = createHmac("sha256", key).update("parley-visitor").digest("hex");
+  expect(made.stderr.split("\n")[1]).toBe(`Its signing secret, for tokens of visitors: ${secret}`);
+  const id = keyId(key)!;
+  const [listed] = (await json("key list")).filter((one: { id: string }) => one.id === id);
+  const bounds = { visitorRatePerMinute: 10, tokensPerDay: 200_000 };
+  expect(listed).toMatchObject({ visitors: true, ...bounds });
+  expect(JSON.stringify(await json("key list"))).not.toContain(secret);
+  const rotated = await json(`key rotate ${id}`);
+  const fresh = createHmac("sha256", rotated.key).update("parley-visitor").digest("hex");
+  expect(rotated.signingSecret).toBe(fresh);
+  expect(await json(`key set ${id} --budget none --visitor-rate none`)).toMatchObject({
+    tokensPerDay: null,
+    visitorRatePerMinute: null,
+  });
+  for (const wrong of ["--budget 0/day", "--budget 5", "--visitor-rate 1/s"]) {
+    expect((await parley(`key set ${id} ${wrong}`)).code).toBe(2);
+  }
 });
 
 it("a key is generated without being stored", async () => {
@@ -222,7 +251,7 @@ it("a chatbot is deleted with its keys and chats, and only with --yes", async ()
     Effect.provide(layerPostgres({ url: Redacted.make(inject("postgresUrl")), schema })),
     Effect.runPromise,
   );
-  const what = 'the chatbot 2 "Sales" of the workspace "Acme" with 2 chats and 3 keys';
+  const what = 'the chatbot 2 "Sales" of the workspace "Acme" with 2 chats and 5 keys';
   expect(await parley("chatbot delete Sales")).toEqual({
     code: 1,
     stdout: "",
