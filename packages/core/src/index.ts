@@ -92,6 +92,7 @@ export {
   IdempotencyKeyReused,
   StorageUnavailable,
   TurnLost,
+  UserRefNotGranted,
   WorkspaceNotFound,
   WorkspaceTaken,
   type AskError,

@@ -121,8 +121,9 @@ export const taken = (
   chat: number | null,
   idempotencyKey: IdempotencyKey | null = null,
   turns?: TurnStore["Service"],
+  userRef: string | null = null,
 ) =>
-  TurnStore.use((store) => (turns ?? store).take(chatbot, chat, idempotencyKey)).pipe(
+  TurnStore.use((store) => (turns ?? store).take(chatbot, chat, idempotencyKey, userRef)).pipe(
     Effect.flatMap((outcome) =>
       outcome._tag === "Turn"
         ? Effect.succeed(outcome.turn)
