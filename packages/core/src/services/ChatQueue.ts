@@ -86,9 +86,13 @@ export const makeChatQueue = (store: TurnStore["Service"], limits: AskLimits) =>
     const leave = (place: Place, { asks }: Queue, ask: Deferred.Deferred<void>) =>
       Effect.sync(() => {
         asks.splice(asks.indexOf(ask), 1);
-        if (asks.length > 0) wake(asks[0]!);
-        else queues.get(nameOf(place))!.delete(place.userRef);
-        if (queues.get(nameOf(place))!.size === 0) queues.delete(nameOf(place));
+        if (asks.length > 0) {
+          wake(asks[0]!);
+        } else {
+          const ofChat = queues.get(nameOf(place))!;
+          ofChat.delete(place.userRef);
+          if (ofChat.size === 0) queues.delete(nameOf(place));
+        }
       });
 
     return {
