@@ -65,11 +65,12 @@ export const makeTurnStore = (memory: Memory): TurnStore["Service"] => {
   const end = (turn: Turn, now: number): boolean => {
     const { chat, tenant } = find(turn);
     if (!tenant.leases.delete(turn.id)) return holdsNothing(turn);
-    if (chat) {
-      chat.turnEnded = now;
-      publish(freed, { chatbot: turn.chatbot, chat: chat.chat.id });
-    }
+    if (chat) chat.turnEnded = now;
     return true;
+  };
+  /** The last step of a change: readers may take the turn before it returns. */
+  const notify = ({ chat, chatbot }: Turn) => {
+    if (chat !== null) publish(freed, { chatbot, chat });
   };
 
   return TurnStore.of({
@@ -141,10 +142,14 @@ export const makeTurnStore = (memory: Memory): TurnStore["Service"] => {
         const stored = addEntry(memory, asked, entry, now);
         const made = { chat: stored.chatId, entry: stored.id, turn: turn.id };
         putRecord(tenant, turn.idempotencyKey, now, { _tag: "Entry", ...made });
+        notify(turn);
         return stored;
       }),
 
-    release: (turn) => Effect.map(Clock.currentTimeMillis, (now) => void end(turn, now)),
+    release: (turn) =>
+      Effect.map(Clock.currentTimeMillis, (now) => {
+        if (end(turn, now)) notify(turn);
+      }),
 
     freed: Stream.fromPubSub(freed),
   });
