@@ -216,6 +216,37 @@ it("a key for visitors is printed with its signing secret, which no list shows",
   }
 });
 
+it("a token of a visitor is signed by a live key of the store, and noted", async () => {
+  const key = (
+    await parley("key create --chatbot Sales --visitors --scopes read,ask")
+  ).stdout.trim();
+  const id = keyId(key)!;
+  const secret = createHmac("sha256", key).update("parley-visitor").digest("hex");
+  for (const [flags, seconds, scope] of [
+    ["--expires 15m", 900, undefined],
+    ["--scopes read", 3600, "read"],
+    ["--expires 24h", 86_400, undefined],
+  ] as const) {
+    const { stdout } = await parley(`key token ${id} ${flags} --user-ref user-7`);
+    const [head, body, signature] = stdout.trim().split(".") as [string, string, string];
+    const text = createHmac("sha256", secret).update(`${head}.${body}`).digest("base64url");
+    expect(signature).toBe(text);
+    const [header, claims] = [head, body].map((part) =>
+      JSON.parse(Buffer.from(part, "base64url").toString()),
+    );
+    expect(header).toMatchObject({ alg: "HS256", kid: id });
+    expect(claims).toEqual({ sub: "user-7", exp: expect.any(Number), ...(scope && { scope }) });
+    expect(Math.abs(claims.exp - Date.now() / 1000 - seconds)).toBeLessThan(30);
+  }
+  const [noted] = await json("audit --limit 1");
+  expect(noted).toMatchObject({ action: "read", detail: `token of user-7 by ${id}` });
+  for (const wrong of ["--user-ref=", `--user-ref ${"u".repeat(61)}`, "--user-ref u --expires 25h"])
+    expect((await parley(`key token ${id} ${wrong}`)).code).toBe(2);
+  expect((await parley("key token --user-ref u")).stderr).toContain("More than one key");
+  await parley(`key revoke ${id}`);
+  expect((await parley(`key token ${id} --user-ref u`)).code).toBe(1);
+});
+
 it("a key is generated without being stored", async () => {
   const { stdout } = await parley("key generate");
   expect(keyId(stdout.slice(0, -1))).not.toBeNull();
@@ -251,7 +282,7 @@ it("a chatbot is deleted with its keys and chats, and only with --yes", async ()
     Effect.provide(layerPostgres({ url: Redacted.make(inject("postgresUrl")), schema })),
     Effect.runPromise,
   );
-  const what = 'the chatbot 2 "Sales" of the workspace "Acme" with 2 chats and 5 keys';
+  const what = 'the chatbot 2 "Sales" of the workspace "Acme" with 2 chats and 6 keys';
   expect(await parley("chatbot delete Sales")).toEqual({
     code: 1,
     stdout: "",

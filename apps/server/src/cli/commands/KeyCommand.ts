@@ -10,16 +10,18 @@ import {
   RatePerMinute,
   scopes,
   TokensPerDay,
+  UserRef,
   type Chatbot,
   type CreatedKey,
   type Scope,
 } from "@parley/core";
+import { longestLife, signVisitorToken } from "@parley/http";
 import { Console, Duration, Effect, Option, Redacted, Schema, Stdio, Stream } from "effect";
 import { Argument, CliError, Command, Flag } from "effect/cli";
 import { SecureRandom } from "effect/crypto";
-import { actor, onDatabase } from "../Database.ts";
+import { actor, onDatabase, recordRead } from "../Database.ts";
 import { makeCommand, withHelp } from "../Declaration.ts";
-import { nothingNamed } from "../Errors.ts";
+import { CommandFailed, nothingNamed } from "../Errors.ts";
 import {
   chatbotFlag,
   chatbotOf,
@@ -278,6 +280,73 @@ const generate = makeCommand("generate", {
   }, Effect.provide(SecureRandom.layerWebCrypto)),
 });
 
+const token = makeCommand("token", {
+  description: "Print a token of a visitor, for whom only the chats with its userRef exist",
+  examples: {
+    "parley key token --user-ref user-7 --expires 15m": "By the only key that signs tokens",
+    "parley key token prl_QSCmEIhoudPA --user-ref user-7 --scopes read": "Only to read",
+  },
+  flags: {
+    id: Argument.optional(idArgument),
+    userRef: Flag.String("user-ref").pipe(
+      Flag.filter(Schema.is(UserRef), () => "Expected up to 60 characters"),
+      Flag.filter(
+        (userRef) => userRef !== "",
+        () => "Expected a userRef that is not empty",
+      ),
+      Flag.withDescription("The visitor's userRef"),
+    ),
+    expires: expiresFlag(undefined, "When the token expires, at most 24 hours ahead (default: 1h)"),
+    scopes: Flag.optional(scopesFlag),
+  },
+  run: Effect.fnUntraced(function* ({ expires, id, scopes, userRef }) {
+    const all = yield* Administration.use((administration) => administration.chatbots);
+    const now = yield* present;
+    const signers = all.flatMap(({ chatbot, keys }) =>
+      keys.flatMap((key) =>
+        keyState(key, now.getTime()) === "live" && key.signingSecret !== null
+          ? { chatbot, id: key.id, signingSecret: key.signingSecret }
+          : [],
+      ),
+    );
+    const [signer, ...others] = signers.filter(
+      (key) => key.id === Option.getOrElse(id, () => key.id),
+    );
+    if (signer === undefined || others.length > 0) {
+      const named = Option.map(
+        id,
+        (text) => `The key prl_${text}_… is not live, or signs no tokens.`,
+      );
+      return yield* new CommandFailed({
+        message: Option.getOrElse(named, () =>
+          signer === undefined
+            ? "No live key signs tokens."
+            : "More than one key signs tokens: name one.",
+        ),
+        hint: '"parley key create --visitors" creates one, and "parley key list" lists all.',
+      });
+    }
+    const end = (expires && (yield* expires)) ?? new Date(now.getTime() + 3_600_000);
+    if (end.getTime() - now.getTime() > 1000 * longestLife)
+      return yield* new CommandFailed({
+        message: `A token expires at most 24 hours ahead, not at ${end.toISOString()}.`,
+        hint: "--expires 24h is the longest.",
+        exitCode: 2,
+      });
+    // Whoever has the token reads the user's chats.
+    yield* recordRead(signer.chatbot.id, `token of ${userRef} by ${signer.id}`);
+    const token = yield* signVisitorToken({
+      ...signer,
+      keyId: signer.id,
+      userRef,
+      expiresAt: end,
+      ...givenOf({ scopes }),
+    });
+    yield* print({ token, userRef, key: signer.id, expiresAt: end }, token);
+    yield* Console.error(`It expires at ${end.toISOString()}.`);
+  }, onDatabase),
+});
+
 export const key = Command.make("key").pipe(
   withHelp({
     description: "API keys",
@@ -286,5 +355,5 @@ export const key = Command.make("key").pipe(
       "parley key rotate --help": "How to replace one",
     },
   }),
-  Command.withSubcommands([create, list, set, revoke, rotate, generate]),
+  Command.withSubcommands([create, list, set, revoke, rotate, generate, token]),
 );
