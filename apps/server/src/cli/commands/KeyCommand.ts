@@ -300,6 +300,8 @@ const token = makeCommand("token", {
     scopes: Flag.optional(scopesFlag),
   },
   run: Effect.fnUntraced(function* ({ expires, id, scopes, userRef }) {
+    // Before the present is read: 24h are then at most 24 hours.
+    const expiresAt = expires && (yield* expires);
     const all = yield* Administration.use((administration) => administration.chatbots);
     const now = yield* present;
     const signers = all.flatMap(({ chatbot, keys }) =>
@@ -326,7 +328,7 @@ const token = makeCommand("token", {
         hint: '"parley key create --visitors" creates one, and "parley key list" lists all.',
       });
     }
-    const end = (expires && (yield* expires)) ?? new Date(now.getTime() + 3_600_000);
+    const end = expiresAt ?? new Date(now.getTime() + 3_600_000);
     if (end.getTime() - now.getTime() > 1000 * longestLife)
       return yield* new CommandFailed({
         message: `A token expires at most 24 hours ahead, not at ${end.toISOString()}.`,
