@@ -13,7 +13,6 @@ import {
   type NewEntry,
 } from "@parley/core";
 import { Effect } from "effect";
-import type { SqlError } from "effect/sql";
 import { deadlines, endAfter, timeLeft } from "../database/Deadlines.ts";
 import { busy, mapLockTimeout, retryOnConflict, toChatbotNotFound } from "../database/PgErrors.ts";
 import type { PgPools } from "../database/PgPools.ts";
@@ -107,12 +106,11 @@ type KeyRow = { readonly fingerprint: string } & (Chat | { readonly id: null });
 export const insertChats = (session: Session, chatbot: number, chats: ReadonlyArray<Creation>) => {
   const claims = chats.flatMap(({ keyed }) => (keyed?.claims === true ? keyed : []));
   const insertion = insertStatement(chats, chatbot);
-  const rows: Effect.Effect<
-    ReadonlyArray<CreatedChat & { readonly at: number }>,
-    SqlError.SqlError
-  > = claims.length === 0
-    ? session.query(chatbot, insertion.text, insertion.values)
-    : Effect.map(session.batch(chatbot, [claim(chatbot, claims), insertion]), ([, made]) => made!);
+  type Row = CreatedChat & { readonly at: number };
+  const rows =
+    claims.length === 0
+      ? session.query<Row>(chatbot, insertion.text, insertion.values)
+      : session.batch<Row>(chatbot, [claim(chatbot, claims), insertion]);
   return Effect.map(rows, (rows) => {
     const created = chats.map((): CreatedChat | null => null);
     for (const row of rows) created[row.at - 1] = row;
