@@ -41,34 +41,29 @@ export const layerModerationEndpoint = ({
   Layer.effect(
     Moderator,
     Effect.gen(function* () {
-      // Closes the connection of a call that is given up.
-      const client = HttpClient.withScope(yield* HttpClient.HttpClient);
+      const client = yield* HttpClient.HttpClient;
       const endpoint = HttpClientRequest.post(`${baseUrl.replace(/\/+$/, "")}/moderations`);
       const authorized =
         apiKey === undefined ? endpoint : HttpClientRequest.bearerToken(endpoint, apiKey);
 
-      const moderate = Effect.fnUntraced(
-        function* (question: string) {
-          const response = yield* authorized.pipe(
-            HttpClientRequest.setHeaders(yield* traceHeaders),
-            HttpClientRequest.bodyJsonUnsafe({ model, input: question }),
-            client.execute,
-          );
-          const { headers: responseHeaders, status: statusCode } = response;
-          const responseBody = yield* response.text;
-          if (statusCode < 200 || statusCode >= 300) {
-            return yield* classifyError({ statusCode, responseHeaders, responseBody });
-          }
-          const { results } = yield* Effect.mapError(decodeResponse(responseBody), () =>
-            makeFailure("abnormal_end", "unexpected response"),
-          );
-          return results[0].flagged
-            ? { category: flaggedCategory(results[0]), flagged: true }
-            : unflagged;
-        },
-        Effect.scoped,
-        Effect.mapError(classifyError),
-      );
+      const moderate = Effect.fnUntraced(function* (question: string) {
+        const response = yield* authorized.pipe(
+          HttpClientRequest.setHeaders(yield* traceHeaders),
+          HttpClientRequest.bodyJsonUnsafe({ model, input: question }),
+          client.execute,
+        );
+        const { headers: responseHeaders, status: statusCode } = response;
+        const responseBody = yield* response.text;
+        if (statusCode < 200 || statusCode >= 300) {
+          return yield* classifyError({ statusCode, responseHeaders, responseBody });
+        }
+        const { results } = yield* Effect.mapError(decodeResponse(responseBody), () =>
+          makeFailure("abnormal_end", "unexpected response"),
+        );
+        return results[0].flagged
+          ? { category: flaggedCategory(results[0]), flagged: true }
+          : unflagged;
+      }, Effect.mapError(classifyError));
 
       return Moderator.of({
         check: (_chatbot, question) =>
