@@ -131,7 +131,7 @@ const insertStatement = batchStatement<Creation>(
     ["turn", "text", ({ keyed }) => keyed?.turn],
   ],
   2,
-  (items) => `
+  (items, isKeyed) => `
 with wanted as (
   select * from ${items}
 ), held as (
@@ -170,14 +170,18 @@ with wanted as (
   select made.id, made.create_time, first_entry.id as entry_id, input.key, input.at::int4 as at
   from made cross join counter join input on input.n = made.position - counter.before
     left join first_entry on first_entry.chat_id = made.id
-), settled as (
+)${
+    isKeyed
+      ? `, settled as (
   insert into idempotency_key as k (chatbot_id, key, fingerprint, made_at, chat_id, entry_id)
   select $1, key, '', clock_timestamp(), id, entry_id from created where key is not null
-  -- An update of the row that exists, which finds it by the primary key whatever the planner expects.
   on conflict (chatbot_id, key) do update set
     made_at = excluded.made_at, turn_until = null, chat_id = excluded.chat_id, entry_id = excluded.entry_id
-)
+)`
+      : ""
+  }
 select id::float8 as id, create_time as "createTime", entry_id::float8 as "entryId", at from created`,
+  ({ keyed }) => keyed !== null,
 );
 
 const chatOfKey = `
