@@ -231,7 +231,6 @@ const importedEntryColumns: ReadonlyArray<Column<EntryToImport>> = [
 const insertInto = <Item>(table: string, columns: ReadonlyArray<Column<Item>>) =>
   batchStatement(
     columns,
-    2,
     (items) =>
       `insert into ${table} (chatbot_id, ${namesOf(columns)}) select $1, ${namesOf(columns)} from ${items}`,
   );
