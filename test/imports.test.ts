@@ -44,7 +44,7 @@ const mayImport: Readonly<Record<string, ReadonlyArray<RegExp>>> = {
   "packages/llm/src": [
     /^@parley\/core$/,
     /^effect$/,
-    /^effect\/persistence\/CircuitBreaker$/,
+    /^effect\/(http|persistence\/CircuitBreaker)$/,
     /^ai$/,
     /^@ai-sdk\//,
     /^marked$/,
