@@ -129,7 +129,6 @@ const command = fc.oneof(
       optional,
     ),
   }),
-  on("ReplaceKey", { key, by: key }),
   on("RevokeKey", { key }),
   on("UseKeys", { keys: fc.array(key, { maxLength: 2 }) }),
   on("OpenKey", { key }),
@@ -378,10 +377,6 @@ const subject = Effect.fnUntraced(function* (run: number) {
         return registry.addKey(chatbot, keyRecord(command.key, command.when), "tester");
       case "ChangeKey":
         return registry.changeKey(chatbot, keyId(command.key), command.change, "tester");
-      case "ReplaceKey": {
-        const by = { id: keyId(command.by), hash, expiresAt: null };
-        return registry.replaceKey(chatbot, keyId(command.key), by, 3_600_000, "tester");
-      }
       case "RevokeKey":
         return registry.revokeKey(chatbot, keyId(command.key), "tester");
       case "UseKeys":

@@ -21,7 +21,7 @@ import {
   type Chatbot,
 } from "../model/Chatbot.ts";
 import { ChatbotRegistry, type ChatbotChange, type KeyChange } from "../ports/ChatbotRegistry.ts";
-import { ChatbotNotFound, DeclarationInvalid } from "../model/Errors.ts";
+import { ChatbotNotFound, DeclarationInvalid, KeyNotFound } from "../model/Errors.ts";
 import { describeSchemaError } from "../model/SchemaErrors.ts";
 import { Text } from "../model/Text.ts";
 
@@ -122,9 +122,9 @@ const make = Effect.gen(function* () {
       yield* registry.changeKey(id, keyId, change, actor);
     }),
     /**
-     * Creates a key with the name, scopes and rate of another, which never expires without `expiresAt`. The other
-     * expires after `keepFor`, or earlier if it would have, so that its users can change over. Both or neither.
-     * `replaced` is the other key.
+     * Creates a key with the fields of another; without `expiresAt` it never expires. Then it lets the other expire after
+     * `keepFor`, unless that expires earlier, so that its users can change over. `replaced` is the other key. Fails with
+     * `KeyNotFound` if the other is revoked.
      */
     rotateKey: Effect.fnUntraced(function* (
       id: number,
@@ -137,9 +137,16 @@ const make = Effect.gen(function* () {
     ) {
       const millis = Duration.toMillis(keepFor);
       yield* validate(KeyRules, { keepFor: millis, expiresAt, actor });
+      const { keys } = yield* find(id);
+      const current = keys.find((key) => key.id === oldKey && key.revokedAt === null);
+      if (current === undefined) return yield* new KeyNotFound({ keyId: oldKey });
+      const { createdAt: _, lastUsedAt: __, revokedAt: ___, ...fields } = current;
       const { key, ...fresh } = yield* freshKey;
-      const by = { ...fresh, expiresAt };
-      const replaced = yield* registry.replaceKey(id, oldKey, by, millis, actor);
+      yield* registry.addKey(id, { ...fields, ...fresh, expiresAt }, actor);
+      const end = new Date((yield* registry.now).getTime() + millis);
+      const isEarlier = current.expiresAt !== null && current.expiresAt <= end;
+      const replaced = { ...fields, expiresAt: isEarlier ? current.expiresAt : end };
+      yield* registry.changeKey(id, oldKey, { expiresAt: replaced.expiresAt }, actor);
       return { id: fresh.id, key, replaced };
     }),
     /** Revokes a key for good. */

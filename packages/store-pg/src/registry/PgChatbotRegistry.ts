@@ -14,7 +14,6 @@ import {
   type Chatbot,
   type KeyRecord,
   type RegisteredKey,
-  type Replaced,
 } from "@parley/core";
 import { Effect } from "effect";
 import {
@@ -154,16 +153,6 @@ export const makeChatbotRegistry = ({ reads, writes }: PgPools) => {
         yield* audit(actor, id, "change-key", `${keyId}: ${fields.join(", ")}`);
       }),
 
-    replaceKey: (id, keyId, replacement, keepForMillis, actor) =>
-      write(function* () {
-        const { name, ratePerMinute, scopes, ...old } = yield* keyWith(id, keyId);
-        yield* insertKey(id, { ...replacement, name, scopes, ratePerMinute }, actor);
-        const [ended] = yield* query<Pick<Replaced, "expiresAt">>(endKey, [keyId, keepForMillis]);
-        if (ended === undefined) return { name, scopes, expiresAt: old.expiresAt! };
-        yield* audit(actor, id, "change-key", `${keyId}: expiresAt`);
-        return { name, scopes, expiresAt: ended.expiresAt };
-      }),
-
     revokeKey: (id, keyId, actor) =>
       write(function* () {
         yield* keyWith(id, keyId);
@@ -210,11 +199,6 @@ const deleteChatbot = "delete from chatbot where id = $1";
 const changeKey = `
 update api_key set name = $2, scopes = $3, expires_at = $4::timestamptz, rate_per_minute = $5::int
 where id = $1`;
-// An end that was to come earlier stays.
-const endKey = `
-update api_key set expires_at = clock_timestamp() + $2::float8 * interval '1 millisecond'
-where id = $1 and (expires_at > clock_timestamp() + $2::float8 * interval '1 millisecond') is not false
-returning expires_at as "expiresAt"`;
 const present = "select clock_timestamp()::timestamptz(3) as now";
 const revokeKey = "update api_key set revoked_at = clock_timestamp() where id = $1";
 
