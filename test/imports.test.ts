@@ -9,6 +9,7 @@ const mayImport: Readonly<Record<string, ReadonlyArray<RegExp>>> = {
   "packages/core/src": [/^effect$/, /^effect\/crypto$/, /^effect\/persistence\/RateLimiter$/],
   "packages/client/src": [/^ai$/],
   "packages/http/src": [/^@parley\/core$/, /^effect$/, /^effect\//],
+  "packages/http/src/node": [/^node:(http|stream)(\/|$)/, /^\.\.\/(contract|serve)\//],
   "packages/pages/src": [
     /^@parley\/http(\/contract)?$/,
     /^effect$/,
