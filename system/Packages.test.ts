@@ -154,7 +154,7 @@ describe("the libraries", () => {
   beforeAll(async () => {
     for (const file of [
       "packages/store-memory/test/MemoryUnderTest.ts",
-      ...["promise", "own-keys", "client/stream", "mount", "kit"].map(
+      ...["promise", "own-keys", "client/stream", "handler", "mount", "kit"].map(
         (name) => `examples/${name}.ts`,
       ),
     ]) {
