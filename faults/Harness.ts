@@ -81,7 +81,7 @@ const end = async ({ child, exit, log }: Launched, signal: NodeJS.Signals) => {
   throw new Error(`A process did not end by ${signal}:\n${log().slice(-4000)}`);
 };
 
-const signal = (pid: number, name: NodeJS.Signals): void => {
+export const signal = (pid: number, name: NodeJS.Signals): void => {
   try {
     process.kill(pid, name);
   } catch (cause) {
@@ -224,6 +224,7 @@ export interface Server {
   readonly stop: () => Promise<number | NodeJS.Signals>;
   readonly signal: (name: "SIGSTOP" | "SIGCONT") => void;
   readonly isRunning: () => boolean;
+  readonly pid: () => number;
   /** The output of all its processes, one after the other. */
   readonly log: () => string;
 }
@@ -264,6 +265,7 @@ export const makeServer = async (
     stop: () => end(runs.at(-1)!, "SIGTERM"),
     signal: (name) => void runs.at(-1)!.child.kill(name),
     isRunning: () => runs.at(-1)?.isRunning() === true,
+    pid: () => runs.at(-1)!.child.pid!,
     log,
   };
 };
@@ -272,23 +274,24 @@ export interface Service {
   readonly site: Site;
   readonly model: Model;
   readonly servers: ReadonlyArray<Server>;
-  /** `null`: the only server has one of its own. */
+  /** `null`: the only server has one of its own, or the harness did not start it. */
   readonly database: Database | null;
   readonly stop: () => Promise<void>;
 }
 
 /**
- * Starts one server with an embedded database, or several that share one; `settings` by the server's number and the
- * address of the shared database.
+ * Starts one server with an embedded database, or several that share one: the harness's own, or the one at a URL.
+ * `settings` is by the server's number and the address of the shared database.
  */
 export const startService = async (
   amount: number,
-  store: "embedded" | "shared",
+  store: "embedded" | "shared" | URL,
   settings: (at: number, url: string) => Readonly<Record<string, string>> = () => ({}),
 ): Promise<Service> => {
   const site = await makeSite();
   const model = await startModel();
   const postgres = store === "shared" ? await makePostgres(site.directory) : null;
+  const url = store instanceof URL ? store.href : postgres?.url;
   const servers: Array<Server> = [];
   const stop = async () => {
     postgres?.database.signalAll("SIGCONT");
@@ -304,9 +307,9 @@ export const startService = async (
   try {
     for (let at = 0; at < amount; at++) {
       const server = await makeServer(site, {
-        ...(postgres !== null && { PARLEY_STORE: "postgres", DATABASE_URL: postgres.url }),
+        ...(url !== undefined && { PARLEY_STORE: "postgres", DATABASE_URL: url }),
         ...model.environment,
-        ...settings(at, postgres?.url ?? ""),
+        ...settings(at, url ?? ""),
       });
       servers.push(server);
       await server.start();

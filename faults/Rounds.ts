@@ -91,7 +91,7 @@ const poolerSettings = [
   .map((setting) => `-c ${setting}`)
   .join(" ");
 
-/** Runs the faults, all of one store, one after the other. Gives what went against the promises, and what it did. */
+/** Runs the faults, all of one store, one after the other, as {@link underTraffic} does. */
 export const round = async (names: ReadonlyArray<FaultName>) => {
   const { store } = faults[names[0]!];
   // One of two servers hears nothing of what the other stores, as behind a pooler.
@@ -103,16 +103,31 @@ export const round = async (names: ReadonlyArray<FaultName>) => {
           DATABASE_URL: `${url}?options=${encodeURIComponent(poolerSettings)}`,
         },
   );
+  const strikes = names.map((name) => {
+    const victim = service.servers[Math.floor(Math.random() * service.servers.length)]!;
+    return [name, (traffic: Traffic) => faults[name].strike(service, victim, traffic)] as const;
+  });
+  return await underTraffic(service, strikes);
+};
+
+/**
+ * Strikes in the middle of traffic, one after the other, and stops the service. Gives what went against the promises, and
+ * what it did; `recovery` has the milliseconds from the end of a strike until each server works.
+ */
+export const underTraffic = async (
+  service: Service,
+  strikes: ReadonlyArray<readonly [name: string, (traffic: Traffic) => Promise<unknown>]>,
+  clients = 8,
+) => {
   const traffic = new Traffic(service);
   const { ledger } = traffic;
   const recovery: Record<string, number> = {};
   try {
-    const running = traffic.run(8);
+    const running = traffic.run(clients);
     await sleep(2000);
-    for (const name of names) {
-      const victim = service.servers[Math.floor(Math.random() * service.servers.length)]!;
+    for (const [name, strike] of strikes) {
       ledger.weather = { calm: false };
-      await faults[name].strike(service, victim, traffic);
+      await strike(traffic);
       const times = await Promise.all(service.servers.map((server) => traffic.works(server)));
       ledger.weather = { calm: true };
       recovery[name] = Math.max(...times);

@@ -28,6 +28,8 @@ export class Traffic {
   readonly #service: Service;
   /** Ids of acknowledged chats, by chatbot, oldest first. */
   readonly #chats: readonly [Array<number>, Array<number>] = [[], []];
+  /** Of the clients' keys: later traffic on the same database uses others. */
+  readonly #prefix = crypto.randomUUID();
   #keys = [0, 0];
   #running = true;
   /** Requests that are on their way, by server. */
@@ -107,7 +109,7 @@ export class Traffic {
     const userRef =
       kind === "create" && chance(0.5) ? `${marker} ${Math.floor(Math.random() * 9)}` : null;
     // Both chatbots' clients use the same keys.
-    const idempotencyKey = chance(0.6) ? `key-${++this.#keys[tenant]!}` : null;
+    const idempotencyKey = chance(0.6) ? `${this.#prefix}-${++this.#keys[tenant]!}` : null;
     if (chatId !== null && chance(0.1)) {
       const soon = async () => {
         await sleep(50 * Math.random());

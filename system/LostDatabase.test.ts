@@ -56,6 +56,8 @@ const timed = (effect: Effect.Effect<unknown, unknown>) =>
 /** A deadline of 5 s on a busy machine. */
 const inTime = 6_000;
 
+const isFailing = (effect: Effect.Effect<unknown, unknown>) => Effect.flip(effect);
+
 const byName = [{ field: "name", descending: false }] as const;
 const entry = { question: "q", answer: "a", moderation: "none", flagged: false, usage: null };
 
@@ -150,7 +152,16 @@ describe.each([
         const appended = yield* timed(Effect.provideService(append, AskDeadline, deadline));
         assert.isTrue(Exit.isFailure(appended.exit));
         assert.isBelow(appended.millis, 3_000 + inTime);
+        // Now that it is known to be away, nothing waits for it any more.
+        const many = Array.from({ length: 20 }, () => [...quick, bulk]).flat();
+        const refused = yield* timed(Effect.all(many.map(isFailing)));
+        assert.isTrue(Exit.isSuccess(refused.exit));
+        assert.isBelow(refused.millis, inTime);
+        const paid = Effect.provideService(append, AskDeadline, Date.now() + 20_000);
+        const appending = yield* Effect.forkChild(paid);
+        yield* Effect.sleep("1 second");
         path.freeze(false);
+        assert.strictEqual((yield* Fiber.join(appending)).answer, entry.answer);
         yield* Effect.all([create, take, list, bulk], { concurrency: 4 }).pipe(
           Effect.retry(Schedule.spaced("100 millis")),
           Effect.timeout(inTime),

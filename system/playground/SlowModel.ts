@@ -17,10 +17,13 @@ export interface SlowModel {
   readonly close: () => void;
 }
 
-/** `script` finds the answer to a question; `undefined` breaks the answer off with status 400. */
+/**
+ * `script` finds the answer to a question; `undefined` breaks the answer off with status 400. `pauseMillis` is how long
+ * a word takes.
+ */
 export const startSlowModel = async (
   script: (question: string) => string | undefined,
-  pauseMillis = 60,
+  pauseMillis: (question: string) => number = () => 60,
 ): Promise<SlowModel> => {
   const asked: Array<string> = [];
   const cancelled: Array<string> = [];
@@ -46,10 +49,13 @@ export const startSlowModel = async (
         `data: ${JSON.stringify({ id: "c", object: "chat.completion.chunk", created: 1, model: "m", choices: [{ index: 0, ...choice }] })}\n\n`,
       );
     response.writeHead(200, { "content-type": "text/event-stream" });
+    let due = performance.now();
     for (const content of answer.match(/\s*\S+\s*$|\s*\S+/g) ?? []) {
       if (response.destroyed) return;
       send({ delta: { role: "assistant", content }, finish_reason: null });
-      await sleep(pauseMillis);
+      // Timers are late: several words are sent at once to keep the pace.
+      due += pauseMillis(question);
+      if (due > performance.now()) await sleep(due - performance.now());
     }
     send({ delta: {}, finish_reason: "stop" });
     response.end("data: [DONE]\n\n");

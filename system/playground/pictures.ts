@@ -33,7 +33,7 @@ const details = {
   workspaceName: "Acme Sports",
 };
 
-const model = await startSlowModel((question) => answers[question], 60);
+const model = await startSlowModel((question) => answers[question]);
 const server = await launch("memory", model.settings);
 const { key, origin } = server.target;
 const client = makeClient({ origin, apiKey: key });

@@ -3,6 +3,7 @@
  */
 import { securityOf } from "@parley/store-pg";
 import { Console, Effect, FileSystem, Option, Path, Redacted } from "effect";
+import { command } from "./cli/Errors.ts";
 import { details, type Cell } from "./cli/Output.ts";
 import { logsText } from "./layers/Observability.ts";
 import { Settings } from "./Settings.ts";
@@ -19,16 +20,18 @@ interface Addresses {
 /** Without a terminal standard output is a log, which others may read. */
 const writeKey = Effect.fnUntraced(
   function* (key: Redacted.Redacted) {
-    const { dataDir } = yield* Settings;
+    const { dataDir, store } = yield* Settings;
     const files = yield* FileSystem.FileSystem;
-    const path = (yield* Path.Path).resolve(dataDir, "first-key");
+    // The key of the store in the directory lives on.
+    const name = store === "memory" ? "memory-key" : "first-key";
+    const path = (yield* Path.Path).resolve(dataDir, name);
     yield* files.makeDirectory(dataDir, { recursive: true });
     yield* files.remove(path, { force: true });
     yield* files.writeFileString(path, `${Redacted.value(key)}\n`, { flag: "wx", mode: 0o600 });
     yield* Effect.logInfo(`The first API key is in ${path}, which only this user can read`);
   },
   Effect.catch(({ message }) =>
-    Effect.logError(`The first API key is lost, "parley key create" makes another: ${message}`),
+    Effect.logError(`The first API key is lost, "${command} key create" makes another: ${message}`),
   ),
 );
 
@@ -37,7 +40,7 @@ export const announceStart = Effect.fnUntraced(function* (
   addresses: Addresses,
   firstKey: Option.Option<Redacted.Redacted>,
 ) {
-  const { databaseUrl, dataDir, knowledgeDir, llms, store } = yield* Settings;
+  const { databaseUrl, dataDir, knowledgeDir, llms, provision, store } = yield* Settings;
   const security = store === "postgres" ? securityOf(databaseUrl!) : null;
   const { answers, documentation, general, management, playground } = addresses;
   const models = llms.map(({ model, provider }) => `${model} at ${provider}`).join(", ");
@@ -46,6 +49,9 @@ export const announceStart = Effect.fnUntraced(function* (
   if (Option.isSome(firstKey) && !isShown) yield* writeKey(firstKey.value);
   if (text) {
     const key = isShown && Option.isSome(firstKey) ? Redacted.value(firstKey.value) : null;
+    const create = `${command} key create --name playground`;
+    const kept = provision === null ? `shown at the first start; another: ${create}` : create;
+    const another = store === "memory" || !isShown ? null : kept;
     const stores = {
       embedded: `PostgreSQL in ${dataDir}`,
       postgres: `PostgreSQL at DATABASE_URL (${security})`,
@@ -55,12 +61,13 @@ export const announceStart = Effect.fnUntraced(function* (
       ["Playground", playground && playground + (key === null ? "" : `#key=${key}`)],
       ["General interface", general],
       ["Answers interface", answers],
-      ["Documentation", documentation],
+      ["Guide", documentation && `${documentation}/guide`],
+      ["API reference", documentation],
       ["Store", stores[store]],
       ["Model", models || null],
       ["Documents", knowledgeDir ?? (models === "" ? "its own documentation" : null)],
       ["Management", management],
-      ["API key", key && `${key} (shown only now)`],
+      ["API key", key === null ? another : `${key} (shown only now)`],
     ];
     yield* Console.log(details(rows.filter(([, value]) => value !== null)));
     if (isShown) yield* Console.log("\nCtrl-C stops the server.");

@@ -6,13 +6,14 @@ import * as NodeServices from "@effect/platform-node/NodeServices";
 import { Access, Asking, layerRetention } from "@parley/core";
 import { layerRedaction, makeApp, makeRequestLog } from "@parley/http";
 import { makeDocumentation } from "@parley/pages/docs";
-import { makeGuide } from "@parley/pages/guide";
+import { makeGuide, type Place } from "@parley/pages/guide";
 import { makePlayground } from "@parley/pages/playground";
 import { Cause, Duration, Effect, Exit, Layer, Option, Scope, Stream } from "effect";
 import { SecureRandom } from "effect/crypto";
 import { announceStart } from "./Announcement.ts";
 import { clientAddressBehind, parseNetworks } from "./http/ClientAddress.ts";
 import { listen } from "./http/Listener.ts";
+import { makeRequestQueue } from "./http/RequestQueue.ts";
 import { makeManagement } from "./http/Management.ts";
 import { layerAsking } from "./layers/Asking.ts";
 import {
@@ -62,13 +63,26 @@ const stop = Effect.fnUntraced(function* (
 });
 
 /** This project's documents. */
-const guide = Effect.gen(function* () {
+const guideOf = Effect.fnUntraced(function* (places: ReadonlyArray<Place>) {
   const { own } = yield* Documents;
   return yield* makeGuide({
     readme: ownReadme,
     folder: ownDocuments,
     search: (question, limit) => Effect.map(own, ({ search }) => search(question, limit)),
+    places,
   });
+});
+
+/** Questions that a chatbot's documents answer, for the holder of a key that reads. */
+const questionsFor = Effect.gen(function* () {
+  const { authenticate } = yield* Access;
+  const { named } = yield* Documents;
+  return (key: string) =>
+    Effect.gen(function* () {
+      const { chatbot, scopes } = yield* authenticate(key);
+      const knowledge = yield* named(chatbot.settings.knowledge);
+      return scopes.includes("read") ? (knowledge?.questions ?? []) : [];
+    }).pipe(Effect.orElseSucceed(() => []));
 });
 
 /** Listens until the scope closes. The store is ready before the first connection is accepted. */
@@ -84,15 +98,21 @@ const listeners = Effect.gen(function* () {
   // An ask whose turn begins now may take its whole deadline.
   const grace = Duration.sum(settings.asks.deadline, Duration.seconds(5));
   const { refuse: refused } = yield* makeRequestLog(logRequests);
-  const listenTo = (port: number, app: Parameters<typeof listen>[0], at = host) =>
-    listen(app, { host: at, port, grace, refused });
+  const queue = makeRequestQueue();
+  const listenTo = (port: number, app: Parameters<typeof listen>[0], setting: string, at = host) =>
+    listen(app, { host: at, port, setting, grace, refused, onDisconnect, queue });
   // It closes last.
   const management =
     managementPort === 0
       ? null
-      : yield* listenTo(managementPort, yield* makeManagement, managementHost);
+      : yield* listenTo(
+          managementPort,
+          yield* makeManagement,
+          "PARLEY_MANAGEMENT_PORT",
+          managementHost,
+        );
   const interfaces = yield* Effect.acquireRelease(Scope.make("parallel"), stop);
-  const documentation = settings.docs ? [makeDocumentation] : [];
+  const documentation = settings.docs ? [makeDocumentation()] : [];
   const serve = Effect.fnUntraced(function* (
     port: number,
     serves: ReadonlyArray<"general" | "answers">,
@@ -102,21 +122,39 @@ const listeners = Effect.gen(function* () {
       basePaths,
       clientAddress: clientAddressBehind(parseNetworks(settings.trustedProxies)!),
       corsOrigins,
+      eventLoop: queue.loop,
       logRequests,
       onDisconnect,
       pages,
       serves,
     });
-    return yield* Scope.provide(listenTo(port, app), interfaces);
+    return yield* Scope.provide(
+      listenTo(port, app, serves.includes("general") ? "PARLEY_PORT" : "PARLEY_ASK_PORT"),
+      interfaces,
+    );
   });
   const askListener = askPort === null ? null : yield* serve(askPort, ["answers"]);
   // The page must know the port that the answers interface got.
   const answersPort = askListener === null ? null : Number(new URL(askListener).port || 80);
-  const playground = settings.playground ? [makePlayground({ answersPort })] : [];
+  const places: ReadonlyArray<Place> = [
+    ...(settings.playground ? (["playground"] as const) : []),
+    ...(settings.docs ? (["guide", "docs"] as const) : []),
+  ];
+  const ownOnly = settings.knowledgeDir === null && settings.knowledgeRoot === null;
+  const quotes = ownOnly ? ("guide" as const) : ("documents" as const);
+  const playground = settings.playground
+    ? [
+        makePlayground({
+          answersPort,
+          answerer: settings.llms.length > 0 ? "model" : quotes,
+          places,
+          questions: yield* questionsFor,
+        }),
+      ]
+    : [];
   const origin = yield* serve(port, askListener === null ? ["general", "answers"] : ["general"], [
     ...playground,
-    ...documentation,
-    ...(settings.docs ? [yield* guide] : []),
+    ...(settings.docs ? [makeDocumentation({ places }), yield* guideOf(places)] : []),
   ]);
   const askOrigin = askListener ?? origin;
   // After listening: nobody would see the key of a start that fails.

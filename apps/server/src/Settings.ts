@@ -3,7 +3,17 @@
  * stops the start with one line that names the setting.
  */
 import { transportOf } from "@parley/store-pg";
-import { Config, ConfigProvider, Context, Duration, Effect, Layer, Redacted, Schema } from "effect";
+import {
+  Config,
+  ConfigProvider,
+  Context,
+  Duration,
+  Effect,
+  Layer,
+  Option,
+  Redacted,
+  Schema,
+} from "effect";
 import { parseNetworks } from "./http/ClientAddress.ts";
 import {
   ignoredVariables,
@@ -41,15 +51,27 @@ const port = (name: string) => integer(name, 0, 65_535);
 const text = (name: string, expected: string, isValid: (value: string) => boolean) =>
   Config.schema(Schema.String.check(Schema.makeFilter(isValid, { expected })), name);
 
+/** `0`, `5s`, `500ms`, or the words of Effect such as `5 seconds`; `undefined` for other texts. */
+const toDuration = (text: string): Duration.Duration | undefined => {
+  const [, count, unit = "ms"] = /^(\d+)\s*(ms|s|m|h)?$/.exec(text) ?? [];
+  const units = { ms: "millis", s: "seconds", m: "minutes", h: "hours" };
+  // A number without a unit would be read as milliseconds.
+  if (count !== undefined && text === count && Number(count) > 0) return undefined;
+  const words = count === undefined ? text : `${count} ${units[unit as keyof typeof units]}`;
+  return Option.getOrUndefined(Duration.fromInput(words as Duration.Input));
+};
+
 const duration = (name: string, fallback: Duration.Input, minimum: Duration.Input = "1 second") => {
-  const expected = `a time between "${minimum}" and "1 hour", such as "45 seconds"`;
-  const [least, most] = [Duration.fromInputUnsafe(minimum), Duration.hours(1)];
-  const isBetween = (value: Duration.Duration) =>
-    Duration.between(value, { minimum: least, maximum: most });
-  return Config.schema(
-    Schema.DurationFromString.check(Schema.makeFilter(isBetween, { expected })),
-    name,
-  ).pipe(Config.withDefault(Duration.fromInputUnsafe(fallback)));
+  const expected = `a time between "${minimum}" and "1 hour": write 5 seconds or 500 millis`;
+  const between = { minimum: Duration.fromInputUnsafe(minimum), maximum: Duration.hours(1) };
+  const isBetween = (value: string) => {
+    const time = toDuration(value);
+    return time !== undefined && Duration.between(time, between);
+  };
+  return text(name, expected, isBetween).pipe(
+    Config.map((value) => toDuration(value)!),
+    Config.withDefault(Duration.fromInputUnsafe(fallback)),
+  );
 };
 
 const basePath = (name: string, fallback: `/${string}`) =>
@@ -208,7 +230,7 @@ const read = Effect.gen(function* () {
       `PARLEY_BASE_PATH "${basePaths.general}" and PARLEY_ASK_PATH "${basePaths.answers}" must not be equal or nested.`,
     store === "postgres" &&
       databaseUrl === null &&
-      "PARLEY_STORE is postgres, but DATABASE_URL is not set.",
+      "PARLEY_STORE is postgres, but DATABASE_URL is not set, such as postgres://user:password@host:5432/database.",
     typeof transport === "string" && `DATABASE_URL ${transport}.`,
     [values.port, values.askPort, values.managementPort].some(
       (port, at, all) => port && all.indexOf(port) < at,

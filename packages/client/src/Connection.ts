@@ -76,7 +76,16 @@ export async function* send(
     const timer = setTimeout(() => hangUp.abort(silence), timeoutMillis);
     return awaited.finally(() => clearTimeout(timer));
   };
+  const beganAt = Date.now();
   let outcome: Pick<Attempt, "status" | "requestId"> = {};
+  const report = (error?: unknown) =>
+    onAttempt?.({
+      ...request,
+      ...outcome,
+      beganAt,
+      durationMillis: Date.now() - beganAt,
+      ...(error !== undefined && { error }),
+    });
   let isOpen = false;
   try {
     const response = await inTime(
@@ -96,7 +105,7 @@ export async function* send(
       const failure = await inTime(response.json()).catch(() => undefined);
       throw toResponseError(status, failure, requestId, response.headers.get("retry-after"));
     }
-    onAttempt?.({ ...request, ...outcome });
+    report();
     isOpen = true;
     const reader = body!.getReader();
     const decoder = new TextDecoder();
@@ -111,7 +120,7 @@ export async function* send(
       : cause instanceof ResponseError
         ? cause
         : new ConnectionError("The connection failed", { cause });
-    if (!isOpen) onAttempt?.({ ...request, ...outcome, error });
+    if (!isOpen) report(error);
     throw error;
   } finally {
     hangUp.abort();

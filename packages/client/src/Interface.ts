@@ -84,6 +84,10 @@ export interface Attempt {
   readonly body?: string | undefined;
   readonly status?: number | undefined;
   readonly requestId?: string | undefined;
+  /** When it was sent, in milliseconds of the epoch. */
+  readonly beganAt: number;
+  /** Until the response began, or failed. */
+  readonly durationMillis: number;
   /** Why there is no successful response. */
   readonly error?: unknown;
 }

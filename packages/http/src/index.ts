@@ -13,6 +13,7 @@ export {
   type AppOptions,
   type Pages,
 } from "./serve/App.ts";
+export type { EventLoop } from "./serve/Admission.ts";
 export { toEndpointNotFound, toGeneralBody } from "./serve/ErrorResponses.ts";
 export {
   makeRequestLog,

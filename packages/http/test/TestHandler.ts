@@ -32,6 +32,7 @@ export const usage = {
 export const makeTestHandler = Effect.fnUntraced(function* (
   answer: (question: string) => Stream.Stream<AnswerPart, AnswerUnavailable>,
   options?: AppOptions,
+  store: typeof layerMemory = layerMemory,
 ) {
   const key = yield* Effect.provide(generateKey, SecureRandom.layerWebCrypto);
   const text = Redacted.value(key);
@@ -57,7 +58,7 @@ export const makeTestHandler = Effect.fnUntraced(function* (
   const layer = Layer.mergeAll(Access.layer, Chats.layer, Asking.layer, register).pipe(
     Layer.provideMerge(Logger.layer([logger])),
     Layer.provide([
-      layerMemory,
+      store,
       Digest.layerWebCrypto,
       Moderator.layerOff,
       Layer.succeed(Answerer, Answerer.of({ answer: (_, __, question) => answer(question) })),

@@ -7,7 +7,13 @@ import { HttpServerResponse } from "effect/http";
 type Headers = Readonly<Record<string, string | undefined>>;
 
 /** Headers of every page: no guessed types, no address for other sites, no frame of another site. */
-const guarded = { "x-content-type-options": "nosniff", "referrer-policy": "no-referrer" };
+const guarded = {
+  "cache-control": "no-cache",
+  "x-content-type-options": "nosniff",
+  "referrer-policy": "no-referrer",
+};
+
+export type StaticFile = Effect.Success<ReturnType<typeof makeStaticFile>>;
 
 /**
  * A function from a request's headers to the response with a text: gzipped for clients that accept it, and without a
@@ -16,7 +22,7 @@ const guarded = { "x-content-type-options": "nosniff", "referrer-policy": "no-re
 export const makeStaticFile = Effect.fnUntraced(function* (
   text: string,
   contentType: string,
-  headers: Readonly<Record<string, string>>,
+  headers: Readonly<Record<string, string>> = {},
 ) {
   const bytes = new TextEncoder().encode(text);
   const [gzipped, digest] = yield* Effect.promise(() =>
@@ -40,6 +46,29 @@ export const makeStaticFile = Effect.fnUntraced(function* (
       headers: accepts ? { ...all, "content-encoding": "gzip" } : all,
     });
   };
+});
+
+/** Whether the request reads a page. Servers leave out the body for HEAD. */
+export const isRead = (method: string): boolean => method === "GET" || method === "HEAD";
+
+const types: Readonly<Record<string, string>> = {
+  css: "text/css; charset=utf-8",
+  js: "text/javascript; charset=utf-8",
+  svg: "image/svg+xml",
+};
+
+/** Loads files that pages refer to, by their addresses below `folder`. */
+export const loadFiles = Effect.fnUntraced(function* (
+  folder: string,
+  names: ReadonlyArray<string>,
+) {
+  const { default: texts } = yield* Effect.promise(() => import("#files"));
+  const files = new Map<string, StaticFile>();
+  for (const name of names) {
+    const contentType = types[name.split(".").at(-1)!]!;
+    files.set(`${folder}/${name}`, yield* makeStaticFile(texts[name]!, contentType));
+  }
+  return files;
 });
 
 const gzip = async (bytes: Uint8Array<ArrayBuffer>): Promise<Uint8Array> => {

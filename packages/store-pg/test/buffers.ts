@@ -6,10 +6,20 @@ import { Effect } from "effect";
 import type { SqlClient } from "effect/sql";
 import type { Statement } from "../src/database/TenantSession.ts";
 
+/** The most that any node touched: the root does not include a CTE that nothing refers to. */
+export const mostOf = (plan: any): number =>
+  Math.max(touchedBy(plan), ...(plan.Plans ?? []).map(mostOf));
+
 let statements = 0;
 
-const literal = (value: unknown): string => {
-  if (PgTypes.isParameter(value)) return `'{${(value.value as ReadonlyArray<unknown>).join()}}'`;
+/** A value as SQL. */
+export const literal = (value: unknown): string => {
+  if (PgTypes.isParameter(value)) {
+    const items = (value.value as ReadonlyArray<unknown>).map((item) =>
+      typeof item === "string" ? JSON.stringify(item) : String(item),
+    );
+    return `'{${items.join()}}'`;
+  }
   return typeof value === "string" ? `'${value.replaceAll("'", "''")}'` : String(value);
 };
 

@@ -11,15 +11,12 @@ import { makeListEntries } from "../src/chats/EntryListing.ts";
 import { makeTurnStore } from "../src/turns/PgTurnStore.ts";
 import type { Tenant } from "../src/database/Lending.ts";
 import type { Session, Statement } from "../src/database/TenantSession.ts";
-import { touchedBy } from "./buffers.ts";
+import { mostOf } from "./buffers.ts";
 import { fillChats, filledChatbot as chatbot, fillEntries, settle } from "./fill.ts";
 import { freshDatabase } from "./PostgresUnderTest.ts";
 
 const rows = 50_000;
 const most = 100;
-
-/** The most that any node touched: the root does not include a CTE that nothing refers to. */
-const mostOf = (plan: any): number => Math.max(touchedBy(plan), ...(plan.Plans ?? []).map(mostOf));
 
 /** Whether a statement is part of a transaction. */
 const Inside = Context.Reference("Inside", { defaultValue: () => false });

@@ -67,9 +67,16 @@ const key =
 /** Leaves only the id of each API key in the text, also of a mistyped or cut one. */
 export const redactKeys = (text: string): string => text.replace(key, "prl_$1$2_…");
 
-/** Prints it on standard error. */
+/** How the reader runs the command: in a clone, by npx, or as it was found. */
+export const command = import.meta.url.endsWith(".ts")
+  ? "npx --yes pnpm@12 --silent parley"
+  : process.env["npm_command"] === "exec"
+    ? "npx parley"
+    : (process.argv[1] ?? "parley");
+
+/** Prints it on standard error, with quoted commands as the reader can run them. */
 export const printError = ({ hint, message }: Described): Effect.Effect<void> =>
-  Console.error(`parley: ${message}\nhint: ${hint}`);
+  Console.error(`parley: ${message}\nhint: ${hint}`.replaceAll('"parley ', `"${command} `));
 
 /** Prints why the effect failed: an error as its line and hint, a defect as it is. */
 export const printingErrors = <A, E, R>(effect: Effect.Effect<A, E, R>): Effect.Effect<A, E, R> =>

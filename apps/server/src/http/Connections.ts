@@ -12,12 +12,26 @@ import {
 } from "@parley/http";
 import { IncomingMessage, ServerResponse, type Server } from "node:http";
 import type { Socket } from "node:net";
+import type { RequestQueue } from "./RequestQueue.ts";
 
 /** How long the server reads on after a last response, in milliseconds. */
 const lingering = 2_000;
 
 /** How many requests of one connection may await their responses. Each costs the process kilobytes. */
 const maxUnanswered = 100;
+
+/** How many requests of one connection are handled at once. Each may hold a page of megabytes. */
+const maxHandled = 8;
+
+/** How long a client may take nothing of what it is sent, in milliseconds, and how often the server looks. */
+const patience = 30_000;
+const inspection = 5_000;
+
+/** How long a GET goes on whose client has closed its sending half, in milliseconds: such a client has mostly gone. */
+const farewell = 1_000;
+
+/** How long a connection stays, beyond the time for a head, whose client has sent nothing, in milliseconds. */
+const unused = 55_000;
 
 const clientErrors: Readonly<Record<string, GeneralMessage>> = {
   HPE_HEADER_OVERFLOW: "HEADERS_TOO_LARGE",
@@ -63,22 +77,39 @@ const checkHead = (request: IncomingMessage): GeneralMessage | null => {
   return upgrade !== undefined && /\bupgrade\b/i.test(connection) ? "METHOD_NOT_SUPPORTED" : null;
 };
 
-/**
- * Passes the requests of the server to `handle`.
- *
- * @param isStopping whether each response is the last of its connection
- * @param refused called for each refused request
- */
+/** How many bytes a socket has been given to send, and how many of them the system has not taken. */
+const progressOf = (
+  socket: Socket,
+): { readonly bytesWritten: number; readonly writeQueueSize: number } =>
+  // `bytesWritten` of the socket itself counts a large piece when it begins to be sent.
+  (socket as any)._handle ?? { bytesWritten: 0, writeQueueSize: 0 };
+
+export interface ConnectionOptions {
+  /** Where requests wait for their turn. */
+  readonly queue: RequestQueue;
+  /** Whether each response is the last of its connection. */
+  readonly isStopping: () => boolean;
+  /** What a client that closes its sending half wants of a POST without `On-Disconnect`. */
+  readonly onDisconnect: "finish" | "cancel";
+  /** Called for each refused request. */
+  readonly refused?: RequestLog["refuse"] | undefined;
+}
+
+/** Passes the requests of the server to `handle`. */
 export const serveRequests = (
   server: Server,
   handle: (request: IncomingMessage, response: ServerResponse) => void,
-  isStopping: () => boolean,
-  refused?: RequestLog["refuse"],
+  { isStopping, onDisconnect, queue, refused }: ConnectionOptions,
 ) => {
   interface Connection {
     /** The response to the latest request. */
     latest: ServerResponse | null;
-    unanswered: number;
+    readonly unanswered: Set<ServerResponse>;
+    /** Requests behind those that are handled. */
+    readonly waiting: Array<() => void>;
+    /** How many bytes the client has taken, and since when it has taken no more. */
+    taken: number;
+    since: number;
   }
   const connections = new Map<Socket, Connection>();
 
@@ -88,17 +119,20 @@ export const serveRequests = (
     const connection = connections.get(socket);
     // Nothing could be sent on a connection that the server has closed for sending.
     if (connection === undefined || !socket.writable) return false;
-    if (connection.unanswered === maxUnanswered) {
+    if (connection.unanswered.size === maxUnanswered) {
       // A pause would come too late: one read brings thousands of requests, and Node keeps them all.
       connections.delete(socket);
       socket.destroy();
       return false;
     }
-    connection.unanswered++;
+    connection.unanswered.add(response);
     if (connection.latest?.shouldKeepAlive === false) return false;
     if (isStopping() || !server.listening) response.shouldKeepAlive = false;
     connection.latest = response;
-    response.once("close", () => connection.unanswered--);
+    response.once("close", () => {
+      connection.unanswered.delete(response);
+      connection.waiting.shift()?.();
+    });
     return true;
   };
 
@@ -138,8 +172,25 @@ export const serveRequests = (
   };
 
   server.on("connection", (socket: Socket) => {
-    connections.set(socket, { latest: null, unanswered: 0 });
+    const connection: Connection = {
+      latest: null,
+      unanswered: new Set(),
+      waiting: [],
+      taken: 0,
+      since: performance.now(),
+    };
+    connections.set(socket, connection);
     socket.once("close", () => connections.delete(socket));
+    socket.once("end", () => {
+      if (connection.latest?.headersSent === false) connection.latest.shouldKeepAlive = false;
+      for (const response of connection.unanswered) {
+        const { headers, method } = response.req;
+        const wish = String(headers["on-disconnect"] ?? onDisconnect).toLowerCase();
+        if (method === "POST" && wish !== "cancel") continue;
+        const timer = setTimeout(() => socket.destroy(), method === "POST" ? 0 : farewell);
+        response.once("close", () => clearTimeout(timer));
+      }
+    });
     // Node calls it after a last response. Closing a connection with unread bytes would reset it, and lose the response.
     socket.destroySoon = () => {
       socket.end();
@@ -153,7 +204,16 @@ export const serveRequests = (
     if (refusal !== null) return refuse(refusal, response);
     // A target may have the form of a whole URL.
     request.url = request.url!.replace(/^https?:\/\/[^/?#]*\/?/i, "/");
-    handle(request, response);
+    const { unanswered, waiting } = connections.get(request.socket)!;
+    const enter = () =>
+      queue.enter(request.method === "POST", () => {
+        if (response.writableEnded) return;
+        handle(request, response);
+        // The client hung up while the request waited.
+        if (request.destroyed) response.emit("close");
+      });
+    if (unanswered.size > maxHandled) waiting.push(enter);
+    else enter();
   });
   server.on("checkExpectation", (_: IncomingMessage, response: ServerResponse) => {
     if (begin(response)) refuse("EXPECTATION_NOT_MET", response);
@@ -167,8 +227,7 @@ export const serveRequests = (
       .resume();
     refuseNext(socket, request, "METHOD_NOT_SUPPORTED");
   });
-  server.on("clientError", (error: NodeJS.ErrnoException, socket: Socket) => {
-    const message = clientErrors[error.code ?? ""] ?? "MALFORMED_REQUEST";
+  const refuseBroken = (socket: Socket, message: GeneralMessage): void => {
     const latest = connections.get(socket)?.latest;
     if (!latest || latest.req.complete) {
       const request = new IncomingMessage(socket);
@@ -181,7 +240,34 @@ export const serveRequests = (
     refuse(message, latest);
     // Node forgets an answered request, but the application may still wait for its body.
     socket.once("close", () => latest.req.destroy());
+  };
+  server.on("clientError", (error: NodeJS.ErrnoException, socket: Socket) => {
+    const message = clientErrors[error.code ?? ""] ?? "MALFORMED_REQUEST";
+    if (message !== "REQUEST_TIMEOUT") return refuseBroken(socket, message);
+    const latest = () => connections.get(socket)?.latest ?? null;
+    const answered = latest()?.req.complete === true ? latest() : null;
+    // If the event loop is late, the rest of the request may have arrived long ago. A whole turn of the loop reads it.
+    const refuseIncomplete = () => {
+      // A client that opens its connection ahead would take the response for that of its first request.
+      if (socket.bytesRead === 0) return void setTimeout(closeUnused, unused).unref();
+      if (latest() === answered || !latest()!.req.complete) refuseBroken(socket, message);
+    };
+    const closeUnused = () => socket.bytesRead === 0 && socket.destroySoon();
+    setImmediate(() => setImmediate(refuseIncomplete));
   });
+
+  const closeStalled = (): void => {
+    const now = performance.now();
+    for (const [socket, connection] of connections) {
+      const { bytesWritten, writeQueueSize } = progressOf(socket);
+      const taken = bytesWritten - writeQueueSize;
+      if (writeQueueSize === 0 || taken > connection.taken) connection.since = now;
+      else if (now - connection.since >= patience) socket.destroy();
+      connection.taken = taken;
+    }
+  };
+  const timer = setInterval(closeStalled, inspection).unref();
+  server.once("close", () => clearInterval(timer));
 
   return {
     /** Closes each connection after its latest response. The server has stopped to listen. */

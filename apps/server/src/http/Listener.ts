@@ -9,6 +9,10 @@ import { createServer } from "node:http";
 import type { AddressInfo } from "node:net";
 import { Lifecycle } from "../Lifecycle.ts";
 import { BatchedResponse, serveRequests } from "./Connections.ts";
+import { makeRequestQueue, type RequestQueue } from "./RequestQueue.ts";
+
+/** How many connections may wait to be accepted, if the system allows as many (`net.core.somaxconn` of Linux). */
+const backlog = 4096;
 
 export class ListenFailed extends Data.TaggedError("ListenFailed")<{
   readonly message: string;
@@ -18,10 +22,16 @@ export interface ListenOptions {
   readonly host: string;
   /** 0: any free port. */
   readonly port: number;
+  /** The name of the port's setting, for the message where another program has the port. */
+  readonly setting?: string;
   /** How long requests in flight may take once the listener closes. */
   readonly grace: Duration.Duration;
   /** Called for each request that the listener refuses in the application's place. */
   readonly refused?: RequestLog["refuse"];
+  /** Where the requests of all listeners wait for their turn; by default, this one has its own. */
+  readonly queue?: RequestQueue;
+  /** What a client that hangs up on an ask without `On-Disconnect` wants; `finish` by default. */
+  readonly onDisconnect?: "finish" | "cancel";
 }
 
 /** Serves `app` until the scope closes, and refuses connections from then on. Returns the origin, such as `http://127.0.0.1:3000`. */
@@ -31,7 +41,15 @@ export const listen = Effect.fnUntraced(function* (
     never,
     HttpServerRequest.HttpServerRequest | Scope.Scope
   >,
-  { grace, host, port, refused }: ListenOptions,
+  {
+    grace,
+    host,
+    onDisconnect = "finish",
+    port,
+    queue = makeRequestQueue(),
+    refused,
+    setting = "the port",
+  }: ListenOptions,
 ) {
   const lifecycle = yield* Lifecycle;
   const requests = yield* Scope.make("parallel");
@@ -44,19 +62,27 @@ export const listen = Effect.fnUntraced(function* (
     keepAliveTimeout: 65_000,
     connectionsCheckingInterval: 5_000,
   });
-  const isStopping = () => lifecycle.phase === "stopping";
-  const connections = serveRequests(server, handle, isStopping, refused);
+  // A client that closes its sending half still reads.
+  Object.assign(server, { httpAllowHalfOpen: true });
+  const connections = serveRequests(server, handle, {
+    isStopping: () => lifecycle.phase === "stopping",
+    onDisconnect,
+    queue,
+    refused,
+  });
   const toOrigin = (port: number) => `http://${host.includes(":") ? `[${host}]` : host}:${port}`;
   const runFork = Effect.runForkWith(yield* Effect.context<never>());
   return yield* Effect.acquireRelease(
     Effect.callback<string, ListenFailed>((resume) => {
       const fail = ({ code, message }: NodeJS.ErrnoException) => {
-        const reason = code === "EADDRINUSE" ? "the port is taken" : message;
+        const other = port < 65_000 ? port + 100 : port - 100;
+        const taken = `the port is taken; set ${setting} to another one, such as ${other}`;
+        const reason = code === "EADDRINUSE" ? taken : message;
         const failed = `Cannot listen on ${toOrigin(port)}: ${reason}.`;
         resume(Effect.fail(new ListenFailed({ message: failed })));
       };
       server.once("error", fail);
-      server.listen(port, host, () => {
+      server.listen({ port, host, backlog }, () => {
         const origin = toOrigin((server.address() as AddressInfo).port);
         // For example: no file descriptor is left for a connection. Later connections may succeed.
         server.off("error", fail).on("error", ({ message }) => {

@@ -38,5 +38,6 @@ const layerLimits = Layer.effect(
 
 export const layerAsking = Layer.merge(Asking.layer, Chats.layer).pipe(
   Layer.provide([layerAnswerer, layerModerator, layerDigest]),
-  Layer.provide(layerLimits),
+  // The application refuses asks by the limits, too.
+  Layer.provideMerge(layerLimits),
 );

@@ -147,15 +147,12 @@ describe("other base addresses, a listener of its own for asking, and CORS", () 
     expectNoEndpoint(answer, "OPTIONS", "/v1/bot/chats");
   });
 
-  for (const [what, text] of [
-    ["a head", "GET / HTTP/1.1\r\nHost: example.test\r\n"],
-    ["the first byte", ""],
-  ] as const)
-    it.concurrent(`${what} that never arrives is 400 in the end`, async () => {
-      const { answers } = await raw(server().origin, [text], { timeout: 25_000 });
-      expect(answers).toHaveLength(1);
-      expectGeneral(answers[0]!, 400);
-    });
+  it("a head that never arrives is 400 in the end", async () => {
+    const head = "GET / HTTP/1.1\r\nHost: example.test\r\n";
+    const { answers } = await raw(server().origin, [head], { timeout: 25_000 });
+    expect(answers).toHaveLength(1);
+    expectGeneral(answers[0]!, 400);
+  });
 });
 
 it("without the playground and the documentation, their addresses are no endpoints", async () => {

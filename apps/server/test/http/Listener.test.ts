@@ -9,13 +9,29 @@ import { once } from "node:events";
 import { connect, Server } from "node:net";
 import { setTimeout as sleep } from "node:timers/promises";
 import { vi } from "vitest";
-import { listen } from "../../src/http/Listener.ts";
+import { listen, type ListenOptions } from "../../src/http/Listener.ts";
 import { Lifecycle } from "../../src/Lifecycle.ts";
 
-/** `/slow` streams five pieces in a quarter of a second; a POST keeps its body and returns it. */
+/**
+ * `/slow` streams five pieces in a quarter of a second; a POST of another path keeps its body and returns it. `made` also
+ * gets `endless` when a request for that path ends.
+ */
 const makeApp = (made: Array<string>) =>
   Effect.gen(function* () {
     const request = yield* HttpServerRequest.HttpServerRequest;
+    if (request.url === "/endless") {
+      return yield* Effect.never.pipe(
+        Effect.onExit(() => Effect.sync(() => made.push("endless"))),
+        Effect.interruptible,
+      );
+    }
+    if (request.url === "/pieces") {
+      const pieces = Stream.range(1, 1000, 1).pipe(
+        Stream.map(() => new Uint8Array(65_536)),
+        Stream.tap(() => Effect.sync(() => made.push("piece"))),
+      );
+      return HttpServerResponse.stream(pieces);
+    }
     if (request.url === "/slow") {
       const pieces = Stream.fromIterable(["a", "b", "c", "d", "e"]).pipe(
         Stream.tap(() => Effect.sleep("50 millis")),
@@ -35,13 +51,14 @@ const makeApp = (made: Array<string>) =>
     return HttpServerResponse.text(body, { status: 201 });
   }).pipe(Effect.catchCause(() => Effect.succeed(HttpServerResponse.empty({ status: 500 }))));
 
-const started = Effect.gen(function* () {
+const start = Effect.fnUntraced(function* (options: Partial<ListenOptions> = {}) {
   const made: Array<string> = [];
   const scope = yield* Scope.make();
   const origin = yield* listen(makeApp(made), {
     host: "127.0.0.1",
     port: 0,
     grace: Duration.seconds(20),
+    ...options,
   }).pipe(
     Scope.provide(scope),
     Effect.provideService(Lifecycle, { phase: "serving", signal: null }),
@@ -51,6 +68,7 @@ const started = Effect.gen(function* () {
   yield* Effect.addFinalizer(() => stop);
   return { made, port, stop };
 });
+const started = start();
 
 /** Sends the pieces with pauses, and returns all that the server sends until it closes the connection. */
 const exchange = (port: number, ...pieces: ReadonlyArray<string>) =>
@@ -205,6 +223,18 @@ describe("a refused client", () => {
     }).pipe(Effect.scoped),
   );
 
+  it.live("that reads nothing gets no more than the system buffers", () =>
+    Effect.gen(function* () {
+      const { made, port } = yield* started;
+      const socket = connect(port, "127.0.0.1").pause();
+      socket.write(get("/pieces"));
+      yield* Effect.promise(() => vi.waitUntil(() => made.length > 0));
+      yield* Effect.sleep("500 millis");
+      socket.destroy();
+      assert.isBelow(made.length, 500, "of a thousand pieces");
+    }).pipe(Effect.scoped),
+  );
+
   it.live("receives its response however much it still sends", () =>
     Effect.gen(function* () {
       const { port } = yield* started;
@@ -218,6 +248,96 @@ describe("a refused client", () => {
     }).pipe(Effect.scoped),
   );
 });
+
+describe("a client that closes its sending half after its request", () => {
+  /** All that the server sends until it closes the connection. */
+  const halfClose = (port: number, request: string) =>
+    Effect.promise(async () => {
+      const socket = connect({ port, host: "127.0.0.1", allowHalfOpen: true }).on(
+        "error",
+        () => {},
+      );
+      const text = socket.setEncoding("latin1").toArray();
+      socket.end(request);
+      return (await text).join("");
+    });
+  const ask = (target: string, wish?: string) =>
+    `POST ${target} HTTP/1.1\r\n${host}${wish === undefined ? "" : `On-Disconnect: ${wish}\r\n`}Content-Length: 0\r\n\r\n`;
+
+  for (const [what, request, statuses, onDisconnect] of [
+    ["a POST", ask("/slow"), [200], "finish"],
+    ["a POST that wants it finished", ask("/slow", "Finish"), [200], "cancel"],
+    ["two requests", ask("/slow") + get("/slow"), [200, 200], "finish"],
+    ["a GET that takes less than a second", get("/slow"), [200], "finish"],
+  ] as const)
+    it.live(`receives the whole answer to ${what}`, () =>
+      Effect.gen(function* () {
+        const { port } = yield* start({ onDisconnect });
+        const text = yield* halfClose(port, request);
+        assert.deepStrictEqual(statusesOf(text), [...statuses]);
+        assert.match(text, /e\r\n0\r\n\r\n$/);
+      }).pipe(Effect.scoped),
+    );
+
+  for (const [what, request, onDisconnect] of [
+    ["a POST that is to be canceled", ask("/endless", "Cancel"), "finish"],
+    ["a POST where hanging up cancels", ask("/endless"), "cancel"],
+    ["a GET that takes longer than a second", get("/endless"), "finish"],
+  ] as const)
+    it.live(`has hung up on ${what}`, () =>
+      Effect.gen(function* () {
+        const { made, port } = yield* start({ onDisconnect });
+        assert.strictEqual(yield* halfClose(port, request), "");
+        yield* Effect.promise(() => vi.waitUntil(() => made.length === 1));
+      }).pipe(Effect.scoped),
+    );
+});
+
+it.live(
+  "a request that has arrived whole when its time is over is answered, and so is a late first one",
+  () => {
+    const begun = vi.spyOn(Server.prototype, "listen");
+    return Effect.gen(function* () {
+      const { port } = yield* started;
+      const [server] = begun.mock.contexts as ReadonlyArray<Server>;
+      const timeout = Object.assign(new Error(), { code: "ERR_HTTP_REQUEST_TIMEOUT" });
+      for (const [early, late, statuses] of [
+        ["", last, [200]],
+        [post("/", "four").slice(0, -1), "r", [201]],
+        [last.slice(0, 9), last.slice(9, -2), [400]],
+        [post("/", "four").slice(0, -2), "u", [400]],
+      ] as const) {
+        const accepted = once(server!, "connection");
+        const socket = connect(port, "127.0.0.1");
+        let text = "";
+        socket.setEncoding("latin1").on("data", (data: string) => (text += data));
+        const [[peer]] = yield* Effect.promise(() =>
+          Promise.all([accepted, once(socket, "connect")]),
+        );
+        if (early !== "") {
+          socket.write(early);
+          yield* Effect.sleep("50 millis");
+        }
+        // The event loop has not read it yet when Node's timer finds that the request is late.
+        socket.write(late);
+        server!.emit("clientError", timeout, peer);
+        yield* Effect.promise(() => vi.waitUntil(() => text.includes("\r\n\r\n")));
+        socket.destroy();
+        assert.deepStrictEqual(statusesOf(text), [...statuses], early + late);
+      }
+      const accepted = once(server!, "connection");
+      const unused = connect(port, "127.0.0.1").setEncoding("latin1");
+      const text = unused.toArray();
+      const [[peer]] = yield* Effect.promise(() =>
+        Promise.all([accepted, once(unused, "connect")]),
+      );
+      server!.emit("clientError", timeout, peer);
+      yield* Effect.sleep("50 millis");
+      unused.write(last);
+      assert.deepStrictEqual(statusesOf((yield* Effect.promise(() => text)).join("")), [200]);
+    }).pipe(Effect.scoped, Effect.ensuring(Effect.sync(() => begun.mockRestore())));
+  },
+);
 
 it.live("an error of the listener itself is logged, and ends nothing", () => {
   const logs: Array<string> = [];

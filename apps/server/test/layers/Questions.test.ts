@@ -42,25 +42,49 @@ describe("a server without settings", () => {
           const text = yield* answer(question);
           if (good.every((pattern) => pattern.test(text))) continue;
           bad.push(`${question} -> ${text}`);
-          if (!/^(The closest passage:|The documents hold nothing about that)/.test(text)) {
+          if (
+            !/^(I am not sure that this answers the question:|The documents do not cover that)/.test(
+              text,
+            )
+          ) {
             wrong.push(bad.at(-1)!);
           }
         }
         assert.deepStrictEqual(wrong, []);
-        assert.isAtMost(bad.length, questions.length - 50, bad.join("\n"));
+        assert.isAtMost(bad.length, 5, bad.join("\n"));
       }),
     );
 
-    it.effect("names its topics when it has no answer, and the settings of a language model", () =>
-      Effect.gen(function* () {
-        for (const message of ["hello", "Danke!", "help", "What is the capital of France?"]) {
+    it.effect(
+      "names three questions that it can answer when it has no answer, or was not asked",
+      () =>
+        Effect.gen(function* () {
+          for (const message of ["hello", "Danke!", "help", "What is the capital of France?"]) {
+            const text = yield* answer(message);
+            const examples = [...text.matchAll(/^- (.+\?)$/gm)].map(([, example]) => example!);
+            assert.lengthOf(examples, 3, text);
+            for (const example of examples) {
+              assert.match(
+                yield* answer(example),
+                /^(?!I am not sure|The documents do not)/,
+                example,
+              );
+            }
+          }
+        }),
+    );
+
+    it.effect(
+      "links a quotation to its source, and its links lead from the folder of the documents",
+      () =>
+        Effect.gen(function* () {
+          const text = yield* answer("Can I use my own PostgreSQL database?");
+          assert.include(text, "](operations.md#start-on-your-own-postgresql)");
           assert.match(
-            yield* answer(message),
-            /The topics of the documents: .*Operations .*Scaling/,
+            text,
+            /\n\n---\n\nSource: \[faq\.md › .*\]\(faq\.md#can-i-use-my-own-postgresql-database\)$/,
           );
-        }
-        assert.include(yield* answer("What is the capital of France?"), "PARLEY_LLM_BASE_URL");
-      }),
+        }),
     );
   });
 });

@@ -1,5 +1,5 @@
 /** The answer names the topics instead of quoting a passage. */
-const refusal = /^The documents hold nothing about that/;
+const refusal = /^The documents do not cover that/;
 
 /**
  * Questions of newcomers, each with a pattern for each thing that a good answer contains. They were written before the
@@ -67,4 +67,39 @@ export const questions: ReadonlyArray<readonly [question: string, ...good: Reado
     ["Wie mache ich ein Backup?", /pg_dump/],
     ["What's the weather in Berlin?", refusal],
     ["Who won the World Cup in 2022?", refusal],
+    // Of the first hour, in other words than the documents.
+    ["How do I add my own documents?", /PARLEY_KNOWLEDGE_DIR/],
+    ["Wie starte ich den Server?", /pnpm@12 start/],
+    ["wie lösche ich einen chat", /chats erase/],
+    ["Does it need Docker?", /no\s+Docker/],
+    ["How do I embed the chatbot in my website?", /client|widget/],
+    ["What database does it use?", /PostgreSQL/],
+    ["what is userRef", /userRef/, /id of a user/],
+    ["Ist das DSGVO-konform?", /erased/],
+    ["how can i connect it to openai", /PARLEY_LLM_BASE_URL/],
+    ["kann ich Ollama nehmen", /11434/],
+    ["how do i change the prot", /PARLEY_PORT/],
+    ["where are my chats stored", /PARLEY_DATA_DIR|PARLEY_STORE/],
+    ["backup?", /pg_dump/],
+    ["how many users can it handle", /ten million/],
+    ["is it free", /MIT/],
+    ["what does it cost", /free/, /parley usage/],
+    ["can several servers run", /DATABASE_URL/],
+    ["how do i see what users ask", /userRef|\/chats/],
+    ["how to make it answer in German", /language/, /instructions/],
+    ["who are you", /^I am Bot\./, /\?$/m],
+    ["what can you do", /^I am Bot\./, /\?$/m],
+    ["hallo", /^Hello!/, /\?$/m],
+    ["reset everything", /\.parley/],
+    ["how do I upgrade", /migrat/],
+    ["it says the port is in use", /PARLEY_PORT/],
+    ["why is it slow", /model/],
+    ["can it remember me", /Within a chat/],
+    ["how do I get an API key", /key create/],
+    ["how do I limit a user", /rate/],
+    // Each verb means another act.
+    ["How do I start the server?", /pnpm@12 start/, /Clone the repository/],
+    ["How do I stop the server?", /Ctrl-C/],
+    ["How do I restore a backup?", /restor/i],
+    ["how do i delete my api key", /key revoke/],
   ];

@@ -102,13 +102,16 @@ export const makeChatQueue = (store: TurnStore["Service"], limits: AskLimits) =>
           return Effect.acquireUseRelease(
             enter(name),
             ({ ask, queue }) =>
-              Deferred.await(ask).pipe(
-                Effect.timeoutOrElse({
-                  duration: limits.queueTimeout,
-                  orElse: () => Effect.fail(overloaded),
-                }),
-                Effect.andThen(takeAndUse(queue)),
-              ),
+              // The first one does not wait: its chat is idle, as most are.
+              queue.asks[0] === ask
+                ? takeAndUse(queue)
+                : Deferred.await(ask).pipe(
+                    Effect.timeoutOrElse({
+                      duration: limits.queueTimeout,
+                      orElse: () => Effect.fail(overloaded),
+                    }),
+                    Effect.andThen(takeAndUse(queue)),
+                  ),
             ({ ask, queue }) => leave(name, queue, ask),
           );
         }),

@@ -23,7 +23,7 @@ const directory = Effect.fnUntraced(function* (key: string, more: Partial<Grant>
     asked: 0,
     hashed: 0,
     /** Comes between the look-up and its answer. */
-    found: Effect.void as Effect.Effect<unknown>,
+    found: Effect.void as Effect.Effect<unknown, StorageUnavailable>,
     revoked: false,
     changed,
     used: [] as Array<ReadonlyArray<string>>,
@@ -186,6 +186,46 @@ describe("access", () => {
         assert.isTrue(Exit.isFailure(yield* Effect.exit(authenticate(key))));
       }).pipe(Effect.provide(layer), Effect.provideService(Clock.Clock, settable));
     }),
+  );
+
+  it.effect(
+    "recalls a key for a minute while the store is away, until it expires, and only where asked to",
+    () =>
+      Effect.gen(function* () {
+        const [key, unknown] = [yield* newKey, yield* newKey];
+        const recall = (text: string) => Access.use((access) => access.authenticate(text, true));
+        const isRefused = (work: Effect.Effect<unknown, { readonly _tag: string }, Access>) =>
+          Effect.flip(work).pipe(
+            Effect.map(({ _tag }) => assert.strictEqual(_tag, "StorageUnavailable")),
+          );
+        for (const [lifetime, millis] of [
+          [null, 60_000],
+          [30_000, 30_000],
+        ] as const) {
+          const { layer, state } = yield* directory(key, { expiresInMillis: lifetime });
+          yield* Effect.gen(function* () {
+            yield* authenticate(key);
+            state.found = Effect.fail(new StorageUnavailable({ cause: "away" }));
+            yield* TestClock.adjust(1_001);
+            yield* isRefused(authenticate(key));
+            yield* isRefused(recall(unknown));
+            yield* TestClock.adjust(millis - 1_002);
+            assert.strictEqual((yield* recall(key)).keyId, keyId(key));
+            yield* TestClock.adjust(1);
+            yield* isRefused(recall(key));
+          }).pipe(Effect.provide(layer));
+        }
+        const { layer, state } = yield* directory(key);
+        yield* Effect.gen(function* () {
+          yield* authenticate(key);
+          state.revoked = true;
+          yield* TestClock.adjust(1_001);
+          assert.isTrue(Exit.isFailure(yield* Effect.exit(recall(key))));
+          state.found = Effect.fail(new StorageUnavailable({ cause: "away" }));
+          yield* TestClock.adjust(1_001);
+          yield* isRefused(recall(key));
+        }).pipe(Effect.provide(layer));
+      }),
   );
 
   it.effect("accepts a key as often as its rate allows, and says when it may come again", () =>

@@ -3,7 +3,7 @@
  * description is derived, and the encoding of the core's records.
  */
 import type { Chat, Chatbot, Entry, Page } from "@parley/core";
-import { Schema } from "effect";
+import { Schema, Stream } from "effect";
 import { HttpServerResponse } from "effect/http";
 
 const from = (minimum: number, maximum = Number.MAX_SAFE_INTEGER) =>
@@ -134,13 +134,29 @@ export type ResponseBody = { readonly status: number; readonly [member: string]:
 /** Headers of every response of the interfaces: browsers guess no type, and no cache keeps what a key opens. */
 export const guarded = { "cache-control": "no-store", "x-content-type-options": "nosniff" };
 
-/** A JSON response with the status that its body names. */
+/** Bytes that a large response sends as one piece. */
+const pieceLength = 65_536;
+
+/**
+ * A JSON response with the status that its body names. No cache may keep what a key opens. A large one is sent in pieces,
+ * as fast as its client takes them.
+ */
 export const toJsonResponse = (
   body: ResponseBody,
   headers?: Readonly<Record<string, string>>,
-): HttpServerResponse.HttpServerResponse =>
-  HttpServerResponse.text(JSON.stringify(body), {
+): HttpServerResponse.HttpServerResponse => {
+  const text = JSON.stringify(body);
+  const options = {
     status: body.status,
     contentType: "application/json; charset=utf-8",
     headers: { ...guarded, ...headers },
-  });
+  };
+  if (text.length <= pieceLength) return HttpServerResponse.text(text, options);
+  const bytes = new TextEncoder().encode(text);
+  const pieces = Array.from({ length: Math.ceil(bytes.length / pieceLength) }, (_, n) =>
+    bytes.subarray(n * pieceLength, (n + 1) * pieceLength),
+  );
+  // A chunk of the stream is written as a whole.
+  const stream = Stream.fromIterable(pieces, { chunkSize: 1 });
+  return HttpServerResponse.stream(stream, { ...options, contentLength: bytes.length });
+};

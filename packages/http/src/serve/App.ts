@@ -2,7 +2,7 @@
  * Both interfaces as one HTTP application. It makes the checks in the order of the contract, and every response has one
  * of the contract's shapes.
  */
-import { Access, logFailure, RateExceeded } from "@parley/core";
+import { Access, Asking, AskLimits, logFailure, RateExceeded } from "@parley/core";
 import { Cause, Effect, Layer, Option } from "effect";
 import { HttpMiddleware, HttpServerRequest, HttpServerResponse, UrlParams } from "effect/http";
 import {
@@ -13,8 +13,14 @@ import {
   type EndpointName,
 } from "../contract/Endpoints.ts";
 import { toJsonResponse } from "../contract/Wire.ts";
+import { makeAdmission, type EventLoop } from "./Admission.ts";
 import { makeCors } from "./Cors.ts";
-import { toEndpointNotFound, toErrorResponse, type ReportFailure } from "./ErrorResponses.ts";
+import {
+  toEndpointNotFound,
+  toErrorResponse,
+  toGeneralBody,
+  type ReportFailure,
+} from "./ErrorResponses.ts";
 import { makeHandlers } from "./Handlers.ts";
 import { makeRequestLog, toMethod, type RequestFacts } from "./RequestLog.ts";
 
@@ -28,6 +34,8 @@ export interface AppOptions {
   readonly clientAddress?: (request: HttpServerRequest.HttpServerRequest) => string | undefined;
   /** Origins whose pages may call the interfaces; none by default. */
   readonly corsOrigins?: ReadonlyArray<string>;
+  /** By which asks are refused while the process is overloaded; without it, only beyond the bound of `AskLimits`. */
+  readonly eventLoop?: EventLoop;
   /** The effect of a hang-up on an ask without an `On-Disconnect` header; `finish` by default. */
   readonly onDisconnect?: "finish" | "cancel";
   /** Whether each request leaves a line in the log, without any text of a user; `false` by default. */
@@ -47,6 +55,10 @@ export type Pages = (
 
 type Request = HttpServerRequest.HttpServerRequest;
 type Response = HttpServerResponse.HttpServerResponse;
+
+const overloadedResponse = toJsonResponse(toGeneralBody("SERVICE_OVERLOADED"), {
+  "retry-after": "1",
+});
 
 /** The id of a request: its `x-request-id` header if that is well-formed, else a new id. */
 export const toRequestId = (header: unknown): string =>
@@ -92,12 +104,15 @@ export const makeApp = Effect.fnUntraced(function* ({
   basePaths = defaultBasePaths,
   clientAddress = ({ remoteAddress }) => Option.getOrUndefined(remoteAddress),
   corsOrigins = [],
+  eventLoop,
   logRequests = false,
   onDisconnect = "finish",
   pages = [],
   serves = ["general", "answers"],
 }: AppOptions = {}) {
   const access = yield* Access;
+  const asking = yield* Asking;
+  const { asks: maxAsks } = yield* AskLimits;
   const pagesOf = yield* Effect.forEach(pages, (make) => make({ basePaths, serves, corsOrigins }));
   const findRoute = makeRouter(basePaths);
   const bases = serves.map((name) => basePaths[name]);
@@ -105,6 +120,21 @@ export const makeApp = Effect.fnUntraced(function* ({
   const requestLog = yield* makeRequestLog(logRequests);
 
   const handlers = yield* makeHandlers(onDisconnect);
+  const admit = eventLoop === undefined ? () => true : makeAdmission(eventLoop);
+
+  let refusals = 0;
+  /** A line for each refusal would cost more than the refusal. */
+  const logRefusals = Effect.suspend(() => {
+    const line = Effect.logWarning("The server is full and refused asks in the last second");
+    const asks = refusals;
+    refusals = 0;
+    return Effect.annotateLogs(line, { asks });
+  }).pipe(Effect.delay("1 second"));
+  const refuseAsk = Effect.suspend(() => {
+    requestLog.fail("SERVICE_OVERLOADED");
+    const isFirst = refusals++ === 0;
+    return Effect.as(isFirst ? Effect.forkDetach(logRefusals) : Effect.void, overloadedResponse);
+  });
 
   const notFound = ({ method, url }: Request) => {
     requestLog.fail("INVALID_PATH");
@@ -119,7 +149,9 @@ export const makeApp = Effect.fnUntraced(function* ({
   ) => {
     const key = request.headers["x-api-key"];
     if (key === undefined) return Effect.fail("API_KEY_NOT_PRESENT" as const);
-    return Effect.flatMap(access.authenticate(key), (principal) => {
+    // Details need the store for the key alone.
+    const authenticated = access.authenticate(key, found?.endpoint === "details");
+    return Effect.flatMap(authenticated, (principal) => {
       facts.chatbot = principal.chatbot.id;
       facts.key = principal.keyId;
       if (found === undefined) return notFound(request);
@@ -127,7 +159,13 @@ export const makeApp = Effect.fnUntraced(function* ({
       if (!principal.scopes.includes(scope)) return Effect.fail("SCOPE_NOT_GRANTED" as const);
       const handled = handlers[endpoint]({ request, facts, principal, parameter, reportFailure });
       // The lines that an ask leaves on its way belong to its request.
-      return scope === "ask" ? Effect.annotateLogs(handled, { ...facts }) : handled;
+      return scope !== "ask"
+        ? handled
+        : Effect.flatMap(asking.inProgress, (inProgress) =>
+            inProgress < maxAsks && admit(principal.keyId, inProgress)
+              ? Effect.annotateLogs(handled, { ...facts })
+              : refuseAsk,
+          );
     });
   };
 

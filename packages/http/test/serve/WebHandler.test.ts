@@ -1,6 +1,15 @@
 import { expect, it } from "@effect/vitest";
-import { Access, AnswerUnavailable, Asking, ChatbotNotFound, Chats } from "@parley/core";
+import {
+  Access,
+  AnswerUnavailable,
+  Asking,
+  ChatbotDirectory,
+  ChatbotNotFound,
+  Chats,
+  StorageUnavailable,
+} from "@parley/core";
 import { makeWebHandler } from "@parley/http";
+import { layerMemory } from "@parley/store-memory";
 import { Deferred, Effect, Fiber, Layer, Redacted, Stream } from "effect";
 import { makeTestHandler, usage } from "../TestHandler.ts";
 
@@ -78,6 +87,31 @@ it.live("an answer that fails after its client hung up leaves a line in the log"
   }).pipe(Effect.scoped),
 );
 
+it.live("while the store is away, a key that was valid gets the details, and nothing else", () =>
+  Effect.gen(function* () {
+    let isAway = false;
+    const directory = Layer.effect(
+      ChatbotDirectory,
+      Effect.map(ChatbotDirectory, (directory) => ({
+        ...directory,
+        open: (id: string) =>
+          isAway ? new StorageUnavailable({ cause: "away" }) : directory.open(id),
+      })),
+    );
+    const store = Layer.provideMerge(directory, layerMemory);
+    const handler = yield* makeTestHandler(() => Stream.empty, {}, store);
+    const send = (path: string, init?: RequestInit) =>
+      Effect.map(handler.send(path, init), ({ status }) => status);
+    expect(yield* send("/api/details")).toBe(200);
+    isAway = true;
+    // Until then the key need not be looked up again.
+    yield* Effect.sleep("1100 millis");
+    expect(yield* send("/api/details")).toBe(200);
+    expect(yield* send("/api/chats")).toBe(500);
+    expect(yield* send("/ask", { method: "POST", body: '{"query":"q"}' })).toBe(500);
+  }).pipe(Effect.scoped),
+);
+
 it.live("a key whose chatbot was deleted meanwhile gets the response of any rejected key", () =>
   Effect.gen(function* () {
     const deleted = new ChatbotNotFound({ chatbot: 1 });
@@ -88,7 +122,11 @@ it.live("a key whose chatbot was deleted meanwhile gets the response of any reje
         Chats,
         Effect.map(Chats, (chats) => ({ ...chats, create: () => deleted })),
       ),
-      Layer.mock(Asking, { ask: () => deleted, stream: () => Stream.fail(deleted) }),
+      Layer.mock(Asking, {
+        ask: () => deleted,
+        stream: () => Stream.fail(deleted),
+        inProgress: Effect.succeed(0),
+      }),
     ).pipe(Layer.provide(layer));
     const { dispose, handler } = makeWebHandler(services);
     const send = (path: string, headers: Record<string, string>) =>

@@ -1,19 +1,20 @@
 /**
  * Answers with passages of documents, without a language model.
  */
-import { Answerer } from "@parley/core";
+import { Answerer, type Chatbot } from "@parley/core";
 import { Effect, Layer, Stream } from "effect";
 import { lookUpIn, type Knowledge, type KnowledgeSource } from "../documents/Knowledge.ts";
+import type { Passage } from "../documents/Passage.ts";
 import { fold, wordsOf } from "../documents/Terms.ts";
 
 /**
- * An `Answerer` that quotes the best passage for the question with its source. A passage that only touches the
- * question's subject begins with "The closest passage:". Without one, and to greetings, thanks and "help", it names the
- * topics of the documents. It reports no usage. It ignores the chat so far. The same question and documents always
- * return the same answer.
+ * An `Answerer` that quotes the best passage for the question, with a link to its source. A passage that only touches
+ * the question's subject begins with a sentence that says so. Without one, and to greetings, thanks and "help", it names
+ * three questions that the documents answer. It reports no usage. It ignores the chat so far. The same question and
+ * documents always return the same answer.
  *
  * @param knowledge the documents; `null` when there are none
- * @param hint a sentence for answers without a passage, such as how to set a language model
+ * @param hint a sentence for a server without documents, such as how to set a language model
  */
 export const layerOffline = (knowledge: KnowledgeSource, hint = ""): Layer.Layer<Answerer> =>
   Layer.succeed(
@@ -23,38 +24,65 @@ export const layerOffline = (knowledge: KnowledgeSource, hint = ""): Layer.Layer
         Stream.fromEffect(
           Effect.map(lookUpIn(knowledge)(chatbot), (known) => ({
             _tag: "Delta",
-            text: answerFrom(known, question, hint),
+            text: answerFrom(chatbot, known, question, hint),
           })),
         ),
     }),
   );
 
-/** Messages that are no questions, in English and German, each with the sentence that answers it. */
-const smallTalk = {
+const unsure = "I am not sure that this answers the question:";
+
+/** Messages that the documents need not answer, in English and German, each with the sentence that does. */
+const smallTalk = ({ description, name }: Chatbot): Record<string, RegExp> => ({
   "Hello!":
     /^(hi|hello|hey|good (morning|day|evening)|hallo|moin|servus|guten (morgen|tag|abend))( (all|there|parley|zusammen))?$/,
   "You are welcome.": /^(thanks|thank you|thx|danke|vielen dank)( (a lot|very much|schon|sehr))?$/,
-  "Ask a question, and the answer is a passage of the documents.":
-    /^(help|help me|hilfe|what can (you do|i ask)|was kannst du)$/,
-};
+  [`I am ${name}. ${description || "I quote documents."}`]:
+    /^(help|help me|hilfe|what (can you do|can i ask|are you|is this)|who are you|(was kannst|wer bist) du)$/,
+});
 
-const answerFrom = (knowledge: Knowledge | null, question: string, hint: string): string => {
+const answerFrom = (
+  chatbot: Chatbot,
+  knowledge: Knowledge | null,
+  question: string,
+  hint: string,
+): string => {
   if (knowledge === null || knowledge.topics.length === 0) {
     return `Neither a language model nor documents to answer from are configured. ${hint}`.trim();
   }
   const words = wordsOf(question).map(fold).join(" ");
-  const reply = Object.entries(smallTalk).find(([, pattern]) => pattern.test(words))?.[0];
+  const talk = Object.entries(smallTalk(chatbot));
+  const reply = talk.find(([, pattern]) => pattern.test(words))?.[0];
   const [best] = reply === undefined ? knowledge.search(question, 1) : [];
-  if (best !== undefined) {
-    const heading = best.headings.at(-1);
-    const source = `Source: ${best.source}${heading === undefined ? "" : `, "${heading}"`}`;
-    return `${best.certain ? "" : "The closest passage:\n\n"}${best.text}\n\n${source}`;
-  }
-  const more = knowledge.topics.length > maxTopics ? " · …" : "";
-  const topics = `The topics of the documents: ${knowledge.topics.slice(0, maxTopics).join(" · ")}${more}`;
-  if (reply !== undefined) return `${reply} ${topics}`;
-  const nothing = "The documents hold nothing about that, and no language model is configured.";
-  return `${nothing} ${topics}\n\n${hint}`.trim();
+  if (best !== undefined) return `${best.certain ? "" : `${unsure}\n\n`}${quote(best)}`;
+  const [first, items] =
+    knowledge.questions.length > 0
+      ? ["You can ask, for example:", knowledge.questions]
+      : ["The documents are about:", knowledge.topics.slice(0, 10)];
+  const list = items.map((item) => `- ${item}`).join("\n");
+  return `${reply ?? "The documents do not cover that."} ${first}\n\n${list}`;
 };
 
-const maxTopics = 20;
+/** The passage, with links that lead from the folder of the documents, and a link to its source. */
+const quote = ({ headings, source, text }: Passage): string => {
+  const folder = new URL(source, "file:///documents/");
+  const toLink = (_: string, href: string) => {
+    const path = new URL(href, folder).href;
+    return `](${path.startsWith("file:///documents/") ? path.slice(18) : href}`;
+  };
+  const links = text.replace(/\]\((?![a-z]+:|\/)([^)\s]+)/gi, toLink);
+  const heading = headings.at(-1);
+  const name = [source, ...(heading === undefined ? [] : [heading])].join(" › ");
+  const anchor = heading === undefined ? "" : `#${toAnchor(heading)}`;
+  const label = name.replace(/[\\[\]]/g, "\\$&");
+  return `${links}\n\n---\n\nSource: [${label}](${encodeURI(source)}${anchor})`;
+};
+
+/** The anchor of a heading, as GitHub makes it. */
+const toAnchor = (heading: string): string =>
+  encodeURI(
+    heading
+      .toLowerCase()
+      .replace(/[^\p{L}\p{N}\s_-]/gu, "")
+      .replaceAll(" ", "-"),
+  );

@@ -4,7 +4,7 @@
 import type { AnswerUnavailable, Chatbot } from "@parley/core";
 import { Data, Effect, FileSystem, Path, type PlatformError } from "effect";
 import { type Passage, passagesOf } from "./Passage.ts";
-import { questionTerms, termOf, wordsOf } from "./Terms.ts";
+import { actsOf, isCommon, questionTerms, termOf, wordsOf } from "./Terms.ts";
 
 /** A passage that a search found. */
 export interface Match extends Passage {
@@ -16,6 +16,8 @@ export interface Match extends Passage {
 export interface Knowledge {
   /** The titles of the documents: their first headings, or else their names. */
   readonly topics: ReadonlyArray<string>;
+  /** Up to three headings, questions if there are any, that the documents are likely to answer when they are asked. */
+  readonly questions: ReadonlyArray<string>;
   /**
    * Up to `limit` passages for a question, best first; none unless the best is about the question. The same documents
    * and question always return the same passages in the same order.
@@ -108,7 +110,7 @@ export const readKnowledge = (
 const aboutShare = 0.3;
 const certainShare = 0.85;
 /** How like the question a heading is at least if its passage is likely to answer it. */
-const certainLikeness = 0.4;
+const certainLikeness = 0.75;
 /** The share of its weight that a term keeps if only the text of a passage has it, and no heading. */
 const inText = 0.5;
 
@@ -124,17 +126,22 @@ export const makeKnowledge = (passages: ReadonlyArray<Passage>): Effect.Effect<K
         if (!parts.has(id)) index.set(term, parts.set(id, part));
       }
     };
-    for (const [id, { headings, source, text }] of passages.entries()) {
+    for (const [id, { headings, source, synonyms = [], text }] of passages.entries()) {
       // A large folder would stop the server for seconds.
       yield* Effect.yieldNow;
       const title = source.replace(/\.[^./]*$/, "");
       if (!topics.has(source)) topics.set(source, headings[0] ?? title);
-      add(id, [title, ...headings].join("\n"), 1);
+      add(id, [title, ...headings, ...synonyms].join("\n"), 1);
       add(id, text, headings.length === 0 ? 1 : inText);
     }
 
+    /** The rarer a term, the more it says about the question, down to a fiftieth of the passages. */
+    const toWeight = (count: number) => Math.log(2 + Math.min(50, passages.length / (count || 1)));
+    const weigh = (term: string) => (isCommon(term) ? 0.3 : toWeight(index.get(term)?.size ?? 0));
+
     const search = (question: string, limit: number): ReadonlyArray<Match> => {
       const { about, words } = questionTerms(question, index);
+      const acts = actsOf(words);
       const hits = about.map((asked) => {
         const parts = new Map<number, number>();
         for (const [term, partsOfTerm] of index) {
@@ -143,17 +150,21 @@ export const makeKnowledge = (passages: ReadonlyArray<Passage>): Effect.Effect<K
             parts.set(id, Math.max(part, parts.get(id) ?? 0));
           }
         }
-        // The rarer a term, the more it says about the question; a term of no document says most.
-        return { parts, weight: Math.log(2 + passages.length / (1 + parts.size)) };
+        return { parts, weight: toWeight(parts.size) };
       });
       const whole = hits.reduce((sum, { weight }) => sum + weight, 0);
       const found = passages.flatMap((passage, id) => {
         const covered = hits.reduce((sum, hit) => sum + (hit.parts.get(id) ?? 0) * hit.weight, 0);
         const share = covered / whole;
         if (covered === 0 || share < aboutShare) return [];
-        const alike = likeness(words, passage.headings.at(-1) ?? "");
-        const certain = share >= certainShare && alike >= certainLikeness;
-        return [{ rank: share + alike, match: { ...passage, certain } }];
+        const phrases = [passage.headings.at(-1) ?? "", ...(passage.synonyms ?? [])];
+        const others = actsOf(new Set(wordsOf(phrases.join("\n")).map(termOf)));
+        // A passage about stopping does not answer a question about starting.
+        const isOtherAct = acts.length > 0 && !acts.some((act) => others.includes(act));
+        const lack = isOtherAct ? (others.length > 0 ? 0.5 : 0.25) : 0;
+        const alike = Math.max(...phrases.map((phrase) => likeness(words, phrase, weigh)));
+        const certain = share >= certainShare && alike >= certainLikeness && !isOtherAct;
+        return [{ rank: share + alike - lack, match: { ...passage, certain } }];
       });
       return found
         .sort((a, b) => b.rank - a.rank)
@@ -161,15 +172,49 @@ export const makeKnowledge = (passages: ReadonlyArray<Passage>): Effect.Effect<K
         .map(({ match }) => match);
     };
 
-    return { topics: [...topics.values()], search, passages };
+    return {
+      topics: [...topics.values()],
+      questions: questionsOf(passages, search),
+      search,
+      passages,
+    };
   });
 
-/** How like the words of a question a heading is, from 0 to 1, or the part of it between two marks that is most so. */
-const likeness = (question: ReadonlySet<string>, heading: string): number =>
-  Math.max(
+const questionsOf = (
+  passages: ReadonlyArray<Passage>,
+  search: Knowledge["search"],
+): ReadonlyArray<string> => {
+  const headings = new Set(passages.map(({ headings }) => headings.at(-1) ?? ""));
+  const questions: Array<string> = [];
+  // Few: a large folder would stop the server for seconds.
+  const candidates = [...headings]
+    .filter(({ length }) => length > 0 && length <= 80)
+    .sort((a, b) => Number(b.endsWith("?")) - Number(a.endsWith("?")))
+    .slice(0, 20);
+  for (const heading of candidates) {
+    const [best] = search(heading, 1);
+    if (best?.certain && best.headings.at(-1) === heading) questions.push(heading);
+    if (questions.length === 3) break;
+  }
+  return questions;
+};
+
+/**
+ * How like the words of a question a heading is, from 0 to 1, by the weight of the terms that they have in common; or
+ * the part of it between two marks that is most so.
+ */
+const likeness = (
+  question: ReadonlySet<string>,
+  heading: string,
+  weigh: (term: string) => number,
+): number => {
+  const sum = (terms: Iterable<string>) => [...terms].reduce((all, term) => all + weigh(term), 0);
+  const asked = sum(question);
+  return Math.max(
     ...heading.split(/[\p{P}\p{S}]\s/u).map((part) => {
       const words = new Set(wordsOf(part).map(termOf));
       const common = [...words].filter((word) => question.has(word));
-      return (2 * common.length) / (words.size + question.size);
+      return (2 * sum(common)) / (sum(words) + asked);
     }),
   );
+};

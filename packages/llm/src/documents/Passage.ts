@@ -9,6 +9,8 @@ export interface Passage {
   readonly source: string;
   /** The headings above the passage, outermost first. */
   readonly headings: ReadonlyArray<string>;
+  /** Other words for the last heading, each a phrase: the comments (`<!-- … · … -->`) below it. */
+  readonly synonyms?: ReadonlyArray<string>;
   readonly text: string;
 }
 
@@ -20,10 +22,13 @@ export const passagesOf = (source: string, document: string): Array<Passage> => 
   const passages: Array<Passage> = [];
   let above: ReadonlyArray<{ readonly depth: number; readonly title: string }> = [];
   let section: Array<Token> = [];
+  let synonyms: Array<string> = [];
   const endSection = () => {
     const headings = above.map(({ title }) => title);
-    for (const text of pack(section)) passages.push({ source, headings, text });
+    const others = synonyms.length > 0 && { synonyms };
+    for (const text of pack(section)) passages.push({ source, headings, ...others, text });
     section = [];
+    synonyms = [];
   };
   const markdown = document.replace(/\r\n?/g, "\n").replace(frontMatter, "");
   // Of the text only headings are parsed, which halves the time.
@@ -32,6 +37,8 @@ export const passagesOf = (source: string, document: string): Array<Passage> => 
       endSection();
       const title = inline.parseInline(Lexer.lexInline(token.text), inline.textRenderer);
       above = [...above.filter(({ depth }) => depth < token.depth), { depth: token.depth, title }];
+    } else if (token.type === "html" && token.raw.startsWith("<!--")) {
+      synonyms.push(...token.raw.replace(/^<!--|-->\s*$/g, "").split("·"));
     } else if (token.type !== "space") {
       section.push(token);
     }

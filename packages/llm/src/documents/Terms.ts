@@ -10,32 +10,60 @@ export const wordsOf = (text: string): Array<string> => text.match(/[\p{L}\p{M}\
 const stopWords = new Set(
   `a about above after again all already also always am an and any anybody anyone anything are aren as at be because
   been before being below between both but by can cannot could couldn did didn do does doesn
-  doing don done down during each either else ever every exactly explain few find for from further
-  get gets getting give go goes going got had has have having he hello help her here hers hi him his
+  doing don done during each either else ever every exactly explain few find for from further
+  get gets getting give go goes going got had has have having he help her here hers hi him his
   how i if in into is isn it its just kind know let like ll lot many may me mean means might mine
   more most much must my need needs neither no nor not now of off on once one only or other our ours
   out over own please possible re really s same say shall she should show so some somebody someone
   something still such t tell than thank thanks that the their theirs them then there these they thing
-  things this those through to too under until up upon us use used using ve very want wants was way
+  things this those through to too two under until up upon us use used using ve very want wants was way
   we were what when where whether which while who whom whose why will with without won work works
   would yes yet you your yours
   aber als am an auch auf aus bei bekomme bekommen benutze benutzen brauche brauchen das dem den der
   des die dies diese du ein eine einem einen einer es euch fur gibt habe hat ich ihr im in ist kann
-  kannst konnen mache machen man mein meine meinen mich mir mit muss nach nicht noch nutze nutzen
-  oder ohne sich sie sind und uns verwende verwenden vom von wann warum was welche welcher welches
+  kannst konnen lassen lasst lauft laufen mache machen man mein meine meinen mich mir mit muss nach nehme nehmen nicht noch nutze nutzen
+  einrichten einstellen oder ohne richte sich sie sind stelle und uns verwende verwenden vom von wann warum was welche welcher welches
   wenn wer werden wie wieso wir wird wo zu zum zur`.split(/\s+/),
 );
 
 /** Words of questions such as "How do I change X?", whose subject is X unless there is none. */
 const settingWords = new Set(
-  "adjust change choose configure customise customize define enable modify pick select set setup".split(
+  "adjust change choose configure customise customize define enable modify pick select set setup switch turn".split(
     " ",
   ),
 );
 
+/**
+ * Verbs of which each means another act, with their German ones: a passage about stopping does not answer a question
+ * about starting.
+ */
+const verbs = `start launch starten
+  stop halt quit beenden stoppe stoppen
+  restart neustarten
+  install installieren
+  uninstall deinstallieren
+  delete remove erase losche loschen entferne entfernen
+  create generate erstelle erstellen anlegen
+  rename umbenennen
+  export exportieren
+  import importieren
+  backup sichere sichern
+  restore wiederherstellen
+  upgrade update aktualisiere aktualisieren
+  revoke sperre sperren
+  reset zurucksetzen
+  connect verbinde verbinden
+  embed einbauen einbinden einbetten
+  search suche suchen
+  limit begrenze begrenzen`
+  .split("\n")
+  .map((line) => line.trim().split(" "));
+
+const greeting = /^\s*(?:hello|hi|hey|hallo|good morning|guten (?:tag|morgen))(?=\P{L}+\p{L})/iu;
+
 /** The distinct terms of a question's subject, and the terms of all its words. */
 export const questionTerms = (question: string, vocabulary: ReadonlyMap<string, unknown>) => {
-  const words = wordsOf(question).map(fold);
+  const words = wordsOf(question.replace(greeting, "")).map(fold);
   const subject = words.filter((word) => !stopWords.has(word) && !/^[a-z0-9]$/.test(word));
   const object = subject.filter((word) => !settingWords.has(word));
   const read = (word: string) => correct(termOf(word), vocabulary);
@@ -43,23 +71,30 @@ export const questionTerms = (question: string, vocabulary: ReadonlyMap<string, 
   return { about: Arr.dedupe(about), words: new Set(words.map(read)) };
 };
 
+/** Whether the term never is a question's subject. */
+export const isCommon = (term: string): boolean => stopTerms.has(term);
+
+/** Those of the terms that say what is done. */
+export const actsOf = (terms: Iterable<string>): ReadonlyArray<string> =>
+  [...terms].filter((term) => acts.has(term));
+
 /** The term, or the known one for which it is misspelt. */
 const correct = (term: string, vocabulary: ReadonlyMap<string, unknown>): string =>
-  term.length < 5 || vocabulary.has(term)
+  term.length < 4 || vocabulary.has(term)
     ? term
     : ([...vocabulary.keys()].find((known) => isSlip(term, known)) ?? term);
 
-/** Whether the terms begin alike and differ in one letter: added, left out, exchanged, or in the wrong place. */
+/**
+ * Whether the terms begin alike and differ in one letter: in the wrong place, or from five letters on added, left out or
+ * exchanged.
+ */
 const isSlip = (a: string, b: string): boolean => {
   if (a[0] !== b[0] || b.length < 4 || Math.abs(a.length - b.length) > 1) return false;
   let at = 1;
   while (a[at] === b[at] && at < a.length) at++;
   const [x, y] = [a.slice(at), b.slice(at)];
-  return (
-    [y, y.slice(1)].includes(x.slice(1)) ||
-    x === y.slice(1) ||
-    (x[0] === y[1] && x[1] === y[0] && x.slice(2) === y.slice(2))
-  );
+  if (x[0] === y[1] && x[1] === y[0] && x.slice(2) === y.slice(2)) return true;
+  return a.length >= 5 && ([y, y.slice(1)].includes(x.slice(1)) || x === y.slice(1));
 };
 
 export const fold = (word: string): string =>
@@ -69,13 +104,26 @@ export const fold = (word: string): string =>
     .normalize("NFC")
     .toLowerCase();
 
-/** Folds case and accents, and removes the endings of English plurals and verbs, roughly. */
+/** Folds case and accents, removes the endings of plurals and verbs, roughly, and unites verbs of the same act. */
 export const termOf = (word: string): string => {
-  let term = fold(word);
+  const term = stemOf(fold(word));
+  return canonical.get(term) ?? term;
+};
+
+const stemOf = (folded: string): string => {
+  let term = folded;
   if (!/^[a-z]{4,30}$/.test(term)) return term;
   if (term.endsWith("ies")) term = `${term.slice(0, -3)}y`;
   else if (/[^aisu]s$/.test(term)) term = term.slice(0, -1);
-  const stem = /^(.*[aeiouy].*?)(?:ing|(?<!e)ed)$/.exec(term)?.[1];
+  const stem = /^(.*[aeiouy].*?)(?:ing|(?<!e)ed|(?<=.{5})en)$/.exec(term)?.[1];
   if (stem !== undefined && stem.length >= 3) term = stem.replace(/([bdfgmnprt])\1$/, "$1");
   return term.length > 4 && term.endsWith("e") ? term.slice(0, -1) : term;
 };
+
+const canonical = new Map(
+  verbs.flatMap(([first, ...others]) =>
+    others.map((verb) => [stemOf(verb), stemOf(first!)] as const),
+  ),
+);
+const acts = new Set(verbs.map(([first]) => stemOf(first!)));
+const stopTerms = new Set([...stopWords].map(stemOf));

@@ -36,8 +36,20 @@ describe("readKnowledge", () => {
         knowledge.search(word, 5),
       );
       assert.deepStrictEqual(found, [
-        { source: "a.md", headings: ["Apples"], text: "They are red.", certain: true },
-        { source: "deep/down/B.TXT", headings: [], text: "Bananas bend.", certain: false },
+        {
+          source: "a.md",
+          headings: ["Apples"],
+
+          text: "They are red.",
+          certain: true,
+        },
+        {
+          source: "deep/down/B.TXT",
+          headings: [],
+
+          text: "Bananas bend.",
+          certain: false,
+        },
       ]);
     }),
   );

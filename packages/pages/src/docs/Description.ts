@@ -40,21 +40,6 @@ export const describeApi = (basePaths: BasePaths, serves: ReadonlyArray<keyof Ba
   };
 };
 
-/**
- * The description for the page, whose samples would have a made-up value of each parameter, such as an empty `userRef`.
- * Scalar leaves out a parameter whose example is an empty list, until the reader gives it a value.
- */
-export const withShortSamples = (spec: ReturnType<typeof describeApi>) => {
-  const copy = structuredClone(spec);
-  const operations = Object.values(copy.paths).flatMap((path) => Object.values<Json>(path));
-  for (const parameter of operations.flatMap((operation) => operation["parameters"])) {
-    if (parameter.required || "default" in parameter.schema) continue;
-    const examples = { default: { value: [], "x-disabled": true } };
-    Object.assign(parameter, { explode: true, examples });
-  }
-  return copy;
-};
-
 const tags = {
   general: "Chatbot details, chats and their history",
   answers: "Questions and answers",

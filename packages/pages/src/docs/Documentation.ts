@@ -1,56 +1,51 @@
 /**
- * `@parley/pages/docs`: the API description at `/openapi.json` and a page that shows it at `/docs`. The page loads
- * nothing from other hosts.
+ * `@parley/pages/docs`: the API description at `/openapi.json` and a page that shows it, and sends its samples, at
+ * `/docs`. The page loads nothing from other hosts.
  */
 import { toPath, type Pages } from "@parley/http";
 import { Effect } from "effect";
-import { HttpRouter, HttpServerRequest, HttpServerResponse } from "effect/http";
-import { HttpApi, HttpApiScalar, OpenApi } from "effect/http-api";
-import { makeStaticFile } from "../StaticFile.ts";
-import { describeApi, withShortSamples } from "./Description.ts";
+import { toHtml, toPolicy, type Place } from "../Shell.ts";
+import { isRead, loadFiles, makeStaticFile } from "../StaticFile.ts";
+import { describeApi } from "./Description.ts";
 
-/** Off: the page's tools that would send the description or the server's address to other hosts. */
-const scalar = {
-  withDefaultFonts: false,
-  hideTestRequestButton: false,
-  hideClientButton: true,
-  showDeveloperTools: "never",
-};
-
-const kept = { "cache-control": "no-cache" };
+/** Options of {@link makeDocumentation}. */
+export interface DocumentationOptions {
+  /** The pages that the listener has; this one alone by default. */
+  readonly places?: ReadonlyArray<Place>;
+}
 
 /** The documentation of the interfaces that the listener serves. */
-export const makeDocumentation: Pages = Effect.fnUntraced(function* ({ basePaths, serves }) {
-  const api = describeApi(basePaths, serves);
-  const described = HttpApi.make("parley").annotate(OpenApi.Transform, () => withShortSamples(api));
-  const page = yield* Effect.cached(
-    HttpRouter.toHttpEffect(HttpApiScalar.layer(described, { path: "/docs", scalar })).pipe(
-      Effect.flatten,
-      Effect.flatMap((page) => Effect.promise(() => HttpServerResponse.toWeb(page).text())),
-      Effect.flatMap((html) => makeStaticFile(html, "text/html; charset=utf-8", kept)),
-      Effect.scoped,
-      Effect.orDie,
-    ),
-  );
-
-  return (request) => {
-    const { headers, method, url } = request;
-    if (method !== "GET") return undefined;
-    switch (toPath(url)) {
-      case "/openapi.json": {
+export const makeDocumentation = ({ places = ["docs"] }: DocumentationOptions = {}): Pages =>
+  Effect.fnUntraced(function* ({ basePaths, serves }) {
+    const api = describeApi(basePaths, serves);
+    const page = toHtml({
+      title: "API · Parley",
+      place: "docs",
+      places,
+      folder: "/docs",
+      script: "reference.js",
+      main: '<noscript>The page needs JavaScript; <a href="/openapi.json">the description</a> does not.</noscript>\n<div id="page"></div>',
+    });
+    const load = yield* Effect.cached(
+      Effect.all([
+        makeStaticFile(page, "text/html; charset=utf-8", { "content-security-policy": toPolicy() }),
+        loadFiles("/docs", fileNames),
+      ]),
+    );
+    return ({ headers, method, url }) => {
+      const path = toPath(url);
+      if (!isRead(method)) return undefined;
+      if (path === "/openapi.json") {
         const text = JSON.stringify({ ...api, servers: [{ url: originOf(headers) }] });
-        const file = makeStaticFile(text, "application/json; charset=utf-8", kept);
+        const file = makeStaticFile(text, "application/json; charset=utf-8");
         return Effect.map(file, (respond) => respond(headers));
       }
-      case "/docs":
-        return Effect.map(
-          Effect.provideService(page, HttpServerRequest.HttpServerRequest, request),
-          (respond) => respond(headers),
-        );
-    }
-    return undefined;
-  };
-});
+      if (path !== "/docs" && !fileNames.some((name) => path === `/docs/${name}`)) return undefined;
+      return Effect.map(load, ([html, files]) => (files.get(path) ?? html)(headers));
+    };
+  });
+
+const fileNames = ["reference.js", "theme.js", "style.css", "icon.svg"];
 
 /** The server's address as the client wrote it; a proxy says whether that is `https`. */
 const originOf = (headers: Readonly<Record<string, string | undefined>>): string => {

@@ -1,12 +1,50 @@
 /**
- * `@parley/pages/guide`: Markdown documents as pages below `/docs/`, with a search over them. They run no script and
- * load nothing from other hosts.
+ * `@parley/pages/guide`: Markdown documents as pages below `/docs/`, with a search over them. They load nothing from
+ * other hosts.
  */
 import { toPath, type Pages } from "@parley/http";
 import { Effect, FileSystem, Path } from "effect";
 import { HttpServerResponse } from "effect/http";
 import { Marked } from "marked";
+import { escape, toHtml, toPolicy, type Place } from "../Shell.ts";
+import { isRead, loadFiles, makeStaticFile, type StaticFile } from "../StaticFile.ts";
 
+export type { Place };
+
+/** The documents in the order in which they are read, by their paths without `.md`. */
+const groups: Readonly<Record<string, Readonly<Record<string, string>>>> = {
+  "First steps": {
+    README: "What it is, the first five minutes, and all settings in a table.",
+    playground: "The page on which a person meets a chatbot.",
+    faq: "Short answers to the questions of the first days.",
+    install: "As a package, a service of systemd or a container, and behind a proxy.",
+  },
+  "Run it": {
+    settings: "What each setting means, where a line in the table is too short.",
+    models: "Language models of OpenAI, Anthropic, Ollama and others.",
+    operations: "Keys, chatbots, backups, upgrades and erasures, as recipes.",
+    monitoring: "Health, metrics, alerts, logs and traces.",
+    troubleshooting: "By symptom: what it means, and what helps.",
+    scaling: "Several servers, large chatbots and many asks at once.",
+    performance: "How fast it is, measured, and how to measure it yourself.",
+    security: "Risk by risk: what the server does, and what is left to you.",
+  },
+  "Call it": {
+    interface: "The two HTTP interfaces in words.",
+    errors: "Every code with its meaning.",
+    "library/client": "The client for browsers and Node.js.",
+  },
+  "Build on it": {
+    "library/embedding": "The services inside your own program.",
+    "library/mounting": "Both interfaces on your own HTTP server.",
+    "library/write-an-answerer": "Answers from a service of your own.",
+    "library/write-a-store": "Chats in another database.",
+    "library/testing": "Tests of your service without a database.",
+    decisions: "Why it is built as it is.",
+  },
+};
+
+const fileNames = ["guide.js", "theme.js", "style.css", "icon.svg"];
 const types: Readonly<Record<string, string>> = {
   json: "application/json",
   png: "image/png",
@@ -34,91 +72,159 @@ export interface GuideOptions {
     question: string,
     limit: number,
   ) => Effect.Effect<ReadonlyArray<GuidePassage>, unknown>;
+  /** The pages that the listener has; the guide alone by default. */
+  readonly places?: ReadonlyArray<Place>;
 }
 
 /** The pages of the guide: `/docs/guide` lists and searches them. */
 export const makeGuide = Effect.fnUntraced(function* (options: GuideOptions) {
   const fs = yield* FileSystem.FileSystem;
   const path = yield* Path.Path;
-  const headers = yield* guarded;
 
   const names = yield* fs.readDirectory(options.folder, { recursive: true }).pipe(Effect.orDie);
-  const files = new Map<string, { readonly name: string; readonly bytes: Uint8Array }>();
+  const sources = new Map<string, { readonly name: string; readonly bytes: Uint8Array }>();
   for (const name of ["README.md", ...names.toSorted().map((name) => `docs/${name}`)]) {
     if (!/\.(md|json|png|svg)$/.test(name)) continue;
     const file = name === "README.md" ? options.readme : path.join(options.folder, "..", name);
-    files.set(toAddress(name), { name, bytes: yield* fs.readFile(file).pipe(Effect.orDie) });
+    sources.set(toAddress(name), { name, bytes: yield* fs.readFile(file).pipe(Effect.orDie) });
   }
   let document = "";
+  /** Of the document, as GitHub numbers those that are equal. */
+  let anchors = new Map<string, number>();
+  let sections: Array<string> = [];
   /** Where a link of the document leads; `null` out of the guide, such as to source code. */
   const resolve = (link: string): string | null => {
     if (/^(https?:|#)/.test(link)) return link;
     const { hash, pathname } = new URL(link, `file:///${document}`);
     const address = toAddress(pathname.slice(1));
-    return files.has(address) ? address + hash : null;
+    return sources.has(address) ? address + hash : null;
   };
-  const toHtml = (name: string, text: string): string => {
+  const render = (name: string, text: string): string => {
     document = name;
+    anchors = new Map();
+    sections = [];
     return marked.parse(text, { async: false });
   };
   const marked = new Marked({
     renderer: {
+      code({ lang = "", text }) {
+        return `<div class="code"><div class="row quiet"><span>${escape(lang.split(" ")[0] || "text")}</span></div><pre tabindex="0"><code>${escape(text)}</code></pre></div>\n`;
+      },
       heading({ depth, text, tokens }) {
         const inner = this.parser.parseInline(tokens);
-        return `<h${depth} id="${escape(toAnchor(text))}">${inner}</h${depth}>\n`;
+        const anchor = toAnchor(text);
+        const count = anchors.get(anchor) ?? 0;
+        anchors.set(anchor, count + 1);
+        const id = escape(count === 0 ? anchor : `${anchor}-${count}`);
+        if (depth === 2) sections.push(`<li><a href="#${id}">${inner}</a></li>`);
+        return `<h${depth} id="${id}">${inner}</h${depth}>\n`;
       },
-      html: ({ text }) => escape(text),
+      // The search reads comments.
+      html: ({ text }) => (text.startsWith("<!--") ? "" : escape(text)),
       image: ({ href, text }) => `<img src="${escape(resolve(href) ?? "")}" alt="${escape(text)}">`,
       link({ href, tokens }) {
         const [address, inner] = [resolve(href), this.parser.parseInline(tokens)];
         return address === null ? inner : `<a href="${escape(address)}">${inner}</a>`;
       },
+      table(token) {
+        const row = (cells: typeof token.header) => {
+          const inner = cells.map(({ align, header, tokens }) => {
+            const tag = header ? "th" : "td";
+            return `<${tag}${align ? ` align="${align}"` : ""}>${this.parser.parseInline(tokens)}</${tag}>`;
+          });
+          return `<tr>${inner.join("")}</tr>`;
+        };
+        return `<div class="box" role="region" aria-label="Table" tabindex="0"><table><thead>${row(token.header)}</thead><tbody>${token.rows.map(row).join("")}</tbody></table></div>\n`;
+      },
     },
   });
 
-  const pages = new Map<string, { readonly title: string; readonly html: () => string }>();
-  for (const [address, { bytes, name }] of files) {
+  const titles = new Map<string, string>();
+  const texts = new Map<string, string>();
+  for (const [address, { bytes, name }] of sources) {
     if (!name.endsWith(".md")) continue;
     const text = new TextDecoder().decode(bytes);
-    const title = /^# (.*)$/m.exec(text)?.[1] ?? address;
-    pages.set(address, { title, html: () => layout(title, "", toHtml(name, text)) });
+    texts.set(address, text);
+    titles.set(address, /^# (.*)$/m.exec(text)?.[1] ?? address);
   }
-  const list = [...pages].map(
-    ([address, { title }]) => `<li><a href="${address}">${escape(title)}</a></li>`,
+  const listed = Object.values(groups).flatMap((group) => Object.keys(group).map(toAddress));
+  const order = [...new Set([...listed, ...titles.keys()])].filter((address) =>
+    titles.has(address),
   );
+  const toLink = (address: string, isOpen = false) =>
+    `<a href="${address}"${isOpen ? ' aria-current="page"' : ""}>${escape(titles.get(address)!)}</a>`;
+  const toList = (open: string, isLong: boolean) =>
+    Object.entries(groups).map(([group, documents]) => {
+      const items = Object.entries(documents).map(([name, sentence]) => {
+        const address = toAddress(name);
+        const more = isLong ? `<span class="quiet">${sentence}</span>` : "";
+        return titles.has(address) ? `<li>${toLink(address, address === open)}${more}</li>` : "";
+      });
+      return `<h2>${group}</h2><ul>${items.join("")}</ul>`;
+    });
+  const layout = (title: string, open: string, main: string, query = "") =>
+    toHtml({
+      title: `${title} · Parley`,
+      place: "guide",
+      places: options.places ?? ["guide"],
+      folder: "/docs",
+      script: "guide.js",
+      main: `<div class="guide">
+<nav class="side" aria-label="Guide"><form role="search" action="/docs/guide"><input type="search" name="q" aria-label="Search the guide" placeholder="Search the guide" value="${escape(query)}" maxlength="200" required></form>${toList(open, false).join("")}</nav>
+<main class="markdown">${main}</main>
+</div>`,
+    });
+  const toPage = (address: string): string => {
+    const title = titles.get(address)!;
+    const html = render(sources.get(address)!.name, texts.get(address)!);
+    const contents = `<details class="contents"><summary>On this page</summary><ul>${sections.join("")}</ul></details>`;
+    const next = order[order.indexOf(address) + 1];
+    const main = sections.length < 3 ? html : html.replace("</h1>", `</h1>${contents}`);
+    return layout(title, address, main + (next ? `<p class="next">Next: ${toLink(next)}</p>` : ""));
+  };
   const search = Effect.fnUntraced(function* (query: string) {
     const passages = yield* options.search(query, 10);
     const found = passages.map(({ headings, source, text }) => {
       const name = source === "README.md" ? source : `docs/${source}`;
       const address = `${toAddress(name)}#${toAnchor(headings.at(-1) ?? "")}`;
       const title = headings.join(" › ");
-      const passage = toHtml(name, text);
-      return `<li><a href="${escape(address)}">${escape(title)}</a>${passage}</li>`;
+      return `<li><a href="${escape(address)}">${escape(title)}</a>${render(name, text)}</li>`;
     });
     const results = found.length === 0 ? "<p>Nothing found.</p>" : `<ol>${found.join("")}</ol>`;
-    return layout("Search", query, `<h1>Search</h1>${results}`);
+    return layout("Search", "", `<h1>Search</h1>${results}`, query);
   }, Effect.orDie);
 
-  const toPage = (html: string) =>
-    HttpServerResponse.text(html, { contentType: "text/html; charset=utf-8", headers });
-  const respond = (address: string, target: string) => {
-    const page = pages.get(address);
-    if (page !== undefined) return Effect.sync(() => toPage(page.html()));
-    const file = files.get(address);
-    if (file !== undefined) {
-      const contentType = types[path.extname(file.name).slice(1)]!;
-      return Effect.succeed(HttpServerResponse.uint8Array(file.bytes, { contentType, headers }));
-    }
-    const query = new URLSearchParams(target.split("?")[1]).get("q")?.trim().slice(0, 200) ?? "";
-    const all = layout("Guide", "", `<h1>Guide</h1><ul>${list.join("")}</ul>`);
-    return query === "" ? Effect.succeed(toPage(all)) : Effect.map(search(query), toPage);
-  };
+  const policy = { "content-security-policy": toPolicy("'self'") };
+  const html = (text: string) => makeStaticFile(text, "text/html; charset=utf-8", policy);
+  const files = yield* Effect.cached(loadFiles("/docs", fileNames));
+  const pages = new Map<string, Effect.Effect<StaticFile>>();
+  for (const address of titles.keys()) {
+    pages.set(address, yield* Effect.cached(Effect.suspend(() => html(toPage(address)))));
+  }
+  const index = Effect.suspend(() =>
+    html(layout("Guide", "", `<h1>Guide</h1>${toList("", true).join("")}`)),
+  );
   const guide: Pages = () =>
-    Effect.succeed(({ method, url }) => {
-      const address = toPath(url);
-      return method === "GET" && (address === "/docs/guide" || files.has(address))
-        ? respond(address, url)
-        : undefined;
+    Effect.succeed(({ headers, method, url }) => {
+      if (!isRead(method)) return undefined;
+      // A link to a document's file leads to its page.
+      const address = toPath(url).replace(/^(\/docs\/.+)\.md$/, "$1");
+      if (address === "/docs/guide" || address === "/docs/") {
+        const query = new URLSearchParams(url.split("?")[1]).get("q")?.trim().slice(0, 200) ?? "";
+        const page = query === "" ? index : Effect.flatMap(search(query), html);
+        return Effect.map(page, (file) => file(headers));
+      }
+      const page = pages.get(address);
+      if (page !== undefined) return Effect.map(page, (file) => file(headers));
+      const source = sources.get(address);
+      if (source !== undefined) {
+        const contentType = types[path.extname(source.name).slice(1)]!;
+        return Effect.succeed(
+          HttpServerResponse.uint8Array(source.bytes, { contentType, headers: policy }),
+        );
+      }
+      if (!fileNames.some((name) => address === `/docs/${name}`)) return undefined;
+      return Effect.map(files, (loaded) => loaded.get(address)!(headers));
     });
   return guide;
 });
@@ -132,56 +238,3 @@ const toAnchor = (heading: string): string =>
     .toLowerCase()
     .replace(/[^\p{L}\p{N}\s_-]/gu, "")
     .replaceAll(" ", "-");
-
-const escape = (text: string): string =>
-  text
-    .replaceAll("&", "&amp;")
-    .replaceAll('"', "&quot;")
-    .replaceAll("<", "&lt;")
-    .replaceAll(">", "&gt;");
-
-const style = `
-:root { color-scheme: light dark; font: 1rem/1.6 system-ui, sans-serif; }
-body { margin: 0 auto; max-width: 52rem; padding: 1rem; overflow-wrap: break-word; }
-nav { align-items: center; display: flex; flex-wrap: wrap; gap: 1rem; }
-form { margin-inline-start: auto; }
-input, button { font: inherit; }
-pre, table { display: block; overflow-x: auto; }
-pre { background: color-mix(in srgb, currentColor 7%, transparent); padding: 0.75rem; }
-code { font-size: 0.9em; }
-th, td { border-bottom: 1px solid color-mix(in srgb, currentColor 25%, transparent); padding: 0.25rem 0.5rem; text-align: start; vertical-align: top; }
-img { max-width: 100%; }
-`;
-
-const guarded = Effect.promise(async () => {
-  const digest = await crypto.subtle.digest("SHA-256", new TextEncoder().encode(style));
-  const hash = btoa(String.fromCharCode(...new Uint8Array(digest)));
-  return {
-    "cache-control": "no-cache",
-    "content-security-policy":
-      `default-src 'none'; style-src 'sha256-${hash}'; ` +
-      "img-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'",
-    "referrer-policy": "no-referrer",
-    "x-content-type-options": "nosniff",
-  };
-});
-
-const layout = (title: string, query: string, main: string): string => `<!doctype html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<title>${escape(title)} · Parley</title>
-<style>${style}</style>
-</head>
-<body>
-<nav aria-label="Documentation">
-<a href="/docs/guide">Guide</a> <a href="/docs">API</a>
-<form role="search" action="/docs/guide"><input type="search" name="q" aria-label="Search the guide" value="${escape(query)}" maxlength="200" required> <button>Search</button></form>
-</nav>
-<main>
-${main}
-</main>
-</body>
-</html>
-`;

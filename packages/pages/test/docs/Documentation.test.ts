@@ -6,7 +6,7 @@ import { Effect, Stream } from "effect";
 import { gunzipSync } from "node:zlib";
 import { makeTestHandler } from "@parley/http/test";
 
-const makeServer = makeTestHandler(() => Stream.empty, { pages: [makeDocumentation] });
+const makeServer = makeTestHandler(() => Stream.empty, { pages: [makeDocumentation()] });
 
 const describeApi = Effect.gen(function* () {
   const { send } = yield* makeServer;
@@ -124,14 +124,31 @@ it.effect("the description names the server as the client does", () =>
   }).pipe(Effect.scoped),
 );
 
-it.effect("the page takes at most 1 MB, compressed, and nothing when the client has it", () =>
+it.effect("the page and its files take at most 300 kB, and run no script of others", () =>
   Effect.gen(function* () {
     const { send } = yield* makeServer;
-    const response = yield* send("/docs", { headers: { "accept-encoding": "gzip" } });
-    const bytes = new Uint8Array(yield* Effect.promise(() => response.arrayBuffer()));
-    expect(bytes.length).toBeLessThan(1_000_000);
-    expect(gunzipSync(bytes).toString()).toContain("<title>Parley</title>");
-    const headers = { "if-none-match": response.headers.get("etag")! };
-    expect((yield* send("/docs", { headers })).status).toBe(304);
+    const get = (path: string) =>
+      Effect.gen(function* () {
+        const response = yield* send(path, { headers: { "accept-encoding": "gzip" } });
+        expect(response.status, path).toBe(200);
+        const bytes = new Uint8Array(yield* Effect.promise(() => response.arrayBuffer()));
+        return { bytes, headers: response.headers };
+      });
+    const { bytes, headers } = yield* get("/docs");
+    const html = gunzipSync(bytes).toString();
+    const named = new Set(
+      [...html.matchAll(/(?:src|href)="(\/docs\/.*?)"/g)].map(([, path]) => path!),
+    );
+    expect(named.size).toBe(4);
+    let size = bytes.length;
+    for (const path of named) size += (yield* get(path)).bytes.length;
+    expect(size).toBeLessThan(300_000);
+    expect(headers.get("content-security-policy")).toMatch(
+      /^default-src 'none'; script-src 'self'; .*require-trusted-types-for 'script'; trusted-types 'none'$/,
+    );
+    const again = { headers: { "if-none-match": headers.get("etag")! } };
+    expect((yield* send("/docs", again)).status).toBe(304);
+    const head = yield* send("/docs", { method: "HEAD" });
+    expect([head.status, head.headers.get("etag")]).toEqual([200, headers.get("etag")]);
   }).pipe(Effect.scoped),
 );

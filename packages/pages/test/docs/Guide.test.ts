@@ -4,6 +4,7 @@ import { readKnowledge } from "@parley/llm";
 import { makeGuide } from "@parley/pages/guide";
 import { Effect } from "effect";
 import { HttpServerRequest, HttpServerResponse } from "effect/http";
+import { readdir } from "node:fs/promises";
 import { join } from "node:path";
 
 const root = join(import.meta.dirname, "../../../..");
@@ -68,15 +69,54 @@ it.effect("a search finds passages, and shows a question as text", () =>
     assert.include(found!.text, `<a href="/docs/settings#change-the-port">`);
     const none = yield* read("/docs/guide?q=%22%3E%3Cscript%3Exyzzy");
     assert.include(none!.text, `value="&quot;&gt;&lt;script&gt;xyzzy"`);
-    assert.notInclude(none!.text, "<script");
+    assert.notInclude(none!.text, "<script>");
     assert.match(none!.headers.get("content-security-policy")!, /^default-src 'none'; /);
+  }).pipe(Effect.provide(NodeServices.layer)),
+);
+
+it.effect("the guide lists every document with a sentence, and each leads to the next", () =>
+  Effect.gen(function* () {
+    const read = yield* makeReader;
+    const { text } = (yield* read("/docs/guide"))!;
+    const main = text.slice(text.indexOf("<main"));
+    const listed = [...main.matchAll(/<a href="(\/docs\/[^"#]*)">[^<]*<\/a><span class="quiet">/g)];
+    const names = (yield* Effect.promise(() => readdir(folder, { recursive: true })))
+      .filter((name) => name.endsWith(".md"))
+      .map((name) => `/docs/${name.slice(0, -3)}`);
+    const documents = ["/docs/README", ...names].toSorted();
+    assert.deepStrictEqual(listed.map(([, address]) => address).toSorted(), documents);
+    const visited: Array<string> = [];
+    for (let next: string | undefined = "/docs/README"; next;) {
+      visited.push(next);
+      const text: string = (yield* read(next))!.text;
+      next = /Next: <a href="([^"]*)"/.exec(text)?.[1];
+    }
+    assert.deepStrictEqual(visited.toSorted(), documents);
+    assert.include((yield* read("/docs/operations"))!.text, '<a href="#upgrade">');
+  }).pipe(Effect.provide(NodeServices.layer)),
+);
+
+it.effect("an address with a slash or .md at its end leads to the same page", () =>
+  Effect.gen(function* () {
+    const read = yield* makeReader;
+    assert.include((yield* read("/docs/"))!.text, "<h1>Guide</h1>");
+    assert.include((yield* read("/docs/faq.md"))!.text, "Questions and answers</h1>");
+    assert.include((yield* read("/docs/library/client.md"))!.text, "The client</h1>");
+  }).pipe(Effect.provide(NodeServices.layer)),
+);
+
+it.effect("comments of a document, which the search reads, are not shown", () =>
+  Effect.gen(function* () {
+    const read = yield* makeReader;
+    const { text } = (yield* read("/docs/faq"))!;
+    assert.notMatch(text, /<!--|&lt;!--/);
   }).pipe(Effect.provide(NodeServices.layer)),
 );
 
 it.effect("a path out of the documents' folder is not the guide's", () =>
   Effect.gen(function* () {
     const read = yield* makeReader;
-    for (const path of ["/docs/nowhere", "/docs/faq.md", "/docs/%2e%2e/package.json", "/docs/"]) {
+    for (const path of ["/docs/nowhere", "/docs/nowhere.md", "/docs/%2e%2e/package.json"]) {
       assert.isUndefined(yield* read(path), path);
     }
   }).pipe(Effect.provide(NodeServices.layer)),

@@ -5,10 +5,9 @@ import { ChatbotNotFound, erasureAt, erasureDetail, type ChatArchive } from "@pa
 import { Effect, Schedule } from "effect";
 import { addGaps } from "../chats/ChatPositions.ts";
 import { isLockTimeout, retryOnConflict, toStorageUnavailable } from "../database/PgErrors.ts";
-import { array, millisNow, texts, time } from "../database/PgParams.ts";
+import { array, millisNow, time } from "../database/PgParams.ts";
 import type { PgPools } from "../database/PgPools.ts";
 import type { Session } from "../database/TenantSession.ts";
-import { deleteClaims } from "../rows/IdempotencyKeys.ts";
 
 export const makeErasure = ({ operation }: PgPools): ChatArchive["Service"]["erase"] => {
   /**
@@ -30,11 +29,9 @@ export const makeErasure = ({ operation }: PgPools): ChatArchive["Service"]["era
     return transaction(chatbot, locked, (rows) => {
       const chats = array(rows, "int8", ({ id }) => id);
       const positions = array(rows, "int8", ({ position }) => position);
-      const turns = texts(rows.flatMap(({ turn }) => turn ?? []));
       return [
         { text: deleteChats, values: [chatbot, chats] },
         { text: countGaps, values: [chatbot, positions] },
-        { text: deleteClaims, values: [chatbot, turns] },
         { text: deleteKeys, values: [chatbot, chats] },
         { text: countErased, values: [chatbot, rows.length] },
       ];
@@ -83,11 +80,10 @@ export const makeErasure = ({ operation }: PgPools): ChatArchive["Service"]["era
     }).pipe(Effect.scoped, toStorageUnavailable);
 };
 
-/** A chat to erase. Its turn is that of an ask in progress, or of a process that was killed. */
+/** A chat to erase. */
 interface LockedRow {
   readonly id: bigint;
   readonly position: bigint;
-  readonly turn: string | null;
 }
 
 interface CounterRow {
@@ -127,7 +123,7 @@ from (
 // expects an average chatbot.
 const lockChats = `
 select chat.* from unnest($2::int8[]) wanted cross join lateral (
-  select id, position, turn from chat
+  select id, position from chat
   where chatbot_id = $1 and id = wanted and ${isIdle("$3")}
   offset 0 for update
 ) chat`;

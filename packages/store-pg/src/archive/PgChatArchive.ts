@@ -28,7 +28,7 @@ import { array, time, times } from "../database/PgParams.ts";
 import type { PgPools } from "../database/PgPools.ts";
 import { settleIds } from "../database/WriteState.ts";
 import { entryColumns, columnsOfEntry, newEntryColumns, toEntry } from "../rows/ChatRows.ts";
-import { arraysOf, parametersOf } from "../rows/BatchStatement.ts";
+import { arraysOf, parametersOf } from "../rows/Statements.ts";
 import { makeErasure } from "./ChatErasure.ts";
 
 /** Records that one statement of an import inserts. */

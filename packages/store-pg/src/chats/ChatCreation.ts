@@ -19,7 +19,7 @@ import { busy, mapLockTimeout, retryOnConflict, toChatbotNotFound } from "../dat
 import type { PgPools } from "../database/PgPools.ts";
 import type { Session } from "../database/TenantSession.ts";
 import { ownSequence } from "../database/WriteState.ts";
-import { batchStatement } from "../rows/BatchStatement.ts";
+import { atKey, batchStatement } from "../rows/Statements.ts";
 import { chatColumns, columnsOfEntry, newEntryColumns } from "../rows/ChatRows.ts";
 import { claim, makeKeySweep } from "../rows/IdempotencyKeys.ts";
 import { makeWriteBatcher } from "./WriteBatcher.ts";
@@ -141,8 +141,7 @@ with wanted as (
     select key, turn, min(at) as at from wanted where key is not null group by key, turn order by key
   ) first cross join lateral (
     select key from idempotency_key
-    where chatbot_id = $1 and key = first.key and turn = first.turn and chat_id is null
-    offset 0 for update
+    ${atKey("key", "first.key", "turn = first.turn and chat_id is null")} for update
   ) k
 ), input as (
   select *, row_number() over (order by at) as n from wanted where key is null or at in (select at from held)
@@ -185,5 +184,5 @@ select id::float8 as id, create_time as "createTime", entry_id::float8 as "entry
 
 const chatOfKey = `
 select k.fingerprint, ${chatColumns("c")}
-from idempotency_key k left join chat c on c.chatbot_id = $1 and c.id = k.chat_id
-where k.chatbot_id = $1 and k.key = $2`;
+from (select * from idempotency_key ${atKey("key", "$2::text")}) k
+left join lateral (select * from chat ${atKey("id", "k.chat_id")}) c on true`;

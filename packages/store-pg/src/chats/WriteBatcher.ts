@@ -3,12 +3,12 @@
  * share the next one.
  */
 import { StorageUnavailable, type Overloaded } from "@parley/core";
-import { Deferred, Effect, Exit, Iterable } from "effect";
+import { Effect, Exit, Fiber, Iterable, type Context } from "effect";
 import { busy } from "../database/PgErrors.ts";
 
 interface Write<A, B, E> {
   readonly item: A;
-  readonly done: Deferred.Deferred<B, E | Overloaded | StorageUnavailable>;
+  done: (exit: Exit.Exit<B, E | Overloaded | StorageUnavailable>) => void;
 }
 
 interface Lane<A, B, E> {
@@ -31,66 +31,70 @@ export const makeWriteBatcher = Effect.fnUntraced(function* <A, B, E>(
   const scope = yield* Effect.scope;
   const lanes = new Map<number, Lane<A, B, E>>();
 
-  const writeAll = (name: number, writes: ReadonlyArray<Write<A, B, E>>): Effect.Effect<void> =>
-    Effect.suspend(() =>
-      write(
-        name,
-        writes.map(({ item }) => item),
-      ),
-    ).pipe(
-      Effect.exit,
-      Effect.flatMap((exit) => {
-        if (writes.length > 1 && Exit.hasDies(exit)) {
-          return Effect.forEach(writes, (one) => writeAll(name, [one]), { discard: true });
-        }
-        for (const [at, { done }] of writes.entries()) {
-          Deferred.doneUnsafe(
-            done,
-            Exit.map(exit, (results) => results[at]!),
-          );
-        }
-        return Effect.void;
-      }),
-    );
+  const writeAll = (name: number, writes: ReadonlyArray<Write<A, B, E>>): Effect.Effect<void> => {
+    const items = writes.map(({ item }) => item);
+    return Effect.flatMap(Effect.exit(Effect.suspend(() => write(name, items))), (exit) => {
+      if (writes.length > 1 && Exit.hasDies(exit)) {
+        return Effect.forEach(writes, (one) => writeAll(name, [one]), { discard: true });
+      }
+      for (const [at, one] of writes.entries()) one.done(Exit.map(exit, (results) => results[at]!));
+      return Effect.void;
+    });
+  };
 
-  const drain = (name: number, lane: Lane<A, B, E>) =>
-    Effect.gen(function* () {
-      // Items that arrive in the same moment share a batch.
-      yield* Effect.yieldNow;
-      while (lane.waiting.size > 0) {
-        const writes = Array.from(Iterable.take(lane.waiting, batch));
-        for (const one of writes) lane.waiting.delete(one);
-        yield* writeAll(name, writes);
+  /** Whether the latest batch had several items: then more may arrive in the same moment as the first of the next. */
+  let isShared = false;
+  const drain = (name: number, lane: Lane<A, B, E>): Effect.Effect<void> =>
+    Effect.suspend(() => {
+      const writes = Array.from(Iterable.take(lane.waiting, batch));
+      for (const one of writes) lane.waiting.delete(one);
+      if (writes.length > 0) {
+        isShared = writes.length > 1;
+        return Effect.flatMap(writeAll(name, writes), () => drain(name, lane));
       }
       // Nothing may yield between the last look and this: an item could arrive unseen.
       lane.writers--;
       if (lane.writers === 0) lanes.delete(name);
-    }).pipe(Effect.uninterruptible, Effect.forkIn(scope, { startImmediately: true }));
+      return Effect.void;
+    });
 
+  // Without a fiber, a deferred and finalizers of its own: an ask makes two of them.
   return (name: number, item: A, timeout: number) =>
-    Effect.uninterruptibleMask((restore) =>
-      Effect.suspend(() => {
-        if (scope.state._tag === "Closed") return Effect.interrupt;
+    Effect.contextWith((context: Context.Context<never>) =>
+      Effect.callback<B, E | Overloaded | StorageUnavailable>((resume) => {
+        if (scope.state._tag === "Closed") return resume(Effect.interrupt);
         let lane = lanes.get(name);
         if (lane === undefined) lanes.set(name, (lane = { waiting: new Set(), writers: 0 }));
         const { waiting } = lane;
-        const one: Write<A, B, E> = { item, done: Deferred.makeUnsafe() };
-        waiting.add(one);
-        const timer = setTimeout(() => {
-          const late = waiting.delete(one) ? busy : new StorageUnavailable({ cause: noAnswer });
-          Deferred.doneUnsafe(one.done, Exit.fail(late));
-        }, timeout);
-        const result = restore(Deferred.await(one.done)).pipe(
-          Effect.onInterrupt(() =>
-            waiting.delete(one) ? Effect.void : Effect.exit(Deferred.await(one.done)),
-          ),
-          Effect.ensuring(Effect.sync(() => clearTimeout(timer))),
+        const timer = setTimeout(
+          () => one.done(Exit.fail(waiting.delete(one) ? busy : noAnswer)),
+          timeout,
         );
-        if (lane.writers >= writers) return result;
-        lane.writers++;
-        return Effect.andThen(drain(name, lane), result);
+        const one: Write<A, B, E> = {
+          item,
+          done: (exit) => {
+            clearTimeout(timer);
+            resume(exit);
+          },
+        };
+        waiting.add(one);
+        if (lane.writers < writers) {
+          lane.writers++;
+          const begin =
+            lane.writers > 1 || isShared
+              ? Effect.andThen(Effect.yieldNow, drain(name, lane))
+              : drain(name, lane);
+          Fiber.runIn(Effect.runForkWith(context)(begin, { uninterruptible: true }), scope);
+        }
+        return Effect.callback<void>((ended) => {
+          one.done = () => {
+            clearTimeout(timer);
+            ended(Effect.void);
+          };
+          if (waiting.delete(one)) one.done(Exit.interrupt());
+        });
       }),
     );
 });
 
-const noAnswer = new Error("no answer in time");
+const noAnswer = new StorageUnavailable({ cause: new Error("no answer in time") });

@@ -79,6 +79,9 @@ export const makeLender = Effect.map(Effect.context<never>(), (context) => {
    */
   let silentSince = -Infinity;
   let lost = false;
+  /** Whether the database is known to be away: work fails without a connection. */
+  let isAway = false;
+  const setAway = (away: boolean) => void (isAway = away);
   /** Replaces the connections that are open now. */
   const renew = () => void (silentSince = performance.now());
 
@@ -150,6 +153,7 @@ export const makeLender = Effect.map(Effect.context<never>(), (context) => {
     return {
       use: (tenant, work) =>
         Effect.flatMap(timeLeft, (left) => {
+          if (isAway) return Effect.fail(databaseAway);
           if (left <= 0) return Effect.fail(noConnection);
           const loan: Loan = {};
           loans.add(loan);
@@ -164,10 +168,16 @@ export const makeLender = Effect.map(Effect.context<never>(), (context) => {
     };
   };
 
-  return { note, lendFrom, renew };
+  return { note, lendFrom, renew, setAway };
 });
 
 /** Nothing was sent. */
+const databaseAway = new SqlError.SqlError({
+  reason: new SqlError.ConnectionError({
+    operation: "connect",
+    cause: new Error("the database does not answer"),
+  }),
+});
 const noConnection = new SqlError.SqlError({
   reason: new SqlError.LockTimeoutError({ cause: new Error("no connection was free in time") }),
 });
@@ -179,9 +189,9 @@ const timeout = (message: string) =>
 const noAnswer = timeout("no answer in time");
 const tooSlow = timeout("the statement takes too long");
 
-/** Gives up on a short statement that has no other deadline, such as BEGIN, after five seconds. */
-export const inTime = <A, E, R>(statement: Effect.Effect<A, E, R>) =>
-  within(statement, quickDeadline, true, () => noAnswer);
+/** Gives up on a short statement that has no other deadline, such as BEGIN. */
+export const inTime = <A, E, R>(statement: Effect.Effect<A, E, R>, millis = quickDeadline) =>
+  within(statement, millis, true, () => noAnswer);
 
 /**
  * Stops waiting for the work after so many milliseconds. The work has a fiber of its own and the timer is Node's, so

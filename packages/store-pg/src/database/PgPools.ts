@@ -7,6 +7,7 @@ import * as PgConnection from "@effect/sql-pg/PgConnection";
 import * as PgPool from "@effect/sql-pg/PgPool";
 import { Effect, Scope, type Redacted } from "effect";
 import type { SqlError } from "effect/sql";
+import { watchAvailability } from "./Availability.ts";
 import { transportOf, withFallback, type Transport } from "./DatabaseAddress.ts";
 import { makeLender, type Lending, type LendingOptions } from "./Lending.ts";
 import { quoteSchema, types } from "./PgParams.ts";
@@ -129,7 +130,7 @@ export const makePools = Effect.fnUntraced(function* (
   const connecting = withFallback(options.url);
   const { database } = transportOf(options.url) as Transport;
   const session = { rowSecurity, database };
-  const { lendFrom, note, renew } = yield* makeLender;
+  const { lendFrom, note, renew, setAway } = yield* makeLender;
   // A process that vanished within a transaction must not keep its locks: creations wait for those of an erasure.
   const idle = { idle_in_transaction_session_timeout: "5s" };
   const lend = (
@@ -218,6 +219,7 @@ export const makePools = Effect.fnUntraced(function* (
   const readSession = makeTenantSession(reads, { ...session, pipelined: true });
   const connect = connecting(PgConnection.make(configOf(options, 1, noTimeouts)));
   const { guard, ...writeState } = yield* makeWriteState(connect, readSession, renew);
+  yield* watchAvailability(reads, connect, setAway);
   const pools: PgPools = {
     ...writeState,
     reads: readSession,

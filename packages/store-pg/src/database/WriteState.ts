@@ -61,6 +61,7 @@ export const makeWriteState = Effect.fnUntraced(function* (
   let readOnlyReason: string | null = null;
   /** The database's clock minus this machine's, in milliseconds. */
   let clockOffset = 0;
+  let renewedAt = -Infinity;
   const context = yield* Effect.context<never>();
   const [writes, clocks] = ["1, or 0 while it refuses writes", "Its clock minus this machine's"];
   const isWritable = () => (readOnlyReason === null ? 1 : 0);
@@ -96,9 +97,13 @@ export const makeWriteState = Effect.fnUntraced(function* (
       if (reason !== null) {
         return Effect.andThen(suspect, Effect.logWarning(describeReadOnly(reason)));
       }
+      renewedAt = performance.now();
       renew();
       return Effect.logInfo("The database can be written again");
     });
+  /** Notes a refusal, unless the statement was sent on a connection that has been replaced since. */
+  const refuse = (reason: string, sentAt: number) =>
+    sentAt < renewedAt ? Effect.void : set(reason);
   yield* Queue.take(suspicions).pipe(
     Effect.andThen(
       connect.pipe(
@@ -131,9 +136,12 @@ export const makeWriteState = Effect.fnUntraced(function* (
   }, Effect.scoped);
 
   /** Only a probe ends the state: this connection may be one that can still write. */
-  const check = Effect.flatMap(reads.query("operator", stateRow), (rows) => {
-    const reason = noteState(rows);
-    return reason === null ? Effect.void : set(reason);
+  const check = Effect.suspend(() => {
+    const sentAt = performance.now();
+    return Effect.flatMap(reads.query("operator", stateRow), (rows) => {
+      const reason = noteState(rows);
+      return reason === null ? Effect.void : refuse(reason, sentAt);
+    });
   });
   const writable = Effect.suspend(() => {
     if (readOnlyReason === null) return Effect.void;
@@ -141,11 +149,11 @@ export const makeWriteState = Effect.fnUntraced(function* (
     const reason = new SqlError.ConnectionError({ operation: "connect", cause });
     return Effect.fail(new SqlError.SqlError({ reason }));
   });
-  const note = (exit: Exit.Exit<unknown, unknown>) => {
+  const note = (exit: Exit.Exit<unknown, unknown>, sentAt: number) => {
     const error = Exit.isFailure(exit) ? Cause.squash(exit.cause) : null;
     if (!isWriteRefused(error)) return Effect.void;
     // Row security refuses a row by the same code as a table: the probe decides.
-    return codeOf(error) === "42501" ? suspect : set(describeCause(error));
+    return codeOf(error) === "42501" ? suspect : refuse(describeCause(error), sentAt);
   };
   const guard = ({ use }: Lending): Lending => {
     const settle = Effect.flatMap(
@@ -153,14 +161,16 @@ export const makeWriteState = Effect.fnUntraced(function* (
       (result) => (isSettled(result) ? Effect.void : Effect.logWarning(moved)),
     );
     return {
-      use: <A, E, R>(tenant: Tenant, work: Work<A, E, R>) => {
-        type Attempt = Effect.Effect<A, E | SqlError.SqlError, R>;
-        const attempt: Attempt = Effect.andThen(writable, use(tenant, work));
-        const repaired = Effect.catch(attempt, (error): Attempt =>
-          isUnsettled(error) ? Effect.andThen(settle, attempt) : Effect.fail(error),
-        );
-        return Effect.onExit(repaired, note);
-      },
+      use: <A, E, R>(tenant: Tenant, work: Work<A, E, R>) =>
+        Effect.suspend(() => {
+          type Attempt = Effect.Effect<A, E | SqlError.SqlError, R>;
+          const sentAt = performance.now();
+          const attempt: Attempt = Effect.andThen(writable, use(tenant, work));
+          const repaired = Effect.catch(attempt, (error): Attempt =>
+            isUnsettled(error) ? Effect.andThen(settle, attempt) : Effect.fail(error),
+          );
+          return Effect.onExit(repaired, (exit) => note(exit, sentAt));
+        }),
     };
   };
   return {

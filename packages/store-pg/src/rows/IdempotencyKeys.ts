@@ -1,10 +1,10 @@
 /**
  * Rows of idempotency keys, which creations of chats and turns of asks share. A row is
  *
- * - claimed, with a turn and the end of its lease, while its ask runs; when the lease ends, the key is free again. A
- *   creation claims and settles its key in one transaction;
- * - settled, with the chat and its entry if there is one, when the request has succeeded;
- * - free again a day after `made_at`. A sweep deletes it later.
+ * - claimed, with a turn, the end of its lease and the chat if it exists, while its ask runs; when the lease ends, the
+ *   key is free again. A creation claims and settles its key in one transaction;
+ * - settled, with the chat and its entry if there is one, and no lease, when the request has succeeded;
+ * - old and free again a day after `made_at`. A sweep deletes it later.
  */
 import { idempotencyKeyLifetime, turnLease, type IdempotencyKey } from "@parley/core";
 import { Effect } from "effect";
@@ -17,20 +17,20 @@ const isOld = (row: string) =>
 
 /** SQL for whether any request may claim the key of a row. */
 export const isFree = (row: string) =>
-  `(${isOld(row)} or (${row}.chat_id is null and ${row}.turn_until <= clock_timestamp()))`;
+  `(${isOld(row)} or coalesce(${row}.turn_until <= clock_timestamp(), false))`;
 
 /**
- * A CTE `claimed (key)`: the keys of a CTE `claim (key, fingerprint, turn)` that were free, claimed for chatbot `$1` and
+ * A CTE `claimed (key)`: the keys of a CTE `claim (key, fingerprint, turn, chat_id)` that were free, claimed for chatbot `$1` and
  * one lease.
  */
 export const claimKeys = `
 claimed as (
-  insert into idempotency_key as k (chatbot_id, key, fingerprint, made_at, turn, turn_until)
-  select $1, key, fingerprint, clock_timestamp(), turn, clock_timestamp() + interval '${turnLease} milliseconds'
+  insert into idempotency_key as k (chatbot_id, key, fingerprint, made_at, turn, turn_until, chat_id)
+  select $1, key, fingerprint, clock_timestamp(), turn, clock_timestamp() + interval '${turnLease} milliseconds', chat_id
   from claim order by key
   on conflict (chatbot_id, key) do update set
     fingerprint = excluded.fingerprint, made_at = excluded.made_at,
-    turn = excluded.turn, turn_until = excluded.turn_until, chat_id = null, entry_id = null
+    turn = excluded.turn, turn_until = excluded.turn_until, chat_id = excluded.chat_id, entry_id = null
   where ${isFree("k")}
   returning key
 )`;
@@ -42,7 +42,7 @@ export const claim = (
 ): Statement => ({
   text: `
 with claim as (
-  select distinct on (key) key, fingerprint, turn
+  select distinct on (key) key, fingerprint, turn, null::int8 as chat_id
   from unnest($2::text[], $3::text[], $4::text[]) with ordinality as c(key, fingerprint, turn, at) order by key, at
 ), ${claimKeys}
 select from claimed`,
@@ -80,7 +80,3 @@ delete from idempotency_key where chatbot_id = $1 and key = any (array(
   select key from idempotency_key k where chatbot_id = $1 and ${isOld("k")}
   order by made_at limit ${sweep.keys} for update skip locked
 ))`;
-
-/** Deletes the claims of the turns `$2`. */
-export const deleteClaims = `
-delete from idempotency_key where chatbot_id = $1 and turn = any ($2::text[]) and chat_id is null`;

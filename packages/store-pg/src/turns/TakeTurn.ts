@@ -23,7 +23,7 @@ import {
   toStorageUnavailable,
 } from "../database/PgErrors.ts";
 import type { PgPools } from "../database/PgPools.ts";
-import { batchStatement } from "../rows/BatchStatement.ts";
+import { atKey, batchStatement } from "../rows/Statements.ts";
 import { entryColumns, toEntry } from "../rows/ChatRows.ts";
 import { claimKeys, isFree, makeKeySweep } from "../rows/IdempotencyKeys.ts";
 
@@ -92,9 +92,9 @@ export const makeTakeTurn = Effect.fnUntraced(function* <E>(
       yield* toStorageUnavailable(pools.writable);
       return { _tag: "Turn", turn } satisfies Taken;
     }
-    const rows = yield* Effect.flatMap(timeLeft, (left) => decide(chatbot, turn, left)).pipe(
-      Effect.repeat({ while: ([row]) => row!.decision === "overtaken" }),
-    );
+    let rows: ReadonlyArray<DecisionRow>;
+    do rows = yield* decide(chatbot, turn, yield* timeLeft);
+    while (rows[0]!.decision === "overtaken");
     const { decision, entries, free_in, key_turn, position } = rows[0]!;
     const held = (by: "chat" | "key") =>
       ({ _tag: "Held", by, forMillis: free_in! }) satisfies Taken;
@@ -135,8 +135,8 @@ const leaseEnd = `clock_timestamp() + interval '${turnLease} milliseconds'`;
 // then sends each by itself. In one process asks of a chat wait for one another, and those with one key are joined.
 //
 // It decides by the locked rows, which may be newer than its snapshot. It waits for no lock of a chat, but for those of
-// keys, which it takes in their order. Every look-up is fenced (`offset 0`), and every change finds its row by the
-// primary key (`on conflict`), whatever the planner expects.
+// keys, which it takes in their order. Look-ups (`atKey`) and changes (`on conflict`) find a row by its primary key,
+// whatever the planner expects.
 //
 // The first instance of the queue leaves it: either it takes the turn, or it did not come in time and another takes it.
 // While the turn is held, an instance that is already in the queue locks nothing: many that ask again would keep the
@@ -156,16 +156,14 @@ with request as (
   select request.*, key_row.*, snapshot.*, chat_row.*
   from request left join lateral (
     select fingerprint as key_fingerprint, turn as key_turn, turn_until as key_until, entry_id as key_entry
-    from idempotency_key k where chatbot_id = $1 and k.key = request.key and not ${isFree("k")}
-    offset 0
+    from idempotency_key k ${atKey("key", "request.key", `not ${isFree("k")}`)}
   ) key_row on true left join lateral (
     select turn_until as held_until, turn is not null and turn_until > statement_timestamp() and $2 = any (waiting) as is_queued
-    from chat where chatbot_id = $1 and id = request.chat_id
-    offset 0
+    from chat ${atKey("id", "request.chat_id")}
   ) snapshot on true left join lateral (
     select position, create_time, entries, turn as chat_turn, turn_until as chat_until, waiting
-    from chat where chatbot_id = $1 and id = request.chat_id and key_fingerprint is null and not is_queued
-    offset 0 for no key update skip locked
+    from chat ${atKey("id", "request.chat_id", "key_fingerprint is null and not is_queued")}
+    for no key update skip locked
   ) chat_row on true
 ), decided as (
   select *, case
@@ -182,7 +180,7 @@ with request as (
   end as decision
   from found
 ), claim as (
-  select key, fingerprint, turn from decided where decision = 'free' and key is not null
+  select key, fingerprint, turn, chat_id from decided where decision = 'free' and key is not null
 ), ${claimKeys}, outcome as (
   select decided.*,
     -- Another request claimed the key after the snapshot.
@@ -208,7 +206,7 @@ select at::int4 as at, outcome as decision, key_turn,
   end - statement_timestamp()))))::float8 as free_in,
   entries::float8 as entries, newest.position::float8 as position, ${entryColumns("newest")}
 from outcome left join lateral (
-  select * from entry where outcome = 'answered' and chatbot_id = $1 and id = key_entry
+  (select * from entry ${atKey("id", "key_entry", "outcome = 'answered'")})
   union all (
     select * from entry where outcome = 'free' and chatbot_id = $1 and chat_id = outcome.chat_id
     order by position desc limit ${turnEntries}

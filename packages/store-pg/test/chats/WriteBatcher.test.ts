@@ -29,6 +29,28 @@ it.live("an item fails at its timeout, whether it waits or is in flight", () =>
   }).pipe(Effect.scoped),
 );
 
+it.live(
+  "an interruption removes an item that waits, and waits for the end of a write in flight",
+  () =>
+    Effect.gen(function* () {
+      const written: Array<ReadonlyArray<number>> = [];
+      const open = yield* Deferred.make<void>();
+      const write = yield* makeWriteBatcher((_, items: ReadonlyArray<number>) => {
+        written.push(items);
+        return Effect.as(Deferred.await(open), items);
+      }, options);
+      const inFlight = yield* begun(write(0, 1, 5_000));
+      const waiting = yield* begun(write(0, 2, 5_000));
+      yield* Fiber.interrupt(waiting);
+      const interrupted = yield* begun(Fiber.interrupt(inFlight));
+      yield* Effect.yieldNow;
+      assert.isUndefined(inFlight.pollUnsafe());
+      yield* Deferred.succeed(open, undefined);
+      yield* Fiber.join(interrupted);
+      assert.deepStrictEqual(written, [[1]]);
+    }).pipe(Effect.scoped),
+);
+
 it.effect("after the end of its scope a batcher neither writes nor waits", () =>
   Effect.gen(function* () {
     const scope = yield* Scope.make();

@@ -130,8 +130,8 @@ const rows: Readonly<Record<string, (up: SetUp) => Effect.Effect<Row, unknown, C
   }),
   "chat_locked, which is not in the table,": Effect.fnUntraced(function* ({ create, sql }) {
     const chat = yield* create;
-    const lock = yield* hold(sql, "select from chat where id = $1::int8 for update", [chat]);
-    return { chat, outcome: "Held by chat", release: Effect.orDie(lock.release) };
+    yield* hold(sql, "select from chat where id = $1::int8 for update", [chat]);
+    return { chat, outcome: "Held by chat" };
   }),
   "overtaken, which is not in the table,": Effect.fnUntraced(function* (up) {
     const chat = yield* up.create;

@@ -1,81 +1,105 @@
 /**
- * The chats, newest first, page by page, and the form of a new one.
+ * The chats, newest first, page by page.
  */
 import { signal } from "@preact/signals";
-import { useState } from "preact/hooks";
+import { useEffect, useRef } from "preact/hooks";
 import type { Chat, Page } from "@parley/client";
-import { Failure, focus, Time, useRead } from "./Parts.tsx";
-import { client, route } from "./Session.ts";
-
-/** Counts the chats that this page has created. */
-const created = signal(0);
+import { stale } from "../../page/ChatSession.ts";
+import { Failure } from "../../page/Failure.tsx";
+import { Icon, Time, useRead } from "../../page/Parts.tsx";
+import { client, list, route } from "./Session.ts";
 
 const limit = 25;
 
-export const titleOf = ({ id, name }: Pick<Chat, "id" | "name">): string => name || `Chat ${id}`;
+/** The first questions of chats without a name, by id; empty while one is read. */
+const questions = signal<ReadonlyMap<number, string>>(new Map());
+
+export const titleOf = ({ id, name }: Pick<Chat, "id" | "name">): string =>
+  name || questions.value.get(id) || `Chat ${id}`;
+
+/** Reads the first question of a chat without a name. */
+export const nameChat = async ({ id, name }: Pick<Chat, "id" | "name">): Promise<void> => {
+  if (name || questions.peek().get(id)) return;
+  const keep = (text: string) => (questions.value = new Map(questions.peek()).set(id, text));
+  keep("");
+  // The first entry may be the hello message.
+  const { data } = await client.history(id, { limit: 2, orderBy: "id" }).page();
+  keep(data.find(({ question }) => question !== "")?.question ?? "");
+};
 
 export const ChatList = () => {
-  const [search, setSearch] = useState("");
-  const [page, setPage] = useState(1);
-  const {
-    error,
-    retry,
-    value: found,
-  } = useRead(
+  const { page, search } = list.value;
+  const turn = (to: number) => (list.value = { page: to, search });
+  const { error, retry, value } = useRead(
     async (signal) => {
       // A person is still typing.
       if (search !== "") await new Promise((resume) => setTimeout(resume, 250));
-      return client.chats({ search: search || undefined, limit, page }, { signal }).page();
+      const names = await client
+        .chats({ search: search || undefined, limit, page }, { signal })
+        .page();
+      if (names.total > 0 || search === "" || [...search].length > 60) return names;
+      // No name contains it: it may be the reference of a user.
+      return client.chats({ userRef: search, limit, page }, { signal }).page();
     },
-    [search, page, created.value],
+    [search, page, stale.value],
   );
+  const days = Map.groupBy(value?.data ?? [], ({ _createTime }) => dayOf(_createTime));
   return (
     <>
       <div class="row">
         <input
           type="search"
+          id="search"
           dir="auto"
-          aria-label="Search chats by name"
+          aria-label="Search chats by name or user reference"
           placeholder="Search chats"
+          title="Names that contain the text, or else the chats of that user reference (Ctrl K)"
           value={search}
-          onInput={(event) => {
-            setSearch(event.currentTarget.value);
-            setPage(1);
-          }}
+          onInput={(event) => (list.value = { page: 1, search: event.currentTarget.value })}
         />
-        <NewChatButton />
+        <a class="button" href="#" title="New chat (Ctrl Shift O)">
+          <Icon name="plus" />
+          New chat
+        </a>
       </div>
       <Failure error={error} retry={retry} />
-      <ul class="chats">
-        {found?.data.map((chat) => (
-          <li key={chat.id}>
-            <a
-              href={`#chat/${chat.id}`}
-              aria-current={route.value === `chat/${chat.id}` ? "page" : undefined}
-            >
-              <span class={chat.name ? "name" : ""} dir="auto">
-                {titleOf(chat)}
-              </span>
-              <span class="quiet facts">
-                <Time iso={chat._createTime} />
-                <bdi>{chat.userRef}</bdi>
-              </span>
-            </a>
-          </li>
+      <div class="chats">
+        {[...days].map(([day, chats]) => (
+          <section key={day}>
+            <h2>{day}</h2>
+            <ul>
+              {chats.map((chat) => (
+                <Row key={chat.id} {...chat} />
+              ))}
+            </ul>
+          </section>
         ))}
-      </ul>
-      {found && (
+        {value?.total === 0 && (
+          <p class="quiet">
+            {search === "" ? "No chats yet." : "No chat has such a name or user."}
+          </p>
+        )}
+      </div>
+      {value && value.total > 0 && (
         <div class="row">
-          <p role="status">{positionOf(found)}</p>
-          <button aria-label="Newer chats" disabled={page === 1} onClick={() => setPage(page - 1)}>
-            ‹
+          <p class="quiet" role="status">
+            {positionOf(value)}
+          </p>
+          <button
+            class="plain"
+            aria-label="Newer chats"
+            disabled={page === 1}
+            onClick={() => turn(page - 1)}
+          >
+            <Icon name="back" />
           </button>
           <button
+            class="plain"
             aria-label="Older chats"
-            disabled={page * limit >= found.total}
-            onClick={() => setPage(page + 1)}
+            disabled={page * limit >= value.total}
+            onClick={() => turn(page + 1)}
           >
-            ›
+            <Icon name="next" />
           </button>
         </div>
       )}
@@ -83,59 +107,51 @@ export const ChatList = () => {
   );
 };
 
+const Row = (chat: Chat) => {
+  const row = useRef<HTMLLIElement>(null);
+  useEffect(() => {
+    const observer = new IntersectionObserver(([seen]) => {
+      if (!seen!.isIntersecting) return;
+      observer.disconnect();
+      nameChat(chat).catch(() => undefined);
+    });
+    observer.observe(row.current!);
+    return () => observer.disconnect();
+  }, [chat.id]);
+  return (
+    <li ref={row}>
+      <a
+        href={`#chat/${chat.id}`}
+        aria-current={route.value === `chat/${chat.id}` ? "page" : undefined}
+      >
+        <span class="name" dir="auto">
+          {titleOf(chat)}
+        </span>
+        <span class="quiet facts">
+          <Time iso={chat._createTime} />
+          {chat.userRef && <bdi>{chat.userRef}</bdi>}
+        </span>
+      </a>
+    </li>
+  );
+};
+
+const dayOf = (iso: string): string => {
+  const [date, today] = [new Date(iso), new Date()];
+  const days = Math.round(
+    (new Date(today).setHours(0, 0, 0, 0) - date.setHours(0, 0, 0, 0)) / 864e5,
+  );
+  const year = date.getFullYear() === today.getFullYear() ? undefined : "numeric";
+  return (
+    ["Today", "Yesterday"][days] ??
+    date.toLocaleDateString("en-GB", { day: "numeric", month: "long", year })
+  );
+};
+
 const positionOf = ({ data, page, total }: Page<Chat>): string => {
-  if (total === 0) return "No chats";
   const before = (page - 1) * limit;
   const [first, last, all] = [before + 1, before + data.length, total].map((one) =>
     one.toLocaleString("en"),
   );
   return `${first}–${last} of ${all}`;
-};
-
-export const NewChatButton = () => (
-  <button class="primary" onClick={() => (location.hash = "new")}>
-    New chat
-  </button>
-);
-
-export const NewChat = () => {
-  const [error, setError] = useState<unknown>();
-  const [isSending, setSending] = useState(false);
-  const create = async (fields: FormData) => {
-    const field = (name: string) => String(fields.get(name)) || null;
-    setSending(true);
-    try {
-      const { id } = await client.createChat({ name: field("name"), userRef: field("userRef") });
-      created.value++;
-      location.replace(`#chat/${id}`);
-    } catch (failed) {
-      setError(failed);
-      setSending(false);
-    }
-  };
-  return (
-    <form
-      class="stack form"
-      onSubmit={(event) => {
-        event.preventDefault();
-        void create(new FormData(event.currentTarget));
-      }}
-    >
-      <a class="back" href="#">
-        All chats
-      </a>
-      <h2>New chat</h2>
-      <label for="name">Name</label>
-      <input id="name" name="name" dir="auto" ref={focus} />
-      <label for="user-ref">User reference</label>
-      <input id="user-ref" name="userRef" dir="auto" aria-describedby="user-ref-help" />
-      <p id="user-ref-help" class="quiet">
-        Your own name of the user. Both may be empty.
-      </p>
-      <button class="primary" disabled={isSending}>
-        Create chat
-      </button>
-      <Failure error={error} />
-    </form>
-  );
 };

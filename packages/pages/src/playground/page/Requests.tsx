@@ -3,19 +3,29 @@
  */
 import { useRef, useState } from "preact/hooks";
 import type { Attempt } from "@parley/client";
-import { Reason } from "./Parts.tsx";
+import { entries } from "../../page/ChatSession.ts";
+import { Failure } from "../../page/Failure.tsx";
+import { Code } from "../../page/Markdown.tsx";
+import { Icon, Time } from "../../page/Parts.tsx";
 import { addresses, attempts } from "./Session.ts";
 
 export const Requests = () => {
   const dialog = useRef<HTMLDialogElement>(null);
-  const all = attempts.value;
+  const [isOpen, setOpen] = useState(false);
+  const all = isOpen ? attempts.value : [];
+  const open = () => {
+    setOpen(true);
+    dialog.current!.showModal();
+  };
   return (
     <>
-      <button onClick={() => dialog.current?.showModal()}>Requests</button>
-      <dialog ref={dialog} aria-labelledby="requests">
+      <button onClick={open}>Requests</button>
+      <dialog ref={dialog} aria-labelledby="requests" onClose={() => setOpen(false)}>
         <header class="row">
           <h2 id="requests">Requests</h2>
-          <button onClick={() => dialog.current?.close()}>Close</button>
+          <button class="plain" title="Close" onClick={() => dialog.current!.close()}>
+            <Icon name="close" />
+          </button>
         </header>
         <p class="quiet">Newest first, without the key.</p>
         {all.map((attempt, at) => (
@@ -27,79 +37,67 @@ export const Requests = () => {
 };
 
 const Request = ({ attempt, isOpen }: { readonly attempt: Attempt; readonly isOpen: boolean }) => {
-  const { error, method, requestId, status, url } = attempt;
+  const { beganAt, error, durationMillis, headers, method, requestId, status, url } = attempt;
+  const answer = [...entries.value.values()].find(
+    ({ askId }) => askId !== undefined && askId === headers["idempotency-key"],
+  );
   return (
     <details open={isOpen}>
-      <summary>
-        <strong class={error === undefined ? "" : "bad"}>{status ?? "—"}</strong>{" "}
-        <code>
-          {method} {url.replace(location.origin, "")}
-        </code>
+      <summary class="row">
+        <span>
+          <strong class={error === undefined ? "" : "bad"}>{status ?? "—"}</strong>{" "}
+          <code>
+            {method} {url.replace(location.origin, "")}
+          </code>
+        </span>
+        <span class="quiet">
+          <Time iso={new Date(beganAt).toISOString()} /> · {durationMillis} ms
+        </span>
       </summary>
-      {error === undefined ? (
+      <Failure error={error} />
+      {answer && (
+        <>
+          <p class="question">{answer.question}</p>
+          <p class="clipped">{answer.answer}</p>
+        </>
+      )}
+      {requestId && (
         <p class="quiet">
           Request id <code>{requestId}</code>
         </p>
-      ) : (
-        <Reason error={error} />
       )}
-      <Copyable name="curl" text={toCurl(attempt)} />
-      <Copyable name="client code" text={toCode(attempt)} />
+      <Code language="curl" text={toCurl(attempt)} />
+      <Code language="@parley/client" text={toCode(attempt)} />
     </details>
-  );
-};
-
-const Copyable = ({ name, text }: { readonly name: string; readonly text: string }) => {
-  const [isCopied, setCopied] = useState(false);
-  return (
-    <div class="stack">
-      {/* Pages without TLS have no clipboard, except on this machine. */}
-      {navigator.clipboard && (
-        <button
-          onClick={() => void navigator.clipboard.writeText(text).then(() => setCopied(true))}
-        >
-          {isCopied ? "Copied" : `Copy as ${name}`}
-        </button>
-      )}
-      <pre tabIndex={0}>
-        <code>{text}</code>
-      </pre>
-    </div>
   );
 };
 
 const quote = (text: string): string => `'${text.replaceAll("'", `'\\''`)}'`;
 
-/** Of the one request that they are for: another request must not have them. */
-const ownHeaders = ["idempotency-key", "last-event-id"];
-
-const toCurl = ({ body, headers, url }: Attempt): string =>
+/** The request without what is only of this page: how it streams, resumes and repeats. */
+const toCurl = ({ body, url }: Attempt): string =>
   [
-    `curl -sN ${quote(url)} -H "x-api-key: $KEY"`,
-    ...Object.entries(headers)
-      .filter(([name]) => !ownHeaders.includes(name))
-      .map(([name, value]) => `-H ${quote(`${name}: ${value}`)}`),
-    ...(body === undefined ? [] : [`-d ${quote(body)}`]),
+    `curl -s ${quote(url)} -H "x-api-key: $KEY"`,
+    ...(body === undefined ? [] : ["-H 'content-type: application/json'", `-d ${quote(body)}`]),
   ].join(" \\\n  ");
 
-const toCode = (attempt: Attempt): string => {
-  const options = Object.entries(addresses).map(
-    ([name, url]) => `  ${name}: ${JSON.stringify(url)},`,
-  );
-  return `import { makeClient } from "@parley/client";
+const toCode = (attempt: Attempt): string => `import { makeClient } from "@parley/client";
 
 const client = makeClient({
   apiKey: process.env.KEY,
-${options.join("\n")}
+  baseUrl: ${JSON.stringify(addresses.baseUrl)},
+  askUrl: ${JSON.stringify(addresses.askUrl)},
 });
 ${toCall(attempt)}`;
-};
 
 const toCall = ({ body, method, url }: Attempt): string => {
   const { pathname, searchParams } = new URL(url);
   const query = JSON.stringify(
     Object.fromEntries(
-      [...searchParams].map(([name, value]) => [name, name === "search" ? value : Number(value)]),
+      [...searchParams].map(([name, value]) => [
+        name,
+        /^(id|limit|page)$/.test(name) ? Number(value) : value,
+      ]),
     ),
   );
   if (pathname.endsWith("/details")) return "console.log(await client.details());";

@@ -1,12 +1,14 @@
 /**
- * The state of the page: the key, the address, the requests so far, and the asks in progress. Another key loads the
- * page anew, so that nothing of the last one remains.
+ * The state of the playground: the key, the addresses, the view, and the requests so far. Another key loads the page
+ * anew, so that nothing of the last one remains.
  */
 import { signal } from "@preact/signals";
-import { makeClient, type Attempt, type Entry } from "@parley/client";
+import { makeClient, ResponseError, type Attempt } from "@parley/client";
+import { openSession } from "../../page/ChatSession.ts";
+import { kept } from "../../page/Parts.tsx";
 import type { PlaygroundConfig } from "../PlaygroundConfig.ts";
 
-const config: PlaygroundConfig = JSON.parse(document.body.dataset["config"]!);
+export const config: PlaygroundConfig = JSON.parse(document.body.dataset["config"]!);
 
 const answersOrigin =
   config.answersPort === null
@@ -33,17 +35,22 @@ if (linked !== undefined) {
 /** The key of this tab: `sessionStorage` ends with it. */
 export const key = sessionStorage.getItem(storage);
 
+/** Whether an HTTP header can carry the text. */
+export const isKey = (text: string): boolean => /^[!-~]+$/.test(text);
+
+/** Drafts stay. */
 export const setKey = (text: string): void => {
   sessionStorage.setItem(storage, text);
+  if (location.hash === "#key") history.replaceState(null, "", location.pathname);
   location.reload();
 };
 
 export const forgetKey = (): void => {
-  sessionStorage.removeItem(storage);
+  sessionStorage.clear();
   location.reload();
 };
 
-/** The part of the address that names a view: ``, `new` or `chat/<id>`. */
+/** The part of the address that names a view: ``, `chats`, `chat/<id>` or `key`. */
 export const route = signal(location.hash.slice(1));
 
 addEventListener("hashchange", () => {
@@ -51,8 +58,14 @@ addEventListener("hashchange", () => {
   else route.value = location.hash.slice(1);
 });
 
+/** The page and the search of the list. */
+export const list = kept("list", { page: 1, search: "" });
+
 /** The latest requests, newest first. */
 export const attempts = signal<ReadonlyArray<Attempt>>([]);
+
+/** Why the key opens nothing. */
+export const rejection = signal<unknown>(undefined);
 
 export const client = makeClient({
   ...addresses,
@@ -61,102 +74,26 @@ export const client = makeClient({
   retries: 3,
   onAttempt: (attempt) => {
     attempts.value = [attempt, ...attempts.value].slice(0, 50);
+    if (attempt.error instanceof ResponseError && attempt.status === 401) {
+      rejection.value = attempt.error;
+    }
   },
 });
 
-export const states = {
-  waiting: "Waiting for the answer…",
-  streaming: "Answering…",
-  reconnecting: "The connection is lost. Trying again…",
-  stopped: "Stopped. Nothing was stored.",
-  failed: "",
+/** Which tabs have the same key, without the key. */
+const name = [...(key ?? "")].reduce((hash, one) => (hash * 31 + one.codePointAt(0)!) | 0, 0);
+
+/** A document of the guide, by a link in one of its documents. */
+const toGuide = (href: string): string | undefined => {
+  const document = /^(?:\.\.\/|\.\/|docs\/)*([\w/-]+)\.md(#.*)?$/.exec(href);
+  return document === null ? undefined : `/docs/${document[1]}${document[2] ?? ""}`;
 };
 
-/** A question and the answer so far. */
-export interface Ask {
-  readonly question: string;
-  readonly text: string;
-  readonly state: keyof typeof states;
-  readonly error?: unknown;
-  readonly stop: () => void;
-  readonly retry: () => void;
-}
-
-/** The asks whose entries are not stored, by chat. They go on while another chat is shown. */
-export const asks = signal<ReadonlyMap<number, Ask>>(new Map());
-
-/** The entries that asks of this page have made, by id. */
-export const made = signal<ReadonlyMap<number, Entry>>(new Map());
-
-/** The text that a screen reader announces next. */
-export const spoken = signal("");
-
-/** Asks in a chat. A repeated ask has the idempotency key of the first. */
-export const startAsk = (
-  chatId: number,
-  question: string,
-  idempotencyKey = [...crypto.getRandomValues(new Uint8Array(16))].join("-"),
-): void => {
-  const body = { chat_id: chatId, query: question };
-  const hangUp = new AbortController();
-  let ask: Ask = {
-    question,
-    text: "",
-    state: "waiting",
-    stop: () => {
-      hangUp.abort();
-      change({ state: "stopped" });
-      cancel().catch(() => undefined);
-    },
-    retry: () => startAsk(chatId, question, idempotencyKey),
-  };
-  const change = (part: Partial<Ask>) => {
-    ask = { ...ask, ...part };
-    asks.value = new Map(asks.value).set(chatId, ask);
-    spoken.value = states[ask.state];
-  };
-  const finish = (entry: Entry) => {
-    const rest = new Map(asks.value);
-    if (rest.get(chatId) === ask) rest.delete(chatId);
-    asks.value = rest;
-    made.value = new Map(made.value).set(entry.id, entry);
-    spoken.value = `Answer: ${entry.answer}`;
-  };
-  const read = async () => {
-    // A lost connection must not end the answer.
-    const options = { idempotencyKey, onDisconnect: "finish", signal: hangUp.signal } as const;
-    for await (const event of client.stream(body, options)) {
-      switch (event.type) {
-        case "delta":
-          change({ state: "streaming", text: ask.text + event.text });
-          break;
-        case "restart":
-          change({ state: "waiting", text: "" });
-          break;
-        case "reconnecting":
-          change({ state: "reconnecting" });
-          break;
-        case "reconnected":
-          change({ state: "streaming" });
-          break;
-        case "entry":
-          finish(event.entry);
-      }
-    }
-  };
-  /**
-   * Repeats the request with `cancel`, and hangs up last: after a second, in which the server reads the request and
-   * notices the first hang-up. The answer may be complete by then.
-   */
-  const cancel = async () => {
-    const signal = AbortSignal.timeout(1000);
-    const options = { idempotencyKey, onDisconnect: "cancel", signal } as const;
-    for await (const event of client.stream(body, options)) {
-      if (event.type === "entry") finish(event.entry);
-    }
-  };
-  change({});
-  read().catch((error: unknown) => {
-    if (!hangUp.signal.aborted) change({ state: "failed", error });
-  });
-};
+openSession({
+  client,
+  name: String(name),
+  onCreated: (id) => {
+    if (route.peek() === "") location.replace(`#chat/${id}`);
+  },
+  toAddress: (href) => (config.answerer === "guide" && config.guide ? toGuide(href) : undefined),
+});

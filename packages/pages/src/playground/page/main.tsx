@@ -2,95 +2,234 @@
  * The whole page: the question for a key, or the chats beside the one that is open.
  */
 import { render } from "preact";
-import { ResponseError } from "@parley/client";
-import { ChatList, NewChat, NewChatButton } from "./Chats.tsx";
-import { Conversation } from "./Conversation.tsx";
-import { Failure, focus, useRead } from "./Parts.tsx";
+import { useRef, useState } from "preact/hooks";
+import type { Chat, Entry } from "@parley/client";
+import { spoken, stale } from "../../page/ChatSession.ts";
+import { Conversation } from "../../page/Conversation.tsx";
+import { Failure } from "../../page/Failure.tsx";
+import { focus, Icon, isPhone, useRead } from "../../page/Parts.tsx";
+import { ChatList, nameChat, titleOf } from "./Chats.tsx";
 import { Requests } from "./Requests.tsx";
-import { client, forgetKey, key, route, setKey, spoken } from "./Session.ts";
+import { addresses, client, config, forgetKey } from "./Session.ts";
+import { isKey, key, mayAsk, rejection, route, setKey } from "./Session.ts";
 
 /** `error`: why the last key was not accepted. */
-const KeyForm = ({ error }: { readonly error?: unknown }) => (
-  <main>
-    <form
-      class="stack form welcome"
-      onSubmit={(event) => {
-        event.preventDefault();
-        setKey(String(new FormData(event.currentTarget).get("key")).trim());
-      }}
-    >
-      <img src="/playground/icon.svg" alt="" width="48" height="48" />
-      <h1>Parley playground</h1>
-      <p>Meet a chatbot: read its chats, ask it questions, and see each request.</p>
-      <label for="key">API key</label>
-      <input
-        id="key"
-        name="key"
-        type="password"
-        autoComplete="off"
-        placeholder="prl_…"
-        required
-        ref={focus}
-      />
-      <button class="primary">Open</button>
-      <Failure error={error} />
-      <p class="quiet">
-        The first start prints a key, and <code>parley key create</code> makes another. This tab
-        keeps it until you close the tab.
-      </p>
-    </form>
-  </main>
-);
+const KeyForm = ({ error }: { readonly error?: unknown }) => {
+  const submit = (event: SubmitEvent) => {
+    event.preventDefault();
+    setKey(String(new FormData(event.currentTarget as HTMLFormElement).get("key")).trim());
+  };
+  return (
+    <main>
+      <form class="stack form" onSubmit={submit}>
+        <h1>Meet your chatbot</h1>
+        <p>Read its chats, ask it questions, and see each request. An API key opens one chatbot.</p>
+        <Failure error={error} />
+        <label for="key">API key</label>
+        <div class="row">
+          <input
+            id="key"
+            name="key"
+            type="password"
+            autoComplete="off"
+            placeholder="prl_…"
+            pattern="\s*[!-~]+\s*"
+            title="A key has no spaces and no accents"
+            required
+            ref={focus}
+          />
+          <button class="primary">Open</button>
+        </div>
+        <p class="quiet">
+          The first start prints a key, and <code>parley key create</code> makes another. This tab
+          keeps it until you close the tab.
+        </p>
+      </form>
+    </main>
+  );
+};
 
 const Chatbot = () => {
   const { error, retry, value: details } = useRead(() => client.details());
-  if (error instanceof ResponseError && error.status === 401) return <KeyForm error={error} />;
+  if (rejection.value !== undefined || route.value === "key") {
+    return <KeyForm error={rejection.value} />;
+  }
+  const chatId = Number(/^chat\/(\d+)$/.exec(route.value)?.[1]);
+  const name = details?.chatBotName ?? "Playground";
   return (
-    <main class={route.value === "" ? "app at-list" : "app"}>
-      <h1 class="unseen">Parley playground</h1>
-      <section class="side column" aria-label="Chats">
-        <header>
-          <p dir="auto" class="quiet">
-            {details?.workspaceName ?? "Parley"}
-          </p>
-          <h2 dir="auto">{details?.chatBotName ?? "Playground"}</h2>
-          <p dir="auto" class="quiet">
-            {details?.chatBotDescription}
-          </p>
-          <Failure error={error} retry={retry} />
+    <main class={route.value === "chats" ? "app at-list" : "app"}>
+      <h1 class="unseen">{name}</h1>
+      <nav class="side column" aria-label="Chats">
+        <header dir="auto">
+          <p class="name">{name}</p>
+          <p class="quiet">{details?.workspaceName}</p>
         </header>
+        <Failure error={error} retry={retry} />
         <ChatList />
         <footer class="row">
           <Requests />
           <button onClick={forgetKey}>Forget key</button>
         </footer>
-      </section>
+      </nav>
       <section class="view" aria-label="Chat">
-        <View />
+        {chatId > 0 ? (
+          <OpenChat key={chatId} chatId={chatId} bot={name} />
+        ) : (
+          <NewChat name={name} description={details?.chatBotDescription} />
+        )}
       </section>
     </main>
   );
 };
 
-const View = () => {
-  if (route.value === "new") return <NewChat />;
-  const chatId = Number(/^chat\/(\d+)$/.exec(route.value)?.[1]);
-  if (chatId > 0) return <Conversation key={chatId} chatId={chatId} />;
-  return (
-    <div class="stack form welcome">
-      <p>Choose a chat, or begin a new one.</p>
-      <NewChatButton />
+addEventListener("keydown", (event) => {
+  const pressed = `${event.shiftKey ? "shift " : ""}${event.key.toLowerCase()}`;
+  if (!(event.ctrlKey || event.metaKey) || !["k", "shift o"].includes(pressed)) return;
+  event.preventDefault();
+  if (pressed === "k") document.getElementById("search")?.focus();
+  else location.hash = "";
+});
+
+/** A phone shows either the list or a chat. */
+const Back = () => (
+  <a class="back" href="#chats" title="All chats">
+    <Icon name="back" />
+  </a>
+);
+
+const note =
+  config.answerer === "model" ? (
+    "A language model answers. It can be wrong."
+  ) : config.answerer === null ? null : (
+    <>Quotes its documents. {config.guide && <a href="/docs/models">Connect a model →</a>}</>
+  );
+
+/** `undefined` where this page may ask. */
+const instead = mayAsk ? undefined : (
+  <p>
+    The answers interface has port {new URL(addresses.askUrl).port}. Start the server with{" "}
+    <code>PARLEY_CORS_ORIGINS={location.origin}</code>, so that this page may ask.
+  </p>
+);
+
+const OpenChat = ({ bot, chatId }: { readonly bot: string; readonly chatId: number }) => {
+  const { value: chat } = useRead(async (): Promise<Partial<Chat> & Pick<Chat, "id" | "name">> => {
+    const { data } = await client.chats({ id: chatId }).page();
+    const chat = data[0] ?? { id: chatId, name: null };
+    nameChat(chat).catch(() => undefined);
+    return chat;
+  });
+  const title = titleOf(chat ?? { id: chatId, name: null });
+  document.title = `${title} · ${bot}`;
+  const header = (total: number | undefined) => (
+    <header class="row">
+      <div class="heading">
+        <Back />
+        <div>
+          <h2 dir="auto" tabIndex={-1} ref={isPhone ? focus : null}>
+            {title}
+          </h2>
+          <p class="quiet facts">
+            <span>Chat {chatId}</span>
+            {chat?.userRef && <bdi>{chat.userRef}</bdi>}
+            <span>{total === 1 ? "1 entry" : `${total?.toLocaleString("en") ?? "…"} entries`}</span>
+          </p>
+        </div>
+      </div>
+      <button class="plain" title="Save as Markdown" onClick={() => save(chatId, title)}>
+        <Icon name="save" />
+      </button>
+    </header>
+  );
+  return <Conversation {...{ chatId, header, instead, note }} />;
+};
+
+/** Downloads a chat, oldest entry first. */
+const save = async (chatId: number, title: string) => {
+  const parts = [`# ${title}\n`];
+  const toText = ({ _createTime, answer, question }: Entry) =>
+    `\n${question && `> ${question.replaceAll("\n", "\n> ")}\n\n`}${answer}\n\n*${_createTime}*\n`;
+  const history = client.history(chatId, { limit: 100, orderBy: "id" });
+  for await (const entry of history) parts.push(toText(entry));
+  const link = document.createElement("a");
+  link.href = URL.createObjectURL(new Blob(parts, { type: "text/markdown" }));
+  link.download = `chat-${chatId}.md`;
+  link.click();
+  URL.revokeObjectURL(link.href);
+};
+
+/** The first question creates the chat. */
+const NewChat = ({
+  description,
+  name,
+}: {
+  readonly name: string;
+  readonly description?: string | undefined;
+}) => {
+  const { value: questions = [] } = useRead(async (signal): Promise<ReadonlyArray<string>> => {
+    const headers = { "x-api-key": key! };
+    const response = await fetch("/playground/questions", { headers, signal });
+    return response.ok && mayAsk ? response.json() : [];
+  });
+  const fields = useRef<HTMLFormElement>(null);
+  const [error, setError] = useState<unknown>();
+  document.title = `${name} · Parley`;
+  const toNewChat = (question: string) => {
+    const form = new FormData(fields.current ?? undefined);
+    const first = [...question.trim()].slice(0, 60).join("");
+    return {
+      name: String(form.get("name") || first) || null,
+      userRef: String(form.get("userRef") ?? "") || null,
+    };
+  };
+  const create = (event: Event) => {
+    event.preventDefault();
+    client.createChat(toNewChat("")).then(({ id }) => {
+      stale.value++;
+      location.hash = `chat/${id}`;
+    }, setError);
+  };
+  const header = () => (
+    <header class="heading back">
+      <Back /> New chat
+    </header>
+  );
+  const welcome = (ask: (question: string) => void) => (
+    <div class="stack welcome">
+      <h2 dir="auto">Ask {name}</h2>
+      <p dir="auto">{description}</p>
+      <ul class="questions" aria-label="Questions to begin with">
+        {questions.map((question) => (
+          <li>
+            <button dir="auto" onClick={() => ask(question)}>
+              {question}
+            </button>
+          </li>
+        ))}
+      </ul>
+      <details>
+        <summary class="quiet">With a name or a user reference</summary>
+        <form class="stack" ref={fields} onSubmit={create}>
+          <label for="name">Name</label>
+          <input id="name" name="name" dir="auto" />
+          <label for="user-ref">User reference: your own name of the user</label>
+          <input id="user-ref" name="userRef" dir="auto" />
+          <button>Create chat</button>
+          <Failure error={error} />
+        </form>
+      </details>
     </div>
   );
+  return <Conversation chatId={null} {...{ header, instead, note, toNewChat, welcome }} />;
 };
 
 const Page = () => (
   <>
-    {key === null ? <KeyForm /> : <Chatbot />}
+    {key !== null && isKey(key) ? <Chatbot /> : <KeyForm />}
     <p class="unseen" role="status">
       {spoken.value}
     </p>
   </>
 );
 
-render(<Page />, document.body);
+render(<Page />, document.getElementById("page")!);

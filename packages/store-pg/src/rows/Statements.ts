@@ -1,8 +1,16 @@
 /**
- * Statements about a batch of items, each of which is a row of their parameters.
+ * Pieces of statements: the look-up of a row, and a batch of items, each of which is a row of the parameters.
  */
 import { array, type ArrayType } from "../database/PgParams.ts";
 import type { Statement } from "../database/TenantSession.ts";
+
+/**
+ * SQL that finds the row of the chatbot `$1` by the rest of its primary key, if it meets the condition. An equation would
+ * find it by any index that begins with the chatbot, if PostgreSQL makes the plan while the table is small or its
+ * statistics are of smaller chatbots, and would then read all rows of the chatbot. Only the primary key has this order.
+ */
+export const atKey = (column: string, value: string, condition = "true") =>
+  `where chatbot_id = $1 and ${column} between ${value} and ${value} and ${condition} order by ${column} limit 1`;
 
 /** A column of items. An `undefined` value is a null. */
 export type Column<Item> = readonly [

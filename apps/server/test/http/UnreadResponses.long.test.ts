@@ -1,0 +1,60 @@
+/**
+ * A response that nobody takes ends its connection.
+ */
+import { expect, it } from "@effect/vitest";
+import { Duration, Effect, Stream } from "effect";
+import { HttpServerResponse } from "effect/http";
+import { once } from "node:events";
+import { connect } from "node:net";
+import { setTimeout as sleep } from "node:timers/promises";
+import { listen } from "../../src/http/Listener.ts";
+import { Lifecycle } from "../../src/Lifecycle.ts";
+
+/** More than the system buffers. */
+const size = 64 * 1024 * 1024;
+const app = Effect.succeed(HttpServerResponse.uint8Array(new Uint8Array(size)));
+const streamed = Effect.sync(() =>
+  HttpServerResponse.stream(
+    Stream.range(1, size / 65_536, 1).pipe(Stream.map(() => new Uint8Array(65_536))),
+  ),
+);
+
+for (const [what, response] of [
+  ["in one piece", app],
+  ["in pieces", streamed],
+] as const)
+  it.live(
+    `a client that takes nothing of a response ${what} for thirty seconds is cut off, and one that takes a little is not`,
+    () =>
+      Effect.gen(function* () {
+        const origin = yield* listen(response, {
+          host: "127.0.0.1",
+          port: 0,
+          grace: Duration.seconds(1),
+        }).pipe(Effect.provideService(Lifecycle, { phase: "serving", signal: null }));
+        yield* Effect.promise(async () => {
+          const open = () => {
+            const socket = connect(Number(new URL(origin).port), "127.0.0.1");
+            socket.on("error", () => {}).write("GET / HTTP/1.1\r\nHost: a\r\n\r\n");
+            let taken = 0;
+            socket.on("data", ({ length }) => void (taken += length));
+            return { socket, closed: once(socket, "close"), taken: () => taken };
+          };
+          const [idle, slow] = [open(), open()];
+          idle.socket.pause();
+          for (let n = 0; n < 8; n++) {
+            slow.socket.pause();
+            await sleep(5_000);
+            slow.socket.resume();
+            await sleep(1);
+          }
+          // What the system has buffered arrives first.
+          for (const { socket } of [idle, slow]) socket.resume();
+          await Promise.all([idle.closed, Promise.race([slow.closed, sleep(5_000)])]);
+          expect(idle.taken()).toBeLessThan(size);
+          expect(slow.taken()).toBeGreaterThan(size);
+          slow.socket.destroy();
+        });
+      }).pipe(Effect.scoped),
+    70_000,
+  );

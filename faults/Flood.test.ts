@@ -1,0 +1,35 @@
+import { afterAll, beforeAll, expect, it } from "vitest";
+import { startFlood } from "./Flood.ts";
+
+let overload: Awaited<ReturnType<typeof startFlood>>;
+beforeAll(async () => {
+  overload = await startFlood(300);
+});
+afterAll(() => overload?.stop());
+
+const common = { sockets: 1000, streamed: false, malformed: false };
+
+it("a full server refuses asks before their bodies and before the model, and none of a polite key", async () => {
+  const before = overload.model.calls();
+  const load = { ...common, rate: 5000, millis: 4000, malformed: true };
+  const { details, flood, malformed, polite } = await overload.measure(load);
+  for (const tally of [flood, malformed]) {
+    expect(tally).toMatchObject({ failed: 0, ok: tally.sent - tally.refused });
+    expect(tally.refused).toBeGreaterThan(tally.ok);
+  }
+  for (const tally of [polite, details]) expect(tally).toMatchObject({ refused: 0, failed: 0 });
+  expect(overload.model.calls() - before).toBe(flood.ok + polite.ok);
+  // One line a second, and not one for each.
+  const lines = overload.server.log().match(/refused asks in the last second/g)!;
+  expect(lines.length).toBeLessThan(60);
+});
+
+it("a server takes on two thousand asks at once, and is normal again afterwards", async () => {
+  const burst = { ...common, sockets: 2100, rate: 20_000, millis: 100 };
+  const { flood } = await overload.measure(burst);
+  expect(flood).toMatchObject({ refused: 0, failed: 0 });
+  const after = await overload.measure({ ...common, rate: 20, millis: 2000 });
+  for (const tally of [after.flood, after.polite]) {
+    expect(tally).toMatchObject({ refused: 0, failed: 0 });
+  }
+});

@@ -1,0 +1,174 @@
+/**
+ * The load of `overload.ts`, a process of its own: asks at a steady rate, however the server keeps up, beside a polite
+ * client of another key. It speaks no more HTTP than it needs, because it shares the machine with what it measures.
+ */
+import { connect, type Socket } from "node:net";
+
+/** One measurement. */
+export interface Load {
+  readonly port: number;
+  /** Of the flood, and of the polite client. */
+  readonly keys: readonly [string, string];
+  /** Asks a second of the flood. */
+  readonly rate: number;
+  readonly millis: number;
+  readonly sockets: number;
+  readonly streamed: boolean;
+  /** Whether every second ask of the flood has a body that is no JSON: it is 400 if it is taken on. */
+  readonly malformed: boolean;
+}
+
+/** What became of the requests of a kind. */
+export interface Tally {
+  sent: number;
+  /** Answered as expected. */
+  ok: number;
+  /** `SERVICE_OVERLOADED` with `Retry-After`. */
+  refused: number;
+  /** Any other end, and requests for which there was no socket. */
+  failed: number;
+  /** Milliseconds until the answers and until the refusals. */
+  readonly okMillis: Array<number>;
+  readonly refusedMillis: Array<number>;
+}
+
+export interface Report {
+  readonly flood: Tally;
+  readonly malformed: Tally;
+  readonly polite: Tally;
+  readonly details: Tally;
+}
+
+const makeTally = (): Tally => ({
+  sent: 0,
+  ok: 0,
+  refused: 0,
+  failed: 0,
+  okMillis: [],
+  refusedMillis: [],
+});
+
+/** How long the last requests may take, in milliseconds. */
+const patience = 40_000;
+
+const run = async (load: Load): Promise<Report> => {
+  const { keys, malformed, millis, port, rate, sockets, streamed } = load;
+  const report: Report = {
+    flood: makeTally(),
+    malformed: makeTally(),
+    polite: makeTally(),
+    details: makeTally(),
+  };
+  const free: Array<Client> = [];
+  let open = 0;
+  let pending = 0;
+
+  class Client {
+    readonly socket: Socket;
+    isClosed = false;
+    #text = "";
+    #end: ((text: string) => void) | null = null;
+    constructor() {
+      open++;
+      this.socket = connect({ port, host: "127.0.0.1", noDelay: true });
+      this.socket.setEncoding("latin1").on("error", () => {});
+      this.socket.on("data", (text: string) => this.#read(text));
+      this.socket.on("close", () => {
+        open--;
+        this.isClosed = true;
+        this.#finish("");
+      });
+    }
+    #read(text: string) {
+      this.#text += text;
+      const head = this.#text.indexOf("\r\n\r\n");
+      if (head < 0) return;
+      const length = /content-length: (\d+)/i.exec(this.#text.slice(0, head))?.[1];
+      const isWhole =
+        length === undefined
+          ? this.#text.endsWith("\r\n0\r\n\r\n")
+          : this.#text.length >= head + 4 + Number(length);
+      if (!isWhole) return;
+      free.push(this);
+      this.#finish(this.#text);
+    }
+    #finish(text: string) {
+      const end = this.#end;
+      this.#end = null;
+      this.#text = "";
+      end?.(text);
+    }
+    send(request: string, end: (text: string) => void) {
+      this.#end = end;
+      this.socket.write(request);
+    }
+  }
+
+  const take = (): Client | null => {
+    while (true) {
+      const client = free.pop();
+      if (client === undefined) return open < sockets ? new Client() : null;
+      if (!client.isClosed) return client;
+    }
+  };
+  const send = (tally: Tally, request: string, expected: RegExp) => {
+    tally.sent++;
+    const client = take();
+    if (client === null) return void tally.failed++;
+    pending++;
+    const begun = performance.now();
+    client.send(request, (text) => {
+      pending--;
+      const took = performance.now() - begun;
+      if (expected.test(text)) {
+        tally.ok++;
+        tally.okMillis.push(took);
+      } else if (/^HTTP\/1.1 500 .*^retry-after: \d.*"SERVICE_OVERLOADED"/ims.test(text)) {
+        tally.refused++;
+        tally.refusedMillis.push(took);
+      } else tally.failed++;
+    });
+  };
+  const ask = (key: string, body: string) =>
+    `POST /ask HTTP/1.1\r\nHost: a\r\nx-api-key: ${key}\r\n${streamed ? "accept: text/event-stream\r\n" : ""}` +
+    `content-type: application/json\r\ncontent-length: ${body.length}\r\n\r\n${body}`;
+  const question = '{"query":"How are you?"}';
+  const flood = ask(keys[0], question);
+  const broken = ask(keys[0], "{");
+  const polite = ask(keys[1], question);
+  const details = `GET /api/details HTTP/1.1\r\nHost: a\r\nx-api-key: ${keys[1]}\r\n\r\n`;
+  const isAnswered = streamed ? /^event: entry/m : /^HTTP\/1.1 201 /;
+
+  // The sockets are open before, so that what is measured is not how fast they open.
+  for (let n = 0; n < sockets; n++) {
+    const client = new Client();
+    client.socket.once("connect", () => free.push(client));
+    if (n % 100 === 99) await new Promise((resolve) => setTimeout(resolve, 50));
+  }
+  await new Promise((resolve) => setTimeout(resolve, 500));
+  const begun = performance.now();
+  const timers = [
+    setInterval(() => {
+      const due = Math.floor(((performance.now() - begun) / 1000) * rate);
+      while (report.flood.sent + report.malformed.sent < due) {
+        if (malformed && report.flood.sent > report.malformed.sent) {
+          send(report.malformed, broken, /^HTTP\/1.1 400 /);
+        } else send(report.flood, flood, isAnswered);
+      }
+    }, 2),
+    setInterval(() => send(report.polite, polite, isAnswered), 200),
+    setInterval(() => send(report.details, details, /^HTTP\/1.1 200 /), 100),
+  ];
+  await new Promise((resolve) => setTimeout(resolve, millis));
+  for (const timer of timers) clearInterval(timer);
+  const end = performance.now() + patience;
+  while (pending > 0 && performance.now() < end) {
+    await new Promise((resolve) => setTimeout(resolve, 20));
+  }
+  report.flood.failed += pending;
+  for (const client of free) client.socket.destroy();
+  return report;
+};
+
+process.on("message", (load: Load) => void run(load).then((report) => process.send!(report)));
+process.on("disconnect", () => process.exit());

@@ -1,0 +1,140 @@
+/**
+ * What a server does with more asks than it can answer: `node faults/overload.ts` prints a table, and ends with 1 if a
+ * limit is exceeded. For an otherwise idle machine with at least two cores. Options: `--model 300` (milliseconds that the
+ * model takes), `--streamed`, `--seconds 10` (of each load), `--sockets 3000`.
+ */
+import { parseArgs } from "node:util";
+import { setTimeout as sleep } from "node:timers/promises";
+import { startFlood } from "./Flood.ts";
+import type { Report } from "./FloodLoad.ts";
+
+const { values } = parseArgs({
+  options: {
+    model: { type: "string", default: "300" },
+    streamed: { type: "boolean", default: false },
+    seconds: { type: "string", default: "10" },
+    sockets: { type: "string", default: "3000" },
+  },
+});
+const { streamed } = values;
+const [model, seconds, sockets] = [values.model, values.seconds, values.sockets].map(Number);
+if (!(model! >= 0 && seconds! >= 1 && seconds! <= 60 && sockets! >= 100 && sockets! <= 10_000)) {
+  throw new Error("See the first lines of faults/overload.ts for its options.");
+}
+
+for (const signal of ["SIGINT", "SIGTERM"] as const) process.once(signal, () => process.exit(1));
+
+const percentile = (millis: ReadonlyArray<number>, share: number): number => {
+  const sorted = millis.toSorted((a, b) => a - b);
+  return Math.round(sorted[Math.floor(sorted.length * share)] ?? 0);
+};
+
+const { measure, megabytes, stop } = await startFlood(model!);
+/** A load is over when its last answer is there. */
+const load = async (rate: number, duration = seconds!) => {
+  const report = await measure({
+    rate,
+    millis: duration * 1000,
+    sockets: sockets!,
+    streamed,
+    malformed: false,
+  });
+  await sleep(1000);
+  return { report, goodput: (report.flood.ok + report.polite.ok) / duration };
+};
+
+const row = (name: string, rate: number, { report, goodput }: Awaited<ReturnType<typeof load>>) => {
+  const { details, flood, polite } = report;
+  const cells = [
+    name,
+    `${Math.round(rate)}/s`,
+    `${Math.round(goodput)}/s`,
+    `${percentile(flood.okMillis, 0.5)} / ${percentile(flood.okMillis, 0.99)}`,
+    `${flood.refused}`,
+    `${percentile(flood.refusedMillis, 0.5)} / ${percentile(flood.refusedMillis, 0.99)}`,
+    `${flood.failed + polite.failed + details.failed}`,
+    `${polite.ok} of ${polite.sent}`,
+    `${percentile(details.okMillis, 0.99)}`,
+    `${megabytes()}`,
+  ];
+  console.log(`| ${cells.join(" | ")} |`);
+};
+
+const broken: Array<string> = [];
+const limit = (what: string, value: number, isMet: boolean): void => {
+  if (!isMet) broken.push(`${what}: ${Math.round(100 * value) / 100}`);
+};
+/** Compares with what the server answers at most; stricter for a plain answer of a model of 300 ms. */
+const judge = (
+  times: 2 | 5,
+  peak: { goodput: number; p99: number },
+  report: Report,
+  goodput: number,
+) => {
+  const { details, flood, polite } = report;
+  const at = `at ${times} times the peak`;
+  const share = goodput / peak.goodput;
+  limit(
+    `polite asks that were not answered ${at}`,
+    polite.sent - polite.ok,
+    polite.ok === polite.sent,
+  );
+  limit(
+    `requests that failed ${at}`,
+    flood.failed + details.failed,
+    flood.failed + details.failed === 0,
+  );
+  if (streamed || model !== 300) return limit(`goodput ${at}`, share, share >= 0.6);
+  limit(`goodput ${at}`, share, share >= (times === 2 ? 0.85 : 0.75));
+  const [answered, refused] = [flood.okMillis, flood.refusedMillis];
+  const slower = percentile(answered, 0.99) / peak.p99;
+  limit(`p99 of answers ${at}, as a multiple of that at the peak`, slower, slower <= 1.5);
+  limit(`p50 of refusals ${at}, in ms`, percentile(refused, 0.5), percentile(refused, 0.5) <= 50);
+  limit(
+    `p99 of refusals ${at}, in ms`,
+    percentile(refused, 0.99),
+    percentile(refused, 0.99) <= 150,
+  );
+  const detailsP99 = percentile(details.okMillis, 0.99);
+  limit(`p99 of a polite key's details ${at}, in ms`, detailsP99, detailsP99 <= 160);
+};
+
+try {
+  // Code is compiled, and PostgreSQL knows its tables.
+  await load(50, 3);
+  console.log(`A model of ${model} ms, ${streamed ? "streamed" : "plain"}; times in ms`);
+  console.log(
+    "| load | asks | answered | p50 / p99 | refused | p50 / p99 | failed | polite | details p99 | MB |",
+  );
+  console.log("|---|---|---|---|---|---|---|---|---|---|");
+  // The peak is the most that was answered at any rate.
+  let peak = { rate: 0, goodput: 0, p99: 0 };
+  for (let rate = 100; ; rate *= 1.3) {
+    const { goodput, report } = await load(rate, Math.max(4, (2.5 * model!) / 1000));
+    if (goodput > peak.goodput) {
+      peak = { rate, goodput, p99: percentile(report.flood.okMillis, 0.99) };
+    }
+    if (goodput < 0.85 * rate) break;
+  }
+  const saturated = await load(peak.goodput);
+  peak = {
+    rate: peak.goodput,
+    goodput: Math.max(peak.goodput, saturated.goodput),
+    p99: percentile(saturated.report.flood.okMillis, 0.99),
+  };
+  row("the peak", peak.rate, saturated);
+  for (const times of [2, 5] as const) {
+    const rate = times * peak.goodput;
+    const result = await load(rate);
+    row(`${times} times`, rate, result);
+    judge(times, peak, result.report, result.goodput);
+  }
+  const after = await load(peak.goodput / 2, 3);
+  row("a second later", peak.goodput / 2, after);
+  limit("refused a second later", after.report.flood.refused, after.report.flood.refused === 0);
+  limit("memory, in MB", megabytes(), megabytes() <= 550);
+} finally {
+  await stop();
+}
+for (const line of broken) console.error(`Exceeded: ${line}`);
+process.exit(broken.length === 0 ? 0 : 1);

@@ -1,0 +1,213 @@
+/**
+ * The admission of asks, before a model of a server in simulated time: an event loop that does one thing after the other,
+ * and a language model that answers after a while. Nothing here depends on the machine.
+ */
+import { describe, expect, it } from "vitest";
+import { makeAdmission } from "../../src/serve/Admission.ts";
+
+/** Milliseconds of work for a request that is read, an ask that begins, and one whose answer has arrived. */
+interface Work {
+  readonly read: number;
+  readonly begin: number;
+  readonly end: number;
+}
+const usual: Work = { read: 0.06, begin: 1, end: 0.9 };
+
+/** Asks a second that the server can answer. */
+const capacityOf = ({ begin, end, read }: Work) => 1000 / (read + begin + end);
+const capacity = capacityOf(usual);
+
+interface Ask {
+  readonly at: number;
+  readonly key: string;
+  /** How long the model takes. */
+  readonly model: number;
+}
+
+/** Numbers from 0 to 1 that look random, and are the same in every run. */
+const makeRandom =
+  (seed = 1) =>
+  () =>
+    (seed = (seed * 48_271) % 2_147_483_647) / 2_147_483_647;
+
+/** Asks at a steady rate, from one time to another. */
+const steady = (key: string, perSecond: number, from: number, to: number, model = 300) => {
+  const random = makeRandom();
+  return Array.from({ length: Math.floor(((to - from) * perSecond) / 1000) }, (_, n): Ask => ({
+    key,
+    at: from + ((n + random()) * 1000) / perSecond,
+    model: model * (0.95 + 0.1 * random()),
+  }));
+};
+
+/** What became of the asks of a key. */
+class Outcome {
+  /** When they were refused, and after which time. */
+  readonly refused: Array<readonly [at: number, millis: number]> = [];
+  readonly answered: Array<readonly [at: number, millis: number]> = [];
+  answeredAfter(from: number, to: number) {
+    return this.answered.filter(([at, millis]) => at + millis >= from && at + millis < to).length;
+  }
+  percentile(share: number, of = this.answered) {
+    const sorted = of.map(([, millis]) => millis).toSorted((a, b) => a - b);
+    return sorted[Math.floor(sorted.length * share)] ?? 0;
+  }
+}
+
+/** Lets the server run until it has done everything; gives what became of the asks, by key. */
+const run = (asks: ReadonlyArray<Ask>, work = usual, pauses: ReadonlyArray<number> = []) => {
+  const arriving = asks.toSorted((a, b) => a.at - b.at);
+  const waiting: Array<Ask & { readonly read: number }> = [];
+  const ends: Array<{ readonly at: number; readonly ask: Ask }> = [];
+  const outcomes = new Map<string, Outcome>();
+  const outcomeOf = (key: string) =>
+    outcomes.get(key) ?? outcomes.set(key, new Outcome()).get(key)!;
+  let time = 0;
+  let arrival = 0;
+  let turnDelay = 0;
+  let inProgress = 0;
+  let most = 0;
+  const admit = makeAdmission(
+    {
+      delay: () => Math.max(turnDelay, time - arrival),
+      arrival: () => arrival,
+      waiting: () => waiting.length,
+    },
+    () => time,
+  );
+  let next = 0;
+  const left = [...pauses];
+  while (next < arriving.length || waiting.length > 0 || ends.length > 0) {
+    const start = time;
+    if ((left[0] ?? Infinity) <= time) time = left.shift()! + 300;
+    for (; (arriving[next]?.at ?? Infinity) <= start; next++) {
+      time += work.read;
+      waiting.push({ ...arriving[next]!, read: time });
+    }
+    ends.sort((a, b) => a.at - b.at);
+    while ((ends[0]?.at ?? Infinity) <= start) {
+      const { ask } = ends.shift()!;
+      time += work.end;
+      inProgress--;
+      outcomeOf(ask.key).answered.push([ask.at, time - ask.at]);
+    }
+    for (const slice = time + 5; waiting.length > 0 && time < slice;) {
+      const ask = waiting.shift()!;
+      arrival = ask.read;
+      if (admit(ask.key, inProgress)) {
+        time += work.begin;
+        most = Math.max(most, ++inProgress);
+        ends.push({ at: time + ask.model, ask });
+      } else outcomeOf(ask.key).refused.push([ask.at, time - ask.at]);
+    }
+    turnDelay = time - start;
+    if (time === start) time = Math.min(arriving[next]?.at ?? Infinity, ends[0]?.at ?? Infinity);
+  }
+  return { of: outcomeOf, most };
+};
+
+const seconds = 12_000;
+/** Five asks a second, as a person's page might send. */
+const polite = (model?: number) => steady("polite", 5, 100, seconds, model);
+
+describe("a server with more asks than it can answer", () => {
+  for (const [times, goodput] of [
+    [2, 0.87],
+    [5, 0.8],
+  ] as const)
+    for (const model of [50, 300])
+      it(`answers ${goodput * 100} % of what it can at ${times} times as many, at a model of ${model} ms`, () => {
+        const { of } = run([
+          ...steady("flood", times * capacity, 100, seconds, model),
+          ...polite(model),
+        ]);
+        const flood = of("flood");
+        const answered =
+          flood.answeredAfter(2_000, seconds) + of("polite").answeredAfter(2_000, seconds);
+        expect(answered / 10 / capacity).toBeGreaterThan(goodput);
+        expect(flood.percentile(0.99)).toBeLessThan(1.5 * model + 350);
+        expect(flood.percentile(0.5, flood.refused)).toBeLessThan(model === 300 ? 50 : 150);
+        const later = flood.refused.filter(([at]) => at > 1_000);
+        expect(flood.percentile(0.99, later)).toBeLessThan(model === 300 ? 150 : 250);
+        expect(of("polite").refused).toEqual([]);
+      });
+
+  it("takes on what it can of asks whose model takes five seconds, and serves the polite", () => {
+    const { most, of } = run([
+      ...steady("flood", 5 * capacity, 100, 30_000, 5_000),
+      ...steady("polite", 5, 100, 30_000, 5_000),
+    ]);
+    expect(of("flood").answeredAfter(15_000, 30_000) / 15 / capacity).toBeGreaterThan(0.6);
+    expect(most).toBeLessThan(2 * 5 * capacity);
+    expect(of("polite").refused).toEqual([]);
+  });
+
+  it("serves each key up to its share: one of twenty floods takes nothing from the polite", () => {
+    const floods = Array.from({ length: 20 }, (_, n) =>
+      steady(`flood ${n}`, capacity / 4, 100 + n, seconds),
+    ).flat();
+    const { of } = run([...floods, ...polite()]);
+    expect(of("polite").refused).toEqual([]);
+    const answered = Array.from({ length: 20 }, (_, n) => of(`flood ${n}`).answered.length);
+    expect(Math.min(...answered)).toBeGreaterThan(Math.max(...answered) / 2);
+  });
+
+  it("does not lose its pace to a thousand keys that ask a little each", () => {
+    const floods = Array.from({ length: 1000 }, (_, n) =>
+      steady(`key ${n}`, (3 * capacity) / 1000, 100 + n, seconds),
+    ).flat();
+    const { most, of } = run(floods);
+    const answered = Array.from({ length: 1000 }, (_, n) =>
+      of(`key ${n}`).answeredAfter(5_000, seconds),
+    );
+    const sum = answered.reduce((total, amount) => total + amount);
+    expect(sum / 7 / capacity).toBeGreaterThan(0.85);
+    expect(most).toBeLessThan(capacity);
+  });
+
+  it("refuses nothing any more one second after", () => {
+    const { of } = run([
+      ...steady("flood", 5 * capacity, 100, 6_000),
+      ...steady("flood", capacity / 2, 6_000, seconds),
+    ]);
+    expect(of("flood").refused.filter(([at]) => at > 7_000)).toEqual([]);
+    expect(
+      of("flood").percentile(
+        0.99,
+        of("flood").answered.filter(([at]) => at > 7_000),
+      ),
+    ).toBeLessThan(330);
+  });
+});
+
+describe("a server that has time", () => {
+  for (const millis of [0, 100, 300])
+    it(`takes on three thousand asks of a slow model that come within ${millis} ms`, () => {
+      const burst = Array.from({ length: 3000 }, (_, n): Ask => ({
+        key: "burst",
+        at: 1_000 + (n * millis) / 3000,
+        model: 5_000,
+      }));
+      const { of } = run([...burst, ...polite()]);
+      expect(of("burst").refused).toEqual([]);
+      expect(of("polite").refused).toEqual([]);
+    });
+
+  it("refuses nothing because of a pause", () => {
+    const { of } = run(steady("key", capacity / 2, 100, seconds), usual, [3_000, 5_000, 8_000]);
+    expect(of("key").refused).toEqual([]);
+  });
+
+  it("refuses next to nothing at nine tenths of what it can answer", () => {
+    const { of } = run(steady("key", 0.9 * capacity, 100, seconds));
+    expect(of("key").refused.length / of("key").answered.length).toBeLessThan(0.01);
+  });
+});
+
+it("asks that cost more at their end than at their start do not pile up for long", () => {
+  const work: Work = { read: 0.06, begin: 0.4, end: 1.5 };
+  const { of } = run([...steady("flood", 5 * capacityOf(work), 100, seconds), ...polite()], work);
+  expect(of("flood").answeredAfter(4_000, seconds) / 8 / capacityOf(work)).toBeGreaterThan(0.7);
+  expect(of("flood").percentile(0.9)).toBeLessThan(1_000);
+  expect(of("polite").refused).toEqual([]);
+});

@@ -1,0 +1,72 @@
+/**
+ * What all pages have in common: the head, and the bar that leads from one to another.
+ */
+
+const places = {
+  playground: ["/", "Playground"],
+  guide: ["/docs/guide", "Guide"],
+  docs: ["/docs", "API"],
+} as const;
+
+export type Place = keyof typeof places;
+
+export interface Document {
+  /** Of the window. */
+  readonly title: string;
+  /** The page's place in the bar. */
+  readonly place: Place;
+  /** The places that the server has. */
+  readonly places: ReadonlyArray<Place>;
+  /** The folder of the page's files. */
+  readonly folder: "/playground" | "/docs";
+  /** The name of the page's module there. */
+  readonly script: string;
+  /** In the bar, as HTML. */
+  readonly tools?: string;
+  /** Attributes of the body. */
+  readonly attributes?: string;
+  /** HTML. */
+  readonly main: string;
+}
+
+export const toHtml = (document: Document): string => {
+  const { attributes = "", folder, main, place, script, title, tools = "" } = document;
+  const links = document.places.map((name) => {
+    const [href, text] = places[name];
+    return `<a href="${href}"${name === place ? ' aria-current="page"' : ""}>${text}</a>`;
+  });
+  return `<!doctype html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<title>${escape(title)}</title>
+<link rel="icon" href="${folder}/icon.svg" type="image/svg+xml">
+<link rel="stylesheet" href="${folder}/style.css">
+<script src="${folder}/theme.js"></script>
+<script type="module" src="${folder}/${script}"></script>
+</head>
+<body${attributes}>
+<header class="bar">
+<img src="${folder}/icon.svg" alt="" width="24" height="24"><b>Parley</b>
+<nav aria-label="Pages">${links.join("\n")}</nav>
+${tools}<button id="theme" class="plain" aria-label="Light or dark" title="Light or dark"><svg class="icon" viewBox="0 0 24 24" aria-hidden="true"><circle cx="12" cy="12" r="8"/><path class="half" d="M12 4a8 8 0 0 1 0 16z"/></svg></button>
+</header>
+${main}
+</body>
+</html>
+`;
+};
+
+/** The content policy of all pages. `forms` and `others` are sources that forms and requests may have beside their own. */
+export const toPolicy = (forms = "'none'", others = ""): string =>
+  `default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self'; connect-src 'self'${others}; ` +
+  `base-uri 'none'; form-action ${forms}; frame-ancestors 'none'; require-trusted-types-for 'script'; ` +
+  "trusted-types 'none'";
+
+export const escape = (text: string): string =>
+  text
+    .replaceAll("&", "&amp;")
+    .replaceAll('"', "&quot;")
+    .replaceAll("<", "&lt;")
+    .replaceAll(">", "&gt;");

@@ -1,0 +1,246 @@
+/**
+ * What a tab knows beside the server: the asks in progress, the entries that came of them, and the drafts. A page opens
+ * it once, and it tells the other tabs of the same origin.
+ */
+import { signal, type Signal } from "@preact/signals";
+import { ConnectionError, ResponseError } from "@parley/client";
+import type { Client, Entry, NewChat } from "@parley/client";
+import { kept, untilBack } from "./Parts.tsx";
+
+export const states = {
+  waiting: "Waiting for the answer",
+  streaming: "Answering",
+  reconnecting: "The connection is lost. Trying again",
+  busy: "The server is busy. Trying again",
+  stopping: "Stopping",
+  stopped: "Stopped. If the server has gone on, the answer appears here.",
+  cancelled: "Stopped. Nothing was stored.",
+  failed: "There is no answer yet.",
+};
+
+/** A question, and the answer so far. */
+export interface Ask {
+  /** Its idempotency key. */
+  readonly id: string;
+  /** `null`: the chat is still being created, with the fields of `newChat`. */
+  readonly chatId: number | null;
+  readonly newChat?: NewChat | undefined;
+  readonly question: string;
+  readonly text: Signal<string>;
+  readonly state: keyof typeof states;
+  /** In milliseconds of the epoch. */
+  readonly since: number;
+  /** The newest entry of the chat when it was asked. */
+  readonly after: number;
+  /** Why it failed; missing after a reload. */
+  readonly error?: unknown;
+}
+
+export interface ChatSession {
+  readonly client: Client;
+  /** Tabs with the same name hear of each other. */
+  readonly name: string;
+  /** Called when a first question has created its chat. */
+  readonly onCreated: (chatId: number) => void;
+  /** Where a link of an answer leads that is neither on the web nor mail; `undefined`: it stays text. */
+  readonly toAddress: (href: string) => string | undefined;
+}
+
+export let session: ChatSession;
+
+export const asks = signal<ReadonlyArray<Ask>>([]);
+/** The entries that arrived while the page was open, by id, with the asks of this tab that they answer. */
+export const entries = signal<ReadonlyMap<number, Entry & { readonly askId?: string }>>(new Map());
+/** Counts the moments from which on the server may have chats and entries that this tab does not know. */
+export const stale = signal(0);
+/** The chats in which other tabs wait for an answer, by tab. */
+const elsewhere = signal<ReadonlyMap<string, ReadonlyArray<number>>>(new Map());
+/** By the chat's id, or `new`. */
+const drafts = kept<Readonly<Record<string, string>>>("drafts", {});
+const stored = kept<ReadonlyArray<Omit<Ask, "text" | "error">>>("asks", []);
+/** The text that a screen reader announces next. */
+export const spoken = signal("");
+const hangUps = new Map<string, AbortController>();
+
+const randomId = () => [...crypto.getRandomValues(new Uint8Array(16))].join("-");
+
+export const isRunning = ({ state }: Pick<Ask, "state">): boolean =>
+  !["stopped", "cancelled", "failed"].includes(state);
+export const waitsElsewhere = (chatId: number | null): boolean =>
+  [...elsewhere.value.values()].flat().includes(chatId!);
+
+export const draftOf = (chatId: number | null): string => drafts.value[chatId ?? "new"] ?? "";
+export const setDraft = (chatId: number | null, text: string): void => {
+  const { [chatId ?? "new"]: _, ...others } = drafts.peek();
+  drafts.value = text === "" ? others : { ...others, [chatId ?? "new"]: text };
+};
+
+/** Resumes the asks of this tab before it was loaded. */
+export const openSession = (options: ChatSession): void => {
+  session = options;
+  asks.value = stored.peek().map((ask) => ({ ...ask, text: signal("") }));
+  const tab = randomId();
+  const channel = new BroadcastChannel(`parley-${options.name}`);
+  const tell = () =>
+    channel.postMessage({
+      tab,
+      chats: asks
+        .peek()
+        .filter(isRunning)
+        .map(({ chatId }) => chatId),
+    });
+  channel.onmessage = ({ data }) => {
+    // A tab that has opened asks for the others' chats.
+    if (data.chats === undefined) return tell();
+    if (String(elsewhere.peek().get(data.tab)) === String(data.chats)) return;
+    elsewhere.value = new Map(elsewhere.peek()).set(data.tab, data.chats);
+    stale.value++;
+  };
+  channel.postMessage({ tab });
+  addEventListener("pagehide", () => channel.postMessage({ tab, chats: [] }));
+  addEventListener("focus", () => stale.value++);
+  asks.subscribe((now) => {
+    stored.value = now.map(({ error: _, text: __, ...ask }) => ask);
+    tell();
+  });
+  for (const ask of asks.peek().filter(isRunning)) {
+    if (ask.state === "stopping") stop(ask);
+    else void run(ask.id);
+  }
+};
+
+export const start = (ask: Pick<Ask, "chatId" | "newChat" | "question" | "after">): void => {
+  const [id, text, since] = [randomId(), signal(""), Date.now()];
+  asks.value = [...asks.peek(), { ...ask, id, text, state: "waiting", since }];
+  void run(id);
+};
+
+/** Asks a question again that failed or was stopped. */
+export const again = ({ id }: Ask): void => {
+  change(id, { state: "waiting", since: Date.now(), error: undefined });
+  void run(id);
+};
+
+export const stop = (ask: Ask): void => {
+  hangUps.get(ask.id)?.abort();
+  change(ask.id, { state: ask.chatId === null ? "stopped" : "stopping" });
+  if (ask.chatId !== null) void cancel(ask);
+};
+
+/** Turns a question back into a draft. */
+export const edit = ({ chatId, id, question }: Ask): void => {
+  setDraft(chatId, question);
+  asks.value = asks.peek().filter((ask) => ask.id !== id);
+};
+
+/** Adds the entries after the `last` one. A stopped or failed ask may be answered by one of them after all. */
+export const add = (list: ReadonlyArray<Entry>, last: number): void => {
+  for (const entry of list) {
+    const ask = asks.peek().find(({ after, chatId, question, state }) => {
+      const isAnswer = entry.chat_id === chatId && entry.id > after && entry.question === question;
+      return isAnswer && !isRunning({ state });
+    });
+    if (ask !== undefined) finish(ask.id, entry);
+    else if (entry.id > last && !entries.peek().has(entry.id)) {
+      entries.value = new Map(entries.peek()).set(entry.id, entry);
+    }
+  }
+};
+
+const find = (id: string) => asks.peek().find((ask) => ask.id === id)!;
+const change = (id: string, part: Partial<Ask>) => {
+  asks.value = asks.peek().map((ask) => (ask.id === id ? { ...ask, ...part } : ask));
+};
+const finish = (askId: string, entry: Entry) => {
+  entries.value = new Map(entries.peek()).set(entry.id, { ...entry, askId });
+  asks.value = asks.peek().filter(({ id }) => id !== askId);
+  spoken.value = `Answer: ${entry.answer}`;
+};
+
+const run = async (id: string) => {
+  const hangUp = new AbortController();
+  const { signal } = hangUp;
+  hangUps.set(id, hangUp);
+  while (!signal.aborted) {
+    const { chatId, newChat } = find(id);
+    try {
+      if (chatId !== null) return await read(id, chatId, signal);
+      const options = { idempotencyKey: `${id}-chat`, signal };
+      const chat = await session.client.createChat(newChat, options);
+      change(id, { chatId: chat.id });
+      stale.value++;
+      session.onCreated(chat.id);
+    } catch (error) {
+      if (signal.aborted) return;
+      // The page asks for another key, which may belong to another chatbot.
+      if (error instanceof ResponseError && error.status === 401) return edit(find(id));
+      if (!(error instanceof ConnectionError)) return change(id, { state: "failed", error });
+      change(id, { state: "reconnecting" });
+      await untilBack(signal);
+    }
+  }
+};
+
+const read = async (id: string, chat_id: number, signal: AbortSignal) => {
+  const { question: query, text: shown } = find(id);
+  const write = makeWriter(shown);
+  // A lost connection must not end the answer.
+  const options = { idempotencyKey: id, onDisconnect: "finish", signal } as const;
+  let text = "";
+  for await (const event of session.client.stream({ chat_id, query }, options)) {
+    if (event.type === "entry") return finish(id, event.entry);
+    if (event.type === "delta") text += event.text;
+    if (event.type === "restart") text = "";
+    let state: Ask["state"] = text === "" ? "waiting" : "streaming";
+    if (event.type === "reconnecting") {
+      state = event.error instanceof ConnectionError ? "reconnecting" : "busy";
+    }
+    if (find(id).state !== state) change(id, { state });
+    write(text);
+  }
+};
+
+/**
+ * Repeats the request with `cancel`, and hangs up last: after a second, in which the server reads the request and
+ * notices the first hang-up. If the answer went on meanwhile, it was on the same server, which then cancels it. From
+ * another server nothing arrives, and the one that answers goes on.
+ */
+const cancel = async ({ chatId, id, question }: Ask) => {
+  const signal = AbortSignal.timeout(1000);
+  const options = { idempotencyKey: id, onDisconnect: "cancel", signal } as const;
+  let goesOn = false;
+  try {
+    const events = session.client.stream({ chat_id: chatId, query: question }, options);
+    for await (const event of events) {
+      if (event.type === "entry") return finish(id, event.entry);
+      goesOn ||= event.type === "delta";
+    }
+  } catch {
+    goesOn &&= signal.aborted;
+  }
+  change(id, { state: goesOn ? "cancelled" : "stopped" });
+  stale.value++;
+  if (!goesOn) setTimeout(() => stale.value++, 20_000);
+};
+
+/** Shows a text that grows: twenty times a second at most, and for a sixth of the time where that takes long. */
+const makeWriter = (shown: Signal<string>) => {
+  let text = "";
+  let isPending = false;
+  const show = () => {
+    const begin = performance.now();
+    shown.value = text;
+    const showMore = () => {
+      isPending = false;
+      if (shown.peek() !== text) write(text);
+    };
+    // The first timer fires after the frame is painted.
+    setTimeout(() => setTimeout(showMore, Math.max(50, 5 * (performance.now() - begin))));
+  };
+  const write = (now: string) => {
+    text = now;
+    if (!isPending) requestAnimationFrame(show);
+    isPending = true;
+  };
+  return write;
+};

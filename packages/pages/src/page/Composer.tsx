@@ -1,0 +1,81 @@
+/**
+ * The field for the next question.
+ */
+import type { ComponentChildren } from "preact";
+import { useRef } from "preact/hooks";
+import { draftOf, setDraft, stop, type Ask } from "./ChatSession.ts";
+import { Icon, isPhone } from "./Parts.tsx";
+
+const longest = 200;
+
+interface ComposerProps {
+  readonly chatId: number | null;
+  /** The ask that can be stopped. */
+  readonly running: Ask | undefined;
+  readonly send: (question: string) => void;
+  /** The question before, which the arrow up brings back. */
+  readonly last: string | undefined;
+  /** The line below. */
+  readonly children: ComponentChildren;
+}
+
+export const Composer = ({ chatId, children, last, running, send }: ComposerProps) => {
+  const field = useRef<HTMLTextAreaElement>(null);
+  const text = draftOf(chatId);
+  const length = [...text].length;
+  const isTooLong = length > longest;
+  const canSend = text.trim() !== "" && !isTooLong && !running;
+  const halt = () => {
+    stop(running!);
+    field.current!.focus();
+  };
+  const submit = (event: Event) => {
+    event.preventDefault();
+    if (!canSend) return;
+    setDraft(chatId, "");
+    send(text);
+  };
+  const press = (event: KeyboardEvent) => {
+    // Enter, and in Safari the code 229, ends the composition of a word in some scripts.
+    if (event.isComposing || event.keyCode === 229) return;
+    if (event.key === "Enter" && !event.shiftKey) submit(event);
+    if (event.key === "Escape" && running) halt();
+    if (event.key === "ArrowUp" && text === "" && last) setDraft(chatId, last);
+  };
+  const hold = (element: HTMLTextAreaElement | null) => {
+    if (field.current === null && !isPhone) element?.focus();
+    field.current = element;
+  };
+  return (
+    <form class="composer" onSubmit={submit}>
+      {isTooLong && (
+        <p class="bad" role="alert">
+          A question has at most {longest} characters; this one has {length}.
+        </p>
+      )}
+      <div class="field">
+        <textarea
+          dir="auto"
+          rows={1}
+          aria-label="Your question"
+          placeholder="Ask a question"
+          value={text}
+          ref={hold}
+          onInput={(event) => setDraft(chatId, event.currentTarget.value)}
+          onKeyDown={press}
+        />
+        {length > longest - 40 && <span class="quiet">{longest - length}</span>}
+        {running ? (
+          <button type="button" class="round" title="Stop" onClick={halt}>
+            <Icon name="stop" />
+          </button>
+        ) : (
+          <button class="round primary" title="Ask" disabled={!canSend}>
+            <Icon name="send" />
+          </button>
+        )}
+      </div>
+      <div class="note quiet">{children}</div>
+    </form>
+  );
+};

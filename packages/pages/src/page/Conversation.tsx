@@ -1,0 +1,218 @@
+/**
+ * A chat: its history, the answer that arrives, and the next question.
+ */
+import type { ComponentChildren } from "preact";
+import { useEffect, useMemo, useRef, useState } from "preact/hooks";
+import type { Entry, NewChat } from "@parley/client";
+import * as chat from "./ChatSession.ts";
+import { Composer } from "./Composer.tsx";
+import { Failure } from "./Failure.tsx";
+import { Markdown } from "./Markdown.tsx";
+import { CopyButton, Icon, Time, useRead } from "./Parts.tsx";
+
+export interface ConversationProps {
+  /** `null`: the first question creates the chat, with the fields of `toNewChat`. */
+  readonly chatId: number | null;
+  readonly toNewChat?: (question: string) => NewChat;
+  /** What stands above, with the number of entries as far as it is known. */
+  readonly header?: (total: number | undefined) => ComponentChildren;
+  /** What stands in place of the entries of a new chat. */
+  readonly welcome?: (ask: (question: string) => void) => ComponentChildren;
+  /** The line below the field. */
+  readonly note?: ComponentChildren;
+  /** In place of the field, where nobody may ask. */
+  readonly instead?: ComponentChildren;
+}
+
+export const Conversation = (props: ConversationProps) => {
+  const { chatId, header, instead, note, toNewChat, welcome } = props;
+  const { added, error, groups, newest, readOlder, retry, total } = useHistory(chatId);
+  const scroller = useRef<HTMLDivElement>(null);
+  const [isAway, setAway] = useState(false);
+  const asks = chat.asks.value.filter((ask) => ask.chatId === chatId);
+  const running = asks.find(chat.isRunning);
+  // Counted from the end of the history.
+  const toNewest = () => scroller.current!.scrollTo({ top: 0 });
+  const send = (question: string) => {
+    toNewest();
+    chat.start({ chatId, newChat: toNewChat?.(question), question, after: newest?.id ?? 0 });
+  };
+  const tail = [
+    ...added.map((entry) => ({ at: entry.id, key: entry.askId ?? entry.id, entry })),
+    ...asks.map((ask) => ({ at: ask === running ? Infinity : ask.after + 0.5, key: ask.id, ask })),
+  ].toSorted((a, b) => a.at - b.at);
+  return (
+    <div class="column">
+      {header?.(total)}
+      <div
+        class="scroller"
+        role="region"
+        aria-label="History"
+        tabIndex={0}
+        ref={scroller}
+        onScroll={({ currentTarget: { clientHeight, scrollHeight, scrollTop } }) => {
+          setAway(scrollTop < -200);
+          if (scrollHeight - clientHeight + scrollTop < 600) readOlder?.();
+        }}
+      >
+        <div>
+          <Failure error={error} retry={retry} />
+          {readOlder && <button onClick={readOlder}>Earlier entries</button>}
+          {groups.map((entries) => (
+            <Group key={entries[0]!.id} entries={entries} />
+          ))}
+          {tail.map(({ at: _, key, ...exchange }) => (
+            <Exchange key={key} {...exchange} />
+          ))}
+          {chatId === null && tail.length === 0 && welcome?.(send)}
+          {chat.waitsElsewhere(chatId) && !running && (
+            <p class="quiet">Another tab waits for an answer in this chat.</p>
+          )}
+        </div>
+      </div>
+      <div class="below">
+        {isAway && (
+          <button class="round to-newest" title="To the newest" onClick={toNewest}>
+            <Icon name="down" />
+          </button>
+        )}
+        {instead ?? (
+          <Composer {...{ chatId, running, send }} last={newest?.question}>
+            {note}
+          </Composer>
+        )}
+      </div>
+    </div>
+  );
+};
+
+const limit = 100;
+/** The entries that are shown or hidden together. */
+const groupSize = 20;
+
+/** The history of a chat, newest page first, and what was added while it was open. */
+const useHistory = (chatId: number | null) => {
+  const known = useRef(new Set<number>());
+  const groups = useRef<ReadonlyArray<ReadonlyArray<Entry>>>([]);
+  const [page, setPage] = useState(1);
+  const read = async (page: number) => {
+    if (chatId === null) return undefined;
+    const list = await chat.session.client.history(chatId, { limit, page }).page();
+    const last = groups.current.at(-1)?.at(-1)?.id ?? Infinity;
+    // There may be more between them and those that are known.
+    if (list.data.length === limit && list.data.at(-1)!.id > last) location.reload();
+    chat.add(list.data, last);
+    // Entries that were added move the pages. Those that arrive twice are kept once.
+    const older = list.data.filter(({ id }) => id <= last && !known.current.has(id)).reverse();
+    for (const { id } of older) known.current.add(id);
+    const chunks = [];
+    while (older.length > 0) chunks.push(older.splice(0, groupSize));
+    groups.current = [...chunks, ...groups.current];
+    return list;
+  };
+  const first = useRead(() => read(1), [chat.stale.value]);
+  const more = useRead(async () => (page === 1 ? undefined : read(page)), [page]);
+  const added = [...chat.entries.value.values()]
+    .filter(({ chat_id, id }) => chat_id === chatId && !known.current.has(id))
+    .toSorted((a, b) => a.id - b.id);
+  const { data = [], total = 0 } = first.value ?? {};
+  const since = added.filter(({ id }) => id > (data[0]?.id ?? 0)).length;
+  const mayRead = (more.value?.page ?? 1) === page && page * limit < total;
+  return {
+    added,
+    error: first.error ?? more.error,
+    groups: groups.current,
+    newest: added.at(-1) ?? groups.current.at(-1)?.at(-1),
+    readOlder: mayRead ? () => setPage(page + 1) : undefined,
+    retry: first.error === undefined ? more.retry : first.retry,
+    total: first.value && total + since,
+  };
+};
+
+/** Ten thousand entries cost as much as those in view: far from it, a group is a box of the same height. */
+const Group = ({ entries }: { readonly entries: ReadonlyArray<Entry> }) => {
+  const box = useRef<HTMLDivElement>(null);
+  const [height, setHeight] = useState<number>();
+  useEffect(() => {
+    const options = { root: box.current!.closest(".scroller"), rootMargin: "1500px 0px" };
+    const observer = new IntersectionObserver(([seen]) => {
+      const mayHide = !seen!.isIntersecting && !box.current!.contains(document.activeElement);
+      setHeight(mayHide ? seen!.boundingClientRect.height : undefined);
+    }, options);
+    observer.observe(box.current!);
+    return () => observer.disconnect();
+  }, []);
+  const isShown = height === undefined;
+  // As elements: they are rendered once, however often the chat is.
+  const exchanges = useMemo(
+    () => isShown && entries.map((entry) => <Exchange key={entry.id} entry={entry} />),
+    [isShown],
+  );
+  return (
+    <div ref={box} style={{ height: isShown ? "" : `${height}px` }}>
+      {exchanges}
+    </div>
+  );
+};
+
+/** A stored question with its answer, or an ask that is to become one: it stays the same element. */
+const Exchange = ({ ask, entry }: { readonly ask?: chat.Ask; readonly entry?: Entry }) => {
+  const question = ask?.question ?? entry!.question;
+  const text = ask?.text.value ?? entry!.answer;
+  const isBusy = ask && chat.isRunning(ask);
+  return (
+    <article class={`stack ${ask ? `pending ${ask.state}` : "stored"}`} aria-busy={isBusy}>
+      {question && (
+        <p class="question" dir="auto">
+          {question}
+        </p>
+      )}
+      <div class={`stack ${entry?.flagged ? "flagged" : ""}`}>
+        {entry?.flagged && <strong class="bad">Flagged: {entry.moderation}</strong>}
+        {text && <Markdown text={text} toAddress={chat.session.toAddress} />}
+      </div>
+      {entry && <Facts {...entry} />}
+      {isBusy && <Progress {...ask} />}
+      {ask && !isBusy && (
+        <Failure error={ask.error ?? chat.states[ask.state]} retry={() => chat.again(ask)}>
+          <button onClick={() => chat.edit(ask)}>Edit</button>
+        </Failure>
+      )}
+    </article>
+  );
+};
+
+const Facts = ({ _createTime, answer, flagged, id, moderation }: Entry) => (
+  <div class="acts quiet">
+    <CopyButton text={answer} name="Copy answer" />
+    <details>
+      <summary title="Details">
+        <Icon name="more" />
+      </summary>
+      <span class="facts">
+        <Time iso={_createTime} dateStyle="medium" />
+        <span>Entry {id}</span>
+        <span>Moderation: {moderation}</span>
+        <span>{flagged ? "Flagged" : "Not flagged"}</span>
+      </span>
+    </details>
+  </div>
+);
+
+/** What an ask waits for, and for how long after two seconds. */
+const Progress = ({ chatId, since, state }: chat.Ask) => {
+  const [now, setNow] = useState(Date.now());
+  useEffect(() => {
+    const timer = setInterval(() => setNow(Date.now()), 500);
+    return () => clearInterval(timer);
+  }, []);
+  const seconds = Math.floor((now - since) / 1000);
+  return (
+    <p class="quiet state">
+      <span class="motion" />
+      {chat.states[state]}
+      {state === "waiting" && chat.waitsElsewhere(chatId) && " in another tab"}
+      {state !== "streaming" && seconds >= 2 && ` · ${seconds} s`}
+    </p>
+  );
+};

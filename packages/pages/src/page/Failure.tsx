@@ -1,0 +1,89 @@
+/**
+ * Failures as a sentence and an act. The contract's message and code, and the id by which the operator finds the
+ * failure in the log, unfold.
+ */
+import type { ComponentChildren } from "preact";
+import { ConnectionError, ResponseError, ValidationError } from "@parley/client";
+
+const key = <a href="#key">Enter another key</a>;
+const chat = <a href="#">New chat</a>;
+
+/** By the contract's message: a sentence, and what can help; `null`: nothing here. */
+const sentences: Readonly<Record<string, readonly [string, ComponentChildren]>> = {
+  API_KEY_NOT_PRESENT: ["The server wants a key. Enter one.", key],
+  API_KEY_NOT_VALID: ["The key is not valid, or no longer. Enter another one.", key],
+  SCOPE_NOT_GRANTED: ["The key may not do this. Enter one that may.", key],
+  USER_REF_NOT_GRANTED: ["The key may not act for this user.", key],
+  RATE_EXCEEDED: ["That was too much at once for this key.", "again"],
+  BUDGET_SPENT: ["The key has spent its budget for today.", null],
+  CHAT_DOES_NOT_EXISTS: ["This chat does not exist, or no longer.", chat],
+  ANSWER_UNAVAILABLE: ["The answer failed. Nothing was stored.", "again"],
+  STORAGE_UNAVAILABLE: ["The server cannot reach its database at the moment.", "again"],
+  SERVICE_OVERLOADED: ["The server is busy.", "again"],
+  INTERNAL_ERROR: ["The server met an error of its own. Its log names it.", "again"],
+  CREATE_CHAT_DTO_NAME_TOO_LONG: ["The name is longer than 255 characters.", null],
+  CREATE_CHAT_DTO_USER_REF_TOO_LONG: ["The user reference is longer than 60 characters.", null],
+  INVALID_PATH: ["The server does not know this request. Its version may be another.", null],
+};
+
+const format = new Intl.RelativeTimeFormat("en");
+
+const explain = (error: unknown): readonly [sentence: string, act: ComponentChildren] => {
+  if (error instanceof ConnectionError) {
+    return ["The server does not answer. The page tries again until it does.", "again"];
+  }
+  if (!(error instanceof ResponseError)) return [String(error), "again"];
+  const { message, retryAfterSeconds: wait, status } = error;
+  const other = `The server, or a proxy before it, refused with HTTP ${status}.`;
+  const [sentence, act] = sentences[message] ?? [other, status >= 500 && "again"];
+  if (!wait) return [sentence, act];
+  const time =
+    wait < 90 ? format.format(wait, "second") : format.format(Math.ceil(wait / 60), "minute");
+  return [`${sentence} Try again ${time}.`, act];
+};
+
+interface FailureProps {
+  /** Or the sentence itself; `undefined`: there is none. */
+  readonly error: unknown;
+  readonly retry?: () => void;
+  /** Other acts. */
+  readonly children?: ComponentChildren;
+}
+
+/** An alert that explains why a request failed, with the act that can help. */
+export const Failure = ({ children, error, retry }: FailureProps) => {
+  if (error === undefined) return null;
+  const [sentence, act] = explain(error);
+  return (
+    <div class={typeof error === "string" ? "stack" : "failure stack"} role="alert">
+      <p>{sentence}</p>
+      <div class="acts">
+        {act === "again" ? retry && <button onClick={retry}>Try again</button> : act}
+        {children}
+      </div>
+      <Reason error={error} />
+    </div>
+  );
+};
+
+/** What an operator asks for. */
+export const Reason = ({ error }: { readonly error: unknown }) => {
+  if (!(error instanceof ResponseError)) return null;
+  const { code, message, requestId, status } = error;
+  const problems =
+    error instanceof ValidationError ? error.errors : [{ code, message, path: null }];
+  return (
+    <details class="quiet">
+      <summary>Details</summary>
+      {problems.map(({ code, message, path }) => (
+        <p>
+          Status {status}, code {code}, <code>{message}</code>{" "}
+          {path && `at ${JSON.stringify(path)}`}
+        </p>
+      ))}
+      <p>
+        Request id <code>{requestId}</code>
+      </p>
+    </details>
+  );
+};

@@ -1,0 +1,202 @@
+/**
+ * Markdown as elements. Raw HTML is shown as the text that it is, and nothing is loaded: the page never parses HTML of
+ * an answer.
+ */
+import { Lexer, Tokenizer, type MarkedToken, type Token } from "marked";
+import { h, type ComponentChildren } from "preact";
+import { useState } from "preact/hooks";
+import { CopyButton } from "./Parts.tsx";
+
+/** The address of a link that is neither on the web nor mail; `undefined`: it stays text. */
+type ToAddress = (href: string) => string | undefined;
+
+interface MarkdownProps {
+  readonly text: string;
+  readonly toAddress?: ToAddress;
+}
+
+/** A text that grows costs its last block each time, not all of it. */
+export const Markdown = ({ text, toAddress = () => undefined }: MarkdownProps) => {
+  const [read] = useState(() => makeReader(toAddress));
+  return <div class="stack markdown">{read(text)}</div>;
+};
+
+const makeReader = (toAddress: ToAddress) => {
+  let before = "";
+  let settled: Array<ComponentChildren> = [];
+  /** Where the blocks that may still change begin. */
+  let at = 0;
+  let links: Lexer["tokens"]["links"] = {};
+  let isPlain = false;
+  const readBlocks = (text: string): ComponentChildren => {
+    const lexer = new Lexer({ gfm: true, tokenizer: new BoundedTokenizer() });
+    lexer.tokens.links = links;
+    const tokens = lexer.lex(text.slice(at));
+    if (at > 0 && tokens.some(({ type }) => type === "def")) {
+      // Earlier blocks may refer to it.
+      [settled, at] = [[], 0];
+      return readBlocks(text);
+    }
+    const last = tokens.findLastIndex(({ type }) => type !== "space");
+    const elements = tokens.map((token) => renderBlock(token, toAddress));
+    for (const { raw } of tokens.slice(0, Math.max(0, last))) {
+      if (!text.startsWith(raw, at)) break;
+      at += raw.length;
+      settled.push(elements.shift());
+    }
+    return [...settled, ...elements];
+  };
+  return (source: string): ComponentChildren => {
+    const text = source.replaceAll(/\r\n?/g, "\n");
+    if (!text.startsWith(before)) [settled, at, links, isPlain] = [[], 0, {}, false];
+    before = text;
+    try {
+      isPlain ||= isTangled(text.slice(at));
+      if (!isPlain) return readBlocks(text);
+    } catch {
+      // Nested too deeply.
+      isPlain = true;
+    }
+    // In pieces: browsers take seconds for a paragraph of thousands of open brackets.
+    return source.match(/[^]{1,4000}/g)?.map((piece) => <p class="plain">{piece}</p>);
+  };
+};
+
+/** Forty quotations or lists in one line, which would overflow the stack of the lexer, or take it minutes. */
+const nested = /^[ \t]*(?:(?:>|(?:[-*+]|\d{1,9}[.)])[ \t])[ \t]*){40}/m;
+const maxDepth = 40;
+/** Some 0.3 s: marks of emphasis take time by the length of their paragraph. */
+const maxWork = 1e9;
+
+/** Whether the lexer would overflow the stack, or it or the browser take seconds. */
+const isTangled = (text: string): boolean =>
+  nested.test(text) ||
+  text.split(/[([{]/).length - text.split(/[)\]}]/).length > 2000 ||
+  text.split(/\n[ \t]*\n/).some((block) => {
+    const isTable = /^.*\n[ \t|:]*-[ \t|:-]*\n/.test(block);
+    const pieces = isTable ? block.split("\n") : [block];
+    return pieces.some((piece) => piece.length * piece.split(/[*_]/).length > maxWork);
+  });
+
+/** Throws where lists and quotations are nested so deeply that the stack could overflow. */
+class BoundedTokenizer extends Tokenizer {
+  #depth = 0;
+  #nest<A>(read: () => A): A {
+    if (++this.#depth > maxDepth) throw new RangeError("nested too deeply");
+    const token = read();
+    this.#depth--;
+    return token;
+  }
+  override blockquote(source: string) {
+    return this.#nest(() => super.blockquote(source));
+  }
+  override list(source: string) {
+    return this.#nest(() => super.list(source));
+  }
+}
+
+/** The elements of tokens that have nothing but their content. */
+const elements = {
+  blockquote: "blockquote",
+  br: "br",
+  del: "del",
+  em: "em",
+  hr: "hr",
+  list_item: "li",
+  paragraph: "p",
+  strong: "strong",
+} as const;
+
+/** A block has the direction of its text, and so have the blocks in it. */
+const renderBlock = (block: Token, toAddress: ToAddress): ComponentChildren => {
+  const all = (tokens: ReadonlyArray<Token> = []) =>
+    tokens.map((token) => render(token as MarkedToken));
+  const link = (href: string, children: ComponentChildren) => {
+    // Addresses of other kinds, such as `javascript:`, stay text.
+    const address = /^(https?:\/\/|mailto:)/i.test(href) ? href : toAddress(href);
+    const props = { target: "_blank", rel: "noopener noreferrer nofollow" };
+    return address === undefined ? children : h("a", { href: address, ...props }, children);
+  };
+  const render = (token: MarkedToken, props: { dir?: "auto" } = {}): ComponentChildren => {
+    switch (token.type) {
+      case "code":
+        return <Code language={/^[\w+#.-]+/.exec(token.lang ?? "")?.[0]} text={token.text} />;
+      case "codespan":
+        return <code>{token.text}</code>;
+      case "heading":
+        // Of one level, so that the page's outline has no gaps.
+        return h("h3", { class: `depth-${token.depth}`, ...props }, all(token.tokens));
+      case "list": {
+        const tag = token.ordered ? "ol" : "ul";
+        return h(tag, { ...props, start: token.start || undefined }, all(token.items));
+      }
+      case "checkbox":
+        return token.checked ? "☑ " : "☐ ";
+      case "table": {
+        const [head, ...rows] = [token.header, ...token.rows].map((row) => {
+          const cells = row.map(({ align, header, tokens }) =>
+            h(header ? "th" : "td", { style: { textAlign: align ?? "" } }, all(tokens)),
+          );
+          return <tr>{cells}</tr>;
+        });
+        return (
+          <div class="box" role="region" aria-label="Table" tabIndex={0} {...props}>
+            <table>
+              <thead>{head}</thead>
+              <tbody>{rows}</tbody>
+            </table>
+          </div>
+        );
+      }
+      case "link":
+        return link(token.href, all(token.tokens));
+      case "image":
+        return link(token.href, `🖼 ${token.text || token.href}`);
+      case "text":
+        return token.tokens === undefined ? decodeEntities(token.text) : all(token.tokens);
+      case "escape":
+        return token.text;
+      case "html":
+        return h(props.dir ? "p" : "span", { class: "plain", ...props }, token.raw);
+      case "space":
+      case "def":
+        return null;
+      default:
+        return h(elements[token.type], props, "tokens" in token && all(token.tokens));
+    }
+  };
+  return render(block as MarkedToken, { dir: "auto" });
+};
+
+/** A block of code with the name of its language and a button that copies it. */
+export const Code = ({
+  language = "text",
+  text,
+}: {
+  readonly language?: string | undefined;
+  readonly text: string;
+}) => (
+  <div class="code" dir="ltr">
+    <div class="row quiet">
+      <span>{language}</span>
+      <CopyButton text={text} name="Copy code" />
+    </div>
+    <pre tabIndex={0}>
+      <code>{text}</code>
+    </pre>
+  </div>
+);
+
+const entities: Record<string, string> = {
+  amp: "&",
+  apos: "'",
+  gt: ">",
+  lt: "<",
+  nbsp: "\u00a0",
+  quot: '"',
+};
+
+const decodeEntities = (text: string): string =>
+  text.replace(/&(?:#(\d{1,6})|(\w+));/g, (whole, number, name) =>
+    number === undefined ? (entities[name] ?? whole) : String.fromCodePoint(Number(number)),
+  );

@@ -1,0 +1,109 @@
+/**
+ * Parts of several views.
+ */
+import { signal, type Signal } from "@preact/signals";
+import { useEffect, useState } from "preact/hooks";
+import { ConnectionError } from "@parley/client";
+import { copy } from "./copy.ts";
+
+/** A value that this tab keeps over a reload. */
+export const kept = <A,>(name: string, initial: A): Signal<A> => {
+  const key = `parley-${name}`;
+  const text = sessionStorage.getItem(key);
+  const value = signal<A>(text === null ? initial : JSON.parse(text));
+  value.subscribe((now) => {
+    if (JSON.stringify(now) === JSON.stringify(initial)) sessionStorage.removeItem(key);
+    else sessionStorage.setItem(key, JSON.stringify(now));
+  });
+  return value;
+};
+
+/** Resolves when the connection may be back: the browser says so, the person returns, or some seconds have passed. */
+export const untilBack = (ended: AbortSignal): Promise<unknown> => {
+  const all = new AbortController();
+  const signal = AbortSignal.any([ended, all.signal, AbortSignal.timeout(8000)]);
+  const event = (type: string) =>
+    new Promise((resolve) => addEventListener(type, resolve, { signal }));
+  const end = new Promise((resolve) => signal.addEventListener("abort", resolve));
+  return Promise.race([event("online"), event("visibilitychange"), end]).finally(() => all.abort());
+};
+
+/**
+ * The result of `read`, which runs again when one of `inputs` changes, and until the server answers. The last result
+ * stays until then.
+ */
+export const useRead = <A,>(
+  read: (signal: AbortSignal) => Promise<A>,
+  inputs: ReadonlyArray<unknown> = [],
+) => {
+  const [result, setResult] = useState<{ value?: A | undefined; error?: unknown }>({});
+  const [attempt, setAttempt] = useState(0);
+  const retry = () => setAttempt((attempt) => attempt + 1);
+  useEffect(() => {
+    const hangUp = new AbortController();
+    const { signal } = hangUp;
+    const fail = async (error: unknown) => {
+      if (signal.aborted) return;
+      setResult(({ value }) => ({ value, error }));
+      if (error instanceof ConnectionError) await untilBack(signal);
+      if (error instanceof ConnectionError && !signal.aborted) retry();
+    };
+    read(signal).then((value) => setResult({ value }), fail);
+    return () => hangUp.abort();
+  }, [...inputs, attempt]);
+  return { ...result, retry };
+};
+
+/** Takes the focus when its element is shown. */
+export const focus = (element: HTMLElement | null): void => element?.focus();
+
+/** On a phone, the focus would open the keyboard over the page. */
+export const isPhone = !matchMedia("(hover: hover)").matches;
+
+const paths = {
+  back: "M15 5l-7 7 7 7",
+  check: "M5 13l4 4L19 7",
+  close: "M6 6l12 12M18 6L6 18",
+  copy: "M9 9h11v11H9zM15 9V4H4v11h5",
+  down: "M12 5v14M6 13l6 6 6-6",
+  more: "M5 12h.01M12 12h.01M19 12h.01",
+  next: "M9 5l7 7-7 7",
+  plus: "M12 5v14M5 12h14",
+  save: "M12 4v11M7 11l5 5 5-5M5 20h14",
+  send: "M12 19V5M6 11l6-6 6 6",
+  stop: "M7 7h10v10H7z",
+};
+
+export const Icon = ({ name }: { readonly name: keyof typeof paths }) => (
+  <svg class={`icon ${name}`} viewBox="0 0 24 24" aria-hidden="true">
+    <path d={paths[name]} />
+  </svg>
+);
+
+/** A time in the reader's zone; pointing at it shows the time as the server sent it. */
+export const Time = ({
+  iso,
+  dateStyle,
+}: {
+  readonly iso: string;
+  readonly dateStyle?: "medium";
+}) => (
+  <time dateTime={iso} title={iso}>
+    {new Date(iso).toLocaleString("en", { dateStyle, timeStyle: "short" })}
+  </time>
+);
+
+/** Copies the text, and says so for a while. */
+export const CopyButton = ({ name, text }: { readonly name: string; readonly text: string }) => {
+  const [isCopied, setCopied] = useState(false);
+  const click = async () => {
+    await copy(text);
+    setCopied(true);
+    setTimeout(() => setCopied(false), 2000);
+  };
+  return (
+    <button type="button" class="plain" title={isCopied ? "Copied" : name} onClick={click}>
+      <Icon name={isCopied ? "check" : "copy"} />
+    </button>
+  );
+};

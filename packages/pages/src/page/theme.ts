@@ -1,0 +1,15 @@
+/**
+ * Light or dark, as the person chose on any of the pages. It runs before a page is painted.
+ */
+const root = document.documentElement;
+const apply = () => (root.dataset["theme"] = localStorage.getItem("parley-theme") ?? "");
+apply();
+addEventListener("storage", apply);
+addEventListener("click", ({ target }) => {
+  if (!(target as Element).closest("#theme")) return;
+  const isDark = getComputedStyle(root).colorScheme === "dark";
+  const isSystemDark = matchMedia("(prefers-color-scheme: dark)").matches;
+  const now = root.dataset["theme"] === "" ? isSystemDark : isDark;
+  localStorage.setItem("parley-theme", now ? "light" : "dark");
+  apply();
+});

@@ -1,0 +1,164 @@
+/**
+ * A connection keeps the plan that it made when the tables were young. The statements of asks and creations touch few
+ * buffers all the same.
+ */
+import { assert, it } from "@effect/vitest";
+import type { IdempotencyKey, Turn } from "@parley/core";
+import { migratePostgres } from "@parley/store-pg";
+import { Effect, Stream } from "effect";
+import { Reactivity } from "effect/reactivity";
+import type { SqlClient } from "effect/sql";
+import { makeChatCreation } from "../src/chats/ChatCreation.ts";
+import { makePools } from "../src/database/PgPools.ts";
+import type { Session, Statement } from "../src/database/TenantSession.ts";
+import { makeTurnStore } from "../src/turns/PgTurnStore.ts";
+import { literal, mostOf } from "./buffers.ts";
+import { fillChats, fillEntries, filledChatbot as chatbot, settle } from "./fill.ts";
+import { freshDatabase } from "./PostgresUnderTest.ts";
+
+const rows = 30_000;
+const entry = { question: "q", answer: "a", moderation: "none", flagged: false, usage: null };
+const keyOf = (n: number): IdempotencyKey => ({ key: `key ${n}`, fingerprint: "f" });
+
+/** The statements of takes, appends, renewals, releases and creations, alone and eight together, without and with keys. */
+const statementsOf = Effect.fnUntraced(function* (
+  pools: Effect.Success<ReturnType<typeof makePools>>,
+) {
+  const statements: Array<Statement & { readonly items: number }> = [];
+  let items = 1;
+  const session: Session = {
+    ...pools.writes,
+    query: (_, text, values = []) => {
+      statements.push({ text, values, items });
+      return Effect.interrupt;
+    },
+    batch: (_, batch) => {
+      statements.push(...batch.map((statement) => ({ ...statement, items })));
+      return Effect.interrupt;
+    },
+  };
+  const captured = { ...pools, reads: session, writes: session };
+  const creation = yield* makeChatCreation(captured);
+  const turns = yield* makeTurnStore(captured, creation, () => Stream.empty);
+  const run = (work: ReadonlyArray<Effect.Effect<unknown, unknown>>) =>
+    Effect.forEach(work, Effect.exit, { concurrency: "unbounded" });
+  const held = (n: number, isKeyed: boolean): Turn => ({
+    id: `turn ${n}`,
+    chatbot,
+    chat: n,
+    idempotencyKey: isKeyed ? keyOf(n) : null,
+    newest: [],
+  });
+  const chat = { name: "name", userRef: "user", helloMessage: "Hello" };
+  for (const isKeyed of [false, true]) {
+    for (items of [1, 8]) {
+      const numbers = Array.from({ length: items }, (_, n) => 1000 + n);
+      yield* run(numbers.map((n) => turns.append(held(n, isKeyed), entry)));
+      const free = numbers.map((n) => n + 1000);
+      yield* run(free.map((n) => turns.take(chatbot, n, isKeyed ? keyOf(n) : null)));
+      yield* run(free.map((n) => turns.take(chatbot, null, keyOf(n))));
+      yield* run(free.map((n) => creation.createChat(chatbot, chat, isKeyed ? keyOf(n) : null)));
+    }
+    items = 1;
+    yield* run([turns.renew(held(1000, isKeyed))]);
+    yield* run([turns.release(held(1000, isKeyed))]);
+  }
+  return statements;
+});
+
+/** A large chatbot among small ones: turns that hold chats and keys, and keys that are old. */
+const fill = (sql: SqlClient.SqlClient) =>
+  Effect.gen(function* () {
+    yield* fillChats(sql, chatbot, rows);
+    yield* fillEntries(sql, chatbot, rows);
+    yield* sql.unsafe(
+      `update chat set turn = 'turn ' || id, turn_until = now() + interval '1 hour'
+      where chatbot_id = $1 and id between 1000 and 1999`,
+      [chatbot],
+    );
+    yield* sql.unsafe(
+      `insert into idempotency_key (chatbot_id, key, fingerprint, made_at, turn, turn_until, chat_id)
+      select $1, 'key ' || n, 'f', now(), 'turn ' || n, now() + interval '1 hour', null::int8 from generate_series(1000, 1999) n
+      union all
+      select $1, 'old ' || n, 'f', now() - n * interval '1 minute', null, null, n from generate_series(1, $2::int8) n`,
+      [chatbot, rows],
+    );
+  });
+
+const small = (sql: SqlClient.SqlClient) =>
+  Effect.gen(function* () {
+    yield* sql.unsafe(
+      `insert into chatbot (id, workspace_name, name, description, settings)
+      overriding system value select n, 'w', n::text, '', '{}' from generate_series(1, 60) n`,
+    );
+    yield* sql.unsafe(
+      `insert into chat (chatbot_id, id, position, create_time, entries)
+      select n, n, 1, 'epoch', 1 from generate_series(1, 60) n`,
+    );
+    yield* sql.unsafe(
+      `insert into entry (chatbot_id, chat_id, id, position, question, answer, moderation, flagged, create_time)
+      select n, n, n, 1, '', '', '', false, 'epoch' from generate_series(1, 60) n`,
+    );
+    yield* sql.unsafe(
+      `insert into idempotency_key (chatbot_id, key, fingerprint, made_at, chat_id)
+      select n, 'key', 'f', now(), n from generate_series(1, 60) n`,
+    );
+  });
+
+const ages: Readonly<
+  Record<string, (sql: SqlClient.SqlClient) => Effect.Effect<unknown, unknown>>
+> = {
+  "that are new": () => Effect.void,
+  "that are empty": settle,
+  "with one row for each chatbot": (sql) => Effect.andThen(small(sql), settle(sql)),
+  "that are large": (sql) => Effect.andThen(fill(sql), settle(sql)),
+};
+
+it.live.each(Object.entries(ages))(
+  "statements of asks and creations that were planned for tables %s touch few buffers when they are large",
+  ([age, arrange]) =>
+    Effect.gen(function* () {
+      const { sql, url } = yield* freshDatabase();
+      yield* migratePostgres({ url });
+      const pools = yield* makePools({ url, schema: "parley", maxConnections: 6 });
+      yield* pools.writes.query("operator", "select settle_ids(true)");
+      yield* arrange(sql);
+      const statements = yield* statementsOf(pools);
+      const settings = yield* pools.writes.query<{ readonly set: string }>(
+        "operator",
+        `select format('set %I = %L', name, setting) as set from pg_settings
+        where source = 'client' and context = 'user' and (name ~ '^enable_' or name = 'plan_cache_mode')`,
+      );
+      const touched = yield* sql.withTransaction(
+        Effect.gen(function* () {
+          for (const { set } of settings) yield* sql.unsafe(set);
+          const explain = (how: string, { values }: Statement, n: number) =>
+            sql.unsafe<{ readonly "QUERY PLAN": any }>(
+              `explain (${how} format json) execute statement_${n}(${values.map(literal).join()})`,
+            );
+          for (const [n, statement] of statements.entries()) {
+            yield* sql.unsafe(`prepare statement_${n} as ${statement.text}`);
+            yield* explain("", statement, n);
+          }
+          if (age !== "that are large") yield* fill(sql);
+          return yield* Effect.forEach(statements, (statement, n) =>
+            Effect.gen(function* () {
+              const execution = Effect.gen(function* () {
+                yield* sql.unsafe("savepoint executed");
+                const [row] = yield* explain("analyze, buffers,", statement, n);
+                yield* sql.unsafe("rollback to savepoint executed");
+                return mostOf(row!["QUERY PLAN"][0].Plan);
+              });
+              // The first one reads the catalog, too.
+              return Math.min(yield* execution, yield* execution);
+            }),
+          );
+        }),
+      );
+      for (const [n, { items, text }] of statements.entries()) {
+        assert.isAtMost(touched[n]!, 60 + 40 * items, text);
+      }
+      assert.isAbove(statements.length, 15);
+    }).pipe(Effect.provide(Reactivity.layer), Effect.scoped),
+  60_000,
+);

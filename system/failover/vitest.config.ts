@@ -1,0 +1,9 @@
+import { defineConfig } from "vitest/config";
+
+export default defineConfig({
+  test: {
+    include: ["system/failover/*.test.ts"],
+    globalSetup: ["test/postgres.ts"],
+    maxWorkers: 1,
+  },
+});
