@@ -34,7 +34,7 @@ const register = Layer.effectDiscard(
   }),
 );
 
-export const { handler, ready } = makeWebHandler(
+export const { dispose, handler, ready } = makeWebHandler(
   Layer.mergeAll(Access.layer, Chats.layer, Asking.layer, register).pipe(
     Layer.provide([
       layerMemory,

@@ -90,3 +90,8 @@ it("mount.ts serves both interfaces", async () => {
     await exited;
   }
 });
+
+it("in-process.ts calls the handler without a port", async () => {
+  const { stdout } = await run(process.execPath, [example("in-process.ts")], { env: environment });
+  expect(stdout).toBe("You asked: Are you open?\n1 1\n404 CHAT_DOES_NOT_EXISTS\n");
+});
