@@ -2,7 +2,17 @@
  * Asking a chatbot (section 4.5). Each ask is a fiber of its own, so that it outlives the request that started it,
  * and so that requests with the same idempotency key share it.
  */
-import { Cause, Context, Duration, Effect, Fiber, FiberSet, Layer, Stream } from "effect";
+import {
+  Cause,
+  Context,
+  Duration,
+  Effect,
+  Fiber,
+  FiberSet,
+  Layer,
+  Scheduler,
+  Stream,
+} from "effect";
 import { Digest } from "effect/crypto";
 import type { Chatbot } from "../model/Chatbot.ts";
 import { IdempotencyKeyReused, type AskError } from "../model/Errors.ts";
@@ -23,6 +33,7 @@ import {
   type Asked,
   type Completed,
   type Progress,
+  type Pulse,
 } from "./LiveAnswer.ts";
 import { inSpan, logFailure, makeAskTimes } from "./Telemetry.ts";
 import { answerInTurn } from "./TurnAnswer.ts";
@@ -60,6 +71,7 @@ const make = Effect.gen(function* () {
   };
   const { limits } = services;
   const digest = yield* Digest.Digest;
+  const dispatcher = (yield* Scheduler.Scheduler).makeDispatcher();
   const queue = yield* makeChatQueue(services.store, limits);
   const fibers = yield* FiberSet.make<Completed, AskError>();
   // The store may retry the entry of a finished answer for five seconds.
@@ -124,7 +136,7 @@ const make = Effect.gen(function* () {
     if (joined !== undefined && joined.fingerprint !== key!.fingerprint) {
       return yield* new IdempotencyKeyReused({ key: key!.key });
     }
-    const live = joined?.live ?? new LiveAnswer();
+    const live = joined?.live ?? new LiveAnswer(dispatcher);
     live.readers++;
     const running = joined ?? (yield* start(live, chatbot, ask, key, name));
     yield* Effect.addFinalizer(() =>
@@ -158,13 +170,14 @@ const make = Effect.gen(function* () {
      * of a reader whose connection broke: the stream continues from there, or from the start if it is of another
      * turn.
      */
-    stream: (
+    stream: <P = never>(
       chatbot: Chatbot,
       ask: Ask,
       after: Progress | null = null,
-    ): Stream.Stream<AnswerEvent, AskError> =>
+      pulse: Pulse<P> | null = null,
+    ): Stream.Stream<AnswerEvent | P, AskError> =>
       join(chatbot, ask).pipe(
-        Effect.map(({ isJoined, live }) => live.subscribe(after, isJoined)),
+        Effect.map(({ isJoined, live }) => live.subscribe(after, isJoined, pulse)),
         Stream.unwrap,
       ),
     /** How many asks are in progress in this process, waiting ones included. */
