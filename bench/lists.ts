@@ -8,12 +8,12 @@
  * of so many runs: whatever else the machine does spoils some of them.
  */
 import {
-  ChatStore,
   newest,
   newestChats,
   type ChatQuery,
   type EntryQuery,
 } from "../packages/core/src/index.ts";
+import { ChatStore } from "../packages/core/src/ports/index.ts";
 import { layerPostgres } from "../packages/store-pg/src/index.ts";
 import { fillSchema, filledChatbot } from "../packages/store-pg/test/fill.ts";
 import { databaseUrl } from "./harness/DatabaseUrl.ts";

@@ -1,12 +1,5 @@
-import {
-  Access,
-  Asking,
-  ChatbotRegistry,
-  Chats,
-  defaultSettings,
-  keyRecord,
-  Moderator,
-} from "@parley/core";
+import { Access, Asking, Chats, defaultSettings, keyRecord } from "@parley/core";
+import { ChatbotRegistry, Moderator } from "@parley/core/ports";
 import { makeWebHandler } from "@parley/http";
 import { layerScripted } from "@parley/llm";
 import { layerMemory } from "@parley/store-memory";

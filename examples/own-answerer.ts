@@ -1,15 +1,11 @@
+import { Access, Asking, Chats, defaultSettings, type Chatbot } from "@parley/core";
 import {
-  Access,
   Answerer,
   type AnswerPart,
   AnswerUnavailable,
   AskDeadline,
-  Asking,
-  Chats,
-  defaultSettings,
   Moderator,
-  type Chatbot,
-} from "@parley/core";
+} from "@parley/core/ports";
 import { makeParley } from "@parley/core/promise";
 import { layerMemoryWith } from "@parley/store-memory";
 import { Clock, Effect, Layer, Stream } from "effect";

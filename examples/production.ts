@@ -1,4 +1,5 @@
-import { Access, Asking, Chats, Moderator } from "@parley/core";
+import { Access, Asking, Chats } from "@parley/core";
+import { Moderator } from "@parley/core/ports";
 import { layerLanguageModel, openAiCompatible } from "@parley/llm";
 import { layerPostgres } from "@parley/store-pg";
 import { Effect, Layer, Redacted } from "effect";

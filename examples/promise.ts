@@ -1,4 +1,5 @@
-import { Access, Asking, Chats, defaultSettings, Moderator, type Chatbot } from "@parley/core";
+import { Access, Asking, Chats, defaultSettings, type Chatbot } from "@parley/core";
+import { Moderator } from "@parley/core/ports";
 import { makeParley } from "@parley/core/promise";
 import { layerOffline, makeKnowledge } from "@parley/llm";
 import { layerMemoryWith } from "@parley/store-memory";

@@ -4,14 +4,12 @@
  *
  * `PARLEY_RANDOM_REQUESTS` and `PARLEY_RANDOM_SEED` decide how many commands and which; test:system runs 10,000.
  */
+import { chatFields, defaultSettings, entryFields } from "@parley/core";
 import {
   ChatArchive,
-  chatFields,
   ChatbotDirectory,
   ChatbotRegistry,
   ChatStore,
-  defaultSettings,
-  entryFields,
   idempotencyKeyLifetime,
   TurnStore,
   type ArchiveRecord,
@@ -19,14 +17,13 @@ import {
   type ListQuery,
   type IdempotencyKey,
   type Turn,
-} from "@parley/core";
-import { StoreUnderTest, type StoreServices } from "@parley/core/testing";
+} from "@parley/core/ports";
+import { StoreUnderTest, storeUnderTest, type StoreServices } from "@parley/core/testing";
 import { layerMemoryOf, makeMemory } from "@parley/store-memory";
 import { Context, Effect, Layer, Result, Scope, Stream } from "effect";
 import { TestClock } from "effect/testing";
 import fc from "fast-check";
 import { afterAll, beforeAll, expect, it } from "vitest";
-import { underTest } from "../packages/store-memory/test/MemoryUnderTest.ts";
 import { layerPostgresUnderTest } from "../packages/store-pg/test/PostgresUnderTest.ts";
 
 const count = Number(process.env["PARLEY_RANDOM_REQUESTS"] ?? 2_000);
@@ -429,8 +426,7 @@ afterAll(() =>
 let contexts: ReadonlyArray<Context.Context<StoreServices>> = [];
 
 beforeAll(async () => {
-  const memory = makeMemory();
-  const layerMemory = Layer.provideMerge(underTest(memory), layerMemoryOf(memory)).pipe(
+  const layerMemory = storeUnderTest(layerMemoryOf(makeMemory())).pipe(
     Layer.provideMerge(TestClock.layer()),
   );
   const build = <A, E>(layer: Layer.Layer<A, E>) =>

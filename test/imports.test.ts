@@ -7,8 +7,9 @@ const root = join(import.meta.dirname, "..");
 /** The imports that each package's sources may have, beside their own files. */
 const mayImport: Readonly<Record<string, ReadonlyArray<RegExp>>> = {
   "packages/core/src": [/^effect$/, /^effect\/crypto$/, /^effect\/persistence\/RateLimiter$/],
+  "packages/core/src/testing": [/^effect$/, /^effect\/testing$/, /^\.\.\//],
   "packages/client/src": [/^ai$/],
-  "packages/http/src": [/^@parley\/core$/, /^effect$/, /^effect\//],
+  "packages/http/src": [/^@parley\/core(\/ports)?$/, /^effect$/, /^effect\//],
   "packages/pages/src": [
     /^@parley\/http(\/contract)?$/,
     /^effect$/,
@@ -24,15 +25,15 @@ const mayImport: Readonly<Record<string, ReadonlyArray<RegExp>>> = {
     /^@parley\/client$/,
     /^\.\.\/PlaygroundConfig\.ts$/,
   ],
-  "packages/store-memory/src": [/^@parley\/core$/, /^effect$/],
+  "packages/store-memory/src": [/^@parley\/core\/ports$/, /^effect$/],
   "packages/store-pg/src": [
-    /^@parley\/core$/,
+    /^@parley\/core\/ports$/,
     /^effect$/,
     /^effect\/(sql|encoding|reactivity)$/,
     /^@effect\/sql-pg/,
   ],
   "packages/llm/src": [
-    /^@parley\/core$/,
+    /^@parley\/core\/ports$/,
     /^effect$/,
     /^effect\/persistence\/CircuitBreaker$/,
     /^ai$/,

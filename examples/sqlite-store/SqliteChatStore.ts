@@ -10,7 +10,7 @@ import {
   type ListQuery,
   IdempotencyKeyReused,
   idempotencyKeyLifetime,
-} from "@parley/core";
+} from "@parley/core/ports";
 import type { Database, Values } from "./SqliteDatabase.ts";
 import * as Rows from "./SqliteRows.ts";
 

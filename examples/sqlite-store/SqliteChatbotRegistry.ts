@@ -17,7 +17,7 @@ import {
   type Replaced,
   WorkspaceNotFound,
   WorkspaceTaken,
-} from "@parley/core";
+} from "@parley/core/ports";
 import { Stream } from "effect";
 import type { Database } from "./SqliteDatabase.ts";
 import * as Rows from "./SqliteRows.ts";

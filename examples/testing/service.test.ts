@@ -1,12 +1,5 @@
-import {
-  Access,
-  AnswerUnavailable,
-  Asking,
-  Chats,
-  defaultSettings,
-  Moderator,
-  type Chatbot,
-} from "@parley/core";
+import { Access, Asking, Chats, defaultSettings, type Chatbot } from "@parley/core";
+import { AnswerUnavailable, Moderator } from "@parley/core/ports";
 import { makeParley } from "@parley/core/promise";
 import { layerScripted } from "@parley/llm";
 import { layerMemoryWith } from "@parley/store-memory";

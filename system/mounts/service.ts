@@ -2,18 +2,14 @@
  * What every program of this folder mounts: the handler over the memory store. Its model asks the test, at `GATE`, for
  * the second half of each answer.
  */
+import { Access, Asking, Chats, defaultSettings, keyRecord } from "@parley/core";
 import {
-  Access,
   Answerer,
   AnswerUnavailable,
-  Asking,
   ChatbotRegistry,
-  Chats,
-  defaultSettings,
-  keyRecord,
   Moderator,
   type AnswerPart,
-} from "@parley/core";
+} from "@parley/core/ports";
 import { makeWebHandler } from "@parley/http";
 import { layerMemory } from "@parley/store-memory";
 import { Effect, Layer, Stream } from "effect";

@@ -1,19 +1,14 @@
 /**
  * A handler of both interfaces over the memory store, with an answerer that the test controls.
  */
+import { Access, Asking, Chats, defaultSettings, generateKey, keyRecord } from "@parley/core";
 import {
-  Access,
   Answerer,
-  Asking,
   ChatbotRegistry,
-  Chats,
-  defaultSettings,
-  generateKey,
-  keyRecord,
   Moderator,
   type AnswerPart,
   type AnswerUnavailable,
-} from "@parley/core";
+} from "@parley/core/ports";
 import { makeWebHandler, type AppOptions } from "@parley/http";
 import { layerMemory } from "@parley/store-memory";
 import { Effect, Layer, Logger, Redacted, type Stream } from "effect";

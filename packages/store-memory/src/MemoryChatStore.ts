@@ -12,7 +12,7 @@ import {
   type EntryField,
   type ListQuery,
   type Page,
-} from "@parley/core";
+} from "@parley/core/ports";
 import { Effect, Result } from "effect";
 import { findRecord, putRecord } from "./IdempotencyRecords.ts";
 import { addChat, addEntry, atomically, findChatbot, tenantOf, type Memory } from "./Memory.ts";

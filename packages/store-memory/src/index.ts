@@ -9,7 +9,7 @@ import {
   ChatStore,
   TurnStore,
   type Chatbot,
-} from "@parley/core";
+} from "@parley/core/ports";
 import { Context, Effect, Layer } from "effect";
 import { makeMemory, type Memory } from "./Memory.ts";
 import { makeChatArchive } from "./MemoryChatArchive.ts";

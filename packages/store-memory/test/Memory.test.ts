@@ -7,7 +7,7 @@ import {
   newestChats,
   TurnStore,
   type ArchiveRecord,
-} from "@parley/core";
+} from "@parley/core/ports";
 import { layerMemory, layerMemoryWith } from "@parley/store-memory";
 import { Effect, Exit, Scheduler, Stream } from "effect";
 import { TestClock } from "effect/testing";

@@ -2,19 +2,25 @@
  * The conformance kit finds stores that break one promise each.
  */
 import { assert, it } from "@effect/vitest";
-import { ChatArchive, ChatbotDirectory, ChatbotRegistry, ChatStore, TurnStore } from "@parley/core";
+import {
+  ChatArchive,
+  ChatbotDirectory,
+  ChatbotRegistry,
+  ChatStore,
+  TurnStore,
+} from "@parley/core/ports";
 import {
   archiveChecks,
   chatStoreChecks,
   idempotencyChecks,
   registryChecks,
+  storeUnderTest,
   turnStoreChecks,
   type Check,
   type StoreServices,
 } from "@parley/core/testing";
 import { layerMemoryOf, makeMemory } from "@parley/store-memory";
 import { Context, Effect, Exit, Layer, Stream } from "effect";
-import { underTest } from "./MemoryUnderTest.ts";
 
 interface Stores {
   readonly chats: ChatStore["Service"];
@@ -163,7 +169,6 @@ const faults: ReadonlyArray<readonly [name: string, foundBy: Checks, Fault]> = [
 ];
 
 const layerFaulty = (fault: Fault) => {
-  const memory = makeMemory();
   const faulty = Layer.effectContext(
     Effect.gen(function* () {
       const sound = {
@@ -182,7 +187,7 @@ const layerFaulty = (fault: Fault) => {
       );
     }),
   );
-  return Layer.provideMerge(underTest(memory), Layer.provideMerge(faulty, layerMemoryOf(memory)));
+  return storeUnderTest(Layer.provideMerge(faulty, layerMemoryOf(makeMemory())));
 };
 
 it.effect.each(faults)("the kit finds: %s", ([, foundBy, fault]) =>

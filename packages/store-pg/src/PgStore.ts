@@ -8,7 +8,7 @@ import {
   ChatStore,
   StoreState,
   TurnStore,
-} from "@parley/core";
+} from "@parley/core/ports";
 import { Context, Effect, Layer, Stream, type Redacted } from "effect";
 import { Reactivity } from "effect/reactivity";
 import { SqlClient, type SqlError } from "effect/sql";

@@ -1,7 +1,7 @@
 /**
  * Errors for people: one line and a hint on standard error, and an exit code.
  */
-import { describeCause } from "@parley/core";
+import { describeCause } from "@parley/core/ports";
 import { Cause, Console, Data, Effect, Exit, Runtime } from "effect";
 import { CliError, CliOutput } from "effect/cli";
 

@@ -6,7 +6,7 @@ import {
   fieldChanges,
   type FieldChange,
   type RegisteredChatbot,
-} from "@parley/core";
+} from "@parley/core/ports";
 import { Effect } from "effect";
 import { Hex } from "effect/encoding";
 import type { Variables } from "../Variables.ts";

@@ -2,12 +2,12 @@ import { assert, describe, it } from "@effect/vitest";
 import {
   Access,
   Administration,
-  ChatStore,
   defaultSettings,
   keyId,
   scopes,
   type ChatbotSettings,
 } from "@parley/core";
+import { ChatStore } from "@parley/core/ports";
 import { layerMemory } from "@parley/store-memory";
 import { Duration, Effect, Layer, Redacted, Result } from "effect";
 import { Digest, SecureRandom } from "effect/crypto";

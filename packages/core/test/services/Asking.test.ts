@@ -1,19 +1,16 @@
 import { assert, describe, it } from "@effect/vitest";
+import { Asking, AskLimits, newestChats, type Ask } from "@parley/core";
 import {
   AnswerUnavailable,
   AskDeadline,
-  Asking,
-  AskLimits,
   ChatArchive,
   ChatStore,
   Moderator,
-  newestChats,
   StorageUnavailable,
   turnLease,
   TurnStore,
   type AnswerPart,
-  type Ask,
-} from "@parley/core";
+} from "@parley/core/ports";
 import { Deferred, Duration, Effect, Exit, Fiber, Layer, Logger, Scope, Stream } from "effect";
 import { TestClock } from "effect/testing";
 import {

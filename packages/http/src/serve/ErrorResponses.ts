@@ -1,12 +1,8 @@
 /**
  * The responses of requests that fail (sections 7.2 to 7.4).
  */
-import {
-  IdempotencyKeyReused,
-  type AskError,
-  type KeyRejected,
-  type RateExceeded,
-} from "@parley/core";
+import type { AskError } from "@parley/core";
+import { IdempotencyKeyReused, type KeyRejected, type RateExceeded } from "@parley/core/ports";
 import { Cause, Option, type Effect } from "effect";
 import type { HttpServerResponse } from "effect/http";
 import {

@@ -1,5 +1,5 @@
 import { assert, it } from "@effect/vitest";
-import { AnswerUnavailable } from "@parley/core";
+import { AnswerUnavailable } from "@parley/core/ports";
 import { Cause, Effect, Fiber, Stream } from "effect";
 import { TestClock } from "effect/testing";
 import { toErrorResponse } from "../../src/serve/ErrorResponses.ts";

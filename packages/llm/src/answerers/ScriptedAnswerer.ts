@@ -1,7 +1,7 @@
 /**
  * Answers from a script, for tests.
  */
-import { Answerer, type AnswerUnavailable, type Chatbot, type Entry } from "@parley/core";
+import { Answerer, type AnswerUnavailable, type Chatbot, type Entry } from "@parley/core/ports";
 import { Effect, Layer, Stream } from "effect";
 
 /** The arguments of one call of the answerer. */

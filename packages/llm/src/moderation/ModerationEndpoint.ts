@@ -7,7 +7,7 @@ import {
   Moderator,
   traceHeaders,
   unflagged,
-} from "@parley/core";
+} from "@parley/core/ports";
 import { Effect, Layer, Redacted, Schema } from "effect";
 import {
   classifyError,

@@ -1,5 +1,6 @@
 /** Asks of two models that fail three calls in ten. */
-import { type Ask, Asking, type Chatbot, Moderator } from "@parley/core";
+import { type Ask, Asking } from "@parley/core";
+import { type Chatbot, Moderator } from "@parley/core/ports";
 import { layerMemoryWith } from "@parley/store-memory";
 import { assert, describe, it } from "@effect/vitest";
 import { Clock, Effect, Exit, Layer, Random, Stream } from "effect";

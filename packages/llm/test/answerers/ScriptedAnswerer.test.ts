@@ -1,4 +1,4 @@
-import { AnswerUnavailable } from "@parley/core";
+import { AnswerUnavailable } from "@parley/core/ports";
 import { assert, describe, it } from "@effect/vitest";
 import { Effect, Stream } from "effect";
 import { layerScripted, type ScriptedCall } from "../../src/index.ts";

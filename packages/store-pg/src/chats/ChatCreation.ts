@@ -11,7 +11,7 @@ import {
   type Created,
   type IdempotencyKey,
   type NewEntry,
-} from "@parley/core";
+} from "@parley/core/ports";
 import { Effect } from "effect";
 import type { SqlError } from "effect/sql";
 import { endAfter, quickDeadline, timeLeft } from "../database/Lending.ts";

@@ -11,7 +11,7 @@
  *
  * SQL consists of constant pieces; every value of a client is a parameter.
  */
-import { fold, type Chat, type ChatQuery, type ChatStore, type OrderBy } from "@parley/core";
+import { fold, type Chat, type ChatQuery, type ChatStore, type OrderBy } from "@parley/core/ports";
 import { Effect } from "effect";
 import { busy, isStatementTimeout, mapLockTimeout, unavailable } from "../database/PgErrors.ts";
 import { endAfter } from "../database/Lending.ts";

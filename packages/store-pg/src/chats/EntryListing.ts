@@ -8,7 +8,7 @@ import {
   type Entry,
   type EntryField,
   type EntryQuery,
-} from "@parley/core";
+} from "@parley/core/ports";
 import { Effect } from "effect";
 import type { Statement } from "../database/TenantSession.ts";
 import { entryColumns, toEntry } from "../rows/ChatRows.ts";

@@ -5,7 +5,7 @@
  */
 import type { PgConnection } from "@effect/sql-pg/PgConnection";
 import type { PgPool } from "@effect/sql-pg/PgPool";
-import { describeCause, registerGauge } from "@parley/core";
+import { describeCause, registerGauge } from "@parley/core/ports";
 import { Cause, Context, Effect, Exit, Fiber } from "effect";
 import { SqlError } from "effect/sql";
 import { isLost } from "./PgErrors.ts";

@@ -17,7 +17,7 @@ import {
   type KeyRecord,
   type RegisteredKey,
   type Replaced,
-} from "@parley/core";
+} from "@parley/core/ports";
 import { Effect } from "effect";
 import {
   isLockTimeout,

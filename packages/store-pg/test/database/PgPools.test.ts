@@ -1,5 +1,5 @@
 import { assert, it } from "@effect/vitest";
-import { ChatStore, newestChats } from "@parley/core";
+import { ChatStore, newestChats } from "@parley/core/ports";
 import { registerChatbot } from "@parley/core/testing";
 import { Effect } from "effect";
 import { makePools } from "../../src/database/PgPools.ts";

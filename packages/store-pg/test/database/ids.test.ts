@@ -6,7 +6,7 @@ import {
   defaultSettings,
   newestChats,
   TurnStore,
-} from "@parley/core";
+} from "@parley/core/ports";
 import { registerChatbot } from "@parley/core/testing";
 import { inspectPostgres, layerPostgres } from "@parley/store-pg";
 import { Effect, Layer, Logger, Stream } from "effect";

@@ -7,7 +7,7 @@ import {
   defaultSettings,
   newestChats,
   type ArchiveRecord,
-} from "@parley/core";
+} from "@parley/core/ports";
 import { Deferred, Effect, Fiber, Latch, Queue, Stream } from "effect";
 import { clientOf, freshSchema, layerPostgresUnderTest } from "../PostgresUnderTest.ts";
 

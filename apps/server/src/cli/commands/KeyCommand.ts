@@ -5,7 +5,6 @@ import {
   Administration,
   generateKey,
   keyId,
-  KeyNotFound,
   keyState,
   RatePerMinute,
   scopes,
@@ -13,6 +12,7 @@ import {
   type CreatedKey,
   type Scope,
 } from "@parley/core";
+import { KeyNotFound } from "@parley/core/ports";
 import { Console, Duration, Effect, Option, Redacted, Schema, Stdio, Stream } from "effect";
 import { Argument, CliError, Command, Flag } from "effect/cli";
 import { SecureRandom } from "effect/crypto";
