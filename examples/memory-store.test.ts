@@ -1,10 +1,6 @@
-import { Access, Asking, Chats, defaultSettings, type Chatbot } from "@parley/core";
-import { Moderator } from "@parley/core/ports";
+import { defaultSettings, layerParley, type Chatbot } from "@parley/core";
 import { makeParley } from "@parley/core/promise";
-import { layerScripted } from "@parley/llm";
 import { layerMemoryWith } from "@parley/store-memory";
-import { Layer } from "effect";
-import { Digest } from "effect/crypto";
 import { afterAll, expect, it } from "vitest";
 
 const chatbot: Chatbot = {
@@ -16,14 +12,10 @@ const chatbot: Chatbot = {
 };
 
 const parley = makeParley(
-  Layer.mergeAll(Access.layer, Chats.layer, Asking.layer).pipe(
-    Layer.provide([
-      layerMemoryWith([chatbot]), // the store
-      layerScripted(({ question }) => [`You asked: ${question}`]), // the answerer
-      Moderator.layerOff,
-      Digest.layerWebCrypto,
-    ]),
-  ),
+  layerParley({
+    store: layerMemoryWith([chatbot]),
+    answerer: ({ question }) => `You asked: ${question}`,
+  }),
 );
 afterAll(() => parley.dispose());
 

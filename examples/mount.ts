@@ -1,10 +1,8 @@
-import { Access, Asking, Chats, defaultSettings, keyRecord } from "@parley/core";
-import { ChatbotRegistry, Moderator } from "@parley/core/ports";
+import { defaultSettings, keyRecord, layerParley } from "@parley/core";
+import { ChatbotRegistry } from "@parley/core/ports";
 import { makeWebHandler } from "@parley/http";
-import { layerScripted } from "@parley/llm";
 import { layerMemory } from "@parley/store-memory";
 import { Effect, Layer } from "effect";
-import { Digest } from "effect/crypto";
 import { createServer, type IncomingMessage, type ServerResponse } from "node:http";
 import type { AddressInfo } from "node:net";
 import { Readable } from "node:stream";
@@ -33,13 +31,13 @@ const register = Layer.effectDiscard(
 );
 
 const { handler, ready } = makeWebHandler(
-  Layer.mergeAll(Access.layer, Chats.layer, Asking.layer, register).pipe(
-    Layer.provide([
-      layerMemory,
-      layerScripted(({ question }) => [`You asked: ${question}`]),
-      Moderator.layerOff,
-      Digest.layerWebCrypto,
-    ]),
+  register.pipe(
+    Layer.provideMerge(
+      layerParley({
+        store: layerMemory,
+        answerer: ({ question }) => `You asked: ${question}`,
+      }),
+    ),
   ),
   { basePaths: { general: "/chatbot", answers: "/chatbot-ask" } },
 );

@@ -1,10 +1,8 @@
-import { Access, Asking, Chats, defaultSettings, type Chatbot } from "@parley/core";
-import { Moderator } from "@parley/core/ports";
+import { defaultSettings, layerParley, type Chatbot } from "@parley/core";
 import { makeParley } from "@parley/core/promise";
 import { layerOffline, makeKnowledge } from "@parley/llm";
 import { layerMemoryWith } from "@parley/store-memory";
 import { Effect, Layer } from "effect";
-import { Digest } from "effect/crypto";
 
 const passages = [
   {
@@ -23,14 +21,10 @@ const chatbot: Chatbot = {
 };
 
 const parley = makeParley(
-  Layer.mergeAll(Access.layer, Chats.layer, Asking.layer).pipe(
-    Layer.provide([
-      layerMemoryWith([chatbot]),
-      Layer.unwrap(Effect.map(makeKnowledge(passages), layerOffline)),
-      Moderator.layerOff,
-      Digest.layerWebCrypto,
-    ]),
-  ),
+  layerParley({
+    store: layerMemoryWith([chatbot]),
+    answerer: Layer.unwrap(Effect.map(makeKnowledge(passages), layerOffline)),
+  }),
 );
 
 try {

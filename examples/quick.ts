@@ -1,10 +1,6 @@
-import { Access, Asking, Chats, defaultSettings, type Chatbot } from "@parley/core";
-import { Moderator } from "@parley/core/ports";
+import { defaultSettings, layerParley, type Chatbot } from "@parley/core";
 import { makeParley } from "@parley/core/promise";
-import { layerScripted } from "@parley/llm";
 import { layerMemoryWith } from "@parley/store-memory";
-import { Layer } from "effect";
-import { Digest } from "effect/crypto";
 
 const chatbot: Chatbot = {
   id: 1,
@@ -15,14 +11,10 @@ const chatbot: Chatbot = {
 };
 
 const parley = makeParley(
-  Layer.mergeAll(Access.layer, Chats.layer, Asking.layer).pipe(
-    Layer.provide([
-      layerMemoryWith([chatbot]), // the store, or layerPostgres({ url })
-      layerScripted(({ question }) => [`You asked: ${question}`]), // the answerer, or a language model
-      Moderator.layerOff,
-      Digest.layerWebCrypto,
-    ]),
-  ),
+  layerParley({
+    store: layerMemoryWith([chatbot]), // or layerPostgres({ url })
+    answerer: ({ question }) => `You asked: ${question}`, // or a language model
+  }),
 );
 
 const { entry } = await parley.ask(chatbot, { question: "Are you there?" });

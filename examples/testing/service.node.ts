@@ -1,10 +1,6 @@
-import { Access, Asking, Chats, defaultSettings, type Chatbot } from "@parley/core";
-import { Moderator } from "@parley/core/ports";
+import { defaultSettings, layerParley, type Chatbot } from "@parley/core";
 import { makeParley } from "@parley/core/promise";
-import { layerScripted } from "@parley/llm";
 import { layerMemoryWith } from "@parley/store-memory";
-import { Layer } from "effect";
-import { Digest } from "effect/crypto";
 import assert from "node:assert/strict";
 import { after, test } from "node:test";
 
@@ -17,14 +13,7 @@ const chatbot: Chatbot = {
 };
 
 const parley = makeParley(
-  Layer.mergeAll(Access.layer, Chats.layer, Asking.layer).pipe(
-    Layer.provide([
-      layerMemoryWith([chatbot]),
-      layerScripted(() => ["Yes."]),
-      Moderator.layerOff,
-      Digest.layerWebCrypto,
-    ]),
-  ),
+  layerParley({ store: layerMemoryWith([chatbot]), answerer: () => "Yes." }),
 );
 after(() => parley.dispose());
 

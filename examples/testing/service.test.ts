@@ -1,10 +1,7 @@
-import { Access, Asking, Chats, defaultSettings, type Chatbot } from "@parley/core";
-import { AnswerUnavailable, Moderator } from "@parley/core/ports";
+import { defaultSettings, layerParley, type Chatbot } from "@parley/core";
 import { makeParley } from "@parley/core/promise";
-import { layerScripted } from "@parley/llm";
 import { layerMemoryWith } from "@parley/store-memory";
-import { Layer, Stream } from "effect";
-import { Digest } from "effect/crypto";
+import { Layer } from "effect";
 import { afterAll, expect, it } from "vitest";
 import { makeSettableClock } from "./SettableClock.ts";
 
@@ -17,19 +14,17 @@ const chatbot: Chatbot = {
 };
 const clock = makeSettableClock("2026-03-01T09:00:00.000Z");
 
-const services = Layer.mergeAll(Access.layer, Chats.layer, Asking.layer).pipe(
-  Layer.provide([
-    layerMemoryWith([chatbot]),
-    layerScripted(({ earlier, question }) =>
-      question === "Fail."
-        ? Stream.fail(new AnswerUnavailable({ reason: "the script says so" }))
-        : [`Answer ${earlier.length + 1}`],
-    ),
-    Moderator.layerOff,
-    Digest.layerWebCrypto,
-  ]),
+const parley = makeParley(
+  layerParley({
+    store: layerMemoryWith([chatbot]),
+    answerer: async ({ earlier, question }) => {
+      if (question === "Fail.") throw new Error("no answer");
+      let number = 1;
+      for await (const _ of earlier) number++;
+      return `Answer ${number}`;
+    },
+  }).pipe(Layer.provideMerge(clock.layer)),
 );
-const parley = makeParley(Layer.provideMerge(services, clock.layer));
 afterAll(() => parley.dispose());
 
 it("gives the same ids, times and answers in every run", async () => {

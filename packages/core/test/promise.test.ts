@@ -1,10 +1,7 @@
-import { Access, Asking, Chats, defaultSettings, type Chatbot } from "@parley/core";
-import { Moderator } from "@parley/core/ports";
+import { defaultSettings, layerParley, type Chatbot } from "@parley/core";
+import type { AnswererFunction } from "@parley/core/ports";
 import { makeParley } from "@parley/core/promise";
-import { layerScripted, type Script } from "@parley/llm";
 import { layerMemoryWith } from "@parley/store-memory";
-import { Effect, Layer, Stream } from "effect";
-import { Digest } from "effect/crypto";
 import { afterAll, describe, expect, it } from "vitest";
 
 const chatbot: Chatbot = {
@@ -14,15 +11,8 @@ const chatbot: Chatbot = {
   workspaceName: "Workspace",
   settings: defaultSettings,
 };
-const services = (script: Script = () => ["a"]) =>
-  Layer.mergeAll(Access.layer, Chats.layer, Asking.layer).pipe(
-    Layer.provide([
-      layerMemoryWith([chatbot]),
-      layerScripted(script),
-      Moderator.layerOff,
-      Digest.layerWebCrypto,
-    ]),
-  );
+const services = (answerer: AnswererFunction = () => "a") =>
+  layerParley({ store: layerMemoryWith([chatbot]), answerer });
 
 const parley = makeParley(services());
 afterAll(() => parley.dispose());
@@ -90,15 +80,11 @@ describe("dispose", () => {
   it("waits for the promises in progress, and rejects later calls", async () => {
     const [asked, answer] = [signal(), signal()];
     const parley = makeParley(
-      services(() =>
-        Stream.fromEffect(
-          Effect.promise(async () => {
-            asked.send();
-            await answer.sent;
-            return "late";
-          }),
-        ),
-      ),
+      services(async () => {
+        asked.send();
+        await answer.sent;
+        return "late";
+      }),
     );
     const { chat } = await parley.createChat(chatbot);
     const asking = parley.ask(chatbot, { chatId: chat.id, question: "q" });

@@ -6,7 +6,6 @@ export {
   type LanguageModelOptions,
 } from "./answerers/LanguageModelAnswerer.ts";
 export { layerOffline } from "./answerers/OfflineAnswerer.ts";
-export { layerScripted, type Script, type ScriptedCall } from "./answerers/ScriptedAnswerer.ts";
 export {
   type Knowledge,
   type KnowledgeSource,

@@ -8,6 +8,7 @@ import {
   ChatStore,
   StoreState,
   TurnStore,
+  type StorePorts,
 } from "@parley/core/ports";
 import { Context, Effect, Layer, Stream, type Redacted } from "effect";
 import { Reactivity } from "effect/reactivity";
@@ -143,10 +144,7 @@ export const inspectPostgres = (
 /** Every store of the core in one PostgreSQL database, version 15 or later. Brings the schema up to date first. */
 export const layerPostgres = (
   options: PostgresOptions,
-): Layer.Layer<
-  ChatStore | TurnStore | ChatArchive | ChatbotDirectory | ChatbotRegistry,
-  PostgresUnusable
-> =>
+): Layer.Layer<StorePorts, PostgresUnusable> =>
   Layer.effectContext(
     Effect.gen(function* () {
       const settings = withDefaults(options);

@@ -134,3 +134,7 @@ const messageOf = (error: unknown): string => {
     return [...new Set(error.errors.map(describeCause))].join("; ");
   return error.message || error.name;
 };
+
+/** What was thrown, without its message, which may contain a text of a user. */
+export const nameOf = (thrown: unknown): string =>
+  thrown instanceof Error ? thrown.name : "a value that is not an error";

@@ -4,7 +4,7 @@
  */
 
 // Ports
-export { Answerer, type AnswerPart } from "./Answerer.ts";
+export { Answerer, type AnswererCall, type AnswererFunction, type AnswerPart } from "./Answerer.ts";
 export {
   ChatArchive,
   erasureAt,
@@ -31,7 +31,8 @@ export {
   type Replaced,
 } from "./ChatbotRegistry.ts";
 export { ChatStore, type ChatToCreate, type Created } from "./ChatStore.ts";
-export { Moderator, unflagged, type Moderation } from "./Moderator.ts";
+export { Moderator, unflagged, type Moderation, type ModeratorFunction } from "./Moderator.ts";
+export type { Store, StorePorts } from "./Store.ts";
 export { StoreState } from "./StoreState.ts";
 export {
   turnEntries,

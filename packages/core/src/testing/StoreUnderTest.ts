@@ -5,9 +5,9 @@ import { Context, Effect, Layer } from "effect";
 import { TestClock } from "effect/testing";
 import { defaultSettings } from "../model/Chatbot.ts";
 import { ChatArchive } from "../ports/ChatArchive.ts";
-import type { ChatbotDirectory } from "../ports/ChatbotDirectory.ts";
 import { ChatbotRegistry } from "../ports/ChatbotRegistry.ts";
 import { ChatStore } from "../ports/ChatStore.ts";
+import type { StorePorts } from "../ports/Store.ts";
 import { TurnStore } from "../ports/TurnStore.ts";
 
 /** The needs of the checks besides the ports. */
@@ -27,8 +27,6 @@ export class StoreUnderTest extends Context.Service<
     };
   }
 >()("@parley/core/testing/StoreUnderTest") {}
-
-type StorePorts = ChatStore | TurnStore | ChatArchive | ChatbotDirectory | ChatbotRegistry;
 
 /** The services that `storeChecks` need: the five ports of a store, and the {@link StoreUnderTest}. */
 export type StoreServices = StorePorts | StoreUnderTest;

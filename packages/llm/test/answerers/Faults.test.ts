@@ -1,10 +1,8 @@
 /** Asks of two models that fail three calls in ten. */
-import { type Ask, Asking } from "@parley/core";
-import { type Chatbot, Moderator } from "@parley/core/ports";
+import { type Ask, Asking, type Chatbot, layerParley } from "@parley/core";
 import { layerMemoryWith } from "@parley/store-memory";
 import { assert, describe, it } from "@effect/vitest";
-import { Clock, Effect, Exit, Layer, Random, Stream } from "effect";
-import { Digest } from "effect/crypto";
+import { Clock, Effect, Exit, Random, Stream } from "effect";
 import { type LanguageModel, layerLanguageModel } from "../../src/index.ts";
 import { chatbotWith } from "../support/chat.ts";
 import { driven } from "../support/driven.ts";
@@ -47,10 +45,7 @@ const asks = 600;
 const deadline = 30_000;
 
 const layerOver = (models: readonly [LanguageModel, ...Array<LanguageModel>]) =>
-  Asking.layer.pipe(
-    Layer.provide([Moderator.layerOff, Digest.layerWebCrypto, layerLanguageModel(models)]),
-    Layer.provideMerge(layerMemoryWith([chatbot])),
-  );
+  layerParley({ store: layerMemoryWith([chatbot]), answerer: layerLanguageModel(models) });
 
 const layerWith = (faults: ReadonlyArray<Reply>, seed: number) => {
   const random = randomFrom(seed);
