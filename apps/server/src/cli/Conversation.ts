@@ -54,7 +54,7 @@ export const converse = Effect.fnUntraced(function* (
       chat = (yield* chats.create(chatbot, {})).chat.id;
       yield* Console.error(`Chat ${chat}.`);
     }
-    yield* asking.stream(chatbot, { chatId: chat, question, key: null, onHangUp: "cancel" }).pipe(
+    yield* asking.stream(chatbot, { chatId: chat, question, onDisconnect: "cancel" }).pipe(
       Stream.runForEach((event) =>
         event._tag === "Delta" ? write(printable(event.text)) : Effect.void,
       ),

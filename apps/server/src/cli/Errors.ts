@@ -32,7 +32,7 @@ const hints: Readonly<Record<string, string>> = {
   ChatbotNotFound: listChatbots,
   ChatbotTaken: listChatbots,
   ChatNotFound: '"parley chats list" shows the chats.',
-  DeclarationInvalid: "nothing was changed; docs/operations.md says what each setting may be.",
+  ArgumentInvalid: "nothing was changed; docs/operations.md says what each setting may be.",
   ImportRefused: '"parley chats import --help" says what can be imported.',
   KeyNotFound: '"parley key list" shows the keys, revoked ones too.',
   ListenFailed:

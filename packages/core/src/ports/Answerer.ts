@@ -83,6 +83,9 @@ export class Answerer extends Context.Service<
     );
 }
 
+/** A layer of an answerer, such as `languageModel(…)` makes. */
+export interface AnswererLayer extends Layer.Layer<Answerer, unknown> {}
+
 const toPart = (piece: string | AnswerPart): AnswerPart => {
   if (typeof piece === "string") return { _tag: "Delta", text: piece };
   if (typeof piece?._tag === "string") return piece;

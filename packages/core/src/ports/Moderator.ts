@@ -58,3 +58,6 @@ export class Moderator extends Context.Service<
       }),
     );
 }
+
+/** A layer of a moderator. */
+export interface ModeratorLayer extends Layer.Layer<Moderator, unknown> {}

@@ -4,7 +4,13 @@
  */
 
 // Ports
-export { Answerer, type AnswererCall, type AnswererFunction, type AnswerPart } from "./Answerer.ts";
+export {
+  Answerer,
+  type AnswererCall,
+  type AnswererFunction,
+  type AnswererLayer,
+  type AnswerPart,
+} from "./Answerer.ts";
 export {
   ChatArchive,
   erasureAt,
@@ -31,7 +37,13 @@ export {
   type Replaced,
 } from "./ChatbotRegistry.ts";
 export { ChatStore, type ChatToCreate, type Created } from "./ChatStore.ts";
-export { Moderator, unflagged, type Moderation, type ModeratorFunction } from "./Moderator.ts";
+export {
+  Moderator,
+  unflagged,
+  type Moderation,
+  type ModeratorFunction,
+  type ModeratorLayer,
+} from "./Moderator.ts";
 export type { Store, StorePorts } from "./Store.ts";
 export { StoreState } from "./StoreState.ts";
 export {
@@ -68,10 +80,10 @@ export { checkArchiveOrder, earliestTime } from "../archive/ArchiveOrder.ts";
 // Errors
 export {
   AnswerUnavailable,
+  ArgumentInvalid,
   ChatbotNotFound,
   ChatbotTaken,
   ChatNotFound,
-  DeclarationInvalid,
   describeCause,
   IdempotencyKeyReused,
   ImportRefused,

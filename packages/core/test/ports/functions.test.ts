@@ -123,7 +123,7 @@ describe("an answerer that is a function", () => {
     return Effect.gen(function* () {
       yield* asking(ask("stored"));
       yield* Asking.use((service) =>
-        Stream.runHead(service.stream(chatbot, ask("cancelled", { onHangUp: "cancel" }))),
+        Stream.runHead(service.stream(chatbot, ask("cancelled", { onDisconnect: "cancel" }))),
       );
       yield* Effect.flip(asking(ask("slow")));
       while ((yield* Asking.use(({ inProgress }) => inProgress)) > 0) yield* Effect.yieldNow;

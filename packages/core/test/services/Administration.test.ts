@@ -99,7 +99,7 @@ describe("administration", () => {
         ];
         for (const [at, one] of refused.entries()) {
           const { _tag } = yield* Effect.flip(one as Effect.Effect<unknown, { _tag: string }>);
-          assert.strictEqual(_tag, "DeclarationInvalid", String(at));
+          assert.strictEqual(_tag, "ArgumentInvalid", String(at));
         }
         const { message } = yield* Effect.flip(change({ retentionDays: 0, knowledge: ".." }));
         assert.strictEqual(

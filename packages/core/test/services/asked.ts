@@ -71,9 +71,8 @@ export const layerAsking = (
 
 export const ask = (question: string, more: Partial<Ask> = {}): Ask => ({
   chatId: null,
-  key: null,
+  question,
   ...more,
-  question: question as Ask["question"],
 });
 
 export const asking = (one: Ask) => Asking.use((service) => service.ask(chatbot, one));

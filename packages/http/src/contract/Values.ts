@@ -28,7 +28,7 @@ export const CreateChatBody = Schema.Struct({
   ),
 }).annotate({
   identifier: "NewChat",
-  examples: [{ name: ChatName.make("First steps"), userRef: UserRef.make("user-17") }],
+  examples: [{ name: "First steps", userRef: "user-17" }],
 });
 
 /** The body of section 4.5. */
@@ -40,7 +40,7 @@ export const AskBody = Schema.Struct({
   query: Question.annotate({ description: "The question" }),
 }).annotate({
   identifier: "Ask",
-  examples: [{ query: Question.make("How do I change the port?") }],
+  examples: [{ query: "How do I change the port?" }],
 });
 
 /** The headers of both POSTs. */

@@ -79,6 +79,8 @@ const messages = {
   ChatbotNotFound: "API_KEY_NOT_VALID",
   ChatNotFound: "CHAT_DOES_NOT_EXISTS",
   AnswerUnavailable: "ANSWER_UNAVAILABLE",
+  // `RequestValues` has refused the values that the core refuses.
+  ArgumentInvalid: "INTERNAL_ERROR",
   StorageUnavailable: "STORAGE_UNAVAILABLE",
   Overloaded: "SERVICE_OVERLOADED",
 } as const;

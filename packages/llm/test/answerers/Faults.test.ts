@@ -62,8 +62,7 @@ const layerWith = (faults: ReadonlyArray<Reply>, seed: number) => {
 
 const ask = (n: number): Ask => ({
   chatId: null,
-  key: null,
-  question: `Question ${n}?` as Ask["question"],
+  question: `Question ${n}?`,
 });
 
 /** Runs `one` for every ask; returns the number of successes and the longest duration. */
