@@ -54,7 +54,7 @@ const entries = (name: string, query: (size: number) => Partial<EntryQuery>): Li
 ];
 /** How many of so many chats are left. */
 const left = (size: number) => size - (erased === undefined ? 0 : Math.floor(size / erased));
-const oldest = { orderBy: [{ field: "_createTime", descending: false }] } as const;
+const oldest = { orderBy: [{ field: "createTime", descending: false }] } as const;
 const by = (field: "name" | "userRef") => ({ orderBy: [{ field, descending: false }] }) as const;
 
 /** Lists whose p99 is at most one and a half times as high among many. */

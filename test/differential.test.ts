@@ -61,10 +61,10 @@ const when = maybe(fc.constantFrom(...future));
 /** Orders in which times, which differ between the stores, decide nothing that ids do not. */
 const orderOf = <Field extends string>(fields: ReadonlyArray<Field>) =>
   fc
-    .shuffledSubarray(fields.filter((field) => field !== "_createTime"))
+    .shuffledSubarray(fields.filter((field) => field !== "createTime"))
     .chain((some) =>
       fc.tuple(
-        ...[...some, "_createTime" as Field].map((field) =>
+        ...[...some, "createTime" as Field].map((field) =>
           fc.record({ field: fc.constant(field), descending: fc.boolean() }),
         ),
       ),

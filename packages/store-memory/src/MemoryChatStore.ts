@@ -48,7 +48,7 @@ export const makeChatStore = (memory: Memory): ChatStore["Service"] => ({
       return pageOf(
         matching.map(({ chat }) => chat),
         query,
-        (chat, field) => chat[field === "_createTime" ? "createTime" : field],
+        (chat, field) => chat[field],
       );
     }),
 
@@ -61,14 +61,11 @@ export const makeChatStore = (memory: Memory): ChatStore["Service"] => ({
         pageOf(
           id === null ? entries : entries.filter((entry) => entry.id === id),
           query,
-          readEntry,
+          (entry, field) => entry[field],
         ),
       );
     }),
 });
-
-const readEntry = (entry: Entry, field: EntryField) =>
-  field === "_createTime" ? entry.createTime : field === "chat_id" ? entry.chatId : entry[field];
 
 type Value = string | number | boolean | Date | null;
 

@@ -4,8 +4,6 @@
  */
 import {
   ChatName,
-  chatFields,
-  entryFields,
   IdempotencyKeyText,
   Limit,
   PageNumber,
@@ -126,8 +124,16 @@ export const historyPath = {
 export const chatsQuery = {
   search: optional("Only chats whose name contains this text, in any case", Text),
   userRef: optional("Only chats with exactly this reference", Text),
-  ...list(chatFields),
+  ...list(["id", "name", "userRef", "_createTime"]),
 };
 
 /** The query of a chat's history (section 4.4). */
-export const historyQuery = list(entryFields);
+export const historyQuery = list([
+  "id",
+  "chat_id",
+  "question",
+  "answer",
+  "moderation",
+  "flagged",
+  "_createTime",
+]);

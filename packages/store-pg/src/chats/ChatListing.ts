@@ -50,7 +50,7 @@ export const positionOrder = (
   orderBy: readonly [OrderBy<string>, ...Array<OrderBy<string>>],
 ): "asc" | "desc" | undefined => {
   const [{ descending, field }, ...rest] = orderBy;
-  return field === "id" || (field === "_createTime" && rest.length === 0)
+  return field === "id" || (field === "createTime" && rest.length === 0)
     ? directionOf(descending)
     : undefined;
 };
@@ -125,7 +125,7 @@ const sortColumns = {
   id: "position",
   name: "name",
   userRef: "user_ref",
-  _createTime: "create_time",
+  createTime: "create_time",
 } as const;
 
 const pagesByPosition = (direction: "asc" | "desc", rank: string, compare: string) => `

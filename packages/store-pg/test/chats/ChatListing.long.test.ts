@@ -26,7 +26,7 @@ const randomQuery = Effect.gen(function* () {
   const search = few ? searches[0]! : kind < 8 ? yield* oneOf(searches) : null;
   const userRef = kind === 1 || kind === 8 ? yield* oneOf(users) : null;
   const field = yield* oneOf(
-    few || kind === 8 ? (["name", "userRef"] as const) : (["id", "_createTime"] as const),
+    few || kind === 8 ? (["name", "userRef"] as const) : (["id", "createTime"] as const),
   );
   const descending = yield* Random.nextBoolean;
   return {
