@@ -1,7 +1,5 @@
-import { defaultSettings, layerParley, type Chatbot } from "@parley/core";
-import type { AnswererFunction, ModeratorFunction } from "@parley/core/ports";
-import { makeParley } from "@parley/core/promise";
-import { layerMemoryWith } from "@parley/store-memory";
+import { openParley, type AnswererFunction, type ModeratorFunction } from "@parley/core/promise";
+import { memory } from "@parley/store-memory";
 
 /** Stands for a service of yours that sends an answer in pieces. */
 async function* callService(question: string, context: string, signal: AbortSignal) {
@@ -34,24 +32,20 @@ const answerer: AnswererFunction = async function* ({ earlier, question, signal 
 const moderator: ModeratorFunction = (question) =>
   /\S+@\S+\.\S+/.test(question) ? "personal-data" : null;
 
-const chatbot: Chatbot = {
-  id: 1,
+const parley = await openParley({ store: memory(), answerer, moderator });
+const bot = await parley.chatbot({
+  workspace: "Acme",
   name: "Helpdesk",
-  description: "",
-  workspaceName: "Acme",
-  settings: { ...defaultSettings, moderationErrorMessage: "Please leave out e-mail addresses." },
-};
+  moderationErrorMessage: "Please leave out e-mail addresses.",
+});
 
-const parley = makeParley(layerParley({ store: layerMemoryWith([chatbot]), answerer, moderator }));
-
-let chatId: number | null = null;
+const chat = await bot.createChat();
 for (const question of ["Hello?", "I am ann@acme.example.", "And now?", "How is the weather?"]) {
   try {
-    const { entry } = await parley.ask(chatbot, { chatId, question });
-    chatId = entry.chatId;
+    const { entry } = await bot.ask(chat.id, question);
     console.log(entry.moderation, "|", entry.answer);
   } catch (error) {
-    console.log((error as { readonly _tag: string })._tag);
+    console.log((error as Error).name);
   }
 }
-await parley.dispose();
+await parley.close();

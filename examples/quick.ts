@@ -1,22 +1,12 @@
-import { defaultSettings, layerParley, type Chatbot } from "@parley/core";
-import { makeParley } from "@parley/core/promise";
-import { layerMemoryWith } from "@parley/store-memory";
+import { openParley } from "@parley/core/promise";
+import { memory } from "@parley/store-memory";
 
-const chatbot: Chatbot = {
-  id: 1,
-  name: "Helpdesk",
-  description: "",
-  workspaceName: "Acme",
-  settings: defaultSettings,
-};
+const parley = await openParley({
+  store: memory(), // or postgres(url)
+  answerer: ({ question }) => `You asked: ${question}`, // or languageModel({ baseUrl, model })
+});
+const bot = await parley.chatbot({ workspace: "Acme", name: "Helpdesk" });
 
-const parley = makeParley(
-  layerParley({
-    store: layerMemoryWith([chatbot]), // or layerPostgres({ url })
-    answerer: ({ question }) => `You asked: ${question}`, // or a language model
-  }),
-);
-
-const { entry } = await parley.ask(chatbot, { question: "Are you there?" });
+const { entry } = await bot.ask(null, "Are you there?");
 console.log(entry.answer); // You asked: Are you there?
-await parley.dispose();
+await parley.close();

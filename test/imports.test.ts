@@ -38,6 +38,7 @@ const mayImport: Readonly<Record<string, ReadonlyArray<RegExp>>> = {
     /^effect\/persistence\/CircuitBreaker$/,
     /^ai$/,
     /^@ai-sdk\//,
+    /^@effect\/platform-node\/Node(FileSystem|Path)$/,
     /^marked$/,
     /^obscenity$/,
   ],

@@ -5,6 +5,7 @@ export {
   layerLanguageModel,
   type LanguageModelOptions,
 } from "./answerers/LanguageModelAnswerer.ts";
+export { documents, DocumentsNeedFiles, languageModel } from "./answerers/Plain.ts";
 export { layerOffline } from "./answerers/OfflineAnswerer.ts";
 export {
   type Knowledge,

@@ -8,8 +8,6 @@ import {
   fold,
   helloEntry,
   IdempotencyKeyReused,
-  type Entry,
-  type EntryField,
   type ListQuery,
   type Page,
 } from "@parley/core/ports";

@@ -7,6 +7,7 @@ import {
   ChatStore,
   TurnStore,
   type Chatbot,
+  type Store,
   type StorePorts,
 } from "@parley/core/ports";
 import { Context, Effect, Layer } from "effect";
@@ -34,3 +35,6 @@ export const layerMemoryWith = (chatbots: ReadonlyArray<Chatbot>): Layer.Layer<S
 
 /** All the stores of the core over a memory of their own, empty at first. */
 export const layerMemory: Layer.Layer<StorePorts> = layerMemoryWith([]);
+
+/** A store in this process's memory, empty at first, for `openParley`. Each opening begins with a memory of its own. */
+export const memory = (): Store => layerMemory;

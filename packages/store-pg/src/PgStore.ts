@@ -8,9 +8,10 @@ import {
   ChatStore,
   StoreState,
   TurnStore,
+  type Store,
   type StorePorts,
 } from "@parley/core/ports";
-import { Context, Effect, Layer, Stream, type Redacted } from "effect";
+import { Context, Effect, Layer, Redacted, Stream } from "effect";
 import { Reactivity } from "effect/reactivity";
 import { SqlClient, type SqlError } from "effect/sql";
 import { makeChatArchive } from "./archive/PgChatArchive.ts";
@@ -174,6 +175,19 @@ export const layerPostgres = (
       );
     }).pipe(toUnusable),
   ).pipe(Layer.provide(Reactivity.layer));
+
+/**
+ * A PostgreSQL database, version 15 or later, for `openParley`, which brings the schema up to date and rejects with
+ * `PostgresUnusable` if the database cannot be used.
+ *
+ * @param options the address, `postgres://user:password@host:5432/database`, or the options with it
+ */
+export const postgres = (
+  options: string | (Omit<PostgresOptions, "url"> & { readonly url: string }),
+): Store => {
+  const { url, ...others } = typeof options === "object" ? options : { url: options ?? "" };
+  return layerPostgres({ ...others, url: Redacted.make(url) });
+};
 
 const toUnusable = <A, R>(
   effect: Effect.Effect<A, PostgresUnusable | SqlError.SqlError, R>,

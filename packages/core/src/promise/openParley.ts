@@ -7,9 +7,11 @@ import { decodeArchive, encodeArchive } from "../archive/ArchiveFormat.ts";
 import { PointInTime, scopes } from "../model/ApiKey.ts";
 import { ChatbotSettings, LongText, Name, type Chatbot } from "../model/Chatbot.ts";
 import { StorageUnavailable } from "../model/Errors.ts";
+import type { ChatQuery, EntryQuery } from "../model/ListQuery.ts";
 import { makeCheck } from "../model/SchemaErrors.ts";
 import { Text } from "../model/Text.ts";
 import { ChatArchive, type Erasable } from "../ports/ChatArchive.ts";
+import { Moderator } from "../ports/Moderator.ts";
 import { Access } from "../services/Access.ts";
 import { Administration } from "../services/Administration.ts";
 import { Asking } from "../services/Asking.ts";
@@ -24,19 +26,20 @@ import type * as api from "./Parley.ts";
 /** Opens the store, and rejects with its error if it cannot be used. */
 export const openParley = async ({
   actor = "openParley",
-  answerMillis,
+  answerMillis = Duration.toMillis(AskLimits.defaultValue().deadline),
   log = console.error,
-  moderator,
+  moderator = Moderator.layerOff,
   ...wiring
 }: api.ParleyOptions): Promise<api.Parley> => {
+  await Effect.runPromise(checkOptions({ ...wiring, moderator, actor, answerMillis }));
   const loggers = log === false ? [] : [Logger.map(Logger.formatLogFmt, (line) => log(line))];
-  const deadline = answerMillis === undefined ? {} : { deadline: Duration.millis(answerMillis) };
+  const limits = { ...AskLimits.defaultValue(), deadline: Duration.millis(answerMillis) };
   const runtime = makeDrainingRuntime(
-    layerParley({ ...wiring, ...(moderator && { moderator }) }).pipe(
+    layerParley({ ...wiring, moderator }).pipe(
       Layer.provideMerge(Logger.layer(loggers)),
       // Gauges of two instances would overwrite each other.
       Layer.provideMerge(Layer.succeed(Metric.MetricRegistry, new Map())),
-      Layer.provideMerge(Layer.succeed(AskLimits, { ...AskLimits.defaultValue(), ...deadline })),
+      Layer.provideMerge(Layer.succeed(AskLimits, limits)),
     ),
   );
   const context = await runtime
@@ -47,6 +50,14 @@ export const openParley = async ({
   const archive = Context.get(context, ChatArchive);
   const asking = Context.get(context, Asking);
   const chats = Context.get(context, Chats);
+
+  let expire = () => {};
+  const expired = new Promise<void>((resolve) => (expire = resolve));
+  const close = () => {
+    // An iterator that is neither read nor left must not keep the store open for ever.
+    const timer = setTimeout(expire, answerMillis + 5_000);
+    return runtime.dispose().finally(() => clearTimeout(timer));
+  };
 
   const run = async <A, E>(
     effect: Effect.Effect<A, E, Services>,
@@ -64,20 +75,42 @@ export const openParley = async ({
   ): AsyncIterable<A> => ({
     [Symbol.asyncIterator]: () => {
       let iterator: AsyncIterator<A> | undefined;
+      let isLeft = false;
+      let end = () => {};
+      const left = new Promise<void>((resolve) => (end = resolve));
       const leave = async (): Promise<IteratorResult<A>> => {
+        isLeft = true;
         signal?.removeEventListener("abort", leave);
-        await iterator?.return?.();
+        await iterator?.return?.().finally(end);
         return { done: true, value: undefined };
       };
-      const start = () => {
-        iterator = Stream.toAsyncIterableWith(stream, context)[Symbol.asyncIterator]();
-        signal?.addEventListener("abort", leave);
-        return iterator.next();
-      };
-      const next = async () => {
+      const start = () =>
+        new Promise<IteratorResult<A>>((resolve, reject) => {
+          const loop = async () => {
+            if (isLeft) return;
+            iterator = Stream.toAsyncIterableWith(stream, context)[Symbol.asyncIterator]();
+            signal?.addEventListener("abort", leave);
+            resolve(iterator.next());
+            await Promise.race([left, expired]);
+          };
+          runtime.run(loop, refuse).catch(reject);
+        });
+      const step = async (): Promise<IteratorResult<A>> => {
         signal?.throwIfAborted();
-        const step = await orAborted(iterator?.next() ?? runtime.run(start, refuse), signal);
-        return step.done ? leave() : step;
+        if (isLeft) return leave();
+        try {
+          const result = await orAborted(iterator?.next() ?? start(), signal);
+          return result.done ? leave() : result;
+        } catch (error) {
+          void leave();
+          throw error;
+        }
+      };
+      let last: Promise<unknown> = Promise.resolve();
+      const next = () => {
+        const result = last.then(step, step);
+        last = result;
+        return result;
       };
       return { next, return: leave };
     },
@@ -93,14 +126,15 @@ export const openParley = async ({
         makeList(
           { search: null, userRef: null, ...query },
           checkChats,
-          (page) => chats.list(chatbot, page),
+          (page: ChatQuery) => chats.list(chatbot, page),
           (effect) => run(effect, call),
         ),
       history: (chatId, query = {}, call) =>
         makeList(
-          query,
-          (values) => checkEntries({ ...values, chatId }),
-          (page) => chats.history(chatbot, chatId, page),
+          { ...query, chatId } as api.HistoryQuery,
+          checkEntries,
+          ({ chatId: id, ...page }: EntryQuery & { readonly chatId: number }) =>
+            chats.history(chatbot, id, page),
           (effect) => run(effect, call),
         ),
       ask: (chatId, question, { signal, ...options } = {}) =>
@@ -183,8 +217,8 @@ export const openParley = async ({
       const { chatbot, keyId, scopes } = await run(access.authenticate(text));
       return { bot: bind(chatbot, keyId), scopes };
     },
-    close: runtime.dispose,
-    [Symbol.asyncDispose]: runtime.dispose,
+    close,
+    [Symbol.asyncDispose]: close,
     layer: Layer.succeedContext(context),
   };
 };
@@ -214,6 +248,21 @@ async function* toBytes(lines: Parameters<api.Bot["import"]>[0]) {
   }
 }
 
+const functionOrLayer = Schema.declare(
+  (value): value is Function | Layer.Any => typeof value === "function" || Layer.isLayer(value),
+  { expected: "a function or a layer" },
+);
+const checkOptions = makeCheck(
+  Schema.Struct({
+    store: Schema.declare((value): value is Layer.Any => Layer.isLayer(value), {
+      expected: "a store, such as memory() or postgres(url)",
+    }),
+    answerer: functionOrLayer,
+    moderator: functionOrLayer,
+    actor: Name,
+    answerMillis: Schema.Int.check(Schema.isBetween({ minimum: 1, maximum: 3_600_000 })),
+  }),
+);
 const checkErasure = makeCheck(
   Schema.Union([
     Schema.Struct({ chatId: Schema.Int }),
