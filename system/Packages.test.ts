@@ -327,7 +327,6 @@ describe("the server", () => {
       await text("chatbot create --workspace Acme --name Second");
       await Promise.all([
         text("migrate --dry-run"),
-        text("workspace list"),
         text("audit"),
         text("usage --chatbot Second"),
         text("key create --chatbot Second --name web"),

@@ -117,7 +117,6 @@ const command = fc.oneof(
   on("Change", {
     change: fc.record({ name, workspace: name, description: text, model: maybe(text) }, optional),
   }),
-  on("Rename", { from: name, to: name, merge: fc.boolean() }),
   on("Delete", {}),
   on("AddKey", { key, when }),
   on("ChangeKey", {
@@ -370,13 +369,6 @@ const subject = Effect.fnUntraced(function* (run: number) {
           "tester",
         );
       }
-      case "Rename":
-        return registry.renameWorkspace(
-          workspace(command.from),
-          workspace(command.to),
-          { merge: command.merge },
-          "tester",
-        );
       case "Delete":
         return registry.delete(chatbot, "tester");
       case "AddKey":

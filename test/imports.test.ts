@@ -4,6 +4,8 @@ import { dirname, join, resolve } from "node:path";
 
 const root = join(import.meta.dirname, "..");
 
+const browser = [/^preact(\/hooks)?$/, /^@preact\/signals$/, /^marked$/, /^@parley\/client$/];
+
 /** The imports that each package's sources may have, beside their own files. */
 const mayImport: Readonly<Record<string, ReadonlyArray<RegExp>>> = {
   "packages/core/src": [/^effect$/, /^effect\/crypto$/, /^effect\/persistence\/RateLimiter$/],
@@ -13,18 +15,18 @@ const mayImport: Readonly<Record<string, ReadonlyArray<RegExp>>> = {
   "packages/pages/src": [
     /^@parley\/http(\/contract)?$/,
     /^effect$/,
-    /^effect\/http(-api)?$/,
+    /^effect\/http$/,
     /^marked$/,
-    /^#playground$/,
+    /^#files$/,
   ],
-  // Code of the browser, which is bundled.
+  // Code of browsers, which is bundled: the parts of all pages, and two pages.
+  "packages/pages/src/page": browser,
   "packages/pages/src/playground/page": [
-    /^preact(\/hooks)?$/,
-    /^@preact\/signals$/,
-    /^marked$/,
-    /^@parley\/client$/,
+    ...browser,
+    /^\.\.\/\.\.\/page\//,
     /^\.\.\/PlaygroundConfig\.ts$/,
   ],
+  "packages/pages/src/docs/page": [...browser, /^\.\.\/\.\.\/page\//],
   "packages/store-memory/src": [/^@parley\/core\/ports$/, /^effect$/],
   "packages/store-pg/src": [
     /^@parley\/core\/ports$/,

@@ -15,8 +15,6 @@ import {
   KeyTaken,
   type RegisteredKey,
   type Replaced,
-  WorkspaceNotFound,
-  WorkspaceTaken,
 } from "@parley/core/ports";
 import { Stream } from "effect";
 import type { Database } from "./SqliteDatabase.ts";
@@ -178,21 +176,6 @@ export const makeChatbotRegistry = (database: Database): ChatbotRegistry["Servic
         const settings = { ...before.settings, ...wanted.settings };
         const fields = changedFields(before, wanted).join(", ");
         return change(before, { ...before, ...wanted, settings }, fields, actor, now);
-      }),
-
-    renameWorkspace: (from, to, { merge }, actor) =>
-      write((now): void | WorkspaceNotFound | WorkspaceTaken | ChatbotTaken => {
-        const inWorkspace = (name: string) =>
-          all<ChatbotRow>("SELECT * FROM chatbots WHERE workspaceName = :name", { name });
-        const moved = inWorkspace(from).map(toChatbot);
-        if (moved.length === 0) return new WorkspaceNotFound({ workspaceName: from });
-        if (from === to) return;
-        if (!merge && inWorkspace(to).length > 0) return new WorkspaceTaken({ workspaceName: to });
-        for (const before of moved) {
-          const after = { ...before, workspaceName: to };
-          const result = change(before, after, "workspaceName", actor, now);
-          if (result instanceof ChatbotTaken) return result;
-        }
       }),
 
     // Foreign keys delete the keys and the chats.

@@ -172,21 +172,24 @@ describe("errors", () => {
     ["userRef", (bot) => bot.erase({ userRef: 7 as any })],
     ["scopes.0", (bot) => bot.createKey({ scopes: ["all" as any] })],
   ];
-  it.each(wrong)("a wrong %s rejects with an ArgumentInvalid that names it", async (field, call) => {
-    const error = await call(await openBot()).catch((error: unknown) => error);
-    expect(error).toBeInstanceOf(ArgumentInvalid);
-    expect(error).toMatchObject({ name: "ArgumentInvalid", field });
-    expect((error as ArgumentInvalid).message).toContain((error as ArgumentInvalid).reason);
-  });
+  it.each(wrong)(
+    "a wrong %s rejects with an ArgumentInvalid that names it",
+    async (field, call) => {
+      const error = await call(await openBot()).catch((error: unknown) => error);
+      expect(error).toBeInstanceOf(ArgumentInvalid);
+      expect(error).toMatchObject({ name: "ArgumentInvalid", field });
+      expect((error as ArgumentInvalid).message).toContain((error as ArgumentInvalid).reason);
+    },
+  );
 
   it("a wrong declaration or option of openParley names its field", async () => {
     const parley = await open();
     await expect(parley.chatbot({ ...declaration, name: "" })).rejects.toMatchObject({
       field: "name",
     });
-    await expect(
-      parley.chatbot({ ...declaration, hello: "Hello!" } as any),
-    ).rejects.toMatchObject({ field: "hello" });
+    await expect(parley.chatbot({ ...declaration, hello: "Hello!" } as any)).rejects.toMatchObject({
+      field: "hello",
+    });
     for (const [field, options] of Object.entries({
       store: { store: memory },
       answerer: { answerer: "Yes." },

@@ -8,8 +8,6 @@ import {
   ChatbotTaken,
   KeyNotFound,
   KeyTaken,
-  WorkspaceNotFound,
-  WorkspaceTaken,
   type RegisteredKey,
 } from "@parley/core/ports";
 import { Clock, Context, Effect, Result, Stream } from "effect";
@@ -21,10 +19,8 @@ const newKey = { revokedAt: null, lastUsedAt: null };
 export const makeChatbotRegistry = (memory: Memory) => {
   const { chatbots, lastId, notifications } = memory;
   const all = () => [...chatbots.values()];
-  const inWorkspace = (workspaceName: string) =>
-    all().filter(({ chatbot }) => chatbot.workspaceName === workspaceName);
   const findByName = (workspaceName: string, name: string) =>
-    inWorkspace(workspaceName).find(({ chatbot }) => chatbot.name === name);
+    all().find(({ chatbot }) => chatbot.workspaceName === workspaceName && chatbot.name === name);
   const isTaken = (keyId: string) => all().some(({ keys }) => keys.has(keyId));
 
   /** The key and those beside it; fails if the key was revoked. */
@@ -75,26 +71,6 @@ export const makeChatbotRegistry = (memory: Memory) => {
         found.chatbot = chatbot;
         record(memory, now, actor, id, "change", fields.join(", "));
         return chatbot;
-      }),
-
-    renameWorkspace: (from, to, { merge }, actor) =>
-      atomically(function* (now) {
-        const moved = inWorkspace(from);
-        if (moved.length === 0) {
-          return yield* Result.fail(new WorkspaceNotFound({ workspaceName: from }));
-        }
-        if (from === to) return;
-        if (!merge && inWorkspace(to).length > 0) {
-          return yield* Result.fail(new WorkspaceTaken({ workspaceName: to }));
-        }
-        for (const { name } of moved.map(({ chatbot }) => chatbot)) {
-          if (findByName(to, name) === undefined) continue;
-          return yield* Result.fail(new ChatbotTaken({ workspaceName: to, name }));
-        }
-        for (const one of moved) {
-          one.chatbot = { ...one.chatbot, workspaceName: to };
-          record(memory, now, actor, one.chatbot.id, "change", "workspaceName");
-        }
       }),
 
     delete: (id, actor) =>

@@ -9,7 +9,7 @@ import { makeChatArchive } from "../src/archive/PgChatArchive.ts";
 import { makeListChats } from "../src/chats/ChatListing.ts";
 import { makeListEntries } from "../src/chats/EntryListing.ts";
 import { makeTurnStore } from "../src/turns/PgTurnStore.ts";
-import type { Tenant } from "../src/database/Lending.ts";
+import type { Tenant } from "../src/database/Checkout.ts";
 import type { Session, Statement } from "../src/database/TenantSession.ts";
 import { mostOf } from "./buffers.ts";
 import { fillChats, filledChatbot as chatbot, fillEntries, settle } from "./fill.ts";

@@ -39,8 +39,6 @@ const hints: Readonly<Record<string, string>> = {
     "PARLEY_HOST and PARLEY_MANAGEMENT_HOST, PARLEY_PORT, PARLEY_ASK_PORT and PARLEY_MANAGEMENT_PORT say where to listen.",
   Overloaded: "try again in a moment.",
   ProvisionInvalid: "nothing was changed; docs/provisioning.schema.json describes the file.",
-  WorkspaceNotFound: '"parley workspace list" shows the workspaces.',
-  WorkspaceTaken: "with --merge its chatbots move there, and the two become one.",
 };
 
 export const describeError = (error: Error): Described => {

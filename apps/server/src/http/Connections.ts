@@ -206,7 +206,7 @@ export const serveRequests = (
     request.url = request.url!.replace(/^https?:\/\/[^/?#]*\/?/i, "/");
     const { unanswered, waiting } = connections.get(request.socket)!;
     const enter = () =>
-      queue.enter(request.method === "POST", () => {
+      queue.enter(() => {
         if (response.writableEnded) return;
         handle(request, response);
         // The client hung up while the request waited.

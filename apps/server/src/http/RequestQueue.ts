@@ -2,10 +2,11 @@
  * The requests that wait for the event loop. In one turn, Node reads from every connection that has something to read,
  * but accepts a single new one. If each request began as soon as it is read, a turn would take as long as all of them
  * together, and a new client would wait for many such turns. So the requests of a turn begin within a few milliseconds,
- * and the others in the turns that follow: first those that only read, which are quick, then the POSTs, each kind in
- * order of arrival.
+ * and the others in the turns that follow, in order of arrival. Asks that were taken on come last: they cost more than
+ * the rest.
  */
 import type { EventLoop } from "@parley/http";
+import { Effect } from "effect";
 
 /** How long requests may begin in one turn, in milliseconds. */
 const slice = 5;
@@ -16,35 +17,25 @@ const interval = 5;
 /** After how long without a request the timer ends, in milliseconds: it must not wake an idle machine. */
 const idleAfter = 1_000;
 
-interface Entry {
-  readonly arrival: number;
-  readonly begin: () => void;
-}
-
 /** Makes the queue of a process: its listeners share one. */
 export const makeRequestQueue = () => {
-  const reads: Array<Entry> = [];
-  const posts: Array<Entry> = [];
+  const requests: Array<() => void> = [];
+  const asks: Array<{ readonly since: number; readonly begin: () => void }> = [];
   let isInTurn = false;
-  /** When no further request begins in this turn. */
+  /** When nothing further begins in this turn. */
   let end = 0;
-  /** When the request that begins now was read. */
-  let arrival = 0;
+  let latest = 0;
   let timer: NodeJS.Timeout | null = null;
-  let lastTurn = 0;
   let turnStart = 0;
+  let lastTurn = 0;
 
   const measure = (): void => {
     const now = performance.now();
     lastTurn = now - turnStart;
     turnStart = now;
-    if (now - arrival < idleAfter) return;
+    if (now - latest < idleAfter) return;
     clearInterval(timer!);
     timer = null;
-  };
-  const begin = (entry: Entry): void => {
-    arrival = entry.arrival;
-    entry.begin();
   };
   const startTurn = (): void => {
     isInTurn = true;
@@ -53,37 +44,44 @@ export const makeRequestQueue = () => {
   };
   const endTurn = (): void => {
     isInTurn = false;
-    if (reads.length + posts.length === 0) return;
+    if (requests.length + asks.length === 0) return;
     startTurn();
-    while (reads.length > 0 && performance.now() < end) begin(reads.shift()!);
-    // Reads alone must not keep the POSTs waiting.
-    if (posts.length > 0) {
-      do begin(posts.shift()!);
-      while (posts.length > 0 && performance.now() < end);
+    while (requests.length > 0 && performance.now() < end) requests.shift()!();
+    // The other requests must not keep the asks waiting for ever.
+    if (asks.length > 0) {
+      do asks.shift()!.begin();
+      while (asks.length > 0 && performance.now() < end);
     }
   };
+
   const loop: EventLoop = {
     delay: () => {
       const now = performance.now();
-      return Math.max(lastTurn, now - turnStart, now - arrival) - interval;
+      return Math.max(lastTurn, now - turnStart, now - (asks[0]?.since ?? now)) - interval;
     },
-    arrival: () => arrival,
-    waiting: () => posts.length,
+    waiting: () => asks.length,
+    turn: Effect.callback<void>((resume) => {
+      const since = performance.now();
+      if (asks.length === 0 && since < end) return resume(Effect.void);
+      const ask = { since, begin: () => resume(Effect.void) };
+      asks.push(ask);
+      return Effect.sync(() => {
+        if (asks.includes(ask)) asks.splice(asks.indexOf(ask), 1);
+      });
+    }),
   };
-
   return {
     loop,
-    /** Begins the request at once, or behind the others if this turn has lasted long enough. */
-    enter: (isPost: boolean, beginRequest: () => void): void => {
-      const entry: Entry = { arrival: performance.now(), begin: beginRequest };
+    /** Begins a request at once, or behind the others if this turn has lasted long enough. */
+    enter: (begin: () => void): void => {
+      latest = performance.now();
       if (timer === null) {
-        [turnStart, lastTurn] = [entry.arrival, 0];
+        [turnStart, lastTurn] = [latest, 0];
         timer = setInterval(measure, interval).unref();
       }
       if (!isInTurn) startTurn();
-      const queue = isPost ? posts : reads;
-      if (queue.length === 0 && entry.arrival < end) begin(entry);
-      else queue.push(entry);
+      if (requests.length === 0 && latest < end) begin();
+      else requests.push(begin);
     },
   };
 };

@@ -84,36 +84,17 @@ it("chatbots are created, shown and changed", async () => {
   expect((await parley("chatbot set --chatbot 1 --model small")).stdout).toBe(
     'Changed the chatbot 1 "Desk" of the workspace "Beta".\n',
   );
-});
-
-it("workspaces are listed and renamed, and merged only with --merge", async () => {
-  expect(await json("workspace list")).toEqual([
-    { name: "Acme", chatbots: 1 },
-    { name: "Beta", chatbots: 1 },
-  ]);
-  expect(await parley("workspace rename Beta Acme")).toEqual({
-    code: 1,
-    stdout: "",
-    stderr:
-      'parley: There is a workspace "Acme" already.\n' +
-      "hint: with --merge its chatbots move there, and the two become one.\n",
-  });
-  const renamed = await parley("workspace rename Beta Acme --merge");
-  expect(renamed.stdout).toBe('Renamed the workspace "Beta" to "Acme".\n');
-  expect((await parley("workspace list")).stdout).toBe("NAME  CHATBOTS\nAcme  2\n");
-  const unnamed = await here(["workspace", "rename", "Acme", ""], settings());
-  expect(unnamed).toMatchObject({
-    code: 1,
-    stderr: expect.stringMatching(/^parley: to: is blank/),
-  });
+  expect((await parley("chatbot set --chatbot 1 --workspace Acme")).stdout).toBe(
+    'Changed the chatbot 1 "Desk" of the workspace "Acme".\n',
+  );
 });
 
 it("the audit lists changes with their actors, newest first", async () => {
   const user = `cli:${userInfo().username}`;
-  const renamed = { time, actor: user, chatbot: 1, chatbotName: "Desk", action: "change" };
+  const changed = { time, actor: user, chatbot: 1, chatbotName: "Desk", action: "change" };
   expect(await json("audit --limit 2")).toEqual([
-    { ...renamed, detail: "workspaceName" },
-    { ...renamed, detail: "model" },
+    { ...changed, detail: "workspaceName" },
+    { ...changed, detail: "model" },
   ]);
   const [headings, first] = (await parley("audit")).stdout.split("\n");
   expect(headings).toMatch(/^TIME +ACTOR +CHATBOT +CHATBOT NAME +ACTION +DETAIL$/);

@@ -110,7 +110,7 @@ describe("parley chats", () => {
       stdout: "",
       stderr:
         "parley: The import was refused, and nothing was written: the chatbot has chats.\n" +
-        'hint: "parley chats import --help" says what can be imported.\n',
+        'hint: "npx --yes pnpm@12 --silent parley chats import --help" says what can be imported.\n',
     });
     await parley("chats erase --chatbot Empty --idle-since 0s");
     expect(await totalOf(empty)).toBe(0);

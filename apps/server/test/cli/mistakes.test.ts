@@ -38,8 +38,6 @@ const id = "0123456789AB";
 
 /** Of every command that needs a database one use that would work. */
 const uses = [
-  "workspace list",
-  "workspace rename Acme Beta",
   "chatbot create --workspace Acme --name Three",
   "chatbot list",
   "chatbot show --chatbot One",
@@ -81,7 +79,6 @@ describe("a mistake ends a command with one line of error, a hint and an exit co
     "key nonsense",
     "key list --nonsense",
     "key list surplus",
-    "workspace rename Acme",
     "chatbot create --workspace Acme",
     "chatbot create --name Three",
     "chatbot set --chatbot One --moderation sometimes",
@@ -114,7 +111,7 @@ describe("a mistake ends a command with one line of error, a hint and an exit co
   });
 
   const failing = [
-    "workspace rename Nobody Beta",
+    "chats erase --workspace Nobody --user-ref u",
     "chatbot create --workspace Acme --name One",
     "chatbot create --workspace Acme --name ",
     "chatbot show",

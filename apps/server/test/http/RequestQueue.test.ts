@@ -1,6 +1,7 @@
 /**
  * The queue keeps the turns of the event loop short. The requests here keep it busy for a millisecond each.
  */
+import { Effect } from "effect";
 import { expect, it } from "vitest";
 import { makeRequestQueue } from "../../src/http/RequestQueue.ts";
 
@@ -9,37 +10,49 @@ const spin = (): void => {
   while (performance.now() < end);
 };
 
-it("requests that are read in one turn of the event loop begin in many short ones, those that read first", async () => {
+it("requests that are read in one turn of the event loop begin in many short ones, and asks after the others", async () => {
   const queue = makeRequestQueue();
-  const began: Array<{ readonly name: string; readonly turn: number; readonly delay: number }> = [];
+  const began: Array<readonly [what: "request" | "ask", n: number, turn: number]> = [];
   let turn = 0;
-  for (let n = 0; n < 60; n++) {
-    const writes = n % 2 === 0;
-    queue.enter(writes, () => {
-      began.push({ name: `${writes ? "POST" : "GET"} ${n}`, turn, delay: queue.loop.delay() });
+  let delay = 0;
+  for (let n = 0; n < 30; n++) {
+    queue.enter(() => {
+      began.push(["request", n, turn]);
       spin();
+      const ask = Effect.sync(() => {
+        began.push(["ask", n, turn]);
+        delay = Math.max(delay, queue.loop.delay());
+        spin();
+      });
+      Effect.runFork(Effect.andThen(queue.loop.turn, ask));
     });
   }
-  const isPost = ({ name }: { readonly name: string }) => name.startsWith("POST");
-  expect(queue.loop.waiting()).toBe(30 - began.filter(isPost).length);
   while (began.length < 60) {
     await new Promise(setImmediate);
     turn++;
   }
-  const later = began.filter((request) => request.turn > 0);
-  const names = (method: string) =>
-    later.map(({ name }) => name).filter((name) => name.startsWith(method));
-  const posts = later.filter(isPost);
-  const firstOfMany = posts.findIndex(({ turn }, n) => posts[n + 1]?.turn === turn);
-  const lastRead = later.findLast(({ name }) => name.startsWith("GET"))!;
-
-  for (let n = 1; n < turn; n++)
-    expect(later.filter((request) => request.turn === n).length).toBeLessThanOrEqual(12);
-  for (const method of ["GET", "POST"]) {
-    const order = names(method).map((name) => Number(name.split(" ")[1]));
-    expect(order).toEqual(order.toSorted((a, b) => a - b));
-  }
-  expect(posts[firstOfMany]!.turn).toBeGreaterThanOrEqual(lastRead.turn - 1);
-  expect(began.at(-1)!.delay).toBeGreaterThan(40);
+  const of = (kind: string) => began.filter(([what]) => what === kind);
+  const inOrder = Array.from({ length: 30 }, (_, n) => n);
+  expect(of("request").map(([, n]) => n)).toEqual(inOrder);
+  expect(of("ask").map(([, n]) => n)).toEqual(inOrder);
+  for (let n = 0; n <= turn; n++)
+    expect(began.filter(([, , at]) => at === n).length).toBeLessThanOrEqual(14);
+  const lastRequest = began.findLastIndex(([what]) => what === "request");
+  expect(began.slice(0, lastRequest).filter(([what]) => what === "ask").length).toBeLessThan(16);
+  expect(delay).toBeGreaterThan(15);
   expect(queue.loop.waiting()).toBe(0);
+});
+
+it("an ask that is interrupted while it waits gives up its place", async () => {
+  const queue = makeRequestQueue();
+  // The slice of this turn is over.
+  queue.enter(() => {
+    for (let n = 0; n < 7; n++) spin();
+  });
+  const fibers = [0, 1].map(() => Effect.runFork(queue.loop.turn));
+  expect(queue.loop.waiting()).toBe(2);
+  fibers[0]!.interruptUnsafe();
+  await new Promise((resolve) => fibers[0]!.addObserver(resolve));
+  expect(queue.loop.waiting()).toBe(1);
+  await new Promise((resolve) => fibers[1]!.addObserver(resolve));
 });

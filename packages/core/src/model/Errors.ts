@@ -95,20 +95,6 @@ export class ArgumentInvalid extends Data.TaggedError("ArgumentInvalid")<{
   readonly message: string;
 }> {}
 
-/** No chatbot is in a workspace of this name. */
-export class WorkspaceNotFound extends Data.TaggedError("WorkspaceNotFound")<{
-  readonly workspaceName: string;
-}> {
-  override message = `There is no workspace "${this.workspaceName}".`;
-}
-
-/** The workspace of this name has chatbots. Nothing was written. */
-export class WorkspaceTaken extends Data.TaggedError("WorkspaceTaken")<{
-  readonly workspaceName: string;
-}> {
-  override message = `There is a workspace "${this.workspaceName}" already.`;
-}
-
 /** The import cannot be carried out. Nothing was written. */
 export class ImportRefused extends Data.TaggedError("ImportRefused")<{ readonly reason: string }> {
   override message = `The import was refused, and nothing was written: ${this.reason}.`;

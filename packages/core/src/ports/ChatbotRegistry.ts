@@ -11,8 +11,6 @@ import type {
   KeyNotFound,
   KeyTaken,
   StorageUnavailable,
-  WorkspaceNotFound,
-  WorkspaceTaken,
 } from "../model/Errors.ts";
 
 /** A chatbot to create. No two chatbots have the same workspace and name, compared by code points. */
@@ -81,20 +79,6 @@ export class ChatbotRegistry extends Context.Service<
       change: ChatbotChange,
       actor: string,
     ) => Effect.Effect<Chatbot, ChatbotNotFound | ChatbotTaken | StorageUnavailable>;
-    /**
-     * Moves every chatbot of a workspace to the workspace `to`, all or none. Without `merge`, fails with
-     * `WorkspaceTaken` if `to` has chatbots, unless `to` is `from`. Concurrent renames are carried out one after the
-     * other.
-     */
-    readonly renameWorkspace: (
-      from: string,
-      to: string,
-      options: { readonly merge: boolean },
-      actor: string,
-    ) => Effect.Effect<
-      void,
-      WorkspaceNotFound | WorkspaceTaken | ChatbotTaken | StorageUnavailable
-    >;
     /** Deletes a chatbot with its keys, chats, turns and idempotency keys. Its lines in the audit stay. */
     readonly delete: (
       chatbot: number,

@@ -94,8 +94,6 @@ export {
   RateExceeded,
   StorageUnavailable,
   TurnLost,
-  WorkspaceNotFound,
-  WorkspaceTaken,
 } from "../model/Errors.ts";
 
 // The ask in progress

@@ -8,9 +8,7 @@ import { makeCheck } from "../model/SchemaErrors.ts";
 import type * as api from "./Parley.ts";
 
 export const checkChats = makeCheck(ChatQuery);
-export const checkEntries = makeCheck(
-  Schema.Struct({ ...EntryQuery.fields, chatId: Schema.Int }),
-);
+export const checkEntries = makeCheck(Schema.Struct({ ...EntryQuery.fields, chatId: Schema.Int }));
 
 /** The list of a query. `read` reads a page of the core's query. */
 export const makeList = <A, Query>(

@@ -1,5 +1,5 @@
 /**
- * The work of operators: workspaces, chatbots, their settings and their keys. Every change adds a line with its actor
+ * The work of operators: chatbots, their settings and their keys. Every change adds a line with its actor
  * to the audit. It takes effect in every process within a second.
  */
 import { Context, Duration, Effect, Layer, Redacted, Schema, Struct } from "effect";
@@ -23,7 +23,7 @@ import {
 import { ChatbotRegistry, type ChatbotChange, type KeyChange } from "../ports/ChatbotRegistry.ts";
 import { ChatbotNotFound } from "../model/Errors.ts";
 import { makeCheck } from "../model/SchemaErrors.ts";
-import { compareText, Text } from "../model/Text.ts";
+import { Text } from "../model/Text.ts";
 
 /** A new key. No store has its text: an operator who loses it creates another key. */
 export interface CreatedKey {
@@ -55,27 +55,6 @@ const make = Effect.gen(function* () {
   });
 
   return {
-    /** The workspaces that have a chatbot and the number of their chatbots, in ascending order of name. */
-    workspaces: Effect.map(registry.list, (all) => {
-      const chatbots = new Map<string, number>();
-      for (const { workspaceName: name } of all.map(({ chatbot }) => chatbot)) {
-        chatbots.set(name, (chatbots.get(name) ?? 0) + 1);
-      }
-      return Array.from(chatbots, ([name, chatbots]) => ({ name, chatbots })).toSorted((a, b) =>
-        compareText(a.name, b.name),
-      );
-    }),
-    /** Renames a workspace. Only with `merge`, `to` may be a workspace that has chatbots: the two become one. */
-    renameWorkspace: Effect.fnUntraced(function* (
-      from: string,
-      to: string,
-      { merge = false }: { readonly merge?: boolean },
-      actor: string,
-    ) {
-      yield* checkWorkspace({ to, actor });
-      yield* registry.renameWorkspace(from, to, { merge }, actor);
-    }),
-
     /** Every chatbot with its keys, revoked and expired ones included, in ascending order of id. */
     chatbots: registry.list,
     /** A chatbot with its keys; fails with `ChatbotNotFound`. */
@@ -200,8 +179,6 @@ export class Administration extends Context.Service<Administration>()(
 }
 
 const actor = Text.check(Schema.isNonEmpty(), Schema.isMaxCodePoints(255));
-
-const checkWorkspace = makeCheck(Schema.Struct({ to: Name, actor }));
 
 const checkChatbot = makeCheck(
   Schema.Struct({

@@ -2,7 +2,18 @@
  * Asking a chatbot (section 4.5). Each ask is a fiber of its own, so that it outlives the request that started it,
  * and so that requests with the same idempotency key share it.
  */
-import { Cause, Context, Duration, Effect, Fiber, FiberSet, Layer, Schema, Stream } from "effect";
+import {
+  Cause,
+  Context,
+  Duration,
+  Effect,
+  Fiber,
+  FiberSet,
+  Layer,
+  Scheduler,
+  Schema,
+  Stream,
+} from "effect";
 import { Digest } from "effect/crypto";
 import type { Chatbot } from "../model/Chatbot.ts";
 import { IdempotencyKeyReused, type AskError } from "../model/Errors.ts";
@@ -24,6 +35,7 @@ import {
   type Asked,
   type Completed,
   type Progress,
+  type Pulse,
 } from "./LiveAnswer.ts";
 import { inSpan, logFailure, makeAskTimes } from "./Telemetry.ts";
 import { answerInTurn } from "./TurnAnswer.ts";
@@ -64,6 +76,7 @@ const make = Effect.gen(function* () {
   };
   const { limits } = services;
   const digest = yield* Digest.Digest;
+  const dispatcher = (yield* Scheduler.Scheduler).makeDispatcher();
   const queue = yield* makeChatQueue(services.store, limits);
   const fibers = yield* FiberSet.make<Completed, AskError>();
   // The store may retry the entry of a finished answer for five seconds.
@@ -130,7 +143,7 @@ const make = Effect.gen(function* () {
     if (joined !== undefined && joined.fingerprint !== key!.fingerprint) {
       return yield* new IdempotencyKeyReused({ key: key!.key });
     }
-    const live = joined?.live ?? new LiveAnswer();
+    const live = joined?.live ?? new LiveAnswer(dispatcher);
     live.readers++;
     const running = joined ?? (yield* start(live, chatbot, ask, key, name));
     yield* Effect.addFinalizer(() =>
@@ -164,13 +177,14 @@ const make = Effect.gen(function* () {
      * of a reader whose connection broke: the stream continues from there, or from the start if it is of another
      * turn.
      */
-    stream: (
+    stream: <P = never>(
       chatbot: Chatbot,
       ask: Ask,
       after: Progress | null = null,
-    ): Stream.Stream<AnswerEvent, AskError> =>
+      pulse: Pulse<P> | null = null,
+    ): Stream.Stream<AnswerEvent | P, AskError> =>
       join(chatbot, ask).pipe(
-        Effect.map(({ isJoined, live }) => live.subscribe(after, isJoined)),
+        Effect.map(({ isJoined, live }) => live.subscribe(after, isJoined, pulse)),
         Stream.unwrap,
       ),
     /** How many asks are in progress in this process, waiting ones included. */

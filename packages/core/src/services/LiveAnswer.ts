@@ -1,7 +1,16 @@
 /**
  * An answer in progress, which any number of requests read.
  */
-import { Deferred, Effect, Exit, Stream } from "effect";
+import {
+  Array as Arr,
+  Cause,
+  Effect,
+  Exit,
+  Stream,
+  type Duration,
+  type Pull,
+  type Scheduler,
+} from "effect";
 import type { Entry } from "../model/Entry.ts";
 import type { AskError } from "../model/Errors.ts";
 import { storableText } from "../model/Text.ts";
@@ -31,6 +40,12 @@ export type AnswerEvent = {
   | { readonly _tag: "Entry"; readonly entry: Entry }
 );
 
+/** A value that a stream emits so often beside the answer, so that its reader sees that the stream lives. */
+export interface Pulse<P> {
+  readonly value: P;
+  readonly every: Duration.Duration;
+}
+
 /** An ask that succeeded, and the turn that answered it. */
 export interface Completed extends Asked {
   readonly turn: string;
@@ -47,7 +62,14 @@ export class LiveAnswer {
   exit: Exit.Exit<Completed, AskError> | null = null;
   /** A high surrogate whose other half is still to arrive. */
   #half = "";
-  #changed = Deferred.makeUnsafe<void>();
+  /** Wake the readers that have all of the text. */
+  readonly #waiting = new Set<() => void>();
+  readonly #dispatcher: Scheduler.SchedulerDispatcher;
+
+  /** @param dispatcher wakes readers: at the end of a turn of the event loop all of them, one after the other */
+  constructor(dispatcher: Scheduler.SchedulerDispatcher) {
+    this.#dispatcher = dispatcher;
+  }
 
   /** Starts the answer, or starts it again: in the given turn, without text. */
   reset(turn: string): void {
@@ -78,43 +100,68 @@ export class LiveAnswer {
   }
 
   /**
-   * The answer from a reader's progress on, or from its start if that is of another turn. A slow reader receives all
-   * text since its last piece as one. `joined`: whether another request started the answer.
+   * The answer from a reader's progress on, or from its start if that is of another turn. All text that came since a
+   * reader's last piece is one piece: that of one turn of the event loop, and for a slow reader more. `joined`: whether
+   * another request started the answer.
    */
-  subscribe(after: Progress | null, joined: boolean): Stream.Stream<AnswerEvent, AskError> {
-    return Stream.suspend(() => {
-      /** The reader's place in the text: in code points, and in code units. */
-      let points: number | null = null;
-      let units = 0;
-      const next = Effect.fnUntraced({ self: this }, function* () {
-        while (true) {
+  subscribe<P>(
+    after: Progress | null,
+    joined: boolean,
+    pulse: Pulse<P> | null,
+  ): Stream.Stream<AnswerEvent | P, AskError> {
+    return Stream.unwrap(
+      Effect.gen({ self: this }, function* () {
+        /** The reader's place in the text: in code points, and in code units. */
+        let points: number | null = null;
+        let units = 0;
+        let isOver = false;
+        let isPulseDue = false;
+        let wake = () => {};
+        if (pulse !== null) {
+          yield* Effect.sync(() => {
+            isPulseDue = true;
+            wake();
+          }).pipe(Effect.delay(pulse.every), Effect.forever, Effect.forkScoped);
+        }
+        const change = Effect.callback<void>((resume) => {
+          wake = () => resume(Effect.void);
+          this.#waiting.add(wake);
+          return Effect.sync(() => this.#waiting.delete(wake));
+        });
+        const pull: Pull.Pull<
+          Arr.NonEmptyReadonlyArray<AnswerEvent | P>,
+          AskError
+        > = Effect.suspend(() => {
           const { exit, text, turn } = this;
-          if (exit !== null && Exit.isFailure(exit)) return yield* Effect.failCause(exit.cause);
+          if (isOver) return Cause.done();
+          if (exit !== null && Exit.isFailure(exit)) return Effect.failCause(exit.cause);
+          const events: Array<AnswerEvent | P> = isPulseDue ? [pulse!.value] : [];
+          isPulseDue = false;
           if (turn !== null) {
             if (points === null) {
               points = after?.turn === turn ? after.points : 0;
               units = Array.from(text).slice(0, points).join("").length;
             }
             const delta = text.slice(units);
-            points += Array.from(delta).length;
+            for (const _ of delta) points++;
             units = text.length;
             this.seen ||= points > 0;
             const replayed = joined || exit?.value.replayed === true;
             const shared = { replayed, reached: { turn, points } };
-            if (delta !== "") return { _tag: "Delta", text: delta, ...shared } as const;
-            if (exit !== null)
-              return { _tag: "Entry", entry: exit.value.entry, ...shared } as const;
+            if (delta !== "") events.push({ _tag: "Delta", text: delta, ...shared });
+            if (exit !== null) events.push({ _tag: "Entry", entry: exit.value.entry, ...shared });
+            isOver = exit !== null;
           }
-          yield* Deferred.await(this.#changed);
-        }
-      });
-      return Stream.fromEffectRepeat(next()).pipe(Stream.takeUntil(({ _tag }) => _tag === "Entry"));
-    });
+          return Arr.isArrayNonEmpty(events) ? Effect.succeed(events) : next;
+        });
+        const next = Effect.flatMap(change, () => pull);
+        return Stream.fromPull(Effect.succeed(pull));
+      }),
+    );
   }
 
   #notify(): void {
-    const changed = this.#changed;
-    this.#changed = Deferred.makeUnsafe();
-    Deferred.doneUnsafe(changed, Exit.void);
+    for (const wake of this.#waiting) this.#dispatcher.scheduleTask(wake, 0);
+    this.#waiting.clear();
   }
 }

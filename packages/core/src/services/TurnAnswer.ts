@@ -1,7 +1,7 @@
 /**
  * One answer in a turn: moderation, the answer, and the entry that stores both.
  */
-import { Cause, Clock, Duration, Effect, Option, Stream } from "effect";
+import { Cause, Clock, Duration, Effect, Option, Pull, Stream } from "effect";
 import type { Chatbot } from "../model/Chatbot.ts";
 import type { Entry, NewEntry, Usage } from "../model/Entry.ts";
 import {
@@ -93,23 +93,27 @@ const answer = Effect.fnUntraced(function* (
     return { question, answer: text, moderation, flagged, usage: null };
   }
   let usage: Usage | null = null;
+  let isBroken = false;
   /** Adds a part to the answer; returns whether to read on. */
-  const read = (part: AnswerPart): Effect.Effect<boolean, AnswerUnavailable> => {
+  const read = (part: AnswerPart): boolean => {
     switch (part._tag) {
       case "Delta":
         times.delta();
-        return Effect.succeed(live.append(part.text, limits.length));
+        return live.append(part.text, limits.length);
       case "Restart":
-        if (live.seen) return Effect.fail(unavailable("the answer broke off"));
-        live.reset(turn.id);
-        return Effect.succeed(true);
+        isBroken = live.seen;
+        if (!isBroken) live.reset(turn.id);
+        return !isBroken;
       case "Usage":
         usage = storableUsage(part.usage);
-        return Effect.succeed(true);
+        return true;
     }
   };
-  const parts = answerer.answer(chatbot, entriesBefore(store, turn), question);
-  yield* Stream.runForEachWhile(parts, read);
+  yield* answerer.answer(chatbot, entriesBefore(store, turn), question).pipe(
+    Stream.runForEachArray((parts) => (parts.every(read) ? Effect.void : Cause.done())),
+    Pull.catchDone(() => Effect.void),
+  );
+  if (isBroken) return yield* unavailable("the answer broke off");
   if (isBlank(live.text)) return yield* unavailable("the answer is empty");
   return { question, answer: live.text, moderation, flagged, usage };
 });

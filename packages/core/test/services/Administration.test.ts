@@ -85,10 +85,7 @@ describe("administration", () => {
           change({ unknown: 1 } as object),
           change({ helloMessage: "Hi" }, "a\0"),
           change({ helloMessage: "Hi" }, ""),
-          ...names.flatMap((name) => [
-            administration.createChatbot({ ...helpdesk, name }, "ann"),
-            administration.renameWorkspace("Acme", name, {}, "ann"),
-          ]),
+          ...names.map((name) => administration.createChatbot({ ...helpdesk, name }, "ann")),
           administration.createKey(id, { scopes: ["admin" as "read"] }, "ann"),
           administration.createKey(id, { scopes: ["read", "read"] }, "ann"),
           administration.createKey(id, { scopes: [] }, "ann"),
@@ -108,32 +105,6 @@ describe("administration", () => {
         );
         assert.deepStrictEqual(yield* administration.audit(100), lines);
       }).pipe(administered),
-  );
-
-  it.effect("a workspace exists as long as it has a chatbot, and can be renamed and merged", () =>
-    Effect.gen(function* () {
-      const administration = yield* Administration;
-      yield* administration.createChatbot(helpdesk, "ann");
-      yield* administration.createChatbot({ ...helpdesk, name: "Sales" }, "ann");
-      yield* administration.createChatbot({ ...helpdesk, workspaceName: "Beta" }, "ann");
-      assert.deepStrictEqual(yield* administration.workspaces, [
-        { name: "Acme", chatbots: 2 },
-        { name: "Beta", chatbots: 1 },
-      ]);
-      const rename = (from: string, to: string, merge = false) =>
-        administration.renameWorkspace(from, to, { merge }, "ann");
-      const taken = yield* Effect.flip(rename("Acme", "Beta"));
-      assert.strictEqual(taken.message, 'There is a workspace "Beta" already.');
-      yield* rename("Acme", "Zeta");
-      const gone = yield* Effect.flip(rename("Acme", "Acme"));
-      assert.strictEqual(gone.message, 'There is no workspace "Acme".');
-      yield* administration.createChatbot({ ...helpdesk, workspaceName: "Eta", name: "E" }, "ann");
-      yield* rename("Eta", "Zeta", true);
-      assert.deepStrictEqual(yield* administration.workspaces, [
-        { name: "Beta", chatbots: 1 },
-        { name: "Zeta", chatbots: 3 },
-      ]);
-    }).pipe(administered),
   );
 
   it.effect(

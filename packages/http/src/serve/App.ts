@@ -122,6 +122,7 @@ export const makeApp = Effect.fnUntraced(function* ({
 
   const handlers = yield* makeHandlers(onDisconnect);
   const admit = eventLoop === undefined ? () => true : makeAdmission(eventLoop);
+  const turn = eventLoop?.turn ?? Effect.void;
 
   let refusals = 0;
   /** A line for each refusal would cost more than the refusal. */
@@ -164,7 +165,7 @@ export const makeApp = Effect.fnUntraced(function* ({
         ? handled
         : Effect.flatMap(asking.inProgress, (inProgress) =>
             inProgress < maxAsks && admit(principal.keyId, inProgress)
-              ? Effect.annotateLogs(handled, { ...facts })
+              ? Effect.annotateLogs(Effect.andThen(turn, handled), { ...facts })
               : refuseAsk,
           );
     });

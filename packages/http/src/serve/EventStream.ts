@@ -2,14 +2,15 @@
  * An answer as server-sent events: a `delta` for each piece, then one `entry` with the envelope of a plain ask, or one
  * `error` with the envelope of a failure.
  */
-import type { AnswerEvent, AskError, Progress } from "@parley/core";
-import { Cause, Duration, Effect, Fiber, Option, Pull, Stream } from "effect";
+import type { AnswerEvent, AskError, Progress, Pulse } from "@parley/core";
+import { Array as Arr, Cause, Channel, Duration, Effect, Pull, Stream } from "effect";
 import { HttpServerResponse } from "effect/http";
 import { encodeEntry, guarded } from "../contract/Wire.ts";
 import type { ReportFailure } from "./ErrorResponses.ts";
 
 /** Between two comments, by which proxies see that the connection is alive. */
 const heartbeat = Duration.seconds(15);
+const comment = ": \n\n";
 
 /** Whether an `Accept` header names the type of event streams. */
 export const acceptsEvents = (accept = ""): boolean =>
@@ -31,46 +32,43 @@ export const parseEventId = (id = ""): Progress | null => {
  * when no event arrives for as long as proxies wait. A later failure is reported by `reportFailure` as the last event.
  */
 export const toEventStream = Effect.fnUntraced(function* (
-  events: Stream.Stream<AnswerEvent, AskError>,
+  stream: (pulse: Pulse<typeof comment>) => Stream.Stream<AnswerEvent | typeof comment, AskError>,
   reportFailure: ReportFailure,
 ) {
-  const pull = yield* Stream.toPull(events);
-  const opening = yield* Pull.catchDone(pull, () => Effect.die("an answer without events")).pipe(
-    Effect.forkScoped({ startImmediately: true }),
-  );
-  const first = yield* Effect.timeoutOption(Fiber.join(opening), heartbeat);
-  const answer = Stream.fromIterableEffect(Fiber.join(opening)).pipe(
-    Stream.concat(Stream.fromPull(Effect.succeed(pull))),
-    Stream.map(encodeEvent),
+  const events = stream({ value: comment, every: heartbeat });
+  const pull = yield* Channel.toPullScoped(Stream.toChannel(events), yield* Effect.scope);
+  const first = yield* Pull.catchDone(pull, () => Effect.die("an answer without events"));
+  const replayed = first.some((event) => event !== comment && event.replayed);
+  let opening: typeof first | null = first;
+  // `Stream.concat` would cost each event more than all else here.
+  const arrivals = Effect.suspend(() => {
+    const arrived = opening;
+    opening = null;
+    return arrived === null ? pull : Effect.succeed(arrived);
+  });
+  const answer = Stream.fromPull(Effect.succeed(arrivals)).pipe(
+    Stream.mapArray((arrived) => Arr.of(arrived.map(encodeEvent).join(""))),
     Stream.catchCause((cause) =>
       Cause.hasInterruptsOnly(cause)
         ? Stream.failCause(cause)
         : Stream.fromEffect(Effect.map(reportFailure(cause), ({ body }) => encode("error", body))),
     ),
   );
-  const comments = Stream.tick(heartbeat).pipe(
-    Stream.drop(Option.isSome(first) ? 1 : 0),
-    Stream.map(() => ": \n\n"),
-  );
-  return HttpServerResponse.stream(
-    Stream.encodeText(Stream.merge(answer, comments, { haltStrategy: "left" })),
-    {
-      status: 200,
-      contentType: "text/event-stream; charset=utf-8",
-      headers: {
-        ...guarded,
-        // Compression holds the pieces of a response back, and so do some proxies.
-        "cache-control": "no-store, no-transform",
-        "x-accel-buffering": "no",
-        ...(Option.exists(first, ([{ replayed }]) => replayed) && {
-          "idempotent-replayed": "true",
-        }),
-      },
+  return HttpServerResponse.stream(Stream.encodeText(answer), {
+    status: 200,
+    contentType: "text/event-stream; charset=utf-8",
+    headers: {
+      ...guarded,
+      // Compression holds the pieces of a response back, and so do some proxies.
+      "cache-control": "no-store, no-transform",
+      "x-accel-buffering": "no",
+      ...(replayed && { "idempotent-replayed": "true" }),
     },
-  );
+  });
 });
 
-const encodeEvent = (event: AnswerEvent): string => {
+const encodeEvent = (event: AnswerEvent | typeof comment): string => {
+  if (event === comment) return comment;
   const id = `${event.reached.turn}.${event.reached.points}`;
   return event._tag === "Delta"
     ? encode("delta", { text: event.text }, id)

@@ -87,7 +87,10 @@ export const makeHandlers = Effect.fnUntraced(function* (onDisconnect: "finish" 
       const ask = { chatId, question, idempotencyKey, keyId, onDisconnect: wish };
       if (acceptsEvents(headers["accept"])) {
         const seen = parseEventId(headers["last-event-id"]);
-        return yield* toEventStream(asking.stream(chatbot, ask, seen), reportFailure);
+        return yield* toEventStream(
+          (pulse) => asking.stream(chatbot, ask, seen, pulse),
+          reportFailure,
+        );
       }
       const { entry, replayed } = yield* asking.ask(chatbot, ask);
       return toCreated(encodeEntry(entry), replayed);

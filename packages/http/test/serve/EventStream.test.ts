@@ -1,6 +1,7 @@
 import { assert, it } from "@effect/vitest";
+import { Asking, AskLimits, defaultSettings, Question } from "@parley/core";
 import { AnswerUnavailable } from "@parley/core/ports";
-import { Cause, Effect, Fiber, Stream } from "effect";
+import { Cause, Context, Duration, Effect, Fiber, Layer, Stream } from "effect";
 import { TestClock } from "effect/testing";
 import { toErrorResponse } from "../../src/serve/ErrorResponses.ts";
 import { toEventStream } from "../../src/serve/EventStream.ts";
@@ -31,14 +32,25 @@ it.live("a stream that breaks off leaves a line in the log with the id of its re
   }).pipe(Effect.scoped),
 );
 
+const chatbot = { id: 1, name: "", description: "", workspaceName: "", settings: defaultSettings };
+
 it.effect(
   "a stream opens with a comment after 15 seconds without an event, and can end in an error",
   () =>
     Effect.gen(function* () {
       const error = new AnswerUnavailable({ reason: "test" });
-      const events = Stream.fromEffect(Effect.delay(Effect.fail(error), "40 seconds"));
+      const { layer } = yield* makeTestHandler(() =>
+        Stream.fromEffect(Effect.delay(Effect.fail(error), "40 seconds")),
+      );
+      const limits = { ...AskLimits.defaultValue(), deadline: Duration.minutes(1) };
+      const services = yield* Layer.build(Layer.provide(layer, Layer.succeed(AskLimits, limits)));
+      const asking = Context.get(services, Asking);
+      const ask = { chatId: null, question: Question.make("q"), key: null };
       const opening = yield* Effect.forkChild(
-        toEventStream(events, () => Effect.succeed(toErrorResponse(Cause.fail(error)))),
+        toEventStream(
+          (pulse) => asking.stream(chatbot, ask, null, pulse),
+          () => Effect.succeed(toErrorResponse(Cause.fail(error))),
+        ),
       );
       yield* TestClock.adjust("14 seconds");
       assert.isUndefined(opening.pollUnsafe());
@@ -55,4 +67,34 @@ it.effect(
         'event: error\ndata: {"status":500,"code":500002,"message":"ANSWER_UNAVAILABLE"}\n\n',
       ]);
     }).pipe(Effect.scoped),
+);
+
+it.live("deltas of one turn of the event loop are sent as one, in one write", () =>
+  Effect.gen(function* () {
+    const nextTurn = Effect.callback<void>((resume) => void setTimeout(() => resume(Effect.void)));
+    const turns = [["one ", "two ", "three "], ["four "], ["five ", "six"]];
+    const { send } = yield* makeTestHandler(() =>
+      Stream.fromIterable(turns, { chunkSize: 1 }).pipe(
+        Stream.mapEffect((texts) => Effect.as(nextTurn, texts)),
+        Stream.flatMap((texts) => Stream.fromIterable(texts, { chunkSize: 1 })),
+        Stream.map((text) => ({ _tag: "Delta", text }) as const),
+      ),
+    );
+    const { body } = yield* send("/ask", {
+      method: "POST",
+      body: JSON.stringify({ query: "q" }),
+      headers: { accept: "text/event-stream" },
+    });
+    const writes: Array<string> = [];
+    const decoder = new TextDecoder();
+    yield* Effect.promise(async () => {
+      for await (const bytes of body!) writes.push(decoder.decode(bytes));
+    });
+    const deltas = writes.join("").match(/(?<=event: delta\n.*\ndata: ).*/g);
+    assert.deepStrictEqual(
+      deltas?.map((data) => JSON.parse(data).text),
+      turns.map((texts) => texts.join("")),
+    );
+    assert.isAtMost(writes.length, turns.length + 1);
+  }).pipe(Effect.scoped),
 );

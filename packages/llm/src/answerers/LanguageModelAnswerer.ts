@@ -114,8 +114,7 @@ export const layerLanguageModel = (
                 model === null ? usual : [yield* Cache.get(named, model), ...usual.slice(1)];
               const tokens = contextTokens - maxOutputTokens;
               const promptOf = yield* promptBuilder(chatbot, question, passages, earlier, tokens);
-              const emit = (part: AnswerPart) => Queue.offer(queue, part);
-              yield* answerWith(providers, promptOf, tokens, retries, emit);
+              yield* answerWith(providers, promptOf, tokens, retries, queue);
               yield* Queue.end(queue);
             }),
           ),
@@ -143,10 +142,14 @@ const answerWith = Effect.fnUntraced(function* (
   promptOf: (tokens: number) => Prompt,
   tokens: number,
   retries: number | undefined,
-  emit: (part: AnswerPart) => Effect.Effect<unknown>,
+  queue: Queue.Enqueue<AnswerPart>,
 ) {
   const startedAt = yield* Clock.currentTimeMillis;
   const asked = yield* AskedModel;
+  const emit = (text: string) => {
+    const part = { _tag: "Delta", text } as const;
+    return Queue.offerUnsafe(queue, part) || Effect.runPromise(Queue.offer(queue, part));
+  };
   const details = new Set<string>();
   const candidates = yield* Effect.forEach(providers, (provider) =>
     Effect.map(Schedule.toStep(retrySchedule(retries)), (nextPause) => ({
@@ -164,16 +167,14 @@ const answerWith = Effect.fnUntraced(function* (
     yield* Effect.sleep(Math.max(0, next.readyAt - (yield* Clock.currentTimeMillis)));
     const { model, name: provider } = next.provider;
     asked.model = model;
-    const called = yield* next.provider
-      .call(next, next.prompt.messages, (text) => emit({ _tag: "Delta", text }))
-      .pipe(Effect.result);
+    const called = yield* next.provider.call(next, next.prompt.messages, emit).pipe(Effect.result);
     const now = yield* Clock.currentTimeMillis;
     if (Result.isSuccess(called)) {
       const { completion: completionTokens, prompt: promptTokens } = called.success;
       attempts++;
       const latencyMillis = now - startedAt;
       const usage = { provider, model, promptTokens, completionTokens, attempts, latencyMillis };
-      return yield* emit({ _tag: "Usage", usage });
+      return yield* Queue.offer(queue, { _tag: "Usage", usage });
     }
     const { failure } = called;
     details.add(providers.length > 1 ? `${provider}: ${failure.detail}` : failure.detail);
@@ -193,6 +194,6 @@ const answerWith = Effect.fnUntraced(function* (
       const reason = `the language model failed: ${[...details].join("; ")}`;
       return yield* new AnswerUnavailable({ reason });
     }
-    yield* emit({ _tag: "Restart" });
+    yield* Queue.offer(queue, { _tag: "Restart" });
   }
 });

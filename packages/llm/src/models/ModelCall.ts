@@ -3,7 +3,7 @@
  */
 import { traceHeaders } from "@parley/core/ports";
 import type * as Ai from "ai";
-import { Duration, Effect, Stream } from "effect";
+import { Clock, Duration, Effect } from "effect";
 import { classifyError, cutOff, makeFailure, type ModelFailure } from "./ModelFailure.ts";
 import type { Message } from "./Prompt.ts";
 
@@ -33,58 +33,58 @@ export interface Tokens {
  * Calls the model and emits the pieces of its answer, without white space before the first. Reasoning is left out, also
  * when the model sends it as text between `<think>` tags. The call succeeds if the answer is complete, or was ended by
  * `maxOutputTokens`. Interrupting it aborts the request.
+ *
+ * @param emit may return a promise, to which the next piece waits
  */
 export const callModel = (
   { ai, idleTimeout, maxOutputTokens, model }: CallOptions,
   messages: ReadonlyArray<Message>,
-  emit: (text: string) => Effect.Effect<unknown>,
+  emit: (text: string) => unknown,
 ): Effect.Effect<Tokens, ModelFailure> =>
   Effect.gen(function* () {
     const abortSignal = yield* Effect.abortSignal;
     const headers = yield* traceHeaders;
+    const clock = yield* Clock.Clock;
     const middleware = ai.extractReasoningMiddleware({ tagName: "think" });
-    const response = Effect.tryPromise({
-      try: () =>
-        ai.wrapLanguageModel({ model, middleware }).doStream({
-          prompt: messages.map((message) =>
-            message.role === "system"
-              ? { role: message.role, content: message.content }
-              : { role: message.role, content: [{ type: "text", text: message.content }] },
-          ),
-          headers,
-          maxOutputTokens,
-          abortSignal,
-        }),
-      catch: classifyError,
-    });
-    const silent = `no answer for ${Duration.toMillis(idleTimeout)} ms`;
-    const parts = Effect.map(response, ({ stream }) =>
-      Stream.fromReadableStream({
-        evaluate: () => stream,
-        onError: classifyError,
-        // Cancelling would wait until the provider closes the connection, which may never happen.
-        releaseLockOnEnd: true,
-      }),
-    ).pipe(
-      Stream.unwrap,
-      Stream.timeoutOrElse({
-        duration: idleTimeout,
-        orElse: () => Stream.fail(makeFailure("timeout", silent)),
-      }),
-    );
-
+    /** Since when the model is silent; `null` while it has to wait. */
+    let silentSince: number | null = clock.currentTimeMillisUnsafe();
     let hasText = false;
-    type Part = Stream.Success<typeof parts>;
-    let finish: Extract<Part, { type: "finish" }> | undefined;
-    yield* Stream.runForEach(parts, (part): Effect.Effect<unknown, ModelFailure> => {
-      if (part.type === "error") return Effect.fail(classifyError(part.error));
-      if (part.type === "finish") finish = part;
-      if (part.type !== "text-delta") return Effect.void;
-      const text = hasText ? part.delta : part.delta.replace(/^\p{White_Space}+/u, "");
-      if (text === "") return Effect.void;
-      hasText = true;
-      return emit(text);
+    let finish: Finish | undefined;
+    const read = async (): Promise<void> => {
+      const { stream } = await ai.wrapLanguageModel({ model, middleware }).doStream({
+        prompt: messages.map((message) =>
+          message.role === "system"
+            ? { role: message.role, content: message.content }
+            : { role: message.role, content: [{ type: "text", text: message.content }] },
+        ),
+        headers,
+        maxOutputTokens,
+        abortSignal,
+      });
+      // It is never cancelled: that would wait until the provider closes the connection, which may never happen.
+      const reader = stream.getReader();
+      while (true) {
+        silentSince = clock.currentTimeMillisUnsafe();
+        const { done, value: part } = await reader.read();
+        if (done || abortSignal.aborted) return;
+        if (part.type === "error") throw part.error;
+        if (part.type === "finish") finish = part;
+        if (part.type !== "text-delta") continue;
+        const text = hasText ? part.delta : part.delta.replace(/^\p{White_Space}+/u, "");
+        if (text === "") continue;
+        hasText = true;
+        silentSince = null;
+        await emit(text);
+      }
+    };
+    const silence: Effect.Effect<never, ModelFailure> = Effect.suspend(() => {
+      const millis = Duration.toMillis(idleTimeout);
+      const now = clock.currentTimeMillisUnsafe();
+      const left = (silentSince ?? now) + millis - now;
+      if (left > 0) return Effect.andThen(Effect.sleep(left), silence);
+      return Effect.fail(makeFailure("timeout", `no answer for ${millis} ms`));
     });
+    yield* Effect.raceFirst(Effect.tryPromise({ try: read, catch: classifyError }), silence);
     const failure = finish === undefined ? cutOff : failureOf(finish);
     if (failure !== null) return yield* failure;
     const { finishReason, usage } = finish!;
@@ -97,6 +97,9 @@ export const callModel = (
 interface Finish {
   readonly finishReason: { readonly raw: string | undefined; readonly unified: string };
   readonly providerMetadata?: Readonly<Record<string, { readonly [name: string]: unknown }>>;
+  readonly usage: Readonly<
+    Record<"inputTokens" | "outputTokens", { readonly total: number | undefined }>
+  >;
 }
 
 const empty = makeFailure("empty", "the answer is empty");
@@ -136,6 +139,6 @@ export const tryModel = (model: LanguageModel): Effect.Effect<void, ModelFailure
     callModel(
       { ai, model, maxOutputTokens: 2000, idleTimeout: Duration.seconds(30) },
       [{ role: "user", content: "ping" }],
-      () => Effect.void,
+      () => undefined,
     ),
   );

@@ -66,7 +66,7 @@ export const makeProvider = (options: CallOptions) =>
     const call = (
       question: { hasFailed: boolean },
       messages: ReadonlyArray<Message>,
-      emit: (text: string) => Effect.Effect<unknown>,
+      emit: (text: string) => unknown,
     ) =>
       callModel(options, messages, emit).pipe(
         Effect.tap(({ completion, prompt }) =>

@@ -14,7 +14,7 @@ import {
 } from "@parley/core/ports";
 import { Effect } from "effect";
 import type { SqlError } from "effect/sql";
-import { endAfter, quickDeadline, timeLeft } from "../database/Lending.ts";
+import { deadlines, endAfter, timeLeft } from "../database/Deadlines.ts";
 import { busy, mapLockTimeout, retryOnConflict, toChatbotNotFound } from "../database/PgErrors.ts";
 import type { PgPools } from "../database/PgPools.ts";
 import type { Session } from "../database/TenantSession.ts";
@@ -54,7 +54,7 @@ export const makeChatCreation = Effect.fnUntraced(function* (pools: PgPools) {
         toChatbotNotFound(chatbot),
         mapLockTimeout,
         // A deadline of its own: the batcher's fiber inherits that of the request that started it.
-        endAfter(quickDeadline),
+        endAfter(deadlines.request),
         Effect.tap(() => sweepKeys(chatbot, chats.filter(({ keyed }) => keyed?.claims).length)),
       ),
     { writers: 2, batch: 200 },
@@ -78,7 +78,7 @@ export const makeChatCreation = Effect.fnUntraced(function* (pools: PgPools) {
       const { createTime, id, name, userRef } = row;
       return { chat: { id, name, userRef, createTime }, replayed: true };
     }
-  }, endAfter(quickDeadline));
+  }, endAfter(deadlines.request));
 
   return {
     /** Returns `null` if the key is another request's. Ends as {@link endAfter} says. */
@@ -88,7 +88,7 @@ export const makeChatCreation = Effect.fnUntraced(function* (pools: PgPools) {
       const entry = helloMessage === null ? null : helloEntry(helloMessage);
       const chat = { name, userRef, entry, keyed: null };
       return idempotencyKey === null
-        ? Effect.map(write(chatbot, chat, quickDeadline), (made) => toCreated(chat, made!))
+        ? Effect.map(write(chatbot, chat, deadlines.request), (made) => toCreated(chat, made!))
         : createOnce(chatbot, chat, idempotencyKey);
     }) satisfies ChatStore["Service"]["createChat"],
   };
@@ -133,7 +133,7 @@ const insertStatement = batchStatement<Creation>(
     ["turn", "text", ({ keyed }) => keyed?.turn],
   ],
   2,
-  (items) => `
+  (items, isKeyed) => `
 with wanted as (
   select * from ${items}
 ), held as (
@@ -172,14 +172,18 @@ with wanted as (
   select made.id, made.create_time, first_entry.id as entry_id, input.key, input.at::int4 as at
   from made cross join counter join input on input.n = made.position - counter.before
     left join first_entry on first_entry.chat_id = made.id
-), settled as (
+)${
+    isKeyed
+      ? `, settled as (
   insert into idempotency_key as k (chatbot_id, key, fingerprint, made_at, chat_id, entry_id)
   select $1, key, '', clock_timestamp(), id, entry_id from created where key is not null
-  -- An update of the row that exists, which finds it by the primary key whatever the planner expects.
   on conflict (chatbot_id, key) do update set
     made_at = excluded.made_at, turn_until = null, chat_id = excluded.chat_id, entry_id = excluded.entry_id
-)
+)`
+      : ""
+  }
 select id::float8 as id, create_time as "createTime", entry_id::float8 as "entryId", at from created`,
+  ({ keyed }) => keyed !== null,
 );
 
 const chatOfKey = `

@@ -14,8 +14,8 @@
 import { fold, type Chat, type ChatQuery, type ChatStore, type OrderBy } from "@parley/core/ports";
 import { Effect } from "effect";
 import { busy, isStatementTimeout, mapLockTimeout, unavailable } from "../database/PgErrors.ts";
-import { endAfter } from "../database/Lending.ts";
-import { bulkDeadline, type PgPools } from "../database/PgPools.ts";
+import { deadlines, endAfter } from "../database/Deadlines.ts";
+import type { PgPools } from "../database/PgPools.ts";
 import type { Statement } from "../database/TenantSession.ts";
 import { chatColumns } from "../rows/ChatRows.ts";
 import { positionOf } from "./ChatPositions.ts";
@@ -94,7 +94,7 @@ export const makeListChats = (
     const first = filtered(chatbot, query, pools.searched, few + 1);
     return Effect.flatMap(readQuickly<Row>(pools, chatbot, first), (rows) =>
       rows[0]!.total! > few ? readInBulk<Row>(pools, chatbot, matching) : Effect.succeed(rows),
-    ).pipe(endAfter(bulkDeadline));
+    ).pipe(endAfter(deadlines.bulk));
   };
   return (chatbot, query) =>
     Effect.map(read(chatbot, query), (rows) => ({

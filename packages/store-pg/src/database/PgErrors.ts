@@ -45,13 +45,6 @@ export const isWriteRefused = (error: unknown): error is SqlError.SqlError =>
 export const isUnsent = ({ cause }: StorageUnavailable): boolean =>
   SqlError.isSqlError(cause) && cause.reason.operation === "connect";
 
-/** Whether there is no connection, or PostgreSQL closes it as it stops or starts. */
-export const isLost = (error: unknown): boolean =>
-  SqlError.isSqlError(error) &&
-  (error.reason._tag === "ConnectionError" ||
-    error.reason.operation === "connect" ||
-    /^(08|57P0[1-3])/.test(codeOf(error)));
-
 /**
  * SQLSTATE classes: connection, read-only, timeouts, authorization, rollback, privilege, resources, lock, operator
  * intervention, system.

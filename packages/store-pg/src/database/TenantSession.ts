@@ -6,7 +6,8 @@ import type { PgConnection, Result } from "@effect/sql-pg/PgConnection";
 import { inSpan } from "@parley/core/ports";
 import { Context, Effect, Exit, Option, Stream } from "effect";
 import { SqlError } from "effect/sql";
-import { inTime, type Lending, type Tenant } from "./Lending.ts";
+import type { Tenant, TenantPool } from "./Checkout.ts";
+import { inTime } from "./Deadlines.ts";
 
 /** SQL with its parameters. */
 export interface Statement {
@@ -63,7 +64,7 @@ let sessions = 0;
  * cannot be canceled.
  */
 export const makeTenantSession = (
-  { use }: Lending,
+  { use }: TenantPool,
   { database, pipelined = false, rowSecurity }: SessionOptions & { readonly pipelined?: boolean },
 ): Session => {
   /** The text of a statement is constant; what users wrote is in its values. */

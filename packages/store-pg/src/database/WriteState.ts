@@ -7,7 +7,8 @@ import type { PgConnection, Result } from "@effect/sql-pg/PgConnection";
 import { describeCause, registerGauge } from "@parley/core/ports";
 import { Cause, Duration, Effect, Exit, Queue, Schedule, type Scope } from "effect";
 import { SqlError } from "effect/sql";
-import { inTime, type Lending, type Tenant, type Work } from "./Lending.ts";
+import type { Tenant, TenantPool, Work } from "./Checkout.ts";
+import { inTime } from "./Deadlines.ts";
 import { codeOf, isUnsettled, isWriteRefused } from "./PgErrors.ts";
 import { millisNow } from "./PgParams.ts";
 import type { Session } from "./TenantSession.ts";
@@ -155,7 +156,7 @@ export const makeWriteState = Effect.fnUntraced(function* (
     // Row security refuses a row by the same code as a table: the probe decides.
     return codeOf(error) === "42501" ? suspect : refuse(describeCause(error), sentAt);
   };
-  const guard = ({ use }: Lending): Lending => {
+  const guard = ({ use }: TenantPool): TenantPool => {
     const settle = Effect.flatMap(
       use("operator", ({ query }) => query(settleIds, [true])),
       (result) => (isSettled(result) ? Effect.void : Effect.logWarning(moved)),

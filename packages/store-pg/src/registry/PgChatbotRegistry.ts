@@ -10,8 +10,6 @@ import {
   ChatbotTaken,
   KeyNotFound,
   KeyTaken,
-  WorkspaceNotFound,
-  WorkspaceTaken,
   type AuditRecord,
   type Chatbot,
   type KeyRecord,
@@ -133,21 +131,6 @@ export const makeChatbotRegistry = ({ reads, writes }: PgPools) => {
         return after;
       }),
 
-    renameWorkspace: (from, to, { merge }, actor) =>
-      write(function* () {
-        const moving = (yield* query<ChatbotRow>(inWorkspace, [from])).map(toChatbot);
-        if (moving.length === 0) return yield* new WorkspaceNotFound({ workspaceName: from });
-        if (from === to) return;
-        const there = (yield* query<ChatbotRow>(inWorkspace, [to])).map(toChatbot);
-        if (there.length > 0 && !merge) return yield* new WorkspaceTaken({ workspaceName: to });
-        const taken = moving.find(({ name }) => there.some((one) => one.name === name));
-        if (taken !== undefined) {
-          return yield* new ChatbotTaken({ workspaceName: to, name: taken.name });
-        }
-        yield* query(moveChatbots, [from, to]);
-        for (const { id } of moving) yield* audit(actor, id, "change", "workspaceName");
-      }),
-
     delete: (id, actor) =>
       write(function* () {
         const { name } = yield* chatbotWith(id);
@@ -213,7 +196,6 @@ select time, actor, chatbot_id as chatbot, action, detail from audit order by id
 const lockRegistry = "lock table chatbot in share row exclusive mode";
 
 const oneChatbot = `select ${chatbotColumns} from chatbot where id = $1`;
-const inWorkspace = `select ${chatbotColumns} from chatbot where workspace_name = $1 order by id`;
 const oneKey = `
 select ${keyColumns} from api_key where chatbot_id = $1 and id = $2 and revoked_at is null`;
 
@@ -223,7 +205,6 @@ returning id`;
 const changeChatbot = `
 update chatbot set workspace_name = $2, name = $3, description = $4, settings = settings || $5::jsonb
 where id = $1`;
-const moveChatbots = "update chatbot set workspace_name = $2 where workspace_name = $1";
 const deleteChatbot = "delete from chatbot where id = $1";
 
 const changeKey = `

@@ -36,22 +36,26 @@ export const arraysOf = <Item>(columns: ReadonlyArray<Column<Item>>, items: Read
 
 /**
  * Makes a statement about items, whose columns are the parameters from `$first`. `textOf` gets SQL for a relation of
- * these columns and `at`, the place of the item from 1. A single item has a text of its own: PostgreSQL takes longer to
- * read a dozen arrays than a dozen values.
+ * these columns and `at`, the place of the item from 1, and whether an item has an idempotency key. There are four
+ * texts: PostgreSQL takes longer to read a dozen arrays than a dozen values, and prepares for each table that a
+ * statement may change.
  */
 export const batchStatement = <Item>(
   columns: ReadonlyArray<Column<Item>>,
   first: number,
-  textOf: (items: string) => string,
+  textOf: (items: string, isKeyed: boolean) => string,
+  hasKey: (item: Item) => boolean,
 ) => {
   const relation = `item(${namesOf(columns)}, at)`;
-  const one = textOf(`(values (${parametersOf(columns, first, "")}, 1)) ${relation}`);
-  const many = textOf(`unnest(${parametersOf(columns, first, "[]")}) with ordinality ${relation}`);
-  return (items: ReadonlyArray<Item>, ...others: ReadonlyArray<unknown>): Statement =>
-    items.length === 1
-      ? {
-          text: one,
-          values: [...others, ...columns.map(([, , value]) => value(items[0]!) ?? null)],
-        }
-      : { text: many, values: [...others, ...arraysOf(columns, items)] };
+  const one = `(values (${parametersOf(columns, first, "")}, 1)) ${relation}`;
+  const many = `unnest(${parametersOf(columns, first, "[]")}) with ordinality ${relation}`;
+  const texts = [one, many].map((items) => [textOf(items, false), textOf(items, true)] as const);
+  return (items: ReadonlyArray<Item>, ...others: ReadonlyArray<unknown>): Statement => {
+    const isSingle = items.length === 1;
+    const values = isSingle
+      ? columns.map(([, , value]) => value(items[0]!) ?? null)
+      : arraysOf(columns, items);
+    const text = texts[isSingle ? 0 : 1]![items.some(hasKey) ? 1 : 0];
+    return { text, values: [...others, ...values] };
+  };
 };

@@ -18,7 +18,7 @@ import {
 import { Clock, Effect, Predicate, Schedule, Stream } from "effect";
 import type { ChatCreation } from "../chats/ChatCreation.ts";
 import { makeWriteBatcher } from "../chats/WriteBatcher.ts";
-import { endAfter, quickDeadline, timeLeft } from "../database/Lending.ts";
+import { deadlines, endAfter, timeLeft } from "../database/Deadlines.ts";
 import type { Notifications } from "../database/Notifications.ts";
 import {
   busy,
@@ -61,7 +61,7 @@ export const makeTurnStore = Effect.fnUntraced(function* (
           retryOnConflict,
           mapLockTimeout,
           // A deadline of its own: the batcher's fiber inherits that of the request that started it.
-          endAfter(quickDeadline),
+          endAfter(deadlines.request),
           Effect.map((rows) => rows.toSorted((a, b) => a.at - b.at)),
         );
       },
@@ -69,7 +69,7 @@ export const makeTurnStore = Effect.fnUntraced(function* (
     ).pipe(
       Effect.map((change) =>
         Effect.fnUntraced(function* (turn: Item) {
-          const left = Math.min(yield* timeLeft, quickDeadline);
+          const left = Math.min(yield* timeLeft, deadlines.request);
           const row = yield* change(turn.chatbot, turn, left);
           switch (row.outcome) {
             case "held":
@@ -117,7 +117,7 @@ export const makeTurnStore = Effect.fnUntraced(function* (
           // A locked chat is renewed the next time.
           Overloaded: () => Effect.succeed(true),
         }),
-        endAfter(quickDeadline),
+        endAfter(deadlines.request),
       ),
 
     /**
@@ -149,7 +149,7 @@ export const makeTurnStore = Effect.fnUntraced(function* (
           Effect.retry(attempt, { while: mayPass, schedule: retriesFor(millis) }),
         ),
         Effect.catchTag("TurnLost", (lost) => Effect.fail(unknown ?? lost)),
-        endAfter(millis + quickDeadline),
+        endAfter(millis + deadlines.request),
       );
     }),
 
@@ -197,6 +197,7 @@ where chatbot_id = $1 and chat_id = $2::int8 and id < $3::int8 and position < co
   (select position from entry ${atKey("id", "$3::int8", "chat_id = $2::int8")}), $3::int8)
 order by position desc limit ${turnEntries}`;
 
+const hasKey = ({ idempotencyKey }: Turn) => idempotencyKey !== null;
 const turnColumns: ReadonlyArray<Column<Turn>> = [
   ["chat_id", "int8", ({ chat }) => (chat === null ? null : BigInt(chat))],
   ["turn", "text", ({ id }) => id],
@@ -249,6 +250,7 @@ const renewTurns = batchStatement(
   on conflict (chatbot_id, key) do update set turn_until = excluded.turn_until
 )
 select at::int4 as at, outcome from turn_row`,
+  hasKey,
 );
 
 // A key is old then: free for any request, and the first to be swept.
@@ -265,12 +267,13 @@ const releaseTurns = batchStatement(
   on conflict (chatbot_id, key) do update set turn = null, made_at = excluded.made_at
 )
 select at::int4 as at, outcome, ${notifyFreed} as notified from turn_row`,
+  hasKey,
 );
 
 const appendEntries = batchStatement<Append>(
   [...turnColumns, ...columnsOfEntry(({ entry }: Append) => entry)],
   2,
-  (items) => `${lockTurns(items)}, freed as (
+  (items, isKeyed) => `${lockTurns(items)}, freed as (
   insert into chat (chatbot_id, id, position, create_time, entries, last_entry_time, turn_until)
   select $1, id, position, create_time, entries + 1,
     greatest(last_entry_time, create_time, date_trunc('milliseconds', clock_timestamp())), clock_timestamp()
@@ -283,13 +286,18 @@ const appendEntries = batchStatement<Append>(
   select $1, id, nextval(${ownSequence("entry_id")}), freed.entries, freed.last_entry_time, ${newEntryColumns}
   from turn_row join freed using (id) where outcome = 'held'
   returning *
-), settled as (
+)${
+    isKeyed
+      ? `, settled as (
   insert into idempotency_key (chatbot_id, key, fingerprint, made_at, chat_id, entry_id)
   select $1, key, '', clock_timestamp(), stored.chat_id, stored.id
   from turn_row join stored using (chat_id) where outcome = 'held' and key is not null
   on conflict (chatbot_id, key) do update set
     made_at = excluded.made_at, turn_until = null, chat_id = excluded.chat_id, entry_id = excluded.entry_id
-)
+)`
+      : ""
+  }
 select at::int4 as at, outcome, ${entryColumns("stored")}, ${notifyFreed} as notified
 from turn_row left join stored on outcome = 'held' and stored.chat_id = turn_row.chat_id`,
+  hasKey,
 );

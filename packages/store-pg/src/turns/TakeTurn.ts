@@ -15,7 +15,7 @@ import {
 } from "@parley/core/ports";
 import { Effect } from "effect";
 import { makeWriteBatcher } from "../chats/WriteBatcher.ts";
-import { endAfter, quickDeadline, timeLeft } from "../database/Lending.ts";
+import { deadlines, endAfter, timeLeft } from "../database/Deadlines.ts";
 import {
   mapLockTimeout,
   retryOnConflict,
@@ -77,7 +77,7 @@ export const makeTakeTurn = Effect.fnUntraced(function* <E>(
         return decisions as ReadonlyArray<ReadonlyArray<DecisionRow>>;
       },
       // A deadline of its own: the batcher's fiber inherits that of the request that started it.
-      endAfter(quickDeadline),
+      endAfter(deadlines.request),
     ),
     { writers: 2, batch: 100 },
   );
@@ -123,13 +123,23 @@ export const makeTakeTurn = Effect.fnUntraced(function* <E>(
         return { _tag: "Turn", turn: { ...turn, newest } } satisfies Taken;
       }
     }
-  }, endAfter(quickDeadline));
+  }, endAfter(deadlines.request));
 });
 
 /** Milliseconds after which an ask tries a locked chat again. */
 const lockedPause = 50;
 
 const leaseEnd = `clock_timestamp() + interval '${turnLease} milliseconds'`;
+
+// CTEs that claim the keys of what was decided. The `outcome` is the decision, or that another request claimed the key
+// after the snapshot.
+const claimed = `claim as (
+  select key, fingerprint, turn, chat_id from decided where decision = 'free' and key is not null
+), ${claimKeys}, outcome as (
+  select decided.*,
+    case when decision = 'free' and decided.key is not null and claimed.key is null then 'overtaken' else decision end as outcome
+  from decided left join claimed using (key)
+)`;
 
 // Decides the requests for turns; `$2` is this instance. It fails if two of them take the same chat or key: the batcher
 // then sends each by itself. In one process asks of a chat wait for one another, and those with one key are joined.
@@ -149,7 +159,7 @@ const takeTurns = batchStatement<Turn>(
     ["fingerprint", "text", ({ idempotencyKey }) => idempotencyKey?.fingerprint],
   ],
   3,
-  (items) => `
+  (items, isKeyed) => `
 with request as (
   select * from ${items}
 ), found as (
@@ -179,14 +189,7 @@ with request as (
     else 'free'
   end as decision
   from found
-), claim as (
-  select key, fingerprint, turn, chat_id from decided where decision = 'free' and key is not null
-), ${claimKeys}, outcome as (
-  select decided.*,
-    -- Another request claimed the key after the snapshot.
-    case when decision = 'free' and decided.key is not null and claimed.key is null then 'overtaken' else decision end as outcome
-  from decided left join claimed using (key)
-), changed as (
+), ${isKeyed ? claimed : "outcome as (select *, decision as outcome from decided)"}, changed as (
   insert into chat (chatbot_id, id, position, create_time, entries, turn, turn_until, waiting)
   select $1, chat_id, position, create_time, entries,
     case outcome when 'free' then turn else chat_turn end,
@@ -212,4 +215,5 @@ from outcome left join lateral (
     order by position desc limit ${turnEntries}
   )
 ) newest on true`,
+  ({ idempotencyKey }) => idempotencyKey !== null,
 );
