@@ -6,8 +6,8 @@ const parley = await openParley({
   answerer: async function* ({ earlier, question }) {
     let entries = 0;
     for await (const _ of earlier) entries++;
-    yield `After ${entries} entries, `;
-    yield `you asked: ${question}`;
+    yield `After ${entries} entries`;
+    yield `, you asked: ${question}`;
   },
 });
 const bot = await parley.chatbot({
@@ -18,7 +18,8 @@ const bot = await parley.chatbot({
 
 const chat = await bot.createChat({ userRef: "user-7" });
 for await (const event of bot.stream(chat.id, "Are you open?")) {
-  console.log(event.type === "delta" ? event.text : `stored as entry ${event.entry.id}`);
+  if (event.type === "delta") process.stdout.write(event.text);
+  else console.log(` (stored as entry ${event.entry.id})`);
 }
 
 const { entry } = await bot.ask(chat.id, "And tomorrow?", { idempotencyKey: "message-2" });
