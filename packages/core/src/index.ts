@@ -64,6 +64,7 @@ export {
   keyId,
   keyRecord,
   keyState,
+  Origins,
   plainKey,
   PointInTime,
   RatePerMinute,

@@ -217,8 +217,8 @@ const make = Effect.gen(function* () {
     widget: Effect.fnUntraced(function* (keyId: string) {
       const { expiresAt, grant } = yield* keyWith(keyId);
       if (grant === null || expiresAt <= (yield* elapsedMillis)) return null;
-      const { anonymous = false, chatbot, origins = [] } = grant;
-      return { keyId, chatbot, origins, anonymous } satisfies Widget;
+      const { chatbot, origins = [] } = grant;
+      return { keyId, chatbot, origins, anonymous: allowsAnonymous(grant) } satisfies Widget;
     }),
     /**
      * What a token for an anonymous visitor says, and the secret to sign it with; `null` for a key that allows none. The
@@ -241,7 +241,7 @@ const make = Effect.gen(function* () {
     ) {
       const { epoch, expiresAt, grant, signer } = yield* keyWith(id);
       const now = yield* elapsedMillis;
-      if (grant?.anonymous !== true || signer === noKey || expiresAt <= now) return null;
+      if (grant === null || !allowsAnonymous(grant) || expiresAt <= now) return null;
       const present = new Date(epoch + now);
       let userRef = `${anonymousPrefix}${crypto.randomUUID()}`;
       if (former === undefined) {
@@ -263,6 +263,13 @@ const make = Effect.gen(function* () {
     }),
   };
 });
+
+/** Without a bound on what strangers spend, a key admits none. */
+const allowsAnonymous = (grant: Grant): boolean =>
+  grant.anonymous === true &&
+  grant.signingSecret != null &&
+  grant.tokensPerDay != null &&
+  grant.visitorRatePerMinute != null;
 
 /**
  * Token buckets of a minute, by name. Beyond `most` the one that was spent from longest ago is forgotten, which is full

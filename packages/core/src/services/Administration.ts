@@ -9,6 +9,7 @@ import {
   hashKey,
   keyId,
   plainKey,
+  Origins,
   PointInTime,
   RatePerMinute,
   Scopes,
@@ -225,12 +226,6 @@ const ChatbotRules = Schema.Struct({
   actor,
 });
 
-const Origin = Text.check(
-  Schema.isPattern(/^https?:\/\/[\w.:[\]-]+$/, {
-    message: "is not an origin, such as https://shop.example",
-  }),
-);
-
 const KeyRules = Schema.Struct({
   name: Schema.optionalKey(Schema.NullOr(Text)),
   scopes: Schema.optionalKey(Scopes),
@@ -238,7 +233,7 @@ const KeyRules = Schema.Struct({
   ratePerMinute: Schema.optionalKey(Schema.NullOr(RatePerMinute)),
   visitorRatePerMinute: Schema.optionalKey(Schema.NullOr(RatePerMinute)),
   tokensPerDay: Schema.optionalKey(Schema.NullOr(TokensPerDay)),
-  origins: Schema.optionalKey(Schema.Array(Origin)),
+  origins: Schema.optionalKey(Origins),
   anonymous: Schema.optionalKey(Schema.Boolean),
   keepFor: Schema.optionalKey(Schema.Finite.check(Schema.isBetween({ minimum: 0, maximum: 1e14 }))),
   actor,
