@@ -4,7 +4,6 @@
 import {
   ChatbotSettings,
   defaultSettings,
-  hashKey,
   keyId,
   LongText,
   Name,
@@ -17,8 +16,8 @@ import {
   Text,
   TokensPerDay,
   type KeyRecord,
-  type NewChatbot,
 } from "@parley/core";
+import { hashKey, type NewChatbot } from "@parley/core/ports";
 import { Data, Effect, FileSystem, Option, Schema, SchemaTransformation } from "effect";
 import { decodeUtf8, readVariable, type Variables } from "../Variables.ts";
 
@@ -100,7 +99,7 @@ const settings = {
   moderation: optional(fields.moderation, "The moderator of questions; null: PARLEY_MODERATION"),
   knowledge: optional(
     fields.knowledge,
-    "A folder of documents below PARLEY_KNOWLEDGE_ROOT; null: PARLEY_KNOWLEDGE_DIR",
+    "The subfolder of PARLEY_KNOWLEDGE_DIR that it answers from; null: the whole folder",
   ),
   retentionDays: optional(
     fields.retentionDays,

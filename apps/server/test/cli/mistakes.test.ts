@@ -2,7 +2,7 @@
  * Every command, used wrongly or where it cannot work.
  */
 import * as PgClient from "@effect/sql-pg/PgClient";
-import { ChatbotRegistry } from "@parley/core";
+import { ChatbotRegistry } from "@parley/core/ports";
 import { layerPostgres } from "@parley/store-pg";
 import { Effect, Redacted } from "effect";
 import { Reactivity } from "effect/reactivity";
@@ -53,7 +53,7 @@ const uses = [
   "chat --chatbot One",
   "chats list --chatbot One",
   "chats show 1 --chatbot One",
-  "chats search a --chatbot One",
+  "chats list --search a --chatbot One",
   "chats erase --chatbot One --id 1",
   "chats export --chatbot One",
   "chats import --chatbot One",

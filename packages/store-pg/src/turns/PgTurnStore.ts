@@ -14,7 +14,7 @@ import {
   type NewEntry,
   type StorageUnavailable,
   type Turn,
-} from "@parley/core";
+} from "@parley/core/ports";
 import { Clock, Effect, Predicate, Schedule, Stream } from "effect";
 import type { ChatCreation } from "../chats/ChatCreation.ts";
 import { makeWriteBatcher } from "../chats/WriteBatcher.ts";
@@ -239,7 +239,6 @@ const notifyFreed =
 // Both or none: an ask that took over one of them must not wait for the other.
 const renewTurns = batchStatement(
   turnColumns,
-  2,
   (items) => `${lockTurns(items)}, chats as (
   insert into chat (chatbot_id, id, position, create_time, entries, turn_until)
   select $1, id, position, create_time, entries, ${leaseEnd} from turn_row where outcome = 'held' and id is not null
@@ -256,7 +255,6 @@ select at::int4 as at, outcome from turn_row`,
 // A key is old then: free for any request, and the first to be swept.
 const releaseTurns = batchStatement(
   turnColumns,
-  2,
   (items) => `${lockTurns(items)}, chats as (
   insert into chat (chatbot_id, id, position, create_time, entries, turn_until)
   select $1, id, position, create_time, entries, clock_timestamp() from turn_row where outcome = 'held' and id is not null
@@ -272,7 +270,6 @@ select at::int4 as at, outcome, ${notifyFreed} as notified from turn_row`,
 
 const appendEntries = batchStatement<Append>(
   [...turnColumns, ...columnsOfEntry(({ entry }: Append) => entry)],
-  2,
   (items, isKeyed) => `${lockTurns(items)}, freed as (
   insert into chat (chatbot_id, id, position, create_time, entries, last_entry_time, turn_until)
   select $1, id, position, create_time, entries + 1,

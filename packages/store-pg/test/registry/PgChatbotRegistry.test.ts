@@ -1,14 +1,12 @@
 import { assert, layer } from "@effect/vitest";
+import { defaultSettings, newestChats, plainKey } from "@parley/core";
 import {
   ChatArchive,
   ChatbotDirectory,
   ChatbotRegistry,
   ChatStore,
-  defaultSettings,
-  newestChats,
-  plainKey,
   type ArchiveRecord,
-} from "@parley/core";
+} from "@parley/core/ports";
 import { Deferred, Effect, Fiber, Latch, Queue, Stream } from "effect";
 import { clientOf, freshSchema, layerPostgresUnderTest } from "../PostgresUnderTest.ts";
 
@@ -82,7 +80,6 @@ layer(layerPostgresUnderTest(), { excludeTestServices: true })("registry on Post
         [registry.addKey(id, added, "test"), 0],
         [registry.changeKey(id, keyId, { name: "named" }, "test"), 1],
         [registry.changeKey(id, keyId, { name: "named" }, "test"), 0],
-        [registry.replaceKey(id, keyId, keyRecord(), 3_600_000, "test"), 1],
         [registry.revokeKey(id, keyId, "test"), 1],
         [registry.revokeKey(id, keyId, "test"), 0],
         [directory.used([added.id]), 0],
