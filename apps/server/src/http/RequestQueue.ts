@@ -68,6 +68,8 @@ export const makeRequestQueue = () => {
     waiting: () => asks.length,
     turn: Effect.callback<void>((resume) => {
       const since = performance.now();
+      // The look-up of a key may have taken many turns.
+      if (!isInTurn) startTurn();
       if (asks.length === 0 && since < end) return resume(Effect.void);
       const ask = { since, begin: () => resume(Effect.void) };
       asks.push(ask);

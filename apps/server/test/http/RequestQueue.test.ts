@@ -56,3 +56,12 @@ it("an ask that is interrupted while it waits gives up its place", async () => {
   expect(queue.loop.waiting()).toBe(1);
   await new Promise((resolve) => fibers[1]!.addObserver(resolve));
 });
+
+it("an ask begins whose request has waited for something else than its turn", async () => {
+  const queue = makeRequestQueue();
+  queue.enter(() => {});
+  await new Promise((resolve) => setTimeout(resolve, 20));
+  const fiber = Effect.runFork(queue.loop.turn);
+  await new Promise((resolve) => setTimeout(resolve, 20));
+  expect(fiber.pollUnsafe()).toBeDefined();
+});
