@@ -6,6 +6,7 @@ export default defineConfig({
     // They run with test:system.
     exclude: [...configDefaults.exclude, "**/*.long.test.ts"],
     globalSetup: ["test/postgres.ts"],
+    setupFiles: ["test/children.ts"],
     // Much of the time of the tests is waiting for processes.
     maxWorkers: 3,
     testTimeout: 30_000,

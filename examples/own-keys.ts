@@ -1,4 +1,5 @@
-import { Access, ChatbotDirectory, defaultSettings, keyId, type Chatbot } from "@parley/core";
+import { Access, defaultSettings, keyId, type Chatbot } from "@parley/core";
+import { ChatbotDirectory } from "@parley/core/ports";
 import { Effect, Layer, Stream } from "effect";
 import { Digest } from "effect/crypto";
 import { createHash } from "node:crypto";
@@ -20,7 +21,7 @@ const ownDirectory = Layer.succeed(
     open: (id) =>
       Effect.succeed(
         id === keyId(key)
-          ? { hash, scopes: ["read", "ask"], expiresInMillis: null, chatbot }
+          ? { hash, scopes: ["read", "ask"], expiresInMillis: null, chatbot, userRef: "user-7" }
           : null,
       ),
     used: () => Effect.void,
@@ -31,4 +32,5 @@ const ownDirectory = Layer.succeed(
 const principal = Access.use((access) => access.authenticate(key)).pipe(
   Effect.provide(Access.layer.pipe(Layer.provide([ownDirectory, Digest.layerWebCrypto]))),
 );
-console.log((await Effect.runPromise(principal)).scopes);
+const { scopes, userRef } = await Effect.runPromise(principal);
+console.log(scopes, userRef);

@@ -13,6 +13,7 @@ export default defineConfig({
     exclude: [...configDefaults.exclude, "system/failover/**"],
     env: { PARLEY_RANDOM_REQUESTS: "10000" },
     globalSetup: ["test/postgres.ts"],
+    setupFiles: ["test/children.ts"],
     // Much of their time is waiting for processes.
     maxWorkers: 2,
     testTimeout: 60_000,

@@ -4,39 +4,52 @@ import { dirname, join, resolve } from "node:path";
 
 const root = join(import.meta.dirname, "..");
 
+const browser = [/^preact(\/hooks)?$/, /^@preact\/signals$/, /^marked$/, /^@parley\/client$/];
+
 /** The imports that each package's sources may have, beside their own files. */
 const mayImport: Readonly<Record<string, ReadonlyArray<RegExp>>> = {
-  "packages/core/src": [/^effect$/, /^effect\/crypto$/, /^effect\/persistence\/RateLimiter$/],
+  "packages/core/src": [/^effect$/, /^effect\/crypto$/],
+  "packages/core/src/testing": [/^effect$/, /^effect\/testing$/, /^\.\.\//],
   "packages/client/src": [/^ai$/],
-  "packages/http/src": [/^@parley\/core$/, /^effect$/, /^effect\//],
+  "packages/http/src": [/^@parley\/core(\/ports)?$/, /^effect$/, /^effect\//, /^jose(\/|$)/],
+  // For hosts with Node's own requests and responses.
+  "packages/http/src/node": [
+    /^@parley\/core(\/ports)?$/,
+    /^effect$/,
+    /^effect\//,
+    /^node:/,
+    /^\.\.\/(contract|serve)\//,
+  ],
   "packages/pages/src": [
     /^@parley\/http(\/contract)?$/,
     /^effect$/,
-    /^effect\/http(-api)?$/,
+    /^effect\/http$/,
     /^marked$/,
-    /^#playground$/,
+    /^#files$/,
   ],
-  // Code of the browser, which is bundled.
+  // Code of browsers, which is bundled: the parts of all pages, and two pages.
+  "packages/pages/src/page": browser,
   "packages/pages/src/playground/page": [
-    /^preact(\/hooks)?$/,
-    /^@preact\/signals$/,
-    /^marked$/,
-    /^@parley\/client$/,
+    ...browser,
+    /^\.\.\/\.\.\/page\//,
     /^\.\.\/PlaygroundConfig\.ts$/,
   ],
-  "packages/store-memory/src": [/^@parley\/core$/, /^effect$/],
+  "packages/pages/src/docs/page": [...browser, /^\.\.\/\.\.\/page\//],
+  "packages/store-memory/src": [/^@parley\/core\/ports$/, /^effect$/],
   "packages/store-pg/src": [
-    /^@parley\/core$/,
+    /^@parley\/core\/ports$/,
     /^effect$/,
     /^effect\/(sql|encoding|reactivity)$/,
     /^@effect\/sql-pg/,
   ],
+  "packages/store-sqlite/src": [/^@parley\/core$/, /^effect$/, /^node:sqlite$/],
   "packages/llm/src": [
-    /^@parley\/core$/,
+    /^@parley\/core\/ports$/,
     /^effect$/,
-    /^effect\/persistence\/CircuitBreaker$/,
+    /^effect\/(http|persistence\/CircuitBreaker)$/,
     /^ai$/,
     /^@ai-sdk\//,
+    /^@effect\/platform-node\/Node(FileSystem|Path)$/,
     /^marked$/,
     /^obscenity$/,
   ],

@@ -105,6 +105,10 @@ export const startCluster = async () => {
     const args = ["netns", "exec", space, ...asPostgres, ...command];
     spawn("ip", args, { cwd: "/", env, stdio: ["ignore", log, log] });
   };
+  const printLogs = () => {
+    for (const space of spaces.filter((name) => existsSync(logOf(name))))
+      console.error(space, readFileSync(logOf(space), "utf8").slice(-3000));
+  };
   /** A directory of PostgreSQL's user. */
   const makeHome = async (name: string) => {
     const home = join(directory, name);
@@ -137,16 +141,16 @@ export const startCluster = async () => {
     }
     const home = await makeHome(String(n));
     // The recipe's files are those of the first machine. A line that names the second is the same on all.
-    const ownFileOf = (language: string) =>
-      fileOf(language, "cluster").replace(/^(?!.*\.2:).*$/gm, (line) =>
-        line
-          .replace("node1", `node${n}`)
-          .replace(address("cluster", 1), address("cluster", n))
-          .replace(/\/var\/(lib|run)/, home),
-      );
+    const ownFileOf = (language: string, change = (text: string) => text) =>
+      change(fileOf(language, "cluster"))
+        .replace(/^(?!.*\.2:).*$/gm, (line) =>
+          line.replace("node1", `node${n}`).replace(address("cluster", 1), address("cluster", n)),
+        )
+        .replaceAll(/\/var\/(lib|run)/g, home)
+        .replaceAll("/srv/backup", backup);
     const file = join(directory, `${n}.yml`);
     const configure = (change: (yaml: string) => string) =>
-      writeFile(file, change(ownFileOf("yaml")).replaceAll("/srv/backup", backup));
+      writeFile(file, ownFileOf("yaml", change));
     await configure((yaml) => yaml);
     const etcd = ownFileOf("ini").trim().split("\n");
     const pids = async () =>
@@ -163,7 +167,11 @@ export const startCluster = async () => {
         launch(space, "patroni", file);
       },
       signal: async (name) => {
-        for (const pid of await pids()) signal(pid, name);
+        const all = await pids();
+        for (const pid of all) signal(pid, name);
+        // PostgreSQL does not start while the process in its lock file is still to be reaped.
+        const isThere = (pid: number) => existsSync(`/proc/${pid}`);
+        while (name === "SIGKILL" && all.some(isThere)) await sleep(50);
       },
       unplug: async (...cables) => {
         for (const cable of cables) await ip(`-n ${hub} link set ${cable}${n} nomaster`);
@@ -235,6 +243,9 @@ export const startCluster = async () => {
           new Set(all.map(({ timeline }) => timeline)).size === 1 &&
           all.some(({ role }) => role === "sync_standby") === synchronous;
         return isWhole || undefined;
+      }).catch((cause) => {
+        printLogs();
+        throw cause;
       });
     const urlOf = (user: string, host: string, database: string) =>
       `postgres://${user}:secret@${host}/${database}`;
@@ -271,8 +282,7 @@ export const startCluster = async () => {
       stop,
     };
   } catch (cause) {
-    for (const space of spaces.filter((name) => existsSync(logOf(name))))
-      console.error(space, readFileSync(logOf(space), "utf8").slice(-3000));
+    printLogs();
     await stop();
     throw cause;
   }

@@ -4,6 +4,7 @@ export default defineConfig({
   test: {
     include: ["system/failover/*.test.ts"],
     globalSetup: ["test/postgres.ts"],
+    setupFiles: ["test/children.ts"],
     maxWorkers: 1,
   },
 });

@@ -4,6 +4,7 @@ export default defineConfig({
   test: {
     include: ["packages/store-pg/test/**/{conformance,flat,plans,Migrator,TenantSession}.test.ts"],
     globalSetup: ["test/postgres.ts"],
+    setupFiles: ["test/children.ts"],
     // One at a time: other tests run beside them.
     maxWorkers: 1,
     testTimeout: 30_000,

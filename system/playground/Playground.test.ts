@@ -840,6 +840,78 @@ it("names the origin that the answers interface must accept, and then asks it", 
   ).finally(open.stop);
 });
 
+describe("with the documents of the server itself", () => {
+  let own: Running;
+  beforeAll(async () => {
+    own = await launch("memory", { PARLEY_KNOWLEDGE_DIR: " " });
+  });
+  afterAll(() => own?.stop());
+  const at = (options: BrowserContextOptions = {}) => ({ ...options, origin: own.target.origin });
+  const hash = () => `#key=${own.target.key}`;
+
+  it("the links of an answer lead to the guide, and a line says who answers", () =>
+    visit(
+      async (page) => {
+        await page.getByText("Quotes its documents.").waitFor();
+        await page.getByRole("link", { name: "Connect a model" }).waitFor();
+        expect(await page.locator(".questions button").count()).toBe(3);
+        await ask(page, "Can I use my own PostgreSQL database?");
+        await answered(page);
+        const links = await storedAnswer(page)
+          .locator("a")
+          .evaluateAll((all) => all.map((one) => (one as HTMLAnchorElement).pathname));
+        expect(links).toEqual(["/docs/operations", "/docs/faq"]);
+        const [source] = await Promise.all([
+          page.context().waitForEvent("page"),
+          storedAnswer(page).getByText("faq.md").click(),
+        ]);
+        await source.waitForSelector("h2:text-is('Can I use my own PostgreSQL database?')");
+        expect(new URL(source.url()).hash).toBe("#can-i-use-my-own-postgresql-database");
+      },
+      at(),
+      hash(),
+    ));
+
+  it("light or dark is the person's choice on every page, which lead to one another", () =>
+    visit(
+      async (page) => {
+        const scheme = () =>
+          page.evaluate(() => getComputedStyle(document.documentElement).colorScheme);
+        await page.getByRole("button", { name: "Light or dark" }).click();
+        expect(await scheme()).toBe("dark");
+        for (const name of ["Guide", "API", "Playground"]) {
+          await page.getByRole("link", { name, exact: true }).click();
+          await page.waitForSelector(`.bar [aria-current]:text-is('${name}')`);
+          expect(await scheme()).toBe("dark");
+        }
+        await page.getByRole("button", { name: "Light or dark" }).click();
+        expect(await scheme()).toBe("light");
+      },
+      at(),
+      hash(),
+    ));
+
+  it.each([
+    ["light", desktop],
+    ["dark", phone],
+  ] as const)("the guide is accessible and copies its code, %s", (colorScheme, device) =>
+    visit(
+      async (page) => {
+        for (const path of ["/docs/guide", "/docs/faq", "/docs/settings", "/docs/guide?q=port"]) {
+          await page.goto(own.target.origin + path);
+          await page.waitForSelector("h1");
+          await expectAccessible(page, path);
+        }
+        await page.getByRole("button", { name: "Copy" }).first().click();
+        await page.getByRole("button", { name: "Copied" }).waitFor();
+        expect(await page.evaluate(() => navigator.clipboard.readText())).toContain("PARLEY_PORT");
+      },
+      at({ ...device, colorScheme, permissions: ["clipboard-read", "clipboard-write"] }),
+      hash(),
+    ),
+  );
+});
+
 describe.each([
   ["light", "desktop", desktop],
   ["dark", "desktop", desktop],

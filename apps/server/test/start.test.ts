@@ -3,15 +3,18 @@
  */
 import { spawn } from "node:child_process";
 import { once } from "node:events";
+import { existsSync } from "node:fs";
 import { chmod, mkdtemp, readFile, rm, stat, writeFile } from "node:fs/promises";
 import { createServer, type AddressInfo, type Socket } from "node:net";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
+import { Duration, Effect } from "effect";
 import { afterAll, beforeAll, describe, expect, inject, it } from "vitest";
 import { here, oneLineAndHint } from "./cli/here.ts";
 import { run } from "./cli/run.ts";
 import { freePort } from "./FreePort.ts";
+import { readSettings } from "../src/Settings.ts";
 import { withoutSettings } from "./withoutSettings.ts";
 
 let directory: string;
@@ -59,6 +62,21 @@ const started = async (settings: Readonly<Record<string, string>>): Promise<stri
   return printed;
 };
 
+/** What a server prints on a terminal, until it has started. */
+const onTerminal = async (settings: Readonly<Record<string, string>>): Promise<string> => {
+  const main = fileURLToPath(new URL("../src/main.ts", import.meta.url));
+  const child = spawn("script", ["-qec", `${process.execPath} ${main} serve`, "/dev/null"], {
+    env: { ...withoutSettings(), ...quiet, ...settings },
+    stdio: ["pipe", "pipe", "inherit"],
+  });
+  let printed = "";
+  for await (const data of child.stdout) {
+    printed += String(data).replaceAll("\r", "");
+    if (/ has started .*\n/.test(printed)) child.stdin.end("\x03");
+  }
+  return printed;
+};
+
 describe("the first start", () => {
   it("without a terminal writes its key into a file, when an earlier one could not listen", async () => {
     const taken = createServer().listen(0, "127.0.0.1");
@@ -70,7 +88,9 @@ describe("the first start", () => {
       PARLEY_SCHEMA: `start_${process.pid}`,
       PARLEY_PORT: String(port),
     };
-    expect(await refusal(settings, run)).toContain("the port is taken");
+    expect(await refusal(settings, run)).toContain(
+      `the port is taken; set PARLEY_PORT to another one, such as ${port < 65_000 ? port + 100 : port - 100}.`,
+    );
     taken.close();
     await once(taken, "close");
     const printed = await started(settings);
@@ -82,9 +102,15 @@ describe("the first start", () => {
     expect(again).not.toContain("first API key");
     expect(again).toMatch(/^Store +PostgreSQL at DATABASE_URL \(plain text\)$/m);
     expect(again).toContain('store=postgres security="plain text"');
+    const shown = await onTerminal(settings);
+    expect(shown).toMatch(/^Playground +http:\/\/127\.0\.0\.1:\d+\/$/m);
+    expect(shown).toMatch(/^Guide +http:\/\/127\.0\.0\.1:\d+\/docs\/guide$/m);
+    expect(shown).toMatch(
+      /^API key +shown at the first start; another: npx --yes pnpm@12 --silent parley key create /m,
+    );
   }, 60_000);
 
-  it("is ready only after its key is in the file", async () => {
+  it("is ready only after its key is in the file, of which a store in memory has its own", async () => {
     const data = join(directory, "ready");
     const port = String(await freePort());
     const { child, ended } = serve({ PARLEY_DATA_DIR: data, PARLEY_MANAGEMENT_PORT: port });
@@ -94,7 +120,9 @@ describe("the first start", () => {
         () => false,
       );
     while (!(await isReady())) expect(child.exitCode).toBeNull();
-    expect(await readFile(join(data, "first-key"), "utf8")).toMatch(/^prl_/);
+    expect(await readFile(join(data, "memory-key"), "utf8")).toMatch(/^prl_/);
+    // The key of the database in the directory lives on.
+    expect(existsSync(join(data, "first-key"))).toBe(false);
     child.kill("SIGINT");
     await ended;
   });
@@ -224,7 +252,6 @@ describe("a setting", () => {
     ["PARLEY_ASK_DEADLINE", "30 parsecs"],
     ["PARLEY_ASK_DEADLINE", "2 hours"],
     ["PARLEY_DRAIN_DELAY", "2 hours"],
-    ["PARLEY_ASK_QUEUE_LIMIT", "-1"],
     ["PARLEY_ASKS_AT_ONCE", "0"],
     ["PARLEY_ROW_SECURITY", "maybe"],
     ["PARLEY_POOLER", "sometimes"],
@@ -260,6 +287,23 @@ describe("a setting", () => {
       const message = await refusal({ PARLEY_LLM_BASE_URL: url, PARLEY_LLM_MODEL: "m" });
       expect(message).toContain("PARLEY_LLM_BASE_URL");
       expect(message).not.toContain("secret");
+    }
+  });
+
+  it("that is a time takes words and short units, and no number alone", async () => {
+    for (const [value, millis] of [
+      ["0", 0],
+      ["5s", 5000],
+      ["500ms", 500],
+      ["2 minutes", 120_000],
+    ] as const) {
+      const settings = await Effect.runPromise(readSettings({ PARLEY_DRAIN_DELAY: value }));
+      expect(Duration.toMillis(settings.drainDelay)).toBe(millis);
+    }
+    for (const value of ["30", "5 sec", "2 hours"]) {
+      expect(await refusal({ PARLEY_DRAIN_DELAY: value })).toContain(
+        "write 5 seconds or 500 millis",
+      );
     }
   });
 

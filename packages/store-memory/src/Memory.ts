@@ -11,7 +11,7 @@ import {
   type NewEntry,
   type RegisteredKey,
   type Usage,
-} from "@parley/core";
+} from "@parley/core/ports";
 import { Clock, Effect, PubSub, Result } from "effect";
 import type { IdempotencyRecord } from "./IdempotencyRecords.ts";
 
@@ -97,6 +97,10 @@ export const findChatbot = ({ chatbots }: Memory, chatbot: number) =>
 /** The chatbot's tenant. That of an unregistered chatbot is empty, and is not kept. */
 export const tenantOf = ({ chatbots }: Memory, chatbot: number): Tenant =>
   chatbots.get(chatbot) ?? emptyTenant();
+
+/** Whether the chat exists for the user; `null`: every user. */
+export const isOwn = ({ chat }: StoredChat, userRef: string | null): boolean =>
+  userRef === null || chat.userRef === userRef;
 
 /** Stores a chat. No time is earlier than the one before, so that times have the order of ids. */
 export const addChat = (

@@ -8,14 +8,20 @@ import {
   fold,
   helloEntry,
   IdempotencyKeyReused,
-  type Entry,
-  type EntryField,
   type ListQuery,
   type Page,
-} from "@parley/core";
+} from "@parley/core/ports";
 import { Effect, Result } from "effect";
 import { findRecord, putRecord } from "./IdempotencyRecords.ts";
-import { addChat, addEntry, atomically, findChatbot, tenantOf, type Memory } from "./Memory.ts";
+import {
+  addChat,
+  addEntry,
+  atomically,
+  findChatbot,
+  isOwn,
+  tenantOf,
+  type Memory,
+} from "./Memory.ts";
 
 export const makeChatStore = (memory: Memory): ChatStore["Service"] => ({
   createChat: (chatbot, { helloMessage, ...chat }, idempotencyKey) =>
@@ -48,27 +54,25 @@ export const makeChatStore = (memory: Memory): ChatStore["Service"] => ({
       return pageOf(
         matching.map(({ chat }) => chat),
         query,
-        (chat, field) => chat[field === "_createTime" ? "createTime" : field],
+        (chat, field) => chat[field],
       );
     }),
 
-  listEntries: (chatbot, chatId, { id, ...query }) =>
+  listEntries: (chatbot, chatId, { id, ...query }, userRef = null) =>
     Effect.suspend(() => {
       const stored = tenantOf(memory, chatbot).chats.get(chatId);
-      if (stored === undefined) return Effect.fail(new ChatNotFound({ chatId }));
+      if (stored === undefined || !isOwn(stored, userRef))
+        return Effect.fail(new ChatNotFound({ chatId }));
       const entries = stored.entries.map(({ entry }) => entry);
       return Effect.succeed(
         pageOf(
           id === null ? entries : entries.filter((entry) => entry.id === id),
           query,
-          readEntry,
+          (entry, field) => entry[field],
         ),
       );
     }),
 });
-
-const readEntry = (entry: Entry, field: EntryField) =>
-  field === "_createTime" ? entry.createTime : field === "chat_id" ? entry.chatId : entry[field];
 
 type Value = string | number | boolean | Date | null;
 

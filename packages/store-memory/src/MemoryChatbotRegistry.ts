@@ -6,12 +6,11 @@ import {
   ChatbotDirectory,
   ChatbotRegistry,
   ChatbotTaken,
+  grantOf,
   KeyNotFound,
   KeyTaken,
-  WorkspaceNotFound,
-  WorkspaceTaken,
   type RegisteredKey,
-} from "@parley/core";
+} from "@parley/core/ports";
 import { Clock, Context, Effect, Result, Stream } from "effect";
 import { atomically, emptyTenant, findChatbot, record, type Memory } from "./Memory.ts";
 
@@ -21,10 +20,8 @@ const newKey = { revokedAt: null, lastUsedAt: null };
 export const makeChatbotRegistry = (memory: Memory) => {
   const { chatbots, lastId, notifications } = memory;
   const all = () => [...chatbots.values()];
-  const inWorkspace = (workspaceName: string) =>
-    all().filter(({ chatbot }) => chatbot.workspaceName === workspaceName);
   const findByName = (workspaceName: string, name: string) =>
-    inWorkspace(workspaceName).find(({ chatbot }) => chatbot.name === name);
+    all().find(({ chatbot }) => chatbot.workspaceName === workspaceName && chatbot.name === name);
   const isTaken = (keyId: string) => all().some(({ keys }) => keys.has(keyId));
 
   /** The key and those beside it; fails if the key was revoked. */
@@ -77,26 +74,6 @@ export const makeChatbotRegistry = (memory: Memory) => {
         return chatbot;
       }),
 
-    renameWorkspace: (from, to, { merge }, actor) =>
-      atomically(function* (now) {
-        const moved = inWorkspace(from);
-        if (moved.length === 0) {
-          return yield* Result.fail(new WorkspaceNotFound({ workspaceName: from }));
-        }
-        if (from === to) return;
-        if (!merge && inWorkspace(to).length > 0) {
-          return yield* Result.fail(new WorkspaceTaken({ workspaceName: to }));
-        }
-        for (const { name } of moved.map(({ chatbot }) => chatbot)) {
-          if (findByName(to, name) === undefined) continue;
-          return yield* Result.fail(new ChatbotTaken({ workspaceName: to, name }));
-        }
-        for (const one of moved) {
-          one.chatbot = { ...one.chatbot, workspaceName: to };
-          record(memory, now, actor, one.chatbot.id, "change", "workspaceName");
-        }
-      }),
-
     delete: (id, actor) =>
       atomically(function* (now) {
         const { name } = (yield* findChatbot(memory, id)).chatbot;
@@ -121,25 +98,6 @@ export const makeChatbotRegistry = (memory: Memory) => {
         record(memory, now, actor, id, "change-key", `${keyId}: ${fields.join(", ")}`);
       }),
 
-    replaceKey: (id, keyId, replacement, keepForMillis, actor) =>
-      atomically(function* (now) {
-        const { key, keys } = yield* findKey(id, keyId);
-        const { expiresAt: before, name, ratePerMinute, scopes } = key;
-        if (isTaken(replacement.id)) {
-          return yield* Result.fail(new KeyTaken({ keyId: replacement.id }));
-        }
-        const end = new Date(now + keepForMillis);
-        const expiresAt = before !== null && before <= end ? before : end;
-        const createdAt = new Date(now);
-        const kept = { name, scopes, ratePerMinute };
-        keys.set(replacement.id, { ...replacement, ...kept, ...newKey, createdAt });
-        keys.set(keyId, { ...key, expiresAt });
-        record(memory, now, actor, id, "add-key", replacement.id);
-        if (expiresAt !== before)
-          record(memory, now, actor, id, "change-key", `${keyId}: expiresAt`);
-        return { name, scopes, expiresAt };
-      }),
-
     revokeKey: (id, keyId, actor) =>
       atomically(function* (now) {
         const { key, keys } = yield* findKey(id, keyId);
@@ -160,9 +118,7 @@ export const makeChatbotRegistry = (memory: Memory) => {
         for (const { chatbot, keys } of all()) {
           const key = keys.get(keyId);
           if (key === undefined || key.revokedAt !== null) continue;
-          const { expiresAt, hash, ratePerMinute, scopes } = key;
-          const expiresInMillis = expiresAt && expiresAt.getTime() - now;
-          return { hash, scopes, ratePerMinute, chatbot, expiresInMillis };
+          return grantOf(key, chatbot, now);
         }
         return null;
       }),

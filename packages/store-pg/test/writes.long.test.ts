@@ -9,7 +9,7 @@ import { makeChatArchive } from "../src/archive/PgChatArchive.ts";
 import { makeListChats } from "../src/chats/ChatListing.ts";
 import { makeListEntries } from "../src/chats/EntryListing.ts";
 import { makeTurnStore } from "../src/turns/PgTurnStore.ts";
-import type { Tenant } from "../src/database/Lending.ts";
+import type { Tenant } from "../src/database/Checkout.ts";
 import type { Session, Statement } from "../src/database/TenantSession.ts";
 import { mostOf } from "./buffers.ts";
 import { fillChats, filledChatbot as chatbot, fillEntries, settle } from "./fill.ts";
@@ -56,7 +56,8 @@ const measured = (session: Session, note: (text: string, buffers: number) => voi
   };
   return {
     transaction,
-    batch: (tenant, statements) => transaction(tenant, each(tenant, statements)),
+    batch: (tenant, statements) =>
+      Effect.map(transaction(tenant, each(tenant, statements)), (results) => results.at(-1)!),
     query,
   };
 };

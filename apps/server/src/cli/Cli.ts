@@ -15,7 +15,6 @@ import { migrate } from "./commands/MigrateCommand.ts";
 import { provision } from "./commands/ProvisionCommand.ts";
 import { serve } from "./commands/ServeCommand.ts";
 import { usage } from "./commands/UsageCommand.ts";
-import { workspace } from "./commands/WorkspaceCommand.ts";
 import { withHelp } from "./Declaration.ts";
 import { CommandFailed, exitCode, presenter, printingErrors, redactKeys } from "./Errors.ts";
 import { Json } from "./Output.ts";
@@ -35,7 +34,6 @@ export const command = Command.make("parley").pipe(
     serve,
     migrate,
     doctor,
-    workspace,
     chatbot,
     key,
     provision,

@@ -3,12 +3,14 @@
  */
 import {
   Asking,
+  ChatName,
   Chats,
   isBlank,
   newest,
   newestChats,
   describeSchemaError,
   Question,
+  type Chat,
   type Chatbot,
 } from "@parley/core";
 import { Console, Effect, Schema, Stdio, Stream } from "effect";
@@ -16,12 +18,28 @@ import { recordRead } from "./Database.ts";
 import { CommandFailed, describeError, printError } from "./Errors.ts";
 import { details, printable, table, write } from "./Output.ts";
 import type { Prompt } from "./Prompt.ts";
+import { makeTypesetter } from "./Terminal.ts";
+import { Settings } from "../Settings.ts";
 
-const help = `/new       begin a new chat
-/chats     list the newest chats
-/history   show the newest entries of this chat
-/help      show this
+const help = `/new [NAME]  begin a new chat
+/open ID     continue a chat
+/chats       list the newest chats
+/history     show the newest entries of this chat
+/help        show this
 Ctrl-C stops an answer, of which nothing is stored. Ctrl-C at the prompt, or Ctrl-D, leaves.`;
+
+const decode = <A>(schema: Schema.Codec<A, string>, text: string, problem: string) =>
+  Effect.mapError(
+    Schema.decodeEffect(schema)(text),
+    (error) =>
+      new CommandFailed({
+        message: `${problem}: ${describeSchemaError(error)}.`,
+        hint: "a question has at most 200 characters, a name 255, and none of them is NUL.",
+      }),
+  );
+
+/** A pipe gets the text as it is. */
+const plain: ReturnType<typeof makeTypesetter> = { push: (text) => text, end: () => "\n" };
 
 /**
  * Asks each line, and writes the answers to standard output as they arrive; everything else goes to standard error.
@@ -38,34 +56,41 @@ export const converse = Effect.fnUntraced(function* (
   const asking = yield* Asking;
   const chats = yield* Chats;
   const { stdin } = yield* Stdio.Stdio;
+  const { knowledgeDir, llms } = yield* Settings;
+  const models = llms.map(({ model, provider }) => `${model} at ${provider}`).join(", ");
+  const answerer = models || `quoting ${knowledgeDir ?? "its own documentation"}`;
   let chat = chatId;
+  /** Of the next chat. */
+  let name: typeof ChatName.Type | null = null;
 
   const ask = Effect.fnUntraced(function* (line: string) {
-    const question = yield* Effect.mapError(
-      Schema.decodeEffect(Question)(line),
-      (error) =>
-        new CommandFailed({
-          message: `The question was not asked: ${describeSchemaError(error)}.`,
-          hint: "a question has at most 200 characters, and none of them is NUL.",
-        }),
-    );
+    const question = yield* decode(Question, line, "The question was not asked");
     // As a client does, so that the chat has its hello entry.
     if (chat === null) {
-      chat = (yield* chats.create(chatbot, {})).chat.id;
+      chat = (yield* chats.create(chatbot, { name })).chat.id;
       yield* Console.error(`Chat ${chat}.`);
     }
-    yield* asking.stream(chatbot, { chatId: chat, question, key: null, onHangUp: "cancel" }).pipe(
+    const { end, push } = prompt === null ? plain : makeTypesetter(process.stdout.columns || 80);
+    yield* asking.stream(chatbot, { chatId: chat, question, onDisconnect: "cancel" }).pipe(
       Stream.runForEach((event) =>
-        event._tag === "Delta" ? write(printable(event.text)) : Effect.void,
+        event._tag === "Delta" ? write(push(printable(event.text))) : Effect.void,
       ),
-      Effect.ensuring(Effect.ignore(write("\n"))),
+      Effect.ensuring(Effect.suspend(() => Effect.ignore(write(end())))),
     );
   });
 
-  const begin = Effect.suspend(() => {
+  const begin = Effect.fnUntraced(function* (title = "") {
+    name = title === "" ? null : yield* decode(ChatName, title, "No chat begins");
     chat = null;
     const { helloMessage } = chatbot.settings;
-    return helloMessage ? write(printable(`${helloMessage}\n`)) : Effect.void;
+    if (helloMessage) yield* write(printable(`${helloMessage}\n`));
+  });
+  const open = Effect.fnUntraced(function* (id: string) {
+    const found = yield* chats.history(chatbot, Number(id), { ...newest, limit: 1 });
+    chat = Number(id);
+    yield* Console.error(
+      `Chat ${id}. /history shows its ${found.total === 1 ? "entry" : `${found.total} entries`}.`,
+    );
   });
   const history = Effect.gen(function* () {
     if (chat === null) return yield* Console.error("This chat is new.");
@@ -80,22 +105,37 @@ export const converse = Effect.fnUntraced(function* (
     );
     yield* Console.error([...entries, `The newest ${items.length} of ${total}.`].join("\n\n"));
   });
+  /** The chat; without a name it has that of its first question. */
+  const firstQuestion = Effect.fnUntraced(function* (one: Chat) {
+    if (one.name !== null) return one;
+    const query = { ...newest, limit: 2, orderBy: [{ field: "id", descending: false }] } as const;
+    const { items } = yield* chats.history(chatbot, one.id, query);
+    return { ...one, name: items.find(({ question }) => question !== "")?.question ?? null };
+  });
   const list = Effect.gen(function* () {
     yield* recordRead(chatbot.id, "names of chats");
     const { items, total } = yield* chats.list(chatbot, newestChats);
-    const rows = table(items, ["id", "createTime", "name"]);
+    const named = yield* Effect.forEach(items, firstQuestion);
+    const rows = table(named, ["id", "createTime", "name"]);
     yield* Console.error(`${rows}\n${items.length} of ${total}`);
   });
   const answer = Effect.fnUntraced(function* (line: string) {
     if (prompt === null || !line.startsWith("/")) return yield* ask(line);
-    const commands = { "/new": begin, "/chats": list, "/history": history };
-    yield* commands[line.trim() as keyof typeof commands] ?? Console.error(help);
+    const [, command, argument = ""] = /^(\/\w*)\s*(.*?)\s*$/.exec(line) ?? [];
+    if (command === "/new") return yield* begin(argument);
+    if (command === "/open" && /^\d+$/.test(argument)) return yield* open(argument);
+    if (command === "/chats") return yield* list;
+    if (command === "/history") return yield* history;
+    return yield* Console.error(help);
   });
 
   if (chatId !== null) yield* chats.history(chatbot, chatId, { ...newest, limit: 1 });
   if (prompt !== null) {
-    yield* Console.error("Enter asks, Ctrl-C stops an answer, Ctrl-D leaves, /help shows more.");
-    if (chatId === null) yield* begin;
+    yield* Console.error(
+      `${chatbot.name} of ${chatbot.workspaceName} answers, by ${answerer}, as this terminal's settings say. A running server may have others.
+Enter asks, Ctrl-C stops an answer, Ctrl-D leaves, /help shows more.`,
+    );
+    if (chatId === null) yield* begin();
     yield* prompt.show;
   }
   const lines =

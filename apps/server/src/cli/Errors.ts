@@ -1,7 +1,7 @@
 /**
  * Errors for people: one line and a hint on standard error, and an exit code.
  */
-import { describeCause } from "@parley/core";
+import { describeCause } from "@parley/core/ports";
 import { Cause, Console, Data, Effect, Exit, Runtime } from "effect";
 import { CliError, CliOutput } from "effect/cli";
 
@@ -32,15 +32,13 @@ const hints: Readonly<Record<string, string>> = {
   ChatbotNotFound: listChatbots,
   ChatbotTaken: listChatbots,
   ChatNotFound: '"parley chats list" shows the chats.',
-  DeclarationInvalid: "nothing was changed; docs/operations.md says what each setting may be.",
+  ArgumentInvalid: "nothing was changed; docs/operations.md says what each setting may be.",
   ImportRefused: '"parley chats import --help" says what can be imported.',
   KeyNotFound: '"parley key list" shows the keys, revoked ones too.',
   ListenFailed:
     "PARLEY_HOST and PARLEY_MANAGEMENT_HOST, PARLEY_PORT, PARLEY_ASK_PORT and PARLEY_MANAGEMENT_PORT say where to listen.",
   Overloaded: "try again in a moment.",
   ProvisionInvalid: "nothing was changed; docs/provisioning.schema.json describes the file.",
-  WorkspaceNotFound: '"parley workspace list" shows the workspaces.',
-  WorkspaceTaken: "with --merge its chatbots move there, and the two become one.",
 };
 
 export const describeError = (error: Error): Described => {

@@ -1,7 +1,7 @@
 /**
  * Flags of several commands: a chatbot, times, durations and counts.
  */
-import { ChatbotRegistry, WorkspaceNotFound, type StorageUnavailable } from "@parley/core";
+import { ChatbotRegistry, type StorageUnavailable } from "@parley/core/ports";
 import { Effect, Option, Record } from "effect";
 import { Flag } from "effect/cli";
 import { timeOf } from "../provision/ProvisionFile.ts";
@@ -56,8 +56,10 @@ export const chatbotOf = Effect.fnUntraced(function* (wanted: Option.Option<stri
 /** The chatbots of a workspace; fails if there are none. */
 export const chatbotsIn = Effect.fnUntraced(function* (workspaceName: string) {
   const all = yield* ChatbotRegistry.use(({ list }) => list);
-  const found = all.filter(({ chatbot }) => chatbot.workspaceName === workspaceName);
-  return found.length > 0 ? found : yield* new WorkspaceNotFound({ workspaceName });
+  const chatbots = all.filter(({ chatbot }) => chatbot.workspaceName === workspaceName);
+  if (chatbots.length > 0) return chatbots;
+  const message = `There is no workspace "${workspaceName}".`;
+  return yield* new CommandFailed({ message, hint: listChatbots });
 });
 
 const units = { s: 1000, m: 60_000, h: 3_600_000, d: 86_400_000, w: 604_800_000 } as const;

@@ -68,7 +68,7 @@ export const makeRequestQueue = () => {
     waiting: () => asks.length,
     turn: Effect.callback<void>((resume) => {
       const since = performance.now();
-      // The look-up of a key may have taken many turns.
+      // The look-up of the key may have taken many turns.
       if (!isInTurn) startTurn();
       if (asks.length === 0 && since < end) return resume(Effect.void);
       const ask = { since, begin: () => resume(Effect.void) };

@@ -63,7 +63,7 @@ describe("parley chat", () => {
     expect(stderr.split("\n")).toEqual([
       "Chat 2.",
       expect.stringMatching(/^parley: No answer: .+\.$/),
-      expect.stringMatching(/^hint: "parley doctor" checks /),
+      expect.stringMatching(/^hint: "npx --yes pnpm@12 --silent parley doctor" checks /),
       "parley: 1 ask failed.",
       expect.stringMatching(/^hint: /),
       "",
@@ -96,21 +96,25 @@ describe("parley chat", () => {
     const before = await asked();
     const steps = [
       ["/help shows more.", "A story?\r"],
-      ["Once upon\ufffd[31m", "\x03"],
-      ["Stopped.", "/new\rA short story?\r"],
+      ["Once ", "\x03"],
+      ["upon\ufffd[31m\r\nStopped.", "/new A name\rA short story?\r"],
       ["Once upon", "/history\r"],
       ["answer    Once upon", "/chats\r"],
-      ["CREATE TIME", "/what\r"],
+      ["A name", "/open 1\r"],
+      ["Chat 1. /history shows its", "/what\r"],
       ["Ctrl-D, leaves.", "\x03"],
     ];
     let printed = "";
+    let all = "";
     for await (const data of child.stdout) {
       printed += data;
+      all += data;
       if (steps.length === 0 || !printed.includes(steps[0]![0]!)) continue;
       child.stdin.write(steps.shift()![1]!);
       printed = "";
     }
     expect(await ended).toEqual([0, null]);
+    expect(all).toMatch(/^Helpdesk of Acme answers, by slow at 127\.0\.0\.1:\d+, as this terminal/);
     expect(await asked()).toEqual([...before, [expect.any(Number), "A short story?"]]);
     child.stdin.end();
     model.closeAllConnections();

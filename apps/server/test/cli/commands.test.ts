@@ -1,7 +1,8 @@
 /**
  * Commands about the chats of a chatbot.
  */
-import { ChatbotRegistry, ChatStore, defaultSettings, newestChats, TurnStore } from "@parley/core";
+import { defaultSettings, newestChats, plainKey } from "@parley/core";
+import { ChatbotRegistry, ChatStore, TurnStore } from "@parley/core/ports";
 import { layerPostgres } from "@parley/store-pg";
 import { Effect, Redacted } from "effect";
 import { spawn } from "node:child_process";
@@ -60,9 +61,8 @@ beforeAll(async () => {
       const key = {
         id: keyId,
         hash: new Uint8Array(32),
+        ...plainKey,
         name: "web",
-        expiresAt: null,
-        ratePerMinute: null,
       };
       for (const name of ["Full", "Empty"]) {
         const chatbot = { workspaceName: "W", name, description: "", settings: defaultSettings };
@@ -109,7 +109,7 @@ describe("parley chats", () => {
       stdout: "",
       stderr:
         "parley: The import was refused, and nothing was written: the chatbot has chats.\n" +
-        'hint: "parley chats import --help" says what can be imported.\n',
+        'hint: "npx --yes pnpm@12 --silent parley chats import --help" says what can be imported.\n',
     });
     await parley("chats erase --chatbot Empty --idle-since 0s");
     expect(await totalOf(empty)).toBe(0);
@@ -133,7 +133,7 @@ describe("parley chats", () => {
       ],
     });
     const { createTime } = odd.chats[1];
-    expect(await seen("search T\u00a01")).toEqual({
+    expect(await seen("list --search T\u00a01")).toEqual({
       total: 3,
       chats: [
         { id: 12, userRef: "odd", createTime: expect.any(String), nameLength: 9 },
@@ -256,7 +256,7 @@ describe("parley chats", () => {
     expect(await audited(100)).toEqual(lines);
     const ann = { ...settings(), PARLEY_ACTOR: "ann" };
     await here(["chats", "show", "--chatbot", "Full", "--text", `${id}`], ann);
-    await here(["chats", "search", "--chatbot", "Full", "--text", "secret"], ann);
+    await here(["chats", "list", "--chatbot", "Full", "--text", "--search", "secret"], ann);
     expect(await audited(2)).toEqual([
       `${user} (ann) read Full chat ${id}`,
       `${user} (ann) read Full names of chats`,

@@ -2,7 +2,7 @@
  * Every command, used wrongly or where it cannot work.
  */
 import * as PgClient from "@effect/sql-pg/PgClient";
-import { ChatbotRegistry } from "@parley/core";
+import { ChatbotRegistry } from "@parley/core/ports";
 import { layerPostgres } from "@parley/store-pg";
 import { Effect, Redacted } from "effect";
 import { Reactivity } from "effect/reactivity";
@@ -38,8 +38,6 @@ const id = "0123456789AB";
 
 /** Of every command that needs a database one use that would work. */
 const uses = [
-  "workspace list",
-  "workspace rename Acme Beta",
   "chatbot create --workspace Acme --name Three",
   "chatbot list",
   "chatbot show --chatbot One",
@@ -55,7 +53,7 @@ const uses = [
   "chat --chatbot One",
   "chats list --chatbot One",
   "chats show 1 --chatbot One",
-  "chats search a --chatbot One",
+  "chats list --search a --chatbot One",
   "chats erase --chatbot One --id 1",
   "chats export --chatbot One",
   "chats import --chatbot One",
@@ -81,7 +79,6 @@ describe("a mistake ends a command with one line of error, a hint and an exit co
     "key nonsense",
     "key list --nonsense",
     "key list surplus",
-    "workspace rename Acme",
     "chatbot create --workspace Acme",
     "chatbot create --name Three",
     "chatbot set --chatbot One --moderation sometimes",
@@ -114,7 +111,7 @@ describe("a mistake ends a command with one line of error, a hint and an exit co
   });
 
   const failing = [
-    "workspace rename Nobody Beta",
+    "chats erase --workspace Nobody --user-ref u",
     "chatbot create --workspace Acme --name One",
     "chatbot create --workspace Acme --name ",
     "chatbot show",

@@ -57,6 +57,11 @@ export class RateExceeded extends Data.TaggedError("RateExceeded")<{
   override message = `The key is over its rate. Try again in ${this.retryAfterSeconds} s.`;
 }
 
+/** A visitor asked for a chat with the `userRef` of somebody else. */
+export class UserRefNotGranted extends Data.TaggedError("UserRefNotGranted") {
+  override message = "A visitor's chats have the visitor's own userRef.";
+}
+
 /** The API key is malformed, unknown, expired or revoked. The error does not say which. */
 export class KeyRejected extends Data.TaggedError("KeyRejected") {
   override message = "The API key is not valid.";
@@ -87,24 +92,13 @@ export class ChatbotTaken extends Data.TaggedError("ChatbotTaken")<{
   override message = `The workspace "${this.workspaceName}" has a chatbot "${this.name}" already.`;
 }
 
-/** A name, a setting or a key breaks a rule, which the message states. Nothing was written. */
-export class DeclarationInvalid extends Data.TaggedError("DeclarationInvalid")<{
+/** An argument breaks a rule. Nothing was written. The message names every wrong field. */
+export class ArgumentInvalid extends Data.TaggedError("ArgumentInvalid")<{
+  /** The first wrong field, such as `question` or `settings.model`; empty for the argument as a whole. */
+  readonly field: string;
+  readonly reason: string;
   readonly message: string;
 }> {}
-
-/** No chatbot is in a workspace of this name. */
-export class WorkspaceNotFound extends Data.TaggedError("WorkspaceNotFound")<{
-  readonly workspaceName: string;
-}> {
-  override message = `There is no workspace "${this.workspaceName}".`;
-}
-
-/** The workspace of this name has chatbots. Nothing was written. */
-export class WorkspaceTaken extends Data.TaggedError("WorkspaceTaken")<{
-  readonly workspaceName: string;
-}> {
-  override message = `There is a workspace "${this.workspaceName}" already.`;
-}
 
 /** The import cannot be carried out. Nothing was written. */
 export class ImportRefused extends Data.TaggedError("ImportRefused")<{ readonly reason: string }> {
@@ -113,6 +107,7 @@ export class ImportRefused extends Data.TaggedError("ImportRefused")<{ readonly 
 
 /** Every error that an ask can fail with. */
 export type AskError =
+  | ArgumentInvalid
   | ChatbotNotFound
   | ChatNotFound
   | IdempotencyKeyReused
@@ -134,3 +129,7 @@ const messageOf = (error: unknown): string => {
     return [...new Set(error.errors.map(describeCause))].join("; ");
   return error.message || error.name;
 };
+
+/** What was thrown, without its message, which may contain a text of a user. */
+export const nameOf = (thrown: unknown): string =>
+  thrown instanceof Error ? thrown.name : "a value that is not an error";

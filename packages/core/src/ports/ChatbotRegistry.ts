@@ -11,8 +11,6 @@ import type {
   KeyNotFound,
   KeyTaken,
   StorageUnavailable,
-  WorkspaceNotFound,
-  WorkspaceTaken,
 } from "../model/Errors.ts";
 
 /** A chatbot to create. No two chatbots have the same workspace and name, compared by code points. */
@@ -24,7 +22,7 @@ export type ChatbotChange = Partial<Omit<Chatbot, "id" | "settings">> & {
 };
 
 /** The fields of a key to change. The others stay. */
-export type KeyChange = Partial<Pick<KeyRecord, "name" | "scopes" | "expiresAt" | "ratePerMinute">>;
+export type KeyChange = Partial<Omit<KeyRecord, "id" | "hash">>;
 
 /** A chatbot and its keys. */
 export interface RegisteredChatbot {
@@ -33,12 +31,8 @@ export interface RegisteredChatbot {
   readonly keys: ReadonlyArray<RegisteredKey>;
 }
 
-/** A key that was replaced: its name and scopes, which the new key has too, and when it expires. */
-export type Replaced = Pick<KeyRecord, "name" | "scopes"> & { readonly expiresAt: Date };
-
 /**
- * A line of the audit, to which lines are only added. The line of a new chatbot precedes those of its keys. When a key
- * replaces another, its `add-key` line precedes the `change-key` line of the other.
+ * A line of the audit, to which lines are only added. The line of a new chatbot precedes those of its keys.
  */
 export interface AuditRecord {
   readonly time: Date;
@@ -81,20 +75,6 @@ export class ChatbotRegistry extends Context.Service<
       change: ChatbotChange,
       actor: string,
     ) => Effect.Effect<Chatbot, ChatbotNotFound | ChatbotTaken | StorageUnavailable>;
-    /**
-     * Moves every chatbot of a workspace to the workspace `to`, all or none. Without `merge`, fails with
-     * `WorkspaceTaken` if `to` has chatbots, unless `to` is `from`. Concurrent renames are carried out one after the
-     * other.
-     */
-    readonly renameWorkspace: (
-      from: string,
-      to: string,
-      options: { readonly merge: boolean },
-      actor: string,
-    ) => Effect.Effect<
-      void,
-      WorkspaceNotFound | WorkspaceTaken | ChatbotTaken | StorageUnavailable
-    >;
     /** Deletes a chatbot with its keys, chats, turns and idempotency keys. Its lines in the audit stay. */
     readonly delete: (
       chatbot: number,
@@ -113,18 +93,6 @@ export class ChatbotRegistry extends Context.Service<
       change: KeyChange,
       actor: string,
     ) => Effect.Effect<void, KeyNotFound | StorageUnavailable>;
-    /**
-     * Adds a key that replaces another, with the name, the scopes and the rate of that key. The other expires after
-     * `keepForMillis`, by the store's clock, or earlier if it would have. Fails with `KeyNotFound` if the other is
-     * revoked, which is checked first, and with `KeyTaken` if the id of the replacement is in use.
-     */
-    readonly replaceKey: (
-      chatbot: number,
-      keyId: string,
-      replacement: Pick<KeyRecord, "id" | "hash" | "expiresAt">,
-      keepForMillis: number,
-      actor: string,
-    ) => Effect.Effect<Replaced, KeyNotFound | KeyTaken | StorageUnavailable>;
     /** Revokes a key, for good; fails with `KeyNotFound` if it is revoked. */
     readonly revokeKey: (
       chatbot: number,

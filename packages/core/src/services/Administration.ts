@@ -1,15 +1,19 @@
 /**
- * The work of operators: workspaces, chatbots, their settings and their keys. Every change adds a line with its actor
+ * The work of operators: chatbots, their settings and their keys. Every change adds a line with its actor
  * to the audit. It takes effect in every process within a second.
  */
 import { Context, Duration, Effect, Layer, Redacted, Schema, Struct } from "effect";
 import { Digest, SecureRandom } from "effect/crypto";
 import {
   generateKey,
-  keyRecord,
+  hashKey,
+  keyId,
+  plainKey,
   PointInTime,
   RatePerMinute,
   Scopes,
+  signingSecretOf,
+  TokensPerDay,
   type KeyRecord,
 } from "../model/ApiKey.ts";
 import { ChatArchive, type Person } from "../ports/ChatArchive.ts";
@@ -21,15 +25,20 @@ import {
   type Chatbot,
 } from "../model/Chatbot.ts";
 import { ChatbotRegistry, type ChatbotChange, type KeyChange } from "../ports/ChatbotRegistry.ts";
-import { ChatbotNotFound, DeclarationInvalid } from "../model/Errors.ts";
-import { describeSchemaError } from "../model/SchemaErrors.ts";
-import { compareText, Text } from "../model/Text.ts";
+import { ChatbotNotFound, KeyNotFound } from "../model/Errors.ts";
+import { makeCheck } from "../model/SchemaErrors.ts";
+import { Text } from "../model/Text.ts";
 
 /** A new key. No store has its text: an operator who loses it creates another key. */
 export interface CreatedKey {
   readonly id: string;
   readonly key: Redacted.Redacted;
+  /** By which a backend signs tokens of visitors; `null` for a key that signs none. */
+  readonly signingSecret: Redacted.Redacted | null;
 }
+
+/** The fields of a key that an operator chooses. Whether it signs tokens of visitors is settled when it is created. */
+type ChosenFields = Omit<KeyChange, "signingSecret">;
 
 const make = Effect.gen(function* () {
   const registry = yield* ChatbotRegistry;
@@ -38,9 +47,20 @@ const make = Effect.gen(function* () {
 
   const freshKey = Effect.gen(function* () {
     const key = yield* generateKey;
-    const { hash, id } = yield* keyRecord(Redacted.value(key));
-    return { key, id, hash };
+    const text = Redacted.value(key);
+    const [hash, signingSecret] = [yield* hashKey(text), yield* signingSecretOf(text)];
+    return { key, record: { id: keyId(text)!, hash, signingSecret } };
   }).pipe(Effect.provideContext(services));
+
+  const created = (
+    key: Redacted.Redacted,
+    { id, signingSecret }: Pick<KeyRecord, "id" | "signingSecret">,
+  ) =>
+    ({
+      id,
+      key,
+      signingSecret: signingSecret === null ? null : Redacted.make(signingSecret),
+    }) satisfies CreatedKey;
 
   const sha256 = (data: Uint8Array) =>
     Context.get(services, Digest.Digest).digestHex(Digest.sha256, data);
@@ -55,27 +75,6 @@ const make = Effect.gen(function* () {
   });
 
   return {
-    /** The workspaces that have a chatbot and the number of their chatbots, in ascending order of name. */
-    workspaces: Effect.map(registry.list, (all) => {
-      const chatbots = new Map<string, number>();
-      for (const { workspaceName: name } of all.map(({ chatbot }) => chatbot)) {
-        chatbots.set(name, (chatbots.get(name) ?? 0) + 1);
-      }
-      return Array.from(chatbots, ([name, chatbots]) => ({ name, chatbots })).toSorted((a, b) =>
-        compareText(a.name, b.name),
-      );
-    }),
-    /** Renames a workspace. Only with `merge`, `to` may be a workspace that has chatbots: the two become one. */
-    renameWorkspace: Effect.fnUntraced(function* (
-      from: string,
-      to: string,
-      { merge = false }: { readonly merge?: boolean },
-      actor: string,
-    ) {
-      yield* validate(WorkspaceRules, { to, actor });
-      yield* registry.renameWorkspace(from, to, { merge }, actor);
-    }),
-
     /** Every chatbot with its keys, revoked and expired ones included, in ascending order of id. */
     chatbots: registry.list,
     /** A chatbot with its keys; fails with `ChatbotNotFound`. */
@@ -92,12 +91,12 @@ const make = Effect.gen(function* () {
     ) {
       const settings = { ...defaultSettings, ...given };
       const chatbot = { workspaceName, name, description, settings };
-      yield* validate(ChatbotRules, { ...chatbot, actor });
+      yield* checkChatbot({ ...chatbot, actor });
       return yield* registry.create({ ...chatbot, keys: [] }, actor);
     }),
     /** Changes the given fields and leaves the others. */
     changeChatbot: Effect.fnUntraced(function* (id: number, change: ChatbotChange, actor: string) {
-      yield* validate(ChatbotRules, { ...change, actor });
+      yield* checkChatbot({ ...change, actor });
       return yield* registry.change(id, change, actor);
     }),
     /**
@@ -105,7 +104,7 @@ const make = Effect.gen(function* () {
      * and erases the chats before the chatbot. If it is interrupted, the same call finishes the deletion.
      */
     deleteChatbot: Effect.fnUntraced(function* (id: number, actor: string) {
-      yield* validate(ChatbotRules, { actor });
+      yield* checkChatbot({ actor });
       const { keys } = yield* find(id);
       for (const key of keys.filter(({ revokedAt }) => revokedAt === null)) {
         // Another operator may have revoked the key meanwhile.
@@ -120,32 +119,43 @@ const make = Effect.gen(function* () {
       return erased;
     }),
 
-    /** Creates a key; fields that are absent are `null`. A chatbot can have any number of live keys. */
+    /**
+     * Creates a key; fields that are absent are those of `plainKey`. A chatbot can have any number of live keys.
+     * `visitors`: whether the key signs tokens of visitors; `false` by default.
+     */
     createKey: Effect.fnUntraced(function* (
       id: number,
-      key: KeyChange & Pick<KeyRecord, "scopes">,
+      {
+        visitors = false,
+        ...fields
+      }: ChosenFields & Pick<KeyRecord, "scopes"> & { readonly visitors?: boolean },
       actor: string,
     ) {
-      yield* validate(KeyRules, { ...key, actor });
-      const { key: text, ...fresh } = yield* freshKey;
-      const absent = { name: null, expiresAt: null, ratePerMinute: null };
-      yield* registry.addKey(id, { ...fresh, ...absent, ...key }, actor);
-      return { id: fresh.id, key: text } satisfies CreatedKey;
+      yield* checkKey({ ...fields, actor });
+      const { key, record } = yield* freshKey;
+      const added = {
+        ...plainKey,
+        ...fields,
+        ...record,
+        ...(visitors ? {} : { signingSecret: null }),
+      };
+      yield* registry.addKey(id, added, actor);
+      return created(key, added);
     }),
     /** Changes the given fields of a key; fails with `KeyNotFound` if the key is revoked. */
     changeKey: Effect.fnUntraced(function* (
       id: number,
       keyId: string,
-      change: KeyChange,
+      change: ChosenFields,
       actor: string,
     ) {
-      yield* validate(KeyRules, { ...change, actor });
+      yield* checkKey({ ...change, actor });
       yield* registry.changeKey(id, keyId, change, actor);
     }),
     /**
-     * Creates a key with the name, scopes and rate of another, which never expires without `expiresAt`. The other
-     * expires after `keepFor`, or earlier if it would have, so that its users can change over. Both or neither.
-     * `replaced` is the other key.
+     * Creates a key with the fields of another, which signs tokens of visitors only if the other does; without `expiresAt` it never expires. Then it lets the other expire after
+     * `keepFor`, unless that expires earlier, so that its users can change over. `replaced` is the other key. Fails with
+     * `KeyNotFound` if the other is revoked.
      */
     rotateKey: Effect.fnUntraced(function* (
       id: number,
@@ -157,15 +167,24 @@ const make = Effect.gen(function* () {
       actor: string,
     ) {
       const millis = Duration.toMillis(keepFor);
-      yield* validate(KeyRules, { keepFor: millis, expiresAt, actor });
-      const { key, ...fresh } = yield* freshKey;
-      const by = { ...fresh, expiresAt };
-      const replaced = yield* registry.replaceKey(id, oldKey, by, millis, actor);
-      return { id: fresh.id, key, replaced };
+      yield* checkKey({ keepFor: millis, expiresAt, actor });
+      const { keys } = yield* find(id);
+      const current = keys.find((key) => key.id === oldKey && key.revokedAt === null);
+      if (current === undefined) return yield* new KeyNotFound({ keyId: oldKey });
+      const { createdAt: _, lastUsedAt: __, revokedAt: ___, ...fields } = current;
+      const { key, record } = yield* freshKey;
+      const signingSecret = current.signingSecret && record.signingSecret;
+      const fresh = { ...record, signingSecret, expiresAt };
+      yield* registry.addKey(id, { ...fields, ...fresh }, actor);
+      const end = new Date((yield* registry.now).getTime() + millis);
+      const isEarlier = current.expiresAt !== null && current.expiresAt <= end;
+      const replaced = { ...fields, expiresAt: isEarlier ? current.expiresAt : end };
+      yield* registry.changeKey(id, oldKey, { expiresAt: replaced.expiresAt }, actor);
+      return { ...created(key, fresh), replaced };
     }),
     /** Revokes a key for good. */
     revokeKey: Effect.fnUntraced(function* (id: number, keyId: string, actor: string) {
-      yield* validate(KeyRules, { actor });
+      yield* checkKey({ actor });
       yield* registry.revokeKey(id, keyId, actor);
     }),
     /** A person for exports and erasures. The salt of the digest is random, so that nobody can list persons by it. */
@@ -189,7 +208,7 @@ const make = Effect.gen(function* () {
 });
 
 /**
- * Methods fail with `DeclarationInvalid` if an argument breaks a rule, and then write nothing. The name of an actor
+ * Methods fail with `ArgumentInvalid` if an argument breaks a rule, and then write nothing. The name of an actor
  * has 1 to 255 code points.
  */
 export class Administration extends Context.Service<Administration>()(
@@ -201,32 +220,35 @@ export class Administration extends Context.Service<Administration>()(
 
 const actor = Text.check(Schema.isNonEmpty(), Schema.isMaxCodePoints(255));
 
-const WorkspaceRules = Schema.Struct({ to: Name, actor });
+const checkChatbot = makeCheck(
+  Schema.Struct({
+    workspaceName: Schema.optionalKey(Name),
+    name: Schema.optionalKey(Name),
+    description: Schema.optionalKey(LongText),
+    settings: Schema.optionalKey(ChatbotSettings.mapFields(Struct.map(Schema.optionalKey))),
+    actor,
+  }),
+);
 
-const ChatbotRules = Schema.Struct({
-  workspaceName: Schema.optionalKey(Name),
-  name: Schema.optionalKey(Name),
-  description: Schema.optionalKey(LongText),
-  settings: Schema.optionalKey(ChatbotSettings.mapFields(Struct.map(Schema.optionalKey))),
-  actor,
-});
+const Origin = Text.check(
+  Schema.isPattern(/^https?:\/\/[\w.:[\]-]+$/, {
+    message: "is not an origin, such as https://shop.example",
+  }),
+);
 
-const KeyRules = Schema.Struct({
-  name: Schema.optionalKey(Schema.NullOr(Text)),
-  scopes: Schema.optionalKey(Scopes),
-  expiresAt: Schema.optionalKey(Schema.NullOr(PointInTime)),
-  ratePerMinute: Schema.optionalKey(Schema.NullOr(RatePerMinute)),
-  keepFor: Schema.optionalKey(Schema.Finite.check(Schema.isBetween({ minimum: 0, maximum: 1e14 }))),
-  actor,
-});
-
-/** Fails with a message that names every field that breaks a rule. */
-const validate = <Rules extends Schema.Top>(rules: Rules, values: Rules["Type"]) =>
-  Schema.decodeUnknownEffect(Schema.toType(rules as Schema.Top))(values, {
-    onExcessProperty: "error",
-    errors: "all",
-  }).pipe(
-    Effect.mapError(
-      (error) => new DeclarationInvalid({ message: `${describeSchemaError(error)}.` }),
+const checkKey = makeCheck(
+  Schema.Struct({
+    name: Schema.optionalKey(Schema.NullOr(Text)),
+    scopes: Schema.optionalKey(Scopes),
+    expiresAt: Schema.optionalKey(Schema.NullOr(PointInTime)),
+    ratePerMinute: Schema.optionalKey(Schema.NullOr(RatePerMinute)),
+    visitorRatePerMinute: Schema.optionalKey(Schema.NullOr(RatePerMinute)),
+    tokensPerDay: Schema.optionalKey(Schema.NullOr(TokensPerDay)),
+    origins: Schema.optionalKey(Schema.Array(Origin)),
+    anonymous: Schema.optionalKey(Schema.Boolean),
+    keepFor: Schema.optionalKey(
+      Schema.Finite.check(Schema.isBetween({ minimum: 0, maximum: 1e14 })),
     ),
-  );
+    actor,
+  }),
+);

@@ -2,7 +2,7 @@
  * The rows, texts and calls that the checks share.
  */
 import { Effect, Stream } from "effect";
-import type { KeyRecord } from "../model/ApiKey.ts";
+import { plainKey, type KeyRecord } from "../model/ApiKey.ts";
 import type { Chat } from "../model/Chat.ts";
 import { defaultSettings } from "../model/Chatbot.ts";
 import { ChatArchive, type ArchiveRecord, type Erasable } from "../ports/ChatArchive.ts";
@@ -121,8 +121,9 @@ export const taken = (
   chat: number | null,
   idempotencyKey: IdempotencyKey | null = null,
   turns?: TurnStore["Service"],
+  userRef: string | null = null,
 ) =>
-  TurnStore.use((store) => (turns ?? store).take(chatbot, chat, idempotencyKey)).pipe(
+  TurnStore.use((store) => (turns ?? store).take(chatbot, chat, idempotencyKey, userRef)).pipe(
     Effect.flatMap((outcome) =>
       outcome._tag === "Turn"
         ? Effect.succeed(outcome.turn)
@@ -240,10 +241,8 @@ export const fresh = (kind: string) => `${kind} ${Date.now()} ${++names}`;
 export const newKey = (more: Partial<KeyRecord> = {}): KeyRecord => ({
   id: fresh("key"),
   hash: Uint8Array.from({ length: 32 }, (_, n) => (n * 7) % 256),
-  name: null,
   scopes: ["read", "ask"],
-  expiresAt: null,
-  ratePerMinute: null,
+  ...plainKey,
   ...more,
 });
 
@@ -291,7 +290,7 @@ export const chatPage = (chats: ReadonlyArray<Chat>, query: ChatQuery): Page<Cha
           (name !== null && fold(name).includes(fold(query.search))),
       ),
     query,
-    (chat, field: ChatField) => (field === "_createTime" ? chat.createTime : chat[field]),
+    (chat, field: ChatField) => chat[field],
   );
 
 /** The page of `entries`, all entries of one chat, that the query asks for. */
@@ -299,10 +298,7 @@ export const entryPage = (entries: ReadonlyArray<Entry>, query: EntryQuery): Pag
   pageOf(
     entries.filter(({ id }) => query.id === null || id === query.id),
     query,
-    (one, field: EntryField) => {
-      if (field === "_createTime") return one.createTime;
-      return field === "chat_id" ? one.chatId : one[field];
-    },
+    (entry, field: EntryField) => entry[field],
   );
 
 type Value = string | number | boolean | Date | null;
@@ -344,7 +340,7 @@ export const orders = <const Field extends string>(
 
 /** Every list of the chatbot is exact over these chats. */
 export const listsAre = Effect.fnUntraced(function* (chatbot: number, chats: ReadonlyArray<Chat>) {
-  for (const field of ["id", "_createTime", "name"] as const) {
+  for (const field of ["id", "createTime", "name"] as const) {
     for (const descending of [true, false]) {
       for (const page of [1, 2, 5, 6]) {
         for (const more of [{}, { userRef: "y" }, { search: "CHAT 1" }]) {

@@ -2,16 +2,17 @@ import { assert, describe, it } from "@effect/vitest";
 import {
   Access,
   Administration,
-  ChatStore,
   defaultSettings,
   keyId,
   scopes,
   type ChatbotSettings,
 } from "@parley/core";
+import { ChatbotRegistry, ChatStore } from "@parley/core/ports";
 import { layerMemory } from "@parley/store-memory";
 import { Duration, Effect, Layer, Redacted, Result } from "effect";
 import { Digest, SecureRandom } from "effect/crypto";
 import { TestClock } from "effect/testing";
+import { createHmac } from "node:crypto";
 
 const administered = Effect.provide(
   Layer.mergeAll(Administration.layer, Access.layer).pipe(
@@ -85,21 +86,24 @@ describe("administration", () => {
           change({ unknown: 1 } as object),
           change({ helloMessage: "Hi" }, "a\0"),
           change({ helloMessage: "Hi" }, ""),
-          ...names.flatMap((name) => [
-            administration.createChatbot({ ...helpdesk, name }, "ann"),
-            administration.renameWorkspace("Acme", name, {}, "ann"),
-          ]),
+          ...names.map((name) => administration.createChatbot({ ...helpdesk, name }, "ann")),
           administration.createKey(id, { scopes: ["admin" as "read"] }, "ann"),
           administration.createKey(id, { scopes: ["read", "read"] }, "ann"),
           administration.createKey(id, { scopes: [] }, "ann"),
           administration.createKey(id, { scopes, expiresAt: new Date(Number.NaN) }, "ann"),
           administration.changeKey(id, key, { expiresAt: longAgo }, "ann"),
+          administration.createKey(id, { scopes, tokensPerDay: 0 }, "ann"),
+          administration.createKey(id, { scopes, visitorRatePerMinute: 0 }, "ann"),
+          administration.createKey(id, { scopes, signingSecret: "" } as object as never, "ann"),
+          ...["shop.example", "https://a;b", "https://a/b", "https://*", "javascript:1"].map(
+            (origin) => administration.changeKey(id, key, { origins: [origin] }, "ann"),
+          ),
           administration.rotateKey(id, key, { keepFor: Duration.infinity }, "ann"),
           administration.rotateKey(id, key, { keepFor: hour, expiresAt: longAgo }, "ann"),
         ];
         for (const [at, one] of refused.entries()) {
           const { _tag } = yield* Effect.flip(one as Effect.Effect<unknown, { _tag: string }>);
-          assert.strictEqual(_tag, "DeclarationInvalid", String(at));
+          assert.strictEqual(_tag, "ArgumentInvalid", String(at));
         }
         const { message } = yield* Effect.flip(change({ retentionDays: 0, knowledge: ".." }));
         assert.strictEqual(
@@ -108,32 +112,6 @@ describe("administration", () => {
         );
         assert.deepStrictEqual(yield* administration.audit(100), lines);
       }).pipe(administered),
-  );
-
-  it.effect("a workspace exists as long as it has a chatbot, and can be renamed and merged", () =>
-    Effect.gen(function* () {
-      const administration = yield* Administration;
-      yield* administration.createChatbot(helpdesk, "ann");
-      yield* administration.createChatbot({ ...helpdesk, name: "Sales" }, "ann");
-      yield* administration.createChatbot({ ...helpdesk, workspaceName: "Beta" }, "ann");
-      assert.deepStrictEqual(yield* administration.workspaces, [
-        { name: "Acme", chatbots: 2 },
-        { name: "Beta", chatbots: 1 },
-      ]);
-      const rename = (from: string, to: string, merge = false) =>
-        administration.renameWorkspace(from, to, { merge }, "ann");
-      const taken = yield* Effect.flip(rename("Acme", "Beta"));
-      assert.strictEqual(taken.message, 'There is a workspace "Beta" already.');
-      yield* rename("Acme", "Zeta");
-      const gone = yield* Effect.flip(rename("Acme", "Acme"));
-      assert.strictEqual(gone.message, 'There is no workspace "Acme".');
-      yield* administration.createChatbot({ ...helpdesk, workspaceName: "Eta", name: "E" }, "ann");
-      yield* rename("Eta", "Zeta", true);
-      assert.deepStrictEqual(yield* administration.workspaces, [
-        { name: "Beta", chatbots: 1 },
-        { name: "Zeta", chatbots: 3 },
-      ]);
-    }).pipe(administered),
   );
 
   it.effect(
@@ -165,6 +143,32 @@ describe("administration", () => {
         const next = yield* administration.createChatbot(helpdesk, "ann");
         assert.notStrictEqual(next.id, id);
       }).pipe(administered),
+  );
+
+  it.effect("a rotation copies the fields of a key, whose own earlier expiry stays", () =>
+    Effect.gen(function* () {
+      const administration = yield* Administration;
+      const { id } = yield* administration.createChatbot(helpdesk, "ann");
+      const { now } = yield* ChatbotRegistry;
+      const soon = new Date((yield* now).getTime() + 60_000);
+      const fields = { name: "app", scopes: ["ask"], ratePerMinute: 9 } as const;
+      for (const expiresAt of [soon, null]) {
+        const old = yield* administration.createKey(id, { ...fields, expiresAt }, "ann");
+        const keepFor = Duration.minutes(10);
+        const { replaced, ...fresh } = yield* administration.rotateKey(
+          id,
+          old.id,
+          { keepFor },
+          "ann",
+        );
+        const expected = expiresAt ?? new Date((yield* now).getTime() + 600_000);
+        assert.deepStrictEqual(replaced.expiresAt, expected);
+        const { keys } = yield* administration.chatbot(id);
+        const [before, after] = [old, fresh].map((key) => keys.find((one) => one.id === key.id)!);
+        assert.deepStrictEqual(before!.expiresAt, expected);
+        assert.deepInclude(after, { ...fields, expiresAt: null });
+      }
+    }).pipe(administered),
   );
 
   it.effect("both keys of a rotation are valid until the old key expires", () =>
@@ -203,6 +207,32 @@ describe("administration", () => {
       const revoked = administration.rotateKey(id, fresh.id, { keepFor: Duration.zero }, "ann");
       assert.strictEqual((yield* Effect.flip(revoked))._tag, "KeyNotFound");
     }).pipe(administered),
+  );
+
+  it.effect(
+    "a key for visitors has the HMAC of its text as its secret, also after a rotation",
+    () =>
+      Effect.gen(function* () {
+        const administration = yield* Administration;
+        const { id } = yield* administration.createChatbot(helpdesk, "ann");
+        const secrets = Effect.map(administration.chatbot(id), ({ keys }) =>
+          keys.map(({ signingSecret }) => signingSecret),
+        );
+        const expected: Array<string | null> = [];
+        for (const visitors of [true, false]) {
+          const fields = { scopes, visitors, visitorRatePerMinute: 10 };
+          const created = yield* administration.createKey(id, fields, "ann");
+          const keepFor = { keepFor: Duration.hours(1) };
+          const rotated = yield* administration.rotateKey(id, created.id, keepFor, "ann");
+          for (const { key, signingSecret } of [created, rotated]) {
+            const hmac = createHmac("sha256", Redacted.value(key)).update("parley-visitor");
+            const secret = visitors ? hmac.digest("hex") : null;
+            assert.strictEqual(signingSecret && Redacted.value(signingSecret), secret);
+            expected.push(secret);
+          }
+        }
+        assert.deepStrictEqual(yield* secrets, expected);
+      }).pipe(administered),
   );
 
   it.effect("a change of settings or of a key takes effect for the next request", () =>

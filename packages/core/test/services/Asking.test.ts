@@ -1,19 +1,16 @@
 import { assert, describe, it } from "@effect/vitest";
+import { Asking, AskLimits, newestChats, type Ask } from "@parley/core";
 import {
   AnswerUnavailable,
   AskDeadline,
-  Asking,
-  AskLimits,
   ChatArchive,
   ChatStore,
   Moderator,
-  newestChats,
   StorageUnavailable,
   turnLease,
   TurnStore,
   type AnswerPart,
-  type Ask,
-} from "@parley/core";
+} from "@parley/core/ports";
 import { Deferred, Duration, Effect, Exit, Fiber, Layer, Logger, Scope, Stream } from "effect";
 import { TestClock } from "effect/testing";
 import {
@@ -105,6 +102,33 @@ describe("asking", () => {
     }).pipe(Effect.provide(layerAsking(answers, moderator)));
   });
 
+  it.effect("a visitor does not wait for an ask in a chat that is not its own", () =>
+    Effect.gen(function* () {
+      const gate = Deferred.makeUnsafe<void>();
+      yield* Effect.gen(function* () {
+        const { entry } = yield* asking(ask("first", { visitor: "u" }));
+        const chatId = entry.chatId;
+        const asked = yield* Effect.forkChild(asking(ask("slow", { chatId, visitor: "u" })));
+        yield* settle;
+        for (const visitor of ["v", "", "u "]) {
+          const error = yield* Effect.flip(asking(ask("q", { chatId, visitor })));
+          assert.strictEqual(error._tag, "ChatNotFound");
+        }
+        // The holder of the key and the visitor take turns.
+        const others = yield* Effect.forEach(["u", null], (visitor) =>
+          Effect.forkChild(asking(ask("later", { chatId, visitor }))),
+        );
+        yield* settle;
+        yield* Deferred.done(gate, Exit.void);
+        yield* Fiber.join(asked);
+        for (const other of others) yield* Fiber.join(other);
+        assert.deepStrictEqual(yield* questionsOf(chatId), ["first", "slow", "later", "later"]);
+      }).pipe(
+        Effect.provide(layerAsking((question) => (question === "slow" ? held(gate) : says("a")))),
+      );
+    }),
+  );
+
   it.effect(
     "asks in one chat are answered in order of arrival, and asks in another chat meanwhile",
     () =>
@@ -144,7 +168,7 @@ describe("asking", () => {
         const chatId = yield* newChat;
         const [first, second, third] = yield* Effect.forEach(["q0", "q1", "q2"], (question) =>
           Effect.tap(
-            Effect.forkChild(asking(ask(question, { chatId, onHangUp: "cancel" }))),
+            Effect.forkChild(asking(ask(question, { chatId, onDisconnect: "cancel" }))),
             () => settle,
           ),
         );
@@ -269,9 +293,9 @@ describe("asking", () => {
           const archive = yield* ChatArchive;
           for (const [more, millis] of [
             [{}, 0],
-            [{ key: "key" as any }, 0],
+            [{ idempotencyKey: "key" }, 0],
             [{}, turnLease],
-            [{ key: "key" as any }, turnLease],
+            [{ idempotencyKey: "key" }, turnLease],
           ] as const) {
             gate = yield* Deferred.make<void>();
             const chatId = yield* newChat;
@@ -323,21 +347,21 @@ describe("asking", () => {
         [Effect.die(new Error("a mistake")), ["A request met a defect", "a mistake"]],
       ] as const) {
         fails = failure;
-        for (const onHangUp of ["finish", "cancel"] as const) {
+        for (const onDisconnect of ["finish", "cancel"] as const) {
           for (const hangsUp of [true, false]) {
             logged.length = 0;
             gate = yield* Deferred.make<void>();
             yield* Effect.gen(function* () {
               const chatId = yield* newChat;
               const fiber = yield* Effect.forkChild(
-                Effect.exit(asking(ask("q", { chatId, onHangUp }))),
+                Effect.exit(asking(ask("q", { chatId, onDisconnect }))),
               );
               yield* settle;
               if (hangsUp) yield* Fiber.interrupt(fiber);
               yield* Deferred.succeed(gate, undefined);
               yield* settle;
             }).pipe(Effect.provide([layer, Logger.layer([logger])], { local: true }));
-            if (!hangsUp || onHangUp === "cancel") assert.deepStrictEqual(logged, []);
+            if (!hangsUp || onDisconnect === "cancel") assert.deepStrictEqual(logged, []);
             else {
               assert.strictEqual(logged.length, 1);
               for (const text of expected) assert.include(logged[0]!, text);
@@ -358,7 +382,9 @@ describe("asking", () => {
         );
         yield* Effect.gen(function* () {
           const chatId = yield* newChat;
-          const fiber = yield* Effect.forkChild(asking(ask("q", { chatId, onHangUp: "cancel" })));
+          const fiber = yield* Effect.forkChild(
+            asking(ask("q", { chatId, onDisconnect: "cancel" })),
+          );
           yield* settle;
           yield* Fiber.interrupt(fiber);
           yield* settle;
@@ -379,7 +405,7 @@ describe("asking", () => {
         return held(gate);
       });
       yield* Effect.gen(function* () {
-        const keyed = ask("q", { key: "key" as any, onHangUp: "cancel" });
+        const keyed = ask("q", { idempotencyKey: "key", onDisconnect: "cancel" });
         const fibers = yield* Effect.forEach(Array.from({ length: 100 }), () =>
           Effect.forkChild(asking(keyed)),
         );
@@ -404,8 +430,8 @@ describe("asking", () => {
           Stream.ensuring(Stream.never, Deferred.succeed(closed, undefined)),
         );
         yield* Effect.gen(function* () {
-          const begin = Effect.fnUntraced(function* (onHangUp: "cancel" | "finish") {
-            const keyed = ask("q", { key: "key" as any, onHangUp });
+          const begin = Effect.fnUntraced(function* (onDisconnect: "cancel" | "finish") {
+            const keyed = ask("q", { idempotencyKey: "key", onDisconnect });
             const fiber = yield* Effect.forkChild(asking(keyed));
             yield* settle;
             return fiber;
@@ -444,7 +470,7 @@ describe("asking", () => {
             ),
           );
         yield* Effect.gen(function* () {
-          const keyed = ask("q", { key: "key" as any });
+          const keyed = ask("q", { idempotencyKey: "key" });
           const plain = yield* Effect.forkChild(asking(keyed));
           yield* TestClock.adjust("1 second");
           // The second request arrives in the pause before the second attempt.
@@ -522,7 +548,7 @@ describe("asking", () => {
         yield* Effect.gen(function* () {
           const chatId = yield* newChat;
           const exits = yield* Effect.forEach(
-            [ask("q"), ask("q", { chatId }), ask("q", { chatId, key: "key" as any })],
+            [ask("q"), ask("q", { chatId }), ask("q", { chatId, idempotencyKey: "key" })],
             (one) => Effect.exit(asking(one)),
           );
           assert.isTrue(exits.every(Exit.isFailure));

@@ -1,14 +1,12 @@
 import { assert, it } from "@effect/vitest";
+import { defaultSettings, layerRetention, newestChats, plainKey } from "@parley/core";
 import {
   ChatArchive,
   ChatbotRegistry,
   ChatStore,
-  defaultSettings,
-  layerRetention,
-  newestChats,
   StorageUnavailable,
   TurnStore,
-} from "@parley/core";
+} from "@parley/core/ports";
 import { layerMemory } from "@parley/store-memory";
 import { Cause, Effect, Layer, Logger, Metric } from "effect";
 import { TestClock } from "effect/testing";
@@ -148,10 +146,10 @@ it.effect(
           {
             id: name,
             hash: new Uint8Array(32),
-            name,
             scopes: ["read"],
+            ...plainKey,
+            name,
             expiresAt,
-            ratePerMinute: null,
           },
           "test",
         );

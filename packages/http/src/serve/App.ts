@@ -2,7 +2,8 @@
  * Both interfaces as one HTTP application. It makes the checks in the order of the contract, and every response has one
  * of the contract's shapes.
  */
-import { Access, Asking, AskLimits, logFailure, RateExceeded } from "@parley/core";
+import { Access, Asking, AskLimits } from "@parley/core";
+import { logFailure, RateExceeded } from "@parley/core/ports";
 import { Cause, Effect, Layer, Option } from "effect";
 import { HttpMiddleware, HttpServerRequest, HttpServerResponse, UrlParams } from "effect/http";
 import {
@@ -23,6 +24,7 @@ import {
 } from "./ErrorResponses.ts";
 import { makeHandlers } from "./Handlers.ts";
 import { makeRequestLog, toMethod, type RequestFacts } from "./RequestLog.ts";
+import { makeVisitorTokens } from "./VisitorTokens.ts";
 
 /** Options of {@link makeApp}. */
 export interface AppOptions {
@@ -136,6 +138,7 @@ export const makeApp = Effect.fnUntraced(function* ({
     const isFirst = refusals++ === 0;
     return Effect.as(isFirst ? Effect.forkDetach(logRefusals) : Effect.void, overloadedResponse);
   });
+  const tokens = makeVisitorTokens();
 
   const notFound = ({ method, url }: Request) => {
     requestLog.fail("INVALID_PATH");
@@ -151,7 +154,10 @@ export const makeApp = Effect.fnUntraced(function* ({
     const key = request.headers["x-api-key"];
     if (key === undefined) return Effect.fail("API_KEY_NOT_PRESENT" as const);
     // Details need the store for the key alone.
-    const authenticated = access.authenticate(key, found?.endpoint === "details");
+    const authenticated = access.authenticate(key, {
+      recalls: found?.endpoint === "details",
+      tokens,
+    });
     return Effect.flatMap(authenticated, (principal) => {
       facts.chatbot = principal.chatbot.id;
       facts.key = principal.keyId;

@@ -1,12 +1,13 @@
 /**
  * The responses of requests that fail (sections 7.2 to 7.4).
  */
+import type { AskError } from "@parley/core";
 import {
   IdempotencyKeyReused,
-  type AskError,
   type KeyRejected,
   type RateExceeded,
-} from "@parley/core";
+  type UserRefNotGranted,
+} from "@parley/core/ports";
 import { Cause, Option, type Effect } from "effect";
 import type { HttpServerResponse } from "effect/http";
 import {
@@ -25,6 +26,7 @@ export type RequestError =
   | AskError
   | KeyRejected
   | RateExceeded
+  | UserRefNotGranted
   | ValidationErrors
   | GeneralMessage;
 
@@ -79,10 +81,13 @@ const toValidationResponse = (dto: string, problems: ReadonlyArray<Problem>): Er
 const messages = {
   KeyRejected: "API_KEY_NOT_VALID",
   RateExceeded: "RATE_EXCEEDED",
+  UserRefNotGranted: "USER_REF_NOT_GRANTED",
   // The chatbot was deleted while `Access` still remembered its key.
   ChatbotNotFound: "API_KEY_NOT_VALID",
   ChatNotFound: "CHAT_DOES_NOT_EXISTS",
   AnswerUnavailable: "ANSWER_UNAVAILABLE",
+  // `RequestValues` has refused the values that the core refuses.
+  ArgumentInvalid: "INTERNAL_ERROR",
   StorageUnavailable: "STORAGE_UNAVAILABLE",
   Overloaded: "SERVICE_OVERLOADED",
 } as const;

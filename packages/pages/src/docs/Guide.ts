@@ -134,7 +134,7 @@ export const makeGuide = Effect.fnUntraced(function* (options: GuideOptions) {
           });
           return `<tr>${inner.join("")}</tr>`;
         };
-        return `<div class="box" role="region" aria-label="Table" tabindex="0"><table><thead>${row(token.header)}</thead><tbody>${token.rows.map(row).join("")}</tbody></table></div>\n`;
+        return `<div class="box" role="group" aria-label="Table" tabindex="0"><table><thead>${row(token.header)}</thead><tbody>${token.rows.map(row).join("")}</tbody></table></div>\n`;
       },
     },
   });

@@ -140,7 +140,7 @@ const renderBlock = (block: Token, toAddress: ToAddress): ComponentChildren => {
           return <tr>{cells}</tr>;
         });
         return (
-          <div class="box" role="region" aria-label="Table" tabIndex={0} {...props}>
+          <div class="box" role="group" aria-label="Table" tabIndex={0} {...props}>
             <table>
               <thead>{head}</thead>
               <tbody>{rows}</tbody>

@@ -11,11 +11,11 @@
  *
  * SQL consists of constant pieces; every value of a client is a parameter.
  */
-import { fold, type Chat, type ChatQuery, type ChatStore, type OrderBy } from "@parley/core";
+import { fold, type Chat, type ChatQuery, type ChatStore, type OrderBy } from "@parley/core/ports";
 import { Effect } from "effect";
 import { busy, isStatementTimeout, mapLockTimeout, unavailable } from "../database/PgErrors.ts";
-import { endAfter } from "../database/Lending.ts";
-import { bulkDeadline, type PgPools } from "../database/PgPools.ts";
+import { deadlines, endAfter } from "../database/Deadlines.ts";
+import type { PgPools } from "../database/PgPools.ts";
 import type { Statement } from "../database/TenantSession.ts";
 import { chatColumns } from "../rows/ChatRows.ts";
 import { positionOf } from "./ChatPositions.ts";
@@ -50,7 +50,7 @@ export const positionOrder = (
   orderBy: readonly [OrderBy<string>, ...Array<OrderBy<string>>],
 ): "asc" | "desc" | undefined => {
   const [{ descending, field }, ...rest] = orderBy;
-  return field === "id" || (field === "_createTime" && rest.length === 0)
+  return field === "id" || (field === "createTime" && rest.length === 0)
     ? directionOf(descending)
     : undefined;
 };
@@ -94,7 +94,7 @@ export const makeListChats = (
     const first = filtered(chatbot, query, pools.searched, few + 1);
     return Effect.flatMap(readQuickly<Row>(pools, chatbot, first), (rows) =>
       rows[0]!.total! > few ? readInBulk<Row>(pools, chatbot, matching) : Effect.succeed(rows),
-    ).pipe(endAfter(bulkDeadline));
+    ).pipe(endAfter(deadlines.bulk));
   };
   return (chatbot, query) =>
     Effect.map(read(chatbot, query), (rows) => ({
@@ -125,7 +125,7 @@ const sortColumns = {
   id: "position",
   name: "name",
   userRef: "user_ref",
-  _createTime: "create_time",
+  createTime: "create_time",
 } as const;
 
 const pagesByPosition = (direction: "asc" | "desc", rank: string, compare: string) => `

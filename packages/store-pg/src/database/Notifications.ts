@@ -5,6 +5,7 @@
 import type { PgConnection } from "@effect/sql-pg/PgConnection";
 import { Effect, PubSub, Schedule, Scope, Stream } from "effect";
 import type { SqlError } from "effect/sql";
+import { deadlines } from "./Deadlines.ts";
 
 /** The contents of the payloads `kind:content` of a kind. */
 export type Notifications = (kind: string) => Stream.Stream<string | null>;
@@ -21,7 +22,7 @@ export const makeNotifications = Effect.fnUntraced(function* (
     Effect.gen(function* () {
       const connection = yield* connect;
       const received = yield* Scope.provide(connection.listen(schema), listening).pipe(
-        Effect.timeout("10 seconds"),
+        Effect.timeout(deadlines.listen),
       );
       yield* PubSub.publish(payloads, null);
       yield* Stream.runForEach(Stream.fromQueue(received), ({ payload }) =>

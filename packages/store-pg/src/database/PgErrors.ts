@@ -1,7 +1,7 @@
 /**
  * Maps errors of the database to errors of the core, and retries those that pass.
  */
-import { ChatbotNotFound, Overloaded, StorageUnavailable } from "@parley/core";
+import { ChatbotNotFound, Overloaded, StorageUnavailable } from "@parley/core/ports";
 import { Data, Effect, Schedule } from "effect";
 import { SqlError } from "effect/sql";
 
@@ -44,13 +44,6 @@ export const isWriteRefused = (error: unknown): error is SqlError.SqlError =>
 /** Whether the statement cannot have reached the database. */
 export const isUnsent = ({ cause }: StorageUnavailable): boolean =>
   SqlError.isSqlError(cause) && cause.reason.operation === "connect";
-
-/** Whether there is no connection, or PostgreSQL closes it as it stops or starts. */
-export const isLost = (error: unknown): boolean =>
-  SqlError.isSqlError(error) &&
-  (error.reason._tag === "ConnectionError" ||
-    error.reason.operation === "connect" ||
-    /^(08|57P0[1-3])/.test(codeOf(error)));
 
 /**
  * SQLSTATE classes: connection, read-only, timeouts, authorization, rollback, privilege, resources, lock, operator

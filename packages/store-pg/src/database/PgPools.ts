@@ -9,7 +9,13 @@ import { Effect, Scope, type Redacted } from "effect";
 import type { SqlError } from "effect/sql";
 import { watchAvailability } from "./Availability.ts";
 import { transportOf, withFallback, type Transport } from "./DatabaseAddress.ts";
-import { makeLender, type Lending, type LendingOptions } from "./Lending.ts";
+import {
+  makeTenantPool,
+  type CheckoutOptions,
+  type DatabaseState,
+  type TenantPool,
+} from "./Checkout.ts";
+import { deadlines, toSetting } from "./Deadlines.ts";
 import { quoteSchema, types } from "./PgParams.ts";
 import { makeRoundRobin } from "./RoundRobin.ts";
 import {
@@ -31,13 +37,12 @@ export interface PgPools extends Omit<WriteState, "guard"> {
    */
   readonly reads: Session;
   /**
-   * For statements that take locks. Gives up on a lock after 1.5 seconds. Serves chatbots in turn. Fails at once while the
-   * database cannot be written.
+   * For statements that take locks. Serves chatbots in turn. Fails immediately while the database refuses writes.
    */
   readonly writes: Session;
-  /** For lists that read much: ten seconds each, with the waiting. Serves chatbots in turn. */
+  /** For lists that read much. Serves chatbots in turn. */
   readonly bulk: Session;
-  /** For an erasure, which may take long. Gives up on a lock after a second. */
+  /** For an erasure, which may take long. */
   readonly operation: Connected<Session>;
   /** For an export, an import or a sum, which may take long. Two copies must not wait for each other. */
   readonly transfer: Connected<DedicatedSession>;
@@ -59,17 +64,6 @@ export interface PoolOptions {
 
 const bulkReaders = 2;
 
-/**
- * Shorter than `quickDeadline`: a request that fails on a silent connection must leave none to the next. In
- * milliseconds.
- */
-const statementDeadline = 4_800;
-/** More than the `statement_timeout` of reads and writes. */
-const silentAfter = 4_500;
-
-/** Milliseconds within which a list that reads much is answered. */
-export const bulkDeadline = 10_000;
-
 /** Two for reads, two for bulk, one for writes and the listener. */
 const fewestConnections = 6;
 
@@ -90,8 +84,7 @@ const configOf = (
     types,
     maxConnections,
     applicationName: transport.applicationName,
-    // Shorter than any deadline, so that work fails because nobody can connect, and not because it waited.
-    connectTimeout: "4 seconds",
+    connectTimeout: deadlines.connect,
     keepAlive: "10 seconds",
     ...more,
     // A pooler refuses them; `checkDatabase` asks for settings of the role.
@@ -118,11 +111,7 @@ export const makeMigrationClient = (options: PoolOptions) =>
   PgClient.make(configOf(options, 2, noTimeouts));
 
 /** Opens no connection before the first statement. */
-export const makePools = Effect.fnUntraced(function* (
-  options: PoolOptions,
-  /** Milliseconds for a list that reads much, with the waiting. */
-  { bulk: bulkMillis = bulkDeadline } = {},
-) {
+export const makePools = Effect.fnUntraced(function* (options: PoolOptions) {
   // Closed as a whole, after everything that began later: a pool whose scope is closing opens no connection, and work
   // that waits for one would never end.
   const scope = yield* Effect.acquireRelease(Scope.make("parallel"), Scope.close);
@@ -130,25 +119,21 @@ export const makePools = Effect.fnUntraced(function* (
   const connecting = withFallback(options.url);
   const { database } = transportOf(options.url) as Transport;
   const session = { rowSecurity, database };
-  const { lendFrom, note, renew, setAway } = yield* makeLender;
-  // A process that vanished within a transaction must not keep its locks: creations wait for those of an erasure.
-  const idle = { idle_in_transaction_session_timeout: "5s" };
-  const lend = (
+  const state: DatabaseState = { isAway: false, replaceBefore: -Infinity };
+  const makePool = Effect.fnUntraced(function* (
     config: Pick<PgPool.Config, "multiplex" | "multiplexConcurrency">,
-    connections: number,
     settings: Readonly<Record<string, string>>,
-    lending: LendingOptions,
-  ) =>
+    checkouts: CheckoutOptions,
+  ) {
     // The pool closes idle connections itself.
-    PgPool.make(
-      configOf(options, connections, { idle_session_timeout: "0", ...idle, ...settings }, config),
-    ).pipe(
+    const startup = { idle_session_timeout: "0", ...idle, ...settings };
+    const pool = yield* PgPool.make(configOf(options, checkouts.size, startup, config)).pipe(
       Scope.provide(scope),
-      Effect.map((pool): Lending => {
-        const { use } = lendFrom(pool, { ...lending, size: connections });
-        return { use: (tenant, work) => connecting(use(tenant, work)) };
-      }),
     );
+    const { use } = yield* makeTenantPool(pool, state, checkouts);
+    const tenantPool: TenantPool = { use: (tenant, work) => connecting(use(tenant, work)) };
+    return tenantPool;
+  });
   /** Without pipelining, statements are sent one by one, and can be canceled. */
   const pipelined = { multiplex: true, multiplexConcurrency: rowSecurity ? 1 : 32 };
 
@@ -156,83 +141,77 @@ export const makePools = Effect.fnUntraced(function* (
   // Two pipelined readers keep PostgreSQL busy. Readers of one statement at a time are as many as writers.
   const readers = rowSecurity ? Math.floor(serving / 2) : 2;
   const writers = serving - readers;
-  // Plans by index stay right when the tables grow.
-  const byIndex = { enable_seqscan: "off", enable_bitmapscan: "off" };
-  // A plan for the average chatbot does not suit a large one.
-  const customPlans = { plan_cache_mode: "force_custom_plan" };
-
-  const reads = yield* lend(
-    pipelined,
-    readers,
-    { statement_timeout: "4s", plan_cache_mode: "force_generic_plan", ...byIndex },
-    { name: "reads", deadline: statementDeadline, silentAfter, cancels: false },
-  );
-  const writes = yield* lend(
+  const quick = {
+    statement_timeout: toSetting(deadlines.statement),
+    plan_cache_mode: "force_generic_plan",
+    ...byIndex,
+  };
+  const quickCheckouts = {
+    deadline: deadlines.checkout,
+    silentAfter: deadlines.silence,
+    cancels: false,
+  };
+  const reads = yield* makePool(pipelined, quick, {
+    name: "reads",
+    size: readers,
+    ...quickCheckouts,
+  });
+  const writes = yield* makePool(
     // A pipelined pool takes longer to recover from a killed connection: only where every statement is a transaction.
     rowSecurity ? pipelined : {},
-    writers,
-    {
-      statement_timeout: "4s",
-      lock_timeout: "1500ms",
-      plan_cache_mode: "force_generic_plan",
-      ...byIndex,
-    },
-    {
-      name: "writes",
-      deadline: statementDeadline,
-      silentAfter,
-      cancels: false,
-      turns: makeRoundRobin(writers),
-    },
+    { ...quick, lock_timeout: toSetting(deadlines.writeLock) },
+    { name: "writes", size: writers, ...quickCheckouts, turns: makeRoundRobin(writers) },
   );
-  const bulk = yield* lend(
+  const bulk = yield* makePool(
     {},
-    bulkReaders,
     // With less memory, a search for a common word among ten million chats is rechecked page by page.
     {
-      statement_timeout: "10s",
+      statement_timeout: toSetting(deadlines.bulk),
       max_parallel_workers_per_gather: "0",
       work_mem: "32MB",
       ...customPlans,
     },
     {
       name: "bulk",
-      deadline: bulkMillis,
+      size: bulkReaders,
+      deadline: deadlines.bulk,
       silentAfter: Infinity,
       cancels: true,
       turns: makeRoundRobin(bulkReaders),
     },
   );
+  const connectWith = (
+    settings: Readonly<Record<string, string>>,
+    config: Pick<PgPool.Config, "multiplex"> = {},
+  ) => connecting(PgConnection.make(configOf(options, 1, settings, config)));
   const dedicated = (multiplex: boolean, settings: Readonly<Record<string, string>>) =>
-    PgConnection.make(
-      configOf(
-        options,
-        1,
-        { ...noTimeouts, ...customPlans, ...byIndex, ...settings },
-        { multiplex },
-      ),
-    ).pipe(
-      connecting,
-      Effect.map((connection) => makeDedicatedSession(connection, session)),
+    Effect.map(
+      connectWith({ ...noTimeouts, ...customPlans, ...byIndex, ...settings }, { multiplex }),
+      (connection) => makeDedicatedSession(connection, session),
     );
 
   const readSession = makeTenantSession(reads, { ...session, pipelined: true });
-  const connect = connecting(PgConnection.make(configOf(options, 1, noTimeouts)));
-  const { guard, ...writeState } = yield* makeWriteState(connect, readSession, renew);
-  yield* watchAvailability(reads, connect, setAway);
+  const connect = connectWith(noTimeouts);
+  const { guard, ...writeState } = yield* makeWriteState(connect, readSession, () => {
+    state.replaceBefore = performance.now();
+  });
+  yield* watchAvailability(reads, connect, state);
   const pools: PgPools = {
     ...writeState,
     reads: readSession,
     writes: makeTenantSession(guard(writes), { ...session, pipelined: true }),
     bulk: makeTenantSession(bulk, session),
-    operation: dedicated(true, { lock_timeout: "1s", ...idle }),
+    operation: dedicated(true, { lock_timeout: toSetting(deadlines.erasureLock), ...idle }),
     transfer: dedicated(false, {}),
-    // It connects again immediately, so that a loss is noted even while there are no requests.
-    listener: Effect.onExit(
-      connecting(PgConnection.make(configOf(options, 1, { idle_session_timeout: "0" }))),
-      note,
-    ),
+    listener: connectWith({ idle_session_timeout: "0" }),
     searched: rowSecurity ? "own_chat" : "chat",
   };
   return pools;
 });
+
+/** A process that vanished within a transaction must not keep its locks: creations wait for those of an erasure. */
+const idle = { idle_in_transaction_session_timeout: toSetting(deadlines.idleTransaction) };
+/** Plans by index stay right when the tables grow. */
+const byIndex = { enable_seqscan: "off", enable_bitmapscan: "off" };
+/** A plan for the average chatbot does not suit a large one. */
+const customPlans = { plan_cache_mode: "force_custom_plan" };

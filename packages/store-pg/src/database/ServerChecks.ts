@@ -3,6 +3,7 @@
  */
 import { Effect } from "effect";
 import { SqlClient } from "effect/sql";
+import { deadlines, toSetting } from "./Deadlines.ts";
 import { cannotBeUsed } from "./PgErrors.ts";
 import { quoteSchema, texts } from "./PgParams.ts";
 
@@ -43,9 +44,9 @@ select current_setting('server_version') as version, current_setting('server_enc
 const roleSettings: Readonly<Record<string, string>> = {
   default_transaction_isolation: "read committed",
   jit: "off",
-  idle_in_transaction_session_timeout: "5s",
-  lock_timeout: "1500ms",
-  statement_timeout: "10s",
+  idle_in_transaction_session_timeout: toSetting(deadlines.idleTransaction),
+  lock_timeout: toSetting(deadlines.writeLock),
+  statement_timeout: toSetting(deadlines.bulk),
 };
 
 /** Fails if the statements would not work, or would work in another schema. */

@@ -4,10 +4,11 @@
  * tried again.
  */
 import type { PgConnection, Result } from "@effect/sql-pg/PgConnection";
-import { describeCause, registerGauge } from "@parley/core";
+import { describeCause, registerGauge } from "@parley/core/ports";
 import { Cause, Duration, Effect, Exit, Queue, Schedule, type Scope } from "effect";
 import { SqlError } from "effect/sql";
-import { inTime, type Lending, type Tenant, type Work } from "./Lending.ts";
+import type { Tenant, TenantPool, Work } from "./Checkout.ts";
+import { inTime } from "./Deadlines.ts";
 import { codeOf, isUnsettled, isWriteRefused } from "./PgErrors.ts";
 import { millisNow } from "./PgParams.ts";
 import type { Session } from "./TenantSession.ts";
@@ -29,9 +30,15 @@ const describeClock = (offset: number) => {
   return `This machine's clock is ${difference} ${offset < 0 ? "ahead of" : "behind"} the database's, which decides when keys expire and chats are erased.`;
 };
 
+/** Whether the role may draw ids; `null` before the migration. */
+const mayDraw = (sequence: string) =>
+  `has_sequence_privilege(to_regclass('${sequence}'), 'usage, update')`;
+
 const stateRow = `
 select ${millisNow} as now, case when pg_is_in_recovery() then 'it is a standby'
-  when current_setting('transaction_read_only')::bool then 'its transactions are read-only by default' end as reason`;
+  when current_setting('transaction_read_only')::bool then 'its transactions are read-only by default'
+  when not (${mayDraw("chat_id")} and ${mayDraw("entry_id")})
+    then 'permission denied for sequences' end as reason`;
 
 // What creations and asks write. PostgreSQL checks a right though there is no row. The entry needs new space on the disk.
 const probes = [
@@ -155,7 +162,7 @@ export const makeWriteState = Effect.fnUntraced(function* (
     // Row security refuses a row by the same code as a table: the probe decides.
     return codeOf(error) === "42501" ? suspect : refuse(describeCause(error), sentAt);
   };
-  const guard = ({ use }: Lending): Lending => {
+  const guard = ({ use }: TenantPool): TenantPool => {
     const settle = Effect.flatMap(
       use("operator", ({ query }) => query(settleIds, [true])),
       (result) => (isSettled(result) ? Effect.void : Effect.logWarning(moved)),

@@ -4,6 +4,7 @@
  */
 import { Effect, Schedule } from "effect";
 import { SqlClient, SqlError } from "effect/sql";
+import { deadlines } from "../database/Deadlines.ts";
 import { cannotBeUsed, codeOf, isLockTimeout } from "../database/PgErrors.ts";
 import { quoteSchema } from "../database/PgParams.ts";
 import { checkDatabase } from "../database/ServerChecks.ts";
@@ -92,7 +93,7 @@ export const migrate = Effect.fnUntraced(function* (
 
   const apply = Effect.gen(function* () {
     yield* sql.unsafe(`select pg_advisory_xact_lock(${lock})`);
-    yield* sql.unsafe("set local lock_timeout = '3s'");
+    yield* sql.unsafe(`set local lock_timeout = ${deadlines.migrationLock}`);
     const { exists, missing } = yield* pending(schema, all);
     if (!exists) {
       yield* sql.unsafe(createSchema(schema));

@@ -14,11 +14,11 @@ import {
   type NewEntry,
   type StorageUnavailable,
   type Turn,
-} from "@parley/core";
+} from "@parley/core/ports";
 import { Clock, Effect, Predicate, Schedule, Stream } from "effect";
 import type { ChatCreation } from "../chats/ChatCreation.ts";
 import { makeWriteBatcher } from "../chats/WriteBatcher.ts";
-import { endAfter, quickDeadline, timeLeft } from "../database/Lending.ts";
+import { deadlines, endAfter, timeLeft } from "../database/Deadlines.ts";
 import type { Notifications } from "../database/Notifications.ts";
 import {
   busy,
@@ -61,7 +61,7 @@ export const makeTurnStore = Effect.fnUntraced(function* (
           retryOnConflict,
           mapLockTimeout,
           // A deadline of its own: the batcher's fiber inherits that of the request that started it.
-          endAfter(quickDeadline),
+          endAfter(deadlines.request),
           Effect.map((rows) => rows.toSorted((a, b) => a.at - b.at)),
         );
       },
@@ -69,7 +69,7 @@ export const makeTurnStore = Effect.fnUntraced(function* (
     ).pipe(
       Effect.map((change) =>
         Effect.fnUntraced(function* (turn: Item) {
-          const left = Math.min(yield* timeLeft, quickDeadline);
+          const left = Math.min(yield* timeLeft, deadlines.request);
           const row = yield* change(turn.chatbot, turn, left);
           switch (row.outcome) {
             case "held":
@@ -89,11 +89,11 @@ export const makeTurnStore = Effect.fnUntraced(function* (
   const appendToChat = yield* makeChange<Append, Outcome & Entry>(appendEntries);
 
   const appendToNewChat = Effect.fnUntraced(function* (
-    { chatbot, id, idempotencyKey }: Turn,
+    { chatbot, id, idempotencyKey, userRef = null }: Turn,
     entry: NewEntry,
   ) {
     const keyed = idempotencyKey && { ...idempotencyKey, turn: id, claims: false };
-    const created = yield* create(chatbot, { name: null, userRef: null, entry, keyed });
+    const created = yield* create(chatbot, { name: null, userRef, entry, keyed });
     if (created === null) return yield* new TurnLost();
     const { keyId: _, usage: __, ...stored } = entry;
     return {
@@ -117,7 +117,7 @@ export const makeTurnStore = Effect.fnUntraced(function* (
           // A locked chat is renewed the next time.
           Overloaded: () => Effect.succeed(true),
         }),
-        endAfter(quickDeadline),
+        endAfter(deadlines.request),
       ),
 
     /**
@@ -149,7 +149,7 @@ export const makeTurnStore = Effect.fnUntraced(function* (
           Effect.retry(attempt, { while: mayPass, schedule: retriesFor(millis) }),
         ),
         Effect.catchTag("TurnLost", (lost) => Effect.fail(unknown ?? lost)),
-        endAfter(millis + quickDeadline),
+        endAfter(millis + deadlines.request),
       );
     }),
 
@@ -239,7 +239,6 @@ const notifyFreed =
 // Both or none: an ask that took over one of them must not wait for the other.
 const renewTurns = batchStatement(
   turnColumns,
-  2,
   (items) => `${lockTurns(items)}, chats as (
   insert into chat (chatbot_id, id, position, create_time, entries, turn_until)
   select $1, id, position, create_time, entries, ${leaseEnd} from turn_row where outcome = 'held' and id is not null
@@ -256,7 +255,6 @@ select at::int4 as at, outcome from turn_row`,
 // A key is old then: free for any request, and the first to be swept.
 const releaseTurns = batchStatement(
   turnColumns,
-  2,
   (items) => `${lockTurns(items)}, chats as (
   insert into chat (chatbot_id, id, position, create_time, entries, turn_until)
   select $1, id, position, create_time, entries, clock_timestamp() from turn_row where outcome = 'held' and id is not null
@@ -272,7 +270,6 @@ select at::int4 as at, outcome, ${notifyFreed} as notified from turn_row`,
 
 const appendEntries = batchStatement<Append>(
   [...turnColumns, ...columnsOfEntry(({ entry }: Append) => entry)],
-  2,
   (items, isKeyed) => `${lockTurns(items)}, freed as (
   insert into chat (chatbot_id, id, position, create_time, entries, last_entry_time, turn_until)
   select $1, id, position, create_time, entries + 1,

@@ -3,12 +3,12 @@
  */
 import {
   Administration,
-  ChatStore,
   defaultSettings,
   newestChats,
   type Chatbot,
   type ChatbotSettings,
 } from "@parley/core";
+import { ChatStore } from "@parley/core/ports";
 import { Effect, Option, String } from "effect";
 import { Argument, Command, Flag } from "effect/cli";
 import { actor, onDatabase } from "../Database.ts";
@@ -26,7 +26,7 @@ const settingFlags = {
     Flag.optional,
     Flag.withDescription("The moderator of questions"),
   ),
-  knowledge: textFlag("knowledge", "Its folder of documents below PARLEY_KNOWLEDGE_ROOT"),
+  knowledge: textFlag("knowledge", "The subfolder of PARLEY_KNOWLEDGE_DIR that it answers from"),
   retentionDays: Flag.Int("retention-days").pipe(
     Flag.optional,
     Flag.withDescription("The days without an entry after which a chat is erased"),

@@ -2,8 +2,9 @@ import * as PgPool from "@effect/sql-pg/PgPool";
 import { assert, it } from "@effect/vitest";
 import { layerPostgres } from "@parley/store-pg";
 import { Effect, Fiber, Logger, Metric, Redacted } from "effect";
-import { inject } from "vitest";
-import { makeLender } from "../../src/database/Lending.ts";
+import { inject, vi } from "vitest";
+import { makeTenantPool } from "../../src/database/Checkout.ts";
+import { deadlines } from "../../src/database/Deadlines.ts";
 import { mapLockTimeout } from "../../src/database/PgErrors.ts";
 import { makeRoundRobin } from "../../src/database/RoundRobin.ts";
 import { clientOf, freshDatabase, optionsOf } from "../PostgresUnderTest.ts";
@@ -22,20 +23,23 @@ const showing = (pool: string, used: number, pending: number) =>
     ),
   ).pipe(Effect.delay("5 millis"), Effect.repeat({ until: (shows) => shows }));
 
+const onePool = PgPool.make({ ...optionsOf("public"), maxConnections: 1 });
+const newState = () => ({ isAway: false, replaceBefore: -Infinity });
+
 for (const turns of [1, 2]) {
   it.live(
     `work that waits for a connection until its deadline is refused, and shows in the metrics (turns: ${turns})`,
     () =>
       Effect.gen(function* () {
-        const pool = yield* PgPool.make({ ...optionsOf("public"), maxConnections: 1 });
-        const { lendFrom } = yield* makeLender;
+        const pool = yield* onePool;
+        const inTurn = makeRoundRobin<number | "operator">(turns);
         const query = (name: string, deadline: number, text: string) => {
-          const options = { name, deadline, silentAfter: 4_500, cancels: true, turns: inTurn };
-          return mapLockTimeout(
-            lendFrom(pool, options).use(1, (connection) => connection.query(text)),
+          const options = { name, size: 1, deadline, silentAfter: 4_500, cancels: true };
+          return makeTenantPool(pool, newState(), { ...options, turns: inTurn }).pipe(
+            Effect.flatMap(({ use }) => use(1, (connection) => connection.query(text))),
+            mapLockTimeout,
           );
         };
-        const inTurn = makeRoundRobin<number | "operator">(turns);
         const sleep = query("long", 10_000, "select pg_sleep(5)");
         yield* Effect.forkScoped(sleep, { startImmediately: true });
         yield* showing("long", 1, 0);
@@ -47,24 +51,41 @@ for (const turns of [1, 2]) {
   );
 }
 
-it.live("a slow statement of a live server is ended without a line about a lost database", () =>
+it.live("a slow statement of a live server fails alone: other connections stay open", () =>
   Effect.gen(function* () {
-    const logged: Array<string> = [];
-    const logger = Logger.make((entry) => void logged.push(Logger.formatJson.log(entry)));
-    yield* Effect.gen(function* () {
-      const pool = yield* PgPool.make({ ...optionsOf("public"), maxConnections: 1 });
-      const { lendFrom } = yield* makeLender;
-      const options = { name: "bulk", deadline: 300, silentAfter: Infinity, cancels: true };
-      const { use } = lendFrom(pool, options);
-      const slow = yield* Effect.flip(use(1, (one) => one.query("select pg_sleep(5)")));
-      assert.strictEqual(slow._tag === "SqlError" && slow.reason._tag, "StatementTimeoutError");
-      yield* use(1, (one) => one.query("select 1"));
-    }).pipe(Effect.provide(Logger.layer([logger])));
-    assert.deepStrictEqual(logged, []);
+    const state = newState();
+    const options = { name: "bulk", size: 1, deadline: 300, silentAfter: Infinity, cancels: true };
+    const { use } = yield* makeTenantPool(yield* onePool, state, options);
+    const slow = yield* Effect.flip(use(1, ({ query }) => query("select pg_sleep(5)")));
+    assert.strictEqual(slow._tag === "SqlError" && slow.reason._tag, "StatementTimeoutError");
+    yield* use(1, ({ query }) => query("select 1"));
+    assert.deepStrictEqual(state, newState());
   }).pipe(Effect.scoped, Effect.provideService(Metric.MetricRegistry, new Map())),
 );
 
-it.live("the loss of the database and its return are one line each, also while nobody asks", () =>
+it.live("a connection that reached its age is replaced before its next statement", () =>
+  Effect.gen(function* () {
+    const options = { name: "reads", size: 1, deadline: 4_800, silentAfter: 4_500, cancels: false };
+    const { use } = yield* makeTenantPool(yield* onePool, newState(), options);
+    const backend = Effect.map(
+      use(1, ({ query }) => query("select pg_backend_pid() as pid")),
+      ({ rows }) => rows[0]!["pid"],
+    );
+    const now = performance.now.bind(performance);
+    let passed = 0;
+    const clock = vi.spyOn(performance, "now").mockImplementation(() => now() + passed);
+    yield* Effect.addFinalizer(() => Effect.sync(() => clock.mockRestore()));
+    const first = yield* backend;
+    passed = deadlines.connectionAge / 2;
+    assert.strictEqual(yield* backend, first);
+    passed = deadlines.connectionAge;
+    const second = yield* backend;
+    assert.notStrictEqual(second, first);
+    assert.strictEqual(yield* backend, second);
+  }).pipe(Effect.scoped, Effect.provideService(Metric.MetricRegistry, new Map())),
+);
+
+it.live("the loss of the database and its return are logged once each, even without requests", () =>
   Effect.gen(function* () {
     const logged: Array<string> = [];
     const logger = Logger.make((entry) => void logged.push(Logger.formatJson.log(entry)));
@@ -73,11 +94,11 @@ it.live("the loss of the database and its return are one line each, also while n
     yield* Effect.gen(function* () {
       yield* superuser.unsafe(`drop database ${name} with (force)`);
       yield* Effect.repeat(Effect.sleep("20 millis"), { until: () => logged.length > 0 });
-      assert.include(logged[0]!, "The database was lost");
+      assert.include(logged[0]!, "The database is unavailable");
       assert.include(logged[0]!, "does not exist");
       yield* superuser.unsafe(`create database ${name} template template0`);
       yield* Effect.repeat(Effect.sleep("20 millis"), { until: () => logged.length > 1 });
-      assert.include(logged[1]!, "The database can be used again");
+      assert.include(logged[1]!, "The database is available again");
       assert.lengthOf(logged, 2);
     }).pipe(Effect.provide(layerPostgres({ url })), Effect.provide(Logger.layer([logger])));
   }).pipe(Effect.scoped),

@@ -10,7 +10,7 @@ import {
   type ListQuery,
   IdempotencyKeyReused,
   idempotencyKeyLifetime,
-} from "@parley/core";
+} from "@parley/core/ports";
 import type { Database, Values } from "./SqliteDatabase.ts";
 import * as Rows from "./SqliteRows.ts";
 
@@ -19,10 +19,7 @@ type Query = ListQuery<ChatField | EntryField>;
 /** SQLite compares text by the bytes of its UTF-8, which is by code point. */
 const orderBy = (order: Query["orderBy"]): string =>
   [...order, { field: "id", descending: order.at(-1)!.descending }]
-    .map(({ descending, field }) => {
-      const column = { _createTime: "createTime", chat_id: "chatId" }[field] ?? field;
-      return `${column} ${descending ? "DESC NULLS FIRST" : "NULLS LAST"}`;
-    })
+    .map(({ descending, field }) => `${field} ${descending ? "DESC NULLS FIRST" : "NULLS LAST"}`)
     .join(", ");
 
 export const makeChatStore = (database: Database): ChatStore["Service"] => {
@@ -112,9 +109,10 @@ export const makeChatStore = (database: Database): ChatStore["Service"] => {
         return { items: rows.map(Rows.toChat), total };
       }),
 
-    listEntries: (chatbot, chat, query) =>
+    listEntries: (chatbot, chat, query, userRef) =>
       read(() => {
-        if (!Rows.chatExists(database, chatbot, chat)) return new ChatNotFound({ chatId: chat });
+        if (!Rows.chatExists(database, chatbot, chat, userRef))
+          return new ChatNotFound({ chatId: chat });
         const { rows, total } = page<Rows.EntryRow>(
           Rows.entryColumns,
           query,

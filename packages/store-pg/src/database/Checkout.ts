@@ -1,0 +1,153 @@
+/**
+ * Checks connections out of the pools, and ends each checkout at its deadline. No timeout of PostgreSQL ends a statement
+ * whose server is frozen, or whose connection a firewall has dropped. Operators see the checkouts in metrics.
+ */
+import type { PgConnection } from "@effect/sql-pg/PgConnection";
+import type { PgPool } from "@effect/sql-pg/PgPool";
+import { registerGauge } from "@parley/core/ports";
+import { Effect } from "effect";
+import { SqlError } from "effect/sql";
+import { deadlines, noResponse, timeLeft, timeout, within } from "./Deadlines.ts";
+import type { RoundRobin } from "./RoundRobin.ts";
+
+/** A chatbot; or the operator, for rows that belong to no chatbot. */
+export type Tenant = number | "operator";
+
+export type Work<A, E, R> = (connection: PgConnection) => Effect.Effect<A, E, R>;
+
+/** Connections that tenants share. */
+export interface TenantPool {
+  /** Runs the work on a connection. */
+  readonly use: <A, E, R>(
+    tenant: Tenant,
+    work: Work<A, E, R>,
+  ) => Effect.Effect<A, E | SqlError.SqlError, R>;
+}
+
+/** What the pools of one database know about it. */
+export interface DatabaseState {
+  /** Work fails without a connection. */
+  isAway: boolean;
+  /**
+   * Connections that are older than this time of `performance.now` are replaced: when one is dead, others often are,
+   * and to find out one by one would cost a deadline each.
+   */
+  replaceBefore: number;
+}
+
+export interface CheckoutOptions {
+  /** The pool in metrics. */
+  readonly name: string;
+  /** The most connections of the pool, for metrics. */
+  readonly size: number;
+  /** Milliseconds for the waiting and the work together. */
+  readonly deadline: number;
+  /**
+   * Milliseconds within which a live server responds to a statement, because its `statement_timeout` is shorter.
+   * `Infinity`: this pool does not tell a dead connection from a slow statement.
+   */
+  readonly silentAfter: number;
+  /** Whether an interruption cancels the work. Otherwise it waits for the end, so that no transaction stays open. */
+  readonly cancels: boolean;
+  /** The order in which tenants get a connection; that of arrival by default. */
+  readonly turns?: RoundRobin<Tenant>;
+}
+
+interface Checkout {
+  hasTurn: boolean;
+  /** `null` while the work waits for one. */
+  connection: PgConnection | null;
+  /** The time at which the work got the connection. */
+  acquiredAt: number;
+}
+
+const stale = Symbol("a connection to replace");
+
+export const makeTenantPool = Effect.fnUntraced(function* (
+  pool: PgPool,
+  state: DatabaseState,
+  { cancels, deadline, name, silentAfter, size, turns }: CheckoutOptions,
+) {
+  const context = yield* Effect.context<never>();
+  const firstUses = new WeakMap<PgConnection, number>();
+  const checkouts = new Set<Checkout>();
+  const used = () => [...checkouts].flatMap(({ connection }) => connection ?? []);
+  const gauge = (metric: string, description: string, read: () => number) =>
+    registerGauge(context, metric, description, { "db.client.connection.pool.name": name }, read);
+  gauge("db.client.connection.max", "The most connections of the pool", () => size);
+  gauge("db.client.connection.used", "Connections in use", () => new Set(used()).size);
+  gauge("db.client.connection.pending_requests", "Statements waiting for a connection", () => {
+    return checkouts.size - used().length;
+  });
+
+  /** Gives the connection to the checkout, unless it is to be replaced. */
+  const acquire = (connection: PgConnection, checkout: Checkout): boolean => {
+    const now = performance.now();
+    const firstUse = firstUses.get(connection) ?? now;
+    firstUses.set(connection, firstUse);
+    // Not the pool's `connectionTTL`, with which each statement opens a scope, and which counts by the wall clock.
+    if (firstUse <= Math.max(state.replaceBefore, now - deadlines.connectionAge)) return false;
+    checkout.connection = connection;
+    checkout.acquiredAt = now;
+    return true;
+  };
+
+  const run = <A, E, R>(
+    work: Work<A, E, R>,
+    checkout: Checkout,
+  ): Effect.Effect<A, E | SqlError.SqlError, R> =>
+    Effect.flatMap(
+      pool.use((connection): Effect.Effect<A | typeof stale, E, R> =>
+        acquire(connection, checkout)
+          ? work(connection)
+          : Effect.as(pool.invalidate(connection), stale),
+      ),
+      (result) => (result === stale ? run(work, checkout) : Effect.succeed(result)),
+    );
+
+  /** Returns the error of a checkout that reached its deadline. The pool replaces the connection. */
+  const expire = ({ acquiredAt, connection }: Checkout) => {
+    if (connection === null) return noConnection;
+    const isSilent = performance.now() - acquiredAt >= silentAfter;
+    if (isSilent) state.replaceBefore = acquiredAt;
+    Effect.runFork(pool.invalidate(connection));
+    return isSilent ? noResponse : tooSlow;
+  };
+
+  const use: TenantPool["use"] = (tenant, work) =>
+    Effect.flatMap(timeLeft, (left) => {
+      if (state.isAway) return Effect.fail(databaseAway);
+      if (left <= 0) return Effect.fail(noConnection);
+      const checkout: Checkout = { hasTurn: false, connection: null, acquiredAt: 0 };
+      checkouts.add(checkout);
+      const inTurn =
+        turns === undefined
+          ? run(work, checkout)
+          : Effect.flatMap(turns.take(tenant), () => {
+              checkout.hasTurn = true;
+              return run(work, checkout);
+            });
+      const inTime = within(inTurn, Math.min(deadline, left), cancels, () => expire(checkout));
+      return Effect.onExit(inTime, () => {
+        checkouts.delete(checkout);
+        if (checkout.hasTurn) turns!.end();
+        return Effect.void;
+      });
+    });
+  const tenantPool: TenantPool = { use };
+  return tenantPool;
+});
+
+/** Nothing was sent. */
+const databaseAway = new SqlError.SqlError({
+  reason: new SqlError.ConnectionError({
+    operation: "connect",
+    cause: new Error("the database is unavailable"),
+  }),
+});
+const noConnection = new SqlError.SqlError({
+  reason: new SqlError.LockTimeoutError({
+    cause: new Error("timed out waiting for a free connection"),
+  }),
+});
+const tooSlow = timeout("the statement took too long");

@@ -1,0 +1,97 @@
+/**
+ * The time limits of the database, and work that ends at one.
+ */
+import { Context, Effect, Fiber } from "effect";
+import { SqlError } from "effect/sql";
+
+/**
+ * In milliseconds, ascending. A limit that expires first gives the cheaper or more precise error:
+ * `test/database/Deadlines.test.ts` says which must come before which.
+ */
+export const deadlines = {
+  /** An erasure gives up on a lock (`lock_timeout`), and tries again. */
+  erasureLock: 1_000,
+  /** A probe of the database on an open connection; when it fails, one on a new connection follows. */
+  probe: 1_000,
+  /** A write gives up on a lock (`lock_timeout`). */
+  writeLock: 1_500,
+  probeOnNewConnection: 2_000,
+  /** A migration gives up on a lock (`lock_timeout`), and tries again. Statements on the table wait behind it. */
+  migrationLock: 3_000,
+  /** Opening a connection; also the probe of a database that is away. */
+  connect: 4_000,
+  /** PostgreSQL cancels a read or a write (`statement_timeout`). The connection stays usable. */
+  statement: 4_000,
+  /** A connection without a response to a read or a write for so long is dead. */
+  silence: 4_500,
+  /** One read or write, with the waiting for a connection. */
+  checkout: 4_800,
+  /** All statements of a creation, a take or a quick read together. */
+  request: 5_000,
+  /** PostgreSQL ends a session whose process vanished within a transaction (`idle_in_transaction_session_timeout`). */
+  idleTransaction: 5_000,
+  /** A list that reads much, with the waiting for a connection; also its `statement_timeout`. */
+  bulk: 10_000,
+  /** LISTEN on a new connection. */
+  listen: 10_000,
+  /** A connection is replaced: it may lead to a former primary that has become a standby. */
+  connectionAge: 30_000,
+} as const;
+
+/** A time limit as PostgreSQL prints the setting. */
+export const toSetting = (millis: number) =>
+  millis % 1_000 === 0 ? `${millis / 1_000}s` : `${millis}ms`;
+
+/** When work that consists of several statements ends, on the clock of `performance.now`. */
+const WorkDeadline = Context.Reference("@parley/store-pg/WorkDeadline", {
+  defaultValue: () => Infinity,
+});
+
+/** Gives all statements of the work so many milliseconds together, besides the deadline of each. */
+export const endAfter =
+  (millis: number) =>
+  <A, E, R>(work: Effect.Effect<A, E, R>) =>
+    Effect.suspend(() => Effect.provideService(work, WorkDeadline, performance.now() + millis));
+
+/** Milliseconds that are left of {@link endAfter}. */
+export const timeLeft = Effect.map(WorkDeadline, (deadline) => deadline - performance.now());
+
+export const timeout = (message: string) =>
+  new SqlError.SqlError({
+    reason: new SqlError.StatementTimeoutError({ cause: new Error(message) }),
+  });
+export const noResponse = timeout("the database did not respond in time");
+
+/** Gives up on a short statement that has no other deadline, such as BEGIN. */
+export const inTime = <A, E, R>(
+  statement: Effect.Effect<A, E, R>,
+  millis: number = deadlines.request,
+) => within(statement, millis, true, () => noResponse);
+
+/**
+ * Stops waiting for the work after so many milliseconds. The work has a fiber of its own and the timer is Node's, so
+ * that this holds in uninterruptible regions; work on a silent connection may end later. An interruption cancels the
+ * work (`cancels`) or waits for its end.
+ */
+export const within = <A, E, R, E2>(
+  work: Effect.Effect<A, E, R>,
+  millis: number,
+  cancels: boolean,
+  onTimeout: () => E2,
+): Effect.Effect<A, E | E2, R> =>
+  Effect.contextWith((context: Context.Context<R>) =>
+    Effect.callback<A, E | E2>((resume) => {
+      const fiber = Effect.runForkWith(context)(work);
+      const timer = setTimeout(() => {
+        unobserve();
+        // First, so that work that waits for its turn gets none from what follows.
+        fiber.interruptUnsafe();
+        resume(Effect.fail(onTimeout()));
+      }, millis);
+      const unobserve = fiber.addObserver((exit) => {
+        clearTimeout(timer);
+        resume(exit);
+      });
+      return cancels ? Fiber.interrupt(fiber) : Fiber.await(fiber);
+    }),
+  );

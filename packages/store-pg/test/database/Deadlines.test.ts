@@ -1,0 +1,55 @@
+import { assert, it } from "@effect/vitest";
+import { turnLease } from "@parley/core/ports";
+import { deadlines } from "../../src/database/Deadlines.ts";
+
+const {
+  bulk,
+  checkout,
+  connect,
+  connectionAge,
+  idleTransaction,
+  migrationLock,
+  probe,
+  probeOnNewConnection,
+  request,
+  silence,
+  statement,
+  writeLock,
+} = deadlines;
+
+/** The limits in the order in which they must expire. */
+const orders: Readonly<Record<string, ReadonlyArray<number>>> = {
+  "a write that waits for a lock is told so before PostgreSQL cancels it": [writeLock, statement],
+  "a statement that waits behind a migration outlasts it": [migrationLock, statement],
+  "PostgreSQL cancels a slow statement before its connection counts as dead": [statement, silence],
+  "a checkout of a dead connection ends as one, and leaves none to the next attempt of the request":
+    [silence, checkout, request],
+  "work without a database fails because nobody can connect, and not because it waited": [
+    connect,
+    checkout,
+  ],
+  "a database that is away is noticed before a request gives up": [
+    1_000 + probe + probeOnNewConnection,
+    request,
+  ],
+  "four attempts of the registry last longer than the transaction of a vanished process": [
+    idleTransaction,
+    4 * writeLock,
+  ],
+  "a turn can be renewed before its lease ends": [request, turnLease],
+  "a connection outlasts the longest work on it": [bulk, connectionAge],
+};
+
+it("each time limit expires before those that rely on it", () => {
+  for (const [promise, limits] of Object.entries(orders)) {
+    for (const [at, limit] of limits.slice(1).entries()) {
+      assert.isBelow(limits[at]!, limit, promise);
+    }
+  }
+  const all = Object.values(deadlines);
+  assert.deepStrictEqual(
+    all,
+    all.toSorted((a, b) => a - b),
+    "the table is ascending",
+  );
+});
