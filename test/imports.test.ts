@@ -8,9 +8,17 @@ const browser = [/^preact(\/hooks)?$/, /^@preact\/signals$/, /^marked$/, /^@parl
 
 /** The imports that each package's sources may have, beside their own files. */
 const mayImport: Readonly<Record<string, ReadonlyArray<RegExp>>> = {
-  "packages/core/src": [/^effect$/, /^effect\/crypto$/, /^effect\/persistence\/RateLimiter$/],
+  "packages/core/src": [/^effect$/, /^effect\/crypto$/],
   "packages/client/src": [/^ai$/],
-  "packages/http/src": [/^@parley\/core$/, /^effect$/, /^effect\//],
+  "packages/http/src": [/^@parley\/core$/, /^effect$/, /^effect\//, /^jose(\/|$)/],
+  // For hosts with Node's own requests and responses.
+  "packages/http/src/node": [
+    /^@parley\/core$/,
+    /^effect$/,
+    /^effect\//,
+    /^node:/,
+    /^\.\.\/(contract|serve)\//,
+  ],
   "packages/pages/src": [
     /^@parley\/http(\/contract)?$/,
     /^effect$/,
@@ -33,10 +41,11 @@ const mayImport: Readonly<Record<string, ReadonlyArray<RegExp>>> = {
     /^effect\/(sql|encoding|reactivity)$/,
     /^@effect\/sql-pg/,
   ],
+  "packages/store-sqlite/src": [/^@parley\/core$/, /^effect$/, /^node:sqlite$/],
   "packages/llm/src": [
     /^@parley\/core$/,
     /^effect$/,
-    /^effect\/persistence\/CircuitBreaker$/,
+    /^effect\/(http|persistence\/CircuitBreaker)$/,
     /^ai$/,
     /^@ai-sdk\//,
     /^marked$/,

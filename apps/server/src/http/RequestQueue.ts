@@ -67,9 +67,9 @@ export const makeRequestQueue = () => {
     },
     waiting: () => asks.length,
     turn: Effect.callback<void>((resume) => {
-      // The look-up of its key may have outlasted the turn of its request.
-      if (!isInTurn) startTurn();
       const since = performance.now();
+      // Its body may have arrived in a later turn than the request, in which no other one is read.
+      if (!isInTurn) startTurn();
       if (asks.length === 0 && since < end) return resume(Effect.void);
       const ask = { since, begin: () => resume(Effect.void) };
       asks.push(ask);
