@@ -111,18 +111,23 @@ export const ignoredVariables = (variables: Variables, settings: ReadonlySet<str
   return [link, ...warnings];
 };
 
-/** A warning for each variable of OpenTelemetry that asks for something else than what happens. */
-export const ignoredTelemetry = ({
-  OTEL_EXPORTER_OTLP_PROTOCOL: protocol = "",
-  OTEL_TRACES_SAMPLER: sampler = "",
-}: Variables): ReadonlyArray<string> => [
-  ...(/^((parentbased_)?always_on)?$/.test(sampler)
-    ? []
-    : [`OTEL_TRACES_SAMPLER=${sampler} is not supported: every trace is exported.`]),
-  ...(/^(http\/(protobuf|json))?$/.test(protocol)
-    ? []
-    : [`OTEL_EXPORTER_OTLP_PROTOCOL=${protocol} is not supported: it is http/protobuf.`]),
-];
+/** The values of OpenTelemetry's variables that have their effect here. */
+const telemetryValues: Readonly<Record<string, RegExp>> = {
+  OTEL_EXPORTER_OTLP_PROTOCOL: /^http\/(protobuf|json)$/,
+  OTEL_LOGS_EXPORTER: /^(otlp|none)$/,
+  OTEL_METRICS_EXPORTER: /^(otlp|none)$/,
+  OTEL_TRACES_EXPORTER: /^(otlp|none)$/,
+  OTEL_TRACES_SAMPLER: /^(parentbased_)?always_on$/,
+};
+
+/** A warning for each variable of OpenTelemetry that has no effect because of its value. */
+export const ignoredTelemetry = (variables: Variables): ReadonlyArray<string> =>
+  Object.entries(telemetryValues).flatMap(([name, values]) => {
+    const value = variables[name];
+    return !value || values.test(value)
+      ? []
+      : [`${name}=${value} is not supported: docs/monitoring.md says what is.`];
+  });
 
 /** A warning if requests to an address ignore a proxy because Node does, unless NO_PROXY names the host. */
 export const unusedProxy = (variables: Variables, address: string): ReadonlyArray<string> => {

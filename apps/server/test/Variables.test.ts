@@ -81,6 +81,7 @@ it.effect("what OpenTelemetry's variables ask for in vain is a warning", () =>
     for (const [name, values] of [
       ["OTEL_TRACES_SAMPLER", ["always_off", "traceidratio", "parentbased_traceidratio"]],
       ["OTEL_EXPORTER_OTLP_PROTOCOL", ["grpc"]],
+      ["OTEL_TRACES_EXPORTER", ["console", "zipkin"]],
     ] as const) {
       for (const value of values) {
         const { warnings } = yield* readSettings({ [name]: value });
