@@ -4,23 +4,27 @@
  */
 import { execFile, spawn } from "node:child_process";
 import { once } from "node:events";
-import { existsSync } from "node:fs";
+import { existsSync, mkdtempSync, rmSync } from "node:fs";
 import { readFile } from "node:fs/promises";
+import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { promisify } from "node:util";
 import { rolldown } from "rolldown";
-import { beforeAll, describe, expect, inject, it } from "vitest";
+import { afterAll, beforeAll, describe, expect, inject, it } from "vitest";
 import { withoutSettings } from "../apps/server/test/withoutSettings.ts";
 import { freshSchema } from "../packages/store-pg/test/PostgresUnderTest.ts";
 
 const run = promisify(execFile);
 const root = join(import.meta.dirname, "..");
 const mounts = join(import.meta.dirname, "mounts");
+const folder = mkdtempSync(join(tmpdir(), "parley-express-"));
+afterAll(() => rmSync(folder, { recursive: true }));
 const source = join(root, "examples/express/server.ts");
 
 /** The stores by the expression and the import that stand in the place of the example's. */
 const stores = {
   postgres: ["postgres", "store-pg", `{ url: process.env["DATABASE_URL"], schema: "SCHEMA" }`],
+  sqlite: ["sqlite", "store-sqlite", JSON.stringify(join(folder, "chats.db"))],
   memory: ["memory", "store-memory", ""],
 } as const;
 

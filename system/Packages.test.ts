@@ -152,7 +152,7 @@ afterAll(async () => {
 
 describe("the libraries", () => {
   beforeAll(async () => {
-    for (const name of ["promise", "own-keys", "client/stream", "mount", "kit"]) {
+    for (const name of ["promise", "own-keys", "client/stream", "handler", "mount", "kit"]) {
       const file = `examples/${name}.ts`;
       await writeFile(join(project, basename(file)), read(file));
     }
@@ -186,7 +186,16 @@ describe("the libraries", () => {
   });
 
   it("load by require, every export", async () => {
-    const names = ["client", "core", "http", "llm", "pages", "store-memory", "store-pg"];
+    const names = [
+      "client",
+      "core",
+      "http",
+      "llm",
+      "pages",
+      "store-memory",
+      "store-pg",
+      "store-sqlite",
+    ];
     const entries = names.flatMap((name) => {
       const { publishConfig } = JSON.parse(read(`packages/${name}/package.json`));
       return Object.keys(publishConfig.exports).map((path) => join("@parley", name, path));
@@ -259,7 +268,9 @@ describe("the tarballs", () => {
       const { stdout } = await project.run(`${node} quick.ts`);
       expect(stdout.trim()).toBe(/console\.log\(.*\/\/ (.*)/.exec(example)![1]);
       await using withoutCore = await makeProject();
-      await withoutCore.run(`${add} ./dist/parley-{http,llm,store-memory,store-pg}-${version}.tgz`);
+      await withoutCore.run(
+        `${add} ./dist/parley-{http,llm,store-memory,store-pg,store-sqlite}-${version}.tgz`,
+      );
       await using withoutHttp = await makeProject();
       await withoutHttp.run(`${add} ./dist/parley-pages-${version}.tgz`);
       for (const { downloads } of [project, withoutCore, withoutHttp])
@@ -282,7 +293,7 @@ describe("the tarballs", () => {
 describe("the server", () => {
   it("brings the libraries and few packages of others", () => {
     expect(packages.length).toBeLessThanOrEqual(60);
-    expect(packages.filter((path) => path.includes("@parley/"))).toHaveLength(8);
+    expect(packages.filter((path) => path.includes("@parley/"))).toHaveLength(9);
   });
 
   it("says in one line how to install the optional package that it misses", () => {

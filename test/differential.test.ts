@@ -4,7 +4,7 @@
  *
  * `PARLEY_RANDOM_REQUESTS` and `PARLEY_RANDOM_SEED` decide how many commands and which; test:system runs 10,000.
  */
-import { chatFields, defaultSettings, entryFields } from "@parley/core";
+import { chatFields, defaultSettings, entryFields, plainKey } from "@parley/core";
 import {
   ChatArchive,
   ChatbotDirectory,
@@ -122,11 +122,16 @@ const command = fc.oneof(
   on("ChangeKey", {
     key,
     change: fc.record(
-      { name: maybe(text), expiresAt: when, ratePerMinute: maybe(fc.constantFrom(1, 60)) },
+      {
+        name: maybe(text),
+        expiresAt: when,
+        ratePerMinute: maybe(fc.constantFrom(1, 60)),
+        tokensPerDay: maybe(fc.constantFrom(1, 1_000)),
+        origins: fc.subarray(["https://a.example", "https://b.example"]),
+      },
       optional,
     ),
   }),
-  on("ReplaceKey", { key, by: key }),
   on("RevokeKey", { key }),
   on("UseKeys", { keys: fc.array(key, { maxLength: 2 }) }),
   on("OpenKey", { key }),
@@ -187,10 +192,11 @@ const subject = Effect.fnUntraced(function* (run: number) {
     ({
       id: keyId(key),
       hash,
-      name: null,
       scopes: ["read"],
+      ...plainKey,
+      // Some sign tokens of visitors.
+      signingSecret: key % 2 === 0 ? "a".repeat(64) : null,
       expiresAt,
-      ratePerMinute: null,
     }) as const;
   const toIdempotencyKey = (key: number | null, request: string): IdempotencyKey | null =>
     key === null ? null : { key: `key ${key}`, fingerprint: request };
@@ -246,6 +252,7 @@ const subject = Effect.fnUntraced(function* (run: number) {
         return [name, place(seen("chat", chatbot), one)];
       if (name === "forMillis") return [name, "some"];
       if (name === "expiresInMillis") return [name, one === null ? null : "some"];
+      if (name === "nowMillis") return [name, typeof one];
       if (name === "message") return [name, String(one).replaceAll(/\d+/g, "n")];
       // An erasure of one chat names its id.
       if (name === "detail") return [name, String(one).replace(/^chat \d+$/, "chat")];
@@ -375,10 +382,6 @@ const subject = Effect.fnUntraced(function* (run: number) {
         return registry.addKey(chatbot, keyRecord(command.key, command.when), "tester");
       case "ChangeKey":
         return registry.changeKey(chatbot, keyId(command.key), command.change, "tester");
-      case "ReplaceKey": {
-        const by = { id: keyId(command.by), hash, expiresAt: null };
-        return registry.replaceKey(chatbot, keyId(command.key), by, 3_600_000, "tester");
-      }
       case "RevokeKey":
         return registry.revokeKey(chatbot, keyId(command.key), "tester");
       case "UseKeys":

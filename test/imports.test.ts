@@ -8,10 +8,18 @@ const browser = [/^preact(\/hooks)?$/, /^@preact\/signals$/, /^marked$/, /^@parl
 
 /** The imports that each package's sources may have, beside their own files. */
 const mayImport: Readonly<Record<string, ReadonlyArray<RegExp>>> = {
-  "packages/core/src": [/^effect$/, /^effect\/crypto$/, /^effect\/persistence\/RateLimiter$/],
+  "packages/core/src": [/^effect$/, /^effect\/crypto$/],
   "packages/core/src/testing": [/^effect$/, /^effect\/testing$/, /^\.\.\//],
   "packages/client/src": [/^ai$/],
-  "packages/http/src": [/^@parley\/core(\/ports)?$/, /^effect$/, /^effect\//],
+  "packages/http/src": [/^@parley\/core(\/ports)?$/, /^effect$/, /^effect\//, /^jose(\/|$)/],
+  // For hosts with Node's own requests and responses.
+  "packages/http/src/node": [
+    /^@parley\/core(\/ports)?$/,
+    /^effect$/,
+    /^effect\//,
+    /^node:/,
+    /^\.\.\/(contract|serve)\//,
+  ],
   "packages/pages/src": [
     /^@parley\/http(\/contract)?$/,
     /^effect$/,
@@ -34,10 +42,11 @@ const mayImport: Readonly<Record<string, ReadonlyArray<RegExp>>> = {
     /^effect\/(sql|encoding|reactivity)$/,
     /^@effect\/sql-pg/,
   ],
+  "packages/store-sqlite/src": [/^@parley\/core$/, /^effect$/, /^node:sqlite$/],
   "packages/llm/src": [
     /^@parley\/core\/ports$/,
     /^effect$/,
-    /^effect\/persistence\/CircuitBreaker$/,
+    /^effect\/(http|persistence\/CircuitBreaker)$/,
     /^ai$/,
     /^@ai-sdk\//,
     /^@effect\/platform-node\/Node(FileSystem|Path)$/,

@@ -4,7 +4,12 @@
  */
 
 // Services
-export { Access, type Principal } from "./services/Access.ts";
+export {
+  Access,
+  type Principal,
+  type VisitorClaims,
+  type VisitorTokens,
+} from "./services/Access.ts";
 export { Administration, type CreatedKey } from "./services/Administration.ts";
 export { Asking, type Ask } from "./services/Asking.ts";
 export { AskLimits } from "./services/AskLimits.ts";
@@ -19,10 +24,13 @@ export {
   keyId,
   keyRecord,
   keyState,
+  plainKey,
   PointInTime,
   RatePerMinute,
   Scopes,
   scopes,
+  signingSecretOf,
+  TokensPerDay,
   type KeyRecord,
   type RegisteredKey,
   type Scope,

@@ -67,7 +67,7 @@ export const makeChatArchive = (memory: Memory): ChatArchive["Service"] => ({
         return Effect.void;
       }
       const { entry, usage } = row;
-      if (entryIds.has(entry.id)) return Effect.fromResult(refusal("two entries have one id"));
+      if (entryIds.has(entry.id)) return Effect.fromResult(refusal("two entries have the same id"));
       entryIds.add(entry.id);
       chats.at(-1)!.entries.push({ entry, usage, keyId: null });
       return Effect.void;

@@ -6,6 +6,7 @@ import {
   ChatbotDirectory,
   ChatbotRegistry,
   ChatbotTaken,
+  grantOf,
   KeyNotFound,
   KeyTaken,
   type RegisteredKey,
@@ -97,25 +98,6 @@ export const makeChatbotRegistry = (memory: Memory) => {
         record(memory, now, actor, id, "change-key", `${keyId}: ${fields.join(", ")}`);
       }),
 
-    replaceKey: (id, keyId, replacement, keepForMillis, actor) =>
-      atomically(function* (now) {
-        const { key, keys } = yield* findKey(id, keyId);
-        const { expiresAt: before, name, ratePerMinute, scopes } = key;
-        if (isTaken(replacement.id)) {
-          return yield* Result.fail(new KeyTaken({ keyId: replacement.id }));
-        }
-        const end = new Date(now + keepForMillis);
-        const expiresAt = before !== null && before <= end ? before : end;
-        const createdAt = new Date(now);
-        const kept = { name, scopes, ratePerMinute };
-        keys.set(replacement.id, { ...replacement, ...kept, ...newKey, createdAt });
-        keys.set(keyId, { ...key, expiresAt });
-        record(memory, now, actor, id, "add-key", replacement.id);
-        if (expiresAt !== before)
-          record(memory, now, actor, id, "change-key", `${keyId}: expiresAt`);
-        return { name, scopes, expiresAt };
-      }),
-
     revokeKey: (id, keyId, actor) =>
       atomically(function* (now) {
         const { key, keys } = yield* findKey(id, keyId);
@@ -136,9 +118,7 @@ export const makeChatbotRegistry = (memory: Memory) => {
         for (const { chatbot, keys } of all()) {
           const key = keys.get(keyId);
           if (key === undefined || key.revokedAt !== null) continue;
-          const { expiresAt, hash, ratePerMinute, scopes } = key;
-          const expiresInMillis = expiresAt && expiresAt.getTime() - now;
-          return { hash, scopes, ratePerMinute, chatbot, expiresInMillis };
+          return grantOf(key, chatbot, now);
         }
         return null;
       }),

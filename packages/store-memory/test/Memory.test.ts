@@ -1,10 +1,9 @@
 import { assert, it } from "@effect/vitest";
+import { defaultSettings, newestChats } from "@parley/core";
 import {
   ChatArchive,
   ChatbotRegistry,
   ChatStore,
-  defaultSettings,
-  newestChats,
   TurnStore,
   type ArchiveRecord,
 } from "@parley/core/ports";

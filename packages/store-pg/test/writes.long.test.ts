@@ -56,7 +56,8 @@ const measured = (session: Session, note: (text: string, buffers: number) => voi
   };
   return {
     transaction,
-    batch: (tenant, statements) => transaction(tenant, each(tenant, statements)),
+    batch: (tenant, statements) =>
+      Effect.map(transaction(tenant, each(tenant, statements)), (results) => results.at(-1)!),
     query,
   };
 };

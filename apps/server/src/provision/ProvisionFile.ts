@@ -11,6 +11,7 @@ import {
   RatePerMinute,
   describeSchemaError,
   Scopes,
+  signingSecretOf,
   Text,
   type KeyRecord,
 } from "@parley/core";
@@ -64,6 +65,10 @@ const Key = Schema.Struct({
     Schema.NullOr(RatePerMinute),
     "How many requests each server process accepts in a minute; null: any number; absent: so, or as it was changed elsewhere",
   ),
+  visitors: optional(
+    Schema.Boolean,
+    "Whether the key signs tokens of visitors; absent: false, or as it was when the key was created",
+  ),
 });
 
 const { fields } = ChatbotSettings;
@@ -79,7 +84,7 @@ const settings = {
   moderation: optional(fields.moderation, "The moderator of questions; null: PARLEY_MODERATION"),
   knowledge: optional(
     fields.knowledge,
-    "A folder of documents below PARLEY_KNOWLEDGE_ROOT; null: PARLEY_KNOWLEDGE_DIR",
+    "The subfolder of PARLEY_KNOWLEDGE_DIR that it answers from; null: the whole folder",
   ),
   retentionDays: optional(
     fields.retentionDays,
@@ -107,9 +112,8 @@ export const ProvisionFile = Schema.Struct({
   description: "Chatbots and their API keys, for PARLEY_PROVISION and parley provision",
 });
 
-/** Without an expiry or a rate a known key keeps its own, and a new one has none. */
-export type DeclaredKey = Omit<KeyRecord, "expiresAt" | "ratePerMinute"> &
-  Partial<Pick<KeyRecord, "expiresAt" | "ratePerMinute">>;
+/** A known key keeps the fields that are absent, and a new one has those of `plainKey`. */
+export type DeclaredKey = Pick<KeyRecord, "id" | "hash" | "name" | "scopes"> & Partial<KeyRecord>;
 
 export type DeclaredChatbot = Omit<NewChatbot, "keys"> & {
   readonly keys: ReadonlyArray<DeclaredKey>;
@@ -139,7 +143,12 @@ export const readProvisionFile = Effect.fnUntraced(function* (
     (error) => invalid(`${describeSchemaError(error)}.`),
   );
 
-  const declareKey = Effect.fnUntraced(function* ({ key, name, ...rest }: typeof Key.Type) {
+  const declareKey = Effect.fnUntraced(function* ({
+    key,
+    name,
+    visitors,
+    ...rest
+  }: typeof Key.Type) {
     const variable = /^\$\{(.*)\}$/.exec(key)?.[1];
     const text =
       variable === undefined
@@ -153,7 +162,11 @@ export const readProvisionFile = Effect.fnUntraced(function* (
       const which = variable === undefined ? "a key" : key;
       return yield* invalid(`${which} is not a valid key; "parley key generate" makes one.`);
     }
-    const declared: DeclaredKey = { ...rest, id, hash: yield* hashKey(text), name: name ?? null };
+    const signing = visitors !== undefined && {
+      signingSecret: visitors ? yield* signingSecretOf(text) : null,
+    };
+    const hash = yield* hashKey(text);
+    const declared: DeclaredKey = { ...rest, id, hash, name: name ?? null, ...signing };
     return declared;
   });
 

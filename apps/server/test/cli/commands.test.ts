@@ -1,7 +1,7 @@
 /**
  * Commands about the chats of a chatbot.
  */
-import { defaultSettings, newestChats } from "@parley/core";
+import { defaultSettings, newestChats, plainKey } from "@parley/core";
 import { ChatbotRegistry, ChatStore, TurnStore } from "@parley/core/ports";
 import { layerPostgres } from "@parley/store-pg";
 import { Effect, Redacted } from "effect";
@@ -61,9 +61,8 @@ beforeAll(async () => {
       const key = {
         id: keyId,
         hash: new Uint8Array(32),
+        ...plainKey,
         name: "web",
-        expiresAt: null,
-        ratePerMinute: null,
       };
       for (const name of ["Full", "Empty"]) {
         const chatbot = { workspaceName: "W", name, description: "", settings: defaultSettings };
@@ -134,7 +133,7 @@ describe("parley chats", () => {
       ],
     });
     const { createTime } = odd.chats[1];
-    expect(await seen("search T\u00a01")).toEqual({
+    expect(await seen("list --search T\u00a01")).toEqual({
       total: 3,
       chats: [
         { id: 12, userRef: "odd", createTime: expect.any(String), nameLength: 9 },
@@ -257,7 +256,7 @@ describe("parley chats", () => {
     expect(await audited(100)).toEqual(lines);
     const ann = { ...settings(), PARLEY_ACTOR: "ann" };
     await here(["chats", "show", "--chatbot", "Full", "--text", `${id}`], ann);
-    await here(["chats", "search", "--chatbot", "Full", "--text", "secret"], ann);
+    await here(["chats", "list", "--chatbot", "Full", "--text", "--search", "secret"], ann);
     expect(await audited(2)).toEqual([
       `${user} (ann) read Full chat ${id}`,
       `${user} (ann) read Full names of chats`,

@@ -23,7 +23,7 @@ export {
   type UsageGroup,
   type UsageSum,
 } from "./ChatArchive.ts";
-export { ChatbotDirectory, type Grant } from "./ChatbotDirectory.ts";
+export { ChatbotDirectory, grantOf, type Grant } from "./ChatbotDirectory.ts";
 export {
   changedFields,
   ChatbotRegistry,
@@ -34,7 +34,6 @@ export {
   type KeyChange,
   type NewChatbot,
   type RegisteredChatbot,
-  type Replaced,
 } from "./ChatbotRegistry.ts";
 export { ChatStore, type ChatToCreate, type Created } from "./ChatStore.ts";
 export {
@@ -56,7 +55,14 @@ export {
 } from "./TurnStore.ts";
 
 // Values
-export { hashKey, keyId, type KeyRecord, type RegisteredKey, type Scope } from "../model/ApiKey.ts";
+export {
+  hashKey,
+  keyId,
+  plainKey,
+  type KeyRecord,
+  type RegisteredKey,
+  type Scope,
+} from "../model/ApiKey.ts";
 export type { Chat } from "../model/Chat.ts";
 export { defaultSettings, type Chatbot, type ChatbotSettings } from "../model/Chatbot.ts";
 export { helloEntry, type Entry, type NewEntry, type Usage } from "../model/Entry.ts";
@@ -94,6 +100,7 @@ export {
   RateExceeded,
   StorageUnavailable,
   TurnLost,
+  UserRefNotGranted,
 } from "../model/Errors.ts";
 
 // The ask in progress

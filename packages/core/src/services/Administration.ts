@@ -6,10 +6,14 @@ import { Context, Duration, Effect, Layer, Redacted, Schema, Struct } from "effe
 import { Digest, SecureRandom } from "effect/crypto";
 import {
   generateKey,
-  keyRecord,
+  hashKey,
+  keyId,
+  plainKey,
   PointInTime,
   RatePerMinute,
   Scopes,
+  signingSecretOf,
+  TokensPerDay,
   type KeyRecord,
 } from "../model/ApiKey.ts";
 import { ChatArchive, type Person } from "../ports/ChatArchive.ts";
@@ -21,7 +25,7 @@ import {
   type Chatbot,
 } from "../model/Chatbot.ts";
 import { ChatbotRegistry, type ChatbotChange, type KeyChange } from "../ports/ChatbotRegistry.ts";
-import { ChatbotNotFound } from "../model/Errors.ts";
+import { ChatbotNotFound, KeyNotFound } from "../model/Errors.ts";
 import { makeCheck } from "../model/SchemaErrors.ts";
 import { Text } from "../model/Text.ts";
 
@@ -29,7 +33,12 @@ import { Text } from "../model/Text.ts";
 export interface CreatedKey {
   readonly id: string;
   readonly key: Redacted.Redacted;
+  /** By which a backend signs tokens of visitors; `null` for a key that signs none. */
+  readonly signingSecret: Redacted.Redacted | null;
 }
+
+/** The fields of a key that an operator chooses. Whether it signs tokens of visitors is settled when it is created. */
+type ChosenFields = Omit<KeyChange, "signingSecret">;
 
 const make = Effect.gen(function* () {
   const registry = yield* ChatbotRegistry;
@@ -38,9 +47,20 @@ const make = Effect.gen(function* () {
 
   const freshKey = Effect.gen(function* () {
     const key = yield* generateKey;
-    const { hash, id } = yield* keyRecord(Redacted.value(key));
-    return { key, id, hash };
+    const text = Redacted.value(key);
+    const [hash, signingSecret] = [yield* hashKey(text), yield* signingSecretOf(text)];
+    return { key, record: { id: keyId(text)!, hash, signingSecret } };
   }).pipe(Effect.provideContext(services));
+
+  const created = (
+    key: Redacted.Redacted,
+    { id, signingSecret }: Pick<KeyRecord, "id" | "signingSecret">,
+  ) =>
+    ({
+      id,
+      key,
+      signingSecret: signingSecret === null ? null : Redacted.make(signingSecret),
+    }) satisfies CreatedKey;
 
   const sha256 = (data: Uint8Array) =>
     Context.get(services, Digest.Digest).digestHex(Digest.sha256, data);
@@ -99,32 +119,43 @@ const make = Effect.gen(function* () {
       return erased;
     }),
 
-    /** Creates a key; fields that are absent are `null`. A chatbot can have any number of live keys. */
+    /**
+     * Creates a key; fields that are absent are those of `plainKey`. A chatbot can have any number of live keys.
+     * `visitors`: whether the key signs tokens of visitors; `false` by default.
+     */
     createKey: Effect.fnUntraced(function* (
       id: number,
-      key: KeyChange & Pick<KeyRecord, "scopes">,
+      {
+        visitors = false,
+        ...fields
+      }: ChosenFields & Pick<KeyRecord, "scopes"> & { readonly visitors?: boolean },
       actor: string,
     ) {
-      yield* checkKey({ ...key, actor });
-      const { key: text, ...fresh } = yield* freshKey;
-      const absent = { name: null, expiresAt: null, ratePerMinute: null };
-      yield* registry.addKey(id, { ...fresh, ...absent, ...key }, actor);
-      return { id: fresh.id, key: text } satisfies CreatedKey;
+      yield* checkKey({ ...fields, actor });
+      const { key, record } = yield* freshKey;
+      const added = {
+        ...plainKey,
+        ...fields,
+        ...record,
+        ...(visitors ? {} : { signingSecret: null }),
+      };
+      yield* registry.addKey(id, added, actor);
+      return created(key, added);
     }),
     /** Changes the given fields of a key; fails with `KeyNotFound` if the key is revoked. */
     changeKey: Effect.fnUntraced(function* (
       id: number,
       keyId: string,
-      change: KeyChange,
+      change: ChosenFields,
       actor: string,
     ) {
       yield* checkKey({ ...change, actor });
       yield* registry.changeKey(id, keyId, change, actor);
     }),
     /**
-     * Creates a key with the name, scopes and rate of another, which never expires without `expiresAt`. The other
-     * expires after `keepFor`, or earlier if it would have, so that its users can change over. Both or neither.
-     * `replaced` is the other key.
+     * Creates a key with the fields of another, which signs tokens of visitors only if the other does; without `expiresAt` it never expires. Then it lets the other expire after
+     * `keepFor`, unless that expires earlier, so that its users can change over. `replaced` is the other key. Fails with
+     * `KeyNotFound` if the other is revoked.
      */
     rotateKey: Effect.fnUntraced(function* (
       id: number,
@@ -137,10 +168,19 @@ const make = Effect.gen(function* () {
     ) {
       const millis = Duration.toMillis(keepFor);
       yield* checkKey({ keepFor: millis, expiresAt, actor });
-      const { key, ...fresh } = yield* freshKey;
-      const by = { ...fresh, expiresAt };
-      const replaced = yield* registry.replaceKey(id, oldKey, by, millis, actor);
-      return { id: fresh.id, key, replaced };
+      const { keys } = yield* find(id);
+      const current = keys.find((key) => key.id === oldKey && key.revokedAt === null);
+      if (current === undefined) return yield* new KeyNotFound({ keyId: oldKey });
+      const { createdAt: _, lastUsedAt: __, revokedAt: ___, ...fields } = current;
+      const { key, record } = yield* freshKey;
+      const signingSecret = current.signingSecret && record.signingSecret;
+      const fresh = { ...record, signingSecret, expiresAt };
+      yield* registry.addKey(id, { ...fields, ...fresh }, actor);
+      const end = new Date((yield* registry.now).getTime() + millis);
+      const isEarlier = current.expiresAt !== null && current.expiresAt <= end;
+      const replaced = { ...fields, expiresAt: isEarlier ? current.expiresAt : end };
+      yield* registry.changeKey(id, oldKey, { expiresAt: replaced.expiresAt }, actor);
+      return { ...created(key, fresh), replaced };
     }),
     /** Revokes a key for good. */
     revokeKey: Effect.fnUntraced(function* (id: number, keyId: string, actor: string) {
@@ -190,12 +230,22 @@ const checkChatbot = makeCheck(
   }),
 );
 
+const Origin = Text.check(
+  Schema.isPattern(/^https?:\/\/[\w.:[\]-]+$/, {
+    message: "is not an origin, such as https://shop.example",
+  }),
+);
+
 const checkKey = makeCheck(
   Schema.Struct({
     name: Schema.optionalKey(Schema.NullOr(Text)),
     scopes: Schema.optionalKey(Scopes),
     expiresAt: Schema.optionalKey(Schema.NullOr(PointInTime)),
     ratePerMinute: Schema.optionalKey(Schema.NullOr(RatePerMinute)),
+    visitorRatePerMinute: Schema.optionalKey(Schema.NullOr(RatePerMinute)),
+    tokensPerDay: Schema.optionalKey(Schema.NullOr(TokensPerDay)),
+    origins: Schema.optionalKey(Schema.Array(Origin)),
+    anonymous: Schema.optionalKey(Schema.Boolean),
     keepFor: Schema.optionalKey(
       Schema.Finite.check(Schema.isBetween({ minimum: 0, maximum: 1e14 })),
     ),

@@ -9,6 +9,7 @@ import { idempotencyChecks } from "./IdempotencyChecks.ts";
 import { registryChecks } from "./RegistryChecks.ts";
 import type { StoreServices } from "./StoreUnderTest.ts";
 import { turnStoreChecks } from "./TurnStoreChecks.ts";
+import { visitorChecks } from "./VisitorChecks.ts";
 
 export { archiveChecks } from "./ArchiveChecks.ts";
 export { chatStoreChecks } from "./ChatStoreChecks.ts";
@@ -23,12 +24,14 @@ export {
   type StoreServices,
 } from "./StoreUnderTest.ts";
 export { turnStoreChecks } from "./TurnStoreChecks.ts";
+export { visitorChecks } from "./VisitorChecks.ts";
 
 /** Every promise of a store with all five ports. */
 export const storeChecks: ReadonlyArray<Check<StoreServices>> = [
   ...chatStoreChecks,
   ...turnStoreChecks,
   ...idempotencyChecks,
+  ...visitorChecks,
   ...archiveChecks,
   ...registryChecks,
 ];

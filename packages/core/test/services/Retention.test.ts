@@ -1,5 +1,5 @@
 import { assert, it } from "@effect/vitest";
-import { defaultSettings, layerRetention, newestChats } from "@parley/core";
+import { defaultSettings, layerRetention, newestChats, plainKey } from "@parley/core";
 import {
   ChatArchive,
   ChatbotRegistry,
@@ -146,10 +146,10 @@ it.effect(
           {
             id: name,
             hash: new Uint8Array(32),
-            name,
             scopes: ["read"],
+            ...plainKey,
+            name,
             expiresAt,
-            ratePerMinute: null,
           },
           "test",
         );

@@ -2,7 +2,12 @@
  * The responses of requests that fail (sections 7.2 to 7.4).
  */
 import type { AskError } from "@parley/core";
-import { IdempotencyKeyReused, type KeyRejected, type RateExceeded } from "@parley/core/ports";
+import {
+  IdempotencyKeyReused,
+  type KeyRejected,
+  type RateExceeded,
+  type UserRefNotGranted,
+} from "@parley/core/ports";
 import { Cause, Option, type Effect } from "effect";
 import type { HttpServerResponse } from "effect/http";
 import {
@@ -21,6 +26,7 @@ export type RequestError =
   | AskError
   | KeyRejected
   | RateExceeded
+  | UserRefNotGranted
   | ValidationErrors
   | GeneralMessage;
 
@@ -75,6 +81,7 @@ const toValidationResponse = (dto: string, problems: ReadonlyArray<Problem>): Er
 const messages = {
   KeyRejected: "API_KEY_NOT_VALID",
   RateExceeded: "RATE_EXCEEDED",
+  UserRefNotGranted: "USER_REF_NOT_GRANTED",
   // The chatbot was deleted while `Access` still remembered its key.
   ChatbotNotFound: "API_KEY_NOT_VALID",
   ChatNotFound: "CHAT_DOES_NOT_EXISTS",

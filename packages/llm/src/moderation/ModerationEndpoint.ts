@@ -1,20 +1,11 @@
 /**
  * Moderation by an endpoint that speaks OpenAI's moderations.
  */
-import {
-  AnswerUnavailable,
-  type Moderation,
-  Moderator,
-  traceHeaders,
-  unflagged,
-} from "@parley/core/ports";
-import { Effect, Layer, Redacted, Schema } from "effect";
-import {
-  classifyError,
-  makeFailure,
-  type ModelFailure,
-  retrySchedule,
-} from "../models/ModelFailure.ts";
+import { AnswerUnavailable, Moderator, unflagged } from "@parley/core/ports";
+import { Effect, Layer, type Redacted, Schema } from "effect";
+import { FetchHttpClient, HttpClient, HttpClientRequest } from "effect/http";
+import { classifyError, makeFailure, retrySchedule } from "../models/ModelFailure.ts";
+import { traceHeaders } from "../models/TraceHeaders.ts";
 
 /** Where the endpoint is, and what happens when it fails. */
 export interface ModerationEndpointSettings {
@@ -41,61 +32,61 @@ const decodeResponse = Schema.decodeUnknownEffect(
  * 408, 429 or 5xx is repeated like a language model's; a call without a response in 5 seconds is not. A failure is
  * `AnswerUnavailable`, or with `failOpen` a warning in the log; neither contains the question or the key.
  */
-export const layerModerationEndpoint = (
-  settings: ModerationEndpointSettings,
-): Layer.Layer<Moderator> =>
-  Layer.succeed(
+export const layerModerationEndpoint = ({
+  apiKey,
+  baseUrl,
+  failOpen = false,
+  model,
+}: ModerationEndpointSettings): Layer.Layer<Moderator> =>
+  Layer.effect(
     Moderator,
-    Moderator.of({
-      check: (_chatbot, question) =>
-        moderate(settings, question).pipe(
-          Effect.timeoutOrElse({
-            duration: "5 seconds",
-            // No reason that is retried: five timeouts would use up the time of the answer.
-            orElse: () => Effect.fail(makeFailure("abnormal_end", "it did not answer in time")),
-          }),
-          Effect.retry(retrySchedule()),
-          Effect.catch(({ detail }) => {
-            const reason = `the moderation endpoint failed: ${detail}`;
-            return settings.failOpen === true
-              ? Effect.as(Effect.logWarning(reason), unflagged)
-              : Effect.fail(new AnswerUnavailable({ reason }));
-          }),
-        ),
-    }),
-  );
+    Effect.gen(function* () {
+      const client = yield* HttpClient.HttpClient;
+      const endpoint = HttpClientRequest.post(`${baseUrl.replace(/\/+$/, "")}/moderations`);
+      const authorized =
+        apiKey === undefined ? endpoint : HttpClientRequest.bearerToken(endpoint, apiKey);
 
-const moderate = (
-  { apiKey, baseUrl, model }: ModerationEndpointSettings,
-  question: string,
-): Effect.Effect<Moderation, ModelFailure> =>
-  Effect.gen(function* () {
-    const headers = new Headers({ "content-type": "application/json", ...(yield* traceHeaders) });
-    if (apiKey !== undefined) headers.set("authorization", `Bearer ${Redacted.value(apiKey)}`);
-    const body = yield* Effect.tryPromise({
-      try: async (signal) => {
-        const response = await fetch(`${baseUrl.replace(/\/+$/, "")}/moderations`, {
-          method: "POST",
-          headers,
-          body: JSON.stringify({ model, input: question }),
-          // A redirect would send the question to another address.
-          redirect: "manual",
-          signal,
-        });
-        const responseBody = await response.text();
-        if (response.ok) return responseBody;
-        const responseHeaders = Object.fromEntries(response.headers);
-        throw { statusCode: response.status, responseHeaders, responseBody };
-      },
-      catch: classifyError,
-    });
-    const { results } = yield* Effect.mapError(decodeResponse(body), () =>
-      makeFailure("abnormal_end", "its answer makes no sense"),
-    );
-    return results[0].flagged
-      ? { category: flaggedCategory(results[0]), flagged: true }
-      : unflagged;
-  });
+      const moderate = Effect.fnUntraced(function* (question: string) {
+        const response = yield* authorized.pipe(
+          HttpClientRequest.setHeaders(yield* traceHeaders),
+          HttpClientRequest.bodyJsonUnsafe({ model, input: question }),
+          client.execute,
+        );
+        const { headers: responseHeaders, status: statusCode } = response;
+        const responseBody = yield* response.text;
+        if (statusCode < 200 || statusCode >= 300) {
+          return yield* classifyError({ statusCode, responseHeaders, responseBody });
+        }
+        const { results } = yield* Effect.mapError(decodeResponse(responseBody), () =>
+          makeFailure("abnormal_end", "unexpected response"),
+        );
+        return results[0].flagged
+          ? { category: flaggedCategory(results[0]), flagged: true }
+          : unflagged;
+      }, Effect.mapError(classifyError));
+
+      return Moderator.of({
+        check: (_chatbot, question) =>
+          moderate(question).pipe(
+            // A redirect would send the question to another address.
+            Effect.provideService(FetchHttpClient.RequestInit, { redirect: "manual" }),
+            Effect.provideService(HttpClient.TracerDisabledWhen, () => true),
+            Effect.timeoutOrElse({
+              duration: "5 seconds",
+              // A reason that is not retried: five timeouts would use up the time of the answer.
+              orElse: () => Effect.fail(makeFailure("abnormal_end", "no response in 5 seconds")),
+            }),
+            Effect.retry(retrySchedule()),
+            Effect.catch(({ detail }) => {
+              const reason = `the moderation endpoint failed: ${detail}`;
+              return failOpen
+                ? Effect.as(Effect.logWarning(reason), unflagged)
+                : Effect.fail(new AnswerUnavailable({ reason }));
+            }),
+          ),
+      });
+    }),
+  ).pipe(Layer.provide(FetchHttpClient.layer));
 
 /** The flagged category with the highest score; `flagged` when the endpoint names none. */
 const flaggedCategory = ({

@@ -66,8 +66,8 @@ describe("layerModerationEndpoint", () => {
     "HTTP 500": [json({ error: "secret question sk-1" }, 500), 5],
     "HTTP 401": [json({ error: "secret question sk-1" }, 401), 1],
     "connection closed (UND_ERR_SOCKET)": [(response) => response.destroy(), 5],
-    "its answer makes no sense": [json({ results: [] }), 1],
-    "it did not answer in time": [() => {}, 1],
+    "unexpected response": [json({ results: [] }), 1],
+    "no response in 5 seconds": [() => {}, 1],
   };
   for (const [reason, [respond, calls]] of Object.entries(failures)) {
     it.effect(`fails, or with failOpen flags nothing and logs a warning: ${reason}`, () => {
@@ -102,7 +102,7 @@ describe("layerModerationEndpoint", () => {
     }),
   );
 
-  it.effect("repeats a call after a passing failure, and not before its Retry-After", () =>
+  it.effect("repeats a call after a transient failure, and not before its Retry-After", () =>
     Effect.gen(function* () {
       const replies = [
         json({}, 503),

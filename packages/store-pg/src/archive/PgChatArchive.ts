@@ -24,143 +24,157 @@ import {
   toChatbotNotFound,
   toStorageUnavailable,
 } from "../database/PgErrors.ts";
-import { array, time, times } from "../database/PgParams.ts";
+import { time } from "../database/PgParams.ts";
 import type { PgPools } from "../database/PgPools.ts";
 import { settleIds } from "../database/WriteState.ts";
-import { entryColumns, columnsOfEntry, newEntryColumns, toEntry } from "../rows/ChatRows.ts";
-import { arraysOf, parametersOf } from "../rows/Statements.ts";
+import { columnsOfEntry, entryColumns, toEntry } from "../rows/ChatRows.ts";
+import { batchStatement, namesOf, type Column } from "../rows/Statements.ts";
 import { makeErasure } from "./ChatErasure.ts";
 
-/** Records that one statement of an import inserts. */
+/** Records that the statements of an import insert together. */
 const batch = 200;
 
-export const makeChatArchive = (pools: PgPools): ChatArchive["Service"] =>
-  ChatArchive.of({
-    erase: makeErasure(pools),
+export const makeChatArchive = (pools: PgPools): ChatArchive["Service"] => {
+  const exportRecords: ChatArchive["Service"]["export"] = (chatbot, actor, person) =>
+    Effect.gen(function* () {
+      const session = yield* pools.transfer;
+      const audited = yield* session.query(chatbot, auditExport, [
+        chatbot,
+        actor,
+        exportDetail(person),
+      ]);
+      if (audited.length === 0) return yield* new ChatbotNotFound({ chatbot });
+      const userRef = person === undefined ? [] : [person.userRef];
+      return session
+        .stream<ExportRow>(chatbot, exportOf(userRef), [chatbot, ...userRef])
+        .pipe(Stream.mapAccum(() => 0, toRecords));
+    }).pipe(
+      Stream.unwrap,
+      Stream.catch((error) => Stream.fromEffect(toStorageUnavailable(Effect.fail(error)))),
+    );
 
-    export: (chatbot, actor, person) =>
-      Stream.unwrap(
-        Effect.gen(function* () {
-          const session = yield* pools.transfer;
-          const audited = yield* session.query(chatbot, auditExport, [
-            chatbot,
-            actor,
-            exportDetail(person),
-          ]);
-          if (audited.length === 0) return yield* new ChatbotNotFound({ chatbot });
-          const userRef = person === undefined ? [] : [person.userRef];
-          return session.stream<ExportRow>(chatbot, rowsOf(userRef), [chatbot, ...userRef]).pipe(
-            Stream.mapAccum(
-              () => 0,
-              (seen: number, row: ExportRow): readonly [number, ReadonlyArray<ArchiveRecord>] => {
-                const records: Array<ArchiveRecord> = [];
-                if (row.in_chat !== seen) {
-                  const { chat_time: createTime, in_chat: id, name, userRef } = row;
-                  records.push({ _tag: "Chat", chat: { id, name, userRef, createTime } });
-                }
-                if (row.id !== null) {
-                  records.push({ _tag: "Entry", entry: toEntry(row), usage: row.usage });
-                }
-                return [row.in_chat, records];
-              },
-            ),
-          );
-        }),
-      ).pipe(Stream.catch((error) => Stream.fromEffect(toStorageUnavailable(Effect.fail(error))))),
-
-    import: Effect.fnUntraced(function* (chatbot, records, actor) {
-      const refuse = (reason: string) => Effect.fail(new ImportRefused({ reason }));
-      let chats = 0;
-      let highestEntry = 0;
-      /** The chat of the current entries. It is inserted when they are counted. */
-      let open: ChatToImport | null = null;
-      const { query, transaction } = yield* toStorageUnavailable(pools.transfer);
-      yield* toStorageUnavailable(query(chatbot, settleIds, [true]));
-      // In a transaction of its own: a row that refers to the chatbot prevents its renaming until it is committed.
-      yield* query(chatbot, makeCounter, [chatbot]).pipe(
-        retryOnConflict,
-        toChatbotNotFound(chatbot),
-        toStorageUnavailable,
-      );
-      const insert = Effect.fnUntraced(function* (
-        before: bigint,
-        newChats: ReadonlyArray<ChatToImport>,
-        newEntries: ReadonlyArray<EntryToImport>,
-      ) {
-        yield* query(chatbot, insertChats, [
-          chatbot,
-          before + BigInt(chats),
-          array(newChats, "int8", ({ chat }) => BigInt(chat.id)),
-          array(newChats, "text", ({ chat }) => chat.name),
-          array(newChats, "text", ({ chat }) => chat.userRef),
-          array(newChats, "text", ({ chat }) => (chat.name === null ? null : fold(chat.name))),
-          times(newChats, ({ chat }) => chat.createTime),
-          array(newChats, "int8", ({ entries }) => BigInt(entries)),
-          times(newChats, ({ lastEntryTime }) => lastEntryTime),
-        ]);
-        chats += newChats.length;
-        yield* query(chatbot, insertEntries, [
-          chatbot,
-          array(newEntries, "int8", ({ entry }) => BigInt(entry.chatId)),
-          array(newEntries, "int8", ({ entry }) => BigInt(entry.id)),
-          array(newEntries, "int8", ({ position }) => BigInt(position)),
-          times(newEntries, ({ entry }) => entry.createTime),
-          ...arraysOf(importedColumns, newEntries),
-        ]);
-      });
-      const inTransaction = Effect.gen(function* () {
-        const [counter] = yield* query<{ readonly chats: bigint; readonly positions: bigint }>(
-          chatbot,
-          lockCounter,
-          [chatbot],
-        );
-        if (counter === undefined) return yield* new ChatbotNotFound({ chatbot });
-        if (counter.chats > 0n) return yield* refuse("the chatbot has chats");
-        yield* Stream.runForEachArray(Stream.rechunk(checkArchiveOrder(records), batch), (some) => {
-          const newChats: Array<ChatToImport> = [];
-          const newEntries: Array<EntryToImport> = [];
-          for (const record of some) {
-            if (record._tag === "Chat") {
-              if (open !== null) newChats.push(open);
-              open = { chat: record.chat, entries: 0, lastEntryTime: null };
-            } else {
-              open!.entries++;
-              open!.lastEntryTime = record.entry.createTime;
-              highestEntry = Math.max(highestEntry, record.entry.id);
-              const entry = { ...record.entry, usage: record.usage };
-              newEntries.push({ entry, position: open!.entries });
-            }
-          }
-          return insert(counter.positions, newChats, newEntries);
-        });
-        if (open !== null) yield* insert(counter.positions, [open], []);
-        yield* query(chatbot, auditImport, [chatbot, actor, importDetail(chats)]);
-        yield* query(chatbot, lockSequences);
-        yield* query(chatbot, settleCounter, [chatbot, chats, open?.chat.id ?? 0, highestEntry]);
-        return chats;
-      });
-      return yield* transaction(chatbot, inTransaction).pipe(
-        Effect.catchIf(isUniqueViolation, () => refuse("two entries have one id")),
-        toStorageUnavailable,
-      );
-    }, Effect.scoped),
-
-    usage: (chatbot, since, by = null) =>
-      pools.transfer.pipe(
-        Effect.flatMap(({ query }) =>
-          query<UsageSum>(chatbot, sumUsage(by), [chatbot, time(since)]),
+  const importRecords = Effect.fn("ChatArchive.import")(function* <E, R>(
+    chatbot: number,
+    records: Stream.Stream<ArchiveRecord, E, R>,
+    actor: string,
+  ) {
+    const { query, transaction } = yield* toStorageUnavailable(pools.transfer);
+    yield* toStorageUnavailable(query(chatbot, settleIds, [true]));
+    // In a transaction of its own: a row that refers to the chatbot prevents its renaming until it is committed.
+    yield* query(chatbot, makeCounter, [chatbot]).pipe(
+      retryOnConflict,
+      toChatbotNotFound(chatbot),
+      toStorageUnavailable,
+    );
+    const inTransaction = Effect.gen(function* () {
+      const [counter] = yield* query<CounterRow>(chatbot, lockCounter, [chatbot]);
+      if (counter === undefined) return yield* new ChatbotNotFound({ chatbot });
+      if (counter.chats > 0n) return yield* new ImportRefused({ reason: "the chatbot has chats" });
+      yield* checkArchiveOrder(records).pipe(
+        toImportRows(counter.positions),
+        Stream.rechunk(batch),
+        Stream.runForEachArray((rows) =>
+          Effect.forEach(
+            [
+              insertChats(
+                rows.flatMap((row) => ("chat" in row ? row : [])),
+                chatbot,
+              ),
+              insertEntries(
+                rows.flatMap((row) => ("entry" in row ? row : [])),
+                chatbot,
+              ),
+            ],
+            ({ text, values }) => query(chatbot, text, values),
+          ),
         ),
-        Effect.map((rows) => rows.map((row) => ({ ...row }))),
-        Effect.scoped,
-        toStorageUnavailable,
+      );
+      const [settled] = yield* query<{ readonly chats: number }>(chatbot, settleCounter, [chatbot]);
+      const chats = settled?.chats ?? 0;
+      yield* query(chatbot, auditImport, [chatbot, actor, importDetail(chats)]);
+      yield* query(chatbot, lockSequences);
+      yield* query(chatbot, moveSequences, [chatbot]);
+      return chats;
+    });
+    return yield* transaction(chatbot, inTransaction).pipe(
+      Effect.catchIf(isUniqueViolation, () =>
+        Effect.fail(new ImportRefused({ reason: "two entries have the same id" })),
       ),
-  });
+      toStorageUnavailable,
+    );
+  }, Effect.scoped);
 
-type ChatToImport = { readonly chat: Chat; entries: number; lastEntryTime: Date | null };
-type EntryToImport = {
+  const usage: ChatArchive["Service"]["usage"] = (chatbot, since, by = null) =>
+    pools.transfer.pipe(
+      Effect.flatMap(({ query }) => query<UsageSum>(chatbot, sumUsage(by), [chatbot, time(since)])),
+      Effect.map((rows) => rows.map((row) => ({ ...row }))),
+      Effect.scoped,
+      toStorageUnavailable,
+    );
+
+  return ChatArchive.of({
+    erase: makeErasure(pools),
+    export: exportRecords,
+    import: importRecords,
+    usage,
+  });
+};
+
+/** The records of a row: its chat, if that is not the chat of the row before, and its entry. */
+const toRecords = (
+  chatBefore: number,
+  row: ExportRow,
+): readonly [number, ReadonlyArray<ArchiveRecord>] => {
+  const { chat_time: createTime, in_chat: id, name, userRef } = row;
+  const chat: ArchiveRecord = { _tag: "Chat", chat: { id, name, userRef, createTime } };
+  return [
+    id,
+    [
+      ...(id === chatBefore ? [] : [chat]),
+      ...(row.id === null
+        ? []
+        : [{ _tag: "Entry", entry: toEntry(row), usage: row.usage } as const]),
+    ],
+  ];
+};
+
+interface CounterRow {
+  readonly chats: bigint;
+  readonly positions: bigint;
+}
+
+interface ChatToImport {
+  readonly chat: Chat;
+  readonly position: bigint;
+  readonly entries: number;
+  readonly lastEntryTime: Date | null;
+}
+
+interface EntryToImport {
   readonly entry: Entry & NewEntry;
   readonly position: number;
-};
+}
+
+/** The rows of records, which begin after a position. A chat follows its entries, when they are counted. */
+const toImportRows = (position: bigint) =>
+  Stream.mapAccum(
+    (): ChatToImport | null => null,
+    (
+      open,
+      record: ArchiveRecord,
+    ): readonly [ChatToImport, ReadonlyArray<ChatToImport | EntryToImport>] => {
+      if (record._tag === "Chat") {
+        const next = (open?.position ?? position) + 1n;
+        const chat = { chat: record.chat, position: next, entries: 0, lastEntryTime: null };
+        return [chat, open === null ? [] : [open]];
+      }
+      const entry = { ...record.entry, usage: record.usage };
+      const entries = open!.entries + 1;
+      const chat = { ...open!, entries, lastEntryTime: entry.createTime };
+      return [chat, [{ entry, position: entries }]];
+    },
+    { onHalt: (open) => (open === null ? [] : [open]) },
+  );
 
 /** A chat without entries is one row with nulls for the entry. */
 type ExportRow = {
@@ -171,7 +185,7 @@ type ExportRow = {
   (Entry | { readonly id: null });
 
 // Lateral, so that every plan walks the chats and seeks their entries.
-const rowsOf = (userRef: ReadonlyArray<string>) => `
+const exportOf = (userRef: ReadonlyArray<string>) => `
 select chat.id::float8 as in_chat, chat.name, chat.user_ref as "userRef", chat.create_time as chat_time,
   ${entryColumns("entry")}, case when provider is not null then json_build_object(
     'provider', provider, 'model', model, 'promptTokens', prompt_tokens, 'completionTokens', completion_tokens,
@@ -195,17 +209,40 @@ insert into chat_counter (chatbot_id, chats, positions, last_time) values ($1, 0
 on conflict (chatbot_id) do nothing`;
 const lockCounter = `select chats, positions from chat_counter where chatbot_id = $1 for update`;
 
-const insertChats = `
-insert into chat (chatbot_id, id, position, name, user_ref, folded_name, create_time, entries, last_entry_time)
-select $1, i.id, $2::int8 + n, name, user_ref, folded_name, create_time, entries, last_entry_time
-from unnest($3::int8[], $4::text[], $5::text[], $6::text[], $7::timestamptz[], $8::int8[], $9::timestamptz[])
-  with ordinality as i(id, name, user_ref, folded_name, create_time, entries, last_entry_time, n)`;
+const chatColumns: ReadonlyArray<Column<ChatToImport>> = [
+  ["id", "int8", ({ chat }) => BigInt(chat.id)],
+  ["position", "int8", ({ position }) => position],
+  ["name", "text", ({ chat }) => chat.name],
+  ["user_ref", "text", ({ chat }) => chat.userRef],
+  ["folded_name", "text", ({ chat }) => chat.name && fold(chat.name)],
+  ["create_time", "timestamptz", ({ chat }) => time(chat.createTime)],
+  ["entries", "int8", ({ entries }) => BigInt(entries)],
+  ["last_entry_time", "timestamptz", ({ lastEntryTime }) => time(lastEntryTime)],
+];
 
-const importedColumns = columnsOfEntry(({ entry }: EntryToImport) => entry);
+const importedEntryColumns: ReadonlyArray<Column<EntryToImport>> = [
+  ["chat_id", "int8", ({ entry }) => BigInt(entry.chatId)],
+  ["id", "int8", ({ entry }) => BigInt(entry.id)],
+  ["position", "int8", ({ position }) => BigInt(position)],
+  ["create_time", "timestamptz", ({ entry }) => time(entry.createTime)],
+  ...columnsOfEntry(({ entry }: EntryToImport) => entry),
+];
 
-const insertEntries = `
-insert into entry (chatbot_id, chat_id, id, position, create_time, ${newEntryColumns})
-select $1, * from unnest($2::int8[], $3::int8[], $4::int8[], $5::timestamptz[], ${parametersOf(importedColumns, 6, "[]")})`;
+const insertInto = <Item>(table: string, columns: ReadonlyArray<Column<Item>>) =>
+  batchStatement(
+    columns,
+    (items) =>
+      `insert into ${table} (chatbot_id, ${namesOf(columns)}) select $1, ${namesOf(columns)} from ${items}`,
+  );
+const insertChats = insertInto("chat", chatColumns);
+const insertEntries = insertInto("entry", importedEntryColumns);
+
+// The imported chats are the only ones, and their positions have no gaps.
+const settleCounter = `
+update chat_counter set chats = newest.position - positions, positions = newest.position,
+  last_time = greatest(last_time, newest.create_time)
+from (select position, create_time from chat where chatbot_id = $1 order by position desc limit 1) newest
+where chatbot_id = $1 returning chats::float8 as chats`;
 
 // Imports set the sequences one after the other, so that none sets them back.
 const lockSequences =
@@ -213,15 +250,13 @@ const lockSequences =
 
 // A sequence cannot be locked: the margin covers the ids that others draw between its reading and its setting. An
 // unused sequence has the last value 1, which is the next to be drawn.
-const settleCounter = `
-with moved as (
-  select case when $3::int8 >= (select last_value from chat_id) then setval('chat_id', $3::int8 + 1000) end,
-    case when $4::int8 >= (select last_value from entry_id) then setval('entry_id', $4::int8 + 1000) end
-)
-update chat_counter set chats = chats + $2::int8, positions = positions + $2::int8,
-  last_time = greatest(
-    last_time, (select create_time from chat where chatbot_id = $1 order by position desc limit 1))
-from moved where chatbot_id = $1`;
+const moveSequences = `
+select setval(sequence, greatest_id + 1000) from (
+  select 'chat_id'::regclass as sequence, (select max(id) from chat where chatbot_id = $1) as greatest_id,
+    (select last_value from chat_id) as last_id
+  union all
+  select 'entry_id', (select max(id) from entry where chatbot_id = $1), (select last_value from entry_id)
+) sequences where greatest_id >= last_id`;
 
 const groups: Readonly<Record<UsageGroup, string>> = {
   day: "to_char(create_time at time zone 'UTC', 'YYYY-MM-DD')",

@@ -13,7 +13,6 @@ import {
   type NewEntry,
 } from "@parley/core/ports";
 import { Effect } from "effect";
-import type { SqlError } from "effect/sql";
 import { deadlines, endAfter, timeLeft } from "../database/Deadlines.ts";
 import { busy, mapLockTimeout, retryOnConflict, toChatbotNotFound } from "../database/PgErrors.ts";
 import type { PgPools } from "../database/PgPools.ts";
@@ -88,7 +87,9 @@ export const makeChatCreation = Effect.fnUntraced(function* (pools: PgPools) {
       const entry = helloMessage === null ? null : helloEntry(helloMessage);
       const chat = { name, userRef, entry, keyed: null };
       return idempotencyKey === null
-        ? Effect.map(write(chatbot, chat, deadlines.request), (made) => toCreated(chat, made!))
+        ? Effect.map(write(chatbot, chat, deadlines.request), (created) =>
+            toCreated(chat, created!),
+          )
         : createOnce(chatbot, chat, idempotencyKey);
     }) satisfies ChatStore["Service"]["createChat"],
   };
@@ -104,15 +105,14 @@ type KeyRow = { readonly fingerprint: string } & (Chat | { readonly id: null });
 /**
  * Inserts all of the chats or none, without those whose key another turn has taken. Results are in the order of chats.
  */
-export const insertChats = (session: Session, chatbot: number, chats: ReadonlyArray<Creation>) => {
+const insertChats = (session: Session, chatbot: number, chats: ReadonlyArray<Creation>) => {
   const claims = chats.flatMap(({ keyed }) => (keyed?.claims === true ? keyed : []));
   const insertion = insertStatement(chats, chatbot);
-  const rows: Effect.Effect<
-    ReadonlyArray<CreatedChat & { readonly at: number }>,
-    SqlError.SqlError
-  > = claims.length === 0
-    ? session.query(chatbot, insertion.text, insertion.values)
-    : Effect.map(session.batch(chatbot, [claim(chatbot, claims), insertion]), ([, made]) => made!);
+  type Row = CreatedChat & { readonly at: number };
+  const rows =
+    claims.length === 0
+      ? session.query<Row>(chatbot, insertion.text, insertion.values)
+      : session.batch<Row>(chatbot, [claim(claims, chatbot), insertion]);
   return Effect.map(rows, (rows) => {
     const created = chats.map((): CreatedChat | null => null);
     for (const row of rows) created[row.at - 1] = row;
@@ -132,49 +132,48 @@ const insertStatement = batchStatement<Creation>(
     ["key", "text", ({ keyed }) => keyed?.key],
     ["turn", "text", ({ keyed }) => keyed?.turn],
   ],
-  2,
   (items, isKeyed) => `
-with wanted as (
+with request as (
   select * from ${items}
-), held as (
+), claimed_key as (
   select first.at, k.key from (
-    select key, turn, min(at) as at from wanted where key is not null group by key, turn order by key
+    select key, turn, min(at) as at from request where key is not null group by key, turn order by key
   ) first cross join lateral (
     select key from idempotency_key
     ${atKey("key", "first.key", "turn = first.turn and chat_id is null")} for update
   ) k
-), input as (
-  select *, row_number() over (order by at) as n from wanted where key is null or at in (select at from held)
+), new_chat as (
+  select *, row_number() over (order by at) as n from request where key is null or at in (select at from claimed_key)
 ), counter as (
   insert into chat_counter as c (chatbot_id, chats, positions, last_time)
-  select $1, count(*), count(*), date_trunc('milliseconds', clock_timestamp()) from input having count(*) > 0
+  select $1, count(*), count(*), date_trunc('milliseconds', clock_timestamp()) from new_chat having count(*) > 0
   on conflict (chatbot_id) do update set
     chats = c.chats + excluded.chats,
     positions = c.positions + excluded.positions,
     last_time = greatest(c.last_time, date_trunc('milliseconds', clock_timestamp()))
-  returning positions - (select count(*) from input) as before, last_time
+  returning positions - (select count(*) from new_chat) as before, last_time
 ), ranked as (
   select id, row_number() over (order by id) as n
-  from (select nextval(${ownSequence("chat_id")}) as id from counter cross join input) drawn
-), made as (
+  from (select nextval(${ownSequence("chat_id")}) as id from counter cross join new_chat) next_id
+), chat_row as (
   insert into chat (chatbot_id, id, position, name, user_ref, folded_name, create_time, entries, last_entry_time)
   select $1, ranked.id, before + n, name, user_ref, folded_name, last_time,
     case when answer is null then 0 else 1 end, case when answer is null then null else last_time end
-  from input join ranked using (n) cross join counter
+  from new_chat join ranked using (n) cross join counter
   returning id, position, create_time
 ), first_entry as (
   insert into entry (chatbot_id, chat_id, id, position, create_time, ${newEntryColumns})
   select $1, ranked.id, nextval(${ownSequence("entry_id")}), 1, last_time, ${newEntryColumns}
-  from input join ranked using (n) cross join counter
+  from new_chat join ranked using (n) cross join counter
   where answer is not null
   returning id, chat_id
 ), created as (
-  select made.id, made.create_time, first_entry.id as entry_id, input.key, input.at::int4 as at
-  from made cross join counter join input on input.n = made.position - counter.before
-    left join first_entry on first_entry.chat_id = made.id
+  select chat_row.id, chat_row.create_time, first_entry.id as entry_id, new_chat.key, new_chat.at::int4 as at
+  from chat_row cross join counter join new_chat on new_chat.n = chat_row.position - counter.before
+    left join first_entry on first_entry.chat_id = chat_row.id
 )${
     isKeyed
-      ? `, settled as (
+      ? `, settled_key as (
   insert into idempotency_key as k (chatbot_id, key, fingerprint, made_at, chat_id, entry_id)
   select $1, key, '', clock_timestamp(), id, entry_id from created where key is not null
   on conflict (chatbot_id, key) do update set

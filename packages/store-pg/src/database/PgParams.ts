@@ -4,20 +4,18 @@
 import { PgTypes } from "@effect/sql-pg";
 import { Result } from "effect";
 
-export type ArrayType = "bool" | "int4" | "int8" | "text";
+export type ArrayType = "bool" | "int4" | "int8" | "text" | "timestamptz";
 
-/** An array with one value of each item. */
+/** An array with one value of each item. A `timestamptz` is a text of {@link time}, to be cast. */
 export const array = <A>(items: ReadonlyArray<A>, type: ArrayType, value: (item: A) => unknown) =>
-  Result.getOrThrow(PgTypes.array(items.map(value), PgTypes.OID[type]));
+  Result.getOrThrow(
+    PgTypes.array(items.map(value), PgTypes.OID[type === "timestamptz" ? "text" : type]),
+  );
 
 export const texts = (items: ReadonlyArray<string>) => array(items, "text", (item) => item);
 
 /** A `timestamptz` as text: the driver computes microseconds in floating point, inexactly for distant centuries. */
 export const time = (at: Date | null): string | null => at && at.toISOString();
-
-/** One time of each item, to be cast to `timestamptz[]`. */
-export const times = <A>(items: ReadonlyArray<A>, at: (item: A) => Date | null) =>
-  array(items, "text", (item) => time(at(item)));
 
 /** SQL for the present by the database's clock, in milliseconds since 1970. */
 export const millisNow = "extract(epoch from clock_timestamp())::float8 * 1000";

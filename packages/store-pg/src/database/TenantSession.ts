@@ -4,7 +4,7 @@
  */
 import type { PgConnection, Result } from "@effect/sql-pg/PgConnection";
 import { inSpan } from "@parley/core/ports";
-import { Context, Effect, Exit, Option, Stream } from "effect";
+import { Context, Effect, Exit, Stream } from "effect";
 import { SqlError } from "effect/sql";
 import type { Tenant, TenantPool } from "./Checkout.ts";
 import { inTime } from "./Deadlines.ts";
@@ -24,12 +24,12 @@ export interface Session {
   ) => Effect.Effect<ReadonlyArray<Row>, SqlError.SqlError>;
   /**
    * Commits all of the statements, or none. A connection that pipelines sends them together with their COMMIT, so that
-   * no lock of theirs waits for this process. Returns the rows of each.
+   * no lock of theirs waits for this process. Returns the rows of the last.
    */
-  readonly batch: (
+  readonly batch: <Row extends object>(
     tenant: Tenant,
     statements: ReadonlyArray<Statement>,
-  ) => Effect.Effect<ReadonlyArray<ReadonlyArray<any>>, SqlError.SqlError>;
+  ) => Effect.Effect<ReadonlyArray<Row>, SqlError.SqlError>;
   /**
    * Commits all of the effect's statements, or none. All are of one tenant. Transactions do not nest. The statements
    * that `last` makes of the result are sent together with the COMMIT, too.
@@ -57,71 +57,72 @@ interface SessionOptions {
   readonly database: string;
 }
 
-let sessions = 0;
+/** The open transaction. Its connection serves the statements of its own pool alone. */
+const OpenTransaction = Context.Reference<{
+  readonly pool: TenantPool;
+  readonly connection: PgConnection;
+} | null>("@parley/store-pg/OpenTransaction", { defaultValue: () => null });
+
+/** The text of a statement is constant; what users wrote is in its values. */
+const spanOf =
+  (database: string, text: string) =>
+  <A, E>(sent: Effect.Effect<A, E>): Effect.Effect<A, E> =>
+    inSpan(
+      sent,
+      "sql.execute",
+      { "db.system.name": "postgresql", "db.namespace": database, "db.query.text": text },
+      "client",
+    );
 
 /**
- * A session over lent connections. `pipelined` saves the round trips of a transaction of known statements, which then
- * cannot be canceled.
+ * A session over the connections of a pool. `pipelined` saves the round trips of a transaction whose statements are
+ * known when it begins; it then cannot be canceled.
  */
 export const makeTenantSession = (
-  { use }: TenantPool,
+  pool: TenantPool,
   { database, pipelined = false, rowSecurity }: SessionOptions & { readonly pipelined?: boolean },
 ): Session => {
-  /** The text of a statement is constant; what users wrote is in its values. */
-  const spanOf =
-    (text: string) =>
-    <A, E>(executed: Effect.Effect<A, E>): Effect.Effect<A, E> =>
-      inSpan(
-        executed,
-        "sql.execute",
-        { "db.system.name": "postgresql", "db.namespace": database, "db.query.text": text },
-        "client",
-      );
-
-  /** The connection of the open transaction. */
-  const Open = Context.Service<PgConnection>(`@parley/store-pg/TenantSession/${++sessions}`);
-
   const transaction: Session["transaction"] = (tenant, effect, last = () => []) =>
-    use(tenant, (lent) =>
+    pool.use(tenant, (connection) =>
       Effect.uninterruptibleMask((restore) =>
         Effect.gen(function* () {
           const exit = yield* Effect.scoped(
             Effect.gen(function* () {
               // Statements on a pinned connection can be canceled, and are not pipelined.
-              const connection = yield* restore(lent.pin);
-              yield* begin(connection, tenant, rowSecurity);
+              const pinned = yield* restore(connection.pin);
+              yield* begin(pinned, tenant, rowSecurity);
               const exit = yield* effect.pipe(
-                Effect.provideService(Open, connection),
+                Effect.provideService(OpenTransaction, { pool, connection: pinned }),
                 restore,
                 Effect.exit,
               );
-              if (Exit.isFailure(exit)) yield* Effect.ignore(inTime(connection.query("ROLLBACK")));
+              if (Exit.isFailure(exit)) yield* Effect.ignore(inTime(pinned.query("ROLLBACK")));
               return exit;
             }),
           );
           const result = yield* exit;
-          yield* sendTogether([...run(lent, last(result)), commit(lent)]);
+          yield* sendTogether([...run(connection, last(result)), commit(connection)]);
           return result;
         }),
       ),
-    ) as any;
+    );
 
   const send = (
     tenant: Tenant,
     statements: ReadonlyArray<Statement>,
   ): Effect.Effect<ReadonlyArray<Result>, SqlError.SqlError> => {
     if (!pipelined) {
-      return transaction(
-        tenant,
-        Effect.flatMap(Open, (connection) => Effect.all(run(connection, statements))),
-      ) as any;
+      const sent = Effect.flatMap(OpenTransaction, (open) =>
+        Effect.all(run(open!.connection, statements)),
+      );
+      return transaction(tenant, sent);
     }
     // A statement that fails turns the COMMIT after it into a ROLLBACK.
-    return use(tenant, (connection) => {
-      const begun = opening(connection, tenant, rowSecurity);
+    return pool.use(tenant, (connection) => {
+      const opening = openingOf(connection, tenant, rowSecurity);
       return Effect.map(
-        sendTogether([...begun, ...run(connection, statements), commit(connection)]),
-        (results) => results.slice(begun.length, -1),
+        sendTogether([...opening, ...run(connection, statements), commit(connection)]),
+        (results) => results.slice(opening.length, -1),
       );
     });
   };
@@ -129,23 +130,26 @@ export const makeTenantSession = (
   const sendOne = (tenant: Tenant, text: string, values: ReadonlyArray<unknown>) =>
     rowSecurity && tenant !== "operator"
       ? Effect.map(send(tenant, [{ text, values }]), ([result]) => result!)
-      : use(tenant, (connection) => connection.query(text, values));
+      : pool.use(tenant, (connection) => connection.query(text, values));
 
-  return {
-    query: (tenant, text, values = []) =>
-      Effect.serviceOption(Open).pipe(
-        Effect.flatMap((open) =>
-          Option.isSome(open) ? open.value.query(text, values) : sendOne(tenant, text, values),
-        ),
-        Effect.map(({ rows }) => rows as ReadonlyArray<any>),
-        spanOf(text),
-      ),
-    batch: (tenant, statements) =>
-      Effect.map(send(tenant, statements), (results) => results.map(({ rows }) => rows)).pipe(
-        spanOf(statements.map(({ text }) => text).join(";")),
-      ),
-    transaction,
-  };
+  const query: Session["query"] = <Row extends object>(
+    tenant: Tenant,
+    text: string,
+    values: ReadonlyArray<unknown> = [],
+  ) =>
+    Effect.flatMap(OpenTransaction, (open) =>
+      open?.pool === pool ? open.connection.query(text, values) : sendOne(tenant, text, values),
+    ).pipe(Effect.map(rowsOf<Row>), spanOf(database, text));
+
+  const batch: Session["batch"] = <Row extends object>(
+    tenant: Tenant,
+    statements: ReadonlyArray<Statement>,
+  ) =>
+    Effect.map(send(tenant, statements), (results) => rowsOf<Row>(results.at(-1)!)).pipe(
+      spanOf(database, statements.map(({ text }) => text).join(";")),
+    );
+
+  return { query, batch, transaction };
 };
 
 export const makeDedicatedSession = (
@@ -154,26 +158,33 @@ export const makeDedicatedSession = (
 ): DedicatedSession => ({
   ...makeTenantSession({ use: (_, work) => work(connection) }, options),
   // The transaction ends with the connection.
-  stream: (tenant, text, values) =>
+  stream: <Row extends object>(tenant: Tenant, text: string, values: ReadonlyArray<unknown>) =>
     Stream.unwrap(
       Effect.as(
         begin(connection, tenant, options.rowSecurity),
-        connection.stream(text, values) as Stream.Stream<any, SqlError.SqlError>,
+        Stream.map(connection.stream(text, values), (row: object) => row as Row),
       ),
     ),
 });
 
+/** The caller knows which rows its statement returns. */
+const rowsOf = <Row extends object>({ rows }: Result) =>
+  rows as ReadonlyArray<object> as ReadonlyArray<Row>;
+
 const run = (connection: PgConnection, statements: ReadonlyArray<Statement>) =>
   statements.map(({ text, values }) => connection.query(text, values));
 
-const opening = (connection: PgConnection, tenant: Tenant, rowSecurity: boolean) => {
-  const begun = connection.query("BEGIN");
+const openingOf = (connection: PgConnection, tenant: Tenant, rowSecurity: boolean) => {
+  const beginning = connection.query("BEGIN");
   return rowSecurity && tenant !== "operator"
-    ? [begun, connection.query("select set_config('parley.chatbot', $1, true)", [String(tenant)])]
-    : [begun];
+    ? [
+        beginning,
+        connection.query("select set_config('parley.chatbot', $1, true)", [String(tenant)]),
+      ]
+    : [beginning];
 };
 
-const begin = (...of: Parameters<typeof opening>) => inTime(sendTogether(opening(...of)));
+const begin = (...of: Parameters<typeof openingOf>) => inTime(sendTogether(openingOf(...of)));
 
 /** PostgreSQL answers the COMMIT of a transaction in which a statement failed with ROLLBACK. */
 const commit = (connection: PgConnection) =>

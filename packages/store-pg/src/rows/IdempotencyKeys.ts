@@ -8,9 +8,8 @@
  */
 import { idempotencyKeyLifetime, turnLease, type IdempotencyKey } from "@parley/core/ports";
 import { Effect } from "effect";
-import { texts } from "../database/PgParams.ts";
 import type { PgPools } from "../database/PgPools.ts";
-import type { Statement } from "../database/TenantSession.ts";
+import { batchStatement } from "./Statements.ts";
 
 const isOld = (row: string) =>
   `${row}.made_at <= statement_timestamp() - interval '${idempotencyKeyLifetime} milliseconds'`;
@@ -36,23 +35,18 @@ claimed as (
 )`;
 
 /** Claims keys for turns; of a key that occurs twice, for the first. */
-export const claim = (
-  chatbot: number,
-  claims: ReadonlyArray<IdempotencyKey & { readonly turn: string }>,
-): Statement => ({
-  text: `
+export const claim = batchStatement<IdempotencyKey & { readonly turn: string }>(
+  [
+    ["key", "text", ({ key }) => key],
+    ["fingerprint", "text", ({ fingerprint }) => fingerprint],
+    ["turn", "text", ({ turn }) => turn],
+  ],
+  (items) => `
 with claim as (
-  select distinct on (key) key, fingerprint, turn, null::int8 as chat_id
-  from unnest($2::text[], $3::text[], $4::text[]) with ordinality as c(key, fingerprint, turn, at) order by key, at
+  select distinct on (key) key, fingerprint, turn, null::int8 as chat_id from ${items} order by key, at
 ), ${claimKeys}
 select from claimed`,
-  values: [
-    chatbot,
-    texts(claims.map(({ key }) => key)),
-    texts(claims.map(({ fingerprint }) => fingerprint)),
-    texts(claims.map(({ turn }) => turn)),
-  ],
-});
+);
 
 /** The number of claims after which old keys are deleted, and of the keys that are deleted then. */
 const sweep = { claims: 100, keys: 1000 };

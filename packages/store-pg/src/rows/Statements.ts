@@ -23,39 +23,36 @@ export type Column<Item> = readonly [
 export const namesOf = (columns: ReadonlyArray<Column<never>>) =>
   columns.map(([name]) => name).join(", ");
 
-/** SQL for one parameter of each column, from `$first`; with brackets for an array of each. */
-export const parametersOf = (
-  columns: ReadonlyArray<Column<never>>,
-  first: number,
-  brackets: "" | "[]",
-) => columns.map(([, type], n) => `$${first + n}::${type}${brackets}`).join(", ");
-
-/** An array of each column. */
-export const arraysOf = <Item>(columns: ReadonlyArray<Column<Item>>, items: ReadonlyArray<Item>) =>
-  columns.map(([, type, value]) => array(items, type, (item) => value(item) ?? null));
-
 /**
- * Makes a statement about items, whose columns are the parameters from `$first`. `textOf` gets SQL for a relation of
- * these columns and `at`, the place of the item from 1, and whether an item has an idempotency key. There are four
- * texts: PostgreSQL takes longer to read a dozen arrays than a dozen values, and prepares for each table that a
- * statement may change.
+ * Makes a statement about items of the chatbot `$1`. Their columns are the parameters from `$2`, and other values follow.
+ * `textOf` gets SQL for a relation of these columns and `at`, the place of the item from 1, and whether an item has an
+ * idempotency key. There are four texts: PostgreSQL takes longer to read a dozen arrays than a dozen values, and
+ * prepares for each table that a statement may change.
  */
 export const batchStatement = <Item>(
   columns: ReadonlyArray<Column<Item>>,
-  first: number,
   textOf: (items: string, isKeyed: boolean) => string,
-  hasKey: (item: Item) => boolean,
+  hasKey: (item: Item) => boolean = () => false,
 ) => {
-  const relation = `item(${namesOf(columns)}, at)`;
-  const one = `(values (${parametersOf(columns, first, "")}, 1)) ${relation}`;
-  const many = `unnest(${parametersOf(columns, first, "[]")}) with ordinality ${relation}`;
-  const texts = [one, many].map((items) => [textOf(items, false), textOf(items, true)] as const);
-  return (items: ReadonlyArray<Item>, ...others: ReadonlyArray<unknown>): Statement => {
+  const parameters = (brackets: "" | "[]") =>
+    columns.map(([, type], n) => `$${n + 2}::${type}${brackets}`).join(", ");
+  const textsOf = (relation: string) => {
+    const items = `${relation} item(${namesOf(columns)}, at)`;
+    return { unkeyed: textOf(items, false), keyed: textOf(items, true) };
+  };
+  const single = textsOf(`(values (${parameters("")}, 1))`);
+  const several = textsOf(`unnest(${parameters("[]")}) with ordinality`);
+  return (
+    items: ReadonlyArray<Item>,
+    chatbot: number,
+    ...others: ReadonlyArray<unknown>
+  ): Statement => {
     const isSingle = items.length === 1;
-    const values = isSingle
-      ? columns.map(([, , value]) => value(items[0]!) ?? null)
-      : arraysOf(columns, items);
-    const text = texts[isSingle ? 0 : 1]![items.some(hasKey) ? 1 : 0];
-    return { text, values: [...others, ...values] };
+    const values = columns.map(([, type, value]) =>
+      isSingle ? (value(items[0]!) ?? null) : array(items, type, (item) => value(item) ?? null),
+    );
+    const texts = isSingle ? single : several;
+    const text = items.some(hasKey) ? texts.keyed : texts.unkeyed;
+    return { text, values: [chatbot, ...values, ...others] };
   };
 };

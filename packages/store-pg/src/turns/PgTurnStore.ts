@@ -89,11 +89,11 @@ export const makeTurnStore = Effect.fnUntraced(function* (
   const appendToChat = yield* makeChange<Append, Outcome & Entry>(appendEntries);
 
   const appendToNewChat = Effect.fnUntraced(function* (
-    { chatbot, id, idempotencyKey }: Turn,
+    { chatbot, id, idempotencyKey, userRef = null }: Turn,
     entry: NewEntry,
   ) {
     const keyed = idempotencyKey && { ...idempotencyKey, turn: id, claims: false };
-    const created = yield* create(chatbot, { name: null, userRef: null, entry, keyed });
+    const created = yield* create(chatbot, { name: null, userRef, entry, keyed });
     if (created === null) return yield* new TurnLost();
     const { keyId: _, usage: __, ...stored } = entry;
     return {
@@ -239,7 +239,6 @@ const notifyFreed =
 // Both or none: an ask that took over one of them must not wait for the other.
 const renewTurns = batchStatement(
   turnColumns,
-  2,
   (items) => `${lockTurns(items)}, chats as (
   insert into chat (chatbot_id, id, position, create_time, entries, turn_until)
   select $1, id, position, create_time, entries, ${leaseEnd} from turn_row where outcome = 'held' and id is not null
@@ -256,7 +255,6 @@ select at::int4 as at, outcome from turn_row`,
 // A key is old then: free for any request, and the first to be swept.
 const releaseTurns = batchStatement(
   turnColumns,
-  2,
   (items) => `${lockTurns(items)}, chats as (
   insert into chat (chatbot_id, id, position, create_time, entries, turn_until)
   select $1, id, position, create_time, entries, clock_timestamp() from turn_row where outcome = 'held' and id is not null
@@ -272,7 +270,6 @@ select at::int4 as at, outcome, ${notifyFreed} as notified from turn_row`,
 
 const appendEntries = batchStatement<Append>(
   [...turnColumns, ...columnsOfEntry(({ entry }: Append) => entry)],
-  2,
   (items, isKeyed) => `${lockTurns(items)}, freed as (
   insert into chat (chatbot_id, id, position, create_time, entries, last_entry_time, turn_until)
   select $1, id, position, create_time, entries + 1,

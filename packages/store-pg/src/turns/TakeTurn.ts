@@ -23,7 +23,7 @@ import {
   toStorageUnavailable,
 } from "../database/PgErrors.ts";
 import type { PgPools } from "../database/PgPools.ts";
-import { atKey, batchStatement } from "../rows/Statements.ts";
+import { atKey, batchStatement, type Column } from "../rows/Statements.ts";
 import { entryColumns, toEntry } from "../rows/ChatRows.ts";
 import { claimKeys, isFree, makeKeySweep } from "../rows/IdempotencyKeys.ts";
 
@@ -86,8 +86,10 @@ export const makeTakeTurn = Effect.fnUntraced(function* <E>(
     chatbot: number,
     chat: number | null,
     idempotencyKey: Turn["idempotencyKey"],
+    userRef: string | null = null,
   ) {
-    const turn: Turn = { id: crypto.randomUUID(), chatbot, chat, idempotencyKey, newest: [] };
+    const id = crypto.randomUUID();
+    const turn: Turn = { id, chatbot, chat, idempotencyKey, userRef, newest: [] };
     if (chat === null && idempotencyKey === null) {
       yield* toStorageUnavailable(pools.writable);
       return { _tag: "Turn", turn } satisfies Taken;
@@ -131,6 +133,9 @@ const lockedPause = 50;
 
 const leaseEnd = `clock_timestamp() + interval '${turnLease} milliseconds'`;
 
+/** A chat of somebody else is a missing one, and is not locked. */
+const isOwn = "(visitor is null or user_ref = visitor)";
+
 // CTEs that claim the keys of what was decided. The `outcome` is the decision, or that another request claimed the key
 // after the snapshot.
 const claimed = `claim as (
@@ -141,8 +146,19 @@ const claimed = `claim as (
   from decided left join claimed using (key)
 )`;
 
-// Decides the requests for turns; `$2` is this instance. It fails if two of them take the same chat or key: the batcher
-// then sends each by itself. In one process asks of a chat wait for one another, and those with one key are joined.
+const columns: ReadonlyArray<Column<Turn>> = [
+  ["chat_id", "int8", ({ chat }) => (chat === null ? null : BigInt(chat))],
+  ["turn", "text", ({ id }) => id],
+  ["key", "text", ({ idempotencyKey }) => idempotencyKey?.key],
+  ["fingerprint", "text", ({ idempotencyKey }) => idempotencyKey?.fingerprint],
+  ["visitor", "text", ({ userRef }) => userRef],
+];
+
+/** The parameter after the columns: this instance. */
+const instanceParameter = `$${columns.length + 2}::text`;
+
+// Decides the requests for turns. It fails if two of them take the same chat or key: the batcher then sends each by
+// itself. In one process asks of a chat wait for one another, and those with one key are joined.
 //
 // It decides by the locked rows, which may be newer than its snapshot. It waits for no lock of a chat, but for those of
 // keys, which it takes in their order. Look-ups (`atKey`) and changes (`on conflict`) find a row by its primary key,
@@ -151,28 +167,22 @@ const claimed = `claim as (
 // The first instance of the queue leaves it: either it takes the turn, or it did not come in time and another takes it.
 // While the turn is held, an instance that is already in the queue locks nothing: many that ask again would keep the
 // holder from the lock for its append.
-const takeTurns = batchStatement<Turn>(
-  [
-    ["chat_id", "int8", ({ chat }) => (chat === null ? null : BigInt(chat))],
-    ["turn", "text", ({ id }) => id],
-    ["key", "text", ({ idempotencyKey }) => idempotencyKey?.key],
-    ["fingerprint", "text", ({ idempotencyKey }) => idempotencyKey?.fingerprint],
-  ],
-  3,
+const takeTurns = batchStatement(
+  columns,
   (items, isKeyed) => `
 with request as (
   select * from ${items}
-), found as (
+), request_row as (
   select request.*, key_row.*, snapshot.*, chat_row.*
   from request left join lateral (
     select fingerprint as key_fingerprint, turn as key_turn, turn_until as key_until, entry_id as key_entry
     from idempotency_key k ${atKey("key", "request.key", `not ${isFree("k")}`)}
   ) key_row on true left join lateral (
-    select turn_until as held_until, turn is not null and turn_until > statement_timestamp() and $2 = any (waiting) as is_queued
-    from chat ${atKey("id", "request.chat_id")}
+    select turn_until as held_until, turn is not null and turn_until > statement_timestamp() and ${instanceParameter} = any (waiting) as is_queued
+    from chat ${atKey("id", "request.chat_id", isOwn)}
   ) snapshot on true left join lateral (
     select position, create_time, entries, turn as chat_turn, turn_until as chat_until, waiting
-    from chat ${atKey("id", "request.chat_id", "key_fingerprint is null and not is_queued")}
+    from chat ${atKey("id", "request.chat_id", `key_fingerprint is null and not is_queued and ${isOwn}`)}
     for no key update skip locked
   ) chat_row on true
 ), decided as (
@@ -185,18 +195,18 @@ with request as (
     when chat_id is null then 'free'
     when is_queued or chat_turn is not null and chat_until > statement_timestamp() then 'chat_held'
     when waiting is null then 'chat_locked'
-    when waiting[1] <> $2 and chat_until > statement_timestamp() - interval '${turnPrecedence} milliseconds' then 'chat_reserved'
+    when waiting[1] <> ${instanceParameter} and chat_until > statement_timestamp() - interval '${turnPrecedence} milliseconds' then 'chat_reserved'
     else 'free'
   end as decision
-  from found
+  from request_row
 ), ${isKeyed ? claimed : "outcome as (select *, decision as outcome from decided)"}, changed as (
   insert into chat (chatbot_id, id, position, create_time, entries, turn, turn_until, waiting)
   select $1, chat_id, position, create_time, entries,
     case outcome when 'free' then turn else chat_turn end,
     case outcome when 'free' then ${leaseEnd} else chat_until end,
-    case outcome when 'free' then array_remove(waiting[2:], $2) else waiting || $2 end
+    case outcome when 'free' then array_remove(waiting[2:], ${instanceParameter}) else waiting || ${instanceParameter} end
   from outcome where waiting is not null
-    and (outcome = 'free' or outcome in ('chat_held', 'chat_reserved') and $2 <> all (waiting))
+    and (outcome = 'free' or outcome in ('chat_held', 'chat_reserved') and ${instanceParameter} <> all (waiting))
   on conflict (chatbot_id, id) do update set
     turn = excluded.turn, turn_until = excluded.turn_until, waiting = excluded.waiting
 )

@@ -2,7 +2,8 @@
  * Lists over many chats, against plain arrays.
  */
 import { assert, it } from "@effect/vitest";
-import { ChatArchive, ChatStore, newestChats, type Chat, type ChatQuery } from "@parley/core/ports";
+import { newestChats, type Chat, type ChatQuery } from "@parley/core";
+import { ChatArchive, ChatStore } from "@parley/core/ports";
 import { chatPage } from "@parley/core/testing";
 import { layerPostgres } from "@parley/store-pg";
 import { Context, Effect, Layer, Random, Stream } from "effect";

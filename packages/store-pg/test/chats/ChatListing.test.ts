@@ -1,5 +1,5 @@
 import { assert, it } from "@effect/vitest";
-import { newest, newestChats, type ChatQuery, type EntryQuery } from "@parley/core/ports";
+import { newest, newestChats, type ChatQuery, type EntryQuery } from "@parley/core";
 import { layerPostgres } from "@parley/store-pg";
 import { Effect, Layer } from "effect";
 import { filtered, makeListChats } from "../../src/chats/ChatListing.ts";

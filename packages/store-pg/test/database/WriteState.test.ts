@@ -1,5 +1,6 @@
 import { assert, describe, it } from "@effect/vitest";
-import { ChatStore, newestChats, StoreState, TurnStore } from "@parley/core/ports";
+import { newestChats } from "@parley/core";
+import { ChatStore, StoreState, TurnStore } from "@parley/core/ports";
 import { registerChatbot } from "@parley/core/testing";
 import { inspectPostgres, layerPostgres } from "@parley/store-pg";
 import { Effect, Layer, Logger, Redacted } from "effect";
@@ -171,6 +172,10 @@ describe("a start", () => {
         const { readOnlyReason } = yield* StoreState;
         assert.strictEqual(yield* readOnlyReason, "permission denied for table entry");
         yield* sql.unsafe("grant insert on parley.entry to parley_bypass");
+        yield* becomes(readOnlyReason, false);
+        yield* sql.unsafe("revoke all on sequence parley.entry_id from parley_bypass");
+        assert.strictEqual(yield* readOnlyReason, "permission denied for sequences");
+        yield* sql.unsafe("grant usage on sequence parley.entry_id to parley_bypass");
         yield* becomes(readOnlyReason, false);
       }).pipe(Effect.provide(layerPostgres(server)));
     }).pipe(Effect.scoped),

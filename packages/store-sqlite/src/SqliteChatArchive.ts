@@ -93,7 +93,7 @@ export const makeChatArchive = (database: Database): ChatArchive["Service"] => {
           const full = get("SELECT 1 FROM chats WHERE chatbot = :chatbot", { chatbot });
           if (full) return new ImportRefused({ reason: "the chatbot has chats" });
           if (sharesEntryId(records)) {
-            return new ImportRefused({ reason: "two entries have one id" });
+            return new ImportRefused({ reason: "two entries have the same id" });
           }
           for (const record of records)
             if (record._tag === "Chat") Rows.insertChat(database, chatbot, record.chat);
