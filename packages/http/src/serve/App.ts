@@ -21,10 +21,12 @@ import {
   toErrorResponse,
   toGeneralBody,
   type ReportFailure,
+  type RequestError,
 } from "./ErrorResponses.ts";
 import { makeHandlers } from "./Handlers.ts";
 import { makeRequestLog, toMethod, type RequestFacts } from "./RequestLog.ts";
 import { makeVisitorTokens } from "./VisitorTokens.ts";
+import { makeWidget, type WidgetPages } from "./Widget.ts";
 
 /** Options of {@link makeApp}. */
 export interface AppOptions {
@@ -46,6 +48,8 @@ export interface AppOptions {
    * Pages outside the base paths, such as those of `@parley/pages/docs` and `@parley/pages/playground`; none by default.
    */
   readonly pages?: ReadonlyArray<Pages>;
+  /** What browsers get of the widget; by default the listener gives tokens to anonymous visitors alone. */
+  readonly widget?: WidgetPages;
 }
 
 /**
@@ -111,6 +115,7 @@ export const makeApp = Effect.fnUntraced(function* ({
   onDisconnect = "finish",
   pages = [],
   serves = ["general", "answers"],
+  widget,
 }: AppOptions = {}) {
   const access = yield* Access;
   const asking = yield* Asking;
@@ -138,12 +143,15 @@ export const makeApp = Effect.fnUntraced(function* ({
     const isFirst = refusals++ === 0;
     return Effect.as(isFirst ? Effect.forkDetach(logRefusals) : Effect.void, overloadedResponse);
   });
-  const tokens = makeVisitorTokens();
-
   const notFound = ({ method, url }: Request) => {
     requestLog.fail("INVALID_PATH");
     return Effect.succeed(toEndpointNotFound(method, toPath(url)));
   };
+  const tokens = makeVisitorTokens();
+  const widgetOf = serves.includes("general")
+    ? yield* makeWidget(tokens, clientAddress, widget, notFound)
+    : () => undefined;
+
   /** Makes the checks 1 to 3 of the contract; the handlers make the others. */
   const respond = (
     request: Request,
@@ -183,8 +191,11 @@ export const makeApp = Effect.fnUntraced(function* ({
       const path = toPath(request.url);
       const isInterface = bases.some((base) => path === base || path.startsWith(`${base}/`));
       const found = isInterface ? findRoute(request.method, path) : undefined;
-      let page: Effect.Effect<Response> | undefined;
-      if (!isInterface) for (const pageOf of pagesOf) page ??= pageOf(request);
+      let page: Effect.Effect<Response, RequestError> | undefined;
+      if (!isInterface) {
+        for (const pageOf of pagesOf) page ??= pageOf(request);
+        page ??= widgetOf(request, path);
+      }
       const template = page === undefined ? found?.template : `/${path.split("/", 2)[1]}`;
       const client = clientAddress(request);
       const facts: RequestFacts = {
