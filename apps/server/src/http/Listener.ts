@@ -8,7 +8,8 @@ import type { HttpServerRequest, HttpServerResponse } from "effect/http";
 import { createServer } from "node:http";
 import type { AddressInfo } from "node:net";
 import { Lifecycle } from "../Lifecycle.ts";
-import { BatchedResponse, serveRequests } from "./Connections.ts";
+import { serveRequests } from "./Connections.ts";
+import { allowHalfOpen, BatchedResponse } from "./NodeInternals.ts";
 import { makeRequestQueue, type RequestQueue } from "./RequestQueue.ts";
 
 /** How many connections may wait to be accepted, if the system allows as many (`net.core.somaxconn` of Linux). */
@@ -62,8 +63,7 @@ export const listen = Effect.fnUntraced(function* (
     keepAliveTimeout: 65_000,
     connectionsCheckingInterval: 5_000,
   });
-  // A client that closes its sending half still reads.
-  Object.assign(server, { httpAllowHalfOpen: true });
+  allowHalfOpen(server);
   const connections = serveRequests(server, handle, {
     isStopping: () => lifecycle.phase === "stopping",
     onDisconnect,
