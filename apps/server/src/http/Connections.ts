@@ -7,7 +7,7 @@ import {
   toMethod,
   toRequestId,
   type GeneralMessage,
-  type RequestLog,
+  type RequestTelemetry,
 } from "@parley/http";
 import { IncomingMessage, ServerResponse, type Server } from "node:http";
 import type { Socket } from "node:net";
@@ -59,7 +59,7 @@ export interface ConnectionOptions {
   /** The effect of a half-closed connection on a POST without `On-Disconnect`. */
   readonly onDisconnect: "finish" | "cancel";
   /** Called for each refused request. */
-  readonly refused?: RequestLog["refuse"] | undefined;
+  readonly refused?: RequestTelemetry["refuse"] | undefined;
 }
 
 interface Connection {

@@ -2,7 +2,7 @@
  * A Node HTTP server that serves an application of Effect until its scope closes.
  */
 import * as NodeHttpServer from "@effect/platform-node/NodeHttpServer";
-import type { RequestLog } from "@parley/http";
+import type { RequestTelemetry } from "@parley/http";
 import { Data, type Duration, Effect, Scope } from "effect";
 import type { HttpServerRequest, HttpServerResponse } from "effect/http";
 import { createServer } from "node:http";
@@ -28,7 +28,7 @@ export interface ListenOptions {
   /** How long requests in flight may take once the listener closes. */
   readonly grace: Duration.Duration;
   /** Called for each request that the listener refuses in the application's place. */
-  readonly refused?: RequestLog["refuse"];
+  readonly refused?: RequestTelemetry["refuse"];
   /** Where the requests of all listeners wait for their turn; by default, this one has its own. */
   readonly queue?: RequestQueue;
   /** What a client that hangs up on an ask without `On-Disconnect` wants; `finish` by default. */

@@ -5,7 +5,7 @@ import { makeDrainingRuntime, type Access, type Asking, type Chats } from "@parl
 import { Context, Effect, Layer } from "effect";
 import { HttpEffect, HttpServerResponse } from "effect/http";
 import { toJsonResponse } from "../contract/Wire.ts";
-import { layerRedaction, makeApp, toRequestId, type AppOptions } from "./App.ts";
+import { layerNoRequestSpans, makeApp, toRequestId, type AppOptions } from "./App.ts";
 import { toGeneralBody } from "./ErrorResponses.ts";
 
 /** A handler to mount in a framework whose handlers take a web `Request`. */
@@ -33,7 +33,7 @@ export const makeWebHandler = <E>(
       Effect.flatMap(Effect.context<Access | Asking | Chats>(), (context) =>
         Effect.map(makeApp(options), HttpEffect.toWebHandlerWith(context)),
       ),
-    ).pipe(Layer.provide([layer, layerRedaction])),
+    ).pipe(Layer.provide([layer, layerNoRequestSpans])),
   );
   const ready = run(
     async () => {},
