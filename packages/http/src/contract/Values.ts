@@ -5,8 +5,6 @@
  */
 import {
   ChatName,
-  chatFields,
-  entryFields,
   IdempotencyKeyText,
   Limit,
   PageNumber,
@@ -31,7 +29,7 @@ export const CreateChatBody = Schema.Struct({
   ),
 }).annotate({
   identifier: "NewChat",
-  examples: [{ name: ChatName.make("First steps"), userRef: UserRef.make("user-17") }],
+  examples: [{ name: "First steps", userRef: "user-17" }],
 });
 
 /** The body of an ask. */
@@ -45,7 +43,7 @@ export const AskBody = Schema.Struct({
   query: Question.annotate({ description: "The question" }),
 }).annotate({
   identifier: "Ask",
-  examples: [{ query: Question.make("How do I change the port?") }],
+  examples: [{ query: "How do I change the port?" }],
 });
 
 /** The headers of both POSTs. */
@@ -134,8 +132,16 @@ export const historyPath = {
 export const chatsQuery = {
   search: optional("Only chats whose name contains this text, in any case", Text),
   userRef: optional("Only chats with exactly this reference", Text),
-  ...list(chatFields),
+  ...list(["id", "name", "userRef", "_createTime"]),
 };
 
 /** The query of a chat's history. */
-export const historyQuery = list(entryFields);
+export const historyQuery = list([
+  "id",
+  "chat_id",
+  "question",
+  "answer",
+  "moderation",
+  "flagged",
+  "_createTime",
+]);

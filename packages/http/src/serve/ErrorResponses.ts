@@ -1,7 +1,8 @@
 /**
  * The responses of requests that fail.
  */
-import type { AskError, KeyRejected, RateExceeded, UserRefNotGranted } from "@parley/core";
+import type { AskError } from "@parley/core";
+import type { KeyRejected, RateExceeded, UserRefNotGranted } from "@parley/core/ports";
 import { Cause, Data, Option, type Effect } from "effect";
 import type { HttpServerResponse } from "effect/http";
 import { generalCodes, validationCodes, type GeneralMessage } from "../contract/Codes.ts";
@@ -81,6 +82,8 @@ const messages = {
   ChatbotNotFound: "API_KEY_NOT_VALID",
   ChatNotFound: "CHAT_DOES_NOT_EXISTS",
   AnswerUnavailable: "ANSWER_UNAVAILABLE",
+  // `RequestValues` has refused the values that the core refuses.
+  ArgumentInvalid: "INTERNAL_ERROR",
   StorageUnavailable: "STORAGE_UNAVAILABLE",
   Overloaded: "SERVICE_OVERLOADED",
 } as const;

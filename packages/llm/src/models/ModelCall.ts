@@ -1,7 +1,7 @@
 /**
  * One call of one language model.
  */
-import { traceHeaders } from "@parley/core";
+import { traceHeaders } from "@parley/core/ports";
 import type * as Ai from "ai";
 import { Clock, Duration, Effect } from "effect";
 import { classifyError, cutOff, makeFailure, type ModelFailure } from "./ModelFailure.ts";
