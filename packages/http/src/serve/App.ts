@@ -32,6 +32,7 @@ import {
   type RequestTelemetry,
 } from "./RequestTelemetry.ts";
 import { makeVisitorTokens } from "./VisitorTokens.ts";
+import { makeWidget, type WidgetPages } from "./Widget.ts";
 
 /** Options of {@link makeApp}. */
 export interface AppOptions {
@@ -53,6 +54,8 @@ export interface AppOptions {
    * Pages outside the base paths, such as those of `@parley/pages/docs` and `@parley/pages/playground`; none by default.
    */
   readonly pages?: ReadonlyArray<Pages>;
+  /** What browsers get of the widget; by default the listener only gives tokens to anonymous visitors. */
+  readonly widget?: WidgetPages;
 }
 
 /**
@@ -130,7 +133,7 @@ interface Exchange {
   /** `undefined`: no endpoint has the method and path. */
   readonly route: Route | undefined;
   /** Outside the interfaces: the response of a page; `null` if no page has the path. */
-  readonly page: Effect.Effect<Response> | null | undefined;
+  readonly page: Effect.Effect<Response, RequestError> | null | undefined;
   readonly facts: RequestFacts;
 }
 
@@ -147,6 +150,7 @@ export const makeApp = Effect.fnUntraced(function* ({
   onDisconnect = "finish",
   pages = [],
   serves = ["general", "answers"],
+  widget,
 }: AppOptions = {}) {
   const access = yield* Access;
   const asking = yield* Asking;
@@ -161,6 +165,14 @@ export const makeApp = Effect.fnUntraced(function* ({
   const refuseAsk = makeAskRefusal(fail);
   const tokens = makeVisitorTokens();
 
+  const respondNotFound = ({ method, url }: Request) => {
+    fail("INVALID_PATH");
+    return Effect.succeed(toEndpointNotFound(method, toPath(url)));
+  };
+  const widgetOf = serves.includes("general")
+    ? yield* makeWidget(tokens, clientAddress, widget, respondNotFound)
+    : () => undefined;
+
   const begin = (request: Request): Exchange => {
     const path = toPath(request.url);
     const isInterface = bases.some((base) => path === base || path.startsWith(`${base}/`));
@@ -169,6 +181,7 @@ export const makeApp = Effect.fnUntraced(function* ({
     if (!isInterface) {
       page = null;
       for (const pageOf of pagesOf) page ??= pageOf(request) ?? null;
+      page ??= widgetOf(request, path) ?? null;
     }
     const template = page ? `/${path.split("/", 2)[1]}` : route?.template;
     const client = clientAddress(request);
@@ -179,11 +192,6 @@ export const makeApp = Effect.fnUntraced(function* ({
       ...(template !== undefined && { route: template }),
     };
     return { request, route, page, facts };
-  };
-
-  const respondNotFound = ({ request: { method, url } }: Exchange) => {
-    fail("INVALID_PATH");
-    return Effect.succeed(toEndpointNotFound(method, toPath(url)));
   };
 
   const reportFailureOf =
@@ -222,7 +230,7 @@ export const makeApp = Effect.fnUntraced(function* ({
     return Effect.flatMap(access.authenticate(key, { recalls, tokens }), (principal) => {
       facts.chatbot = principal.chatbot.id;
       facts.key = principal.keyId;
-      if (route === undefined) return respondNotFound(exchange);
+      if (route === undefined) return respondNotFound(request);
       const { endpoint, parameter, scope } = route;
       if (!principal.scopes.includes(scope)) {
         return Effect.fail(new RequestRefused({ reason: "SCOPE_NOT_GRANTED" }));
@@ -238,7 +246,7 @@ export const makeApp = Effect.fnUntraced(function* ({
     const response = Effect.suspend(() =>
       page === undefined
         ? respondInterface(exchange, reportFailure)
-        : (page ?? respondNotFound(exchange)),
+        : (page ?? respondNotFound(exchange.request)),
     );
     return Effect.catchCause(response, (cause) =>
       Cause.hasInterruptsOnly(cause)
