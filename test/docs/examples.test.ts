@@ -38,6 +38,14 @@ it("promise.ts prints what docs/library/embedding.md shows", async () => {
   expect(stdout.trim()).toBe(section.find(({ info }) => info === "text")!.text);
 });
 
+it("own-rows.ts prints what docs/library/embedding.md shows", async () => {
+  const section = fencesOf(
+    sectionOf(read("docs/library/embedding.md"), "## Beside your own tables"),
+  );
+  const { stdout } = await run(process.execPath, [example("own-rows.ts")], { env: environment });
+  expect(stdout.trim()).toBe(section.find(({ info }) => info === "text")!.text);
+});
+
 it("archive.ts prints what docs/library/embedding.md shows", async () => {
   const section = fencesOf(sectionOf(read("docs/library/embedding.md"), "## Erasing and moving"));
   const { stdout } = await run(process.execPath, [example("archive.ts")], { env: environment });
