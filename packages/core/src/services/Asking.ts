@@ -23,7 +23,7 @@ import {
   type IdempotencyKey,
 } from "../model/IdempotencyKey.ts";
 import { makeCheck } from "../model/SchemaErrors.ts";
-import { Question } from "../model/Text.ts";
+import { Question, Text } from "../model/Text.ts";
 import { Answerer } from "../ports/Answerer.ts";
 import { Moderator } from "../ports/Moderator.ts";
 import { TurnStore } from "../ports/TurnStore.ts";
@@ -142,7 +142,7 @@ const make = Effect.gen(function* () {
    */
   const join = Effect.fnUntraced(function* (chatbot: Chatbot, ask: Ask) {
     const { chatId, idempotencyKey = null, question, visitor = null } = ask;
-    yield* checkAsk({ chatId, question, idempotencyKey });
+    yield* checkAsk(ask);
     const values = [chatId, question];
     const key = yield* toIdempotencyKey(digest, idempotencyKey, "ask", values, visitor);
     const name = `${chatbot.id}/${key?.key}`;
@@ -209,7 +209,10 @@ const checkAsk = makeCheck(
   Schema.Struct({
     chatId: Schema.NullOr(Schema.Int),
     question: Question,
-    idempotencyKey: Schema.NullOr(IdempotencyKeyText),
+    idempotencyKey: Schema.optional(Schema.NullOr(IdempotencyKeyText)),
+    keyId: Schema.optional(Schema.NullOr(Schema.String)),
+    visitor: Schema.optional(Schema.NullOr(Text)),
+    onDisconnect: Schema.optional(Schema.Literals(["cancel", "finish"])),
   }),
 );
 

@@ -14,7 +14,7 @@ import {
 } from "../contract/Wire.ts";
 import type { ReportFailure, RequestError } from "./ErrorResponses.ts";
 import { acceptsEvents, parseEventId, toEventStream } from "./EventStream.ts";
-import type { RequestFacts } from "./RequestLog.ts";
+import type { RequestFacts } from "./RequestTelemetry.ts";
 import {
   decodeAsk,
   decodeChatsQuery,

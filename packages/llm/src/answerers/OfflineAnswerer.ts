@@ -38,6 +38,7 @@ const smallTalk = ({ description, name }: Chatbot): Record<string, RegExp> => ({
   "Hello!":
     /^(hi|hello|hey|good (morning|day|evening)|hallo|moin|servus|guten (morgen|tag|abend))( (all|there|parley|zusammen))?$/,
   "You are welcome.": /^(thanks|thank you|thx|danke|vielen dank)( (a lot|very much|schon|sehr))?$/,
+  "Goodbye!": /^((good )?bye|goodbye|see you|tschuss|ciao|auf wiedersehen)$/,
   [`I am ${name}. ${description || "I quote documents."}`]:
     /^(help|help me|hilfe|what (can you do|can i ask|are you|is this)|who are you|(was kannst|wer bist) du)$/,
 });
