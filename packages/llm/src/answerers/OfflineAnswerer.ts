@@ -1,7 +1,7 @@
 /**
  * Answers with passages of documents, without a language model.
  */
-import { Answerer, type Chatbot } from "@parley/core/ports";
+import { Answerer, AskedModel, type Chatbot } from "@parley/core/ports";
 import { Effect, Layer, Stream } from "effect";
 import { lookUpIn, type Knowledge, type KnowledgeSource } from "../documents/Knowledge.ts";
 import type { Passage } from "../documents/Passage.ts";
@@ -22,10 +22,11 @@ export const layerOffline = (knowledge: KnowledgeSource, hint = ""): Layer.Layer
     Answerer.of({
       answer: (chatbot, _earlier, question) =>
         Stream.fromEffect(
-          Effect.map(lookUpIn(knowledge)(chatbot), (known) => ({
-            _tag: "Delta",
-            text: answerFrom(chatbot, known, question, hint),
-          })),
+          Effect.gen(function* () {
+            const known = yield* lookUpIn(knowledge)(chatbot);
+            (yield* AskedModel).tokens = 0;
+            return { _tag: "Delta", text: answerFrom(chatbot, known, question, hint) } as const;
+          }),
         ),
     }),
   );
