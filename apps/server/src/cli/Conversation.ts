@@ -86,10 +86,10 @@ export const converse = Effect.fnUntraced(function* (
     if (helloMessage) yield* write(printable(`${helloMessage}\n`));
   });
   const open = Effect.fnUntraced(function* (id: string) {
-    const found = yield* chats.history(chatbot, Number(id), { ...newest, limit: 1 });
+    const history = yield* chats.history(chatbot, Number(id), { ...newest, limit: 1 });
     chat = Number(id);
     yield* Console.error(
-      `Chat ${id}. /history shows its ${found.total === 1 ? "entry" : `${found.total} entries`}.`,
+      `Chat ${id}. /history shows its ${history.total === 1 ? "entry" : `${history.total} entries`}.`,
     );
   });
   const history = Effect.gen(function* () {
@@ -106,11 +106,11 @@ export const converse = Effect.fnUntraced(function* (
     yield* Console.error([...entries, `The newest ${items.length} of ${total}.`].join("\n\n"));
   });
   /** The chat; without a name it has that of its first question. */
-  const firstQuestion = Effect.fnUntraced(function* (one: Chat) {
-    if (one.name !== null) return one;
+  const firstQuestion = Effect.fnUntraced(function* (chat: Chat) {
+    if (chat.name !== null) return chat;
     const query = { ...newest, limit: 2, orderBy: [{ field: "id", descending: false }] } as const;
-    const { items } = yield* chats.history(chatbot, one.id, query);
-    return { ...one, name: items.find(({ question }) => question !== "")?.question ?? null };
+    const { items } = yield* chats.history(chatbot, chat.id, query);
+    return { ...chat, name: items.find(({ question }) => question !== "")?.question ?? null };
   });
   const list = Effect.gen(function* () {
     yield* recordRead(chatbot.id, "names of chats");

@@ -23,9 +23,9 @@ export const layerOffline = (knowledge: KnowledgeSource, hint = ""): Layer.Layer
       answer: (chatbot, _earlier, question) =>
         Stream.fromEffect(
           Effect.gen(function* () {
-            const known = yield* lookUpIn(knowledge)(chatbot);
+            const documents = yield* lookUpIn(knowledge)(chatbot);
             (yield* AskedModel).tokens = 0;
-            return { _tag: "Delta", text: answerFrom(chatbot, known, question, hint) } as const;
+            return { _tag: "Delta", text: answerFrom(chatbot, documents, question, hint) } as const;
           }),
         ),
     }),

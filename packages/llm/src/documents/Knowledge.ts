@@ -153,7 +153,7 @@ export const makeKnowledge = (passages: ReadonlyArray<Passage>): Effect.Effect<K
         return { parts, weight: toWeight(parts.size) };
       });
       const whole = hits.reduce((sum, { weight }) => sum + weight, 0);
-      const found = passages.flatMap((passage, id) => {
+      const matches = passages.flatMap((passage, id) => {
         const covered = hits.reduce((sum, hit) => sum + (hit.parts.get(id) ?? 0) * hit.weight, 0);
         const share = covered / whole;
         if (covered === 0 || share < aboutShare) return [];
@@ -166,7 +166,7 @@ export const makeKnowledge = (passages: ReadonlyArray<Passage>): Effect.Effect<K
         const certain = share >= certainShare && alike >= certainLikeness && !isOtherAct;
         return [{ rank: share + alike - lack, match: { ...passage, certain } }];
       });
-      return found
+      return matches
         .sort((a, b) => b.rank - a.rank)
         .slice(0, limit)
         .map(({ match }) => match);
