@@ -32,8 +32,7 @@ export const readAuthorities = (path: string) =>
     },
     catch: () =>
       new SettingsInvalid({
-        message:
-          "DATABASE_URL has an sslrootcert that is not a readable file of certificates (PEM).",
+        message: "DATABASE_URL: sslrootcert must name a readable file of PEM certificates.",
       }),
   });
 
@@ -96,8 +95,8 @@ const lacking = (name: string, other: string) =>
 
 const closest = (names: ReadonlySet<string>, to: string) => {
   const difference = (name: string) => {
-    const [one, other] = [withoutPrefix(name), withoutPrefix(to)];
-    return lacking(one, other).length + lacking(other, one).length;
+    const [a, b] = [withoutPrefix(name), withoutPrefix(to)];
+    return lacking(a, b).length + lacking(b, a).length;
   };
   return [...names].toSorted((a, b) => difference(a) - difference(b))[0];
 };
