@@ -22,22 +22,22 @@ export const layerOffline = (knowledge: KnowledgeSource, hint = ""): Layer.Layer
     Answerer.of({
       answer: (chatbot, _earlier, question) =>
         Stream.fromEffect(
-          Effect.map(lookUpIn(knowledge)(chatbot), (known) => ({
+          Effect.map(lookUpIn(knowledge)(chatbot), (documents) => ({
             _tag: "Delta",
-            text: answerFrom(chatbot, known, question, hint),
+            text: answerFrom(chatbot, documents, question, hint),
           })),
         ),
     }),
   );
 
-const unsure = "I am not sure that this answers the question:";
+const unsure = "I am not sure this answers your question:";
 
 /** Messages that the documents need not answer, in English and German, each with the sentence that does. */
 const smallTalk = ({ description, name }: Chatbot): Record<string, RegExp> => ({
   "Hello!":
     /^(hi|hello|hey|good (morning|day|evening)|hallo|moin|servus|guten (morgen|tag|abend))( (all|there|parley|zusammen))?$/,
   "You are welcome.": /^(thanks|thank you|thx|danke|vielen dank)( (a lot|very much|schon|sehr))?$/,
-  [`I am ${name}. ${description || "I quote documents."}`]:
+  [`I am ${name}. ${description || "I answer from documents."}`]:
     /^(help|help me|hilfe|what (can you do|can i ask|are you|is this)|who are you|(was kannst|wer bist) du)$/,
 });
 
@@ -48,7 +48,7 @@ const answerFrom = (
   hint: string,
 ): string => {
   if (knowledge === null || knowledge.topics.length === 0) {
-    return `Neither a language model nor documents to answer from are configured. ${hint}`.trim();
+    return `No language model and no documents are configured. ${hint}`.trim();
   }
   const words = wordsOf(question).map(fold).join(" ");
   const talk = Object.entries(smallTalk(chatbot));

@@ -75,9 +75,10 @@ export const readKnowledge = (
         // Only the real path is read: a link that changes meanwhile cannot lead out of the folder.
         const real = yield* fs.realPath(at);
         if (!real.startsWith(within)) {
-          return yield* Effect.fail("its symbolic link leads out of the folder");
+          return yield* Effect.fail("its symbolic link leaves the folder");
         }
-        if ((yield* fs.stat(real)).size > maxBytes) return yield* Effect.fail("it is over 5 MB");
+        if ((yield* fs.stat(real)).size > maxBytes)
+          return yield* Effect.fail("it is larger than 5 MB");
         const bytes = yield* fs.readFile(real);
         const text = yield* Effect.try({
           try: () => {
@@ -95,7 +96,7 @@ export const readKnowledge = (
           const reason = typeof error === "string" ? error : error.reason._tag;
           const older = previous?.passages.filter((passage) => passage.source === source) ?? [];
           passages.push(...older);
-          const outcome = older.length > 0 ? "Did not read again" : "Skipped";
+          const outcome = older.length > 0 ? "Kept the previous version of" : "Skipped";
           return Effect.logWarning(`${outcome} the document ${source}: ${reason}`);
         }),
     );
@@ -153,7 +154,7 @@ export const makeKnowledge = (passages: ReadonlyArray<Passage>): Effect.Effect<K
         return { parts, weight: toWeight(parts.size) };
       });
       const whole = hits.reduce((sum, { weight }) => sum + weight, 0);
-      const found = passages.flatMap((passage, id) => {
+      const matches = passages.flatMap((passage, id) => {
         const covered = hits.reduce((sum, hit) => sum + (hit.parts.get(id) ?? 0) * hit.weight, 0);
         const share = covered / whole;
         if (covered === 0 || share < aboutShare) return [];
@@ -166,7 +167,7 @@ export const makeKnowledge = (passages: ReadonlyArray<Passage>): Effect.Effect<K
         const certain = share >= certainShare && alike >= certainLikeness && !isOtherAct;
         return [{ rank: share + alike - lack, match: { ...passage, certain } }];
       });
-      return found
+      return matches
         .sort((a, b) => b.rank - a.rank)
         .slice(0, limit)
         .map(({ match }) => match);

@@ -148,7 +148,7 @@ describe("a failing model", () => {
     return Effect.gen(function* () {
       const error = yield* Effect.flip(collect("Hi?"));
       const reason =
-        "the language model failed: one: a content filter ended the answer: content-filter";
+        "the language model failed: one: a content filter stopped the answer: content-filter";
       assert.propertyVal(error, "reason", reason);
       assert.strictEqual(two.doStreamCalls.length, 0);
     }).pipe(withModels([one, two]));

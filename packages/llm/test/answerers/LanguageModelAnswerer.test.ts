@@ -102,7 +102,7 @@ describe("layerLanguageModel", () => {
   const failures: Record<string, Reply> = {
     "the language model failed: HTTP 429": refusal,
     "the language model failed: connection refused (ECONNREFUSED)": lost,
-    "the language model failed: an error of unknown kind": [
+    "the language model failed: unknown error": [
       ...said("Hel"),
       { type: "error", error: secret },
       finish("stop"),

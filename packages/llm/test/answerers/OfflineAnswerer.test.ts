@@ -113,7 +113,7 @@ describe("layerOffline", () => {
 
   it.effect("says so if there are no documents", () =>
     Effect.gen(function* () {
-      const text = `Neither a language model nor documents to answer from are configured. ${hint}`;
+      const text = `No language model and no documents are configured. ${hint}`;
       assert.strictEqual(yield* answers("Port?", Effect.succeed(null)), text);
       assert.strictEqual(yield* answers("Port?", makeKnowledge([])), text);
     }),

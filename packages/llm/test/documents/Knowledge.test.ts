@@ -66,7 +66,7 @@ describe("readKnowledge", () => {
       const { value, warnings } = yield* warningsOf(read(folder));
       assert.strictEqual(value.topics.length, 2);
       assert.deepStrictEqual(warnings, [
-        "Skipped the document larger.txt: it is over 5 MB",
+        "Skipped the document larger.txt: it is larger than 5 MB",
         "Skipped the document latin1.txt: it is not UTF-8",
         "Skipped the document utf16.md: it is not UTF-8",
       ]);
@@ -90,7 +90,7 @@ describe("readKnowledge", () => {
         const { value, warnings } = yield* warningsOf(read(path));
         assert.deepStrictEqual(value.topics, ["a", "sub/d"]);
         assert.deepStrictEqual(warnings, [
-          "Skipped the document b.md: its symbolic link leads out of the folder",
+          "Skipped the document b.md: its symbolic link leaves the folder",
           "Skipped the document lost.md: NotFound",
         ]);
       }
@@ -133,7 +133,7 @@ describe("readKnowledge", () => {
         yield* Effect.promise(() => writeFile(join(folder, "b.md"), "Bananas are yellow."));
         for (const _ of [1, 2]) {
           assert.deepStrictEqual(yield* readAgain, [
-            "Did not read again the document a.md: NotFound",
+            "Kept the previous version of the document a.md: NotFound",
           ]);
           const texts = knowledge.passages.map(({ text }) => text);
           assert.sameMembers(texts, ["Apples are red.", "Bananas are yellow."]);

@@ -94,7 +94,7 @@ describe("openAiCompatible", () => {
       const model = yield* openAiCompatible({ baseUrl, apiKey: undefined, model: "small" });
       yield* Effect.gen(function* () {
         const error = yield* Effect.flip(collect("Hi?"));
-        assert.propertyVal(error, "reason", "the language model failed: no answer for 1000 ms");
+        assert.propertyVal(error, "reason", "the language model failed: no response for 1000 ms");
         yield* Deferred.await(closed);
         assert.isUndefined(received[0]?.authorization);
       }).pipe(Effect.provide(layerLanguageModel(model, { idleTimeout: 1000, retries: 0 })));
@@ -142,9 +142,9 @@ describe("openAiCompatible", () => {
     );
   }
 
-  const filtered = (word: string) => `a content filter ended the answer: ${word}`;
+  const filtered = (word: string) => `a content filter stopped the answer: ${word}`;
   const abnormal = (word: string) => `the answer ended abnormally: ${word}`;
-  const brokenOff = "the answer broke off";
+  const brokenOff = "the answer was cut off";
   const blank = { ...text, finish_reason: "" };
   const failures: ReadonlyArray<readonly [string, ReadonlyArray<object | string>, string]> = [
     ...[
@@ -214,10 +214,10 @@ describe("openAiCompatible", () => {
         [away.baseUrl, "connection refused (ECONNREFUSED)"],
         [away.baseUrl.replace("127.0.0.1", "localhost"), "connection refused (ECONNREFUSED)"],
         ["http://127.0.0.1:1/v1", "bad port"],
-        ["http://no-such-host.invalid/v1", "the host name is unknown (ENOTFOUND)"],
+        ["http://no-such-host.invalid/v1", "unknown host (ENOTFOUND)"],
         [page.baseUrl.replace("http", "https"), "TLS failed (ERR_SSL_WRONG_VERSION_NUMBER)"],
-        [page.baseUrl, "the address answers with an HTML page"],
-        [gateway.baseUrl, "HTTP 502, an HTML page"],
+        [page.baseUrl, "the address returned an HTML page"],
+        [gateway.baseUrl, "HTTP 502, HTML page"],
         [reset.baseUrl, "connection closed (UND_ERR_SOCKET)"],
       ] as const) {
         assert.strictEqual(yield* reasonAt(baseUrl), reason, baseUrl);

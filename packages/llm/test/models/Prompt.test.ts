@@ -89,7 +89,7 @@ describe("passages of documents in a prompt", () => {
           );
         }
         const [system, user] = promptOf(model);
-        assert.include(system?.content, "The documents hold nothing about the user's question.");
+        assert.include(system?.content, "The documents do not cover the user's question.");
         assert.notInclude(system?.content, "cup");
         assert.deepStrictEqual(promptOf(model, 1), [user]);
       });
