@@ -20,7 +20,7 @@ const ownDirectory = Layer.succeed(
     open: (id) =>
       Effect.succeed(
         id === keyId(key)
-          ? { hash, scopes: ["read", "ask"], expiresInMillis: null, chatbot }
+          ? { hash, scopes: ["read", "ask"], expiresInMillis: null, chatbot, userRef: "user-7" }
           : null,
       ),
     used: () => Effect.void,
@@ -31,4 +31,5 @@ const ownDirectory = Layer.succeed(
 const principal = Access.use((access) => access.authenticate(key)).pipe(
   Effect.provide(Access.layer.pipe(Layer.provide([ownDirectory, Digest.layerWebCrypto]))),
 );
-console.log((await Effect.runPromise(principal)).scopes);
+const { scopes, userRef } = await Effect.runPromise(principal);
+console.log(scopes, userRef);

@@ -13,6 +13,7 @@ import {
   defaultSettings,
   entryFields,
   idempotencyKeyLifetime,
+  plainKey,
   TurnStore,
   type ArchiveRecord,
   type Erasable,
@@ -125,7 +126,13 @@ const command = fc.oneof(
   on("ChangeKey", {
     key,
     change: fc.record(
-      { name: maybe(text), expiresAt: when, ratePerMinute: maybe(fc.constantFrom(1, 60)) },
+      {
+        name: maybe(text),
+        expiresAt: when,
+        ratePerMinute: maybe(fc.constantFrom(1, 60)),
+        tokensPerDay: maybe(fc.constantFrom(1, 1_000)),
+        origins: fc.subarray(["https://a.example", "https://b.example"]),
+      },
       optional,
     ),
   }),
@@ -190,10 +197,11 @@ const subject = Effect.fnUntraced(function* (run: number) {
     ({
       id: keyId(key),
       hash,
-      name: null,
       scopes: ["read"],
+      ...plainKey,
+      // Some sign tokens of visitors.
+      signingSecret: key % 2 === 0 ? "a".repeat(64) : null,
       expiresAt,
-      ratePerMinute: null,
     }) as const;
   const toIdempotencyKey = (key: number | null, request: string): IdempotencyKey | null =>
     key === null ? null : { key: `key ${key}`, fingerprint: request };
@@ -249,6 +257,7 @@ const subject = Effect.fnUntraced(function* (run: number) {
         return [name, place(seen("chat", chatbot), one)];
       if (name === "forMillis") return [name, "some"];
       if (name === "expiresInMillis") return [name, one === null ? null : "some"];
+      if (name === "nowMillis") return [name, typeof one];
       if (name === "message") return [name, String(one).replaceAll(/\d+/g, "n")];
       // An erasure of one chat names its id.
       if (name === "detail") return [name, String(one).replace(/^chat \d+$/, "chat")];
@@ -379,7 +388,12 @@ const subject = Effect.fnUntraced(function* (run: number) {
       case "ChangeKey":
         return registry.changeKey(chatbot, keyId(command.key), command.change, "tester");
       case "ReplaceKey": {
-        const by = { id: keyId(command.by), hash, expiresAt: null };
+        const by = {
+          id: keyId(command.by),
+          hash,
+          signingSecret: "b".repeat(64),
+          expiresAt: null,
+        };
         return registry.replaceKey(chatbot, keyId(command.key), by, 3_600_000, "tester");
       }
       case "RevokeKey":

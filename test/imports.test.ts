@@ -8,9 +8,17 @@ const browser = [/^preact(\/hooks)?$/, /^@preact\/signals$/, /^marked$/, /^@parl
 
 /** The imports that each package's sources may have, beside their own files. */
 const mayImport: Readonly<Record<string, ReadonlyArray<RegExp>>> = {
-  "packages/core/src": [/^effect$/, /^effect\/crypto$/, /^effect\/persistence\/RateLimiter$/],
+  "packages/core/src": [/^effect$/, /^effect\/crypto$/],
   "packages/client/src": [/^ai$/],
-  "packages/http/src": [/^@parley\/core$/, /^effect$/, /^effect\//],
+  "packages/http/src": [/^@parley\/core$/, /^effect$/, /^effect\//, /^jose(\/|$)/],
+  // For hosts with Node's own requests and responses.
+  "packages/http/src/node": [
+    /^@parley\/core$/,
+    /^effect$/,
+    /^effect\//,
+    /^node:/,
+    /^\.\.\/(contract|serve)\//,
+  ],
   "packages/pages/src": [
     /^@parley\/http(\/contract)?$/,
     /^effect$/,

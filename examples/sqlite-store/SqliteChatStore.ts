@@ -112,9 +112,10 @@ export const makeChatStore = (database: Database): ChatStore["Service"] => {
         return { items: rows.map(Rows.toChat), total };
       }),
 
-    listEntries: (chatbot, chat, query) =>
+    listEntries: (chatbot, chat, query, userRef) =>
       read(() => {
-        if (!Rows.chatExists(database, chatbot, chat)) return new ChatNotFound({ chatId: chat });
+        if (!Rows.chatExists(database, chatbot, chat, userRef))
+          return new ChatNotFound({ chatId: chat });
         const { rows, total } = page<Rows.EntryRow>(
           Rows.entryColumns,
           query,

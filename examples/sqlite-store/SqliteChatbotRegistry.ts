@@ -10,6 +10,7 @@ import {
   ChatbotRegistry,
   ChatbotTaken,
   defaultSettings,
+  grantOf,
   KeyNotFound,
   type KeyRecord,
   KeyTaken,
@@ -26,7 +27,8 @@ type KeyRow = Pick<KeyRecord, "hash" | "id" | "name"> & {
   readonly chatbot: number;
   readonly scopes: string;
   readonly expiresAt: number | null;
-  readonly ratePerMinute: number | null;
+  /** The other fields, as JSON. */
+  readonly bounds: string;
   readonly createdAt: number;
   readonly revokedAt: number | null;
   readonly lastUsedAt: number | null;
@@ -45,7 +47,7 @@ const toKey = ({ hash, id, name, ...row }: KeyRow): RegisteredKey => ({
   name,
   scopes: JSON.parse(row.scopes),
   expiresAt: toDate(row.expiresAt),
-  ratePerMinute: row.ratePerMinute,
+  ...JSON.parse(row.bounds),
   createdAt: new Date(row.createdAt),
   revokedAt: toDate(row.revokedAt),
   lastUsedAt: toDate(row.lastUsedAt),
@@ -64,12 +66,10 @@ export const makeChatbotDirectory = ({
           keyId,
         });
         if (row === undefined) return null;
-        const { expiresAt, hash, ratePerMinute, scopes } = toKey(row);
         const chatbot = get<ChatbotRow>("SELECT * FROM chatbots WHERE id = :chatbot", {
           chatbot: row.chatbot,
         });
-        const expiresInMillis = expiresAt && expiresAt.getTime() - now;
-        return { hash, scopes, ratePerMinute, chatbot: toChatbot(chatbot!), expiresInMillis };
+        return grantOf(toKey(row), toChatbot(chatbot!), now);
       }),
     used: (keyIds) =>
       write((now) => {
@@ -104,23 +104,34 @@ export const makeChatbotRegistry = (database: Database): ChatbotRegistry["Servic
     return row && toKey(row);
   };
 
+  const valuesOf = ({ expiresAt, id, name, scopes, ...key }: KeyRecord) => {
+    const { anonymous, origins, ratePerMinute, signingSecret, tokensPerDay } = key;
+    const { visitorRatePerMinute } = key;
+    const bounds = {
+      ratePerMinute,
+      signingSecret,
+      visitorRatePerMinute,
+      tokensPerDay,
+      origins,
+      anonymous,
+    };
+    return {
+      id,
+      name,
+      scopes: JSON.stringify(scopes),
+      expires: expiresAt?.getTime() ?? null,
+      bounds: JSON.stringify(bounds),
+    };
+  };
+
   /** Gives the error if the id is another key's. */
   const insertKey = (chatbot: number, key: KeyRecord, actor: string, now: number) => {
-    const { expiresAt, hash, id, name, ratePerMinute, scopes } = key;
+    const { hash, id } = key;
     if (get("SELECT 1 FROM keys WHERE id = :id", { id })) return new KeyTaken({ keyId: id });
     run(
-      `INSERT INTO keys (id, chatbot, hash, name, scopes, expiresAt, ratePerMinute, createdAt)
-       VALUES (:id, :chatbot, :hash, :name, :scopes, :expiresAt, :ratePerMinute, :now)`,
-      {
-        id,
-        chatbot,
-        hash,
-        name,
-        scopes: JSON.stringify(scopes),
-        expiresAt: expiresAt?.getTime() ?? null,
-        ratePerMinute,
-        now,
-      },
+      `INSERT INTO keys (id, chatbot, hash, name, scopes, expiresAt, bounds, createdAt)
+       VALUES (:id, :chatbot, :hash, :name, :scopes, :expires, :bounds, :now)`,
+      { ...valuesOf(key), chatbot, hash, now },
     );
     note({ actor, chatbot, action: "add-key", detail: id }, now);
     return undefined;
@@ -196,17 +207,10 @@ export const makeChatbotRegistry = (database: Database): ChatbotRegistry["Servic
         if (before === undefined) return new KeyNotFound({ keyId });
         const fields = changedFields(before, wanted).join(", ");
         if (fields === "") return;
-        const { expiresAt, name, ratePerMinute, scopes } = { ...before, ...wanted };
         run(
-          `UPDATE keys SET name = :name, scopes = :scopes, expiresAt = :expires, ratePerMinute = :ratePerMinute
-           WHERE id = :keyId`,
-          {
-            keyId,
-            name,
-            scopes: JSON.stringify(scopes),
-            expires: expiresAt?.getTime() ?? null,
-            ratePerMinute,
-          },
+          `UPDATE keys SET name = :name, scopes = :scopes, expiresAt = :expires, bounds = :bounds
+           WHERE id = :id`,
+          valuesOf({ ...before, ...wanted }),
         );
         note({ actor, chatbot, action: "change-key", detail: `${keyId}: ${fields}` }, now);
       }),
@@ -215,17 +219,17 @@ export const makeChatbotRegistry = (database: Database): ChatbotRegistry["Servic
       write((now): Replaced | KeyNotFound | KeyTaken => {
         const before = findKey(chatbot, keyId);
         if (before === undefined) return new KeyNotFound({ keyId });
-        const { name, ratePerMinute, scopes } = before;
-        const kept = { name, ratePerMinute, scopes };
-        const taken = insertKey(chatbot, { ...replacement, ...kept }, actor, now);
+        const { name, scopes, signingSecret } = before;
+        const secret = { signingSecret: signingSecret && replacement.signingSecret };
+        const taken = insertKey(chatbot, { ...before, ...replacement, ...secret }, actor, now);
         if (taken) return taken;
         const end = new Date(now + keepForMillis);
         if (before.expiresAt !== null && before.expiresAt <= end) {
-          return { name, scopes, expiresAt: before.expiresAt };
+          return { name, scopes, signingSecret, expiresAt: before.expiresAt };
         }
         run("UPDATE keys SET expiresAt = :end WHERE id = :keyId", { keyId, end: end.getTime() });
         note({ actor, chatbot, action: "change-key", detail: `${keyId}: expiresAt` }, now);
-        return { name, scopes, expiresAt: end };
+        return { name, scopes, signingSecret, expiresAt: end };
       }),
 
     revokeKey: (chatbot, keyId, actor) =>

@@ -19,7 +19,7 @@ const tables = `
   ) STRICT;
   CREATE TABLE IF NOT EXISTS keys (
     id TEXT PRIMARY KEY, chatbot INTEGER NOT NULL REFERENCES chatbots ON DELETE CASCADE,
-    hash BLOB NOT NULL, name TEXT, scopes TEXT NOT NULL, expiresAt INTEGER, ratePerMinute INTEGER, createdAt INTEGER NOT NULL,
+    hash BLOB NOT NULL, name TEXT, scopes TEXT NOT NULL, expiresAt INTEGER, bounds TEXT NOT NULL, createdAt INTEGER NOT NULL,
     revokedAt INTEGER, lastUsedAt INTEGER
   ) STRICT;
   CREATE TABLE IF NOT EXISTS audit (

@@ -80,9 +80,18 @@ export const insertEntry = (
   return { ...row, flagged, createTime };
 };
 
-export const chatExists = ({ get }: Database, chatbot: number, chat: number): boolean =>
-  get("SELECT 1 FROM chats WHERE chatbot = :chatbot AND id = :chat", { chatbot, chat }) !==
-  undefined;
+/** Whether the chat exists; with a `userRef`, one with another is missing. */
+export const chatExists = (
+  { get }: Database,
+  chatbot: number,
+  chat: number,
+  userRef: string | null = null,
+): boolean =>
+  get(
+    `SELECT 1 FROM chats WHERE chatbot = :chatbot AND id = :chat
+     AND (:userRef IS NULL OR userRef = :userRef)`,
+    { chatbot, chat, userRef },
+  ) !== undefined;
 
 /** The error if the chatbot is not registered. */
 export const chatbotMissing = ({ get }: Database, chatbot: number): ChatbotNotFound | undefined =>

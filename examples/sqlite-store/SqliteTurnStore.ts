@@ -41,7 +41,7 @@ export const makeTurnStore = (database: Database): TurnStore["Service"] => {
     ).map(Rows.toEntry);
 
   return TurnStore.of({
-    take: (chatbot, chat, idempotencyKey) =>
+    take: (chatbot, chat, idempotencyKey, userRef = null) =>
       write((now): Taken | ChatbotNotFound | ChatNotFound | IdempotencyKeyReused => {
         const key = idempotencyKey?.key ?? null;
         const fingerprint = idempotencyKey?.fingerprint ?? null;
@@ -77,7 +77,7 @@ export const makeTurnStore = (database: Database): TurnStore["Service"] => {
           );
           return { _tag: "Done", entry: Rows.toEntry(row!), turn: made.turn };
         }
-        if (chat !== null && !Rows.chatExists(database, chatbot, chat))
+        if (chat !== null && !Rows.chatExists(database, chatbot, chat, userRef))
           return new ChatNotFound({ chatId: chat });
         if (chat === null && key !== null) {
           const missing = Rows.chatbotMissing(database, chatbot);
@@ -113,14 +113,14 @@ export const makeTurnStore = (database: Database): TurnStore["Service"] => {
         for (const { id } of turns) run("DELETE FROM turns WHERE id = :id", { id });
         const id = crypto.randomUUID();
         if (holdsNothing(chat, idempotencyKey))
-          return { _tag: "Turn", turn: { id, chatbot, chat, idempotencyKey, newest: [] } };
+          return { _tag: "Turn", turn: { id, chatbot, chat, idempotencyKey, userRef, newest: [] } };
         run(
           `INSERT INTO turns (id, chatbot, chat, idempotencyKey, fingerprint, heldUntil)
            VALUES (:id, :chatbot, :chat, :key, :fingerprint, :until)`,
           { ...values, id, until: now + turnLease },
         );
         const newest = entriesBefore(chatbot, chat, Infinity);
-        return { _tag: "Turn", turn: { id, chatbot, chat, idempotencyKey, newest } };
+        return { _tag: "Turn", turn: { id, chatbot, chat, idempotencyKey, userRef, newest } };
       }),
 
     earlier: (turn, before) => read(() => entriesBefore(turn.chatbot, turn.chat, before)),
@@ -137,7 +137,10 @@ export const makeTurnStore = (database: Database): TurnStore["Service"] => {
         );
       }),
 
-    append: ({ chat, chatbot, id: turn, idempotencyKey }, { keyId = null, usage, ...entry }) =>
+    append: (
+      { chat, chatbot, id: turn, idempotencyKey, userRef = null },
+      { keyId = null, usage, ...entry },
+    ) =>
       write((now): Entry | TurnLost | ChatbotNotFound | ChatNotFound => {
         if (chat !== null && !Rows.chatExists(database, chatbot, chat))
           return new ChatNotFound({ chatId: chat });
@@ -151,7 +154,7 @@ export const makeTurnStore = (database: Database): TurnStore["Service"] => {
         const createTime = Rows.nextTime(database, chatbot, chat, now);
         const chatId = chat ?? Rows.nextId(database, "chat");
         if (chat === null)
-          Rows.insertChat(database, chatbot, { id: chatId, name: null, userRef: null, createTime });
+          Rows.insertChat(database, chatbot, { id: chatId, name: null, userRef, createTime });
         const id = Rows.nextId(database, "entry");
         const appended = { id, chatId, ...entry, createTime };
         Rows.insertEntry(database, chatbot, appended, usage, keyId);

@@ -59,7 +59,7 @@ it("testing/service.node.ts passes with node --test", async () => {
 
 it("own-keys.ts accepts its key", async () => {
   const { stdout } = await run(process.execPath, [example("own-keys.ts")], { env: environment });
-  expect(stdout).toBe("[ 'read', 'ask' ]\n");
+  expect(stdout).toBe("[ 'read', 'ask' ] user-7\n");
 });
 
 it("mount.ts serves both interfaces", async () => {

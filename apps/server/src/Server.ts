@@ -4,7 +4,7 @@
 import { layerDigest } from "@effect/platform-node/NodeCrypto";
 import * as NodeServices from "@effect/platform-node/NodeServices";
 import { Access, Asking, layerRetention } from "@parley/core";
-import { layerRedaction, makeApp, makeRequestLog } from "@parley/http";
+import { layerRedaction, makeApp, makeRequestLog, makeVisitorTokens } from "@parley/http";
 import { makeDocumentation } from "@parley/pages/docs";
 import { makeGuide, type Place } from "@parley/pages/guide";
 import { makePlayground } from "@parley/pages/playground";
@@ -77,9 +77,10 @@ const guideOf = Effect.fnUntraced(function* (places: ReadonlyArray<Place>) {
 const questionsFor = Effect.gen(function* () {
   const { authenticate } = yield* Access;
   const { named } = yield* Documents;
+  const tokens = makeVisitorTokens();
   return (key: string) =>
     Effect.gen(function* () {
-      const { chatbot, scopes } = yield* authenticate(key);
+      const { chatbot, scopes } = yield* authenticate(key, { tokens });
       const knowledge = yield* named(chatbot.settings.knowledge);
       return scopes.includes("read") ? (knowledge?.questions ?? []) : [];
     }).pipe(Effect.orElseSucceed(() => []));

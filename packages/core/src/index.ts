@@ -4,7 +4,12 @@
  */
 
 // Services
-export { Access, type Principal } from "./services/Access.ts";
+export {
+  Access,
+  type Principal,
+  type VisitorClaims,
+  type VisitorTokens,
+} from "./services/Access.ts";
 export { Administration, type CreatedKey } from "./services/Administration.ts";
 export { Asking, type Ask } from "./services/Asking.ts";
 export { AskDeadline, AskedModel, AskLimits } from "./services/AskLimits.ts";
@@ -26,7 +31,7 @@ export {
   type UsageGroup,
   type UsageSum,
 } from "./ports/ChatArchive.ts";
-export { ChatbotDirectory, type Grant } from "./ports/ChatbotDirectory.ts";
+export { ChatbotDirectory, grantOf, type Grant } from "./ports/ChatbotDirectory.ts";
 export {
   changedFields,
   ChatbotRegistry,
@@ -58,10 +63,13 @@ export {
   keyId,
   keyRecord,
   keyState,
+  plainKey,
   PointInTime,
   RatePerMinute,
   Scopes,
   scopes,
+  signingSecretOf,
+  TokensPerDay,
   type KeyRecord,
   type RegisteredKey,
   type Scope,
@@ -84,6 +92,7 @@ export {
   IdempotencyKeyReused,
   StorageUnavailable,
   TurnLost,
+  UserRefNotGranted,
   type AskError,
 } from "./model/Errors.ts";
 export {

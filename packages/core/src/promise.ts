@@ -28,6 +28,11 @@ const Ask = Schema.Struct({
  */
 export type Parley = ReturnType<typeof makeParley>;
 
+/** The only user whose chats a call makes and finds, that of a `Principal`; every user by default. */
+interface ForVisitor {
+  readonly visitor?: string | null | undefined;
+}
+
 /** The services of `layer`, which is built at the first call. */
 export const makeParley = <E>(layer: Layer.Layer<Access | Chats | Asking, E>) => {
   const runtime = makeDrainingRuntime(layer);
@@ -40,22 +45,31 @@ export const makeParley = <E>(layer: Layer.Layer<Access | Chats | Asking, E>) =>
     createChat: async (
       chatbot: Chatbot,
       chat: { readonly name?: string | null; readonly userRef?: string | null } = {},
-      { idempotencyKey }: { readonly idempotencyKey?: string } = {},
+      { idempotencyKey, visitor }: { readonly idempotencyKey?: string } & ForVisitor = {},
     ) => {
       const wanted = Schema.decodeUnknownSync(NewChat)(chat);
       const { idempotencyKey: key = null } = Schema.decodeUnknownSync(Keyed)({ idempotencyKey });
-      return run(Chats.use((chats) => chats.create(chatbot, wanted, key)));
+      return run(Chats.use((chats) => chats.create(chatbot, wanted, key, visitor)));
     },
     /** A page of chats, and the number of chats that match (section 4.3); the newest 25 by default. */
-    listChats: async (chatbot: Chatbot, query?: Partial<ChatQuery>) => {
+    listChats: async (
+      chatbot: Chatbot,
+      query?: Partial<ChatQuery>,
+      { visitor }: ForVisitor = {},
+    ) => {
       const wanted = Schema.decodeUnknownSync(ChatQuery)({ ...newestChats, ...query });
-      return run(Chats.use((chats) => chats.list(chatbot, wanted)));
+      return run(Chats.use((chats) => chats.list(chatbot, wanted, visitor)));
     },
     /** A page of a chat's entries, and the number of entries that match (section 4.4); the newest 25 by default. */
-    history: async (chatbot: Chatbot, chatId: number, query?: Partial<EntryQuery>) => {
+    history: async (
+      chatbot: Chatbot,
+      chatId: number,
+      query?: Partial<EntryQuery>,
+      { visitor }: ForVisitor = {},
+    ) => {
       const { chatId: id } = Schema.decodeUnknownSync(History)({ chatId });
       const wanted = Schema.decodeUnknownSync(EntryQuery)({ ...newest, ...query });
-      return run(Chats.use((chats) => chats.history(chatbot, id, wanted)));
+      return run(Chats.use((chats) => chats.history(chatbot, id, wanted, visitor)));
     },
     /**
      * Asks in a chat, or in a new one, and waits for the stored entry (section 4.5). A repetition with the same
@@ -64,14 +78,14 @@ export const makeParley = <E>(layer: Layer.Layer<Access | Chats | Asking, E>) =>
     ask: async (
       chatbot: Chatbot,
       { chatId = null, question }: { readonly chatId?: number | null; readonly question: string },
-      { idempotencyKey }: { readonly idempotencyKey?: string } = {},
+      { idempotencyKey, visitor = null }: { readonly idempotencyKey?: string } & ForVisitor = {},
     ) => {
       const { idempotencyKey: key = null, ...wanted } = Schema.decodeUnknownSync(Ask)({
         chatId,
         question,
         idempotencyKey,
       });
-      return run(Asking.use((asking) => asking.ask(chatbot, { ...wanted, key })));
+      return run(Asking.use((asking) => asking.ask(chatbot, { ...wanted, key, visitor })));
     },
     /**
      * Waits for the promises in progress and releases the services. Later calls reject with `StorageUnavailable`. A

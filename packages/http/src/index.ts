@@ -22,4 +22,5 @@ export {
   type RequestLog,
 } from "./serve/RequestLog.ts";
 export { toFieldName } from "./serve/ValidationErrors.ts";
+export { longestLife, makeVisitorTokens, signVisitorToken } from "./serve/VisitorTokens.ts";
 export { makeWebHandler, type WebHandler } from "./serve/WebHandler.ts";

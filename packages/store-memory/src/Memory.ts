@@ -98,6 +98,10 @@ export const findChatbot = ({ chatbots }: Memory, chatbot: number) =>
 export const tenantOf = ({ chatbots }: Memory, chatbot: number): Tenant =>
   chatbots.get(chatbot) ?? emptyTenant();
 
+/** Whether the chat exists for the user; `null`: every user. */
+export const isOwn = ({ chat }: StoredChat, userRef: string | null): boolean =>
+  userRef === null || chat.userRef === userRef;
+
 /** Stores a chat. No time is earlier than the one before, so that times have the order of ids. */
 export const addChat = (
   { lastId }: Memory,

@@ -15,7 +15,15 @@ import {
 } from "@parley/core";
 import { Effect, Result } from "effect";
 import { findRecord, putRecord } from "./IdempotencyRecords.ts";
-import { addChat, addEntry, atomically, findChatbot, tenantOf, type Memory } from "./Memory.ts";
+import {
+  addChat,
+  addEntry,
+  atomically,
+  findChatbot,
+  isOwn,
+  tenantOf,
+  type Memory,
+} from "./Memory.ts";
 
 export const makeChatStore = (memory: Memory): ChatStore["Service"] => ({
   createChat: (chatbot, { helloMessage, ...chat }, idempotencyKey) =>
@@ -52,10 +60,11 @@ export const makeChatStore = (memory: Memory): ChatStore["Service"] => ({
       );
     }),
 
-  listEntries: (chatbot, chatId, { id, ...query }) =>
+  listEntries: (chatbot, chatId, { id, ...query }, userRef = null) =>
     Effect.suspend(() => {
       const stored = tenantOf(memory, chatbot).chats.get(chatId);
-      if (stored === undefined) return Effect.fail(new ChatNotFound({ chatId }));
+      if (stored === undefined || !isOwn(stored, userRef))
+        return Effect.fail(new ChatNotFound({ chatId }));
       const entries = stored.entries.map(({ entry }) => entry);
       return Effect.succeed(
         pageOf(

@@ -6,6 +6,7 @@ import {
   ChatbotDirectory,
   ChatbotRegistry,
   ChatbotTaken,
+  grantOf,
   KeyNotFound,
   KeyTaken,
   type RegisteredKey,
@@ -100,20 +101,21 @@ export const makeChatbotRegistry = (memory: Memory) => {
     replaceKey: (id, keyId, replacement, keepForMillis, actor) =>
       atomically(function* (now) {
         const { key, keys } = yield* findKey(id, keyId);
-        const { expiresAt: before, name, ratePerMinute, scopes } = key;
+        const { expiresAt: before, name, scopes, signingSecret } = key;
         if (isTaken(replacement.id)) {
           return yield* Result.fail(new KeyTaken({ keyId: replacement.id }));
         }
         const end = new Date(now + keepForMillis);
         const expiresAt = before !== null && before <= end ? before : end;
         const createdAt = new Date(now);
-        const kept = { name, scopes, ratePerMinute };
-        keys.set(replacement.id, { ...replacement, ...kept, ...newKey, createdAt });
+        const secret = signingSecret && replacement.signingSecret;
+        const added = { ...key, ...replacement, signingSecret: secret, ...newKey, createdAt };
+        keys.set(replacement.id, added);
         keys.set(keyId, { ...key, expiresAt });
         record(memory, now, actor, id, "add-key", replacement.id);
         if (expiresAt !== before)
           record(memory, now, actor, id, "change-key", `${keyId}: expiresAt`);
-        return { name, scopes, expiresAt };
+        return { name, scopes, signingSecret, expiresAt };
       }),
 
     revokeKey: (id, keyId, actor) =>
@@ -136,9 +138,7 @@ export const makeChatbotRegistry = (memory: Memory) => {
         for (const { chatbot, keys } of all()) {
           const key = keys.get(keyId);
           if (key === undefined || key.revokedAt !== null) continue;
-          const { expiresAt, hash, ratePerMinute, scopes } = key;
-          const expiresInMillis = expiresAt && expiresAt.getTime() - now;
-          return { hash, scopes, ratePerMinute, chatbot, expiresInMillis };
+          return grantOf(key, chatbot, now);
         }
         return null;
       }),

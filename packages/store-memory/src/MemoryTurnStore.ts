@@ -19,6 +19,7 @@ import {
   addEntry,
   atomically,
   findChatbot,
+  isOwn,
   publish,
   tenantOf,
   type Memory,
@@ -64,15 +65,16 @@ export const makeTurnStore = (memory: Memory): TurnStore["Service"] => {
   const end = (turn: Turn, now: number): boolean => {
     const { chat, tenant } = find(turn);
     if (!tenant.leases.delete(turn.id)) return holdsNothing(turn);
-    if (chat) {
-      chat.turnEnded = now;
-      publish(freed, { chatbot: turn.chatbot, chat: chat.chat.id });
-    }
+    if (chat) chat.turnEnded = now;
     return true;
+  };
+  /** The last step of a change: readers may take the turn before it returns. */
+  const notify = ({ chat, chatbot }: Turn) => {
+    if (chat !== null) publish(freed, { chatbot, chat });
   };
 
   return TurnStore.of({
-    take: (chatbot, chatId, idempotencyKey) =>
+    take: (chatbot, chatId, idempotencyKey, userRef = null) =>
       atomically(function* (now) {
         const { chat, tenant } = find({ chatbot, chat: chatId });
         const record = findRecord(tenant, idempotencyKey, now);
@@ -85,7 +87,8 @@ export const makeTurnStore = (memory: Memory): TurnStore["Service"] => {
           const { entry } = entries.find(({ entry }) => entry.id === outcome.entry)!;
           return { _tag: "Done", entry, turn: outcome.turn } satisfies Taken;
         }
-        if (chat === undefined) return yield* Result.fail(new ChatNotFound({ chatId: chatId! }));
+        if (chat === undefined || (chat !== null && !isOwn(chat, userRef)))
+          return yield* Result.fail(new ChatNotFound({ chatId: chatId! }));
         if (chat === null && idempotencyKey !== null) yield* findChatbot(memory, chatbot);
         if (outcome?._tag === "Pending") {
           const forMillis = tenant.leases.get(outcome.turn)! - now;
@@ -106,7 +109,7 @@ export const makeTurnStore = (memory: Memory): TurnStore["Service"] => {
         }
         putRecord(tenant, idempotencyKey, now, { _tag: "Pending", turn: id });
         const newest = chat === null ? [] : newestEntries(chat);
-        const turn = { id, chatbot, chat: chatId, idempotencyKey, newest };
+        const turn = { id, chatbot, chat: chatId, idempotencyKey, userRef, newest };
         if (!holdsNothing(turn)) tenant.leases.set(id, now + turnLease);
         return { _tag: "Turn", turn } satisfies Taken;
       }),
@@ -134,14 +137,19 @@ export const makeTurnStore = (memory: Memory): TurnStore["Service"] => {
         if (chat === undefined) return yield* Result.fail(new ChatNotFound({ chatId: turn.chat! }));
         if (!end(turn, now)) return yield* Result.fail(new TurnLost());
         yield* findChatbot(memory, turn.chatbot);
-        const asked = chat ?? addChat(memory, tenant, { name: null, userRef: null }, now);
+        const asked =
+          chat ?? addChat(memory, tenant, { name: null, userRef: turn.userRef ?? null }, now);
         const stored = addEntry(memory, asked, entry, now);
         const made = { chat: stored.chatId, entry: stored.id, turn: turn.id };
         putRecord(tenant, turn.idempotencyKey, now, { _tag: "Entry", ...made });
+        notify(turn);
         return stored;
       }),
 
-    release: (turn) => Effect.map(Clock.currentTimeMillis, (now) => void end(turn, now)),
+    release: (turn) =>
+      Effect.map(Clock.currentTimeMillis, (now) => {
+        if (end(turn, now)) notify(turn);
+      }),
 
     freed: Stream.fromPubSub(freed),
   });

@@ -2,13 +2,21 @@
  * The conformance kit finds stores that break one promise each.
  */
 import { assert, it } from "@effect/vitest";
-import { ChatArchive, ChatbotDirectory, ChatbotRegistry, ChatStore, TurnStore } from "@parley/core";
+import {
+  ChatArchive,
+  ChatbotDirectory,
+  ChatbotRegistry,
+  ChatStore,
+  TurnStore,
+  type IdempotencyKey,
+} from "@parley/core";
 import {
   archiveChecks,
   chatStoreChecks,
   idempotencyChecks,
   registryChecks,
   turnStoreChecks,
+  visitorChecks,
   type Check,
   type StoreServices,
 } from "@parley/core/testing";
@@ -68,6 +76,68 @@ const faults: ReadonlyArray<readonly [name: string, foundBy: Checks, Fault]> = [
             chats.createChat(chatbot, chat, idempotencyKey),
             "IdempotencyKeyReused",
             () => chats.createChat(chatbot, chat, null),
+          ),
+      },
+    }),
+  ],
+  [
+    "the history of somebody else's chat is a visitor's",
+    visitorChecks,
+    ({ chats: { listEntries } }) => ({
+      chats: { listEntries: (chatbot, chat, query) => listEntries(chatbot, chat, query) },
+    }),
+  ],
+  [
+    "a list ignores the userRef where the id is given",
+    visitorChecks,
+    ({ chats: { listChats } }) => ({
+      chats: {
+        listChats: (chatbot, query) =>
+          listChats(chatbot, query.id === null ? query : { ...query, userRef: null }),
+      },
+    }),
+  ],
+  [
+    "a visitor takes the turn of somebody else's chat",
+    visitorChecks,
+    ({ turns: { take } }) => ({
+      turns: {
+        take: (chatbot, chat, key, userRef) =>
+          take(chatbot, chat, key, chat === null ? userRef : null),
+      },
+    }),
+  ],
+  [
+    "the chat of a visitor's ask has no userRef",
+    visitorChecks,
+    ({ turns: { append } }) => ({
+      turns: { append: (turn, entry) => append({ ...turn, userRef: null }, entry) },
+    }),
+  ],
+  [
+    "visitors share their idempotency keys",
+    visitorChecks,
+    ({ chats: { createChat }, turns: { take } }) => {
+      const shared = (key: IdempotencyKey | null) =>
+        key && { ...key, key: key.key.split("\n")[0]! };
+      return {
+        chats: { createChat: (chatbot, chat, key) => createChat(chatbot, chat, shared(key)) },
+        turns: {
+          take: (chatbot, chat, key, userRef) => take(chatbot, chat, shared(key), userRef),
+        },
+      };
+    },
+  ],
+  [
+    "a visitor who waits for somebody else's chat learns that it is held",
+    visitorChecks,
+    ({ turns: { take } }) => ({
+      turns: {
+        take: (chatbot, chat, key, userRef) =>
+          Effect.catchTag(take(chatbot, chat, key, userRef), "ChatNotFound", (error) =>
+            Effect.flatMap(take(chatbot, chat, key), (outcome) =>
+              outcome._tag === "Held" ? Effect.succeed(outcome) : Effect.fail(error),
+            ),
           ),
       },
     }),

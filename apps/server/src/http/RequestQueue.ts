@@ -19,12 +19,13 @@ const idleAfter = 1_000;
 
 /** Makes the queue of a process: its listeners share one. */
 export const makeRequestQueue = () => {
-  const requests: Array<() => void> = [];
+  const requests: Array<{ readonly read: number; readonly begin: () => void }> = [];
   const asks: Array<{ readonly since: number; readonly begin: () => void }> = [];
   let isInTurn = false;
   /** When nothing further begins in this turn. */
   let end = 0;
   let latest = 0;
+  let arrival = 0;
   let timer: NodeJS.Timeout | null = null;
   let turnStart = 0;
   let lastTurn = 0;
@@ -46,7 +47,11 @@ export const makeRequestQueue = () => {
     isInTurn = false;
     if (requests.length + asks.length === 0) return;
     startTurn();
-    while (requests.length > 0 && performance.now() < end) requests.shift()!();
+    while (requests.length > 0 && performance.now() < end) {
+      const { begin, read } = requests.shift()!;
+      arrival = read;
+      begin();
+    }
     // The other requests must not keep the asks waiting for ever.
     if (asks.length > 0) {
       do asks.shift()!.begin();
@@ -55,6 +60,7 @@ export const makeRequestQueue = () => {
   };
 
   const loop: EventLoop = {
+    arrival: () => arrival,
     delay: () => {
       const now = performance.now();
       return Math.max(lastTurn, now - turnStart, now - (asks[0]?.since ?? now)) - interval;
@@ -62,6 +68,8 @@ export const makeRequestQueue = () => {
     waiting: () => asks.length,
     turn: Effect.callback<void>((resume) => {
       const since = performance.now();
+      // Its body may have arrived in a later turn than the request, in which no other one is read.
+      if (!isInTurn) startTurn();
       if (asks.length === 0 && since < end) return resume(Effect.void);
       const ask = { since, begin: () => resume(Effect.void) };
       asks.push(ask);
@@ -80,8 +88,10 @@ export const makeRequestQueue = () => {
         timer = setInterval(measure, interval).unref();
       }
       if (!isInTurn) startTurn();
-      if (requests.length === 0 && latest < end) begin();
-      else requests.push(begin);
+      if (requests.length === 0 && latest < end) {
+        arrival = latest;
+        begin();
+      } else requests.push({ read: latest, begin });
     },
   };
 };

@@ -4,6 +4,7 @@
 import {
   ChatbotRegistry,
   fieldChanges,
+  plainKey,
   type FieldChange,
   type RegisteredChatbot,
 } from "@parley/core";
@@ -75,7 +76,7 @@ export const plan = Effect.fnUntraced(function* (
         continue;
       }
       // A declaration that still names a revoked key must not revive it.
-      const fields = kept.revokedAt === null ? fieldChanges(kept, change) : [];
+      const fields = kept.revokedAt === null ? fieldChanges(kept, change).map(withoutSecret) : [];
       const apply = registry.changeKey(id, keyId, change, actor);
       if (fields.length > 0) changes.push({ title: `change ${keyTitle}`, fields, apply });
     }
@@ -99,7 +100,13 @@ export const provision = Effect.fnUntraced(function* (...args: Parameters<typeof
   );
 });
 
-const newKey = (key: DeclaredKey) => ({ expiresAt: null, ratePerMinute: null, ...key });
+const newKey = (key: DeclaredKey) => ({ ...plainKey, ...key });
+
+/** The change of a signing secret as that of the field in the file: changes are printed. */
+const withoutSecret = (change: FieldChange): FieldChange =>
+  change.field !== "signingSecret"
+    ? change
+    : { field: "visitors", before: change.before !== null, after: change.after !== null };
 
 /** Why the chatbot cannot have the declared key; `null` if it can. */
 const conflict = (

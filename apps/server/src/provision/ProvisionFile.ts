@@ -12,6 +12,7 @@ import {
   RatePerMinute,
   describeSchemaError,
   Scopes,
+  signingSecretOf,
   Text,
   type KeyRecord,
   type NewChatbot,
@@ -65,6 +66,10 @@ const Key = Schema.Struct({
     Schema.NullOr(RatePerMinute),
     "How many requests each server process accepts in a minute; null: any number; absent: so, or as it was changed elsewhere",
   ),
+  visitors: optional(
+    Schema.Boolean,
+    "Whether the key signs tokens of visitors; absent: false, or as it was when the key was created",
+  ),
 });
 
 const { fields } = ChatbotSettings;
@@ -108,9 +113,8 @@ export const ProvisionFile = Schema.Struct({
   description: "Chatbots and their API keys, for PARLEY_PROVISION and parley provision",
 });
 
-/** Without an expiry or a rate a known key keeps its own, and a new one has none. */
-export type DeclaredKey = Omit<KeyRecord, "expiresAt" | "ratePerMinute"> &
-  Partial<Pick<KeyRecord, "expiresAt" | "ratePerMinute">>;
+/** A known key keeps the fields that are absent, and a new one has those of `plainKey`. */
+export type DeclaredKey = Pick<KeyRecord, "id" | "hash" | "name" | "scopes"> & Partial<KeyRecord>;
 
 export type DeclaredChatbot = Omit<NewChatbot, "keys"> & {
   readonly keys: ReadonlyArray<DeclaredKey>;
@@ -140,7 +144,12 @@ export const readProvisionFile = Effect.fnUntraced(function* (
     (error) => invalid(`${describeSchemaError(error)}.`),
   );
 
-  const declareKey = Effect.fnUntraced(function* ({ key, name, ...rest }: typeof Key.Type) {
+  const declareKey = Effect.fnUntraced(function* ({
+    key,
+    name,
+    visitors,
+    ...rest
+  }: typeof Key.Type) {
     const variable = /^\$\{(.*)\}$/.exec(key)?.[1];
     const text =
       variable === undefined
@@ -154,7 +163,11 @@ export const readProvisionFile = Effect.fnUntraced(function* (
       const which = variable === undefined ? "a key" : key;
       return yield* invalid(`${which} is not a valid key; "parley key generate" makes one.`);
     }
-    const declared: DeclaredKey = { ...rest, id, hash: yield* hashKey(text), name: name ?? null };
+    const signing = visitors !== undefined && {
+      signingSecret: visitors ? yield* signingSecretOf(text) : null,
+    };
+    const hash = yield* hashKey(text);
+    const declared: DeclaredKey = { ...rest, id, hash, name: name ?? null, ...signing };
     return declared;
   });
 

@@ -1,6 +1,7 @@
 import { ChatStore, keyId } from "@parley/core";
 import { layerPostgres } from "@parley/store-pg";
 import { Effect, Redacted } from "effect";
+import { createHmac } from "node:crypto";
 import { userInfo } from "node:os";
 import { beforeAll, expect, inject, it } from "vitest";
 import { redactKeys } from "../../src/cli/Errors.ts";
@@ -110,8 +111,10 @@ it("keys are created, listed, changed, rotated and revoked", async () => {
   const listed = await json("key list");
   const common = { id, chatbot: 2, chatbotName: "Sales", name: "web", createdAt: time };
   const scopes = ["read", "write", "ask"];
-  const ends = { expiresAt: time, ratePerMinute: null, revokedAt: null, lastUsedAt: null };
-  expect(listed).toEqual([{ ...common, state: "live", scopes, ...ends }]);
+  const ends = { expiresAt: time, revokedAt: null, lastUsedAt: null };
+  const bounds = { ratePerMinute: null, visitorRatePerMinute: null, tokensPerDay: null };
+  const widget = { visitors: false, origins: [], anonymous: false };
+  expect(listed).toEqual([{ ...common, state: "live", scopes, ...ends, ...bounds, ...widget }]);
   const lasts = Date.parse(listed[0].expiresAt) - Date.parse(listed[0].createdAt);
   expect(Math.round(lasts / 86_400_000)).toBe(30);
   expect(await json("key list --chatbot 1")).toEqual([]);
@@ -126,7 +129,9 @@ it("keys are created, listed, changed, rotated and revoked", async () => {
     name: null,
     scopes: ["read"],
     expiresAt: "2100-01-01T00:00:00.000Z",
+    ...bounds,
     ratePerMinute: 90,
+    signingSecret: null,
   });
   const changed = await json(`key set prl_${id}_… --scopes ask,read --expires never --name `);
   expect(changed).toMatchObject({ id, scopes: ["read", "ask"], expiresAt: null, name: null });
@@ -150,6 +155,7 @@ it("keys are created, listed, changed, rotated and revoked", async () => {
     expiresAt: null,
     scopes: ["read", "ask"],
     replaces: { id, expiresAt: time },
+    signingSecret: null,
   });
   const left = Date.parse(rotated.replaces.expiresAt) - Date.now();
   expect(Math.round(left / 60_000)).toBe(120);
@@ -166,6 +172,60 @@ it("keys are created, listed, changed, rotated and revoked", async () => {
   for (const whole of [key, report.key, rotated.key]) expect(stdout).not.toContain(whole);
   const twice = await parley(`key revoke ${rotated.id}`);
   expect(twice.stderr).toContain(`no live key prl_${rotated.id}_…`);
+});
+
+it("a key for visitors is printed with its signing secret, which no list shows", async () => {
+  const flags = "--visitors --visitor-rate 10/min --budget 200000/day";
+  const made = await parley(`key create --chatbot Sales ${flags}`);
+  const key = made.stdout.trim();
+  const secret = createHmac("sha256", key).update("parley-visitor").digest("hex");
+  expect(made.stderr.split("\n")[1]).toBe(`Its signing secret, for tokens of visitors: ${secret}`);
+  const id = keyId(key)!;
+  const [listed] = (await json("key list")).filter((one: { id: string }) => one.id === id);
+  const bounds = { visitorRatePerMinute: 10, tokensPerDay: 200_000 };
+  expect(listed).toMatchObject({ visitors: true, ...bounds });
+  expect(JSON.stringify(await json("key list"))).not.toContain(secret);
+  const rotated = await json(`key rotate ${id}`);
+  const fresh = createHmac("sha256", rotated.key).update("parley-visitor").digest("hex");
+  expect(rotated.signingSecret).toBe(fresh);
+  expect(await json(`key set ${id} --budget none --visitor-rate none`)).toMatchObject({
+    tokensPerDay: null,
+    visitorRatePerMinute: null,
+  });
+  for (const wrong of ["--budget 0/day", "--budget 5", "--visitor-rate 1/s"]) {
+    expect((await parley(`key set ${id} ${wrong}`)).code).toBe(2);
+  }
+});
+
+it("a token of a visitor is signed by a live key of the store, and noted", async () => {
+  const key = (
+    await parley("key create --chatbot Sales --visitors --scopes read,ask")
+  ).stdout.trim();
+  const id = keyId(key)!;
+  const secret = createHmac("sha256", key).update("parley-visitor").digest("hex");
+  for (const [flags, seconds, scope] of [
+    ["--expires 15m", 900, undefined],
+    ["--scopes read", 3600, "read"],
+    ["--expires 24h", 86_400, undefined],
+  ] as const) {
+    const { stdout } = await parley(`key token ${id} ${flags} --user-ref user-7`);
+    const [head, body, signature] = stdout.trim().split(".") as [string, string, string];
+    const text = createHmac("sha256", secret).update(`${head}.${body}`).digest("base64url");
+    expect(signature).toBe(text);
+    const [header, claims] = [head, body].map((part) =>
+      JSON.parse(Buffer.from(part, "base64url").toString()),
+    );
+    expect(header).toMatchObject({ alg: "HS256", kid: id });
+    expect(claims).toEqual({ sub: "user-7", exp: expect.any(Number), ...(scope && { scope }) });
+    expect(Math.abs(claims.exp - Date.now() / 1000 - seconds)).toBeLessThan(30);
+  }
+  const [noted] = await json("audit --limit 1");
+  expect(noted).toMatchObject({ action: "read", detail: `token of user-7 by ${id}` });
+  for (const wrong of ["--user-ref=", `--user-ref ${"u".repeat(61)}`, "--user-ref u --expires 25h"])
+    expect((await parley(`key token ${id} ${wrong}`)).code).toBe(2);
+  expect((await parley("key token --user-ref u")).stderr).toContain("More than one key");
+  await parley(`key revoke ${id}`);
+  expect((await parley(`key token ${id} --user-ref u`)).code).toBe(1);
 });
 
 it("a key is generated without being stored", async () => {
@@ -203,7 +263,7 @@ it("a chatbot is deleted with its keys and chats, and only with --yes", async ()
     Effect.provide(layerPostgres({ url: Redacted.make(inject("postgresUrl")), schema })),
     Effect.runPromise,
   );
-  const what = 'the chatbot 2 "Sales" of the workspace "Acme" with 2 chats and 3 keys';
+  const what = 'the chatbot 2 "Sales" of the workspace "Acme" with 2 chats and 6 keys';
   expect(await parley("chatbot delete Sales")).toEqual({
     code: 1,
     stdout: "",

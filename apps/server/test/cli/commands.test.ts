@@ -1,7 +1,14 @@
 /**
  * Commands about the chats of a chatbot.
  */
-import { ChatbotRegistry, ChatStore, defaultSettings, newestChats, TurnStore } from "@parley/core";
+import {
+  ChatbotRegistry,
+  ChatStore,
+  defaultSettings,
+  newestChats,
+  plainKey,
+  TurnStore,
+} from "@parley/core";
 import { layerPostgres } from "@parley/store-pg";
 import { Effect, Redacted } from "effect";
 import { spawn } from "node:child_process";
@@ -60,9 +67,8 @@ beforeAll(async () => {
       const key = {
         id: keyId,
         hash: new Uint8Array(32),
+        ...plainKey,
         name: "web",
-        expiresAt: null,
-        ratePerMinute: null,
       };
       for (const name of ["Full", "Empty"]) {
         const chatbot = { workspaceName: "W", name, description: "", settings: defaultSettings };

@@ -1,3 +1,4 @@
+import { createHmac } from "node:crypto";
 import { mkdtemp, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
@@ -66,6 +67,29 @@ it("shows the difference, carries it out, and then has nothing to do", async () 
   for (const printed of [plan.stdout, stdout, done.stdout, lines]) {
     expect(printed).not.toContain(key.slice(17));
   }
+});
+
+it("makes a key sign tokens of visitors, and never prints its secret", async () => {
+  const secret = createHmac("sha256", key).update("parley-visitor").digest("hex");
+  const of = (more: object) =>
+    declare({ ...bot, keys: [{ key: "${PARLEY_TEST_KEY}", scopes: ["ask"], ...more }] });
+  const visitors = async () => {
+    const [listed] = JSON.parse((await parley("key", "list", "--json")).stdout);
+    return listed.visitors;
+  };
+  for (const [more, change, expected] of [
+    [{ visitors: true }, "false -> true", true],
+    [{}, null, true],
+    [{ visitors: false }, "true -> false", false],
+  ] as const) {
+    const { stderr, stdout } = await parley("provision", await of(more));
+    if (change === null) expect(stdout).not.toContain("visitors");
+    else expect(stdout).toContain(`\n  visitors: ${change}\n`);
+    expect(stdout + stderr).not.toContain(secret);
+    expect(await visitors()).toBe(expected);
+  }
+  const { stdout } = await parley("audit", "--json");
+  expect(stdout).not.toContain(secret);
 });
 
 it("reads UTF-8 as Windows writes it, and refuses other encodings by name", async () => {

@@ -83,7 +83,12 @@ export const launch = async (
           helloMessage: chatBot.helloMessage,
           moderationErrorMessage: chatBot.moderationErrorMessage,
           keys: [
-            { key: keys.all, scopes: everything, expiresAt: "2999-01-01T00:00:00.000Z" },
+            {
+              key: keys.all,
+              scopes: everything,
+              expiresAt: "2999-01-01T00:00:00.000Z",
+              visitors: true,
+            },
             { key: keys.read, scopes: ["read"] },
             { key: keys.write, scopes: ["write"] },
             { key: keys.ask, scopes: ["ask"] },

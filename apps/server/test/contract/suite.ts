@@ -10,6 +10,7 @@ import { malformed } from "./suites/malformed.ts";
 import { paths } from "./suites/paths.ts";
 import { stream } from "./suites/stream.ts";
 import { tenants } from "./suites/tenants.ts";
+import { visitors } from "./suites/visitors.ts";
 
 /** The whole contract, against one running server. */
 export const contract = (server: Server): void => {
@@ -21,6 +22,7 @@ export const contract = (server: Server): void => {
   stream(server);
   auth(server);
   tenants(server);
+  visitors(server);
   idempotency(server);
   paths(server);
   malformed(server);

@@ -56,3 +56,10 @@ it("an ask that is interrupted while it waits gives up its place", async () => {
   expect(queue.loop.waiting()).toBe(1);
   await new Promise((resolve) => fibers[1]!.addObserver(resolve));
 });
+
+it("an ask whose turn comes after that of its request begins without another request", async () => {
+  const queue = makeRequestQueue();
+  queue.enter(() => {});
+  await new Promise((resolve) => setTimeout(resolve, 20));
+  await Effect.runPromise(Effect.timeout(queue.loop.turn, "1 second"));
+});

@@ -3,7 +3,7 @@
  * the store. A store keeps the SHA-256 of the whole text, never the text.
  */
 import { Effect, Redacted, Schema } from "effect";
-import { Digest, SecureRandom } from "effect/crypto";
+import { Digest, SecureRandom, WebCrypto } from "effect/crypto";
 
 /** Every scope. */
 export const scopes = ["read", "write", "ask"] as const;
@@ -28,6 +28,9 @@ export const PointInTime = Schema.Date.check(
 /** A number of requests in a minute. */
 export const RatePerMinute = Schema.Int.check(Schema.isBetween({ minimum: 1, maximum: 1_000_000 }));
 
+/** A number of tokens that a key may spend in a day. */
+export const TokensPerDay = Schema.Int.check(Schema.isBetween({ minimum: 1, maximum: 1e12 }));
+
 /** A key to register. It does not contain the key's text. */
 export interface KeyRecord {
   /** The id in the key's text. */
@@ -40,7 +43,29 @@ export interface KeyRecord {
   readonly expiresAt: Date | null;
   /** How many requests each server process accepts in a minute; `null`: any number. */
   readonly ratePerMinute: number | null;
+  /** {@link signingSecretOf} of the key's text, for a key that signs tokens of visitors; `null`: it signs none. */
+  readonly signingSecret: string | null;
+  /** How many requests of each visitor each server process accepts in a minute; `null`: any number. */
+  readonly visitorRatePerMinute: number | null;
+  /** How many tokens of language models the key's asks may cost in a day of UTC; `null`: any number. */
+  readonly tokensPerDay: number | null;
+  /** The origins of the pages that may show the key's widget, such as `https://shop.example`. */
+  readonly origins: ReadonlyArray<string>;
+  /** Whether the key's widget gives a token to anybody. */
+  readonly anonymous: boolean;
 }
+
+/** The fields that most keys leave as they are here. */
+export const plainKey = {
+  name: null,
+  expiresAt: null,
+  ratePerMinute: null,
+  signingSecret: null,
+  visitorRatePerMinute: null,
+  tokensPerDay: null,
+  origins: [],
+  anonymous: false,
+} as const satisfies Partial<KeyRecord>;
 
 /** A key in a registry. */
 export interface RegisteredKey extends KeyRecord {
@@ -87,18 +112,34 @@ export const hashKey = (key: string): Effect.Effect<Uint8Array, never, Digest.Di
   Digest.Digest.use((digest) => digest.digest(Digest.sha256, new TextEncoder().encode(key)));
 
 /**
- * The record of a well-formed key; dies if the key is malformed. Without `more`, the key has every scope, no name and
- * no rate, and never expires.
+ * The secret by which a key signs tokens of visitors: HMAC-SHA-256, with the key's text as key, over `parley-visitor`,
+ * in lower-case hexadecimal.
+ */
+export const signingSecretOf = Effect.fnUntraced(function* (key: string) {
+  const { subtle } = yield* WebCrypto.WebCrypto;
+  const encoder = new TextEncoder();
+  const hmac = { name: "HMAC", hash: "SHA-256" };
+  const signature = yield* Effect.promise(async () => {
+    const text = await subtle.importKey("raw", encoder.encode(key), hmac, false, ["sign"]);
+    return subtle.sign("HMAC", text, encoder.encode("parley-visitor"));
+  });
+  return Array.from(new Uint8Array(signature), (byte) => byte.toString(16).padStart(2, "0")).join(
+    "",
+  );
+});
+
+/**
+ * The record of a well-formed key; dies if the key is malformed. Without `more`, the key has every scope and the fields
+ * of {@link plainKey}.
  */
 export const keyRecord = Effect.fnUntraced(function* (
   key: string,
-  more: Partial<Pick<KeyRecord, "name" | "scopes" | "expiresAt" | "ratePerMinute">> = {},
+  more: Partial<Omit<KeyRecord, "id" | "hash">> = {},
 ) {
   const id = keyId(key);
   if (id === null) return yield* Effect.die(new Error("the key is not well-formed"));
   const hash = yield* hashKey(key);
-  const absent = { name: null, scopes, expiresAt: null, ratePerMinute: null };
-  const record: KeyRecord = { id, hash, ...absent, ...more };
+  const record: KeyRecord = { id, hash, scopes, ...plainKey, ...more };
   return record;
 });
 

@@ -57,6 +57,11 @@ export class RateExceeded extends Data.TaggedError("RateExceeded")<{
   override message = `The key is over its rate. Try again in ${this.retryAfterSeconds} s.`;
 }
 
+/** A visitor asked for a chat with the `userRef` of somebody else. */
+export class UserRefNotGranted extends Data.TaggedError("UserRefNotGranted") {
+  override message = "A visitor's chats have the visitor's own userRef.";
+}
+
 /** The API key is malformed, unknown, expired or revoked. The error does not say which. */
 export class KeyRejected extends Data.TaggedError("KeyRejected") {
   override message = "The API key is not valid.";

@@ -18,20 +18,28 @@ export const idempotencyKeyLifetime = 24 * 60 * 60 * 1000;
 
 /** An idempotency key with the request that it belongs to. */
 export interface IdempotencyKey {
+  /** The client's text; that of a visitor is followed by a line feed, which no client can send, and the `userRef`. */
   readonly key: string;
   /** The SHA-256 of the endpoint and the decoded values, so that no text is stored. Equal for equal requests. */
   readonly fingerprint: string;
 }
 
-/** The key of a request with these decoded values; `null` for a request without a key. */
+/**
+ * The key of a request with these decoded values; `null` for a request without a key. `userRef`: of the visitor who
+ * sent it, whose keys are its own; `null` for the holder of an API key.
+ */
 export const toIdempotencyKey = Effect.fnUntraced(function* (
   digest: Digest.Digest["Service"],
   key: IdempotencyKeyText | null,
   endpoint: "chats" | "ask",
   values: ReadonlyArray<string | number | null>,
+  userRef: string | null,
 ) {
   if (key === null) return null;
   const request = new TextEncoder().encode(JSON.stringify([endpoint, values]));
   const fingerprint = yield* digest.digestHex(Digest.sha256, request);
-  return { key, fingerprint } satisfies IdempotencyKey;
+  return {
+    key: userRef === null ? key : `${key}\n${userRef}`,
+    fingerprint,
+  } satisfies IdempotencyKey;
 });

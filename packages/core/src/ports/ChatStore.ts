@@ -51,11 +51,15 @@ export class ChatStore extends Context.Service<
       chatbot: number,
       query: ChatQuery,
     ) => Effect.Effect<Page<Chat>, Overloaded | StorageUnavailable>;
-    /** A page of the chat's entries, and the number of entries that match, both from one snapshot. */
+    /**
+     * A page of the chat's entries, and the number of entries that match, both from one snapshot. With a `userRef`, a
+     * chat with another one, or with none, does not exist, and costs the same as one that does not.
+     */
     readonly listEntries: (
       chatbot: number,
       chat: number,
       query: EntryQuery,
+      userRef?: string | null,
     ) => Effect.Effect<Page<Entry>, ChatNotFound | Overloaded | StorageUnavailable>;
   }
 >()("@parley/core/ChatStore") {}

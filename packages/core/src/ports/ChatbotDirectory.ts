@@ -9,14 +9,33 @@ import type { StorageUnavailable } from "../model/Errors.ts";
 
 /** A key that is not revoked, though it may be expired, and its chatbot. */
 export type Grant = Pick<KeyRecord, "hash" | "scopes"> &
-  Partial<Pick<KeyRecord, "ratePerMinute">> & {
+  Partial<Omit<KeyRecord, "id" | "name" | "hash" | "scopes" | "expiresAt">> & {
     readonly chatbot: Chatbot;
     /**
      * How long the key is still valid by the store's clock, in milliseconds: 0 or less for an expired key, `null` for
      * one that never expires. Servers count it down without a clock that can be set.
      */
     readonly expiresInMillis: number | null;
+    /** The present by the store's clock, in milliseconds since 1970; absent: the server's clock is the store's. */
+    readonly nowMillis?: number;
+    /** The only user whose chats the key opens, for an embedder's own keys; absent: every user. */
+    readonly userRef?: string | null;
   };
+
+/** What a store's key grants at this time of the store's clock, in milliseconds since 1970. */
+export const grantOf = (key: KeyRecord, chatbot: Chatbot, nowMillis: number): Grant => ({
+  hash: key.hash,
+  scopes: key.scopes,
+  ratePerMinute: key.ratePerMinute,
+  signingSecret: key.signingSecret,
+  visitorRatePerMinute: key.visitorRatePerMinute,
+  tokensPerDay: key.tokensPerDay,
+  origins: key.origins,
+  anonymous: key.anonymous,
+  chatbot,
+  expiresInMillis: key.expiresAt && key.expiresAt.getTime() - nowMillis,
+  nowMillis,
+});
 
 /** Finds the chatbot of a key. */
 export class ChatbotDirectory extends Context.Service<

@@ -22,7 +22,7 @@ export type ChatbotChange = Partial<Omit<Chatbot, "id" | "settings">> & {
 };
 
 /** The fields of a key to change. The others stay. */
-export type KeyChange = Partial<Pick<KeyRecord, "name" | "scopes" | "expiresAt" | "ratePerMinute">>;
+export type KeyChange = Partial<Omit<KeyRecord, "id" | "hash">>;
 
 /** A chatbot and its keys. */
 export interface RegisteredChatbot {
@@ -31,8 +31,10 @@ export interface RegisteredChatbot {
   readonly keys: ReadonlyArray<RegisteredKey>;
 }
 
-/** A key that was replaced: its name and scopes, which the new key has too, and when it expires. */
-export type Replaced = Pick<KeyRecord, "name" | "scopes"> & { readonly expiresAt: Date };
+/** A key that was replaced: its own secret, its name and scopes, which the new key has too, and when it expires. */
+export type Replaced = Pick<KeyRecord, "name" | "scopes" | "signingSecret"> & {
+  readonly expiresAt: Date;
+};
 
 /**
  * A line of the audit, to which lines are only added. The line of a new chatbot precedes those of its keys. When a key
@@ -98,14 +100,15 @@ export class ChatbotRegistry extends Context.Service<
       actor: string,
     ) => Effect.Effect<void, KeyNotFound | StorageUnavailable>;
     /**
-     * Adds a key that replaces another, with the name, the scopes and the rate of that key. The other expires after
-     * `keepForMillis`, by the store's clock, or earlier if it would have. Fails with `KeyNotFound` if the other is
-     * revoked, which is checked first, and with `KeyTaken` if the id of the replacement is in use.
+     * Adds a key that replaces another, with the other fields of that key; it signs tokens of visitors only if the other
+     * does. The other expires after `keepForMillis`, by the store's clock, or earlier if it would have. Fails with
+     * `KeyNotFound` if the other is revoked, which is checked first, and with `KeyTaken` if the id of the replacement is
+     * in use.
      */
     readonly replaceKey: (
       chatbot: number,
       keyId: string,
-      replacement: Pick<KeyRecord, "id" | "hash" | "expiresAt">,
+      replacement: Pick<KeyRecord, "id" | "hash" | "signingSecret" | "expiresAt">,
       keepForMillis: number,
       actor: string,
     ) => Effect.Effect<Replaced, KeyNotFound | KeyTaken | StorageUnavailable>;

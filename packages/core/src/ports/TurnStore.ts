@@ -32,6 +32,8 @@ export interface Turn {
   /** `null`: the append creates the chat. */
   readonly chat: number | null;
   readonly idempotencyKey: IdempotencyKey | null;
+  /** Of the visitor that asks, and of a chat that the append creates; `null` or absent: none. */
+  readonly userRef?: string | null;
   /** The chat's {@link turnEntries} newest entries, newest first; fewer only if the chat has no more. */
   readonly newest: ReadonlyArray<Entry>;
 }
@@ -60,7 +62,8 @@ export class TurnStore extends Context.Service<
      *
      * 1. Another request used the key, finished or not: fails with `IdempotencyKeyReused`.
      * 2. The request was answered: returns `Done`.
-     * 3. The chat does not exist: fails with `ChatNotFound`. With a key and without a chat, an unregistered chatbot
+     * 3. The chat does not exist or, with a `userRef`, has another one: fails with `ChatNotFound`, without a lock and at
+     *    the same cost. With a key and without a chat, an unregistered chatbot
      *    fails with `ChatbotNotFound`; without both, that fails at the append.
      * 4. A turn holds the key: returns `Held` by `key`.
      * 5. A turn holds the chat, or it is reserved for another instance: returns `Held` by `chat`, and puts this instance
@@ -72,6 +75,7 @@ export class TurnStore extends Context.Service<
       chatbot: number,
       chat: number | null,
       idempotencyKey: IdempotencyKey | null,
+      userRef?: string | null,
     ) => Effect.Effect<
       Taken,
       ChatbotNotFound | ChatNotFound | IdempotencyKeyReused | Overloaded | StorageUnavailable

@@ -1,24 +1,50 @@
 /**
- * Authentication: from the text of an API key to the chatbot that it opens (section 5).
+ * Authentication: from the text of an API key, or a visitor's token that the key signed, to what it opens (section 5).
  */
 import { Cache, Clock, Context, Duration, Effect, Exit, Layer, Schedule, Stream } from "effect";
 import { Digest, Mac } from "effect/crypto";
-import * as RateLimiter from "effect/persistence/RateLimiter";
 import { hashKey, keyId, type Scope } from "../model/ApiKey.ts";
 import type { Chatbot } from "../model/Chatbot.ts";
-import { ChatbotDirectory } from "../ports/ChatbotDirectory.ts";
+import { ChatbotDirectory, type Grant } from "../ports/ChatbotDirectory.ts";
 import { KeyRejected, RateExceeded, type StorageUnavailable } from "../model/Errors.ts";
 import { makeKeyRequests } from "./Telemetry.ts";
 
-/** The chatbot and the scopes that a valid key opens. */
+/** What a valid credential opens. */
 export interface Principal {
   readonly keyId: string;
   readonly scopes: ReadonlyArray<Scope>;
   readonly chatbot: Chatbot;
+  /** The only user whose chats it opens; `null` or absent: every user. */
+  readonly userRef?: string | null;
+}
+
+/** What a token of a visitor says. */
+export interface VisitorClaims {
+  readonly userRef: string;
+  /** Those of the key, where it names none. */
+  readonly scopes: ReadonlyArray<string> | null;
+}
+
+/** Reads the tokens of visitors, whose form is that of an adapter. */
+export interface VisitorTokens {
+  /** The id of the key that is said to have signed the token; `null` for a text that is not a token. */
+  readonly keyId: (token: string) => string | null;
+  /**
+   * What a token says that was signed with this secret and is valid at this time; `null` for any other. Takes the same
+   * time for a wrong secret as for the right one.
+   */
+  readonly verify: (
+    token: string,
+    key: { readonly signingSecret: string },
+    now: Date,
+  ) => Effect.Effect<VisitorClaims | null>;
 }
 
 /** How many keys the process remembers. */
 const capacity = 10_000;
+
+/** How many visitors the process remembers, for their rates. */
+const visitorCapacity = 50_000;
 
 /** How long a process takes at most to notice a change whose notification was lost. */
 const staleness = Duration.seconds(1);
@@ -32,72 +58,84 @@ const useInterval = Duration.minutes(1);
 /** Milliseconds of a clock that nobody sets. */
 const elapsedMillis = Effect.map(Clock.monotonicTimeNanos, (nanos) => Number(nanos) / 1e6);
 
-interface ValidGrant {
+/** What the store said of a key. Times are elapsed ones. */
+interface LookedUp {
+  readonly at: number;
+  readonly grant: Grant | null;
+  readonly staleAt: number;
   readonly expiresAt: number;
-  readonly ratePerMinute: number | null | undefined;
-  readonly principal: Principal;
+  /** The start of the elapsed time by the store's clock, in milliseconds since 1970. */
+  readonly epoch: number;
+  readonly signer: { readonly signingSecret: string };
+  /** Whether texts with the key's id are the key. A map compares hashes before texts, and so tells no time. */
+  readonly texts: Map<string, boolean>;
 }
+
+/** Stands for the secret of a key that is unknown or signs no tokens. No token counts that is signed with it. */
+const noKey = { signingSecret: "0".repeat(64) };
 
 const make = Effect.gen(function* () {
   const directory = yield* ChatbotDirectory;
   const digest = yield* Digest.Digest;
   const noHash = new Uint8Array(32);
 
-  /** The last valid grants by the key's text, those that were looked up last at the end. */
-  const remembered = new Map<string, { readonly until: number; readonly grant: ValidGrant }>();
-  const open = Effect.fnUntraced(function* (key: string) {
-    const id = keyId(key);
-    if (id === null) return yield* new KeyRejected();
+  /** The last grants by the key's id, those that were looked up last at the end. */
+  const remembered = new Map<string, LookedUp>();
+  const lookUp = Effect.fnUntraced(function* (
+    id: string,
+  ): Effect.fn.Return<LookedUp, StorageUnavailable> {
     // Before the look-up: what that takes is time of the key, too.
     const at = yield* elapsedMillis;
     const grant = yield* directory.open(id);
-    const hash = yield* Effect.provideService(hashKey(key), Digest.Digest, digest);
-    const isGenuine = Mac.timingSafeEqual(hash, grant?.hash ?? noHash);
-    const staleAt = (yield* elapsedMillis) + Duration.toMillis(staleness);
-    remembered.delete(key);
-    if (!isGenuine || grant === null) return { staleAt, grant: null };
-    const { chatbot, expiresInMillis, ratePerMinute, scopes } = grant;
-    const principal: Principal = { keyId: id, scopes, chatbot };
-    const expiresAt = at + (expiresInMillis ?? Infinity);
-    const valid = { expiresAt, ratePerMinute, principal };
-    remembered.set(key, { until: Math.min(at + memory, expiresAt), grant: valid });
+    const now = grant?.nowMillis ?? (yield* Clock.currentTimeMillis);
+    const lookedUp = {
+      at,
+      grant,
+      staleAt: (yield* elapsedMillis) + Duration.toMillis(staleness),
+      expiresAt: at + (grant?.expiresInMillis ?? Infinity),
+      epoch: now - at,
+      signer: grant?.signingSecret == null ? noKey : { signingSecret: grant.signingSecret },
+      texts: new Map(),
+    };
+    remembered.delete(id);
+    if (grant !== null) remembered.set(id, lookedUp);
     if (remembered.size > capacity) remembered.delete(remembered.keys().next().value!);
-    return { staleAt, grant: valid };
+    return lookedUp;
   });
 
-  // By the key's text: at most one request a second hashes a key and looks it up, whether it is valid or revoked.
-  // A malformed key fails and takes no room.
-  const grants = yield* Cache.makeWith(open, {
+  // By the key's id: at most one request a second looks it up, whether it is valid, revoked or unknown. A text that is
+  // neither a key nor a token takes no room.
+  const keys = yield* Cache.makeWith(lookUp, {
     capacity,
     timeToLive: (exit) => (Exit.isFailure(exit) ? Duration.zero : staleness),
   });
   yield* directory.changed.pipe(
-    Stream.runForEach(() => Cache.invalidateAll(grants)),
+    Stream.runForEach(() => Cache.invalidateAll(keys)),
     Effect.forkScoped,
   );
   /** The cache goes by the machine's clock: after that was set back, it would keep a revoked key for as long. */
-  const grantOf = Effect.fnUntraced(function* (key: string) {
-    const cached = yield* Cache.get(grants, key);
-    const now = yield* elapsedMillis;
-    const { grant } = now < cached.staleAt ? cached : yield* Cache.refresh(grants, key);
-    return grant === null || grant.expiresAt <= now ? null : grant;
+  const keyWith = Effect.fnUntraced(function* (id: string) {
+    const cached = yield* Cache.get(keys, id);
+    return (yield* elapsedMillis) < cached.staleAt ? cached : yield* Cache.refresh(keys, id);
+  });
+  /** Hashes a text once, unless many wrong texts have the key's id. */
+  const isGenuine = Effect.fnUntraced(function* (text: string, { grant, texts }: LookedUp) {
+    const known = texts.get(text);
+    if (known !== undefined) return known;
+    const hash = yield* Effect.provideService(hashKey(text), Digest.Digest, digest);
+    const genuine = Mac.timingSafeEqual(hash, grant?.hash ?? noHash) && grant !== null;
+    if (genuine || texts.size < 8) texts.set(text, genuine);
+    return genuine;
   });
 
-  const recall = Effect.fnUntraced(function* (key: string, error: StorageUnavailable) {
-    const now = yield* elapsedMillis;
-    const { grant, until } = remembered.get(key) ?? { grant: null, until: 0 };
-    return now < until ? grant : yield* error;
+  const recall = Effect.fnUntraced(function* (id: string, error: StorageUnavailable) {
+    const key = remembered.get(id);
+    const until = key === undefined ? 0 : Math.min(key.at + memory, key.expiresAt);
+    return (yield* elapsedMillis) < until ? key! : yield* error;
   });
 
-  const limiter = yield* Effect.provide(RateLimiter.make, RateLimiter.layerStoreMemory);
-  const spend = (keyId: string, limit: number) =>
-    limiter.consume({ key: keyId, limit, window: "1 minute", algorithm: "token-bucket" }).pipe(
-      Effect.mapError(({ reason }) => {
-        const wait = reason._tag === "RateLimitExceeded" ? reason.retryAfter : Duration.zero;
-        const retryAfterSeconds = Math.ceil(Duration.toSeconds(wait));
-        return new RateExceeded({ keyId, retryAfterSeconds });
-      }),
-    );
+  const spendKey = makeRates(capacity);
+  const spendVisitor = makeRates(visitorCapacity);
 
   const countRequest = yield* makeKeyRequests;
   let used = new Set<string>();
@@ -115,27 +153,77 @@ const make = Effect.gen(function* () {
 
   return {
     /**
-     * Checks a key (section 5). A malformed one costs no look-up; every other rejection does the same work. Fails with
-     * `RateExceeded` beyond the key's rate, which counts the calls in this process.
+     * Checks a key (section 5) or, with `tokens`, a token of a visitor. A malformed one costs no look-up; every other
+     * rejection does the same work. Fails with `RateExceeded` beyond the rate of the visitor or the key, which count the
+     * calls in this process.
      *
-     * @param recalls whether a key that was valid within the last minute counts while the store is away; its expiry
-     *   counts, too, but not a revocation. `false` by default.
+     * `recalls`: whether a key that was valid within the last minute counts while the store is away; its expiry counts,
+     * too, but not a revocation. `false` by default.
      */
-    authenticate: Effect.fnUntraced(function* (key: string, recalls = false) {
-      const grant = yield* recalls
-        ? Effect.catchTag(grantOf(key), "StorageUnavailable", (error) => recall(key, error))
-        : grantOf(key);
-      if (grant === null) return yield* new KeyRejected();
-      const { principal, ratePerMinute } = grant;
-      used.add(principal.keyId);
-      countRequest(principal.keyId, 0, 1);
-      if (ratePerMinute != null) yield* spend(principal.keyId, ratePerMinute);
-      return principal;
+    authenticate: Effect.fnUntraced(function* (
+      credential: string,
+      {
+        recalls = false,
+        tokens,
+      }: { readonly recalls?: boolean; readonly tokens?: VisitorTokens } = {},
+    ) {
+      const ofKey = keyId(credential);
+      const id = ofKey ?? tokens?.keyId(credential) ?? null;
+      if (id === null) return yield* new KeyRejected();
+      const key = yield* recalls
+        ? Effect.catchTag(keyWith(id), "StorageUnavailable", (error) => recall(id, error))
+        : keyWith(id);
+      const { epoch, expiresAt, grant, signer } = key;
+      const now = yield* elapsedMillis;
+      const claims =
+        ofKey === null
+          ? yield* tokens!.verify(credential, signer, new Date(epoch + now))
+          : (yield* isGenuine(credential, key))
+            ? { userRef: grant?.userRef ?? null, scopes: null }
+            : null;
+      if (grant === null || claims === null || expiresAt <= now) return yield* new KeyRejected();
+      if (ofKey === null && signer === noKey) return yield* new KeyRejected();
+      const { chatbot, ratePerMinute, scopes, visitorRatePerMinute } = grant;
+      const { scopes: named, userRef } = claims;
+      used.add(id);
+      countRequest(id, 0, 1);
+      // First, so that a visitor beyond its rate does not use up the key's.
+      if (visitorRatePerMinute != null && userRef !== null)
+        yield* spendVisitor(`${id}/${userRef}`, visitorRatePerMinute, id);
+      if (ratePerMinute != null) yield* spendKey(id, ratePerMinute, id);
+      return {
+        keyId: id,
+        scopes: named === null ? scopes : scopes.filter((scope) => named.includes(scope)),
+        chatbot,
+        userRef,
+      } satisfies Principal;
     }),
   };
 });
 
-/** Checks API keys. */
+/**
+ * Token buckets of a minute, by name. Beyond `most` the one that was spent from longest ago is forgotten, which is full
+ * again after a minute.
+ */
+const makeRates = (most: number) => {
+  const buckets = new Map<string, { readonly left: number; readonly at: number }>();
+  return (name: string, ratePerMinute: number, keyId: string) =>
+    Effect.flatMap(elapsedMillis, (now) => {
+      const { at, left } = buckets.get(name) ?? { at: now, left: ratePerMinute };
+      const millisPerRequest = 60_000 / ratePerMinute;
+      const available = Math.min(ratePerMinute, left + (now - at) / millisPerRequest);
+      if (available < 1) {
+        const retryAfterSeconds = Math.ceil(((1 - available) * millisPerRequest) / 1000);
+        return new RateExceeded({ keyId, retryAfterSeconds });
+      }
+      buckets.delete(name);
+      buckets.set(name, { left: available - 1, at: now });
+      if (buckets.size > most) buckets.delete(buckets.keys().next().value!);
+      return Effect.void;
+    });
+};
+
+/** Checks API keys, and tokens of visitors. */
 export class Access extends Context.Service<Access>()("@parley/core/Access", { make }) {
   static readonly layer = Layer.effect(Access, Access.make);
 }

@@ -6,10 +6,14 @@ import { Context, Duration, Effect, Layer, Redacted, Schema, Struct } from "effe
 import { Digest, SecureRandom } from "effect/crypto";
 import {
   generateKey,
-  keyRecord,
+  hashKey,
+  keyId,
+  plainKey,
   PointInTime,
   RatePerMinute,
   Scopes,
+  signingSecretOf,
+  TokensPerDay,
   type KeyRecord,
 } from "../model/ApiKey.ts";
 import { ChatArchive, type Person } from "../ports/ChatArchive.ts";
@@ -29,7 +33,12 @@ import { Text } from "../model/Text.ts";
 export interface CreatedKey {
   readonly id: string;
   readonly key: Redacted.Redacted;
+  /** By which a backend signs tokens of visitors; `null` for a key that signs none. */
+  readonly signingSecret: Redacted.Redacted | null;
 }
+
+/** The fields of a key that an operator chooses. Whether it signs tokens of visitors is settled when it is created. */
+type ChosenFields = Omit<KeyChange, "signingSecret">;
 
 const make = Effect.gen(function* () {
   const registry = yield* ChatbotRegistry;
@@ -38,9 +47,20 @@ const make = Effect.gen(function* () {
 
   const freshKey = Effect.gen(function* () {
     const key = yield* generateKey;
-    const { hash, id } = yield* keyRecord(Redacted.value(key));
-    return { key, id, hash };
+    const text = Redacted.value(key);
+    const [hash, signingSecret] = [yield* hashKey(text), yield* signingSecretOf(text)];
+    return { key, record: { id: keyId(text)!, hash, signingSecret } };
   }).pipe(Effect.provideContext(services));
+
+  const created = (
+    key: Redacted.Redacted,
+    { id, signingSecret }: Pick<KeyRecord, "id" | "signingSecret">,
+  ) =>
+    ({
+      id,
+      key,
+      signingSecret: signingSecret === null ? null : Redacted.make(signingSecret),
+    }) satisfies CreatedKey;
 
   const sha256 = (data: Uint8Array) =>
     Context.get(services, Digest.Digest).digestHex(Digest.sha256, data);
@@ -99,30 +119,41 @@ const make = Effect.gen(function* () {
       return erased;
     }),
 
-    /** Creates a key; fields that are absent are `null`. A chatbot can have any number of live keys. */
+    /**
+     * Creates a key; fields that are absent are those of `plainKey`. A chatbot can have any number of live keys.
+     * `visitors`: whether the key signs tokens of visitors; `false` by default.
+     */
     createKey: Effect.fnUntraced(function* (
       id: number,
-      key: KeyChange & Pick<KeyRecord, "scopes">,
+      {
+        visitors = false,
+        ...fields
+      }: ChosenFields & Pick<KeyRecord, "scopes"> & { readonly visitors?: boolean },
       actor: string,
     ) {
-      yield* validate(KeyRules, { ...key, actor });
-      const { key: text, ...fresh } = yield* freshKey;
-      const absent = { name: null, expiresAt: null, ratePerMinute: null };
-      yield* registry.addKey(id, { ...fresh, ...absent, ...key }, actor);
-      return { id: fresh.id, key: text } satisfies CreatedKey;
+      yield* validate(KeyRules, { ...fields, actor });
+      const { key, record } = yield* freshKey;
+      const added = {
+        ...plainKey,
+        ...fields,
+        ...record,
+        ...(visitors ? {} : { signingSecret: null }),
+      };
+      yield* registry.addKey(id, added, actor);
+      return created(key, added);
     }),
     /** Changes the given fields of a key; fails with `KeyNotFound` if the key is revoked. */
     changeKey: Effect.fnUntraced(function* (
       id: number,
       keyId: string,
-      change: KeyChange,
+      change: ChosenFields,
       actor: string,
     ) {
       yield* validate(KeyRules, { ...change, actor });
       yield* registry.changeKey(id, keyId, change, actor);
     }),
     /**
-     * Creates a key with the name, scopes and rate of another, which never expires without `expiresAt`. The other
+     * Creates a key with the fields of another, which never expires without `expiresAt`. The other
      * expires after `keepFor`, or earlier if it would have, so that its users can change over. Both or neither.
      * `replaced` is the other key.
      */
@@ -137,10 +168,16 @@ const make = Effect.gen(function* () {
     ) {
       const millis = Duration.toMillis(keepFor);
       yield* validate(KeyRules, { keepFor: millis, expiresAt, actor });
-      const { key, ...fresh } = yield* freshKey;
-      const by = { ...fresh, expiresAt };
-      const replaced = yield* registry.replaceKey(id, oldKey, by, millis, actor);
-      return { id: fresh.id, key, replaced };
+      const { key, record } = yield* freshKey;
+      const replaced = yield* registry.replaceKey(
+        id,
+        oldKey,
+        { ...record, expiresAt },
+        millis,
+        actor,
+      );
+      const signingSecret = replaced.signingSecret && record.signingSecret;
+      return { ...created(key, { ...record, signingSecret }), replaced };
     }),
     /** Revokes a key for good. */
     revokeKey: Effect.fnUntraced(function* (id: number, keyId: string, actor: string) {
@@ -188,11 +225,21 @@ const ChatbotRules = Schema.Struct({
   actor,
 });
 
+const Origin = Text.check(
+  Schema.isPattern(/^https?:\/\/[\w.:[\]-]+$/, {
+    message: "is not an origin, such as https://shop.example",
+  }),
+);
+
 const KeyRules = Schema.Struct({
   name: Schema.optionalKey(Schema.NullOr(Text)),
   scopes: Schema.optionalKey(Scopes),
   expiresAt: Schema.optionalKey(Schema.NullOr(PointInTime)),
   ratePerMinute: Schema.optionalKey(Schema.NullOr(RatePerMinute)),
+  visitorRatePerMinute: Schema.optionalKey(Schema.NullOr(RatePerMinute)),
+  tokensPerDay: Schema.optionalKey(Schema.NullOr(TokensPerDay)),
+  origins: Schema.optionalKey(Schema.Array(Origin)),
+  anonymous: Schema.optionalKey(Schema.Boolean),
   keepFor: Schema.optionalKey(Schema.Finite.check(Schema.isBetween({ minimum: 0, maximum: 1e14 }))),
   actor,
 });

@@ -48,6 +48,8 @@ export interface Ask {
   readonly key: IdempotencyKeyText | null;
   /** The id of the API key that asks, for the sums of usage; `null`, the default: none. */
   readonly keyId?: string | null;
+  /** The only user whose chats exist (the `userRef` of a `Principal`); `null`, the default: every user. */
+  readonly visitor?: string | null;
   /**
    * The effect of an interruption of the waiting fiber; of several requests with one key, that of the last to wait.
    * `finish`, the default: the answer is completed and stored. `cancel`: it is interrupted, and nothing is stored.
@@ -88,8 +90,9 @@ const make = Effect.gen(function* () {
     Effect.suspend(() => {
       const times = beginTimes(chatbot.id);
       const facts = { chatbot: chatbot.id, ...(ask.chatId !== null && { chat: ask.chatId }) };
+      const { chatId: chat, visitor: userRef = null } = ask;
       return queue
-        .inTurn({ chatbot: chatbot.id, chat: ask.chatId, idempotencyKey: key }, (taken) => {
+        .inTurn({ chatbot: chatbot.id, chat, idempotencyKey: key, userRef }, (taken) => {
           times.taken();
           return taken._tag === "Done"
             ? Effect.succeed({ entry: taken.entry, replayed: true, turn: taken.turn })
@@ -130,8 +133,9 @@ const make = Effect.gen(function* () {
    * Starts the ask, or joins the one in progress with the same key. The request reads it until the scope closes.
    */
   const join = Effect.fnUntraced(function* (chatbot: Chatbot, ask: Ask) {
-    const key = yield* toIdempotencyKey(digest, ask.key, "ask", [ask.chatId, ask.question]);
-    const name = `${chatbot.id}/${ask.key}`;
+    const values = [ask.chatId, ask.question];
+    const key = yield* toIdempotencyKey(digest, ask.key, "ask", values, ask.visitor ?? null);
+    const name = `${chatbot.id}/${key?.key}`;
     const joined = key === null ? undefined : byKey.get(name);
     if (joined !== undefined && joined.fingerprint !== key!.fingerprint) {
       return yield* new IdempotencyKeyReused({ key: key!.key });

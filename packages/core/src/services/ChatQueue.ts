@@ -9,9 +9,14 @@ import type { AskLimits } from "./AskLimits.ts";
 import { inSpan } from "./Telemetry.ts";
 
 /** The chat and the key whose turn an ask needs. No other ask can wait for a new chat. */
-type Place = Pick<Turn, "chatbot" | "chat" | "idempotencyKey">;
+type Place = Pick<Turn, "chatbot" | "chat" | "idempotencyKey"> & {
+  readonly userRef: string | null;
+};
 
-/** The asks of one chat in this process. */
+/**
+ * The asks of one chat in this process, and of one visitor: to wait behind an ask in somebody else's chat would tell that
+ * the chat exists.
+ */
 interface Queue {
   /** In order of arrival. The first is completed: that ask may take the chat's turn. */
   readonly asks: Array<Deferred.Deferred<void>>;
@@ -19,19 +24,21 @@ interface Queue {
   freed: Deferred.Deferred<void>;
 }
 
+const nameOf = ({ chat, chatbot }: Pick<Turn, "chat" | "chatbot">) => `${chatbot}/${chat}`;
+
 export const overloaded = new Overloaded({ retryAfterSeconds: 1 });
 
 export const makeChatQueue = (store: TurnStore["Service"], limits: AskLimits) =>
   Effect.gen(function* () {
-    const queues = new Map<string, Queue>();
+    /** By chat, then by visitor. */
+    const queues = new Map<string, Map<string | null, Queue>>();
     let isClosed = false;
     const wake = (deferred: Deferred.Deferred<void>) => Deferred.doneUnsafe(deferred, Effect.void);
     yield* store.freed.pipe(
       Stream.runForEach((freed) =>
         Effect.sync(() => {
-          if (freed === null) for (const queue of queues.values()) wake(queue.freed);
-          const queue = queues.get(`${freed?.chatbot}/${freed?.chat}`);
-          if (queue !== undefined) wake(queue.freed);
+          const all = freed === null ? queues.values() : [queues.get(nameOf(freed))];
+          for (const ofChat of all) for (const queue of ofChat?.values() ?? []) wake(queue.freed);
         }),
       ),
       Effect.forkScoped,
@@ -39,7 +46,7 @@ export const makeChatQueue = (store: TurnStore["Service"], limits: AskLimits) =>
 
     /** Takes the turn from the store; while another process holds it, asks again until `until`. */
     const take = Effect.fnUntraced(function* (
-      { chat, chatbot, idempotencyKey }: Place,
+      { chat, chatbot, idempotencyKey, userRef }: Place,
       until: number,
       queue: Queue | null,
     ) {
@@ -48,7 +55,7 @@ export const makeChatQueue = (store: TurnStore["Service"], limits: AskLimits) =>
         // Replaced before the store is asked, so that no notification is missed in between.
         const freed = Deferred.makeUnsafe<void>();
         if (queue !== null) queue.freed = freed;
-        const taken = yield* store.take(chatbot, chat, idempotencyKey);
+        const taken = yield* store.take(chatbot, chat, idempotencyKey, userRef);
         if (taken._tag !== "Held") return taken;
         const left = until - (yield* Clock.currentTimeMillis);
         if (left <= 0) return yield* overloaded;
@@ -60,29 +67,40 @@ export const makeChatQueue = (store: TurnStore["Service"], limits: AskLimits) =>
       }
     });
 
-    const enter = (name: string) =>
+    const enter = (place: Place) =>
       Effect.suspend(() => {
-        const queue = queues.get(name) ?? { asks: [], freed: Deferred.makeUnsafe<void>() };
+        const name = nameOf(place);
+        const ofChat = queues.get(name) ?? new Map<string | null, Queue>();
+        const queue = ofChat.get(place.userRef) ?? {
+          asks: [],
+          freed: Deferred.makeUnsafe<void>(),
+        };
         // The ask that has its turn does not wait.
         if (queue.asks.length > limits.queueLimit) return Effect.fail(overloaded);
         const ask = Deferred.makeUnsafe<void>();
         queue.asks.push(ask);
         wake(queue.asks[0]!);
-        queues.set(name, queue);
+        queues.set(name, ofChat.set(place.userRef, queue));
         return Effect.succeed({ ask, queue });
       });
-    const leave = (name: string, { asks }: Queue, ask: Deferred.Deferred<void>) =>
+    const leave = (place: Place, { asks }: Queue, ask: Deferred.Deferred<void>) =>
       Effect.sync(() => {
         asks.splice(asks.indexOf(ask), 1);
-        if (asks.length === 0) queues.delete(name);
-        else wake(asks[0]!);
+        if (asks.length > 0) {
+          wake(asks[0]!);
+        } else {
+          const ofChat = queues.get(nameOf(place))!;
+          ofChat.delete(place.userRef);
+          if (ofChat.size === 0) queues.delete(nameOf(place));
+        }
       });
 
     return {
       /** Ends the waiting: asks without a turn, and all later ones, fail with `Overloaded`. */
       close: Effect.sync(() => {
         isClosed = true;
-        for (const { asks, freed } of queues.values()) [freed, ...asks].forEach(wake);
+        for (const ofChat of queues.values())
+          for (const { asks, freed } of ofChat.values()) [freed, ...asks].forEach(wake);
       }),
       /**
        * Waits for the turn, or for the entry of an earlier request with the same key, and runs `use` with it. Fails with
@@ -98,9 +116,8 @@ export const makeChatQueue = (store: TurnStore["Service"], limits: AskLimits) =>
           const takeAndUse = (queue: Queue | null) =>
             Effect.uninterruptible(Effect.flatMap(inSpan(take(place, until, queue), "take"), use));
           if (place.chat === null) return takeAndUse(null);
-          const name = `${place.chatbot}/${place.chat}`;
           return Effect.acquireUseRelease(
-            enter(name),
+            enter(place),
             ({ ask, queue }) =>
               // The first one does not wait: its chat is idle, as most are.
               queue.asks[0] === ask
@@ -112,7 +129,7 @@ export const makeChatQueue = (store: TurnStore["Service"], limits: AskLimits) =>
                     }),
                     Effect.andThen(takeAndUse(queue)),
                   ),
-            ({ ask, queue }) => leave(name, queue, ask),
+            ({ ask, queue }) => leave(place, queue, ask),
           );
         }),
     };

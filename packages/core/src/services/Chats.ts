@@ -5,6 +5,7 @@ import { Context, Effect, Layer } from "effect";
 import { Digest } from "effect/crypto";
 import type { NewChat } from "../model/Chat.ts";
 import type { Chatbot } from "../model/Chatbot.ts";
+import { UserRefNotGranted } from "../model/Errors.ts";
 import { ChatStore } from "../ports/ChatStore.ts";
 import type { ChatQuery, EntryQuery } from "../model/ListQuery.ts";
 import { toIdempotencyKey, type IdempotencyKeyText } from "../model/IdempotencyKey.ts";
@@ -17,24 +18,39 @@ const make = Effect.gen(function* () {
     /**
      * Creates a chat, and its hello entry if the chatbot has a hello message. With an idempotency key, the same
      * request returns the same chat for 24 hours, and another request fails with `IdempotencyKeyReused`.
+     *
+     * `visitor`, here and below: the only user whose chats exist (the `userRef` of a `Principal`), `null` for every
+     * user. A chat that a visitor creates has its `userRef`; another one in `NewChat` fails with `UserRefNotGranted`.
      */
     create: (
       chatbot: Chatbot,
-      { name = null, userRef = null }: NewChat,
+      { name = null, userRef: ownRef }: NewChat,
       key: IdempotencyKeyText | null = null,
+      visitor: string | null = null,
     ) => {
+      const userRef = ownRef ?? visitor;
+      const isGranted = visitor === null || userRef === visitor;
       const chat = { name, userRef, helloMessage: chatbot.settings.helloMessage || null };
-      return toIdempotencyKey(digest, key, "chats", [name, userRef]).pipe(
+      return toIdempotencyKey(digest, key, "chats", [name, userRef], visitor).pipe(
+        Effect.filterOrFail(
+          () => isGranted,
+          () => new UserRefNotGranted(),
+        ),
         Effect.flatMap((request) => store.createChat(chatbot.id, chat, request)),
         // A client that hangs up must not cancel a write in progress.
         Effect.uninterruptible,
       );
     },
     /** A page of the chatbot's chats, and the number of chats that match. */
-    list: (chatbot: Chatbot, query: ChatQuery) => store.listChats(chatbot.id, query),
+    list: (chatbot: Chatbot, query: ChatQuery, visitor: string | null = null) => {
+      const userRef = query.userRef ?? visitor;
+      return visitor !== null && userRef !== visitor
+        ? Effect.succeed({ items: [], total: 0 })
+        : store.listChats(chatbot.id, { ...query, userRef });
+    },
     /** A page of the chat's entries, and the number of entries that match. */
-    history: (chatbot: Chatbot, chatId: number, query: EntryQuery) =>
-      store.listEntries(chatbot.id, chatId, query),
+    history: (chatbot: Chatbot, chatId: number, query: EntryQuery, visitor: string | null = null) =>
+      store.listEntries(chatbot.id, chatId, query, visitor),
   };
 });
 

@@ -2,7 +2,7 @@
  * The rows, texts and calls that the checks share.
  */
 import { Effect, Stream } from "effect";
-import type { KeyRecord } from "../model/ApiKey.ts";
+import { plainKey, type KeyRecord } from "../model/ApiKey.ts";
 import type { Chat } from "../model/Chat.ts";
 import { defaultSettings } from "../model/Chatbot.ts";
 import { ChatArchive, type ArchiveRecord, type Erasable } from "../ports/ChatArchive.ts";
@@ -121,8 +121,9 @@ export const taken = (
   chat: number | null,
   idempotencyKey: IdempotencyKey | null = null,
   turns?: TurnStore["Service"],
+  userRef: string | null = null,
 ) =>
-  TurnStore.use((store) => (turns ?? store).take(chatbot, chat, idempotencyKey)).pipe(
+  TurnStore.use((store) => (turns ?? store).take(chatbot, chat, idempotencyKey, userRef)).pipe(
     Effect.flatMap((outcome) =>
       outcome._tag === "Turn"
         ? Effect.succeed(outcome.turn)
@@ -240,10 +241,8 @@ export const fresh = (kind: string) => `${kind} ${Date.now()} ${++names}`;
 export const newKey = (more: Partial<KeyRecord> = {}): KeyRecord => ({
   id: fresh("key"),
   hash: Uint8Array.from({ length: 32 }, (_, n) => (n * 7) % 256),
-  name: null,
   scopes: ["read", "ask"],
-  expiresAt: null,
-  ratePerMinute: null,
+  ...plainKey,
   ...more,
 });
 

@@ -5,6 +5,7 @@ import { Effect, Fiber } from "effect";
 import type { ChatArchive } from "../ports/ChatArchive.ts";
 import { ChatbotDirectory } from "../ports/ChatbotDirectory.ts";
 import { ChatbotRegistry, type ChatbotChange, type KeyChange } from "../ports/ChatbotRegistry.ts";
+import type { RegisteredKey } from "../model/ApiKey.ts";
 import type { ChatStore } from "../ports/ChatStore.ts";
 import * as Errors from "../model/Errors.ts";
 import { TurnStore } from "../ports/TurnStore.ts";
@@ -47,7 +48,41 @@ const services = Effect.gen(function* () {
 const newOne = (more: Parameters<typeof declared>[0] = {}) =>
   ChatbotRegistry.use((registry) => registry.create(declared(more), actor));
 
-const replacement = () => ({ id: fresh("key"), hash: newKey().hash, expiresAt: later });
+const replacement = () => ({
+  id: fresh("key"),
+  hash: newKey().hash,
+  signingSecret: "e".repeat(64),
+  expiresAt: later,
+});
+
+/** The fields of a key that are not those of every key. */
+const rare = {
+  ratePerMinute: 9,
+  signingSecret: "f".repeat(64),
+  visitorRatePerMinute: 1_000_000,
+  tokensPerDay: 1e12,
+  origins: ["https://shop.example", "http://127.0.0.1:8080"],
+  anonymous: true,
+};
+
+/** What a listed key opens. */
+const openedBy = ({ createdAt: _, revokedAt: __, lastUsedAt: ___, ...key }: RegisteredKey) => {
+  const { expiresAt: ____, id: _____, name: ______, ...grant } = key;
+  return grant;
+};
+
+/** The present by the store's clock, and the time that is left of a key, beside what it opens. */
+const openKey = Effect.fnUntraced(function* (id: string) {
+  const { directory, registry } = yield* services;
+  const { chatbot, expiresInMillis, nowMillis, ...opened } = (yield* directory.open(id))!;
+  const now = (yield* registry.now).getTime();
+  yield* same(
+    "the store's clock",
+    nowMillis === undefined || Math.abs(now - nowMillis) < 60_000,
+    true,
+  );
+  return { chatbot, expiresInMillis, opened };
+});
 
 const hour = 3_600_000;
 
@@ -77,6 +112,7 @@ export const registryChecks: ReadonlyArray<
         id: fresh("b"),
         name: "n".repeat(300),
         expiresAt: new Date("9999-12-31T23:59:59.997Z"),
+        ...rare,
         ratePerMinute: 1_000_000,
       }),
       // A hash may be a view of more bytes, and a key may have ended long ago.
@@ -107,17 +143,19 @@ export const registryChecks: ReadonlyArray<
     yield* same("a positive id", Number.isSafeInteger(chatbot.id) && chatbot.id > 0, true);
     const listed = yield* found(chatbot.id);
     yield* same("the listed chatbot", listed?.chatbot, chatbot);
-    for (const { expiresAt, hash, id, name, ratePerMinute, scopes } of keys) {
-      const { expiresInMillis, ...opened } = (yield* directory.open(id))!;
-      const open = { hash, scopes, ratePerMinute };
-      yield* same("the opened key", opened, { ...open, chatbot });
-      const isRight =
-        expiresAt === null ? expiresInMillis === null : yield* isIn(expiresAt, expiresInMillis!);
-      yield* same("the time that is left", isRight, true);
+    for (const declaredKey of keys) {
+      const { expiresAt, id } = declaredKey;
       const { createdAt, ...key } = listed!.keys.find((one) => one.id === id)!;
-      const kept = { id, name, ...open, expiresAt, revokedAt: null, lastUsedAt: null };
-      yield* same("the listed key", key, kept);
+      yield* same("the listed key", key, { ...declaredKey, revokedAt: null, lastUsedAt: null });
       yield* same("its time", createdAt instanceof Date, true);
+      const open = yield* openKey(id);
+      yield* same("its chatbot", open.chatbot, chatbot);
+      yield* same("the opened key", open.opened, openedBy({ ...key, createdAt }));
+      const isRight =
+        expiresAt === null
+          ? open.expiresInMillis === null
+          : yield* isIn(expiresAt, open.expiresInMillis!);
+      yield* same("the time that is left", isRight, true);
     }
     yield* same("how many keys", listed!.keys.length, keys.length);
     yield* same("an unknown key", yield* directory.open(fresh("key")), null);
@@ -248,16 +286,17 @@ export const registryChecks: ReadonlyArray<
       { name: "named", ratePerMinute: 60 },
       { expiresAt: null, name: null },
       { ratePerMinute: null },
+      rare,
+      { signingSecret: null, tokensPerDay: null, origins: [], anonymous: false },
     ];
     let expected = (yield* foundKey(id, key.id))!;
     for (const change of changes) {
       yield* registry.changeKey(id, key.id, change, "another");
       expected = { ...expected, ...change };
       yield* same("the changed key", yield* foundKey(id, key.id), expected);
-      const { chatbot: _, expiresInMillis, ...opened } = (yield* directory.open(key.id))!;
-      const { expiresAt, hash, ratePerMinute, scopes } = expected;
-      yield* same("the opened key", opened, { hash, scopes, ratePerMinute });
-      yield* same("its end", expiresInMillis === null, expiresAt === null);
+      const { expiresInMillis, opened } = yield* openKey(key.id);
+      yield* same("the opened key", opened, openedBy(expected));
+      yield* same("its end", expiresInMillis === null, expected.expiresAt === null);
     }
     const notFound = new Errors.KeyNotFound({ keyId: key.id });
     const unknown = id + 1_000_000;
@@ -288,6 +327,8 @@ export const registryChecks: ReadonlyArray<
       `another change-key ${key.id}: name, ratePerMinute`,
       `another change-key ${key.id}: expiresAt, name`,
       `another change-key ${key.id}: ratePerMinute`,
+      `another change-key ${key.id}: ${Object.keys(rare).toSorted().join(", ")}`,
+      `another change-key ${key.id}: anonymous, origins, signingSecret, tokensPerDay`,
       `another revoke-key ${key.id}`,
     ]);
     const missing = new Errors.ChatbotNotFound({ chatbot: unknown });
@@ -295,18 +336,25 @@ export const registryChecks: ReadonlyArray<
   }),
 
   check(
-    "a replacement has the key's name, scopes and rate, and the key ends no later",
+    "a replacement has the key's fields, its own secret, and the key ends no later",
     function* () {
       const { directory, registry } = yield* services;
       const soon = new Date((yield* registry.now).getTime() + hour / 2);
       const keys = [later, null, soon, new Date(0)].map((expiresAt) =>
-        newKey({ name: "named", scopes: ["ask"], expiresAt, ratePerMinute: 9 }),
+        newKey({
+          name: "named",
+          scopes: ["ask"],
+          expiresAt,
+          ...rare,
+          // A replacement signs tokens only if the key does.
+          signingSecret: expiresAt === later ? null : rare.signingSecret,
+        }),
       );
       const { id } = yield* newOne({ keys });
       yield* directory.used([keys[0]!.id]);
       const before = yield* auditOf(id);
       const lines: Array<string> = [];
-      for (const [n, { expiresAt, id: keyId }] of keys.entries()) {
+      for (const [n, { expiresAt, id: keyId, signingSecret }] of keys.entries()) {
         const by = replacement();
         const replaced = yield* registry.replaceKey(id, keyId, by, hour, actor);
         const isEarlier = expiresAt !== null && expiresAt <= soon;
@@ -314,14 +362,15 @@ export const registryChecks: ReadonlyArray<
         if (isEarlier) yield* same("the earlier end", wanted, expiresAt);
         else yield* same("an end in an hour", yield* isIn(wanted, hour), true);
         const name = { name: "named", scopes: ["ask"] };
-        yield* same("the replaced key", replaced, { ...name, expiresAt: wanted });
+        yield* same("the replaced key", replaced, { ...name, signingSecret, expiresAt: wanted });
         const left = (yield* directory.open(keyId))?.expiresInMillis ?? Number.NaN;
         yield* same("the time that is left", yield* isIn(wanted, left), true);
         const { lastUsedAt, ...old } = (yield* foundKey(id, keyId))!;
         yield* same("the listed key", old.expiresAt, wanted);
         yield* same("it was used", lastUsedAt !== null, n === 0);
         const { createdAt: _, ...made } = (yield* foundKey(id, by.id))!;
-        const expected = { ...by, ...name, ratePerMinute: 9, revokedAt: null, lastUsedAt: null };
+        const secret = { signingSecret: signingSecret && by.signingSecret };
+        const expected = { ...rare, ...by, ...name, ...secret, revokedAt: null, lastUsedAt: null };
         yield* same("the replacement", made, expected);
         lines.push(`${actor} add-key ${by.id}`);
         if (!isEarlier) lines.push(`${actor} change-key ${keyId}: expiresAt`);

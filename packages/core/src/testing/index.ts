@@ -14,6 +14,7 @@ import { idempotencyChecks } from "./IdempotencyChecks.ts";
 import { registryChecks } from "./RegistryChecks.ts";
 import type { StoreUnderTest } from "./StoreUnderTest.ts";
 import { turnStoreChecks } from "./TurnStoreChecks.ts";
+import { visitorChecks } from "./VisitorChecks.ts";
 
 export { archiveChecks } from "./ArchiveChecks.ts";
 export { chatStoreChecks } from "./ChatStoreChecks.ts";
@@ -23,6 +24,7 @@ export { idempotencyChecks } from "./IdempotencyChecks.ts";
 export { registryChecks } from "./RegistryChecks.ts";
 export { registerChatbot, StoreUnderTest } from "./StoreUnderTest.ts";
 export { turnStoreChecks } from "./TurnStoreChecks.ts";
+export { visitorChecks } from "./VisitorChecks.ts";
 
 /** The services that `storeChecks` need: the five ports of a store, and the {@link StoreUnderTest}. */
 export type StoreServices =
@@ -38,6 +40,7 @@ export const storeChecks: ReadonlyArray<Check<StoreServices>> = [
   ...chatStoreChecks,
   ...turnStoreChecks,
   ...idempotencyChecks,
+  ...visitorChecks,
   ...archiveChecks,
   ...registryChecks,
 ];

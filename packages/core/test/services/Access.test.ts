@@ -7,6 +7,8 @@ import {
   keyId,
   StorageUnavailable,
   type Grant,
+  type Principal,
+  type VisitorTokens,
 } from "@parley/core";
 import { Clock, Effect, Exit, Fiber, Layer, PubSub, Redacted, Stream } from "effect";
 import { Digest, SecureRandom } from "effect/crypto";
@@ -69,7 +71,8 @@ describe("access", () => {
       const key = yield* newKey;
       const { layer } = yield* directory(key);
       const principal = yield* Effect.provide(authenticate(key), layer);
-      assert.deepStrictEqual(principal, { keyId: keyId(key)!, scopes: ["read"], chatbot });
+      const opened = { keyId: keyId(key)!, scopes: ["read"] as const, chatbot, userRef: null };
+      assert.deepStrictEqual<Principal>(principal, opened);
     }),
   );
 
@@ -193,7 +196,8 @@ describe("access", () => {
     () =>
       Effect.gen(function* () {
         const [key, unknown] = [yield* newKey, yield* newKey];
-        const recall = (text: string) => Access.use((access) => access.authenticate(text, true));
+        const recall = (text: string) =>
+          Access.use((access) => access.authenticate(text, { recalls: true }));
         const isRefused = (work: Effect.Effect<unknown, { readonly _tag: string }, Access>) =>
           Effect.flip(work).pipe(
             Effect.map(({ _tag }) => assert.strictEqual(_tag, "StorageUnavailable")),
@@ -245,6 +249,63 @@ describe("access", () => {
         yield* TestClock.adjust("1 minute");
         yield* Effect.repeat(authenticate(key), { times: 6 });
         assert.deepStrictEqual(yield* refused, inNineSeconds);
+      }).pipe(Effect.provide(layer));
+    }),
+  );
+
+  /** Tokens of a key that any text after its id signs: `<key id> <userRef>`. */
+  const tokens: VisitorTokens = {
+    keyId: (token) => token.split(" ")[0] ?? null,
+    verify: (token) => Effect.succeed({ userRef: token.split(" ")[1]!, scopes: null }),
+  };
+  const visit = (id: string, userRef: string) =>
+    Access.use((access) => access.authenticate(`${id} ${userRef}`, { tokens })).pipe(
+      Effect.match({
+        onFailure: (error) => (error._tag === "RateExceeded" ? error.retryAfterSeconds : -1),
+        onSuccess: () => 0,
+      }),
+    );
+
+  it.effect("each visitor has a rate of its own, and beyond it does not use up the key's", () =>
+    Effect.gen(function* () {
+      const key = yield* newKey;
+      const id = keyId(key)!;
+      const rates = { signingSecret: "s", visitorRatePerMinute: 2, ratePerMinute: 5 };
+      const { layer } = yield* directory(key, rates);
+      yield* Effect.gen(function* () {
+        for (const expected of [0, 0, 30, 30, 30, 30, 30, 30]) {
+          assert.strictEqual(yield* visit(id, "a"), expected);
+        }
+        assert.deepStrictEqual([yield* visit(id, "b"), yield* visit(id, "b")], [0, 0]);
+        // The key has a rate, too, which counts all of its requests.
+        yield* authenticate(key);
+        assert.strictEqual(yield* visit(id, "c"), 12);
+        yield* TestClock.adjust("30 seconds");
+        assert.deepStrictEqual([yield* visit(id, "a"), yield* visit(id, "a")], [0, 30]);
+      }).pipe(Effect.provide(layer));
+    }),
+  );
+
+  it.effect("the process remembers the rates of 50,000 visitors, those that came last", () =>
+    Effect.gen(function* () {
+      const key = yield* newKey;
+      const id = keyId(key)!;
+      const { layer } = yield* directory(key, { signingSecret: "s", visitorRatePerMinute: 1 });
+      yield* Effect.gen(function* () {
+        for (let n = 0; n <= 50_000; n++) yield* visit(id, `${n}`);
+        assert.deepStrictEqual([yield* visit(id, "50000"), yield* visit(id, "1")], [60, 60]);
+        assert.strictEqual(yield* visit(id, "0"), 0);
+      }).pipe(Effect.provide(layer));
+    }),
+  );
+
+  it.effect("an embedder's own key may belong to one user, and has the rate of a visitor", () =>
+    Effect.gen(function* () {
+      const key = yield* newKey;
+      const { layer } = yield* directory(key, { userRef: "a", visitorRatePerMinute: 1 });
+      yield* Effect.gen(function* () {
+        assert.strictEqual((yield* authenticate(key)).userRef, "a");
+        assert.strictEqual((yield* Effect.flip(authenticate(key)))._tag, "RateExceeded");
       }).pipe(Effect.provide(layer));
     }),
   );

@@ -12,6 +12,7 @@ import { layerMemory } from "@parley/store-memory";
 import { Duration, Effect, Layer, Redacted, Result } from "effect";
 import { Digest, SecureRandom } from "effect/crypto";
 import { TestClock } from "effect/testing";
+import { createHmac } from "node:crypto";
 
 const administered = Effect.provide(
   Layer.mergeAll(Administration.layer, Access.layer).pipe(
@@ -91,6 +92,12 @@ describe("administration", () => {
           administration.createKey(id, { scopes: [] }, "ann"),
           administration.createKey(id, { scopes, expiresAt: new Date(Number.NaN) }, "ann"),
           administration.changeKey(id, key, { expiresAt: longAgo }, "ann"),
+          administration.createKey(id, { scopes, tokensPerDay: 0 }, "ann"),
+          administration.createKey(id, { scopes, visitorRatePerMinute: 0 }, "ann"),
+          administration.createKey(id, { scopes, signingSecret: "" } as object as never, "ann"),
+          ...["shop.example", "https://a;b", "https://a/b", "https://*", "javascript:1"].map(
+            (origin) => administration.changeKey(id, key, { origins: [origin] }, "ann"),
+          ),
           administration.rotateKey(id, key, { keepFor: Duration.infinity }, "ann"),
           administration.rotateKey(id, key, { keepFor: hour, expiresAt: longAgo }, "ann"),
         ];
@@ -174,6 +181,32 @@ describe("administration", () => {
       const revoked = administration.rotateKey(id, fresh.id, { keepFor: Duration.zero }, "ann");
       assert.strictEqual((yield* Effect.flip(revoked))._tag, "KeyNotFound");
     }).pipe(administered),
+  );
+
+  it.effect(
+    "a key for visitors has the HMAC of its text as its secret, also after a rotation",
+    () =>
+      Effect.gen(function* () {
+        const administration = yield* Administration;
+        const { id } = yield* administration.createChatbot(helpdesk, "ann");
+        const secrets = Effect.map(administration.chatbot(id), ({ keys }) =>
+          keys.map(({ signingSecret }) => signingSecret),
+        );
+        const expected: Array<string | null> = [];
+        for (const visitors of [true, false]) {
+          const fields = { scopes, visitors, visitorRatePerMinute: 10 };
+          const created = yield* administration.createKey(id, fields, "ann");
+          const keepFor = { keepFor: Duration.hours(1) };
+          const rotated = yield* administration.rotateKey(id, created.id, keepFor, "ann");
+          for (const { key, signingSecret } of [created, rotated]) {
+            const hmac = createHmac("sha256", Redacted.value(key)).update("parley-visitor");
+            const secret = visitors ? hmac.digest("hex") : null;
+            assert.strictEqual(signingSecret && Redacted.value(signingSecret), secret);
+            expected.push(secret);
+          }
+        }
+        assert.deepStrictEqual(yield* secrets, expected);
+      }).pipe(administered),
   );
 
   it.effect("a change of settings or of a key takes effect for the next request", () =>

@@ -105,6 +105,33 @@ describe("asking", () => {
     }).pipe(Effect.provide(layerAsking(answers, moderator)));
   });
 
+  it.effect("a visitor does not wait for an ask in a chat that is not its own", () =>
+    Effect.gen(function* () {
+      const gate = Deferred.makeUnsafe<void>();
+      yield* Effect.gen(function* () {
+        const { entry } = yield* asking(ask("first", { visitor: "u" }));
+        const chatId = entry.chatId;
+        const asked = yield* Effect.forkChild(asking(ask("slow", { chatId, visitor: "u" })));
+        yield* settle;
+        for (const visitor of ["v", "", "u "]) {
+          const error = yield* Effect.flip(asking(ask("q", { chatId, visitor })));
+          assert.strictEqual(error._tag, "ChatNotFound");
+        }
+        // The holder of the key and the visitor take turns.
+        const others = yield* Effect.forEach(["u", null], (visitor) =>
+          Effect.forkChild(asking(ask("later", { chatId, visitor }))),
+        );
+        yield* settle;
+        yield* Deferred.done(gate, Exit.void);
+        yield* Fiber.join(asked);
+        for (const other of others) yield* Fiber.join(other);
+        assert.deepStrictEqual(yield* questionsOf(chatId), ["first", "slow", "later", "later"]);
+      }).pipe(
+        Effect.provide(layerAsking((question) => (question === "slow" ? held(gate) : says("a")))),
+      );
+    }),
+  );
+
   it.effect(
     "asks in one chat are answered in order of arrival, and asks in another chat meanwhile",
     () =>

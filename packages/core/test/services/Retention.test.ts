@@ -6,6 +6,7 @@ import {
   defaultSettings,
   layerRetention,
   newestChats,
+  plainKey,
   StorageUnavailable,
   TurnStore,
 } from "@parley/core";
@@ -148,10 +149,10 @@ it.effect(
           {
             id: name,
             hash: new Uint8Array(32),
-            name,
             scopes: ["read"],
+            ...plainKey,
+            name,
             expiresAt,
-            ratePerMinute: null,
           },
           "test",
         );

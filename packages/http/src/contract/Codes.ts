@@ -29,7 +29,13 @@ export const generalCodes = {
   RATE_EXCEEDED: {
     status: 403,
     code: 403002,
-    means: "The API key is over its rate; repeat the request after Retry-After seconds.",
+    means:
+      "The API key or its visitor is over its rate; repeat the request after Retry-After seconds.",
+  },
+  USER_REF_NOT_GRANTED: {
+    status: 403,
+    code: 403003,
+    means: "A visitor's token makes chats with the visitor's own userRef only.",
   },
   CHAT_DOES_NOT_EXISTS: { status: 404, code: 404011, means: "The chatbot has no such chat." },
   INTERNAL_ERROR: {

@@ -20,6 +20,8 @@ import type { Effect } from "effect";
 
 /** The event loop of the process. */
 export interface EventLoop {
+  /** When the request that begins now was read, in milliseconds. */
+  readonly arrival: () => number;
   /** How late it is: for how long work that is ready waits, in milliseconds. */
   readonly delay: () => number;
   /** Lets an ask that was taken on wait until it may begin, so that the turns of the loop stay short. */
@@ -28,15 +30,15 @@ export interface EventLoop {
   readonly waiting: () => number;
 }
 
-/** The length of a step, in milliseconds. */
-const step = 50;
+/** The length of a step, in milliseconds: of arrivals, so that a burst counts as short that takes long to decide. */
+const step = 40;
 
 /** The delay from which on the event loop is late, in milliseconds. */
 const late = 10;
 
 /** How the limit changes in a step. */
-const growth = 1.05;
-const decline = 0.95;
+const growth = 1.04;
+const decline = 0.96;
 
 /** So many asks never make a server full: to answer them late is better than to refuse them. */
 const few = 128;
@@ -44,12 +46,8 @@ const few = 128;
 /** How long a key counts after its last ask, in milliseconds. */
 const memory = 1_000;
 
-/**
- * Makes a function that takes on or refuses an ask of a key, while so many asks have begun and not ended.
- *
- * @param now a clock in milliseconds
- */
-export const makeAdmission = (loop: EventLoop, now: () => number = () => performance.now()) => {
+/** Makes a function that takes on or refuses an ask of a key, while so many asks have begun and not ended. */
+export const makeAdmission = (loop: EventLoop) => {
   let limit = Infinity;
   /** Asks a second that are taken on when all is well, as a moving mean. */
   let rate = 0;
@@ -80,7 +78,7 @@ export const makeAdmission = (loop: EventLoop, now: () => number = () => perform
   };
 
   return (key: string, begun: number): boolean => {
-    const time = now();
+    const time = loop.arrival();
     const inProgress = begun + loop.waiting();
     leastDelay = Math.min(leastDelay, loop.delay());
     if (time - stepStart >= step) endStep(time, inProgress);

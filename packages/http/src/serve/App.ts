@@ -23,6 +23,7 @@ import {
 } from "./ErrorResponses.ts";
 import { makeHandlers } from "./Handlers.ts";
 import { makeRequestLog, toMethod, type RequestFacts } from "./RequestLog.ts";
+import { makeVisitorTokens } from "./VisitorTokens.ts";
 
 /** Options of {@link makeApp}. */
 export interface AppOptions {
@@ -136,6 +137,7 @@ export const makeApp = Effect.fnUntraced(function* ({
     const isFirst = refusals++ === 0;
     return Effect.as(isFirst ? Effect.forkDetach(logRefusals) : Effect.void, overloadedResponse);
   });
+  const tokens = makeVisitorTokens();
 
   const notFound = ({ method, url }: Request) => {
     requestLog.fail("INVALID_PATH");
@@ -151,7 +153,10 @@ export const makeApp = Effect.fnUntraced(function* ({
     const key = request.headers["x-api-key"];
     if (key === undefined) return Effect.fail("API_KEY_NOT_PRESENT" as const);
     // Details need the store for the key alone.
-    const authenticated = access.authenticate(key, found?.endpoint === "details");
+    const authenticated = access.authenticate(key, {
+      recalls: found?.endpoint === "details",
+      tokens,
+    });
     return Effect.flatMap(authenticated, (principal) => {
       facts.chatbot = principal.chatbot.id;
       facts.key = principal.keyId;

@@ -6,6 +6,7 @@ import {
   type AskError,
   type KeyRejected,
   type RateExceeded,
+  type UserRefNotGranted,
 } from "@parley/core";
 import { Cause, Option, type Effect } from "effect";
 import type { HttpServerResponse } from "effect/http";
@@ -25,6 +26,7 @@ export type RequestError =
   | AskError
   | KeyRejected
   | RateExceeded
+  | UserRefNotGranted
   | ValidationErrors
   | GeneralMessage;
 
@@ -79,6 +81,7 @@ const toValidationResponse = (dto: string, problems: ReadonlyArray<Problem>): Er
 const messages = {
   KeyRejected: "API_KEY_NOT_VALID",
   RateExceeded: "RATE_EXCEEDED",
+  UserRefNotGranted: "USER_REF_NOT_GRANTED",
   // The chatbot was deleted while `Access` still remembered its key.
   ChatbotNotFound: "API_KEY_NOT_VALID",
   ChatNotFound: "CHAT_DOES_NOT_EXISTS",

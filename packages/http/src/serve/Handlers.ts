@@ -59,24 +59,30 @@ export const makeHandlers = Effect.fnUntraced(function* (onDisconnect: "finish" 
 
     createChat: Effect.fnUntraced(function* ({ principal, request }) {
       const { body, "Idempotency-Key": key = null } = yield* decodeCreateChat(request);
-      const { chat, replayed } = yield* chats.create(principal.chatbot, body, key);
+      const { chat, replayed } = yield* chats.create(
+        principal.chatbot,
+        body,
+        key,
+        principal.userRef,
+      );
       return toCreated(encodeChat(chat), replayed);
     }),
 
     listChats: Effect.fnUntraced(function* ({ principal, request }) {
       const query = { ...newestChats, ...(yield* decodeChatsQuery(request.url)) };
-      return toJsonResponse(encodePage(yield* chats.list(principal.chatbot, query), encodeChat));
+      const page = yield* chats.list(principal.chatbot, query, principal.userRef);
+      return toJsonResponse(encodePage(page, encodeChat));
     }),
 
     history: Effect.fnUntraced(function* ({ facts, parameter, principal, request }) {
       const query = { ...newest, ...(yield* decodeHistoryQuery(request.url)) };
       facts.chat = toChatId(parameter);
-      const page = yield* chats.history(principal.chatbot, facts.chat, query);
+      const page = yield* chats.history(principal.chatbot, facts.chat, query, principal.userRef);
       return toJsonResponse(encodePage(page, encodeEntry));
     }),
 
     ask: Effect.fnUntraced(function* ({ facts, principal, reportFailure, request }) {
-      const { chatbot, keyId } = principal;
+      const { chatbot, keyId, userRef: visitor = null } = principal;
       const { headers } = request;
       const {
         body: { chat_id: chatId = null, query: question },
@@ -84,7 +90,7 @@ export const makeHandlers = Effect.fnUntraced(function* (onDisconnect: "finish" 
         "On-Disconnect": onHangUp,
       } = yield* decodeAsk(request, onDisconnect);
       if (chatId !== null) facts.chat = chatId;
-      const ask = { chatId, question, key, keyId, ...(onHangUp && { onHangUp }) };
+      const ask = { chatId, question, key, keyId, visitor, ...(onHangUp && { onHangUp }) };
       if (acceptsEvents(headers["accept"])) {
         const seen = parseEventId(headers["last-event-id"]);
         return yield* toEventStream(

@@ -3,7 +3,7 @@ import { rolldown } from "rolldown";
 import { expect, it } from "vitest";
 
 it("core, memory store and handler need no Node.js, and have at most 230 kB, compressed", async () => {
-  const entry = "embedded.js";
+  const entry = "embedded-parley.js";
   const packages = ["core", "store-memory", "http"];
   const build = await rolldown({
     input: entry,

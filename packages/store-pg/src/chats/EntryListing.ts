@@ -26,17 +26,20 @@ type Row = { readonly total: number } & (Entry | { readonly id: null });
 
 export const makeListEntries =
   (pools: ListPools): ChatStore["Service"]["listEntries"] =>
-  (chatbot, chatId, query) => {
+  (chatbot, chatId, query, userRef = null) => {
     const isQuick = query.id !== null || positionOrder(query.orderBy) !== undefined;
     const read = isQuick ? readQuickly : readInBulk;
-    return Effect.flatMap(read<Row>(pools, chatbot, entryPage(chatbot, chatId, query)), (rows) => {
-      const [first] = rows;
-      if (first === undefined) return Effect.fail(new ChatNotFound({ chatId }));
-      return Effect.succeed({
-        total: first.total,
-        items: rows.flatMap((row) => (row.id === null ? [] : toEntry(row))),
-      });
-    });
+    return Effect.flatMap(
+      read<Row>(pools, chatbot, entryPage(chatbot, chatId, query, userRef)),
+      (rows) => {
+        const [first] = rows;
+        if (first === undefined) return Effect.fail(new ChatNotFound({ chatId }));
+        return Effect.succeed({
+          total: first.total,
+          items: rows.flatMap((row) => (row.id === null ? [] : toEntry(row))),
+        });
+      },
+    );
   };
 
 const sortColumns: Readonly<Record<EntryField, string>> = {
@@ -50,7 +53,12 @@ const sortColumns: Readonly<Record<EntryField, string>> = {
 };
 
 /** The entry with the query's id; or all, by a seek in the order of positions, else sorted. */
-export const entryPage = (chatbot: number, chat: number, query: EntryQuery): Statement => {
+export const entryPage = (
+  chatbot: number,
+  chat: number,
+  query: EntryQuery,
+  userRef: string | null = null,
+): Statement => {
   const direction = query.id === null ? positionOrder(query.orderBy) : undefined;
   const orderBy =
     direction === undefined
@@ -64,6 +72,14 @@ export const entryPage = (chatbot: number, chat: number, query: EntryQuery): Sta
     query.id === null
       ? "entry"
       : "(select * from entry where chatbot_id = $1 and id = $5::int8 offset 0)";
+  const values = [
+    chatbot,
+    chat,
+    query.limit,
+    offsetOf(query),
+    ...(query.id === null ? [] : [query.id]),
+  ];
+  const owned = userRef === null ? "" : ` and chat.user_ref = $${values.length + 1}`;
   const matching = `from ${from} one where chatbot_id = $1 and chat_id = $2::int8 and ${condition}`;
   return {
     text: `
@@ -72,8 +88,8 @@ from chat left join lateral (
   select * ${matching}
   order by ${orderOf("one", orderBy, sortColumns)} limit $3::int8 ${offset}
 ) page on true
-where chat.chatbot_id = $1 and chat.id = $2::int8
+where chat.chatbot_id = $1 and chat.id = $2::int8${owned}
 order by ${orderOf("page", orderBy, sortColumns)}`,
-    values: [chatbot, chat, query.limit, offsetOf(query), ...(query.id === null ? [] : [query.id])],
+    values: userRef === null ? values : [...values, userRef],
   };
 };

@@ -39,9 +39,11 @@ export interface Transport {
 }
 
 /** A string says what is wrong with the address, and contains no part of a password. */
-const readAddress = (text: string): Transport | string => {
-  const [, authority, rest] = /^postgres(?:ql)?:\/\/([^/?#]*)(.*)$/s.exec(text) ?? [];
+const readAddress = (address: string): Transport | string => {
+  const [, authority, rest] = /^postgres(?:ql)?:\/\/([^/?#]*)(.*)$/s.exec(address) ?? [];
   if (authority === undefined) return noAddress;
+  // libpq accepts a user without a host, such as with the directory of a Unix socket in `host`; `URL` does not.
+  const text = authority.endsWith("@") ? address.replace(/@(?=[/?#]|$)/, "@localhost") : address;
   const several = `names several hosts: ${onePrimary}`;
   if (authority.slice(authority.lastIndexOf("@") + 1).includes(",")) return several;
   if (!URL.canParse(text)) return text.includes("@") ? notEncoded : noAddress;

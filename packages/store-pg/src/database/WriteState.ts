@@ -30,9 +30,15 @@ const describeClock = (offset: number) => {
   return `This machine's clock is ${difference} ${offset < 0 ? "ahead of" : "behind"} the database's, which decides when keys expire and chats are erased.`;
 };
 
+/** Whether the role may draw ids; `null` before the migration. */
+const mayDraw = (sequence: string) =>
+  `has_sequence_privilege(to_regclass('${sequence}'), 'usage, update')`;
+
 const stateRow = `
 select ${millisNow} as now, case when pg_is_in_recovery() then 'it is a standby'
-  when current_setting('transaction_read_only')::bool then 'its transactions are read-only by default' end as reason`;
+  when current_setting('transaction_read_only')::bool then 'its transactions are read-only by default'
+  when not (${mayDraw("chat_id")} and ${mayDraw("entry_id")})
+    then 'permission denied for sequences' end as reason`;
 
 // What creations and asks write. PostgreSQL checks a right though there is no row. The entry needs new space on the disk.
 const probes = [

@@ -38,6 +38,12 @@ create table api_key (
   scopes text[] not null,
   expires_at timestamptz(3),
   rate_per_minute int,
+  -- Whoever reads it can sign tokens of visitors.
+  signing_secret text,
+  visitor_rate_per_minute int,
+  tokens_per_day bigint,
+  origins text[] not null default '{}',
+  anonymous boolean not null default false,
   revoked_at timestamptz(3),
   created_at timestamptz(3) not null default clock_timestamp(),
   last_used_at timestamptz(3)

@@ -1,7 +1,7 @@
 /**
  * The port `ChatbotDirectory`: finds the chatbot of a key, and records the use of keys.
  */
-import { ChatbotDirectory, type RegisteredKey } from "@parley/core";
+import { ChatbotDirectory, grantOf, type RegisteredKey } from "@parley/core";
 import { Effect, Stream } from "effect";
 import type { Notifications } from "../database/Notifications.ts";
 import { toStorageUnavailable } from "../database/PgErrors.ts";
@@ -19,12 +19,9 @@ export const makeChatbotDirectory = ({ reads, writes }: PgPools, notifications: 
   ChatbotDirectory.of({
     open: (keyId) =>
       reads.query<GrantRow>("operator", openKey, [keyId]).pipe(
-        Effect.map(([row]) => {
-          if (row === undefined) return null;
-          const { expiresInMillis } = row;
-          const { hash, ratePerMinute, scopes } = toKey(row);
-          return { hash, scopes, ratePerMinute, chatbot: toChatbot(row), expiresInMillis };
-        }),
+        Effect.map(([row]) =>
+          row === undefined ? null : grantOf(toKey(row), toChatbot(row), row.nowMillis),
+        ),
         toStorageUnavailable,
       ),
     used: (keyIds) =>
@@ -34,11 +31,10 @@ export const makeChatbotDirectory = ({ reads, writes }: PgPools, notifications: 
     changed: Stream.map(notifications("changed"), (id) => (id === null ? null : Number(id))),
   });
 
-type GrantRow = ChatbotRow & RegisteredKey & { readonly expiresInMillis: number | null };
+type GrantRow = ChatbotRow & RegisteredKey & { readonly nowMillis: number };
 
 const openKey = `
-select ${chatbotColumns}, ${keyColumns},
-  extract(epoch from expires_at)::float8 * 1000 - ${millisNow} as "expiresInMillis"
+select ${chatbotColumns}, ${keyColumns}, ${millisNow} as "nowMillis"
 from api_key join chatbot on chatbot.id = api_key.chatbot_id
 where api_key.id = $1 and revoked_at is null`;
 

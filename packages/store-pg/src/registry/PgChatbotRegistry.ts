@@ -74,17 +74,10 @@ export const makeChatbotRegistry = ({ reads, writes }: PgPools) => {
       () => Effect.fail(taken),
     );
 
-  const insertKey = Effect.fnUntraced(function* (
-    chatbot: number,
-    { expiresAt, hash, id, name, ratePerMinute, scopes }: KeyRecord,
-    actor: string,
-  ) {
-    const values = [chatbot, id, hash, name, texts(scopes), time(expiresAt), ratePerMinute, actor];
-    yield* writeUnique(addKey, values, new KeyTaken({ keyId: id }));
+  const insertKey = Effect.fnUntraced(function* (chatbot: number, key: KeyRecord, actor: string) {
+    const values = [...valuesOf(key), chatbot, key.hash, actor];
+    yield* writeUnique(addKey, values, new KeyTaken({ keyId: key.id }));
   });
-
-  const updateKey = ({ expiresAt, id, name, ratePerMinute, scopes }: KeyRecord) =>
-    query(changeKey, [id, name, texts(scopes), time(expiresAt), ratePerMinute]);
 
   return ChatbotRegistry.of({
     list: reads
@@ -150,18 +143,21 @@ export const makeChatbotRegistry = ({ reads, writes }: PgPools) => {
         const before = yield* keyWith(id, keyId);
         const fields = changedFields(before, change);
         if (fields.length === 0) return;
-        yield* updateKey({ ...before, ...change });
+        yield* query(changeKey, valuesOf({ ...before, ...change }));
         yield* audit(actor, id, "change-key", `${keyId}: ${fields.join(", ")}`);
       }),
 
     replaceKey: (id, keyId, replacement, keepForMillis, actor) =>
       write(function* () {
-        const { name, ratePerMinute, scopes, ...old } = yield* keyWith(id, keyId);
-        yield* insertKey(id, { ...replacement, name, scopes, ratePerMinute }, actor);
+        const old = yield* keyWith(id, keyId);
+        const { name, scopes, signingSecret } = old;
+        const secret = signingSecret && replacement.signingSecret;
+        yield* insertKey(id, { ...old, ...replacement, signingSecret: secret }, actor);
         const [ended] = yield* query<Pick<Replaced, "expiresAt">>(endKey, [keyId, keepForMillis]);
-        if (ended === undefined) return { name, scopes, expiresAt: old.expiresAt! };
+        const replaced = { name, scopes, signingSecret };
+        if (ended === undefined) return { ...replaced, expiresAt: old.expiresAt! };
         yield* audit(actor, id, "change-key", `${keyId}: expiresAt`);
-        return { name, scopes, expiresAt: ended.expiresAt };
+        return { ...replaced, expiresAt: ended.expiresAt };
       }),
 
     revokeKey: (id, keyId, actor) =>
@@ -207,9 +203,24 @@ update chatbot set workspace_name = $2, name = $3, description = $4, settings = 
 where id = $1`;
 const deleteChatbot = "delete from chatbot where id = $1";
 
-const changeKey = `
-update api_key set name = $2, scopes = $3, expires_at = $4::timestamptz, rate_per_minute = $5::int
-where id = $1`;
+/** The id of a key, then the fields that an operator can change. */
+const valuesOf = (key: KeyRecord) => [
+  key.id,
+  key.name,
+  texts(key.scopes),
+  time(key.expiresAt),
+  key.ratePerMinute,
+  key.signingSecret,
+  key.visitorRatePerMinute,
+  key.tokensPerDay,
+  texts(key.origins),
+  key.anonymous,
+];
+const keyFields =
+  "name, scopes, expires_at, rate_per_minute, signing_secret, visitor_rate_per_minute, tokens_per_day, origins, anonymous";
+const keyValues = "$2, $3, $4::timestamptz, $5::int, $6, $7::int, $8::int8, $9, $10::bool";
+
+const changeKey = `update api_key set (${keyFields}) = row(${keyValues}) where id = $1`;
 // An end that was to come earlier stays.
 const endKey = `
 update api_key set expires_at = clock_timestamp() + $2::float8 * interval '1 millisecond'
@@ -230,6 +241,5 @@ const addLine = `with ${written("$1, $2, $3, $4")}`;
 // One statement, because a chatbot may be created with a thousand keys.
 const addKey = `
 with added as (
-  insert into api_key (chatbot_id, id, hash, name, scopes, expires_at, rate_per_minute)
-  values ($1, $2, $3, $4, $5, $6::timestamptz, $7::int)
-), ${written("$8, $1, 'add-key', $2")}`;
+  insert into api_key (id, ${keyFields}, chatbot_id, hash) values ($1, ${keyValues}, $11, $12)
+), ${written("$13, $11, 'add-key', $1")}`;

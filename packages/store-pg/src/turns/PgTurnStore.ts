@@ -89,11 +89,11 @@ export const makeTurnStore = Effect.fnUntraced(function* (
   const appendToChat = yield* makeChange<Append, Outcome & Entry>(appendEntries);
 
   const appendToNewChat = Effect.fnUntraced(function* (
-    { chatbot, id, idempotencyKey }: Turn,
+    { chatbot, id, idempotencyKey, userRef = null }: Turn,
     entry: NewEntry,
   ) {
     const keyed = idempotencyKey && { ...idempotencyKey, turn: id, claims: false };
-    const created = yield* create(chatbot, { name: null, userRef: null, entry, keyed });
+    const created = yield* create(chatbot, { name: null, userRef, entry, keyed });
     if (created === null) return yield* new TurnLost();
     const { keyId: _, usage: __, ...stored } = entry;
     return {

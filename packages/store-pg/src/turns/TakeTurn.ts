@@ -86,8 +86,10 @@ export const makeTakeTurn = Effect.fnUntraced(function* <E>(
     chatbot: number,
     chat: number | null,
     idempotencyKey: Turn["idempotencyKey"],
+    userRef: string | null = null,
   ) {
-    const turn: Turn = { id: crypto.randomUUID(), chatbot, chat, idempotencyKey, newest: [] };
+    const id = crypto.randomUUID();
+    const turn: Turn = { id, chatbot, chat, idempotencyKey, userRef, newest: [] };
     if (chat === null && idempotencyKey === null) {
       yield* toStorageUnavailable(pools.writable);
       return { _tag: "Turn", turn } satisfies Taken;
@@ -131,6 +133,9 @@ const lockedPause = 50;
 
 const leaseEnd = `clock_timestamp() + interval '${turnLease} milliseconds'`;
 
+/** A chat of somebody else is a missing one, and is not locked. */
+const isOwn = "(visitor is null or user_ref = visitor)";
+
 // CTEs that claim the keys of what was decided. The `outcome` is the decision, or that another request claimed the key
 // after the snapshot.
 const claimed = `claim as (
@@ -146,6 +151,7 @@ const columns: ReadonlyArray<Column<Turn>> = [
   ["turn", "text", ({ id }) => id],
   ["key", "text", ({ idempotencyKey }) => idempotencyKey?.key],
   ["fingerprint", "text", ({ idempotencyKey }) => idempotencyKey?.fingerprint],
+  ["visitor", "text", ({ userRef }) => userRef],
 ];
 
 /** The parameter after the columns: this instance. */
@@ -173,10 +179,10 @@ with request as (
     from idempotency_key k ${atKey("key", "request.key", `not ${isFree("k")}`)}
   ) key_row on true left join lateral (
     select turn_until as held_until, turn is not null and turn_until > statement_timestamp() and ${instanceParameter} = any (waiting) as is_queued
-    from chat ${atKey("id", "request.chat_id")}
+    from chat ${atKey("id", "request.chat_id", isOwn)}
   ) snapshot on true left join lateral (
     select position, create_time, entries, turn as chat_turn, turn_until as chat_until, waiting
-    from chat ${atKey("id", "request.chat_id", "key_fingerprint is null and not is_queued")}
+    from chat ${atKey("id", "request.chat_id", `key_fingerprint is null and not is_queued and ${isOwn}`)}
     for no key update skip locked
   ) chat_row on true
 ), decided as (

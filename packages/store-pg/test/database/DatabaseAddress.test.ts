@@ -11,6 +11,7 @@ it.each([
   "postgres://ann:p@ss:w[ord@db.example/parley",
   "postgres://ann:%2F%23%3F%25@[::1]/parley",
   "postgres:///parley?host=/run/postgresql&user=ann@corp",
+  "postgres://ann:p@ss@/parley?host=/run/postgresql",
   "postgres://%2Frun%2Fpostgresql/parley",
   `${base}?application_name=web&options=-c%20jit%3Doff`,
 ])("the address %s can be used", (address) => {

@@ -172,6 +172,10 @@ describe("a start", () => {
         assert.strictEqual(yield* readOnlyReason, "permission denied for table entry");
         yield* sql.unsafe("grant insert on parley.entry to parley_bypass");
         yield* becomes(readOnlyReason, false);
+        yield* sql.unsafe("revoke all on sequence parley.entry_id from parley_bypass");
+        assert.strictEqual(yield* readOnlyReason, "permission denied for sequences");
+        yield* sql.unsafe("grant usage on sequence parley.entry_id to parley_bypass");
+        yield* becomes(readOnlyReason, false);
       }).pipe(Effect.provide(layerPostgres(server)));
     }).pipe(Effect.scoped),
   );

@@ -6,6 +6,7 @@ import {
   ChatStore,
   defaultSettings,
   newestChats,
+  plainKey,
   type ArchiveRecord,
 } from "@parley/core";
 import { Deferred, Effect, Fiber, Latch, Queue, Stream } from "effect";
@@ -42,10 +43,8 @@ let keys = 0;
 const keyRecord = () => ({
   id: `key ${++keys}`,
   hash: new Uint8Array(32),
-  name: null,
   scopes: ["read"] as const,
-  expiresAt: null,
-  ratePerMinute: null,
+  ...plainKey,
 });
 
 layer(layerPostgresUnderTest(), { excludeTestServices: true })("registry on PostgreSQL", (it) => {

@@ -9,16 +9,19 @@ import {
   keyState,
   RatePerMinute,
   scopes,
+  TokensPerDay,
+  UserRef,
   type Chatbot,
   type CreatedKey,
   type Scope,
 } from "@parley/core";
+import { longestLife, signVisitorToken } from "@parley/http";
 import { Console, Duration, Effect, Option, Redacted, Schema, Stdio, Stream } from "effect";
 import { Argument, CliError, Command, Flag } from "effect/cli";
 import { SecureRandom } from "effect/crypto";
-import { actor, onDatabase } from "../Database.ts";
+import { actor, onDatabase, recordRead } from "../Database.ts";
 import { makeCommand, withHelp } from "../Declaration.ts";
-import { nothingNamed } from "../Errors.ts";
+import { CommandFailed, nothingNamed } from "../Errors.ts";
 import {
   chatbotFlag,
   chatbotOf,
@@ -26,6 +29,7 @@ import {
   expiresFlag,
   givenOf,
   present,
+  switchFlag,
   textFlag,
 } from "../Flags.ts";
 import { print, table } from "../Output.ts";
@@ -83,10 +87,32 @@ const rateOf = (text: string): Option.Option<number | null> => {
   return Schema.is(RatePerMinute)(count) ? Option.some(count) : Option.none();
 };
 
-const rateFlag = Flag.String("rate").pipe(
-  Flag.filterMap(rateOf, () => "Expected a number up to 1000000 a minute, such as 60/min, or none"),
-  Flag.withMetavar("60/min|none"),
-  Flag.withDescription("How many requests with the key each server process accepts"),
+const makeRateFlag = (name: string, description: string) =>
+  Flag.String(name).pipe(
+    Flag.filterMap(
+      rateOf,
+      () => "Expected a number up to 1000000 a minute, such as 60/min, or none",
+    ),
+    Flag.withMetavar("60/min|none"),
+    Flag.withDescription(description),
+  );
+const rateFlag = makeRateFlag("rate", "How many requests with the key each server process accepts");
+const visitorRateFlag = makeRateFlag(
+  "visitor-rate",
+  "How many requests of each of the key's visitors each server process accepts",
+);
+
+/** Tokens in a day; `null` for any number. */
+const budgetOf = (text: string): Option.Option<number | null> => {
+  if (text === "none") return Option.some(null);
+  const count = Number(/^(\d{1,13})\/day$/.exec(text)?.[1] ?? Number.NaN);
+  return Schema.is(TokensPerDay)(count) ? Option.some(count) : Option.none();
+};
+
+const budgetFlag = Flag.String("budget").pipe(
+  Flag.filterMap(budgetOf, () => "Expected a number of tokens a day, such as 200000/day, or none"),
+  Flag.withMetavar("200000/day|none"),
+  Flag.withDescription("How many tokens the key's asks may cost in a day of UTC"),
 );
 
 const newExpiresFlag = expiresFlag(null, "When the new key expires (default: never)");
@@ -97,12 +123,15 @@ const titleOf = (id: string, { id: chatbot, name }: Chatbot) =>
 /** Prints the text of a new key alone on standard output, so that a shell can keep it in a variable. */
 const printKey = Effect.fnUntraced(function* (
   chatbot: Chatbot,
-  { id, key }: CreatedKey,
+  { id, key, signingSecret }: CreatedKey,
   more: Readonly<Record<string, unknown>>,
 ) {
   const text = Redacted.value(key);
-  yield* print({ id, key: text, chatbot: chatbot.id, ...more }, text);
+  const secret = signingSecret && Redacted.value(signingSecret);
+  yield* print({ id, key: text, signingSecret: secret, chatbot: chatbot.id, ...more }, text);
   yield* Console.error(`${titleOf(id, chatbot)} is shown only now.`);
+  if (secret !== null)
+    yield* Console.error(`Its signing secret, for tokens of visitors: ${secret}`);
 });
 
 const create = makeCommand("create", {
@@ -111,6 +140,7 @@ const create = makeCommand("create", {
     "parley key create --name 'web shop'": "With all scopes",
     "parley key create --chatbot Helpdesk --scopes read --expires 30d": "For a report, for a month",
     "parley key create --rate 60/min": "Limited",
+    "parley key create --visitors --visitor-rate 10/min": "To sign tokens of visitors, too",
     "KEY=$(parley key create)": "Into a variable of the shell",
   },
   flags: {
@@ -118,14 +148,20 @@ const create = makeCommand("create", {
     name: nameFlag,
     scopes: scopesFlag.pipe(Flag.withDefault(scopes)),
     expires: newExpiresFlag,
-    ratePerMinute: rateFlag.pipe(Flag.withDefault(null)),
+    visitors: switchFlag("visitors", "Whether the key signs tokens of visitors"),
+    bounds: {
+      ratePerMinute: rateFlag.pipe(Flag.withDefault(null)),
+      visitorRatePerMinute: visitorRateFlag.pipe(Flag.withDefault(null)),
+      tokensPerDay: budgetFlag.pipe(Flag.withDefault(null)),
+    },
   },
-  run: Effect.fnUntraced(function* ({ chatbot: wanted, expires, name, ratePerMinute, scopes }) {
+  run: Effect.fnUntraced(function* ({ bounds, chatbot: wanted, expires, name, scopes, visitors }) {
     const { chatbot } = yield* chatbotOf(wanted);
     const administration = yield* Administration;
     const expiresAt = expires && (yield* expires);
-    const key = { name: Option.getOrNull(name), scopes, expiresAt, ratePerMinute };
-    const created = yield* administration.createKey(chatbot.id, key, yield* actor);
+    const key = { name: Option.getOrNull(name), scopes, expiresAt, ...bounds };
+    const wantedKey = { ...key, visitors };
+    const created = yield* administration.createKey(chatbot.id, wantedKey, yield* actor);
     yield* printKey(chatbot, created, key);
   }, onDatabase),
 });
@@ -143,8 +179,9 @@ const list = makeCommand("list", {
       : Administration.use((administration) => administration.chatbots);
     const now = yield* present;
     const documents = chatbots.flatMap(({ chatbot, keys }) =>
-      keys.map(({ hash: _, ...key }) => ({
+      keys.map(({ hash: _, signingSecret, ...key }) => ({
         ...key,
+        visitors: signingSecret !== null,
         chatbot: chatbot.id,
         chatbotName: chatbot.name,
         state: keyState(key, now.getTime()),
@@ -154,7 +191,7 @@ const list = makeCommand("list", {
       documents,
       table(documents, [
         ...(["id", "chatbot", "chatbotName", "name", "state", "scopes"] as const),
-        ...(["ratePerMinute", "createdAt", "expiresAt", "lastUsedAt"] as const),
+        ...(["visitors", "ratePerMinute", "createdAt", "expiresAt", "lastUsedAt"] as const),
       ]),
     );
   }, onDatabase),
@@ -174,6 +211,8 @@ const set = makeCommand("set", {
       name: newNameFlag,
       scopes: Flag.optional(scopesFlag),
       ratePerMinute: Flag.optional(rateFlag),
+      visitorRatePerMinute: Flag.optional(visitorRateFlag),
+      tokensPerDay: Flag.optional(budgetFlag),
     },
   },
   run: Effect.fnUntraced(function* ({ id, change, expires }) {
@@ -241,6 +280,75 @@ const generate = makeCommand("generate", {
   }, Effect.provide(SecureRandom.layerWebCrypto)),
 });
 
+const token = makeCommand("token", {
+  description: "Print a token of a visitor, for whom only the chats with its userRef exist",
+  examples: {
+    "parley key token --user-ref user-7 --expires 15m": "By the only key that signs tokens",
+    "parley key token prl_QSCmEIhoudPA --user-ref user-7 --scopes read": "Only to read",
+  },
+  flags: {
+    id: Argument.optional(idArgument),
+    userRef: Flag.String("user-ref").pipe(
+      Flag.filter(Schema.is(UserRef), () => "Expected up to 60 characters"),
+      Flag.filter(
+        (userRef) => userRef !== "",
+        () => "Expected a userRef that is not empty",
+      ),
+      Flag.withDescription("The visitor's userRef"),
+    ),
+    expires: expiresFlag(undefined, "When the token expires, at most 24 hours ahead (default: 1h)"),
+    scopes: Flag.optional(scopesFlag),
+  },
+  run: Effect.fnUntraced(function* ({ expires, id, scopes, userRef }) {
+    // Before the present is read: 24h are then at most 24 hours.
+    const expiresAt = expires && (yield* expires);
+    const all = yield* Administration.use((administration) => administration.chatbots);
+    const now = yield* present;
+    const signers = all.flatMap(({ chatbot, keys }) =>
+      keys.flatMap((key) =>
+        keyState(key, now.getTime()) === "live" && key.signingSecret !== null
+          ? { chatbot, id: key.id, signingSecret: key.signingSecret }
+          : [],
+      ),
+    );
+    const [signer, ...others] = signers.filter(
+      (key) => key.id === Option.getOrElse(id, () => key.id),
+    );
+    if (signer === undefined || others.length > 0) {
+      const named = Option.map(
+        id,
+        (text) => `The key prl_${text}_… is not live, or signs no tokens.`,
+      );
+      return yield* new CommandFailed({
+        message: Option.getOrElse(named, () =>
+          signer === undefined
+            ? "No live key signs tokens."
+            : "More than one key signs tokens: name one.",
+        ),
+        hint: '"parley key create --visitors" creates one, and "parley key list" lists all.',
+      });
+    }
+    const end = expiresAt ?? new Date(now.getTime() + 3_600_000);
+    if (end.getTime() - now.getTime() > 1000 * longestLife)
+      return yield* new CommandFailed({
+        message: `A token expires at most 24 hours ahead, not at ${end.toISOString()}.`,
+        hint: "--expires 24h is the longest.",
+        exitCode: 2,
+      });
+    // Whoever has the token reads the user's chats.
+    yield* recordRead(signer.chatbot.id, `token of ${userRef} by ${signer.id}`);
+    const token = yield* signVisitorToken({
+      ...signer,
+      keyId: signer.id,
+      userRef,
+      expiresAt: end,
+      ...givenOf({ scopes }),
+    });
+    yield* print({ token, userRef, key: signer.id, expiresAt: end }, token);
+    yield* Console.error(`It expires at ${end.toISOString()}.`);
+  }, onDatabase),
+});
+
 export const key = Command.make("key").pipe(
   withHelp({
     description: "API keys",
@@ -249,5 +357,5 @@ export const key = Command.make("key").pipe(
       "parley key rotate --help": "How to replace one",
     },
   }),
-  Command.withSubcommands([create, list, set, revoke, rotate, generate]),
+  Command.withSubcommands([create, list, set, revoke, rotate, generate, token]),
 );

@@ -13,6 +13,7 @@ import {
   type Server,
   type Target,
 } from "../client.ts";
+import { visitorToken } from "../../visitorToken.ts";
 
 interface Endpoint {
   readonly name: string;
@@ -68,6 +69,17 @@ export const auth = (server: Server): void => {
         ["Latin-1", "prl_é\u00ff"],
         ["markup", "<script>' OR 1=1 --"],
         ["punctuation", "____.....%00"],
+        ["a token with another signature", `${visitorToken(key, "u").slice(0, -5)}AAAAA`],
+        ["a token of another key", visitorToken(target.otherKey, "u")],
+        [
+          "a token with another key's id",
+          visitorToken(key.slice(0, 16) + target.otherKey.slice(16), "u"),
+        ],
+        ["a token without an exp", visitorToken(key, "u", { exp: undefined })],
+        ["an expired token", visitorToken(key, "u", { exp: 1 })],
+        ["a token of two days", visitorToken(key, "u", { exp: Date.now() / 1000 + 172_800 })],
+        ["a token without a user", visitorToken(key, "")],
+        ["a token of a user with 61 characters", visitorToken(key, "u".repeat(61))],
       ];
     };
 

@@ -11,7 +11,7 @@ import { focus, Icon, isPhone, useRead } from "../../page/Parts.tsx";
 import { ChatList, nameChat, titleOf } from "./Chats.tsx";
 import { Requests } from "./Requests.tsx";
 import { addresses, client, config, forgetKey } from "./Session.ts";
-import { isKey, key, mayAsk, rejection, route, setKey } from "./Session.ts";
+import { isKey, key, mayAsk, rejection, route, setKey, visitor } from "./Session.ts";
 
 /** `error`: why the last key was not accepted. */
 const KeyForm = ({ error }: { readonly error?: unknown }) => {
@@ -25,7 +25,7 @@ const KeyForm = ({ error }: { readonly error?: unknown }) => {
         <h1>Meet your chatbot</h1>
         <p>Read its chats, ask it questions, and see each request. An API key opens one chatbot.</p>
         <Failure error={error} />
-        <label for="key">API key</label>
+        <label for="key">API key, or a visitor's token</label>
         <div class="row">
           <input
             id="key"
@@ -42,7 +42,8 @@ const KeyForm = ({ error }: { readonly error?: unknown }) => {
         </div>
         <p class="quiet">
           The first start prints a key, and <code>parley key create</code> makes another. This tab
-          keeps it until you close the tab.
+          keeps it until you close the tab. <code>parley key token</code> makes a token, with which
+          you see what a visitor sees.
         </p>
       </form>
     </main>
@@ -63,6 +64,11 @@ const Chatbot = () => {
         <header dir="auto">
           <p class="name">{name}</p>
           <p class="quiet">{details?.workspaceName}</p>
+          {visitor !== null && (
+            <p class="quiet">
+              Visitor <bdi>{visitor}</bdi>
+            </p>
+          )}
         </header>
         <Failure error={error} retry={retry} />
         <ChatList />

@@ -1,0 +1,117 @@
+import { describe, expect, it } from "vitest";
+import { visitorToken } from "../../visitorToken.ts";
+import {
+  api,
+  askApi,
+  askQuestion,
+  askStream,
+  createChat,
+  expectGeneral,
+  expectNoChat,
+  listChats,
+  listEntries,
+  parseEvents,
+  unique,
+  type Server,
+} from "../client.ts";
+
+/** The section "Visitors" of the decisions. */
+export const visitors = (server: Server): void => {
+  describe("a visitor", () => {
+    const token = (userRef: string, more = {}) => visitorToken(server().key, userRef, more);
+
+    it("has the chats that it creates, by a creation or an ask, and no others", async () => {
+      const [user, tag] = [unique(), unique()];
+      const key = token(user);
+      await createChat(server(), { name: tag });
+      await createChat(server(), { name: tag }, token(unique()));
+      const created = [
+        await createChat(server(), { name: tag }, key),
+        await createChat(server(), { name: tag, userRef: user }, key),
+        await createChat(server(), { name: tag, userRef: null }, key),
+      ];
+      expect(created.map(({ userRef }) => userRef)).toEqual([user, user, user]);
+      const asked = [
+        await askQuestion(server(), { query: "port" }, key),
+        (
+          await askApi(server(), {
+            json: { query: "port" },
+            key,
+            headers: { "idempotency-key": "k" },
+          })
+        ).body.data,
+        parseEvents((await askStream(server(), { json: { query: "port" }, key })).text).at(-1)!.data
+          .data,
+      ];
+      const ids = [...created.map(({ id }) => id), ...asked.map(({ chat_id }) => chat_id)];
+      const page = await listChats(server(), "limit=100", key);
+      expect(page.data.map(({ id }) => id)).toEqual(ids.toReversed());
+      expect(page.total).toBe(6);
+      // The holder of the key has them, too.
+      expect(await listChats(server(), `userRef=${user}&limit=100`)).toEqual(page);
+      expect((await listChats(server(), `search=${tag}`, key)).total).toBe(3);
+      expect((await listChats(server(), `search=${tag}`)).total).toBe(5);
+    });
+
+    it("cannot create a chat for another user", async () => {
+      const user = unique();
+      for (const userRef of [`${user} `, "", unique()]) {
+        const answer = await api(server(), "/chats", { json: { userRef }, key: token(user) });
+        expectGeneral(answer, 403);
+        expect(answer.body).toMatchObject({ code: 403003, message: "USER_REF_NOT_GRANTED" });
+      }
+      expect((await listChats(server(), "", token(user))).total).toBe(0);
+    });
+
+    it("finds nothing by another user's reference or chat", async () => {
+      const [user, other] = [unique(), unique()];
+      const { id } = await createChat(server(), {}, token(other));
+      for (const query of [`userRef=${other}`, `id=${id}`, `userRef=${other}&id=${id}`, "userRef="])
+        expect(await listChats(server(), query, token(user))).toEqual({ data: [], total: 0 });
+      expectNoChat(await api(server(), `/chats/${id}/history`, { key: token(user) }));
+      const json = { chat_id: id, query: "port" };
+      expectNoChat(await askApi(server(), { json, key: token(user) }));
+      expect((await listEntries(server(), id, "", token(other))).total).toBe(1);
+    });
+
+    it("has idempotency keys of its own", async () => {
+      const headers = { "idempotency-key": unique() };
+      const [user, other] = [unique().slice(-20), unique().slice(-20)];
+      const keys = [server().key, token(user), token(other), token(`${user}\n${other}`)];
+      const ids = new Set<number>();
+      for (const isAgain of [false, true]) {
+        for (const key of keys) {
+          const made = await api(server(), "/chats", { json: { name: "n" }, headers, key });
+          expect(made.status).toBe(201);
+          expect(made.headers["idempotent-replayed"]).toBe(isAgain ? "true" : undefined);
+          ids.add(made.body.data.id);
+        }
+      }
+      expect(ids.size).toBe(keys.length);
+    });
+
+    it("does not resume the stream of another, nor the key's holder that of a visitor", async () => {
+      const headers = { "idempotency-key": unique() };
+      const json = { query: "port" };
+      const [user, other] = [token(unique()), token(unique())];
+      const events = parseEvents((await askStream(server(), { json, headers, key: user })).text);
+      const resumed = { ...headers, "last-event-id": events[0]!.id };
+      const turns = new Set([events[0]!.id.split(".")[0]]);
+      for (const key of [other, server().key]) {
+        const { headers, text } = await askStream(server(), { json, headers: resumed, key });
+        expect(headers["idempotent-replayed"]).toBeUndefined();
+        turns.add(parseEvents(text)[0]!.id.split(".")[0]);
+      }
+      expect(turns.size).toBe(3);
+      const { text } = await askStream(server(), { json, headers: resumed, key: user });
+      expect(parseEvents(text).at(-1)!.data).toEqual(events.at(-1)!.data);
+    });
+
+    it("has the scopes of its token that are the key's, too", async () => {
+      const key = token(unique(), { scope: "read admin" });
+      expect((await api(server(), "/details", { key })).status).toBe(200);
+      expectGeneral(await api(server(), "/chats", { json: {}, key }), 403);
+      expectGeneral(await askApi(server(), { json: { query: "port" }, key }), 403);
+    });
+  });
+};

@@ -1,0 +1,140 @@
+/**
+ * The promises of `ChatStore` and `TurnStore` about visitors, for whom chats of others do not exist.
+ */
+import { ChatNotFound } from "../model/Errors.ts";
+import { newest } from "../model/ListQuery.ts";
+import { ChatStore } from "../ports/ChatStore.ts";
+import { TurnStore } from "../ports/TurnStore.ts";
+import { check, failsWith, same, type Check } from "./Check.ts";
+import {
+  alikeUpTo,
+  append,
+  bare,
+  bothTurns,
+  createAll,
+  entry,
+  history,
+  keyOf,
+  list,
+  newChatbot,
+  questions,
+  stored,
+  taken,
+} from "./Fixtures.ts";
+import type { StoreUnderTest } from "./StoreUnderTest.ts";
+
+/** References that differ a little. */
+const references: ReadonlyArray<string> = [
+  ["u", "U", "u ", "%", "_", "é", "e\u0301", "'; --", "line\nbreak", ""],
+  alikeUpTo(59),
+].flat();
+
+/** The promises of `ChatStore` and `TurnStore` about visitors. */
+export const visitorChecks: ReadonlyArray<Check<ChatStore | TurnStore | StoreUnderTest>> = [
+  check("a visitor lists and reads the chats with its userRef, and no others", function* () {
+    const chatbot = yield* newChatbot;
+    const store = yield* ChatStore;
+    const chats = yield* createAll(chatbot, [
+      {},
+      ...references.map((userRef) => ({ userRef, helloMessage: "Hello" })),
+    ]);
+    for (const visitor of references) {
+      const own = chats.find(({ userRef }) => userRef === visitor)!;
+      yield* same("the chats", yield* list(chatbot, { userRef: visitor }), {
+        items: [own],
+        total: 1,
+      });
+      for (const { id, userRef } of chats) {
+        const one = yield* list(chatbot, { userRef: visitor, id });
+        yield* same("the chats with the id", one.total, userRef === visitor ? 1 : 0);
+        const page = yield* history(chatbot, id);
+        const byText = { ...newest, orderBy: [{ field: "answer", descending: false }] } as const;
+        for (const query of [newest, { ...newest, id: page.items[0]?.id ?? 1 }, byText]) {
+          const read = store.listEntries(chatbot, id, query, visitor);
+          if (userRef === visitor) yield* same("the visitor's history", yield* read, page);
+          else yield* failsWith("the history", new ChatNotFound({ chatId: id }), read);
+        }
+      }
+    }
+  }),
+
+  check("a visitor's ask creates a chat with its userRef", function* () {
+    const chatbot = yield* newChatbot;
+    const keys = [null, keyOf("key")];
+    for (const visitor of references.slice(0, 4)) {
+      for (const key of keys) {
+        const turn = yield* taken(
+          chatbot,
+          null,
+          key && keyOf(`${key.key}\n${visitor}`),
+          undefined,
+          visitor,
+        );
+        const { chatId } = yield* append(turn, entry("q"));
+        const page = yield* list(chatbot, { userRef: visitor, id: chatId });
+        yield* same(
+          "the chat",
+          page.items.map(({ userRef }) => userRef),
+          [visitor],
+        );
+      }
+    }
+  }),
+
+  check("a visitor asks in its own chats, and takes no turn of another's", function* () {
+    const chatbot = yield* newChatbot;
+    const [store, second] = yield* bothTurns;
+    const [own, nobody] = yield* createAll(chatbot, [{ userRef: "u" }, {}]);
+    for (const chat of [own!, nobody!]) {
+      const notFound = new ChatNotFound({ chatId: chat.id });
+      const turn = yield* taken(chatbot, chat.id, null);
+      for (const isHeld of [true, false]) {
+        for (const visitor of references.filter((one) => one !== chat.userRef)) {
+          const key = isHeld ? null : keyOf(`key\n${visitor}`);
+          for (const turns of [store, second])
+            yield* failsWith("the chat", notFound, turns.take(chatbot, chat.id, key, visitor));
+          // It takes nothing: no turn, no place in the queue and no key.
+          if (key !== null)
+            yield* store.release(yield* taken(chatbot, null, keyOf(key.key, 1), store, visitor));
+        }
+        if (isHeld) yield* append(turn, entry("q"));
+        else yield* store.release(yield* taken(chatbot, chat.id));
+      }
+    }
+    const turn = yield* taken(chatbot, own!.id, null, store, "u");
+    yield* same("held", (yield* second.take(chatbot, own!.id, null, "u"))._tag, "Held");
+    yield* append(turn, entry("own"));
+    yield* same("the questions", yield* questions(chatbot), [["q", "own"], ["q"]]);
+  }),
+
+  check("an idempotency key is one visitor's, for chats, turns and answers", function* () {
+    const chatbot = yield* newChatbot;
+    const store = yield* ChatStore;
+    const turns = yield* TurnStore;
+    const visitors = [null, ...references];
+    const keyed = (key: string, visitor: string | null) =>
+      keyOf(visitor === null ? key : `${key}\n${visitor}`);
+    const answers: Array<unknown> = [];
+    for (const userRef of visitors) {
+      const { chat, replayed } = yield* store.createChat(
+        chatbot,
+        { ...bare, userRef },
+        keyed("chat", userRef),
+      );
+      yield* same("made anew", [chat.userRef, replayed], [userRef, false]);
+      const turn = yield* taken(chatbot, null, keyed("ask", userRef), undefined, userRef);
+      answers.push({ _tag: "Done", entry: yield* append(turn, entry("q")), turn: turn.id });
+    }
+    for (const [at, userRef] of visitors.entries()) {
+      const { chat, replayed } = yield* store.createChat(
+        chatbot,
+        { ...bare, userRef },
+        keyed("chat", userRef),
+      );
+      yield* same("made before", [chat.userRef, replayed], [userRef, true]);
+      const outcome = yield* turns.take(chatbot, null, keyed("ask", userRef), userRef);
+      yield* same("the answer and its turn", outcome, answers[at]);
+    }
+    yield* same("the chats", (yield* stored(chatbot)).length, 2 * visitors.length);
+  }),
+];

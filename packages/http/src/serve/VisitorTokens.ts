@@ -1,0 +1,82 @@
+/**
+ * Tokens of visitors: JWTs by HS256, which any library of any language signs with a key's signing secret.
+ */
+import { UserRef, type Scope, type VisitorTokens } from "@parley/core";
+import { Duration, Effect, Option, Schema } from "effect";
+import { decodeProtectedHeader, jwtVerify, SignJWT } from "jose";
+
+/** How far the clock of a signer may be off, in seconds. */
+const skew = 60;
+
+/** A token is valid for at most so many seconds. */
+export const longestLife = Duration.toSeconds("24 hours");
+
+const Claims = Schema.Struct({
+  sub: UserRef.check(Schema.isNonEmpty()),
+  exp: Schema.Finite,
+  scope: Schema.optionalKey(Schema.String),
+});
+const decodeClaims = Schema.decodeUnknownOption(Claims);
+
+const encoder = new TextEncoder();
+const importSecret = (secret: string) =>
+  crypto.subtle.importKey("raw", encoder.encode(secret), { name: "HMAC", hash: "SHA-256" }, false, [
+    "sign",
+    "verify",
+  ]);
+
+/** Reads tokens for `Access`. It imports a secret once for each object that holds it. */
+export const makeVisitorTokens = (): VisitorTokens => {
+  const secrets = new WeakMap<object, Promise<CryptoKey>>();
+  return {
+    keyId: (token) => {
+      // A signature has 32 bytes.
+      if (!/^[\w-]+\.[\w-]+\.[\w-]{43}$/.test(token)) return null;
+      try {
+        const { alg, kid } = decodeProtectedHeader(token);
+        return alg === "HS256" && typeof kid === "string" && isKeyId.test(kid) ? kid : null;
+      } catch {
+        return null;
+      }
+    },
+    verify: (token, key, now) =>
+      Effect.promise(async () => {
+        const imported = secrets.get(key) ?? importSecret(key.signingSecret);
+        secrets.set(key, imported);
+        const secret = await imported;
+        const verified = await jwtVerify(token, secret, {
+          algorithms: ["HS256"],
+          clockTolerance: skew,
+          currentDate: now,
+        }).catch(() => null);
+        const claims = Option.getOrNull(decodeClaims(verified?.payload));
+        const latest = now.getTime() / 1000 + longestLife + skew;
+        if (claims === null || claims.exp > latest) return null;
+        return { userRef: claims.sub, scopes: claims.scope?.split(" ") ?? null };
+      }),
+  };
+};
+
+const isKeyId = /^[0-9A-Za-z]{12}$/;
+
+/** Signs a token for a user. It expires at most 24 hours ahead; without `scopes` it has those of the key. */
+export const signVisitorToken = ({
+  expiresAt,
+  keyId,
+  scopes,
+  signingSecret,
+  userRef,
+}: {
+  readonly keyId: string;
+  readonly signingSecret: string;
+  readonly userRef: string;
+  readonly expiresAt: Date;
+  readonly scopes?: ReadonlyArray<Scope>;
+}): Effect.Effect<string> =>
+  Effect.promise(async () =>
+    new SignJWT(scopes === undefined ? {} : { scope: scopes.join(" ") })
+      .setProtectedHeader({ alg: "HS256", typ: "JWT", kid: keyId })
+      .setSubject(userRef)
+      .setExpirationTime(expiresAt)
+      .sign(await importSecret(signingSecret)),
+  );
