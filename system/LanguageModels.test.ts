@@ -125,14 +125,12 @@ describe("the bounds of asks", () => {
     running = await launch("memory", {
       ...settingsOf([["", provider.url]]),
       PARLEY_ASK_DEADLINE: "2 seconds",
-      PARLEY_ASK_QUEUE_TIMEOUT: "1 second",
-      PARLEY_ASK_QUEUE_LIMIT: "1",
-      PARLEY_ASKS_AT_ONCE: "3",
+      PARLEY_ASKS_AT_ONCE: "5",
     });
   }, 60_000);
   afterAll(() => running?.stop());
 
-  it("are those that are set", async () => {
+  it("are those that are set, and an ask waits for its turn for twice the deadline", async () => {
     const { target } = running;
     const { id } = await createChat(target);
     const ask = async (chat_id?: number) => {
@@ -143,17 +141,19 @@ describe("the bounds of asks", () => {
     /** The answer to an ask that waits, which is under way when this resolves. */
     const underWay = async (chat_id?: number) => {
       const asked = ask(chat_id);
-      await new Promise((resolve) => setTimeout(resolve, 100));
+      await new Promise((resolve) => setTimeout(resolve, 200));
       return { asked };
     };
     const first = await underWay(id);
     const second = await underWay(id);
-    expect((await ask(id)).code).toBe(500004);
+    await underWay(id);
+    const fourth = await underWay(id);
     const elsewhere = await underWay();
     expect((await ask()).code).toBe(500004);
     for (const [{ asked }, code, least] of [
-      [second, 500004, 1000],
       [first, 500002, 2000],
+      [second, 500002, 3700],
+      [fourth, 500004, 4000],
       [elsewhere, 500002, 2000],
     ] as const) {
       const answer = await asked;

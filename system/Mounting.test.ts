@@ -5,7 +5,7 @@
 import { generateKey } from "@parley/core";
 import { Effect, Redacted } from "effect";
 import { SecureRandom } from "effect/crypto";
-import { spawn } from "node:child_process";
+import { spawn, spawnSync } from "node:child_process";
 import { once } from "node:events";
 import { existsSync, readFileSync } from "node:fs";
 import { Agent, createServer, request, type ServerResponse } from "node:http";
@@ -64,7 +64,7 @@ beforeAll(async () => {
   }
   await once(gate.listen(0, "127.0.0.1"), "listening");
   const { devDependencies } = JSON.parse(readFileSync(join(mounts, "package.json"), "utf8"));
-  const names = new Set([...servers.map(([, name]) => name), "read-before"]);
+  const names = new Set(servers.map(([, name]) => name));
   const build = await rolldown({
     input: [...names].map((name) => join(mounts, `${name}.ts`)),
     platform: "node",
@@ -73,6 +73,12 @@ beforeAll(async () => {
   await build.write({ dir: join(mounts, "dist"), format: "es", entryFileNames: "[name].mjs" });
 }, 60_000);
 afterAll(() => gate.close());
+
+it("the programs compile", () => {
+  const compiler = join(import.meta.dirname, "../node_modules/.bin/tsc");
+  const { stdout } = spawnSync(compiler, ["-p", mounts], { encoding: "utf8" });
+  expect(stdout).toBe("");
+});
 
 /** A program of the folder, started. */
 const start = async (name: string, [file, ...args]: ReadonlyArray<string>) => {

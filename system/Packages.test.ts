@@ -154,7 +154,7 @@ describe("the libraries", () => {
   beforeAll(async () => {
     for (const file of [
       "packages/store-memory/test/MemoryUnderTest.ts",
-      ...["promise", "own-keys", "client/stream", "mount", "kit"].map(
+      ...["promise", "own-keys", "client/stream", "handler", "mount", "kit"].map(
         (name) => `examples/${name}.ts`,
       ),
     ]) {
@@ -191,7 +191,16 @@ describe("the libraries", () => {
   });
 
   it("load by require, every export", async () => {
-    const names = ["client", "core", "http", "llm", "pages", "store-memory", "store-pg"];
+    const names = [
+      "client",
+      "core",
+      "http",
+      "llm",
+      "pages",
+      "store-memory",
+      "store-pg",
+      "store-sqlite",
+    ];
     const entries = names.flatMap((name) => {
       const { publishConfig } = JSON.parse(read(`packages/${name}/package.json`));
       return Object.keys(publishConfig.exports).map((path) => join("@parley", name, path));
@@ -264,7 +273,9 @@ describe("the tarballs", () => {
       const { stdout } = await project.run(`${node} quick.ts`);
       expect(stdout.trim()).toBe(/console\.log\(.*\/\/ (.*)/.exec(example)![1]);
       await using withoutCore = await makeProject();
-      await withoutCore.run(`${add} ./dist/parley-{http,llm,store-memory,store-pg}-${version}.tgz`);
+      await withoutCore.run(
+        `${add} ./dist/parley-{http,llm,store-memory,store-pg,store-sqlite}-${version}.tgz`,
+      );
       await using withoutHttp = await makeProject();
       await withoutHttp.run(`${add} ./dist/parley-pages-${version}.tgz`);
       for (const { downloads } of [project, withoutCore, withoutHttp])
@@ -287,7 +298,7 @@ describe("the tarballs", () => {
 describe("the server", () => {
   it("brings the libraries and few packages of others", () => {
     expect(packages.length).toBeLessThanOrEqual(60);
-    expect(packages.filter((path) => path.includes("@parley/"))).toHaveLength(8);
+    expect(packages.filter((path) => path.includes("@parley/"))).toHaveLength(9);
   });
 
   it("says in one line how to install the optional package that it misses", () => {

@@ -136,7 +136,6 @@ const command = fc.oneof(
       optional,
     ),
   }),
-  on("ReplaceKey", { key, by: key }),
   on("RevokeKey", { key }),
   on("UseKeys", { keys: fc.array(key, { maxLength: 2 }) }),
   on("OpenKey", { key }),
@@ -387,15 +386,6 @@ const subject = Effect.fnUntraced(function* (run: number) {
         return registry.addKey(chatbot, keyRecord(command.key, command.when), "tester");
       case "ChangeKey":
         return registry.changeKey(chatbot, keyId(command.key), command.change, "tester");
-      case "ReplaceKey": {
-        const by = {
-          id: keyId(command.by),
-          hash,
-          signingSecret: "b".repeat(64),
-          expiresAt: null,
-        };
-        return registry.replaceKey(chatbot, keyId(command.key), by, 3_600_000, "tester");
-      }
       case "RevokeKey":
         return registry.revokeKey(chatbot, keyId(command.key), "tester");
       case "UseKeys":

@@ -41,6 +41,7 @@ const mayImport: Readonly<Record<string, ReadonlyArray<RegExp>>> = {
     /^effect\/(sql|encoding|reactivity)$/,
     /^@effect\/sql-pg/,
   ],
+  "packages/store-sqlite/src": [/^@parley\/core$/, /^effect$/, /^node:sqlite$/],
   "packages/llm/src": [
     /^@parley\/core$/,
     /^effect$/,

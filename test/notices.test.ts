@@ -15,7 +15,16 @@ interface Manifest {
   readonly peerDependencies?: Readonly<Record<string, string>>;
 }
 
-const products = ["client", "core", "http", "llm", "pages", "store-memory", "store-pg"]
+const products = [
+  "client",
+  "core",
+  "http",
+  "llm",
+  "pages",
+  "store-memory",
+  "store-pg",
+  "store-sqlite",
+]
   .map((name) => join(root, "packages", name))
   .concat(join(root, "apps/server"));
 

@@ -21,7 +21,9 @@ export const postChat = async (request: Request, user: string): Promise<Response
   // The browser chose the id: is the chat the user's?
   const { total } = await parley.chats({ id: chatId, userRef: user }).page();
   if (total === 0) return new Response("No such chat", { status: 404 });
-  const stream = await makeChatTransport({ client: parley, chatId }).sendMessages({
+  // Leave out `onDisconnect` to have stopped answers completed and stored.
+  const transport = makeChatTransport({ client: parley, chatId, onDisconnect: "cancel" });
+  const stream = await transport.sendMessages({
     trigger: "submit-message",
     chatId: id,
     messageId: undefined,

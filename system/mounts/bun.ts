@@ -8,7 +8,9 @@ declare const Bun: {
     readonly port: number;
     readonly idleTimeout: number;
     readonly fetch: (request: Request, server: { readonly port: number }) => Promise<Response>;
-  }) => unknown;
+  }) => object;
 };
 
-announce(Bun.serve({ hostname: "127.0.0.1", port: 0, idleTimeout: 60, fetch: handler }));
+const server = Bun.serve({ hostname: "127.0.0.1", port: 0, idleTimeout: 60, fetch: handler });
+
+announce(server);

@@ -73,20 +73,25 @@ it("mount.ts serves both interfaces", async () => {
         ...init,
         headers: { "x-api-key": key, "content-type": "application/json", ...init.headers },
       });
-    const details = await send("/chatbot/details", {});
+    const details = await send("/support/chatbot/details", {});
     expect(details.status).toBe(200);
-    const asked = await send("/chatbot-ask", { method: "POST", body: '{"query":"Hello?"}' });
+    const asked = await send("/support/ask", { method: "POST", body: '{"query":"Hello?"}' });
     expect(asked.status).toBe(201);
-    const streamed = await send("/chatbot-ask", {
+    const streamed = await send("/support/ask", {
       method: "POST",
       body: '{"query":"Hello?"}',
       headers: { accept: "text/event-stream" },
     });
     expect(await streamed.text()).toMatch(/^event: delta\n.*\ndata: {"text":"You asked: Hello\?"}/);
-    const big = await send("/chatbot-ask", { method: "POST", body: `"${"x".repeat(70_000)}"` });
+    const big = await send("/support/ask", { method: "POST", body: `"${"x".repeat(70_000)}"` });
     expect(big.status).toBe(400);
   } finally {
     child.kill();
     await exited;
   }
+});
+
+it("in-process.ts calls the handler without a port", async () => {
+  const { stdout } = await run(process.execPath, [example("in-process.ts")], { env: environment });
+  expect(stdout).toBe("You asked: Are you open?\n1 1\n404 CHAT_DOES_NOT_EXISTS\n");
 });

@@ -12,8 +12,8 @@ import { version } from "./Version.ts";
 interface Addresses {
   readonly general: string;
   readonly answers: string;
-  readonly documentation: string | null;
-  readonly playground: string | null;
+  /** The origin of the playground and the documentation. */
+  readonly pages: string | null;
   readonly management: string | null;
 }
 
@@ -42,7 +42,7 @@ export const announceStart = Effect.fnUntraced(function* (
 ) {
   const { databaseUrl, dataDir, knowledgeDir, llms, provision, store } = yield* Settings;
   const security = store === "postgres" ? securityOf(databaseUrl!) : null;
-  const { answers, documentation, general, management, playground } = addresses;
+  const { answers, general, management, pages } = addresses;
   const models = llms.map(({ model, provider }) => `${model} at ${provider}`).join(", ");
   const text = yield* logsText;
   const isShown = text && process.stdout.isTTY;
@@ -58,11 +58,11 @@ export const announceStart = Effect.fnUntraced(function* (
       memory: "memory: the chats end with the server",
     };
     const rows: ReadonlyArray<readonly [string, Cell]> = [
-      ["Playground", playground && playground + (key === null ? "" : `#key=${key}`)],
+      ["Playground", pages && `${pages}/${key === null ? "" : `#key=${key}`}`],
       ["General interface", general],
       ["Answers interface", answers],
-      ["Guide", documentation && `${documentation}/guide`],
-      ["API reference", documentation],
+      ["Guide", pages && `${pages}/docs/guide`],
+      ["API reference", pages && `${pages}/docs`],
       ["Store", stores[store]],
       ["Model", models || null],
       ["Documents", knowledgeDir ?? (models === "" ? "its own documentation" : null)],

@@ -113,7 +113,7 @@ const listeners = Effect.gen(function* () {
           managementHost,
         );
   const interfaces = yield* Effect.acquireRelease(Scope.make("parallel"), stop);
-  const documentation = settings.docs ? [makeDocumentation()] : [];
+  const documentation = settings.pages ? [makeDocumentation()] : [];
   const serve = Effect.fnUntraced(function* (
     port: number,
     serves: ReadonlyArray<"general" | "answers">,
@@ -137,26 +137,19 @@ const listeners = Effect.gen(function* () {
   const askListener = askPort === null ? null : yield* serve(askPort, ["answers"]);
   // The page must know the port that the answers interface got.
   const answersPort = askListener === null ? null : Number(new URL(askListener).port || 80);
-  const places: ReadonlyArray<Place> = [
-    ...(settings.playground ? (["playground"] as const) : []),
-    ...(settings.docs ? (["guide", "docs"] as const) : []),
-  ];
-  const ownOnly = settings.knowledgeDir === null && settings.knowledgeRoot === null;
-  const quotes = ownOnly ? ("guide" as const) : ("documents" as const);
-  const playground = settings.playground
+  const places: ReadonlyArray<Place> = ["playground", "guide", "docs"];
+  const quotes = settings.knowledgeDir === null ? ("guide" as const) : ("documents" as const);
+  const answerer = settings.llms.length > 0 ? ("model" as const) : quotes;
+  const pages = settings.pages
     ? [
-        makePlayground({
-          answersPort,
-          answerer: settings.llms.length > 0 ? "model" : quotes,
-          places,
-          questions: yield* questionsFor,
-        }),
+        makePlayground({ answersPort, answerer, places, questions: yield* questionsFor }),
+        makeDocumentation({ places }),
+        yield* guideOf(places),
       ]
     : [];
-  const origin = yield* serve(port, askListener === null ? ["general", "answers"] : ["general"], [
-    ...playground,
-    ...(settings.docs ? [makeDocumentation({ places }), yield* guideOf(places)] : []),
-  ]);
+  const interfacesHere =
+    askListener === null ? (["general", "answers"] as const) : (["general"] as const);
+  const origin = yield* serve(port, interfacesHere, pages);
   const askOrigin = askListener ?? origin;
   // After listening: nobody would see the key of a start that fails.
   const firstKey = settings.provision === null ? yield* firstStart : Option.none();
@@ -164,8 +157,7 @@ const listeners = Effect.gen(function* () {
     {
       general: `${origin}${basePaths.general}`,
       answers: `${askOrigin}${basePaths.answers}/`,
-      documentation: settings.docs ? `${origin}/docs` : null,
-      playground: settings.playground ? `${origin}/` : null,
+      pages: settings.pages ? origin : null,
       management,
     },
     firstKey,

@@ -2,6 +2,7 @@
  * The settings of a server, read from the environment and from files that it names, once, at the start. An invalid value
  * stops the start with one line that names the setting.
  */
+import { describeSchemaError } from "@parley/core";
 import { transportOf } from "@parley/store-pg";
 import {
   Config,
@@ -152,8 +153,8 @@ const config = Config.all({
   logRequests: boolean("PARLEY_LOG_REQUESTS", false),
   corsOrigins: origins,
   trustedProxies,
-  docs: boolean("PARLEY_DOCS", true),
-  playground: boolean("PARLEY_PLAYGROUND", true),
+  /** Whether the playground, the guide and the API description are served. */
+  pages: boolean("PARLEY_PAGES", true),
   onDisconnect: Config.Literals(["finish", "cancel"], "PARLEY_ON_DISCONNECT").pipe(
     Config.withDefault("finish"),
   ),
@@ -162,8 +163,6 @@ const config = Config.all({
   /** Some of the core's `AskLimits`. */
   asks: Config.all({
     deadline: duration("PARLEY_ASK_DEADLINE", "30 seconds"),
-    queueTimeout: duration("PARLEY_ASK_QUEUE_TIMEOUT", "60 seconds"),
-    queueLimit: integer("PARLEY_ASK_QUEUE_LIMIT", 0).pipe(Config.withDefault(256)),
     asks: integer("PARLEY_ASKS_AT_ONCE", 1).pipe(Config.withDefault(10_000)),
   }),
   store: Config.Literals(["embedded", "postgres", "memory"], "PARLEY_STORE").pipe(
@@ -191,10 +190,11 @@ const config = Config.all({
     /** Whether a question passes when the endpoint fails. */
     failOpen: boolean("PARLEY_MODERATION_FAIL_OPEN", false),
   }),
-  /** A folder of documents; `null`: this project's documentation, or none with a language model. */
+  /**
+   * A folder of documents, whose subfolders chatbots' own settings name; `null`: this project's documentation, or none
+   * with a language model.
+   */
   knowledgeDir: optional("PARLEY_KNOWLEDGE_DIR"),
-  /** The folder above those that chatbots' own settings name. */
-  knowledgeRoot: optional("PARLEY_KNOWLEDGE_ROOT"),
 });
 
 const read = Effect.gen(function* () {
@@ -245,7 +245,7 @@ const read = Effect.gen(function* () {
       moderation.endpoint === null &&
       "PARLEY_MODERATION is endpoint, but PARLEY_MODERATION_BASE_URL is not set.",
   ];
-  const mistake = mistakes.find((one) => one !== false);
+  const mistake = mistakes.find((message) => message !== false);
   if (mistake !== undefined) return yield* invalid(mistake);
   const file = typeof transport === "object" ? transport?.authorities : undefined;
   return { ...settings, authorities: file && (yield* readAuthorities(file)) };
@@ -273,8 +273,8 @@ export const readSettings = (
   });
   return read.pipe(
     Effect.provideService(ConfigProvider.ConfigProvider, provider),
-    Effect.catchTag("ConfigError", ({ cause, message }) =>
-      invalid(cause._tag === "SourceError" ? cause.message : settingFirst(message)),
+    Effect.catchTag("ConfigError", ({ cause }) =>
+      invalid(cause._tag === "SourceError" ? cause.message : `${describeSchemaError(cause)}.`),
     ),
     Effect.map((settings) => {
       const models = [...settings.llms, settings.moderation.endpoint ?? []].flat();
@@ -288,13 +288,6 @@ export const readSettings = (
       return { ...settings, warnings: [...new Set(warnings)] };
     }),
   );
-};
-
-/** A configuration error on one line that begins with the name of the setting. */
-const settingFirst = (message: string): string => {
-  const line = message.replace(/\s*\n\s*/g, " ");
-  const parts = /^SchemaError\((.*?) *at \["([^"]+)"\]\)$/.exec(line);
-  return parts === null ? line : `${parts[2]}: ${parts[1]}.`;
 };
 
 export class Settings extends Context.Service<Settings, SettingsShape>()(

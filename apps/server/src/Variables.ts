@@ -78,9 +78,15 @@ export const isServiceLink = (name: string, value = "") =>
 /** Other variables that Kubernetes sets for a Service. */
 const serviceVariable = /_SERVICE_(HOST|PORT)(_|$)|_PORT_\d+_(TCP|UDP|SCTP)(_|$)/;
 
-const renamed: Readonly<Record<string, string>> = {
-  PARLEY_LISTEN: "PARLEY_POOLER",
-  PARLEY_PREPARE: "PARLEY_POOLER",
+/** Names of former settings, with what to use in their place. */
+const former: Readonly<Record<string, string>> = {
+  PARLEY_LISTEN: "set PARLEY_POOLER instead",
+  PARLEY_PREPARE: "set PARLEY_POOLER instead",
+  PARLEY_PLAYGROUND: "set PARLEY_PAGES instead",
+  PARLEY_DOCS: "set PARLEY_PAGES instead",
+  PARLEY_KNOWLEDGE_ROOT: "set PARLEY_KNOWLEDGE_DIR, whose subfolders chatbots can name",
+  PARLEY_ASK_QUEUE_LIMIT: "up to 256 asks wait in a chat, and PARLEY_ASKS_AT_ONCE limits all asks",
+  PARLEY_ASK_QUEUE_TIMEOUT: "an ask waits for its turn for up to twice PARLEY_ASK_DEADLINE",
 };
 
 const withoutPrefix = (name: string) => name.replace(/^PARLEY_/, "");
@@ -107,11 +113,12 @@ export const ignoredVariables = (variables: Variables, settings: ReadonlySet<str
   const warnings = names
     .filter((name) => !settings.has(name) && !files.has(name))
     .filter((name) => !isLink(name) && !serviceVariable.test(name))
-    .map((name) =>
-      renamed[name] === undefined
+    .map((name) => {
+      const replacement = former[name.replace(/_FILE$/, "")];
+      return replacement === undefined
         ? `${name} is not a setting; the closest is ${closest(settings, name)}, and docs/settings.md lists them all.`
-        : `${name} is not a setting any more; ${renamed[name]} has replaced it.`,
-    );
+        : `${name} is no longer a setting: ${replacement}.`;
+    });
   if (links === "") return warnings;
   const link = `${links}: ignored, because Kubernetes sets it for a Service; enableServiceLinks: false in the pod's spec prevents that.`;
   return [link, ...warnings];

@@ -78,14 +78,28 @@ it("a variable that looks like a setting is a warning with the closest name", ()
     ["PARLEY_DATABASE_URL", "DATABASE_URL"],
     ["DATABASE_ULR", "DATABASE_URL"],
     ["DATABASE_URL_FLIE", "DATABASE_URL"],
-    ["PARLEY_LISTEN", "PARLEY_POOLER"],
-    ["PARLEY_PREPARE", "PARLEY_POOLER"],
   ] as const) {
     const warnings = ignoredVariables({ [name]: "x", HOME: "/", PARLEY_PORT: "1" }, settings);
     assert.strictEqual(warnings.length, 1, name);
     assert.match(warnings[0]!, new RegExp(`^${name} is not a setting.*\\b${meant}\\b`));
   }
   assert.deepStrictEqual(ignoredVariables({ PARLEY_PROT: " ", PARLEYS: "x" }, settings), []);
+});
+
+it("the former name of a setting is a warning that names what replaces it", () => {
+  for (const [name, replacement] of [
+    ["PARLEY_PREPARE", "PARLEY_POOLER"],
+    ["PARLEY_PREPARE_FILE", "PARLEY_POOLER"],
+    ["PARLEY_PLAYGROUND", "PARLEY_PAGES"],
+    ["PARLEY_DOCS", "PARLEY_PAGES"],
+    ["PARLEY_KNOWLEDGE_ROOT", "PARLEY_KNOWLEDGE_DIR"],
+    ["PARLEY_ASK_QUEUE_LIMIT", "PARLEY_ASKS_AT_ONCE"],
+    ["PARLEY_ASK_QUEUE_TIMEOUT", "PARLEY_ASK_DEADLINE"],
+  ] as const) {
+    const [warning = "", ...others] = ignoredVariables({ [name]: "x" }, settings);
+    assert.match(warning, new RegExp(`^${name} is no longer a setting: .*\\b${replacement}\\b`));
+    assert.deepStrictEqual(others, []);
+  }
 });
 
 it.effect("what Kubernetes sets for Services is ignored, with one warning for all settings", () =>

@@ -252,7 +252,6 @@ describe("a setting", () => {
     ["PARLEY_ASK_DEADLINE", "30 parsecs"],
     ["PARLEY_ASK_DEADLINE", "2 hours"],
     ["PARLEY_DRAIN_DELAY", "2 hours"],
-    ["PARLEY_ASK_QUEUE_LIMIT", "-1"],
     ["PARLEY_ASKS_AT_ONCE", "0"],
     ["PARLEY_ROW_SECURITY", "maybe"],
     ["PARLEY_POOLER", "sometimes"],

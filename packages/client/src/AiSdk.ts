@@ -2,13 +2,16 @@
  * `@parley/client/ai-sdk`: the client as a transport for `useChat` of the AI SDK, in a browser or behind a route handler.
  */
 import type { ChatTransport, UIMessage, UIMessageChunk } from "ai";
-import type { AnswerEvent, Client, Entry } from "./Interface.ts";
+import type { AnswerEvent, AskOptions, Client, Entry } from "./Interface.ts";
 
 /** The fields of an entry that an assistant's message carries beside the texts. */
 export type EntryMetadata = Omit<Entry, "question" | "answer">;
 
-/** A message of `useChat`, with the metadata of its entry. */
-export type ParleyMessage = UIMessage<EntryMetadata>;
+/**
+ * A message of `useChat`, with the metadata of its entry. A part of the type `data-entry` is an earlier entry of the
+ * chat, which another page asked for in the meantime.
+ */
+export type ParleyMessage = UIMessage<EntryMetadata, { entry: Entry }>;
 
 /** Options of {@link makeChatTransport}. */
 export interface ChatTransportOptions {
@@ -18,30 +21,48 @@ export interface ChatTransportOptions {
    * A route handler always sets it, as a browser can send any metadata.
    */
   readonly chatId?: number | undefined;
+  /**
+   * The effect of `stop` and of any other hang-up, such as a closed page. `cancel`: the server ends the model's request
+   * and stores nothing, and the next message is answered at once. `finish`: it completes and stores the answer first.
+   * The server decides by default, for `finish` unless changed.
+   */
+  readonly onDisconnect?: AskOptions["onDisconnect"];
 }
 
 /**
  * A transport that asks the text of the last message of the user. A message has an idempotency key: `regenerate` asks
  * a question again that failed, and returns the stored answer of one that did not. After an answer, the message's
- * metadata is that of its entry. A failure arrives as the SDK's error, with the code's identifier as its message.
+ * metadata is that of its entry. Entries that the messages lack, as another page asked for them, come before the answer,
+ * if the key may read. A failure arrives as the SDK's error, with the code's identifier as its message.
  */
 export const makeChatTransport = ({
   chatId,
   client,
+  onDisconnect,
 }: ChatTransportOptions): ChatTransport<ParleyMessage> => ({
   sendMessages: async ({ abortSignal, chatId: id, messages }) => {
     const asked = messages.findLast(({ role }) => role === "user");
-    const query = (asked?.parts ?? [])
-      .map((part) => (part.type === "text" ? part.text : ""))
-      .join("");
-    const answered = messages.findLast(({ metadata }) => metadata?.chat_id !== undefined);
-    const question = { chat_id: chatId ?? answered?.metadata?.chat_id, query };
+    const query = asked === undefined ? "" : toText(asked);
+    const answeredAt = messages.findLastIndex(({ metadata }) => metadata?.chat_id !== undefined);
+    const last = messages[answeredAt]?.metadata;
+    const question = { chat_id: chatId ?? last?.chat_id, query };
     // An edited message keeps its id.
     const key = `${hash(JSON.stringify(question))}.${id}.${asked?.id}`;
     const idempotencyKey = encodeURIComponent(key).slice(0, 255);
-    const options = { idempotencyKey, signal: abortSignal };
+    const options = { idempotencyKey, onDisconnect, signal: abortSignal };
     const events = client.stream(question, options)[Symbol.asyncIterator]();
-    const chunks = toChunks({ [Symbol.asyncIterator]: () => events });
+    const own = messages.slice(answeredAt + 1).map(toText);
+    const readMissing = async (): Promise<ReadonlyArray<Entry>> => {
+      if (question.chat_id === undefined) return [];
+      const query = { limit: 100 } as const;
+      const { data } = await client
+        .history(question.chat_id, query, { signal: abortSignal })
+        .page();
+      return data
+        .filter((entry) => entry.id > (last?.id ?? 0) && !own.includes(entry.question))
+        .toReversed();
+    };
+    const chunks = toChunks({ [Symbol.asyncIterator]: () => events }, readMissing);
     return new ReadableStream({
       pull: async (controller) => {
         const { done, value } = await chunks.next();
@@ -71,15 +92,27 @@ const toMessage = (role: "user" | "assistant", id: string, text: string): Parley
   parts: [{ type: "text", text }],
 });
 
+const toText = ({ parts }: ParleyMessage): string =>
+  parts.map((part) => (part.type === "text" ? part.text : "")).join("");
+
 async function* toChunks(
   events: AsyncIterable<AnswerEvent>,
-): AsyncGenerator<UIMessageChunk<EntryMetadata>, void> {
+  readMissing: () => Promise<ReadonlyArray<Entry>>,
+): AsyncGenerator<UIMessageChunk<EntryMetadata, { entry: Entry }>, void> {
   const id = "answer";
+  let hasBegun = false;
   let isOpen = false;
   yield { type: "start" };
-  yield { type: "start-step" };
   try {
     for await (const event of events) {
+      if (!hasBegun && (event.type === "delta" || event.type === "entry")) {
+        hasBegun = true;
+        // By now all entries before this one are stored.
+        for (const entry of await readMissing().catch(() => [])) {
+          yield { type: "data-entry", id: String(entry.id), data: entry };
+        }
+        yield { type: "start-step" };
+      }
       if (event.type === "restart") {
         isOpen = false;
         yield { type: "reset-step" };

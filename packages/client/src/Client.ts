@@ -17,13 +17,15 @@ export const makeClient = ({
   askTimeoutMillis = 120_000,
   askUrl = "/ask",
   baseUrl = "/api",
-  origin = globalThis.location?.origin,
+  origin,
   retries = 4,
   timeoutMillis = 30_000,
   ...connection
 }: api.ClientOptions = {}): api.Client => {
-  const base = new URL(baseUrl, origin).href.replace(/\/$/, "");
-  const ask = new URL(askUrl, origin).href;
+  // A handler in this process needs no host.
+  const site = origin ?? globalThis.location?.origin ?? (connection.fetch && "http://localhost");
+  const base = new URL(baseUrl, site).href.replace(/\/$/, "");
+  const ask = new URL(askUrl, site).href;
 
   const call = async (request: ClientRequest): Promise<any> => {
     for (let failures = 0; ; failures++) {

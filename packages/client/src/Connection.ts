@@ -65,9 +65,10 @@ export async function* send(
   { signal, timeoutMillis, ...request }: ClientRequest,
 ) {
   signal?.throwIfAborted();
-  // Outside the attempt: headers that HTTP does not allow are no broken connection.
-  const headers = new Headers(request.headers);
-  if (apiKey !== undefined) headers.set("x-api-key", apiKey);
+  const keyed = { ...request.headers, ...(apiKey !== undefined && { "x-api-key": apiKey }) };
+  // Outside the attempt: headers that HTTP does not allow are no broken connection. A plain object, which a `fetch` of
+  // the caller's can spread.
+  const headers = Object.fromEntries(new Headers(keyed));
   const hangUp = new AbortController();
   const silence = new Error(`The server was silent for ${timeoutMillis} ms`);
   /** Limits each wait by itself: a slow reader is no silent server. */

@@ -7,11 +7,21 @@
 export interface ClientOptions {
   /** Left out where a proxy adds it. */
   readonly apiKey?: string | undefined;
-  /** Sends the requests; the global one by default. */
-  readonly fetch?: typeof fetch | undefined;
+  /**
+   * Sends the requests; the global one by default. The `handler` of `makeWebHandler` answers them in this process.
+   */
+  readonly fetch?:
+    | ((
+        url: string,
+        init: RequestInit & { readonly headers: Record<string, string> },
+      ) => Promise<Response>)
+    | undefined;
   /** Called with each attempt. */
   readonly onAttempt?: ((attempt: Attempt) => void) | undefined;
-  /** Scheme, host and port of the server. In a browser, the page's own origin by default. */
+  /**
+   * Scheme, host and port of the server. By default the page's own origin in a browser, elsewhere `http://localhost` if
+   * there is a `fetch`.
+   */
   readonly origin?: string | URL | undefined;
   /** The address of the general interface, absolute or relative to `origin`; `/api` by default. */
   readonly baseUrl?: string | URL | undefined;

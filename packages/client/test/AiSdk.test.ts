@@ -1,8 +1,9 @@
 import { assert, describe, it } from "@effect/vitest";
 import { makeChatTransport, toMessages, type ParleyMessage } from "@parley/client/ai-sdk";
-import type { Client } from "@parley/client";
+import { makeClient, type Client } from "@parley/client";
 import { AbstractChat, type ChatState, type ChatStatus } from "ai";
-import { Effect } from "effect";
+import { Deferred, Effect, Redacted, Stream } from "effect";
+import { makeTestHandler, usage } from "@parley/http/test";
 import { afterEvents, answer, cut, makeTestClient, silent } from "./TestClient.ts";
 
 /** The chat behind `useChat`, without React. */
@@ -10,7 +11,12 @@ class TestChat extends AbstractChat<ParleyMessage> {
   /** Each text that the last message has shown. */
   readonly shown: Array<string> = [];
 
-  constructor(client: Client, messages: Array<ParleyMessage> = [], chatId?: number) {
+  constructor(
+    client: Client,
+    messages: Array<ParleyMessage> = [],
+    chatId?: number,
+    onDisconnect?: "cancel",
+  ) {
     const shown: Array<string> = [];
     const state: ChatState<ParleyMessage> = {
       status: "ready" as ChatStatus,
@@ -27,7 +33,7 @@ class TestChat extends AbstractChat<ParleyMessage> {
       },
       snapshot: (value) => structuredClone(value),
     };
-    super({ state, transport: makeChatTransport({ client, chatId }) });
+    super({ state, transport: makeChatTransport({ client, chatId, onDisconnect }) });
     this.shown = shown;
   }
 }
@@ -170,5 +176,97 @@ describe("the transport for the AI SDK", () => {
         assert.deepStrictEqual(aborted(), [true, true]);
       });
     }).pipe(Effect.scoped),
+  );
+
+  /** A client whose model answers "slow" in two halves, and the second when `release` is called. */
+  const makeSlowClient = Effect.gen(function* () {
+    const released = yield* Deferred.make<void>();
+    let cancelled = 0;
+    const { handler, key } = yield* makeTestHandler((question) =>
+      Stream.make({ _tag: "Delta", text: `re: ${question}` } as const).pipe(
+        Stream.concat(
+          Stream.fromEffect(
+            Effect.as(question === "slow" ? Deferred.await(released) : Effect.void, {
+              _tag: "Usage",
+              usage,
+            } as const),
+          ).pipe(
+            Stream.onExit(({ _tag }) =>
+              Effect.sync(() => (cancelled += Number(_tag === "Failure"))),
+            ),
+          ),
+        ),
+      ),
+    );
+    return {
+      client: makeClient({ fetch: handler, apiKey: Redacted.value(key) }),
+      cancelled: () => cancelled,
+      release: () => Effect.runSync(Deferred.succeed(released, undefined)),
+    };
+  });
+
+  it.live(
+    "with `cancel`, a stop ends the model's request, and the next message is answered at once",
+    () =>
+      Effect.gen(function* () {
+        const { cancelled, client } = yield* makeSlowClient;
+        yield* Effect.promise(async () => {
+          const { id } = await client.createChat();
+          const chat = new TestChat(client, [], id, "cancel");
+          const stopped = chat.sendMessage({ text: "slow" });
+          while (!chat.shown.includes("re: slow")) await new Promise(setImmediate);
+          await chat.stop();
+          await stopped;
+          assert.deepStrictEqual([chat.status, chat.error], ["ready", undefined]);
+          await chat.sendMessage({ text: "next" });
+          assert.strictEqual(textOf(chat.lastMessage!), "re: next");
+          assert.strictEqual(cancelled(), 1);
+          const { data } = await client.history(id).page();
+          assert.deepStrictEqual(
+            data.map(({ question }) => question),
+            ["next", ""],
+          );
+        });
+      }).pipe(Effect.scoped),
+  );
+
+  it.live(
+    "a chat that opens in the middle of a turn shows the entry of that turn, once, before its own",
+    () =>
+      Effect.gen(function* () {
+        const { client, release } = yield* makeSlowClient;
+        yield* Effect.promise(async () => {
+          const { id } = await client.createChat();
+          const open = async () => {
+            const { data } = await client.history(id, { orderBy: "id" }).page();
+            return new TestChat(client, toMessages(data), id);
+          };
+          const first = await open();
+          const running = first.sendMessage({ text: "slow" });
+          while (!first.shown.includes("re: slow")) await new Promise(setImmediate);
+          const second = await open();
+          assert.lengthOf(second.messages, 1);
+          const asking = second.sendMessage({ text: "next" });
+          release();
+          await Promise.all([running, asking]);
+          const entriesOf = ({ lastMessage }: TestChat) =>
+            lastMessage!.parts.flatMap((part) =>
+              part.type === "data-entry"
+                ? [part.data.answer]
+                : part.type === "text"
+                  ? [part.text]
+                  : [],
+            );
+          assert.deepStrictEqual(entriesOf(second), ["re: slow", "re: next"]);
+          // Both know of everything now, but for the entry of the second chat.
+          await second.sendMessage({ text: "more" });
+          assert.deepStrictEqual(entriesOf(second), ["re: more"]);
+          await first.sendMessage({ text: "and more" });
+          assert.deepStrictEqual(entriesOf(first), ["re: next", "re: more", "re: and more"]);
+          const { data } = await client.history(id, { orderBy: "id" }).page();
+          const ids = toMessages(data).map((message) => message.id);
+          assert.strictEqual(new Set(ids).size, ids.length);
+        });
+      }).pipe(Effect.scoped),
   );
 });

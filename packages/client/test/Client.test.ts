@@ -1,7 +1,8 @@
 import { assert, describe, expectTypeOf, it } from "@effect/vitest";
 import * as client from "@parley/client";
 import type { Wire } from "@parley/http/contract";
-import { Effect } from "effect";
+import { makeTestHandler, usage } from "@parley/http/test";
+import { Effect, Redacted, Stream } from "effect";
 import { afterEvents, answer, atByte, cut, makeTestClient, pieces, silent } from "./TestClient.ts";
 
 const collect = async <A>(items: AsyncIterable<A>): Promise<Array<A>> => {
@@ -61,6 +62,37 @@ describe("the client on fetch", () => {
       expectTypeOf<client.ChatbotDetails>().toEqualTypeOf<typeof Wire.DetailsWire.Type>();
       expectTypeOf<client.Chat>().toEqualTypeOf<typeof Wire.ChatWire.Type>();
       expectTypeOf<client.Entry>().toEqualTypeOf<typeof Wire.EntryWire.Type>();
+    }).pipe(Effect.scoped),
+  );
+
+  it.live("calls a handler in this process, whose name of a host does not matter", () =>
+    Effect.gen(function* () {
+      const { handler, key } = yield* makeTestHandler(() =>
+        Stream.make({ _tag: "Delta", text: "fine" } as const, { _tag: "Usage", usage } as const),
+      );
+      const parley = client.makeClient({ fetch: handler, apiKey: Redacted.value(key) });
+      yield* Effect.promise(async () => {
+        const { text, types } = await readAnswer(parley.stream({ query: "q" }));
+        assert.deepStrictEqual([text, types], ["fine", ["delta", "entry"]]);
+        assert.strictEqual((await parley.chats().page()).total, 1);
+        const leave = new AbortController();
+        const details = parley.details({ signal: leave.signal });
+        leave.abort(new Error("left"));
+        assert.strictEqual((await rejection(details, Error)).message, "left");
+      });
+    }).pipe(Effect.scoped),
+  );
+
+  it.live("a `fetch` that spreads the headers keeps them", () =>
+    Effect.gen(function* () {
+      const { handler, key } = yield* makeTestHandler(() => Stream.empty);
+      const parley = client.makeClient({
+        apiKey: Redacted.value(key),
+        fetch: (url, init) => handler(url, { ...init, headers: { ...init.headers, via: "proxy" } }),
+      });
+      yield* Effect.promise(async () => {
+        assert.strictEqual((await parley.createChat({ name: "a" })).name, "a");
+      });
     }).pipe(Effect.scoped),
   );
 

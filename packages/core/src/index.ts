@@ -42,7 +42,6 @@ export {
   type KeyChange,
   type NewChatbot,
   type RegisteredChatbot,
-  type Replaced,
 } from "./ports/ChatbotRegistry.ts";
 export { ChatStore, type ChatToCreate, type Created } from "./ports/ChatStore.ts";
 export { StoreState } from "./ports/StoreState.ts";

@@ -98,26 +98,6 @@ export const makeChatbotRegistry = (memory: Memory) => {
         record(memory, now, actor, id, "change-key", `${keyId}: ${fields.join(", ")}`);
       }),
 
-    replaceKey: (id, keyId, replacement, keepForMillis, actor) =>
-      atomically(function* (now) {
-        const { key, keys } = yield* findKey(id, keyId);
-        const { expiresAt: before, name, scopes, signingSecret } = key;
-        if (isTaken(replacement.id)) {
-          return yield* Result.fail(new KeyTaken({ keyId: replacement.id }));
-        }
-        const end = new Date(now + keepForMillis);
-        const expiresAt = before !== null && before <= end ? before : end;
-        const createdAt = new Date(now);
-        const secret = signingSecret && replacement.signingSecret;
-        const added = { ...key, ...replacement, signingSecret: secret, ...newKey, createdAt };
-        keys.set(replacement.id, added);
-        keys.set(keyId, { ...key, expiresAt });
-        record(memory, now, actor, id, "add-key", replacement.id);
-        if (expiresAt !== before)
-          record(memory, now, actor, id, "change-key", `${keyId}: expiresAt`);
-        return { name, scopes, signingSecret, expiresAt };
-      }),
-
     revokeKey: (id, keyId, actor) =>
       atomically(function* (now) {
         const { key, keys } = yield* findKey(id, keyId);

@@ -4,7 +4,7 @@
 import { layerDigest } from "@effect/platform-node/NodeCrypto";
 import { Asking, AskLimits, type Chatbot, Chats } from "@parley/core";
 import { layerLanguageModel, layerOffline, openAiCompatible } from "@parley/llm";
-import { Effect, Layer } from "effect";
+import { Duration, Effect, Layer } from "effect";
 import { Settings } from "../Settings.ts";
 import { Documents } from "./Documents.ts";
 import { layerModerator } from "./Moderator.ts";
@@ -31,9 +31,14 @@ export const layerAnswerer = Layer.unwrap(
   }),
 );
 
+/** An ask waits for its turn for as long as two answers may take. */
 const layerLimits = Layer.effect(
   AskLimits,
-  Effect.map(Settings, ({ asks }) => ({ ...AskLimits.defaultValue(), ...asks })),
+  Effect.map(Settings, ({ asks }) => ({
+    ...AskLimits.defaultValue(),
+    ...asks,
+    queueTimeout: Duration.times(asks.deadline, 2),
+  })),
 );
 
 export const layerAsking = Layer.merge(Asking.layer, Chats.layer).pipe(

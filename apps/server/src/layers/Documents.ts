@@ -26,8 +26,8 @@ export class Documents extends Context.Service<
   Documents,
   {
     /**
-     * The documents in the folder of this name below PARLEY_KNOWLEDGE_ROOT, read when they are first needed; the
-     * default ones, or `null` if there are none, for `null`. Fails if the folder cannot be read.
+     * The documents in the subfolder of this name in PARLEY_KNOWLEDGE_DIR, read when they are first needed; for `null`
+     * the default ones, or `null` if there are none. Fails if the folder cannot be read.
      */
     readonly named: (name: string | null) => Effect.Effect<Knowledge | null, AnswerUnavailable>;
     /** This project's documentation, read when it is first needed. */
@@ -49,7 +49,7 @@ export const layerDocuments = (reload: Stream.Stream<unknown>) =>
   Layer.effect(
     Documents,
     Effect.gen(function* () {
-      const { knowledgeDir, knowledgeRoot, llms } = yield* Settings;
+      const { knowledgeDir, llms } = yield* Settings;
       const path = yield* Path.Path;
       const folders = yield* Cache.makeWith((folder: string) => read(folder), {
         capacity: 10_000,
@@ -75,11 +75,11 @@ export const layerDocuments = (reload: Stream.Stream<unknown>) =>
       if (fallback !== null) yield* Cache.get(folders, fallback);
       const unavailable = (reason: string) => Effect.fail(new AnswerUnavailable({ reason }));
       const named = (name: string | null) => {
-        if (name !== null && knowledgeRoot === null) {
-          const reason = `a chatbot has the documents "${name}", but PARLEY_KNOWLEDGE_ROOT is not set`;
+        if (name !== null && knowledgeDir === null) {
+          const reason = `a chatbot has the documents "${name}", but PARLEY_KNOWLEDGE_DIR is not set`;
           return unavailable(reason);
         }
-        const folder = name === null ? fallback : path.join(knowledgeRoot!, name);
+        const folder = name === null ? fallback : path.join(knowledgeDir!, name);
         if (folder === null) return Effect.succeed(null);
         return Effect.catch(Cache.get(folders, folder), ({ message }) => unavailable(message));
       };

@@ -85,7 +85,7 @@ const settings = {
   moderation: optional(fields.moderation, "The moderator of questions; null: PARLEY_MODERATION"),
   knowledge: optional(
     fields.knowledge,
-    "A folder of documents below PARLEY_KNOWLEDGE_ROOT; null: PARLEY_KNOWLEDGE_DIR",
+    "The subfolder of PARLEY_KNOWLEDGE_DIR that it answers from; null: the whole folder",
   ),
   retentionDays: optional(
     fields.retentionDays,

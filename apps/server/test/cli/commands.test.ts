@@ -139,7 +139,7 @@ describe("parley chats", () => {
       ],
     });
     const { createTime } = odd.chats[1];
-    expect(await seen("search T\u00a01")).toEqual({
+    expect(await seen("list --search T\u00a01")).toEqual({
       total: 3,
       chats: [
         { id: 12, userRef: "odd", createTime: expect.any(String), nameLength: 9 },
@@ -262,7 +262,7 @@ describe("parley chats", () => {
     expect(await audited(100)).toEqual(lines);
     const ann = { ...settings(), PARLEY_ACTOR: "ann" };
     await here(["chats", "show", "--chatbot", "Full", "--text", `${id}`], ann);
-    await here(["chats", "search", "--chatbot", "Full", "--text", "secret"], ann);
+    await here(["chats", "list", "--chatbot", "Full", "--text", "--search", "secret"], ann);
     expect(await audited(2)).toEqual([
       `${user} (ann) read Full chat ${id}`,
       `${user} (ann) read Full names of chats`,

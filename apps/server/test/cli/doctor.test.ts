@@ -176,7 +176,7 @@ it("calls each model and reads each folder, also those that chatbots name", asyn
   expect((await here(["chatbot", "set", "--chatbot", "N", ...more], database())).code).toBe(0);
   const without = await examined(database());
   expect(without("documents")).toMatchObject([
-    { status: "failed", message: expect.stringContaining("PARLEY_KNOWLEDGE_ROOT is not set") },
+    { status: "failed", message: expect.stringContaining("PARLEY_KNOWLEDGE_DIR is not set") },
   ]);
   expect(without("model")).toMatchObject([{ status: "warning" }]);
   expect(without("moderation")).toMatchObject([{ status: "failed" }]);
@@ -186,7 +186,6 @@ it("calls each model and reads each folder, also those that chatbots name", asyn
     PARLEY_LLM_FALLBACK_BASE_URL: "http://127.0.0.1:1",
     PARLEY_LLM_FALLBACK_MODEL: "large",
     PARLEY_KNOWLEDGE_DIR: join(files, "empty"),
-    PARLEY_KNOWLEDGE_ROOT: files,
   });
   expect(found("documents").map(({ status }) => status)).toEqual(["warning", "failed"]);
   expect(found("model")).toMatchObject([

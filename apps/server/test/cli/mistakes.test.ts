@@ -53,7 +53,7 @@ const uses = [
   "chat --chatbot One",
   "chats list --chatbot One",
   "chats show 1 --chatbot One",
-  "chats search a --chatbot One",
+  "chats list --search a --chatbot One",
   "chats erase --chatbot One --id 1",
   "chats export --chatbot One",
   "chats import --chatbot One",

@@ -155,8 +155,8 @@ describe("other base addresses, a listener of its own for asking, and CORS", () 
   });
 });
 
-it("without the playground and the documentation, their addresses are no endpoints", async () => {
-  const running = await launch("memory", { PARLEY_PLAYGROUND: "off", PARLEY_DOCS: "off" });
+it("with PARLEY_PAGES=off, the addresses of the pages are unknown", async () => {
+  const running = await launch("memory", { PARLEY_PAGES: "off" });
   try {
     for (const path of ["/", "/playground/icon.svg", "/docs", "/docs/guide", "/openapi.json"]) {
       expectNoEndpoint(await anywhere(running.target, path), "GET", path);

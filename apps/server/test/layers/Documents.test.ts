@@ -18,7 +18,6 @@ const documentsOver = Effect.fnUntraced(function* (
     Layer.provide([
       Layer.succeed(Settings, {
         knowledgeDir: "/default",
-        knowledgeRoot: "/root",
         llms: [],
       } as unknown as SettingsShape),
       Logger.layer([Logger.make(({ message }) => void logs.push(String(message)))]),
@@ -76,16 +75,16 @@ it.effect("a defect while one folder is read again is logged, and keeps none fro
     yield* settle;
     assert.deepStrictEqual(read, [
       "/default",
-      "/root/office",
-      "/root/office",
+      "/default/office",
+      "/default/office",
       "/default",
-      "/root/office",
+      "/default/office",
     ]);
     assert.deepStrictEqual(logs, [
       "Could not read the documents in /default again",
-      "Read the documents in /root/office again",
+      "Read the documents in /default/office again",
       "Read the documents in /default again",
-      "Read the documents in /root/office again",
+      "Read the documents in /default/office again",
     ]);
   }).pipe(Effect.scoped, Effect.provide(NodeServices.layer)),
 );

@@ -31,14 +31,8 @@ export interface RegisteredChatbot {
   readonly keys: ReadonlyArray<RegisteredKey>;
 }
 
-/** A key that was replaced: its own secret, its name and scopes, which the new key has too, and when it expires. */
-export type Replaced = Pick<KeyRecord, "name" | "scopes" | "signingSecret"> & {
-  readonly expiresAt: Date;
-};
-
 /**
- * A line of the audit, to which lines are only added. The line of a new chatbot precedes those of its keys. When a key
- * replaces another, its `add-key` line precedes the `change-key` line of the other.
+ * A line of the audit, to which lines are only added. The line of a new chatbot precedes those of its keys.
  */
 export interface AuditRecord {
   readonly time: Date;
@@ -99,19 +93,6 @@ export class ChatbotRegistry extends Context.Service<
       change: KeyChange,
       actor: string,
     ) => Effect.Effect<void, KeyNotFound | StorageUnavailable>;
-    /**
-     * Adds a key that replaces another, with the other fields of that key; it signs tokens of visitors only if the other
-     * does. The other expires after `keepForMillis`, by the store's clock, or earlier if it would have. Fails with
-     * `KeyNotFound` if the other is revoked, which is checked first, and with `KeyTaken` if the id of the replacement is
-     * in use.
-     */
-    readonly replaceKey: (
-      chatbot: number,
-      keyId: string,
-      replacement: Pick<KeyRecord, "id" | "hash" | "signingSecret" | "expiresAt">,
-      keepForMillis: number,
-      actor: string,
-    ) => Effect.Effect<Replaced, KeyNotFound | KeyTaken | StorageUnavailable>;
     /** Revokes a key, for good; fails with `KeyNotFound` if it is revoked. */
     readonly revokeKey: (
       chatbot: number,

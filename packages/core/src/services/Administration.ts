@@ -25,7 +25,7 @@ import {
   type Chatbot,
 } from "../model/Chatbot.ts";
 import { ChatbotRegistry, type ChatbotChange, type KeyChange } from "../ports/ChatbotRegistry.ts";
-import { ChatbotNotFound, DeclarationInvalid } from "../model/Errors.ts";
+import { ChatbotNotFound, DeclarationInvalid, KeyNotFound } from "../model/Errors.ts";
 import { describeSchemaError } from "../model/SchemaErrors.ts";
 import { Text } from "../model/Text.ts";
 
@@ -153,9 +153,9 @@ const make = Effect.gen(function* () {
       yield* registry.changeKey(id, keyId, change, actor);
     }),
     /**
-     * Creates a key with the fields of another, which never expires without `expiresAt`. The other
-     * expires after `keepFor`, or earlier if it would have, so that its users can change over. Both or neither.
-     * `replaced` is the other key.
+     * Creates a key with the fields of another, which signs tokens of visitors only if the other does; without `expiresAt` it never expires. Then it lets the other expire after
+     * `keepFor`, unless that expires earlier, so that its users can change over. `replaced` is the other key. Fails with
+     * `KeyNotFound` if the other is revoked.
      */
     rotateKey: Effect.fnUntraced(function* (
       id: number,
@@ -168,16 +168,19 @@ const make = Effect.gen(function* () {
     ) {
       const millis = Duration.toMillis(keepFor);
       yield* validate(KeyRules, { keepFor: millis, expiresAt, actor });
+      const { keys } = yield* find(id);
+      const current = keys.find((key) => key.id === oldKey && key.revokedAt === null);
+      if (current === undefined) return yield* new KeyNotFound({ keyId: oldKey });
+      const { createdAt: _, lastUsedAt: __, revokedAt: ___, ...fields } = current;
       const { key, record } = yield* freshKey;
-      const replaced = yield* registry.replaceKey(
-        id,
-        oldKey,
-        { ...record, expiresAt },
-        millis,
-        actor,
-      );
-      const signingSecret = replaced.signingSecret && record.signingSecret;
-      return { ...created(key, { ...record, signingSecret }), replaced };
+      const signingSecret = current.signingSecret && record.signingSecret;
+      const fresh = { ...record, signingSecret, expiresAt };
+      yield* registry.addKey(id, { ...fields, ...fresh }, actor);
+      const end = new Date((yield* registry.now).getTime() + millis);
+      const isEarlier = current.expiresAt !== null && current.expiresAt <= end;
+      const replaced = { ...fields, expiresAt: isEarlier ? current.expiresAt : end };
+      yield* registry.changeKey(id, oldKey, { expiresAt: replaced.expiresAt }, actor);
+      return { ...created(key, fresh), replaced };
     }),
     /** Revokes a key for good. */
     revokeKey: Effect.fnUntraced(function* (id: number, keyId: string, actor: string) {

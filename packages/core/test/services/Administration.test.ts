@@ -2,6 +2,7 @@ import { assert, describe, it } from "@effect/vitest";
 import {
   Access,
   Administration,
+  ChatbotRegistry,
   ChatStore,
   defaultSettings,
   keyId,
@@ -143,6 +144,32 @@ describe("administration", () => {
         const next = yield* administration.createChatbot(helpdesk, "ann");
         assert.notStrictEqual(next.id, id);
       }).pipe(administered),
+  );
+
+  it.effect("a rotation copies the fields of a key, whose own earlier expiry stays", () =>
+    Effect.gen(function* () {
+      const administration = yield* Administration;
+      const { id } = yield* administration.createChatbot(helpdesk, "ann");
+      const { now } = yield* ChatbotRegistry;
+      const soon = new Date((yield* now).getTime() + 60_000);
+      const fields = { name: "app", scopes: ["ask"], ratePerMinute: 9 } as const;
+      for (const expiresAt of [soon, null]) {
+        const old = yield* administration.createKey(id, { ...fields, expiresAt }, "ann");
+        const keepFor = Duration.minutes(10);
+        const { replaced, ...fresh } = yield* administration.rotateKey(
+          id,
+          old.id,
+          { keepFor },
+          "ann",
+        );
+        const expected = expiresAt ?? new Date((yield* now).getTime() + 600_000);
+        assert.deepStrictEqual(replaced.expiresAt, expected);
+        const { keys } = yield* administration.chatbot(id);
+        const [before, after] = [old, fresh].map((key) => keys.find((one) => one.id === key.id)!);
+        assert.deepStrictEqual(before!.expiresAt, expected);
+        assert.deepInclude(after, { ...fields, expiresAt: null });
+      }
+    }).pipe(administered),
   );
 
   it.effect("both keys of a rotation are valid until the old key expires", () =>

@@ -13,8 +13,9 @@ export interface WebHandler {
   /** Fulfilled when `layer` is built. Rejects with the layer's error, and then so does every request. */
   readonly ready: Promise<void>;
   /**
-   * Responds to every request, also outside the base paths and after `dispose`; rejects only if `layer` failed. It takes
-   * the arguments of `fetch`, too. With a `Request`, it ignores the second, which frameworks use for their own ends.
+   * Responds to every request, also outside the base paths and after `dispose`; rejects only if `layer` failed. With
+   * the arguments of `fetch` it is a `fetch` of this process. After a `Request`, it ignores the second, as frameworks
+   * pass something of their own.
    */
   readonly handler: (request: Request | URL | string, init?: unknown) => Promise<Response>;
   /** Waits for the requests in progress, then releases the services. A request that waits for it never ends. */
@@ -43,14 +44,14 @@ export const makeWebHandler = <E>(
   return {
     ready,
     handler: async (input, init) => {
-      const request =
-        typeof input === "string" || input instanceof URL
-          ? new Request(input, init as RequestInit)
-          : input;
-      return run(
+      const isFetch = typeof input === "string" || input instanceof URL;
+      const request = isFetch ? new Request(input, init as RequestInit) : input;
+      const response = await run(
         (context) => Context.get(context, Handler)(request),
         async () => refuse(request),
       );
+      if (isFetch) request.signal.throwIfAborted();
+      return response;
     },
     dispose,
   };

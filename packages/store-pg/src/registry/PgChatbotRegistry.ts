@@ -14,7 +14,6 @@ import {
   type Chatbot,
   type KeyRecord,
   type RegisteredKey,
-  type Replaced,
 } from "@parley/core";
 import { Effect } from "effect";
 import {
@@ -147,19 +146,6 @@ export const makeChatbotRegistry = ({ reads, writes }: PgPools) => {
         yield* audit(actor, id, "change-key", `${keyId}: ${fields.join(", ")}`);
       }),
 
-    replaceKey: (id, keyId, replacement, keepForMillis, actor) =>
-      write(function* () {
-        const old = yield* keyWith(id, keyId);
-        const { name, scopes, signingSecret } = old;
-        const secret = signingSecret && replacement.signingSecret;
-        yield* insertKey(id, { ...old, ...replacement, signingSecret: secret }, actor);
-        const [ended] = yield* query<Pick<Replaced, "expiresAt">>(endKey, [keyId, keepForMillis]);
-        const replaced = { name, scopes, signingSecret };
-        if (ended === undefined) return { ...replaced, expiresAt: old.expiresAt! };
-        yield* audit(actor, id, "change-key", `${keyId}: expiresAt`);
-        return { ...replaced, expiresAt: ended.expiresAt };
-      }),
-
     revokeKey: (id, keyId, actor) =>
       write(function* () {
         yield* keyWith(id, keyId);
@@ -221,11 +207,6 @@ const keyFields =
 const keyValues = "$2, $3, $4::timestamptz, $5::int, $6, $7::int, $8::int8, $9, $10::bool";
 
 const changeKey = `update api_key set (${keyFields}) = row(${keyValues}) where id = $1`;
-// An end that was to come earlier stays.
-const endKey = `
-update api_key set expires_at = clock_timestamp() + $2::float8 * interval '1 millisecond'
-where id = $1 and (expires_at > clock_timestamp() + $2::float8 * interval '1 millisecond') is not false
-returning expires_at as "expiresAt"`;
 const present = "select clock_timestamp()::timestamptz(3) as now";
 const revokeKey = "update api_key set revoked_at = clock_timestamp() where id = $1";
 

@@ -82,7 +82,6 @@ layer(layerPostgresUnderTest(), { excludeTestServices: true })("registry on Post
         [registry.addKey(id, added, "test"), 0],
         [registry.changeKey(id, keyId, { name: "named" }, "test"), 1],
         [registry.changeKey(id, keyId, { name: "named" }, "test"), 0],
-        [registry.replaceKey(id, keyId, keyRecord(), 3_600_000, "test"), 1],
         [registry.revokeKey(id, keyId, "test"), 1],
         [registry.revokeKey(id, keyId, "test"), 0],
         [directory.used([added.id]), 0],

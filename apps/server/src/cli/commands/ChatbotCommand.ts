@@ -26,7 +26,7 @@ const settingFlags = {
     Flag.optional,
     Flag.withDescription("The moderator of questions"),
   ),
-  knowledge: textFlag("knowledge", "Its folder of documents below PARLEY_KNOWLEDGE_ROOT"),
+  knowledge: textFlag("knowledge", "The subfolder of PARLEY_KNOWLEDGE_DIR that it answers from"),
   retentionDays: Flag.Int("retention-days").pipe(
     Flag.optional,
     Flag.withDescription("The days without an entry after which a chat is erased"),

@@ -54,43 +54,29 @@ const textFields = (texts: Readonly<Record<string, string | null>>, isShown: boo
 const personOf = (userRef: Option.Option<string>) =>
   Administration.use(({ person }) => Effect.transposeOption(Option.map(userRef, person)));
 
-const printChats = Effect.fnUntraced(function* (
-  { chatbot: wanted, limit, page, text }: Command.Command.Config.Infer<typeof pageFlags>,
-  filter: Partial<Pick<typeof newestChats, "search" | "userRef">>,
-) {
-  const { chatbot } = yield* chatbotOf(wanted);
-  if (text) yield* recordRead(chatbot.id, "names of chats");
-  const query = { ...newestChats, limit, page, ...filter };
-  const { items, total } = yield* ChatStore.use((store) => store.listChats(chatbot.id, query));
-  const chats = items.map(({ name, ...chat }) => ({
-    ...chat,
-    ...textFields({ name }, text),
-  }));
-  const columns = ["id", "createTime", "userRef", text ? "name" : "nameLength"];
-  const rows = table(chats, columns);
-  yield* print({ total, chats }, `${rows}\n${chats.length} of ${counted(total, "chat")}`);
-}, onDatabase);
-
 const list = makeCommand("list", {
-  description: "List chats, the newest first, and how many there are",
+  description: "List chats, newest first, with their total",
   examples: {
-    "parley chats list --user-ref user-7": "The newest of a user",
-    "parley chats list --limit 100 --page 2 --json": "For a program",
+    "parley chats list --user-ref user-7": "List the newest chats of a user",
+    "parley chats list --search invoice --text": "Find chats by name, and show the names",
+    "parley chats list --limit 100 --page 2 --json": "Print the second page as JSON",
   },
-  flags: { ...pageFlags, userRef: textFlag("user-ref", "Only chats with this userRef") },
-  run: ({ userRef, ...page }) => printChats(page, { userRef: Option.getOrNull(userRef) }),
-});
-
-const search = makeCommand("search", {
-  description: "List the chats with a text in their name, the newest first",
-  examples: { "parley chats search invoice --text": "With the names" },
   flags: {
     ...pageFlags,
-    search: Argument.String("text").pipe(
-      Argument.withDescription("A part of the chat's name; upper and lower case are the same"),
-    ),
+    search: textFlag("search", "Only chats whose name contains this text, in any case"),
+    userRef: textFlag("user-ref", "Only chats with this userRef"),
   },
-  run: ({ search, ...page }) => printChats(page, { search }),
+  run: Effect.fnUntraced(function* ({ chatbot: name, limit, page, search, text, userRef }) {
+    const { chatbot } = yield* chatbotOf(name);
+    if (text) yield* recordRead(chatbot.id, "names of chats");
+    const filter = { search: Option.getOrNull(search), userRef: Option.getOrNull(userRef) };
+    const query = { ...newestChats, limit, page, ...filter };
+    const { items, total } = yield* ChatStore.use((store) => store.listChats(chatbot.id, query));
+    const chats = items.map(({ name, ...chat }) => ({ ...chat, ...textFields({ name }, text) }));
+    const columns = ["id", "createTime", "userRef", text ? "name" : "nameLength"];
+    const rows = table(chats, columns);
+    yield* print({ total, chats }, `${rows}\n${chats.length} of ${counted(total, "chat")}`);
+  }, onDatabase),
 });
 
 const show = makeCommand("show", {
@@ -210,5 +196,5 @@ export const chats = Command.make("chats").pipe(
       "parley chats erase --help": "Which can be erased",
     },
   }),
-  Command.withSubcommands([list, show, search, erase, exporting, importing]),
+  Command.withSubcommands([list, show, erase, exporting, importing]),
 );

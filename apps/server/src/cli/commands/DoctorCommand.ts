@@ -19,8 +19,7 @@ const hints = {
   settings: "docs/settings.md explains every setting.",
   database:
     "Check DATABASE_URL, that PostgreSQL runs, and its roles (docs/operations.md); or else PARLEY_DATA_DIR.",
-  documents:
-    "Check PARLEY_KNOWLEDGE_DIR, PARLEY_KNOWLEDGE_ROOT and the folders; documents end with .md or .txt.",
+  documents: "Check PARLEY_KNOWLEDGE_DIR and its subfolders; documents end with .md or .txt.",
   listeners: "Set another PARLEY_HOST, PARLEY_MANAGEMENT_HOST or port, or stop what listens there.",
   directory: "Name a directory in PARLEY_DATA_DIR that the server's user may write into.",
   provision: "docs/provisioning.schema.json describes the file of PARLEY_PROVISION.",
@@ -98,16 +97,16 @@ const namedBy = (chatbots: ReadonlyArray<Chatbot>, setting: "knowledge" | "model
 const llm = Effect.promise(() => import("@parley/llm"));
 
 const checkDocuments = Effect.fnUntraced(function* (chatbots: ReadonlyArray<Chatbot>) {
-  const { knowledgeDir, knowledgeRoot } = yield* Settings;
+  const { knowledgeDir } = yield* Settings;
   const { readKnowledge } = yield* llm;
   const path = yield* Path.Path;
   const named = namedBy(chatbots, "knowledge");
-  if (knowledgeRoot === null && named.length > 0) {
-    const message = `Chatbots name the documents ${named.join(", ")}, but PARLEY_KNOWLEDGE_ROOT is not set.`;
-    return [failed("documents", message)];
+  if (knowledgeDir === null) {
+    const message = `Chatbots name the documents ${named.join(", ")}, but PARLEY_KNOWLEDGE_DIR is not set.`;
+    return named.length === 0 ? [] : [failed("documents", message)];
   }
-  const folders = named.map((name) => path.join(knowledgeRoot!, name));
-  return yield* Effect.forEach([knowledgeDir ?? [], folders].flat(), (folder) =>
+  const folders = [knowledgeDir, ...named.map((name) => path.join(knowledgeDir, name))];
+  const findings = yield* Effect.forEach(folders, (folder) =>
     Effect.match(readKnowledge(folder), {
       onSuccess: ({ topics }) =>
         (topics.length === 0 ? warning : ok)(
@@ -117,6 +116,11 @@ const checkDocuments = Effect.fnUntraced(function* (chatbots: ReadonlyArray<Chat
       onFailure: ({ message }) => failed("documents", message),
     }),
   );
+  const others = chatbots.filter(({ settings }) => settings.knowledge === null);
+  if (named.length === 0 || others.length === 0) return findings;
+  const names = others.map(({ name }) => name).join(", ");
+  const message = `Chatbots without a subfolder of their own also answer from those of others: ${names}.`;
+  return [...findings, warning("documents", message, 'Set one: "parley chatbot set --knowledge".')];
 });
 
 const tryCall = (

@@ -15,7 +15,6 @@ import {
   type KeyRecord,
   KeyTaken,
   type RegisteredKey,
-  type Replaced,
 } from "@parley/core";
 import { Stream } from "effect";
 import type { Database } from "./SqliteDatabase.ts";
@@ -213,23 +212,6 @@ export const makeChatbotRegistry = (database: Database): ChatbotRegistry["Servic
           valuesOf({ ...before, ...wanted }),
         );
         note({ actor, chatbot, action: "change-key", detail: `${keyId}: ${fields}` }, now);
-      }),
-
-    replaceKey: (chatbot, keyId, replacement, keepForMillis, actor) =>
-      write((now): Replaced | KeyNotFound | KeyTaken => {
-        const before = findKey(chatbot, keyId);
-        if (before === undefined) return new KeyNotFound({ keyId });
-        const { name, scopes, signingSecret } = before;
-        const secret = { signingSecret: signingSecret && replacement.signingSecret };
-        const taken = insertKey(chatbot, { ...before, ...replacement, ...secret }, actor, now);
-        if (taken) return taken;
-        const end = new Date(now + keepForMillis);
-        if (before.expiresAt !== null && before.expiresAt <= end) {
-          return { name, scopes, signingSecret, expiresAt: before.expiresAt };
-        }
-        run("UPDATE keys SET expiresAt = :end WHERE id = :keyId", { keyId, end: end.getTime() });
-        note({ actor, chatbot, action: "change-key", detail: `${keyId}: expiresAt` }, now);
-        return { name, scopes, signingSecret, expiresAt: end };
       }),
 
     revokeKey: (chatbot, keyId, actor) =>

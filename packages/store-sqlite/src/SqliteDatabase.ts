@@ -2,99 +2,141 @@
  * The file, its tables, and the transactions and statements that the ports are made of.
  */
 import { fold, StorageUnavailable } from "@parley/core";
-import { Clock, Effect } from "effect";
-import { DatabaseSync, type SQLInputValue } from "node:sqlite";
+import { Clock, Effect, Schedule } from "effect";
+import type { DatabaseSync, SQLInputValue } from "node:sqlite";
+
+/** In the header of each file: "Parl", and the version of the tables. */
+const header = { application_id: 0x5061726c, user_version: 1 };
 
 const tables = `
-  PRAGMA journal_mode = WAL;
-  -- Deleted rows are overwritten with zeros.
-  PRAGMA secure_delete = ON;
+  CREATE TABLE sequences (kind TEXT PRIMARY KEY, last INTEGER NOT NULL) STRICT;
+  INSERT INTO sequences VALUES ('chat', 0), ('entry', 0);
 
-  CREATE TABLE IF NOT EXISTS sequences (kind TEXT PRIMARY KEY, last INTEGER NOT NULL) STRICT;
-  INSERT OR IGNORE INTO sequences VALUES ('chat', 0), ('entry', 0);
-
-  CREATE TABLE IF NOT EXISTS chatbots (
+  CREATE TABLE chatbots (
     id INTEGER PRIMARY KEY AUTOINCREMENT, workspaceName TEXT NOT NULL, name TEXT NOT NULL,
     description TEXT NOT NULL, settings TEXT NOT NULL, UNIQUE (workspaceName, name)
   ) STRICT;
-  CREATE TABLE IF NOT EXISTS keys (
+  CREATE TABLE keys (
     id TEXT PRIMARY KEY, chatbot INTEGER NOT NULL REFERENCES chatbots ON DELETE CASCADE,
     hash BLOB NOT NULL, name TEXT, scopes TEXT NOT NULL, expiresAt INTEGER, bounds TEXT NOT NULL, createdAt INTEGER NOT NULL,
     revokedAt INTEGER, lastUsedAt INTEGER
   ) STRICT;
-  CREATE TABLE IF NOT EXISTS audit (
+  CREATE TABLE audit (
     id INTEGER PRIMARY KEY, time INTEGER NOT NULL, actor TEXT NOT NULL, chatbot INTEGER NOT NULL,
     action TEXT NOT NULL, detail TEXT NOT NULL
   ) STRICT;
 
-  CREATE TABLE IF NOT EXISTS chats (
+  CREATE TABLE chats (
     chatbot INTEGER NOT NULL REFERENCES chatbots ON DELETE CASCADE,
     id INTEGER NOT NULL, name TEXT, userRef TEXT,
     createTime INTEGER NOT NULL, turnEnded INTEGER NOT NULL DEFAULT 0, PRIMARY KEY (chatbot, id)
   ) STRICT;
   -- When the newest chat of a chatbot was created, even if it was erased.
-  CREATE TABLE IF NOT EXISTS newest (
+  CREATE TABLE newest (
     chatbot INTEGER PRIMARY KEY REFERENCES chatbots ON DELETE CASCADE, time INTEGER NOT NULL
   ) STRICT;
-  CREATE INDEX IF NOT EXISTS chatsOfUser ON chats (chatbot, userRef, id);
-  CREATE TABLE IF NOT EXISTS entries (
+  CREATE INDEX chatsOfUser ON chats (chatbot, userRef, id);
+  CREATE TABLE entries (
     chatbot INTEGER NOT NULL, chatId INTEGER NOT NULL, id INTEGER NOT NULL,
     question TEXT NOT NULL, answer TEXT NOT NULL, moderation TEXT NOT NULL,
     flagged INTEGER NOT NULL, createTime INTEGER NOT NULL, usage TEXT, keyId TEXT,
     PRIMARY KEY (chatbot, id),
     FOREIGN KEY (chatbot, chatId) REFERENCES chats ON DELETE CASCADE
   ) STRICT;
-  CREATE INDEX IF NOT EXISTS entriesOfChat ON entries (chatbot, chatId, id);
+  CREATE INDEX entriesOfChat ON entries (chatbot, chatId, id);
 
   -- Turns that are held, or ran out and were not taken over.
-  CREATE TABLE IF NOT EXISTS turns (
+  CREATE TABLE turns (
     id TEXT PRIMARY KEY, chatbot INTEGER NOT NULL REFERENCES chatbots ON DELETE CASCADE,
     chat INTEGER, idempotencyKey TEXT, fingerprint TEXT,
     heldUntil INTEGER NOT NULL, UNIQUE (chatbot, chat), UNIQUE (chatbot, idempotencyKey),
     FOREIGN KEY (chatbot, chat) REFERENCES chats ON DELETE CASCADE
   ) STRICT;
   -- The queues of the chats; ids are in order of arrival.
-  CREATE TABLE IF NOT EXISTS waiting (
+  CREATE TABLE waiting (
     id INTEGER PRIMARY KEY, chatbot INTEGER NOT NULL, chat INTEGER NOT NULL,
     instance TEXT NOT NULL, UNIQUE (chatbot, chat, instance),
     FOREIGN KEY (chatbot, chat) REFERENCES chats ON DELETE CASCADE
   ) STRICT;
   -- The result of a request with an idempotency key: a chat, or an entry and its turn.
-  CREATE TABLE IF NOT EXISTS made (
+  CREATE TABLE made (
     chatbot INTEGER NOT NULL, idempotencyKey TEXT NOT NULL, fingerprint TEXT NOT NULL,
     knownUntil INTEGER NOT NULL, chat INTEGER NOT NULL, entry INTEGER, turn TEXT,
     PRIMARY KEY (chatbot, idempotencyKey),
     FOREIGN KEY (chatbot, chat) REFERENCES chats ON DELETE CASCADE
   ) STRICT;
-  CREATE INDEX IF NOT EXISTS madeOfChat ON made (chatbot, chat);
-  CREATE INDEX IF NOT EXISTS madeUntil ON made (knownUntil);
+  CREATE INDEX madeOfChat ON made (chatbot, chat);
+  CREATE INDEX madeUntil ON made (knownUntil);
 `;
 
 /** Values of `:names` in a statement; more than it names are fine. */
 export type Values = Record<string, SQLInputValue>;
 
+const busy = 5;
 /** The result codes of a mistake in a statement: ERROR, CONSTRAINT, MISMATCH, MISUSE and RANGE. */
 const mistakes: ReadonlyArray<number> = [1, 19, 20, 21, 25];
 
+/** SQLite's result code of an error of `node:sqlite`, without its extension. */
+const codeOf = (cause: unknown): number =>
+  cause instanceof Error && "errcode" in cause ? Number(cause.errcode) & 0xff : 1;
+
 /** Fails with `StorageUnavailable` if SQLite cannot work with the file; any other error is a defect. */
-const failOrDie = (cause: unknown): Effect.Effect<never, StorageUnavailable> => {
-  const code = cause instanceof Error && "errcode" in cause ? Number(cause.errcode) & 0xff : 1;
-  return mistakes.includes(code)
+const failOrDie = (cause: unknown): Effect.Effect<never, StorageUnavailable> =>
+  mistakes.includes(codeOf(cause))
     ? Effect.die(cause)
     : Effect.fail(new StorageUnavailable({ cause }));
+
+const openFile = (file: string): DatabaseSync => {
+  // Node 20 has no such module, and an import would not say what is missing.
+  const sqlite = process.getBuiltinModule("node:sqlite") as
+    | typeof import("node:sqlite")
+    | undefined;
+  if (sqlite === undefined) {
+    throw new Error(`@parley/store-sqlite needs Node 22.13 or later; this is ${process.version}`);
+  }
+  // SQLite would delete a file without a name when it is closed.
+  if (file === "") throw new Error("the name of the file is empty");
+  const db = new sqlite.DatabaseSync(file);
+  try {
+    db.function("fold", (text) => (typeof text === "string" ? fold(text) : null));
+    db.exec(`
+      -- How long a statement waits for another process.
+      PRAGMA busy_timeout = 5000;
+      -- Deleted rows are overwritten with zeros.
+      PRAGMA secure_delete = ON;
+      PRAGMA journal_mode = WAL;
+      BEGIN IMMEDIATE`);
+    const read = (pragma: string) => Object.values(db.prepare(`PRAGMA ${pragma}`).get()!)[0];
+    if (db.prepare("SELECT 1 FROM sqlite_schema").get() === undefined) {
+      db.exec(tables);
+      for (const [name, value] of Object.entries(header)) db.exec(`PRAGMA ${name} = ${value}`);
+    } else if (read("application_id") !== header.application_id) {
+      throw new Error("it belongs to another application");
+    } else if (read("user_version") !== header.user_version) {
+      throw new Error("another version of @parley/store-sqlite made it");
+    }
+    db.exec("COMMIT");
+    return db;
+  } catch (cause) {
+    db.close();
+    throw cause;
+  }
 };
 
 /** Opens a file, or `:memory:`, until the scope closes. */
-export const openDatabase = (path: string) =>
+export const openDatabase = (file: string) =>
   Effect.acquireRelease(
-    Effect.catchDefect(
-      Effect.sync(() => {
-        const db = new DatabaseSync(path, { timeout: 5000, allowUnknownNamedParameters: true });
-        db.function("fold", (text) => (typeof text === "string" ? fold(text) : null));
-        db.exec(tables);
-        return db;
+    Effect.try({ try: () => openFile(file), catch: (error) => error as Error }).pipe(
+      // SQLite does not wait for other processes that open a new file at the same time.
+      Effect.retry({
+        while: (error) => codeOf(error) === busy,
+        schedule: Schedule.spaced("20 millis"),
+        times: 250,
       }),
-      failOrDie,
+      Effect.mapError(({ message }) => {
+        const cause = new Error(`Cannot open the SQLite file "${file}": ${message}`);
+        return new StorageUnavailable({ cause });
+      }),
     ),
     (db) => Effect.sync(() => db.close()),
   ).pipe(Effect.map(make));
@@ -118,19 +160,27 @@ const make = (db: DatabaseSync) => {
               ? Effect.fail(result as Extract<A, Error>)
               : Effect.succeed(result as Exclude<A, Error>);
           } catch (cause) {
-            if (db.isOpen && db.isTransaction) db.exec("ROLLBACK");
+            try {
+              db.exec("ROLLBACK");
+            } catch {
+              // Nothing has begun, or SQLite has rolled back by itself.
+            }
             return failOrDie(cause);
           }
         },
       );
+  /** Node refuses values that a statement does not name. */
+  const bind = (sql: string, values: Values): Values =>
+    Object.fromEntries([...sql.matchAll(/:(\w+)/g)].map(([, name]) => [name!, values[name!]!]));
   return {
     read: transaction("BEGIN"),
     write: transaction("BEGIN IMMEDIATE"),
-    get: <Row>(sql: string, values: Values) => db.prepare(sql).get(values) as Row | undefined,
+    get: <Row>(sql: string, values: Values) =>
+      db.prepare(sql).get(bind(sql, values)) as Row | undefined,
     all: <Row>(sql: string, values: Values = {}) =>
-      db.prepare(sql).all(values) as Array<unknown> as Array<Row>,
+      db.prepare(sql).all(bind(sql, values)) as Array<unknown> as Array<Row>,
     /** How many rows it changed. */
-    run: (sql: string, values: Values) => Number(db.prepare(sql).run(values).changes),
+    run: (sql: string, values: Values) => Number(db.prepare(sql).run(bind(sql, values)).changes),
   };
 };
 

@@ -10,7 +10,7 @@ import { mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { afterAll } from "vitest";
-import { layerSqlite } from "./SqliteStore.ts";
+import { layerSqlite } from "@parley/store-sqlite";
 
 const folder = mkdtempSync(join(tmpdir(), "parley-sqlite-"));
 afterAll(() => rmSync(folder, { recursive: true }));
@@ -20,7 +20,7 @@ const underTest = Layer.effect(
   StoreUnderTest,
   Effect.gen(function* () {
     const registry = yield* ChatbotRegistry;
-    const other = yield* Layer.build(layerSqlite(file));
+    const other = yield* Layer.build(layerSqlite({ file }));
     return StoreUnderTest.of({
       newChatbot: Effect.provideService(registerChatbot, ChatbotRegistry, registry),
       pass: (millis) => TestClock.adjust(millis),
@@ -34,6 +34,6 @@ const underTest = Layer.effect(
   }),
 );
 
-layer(Layer.provideMerge(underTest, layerSqlite(file)))("SQLite store", (it) => {
+layer(Layer.provideMerge(underTest, layerSqlite({ file })))("SQLite store", (it) => {
   for (const { name, run } of storeChecks) it.effect(name, () => run);
 });

@@ -16,19 +16,25 @@ import { makeChatStore } from "./SqliteChatStore.ts";
 import { openDatabase } from "./SqliteDatabase.ts";
 import { makeTurnStore } from "./SqliteTurnStore.ts";
 
+/** Options of {@link layerSqlite}. */
+export interface SqliteOptions {
+  /** The path of the file. It is made if it is missing, its folder is not. */
+  readonly file: string;
+}
+
 /**
- * A store in a file, which several processes of one machine may share, or in `:memory:`. It makes the
- * file and its tables when they are missing. `node:sqlite` is synchronous: while a statement runs,
- * nothing else does.
+ * A store in a file, which several processes of one machine may share. It needs Node 22.13 or later. Building it fails
+ * with `StorageUnavailable`, whose message says why, if the file cannot be used. `node:sqlite` is synchronous: while a
+ * statement runs, or waits for another process for at most five seconds, nothing else in this process does.
  */
-export const layerSqlite = (
-  path: string,
-): Layer.Layer<
+export const layerSqlite = ({
+  file,
+}: SqliteOptions): Layer.Layer<
   ChatStore | TurnStore | ChatArchive | ChatbotDirectory | ChatbotRegistry,
   StorageUnavailable
 > =>
   Layer.effectContext(
-    Effect.map(openDatabase(path), (database) =>
+    Effect.map(openDatabase(file), (database) =>
       Context.make(ChatStore, makeChatStore(database)).pipe(
         Context.add(TurnStore, makeTurnStore(database)),
         Context.add(ChatArchive, makeChatArchive(database)),
@@ -37,3 +43,6 @@ export const layerSqlite = (
       ),
     ),
   );
+
+/** A store in a file, for code without Effect: {@link layerSqlite} of it. */
+export const sqlite = (file: string) => layerSqlite({ file });

@@ -1,0 +1,58 @@
+import { assert, it } from "@effect/vitest";
+import { StorageUnavailable } from "@parley/core";
+import { sqlite } from "@parley/store-sqlite";
+import { Effect, Layer } from "effect";
+import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { DatabaseSync } from "node:sqlite";
+import { afterAll, vi } from "vitest";
+
+const folder = mkdtempSync(join(tmpdir(), "parley-sqlite-"));
+afterAll(() => rmSync(folder, { recursive: true }));
+const path = (name: string) => join(folder, name);
+
+/** Why a file cannot be opened. */
+const refusal = (file: string) =>
+  Effect.flip(Layer.build(sqlite(file))).pipe(
+    Effect.scoped,
+    Effect.map((error) => {
+      assert.instanceOf(error, StorageUnavailable);
+      return error.message;
+    }),
+  );
+
+it.effect(
+  "a file that cannot be used is refused with its path and the reason, and left alone",
+  () =>
+    Effect.gen(function* () {
+      writeFileSync(path("text"), "Not a database, but a text of a person.");
+      const other = new DatabaseSync(path("other"));
+      other.exec("CREATE TABLE chats (x)");
+      const reasons = [
+        ["text", /not a database/],
+        ["other", /belongs to another application/],
+        ["nowhere/store", /unable to open/],
+      ] as const;
+      for (const [name, reason] of reasons) {
+        const message = yield* refusal(path(name));
+        assert.match(message, reason);
+        assert.include(message, path(name));
+      }
+      assert.lengthOf(other.prepare("SELECT * FROM sqlite_schema").all(), 1);
+      other.close();
+      assert.match(yield* refusal(""), /name of the file is empty/);
+      yield* Effect.scoped(Layer.build(sqlite(path("newer"))));
+      const newer = new DatabaseSync(path("newer"));
+      newer.exec("PRAGMA user_version = 99");
+      newer.close();
+      assert.match(yield* refusal(path("newer")), /another version of @parley\/store-sqlite/);
+    }),
+);
+
+it.effect("a Node without SQLite is refused with the version that is needed", () =>
+  Effect.gen(function* () {
+    vi.spyOn(process, "getBuiltinModule").mockReturnValueOnce(undefined as never);
+    assert.match(yield* refusal(path("store")), /needs Node 22\.13 or later; this is v\d/);
+  }),
+);
