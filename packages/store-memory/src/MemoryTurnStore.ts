@@ -103,7 +103,7 @@ export const makeTurnStore = (memory: Memory): TurnStore["Service"] => {
             return { _tag: "Held", forMillis: at - now, by: "chat" } satisfies Taken;
           }
           // The first is this instance, or did not ask again in time.
-          chat.waiting = chat.waiting.slice(1).filter((one) => one !== instance);
+          chat.waiting = chat.waiting.slice(1).filter((other) => other !== instance);
           tenant.leases.delete(chat.turn ?? "");
           chat.turn = id;
         }
@@ -137,11 +137,11 @@ export const makeTurnStore = (memory: Memory): TurnStore["Service"] => {
         if (chat === undefined) return yield* Result.fail(new ChatNotFound({ chatId: turn.chat! }));
         if (!end(turn, now)) return yield* Result.fail(new TurnLost());
         yield* findChatbot(memory, turn.chatbot);
-        const asked =
+        const target =
           chat ?? addChat(memory, tenant, { name: null, userRef: turn.userRef ?? null }, now);
-        const stored = addEntry(memory, asked, entry, now);
-        const made = { chat: stored.chatId, entry: stored.id, turn: turn.id };
-        putRecord(tenant, turn.idempotencyKey, now, { _tag: "Entry", ...made });
+        const stored = addEntry(memory, target, entry, now);
+        const ids = { chat: stored.chatId, entry: stored.id, turn: turn.id };
+        putRecord(tenant, turn.idempotencyKey, now, { _tag: "Entry", ...ids });
         notify(turn);
         return stored;
       }),

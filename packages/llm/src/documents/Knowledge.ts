@@ -143,10 +143,10 @@ export const makeKnowledge = (passages: ReadonlyArray<Passage>): Effect.Effect<K
     const search = (question: string, limit: number): ReadonlyArray<Match> => {
       const { about, words } = questionTerms(question, index);
       const acts = actsOf(words);
-      const hits = about.map((asked) => {
+      const hits = about.map((term) => {
         const parts = new Map<number, number>();
-        for (const [term, partsOfTerm] of index) {
-          if (term !== asked && !(asked.length >= 4 && term.startsWith(asked))) continue;
+        for (const [indexed, partsOfTerm] of index) {
+          if (indexed !== term && !(term.length >= 4 && indexed.startsWith(term))) continue;
           for (const [id, part] of partsOfTerm) {
             parts.set(id, Math.max(part, parts.get(id) ?? 0));
           }
@@ -210,12 +210,12 @@ const likeness = (
   weigh: (term: string) => number,
 ): number => {
   const sum = (terms: Iterable<string>) => [...terms].reduce((all, term) => all + weigh(term), 0);
-  const asked = sum(question);
+  const size = sum(question);
   return Math.max(
     ...heading.split(/[\p{P}\p{S}]\s/u).map((part) => {
       const words = new Set(wordsOf(part).map(termOf));
       const common = [...words].filter((word) => question.has(word));
-      return (2 * sum(common)) / (sum(words) + asked);
+      return (2 * sum(common)) / (sum(words) + size);
     }),
   );
 };

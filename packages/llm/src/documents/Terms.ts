@@ -82,7 +82,7 @@ export const actsOf = (terms: Iterable<string>): ReadonlyArray<string> =>
 const correct = (term: string, vocabulary: ReadonlyMap<string, unknown>): string =>
   term.length < 4 || vocabulary.has(term)
     ? term
-    : ([...vocabulary.keys()].find((known) => isSlip(term, known)) ?? term);
+    : ([...vocabulary.keys()].find((word) => isSlip(term, word)) ?? term);
 
 /**
  * Whether the terms begin alike and differ in one letter: in the wrong place, or from five letters on added, left out or

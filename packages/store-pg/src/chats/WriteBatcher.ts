@@ -35,9 +35,10 @@ export const makeWriteBatcher = Effect.fnUntraced(function* <A, B, E>(
     const items = writes.map(({ item }) => item);
     return Effect.flatMap(Effect.exit(Effect.suspend(() => write(name, items))), (exit) => {
       if (writes.length > 1 && Exit.hasDies(exit)) {
-        return Effect.forEach(writes, (one) => writeAll(name, [one]), { discard: true });
+        return Effect.forEach(writes, (item) => writeAll(name, [item]), { discard: true });
       }
-      for (const [at, one] of writes.entries()) one.done(Exit.map(exit, (results) => results[at]!));
+      for (const [at, { done }] of writes.entries())
+        done(Exit.map(exit, (results) => results[at]!));
       return Effect.void;
     });
   };
@@ -47,7 +48,7 @@ export const makeWriteBatcher = Effect.fnUntraced(function* <A, B, E>(
   const drain = (name: number, lane: Lane<A, B, E>): Effect.Effect<void> =>
     Effect.suspend(() => {
       const writes = Array.from(Iterable.take(lane.waiting, batch));
-      for (const one of writes) lane.waiting.delete(one);
+      for (const item of writes) lane.waiting.delete(item);
       if (writes.length > 0) {
         isShared = writes.length > 1;
         return Effect.flatMap(writeAll(name, writes), () => drain(name, lane));
@@ -67,17 +68,17 @@ export const makeWriteBatcher = Effect.fnUntraced(function* <A, B, E>(
         if (lane === undefined) lanes.set(name, (lane = { waiting: new Set(), writers: 0 }));
         const { waiting } = lane;
         const timer = setTimeout(
-          () => one.done(Exit.fail(waiting.delete(one) ? busy : noAnswer)),
+          () => entry.done(Exit.fail(waiting.delete(entry) ? busy : noResponse)),
           timeout,
         );
-        const one: Write<A, B, E> = {
+        const entry: Write<A, B, E> = {
           item,
           done: (exit) => {
             clearTimeout(timer);
             resume(exit);
           },
         };
-        waiting.add(one);
+        waiting.add(entry);
         if (lane.writers < writers) {
           lane.writers++;
           const begin =
@@ -87,14 +88,16 @@ export const makeWriteBatcher = Effect.fnUntraced(function* <A, B, E>(
           Fiber.runIn(Effect.runForkWith(context)(begin, { uninterruptible: true }), scope);
         }
         return Effect.callback<void>((ended) => {
-          one.done = () => {
+          entry.done = () => {
             clearTimeout(timer);
             ended(Effect.void);
           };
-          if (waiting.delete(one)) one.done(Exit.interrupt());
+          if (waiting.delete(entry)) entry.done(Exit.interrupt());
         });
       }),
     );
 });
 
-const noAnswer = new StorageUnavailable({ cause: new Error("no answer in time") });
+const noResponse = new StorageUnavailable({
+  cause: new Error("the database did not respond in time"),
+});

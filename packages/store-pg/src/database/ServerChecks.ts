@@ -87,7 +87,7 @@ export const checkRole = Effect.fnUntraced(function* (rowSecurity: boolean) {
   if (bound === rowSecurity) return;
   return yield* cannotBeUsed(
     bound
-      ? `row security binds the role "${role}": set PARLEY_ROW_SECURITY=true, or connect as the owner of the tables`
-      : `row security does not bind the role "${role}", as it is superuser, owns the tables or bypasses it: connect as another role, or unset PARLEY_ROW_SECURITY`,
+      ? `row security applies to the role "${role}": set PARLEY_ROW_SECURITY=true, or connect as the owner of the tables`
+      : `row security does not apply to the role "${role}", which is a superuser, owns the tables or bypasses it: connect as another role, or unset PARLEY_ROW_SECURITY`,
   );
 });

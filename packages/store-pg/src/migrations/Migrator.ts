@@ -12,7 +12,10 @@ import { initial } from "./0001_initial.ts";
 
 /** Tells a text from each other one. */
 const hashOf = (text: string) =>
-  Array.from(text).reduce((hash, one) => Math.imul(hash ^ one.codePointAt(0)!, 0x1000193), 0) >>> 0;
+  Array.from(text).reduce(
+    (hash, letter) => Math.imul(hash ^ letter.codePointAt(0)!, 0x1000193),
+    0,
+  ) >>> 0;
 
 /** Until its release a migration changes. Its name in the database tells from which text a schema was made. */
 export const migrations = [{ name: "initial", text: initial }].map(({ name, text }, at) => ({
@@ -46,7 +49,7 @@ const pending = Effect.fnUntraced(function* (schema: string, migrations: Migrati
     : [];
   if (migrations.some(({ name }, at) => at < applied.length && applied[at]!.name !== name)) {
     return yield* cannotBeUsed(
-      "its schema was made by an unreleased version of Parley: export its chats with that version, and import them here, into a new database or another PARLEY_SCHEMA",
+      "its schema was created by an unreleased version of Parley: export its chats with that version, and import them here, into a new database or another PARLEY_SCHEMA",
     );
   }
   if (applied.length > migrations.length) {
@@ -64,7 +67,7 @@ const hints: Readonly<Record<string, string>> = {
   "42501":
     "its schema is not up to date, and the role may not change it: run DATABASE_URL=<owner> parley migrate",
   "42P07":
-    "its schema has a table with the name of one of Parley's, of another program or of an unreleased version: name another schema in PARLEY_SCHEMA",
+    "its schema already has a table with the name of one of Parley's, from another program or an unreleased version: set PARLEY_SCHEMA to another schema",
 };
 
 /** Held by the session that migrates. */

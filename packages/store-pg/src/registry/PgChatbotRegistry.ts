@@ -1,5 +1,5 @@
 /**
- * The port `ChatbotRegistry`. A change, its lines of the audit and the notifications of other
+ * The port `ChatbotRegistry`. A change, its entry in the audit log and the notifications of other
  * processes are one transaction.
  */
 import { PgTypes } from "@effect/sql-pg";
@@ -37,7 +37,7 @@ export const makeChatbotRegistry = ({ reads, writes }: PgPools) => {
   const query = <Row extends object>(text: string, values: ReadonlyArray<unknown> = []) =>
     writes.query<Row>("operator", text, values);
 
-  /** Adds a line to the audit, and notifies other processes of the change. */
+  /** Adds an entry to the audit log, and notifies other processes of the change. */
   const audit = (actor: string, chatbot: number, action: AuditRecord["action"], detail: string) =>
     query(addLine, [actor, chatbot, action, detail]);
 
@@ -65,12 +65,12 @@ export const makeChatbotRegistry = ({ reads, writes }: PgPools) => {
       row === undefined ? Effect.fail(new KeyNotFound({ keyId })) : Effect.succeed(toKey(row)),
     );
 
-  /** Inserts or updates a row, or fails with `taken` if another row has its name. */
-  const writeUnique = <E>(text: string, values: ReadonlyArray<unknown>, taken: E) =>
+  /** Inserts or updates a row, or fails with the error if another row has its name. */
+  const writeUnique = <E>(text: string, values: ReadonlyArray<unknown>, error: E) =>
     Effect.catchIf(
       query<{ readonly id: number }>(text, values),
-      (error) => isUniqueViolation(error) && !isUnsettled(error),
-      () => Effect.fail(taken),
+      (failure) => isUniqueViolation(failure) && !isUnsettled(failure),
+      () => Effect.fail(error),
     );
 
   const insertKey = Effect.fnUntraced(function* (chatbot: number, key: KeyRecord, actor: string) {
@@ -85,9 +85,9 @@ export const makeChatbotRegistry = ({ reads, writes }: PgPools) => {
         Effect.map((rows) => {
           const listed = new Map<number, { chatbot: Chatbot; keys: Array<RegisteredKey> }>();
           for (const row of rows) {
-            const one = listed.get(row.chatbot_id) ?? { chatbot: toChatbot(row), keys: [] };
-            if (row.id !== null) one.keys.push(toKey(row));
-            listed.set(row.chatbot_id, one);
+            const item = listed.get(row.chatbot_id) ?? { chatbot: toChatbot(row), keys: [] };
+            if (row.id !== null) item.keys.push(toKey(row));
+            listed.set(row.chatbot_id, item);
           }
           return [...listed.values()];
         }),
@@ -98,9 +98,9 @@ export const makeChatbotRegistry = ({ reads, writes }: PgPools) => {
       write(function* () {
         const { description, name, settings, workspaceName } = chatbot;
         const values = [workspaceName, name, description, PgTypes.jsonb(settings)];
-        const taken = new ChatbotTaken({ workspaceName, name });
-        const [made] = yield* writeUnique(addChatbot, values, taken);
-        const { id } = made!;
+        const nameTaken = new ChatbotTaken({ workspaceName, name });
+        const [row] = yield* writeUnique(addChatbot, values, nameTaken);
+        const { id } = row!;
         yield* audit(actor, id, "create", name);
         for (const key of keys) yield* insertKey(id, key, actor);
         return { id, ...chatbot };
@@ -117,8 +117,8 @@ export const makeChatbotRegistry = ({ reads, writes }: PgPools) => {
         // Only the changed settings: another version may have more of them.
         const changed = PgTypes.jsonb(change.settings ?? {});
         const values = [id, workspaceName, name, description, changed];
-        const taken = new ChatbotTaken({ workspaceName, name });
-        yield* writeUnique(changeChatbot, values, taken);
+        const nameTaken = new ChatbotTaken({ workspaceName, name });
+        yield* writeUnique(changeChatbot, values, nameTaken);
         yield* audit(actor, id, "change", fields.join(", "));
         return after;
       }),

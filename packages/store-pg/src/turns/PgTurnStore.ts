@@ -130,14 +130,14 @@ export const makeTurnStore = Effect.fnUntraced(function* (
       const left = (yield* AskDeadline) - (yield* Clock.currentTimeMillis);
       const millis = left === Infinity ? turnLease : Math.max(0, left);
       const hasRow = turn.chat !== null || turn.idempotencyKey !== null;
-      let unknown: StorageUnavailable | null = null;
+      let lastUnknown: StorageUnavailable | null = null;
       const append: ReturnType<TurnStore["Service"]["append"]> =
         turn.chat === null
           ? appendToNewChat(turn, entry)
           : Effect.map(appendToChat({ ...turn, entry }), toEntry);
       const attempt = Effect.tapError(append, (error) =>
         Effect.sync(() => {
-          if (error._tag === "StorageUnavailable" && !isUnsent(error)) unknown = error;
+          if (error._tag === "StorageUnavailable" && !isUnsent(error)) lastUnknown = error;
         }),
       );
       const mayPass = (error: Effect.Error<typeof append>) =>
@@ -148,7 +148,7 @@ export const makeTurnStore = Effect.fnUntraced(function* (
         Effect.catchIf(mayPass, () =>
           Effect.retry(attempt, { while: mayPass, schedule: retriesFor(millis) }),
         ),
-        Effect.catchTag("TurnLost", (lost) => Effect.fail(unknown ?? lost)),
+        Effect.catchTag("TurnLost", (lost) => Effect.fail(lastUnknown ?? lost)),
         endAfter(millis + deadlines.request),
       );
     }),
@@ -270,7 +270,7 @@ select at::int4 as at, outcome, ${notifyFreed} as notified from turn_row`,
 
 const appendEntries = batchStatement<Append>(
   [...turnColumns, ...columnsOfEntry(({ entry }: Append) => entry)],
-  (items, isKeyed) => `${lockTurns(items)}, freed as (
+  (items, isKeyed) => `${lockTurns(items)}, chat_change as (
   insert into chat (chatbot_id, id, position, create_time, entries, last_entry_time, turn_until)
   select $1, id, position, create_time, entries + 1,
     greatest(last_entry_time, create_time, date_trunc('milliseconds', clock_timestamp())), clock_timestamp()
@@ -278,23 +278,23 @@ const appendEntries = batchStatement<Append>(
   on conflict (chatbot_id, id) do update set
     turn = null, turn_until = excluded.turn_until, entries = excluded.entries, last_entry_time = excluded.last_entry_time
   returning id, entries, last_entry_time
-), stored as (
+), new_entry as (
   insert into entry (chatbot_id, chat_id, id, position, create_time, ${newEntryColumns})
-  select $1, id, nextval(${ownSequence("entry_id")}), freed.entries, freed.last_entry_time, ${newEntryColumns}
-  from turn_row join freed using (id) where outcome = 'held'
+  select $1, id, nextval(${ownSequence("entry_id")}), chat_change.entries, chat_change.last_entry_time, ${newEntryColumns}
+  from turn_row join chat_change using (id) where outcome = 'held'
   returning *
 )${
     isKeyed
-      ? `, settled as (
+      ? `, settled_key as (
   insert into idempotency_key (chatbot_id, key, fingerprint, made_at, chat_id, entry_id)
-  select $1, key, '', clock_timestamp(), stored.chat_id, stored.id
-  from turn_row join stored using (chat_id) where outcome = 'held' and key is not null
+  select $1, key, '', clock_timestamp(), new_entry.chat_id, new_entry.id
+  from turn_row join new_entry using (chat_id) where outcome = 'held' and key is not null
   on conflict (chatbot_id, key) do update set
     made_at = excluded.made_at, turn_until = null, chat_id = excluded.chat_id, entry_id = excluded.entry_id
 )`
       : ""
   }
-select at::int4 as at, outcome, ${entryColumns("stored")}, ${notifyFreed} as notified
-from turn_row left join stored on outcome = 'held' and stored.chat_id = turn_row.chat_id`,
+select at::int4 as at, outcome, ${entryColumns("new_entry")}, ${notifyFreed} as notified
+from turn_row left join new_entry on outcome = 'held' and new_entry.chat_id = turn_row.chat_id`,
   hasKey,
 );

@@ -98,7 +98,7 @@ export const makeTakeTurn = Effect.fnUntraced(function* <E>(
     do rows = yield* decide(chatbot, turn, yield* timeLeft);
     while (rows[0]!.decision === "overtaken");
     const { decision, entries, free_in, key_turn, position } = rows[0]!;
-    const held = (by: "chat" | "key") =>
+    const heldBy = (by: "chat" | "key") =>
       ({ _tag: "Held", by, forMillis: free_in! }) satisfies Taken;
     switch (decision) {
       case "key_reused":
@@ -110,11 +110,11 @@ export const makeTakeTurn = Effect.fnUntraced(function* <E>(
       case "no_chatbot":
         return yield* new ChatbotNotFound({ chatbot });
       case "key_held":
-        return held("key");
+        return heldBy("key");
       case "chat_held":
       case "chat_locked":
       case "chat_reserved":
-        return held("chat");
+        return heldBy("chat");
       default: {
         // An append may have committed between the snapshot and the turn. A second read is exact, now that the turn is
         // ours.

@@ -115,11 +115,11 @@ it.live("a start refuses a role that row security binds without its setting, or 
     assert.include(why, "set PARLEY_ROW_SECURITY=true");
     for (const url of [inject("roleUrls").superuser, inject("postgresUrl")]) {
       const why = yield* refusal({ ...options, url: Redacted.make(url) });
-      assert.include(why, "row security does not bind the role");
+      assert.include(why, "row security does not apply to the role");
     }
     const bypassing = { ...boundOptions(), url: Redacted.make(inject("roleUrls").bypassing) };
     const { message } = yield* Effect.flip(Effect.scoped(Layer.build(layerStore(bypassing))));
-    assert.include(message, "row security does not bind the role");
+    assert.include(message, "row security does not apply to the role");
   }),
 );
 

@@ -86,12 +86,12 @@ describe("a database that becomes read-only", () => {
           for (const [which, take] of Object.entries(takes)) {
             // PostgreSQL's own message would show that a statement was sent.
             const { message } = yield* Effect.flip(take);
-            assert.include(message, "The database cannot be written: ", which);
+            assert.include(message, "The database refuses writes: ", which);
           }
           assert.strictEqual((yield* Effect.flip(create))._tag, "StorageUnavailable");
           assert.strictEqual((yield* chats.listChats(chatbot, newestChats)).total, 1);
           assert.deepStrictEqual((yield* inspectPostgres({ url })).warnings, [
-            "The database cannot be written: its transactions are read-only by default.",
+            "The database refuses writes: its transactions are read-only by default.",
           ]);
           yield* setReadOnly(false);
           // Connections that were opened meanwhile are read-only for as long as they live.
@@ -99,39 +99,41 @@ describe("a database that becomes read-only", () => {
           yield* Effect.all([create, ask, create]);
         }).pipe(Effect.provide(layerPostgres({ url })));
         assert.deepStrictEqual(
-          lines.filter((line) => line.includes("written")),
+          lines.filter((line) => line.includes("writes")),
           [
-            "The database cannot be written: its transactions are read-only by default.",
-            "The database can be written again",
+            "The database refuses writes: its transactions are read-only by default.",
+            "The database accepts writes again",
           ],
         );
       }).pipe(Effect.scoped),
     ),
   );
 
-  it.live("stores an answer that was finished meanwhile, once it can be written again", () =>
-    Effect.gen(function* () {
-      const { disconnect, setReadOnly, url } = yield* database;
-      yield* Effect.gen(function* () {
-        const turns = yield* TurnStore;
-        const { chatbot, chats, create } = yield* services;
-        const { chat } = yield* create;
-        const taken = yield* turns.take(chatbot, chat.id, null);
-        if (taken._tag !== "Turn") return assert.fail("the turn is free");
-        yield* setReadOnly(true);
-        yield* disconnect;
-        yield* Effect.repeat(Effect.ignore(create), { times: 2 });
-        const append = turns.append(taken.turn, entry);
-        yield* Effect.all([append, Effect.delay(setReadOnly(false), "1 second")], {
-          concurrency: 2,
-        });
-        const { total } = yield* chats.listEntries(chatbot, chat.id, {
-          ...newestChats,
-          orderBy: [{ field: "id", descending: true }],
-        });
-        assert.strictEqual(total, 1);
-      }).pipe(Effect.provide(layerPostgres({ url })));
-    }).pipe(Effect.scoped),
+  it.live(
+    "stores an answer that was finished meanwhile, once the database accepts writes again",
+    () =>
+      Effect.gen(function* () {
+        const { disconnect, setReadOnly, url } = yield* database;
+        yield* Effect.gen(function* () {
+          const turns = yield* TurnStore;
+          const { chatbot, chats, create } = yield* services;
+          const { chat } = yield* create;
+          const taken = yield* turns.take(chatbot, chat.id, null);
+          if (taken._tag !== "Turn") return assert.fail("the turn is free");
+          yield* setReadOnly(true);
+          yield* disconnect;
+          yield* Effect.repeat(Effect.ignore(create), { times: 2 });
+          const append = turns.append(taken.turn, entry);
+          yield* Effect.all([append, Effect.delay(setReadOnly(false), "1 second")], {
+            concurrency: 2,
+          });
+          const { total } = yield* chats.listEntries(chatbot, chat.id, {
+            ...newestChats,
+            orderBy: [{ field: "id", descending: true }],
+          });
+          assert.strictEqual(total, 1);
+        }).pipe(Effect.provide(layerPostgres({ url })));
+      }).pipe(Effect.scoped),
   );
 });
 
@@ -151,8 +153,8 @@ describe("a start", () => {
           yield* becomes(readOnlyReason, false);
         }).pipe(Effect.provide(layerPostgres({ url })));
         assert.deepStrictEqual(lines, [
-          "The database cannot be written: its transactions are read-only by default.",
-          "The database can be written again",
+          "The database refuses writes: its transactions are read-only by default.",
+          "The database accepts writes again",
         ]);
       }).pipe(Effect.scoped),
     ),

@@ -177,7 +177,7 @@ describe("ids", () => {
       const { warnings } = yield* served({ url }, written);
       assert.lengthOf(warnings, 5);
       yield* reset;
-      assert.include((yield* inspectPostgres({ url })).warnings[0], "at least 100,000 further");
+      assert.include((yield* inspectPostgres({ url })).warnings[0], "at least 100,000 higher");
       const started = yield* served({ url }, Effect.void);
       assert.lengthOf(started.warnings, 1);
     }).pipe(Effect.scoped),

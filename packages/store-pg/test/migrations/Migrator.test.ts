@@ -80,7 +80,10 @@ describe("a start", () => {
             ...names.map((name, at) => `insert into parley_schema values (${at + 1}, '${name}')`),
           ]);
           const message = yield* refusal(options);
-          assert.include(message, "was made by an unreleased version of Parley: export its chats");
+          assert.include(
+            message,
+            "was created by an unreleased version of Parley: export its chats",
+          );
         }
       }),
   );
@@ -88,7 +91,7 @@ describe("a start", () => {
   it.live("on a table of another program with the name of one of ours names PARLEY_SCHEMA", () =>
     Effect.gen(function* () {
       const { options } = yield* withSchema(["create table chat (id int)"]);
-      assert.include(yield* refusal(options), "name another schema in PARLEY_SCHEMA");
+      assert.include(yield* refusal(options), "set PARLEY_SCHEMA to another schema");
     }),
   );
 });
