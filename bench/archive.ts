@@ -7,7 +7,8 @@
  *   BENCH_DATABASE_URL=postgres://… npm run archive -- [--entries 1000000] [--bytes 1000] [--most 200]
  */
 import { withoutSettings } from "../apps/server/test/withoutSettings.ts";
-import { encodeArchive, type ArchiveRecord } from "../packages/core/src/index.ts";
+import { encodeArchive } from "../packages/core/src/index.ts";
+import type { ArchiveRecord } from "../packages/core/src/ports/index.ts";
 import { registerChatbot } from "../packages/core/src/testing/index.ts";
 import { layerPostgres } from "../packages/store-pg/src/index.ts";
 import { makeBenchSession } from "../packages/store-pg/test/fill.ts";

@@ -8,12 +8,12 @@
  * of so many runs: whatever else the machine does spoils some of them.
  */
 import {
-  ChatStore,
   newest,
   newestChats,
   type ChatQuery,
   type EntryQuery,
 } from "../packages/core/src/index.ts";
+import { ChatStore } from "../packages/core/src/ports/index.ts";
 import { layerPostgres } from "../packages/store-pg/src/index.ts";
 import { fillSchema, filledChatbot } from "../packages/store-pg/test/fill.ts";
 import { databaseUrl } from "./harness/DatabaseUrl.ts";
@@ -54,7 +54,7 @@ const entries = (name: string, query: (size: number) => Partial<EntryQuery>): Li
 ];
 /** How many of so many chats are left. */
 const left = (size: number) => size - (erased === undefined ? 0 : Math.floor(size / erased));
-const oldest = { orderBy: [{ field: "_createTime", descending: false }] } as const;
+const oldest = { orderBy: [{ field: "createTime", descending: false }] } as const;
 const by = (field: "name" | "userRef") => ({ orderBy: [{ field, descending: false }] }) as const;
 
 /** Lists whose p99 is at most one and a half times as high among many. */

@@ -1,11 +1,5 @@
-import {
-  ChatArchive,
-  ChatbotRegistry,
-  ChatStore,
-  defaultSettings,
-  encodeArchive,
-  decodeArchive,
-} from "@parley/core";
+import { defaultSettings, encodeArchive, decodeArchive } from "@parley/core";
+import { ChatArchive, ChatbotRegistry, ChatStore } from "@parley/core/ports";
 import { layerMemory } from "@parley/store-memory";
 import { Effect, Stream } from "effect";
 

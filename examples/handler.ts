@@ -1,17 +1,8 @@
-import {
-  Access,
-  Asking,
-  ChatbotRegistry,
-  Chats,
-  defaultSettings,
-  keyRecord,
-  Moderator,
-} from "@parley/core";
+import { defaultSettings, keyRecord, layerParley } from "@parley/core";
+import { ChatbotRegistry } from "@parley/core/ports";
 import { makeWebHandler } from "@parley/http";
-import { layerScripted } from "@parley/llm";
 import { layerMemory } from "@parley/store-memory";
 import { Effect, Layer } from "effect";
-import { Digest } from "effect/crypto";
 
 export const apiKey = process.env["API_KEY"]!; // of `pnpm --silent parley key generate`
 
@@ -35,13 +26,10 @@ const register = Layer.effectDiscard(
 );
 
 export const { dispose, handler, ready } = makeWebHandler(
-  Layer.mergeAll(Access.layer, Chats.layer, Asking.layer, register).pipe(
-    Layer.provide([
-      layerMemory,
-      layerScripted(({ question }) => [`You asked: ${question}`]),
-      Moderator.layerOff,
-      Digest.layerWebCrypto,
-    ]),
+  register.pipe(
+    Layer.provideMerge(
+      layerParley({ store: layerMemory, answerer: ({ question }) => `You asked: ${question}` }),
+    ),
   ),
   { basePaths: { general: "/support/chatbot", answers: "/support/ask" } },
 );

@@ -1,11 +1,9 @@
-import { storeChecks } from "@parley/core/testing";
+import { storeChecks, storeUnderTest } from "@parley/core/testing";
 import { layerMemoryOf, makeMemory } from "@parley/store-memory";
-import { Cause, Effect, Exit, Layer } from "effect";
+import { Cause, Effect, Exit } from "effect";
 import { TestClock } from "effect/testing";
-import { underTest } from "../packages/store-memory/test/MemoryUnderTest.ts";
 
-const memory = makeMemory();
-const store = Layer.provideMerge(underTest(memory), layerMemoryOf(memory));
+const store = storeUnderTest(layerMemoryOf(makeMemory()));
 
 const all = Effect.forEach(storeChecks, ({ name, run }) =>
   Effect.map(Effect.exit(run), (exit) => {

@@ -1,37 +1,20 @@
-import { Access, Asking, Chats, defaultSettings, Moderator, type Chatbot } from "@parley/core";
-import { makeParley } from "@parley/core/promise";
-import { layerScripted } from "@parley/llm";
-import { layerMemoryWith } from "@parley/store-memory";
-import { Layer } from "effect";
-import { Digest } from "effect/crypto";
+import { openParley } from "@parley/core/promise";
+import { memory } from "@parley/store-memory";
 import { afterAll, expect, it } from "vitest";
 
-const chatbot: Chatbot = {
-  id: 1,
-  name: "Helpdesk",
-  description: "",
-  workspaceName: "Acme",
-  settings: { ...defaultSettings, helloMessage: "Hello!" },
-};
-
-const parley = makeParley(
-  Layer.mergeAll(Access.layer, Chats.layer, Asking.layer).pipe(
-    Layer.provide([
-      layerMemoryWith([chatbot]), // the store
-      layerScripted(({ question }) => [`You asked: ${question}`]), // the answerer
-      Moderator.layerOff,
-      Digest.layerWebCrypto,
-    ]),
-  ),
-);
-afterAll(() => parley.dispose());
+const parley = await openParley({
+  store: memory(),
+  answerer: ({ question }) => `You asked: ${question}`,
+});
+afterAll(() => parley.close());
+const bot = await parley.chatbot({ workspace: "Acme", name: "Helpdesk", helloMessage: "Hello!" });
 
 it("keeps a question with its answer", async () => {
-  const { chat } = await parley.createChat(chatbot, { userRef: "user-7" });
-  const { entry } = await parley.ask(chatbot, { chatId: chat.id, question: "Are you there?" });
+  const chat = await bot.createChat({ userRef: "user-7" });
+  const { entry } = await bot.ask(chat.id, "Are you there?");
   expect(entry.answer).toBe("You asked: Are you there?");
 
-  const { items, total } = await parley.history(chatbot, chat.id);
+  const { data, total } = await bot.history(chat.id).page();
   expect(total).toBe(2); // the hello entry is one of them
-  expect(items[0]).toEqual(entry);
+  expect(data[0]).toEqual(entry);
 });

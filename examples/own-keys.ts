@@ -1,4 +1,5 @@
-import { Access, ChatbotDirectory, defaultSettings, keyId, type Chatbot } from "@parley/core";
+import { Access, defaultSettings, keyId, type Chatbot } from "@parley/core";
+import { ChatbotDirectory } from "@parley/core/ports";
 import { Effect, Layer, Stream } from "effect";
 import { Digest } from "effect/crypto";
 import { createHash } from "node:crypto";

@@ -1,8 +1,7 @@
-import { Access, Asking, Chats, Moderator } from "@parley/core";
+import { layerParley } from "@parley/core";
 import { layerLanguageModel, openAiCompatible } from "@parley/llm";
 import { layerPostgres } from "@parley/store-pg";
 import { Effect, Layer, Redacted } from "effect";
-import { Digest } from "effect/crypto";
 
 const model = openAiCompatible({
   baseUrl: "http://localhost:11434/v1",
@@ -10,11 +9,7 @@ const model = openAiCompatible({
   model: "my-model",
 });
 
-export const layerParley = Layer.mergeAll(Access.layer, Chats.layer, Asking.layer).pipe(
-  Layer.provide([
-    layerPostgres({ url: Redacted.make(process.env["DATABASE_URL"]!) }),
-    Layer.unwrap(Effect.map(model, (loaded) => layerLanguageModel(loaded))),
-    Moderator.layerOff,
-    Digest.layerWebCrypto,
-  ]),
-);
+export const services = layerParley({
+  store: layerPostgres({ url: Redacted.make(process.env["DATABASE_URL"]!) }),
+  answerer: Layer.unwrap(Effect.map(model, (loaded) => layerLanguageModel(loaded))),
+});

@@ -1,43 +1,39 @@
-import { Access, Asking, Chats, defaultSettings, Moderator, type Chatbot } from "@parley/core";
-import { makeParley } from "@parley/core/promise";
-import { layerOffline, makeKnowledge } from "@parley/llm";
-import { layerMemoryWith } from "@parley/store-memory";
-import { Effect, Layer } from "effect";
-import { Digest } from "effect/crypto";
+import { ArgumentInvalid, ChatNotFound, openParley } from "@parley/core/promise";
+import { memory } from "@parley/store-memory";
 
-const passages = [
-  {
-    source: "opening-hours.md",
-    headings: ["Opening hours"],
-    text: "The shop is open from 9 to 17.",
+const parley = await openParley({
+  store: memory(),
+  answerer: async function* ({ earlier, question }) {
+    let entries = 0;
+    for await (const _ of earlier) entries++;
+    yield `After ${entries} entries`;
+    yield `, you asked: ${question}`;
   },
-];
+});
+const bot = await parley.chatbot({
+  workspace: "Acme",
+  name: "Support",
+  helloMessage: "Hello!",
+});
 
-const chatbot: Chatbot = {
-  id: 1,
-  name: "Helpdesk",
-  description: "",
-  workspaceName: "Acme",
-  settings: defaultSettings,
-};
+const chat = await bot.createChat({ userRef: "user-7" });
+for await (const event of bot.stream(chat.id, "Are you open?")) {
+  if (event.type === "delta") process.stdout.write(event.text);
+  else console.log(` (stored as entry ${event.entry.id})`);
+}
 
-const parley = makeParley(
-  Layer.mergeAll(Access.layer, Chats.layer, Asking.layer).pipe(
-    Layer.provide([
-      layerMemoryWith([chatbot]),
-      Layer.unwrap(Effect.map(makeKnowledge(passages), layerOffline)),
-      Moderator.layerOff,
-      Digest.layerWebCrypto,
-    ]),
-  ),
-);
+const { entry } = await bot.ask(chat.id, "And tomorrow?", { idempotencyKey: "message-2" });
+console.log(entry.answer);
+
+for await (const { answer } of bot.history(chat.id, { orderBy: "id" })) console.log("-", answer);
+const { data, total } = await bot.chats({ userRef: "user-7", limit: 10 }).page();
+console.log(`${data.length} of ${total} chats`);
 
 try {
-  const { entry } = await parley.ask(chatbot, { question: "What are the opening hours?" });
-  console.log(entry.answer);
-  await parley.history(chatbot, 99);
+  await bot.ask(chat.id, " ");
 } catch (error) {
-  console.log((error as { readonly _tag: string })._tag); // ChatNotFound
-} finally {
-  await parley.dispose();
+  if (error instanceof ArgumentInvalid) console.log(error.field, error.reason);
 }
+await bot.ask(99, "Hello?").catch((error) => console.log(error instanceof ChatNotFound));
+
+await parley.close();

@@ -1,29 +1,12 @@
-import { Access, Asking, Chats, defaultSettings, Moderator, type Chatbot } from "@parley/core";
-import { makeParley } from "@parley/core/promise";
-import { layerScripted } from "@parley/llm";
-import { layerMemoryWith } from "@parley/store-memory";
-import { Layer } from "effect";
-import { Digest } from "effect/crypto";
+import { openParley } from "@parley/core/promise";
+import { memory } from "@parley/store-memory";
 
-const chatbot: Chatbot = {
-  id: 1,
-  name: "Helpdesk",
-  description: "",
-  workspaceName: "Acme",
-  settings: defaultSettings,
-};
+const parley = await openParley({
+  store: memory(), // or postgres(url)
+  answerer: ({ question }) => `You asked: ${question}`, // or languageModel({ baseUrl, model })
+});
+const bot = await parley.chatbot({ workspace: "Acme", name: "Helpdesk" });
 
-const parley = makeParley(
-  Layer.mergeAll(Access.layer, Chats.layer, Asking.layer).pipe(
-    Layer.provide([
-      layerMemoryWith([chatbot]), // the store, or layerPostgres({ url })
-      layerScripted(({ question }) => [`You asked: ${question}`]), // the answerer, or a language model
-      Moderator.layerOff,
-      Digest.layerWebCrypto,
-    ]),
-  ),
-);
-
-const { entry } = await parley.ask(chatbot, { question: "Are you there?" });
+const { entry } = await bot.ask(null, "Are you there?");
 console.log(entry.answer); // You asked: Are you there?
-await parley.dispose();
+await parley.close();

@@ -4,7 +4,8 @@
  */
 import type { Socket } from "node:net";
 import { assert, describe, it } from "@effect/vitest";
-import { AskDeadline, ChatStore, newest, newestChats, TurnStore } from "@parley/core";
+import { newest, newestChats } from "@parley/core";
+import { AskDeadline, ChatStore, TurnStore } from "@parley/core/ports";
 import { registerChatbot } from "@parley/core/testing";
 import { layerPostgres } from "@parley/store-pg";
 import { Effect, Exit, Fiber, Layer, Redacted, Schedule, Scope } from "effect";

@@ -2,7 +2,7 @@
  * How connections to PostgreSQL are encrypted, as libpq does it: with a certificate by an authority of the test.
  */
 import { assert, layer } from "@effect/vitest";
-import { ChatbotRegistry } from "@parley/core";
+import { ChatbotRegistry } from "@parley/core/ports";
 import { inspectPostgres, layerPostgres, securityOf } from "@parley/store-pg";
 import { Context, Effect, Layer, Redacted, Schedule } from "effect";
 import { execFile } from "node:child_process";

@@ -4,30 +4,26 @@
  *
  * `PARLEY_RANDOM_REQUESTS` and `PARLEY_RANDOM_SEED` decide how many commands and which; test:system runs 10,000.
  */
+import { chatFields, defaultSettings, entryFields, plainKey } from "@parley/core";
 import {
   ChatArchive,
-  chatFields,
   ChatbotDirectory,
   ChatbotRegistry,
   ChatStore,
-  defaultSettings,
-  entryFields,
   idempotencyKeyLifetime,
-  plainKey,
   TurnStore,
   type ArchiveRecord,
   type Erasable,
   type ListQuery,
   type IdempotencyKey,
   type Turn,
-} from "@parley/core";
-import { StoreUnderTest, type StoreServices } from "@parley/core/testing";
+} from "@parley/core/ports";
+import { StoreUnderTest, storeUnderTest, type StoreServices } from "@parley/core/testing";
 import { layerMemoryOf, makeMemory } from "@parley/store-memory";
 import { Context, Effect, Layer, Result, Scope, Stream } from "effect";
 import { TestClock } from "effect/testing";
 import fc from "fast-check";
 import { afterAll, beforeAll, expect, it } from "vitest";
-import { underTest } from "../packages/store-memory/test/MemoryUnderTest.ts";
 import { layerPostgresUnderTest } from "../packages/store-pg/test/PostgresUnderTest.ts";
 
 const count = Number(process.env["PARLEY_RANDOM_REQUESTS"] ?? 2_000);
@@ -65,10 +61,10 @@ const when = maybe(fc.constantFrom(...future));
 /** Orders in which times, which differ between the stores, decide nothing that ids do not. */
 const orderOf = <Field extends string>(fields: ReadonlyArray<Field>) =>
   fc
-    .shuffledSubarray(fields.filter((field) => field !== "_createTime"))
+    .shuffledSubarray(fields.filter((field) => field !== "createTime"))
     .chain((some) =>
       fc.tuple(
-        ...[...some, "_createTime" as Field].map((field) =>
+        ...[...some, "createTime" as Field].map((field) =>
           fc.record({ field: fc.constant(field), descending: fc.boolean() }),
         ),
       ),
@@ -425,8 +421,7 @@ afterAll(() =>
 let contexts: ReadonlyArray<Context.Context<StoreServices>> = [];
 
 beforeAll(async () => {
-  const memory = makeMemory();
-  const layerMemory = Layer.provideMerge(underTest(memory), layerMemoryOf(memory)).pipe(
+  const layerMemory = storeUnderTest(layerMemoryOf(makeMemory())).pipe(
     Layer.provideMerge(TestClock.layer()),
   );
   const build = <A, E>(layer: Layer.Layer<A, E>) =>

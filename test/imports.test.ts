@@ -9,11 +9,12 @@ const browser = [/^preact(\/hooks)?$/, /^@preact\/signals$/, /^marked$/, /^@parl
 /** The imports that each package's sources may have, beside their own files. */
 const mayImport: Readonly<Record<string, ReadonlyArray<RegExp>>> = {
   "packages/core/src": [/^effect$/, /^effect\/crypto$/],
+  "packages/core/src/testing": [/^effect$/, /^effect\/testing$/, /^\.\.\//],
   "packages/client/src": [/^ai$/],
-  "packages/http/src": [/^@parley\/core$/, /^effect$/, /^effect\//, /^jose(\/|$)/],
+  "packages/http/src": [/^@parley\/core(\/ports)?$/, /^effect$/, /^effect\//, /^jose(\/|$)/],
   // For hosts with Node's own requests and responses.
   "packages/http/src/node": [
-    /^@parley\/core$/,
+    /^@parley\/core(\/ports)?$/,
     /^effect$/,
     /^effect\//,
     /^node:/,
@@ -34,20 +35,21 @@ const mayImport: Readonly<Record<string, ReadonlyArray<RegExp>>> = {
     /^\.\.\/PlaygroundConfig\.ts$/,
   ],
   "packages/pages/src/docs/page": [...browser, /^\.\.\/\.\.\/page\//],
-  "packages/store-memory/src": [/^@parley\/core$/, /^effect$/],
+  "packages/store-memory/src": [/^@parley\/core\/ports$/, /^effect$/],
   "packages/store-pg/src": [
-    /^@parley\/core$/,
+    /^@parley\/core\/ports$/,
     /^effect$/,
     /^effect\/(sql|encoding|reactivity)$/,
     /^@effect\/sql-pg/,
   ],
   "packages/store-sqlite/src": [/^@parley\/core$/, /^effect$/, /^node:sqlite$/],
   "packages/llm/src": [
-    /^@parley\/core$/,
+    /^@parley\/core\/ports$/,
     /^effect$/,
     /^effect\/(http|persistence\/CircuitBreaker)$/,
     /^ai$/,
     /^@ai-sdk\//,
+    /^@effect\/platform-node\/Node(FileSystem|Path)$/,
     /^marked$/,
     /^obscenity$/,
   ],

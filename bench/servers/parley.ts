@@ -5,7 +5,7 @@
 import { registerHooks } from "node:module";
 
 const source = `
-  import { Answerer } from "@parley/core";
+  import { Answerer } from "@parley/core/ports";
   import { Layer, Stream } from "effect";
   import { answer, instantAnswer, pacedQuestion } from ${JSON.stringify(new URL("answers.ts", import.meta.url))};
 

@@ -1,18 +1,9 @@
-import {
-  Access,
-  Asking,
-  ChatbotRegistry,
-  Chats,
-  defaultSettings,
-  generateKey,
-  keyRecord,
-  Moderator,
-} from "@parley/core";
+import { defaultSettings, generateKey, keyRecord, layerParley } from "@parley/core";
+import { ChatbotRegistry } from "@parley/core/ports";
 import { makeWebHandler } from "@parley/http";
-import { layerScripted } from "@parley/llm";
 import { layerMemory } from "@parley/store-memory";
 import { Effect, Layer, Redacted } from "effect";
-import { Digest, SecureRandom } from "effect/crypto";
+import { SecureRandom } from "effect/crypto";
 import { afterAll, expect, it } from "vitest";
 
 // The same bytes in every run, and so the same key.
@@ -34,13 +25,16 @@ const register = Layer.effectDiscard(
 );
 
 const { dispose, handler } = makeWebHandler(
-  Layer.mergeAll(Access.layer, Chats.layer, Asking.layer, register).pipe(
-    Layer.provide([
-      layerMemory,
-      layerScripted(() => ["We ", "do."]),
-      Moderator.layerOff,
-      Digest.layerWebCrypto,
-    ]),
+  register.pipe(
+    Layer.provideMerge(
+      layerParley({
+        store: layerMemory,
+        answerer: async function* () {
+          yield "We ";
+          yield "do.";
+        },
+      }),
+    ),
   ),
 );
 afterAll(dispose);

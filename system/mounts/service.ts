@@ -2,22 +2,11 @@
  * What every program of this folder mounts: the handler over the memory store. Its model asks the test, at `GATE`, for
  * the second half of each answer.
  */
-import {
-  Access,
-  Answerer,
-  AnswerUnavailable,
-  Asking,
-  ChatbotRegistry,
-  Chats,
-  defaultSettings,
-  keyRecord,
-  Moderator,
-  type AnswerPart,
-} from "@parley/core";
+import { defaultSettings, keyRecord, layerParley } from "@parley/core";
+import { ChatbotRegistry } from "@parley/core/ports";
 import { makeWebHandler } from "@parley/http";
 import { layerMemory } from "@parley/store-memory";
-import { Effect, Layer, Stream } from "effect";
-import { Digest } from "effect/crypto";
+import { Effect, Layer } from "effect";
 import process from "node:process";
 
 const { GATE: gate, KEY: key } = process.env;
@@ -36,42 +25,17 @@ const register = Layer.effectDiscard(
   }),
 );
 
-const usage = {
-  provider: "test",
-  model: "test",
-  promptTokens: 1,
-  completionTokens: 1,
-  attempts: 1,
-  latencyMillis: 1,
-};
-const secondHalf = (question: string) =>
-  Effect.tryPromise({
-    try: async (signal) =>
-      (await fetch(`${gate}/${encodeURIComponent(question)}`, { signal })).text(),
-    catch: (error) => new AnswerUnavailable({ reason: String(error) }),
-  });
-const answerer = Answerer.of({
-  answer: (_chatbot, _earlier, question) =>
-    Stream.make<[AnswerPart]>({ _tag: "Delta", text: "one " }).pipe(
-      Stream.concat(
-        Stream.fromEffect(
-          Effect.map(secondHalf(question), (text): AnswerPart => ({ _tag: "Delta", text })),
-        ),
-      ),
-      Stream.concat(Stream.make<[AnswerPart]>({ _tag: "Usage", usage })),
-    ),
+const services = layerParley({
+  store: layerMemory,
+  answerer: async function* ({ question, signal }) {
+    yield "one ";
+    const half = await fetch(`${gate}/${encodeURIComponent(question)}`, { signal });
+    yield await half.text();
+  },
 });
 
-export const { handler, ready } = makeWebHandler(
-  Layer.mergeAll(Access.layer, Chats.layer, Asking.layer, register).pipe(
-    Layer.provide([
-      layerMemory,
-      Layer.succeed(Answerer, answerer),
-      Moderator.layerOff,
-      Digest.layerWebCrypto,
-    ]),
-  ),
-  { basePaths: { general: "/support/chatbot", answers: "/support/ask" } },
-);
+export const { handler, ready } = makeWebHandler(Layer.provideMerge(register, services), {
+  basePaths: { general: "/support/chatbot", answers: "/support/ask" },
+});
 
 await ready;

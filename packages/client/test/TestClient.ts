@@ -1,7 +1,7 @@
 /**
  * A client of the test handler, whose responses a test can alter.
  */
-import type { AnswerPart } from "@parley/core";
+import type { AnswerPart } from "@parley/core/ports";
 import * as client from "@parley/client";
 import { Effect, Redacted, Stream } from "effect";
 import { makeTestHandler, usage } from "@parley/http/test";

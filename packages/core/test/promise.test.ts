@@ -1,117 +1,338 @@
-import { Access, Asking, Chats, defaultSettings, Moderator, type Chatbot } from "@parley/core";
-import { makeParley } from "@parley/core/promise";
-import { layerScripted, type Script } from "@parley/llm";
-import { layerMemoryWith } from "@parley/store-memory";
-import { Effect, Layer, Stream } from "effect";
-import { Digest } from "effect/crypto";
+import {
+  AnswerUnavailable,
+  ArgumentInvalid,
+  ChatNotFound,
+  IdempotencyKeyReused,
+  openParley,
+  StorageUnavailable,
+  type AnswerEvent,
+  type AnswererFunction,
+  type Bot,
+  type Parley,
+} from "@parley/core/promise";
+import { memory } from "@parley/store-memory";
 import { afterAll, describe, expect, it } from "vitest";
 
-const chatbot: Chatbot = {
-  id: 1,
-  name: "Chatbot",
-  description: "",
-  workspaceName: "Workspace",
-  settings: defaultSettings,
+const opened: Array<Parley> = [];
+afterAll(() => Promise.all(opened.map((parley) => parley.close())));
+
+const open = async (answerer: AnswererFunction = () => "a", options: object = {}) => {
+  const parley = await openParley({ store: memory(), answerer, log: false, ...options });
+  opened.push(parley);
+  return parley;
 };
-const services = (script: Script = () => ["a"]) =>
-  Layer.mergeAll(Access.layer, Chats.layer, Asking.layer).pipe(
-    Layer.provide([
-      layerMemoryWith([chatbot]),
-      layerScripted(script),
-      Moderator.layerOff,
-      Digest.layerWebCrypto,
-    ]),
-  );
+const declaration = { workspace: "Acme", name: "Support" };
+const openBot = async (answerer?: AnswererFunction, options?: object) =>
+  (await open(answerer, options)).chatbot(declaration);
 
-const parley = makeParley(services());
-afterAll(() => parley.dispose());
-
-describe("a promise", () => {
-  const wrong: ReadonlyArray<readonly [field: string, call: () => Promise<unknown>]> = [
-    ["name", () => parley.createChat(chatbot, { name: "n".repeat(256) })],
-    ["idempotencyKey", () => parley.createChat(chatbot, {}, { idempotencyKey: "" })],
-    ["question", () => parley.ask(chatbot, { question: "\u0085" })],
-    ["chatId", () => parley.ask(chatbot, { chatId: 1.5, question: "q" })],
-    ["idempotencyKey", () => parley.ask(chatbot, { question: "q" }, { idempotencyKey: "é" })],
-    ["chatId", () => parley.history(chatbot, 1.5)],
-    ["page", () => parley.history(chatbot, 1, { page: 0 })],
-    ["limit", () => parley.listChats(chatbot, { limit: 101 })],
-    ["limit", () => parley.listChats(chatbot, { limit: undefined as any })],
-    ["search", () => parley.listChats(chatbot, { search: "a\0" })],
-    ["userRef", () => parley.listChats(chatbot, { userRef: "\ud800" })],
-    ["orderBy", () => parley.listChats(chatbot, { orderBy: [] as any })],
-    [
-      "orderBy",
-      () => parley.listChats(chatbot, { orderBy: [{ field: "answer", descending: true } as any] }),
-    ],
-    [
-      "orderBy",
-      () =>
-        parley.listChats(chatbot, {
-          orderBy: [
-            { field: "name", descending: true },
-            { field: "name", descending: false },
-          ],
-        }),
-    ],
-  ];
-  it.each(wrong)("rejects a wrong %s with a SchemaError that names it", async (field, call) => {
-    await expect(call()).rejects.toMatchObject({
-      _tag: "SchemaError",
-      message: expect.stringContaining(`["${field}"]`),
-    });
-  });
-
-  it("returns the requested page", async () => {
-    for (const name of ["a", "b", null]) await parley.createChat(chatbot, { name });
-    const page = await parley.listChats(chatbot, {
-      limit: 1,
-      page: 2,
-      orderBy: [{ field: "name", descending: false }],
-    });
-    expect(page).toMatchObject({ total: 3, items: [{ name: "b" }] });
-  });
-});
-
-const signal = () => {
+const makeSignal = () => {
   let send!: () => void;
   const sent = new Promise<void>((resolve) => (send = resolve));
   return { send, sent };
 };
 
-it("an empty hello message creates no entry", async () => {
-  const settings = { ...defaultSettings, helloMessage: "" };
-  const { chat } = await parley.createChat({ ...chatbot, settings });
-  expect((await parley.history(chatbot, chat.id)).total).toBe(0);
+const collect = async <A>(items: AsyncIterable<A>) => {
+  const all: Array<A> = [];
+  for await (const item of items) all.push(item);
+  return all;
+};
+const total = async (bot: Bot) => (await bot.chats().page()).total;
+
+/** An answerer that yields a piece and then waits until it is told to go on, or until its signal is aborted. */
+const makeSlowAnswer = () => {
+  const [goOn, aborted] = [makeSignal(), makeSignal()];
+  const answerer: AnswererFunction = async function* ({ signal }) {
+    signal.addEventListener("abort", aborted.send);
+    yield "one ";
+    await goOn.sent;
+    yield "two";
+  };
+  return { answerer, goOn: goOn.send, aborted: aborted.sent };
+};
+
+describe("a conversation by openParley", () => {
+  it("asks, streams and reads the history", async () => {
+    const bot = await openBot(async function* ({ earlier, question }) {
+      yield `${(await collect(earlier)).length} earlier, `;
+      yield question;
+    });
+    const chat = await bot.createChat({ userRef: "user-7" });
+    const events = await collect(bot.stream(chat.id, "Hi?"));
+    const { entry } = await bot.ask(chat.id, "And now?");
+    expect(events.at(-1)).toMatchObject({ type: "entry", entry: { answer: "0 earlier, Hi?" } });
+    const text = events.flatMap((event) => (event.type === "delta" ? [event.text] : []));
+    expect(text.join("")).toBe("0 earlier, Hi?");
+    expect(entry.answer).toBe("1 earlier, And now?");
+    expect(await collect(bot.history(chat.id, { orderBy: "id" }))).toEqual([
+      (events.at(-1) as Extract<AnswerEvent, { type: "entry" }>).entry,
+      entry,
+    ]);
+    expect(await bot.usage()).toMatchObject([{ group: null, answers: 2 }]);
+  });
+
+  it("reads a list page by page, each row once, and by the given order", async () => {
+    const bot = await openBot();
+    for (const name of ["a", "b", null]) await bot.createChat({ name });
+    const query = { limit: 2, orderBy: "name" } as const;
+    expect((await collect(bot.chats(query))).map(({ name }) => name)).toEqual(["a", "b", null]);
+    expect(await bot.chats({ ...query, page: 2 }).page()).toMatchObject({
+      total: 3,
+      page: 2,
+      data: [{ name: null }],
+    });
+    expect((await collect(bot.chats(query).pages())).map(({ data }) => data.length)).toEqual([
+      2, 1,
+    ]);
+  });
+
+  it("erases, exports and imports", async () => {
+    const parley = await open();
+    const bot = await parley.chatbot(declaration);
+    const other = await parley.chatbot({ ...declaration, name: "Copy" });
+    for (const userRef of ["user-7", "user-8"]) {
+      const chat = await bot.createChat({ userRef });
+      await bot.ask(chat.id, "Hi?");
+    }
+    expect(await other.import(bot.export())).toBe(2);
+    expect(await bot.erase({ userRef: "user-7" })).toBe(1);
+    expect(await bot.erase("all")).toBe(1);
+    expect([await total(bot), await total(other)]).toEqual([0, 2]);
+    await expect(other.import(["{}\n"])).rejects.toMatchObject({ name: "ImportRefused" });
+  });
+
+  it("creates keys, which authenticate until they are revoked", async () => {
+    const parley = await open();
+    const bot = await parley.chatbot(declaration);
+    const { id, key } = await bot.createKey({ scopes: ["ask"] });
+    const authenticated = await parley.authenticate(key);
+    expect(authenticated.scopes).toEqual(["ask"]);
+    expect(authenticated.bot.chatbot).toEqual(bot.chatbot);
+    await bot.revokeKey(id);
+    await expect(parley.authenticate(key)).rejects.toMatchObject({ name: "KeyRejected" });
+    await expect(bot.revokeKey(id)).rejects.toMatchObject({ name: "KeyNotFound" });
+  });
+
+  it("repeats what an idempotency key stored, and rejects another call with the key", async () => {
+    const bot = await openBot();
+    const options = { idempotencyKey: "k" };
+    const [first, second] = [await bot.ask(null, "q", options), await bot.ask(null, "q", options)];
+    expect(second).toEqual({ entry: first.entry, replayed: true });
+    await expect(bot.ask(null, "other", options)).rejects.toBeInstanceOf(IdempotencyKeyReused);
+    const other = { idempotencyKey: "another" };
+    expect(await bot.createChat({}, other)).toEqual(await bot.createChat({}, other));
+  });
 });
 
-describe("dispose", () => {
-  it("waits for the promises in progress, and rejects later calls", async () => {
-    const [asked, answer] = [signal(), signal()];
-    const parley = makeParley(
-      services(() =>
-        Stream.fromEffect(
-          Effect.promise(async () => {
-            asked.send();
-            await answer.sent;
-            return "late";
-          }),
-        ),
-      ),
-    );
-    const { chat } = await parley.createChat(chatbot);
-    const asking = parley.ask(chatbot, { chatId: chat.id, question: "q" });
-    await asked.sent;
-    let isOver = false;
-    const disposed = parley.dispose().then(() => (isOver = true));
-    await expect(parley.createChat(chatbot)).rejects.toMatchObject({ _tag: "StorageUnavailable" });
-    await expect(parley.history(chatbot, chat.id)).rejects.toMatchObject({
-      _tag: "StorageUnavailable",
+describe("chatbot()", () => {
+  it("creates the chatbot once, and later changes only the given fields", async () => {
+    const parley = await open();
+    const both = await Promise.all([
+      parley.chatbot({ ...declaration, helloMessage: "Hello!" }),
+      parley.chatbot(declaration),
+    ]);
+    expect(both[0].chatbot.id).toBe(both[1].chatbot.id);
+    const changed = await parley.chatbot({ ...declaration, instructions: "Be brief." });
+    expect(changed.chatbot.settings).toMatchObject({
+      helloMessage: "Hello!",
+      instructions: "Be brief.",
     });
-    expect(isOver).toBe(false);
-    answer.send();
-    expect((await asking).entry.answer).toBe("late");
-    await disposed;
-    await parley.dispose();
+    const chat = await changed.createChat();
+    expect(await collect(changed.history(chat.id))).toMatchObject([{ answer: "Hello!" }]);
   });
+
+  it("without a hello message, or with an empty one, begins a chat without an entry", async () => {
+    const parley = await open();
+    const bot = await parley.chatbot({ ...declaration, helloMessage: "" });
+    const chat = await bot.createChat();
+    expect((await bot.history(chat.id).page()).total).toBe(0);
+  });
+});
+
+describe("errors", () => {
+  const wrong: ReadonlyArray<readonly [field: string, call: (bot: Bot) => Promise<unknown>]> = [
+    ["name", (bot) => bot.createChat({ name: "n".repeat(256) })],
+    ["idempotencyKey", (bot) => bot.createChat({}, { idempotencyKey: "" })],
+    ["question", (bot) => bot.ask(null, "\u0085")],
+    ["chatId", (bot) => bot.ask(1.5, "q")],
+    ["chatId", (bot) => bot.ask("7" as any, "q")],
+    ["idempotencyKey", (bot) => bot.ask(null, "q", { idempotencyKey: "é" })],
+    ["question", (bot) => collect(bot.stream(null, ""))],
+    ["chatId", (bot) => bot.history(1.5).page()],
+    ["page", (bot) => collect(bot.history(1, { page: 0 }))],
+    ["limit", (bot) => bot.chats({ limit: 101 }).page()],
+    ["search", (bot) => bot.chats({ search: "a\0" }).page()],
+    ["userRef", (bot) => bot.chats({ userRef: "\ud800" }).page()],
+    ["orderBy.0", (bot) => bot.chats({ orderBy: [] }).page()],
+    ["orderBy", (bot) => bot.chats({ orderBy: ["name", "name"] }).page()],
+    ["orderBy.0.field", (bot) => bot.chats({ orderBy: "answer" as any }).page()],
+    ["desc", (bot) => bot.chats({ desc: [true, false] }).page()],
+    ["pages", (bot) => bot.chats({ pages: 2 } as any).page()],
+    ["since", (bot) => bot.usage({ since: new Date(NaN) })],
+    ["by", (bot) => bot.usage({ by: "month" as any })],
+    ["userRef", (bot) => bot.erase({ userRef: 7 as any })],
+    ["scopes.0", (bot) => bot.createKey({ scopes: ["all" as any] })],
+  ];
+  it.each(wrong)(
+    "a wrong %s rejects with an ArgumentInvalid that names it",
+    async (field, call) => {
+      const error = await call(await openBot()).catch((error: unknown) => error);
+      expect(error).toBeInstanceOf(ArgumentInvalid);
+      expect(error).toMatchObject({ name: "ArgumentInvalid", field });
+      expect((error as ArgumentInvalid).message).toContain((error as ArgumentInvalid).reason);
+    },
+  );
+
+  it("a wrong declaration or option of openParley names its field", async () => {
+    const parley = await open();
+    await expect(parley.chatbot({ ...declaration, name: "" })).rejects.toMatchObject({
+      field: "name",
+    });
+    await expect(parley.chatbot({ ...declaration, hello: "Hello!" } as any)).rejects.toMatchObject({
+      field: "hello",
+    });
+    for (const [field, options] of Object.entries({
+      store: { store: memory },
+      answerer: { answerer: "Yes." },
+      answerMillis: { answerMillis: NaN },
+      logs: { logs: false },
+    })) {
+      await expect(open(undefined, options)).rejects.toMatchObject({ field });
+    }
+  });
+
+  it("are classes", async () => {
+    const bot = await openBot(() => {
+      throw "a string";
+    });
+    await expect(bot.history(99).page()).rejects.toBeInstanceOf(ChatNotFound);
+    const error = await bot.ask(null, "q").catch((error: unknown) => error);
+    expect(error).toBeInstanceOf(AnswerUnavailable);
+    expect(error).toMatchObject({ name: "AnswerUnavailable", cause: "a string" });
+    expect(await total(bot)).toBe(0);
+  });
+});
+
+describe("a hang-up", () => {
+  const leaveBy: Record<string, (bot: Bot) => Promise<unknown>> = {
+    "leaving the loop": async (bot) => {
+      for await (const _ of bot.stream(null, "q")) break;
+    },
+    "the return of an iterator whose next event is pending": async (bot) => {
+      const iterator = bot.stream(null, "q")[Symbol.asyncIterator]();
+      await iterator.next();
+      const pending = iterator.next();
+      await iterator.return!();
+      expect(await pending).toMatchObject({ done: true });
+    },
+    "the signal": async (bot) => {
+      const controller = new AbortController();
+      const reason = new Error("the user pressed Stop");
+      const loop = async () => {
+        for await (const _ of bot.stream(null, "q", { signal: controller.signal })) {
+          controller.abort(reason);
+        }
+      };
+      await expect(loop()).rejects.toBe(reason);
+    },
+    "the signal of an ask that cancels": async (bot) => {
+      const controller = new AbortController();
+      const { signal } = controller;
+      const asked = bot.ask(null, "q", { signal, onDisconnect: "cancel" });
+      setTimeout(() => controller.abort(), 20);
+      await expect(asked).rejects.toBe(await Promise.resolve(asked).catch(() => signal.reason));
+    },
+  };
+  it.each(Object.entries(leaveBy))(
+    "by %s aborts the answerer's signal, and nothing is stored",
+    async (_, leave) => {
+      const { aborted, answerer } = makeSlowAnswer();
+      const bot = await openBot(answerer);
+      await leave(bot);
+      await aborted;
+      expect(await total(bot)).toBe(0);
+    },
+  );
+
+  it("by the signal of an ask, or of a stream that is to finish, stores the answer", async () => {
+    const { answerer, goOn } = makeSlowAnswer();
+    const bot = await openBot(answerer);
+    const controller = new AbortController();
+    const asked = bot.ask(null, "q", { signal: controller.signal, idempotencyKey: "a" });
+    for await (const _ of bot.stream(null, "q", { onDisconnect: "finish", idempotencyKey: "s" })) {
+      break;
+    }
+    controller.abort("over");
+    await expect(asked).rejects.toBe("over");
+    goOn();
+    for (const idempotencyKey of ["a", "s"]) {
+      const { entry, replayed } = await bot.ask(null, "q", { idempotencyKey });
+      expect([entry.answer, replayed]).toEqual(["one two", true]);
+    }
+    expect(await total(bot)).toBe(2);
+  });
+
+  it("by a signal that was aborted before the call starts nothing", async () => {
+    let calls = 0;
+    const bot = await openBot(() => `${++calls}`);
+    const signal = AbortSignal.abort("before");
+    await expect(bot.ask(null, "q", { signal })).rejects.toBe("before");
+    await expect(collect(bot.stream(null, "q", { signal }))).rejects.toBe("before");
+    await expect(bot.createChat({}, { signal })).rejects.toBe("before");
+    expect([calls, await total(bot)]).toEqual([0, 0]);
+  });
+
+  it("before the first step of a loop starts nothing, nor does a loop that never begins", async () => {
+    let calls = 0;
+    const bot = await openBot(() => `${++calls}`);
+    bot.stream(null, "q");
+    const iterator = bot.stream(null, "q")[Symbol.asyncIterator]();
+    await iterator.return!();
+    expect(await iterator.next()).toMatchObject({ done: true });
+    expect([calls, await total(bot)]).toEqual([0, 0]);
+  });
+});
+
+describe("close", () => {
+  it("waits for asks and streams in progress, and rejects later calls", async () => {
+    const { answerer, goOn } = makeSlowAnswer();
+    const parley = await open(answerer);
+    const bot = await parley.chatbot(declaration);
+    const asked = bot.ask(null, "q");
+    const iterator = bot.stream(null, "q")[Symbol.asyncIterator]();
+    await iterator.next();
+    let isClosed = false;
+    const closed = parley.close().then(() => (isClosed = true));
+    await expect(bot.createChat()).rejects.toBeInstanceOf(StorageUnavailable);
+    await expect(collect(bot.stream(null, "q"))).rejects.toBeInstanceOf(StorageUnavailable);
+    goOn();
+    expect((await asked).entry.answer).toBe("one two");
+    expect(isClosed).toBe(false);
+    const events = await collect({ [Symbol.asyncIterator]: () => iterator });
+    expect(events.at(-1)).toMatchObject({ type: "entry", entry: { answer: "one two" } });
+    await closed;
+    await parley.close();
+  });
+});
+
+it("two instances in one process share neither data nor logs", async () => {
+  const lines: [Array<string>, Array<string>] = [[], []];
+  const logged = makeSignal();
+  const failing: AnswererFunction = async ({ signal }) => {
+    await new Promise((resolve) => setTimeout(resolve, 20));
+    throw new Error(`down ${signal.aborted}`);
+  };
+  const [a, b] = await Promise.all(
+    lines.map((own) =>
+      openBot(failing, { log: (line: string) => (own.push(line), logged.send()) }),
+    ),
+  );
+  await a!.createChat();
+  const controller = new AbortController();
+  const asked = a!.ask(null, "q", { signal: controller.signal });
+  setTimeout(() => controller.abort("over"), 5);
+  await expect(asked).rejects.toBe("over");
+  await logged.sent;
+  expect(lines[0].join("\n")).toContain("the answerer threw Error");
+  expect(await total(b!)).toBe(0);
+  expect(lines[1]).toEqual([]);
 });

@@ -1,23 +1,17 @@
 /**
  * A handler of both interfaces over the memory store, with an answerer that the test controls.
  */
+import { defaultSettings, generateKey, keyRecord, layerParley } from "@parley/core";
 import {
-  Access,
   Answerer,
-  Asking,
   ChatbotRegistry,
-  Chats,
-  defaultSettings,
-  generateKey,
-  keyRecord,
-  Moderator,
   type AnswerPart,
   type AnswerUnavailable,
-} from "@parley/core";
+} from "@parley/core/ports";
 import { makeWebHandler, type AppOptions } from "@parley/http";
 import { layerMemory } from "@parley/store-memory";
 import { Effect, Layer, Logger, Redacted, type Stream } from "effect";
-import { Digest, SecureRandom } from "effect/crypto";
+import { SecureRandom } from "effect/crypto";
 
 export const usage = {
   provider: "test",
@@ -55,14 +49,17 @@ export const makeTestHandler = Effect.fnUntraced(function* (
   const logger = Logger.make((entry) => {
     logged.push(Logger.formatJson.log(entry));
   });
-  const layer = Layer.mergeAll(Access.layer, Chats.layer, Asking.layer, register).pipe(
+  const layer = register.pipe(
+    Layer.provideMerge(
+      layerParley({
+        store,
+        answerer: Layer.succeed(
+          Answerer,
+          Answerer.of({ answer: (_, __, question) => answer(question) }),
+        ),
+      }),
+    ),
     Layer.provideMerge(Logger.layer([logger])),
-    Layer.provide([
-      store,
-      Digest.layerWebCrypto,
-      Moderator.layerOff,
-      Layer.succeed(Answerer, Answerer.of({ answer: (_, __, question) => answer(question) })),
-    ]),
   );
   const { dispose, handler } = yield* Effect.acquireRelease(
     Effect.sync(() => makeWebHandler(layer, options)),

@@ -5,8 +5,8 @@ export {
   layerLanguageModel,
   type LanguageModelOptions,
 } from "./answerers/LanguageModelAnswerer.ts";
+export { documents, DocumentsNeedFiles, languageModel } from "./answerers/Plain.ts";
 export { layerOffline } from "./answerers/OfflineAnswerer.ts";
-export { layerScripted, type Script, type ScriptedCall } from "./answerers/ScriptedAnswerer.ts";
 export {
   type Knowledge,
   type KnowledgeSource,

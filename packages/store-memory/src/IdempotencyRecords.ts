@@ -1,7 +1,7 @@
 /**
  * The requests with an idempotency key, and their outcomes.
  */
-import { idempotencyKeyLifetime, type IdempotencyKey } from "@parley/core";
+import { idempotencyKeyLifetime, type IdempotencyKey } from "@parley/core/ports";
 import type { Tenant } from "./Memory.ts";
 
 export interface IdempotencyRecord {

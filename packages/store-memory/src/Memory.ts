@@ -11,7 +11,7 @@ import {
   type NewEntry,
   type RegisteredKey,
   type Usage,
-} from "@parley/core";
+} from "@parley/core/ports";
 import { Clock, Effect, PubSub, Result } from "effect";
 import type { IdempotencyRecord } from "./IdempotencyRecords.ts";
 

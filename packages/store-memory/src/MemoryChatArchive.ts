@@ -12,7 +12,7 @@ import {
   type ArchiveRecord,
   type DatedErasure,
   type UsageSum,
-} from "@parley/core";
+} from "@parley/core/ports";
 import { Effect, Result, Stream } from "effect";
 import {
   atomically,

@@ -8,11 +8,9 @@ import {
   fold,
   helloEntry,
   IdempotencyKeyReused,
-  type Entry,
-  type EntryField,
   type ListQuery,
   type Page,
-} from "@parley/core";
+} from "@parley/core/ports";
 import { Effect, Result } from "effect";
 import { findRecord, putRecord } from "./IdempotencyRecords.ts";
 import {
@@ -56,7 +54,7 @@ export const makeChatStore = (memory: Memory): ChatStore["Service"] => ({
       return pageOf(
         matching.map(({ chat }) => chat),
         query,
-        (chat, field) => chat[field === "_createTime" ? "createTime" : field],
+        (chat, field) => chat[field],
       );
     }),
 
@@ -70,14 +68,11 @@ export const makeChatStore = (memory: Memory): ChatStore["Service"] => ({
         pageOf(
           id === null ? entries : entries.filter((entry) => entry.id === id),
           query,
-          readEntry,
+          (entry, field) => entry[field],
         ),
       );
     }),
 });
-
-const readEntry = (entry: Entry, field: EntryField) =>
-  field === "_createTime" ? entry.createTime : field === "chat_id" ? entry.chatId : entry[field];
 
 type Value = string | number | boolean | Date | null;
 

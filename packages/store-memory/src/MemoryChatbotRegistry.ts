@@ -10,7 +10,7 @@ import {
   KeyNotFound,
   KeyTaken,
   type RegisteredKey,
-} from "@parley/core";
+} from "@parley/core/ports";
 import { Clock, Context, Effect, Result, Stream } from "effect";
 import { atomically, emptyTenant, findChatbot, record, type Memory } from "./Memory.ts";
 

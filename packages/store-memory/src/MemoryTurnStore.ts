@@ -11,7 +11,7 @@ import {
   TurnStore,
   type Taken,
   type Turn,
-} from "@parley/core";
+} from "@parley/core/ports";
 import { Clock, Effect, Result, Stream } from "effect";
 import { findRecord, putRecord } from "./IdempotencyRecords.ts";
 import {

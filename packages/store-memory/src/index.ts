@@ -4,12 +4,12 @@
  */
 import {
   ChatArchive,
-  ChatbotDirectory,
-  ChatbotRegistry,
   ChatStore,
   TurnStore,
   type Chatbot,
-} from "@parley/core";
+  type Store,
+  type StorePorts,
+} from "@parley/core/ports";
 import { Context, Effect, Layer } from "effect";
 import { makeMemory, type Memory } from "./Memory.ts";
 import { makeChatArchive } from "./MemoryChatArchive.ts";
@@ -19,10 +19,8 @@ import { makeTurnStore } from "./MemoryTurnStore.ts";
 
 export { makeMemory, type Memory } from "./Memory.ts";
 
-type Stores = ChatStore | TurnStore | ChatArchive | ChatbotDirectory | ChatbotRegistry;
-
 /** All the stores of the core over the given memory, which several instances may share. */
-export const layerMemoryOf = (memory: Memory): Layer.Layer<Stores> =>
+export const layerMemoryOf = (memory: Memory): Layer.Layer<StorePorts> =>
   Layer.syncContext(() =>
     Context.make(ChatStore, makeChatStore(memory)).pipe(
       Context.add(TurnStore, makeTurnStore(memory)),
@@ -32,8 +30,11 @@ export const layerMemoryOf = (memory: Memory): Layer.Layer<Stores> =>
   );
 
 /** All the stores of the core over a memory of their own, in which these chatbots are registered without keys. */
-export const layerMemoryWith = (chatbots: ReadonlyArray<Chatbot>): Layer.Layer<Stores> =>
+export const layerMemoryWith = (chatbots: ReadonlyArray<Chatbot>): Layer.Layer<StorePorts> =>
   Layer.unwrap(Effect.sync(() => layerMemoryOf(makeMemory(chatbots))));
 
 /** All the stores of the core over a memory of their own, empty at first. */
-export const layerMemory: Layer.Layer<Stores> = layerMemoryWith([]);
+export const layerMemory: Layer.Layer<StorePorts> = layerMemoryWith([]);
+
+/** A store in this process's memory, empty at first, for `openParley`. Each opening begins with a memory of its own. */
+export const memory = (): Store => layerMemory;

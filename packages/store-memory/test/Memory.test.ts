@@ -1,13 +1,12 @@
 import { assert, it } from "@effect/vitest";
+import { defaultSettings, newestChats } from "@parley/core";
 import {
   ChatArchive,
   ChatbotRegistry,
   ChatStore,
-  defaultSettings,
-  newestChats,
   TurnStore,
   type ArchiveRecord,
-} from "@parley/core";
+} from "@parley/core/ports";
 import { layerMemory, layerMemoryWith } from "@parley/store-memory";
 import { Effect, Exit, Scheduler, Stream } from "effect";
 import { TestClock } from "effect/testing";

@@ -9,12 +9,13 @@ import {
   ChatStore,
   TurnStore,
   type IdempotencyKey,
-} from "@parley/core";
+} from "@parley/core/ports";
 import {
   archiveChecks,
   chatStoreChecks,
   idempotencyChecks,
   registryChecks,
+  storeUnderTest,
   turnStoreChecks,
   visitorChecks,
   type Check,
@@ -22,7 +23,6 @@ import {
 } from "@parley/core/testing";
 import { layerMemoryOf, makeMemory } from "@parley/store-memory";
 import { Context, Effect, Exit, Layer, Stream } from "effect";
-import { underTest } from "./MemoryUnderTest.ts";
 
 interface Stores {
   readonly chats: ChatStore["Service"];
@@ -233,7 +233,6 @@ const faults: ReadonlyArray<readonly [name: string, foundBy: Checks, Fault]> = [
 ];
 
 const layerFaulty = (fault: Fault) => {
-  const memory = makeMemory();
   const faulty = Layer.effectContext(
     Effect.gen(function* () {
       const sound = {
@@ -252,7 +251,7 @@ const layerFaulty = (fault: Fault) => {
       );
     }),
   );
-  return Layer.provideMerge(underTest(memory), Layer.provideMerge(faulty, layerMemoryOf(memory)));
+  return storeUnderTest(Layer.provideMerge(faulty, layerMemoryOf(makeMemory())));
 };
 
 it.effect.each(faults)("the kit finds: %s", ([, foundBy, fault]) =>

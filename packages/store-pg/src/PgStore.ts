@@ -8,8 +8,10 @@ import {
   ChatStore,
   StoreState,
   TurnStore,
-} from "@parley/core";
-import { Context, Effect, Layer, Stream, type Redacted } from "effect";
+  type Store,
+  type StorePorts,
+} from "@parley/core/ports";
+import { Context, Effect, Layer, Redacted, Stream } from "effect";
 import { Reactivity } from "effect/reactivity";
 import { SqlClient, type SqlError } from "effect/sql";
 import { makeChatArchive } from "./archive/PgChatArchive.ts";
@@ -143,10 +145,7 @@ export const inspectPostgres = (
 /** Every store of the core in one PostgreSQL database, version 15 or later. Brings the schema up to date first. */
 export const layerPostgres = (
   options: PostgresOptions,
-): Layer.Layer<
-  ChatStore | TurnStore | ChatArchive | ChatbotDirectory | ChatbotRegistry,
-  PostgresUnusable
-> =>
+): Layer.Layer<StorePorts, PostgresUnusable> =>
   Layer.effectContext(
     Effect.gen(function* () {
       const settings = withDefaults(options);
@@ -176,6 +175,19 @@ export const layerPostgres = (
       );
     }).pipe(toUnusable),
   ).pipe(Layer.provide(Reactivity.layer));
+
+/**
+ * A PostgreSQL database, version 15 or later, for `openParley`, which brings the schema up to date and rejects with
+ * `PostgresUnusable` if the database cannot be used.
+ *
+ * @param options the address, `postgres://user:password@host:5432/database`, or the options with it
+ */
+export const postgres = (
+  options: string | (Omit<PostgresOptions, "url"> & { readonly url: string }),
+): Store => {
+  const { url, ...others } = typeof options === "object" ? options : { url: options ?? "" };
+  return layerPostgres({ ...others, url: Redacted.make(url) });
+};
 
 const toUnusable = <A, R>(
   effect: Effect.Effect<A, PostgresUnusable | SqlError.SqlError, R>,

@@ -8,6 +8,7 @@ export {
   layerPostgres,
   migratePostgres,
   pendingSql,
+  postgres,
   type Inspection,
   type PostgresOptions,
 } from "./PgStore.ts";

@@ -2,8 +2,7 @@
  * The PostgreSQL store in a schema of its own, and a second path to its rows.
  */
 import * as PgClient from "@effect/sql-pg/PgClient";
-import { ChatArchive, ChatbotRegistry, ChatStore, TurnStore } from "@parley/core";
-import { registerChatbot, StoreUnderTest } from "@parley/core/testing";
+import { storeUnderTest } from "@parley/core/testing";
 import { layerPostgres, migratePostgres, type PostgresOptions } from "@parley/store-pg";
 import { quoteSchema } from "../src/database/PgParams.ts";
 import { grantsTo } from "./grants.ts";
@@ -91,34 +90,16 @@ export const freshDatabase = Effect.fnUntraced(function* (more = "") {
   return { ...options, name, sql: yield* clientOf("parley", 1, options.url) };
 });
 
-/** The requirements of the checks on a PostgreSQL store. */
-const underTest = (options: TestOptions) =>
-  Layer.effect(
-    StoreUnderTest,
-    Effect.gen(function* () {
-      const registry = yield* ChatbotRegistry;
-      const sql = yield* clientOf(options.schema, 2, ownerIn(options));
-      const second = yield* Layer.build(Layer.fresh(layerPostgres(options)));
-      return StoreUnderTest.of({
-        newChatbot: Effect.provideService(registerChatbot, ChatbotRegistry, registry),
-        pass: (millis) =>
-          Effect.forEach(earlier, (statement) => sql.unsafe(statement, [millis]), {
-            discard: true,
-          }).pipe(Effect.orDie),
-        second: {
-          chats: yield* Effect.provideContext(ChatStore, second),
-          turns: yield* Effect.provideContext(TurnStore, second),
-          archive: yield* Effect.provideContext(ChatArchive, second),
-          registry: yield* Effect.provideContext(ChatbotRegistry, second),
-        },
-      });
-    }),
-  );
-
 /** The store in a schema of its own, with the requirements of the checks. */
 export const layerPostgresUnderTest = (more: Partial<TestOptions> = {}) => {
   const options = { ...optionsOf(freshSchema()), ...more };
-  return Layer.provideMerge(underTest(options), layerStore(options));
+  const pass = Effect.fnUntraced(function* (millis: number) {
+    const sql = yield* clientOf(options.schema, 1, ownerIn(options));
+    for (const statement of earlier) yield* sql.unsafe(statement, [millis]);
+  });
+  return storeUnderTest(layerStore(options), {
+    pass: (millis) => Effect.orDie(Effect.scoped(pass(millis))),
+  });
 };
 
 const interval = "$1::int8 * interval '1 millisecond'";

@@ -1,5 +1,6 @@
 import { assert, layer } from "@effect/vitest";
-import { ChatArchive, newest, newestChats, type ChatQuery, type EntryQuery } from "@parley/core";
+import { newest, newestChats, type ChatQuery, type EntryQuery } from "@parley/core";
+import { ChatArchive } from "@parley/core/ports";
 import { layerPostgres } from "@parley/store-pg";
 import { Context, Effect, Layer } from "effect";
 import type { SqlClient, SqlError } from "effect/sql";

@@ -3,7 +3,7 @@
  * buffers all the same.
  */
 import { assert, it } from "@effect/vitest";
-import type { IdempotencyKey, Turn } from "@parley/core";
+import type { IdempotencyKey, Turn } from "@parley/core/ports";
 import { migratePostgres } from "@parley/store-pg";
 import { Effect, Stream } from "effect";
 import { Reactivity } from "effect/reactivity";

@@ -10,7 +10,7 @@ import {
   ImportRefused,
   checkArchiveOrder,
   type UsageSum,
-} from "@parley/core";
+} from "@parley/core/ports";
 import { Effect, Stream } from "effect";
 import type { Database } from "./SqliteDatabase.ts";
 import * as Rows from "./SqliteRows.ts";

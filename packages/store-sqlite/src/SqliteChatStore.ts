@@ -10,7 +10,7 @@ import {
   type ListQuery,
   IdempotencyKeyReused,
   idempotencyKeyLifetime,
-} from "@parley/core";
+} from "@parley/core/ports";
 import type { Database, Values } from "./SqliteDatabase.ts";
 import * as Rows from "./SqliteRows.ts";
 
@@ -19,10 +19,7 @@ type Query = ListQuery<ChatField | EntryField>;
 /** SQLite compares text by the bytes of its UTF-8, which is by code point. */
 const orderBy = (order: Query["orderBy"]): string =>
   [...order, { field: "id", descending: order.at(-1)!.descending }]
-    .map(({ descending, field }) => {
-      const column = { _createTime: "createTime", chat_id: "chatId" }[field] ?? field;
-      return `${column} ${descending ? "DESC NULLS FIRST" : "NULLS LAST"}`;
-    })
+    .map(({ descending, field }) => `${field} ${descending ? "DESC NULLS FIRST" : "NULLS LAST"}`)
     .join(", ");
 
 export const makeChatStore = (database: Database): ChatStore["Service"] => {

@@ -15,7 +15,7 @@ import {
   type KeyRecord,
   KeyTaken,
   type RegisteredKey,
-} from "@parley/core";
+} from "@parley/core/ports";
 import { Stream } from "effect";
 import type { Database } from "./SqliteDatabase.ts";
 import * as Rows from "./SqliteRows.ts";

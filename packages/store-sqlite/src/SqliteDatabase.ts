@@ -1,7 +1,7 @@
 /**
  * The file, its tables, and the transactions and statements that the ports are made of.
  */
-import { fold, StorageUnavailable } from "@parley/core";
+import { fold, StorageUnavailable } from "@parley/core/ports";
 import { Clock, Effect, Schedule } from "effect";
 import type { DatabaseSync, SQLInputValue } from "node:sqlite";
 

@@ -1,7 +1,13 @@
 /**
  * Chats and entries as rows.
  */
-import { type AuditRecord, type Chat, ChatbotNotFound, type Entry, type Usage } from "@parley/core";
+import {
+  type AuditRecord,
+  type Chat,
+  ChatbotNotFound,
+  type Entry,
+  type Usage,
+} from "@parley/core/ports";
 import type { Database } from "./SqliteDatabase.ts";
 
 export const chatColumns = "id, name, userRef, createTime";

@@ -11,7 +11,7 @@ import {
   TurnLost,
   turnPrecedence,
   TurnStore,
-} from "@parley/core";
+} from "@parley/core/ports";
 import { Stream } from "effect";
 import type { Database } from "./SqliteDatabase.ts";
 import * as Rows from "./SqliteRows.ts";

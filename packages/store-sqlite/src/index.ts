@@ -8,7 +8,7 @@ import {
   ChatStore,
   type StorageUnavailable,
   TurnStore,
-} from "@parley/core";
+} from "@parley/core/ports";
 import { Context, Effect, Layer } from "effect";
 import { makeChatArchive } from "./SqliteChatArchive.ts";
 import { makeChatbotDirectory, makeChatbotRegistry } from "./SqliteChatbotRegistry.ts";

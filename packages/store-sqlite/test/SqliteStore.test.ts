@@ -1,5 +1,5 @@
 import { assert, it } from "@effect/vitest";
-import { StorageUnavailable } from "@parley/core";
+import { StorageUnavailable } from "@parley/core/ports";
 import { sqlite } from "@parley/store-sqlite";
 import { Effect, Layer } from "effect";
 import { mkdtempSync, rmSync, writeFileSync } from "node:fs";

@@ -71,7 +71,7 @@ export const converse = Effect.fnUntraced(function* (
       yield* Console.error(`Chat ${chat}.`);
     }
     const { end, push } = prompt === null ? plain : makeTypesetter(process.stdout.columns || 80);
-    yield* asking.stream(chatbot, { chatId: chat, question, key: null, onHangUp: "cancel" }).pipe(
+    yield* asking.stream(chatbot, { chatId: chat, question, onDisconnect: "cancel" }).pipe(
       Stream.runForEach((event) =>
         event._tag === "Delta" ? write(push(printable(event.text))) : Effect.void,
       ),

@@ -2,7 +2,8 @@
  * The database of a command: beside a running server the server's.
  */
 import { layerDigest } from "@effect/platform-node/NodeCrypto";
-import { Administration, ChatbotRegistry } from "@parley/core";
+import { Administration } from "@parley/core";
+import { ChatbotRegistry } from "@parley/core/ports";
 import { layerPostgres, pendingSql } from "@parley/store-pg";
 import { Effect, Layer, Option } from "effect";
 import { SecureRandom } from "effect/crypto";

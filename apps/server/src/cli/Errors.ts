@@ -1,7 +1,7 @@
 /**
  * Errors for people: one line and a hint on standard error, and an exit code.
  */
-import { describeCause } from "@parley/core";
+import { describeCause } from "@parley/core/ports";
 import { Cause, Console, Data, Effect, Exit, Runtime } from "effect";
 import { CliError, CliOutput } from "effect/cli";
 
@@ -32,7 +32,7 @@ const hints: Readonly<Record<string, string>> = {
   ChatbotNotFound: listChatbots,
   ChatbotTaken: listChatbots,
   ChatNotFound: '"parley chats list" shows the chats.',
-  DeclarationInvalid: "nothing was changed; docs/operations.md says what each setting may be.",
+  ArgumentInvalid: "nothing was changed; docs/operations.md says what each setting may be.",
   ImportRefused: '"parley chats import --help" says what can be imported.',
   KeyNotFound: '"parley key list" shows the keys, revoked ones too.',
   ListenFailed:

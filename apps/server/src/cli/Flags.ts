@@ -1,7 +1,7 @@
 /**
  * Flags of several commands: a chatbot, times, durations and counts.
  */
-import { ChatbotRegistry, type StorageUnavailable } from "@parley/core";
+import { ChatbotRegistry, type StorageUnavailable } from "@parley/core/ports";
 import { Effect, Option, Record } from "effect";
 import { Flag } from "effect/cli";
 import { timeOf } from "../provision/ProvisionFile.ts";

@@ -1,7 +1,7 @@
 /**
  * The application of the management listener: liveness, readiness and metrics.
  */
-import { ChatbotDirectory, StoreState } from "@parley/core";
+import { ChatbotDirectory, StoreState } from "@parley/core/ports";
 import { toEndpointNotFound, toGeneralBody, toJsonResponse, toPath } from "@parley/http";
 import { Duration, Effect, Fiber, Metric } from "effect";
 import { HttpServerRequest, HttpServerResponse } from "effect/http";

@@ -1,7 +1,7 @@
 /**
  * The documents that chatbots answer from.
  */
-import { AnswerUnavailable } from "@parley/core";
+import { AnswerUnavailable } from "@parley/core/ports";
 import { type Knowledge, type KnowledgeUnreadable, readKnowledge } from "@parley/llm";
 import { Cache, Context, Duration, Effect, Exit, Layer, Option, Path, Stream } from "effect";
 import { on } from "node:events";

@@ -1,7 +1,7 @@
 /**
  * The moderator of each chatbot: none, a word list or an endpoint, by its own settings or else the server's.
  */
-import { AnswerUnavailable, Moderator } from "@parley/core";
+import { AnswerUnavailable, Moderator } from "@parley/core/ports";
 import { layerModerationEndpoint, layerWordList } from "@parley/llm";
 import { Context, Effect, Layer } from "effect";
 import { Settings } from "../Settings.ts";

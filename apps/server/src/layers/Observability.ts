@@ -1,7 +1,7 @@
 /**
  * Logs, the metrics of the process, and the export by OpenTelemetry's protocol (OTLP).
  */
-import { describeCause, registerGauge } from "@parley/core";
+import { describeCause, registerGauge } from "@parley/core/ports";
 import { Array, Cause, ConfigProvider, Effect, Formatter, Layer, Logger, Metric } from "effect";
 import { FetchHttpClient, HttpClient } from "effect/http";
 import { Otlp, OtlpSerialization } from "effect/observability";

@@ -2,7 +2,7 @@
  * The programs of PostgreSQL, from an npm package for each platform, and how to run them.
  */
 import { Data, Effect } from "effect";
-import { describeCause } from "@parley/core";
+import { describeCause } from "@parley/core/ports";
 import { execFile } from "node:child_process";
 import { randomBytes } from "node:crypto";
 import { existsSync } from "node:fs";

@@ -1,7 +1,8 @@
 /**
  * The first chatbot of an empty store.
  */
-import { ChatbotRegistry, defaultSettings, generateKey, keyRecord } from "@parley/core";
+import { defaultSettings, generateKey, keyRecord } from "@parley/core";
+import { ChatbotRegistry } from "@parley/core/ports";
 import { Effect, Option, Redacted } from "effect";
 
 /** Creates a chatbot with a key, which nothing shows again; none if the store has a chatbot already. */

@@ -1,13 +1,13 @@
 /**
  * Makes the chatbots of the store match a provisioning file. Applying it again changes nothing.
  */
+import { plainKey } from "@parley/core";
 import {
   ChatbotRegistry,
   fieldChanges,
-  plainKey,
   type FieldChange,
   type RegisteredChatbot,
-} from "@parley/core";
+} from "@parley/core/ports";
 import { Effect } from "effect";
 import { Hex } from "effect/encoding";
 import type { Variables } from "../Variables.ts";

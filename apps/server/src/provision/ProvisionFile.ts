@@ -4,7 +4,6 @@
 import {
   ChatbotSettings,
   defaultSettings,
-  hashKey,
   keyId,
   LongText,
   Name,
@@ -15,8 +14,8 @@ import {
   signingSecretOf,
   Text,
   type KeyRecord,
-  type NewChatbot,
 } from "@parley/core";
+import { hashKey, type NewChatbot } from "@parley/core/ports";
 import { Data, Effect, FileSystem, Option, Schema, SchemaTransformation } from "effect";
 import { decodeUtf8, readVariable, type Variables } from "../Variables.ts";
 

@@ -1,4 +1,5 @@
-import { ChatStore, keyId } from "@parley/core";
+import { keyId } from "@parley/core";
+import { ChatStore } from "@parley/core/ports";
 import { layerPostgres } from "@parley/store-pg";
 import { Effect, Redacted } from "effect";
 import { createHmac } from "node:crypto";

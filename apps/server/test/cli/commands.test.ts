@@ -1,14 +1,8 @@
 /**
  * Commands about the chats of a chatbot.
  */
-import {
-  ChatbotRegistry,
-  ChatStore,
-  defaultSettings,
-  newestChats,
-  plainKey,
-  TurnStore,
-} from "@parley/core";
+import { defaultSettings, newestChats, plainKey } from "@parley/core";
+import { ChatbotRegistry, ChatStore, TurnStore } from "@parley/core/ports";
 import { layerPostgres } from "@parley/store-pg";
 import { Effect, Redacted } from "effect";
 import { spawn } from "node:child_process";

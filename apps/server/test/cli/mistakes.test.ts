@@ -2,7 +2,7 @@
  * Every command, used wrongly or where it cannot work.
  */
 import * as PgClient from "@effect/sql-pg/PgClient";
-import { ChatbotRegistry } from "@parley/core";
+import { ChatbotRegistry } from "@parley/core/ports";
 import { layerPostgres } from "@parley/store-pg";
 import { Effect, Redacted } from "effect";
 import { Reactivity } from "effect/reactivity";

@@ -1,5 +1,5 @@
 import { assert, describe, it } from "@effect/vitest";
-import { ChatbotDirectory, StorageUnavailable, StoreState } from "@parley/core";
+import { ChatbotDirectory, StorageUnavailable, StoreState } from "@parley/core/ports";
 import { Effect, Fiber, Stream } from "effect";
 import { HttpServerRequest } from "effect/http";
 import { TestClock } from "effect/testing";

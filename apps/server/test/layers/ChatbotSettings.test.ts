@@ -1,12 +1,7 @@
 import * as NodeServices from "@effect/platform-node/NodeServices";
 import { assert, describe, it } from "@effect/vitest";
-import {
-  Answerer,
-  defaultSettings,
-  Moderator,
-  type Chatbot,
-  type ChatbotSettings,
-} from "@parley/core";
+import { defaultSettings, type Chatbot, type ChatbotSettings } from "@parley/core";
+import { Answerer, Moderator } from "@parley/core/ports";
 import { layerMemory } from "@parley/store-memory";
 import { Effect, Exit, FileSystem, Layer, Path, Stream } from "effect";
 import { once } from "node:events";

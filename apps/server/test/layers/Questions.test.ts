@@ -1,6 +1,7 @@
 import * as NodeServices from "@effect/platform-node/NodeServices";
 import { assert, describe, layer } from "@effect/vitest";
-import { Answerer, defaultSettings, type Chatbot } from "@parley/core";
+import { defaultSettings, type Chatbot } from "@parley/core";
+import { Answerer } from "@parley/core/ports";
 import { Effect, Layer, Stream } from "effect";
 import { layerAnswerer } from "../../src/layers/Asking.ts";
 import { layerDocuments } from "../../src/layers/Documents.ts";

@@ -92,8 +92,11 @@ export class ChatbotTaken extends Data.TaggedError("ChatbotTaken")<{
   override message = `The workspace "${this.workspaceName}" has a chatbot "${this.name}" already.`;
 }
 
-/** A name, a setting or a key breaks a rule, which the message states. Nothing was written. */
-export class DeclarationInvalid extends Data.TaggedError("DeclarationInvalid")<{
+/** An argument breaks a rule. Nothing was written. The message names every wrong field. */
+export class ArgumentInvalid extends Data.TaggedError("ArgumentInvalid")<{
+  /** The first wrong field, such as `question` or `settings.model`; empty for the argument as a whole. */
+  readonly field: string;
+  readonly reason: string;
   readonly message: string;
 }> {}
 
@@ -104,6 +107,7 @@ export class ImportRefused extends Data.TaggedError("ImportRefused")<{ readonly 
 
 /** Every error that an ask can fail with. */
 export type AskError =
+  | ArgumentInvalid
   | ChatbotNotFound
   | ChatNotFound
   | IdempotencyKeyReused
@@ -125,3 +129,7 @@ const messageOf = (error: unknown): string => {
     return [...new Set(error.errors.map(describeCause))].join("; ");
   return error.message || error.name;
 };
+
+/** What was thrown, without its message, which may contain a text of a user. */
+export const nameOf = (thrown: unknown): string =>
+  thrown instanceof Error ? thrown.name : "a value that is not an error";

@@ -10,8 +10,7 @@ export const IdempotencyKeyText = Schema.String.check(
     identifier: "printable",
     message: "is not printable ASCII",
   }),
-).pipe(Schema.brand("IdempotencyKeyText"));
-export type IdempotencyKeyText = typeof IdempotencyKeyText.Type;
+);
 
 /** How long a store remembers the key of a request that succeeded, in milliseconds. */
 export const idempotencyKeyLifetime = 24 * 60 * 60 * 1000;
@@ -30,7 +29,7 @@ export interface IdempotencyKey {
  */
 export const toIdempotencyKey = Effect.fnUntraced(function* (
   digest: Digest.Digest["Service"],
-  key: IdempotencyKeyText | null,
+  key: string | null,
   endpoint: "chats" | "ask",
   values: ReadonlyArray<string | number | null>,
   userRef: string | null,

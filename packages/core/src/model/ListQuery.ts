@@ -5,19 +5,19 @@ import { Schema } from "effect";
 import { Text } from "./Text.ts";
 
 /** The fields by which chats can be sorted. */
-export const chatFields = ["id", "name", "userRef", "_createTime"] as const;
+export const chatFields = ["id", "name", "userRef", "createTime"] as const;
 /** A field by which chats can be sorted. */
 export type ChatField = (typeof chatFields)[number];
 
 /** The fields by which entries can be sorted. */
 export const entryFields = [
   "id",
-  "chat_id",
+  "chatId",
   "question",
   "answer",
   "moderation",
   "flagged",
-  "_createTime",
+  "createTime",
 ] as const;
 /** A field by which entries can be sorted. */
 export type EntryField = (typeof entryFields)[number];

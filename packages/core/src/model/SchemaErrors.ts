@@ -1,12 +1,18 @@
 /**
  * Messages for a value that breaks the rules of its schema. They name the field and never quote the value.
  */
-import { SchemaIssue, type Schema } from "effect";
+import { Effect, Result, Schema, SchemaIssue } from "effect";
+import { ArgumentInvalid } from "./Errors.ts";
 
 const format = SchemaIssue.makeFormatterStandardSchemaV1();
 
+interface Problem {
+  readonly field: string;
+  readonly message: string;
+}
+
 /** The problems of a value. `field` is the path of the field, joined by dots; empty for the value itself. */
-export const listSchemaErrors = ({ issue }: Schema.SchemaError) =>
+export const listSchemaErrors = ({ issue }: Schema.SchemaError): ReadonlyArray<Problem> =>
   format(issue).issues.map(({ message, path = [] }) => ({
     field: path.map((part) => String(typeof part === "object" ? part.key : part)).join("."),
     message,
@@ -17,3 +23,22 @@ export const describeSchemaError = (error: Schema.SchemaError): string =>
   listSchemaErrors(error)
     .map(({ field, message }) => (field === "" ? message : `${field}: ${message}`))
     .join("; ");
+
+/** A check of arguments; it fails with `ArgumentInvalid` if one of them breaks its rule, or has none. */
+export const makeCheck = <Rules extends Schema.Top>(rules: Rules) => {
+  const decode = Schema.decodeUnknownResult(
+    Schema.toType(rules as Schema.Top) as Schema.Decoder<Rules["Type"]>,
+    {
+      onExcessProperty: "error",
+      errors: "all",
+    },
+  );
+  return (values: Rules["Type"]): Effect.Effect<void, ArgumentInvalid> => {
+    const result = decode(values);
+    if (Result.isSuccess(result)) return Effect.void;
+    const [{ field, message: reason }] = listSchemaErrors(result.failure) as [Problem];
+    return Effect.fail(
+      new ArgumentInvalid({ field, reason, message: `${describeSchemaError(result.failure)}.` }),
+    );
+  };
+};

@@ -28,22 +28,13 @@ export const notBlank = Schema.isPattern(notWhite, { identifier: "notBlank", mes
 export const Text = Schema.String.check(storable);
 
 /** The name of a chat: at most 255 code points. */
-export const ChatName = Schema.String.check(storable, Schema.isMaxCodePoints(255)).pipe(
-  Schema.brand("ChatName"),
-);
-export type ChatName = typeof ChatName.Type;
+export const ChatName = Schema.String.check(storable, Schema.isMaxCodePoints(255));
 
 /** A client's reference to its own user: at most 60 code points (section 8). */
-export const UserRef = Schema.String.check(storable, Schema.isMaxCodePoints(60)).pipe(
-  Schema.brand("UserRef"),
-);
-export type UserRef = typeof UserRef.Type;
+export const UserRef = Schema.String.check(storable, Schema.isMaxCodePoints(60));
 
 /** A question: 1 to 200 code points, not white space alone (section 8). */
-export const Question = Schema.String.check(storable, notBlank, Schema.isMaxCodePoints(200)).pipe(
-  Schema.brand("Question"),
-);
-export type Question = typeof Question.Type;
+export const Question = Schema.String.check(storable, notBlank, Schema.isMaxCodePoints(200));
 
 /** Compares by code point, which is the order of every list. The order of UTF-16 differs above U+FFFF. */
 export const compareText = (a: string, b: string): number => {

@@ -1,10 +1,10 @@
 /**
  * Port: answers questions. Prompts, their budgets, retries and fallbacks are the adapter's.
  */
-import { Context, type Stream } from "effect";
+import { Context, Effect, Exit, Layer, Stream } from "effect";
 import type { Chatbot } from "../model/Chatbot.ts";
 import type { Entry, Usage } from "../model/Entry.ts";
-import type { AnswerUnavailable, StorageUnavailable } from "../model/Errors.ts";
+import { AnswerUnavailable, nameOf, StorageUnavailable } from "../model/Errors.ts";
 
 /** A part of an answer. */
 export type AnswerPart =
@@ -17,6 +17,24 @@ export type AnswerPart =
   | { readonly _tag: "Restart" }
   /** The cost of the answer; its attempts and latency include failed attempts. The last part, if there is a cost. */
   | { readonly _tag: "Usage"; readonly usage: Usage };
+
+/** A question for an answerer that is a function. */
+export interface AnswererCall {
+  readonly chatbot: Chatbot;
+  readonly question: string;
+  /** The chat's unflagged entries, newest first, the hello entry included. They are read from the store on demand. */
+  readonly earlier: AsyncIterable<Entry>;
+  /** Aborted when nobody needs the answer any more: the client cancelled, or the deadline passed. */
+  readonly signal: AbortSignal;
+}
+
+/**
+ * Answers a question: returns the text or a promise of it, or yields it in pieces. It may yield an {@link AnswerPart},
+ * too, such as the cost of the answer. If it throws, the ask fails with `AnswerUnavailable`, whose `cause` is the thrown
+ * error, and nothing is stored.
+ */
+export type AnswererFunction = (call: AnswererCall) => Answer | Promise<Answer>;
+type Answer = string | AsyncIterable<string | AnswerPart>;
 
 /** Answers questions. */
 export class Answerer extends Context.Service<
@@ -33,4 +51,48 @@ export class Answerer extends Context.Service<
       question: string,
     ) => Stream.Stream<AnswerPart, AnswerUnavailable | StorageUnavailable>;
   }
->()("@parley/core/Answerer") {}
+>()("@parley/core/Answerer") {
+  /** An answerer that is a plain function. */
+  static readonly layerFunction = (answer: AnswererFunction): Layer.Layer<Answerer> =>
+    Layer.succeed(
+      Answerer,
+      Answerer.of({
+        answer: Effect.fnUntraced(function* (chatbot, earlier, question) {
+          const services = yield* Effect.context<never>();
+          const { signal } = yield* Effect.acquireRelease(
+            Effect.sync(() => new AbortController()),
+            (controller, exit) => Effect.sync(() => Exit.isFailure(exit) && controller.abort()),
+          );
+          const call = {
+            chatbot,
+            question,
+            signal,
+            earlier: Stream.toAsyncIterableWith(earlier, services),
+          };
+          const answered = yield* Effect.tryPromise({
+            try: async () => answer(call),
+            catch: toUnavailable,
+          });
+          const pieces =
+            typeof answered === "string"
+              ? Stream.succeed(answered)
+              : Stream.fromAsyncIterable(answered, toUnavailable);
+          return Stream.map(pieces, toPart);
+        }, Stream.unwrap),
+      }),
+    );
+}
+
+/** A layer of an answerer, such as `languageModel(…)` makes. */
+export interface AnswererLayer extends Layer.Layer<Answerer, unknown> {}
+
+const toPart = (piece: string | AnswerPart): AnswerPart => {
+  if (typeof piece === "string") return { _tag: "Delta", text: piece };
+  if (typeof piece?._tag === "string") return piece;
+  throw new TypeError(`The answerer yielded a piece that is not text, but ${typeof piece}.`);
+};
+
+const toUnavailable = (cause: unknown) =>
+  cause instanceof AnswerUnavailable || cause instanceof StorageUnavailable
+    ? cause
+    : new AnswerUnavailable({ reason: `the answerer threw ${nameOf(cause)}`, cause });

@@ -3,7 +3,7 @@
  */
 import { Context, Effect, Layer } from "effect";
 import type { Chatbot } from "../model/Chatbot.ts";
-import type { AnswerUnavailable } from "../model/Errors.ts";
+import { AnswerUnavailable, nameOf } from "../model/Errors.ts";
 
 /** The judgement of a question. */
 export interface Moderation {
@@ -14,6 +14,16 @@ export interface Moderation {
 
 /** The judgement of a question that passes. */
 export const unflagged: Moderation = { category: "none", flagged: false };
+
+/**
+ * Judges a question: returns the category of one that violates the usage policy, else `null`. `signal` is aborted when
+ * nobody needs the judgement any more. If it throws, the ask fails with `AnswerUnavailable`.
+ */
+export type ModeratorFunction = (
+  question: string,
+  chatbot: Chatbot,
+  signal: AbortSignal,
+) => string | null | Promise<string | null>;
 
 /** Judges questions. */
 export class Moderator extends Context.Service<
@@ -31,4 +41,23 @@ export class Moderator extends Context.Service<
     Moderator,
     Moderator.of({ check: () => Effect.succeed(unflagged) }),
   );
+
+  /** A moderator that is a plain function. */
+  static readonly layerFunction = (judge: ModeratorFunction): Layer.Layer<Moderator> =>
+    Layer.succeed(
+      Moderator,
+      Moderator.of({
+        check: (chatbot, question) =>
+          Effect.tryPromise({
+            try: async (signal) => judge(question, chatbot, signal),
+            catch: (cause) =>
+              new AnswerUnavailable({ reason: `the moderator threw ${nameOf(cause)}`, cause }),
+          }).pipe(
+            Effect.map((category) => (category === null ? unflagged : { category, flagged: true })),
+          ),
+      }),
+    );
 }
+
+/** A layer of a moderator. */
+export interface ModeratorLayer extends Layer.Layer<Moderator, unknown> {}

@@ -25,8 +25,8 @@ import {
   type Chatbot,
 } from "../model/Chatbot.ts";
 import { ChatbotRegistry, type ChatbotChange, type KeyChange } from "../ports/ChatbotRegistry.ts";
-import { ChatbotNotFound, DeclarationInvalid, KeyNotFound } from "../model/Errors.ts";
-import { describeSchemaError } from "../model/SchemaErrors.ts";
+import { ChatbotNotFound, KeyNotFound } from "../model/Errors.ts";
+import { makeCheck } from "../model/SchemaErrors.ts";
 import { Text } from "../model/Text.ts";
 
 /** A new key. No store has its text: an operator who loses it creates another key. */
@@ -91,12 +91,12 @@ const make = Effect.gen(function* () {
     ) {
       const settings = { ...defaultSettings, ...given };
       const chatbot = { workspaceName, name, description, settings };
-      yield* validate(ChatbotRules, { ...chatbot, actor });
+      yield* checkChatbot({ ...chatbot, actor });
       return yield* registry.create({ ...chatbot, keys: [] }, actor);
     }),
     /** Changes the given fields and leaves the others. */
     changeChatbot: Effect.fnUntraced(function* (id: number, change: ChatbotChange, actor: string) {
-      yield* validate(ChatbotRules, { ...change, actor });
+      yield* checkChatbot({ ...change, actor });
       return yield* registry.change(id, change, actor);
     }),
     /**
@@ -104,7 +104,7 @@ const make = Effect.gen(function* () {
      * and erases the chats before the chatbot. If it is interrupted, the same call finishes the deletion.
      */
     deleteChatbot: Effect.fnUntraced(function* (id: number, actor: string) {
-      yield* validate(ChatbotRules, { actor });
+      yield* checkChatbot({ actor });
       const { keys } = yield* find(id);
       for (const key of keys.filter(({ revokedAt }) => revokedAt === null)) {
         // Another operator may have revoked the key meanwhile.
@@ -131,7 +131,7 @@ const make = Effect.gen(function* () {
       }: ChosenFields & Pick<KeyRecord, "scopes"> & { readonly visitors?: boolean },
       actor: string,
     ) {
-      yield* validate(KeyRules, { ...fields, actor });
+      yield* checkKey({ ...fields, actor });
       const { key, record } = yield* freshKey;
       const added = {
         ...plainKey,
@@ -149,7 +149,7 @@ const make = Effect.gen(function* () {
       change: ChosenFields,
       actor: string,
     ) {
-      yield* validate(KeyRules, { ...change, actor });
+      yield* checkKey({ ...change, actor });
       yield* registry.changeKey(id, keyId, change, actor);
     }),
     /**
@@ -167,7 +167,7 @@ const make = Effect.gen(function* () {
       actor: string,
     ) {
       const millis = Duration.toMillis(keepFor);
-      yield* validate(KeyRules, { keepFor: millis, expiresAt, actor });
+      yield* checkKey({ keepFor: millis, expiresAt, actor });
       const { keys } = yield* find(id);
       const current = keys.find((key) => key.id === oldKey && key.revokedAt === null);
       if (current === undefined) return yield* new KeyNotFound({ keyId: oldKey });
@@ -184,7 +184,7 @@ const make = Effect.gen(function* () {
     }),
     /** Revokes a key for good. */
     revokeKey: Effect.fnUntraced(function* (id: number, keyId: string, actor: string) {
-      yield* validate(KeyRules, { actor });
+      yield* checkKey({ actor });
       yield* registry.revokeKey(id, keyId, actor);
     }),
     /** A person for exports and erasures. The salt of the digest is random, so that nobody can list persons by it. */
@@ -208,7 +208,7 @@ const make = Effect.gen(function* () {
 });
 
 /**
- * Methods fail with `DeclarationInvalid` if an argument breaks a rule, and then write nothing. The name of an actor
+ * Methods fail with `ArgumentInvalid` if an argument breaks a rule, and then write nothing. The name of an actor
  * has 1 to 255 code points.
  */
 export class Administration extends Context.Service<Administration>()(
@@ -220,13 +220,15 @@ export class Administration extends Context.Service<Administration>()(
 
 const actor = Text.check(Schema.isNonEmpty(), Schema.isMaxCodePoints(255));
 
-const ChatbotRules = Schema.Struct({
-  workspaceName: Schema.optionalKey(Name),
-  name: Schema.optionalKey(Name),
-  description: Schema.optionalKey(LongText),
-  settings: Schema.optionalKey(ChatbotSettings.mapFields(Struct.map(Schema.optionalKey))),
-  actor,
-});
+const checkChatbot = makeCheck(
+  Schema.Struct({
+    workspaceName: Schema.optionalKey(Name),
+    name: Schema.optionalKey(Name),
+    description: Schema.optionalKey(LongText),
+    settings: Schema.optionalKey(ChatbotSettings.mapFields(Struct.map(Schema.optionalKey))),
+    actor,
+  }),
+);
 
 const Origin = Text.check(
   Schema.isPattern(/^https?:\/\/[\w.:[\]-]+$/, {
@@ -234,26 +236,19 @@ const Origin = Text.check(
   }),
 );
 
-const KeyRules = Schema.Struct({
-  name: Schema.optionalKey(Schema.NullOr(Text)),
-  scopes: Schema.optionalKey(Scopes),
-  expiresAt: Schema.optionalKey(Schema.NullOr(PointInTime)),
-  ratePerMinute: Schema.optionalKey(Schema.NullOr(RatePerMinute)),
-  visitorRatePerMinute: Schema.optionalKey(Schema.NullOr(RatePerMinute)),
-  tokensPerDay: Schema.optionalKey(Schema.NullOr(TokensPerDay)),
-  origins: Schema.optionalKey(Schema.Array(Origin)),
-  anonymous: Schema.optionalKey(Schema.Boolean),
-  keepFor: Schema.optionalKey(Schema.Finite.check(Schema.isBetween({ minimum: 0, maximum: 1e14 }))),
-  actor,
-});
-
-/** Fails with a message that names every field that breaks a rule. */
-const validate = <Rules extends Schema.Top>(rules: Rules, values: Rules["Type"]) =>
-  Schema.decodeUnknownEffect(Schema.toType(rules as Schema.Top))(values, {
-    onExcessProperty: "error",
-    errors: "all",
-  }).pipe(
-    Effect.mapError(
-      (error) => new DeclarationInvalid({ message: `${describeSchemaError(error)}.` }),
+const checkKey = makeCheck(
+  Schema.Struct({
+    name: Schema.optionalKey(Schema.NullOr(Text)),
+    scopes: Schema.optionalKey(Scopes),
+    expiresAt: Schema.optionalKey(Schema.NullOr(PointInTime)),
+    ratePerMinute: Schema.optionalKey(Schema.NullOr(RatePerMinute)),
+    visitorRatePerMinute: Schema.optionalKey(Schema.NullOr(RatePerMinute)),
+    tokensPerDay: Schema.optionalKey(Schema.NullOr(TokensPerDay)),
+    origins: Schema.optionalKey(Schema.Array(Origin)),
+    anonymous: Schema.optionalKey(Schema.Boolean),
+    keepFor: Schema.optionalKey(
+      Schema.Finite.check(Schema.isBetween({ minimum: 0, maximum: 1e14 })),
     ),
-  );
+    actor,
+  }),
+);

@@ -11,17 +11,19 @@ import {
   FiberSet,
   Layer,
   Scheduler,
+  Schema,
   Stream,
 } from "effect";
 import { Digest } from "effect/crypto";
 import type { Chatbot } from "../model/Chatbot.ts";
 import { IdempotencyKeyReused, type AskError } from "../model/Errors.ts";
 import {
+  IdempotencyKeyText,
   toIdempotencyKey,
-  type IdempotencyKeyText,
   type IdempotencyKey,
 } from "../model/IdempotencyKey.ts";
-import type { Question } from "../model/Text.ts";
+import { makeCheck } from "../model/SchemaErrors.ts";
+import { Question } from "../model/Text.ts";
 import { Answerer } from "../ports/Answerer.ts";
 import { Moderator } from "../ports/Moderator.ts";
 import { TurnStore } from "../ports/TurnStore.ts";
@@ -38,14 +40,17 @@ import {
 import { inSpan, logFailure, makeAskTimes } from "./Telemetry.ts";
 import { answerInTurn } from "./TurnAnswer.ts";
 
-/** A question, with the chat and the idempotency key that it belongs to. */
+/**
+ * A question, with the chat and the idempotency key that it belongs to. Asking checks the values by the rules of the
+ * interface, and fails with `ArgumentInvalid` before anything else.
+ */
 export interface Ask {
   /**
    * The chat to continue. `null`: a new chat, without a hello entry, which is created together with its first entry.
    */
   readonly chatId: number | null;
-  readonly question: Question;
-  readonly key: IdempotencyKeyText | null;
+  readonly question: string;
+  readonly idempotencyKey?: string | null;
   /** The id of the API key that asks, for the sums of usage; `null`, the default: none. */
   readonly keyId?: string | null;
   /** The only user whose chats exist (the `userRef` of a `Principal`); `null`, the default: every user. */
@@ -54,7 +59,7 @@ export interface Ask {
    * The effect of an interruption of the waiting fiber; of several requests with one key, that of the last to wait.
    * `finish`, the default: the answer is completed and stored. `cancel`: it is interrupted, and nothing is stored.
    */
-  readonly onHangUp?: "finish" | "cancel";
+  readonly onDisconnect?: "finish" | "cancel";
 }
 
 /** An ask in progress in this process. */
@@ -133,8 +138,10 @@ const make = Effect.gen(function* () {
    * Starts the ask, or joins the one in progress with the same key. The request reads it until the scope closes.
    */
   const join = Effect.fnUntraced(function* (chatbot: Chatbot, ask: Ask) {
-    const values = [ask.chatId, ask.question];
-    const key = yield* toIdempotencyKey(digest, ask.key, "ask", values, ask.visitor ?? null);
+    const { chatId, idempotencyKey = null, question, visitor = null } = ask;
+    yield* checkAsk({ chatId, question, idempotencyKey });
+    const values = [chatId, question];
+    const key = yield* toIdempotencyKey(digest, idempotencyKey, "ask", values, visitor);
     const name = `${chatbot.id}/${key?.key}`;
     const joined = key === null ? undefined : byKey.get(name);
     if (joined !== undefined && joined.fingerprint !== key!.fingerprint) {
@@ -145,7 +152,7 @@ const make = Effect.gen(function* () {
     const running = joined ?? (yield* start(live, chatbot, ask, key, name));
     yield* Effect.addFinalizer(() =>
       Effect.sync(() => {
-        if (--live.readers > 0 || ask.onHangUp !== "cancel" || live.exit !== null) return;
+        if (--live.readers > 0 || ask.onDisconnect !== "cancel" || live.exit !== null) return;
         // A later request with the same key starts anew.
         if (byKey.get(name) === running) byKey.delete(name);
         running.fiber.interruptUnsafe();
@@ -194,6 +201,14 @@ const make = Effect.gen(function* () {
     drain,
   };
 });
+
+const checkAsk = makeCheck(
+  Schema.Struct({
+    chatId: Schema.NullOr(Schema.Int),
+    question: Question,
+    idempotencyKey: Schema.NullOr(IdempotencyKeyText),
+  }),
+);
 
 /** Answers questions. Each chat has one ask at a time, across processes. */
 export class Asking extends Context.Service<Asking>()("@parley/core/Asking", { make }) {

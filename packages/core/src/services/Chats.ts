@@ -1,14 +1,15 @@
 /**
  * Creating chats and reading them (sections 4.2 to 4.4).
  */
-import { Context, Effect, Layer } from "effect";
+import { Context, Effect, Layer, Schema } from "effect";
 import { Digest } from "effect/crypto";
-import type { NewChat } from "../model/Chat.ts";
+import { NewChat } from "../model/Chat.ts";
 import type { Chatbot } from "../model/Chatbot.ts";
 import { UserRefNotGranted } from "../model/Errors.ts";
 import { ChatStore } from "../ports/ChatStore.ts";
 import type { ChatQuery, EntryQuery } from "../model/ListQuery.ts";
-import { toIdempotencyKey, type IdempotencyKeyText } from "../model/IdempotencyKey.ts";
+import { makeCheck } from "../model/SchemaErrors.ts";
+import { IdempotencyKeyText, toIdempotencyKey } from "../model/IdempotencyKey.ts";
 
 const make = Effect.gen(function* () {
   const store = yield* ChatStore;
@@ -17,21 +18,23 @@ const make = Effect.gen(function* () {
   return {
     /**
      * Creates a chat, and its hello entry if the chatbot has a hello message. With an idempotency key, the same
-     * request returns the same chat for 24 hours, and another request fails with `IdempotencyKeyReused`.
+     * request returns the same chat for 24 hours, and another request fails with `IdempotencyKeyReused`. Fails with
+     * `ArgumentInvalid` if an argument breaks a rule of the interface.
      *
      * `visitor`, here and below: the only user whose chats exist (the `userRef` of a `Principal`), `null` for every
      * user. A chat that a visitor creates has its `userRef`; another one in `NewChat` fails with `UserRefNotGranted`.
      */
     create: (
       chatbot: Chatbot,
-      { name = null, userRef: ownRef }: NewChat,
-      key: IdempotencyKeyText | null = null,
+      { name = null, userRef: ownRef = null }: NewChat,
+      idempotencyKey: string | null = null,
       visitor: string | null = null,
     ) => {
       const userRef = ownRef ?? visitor;
       const isGranted = visitor === null || userRef === visitor;
       const chat = { name, userRef, helloMessage: chatbot.settings.helloMessage || null };
-      return toIdempotencyKey(digest, key, "chats", [name, userRef], visitor).pipe(
+      return checkChat({ name, userRef, idempotencyKey }).pipe(
+        Effect.andThen(toIdempotencyKey(digest, idempotencyKey, "chats", [name, userRef], visitor)),
         Effect.filterOrFail(
           () => isGranted,
           () => new UserRefNotGranted(),
@@ -53,6 +56,10 @@ const make = Effect.gen(function* () {
       store.listEntries(chatbot.id, chatId, query, visitor),
   };
 });
+
+const checkChat = makeCheck(
+  Schema.Struct({ ...NewChat.fields, idempotencyKey: Schema.NullOr(IdempotencyKeyText) }),
+);
 
 /** Creates chats, and lists them and their entries. */
 export class Chats extends Context.Service<Chats>()("@parley/core/Chats", { make }) {

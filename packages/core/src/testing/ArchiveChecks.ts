@@ -432,7 +432,7 @@ export const archiveChecks: ReadonlyArray<
     yield* imported(chatbot, records);
     yield* same("the export", yield* exported(chatbot), records);
     for (const descending of [true, false]) {
-      const query = { ...newestChats, orderBy: [{ field: "_createTime", descending }] as const };
+      const query = { ...newestChats, orderBy: [{ field: "createTime", descending }] as const };
       yield* same("by time", yield* list(chatbot, query), chatPage(chatsOf(records), query));
     }
     for (const [n, time] of awkwardTimes.entries()) {
@@ -470,7 +470,7 @@ export const archiveChecks: ReadonlyArray<
       yield* same("an entry's time not before", made.createTime >= last, true);
       const { chatId } = yield* ask(chatbot, null, entry("in a new chat"));
       const { items } = yield* list(chatbot, {
-        orderBy: [{ field: "_createTime", descending: true }],
+        orderBy: [{ field: "createTime", descending: true }],
       });
       const ids = items.map(({ id }) => id);
       yield* same("by time", ids, [chatId, chat.id, far + 1, far, 1]);

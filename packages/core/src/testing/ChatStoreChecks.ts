@@ -142,7 +142,7 @@ export const chatStoreChecks: ReadonlyArray<Check<ChatStore | TurnStore | StoreU
         yield* same(what, yield* list(chatbot, query), chatPage(chats, query));
       }
     }
-    const [a, b, c] = ["userRef", "name", "_createTime"].map((field) => ({
+    const [a, b, c] = ["userRef", "name", "createTime"].map((field) => ({
       field: field as "name",
       descending: field === "name",
     }));

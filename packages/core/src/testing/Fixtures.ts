@@ -290,7 +290,7 @@ export const chatPage = (chats: ReadonlyArray<Chat>, query: ChatQuery): Page<Cha
           (name !== null && fold(name).includes(fold(query.search))),
       ),
     query,
-    (chat, field: ChatField) => (field === "_createTime" ? chat.createTime : chat[field]),
+    (chat, field: ChatField) => chat[field],
   );
 
 /** The page of `entries`, all entries of one chat, that the query asks for. */
@@ -298,10 +298,7 @@ export const entryPage = (entries: ReadonlyArray<Entry>, query: EntryQuery): Pag
   pageOf(
     entries.filter(({ id }) => query.id === null || id === query.id),
     query,
-    (one, field: EntryField) => {
-      if (field === "_createTime") return one.createTime;
-      return field === "chat_id" ? one.chatId : one[field];
-    },
+    (entry, field: EntryField) => entry[field],
   );
 
 type Value = string | number | boolean | Date | null;
@@ -343,7 +340,7 @@ export const orders = <const Field extends string>(
 
 /** Every list of the chatbot is exact over these chats. */
 export const listsAre = Effect.fnUntraced(function* (chatbot: number, chats: ReadonlyArray<Chat>) {
-  for (const field of ["id", "_createTime", "name"] as const) {
+  for (const field of ["id", "createTime", "name"] as const) {
     for (const descending of [true, false]) {
       for (const page of [1, 2, 5, 6]) {
         for (const more of [{}, { userRef: "y" }, { search: "CHAT 1" }]) {

@@ -1,27 +1,24 @@
 /**
- * The needs of the checks besides the ports: chatbots, a clock that a test can move, and a second instance.
+ * A store with the needs of the checks besides the ports: chatbots, a clock that a test can move, and a second instance.
  */
-import { Context, Effect } from "effect";
-import type { ChatArchive } from "../ports/ChatArchive.ts";
+import { Context, Effect, Layer } from "effect";
+import { TestClock } from "effect/testing";
 import { defaultSettings } from "../model/Chatbot.ts";
+import { ChatArchive } from "../ports/ChatArchive.ts";
 import { ChatbotRegistry } from "../ports/ChatbotRegistry.ts";
-import type { ChatStore } from "../ports/ChatStore.ts";
-import type { TurnStore } from "../ports/TurnStore.ts";
+import { ChatStore } from "../ports/ChatStore.ts";
+import type { StorePorts } from "../ports/Store.ts";
+import { TurnStore } from "../ports/TurnStore.ts";
 
 /** The needs of the checks besides the ports. */
 export class StoreUnderTest extends Context.Service<
   StoreUnderTest,
   {
-    /** Registers a chatbot without chats and returns its id: {@link registerChatbot}, for a store with a registry. */
+    /** Registers a chatbot without chats and returns its id. */
     readonly newChatbot: Effect.Effect<number>;
-    /**
-     * Makes leases, the ends of turns and idempotency keys older by so many milliseconds: by the test clock where the
-     * store reads Effect's `Clock`, by an update of the rows where it reads the database's clock.
-     */
+    /** Makes leases, the ends of turns and idempotency keys older by so many milliseconds. */
     readonly pass: (millis: number) => Effect.Effect<void>;
-    /**
-     * A second instance over the same data, as another process has: `Layer.build(Layer.fresh(…))` of the store's layer.
-     */
+    /** A second instance over the same data, as another process has. */
     readonly second: {
       readonly chats: ChatStore["Service"];
       readonly turns: TurnStore["Service"];
@@ -30,6 +27,36 @@ export class StoreUnderTest extends Context.Service<
     };
   }
 >()("@parley/core/testing/StoreUnderTest") {}
+
+/** The services that `storeChecks` need: the five ports of a store, and the {@link StoreUnderTest}. */
+export type StoreServices = StorePorts | StoreUnderTest;
+
+/**
+ * The store with everything that `storeChecks` need. It builds the layer twice, so both builds must use the same data:
+ * one file, one database, one memory. `pass` lets time pass in the store; by default it moves the test clock, which is
+ * right for a store that reads Effect's `Clock`. For the clock of a database it makes the rows older.
+ */
+export const storeUnderTest = <E, R = never>(
+  store: Layer.Layer<StorePorts, E, R>,
+  { pass = TestClock.adjust }: { readonly pass?: (millis: number) => Effect.Effect<void> } = {},
+): Layer.Layer<StoreServices, E, R> =>
+  Layer.effect(
+    StoreUnderTest,
+    Effect.gen(function* () {
+      const registry = yield* ChatbotRegistry;
+      const second = yield* Layer.build(Layer.fresh(store));
+      return StoreUnderTest.of({
+        newChatbot: Effect.provideService(registerChatbot, ChatbotRegistry, registry),
+        pass,
+        second: {
+          chats: Context.get(second, ChatStore),
+          turns: Context.get(second, TurnStore),
+          archive: Context.get(second, ChatArchive),
+          registry: Context.get(second, ChatbotRegistry),
+        },
+      });
+    }),
+  ).pipe(Layer.provideMerge(store));
 
 let chatbots = 0;
 

@@ -2,17 +2,12 @@
  * The conformance kit: the promises of the ports, as named effects that any test runner can run. A store conforms if
  * every check succeeds.
  */
-import type { ChatArchive } from "../ports/ChatArchive.ts";
-import type { ChatbotDirectory } from "../ports/ChatbotDirectory.ts";
-import type { ChatbotRegistry } from "../ports/ChatbotRegistry.ts";
-import type { ChatStore } from "../ports/ChatStore.ts";
-import type { TurnStore } from "../ports/TurnStore.ts";
 import { archiveChecks } from "./ArchiveChecks.ts";
 import { chatStoreChecks } from "./ChatStoreChecks.ts";
 import type { Check } from "./Check.ts";
 import { idempotencyChecks } from "./IdempotencyChecks.ts";
 import { registryChecks } from "./RegistryChecks.ts";
-import type { StoreUnderTest } from "./StoreUnderTest.ts";
+import type { StoreServices } from "./StoreUnderTest.ts";
 import { turnStoreChecks } from "./TurnStoreChecks.ts";
 import { visitorChecks } from "./VisitorChecks.ts";
 
@@ -22,18 +17,14 @@ export { check, CheckFailed, failsWith, same, type Check } from "./Check.ts";
 export { chatPage } from "./Fixtures.ts";
 export { idempotencyChecks } from "./IdempotencyChecks.ts";
 export { registryChecks } from "./RegistryChecks.ts";
-export { registerChatbot, StoreUnderTest } from "./StoreUnderTest.ts";
+export {
+  registerChatbot,
+  storeUnderTest,
+  StoreUnderTest,
+  type StoreServices,
+} from "./StoreUnderTest.ts";
 export { turnStoreChecks } from "./TurnStoreChecks.ts";
 export { visitorChecks } from "./VisitorChecks.ts";
-
-/** The services that `storeChecks` need: the five ports of a store, and the {@link StoreUnderTest}. */
-export type StoreServices =
-  | ChatStore
-  | TurnStore
-  | ChatArchive
-  | ChatbotDirectory
-  | ChatbotRegistry
-  | StoreUnderTest;
 
 /** Every promise of a store with all five ports. */
 export const storeChecks: ReadonlyArray<Check<StoreServices>> = [

@@ -1,5 +1,5 @@
 import { assert, describe, it } from "@effect/vitest";
-import { describeCause, StorageUnavailable } from "@parley/core";
+import { describeCause, StorageUnavailable } from "@parley/core/ports";
 
 const caused = (message: string, cause: unknown) => new Error(message, { cause });
 

@@ -1,5 +1,6 @@
 import { assert, describe, it } from "@effect/vitest";
-import { compareText, fold, isBlank } from "@parley/core";
+import { isBlank } from "@parley/core";
+import { compareText, fold } from "@parley/core/ports";
 import { Schema } from "effect";
 
 const points = (text: string) => Array.from(text, (point) => point.codePointAt(0)!);

@@ -1,15 +1,6 @@
 import { assert, describe, it } from "@effect/vitest";
-import {
-  Access,
-  ChatbotDirectory,
-  generateKey,
-  hashKey,
-  keyId,
-  StorageUnavailable,
-  type Grant,
-  type Principal,
-  type VisitorTokens,
-} from "@parley/core";
+import { Access, generateKey, keyId, type Principal, type VisitorTokens } from "@parley/core";
+import { ChatbotDirectory, hashKey, StorageUnavailable, type Grant } from "@parley/core/ports";
 import { Clock, Effect, Exit, Fiber, Layer, PubSub, Redacted, Stream } from "effect";
 import { Digest, SecureRandom } from "effect/crypto";
 import { TestClock } from "effect/testing";

@@ -2,13 +2,12 @@ import { assert, describe, it } from "@effect/vitest";
 import {
   Access,
   Administration,
-  ChatbotRegistry,
-  ChatStore,
   defaultSettings,
   keyId,
   scopes,
   type ChatbotSettings,
 } from "@parley/core";
+import { ChatbotRegistry, ChatStore } from "@parley/core/ports";
 import { layerMemory } from "@parley/store-memory";
 import { Duration, Effect, Layer, Redacted, Result } from "effect";
 import { Digest, SecureRandom } from "effect/crypto";
@@ -104,7 +103,7 @@ describe("administration", () => {
         ];
         for (const [at, one] of refused.entries()) {
           const { _tag } = yield* Effect.flip(one as Effect.Effect<unknown, { _tag: string }>);
-          assert.strictEqual(_tag, "DeclarationInvalid", String(at));
+          assert.strictEqual(_tag, "ArgumentInvalid", String(at));
         }
         const { message } = yield* Effect.flip(change({ retentionDays: 0, knowledge: ".." }));
         assert.strictEqual(

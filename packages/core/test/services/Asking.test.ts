@@ -1,19 +1,16 @@
 import { assert, describe, it } from "@effect/vitest";
+import { Asking, AskLimits, newestChats, type Ask } from "@parley/core";
 import {
   AnswerUnavailable,
   AskDeadline,
-  Asking,
-  AskLimits,
   ChatArchive,
   ChatStore,
   Moderator,
-  newestChats,
   StorageUnavailable,
   turnLease,
   TurnStore,
   type AnswerPart,
-  type Ask,
-} from "@parley/core";
+} from "@parley/core/ports";
 import { Deferred, Duration, Effect, Exit, Fiber, Layer, Logger, Scope, Stream } from "effect";
 import { TestClock } from "effect/testing";
 import {
@@ -171,7 +168,7 @@ describe("asking", () => {
         const chatId = yield* newChat;
         const [first, second, third] = yield* Effect.forEach(["q0", "q1", "q2"], (question) =>
           Effect.tap(
-            Effect.forkChild(asking(ask(question, { chatId, onHangUp: "cancel" }))),
+            Effect.forkChild(asking(ask(question, { chatId, onDisconnect: "cancel" }))),
             () => settle,
           ),
         );
@@ -296,9 +293,9 @@ describe("asking", () => {
           const archive = yield* ChatArchive;
           for (const [more, millis] of [
             [{}, 0],
-            [{ key: "key" as any }, 0],
+            [{ idempotencyKey: "key" }, 0],
             [{}, turnLease],
-            [{ key: "key" as any }, turnLease],
+            [{ idempotencyKey: "key" }, turnLease],
           ] as const) {
             gate = yield* Deferred.make<void>();
             const chatId = yield* newChat;
@@ -350,21 +347,21 @@ describe("asking", () => {
         [Effect.die(new Error("a mistake")), ["A request met a defect", "a mistake"]],
       ] as const) {
         fails = failure;
-        for (const onHangUp of ["finish", "cancel"] as const) {
+        for (const onDisconnect of ["finish", "cancel"] as const) {
           for (const hangsUp of [true, false]) {
             logged.length = 0;
             gate = yield* Deferred.make<void>();
             yield* Effect.gen(function* () {
               const chatId = yield* newChat;
               const fiber = yield* Effect.forkChild(
-                Effect.exit(asking(ask("q", { chatId, onHangUp }))),
+                Effect.exit(asking(ask("q", { chatId, onDisconnect }))),
               );
               yield* settle;
               if (hangsUp) yield* Fiber.interrupt(fiber);
               yield* Deferred.succeed(gate, undefined);
               yield* settle;
             }).pipe(Effect.provide([layer, Logger.layer([logger])], { local: true }));
-            if (!hangsUp || onHangUp === "cancel") assert.deepStrictEqual(logged, []);
+            if (!hangsUp || onDisconnect === "cancel") assert.deepStrictEqual(logged, []);
             else {
               assert.strictEqual(logged.length, 1);
               for (const text of expected) assert.include(logged[0]!, text);
@@ -385,7 +382,9 @@ describe("asking", () => {
         );
         yield* Effect.gen(function* () {
           const chatId = yield* newChat;
-          const fiber = yield* Effect.forkChild(asking(ask("q", { chatId, onHangUp: "cancel" })));
+          const fiber = yield* Effect.forkChild(
+            asking(ask("q", { chatId, onDisconnect: "cancel" })),
+          );
           yield* settle;
           yield* Fiber.interrupt(fiber);
           yield* settle;
@@ -406,7 +405,7 @@ describe("asking", () => {
         return held(gate);
       });
       yield* Effect.gen(function* () {
-        const keyed = ask("q", { key: "key" as any, onHangUp: "cancel" });
+        const keyed = ask("q", { idempotencyKey: "key", onDisconnect: "cancel" });
         const fibers = yield* Effect.forEach(Array.from({ length: 100 }), () =>
           Effect.forkChild(asking(keyed)),
         );
@@ -431,8 +430,8 @@ describe("asking", () => {
           Stream.ensuring(Stream.never, Deferred.succeed(closed, undefined)),
         );
         yield* Effect.gen(function* () {
-          const begin = Effect.fnUntraced(function* (onHangUp: "cancel" | "finish") {
-            const keyed = ask("q", { key: "key" as any, onHangUp });
+          const begin = Effect.fnUntraced(function* (onDisconnect: "cancel" | "finish") {
+            const keyed = ask("q", { idempotencyKey: "key", onDisconnect });
             const fiber = yield* Effect.forkChild(asking(keyed));
             yield* settle;
             return fiber;
@@ -471,7 +470,7 @@ describe("asking", () => {
             ),
           );
         yield* Effect.gen(function* () {
-          const keyed = ask("q", { key: "key" as any });
+          const keyed = ask("q", { idempotencyKey: "key" });
           const plain = yield* Effect.forkChild(asking(keyed));
           yield* TestClock.adjust("1 second");
           // The second request arrives in the pause before the second attempt.
@@ -549,7 +548,7 @@ describe("asking", () => {
         yield* Effect.gen(function* () {
           const chatId = yield* newChat;
           const exits = yield* Effect.forEach(
-            [ask("q"), ask("q", { chatId }), ask("q", { chatId, key: "key" as any })],
+            [ask("q"), ask("q", { chatId }), ask("q", { chatId, idempotencyKey: "key" })],
             (one) => Effect.exit(asking(one)),
           );
           assert.isTrue(exits.every(Exit.isFailure));

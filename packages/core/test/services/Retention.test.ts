@@ -1,15 +1,12 @@
 import { assert, it } from "@effect/vitest";
+import { defaultSettings, layerRetention, newestChats, plainKey } from "@parley/core";
 import {
   ChatArchive,
   ChatbotRegistry,
   ChatStore,
-  defaultSettings,
-  layerRetention,
-  newestChats,
-  plainKey,
   StorageUnavailable,
   TurnStore,
-} from "@parley/core";
+} from "@parley/core/ports";
 import { layerMemory } from "@parley/store-memory";
 import { Cause, Effect, Layer, Logger, Metric } from "effect";
 import { TestClock } from "effect/testing";

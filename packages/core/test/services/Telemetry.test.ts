@@ -6,7 +6,7 @@ import {
   logFailure,
   makeBusiest,
   Overloaded,
-} from "@parley/core";
+} from "@parley/core/ports";
 import { Cause, Context, Effect, Logger, Metric, Tracer } from "effect";
 
 it.effect("each reason of a failure has a line, and a client's mistake has none", () =>

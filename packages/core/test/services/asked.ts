@@ -1,20 +1,15 @@
 /**
  * Asking over the memory store, with an answerer that a test controls.
  */
+import { Asking, newest, type Ask, type Chatbot, type Entry, defaultSettings } from "@parley/core";
 import {
   Answerer,
-  Asking,
   ChatStore,
-  newest,
   type AnswerPart,
   type AnswerUnavailable,
-  type Ask,
-  type Chatbot,
-  type Entry,
   type StorageUnavailable,
-  defaultSettings,
   Moderator,
-} from "@parley/core";
+} from "@parley/core/ports";
 import { layerMemoryWith } from "@parley/store-memory";
 import { Effect, Layer, Stream } from "effect";
 import { Digest } from "effect/crypto";
@@ -76,9 +71,8 @@ export const layerAsking = (
 
 export const ask = (question: string, more: Partial<Ask> = {}): Ask => ({
   chatId: null,
-  key: null,
+  question,
   ...more,
-  question: question as Ask["question"],
 });
 
 export const asking = (one: Ask) => Asking.use((service) => service.ask(chatbot, one));

@@ -4,8 +4,6 @@
  */
 import {
   ChatName,
-  chatFields,
-  entryFields,
   IdempotencyKeyText,
   Limit,
   PageNumber,
@@ -28,7 +26,7 @@ export const CreateChatBody = Schema.Struct({
   ),
 }).annotate({
   identifier: "NewChat",
-  examples: [{ name: ChatName.make("First steps"), userRef: UserRef.make("user-17") }],
+  examples: [{ name: "First steps", userRef: "user-17" }],
 });
 
 /** The body of section 4.5. */
@@ -40,7 +38,7 @@ export const AskBody = Schema.Struct({
   query: Question.annotate({ description: "The question" }),
 }).annotate({
   identifier: "Ask",
-  examples: [{ query: Question.make("How do I change the port?") }],
+  examples: [{ query: "How do I change the port?" }],
 });
 
 /** The headers of both POSTs. */
@@ -126,8 +124,16 @@ export const historyPath = {
 export const chatsQuery = {
   search: optional("Only chats whose name contains this text, in any case", Text),
   userRef: optional("Only chats with exactly this reference", Text),
-  ...list(chatFields),
+  ...list(["id", "name", "userRef", "_createTime"]),
 };
 
 /** The query of a chat's history (section 4.4). */
-export const historyQuery = list(entryFields);
+export const historyQuery = list([
+  "id",
+  "chat_id",
+  "question",
+  "answer",
+  "moderation",
+  "flagged",
+  "_createTime",
+]);

@@ -2,7 +2,8 @@
  * Both interfaces as one HTTP application. It makes the checks in the order of the contract, and every response has one
  * of the contract's shapes.
  */
-import { Access, Asking, AskLimits, logFailure, RateExceeded } from "@parley/core";
+import { Access, Asking, AskLimits } from "@parley/core";
+import { logFailure, RateExceeded } from "@parley/core/ports";
 import { Cause, Effect, Layer, Option } from "effect";
 import { HttpMiddleware, HttpServerRequest, HttpServerResponse, UrlParams } from "effect/http";
 import {

@@ -1,13 +1,13 @@
 /**
  * The responses of requests that fail (sections 7.2 to 7.4).
  */
+import type { AskError } from "@parley/core";
 import {
   IdempotencyKeyReused,
-  type AskError,
   type KeyRejected,
   type RateExceeded,
   type UserRefNotGranted,
-} from "@parley/core";
+} from "@parley/core/ports";
 import { Cause, Option, type Effect } from "effect";
 import type { HttpServerResponse } from "effect/http";
 import {
@@ -86,6 +86,8 @@ const messages = {
   ChatbotNotFound: "API_KEY_NOT_VALID",
   ChatNotFound: "CHAT_DOES_NOT_EXISTS",
   AnswerUnavailable: "ANSWER_UNAVAILABLE",
+  // `RequestValues` has refused the values that the core refuses.
+  ArgumentInvalid: "INTERNAL_ERROR",
   StorageUnavailable: "STORAGE_UNAVAILABLE",
   Overloaded: "SERVICE_OVERLOADED",
 } as const;

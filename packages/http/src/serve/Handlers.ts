@@ -86,11 +86,11 @@ export const makeHandlers = Effect.fnUntraced(function* (onDisconnect: "finish" 
       const { headers } = request;
       const {
         body: { chat_id: chatId = null, query: question },
-        "Idempotency-Key": key = null,
-        "On-Disconnect": onHangUp,
+        "Idempotency-Key": idempotencyKey = null,
+        "On-Disconnect": wish = onDisconnect,
       } = yield* decodeAsk(request, onDisconnect);
       if (chatId !== null) facts.chat = chatId;
-      const ask = { chatId, question, key, keyId, visitor, ...(onHangUp && { onHangUp }) };
+      const ask = { chatId, question, idempotencyKey, keyId, visitor, onDisconnect: wish };
       if (acceptsEvents(headers["accept"])) {
         const seen = parseEventId(headers["last-event-id"]);
         return yield* toEventStream(

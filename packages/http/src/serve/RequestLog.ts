@@ -2,7 +2,7 @@
  * Requests as an operator sees them: metrics by OpenTelemetry's conventions for HTTP servers, spans where a tracer is
  * installed, and a log line for each request where that is wanted. None contains a path as received, a query or a body.
  */
-import { endSpan, isTraced, secondsHistogram } from "@parley/core";
+import { endSpan, isTraced, secondsHistogram } from "@parley/core/ports";
 import { Effect, Exit, Metric, Option, Scope, Tracer } from "effect";
 import { HttpTraceContext, type HttpServerRequest, type HttpServerResponse } from "effect/http";
 import { generalCodes, type GeneralMessage } from "../contract/Codes.ts";

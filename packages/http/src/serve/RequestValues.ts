@@ -118,14 +118,25 @@ const makeQueryDecoder = <Field extends string, Values>(
     }
     return Effect.map(decode(input, problems), (decoded) => {
       const { desc, orderBy = desc && ["id" as Field], ...values } = decoded;
-      const [first, ...rest] = (orderBy ?? []).map((field, at): OrderBy<Field> => ({
-        field,
+      const [first, ...rest] = (orderBy ?? []).map((field, at): OrderBy<CoreName<Field>> => ({
+        field: (coreNames[field] ?? field) as CoreName<Field>,
         descending: desc?.[at] === true,
       }));
       return { ...values, ...(first && { orderBy: [first, ...rest] as const }) };
     });
   };
 };
+
+/** The fields whose name on the wire is not that of the core. */
+const coreNames: Readonly<Record<string, string>> = {
+  _createTime: "createTime",
+  chat_id: "chatId",
+};
+type CoreName<Field> = Field extends "_createTime"
+  ? "createTime"
+  : Field extends "chat_id"
+    ? "chatId"
+    : Field;
 
 interface Sorting<Field extends string> {
   readonly orderBy?: ReadonlyArray<Field>;

@@ -1,7 +1,8 @@
 /**
  * Both interfaces as a function from a web `Request` to a `Response`.
  */
-import { makeDrainingRuntime, type Access, type Asking, type Chats } from "@parley/core";
+import type { Access, Asking, Chats } from "@parley/core";
+import { makeDrainingRuntime } from "@parley/core/ports";
 import { Context, Effect, Layer } from "effect";
 import { HttpEffect, HttpServerResponse } from "effect/http";
 import { toJsonResponse } from "../contract/Wire.ts";

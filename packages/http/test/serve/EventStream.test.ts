@@ -1,5 +1,6 @@
 import { assert, it } from "@effect/vitest";
-import { AnswerUnavailable, Asking, AskLimits, defaultSettings, Question } from "@parley/core";
+import { Asking, AskLimits, defaultSettings, Question } from "@parley/core";
+import { AnswerUnavailable } from "@parley/core/ports";
 import { Cause, Context, Duration, Effect, Fiber, Layer, Stream } from "effect";
 import { TestClock } from "effect/testing";
 import { toErrorResponse } from "../../src/serve/ErrorResponses.ts";

@@ -4,14 +4,13 @@
 import { assert, it } from "@effect/vitest";
 import {
   Access,
-  ChatbotDirectory,
   defaultSettings,
   generateKey,
-  grantOf,
   keyRecord,
   signingSecretOf,
   type KeyRecord,
 } from "@parley/core";
+import { ChatbotDirectory, grantOf } from "@parley/core/ports";
 import { longestLife, makeVisitorTokens, signVisitorToken } from "@parley/http";
 import { Effect, Layer, Redacted, Stream } from "effect";
 import { Digest, SecureRandom } from "effect/crypto";

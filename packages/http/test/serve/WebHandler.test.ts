@@ -1,13 +1,11 @@
 import { expect, it } from "@effect/vitest";
+import { Access, Asking, Chats } from "@parley/core";
 import {
-  Access,
   AnswerUnavailable,
-  Asking,
   ChatbotDirectory,
   ChatbotNotFound,
-  Chats,
   StorageUnavailable,
-} from "@parley/core";
+} from "@parley/core/ports";
 import { makeWebHandler } from "@parley/http";
 import { layerMemory } from "@parley/store-memory";
 import { Deferred, Effect, Fiber, Layer, Redacted, Stream } from "effect";

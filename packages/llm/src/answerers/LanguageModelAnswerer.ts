@@ -8,7 +8,7 @@ import {
   AskedModel,
   AskLimits,
   type StorageUnavailable,
-} from "@parley/core";
+} from "@parley/core/ports";
 import {
   Cache,
   Clock,

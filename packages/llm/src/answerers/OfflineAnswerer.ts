@@ -1,7 +1,7 @@
 /**
  * Answers with passages of documents, without a language model.
  */
-import { Answerer, type Chatbot } from "@parley/core";
+import { Answerer, type Chatbot } from "@parley/core/ports";
 import { Effect, Layer, Stream } from "effect";
 import { lookUpIn, type Knowledge, type KnowledgeSource } from "../documents/Knowledge.ts";
 import type { Passage } from "../documents/Passage.ts";

@@ -1,7 +1,7 @@
 /**
  * Documents to answer questions from, as a full-text index in memory.
  */
-import type { AnswerUnavailable, Chatbot } from "@parley/core";
+import type { AnswerUnavailable, Chatbot } from "@parley/core/ports";
 import { Data, Effect, FileSystem, Path, type PlatformError } from "effect";
 import { type Passage, passagesOf } from "./Passage.ts";
 import { actsOf, isCommon, questionTerms, termOf, wordsOf } from "./Terms.ts";

@@ -1,7 +1,7 @@
 /**
  * Language models behind endpoints that speak OpenAI's chat completions.
  */
-import { describeCause } from "@parley/core";
+import { describeCause } from "@parley/core/ports";
 import { Data, Effect, Redacted } from "effect";
 import type { LanguageModel } from "./ModelCall.ts";
 import { makeFailure } from "./ModelFailure.ts";

@@ -1,7 +1,7 @@
 /**
  * The prompt of a language model: instructions and documents, the chat so far, and the question.
  */
-import type { Chatbot, Entry, StorageUnavailable } from "@parley/core";
+import type { Chatbot, Entry, StorageUnavailable } from "@parley/core/ports";
 import { Array as Arr, Effect, Stream } from "effect";
 import type { Passage } from "../documents/Passage.ts";
 

@@ -1,7 +1,7 @@
 /**
  * One language model behind a circuit breaker of its own.
  */
-import { inSpan } from "@parley/core";
+import { inSpan } from "@parley/core/ports";
 import { Duration, Effect, Exit, Metric, Schedule, Stream } from "effect";
 import * as CircuitBreaker from "effect/persistence/CircuitBreaker";
 import { callModel, type CallOptions } from "./ModelCall.ts";

@@ -1,4 +1,4 @@
-import { isTraced } from "@parley/core";
+import { isTraced } from "@parley/core/ports";
 import { Effect } from "effect";
 import { HttpTraceContext } from "effect/http";
 

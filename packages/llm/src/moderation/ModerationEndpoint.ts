@@ -1,7 +1,7 @@
 /**
  * Moderation by an endpoint that speaks OpenAI's moderations.
  */
-import { AnswerUnavailable, Moderator, unflagged } from "@parley/core";
+import { AnswerUnavailable, Moderator, unflagged } from "@parley/core/ports";
 import { Effect, Layer, type Redacted, Schema } from "effect";
 import { FetchHttpClient, HttpClient, HttpClientRequest } from "effect/http";
 import { classifyError, makeFailure, retrySchedule } from "../models/ModelFailure.ts";

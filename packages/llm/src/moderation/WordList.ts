@@ -1,7 +1,7 @@
 /**
  * Moderation by a list of English words, without a service.
  */
-import { Moderator, unflagged } from "@parley/core";
+import { Moderator, unflagged } from "@parley/core/ports";
 import { Effect, Layer } from "effect";
 
 /** Names and harmless phrases that contain a word of the list. */

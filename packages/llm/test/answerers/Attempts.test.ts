@@ -1,4 +1,5 @@
-import { AskDeadline, AskLimits } from "@parley/core";
+import { AskLimits } from "@parley/core";
+import { AskDeadline } from "@parley/core/ports";
 import { assert, describe, it } from "@effect/vitest";
 import { Clock, Duration, Effect, Metric, Stream } from "effect";
 import {

@@ -1,9 +1,8 @@
 /** Asks of two models that fail three calls in ten. */
-import { type Ask, Asking, type Chatbot, Moderator } from "@parley/core";
+import { type Ask, Asking, type Chatbot, layerParley } from "@parley/core";
 import { layerMemoryWith } from "@parley/store-memory";
 import { assert, describe, it } from "@effect/vitest";
-import { Clock, Effect, Exit, Layer, Random, Stream } from "effect";
-import { Digest } from "effect/crypto";
+import { Clock, Effect, Exit, Random, Stream } from "effect";
 import { type LanguageModel, layerLanguageModel } from "../../src/index.ts";
 import { chatbotWith } from "../support/chat.ts";
 import { driven } from "../support/driven.ts";
@@ -46,10 +45,7 @@ const asks = 600;
 const deadline = 30_000;
 
 const layerOver = (models: readonly [LanguageModel, ...Array<LanguageModel>]) =>
-  Asking.layer.pipe(
-    Layer.provide([Moderator.layerOff, Digest.layerWebCrypto, layerLanguageModel(models)]),
-    Layer.provideMerge(layerMemoryWith([chatbot])),
-  );
+  layerParley({ store: layerMemoryWith([chatbot]), answerer: layerLanguageModel(models) });
 
 const layerWith = (faults: ReadonlyArray<Reply>, seed: number) => {
   const random = randomFrom(seed);
@@ -66,8 +62,7 @@ const layerWith = (faults: ReadonlyArray<Reply>, seed: number) => {
 
 const ask = (n: number): Ask => ({
   chatId: null,
-  key: null,
-  question: `Question ${n}?` as Ask["question"],
+  question: `Question ${n}?`,
 });
 
 /** Runs `one` for every ask; returns the number of successes and the longest duration. */

@@ -1,4 +1,4 @@
-import { Answerer, AnswerUnavailable, StorageUnavailable } from "@parley/core";
+import { Answerer, AnswerUnavailable, StorageUnavailable } from "@parley/core/ports";
 import { assert, describe, it } from "@effect/vitest";
 import { APICallError } from "ai";
 import type { MockLanguageModelV4 } from "ai/test";

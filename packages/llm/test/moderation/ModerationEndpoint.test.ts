@@ -1,5 +1,5 @@
 import type { ServerResponse } from "node:http";
-import { AnswerUnavailable, Moderator } from "@parley/core";
+import { AnswerUnavailable, Moderator } from "@parley/core/ports";
 import { assert, describe, it } from "@effect/vitest";
 import { Clock, Effect, Logger, Redacted } from "effect";
 import { layerModerationEndpoint, type ModerationEndpointSettings } from "../../src/index.ts";

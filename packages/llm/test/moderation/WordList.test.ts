@@ -1,4 +1,4 @@
-import { Moderator } from "@parley/core";
+import { Moderator } from "@parley/core/ports";
 import { assert, describe, it } from "@effect/vitest";
 import { Effect } from "effect";
 import { layerWordList } from "../../src/index.ts";

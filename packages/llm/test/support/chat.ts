@@ -1,6 +1,6 @@
 import { assert } from "@effect/vitest";
-import type { AnswerPart, Chatbot, Entry, Usage } from "@parley/core";
-import { Answerer, defaultSettings } from "@parley/core";
+import { type Chatbot, type Entry, defaultSettings } from "@parley/core";
+import { type AnswerPart, type Usage, Answerer } from "@parley/core/ports";
 import { Effect, Stream } from "effect";
 
 export const chatbotWith = (instructions: string | null): Chatbot => ({

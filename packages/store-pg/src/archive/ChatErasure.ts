@@ -1,7 +1,7 @@
 /**
  * Erases whole chats, a batch at a time, and keeps totals, positions and pages exact.
  */
-import { ChatbotNotFound, erasureAt, erasureDetail, type ChatArchive } from "@parley/core";
+import { ChatbotNotFound, erasureAt, erasureDetail, type ChatArchive } from "@parley/core/ports";
 import { Effect, Schedule } from "effect";
 import { addGaps } from "../chats/ChatPositions.ts";
 import { isLockTimeout, retryOnConflict, toStorageUnavailable } from "../database/PgErrors.ts";

@@ -16,7 +16,7 @@ import {
   type Usage,
   type UsageGroup,
   type UsageSum,
-} from "@parley/core";
+} from "@parley/core/ports";
 import { Effect, Stream } from "effect";
 import {
   isUniqueViolation,

@@ -11,7 +11,7 @@ import {
   type Created,
   type IdempotencyKey,
   type NewEntry,
-} from "@parley/core";
+} from "@parley/core/ports";
 import { Effect } from "effect";
 import { deadlines, endAfter, timeLeft } from "../database/Deadlines.ts";
 import { busy, mapLockTimeout, retryOnConflict, toChatbotNotFound } from "../database/PgErrors.ts";

@@ -11,7 +11,7 @@
  *
  * SQL consists of constant pieces; every value of a client is a parameter.
  */
-import { fold, type Chat, type ChatQuery, type ChatStore, type OrderBy } from "@parley/core";
+import { fold, type Chat, type ChatQuery, type ChatStore, type OrderBy } from "@parley/core/ports";
 import { Effect } from "effect";
 import { busy, isStatementTimeout, mapLockTimeout, unavailable } from "../database/PgErrors.ts";
 import { deadlines, endAfter } from "../database/Deadlines.ts";
@@ -50,7 +50,7 @@ export const positionOrder = (
   orderBy: readonly [OrderBy<string>, ...Array<OrderBy<string>>],
 ): "asc" | "desc" | undefined => {
   const [{ descending, field }, ...rest] = orderBy;
-  return field === "id" || (field === "_createTime" && rest.length === 0)
+  return field === "id" || (field === "createTime" && rest.length === 0)
     ? directionOf(descending)
     : undefined;
 };
@@ -125,7 +125,7 @@ const sortColumns = {
   id: "position",
   name: "name",
   userRef: "user_ref",
-  _createTime: "create_time",
+  createTime: "create_time",
 } as const;
 
 const pagesByPosition = (direction: "asc" | "desc", rank: string, compare: string) => `

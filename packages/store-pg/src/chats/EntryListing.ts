@@ -8,7 +8,7 @@ import {
   type Entry,
   type EntryField,
   type EntryQuery,
-} from "@parley/core";
+} from "@parley/core/ports";
 import { Effect } from "effect";
 import type { Statement } from "../database/TenantSession.ts";
 import { entryColumns, toEntry } from "../rows/ChatRows.ts";
@@ -44,12 +44,12 @@ export const makeListEntries =
 
 const sortColumns: Readonly<Record<EntryField, string>> = {
   id: "position",
-  chat_id: "chat_id",
+  chatId: "chat_id",
   question: "question",
   answer: "answer",
   moderation: "moderation",
   flagged: "flagged",
-  _createTime: "create_time",
+  createTime: "create_time",
 };
 
 /** The entry with the query's id; or all, by a seek in the order of positions, else sorted. */

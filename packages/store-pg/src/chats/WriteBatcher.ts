@@ -2,7 +2,7 @@
  * Batches writes. A lane has up to `writers` statements in flight. Writes that arrive while all of them are in flight
  * share the next one.
  */
-import { StorageUnavailable, type Overloaded } from "@parley/core";
+import { StorageUnavailable, type Overloaded } from "@parley/core/ports";
 import { Effect, Exit, Fiber, Iterable, type Context } from "effect";
 import { busy } from "../database/PgErrors.ts";
 

@@ -3,7 +3,7 @@
  * itself waits for seconds.
  */
 import type { PgConnection } from "@effect/sql-pg/PgConnection";
-import { describeCause } from "@parley/core";
+import { describeCause } from "@parley/core/ports";
 import { Cause, Effect, Exit, Schedule, type Scope } from "effect";
 import type { SqlError } from "effect/sql";
 import type { DatabaseState, TenantPool } from "./Checkout.ts";

@@ -4,7 +4,7 @@
  */
 import type { PgConnection } from "@effect/sql-pg/PgConnection";
 import type { PgPool } from "@effect/sql-pg/PgPool";
-import { registerGauge } from "@parley/core";
+import { registerGauge } from "@parley/core/ports";
 import { Effect } from "effect";
 import { SqlError } from "effect/sql";
 import { deadlines, noResponse, timeLeft, timeout, within } from "./Deadlines.ts";

@@ -3,7 +3,7 @@
  * certificates with `sslmode=prefer`, too, and falls back to plain text only if PostgreSQL has no TLS.
  */
 import type * as PgConnection from "@effect/sql-pg/PgConnection";
-import { describeCause } from "@parley/core";
+import { describeCause } from "@parley/core/ports";
 import { Effect, Redacted } from "effect";
 import { SqlError } from "effect/sql";
 import { codeOf } from "./PgErrors.ts";

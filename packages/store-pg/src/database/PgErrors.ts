@@ -1,7 +1,7 @@
 /**
  * Maps errors of the database to errors of the core, and retries those that pass.
  */
-import { ChatbotNotFound, Overloaded, StorageUnavailable } from "@parley/core";
+import { ChatbotNotFound, Overloaded, StorageUnavailable } from "@parley/core/ports";
 import { Data, Effect, Schedule } from "effect";
 import { SqlError } from "effect/sql";
 

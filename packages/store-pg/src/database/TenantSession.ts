@@ -3,7 +3,7 @@
  * names the tenant to the policies, so that a statement without its condition still finds no other chatbot's row.
  */
 import type { PgConnection, Result } from "@effect/sql-pg/PgConnection";
-import { inSpan } from "@parley/core";
+import { inSpan } from "@parley/core/ports";
 import { Context, Effect, Exit, Stream } from "effect";
 import { SqlError } from "effect/sql";
 import type { Tenant, TenantPool } from "./Checkout.ts";

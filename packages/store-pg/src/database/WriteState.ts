@@ -4,7 +4,7 @@
  * tried again.
  */
 import type { PgConnection, Result } from "@effect/sql-pg/PgConnection";
-import { describeCause, registerGauge } from "@parley/core";
+import { describeCause, registerGauge } from "@parley/core/ports";
 import { Cause, Duration, Effect, Exit, Queue, Schedule, type Scope } from "effect";
 import { SqlError } from "effect/sql";
 import type { Tenant, TenantPool, Work } from "./Checkout.ts";

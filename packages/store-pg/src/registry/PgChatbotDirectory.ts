@@ -1,7 +1,7 @@
 /**
  * The port `ChatbotDirectory`: finds the chatbot of a key, and records the use of keys.
  */
-import { ChatbotDirectory, grantOf, type RegisteredKey } from "@parley/core";
+import { ChatbotDirectory, grantOf, type RegisteredKey } from "@parley/core/ports";
 import { Effect, Stream } from "effect";
 import type { Notifications } from "../database/Notifications.ts";
 import { toStorageUnavailable } from "../database/PgErrors.ts";

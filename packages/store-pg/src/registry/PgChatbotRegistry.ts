@@ -14,7 +14,7 @@ import {
   type Chatbot,
   type KeyRecord,
   type RegisteredKey,
-} from "@parley/core";
+} from "@parley/core/ports";
 import { Effect } from "effect";
 import {
   isLockTimeout,

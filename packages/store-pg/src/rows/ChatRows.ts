@@ -1,7 +1,7 @@
 /**
  * Columns of chats and entries: as they are read, under the names of the core, and those of an entry to insert.
  */
-import type { Entry, NewEntry } from "@parley/core";
+import type { Entry, NewEntry } from "@parley/core/ports";
 import { namesOf, type Column } from "./Statements.ts";
 
 /** The columns of a chat. Ids are below 2^53, so that they are exact as float8. */

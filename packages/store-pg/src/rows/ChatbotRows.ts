@@ -6,7 +6,7 @@ import {
   type Chatbot,
   type ChatbotSettings,
   type RegisteredKey,
-} from "@parley/core";
+} from "@parley/core/ports";
 
 export interface ChatbotRow {
   readonly chatbot_id: number;

@@ -6,7 +6,7 @@
  * - settled, with the chat and its entry if there is one, and no lease, when the request has succeeded;
  * - old and free again a day after `made_at`. A sweep deletes it later.
  */
-import { idempotencyKeyLifetime, turnLease, type IdempotencyKey } from "@parley/core";
+import { idempotencyKeyLifetime, turnLease, type IdempotencyKey } from "@parley/core/ports";
 import { Effect } from "effect";
 import type { PgPools } from "../database/PgPools.ts";
 import { batchStatement } from "./Statements.ts";

@@ -14,7 +14,7 @@ import {
   type NewEntry,
   type StorageUnavailable,
   type Turn,
-} from "@parley/core";
+} from "@parley/core/ports";
 import { Clock, Effect, Predicate, Schedule, Stream } from "effect";
 import type { ChatCreation } from "../chats/ChatCreation.ts";
 import { makeWriteBatcher } from "../chats/WriteBatcher.ts";

@@ -12,7 +12,7 @@ import {
   type Entry,
   type Taken,
   type Turn,
-} from "@parley/core";
+} from "@parley/core/ports";
 import { Effect } from "effect";
 import { makeWriteBatcher } from "../chats/WriteBatcher.ts";
 import { deadlines, endAfter, timeLeft } from "../database/Deadlines.ts";

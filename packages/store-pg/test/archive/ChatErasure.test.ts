@@ -1,5 +1,6 @@
 import { assert, describe, it } from "@effect/vitest";
-import { ChatArchive, ChatbotRegistry, ChatStore, newestChats, TurnStore } from "@parley/core";
+import { newestChats } from "@parley/core";
+import { ChatArchive, ChatbotRegistry, ChatStore, TurnStore } from "@parley/core/ports";
 import { registerChatbot } from "@parley/core/testing";
 import { layerPostgres } from "@parley/store-pg";
 import { Effect } from "effect";

@@ -1,5 +1,5 @@
 import { assert, describe, it } from "@effect/vitest";
-import { ChatArchive, ChatStore, TurnStore, type ArchiveRecord } from "@parley/core";
+import { ChatArchive, ChatStore, TurnStore, type ArchiveRecord } from "@parley/core/ports";
 import { registerChatbot } from "@parley/core/testing";
 import { layerPostgres } from "@parley/store-pg";
 import { Effect, Fiber, Stream } from "effect";

@@ -2,7 +2,8 @@
  * Lists over many chats, against plain arrays.
  */
 import { assert, it } from "@effect/vitest";
-import { ChatArchive, ChatStore, newestChats, type Chat, type ChatQuery } from "@parley/core";
+import { newestChats, type Chat, type ChatQuery } from "@parley/core";
+import { ChatArchive, ChatStore } from "@parley/core/ports";
 import { chatPage } from "@parley/core/testing";
 import { layerPostgres } from "@parley/store-pg";
 import { Context, Effect, Layer, Random, Stream } from "effect";
@@ -26,7 +27,7 @@ const randomQuery = Effect.gen(function* () {
   const search = few ? searches[0]! : kind < 8 ? yield* oneOf(searches) : null;
   const userRef = kind === 1 || kind === 8 ? yield* oneOf(users) : null;
   const field = yield* oneOf(
-    few || kind === 8 ? (["name", "userRef"] as const) : (["id", "_createTime"] as const),
+    few || kind === 8 ? (["name", "userRef"] as const) : (["id", "createTime"] as const),
   );
   const descending = yield* Random.nextBoolean;
   return {

@@ -15,7 +15,7 @@ type List = { readonly chats: Partial<ChatQuery> } | { readonly entries: Partial
 
 const quick: ReadonlyArray<List> = [
   { chats: {} },
-  { chats: { page: 400, orderBy: [by("_createTime")] } },
+  { chats: { page: 400, orderBy: [by("createTime")] } },
   { chats: { id: 7, search: "lantern", orderBy: [by("name")] } },
   { chats: { userRef: "user 7" } },
   { chats: { userRef: "many", page: 2 } },

@@ -1,5 +1,5 @@
 import { assert, it } from "@effect/vitest";
-import { turnLease } from "@parley/core";
+import { turnLease } from "@parley/core/ports";
 import { deadlines } from "../../src/database/Deadlines.ts";
 
 const {

@@ -1,5 +1,6 @@
 import { assert, it } from "@effect/vitest";
-import { ChatStore, newestChats } from "@parley/core";
+import { newestChats } from "@parley/core";
+import { ChatStore } from "@parley/core/ports";
 import { registerChatbot } from "@parley/core/testing";
 import { Effect } from "effect";
 import { makePools } from "../../src/database/PgPools.ts";

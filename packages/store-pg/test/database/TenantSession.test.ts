@@ -1,5 +1,6 @@
 import { assert, describe, it } from "@effect/vitest";
-import { ChatArchive, ChatStore, newest, newestChats, TurnStore } from "@parley/core";
+import { newest, newestChats } from "@parley/core";
+import { ChatArchive, ChatStore, TurnStore } from "@parley/core/ports";
 import { registerChatbot } from "@parley/core/testing";
 import { layerPostgres, migratePostgres, type PostgresOptions } from "@parley/store-pg";
 import { Effect, Exit, Fiber, Layer, Redacted, Stream } from "effect";

@@ -1,5 +1,6 @@
 import { assert, describe, it } from "@effect/vitest";
-import { ChatStore, newestChats, StoreState, TurnStore } from "@parley/core";
+import { newestChats } from "@parley/core";
+import { ChatStore, StoreState, TurnStore } from "@parley/core/ports";
 import { registerChatbot } from "@parley/core/testing";
 import { inspectPostgres, layerPostgres } from "@parley/store-pg";
 import { Effect, Layer, Logger, Redacted } from "effect";

@@ -1,5 +1,5 @@
 import { assert, it } from "@effect/vitest";
-import { ChatStore, type ChatToCreate } from "@parley/core";
+import { ChatStore, type ChatToCreate } from "@parley/core/ports";
 import { registerChatbot } from "@parley/core/testing";
 import { Effect, Exit, Fiber, Layer, Scope } from "effect";
 import { bound, freshSchema, layerStore, optionsOf } from "../PostgresUnderTest.ts";

@@ -1,12 +1,6 @@
 import { assert, describe, it } from "@effect/vitest";
-import {
-  ChatArchive,
-  ChatbotRegistry,
-  ChatStore,
-  defaultSettings,
-  newestChats,
-  TurnStore,
-} from "@parley/core";
+import { defaultSettings, newestChats } from "@parley/core";
+import { ChatArchive, ChatbotRegistry, ChatStore, TurnStore } from "@parley/core/ports";
 import { registerChatbot } from "@parley/core/testing";
 import { inspectPostgres, layerPostgres } from "@parley/store-pg";
 import { Effect, Layer, Logger, Stream } from "effect";

@@ -1,14 +1,12 @@
 import { assert, layer } from "@effect/vitest";
+import { defaultSettings, newestChats, plainKey } from "@parley/core";
 import {
   ChatArchive,
   ChatbotDirectory,
   ChatbotRegistry,
   ChatStore,
-  defaultSettings,
-  newestChats,
-  plainKey,
   type ArchiveRecord,
-} from "@parley/core";
+} from "@parley/core/ports";
 import { Deferred, Effect, Fiber, Latch, Queue, Stream } from "effect";
 import { clientOf, freshSchema, layerPostgresUnderTest } from "../PostgresUnderTest.ts";
 

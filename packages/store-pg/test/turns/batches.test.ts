@@ -2,7 +2,7 @@
  * Takes and appends that share a statement: each is decided by itself.
  */
 import { assert, it } from "@effect/vitest";
-import { ChatbotRegistry, ChatStore, type IdempotencyKey, type Taken } from "@parley/core";
+import { ChatbotRegistry, ChatStore, type IdempotencyKey, type Taken } from "@parley/core/ports";
 import { registerChatbot } from "@parley/core/testing";
 import { Cause, Deferred, Effect, Exit, Fiber, Result, Scope, Stream } from "effect";
 import { Reactivity } from "effect/reactivity";

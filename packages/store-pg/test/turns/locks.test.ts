@@ -1,5 +1,6 @@
 import { assert, describe, it } from "@effect/vitest";
-import { ChatArchive, ChatStore, newestChats, TurnStore, type IdempotencyKey } from "@parley/core";
+import { newestChats } from "@parley/core";
+import { ChatArchive, ChatStore, TurnStore, type IdempotencyKey } from "@parley/core/ports";
 import { registerChatbot } from "@parley/core/testing";
 import { Cause, Effect, Exit, Fiber, Stream } from "effect";
 import { hold } from "../hold.ts";

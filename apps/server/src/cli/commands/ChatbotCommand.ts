@@ -3,12 +3,12 @@
  */
 import {
   Administration,
-  ChatStore,
   defaultSettings,
   newestChats,
   type Chatbot,
   type ChatbotSettings,
 } from "@parley/core";
+import { ChatStore } from "@parley/core/ports";
 import { Effect, Option, String } from "effect";
 import { Argument, Command, Flag } from "effect/cli";
 import { actor, onDatabase } from "../Database.ts";

@@ -1,16 +1,8 @@
 /**
  * Seeing chats, erasing them, and moving them between stores.
  */
-import {
-  Administration,
-  ChatArchive,
-  ChatStore,
-  decodeArchive,
-  encodeArchive,
-  newest,
-  newestChats,
-  type Erasable,
-} from "@parley/core";
+import { Administration, decodeArchive, encodeArchive, newest, newestChats } from "@parley/core";
+import { ChatArchive, ChatStore, type Erasable } from "@parley/core/ports";
 import { Console, Effect, Option, Stdio, Stream } from "effect";
 import { Argument, Command, Flag } from "effect/cli";
 import { actor, onDatabase, recordRead } from "../Database.ts";

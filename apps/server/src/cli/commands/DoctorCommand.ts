@@ -2,7 +2,8 @@
  * `parley doctor` checks settings, database, documents and models. It changes nothing.
  */
 import { layerDigest } from "@effect/platform-node/NodeCrypto";
-import { ChatbotRegistry, defaultSettings, Moderator, type Chatbot } from "@parley/core";
+import { defaultSettings, type Chatbot } from "@parley/core";
+import { ChatbotRegistry, Moderator } from "@parley/core/ports";
 import { inspectPostgres } from "@parley/store-pg";
 import { Effect, Path, Result } from "effect";
 import { findBinaries } from "../../postgres/Binaries.ts";

@@ -5,7 +5,6 @@ import {
   Administration,
   generateKey,
   keyId,
-  KeyNotFound,
   keyState,
   RatePerMinute,
   scopes,
@@ -15,6 +14,7 @@ import {
   type CreatedKey,
   type Scope,
 } from "@parley/core";
+import { KeyNotFound } from "@parley/core/ports";
 import { longestLife, signVisitorToken } from "@parley/http";
 import { Console, Duration, Effect, Option, Redacted, Schema, Stdio, Stream } from "effect";
 import { Argument, CliError, Command, Flag } from "effect/cli";

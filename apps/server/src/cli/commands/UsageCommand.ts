@@ -1,4 +1,4 @@
-import { ChatArchive, earliestTime } from "@parley/core";
+import { ChatArchive, earliestTime } from "@parley/core/ports";
 import { Effect, Option } from "effect";
 import { Flag } from "effect/cli";
 import { onDatabase } from "../Database.ts";

@@ -1,0 +1,122 @@
+/**
+ * `@parley/core/ports`: what adapters need. The ports, the values and errors of their methods, and what the core lends
+ * to adapters and servers.
+ */
+
+// Ports
+export {
+  Answerer,
+  type AnswererCall,
+  type AnswererFunction,
+  type AnswererLayer,
+  type AnswerPart,
+} from "./Answerer.ts";
+export {
+  ChatArchive,
+  erasureAt,
+  erasureDetail,
+  exportDetail,
+  importDetail,
+  type ArchiveRecord,
+  type DatedErasure,
+  type Erasable,
+  type UsageGroup,
+  type UsageSum,
+} from "./ChatArchive.ts";
+export { ChatbotDirectory, grantOf, type Grant } from "./ChatbotDirectory.ts";
+export {
+  changedFields,
+  ChatbotRegistry,
+  fieldChanges,
+  type AuditRecord,
+  type ChatbotChange,
+  type FieldChange,
+  type KeyChange,
+  type NewChatbot,
+  type RegisteredChatbot,
+} from "./ChatbotRegistry.ts";
+export { ChatStore, type ChatToCreate, type Created } from "./ChatStore.ts";
+export {
+  Moderator,
+  unflagged,
+  type Moderation,
+  type ModeratorFunction,
+  type ModeratorLayer,
+} from "./Moderator.ts";
+export type { Store, StorePorts } from "./Store.ts";
+export { StoreState } from "./StoreState.ts";
+export {
+  turnEntries,
+  turnLease,
+  turnPrecedence,
+  TurnStore,
+  type Taken,
+  type Turn,
+} from "./TurnStore.ts";
+
+// Values
+export {
+  hashKey,
+  keyId,
+  plainKey,
+  type KeyRecord,
+  type RegisteredKey,
+  type Scope,
+} from "../model/ApiKey.ts";
+export type { Chat } from "../model/Chat.ts";
+export { defaultSettings, type Chatbot, type ChatbotSettings } from "../model/Chatbot.ts";
+export { helloEntry, type Entry, type NewEntry, type Usage } from "../model/Entry.ts";
+export { idempotencyKeyLifetime, type IdempotencyKey } from "../model/IdempotencyKey.ts";
+export {
+  chatFields,
+  entryFields,
+  newest,
+  newestChats,
+  type ChatField,
+  type ChatQuery,
+  type EntryField,
+  type EntryQuery,
+  type ListQuery,
+  type OrderBy,
+  type Page,
+} from "../model/ListQuery.ts";
+export { compareText, fold, isBlank } from "../model/Text.ts";
+export { checkArchiveOrder, earliestTime } from "../archive/ArchiveOrder.ts";
+
+// Errors
+export {
+  AnswerUnavailable,
+  ArgumentInvalid,
+  ChatbotNotFound,
+  ChatbotTaken,
+  ChatNotFound,
+  describeCause,
+  IdempotencyKeyReused,
+  ImportRefused,
+  KeyNotFound,
+  KeyRejected,
+  KeyTaken,
+  Overloaded,
+  RateExceeded,
+  StorageUnavailable,
+  TurnLost,
+  UserRefNotGranted,
+} from "../model/Errors.ts";
+
+// The ask in progress
+export { AskDeadline, AskedModel, AskLimits } from "../services/AskLimits.ts";
+
+// Logs, metrics and spans
+export {
+  endSpan,
+  inSpan,
+  isTraced,
+  logFailure,
+  makeBusiest,
+  registerGauge,
+  secondsHistogram,
+  traceHeaders,
+} from "../services/Telemetry.ts";
+
+// For servers
+export { makeDrainingRuntime } from "../services/DrainingRuntime.ts";

@@ -1,0 +1,55 @@
+/**
+ * Lists with the queries and the form of those of `@parley/client`.
+ */
+import { Effect, Schema } from "effect";
+import { ArgumentInvalid } from "../model/Errors.ts";
+import { ChatQuery, EntryQuery, type Page } from "../model/ListQuery.ts";
+import { makeCheck } from "../model/SchemaErrors.ts";
+import type * as api from "./Parley.ts";
+
+export const checkChats = makeCheck(ChatQuery);
+export const checkEntries = makeCheck(Schema.Struct({ ...EntryQuery.fields, chatId: Schema.Int }));
+
+/** The list of a query. `read` reads a page of the core's query. */
+export const makeList = <A, Query>(
+  { desc, limit = 25, orderBy, page: first = 1, ...filters }: api.ListQuery<string>,
+  check: (query: Query) => Effect.Effect<void, ArgumentInvalid>,
+  read: (query: Query) => Effect.Effect<Page<A>, unknown>,
+  run: <B>(effect: Effect.Effect<B, unknown>) => Promise<B>,
+): api.List<A> => {
+  const fields = [orderBy ?? "id"].flat();
+  const directions = [desc ?? fields.map(() => orderBy === undefined)].flat();
+  const order = fields.map((field, at) => ({ field, descending: directions[at] }));
+  const readPage = async (page: number): Promise<api.Page<A>> => {
+    const query = { id: null, ...defined(filters), limit, page, orderBy: order } as Query;
+    const { items, total } = await run(
+      directions.length === fields.length
+        ? Effect.andThen(check(query), () => read(query))
+        : Effect.fail(wrongDirections),
+    );
+    return { data: items, total, page };
+  };
+  async function* pages() {
+    for (let number = first; ; number++) {
+      const page = await readPage(number);
+      yield page;
+      if (number * limit >= page.total) return;
+    }
+  }
+  return {
+    page: () => readPage(first),
+    pages,
+    async *[Symbol.asyncIterator]() {
+      for await (const { data } of pages()) yield* data;
+    },
+  };
+};
+
+const reason = "needs one value for each field of orderBy";
+const wrongDirections = new ArgumentInvalid({ field: "desc", reason, message: `desc: ${reason}.` });
+
+/** The fields that are not `undefined`. */
+export const defined = <A extends object>(
+  fields: A,
+): { readonly [Name in keyof A]: Exclude<A[Name], undefined> } =>
+  Object.fromEntries(Object.entries(fields).filter(([, value]) => value !== undefined)) as never;

@@ -1,0 +1,216 @@
+/**
+ * The interface of `openParley`. It needs no Effect: arguments are plain values, results are promises and async iterables,
+ * errors are classes.
+ */
+import type { Layer } from "effect";
+import type { Scope } from "../model/ApiKey.ts";
+import type { Chat } from "../model/Chat.ts";
+import type { Chatbot, ChatbotSettings } from "../model/Chatbot.ts";
+import type { Entry } from "../model/Entry.ts";
+import type { AnswererFunction, AnswererLayer } from "../ports/Answerer.ts";
+import type { UsageGroup, UsageSum } from "../ports/ChatArchive.ts";
+import type { ModeratorFunction, ModeratorLayer } from "../ports/Moderator.ts";
+import type { Store, StorePorts } from "../ports/Store.ts";
+import type { Access } from "../services/Access.ts";
+import type { Administration } from "../services/Administration.ts";
+import type { Asking } from "../services/Asking.ts";
+import type { Chats } from "../services/Chats.ts";
+import type { Asked } from "../services/LiveAnswer.ts";
+
+/** What `openParley` needs. */
+export interface ParleyOptions {
+  /** `memory()`, `postgres(url)`, or the layer of a store. */
+  readonly store: Store;
+  /** A function that answers a question, `languageModel(…)`, `documents(folder)`, or a layer. */
+  readonly answerer: AnswererFunction | AnswererLayer;
+  /** A function that returns the category of a question that may not be answered, or a layer; none by default. */
+  readonly moderator?: ModeratorFunction | ModeratorLayer | undefined;
+  /** Receives each line of the log, or `false` for no log; by default, lines go to standard error. */
+  readonly log?: ((line: string) => void) | false | undefined;
+  /** Who changes chatbots and keys, and erases chats, in the audit log; `openParley` by default. */
+  readonly actor?: string | undefined;
+  /** The time limit of an answer; 30,000 by default. */
+  readonly answerMillis?: number | undefined;
+}
+
+/** Conversations with chatbots over one store. Two of them share nothing but what the store shares. */
+export interface Parley {
+  /**
+   * Finds the chatbot by workspace and name, and changes the given fields that differ; creates it if it is missing.
+   * Rejects with `ArgumentInvalid` or `StorageUnavailable`.
+   */
+  readonly chatbot: (chatbot: ChatbotDeclaration) => Promise<Bot>;
+  /**
+   * Finds the chatbot of an API key, which sums of usage then name. Rejects with `KeyRejected`, `RateExceeded` or
+   * `StorageUnavailable`.
+   */
+  readonly authenticate: (key: string) => Promise<Authenticated>;
+  /** Waits for calls and answers in progress, then closes the store. Later calls reject with `StorageUnavailable`. */
+  readonly close: () => Promise<void>;
+  /** The same as `close`, for `await using`. */
+  readonly [Symbol.asyncDispose]: () => Promise<void>;
+  /** The same services for `makeWebHandler` of `@parley/http`, and for programs that use Effect. */
+  readonly layer: ParleyLayer;
+}
+
+/** The services of the core and the ports of the store, as `layerParley` builds them. */
+export interface ParleyLayer extends Layer.Layer<
+  Access | Administration | Asking | Chats | StorePorts
+> {}
+
+/** A chatbot to find, create or change. Absent fields stay as they are, or have the values of `defaultSettings`. */
+export interface ChatbotDeclaration extends Partial<ChatbotSettings> {
+  readonly workspace: string;
+  readonly name: string;
+  readonly description?: string;
+}
+
+/** The chatbot of an API key, and what the key may do. Calls of `bot` do not check the scopes. */
+export interface Authenticated {
+  readonly bot: Bot;
+  readonly scopes: ReadonlyArray<Scope>;
+}
+
+/** Options of every call. */
+export interface CallOptions {
+  /** Ends the call with the signal's reason. */
+  readonly signal?: AbortSignal | undefined;
+}
+
+/** Options of calls that store. */
+export interface StoreOptions extends CallOptions {
+  /**
+   * 1 to 255 printable ASCII characters. Within 24 hours, a repetition of the call with the same key returns what the
+   * first one stored; another call with it rejects with `IdempotencyKeyReused`.
+   */
+  readonly idempotencyKey?: string | undefined;
+}
+
+/** Options of asks. */
+export interface AskOptions extends StoreOptions {
+  /**
+   * The effect of the signal, and of leaving the loop over a stream. `finish`: the answer is completed and stored, the
+   * default of `ask`. `cancel`: the answerer's signal is aborted, and nothing is stored, the default of `stream`.
+   */
+  readonly onDisconnect?: "finish" | "cancel" | undefined;
+}
+
+/**
+ * The conversations of one chatbot, with the settings that it had when this object was made. Every call rejects with
+ * `StorageUnavailable` if the store fails, with `ArgumentInvalid` if an argument breaks a rule of the interface, and with
+ * the signal's reason.
+ */
+export interface Bot {
+  /** The id, the names and the settings. */
+  readonly chatbot: Chatbot;
+  /** Creates a chat. It begins with an entry if the chatbot has a hello message. */
+  readonly createChat: (chat?: ChatFields, options?: StoreOptions) => Promise<Chat>;
+  /** The chats, newest first by default. */
+  readonly chats: (query?: ChatsQuery, options?: CallOptions) => List<Chat>;
+  /** The entries of a chat, newest first by default. Reading rejects with `ChatNotFound`. */
+  readonly history: (chatId: number, query?: HistoryQuery, options?: CallOptions) => List<Entry>;
+  /**
+   * Asks in a chat, or in a new one for `null`, and resolves once the entry is stored. Rejects with `ChatNotFound`,
+   * `AnswerUnavailable`, `Overloaded` or `IdempotencyKeyReused`; then nothing was stored.
+   */
+  readonly ask: (chatId: number | null, question: string, options?: AskOptions) => Promise<Asked>;
+  /** The same, and yields the answer as it arrives. The ask begins with the loop, and the entry is the last event. */
+  readonly stream: (
+    chatId: number | null,
+    question: string,
+    options?: AskOptions,
+  ) => AsyncIterable<AnswerEvent>;
+  /** Erases one chat, those of a user, those without an entry since a time, or all. Returns the number of chats. */
+  readonly erase: (chats: ChatsToErase) => Promise<number>;
+  /** The cost of the answers since a time, or of all, for each model and each group. */
+  readonly usage: (query?: UsageQuery) => Promise<ReadonlyArray<UsageSum>>;
+  /** The chats, or those of a user, as lines of JSON, each with its line break. */
+  readonly export: (chats?: { readonly userRef?: string | undefined }) => AsyncIterable<string>;
+  /** Stores the chats of an export, all or none; rejects with `ImportRefused`. Returns their number. */
+  readonly import: (
+    lines: AsyncIterable<string | Uint8Array> | Iterable<string | Uint8Array>,
+  ) => Promise<number>;
+  /** Creates an API key, by default with all scopes and without an end. Its text is shown only here. */
+  readonly createKey: (key?: KeyFields) => Promise<{ readonly id: string; readonly key: string }>;
+  /** Revokes a key for good; rejects with `KeyNotFound`. */
+  readonly revokeKey: (keyId: string) => Promise<void>;
+}
+
+/** An event of an answer. `entry` is the last. */
+export type AnswerEvent =
+  /** The next piece of the answer. */
+  | { readonly type: "delta"; readonly text: string }
+  /** The answer is complete and stored. */
+  | { readonly type: "entry"; readonly entry: Entry };
+
+/** The fields of a chat to create; `null` counts as absent. */
+export interface ChatFields {
+  /** Up to 255 characters. */
+  readonly name?: string | null | undefined;
+  /** Your name for the user, up to 60 characters. */
+  readonly userRef?: string | null | undefined;
+}
+
+/** A query of a list. */
+export interface ListQuery<Field extends string> {
+  /** Rows of a page, 1 to 100; 25 by default. */
+  readonly limit?: number | undefined;
+  /** The page to begin with; 1 by default. */
+  readonly page?: number | undefined;
+  readonly orderBy?: Field | ReadonlyArray<Field> | undefined;
+  /** Whether to sort in descending order, one value for each field of `orderBy`; `false` by default. */
+  readonly desc?: boolean | ReadonlyArray<boolean> | undefined;
+  readonly id?: number | undefined;
+}
+
+/** A query of chats. */
+export interface ChatsQuery extends ListQuery<keyof Chat> {
+  /** Part of the name, in any case. */
+  readonly search?: string | undefined;
+  /** The exact value. */
+  readonly userRef?: string | undefined;
+}
+
+/** A query of a chat's entries. */
+export type HistoryQuery = ListQuery<keyof Entry>;
+
+/** A page of a list; rows and total come from one snapshot. */
+export interface Page<A> {
+  readonly data: ReadonlyArray<A>;
+  /** How many rows match in all. */
+  readonly total: number;
+  /** Its number, from 1. */
+  readonly page: number;
+}
+
+/**
+ * A list, read as it is iterated: row by row over all pages from the query's `page` on. The default order, newest
+ * first, shifts while rows are added; walk a list that grows with `orderBy: "id"`.
+ */
+export interface List<A> extends AsyncIterable<A> {
+  /** The page that the query names. */
+  readonly page: () => Promise<Page<A>>;
+  /** The same walk, page by page, with the total of each. */
+  readonly pages: () => AsyncIterable<Page<A>>;
+}
+
+/** The chats to erase. */
+export type ChatsToErase =
+  | { readonly chatId: number }
+  | { readonly userRef: string }
+  | { readonly idleSince: Date }
+  | "all";
+
+/** A query of sums of usage. */
+export interface UsageQuery {
+  readonly since?: Date | undefined;
+  readonly by?: UsageGroup | undefined;
+}
+
+/** The fields of an API key to create. */
+export interface KeyFields {
+  readonly name?: string | undefined;
+  readonly scopes?: ReadonlyArray<Scope> | undefined;
+  readonly expiresAt?: Date | undefined;
+  readonly ratePerMinute?: number | undefined;
+}

@@ -1,0 +1,27 @@
+/**
+ * `@parley/core/promise`: conversations for code without Effect.
+ */
+export { openParley } from "./openParley.ts";
+export type * from "./Parley.ts";
+export type { Scope } from "../model/ApiKey.ts";
+export type { Chat } from "../model/Chat.ts";
+export type { Chatbot, ChatbotSettings } from "../model/Chatbot.ts";
+export type { Entry, Usage } from "../model/Entry.ts";
+export type { AnswererCall, AnswererFunction } from "../ports/Answerer.ts";
+export type { UsageSum } from "../ports/ChatArchive.ts";
+export type { ModeratorFunction } from "../ports/Moderator.ts";
+export type { Store } from "../ports/Store.ts";
+export type { Asked } from "../services/LiveAnswer.ts";
+export {
+  AnswerUnavailable,
+  ArgumentInvalid,
+  ChatbotNotFound,
+  ChatNotFound,
+  IdempotencyKeyReused,
+  ImportRefused,
+  KeyNotFound,
+  KeyRejected,
+  Overloaded,
+  RateExceeded,
+  StorageUnavailable,
+} from "../model/Errors.ts";

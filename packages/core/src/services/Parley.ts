@@ -1,0 +1,44 @@
+/**
+ * The services of the core over a store and an answerer.
+ */
+import { Layer } from "effect";
+import { Digest, SecureRandom } from "effect/crypto";
+import { Answerer, type AnswererFunction } from "../ports/Answerer.ts";
+import { Moderator, type ModeratorFunction } from "../ports/Moderator.ts";
+import type { StorePorts } from "../ports/Store.ts";
+import { Access } from "./Access.ts";
+import { Administration } from "./Administration.ts";
+import { Asking } from "./Asking.ts";
+import { Chats } from "./Chats.ts";
+
+/**
+ * The four services, the ports of the store, and what `keyRecord` and `generateKey` need. Without a moderator, no
+ * question is flagged. `AskLimits` can be provided to it.
+ */
+export const layerParley = <
+  StoreError,
+  StoreNeeds,
+  AnswererError = never,
+  AnswererNeeds = never,
+  ModeratorError = never,
+  ModeratorNeeds = never,
+>({
+  answerer,
+  moderator = Moderator.layerOff,
+  store,
+}: {
+  readonly store: Layer.Layer<StorePorts, StoreError, StoreNeeds>;
+  readonly answerer: AnswererFunction | Layer.Layer<Answerer, AnswererError, AnswererNeeds>;
+  readonly moderator?: ModeratorFunction | Layer.Layer<Moderator, ModeratorError, ModeratorNeeds>;
+}): Layer.Layer<
+  Access | Administration | Asking | Chats | StorePorts | Digest.Digest | SecureRandom.SecureRandom,
+  StoreError | AnswererError | ModeratorError,
+  StoreNeeds | AnswererNeeds | ModeratorNeeds
+> =>
+  Layer.mergeAll(Access.layer, Administration.layer, Asking.layer, Chats.layer).pipe(
+    Layer.provide([
+      typeof answerer === "function" ? Answerer.layerFunction(answerer) : answerer,
+      typeof moderator === "function" ? Moderator.layerFunction(moderator) : moderator,
+    ]),
+    Layer.provideMerge(Layer.mergeAll(store, Digest.layerWebCrypto, SecureRandom.layerWebCrypto)),
+  );

@@ -1,0 +1,158 @@
+/**
+ * Answerers and moderators that are plain functions.
+ */
+import { assert, describe, it } from "@effect/vitest";
+import { Asking, AskLimits, layerParley } from "@parley/core";
+import { ChatArchive, type AnswererFunction, type ModeratorFunction } from "@parley/core/ports";
+import { layerMemoryWith } from "@parley/store-memory";
+import { Duration, Effect, Layer, Stream } from "effect";
+import { ask, asking, chatbot, newChat, questionsOf, usage } from "../services/asked.ts";
+
+const layerOf = (answerer: AnswererFunction, moderator?: ModeratorFunction) =>
+  layerParley({
+    store: layerMemoryWith([chatbot]),
+    answerer,
+    ...(moderator && { moderator }),
+  });
+
+describe("an answerer that is a function", () => {
+  const answerers: ReadonlyArray<readonly [string, AnswererFunction]> = [
+    ["returns a text", ({ question }) => `${question}!`],
+    ["returns a promise", async ({ question }) => `${question}!`],
+    [
+      "yields pieces",
+      async function* ({ question }) {
+        yield question;
+        yield "!";
+      },
+    ],
+    [
+      "returns a promise of pieces",
+      async ({ question }) => Stream.toAsyncIterable(Stream.make(question, "!")),
+    ],
+  ];
+  it.effect.each(answerers)("answers if it %s", ([, answerer]) =>
+    Effect.gen(function* () {
+      const { entry } = yield* asking(ask("Hi"));
+      assert.strictEqual(entry.answer, "Hi!");
+    }).pipe(Effect.provide(layerOf(answerer))),
+  );
+
+  it.effect("receives the chatbot, and reads the earlier entries, newest first, on demand", () =>
+    Effect.gen(function* () {
+      const chatId = yield* newChat;
+      for (let n = 0; n < 25; n++) yield* asking(ask(`${n}`, { chatId }));
+      const { entry } = yield* asking(ask("last", { chatId }));
+      const expected = Array.from({ length: 25 }, (_, n) => `${24 - n}`).join(" ");
+      assert.strictEqual(entry.answer, `Bot: ${expected}`);
+    }).pipe(
+      Effect.provide(
+        layerOf(async ({ chatbot, earlier, question }) => {
+          const questions: Array<string> = [];
+          if (question === "last")
+            for await (const { question } of earlier) questions.push(question);
+          return `${chatbot.name}: ${questions.join(" ")}`;
+        }),
+      ),
+    ),
+  );
+
+  it.effect("can yield the cost of the answer", () =>
+    Effect.gen(function* () {
+      yield* asking(ask("Hi"));
+      const [sum] = yield* ChatArchive.use((archive) => archive.usage(chatbot.id, new Date(0)));
+      assert.strictEqual(sum?.model, usage.model);
+    }).pipe(
+      Effect.provide(
+        layerOf(async function* () {
+          yield "Hello";
+          yield { _tag: "Usage", usage };
+        }),
+      ),
+    ),
+  );
+
+  it.effect("fails the ask with the thrown error as cause, and nothing is stored", () =>
+    Effect.gen(function* () {
+      const chatId = yield* newChat;
+      for (const question of ["before", "within"]) {
+        const error = yield* Effect.flip(asking(ask(question, { chatId })));
+        assert(error._tag === "AnswerUnavailable");
+        assert.strictEqual((error.cause as Error).message, `secret ${question}`);
+        assert.strictEqual(error.reason, "the answerer threw RangeError");
+      }
+      assert.deepStrictEqual(yield* questionsOf(chatId), []);
+    }).pipe(
+      Effect.provide(
+        layerOf(({ question }) => {
+          if (question === "before") throw new RangeError("secret before");
+          return (async function* () {
+            yield "a";
+            throw new RangeError("secret within");
+          })();
+        }),
+      ),
+    ),
+  );
+
+  it.effect("that yields what is not text is a defect that says so", () =>
+    Effect.gen(function* () {
+      const exit = yield* Effect.exit(asking(ask("Hi")));
+      assert.include(String(exit), "not text, but undefined");
+    }).pipe(
+      Effect.provide(
+        layerOf(async function* () {
+          yield undefined as never;
+        }),
+      ),
+    ),
+  );
+
+  it.live("learns by its signal that the ask was cancelled or too slow, and only then", () => {
+    const outcomes: Record<string, boolean> = {};
+    const layer = layerOf(async function* ({ question, signal }) {
+      signal.addEventListener("abort", () => (outcomes[question] = true));
+      yield "a";
+      if (question === "stored") return;
+      await new Promise(() => {});
+    }).pipe(
+      Layer.provide(
+        Layer.succeed(AskLimits, { ...AskLimits.defaultValue(), deadline: Duration.millis(100) }),
+      ),
+    );
+    return Effect.gen(function* () {
+      yield* asking(ask("stored"));
+      yield* Asking.use((service) =>
+        Stream.runHead(service.stream(chatbot, ask("cancelled", { onDisconnect: "cancel" }))),
+      );
+      yield* Effect.flip(asking(ask("slow")));
+      while ((yield* Asking.use(({ inProgress }) => inProgress)) > 0) yield* Effect.yieldNow;
+      assert.deepStrictEqual(outcomes, { cancelled: true, slow: true });
+    }).pipe(Effect.provide(layer));
+  });
+});
+
+describe("a moderator that is a function", () => {
+  it.effect(
+    "flags a question by its category, lets others pass, and fails the ask if it throws",
+    () =>
+      Effect.gen(function* () {
+        assert.strictEqual((yield* asking(ask("fine"))).entry.answer, "a");
+        const { entry } = yield* asking(ask("bad"));
+        assert.strictEqual(entry.moderation, "Bot's category");
+        assert.strictEqual(entry.answer, chatbot.settings.moderationErrorMessage);
+        const error = yield* Effect.flip(asking(ask("broken")));
+        assert.strictEqual(error._tag, "AnswerUnavailable");
+      }).pipe(
+        Effect.provide(
+          layerOf(
+            () => "a",
+            async (question, { name }) => {
+              if (question === "broken") throw new Error("secret");
+              return question === "bad" ? `${name}'s category` : null;
+            },
+          ),
+        ),
+      ),
+  );
+});
