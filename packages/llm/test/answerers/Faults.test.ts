@@ -105,15 +105,4 @@ describe("two providers, each failing three calls in ten", () => {
       120_000,
     );
   }
-
-  it.effect("fails an ask at its deadline if all are silent", () => {
-    const silent = [modelThat(() => "silence", "one"), modelThat(() => "silence", "two")] as const;
-    return Effect.gen(function* () {
-      const asking = yield* Asking;
-      const startedAt = yield* Clock.currentTimeMillis;
-      const exit = yield* driven(Effect.exit(asking.ask(chatbot, ask(1))), 125);
-      assert.isTrue(Exit.isFailure(exit));
-      assert.isAtMost((yield* Clock.currentTimeMillis) - startedAt, deadline + 250);
-    }).pipe(Effect.provide(layerOver(silent)));
-  });
 });

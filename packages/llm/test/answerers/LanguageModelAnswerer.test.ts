@@ -125,13 +125,6 @@ describe("layerLanguageModel", () => {
     });
   }
 
-  it.effect("treats an answer that reaches its token limit as complete", () =>
-    Effect.gen(function* () {
-      const tags = (yield* collect("Hi?")).map(({ _tag }) => _tag);
-      assert.deepStrictEqual(tags, ["Delta", "Usage"]);
-    }).pipe(withModel(modelThat(() => [...said("Hel"), finish("length")]))),
-  );
-
   it.effect("leaves out white space before the answer", () =>
     Effect.gen(function* () {
       const texts = (yield* collect("Hi?")).map((part) => part._tag === "Delta" && part.text);

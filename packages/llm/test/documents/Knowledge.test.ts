@@ -32,24 +32,12 @@ describe("readKnowledge", () => {
       });
       const knowledge = yield* read(folder);
       assert.deepStrictEqual(knowledge.topics, ["Apples", "deep/down/B"]);
-      const found = ["apples", "bananas", "cherries", "dates", "elderberries"].flatMap((word) =>
+      const matches = ["apples", "bananas", "cherries", "dates", "elderberries"].flatMap((word) =>
         knowledge.search(word, 5),
       );
-      assert.deepStrictEqual(found, [
-        {
-          source: "a.md",
-          headings: ["Apples"],
-
-          text: "They are red.",
-          certain: true,
-        },
-        {
-          source: "deep/down/B.TXT",
-          headings: [],
-
-          text: "Bananas bend.",
-          certain: false,
-        },
+      assert.deepStrictEqual(matches, [
+        { source: "a.md", headings: ["Apples"], text: "They are red.", certain: true },
+        { source: "deep/down/B.TXT", headings: [], text: "Bananas bend.", certain: false },
       ]);
     }),
   );

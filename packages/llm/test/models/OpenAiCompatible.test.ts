@@ -122,19 +122,8 @@ describe("openAiCompatible", () => {
   const text = { delta: { content: "Fine." }, finish_reason: null };
   const last = (finish_reason: string | null) => ({ delta: {}, finish_reason });
 
-  for (const word of [
-    "eos_token",
-    "eos",
-    "end",
-    "",
-    "end_turn",
-    "STOP",
-    "COMPLETE",
-    "null",
-    "max_tokens",
-    "stop_sequence",
-    "normal",
-  ]) {
+  const done = "eos_token eos end  end_turn STOP COMPLETE null max_tokens stop_sequence normal";
+  for (const word of done.split(" ")) {
     it.live(`takes an answer that ends with ${JSON.stringify(word)}`, () =>
       Effect.gen(function* () {
         assert.strictEqual(yield* endOf(text, last(word), "[DONE]"), "Fine.");
@@ -142,36 +131,23 @@ describe("openAiCompatible", () => {
     );
   }
 
+  const filterWords =
+    "content_filter content-filter SAFETY RECITATION PROHIBITED_CONTENT BLOCKLIST SPII refusal " +
+    "guardrail_intervened sensitive ERROR_TOXIC";
+  const failureWords =
+    "error abort aborted cancelled USER_CANCEL network_error insufficient_system_resource tool_calls " +
+    "tool_use MALFORMED_FUNCTION_CALL";
   const filtered = (word: string) => `a content filter stopped the answer: ${word}`;
   const abnormal = (word: string) => `the answer ended abnormally: ${word}`;
   const brokenOff = "the answer was cut off";
   const blank = { ...text, finish_reason: "" };
   const failures: ReadonlyArray<readonly [string, ReadonlyArray<object | string>, string]> = [
-    ...[
-      "content_filter",
-      "content-filter",
-      "SAFETY",
-      "RECITATION",
-      "PROHIBITED_CONTENT",
-      "BLOCKLIST",
-      "SPII",
-      "refusal",
-      "guardrail_intervened",
-      "sensitive",
-      "ERROR_TOXIC",
-    ].map((word) => [`with ${word}`, [text, last(word), "[DONE]"], filtered(word)] as const),
-    ...[
-      "error",
-      "abort",
-      "aborted",
-      "cancelled",
-      "USER_CANCEL",
-      "network_error",
-      "insufficient_system_resource",
-      "tool_calls",
-      "tool_use",
-      "MALFORMED_FUNCTION_CALL",
-    ].map((word) => [`with ${word}`, [text, last(word), "[DONE]"], abnormal(word)] as const),
+    ...filterWords
+      .split(" ")
+      .map((word) => [`with ${word}`, [text, last(word), "[DONE]"], filtered(word)] as const),
+    ...failureWords
+      .split(" ")
+      .map((word) => [`with ${word}`, [text, last(word), "[DONE]"], abnormal(word)] as const),
     [
       "with a text of a stranger",
       [text, last("error: the prompt was Hi?"), "[DONE]"],

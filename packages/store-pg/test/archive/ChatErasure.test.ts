@@ -8,7 +8,8 @@ import { Reactivity } from "effect/reactivity";
 import { makePools } from "../../src/database/PgPools.ts";
 import { makeChatArchive } from "../../src/archive/PgChatArchive.ts";
 import type { Session } from "../../src/database/TenantSession.ts";
-import { bound, clientOf, freshSchema, layerStore, optionsOf } from "../PostgresUnderTest.ts";
+import { inSchema, keyOf, takeFree } from "../fixtures.ts";
+import { bound, clientOf, freshSchema, optionsOf } from "../PostgresUnderTest.ts";
 
 const secret = "Zugspitzpanorama";
 const entry = { question: secret, answer: secret, moderation: "none", flagged: false };
@@ -20,7 +21,7 @@ const create = (chatbot: number) =>
     chats.createChat(
       chatbot,
       { name: secret, userRef: secret, helloMessage: secret },
-      { key: `${secret} ${crypto.randomUUID()}`, fingerprint: "f" },
+      keyOf(`${secret} ${crypto.randomUUID()}`),
     ),
   );
 
@@ -34,41 +35,40 @@ describe.each([
   ["", (schema: string) => optionsOf(schema)],
   [" with row security", (schema: string) => ({ ...optionsOf(schema), ...bound() })],
 ] as const)("an erasure%s", (_, optionsIn) => {
-  it.live("leaves no text of its chats in any row, also if asks were in progress or killed", () => {
-    const schema = freshSchema();
-    return Effect.gen(function* () {
-      const sql = yield* clientOf(schema);
-      const chatbot = yield* registerChatbot;
-      const turns = yield* TurnStore;
-      const take = (chat: number, key: string | null) =>
-        turns.take(chatbot, chat, key === null ? null : { key, fingerprint: "f" });
-      const taken = Effect.fnUntraced(function* (chat: number, key: string | null) {
-        const turn = yield* take(chat, key);
-        return turn._tag === "Turn" ? turn.turn : yield* Effect.die("the turn is free");
-      });
-      for (let n = 0; n < 4; n++) {
-        const { chat } = yield* create(chatbot);
-        yield* turns.append(yield* taken(chat.id, `${secret} ask ${n}`), {
-          ...entry,
-          usage: null,
-        });
-        // The process of an ask was killed, and another ask took over its turn.
-        yield* taken(chat.id, `${secret} killed ${n}`);
-        for (const table of ["chat", "idempotency_key"]) {
-          yield* sql.unsafe(`update ${table} set turn_until = now() where turn_until is not null`);
+  it.live("leaves no text of its chats in any row, also if asks were in progress or killed", () =>
+    inSchema(
+      Effect.fnUntraced(function* (sql, schema) {
+        const chatbot = yield* registerChatbot;
+        const turns = yield* TurnStore;
+        const take = (chat: number, key: string | null) =>
+          takeFree(chatbot, chat, key === null ? null : keyOf(key));
+        for (let n = 0; n < 4; n++) {
+          const { chat } = yield* create(chatbot);
+          yield* turns.append(yield* take(chat.id, `${secret} ask ${n}`), {
+            ...entry,
+            usage: null,
+          });
+          // The process of an ask was killed, and another ask took over its turn.
+          yield* take(chat.id, `${secret} killed ${n}`);
+          for (const table of ["chat", "idempotency_key"]) {
+            yield* sql.unsafe(
+              `update ${table} set turn_until = now() where turn_until is not null`,
+            );
+          }
+          const over = yield* take(chat.id, n % 2 === 0 ? null : `${secret} over ${n}`);
+          if (n < 2) yield* turns.release(over);
         }
-        const over = yield* taken(chat.id, n % 2 === 0 ? null : `${secret} over ${n}`);
-        if (n < 2) yield* turns.release(over);
-      }
-      assert.isAbove(yield* occurrences(sql, schema, secret), 0);
-      const archive = yield* ChatArchive;
-      assert.strictEqual(yield* archive.erase(chatbot, ofUser, "test"), 4);
-      assert.strictEqual(yield* occurrences(sql, schema, secret), 0);
-      assert.deepStrictEqual(yield* auditLines, [
-        { actor: "test", detail: "4 chats of a userRef" },
-      ]);
-    }).pipe(Effect.provide(layerStore(optionsIn(schema))), Effect.scoped);
-  });
+        assert.isAbove(yield* occurrences(sql, schema, secret), 0);
+        const archive = yield* ChatArchive;
+        assert.strictEqual(yield* archive.erase(chatbot, ofUser, "test"), 4);
+        assert.strictEqual(yield* occurrences(sql, schema, secret), 0);
+        assert.deepStrictEqual(yield* auditLines, [
+          { actor: "test", detail: "4 chats of a userRef" },
+        ]);
+      }),
+      optionsIn,
+    ),
+  );
 });
 
 describe("an erasure", () => {
@@ -115,20 +115,19 @@ describe("an erasure", () => {
       const chatbot = yield* registerChatbot;
       const pools = yield* makePools({ ...options, maxConnections: 6 });
       const [store, turns] = [yield* ChatStore, yield* TurnStore];
-      const [made, asked] = ["made", "asked"].map((key) => ({ key, fingerprint: "f" })) as any;
+      const [creation, ask] = [keyOf("creation"), keyOf("ask")];
       const chat = { name: null, userRef: "u", helloMessage: null };
-      const first = yield* store.createChat(chatbot, chat, made);
-      const taken = yield* turns.take(chatbot, first.chat.id, asked);
-      if (taken._tag !== "Turn") return assert.fail("the turn is free");
-      const appended = yield* turns.append(taken.turn, { ...entry, usage: null });
+      const first = yield* store.createChat(chatbot, chat, creation);
+      const turn = yield* takeFree(chatbot, first.chat.id, ask);
+      const appended = yield* turns.append(turn, { ...entry, usage: null });
       // They fail if they wait for a lock.
       const writers = Effect.gen(function* () {
         yield* store.createChat(chatbot, chat, null);
-        assert.deepStrictEqual(yield* store.createChat(chatbot, chat, made), {
+        assert.deepStrictEqual(yield* store.createChat(chatbot, chat, creation), {
           ...first,
           replayed: true,
         });
-        const done = yield* turns.take(chatbot, first.chat.id, asked);
+        const done = yield* turns.take(chatbot, first.chat.id, ask);
         assert.deepStrictEqual(done._tag === "Done" && done.entry, appended);
       });
       const operation = Effect.map(pools.operation, (session): Session => ({

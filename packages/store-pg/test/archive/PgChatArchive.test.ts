@@ -3,6 +3,7 @@ import { ChatArchive, ChatStore, TurnStore, type ArchiveRecord } from "@parley/c
 import { registerChatbot } from "@parley/core/testing";
 import { layerPostgres } from "@parley/store-pg";
 import { Effect, Fiber, Stream } from "effect";
+import { takeFree } from "../fixtures.ts";
 import { hold } from "../hold.ts";
 import { clientOf, freshSchema, optionsOf } from "../PostgresUnderTest.ts";
 
@@ -42,9 +43,8 @@ describe("an import", () => {
         const [chats, turns] = [yield* ChatStore, yield* TurnStore];
         const chatbot = yield* registerChatbot;
         yield* imported(chatbot, id);
-        const taken = yield* turns.take(chatbot, id, null);
-        if (taken._tag !== "Turn") return assert.fail("the turn is free");
-        const entry = yield* turns.append(taken.turn, { ...texts, usage: null });
+        const turn = yield* takeFree(chatbot, id);
+        const entry = yield* turns.append(turn, { ...texts, usage: null });
         assert.isAbove(entry.id, id);
         const { chat } = yield* chats.createChat(chatbot, bare, null);
         assert.isAbove(chat.id, id);

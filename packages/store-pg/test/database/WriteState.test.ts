@@ -5,10 +5,8 @@ import { registerChatbot } from "@parley/core/testing";
 import { inspectPostgres, layerPostgres } from "@parley/store-pg";
 import { Effect, Layer, Logger, Redacted } from "effect";
 import { inject } from "vitest";
+import { bare, entry, keyOf, takeFree } from "../fixtures.ts";
 import { clientOf, freshDatabase, inDatabase } from "../PostgresUnderTest.ts";
-
-const bare = { name: null, userRef: null, helloMessage: null };
-const entry = { question: "q", answer: "a", moderation: "none", flagged: false, usage: null };
 
 /** Keeps the lines of the log. */
 const logging = Effect.fnUntraced(function* <A, E, R>(
@@ -54,13 +52,9 @@ const services = Effect.gen(function* () {
     takes: {
       "of a new chat": turns.take(chatbot, null, null),
       "of a chat": turns.take(chatbot, chat.id, null),
-      "with a key": turns.take(chatbot, null, { key: "k", fingerprint: "f" }),
+      "with a key": turns.take(chatbot, null, keyOf("k")),
     },
-    ask: Effect.gen(function* () {
-      const taken = yield* turns.take(chatbot, null, null);
-      if (taken._tag !== "Turn") return assert.fail("a new chat has no turn");
-      return yield* turns.append(taken.turn, entry);
-    }),
+    ask: Effect.flatMap(takeFree(chatbot, null), (turn) => turns.append(turn, entry)),
   };
 });
 
@@ -119,12 +113,11 @@ describe("a database that becomes read-only", () => {
           const turns = yield* TurnStore;
           const { chatbot, chats, create } = yield* services;
           const { chat } = yield* create;
-          const taken = yield* turns.take(chatbot, chat.id, null);
-          if (taken._tag !== "Turn") return assert.fail("the turn is free");
+          const turn = yield* takeFree(chatbot, chat.id);
           yield* setReadOnly(true);
           yield* disconnect;
           yield* Effect.repeat(Effect.ignore(create), { times: 2 });
-          const append = turns.append(taken.turn, entry);
+          const append = turns.append(turn, entry);
           yield* Effect.all([append, Effect.delay(setReadOnly(false), "1 second")], {
             concurrency: 2,
           });

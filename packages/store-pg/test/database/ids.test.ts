@@ -4,6 +4,7 @@ import { ChatArchive, ChatbotRegistry, ChatStore, TurnStore } from "@parley/core
 import { registerChatbot } from "@parley/core/testing";
 import { inspectPostgres, layerPostgres } from "@parley/store-pg";
 import { Effect, Layer, Logger, Stream } from "effect";
+import { bare, entry, takeFree } from "../fixtures.ts";
 import {
   clientOf,
   freshDatabase,
@@ -16,19 +17,14 @@ import {
 
 type Options = Parameters<typeof layerPostgres>[0];
 
-const entry = { question: "q", answer: "a", moderation: "none", flagged: false, usage: null };
-const bare = { name: null, userRef: null, helloMessage: null };
-
 const create = Effect.fnUntraced(function* (chatbot: number, helloMessage: string | null = null) {
   const { createChat } = yield* ChatStore;
   return (yield* createChat(chatbot, { ...bare, helloMessage }, null)).chat.id;
 });
 
 const append = Effect.fnUntraced(function* (chatbot: number, chat: number | null) {
-  const turns = yield* TurnStore;
-  const taken = yield* turns.take(chatbot, chat, null);
-  if (taken._tag !== "Turn") return assert.fail("the turn is free");
-  return yield* turns.append(taken.turn, entry);
+  const turn = yield* takeFree(chatbot, chat);
+  return yield* TurnStore.use((turns) => turns.append(turn, entry));
 });
 
 const ask = (chatbot: number): Effect.Effect<number, unknown, ChatStore | TurnStore> =>
