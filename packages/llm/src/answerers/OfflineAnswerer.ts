@@ -78,7 +78,6 @@ const quote = ({ headings, source, text }: Passage): string => {
   return `${links}\n\n---\n\nSource: [${label}](${encodeURI(source)}${anchor})`;
 };
 
-/** The anchor of a heading, as GitHub makes it. */
 const toAnchor = (heading: string): string =>
   encodeURI(
     heading

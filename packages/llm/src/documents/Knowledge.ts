@@ -33,7 +33,6 @@ export type KnowledgeSource =
   | null
   | ((chatbot: Chatbot) => Effect.Effect<Knowledge | null, AnswerUnavailable>);
 
-/** The look-up of a source. */
 export const lookUpIn = (source: KnowledgeSource) =>
   typeof source === "function" ? source : () => Effect.succeed(source);
 
@@ -47,7 +46,6 @@ export class KnowledgeUnreadable extends Data.TaggedError("KnowledgeUnreadable")
   }
 }
 
-/** The size limit of a document, in bytes. */
 const maxBytes = 5_000_000n;
 
 /**

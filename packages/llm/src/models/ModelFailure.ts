@@ -23,7 +23,6 @@ const scopeOf = {
   bad_request: "question",
   /** A redirect, a refused key or an unknown model. */
   client_error: "provider",
-  /** The prompt is longer than the model's context. */
   context_length: "question",
   content_filter: "question",
   /** The model stopped for a reason that leaves no usable answer. */
@@ -39,7 +38,6 @@ export const failureReasons = Object.keys(scopeOf) as ReadonlyArray<FailureReaso
 /** A call of a language model or of the moderation endpoint that failed. */
 export class ModelFailure extends Data.TaggedError("ModelFailure")<{
   readonly reason: FailureReason;
-  /** For logs. */
   readonly detail: string;
   /** The provider's `Retry-After`, in milliseconds. */
   readonly retryAfterMillis?: number | undefined;

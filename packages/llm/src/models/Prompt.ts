@@ -13,7 +13,6 @@ export interface Message {
 export interface Prompt {
   /** The system message, which contains no text of a user, then the chat, oldest first, and the question. */
   readonly messages: ReadonlyArray<Message>;
-  /** An estimate. */
   readonly tokens: number;
 }
 

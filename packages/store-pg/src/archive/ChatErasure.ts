@@ -80,7 +80,6 @@ export const makeErasure = ({ operation }: PgPools): ChatArchive["Service"]["era
     }).pipe(Effect.scoped, toStorageUnavailable);
 };
 
-/** A chat to erase. */
 interface LockedRow {
   readonly id: bigint;
   readonly position: bigint;

@@ -4,6 +4,7 @@
  */
 import { StorageUnavailable, type Overloaded } from "@parley/core/ports";
 import { Effect, Exit, Fiber, Iterable, type Context } from "effect";
+import { deadlines, endAfter } from "../database/Deadlines.ts";
 import { busy } from "../database/PgErrors.ts";
 
 interface Write<A, B, E> {
@@ -33,7 +34,9 @@ export const makeWriteBatcher = Effect.fnUntraced(function* <A, B, E>(
 
   const writeAll = (name: number, writes: ReadonlyArray<Write<A, B, E>>): Effect.Effect<void> => {
     const items = writes.map(({ item }) => item);
-    return Effect.flatMap(Effect.exit(Effect.suspend(() => write(name, items))), (exit) => {
+    // A deadline of its own: the fiber inherits that of the request that started it.
+    const statement = endAfter(deadlines.request)(Effect.suspend(() => write(name, items)));
+    return Effect.flatMap(Effect.exit(statement), (exit) => {
       if (writes.length > 1 && Exit.hasDies(exit)) {
         return Effect.forEach(writes, (item) => writeAll(name, [item]), { discard: true });
       }

@@ -16,7 +16,6 @@ const advice: Readonly<Record<string, string>> = {
   ssl: "use sslmode=require or sslmode=disable",
   target_session_attrs: onePrimary,
 };
-/** By strength. */
 const modes = ["disable", "allow", "prefer", "require", "verify-ca", "verify-full"];
 const noAddress = "is not an address such as postgres://user:password@host:5432/database";
 const notEncoded =
@@ -25,10 +24,8 @@ const notEncoded =
 type TlsOptions = Exclude<PgConnection.Config["ssl"], boolean | undefined>;
 
 export interface Transport {
-  /** The address as the driver reads it. */
   readonly url: Redacted.Redacted;
   readonly applicationName: string;
-  /** The name of the database. */
   readonly database: string;
   /** The file of the authorities that are trusted, or `system`; this package reads no files. */
   readonly authorities: string | undefined;

@@ -10,18 +10,14 @@ import { quoteSchema, texts } from "./PgParams.ts";
 interface DatabaseRow {
   readonly version: string;
   readonly encoding: string;
-  /** The database, quoted. */
   readonly database: string;
   /** What connections send when they start, unless a pooler drops it. */
   readonly settings: Readonly<Record<string, string>>;
   /** The schema of names without one; `null` if there is none. */
   readonly current_schema: string | null;
   readonly role: string;
-  /** Whether the role may use the schema; `null` if there is none. */
   readonly usable: boolean | null;
-  /** `lc_ctype`. */
   readonly ctype: string;
-  /** Whether the role may create or change the schema. */
   readonly mayMigrate: boolean;
 }
 

@@ -10,7 +10,6 @@ import { quoteSchema } from "../database/PgParams.ts";
 import { checkDatabase } from "../database/ServerChecks.ts";
 import { initial } from "./0001_initial.ts";
 
-/** Tells a text from each other one. */
 const hashOf = (text: string) =>
   Array.from(text).reduce(
     (hash, letter) => Math.imul(hash ^ letter.codePointAt(0)!, 0x1000193),
@@ -26,7 +25,6 @@ export const migrations = [{ name: "initial", text: initial }].map(({ name, text
 
 type Migrations = typeof migrations;
 
-/** Records the migrations that were applied. */
 const table = "parley_schema";
 
 // A select from tables, so that a session in a transaction learns of relations that others have created since.
@@ -70,7 +68,6 @@ const hints: Readonly<Record<string, string>> = {
     "its schema already has a table with the name of one of Parley's, from another program or an unreleased version: set PARLEY_SCHEMA to another schema",
 };
 
-/** Held by the session that migrates. */
 const lock = 7275395391;
 
 // The role may not see the state and the time of another role's session.
@@ -86,11 +83,7 @@ from pg_stat_activity where pid in (
  * While a migration waits for a table, all others wait for the migration: so it gives up, tries a few times more, and at
  * last fails with the sessions that held the table.
  */
-export const migrate = Effect.fnUntraced(function* (
-  schema: string,
-  /** Tests add some. */
-  all: Migrations = migrations,
-) {
+export const migrate = Effect.fnUntraced(function* (schema: string, all: Migrations = migrations) {
   const sql = yield* SqlClient.SqlClient;
   if ((yield* pending(schema, all)).missing.length === 0) return;
 

@@ -34,6 +34,8 @@ import { atKey, batchStatement, type Column } from "../rows/Statements.ts";
 import { columnsOfEntry, entryColumns, newEntryColumns, toEntry } from "../rows/ChatRows.ts";
 import { makeTakeTurn } from "./TakeTurn.ts";
 
+type Port = TurnStore["Service"];
+
 export const makeTurnStore = Effect.fnUntraced(function* (
   pools: PgPools,
   { create }: ChatCreation,
@@ -46,7 +48,7 @@ export const makeTurnStore = Effect.fnUntraced(function* (
       rows.map(toEntry),
     );
 
-  const takeTurn = yield* makeTakeTurn(pools, (turn) =>
+  const take = yield* makeTakeTurn(pools, (turn) =>
     mapLockTimeout(entriesBefore(turn, Number.MAX_SAFE_INTEGER)),
   );
 
@@ -60,8 +62,6 @@ export const makeTurnStore = Effect.fnUntraced(function* (
         return writes.query<Row & { readonly at: number }>(chatbot, text, values).pipe(
           retryOnConflict,
           mapLockTimeout,
-          // A deadline of its own: the batcher's fiber inherits that of the request that started it.
-          endAfter(deadlines.request),
           Effect.map((rows) => rows.toSorted((a, b) => a.at - b.at)),
         );
       },
@@ -84,8 +84,8 @@ export const makeTurnStore = Effect.fnUntraced(function* (
         }),
       ),
     );
-  const renew = yield* makeChange(renewTurns);
-  const release = yield* makeChange(releaseTurns);
+  const renewTurn = yield* makeChange(renewTurns);
+  const releaseTurn = yield* makeChange(releaseTurns);
   const appendToChat = yield* makeChange<Append, Outcome & Entry>(appendEntries);
 
   const appendToNewChat = Effect.fnUntraced(function* (
@@ -104,75 +104,72 @@ export const makeTurnStore = Effect.fnUntraced(function* (
     };
   });
 
-  return TurnStore.of({
-    take: takeTurn,
+  const earlier: Port["earlier"] = (turn, before) =>
+    toStorageUnavailable(entriesBefore(turn, before));
 
-    earlier: (turn, before) => toStorageUnavailable(entriesBefore(turn, before)),
+  const renew: Port["renew"] = (turn) =>
+    renewTurn(turn).pipe(
+      Effect.as(true),
+      Effect.catchTags({
+        TurnLost: () => Effect.succeed(false),
+        // A locked chat is renewed the next time.
+        Overloaded: () => Effect.succeed(true),
+      }),
+    );
 
-    renew: (turn) =>
-      renew(turn).pipe(
-        Effect.as(true),
-        Effect.catchTags({
-          TurnLost: () => Effect.succeed(false),
-          // A locked chat is renewed the next time.
-          Overloaded: () => Effect.succeed(true),
-        }),
-        endAfter(deadlines.request),
+  /**
+   * The answer is paid for, so a failed append is tried again until the ask's deadline. The last attempt ends at most
+   * five seconds later. An attempt with an unknown outcome may have stored the entry. Then it also ended the turn, so
+   * that no later attempt stores the entry again. A turn without chat and key has no row that could show this, and
+   * its append is tried once.
+   */
+  const append: Port["append"] = Effect.fnUntraced(function* (turn, entry) {
+    const left = (yield* AskDeadline) - (yield* Clock.currentTimeMillis);
+    const millis = left === Infinity ? turnLease : Math.max(0, left);
+    const hasRow = turn.chat !== null || turn.idempotencyKey !== null;
+    let lastUnknown: StorageUnavailable | null = null;
+    const attempt: ReturnType<Port["append"]> =
+      turn.chat === null
+        ? appendToNewChat(turn, entry)
+        : Effect.map(appendToChat({ ...turn, entry }), toEntry);
+    const attemptNoted = Effect.tapError(attempt, (error) =>
+      Effect.sync(() => {
+        if (error._tag === "StorageUnavailable" && !isUnsent(error)) lastUnknown = error;
+      }),
+    );
+    const mayRetry = (error: Effect.Error<typeof attempt>) =>
+      error._tag === "Overloaded" ||
+      (error._tag === "StorageUnavailable" && (hasRow || isUnsent(error)));
+    return yield* attemptNoted.pipe(
+      // A schedule is made for those that need one.
+      Effect.catchIf(mayRetry, () =>
+        Effect.retry(attemptNoted, { while: mayRetry, schedule: retriesFor(millis) }),
       ),
-
-    /**
-     * The answer is paid for, so a failed append is tried again until the ask's deadline. The last attempt ends at most
-     * five seconds later. An attempt with an unknown outcome may have stored the entry. Then it also ended the turn, so
-     * that no later attempt stores the entry again. A turn without chat and key has no row that could show this, and
-     * its append is tried once.
-     */
-    append: Effect.fnUntraced(function* (turn, entry) {
-      const left = (yield* AskDeadline) - (yield* Clock.currentTimeMillis);
-      const millis = left === Infinity ? turnLease : Math.max(0, left);
-      const hasRow = turn.chat !== null || turn.idempotencyKey !== null;
-      let lastUnknown: StorageUnavailable | null = null;
-      const append: ReturnType<TurnStore["Service"]["append"]> =
-        turn.chat === null
-          ? appendToNewChat(turn, entry)
-          : Effect.map(appendToChat({ ...turn, entry }), toEntry);
-      const attempt = Effect.tapError(append, (error) =>
-        Effect.sync(() => {
-          if (error._tag === "StorageUnavailable" && !isUnsent(error)) lastUnknown = error;
-        }),
-      );
-      const mayPass = (error: Effect.Error<typeof append>) =>
-        error._tag === "Overloaded" ||
-        (error._tag === "StorageUnavailable" && (hasRow || isUnsent(error)));
-      return yield* attempt.pipe(
-        // A schedule is made for those that need one.
-        Effect.catchIf(mayPass, () =>
-          Effect.retry(attempt, { while: mayPass, schedule: retriesFor(millis) }),
-        ),
-        Effect.catchTag("TurnLost", (lost) => Effect.fail(lastUnknown ?? lost)),
-        endAfter(millis + deadlines.request),
-      );
-    }),
-
-    release: (turn) =>
-      release(turn).pipe(
-        // For as long as the lease of a turn without renewals.
-        Effect.retry({
-          while: Predicate.isTagged("Overloaded"),
-          schedule: retriesFor(turnLease),
-        }),
-        Effect.catchTag(["ChatNotFound", "TurnLost", "Overloaded"], () => Effect.void),
-        Effect.asVoid,
-      ),
-
-    freed: Stream.map(notifications("freed"), (freed) => {
-      if (freed === null) return null;
-      const [chatbot, chat] = freed.split(":");
-      return { chatbot: Number(chatbot), chat: Number(chat) };
-    }),
+      Effect.catchTag("TurnLost", (lost) => Effect.fail(lastUnknown ?? lost)),
+      endAfter(millis + deadlines.request),
+    );
   });
+
+  const release: Port["release"] = (turn) =>
+    releaseTurn(turn).pipe(
+      // For as long as the lease of a turn without renewals.
+      Effect.retry({
+        while: Predicate.isTagged("Overloaded"),
+        schedule: retriesFor(turnLease),
+      }),
+      Effect.catchTag(["ChatNotFound", "TurnLost", "Overloaded"], () => Effect.void),
+      Effect.asVoid,
+    );
+
+  const freed: Port["freed"] = Stream.map(notifications("freed"), (freed) => {
+    if (freed === null) return null;
+    const [chatbot, chat] = freed.split(":");
+    return { chatbot: Number(chatbot), chat: Number(chat) };
+  });
+
+  return TurnStore.of({ take, earlier, renew, append, release, freed });
 });
 
-/** The turn of an existing chat, with the entry to append. */
 interface Append extends Turn {
   readonly entry: NewEntry;
 }
@@ -182,7 +179,6 @@ interface Outcome {
   readonly outcome: "held" | "locked" | "lost" | "erased";
 }
 
-/** Retries for so many milliseconds. */
 const retriesFor = (duration: number) =>
   Schedule.min([Schedule.exponential(5), Schedule.spaced(100)]).pipe(
     Schedule.jittered,
