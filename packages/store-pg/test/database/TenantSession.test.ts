@@ -15,6 +15,7 @@ import { tenantTables } from "../../src/migrations/0001_initial.ts";
 import { makeListChats } from "../../src/chats/ChatListing.ts";
 import { makeListEntries } from "../../src/chats/EntryListing.ts";
 import { makeTurnStore } from "../../src/turns/PgTurnStore.ts";
+import { keyOf, takeFree } from "../fixtures.ts";
 import { bound, clientOf, freshSchema, layerStore, optionsOf } from "../PostgresUnderTest.ts";
 
 const boundOptions = () => ({ ...optionsOf(freshSchema()), ...bound() });
@@ -46,9 +47,8 @@ const inhabited = Effect.gen(function* () {
   const chatbot = yield* registerChatbot;
   const [store, turns] = [yield* ChatStore, yield* TurnStore];
   for (const n of [1, 2, 3, 4]) {
-    const created = yield* store.createChat(chatbot, chat, { key: `c${n}`, fingerprint: "f" });
-    const taken = yield* turns.take(chatbot, created.chat.id, { key: `a${n}`, fingerprint: "f" });
-    if (taken._tag === "Turn") yield* turns.append(taken.turn, entry);
+    const created = yield* store.createChat(chatbot, chat, keyOf(`c${n}`));
+    yield* turns.append(yield* takeFree(chatbot, created.chat.id, keyOf(`a${n}`)), entry);
     if (n === 1) {
       const which = { _tag: "Chat", id: created.chat.id } as const;
       yield* ChatArchive.use((archive) => archive.erase(chatbot, which, "test"));
@@ -187,8 +187,8 @@ describe("the store whose statements lack the condition on the chatbot", () => {
           foreign++;
           yield* Effect.exit(turns.append(taken.value.turn, entry));
         }
-        yield* Effect.exit(turns.take(ours, null, { key: "a2", fingerprint: "f" }));
-        yield* Effect.exit(store.createChat(ours, chat, { key: "c2", fingerprint: "f" }));
+        yield* Effect.exit(turns.take(ours, null, keyOf("a2")));
+        yield* Effect.exit(store.createChat(ours, chat, keyOf("c2")));
         for (const which of [
           { _tag: "Chat", id: theirChat!.id },
           { _tag: "UserRef", userRef: "u" },
