@@ -9,6 +9,7 @@ export {
   type Principal,
   type VisitorClaims,
   type VisitorTokens,
+  type Widget,
 } from "./services/Access.ts";
 export { Administration, type CreatedKey } from "./services/Administration.ts";
 export { Asking, type Ask } from "./services/Asking.ts";
@@ -24,6 +25,7 @@ export {
   keyId,
   keyRecord,
   keyState,
+  Origins,
   plainKey,
   PointInTime,
   RatePerMinute,

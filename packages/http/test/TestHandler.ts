@@ -7,6 +7,7 @@ import {
   ChatbotRegistry,
   type AnswerPart,
   type AnswerUnavailable,
+  type KeyRecord,
 } from "@parley/core/ports";
 import { makeWebHandler, type AppOptions } from "@parley/http";
 import { layerMemory } from "@parley/store-memory";
@@ -27,6 +28,8 @@ export const makeTestHandler = Effect.fnUntraced(function* (
   answer: (question: string) => Stream.Stream<AnswerPart, AnswerUnavailable>,
   options?: AppOptions,
   store: typeof layerMemory = layerMemory,
+  /** Fields of the key. */
+  fields: Partial<KeyRecord> = {},
 ) {
   const key = yield* Effect.provide(generateKey, SecureRandom.layerWebCrypto);
   const text = Redacted.value(key);
@@ -39,7 +42,7 @@ export const makeTestHandler = Effect.fnUntraced(function* (
           name: "Bot",
           description: "Description",
           settings: { ...defaultSettings, helloMessage: "Hello" },
-          keys: [yield* keyRecord(text)],
+          keys: [yield* keyRecord(text, fields)],
         },
         "test",
       );

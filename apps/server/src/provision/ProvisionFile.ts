@@ -11,8 +11,10 @@ import {
   RatePerMinute,
   describeSchemaError,
   Scopes,
+  Origins,
   signingSecretOf,
   Text,
+  TokensPerDay,
   type KeyRecord,
 } from "@parley/core";
 import { hashKey, type NewChatbot } from "@parley/core/ports";
@@ -64,6 +66,19 @@ const Key = Schema.Struct({
   ratePerMinute: optional(
     Schema.NullOr(RatePerMinute),
     "How many requests each server process accepts in a minute; null: any number; absent: so, or as it was changed elsewhere",
+  ),
+  visitorRatePerMinute: optional(
+    Schema.NullOr(RatePerMinute),
+    "How many requests of each visitor each server process accepts in a minute; null: any number",
+  ),
+  tokensPerDay: optional(
+    Schema.NullOr(TokensPerDay),
+    "How many tokens the key's asks may cost in a day of UTC; null: any number",
+  ),
+  origins: optional(Origins, "The origins of the pages that may show the key's widget"),
+  anonymous: optional(
+    Schema.Boolean,
+    "Whether the key's widget gives a token to anybody, which needs visitors, visitorRatePerMinute and tokensPerDay",
   ),
   visitors: optional(
     Schema.Boolean,

@@ -133,6 +133,8 @@ it("keys are created, listed, changed, rotated and revoked", async () => {
     ...bounds,
     ratePerMinute: 90,
     signingSecret: null,
+    origins: [],
+    anonymous: false,
   });
   const changed = await json(`key set prl_${id}_… --scopes ask,read --expires never --name `);
   expect(changed).toMatchObject({ id, scopes: ["read", "ask"], expiresAt: null, name: null });
@@ -180,7 +182,9 @@ it("a key for visitors is printed with its signing secret, which no list shows",
   const made = await parley(`key create --chatbot Sales ${flags}`);
   const key = made.stdout.trim();
   const secret = createHmac("sha256", key).update("parley-visitor").digest("hex");
-  expect(made.stderr.split("\n")[1]).toBe(`Its signing secret, for tokens of visitors: ${secret}`);
+  expect(made.stderr.split("\n")[1]).toBe(
+    `The signing secret of key ${keyId(key)}, for tokens of visitors: ${secret}`,
+  );
   const id = keyId(key)!;
   const [listed] = (await json("key list")).filter((one: { id: string }) => one.id === id);
   const bounds = { visitorRatePerMinute: 10, tokensPerDay: 200_000 };
@@ -196,6 +200,33 @@ it("a key for visitors is printed with its signing secret, which no list shows",
   for (const wrong of ["--budget 0/day", "--budget 5", "--visitor-rate 1/s"]) {
     expect((await parley(`key set ${id} ${wrong}`)).code).toBe(2);
   }
+});
+
+it("a key for a widget is printed as the line for a page, without the key", async () => {
+  const create =
+    "key create --chatbot Sales --widget --origins https://shop.example,http://[::1]:8080";
+  for (const incomplete of ["", "--budget 5/day", "--visitor-rate 1/min"])
+    expect((await parley(`${create} ${incomplete}`)).code).toBe(2);
+  for (const origin of ["https://shop.example/", "shop.example", "https://a;script-src", "*"])
+    expect((await parley(`key create --widget --token-url /t --origins ${origin}`)).code).toBe(2);
+  const bounds = "--visitor-rate 10/min --budget 200000/day";
+  const { stderr, stdout } = await parley(`${create} ${bounds} --url https://chat.example/`);
+  const [, id] = /data-key="(\w{12})"/.exec(stdout)!;
+  expect(stdout).toBe(
+    `<script src="https://chat.example/widget.js" data-key="${id}" async></script>\n`,
+  );
+  expect(stderr).toBe("");
+  const known = await parley(`${create} --token-url /chat-token?a=1&b="`);
+  expect(known.stdout).toContain(' data-token-url="/chat-token?a=1&amp;b=&quot;" async>');
+  expect(known.stderr).toMatch(
+    /^The signing secret of key \w{12}, for tokens of visitors: \w{64}\n$/,
+  );
+  const keys = await json("key list --chatbot Sales");
+  const origins = ["https://shop.example", "http://[::1]:8080"];
+  expect(keys.filter((key: { origins: Array<string> }) => key.origins.length > 0)).toMatchObject([
+    { id, visitors: true, anonymous: true, origins, tokensPerDay: 200_000 },
+    { visitors: true, anonymous: false, origins, tokensPerDay: null },
+  ]);
 });
 
 it("a token of a visitor is signed by a live key of the store, and noted", async () => {
@@ -264,7 +295,7 @@ it("a chatbot is deleted with its keys and chats, and only with --yes", async ()
     Effect.provide(layerPostgres({ url: Redacted.make(inject("postgresUrl")), schema })),
     Effect.runPromise,
   );
-  const what = 'the chatbot 2 "Sales" of the workspace "Acme" with 2 chats and 6 keys';
+  const what = 'the chatbot 2 "Sales" of the workspace "Acme" with 2 chats and 8 keys';
   expect(await parley("chatbot delete Sales")).toEqual({
     code: 1,
     stdout: "",

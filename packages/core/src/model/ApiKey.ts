@@ -31,6 +31,16 @@ export const RatePerMinute = Schema.Int.check(Schema.isBetween({ minimum: 1, max
 /** A number of tokens that a key may spend in a day. */
 export const TokensPerDay = Schema.Int.check(Schema.isBetween({ minimum: 1, maximum: 1e12 }));
 
+/** Origins of pages. They consist of signs that end no word of a header. */
+export const Origins = Schema.Array(
+  Schema.String.check(
+    Schema.isPattern(/^https?:\/\/[\w.:[\]-]+$/, {
+      identifier: "origin",
+      message: "is not an origin, such as https://shop.example",
+    }),
+  ),
+);
+
 /** A key to register. It does not contain the key's text. */
 export interface KeyRecord {
   /** The id in the key's text. */
@@ -51,7 +61,7 @@ export interface KeyRecord {
   readonly tokensPerDay: number | null;
   /** The origins of the pages that may show the key's widget, such as `https://shop.example`. */
   readonly origins: ReadonlyArray<string>;
-  /** Whether the key's widget gives a token to anybody. */
+  /** Whether the key's widget gives a token to anybody, if the key has a budget and a rate for each visitor. */
   readonly anonymous: boolean;
 }
 

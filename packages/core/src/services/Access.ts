@@ -3,7 +3,7 @@
  */
 import { Cache, Clock, Context, Duration, Effect, Exit, Layer, Schedule, Stream } from "effect";
 import { Digest, Mac } from "effect/crypto";
-import { hashKey, keyId, type Scope } from "../model/ApiKey.ts";
+import { hashKey, keyId, type KeyRecord, type Scope } from "../model/ApiKey.ts";
 import type { Chatbot } from "../model/Chatbot.ts";
 import { ChatbotDirectory, type Grant } from "../ports/ChatbotDirectory.ts";
 import { KeyRejected, RateExceeded, type StorageUnavailable } from "../model/Errors.ts";
@@ -16,6 +16,8 @@ export interface Principal {
   readonly chatbot: Chatbot;
   /** The only user whose chats it opens; `null` or absent: every user. */
   readonly userRef?: string | null;
+  /** How many tokens the key's asks may cost in a day of UTC; absent: any number. */
+  readonly tokensPerDay?: number;
 }
 
 /** What a token of a visitor says. */
@@ -25,18 +27,25 @@ export interface VisitorClaims {
   readonly scopes: ReadonlyArray<string> | null;
 }
 
+/** What the pages of a key's widget need to know. */
+export interface Widget extends Pick<KeyRecord, "origins" | "anonymous"> {
+  readonly keyId: string;
+  readonly chatbot: Chatbot;
+}
+
 /** Reads the tokens of visitors, whose form is that of an adapter. */
 export interface VisitorTokens {
   /** The id of the key that is said to have signed the token; `null` for a text that is not a token. */
   readonly keyId: (token: string) => string | null;
   /**
-   * What a token says that was signed with this secret and is valid at this time; `null` for any other. Takes the same
-   * time for a wrong secret as for the right one.
+   * What a token says that was signed with this secret and is valid at this time, or expired at most `lateMillis` before
+   * (0 by default); `null` for any other. Takes the same time for a wrong secret as for the right one.
    */
   readonly verify: (
     token: string,
     key: { readonly signingSecret: string },
     now: Date,
+    lateMillis?: number,
   ) => Effect.Effect<VisitorClaims | null>;
 }
 
@@ -45,6 +54,13 @@ const capacity = 10_000;
 
 /** How many visitors the process remembers, for their rates. */
 const visitorCapacity = 50_000;
+
+/** How the `userRef` of an anonymous visitor begins. */
+const anonymousPrefix = "visitor-";
+
+/** How long the token of an anonymous visitor is valid, and how long afterwards it can be renewed. */
+const anonymousLife = Duration.hours(1);
+const renewableFor = Duration.days(30);
 
 /** How long a process takes at most to notice a change whose notification was lost. */
 const staleness = Duration.seconds(1);
@@ -136,6 +152,7 @@ const make = Effect.gen(function* () {
 
   const spendKey = makeRates(capacity);
   const spendVisitor = makeRates(visitorCapacity);
+  const spendNew = makeRates(visitorCapacity);
 
   const countRequest = yield* makeKeyRequests;
   let used = new Set<string>();
@@ -196,10 +213,66 @@ const make = Effect.gen(function* () {
         scopes: named === null ? scopes : scopes.filter((scope) => named.includes(scope)),
         chatbot,
         userRef,
-      } satisfies Principal;
+        ...(grant.tokensPerDay != null && { tokensPerDay: grant.tokensPerDay }),
+      } satisfies Principal as Principal;
+    }),
+    /** The widget of a valid key; `null` for a key that is unknown, expired or revoked. */
+    widget: Effect.fnUntraced(function* (keyId: string) {
+      const { expiresAt, grant } = yield* keyWith(keyId);
+      if (grant === null || expiresAt <= (yield* elapsedMillis)) return null;
+      const { chatbot, origins = [] } = grant;
+      return { keyId, chatbot, origins, anonymous: allowsAnonymous(grant) } satisfies Widget;
+    }),
+    /**
+     * What a token for an anonymous visitor says, and the secret to sign it with; `null` for a key that allows none. The
+     * visitor is a new one, or that of a `former` token; another text fails with `KeyRejected`. Fails with
+     * `RateExceeded` beyond `newVisitors` a minute in this process, for the network of the client or for the key, or
+     * beyond the rate of the visitor.
+     */
+    admitVisitor: Effect.fnUntraced(function* (
+      id: string,
+      tokens: VisitorTokens,
+      {
+        former,
+        network,
+        newVisitors,
+      }: {
+        readonly former: string | undefined;
+        readonly network: string;
+        readonly newVisitors: { readonly address: number; readonly key: number };
+      },
+    ) {
+      const { epoch, expiresAt, grant, signer } = yield* keyWith(id);
+      const now = yield* elapsedMillis;
+      if (grant === null || !allowsAnonymous(grant) || expiresAt <= now) return null;
+      const present = new Date(epoch + now);
+      let userRef = `${anonymousPrefix}${crypto.randomUUID()}`;
+      if (former === undefined) {
+        // First, so that an address beyond its bound does not use up the key's.
+        yield* spendNew(`${id}/${network}`, newVisitors.address, id);
+        yield* spendNew(id, newVisitors.key, id);
+      } else {
+        const late = Duration.toMillis(renewableFor);
+        const claims =
+          tokens.keyId(former) === id ? yield* tokens.verify(former, signer, present, late) : null;
+        // A token that the site's backend signed for a known visitor is its to renew.
+        if (claims?.userRef.startsWith(anonymousPrefix) !== true) return yield* new KeyRejected();
+        userRef = claims.userRef;
+        const rate = grant.visitorRatePerMinute;
+        if (rate != null) yield* spendVisitor(`${id}/${userRef}`, rate, id);
+      }
+      const end = Math.min(now + Duration.toMillis(anonymousLife), expiresAt);
+      return { userRef, signingSecret: signer.signingSecret, expiresAt: new Date(epoch + end) };
     }),
   };
 });
+
+/** Without a bound on what strangers spend, a key admits none. */
+const allowsAnonymous = (grant: Grant): boolean =>
+  grant.anonymous === true &&
+  grant.signingSecret != null &&
+  grant.tokensPerDay != null &&
+  grant.visitorRatePerMinute != null;
 
 /**
  * Token buckets of a minute, by name. Beyond `most` the one that was spent from longest ago is forgotten, which is full

@@ -9,6 +9,7 @@ import {
   hashKey,
   keyId,
   plainKey,
+  Origins,
   PointInTime,
   RatePerMinute,
   Scopes,
@@ -230,12 +231,6 @@ const checkChatbot = makeCheck(
   }),
 );
 
-const Origin = Text.check(
-  Schema.isPattern(/^https?:\/\/[\w.:[\]-]+$/, {
-    message: "is not an origin, such as https://shop.example",
-  }),
-);
-
 const checkKey = makeCheck(
   Schema.Struct({
     name: Schema.optionalKey(Schema.NullOr(Text)),
@@ -244,7 +239,7 @@ const checkKey = makeCheck(
     ratePerMinute: Schema.optionalKey(Schema.NullOr(RatePerMinute)),
     visitorRatePerMinute: Schema.optionalKey(Schema.NullOr(RatePerMinute)),
     tokensPerDay: Schema.optionalKey(Schema.NullOr(TokensPerDay)),
-    origins: Schema.optionalKey(Schema.Array(Origin)),
+    origins: Schema.optionalKey(Origins),
     anonymous: Schema.optionalKey(Schema.Boolean),
     keepFor: Schema.optionalKey(
       Schema.Finite.check(Schema.isBetween({ minimum: 0, maximum: 1e14 })),

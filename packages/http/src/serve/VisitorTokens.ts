@@ -39,7 +39,7 @@ export const makeVisitorTokens = (): VisitorTokens => {
         return null;
       }
     },
-    verify: (token, key, now) =>
+    verify: (token, key, now, lateMillis = 0) =>
       Effect.promise(async () => {
         const imported = secrets.get(key) ?? importSecret(key.signingSecret);
         secrets.set(key, imported);
@@ -47,7 +47,7 @@ export const makeVisitorTokens = (): VisitorTokens => {
         const verified = await jwtVerify(token, secret, {
           algorithms: ["HS256"],
           clockTolerance: skew,
-          currentDate: now,
+          currentDate: new Date(now.getTime() - lateMillis),
         }).catch(() => null);
         const claims = Option.getOrNull(decodeClaims(verified?.payload));
         const latest = now.getTime() / 1000 + longestLife + skew;

@@ -138,10 +138,10 @@ for (const word of done.split(" ")) {
 
 const filterWords =
   "content_filter content-filter SAFETY RECITATION PROHIBITED_CONTENT BLOCKLIST SPII refusal " +
-  "guardrail_intervened sensitive ERROR_TOXIC";
+  "guardrail_intervened malicious sensitive ERROR_TOXIC";
 const failureWords =
-  "error abort aborted cancelled USER_CANCEL network_error insufficient_system_resource tool_calls " +
-  "tool_use MALFORMED_FUNCTION_CALL";
+  "error abort aborted cancelled USER_CANCEL network_error insufficient_system_resource overloaded " +
+  "killed tool_calls tool_use MALFORMED_FUNCTION_CALL";
 const filtered = (word: string) => `a content filter stopped the answer: ${word}`;
 const abnormal = (word: string) => `the answer ended abnormally: ${word}`;
 const brokenOff = "the answer was cut off";

@@ -15,8 +15,8 @@ export type { Place };
 const groups: Readonly<Record<string, Readonly<Record<string, string>>>> = {
   "First steps": {
     README: "What it is, the first five minutes, and all settings in a table.",
-    playground: "The page on which a person meets a chatbot.",
-    faq: "Short answers to the questions of the first days.",
+    playground: "The page on which people try a chatbot.",
+    faq: "Short answers to common first questions.",
     install: "As a package, a service of systemd or a container, and behind a proxy.",
   },
   "Run it": {
@@ -27,11 +27,13 @@ const groups: Readonly<Record<string, Readonly<Record<string, string>>>> = {
     troubleshooting: "By symptom: what it means, and what helps.",
     scaling: "Several servers, large chatbots and many asks at once.",
     performance: "How fast it is, measured, and how to measure it yourself.",
+    visitors: "A chatbot on a public page: tokens for visitors, and a widget.",
     security: "Risk by risk: what the server does, and what is left to you.",
   },
   "Call it": {
     interface: "The two HTTP interfaces in words.",
     errors: "Every code with its meaning.",
+    visitors: "Tokens for the visitors of your own page.",
     "library/client": "The client for browsers and Node.js.",
   },
   "Build on it": {

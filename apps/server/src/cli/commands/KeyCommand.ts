@@ -6,6 +6,7 @@ import {
   generateKey,
   keyId,
   keyState,
+  Origins,
   RatePerMinute,
   scopes,
   TokensPerDay,
@@ -33,6 +34,7 @@ import {
   textFlag,
 } from "../Flags.ts";
 import { print, table } from "../Output.ts";
+import { Settings } from "../../Settings.ts";
 
 /** The id of a key. `Cli.ts` refuses an argument that contains a whole key; standard input may have one. */
 const idArgument = Argument.String("key").pipe(
@@ -115,23 +117,45 @@ const budgetFlag = Flag.String("budget").pipe(
   Flag.withDescription("How many tokens the key's asks may cost in a day of UTC"),
 );
 
+const originsFlag = Flag.String("origins").pipe(
+  Flag.map((text) => (text === "" ? [] : text.split(","))),
+  Flag.filter(
+    Schema.is(Origins),
+    () => "Expected origins such as https://shop.example, with commas",
+  ),
+  Flag.withMetavar("https://shop.example"),
+  Flag.withDescription("The origins of the pages that may show the key's widget"),
+);
+
 const newExpiresFlag = expiresFlag(null, "When the new key expires (default: never)");
 
 const titleOf = (id: string, { id: chatbot, name }: Chatbot) =>
   `The key prl_${id}_… of chatbot ${chatbot} "${name}"`;
 
-/** Prints the text of a new key alone on standard output, so that a shell can keep it in a variable. */
+const toAttribute = (text: string) => text.replace(/&/g, "&amp;").replace(/"/g, "&quot;");
+
+/** Prints the text of a new key, or the line for its pages, alone on standard output, so that a shell can keep it. */
 const printKey = Effect.fnUntraced(function* (
   chatbot: Chatbot,
   { id, key, signingSecret }: CreatedKey,
   more: Readonly<Record<string, unknown>>,
+  shown = Redacted.value(key),
 ) {
   const text = Redacted.value(key);
   const secret = signingSecret && Redacted.value(signingSecret);
-  yield* print({ id, key: text, signingSecret: secret, chatbot: chatbot.id, ...more }, text);
-  yield* Console.error(`${titleOf(id, chatbot)} is shown only now.`);
-  if (secret !== null)
-    yield* Console.error(`Its signing secret, for tokens of visitors: ${secret}`);
+  yield* print({ id, key: text, signingSecret: secret, chatbot: chatbot.id, ...more }, shown);
+  const isKey = shown === text;
+  if (isKey) yield* Console.error(`${titleOf(id, chatbot)} is shown only now.`);
+  // Without a backend nobody needs it.
+  if (secret !== null && (isKey || more["anonymous"] === false))
+    yield* Console.error(`The signing secret of key ${id}, for tokens of visitors: ${secret}`);
+});
+
+const widgetIncomplete = new CommandFailed({
+  message:
+    "A widget needs --origins and, unless --token-url signs its tokens, --visitor-rate and --budget.",
+  hint: "a stranger can spend the budget of the day.",
+  exitCode: 2,
 });
 
 const create = makeCommand("create", {
@@ -141,6 +165,8 @@ const create = makeCommand("create", {
     "parley key create --chatbot Helpdesk --scopes read --expires 30d": "For a report, for a month",
     "parley key create --rate 60/min": "Limited",
     "parley key create --visitors --visitor-rate 10/min": "To sign tokens of visitors, too",
+    "parley key create --widget --origins https://shop.example --visitor-rate 10/min --budget 200000/day":
+      "A widget for anybody on a page",
     "KEY=$(parley key create)": "Into a variable of the shell",
   },
   flags: {
@@ -149,20 +175,37 @@ const create = makeCommand("create", {
     scopes: scopesFlag.pipe(Flag.withDefault(scopes)),
     expires: newExpiresFlag,
     visitors: switchFlag("visitors", "Whether the key signs tokens of visitors"),
+    widget: switchFlag("widget", "Print the line that shows the widget on a page of --origins"),
+    origins: originsFlag.pipe(Flag.withDefault([])),
+    tokenUrl: textFlag(
+      "token-url",
+      "Where the page's own server signs tokens (default: for anybody)",
+    ),
+    url: textFlag("url", "The address at which browsers reach the server, for the line"),
     bounds: {
       ratePerMinute: rateFlag.pipe(Flag.withDefault(null)),
       visitorRatePerMinute: visitorRateFlag.pipe(Flag.withDefault(null)),
       tokensPerDay: budgetFlag.pipe(Flag.withDefault(null)),
     },
   },
-  run: Effect.fnUntraced(function* ({ bounds, chatbot: wanted, expires, name, scopes, visitors }) {
+  run: Effect.fnUntraced(function* ({ bounds, chatbot: wanted, expires, name, scopes, ...more }) {
+    const { origins, tokenUrl, url, widget } = more;
+    const anonymous = widget && Option.isNone(tokenUrl);
+    const isBounded = bounds.visitorRatePerMinute !== null && bounds.tokensPerDay !== null;
+    if ((widget && origins.length === 0) || (anonymous && !isBounded))
+      return yield* widgetIncomplete;
     const { chatbot } = yield* chatbotOf(wanted);
     const administration = yield* Administration;
     const expiresAt = expires && (yield* expires);
     const key = { name: Option.getOrNull(name), scopes, expiresAt, ...bounds };
-    const wantedKey = { ...key, visitors };
+    const wantedKey = { ...key, origins, anonymous, visitors: more.visitors || widget };
     const created = yield* administration.createKey(chatbot.id, wantedKey, yield* actor);
-    yield* printKey(chatbot, created, key);
+    if (!widget) return yield* printKey(chatbot, created, { ...key, origins, anonymous });
+    const { port } = yield* Settings;
+    const base = Option.getOrElse(url, () => `http://127.0.0.1:${port}`).replace(/\/+$/, "");
+    const backend = Option.map(tokenUrl, (text) => ` data-token-url="${toAttribute(text)}"`);
+    const script = `<script src="${toAttribute(base)}/widget.js" data-key="${created.id}"${Option.getOrElse(backend, () => "")} async></script>`;
+    yield* printKey(chatbot, created, { ...key, origins, anonymous, script }, script);
   }, onDatabase),
 });
 
@@ -213,6 +256,7 @@ const set = makeCommand("set", {
       ratePerMinute: Flag.optional(rateFlag),
       visitorRatePerMinute: Flag.optional(visitorRateFlag),
       tokensPerDay: Flag.optional(budgetFlag),
+      origins: Flag.optional(originsFlag),
     },
   },
   run: Effect.fnUntraced(function* ({ id, change, expires }) {

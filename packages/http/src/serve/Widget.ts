@@ -1,0 +1,75 @@
+/**
+ * The widget's addresses: the loader's files, the window that the origins of a key may frame, and tokens for anonymous
+ * visitors.
+ */
+import { Access, type VisitorTokens, type Widget } from "@parley/core";
+import { Effect } from "effect";
+import { HttpServerResponse, type HttpServerRequest } from "effect/http";
+import { guarded } from "../contract/Wire.ts";
+import type { RequestError } from "./ErrorResponses.ts";
+import { signVisitorToken } from "./VisitorTokens.ts";
+
+type Request = HttpServerRequest.HttpServerRequest;
+type Response = HttpServerResponse.HttpServerResponse;
+
+/** What browsers get of the widget, such as `@parley/pages/widget` makes it. */
+export interface WidgetPages {
+  /** Answers `/widget.js` and files below `/widget/`; `undefined` for another path. */
+  readonly file: (request: Request) => Effect.Effect<Response> | undefined;
+  /** The document of a window, which the origins of the key's widget may frame, and no others. */
+  readonly document: (request: Request, widget: Widget) => Effect.Effect<Response>;
+}
+
+/** Beyond them, a client address or a key gets no token of a new visitor; in a minute of each server process. */
+const newVisitors = { address: 10, key: 300 };
+
+/** The network that a client may have as its own: an IPv4 address, or the first 64 bits of an IPv6 address. */
+export const toNetwork = (address: string): string => {
+  const plain = address.replace(/^::ffff:(?=[\d.]+$)/i, "");
+  if (!plain.includes(":")) return plain;
+  const [head = [], tail = []] = plain
+    .split("::")
+    .map((part) => part.split(":").filter((group) => group !== ""));
+  const gap = Array.from({ length: Math.max(0, 8 - head.length - tail.length) }, () => "0");
+  const groups = [...head, ...gap, ...tail].slice(0, 4);
+  return groups.map((group) => Number.parseInt(group, 16).toString(16)).join(":");
+};
+
+/** A function from a request to its response, `undefined` for a path that is not the widget's. */
+export const makeWidget = Effect.fnUntraced(function* (
+  tokens: VisitorTokens,
+  clientAddress: (request: Request) => string | undefined,
+  pages: WidgetPages | undefined,
+  notFound: (request: Request) => Effect.Effect<Response>,
+) {
+  const access = yield* Access;
+
+  const respond = Effect.fnUntraced(function* (request: Request, keyId: string) {
+    const widget = yield* access.widget(keyId);
+    return pages === undefined || widget === null || widget.origins.length === 0
+      ? yield* notFound(request)
+      : yield* pages.document(request, widget);
+  });
+  const respondToken = Effect.fnUntraced(function* (request: Request, keyId: string) {
+    const signed = yield* access.admitVisitor(keyId, tokens, {
+      former: request.headers["x-api-key"],
+      network: toNetwork(clientAddress(request) ?? ""),
+      newVisitors,
+    });
+    if (signed === null) return yield* notFound(request);
+    const { expiresAt, ...claims } = signed;
+    const token = yield* signVisitorToken({ ...claims, keyId, expiresAt });
+    const body = { token, expires_at: expiresAt.toISOString() };
+    return HttpServerResponse.jsonUnsafe(body, { status: 201, headers: guarded });
+  });
+
+  return (request: Request, path: string): Effect.Effect<Response, RequestError> | undefined => {
+    const [, keyId, below] = /^\/widget\/([0-9A-Za-z]{12})(\/token)?$/.exec(path) ?? [];
+    const { method } = request;
+    if (keyId !== undefined && below !== undefined && method === "POST")
+      return respondToken(request, keyId);
+    if (keyId !== undefined && below === undefined && (method === "GET" || method === "HEAD"))
+      return respond(request, keyId);
+    return pages?.file(request);
+  };
+});
