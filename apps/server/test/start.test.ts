@@ -232,7 +232,7 @@ describe("a server with row security", () => {
         PARLEY_SCHEMA: `bound_${process.pid}`,
         PARLEY_ROW_SECURITY: "true",
       });
-      expect(message).toContain("row security does not bind the role");
+      expect(message).toContain("row security does not apply to the role");
       expect(message).not.toContain(new URL(url).password);
     }
   }, 60_000);
