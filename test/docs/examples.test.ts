@@ -11,6 +11,7 @@ import { promisify } from "node:util";
 import { expect, it } from "vitest";
 import "../../examples/memory-store.test.ts";
 import "../../examples/testing/http.test.ts";
+import "../../examples/testing/restart.test.ts";
 import "../../examples/testing/service.test.ts";
 import { fencesOf, read, root, sectionOf } from "./Fences.ts";
 import { withoutSettings } from "../../apps/server/test/withoutSettings.ts";
@@ -75,11 +76,11 @@ it("mount.ts serves both interfaces", async () => {
   const exited = once(child, "exit");
   try {
     const [line] = await once(child.stdout, "data");
-    const address = String(line).trim();
+    const [, address, key] = /^(\S+) with the key (\S+)/.exec(String(line))!;
     const send = (path: string, init: RequestInit) =>
       fetch(new URL(path, address), {
         ...init,
-        headers: { "x-api-key": key, "content-type": "application/json", ...init.headers },
+        headers: { "x-api-key": key!, "content-type": "application/json", ...init.headers },
       });
     const details = await send("/support/chatbot/details", {});
     expect(details.status).toBe(200);

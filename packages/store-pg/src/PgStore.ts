@@ -91,6 +91,8 @@ const onConnection = <A, R>(
     Effect.provideServiceEffect(SqlClient.SqlClient, makeMigrationClient(settings)),
     Effect.scoped,
     Effect.provide(Reactivity.layer),
+    // The client's spans name another database: it does not read that of the address.
+    Effect.withTracerEnabled(false),
     withFallback(settings.url),
     toUnusable,
   );

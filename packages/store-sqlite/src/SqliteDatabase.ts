@@ -100,8 +100,6 @@ const openFile = (file: string): DatabaseSync => {
   try {
     db.function("fold", (text) => (typeof text === "string" ? fold(text) : null));
     db.exec(`
-      -- How long a statement waits for another process.
-      PRAGMA busy_timeout = 5000;
       -- Deleted rows are overwritten with zeros.
       PRAGMA secure_delete = ON;
       PRAGMA journal_mode = WAL;
@@ -115,7 +113,8 @@ const openFile = (file: string): DatabaseSync => {
     } else if (read("user_version") !== header.user_version) {
       throw new Error("another version of @parley/store-sqlite made it");
     }
-    db.exec("COMMIT");
+    // From here on a statement waits for other processes.
+    db.exec("COMMIT; PRAGMA busy_timeout = 5000");
     return db;
   } catch (cause) {
     db.close();
@@ -127,7 +126,7 @@ const openFile = (file: string): DatabaseSync => {
 export const openDatabase = (file: string) =>
   Effect.acquireRelease(
     Effect.try({ try: () => openFile(file), catch: (error) => error as Error }).pipe(
-      // SQLite does not wait for other processes that open a new file at the same time.
+      // By itself SQLite would not wait for other processes that open a new file at the same time.
       Effect.retry({
         while: (error) => codeOf(error) === busy,
         schedule: Schedule.spaced("20 millis"),

@@ -30,10 +30,10 @@ export const Text = Schema.String.check(storable);
 /** The name of a chat: at most 255 code points. */
 export const ChatName = Schema.String.check(storable, Schema.isMaxCodePoints(255));
 
-/** A client's reference to its own user: at most 60 code points (section 8). */
+/** A client's reference to its own user: at most 60 code points. */
 export const UserRef = Schema.String.check(storable, Schema.isMaxCodePoints(60));
 
-/** A question: 1 to 200 code points, not white space alone (section 8). */
+/** A question: 1 to 200 code points, not white space alone. */
 export const Question = Schema.String.check(storable, notBlank, Schema.isMaxCodePoints(200));
 
 /** Compares by code point, which is the order of every list. The order of UTF-16 differs above U+FFFF. */

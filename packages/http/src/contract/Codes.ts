@@ -1,5 +1,5 @@
 /**
- * Every code of the contract, once (section 7). A number never changes its meaning: a code that is no longer needed
+ * Every code of the contract, once. A number never changes its meaning: a code that is no longer needed
  * stays here, unused.
  */
 

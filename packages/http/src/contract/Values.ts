@@ -17,7 +17,7 @@ import { Schema, SchemaTransformation } from "effect";
 const optional = <S extends Schema.Top>(description: string, schema: S) =>
   Schema.optionalKey(schema.annotate({ description }));
 
-/** The body of section 4.2; `null` counts as absent. */
+/** The body of a chat to create; `null` counts as absent. */
 export const CreateChatBody = Schema.Struct({
   name: Schema.optionalKey(Schema.NullOr(ChatName).annotate({ message: "NOT_STRING" })),
   userRef: optional(
@@ -29,7 +29,7 @@ export const CreateChatBody = Schema.Struct({
   examples: [{ name: "First steps", userRef: "user-17" }],
 });
 
-/** The body of section 4.5. */
+/** A question to ask. */
 export const AskBody = Schema.Struct({
   chat_id: optional(
     "The chat to continue; without it the question begins a new chat",
@@ -115,19 +115,19 @@ const list = <const Fields extends ReadonlyArray<string>>(fields: Fields) => ({
   id: optionalNumber(from(0).annotate({ description: "Only the item with this id" })),
 });
 
-/** The path of section 4.4. */
+/** The path of a chat's history. */
 export const historyPath = {
   chat_id: from(1).annotate({ description: "The chat", examples: [1] }),
 };
 
-/** The query of a list of chats (section 4.3). */
+/** The query of a list of chats. */
 export const chatsQuery = {
   search: optional("Only chats whose name contains this text, in any case", Text),
   userRef: optional("Only chats with exactly this reference", Text),
   ...list(["id", "name", "userRef", "_createTime"]),
 };
 
-/** The query of a chat's history (section 4.4). */
+/** The query of a chat's history. */
 export const historyQuery = list([
   "id",
   "chat_id",

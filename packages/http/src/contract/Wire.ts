@@ -1,5 +1,5 @@
 /**
- * The bodies of responses: resources, envelopes and failures (sections 2 and 7) as schemas, from which the API
+ * The bodies of responses: resources, envelopes and failures as schemas, from which the API
  * description is derived, and the encoding of the core's records.
  */
 import type { Chat, Chatbot, Entry, Page } from "@parley/core";

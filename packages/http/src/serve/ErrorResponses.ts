@@ -1,5 +1,5 @@
 /**
- * The responses of requests that fail (sections 7.2 to 7.4).
+ * The responses of requests that fail.
  */
 import type { AskError } from "@parley/core";
 import {
@@ -41,13 +41,13 @@ export interface ErrorResponse {
 /** Logs and counts a failure, and returns its response. */
 export type ReportFailure = (cause: Cause.Cause<RequestError>) => Effect.Effect<ErrorResponse>;
 
-/** The body of a general exception (section 7.2). */
+/** The body of a general exception. */
 export const toGeneralBody = (message: GeneralMessage) => {
   const { code, status } = generalCodes[message];
   return { status, code, message };
 };
 
-/** The response to an unknown route (section 7.4). `path` is the request's target as received, without its query. */
+/** The response to an unknown route. `path` is the request's target as received, without its query. */
 export const toEndpointNotFound = (method: string, path: string): Response =>
   toJsonResponse({ ...toGeneralBody("INVALID_PATH"), method, path });
 

@@ -1,5 +1,5 @@
 /**
- * The errors of a request's values (section 7.3).
+ * The errors of a request's values.
  */
 import { SchemaIssue } from "effect";
 

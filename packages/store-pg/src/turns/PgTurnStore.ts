@@ -140,13 +140,13 @@ export const makeTurnStore = Effect.fnUntraced(function* (
           if (error._tag === "StorageUnavailable" && !isUnsent(error)) unknown = error;
         }),
       );
-      const mayPass = (error: Effect.Error<typeof append>) =>
+      const isTransient = (error: Effect.Error<typeof append>) =>
         error._tag === "Overloaded" ||
         (error._tag === "StorageUnavailable" && (hasRow || isUnsent(error)));
       return yield* attempt.pipe(
         // A schedule is made for those that need one.
-        Effect.catchIf(mayPass, () =>
-          Effect.retry(attempt, { while: mayPass, schedule: retriesFor(millis) }),
+        Effect.catchIf(isTransient, () =>
+          Effect.retry(attempt, { while: isTransient, schedule: retriesFor(millis) }),
         ),
         Effect.catchTag("TurnLost", (lost) => Effect.fail(unknown ?? lost)),
         endAfter(millis + deadlines.request),
@@ -197,7 +197,6 @@ where chatbot_id = $1 and chat_id = $2::int8 and id < $3::int8 and position < co
   (select position from entry ${atKey("id", "$3::int8", "chat_id = $2::int8")}), $3::int8)
 order by position desc limit ${turnEntries}`;
 
-const hasKey = ({ idempotencyKey }: Turn) => idempotencyKey !== null;
 const turnColumns: ReadonlyArray<Column<Turn>> = [
   ["chat_id", "int8", ({ chat }) => (chat === null ? null : BigInt(chat))],
   ["turn", "text", ({ id }) => id],
@@ -249,7 +248,6 @@ const renewTurns = batchStatement(
   on conflict (chatbot_id, key) do update set turn_until = excluded.turn_until
 )
 select at::int4 as at, outcome from turn_row`,
-  hasKey,
 );
 
 // A key is old then: free for any request, and the first to be swept.
@@ -265,7 +263,6 @@ const releaseTurns = batchStatement(
   on conflict (chatbot_id, key) do update set turn = null, made_at = excluded.made_at
 )
 select at::int4 as at, outcome, ${notifyFreed} as notified from turn_row`,
-  hasKey,
 );
 
 const appendEntries = batchStatement<Append>(
@@ -296,5 +293,5 @@ const appendEntries = batchStatement<Append>(
   }
 select at::int4 as at, outcome, ${entryColumns("stored")}, ${notifyFreed} as notified
 from turn_row left join stored on outcome = 'held' and stored.chat_id = turn_row.chat_id`,
-  hasKey,
+  ({ idempotencyKey }) => idempotencyKey !== null,
 );
