@@ -17,17 +17,18 @@ export class DocumentsNeedFiles extends Data.TaggedError("DocumentsNeedFiles")<{
   }
 }
 
-const read = Effect.fnUntraced(function* (folder: string) {
-  const [files, path] = yield* Effect.tryPromise({
-    try: () =>
-      Promise.all([
-        import("@effect/platform-node/NodeFileSystem"),
-        import("@effect/platform-node/NodePath"),
-      ]),
-    catch: (cause) => new DocumentsNeedFiles({ cause }),
+const read = (folder: string) =>
+  Effect.gen(function* () {
+    const [files, path] = yield* Effect.tryPromise({
+      try: () =>
+        Promise.all([
+          import("@effect/platform-node/NodeFileSystem"),
+          import("@effect/platform-node/NodePath"),
+        ]),
+      catch: (cause) => new DocumentsNeedFiles({ cause }),
+    });
+    return yield* Effect.provide(readKnowledge(folder), [files.layer, path.layer]);
   });
-  return yield* Effect.provide(readKnowledge(folder), [files.layer, path.layer]);
-});
 
 /** A language model for `openParley`. */
 export interface LanguageModelSettings {
