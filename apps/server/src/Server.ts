@@ -4,7 +4,12 @@
 import { layerDigest } from "@effect/platform-node/NodeCrypto";
 import * as NodeServices from "@effect/platform-node/NodeServices";
 import { Access, Asking, layerRetention } from "@parley/core";
-import { layerRedaction, makeApp, makeRequestLog, makeVisitorTokens } from "@parley/http";
+import {
+  layerNoRequestSpans,
+  makeApp,
+  makeRequestTelemetry,
+  makeVisitorTokens,
+} from "@parley/http";
 import { makeDocumentation } from "@parley/pages/docs";
 import { makeGuide, type Place } from "@parley/pages/guide";
 import { makePlayground } from "@parley/pages/playground";
@@ -98,7 +103,7 @@ const listeners = Effect.gen(function* () {
 
   // An ask whose turn begins now may take its whole deadline.
   const grace = Duration.sum(settings.asks.deadline, Duration.seconds(5));
-  const { refuse: refused } = yield* makeRequestLog(logRequests);
+  const { refuse: refused } = yield* makeRequestTelemetry(logRequests);
   const queue = makeRequestQueue();
   const listenTo = (port: number, app: Parameters<typeof listen>[0], setting: string, at = host) =>
     listen(app, { host: at, port, setting, grace, refused, onDisconnect, queue });
@@ -184,7 +189,12 @@ export const layerServer = Layer.merge(Layer.effectDiscard(listeners), layerRete
   Layer.provide(layerAsking),
   // At the same time: a database takes a while to start.
   Layer.provide([layerStore, layerDocuments(hasTerminal ? Stream.empty : reloadOnSighup)]),
-  Layer.provide([layerDigest, SecureRandom.layerWebCrypto, NodeServices.layer, layerRedaction]),
+  Layer.provide([
+    layerDigest,
+    SecureRandom.layerWebCrypto,
+    NodeServices.layer,
+    layerNoRequestSpans,
+  ]),
   Layer.provide(Layer.effectDiscard(Effect.andThen(warn, stopped))),
   Layer.provide(layerObservability),
   Layer.provide([Settings.layer, Lifecycle.layer]),

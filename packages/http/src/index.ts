@@ -6,7 +6,7 @@ export { type BasePaths } from "./contract/Endpoints.ts";
 export { generalCodes, validationCodes, type GeneralMessage } from "./contract/Codes.ts";
 export { toJsonResponse } from "./contract/Wire.ts";
 export {
-  layerRedaction,
+  layerNoRequestSpans,
   makeApp,
   toPath,
   toRequestId,
@@ -16,11 +16,11 @@ export {
 export type { EventLoop } from "./serve/Admission.ts";
 export { toEndpointNotFound, toGeneralBody } from "./serve/ErrorResponses.ts";
 export {
-  makeRequestLog,
+  makeRequestTelemetry,
   toMethod,
   type RequestFacts,
-  type RequestLog,
-} from "./serve/RequestLog.ts";
+  type RequestTelemetry,
+} from "./serve/RequestTelemetry.ts";
 export { toFieldName } from "./serve/ValidationErrors.ts";
 export { longestLife, makeVisitorTokens, signVisitorToken } from "./serve/VisitorTokens.ts";
 export type { WidgetPages } from "./serve/Widget.ts";

@@ -45,6 +45,12 @@ const tables = `
   ) STRICT;
   CREATE INDEX entriesOfChat ON entries (chatbot, chatId, id);
 
+  -- What the asks of an API key cost on a day of UTC.
+  CREATE TABLE spending (
+    chatbot INTEGER NOT NULL REFERENCES chatbots ON DELETE CASCADE, keyId TEXT NOT NULL,
+    day INTEGER NOT NULL, tokens INTEGER NOT NULL, PRIMARY KEY (chatbot, keyId, day)
+  ) STRICT;
+
   -- Turns that are held, or ran out and were not taken over.
   CREATE TABLE turns (
     id TEXT PRIMARY KEY, chatbot INTEGER NOT NULL REFERENCES chatbots ON DELETE CASCADE,

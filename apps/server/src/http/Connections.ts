@@ -1,21 +1,18 @@
 /**
- * The requests of a Node server. Every response has a shape of the contract, also where Node itself would answer or hang
- * up. Responses are sent in the order of their requests, each whole, and none after a last one: a response that does not
- * keep its connection alive.
+ * The requests of a Node server. Every response has a shape of the contract, also where Node itself would respond or hang
+ * up. Responses go out in the order of their requests, each whole. No response follows one with `Connection: close`.
  */
 import {
   toGeneralBody,
   toMethod,
   toRequestId,
   type GeneralMessage,
-  type RequestLog,
+  type RequestTelemetry,
 } from "@parley/http";
 import { IncomingMessage, ServerResponse, type Server } from "node:http";
 import type { Socket } from "node:net";
+import { keepDraining, lingerOnClose, progressOf } from "./NodeInternals.ts";
 import type { RequestQueue } from "./RequestQueue.ts";
-
-/** How long the server reads on after a last response, in milliseconds. */
-const lingering = 2_000;
 
 /** How many requests of one connection may await their responses. Each costs the process kilobytes. */
 const maxUnanswered = 100;
@@ -23,47 +20,24 @@ const maxUnanswered = 100;
 /** How many requests of one connection are handled at once. Each may hold a page of megabytes. */
 const maxHandled = 8;
 
-/** How long a client may take nothing of what it is sent, in milliseconds, and how often the server looks. */
-const patience = 30_000;
-const inspection = 5_000;
+/** After how long without progress a client that reads nothing is disconnected, and how often the server checks. */
+const stalledMillis = 30_000;
+const inspectionMillis = 5_000;
 
-/** How long a GET goes on whose client has closed its sending half, in milliseconds: such a client has mostly gone. */
-const farewell = 1_000;
+/** How long a GET continues after its client has closed the sending half: such a client has usually gone. */
+const halfClosedMillis = 1_000;
 
-/** How long a connection stays, beyond the time for a head, whose client has sent nothing, in milliseconds. */
-const unused = 55_000;
+/** How long a connection without a single byte stays open after the time limit for a head. */
+const unusedMillis = 55_000;
 
 const clientErrors: Readonly<Record<string, GeneralMessage>> = {
   HPE_HEADER_OVERFLOW: "HEADERS_TOO_LARGE",
   ERR_HTTP_REQUEST_TIMEOUT: "REQUEST_TIMEOUT",
 };
 
-let ended: Array<() => void> = [];
-const sendEnded = (): void => {
-  const responses = ended;
-  ended = [];
-  for (const end of responses) end();
-};
-
 /**
- * Responses that end in one turn of the event loop are sent back to back at its end, so that their clients wake up once
- * and not once for each. Head and body go out in one write.
- */
-export class BatchedResponse extends ServerResponse {
-  override end(...rest: ReadonlyArray<any>): this {
-    if (ended.push(() => Reflect.apply(super.end, this, rest)) === 1) setImmediate(sendEnded);
-    return this;
-  }
-}
-// Effect sets it, and Node then writes an empty piece after the body.
-Object.defineProperty(BatchedResponse.prototype, "strictContentLength", {
-  get: () => false,
-  set: () => {},
-});
-
-/**
- * The reason to refuse a request that Node accepts: its Host or its coding (RFC 9112, sections 3.2 and 6.1), or an
- * upgrade. `null`: none.
+ * The reason to refuse a request that Node accepts: its `Host` or `Transfer-Encoding` (RFC 9112, sections 3.2 and 6.1), or
+ * an upgrade. `null` if there is none.
  */
 const checkHead = (request: IncomingMessage): GeneralMessage | null => {
   const { headers, httpVersion, rawHeaders, url } = request;
@@ -77,22 +51,26 @@ const checkHead = (request: IncomingMessage): GeneralMessage | null => {
   return upgrade !== undefined && /\bupgrade\b/i.test(connection) ? "METHOD_NOT_SUPPORTED" : null;
 };
 
-/** How many bytes a socket has been given to send, and how many of them the system has not taken. */
-const progressOf = (
-  socket: Socket,
-): { readonly bytesWritten: number; readonly writeQueueSize: number } =>
-  // `bytesWritten` of the socket itself counts a large piece when it begins to be sent.
-  (socket as any)._handle ?? { bytesWritten: 0, writeQueueSize: 0 };
-
 export interface ConnectionOptions {
-  /** Where requests wait for their turn. */
+  /** Where requests wait for the event loop. */
   readonly queue: RequestQueue;
   /** Whether each response is the last of its connection. */
   readonly isStopping: () => boolean;
-  /** What a client that closes its sending half wants of a POST without `On-Disconnect`. */
+  /** The effect of a half-closed connection on a POST without `On-Disconnect`. */
   readonly onDisconnect: "finish" | "cancel";
   /** Called for each refused request. */
-  readonly refused?: RequestLog["refuse"] | undefined;
+  readonly refused?: RequestTelemetry["refuse"] | undefined;
+}
+
+interface Connection {
+  /** The response to the latest request. */
+  latest: ServerResponse | null;
+  readonly unanswered: Set<ServerResponse>;
+  /** Requests that wait until fewer are handled. */
+  readonly waiting: Array<() => void>;
+  /** How many bytes the system has accepted, and when that number last grew. */
+  sent: number;
+  progressAt: number;
 }
 
 /** Passes the requests of the server to `handle`. */
@@ -101,26 +79,43 @@ export const serveRequests = (
   handle: (request: IncomingMessage, response: ServerResponse) => void,
   { isStopping, onDisconnect, queue, refused }: ConnectionOptions,
 ) => {
-  interface Connection {
-    /** The response to the latest request. */
-    latest: ServerResponse | null;
-    readonly unanswered: Set<ServerResponse>;
-    /** Requests behind those that are handled. */
-    readonly waiting: Array<() => void>;
-    /** How many bytes the client has taken, and since when it has taken no more. */
-    taken: number;
-    since: number;
-  }
   const connections = new Map<Socket, Connection>();
+  const latestOn = (socket: Socket) => connections.get(socket)?.latest ?? null;
 
-  /** Whether to answer the request: not behind a last response, nor behind too many that are not sent yet. */
+  const addConnection = (socket: Socket): void => {
+    const connection: Connection = {
+      latest: null,
+      unanswered: new Set(),
+      waiting: [],
+      sent: 0,
+      progressAt: performance.now(),
+    };
+    connections.set(socket, connection);
+    lingerOnClose(socket);
+    socket.once("close", () => connections.delete(socket));
+    socket.once("end", () => endHalf(socket, connection));
+  };
+
+  /** The client has closed its sending half. */
+  const endHalf = (socket: Socket, { latest, unanswered }: Connection): void => {
+    if (latest?.headersSent === false) latest.shouldKeepAlive = false;
+    for (const response of unanswered) {
+      const { headers, method } = response.req;
+      const effect = String(headers["on-disconnect"] ?? onDisconnect).toLowerCase();
+      if (method === "POST" && effect !== "cancel") continue;
+      const timer = setTimeout(() => socket.destroy(), method === "POST" ? 0 : halfClosedMillis);
+      response.once("close", () => clearTimeout(timer));
+    }
+  };
+
+  /** Whether to respond: not after a last response, and not if too many responses are unsent. */
   const begin = (response: ServerResponse): boolean => {
     const { socket } = response.req;
     const connection = connections.get(socket);
-    // Nothing could be sent on a connection that the server has closed for sending.
+    // The server cannot send on a connection whose sending half it has closed.
     if (connection === undefined || !socket.writable) return false;
     if (connection.unanswered.size === maxUnanswered) {
-      // A pause would come too late: one read brings thousands of requests, and Node keeps them all.
+      // To pause would be too late: one read brings thousands of requests, and Node keeps them all.
       connections.delete(socket);
       socket.destroy();
       return false;
@@ -136,7 +131,25 @@ export const serveRequests = (
     return true;
   };
 
-  /** Answers in place of the application. Node sends the response in its turn, and closes the connection. */
+  const receive = (request: IncomingMessage, response: ServerResponse): void => {
+    if (!begin(response)) return;
+    const refusal = checkHead(request);
+    if (refusal !== null) return refuse(refusal, response);
+    // A target may have the form of a whole URL.
+    request.url = request.url!.replace(/^https?:\/\/[^/?#]*\/?/i, "/");
+    const { unanswered, waiting } = connections.get(request.socket)!;
+    const enter = () =>
+      queue.enter(() => {
+        if (response.writableEnded) return;
+        handle(request, response);
+        // The client disconnected while the request waited.
+        if (request.destroyed) response.emit("close");
+      });
+    if (unanswered.size > maxHandled) waiting.push(enter);
+    else enter();
+  };
+
+  /** Responds in place of the application. Node sends the response in its turn, and closes the connection. */
   const refuse = (message: GeneralMessage, response: ServerResponse): void => {
     response.shouldKeepAlive = false;
     response.req.resume();
@@ -155,7 +168,7 @@ export const serveRequests = (
     ServerResponse.prototype.end.call(response, text, "utf8");
   };
 
-  /** Refuses a request for which Node has made no response, once the latest response has been sent. */
+  /** Refuses a request for which Node has made no response, after the latest response. */
   const refuseNext = (socket: Socket, request: IncomingMessage, message: GeneralMessage): void => {
     const connection = connections.get(socket);
     if (connection === undefined || connection.latest?.shouldKeepAlive === false) return;
@@ -171,65 +184,22 @@ export const serveRequests = (
     });
   };
 
-  server.on("connection", (socket: Socket) => {
-    const connection: Connection = {
-      latest: null,
-      unanswered: new Set(),
-      waiting: [],
-      taken: 0,
-      since: performance.now(),
-    };
-    connections.set(socket, connection);
-    socket.once("close", () => connections.delete(socket));
-    socket.once("end", () => {
-      if (connection.latest?.headersSent === false) connection.latest.shouldKeepAlive = false;
-      for (const response of connection.unanswered) {
-        const { headers, method } = response.req;
-        const wish = String(headers["on-disconnect"] ?? onDisconnect).toLowerCase();
-        if (method === "POST" && wish !== "cancel") continue;
-        const timer = setTimeout(() => socket.destroy(), method === "POST" ? 0 : farewell);
-        response.once("close", () => clearTimeout(timer));
-      }
-    });
-    // Node calls it after a last response. Closing a connection with unread bytes would reset it, and lose the response.
-    socket.destroySoon = () => {
-      socket.end();
-      const timer = setTimeout(() => socket.destroy(), lingering);
-      socket.once("close", () => clearTimeout(timer));
-    };
-  });
-  server.on("request", (request: IncomingMessage, response: ServerResponse) => {
-    if (!begin(response)) return;
-    const refusal = checkHead(request);
-    if (refusal !== null) return refuse(refusal, response);
-    // A target may have the form of a whole URL.
-    request.url = request.url!.replace(/^https?:\/\/[^/?#]*\/?/i, "/");
-    const { unanswered, waiting } = connections.get(request.socket)!;
-    const enter = () =>
-      queue.enter(() => {
-        if (response.writableEnded) return;
-        handle(request, response);
-        // The client hung up while the request waited.
-        if (request.destroyed) response.emit("close");
-      });
-    if (unanswered.size > maxHandled) waiting.push(enter);
-    else enter();
-  });
-  server.on("checkExpectation", (_: IncomingMessage, response: ServerResponse) => {
+  const refuseExpectation = (_: IncomingMessage, response: ServerResponse): void => {
     if (begin(response)) refuse("EXPECTATION_NOT_MET", response);
-  });
-  server.on("connect", (request: IncomingMessage, socket: Socket) => {
-    // Node has detached itself from the connection, also from earlier responses that wait for it to drain.
+  };
+
+  const refuseTunnel = (request: IncomingMessage, socket: Socket): void => {
+    keepDraining(socket);
     socket
-      .on("drain", () => (socket as { _httpMessage?: ServerResponse })._httpMessage?.emit("drain"))
       .on("error", () => {})
       .on("end", () => socket.destroy())
       .resume();
     refuseNext(socket, request, "METHOD_NOT_SUPPORTED");
-  });
+  };
+
   const refuseBroken = (socket: Socket, message: GeneralMessage): void => {
-    const latest = connections.get(socket)?.latest;
-    if (!latest || latest.req.complete) {
+    const latest = latestOn(socket);
+    if (latest === null || latest.req.complete) {
       const request = new IncomingMessage(socket);
       // Further malformed bytes are not about its body.
       request.complete = true;
@@ -241,49 +211,56 @@ export const serveRequests = (
     // Node forgets an answered request, but the application may still wait for its body.
     socket.once("close", () => latest.req.destroy());
   };
-  server.on("clientError", (error: NodeJS.ErrnoException, socket: Socket) => {
+
+  const handleClientError = (error: NodeJS.ErrnoException, socket: Socket): void => {
     const message = clientErrors[error.code ?? ""] ?? "MALFORMED_REQUEST";
     if (message !== "REQUEST_TIMEOUT") return refuseBroken(socket, message);
-    const latest = () => connections.get(socket)?.latest ?? null;
-    const answered = latest()?.req.complete === true ? latest() : null;
+    const latest = latestOn(socket);
+    const answered = latest?.req.complete === true ? latest : null;
     // If the event loop is late, the rest of the request may have arrived long ago. A whole turn of the loop reads it.
     const refuseIncomplete = () => {
       // A client that opens its connection ahead would take the response for that of its first request.
-      if (socket.bytesRead === 0) return void setTimeout(closeUnused, unused).unref();
-      if (latest() === answered || !latest()!.req.complete) refuseBroken(socket, message);
+      if (socket.bytesRead === 0) return void setTimeout(closeUnused, unusedMillis).unref();
+      const current = latestOn(socket);
+      if (current === answered || !current!.req.complete) refuseBroken(socket, message);
     };
     const closeUnused = () => socket.bytesRead === 0 && socket.destroySoon();
     setImmediate(() => setImmediate(refuseIncomplete));
-  });
+  };
 
   const closeStalled = (): void => {
     const now = performance.now();
     for (const [socket, connection] of connections) {
-      const { bytesWritten, writeQueueSize } = progressOf(socket);
-      const taken = bytesWritten - writeQueueSize;
-      if (writeQueueSize === 0 || taken > connection.taken) connection.since = now;
-      else if (now - connection.since >= patience) socket.destroy();
-      connection.taken = taken;
+      const { queued, sent } = progressOf(socket);
+      if (queued === 0 || sent > connection.sent) connection.progressAt = now;
+      else if (now - connection.progressAt >= stalledMillis) socket.destroy();
+      connection.sent = sent;
     }
   };
-  const timer = setInterval(closeStalled, inspection).unref();
-  server.once("close", () => clearInterval(timer));
 
-  return {
-    /** Closes each connection after its latest response. The server has stopped to listen. */
-    close: (): void => {
-      for (const [socket, connection] of connections) {
-        const { latest } = connection;
-        if (latest?.headersSent === false) latest.shouldKeepAlive = false;
-        whenClosed(latest, () => {
-          if (connection.latest === latest) socket.destroySoon();
-        });
-      }
-    },
-    destroy: (): void => {
-      for (const socket of connections.keys()) socket.destroy();
-    },
+  /** Closes each connection after its latest response. The server no longer listens. */
+  const close = (): void => {
+    for (const [socket, connection] of connections) {
+      const { latest } = connection;
+      if (latest?.headersSent === false) latest.shouldKeepAlive = false;
+      whenClosed(latest, () => {
+        if (connection.latest === latest) socket.destroySoon();
+      });
+    }
   };
+
+  const destroy = (): void => {
+    for (const socket of connections.keys()) socket.destroy();
+  };
+
+  server.on("connection", addConnection);
+  server.on("request", receive);
+  server.on("checkExpectation", refuseExpectation);
+  server.on("connect", refuseTunnel);
+  server.on("clientError", handleClientError);
+  const timer = setInterval(closeStalled, inspectionMillis).unref();
+  server.once("close", () => clearInterval(timer));
+  return { close, destroy };
 };
 
 const whenClosed = (response: ServerResponse | null, next: () => void): void =>

@@ -2,13 +2,14 @@
  * A Node HTTP server that serves an application of Effect until its scope closes.
  */
 import * as NodeHttpServer from "@effect/platform-node/NodeHttpServer";
-import type { RequestLog } from "@parley/http";
+import type { RequestTelemetry } from "@parley/http";
 import { Data, type Duration, Effect, Scope } from "effect";
 import type { HttpServerRequest, HttpServerResponse } from "effect/http";
 import { createServer } from "node:http";
 import type { AddressInfo } from "node:net";
 import { Lifecycle } from "../Lifecycle.ts";
-import { BatchedResponse, serveRequests } from "./Connections.ts";
+import { serveRequests } from "./Connections.ts";
+import { allowHalfOpen, BatchedResponse } from "./NodeInternals.ts";
 import { makeRequestQueue, type RequestQueue } from "./RequestQueue.ts";
 
 /** How many connections may wait to be accepted, if the system allows as many (`net.core.somaxconn` of Linux). */
@@ -27,7 +28,7 @@ export interface ListenOptions {
   /** How long requests in flight may take once the listener closes. */
   readonly grace: Duration.Duration;
   /** Called for each request that the listener refuses in the application's place. */
-  readonly refused?: RequestLog["refuse"];
+  readonly refused?: RequestTelemetry["refuse"];
   /** Where the requests of all listeners wait for their turn; by default, this one has its own. */
   readonly queue?: RequestQueue;
   /** What a client that hangs up on an ask without `On-Disconnect` wants; `finish` by default. */
@@ -62,8 +63,7 @@ export const listen = Effect.fnUntraced(function* (
     keepAliveTimeout: 65_000,
     connectionsCheckingInterval: 5_000,
   });
-  // A client that closes its sending half still reads.
-  Object.assign(server, { httpAllowHalfOpen: true });
+  allowHalfOpen(server);
   const connections = serveRequests(server, handle, {
     isStopping: () => lifecycle.phase === "stopping",
     onDisconnect,

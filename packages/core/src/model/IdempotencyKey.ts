@@ -7,7 +7,7 @@ import { Digest } from "effect/crypto";
 /** A client's key for a request: 1 to 255 printable ASCII characters. */
 export const IdempotencyKeyText = Schema.String.check(
   Schema.isPattern(/^[\x20-\x7e]{1,255}$/, {
-    identifier: "printable",
+    problem: "NOT_PRINTABLE",
     message: "is not printable ASCII",
   }),
 );

@@ -44,13 +44,17 @@ export interface ListQuery<Field extends string> {
   readonly id: number | null;
 }
 
+const from1to = (maximum: number) =>
+  Schema.Number.check(
+    Schema.isInt({ problem: "NOT_INTEGER" }),
+    Schema.isBetween({ minimum: 1, maximum }, { problem: "OUT_OF_RANGE" }),
+  );
+
 /** Rows per page, 1 to 100. */
-export const Limit = Schema.Int.check(Schema.isBetween({ minimum: 1, maximum: 100 }));
+export const Limit = from1to(100);
 
 /** The number of a page, from 1. */
-export const PageNumber = Schema.Int.check(
-  Schema.isBetween({ minimum: 1, maximum: Number.MAX_SAFE_INTEGER }),
-);
+export const PageNumber = from1to(Number.MAX_SAFE_INTEGER);
 
 const rules = <const Fields extends ReadonlyArray<string>>(fields: Fields) => ({
   limit: Limit,

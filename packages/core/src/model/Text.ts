@@ -1,6 +1,6 @@
 /**
  * Strings that a client may send. Lengths are in Unicode code points. NUL and lone surrogates are refused everywhere,
- * because some stores change or reject them.
+ * because some stores change or reject them. The annotation `problem` of a check is the name of its violation in errors.
  */
 import { Schema } from "effect";
 
@@ -8,9 +8,9 @@ import { Schema } from "effect";
 export const storableText = (text: string): string => text.replaceAll("\0", "").toWellFormed();
 
 const storable = Schema.makeFilter<string>(
-  (text) => (text.isWellFormed() && !text.includes("\0")) || "holds NUL or a lone surrogate",
+  (text) => (text.isWellFormed() && !text.includes("\0")) || "contains NUL or a lone surrogate",
   // JSON Schema cannot express the rule. Without this, it would drop the descriptions of such strings.
-  { identifier: "text", toJsonSchema: () => [{}, true] },
+  { problem: "NOT_STORABLE", toJsonSchema: () => [{}, true] },
 );
 
 /**
@@ -22,19 +22,22 @@ export const isBlank = (text: string): boolean => !notWhite.test(text);
 const notWhite = /\P{White_Space}/u;
 
 /** The rule that a text is not blank. */
-export const notBlank = Schema.isPattern(notWhite, { identifier: "notBlank", message: "is blank" });
+export const notBlank = Schema.isPattern(notWhite, { problem: "BLANK", message: "is blank" });
+
+const hasAtMost = (codePoints: number) =>
+  Schema.isMaxCodePoints(codePoints, { problem: "TOO_LONG" });
 
 /** A string of any length that every store keeps unchanged. */
 export const Text = Schema.String.check(storable);
 
 /** The name of a chat: at most 255 code points. */
-export const ChatName = Schema.String.check(storable, Schema.isMaxCodePoints(255));
+export const ChatName = Schema.String.check(storable, hasAtMost(255));
 
 /** A client's reference to its own user: at most 60 code points. */
-export const UserRef = Schema.String.check(storable, Schema.isMaxCodePoints(60));
+export const UserRef = Schema.String.check(storable, hasAtMost(60));
 
 /** A question: 1 to 200 code points, not white space alone. */
-export const Question = Schema.String.check(storable, notBlank, Schema.isMaxCodePoints(200));
+export const Question = Schema.String.check(storable, notBlank, hasAtMost(200));
 
 /** Compares by code point, which is the order of every list. The order of UTF-16 differs above U+FFFF. */
 export const compareText = (a: string, b: string): number => {

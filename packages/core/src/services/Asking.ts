@@ -53,6 +53,8 @@ export interface Ask {
   readonly idempotencyKey?: string | null;
   /** The id of the API key that asks, for the sums of usage; `null`, the default: none. */
   readonly keyId?: string | null;
+  /** How many tokens the API key may spend in a day of UTC; `null`, the default: any number. */
+  readonly tokensPerDay?: number | null;
   /** The only user whose chats exist (the `userRef` of a `Principal`); `null`, the default: every user. */
   readonly visitor?: string | null;
   /**
@@ -95,9 +97,10 @@ const make = Effect.gen(function* () {
     Effect.suspend(() => {
       const times = beginTimes(chatbot.id);
       const facts = { chatbot: chatbot.id, ...(ask.chatId !== null && { chat: ask.chatId }) };
-      const { chatId: chat, visitor: userRef = null } = ask;
+      const { chatId: chat, keyId, tokensPerDay, visitor: userRef = null } = ask;
+      const budget = keyId == null || tokensPerDay == null ? null : { keyId, tokensPerDay };
       return queue
-        .inTurn({ chatbot: chatbot.id, chat, idempotencyKey: key, userRef }, (taken) => {
+        .inTurn({ chatbot: chatbot.id, chat, idempotencyKey: key, userRef, budget }, (taken) => {
           times.taken();
           return taken._tag === "Done"
             ? Effect.succeed({ entry: taken.entry, replayed: true, turn: taken.turn })

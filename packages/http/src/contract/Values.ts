@@ -1,6 +1,7 @@
 /**
  * The values of requests: declared to clients by the API description, and decoded by the server with the same schemas.
- * A `message` names the problem of a value that is of no member's type (see `ValidationErrors`).
+ * The `problem` of a check, and the `message` of a schema for a value of another type, end the messages about invalid
+ * values (see `ValidationErrors`).
  */
 import {
   ChatName,
@@ -13,11 +14,13 @@ import {
 } from "@parley/core";
 import { Schema, SchemaTransformation } from "effect";
 
+const notInteger = { problem: "NOT_INTEGER" };
+
 /** A value that may be missing. */
 const optional = <S extends Schema.Top>(description: string, schema: S) =>
   Schema.optionalKey(schema.annotate({ description }));
 
-/** The body of a chat to create; `null` counts as absent. */
+/** The body of a new chat; `null` counts as absent. */
 export const CreateChatBody = Schema.Struct({
   name: Schema.optionalKey(Schema.NullOr(ChatName).annotate({ message: "NOT_STRING" })),
   userRef: optional(
@@ -29,11 +32,13 @@ export const CreateChatBody = Schema.Struct({
   examples: [{ name: "First steps", userRef: "user-17" }],
 });
 
-/** A question to ask. */
+/** The body of an ask. */
 export const AskBody = Schema.Struct({
   chat_id: optional(
     "The chat to continue; without it the question begins a new chat",
-    Schema.NullOr(Schema.Int).annotate({ message: "NOT_INTEGER" }),
+    Schema.NullOr(Schema.Number.check(Schema.isInt(notInteger))).annotate({
+      message: "NOT_INTEGER",
+    }),
   ),
   query: Question.annotate({ description: "The question" }),
 }).annotate({
@@ -64,11 +69,14 @@ export const askHeaders = {
 };
 
 const from = (minimum: number) =>
-  Schema.Int.check(Schema.isBetween({ minimum, maximum: Number.MAX_SAFE_INTEGER }));
+  Schema.Number.check(
+    Schema.isInt(notInteger),
+    Schema.isBetween({ minimum, maximum: Number.MAX_SAFE_INTEGER }, notInteger),
+  );
 
 const digits = Schema.String.check(
-  Schema.isPattern(/^[0-9]+$/, { identifier: "digits" }),
-  Schema.makeFilter((text: string) => Number.isSafeInteger(Number(text)), { identifier: "digits" }),
+  Schema.isPattern(/^[0-9]+$/, notInteger),
+  Schema.makeFilter((text: string) => Number.isSafeInteger(Number(text)), notInteger),
 );
 
 const optionalNumber = <S extends Schema.Codec<number, number>>(number: S) =>
@@ -92,7 +100,7 @@ const list = <const Fields extends ReadonlyArray<string>>(fields: Fields) => ({
   orderBy: optional(
     `Fields to sort by, in this order. By default the newest items come first. ${spellings("orderBy")}`,
     Schema.Array(Schema.Literals(fields).annotate({ message: "NOT_A_FIELD" })).check(
-      Schema.isUnique(),
+      Schema.isUnique({ problem: "REPEATED" }),
     ),
   ),
   desc: optional(
@@ -115,7 +123,7 @@ const list = <const Fields extends ReadonlyArray<string>>(fields: Fields) => ({
   id: optionalNumber(from(0).annotate({ description: "Only the item with this id" })),
 });
 
-/** The path of a chat's history. */
+/** The path of a history. */
 export const historyPath = {
   chat_id: from(1).annotate({ description: "The chat", examples: [1] }),
 };

@@ -2,9 +2,9 @@
  * Both interfaces as one HTTP application. It makes the checks in the order of the contract, and every response has one
  * of the contract's shapes.
  */
-import { Access, Asking, AskLimits } from "@parley/core";
-import { logFailure, RateExceeded } from "@parley/core/ports";
-import { Cause, Effect, Layer, Option } from "effect";
+import { Access, Asking, AskLimits, type Principal } from "@parley/core";
+import { logFailure } from "@parley/core/ports";
+import { Cause, Effect, Layer, Option, type Scope } from "effect";
 import { HttpMiddleware, HttpServerRequest, HttpServerResponse, UrlParams } from "effect/http";
 import {
   defaultBasePaths,
@@ -17,6 +17,7 @@ import { toJsonResponse } from "../contract/Wire.ts";
 import { makeAdmission, type EventLoop } from "./Admission.ts";
 import { makeCors } from "./Cors.ts";
 import {
+  RequestRefused,
   toEndpointNotFound,
   toErrorResponse,
   toGeneralBody,
@@ -24,7 +25,12 @@ import {
   type RequestError,
 } from "./ErrorResponses.ts";
 import { makeHandlers } from "./Handlers.ts";
-import { makeRequestLog, toMethod, type RequestFacts } from "./RequestLog.ts";
+import {
+  makeRequestTelemetry,
+  toMethod,
+  type RequestFacts,
+  type RequestTelemetry,
+} from "./RequestTelemetry.ts";
 import { makeVisitorTokens } from "./VisitorTokens.ts";
 import { makeWidget, type WidgetPages } from "./Widget.ts";
 
@@ -48,7 +54,7 @@ export interface AppOptions {
    * Pages outside the base paths, such as those of `@parley/pages/docs` and `@parley/pages/playground`; none by default.
    */
   readonly pages?: ReadonlyArray<Pages>;
-  /** What browsers get of the widget; by default the listener gives tokens to anonymous visitors alone. */
+  /** What browsers get of the widget; by default the listener only gives tokens to anonymous visitors. */
   readonly widget?: WidgetPages;
 }
 
@@ -102,6 +108,35 @@ const makeRouter = (paths: BasePaths) => {
   };
 };
 
+type Route = NonNullable<ReturnType<ReturnType<typeof makeRouter>>>;
+
+/** Refuses an ask of a full server. */
+const makeAskRefusal = (fail: RequestTelemetry["fail"]) => {
+  let refusals = 0;
+  /** A line for each refusal would cost more than the refusal. */
+  const logRefusals = Effect.suspend(() => {
+    const line = Effect.logWarning("The server is full and refused asks in the last second");
+    const asks = refusals;
+    refusals = 0;
+    return Effect.annotateLogs(line, { asks });
+  }).pipe(Effect.delay("1 second"));
+  return Effect.suspend(() => {
+    fail("SERVICE_OVERLOADED");
+    const isFirst = refusals++ === 0;
+    return Effect.as(isFirst ? Effect.forkDetach(logRefusals) : Effect.void, overloadedResponse);
+  });
+};
+
+/** A request on its way to its response. */
+interface Exchange {
+  readonly request: Request;
+  /** `undefined`: no endpoint has the method and path. */
+  readonly route: Route | undefined;
+  /** Outside the interfaces: the response of a page; `null` if no page has the path. */
+  readonly page: Effect.Effect<Response, RequestError> | null | undefined;
+  readonly facts: RequestFacts;
+}
+
 /**
  * The application, over the core's services in the context. It never fails: a defect becomes a response whose
  * `x-request-id` names the line in the log.
@@ -123,115 +158,118 @@ export const makeApp = Effect.fnUntraced(function* ({
   const pagesOf = yield* Effect.forEach(pages, (make) => make({ basePaths, serves, corsOrigins }));
   const findRoute = makeRouter(basePaths);
   const bases = serves.map((name) => basePaths[name]);
-  const cors = corsOrigins.length === 0 ? null : makeCors(corsOrigins);
-  const requestLog = yield* makeRequestLog(logRequests);
-
+  const { fail, observe } = yield* makeRequestTelemetry(logRequests);
   const handlers = yield* makeHandlers(onDisconnect);
   const admit = eventLoop === undefined ? () => true : makeAdmission(eventLoop);
   const turn = eventLoop?.turn ?? Effect.void;
+  const refuseAsk = makeAskRefusal(fail);
+  const tokens = makeVisitorTokens();
 
-  let refusals = 0;
-  /** A line for each refusal would cost more than the refusal. */
-  const logRefusals = Effect.suspend(() => {
-    const line = Effect.logWarning("The server is full and refused asks in the last second");
-    const asks = refusals;
-    refusals = 0;
-    return Effect.annotateLogs(line, { asks });
-  }).pipe(Effect.delay("1 second"));
-  const refuseAsk = Effect.suspend(() => {
-    requestLog.fail("SERVICE_OVERLOADED");
-    const isFirst = refusals++ === 0;
-    return Effect.as(isFirst ? Effect.forkDetach(logRefusals) : Effect.void, overloadedResponse);
-  });
-  const notFound = ({ method, url }: Request) => {
-    requestLog.fail("INVALID_PATH");
+  const respondNotFound = ({ method, url }: Request) => {
+    fail("INVALID_PATH");
     return Effect.succeed(toEndpointNotFound(method, toPath(url)));
   };
-  const tokens = makeVisitorTokens();
   const widgetOf = serves.includes("general")
-    ? yield* makeWidget(tokens, clientAddress, widget, notFound)
+    ? yield* makeWidget(tokens, clientAddress, widget, respondNotFound)
     : () => undefined;
 
-  /** Makes the checks 1 to 3 of the contract; the handlers make the others. */
-  const respond = (
-    request: Request,
-    found: ReturnType<typeof findRoute>,
+  const begin = (request: Request): Exchange => {
+    const path = toPath(request.url);
+    const isInterface = bases.some((base) => path === base || path.startsWith(`${base}/`));
+    const route = isInterface ? findRoute(request.method, path) : undefined;
+    let page: Exchange["page"];
+    if (!isInterface) {
+      page = null;
+      for (const pageOf of pagesOf) page ??= pageOf(request) ?? null;
+      page ??= widgetOf(request, path) ?? null;
+    }
+    const template = page ? `/${path.split("/", 2)[1]}` : route?.template;
+    const client = clientAddress(request);
+    const facts: RequestFacts = {
+      requestId: toRequestId(request.headers["x-request-id"]),
+      method: toMethod(request.method),
+      ...(client !== undefined && { client }),
+      ...(template !== undefined && { route: template }),
+    };
+    return { request, route, page, facts };
+  };
+
+  const reportFailureOf =
+    ({ facts, route }: Exchange): ReportFailure =>
+    (cause) => {
+      const response = toErrorResponse(cause, route?.dto);
+      const error = Option.getOrNull(Cause.findErrorOption(cause));
+      if (error?._tag === "RateExceeded") facts.key = error.keyId;
+      fail(response.reason, facts);
+      return Effect.as(Effect.annotateLogs(logFailure(cause), { ...facts }), response);
+    };
+
+  /** An ask begins in its turn, unless the server is full. Its log lines have the facts of its request. */
+  const admitAsk = (
+    handled: ReturnType<(typeof handlers)["ask"]>,
+    { keyId }: Principal,
     facts: RequestFacts,
+  ) =>
+    Effect.flatMap(asking.inProgress, (inProgress) =>
+      inProgress < maxAsks && admit(keyId, inProgress)
+        ? Effect.annotateLogs(Effect.andThen(turn, handled), { ...facts })
+        : refuseAsk,
+    );
+
+  /** Makes the checks of key, route and scope, in this order; the handlers make the others. */
+  const respondInterface = (
+    exchange: Exchange,
     reportFailure: ReportFailure,
-  ) => {
+  ): Effect.Effect<Response, RequestError, Scope.Scope> => {
+    const { facts, request, route } = exchange;
     const key = request.headers["x-api-key"];
-    if (key === undefined) return Effect.fail("API_KEY_NOT_PRESENT" as const);
+    if (key === undefined)
+      return Effect.fail(new RequestRefused({ reason: "API_KEY_NOT_PRESENT" }));
     // Details need the store for the key alone.
-    const authenticated = access.authenticate(key, {
-      recalls: found?.endpoint === "details",
-      tokens,
-    });
-    return Effect.flatMap(authenticated, (principal) => {
+    const recalls = route?.endpoint === "details";
+    return Effect.flatMap(access.authenticate(key, { recalls, tokens }), (principal) => {
       facts.chatbot = principal.chatbot.id;
       facts.key = principal.keyId;
-      if (found === undefined) return notFound(request);
-      const { endpoint, parameter, scope } = found;
-      if (!principal.scopes.includes(scope)) return Effect.fail("SCOPE_NOT_GRANTED" as const);
+      if (route === undefined) return respondNotFound(request);
+      const { endpoint, parameter, scope } = route;
+      if (!principal.scopes.includes(scope)) {
+        return Effect.fail(new RequestRefused({ reason: "SCOPE_NOT_GRANTED" }));
+      }
       const handled = handlers[endpoint]({ request, facts, principal, parameter, reportFailure });
-      // The lines that an ask leaves on its way belong to its request.
-      return scope !== "ask"
-        ? handled
-        : Effect.flatMap(asking.inProgress, (inProgress) =>
-            inProgress < maxAsks && admit(principal.keyId, inProgress)
-              ? Effect.annotateLogs(Effect.andThen(turn, handled), { ...facts })
-              : refuseAsk,
-          );
+      return scope === "ask" ? admitAsk(handled, principal, facts) : handled;
     });
   };
 
-  // Interruptible in every server: a client that hangs up must be able to end its request.
-  return Effect.interruptible(
-    Effect.flatMap(HttpServerRequest.HttpServerRequest, (request) => {
-      const requestId = toRequestId(request.headers["x-request-id"]);
-      const path = toPath(request.url);
-      const isInterface = bases.some((base) => path === base || path.startsWith(`${base}/`));
-      const found = isInterface ? findRoute(request.method, path) : undefined;
-      let page: Effect.Effect<Response, RequestError> | undefined;
-      if (!isInterface) {
-        for (const pageOf of pagesOf) page ??= pageOf(request);
-        page ??= widgetOf(request, path);
-      }
-      const template = page === undefined ? found?.template : `/${path.split("/", 2)[1]}`;
-      const client = clientAddress(request);
-      const facts: RequestFacts = {
-        requestId,
-        method: toMethod(request.method),
-        ...(client !== undefined && { client }),
-        ...(template !== undefined && { route: template }),
-      };
-      const reportFailure: ReportFailure = (cause) => {
-        const response = toErrorResponse(cause, found?.dto);
-        const error = Option.getOrNull(Cause.findErrorOption(cause));
-        if (error instanceof RateExceeded) facts.key = error.keyId;
-        requestLog.fail(response.reason, facts);
-        return Effect.as(Effect.annotateLogs(logFailure(cause), { ...facts }), response);
-      };
-      const response = Effect.catchCause(
-        Effect.suspend(() =>
-          isInterface ? respond(request, found, facts, reportFailure) : (page ?? notFound(request)),
-        ),
-        (cause) =>
-          Cause.hasInterruptsOnly(cause)
-            ? Effect.failCause(cause as Cause.Cause<never>)
-            : Effect.map(reportFailure(cause), ({ body, headers }) =>
-                toJsonResponse(body, headers),
-              ),
-      );
-      return requestLog.observe(
-        Effect.map(
-          cors === null ? response : cors(request, response),
-          HttpServerResponse.setHeader("x-request-id", requestId),
-        ),
-        request,
-        facts,
-      );
-    }),
-  );
+  const respond = (exchange: Exchange): Effect.Effect<Response, never, Scope.Scope> => {
+    const { page } = exchange;
+    const reportFailure = reportFailureOf(exchange);
+    const response = Effect.suspend(() =>
+      page === undefined
+        ? respondInterface(exchange, reportFailure)
+        : (page ?? respondNotFound(exchange.request)),
+    );
+    return Effect.catchCause(response, (cause) =>
+      Cause.hasInterruptsOnly(cause)
+        ? Effect.failCause(cause as Cause.Cause<never>)
+        : Effect.map(reportFailure(cause), ({ body, headers }) => toJsonResponse(body, headers)),
+    );
+  };
+
+  const withCors = corsOrigins.length === 0 ? null : makeCors(corsOrigins);
+  const handle = (request: Request) => {
+    const exchange = begin(request);
+    const response = respond(exchange);
+    return observe(
+      Effect.map(
+        withCors === null ? response : withCors(request, response),
+        HttpServerResponse.setHeader("x-request-id", exchange.facts.requestId),
+      ),
+      request,
+      exchange.facts,
+    );
+  };
+  // Interruptible in every server: a client that disconnects must be able to end its request.
+  return Effect.interruptible(Effect.flatMap(HttpServerRequest.HttpServerRequest, handle));
 });
 
 /**
@@ -239,7 +277,7 @@ export const makeApp = Effect.fnUntraced(function* ({
  * and {@link makeApp} makes one of its own. `makeWebHandler` provides it; so must any other server around `makeApp`
  * where a tracer is installed.
  */
-export const layerRedaction: Layer.Layer<never> = Layer.mergeAll(
+export const layerNoRequestSpans: Layer.Layer<never> = Layer.mergeAll(
   Layer.succeed(HttpMiddleware.TracerDisabledWhen, () => true),
   Layer.succeed(UrlParams.CurrentRedactedNames, [/^/]),
 );

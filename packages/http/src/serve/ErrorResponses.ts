@@ -2,24 +2,19 @@
  * The responses of requests that fail.
  */
 import type { AskError } from "@parley/core";
-import {
-  IdempotencyKeyReused,
-  type KeyRejected,
-  type RateExceeded,
-  type UserRefNotGranted,
-} from "@parley/core/ports";
-import { Cause, Option, type Effect } from "effect";
+import type { KeyRejected, RateExceeded, UserRefNotGranted } from "@parley/core/ports";
+import { Cause, Data, Option, type Effect } from "effect";
 import type { HttpServerResponse } from "effect/http";
-import {
-  generalCodes,
-  validationCodes,
-  type GeneralMessage,
-  type ValidationMessage,
-} from "../contract/Codes.ts";
+import { generalCodes, validationCodes, type GeneralMessage } from "../contract/Codes.ts";
 import { toJsonResponse, type ResponseBody } from "../contract/Wire.ts";
-import { toFieldName, ValidationErrors, type Problem } from "./ValidationErrors.ts";
+import { toMessage, type Problem, type ValidationFailed } from "./ValidationErrors.ts";
 
 type Response = HttpServerResponse.HttpServerResponse;
+
+/** The request breaks a rule of the interface before the core is called. */
+export class RequestRefused extends Data.TaggedError("RequestRefused")<{
+  readonly reason: GeneralMessage;
+}> {}
 
 /** Why a request fails. */
 export type RequestError =
@@ -27,8 +22,8 @@ export type RequestError =
   | KeyRejected
   | RateExceeded
   | UserRefNotGranted
-  | ValidationErrors
-  | GeneralMessage;
+  | RequestRefused
+  | ValidationFailed;
 
 /** A failure as a client receives it, as a response or as the last event of a stream. */
 export interface ErrorResponse {
@@ -55,25 +50,26 @@ export const toEndpointNotFound = (method: string, path: string): Response =>
 export const toErrorResponse = (cause: Cause.Cause<RequestError>, dto = ""): ErrorResponse => {
   const error = Option.getOrElse(
     Cause.findErrorOption(cause),
-    (): GeneralMessage => "INTERNAL_ERROR",
+    () => new RequestRefused({ reason: "INTERNAL_ERROR" }),
   );
-  if (error instanceof ValidationErrors) return toValidationResponse(dto, error.problems);
-  if (error instanceof IdempotencyKeyReused) {
+  if (error._tag === "ValidationFailed") return toValidationResponse(dto, error.problems);
+  if (error._tag === "IdempotencyKeyReused") {
     return toValidationResponse(dto, [[["Idempotency-Key"], "REUSED"]]);
   }
-  const reason = typeof error === "string" ? error : messages[error._tag];
-  const waits = typeof error !== "string" && "retryAfterSeconds" in error;
+  const reason = error._tag === "RequestRefused" ? error.reason : messages[error._tag];
   return {
     body: toGeneralBody(reason),
     reason,
-    ...(waits && { headers: { "retry-after": String(error.retryAfterSeconds) } }),
+    ...("retryAfterSeconds" in error && {
+      headers: { "retry-after": String(error.retryAfterSeconds) },
+    }),
   };
 };
 
 const toValidationResponse = (dto: string, problems: ReadonlyArray<Problem>): ErrorResponse => {
-  const errors = problems.map(([path, problem]) => {
-    const message = `${dto}_${toFieldName(path)}_${problem}` as ValidationMessage;
-    return { code: validationCodes[message], message, path };
+  const errors = problems.map((problem) => {
+    const message = toMessage(dto, problem);
+    return { code: validationCodes[message], message, path: problem[0] };
   });
   return { body: { status: 422, errors }, reason: "VALIDATION" };
 };
@@ -81,6 +77,7 @@ const toValidationResponse = (dto: string, problems: ReadonlyArray<Problem>): Er
 const messages = {
   KeyRejected: "API_KEY_NOT_VALID",
   RateExceeded: "RATE_EXCEEDED",
+  BudgetSpent: "BUDGET_SPENT",
   UserRefNotGranted: "USER_REF_NOT_GRANTED",
   // The chatbot was deleted while `Access` still remembered its key.
   ChatbotNotFound: "API_KEY_NOT_VALID",

@@ -4,9 +4,9 @@
 import type { OrderBy } from "@parley/core";
 import { ByteSize, Effect, Result, Schema } from "effect";
 import { HttpIncomingMessage, type HttpServerRequest } from "effect/http";
-import type { GeneralMessage } from "../contract/Codes.ts";
 import { endpoints } from "../contract/Endpoints.ts";
-import { toProblems, ValidationErrors, type Problem } from "./ValidationErrors.ts";
+import { RequestRefused } from "./ErrorResponses.ts";
+import { assertCodes, toProblems, ValidationFailed, type Problem } from "./ValidationErrors.ts";
 
 const maxBodyBytes = 64 * 1024;
 
@@ -15,59 +15,61 @@ const bodyUsed =
   "by request.json(). Move the line that mounts Parley above the line of the parser, or leave what was read in " +
   "request.body. In Fastify, pass its request and reply to the handler, not request.raw and reply.raw.";
 
+const refuse = (reason: RequestRefused["reason"]) => Effect.fail(new RequestRefused({ reason }));
+
 const utf8 = new TextDecoder("utf-8", { fatal: true });
 
 /** Reads and parses a request's body: at most 64 KiB of JSON in UTF-8. */
 const readJson = (
   request: HttpServerRequest.HttpServerRequest,
-): Effect.Effect<unknown, GeneralMessage> => {
+): Effect.Effect<unknown, RequestRefused> => {
   const { headers } = request;
   // First: a body of any type that is too large is not read at all.
-  if (Number(headers["content-length"] ?? 0) > maxBodyBytes) return Effect.fail("BODY_TOO_LARGE");
+  if (Number(headers["content-length"] ?? 0) > maxBodyBytes) return refuse("BODY_TOO_LARGE");
   if (!/^application\/json[ \t]*(;|$)/i.test(headers["content-type"] ?? "")) {
-    return Effect.fail("CONTENT_TYPE_NOT_JSON");
+    return refuse("CONTENT_TYPE_NOT_JSON");
   }
-  // Of a web request. No fault of the client's: its status must not be 400.
+  // Only a web request has it. The client is not at fault, so the status must not be 400.
   if ((request.source as Partial<Request>).bodyUsed === true)
     return Effect.die(new Error(bodyUsed));
   return request.arrayBuffer.pipe(
-    Effect.mapError(({ reason }): GeneralMessage =>
-      reason._tag === "RequestParseError" && reason.reason === "BodyTooLarge"
-        ? "BODY_TOO_LARGE"
-        : "BODY_INCOMPLETE",
-    ),
+    Effect.mapError(({ reason }) => {
+      const isTooLarge = reason._tag === "RequestParseError" && reason.reason === "BodyTooLarge";
+      return new RequestRefused({ reason: isTooLarge ? "BODY_TOO_LARGE" : "BODY_INCOMPLETE" });
+    }),
     Effect.provideService(HttpIncomingMessage.MaxBodySize, ByteSize.fromInputUnsafe(maxBodyBytes)),
     Effect.flatMap((bytes) =>
       Effect.try({
         try: (): unknown => JSON.parse(utf8.decode(bytes)),
-        catch: (): GeneralMessage => "BODY_NOT_JSON",
+        catch: () => new RequestRefused({ reason: "BODY_NOT_JSON" }),
       }),
     ),
   );
 };
 
 /** A decoder that fails with the problems of all values; `problems` are those that the schema does not know. */
-const makeDecoder = <A>(schema: Schema.Codec<A, unknown>) => {
+const makeDecoder = <A>(dto: string, schema: Schema.Codec<A, unknown>) => {
+  assertCodes(dto, schema);
   const decode = Schema.decodeUnknownResult(schema, { errors: "all", reportInput: true });
   return (values: object, problems: ReadonlyArray<Problem> = []) => {
     const result = decode(values);
-    if (Result.isFailure(result)) {
-      return Effect.fail(new ValidationErrors([...problems, ...toProblems(result.failure.issue)]));
-    }
-    return problems.length === 0
+    const all = Result.isFailure(result)
+      ? [...problems, ...toProblems(result.failure.issue)]
+      : problems;
+    return Result.isSuccess(result) && all.length === 0
       ? Effect.succeed(result.success)
-      : Effect.fail(new ValidationErrors(problems));
+      : Effect.fail(new ValidationFailed({ problems: all }));
   };
 };
 
-const makePostDecoder = <A>(schema: Schema.Codec<A, unknown>) => {
-  const decode = makeDecoder(schema);
+const makePostDecoder = <A>(dto: string, schema: Schema.Codec<A, unknown>) => {
+  const decode = makeDecoder(dto, schema);
   return (request: HttpServerRequest.HttpServerRequest, onDisconnect = "finish") => {
-    const { "idempotency-key": key, "on-disconnect": wish = onDisconnect } = request.headers;
+    const { "idempotency-key": key, "on-disconnect": effect = onDisconnect } = request.headers;
     return Effect.flatMap(readJson(request), (body) =>
       decode({
         ...(key !== undefined && { "Idempotency-Key": key }),
-        "On-Disconnect": wish.toLowerCase(),
+        "On-Disconnect": effect.toLowerCase(),
         body,
       }),
     );
@@ -90,16 +92,17 @@ const decodeText = (text: string): string => {
   try {
     return decodeURIComponent(text.replaceAll("+", " "));
   } catch {
-    // No percent-encoded UTF-8: every rule refuses NUL.
+    // It is not percent-encoded UTF-8. Every rule refuses NUL.
     return "\0";
   }
 };
 
 /** A decoder of the query in a request's target; an absent parameter is absent in its result. */
 const makeQueryDecoder = <Field extends string, Values>(
+  dto: string,
   schema: Schema.Codec<Values & Sorting<Field>, unknown> & { readonly fields: object },
 ) => {
-  const decode = makeDecoder(schema);
+  const decode = makeDecoder(dto, schema);
   const names = Object.keys(schema.fields);
   return (target: string) => {
     const parameters = parseQuery(target);
@@ -146,11 +149,19 @@ interface Sorting<Field extends string> {
 const { ask, createChat, history, listChats } = endpoints;
 
 export const decodeCreateChat = makePostDecoder(
+  createChat.dto,
   Schema.Struct({ ...createChat.parameters.header, body: createChat.body }),
 );
 /** The second argument is the value of an absent `On-Disconnect`. */
 export const decodeAsk = makePostDecoder(
+  ask.dto,
   Schema.Struct({ ...ask.parameters.header, body: ask.body }),
 );
-export const decodeChatsQuery = makeQueryDecoder(Schema.Struct(listChats.parameters.query));
-export const decodeHistoryQuery = makeQueryDecoder(Schema.Struct(history.parameters.query));
+export const decodeChatsQuery = makeQueryDecoder(
+  listChats.dto,
+  Schema.Struct(listChats.parameters.query),
+);
+export const decodeHistoryQuery = makeQueryDecoder(
+  history.dto,
+  Schema.Struct(history.parameters.query),
+);

@@ -1,18 +1,16 @@
 /**
- * The errors of a request's values.
+ * The errors of a request's values: where each is, and which public code it has.
  */
-import { SchemaIssue } from "effect";
+import { Data, SchemaIssue, type Schema, type SchemaAST } from "effect";
+import { validationCodes, type ValidationMessage } from "../contract/Codes.ts";
 
 /** The path of a value, `[]` for the whole body, and the end of the message about it. */
 export type Problem = readonly [path: ReadonlyArray<string>, problem: string];
 
-/** Everything that is wrong with one request, so that its client learns of every value and not only of the first. */
-export class ValidationErrors {
+/** All problems of a request, so that its client learns of every value and not only of the first. */
+export class ValidationFailed extends Data.TaggedError("ValidationFailed")<{
   readonly problems: ReadonlyArray<Problem>;
-  constructor(problems: ReadonlyArray<Problem>) {
-    this.problems = problems;
-  }
-}
+}> {}
 
 /** How messages name the value at a path. */
 export const toFieldName = ([name = "body"]: ReadonlyArray<string>): string =>
@@ -21,15 +19,19 @@ export const toFieldName = ([name = "body"]: ReadonlyArray<string>): string =>
     .replaceAll("-", "_")
     .toUpperCase();
 
+/** The message about a value, `<DTO>_<FIELD>_<PROBLEM>`. `dto` names the request's values. */
+export const toMessage = (dto: string, [path, problem]: Problem) =>
+  `${dto}_${toFieldName(path)}_${problem}` as ValidationMessage;
+
 /** The first problem of each value: of the members of `body`, and of all others. */
 export const toProblems = (issue: SchemaIssue.Issue): ReadonlyArray<Problem> => {
-  const found = new Map<string | undefined, Problem>();
+  const problems = new Map<string | undefined, Problem>();
   for (const { message, path } of format(issue).issues) {
     const [name] = (path![0] === "body" ? path!.slice(1) : path!) as ReadonlyArray<string>;
     const value = name === undefined ? [] : [name];
-    if (!found.has(name)) found.set(name, [value, message]);
+    if (!problems.has(name)) problems.set(name, [value, message]);
   }
-  return [...found.values()];
+  return [...problems.values()];
 };
 
 /** Formats an issue as the name of its problem. */
@@ -40,23 +42,30 @@ const format = SchemaIssue.makeFormatterStandardSchemaV1({
       issue._tag === "MissingKey" || (SchemaIssue.hasInput(issue) && issue.input === null);
     return isAbsent ? "NOT_PRESENT" : "NOT_STRING";
   },
-  checkHook: ({ filter }) => {
-    const { identifier, representation } = (filter.annotations ?? {}) as {
-      readonly identifier?: string;
-      readonly representation?: { readonly id: string };
-    };
-    return endings[identifier ?? representation?.id ?? ""];
-  },
+  checkHook: ({ filter }) => problemOf(filter),
 });
 
-/** The problem that a broken check is, by the check's identifier. */
-const endings: Readonly<Record<string, string>> = {
-  text: "NOT_STORABLE",
-  notBlank: "BLANK",
-  printable: "NOT_PRINTABLE",
-  digits: "NOT_INTEGER",
-  "effect/schema/isInt": "NOT_INTEGER",
-  "effect/schema/isMaxCodePoints": "TOO_LONG",
-  "effect/schema/isBetween": "OUT_OF_RANGE",
-  "effect/schema/isUnique": "REPEATED",
+const problemOf = ({ annotations }: Pick<SchemaAST.Check<never>, "annotations">) =>
+  annotations?.["problem"] as string | undefined;
+
+/** Throws unless every check of the values has a `problem`, and every problem a code. */
+export const assertCodes = (dto: string, { ast }: Schema.Top): void => {
+  const assertProblem = (path: ReadonlyArray<string>, problem = "without a problem") => {
+    const message = toMessage(dto, [path, problem]);
+    if (validationCodes[message] === undefined) throw new Error(`${message} has no code`);
+  };
+  const visit = (path: ReadonlyArray<string>, ast: SchemaAST.AST): void => {
+    for (const check of ast.checks ?? []) assertProblem(path, problemOf(check));
+    if (typeof ast.annotations?.["message"] === "string") {
+      assertProblem(path, ast.annotations["message"]);
+    }
+    for (const { to } of ast.encoding ?? []) visit(path, to);
+    if (ast._tag === "Union") for (const type of ast.types) visit(path, type);
+    if (ast._tag === "Arrays") for (const type of [...ast.elements, ...ast.rest]) visit(path, type);
+    if (ast._tag !== "Objects") return;
+    for (const { name, type } of ast.propertySignatures) {
+      visit(name === "body" ? [] : [String(name)], type);
+    }
+  };
+  visit([], ast);
 };

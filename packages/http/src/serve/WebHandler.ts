@@ -6,7 +6,7 @@ import { makeDrainingRuntime } from "@parley/core/ports";
 import { Context, Effect, Layer } from "effect";
 import { HttpEffect, HttpServerResponse } from "effect/http";
 import { toJsonResponse } from "../contract/Wire.ts";
-import { layerRedaction, makeApp, toRequestId, type AppOptions } from "./App.ts";
+import { layerNoRequestSpans, makeApp, toRequestId, type AppOptions } from "./App.ts";
 import { toGeneralBody } from "./ErrorResponses.ts";
 
 /** A handler to mount in a framework whose handlers take a web `Request`. */
@@ -34,7 +34,7 @@ export const makeWebHandler = <E>(
       Effect.flatMap(Effect.context<Access | Asking | Chats>(), (context) =>
         Effect.map(makeApp(options), HttpEffect.toWebHandlerWith(context)),
       ),
-    ).pipe(Layer.provide([layer, layerRedaction])),
+    ).pipe(Layer.provide([layer, layerNoRequestSpans])),
   );
   const ready = run(
     async () => {},

@@ -1,5 +1,5 @@
 import { assert, it, vi } from "@effect/vitest";
-import { generalCodes, makeRequestLog } from "@parley/http";
+import { generalCodes, makeRequestTelemetry } from "@parley/http";
 import { Effect, Exit, Fiber, Logger, Metric, Scope, Stream } from "effect";
 import { HttpServerRequest, HttpServerResponse } from "effect/http";
 
@@ -18,7 +18,7 @@ const withMetrics = Effect.provideService(Metric.MetricRegistry, new Map());
 
 it.effect("a request whose client hangs up counts as 499", () =>
   Effect.gen(function* () {
-    const { observe } = yield* makeRequestLog();
+    const { observe } = yield* makeRequestTelemetry();
     const asked = yield* Effect.forkChild(observe(Effect.never, request, facts), {
       startImmediately: true,
     });
@@ -30,7 +30,7 @@ it.effect("a request whose client hangs up counts as 499", () =>
 
 it.effect("a stream lasts until its request's scope closes", () =>
   Effect.gen(function* () {
-    const { observe } = yield* makeRequestLog();
+    const { observe } = yield* makeRequestTelemetry();
     const scope = yield* Scope.make();
     const response = Effect.succeed(HttpServerResponse.stream(Stream.never));
     yield* Scope.provide(observe(response, request, facts), scope);
@@ -45,7 +45,7 @@ it("requests that are refused for their key or its rate are one line a minute, w
   const lines: Array<string> = [];
   const logger = Logger.make((entry) => void lines.push(Logger.formatJson.log(entry)));
   const { fail } = await Effect.runPromise(
-    makeRequestLog().pipe(Effect.provide(Logger.layer([logger]))),
+    makeRequestTelemetry().pipe(Effect.provide(Logger.layer([logger]))),
   );
   for (let n = 0; n < 70; n++) {
     for (const client of ["192.0.2.1", `198.51.100.${n}`])
@@ -70,7 +70,7 @@ it("requests that are refused for their key or its rate are one line a minute, w
 
 it.effect("a failure has a counter before the first", () =>
   Effect.gen(function* () {
-    yield* makeRequestLog();
+    yield* makeRequestTelemetry();
     const counters = (yield* Metric.snapshot).filter(({ id }) => id === "parley.failures");
     const counts = counters.map(({ attributes, state }) => [
       attributes?.["reason"],

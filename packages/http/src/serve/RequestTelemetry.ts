@@ -37,7 +37,7 @@ const maxNames = 50;
 const hungUp = 499;
 
 /** @param logRequests whether each request leaves a log line; `false` by default */
-export const makeRequestLog = Effect.fnUntraced(function* (logRequests = false) {
+export const makeRequestTelemetry = Effect.fnUntraced(function* (logRequests = false) {
   const context = yield* Effect.context<never>();
   const traced = yield* isTraced;
   /** Series by their attributes: to look one up is far cheaper than to describe it. */
@@ -103,7 +103,7 @@ export const makeRequestLog = Effect.fnUntraced(function* (logRequests = false) 
   /** Counts a failure by the message that the client gets; `VALIDATION` stands for those of a 422. */
   const fail = (reason: GeneralMessage | "VALIDATION", facts?: RequestFacts): void => {
     failures.get(reason)!.updateUnsafe(1, context);
-    if (reason === "RATE_EXCEEDED") noteRefusal(reason, facts?.key);
+    if (reason === "RATE_EXCEEDED" || reason === "BUDGET_SPENT") noteRefusal(reason, facts?.key);
     if (reason === "API_KEY_NOT_VALID") noteRefusal(reason, facts?.client);
   };
 
@@ -137,8 +137,8 @@ export const makeRequestLog = Effect.fnUntraced(function* (logRequests = false) 
   return { fail, observe, refuse };
 });
 
-/** Records requests; see {@link makeRequestLog}. */
-export type RequestLog = Effect.Success<ReturnType<typeof makeRequestLog>>;
+/** Records requests; see {@link makeRequestTelemetry}. */
+export type RequestTelemetry = Effect.Success<ReturnType<typeof makeRequestTelemetry>>;
 
 /** Runs the request in a span that lasts until its scope closes. */
 const inRequestSpan = Effect.fnUntraced(function* <E, R>(
