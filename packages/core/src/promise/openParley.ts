@@ -20,14 +20,17 @@ import * as check from "./Checks.ts";
 import { defined, makeList } from "./Lists.ts";
 import type * as api from "./Parley.ts";
 
-/** Opens the store, and rejects with its error if it cannot be used. */
-export const openParley = async ({
+/**
+ * Opens the store. Rejects with its error if it cannot be used, and with `ArgumentInvalid` if an option is wrong. Close
+ * what it returns at the end of the process.
+ */
+export const openParley: (options: api.ParleyOptions) => Promise<api.Parley> = async ({
   actor = "openParley",
   answerMillis = Duration.toMillis(AskLimits.defaultValue().deadline),
   log = console.error,
   moderator = Moderator.layerOff,
   ...wiring
-}: api.ParleyOptions): Promise<api.Parley> => {
+}) => {
   await Effect.runPromise(check.options({ ...wiring, moderator, actor, answerMillis }));
   const loggers = log === false ? [] : [Logger.map(Logger.formatLogFmt, (line) => log(line))];
   const limits = { ...AskLimits.defaultValue(), deadline: Duration.millis(answerMillis) };

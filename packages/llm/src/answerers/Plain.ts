@@ -50,14 +50,14 @@ export interface LanguageModelSettings {
  * Answers with a language model behind an endpoint that speaks OpenAI's chat completions. A call that fails for a
  * transient reason is repeated within the time limit of the answer. Needs `ai` and `@ai-sdk/openai-compatible`.
  */
-export const languageModel = ({
+export const languageModel: (settings: LanguageModelSettings) => AnswererLayer = ({
   apiKey,
   baseUrl,
   contextTokens,
   documents,
   maxOutputTokens,
   model,
-}: LanguageModelSettings): AnswererLayer =>
+}) =>
   Layer.unwrap(
     Effect.gen(function* () {
       const knowledge = documents === undefined ? null : yield* read(documents);
