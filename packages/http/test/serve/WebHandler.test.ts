@@ -6,8 +6,9 @@ import {
   ChatbotNotFound,
   StorageUnavailable,
 } from "@parley/core/ports";
+import { openParley } from "@parley/core/promise";
 import { makeWebHandler } from "@parley/http";
-import { layerMemory } from "@parley/store-memory";
+import { layerMemory, memory } from "@parley/store-memory";
 import { Deferred, Effect, Fiber, Layer, Redacted, Stream } from "effect";
 import { makeTestHandler, usage } from "../TestHandler.ts";
 
@@ -144,3 +145,22 @@ it.live("a key whose chatbot was deleted meanwhile gets the response of any reje
     yield* Effect.promise(dispose);
   }).pipe(Effect.scoped),
 );
+
+it("the layer of openParley serves the chatbots and keys that it made", async () => {
+  const parley = await openParley({ store: memory(), answerer: () => "Yes.", log: false });
+  const bot = await parley.chatbot({ workspace: "Acme", name: "Support" });
+  const { key } = await bot.createKey();
+  const { dispose, handler } = makeWebHandler(parley.layer);
+  const response = await handler("http://localhost/ask", {
+    method: "POST",
+    headers: { "x-api-key": key, "content-type": "application/json" },
+    body: JSON.stringify({ query: "Are you open?" }),
+  });
+  expect([response.status, await response.json()]).toMatchObject([
+    201,
+    { data: { answer: "Yes." } },
+  ]);
+  await dispose();
+  expect((await bot.chats().page()).total).toBe(1);
+  await parley.close();
+});
