@@ -2,6 +2,7 @@ import { expect, it } from "@effect/vitest";
 import { Access, Asking, Chats } from "@parley/core";
 import {
   AnswerUnavailable,
+  ArgumentInvalid,
   ChatbotDirectory,
   ChatbotNotFound,
   StorageUnavailable,
@@ -164,3 +165,23 @@ it("the layer of openParley serves the chatbots and keys that it made", async ()
   expect((await bot.chats().page()).total).toBe(1);
   await parley.close();
 });
+
+it.live("a value that only the core refuses is a 500, and leaves a line in the log", () =>
+  Effect.gen(function* () {
+    const { key, layer, logged } = yield* makeTestHandler(() => Stream.empty);
+    const refusing = Effect.map(Asking, (asking) => ({
+      ...asking,
+      ask: () =>
+        new ArgumentInvalid({ field: "tokensPerDay", reason: "secret", message: "secret" }),
+    }));
+    const { handler } = makeWebHandler(
+      Layer.effect(Asking, refusing).pipe(Layer.provideMerge(layer)),
+    );
+    const headers = { "x-api-key": Redacted.value(key), "content-type": "application/json" };
+    const init = { method: "POST", headers, body: '{"query":"q"}' };
+    const response = yield* Effect.promise(() => handler("http://localhost/ask", init));
+    expect(response.status).toBe(500);
+    expect(logged.join()).toContain("The core refused the field tokensPerDay");
+    expect(logged.join()).not.toContain("secret");
+  }),
+);
