@@ -89,7 +89,7 @@ describe("the first start", () => {
       PARLEY_PORT: String(port),
     };
     expect(await refusal(settings, run)).toContain(
-      `the port is taken; set PARLEY_PORT to another one, such as ${port < 65_000 ? port + 100 : port - 100}.`,
+      `the port is in use; set PARLEY_PORT to another one, such as ${port < 65_000 ? port + 100 : port - 100}.`,
     );
     taken.close();
     await once(taken, "close");
@@ -186,7 +186,7 @@ describe("a provisioning file", () => {
       ],
     ]) {
       const message = await declare(chatbots);
-      expect(message).toContain(`the key prl_${key.slice(4, 16)}_… is named twice`);
+      expect(message).toContain(`the key prl_${key.slice(4, 16)}_… is declared twice`);
       expect(message).not.toContain(key);
     }
   }, 60_000);

@@ -83,14 +83,17 @@ const busy = 5;
 const mistakes: ReadonlyArray<number> = [1, 19, 20, 21, 25];
 
 /** SQLite's result code of an error of `node:sqlite`, without its extension. */
-const codeOf = (cause: unknown): number =>
-  cause instanceof Error && "errcode" in cause ? Number(cause.errcode) & 0xff : 1;
+const codeOf = (cause: unknown): number | undefined =>
+  cause instanceof Error && "errcode" in cause ? Number(cause.errcode) & 0xff : undefined;
 
 /** Fails with `StorageUnavailable` if SQLite cannot work with the file; any other error is a defect. */
-const failOrDie = (cause: unknown): Effect.Effect<never, StorageUnavailable> =>
-  mistakes.includes(codeOf(cause))
-    ? Effect.die(cause)
-    : Effect.fail(new StorageUnavailable({ cause }));
+const failOrDie = (cause: unknown): Effect.Effect<never, StorageUnavailable> => {
+  const code = codeOf(cause);
+  const isClosed = (cause as { code?: unknown } | null)?.code === "ERR_INVALID_STATE";
+  return isClosed || (code !== undefined && !mistakes.includes(code))
+    ? Effect.fail(new StorageUnavailable({ cause }))
+    : Effect.die(cause);
+};
 
 const openFile = (file: string): DatabaseSync => {
   // Node 20 has no such module, and an import would not say what is missing.

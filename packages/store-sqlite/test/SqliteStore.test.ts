@@ -1,7 +1,7 @@
 import { assert, it } from "@effect/vitest";
-import { StorageUnavailable } from "@parley/core/ports";
-import { sqlite } from "@parley/store-sqlite";
-import { Effect, Fiber, Layer } from "effect";
+import { ChatbotRegistry, StorageUnavailable } from "@parley/core/ports";
+import { layerSqlite, sqlite } from "@parley/store-sqlite";
+import { Context, Effect, Fiber, Layer } from "effect";
 import { TestClock } from "effect/testing";
 import { mkdtempSync, rmSync, writeFileSync } from "node:fs";
 import { tmpdir } from "node:os";
@@ -74,4 +74,13 @@ it.effect(
       yield* TestClock.adjust("1 second");
       yield* Fiber.join(later);
     }),
+);
+
+it.effect("a store that was closed is unavailable", () =>
+  Effect.gen(function* () {
+    const registry = yield* Effect.scoped(
+      Effect.map(Layer.build(layerSqlite({ file: path("closed") })), Context.get(ChatbotRegistry)),
+    );
+    assert.instanceOf(yield* Effect.flip(registry.list), StorageUnavailable);
+  }),
 );

@@ -105,7 +105,9 @@ it("reports only ok where all is well, and writes nothing", async () => {
     expect(schema).toMatchObject({ status: "warning", message });
   }
   const found = await examined({ ...noPorts, PARLEY_DATA_DIR: join(directory, "data") });
-  expect(found("database")[0]?.message).toBe("There is none yet; the first start makes it.");
+  expect(found("database")[0]?.message).toBe(
+    "There is no database yet; the first start creates it.",
+  );
   expect(await readdir(directory)).toEqual([]);
 });
 

@@ -211,6 +211,7 @@ const checkAsk = makeCheck(
     question: Question,
     idempotencyKey: Schema.optional(Schema.NullOr(IdempotencyKeyText)),
     keyId: Schema.optional(Schema.NullOr(Schema.String)),
+    tokensPerDay: Schema.optional(Schema.NullOr(Schema.Int)),
     visitor: Schema.optional(Schema.NullOr(Text)),
     onDisconnect: Schema.optional(Schema.Literals(["cancel", "finish"])),
   }),
