@@ -172,6 +172,13 @@ it.live("a role that lacks a privilege cannot write, and the reason names the pr
       yield* sql.unsafe("grant usage on sequence parley.entry_id to parley_bypass");
       yield* becomes(readOnlyReason, false);
     }).pipe(Effect.provide(layerPostgres(server)));
+    // A table that an earlier version did not have.
+    yield* sql.unsafe("revoke all on parley.key_spending from parley_bypass");
+    const reason = StoreState.use(({ readOnlyReason }) => readOnlyReason);
+    assert.strictEqual(
+      yield* Effect.provide(reason, layerPostgres(server)),
+      "permission denied for table key_spending",
+    );
   }).pipe(Effect.scoped),
 );
 
