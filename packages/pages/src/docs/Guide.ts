@@ -32,7 +32,6 @@ const groups: Readonly<Record<string, Readonly<Record<string, string>>>> = {
   "Call it": {
     interface: "The two HTTP interfaces in words.",
     errors: "Every code with its meaning.",
-    visitors: "Tokens for the visitors of your own page.",
     "library/client": "The client for browsers and Node.js.",
   },
   "Build on it": {
